@@ -259,6 +259,11 @@ def engine_module() -> EngineModule:
     return _module(os.environ.get(LIBRARY_VARIABLE, ""))
 
 
+def most_of(num: int) -> float:
+    """How many standard deviations the largest of ``num`` normal numbers lies above their mean, on average."""
+    return engine_module().evaluate(0, num)
+
+
 class EngineRun:
     """One run, from the packed launch to the sections that come back.
 

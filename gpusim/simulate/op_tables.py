@@ -153,7 +153,7 @@ def wgmma_row(launch: Launch, gpu: GpuSpec, op: ops.Wgmma, num_warpgroups: int, 
     _check_rate(launch, gpu, atom, spec.wgmma_flops_per_cycle, "states no wgmma rate")
     wavefronts, rate = float(wgmma_wavefronts(atom)), spec.wgmma_smem_wavefronts_per_cycle
     arithmetic = atom.num_flops / spec.wgmma_flops_per_cycle[atom.rate_class]
-    each = max(arithmetic, wavefronts / rate, spec.wgmma_min_interval_cycles) + spec.wgmma_overhead_cycles
+    each = spec.wgmma_cycles(rate_class=atom.rate_class, num_flops=atom.num_flops, num_wavefronts=wavefronts)
     start = spec.wgmma_register_a_cycles if atom.a_source == "registers" else spec.wgmma_smem_a_cycles
     tail = max(start + arithmetic, wavefronts / rate) + spec.wgmma_overhead_cycles - each
     free = max(each - wavefronts / rate, spec.wgmma_between_wavefronts / rate) / each

@@ -533,7 +533,7 @@ def _stream(num_steps: int, config: Config) -> Any:
 
 def life_cycles(of: Launch, gpu: GpuSpec) -> float:
     """Cycles of the first CTA's first role, from its start to its end."""
-    result = simulate(of, gpu, clock="max", l2="warm", skips=False, recorded_sms=range(gpu.num_sms))
+    result = simulate(of, gpu, clock="max", l2="warm", recorded_sms=range(gpu.num_sms))
     (record, *_) = [item for item in result.timeline.roles if item.cta_idx == 0]
     states = [(start, end) for state, start, end in record.states if state.name != "START"]
     return states[-1][1] - states[0][0] if states else 0.0

@@ -197,7 +197,7 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
         roles=tuple(WarpRole(name=name, num_warps=1, program=program) for name, program in roles.items()),
         buffers=(Buffer(name="copied", stage_bytes=512, num_stages=1),),
     )  # fmt: skip
-    simulate(launched, gpu, clock="max", l2="warm", skips=False)
+    simulate(launched, gpu, clock="max", l2="warm")
     if num:
         found["first_cycles"], found["last_cycles"] = min(there) - min(begun), max(there) - min(begun)
     return {name: found[name] for name in found if name != "probe_cycles" or probe in ANSWERED}

@@ -124,7 +124,7 @@ def rounds(config: Config, gpu: GpuSpec) -> list[float]:
     role = WarpRole(name="all", num_warps=num_warps, program=program)
     result = simulate(
         Launch(kernel="straight", num_ctas=1, num_tiles=1, roles=(role,)), gpu, clock="max", recorded_sms="first",
-        l2="cold" if config["state"] == "flushed" else "warm", skips=False,
+        l2="cold" if config["state"] == "flushed" else "warm",
     )  # fmt: skip
     (record,) = result.timeline.roles
     return [span.end_cycle - span.start_cycle for span in record.sections]

@@ -406,7 +406,7 @@ def _walk(config: Config, gpu: GpuSpec, grid: Grid) -> NDArray[np.float64]:
         mbarriers=(Mbarrier(name="full", num_stages=stages, num_arrivals=1),) if is_tma else (),
     )  # fmt: skip
     result = simulate(
-        launched, gpu, clock="max", l2="warm" if config["source"] == "l2" else "cold", skips=False,
+        launched, gpu, clock="max", l2="warm" if config["source"] == "l2" else "cold",
         recorded_sms=range(gpu.num_sms),
     )  # fmt: skip
     found = []

@@ -241,7 +241,7 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
         roles=tuple(WarpRole(name=name, num_warps=warps, program=program) for name, (warps, program) in roles.items()),
         buffers=(Buffer(name="copied", stage_bytes=COPIED_BYTES, num_stages=1),), registers_per_thread=80,
     )  # fmt: skip
-    simulate(made, gpu, clock="max", l2="warm", skips=False)
+    simulate(made, gpu, clock="max", l2="warm")
     of = {kind: sum(rate for name, rate in seen.items() if name.startswith(kind)) for kind in ("read", "copy")}
     found = {"reads_per_cycle": of["read"]} if readers else {}
     return found | ({"copies_per_cycle": of["copy"]} if copiers else {})
@@ -269,7 +269,7 @@ def _burst(config: Config, gpu: GpuSpec) -> dict[str, float]:
         roles=(WarpRole(name="all", num_warps=warps, program=program),),
         buffers=(Buffer(name="copied", stage_bytes=COPIED_BYTES, num_stages=1),), registers_per_thread=80,
     )  # fmt: skip
-    simulate(made, gpu, clock="max", l2="warm", skips=False)
+    simulate(made, gpu, clock="max", l2="warm")
     issued, read, landed = found[-1]
     of_copies = STALL_CYCLES * copies_of(config)
     read += CLOCK_CYCLES + SUM_CYCLES

@@ -341,7 +341,7 @@ def _twin(config: Config, gpu: GpuSpec) -> dict[str, float]:
             Buffer(name="rest", stage_bytes=max(0, SMEM_BYTES[ctas] - ring_bytes(config))),
         ),
     )  # fmt: skip
-    result = simulate(launched, gpu, clock="max", l2="warm", skips=False, recorded_sms=range(NUM_SMS))
+    result = simulate(launched, gpu, clock="max", l2="warm", recorded_sms=range(NUM_SMS))
     spans = np.array([
         (span.end_cycle - span.start_cycle) / TWIN_TIMED for role in result.timeline.roles for span in role.sections
     ])  # fmt: skip

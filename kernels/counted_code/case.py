@@ -116,7 +116,7 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
         kernel="straight", num_ctas=straight.NUM_SMS, num_tiles=straight.NUM_SMS,
         roles=(WarpRole(name="all", num_warps=num_warps, program=program),),
     )
-    result = simulate(launched, gpu, clock="max", l2="flushed" if is_flushed else "warm", skips=False)
+    result = simulate(launched, gpu, clock="max", l2="flushed" if is_flushed else "warm")
     return {CYCLES: float(result.counters[CYCLES])}
 
 

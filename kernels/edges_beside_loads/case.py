@@ -25,7 +25,7 @@ from gpusim.evidence.case import (
 )
 from gpusim.layout.swizzle import swizzle_mode
 from gpusim.machine.config import GpuSpec
-from gpusim.simulate.op_costs import FIRST_ZERO_ROWS
+from gpusim.simulate.op_tables import FIRST_ZERO_ROWS
 from gpusim.units import WARP_SIZE
 from gpusim.workload import ops
 from gpusim.workload.dtypes import BF16
@@ -282,7 +282,7 @@ def twin(config: Config, gpu: GpuSpec) -> dict[str, float]:
         features=frozenset({"tma", "mbarrier"}),
     )  # fmt: skip
     result = simulate(
-        launched, gpu, clock="max", l2="cold" if is_cold else "warm", skips=False, recorded_sms=range(gpu.num_sms)
+        launched, gpu, clock="max", l2="cold" if is_cold else "warm", recorded_sms=range(gpu.num_sms)
     )
     at = [[span.start_cycle for span in role.sections] for role in result.timeline.roles if role.sections]
     taken = np.array([each[-1] - each[FIRST_STEP - 1] for each in at]) / (NUM_STEPS - FIRST_STEP)

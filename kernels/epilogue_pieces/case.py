@@ -456,7 +456,7 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
     """
     if int(config["sms"]) > gpu.num_sms or (config["way"] == "tma" and gpu.tma is None):
         return {}
-    result = simulate(twin(config, gpu), gpu, clock="max", l2="warm", skips=False, recorded_sms=range(gpu.num_sms))
+    result = simulate(twin(config, gpu), gpu, clock="max", l2="warm", recorded_sms=range(gpu.num_sms))
     names = [name for name, _ in pieces_of(config, 0)]
     times = np.array([[span.end_cycle - span.start_cycle for span in item.sections] for item in result.timeline.roles])
     found = {f"{name}_cycles": float(np.median(times[:, idx])) for idx, name in enumerate(names)}

@@ -439,7 +439,7 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
         tensor_maps=() if config["prefetch"] == "1" else ("A", "B"),
     )  # fmt: skip
     l2 = "warm" if config["source"] == "l2" else "cold"
-    result = simulate(launched, gpu, clock="max", l2=l2, skips=False, recorded_sms=range(NUM_CTAS))
+    result = simulate(launched, gpu, clock="max", l2=l2, recorded_sms=range(NUM_CTAS))
     roles = sorted((role for role in result.timeline.roles if role.sections), key=lambda role: role.cta_idx)
     start = min(role.sections[0].start_cycle for role in roles)
     times = np.array([[span.start_cycle - start for span in role.sections[1:]] for role in roles])

@@ -341,7 +341,7 @@ def _round_cycles(num_bytes: int, readers: str, num_writes: int, gpu: GpuSpec) -
         ),
         buffers=(Buffer(name="rest", stage_bytes=ONE_CTA_BYTES),), footprints=tuple(footprints),
     )  # fmt: skip
-    result = simulate(launched, gpu, clock="max", l2="cold", skips=False, recorded_sms=range(gpu.num_sms))
+    result = simulate(launched, gpu, clock="max", l2="cold", recorded_sms=range(gpu.num_sms))
     spans = np.array([[span.end_cycle - span.start_cycle for span in role.sections] for role in result.timeline.roles])
     return float(spans.max(axis=0)[-TWIN_SETTLED:].mean())
 

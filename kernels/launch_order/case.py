@@ -357,7 +357,7 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
     if gpu.num_sms != NUM_SMS:
         return {}
     result = simulate(
-        twin(config), staying(config, gpu), clock="max", l2="warm", skips=False, recorded_sms=range(NUM_SMS)
+        twin(config), staying(config, gpu), clock="max", l2="warm", recorded_sms=range(NUM_SMS)
     )
     roles = sorted(result.timeline.roles, key=lambda item: item.cta_idx)
     sms = np.array([item.sm_idx for item in roles], dtype=np.int64)

@@ -414,7 +414,7 @@ class Twin:
 
     def predict(self) -> dict[str, float]:
         """Of what is there while all stores go on."""
-        result = simulate(self.launch(), self.gpu, clock="max", l2="warm", skips=False, recorded_sms=range(NUM_CTAS))
+        result = simulate(self.launch(), self.gpu, clock="max", l2="warm", recorded_sms=range(NUM_CTAS))
         marks = {
             (role.role, role.cta_idx): np.array([span.start_cycle for span in role.sections])
             for role in result.timeline.roles

@@ -139,7 +139,7 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
     role = WarpRole(name="all", num_warps=int(config["warps"]), program=program)
     result = simulate(
         Launch(kernel="loop", num_ctas=gpu.num_sms, num_tiles=gpu.num_sms, roles=(role,)), gpu,
-        clock="max", recorded_sms=range(gpu.num_sms), l2="warm", skips=False,
+        clock="max", recorded_sms=range(gpu.num_sms), l2="warm",
     )  # fmt: skip
     spans = {record.sm_idx: record.sections[-1] for record in result.timeline.roles}
     cycles = {sm: span.end_cycle - span.start_cycle for sm, span in spans.items()}

@@ -95,7 +95,7 @@ SPAN_VALUES = {
 def simulated_cycles(gpu: GpuSpec, roles: Sequence[WarpRole], **fields: Any) -> float:
     """Cycles that one CTA of these roles takes on ``gpu``, from the first instruction to the last role's end."""
     launch = Launch(kernel="rate", num_ctas=1, num_tiles=1, roles=tuple(roles), **fields)
-    result = simulate(launch, gpu, clock="max", l2="warm", skips=False, recorded_sms="first")
+    result = simulate(launch, gpu, clock="max", l2="warm", recorded_sms="first")
     states = [state for role in result.timeline.roles for state in role.states if state[0] is not WarpState.START]
     return max(end for _, _, end in states) - min(begin for _, begin, _ in states)
 

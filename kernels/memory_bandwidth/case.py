@@ -647,8 +647,6 @@ FEW_SHORT_STEPS, FEW_LONG_STEPS = 2, 6
 """The same of reads out of L2, where all SMs are simulated though each moves chunks of its own: they get unlike shares."""
 FILLING_BYTES = 8 * KIB
 """In flight an SM, from which on all SMs together may want more than L2 serves: some 32 B a cycle, for its latency."""
-DIVIDED_ROUNDS = 8
-"""Of a mixture: with fewer some SMs write more often than others, since which chunks are written goes by their number."""
 NUM_CHASED = 16
 PLACES_BY_GPC = ("spread", "tpc", "gpc", "whole_gpcs")
 """Which SMs are live depends on which share a GPC."""
@@ -660,8 +658,6 @@ store of a thread, for its address; of a bulk copy, where the compiler loops ove
 groups pending takes longer than one that leaves none)."""
 LOADS_CHAIN, STORES_CHAIN = 4, 8
 """... and of a step with loads or with stores of threads: sums, and which chunk is next."""
-NUM_SAMPLED = 32
-"""SMs that stand for all where each moves chunks of its own; where they share, all are simulated."""
 
 
 def _roles(config: Config) -> int:
@@ -857,11 +853,8 @@ def steady_answer(config: Config, gpu: GpuSpec) -> dict[str, float]:
     in_l2 = int(config["footprint_bytes"]) <= gpu.l2.capacity_bytes
     fills_l2 = is_alike and in_l2 and in_flight_bytes(config) >= FILLING_BYTES  # where not all SMs get as much
     reads_l2 = fills_l2 and config["kernel"].startswith("read")
-    divides = config["kernel"].startswith("mix") and plan.num_rounds < DIVIDED_ROUNDS
     goes_on = config["kernel"].startswith("read") and not in_l2
     differ = reads_l2 or (fills_l2 and config["kernel"] == "tma_load") or live is not None
-    # of a mixture it is not known on which side those SMs are that only store
-    sampled = NUM_SAMPLED if is_alike and not (differ or divides) else None
     short, long = (FEW_SHORT_STEPS, FEW_LONG_STEPS) if reads_l2 else (SHORT_STEPS, LONG_STEPS)
     all_steps = plan.num_warm + plan.num_steps
     times = 2 if config["kernel"].startswith("copy") else 1
@@ -870,7 +863,7 @@ def steady_answer(config: Config, gpu: GpuSpec) -> dict[str, float]:
     ends = [
         simulate(
             twin(config, steps + 2 * stages, num_live=num_live, num_passes=passes, live=live, workers=first * ctas_per_sm),
-            gpu, clock="max", l2="warm", skips=False, num_sampled_sms=sampled,
+            gpu, clock="max", l2="warm",
             recorded_sms=range(NUM_SMS) if differ or goes_on else (),
         )
         for steps in (short, long)
@@ -969,10 +962,7 @@ def loaded_answer(config: Config, gpu: GpuSpec) -> dict[str, float]:
                     panel("stream", "write" if is_write else "read", stream_bytes)),
         extra_smem_bytes=SMEM_BYTES[1],
     )  # fmt: skip
-    sampled = NUM_SAMPLED if ctas == NUM_SMS else None
-    result = simulate(
-        twin_launch, gpu, clock="max", l2="warm", skips=False, recorded_sms=range(NUM_SMS), num_sampled_sms=sampled
-    )  # fmt: skip
+    result = simulate(twin_launch, gpu, clock="max", l2="warm", recorded_sms=range(NUM_SMS))
     (record,) = [role for role in result.timeline.roles if role.role == "chaser" and role.cta_idx == 0]
     spans = [(begin, end) for state, begin, end in record.states if state.name == "LONG_SCOREBOARD"]
     return {"chase_mean_cycles": (spans[-1][1] - spans[0][0]) / NUM_CHASED}

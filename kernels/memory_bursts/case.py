@@ -25,9 +25,9 @@ from gpusim.evidence.case import (
 )
 from gpusim.evidence.whole import pattern_words, windows
 from gpusim.kernel_models.streams import dense_access, same
-from gpusim.machine.memory.draws import most_of
 from gpusim.machine.memory.l2 import L2Spec
-from gpusim.machine.memory.side_link import lane_deviation
+from gpusim.simulate.module import most_of
+from gpusim.units import LINE_BYTES
 from gpusim.workload import ops
 from gpusim.workload.launch import Footprint, RoleContext
 
@@ -194,7 +194,8 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
 def late_cycles(num_bytes: float, l2: L2Spec) -> float:
     """What the last line of an SM waits longer for the fullest lane, of all that a copy of so many bytes passes each way."""
     lanes = l2.num_slices / l2.num_partitions
-    return most_of(round(lanes)) * lane_deviation(num_bytes / 2, lanes, l2.link_bytes_per_cycle)
+    deviation = np.sqrt(num_bytes / 2 * LINE_BYTES * lanes) / l2.link_bytes_per_cycle  # each line on a lane as if drawn
+    return float(most_of(round(lanes)) * deviation)
 
 
 # ---------------------------------------------------------------------------------------------- the simulator's answer

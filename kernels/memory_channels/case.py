@@ -28,7 +28,7 @@ from gpusim.evidence.case import (
 )
 from gpusim.evidence.whole import pattern_words
 from gpusim.kernel_models.streams import dense_access, same, total
-from gpusim.machine.memory.draws import most_of
+from gpusim.simulate.module import most_of
 from gpusim.workload import ops
 from gpusim.workload.launch import Footprint, RoleContext
 

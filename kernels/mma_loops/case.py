@@ -383,7 +383,7 @@ def _cycles(build: Build, num_steps: int, gpu: GpuSpec) -> float:
     })  # fmt: skip
     made = params.launch(gpu)
     roles = tuple(replace(role, program=Lacking(role.program, build)) for role in made.roles)
-    return simulate(replace(made, roles=roles), gpu, clock="max", l2="warm", skips=False).cycles
+    return simulate(replace(made, roles=roles), gpu, clock="max", l2="warm").cycles
 
 
 MOST_READ_SHARE = 1.01

@@ -327,7 +327,7 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
         features=frozenset({"tma", "mbarrier", "cluster"} if size > 1 else {"tma", "mbarrier"}),
     )  # fmt: skip
     l2: L2State = "cold" if config["pattern"] == "memory" else "warm"
-    result = simulate(launched, gpu, clock="max", l2=l2, skips=False, recorded_sms=range(NUM_SMS))
+    result = simulate(launched, gpu, clock="max", l2=l2, recorded_sms=range(NUM_SMS))
     spans = [
         (span.end_cycle - span.start_cycle) / TWIN_TIMED for role in result.timeline.roles for span in role.sections
     ]  # fmt: skip

@@ -257,7 +257,7 @@ def _simulated(roles: dict[str, tuple[int, Any]], gpu: GpuSpec) -> None:
         roles=tuple(WarpRole(name=name, num_warps=warps, program=program) for name, (warps, program) in roles.items()),
         buffers=(Buffer(name="copied", stage_bytes=COPIED_BYTES, num_stages=1),), registers_per_thread=96,
     )  # fmt: skip
-    simulate(made, gpu, clock="max", l2="warm", skips=False)
+    simulate(made, gpu, clock="max", l2="warm")
 
 
 def _rounds(config: Config, gpu: GpuSpec) -> dict[str, float]:

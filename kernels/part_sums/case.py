@@ -251,7 +251,7 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
         kernel=config["kernel"], num_ctas=ctas, num_tiles=ctas, registers_per_thread=168,
         roles=(WarpRole(name="walk", num_warps=int(config["num_warps"]), program=program),),
     )  # fmt: skip
-    result = simulate(launched, gpu, clock="max", l2="warm", skips=False, recorded_sms=range(gpu.num_sms))
+    result = simulate(launched, gpu, clock="max", l2="warm", recorded_sms=range(gpu.num_sms))
     times = np.array([[span.end_cycle - span.start_cycle for span in item.sections] for item in result.timeline.roles])
     done = times.sum(axis=1)
     return {

@@ -197,7 +197,7 @@ def _twin(config: Config, gpu: GpuSpec) -> dict[str, float]:
         ),
         mbarriers=(Mbarrier(name="full", num_arrivals=1, num_stages=slots),) if by_tma else (),
     )  # fmt: skip
-    result = simulate(launched, gpu, clock="max", l2="warm", skips=False, recorded_sms=range(NUM_SMS))
+    result = simulate(launched, gpu, clock="max", l2="warm", recorded_sms=range(NUM_SMS))
     rates = np.zeros(NUM_SMS)
     for role in result.timeline.roles:
         for span in role.sections:

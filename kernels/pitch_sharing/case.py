@@ -234,7 +234,7 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
         ),
         mbarriers=tuple(Mbarrier(name=name, num_arrivals=1, num_stages=stages) for name in ("full", "empty")),
     )  # fmt: skip
-    result = simulate(launched, gpu, clock="max", l2="cold", skips=False, recorded_sms=range(gpu.num_sms))
+    result = simulate(launched, gpu, clock="max", l2="cold", recorded_sms=range(gpu.num_sms))
     spans = np.array([
         (span.end_cycle - span.start_cycle) / (steps - 1) for role in result.timeline.roles for span in role.sections
     ])  # fmt: skip

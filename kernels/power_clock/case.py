@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from gpusim.evidence.case import Case, Config, Fitted, Group, Input, KernelLaunch, Output, Outputs, WrongAnswer, by_value
 from gpusim.machine.clock import Activity, ClockSpec, PowerLimiter
 from gpusim.machine.config import GpuSpec
-from gpusim.machine.sm.tensor_core import TensorCore, TensorCoreCounters
 from gpusim.simulate.run import simulate
 from gpusim.workload import ops
 from gpusim.workload.access import AccessPattern
@@ -268,7 +267,7 @@ def endless(gpu: GpuSpec) -> GpuSpec:
 def burst_cycles(gpu: GpuSpec) -> float:
     """What a burst takes alone."""
     assert gpu.tensor_core is not None  # of compute capability 9.0
-    each = TensorCore(gpu.tensor_core, counters=TensorCoreCounters()).wgmma_cycles(
+    each = gpu.tensor_core.wgmma_cycles(
         rate_class="16bit", num_flops=FLOPS_PER_WGMMA, num_wavefronts=(M + N) * 16 * 2 / 128
     )
     return BURST_WGMMAS * each
@@ -367,7 +366,7 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
         mhz = settled  # memory keeps its own clock: at a lower one of the SMs' more rounds go beside a burst
         made = twin(config, gpu, mhz)
         result = simulate(
-            made, endless(gpu), clock=mhz, skips=False, l2="warm" if config["stream"] == "l2" else "cold", data=data
+            made, endless(gpu), clock=mhz, l2="warm" if config["stream"] == "l2" else "cold", data=data
         )
         activity = in_bursts(result.activity, duty=int(config["tensor_duty"]), flops_per_burst=made.num_flops / TWIN_BURSTS)
         activity = as_long(activity, float(config["run_us"]) * settled)

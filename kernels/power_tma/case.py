@@ -26,7 +26,6 @@ from gpusim.evidence.case import (
 )
 from gpusim.machine.clock import Activity, ClockSpec, PowerLimiter
 from gpusim.machine.config import GpuSpec
-from gpusim.machine.sm.tensor_core import TensorCore, TensorCoreCounters
 from gpusim.simulate.run import simulate
 from gpusim.workload import ops
 from gpusim.workload.atoms import wgmma
@@ -317,14 +316,14 @@ TMA_BYTES = "l1tex__m_xbar2l1tex_read_bytes_mem_global_op_tma_ld.sum"
 
 
 def _run(made: Launch, gpu: GpuSpec, mhz: float, stream: str, data: str) -> Any:
-    return simulate(made, loads.endless(gpu), clock=mhz, skips=False, l2="cold" if stream == "hbm" else "warm", data=data)
+    return simulate(made, loads.endless(gpu), clock=mhz, l2="cold" if stream == "hbm" else "warm", data=data)
 
 
 def burst_cycles(work: str, gpu: GpuSpec) -> float:
     """What a burst takes alone."""
     assert gpu.tensor_core is not None  # of compute capability 9.0
     atom, rows = atom_of(work), N if work.endswith("_rs") else M + N
-    each = TensorCore(gpu.tensor_core, counters=TensorCoreCounters()).wgmma_cycles(
+    each = gpu.tensor_core.wgmma_cycles(
         rate_class=atom.rate_class, num_flops=atom.num_flops, num_wavefronts=rows * 32 / 128
     )
     return float(BURST_WGMMAS * each)

@@ -310,7 +310,7 @@ def _twin(config: Config, gpu: GpuSpec) -> float:
         ),
         mbarriers=(Mbarrier(name="full", num_arrivals=1, num_stages=stages),),
     )  # fmt: skip
-    result = simulate(launched, gpu, clock="max", l2="warm", skips=False, recorded_sms=range(gpu.num_sms))
+    result = simulate(launched, gpu, clock="max", l2="warm", recorded_sms=range(gpu.num_sms))
     spans = [role.sections[-1] for role in result.timeline.roles if role.sections]
     return float(np.mean([span.end_cycle - span.start_cycle for span in spans])) / half
 

@@ -212,7 +212,7 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
         buffers=(Buffer(name="words", stage_bytes=4 * NUM_WORDS),),
         roles=(WarpRole(name="warps", num_warps=num_warps, program=program),),
     )  # fmt: skip
-    result = simulate(launched, gpu, clock="max", l2="warm", skips=False)
+    result = simulate(launched, gpu, clock="max", l2="warm")
     counters = as_counted(result.counters, NUMBERS.get(config["kernel"], 1))
     return {SHARED: counters[SHARED], LOADS: counters[LOADS]}
 

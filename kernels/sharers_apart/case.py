@@ -566,7 +566,7 @@ def twin(  # noqa: PLR0915 - one launch, told from its begin to its end
         features=frozenset({"tma", "mbarrier", "cluster"} if size > 1 else {"tma", "mbarrier"}),
     )  # fmt: skip
     result = simulate(
-        launched, gpu, clock="max", l2="cold" if is_cold(config) else "warm", skips=False, recorded_sms=range(NUM_CTAS)
+        launched, gpu, clock="max", l2="cold" if is_cold(config) else "warm", recorded_sms=range(NUM_CTAS)
     )  # fmt: skip
     at = {role.cta_idx: [span.start_cycle for span in role.sections] for role in result.timeline.roles if role.sections}
     full = np.array([at[cta] for cta in sorted(at)])[:, :num_steps_noted]

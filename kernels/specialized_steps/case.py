@@ -164,7 +164,7 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
     if gpu.mbarrier is None or gpu.num_sms < ctas:
         return {}
     launched = replace(GemmParams.model_validate(options(config)).launch(gpu), num_ctas=ctas)
-    result = simulate(launched, gpu, clock="max", l2="warm", skips=False, recorded_sms=range(gpu.num_sms))
+    result = simulate(launched, gpu, clock="max", l2="warm", recorded_sms=range(gpu.num_sms))
     begin: dict[int, float] = {}
     end: dict[int, float] = {}
     for role in result.timeline.roles:

@@ -449,7 +449,7 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
     steps, count = int(config["steps"]), int(config["ctas"])
     if gpu.num_sms != NUM_SMS or gpu.mbarrier is None or count * steps > MOST_TWIN_STEPS or config["live"] != "all":
         return {}
-    result = simulate(twin(config, gpu), gpu, clock="max", l2="cold", skips=False, recorded_sms=range(NUM_SMS))
+    result = simulate(twin(config, gpu), gpu, clock="max", l2="cold", recorded_sms=range(NUM_SMS))
     found = sorted(
         (role.cta_idx, role.sm_idx, role.states[0][1], role.states[-1][2], *(span.start_cycle for span in role.sections),
          role.sections[-1].end_cycle)

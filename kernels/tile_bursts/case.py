@@ -285,7 +285,7 @@ def _walk(config: Config, gpu: GpuSpec, *, num_timed: int, waits: list[float]) -
         mbarriers=tuple(Mbarrier(name=name, num_arrivals=1) for name in ("a", "b")),
     )  # fmt: skip
     l2 = "warm" if source == "l2" else "cold"
-    result = simulate(launched, gpu, clock="max", l2=l2, skips=False, recorded_sms=range(NUM_CTAS))
+    result = simulate(launched, gpu, clock="max", l2=l2, recorded_sms=range(NUM_CTAS))
     times = np.array([
         [
             (of_a.start_cycle, of_a.end_cycle, of_b.end_cycle)

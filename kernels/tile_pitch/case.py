@@ -416,7 +416,7 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
         mbarriers=tuple(Mbarrier(name=name, num_arrivals=1, num_stages=stages) for name in ("full", "empty")),
     )  # fmt: skip
     l2 = "warm" if is_warm(config) else "cold"
-    result = simulate(launched, gpu, clock="max", l2=l2, skips=False, recorded_sms=range(NUM_CTAS))
+    result = simulate(launched, gpu, clock="max", l2=l2, recorded_sms=range(NUM_CTAS))
     spans = np.array([
         (span.end_cycle - span.start_cycle) / TWIN_TIMED for role in result.timeline.roles for span in role.sections
     ])  # fmt: skip

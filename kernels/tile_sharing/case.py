@@ -459,7 +459,7 @@ def _twin(config: Config, gpu: GpuSpec) -> dict[str, float]:
         ),
         mbarriers=tuple(Mbarrier(name=name, num_arrivals=1, num_stages=stages) for name in ("full", "empty")),
     )  # fmt: skip
-    result = simulate(launched, gpu, clock="max", l2="warm", skips=False, recorded_sms=range(NUM_CTAS))
+    result = simulate(launched, gpu, clock="max", l2="warm", recorded_sms=range(NUM_CTAS))
     spans = np.array([
         (span.end_cycle - span.start_cycle) / TWIN_TIMED for role in result.timeline.roles for span in role.sections
     ])  # fmt: skip

@@ -405,7 +405,7 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
         ),
         mbarriers=tuple(Mbarrier(name=name, num_arrivals=1, num_stages=stages) for name in ("full", "empty")),
     )  # fmt: skip
-    result = simulate(launched, gpu, clock="max", l2="cold", skips=False, recorded_sms=range(NUM_SMS))
+    result = simulate(launched, gpu, clock="max", l2="cold", recorded_sms=range(NUM_SMS))
     halves = sorted(
         (role.cta_idx, role.sm_idx, *(span.start_cycle for span in role.sections), role.sections[-1].end_cycle)
         for role in result.timeline.roles if role.sections

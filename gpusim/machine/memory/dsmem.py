@@ -32,5 +32,3 @@ class DsmemCounters(Counters):
 
     read_bytes: float = field(default=0.0, metadata={"ncu": "l1tex__m_xbar2l1tex_read_bytes_mem_dshared.sum"})
     write_bytes: float = field(default=0.0, metadata={"ncu": "l1tex__m_l1tex2xbar_write_bytes_mem_dshared.sum"})
-
-

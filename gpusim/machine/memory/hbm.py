@@ -15,8 +15,6 @@ QUEUE_LATENCIES = 4.0
 that lasts. A guess; settled by loads that begin and end."""
 
 
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HbmSpec:
     """All stacks of a GPU."""
@@ -69,15 +67,3 @@ class HbmCounters(Counters):
 
     read_bytes: float = field(default=0.0, metadata={"ncu": "dram__bytes_read.sum"})
     write_bytes: float = field(default=0.0, metadata={"ncu": "dram__bytes_write.sum"})
-
-
-
-
-
-
-
-
-
-
-
-

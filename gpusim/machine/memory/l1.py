@@ -83,7 +83,3 @@ class L1Counters(Counters):
     load_sectors: float = field(default=0.0, metadata={"ncu": "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"})
     store_requests: float = field(default=0.0, metadata={"ncu": "l1tex__t_requests_pipe_lsu_mem_global_op_st.sum"})
     store_sectors: float = field(default=0.0, metadata={"ncu": "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum"})
-
-
-
-

@@ -96,19 +96,3 @@ class L2Counters(Counters):
     miss_sectors: float = field(default=0.0, metadata={"ncu": "lts__t_sectors_srcunit_tex_lookup_miss.sum"})
     promoted_sectors: float = 0.0
     """Of these what came as lines with their neighbours."""
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-

@@ -47,9 +47,3 @@ def parts_of_gpcs(gpc_of_sm: Sequence[int], num_parts: int) -> list[tuple[int, i
         seen[gpc_idx] = rank + 1
         found.append((gpc_idx, rank // SMS_PER_TPC % num_parts))
     return found
-
-
-
-
-
-

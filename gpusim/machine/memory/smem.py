@@ -36,11 +36,6 @@ class SmemSpec:
     """What stores of warps, to shared memory or past it, take of the stage beside them at most."""
 
 
-
-
-
-
-
 SASS = "sm__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op"
 """Nsight Compute's wavefronts by opcode begin so."""
 
@@ -76,5 +71,3 @@ class SmemCounters(Counters):
     matrix_stores: float = field(default=0.0, metadata={"ncu": "sm__inst_executed_op_shared_stsm.sum"})
     fill_wavefronts: float = 0.0
     """Of what cp.async writes, which no counter shows."""
-
-

@@ -52,9 +52,3 @@ class TmaCounters(Counters):
     load_bytes: float = field(
         default=0.0, metadata={"ncu": "l1tex__m_xbar2l1tex_read_bytes_mem_global_op_tma_ld.sum"}
     )
-
-
-
-
-
-

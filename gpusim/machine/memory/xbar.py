@@ -68,16 +68,3 @@ class XbarCounters(Counters):
     write_bytes: float = field(default=0.0, metadata={"ncu": "l1tex__m_l1tex2xbar_write_bytes.sum"})
     asked_bytes: float = 0.0
     """Bytes of all reads, zeros included."""
-
-
-
-
-
-
-
-
-
-
-
-
-

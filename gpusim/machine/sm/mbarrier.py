@@ -23,7 +23,3 @@ class MbarrierSpec:
     """A try_wait of one lane, while the others of its warp stand elsewhere, that finds its phase complete."""
     lone_retry_cycles: float
     """What each try that fails adds to that."""
-
-
-
-

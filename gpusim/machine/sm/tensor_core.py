@@ -51,6 +51,12 @@ class TensorCoreSpec:
     """What a wavefront of a load with conflicts takes beside operand reads, beyond the wait for a cycle that they leave."""
     num_sub_cores: int = 4
 
+    def wgmma_cycles(self, *, rate_class: str, num_flops: float, num_wavefronts: float) -> float:
+        """Cycles of the tensor cores that one wgmma takes: its arithmetic, its operands or the least, and the overhead."""
+        arithmetic = num_flops / self.wgmma_flops_per_cycle[rate_class]
+        operands = num_wavefronts / self.wgmma_smem_wavefronts_per_cycle
+        return max(arithmetic, operands, self.wgmma_min_interval_cycles) + self.wgmma_overhead_cycles
+
 
 @dataclass(slots=True)
 class TensorCoreCounters(Counters):
@@ -69,5 +75,3 @@ class TensorCoreCounters(Counters):
         default=0.0,
         metadata={"ncu": "sm__pipe_tensor_type_hmma_hgmma_qgmma_imma_igmma_bmma_bgmma_cycles_active.sum"},
     )
-
-

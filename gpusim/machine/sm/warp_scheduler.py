@@ -83,5 +83,3 @@ def own_paces(num_sms: int, spread: float) -> list[float]:
     drawn = [draw.gauss(0.0, 1.0) for _ in range(num_sms)]
     mean, deviation = fmean(drawn), pstdev(drawn)
     return [max(LEAST_PACE, 1.0 + spread * (each - mean) / deviation) for each in drawn]
-
-
