@@ -7,9 +7,9 @@ Knows no time.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice, product
+from itertools import product
 from math import prod
 from typing import Any, Literal, get_args, get_origin
 
@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from gpusim.errors import GpusimError, KernelError, nearest
 from gpusim.kernel_models.params import KernelParams
-from gpusim.workload.launch import Target
+from gpusim.workload.launch import Launch, Target
 
 AUTO = "auto"
 """Stands for the values that are usual for an option."""
@@ -25,8 +25,11 @@ AUTO = "auto"
 MOST_COUNTED = 16
 """Numbers of a range that is counted one by one; a longer one doubles."""
 
-MOST_CHOICES = 20_000
-"""Combinations that are looked at: more take minutes to be refused."""
+MOST_CHOICES = 100_000
+"""Combinations that are looked at: more take minutes to be listed."""
+
+TELL_EVERY = 100
+"""Combinations after which who asks hears how far it is."""
 
 SEVERAL = re.compile(r"[,;]|\.\.|^auto$")
 """What makes of a text several values."""
@@ -42,6 +45,8 @@ class Choice:
     """The options that have several values, and this configuration's."""
     params: KernelParams
     """All of them, resolved for the GPU."""
+    kept: Any = None
+    """What is kept of their launch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,9 +184,12 @@ def choices_of(annotation: Any) -> tuple[Any, ...]:
 
 
 def choices(
-    kind: type[KernelParams], given: Mapping[str, Any], gpu: Target, *, most: int = MOST_CHOICES
+    kind: type[KernelParams], given: Mapping[str, Any], gpu: Target, *, most: int = MOST_CHOICES,
+    keep: Callable[[Launch], Any] = lambda launch: None, progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Choices:
     """Every combination of ``given`` values (an option's text, one value, or a sequence of them) that ``gpu`` can launch.
+
+    ``keep`` sees each launch once, and may refuse it; ``progress`` hears how many have been looked at, of how many.
 
     Raises:
         KernelError: an unknown option, values that cannot be read, more than ``most`` combinations, or none is legal.
@@ -195,11 +203,13 @@ def choices(
     _refuse_what_is_no_value(kind, given, values)
     legal: dict[KernelParams, Choice] = {}
     refused: dict[str, list[str]] = {}
-    num_legal = 0
-    for options in islice(_combinations(values), most):
+    num_legal, fields = 0, option_names(kind)
+    for done, options in enumerate(_combinations(values)):
+        if not done % TELL_EVERY:
+            progress(done, number)
         try:
-            params = kind(**options).resolved(gpu)
-            params.launch(gpu)
+            params, launch = kind(**options).planned(gpu)
+            kept = None if params in legal else keep(launch)
         except ValidationError as error:
             first = error.errors()[0]
             flag = "".join(f"--{str(part).replace('_', '-')} " for part in first["loc"][:1])
@@ -208,8 +218,9 @@ def choices(
             _note(refused, str(error))
         else:
             num_legal += 1
-            chosen = {name: params.as_options()[option_names(kind)[name].rstrip("_")] for name in varied}
-            legal.setdefault(params, Choice(options=chosen, params=params))
+            told = params.as_options()
+            chosen = {name: told[fields[name].rstrip("_")] for name in varied}
+            legal.setdefault(params, Choice(options=chosen, params=params, kept=kept))
     refusals = sorted((Refusal(reason=of[0], num=len(of)) for of in refused.values()), key=lambda item: -item.num)
     if not legal:
         reason = refusals[0].reason if refusals else "there are no values"

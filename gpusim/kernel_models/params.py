@@ -57,6 +57,16 @@ class KernelParams(BaseModel):
             LaunchError: a kernel that this GPU cannot hold.
         """
 
+    def planned(self, gpu: Target) -> tuple[Self, Launch]:
+        """:meth:`resolved`, and its launch.
+
+        Raises:
+            KernelError: as of both.
+            LaunchError: likewise.
+        """
+        params = self.resolved(gpu)
+        return params, params.launch(gpu)
+
     def meaning_of_none(self, option: str) -> str:
         """What a resolved ``option`` that is None is shown as: without a meaning, unless a kernel says otherwise."""
         del option

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from types import MappingProxyType
 from typing import Literal
 
@@ -67,6 +68,7 @@ ALIASES: Mapping[str, str] = MappingProxyType({
 """What others call the types: CUDA, PTX, NumPy and PyTorch."""
 
 
+@cache
 def dtype(name: str) -> DType:
     """The element type called ``name``, in any case, or by another of its names (``ALIASES``).
 

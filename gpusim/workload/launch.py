@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from gpusim.errors import LaunchError, nearest
 from gpusim.units import WARP_SIZE
 from gpusim.workload.ops import CacheHint, Op
+from gpusim.workload.tile_work import TileWork
 
 Feature = Literal["tma", "mbarrier", "wgmma", "cluster", "setmaxnreg", "cp_async", "mma_sync", "stmatrix"]
 
@@ -200,6 +201,8 @@ class Launch:
     Those of CTAs that are alike in these differ in nothing but the panels that they name. A panel is a footprint's, the
     CTA's index, or the same for all. Then a few CTAs are traced and compared, else all are.
     """
+    work: TileWork | None = None
+    """What its CTAs do for a tile at least; None: not told."""
 
     @property
     def num_threads(self) -> int:

@@ -364,9 +364,19 @@ class GemmParams(KernelParams):
             KernelError: parameters that no kernel can have.
             LaunchError: a kernel that this GPU cannot hold.
         """
+        return self.planned(gpu)[1]
+
+    def planned(self, gpu: Target) -> tuple[GemmParams, Launch]:
+        """All defaults filled in, checked once, and the kernel.
+
+        Raises:
+            KernelError: as of :meth:`resolved`.
+            LaunchError: likewise.
+        """
         from gpusim.kernel_models.gemm.kernel import gemm_launch
 
-        return gemm_launch(self.resolved(gpu), gpu)
+        params = self.resolved(gpu)
+        return params, gemm_launch(params, gpu)
 
     @classmethod
     def usual(cls, option: str, given: Mapping[str, Any], gpu: Target) -> Sequence[Any] | None:

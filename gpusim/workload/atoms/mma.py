@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
@@ -205,6 +206,7 @@ def mma_sync(operand: DType, accumulator: DType | None = None) -> MmaAtom:
     return MMA_ATOMS[f"mma_sync_m16n8k{K_STEP_BYTES // operand.num_bytes}_{operand.name}_{acc.name}"]
 
 
+@cache
 def legal_wgmma_n(operand: DType) -> tuple[int, ...]:
     """Every N that wgmma has for ``operand``, in rising order.
 
@@ -220,6 +222,7 @@ def legal_wgmma_n(operand: DType) -> tuple[int, ...]:
     return tuple(range(8, 257, 8))
 
 
+@cache
 def wgmma(
     n: int, operand: DType, a_source: OperandSource = "smem", accumulator: DType | None = None
 ) -> MmaAtom:
