@@ -65,6 +65,8 @@ void Run::begin() {
 RunState Run::run_slice(uint32_t max_events) {
   double most = input.launch->max_events;
   bool keeps_trace = input.launch->keeps_trace != 0.0;
+  double left = most > 0.0 ? most - double(agenda.num_events()) : max_events;
+  if (left < max_events) max_events = uint32_t(left);
   for (uint32_t event = 0; event < max_events && !is_over_; event++) {
     if (!agenda.advance()) {
       machine.failure.report(Failure::DEADLOCK, nullptr, -1, -1, 0.0, 0.0, 0.0);

@@ -77,6 +77,8 @@ class Request:
     data: str
     engine: str
     core_only: bool
+    max_events: int | None
+    """As many as :func:`gpusim.simulate.run.simulate` takes by default, where it is None."""
     json: Path | None
     trace: Path | None
     pictures: Mapping[str, Path]
@@ -86,9 +88,10 @@ class Request:
     def simulate_options(self) -> dict[str, Any]:
         """For :func:`gpusim.simulate.run.simulate`."""
         records = self.trace is not None or any(name in self.pictures for name in OF_TIMELINE)
+        limits = {} if self.max_events is None else {"max_events": self.max_events}
         return {
             "clock": self.clock, "l2": self.l2, "data": self.data, "engine": self.engine, "core_only": self.core_only,
-            "recorded_sms": "first" if records else frozenset(),
+            "recorded_sms": "first" if records else frozenset(), **limits,
         }
 
     def command(self, verb: str, *more: str, **changes: Any) -> str:
@@ -110,6 +113,8 @@ class Request:
             words += [] if text == default else [f"--{name}", text]
         if self.core_only:
             words.append("--core-only")
+        if self.max_events is not None:
+            words += ["--max-events", str(self.max_events)]
         return shlex.join([*words, *more])
 
 
@@ -136,6 +141,9 @@ def _common_parameters(names: Sequence[str]) -> list[inspect.Parameter]:
         parameter("core_only", bool, typer.Option(
             "--core-only", help="switch off what the GPU has beyond the model's core; a remark lists it",
             rich_help_panel=prediction), False),
+        parameter("max_events", int | None, typer.Option(
+            "--max-events", min=1, metavar="N", help="give the run up after so many events (about 0.6 us each)",
+            rich_help_panel=prediction), None),
         parameter("json_path", str | None, typer.Option(
             "--json", help="write the result as JSON; - is stdout (tables then go to stderr)", metavar="FILE",
             rich_help_panel=output), None),
@@ -169,7 +177,7 @@ def _request(row: KernelModel, values: Mapping[str, Any]) -> Request:
         gpu_name=values["gpu"], gpu=gpu,
         clock=parse_clock(values["clock"]), l2=check_choice("--l2", values["l2_state"], L2_STATES),
         data=check_choice("--data", values["data"], DATA), engine=check_choice("--engine", values["engine"], ENGINES),
-        core_only=values["core_only"], json=outputs["--json"], trace=outputs["--trace"],
+        core_only=values["core_only"], max_events=values["max_events"], json=outputs["--json"], trace=outputs["--trace"],
         pictures={name: path for name in PICTURES if (path := outputs.get(f"--{name}")) is not None},
     )
 

@@ -118,7 +118,7 @@ def failure_of(
     if kind is Failure.EVENT_LIMIT:
         return SimulationError(
             f"{kernel}: {values['first']:.0f} events have not been enough: at cycle {values['cycle']:.0f} "
-            f"{values['second']:.0f} of {num_ctas} CTAs have exited; wants a larger max_events"
+            f"{values['second']:.0f} of {num_ctas} CTAs have exited; wants a larger max_events (--max-events)"
         )
     if kind is Failure.OUT_OF_MEMORY:
         return SimulationError(f"{kernel}: the engine is out of memory at cycle {values['cycle']:.0f}")

@@ -40,7 +40,7 @@ from gpusim.simulate.traffic_tables import traffic_tables
 from gpusim.units import WARPGROUP_THREADS, Clock
 from gpusim.workload.launch import Launch
 
-MOST_EVENTS = 100_000_000
+MOST_EVENTS = 1_000_000_000
 """Events of one run, unless another number is asked for."""
 
 
