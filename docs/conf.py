@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 
-os.environ["GPUSIM_INTERPRETED"] = "1"  # pages of parts are made of the sources' docstrings, which compiled classes lack
 sys.path.insert(0, str(Path(__file__).parent))
 
 from pages import write_pages

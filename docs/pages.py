@@ -21,8 +21,8 @@ COPIED = {
 }
 """Pages that lie elsewhere in the tree, and their name on the site."""
 
-ROOMS = ("layout", "workload", "kernel_models", "machine", "simulate")
-"""Rooms whose docstrings say what a part models, in the order of the data."""
+ROOMS = ("layout", "workload", "kernel_models", "machine", "program", "simulate", "reference")
+"""Rooms whose docstrings say what a part models, in the order of the data; the engine's own parts come first."""
 
 FOLD, FOLD_END = "<details><summary>What you should have seen</summary>\n\n", "\n\n</details>"
 """Around an answer in words, in Jupyter."""
@@ -41,7 +41,7 @@ def write_pages(folder: Path, root: Path) -> None:
     for source, name in COPIED.items():
         shutil.copy(root / source, folder / name)
     (folder / "command_line.md").write_text(command_line(), encoding="utf-8")
-    (folder / "parts.md").write_text(parts(), encoding="utf-8")
+    (folder / "parts.md").write_text(parts(root), encoding="utf-8")
     (folder / "ops.md").write_text(ops(), encoding="utf-8")
 
 
@@ -100,13 +100,22 @@ def command_line() -> str:
     return "\n".join(pages)
 
 
-def parts() -> str:
-    """What each part models, ignores and rests on, from its docstring."""
+def parts(root: Path) -> str:
+    """What each part models, ignores and rests on: from above the engine's classes, and from docstrings."""
     lines = [
         "# What each part models", "",
-        "From the docstrings of the parts, room by room in the order of the data. What a part ignores is said here, and how "
-        "far off predictions are by it in [deviations](deviations.md).",
+        "From the sources: first the engine's parts, which say how long everything takes, then the rooms of the package in "
+        "the order of the data. What a part ignores is said here, and how far off predictions are by it in "
+        "[deviations](deviations.md).",
+        "", "## engine",
     ]
+    for path in sorted((root / "engine").glob("*.h")):
+        text = path.read_text(encoding="utf-8")
+        of_file = [(name, comment) for name, comment in told_in(text) if "Models:" in comment]
+        if of_file:
+            lines += ["", f"### `engine/{path.name}`", "", _plain(re.match(r"(?:^//.*\n)*", text, re.MULTILINE))]
+        for name, comment in of_file:
+            lines += ["", f"#### `{name}`", "", *_listed(comment)]
     for room in ROOMS:
         rows = sorted(_told(room))
         if rows:
@@ -115,6 +124,29 @@ def parts() -> str:
         for name, text in rows:
             lines += ["", f"### `{name}`", "", *_sections(text)]
     return "\n".join(lines) + "\n"
+
+
+def told_in(text: str) -> Iterator[tuple[str, str]]:
+    """Classes of a file of the engine, and what stands above each."""
+    for comment, name in re.findall(r"((?:^//.*\n)+)(?:template .*\n)?(?:class|struct) (\w+)", text, re.MULTILINE):
+        yield name, re.sub(r"^// ?", "", comment, flags=re.MULTILINE)
+
+
+def _plain(comment: re.Match[str] | None) -> str:
+    """The words of a comment."""
+    return " ".join(line.removeprefix("//").strip() for line in (comment.group() if comment else "").splitlines())
+
+
+def _listed(comment: str) -> Iterator[str]:
+    """A class's comment as Markdown: what it is, then a list of what it models, ignores and rests on."""
+    begin, *sections = re.split(r"^(?=(?:Models|Ignores|Source):)", comment, flags=re.MULTILINE)
+    if begin.strip():
+        yield from (" ".join(begin.split()), "")
+    for section in sections:
+        name, words = section.split(":", 1)
+        first, *items = re.split(r"^\* ", words, flags=re.MULTILINE)
+        yield f"* **{name}**: {' '.join(first.split())}".rstrip()
+        yield from (f"  * {' '.join(item.split())}" for item in items)
 
 
 def ops() -> str:
@@ -159,11 +191,12 @@ def _sections(doc: str) -> Iterator[str]:
     """A docstring as Markdown: its first paragraph, then what it models, ignores and rests on as a list."""
     yield first_paragraph(doc)
     yield ""
-    text = " ".join(doc.split("\n\n", 1)[-1].split())
-    for section in re.split(r"(?=\b(?:Models|Ignores|Source|Args|Returns|Raises):)", text):
+    for section in re.split(r"(?=\b(?:Models|Ignores|Source|Args|Returns|Raises):)", doc.split("\n\n", 1)[-1]):
         if section.startswith(SECTIONS):
             name, words = section.split(":", 1)
-            yield f"* **{name}**: {_markdown(words.strip())}"
+            first, *items = re.split(r"^\s*\* ", words, flags=re.MULTILINE)
+            yield f"* **{name}**: {_markdown(' '.join(first.split()))}".rstrip()
+            yield from (f"  * {_markdown(' '.join(item.split()))}" for item in items)
 
 
 def _markdown(text: str) -> str:

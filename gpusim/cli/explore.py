@@ -21,8 +21,8 @@ def explore_command(
     no_open: Annotated[bool, typer.Option("--no-open", help="Do not open the browser.")] = False,
     export: Annotated[str | None, typer.Option(
         "--export", metavar="DIR", rich_help_panel="Output",
-        help="write a static copy instead, with some 800 answers worked out beforehand (some minutes of a core, some 50 "
-        "MB), and end; an older copy stays until all is written, and after Ctrl-C the same --export goes on")] = None,
+        help="write a static copy instead, with some 800 answers and launches made beforehand (some minutes of a core, "
+        "40 MB), and end; an older copy stays until all is written, and after Ctrl-C the same --export goes on")] = None,
     only: Annotated[str | None, typer.Option(
         "--only", metavar="PAGE", help="the page of --export, banks or pipeline; by default both",
         rich_help_panel="Output")] = None,

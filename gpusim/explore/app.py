@@ -164,8 +164,8 @@ def listening(port: int) -> socket.socket:
 
 
 def _warm_up(worker: Worker) -> None:
-    """Be ready before the first question, which is likely a page's own."""
-    for page in FORMS:
+    """Be ready before the first question, which is likely a page's own; what banks load takes longest."""
+    for page in sorted(FORMS, reverse=True):
         with suppress(RefusedError):
             worker.ask(page, {})
 

@@ -189,7 +189,7 @@ def pipeline_form() -> Form:
                             step=slider.step, hint=slider.hint) for name, slider in SLIDERS.items()),
             )),
         ),
-        scripts=("draw.js", "engine.js", "run.js", "pipeline.js", "explore.js"),
+        scripts=("draw.js", "engine.js", "run.js", "timeline.js", "pipeline.js", "explore.js"),
     ))
 
 

@@ -1,7 +1,7 @@
 """What a page needs to run a launch by itself: the engine's module with the names of its records, and the packed launch.
 
-In: a planned and traced launch. Out: JSON for ``page/run.js`` and ``page/pipeline.js``, which know no name of a record or
-a part, and no text of a picture, but by what is written here from the places where Python has them.
+In: a planned and traced launch. Out: JSON for the scripts in ``page/``. Layouts of buffers, names of states and parts, and
+colours of pictures are written here from the places where Python has them.
 """
 
 from __future__ import annotations

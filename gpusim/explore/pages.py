@@ -19,7 +19,7 @@ ENGINE = "engine.js"
 
 ASSETS = {
     "explore.css": "text/css", "icon.svg": "image/svg+xml",
-    **dict.fromkeys(("draw.js", ENGINE, "run.js", "pipeline.js", "explore.js"), "text/javascript"),
+    **dict.fromkeys(("draw.js", ENGINE, "run.js", "timeline.js", "pipeline.js", "explore.js"), "text/javascript"),
 }
 """Files beside the pages, with their media types."""
 

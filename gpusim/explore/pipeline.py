@@ -91,7 +91,7 @@ class PipelineQuestion(Question):
         for name, text in self.options().items():
             words += [f"--{name}", text]
         at = [] if clock is None else ["--clock", f"{clock.sm_mhz:g}"]
-        return shlex.join([*words, "--gpu", self.gpu, *at, "--engine", "native"])
+        return shlex.join([*words, "--gpu", self.gpu, *at])
 
     def factors(self) -> dict[str, float]:
         """Sliders that were moved."""
@@ -137,9 +137,8 @@ class PipelineQuestion(Question):
     def run(self, found: Planned) -> Result:
         """What is simulated, with the sliders where they are."""
         plan = found.plan
-        return simulate(
-            plan.launch, scaled(plan.gpu, self.factors()), engine="native", clock=found.clock.sm_mhz, recorded_sms="first"
-        )
+        gpu = scaled(plan.gpu, self.factors())
+        return simulate(plan.launch, gpu, clock=found.clock.sm_mhz, recorded_sms="first")
 
 
 def _find_gpu(name: str) -> GpuSpec:

@@ -158,7 +158,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A course's site, with a copy of the explorer somewhere in it."""
     folder = tmp_path_factory.mktemp("site")
     (folder / "course").mkdir()
-    offered = {
+    offered: dict[str, dict[str, tuple[str, ...]]] = {
         "banks": {"swizzle": ("none", "128B")}, "pipeline": {"k": ("1024",), "stages": ("3", "12"), "tile": ("128x128x64",)},
     }
     export(folder / "course" / "explorer", jobs=1, offered=offered)

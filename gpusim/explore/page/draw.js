@@ -9,8 +9,30 @@
   const MARKS = { down: "m-4 -4h8l-4 7z", up: "m-4 4h8l-4 -7z", left: "m4 -4v8l-7 -4z" };
   let numPictures = 0;
 
-  const isDark = (colour) => [1, 3, 5].reduce((total, at) => total + parseInt(colour.slice(at, at + 2), 16), 0) < 330;
-  const number = (value, digits = 0) => value.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+  function number(value, digits = 0) {
+    return value.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+  }
+
+  // ------------------------------------------------------------------ tables
+
+  // Fills a table with texts: the first of each row is its head, all but the first column hold numbers.
+  function fill(table, columns, rows) {
+    const line = (texts, isHead) => {
+      const made = document.createElement("tr");
+      made.append(...texts.map((text, at) => {
+        const cell = document.createElement(isHead || !at ? "th" : "td");
+        if (cell.tagName === "TH") cell.scope = isHead ? "col" : "row";
+        if (at) cell.className = "number";
+        cell.textContent = text;
+        return cell;
+      }));
+      return made;
+    };
+    (table.tHead ?? table.createTHead()).replaceChildren(line(columns, true));
+    (table.tBodies[0] ?? table.createTBody()).replaceChildren(...rows.map((texts) => line(texts, false)));
+  }
+
+  // ------------------------------------------------------------------ pictures
 
   function element(name, attributes, ...children) {
     const made = document.createElementNS("http://www.w3.org/2000/svg", name);
@@ -19,22 +41,28 @@
     return made;
   }
 
-  // Fills a table: texts of columns and rows, the first of each row is its head; columns from `left` on hold numbers.
-  function fill(table, columns, rows, left = 1) {
-    const cells = (texts, isHead) => texts.map((text, at) => {
-      const cell = document.createElement(isHead || !at ? "th" : "td");
-      if (cell.tagName === "TH") cell.scope = isHead ? "col" : "row";
-      if (at >= left) cell.className = "number";
-      cell.textContent = text;
-      return cell;
-    });
-    const lines = (all, isHead) => all.map((texts) => {
-      const line = document.createElement("tr");
-      line.append(...cells(texts, isHead));
-      return line;
-    });
-    (table.tHead ?? table.createTHead()).replaceChildren(...lines([columns], true));
-    (table.tBodies[0] ?? table.createTBody()).replaceChildren(...lines(rows, false));
+  const words = (text, x, y, anchor, kind = "words") =>
+    element("text", { x, y: y + 4, "text-anchor": anchor, class: kind }, text);
+
+  const mark = ({ shape, isOpen }, x, y) =>
+    element("path", { d: `M${x.toFixed(1)} ${y}${MARKS[shape]}`, class: isOpen ? "mark open" : "mark" });
+
+  const isDark = (colour) => [1, 3, 5].reduce((sum, at) => sum + parseInt(colour.slice(at, at + 2), 16), 0) < 330;
+
+  // How a look is filled: its colour, or a pattern that is added to `defs`.
+  function fillsOf(defs) {
+    const picture = numPictures++, names = new Map();
+    return (look) => {
+      if (!look.hatch) return look.colour;
+      if (!names.has(look)) {
+        const id = `hatch${picture}-${names.size}`;
+        defs.append(element("pattern", { id, width: 8, height: 8, patternUnits: "userSpaceOnUse" },
+          element("path", { d: "M0 0H8V8H0z", fill: look.colour }),
+          element("path", { d: HATCHES[look.hatch[0]], class: isDark(look.colour) ? "hatch pale" : "hatch" })));
+        names.set(look, `url(#${id})`);
+      }
+      return names.get(look);
+    };
   }
 
   // Round numbers between two others, some eight of them.
@@ -45,76 +73,67 @@
     return Array.from({ length: Math.floor(to / step) - first + 1 }, (_, at) => (first + at) * step);
   }
 
-  // A figure of `lanes` ({label, group, bars: [{from, to, look, text}], marks: [{at, shape, isOpen}]}) from `from` to `to`.
-  // `legend` are looks ({label, colour, hatch}) and marks ({label, shape, isOpen}).
-  function picture({ title, alt, lanes, from, to, axis, legend }) {
-    const x = (value) => LEFT + (RIGHT - LEFT) * (value - from) / (to - from);
-    const svg = element("svg", { role: "img", "aria-label": alt });
-    const defs = element("defs", {}), name = `picture${numPictures++}`, fills = new Map();
-    svg.append(defs);
-
-    function fillOf(look) {
-      if (!look.hatch) return look.colour;
-      if (!fills.has(look.label)) {
-        const id = `${name}-${fills.size}`;
-        defs.append(element("pattern", { id, width: 8, height: 8, patternUnits: "userSpaceOnUse" },
-          element("path", { d: "M0 0H8V8H0z", fill: look.colour }),
-          element("path", { d: HATCHES[look.hatch[0]], class: isDark(look.colour) ? "hatch pale" : "hatch" })));
-        fills.set(look.label, `url(#${id})`);
-      }
-      return fills.get(look.label);
+  // One lane at height `y`. A bar's text stands in the widest bar that has it, where there is room.
+  function drawLane(svg, lane, y, x, [from, to], fillOf) {
+    const top = y - BAR / 2, paths = new Map(), widest = new Map();
+    svg.append(words(lane.label, LEFT - 8, y, "end"));
+    for (const bar of lane.bars) {
+      const begin = x(Math.max(bar.from, from)), width = x(Math.min(bar.to, to)) - begin;
+      if (!(width > 0)) continue;
+      const path = `M${begin.toFixed(2)} ${top}h${width.toFixed(2)}v${BAR}h-${width.toFixed(2)}z`;
+      paths.set(bar.look, (paths.get(bar.look) ?? "") + path);
+      const least = widest.get(bar.text)?.width ?? LETTER * (bar.text ?? "").length + 6;
+      if (bar.text && width > least) widest.set(bar.text, { middle: begin + width / 2, width });
     }
-
-    const swatch = (item, at, y) => item.shape
-      ? element("path", { d: `M${at + 7} ${y}${MARKS[item.shape]}`, class: item.isOpen ? "mark open" : "mark" })
-      : element("rect", { x: at, y: y - 6, width: 14, height: 12, fill: fillOf(item), class: "bar" });
-
-    const words = (text, at, y, anchor = "start", kind = "words") => element("text", { x: at, y: y + 4, "text-anchor": anchor, class: kind }, text);
-
-    let y = LANE / 2 + 2, group = lanes[0]?.group;
-    const tops = [];
-    for (const lane of lanes) {
-      if (lane.group !== group) y += GAP;
-      group = lane.group;
-      tops.push(y);
-      y += LANE;
+    for (const [look, d] of paths) svg.append(element("path", { d, fill: fillOf(look), class: "bar" }));
+    for (const [text, { middle }] of widest) {
+      const width = LETTER * text.length + 4;
+      svg.append(element("rect", { x: middle - width / 2, y: top + 3, width, height: BAR - 6, class: "under" }));
+      svg.append(words(text, middle, y, "middle"));
     }
-    const bottom = y - LANE / 2 + 4;
-    for (const tick of ticks(from, to)) {
-      svg.append(element("path", { d: `M${x(tick).toFixed(1)} 0V${bottom}`, class: "grid" }), words(number(tick), x(tick), bottom + 10, "middle"));
+    for (const one of (lane.marks ?? []).filter(({ at }) => at >= from && at <= to)) {
+      if (one.shape) svg.append(mark(one, x(one.at), y + (one.offset ?? 0)));
+      else svg.append(words(one.text, x(one.at), y, "middle", "words strong"));
     }
-    svg.append(words(axis, (LEFT + RIGHT) / 2, bottom + 26, "middle"));
-    lanes.forEach((lane, place) => {
-      const top = tops[place] - BAR / 2, paths = new Map(), widest = new Map();
-      svg.append(words(lane.label, LEFT - 8, tops[place], "end"));
-      for (const bar of lane.bars) {
-        const begin = x(Math.max(bar.from, from)), width = x(Math.min(bar.to, to)) - begin;
-        if (!(width > 0)) continue;
-        paths.set(bar.look, `${paths.get(bar.look) ?? ""}M${begin.toFixed(2)} ${top}h${width.toFixed(2)}v${BAR}h-${width.toFixed(2)}z`);
-        if (bar.text && width > (widest.get(bar.text)?.width ?? LETTER * bar.text.length + 6)) widest.set(bar.text, { begin, width });
-      }
-      for (const [look, d] of paths) svg.append(element("path", { d, fill: fillOf(look), class: "bar" }));
-      for (const [text, { begin, width }] of widest) {
-        const half = (LETTER * text.length + 4) / 2;
-        svg.append(element("rect", { x: begin + width / 2 - half, y: top + 3, width: 2 * half, height: BAR - 6, class: "under" }),
-          words(text, begin + width / 2, tops[place], "middle"));
-      }
-      for (const mark of lane.marks ?? []) {
-        if (mark.at < from || mark.at > to) continue;
-        if (mark.shape) svg.append(element("path", { d: `M${x(mark.at).toFixed(1)} ${tops[place] + (mark.offset ?? 0)}${MARKS[mark.shape]}`, class: mark.isOpen ? "mark open" : "mark" }));
-        else svg.append(words(mark.text, x(mark.at), tops[place], "middle", "words strong"));
-      }
-    });
-    let at = LEFT, line = bottom + 48;
+  }
+
+  // Looks and marks with their labels, in lines of the picture's width; returns the height below them.
+  function drawLegend(svg, legend, y, fillOf) {
+    let x = LEFT;
     for (const item of legend) {
-      const wide = LETTER * item.label.length + 34;
-      if (at + wide > RIGHT) [at, line] = [LEFT, line + 20];
-      svg.append(swatch(item, at, line), words(item.label, at + 20, line));
-      at += wide;
+      const width = LETTER * item.label.length + 34;
+      if (x + width > RIGHT) [x, y] = [LEFT, y + 20];
+      if (item.shape) svg.append(mark(item, x + 7, y));
+      else svg.append(element("rect", { x, y: y - 6, width: 14, height: 12, fill: fillOf(item), class: "bar" }));
+      svg.append(words(item.label, x + 20, y, "start"));
+      x += width;
     }
-    svg.setAttribute("viewBox", `0 0 ${WIDTH} ${line + 14}`);
+    return y + 14;
+  }
 
-    const figure = document.createElement("figure"), caption = document.createElement("figcaption"), box = document.createElement("div");
+  // A figure of `lanes` ({label, group, bars: [{from, to, look, text}], marks: [{at, shape, isOpen, offset} or {at, text}]})
+  // in a `window` (from, to). Its `legend` has looks ({label, colour, hatch}) and marks ({label, shape, isOpen}).
+  function picture({ title, alt, lanes, window, axis, legend }) {
+    const [from, to] = window, x = (value) => LEFT + (RIGHT - LEFT) * (value - from) / (to - from);
+    const defs = element("defs", {}), svg = element("svg", { role: "img", "aria-label": alt }, defs);
+    const fillOf = fillsOf(defs), grid = element("g", {});
+    svg.append(grid);
+    let y = LANE / 2 + 2;
+    lanes.forEach((lane, at) => {
+      if (at && lane.group !== lanes[at - 1].group) y += GAP;
+      drawLane(svg, lane, y, x, window, fillOf);
+      y += LANE;
+    });
+    y += 4 - LANE / 2;
+    for (const tick of ticks(from, to)) {
+      grid.append(element("path", { d: `M${x(tick).toFixed(1)} 0V${y}`, class: "grid" }));
+      grid.append(words(number(tick), x(tick), y + 10, "middle"));
+    }
+    svg.append(words(axis, (LEFT + RIGHT) / 2, y + 26, "middle"));
+    svg.setAttribute("viewBox", `0 0 ${WIDTH} ${drawLegend(svg, legend, y + 48, fillOf)}`);
+
+    const figure = document.createElement("figure"), caption = document.createElement("figcaption");
+    const box = document.createElement("div");
     caption.textContent = title;
     box.className = "picture";
     box.tabIndex = 0;

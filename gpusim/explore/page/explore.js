@@ -13,8 +13,8 @@
   const title = document.title;
   const { number, fill: fillTable } = gpusim.draw;
   const sliders = fields.filter((item) => item.type === "range"); // the page moves them by itself
-  const launches = new Map(); // what was told of those, by the query without sliders
-  const KEPT = 16;
+  const launches = new Map(); // launches that the page runs, by the question without sliders
+  const MOST_LAUNCHES = 16;
   let last = null; // the answer that is shown: its label and figures
   let drawn = null; // what its HTML was told with
   let asked = null; // the query that is under way
@@ -32,12 +32,11 @@
     for (const slider of sliders) slider.nextElementSibling.value = slider.value;
   }
 
-  function words(isWhole = true) {
+  function words(asked = fields) {
     const found = new URLSearchParams();
-    for (const field of fields) {
-      if (!isWhole && sliders.includes(field)) continue;
-      const box = field.closest(".field");
-      if (!field.disabled && !box.hidden && field.value.trim() !== field.dataset.default) found.set(field.name, field.value.trim());
+    for (const field of asked) {
+      const isSaid = !field.disabled && !field.closest(".field").hidden;
+      if (isSaid && field.value.trim() !== field.dataset.default) found.set(field.name, field.value.trim());
     }
     return found;
   }
@@ -49,7 +48,8 @@
       const before = field.value;
       field.value = value;
       const option = field.tagName === "SELECT" ? field.selectedOptions[0] : null;
-      const isThere = field.tagName === "SELECT" ? option && !option.disabled : field.value === value;
+      const isStop = !sliders.includes(field) || Number(field.value) === Number(value);
+      const isThere = field.tagName === "SELECT" ? option && !option.disabled : isStop;
       if (!isThere || (field.disabled && value !== field.dataset.default)) {
         missing.push(`${field.labels[0].textContent} ${value}`);
         field.value = field.dataset.default || before;
@@ -71,14 +71,9 @@
 
   // ------------------------------------------------------------------ asking
 
-  async function fetched() {
-    const query = words(sliders.length === 0), key = query.toString();
-    if (launches.has(key)) return launches.get(key);
+  async function fetched(query) {
     const reply = await fetch(`api/${page}?${query}`, { headers: { Accept: "application/json" } });
-    const told = await reply.json();
-    if (told.launch) launches.set(key, told);
-    if (launches.size > KEPT) launches.delete(launches.keys().next().value);
-    return told;
+    return reply.json();
   }
 
   const waiting = new Map();
@@ -88,18 +83,29 @@
 
   function stored() {
     const key = fields.filter((field) => "key" in field.dataset).map((field) => field.value).join("~");
-    if (launches.has(key)) return launches.get(key);
     return new Promise((resolve, reject) => {
       const script = document.createElement("script");
-      waiting.set(key, (told) => {
-        if (told.launch) launches.set(key, told);
-        resolve(told);
-      });
+      waiting.set(key, resolve);
       script.src = `${copied}/${encodeURIComponent(key)}.js`;
       script.onerror = () => reject(new Error(`this copy has no file ${script.src}`));
       script.onload = () => script.remove();
       document.head.append(script);
     });
+  }
+
+  // What is known without a run: kept where the page runs the rest, so that sliders ask nobody.
+  async function told() {
+    const query = words(fields.filter((field) => !sliders.includes(field))).toString();
+    if (launches.has(query)) return launches.get(query);
+    try {
+      const found = await (copied ? stored() : fetched(query));
+      if (found.launch) launches.set(query, found);
+      if (launches.size > MOST_LAUNCHES) launches.delete(launches.keys().next().value);
+      return found;
+    } catch (error) {
+      const dead = "gpusim does not answer; is it still running where it was started?";
+      return { refusal: copied ? error.message : dead, field: "" };
+    }
   }
 
   async function ask(missing = "") {
@@ -116,19 +122,14 @@
       status.textContent = seconds < 3 ? "Computing …" : `Computing, ${seconds - seconds % 3} s${share} …`;
     }, 300);
     result.setAttribute("aria-busy", "true");
-    let told, run = null;
-    try {
-      told = await (copied ? stored() : fetched());
-    } catch (error) {
-      told = { refusal: copied ? error.message : "gpusim does not answer; is it still running where it was started?", field: "" };
-    }
-    if (told.launch && wanted === null) {
+    let found = await told(), run = null;
+    if (found.launch && wanted === null) {
       const factors = Object.fromEntries(sliders.map((slider) => [slider.name, slider.value]));
-      const tell = (numExited) => { share = `, ${Math.floor(100 * numExited / told.launch.num_ctas)} % of the CTAs`; };
+      const tell = (numExited) => { share = `, ${Math.floor(100 * numExited / found.launch.num_ctas)} % of the CTAs`; };
       try {
-        run = await gpusim.pipeline.run(told, factors, () => wanted === null, tell);
+        run = await gpusim.pipeline.run(found, factors, () => wanted === null, tell);
       } catch (error) {
-        told = { refusal: `The launch cannot be run in this page: ${error.message}`, field: "" };
+        found = { refusal: `the page cannot run the launch: ${error.message}`, field: "" };
       }
     }
     clearInterval(tick);
@@ -138,8 +139,8 @@
       wanted = null;
       ask();
     } else {
-      show(told, run);
-      if (missing && !told.refusal) {
+      show(found, run);
+      if (missing && !found.refusal) {
         refusal.hidden = false;
         refusal.textContent = missing;
       }
@@ -165,7 +166,10 @@
     const { label, figures } = run ?? told, first = figures[0];
     document.title = `${number(first.value, first.digits)} ${first.unit || first.label}, ${title}`;
     status.textContent = `Answered: ${number(first.value, first.digits)} ${first.unit || first.label}.`;
-    if (run) status.textContent += ` The engine's module ran in this page: ${number(figures[2].value)} events in ${number(run.ms)} ms.`;
+    if (run) {
+      const events = number(figures[2].value);
+      status.textContent += ` The engine's module ran in this page: ${events} events in ${number(run.ms)} ms.`;
+    }
     if (last !== null && last.label !== label) drawComparison(last, { label, figures });
     last = { label, figures };
   }

@@ -80,7 +80,7 @@
       if (!goesOn()) return null;
     }
     const from = engine.results() >>> 0;
-    const length = Number(new DataView(engine.memory.buffer, from).getBigUint64(16, true));
+    const length = Number(new DataView(engine.memory.buffer, from).getBigUint64(records.header_bytes - 8, true));
     return new Uint8Array(engine.memory.buffer, from, length).slice();
   }
 
