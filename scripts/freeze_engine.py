@@ -1,4 +1,4 @@
-"""Writes what the engine says of the launches in ``tests/engine/launches.py``: ``tests/engine/frozen.json``.
+"""Writes what the engine says of the launches in ``tests/engine/launches.py``: ``validation/frozen/launches.json``.
 
 ``python scripts/freeze_engine.py`` writes all; ``--check`` only says which differ, and fails where any does. Names after
 that choose launches. Freeze anew only in the commit that changes the model on purpose.
