@@ -1,48 +1,67 @@
-"""What a sweep costs: seconds of a configuration, as a ratio to one plain prediction of the same run.
+"""What a sweep costs: seconds of ten thousand configurations, and what becomes of them.
 
-python benchmarks/sweep.py
+Each is simulated whole or excluded by a bound. Prints seconds of a core that listing and bounds take for one, and the wall
+time of a sweep of all of them, by processes; and the same over a plain prediction's seconds of the same run, since absolute
+times move from machine to machine. Wants a machine that does nothing else.
+
+    python benchmarks/sweep.py [--jobs 2] [--top 10] [--few]
 """
 
 from __future__ import annotations
 
+import argparse
 import time
+from collections import Counter
 
 from gpusim import GemmParams, load_gpu, simulate
 from gpusim.kernel_models.choices import choices
-from gpusim.simulate.bound import lower_bound
-from gpusim.sweep import FINALISTS, run_sweep
+from gpusim.simulate.bound import Bounds
+from gpusim.sweep import run_sweep
 
-EXTENT = 4096
+EXTENT, GOAL_S, GOAL_NUM = 2048, 60.0, 10_000
 OPTIONS = {
-    "m": EXTENT, "n": EXTENT, "k": EXTENT, "tile": "128x128x64,128x256x64,256x128x64", "stages": "3,4",
-    "schedule": "auto", "cluster": "1x1,2x1",
+    "m": EXTENT, "n": EXTENT, "k": EXTENT, "tile": "auto", "stages": "2..6", "schedule": "auto", "cluster": "auto",
+    "epilogue": "auto", "raster": "auto", "raster_group": "1,2,4,8",
 }
+FEW = {**OPTIONS, "raster": "along_n", "raster_group": "1"}
 
 
 def main() -> None:
-    """Print a line a part. In one process, by its own seconds."""
-    gpu = load_gpu("h200_sxm")
+    """Measure and print."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--top", type=int, default=10)
+    parser.add_argument("--few", action="store_true", help="an eighth of the configurations")
+    told = parser.parse_args()
+    options, gpu = FEW if told.few else OPTIONS, load_gpu("h200_sxm")
     params = GemmParams(m=EXTENT, n=EXTENT, k=EXTENT, tile=(128, 256, 64), stages=4, schedule="cooperative")
-    simulate(params.launch(gpu), gpu)
+    plain = []
+    for _ in range(5):
+        began = time.process_time()
+        simulate(params.launch(gpu), gpu, clock=1740.0)
+        plain.append(time.process_time() - began)
     began = time.process_time()
-    simulate(params.launch(gpu), gpu)
-    plain = time.process_time() - began
-    began = time.process_time()
-    found = choices(GemmParams, OPTIONS, gpu)
+    found = choices(GemmParams, options, gpu, keep=lambda launch: launch)
     listed = time.process_time() - began
+    bounds, num = Bounds(gpu), len(found.legal)
     began = time.process_time()
     for choice in found.legal:
-        lower_bound(choice.params.launch(gpu), gpu)
+        bounds.of(choice.kept)
     bounded = time.process_time() - began
-    began = time.process_time()
-    sweep = run_sweep("gemm", OPTIONS, gpu, top=10, jobs=1, all_sms=False, simulate_options={})
-    whole = time.process_time() - began
-    num = len(sweep.entries)
-    print(f"plain prediction (128x256x64, cooperative): {plain:.2f} s")
-    for name, seconds, count in (
-        ("listing", listed, found.num_tried), ("bound", bounded, num), (f"all, {FINALISTS} finalists", whole, num),
-    ):
-        print(f"{name}: {seconds / count / plain:.4f} plain predictions a configuration ({count}, {seconds:.1f} s)")
+    del found
+    sweep = run_sweep("gemm", options, gpu, top=told.top, jobs=told.jobs, simulate_options={})
+    became = Counter((entry.status, entry.is_begun) for entry in sweep.entries)
+    print(f"plain prediction (128x256x64, cooperative): {min(plain) * 1e3:.0f} ms")
+    tried = sweep.choices.num_tried
+    print(f"listing: {listed / tried * 1e3:.3f} ms a combination ({tried} tried, {num} legal)")
+    print(f"bound: {bounded / num * 1e3:.3f} ms a configuration")
+    for (status, is_begun), count in became.items():
+        print(f"{status}{' as it ran' if is_begun else ''}: {count}")
+    each = sweep.wall_s / num
+    print(
+        f"all: {sweep.wall_s:.1f} s on {told.jobs} cores, {each * GOAL_NUM:.1f} s for {GOAL_NUM:,} (goal {GOAL_S:.0f}); "
+        f"{each * told.jobs / min(plain):.3f} plain predictions a configuration"
+    )
 
 
 if __name__ == "__main__":

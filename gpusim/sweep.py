@@ -1,50 +1,66 @@
-"""Many configurations of one kernel, predicted and ranked; shared among processes.
+"""Many configurations of one kernel, predicted and ranked; shared among processes, or among the workers of a dask cluster.
 
-In: a kernel's name, its options with several values each, a GPU. Out: a :class:`Sweep`, or a pandas table of it. What is
-legal ``kernel_models/choices`` says, what cannot win ``simulate/bound``; this file spends the time.
+In: a kernel's name, its options with several values each, a GPU. Out: a :class:`Sweep`, or a pandas table of it.
+
+Models:
+
+* Each configuration is simulated whole, or excluded: its least time is above the times of as many others as are wanted.
+* What is least is known before it runs, and better while it runs (:mod:`gpusim.simulate.bound`).
+* Those that are not excluded yet come in a mixed order, so that times near the best are known early.
+* All configurations of a problem are simulated at one SM clock, that of a first one, where their bounds hold. Times are at
+  the clock that the power of each allows: its cycles change on the way there by the share of parts with clocks of their own.
+
+Ignores:
+
+* What a simulation at a configuration's own clock would change beyond that: some tenths of a percent.
 """
 
 from __future__ import annotations
 
-import multiprocessing
-import signal
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from bisect import bisect_right, insort
+from collections.abc import Callable, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from functools import partial
+from math import inf
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from gpusim.errors import GpusimError, KernelError, LaunchError, nearest
+import numpy as np
+
+from gpusim.errors import GpusimError, KernelError, nearest
 from gpusim.kernel_models import KERNEL_MODELS
 from gpusim.kernel_models.choices import Choice, Choices, choices, option_names
 from gpusim.kernel_models.params import KernelParams
+from gpusim.machine.clock import PowerLimiter
 from gpusim.machine.config import GpuSpec, load_gpu
-from gpusim.simulate.bound import lower_bound
+from gpusim.machine.dispatcher import GOLDEN
+from gpusim.simulate.bound import Bound, Bounds, LeastTime
+from gpusim.simulate.module import EngineRun
 from gpusim.simulate.result import Result
 from gpusim.simulate.run import simulate
+from gpusim.workers import HERE, Workers, workers_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Status = Literal["simulated", "sampled", "left out", "too long", "failed", "not reached"]
-"""What became of one: in full, a quick answer, cannot be among the best, longer than patience, refused late, Ctrl-C."""
+Status = Literal["simulated", "excluded", "failed", "not reached"]
+"""What became of one: simulated whole, cannot be among the best, went wrong while it ran, Ctrl-C came before; best first."""
 
-SAMPLE_MARGIN = 1.15
-"""Nine in ten quick answers are nearer than this factor; what is left out beside them must be slower by it."""
+Problem = tuple[tuple[str, Any], ...]
+"""Options without a default (m, n, k; rows, columns), batch and dtype: only equal problems are compared."""
 
-PATIENCE_S = 4.0
-"""Seconds of a core that one configuration may take in a first look, unless told otherwise."""
+Progress = Callable[[str, int, int], None]
+"""Hears what is done, how many of it, of how many."""
 
-FINALISTS = (5, 10)
-"""How many of a problem are simulated in full after the first look, at most, which takes ten times as long: the quickest of
-it, then who is among the quickest beside their full answers. Quick answers of neighbours are off alike."""
+TELL_S = 0.5
+"""Seconds between two words about progress."""
 
-POLL_S = 0.01
+FEW = 8
+"""Configurations for one process; it takes a second to start another."""
 
-
-class _PatienceError(Exception):
-    """A simulation has used up its seconds."""
+CURVE_POINTS = 129
+"""Cycles whose least times are worked out; those between them lie on straight lines."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,20 +68,22 @@ class Entry:
     """One configuration and what became of it."""
 
     choice: Choice
-    problem: tuple[tuple[str, Any], ...]
-    """Options without a default (m, n, k; rows, columns): only equal problems are compared."""
-    bound_us: float
-    """No prediction is below this."""
-    is_cheap: bool
-    """Whether all SMs are simulated at once."""
+    problem: Problem
+    bound: Bound
+    bound_us: float = 0.0
+    """No prediction of it is below this."""
     status: Status = "not reached"
     result: Result | None = None
     note: str = ""
+    least_cycles: float = 0.0
+    """The best bound that is known of its cycles, of a run that was ended among others."""
+    is_begun: bool = False
+    """Whether it was excluded while it ran."""
 
     @property
     def time_us(self) -> float:
         """The predicted time; infinite without one."""
-        return self.result.time_us if self.result is not None else float("inf")
+        return self.result.time_us if self.result is not None else inf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,9 +102,9 @@ class Sweep:
     simulate_options: Mapping[str, Any] = field(default_factory=dict)
     """What each was predicted with, of what a prediction may be told beside them."""
 
-    def by_problem(self) -> dict[tuple[tuple[str, Any], ...], list[Entry]]:
-        """Entries of each problem: those simulated with all SMs first, then sampled ones, each by time, then the rest."""
-        found: dict[tuple[tuple[str, Any], ...], list[Entry]] = {}
+    def by_problem(self) -> dict[Problem, list[Entry]]:
+        """Entries of each problem: those simulated by time, then those excluded by their least times, then the rest."""
+        found: dict[Problem, list[Entry]] = {}
         for entry in self.entries:
             found.setdefault(entry.problem, []).append(entry)
         return found
@@ -112,246 +130,273 @@ def row_of(entry: Entry) -> dict[str, Any]:
 
 
 def sweep(
-    kernel: str, gpu: str | GpuSpec, *, top: int = 10, jobs: int = 1, all_sms: bool = False,
-    patience_s: float = PATIENCE_S, simulate_options: Mapping[str, Any] | None = None, **options: Any,
+    kernel: str, gpu: str | GpuSpec, *, top: int = 10, jobs: int = 1, dask: str | None = None,
+    simulate_options: Mapping[str, Any] | None = None, **options: Any,
 ) -> pd.DataFrame:
     """Predict every legal combination of a kernel's options; a row each, the fastest first.
 
     Args:
         kernel: a name of :data:`gpusim.KERNEL_MODELS`.
         gpu: a GPU's name, or what :func:`gpusim.load_gpu` gives.
-        top: how many are wanted: what cannot be among them may be left out. The first five of a first look, which takes
-            quick answers, are simulated in full.
+        top: how many of each problem are wanted: what cannot be among them is excluded.
         jobs: processes; with more than one a script wants ``if __name__ == "__main__"``.
-        all_sms: simulate all SMs of every configuration, and leave out nothing for its cost.
-        patience_s: seconds of a core that one may take in the first look.
-        simulate_options: for :func:`gpusim.simulate` (clock, l2, data, engine).
+        dask: address of a dask scheduler, whose workers simulate then.
+        simulate_options: for :func:`gpusim.simulate` (clock, l2, data).
         options: one value, a list of them, or text as the command line takes it (``"2..6"``, ``"auto"``).
 
     Raises:
         KernelError: no such kernel, option or value, or no legal combination.
+        ConfigError: no such cluster.
     """
     return run_sweep(
-        kernel, options, load_gpu(gpu) if isinstance(gpu, str) else gpu, top=top, jobs=jobs, all_sms=all_sms,
-        patience_s=patience_s, simulate_options=simulate_options or {},
+        kernel, options, load_gpu(gpu) if isinstance(gpu, str) else gpu, top=top, jobs=jobs, dask=dask,
+        simulate_options=simulate_options or {},
     ).table()
 
 
 def run_sweep(
-    kernel: str, options: Mapping[str, Any], gpu: GpuSpec, *, top: int, jobs: int, all_sms: bool,
-    patience_s: float = PATIENCE_S, simulate_options: Mapping[str, Any],
-    progress: Callable[[str, int, int], None] = lambda what, done, total: None,
+    kernel: str, options: Mapping[str, Any], gpu: GpuSpec, *, top: int, jobs: int, dask: str | None = None,
+    simulate_options: Mapping[str, Any], progress: Progress = lambda what, done, total: None,
 ) -> Sweep:
-    """See :func:`sweep`; ``progress`` hears what is done, how many of it, of how many. Ctrl-C keeps what there is.
+    """See :func:`sweep`; ``progress`` hears how far it is. Ctrl-C keeps what there is.
 
     Raises:
         KernelError: no such kernel, option or value, or no legal combination.
+        ConfigError: no such cluster.
+        SimulationError: a process was ended from outside.
     """
     if kernel not in KERNEL_MODELS:
         raise KernelError(f"{kernel!r} is no kernel; {nearest(kernel, KERNEL_MODELS)}")
     for name, value in (("top", top), ("jobs", jobs)):
         if value < 1:
             raise KernelError(f"--{name} {value} is too few, wants 1 or more")
-    if not patience_s > 0.0:
-        raise KernelError(f"--patience {patience_s:g} is too little, wants seconds above 0")
     began = time.perf_counter()
     kind = KERNEL_MODELS[kernel].params
-    found = choices(kind, options, gpu)
-    work = _Work(gpu=gpu, options=dict(simulate_options), patience_s=patience_s, progress=progress, top=top)
-    entries = [_entry(kind, choice, gpu, is_cold=simulate_options.get("l2", "cold") == "cold") for choice in found.legal]
+    bounds = Bounds(gpu, is_cold=simulate_options.get("l2", "cold") != "warm")
+    fields = [
+        (option, name) for option, name in option_names(kind).items()
+        if kind.model_fields[name].is_required() or option in ("batch", "dtype")
+    ]
+    problems: dict[Problem, _Contest] = {}
     is_interrupted = False
-    try:
-        with _hands(min(jobs, len(entries))) as hands:
-            work.first_look(entries, hands, all_sms=all_sms)
-            if not all_sms:
-                work.finalists(entries, hands)
-    except KeyboardInterrupt:
-        is_interrupted = True
+    with workers_of(jobs, dask) as workers:
+        found = choices(
+            kind, options, gpu, keep=bounds.of, progress=lambda done, total: progress("combinations looked at", done, total)
+        )
+        for choice in found.legal:
+            problem = tuple((option, getattr(choice.params, name)) for option, name in fields)
+            contest = problems.setdefault(problem, _Contest(gpu, dict(simulate_options), top))
+            contest.entries.append(Entry(choice=choice, problem=problem, bound=choice.kept))
+        try:
+            _simulate_all(list(problems.values()), HERE if dask is None and len(found.legal) <= FEW else workers, progress)
+        except KeyboardInterrupt:
+            is_interrupted = True
+            workers.drop()
+    entries = tuple(entry for contest in problems.values() for entry in contest.ranked())
     if not is_interrupted and all(entry.status == "failed" for entry in entries):
         raise KernelError(f"none of {len(entries)} configurations could be simulated: {entries[0].note}")
-    rank = {"simulated": 0, "sampled": 1, "left out": 2, "too long": 3, "failed": 4, "not reached": 5}
-    problems = {problem: idx for idx, problem in enumerate(dict.fromkeys(entry.problem for entry in entries))}
-    entries.sort(key=lambda item: (problems[item.problem], rank[item.status], item.time_us, item.bound_us))
     return Sweep(
-        kernel=kernel, gpu=gpu.name, choices=found, entries=tuple(entries), wall_s=time.perf_counter() - began,
-        num_jobs=jobs, is_interrupted=is_interrupted, given=dict(options), simulate_options=dict(simulate_options),
+        kernel=kernel, gpu=gpu.name, choices=found, entries=entries, wall_s=time.perf_counter() - began,
+        num_jobs=workers.num, is_interrupted=is_interrupted, given=dict(options), simulate_options=dict(simulate_options),
     )
 
 
-def _entry(kind: type[KernelParams], choice: Choice, gpu: GpuSpec, *, is_cold: bool) -> Entry:
-    told = choice.params.as_options()
-    problem = tuple(
-        (option, told[name.rstrip("_")]) for option, name in option_names(kind).items()
-        if kind.model_fields[name].is_required() or option in ("batch", "dtype")
-    )
-    try:
-        bound = lower_bound(choice.params.launch(gpu), gpu, is_cold=is_cold)
-    except LaunchError as error:
-        return Entry(choice=choice, problem=problem, bound_us=0.0, is_cheap=True, status="failed", note=str(error))
-    return Entry(choice=choice, problem=problem, bound_us=bound.time_us, is_cheap=bound.is_of_strangers)
+# ---------------------------------------------------------------------------------------------- one problem
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Work:
-    """What is spent where."""
+class _Contest:
+    """The configurations of one problem: who comes next, who cannot win."""
 
-    gpu: GpuSpec
-    options: dict[str, Any]
-    patience_s: float
-    progress: Callable[[str, int, int], None]
-    top: int
-
-    def first_look(self, entries: list[Entry], hands: _Hands, *, all_sms: bool) -> None:
-        """Simulate in the order of the least possible times, until no more can be among the best of its problem."""
-        queue = sorted((idx for idx, entry in enumerate(entries) if entry.status != "failed"),
-                       key=lambda idx: (entries[idx].bound_us, idx))
-        queue.reverse()
-        num, done = len(queue), 0
-        running: dict[int, Any] = {}
-        while queue or running:
-            while queue and len(running) < hands.num:
-                idx = queue.pop()
-                entry = entries[idx]
-                is_exact = all_sms or self.is_native
-                if self._cannot_win(entry, entries, margin=1.0 if is_exact else SAMPLE_MARGIN):
-                    why = "cannot be among the best: its least possible time is above theirs"
-                    entries[idx] = replace(entry, status="left out", note=why)
-                    done += 1
-                    continue
-                is_full = is_exact or entry.is_cheap
-                patience = float("inf") if all_sms else self.patience_s
-                options = self._with("full" if is_full else "quick")
-                running[idx] = hands.ask((entry.choice.params, self.gpu, options, patience))
-            for idx, answer in hands.answers(running):
-                entries[idx] = _answered(entries[idx], answer)
-                done += 1
-            self.progress("configurations", done, num)
-
-    def finalists(self, entries: list[Entry], hands: _Hands) -> None:
-        """All SMs of the best of each problem, and of those that are among the best once these are known in full."""
-        for most in FINALISTS:
-            self._in_full(min(self.top, most), entries, hands)
-
-    def _in_full(self, most: int, entries: list[Entry], hands: _Hands) -> None:
-        of_problem: dict[Any, list[int]] = {}
-        for idx, entry in enumerate(entries):
-            if entry.result is not None:
-                of_problem.setdefault(entry.problem, []).append(idx)
-        queue: list[int] = []
-        for of in of_problem.values():
-            left = max(FINALISTS) - sum(entries[idx].status == "simulated" and not entries[idx].is_cheap for idx in of)
-            best = sorted(of, key=lambda at: entries[at].time_us)[:most]
-            queue += [idx for idx in best if entries[idx].status == "sampled"][:left]
-        num, done = len(queue), 0
-        running: dict[int, Any] = {}
-        while queue or running:
-            while queue and len(running) < hands.num:
-                idx = queue.pop(0)
-                running[idx] = hands.ask((entries[idx].choice.params, self.gpu, self._with("full"), float("inf")))
-            for idx, answer in hands.answers(running):
-                entries[idx] = _answered(entries[idx], answer)
-                done += 1
-            self.progress("finalists, all SMs", done, num)
+    def __init__(self, gpu: GpuSpec, options: dict[str, Any], top: int) -> None:
+        """No configuration yet."""
+        self.entries: list[Entry] = []
+        self.gpu, self.options = gpu, options
+        self.mhz: float | None = None
+        """The clock that all are simulated at; None until it is known."""
+        self._top = top
+        self._times: list[float] = []
+        self._waiting: list[int] = []
+        """Those that nothing has become of yet, by their bounds."""
+        self._bounds: list[float] = []
+        self._kinds: list[int] = []
+        """One of each amount and type of arithmetic: these differ in the cycles that a time leaves them."""
+        self._num_asked = 0
+        self._most: dict[tuple[float, str], tuple[float, float]] = {}
+        self._least: dict[tuple[float, str], LeastTime] = {}
 
     @property
-    def is_native(self) -> bool:
-        """Whether every answer is one in full."""
-        return self.options.get("engine") == "native"
+    def is_alone(self) -> bool:
+        """Whether there is nothing to compare: then its clock is found as a prediction finds it."""
+        return len(self.entries) == 1
 
-    def _with(self, quality: str) -> dict[str, Any]:
-        return {**self.options, "quality": quality}
+    def first(self) -> Entry:
+        """The one with the lowest bound."""
+        return min(self.entries, key=lambda entry: entry.bound.cycles(self.gpu.clock.max_mhz))
 
-    def _cannot_win(self, entry: Entry, entries: list[Entry], *, margin: float) -> bool:
-        """Whether as many of its problem as are wanted are faster than it can be."""
-        rivals = sorted(item.time_us for item in entries if item.result is not None and item.problem == entry.problem)
-        return len(rivals) >= self.top and entry.bound_us > rivals[self.top - 1] * margin
+    def begin(self, mhz: float) -> None:
+        """Order them by their bounds at the clock that all are simulated at."""
+        self.mhz = mhz
+        self.entries = [replace(entry, least_cycles=entry.bound.cycles(mhz)) for entry in self.entries]
+        self._waiting = sorted(range(len(self.entries)), key=lambda idx: self.entries[idx].least_cycles)
+        self._bounds = [self.entries[idx].least_cycles for idx in self._waiting]
+        self._kinds = list({entry.bound.arithmetic: idx for idx, entry in enumerate(self.entries)}.values())
+
+    def next(self) -> int | None:
+        """Another one that may be among the best; None where none is left, and all others are excluded."""
+        while num := self.num_to_come:
+            place = int(num * (self._num_asked * GOLDEN % 1.0))
+            self._num_asked += 1
+            idx = self._waiting.pop(place)
+            self._bounds.pop(place)
+            if self.entries[idx].least_cycles <= self.most_cycles(idx):
+                return idx
+            self._exclude(idx)
+        for idx in self._waiting:
+            self._exclude(idx)
+        self._waiting, self._bounds = [], []
+        return None
+
+    def _exclude(self, idx: int) -> None:
+        note = f"its least time is above {self._whose}"
+        self.entries[idx] = replace(self.entries[idx], status="excluded", note=note)
+
+    def most_cycles(self, idx: int) -> float:
+        """Cycles beyond which one cannot be among the best."""
+        bound, limit_us = self.entries[idx].bound, self._times[self._top - 1] if len(self._times) >= self._top else inf
+        known = self._most.get(bound.arithmetic)
+        if known is None or known[0] != limit_us:
+            known = self._most[bound.arithmetic] = limit_us, self._least_time(bound).cycles(limit_us)
+        return known[1]
+
+    def take(self, idx: int, answer: Answer) -> None:
+        """What became of one."""
+        entry = self.entries[idx]
+        if isinstance(answer, Result):
+            insort(self._times, answer.time_us)
+            self.entries[idx] = replace(entry, status="simulated", result=answer)
+        elif isinstance(answer, float):
+            note = f"while it ran, its least time came to be above {self._whose}"
+            self.entries[idx] = replace(entry, status="excluded", note=note, least_cycles=answer, is_begun=True)
+        else:
+            self.entries[idx] = replace(entry, status="failed", note=answer)
+
+    @property
+    def num_to_come(self) -> int:
+        """Those that are not excluded by what is known now."""
+        if not self._waiting:
+            return 0
+        return bisect_right(self._bounds, max(self.most_cycles(idx) for idx in self._kinds))
+
+    @property
+    def _whose(self) -> str:
+        return "the best time" if self._top == 1 else f"the times of the best {self._top}"
+
+    def ranked(self) -> list[Entry]:
+        """All of them, the fastest first, with their least times."""
+        if self.mhz is None:
+            self.begin(self.gpu.clock.max_mhz)
+        ends = [entry.least_cycles for entry in self.entries]
+        cycles = np.geomspace(min(ends), max(ends), CURVE_POINTS)
+        curves: dict[tuple[float, str], list[float]] = {}
+        found = []
+        for entry in self.entries:
+            if entry.bound.arithmetic not in curves:
+                least = self._least_time(entry.bound)
+                curves[entry.bound.arithmetic] = [least.us(each) for each in cycles.tolist()]
+            bound_us = float(np.interp(entry.least_cycles, cycles, curves[entry.bound.arithmetic]))
+            found.append(replace(entry, bound_us=bound_us))
+        rank = get_args(Status)
+        return sorted(found, key=lambda item: (rank.index(item.status), item.time_us, item.bound_us))
+
+    def _least_time(self, bound: Bound) -> LeastTime:
+        if bound.arithmetic not in self._least:
+            self._least[bound.arithmetic] = LeastTime(
+                limiter=PowerLimiter(self.gpu.clock), clock=self.options.get("clock", "single"),
+                data=self.options.get("data", "random"), num_flops=bound.num_flops, rate_class=bound.rate_class,
+                simulated_mhz=self.mhz or 0.0,
+            )  # fmt: skip
+        return self._least[bound.arithmetic]
 
 
-def _answered(entry: Entry, answer: Result | str) -> Entry:
-    if isinstance(answer, Result):
-        status: Status = "simulated" if answer.settings["quality"] == "full" else "sampled"
-        return replace(entry, result=answer, status=status, note="")
-    if answer:
-        return replace(entry, result=None, status="failed", note=answer)
-    return replace(entry, status="too long", note="simulating it takes longer than --patience")
+# ---------------------------------------------------------------------------------------------- who simulates
+
+Answer = Result | float | str
+"""A prediction; cycles that it cannot end before, which are too many; or why there is none."""
 
 
-def predict_one(params: KernelParams, gpu: GpuSpec, options: Mapping[str, Any], patience_s: float) -> Result | str:
-    """A prediction; why there is none; or an empty text where it takes more of a core than ``patience_s``."""
+class _TooSlow(Exception):  # noqa: N818  # no error: an answer
+    """A run cannot end in time."""
+
+
+def predict_one(
+    params: KernelParams, gpu: GpuSpec, options: Mapping[str, Any], mhz: float | None = None, bound: Bound | None = None,
+    most_cycles: float = inf,
+) -> Answer:
+    """Simulate one configuration at an SM clock, for as long as it may end within so many cycles."""
+    least = 0.0
+
+    def watch(run: EngineRun, of: Bound) -> None:
+        nonlocal least
+        least = max(least, of.cycles_of(run))
+        if least > most_cycles:
+            raise _TooSlow
+
+    how: dict[str, Any] = {} if bound is None or most_cycles == inf else {"watch": partial(watch, of=bound)}
+    if mhz is not None and isinstance(options.get("clock", "single"), str):
+        how["simulated_mhz"] = mhz
     try:
-        with _patience(patience_s):
-            return simulate(params.launch(gpu), gpu, **options)
-    except _PatienceError:
-        return ""
+        return simulate(params.launch(gpu), gpu, **options, **how)
+    except _TooSlow:
+        return least
     except GpusimError as error:
         return " ".join(str(error).split())
 
 
-LONGEST_S = 1e6
-"""Patience from here on is without end: timers have no room for more."""
+def _simulate_all(contests: list[_Contest], workers: Workers, progress: Progress) -> None:
+    """All problems: first the clock of each, then who may win."""
+    running: dict[Future[Any], tuple[_Contest, int]] = {}
+    began, told, asked, done, total = time.monotonic(), 0.0, 0, 0, sum(len(contest.entries) for contest in contests)
+    _find_clocks(contests, workers)
+    waiting = iter(contests)
+    contest = next(waiting, None)
+    while contest is not None or running:
+        while contest is not None and len(running) < workers.num_asked:
+            idx = contest.next()
+            if idx is None:
+                contest = next(waiting, None)
+                continue
+            entry = contest.entries[idx]
+            mhz = None if contest.is_alone else contest.mhz
+            task = entry.choice.params, contest.gpu, contest.options, mhz, entry.bound, contest.most_cycles(idx)
+            running[workers.executor.submit(predict_one, *task)] = contest, idx
+        over, _ = wait(running, timeout=TELL_S, return_when=FIRST_COMPLETED)
+        for future in over:
+            of, idx = running.pop(future)
+            of.take(idx, workers.answer(future))
+            asked += 1
+        now = time.monotonic()
+        if now - told > TELL_S or not running:
+            told = now
+            became = [entry.status for each in contests for entry in each.entries]
+            to_come = sum(each.num_to_come for each in contests) + len(running)
+            done = total - to_come
+            left = f", about {(now - began) / asked * to_come:.0f} s" if asked and to_come else ""
+            progress(
+                f"{became.count('simulated')} simulated, {done - became.count('simulated') - became.count('failed')} "
+                f"excluded, {to_come} to come{left}", done, total,
+            )
 
 
-@contextmanager
-def _patience(seconds: float) -> Iterator[None]:
-    """Ends what runs within after so many seconds of this process; no limit where signals cannot be had."""
-    if seconds > LONGEST_S or threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def end(number: int, frame: object) -> None:
-        del number, frame
-        raise _PatienceError
-
-    before = signal.signal(signal.SIGPROF, end)
-    signal.setitimer(signal.ITIMER_PROF, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_PROF, 0.0)
-        signal.signal(signal.SIGPROF, before)
-
-
-class _Hands:
-    """Who simulates: this process, when it is asked for answers."""
-
-    num = 1
-
-    def ask(self, task: tuple[Any, ...]) -> Any:
-        """Something to be answered later."""
-        return task
-
-    def answers(self, running: dict[int, Any]) -> Iterator[tuple[int, Result | str]]:
-        """Answers that are there, each taken out of ``running``."""
-        for idx in list(running):
-            yield idx, predict_one(*running.pop(idx))
-
-
-class _Processes(_Hands):
-    """Who simulates: a pool of processes."""
-
-    def __init__(self, pool: Any, num: int) -> None:
-        self._pool = pool
-        self.num = 2 * num  # none waits for the next
-
-    def ask(self, task: tuple[Any, ...]) -> Any:
-        return self._pool.apply_async(predict_one, task)
-
-    def answers(self, running: dict[int, Any]) -> Iterator[tuple[int, Result | str]]:
-        time.sleep(POLL_S)
-        for idx in [idx for idx, handle in running.items() if handle.ready()]:
-            yield idx, running.pop(idx).get()
-
-
-@contextmanager
-def _hands(num: int) -> Iterator[_Hands]:
-    if num == 1:
-        yield _Hands()
-        return
-    context = multiprocessing.get_context("spawn")
-    with context.Pool(num, initializer=_deaf) as pool:  # leaving it ends the processes
-        yield _Processes(pool, num)
-
-
-def _deaf() -> None:
-    """Ctrl-C is for who asks, not for those who simulate."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+def _find_clocks(contests: list[_Contest], workers: Workers) -> None:
+    """The clock of each problem: as told, or what its most promising configuration sustains."""
+    pending = []
+    for contest in contests:
+        clock = contest.options.get("clock", "single")
+        if clock in ("single", "sustained") and not contest.is_alone:
+            first = contest.first().choice.params
+            pending.append((contest, workers.executor.submit(predict_one, first, contest.gpu, contest.options)))
+        else:
+            contest.begin(contest.gpu.clock.max_mhz if isinstance(clock, str) else float(clock))
+    for contest, future in pending:
+        answer = workers.answer(future)
+        contest.begin(answer.sm_clock_mhz if isinstance(answer, Result) else contest.gpu.clock.max_mhz)

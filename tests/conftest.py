@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
-
-os.environ.setdefault("GPUSIM_INTERPRETED", "1")  # sources are tested; test_compiled.py holds compiled ones against them
 
 from gpusim.cli import main
 

@@ -39,8 +39,8 @@ BAD: list[tuple[list[str], list[str]]] = [
     (["predict", "gemm", "--n", "1", "--k", "1", "--gpu", "toy"], ["--m is missing", "rows of A and D"]),
     (["predict", "gemm", *SIZE, "--gpu", "h300"], ["--gpu 'h300' is unknown", "did you mean 'h"]),
     (["predict", "gemm", *SIZE, "--gpu", "nofile.toml"], ["--gpu 'nofile.toml' is no file"]),
-    ([*GEMM, "--sample-sms", "0"], ["--sample-sms 0 wants", "that toy has"]),
-    ([*GEMM, "--sample-sms", "1000"], ["--sample-sms 1000 wants", "that toy has"]),
+    ([*GEMM, "--max-events", "0"], ["--max-events"]),
+    ([*GEMM, "--max-events", "10"], ["10 events have not been enough", "wants a larger max_events (--max-events)"]),
     (["measure", "pointer_chas"], ["did you mean 'pointer_chase'? (gpusim measure lists them)"]),
     (["sass", "register_probe"], ["kernels/register_probe has no case.py", "probe.py"]),
     (["predict", "gemm", *SIZE, "--gpu", "a/b"], ["--gpu 'a/b' is unknown"]),
@@ -79,7 +79,7 @@ BAD: list[tuple[list[str], list[str]]] = [
      ["--roofline: transpose has no arithmetic"]),
     ([*GEMM, "--json", "x.png", "--plot", "x.png"], ["--plot 'x.png' is the file of --json"]),
     ([*GEMM, "--stages", "60"], ["stages"]),
-    ([*GEMM, "--sample-sms", "some"], ["--sample-sms wants a whole number"]),
+    ([*GEMM, "--max-events", "some"], ["--max-events wants a whole number"]),
     ([*GEMM, "--tile", "100x33x7"], ["--tile 100x33x7", "use --tile"]),
     ([*GEMM, "--raster-table", "gpc"], ["--raster-table gpc", "without clusters"]),
     ([*GEMM, "--fetch-bytes", "100"], ["--fetch-bytes '100' is unknown", "known: 64, 128, 256"]),
@@ -234,10 +234,10 @@ def test_json_on_stdout_is_alone_there(capsys: pytest.CaptureFixture[str]) -> No
 
 
 def test_the_next_command_explains_the_same_kernel(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([*GEMM, "--no-skip", "--l2", "warm", "--clock", "900"]) == 0
+    assert main([*GEMM, "--l2", "warm", "--clock", "900"]) == 0
     following = capsys.readouterr().out.strip().splitlines()[-1]
     assert following == (
-        "Next: gpusim explain gemm --m 256 --n 256 --k 512 --tile 128x64x64 --gpu toy --clock 900 --l2 warm --no-skip"
+        "Next: gpusim explain gemm --m 256 --n 256 --k 512 --tile 128x64x64 --gpu toy --clock 900 --l2 warm"
     )
     assert main([*following.split()[2:], "--json", "-"]) == 0
     assert len(json.loads(capsys.readouterr().out)["counterfactuals"]) == len(set(IDEALS) - {"mad_wide", "own_code"}) + 2

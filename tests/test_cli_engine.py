@@ -1,4 +1,4 @@
-"""``--engine``: what it goes with, and what one is told while it runs."""
+"""``--engine`` and ``--core-only``: what they go with, and what one is told while a simulation runs."""
 
 from __future__ import annotations
 
@@ -11,54 +11,41 @@ import pytest
 from gpusim.cli import main
 from gpusim.cli import options as shared
 from gpusim.cli.kernels import _progress
-from gpusim.simulate.module import MODULE
 
 GEMM = ["gemm", "--m", "256", "--n", "256", "--k", "128", "--gpu", "toy"]
 
-needs_module = pytest.mark.skipif(not MODULE.is_file(), reason="the engine's module is not built")
+OF_CORE = {"native": ["--core-only"], "reference": ["--core-only", "--engine", "reference"]}
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["--engine", "nativ"], "--engine 'nativ' is unknown; did you mean 'native'?"),
-        (
-            ["--engine", "native", "--quality", "quick"],
-            "--quality quick: --engine native simulates every SM in full; leave out one of the two",
-        ),
-        (
-            ["--engine", "native", "--sample-sms", "2"],
-            "--sample-sms 2: --engine native simulates every SM in full; leave out one of the two",
-        ),
-    ],
-)
 @pytest.mark.parametrize("verb", ["predict", "explain"])
-def test_what_does_not_go_together_is_refused_by_name(
-    verb: str, words: list[str], said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main([verb, *GEMM, *words]) == 2
-    assert capsys.readouterr().err == f"gpusim: {said}\n"
+def test_an_engine_that_is_none_names_the_nearest(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([verb, *GEMM, "--engine", "nativ"]) == 2
+    assert capsys.readouterr().err == "gpusim: --engine 'nativ' is unknown; did you mean 'native'?\n"
 
 
-def test_a_document_says_which_engine_it_is_from(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["predict", *GEMM, "--json", str(tmp_path / "found.json")]) == 0
+@pytest.mark.parametrize("engine", OF_CORE)
+def test_a_document_says_which_engine_it_is_from(engine: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["predict", *GEMM, *OF_CORE[engine], "--json", str(tmp_path / "found.json")]) == 0
     found = json.loads((tmp_path / "found.json").read_text())
-    assert found["engine"] == "python"
+    assert found["engine"] == engine
     assert found["num_events"] > 0 and found["wall_s"] > 0.0
-    assert "native" not in capsys.readouterr().out
+    assert ("--engine reference" in capsys.readouterr().out) == (engine == "reference")  # in what may be typed next
 
 
-@needs_module
-def test_the_native_engine_answers_predict_explain_and_sweep(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["predict", *GEMM, "--engine", "native", "--json", str(tmp_path / "found.json")]) == 0
-    out = capsys.readouterr().out
-    found = json.loads((tmp_path / "found.json").read_text())
-    assert found["engine"] == "native" and found["settings"]["skips"] is False and found["num_skipped_cycles"] == 0.0
-    assert "events of the native engine in" in out
-    assert "gpusim explain gemm" in out and "--engine native" in out
-    assert main(["explain", *GEMM, "--engine", "native"]) == 0
-    assert main(["sweep", *GEMM, "--stages", "2,3", "--engine", "native", "--jobs", "1"]) == 0
-    assert "2 simulated" in capsys.readouterr().out
+def test_the_reference_refuses_what_it_lacks_and_takes_the_core_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    on_h200 = [*GEMM[:-1], "h200_sxm", "--engine", "reference"]
+    assert main(["predict", *on_h200]) == 2
+    assert "has the core of the model alone, h200_sxm has" in capsys.readouterr().err
+    assert main(["predict", *on_h200, "--core-only"]) == 0
+    assert "switched off, as beyond the core of the model: " in capsys.readouterr().out
+
+
+def test_both_engines_answer_alike_where_a_gpu_has_the_core_alone(tmp_path: Path) -> None:
+    cycles = []
+    for words in OF_CORE.values():
+        assert main(["predict", *GEMM, *words, "--json", str(tmp_path / "found.json")]) == 0
+        cycles.append(json.loads((tmp_path / "found.json").read_text())["cycles"])
+    assert cycles[0] == pytest.approx(cycles[1], rel=1e-9)
 
 
 class Status:

@@ -36,8 +36,6 @@ WANTS_GPU = ("gpusim measure",)
 WANTS_COMPILER = ("gpusim sass",)
 STAYS = ("gpusim explore",)
 """A server: tests/explore has it."""
-BUILDS = ("gpusim compile",)
-"""Two minutes of a core; tests/test_compiling.py and its like have it."""
 FOLDERS = ("docs/", "kernels/", "validation/", "tests/", "gpusim/", "configs/", "scripts/", "notebooks/")
 
 pytest_plugins = ["pytester"]
@@ -103,7 +101,7 @@ def typed() -> dict[str, str]:
 
 
 TYPED = typed()
-KEPT = WANTS_GPU + WANTS_COMPILER + STAYS + BUILDS
+KEPT = WANTS_GPU + WANTS_COMPILER + STAYS
 COMMANDS = [line for line in TYPED if not line.startswith(KEPT)]
 PYTHON = [block for block in of("python") if not block.text.startswith("def test_")]
 TESTS = [block for block in of("python") if block.text.startswith("def test_")]

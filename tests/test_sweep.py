@@ -1,11 +1,14 @@
-"""``gpusim sweep`` and ``gpusim.sweep``: everything is tried, the best is first, nothing ends the rest."""
+"""``gpusim sweep`` and ``gpusim.sweep``: each is simulated whole or excluded, the best is first, nothing ends the rest."""
 
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sys
+import threading
+import time
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +21,9 @@ from gpusim.cli import main
 from gpusim.errors import DeadlockError, KernelError
 from gpusim.evidence.expected import expected_error
 from gpusim.report.sweep import why, within_error
-from gpusim.sweep import predict_one, run_sweep
+from gpusim.simulate.bound import lower_bound
+from gpusim.simulate.result import Result
+from gpusim.sweep import Sweep, predict_one, run_sweep
 
 TOY = load_gpu("toy")
 GEMM = ["sweep", "gemm", "--gpu", "toy", "--m", "512", "--n", "512", "--k", "256", "--jobs", "1"]
@@ -29,7 +34,7 @@ BAD: list[tuple[list[str], str]] = [
     (["sweep"], "kernel is missing"), (["sweep", "gem"], "did you mean 'gemm'?"),
     ([*GEMM[:2], *GEMM[4:]], "--gpu is missing"), ([*GEMM, "--stages", "6..2"], "--stages '6..2' is no range"),
     ([*GEMM, "--top", "0"], "--top 0 is too few"), ([*GEMM, "--jobs", "0"], "--jobs 0 is too few"),
-    ([*GEMM, "--patience", "0"], "--patience 0 is too little"), ([*GEMM, "--clock", "fast"], "--clock 'fast'"),
+    ([*GEMM, "--clock", "fast"], "--clock 'fast'"), ([*GEMM, "--dask", "nowhere"], "--dask nowhere: no scheduler answers"),
     ([*GEMM, "--l2", "hot"], "--l2 'hot' is unknown"), ([*GEMM, "--csv", "x.txt"], "wants a name that ends in .csv"),
     ([*GEMM, "--plot", "x.pdf"], "wants a name that ends in .png or .svg"),
     ([*GEMM, "--tile", "7x7x7,9x9x9"], "none of 2 configurations can run"), ([*GEMM, "--tile", "7x7"], "--tile"),
@@ -39,8 +44,6 @@ BAD: list[tuple[list[str], str]] = [
     ([*GEMM, "--stages", "auto,4"], "--stages: auto stands for all usual values"),
     ([*GEMM, "--tile", "64x64x64,7x7"], "--tile is '7x7'"),
     ([*GEMM, "--swizzle", "128B,foo"], "--swizzle 'foo'"),
-    ([*GEMM, "--patience", "nan"], "--patience nan is too little"),
-    ([*GEMM, "--patience", "soon"], "--patience wants a number"),
     ([*GEMM, "--top", "few"], "--top wants a whole number"), ([*GEMM, "--jobs", "1.5"], "--jobs wants a whole number"),
     ([*GEMM, "--persistent", "yes"], "--persistent 'yes' is unknown"), ([*GEMM, "--clock", "99999"], "none of 1"),
 ]
@@ -108,28 +111,88 @@ def test_problems_are_not_ranked_against_one_another(capsys: pytest.CaptureFixtu
     assert path.read_bytes().startswith(b"<?xml")
 
 
-def test_all_sms_of_all_is_what_simulate_says() -> None:
-    table = gpusim.sweep("gemm", "toy", all_sms=True, top=99, **OPTIONS)
+def test_at_a_clock_that_is_told_all_is_what_simulate_says() -> None:
+    table = gpusim.sweep("gemm", "toy", top=99, simulate_options={"clock": 1000.0}, **OPTIONS)
     assert set(table["status"]) == {"simulated"}
     assert list(table["time_us"]) == sorted(table["time_us"])
     for _, row in table.iterrows():
         params = GemmParams(m=512, n=512, k=256, tile=row["tile"], stages=row["stages"])
-        assert simulate(params.launch(TOY), TOY).time_us == row["time_us"]
+        assert simulate(params.launch(TOY), TOY, clock=1000.0).time_us == row["time_us"]
 
 
-def test_leaving_out_never_changes_the_best() -> None:
-    options = {**OPTIONS, "schedule": "auto", "stages": "1..4"}
-    every = gpusim.sweep("gemm", "toy", all_sms=True, top=999, **options)
-    some = gpusim.sweep("gemm", "toy", all_sms=True, top=3, **options)
-    assert list(some["time_us"][:3]) == list(every["time_us"][:3])
-    assert (every["status"] == "simulated").all()
-    left = some[some["status"] == "left out"]
-    assert (left["least_possible_us"] > some["time_us"][2]).all()
+def test_at_the_clock_that_power_leaves_it_is_as_near_it_as_clocks_side_by_side_are() -> None:
+    found = of_h200(top=99)
+    assert {entry.status for entry in found.entries} == {"simulated"}
+    assert len({entry.result.simulated_mhz for entry in found.entries if entry.result is not None}) == 1
+    for entry in found.entries:
+        assert entry.time_us == pytest.approx(simulate(entry.choice.params.launch(H200), H200).time_us, rel=0.03)
+
+
+def test_one_alone_is_what_simulate_says() -> None:
+    found = run_sweep("gemm", {"m": 1024, "n": 1024, "k": 512}, H200, top=1, jobs=1, simulate_options={})
+    params = GemmParams(m=1024, n=1024, k=512)
+    assert found.entries[0].time_us == simulate(params.launch(H200), H200).time_us
+
+
+H200 = load_gpu("h200_sxm")
+TILES = ["64x64x64", "64x128x64", "128x128x64"]
+SOME = {"m": 1024, "n": 1024, "k": 1024, "tile": TILES, "schedule": "auto", "stages": [2, 4]}
+
+
+def of_h200(**how: Any) -> Sweep:
+    return run_sweep("gemm", SOME, H200, **{"jobs": 1, "simulate_options": {}, **how})
+
+
+@pytest.mark.parametrize("clock", ["single", 1500.0])
+def test_excluding_never_changes_the_best(clock: str | float) -> None:
+    every, some = (of_h200(top=top, simulate_options={"clock": clock}) for top in (999, 3))
+    assert {entry.status for entry in every.entries} == {"simulated"}
+    assert [entry.result for entry in some.entries[:3]] != []
+    assert [entry.time_us for entry in some.entries[:3]] == [entry.time_us for entry in every.entries[:3]]
+    times = {entry.choice.params: entry.time_us for entry in every.entries}
+    excluded = [entry for entry in some.entries if entry.status == "excluded"]
+    assert {entry.is_begun for entry in excluded} == {False, True}
+    for entry in excluded:
+        assert some.entries[2].time_us < entry.bound_us <= times[entry.choice.params] * (1 + 1e-6)
 
 
 def test_two_processes_say_what_one_says() -> None:
-    one, two = (gpusim.sweep("gemm", "toy", all_sms=True, top=99, jobs=jobs, **OPTIONS) for jobs in (1, 2))
-    pd.testing.assert_frame_equal(one, two)
+    one, two = (of_h200(top=3, jobs=jobs) for jobs in (1, 2))
+    assert [entry.choice.options for entry in one.entries[:3]] == [entry.choice.options for entry in two.entries[:3]]
+    assert [entry.time_us for entry in one.entries[:3]] == [entry.time_us for entry in two.entries[:3]]
+
+
+def test_so_do_two_workers_of_a_cluster_one_of_which_is_lost(caplog: pytest.LogCaptureFixture) -> None:
+    distributed = pytest.importorskip("distributed")
+    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
+        lost = next(iter(cluster.workers.values())).process.pid
+        has_begun = threading.Event()
+
+        def progress(what: str, done: int, total: int) -> None:
+            if what[0] in "123456789" and not has_begun.is_set():
+                has_begun.set()
+                os.kill(lost, signal.SIGKILL)
+
+        found = of_h200(top=3, dask=cluster.scheduler_address, progress=progress)
+    assert has_begun.is_set()
+    assert found.num_jobs == 2
+    assert [entry.time_us for entry in found.entries[:3]] == [entry.time_us for entry in of_h200(top=3).entries[:3]]
+    assert not any(entry.status in ("failed", "not reached") for entry in found.entries)
+    del caplog  # takes what the cluster says about its loss
+
+
+def test_a_run_that_cannot_end_in_time_is_given_up() -> None:
+    params = GemmParams(m=2048, n=2048, k=2048, tile=(64, 64, 64), stages=2).resolved(H200)
+    bound = lower_bound(params.launch(H200), H200)
+    began = time.perf_counter()
+    whole = predict_one(params, H200, {"clock": 1700.0}, 1700.0, bound, 1e12)
+    took_s = time.perf_counter() - began
+    assert isinstance(whole, Result)
+    began = time.perf_counter()
+    answer = predict_one(params, H200, {"clock": 1700.0}, 1700.0, bound, whole.cycles / 2)
+    assert isinstance(answer, float)
+    assert whole.cycles / 2 < answer <= whole.cycles
+    assert time.perf_counter() - began < took_s
 
 
 def test_one_that_fails_does_not_end_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,7 +202,7 @@ def test_one_that_fails_does_not_end_the_rest(monkeypatch: pytest.MonkeyPatch) -
         return simulate(launch, gpu, **options)
 
     monkeypatch.setattr(sys.modules["gpusim.sweep"], "simulate", fails_at_two)
-    table = gpusim.sweep("gemm", "toy", all_sms=True, **OPTIONS)
+    table = gpusim.sweep("gemm", "toy", **OPTIONS)
     assert list(table["status"]) == ["simulated", "simulated", "failed", "failed"]
     assert set(table["note"][2:]) == {"everybody waits"}
 
@@ -149,47 +212,23 @@ def test_ctrl_c_leaves_what_is_done(monkeypatch: pytest.MonkeyPatch, capsys: pyt
 
     def until(launch: Any, gpu: Any, **options: Any) -> Any:
         calls.append(1)
-        if len(calls) > 2:
+        if len(calls) > 3:  # the first one is for the clock
             raise KeyboardInterrupt
         return simulate(launch, gpu, **options)
 
     monkeypatch.setattr(sys.modules["gpusim.sweep"], "simulate", until)
     assert main([*GEMM, *VARIED]) == 130
     out, err = capsys.readouterr()
-    assert "2 sampled" in out
+    assert "2 simulated" in out
+    assert "not reached" in out
     assert "Interrupted" in out
     assert "Best: " in out
     assert err == "gpusim: interrupted, nothing more is written\n"
 
 
-def test_ten_of_a_problem_are_simulated_in_full_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where full answers are slower than quick ones, others come up behind each."""
-    real = simulate
-
-    def off(launch: Any, gpu: Any, **options: Any) -> Any:
-        found = real(launch, gpu, **{**options, "quality": "quick"})
-        slower = 1.22 if options["quality"] == "full" else 1.0
-        return replace(found, time_us=found.time_us * slower, settings={**found.settings, "quality": options["quality"]})
-
-    monkeypatch.setattr(sys.modules["gpusim.sweep"], "simulate", off)
-    given = {"m": 512, "n": 512, "k": 512, "tile": ["64x64x64", "64x128x64", "128x128x64"], "stages": [2, 3, 4, 5, 6]}
-    h200 = load_gpu("h200_sxm")
-    found = run_sweep("gemm", given, h200, top=12, jobs=1, all_sms=False, patience_s=60.0, simulate_options={})
-    statuses = [entry.status for entry in found.entries]
-    assert statuses.count("simulated") <= 10 < len(statuses)
-
-
-def test_patience_ends_and_is_told() -> None:
-    params = GemmParams(m=4096, n=4096, k=4096, tile=(64, 64, 64), stages=2)
-    assert predict_one(params, load_gpu("h200_sxm"), {}, 0.05) == ""
-    found = run_sweep("gemm", {"m": 2048, "n": 2048, "k": 2048, "tile": ["64x64x64", "64x128x64"]}, load_gpu("h200_sxm"),
-                      top=1, jobs=1, all_sms=False, patience_s=0.01, simulate_options={})
-    assert {entry.status for entry in found.entries} == {"too long"}
-
-
 def test_how_sure_the_first_is_follows_from_its_expected_error() -> None:
     gpu = load_gpu("h200_sxm")
-    found = run_sweep("gemm", {**OPTIONS, "schedule": "auto"}, gpu, top=99, jobs=1, all_sms=True, simulate_options={})
+    found = run_sweep("gemm", {**OPTIONS, "schedule": "auto"}, gpu, top=99, jobs=1, simulate_options={})
     entries = list(found.entries)
     near = within_error(found, entries)
     best = entries[0].result
@@ -202,7 +241,7 @@ def test_how_sure_the_first_is_follows_from_its_expected_error() -> None:
 
 
 def test_where_nothing_was_measured_only_the_first_stands_for_itself() -> None:
-    found = run_sweep("gemm", OPTIONS, TOY, top=99, jobs=1, all_sms=True, simulate_options={})
+    found = run_sweep("gemm", OPTIONS, TOY, top=99, jobs=1, simulate_options={})
     entries = list(found.entries)
     assert within_error(found, entries)[0] is entries[0]
     assert all(entry.time_us == entries[0].time_us for entry in within_error(found, entries))

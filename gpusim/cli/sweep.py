@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 from typer.main import get_command
 
-from gpusim.cli.kernels import CLOCKS, DATA, ENGINE_HELP, ENGINES, L2_HELP, L2_STATES, Kernels, parse_clock
+from gpusim.cli.kernels import CLOCKS, DATA, L2_HELP, L2_STATES, Kernels, parse_clock
 from gpusim.cli.options import (
     INTERRUPTED,
     check_choice,
@@ -27,6 +28,10 @@ from gpusim.errors import ConfigError
 
 if TYPE_CHECKING:
     from gpusim.kernel_models import KernelModel
+
+
+LINE_S = 8.0
+"""Seconds between two lines about progress."""
 
 
 class Sweeps(Kernels):
@@ -57,15 +62,13 @@ def _kernel_command(row: KernelModel) -> Any:
             "--gpu", help="a GPU's name (gpusim gpus lists them) or a TOML file", metavar="NAME|TOML",
             rich_help_panel=panel), inspect.Parameter.empty),
         parameter("top", int, typer.Option(
-            "--top", help="how many are shown; up to ten are simulated in full after a first look of quick answers",
+            "--top", help="how many are wanted: what cannot be among them is excluded, which saves its simulation",
             metavar="N", rich_help_panel=panel), 10),
         parameter("jobs", int | None, typer.Option(
             "--jobs", help="processes; by default one a core", metavar="N", rich_help_panel=panel), None),
-        parameter("all_sms", bool, typer.Option(
-            "--all-sms", help="every configuration in full, and no limit of --patience", rich_help_panel=panel), False),
-        parameter("patience", float, typer.Option(
-            "--patience", help="seconds of a core that one may take in the first look; then it is left out, and told",
-            metavar="S", rich_help_panel=panel), 4.0),
+        parameter("dask", str | None, typer.Option(
+            "--dask", help="a dask scheduler, whose workers simulate instead of --jobs (pip install 'gpusim\\[cluster]')",
+            metavar="ADDRESS", rich_help_panel=panel), None),
         parameter("clock", str, typer.Option(
             "--clock", help=f"SM clock: {', '.join(CLOCKS)}, or MHz", metavar="MODE|MHZ", rich_help_panel=panel), "single"),
         parameter("l2_state", str, typer.Option(
@@ -74,8 +77,6 @@ def _kernel_command(row: KernelModel) -> Any:
         parameter("data", str, typer.Option(
             "--data", help=f"operands, for the power that they draw: {' or '.join(DATA)}", metavar="|".join(DATA),
             rich_help_panel=panel), "random"),
-        parameter("engine", str, typer.Option(
-            "--engine", help=f"{ENGINE_HELP}: no first look", metavar="|".join(ENGINES), rich_help_panel=panel), "python"),
         parameter("json_path", str | None, typer.Option(
             "--json", help="write everything as JSON; - is stdout (tables then go to stderr)", metavar="FILE",
             rich_help_panel=output), None),
@@ -110,7 +111,6 @@ def _sweep(row: KernelModel, values: Mapping[str, Any]) -> None:
     options = {
         "clock": parse_clock(values["clock"]), "l2": check_choice("--l2", values["l2_state"], L2_STATES),
         "data": check_choice("--data", values["data"], DATA),
-        "engine": check_choice("--engine", values["engine"], ENGINES),
     }
     gpu = find_gpu(values["gpu"], "--gpu")
 
@@ -119,8 +119,7 @@ def _sweep(row: KernelModel, values: Mapping[str, Any]) -> None:
 
     with _progress() as tell:
         found = run_sweep(
-            row.name, given, gpu, top=top, jobs=jobs, all_sms=values["all_sms"], patience_s=values["patience"],
-            simulate_options=options, progress=tell,
+            row.name, given, gpu, top=top, jobs=jobs, dask=values["dask"], simulate_options=options, progress=tell
         )
     json_path, csv_path, plot_path = outputs.values()
     if json_path is not None:
@@ -148,13 +147,21 @@ def _plot(found: Any, path: Path) -> None:
 
 @contextmanager
 def _progress() -> Iterator[Any]:
-    """A bar on stderr; nothing where that is no terminal."""
+    """On stderr a bar, or where that is no terminal a line now and then."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield lambda what, done, total: None
+        last = time.monotonic()
+
+        def say(what: str, done: int, total: int) -> None:
+            nonlocal last
+            if time.monotonic() - last > LINE_S and done < total:
+                last = time.monotonic()
+                console.print(f"{done} of {total}: {what}", highlight=False, soft_wrap=True)
+
+        yield say
         return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as bar:

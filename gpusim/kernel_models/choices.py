@@ -25,7 +25,7 @@ AUTO = "auto"
 MOST_COUNTED = 16
 """Numbers of a range that is counted one by one; a longer one doubles."""
 
-MOST_CHOICES = 100_000
+MOST_CHOICES = 50_000
 """Combinations that are looked at: more take minutes to be listed."""
 
 TELL_EVERY = 100

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from gpusim.errors import ConfigError, nearest
 from gpusim.machine.clock import ClockSpec
 from gpusim.machine.dispatcher import DispatcherSpec, first_sms
-from gpusim.machine.floorplan import Floorplan
+from gpusim.machine.floorplan import Floorplan, floorplan_of
 from gpusim.machine.memory import MEMORY_KINDS
 from gpusim.machine.memory.dsmem import DsmemSpec
 from gpusim.machine.memory.hbm import HbmSpec
@@ -141,7 +141,7 @@ class GpuSpec:
     def floorplan(self) -> Floorplan:
         """Which SMs share a TPC and a GPC."""
         device = self.device
-        return Floorplan(device.gpcs, lone_sms=device.lone_sms, gpc_sides=device.gpc_sides)
+        return floorplan_of(tuple(device.gpcs.items()), device.lone_sms, tuple(device.gpc_sides))
 
     def gpcs_of_clusters(self, size: int) -> tuple[int, ...]:
         """The GPC of each cluster of ``size`` CTAs, one CTA an SM, in the order in which a grid's first ones are placed."""

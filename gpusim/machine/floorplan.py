@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 SMS_PER_TPC = 2
 """Source: NVIDIA A100 and H100 whitepapers."""
@@ -152,3 +153,9 @@ class Floorplan:
 def _runs(sms: Sequence[int], size: int) -> list[tuple[int, ...]]:
     """SMs in whole runs of ``size``."""
     return [tuple(sms[start : start + size]) for start in range(0, len(sms) - size + 1, size)]
+
+
+@lru_cache(maxsize=64)
+def floorplan_of(gpcs: tuple[tuple[str, int], ...], lone_sms: int, gpc_sides: tuple[int, ...]) -> Floorplan:
+    """A floorplan that is made once: shared, so nobody may change it."""
+    return Floorplan(dict(gpcs), lone_sms=lone_sms, gpc_sides=gpc_sides)

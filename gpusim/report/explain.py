@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,12 +20,13 @@ from gpusim.machine.config import GpuSpec
 from gpusim.report.tables import print_command, verdict_of
 from gpusim.report.words import count, duration, percent
 from gpusim.simulate.ideal import IDEALS
+from gpusim.simulate.module import LIBRARY_VARIABLE
 from gpusim.simulate.result import Result
 from gpusim.simulate.run import simulate
 from gpusim.workload.launch import Launch
 
 NOTHING = 0.005
-"""A saving below this share of the cycles counts as none: skipping may err by as much."""
+"""A saving below this share of the cycles counts as none: CTAs that end in another order move them by as much."""
 
 CLEARLY_MORE = 0.02
 """Another fix that saves this share of the cycles more than the one that ``bound_by`` points at is a disagreement."""
@@ -114,8 +118,8 @@ def explain(
 ) -> Explanation:
     """Simulate plainly, then again with each of IDEALS free that the launch has something of, with all, with one more stage.
 
-    The wave tail is computed. The clock is that at which the plain run was simulated, so that cycles can be compared.
-    ``progress`` hears the title of each run before it starts; ``simulate_options`` go to
+    The wave tail is computed. The clock is that at which the plain run was simulated, so that cycles can be compared. All
+    others then run on all cores. ``progress`` hears the title of what is waited for; ``simulate_options`` go to
     :func:`gpusim.simulate.run.simulate`.
 
     Raises:
@@ -128,33 +132,46 @@ def explain(
     progress("as it is")
     result = simulate(launch, gpu, **simulate_options)
     mhz = result.simulated_mhz or result.sm_clock_mhz
-    fixed = {**simulate_options, "clock": mhz, "recorded_sms": frozenset[int]()}
+    fixed = {**simulate_options, "clock": mhz, "recorded_sms": frozenset[int](), "on_progress": None}
     base = result if result.simulated_mhz else simulate(launch, gpu, **fixed)
     found: list[Counterfactual] = []
     remarks: list[str] = []
-    for name in result.ideals:
-        title = IDEALS[name]
-        progress(title)
-        other = simulate(launch, gpu, **fixed, ideals=frozenset({name}))
-        item = _compared(name, title, base, other.cycles)
-        found.append(item)
-        if name == "bank_conflicts":
-            remarks += _hidden_conflicts(item, base, other)
+    with _all_cores() as cores:
+        others = {name: cores.submit(simulate, launch, gpu, **fixed, ideals={name}) for name in result.ideals}
+        at_once = cores.submit(simulate, launch, gpu, **fixed, ideals=result.ideals) if result.ideals else None
+        stage = cores.submit(_one_more_stage, build, gpu, base, fixed)
+        for name, running in others.items():
+            progress(IDEALS[name])
+            other = running.result()
+            item = _compared(name, IDEALS[name], base, other.cycles)
+            found.append(item)
+            if name == "bank_conflicts":
+                remarks += _hidden_conflicts(item, base, other)
+        progress("all of it at once")
+        together = None if at_once is None else at_once.result().cycles
+        progress("one more stage")
+        found += stage.result()
     if _is_lone_wave(result):
         remarks.append(
             f"The grid fills {percent(result.waves)} of the slots. Nothing here shows what more CTAs would do (smaller "
             "tiles, parts of k): ask predict."
         )
-    progress("all of it at once")
-    together = simulate(launch, gpu, **fixed, ideals=frozenset(result.ideals)).cycles if result.ideals else None
-    progress("one more stage")
-    found += _one_more_stage(build, gpu, base, fixed)
     found.append(wave_tail(base, gpu))
     found.sort(key=lambda item: -item.saved_cycles)
     return Explanation(
         result=result, counterfactuals=tuple(found), disagreement=disagreement(result, found, together),
         remarks=tuple(remarks), wall_s=time.perf_counter() - began, together_cycles=together,
     )
+
+
+@contextmanager
+def _all_cores() -> Iterator[ThreadPoolExecutor]:
+    """A thread for each core: the compiled engine runs beside Python. A shared library of it has room for one run."""
+    pool = ThreadPoolExecutor(1 if LIBRARY_VARIABLE in os.environ else os.cpu_count())
+    try:
+        yield pool
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def _compared(

@@ -6,7 +6,7 @@ import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from math import ceil
-from typing import Any
+from typing import Any, get_args
 
 from rich.console import Console
 from rich.markup import escape
@@ -16,10 +16,9 @@ from gpusim.evidence.expected import Expected, expected_error, unknown
 from gpusim.kernel_models.choices import option_names
 from gpusim.report.tables import print_command
 from gpusim.report.words import count, duration, flag, percent, size
-from gpusim.simulate.quick import HALF_WITHIN_PCT, NINE_IN_TEN_WITHIN_PCT
 from gpusim.simulate.result import Result
 from gpusim.simulate.verdict import COMPUTES, WAITS_FOR
-from gpusim.sweep import Entry, Sweep, row_of
+from gpusim.sweep import Entry, Status, Sweep, row_of
 
 MOST_REASONS = 6
 """Reasons of refusals that are told."""
@@ -33,6 +32,7 @@ def sweep_document(sweep: Sweep) -> dict[str, Any]:
     return {
         "kernel": sweep.kernel, "gpu": sweep.gpu, "varied": list(sweep.choices.varied),
         "num_tried": sweep.choices.num_tried, "num_legal": len(sweep.entries), "num_same": sweep.choices.num_same,
+        **{f"num_{status}": num for status, num in _became(sweep).items()},
         "refusals": [{"reason": item.reason, "num": item.num} for item in sweep.choices.refusals],
         "is_interrupted": sweep.is_interrupted, "wall_s": sweep.wall_s, "num_jobs": sweep.num_jobs,
         "configurations": [row_of(entry) for entry in sweep.entries],
@@ -88,6 +88,9 @@ def why(sweep: Sweep, entries: list[Entry]) -> list[str]:
             f"{count(others, 'other is', 'others are')} within it: the order among them is no finding" if others
             else "no other is within it"
         )
+        most_us = best.time_us * (1.0 + expected.p90_pct / 100.0)
+        unknown_others = sum(entry.status == "excluded" and entry.bound_us <= most_us for entry in entries)
+        told += f"; {count(unknown_others, 'excluded one')} may be" if unknown_others else ""
         said.append(
             f"{_told(expected)}; {told}. Errors of neighbours are partly the same, so that ranks may be better than this."
         )
@@ -96,12 +99,6 @@ def why(sweep: Sweep, entries: list[Entry]) -> list[str]:
     slowest = max(timed, key=lambda entry: entry.time_us)
     if len(timed) > 2 and slowest is not timed[1]:
         said.append(f"Against the slowest, {_spelled(slowest)} ({_slower(best, slowest)}): {differences(best, slowest)}.")
-    if any(entry.status == "sampled" for entry in timed):
-        num = sum(entry.status == "simulated" for entry in timed)
-        said.append(
-            f"The best {num} of a first look were simulated in full; the others stand behind them by quick answers (half "
-            f"within {HALF_WITHIN_PCT:g} %, nine in ten within {NINE_IN_TEN_WITHIN_PCT:g} % of the full ones)."
-        )
     return said
 
 
@@ -204,20 +201,29 @@ def _command(sweep: Sweep, entry: Entry, gpu_name: str) -> str:
         elif value is not None:
             words += [flag(name), str(value)]
     words += ["--gpu", gpu_name]
-    for name, default in (("clock", "single"), ("l2", "cold"), ("data", "random"), ("engine", "python")):
+    for name, default in (("clock", "single"), ("l2", "cold"), ("data", "random")):
         value = sweep.simulate_options.get(name, default)
         words += [] if value == default else [f"--{name}", f"{value:g}" if isinstance(value, float) else str(value)]
     return shlex.join(words)
 
 
+def _became(sweep: Sweep) -> dict[str, int]:
+    """How many configurations became what."""
+    became = Counter(entry.status for entry in sweep.entries)
+    return {status.replace(" ", "_"): became[status] for status in get_args(Status)}
+
+
 def _print_tried(sweep: Sweep, console: Console) -> None:
     found = sweep.choices
-    became = Counter(entry.status for entry in sweep.entries)
+    became = _became(sweep)
+    begun = sum(entry.is_begun for entry in sweep.entries)
+    told = [f"{became['simulated']} simulated, {became['excluded']} excluded" + (f" ({begun} as they ran)" if begun else "")]
+    told += [f"{became[status]} {status.replace('_', ' ')}" for status in ("failed", "not_reached") if became[status]]
     console.print()
     console.print(
         f"[bold]{escape(sweep.kernel)}[/] on [bold]{escape(sweep.gpu)}[/]: {count(found.num_tried, 'configuration')} tried, "
-        f"{len(sweep.entries)} legal: " + ", ".join(f"{num} {status}" for status, num in became.items())
-        + f"; {duration(sweep.wall_s)} on {count(sweep.num_jobs, 'core')}.", highlight=False,
+        f"{len(sweep.entries)} legal: {', '.join(told)}; {duration(sweep.wall_s)} on {count(sweep.num_jobs, 'core')}.",
+        highlight=False,
     )
     if sweep.is_interrupted:
         console.print("[yellow]Interrupted[/]: what follows is what was done until then.")
@@ -228,7 +234,7 @@ def _print_tried(sweep: Sweep, console: Console) -> None:
     rest = sum(item.num for item in found.refusals[MOST_REASONS:])
     if rest:
         console.print(f"[dim]{rest} more refused, for other reasons (--json has all)[/]", highlight=False)
-    for status in ("left out", "too long", "failed"):
+    for status in ("excluded", "failed"):
         notes = [entry for entry in sweep.entries if entry.status == status and entry.note]
         if notes:
             console.print(f"[dim]{len(notes)} {status}, such as {escape(_spelled(notes[0]))}: {escape(notes[0].note)}[/]",
@@ -244,7 +250,6 @@ def _print_ranks(sweep: Sweep, entries: list[Entry], console: Console, top: int)
     for name in ("time", "slower", "cycles", "MHz", "TFLOP/s", "waves", "from memory"):
         table.add_column(name, header_style="dim", justify="right", no_wrap=True)
     table.add_column("bound by", header_style="dim", no_wrap=True)
-    table.add_column("quality", header_style="dim", no_wrap=True)
     timed = [entry for entry in entries if entry.result is not None]
     for rank, entry in enumerate(timed[:top], start=1):
         result = entry.result
@@ -253,7 +258,7 @@ def _print_ranks(sweep: Sweep, entries: list[Entry], console: Console, top: int)
             str(rank), *(escape(_value(value)) for value in entry.choice.options.values()), _duration(entry),
             percent(entry.time_us / timed[0].time_us - 1.0), f"{result.cycles:,.0f}", f"{result.sm_clock_mhz:,.0f}",
             f"{result.tflops:,.1f}", f"{result.waves:.2f}", size(round(result.counters.get("dram__bytes_read.sum", 0.0))),
-            result.bound_by, "full" if entry.status == "simulated" else "quick",
+            result.bound_by,
         )
     console.print(table)
     console.print()

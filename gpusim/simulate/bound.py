@@ -2,8 +2,8 @@
 
 In: a launch (its :class:`~gpusim.workload.tile_work.TileWork`), a GPU. Out: cycles that no simulation of it can beat.
 
-Each path is a chain of things that follow one another in the model; a chain takes no less than the sum of its links.
-The largest path holds. A test simulates random launches and compares.
+Each path is a chain of things that follow one another in the model, and takes no less than the sum of its links. The longest
+path is the bound. A test draws launches, simulates them and compares.
 """
 
 from __future__ import annotations
@@ -36,6 +36,9 @@ AHEAD_CYCLES = 48.0
 ROUNDING = 1e-9
 """Relative error of sums that is allowed for."""
 
+TOLERANCE = 1e-6
+"""Relative error of cycles that are looked for by halving."""
+
 
 class Path(NamedTuple):
     """A least time: SM cycles, and microseconds of parts that have a clock of their own."""
@@ -57,41 +60,128 @@ class Bound:
     """What a launch cannot end before, and what of its math is left while it runs."""
 
     paths: Mapping[str, Path]
-    """By what is on them: ``launch``, ``math`` of the busiest SM, ``ctas`` of a slot one after the other, ``hbm``."""
-    math_cycles: float
-    """What all tiles take of the SMs' math pipes."""
-    num_sms: int
-    """SMs that may run CTAs."""
-    behind_cycles: float
-    """From the end of an SM's last math to the end of the kernel."""
-    by_ffma: bool
+    """By what is on them: ``launch``, ``hbm``, ``math`` and ``tma`` of the busiest SM, ``ctas`` of one slot in turn."""
     num_flops: float
     rate_class: str
     """Class of type whose energy its arithmetic takes at least."""
+    num_sms: int
+    """SMs that may run CTAs."""
+    math_cycles: float = 0.0
+    """What all tiles take of the SMs' math pipes; 0: not told."""
+    behind_cycles: float = 0.0
+    """From the end of an SM's last math to the end of the kernel."""
+    is_ffma: bool = False
+
+    @property
+    def arithmetic(self) -> tuple[float, str]:
+        """Amount and class of its arithmetic, which say what energy it takes at least."""
+        return self.num_flops, self.rate_class
 
     def cycles(self, mhz: float) -> float:
         """Before it runs, at an SM clock."""
         return max(path.at(mhz) for path in self.paths.values()) * (1.0 - ROUNDING)
 
     def cycles_of(self, run: EngineRun) -> float:
-        """While it runs: the present, and what is left of the math, if it were dealt evenly to all SMs.
+        """While it runs: the present, and behind it what is left of the math, dealt evenly to all SMs.
 
-        What SMs have begun to multiply counts as done. The rest begins no sooner than now; some SM has no less than the mean
-        of it, and behind it what follows an SM's last math.
+        What SMs have begun to multiply counts as done. The rest begins no sooner than now. Some SM has no less than the mean
+        of it, and behind it comes what follows an SM's last math.
         """
         if not self.math_cycles:
             return run.cycle
         results = run.results()
-        done = (
-            sum_in_order(results["sm_totals"].reshape(-1, len(SM_TOTALS))[:, _FMA].tolist()) if self.by_ffma
-            else float(results["counters"][_TENSOR])
-        )
+        if self.is_ffma:
+            done = sum_in_order(results["sm_totals"].reshape(-1, len(SM_TOTALS))[:, FMA_BUSY].tolist())
+        else:
+            done = float(results["counters"][TENSOR_BUSY])
         left = (self.math_cycles * (1.0 - ROUNDING) - done) / self.num_sms
         return run.cycle + left + self.behind_cycles if left > 0.0 else run.cycle
 
 
-_FMA = SM_TOTALS.index("fma_busy_cycles")
-_TENSOR = [(part, name) for part, names in COUNTERS.items() for name in names].index(("tensor_core", "busy_cycles"))
+FMA_BUSY = SM_TOTALS.index("fma_busy_cycles")
+TENSOR_BUSY = [(part, name) for part, names in COUNTERS.items() for name in names].index(("tensor_core", "busy_cycles"))
+"""Where a result has them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Links:
+    """Links of the chains of one launch, in cycles. Zero where a kernel has no such thing."""
+
+    ask: float
+    """From a CTA's start to its first copy by TMA: all meet, a producer looks at its slot and announces bytes."""
+    tensor_map: float
+    """From the start of an SM's first CTA until it has a tensor map that L2 has."""
+    arrival: float
+    """From asking for a copy by TMA until it can be multiplied.
+
+    Its bytes pass the SM's port, but for what a request gains that merges with an earlier one. They come the nearest way
+    from L2. Who waits for the mbarrier wakes up. Copies by threads take nothing: they may hit in L1."""
+    copies: float
+    """Between the copies of two k-steps: a producer looks at a slot and issues two copies; TMA walks rows and bytes."""
+    walk: float
+    """What of that the SM's TMA engine takes, which serves all its CTAs in turn."""
+    step: float
+    """Math of a k-step, in an SM's pipe that serves one instruction after the other."""
+    wait: float
+    """What a role that waits for each k-step's math adds: the mbarrier or barrier before it, the latency behind it."""
+    latency: float
+    """From the end of the last math until its sums can be read."""
+    stores: float
+    """What the SM's port takes for the stores of the role that multiplies last: its own at least."""
+    left: float
+    """What of them a role waits for before it goes on: all where it fences them."""
+    part: float
+    """Before CTAs of a cluster part they fence what they stored, and wait for one another; so they meet at first."""
+
+    @classmethod
+    def of(cls, launch: Launch, work: TileWork, gpu: GpuSpec, *, math_cycles: float) -> Links:
+        """Links of ``launch``; ``math_cycles``: of one instruction."""
+        xbar, scheduler, size = gpu.xbar, gpu.warp_scheduler, launch.cluster_size
+        latency = gpu.tensor_core.wgmma_latency_cycles if work.atom is not None and work.atom.kind == "wgmma" else 0.0
+        packets = max(work.stored.num_lines * xbar.store_packet_bytes, work.stored.num_sectors * SECTOR_BYTES)
+        stores = packets / xbar.sm_write_bytes_per_cycle
+        meet, part, before = scheduler.barrier_base_cycles, 0.0, scheduler.barrier_base_cycles
+        if size > 1 and gpu.dsmem is not None:
+            part = gpu.dsmem.cluster_barrier_cycles + size * gpu.dsmem.cluster_barrier_cta_cycles
+            meet = part = part + (scheduler.gpu_fence_cycles if work.is_fenced else 0.0)
+        ask = tensor_map = arrival = copies = walk = 0.0
+        if gpu.mbarrier is not None and "mbarrier" in launch.features:
+            before = gpu.mbarrier.try_wait_cycles
+        if gpu.mbarrier is not None and gpu.tma is not None and work.box_bytes:
+            tma, look = gpu.tma, 0.0
+            if work.has_producer:
+                look = gpu.mbarrier.lone_try_wait_cycles + gpu.mbarrier.arrive_cycles
+            passed = max(work.box_bytes / xbar.sm_read_bytes_per_cycle - xbar.merge_window_cycles, -AHEAD_CYCLES)
+            way = passed + gpu.l2.near_latency_cycles - xbar.sm_distance_cycles / 2 + tma.latency_cycles
+            arrival = max(0.0, way) + min(gpu.mbarrier.wake_cycles, gpu.mbarrier.try_wait_cycles)
+            ask, tensor_map = meet + look + tma.issue_cycles, min(tma.map_miss_cycles, tma.map_prefetch_cycles)
+            walk = max(work.copied_rows * tma.row_cycles, work.copied_bytes / tma.bytes_per_cycle)
+            copies = max(walk, look + 2.0 * tma.issue_cycles if work.has_producer else 0.0)
+        return cls(
+            ask=ask, tensor_map=tensor_map, arrival=arrival, copies=copies, walk=walk,
+            step=work.step_instructions * math_cycles, wait=before + latency if work.waits_each_step else 0.0,
+            latency=latency, stores=stores, left=stores * (1.0 if work.is_fenced else work.left_fraction), part=part,
+        )  # fmt: skip
+
+    def math(self, work: TileWork, num_tiles: int) -> float:
+        """From the begin of a CTA's first math to the end of its last, of so many tiles one after the other.
+
+        The longest of these chains:
+
+        * all its math in the SM's pipe;
+        * a role's share of it, with a wait for each k-step, and stores that must have left before the next tile. Roles that
+          take turns begin a tile when the last math of the one before is issued: that k-step may be multiplied behind;
+        * its copies, and the math of the last k-step;
+        * the uses of one slot of the ring, each of which waits for its copies and its math.
+        """
+        num_steps = num_tiles * work.num_steps
+        of_role = work.num_steps * (self.step / work.num_math_roles + self.wait) - self.wait
+        between = -self.step if work.takes_turns else work.left_fraction * self.stores
+        uses = ceil(num_steps / work.num_stages)
+        return max(
+            num_steps * self.step, num_tiles * of_role + (num_tiles - 1) * between,
+            (num_steps - 1) * self.copies + self.step, uses * self.step + (uses - 1) * self.arrival,
+        )
 
 
 class Bounds:
@@ -101,64 +191,58 @@ class Bounds:
         """``is_cold``: nothing is in L2 when a launch begins."""
         self._gpu, self._is_cold = gpu, is_cold
         self._geometry = Geometry.of(gpu)
-        self._each: dict[object, float] = {}
+        self._math_cycles: dict[object, float] = {}
 
     def of(self, launch: Launch) -> Bound:
         """What ``launch`` cannot end before.
 
-        ``launch``: the first CTA has been dispatched, has started, and its exit is noted; the kernel drains.
-        ``hbm``: a cold launch reads each byte once, at the peak of memory, after the first CTA has started.
+        * ``launch``: a CTA is dispatched, starts, and leaves; the kernel drains.
+        * ``hbm``: a cold launch reads each byte once, at the peak of memory, behind the start of a CTA.
+        * ``math``: some SM multiplies as many tiles as the mean, rounded up. Before that the first copy has come; the first
+          copy of a cold launch also waits for a tensor map out of memory. Behind it stands what follows the last math.
+        * ``tma``: that SM's TMA engine walks the copies of as many tiles; the last k-step is multiplied behind.
+        * ``ctas``: some slot runs as many CTAs as the mean, rounded up, each with its own start, math and end.
 
         Raises:
             LaunchError: the GPU cannot run it.
         """
         held = check(launch, self._gpu)
-        gpu, work, size = self._gpu, launch.work, launch.cluster_size
-        spec, num_sms = gpu.dispatcher, _num_sms(self._geometry, size)
-        start = size * spec.dispatch_cycles_per_cta + spec.cta_start_cycles + (spec.cluster_start_cycles if size > 1 else 0.0)
+        gpu, spec, work = self._gpu, self._gpu.dispatcher, launch.work
+        num_sms = _num_sms(self._geometry, launch.cluster_size)
+        start, leave = _start_and_leave(gpu, launch.cluster_size)
         begin = Path(spec.launch_cycles + start + (spec.cold_start_cycles if self._is_cold else 0.0))
-        exit_cycles = spec.retire_cycles_per_cta if size == 1 else spec.cluster_retire_cycles_per_cta
-        paths = {"launch": begin.then(exit_cycles + spec.drain_cycles)}
+        paths = {"launch": begin.then(leave + spec.drain_cycles)}
         if self._is_cold:
             num_bytes = _bytes_once(Uses.of(launch, gpu)) if work is None else float(work.read_bytes)
             peak = max(gpu.hbm.peak_gb_per_s, gpu.hbm.sustained_read_gb_per_s)
             paths["hbm"] = begin.then(spec.drain_cycles, num_bytes / peak * 1e-3)
         if work is None:
-            return Bound(
-                paths=paths, math_cycles=0.0, num_sms=num_sms, behind_cycles=0.0, by_ffma=False,
-                num_flops=float(launch.num_flops), rate_class=launch.math_class,
-            )
-        step = work.step_instructions * self._cycles_each(launch, work)
+            return Bound(paths=paths, num_flops=float(launch.num_flops), rate_class=launch.math_class, num_sms=num_sms)
+        links = Links.of(launch, work, gpu, math_cycles=self._of_instruction(launch, work))
         num_slots = num_sms * held.ctas_per_sm
         num_ctas = launch.num_ctas or grid_of_persistent(launch, num_slots)
-        tile = _TilePath.of(launch, work, gpu)
-        behind = tile.latency_cycles + tile.store_cycles + spec.drain_cycles
-        behind += spec.store_end_cycles if tile.store_cycles else exit_cycles
-        first = begin.then(tile.arrival_cycles + max(tile.ask_cycles, tile.map_cycles))
-        if self._is_cold and tile.map_cycles > tile.ask_cycles:
+        over = links.latency + links.left + links.part + leave
+        stored = links.latency + links.stores + spec.store_end_cycles if links.stores else 0.0
+        behind = max(over, stored) + spec.drain_cycles
+        first = begin.then(max(links.ask, links.tensor_map) + links.arrival)
+        if self._is_cold and links.tensor_map > links.ask:
             first = first.then(0.0, max(0.0, gpu.hbm.latency_ns - l2_latency_ns(gpu)) * 1e-3)
-        most = ceil(launch.num_tiles / num_sms) * work.num_steps * step
-        paths["math"] = first.then(most + behind)
+        most_steps = ceil(launch.num_tiles / num_sms) * work.num_steps
+        paths["math"] = first.then(most_steps * links.step + behind)
+        paths["tma"] = first.then((most_steps - 1) * links.walk + links.step + behind)
         in_turn = 1 if launch.num_ctas is None else ceil(num_ctas / num_slots)
-        own = tile.math_cycles(work, ceil(launch.num_tiles / num_ctas), step)
-        again = tile.latency_cycles + work.left_fraction * tile.store_cycles + exit_cycles + spec.cta_exit_cycles
-        again += start + tile.ask_cycles + tile.arrival_cycles
-        paths["ctas"] = first.then(in_turn * own + (in_turn - 1) * again + behind)
+        own = links.math(work, ceil(launch.num_tiles / num_ctas))
+        between = over + spec.cta_exit_cycles + start + links.ask + links.arrival
+        paths["ctas"] = first.then(in_turn * own + (in_turn - 1) * between + behind)
         return Bound(
-            paths=paths, math_cycles=work.all_steps * step, num_sms=num_sms, behind_cycles=behind, by_ffma=work.atom is None,
-            num_flops=float(launch.num_flops), rate_class=self._rate_class(launch, work),
+            paths=paths, num_flops=float(launch.num_flops), rate_class=self._rate_class(launch, work), num_sms=num_sms,
+            math_cycles=work.all_steps * links.step, behind_cycles=behind, is_ffma=work.atom is None,
         )
 
-    def _rate_class(self, launch: Launch, work: TileWork) -> str:
-        """The class of type of a launch, or its type where that takes less."""
-        energies = self._gpu.clock.tensor_pj_per_flop
-        names = [launch.math_class] if work.atom is None else [launch.math_class, work.atom.a_dtype.name]
-        return min((name for name in names if name in energies), key=energies.__getitem__, default=launch.math_class)
-
-    def _cycles_each(self, launch: Launch, work: TileWork) -> float:
-        """What an instruction takes of an SM's math pipe, which serves one after the other: as it is packed."""
+    def _of_instruction(self, launch: Launch, work: TileWork) -> float:
+        """What an instruction takes of an SM's math pipe, as it is packed."""
         atom, gpu = work.atom, self._gpu
-        found = self._each.get(atom)
+        found = self._math_cycles.get(atom)
         if found is None:
             if atom is None:
                 found = WARP_SIZE / gpu.warp_scheduler.fp32_lanes
@@ -166,81 +250,14 @@ class Bounds:
                 found = wgmma_row(launch, gpu, Wgmma(atom, 1, ()), 1, 4)[0]
             else:
                 found = mma_sync_row(launch, gpu, atom)[0] / gpu.tensor_core.num_sub_cores
-            self._each[atom] = found
+            self._math_cycles[atom] = found
         return found
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _TilePath:
-    """The links of a CTA's life."""
-
-    ask_cycles: float
-    """From its start until it asks for its first copy.
-
-    By TMA all warps meet before, a producer looks at its slot, announces the bytes and issues the copy."""
-    map_cycles: float
-    """From the start of an SM's first CTA until it has a tensor map that L2 has."""
-    arrival_cycles: float
-    """From asking for a copy until it can be multiplied.
-
-    Its bytes pass the SM's port, but for what a request gains that merges with an earlier one; they come the nearest
-    way from L2; who waits for the mbarrier wakes up. Nothing of copies by threads, which may hit in L1."""
-    copies_cycles: float
-    """Between the copies of two k-steps, of a producer: it looks at a slot, announces bytes, issues two copies."""
-    slot_cycles: float
-    """From asking for a slot's copies until it can be asked for anew, but for its math."""
-    wait_cycles: float
-    """What a role that waits for each k-step's math adds to it."""
-    latency_cycles: float
-    """From the end of the last math until its sums can be read."""
-    store_cycles: float
-    """What the SM's port takes for the stores of the role that multiplies last: at least its own."""
-
-    @classmethod
-    def of(cls, launch: Launch, work: TileWork, gpu: GpuSpec) -> _TilePath:
-        """Of a CTA of ``launch``."""
-        xbar, by_wgmma = gpu.xbar, work.atom is not None and work.atom.kind == "wgmma"
-        stored = max(work.stored.num_lines * xbar.store_packet_bytes, work.stored.num_sectors * SECTOR_BYTES)
-        latency = gpu.tensor_core.wgmma_latency_cycles if by_wgmma else 0.0
-        found = dict.fromkeys(("ask_cycles", "map_cycles", "arrival_cycles", "copies_cycles", "slot_cycles"), 0.0)
-        wait = gpu.warp_scheduler.barrier_base_cycles
-        if gpu.mbarrier is not None and "mbarrier" in launch.features:
-            wait = gpu.mbarrier.try_wait_cycles
-        if work.box_bytes and gpu.tma is not None and gpu.mbarrier is not None:
-            mbarrier, tma = gpu.mbarrier, gpu.tma
-            look = mbarrier.lone_try_wait_cycles + mbarrier.arrive_cycles if work.has_producer else 0.0
-            meet = gpu.warp_scheduler.barrier_base_cycles
-            if launch.cluster_size > 1 and gpu.dsmem is not None:
-                meet = gpu.dsmem.cluster_barrier_cycles + launch.cluster_size * gpu.dsmem.cluster_barrier_cta_cycles
-            passed = max(work.box_bytes / xbar.sm_read_bytes_per_cycle - xbar.merge_window_cycles, -AHEAD_CYCLES)
-            way = passed + gpu.l2.near_latency_cycles - xbar.sm_distance_cycles / 2 + tma.latency_cycles
-            arrival = max(0.0, way) + min(mbarrier.wake_cycles, mbarrier.try_wait_cycles)
-            found = {
-                "ask_cycles": meet + look + tma.issue_cycles, "map_cycles": min(tma.map_miss_cycles, tma.map_prefetch_cycles),
-                "arrival_cycles": arrival, "copies_cycles": look + 2.0 * tma.issue_cycles if work.has_producer else 0.0,
-                "slot_cycles": arrival + tma.issue_cycles,
-            }
-        return cls(
-            **found, wait_cycles=wait + latency if work.waits_each_step else 0.0, latency_cycles=latency,
-            store_cycles=stored / xbar.sm_write_bytes_per_cycle,
-        )
-
-    def math_cycles(self, work: TileWork, num_tiles: int, step: float) -> float:
-        """From the begin of a CTA's first math to the end of its last, of so many tiles one after the other.
-
-        The largest of: its own math in the SM's pipe; a role's share of it, with a wait for each k-step, and with the stores
-        that must have left before its next tile; a producer's copies, and the last k-step's math; the uses of one slot of the
-        ring, each of which waits for its copies and its math. Roles that take turns at tiles begin one when the last
-        instructions of the one before are issued: its last k-step may be multiplied behind that.
-        """
-        num_steps = num_tiles * work.num_steps
-        role = work.num_steps * (step / work.num_math_roles + self.wait_cycles) - self.wait_cycles
-        between = -step if work.takes_turns else work.left_fraction * self.store_cycles
-        uses = ceil(num_steps / work.num_stages)
-        return max(
-            num_steps * step, num_tiles * role + (num_tiles - 1) * between, (num_steps - 1) * self.copies_cycles + step,
-            (uses - 1) * (self.slot_cycles + step) + step,
-        )
+    def _rate_class(self, launch: Launch, work: TileWork) -> str:
+        """The class of type of a launch, or its type where that takes less energy."""
+        energies = self._gpu.clock.tensor_pj_per_flop
+        names = [launch.math_class] if work.atom is None else [launch.math_class, work.atom.a_dtype.name]
+        return min((name for name in names if name in energies), key=energies.__getitem__, default=launch.math_class)
 
 
 def lower_bound(launch: Launch, gpu: GpuSpec, *, is_cold: bool = True) -> Bound:
@@ -250,6 +267,15 @@ def lower_bound(launch: Launch, gpu: GpuSpec, *, is_cold: bool = True) -> Bound:
         LaunchError: the GPU cannot run it.
     """
     return Bounds(gpu, is_cold=is_cold).of(launch)
+
+
+def _start_and_leave(gpu: GpuSpec, cluster_size: int) -> tuple[float, float]:
+    """A CTA or its cluster is dispatched, its warps start, its first instructions come; its exit is noted."""
+    spec = gpu.dispatcher
+    start = cluster_size * spec.dispatch_cycles_per_cta + spec.cta_start_cycles
+    if cluster_size == 1:
+        return start, spec.retire_cycles_per_cta
+    return start + spec.cluster_start_cycles, spec.cluster_retire_cycles_per_cta
 
 
 @lru_cache(maxsize=64)
@@ -273,10 +299,15 @@ def _bytes_once(uses: Uses) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeastTime:
-    """The time of launches that take so many cycles, at the highest clock that a mode leaves them.
+    """The least time of launches that take so many cycles where all are simulated, at ``simulated_mhz``.
 
-    Models: the limiter's clock for a launch that does nothing but its arithmetic; whatever else it does takes power, and
-    makes the clock no higher. More cycles take no less time.
+    * A launch that does nothing but its arithmetic has the highest clock that a mode leaves so many cycles: whatever else it
+      does takes power, too. More cycles take no less time.
+    * Where a launch's own clock is above ``simulated_mhz``, its cycles become more on the way there, or stay.
+    * Where it is below, they become fewer, but by no more than the clocks differ: the time is no less than at
+      ``simulated_mhz``.
+
+    So the least time is that at the higher one of both clocks.
     """
 
     limiter: PowerLimiter
@@ -285,27 +316,28 @@ class LeastTime:
     data: str
     num_flops: float
     rate_class: str
+    simulated_mhz: float = 0.0
 
     def mhz(self, cycles: float) -> float:
-        """The clock of a launch of so many cycles."""
+        """The clock at which so many cycles take the least time."""
         if not isinstance(self.clock, str):
             return float(self.clock)
         activity = Activity(
             cycles=cycles, num_flops=self.num_flops, rate_class=self.rate_class, l2_bytes=0.0, hbm_bytes=0.0,
             busy_fraction=0.0,
         )  # fmt: skip
-        return self.limiter.clock_mhz(activity, mode=self.clock, data=self.data)
+        return max(self.simulated_mhz, self.limiter.clock_mhz(activity, mode=self.clock, data=self.data))
 
     def us(self, cycles: float) -> float:
         """Microseconds of so many cycles."""
         return cycles / self.mhz(cycles)
 
     def cycles(self, time_us: float) -> float:
-        """The most cycles that take no longer than ``time_us``, and a rounding error; infinite for an infinite time."""
+        """The most cycles that take no longer than ``time_us``, but for :data:`TOLERANCE`; infinite for an infinite time."""
         if time_us == inf:
             return inf
         low, high = time_us * self.limiter.spec.min_mhz, time_us * self.limiter.spec.max_mhz
-        while high - low > ROUNDING * high:
+        while high - low > TOLERANCE * high:
             middle = (low + high) / 2
             low, high = (low, middle) if self.us(middle) > time_us else (middle, high)
         return high

@@ -18,7 +18,7 @@ from gpusim.errors import ConfigError
 from gpusim.machine.clock import PowerLimiter
 from gpusim.machine.config import GpuSpec
 from gpusim.machine.dispatcher import Dispatcher, DispatcherSpec
-from gpusim.machine.floorplan import Floorplan
+from gpusim.machine.floorplan import Floorplan, floorplan_of
 from gpusim.machine.memory.hbm import MOST_SHARE, QUEUE_LATENCIES, HbmSpec
 from gpusim.program.records import CONSTANTS
 from gpusim.units import WARP_SIZE, Clock
@@ -66,13 +66,7 @@ class Geometry:
     @property
     def floorplan(self) -> Floorplan:
         """SMs by GPC."""
-        return floorplan_of(self)
-
-
-@lru_cache(maxsize=KEPT)
-def floorplan_of(geometry: Geometry) -> Floorplan:
-    """SMs by GPC: shared, so nobody may change it."""
-    return Floorplan(dict(geometry.gpcs), lone_sms=geometry.lone_sms, gpc_sides=geometry.gpc_sides)
+        return floorplan_of(self.gpcs, self.lone_sms, self.gpc_sides)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ The module imports nothing. Each run has an instance of its own, in whose memory
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import os
 import time
@@ -208,11 +209,12 @@ class EngineModule:
         try:
             import wasmtime
         except ImportError as error:
-            raise SimulationError(f"the native engine needs wasmtime: {error}; use --engine python without it") from None
+            raise SimulationError(f"the native engine needs wasmtime: {error}; use --engine reference without it") from None
         try:
             code = path.read_bytes()
         except FileNotFoundError:
-            raise SimulationError(f"{path} is missing, wants: python scripts/build_engine.py, or --engine python") from None
+            advice = "python scripts/build_engine.py makes it; --engine reference does without"
+            raise SimulationError(f"{path} is missing: {advice}") from None
         try:
             config = wasmtime.Config()
             config.cache = True
@@ -248,6 +250,9 @@ class EngineModule:
 @cache
 def _module(library: str) -> EngineModule:
     return EngineModule.of_library(library) if library else EngineModule.of_wasm(MODULE)
+
+
+atexit.register(_module.cache_clear)  # before wasmtime, which frees it, is gone itself
 
 
 def engine_module() -> EngineModule:

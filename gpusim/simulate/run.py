@@ -80,8 +80,8 @@ def simulate(
         max_ops: ops of one role of one CTA beyond which a program is refused, as one that does not end.
         max_events: events after which a run is given up.
         on_progress: told as a run goes on: CTAs that have exited, CTAs in all, the present cycle.
-        simulated_mhz: simulate once, at this SM clock; what the launch did says which clock a mode leaves it. Cycles of
-            several launches can then be compared.
+        simulated_mhz: simulate once, at this SM clock. What the launch did says which clock a mode leaves it, and how its
+            cycles change to there: so that launches can be compared.
         watch: asked as the launch itself runs whether it goes on; what it raises ends the simulation.
 
     Raises:
@@ -187,27 +187,28 @@ def _simulate(launch: Launch, gpu: GpuSpec, settings: Settings) -> Result:
         activity = activity_of(ran)
         if mode in ("fixed", "max"):
             break
-        if settings.simulated_mhz is not None:
-            mhz = limiter.clock_mhz(activity, mode=mode, data=data)
-            break
         share = clock_share(ran)
-        settled = settled_clock(limiter, activity, mhz, share, mode=mode, data=data)
+        settled, cycles = settled_clock(limiter, activity, mhz, share, mode=mode, data=data)
         change = abs(settled - mhz) / mhz
         mhz = settled
-        if share * change <= CLOCK_TOLERANCE:
+        if share * change <= CLOCK_TOLERANCE or settings.simulated_mhz is not None:
             break  # settled, or the cycles hardly depend on the clock
-    return result_of(
+    result = result_of(
         ran, activity, settings={
             "clock": clock, "l2": "warm" if settings.is_warm else "flushed" if settings.is_flushed else "cold", "data": data,
         }, mhz=mhz, simulated_mhz=simulated_mhz, mode=mode, num_events=num_events, wall_s=time.perf_counter() - began,
         engine=settings.engine,
     )
+    if settings.simulated_mhz is None or mode in ("fixed", "max"):
+        return result
+    tflops = result.tflops * result.cycles / cycles
+    return replace(result, cycles=cycles, time_us=cycles / mhz, tflops=tflops)
 
 
 def settled_clock(
     limiter: PowerLimiter, activity: Activity, mhz: float, share: float, *, mode: str, data: str
-) -> float:
-    """The clock that a launch which did ``activity`` at ``mhz`` sustains.
+) -> tuple[float, float]:
+    """The clock that a launch which did ``activity`` at ``mhz`` sustains, and the cycles that it takes there, about.
 
     ``share`` of its cycles are time at parts with clocks of their own, and become more as the clock rises, which leaves
     power for a higher one: without that each simulation would go half of the way.
@@ -218,7 +219,7 @@ def settled_clock(
         before, settled = settled, limiter.clock_mhz(replace(activity, cycles=cycles), mode=mode, data=data)
         if abs(settled - before) <= STEP_TOLERANCE * mhz:
             break
-    return settled
+    return settled, cycles
 
 
 def clock_share(ran: Ran) -> float:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from gpusim.workload.access import AccessPattern
 from gpusim.workload.atoms import MmaAtom
 
+NOTHING = AccessPattern()
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TileWork:
@@ -33,9 +35,15 @@ class TileWork:
     """Whether roles take turns at whole tiles: one tile's math is issued before the next one's begins."""
     box_bytes: int = 0
     """Bytes of the smaller of a k-step's two copies by TMA; 0: nothing comes by TMA."""
+    copied_bytes: int = 0
+    """Bytes that a CTA copies by TMA for a k-step, those that it multicasts once."""
+    copied_rows: int = 0
+    """Rows of the boxes that they lie in."""
     has_producer: bool = False
     """Whether one lane waits for each k-step's slot and asks for its copies by TMA."""
-    stored: AccessPattern = AccessPattern()
+    is_fenced: bool = False
+    """Whether a cluster's CTAs fence what they have stored each time they meet: before they begin and before they end."""
+    stored: AccessPattern = NOTHING
     """What a math role stores of a tile at least; nothing where tiles reach beyond the matrix."""
     left_fraction: float = 0.0
     """Of that, the part that must have left the SM before the role goes on."""

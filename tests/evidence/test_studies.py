@@ -13,11 +13,10 @@ from typing import Any
 
 import pytest
 
-from gpusim import GemmParams, compiled_state, load_gpu, simulate
+from gpusim import GemmParams, load_gpu, simulate
 from gpusim.evidence.case import load_case
 from gpusim.evidence.places import kernels_dir
 from gpusim.simulate.door import check, count_slots, plan_traffic
-from gpusim.simulate.engine import Engine
 from gpusim.simulate.uses import Uses
 from gpusim.units import DEPENDENT_CYCLES
 
@@ -334,35 +333,30 @@ def _pace_pct(build: tuple[str, str, str], held: str) -> float:
     return 100.0 * math.sqrt(max(0.0, slope))
 
 
-def _ends_of_sms(build: tuple[str, str, str], k: int, monkeypatch: pytest.MonkeyPatch) -> list[float]:
+def _ends_of_sms(build: tuple[str, str, str], k: int) -> list[float]:
     """In the model, L2 and memory without limit: mean end of the two CTAs of each SM."""
-    ends: dict[int, list[float]] = {}
-    cta_exits = Engine._cta_exits
-
-    def noted(engine: Engine, cta: Any) -> None:
-        ends.setdefault(cta.sm.idx, []).append(engine.agenda.cycle)
-        cta_exits(engine, cta)
-
     case, (tile, stages, warps) = sys.modules[TILE_GEMM.launch.__module__], build
     m, n, _ = map(int, tile.split("x"))
     config = {
         "kernel": "by_pointers", "m": str(2 * m), "n": str(132 * n), "k": str(k), "tile": tile, "num_stages": stages,
         "num_warps": warps, "raster_group": "2",
     }  # fmt: skip
-    with monkeypatch.context() as patch:
-        patch.setattr(Engine, "_cta_exits", noted)
-        launch = GemmParams(**{**case.options(config, {}, H200), "registers": 96}).launch(H200)
-        simulate(launch, H200, clock=1755, l2="warm", ideals=("l2", "hbm", "launch"))
+    launch = GemmParams(**{**case.options(config, {}, H200), "registers": 96}).launch(H200)
+    roles = simulate(
+        launch, H200, clock=1755, l2="warm", ideals=("l2", "hbm", "launch"), recorded_sms=range(H200.num_sms)
+    ).timeline.roles
+    ends: dict[int, list[float]] = {}
+    for role in roles:
+        ends.setdefault(role.sm_idx, []).append(role.states[-1][2])
     return [mean(ends[sm]) for sm in sorted(ends)]
 
 
-@pytest.mark.skipif(compiled_state != "interpreted", reason="compiled modules cannot be watched from outside")
-def test_sms_keep_paces_of_their_own_as_far_apart_as_the_description_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sms_keep_paces_of_their_own_as_far_apart_as_the_description_has_it() -> None:
     """What the number was worked out from: deviation of SMs, measured over predicted, median of the builds."""
     predicted: dict[tuple[str, str], float] = {}
     for tile, _, warps in PACED:
         if (tile, warps) not in predicted:  # how many stages is all the same where nothing is waited for
-            short, long = (_ends_of_sms((tile, "3", warps), k, monkeypatch) for k in (512, 1024))
+            short, long = (_ends_of_sms((tile, "3", warps), k) for k in (512, 1024))
             steps = [late - early for early, late in zip(short, long, strict=True)]
             assert len(steps) == 132
             predicted[tile, warps] = 100.0 * pstdev(steps) / mean(steps)

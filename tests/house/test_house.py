@@ -1,10 +1,12 @@
-"""The house keeps its order: who imports whom, what every part says of itself, what no module does."""
+"""The house keeps its order: who imports whom, what the engine says of its parts, what no module does, how much there is."""
 
 from __future__ import annotations
 
 import ast
 import inspect
+import io
 import re
+import tokenize
 from collections.abc import Iterator
 from dataclasses import fields
 from functools import cache
@@ -15,16 +17,23 @@ from pkgutil import walk_packages
 import pytest
 
 import gpusim
-from gpusim.machine.component import Component, Counters
+from gpusim.machine.component import Counters
 from gpusim.machine.config import COMPONENT_KINDS
 from gpusim.machine.memory import MEMORY_KINDS
 from gpusim.machine.sm import SM_KINDS
-from gpusim.simulate.role import LAZY
-from gpusim.simulate.warp import FREE_HANDLERS, GIVES_TOKEN, HANDLERS, WHEN_FREE
+from gpusim.program.encode import ENCODERS
+from gpusim.program.records import OpKind
 from gpusim.workload import ops
 
 PACKAGE = Path(gpusim.__file__).resolve().parent
 MODULES = sorted(PACKAGE.rglob("*.py"))
+ENGINE = PACKAGE.parent / "engine"
+SOURCES = sorted(path for path in (*ENGINE.glob("*.h"), *ENGINE.glob("*.cpp")) if path.name != "records.h")
+"""Of the engine, what is written by hand."""
+
+MOST_COLUMNS = 110
+MOST_LINES = {"model": 0, "reference": 0, "engine": 0}
+"""Of code: of machine, program, simulate and reference together; of the reference alone; of the engine."""
 
 MAY_IMPORT = {
     "errors": set(),
@@ -34,12 +43,13 @@ MAY_IMPORT = {
     "kernel_models": {"errors", "units", "layout", "workload"},
     "machine": {"errors", "units"},
     "program": {"errors", "units", "workload"},
-    "simulate": {"errors", "units", "workload", "machine", "program"},
+    "reference": {"errors", "units", "workload", "machine"},
+    "simulate": {"errors", "units", "workload", "machine", "program", "reference"},
 }
 """Which rooms a room may use, itself aside; ``report``, ``evidence``, ``lessons`` and ``cli`` come after these."""
 
 LIVES_IN = {
-    "simpy": ("machine/", "simulate/"),
+    "simpy": ("reference/",),
     "matplotlib": ("report/plots.py", "report/plots_"),
     "pycuda": ("evidence/measure.py",),
     "torch": ("evidence/frameworks.py",),
@@ -127,15 +137,13 @@ def subclasses(of: type) -> Iterator[type]:
 
 
 def every_module() -> None:
-    """Import machine and simulate, so that all parts are known."""
-    for room in ("machine", "simulate"):
-        package = import_module(f"gpusim.{room}")
-        for item in walk_packages(package.__path__, f"gpusim.{room}."):
-            import_module(item.name)
+    """Import machine, so that all counters are known."""
+    package = import_module("gpusim.machine")
+    for item in walk_packages(package.__path__, "gpusim.machine."):
+        import_module(item.name)
 
 
 every_module()
-PARTS = sorted(subclasses(Component), key=lambda part: part.__name__)
 COUNTERS = sorted(subclasses(Counters), key=lambda part: part.__name__)
 OPS = {
     kind
@@ -193,19 +201,15 @@ def test_a_type_checkers_import_counts_as_one() -> None:
 # ---------------------------------------------------------------------- ops
 
 
-def test_every_op_has_a_handler_and_every_handler_an_op() -> None:
-    assert set(HANDLERS) == OPS == set(FREE_HANDLERS)
+def test_every_op_becomes_a_record_of_its_own_kind() -> None:
+    assert set(ENCODERS) == OPS
+    assert {upper_case(kind.__name__) for kind in OPS} == {kind.name for kind in OpKind} - {"TURN"}
 
 
-def test_what_is_said_of_ops_is_said_of_ops_that_there_are() -> None:
-    assert LAZY <= OPS
-    assert WHEN_FREE <= OPS
-    assert GIVES_TOKEN <= OPS
-
-
-def test_an_op_says_that_it_yields_a_token_exactly_when_it_may() -> None:
-    says = {kind for kind in OPS if re.search(r"yields? a :class:`Token`", kind.__doc__ or "", re.IGNORECASE)}
-    assert says == GIVES_TOKEN
+def upper_case(name: str) -> str:
+    """``WgmmaFence`` as ``WGMMA_FENCE``."""
+    special = {"SetMaxNReg": "SET_MAX_NREG", "FenceAcqRel": "FENCE_ACQ_REL"}
+    return special.get(name) or re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).upper()
 
 
 def test_an_op_is_frozen_and_says_what_instruction_it_is() -> None:
@@ -220,23 +224,28 @@ def test_an_op_is_frozen_and_says_what_instruction_it_is() -> None:
 # ---------------------------------------------------------------------- parts
 
 
+def told(path: Path) -> dict[str, str]:
+    """What stands above each class of a file of the engine."""
+    text = path.read_text(encoding="utf-8")
+    found = re.findall(r"((?:^//.*\n)+)(?:template .*\n)?(?:class|struct) (\w+)", text, re.MULTILINE)
+    return {name: re.sub(r"^// ?", "", comment, flags=re.MULTILINE) for comment, name in found}
+
+
+TOLD = {name: comment for path in SOURCES for name, comment in told(path).items()}
+
+
 def test_there_are_parts() -> None:
-    assert {"Hbm", "L2", "Xbar", "L1", "Smem", "Tma", "Dsmem", "TensorCore", "Mbarrier", "Dispatcher"} <= {
-        part.__name__ for part in PARTS
-    }
+    parts = {
+        "Hbm", "L2", "L2Link", "Crossbar", "StorePort", "L1", "SharedMemory", "MioQueue", "Tma", "Dsmem", "WarpScheduler",
+        "TensorCore", "MmaArbiter", "Mbarrier", "InstructionCache", "Dispatcher", "Residency",
+    }  # fmt: skip
+    assert parts <= {name for name, comment in TOLD.items() if "Models:" in comment}
 
 
-@pytest.mark.parametrize("part", PARTS, ids=lambda part: part.__name__)
-def test_a_part_says_what_it_models_and_ignores_and_its_source(part: type) -> None:
-    for word in ("Models", "Ignores", "Source"):
-        assert re.search(rf"^\s*{word}: \S", part.__doc__ or "", re.MULTILINE), (
-            f"{part.__name__} does not say {word}"
-        )
-
-
-@pytest.mark.parametrize("part", PARTS, ids=lambda part: part.__name__)
-def test_a_part_has_a_kind_that_a_description_knows(part: type) -> None:
-    assert part.kind in COMPONENT_KINDS  # type: ignore[attr-defined]  # every Component has one
+@pytest.mark.parametrize("name", [name for name, comment in TOLD.items() if re.search("Models|Ignores", comment)])
+def test_a_part_says_what_it_models_and_ignores_and_its_source(name: str) -> None:
+    found = re.findall(r"^(Models|Ignores|Source):(?: \S|\n\* )", TOLD[name], re.MULTILINE)
+    assert found == ["Models", "Ignores", "Source"], TOLD[name]
 
 
 def test_every_kind_is_in_its_table_and_every_spec_frozen() -> None:
@@ -246,9 +255,7 @@ def test_every_kind_is_in_its_table_and_every_spec_frozen() -> None:
 
 
 def test_every_memory_component_has_its_file_and_its_row() -> None:
-    no_parts = {
-        "__init__", "apart", "draws", "links", "merging", "panels", "residency", "side_link", "tables", "traffic",
-    }  # fmt: skip
+    no_parts = {"__init__", "apart", "links", "panels", "residency", "tables", "traffic"}
     files = {path.stem for path in (PACKAGE / "machine" / "memory").glob("*.py")} - no_parts
     assert files == set(MEMORY_KINDS)
 
@@ -308,3 +315,50 @@ def test_an_ignored_rule_has_its_reason_on_the_line() -> None:
         if re.search(r"#\s*(noqa(: [A-Z]+\d+)?|type: ignore(\[[a-z-]+\])?)\s*$", line)
     ]
     assert wrong == []
+
+
+def test_a_line_of_the_engine_fits() -> None:
+    wrong = [
+        f"{path.name}:{number}"
+        for path in SOURCES
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if len(line) > MOST_COLUMNS
+    ]
+    assert wrong == []
+
+
+# ---------------------------------------------------------------------- how much there is
+
+
+def lines_of_python(path: Path) -> int:
+    """Lines that are no comment, no docstring and not empty."""
+    text = path.read_text(encoding="utf-8")
+    no_code = {
+        tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER,
+    }  # fmt: skip
+    found: set[int] = set()
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type not in no_code:
+            found.update(range(token.start[0], token.end[0] + 1))
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            found.difference_update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    return len(found)
+
+
+def lines_of_room(room: str) -> int:
+    return sum(lines_of_python(path) for path in MODULES if relative(path).startswith(f"{room}/"))
+
+
+def lines_of_cpp(path: Path) -> int:
+    lines = (line.strip() for line in path.read_text(encoding="utf-8").splitlines())
+    return sum(bool(line) and not line.startswith("//") for line in lines)
+
+
+def test_the_model_is_no_longer_than_it_may_be() -> None:
+    found = {
+        "model": sum(map(lines_of_room, ("machine", "program", "simulate", "reference"))),
+        "reference": lines_of_room("reference"),
+        "engine": sum(map(lines_of_cpp, SOURCES)),
+    }
+    assert {what: num for what, num in found.items() if num > MOST_LINES[what]} == {}

@@ -84,8 +84,8 @@ def run(h200: GpuSpec) -> Callable[..., Result]:
     """Simulate a GEMM on H200 at its highest clock."""
 
     def simulate_gemm(**params: Any) -> Result:
-        skips, gpu = params.pop("skips", True), params.pop("gpu", h200)
-        return simulate(GemmParams(**params).launch(gpu), gpu, clock="max", skips=skips)
+        gpu = params.pop("gpu", h200)
+        return simulate(GemmParams(**params).launch(gpu), gpu, clock="max")
 
     return simulate_gemm
 

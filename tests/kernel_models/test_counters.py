@@ -44,7 +44,7 @@ def test_tma_loads_bring_what_lies_inside_of_the_matrices(
 ) -> None:
     if schedule == "multistage" and cluster != "1x1":
         return
-    result = run(**sizes, tile="128x64x64", schedule=schedule, cluster=cluster, skips=False)
+    result = run(**sizes, tile="128x64x64", schedule=schedule, cluster=cluster)
     m, n, k = sizes["m"], sizes["n"], sizes["k"]
     tiles_m, tiles_n = ceil(m, 128), ceil(n, 64)
     inside = (tiles_n * m * k + tiles_m * n * k) * 2
@@ -80,7 +80,7 @@ def test_cp_async_brings_what_lies_inside_of_the_matrices(h200: GpuSpec, sizes: 
     ids=str,
 )
 def test_wgmma_instructions_are_the_tiles_volume(run: Run, options: dict[str, Any], wide: int) -> None:
-    result = run(**EDGES, **options, skips=False)
+    result = run(**EDGES, **options)
     tile_m, tile_n, tile_k = (int(part) for part in options["tile"].split("x"))
     depth = 32 // {"fp8": 1, "tf32": 4}.get(options.get("dtype", "bf16"), 2)
     of_tile = (tile_m // 64) * (tile_n // wide) * ceil(EDGES["k"], tile_k) * (tile_k // depth)
@@ -89,7 +89,7 @@ def test_wgmma_instructions_are_the_tiles_volume(run: Run, options: dict[str, An
 
 
 def test_mma_sync_instructions_are_the_tiles_volume(run: Run) -> None:
-    result = run(**EVEN, tile="128x128x32", math="mma_sync", skips=False)
+    result = run(**EVEN, tile="128x128x32", math="mma_sync")
     assert result.counters[HMMA] == 512 * 768 * 512 // (16 * 8 * 16)
 
 
@@ -141,11 +141,11 @@ def test_d_is_stored_once(
 
 def test_direct_stores_half_a_sector_at_a_time_and_staged_ones_whole_sectors(run: Run) -> None:
     sectors = EVEN["m"] * EVEN["n"] * 2 // 32
-    direct = run(**EVEN, epilogue="direct", skips=False)
+    direct = run(**EVEN, epilogue="direct")
     assert direct.counters[STORE_SECTORS] == 2 * sectors  # 8 columns of bf16 are 16 bytes
-    assert run(**EVEN, epilogue="direct", out_dtype="fp32", skips=False).counters[STORE_SECTORS] == 2 * sectors
-    assert run(**EVEN, epilogue="smem", skips=False).counters[STORE_SECTORS] == sectors
-    staged = run(**EVEN, epilogue="tma_store", skips=False)
+    assert run(**EVEN, epilogue="direct", out_dtype="fp32").counters[STORE_SECTORS] == 2 * sectors
+    assert run(**EVEN, epilogue="smem").counters[STORE_SECTORS] == sectors
+    staged = run(**EVEN, epilogue="tma_store")
     assert staged.counters[STORE_SECTORS] == 0
     assert staged.counters[L2_WRITES] == sectors
 
@@ -166,14 +166,14 @@ def test_memory_reads_no_less_than_the_operands(run: Run) -> None:
 
 
 def test_small_operands_are_read_from_memory_once(run: Run) -> None:
-    assert run(**EVEN, skips=False).counters[DRAM_READ] == (512 * 512 + 768 * 512) * 2
+    assert run(**EVEN).counters[DRAM_READ] == (512 * 512 + 768 * 512) * 2
 
 
 @pytest.mark.parametrize("cluster", ["2x1", "1x2", "2x2", "4x1", "1x4"])
 def test_multicast_takes_reads_off_l2_and_none_off_the_ports(run: Run, h200: GpuSpec, cluster: str) -> None:
     apart = replace(h200, xbar=replace(h200.xbar, merge_scope="sm"))  # else requests merge that are no multicast's
-    alone = run(m=1024, n=1024, k=512, tile="128x128x64", skips=False, gpu=apart).counters
-    shared = run(m=1024, n=1024, k=512, tile="128x128x64", cluster=cluster, skips=False, gpu=apart).counters
+    alone = run(m=1024, n=1024, k=512, tile="128x128x64", gpu=apart).counters
+    shared = run(m=1024, n=1024, k=512, tile="128x128x64", cluster=cluster, gpu=apart).counters
     assert shared[TMA_BYTES] == alone[TMA_BYTES] == 2 * 8 * 8 * 128 * 512 * 2
     assert shared[L2_READS] < alone[L2_READS]
     assert shared[DRAM_READ] == alone[DRAM_READ]
@@ -228,7 +228,7 @@ def test_swizzles_cost_what_access_counts(h200: GpuSpec) -> None:
 
 def test_no_swizzle_is_slower_and_its_wavefronts_are_counted(run: Run) -> None:
     found = {
-        swizzle: run(m=512, n=512, k=512, tile="128x128x64", math="mma_sync", swizzle=swizzle, skips=False)
+        swizzle: run(m=512, n=512, k=512, tile="128x128x64", math="mma_sync", swizzle=swizzle)
         for swizzle in ("none", "128B")
     }
     assert found["none"].cycles > 2 * found["128B"].cycles

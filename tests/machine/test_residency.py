@@ -1,4 +1,4 @@
-"""What is in L2: by reuse distance before a run, by recency during it."""
+"""What is in L2: by reuse distance, before a run."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpusim.machine.component import MemoryRequest
 from gpusim.machine.memory.panels import Loss, Order, PanelTraffic, PanelUse, Sides, Touches
-from gpusim.machine.memory.residency import LruResidency, PlannedResidency
 from gpusim.machine.memory.traffic import panel_traffic
 
 KIB = 1024
+ALL = Loss((1.0,), (0.0,))
+"""All lines are in memory alone."""
 
 
 def traffic(
@@ -211,9 +211,9 @@ def test_a_second_walk_finds_what_a_wave_leaves(side: float, num_missing: int) -
     result = panel_traffic([use], tiles // 4, sides=Sides(num=1, side_bytes=side * KIB, spread=0.0), is_warm=False)["x"]
     assert result.miss_bytes_by_wave.tolist() == [(4 + num_missing) * KIB] * 2
     assert result.touched_bytes_by_wave.tolist() == [4 * KIB] * 2
-    planned = PlannedResidency({"x": result})
-    asked = [planned.loss(request(5, wave=1, tensor="x"), last_wave, 0) for last_wave in (-1, 1, 1)]
-    assert asked == [ALL, ALL if num_missing else None, None]
+    first, again = result.losses.get(5) or {}, [losses.get(5) or {} for losses in result.losses_again]
+    assert first.get(1) == ALL
+    assert [losses.get(1) for losses in again if losses] == [ALL] * bool(num_missing)
 
 
 @pytest.mark.parametrize("num_rows", [300, 800, 1600, 6400])
@@ -459,80 +459,3 @@ def test_lines_leave_one_by_one() -> None:
     shares = [two_sides(readers, 2, side=size, spread=0.1).miss_bytes_by_wave[1] / 4 / KIB for size in (5, 4, 3.5)]
     assert 0 < shares[0] < shares[1] < shares[2] < 1
     assert shares[1] == pytest.approx(0.5)
-
-
-# ---------------------------------------------------------------------- while it runs
-
-
-def request(
-    panel: int, step: int = 0, *, wave: int = 0, num_bytes: float = KIB, tensor: str = "a"
-) -> MemoryRequest:
-    return MemoryRequest(0, tensor, (panel, step), num_bytes, wave, 0.0, 1.0)
-
-
-ALL = Loss((1.0,), (0.0,))
-
-
-def test_the_plan_misses_once_in_each_wave_that_it_names() -> None:
-    planned = PlannedResidency({"a": traffic([0, 0, 0], [0, 1, 2], capacity=KIB - 1)})
-    assert planned.loss(request(0, wave=0), -1, 0) == ALL
-    assert planned.loss(request(0, wave=0), 0, 0) is None
-    assert planned.loss(request(0, wave=1), 0, 0) == ALL
-
-
-def test_the_plan_hits_where_a_panel_stays() -> None:
-    planned = PlannedResidency({"a": traffic([0, 0, 0], [0, 1, 2], capacity=KIB)})
-    assert planned.loss(request(0, wave=0), -1, 0) == ALL
-    assert planned.loss(request(0, wave=1), 0, 0) is None
-
-
-def test_a_tile_whose_waves_were_skipped_still_comes_from_memory_once() -> None:
-    planned = PlannedResidency({"a": traffic([0, 0], [0, 1], capacity=1e9)})
-    assert planned.loss(request(0, wave=1), -1, 0) == ALL
-    assert planned.loss(request(0, wave=1), 1, 0) is None
-
-
-def test_a_tensor_outside_of_the_plan_is_read_once() -> None:
-    planned = PlannedResidency({})
-    assert planned.loss(request(0, tensor="bias"), -1, 0) == ALL
-    assert planned.loss(request(0, wave=3, tensor="bias"), 0, 0) is None
-
-
-def test_the_least_recently_used_tile_leaves() -> None:
-    found = LruResidency(side_bytes=2 * KIB, is_warm=False)
-    assert [(found.loss(request(panel), -1, 0) is not None) for panel in (0, 1, 0, 2, 0, 1)] == [
-        True,
-        True,
-        False,
-        True,
-        False,
-        True,
-    ]
-
-
-@pytest.mark.parametrize(("capacity", "hits"), [(3 * KIB, True), (3 * KIB - 1, False)])
-def test_a_cycle_of_three_tiles_stays_exactly_when_it_fits(capacity: int, hits: bool) -> None:
-    found = LruResidency(side_bytes=capacity, is_warm=False)
-    for panel in (0, 1, 2):
-        assert (found.loss(request(panel), -1, 0) is not None)
-    assert [(found.loss(request(panel), -1, 0) is not None) for panel in (0, 1, 2)] == [not hits] * 3
-
-
-def test_a_warm_cache_misses_only_what_was_evicted_since() -> None:
-    found = LruResidency(side_bytes=KIB, is_warm=True)
-    assert [(found.loss(request(panel), -1, 0) is not None) for panel in (0, 1, 0)] == [False, False, True]
-
-
-def test_a_side_that_has_lost_its_copy_finds_half_across() -> None:
-    found = LruResidency(side_bytes=2 * KIB, num_sides=2, is_warm=False)
-    assert found.loss(request(0), -1, 0) == Loss((0.5, 0.5), (0.5, 0.5), is_of_reader=True)
-    assert found.loss(request(0), 0, 0) is None
-    assert found.loss(request(0), 0, 1) == Loss((0.0, 0.0), (0.5, 0.5), is_of_reader=True)
-    for panel in (1, 2):
-        assert found.loss(request(panel), -1, 0) == Loss((0.5, 0.5), (0.5, 0.5), is_of_reader=True)
-    assert found.loss(request(0), 0, 0) == Loss((0.5, 0.0), (0.5, 0.5), is_of_reader=True)
-
-
-def test_what_was_there_before_both_sides_have() -> None:
-    found = LruResidency(side_bytes=2 * KIB, num_sides=2, is_warm=True)
-    assert [found.loss(request(0), 0, side) for side in (0, 1, 0)] == [None, None, None]

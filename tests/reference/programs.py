@@ -116,9 +116,9 @@ TWEAKS: dict[str, dict[str, dict[str, Any]]] = {
 
 
 @cache
-def gpu_with(tweaks: frozenset[str]) -> GpuSpec:
-    """The toy GPU's core with these."""
-    gpu = core_only(load_gpu("toy"))
+def gpu_with(tweaks: frozenset[str], *, is_core: bool = True) -> GpuSpec:
+    """The toy GPU, or its core, with these."""
+    gpu = core_only(load_gpu("toy")) if is_core else load_gpu("toy")
     for name in sorted(tweaks):
         gpu = replace(gpu, **{part: replace(gpu.component(part), **values) for part, values in TWEAKS[name].items()})
     return gpu
@@ -147,6 +147,8 @@ class Stage:
     draw: Draw
     actors: list[Actor]
     cluster_size: int
+    is_core: bool
+    """Whether all that is done lies within the core of the model."""
     buffers: list[Buffer] = field(default_factory=list)
     mbarriers: list[Mbarrier] = field(default_factory=list)
     named: list[NamedBarrier] = field(default_factory=list)
@@ -203,10 +205,16 @@ class Stage:
             num_bytes=LINE * num,
         )
 
-    def shared_access(self, actor: Actor, *, is_long: bool = False) -> AccessPattern:
-        """Of a role to shared memory, with conflicts or without."""
+    def stored(self, actor: Actor) -> AccessPattern:
+        """What a role stores to shared memory, or swaps there, with conflicts or without."""
+        num, ways = actor.num_warps * self.draw.randint(1, 3), self.draw.choice((1, 1, 2, 3, 4, 16))
+        return AccessPattern(num_requests=num, num_wavefronts=ways * num, num_bytes=LINE * self.draw.choice((1, 2, 4)) * num)
+
+    def loaded(self, actor: Actor) -> AccessPattern:
+        """What a role loads from it: in the core so little that loads take no turns."""
+        is_long = not self.is_core and self.draw.random() < 0.4
         num = actor.num_warps * (self.draw.randint(3, 14) if is_long else self.draw.randint(1, 3))
-        ways = self.draw.randint(8, 40) if is_long else self.draw.choice((1, 1, 2, 3, 4))
+        ways = self.draw.randint(8, 40) if is_long else min(self.draw.choice((1, 1, 2, 3, 4, 8)), 32 // num)
         return AccessPattern(num_requests=num, num_wavefronts=ways * num, num_bytes=LINE * self.draw.choice((1, 2, 4)) * num)
 
 
@@ -264,6 +272,11 @@ class Math(Act):
     def _one(self, stage: Stage, actor: Actor) -> ops.Op:
         draw = stage.draw
         num = draw.randint(1, 40)
+        if not stage.is_core and draw.random() < 0.3:
+            return draw.choice((
+                ops.MadWide(num, is_apart=draw.random() < 0.5), ops.Alu(num, is_chain=True, num_beside=2.0 * num),
+                ops.Fma(num, num_runs=draw.randint(1, 3)),
+            ))  # fmt: skip
         return draw.choice((
             lambda: ops.Fma(num, is_chain=draw.random() < 0.3, bank_reads=draw.choice((1.0, 1.0, 2.5))),
             lambda: ops.Alu(num),
@@ -320,7 +333,7 @@ class Meeting(Act):
         self.barrier = stage.barrier(self.actors)
         self.arrives = {actor.idx for actor in self.actors[:-1] if draw.random() < 0.4}
         self.work = {actor.idx: ops.Alu(draw.randint(1, 30)) for actor in stage.actors}
-        self.has_syncthreads = draw.random() < 0.5
+        self.has_syncthreads = draw.random() < 0.6
 
     def ops(self, player: Player) -> Ops:
         idx, fault = player.actor.idx, self.fault
@@ -328,9 +341,9 @@ class Meeting(Act):
         if idx in self.arrives:
             yield ops.BarArrive(self.barrier)
         elif player.actor in self.actors and not (fault.startswith("fewer") and player.actor is self.actors[-1]):
+            if fault.startswith("more") and player.actor is self.actors[-1]:
+                yield ops.BarArrive(self.barrier)
             yield ops.BarSync(self.barrier)
-        elif fault.startswith("more"):
-            yield ops.BarArrive(self.barrier)
         if self.has_syncthreads:
             yield self.work[idx]
             yield ops.Syncthreads()
@@ -371,28 +384,26 @@ class Marks(Act):
 class Exchange(Act):
     """Roles write into a stage, meet, and read it."""
 
-    faults = ("a stage is read that was never written",)
-
     def __init__(self, stage: Stage) -> None:
         draw = stage.draw
         self.actors = stage.some()
         self.buffer = stage.buffer(4096) if draw.random() < 0.7 else ""
+        self.faults = ("a stage is read that was never written",) if self.buffer else ()
         self.barrier = stage.barrier(self.actors)
         self.of_role = {actor.idx: self._words(stage, actor) for actor in self.actors}
 
     def _words(self, stage: Stage, actor: Actor) -> tuple[list[ops.Op], list[ops.Op], bool]:
         draw, buffer = stage.draw, self.buffer
-        is_long = draw.random() < 0.5
         write = draw.choice((ops.SharedStore, ops.Stmatrix))
         read = draw.choice((ops.SharedLoad, ops.Ldmatrix))
-        writes: list[ops.Op] = [write(stage.shared_access(actor), buffer, 0, has_token=draw.random() < 0.4)]
-        reads: list[ops.Op] = [read(stage.shared_access(actor, is_long=is_long), buffer, 0)]
+        writes: list[ops.Op] = [write(stage.stored(actor), buffer, 0, has_token=draw.random() < 0.4)]
+        reads: list[ops.Op] = [read(stage.loaded(actor), buffer, 0)]
         if read is ops.SharedLoad and draw.random() < 0.4:
-            reads = [ops.SharedLoad(stage.shared_access(actor, is_long=is_long), buffer, 0, num_parts=draw.randint(2, 4))]
+            reads = [ops.SharedLoad(stage.loaded(actor), buffer, 0, num_parts=draw.randint(2, 4))]
         if draw.random() < 0.5:
-            reads.append(ops.SharedAtomic(stage.shared_access(actor)))
+            reads.append(ops.SharedAtomic(stage.stored(actor)))
         while draw.random() < 0.4:
-            reads.append(read(stage.shared_access(actor, is_long=is_long), buffer, 0))
+            reads.append(read(stage.loaded(actor), buffer, 0))
         return writes, reads, draw.random() < 0.5
 
     def ops(self, player: Player) -> Ops:
@@ -424,7 +435,7 @@ class Stream(Act):
     def __init__(self, stage: Stage) -> None:
         draw = stage.draw
         self.actors = stage.some()
-        self.num_steps, self.num_walks = draw.randint(1, 4), draw.choice((1, 2))
+        self.num_steps, self.num_walks = draw.randint(1, 4), 1 if stage.is_core else draw.choice((1, 2))
         self.of_role = {}
         for actor in self.actors:
             loads = [stage.access(actor) for _ in range(draw.randint(1, 3))]
@@ -483,7 +494,7 @@ class Multistage(Act):
         self.copies = {idx: (access[idx], tensor) for idx, tensor in tensors.items()}
         self.reads = {
             actor.idx: draw.choice((ops.Ldmatrix, ops.SharedLoad))(
-                stage.shared_access(actor, is_long=draw.random() < 0.2), self.buffer, 0
+                stage.loaded(actor), self.buffer, 0
             )
             for actor in self.actors
         }
@@ -548,8 +559,12 @@ class Ring(Act):
         self.size = stage.cluster_size
         self.is_multicast = self.is_tma and self.size > 1 and draw.random() < 0.6
         self.num_receivers = self.size if self.is_multicast else 1
-        self.copies = [self._copy(stage) for _ in range(draw.randint(1, 2))]
-        self.counts = {actor.idx: draw.choice((1, 3, actor.num_threads)) for actor in self.consumers}
+        self.copies = [self._copy(stage) for _ in range(draw.choice((1, 2, 2, 3)))]
+        most = {actor.idx: 32 if stage.is_core else actor.num_threads for actor in self.consumers}
+        self.counts = {idx: draw.choice((1, 3, num)) for idx, num in most.items()}
+        self.waits_for_clock = stage.is_core
+        """Before it arrives. The unit for arrivals remembers a dozen; where more lie ahead of the clock it delays others,
+        which is beyond the core."""
         self.empty = stage.mbarrier(sum(self.counts.values()) * self.num_receivers, self.num_stages)
         self.full = stage.mbarrier(1 if self.is_tma else self.producer.num_threads, self.num_stages)
         self.work = {actor.idx: self._work(stage, actor) for actor in self.consumers}
@@ -557,7 +572,7 @@ class Ring(Act):
         self.panels = stage.panels
         self.faults = ("consumers arrive twice", "consumers wait for the wrong parity", "consumers do not wait")
         if self.num_steps > self.num_stages:
-            self.faults += ("consumers do not arrive", "the producer does not wait")
+            self.faults += ("consumers do not arrive", "the producer does not wait for readers")
         if self.is_tma:
             self.faults += ("more bytes are announced than come", "bytes are announced that nobody waits for")
 
@@ -571,8 +586,9 @@ class Ring(Act):
         num_bytes = num_rows * row_bytes
         fetched = draw.choice((num_bytes, num_bytes, num_bytes, num_bytes // 2, 0))
         tensor = stage.tensor("read", max(fetched, 1), self.num_steps)
-        come_along = ((0, 1),) if draw.random() < 0.3 else ()
-        return stage.buffer(num_bytes, self.num_stages), tensor, num_bytes, fetched, num_rows, draw.randint(1, 3), come_along
+        brings_next = draw.random() < 0.3
+        buffer = stage.buffer(num_bytes, self.num_stages)
+        return buffer, tensor, num_bytes, fetched, num_rows, draw.randint(1, 3), brings_next
 
     def _work(self, stage: Stage, actor: Actor) -> tuple[Any, ...]:
         draw = stage.draw
@@ -581,8 +597,7 @@ class Ring(Act):
             return "wgmma", atom, num, draw.choice((0, 1, 2, 5)), draw.choice((0.0, 0.0, 9.0)), draw.random() < 0.5
         read = draw.choice((ops.Ldmatrix, ops.SharedLoad))
         then = draw.choice((ops.Fma(draw.randint(1, 60)), ops.MmaSync(draw.choice(MMA_ATOMS), draw.randint(1, 5))))
-        accesses = [stage.shared_access(actor, is_long=draw.random() < 0.2) for _ in self.copies]
-        return "read", [read(access, copy[0], 0) for access, copy in zip(accesses, self.copies, strict=True)], then
+        return "read", [read(stage.loaded(actor), copy[0], 0) for copy in self.copies], then
 
     def ops(self, player: Player) -> Ops:
         if player.actor is self.producer:
@@ -597,8 +612,9 @@ class Ring(Act):
             announced += 128 if self.fault.startswith("more bytes") else 0
         for number in player.rounds(self, self.num_steps):
             slot, turn = number % stages, number // stages
-            if turn and not self.fault.startswith("the producer"):
-                yield ops.MbarrierWait(self.empty, slot, (turn - 1) % 2, by_lane=self.by_lane)
+            if turn:
+                awaited = self.full if self.fault.startswith("the producer") else self.empty
+                yield ops.MbarrierWait(awaited, slot, (turn - 1) % 2, by_lane=self.by_lane)
             if self.is_tma:
                 yield ops.MbarrierArriveExpectTx(self.full, slot, announced)
             for copy in self.copies:
@@ -614,16 +630,19 @@ class Ring(Act):
         if not self.is_tma:
             buffer, tensor, access, allocates = copy
             return ops.CpAsync(tensor, tile, access, buffer, slot, allocates, num_rows=access.num_requests)
-        buffer, tensor, num_bytes, fetched, num_rows, num_boxes, come_along = copy
+        buffer, tensor, num_bytes, fetched, num_rows, num_boxes, brings_next = copy
         ranks = tuple(range(self.size)) if self.is_multicast else ()
         if self.is_multicast:
             tile = (tile[0], tile[1] * self.size + rank)
         return ops.TmaLoad(
-            tensor, tile, num_bytes, fetched, num_rows, buffer, slot, self.full, ranks, num_boxes, come_along=come_along
+            tensor, tile, num_bytes, fetched, num_rows, buffer, slot, self.full, ranks, num_boxes,
+            come_along=((tile[0], (tile[1] + 1) % self.num_steps),) if brings_next else (),
         )
 
     def _release(self, player: Player, slot: int) -> Ops:
         count = self.counts[player.actor.idx]
+        if self.waits_for_clock:
+            yield ops.Alu(1)
         if self.fault != "consumers do not arrive":
             for rank in range(self.size) if self.is_multicast else (None,):
                 yield ops.MbarrierArrive(self.empty, slot, count, rank)
@@ -681,7 +700,7 @@ class Epilogue(Act):
         self.tensor = stage.tensor("write", self.num_bytes, self.num_pieces)
         self.barriers = stage.barrier(self.actors), stage.barrier(self.actors)
         self.writes = {
-            actor.idx: draw.choice((ops.SharedStore, ops.Stmatrix))(stage.shared_access(actor), self.buffer, 0)
+            actor.idx: draw.choice((ops.SharedStore, ops.Stmatrix))(stage.stored(actor), self.buffer, 0)
             for actor in self.actors
         }
         self.reduce, self.num_boxes, self.is_whole = draw.random() < 0.3, draw.randint(1, 2), draw.random() < 0.5
@@ -765,23 +784,26 @@ class Farewell(Act):
 # ---------------------------------------------------------------------------------------------- launches
 
 ACTS: tuple[tuple[type[Act], int], ...] = (
-    (Ring, 9), (Multistage, 4), (Stream, 5), (Exchange, 3), (Epilogue, 3), (Math, 3), (Meeting, 3), (Marks, 3),
+    (Ring, 9), (Multistage, 4), (Stream, 5), (Exchange, 3), (Epilogue, 3), (Math, 3), (Meeting, 5), (Marks, 3),
     (Registers, 3),
 )
 """And how often each is drawn."""
 
 
-def case(seed: int) -> Case:
-    """The launch of a seed, and where it runs."""
+def case(seed: int, *, is_core: bool = True) -> Case:
+    """The launch of a seed, and where it runs.
+
+    With ``is_core`` false also what the core of the model lacks, on a toy GPU with all that it has.
+    """
     draw = Draw(seed)
     tweaks = frozenset(draw.sample(sorted(TWEAKS), draw.choice((0, 2, 3, 4, 5))))
     if {"two SMs", "six SMs"} <= tweaks:
         tweaks -= {"two SMs"}
-    gpu = gpu_with(tweaks)
+    gpu = gpu_with(tweaks, is_core=is_core)
     num_roles = draw.choice((1, 2, 2, 2, 3, 3, 4))
     actors = [Actor(idx, f"role{idx}", draw.choice((1, 1, 2, 4, 4, 8))) for idx in range(num_roles)]
     size = draw.choice((1, 1, 1, 2, 2, 3, 4)) if gpu.num_sms >= 4 else draw.choice((1, 2))
-    stage = Stage(draw, actors, size)
+    stage = Stage(draw, actors, size, is_core)
     kinds, weights = zip(*(item for item in ACTS if item[0].least_roles <= num_roles), strict=True)
     chosen = draw.choices(kinds, weights, k=draw.randint(2, 5))
     if chosen.count(Registers) > 1:  # a role would have to know what it has
@@ -811,13 +833,22 @@ def case(seed: int) -> Case:
     return Case(seed, launch, gpu, draw.random() < 0.3, tuple(kind.__name__ for kind in chosen), fault)
 
 
+OFTEN = {
+    "the producer does not wait for readers": 5, "a stage is written while TMA reads it": 4, "consumers arrive twice": 3,
+    "bytes are announced that nobody waits for": 3, "consumers do not arrive": 3, "more bytes are announced than come": 3,
+    "more threads come to a named barrier than it is declared for": 4,
+}
+"""Faults that are drawn so many times as often as others: they show more seldom."""
+
+
 def set_fault(draw: Draw, acts: list[Act]) -> str:
     """Let one of the acts go wrong, if any can."""
-    found = [(act, fault) for act in acts for fault in act.faults]
+    found = {fault: act for act in acts for fault in act.faults}
     if not found:
         return ""
-    act, act.fault = draw.choice(found)
-    return act.fault
+    fault = draw.choice([fault for fault in found for _ in range(OFTEN.get(fault, 1))])
+    found[fault].fault = fault
+    return fault
 
 
 def program(acts: list[Act], actor: Actor, num_tiles: int) -> Callable[[RoleContext], Ops]:

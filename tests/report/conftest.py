@@ -17,7 +17,6 @@ from gpusim.simulate.timeline import (
     PhaseFlip,
     ReadSpan,
     RoleTimeline,
-    Skip,
     Span,
     Timeline,
     WarpState,
@@ -62,7 +61,6 @@ def pipeline() -> Timeline:
     consumer.sections.append(Span(START, at_consumer, "mainloop"))
     consumer.sections.append(Span(at_consumer, at_consumer + 900.0, "epilogue"))
     consumer.states.append((WarpState.LSU, at_consumer, at_consumer + 900.0))
-    timeline.skips.append(Skip(at_consumer, 4000.0, "40 iterations"))
     return timeline
 
 
@@ -70,9 +68,7 @@ def make_result(**changes: Any) -> Result:
     """A prediction with round numbers: 20,000 cycles at 1,000 MHz, 50 % of peak."""
     result = Result(
         kernel="gemm", gpu="toy", params={"m": 256, "tile": "128x256x64"}, cycles=20000.0, sm_clock_mhz=1000.0,
-        settings={
-            "clock": "single", "l2": "cold", "data": "random", "skips": True, "num_sampled_sms": None, "quality": "full",
-        },
+        settings={"clock": "single", "l2": "cold", "data": "random"},
         clock_mode="single", time_us=20.0, tflops=50.0, peak_tflops_at_clock=100.0, peak_tflops_datasheet=200.0,
         bound_by="latency", reason="role 'consumer0' waits for loads 60% of its life",
         occupancy=Occupancy(
@@ -93,7 +89,7 @@ def make_result(**changes: Any) -> Result:
         },
         sources={"measured": 60, "published": 30, "inferred": 4, "guess": 7},
         guesses=tuple(f"l2.guess_{idx}_cycles" for idx in range(7)), num_events=12345, wall_s=0.25,
-        num_skipped_cycles=8000.0, remarks=("K = 100 is padded to 128.",), timeline=pipeline(),
+        remarks=("K = 100 is padded to 128.",), timeline=pipeline(),
     )
     return replace(result, **changes)
 

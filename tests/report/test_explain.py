@@ -167,7 +167,7 @@ def test_only_what_a_kernel_has_is_made_free(kernel: str, options: Any, has: set
 
 def test_what_is_not_there_saves_nothing_to_the_cycle_at_whatever_clock() -> None:
     launch = GemmParams(m=4096, n=4096, k=1024, tile="128x256x64", stages=4, schedule="cooperative").launch(H200)
-    found = explain(lambda more: None if more else launch, H200, quality="quick")
+    found = explain(lambda more: None if more else launch, H200)
     conflicts = next(item for item in found.counterfactuals if item.name == "bank_conflicts")
     assert conflicts.cycles == found.result.cycles != 0.0
     assert "There are no bank conflicts." in found.remarks

@@ -74,7 +74,6 @@ def test_tracks_hang_from_the_gpu_by_sm_and_cta(result: Result) -> None:
     assert path("in flight A[2]") == ["CTA 0", "SM 0", "toy: gemm"]
     assert path("producer (1 warp)") == ["CTA 0", "SM 0", "toy: gemm"]
     assert path("tensor core") == ["SM 0", "toy: gemm"]
-    assert path("skipped") == ["toy: gemm"]
 
 
 def test_all_packets_are_of_one_sequence(result: Result) -> None:
@@ -126,13 +125,6 @@ def test_bytes_in_flight_come_back_to_zero(result: Result) -> None:
     assert max(values) == 3 * 2 * 16384.0
     assert values[-1] == 0.0
     assert min(values) >= 0.0
-
-
-def test_skipped_cycles_are_a_slice_of_their_own_track(result: Result) -> None:
-    trace = parsed(result)
-    (track,) = [uuid for uuid, track in tracks_of(trace).items() if track.name == "skipped"]
-    ((start, end, name),) = slices_of(trace)[track]
-    assert (end - start, name) == (4000, "skipped: 40 iterations")
 
 
 def test_copies_of_one_slot_that_overlap_get_a_track_each() -> None:

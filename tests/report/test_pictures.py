@@ -57,7 +57,7 @@ def launch(**options: Any) -> Launch:
 @cache
 def simulated(**options: Any) -> Result:
     """A small GEMM on the toy GPU, iteration by iteration."""
-    return simulate(launch(**options), TOY, recorded_sms="first", skips=False)
+    return simulate(launch(**options), TOY, recorded_sms="first")
 
 
 CP_ASYNC = {"math": "mma_sync", "copy": "cp_async", "schedule": "multistage"}
@@ -209,7 +209,7 @@ def test_of_a_simulated_ring_every_k_step_is_one_fill_that_is_read_when_full(opt
 def test_of_several_mbarriers_the_one_that_gives_stages_back_is_marked() -> None:
     """Pingpong's turns are rings of two mbarriers, too, and nobody refills a stage for them."""
     params = GemmParams(m=256, n=256, k=1024, tile=(64, 128, 64), stages=2, schedule="pingpong")
-    timeline = simulate(params.launch(H200), H200, recorded_sms="first", skips=False).timeline
+    timeline = simulate(params.launch(H200), H200, recorded_sms="first").timeline
     assert {"full", "empty", "math_turn"} <= {item.barrier for item in timeline.flips}
     (ring,) = [ring for ring in rings_of(timeline, timeline.copies[0].cta_idx) if ring.num_stages > 1]
     assert {item.barrier for item in ring.freed} == {"empty"}

@@ -1,16 +1,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from gpusim import GemmParams, load_gpu, simulate
 from gpusim.errors import GpusimError
 from gpusim.report.plots import LOOKS, ctas_shown, lanes_of, opening_window, plot_timeline
 from gpusim.simulate.result import Result
-from gpusim.simulate.timeline import RoleTimeline, Skip, Timeline, WarpState
+from gpusim.simulate.timeline import RoleTimeline, Timeline, WarpState
 
 MAGIC = {".png": b"\x89PNG", ".svg": b"<?xml"}
 
@@ -47,30 +45,6 @@ def test_the_opening_cuts_the_launch_gap(result: Result) -> None:
     start, end = opening_window(result.timeline)
     assert 850.0 < start <= 1000.0
     assert end <= result.cycles
-
-
-def test_the_opening_ends_soon_after_the_first_skip(result: Result) -> None:
-    timeline = result.timeline
-    timeline.skips[:] = [Skip(3000.0, 1e6, "900 iterations")]
-    _, end = opening_window(timeline)
-    assert 3000.0 < end < 3300.0
-
-
-def test_a_role_that_waits_while_cycles_are_left_out_has_no_hole_before_them() -> None:
-    gpu = load_gpu("h200_sxm")
-    product = GemmParams.model_validate({"m": 3072, "n": 5120, "k": 2048, "tile": "128x192x64", "schedule": "pingpong"})
-    timeline = simulate(product.launch(gpu), gpu, recorded_sms="first", quality="quick").timeline
-    first = min(timeline.skips, key=lambda item: item.at_cycle)
-    assert first.num_cycles > 1000.0
-    window = opening_window(timeline)
-    for lane in lanes_of(timeline, window):
-        if lane.label.endswith("consumer1"):
-            shown = sorted((bar.start_cycle, bar.end_cycle) for bar in lane.bars if bar.start_cycle < first.at_cycle)
-            assert shown[-1][1] >= first.at_cycle
-            assert all(later[0] == pytest.approx(before[1]) for before, later in pairwise(shown))
-            break
-    else:
-        pytest.fail("consumer1 has no lane")
 
 
 def test_there_is_a_lane_for_each_stage_for_the_tensor_core_and_for_each_role(result: Result) -> None:

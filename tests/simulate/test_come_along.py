@@ -36,7 +36,7 @@ def walk(*, is_pair: bool, new_fraction: float = 1.0, gpu: GpuSpec = TOY) -> tup
         kernel="walk", num_ctas=1, num_tiles=1, roles=(WarpRole(name="loader", num_warps=1, program=program),),
         buffers=(Buffer(name="ring", stage_bytes=TILE_BYTES),), mbarriers=(Mbarrier(name="full", num_arrivals=1),),
     )  # fmt: skip
-    result = simulate(launch, gpu, clock="max", skips=False, recorded_sms="first")
+    result = simulate(launch, gpu, clock="max", recorded_sms="first")
     spans = result.timeline.roles[0].sections
     return [span.end_cycle - span.start_cycle for span in spans], dict(result.counters)
 
@@ -114,7 +114,7 @@ def cycles(k: int, fetch_bytes: int | None) -> float:
         fetch_bytes=fetch_bytes,
     )  # fmt: skip
     gpu = load_gpu("h200_sxm")
-    return simulate(params.launch(gpu), gpu, clock="max", skips=False).cycles
+    return simulate(params.launch(gpu), gpu, clock="max").cycles
 
 
 def test_a_gemm_gains_where_lines_hold_two_of_its_steps() -> None:

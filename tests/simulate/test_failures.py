@@ -1,4 +1,4 @@
-"""A failure of the native engine reads as one of the Python engine, word for word."""
+"""A failure that the engine records reads as what is raised, and every kind and wait has its words."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ BARRIER = (NamedBarrier(name="math", num_threads=64),)
 
 
 def said(*roles: Any, **fields: Any) -> tuple[type[GpusimError], str]:
-    """What the Python engine says."""
+    """What is raised."""
     with pytest.raises(GpusimError) as caught:
         run(*roles, **fields)
     return type(caught.value), str(caught.value)

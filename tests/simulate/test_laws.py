@@ -50,7 +50,7 @@ def gemm(kernel: str, gpu: GpuSpec) -> Launch:
 def results() -> dict[tuple[str, str], Result]:
     """Every kernel on every GPU, recorded, nothing skipped."""
     return {
-        (kernel, name): simulate(gemm(kernel, gpu), gpu, clock=1000.0, skips=False, recorded_sms=ALL_SMS)
+        (kernel, name): simulate(gemm(kernel, gpu), gpu, clock=1000.0, recorded_sms=ALL_SMS)
         for kernel in KERNELS
         for name, gpu in GPUS.items()
     }
@@ -69,7 +69,7 @@ def test_two_runs_are_equal_and_recording_changes_nothing(
     kernel: str, name: str, results: dict[tuple[str, str], Result]
 ) -> None:
     first = results[kernel, name]
-    again = simulate(gemm(kernel, GPUS[name]), GPUS[name], clock=1000.0, skips=False)
+    again = simulate(gemm(kernel, GPUS[name]), GPUS[name], clock=1000.0)
     assert again.cycles == first.cycles
     assert again.counters == first.counters
     assert again.num_events == first.num_events
@@ -273,7 +273,7 @@ def test_what_costs_nothing_slows_nothing(
     kernel: str, name: str, ideal: str, results: dict[tuple[str, str], Result]
 ) -> None:
     ideally = simulate(
-        gemm(kernel, GPUS[name]), GPUS[name], clock=1000.0, skips=False, ideals=frozenset({ideal})
+        gemm(kernel, GPUS[name]), GPUS[name], clock=1000.0, ideals=frozenset({ideal})
     )
     assert ideally.cycles <= results[kernel, name].cycles * 1.001
 
@@ -284,7 +284,7 @@ def test_a_warm_cache_slows_nothing_but_what_an_earlier_launch_left_dirty(
     kernel: str, name: str, results: dict[tuple[str, str], Result]
 ) -> None:
     gpu, cold = GPUS[name], results[kernel, name]
-    warm = simulate(gemm(kernel, gpu), gpu, clock=1000.0, skips=False, l2="warm")
+    warm = simulate(gemm(kernel, gpu), gpu, clock=1000.0, l2="warm")
     more = warm.counters["dram__bytes_write.sum"] - cold.counters["dram__bytes_write.sum"]
     slower_cycles = max(0.0, more) / gpu.hbm.sustained_write_gb_per_s  # at 1000 MHz: bytes a cycle
     assert warm.cycles <= cold.cycles * 1.001 + slower_cycles

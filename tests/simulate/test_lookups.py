@@ -51,16 +51,6 @@ def test_each_slice_is_told_by_each_sm_once() -> None:
     assert of_all[0] < 0.25 < of_all[1] < 0.75 and of_all[2] == pytest.approx(1.0)
 
 
-def test_a_sample_of_sms_has_what_all_are_told() -> None:
-    """Sums of a sample are those of all SMs, so what each of them is told is, too."""
-    gpu = load_gpu("h200_sxm")
-    gpu = replace(gpu, l2=replace(gpu.l2, slice_lookup_sectors=10.0))
-    launch = ElementwiseParams(op="copy", elements=1 << 20).launch(gpu)
-    whole, sampled = (simulate(launch, gpu, num_sampled_sms=num_sms).counters for num_sms in (None, 32))
-    assert sampled[READ] + sampled[WRITTEN] == pytest.approx(whole[READ] + whole[WRITTEN], rel=0.02)
-    assert sampled[HIT_RATE] == pytest.approx(whole[HIT_RATE], abs=1.0)
-
-
 def test_what_is_left_dirty_crosses_once_more_in_an_l2_that_was_flushed() -> None:
     gpu = toy(dirty_crossing_fraction=0.25)
     cold, plain = copied(gpu), copied(TOY)

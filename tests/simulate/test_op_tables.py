@@ -1,189 +1,187 @@
-"""Rows of what ops cost are what the engine's parts work out, to the last bit."""
+"""Rows of what ops cost, against closed forms and what was published of wgmma and mma.sync."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from types import SimpleNamespace
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from gpusim import Launch, WarpRole, load_gpu
 from gpusim.errors import LaunchError
-from gpusim.machine.build import Machine
 from gpusim.machine.config import GpuSpec, gpu_names
-from gpusim.machine.memory.residency import LruResidency
-from gpusim.machine.timing import RingingEnvironment
 from gpusim.program.records import TABLES
-from gpusim.simulate.costs.tma import _mask_bytes
-from gpusim.simulate.op_costs import OpCosts
 from gpusim.simulate.op_tables import TmaCosts, fetches_row, fma_row, loop_code_row, mma_sync_row, wgmma_row
-from gpusim.simulate.role import Role
-from gpusim.units import Clock
 from gpusim.workload import ops
 from gpusim.workload.atoms import MmaAtom
 from gpusim.workload.atoms.mma import MMA_ATOMS, wgmma
-from gpusim.workload.dtypes import dtype
+from gpusim.workload.dtypes import BF16, FP8, TF32
 from gpusim.workload.fetches import Fetches
+from gpusim.workload.gmma import wgmma_wavefronts
 
-Answer = TypeVar("Answer")
+from .kernels import TOY, changed
+
 GPUS = {name: load_gpu(name) for name in gpu_names()}
-WITH_TMA = [name for name, gpu in GPUS.items() if gpu.tma is not None]
+H100, A100 = GPUS["h100_sxm"], GPUS["a100_sxm_80gb"]
 LAUNCH = Launch(kernel="test", num_ctas=1, num_tiles=1, roles=(WarpRole(name="worker", num_warps=4, program=iter),))
-MHZ = 1234.5
-
-
-def machine_of(gpu: GpuSpec) -> Machine:
-    residency = LruResidency(side_bytes=1.0, num_sides=gpu.l2.num_partitions, is_warm=False)
-    return Machine(
-        RingingEnvironment(), gpu, Clock(sm_mhz=MHZ), residency, cluster_size=1, ctas_per_sm=1, smem_bytes_per_sm=0
-    )
-
-
-MACHINES = {name: machine_of(gpu) for name, gpu in GPUS.items()}
 
 
 def named(table: str, row: Sequence[Any]) -> dict[str, Any]:
     return dict(zip(TABLES[table].names or (), row, strict=True))
 
 
-def answer(ask: Callable[..., Answer], *arguments: Any) -> tuple[Answer | None, str]:
-    """What is found, or the sentence that refuses it."""
-    try:
-        return ask(*arguments), ""
-    except LaunchError as error:
-        return None, str(error)
+# ---------------------------------------------------------------------------------------------- wgmma
 
 
-COUNTS = st.integers(0, 300)
-FETCHES = st.builds(
-    Fetches, num_bytes=st.integers(1, 1 << 16), num_sectors=COUNTS, num_crossing=st.integers(1, 900),
-    num_reads=st.integers(1, 900), num_requests=st.integers(1, 700), num_shared=COUNTS, num_shared_requests=COUNTS,
-    num_torn=COUNTS, num_torn_requests=COUNTS,
+def of_wgmma(gpu: GpuSpec, atom: MmaAtom, num_issues: int = 1) -> dict[str, Any]:
+    return named("wgmmas", wgmma_row(LAUNCH, gpu, ops.Wgmma(atom, num_issues), 1, 4))
+
+
+def cycles_of(gpu: GpuSpec, atom: MmaAtom) -> float:
+    found: float = of_wgmma(gpu, atom)["cycles"]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("n", "published"),
+    [(8, 18.9), (16, 20.7), (32, 24.7), (64, 32.8), (96, 48.7), (128, 65.0), (192, 97.1), (256, 129.3)],
+)
+def test_wgmma_takes_what_was_published_within_half_a_cycle(n: int, published: float) -> None:
+    """H100 SXM, bf16, both operands in shared memory, cycles an instruction."""
+    assert cycles_of(H100, wgmma(n, BF16)) == pytest.approx(published, abs=0.5)
+
+
+@pytest.mark.parametrize("n", [64, 128, 256])
+def test_wgmma_of_the_same_bytes_takes_the_same_cycles_whatever_the_type(n: int) -> None:
+    assert cycles_of(H100, wgmma(n, BF16)) == pytest.approx(cycles_of(H100, wgmma(n, FP8)))
+    assert cycles_of(H100, wgmma(n, BF16)) == pytest.approx(cycles_of(H100, wgmma(n, TF32)))
+
+
+def test_a_narrow_wgmma_waits_for_operands_and_with_a_in_registers_for_arithmetic() -> None:
+    assert cycles_of(TOY, wgmma(8, BF16)) == (64 * 32 + 8 * 32) / 128  # wavefronts of A and B
+    assert cycles_of(TOY, wgmma(8, BF16, "registers")) == 2 * 64 * 8 * 16 / 1024
+
+
+def test_overhead_comes_on_top_and_no_wgmma_is_shorter_than_the_least_interval() -> None:
+    plain = cycles_of(TOY, wgmma(64, BF16))
+    assert cycles_of(changed(tensor_core={"wgmma_overhead_cycles": 3.0}), wgmma(64, BF16)) == plain + 3.0
+    least = changed(tensor_core={"wgmma_min_interval_cycles": plain - 1.0})
+    assert cycles_of(least, wgmma(8, BF16)) == plain - 1.0 and cycles_of(least, wgmma(64, BF16)) == plain
+
+
+def test_arithmetic_ends_behind_the_pipe_by_what_a_takes_to_come() -> None:
+    """Of wgmma as long as their operands, less; not at all where these take longer than both."""
+    gpu = changed(tensor_core={"wgmma_smem_a_cycles": 10.0, "wgmma_register_a_cycles": 3.0})
+    for atom, start in ((wgmma(128, BF16), 10.0), (wgmma(8, BF16), 10.0), (wgmma(128, BF16, "registers"), 3.0)):
+        arithmetic = atom.num_flops / gpu.tensor_core.wgmma_flops_per_cycle["16bit"]
+        reads = wgmma_wavefronts(atom) / gpu.tensor_core.wgmma_smem_wavefronts_per_cycle
+        assert of_wgmma(gpu, atom)["tail_cycles"] == max(start + arithmetic, reads) - max(arithmetic, reads)
+
+
+def test_several_issues_take_several_times_as_long() -> None:
+    one, four = of_wgmma(H100, wgmma(64, BF16)), of_wgmma(H100, wgmma(64, BF16), num_issues=4)
+    for field in ("cycles", "wavefronts", "num_warp_instructions"):
+        assert four[field] == 4 * one[field]
+    assert four["tail_cycles"] == one["tail_cycles"]
+
+
+# ---------------------------------------------------------------------------------------------- mma.sync
+
+
+def interval_of(gpu: GpuSpec, name: str) -> float:
+    return mma_sync_row(LAUNCH, gpu, MMA_ATOMS[name])[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "published"),
+    [
+        ("mma_sync_m16n8k16_fp16_fp32", 6.0), ("mma_sync_m16n8k16_fp16_fp16", 6.0), ("mma_sync_m16n8k8_fp16_fp32", 4.0),
+        ("mma_sync_m16n8k8_tf32_fp32", 6.0), ("mma_sync_m16n8k16_int8_int32", 4.0), ("mma_sync_m16n8k32_int8_int32", 6.0),
+    ],
 )  # fmt: skip
+def test_mma_sync_is_issued_at_the_intervals_that_were_published(name: str, published: float) -> None:
+    """H100 SXM, cycles an instruction and sub-core."""
+    assert interval_of(H100, name) == pytest.approx(published, abs=0.05)
 
 
-@st.composite
-def tma_loads(draw: st.DrawFn) -> ops.TmaLoad:
-    num_rows = draw(st.integers(1, 256))
-    num_bytes = num_rows * draw(st.sampled_from([16, 48, 64, 100, 128, 512]))
-    outside = draw(st.integers(0, num_rows))
-    zero = draw(st.integers(outside, num_rows))
-    fetched = draw(st.integers(0, num_bytes * (num_rows - zero) // num_rows))
-    return ops.TmaLoad(
-        "A", (0, 0), num_bytes, fetched, num_rows, "a", 0, "full", num_boxes=draw(st.integers(1, 8)),
-        multicast=tuple(range(draw(st.integers(0, 4)))), fetches=draw(st.none() | FETCHES), num_zero_rows=zero,
-        num_outside_rows=outside, new_fraction=draw(st.sampled_from([1.0, 0.5])),
-    )  # fmt: skip
+def test_an_a100_issues_a_full_depth_mma_every_8_cycles() -> None:
+    assert interval_of(A100, "mma_sync_m16n8k16_fp16_fp32") == 8.0
 
 
-@given(op=tma_loads(), name=st.sampled_from(WITH_TMA))
-def test_a_tma_load_costs_what_the_parts_say(op: ops.TmaLoad, name: str) -> None:
-    gpu, machine = GPUS[name], MACHINES[name]
+def test_a_shallow_mma_sync_gives_its_sums_earlier_and_integers_are_counted_apart() -> None:
+    gpu = changed(tensor_core={"mma_sync_step_latency_cycles": 7.0})
+    deep, shallow = (mma_sync_row(LAUNCH, gpu, MMA_ATOMS[f"mma_sync_m16n8k{k}_fp16_fp32"]) for k in (16, 8))
+    assert deep[1] - shallow[1] == 7.0
+    assert [mma_sync_row(LAUNCH, H100, MMA_ATOMS[name])[2] for name in
+            ("mma_sync_m16n8k16_fp16_fp32", "mma_sync_m16n8k16_int8_int32")] == [0, 1]  # fmt: skip
+
+
+def test_types_that_a_gpu_lacks_are_refused() -> None:
+    with pytest.raises(LaunchError, match=r"has no wgmma, which needs 9.0a"):
+        of_wgmma(A100, wgmma(64, BF16))
+    with pytest.raises(LaunchError, match=r"has no mma.sync for fp8, it has"):
+        interval_of(A100, "mma_sync_m16n8k32_fp8_fp32")
+
+
+# ---------------------------------------------------------------------------------------------- TMA, fetches, FMA
+
+
+def of_load(gpu: GpuSpec, num_bytes: int, num_rows: int, **fields: Any) -> dict[str, Any]:
     assert gpu.tma is not None
-    costs = TmaCosts(gpu, gpu.tma, port_bytes_per_cycle=machine.xbar.alone_bytes_per_cycle)
-    place = costs.load(op, fetches=3)
-    assert place == costs.load(op, fetches=3) == 0
-    found = named("tma_loads", costs.loads[place])
-    tma = machine.sms[0].tma
-    assert tma is not None
-    known = OpCosts(LAUNCH, gpu, machine)
-    cost = known.of_tma(op, tma)
-    for field in ("cycles", "latency_cycles", "num_lines", "num_bytes", "num_fetched_bytes", "num_rows", "num_boxes",
-                  "new_fraction"):  # fmt: skip
-        assert found[field] == getattr(cost, field)
-    zeros = cost.zeros
-    assert found["has_zeros"] == (zeros is not None)
-    assert (found["zero_bytes"], found["zero_carried_bytes"]) == (
-        (0.0, 0.0) if zeros is None else (zeros.num_bytes, zeros.num_carried_bytes)
-    )
-    assert found["fetches"] == 3
-    cost.times = 1.0
-    tma.counters.load_bytes = 0.0
-    known.settle()
-    assert found["counted_bytes"] == tma.counters.load_bytes
+    fetched = fields.pop("num_fetched_bytes", num_bytes)
+    op = ops.TmaLoad("A", (0, 0), num_bytes, fetched, num_rows, "a", 0, "full", **fields)
+    costs = TmaCosts(gpu, gpu.tma, port_bytes_per_cycle=gpu.xbar.sm_read_bytes_per_cycle)
+    assert costs.load(op, fetches=3) == costs.load(op, fetches=3) == 0
+    return named("tma_loads", costs.loads[0])
 
 
-@given(
-    num_bytes=st.integers(1, 1 << 16), num_rows=st.integers(0, 256), num_boxes=st.integers(1, 8), reduce=st.booleans(),
-    name=st.sampled_from(WITH_TMA),
-)  # fmt: skip
-def test_a_tma_store_costs_what_the_parts_say(
-    num_bytes: int, num_rows: int, num_boxes: int, reduce: bool, name: str
-) -> None:
-    spec = GPUS[name].tma
-    assert spec is not None
-    op = ops.TmaStore("D", (0, 0), num_bytes, num_rows, "a", 0, num_boxes=num_boxes, reduce=reduce)
-    found = named("tma_stores", TmaCosts(GPUS[name], spec, port_bytes_per_cycle=1.0).store(op))
-    assert found == {
-        "num_bytes": num_bytes, "num_boxes": num_boxes, "cycles": num_boxes * spec.store_box_cycles,
-        "more_bytes": num_boxes * spec.store_header_bytes + _mask_bytes(op), "is_reduce": reduce,
-    }
+def test_a_load_walks_its_rows_and_waits_for_what_its_bytes_do_not_hide() -> None:
+    gpu = changed(tma={"row_cycles": 4.0, "box_cycles": 7.0})
+    assert gpu.tma is not None
+    port = gpu.xbar.sm_read_bytes_per_cycle
+    for num_bytes, num_rows, num_boxes in ((8192, 64, 1), (8192, 8, 2), (4096, 256, 4)):
+        walked = max(4.0 * num_rows, num_bytes / gpu.tma.bytes_per_cycle)
+        found = of_load(gpu, num_bytes, num_rows, num_boxes=num_boxes)
+        assert found["cycles"] == 7.0 * num_boxes + walked
+        assert found["latency_cycles"] == gpu.tma.latency_cycles + max(0.0, walked - num_bytes / port)
 
 
-@given(fetches=FETCHES, name=st.sampled_from(list(GPUS)))
-def test_fetches_are_those_of_a_request(fetches: Fetches, name: str) -> None:
-    engine = SimpleNamespace(gpu=GPUS[name])
-    role = SimpleNamespace(t=0.0, sm=SimpleNamespace(idx=0), wave=0, count=1.0, engine=engine)
-    request = Role.request(role, "A", (0, 0), 64.0, fetches=fetches)  # type: ignore[arg-type]  # all that it asks for
-    found = named("fetches", fetches_row(fetches, torn_merge_fraction=GPUS[name].xbar.torn_merge_fraction))
-    for field in ("crossings", "reads", "sharing", "num_line_requests", "request_sharing"):
-        assert found[field] == getattr(request, field)
-    assert (found["num_sectors"], found["num_bytes"]) == (fetches.num_sectors, fetches.num_bytes)
+def test_what_a_multicast_brings_is_counted_at_each_cta() -> None:
+    assert of_load(TOY, 4096, 32, multicast=(0, 1, 2))["counted_bytes"] == 3 * of_load(TOY, 4096, 32)["counted_bytes"]
 
 
-def test_fetches_of_nothing_divide_by_nothing() -> None:
+@pytest.mark.parametrize(("num_bytes", "num_rows", "mask"), [(4096, 32, 0), (48, 1, 48), (40 * 8, 8, 8 * 56)])
+def test_a_store_of_parts_of_sectors_takes_their_masks_besides(num_bytes: int, num_rows: int, mask: int) -> None:
+    gpu = changed(tma={"store_header_bytes": 5.0, "store_box_cycles": 3.0})
+    assert gpu.tma is not None
+    op = ops.TmaStore("D", (0, 0), num_bytes, num_rows, "a", 0, num_boxes=2)
+    assert named("tma_stores", TmaCosts(gpu, gpu.tma, port_bytes_per_cycle=1.0).store(op)) == {
+        "num_bytes": num_bytes, "num_boxes": 2, "cycles": 6.0, "more_bytes": 10.0 + mask, "is_reduce": 0,
+    }  # fmt: skip
+
+
+def test_fetches_say_what_crosses_is_read_and_may_merge() -> None:
+    fetches = Fetches(4096, 200, 160, 128, 64, 96, 48, 32, 16)
+    found = named("fetches", fetches_row(fetches, torn_merge_fraction=0.25))
+    assert found["crossings"] == fetches.num_crossing * 32 / fetches.num_bytes
+    assert found["reads"] == fetches.num_reads / fetches.num_crossing
+    assert found["sharing"] == (fetches.num_shared - 0.75 * fetches.num_torn) / fetches.num_reads
     assert fetches_row(Fetches(), torn_merge_fraction=0.5) == (1.0, 1.0, 1.0, 0.0, 1.0, 0, 0)
 
 
-WGMMAS = [
-    wgmma(n, dtype(name), a_source=a_source)
-    for n in (8, 64, 192, 256) for name in ("bf16", "tf32", "e4m3", "s8") for a_source in ("smem", "registers")
-]  # fmt: skip
+@pytest.mark.parametrize("reads", [0.0, 0.5, 1.0, 2.5])
+def test_an_ffma_takes_the_turns_that_its_registers_bank_needs(reads: float) -> None:
+    bank_reads = reads * TOY.warp_scheduler.bank_reads_per_cycle
+    assert fma_row(TOY, ops.Fma(10.0, bank_reads=bank_reads, num_runs=2)) == (10.0, max(1.0, reads), 2)
+    assert loop_code_row(TOY, ops.LoopCode(10.0, 5.0, bank_reads)) == (15.0, 10.0 * max(1.0, reads) + 5.0)
 
 
 @pytest.mark.parametrize("name", GPUS)
-@pytest.mark.parametrize("atom", WGMMAS, ids=lambda atom: f"{atom.name} {atom.a_source}")
-def test_a_wgmma_costs_what_the_parts_say(name: str, atom: MmaAtom) -> None:
-    gpu, known = GPUS[name], OpCosts(LAUNCH, GPUS[name], MACHINES[name])
-    for num_issues, num_warpgroups, num_between in ((1, 1, 0.0), (4, 2, 3.5)):
-        op = ops.Wgmma(atom, num_issues, (), num_between)
-        cost, refused = answer(known.of_wgmma, op, num_warpgroups, 4 * num_warpgroups)
-        row, told = answer(wgmma_row, LAUNCH, gpu, op, num_warpgroups, 4 * num_warpgroups)
-        assert told == refused
-        if cost is None or row is None:
-            continue
-        found = named("wgmmas", row)
-        fields = ("cycles", "tail_cycles", "queued_cycles", "free_share", "conflict_share", "wavefronts",
-                  "num_warp_instructions")  # fmt: skip
-        assert found == {field: getattr(cost, field) for field in fields} | {"num_between": num_between}
-
-
-MMA_SYNCS = [atom for atom in MMA_ATOMS.values() if atom.kind == "mma_sync"]
-
-
-@pytest.mark.parametrize("name", GPUS)
-def test_a_mma_sync_costs_what_the_parts_say(name: str) -> None:
-    gpu, known, num = GPUS[name], OpCosts(LAUNCH, GPUS[name], MACHINES[name]), 0
-    for atom in MMA_SYNCS:
-        cost, refused = answer(known.of_mma_sync, atom)
-        row, told = answer(mma_sync_row, LAUNCH, gpu, atom)
-        assert told == refused
-        if cost is not None:
-            assert row == (*cost, atom.rate_class == "int8")
-            num += 1
-    assert num
-
-
-@given(
-    num=st.floats(0.0, 100.0), others=st.floats(0.0, 100.0), bank_reads=st.floats(0.0, 4.0), runs=st.integers(0, 4),
-    name=st.sampled_from(list(GPUS)),
-)  # fmt: skip
-def test_fma_and_loops_cost_what_the_parts_say(num: float, others: float, bank_reads: float, runs: int, name: str) -> None:
-    scheduler = MACHINES[name].sms[0].warp_scheduler
-    turns = max(1.0, bank_reads / scheduler.bank_reads_per_cycle)
-    assert fma_row(GPUS[name], ops.Fma(num, bank_reads=bank_reads, num_runs=runs)) == (num, turns, runs)
-    row = loop_code_row(GPUS[name], ops.LoopCode(num, others, bank_reads))
-    assert row == (num + others, num * turns + others)
+def test_every_gpu_takes_the_mma_of_a_type_that_it_has(name: str) -> None:
+    gpu = GPUS[name]
+    known = gpu.tensor_core.mma_sync_flops_per_cycle
+    atoms = [atom for atom in MMA_ATOMS.values() if atom.kind == "mma_sync" and atom.rate_class in known]
+    assert atoms and all(mma_sync_row(LAUNCH, gpu, atom)[0] > 0.0 for atom in atoms)
+    slower = changed(gpu, tensor_core={"mma_sync_flops_per_cycle": {kind: rate / 2 for kind, rate in known.items()}})
+    for atom in atoms:
+        assert mma_sync_row(LAUNCH, slower, atom)[0] >= mma_sync_row(LAUNCH, gpu, atom)[0]

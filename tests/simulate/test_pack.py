@@ -1,4 +1,4 @@
-"""A packed launch says what today's parts work out, can be read back, and refuses what the GPU lacks in the same words."""
+"""A packed launch can be read back, is the same each time, and is refused where the GPU lacks something."""
 
 from __future__ import annotations
 
@@ -12,10 +12,8 @@ from gpusim import Launch, WarpRole, load_gpu, simulate
 from gpusim.errors import GpusimError, LaunchError
 from gpusim.kernel_models import KERNEL_MODELS
 from gpusim.machine.config import GpuSpec
-from gpusim.program.programs import Programs
 from gpusim.program.records import CONSTANTS, INPUT_SECTIONS, dtype_of
 from gpusim.simulate.buffers import HEADER, read_buffer, write_buffer
-from gpusim.simulate.engine import Engine
 from gpusim.simulate.ideal import idealize
 from gpusim.simulate.pack import PackedLaunch, RunSettings, pack, pack_launch, sections_of
 from gpusim.units import Clock
@@ -23,9 +21,13 @@ from gpusim.workload import ops
 from gpusim.workload.atoms.mma import mma_sync, wgmma
 from gpusim.workload.dtypes import dtype
 from gpusim.workload.launch import Buffer, Mbarrier, NamedBarrier, RoleContext
-from tests.simulate.compiled_launches import ELSEWHERE, LAUNCHES
+from tests.engine.launches import CASES
 
-CASES: list[tuple[str, str, dict[str, Any]]] = [*ELSEWHERE, *(("h200_sxm", *case) for case in LAUNCHES)]
+PACKED = (
+    "gemm_cooperative_cluster", "gemm_pingpong", "gemm_split_k_second_kernel", "gemm_hgemm", "gemm_sgemm",
+    "elementwise_copy", "gather_random", "a100_gemm", "toy_gemm", "drawn_0", "hand_overs",
+)
+"""Launches of tests/engine of all kinds."""
 SETTINGS = RunSettings(clock=Clock(sm_mhz=1234.5))
 A100, H200 = load_gpu("a100_sxm_80gb"), load_gpu("h200_sxm")
 
@@ -38,85 +40,21 @@ def constants_in(packed: PackedLaunch) -> dict[str, dict[str, float]]:
     }
 
 
-def engine_of(packed: PackedLaunch, settings: RunSettings) -> Engine:
-    """Today's engine of the same launch, all SMs simulated."""
-    plan = packed.plan
-    return Engine(
-        plan.launch, plan.gpu, clock=settings.clock, is_warm=plan.is_warm, is_flushed=settings.is_flushed, skips=False,
-        ideals=settings.ideals, recorded_sms=settings.recorded_sms or frozenset({0}), traffic=dict(plan.traffic),
-        uses=plan.uses,
-    )  # fmt: skip
-
-
-def check_launch(packed: PackedLaunch, settings: RunSettings) -> None:
-    """Constants of the launch, its slots and its tables, against an engine that is built."""
-    engine, plan, programs = engine_of(packed, settings), packed.plan, packed.programs
-    found, launch = constants_in(packed), plan.launch
-    assert found["launch"] == {
-        "num_ctas": engine.num_ctas, "num_sms": engine.gpu.num_sms, "num_at_once": engine._num_at_once,
-        "cluster_size": launch.cluster_size, "ctas_per_sm": engine.occupancy.ctas_per_sm,
-        "num_threads": engine.of_cta.num_threads, "registers_per_thread": engine.of_cta.roles[0].registers,
-        "smem_bytes": launch.smem_bytes, "num_panels": programs.num_panels,
-        "cluster_barrier_cycles": engine.of_cta.cluster_latency_cycles, "has_traffic_plan": bool(engine.traffic),
-        "is_warm": engine.is_warm, "is_flushed": engine.is_flushed, "code_latency_cycles": engine.code_latency_cycles,
-        "num_code_names": len(programs.code_names), "num_far_code_names": len(programs.far_code_names),
-        "max_events": settings.max_events, "keeps_trace": settings.keeps_trace,
-        "side_bytes": engine.gpu.l2_sides.side_bytes, "compute_capability": engine.gpu.compute_capability,
-        "num_stages": sum(buffer.num_stages for buffer in launch.buffers),
-    }  # fmt: skip
-    assert found["ideals"] == {name: name in engine.ideals for name in CONSTANTS["ideals"]}
-    assert found["dispatcher"]["cold_start_cycles"] == engine.cold_start_cycles
-    assert found["tensor_core"]["wgmma_latency_cycles"] == engine.wgmma_latency_cycles
-    assert found["l1"]["capacity_bytes"] == engine.machine.sms[0].l1._capacity
-    sections = read_buffer(packed.buffer, INPUT_SECTIONS)
-    assert sections["slots"].tolist() == [sm_idx for slot in engine.machine.dispatcher.slots for sm_idx in slot]
-    assert sections["sms"]["pace"].tolist() == [sm.warp_scheduler.pace for sm in engine.machine.sms]
-    assert [row.tolist() for row in sections["roles"]] == [
-        (shape.num_warps, shape.num_threads, shape.num_warpgroups) for shape in engine.of_cta.roles
-    ]
-    arrivals = {ring.name: ring.num_arrivals for ring in launch.mbarriers}
-    assert sections["mbarriers"]["num_arrivals"].tolist() == [arrivals[ring] for ring, _ in programs.barriers]
-    assert sections["named_barriers"]["num_threads"].tolist() == [item.num_threads for item in launch.named_barriers]
-    check_costs(sections, engine, programs)
-
-
-def check_costs(sections: dict[str, Any], engine: Engine, programs: Programs) -> None:
-    """Rows that ops refer to."""
-    costs, tma = engine.op_costs, engine.machine.sms[0].tma
-    assert [row.tolist() for row in sections["accesses"]] == [
-        (item.num_requests, item.num_sectors, item.num_lines, item.num_wavefronts, item.num_bytes)
-        for item in programs.accesses
-    ]
-    for name in ("stores", "async_copies", "far_codes", "alus"):
-        assert [row.tolist() for row in sections[name]] == [tuple(row) for row in getattr(programs, name)]
-    for found, load in zip(sections["tma_loads"], programs.tma_loads, strict=True):
-        assert tma is not None
-        cost = costs.of_tma(load.op, tma)
-        assert (found["cycles"], found["latency_cycles"], found["num_lines"]) == (
-            cost.cycles, cost.latency_cycles, cost.num_lines,
-        )  # fmt: skip
-        for name in ("neighbours_begin", "num_neighbours", "ranks_begin", "num_ranks", "fetches"):
-            assert found[name] == getattr(load, name)
-    for found, batch in zip(sections["wgmmas"], programs.wgmmas, strict=True):
-        of_batch = costs.of_wgmma(*batch)
-        assert (found["cycles"], found["tail_cycles"], found["num_warp_instructions"]) == (
-            of_batch.cycles, of_batch.tail_cycles, of_batch.num_warp_instructions,
-        )  # fmt: skip
-    for found, atom in zip(sections["mma_syncs"], programs.mma_syncs, strict=True):
-        assert (found["interval_cycles"], found["latency_cycles"]) == costs.of_mma_sync(atom)
-    num_rows = {name: len(sections[name]) for name in ("tma_stores", "fetches", "fmas", "loop_codes")}
-    assert num_rows == {name: len(getattr(programs, name)) for name in num_rows}
-
-
-@pytest.mark.parametrize("is_warm", [False, True], ids=["cold", "warm"])
-@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0]} {case[1]}")
-def test_a_packed_launch_says_what_the_engine_works_out(case: tuple[str, str, dict[str, Any]], is_warm: bool) -> None:
-    name, model, params = case
-    gpu = load_gpu(name)
-    launch = KERNEL_MODELS[model].params(**params).launch(gpu)
+@pytest.mark.parametrize("name", PACKED)
+def test_a_packed_launch_has_what_its_plan_and_programs_have(name: str) -> None:
+    gpu, launch = CASES[name].spec, CASES[name].launch()
     for each in (launch, *launch.following):
-        packed = pack_launch(each, gpu, SETTINGS, is_warm=is_warm)
-        check_launch(packed, SETTINGS)
+        packed = pack_launch(each, gpu, SETTINGS, is_warm=False)
+        plan, programs, found = packed.plan, packed.programs, constants_in(packed)
+        of_launch, sections = found["launch"], read_buffer(packed.buffer, INPUT_SECTIONS)
+        assert of_launch["num_ctas"] == plan.num_ctas and of_launch["num_at_once"] == plan.num_at_once
+        assert of_launch["has_traffic_plan"] == bool(plan.traffic) and of_launch["is_warm"] == 0.0
+        assert of_launch["smem_bytes"] == each.smem_bytes and of_launch["num_threads"] == each.num_threads
+        arrivals = {ring.name: ring.num_arrivals for ring in each.mbarriers}
+        assert sections["mbarriers"]["num_arrivals"].tolist() == [arrivals[ring] for ring, _ in programs.barriers]
+        assert sections["roles"]["num_warps"].tolist() == [role.num_warps for role in each.roles]
+        for table in ("accesses", "stores", "tma_loads", "tma_stores", "wgmmas", "mma_syncs", "fmas", "alus", "far_codes"):
+            assert len(sections[table]) == len(getattr(programs, table))
         check_buffer(packed, SETTINGS)
 
 
@@ -139,7 +77,6 @@ def test_settings_are_in_the_buffer() -> None:
     gpu = idealize(H200, settings.ideals)
     launch = KERNEL_MODELS["gemm"].params(m=512, n=512, k=512, tile="128x128x64", cluster="2x1").launch(H200)
     packed = pack_launch(launch, gpu, settings)
-    check_launch(packed, settings)
     found = constants_in(packed)
     assert {name for name, is_free in found["ideals"].items() if is_free} == {"epilogue", "mad_wide"}
     assert (found["launch"]["max_events"], found["launch"]["keeps_trace"], found["launch"]["is_flushed"]) == (12, 1, 1)
@@ -218,7 +155,7 @@ LACKING: list[tuple[GpuSpec, ops.Op]] = [
 
 
 @pytest.mark.parametrize("case", LACKING, ids=lambda case: type(case[1]).__name__)
-def test_what_the_gpu_lacks_is_refused_in_the_words_of_the_engine(case: tuple[GpuSpec, ops.Op]) -> None:
+def test_what_the_gpu_lacks_is_refused_before_anything_runs(case: tuple[GpuSpec, ops.Op]) -> None:
     gpu, op = case
     launch = launch_of((ops.Syncthreads(), op), (ops.Syncthreads(),))
     told = sentence(lambda: pack_launch(launch, gpu, SETTINGS))

@@ -27,7 +27,7 @@ def placed(gpu: GpuSpec) -> list[int]:
         kernel="alike", num_ctas=NUM_WAVES * gpu.num_sms, num_tiles=NUM_WAVES * gpu.num_sms, registers_per_thread=255,
         roles=(WarpRole(name="all", num_warps=8, program=alike),),
     )
-    result = simulate(launch, gpu, clock="max", recorded_sms=range(gpu.num_sms), skips=False)
+    result = simulate(launch, gpu, clock="max", recorded_sms=range(gpu.num_sms))
     return [role.sm_idx for role in sorted(result.timeline.roles, key=lambda role: role.cta_idx)]
 
 

@@ -9,7 +9,6 @@ import pytest
 
 from gpusim import Buffer
 from gpusim.errors import LaunchError
-from gpusim.simulate.turns import GREEDY_CYCLES
 from gpusim.workload import ops
 from gpusim.workload.atoms import mma_sync
 from gpusim.workload.dtypes import BF16
@@ -18,6 +17,8 @@ from gpusim.workload.launch import RoleContext
 from .kernels import TOY, contiguous, ends_of, role, run
 
 MATH = mma_sync(BF16)
+GREEDY_CYCLES = 16.0
+"""For how long who multiplies may do something else, and still goes on first: engine/mma_arbiter.cpp."""
 EACH = MATH.num_flops / (TOY.tensor_core.mma_sync_flops_per_cycle["16bit"] / 4)
 """Cycles of a sub-core for one."""
 

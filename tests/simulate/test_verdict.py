@@ -41,16 +41,15 @@ def test_a_consumer_that_waits_for_each_of_its_products_is_told_from_its_produce
 
 
 def test_copies_that_fill_the_link_between_the_sides_say_so_and_those_that_fill_memory_name_it() -> None:
-    """64 MiB and 512; skips count in what the link was busy for."""
+    """64 MiB and 256."""
     found = []
-    for exponent in (24, 27):
+    for exponent in (24, 26):
         launch = KERNEL_MODELS["elementwise"].params(op="copy", elements=2**exponent).launch(H200)
         found.append(simulate(launch, H200, clock=1980.0))
     small, large = found
     assert small.bound_by == "l2_link" and "the link between L2's sides is busy" in small.reason
     assert small.busy["l2_link"] > 0.8 > small.busy["hbm"]
     assert large.bound_by == "hbm" and large.busy["hbm"] > 0.8
-    assert large.num_skipped_cycles > 0.5 * large.cycles
     assert 0.8 < large.busy["l2_link"] <= 1.0
 
 
@@ -64,7 +63,7 @@ def test_who_waits_for_the_load_store_unit_is_not_said_to_wait_for_stores_alone(
     """Its queue of stores counts, too: of a fill, which stores alone."""
     for model, options in (("sgemm_naive", {"m": 512, "n": 512, "k": 256}), ("elementwise", FILL)):
         launch = KERNEL_MODELS[model].params(**options).launch(H200)
-        result = simulate(launch, H200, quality="quick")
+        result = simulate(launch, H200)
         assert result.bound_by == "lsu_latency"
         assert "waits for the load/store unit or its queue of stores" in result.reason
 

@@ -22,7 +22,7 @@ from gpusim.kernel_models.gemm.tiles import TilePlan
 from gpusim.kernel_models.gemm.work import tile_work
 from gpusim.layout.notation import units_remark
 from gpusim.units import WAVEFRONT_BYTES
-from gpusim.workload.launch import Buffer, Feature, Launch, Mbarrier, NamedBarrier, Program, Target, WarpRole
+from gpusim.workload.launch import Buffer, Feature, Launch, Mbarrier, NamedBarrier, Program, RoleContext, Target, WarpRole
 
 
 def gemm_launch(params: GemmParams, gpu: Target) -> Launch:
@@ -69,7 +69,11 @@ def gemm_launch(params: GemmParams, gpu: Target) -> Launch:
 def _when_run(make: Callable[[], Program]) -> Program:
     """The program that ``make`` gives, made when it is first run: who only looks at a launch needs none."""
     made = cache(make)
-    return lambda cta: made()(cta)
+
+    def program(cta: RoleContext) -> Any:
+        return made()(cta)
+
+    return program
 
 
 def _multistage(

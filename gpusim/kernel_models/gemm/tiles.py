@@ -22,7 +22,7 @@ from gpusim.workload.tma import MAX_BOX_ELEMENTS, TmaBox
 
 IntArray = NDArray[np.int64]
 
-BLOCK_TILES = 1024
+BLOCK_TILES = 128
 
 MOST_PIECES = 64
 """Of a row that are looked at for what comes besides: more than there are places within a line."""
@@ -140,7 +140,7 @@ class TilePlan:
 
     @cached_property
     def _blocks(self) -> dict[int, list[Coordinates]]:
-        """Coordinates of tiles that were asked for one by one, by the thousand."""
+        """Coordinates of tiles that were asked for one by one, by the hundred."""
         return {}
 
     def coordinates_of(self, tile: int) -> Coordinates:

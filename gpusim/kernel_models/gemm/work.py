@@ -21,13 +21,16 @@ def tile_work(plan: TilePlan, staging: Staging) -> TileWork:
     products = plan.tile[0] * plan.tile[1] * plan.tile[2]
     num_steps = plan.total_k_steps // params.split_k
     shared_by = 1 if takes_turns else (params.consumers or 1) if params.is_specialized else shares.num_teams
-    operands = zip(plan.operands, reversed(params.cluster), strict=True)
+    shared = zip(plan.operands, reversed(params.cluster), strict=True) if by_tma else ()
+    copied = [(operand.num_bytes // ways, operand.num_bytes // ways // operand.panel_bytes) for operand, ways in shared]
     return TileWork(
         atom=atom, step_instructions=products // (WARP_SIZE if atom is None else atom.m * atom.n * atom.k),
         num_steps=num_steps, all_steps=plan.num_tiles // params.split_k * plan.total_k_steps,
         num_stages=params.stages, num_math_roles=shared_by, waits_each_step=is_wgmma and not params.wgmma_depth,
-        takes_turns=takes_turns, box_bytes=min(operand.num_bytes // ways for operand, ways in operands) if by_tma else 0,
-        has_producer=params.is_specialized and by_tma, stored=_stored(plan, shared_by),
+        takes_turns=takes_turns, box_bytes=min((num_bytes for num_bytes, _ in copied), default=0),
+        copied_bytes=sum(num_bytes for num_bytes, _ in copied), copied_rows=sum(num_rows for _, num_rows in copied),
+        has_producer=params.is_specialized and by_tma,
+        is_fenced=params.num_cluster_ctas > 1 and params.cluster_meeting == "release", stored=_stored(plan, shared_by),
         left_fraction=_left_fraction(plan, staging),
         read_bytes=params.batch * (params.m + params.n) * params.k * params.element.num_bytes,
     )

@@ -1,0 +1,136 @@
+"""Who simulates for a sweep: this process, some processes, or the workers of a dask cluster.
+
+In: how many, or where. Out: :class:`Workers`, whose executor takes questions.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import multiprocessing
+import signal
+from collections.abc import Callable, Iterator
+from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from gpusim.errors import ConfigError, SimulationError
+from gpusim.simulate.module import MODULE
+
+CONNECT_S = 10.0
+"""Seconds within which a cluster's scheduler must answer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workers:
+    """Processes or threads that answer questions."""
+
+    executor: Executor
+    num: int
+    """How many do so at once."""
+    num_asked: int
+    """Of how many an answer may be waited for: twice as many, so that none waits for the next question."""
+    drop: Callable[[], None] = lambda: None
+    """Ends what is under way."""
+    lost: tuple[type[Exception], ...] = ()
+    """What a question raises that has ended several workers."""
+
+    def answer(self, future: Future[Any]) -> Any:
+        """What came of a question; a sentence where its workers were lost.
+
+        Raises:
+            SimulationError: a process was ended from outside.
+            ConfigError: the cluster is gone.
+        """
+        try:
+            return future.result()
+        except self.lost as error:
+            return f"workers that simulated it were lost: {' '.join(str(error).split())}"
+        except BrokenExecutor:
+            raise SimulationError("a process was ended from outside (out of memory?); use fewer --jobs") from None
+        except CancelledError:
+            raise ConfigError("--dask: the scheduler is gone; what was known then is lost, start anew") from None
+
+
+class Here(Executor):
+    """This process, as soon as it is asked."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """The answer is there at once."""
+        future: Future[Any] = Future()
+        future.set_result(fn(*args, **kwargs))
+        return future
+
+
+HERE = Workers(executor=Here(), num=1, num_asked=1)
+"""This process alone."""
+
+
+@contextmanager
+def workers_of(jobs: int, dask: str | None) -> Iterator[Workers]:
+    """So many processes of this machine, or the workers of a dask scheduler.
+
+    Raises:
+        ConfigError: no such cluster, or not one that can do it.
+    """
+    if dask is not None:
+        with _cluster(dask) as workers:
+            yield workers
+        return
+    if jobs == 1:
+        yield HERE
+        return
+    before = set(multiprocessing.active_children())
+
+    def drop() -> None:
+        pool.shutdown(wait=False, cancel_futures=True)
+        for process in set(multiprocessing.active_children()) - before:
+            process.terminate()
+
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(jobs, mp_context=context, initializer=_deaf) as pool:
+        yield Workers(executor=pool, num=jobs, num_asked=2 * jobs, drop=drop)
+
+
+@contextmanager
+def _cluster(address: str) -> Iterator[Workers]:
+    """Workers of a dask cluster; what a lost one had under way, its scheduler gives to another.
+
+    Raises:
+        ConfigError: there is none, or not one that can do it.
+    """
+    try:
+        from distributed import Client, KilledWorker
+    except ImportError:
+        raise ConfigError("--dask: the package distributed is not installed; use pip install 'gpusim[cluster]'") from None
+    try:
+        client = Client(address, timeout=CONNECT_S, set_as_default=False)
+    except (OSError, TypeError, ValueError) as error:
+        raise ConfigError(
+            f"--dask {address}: no scheduler answers ({str(error).splitlines()[0]}); wants the address that dask scheduler "
+            "prints, such as tcp://127.0.0.1:8786"
+        ) from None
+    with client:
+        num = sum(client.nthreads().values())
+        if not num:
+            raise ConfigError(f"--dask {address}: the cluster has no workers; use dask worker {address}")
+        try:
+            engines = set(client.run(_engine_hash).values())
+        except ImportError:
+            raise ConfigError(f"--dask {address}: a worker has no gpusim; install the same version there") from None
+        if engines != {_engine_hash()}:
+            raise ConfigError(f"--dask {address}: a worker has another version of gpusim; install the same one there")
+        executor = client.get_executor(pure=False)
+        yield Workers(
+            executor=executor, num=num, num_asked=2 * num, drop=lambda: executor.shutdown(wait=False), lost=(KilledWorker,)
+        )
+
+
+def _engine_hash() -> str:
+    """Of the engine's module: the same one gives the same answers."""
+    return hashlib.sha256(MODULE.read_bytes()).hexdigest()
+
+
+def _deaf() -> None:
+    """Ctrl-C is for who asks, not for those who simulate."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
