@@ -213,8 +213,9 @@ class EngineModule:
         try:
             code = path.read_bytes()
         except FileNotFoundError:
-            advice = "python scripts/build_engine.py makes it; --engine reference does without"
-            raise SimulationError(f"{path} is missing: {advice}") from None
+            raise SimulationError(
+                f"{path} is missing, wants: python scripts/build_engine.py, or --engine reference"
+            ) from None
         try:
             config = wasmtime.Config()
             config.cache = True

@@ -116,9 +116,15 @@ TWEAKS: dict[str, dict[str, dict[str, Any]]] = {
 
 
 @cache
+def toy(*, is_core: bool) -> GpuSpec:
+    """Read once: that takes longer than to draw a program."""
+    return core_only(load_gpu("toy")) if is_core else load_gpu("toy")
+
+
+@cache
 def gpu_with(tweaks: frozenset[str], *, is_core: bool = True) -> GpuSpec:
     """The toy GPU, or its core, with these."""
-    gpu = core_only(load_gpu("toy")) if is_core else load_gpu("toy")
+    gpu = toy(is_core=is_core)
     for name in sorted(tweaks):
         gpu = replace(gpu, **{part: replace(gpu.component(part), **values) for part, values in TWEAKS[name].items()})
     return gpu
