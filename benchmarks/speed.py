@@ -2,6 +2,8 @@
 
 Seconds are a core's own, parameters to result, the least of some repeats: who else runs on the machine then matters least.
 What an event takes is told over a bare simpy timeout of the same run, since absolute times move from machine to machine.
+At a fixed clock a launch is simulated once; with the default clock again where its activity settles at another one.
+Memory is what the whole process has held at most so far, in order of the table.
 
     python benchmarks/speed.py [--only copy] [--repeats 3]
 """
@@ -9,6 +11,7 @@ What an event takes is told over a bare simpy timeout of the same run, since abs
 from __future__ import annotations
 
 import argparse
+import resource
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -18,7 +21,9 @@ import simpy
 from gpusim import load_gpu, simulate
 from gpusim.kernel_models import KERNEL_MODELS
 
-GPU, MIB = "h200_sxm", 1 << 20
+GPU, MIB, FIXED_MHZ = "h200_sxm", 1 << 20, 1700.0
+LONG_S = 5.0
+"""What takes longer is not repeated."""
 COOPERATIVE = {"tile": "128x256x64", "stages": 4, "schedule": "cooperative"}
 BY_CP_ASYNC = {"tile": "64x64x32", "stages": 3, "schedule": "multistage", "copy": "cp_async", "math": "mma_sync"}
 BY_FMA = {"tile": "128x128x8", "stages": 2, "dtype": "fp32", "math": "fma", "schedule": "multistage", "copy": "cp_async"}
@@ -61,14 +66,16 @@ def bare_timeout_s(num_processes: int = 100, num_events: int = 3000) -> float:
     return (time.process_time() - began) / num_processes / num_events
 
 
-def predicted(model: str, options: Mapping[str, Any], repeats: int) -> tuple[float, int]:
+def predicted(model: str, options: Mapping[str, Any], repeats: int, clock: Any) -> tuple[float, int]:
     """(seconds, events) of a prediction."""
     gpu, seconds, num_events = load_gpu(GPU), [], 0
     for _ in range(repeats):
         began = time.process_time()
         launch = KERNEL_MODELS[model].params.model_validate(dict(options)).launch(gpu)
-        num_events = simulate(launch, gpu).num_events
+        num_events = simulate(launch, gpu, clock=clock).num_events
         seconds.append(time.process_time() - began)
+        if seconds[-1] > LONG_S:
+            break
     return min(seconds), num_events
 
 
@@ -78,13 +85,17 @@ def main() -> None:
     parser.add_argument("--only", default="", help="a word that a kernel's name holds")
     parser.add_argument("--repeats", type=int, default=3)
     told = parser.parse_args()
-    predicted(*gemm(1024, 1024, 1024), 1)  # imports, and the module's compilation
+    predicted(*gemm(1024, 1024, 1024), 1, FIXED_MHZ)  # imports, and the module's compilation
     bare = min(bare_timeout_s() for _ in range(told.repeats))
-    print(f"| kernel on {GPU} | seconds | events | an event over a bare simpy timeout |\n|---|---|---|---|")
+    print(f"| kernel on {GPU} | seconds at {FIXED_MHZ:.0f} MHz | events | an event over a bare simpy timeout "
+          "| default clock over that | memory so far |\n|---|---|---|---|---|---|")  # fmt: skip
     for name, (model, options) in KERNELS.items():
         if told.only in name:
-            seconds, num_events = predicted(model, options, told.repeats)
-            print(f"| {name} | {seconds:.2f} | {num_events:,} | {seconds / num_events / bare:.2f} |", flush=True)
+            seconds, num_events = predicted(model, options, told.repeats, FIXED_MHZ)
+            settled, _ = predicted(model, options, told.repeats, "single")
+            mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+            print(f"| {name} | {seconds:.3f} | {num_events:,} | {seconds / num_events / bare:.2f} "
+                  f"| {settled / seconds:.2f} | {mib} MiB |", flush=True)  # fmt: skip
     print(f"\nA bare simpy timeout took {1e6 * bare:.2f} us.")
 
 

@@ -4,7 +4,10 @@ Each is simulated whole or excluded by a bound. Prints seconds of a core that li
 time of a sweep of all of them, by processes; and the same over a plain prediction's seconds of the same run, since absolute
 times move from machine to machine. Wants a machine that does nothing else.
 
-    python benchmarks/sweep.py [--jobs 2] [--top 10] [--few]
+Two grids: tiles of many sizes, most of which fill waves badly; and with --orders usual tiles in eight orders, whose bounds
+are alike.
+
+    python benchmarks/sweep.py [--jobs 2] [--top 10] [--orders] [--few]
 """
 
 from __future__ import annotations
@@ -19,11 +22,12 @@ from gpusim.simulate.bound import Bounds
 from gpusim.sweep import run_sweep
 
 EXTENT, GOAL_S, GOAL_NUM = 2048, 60.0, 10_000
-OPTIONS = {
-    "m": EXTENT, "n": EXTENT, "k": EXTENT, "tile": "auto", "stages": "2..6", "schedule": "auto", "cluster": "auto",
-    "epilogue": "auto", "raster": "auto", "raster_group": "1,2,4,8",
-}
-FEW = {**OPTIONS, "raster": "along_n", "raster_group": "1"}
+TILES = ",".join(f"{rows}x{columns}x64" for rows in (64, 128, 192, 256) for columns in range(32, 257, 16))
+COMMON = {
+    "m": EXTENT, "n": EXTENT, "k": EXTENT, "stages": "2..6", "schedule": "auto", "cluster": "auto", "epilogue": "auto",
+}  # fmt: skip
+SIZES = {**COMMON, "tile": TILES, "raster_group": "1,8"}
+ORDERS = {**COMMON, "tile": "auto", "raster": "auto", "raster_group": "1,2,4,8"}
 
 
 def main() -> None:
@@ -31,9 +35,12 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--top", type=int, default=10)
-    parser.add_argument("--few", action="store_true", help="an eighth of the configurations")
+    parser.add_argument("--orders", action="store_true", help="usual tiles in eight orders")
+    parser.add_argument("--few", action="store_true", help="in one order alone")
     told = parser.parse_args()
-    options, gpu = FEW if told.few else OPTIONS, load_gpu("h200_sxm")
+    options, gpu = ORDERS if told.orders else SIZES, load_gpu("h200_sxm")
+    if told.few:
+        options = {**options, "raster": "along_n", "raster_group": "8"}
     params = GemmParams(m=EXTENT, n=EXTENT, k=EXTENT, tile=(128, 256, 64), stages=4, schedule="cooperative")
     plain = []
     for _ in range(5):

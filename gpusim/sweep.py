@@ -7,8 +7,9 @@ Models:
 * Each configuration is simulated whole, or excluded: its least time is above the times of as many others as are wanted.
 * What is least is known before it runs, and better while it runs (:mod:`gpusim.simulate.bound`).
 * Those that are not excluded yet come in a mixed order, so that times near the best are known early.
-* All configurations of a problem are simulated at one SM clock, that of a first one, where their bounds hold. Times are at
-  the clock that the power of each allows: its cycles change on the way there by the share of parts with clocks of their own.
+* All configurations of a problem are simulated at one SM clock, which the arithmetic of the lowest bound would leave. Bounds
+  hold there. Times are at the clock that the power of each allows: its cycles change on the way there by the share of parts
+  with clocks of their own.
 
 Ignores:
 
@@ -181,7 +182,8 @@ def run_sweep(
     is_interrupted = False
     with workers_of(jobs, dask) as workers:
         found = choices(
-            kind, options, gpu, keep=bounds.of, progress=lambda done, total: progress("combinations looked at", done, total)
+            kind, options, gpu, keep=bounds.of, mapped=workers.mapped,
+            progress=lambda done, total: progress("combinations looked at", done, total),
         )
         for choice in found.legal:
             problem = tuple((option, getattr(choice.params, name)) for option, name in fields)
@@ -211,8 +213,8 @@ class _Contest:
         """No configuration yet."""
         self.entries: list[Entry] = []
         self.gpu, self.options = gpu, options
-        self.mhz: float | None = None
-        """The clock that all are simulated at; None until it is known."""
+        self.mhz = 0.0
+        """The clock that all are simulated at; 0 until they begin."""
         self._top = top
         self._times: list[float] = []
         self._waiting: list[int] = []
@@ -229,13 +231,11 @@ class _Contest:
         """Whether there is nothing to compare: then its clock is found as a prediction finds it."""
         return len(self.entries) == 1
 
-    def first(self) -> Entry:
-        """The one with the lowest bound."""
-        return min(self.entries, key=lambda entry: entry.bound.cycles(self.gpu.clock.max_mhz))
-
-    def begin(self, mhz: float) -> None:
-        """Order them by their bounds at the clock that all are simulated at."""
-        self.mhz = mhz
+    def begin(self) -> None:
+        """Order them by their bounds at the clock that all are simulated at: what the lowest of them would leave."""
+        first = min((entry.bound for entry in self.entries), key=lambda bound: bound.cycles(self.gpu.clock.max_mhz))
+        self.mhz = mhz = self._least_time(first).mhz(first.cycles(self.gpu.clock.max_mhz))
+        self._least.clear()
         self.entries = [replace(entry, least_cycles=entry.bound.cycles(mhz)) for entry in self.entries]
         self._waiting = sorted(range(len(self.entries)), key=lambda idx: self.entries[idx].least_cycles)
         self._bounds = [self.entries[idx].least_cycles for idx in self._waiting]
@@ -293,8 +293,8 @@ class _Contest:
 
     def ranked(self) -> list[Entry]:
         """All of them, the fastest first, with their least times."""
-        if self.mhz is None:
-            self.begin(self.gpu.clock.max_mhz)
+        if not self.mhz:
+            self.begin()
         ends = [entry.least_cycles for entry in self.entries]
         cycles = np.geomspace(min(ends), max(ends), CURVE_POINTS)
         curves: dict[tuple[float, str], list[float]] = {}
@@ -313,7 +313,7 @@ class _Contest:
             self._least[bound.arithmetic] = LeastTime(
                 limiter=PowerLimiter(self.gpu.clock), clock=self.options.get("clock", "single"),
                 data=self.options.get("data", "random"), num_flops=bound.num_flops, rate_class=bound.rate_class,
-                simulated_mhz=self.mhz or 0.0,
+                simulated_mhz=self.mhz,
             )  # fmt: skip
         return self._least[bound.arithmetic]
 
@@ -353,22 +353,23 @@ def predict_one(
 
 
 def _simulate_all(contests: list[_Contest], workers: Workers, progress: Progress) -> None:
-    """All problems: first the clock of each, then who may win."""
+    """All problems, one after the other."""
     running: dict[Future[Any], tuple[_Contest, int]] = {}
     began, told, asked, done, total = time.monotonic(), 0.0, 0, 0, sum(len(contest.entries) for contest in contests)
-    _find_clocks(contests, workers)
+    for contest in contests:
+        contest.begin()
     waiting = iter(contests)
-    contest = next(waiting, None)
-    while contest is not None or running:
-        while contest is not None and len(running) < workers.num_asked:
-            idx = contest.next()
+    current = next(waiting, None)
+    while current is not None or running:
+        while current is not None and len(running) < workers.num_asked:
+            idx = current.next()
             if idx is None:
-                contest = next(waiting, None)
+                current = next(waiting, None)
                 continue
-            entry = contest.entries[idx]
-            mhz = None if contest.is_alone else contest.mhz
-            task = entry.choice.params, contest.gpu, contest.options, mhz, entry.bound, contest.most_cycles(idx)
-            running[workers.executor.submit(predict_one, *task)] = contest, idx
+            entry = current.entries[idx]
+            mhz = None if current.is_alone else current.mhz
+            task = entry.choice.params, current.gpu, current.options, mhz, entry.bound, current.most_cycles(idx)
+            running[workers.executor.submit(predict_one, *task)] = current, idx
         over, _ = wait(running, timeout=TELL_S, return_when=FIRST_COMPLETED)
         for future in over:
             of, idx = running.pop(future)
@@ -385,18 +386,3 @@ def _simulate_all(contests: list[_Contest], workers: Workers, progress: Progress
                 f"{became.count('simulated')} simulated, {done - became.count('simulated') - became.count('failed')} "
                 f"excluded, {to_come} to come{left}", done, total,
             )
-
-
-def _find_clocks(contests: list[_Contest], workers: Workers) -> None:
-    """The clock of each problem: as told, or what its most promising configuration sustains."""
-    pending = []
-    for contest in contests:
-        clock = contest.options.get("clock", "single")
-        if clock in ("single", "sustained") and not contest.is_alone:
-            first = contest.first().choice.params
-            pending.append((contest, workers.executor.submit(predict_one, first, contest.gpu, contest.options)))
-        else:
-            contest.begin(contest.gpu.clock.max_mhz if isinstance(clock, str) else float(clock))
-    for contest, future in pending:
-        answer = workers.answer(future)
-        contest.begin(answer.sm_clock_mhz if isinstance(answer, Result) else contest.gpu.clock.max_mhz)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import multiprocessing
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,6 +16,11 @@ from typing import Any
 
 from gpusim.errors import ConfigError, SimulationError
 from gpusim.simulate.module import MODULE
+
+ENDED = SimulationError("a process was ended from outside (out of memory?); use fewer --jobs")
+
+MANY, CHUNK = 1000, 100
+"""Short questions beyond which processes share them, so many at once."""
 
 CONNECT_S = 10.0
 """Seconds within which a cluster's scheduler must answer."""
@@ -30,6 +35,8 @@ class Workers:
     """How many do so at once."""
     num_asked: int
     """Of how many an answer may be waited for: twice as many, so that none waits for the next question."""
+    mapped: Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]] = map
+    """Does as ``map`` does, for many short questions."""
     drop: Callable[[], None] = lambda: None
     """Ends what is under way."""
     lost: tuple[type[Exception], ...] = ()
@@ -47,7 +54,7 @@ class Workers:
         except self.lost as error:
             return f"workers that simulated it were lost: {' '.join(str(error).split())}"
         except BrokenExecutor:
-            raise SimulationError("a process was ended from outside (out of memory?); use fewer --jobs") from None
+            raise ENDED from None
         except CancelledError:
             raise ConfigError("--dask: the scheduler is gone; what was known then is lost, start anew") from None
 
@@ -82,6 +89,13 @@ def workers_of(jobs: int, dask: str | None) -> Iterator[Workers]:
         return
     before = set(multiprocessing.active_children())
 
+    def mapped(ask: Callable[[Any], Any], each: Iterable[Any]) -> Iterator[Any]:
+        questions = list(each)
+        try:
+            yield from pool.map(ask, questions, chunksize=CHUNK) if len(questions) > MANY else map(ask, questions)
+        except BrokenExecutor:
+            raise ENDED from None
+
     def drop() -> None:
         pool.shutdown(wait=False, cancel_futures=True)
         for process in set(multiprocessing.active_children()) - before:
@@ -89,7 +103,7 @@ def workers_of(jobs: int, dask: str | None) -> Iterator[Workers]:
 
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(jobs, mp_context=context, initializer=_deaf) as pool:
-        yield Workers(executor=pool, num=jobs, num_asked=2 * jobs, drop=drop)
+        yield Workers(executor=pool, num=jobs, num_asked=2 * jobs, mapped=mapped, drop=drop)
 
 
 @contextmanager

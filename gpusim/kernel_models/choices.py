@@ -7,8 +7,9 @@ Knows no time.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from math import prod
 from typing import Any, Literal, get_args, get_origin
@@ -30,6 +31,9 @@ MOST_CHOICES = 50_000
 
 TELL_EVERY = 100
 """Combinations after which who asks hears how far it is."""
+
+Mapped = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]
+"""Applies a function to each of some, in order."""
 
 SEVERAL = re.compile(r"[,;]|\.\.|^auto$")
 """What makes of a text several values."""
@@ -185,11 +189,13 @@ def choices_of(annotation: Any) -> tuple[Any, ...]:
 
 def choices(
     kind: type[KernelParams], given: Mapping[str, Any], gpu: Target, *, most: int = MOST_CHOICES,
-    keep: Callable[[Launch], Any] = lambda launch: None, progress: Callable[[int, int], None] = lambda done, total: None,
+    keep: Callable[[Launch], Any] | None = None, progress: Callable[[int, int], None] = lambda done, total: None,
+    mapped: Mapped = map,
 ) -> Choices:
     """Every combination of ``given`` values (an option's text, one value, or a sequence of them) that ``gpu`` can launch.
 
-    ``keep`` sees each launch once, and may refuse it; ``progress`` hears how many have been looked at, of how many.
+    ``keep`` sees each launch, and may refuse it; ``progress`` hears how many have been looked at, of how many; ``mapped``
+    does as ``map`` does.
 
     Raises:
         KernelError: an unknown option, values that cannot be read, more than ``most`` combinations, or none is legal.
@@ -204,23 +210,18 @@ def choices(
     legal: dict[KernelParams, Choice] = {}
     refused: dict[str, list[str]] = {}
     num_legal, fields = 0, option_names(kind)
-    for done, options in enumerate(_combinations(values)):
+    look = partial(_looked_at, kind=kind, gpu=gpu, keep=keep)
+    for done, seen in enumerate(mapped(look, _combinations(values))):
         if not done % TELL_EVERY:
             progress(done, number)
-        try:
-            params, launch = kind(**options).planned(gpu)
-            kept = None if params in legal else keep(launch)
-        except ValidationError as error:
-            first = error.errors()[0]
-            flag = "".join(f"--{str(part).replace('_', '-')} " for part in first["loc"][:1])
-            _note(refused, f"{flag}{first['msg'].removeprefix('Value error, ')}")
-        except GpusimError as error:
-            _note(refused, str(error))
-        else:
-            num_legal += 1
-            told = params.as_options()
-            chosen = {name: told[fields[name].rstrip("_")] for name in varied}
-            legal.setdefault(params, Choice(options=chosen, params=params, kept=kept))
+        if isinstance(seen, str):
+            _note(refused, seen)
+            continue
+        params, kept = seen
+        num_legal += 1
+        told = params.as_options()
+        chosen = {name: told[fields[name].rstrip("_")] for name in varied}
+        legal.setdefault(params, Choice(options=chosen, params=params, kept=kept))
     refusals = sorted((Refusal(reason=of[0], num=len(of)) for of in refused.values()), key=lambda item: -item.num)
     if not legal:
         reason = refusals[0].reason if refusals else "there are no values"
@@ -229,6 +230,21 @@ def choices(
         varied=varied, num_tried=number, legal=tuple(legal.values()), num_same=num_legal - len(legal),
         refusals=tuple(refusals),
     )
+
+
+def _looked_at(
+    options: Mapping[str, Any], *, kind: type[KernelParams], gpu: Target, keep: Callable[[Launch], Any] | None
+) -> tuple[KernelParams, Any] | str:
+    """One combination, resolved, and what is kept of its launch; or why it is none."""
+    try:
+        params, launch = kind(**options).planned(gpu)
+        return params, None if keep is None else keep(launch)
+    except ValidationError as error:
+        first = error.errors()[0]
+        flag = "".join(f"--{str(part).replace('_', '-')} " for part in first["loc"][:1])
+        return f"{flag}{first['msg'].removeprefix('Value error, ')}"
+    except GpusimError as error:
+        return str(error)
 
 
 def _refuse_what_is_no_value(

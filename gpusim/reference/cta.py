@@ -160,6 +160,13 @@ class ThreadBarrier:
         return release
 
 
+class Declared(dict[Any, Any]):
+    """What a launch declares, by its name."""
+
+    def __missing__(self, name: object) -> None:
+        raise LaunchError(f"uses {name!r}, which the launch does not declare: it has {', '.join(map(repr, self))}")
+
+
 class Cta:
     """A thread block on an SM. Its process waits for its roles, and then leaves."""
 
@@ -169,17 +176,17 @@ class Cta:
         self.kernel, self.sm, self.cluster, self.at_cluster, self.idx = kernel, sm, cluster, at_cluster, idx
         self.rank = len(cluster)
         cluster.append(self)
-        self.mbarriers = {
+        self.mbarriers: dict[tuple[str, int], Mbarrier] = Declared({
             (ring.name, stage): Mbarrier(env, f"{ring.name}[{stage}]", ring.num_arrivals)
             for ring in launch.mbarriers for stage in range(ring.num_stages)
-        }  # fmt: skip
-        self.stages = {
+        })  # fmt: skip
+        self.stages: dict[tuple[str, int], Stage] = Declared({
             (ring.name, stage): Stage(f"{ring.name}[{stage}]") for ring in launch.buffers for stage in range(ring.num_stages)
-        }
+        })  # fmt: skip
         named = [(barrier.name, barrier.num_threads) for barrier in launch.named_barriers]
-        self.barriers = {
+        self.barriers: dict[str, ThreadBarrier] = Declared({
             name: ThreadBarrier(env, name, num, latency) for name, num in (*named, ("__syncthreads", launch.num_threads))
-        }
+        })  # fmt: skip
         self.roles: list[Role] = []
         self.num_free_registers, self.waits_for_registers = 0, list[tuple[int, Fact]]()
         """Of its pool; and who waits for how many, in order."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from simpy import Environment, Event
@@ -30,7 +31,7 @@ class Answer:
     """That simpy has scheduled."""
     counters: Sums
     """By part and name, such as ``l2.read_sectors``: those of the machine's counters that the core has."""
-    states: dict[str, Sums]
+    states: Mapping[str, Mapping[str, float]]
     """For each role the cycles that it was in each state, over all its CTAs."""
 
 

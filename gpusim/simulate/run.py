@@ -39,6 +39,9 @@ CLOCK_TOLERANCE = 5e-3
 MOST_ROUNDS = 4
 """Simulations at most until the clock has settled."""
 
+STEEPEST = 0.8
+"""Of the line through two simulations: a steeper one, in which chance has a part, is not followed."""
+
 STEP_TOLERANCE, MOST_STEPS = 1e-3, 12
 """Of looking for a clock with the cycles of one simulation."""
 
@@ -179,20 +182,22 @@ def _simulate(launch: Launch, gpu: GpuSpec, settings: Settings) -> Result:
             watch=settings.watch,
         )
     )
+    search = ClockSearch(limiter, mode=mode, data=data)
+    is_free = mode not in ("fixed", "max") and settings.simulated_mhz is None
     num_events = 0
     for _ in range(MOST_ROUNDS):
         ran = run_at(Clock(sm_mhz=mhz))
-        simulated_mhz = mhz
+        simulated_mhz, cycles = mhz, ran.end_cycle
         num_events += ran.num_events
         activity = activity_of(ran)
         if mode in ("fixed", "max"):
             break
-        share = clock_share(ran)
-        settled, cycles = settled_clock(limiter, activity, mhz, share, mode=mode, data=data)
-        change = abs(settled - mhz) / mhz
-        mhz = settled
-        if share * change <= CLOCK_TOLERANCE or settings.simulated_mhz is not None:
-            break  # settled, or the cycles hardly depend on the clock
+        step = search.step(ran, mhz)
+        cycles = step.cycles
+        if step.is_settled or not is_free:
+            mhz = step.settled_mhz
+            break
+        mhz = step.next_mhz
     result = result_of(
         ran, activity, settings={
             "clock": clock, "l2": "warm" if settings.is_warm else "flushed" if settings.is_flushed else "cold", "data": data,
@@ -203,6 +208,43 @@ def _simulate(launch: Launch, gpu: GpuSpec, settings: Settings) -> Result:
         return result
     tflops = result.tflops * result.cycles / cycles
     return replace(result, cycles=cycles, time_us=cycles / mhz, tflops=tflops)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClockStep:
+    """What one simulation says of the clock."""
+
+    settled_mhz: float
+    """That its activity sustains."""
+    cycles: float
+    """That it takes there, about."""
+    next_mhz: float
+    """Where to simulate next."""
+    is_settled: bool
+    """Whether the cycles would hardly move: it has settled, or the cycles hardly depend on the clock."""
+
+
+class ClockSearch:
+    """The clock that a launch sustains, simulation by simulation: from the second on along the line through two of them."""
+
+    def __init__(self, limiter: PowerLimiter, *, mode: str, data: str) -> None:
+        """Nothing has been simulated."""
+        self._limiter, self._mode, self._data = limiter, mode, data
+        self._last: tuple[float, float] | None = None
+
+    def step(self, ran: Ran, mhz: float) -> ClockStep:
+        """``ran`` was simulated at ``mhz``."""
+        share = clock_share(ran)
+        settled, cycles = settled_clock(self._limiter, activity_of(ran), mhz, share, mode=self._mode, data=self._data)
+        is_settled = share * abs(settled - mhz) / mhz <= CLOCK_TOLERANCE
+        next_mhz = settled
+        if self._last is not None and mhz != self._last[0]:
+            slope = (settled - self._last[1]) / (mhz - self._last[0])
+            if -STEEPEST <= slope <= STEEPEST:
+                next_mhz = (settled - slope * mhz) / (1.0 - slope)
+        self._last = (mhz, settled)
+        next_mhz = min(max(next_mhz, self._limiter.spec.min_mhz), self._limiter.spec.max_mhz)
+        return ClockStep(settled_mhz=settled, cycles=cycles, next_mhz=next_mhz, is_settled=is_settled)
 
 
 def settled_clock(

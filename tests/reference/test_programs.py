@@ -21,8 +21,8 @@ PART_OF_PROGRAMS = 10
 OF_SENTENCES = 100
 """The same of each sentence with which a program can end, but for one: 4 of 500."""
 
-NOT_PLAYED = {"core.core_only", "core.beyond_core"}
-"""Functions that no program calls by itself."""
+NOT_PLAYED = {"core.core_only", "core.beyond_core", "cta.Declared.__missing__"}
+"""Functions that no program calls by itself, and one that refuses what is no program of the generator's."""
 
 ENDS = (
     "is refilled at cycle", "and was never written", "before it is full", "arrivals in a phase that expects",

@@ -16,8 +16,9 @@ from gpusim.workload.access import AccessPattern
 from gpusim.workload.atoms import mma_sync, wgmma
 from gpusim.workload.dtypes import BF16
 from gpusim.workload.launch import RoleContext
+from tests.engine.launches import CASES, FAILING
 
-from .plays import NUM_PROGRAMS, by_engine, cycles_of, differences, play
+from .plays import NUM_PROGRAMS, by_engine, by_reference, cycles_of, differences, play
 from .programs import case
 
 TOY = core_only(load_gpu("toy"))
@@ -65,6 +66,27 @@ def load(slot: int, num_bytes: int, step: int | None = None, **more: Any) -> ops
 def test_a_random_program_takes_what_the_engine_says(seed: int) -> None:
     found = case(seed)
     assert differences(play(seed).said, by_engine(found.launch, found.gpu, is_warm=found.is_warm)) == []
+
+
+KERNELS = """
+    gemm_cooperative gemm_cooperative_three gemm_warp_specialized_batch gemm_by_cp_async_producer gemm_fp8 gemm_triton_meets
+    elementwise_add_ragged reduction_row layer_norm_warm gather_sequential sgemm_naive h100_gemm a100_transpose toy_gemm
+    toy_transpose far_words_2 far_words_4_toy traded_registers hand_overs swaps_toy named_tiles rereads_evicts
+    rereads_toy_evicts hazard_on_h200 deadlock_on_h200
+"""
+"""Launches of the engine's own tests that lie within the core."""
+ENDS = [
+    name for name in (item.name for item in FAILING if item.gpu == "toy")
+    if not name.startswith("refusal") and name != "hazard_long_load_before_full"  # of long loads, beyond the core
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [*KERNELS.split(), *ENDS])
+def test_a_kernel_takes_what_the_engine_says_on_the_core_of_its_gpu(name: str) -> None:
+    gpu, is_warm = core_only(CASES[name].spec), CASES[name].l2 == "warm"
+    found = by_reference(CASES[name].make(gpu), gpu, is_warm=is_warm)
+    assert differences(found, by_engine(CASES[name].make(gpu), gpu, is_warm=is_warm)) == []
+    assert bool(found.end[0]) == name.startswith(("hazard", "deadlock"))
 
 
 # ---------------------------------------------------------------------- copies
@@ -274,6 +296,14 @@ def test_threads_too_many_for_a_named_barrier_are_a_hazard() -> None:
     found = launch(program, num_warps=2, named_barriers=(NamedBarrier(name="b", num_threads=32),))
     with pytest.raises(HazardError, match="barrier 'b': 64 threads arrived, it was declared for 32"):
         simulate(found, TOY)
+
+
+def test_a_name_that_is_not_declared_is_refused() -> None:
+    def program(cta: RoleContext) -> Iterator[Any]:
+        yield ops.MbarrierWait("fulll", 0, 0)
+
+    with pytest.raises(LaunchError, match=r"role 'role0' of CTA 0: uses .'fulll', 0., which the launch does not declare"):
+        simulate(launch(program), TOY)
 
 
 def test_a_gpu_with_more_than_the_core_is_refused() -> None:
