@@ -208,7 +208,8 @@ class Bounds:
         """
         held = check(launch, self._gpu)
         gpu, spec, work = self._gpu, self._gpu.dispatcher, launch.work
-        num_sms = _num_sms(self._geometry, launch.cluster_size)
+        # a cluster that comes later may lie on SMs that none of the first ones filled
+        num_sms = gpu.num_sms if launch.num_ctas is not None else _num_sms(self._geometry, launch.cluster_size)
         start, leave = _start_and_leave(gpu, launch.cluster_size)
         begin = Path(spec.launch_cycles + start + (spec.cold_start_cycles if self._is_cold else 0.0))
         paths = {"launch": begin.then(leave + spec.drain_cycles)}

@@ -46,7 +46,7 @@ class ReferenceRun(PlannedRun):
     def role_totals(self) -> Mapping[str, list[float]]:
         """Cycles of each role in each :class:`WarpState`."""
         return {
-            role.name: [self.answer.states.get(role.name, {}).get(state.name, 0.0) for state in WarpState]
+            role.name: [self.answer.states.get(role.name, {}).get(state.label, 0.0) for state in WarpState]
             for role in self.launch.roles
         }
 
