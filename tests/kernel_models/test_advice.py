@@ -44,7 +44,7 @@ def advice_of(options: dict[str, Any], gpu: GpuSpec) -> str | None:
     return None
 
 
-@settings(max_examples=1200, deadline=None)
+@settings(max_examples=400, deadline=None)
 @given(asked, st.sampled_from(GPUS))
 def test_the_tile_that_is_advised_is_accepted(options: dict[str, Any], gpu: GpuSpec) -> None:
     tile = advice_of(options, gpu)

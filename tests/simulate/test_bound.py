@@ -16,6 +16,7 @@ from gpusim.machine.clock import Activity, PowerLimiter
 from gpusim.machine.config import GpuSpec
 from gpusim.program.records import SM_TOTALS
 from gpusim.simulate.bound import FMA_BUSY, TENSOR_BUSY, LeastTime, lower_bound
+from gpusim.simulate.door import check
 from gpusim.simulate.module import EngineRun
 from gpusim.simulate.pack import RunSettings, pack, trace_plan
 from gpusim.simulate.plan import plan_launch
@@ -33,7 +34,7 @@ SEEDS, DRAWS = 20, 50
 """A thousand launches."""
 
 SOMETIMES: list[tuple[str, tuple[Any, ...], float]] = [
-    ("cluster", ("1x1", "2x1", "1x2", "2x2", "4x1"), 0.5), ("split_k", (2, 3, 4), 0.25),
+    ("cluster", ("2x1", "1x2", "2x2", "4x1", "3x1", "1x8"), 0.5), ("split_k", (2, 3, 4), 0.25),
     ("split_k_mode", ("in_kernel", "second_kernel"), 0.5), ("persistent", (True, False), 0.5),
     ("copy", ("tma", "cp_async"), 0.6), ("math", ("wgmma", "mma_sync", "fma"), 0.6),
     ("epilogue", ("direct", "smem", "tma_store"), 0.8), ("dtype", ("bf16", "fp16", "tf32", "fp8", "int8", "fp32"), 0.4),
@@ -53,7 +54,9 @@ def drawn(rnd: Random, gpu: GpuSpec) -> Launch:
         tile = f"{rnd.choice((64, 128, 192, 256))}x{rnd.choice((16, 32, 64, 128, 192, 256))}x{rnd.choice((16, 32, 64, 128))}"
         options = {name: rnd.choice(values) for name, values, share in SOMETIMES if rnd.random() < share}
         try:
-            return GemmParams(m=m, n=n, k=k, tile=tile, stages=rnd.randint(1, 6), **options).launch(gpu)
+            launch = GemmParams(m=m, n=n, k=k, tile=tile, stages=rnd.randint(1, 6), **options).launch(gpu)
+            check(launch, gpu)
+            return launch
         except GpusimError:
             continue
 
