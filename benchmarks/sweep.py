@@ -1,8 +1,8 @@
 """What a sweep costs: seconds of ten thousand configurations, and what becomes of them.
 
 Each is simulated whole or excluded by a bound. Prints seconds of a core that listing and bounds take for one, and the wall
-time of a sweep of all of them, by processes; and the same over a plain prediction's seconds of the same run, since absolute
-times move from machine to machine. Wants a machine that does nothing else.
+time of a sweep of all of them, by processes. Wants a machine that does nothing else; seconds of cores say what it would be
+there, about. Plain predictions of the same run are the unit of the last line, since seconds move from machine to machine.
 
 Two grids: tiles of many sizes, most of which fill waves badly; and with --orders usual tiles in eight orders, whose bounds
 are alike.
@@ -13,6 +13,7 @@ are alike.
 from __future__ import annotations
 
 import argparse
+import resource
 import time
 from collections import Counter
 
@@ -28,6 +29,12 @@ COMMON = {
 }  # fmt: skip
 SIZES = {**COMMON, "tile": TILES, "raster_group": "1,8"}
 ORDERS = {**COMMON, "tile": "auto", "raster": "auto", "raster_group": "1,2,4,8"}
+
+
+def seconds_of_cores() -> float:
+    """What this process and those that it has ended have used."""
+    used = [resource.getrusage(whose) for whose in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(each.ru_utime + each.ru_stime for each in used)
 
 
 def main() -> None:
@@ -56,7 +63,9 @@ def main() -> None:
         bounds.of(choice.kept)
     bounded = time.process_time() - began
     del found
+    before = seconds_of_cores()
     sweep = run_sweep("gemm", options, gpu, top=told.top, jobs=told.jobs, simulate_options={})
+    of_cores = seconds_of_cores() - before
     became = Counter((entry.status, entry.is_begun) for entry in sweep.entries)
     print(f"plain prediction (128x256x64, cooperative): {min(plain) * 1e3:.0f} ms")
     tried = sweep.choices.num_tried
@@ -64,11 +73,9 @@ def main() -> None:
     print(f"bound: {bounded / num * 1e3:.3f} ms a configuration")
     for (status, is_begun), count in became.items():
         print(f"{status}{' as it ran' if is_begun else ''}: {count}")
-    each = sweep.wall_s / num
-    print(
-        f"all: {sweep.wall_s:.1f} s on {told.jobs} cores, {each * GOAL_NUM:.1f} s for {GOAL_NUM:,} (goal {GOAL_S:.0f}); "
-        f"{each * told.jobs / min(plain):.3f} plain predictions a configuration"
-    )
+    for what, seconds in (("wall time", sweep.wall_s), (f"seconds of cores over {told.jobs}", of_cores / told.jobs)):
+        print(f"{what}: {seconds:.1f} s, {seconds / num * GOAL_NUM:.1f} s for {GOAL_NUM:,} (goal {GOAL_S:.0f})")
+    print(f"a configuration: {of_cores / num / min(plain):.3f} plain predictions")
 
 
 if __name__ == "__main__":
