@@ -18,12 +18,14 @@ import pytest
 import gpusim
 from gpusim import GemmParams, load_gpu, simulate
 from gpusim.cli import main
-from gpusim.errors import DeadlockError, KernelError
+from gpusim.errors import DeadlockError, KernelError, SimulationError
 from gpusim.evidence.expected import expected_error
+from gpusim.kernel_models.choices import choices
 from gpusim.report.sweep import why, within_error
-from gpusim.simulate.bound import lower_bound
+from gpusim.simulate.bound import Bounds, lower_bound
 from gpusim.simulate.result import Result
 from gpusim.sweep import Sweep, predict_one, run_sweep
+from gpusim.workers import MANY, workers_of
 
 TOY = load_gpu("toy")
 GEMM = ["sweep", "gemm", "--gpu", "toy", "--m", "512", "--n", "512", "--k", "256", "--jobs", "1"]
@@ -179,6 +181,19 @@ def test_so_do_two_workers_of_a_cluster_one_of_which_is_lost(caplog: pytest.LogC
     assert [entry.time_us for entry in found.entries[:3]] == [entry.time_us for entry in of_h200(top=3).entries[:3]]
     assert not any(entry.status in ("failed", "not reached") for entry in found.entries)
     del caplog  # takes what the cluster says about its loss
+
+
+def test_a_process_that_is_ended_costs_one_sentence() -> None:
+    with workers_of(2, None) as workers, pytest.raises(SimulationError, match="ended from outside"):
+        workers.answer(workers.executor.submit(os._exit, 1))
+
+
+def test_processes_list_what_one_lists() -> None:
+    options = {**SOME, "stages": "1..6", "raster_group": "1,2,4,8", "raster_snake": "off,on", "cluster": "auto"}
+    with workers_of(2, None) as workers:
+        many = choices(GemmParams, options, H200, keep=Bounds(H200).of, mapped=workers.mapped)
+    assert many == choices(GemmParams, options, H200, keep=Bounds(H200).of)
+    assert many.num_tried > MANY
 
 
 def test_a_run_that_cannot_end_in_time_is_given_up() -> None:
