@@ -6,7 +6,8 @@ Models:
 
 * Each configuration is simulated whole, or excluded: its least time is above the times of as many others as are wanted.
 * What is least is known before it runs, and better while it runs (:mod:`gpusim.simulate.bound`).
-* Those that are not excluded yet come in a mixed order, so that times near the best are known early.
+* Those that are not excluded yet come in such an order that times near the best are known early: first where each option
+  has a value that was in a quick one.
 * All configurations of a problem are simulated at one SM clock, which the arithmetic of the lowest bound would leave. Bounds
   hold there. Times are at the clock that the power of each allows: its cycles change on the way there by the share of parts
   with clocks of their own.
@@ -25,7 +26,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
@@ -59,6 +60,9 @@ TELL_S = 0.5
 
 FEW = 8
 """Configurations for one process; it takes a second to start another."""
+
+LOOKED_AT = 200
+"""Configurations of which the most promising is asked for."""
 
 CURVE_POINTS = 129
 """Cycles whose least times are worked out; those between them lie on straight lines."""
@@ -223,6 +227,8 @@ class _Contest:
         self._kinds: list[int] = []
         """One of each amount and type of arithmetic: these differ in the cycles that a time leaves them."""
         self._num_asked = 0
+        self._best_with: dict[tuple[str, Any], float] = {}
+        """The best time with a value of an option."""
         self._most: dict[tuple[float, str], tuple[float, float]] = {}
         self._least: dict[tuple[float, str], LeastTime] = {}
 
@@ -244,7 +250,9 @@ class _Contest:
     def next(self) -> int | None:
         """Another one that may be among the best; None where none is left, and all others are excluded."""
         while num := self.num_to_come:
-            place = int(num * (self._num_asked * GOLDEN % 1.0))
+            step = -(-num // LOOKED_AT)
+            places = range(int(step * (self._num_asked * GOLDEN % 1.0)), num, step)
+            place = min(places, key=lambda place: self._promise(self._waiting[place]))
             self._num_asked += 1
             idx = self._waiting.pop(place)
             self._bounds.pop(place)
@@ -255,6 +263,15 @@ class _Contest:
             self._exclude(idx)
         self._waiting, self._bounds = [], []
         return None
+
+    def _note(self, entry: Entry, time_us: float) -> None:
+        for item in entry.choice.options.items():
+            self._best_with[item] = min(self._best_with.get(item, inf), time_us)
+
+    def _promise(self, idx: int) -> float:
+        """The less, the sooner one is asked: best times with each of its options' values, of a new one the best of all."""
+        known, best = self._best_with, self._times[0] if self._times else 0.0
+        return sum(known.get(item, best) for item in self.entries[idx].choice.options.items())
 
     def _exclude(self, idx: int) -> None:
         note = f"its least time is above {self._whose}"
@@ -273,10 +290,13 @@ class _Contest:
         entry = self.entries[idx]
         if isinstance(answer, Result):
             insort(self._times, answer.time_us)
+            self._note(entry, answer.time_us)
             self.entries[idx] = replace(entry, status="simulated", result=answer)
-        elif isinstance(answer, float):
+        elif isinstance(answer, GivenUp):
             note = f"while it ran, its least time came to be above {self._whose}"
-            self.entries[idx] = replace(entry, status="excluded", note=note, least_cycles=answer, is_begun=True)
+            least = answer.least_cycles
+            self.entries[idx] = replace(entry, status="excluded", note=note, least_cycles=least, is_begun=True)
+            self._note(entry, answer.cycles / self.mhz)
         else:
             self.entries[idx] = replace(entry, status="failed", note=answer)
 
@@ -320,8 +340,15 @@ class _Contest:
 
 # ---------------------------------------------------------------------------------------------- who simulates
 
-Answer = Result | float | str
-"""A prediction; cycles that it cannot end before, which are too many; or why there is none."""
+class GivenUp(NamedTuple):
+    """Why a run was ended: cycles that it cannot end before, too many; and about how many it would have taken."""
+
+    least_cycles: float
+    cycles: float
+
+
+Answer = Result | GivenUp | str
+"""A prediction; or why there is none."""
 
 
 class _TooSlow(Exception):  # noqa: N818  # no error: an answer
@@ -333,12 +360,12 @@ def predict_one(
     most_cycles: float = inf,
 ) -> Answer:
     """Simulate one configuration at an SM clock, for as long as it may end within so many cycles."""
-    least = 0.0
+    found = GivenUp(0.0, 0.0)
 
     def watch(run: EngineRun, of: Bound) -> None:
-        nonlocal least
-        least = max(least, of.cycles_of(run))
-        if least > most_cycles:
+        nonlocal found
+        found = GivenUp(*of.cycles_of(run))
+        if found.least_cycles > most_cycles:
             raise _TooSlow
 
     how: dict[str, Any] = {} if bound is None or most_cycles == inf else {"watch": partial(watch, of=bound)}
@@ -347,7 +374,7 @@ def predict_one(
     try:
         return simulate(params.launch(gpu), gpu, **options, **how)
     except _TooSlow:
-        return least
+        return found
     except GpusimError as error:
         return " ".join(str(error).split())
 

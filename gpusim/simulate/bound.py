@@ -81,21 +81,22 @@ class Bound:
         """Before it runs, at an SM clock."""
         return max(path.at(mhz) for path in self.paths.values()) * (1.0 - ROUNDING)
 
-    def cycles_of(self, run: EngineRun) -> float:
-        """While it runs: the present, and behind it what is left of the math, dealt evenly to all SMs.
+    def cycles_of(self, run: EngineRun) -> tuple[float, float]:
+        """While it runs: what it cannot end before, and when it would end if it went on as it has.
 
-        What SMs have begun to multiply counts as done. The rest begins no sooner than now. Some SM has no less than the mean
-        of it, and behind it comes what follows an SM's last math.
+        It cannot end before the present and, behind it, what is left of the math, dealt evenly to all SMs. What SMs have
+        begun to multiply counts as done. The rest begins no sooner than now. Some SM has no less than the mean of it, and
+        behind it comes what follows an SM's last math.
         """
         if not self.math_cycles:
-            return run.cycle
-        results = run.results()
+            return run.cycle, run.cycle
         if self.is_ffma:
-            done = sum_in_order(results["sm_totals"].reshape(-1, len(SM_TOTALS))[:, FMA_BUSY].tolist())
+            done = sum_in_order(run.section("sm_totals").reshape(-1, len(SM_TOTALS))[:, FMA_BUSY].tolist())
         else:
-            done = float(results["counters"][TENSOR_BUSY])
+            done = float(run.section("counters")[TENSOR_BUSY])
         left = (self.math_cycles * (1.0 - ROUNDING) - done) / self.num_sms
-        return run.cycle + left + self.behind_cycles if left > 0.0 else run.cycle
+        about = run.cycle * self.math_cycles / done if done else inf
+        return run.cycle + left + self.behind_cycles if left > 0.0 else run.cycle, about
 
 
 FMA_BUSY = SM_TOTALS.index("fma_busy_cycles")

@@ -22,8 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim.errors import SimulationError
-from gpusim.program.records import INPUT_SECTIONS, OUTPUT_SECTIONS, Failure
-from gpusim.simulate.buffers import HEADER, read_buffer
+from gpusim.program.records import INPUT_SECTIONS, OUTPUT_SECTIONS, Failure, dtype_of
+from gpusim.simulate.buffers import HEADER, PLACE, read_buffer
 
 if TYPE_CHECKING:
     import wasmtime
@@ -37,7 +37,7 @@ LIBRARY_VARIABLE = "GPUSIM_ENGINE_LIBRARY"
 SLICE_S = 0.05
 """Seconds that one slice of a run should take: an interruption waits so long."""
 
-WATCHED_SLICE_S = 0.004
+WATCHED_SLICE_S = 0.002
 """The same of a run that is watched, and may be given up."""
 
 FIRST_EVENTS, LEAST_EVENTS, MOST_EVENTS = 5_000, 1_000, 2**31 - 1
@@ -354,6 +354,20 @@ class EngineRun:
                 raise self._out_of_memory()
             *_, total_bytes = HEADER.unpack(self._instance.read(pointer, HEADER.size))
             return read_buffer(self._instance.read(pointer, total_bytes), OUTPUT_SECTIONS)
+        except TrapError as error:
+            raise self._stopped(error) from None
+
+    def section(self, name: str) -> NDArray[Any]:
+        """One section of what the run would return now.
+
+        Raises:
+            SimulationError: there was no memory for it.
+        """
+        kind, place = dtype_of(name), HEADER.size + PLACE.size * OUTPUT_SECTIONS.index(name)
+        try:
+            pointer = self._instance.pointer("results")
+            begin, count = PLACE.unpack(self._instance.read(pointer + place, PLACE.size))
+            return np.frombuffer(self._instance.read(pointer + begin, count * kind.itemsize), dtype=kind)
         except TrapError as error:
             raise self._stopped(error) from None
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from gpusim import GemmParams, load_gpu, simulate
-from gpusim.kernel_models.gemm.loader import Loader
+from gpusim.kernel_models.gemm.loader import Loader, slot
 from gpusim.kernel_models.gemm.tiles import Coordinates, TilePlan
 from gpusim.workload import ops
 
@@ -19,7 +19,7 @@ def loads(at: tuple[int, int], step: int, **options: object) -> tuple[ops.TmaLoa
     given = {"stages": 3, "schedule": "cooperative", "tile": "128x128x64", **options}
     params = GemmParams.model_validate(given).resolved(GPU)
     loader = Loader(TilePlan(params), num_threads=1)
-    found = tuple(loader.copy(which, Coordinates(*at, 0, 0), step, 0, 0) for which in (0, 1))
+    found = tuple(loader.panels(Coordinates(*at, 0, 0), 0)[which][slot(step, 0)] for which in (0, 1))
     assert all(isinstance(op, ops.TmaLoad) for op in found)
     return found  # type: ignore[return-value]  # just asserted
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
 from typing import NamedTuple
@@ -66,12 +67,13 @@ class Panel(dict[int, Op]):
         self._loader = loader
         self._which = which
         self._at = at
-        self._rank = rank
+        self._by_tma = loader.tma_loads(which, at, rank) if loader.by_tma else None
 
     def __missing__(self, key: int) -> Op:
         """Make it."""
         step, stage = divmod(key, MAX_STAGES)
-        op = self[key] = self._loader.copy(self._which, self._at, step, stage, self._rank)
+        make = self._by_tma
+        op = self[key] = self._loader.cp_async(self._which, self._at, step, stage) if make is None else make(step, stage)
         return op
 
 
@@ -134,38 +136,45 @@ class Loader:
 
     # -------------------------------------------------------------------------------------- copies
 
-    def copy(self, which: int, at: Coordinates, step: int, stage: int, rank: int) -> Op:
-        """The copy of k-step ``step`` of an operand into ``stage``."""
-        if self.by_tma:
-            return self._tma_load(which, at, step, stage, rank)
-        return self._cp_async(which, at, step, stage)
-
     @cached_property
     def _boxes(self) -> tuple[tuple[TmaBox, ...], tuple[TmaBox, ...]]:
         """Boxes that one CTA loads of A and of B."""
         ranks_m, ranks_n = self.params.cluster
         return self.plan.boxes(0, ranks_n), self.plan.boxes(1, ranks_m)
 
-    def _tma_load(self, which: int, at: Coordinates, step: int, stage: int, rank: int) -> Op:
+    def tma_loads(self, which: int, at: Coordinates, rank: int) -> Callable[[int, int], Op]:
+        """What makes the copy of a k-step of a panel into a stage: what all of them share is worked out once."""
         plan, (tensor, buffer) = self.plan, OPERANDS[which]
         receivers = self._peers[which][rank]
         ways, part = len(receivers), receivers.index(rank)
+        multicast, panel = receivers if ways > 1 else (), plan.panel(which, at)
         rows = plan.rows_of_a(at.m) if which == 0 else plan.rows_of_b(at.n)
-        depth = plan.k_extent(at.part, step)
         parts_k = ways > 1 and plan.slices_k(which, ways)
-        if parts_k:
-            depth = _within(depth, self._tile[2] // ways, part)
-        elif ways > 1:
+        if ways > 1 and not parts_k:
             rows = _within(rows, self._tile[which] // ways, part)
-        shape = self._shape(which, at, step, rows, depth)
-        new = 1.0 if parts_k else self._new_fraction(which, at, step, rows)
-        along = () if parts_k or new < 1.0 else self._come_along(which, at, step)
-        return ops.TmaLoad(
-            tensor, (plan.panel(which, at), step * ways + part), shape.num_bytes, shape.num_fetched_bytes, shape.num_rows,
-            buffer, stage, "full", multicast=receivers if ways > 1 else (), num_boxes=shape.num_boxes,
-            num_zero_rows=shape.num_zero_rows, num_outside_rows=shape.num_outside_rows, fetches=shape.fetches,
-            come_along=tuple((panel, each * ways + part) for panel, each in along), new_fraction=new,
-        )
+        comes_alone = parts_k or not self._k_major[which] or self._blocks[which] < self._tile[2] * self._width
+        begin, tile_k, k = plan.first_k_step(at.part) * self._tile[2], self._tile[2], self.params.k
+        stride = tile_k * (self._width if self._k_major[which] else self._pitches[which])
+        shapes: dict[tuple[int, int], TmaShape] = {}
+
+        def make(step: int, stage: int) -> Op:
+            depth = max(0, min(tile_k, k - begin - step * tile_k))
+            if parts_k:
+                depth = _within(depth, tile_k // ways, part)
+            like = depth, step * stride % LINE_BYTES
+            shape = shapes.get(like)
+            if shape is None:
+                shape = shapes[like] = self._shape(which, at, step, rows, depth)
+            new = 1.0 if comes_alone else self._new_fraction(which, at, step, rows)
+            along = () if comes_alone or new < 1.0 else self._come_along(which, at, step)
+            return ops.TmaLoad(
+                tensor, (panel, step * ways + part), shape.num_bytes, shape.num_fetched_bytes, shape.num_rows, buffer, stage,
+                "full", multicast, shape.num_boxes, "evict_normal",
+                tuple([(other, each * ways + part) for other, each in along]) if along else (), shape.fetches,
+                shape.num_zero_rows, shape.num_outside_rows, new,
+            )
+
+        return make
 
     def _shape(self, which: int, at: Coordinates, step: int, rows: int, depth: int) -> TmaShape:
         """What loads of so many rows and so much of K have alike, wherever they lie."""
@@ -320,7 +329,8 @@ class Loader:
             )
         return found
 
-    def _cp_async(self, which: int, at: Coordinates, step: int, stage: int) -> Op:
+    def cp_async(self, which: int, at: Coordinates, step: int, stage: int) -> Op:
+        """The copy of a k-step of an operand into a stage, by threads."""
         plan, (tensor, buffer), fill = self.plan, OPERANDS[which], self._fills[which]
         rows = plan.rows_of_a(at.m) if which == 0 else plan.rows_of_b(at.n)
         depth = plan.k_extent(at.part, step)
