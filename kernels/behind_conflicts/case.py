@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Iterator
 from functools import cache
 from itertools import product
 from typing import Any
@@ -14,6 +14,7 @@ from gpusim import Buffer, GpuSpec, Launch, WarpRole, simulate
 from gpusim.evidence.case import Case, Config, Group, Input, KernelLaunch, Output, Outputs, WrongAnswer, by_value
 from gpusim.workload import ops
 from gpusim.workload.access import AccessPattern
+from gpusim.workload.launch import RoleContext
 
 ROUNDS, WARM_ROUNDS, WARPS = 12, 4, 12
 NUMS, WAYS, DELAYS = (1, 2, 4, 8, 16), (2, 8, 32), (40, 160)
@@ -154,23 +155,22 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
     line = AccessPattern(num_requests=1, num_sectors=4, num_lines=1, num_wavefronts=1, num_bytes=128)
     through = AccessPattern(num_requests=1, num_sectors=4, num_lines=1, num_wavefronts=4, num_bytes=128)
     copied = AccessPattern(num_requests=1, num_sectors=16, num_lines=4, num_wavefronts=4, num_bytes=512)
-    begun: list[float] = []
-    there: list[float] = []
-    found: dict[str, float] = {}
 
-    def ahead(cta: Any) -> Generator[Any, Any, None]:
+    def ahead(cta: RoleContext) -> Iterator[Any]:
+        del cta
         yield ops.Syncthreads()
         yield ops.Alu(LEAD_ALU, is_chain=True)
-        begun.append(cta.t)
+        yield ops.RangeStart(ops.Section.MAINLOOP)
         yield ops.Use((yield ops.SharedLoad(near)))
-        there.append(cta.t)
+        yield ops.RangeEnd()
 
-    def prober(cta: Any) -> Generator[Any, Any, None]:
+    def prober(cta: RoleContext) -> Iterator[Any]:
+        del cta
         if probe == "hit":
             yield ops.Use((yield ops.GlobalLoad("lines", (0, 0), line)))
         yield ops.Syncthreads()
         yield ops.Alu(LEAD_ALU + int(config["delay"]) / ALU_CYCLES, is_chain=True)
-        begin = cta.t
+        yield ops.RangeStart(ops.Section.MAINLOOP)
         token: Any = None
         if probe == "load":
             token = yield ops.GlobalLoad("lines", (0, 0), line, allocates_in_l1=False)
@@ -187,20 +187,25 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
             yield ops.CpAsyncWaitGroup(0)
         if token is not None:
             yield ops.Use(token)
-        found["probe_cycles"] = cta.t - begin + CLOCK_CYCLES[probe]
+        yield ops.RangeEnd()
 
-    roles = {f"ahead{warp}": ahead for warp in AHEAD[config["ahead"]] if num}
-    if probe != "none":
-        roles["prober"] = prober
+    probers = {} if probe == "none" else {"prober": prober}
+    roles = {f"ahead{warp}": ahead for warp in AHEAD[config["ahead"]] if num} | probers
     launched = Launch(
         kernel="behind_conflicts", num_ctas=1, num_tiles=1, extra_smem_bytes=8192,
         roles=tuple(WarpRole(name=name, num_warps=1, program=program) for name, program in roles.items()),
         buffers=(Buffer(name="copied", stage_bytes=512, num_stages=1),),
     )  # fmt: skip
-    simulate(launched, gpu, clock="max", l2="warm")
+    result = simulate(launched, gpu, clock="max", l2="warm", recorded_sms="first")
+    spans = {role.role: span for role in result.timeline.roles for span in role.sections}
+    found: dict[str, float] = {}
+    if probe in ANSWERED:
+        found["probe_cycles"] = spans["prober"].end_cycle - spans["prober"].start_cycle + CLOCK_CYCLES[probe]
     if num:
-        found["first_cycles"], found["last_cycles"] = min(there) - min(begun), max(there) - min(begun)
-    return {name: found[name] for name in found if name != "probe_cycles" or probe in ANSWERED}
+        loads = [span for name, span in spans.items() if name != "prober"]
+        begun, there = min(span.start_cycle for span in loads), [span.end_cycle for span in loads]
+        found |= {"first_cycles": min(there) - begun, "last_cycles": max(there) - begun}
+    return found
 
 
 CASE = Case(

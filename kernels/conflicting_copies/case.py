@@ -4,19 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import cache
+from importlib import import_module
 from itertools import product
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusim import Buffer, GpuSpec, Launch, WarpRole, simulate
-from gpusim.evidence.case import Case, Config, Group, Input, KernelLaunch, Output, Outputs, WrongAnswer, by_value
+from gpusim.evidence.case import (
+    Case,
+    Config,
+    Group,
+    Input,
+    KernelLaunch,
+    Output,
+    Outputs,
+    WrongAnswer,
+    by_value,
+    load_case,
+)
+from gpusim.machine.config import GpuSpec
+from gpusim.simulate.timeline import Span
 from gpusim.workload import ops
 from gpusim.workload.access import AccessPattern, wavefronts
 from gpusim.workload.fetches import Fetches, fetches, num_passes
+from gpusim.workload.launch import Program, RoleContext
 
-MOST_COPIERS, MOST_COPIES, REGIONS, UNROLLED, GROUP, GROUPS_IN_FLIGHT = 16, 8, 16, 8, 4, 4
+beside = import_module(load_case("copies_beside_reads").launch.__module__)
+"""Streams of readers and copiers, as they are simulated there."""
+
+MOST_COPIERS, MOST_COPIES, REGIONS, UNROLLED, GROUP = 16, 8, 16, 8, 4
 COPY_BYTES = READ_BYTES = 512
 COPIED_BYTES, READ_ROOM_BYTES = MOST_COPIERS * MOST_COPIES * 2 * COPY_BYTES + 128, 32 * 1024
 PITCH_BYTES = 1024
@@ -168,11 +185,6 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
 
 # ---------------------------------------------------------------------------------------------- the simulator's answer
 
-LOOP_CYCLES, FLAG_CYCLES = 40.0, 30.0
-"""Of a reader's turn beside its ldmatrix: sums of what was read, a branch; of a copier's group: half a look at the flag.
-Source: SASS of nvcc 13.0."""
-TWIN_TURNS = 60
-
 
 def copies(config: Mapping[str, str], num: int = GROUP) -> ops.CpAsync:
     """So many copies, as their rows lie on average."""
@@ -208,69 +220,37 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
     """The same streams."""
     if config["kernel"] != "conflicting_copies":
         return _burst(config, gpu)
-    readers, copiers = int(config["readers"]), int(config["copiers"])
-    seen: dict[str, float] = {}
-    over: list[bool] = []
+    readers, copiers, of_group = int(config["readers"]), int(config["copiers"]), copies(config)
+    read, copied = beside.stream_paces(
+        readers, copiers, ops.Ldmatrix(reads(config)), lambda _which, _turn: of_group, lambda roles: _spans(roles, gpu)
+    )
+    found = {"reads_per_cycle": UNROLLED * read} if readers else {}
+    return found | ({"copies_per_cycle": GROUP * copied} if copiers else {})
 
-    def read(cta: Any) -> Iterator[Any]:
-        pattern = reads(config)
-        yield ops.Syncthreads()
-        begin = cta.t
-        for _ in range(TWIN_TURNS):
-            token: Any = yield ops.Ldmatrix(pattern)
-            yield ops.Use(token)
-            yield ops.Alu(LOOP_CYCLES / 4, is_chain=True)
-        seen[f"read{len(seen)}"] = UNROLLED * TWIN_TURNS / (cta.t - begin)
-        over.append(True)
 
-    def copy(cta: Any) -> Iterator[Any]:
-        copied = copies(config)
-        yield ops.Syncthreads()
-        begin, done = cta.t, 0
-        while len(over) < readers if readers else done < TWIN_TURNS:
-            yield copied
-            yield ops.CpAsyncCommitGroup()
-            yield ops.CpAsyncWaitGroup(GROUPS_IN_FLIGHT - 1)
-            yield ops.Alu(FLAG_CYCLES / 4, is_chain=True)
-            done += 1
-        seen[f"copy{len(seen)}"] = GROUP * done / (cta.t - begin)
-
-    roles = {f"read{idx}": (1, read) for idx in range(readers)} | {f"copy{idx}": (1, copy) for idx in range(copiers)}
-    made = Launch(
-        kernel="conflicting_copies", num_ctas=1, num_tiles=1,
-        roles=tuple(WarpRole(name=name, num_warps=warps, program=program) for name, (warps, program) in roles.items()),
-        buffers=(Buffer(name="copied", stage_bytes=COPIED_BYTES, num_stages=1),), registers_per_thread=80,
-    )  # fmt: skip
-    simulate(made, gpu, clock="max", l2="warm")
-    of = {kind: sum(rate for name, rate in seen.items() if name.startswith(kind)) for kind in ("read", "copy")}
-    found = {"reads_per_cycle": of["read"]} if readers else {}
-    return found | ({"copies_per_cycle": of["copy"]} if copiers else {})
+def _spans(roles: Mapping[str, tuple[int, Program]], gpu: GpuSpec) -> dict[str, list[Span]]:
+    found: dict[str, list[Span]] = beside.spans("conflicting_copies", roles, gpu, copied_bytes=COPIED_BYTES, registers=80)
+    return found
 
 
 def _burst(config: Config, gpu: GpuSpec) -> dict[str, float]:
     warps, copied = int(config["copiers"]), copies(config, int(config["copiers"]) * copies_of(config))
-    found: list[tuple[float, ...]] = []
 
-    def program(cta: Any) -> Iterator[Any]:
+    def program(cta: RoleContext) -> Iterator[Any]:
+        del cta
         for _ in range(WARM_ROUNDS + 1):
             yield ops.Syncthreads()
-            begin = cta.t
+            yield from [ops.RangeStart(ops.Section.MAINLOOP)] * 3
             yield copied
             yield ops.CpAsyncCommitGroup()
-            issued = cta.t
+            yield ops.RangeEnd()
             token: Any = yield ops.Ldmatrix(reads(config, warps))
             yield ops.Use(token)
-            read = cta.t
+            yield ops.RangeEnd()
             yield ops.CpAsyncWaitGroup(0)
-            found.append((issued - begin, read - begin, cta.t - begin))
+            yield ops.RangeEnd()
 
-    made = Launch(
-        kernel="conflicting_copies", num_ctas=1, num_tiles=1,
-        roles=(WarpRole(name="all", num_warps=warps, program=program),),
-        buffers=(Buffer(name="copied", stage_bytes=COPIED_BYTES, num_stages=1),), registers_per_thread=80,
-    )  # fmt: skip
-    simulate(made, gpu, clock="max", l2="warm")
-    issued, read, landed = found[-1]
+    issued, read, landed = beside.of_last_round(_spans({"all": (warps, program)}, gpu)["all"], 3)
     of_copies = STALL_CYCLES * copies_of(config)
     read += CLOCK_CYCLES + SUM_CYCLES
     return {"issued_cycles": max(issued, of_copies), "read_cycles": read, "landed_cycles": max(read, landed + CLOCK_CYCLES)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import product
 from typing import Any
@@ -12,8 +12,10 @@ from numpy.typing import NDArray
 
 from gpusim import Buffer, GpuSpec, Launch, WarpRole, simulate
 from gpusim.evidence.case import Case, Config, Fitted, Group, Input, KernelLaunch, Output, Outputs, WrongAnswer, by_value
+from gpusim.simulate.timeline import Span
 from gpusim.workload import ops
 from gpusim.workload.access import AccessPattern
+from gpusim.workload.launch import Program, RoleContext
 
 ROUNDS, WARM_ROUNDS = 12, 3
 MOST_WARPS, MOST_COPIES, MOST_READS = 16, 8, 12
@@ -185,76 +187,118 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
     return _streams(config, gpu) if config["kernel"] == "streams" else _rounds(config, gpu)
 
 
-def _simulated(roles: dict[str, tuple[int, Any]], gpu: GpuSpec) -> None:
+Roles = Mapping[str, tuple[int, Program]]
+"""Warps and program of each role of a CTA."""
+Marks = dict[str, list[Span]]
+"""What each role's program has marked, in the order in which marks end."""
+
+
+def spans(kernel: str, roles: Roles, gpu: GpuSpec, *, copied_bytes: int, registers: int) -> Marks:
+    """The marks of a CTA of these roles."""
     made = Launch(
-        kernel="copies_beside_reads", num_ctas=1, num_tiles=1,
+        kernel=kernel, num_ctas=1, num_tiles=1,
         roles=tuple(WarpRole(name=name, num_warps=warps, program=program) for name, (warps, program) in roles.items()),
-        buffers=(Buffer(name="copied", stage_bytes=COPIED_BYTES, num_stages=1),), registers_per_thread=96,
+        buffers=(Buffer(name="copied", stage_bytes=copied_bytes, num_stages=1),), registers_per_thread=registers,
     )  # fmt: skip
-    simulate(made, gpu, clock="max", l2="warm")
+    result = simulate(made, gpu, clock="max", l2="warm", recorded_sms="first")
+    return {role.role: role.sections for role in result.timeline.roles}
+
+
+def of_last_round(marks: Sequence[Span], num: int) -> list[float]:
+    """Cycles from the begin of the last round until each of its ``num`` marks."""
+    return [span.end_cycle - span.start_cycle for span in marks[-num:]]
 
 
 def _rounds(config: Config, gpu: GpuSpec) -> dict[str, float]:
     warps, ahead, copies, behind = (int(config[name]) for name in ("warps", "ahead", "copies", "behind"))
-    found: list[tuple[float, float]] = []
 
-    def program(cta: Any) -> Iterator[Any]:
+    def program(cta: RoleContext) -> Iterator[Any]:
+        del cta
         pattern, num_rows = access(config, copies * warps)
         for _ in range(WARM_ROUNDS + 1):
             yield ops.Syncthreads()
-            begin = cta.t
+            yield ops.RangeStart(ops.Section.MAINLOOP)
+            yield ops.RangeStart(ops.Section.MAINLOOP)
             if ahead:
                 yield ops.Ldmatrix(WORDS.scaled(ahead * warps))
             if copies:
                 yield ops.CpAsync("T", (0, 0), pattern, "copied", 0, num_rows=num_rows)
                 yield ops.CpAsyncCommitGroup()
-            issued = cta.t
+            yield ops.RangeEnd()
             token: Any = yield ops.Ldmatrix(WORDS.scaled(behind * warps))
             yield ops.Use(token)
-            found.append((issued - begin, cta.t - begin))
+            yield ops.RangeEnd()
             yield ops.CpAsyncWaitGroup(0)
 
-    _simulated({"all": (warps, program)}, gpu)
-    issued, read = found[-1]
+    found = spans("copies_beside_reads", {"all": (warps, program)}, gpu, copied_bytes=COPIED_BYTES, registers=REGISTERS)
+    issued, read = of_last_round(found["all"], 2)
     stalls = STALL_CYCLES * (ahead + copies) + (COMMIT_STALL_CYCLES if copies else 0.0)
     return {"issued_cycles": max(issued, stalls) + ISSUED_CYCLES, "read_cycles": read + CLOCK_CYCLES + SUM_CYCLES}
 
 
+REGISTERS = 96
 TWIN_TURNS = 60
+"""Of readers, and of copiers where nobody reads."""
+
+
+def stream_paces(
+    readers: int, copiers: int, read: ops.Op, copy: Callable[[int, int], ops.Op], marked: Callable[[Roles], Marks]
+) -> tuple[float, float]:
+    """Turns in a cycle of all readers, and of all copiers up to the turn in which the last reader ends.
+
+    ``read`` is what a reader has in a turn, ``copy`` what a copier does, by its number and the turn's; ``marked`` runs
+    roles. A program says beforehand how many turns it has: copiers get more, until they outlast the readers.
+    """
+
+    def reader(cta: RoleContext) -> Iterator[Any]:
+        del cta
+        yield ops.Syncthreads()
+        for _ in range(TWIN_TURNS):
+            yield ops.RangeStart(ops.Section.MAINLOOP)
+            token: Any = yield read
+            yield ops.Use(token)
+            yield ops.Alu(LOOP_CYCLES / 4, is_chain=True)
+            yield ops.RangeEnd()
+
+    def copier(which: int, turns: int) -> Program:
+        def program(cta: RoleContext) -> Iterator[Any]:
+            del cta
+            yield ops.Syncthreads()
+            for turn in range(turns):
+                yield ops.RangeStart(ops.Section.MAINLOOP)
+                yield copy(which, turn)
+                yield ops.CpAsyncCommitGroup()
+                yield ops.CpAsyncWaitGroup(GROUPS_IN_FLIGHT - 1)
+                yield ops.Alu(FLAG_CYCLES / 4, is_chain=True)
+                yield ops.RangeEnd()
+
+        return program
+
+    turns, roles = TWIN_TURNS, {f"read{idx}": (1, reader) for idx in range(readers)}
+    while True:
+        found = marked(roles | {f"copy{idx}": (1, copier(idx, turns)) for idx in range(copiers)})
+        reading, copying = [found[f"read{idx}"] for idx in range(readers)], [found[f"copy{idx}"] for idx in range(copiers)]
+        over = max((marks[-1].end_cycle for marks in reading), default=float("inf"))
+        if not (readers and copiers) or min(marks[-1].end_cycle for marks in copying) >= over:
+            break
+        turns *= 2
+    until = [next((idx for idx, mark in enumerate(marks) if mark.end_cycle >= over), turns - 1) for marks in copying]
+    return (
+        sum(TWIN_TURNS / (marks[-1].end_cycle - marks[0].start_cycle) for marks in reading),
+        sum((last + 1) / (marks[last].end_cycle - marks[0].start_cycle) for marks, last in zip(copying, until, strict=True)),
+    )
 
 
 def _streams(config: Config, gpu: GpuSpec) -> dict[str, float]:
     readers, copiers = int(config["readers"]), int(config["warps"]) - int(config["readers"])
-    seen: dict[str, float] = {}
-    over: list[bool] = []
-
-    def read(cta: Any) -> Iterator[Any]:
-        yield ops.Syncthreads()
-        begin = cta.t
-        for _ in range(TWIN_TURNS):
-            token: Any = yield ops.Ldmatrix(WORDS.scaled(UNROLLED))
-            yield ops.Use(token)
-            yield ops.Alu(LOOP_CYCLES / 4, is_chain=True)
-        seen[f"read{len(seen)}"] = 4.0 * UNROLLED * TWIN_TURNS / (cta.t - begin)
-        over.append(True)
-
-    def copy(cta: Any) -> Iterator[Any]:
-        pattern, num_rows = access(config, GROUP)
-        yield ops.Syncthreads()
-        begin, done = cta.t, 0
-        while len(over) < readers if readers else done < TWIN_TURNS:
-            yield ops.CpAsync("T", (0, 0), pattern, "copied", 0, num_rows=num_rows)
-            yield ops.CpAsyncCommitGroup()
-            yield ops.CpAsyncWaitGroup(GROUPS_IN_FLIGHT - 1)
-            yield ops.Alu(FLAG_CYCLES / 4, is_chain=True)
-            done += 1
-        seen[f"copy{len(seen)}"] = GROUP * done / (cta.t - begin)
-
-    roles = {f"read{idx}": (1, read) for idx in range(readers)} | {f"copy{idx}": (1, copy) for idx in range(copiers)}
-    _simulated(roles, gpu)
-    of = {kind: sum(rate for name, rate in seen.items() if name.startswith(kind)) for kind in ("read", "copy")}
-    found = {"read_wavefronts_per_cycle": of["read"]} if readers else {}
-    return found | ({"copies_per_cycle": of["copy"]} if copiers else {})
+    pattern, num_rows = access(config, GROUP)
+    read, copied = stream_paces(
+        readers, copiers, ops.Ldmatrix(WORDS.scaled(UNROLLED)),
+        lambda _which, _turn: ops.CpAsync("T", (0, 0), pattern, "copied", 0, num_rows=num_rows),
+        lambda roles: spans("copies_beside_reads", roles, gpu, copied_bytes=COPIED_BYTES, registers=REGISTERS),
+    )  # fmt: skip
+    found = {"read_wavefronts_per_cycle": 4.0 * UNROLLED * read} if readers else {}
+    return found | ({"copies_per_cycle": GROUP * copied} if copiers else {})
 
 
 ROW_CYCLES, COMMIT_CYCLES = 1.062, 5.222

@@ -4,20 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
+from importlib import import_module
 from itertools import product
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusim import Buffer, GpuSpec, Launch, WarpRole, simulate
-from gpusim.evidence.case import Case, Config, Fitted, Group, Input, KernelLaunch, Output, Outputs, WrongAnswer, by_value
+from gpusim.evidence.case import (
+    Case,
+    Config,
+    Fitted,
+    Group,
+    Input,
+    KernelLaunch,
+    Output,
+    Outputs,
+    WrongAnswer,
+    by_value,
+    load_case,
+)
+from gpusim.machine.config import GpuSpec
+from gpusim.simulate.timeline import Span
 from gpusim.workload import ops
 from gpusim.workload.access import AccessPattern, wavefronts
+from gpusim.workload.launch import Program, RoleContext
+
+beside = import_module(load_case("copies_beside_reads").launch.__module__)
+"""Streams of readers and copiers, as they are simulated there."""
 
 ROUNDS, WARM_ROUNDS = 12, 3
 MOST_WARPS, MOST_COPIES, MOST_READS, MARKS = 16, 8, 12, 4
-UNROLLED, GROUP, GROUPS_IN_FLIGHT = 8, 4, 4
+UNROLLED, GROUP = 8, 4
 COPY_BYTES, LOAD_BYTES, WORD_BYTES, LANES = 128, 512, 4, 32
 COPIED_BYTES, PAD = 20480, 4
 """Of shared memory for copies; elements more of a row of it that is turned."""
@@ -224,9 +242,6 @@ CLOCK_CYCLES, SUM_CYCLES = 12.0, 17.0
 ISSUED_CYCLES, STALL_CYCLES, COMMIT_STALL_CYCLES = 2.0, 4.0, 18.0
 """From the barrier to the clock behind what is issued; of each copy or load; of the commit, and what stands before copies.
 Source: the same, stalls."""
-LOOP_CYCLES, FLAG_CYCLES = 40.0, 30.0
-"""Of a reader's turn beside its loads: sums of what was read, a branch; of a copier's group: half a look at the flag.
-Source: the same."""
 
 
 def access(config: Mapping[str, str]) -> AccessPattern:
@@ -251,79 +266,45 @@ def _copy(config: Config, num: int, which: int, turn: int) -> ops.CpAsync:
     return ops.CpAsync("T", (which, at), access(config).scaled(num), "copied", 0, allocates_in_l1=True)
 
 
-def _simulated(roles: dict[str, tuple[int, Any]], gpu: GpuSpec) -> None:
-    made = Launch(
-        kernel="narrow_copies", num_ctas=1, num_tiles=1,
-        roles=tuple(WarpRole(name=name, num_warps=warps, program=program) for name, (warps, program) in roles.items()),
-        buffers=(Buffer(name="copied", stage_bytes=COPIED_BYTES, num_stages=1),), registers_per_thread=96,
-    )  # fmt: skip
-    simulate(made, gpu, clock="max", l2="warm")
+def _spans(roles: Mapping[str, tuple[int, Program]], gpu: GpuSpec) -> dict[str, list[Span]]:
+    found: dict[str, list[Span]] = beside.spans("narrow_copies", roles, gpu, copied_bytes=COPIED_BYTES, registers=96)
+    return found
 
 
 def _rounds(config: Config, gpu: GpuSpec) -> dict[str, float]:
     warps, ahead, copies, behind = (int(config[name]) for name in ("warps", "ahead", "copies", "behind"))
-    found: list[tuple[float, float, float]] = []
 
-    def program(cta: Any) -> Iterator[Any]:
+    def program(cta: RoleContext) -> Iterator[Any]:
+        del cta
         for turn in range(WARM_ROUNDS + 1):
             yield ops.Syncthreads()
-            begin = cta.t
+            yield from [ops.RangeStart(ops.Section.MAINLOOP)] * 3
             if ahead:
                 yield ops.SharedLoad(WORDS.scaled(ahead * warps))
             if copies:
                 yield _copy(config, copies * warps, 0, turn)
                 yield ops.CpAsyncCommitGroup()
-            issued = cta.t
+            yield ops.RangeEnd()
             token: Any = yield ops.SharedLoad(WORDS.scaled(behind * warps))
             yield ops.Use(token)
-            read = cta.t
+            yield ops.RangeEnd()
             yield ops.CpAsyncWaitGroup(0)
-            found.append((issued - begin, read - begin, cta.t - begin))
+            yield ops.RangeEnd()
 
-    _simulated({"all": (warps, program)}, gpu)
-    issued, read, copied = found[-1]
+    issued, read, copied = beside.of_last_round(_spans({"all": (warps, program)}, gpu)["all"], 3)
     stalls = STALL_CYCLES * (ahead + copies) + (COMMIT_STALL_CYCLES if copies else 0.0)
     told = {"issued_cycles": max(issued, stalls) + ISSUED_CYCLES, "read_cycles": read + CLOCK_CYCLES + SUM_CYCLES}
     return told | ({"copied_cycles": max(copied + CLOCK_CYCLES, told["read_cycles"])} if copies else {})
 
 
-TWIN_TURNS = 60
-
-
 def _streams(config: Config, gpu: GpuSpec) -> dict[str, float]:
     readers, copiers = int(config["readers"]), int(config["warps"]) - int(config["readers"])
-    seen: dict[str, float] = {}
-    over: list[bool] = []
-
-    def read(cta: Any) -> Iterator[Any]:
-        yield ops.Syncthreads()
-        begin = cta.t
-        for _ in range(TWIN_TURNS):
-            token: Any = yield ops.SharedLoad(WORDS.scaled(UNROLLED))
-            yield ops.Use(token)
-            yield ops.Alu(LOOP_CYCLES / 4, is_chain=True)
-        seen[f"read{len(seen)}"] = 4.0 * UNROLLED * TWIN_TURNS / (cta.t - begin)
-        over.append(True)
-
-    def copying(which: int) -> Any:
-        def copy(cta: Any) -> Iterator[Any]:
-            yield ops.Syncthreads()
-            begin, done = cta.t, 0
-            while len(over) < readers if readers else done < TWIN_TURNS:
-                yield _copy(config, GROUP, which, done)
-                yield ops.CpAsyncCommitGroup()
-                yield ops.CpAsyncWaitGroup(GROUPS_IN_FLIGHT - 1)
-                yield ops.Alu(FLAG_CYCLES / 4, is_chain=True)
-                done += 1
-            seen[f"copy{len(seen)}"] = GROUP * done / (cta.t - begin)
-
-        return copy
-
-    roles = {f"read{idx}": (1, read) for idx in range(readers)} | {f"copy{idx}": (1, copying(idx)) for idx in range(copiers)}
-    _simulated(roles, gpu)
-    of = {kind: sum(rate for name, rate in seen.items() if name.startswith(kind)) for kind in ("read", "copy")}
-    found = {"read_wavefronts_per_cycle": of["read"]} if readers else {}
-    return found | ({"copies_per_cycle": of["copy"]} if copiers else {})
+    read, copied = beside.stream_paces(
+        readers, copiers, ops.SharedLoad(WORDS.scaled(UNROLLED)), lambda which, turn: _copy(config, GROUP, which, turn),
+        lambda roles: _spans(roles, gpu),
+    )  # fmt: skip
+    found = {"read_wavefronts_per_cycle": 4.0 * UNROLLED * read} if readers else {}
+    return found | ({"copies_per_cycle": GROUP * copied} if copiers else {})
 
 
 CYCLES = 0.887
