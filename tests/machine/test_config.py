@@ -391,6 +391,11 @@ def test_a_source_without_a_number_is_refused(tmp_path: Path) -> None:
     assert "component.l1.source.hit_latency is unknown; did you mean 'hit_latency_cycles'?" in refusal(path)
 
 
+def test_one_partition_of_l2_has_no_far_side(tmp_path: Path) -> None:
+    path = write(tmp_path, "far_latency_cycles = 200.0", "far_latency_cycles = 300.0", base="toy", name="toy.toml")
+    assert "component.l2.far_latency_cycles is 300 where num_partitions is 1; wants 200" in refusal(path)
+
+
 def test_only_a_file_called_toy_may_say_toy(tmp_path: Path) -> None:
     assert "which only toy.toml may say" in refusal(write(tmp_path, "num_sms = 4", "num_sms = 4", base="toy"))
     kept = write(tmp_path, "max_warps_per_sm = 64", "max_warps_per_sm = 32", base="toy", name="toy.toml")
