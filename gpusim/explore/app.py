@@ -180,11 +180,11 @@ def serve(found: socket.socket, *, opens: bool, tell: Callable[[str], None]) -> 
         proxy_headers=False, timeout_graceful_shutdown=1,
     )
     threading.Thread(target=_warm_up, args=(worker,), daemon=True).start()
-    tell(address)
-    if opens:
-        threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
     try:
         with suppress(KeyboardInterrupt):
+            tell(address)
+            if opens:
+                threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
             uvicorn.Server(config).run(sockets=[found])
     finally:
         worker.end()

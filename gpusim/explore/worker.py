@@ -6,7 +6,9 @@ import multiprocessing
 import signal
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from typing import Any, Final
 
@@ -26,6 +28,8 @@ class Worker:
     def __init__(self, patience_s: float = PATIENCE_S) -> None:
         self._patience_s = patience_s
         self._turn = threading.Lock()
+        self._change = threading.Lock()  # of the process, which is never ended before it has all that it starts with
+        self._is_over = False
         self._process: Any = None
         self._ours: Connection | None = None
         self._kept: OrderedDict[tuple[str, bool, tuple[tuple[str, str], ...]], Answer | RefusedError] = OrderedDict()
@@ -54,34 +58,54 @@ class Worker:
         return found
 
     def end(self) -> None:
-        """No more questions."""
-        if self._process is not None:
-            self._process.terminate()
-            self._process.join(5.0)
-        self._process = self._ours = None
+        """No more questions: what is being answered is refused, and no process is started any more."""
+        self._is_over = True
+        self._end_process()
+
+    def _end_process(self) -> None:
+        with self._change:
+            if self._process is not None:
+                self._process.terminate()
+                self._process.join(5.0)
+            self._process = self._ours = None
 
     def _connection(self) -> Connection:
-        if self._ours is None or self._process is None or not self._process.is_alive():
-            context = multiprocessing.get_context("spawn")
-            self._ours, theirs = context.Pipe()
-            self._process = context.Process(target=_serve, args=(theirs,), daemon=True)
-            self._process.start()
-            theirs.close()
-        return self._ours
+        with self._change:
+            if self._is_over:
+                raise RefusedError("no more questions are answered")
+            if self._ours is None or self._process is None or not self._process.is_alive():
+                context = multiprocessing.get_context("spawn")
+                self._ours, theirs = context.Pipe()
+                self._process = context.Process(target=_serve, args=(theirs,), daemon=True)
+                with _deaf_to_ctrl_c():
+                    self._process.start()
+                theirs.close()
+            return self._ours
 
     def _asked(self, page: str, words: Mapping[str, str], is_plain: bool) -> Answer | RefusedError:
         connection = self._connection()
         try:
             connection.send((page, dict(words), is_plain))
             if not connection.poll(self._patience_s):
-                self.end()
+                self._end_process()
                 seconds = f"{self._patience_s:g} seconds"  # raised, not kept: a busy machine may have time the next time
                 raise RefusedError(f"this takes longer than {seconds}: ask for less, or use the command line")
             found: Answer | RefusedError = connection.recv()
         except (EOFError, OSError):
-            self.end()
+            self._end_process()
             raise RefusedError("the process that answers has ended: ask again, or use the command line") from None
         return found
+
+
+@contextmanager
+def _deaf_to_ctrl_c() -> Iterator[None]:
+    """What is started meanwhile hears no Ctrl-C, which is for who asks, from its first moment."""
+    resource_tracker.ensure_running()  # starting a process does, and lets Ctrl-C through behind it
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def answered(page: str, words: Mapping[str, str], is_plain: bool = False) -> Answer | RefusedError:
@@ -98,7 +122,6 @@ def answered(page: str, words: Mapping[str, str], is_plain: bool = False) -> Ans
 
 def _serve(connection: Connection) -> None:
     """Answer until nobody asks any more."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for who asks
     while True:
         try:
             page, words, is_plain = connection.recv()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import socket
@@ -164,6 +165,14 @@ def test_a_process_answers_and_goes_on_after_what_takes_too_long() -> None:
         worker.end()
 
 
+def test_what_has_ended_starts_no_other_process() -> None:
+    worker = Worker()
+    worker.end()
+    with pytest.raises(RefusedError, match="no more questions are answered"):
+        worker.ask("banks", {})
+    assert worker._process is None
+
+
 # ---------------------------------------------------------------------------------------------- the command
 
 
@@ -175,16 +184,19 @@ def test_it_listens_on_the_loopback_address_alone() -> None:
             listening(port)
 
 
-def test_ctrl_c_ends_it() -> None:
+@pytest.mark.parametrize("is_asked", [True, False])
+def test_ctrl_c_ends_it(is_asked: bool) -> None:
+    """As a terminal sends it, to all processes: the one that answers may just be starting."""
     command = [sys.executable, "-m", "gpusim", "explore", "--port", "0", "--no-open"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, start_new_session=True) as process:
         assert process.stdout is not None
-        assert process.stderr is not None
         address = re.search(r"http://127\.0\.0\.1:\d+/", process.stdout.readline())
         assert address is not None
-        with urllib.request.urlopen(f"{address[0]}banks.html", timeout=30) as reply:
-            assert b"<h1>Banks</h1>" in reply.read()
-        process.send_signal(signal.SIGINT)
+        if is_asked:
+            with urllib.request.urlopen(f"{address[0]}banks.html", timeout=30) as reply:
+                assert b"<h1>Banks</h1>" in reply.read()
+        os.killpg(process.pid, signal.SIGINT)
         rest, errors = process.communicate(timeout=30)
         assert (process.returncode, rest, errors) == (0, "explore: ended\n", "")
 
