@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cache
 from importlib import import_module
+from math import ceil
 from typing import Any
 
 import numpy as np
@@ -315,8 +316,11 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
 TMA_BYTES = "l1tex__m_xbar2l1tex_read_bytes_mem_global_op_tma_ld.sum"
 
 
-def _run(made: Launch, gpu: GpuSpec, mhz: float, stream: str, data: str) -> Any:
-    return simulate(made, loads.endless(gpu), clock=mhz, l2="cold" if stream == "hbm" else "warm", data=data)
+def _run(
+    made: Launch, gpu: GpuSpec, mhz: float, stream: str, data: str, recorded_sms: Collection[int] = ()
+) -> Any:
+    state = "cold" if stream == "hbm" else "warm"
+    return simulate(made, loads.endless(gpu), clock=mhz, l2=state, data=data, recorded_sms=recorded_sms)
 
 
 def burst_cycles(work: str, gpu: GpuSpec) -> float:
@@ -332,27 +336,46 @@ def burst_cycles(work: str, gpu: GpuSpec) -> float:
 def twin(config: Config, gpu: GpuSpec, mhz: float) -> Launch:
     """Some bursts on every SM in the simulator's words, and boxes until they are over; rests are fences of their length."""
     tensor, stream, duty = int(config["tensor_duty"]), config["stream"], int(config["stream_duty"])
-    over: set[int] = set()
+    num_bursts = TWIN_BURSTS if tensor else 0
     if stream.startswith("fed"):
         copier = _feeder(int(config["num_boxes"]), TWIN_BURSTS * BURST_WGMMAS // NUM_PANELS, is_own=stream == "fed_own")
-        return _launch(config, gpu, copier, TWIN_BURSTS, over)
+        return _launch(config, gpu, copier, TWIN_BURSTS)
+    if not duty:
+        return _launch(config, gpu, _nothing, num_bursts)
     rest_cycles = 0.0
-    if 0 < duty < 100:
-        waited = _launch(config, gpu, _streamer(stream, set(), num_rounds=WAITED_ROUNDS, is_waited=True), 0, set())
+    if duty < 100:
+        waited = _launch(config, gpu, _streamer(stream, [WAITED_ROUNDS] * gpu.num_sms, is_waited=True), 0)
         rest_cycles = _run(waited, gpu, mhz, stream, "random").cycles / WAITED_ROUNDS * (100 - duty) / duty
-    copier = _streamer(
-        stream, over, num_rounds=0 if tensor or not duty else TWIN_ROUNDS, is_waited=duty < 100, rest_cycles=rest_cycles
-    )
-    return _launch(config, gpu, copier if duty else _nothing, TWIN_BURSTS if tensor else 0, over)
+
+    def launched(rounds: Sequence[int]) -> Launch:
+        copier = _streamer(stream, rounds, is_waited=duty < 100, rest_cycles=rest_cycles)
+        return _launch(config, gpu, copier, num_bursts)
+
+    num_rounds, made = TWIN_ROUNDS, launched([TWIN_ROUNDS] * gpu.num_sms)
+    while tensor:  # a program says beforehand how many rounds it has: first more than go beside the bursts
+        ends = _ends(_run(made, gpu, mhz, stream, "random", recorded_sms=range(gpu.num_sms)))
+        over, last = ([ends[role, cta] for cta in range(gpu.num_sms)] for role in ("multiply", "copy"))
+        if all(rounds[-1] >= bursts[-1] for bursts, rounds in zip(over, last, strict=True)):
+            of_cta = [int(np.searchsorted(rounds, bursts[-1])) + 1 for bursts, rounds in zip(over, last, strict=True)]
+            return launched(of_cta)
+        late = max(bursts[-1] / rounds[-1] for bursts, rounds in zip(over, last, strict=True))
+        num_rounds = ceil(num_rounds * late) + 1
+        made = launched([num_rounds] * gpu.num_sms)
+    return made
+
+
+def _ends(result: Any) -> dict[tuple[str, int], list[float]]:
+    """When each burst, or round, of a role of a CTA was over."""
+    return {(role.role, role.cta_idx): [mark.end_cycle for mark in role.sections] for role in result.timeline.roles}
 
 
 Program = Callable[[RoleContext], Iterator[Any]]
 
 
-def _launch(config: Config, gpu: GpuSpec, copier: Program, num_bursts: int, over: set[int]) -> Launch:
+def _launch(config: Config, gpu: GpuSpec, copier: Program, num_bursts: int) -> Launch:
     work = work_of(config)
     roles = (
-        WarpRole(name="multiply", num_warps=4, program=_multiplier(config, gpu, num_bursts, over)),
+        WarpRole(name="multiply", num_warps=4, program=_multiplier(config, gpu, num_bursts)),
         WarpRole(name="copy", num_warps=1, program=copier), WarpRole(name="watch", num_warps=1, program=_nothing),
     )  # fmt: skip
     return Launch(
@@ -370,7 +393,7 @@ def _launch(config: Config, gpu: GpuSpec, copier: Program, num_bursts: int, over
     )  # fmt: skip
 
 
-def _multiplier(config: Config, gpu: GpuSpec, num_bursts: int, over: set[int]) -> Program:
+def _multiplier(config: Config, gpu: GpuSpec, num_bursts: int) -> Program:
     work, tensor, is_fed = work_of(config), int(config["tensor_duty"]), config["stream"].startswith("fed")
     reads = config["num_boxes"] != "0"
     atom, num_panels = atom_of(work), BURST_WGMMAS // 4
@@ -378,7 +401,9 @@ def _multiplier(config: Config, gpu: GpuSpec, num_bursts: int, over: set[int]) -
     rest += loads.BURST_CYCLES + (loads.LATE_CYCLES if tensor < 100 else 0.0)
 
     def multiply(cta: RoleContext) -> Iterator[ops.Op]:
+        del cta
         for burst in range(num_bursts):
+            yield ops.RangeStart(ops.Section.MAINLOOP)
             for step in range(num_panels):
                 panel = step % NUM_PANELS
                 if is_fed:
@@ -393,19 +418,18 @@ def _multiplier(config: Config, gpu: GpuSpec, num_bursts: int, over: set[int]) -
                 yield ops.MbarrierArrive("empty", NUM_PANELS - 1)
             for _ in range(round(rest / loads.REST_CYCLES)):
                 yield ops.FenceProxyAsync()
-        over.add(cta.cta_idx)
+            yield ops.RangeEnd()
 
     return multiply
 
 
-def _streamer(
-    stream: str, over: set[int], *, num_rounds: int, is_waited: bool, rest_cycles: float = 0.0
-) -> Program:
-    """So many rounds, or those until the bursts are ``over``."""
+def _streamer(stream: str, rounds: Sequence[int], *, is_waited: bool, rest_cycles: float = 0.0) -> Program:
+    """As many rounds as each CTA has."""
 
     def copy(cta: RoleContext) -> Iterator[ops.Op]:
-        turn = 0
-        while turn < num_rounds if num_rounds else cta.cta_idx not in over:
+        num_rounds = rounds[cta.cta_idx]
+        for turn in range(num_rounds):
+            yield ops.RangeStart(ops.Section.MAINLOOP)
             for slot in range(NUM_SLOTS):
                 if turn and not is_waited:
                     yield ops.MbarrierWait("full", slot, turn & 1 ^ 1, by_lane=True)
@@ -418,10 +442,10 @@ def _streamer(
                     yield ops.MbarrierWait("full", slot, turn & 1, by_lane=True)
                 for _ in range(round(rest_cycles / loads.REST_CYCLES)):
                     yield ops.FenceProxyAsync()
-            turn += 1
-        if turn and not is_waited:
+            yield ops.RangeEnd()
+        if not is_waited:
             for slot in range(NUM_SLOTS):
-                yield ops.MbarrierWait("full", slot, turn & 1 ^ 1, by_lane=True)
+                yield ops.MbarrierWait("full", slot, num_rounds & 1 ^ 1, by_lane=True)
 
     return copy
 
