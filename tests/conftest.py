@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -12,6 +13,9 @@ from gpusim.cli import main
 
 settings.register_profile("gpusim", deadline=None)  # no test is timed: a machine may have other work
 settings.load_profile("gpusim")
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of a script: tests of Ctrl-C would not end
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 Refuses = Callable[[Sequence[str], Sequence[str]], None]
 
