@@ -44,6 +44,14 @@ def too_many_panels(who: str, most: int) -> LaunchError:
     return LaunchError(f"{who} names more than {most} panels, the limit of a CTA: name slices of one panel by their step")
 
 
+def no_time(who: str) -> LaunchError:
+    """A program that asks what time it is."""
+    return LaunchError(
+        f"{who} reads cta.t: programs are traced before they run and know no time; "
+        "yield RangeStart, RangeEnd, read the timeline"
+    )
+
+
 def not_whole(who: str, op: ops.Op) -> LaunchError:
     """An op whose numbers fit no record."""
     return LaunchError(f"{who} yields {op!r}, wants whole numbers below 2**31 where ops count")

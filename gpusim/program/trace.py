@@ -17,13 +17,13 @@ from dataclasses import fields, replace
 from math import ceil
 from struct import error as StructError  # noqa: N812  # it is a class
 from types import GeneratorType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
 from gpusim.errors import LaunchError
 from gpusim.program.encode import ENCODERS
-from gpusim.program.refusals import named, not_whole, too_many_ops
+from gpusim.program.refusals import named, no_time, not_whole, too_many_ops
 from gpusim.program.rows import Known, Panels, RoleRows
 from gpusim.program.tables import Tables
 from gpusim.workload.launch import Launch, WarpRole
@@ -72,6 +72,11 @@ class RoleTrace(RoleRows):
         who = f"{tables.declared.kernel}: role {spec.name!r} of CTA {cta_idx}"
         super().__init__(tables, spec, panels, known, who=who, cta_rank=cta_idx % tables.declared.cluster_size)
         self.cta_idx, self.num_ctas = cta_idx, num_ctas
+
+    @property
+    def t(self) -> NoReturn:
+        """What an engine's clock once was to a program: refused."""
+        raise no_time(self.who)
 
     def loop(self, num_iterations: int) -> Iterator[int]:
         """0, 1, ... below ``num_iterations``."""

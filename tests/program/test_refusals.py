@@ -317,6 +317,19 @@ def test_a_negative_stage_counts_from_the_end() -> None:
     assert refusal(of).endswith("mbarrier 'empty' has 4 stages, stage -5 was used")
 
 
+def test_a_program_that_asks_for_the_time_is_told_where_times_are() -> None:
+    def program(cta: Any) -> Iterator[Any]:
+        yield ops.Fma(1)
+        if cta.cta_idx == 1 and cta.t > 100.0:
+            yield ops.Fma(1)
+
+    said = refusal(launch(program, num_ctas=2))
+    assert said == (
+        "test: role 'role0' of CTA 1 reads cta.t: programs are traced before they run and know no time; "
+        "yield RangeStart, RangeEnd, read the timeline"
+    )
+
+
 # ---------------------------------------------------------------------- limits
 
 
