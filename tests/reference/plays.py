@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 from gpusim import GpuSpec, Launch, reference
@@ -119,18 +119,24 @@ def play(seed: int) -> Play:
 def _watched() -> Iterator[set[str]]:
     """Notes which functions of the reference are called, and which ops are carried out."""
     reached: set[str] = set()
-    room, before = str(ROOM), sys.getprofile()
+    room, before = str(ROOM), sys.gettrace()
+    known: dict[int, CodeType] = {}  # by identity: codes of two files may be equal
 
     def note(frame: FrameType, event: str, arg: Any) -> None:
-        del arg
+        del event, arg  # it is told of calls alone, as it wants no lines
         code = frame.f_code
-        if event == "call" and code.co_filename.startswith(room):
+        if id(code) in known:
+            return
+        is_ours = code.co_filename.startswith(room)
+        if is_ours:
             reached.add(f"{Path(code.co_filename).stem}.{code.co_qualname}")
-            if code.co_name == "carry_out":
-                reached.add(f"op {type(frame.f_locals['op']).__name__}")
+        if is_ours and code.co_name == "carry_out":
+            reached.add(f"op {type(frame.f_locals['op']).__name__}")
+        else:
+            known[id(code)] = code
 
-    sys.setprofile(note)
+    sys.settrace(note)
     try:
         yield reached
     finally:
-        sys.setprofile(before)
+        sys.settrace(before)
