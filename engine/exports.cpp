@@ -52,8 +52,11 @@ EXPORT(progress) double progress(int32_t which) {
   }
 }
 
-// Writes the result buffer.
-EXPORT(results) uint8_t* results() { return gpusim::write_results(); }
+// Writes the result buffer: of a run that goes on, what it has done so far.
+EXPORT(results) uint8_t* results() {
+  gpusim::machine.run.sum_up();
+  return gpusim::write_results();
+}
 
 // The engine's own functions of floats.
 EXPORT(numeric) double numeric(int32_t which, double x, double y) {

@@ -83,7 +83,6 @@ RunState Run::run_slice(uint32_t max_events) {
     }
   }
   if (is_over_) {
-    sum_up();
     return RunState::FINISHED;
   }
   if (most > 0.0 && double(agenda.num_events()) >= most) {
@@ -336,7 +335,7 @@ void Run::finish_if_over() {
 // ------------------------------------------------------------------------------------------ what comes back
 
 void Run::sum_up() {
-  totals.end_cycle = end_cycle_;
+  totals.end_cycle = is_over_ ? end_cycle_ : agenda.cycle;
   totals.last_exit_cycle = last_exit_;
   totals.exit_cycles = exit_cycles_;
   totals.num_exits = num_exits;

@@ -43,7 +43,7 @@ class Run {
   // A store is on its way; the kernel does not end before it has arrived.
   void store_began() { num_stores_pending_++; }
   void store_ended(double cycle);
-  // Fills in what a run has summed up.
+  // Fills in what a run has summed up, so far.
   void sum_up();
   // Of whom waits for what, for a deadlock.
   void list_blocked();

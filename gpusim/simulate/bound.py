@@ -90,13 +90,17 @@ class Bound:
         """
         if not self.math_cycles:
             return run.cycle, run.cycle
+        done = self.done(run)
+        left = self.math_cycles * (1.0 - ROUNDING - done) / self.num_sms
+        return run.cycle + left + self.behind_cycles if left > 0.0 else run.cycle, run.cycle / done if done else inf
+
+    def done(self, run: EngineRun) -> float:
+        """Part of its math that a run has begun."""
         if self.is_ffma:
-            done = sum_in_order(run.section("sm_totals").reshape(-1, len(SM_TOTALS))[:, FMA_BUSY].tolist())
+            found = sum_in_order(run.section("sm_totals").reshape(-1, len(SM_TOTALS))[:, FMA_BUSY].tolist())
         else:
-            done = float(run.section("counters")[TENSOR_BUSY])
-        left = (self.math_cycles * (1.0 - ROUNDING) - done) / self.num_sms
-        about = run.cycle * self.math_cycles / done if done else inf
-        return run.cycle + left + self.behind_cycles if left > 0.0 else run.cycle, about
+            found = float(run.section("counters")[TENSOR_BUSY])
+        return found / self.math_cycles
 
 
 FMA_BUSY = SM_TOTALS.index("fma_busy_cycles")

@@ -332,7 +332,7 @@ class EngineRun:
         num_events = FIRST_EVENTS
         while True:
             began = time.perf_counter()
-            if self.run_slice(num_events):
+            if self.status or self.run_slice(num_events):
                 return self.results()
             took = time.perf_counter() - began
             change = min(max(slice_s / max(took, 1e-6), 1.0 / MOST_CHANGE), MOST_CHANGE)

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from math import ceil
 from typing import Any, Literal, TypeVar
 
 import numpy as np
@@ -22,6 +23,7 @@ from gpusim.machine.numeric import sum_in_order
 from gpusim.machine.sm.occupancy import Occupancy
 from gpusim.program.programs import Programs
 from gpusim.program.records import COUNTERS, SM_TOTALS, TOTALS
+from gpusim.simulate.bound import lower_bound
 from gpusim.simulate.constants import Geometry, Numbers, Shared, hbm_numbers, l2_latency_ns, slots_of
 from gpusim.simulate.failures import Declared, failure_of
 from gpusim.simulate.module import EngineRun, Progress, Watch
@@ -50,8 +52,14 @@ STATES = tuple(WarpState)
 SECTIONS = tuple(section.value for section in (Section.PROLOGUE, Section.MAINLOOP, Section.EPILOGUE))
 """Names of sections, by the numbers of ``records.Section``."""
 
+END_CYCLE, NUM_EVENTS = TOTALS.index("end_cycle"), TOTALS.index("num_events")
+"""Where totals have them."""
+
 MET = ("own_code", "mad_wide", "bank_conflicts", "prologue", "mainloop", "epilogue")
 """Counterfactuals of which the engine says whether the launch has what they make free."""
+
+Ends = Callable[["NativeRun"], bool]
+"""Asked of a run that has only begun whether it ends there."""
 
 Counted = TypeVar("Counted", bound=Counters)
 
@@ -63,6 +71,8 @@ class PlannedRun(ABC):
     plan: LaunchPlan
     clock: Clock
     ideals: frozenset[str]
+    is_part: bool = False
+    """Whether it was ended early: what it says is then what it would have come to if it had gone on so."""
 
     @property
     def launch(self) -> Launch:
@@ -178,6 +188,16 @@ class NativeRun(PlannedRun):
     programs: Programs
     results: Results
 
+    def taking(self, cycles: float, clock: Clock) -> NativeRun:
+        """The same at a clock near by, where it takes so many cycles: each stretch of time is so much longer."""
+        longer, found = cycles / self.end_cycle, {name: item.copy() for name, item in self.results.items()}
+        found["totals"][END_CYCLE] = cycles
+        found["sm_totals"][SM_TOTALS.index("active_cycles") :: len(SM_TOTALS)] *= longer
+        for name in TIMELINES:
+            for of_time in (each for each in found[name].dtype.names or () if each.endswith("cycle")):
+                found[name][of_time] *= longer
+        return replace(self, clock=clock, results=found)
+
     # ------------------------------------------------------------------------------------------ totals
 
     @cached_property
@@ -285,8 +305,10 @@ class NativeRun(PlannedRun):
 def native_runs(
     plan: LaunchPlan, *, ideals: frozenset[str], is_flushed: bool, recorded_sms: frozenset[int] | Literal["first"],
     max_ops: int, max_events: int, on_progress: Progress | None, watch: Watch | None = None,
-) -> Callable[[Clock], NativeRun]:
+) -> Callable[[Clock, Ends | None], NativeRun]:
     """What runs a planned launch at a clock: its programs are traced once.
+
+    It may be told who ends a run early.
 
     Raises:
         LaunchError: a program that is none, or asks for what the launch or the GPU has not.
@@ -295,17 +317,57 @@ def native_runs(
     programs = trace_plan(plan, max_ops=max_ops)
     declared = Declared.of(launch, programs)
 
-    def run(clock: Clock) -> NativeRun:
+    def run(clock: Clock, ends: Ends | None = None) -> NativeRun:
         packed = pack(plan, programs, RunSettings(
             clock=clock, ideals=ideals, is_flushed=is_flushed, recorded_sms=recorded_sms, max_events=max_events,
         ))  # fmt: skip
-        results = EngineRun(packed, kernel=launch.kernel, num_ctas=plan.num_ctas).run(on_progress, watch)
+        engine = EngineRun(packed, kernel=launch.kernel, num_ctas=plan.num_ctas)
+        ran = partial(NativeRun, plan=plan, programs=programs, clock=clock, ideals=ideals)
+        if ends is not None and (results := part_of(engine, plan)) is not None:
+            part = ran(results=results, is_part=True)
+            if ends(part):
+                return part
+        results = engine.run(on_progress, watch)
         failure = failure_of(results, declared, kernel=launch.kernel, num_ctas=plan.num_ctas)
         if failure is not None:
             raise failure
-        return NativeRun(plan=plan, programs=programs, clock=clock, ideals=ideals, results=results)
+        return ran(results=results)
 
     return run
+
+
+STRETCH = 0.08, 0.14
+"""Of a launch's math, what tells how it goes on: its first waves find memory cold, and ask for it together."""
+
+LATE = 0.25
+"""Where it ends so late, one may as well wait for the end."""
+
+LOOK_EVENTS = 20_000
+"""After which one looks how far a run has come."""
+
+
+def part_of(engine: EngineRun, plan: LaunchPlan) -> Results | None:
+    """What a run would come to if it went on as in a stretch, which is run; the last wave takes as long as a full one.
+
+    None where it is over too soon, or where nobody knows how far it has come.
+    """
+    bound = lower_bound(plan.launch, plan.gpu)
+    before = done = 0.0 if bound.math_cycles else 1.0
+    then: Results = {}
+    while done < STRETCH[1]:
+        if done < STRETCH[0] or not then:
+            before, then = done, engine.results()
+        if engine.run_slice(LOOK_EVENTS):
+            return None
+        done = bound.done(engine)
+    if done > LATE:
+        return None
+    now, more = engine.results(), (1.0 - done) / (done - before)
+    found = {name: now[name] + more * (now[name] - then[name]) for name in ("totals", "counters", "sm_totals")}
+    waves = plan.launch.num_tiles / plan.num_slots
+    found["totals"][END_CYCLE] *= ceil(waves) / waves
+    found["totals"][NUM_EVENTS] = now["totals"][NUM_EVENTS]
+    return {**now, **found}
 
 
 TIMELINES = ("role_begins", "role_states", "role_sections", "copy_spans", "read_spans", "mma_spans", "phase_flips")

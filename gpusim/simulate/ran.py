@@ -25,6 +25,7 @@ from gpusim.machine.sm.tensor_core import TensorCoreCounters
 from gpusim.machine.sm.warp_scheduler import WarpSchedulerCounters
 from gpusim.simulate.timeline import Timeline
 from gpusim.simulate.uses import Uses
+from gpusim.units import Clock
 from gpusim.workload.launch import Launch
 
 
@@ -101,6 +102,10 @@ class SharedRates:
 
 class Ran(Protocol):
     """A run that is over."""
+
+    @property
+    def is_part(self) -> bool:
+        """Whether it was ended early, and says what it would have come to."""
 
     @property
     def launch(self) -> Launch:
@@ -197,6 +202,9 @@ class Ran(Protocol):
     @property
     def power_limiter(self) -> PowerLimiter:
         """Of the GPU."""
+
+    def taking(self, cycles: float, clock: Clock) -> Ran:
+        """The same at a clock near by, where it takes so many cycles."""
 
     def dram_bytes(self) -> tuple[float, float]:
         """(read, written) by the whole launch."""

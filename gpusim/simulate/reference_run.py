@@ -6,7 +6,7 @@ In: the plan of a launch. Out: what :class:`.ran.Ran` asks for.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -26,6 +26,10 @@ class ReferenceRun(PlannedRun):
     """One launch that the reference has run to its end."""
 
     answer: Answer
+
+    def taking(self, cycles: float, clock: Clock) -> ReferenceRun:
+        """The same at a clock near by, where it takes so many cycles."""
+        return replace(self, clock=clock, answer=replace(self.answer, cycles=cycles))
 
     @property
     def end_cycle(self) -> float:
@@ -89,8 +93,8 @@ class ReferenceRun(PlannedRun):
         )
 
 
-def reference_runs(plan: LaunchPlan, *, ideals: frozenset[str]) -> Callable[[Clock], ReferenceRun]:
-    """What runs a planned launch at a clock.
+def reference_runs(plan: LaunchPlan, *, ideals: frozenset[str]) -> Callable[[Clock, object], ReferenceRun]:
+    """What runs a planned launch at a clock, always to its end.
 
     Raises:
         LaunchError: a counterfactual that the reference does not have.
@@ -100,7 +104,7 @@ def reference_runs(plan: LaunchPlan, *, ideals: frozenset[str]) -> Callable[[Clo
     if ideals:
         raise LaunchError("engine 'reference' idealizes nothing; use engine 'native'")
 
-    def run(clock: Clock) -> ReferenceRun:
+    def run(clock: Clock, ends: object = None) -> ReferenceRun:
         answer = simulate(plan.launch, plan.gpu, sm_mhz=clock.sm_mhz, is_warm=plan.is_warm)
         return ReferenceRun(plan=plan, clock=clock, ideals=ideals, answer=answer)
 

@@ -55,8 +55,8 @@ class Result:
     num_events: int
     wall_s: float
     simulated_mhz: float = 0.0
-    """The SM clock at which ``cycles`` were simulated, from which ``sm_clock_mhz`` followed: within the clock's tolerance of
-    it; 0 where several kernels had one each."""
+    """The SM clock at which the launch was simulated, from which ``sm_clock_mhz`` and the cycles there followed; 0 where
+    several kernels had one each."""
     ideals: tuple[str, ...] = ()
     """Names of :data:`gpusim.simulate.ideal.IDEALS` that the launch has something of."""
     remarks: tuple[str, ...] = ()

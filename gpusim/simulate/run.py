@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, Literal, get_args
 
 from gpusim.errors import LaunchError
 from gpusim.machine.clock import Activity, PowerLimiter
@@ -24,7 +25,7 @@ from gpusim.simulate.reference_run import reference_runs
 from gpusim.simulate.result import Result
 from gpusim.simulate.summary import activity_of, one_after_the_other, result_of
 from gpusim.simulate.uses import Uses
-from gpusim.simulate.verdict import busy_shares
+from gpusim.simulate.verdict import SATURATED, busy_shares
 from gpusim.units import Clock
 from gpusim.workload.launch import Launch
 
@@ -34,10 +35,13 @@ Data = Literal["random", "zeros"]
 EngineName = Literal["native", "reference"]
 
 CLOCK_TOLERANCE = 5e-3
-"""The clock has settled when another round would move the cycles by less."""
+"""The clock has settled when another round would move the cycles by less, beside what is known of how they change."""
 
-MOST_ROUNDS = 4
-"""Simulations at most until the clock has settled."""
+MOST_ROUNDS, MOST_PARTS = 4, 2
+"""Simulations at most until the clock has settled, and before them those of which only a part is run."""
+
+APART = 0.04
+"""Relative difference of clocks from which on two parts show how the cycles change between."""
 
 STEEPEST = 0.8
 """Of the line through two simulations: a steeper one, in which chance has a part, is not followed."""
@@ -175,39 +179,36 @@ def _simulate(launch: Launch, gpu: GpuSpec, settings: Settings) -> Result:
         mhz = float(clock) if not isinstance(clock, str) else estimate_clock(
             launch, gpu, plan.uses, plan.num_slots, plan.traffic, limiter, mode=mode, data=data
         )
-    run_at: Callable[[Clock], Ran] = (
+    run_at: Callable[[Clock, Any], Ran] = (
         reference_runs(plan, ideals=settings.ideals) if settings.engine == "reference" else native_runs(
             plan, ideals=settings.ideals, is_flushed=settings.is_flushed, recorded_sms=settings.recorded_sms,
             max_ops=settings.max_ops, max_events=settings.max_events, on_progress=settings.on_progress,
             watch=settings.watch,
         )
     )
-    search = ClockSearch(limiter, mode=mode, data=data)
+    search = ClockSearch(limiter=limiter, mode=mode, data=data)
     is_free = mode not in ("fixed", "max") and settings.simulated_mhz is None
-    num_events = 0
-    for _ in range(MOST_ROUNDS):
-        ran = run_at(Clock(sm_mhz=mhz))
-        simulated_mhz, cycles = mhz, ran.end_cycle
+    num_events = num_whole = 0
+    while num_whole < MOST_ROUNDS:
+        is_looked_at = is_free and not num_whole and len(search.parts) < MOST_PARTS
+        ran = run_at(Clock(sm_mhz=mhz), partial(search.is_off, mhz=mhz) if is_looked_at else None)
+        simulated_mhz, num_whole = mhz, num_whole + (not ran.is_part)
         num_events += ran.num_events
-        activity = activity_of(ran)
         if mode in ("fixed", "max"):
             break
-        step = search.step(ran, mhz)
-        cycles = step.cycles
-        if step.is_settled or not is_free:
+        step = search.found if ran.is_part else search.step(ran, mhz)
+        if not ran.is_part and (step.is_settled or not is_free):
             mhz = step.settled_mhz
+            if search.slope is not None or not is_free:
+                ran = ran.taking(step.cycles, Clock(sm_mhz=mhz))
             break
         mhz = step.next_mhz
-    result = result_of(
-        ran, activity, settings={
+    return result_of(
+        ran, activity_of(ran), settings={
             "clock": clock, "l2": "warm" if settings.is_warm else "flushed" if settings.is_flushed else "cold", "data": data,
         }, mhz=mhz, simulated_mhz=simulated_mhz, mode=mode, num_events=num_events, wall_s=time.perf_counter() - began,
         engine=settings.engine,
     )
-    if settings.simulated_mhz is None or mode in ("fixed", "max"):
-        return result
-    tflops = result.tflops * result.cycles / cycles
-    return replace(result, cycles=cycles, time_us=cycles / mhz, tflops=tflops)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,27 +225,49 @@ class ClockStep:
     """Whether the cycles would hardly move: it has settled, or the cycles hardly depend on the clock."""
 
 
+@dataclass(slots=True, kw_only=True)
 class ClockSearch:
     """The clock that a launch sustains, simulation by simulation: from the second on along the line through two of them."""
 
-    def __init__(self, limiter: PowerLimiter, *, mode: str, data: str) -> None:
-        """Nothing has been simulated."""
-        self._limiter, self._mode, self._data = limiter, mode, data
-        self._last: tuple[float, float] | None = None
+    limiter: PowerLimiter
+    mode: str
+    data: str
+    last: tuple[float, float] | None = None
+    """Of the simulation before: its clock, and the one that it left."""
+    parts: list[tuple[float, float]] = field(default_factory=list)
+    """Clocks and cycles of those of which a part was run."""
+    found: ClockStep = ClockStep(settled_mhz=0.0, cycles=0.0, next_mhz=0.0, is_settled=False)
+    """What the one before said."""
+
+    def is_off(self, part: Ran, mhz: float) -> bool:
+        """Whether a run that has begun at ``mhz`` asks for another clock."""
+        self.parts.append((mhz, part.end_cycle))
+        return not self.step(part, mhz).is_settled
+
+    @property
+    def slope(self) -> float | None:
+        """How the cycles change with the clock, from the first and the last part; None where their clocks are near."""
+        if not self.parts or abs(self.parts[-1][0] / self.parts[0][0] - 1.0) < APART:
+            return None
+        (first, cycles), (last, others) = self.parts[0], self.parts[-1]
+        return min(max((cycles / others - 1.0) / (first / last - 1.0), 0.0), 1.0)
 
     def step(self, ran: Ran, mhz: float) -> ClockStep:
         """``ran`` was simulated at ``mhz``."""
-        share = clock_share(ran)
-        settled, cycles = settled_clock(self._limiter, activity_of(ran), mhz, share, mode=self._mode, data=self._data)
-        is_settled = share * abs(settled - mhz) / mhz <= CLOCK_TOLERANCE
+        share, slope = clock_share(ran), self.slope
+        unsure = share if slope is None else min(share, abs(slope - share))
+        share = share if slope is None else slope
+        settled, cycles = settled_clock(self.limiter, activity_of(ran), mhz, share, mode=self.mode, data=self.data)
+        is_settled = unsure * abs(settled - mhz) / mhz <= CLOCK_TOLERANCE
         next_mhz = settled
-        if self._last is not None and mhz != self._last[0]:
-            slope = (settled - self._last[1]) / (mhz - self._last[0])
-            if -STEEPEST <= slope <= STEEPEST:
-                next_mhz = (settled - slope * mhz) / (1.0 - slope)
-        self._last = (mhz, settled)
-        next_mhz = min(max(next_mhz, self._limiter.spec.min_mhz), self._limiter.spec.max_mhz)
-        return ClockStep(settled_mhz=settled, cycles=cycles, next_mhz=next_mhz, is_settled=is_settled)
+        if self.last is not None and mhz != self.last[0]:
+            steep = (settled - self.last[1]) / (mhz - self.last[0])
+            if -STEEPEST <= steep <= STEEPEST:
+                next_mhz = (settled - steep * mhz) / (1.0 - steep)
+        self.last = (mhz, settled)
+        next_mhz = min(max(next_mhz, self.limiter.spec.min_mhz), self.limiter.spec.max_mhz)
+        self.found = ClockStep(settled_mhz=settled, cycles=cycles, next_mhz=next_mhz, is_settled=is_settled)
+        return self.found
 
 
 def settled_clock(
@@ -272,7 +295,7 @@ def clock_share(ran: Ran) -> float:
     """
     busy = busy_shares(ran)
     rest = 1.0 - max(busy["tensor"], busy.get("fma", 0.0))
-    share = min(busy["hbm"], rest)
+    share = busy["hbm"] if busy["hbm"] >= SATURATED else min(busy["hbm"], rest)
     num_waves = len(ran.miss_bytes_by_wave)
     looks_ahead = ran.launch.parity_period > 2  # a ring of several stages
     if looks_ahead and ran.traffic and ran.hbm_share_at_most(0, num_waves, ran.end_cycle / num_waves) <= IDLE_HBM:
