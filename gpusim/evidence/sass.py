@@ -17,6 +17,7 @@ import subprocess
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 from gpusim.errors import ConfigError
@@ -200,7 +201,12 @@ def _control(upper: str) -> tuple[int, int | None, frozenset[int], int | None]:
     """
     if not upper:
         return 0, None, frozenset(), None
-    word = int(upper, 16) >> 41
+    return _control_of(int(upper, 16) >> 41 & 0x1FFFF)
+
+
+@cache
+def _control_of(word: int) -> tuple[int, int | None, frozenset[int], int | None]:
+    """The same of the control word's 17 bits, which repeat often."""
     written, read, waited = word >> 5 & 7, word >> 8 & 7, word >> 11 & 63
     barriers = frozenset(idx for idx in range(6) if waited >> idx & 1)
     return word & 15, read if read < 6 else None, barriers, written if written < 6 else None
