@@ -28,6 +28,8 @@ uint64_t aligned(uint64_t num_bytes) { return (num_bytes + 7) & ~uint64_t(7); }
 }  // namespace
 
 uint8_t* write_results() {
+  static uint8_t* buffer = nullptr;  // of the last call
+  static uint64_t held = 0;
   Vector<double> sm_totals;
   for (uint32_t idx = 0; idx < machine.sms.size(); idx++) {
     const Sm& sm = sm_of(idx);
@@ -61,7 +63,11 @@ uint8_t* write_results() {
   for (const Block& block : blocks) {
     total += aligned(block.count * block.item_bytes);
   }
-  uint8_t* buffer = static_cast<uint8_t*>(memory_allocate(total));
+  if (total > held) {
+    memory_release(buffer, held);
+    held = held ? 2 * total : total;
+    buffer = static_cast<uint8_t*>(memory_allocate(held));
+  }
   uint32_t* words = reinterpret_cast<uint32_t*>(buffer);
   words[0] = BUFFER_MAGIC;
   words[1] = BUFFER_VERSION;

@@ -342,7 +342,7 @@ STRETCH = 0.08, 0.14
 LATE = 0.25
 """Where it ends so late, one may as well wait for the end."""
 
-LOOK_EVENTS = 20_000
+LOOK_EVENTS = 10_000
 """After which one looks how far a run has come."""
 
 

@@ -34,8 +34,9 @@ L2State = Literal["cold", "warm", "flushed"]
 Data = Literal["random", "zeros"]
 EngineName = Literal["native", "reference"]
 
-CLOCK_TOLERANCE = 5e-3
-"""The clock has settled when another round would move the cycles by less, beside what is known of how they change."""
+CLOCK_TOLERANCE, PART_TOLERANCE = 5e-3, 2e-3
+"""The clock has settled when another round would move the cycles by less, beside what is known of how they change; of a part
+of a launch, which costs less and is less sure, less."""
 
 MOST_ROUNDS, MOST_PARTS = 4, 2
 """Simulations at most until the clock has settled, and before them those of which only a part is run."""
@@ -197,7 +198,7 @@ def _simulate(launch: Launch, gpu: GpuSpec, settings: Settings) -> Result:
         if mode in ("fixed", "max"):
             break
         step = search.found if ran.is_part else search.step(ran, mhz)
-        if not ran.is_part and (step.is_settled or not is_free):
+        if not ran.is_part and (step.unsure <= CLOCK_TOLERANCE or not is_free):
             mhz = step.settled_mhz
             if search.slope is not None or not is_free:
                 ran = ran.taking(step.cycles, Clock(sm_mhz=mhz))
@@ -221,8 +222,8 @@ class ClockStep:
     """That it takes there, about."""
     next_mhz: float
     """Where to simulate next."""
-    is_settled: bool
-    """Whether the cycles would hardly move: it has settled, or the cycles hardly depend on the clock."""
+    unsure: float
+    """Part of the cycles that nobody knows of before: little where the clock has settled, or hardly moves them."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -236,13 +237,13 @@ class ClockSearch:
     """Of the simulation before: its clock, and the one that it left."""
     parts: list[tuple[float, float]] = field(default_factory=list)
     """Clocks and cycles of those of which a part was run."""
-    found: ClockStep = ClockStep(settled_mhz=0.0, cycles=0.0, next_mhz=0.0, is_settled=False)
+    found: ClockStep = ClockStep(settled_mhz=0.0, cycles=0.0, next_mhz=0.0, unsure=1.0)
     """What the one before said."""
 
     def is_off(self, part: Ran, mhz: float) -> bool:
         """Whether a run that has begun at ``mhz`` asks for another clock."""
         self.parts.append((mhz, part.end_cycle))
-        return not self.step(part, mhz).is_settled
+        return self.step(part, mhz).unsure > PART_TOLERANCE
 
     @property
     def slope(self) -> float | None:
@@ -258,7 +259,7 @@ class ClockSearch:
         unsure = share if slope is None else min(share, abs(slope - share))
         share = share if slope is None else slope
         settled, cycles = settled_clock(self.limiter, activity_of(ran), mhz, share, mode=self.mode, data=self.data)
-        is_settled = unsure * abs(settled - mhz) / mhz <= CLOCK_TOLERANCE
+        unsure *= abs(settled - mhz) / mhz
         next_mhz = settled
         if self.last is not None and mhz != self.last[0]:
             steep = (settled - self.last[1]) / (mhz - self.last[0])
@@ -266,7 +267,7 @@ class ClockSearch:
                 next_mhz = (settled - steep * mhz) / (1.0 - steep)
         self.last = (mhz, settled)
         next_mhz = min(max(next_mhz, self.limiter.spec.min_mhz), self.limiter.spec.max_mhz)
-        self.found = ClockStep(settled_mhz=settled, cycles=cycles, next_mhz=next_mhz, is_settled=is_settled)
+        self.found = ClockStep(settled_mhz=settled, cycles=cycles, next_mhz=next_mhz, unsure=unsure)
         return self.found
 
 
