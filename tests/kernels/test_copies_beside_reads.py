@@ -9,6 +9,8 @@ import pytest
 
 from gpusim.evidence.case import Config, WrongAnswer, load_case
 from gpusim.machine.config import load_gpu
+from gpusim.simulate.timeline import Span
+from gpusim.workload import ops
 
 from .conftest import Sass
 
@@ -82,6 +84,25 @@ def test_the_twin_of_reads_alone_takes_the_data_stage_and_copies_never_speed_it_
     assert alone >= wavefronts / gpu.smem.wavefronts_per_cycle
     for options in ({"copies": "4"}, {"copies": "4", "row_bytes": "128"}, {"ahead": "8"}):
         assert CASE.predict(config(**options), gpu)["read_cycles"] >= alone
+
+
+def test_copiers_get_turns_until_they_outlast_readers_and_count_until_then() -> None:
+    """Readers of 60 turns of 20 and 25 cycles; copiers whose turns take 10 and 12."""
+    asked = []
+
+    def marked(roles: case.Roles) -> case.Marks:
+        paces = {"read0": 20.0, "read1": 25.0, "copy0": 10.0, "copy1": 12.0}
+        ops_of = {name: list(program(None)) for name, (_, program) in roles.items()}  # type: ignore[arg-type]  # asks nothing
+        nums = {name: sum(isinstance(op, ops.RangeEnd) for op in of) for name, of in ops_of.items()}
+        asked.append(nums["copy0"])
+        return {
+            name: [Span(idx * paces[name], (idx + 1) * paces[name], "mainloop") for idx in range(num)]
+            for name, num in nums.items()
+        }
+
+    read, copied = case.stream_paces(2, 2, ops.Alu(1), lambda which, turn: ops.Alu(which + turn), marked)
+    assert asked == [60, 120, 240]
+    assert read == pytest.approx(1 / 20 + 1 / 25) and copied == pytest.approx(1 / 10 + 1 / 12)
 
 
 def test_what_rows_take_is_read_off_readers_that_alone_take_the_whole_stage() -> None:
