@@ -5,31 +5,24 @@ In: the plan of a launch, its programs and the sections of a result. Out: what :
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from math import ceil
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
-import numpy as np
 from numpy.typing import NDArray
 
-from gpusim.machine.clock import PowerLimiter
-from gpusim.machine.component import Counters
-from gpusim.machine.config import GpuSpec
-from gpusim.machine.memory.panels import PanelTraffic
 from gpusim.machine.numeric import sum_in_order
-from gpusim.machine.sm.occupancy import Occupancy
 from gpusim.program.programs import Programs
 from gpusim.program.records import COUNTERS, SM_TOTALS, TOTALS
 from gpusim.simulate.bound import lower_bound
-from gpusim.simulate.constants import Geometry, Numbers, Shared, hbm_numbers, l2_latency_ns, slots_of
+from gpusim.simulate.constants import Numbers
 from gpusim.simulate.failures import Declared, failure_of
 from gpusim.simulate.module import EngineRun, Progress, Watch
 from gpusim.simulate.pack import RunSettings, pack, trace_plan
 from gpusim.simulate.plan import LaunchPlan
-from gpusim.simulate.ran import BusyCycles, OpsRun, PartCounters, SharedRates
+from gpusim.simulate.ran import BusyCycles, OpsRun, PartCounters, Ran
 from gpusim.simulate.timeline import (
     CopySpan,
     MmaSpan,
@@ -40,9 +33,7 @@ from gpusim.simulate.timeline import (
     Timeline,
     WarpState,
 )
-from gpusim.simulate.uses import Uses
 from gpusim.units import SECTOR_BYTES, Clock
-from gpusim.workload.launch import Launch
 from gpusim.workload.ops import Section
 
 Results = Mapping[str, NDArray[Any]]
@@ -61,128 +52,10 @@ MET = ("own_code", "mad_wide", "bank_conflicts", "prologue", "mainloop", "epilog
 Ends = Callable[["NativeRun"], bool]
 """Asked of a run that has only begun whether it ends there."""
 
-Counted = TypeVar("Counted", bound=Counters)
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlannedRun(ABC):
-    """What a run that is over has of its plan, whichever engine ran it."""
-
-    plan: LaunchPlan
-    clock: Clock
-    ideals: frozenset[str]
-    is_part: bool = False
-    """Whether it was ended early: what it says is then what it would have come to if it had gone on so."""
-
-    @property
-    def launch(self) -> Launch:
-        """What ran."""
-        return self.plan.launch
-
-    @property
-    def gpu(self) -> GpuSpec:
-        """As it was simulated."""
-        return self.plan.gpu
-
-    @property
-    def occupancy(self) -> Occupancy:
-        """CTAs an SM."""
-        return self.plan.occupancy
-
-    @property
-    def uses(self) -> Uses:
-        """What each tile touches."""
-        return self.plan.uses
-
-    @property
-    def traffic(self) -> Mapping[str, PanelTraffic]:
-        """What memory gives and takes, as planned."""
-        return self.plan.traffic
-
-    @property
-    def num_slots(self) -> int:
-        """CTAs that the device holds at once."""
-        return self.plan.num_slots
-
-    @property
-    def num_ctas(self) -> int:
-        """Of the grid."""
-        return self.plan.num_ctas
-
-    @cached_property
-    def slots_to_run(self) -> int:
-        """Slots of the dispatcher, all of which were simulated."""
-        plan, gpu = self.plan, self.gpu
-        slots = slots_of(
-            gpu.dispatcher, Geometry.of(gpu), plan.launch.cluster_size, plan.occupancy.ctas_per_sm, plan.num_ctas
-        )
-        return len(slots)
-
-    @property
-    def is_warm(self) -> bool:
-        """Whether L2 had what earlier launches leave."""
-        return self.plan.is_warm
-
-    @property
-    def cold_start_cycles(self) -> float:
-        """What the first CTAs wait longer where caches were flushed."""
-        return 0.0 if self.is_warm else self.gpu.dispatcher.cold_start_cycles
-
-    @property
-    def miss_bytes_by_wave(self) -> NDArray[np.float64]:
-        """Bytes from memory, as planned: float64[num_waves]."""
-        return self.plan.miss_bytes_by_wave
-
-    # ------------------------------------------------------------------------------------------ shared parts
-
-    @property
-    def power_limiter(self) -> PowerLimiter:
-        """Of the GPU."""
-        return PowerLimiter(self.gpu.clock)
-
-    @property
-    def _hbm(self) -> Numbers:
-        """Constants of memory."""
-        return hbm_numbers(self.gpu.hbm, self.clock, l2_latency_ns(self.gpu))
-
-    @property
-    def rates(self) -> SharedRates:
-        """What shared parts can do."""
-        shared = Shared.of(self.gpu, self.clock)
-        return SharedRates(
-            slices_bytes_per_cycle=shared.slices_bytes_per_cycle, stores_bytes_per_cycle=shared.write_bytes_per_cycle,
-            links_bytes_per_cycle=shared.link_bytes_per_cycle * self.gpu.l2.num_partitions,
-            hbm_latency_cycles=self._hbm["latency_cycles"],
-        )
-
-    @property
-    @abstractmethod
-    def counted(self) -> PartCounters:
-        """Counters of each part."""
-
-    def dram_bytes(self) -> tuple[float, float]:
-        """(read, written) as planned from footprints; as counted for tensors that have none."""
-        counted = self.counted
-        if not self.traffic:
-            return counted.hbm.read_bytes, counted.hbm.write_bytes
-        read = sum_in_order(item.read_miss_bytes for item in self.traffic.values())
-        written = sum_in_order(item.written_back_bytes for item in self.traffic.values())
-        return read + counted.l2.unplanned_miss_bytes, written
-
-    def hbm_share(self, cycles: float, read_bytes: float, write_bytes: float) -> float:
-        """Part of ``cycles`` in which memory moves so many bytes."""
-        hbm = self._hbm
-        return (read_bytes + write_bytes * hbm["write_cost"]) / (hbm["wire_bytes_per_cycle"] * cycles)
-
-    def hbm_share_at_most(self, first: int, last: int, cycles: float) -> float:
-        """The greatest part of its time that memory is busy in waves ``first`` to ``last``, if each takes ``cycles``."""
-        misses = self.miss_bytes_by_wave
-        written = sum_in_order(item.written_back_bytes for item in self.traffic.values()) / len(misses)
-        return self.hbm_share(cycles, float(misses[first : last + 1].max(initial=0.0)), written)
-
-
-@dataclass(frozen=True, kw_only=True)
-class NativeRun(PlannedRun):
+class NativeRun(Ran):
     """One launch that the native engine has run to its end: every SM, every iteration."""
 
     programs: Programs

@@ -11,9 +11,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from gpusim.errors import LaunchError
-from gpusim.simulate.native import PlannedRun
 from gpusim.simulate.plan import LaunchPlan
-from gpusim.simulate.ran import OpsRun, PartCounters
+from gpusim.simulate.ran import OpsRun, PartCounters, Ran
 from gpusim.simulate.timeline import Timeline, WarpState
 from gpusim.units import Clock
 
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReferenceRun(PlannedRun):
+class ReferenceRun(Ran):
     """One launch that the reference has run to its end."""
 
     answer: Answer

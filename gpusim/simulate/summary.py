@@ -30,7 +30,7 @@ def activity_of(ran: Ran) -> Activity:
         fill_bytes=filled, hbm_bytes=sum_in_order(ran.dram_bytes()),
         smem_bytes=(smem.load_wavefronts + smem.store_wavefronts) * WAVEFRONT_BYTES,
         is_mma_sync=ran.ops_run.has_mma_sync,
-        busy_fraction=min(1.0, ran.slots_to_run / ran.occupancy.ctas_per_sm / ran.gpu.num_sms),
+        busy_fraction=min(1.0, ran.slots_to_run / ran.plan.occupancy.ctas_per_sm / ran.gpu.num_sms),
     )
 
 
@@ -50,7 +50,7 @@ def result_of(
     clock = Clock(sm_mhz=mhz)
     cycles = ran.end_cycle
     time_us = clock.time_us(cycles=cycles)
-    at_once = min(ran.num_slots, ran.num_ctas)
+    at_once = min(ran.plan.num_slots, ran.plan.num_ctas)
     remarks = launch.remarks
     hinted = [item.tensor for item in launch.footprints if item.cache_hint != "evict_normal"]
     if settings["l2"] == "warm" and (hinted or launch.set_aside_bytes):
@@ -70,8 +70,8 @@ def result_of(
         clock_mode=mode, time_us=time_us, tflops=launch.num_flops / (time_us or math.inf) / 1e6,
         peak_tflops_at_clock=peak_flops_per_cycle(launch, gpu) * mhz / 1e6,
         peak_tflops_datasheet=gpu.device.peak_tflops.get(launch.math_class, 0.0),
-        bound_by=kind, reason=reason, occupancy=ran.occupancy, num_ctas=ran.num_ctas,
-        num_tiles=launch.num_tiles, ctas_at_once=at_once, waves=launch.num_tiles / ran.num_slots,
+        bound_by=kind, reason=reason, occupancy=ran.plan.occupancy, num_ctas=ran.plan.num_ctas,
+        num_tiles=launch.num_tiles, ctas_at_once=at_once, waves=launch.num_tiles / ran.plan.num_slots,
         registers_per_thread=launch.registers_per_thread, registers_source=launch.registers_source,
         smem_bytes=launch.smem_bytes,
         power_w=ran.power_limiter.power_w(activity, mhz=mhz, data=str(settings["data"])),
@@ -123,11 +123,11 @@ def counters_of(ran: Ran, mhz: float) -> dict[str, float]:
     name = "sm__pipe_tensor_type_hmma_hgmma_qgmma_imma_igmma_bmma_bgmma_cycles_active"
     counters[f"{name}.avg.pct_of_peak_sustained_elapsed"] = 100.0 * busy / gpu.num_sms / elapsed
     counters["launch__registers_per_thread"] = launch.registers_per_thread
-    counters["launch__waves_per_multiprocessor"] = ran.num_ctas / ran.num_slots
-    counters["launch__grid_size"] = ran.num_ctas
+    counters["launch__waves_per_multiprocessor"] = ran.plan.num_ctas / ran.plan.num_slots
+    counters["launch__grid_size"] = ran.plan.num_ctas
     counters["launch__block_size"] = launch.num_threads
     counters["launch__cluster_size"] = launch.cluster_size
-    limits = ran.occupancy.limits
+    limits = ran.plan.occupancy.limits
     counters["launch__occupancy_limit_registers"] = limits["registers"]
     counters["launch__occupancy_limit_shared_mem"] = limits["smem"]
     counters["launch__occupancy_limit_warps"] = limits["warps"]
@@ -160,7 +160,7 @@ def _lookups(ran: Ran, counters: Mapping[str, float], promoted: float) -> dict[s
     writes = counters["lts__t_sectors_srcunit_tex_op_write.sum"]
     reductions = counters["lts__t_sectors_op_red.sum"]
     writes += counters["lts__t_sectors_op_atom.sum"] + reductions
-    planned = ran.traffic.values()
+    planned = ran.plan.traffic.values()
     unplanned = counters["dram__bytes_read.sum"]
     if planned:
         unplanned = ran.counted.l2.unplanned_miss_bytes
@@ -171,7 +171,7 @@ def _lookups(ran: Ran, counters: Mapping[str, float], promoted: float) -> dict[s
     crossing = sum_in_order(item.crossing_bytes for item in planned) / SECTOR_BYTES + far_share * writes + promoted
     crossing += ran.gpu.l2.dirty_crossing_fraction * _left_dirty_sectors(ran, counters)
     crossing_misses = sum_in_order(item.crossing_miss_bytes for item in planned) / SECTOR_BYTES
-    num_sms = min(ran.gpu.num_sms, ran.num_ctas)
+    num_sms = min(ran.gpu.num_sms, ran.plan.num_ctas)
     others, others_hits = looked_up_beside(ran.gpu.l2, reads + writes, num_sms)
     sectors = reads + writes + crossing + others
     hits = sectors - others + others_hits - (misses - unasked + crossing_misses)
@@ -186,21 +186,21 @@ def _lookups(ran: Ran, counters: Mapping[str, float], promoted: float) -> dict[s
 
 def _left_dirty_sectors(ran: Ran, counters: Mapping[str, float]) -> float:
     """What a launch stores and does not write back, where it found L2 empty; none behind another launch."""
-    if ran.is_warm:
+    if ran.plan.is_warm:
         return 0.0
     stored = sum_in_order(
         float(found.touched_bytes_by_wave.sum())
-        for item in ran.launch.footprints if item.access == "write" and (found := ran.traffic.get(item.tensor))
+        for item in ran.launch.footprints if item.access == "write" and (found := ran.plan.traffic.get(item.tensor))
     )  # fmt: skip
     return max(0.0, stored - counters["dram__bytes_write.sum"]) / SECTOR_BYTES
 
 
 def _unasked_fraction(ran: Ran) -> float:
     """Of what SMs miss in L2, the sectors that come with those that were asked for."""
-    block_bytes, scales = ran.gpu.l2.fetch_bytes, ran.uses.fetch_scales
+    block_bytes, scales = ran.gpu.l2.fetch_bytes, ran.plan.uses.fetch_scales
     missed = unasked = 0.0
     for item in ran.launch.footprints:
-        found = ran.traffic.get(item.tensor)
+        found = ran.plan.traffic.get(item.tensor)
         if found is None or not found.lookup_miss_bytes:
             continue
         missed += found.lookup_miss_bytes

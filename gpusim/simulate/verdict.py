@@ -95,7 +95,7 @@ def bound_by(ran: Ran, busy: dict[str, float]) -> tuple[str, str]:
 
 
 def _sentence(ran: Ran, word: str, lost: float) -> str:
-    waves = ran.launch.num_tiles / ran.num_slots
+    waves = ran.launch.num_tiles / ran.plan.num_slots
     worker = _worker(ran)
     if word == "tail" and waves < 1.0:
         return f"the grid fills only {waves:.1%} of the slots"
@@ -123,8 +123,8 @@ def _launch_share(ran: Ran) -> float:
 
 
 def _empty_slots(ran: Ran) -> float:
-    waves = ran.launch.num_tiles / ran.num_slots
-    return 1.0 - waves / -(-ran.launch.num_tiles // ran.num_slots)
+    waves = ran.launch.num_tiles / ran.plan.num_slots
+    return 1.0 - waves / -(-ran.launch.num_tiles // ran.plan.num_slots)
 
 
 def _epilogue_share(ran: Ran) -> float:
