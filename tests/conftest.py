@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -11,7 +12,11 @@ from hypothesis import settings
 
 from gpusim.cli import main
 
-settings.register_profile("gpusim", deadline=None)  # no test is timed: a machine may have other work
+EXAMPLES = int(os.environ.get("GPUSIM_EXAMPLES", "40"))
+"""That hypothesis tries where a test says nothing else."""
+
+# no test is timed: a machine may have other work
+settings.register_profile("gpusim", deadline=None, max_examples=EXAMPLES)
 settings.load_profile("gpusim")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of a script: tests of Ctrl-C would not end

@@ -187,7 +187,7 @@ def small_accesses(draw: st.DrawFn) -> TileAccess:
         reject()
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=20)
 @given(access=small_accesses())
 def test_a_census_adds_up_every_place_side_by_side_that_is_aligned(access: TileAccess) -> None:
     """Against every legal shift of the access, tried one by one."""
@@ -352,7 +352,7 @@ def test_a_padding_that_frees_the_first_place_only_is_passed_over() -> None:
     assert trials == [False] * 6 + [True]
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=20)
 @given(access=small_accesses())
 def test_the_padding_is_the_first_that_frees_all_places_when_each_number_of_elements_is_tried(access: TileAccess) -> None:
     rows, columns = access.extents
