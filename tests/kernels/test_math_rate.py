@@ -19,9 +19,11 @@ from gpusim.evidence.case import WrongAnswer, load_case
 from gpusim.evidence.sass import Instruction, KernelSass
 from gpusim.workload.atoms.mma import MMA_ATOMS
 
+from .known import remembering
+
 Sass = Callable[[str, str], dict[str, KernelSass]]
 
-CASE = load_case("math_rate")
+CASE = remembering(load_case("math_rate"))
 case = sys.modules[CASE.launch.__module__]
 CONFIGS = [config for group in CASE.groups for config in CASE.configs(group, 1)]
 GPU = load_gpu("h200_sxm")
