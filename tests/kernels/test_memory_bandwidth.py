@@ -100,11 +100,20 @@ class Emulator:
     def __init__(self, config: Config, num_live: int) -> None:
         self.config, self.plan = config, case.plan_of(config, num_live)
         self.words = self.plan.chunk_bytes // 4
-        table, num_words = case.table(), self.plan.used_bytes // 4
-        places = [begin // 4 + np.arange(num_words) for begin in (0, case.SECOND_AT)]
-        self.halves = [(table[at % 2**20] + (at >> 20)).astype(np.uint32) for at in places]
+        num_words, moves = self.plan.used_bytes // 4, config["kernel"].startswith(("copy", "mix"))
+        self.halves = [self.half(begin // 4, num_words) for begin in ((0, case.SECOND_AT) if moves else (0,))]
         self.read_sum = 0
         self.boxes: dict[int, np.ndarray] = {}
+
+    @staticmethod
+    def half(begin: int, num_words: int) -> np.ndarray:
+        """The table again and again, each time one more in every word."""
+        first, behind = divmod(begin, 2**20)
+        assert behind == 0
+        times = np.arange(first, first - (-num_words // 2**20), dtype=np.uint32)
+        words: np.ndarray = (case.table() + times[:, None]).reshape(-1)[:num_words]
+        assert words.dtype == np.uint32
+        return words
 
     def run(self) -> tuple[int, int]:
         plan, kernel = self.plan, self.config["kernel"]
