@@ -253,7 +253,7 @@ def share_footprint(
 
     def panel_bytes(tiles: IntArray) -> IntArray:
         found = np.full(tiles.shape, share_bytes, dtype=np.int64)
-        is_cut = tiles >= num_bytes // share_bytes
+        is_cut = np.flatnonzero(tiles >= num_bytes // share_bytes)
         found[is_cut] = np.clip(num_bytes - tiles[is_cut] * share_bytes, 0, share_bytes)
         return found
 

@@ -92,7 +92,7 @@ def plan_traffic(launch: Launch, gpu: GpuSpec, uses: Uses, *, num_slots: int, is
     if not launch.footprints:
         return {}
     sides = side_of_cta(gpu, launch.cluster_size)
-    side_of_tile = sides[np.arange(num_slots) % len(sides)][slots_of_tiles(launch, num_slots)]
+    side_of_tile = at_slots(launch, sides[np.arange(num_slots) % len(sides)])
     held = gpu.l2_sides
     if launch.set_aside_bytes:
         held = replace(held, last_bytes=launch.set_aside_bytes / held.num)
@@ -112,34 +112,34 @@ def life_deviation(launch: Launch, gpu: GpuSpec, uses: Uses) -> float:
     What CTAs of a cluster share is taken to be read once, by multicast. Zero where nothing is read or the class of type has
     no peak, and where they load into one stage, for then they wait for each load from its beginning, and not for their turn.
     """
-    read = sum_in_order(read_bytes(use, launch.cluster_size) for use in uses.of_tensors if not use.is_write)
     peak = peak_flops_per_cycle(launch, gpu, by_mma_sync="mma_sync" in launch.features)
     rings = [ring.num_stages for ring in launch.buffers if ring.name != "epilogue" and not ring.is_overlay]
     num_stages = max(rings, default=1)
-    if not read or not peak or num_stages < 2:
+    if not peak or num_stages < 2:
+        return 0.0
+    read = sum_in_order(read_bytes(use, launch.cluster_size) for use in uses.of_tensors if not use.is_write)
+    if not read:
         return 0.0
     l2 = gpu.l2
     by_slices = read / (l2.num_slices * l2.slice_bytes_per_cycle * l2.sustained_fraction)
     return l2.life_spread_fraction * max(0.0, 1.0 - launch.num_flops / peak / by_slices)
 
 
-def slots_of_tiles(launch: Launch, num_slots: int) -> NDArray[np.int64]:
-    """The slot that each work tile runs in, int64[num_tiles].
+def at_slots(launch: Launch, of_slot: NDArray[np.int64]) -> NDArray[np.int64]:
+    """What each work tile has of the slot that it runs in, int64[num_tiles].
 
     The first wave's CTAs lie in the order in which SMs are filled, and so do all tiles of a persistent grid. Later CTAs take
     whatever slot falls free: neighbours lie apart then, as multiples of the golden section do.
     """
-    found = np.resize(np.arange(num_slots, dtype=np.int64), launch.num_tiles)
-    size = launch.cluster_size
-    num_clusters = num_slots // size
-    if launch.num_ctas is None or launch.num_tiles <= num_slots or num_clusters < 2:
-        return found
+    size, num_slots = launch.cluster_size, len(of_slot)
+    num_clusters, num_later = num_slots // size, launch.num_tiles - num_slots
+    if launch.num_ctas is None or num_later <= 0 or num_clusters < 2:
+        return np.resize(of_slot, launch.num_tiles)
     step = max(1, round(num_clusters * GOLDEN))
     while gcd(step, num_clusters) > 1:
         step += 1
     of_wave = np.arange(num_clusters, dtype=np.int64)[:, None] * step % num_clusters * size + np.arange(size)
-    found[num_slots:] = np.resize(of_wave, launch.num_tiles - num_slots)  # each wave's are the same
-    return found
+    return np.concatenate((of_slot, np.resize(of_slot[of_wave], num_later)))  # each wave's are the same
 
 
 def waves_of_tiles(num_tiles: int, num_slots: int) -> NDArray[np.int64]:

@@ -14,7 +14,7 @@ from gpusim.machine.config import GpuSpec
 from gpusim.machine.dispatcher import Dispatcher
 from gpusim.machine.memory.panels import PanelTraffic
 from gpusim.machine.numeric import sum_in_order
-from gpusim.simulate.door import check, count_slots, grid_of_persistent, plan_traffic, slots_of_tiles, waves_of_tiles
+from gpusim.simulate.door import at_slots, check, count_slots, grid_of_persistent, plan_traffic, waves_of_tiles
 from gpusim.simulate.uses import Uses, first_of
 from gpusim.workload.launch import Footprint, Launch
 
@@ -116,7 +116,7 @@ class Raster:
             num_ctas=num_ctas,
         )
         sm_of_slot = np.array([sm for slot in dispatcher.slots for sm in slot], dtype=np.int64)[: self.num_at_once]
-        self.sm_of_tile: IntArray = sm_of_slot[slots_of_tiles(launch, self.num_at_once)]
+        self.sm_of_tile: IntArray = at_slots(launch, sm_of_slot)
         self.side_of_tile: IntArray = np.asarray(gpu.side_of_sm, dtype=np.int64)[self.sm_of_tile]
         self.panels = {item.tensor: item.panel_of(tiles) for item in launch.footprints}
         self.bytes = {item.tensor: item.panel_bytes(tiles) for item in launch.footprints}

@@ -48,7 +48,7 @@ class Uses:
         scales: dict[str, float] = {}
         for item in launch.footprints:
             panels, num_bytes = item.panel_of(tiles), item.panel_bytes(tiles)
-            is_own = _is_one_to_one(panels)
+            is_own = panels is tiles or _is_one_to_one(panels)
             if item.num_passes > 1 and not is_own:
                 raise LaunchError(
                     f"{launch.kernel}: {item.tensor} is walked {item.num_passes} times and shared by tiles, which is not "

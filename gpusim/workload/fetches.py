@@ -198,7 +198,7 @@ def unasked_fraction(begins: NDArray[np.integer[Any]], edges: NDArray[np.integer
     0.0
     """
     asked = num_sectors = 0
-    for begin in np.unique(np.asarray(begins, dtype=np.int64) % block_bytes).tolist():
+    for begin in sorted(set((np.asarray(begins, dtype=np.int64) % block_bytes).tolist())):
         at = begin + np.asarray(edges, dtype=np.int64)
         block = np.arange(begin // block_bytes, -(-int(at[-1]) // block_bytes), dtype=np.int64) * block_bytes
         piece = np.searchsorted(at, np.maximum(block, begin), side="right") - 1

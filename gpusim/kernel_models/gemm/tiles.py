@@ -293,9 +293,8 @@ class TilePlan:
         row_bytes = min(extent * width, MOST_PIECES * piece)
         edges = np.arange(0, row_bytes + along, along)[:, None] + np.arange(0, along, piece)
         begins = np.arange(LINE_BYTES) * extent * width
-        return unasked_fraction(
-            begins, np.unique(np.minimum(edges, row_bytes)), min(LINE_BYTES, max(block_bytes, fetched))
-        )  # fmt: skip
+        edges = np.unique(np.minimum(edges, row_bytes), return_index=True)[0]  # without indices it imports numpy.ma
+        return unasked_fraction(begins, edges, min(LINE_BYTES, max(block_bytes, fetched)))
 
     def _panels_of_a(self, tiles: IntArray) -> IntArray:
         m, _, batch, part = self.coordinates(tiles)
