@@ -16,7 +16,6 @@ from gpusim.units import WARP_SIZE
 CHUNK_WARPS = 1 << 14
 """Warps that are counted at once: keeps the temporaries of one step within a few MB, that is, in cache."""
 
-_FEW_WAYS = 8  # conflicts up to so many ways are found by comparing neighbours
 _MANY_UNITS = 1 << 28  # below, a unit's bank and row go into 31 bits
 
 
@@ -78,35 +77,19 @@ def num_distinct(addresses: NDArray[np.integer[Any]], mask: NDArray[np.bool_], u
 def busiest(
     units: NDArray[np.integer[Any]], num_banks: int, *, is_broadcasting: bool
 ) -> NDArray[np.integer[Any]]:
-    """For each row of the last axis the most units, distinct ones if ``is_broadcasting``, in any one of ``num_banks`` banks.
-
-    Sorted by bank, units of one bank stand together: a bank has k or more exactly if some unit and the one k - 1 places
-    on share it. Most rows drop out after a few k; of the others, runs are measured.
-    """
-    if not is_broadcasting:
-        ordered = _by_bank(units, num_banks)
-    else:
-        ordered = np.sort(_by_bank(units, num_banks), axis=-1)
-        again = ordered[..., 1:] == ordered[..., :-1]
+    """For each row of the last axis the most units, distinct ones if ``is_broadcasting``, in one of ``num_banks`` banks."""
+    keyed = _by_bank(units, num_banks)
+    if is_broadcasting:
+        keyed = np.sort(keyed, axis=-1)
+        again = keyed[..., 1:] == keyed[..., :-1]
         if again.any():
-            ordered[..., 1:][again] = -1
-    banks = np.where(ordered >= 0, ordered >> _row_bits(ordered), -1)
-    banks = np.sort(banks, axis=-1).reshape(-1, units.shape[-1])
-    counted = (banks[:, -1] >= 0).astype(np.int64)
-    alive = np.flatnonzero(counted)
-    banks = banks[alive]
-    for reach in range(1, min(_FEW_WAYS, units.shape[-1])):
-        shared = ((banks[:, reach:] == banks[:, :-reach]) & (banks[:, reach:] >= 0)).any(axis=-1)
-        alive, banks = alive[shared], banks[shared]
-        counted[alive] = reach + 1
-    if not len(alive) or units.shape[-1] <= _FEW_WAYS:
-        return counted.reshape(units.shape[:-1])
-    place = np.arange(banks.shape[-1])
-    begins = np.ones(banks.shape, dtype=np.bool_)
-    begins[:, 1:] = banks[:, 1:] != banks[:, :-1]
-    runs = place - np.maximum.accumulate(np.where(begins, place, 0), axis=-1) + 1
-    counted[alive] = np.where(banks >= 0, runs, 0).max(axis=-1, initial=0)
-    return counted.reshape(units.shape[:-1])
+            keyed[..., 1:][again] = -1
+    banks = (keyed >> _row_bits(keyed)).reshape(-1, units.shape[-1])
+    num_rows, columns = len(banks), num_banks + 1  # the first for units that are none, whose bank is -1
+    places = banks + np.arange(1, num_rows * columns, columns).reshape(-1, 1)
+    counts = np.bincount(places.reshape(-1), minlength=num_rows * columns).reshape(num_rows, columns)
+    most: NDArray[np.integer[Any]] = counts[:, 1:].max(axis=-1, initial=0)
+    return most.reshape(units.shape[:-1])
 
 
 def _row_bits(units: NDArray[np.integer[Any]]) -> int:
