@@ -35,7 +35,7 @@ void TmaInFlight::init(Role* role, Cta* receiver, const Op& its_op, const TmaLoa
 }
 
 void TmaInFlight::complete(double cycle) {
-  double at = cycle + cost->latency_cycles;
+  double at = larger(started_at, cycle + cost->latency_cycles);  // a latency is what it is beyond a load's
   stage->end_write(at);
   Mbarrier& barrier = cta->mbarriers[mbarrier];
   uint32_t phase = barrier.num_phases;
