@@ -1,7 +1,8 @@
 """Writes what the engine says of the launches in ``tests/engine/launches.py``: ``validation/frozen/launches.json``.
 
 ``python scripts/freeze_engine.py`` writes all; ``--check`` only says which differ, and fails where any does. Names after
-that choose launches. Freeze anew only in the commit that changes the model on purpose.
+that choose launches. Freeze anew only in the commit that changes the model on purpose. Where all are frozen, digests of
+the predictions in ``tests/engine/predictions.py`` are written, too: ``validation/frozen/predictions.json``.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     sys.path.insert(0, str(ROOT))
     from tests.engine.launches import CASES, FROZEN, frozen_answers
+    from tests.engine.predictions import FROZEN as PREDICTED
+    from tests.engine.predictions import PREDICTIONS, fingerprint, frozen_fingerprints
 
     before = frozen_answers() if FROZEN.exists() else {}
     found = {name: answer for name, answer in before.items() if name in CASES}
@@ -41,9 +44,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"{name}: {before.get(name)} -> {answer}")
         found[name] = answer
     print(f"{num_changed} of {len(given.names or CASES)} launches differ from what was frozen")
+    predictions = {} if given.names else {name: fingerprint(name) for name in PREDICTIONS}
+    if predictions:
+        said = frozen_fingerprints() if PREDICTED.exists() else {}
+        moved = [name for name, digests in predictions.items() if digests != said.get(name)]
+        num_changed += len(moved)
+        print(f"{len(moved)} of {len(predictions)} predictions differ from what was frozen: {' '.join(moved)}".rstrip(": "))
     if given.check:
         return int(num_changed > 0)
     FROZEN.write_text(written(found), encoding="utf-8")
+    if predictions:
+        PREDICTED.write_text(written(predictions), encoding="utf-8")
     return 0
 
 

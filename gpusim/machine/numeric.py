@@ -31,6 +31,7 @@ SCALE = 1.0 / (1 << SCALE_EXPONENT)
 SQRT_HALF = 0.7071067811865476
 SQRT_PI = 1.7724538509055159
 INVERSE_SQRT_PI = 5.6418958354775628695e-1
+COARSE = float(1 << 34)
 LARGEST_WHOLE = 4096
 """Up to it whole powers are products."""
 
@@ -103,6 +104,15 @@ def sum_in_order(values: Iterable[float]) -> float:
     for value in values:
         found += value
     return found
+
+
+def coarse(x: float) -> float:
+    """To 2^-34: a last bit in which machines differ is gone, but for one in a million.
+
+    >>> coarse(1.0 + 2.0**-50), coarse(0.75)
+    (1.0, 0.75)
+    """
+    return round(x * COARSE) / COARSE
 
 
 def exp(x: float) -> float:

@@ -9,6 +9,7 @@ from heapq import heapify, heapreplace
 import numpy as np
 
 from gpusim.machine.memory.panels import FloatArray, IntArray, PanelTraffic, PanelUse, Sides
+from gpusim.machine.numeric import COARSE
 
 MOST_CLUSTERS = 1 << 16
 """Of launches that are looked at: more take too long."""
@@ -42,7 +43,7 @@ class Lives:
         size = self.cluster_size
         num = -(-num_tiles // size)
         num_slots = max(1, self.num_slots // size)
-        draws = np.random.default_rng(SEED).standard_normal(num)
+        draws = np.rint(np.random.default_rng(SEED).standard_normal(num) * COARSE) / COARSE  # as numeric.coarse
         took: FloatArray = np.maximum(LEAST_LIFE, 1.0 + self.deviation * draws)
         if self.is_persistent:
             rows = np.zeros((-(-num // num_slots) + 1) * num_slots)

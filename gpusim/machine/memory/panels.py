@@ -10,8 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gpusim.machine.smooth import exp_of, softplus_of
+
 CERTAIN = 1e-3
 """A share below counts as none, one above 1 less this as all."""
+MOST_SPREADS = 7.0
+"""So many from what a side holds all lines are lost, or none."""
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
 
@@ -95,10 +99,13 @@ class Sides:
         """
         if math.isinf(self.side_bytes):
             return np.zeros_like(np.asarray(between_bytes, dtype=np.float64))
-        beyond = np.asarray(between_bytes) / self.side_bytes - 1.0
-        if not self.spread:
-            return (beyond > 0.0).astype(np.float64)
-        return certain(1.0 / (1.0 + np.exp(-np.clip(beyond / self.spread, -50.0, 50.0))))
+        beyond = np.asarray(np.asarray(between_bytes) / self.side_bytes - 1.0)
+        found = np.asarray(beyond > 0.0).astype(np.float64)
+        if self.spread:
+            near = np.abs(beyond) < MOST_SPREADS * self.spread
+            if near.any():
+                found[near] = certain(1.0 / (1.0 + exp_of(beyond[near] / -self.spread)))
+        return found
 
     def mean_lost_share(self, least_bytes: Any, most_bytes: Any) -> Any:
         """The mean of :meth:`lost_share` where lines were touched evenly between two points.
@@ -113,11 +120,13 @@ class Sides:
         apart = most - least
         width = self.spread * self.side_bytes
         if width:
-            begin, end = (width * np.logaddexp(0.0, each / width) for each in (least, most))
+            begin, end = (width * softplus_of(each / width) for each in (least, most))
         else:
             begin, end = np.maximum(0.0, least), np.maximum(0.0, most)
         has_span = apart > CERTAIN * self.side_bytes
-        return np.where(has_span, certain((end - begin) / np.where(has_span, apart, 1.0)), self.lost_share(least_bytes))
+        found = certain((end - begin) / np.where(has_span, apart, 1.0))
+        found[~has_span] = self.lost_share(np.broadcast_to(least_bytes, apart.shape)[~has_span])
+        return found
 
 
 def certain(share: Any) -> Any:

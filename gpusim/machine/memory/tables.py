@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from gpusim.machine.memory.panels import FloatArray, Order, PanelTraffic, Sides, Touches, distinct, read_traffic
+from gpusim.machine.smooth import along, exp_of
 
 MOST_EDGES = 400
 """Points of a launch for which shares are worked out; between them they change evenly."""
@@ -39,7 +40,7 @@ def table_traffic(table: Touches, order: Order, sides: Sides, others: FloatArray
     edges = distinct(np.linspace(0, order.num_steps, min(order.num_steps, MOST_EDGES) + 1).astype(np.int64))
     so_far = np.concatenate((np.zeros((1, num + 1)), np.cumsum(np.column_stack((asked, by_side)), axis=0)))[edges] / size
     since = so_far[:, None, :] - so_far[None, :, :]  # (to, from, of all and of each side), in tables
-    untouched = np.exp(-np.maximum(since, 0.0))
+    untouched = exp_of(-np.maximum(since, 0.0))
     first, steps = np.tri(len(edges), len(edges) - 1, -1), np.arange(order.num_steps)
     home_lost, copy_lost = np.zeros((num, order.num_steps)), np.zeros((num, order.num_steps))
     for side in range(num):
@@ -53,7 +54,7 @@ def table_traffic(table: Touches, order: Order, sides: Sides, others: FloatArray
             share = (last * first * lost[:, :-1]).sum(axis=1) + untouched[:, 0, which] * never
             of_step = np.column_stack((asked, by_side))[:, which] / size
             again = np.where(of_step > 0.0, _touched_share(of_step) / np.where(of_step > 0.0, of_step, 1.0), 1.0)
-            found[side] = np.interp(steps, edges, share) * again
+            found[side] = along(steps, edges, share) * again
     memory, crossing = np.zeros((num, len(table.step))), np.full((num, len(table.step)), 1.0 - 1.0 / num)
     for side in range(num):
         here, step = table.by_side[side], table.step
@@ -75,4 +76,4 @@ def _asked(table: Touches, order: Order) -> tuple[FloatArray, FloatArray]:
 
 def _touched_share(asked: FloatArray) -> FloatArray:
     """Of a table's rows those that are among so many tables of rows, drawn at random."""
-    return np.asarray(1.0 - np.exp(-asked))
+    return np.asarray(1.0 - exp_of(-asked))

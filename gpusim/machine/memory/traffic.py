@@ -25,6 +25,7 @@ from gpusim.machine.memory.panels import (
 )
 from gpusim.machine.memory.tables import table_added_bytes, table_traffic
 from gpusim.machine.numeric import sum_in_order
+from gpusim.machine.smooth import along
 
 MOST_EDGES = 400
 """Points of a launch between which write-backs are taken to come evenly."""
@@ -296,8 +297,8 @@ def _by_wave(leaving: FloatArray, order: Order, kinds: Sequence[tuple[FloatArray
     lost = np.maximum.accumulate(lost, axis=1)
     whole = lost[:, -1:]
     lost = np.where(whole > 0.0, lost / np.where(whole > 0.0, whole, 1.0), is_later)
-    by_edge = np.concatenate(([0.0], np.cumsum(np.diff(of_stretch @ lost))))
-    by_step = np.interp(np.arange(ends[-1] + 1), ends, by_edge)
+    by_edge = np.concatenate(([0.0], np.cumsum(np.diff((of_stretch[:, None] * lost).sum(axis=0)))))
+    by_step = along(np.arange(ends[-1] + 1), ends, by_edge)
     by_wave = np.diff(by_step[:: order.num_passes])
     return np.asarray(by_wave.reshape(-1, order.num_waves).sum(axis=0))
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import sqrt
 from random import Random
-from statistics import fmean, pstdev
 
 from gpusim.machine.component import Counters
+from gpusim.machine.numeric import coarse, sum_in_order
 
 PACES_SEED = 1
 """Of SMs' own paces. Which SM is quick changes from launch to launch."""
@@ -73,6 +74,7 @@ class WarpSchedulerCounters(Counters):
 def own_paces(num_sms: int, spread: float) -> list[float]:
     """What ``IMAD.WIDE`` take on each of ``num_sms`` SMs, over their mean: drawn, each time alike; deviates by ``spread``.
 
+    >>> from statistics import fmean, pstdev
     >>> paces = own_paces(132, 0.02)
     >>> round(fmean(paces), 6), round(pstdev(paces), 6), own_paces(3, 0.0)
     (1.0, 0.02, [1.0, 1.0, 1.0])
@@ -80,6 +82,7 @@ def own_paces(num_sms: int, spread: float) -> list[float]:
     if not spread or num_sms < 2:
         return [1.0] * num_sms
     draw = Random(PACES_SEED)
-    drawn = [draw.gauss(0.0, 1.0) for _ in range(num_sms)]
-    mean, deviation = fmean(drawn), pstdev(drawn)
+    drawn = [coarse(draw.gauss(0.0, 1.0)) for _ in range(num_sms)]
+    mean = sum_in_order(drawn) / num_sms
+    deviation = sqrt(sum_in_order((each - mean) * (each - mean) for each in drawn) / num_sms)
     return [max(LEAST_PACE, 1.0 + spread * (each - mean) / deviation) for each in drawn]
