@@ -9,7 +9,7 @@ the same order, so that nobody waits for ever; but for the fault that some launc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from random import Random
@@ -124,7 +124,11 @@ def toy(*, is_core: bool) -> GpuSpec:
 @cache
 def gpu_with(tweaks: frozenset[str], *, is_core: bool = True) -> GpuSpec:
     """The toy GPU, or its core, with these."""
-    gpu = toy(is_core=is_core)
+    return with_tweaks(toy(is_core=is_core), tweaks)
+
+
+def with_tweaks(gpu: GpuSpec, tweaks: Iterable[str]) -> GpuSpec:
+    """A GPU with these."""
     for name in sorted(tweaks):
         gpu = replace(gpu, **{part: replace(gpu.component(part), **values) for part, values in TWEAKS[name].items()})
     return gpu
