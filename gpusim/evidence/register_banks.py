@@ -71,19 +71,23 @@ def _turns(reads: Sequence[tuple[int, ...]], num_warps: int, distance: int) -> f
     """Of an instruction in a turn of a loop behind others, by warps so many instructions one behind the other."""
     num = len(reads)
     order = [reads[(idx + warp * distance) % num] for idx in range(num) for warp in range(num_warps)]
-    even = odd = cycle = begin = 0.0  # when a bank is free; banks by name, since this is done a million times
+    even = odd = cycle = begin = 0.0  # when a bank is free; banks by name and no max(), since this is done a million times
     for _ in range(1 + -(-WARM_INSTRUCTIONS // num)):
         begin = cycle
         for of_even, of_odd in order:
             late = 0.0
             if of_even:
-                late = max(late, max(even, cycle) + of_even - cycle - WINDOW_CYCLES)
+                wait = (even if even > cycle else cycle) + of_even - cycle - WINDOW_CYCLES
+                if wait > late:
+                    late = wait
             if of_odd:
-                late = max(late, max(odd, cycle) + of_odd - cycle - WINDOW_CYCLES)
+                wait = (odd if odd > cycle else cycle) + of_odd - cycle - WINDOW_CYCLES
+                if wait > late:
+                    late = wait
             cycle += late
             if of_even:
-                even = max(even, cycle) + of_even
+                even = (even if even > cycle else cycle) + of_even
             if of_odd:
-                odd = max(odd, cycle) + of_odd
+                odd = (odd if odd > cycle else cycle) + of_odd
             cycle += 1.0
     return (cycle - begin) / (num * num_warps)

@@ -71,8 +71,10 @@ class Instruction:
     @property
     def branch_target(self) -> int | None:
         """Where a direct branch goes."""
+        if self.name != "BRA":
+            return None
         found = re.search(r"0x([0-9a-f]+)\s*$", self.operands)
-        return int(found[1], 16) if self.name == "BRA" and found else None
+        return int(found[1], 16) if found else None
 
 
 @dataclass(frozen=True, slots=True)
