@@ -267,7 +267,7 @@ def engine_module() -> EngineModule:
 
 def most_of(num: int) -> float:
     """How many standard deviations the largest of ``num`` normal numbers lies above their mean, on average."""
-    return engine_module().evaluate(0, num)
+    return engine_module().evaluate(0, float(num))  # the engine takes no int
 
 
 class EngineRun:
