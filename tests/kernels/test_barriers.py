@@ -250,8 +250,7 @@ def rows_of(gpu: GpuSpec, half: int, reading_cycles: float) -> list[dict[str, st
     return found
 
 
-@pytest.mark.parametrize("gpu", [GPU, OTHER], ids=["h200", "other"])
-@pytest.mark.parametrize("half", [0, 1])
+@pytest.mark.parametrize(("gpu", "half"), [(GPU, 0), (OTHER, 1)], ids=["h200-even", "other-odd"])
 def test_rows_of_a_machine_that_is_known_give_its_costs_back_whatever_a_reading_takes(gpu: GpuSpec, half: int) -> None:
     fitted = {item.parameter: item.value for item in CASE.fit(rows_of(gpu, half, 23.0))}
     assert fitted.keys() == FITTED
