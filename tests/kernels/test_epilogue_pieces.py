@@ -234,8 +234,7 @@ OTHER = replace(
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("gpu", [ONE_LIMIT, OTHER], ids=["h200", "other"])
-@pytest.mark.parametrize("half", [0, 1])
+@pytest.mark.parametrize(("gpu", "half"), [(ONE_LIMIT, 0), (OTHER, 1)], ids=["h200-even", "other-odd"])
 def test_rows_of_a_machine_that_is_known_give_its_numbers_back(gpu: GpuSpec, half: int) -> None:
     rows = [
         {**config, "group": "tiles", **{name: str(number) for name, number in CASE.predict(config, gpu).items()}}

@@ -256,8 +256,7 @@ def is_read(config: Config) -> bool:
     return least <= int(config["footprint_bytes"]) / case.MIB <= most
 
 
-@pytest.mark.parametrize("gpu", [GPU, OTHER], ids=["h200", "other"])
-@pytest.mark.parametrize("half", [0, 1])
+@pytest.mark.parametrize(("gpu", "half"), [(GPU, 0), (OTHER, 1)], ids=["h200-even", "other-odd"])
 def test_rows_of_a_machine_that_is_known_give_its_latencies_back(gpu: GpuSpec, half: int) -> None:
     rows = []
     for idx, config in enumerate(CASE.configs("footprint", 1)[half::2]):
