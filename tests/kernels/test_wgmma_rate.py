@@ -18,9 +18,11 @@ from gpusim.workload.atoms.mma import legal_wgmma_n
 from gpusim.workload.dtypes import dtype
 from gpusim.workload.gmma import WgmmaDescriptor
 
+from .known import remembering
+
 Sass = Callable[[str, str], dict[str, KernelSass]]
 
-CASE = load_case("wgmma_rate")
+CASE = remembering(load_case("wgmma_rate"))
 case = sys.modules[CASE.launch.__module__]
 CONFIGS = [config for group in CASE.groups for config in CASE.configs(group, 1)]
 WGMMAS = ("HGMMA", "QGMMA", "IGMMA")
