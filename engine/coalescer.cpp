@@ -27,19 +27,14 @@ void Coalescer::init(XbarCounters* counters) {
 }
 
 BatchPrice Coalescer::price(const LineBatch& batch, Reader* reader, double behind_bytes, double pace) {
-  if (!batch.zeros.is_any) {
-    return price_lines(batch, reader, behind_bytes, pace);
-  }
+  if (!batch.zeros.is_any) return price_lines(batch, reader, behind_bytes, pace);
   BatchPrice price{0.0, 0.0, INFINITE};
-  if (batch.num_bytes != 0.0) {
-    price = price_lines(batch, reader, behind_bytes, pace);
-  }
+  if (batch.num_bytes != 0.0) price = price_lines(batch, reader, behind_bytes, pace);
   double more = batch.zeros.num_carried_bytes;
   counters_->passed_bytes += batch.zeros.num_bytes;
   counters_->carried_bytes += more;
-  if (more != 0.0) {  // rows of zeros are one line, which is read once for as many requests as can be one
+  if (more != 0.0)  // rows of zeros are one line, which is read once for as many requests as can be one
     counters_->served_bytes += batch.zeros.num_bytes / input.xbar->merge_limit;
-  }
   price.moved_bytes = price.moved_bytes + batch.zeros.num_bytes;
   price.carried_bytes = price.carried_bytes + more;
   return price;
@@ -59,11 +54,10 @@ BatchPrice Coalescer::price_lines(const LineBatch& batch, Reader* reader, double
   double moved = slices->moved();
   double rate = slices->rate;
   double begin = moved + behind_bytes / pace;
-  if (asked_at > begin) {
+  if (asked_at > begin)
     begin = asked_at;
-  } else if (asked_at < begin - ahead_bytes_) {
+  else if (asked_at < begin - ahead_bytes_)
     asked_at = begin - ahead_bytes_;
-  }
   double gone_bytes = (begin - asked_at) * (1.0 - input.xbar->merge_wait_fraction);
   LineRequest* asked = nullptr;
   for (LineRequest& other : tile->asked) {
@@ -98,9 +92,7 @@ BatchPrice Coalescer::price_lines(const LineBatch& batch, Reader* reader, double
     joins *= room * batch.sharing;
     merged *= room;
     bool is_other = asked->port != reader;
-    if (is_other) {
-      of_requests *= 1.0 - merged * batch.request_sharing;
-    }
+    if (is_other) of_requests *= 1.0 - merged * batch.request_sharing;
     merged *= batch.sharing;
     if (joins > 0.0) {
       read = num_bytes * (1.0 - merged);
@@ -117,11 +109,10 @@ BatchPrice Coalescer::price_lines(const LineBatch& batch, Reader* reader, double
     }
   }
   LineRequest mine{reader->merge_region, begin, begin + length / pace, served, reader, gone_bytes};
-  if (asked != nullptr) {
+  if (asked != nullptr)
     *asked = mine;
-  } else {
+  else
     tile->asked.push(mine);
-  }
   counters_->passed_bytes += num_bytes;
   counters_->served_bytes += read * batch.reads;
   double carried = larger(passing * batch.weight, of_requests);
@@ -135,32 +126,23 @@ double Coalescer::pending_share(const TileState* tile, double at_cycle) const {
   double last_at = tile->done_at + far_cycles_;
   double first_at = tile->began_at + input.xbar->merge_fill_cycles;
   double since = at_cycle - input.xbar->merge_window_cycles - first_at;
-  if (since <= 0.0 || since >= last_at - first_at) {
-    return since <= 0.0 ? 1.0 : 0.0;
-  }
+  if (since <= 0.0 || since >= last_at - first_at) return since <= 0.0 ? 1.0 : 0.0;
   return 1.0 - since / (last_at - first_at);
 }
 
 // What of a request's lines joins another's that was so much earlier, where its last line gained
 // `waits_cycles`.
 double Coalescer::merged_share(double late_cycles, double waits_cycles) const {
-  if (late_cycles <= early_cycles_) {
-    return 1.0;
-  }
-  if (late_cycles - waits_cycles >= late_cycles_) {
-    return 0.0;
-  }
-  if (waits_cycles <= 0.0) {
-    return (late_cycles_ - late_cycles) / (late_cycles_ - early_cycles_);
-  }
+  if (late_cycles <= early_cycles_) return 1.0;
+  if (late_cycles - waits_cycles >= late_cycles_) return 0.0;
+  if (waits_cycles <= 0.0) return (late_cycles_ - late_cycles) / (late_cycles_ - early_cycles_);
   return (joined(late_cycles) - joined(late_cycles - waits_cycles)) / waits_cycles;
 }
 
 // The integral, up to `late_cycles`, of the chance that a line so late joins.
 double Coalescer::joined(double late_cycles) const {
-  if (late_cycles <= early_cycles_ || early_cycles_ == late_cycles_) {
+  if (late_cycles <= early_cycles_ || early_cycles_ == late_cycles_)
     return smaller(late_cycles, early_cycles_);
-  }
   double beyond = smaller(late_cycles, late_cycles_) - early_cycles_;
   return early_cycles_ + beyond - beyond * beyond / (2.0 * (late_cycles_ - early_cycles_));
 }
@@ -182,13 +164,9 @@ double Coalescer::busy_share(Reader* reader) {
 }
 
 double Coalescer::queued_cycles(Reader* reader, TileState* tile, double num_bytes) {
-  if (queue_cycles_ == 0.0) {
-    return 0.0;
-  }
+  if (queue_cycles_ == 0.0) return 0.0;
   double now = agenda.cycle;
-  if (now < tile->queued_until) {
-    return tile->queued_cycles;
-  }
+  if (now < tile->queued_until) return tile->queued_cycles;
   tile->queued_until = now + lately_cycles_;
   double own = num_bytes * input.l2->sustained_fraction / (lately_cycles_ * reader->slices->total);
   double share = smaller(MOST_SHARE, busy_share(reader) - own);

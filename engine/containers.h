@@ -38,13 +38,10 @@ class Vector {
 
   // Makes room for `capacity` items in all.
   void reserve(uint32_t capacity) {
-    if (capacity <= capacity_) {
-      return;
-    }
+    if (capacity <= capacity_) return;
     T* items = static_cast<T*>(memory_allocate(capacity * sizeof(T)));
-    if (size_) {
+    if (size_)
       __builtin_memcpy(static_cast<void*>(items), static_cast<const void*>(items_), size_ * sizeof(T));
-    }
     memory_release(items_, capacity_ * sizeof(T));
     items_ = items;
     capacity_ = capacity;
@@ -52,33 +49,25 @@ class Vector {
 
   void fill(uint32_t size, const T& item) {
     reserve(size);
-    for (uint32_t place = 0; place < size; place++) {
-      items_[place] = item;
-    }
+    for (uint32_t place = 0; place < size; place++) items_[place] = item;
     size_ = size;
   }
 
   void insert(uint32_t place, const T& item) {
     push(item);
     T copy = items_[size_ - 1];
-    for (uint32_t at = size_ - 1; at > place; at--) {
-      items_[at] = items_[at - 1];
-    }
+    for (uint32_t at = size_ - 1; at > place; at--) items_[at] = items_[at - 1];
     items_[place] = copy;
   }
 
   void erase(uint32_t place) {
-    for (uint32_t at = place + 1; at < size_; at++) {
-      items_[at - 1] = items_[at];
-    }
+    for (uint32_t at = place + 1; at < size_; at++) items_[at - 1] = items_[at];
     size_--;
   }
 
   // Drops all but the last `num` items.
   void keep_last(uint32_t num) {
-    if (size_ <= num) {
-      return;
-    }
+    if (size_ <= num) return;
     uint32_t first = size_ - num;
     __builtin_memmove(static_cast<void*>(items_), static_cast<const void*>(items_ + first), num * sizeof(T));
     size_ = num;
@@ -113,9 +102,7 @@ class Fifo {
   T& operator[](uint32_t place) { return ring_[(head_ + place) & (ring_.size() - 1)]; }
 
   void push(const T& item) {
-    if (size_ == ring_.size()) {
-      grow();
-    }
+    if (size_ == ring_.size()) grow();
     size_++;
     back() = item;
   }
@@ -130,16 +117,12 @@ class Fifo {
   void insert(uint32_t place, const T& item) {
     T copy = item;
     push(copy);
-    for (uint32_t at = size_ - 1; at > place; at--) {
-      (*this)[at] = (*this)[at - 1];
-    }
+    for (uint32_t at = size_ - 1; at > place; at--) (*this)[at] = (*this)[at - 1];
     (*this)[place] = copy;
   }
 
   void erase(uint32_t place) {
-    for (uint32_t at = place + 1; at < size_; at++) {
-      (*this)[at - 1] = (*this)[at];
-    }
+    for (uint32_t at = place + 1; at < size_; at++) (*this)[at - 1] = (*this)[at];
     size_--;
   }
 
@@ -153,12 +136,8 @@ class Fifo {
     Vector<T> larger;
     uint32_t capacity = ring_.size() ? 2 * ring_.size() : 4;
     larger.reserve(capacity);
-    for (uint32_t place = 0; place < size_; place++) {
-      larger.push((*this)[place]);
-    }
-    while (larger.size() < capacity) {
-      larger.push(T());
-    }
+    for (uint32_t place = 0; place < size_; place++) larger.push((*this)[place]);
+    while (larger.size() < capacity) larger.push(T());
     ring_.swap(larger);
     head_ = 0;
   }
@@ -225,31 +204,20 @@ class TileMap {
   ~TileMap() { memory_release(entries_, capacity_ * sizeof(Entry)); }
 
   T* get(TileKey key) const {
-    if (!num_) {
-      return nullptr;
-    }
+    if (!num_) return nullptr;
     for (uint32_t place = home(key);; place = (place + 1) & (capacity_ - 1)) {
       const Entry& entry = entries_[place];
-      if (entry.value == nullptr) {
-        return nullptr;
-      }
-      if (entry.key.packed == key.packed) {
-        return entry.value;
-      }
+      if (entry.value == nullptr) return nullptr;
+      if (entry.key.packed == key.packed) return entry.value;
     }
   }
 
   void put(TileKey key, T* value) {
-    if (4 * (num_ + 1) > 3 * capacity_) {
-      grow();
-    }
+    if (4 * (num_ + 1) > 3 * capacity_) grow();
     uint32_t place = home(key);
-    while (entries_[place].value != nullptr && entries_[place].key.packed != key.packed) {
+    while (entries_[place].value != nullptr && entries_[place].key.packed != key.packed)
       place = (place + 1) & (capacity_ - 1);
-    }
-    if (entries_[place].value == nullptr) {
-      num_++;
-    }
+    if (entries_[place].value == nullptr) num_++;
     entries_[place].key = key;
     entries_[place].value = value;
   }
@@ -257,9 +225,7 @@ class TileMap {
   void remove(TileKey key) {
     uint32_t place = home(key);
     while (entries_[place].key.packed != key.packed || entries_[place].value == nullptr) {
-      if (entries_[place].value == nullptr) {
-        return;
-      }
+      if (entries_[place].value == nullptr) return;
       place = (place + 1) & (capacity_ - 1);
     }
     num_--;
@@ -295,11 +261,8 @@ class TileMap {
     entries_ = static_cast<Entry*>(memory_allocate(capacity_ * sizeof(Entry)));
     __builtin_memset(static_cast<void*>(entries_), 0, capacity_ * sizeof(Entry));
     num_ = 0;
-    for (uint32_t place = 0; place < num_before; place++) {
-      if (before[place].value != nullptr) {
-        put(before[place].key, before[place].value);
-      }
-    }
+    for (uint32_t place = 0; place < num_before; place++)
+      if (before[place].value != nullptr) put(before[place].key, before[place].value);
     memory_release(before, num_before * sizeof(Entry));
   }
 

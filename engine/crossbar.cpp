@@ -41,9 +41,7 @@ void by_turns(double total, const int32_t* turns, const double* most, double* ge
   }
   while (num_wanting) {
     int32_t num_turns = 0;
-    for (uint32_t place = 0; place < num; place++) {
-      num_turns += is_wanting[place] ? turns[place] : 0;
-    }
+    for (uint32_t place = 0; place < num; place++) num_turns += is_wanting[place] ? turns[place] : 0;
     double turn = total / num_turns;
     bool is_full[MOST_GPCS];
     uint32_t num_full = 0;
@@ -53,19 +51,13 @@ void by_turns(double total, const int32_t* turns, const double* most, double* ge
     }
     double taken = 0.0;
     for (uint32_t place = 0; place < num; place++) {
-      if (num_full ? is_full[place] : is_wanting[place]) {
+      if (num_full ? is_full[place] : is_wanting[place])
         gets[place] = num_full ? most[place] : turn * turns[place];
-      }
-      if (is_full[place]) {
-        taken += gets[place];
-      }
+      if (is_full[place]) taken += gets[place];
     }
     total -= taken;
-    for (uint32_t place = 0; place < num; place++) {
-      if (is_full[place] || !num_full) {
-        is_wanting[place] = false;
-      }
-    }
+    for (uint32_t place = 0; place < num; place++)
+      if (is_full[place] || !num_full) is_wanting[place] = false;
     num_wanting = num_full ? num_wanting - num_full : 0;
   }
 }
@@ -77,9 +69,7 @@ void Crossbar::init(Agenda* agenda) {
   uint32_t num_partitions = input.partitions.size;
   for (uint32_t partition = 0; partition < num_partitions; partition++) {
     double total = input.partitions[partition].slices_bytes_per_cycle;
-    if (total > 0.0) {
-      slices[partition].init(agenda, total, input.xbar->sm_read_bytes_per_cycle);
-    }
+    if (total > 0.0) slices[partition].init(agenda, total, input.xbar->sm_read_bytes_per_cycle);
   }
   for (const GpcLinkRecord& record : input.gpc_links) {
     GpcLink link;
@@ -119,9 +109,7 @@ void Crossbar::set_live(uint32_t sm, bool is_live) {
   int32_t change = is_live ? 1 : -1;
   GpcLink& mine = gpc_links_[ports_[sm]->gpc];
   mine.num_live += change;
-  if (input.sms[sm].is_lone) {
-    mine.num_lone_live += change;
-  }
+  if (input.sms[sm].is_lone) mine.num_lone_live += change;
   gpc_links_[uint32_t(input.write_links[uint32_t(input.sms[sm].write_link)].gpc)].num_storing += change;
   GpcLink* links[MOST_GPCS];
   int32_t turns[MOST_GPCS];
@@ -132,9 +120,7 @@ void Crossbar::set_live(uint32_t sm, bool is_live) {
   int32_t num_live = 0;
   double sm_rate = input.xbar->sm_read_bytes_per_cycle;
   for (GpcLink& link : gpc_links_) {
-    if (link.partition != mine.partition || !link.num_live) {
-      continue;
-    }
+    if (link.partition != mine.partition || !link.num_live) continue;
     links[num] = &link;
     turns[num] = link.num_turns();
     gpc_turns[num] = 1;
@@ -142,9 +128,7 @@ void Crossbar::set_live(uint32_t sm, bool is_live) {
     num_live += link.num_live;
     num++;
   }
-  if (!num) {
-    return;
-  }
+  if (!num) return;
   double total = slices[mine.partition].total;
   double each = smaller(sm_rate, total / num_live);
   by_turns(total, turns, most, gets, num);
@@ -155,9 +139,8 @@ void Crossbar::set_live(uint32_t sm, bool is_live) {
     link.share = gets[place] != 0.0 ? gets[place] / share : 1.0;
   }
   by_turns(total, gpc_turns, most, gets, num);
-  for (uint32_t place = 0; place < num; place++) {
+  for (uint32_t place = 0; place < num; place++)
     links[place]->bulk_share = gets[place] / (links[place]->num_live * each);
-  }
   share_stores(uint32_t(input.sms[sm].partition));
 }
 
@@ -179,11 +162,9 @@ void Crossbar::share_stores(uint32_t partition) {
   by_turns(input.partitions[partition].store_bytes_per_cycle, turns, most, gets, num);
   for (uint32_t link = 0; link < write_links_.size(); link++) {
     const WriteLinkRecord& record = input.write_links[link];
-    for (uint32_t place = 0; place < num; place++) {
-      if (live[place] == uint32_t(record.gpc)) {
+    for (uint32_t place = 0; place < num; place++)
+      if (live[place] == uint32_t(record.gpc))
         write_links_[link].rate = gets[place] / input.xbar->num_gpc_parts * record.width;
-      }
-    }
   }
 }
 
@@ -191,9 +172,7 @@ void Crossbar::share_stores(uint32_t partition) {
 
 double Crossbar::behind_stores(uint32_t sm, double num_lines, double at_cycle) {
   StorePort* store_port = store_ports_[sm];
-  if (!store_port->is_busy || input.xbar->request_turn_packets == 0.0) {
-    return at_cycle;
-  }
+  if (!store_port->is_busy || input.xbar->request_turn_packets == 0.0) return at_cycle;
   if (input.xbar->line_request_bytes != 0.0) {
     Pipe& link = write_links_[uint32_t(input.sms[sm].write_link)];
     link.reserve(num_lines * input.xbar->line_request_bytes, agenda.cycle);
@@ -210,15 +189,11 @@ void Crossbar::read(MemoryRequest& request, Completion* done, const void* group,
   double across_at;
   double latency = l2.reach(request, tile, port->partition, &across_at);
   latency += distance_cycles(request.sm);
-  if (across_at > earliest) {
-    earliest = across_at;
-  }
+  if (across_at > earliest) earliest = across_at;
   if (places != nullptr) {
     double held = l2.held_cycles(tile, latency, request.issued_at);
     double last = places->reserve(request.num_bytes * held, request.issued_at) - held;
-    if (last > earliest) {
-      earliest = last;
-    }
+    if (last > earliest) earliest = last;
   }
   bool is_row = group != nullptr && request.num_bytes > MOST_ROW_BYTES * request.num_rows;
   LineBatch batch;
@@ -238,9 +213,7 @@ void Crossbar::read(MemoryRequest& request, Completion* done, const void* group,
     counters.passed_bytes += num_bytes;
     counters.served_bytes += num_bytes * request.reads;
   }
-  if (zeros.is_any) {
-    count_zeros(zeros, 1);
-  }
+  if (zeros.is_any) count_zeros(zeros, 1);
   MemoryRequest* by_warps = request.num_warps > 1 ? &request : nullptr;
   deliver(request.sm, batch, request, TransferPart{tile, earliest, latency, done, by_warps}, group);
 }
@@ -253,9 +226,7 @@ void Crossbar::multicast(MemoryRequest& request, const Vector<Receiver>& receive
   double earliest = request.issued_at + crossing / input.xbar->alone_bytes_per_cycle;
   double across_at;
   double latency = l2.reach(request, tile, partition, &across_at);
-  if (across_at > earliest) {
-    earliest = across_at;
-  }
+  if (across_at > earliest) earliest = across_at;
   bool is_row = request.num_bytes > MOST_ROW_BYTES * request.num_rows;
   double weight = is_row ? input.xbar->bulk_weight : input.xbar->multicast_weight;
   weight = larger(weight, request.num_line_requests * input.l2->request_bytes / crossing);
@@ -264,9 +235,7 @@ void Crossbar::multicast(MemoryRequest& request, const Vector<Receiver>& receive
   counters.asked_bytes += crossing * num;
   counters.passed_bytes += crossing * num;
   counters.served_bytes += crossing * request.reads;
-  if (zeros.is_any) {
-    count_zeros(zeros, receivers.size());
-  }
+  if (zeros.is_any) count_zeros(zeros, receivers.size());
   for (uint32_t place = 0; place < receivers.size(); place++) {
     const Receiver& receiver = receivers[place];
     LineBatch batch;
@@ -353,9 +322,7 @@ void Transfer::start() {
     wait_at_slices(batch, moved);
   }
   batches_.clear();
-  if (link.is_narrow) {
-    link_at_ = link.pipe.reserve(carried, agenda.cycle);
-  }
+  if (link.is_narrow) link_at_ = link.pipe.reserve(carried, agenda.cycle);
   num_moved_bytes_ = moved;
   weight_ = carried / moved;
   ticket_ = slices->transfer(moved, this, weight_, share);
@@ -375,9 +342,7 @@ void Transfer::join(const LineBatch& batch, const TransferPart& part) {
     weight_ = mean;
     num_moved_bytes_ = total;
     Crossbar::GpcLink& link = crossbar.gpc_links_[port_->gpc];
-    if (link.is_narrow) {
-      link_at_ = link.pipe.reserve(price.carried_bytes, agenda.cycle);
-    }
+    if (link.is_narrow) link_at_ = link.pipe.reserve(price.carried_bytes, agenda.cycle);
     ticket_ = slices->extend(ticket_, price.moved_bytes, mean);
   }
   part.tile->num_uses++;
@@ -386,22 +351,18 @@ void Transfer::join(const LineBatch& batch, const TransferPart& part) {
 
 void Transfer::wait_at_slices(const LineBatch& batch, double moved_bytes) {
   TileState* tile = batch.tile;
-  if (tile != nullptr && tile->is_there_at(agenda.cycle)) {
+  if (tile != nullptr && tile->is_there_at(agenda.cycle))
     queued_.push(QueuedTile{tile, batch.num_bytes, moved_bytes});
-  }
 }
 
 // The last byte has passed the slices and the port.
 void Transfer::complete(double cycle) {
   ticket_ = nullptr;
-  if (!port_->waiting.empty()) {
+  if (!port_->waiting.empty())
     port_->waiting.pop()->start();
-  } else {
+  else
     port_->active = nullptr;
-  }
-  if (cycle < link_at_) {
-    cycle = link_at_;
-  }
+  if (cycle < link_at_) cycle = link_at_;
   SharedPipe* slices = port_->slices;
   double queued = 0.0;
   for (const QueuedTile& item : queued_) {
@@ -412,9 +373,7 @@ void Transfer::complete(double cycle) {
   double spread = l2.spread_cycles(num_bytes_ / LINE_BYTES) + queued;
   double ahead = ahead_cycles_ < INFINITE ? ahead_cycles_ : 0.0;
   hand_over(part_, cycle, spread, ahead);
-  for (uint32_t place = 0; place < more_.size(); place++) {
-    hand_over(more_[place], cycle, spread, ahead);
-  }
+  for (uint32_t place = 0; place < more_.size(); place++) hand_over(more_[place], cycle, spread, ahead);
   part_.tile->num_uses--;
   l2.release_if_unused(part_.tile);
   for (uint32_t place = 0; place < more_.size(); place++) {
@@ -443,12 +402,8 @@ void Crossbar::write(const MemoryRequest& request, Completion* left, StoreArriva
                      double num_packet_bytes, double packet_bytes) {
   left = l2.store(request, left, num_distinct_bytes, kind);
   double num_bytes = request.num_bytes + num_more_bytes;
-  if (kind == StoreKind::RED) {
-    num_bytes += request.num_bytes * input.xbar->red_header_fraction;
-  }
-  if (num_packet_bytes > num_bytes) {
-    num_bytes = num_packet_bytes;
-  }
+  if (kind == StoreKind::RED) num_bytes += request.num_bytes * input.xbar->red_header_fraction;
+  if (num_packet_bytes > num_bytes) num_bytes = num_packet_bytes;
   double left_at = sm_store_pipes_[request.sm].reserve(num_bytes, request.issued_at);
   // a packet is as long on a link as on the port
   double crossing = larger(request.num_bytes, num_packet_bytes);

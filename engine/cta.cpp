@@ -23,34 +23,24 @@ AsyncGroup* AsyncGroup::make(AsyncGroup* ahead) {
 
 void AsyncGroup::drop() {
   num_refs--;
-  if (!num_refs) {
-    machine.flights.groups.release(this);
-  }
+  if (!num_refs) machine.flights.groups.release(this);
 }
 
 void AsyncGroup::finish(double cycle) {
   num_pending--;
-  if (cycle > ready_at) {
-    ready_at = cycle;
-  }
-  if (num_pending || on_complete.empty()) {
-    return;
-  }
+  if (cycle > ready_at) ready_at = cycle;
+  if (num_pending || on_complete.empty()) return;
   Vector<GroupWaiter> waiting;
   waiting.swap(on_complete);
   double at = ready_at;
   for (const GroupWaiter& waiter : waiting) {
     switch (waiter.kind) {
-      case GroupWaiter::WAKE:
-        waiter.role->resume(at);
-        break;
+      case GroupWaiter::WAKE: waiter.role->resume(at); break;
       case GroupWaiter::NEXT_GROUP:
         waiter.group->finish(at);
         waiter.group->drop();
         break;
-      case GroupWaiter::ARRIVE:
-        arrive_by_copies(waiter.role, waiter.mbarrier, at, nullptr);
-        break;
+      case GroupWaiter::ARRIVE: arrive_by_copies(waiter.role, waiter.mbarrier, at, nullptr); break;
       case GroupWaiter::TOKEN:
         waiter.token->become_ready(at + waiter.latency_cycles, 0.0);
         waiter.token->drop();
@@ -67,9 +57,7 @@ Token* Token::make(bool is_long) {
 
 void Token::drop() {
   num_refs--;
-  if (!num_refs) {
-    machine.flights.tokens.release(this);
-  }
+  if (!num_refs) machine.flights.tokens.release(this);
 }
 
 void Token::become_ready(double cycle, double late) {
@@ -78,37 +66,29 @@ void Token::become_ready(double cycle, double late) {
   late_cycles = late;
   Role* role = waiting;
   waiting = nullptr;
-  if (role != nullptr) {
-    role->token_ready(this, cycle);
-  }
+  if (role != nullptr) role->token_ready(this, cycle);
 }
 
 // ------------------------------------------------------------------------------------------ stages
 
 void Stage::begin_write(double at_cycle, const Role* who) {
-  if (read_until > at_cycle + 1e-6) {
+  if (read_until > at_cycle + 1e-6)
     machine.failure.report(Failure::REFILLED_WHILE_READ, who, -1, idx, at_cycle, read_until, cta->idx);
-  }
   num_writes_pending++;
   num_fills++;
 }
 
 void Stage::end_write(double at_cycle) {
   num_writes_pending--;
-  if (at_cycle > full_at) {
-    full_at = at_cycle;
-  }
+  if (at_cycle > full_at) full_at = at_cycle;
 }
 
 void Stage::read(double at_cycle, double until, const Role* who) {
-  if (!num_fills) {
+  if (!num_fills)
     machine.failure.report(Failure::READ_NEVER_WRITTEN, who, -1, idx, at_cycle, 0.0, cta->idx);
-  } else if (num_writes_pending || full_at > at_cycle + 1e-6) {
+  else if (num_writes_pending || full_at > at_cycle + 1e-6)
     machine.failure.report(Failure::READ_BEFORE_FULL, who, -1, idx, at_cycle, full_at, cta->idx);
-  }
-  if (until > read_until) {
-    read_until = until;
-  }
+  if (until > read_until) read_until = until;
 }
 
 void Stage::begin_read(double at_cycle, const Role* who) {
@@ -118,12 +98,8 @@ void Stage::begin_read(double at_cycle, const Role* who) {
 
 void Stage::end_read(double at_cycle) {
   num_reads_pending--;
-  if (at_cycle > last_read_at) {
-    last_read_at = at_cycle;
-  }
-  if (!num_reads_pending) {
-    read_until = last_read_at;
-  }
+  if (at_cycle > last_read_at) last_read_at = at_cycle;
+  if (!num_reads_pending) read_until = last_read_at;
 }
 
 // ---------------------------------------------------------------------- barriers of threads
@@ -142,21 +118,16 @@ void ThreadBarrier::reset(int32_t its_number, int32_t threads, double latency, d
 
 bool ThreadBarrier::arrive(int32_t threads, double at_cycle, bool waits, const Role* who, double* release) {
   num_arrived += threads;
-  if (waits) {
-    num_going += threads;
-  }
+  if (waits) num_going += threads;
   if (at_cycle > latest) {
     latest = at_cycle;
     num_latest_threads = threads;
   } else if (at_cycle == latest) {
     num_latest_threads += threads;
   }
-  if (num_arrived < num_threads) {
-    return false;
-  }
-  if (num_arrived > num_threads) {
+  if (num_arrived < num_threads) return false;
+  if (num_arrived > num_threads)
     machine.failure.report(Failure::BARRIER_THREADS, who, number, -1, num_arrived, num_threads, 0.0);
-  }
   *release = latest + latency_cycles + thread_cycles * (num_latest_threads + num_going);
   num_arrived = 0;
   num_going = 0;
@@ -164,9 +135,7 @@ bool ThreadBarrier::arrive(int32_t threads, double at_cycle, bool waits, const R
   num_latest_threads = 0;
   // who is resumed goes on in an event of its own, so that nobody waits anew meanwhile
   for (Role* role : waiting) {
-    if (number == CLUSTER) {
-      role->cluster_release = Role::NOT_ARRIVED;
-    }
+    if (number == CLUSTER) role->cluster_release = Role::NOT_ARRIVED;
     role->resume(*release);
   }
   waiting.clear();
@@ -179,9 +148,7 @@ void Cta::act(uint8_t) { machine.run.cta_exits(this); }
 
 void Cta::copy_ended() {
   num_copies--;
-  if (!num_copies && cluster == nullptr) {
-    machine.run.give_back(this);
-  }
+  if (!num_copies && cluster == nullptr) machine.run.give_back(this);
 }
 
 void Cta::hand_out_registers(double at_cycle) {

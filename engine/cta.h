@@ -140,7 +140,7 @@ struct Cta : public Action {
   ThreadBarrier* barriers = nullptr;  // named ones, and __syncthreads behind them
   Vector<RegisterWaiter> register_waiters;
   Vector<TileState*> own_tiles;  // in L2, of panels that nobody else touches
-  Cta* older = nullptr;  // of live ones, in order of start
+  Cta* older = nullptr;          // of live ones, in order of start
   Cta* newer = nullptr;
 
   // It exits.

@@ -6,9 +6,7 @@
 namespace gpusim {
 
 void Dispatcher::init() {
-  for (const SmRecord& sm : input.sms) {
-    num_free_.push(int32_t(sm.num_free_ctas));
-  }
+  for (const SmRecord& sm : input.sms) num_free_.push(int32_t(sm.num_free_ctas));
 }
 
 double Dispatcher::dispatch(double at_cycle, uint32_t num_ctas) {
@@ -36,17 +34,10 @@ bool Dispatcher::freed(uint32_t sm, Vector<int32_t>& found) {
   }
   num_free_[sm]++;
   int64_t place = input.sms[sm].cluster_place;
-  for (uint32_t other = 0; other < input.sms.size && found.size() < size; other++) {
-    if (input.sms[other].cluster_place == place && num_free_[other] > 0) {
-      found.push(int32_t(other));
-    }
-  }
-  if (found.size() < size) {
-    return false;
-  }
-  for (int32_t taken : found) {
-    num_free_[uint32_t(taken)]--;
-  }
+  for (uint32_t other = 0; other < input.sms.size && found.size() < size; other++)
+    if (input.sms[other].cluster_place == place && num_free_[other] > 0) found.push(int32_t(other));
+  if (found.size() < size) return false;
+  for (int32_t taken : found) num_free_[uint32_t(taken)]--;
   return true;
 }
 

@@ -45,9 +45,7 @@ void TmaInFlight::complete(double cycle) {
   if (input.sms[cta->sm].is_recorded) {
     machine.recorder.copy_spans.push(CopySpanRecord{cta->idx, cta->sm, op->stage, op->extra, started_at, at,
                                                     double(cost->num_bytes), op->barrier});
-    if (barrier.num_phases != phase) {
-      record_flip(cta, mbarrier);
-    }
+    if (barrier.num_phases != phase) record_flip(cta, mbarrier);
   }
   Cta* receiver = cta;
   machine.flights.tma_copies.release(this);
@@ -59,9 +57,7 @@ void TmaInFlight::complete(double cycle) {
 // What its last instruction's data take from when they are asked for: as long as L2's or, out of memory,
 // memory's.
 double CpAsyncInFlight::latency_cycles(double cycle) const {
-  if (more_cycles != 0.0 || input.l1->cp_async_row_cycles == 0.0) {
-    return soonest_cycles;
-  }
+  if (more_cycles != 0.0 || input.l1->cp_async_row_cycles == 0.0) return soonest_cycles;
   double waited = cycle - request.issued_at - request.num_bytes / input.xbar->sm_read_bytes_per_cycle;
   double of_memory = l2.hit_latency_cycles() + input.hbm->latency_cycles;
   return waited > of_memory && l2.was_coming(request.tile, request.issued_at) ? of_memory : soonest_cycles;
@@ -107,9 +103,7 @@ void CpAsyncInFlight::complete(double cycle) {
 void StoreInFlight::complete(double cycle) {
   if (bulk.read != nullptr) {
     double read_at = cycle + input.tma->store_latency_cycles;
-    if (stage != nullptr) {
-      stage->end_read(read_at);
-    }
+    if (stage != nullptr) stage->end_read(read_at);
     bulk.read->finish(read_at);
     bulk.whole->finish(read_at);
     bulk.read->drop();
@@ -135,9 +129,7 @@ void StoreInFlight::arrived(double cycle) {
 }
 
 void StoreInFlight::over(double cycle) {
-  if (cycle > at_) {
-    at_ = cycle;
-  }
+  if (cycle > at_) at_ = cycle;
   if (!has_one_) {
     has_one_ = true;
     return;

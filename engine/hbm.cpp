@@ -10,14 +10,14 @@ namespace gpusim {
 namespace {
 
 constexpr double EPSILON_BYTES = 1e-6;
-constexpr double SHARE_STEPS = 64.0;      // shares between which waits are drawn straight
-constexpr double MOST_LINES = 1024.0;     // of a request whose slowest line is looked for
+constexpr double SHARE_STEPS = 64.0;   // shares between which waits are drawn straight
+constexpr double MOST_LINES = 1024.0;  // of a request whose slowest line is looked for
 // of the peak that writes take, up to which waits for them were measured
 constexpr double MOST_MIXED = 0.7;
-constexpr double TURN_STEPS = 8.0;        // of a turn of writes, in which waits for several are worked out
-constexpr int32_t MOST_TURNS = 8;         // of a fill
-constexpr double TURN_GAP_CYCLES = 1.0;   // between loads of two warps, up to which they take turns
-constexpr double MOST_QUEUED_MB = 16.6;   // that wait for memory, up to which writes take more of it
+constexpr double TURN_STEPS = 8.0;       // of a turn of writes, in which waits for several are worked out
+constexpr int32_t MOST_TURNS = 8;        // of a fill
+constexpr double TURN_GAP_CYCLES = 1.0;  // between loads of two warps, up to which they take turns
+constexpr double MOST_QUEUED_MB = 16.6;  // that wait for memory, up to which writes take more of it
 constexpr double SQRT_PI = 1.7724538509055159;
 
 }  // namespace
@@ -37,9 +37,7 @@ void Hbm::init(Agenda* agenda, uint32_t num_sms) {
 // ------------------------------------------------------------------------------------------ draws and waits
 
 double Hbm::spread_cycles() {
-  if (input.hbm->spread_cycles == 0.0) {
-    return 0.0;
-  }
+  if (input.hbm->spread_cycles == 0.0) return 0.0;
   num_draws_++;
   return input.hbm->spread_cycles * (fraction_of(num_draws_ * GOLDEN) - 0.5);
 }
@@ -52,9 +50,7 @@ double Hbm::draw() {
 double Hbm::refresh_of(double num_rows, double over_cycles) const {
   double longest = input.hbm->refresh_cycles;
   double num_waiting = larger(0.0, num_rows - 1.0) * input.hbm->refresh_fraction;
-  if (longest == 0.0 || num_waiting == 0.0) {
-    return 0.0;
-  }
+  if (longest == 0.0 || num_waiting == 0.0) return 0.0;
   double early = 0.0;  // by which the slowest comes earlier than the last row with the longest wait
   if (over_cycles > 0.0) {
     double scale = __builtin_sqrt(num_waiting / (2.0 * longest * over_cycles));
@@ -75,13 +71,9 @@ double Hbm::share_lately() {
 }
 
 double Hbm::queue_cycles(double num_lines) {
-  if (input.hbm->queue_cycles == 0.0) {
-    return 0.0;
-  }
+  if (input.hbm->queue_cycles == 0.0) return 0.0;
   double share = share_lately();
-  if (share == 0.0) {
-    return 0.0;
-  }
+  if (share == 0.0) return 0.0;
   double step = share * SHARE_STEPS;
   int low = int(smaller(__builtin_floor(step), SHARE_STEPS - 1.0));
   int lines = int(smaller(MOST_LINES, larger(1.0, rounded(num_lines))));
@@ -91,13 +83,9 @@ double Hbm::queue_cycles(double num_lines) {
 }
 
 double Hbm::busy_cycles(double num_rows) {
-  if (input.hbm->queue_cycles == 0.0) {
-    return 0.0;
-  }
+  if (input.hbm->queue_cycles == 0.0) return 0.0;
   double share = share_lately();
-  if (share == 0.0) {
-    return 0.0;
-  }
+  if (share == 0.0) return 0.0;
   double mean = input.hbm->queue_cycles / (1.0 - share);
   int rows = int(smaller(MOST_LINES, larger(1.0, rounded(num_rows))));
   double step = share * SHARE_STEPS;
@@ -111,9 +99,7 @@ double Hbm::busy_cycles(double num_rows) {
 }
 
 double Hbm::mixed_cycles(double num_parts) {
-  if (written_bytes_ == 0.0 || input.hbm->turn_cycles == 0.0) {
-    return 0.0;
-  }
+  if (written_bytes_ == 0.0 || input.hbm->turn_cycles == 0.0) return 0.0;
   double most = input.hbm->window_cycles * input.hbm->peak_bytes_per_cycle;
   double share = smaller(input.hbm->most_share, lately(0.0) / most);
   double written = written_bytes_ / most;
@@ -122,22 +108,16 @@ double Hbm::mixed_cycles(double num_parts) {
   mean /= 1.0 - smaller(MOST_MIXED, written);
   mean += input.hbm->queue_cycles * share / (1.0 - share);
   double turns = rounded(TURN_STEPS * mean / input.hbm->turn_cycles);
-  if (turns == 0.0) {
-    return 0.0;
-  }
+  if (turns == 0.0) return 0.0;
   double parts = smaller(MOST_LINES, larger(1.0, rounded(4.0 * num_parts) / 4.0));
   return slowest_beside_writes(parts, input.hbm->refresh_fraction, input.hbm->refresh_cycles,
                                turns * input.hbm->turn_cycles / TURN_STEPS, input.hbm->turn_cycles);
 }
 
 double Hbm::uneven_cycles(double num_bytes, double place, bool are_apart, double part_bytes) {
-  if (input.hbm->channel_cycles == 0.0 || place == 0.0) {
-    return 0.0;
-  }
+  if (input.hbm->channel_cycles == 0.0 || place == 0.0) return 0.0;
   double parts = (pending_bytes_ + num_bytes) / input.hbm->per_channel_bytes;
-  if (!are_apart) {
-    parts *= input.hbm->side_by_side_fraction;
-  }
+  if (!are_apart) parts *= input.hbm->side_by_side_fraction;
   double num = larger(1.0, (part_bytes != 0.0 ? part_bytes : num_bytes) / input.hbm->channel_bytes);
   if (place < 0.0) {
     double most = most_of(int(smaller(MOST_LINES, rounded(num))));
@@ -188,11 +168,10 @@ void Hbm::fill(double num_bytes, L2Fill* done, const MemoryRequest& request, dou
     intake = intake_pool_.make();
     intake->hbm = this;
   }
-  if (piece_bytes != 0.0) {
+  if (piece_bytes != 0.0)
     num_bytes *= 1.0 + input.hbm->piece_read_bytes / piece_bytes;
-  } else if (num_part_requests != 0.0) {
+  else if (num_part_requests != 0.0)
     num_bytes += input.hbm->part_request_bytes * num_part_requests;
-  }
   pending_bytes_ += num_bytes * times;
   intake->fill(Fill{num_bytes, num_bytes, times, done, false, false}, request.issued_at, request.asked_until,
                request.num_turns);
@@ -244,12 +223,8 @@ void Hbm::Intake::complete(double cycle) {
 // Whose turn it is behind one of `fill`, which is queued again as the last of those that take turns with it.
 Hbm::Fill Hbm::Intake::next_behind(Fill fill) {
   uint32_t num = 0;
-  while (num < waiting_.size() && waiting_[num].is_behind) {
-    num++;
-  }
-  if (!num) {
-    return fill;
-  }
+  while (num < waiting_.size() && waiting_[num].is_behind) num++;
+  if (!num) return fill;
   fill.is_behind = true;
   waiting_.insert(num, fill);
   return waiting_.pop();
@@ -262,9 +237,7 @@ void Hbm::write_back(double num_bytes, Completion* done, double piece_bytes) {
     double queued = smaller(pending_bytes_ / 1e6, MOST_QUEUED_MB);
     cost *= 1.0 + input.hbm->turnaround_fraction + input.hbm->queued_turnaround_per_mb * queued;
   }
-  if (piece_bytes != 0.0) {
-    cost += input.hbm->write_cost * input.hbm->piece_write_bytes / piece_bytes;
-  }
+  if (piece_bytes != 0.0) cost += input.hbm->write_cost * input.hbm->piece_write_bytes / piece_bytes;
   double moved = num_bytes * cost;
   pending_bytes_ += moved;
   WriteBack* write = writes_.make();

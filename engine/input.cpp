@@ -48,9 +48,7 @@ class Reader {
     const SectionEntry& entry = entries_[uint32_t(section)];
     bool is_inside = entry.offset % 8 == 0 && entry.offset <= num_bytes_ && entry.count == count &&
                      count <= (num_bytes_ - entry.offset) / item_bytes;
-    if (!is_inside && wrong_ == -2) {
-      wrong_ = int(section);
-    }
+    if (!is_inside && wrong_ == -2) wrong_ = int(section);
     return buffer_ + entry.offset;
   }
 

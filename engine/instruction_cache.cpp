@@ -13,12 +13,8 @@ constexpr double LOOP_WAYS = 4.0;           // lines of a loop that lie at one p
 }  // namespace
 
 double FetchedCode::since(int32_t name, double cycle) {
-  while (since_.size() <= uint32_t(name)) {
-    since_.push(-1.0);
-  }
-  if (since_[uint32_t(name)] < 0.0) {
-    since_[uint32_t(name)] = cycle;
-  }
+  while (since_.size() <= uint32_t(name)) since_.push(-1.0);
+  if (since_[uint32_t(name)] < 0.0) since_[uint32_t(name)] = cycle;
   return since_[uint32_t(name)];
 }
 
@@ -34,13 +30,9 @@ double InstructionCache::wait_cycles(int32_t name, double num_bytes, int32_t num
   double from_below = 1.0;
   double below_cycles = input.launch->code_latency_cycles;
   for (uint32_t place = 0; place < ran_.size(); place++) {
-    if (ran_[place].name != name) {
-      continue;
-    }
+    if (ran_[place].name != name) continue;
     double since = 0.0;
-    for (uint32_t other = ran_.size(); other-- > place;) {
-      since += ran_[other].num_bytes;
-    }
+    for (uint32_t other = ran_.size(); other-- > place;) since += ran_[other].num_bytes;
     below_cycles = input.l2->near_latency_cycles;
     from_below = missing_share(since, spec.l1_bytes);
     from_l1 = larger(0.0, missing_share(since, spec.l0_bytes) - from_below);
@@ -57,9 +49,7 @@ double InstructionCache::wait_cycles(int32_t name, double num_bytes, int32_t num
 double InstructionCache::loop_cycles(double num_instructions, double own_cycles) const {
   double num_bytes = num_instructions * INSTRUCTION_BYTES;
   double kept = input.instruction_cache->loop_kept_bytes;
-  if (num_bytes <= kept) {
-    return 0.0;
-  }
+  if (num_bytes <= kept) return 0.0;
   double lost = smaller(1.0, (1.0 + LOOP_WAYS) * (num_bytes - kept) / num_bytes);
   return lost * larger(0.0, num_bytes / loop_bytes_per_cycle_ - own_cycles);
 }
@@ -67,13 +57,9 @@ double InstructionCache::loop_cycles(double num_instructions, double own_cycles)
 double InstructionCache::late_cycles(const FarCodeRecord& code, double at_cycle) {
   const InstructionCacheConstants& spec = *input.instruction_cache;
   double far = code.end_bytes - larger(code.begin_bytes, spec.launch_fetched_bytes);
-  if (far <= 0.0) {
-    return 0.0;
-  }
+  if (far <= 0.0) return 0.0;
   int32_t name = int32_t(code.name);
-  while (there_at_.size() <= uint32_t(name)) {
-    there_at_.push(-1.0);
-  }
+  while (there_at_.size() <= uint32_t(name)) there_at_.push(-1.0);
   double& there_at = there_at_[uint32_t(name)];
   if (there_at < 0.0) {
     double since = fetched_code.since(name, at_cycle);

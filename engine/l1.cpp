@@ -17,18 +17,14 @@ Passage L1::accept(double num_requests, double num_lines, double num_wavefronts,
 
 double L1::wait_for_lines(TileKey key, double num_requests, double since, double at_cycle) {
   double more = input.l1->coming_request_cycles;
-  if (more == 0.0) {
-    return at_cycle;
-  }
+  if (more == 0.0) return at_cycle;
   const L1Tile* tile = tiles_.get(key);
   double each = 1.0 / input.l1->requests_per_cycle;
   double cycles = num_requests * each;
   if (tile != nullptr) {
     double until = tile->is_filling ? tile->asked_at + input.l2->near_latency_cycles : tile->done_at;
     double num = (until - larger(at_cycle, noted.free_at)) / (more + each);
-    if (num > 0.0) {
-      cycles += more * smaller(num_requests, num);
-    }
+    if (num > 0.0) cycles += more * smaller(num_requests, num);
   }
   return noted.reserve(cycles, since);
 }
@@ -47,16 +43,13 @@ double L1::copy_lead_cycles(double num_copies, double cycles) const {
 
 double L1::shared_places(double num_requests, double num_bytes) {
   double shared = input.l1->max_queued_stores;
-  if (num_bytes * shared > input.l1->store_queue_bytes * num_requests) {
+  if (num_bytes * shared > input.l1->store_queue_bytes * num_requests)
     shared = input.l1->store_queue_bytes * num_requests / num_bytes;
-  }
   return shared;
 }
 
 double L1::posted_cycles(double cycles, double num_requests, double num_bytes, double num_schedulers) {
-  if (num_requests == 0.0) {
-    return 0.0;
-  }
+  if (num_requests == 0.0) return 0.0;
   double places =
       shared_places(num_requests, num_bytes) + input.l1->max_queued_scheduler_stores * num_schedulers;
   double lead = places * cycles / num_requests - input.l1->store_release_cycles;
@@ -64,26 +57,23 @@ double L1::posted_cycles(double cycles, double num_requests, double num_bytes, d
 }
 
 void L1::unlink(L1Tile* tile) {
-  if (tile->older != nullptr) {
+  if (tile->older != nullptr)
     tile->older->newer = tile->newer;
-  } else {
+  else
     oldest_ = tile->newer;
-  }
-  if (tile->newer != nullptr) {
+  if (tile->newer != nullptr)
     tile->newer->older = tile->older;
-  } else {
+  else
     newest_ = tile->older;
-  }
 }
 
 void L1::append(L1Tile* tile) {
   tile->older = newest_;
   tile->newer = nullptr;
-  if (newest_ != nullptr) {
+  if (newest_ != nullptr)
     newest_->newer = tile;
-  } else {
+  else
     oldest_ = tile;
-  }
   newest_ = tile;
 }
 
@@ -114,19 +104,16 @@ void L1::read(MemoryRequest& request, Completion* done, bool allocates, double n
     unlink(gone);
     tiles_.remove(gone->key);
     gone->is_held = false;
-    if (!gone->is_filling) {
-      l1_tiles.release(gone);
-    }
+    if (!gone->is_filling) l1_tiles.release(gone);
   }
   crossbar.read(request, tile, nullptr, &places, none);
 }
 
 void L1Tile::hit(double ready_at, Completion* done) {
-  if (is_filling) {
+  if (is_filling)
     waiting_.push(Waiter{ready_at, done});
-  } else {
+  else
     done->complete(larger(ready_at, done_at));
-  }
 }
 
 void L1Tile::complete(double cycle) {
@@ -135,12 +122,8 @@ void L1Tile::complete(double cycle) {
   Vector<Waiter> waiting;
   waiting.swap(waiting_);
   bool is_over = !is_held;
-  for (const Waiter& waiter : waiting) {
-    waiter.done->complete(larger(waiter.ready_at, cycle));
-  }
-  if (is_over) {
-    l1_tiles.release(this);
-  }
+  for (const Waiter& waiter : waiting) waiter.done->complete(larger(waiter.ready_at, cycle));
+  if (is_over) l1_tiles.release(this);
 }
 
 }  // namespace gpusim

@@ -46,9 +46,9 @@ struct Passage {
 // Source: the GPU's description; lines on their way: kernels/load_loops, h200_sxm, 2026-11-23.
 class L1 {
  public:
-  Pipe places;     // for bytes that were asked for and are not there: a unit is a byte for a cycle
+  Pipe places;  // for bytes that were asked for and are not there: a unit is a byte for a cycle
   Pipe unit;
-  Pipe noted;      // loads that wait, or not, for their lines
+  Pipe noted;  // loads that wait, or not, for their lines
   Pipe row_stage;
   double rows_taken_at = 0.0;  // when the last copies around L1 are all in that stage or its queue
 

@@ -10,8 +10,8 @@ namespace {
 
 // what may lie on one partition alone; kernels/line_sharing, h200_sxm
 constexpr double PARTITION_BYTES = 256.0;
-constexpr double CERTAIN = 1e-3;           // a chance below is none, one above 1 less this a certainty
-constexpr double FEW_ROWS = 10.0;          // of a request, whose queue hides behind what is far or refreshed
+constexpr double CERTAIN = 1e-3;   // a chance below is none, one above 1 less this a certainty
+constexpr double FEW_ROWS = 10.0;  // of a request, whose queue hides behind what is far or refreshed
 
 // That any of the lines of `num_bytes` is among a share of all.
 double chance_of(double share, double num_bytes) {
@@ -25,11 +25,9 @@ void L2::init() {
   mean_latency_cycles_ = (input.l2->near_latency_cycles + input.l2->far_latency_cycles) / 2;
   uint32_t num_links = uint32_t(input.l2->num_links);
   uint32_t link = 0;
-  for (uint32_t partition = 0; partition < input.partitions.size && link < num_links; partition++) {
-    if (input.partitions[partition].link_bytes_per_cycle > 0.0) {
+  for (uint32_t partition = 0; partition < input.partitions.size && link < num_links; partition++)
+    if (input.partitions[partition].link_bytes_per_cycle > 0.0)
       links_[link++].init(input.partitions[partition].link_bytes_per_cycle);
-    }
-  }
 }
 
 double L2::draw() {
@@ -43,9 +41,7 @@ double L2::spread_cycles(double num_lines) const {
 
 double L2::held_cycles(const TileState* tile, double latency_cycles, double asked_at) const {
   double latency = smaller(latency_cycles, mean_latency_cycles_);
-  if (tile->is_filling) {
-    return latency + input.hbm->latency_cycles;
-  }
+  if (tile->is_filling) return latency + input.hbm->latency_cycles;
   return latency + larger(0.0, tile->done_at - asked_at);
 }
 
@@ -56,9 +52,8 @@ bool L2::was_coming(TileKey key, double issued_at) const {
 
 double L2::link_busy_cycles() const {
   double most = 0.0;
-  for (uint32_t link = 0; link < uint32_t(input.l2->num_links); link++) {
+  for (uint32_t link = 0; link < uint32_t(input.l2->num_links); link++)
     most = larger(most, links_[link].busy_cycles());
-  }
   return most;
 }
 
@@ -70,15 +65,11 @@ TileState* L2::look_up(const MemoryRequest& request, uint32_t partition) {
     tile = tile_pool_.make();
     tile->key = request.tile;
     tiles_.put(request.tile, tile);
-    if (input.tensors[request.tensor].has_own_panels) {
-      request.own_tiles->push(tile);
-    }
+    if (input.tensors[request.tensor].has_own_panels) request.own_tiles->push(tile);
   }
   Loss loss;
   bool is_missing = residency_.loss(request, tile->wave, partition, &loss);
-  if (!is_missing || tile->is_filling) {
-    return tile;
-  }
+  if (!is_missing || tile->is_filling) return tile;
   tile->wave = request.wave;
   tile->has_loss = true;
   for (int each = 0; each < 2; each++) {
@@ -89,16 +80,12 @@ TileState* L2::look_up(const MemoryRequest& request, uint32_t partition) {
   double share = loss.memory[0] + loss.memory[1];
   bool is_whole = share >= 1.0 - CERTAIN;
   tile->partitions = loss.is_of_reader && !is_whole ? uint8_t(tile->partitions & ~(1u << partition)) : 0;
-  if (share <= CERTAIN) {
-    return tile;
-  }
+  if (share <= CERTAIN) return tile;
   if (!is_whole) {
     double chance = chance_of(share, request.num_bytes);
     if (chance < 1.0 - CERTAIN) {
       tile->missed = draw();
-      if (tile->missed >= chance) {
-        return tile;
-      }
+      if (tile->missed >= chance) return tile;
       share /= chance;
     }
   }
@@ -118,9 +105,8 @@ TileState* L2::look_up(const MemoryRequest& request, uint32_t partition) {
     look_up(neighbour, partition);
   }
   bool is_promoted = request.num_neighbours > 0 || request.new_fraction < 1.0;
-  if (is_promoted && request.num_bytes >= LINE_BYTES * request.num_rows) {
+  if (is_promoted && request.num_bytes >= LINE_BYTES * request.num_rows)
     counters.promoted_sectors += counters.miss_sectors - missed_sectors;
-  }
   return tile;
 }
 
@@ -131,9 +117,7 @@ void L2::forget(TileState* tile) {
 }
 
 void L2::release_if_unused(TileState* tile) {
-  if (tile->is_forgotten && !tile->num_uses && !tile->is_filling) {
-    tile_pool_.release(tile);
-  }
+  if (tile->is_forgotten && !tile->num_uses && !tile->is_filling) tile_pool_.release(tile);
 }
 
 // Fetches that part of a request's lines from memory.
@@ -144,9 +128,7 @@ void L2::fill(const MemoryRequest& request, TileState* tile, double share) {
   double num_bytes = request.num_bytes * share;
   double times = residency_.times_fetched(request.tensor, request.wave);
   counters.miss_sectors += num_bytes * times / SECTOR_BYTES;
-  if (!residency_.is_planned(request.tensor)) {
-    counters.unplanned_miss_bytes += num_bytes;
-  }
+  if (!residency_.is_planned(request.tensor)) counters.unplanned_miss_bytes += num_bytes;
   double paid = num_bytes * tensor.fetch_scale;
   double num_rows = larger(
       larger(request.num_rows * share * request.new_fraction, num_bytes / input.hbm->refresh_bytes), 1.0);
@@ -185,9 +167,7 @@ FillWaits L2::waits_of(double num_rows, double num_bytes, bool are_apart, bool i
   }
   double in_one = input.hbm->channel_bytes;
   double mixed = hbm.mixed_cycles(are_apart || in_one == 0.0 ? num_rows : waited / in_one);
-  if (mixed > queued) {
-    queued = mixed;
-  }
+  if (mixed > queued) queued = mixed;
   // lines that are far, that wait for a refresh and that find long queues are seldom the same, and the
   // fullest channel seldom is where a refresh takes longest
   return FillWaits{queued, hypot(uneven, refreshed) - refreshed, larger(0.0, refreshed - far)};
@@ -197,15 +177,11 @@ double L2::reach(const MemoryRequest& request, TileState* tile, uint32_t partiti
   *across_at = 0.0;
   double near = input.l2->near_latency_cycles;
   double far = input.l2->far_latency_cycles;
-  if (near == far || tile->wave < 0) {
-    return near;
-  }
+  if (near == far || tile->wave < 0) return near;
   uint8_t bit = uint8_t(1u << partition);
   bool is_many = request.num_bytes > PARTITION_BYTES;
   if (tile->partitions & bit) {
-    if (tile->is_there_at(request.issued_at) && tile->copied_at <= request.issued_at) {
-      return near;
-    }
+    if (tile->is_there_at(request.issued_at) && tile->copied_at <= request.issued_at) return near;
     *across_at = tile->copied_at;
     return is_many ? far : mean_latency_cycles_;
   }
@@ -225,9 +201,7 @@ double L2::reach(const MemoryRequest& request, TileState* tile, uint32_t partiti
     double chance = chance_of(share, request.num_bytes);
     double begin = tile->memory[partition] * (1.0 - chance) / (1.0 - share);  // lines at home here come first
     double drawn = place != 0.0 ? place : draw();
-    if (!(begin <= drawn && drawn < begin + chance)) {
-      return near;
-    }
+    if (!(begin <= drawn && drawn < begin + chance)) return near;
     crossing = share * request.num_bytes / chance;
     latency = far;
   }
@@ -262,11 +236,10 @@ void L2Fill::begun(double cycle) {
 void L2Fill::complete(double cycle) {
   passed_at_ = cycle;
   double wait = began_ + input.hbm->latency_cycles - agenda.cycle;
-  if (!tile->crossings.empty() && wait > 0.0) {
+  if (!tile->crossings.empty() && wait > 0.0)
     agenda.later(wait, this, 0);
-  } else {
+  else
     come();
-  }
 }
 
 void L2Fill::act(uint8_t) { come(); }
@@ -330,26 +303,21 @@ void L2::cross(double num_bytes, uint32_t partition, double at_cycle, double* ac
 Completion* L2::store(const MemoryRequest& request, Completion* done, double num_distinct_bytes,
                       StoreKind kind) {
   double num_sectors = request.num_bytes / SECTOR_BYTES;
-  if (kind == StoreKind::ST) {
+  if (kind == StoreKind::ST)
     counters.write_sectors += num_sectors;
-  } else if (kind == StoreKind::ATOM) {
+  else if (kind == StoreKind::ATOM)
     counters.atom_sectors += num_sectors;
-  } else {
+  else
     counters.red_sectors += num_sectors;
-  }
   double leaving = num_distinct_bytes * residency_.written_back_fraction(request.tensor, request.wave);
-  if (leaving == 0.0) {
-    return done;
-  }
+  if (leaving == 0.0) return done;
   backlog_bytes_ += leaving;
   bool is_full = backlog_bytes_ > input.l2->write_back_queue_bytes;
   StoreBehindWriteBack* store = stores_.make();
   store->num_bytes = leaving;
   store->done = is_full ? done : nullptr;
   hbm.write_back(leaving, store, input.tensors[request.tensor].piece_bytes);
-  if (!is_full) {
-    return done;
-  }
+  if (!is_full) return done;
   StoreLeft* left = lefts_.make();
   left->store = store;
   return left;

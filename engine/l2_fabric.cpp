@@ -7,9 +7,7 @@
 namespace gpusim {
 
 double L2Link::read(double num_bytes, double at_cycle, double* deviation) {
-  if (at_cycle > pipe_.free_at) {
-    read_bytes_ = 0.0;
-  }
+  if (at_cycle > pipe_.free_at) read_bytes_ = 0.0;
   read_bytes_ += num_bytes;
   return pass(num_bytes, num_bytes, at_cycle, deviation);
 }
@@ -24,9 +22,7 @@ double L2Link::store(double num_bytes, double at_cycle, double* deviation) {
 
 double L2Link::late_cycles(double num_bytes, double deviation) const {
   double lines = num_bytes / LINE_BYTES;
-  if (lines <= 1.0 || deviation == 0.0) {
-    return 0.0;
-  }
+  if (lines <= 1.0 || deviation == 0.0) return 0.0;
   return most_of(int(rounded(smaller(lines, input.l2->num_lanes)))) * deviation;
 }
 
@@ -36,9 +32,7 @@ double L2Link::pass(double num_bytes, double taken_bytes, double at_cycle, doubl
   double end = pipe_.reserve(taken_bytes, at_cycle);
   double waited = end - at_cycle - taken_bytes / pipe_.rate;
   *deviation = 0.0;
-  if (waited <= 0.0) {
-    return end;
-  }
+  if (waited <= 0.0) return end;
   crossed += num_bytes;
   double of_lanes = __builtin_sqrt(crossed * LINE_BYTES * input.l2->num_lanes) / pipe_.rate;
   *deviation = smaller(waited, of_lanes);

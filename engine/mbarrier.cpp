@@ -18,9 +18,7 @@ void MbarrierUnit::arrive(double at_cycle, double* goes_on, double* counts_at) {
   }
   if (num_ends_ > MOST_ENDS) {
     forgotten_until_ = ends_[0];
-    for (uint32_t place = 1; place < num_ends_; place++) {
-      ends_[place - 1] = ends_[place];
-    }
+    for (uint32_t place = 1; place < num_ends_; place++) ends_[place - 1] = ends_[place];
     num_ends_--;
   }
   double issued = at_cycle + spec.arrive_cycles;
@@ -36,17 +34,11 @@ double MbarrierUnit::take_turn(double at_cycle) {
   uint32_t place = 0;
   while (place < num_ends_) {
     double end = ends_[place];
-    if (begin + interval <= end - interval) {
-      break;
-    }
+    if (begin + interval <= end - interval) break;
     place++;
-    if (end > begin) {
-      begin = end;
-    }
+    if (end > begin) begin = end;
   }
-  for (uint32_t other = num_ends_; other > place; other--) {
-    ends_[other] = ends_[other - 1];
-  }
+  for (uint32_t other = num_ends_; other > place; other--) ends_[other] = ends_[other - 1];
   ends_[place] = begin + interval;
   num_ends_++;
   return begin + interval;
@@ -67,27 +59,17 @@ void Mbarrier::reset(int32_t arrivals) {
 
 bool Mbarrier::arrive(int32_t count, double at_cycle) {
   pending -= count;
-  if (pending < 0) {
-    return false;
-  }
-  if (at_cycle > stamp) {
-    stamp = at_cycle;
-  }
-  if (!pending && !tx_bytes) {
-    complete();
-  }
+  if (pending < 0) return false;
+  if (at_cycle > stamp) stamp = at_cycle;
+  if (!pending && !tx_bytes) complete();
   return true;
 }
 
 void Mbarrier::complete_tx(int64_t num_bytes, double at_cycle) {
   tx_bytes -= num_bytes;
   delivered_bytes += num_bytes;
-  if (at_cycle > stamp) {
-    stamp = at_cycle;
-  }
-  if (!pending && !tx_bytes) {
-    complete();
-  }
+  if (at_cycle > stamp) stamp = at_cycle;
+  if (!pending && !tx_bytes) complete();
 }
 
 void Mbarrier::complete() {
@@ -98,9 +80,7 @@ void Mbarrier::complete() {
   announced_bytes = 0;
   delivered_bytes = 0;
   // who is woken goes on in an event of its own, so that nobody waits anew meanwhile
-  for (const Waiter& waiter : waiters) {
-    waiter.role->wake_after_phase(completed_at, waiter.by_lane);
-  }
+  for (const Waiter& waiter : waiters) waiter.role->wake_after_phase(completed_at, waiter.by_lane);
   waiters.clear();
 }
 

@@ -28,9 +28,7 @@ uintptr_t end_byte = 0;
 
 int size_class(size_t num_bytes) {
   int bits = 4;
-  while ((size_t(1) << bits) < num_bytes) {
-    bits++;
-  }
+  while ((size_t(1) << bits) < num_bytes) bits++;
   return bits;
 }
 
@@ -39,13 +37,9 @@ void* fresh(size_t num_bytes) {
     size_t wanted = num_bytes > 16 * PAGE_BYTES ? num_bytes : 16 * PAGE_BYTES;
     size_t num_pages = (wanted + PAGE_BYTES - 1) / PAGE_BYTES;
     size_t before = __builtin_wasm_memory_grow(0, num_pages);
-    if (before == size_t(-1)) {
-      __builtin_trap();
-    }
+    if (before == size_t(-1)) __builtin_trap();
     uintptr_t begin = before * PAGE_BYTES;
-    if (begin != end_byte) {
-      next_byte = begin;
-    }
+    if (begin != end_byte) next_byte = begin;
     end_byte = begin + num_pages * PAGE_BYTES;
   }
   void* found = reinterpret_cast<void*>(next_byte);
@@ -57,9 +51,8 @@ void* fresh(size_t num_bytes) {
 
 void* memory_allocate(size_t num_bytes) {
   int bits = size_class(num_bytes);
-  if (bits >= 20) {  // large ones as they are, so that a buffer does not take twice its size
+  if (bits >= 20)  // large ones as they are, so that a buffer does not take twice its size
     return fresh((num_bytes + 15) & ~size_t(15));
-  }
   FreeBlock* block = free_blocks[bits];
   if (block != nullptr) {
     free_blocks[bits] = block->next;
@@ -70,9 +63,7 @@ void* memory_allocate(size_t num_bytes) {
 
 void memory_release(void* memory, size_t num_bytes) {
   int bits = size_class(num_bytes);
-  if (memory == nullptr || bits >= 20) {
-    return;
-  }
+  if (memory == nullptr || bits >= 20) return;
   FreeBlock* block = static_cast<FreeBlock*>(memory);
   block->next = free_blocks[bits];
   free_blocks[bits] = block;
@@ -82,9 +73,7 @@ void memory_release(void* memory, size_t num_bytes) {
 
 void* memory_allocate(size_t num_bytes) {
   void* found = malloc(num_bytes ? num_bytes : 1);
-  if (found == nullptr) {
-    abort();
-  }
+  if (found == nullptr) abort();
   return found;
 }
 

@@ -23,9 +23,7 @@ double way_wavefronts(const AccessRecord& access, double num_wavefronts) {
 }
 
 double words_per_lane(const AccessRecord& access, bool is_matrix) {
-  if (is_matrix || access.num_requests == 0.0) {
-    return 1.0;
-  }
+  if (is_matrix || access.num_requests == 0.0) return 1.0;
   return access.num_bytes / (WAVEFRONT_BYTES * access.num_requests);
 }
 
@@ -61,9 +59,7 @@ void QueuedLoad::init(Role* role, const Op& op, double wavefronts, bool is_matri
 }
 
 Token* QueuedLoad::begin(double at_cycle) {
-  if (stage_ != nullptr) {
-    stage_->begin_read(role_->t, role_);
-  }
+  if (stage_ != nullptr) stage_->begin_read(role_->t, role_);
   role_->cta->num_copies++;
   Sm& sm = sm_of(sm_);
   sm.smem.count_wavefronts(wavefronts_);
@@ -141,9 +137,7 @@ double MioQueue::num_ahead(const Role* role) const {
   bool is_alone = role->num_warps == 1;
   for (uint32_t place = 0; place < waiting_.size(); place++) {
     const Entry& entry = waiting_[place];
-    if (entry.age < mine || (entry.age == mine && !is_alone)) {
-      ahead += entry.warp->left;
-    }
+    if (entry.age < mine || (entry.age == mine && !is_alone)) ahead += entry.warp->left;
   }
   return ahead;
 }
@@ -154,9 +148,7 @@ void MioQueue::wait(QueuedWarp* warp) {
   waiting_.push(entry);
   while (place) {
     uint32_t parent = (place - 1) >> 1;
-    if (!entry.before(waiting_[parent])) {
-      break;
-    }
+    if (!entry.before(waiting_[parent])) break;
     waiting_[place] = waiting_[parent];
     place = parent;
   }
@@ -169,24 +161,18 @@ QueuedWarp* MioQueue::pop() {
   Entry last = waiting_.back();
   waiting_.pop();
   uint32_t size = waiting_.size();
-  if (!size) {
-    return first;
-  }
+  if (!size) return first;
   uint32_t place = 0;
   uint32_t child = 1;
   while (child < size) {
-    if (child + 1 < size && !waiting_[child].before(waiting_[child + 1])) {
-      child++;
-    }
+    if (child + 1 < size && !waiting_[child].before(waiting_[child + 1])) child++;
     waiting_[place] = waiting_[child];
     place = child;
     child = 2 * place + 1;
   }
   while (place) {
     uint32_t parent = (place - 1) >> 1;
-    if (!last.before(waiting_[parent])) {
-      break;
-    }
+    if (!last.before(waiting_[parent])) break;
     waiting_[place] = waiting_[parent];
     place = parent;
   }
@@ -196,17 +182,11 @@ QueuedWarp* MioQueue::pop() {
 
 // Lets in who waits while there is room.
 void MioQueue::fill(double at_cycle) {
-  while (!in_line_.empty() && in_line_.front().until <= at_cycle) {
-    num_places_ -= in_line_.pop().num_places;
-  }
-  if (in_line_.empty()) {
-    num_places_ = 0.0;  // and not what rounding leaves
-  }
+  while (!in_line_.empty() && in_line_.front().until <= at_cycle) num_places_ -= in_line_.pop().num_places;
+  if (in_line_.empty()) num_places_ = 0.0;  // and not what rounding leaves
   while (!waiting_.empty()) {
     QueuedWarp* warp = waiting_[0].warp;
-    if (!in_line_.empty() && num_places_ + warp->num_places > QUEUE_PLACES) {
-      break;
-    }
+    if (!in_line_.empty() && num_places_ + warp->num_places > QUEUE_PLACES) break;
     pop();
     double end = warp->take(at_cycle);
     if (warp->num_places == 0.0) {
@@ -215,11 +195,10 @@ void MioQueue::fill(double at_cycle) {
     }
     in_line_.push(Place{end, warp->num_places});
     num_places_ += warp->num_places;
-    if (warp->left != 0.0) {
+    if (warp->left != 0.0)
       wait(warp);
-    } else {
+    else
       warp->over();
-    }
   }
   if (!waiting_.empty() && !is_watched_) {
     is_watched_ = true;

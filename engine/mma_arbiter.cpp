@@ -23,11 +23,10 @@ bool MmaArbiter::ask(Role* role, const Op& op, Multiply multiply, int32_t num_ru
   Waiter waiter{role, &op, multiply, num_runs};
   bool goes_on = role->t <= until_ + GREEDY_CYCLES;
   bool is_free;
-  if (owner_ == role && owner_cta_ == role->cta->idx) {
+  if (owner_ == role && owner_cta_ == role->cta->idx)
     is_free = goes_on && !(by_age_ && !waiting_.empty() && num_older(role));
-  } else {
+  else
     is_free = !goes_on && waiting_.empty();
-  }
   if (is_free) {
     begin(waiter);
     return true;
@@ -47,27 +46,19 @@ void MmaArbiter::begin(const Waiter& waiter) {
   until_ = role->t;
   double each = (until_ - since) / waiter.num_runs;
   for (int32_t run = 0; run < waiter.num_runs; run++) {
-    if (runs_.size() == MOST_RUNS) {
-      runs_.pop();
-    }
+    if (runs_.size() == MOST_RUNS) runs_.pop();
     runs_.push(since + run * each);
   }
 }
 
 bool MmaArbiter::hold(Role* role, double num_copies) {
   if (role->copy_pass != CopyPass::NONE) {
-    if (role->copy_pass == CopyPass::ONCE) {
-      role->copy_pass = CopyPass::NONE;
-    }
+    if (role->copy_pass == CopyPass::ONCE) role->copy_pass = CopyPass::NONE;
     return true;
   }
-  if (owner_ == role && owner_cta_ == role->cta->idx && !waiting_.empty()) {
-    next();
-  }
+  if (owner_ == role && owner_cta_ == role->cta->idx && !waiting_.empty()) next();
   bool is_owner = owner_ == role && owner_cta_ == role->cta->idx;
-  if (is_owner || owner_ == nullptr || role->t > until_ + GREEDY_CYCLES) {
-    return true;
-  }
+  if (is_owner || owner_ == nullptr || role->t > until_ + GREEDY_CYCLES) return true;
   held_.push(Held{role, role->t, num_copies});
   watch();
   role->must_retry = true;
@@ -79,11 +70,8 @@ void MmaArbiter::watch() {
   double at = until_ + GREEDY_CYCLES;
   if (!held_.empty()) {
     double first = INFINITE;
-    for (uint32_t place = 0; place < runs_.size(); place++) {
-      if (runs_[place] > now + EPSILON_CYCLES && runs_[place] < first) {
-        first = runs_[place];
-      }
-    }
+    for (uint32_t place = 0; place < runs_.size(); place++)
+      if (runs_[place] > now + EPSILON_CYCLES && runs_[place] < first) first = runs_[place];
     at = first == INFINITE ? at : first;
   }
   if (at < watched_at_) {
@@ -98,24 +86,17 @@ void MmaArbiter::act(uint8_t) {
     watched_at_ = INFINITE;
     return;
   }
-  if (agenda.cycle < watched_at_ - EPSILON_CYCLES) {
+  if (agenda.cycle < watched_at_ - EPSILON_CYCLES)
     return;  // an earlier look has been here, and wants the next one later
-  }
   watched_at_ = INFINITE;
   bool goes_on = agenda.cycle < until_ + GREEDY_CYCLES - EPSILON_CYCLES;
   let_copy(agenda.cycle, goes_on);
-  if (!goes_on && !waiting_.empty()) {
-    next();
-  }
-  if (!waiting_.empty() || !held_.empty()) {
-    watch();
-  }
+  if (!goes_on && !waiting_.empty()) next();
+  if (!waiting_.empty() || !held_.empty()) watch();
 }
 
 void MmaArbiter::let_copy(double now, bool goes_on) {
-  if (owner_ == nullptr || held_.empty()) {
-    return;
-  }
+  if (owner_ == nullptr || held_.empty()) return;
   bool has_stops = owner_warps_ <= input.warp_scheduler->num_schedulers;
   bool is_busy = goes_on || !waiting_.empty();
   double num_multiplying = 1.0 + waiting_.size();
@@ -123,9 +104,8 @@ void MmaArbiter::let_copy(double now, bool goes_on) {
   held.swap(held_);
   for (const Held& item : held) {
     double passed = 0.0;
-    for (uint32_t place = 0; place < runs_.size(); place++) {
+    for (uint32_t place = 0; place < runs_.size(); place++)
       passed += item.since < runs_[place] && runs_[place] <= now + EPSILON_CYCLES;
-    }
     bool is_first = false;
     double wanted = item.num_copies * num_multiplying;
     if (by_age_) {
@@ -158,11 +138,8 @@ int32_t MmaArbiter::num_older(const Role* role) {
 void MmaArbiter::next() {
   uint32_t first = 0;
   if (by_age_) {
-    for (uint32_t place = 1; place < waiting_.size(); place++) {
-      if (waiting_[place].role->cta->idx < waiting_[first].role->cta->idx) {
-        first = place;
-      }
-    }
+    for (uint32_t place = 1; place < waiting_.size(); place++)
+      if (waiting_[place].role->cta->idx < waiting_[first].role->cta->idx) first = place;
   }
   Waiter waiter = waiting_[first];
   waiting_.erase(first);

@@ -12,12 +12,12 @@ constexpr double INFINITY_VALUE = __builtin_huge_val();
 constexpr double LOG2_E = 1.4426950408889634;
 // the first 32 bits of ln 2: times a whole number it is exact
 constexpr double LN2_HIGH = 6.93147180369123816490e-01;
-constexpr double LN2_LOW = 1.90821492927058770002e-10;   // what ln 2 is more
-constexpr double LARGEST_EXPONENT = 709.782712893384;    // beyond it e^x is infinite
-constexpr double LARGEST_SCALED = 709.0;                 // up to it e^x is at most 2^1023 times what is left
-constexpr double SMALLEST_SCALED = -708.0;               // down to it e^x has all its bits
-constexpr double SMALLEST_EXPONENT = -745.2;             // below it e^x is zero
-constexpr int SCALE_EXPONENT = 200;                      // by which subnormal results are scaled once more
+constexpr double LN2_LOW = 1.90821492927058770002e-10;  // what ln 2 is more
+constexpr double LARGEST_EXPONENT = 709.782712893384;   // beyond it e^x is infinite
+constexpr double LARGEST_SCALED = 709.0;                // up to it e^x is at most 2^1023 times what is left
+constexpr double SMALLEST_SCALED = -708.0;              // down to it e^x has all its bits
+constexpr double SMALLEST_EXPONENT = -745.2;            // below it e^x is zero
+constexpr int SCALE_EXPONENT = 200;                     // by which subnormal results are scaled once more
 constexpr double SQRT_HALF = 0.7071067811865476;
 constexpr double INVERSE_SQRT_PI = 5.6418958354775628695e-1;
 constexpr double LARGEST_WHOLE = 4096.0;  // up to it whole powers are products
@@ -41,15 +41,26 @@ constexpr double ERF_MIDDLE_TOP[] = {
     1.71204761263407058e03, 2.05107837782607147e03, 1.23033935479799725e03,
 };
 constexpr double ERF_MIDDLE_BOTTOM[] = {
-    1.0, 1.57449261107098347e01, 1.17693950891312499e02, 5.37181101862009858e02, 1.62138957456669019e03,
-    3.29079923573345963e03, 4.36261909014324716e03, 3.43936767414372164e03, 1.23033935480374942e03,
+    1.0,
+    1.57449261107098347e01,
+    1.17693950891312499e02,
+    5.37181101862009858e02,
+    1.62138957456669019e03,
+    3.29079923573345963e03,
+    4.36261909014324716e03,
+    3.43936767414372164e03,
+    1.23033935480374942e03,
 };
 constexpr double ERF_FAR_TOP[] = {
     1.63153871373020978e-2, 3.05326634961232344e-1, 3.60344899949804439e-1,
     1.25781726111229246e-1, 1.60837851487422766e-2, 6.58749161529837803e-4,
 };
 constexpr double ERF_FAR_BOTTOM[] = {
-    1.0, 2.56852019228982242e00, 1.87295284992346725e00, 5.27905102951428412e-1, 6.05183413124413191e-2,
+    1.0,
+    2.56852019228982242e00,
+    1.87295284992346725e00,
+    5.27905102951428412e-1,
+    6.05183413124413191e-2,
     2.33520497626869185e-3,
 };
 
@@ -90,9 +101,7 @@ constexpr double NORMAL_TAIL_BOTTOM[] = {
 template <int NUM>
 double polynomial(const double (&coefficients)[NUM], double x) {
   double found = 0.0;
-  for (double coefficient : coefficients) {
-    found = found * x + coefficient;
-  }
+  for (double coefficient : coefficients) found = found * x + coefficient;
   return found;
 }
 
@@ -129,15 +138,9 @@ double normalized(double x, int* exponent) {
 // ln 2 is taken out a whole number of times; what is left has its Taylor series.
 double exp(double x) {
   if (!(SMALLEST_SCALED <= x && x <= LARGEST_SCALED)) {
-    if (x > LARGEST_EXPONENT) {
-      return INFINITY_VALUE;
-    }
-    if (x < SMALLEST_EXPONENT) {
-      return 0.0;
-    }
-    if (x != x) {
-      return x;
-    }
+    if (x > LARGEST_EXPONENT) return INFINITY_VALUE;
+    if (x < SMALLEST_EXPONENT) return 0.0;
+    if (x != x) return x;
   }
   int num = x >= 0.0 ? int(x * LOG2_E + 0.5) : int(x * LOG2_E - 0.5);
   double high = x - num * LN2_HIGH;
@@ -157,21 +160,15 @@ double exp(double x) {
   series = 1.0 / 2.0 + r * series;
   double beyond = r * r * series;
   double found = 1.0 + (high + (beyond - low));
-  if (x > LARGEST_SCALED) {
-    return found * power_of_two(num - 1) * 2.0;
-  }
-  if (x < SMALLEST_SCALED) {
-    return found * power_of_two(num + SCALE_EXPONENT) * power_of_two(-SCALE_EXPONENT);
-  }
+  if (x > LARGEST_SCALED) return found * power_of_two(num - 1) * 2.0;
+  if (x < SMALLEST_SCALED) return found * power_of_two(num + SCALE_EXPONENT) * power_of_two(-SCALE_EXPONENT);
   return found * power_of_two(num);
 }
 
 // `x` is 2^num times a number near 1, whose logarithm is a series of the area tangent.
 double log(double x) {
   if (!(0.0 < x && x < INFINITY_VALUE)) {
-    if (x == 0.0) {
-      return -INFINITY_VALUE;
-    }
+    if (x == 0.0) return -INFINITY_VALUE;
     return x > 0.0 ? x : __builtin_nan("");
   }
   int num = 0;
@@ -202,13 +199,9 @@ double whole_power(double x, int num) {
   double found = 1.0;
   double square = x;
   while (num) {
-    if (num & 1) {
-      found *= square;
-    }
+    if (num & 1) found *= square;
     num >>= 1;
-    if (num) {
-      square *= square;
-    }
+    if (num) square *= square;
   }
   return found;
 }
@@ -216,39 +209,25 @@ double whole_power(double x, int num) {
 double power(double x, double y) {
   if (0.0 <= y && y <= LARGEST_WHOLE) {
     int num = int(y);
-    if (num == y) {
-      return whole_power(x, num);
-    }
+    if (num == y) return whole_power(x, num);
   }
-  if (x == 1.0) {
-    return 1.0;
-  }
+  if (x == 1.0) return 1.0;
   return exp(y * log(x));
 }
 
 double hypot(double x, double y) { return __builtin_sqrt(x * x + y * y); }
 
 double erf(double x) {
-  if (x < 0.0) {
-    return -erf(-x);
-  }
-  if (x > ERF_NEAR) {
-    return 1.0 - erfc(x);
-  }
+  if (x < 0.0) return -erf(-x);
+  if (x > ERF_NEAR) return 1.0 - erfc(x);
   double square = x * x;
   return x * (polynomial(ERF_NEAR_TOP, square) / polynomial(ERF_NEAR_BOTTOM, square));
 }
 
 double erfc(double x) {
-  if (x < -ERF_NEAR) {
-    return 2.0 - erfc(-x);
-  }
-  if (x <= ERF_NEAR) {
-    return 1.0 - erf(x);
-  }
-  if (!(x < ERFC_END)) {
-    return x >= ERFC_END ? 0.0 : x;
-  }
+  if (x < -ERF_NEAR) return 2.0 - erfc(-x);
+  if (x <= ERF_NEAR) return 1.0 - erf(x);
+  if (!(x < ERFC_END)) return x >= ERFC_END ? 0.0 : x;
   double found = 0.0;
   if (x <= ERF_FAR) {
     found = polynomial(ERF_MIDDLE_TOP, x) / polynomial(ERF_MIDDLE_BOTTOM, x);
@@ -265,9 +244,8 @@ double erfc(double x) {
 double normal_cdf(double x) { return 0.5 * erfc(-x * SQRT_HALF); }
 
 double normal_inverse_cdf(double chance) {
-  if (!(0.0 < chance && chance < 1.0)) {
+  if (!(0.0 < chance && chance < 1.0))
     return chance == 0.0 ? -INFINITY_VALUE : chance == 1.0 ? INFINITY_VALUE : __builtin_nan("");
-  }
   double apart = chance - 0.5;
   if (-0.425 <= apart && apart <= 0.425) {
     double r = 0.180625 - apart * apart;

@@ -24,11 +24,10 @@ void multiply(Role* role, const Op& op) {
   double start = role->t;
   double num_issues = op.extra;
   double total = num_issues * role->num_warps;
-  if (cost.is_integer) {
+  if (cost.is_integer)
     counters.tensor_core.imma_instructions += total;
-  } else {
+  else
     counters.tensor_core.hmma_instructions += total;
-  }
   double cycles = total * cost.interval_cycles / num_sub_cores;
   counters.tensor_core.busy_cycles += cycles;
   double end = sm_of(role).tensor_core.pipe.reserve(cycles, start);
@@ -58,15 +57,11 @@ void multiply_add(Role* role, const Op& op) {
 
 // A kernel's own instructions, each waiting for the one before it; `num_more` take turns between.
 void chain(Role* role, double num_instructions, double num_more) {
-  if (machine.run.is_ideal(Ideal::OWN_CODE)) {
-    return;
-  }
+  if (machine.run.is_ideal(Ideal::OWN_CODE)) return;
   WarpScheduler& scheduler = sm_of(role).scheduler;
   double chained = role->t + num_instructions * input.warp_scheduler->dependent_cycles;
   double end = scheduler.execute(scheduler.alu_pipe, num_instructions, role->num_warps, role->t, 0.0, 1.0);
-  if (num_more != 0.0) {
-    end = larger(end, scheduler.issue(num_more, role->num_warps, role->t, 1.0));
-  }
+  if (num_more != 0.0) end = larger(end, scheduler.issue(num_more, role->num_warps, role->t, 1.0));
   role->spend(WarpState::ISSUE, end > chained ? end : chained);
 }
 
@@ -76,11 +71,10 @@ bool slowed_chain(Role* role, const AluRecord& cost) {
   WarpScheduler& scheduler = sm_of(role).scheduler;
   double dependent = input.warp_scheduler->dependent_cycles;
   double share = 1.0;
-  if (!role->is_partly_done) {
+  if (!role->is_partly_done)
     scheduler.execute(scheduler.alu_pipe, cost.num_instructions, role->num_warps, role->t, 0.0, 1.0);
-  } else {
+  else
     share = role->partly_left;
-  }
   role->is_partly_done = false;
   double left_cycles = sm_of(role).tensor_core.wgmma_until - role->t;
   if (left_cycles <= EPSILON_CYCLES) {
@@ -90,9 +84,8 @@ bool slowed_chain(Role* role, const AluRecord& cost) {
   double beside_cycles = cost.num_beside * dependent;
   double now = smaller(share, left_cycles / beside_cycles);
   double end = role->t + now * beside_cycles;
-  if ((share - now) * cost.num_instructions > EPSILON_INSTRUCTIONS) {
+  if ((share - now) * cost.num_instructions > EPSILON_INSTRUCTIONS)
     return role->ask_again(end, role->t, share - now, WarpState::ISSUE, Wait::OWN_CODE);
-  }
   role->spend(WarpState::ISSUE, end);
   return true;
 }
@@ -120,14 +113,11 @@ bool wgmma(Role* role, const Op& op) {
   TensorCore& core = sm.tensor_core;
   Fifo<double>& groups = role->wgmma_groups;
   uint32_t most = uint32_t(input.tensor_core->wgmma_max_groups);
-  if (groups.size() >= most) {
+  if (groups.size() >= most)
     role->spend(WarpState::TENSOR, groups[groups.size() - most] + input.tensor_core->wgmma_latency_cycles);
-  }
   double at = role->t;
   double begin = core.pipe.free_at > core.wide_until ? core.pipe.free_at : core.wide_until;
-  if (begin < at) {
-    begin = at;
-  }
+  if (begin < at) begin = at;
   double mine = larger(at, role->wgmma_through);
   double free_at = begin + cost.cycles;
   core.pipe.free_at = free_at;
@@ -141,44 +131,32 @@ bool wgmma(Role* role, const Op& op) {
   const int32_t* reads = input.lists.items + op.extra;
   for (int32_t place = 0; place < op.step; place++) {
     Stage& stage = role->cta->stages[reads[place]];
-    if (stage.num_writes_pending || stage.full_at > at + 1e-6 || !stage.num_fills) {
+    if (stage.num_writes_pending || stage.full_at > at + 1e-6 || !stage.num_fills)
       stage.read(at, end, role);
-    } else if (end > stage.read_until) {
+    else if (end > stage.read_until)
       stage.read_until = end;
-    }
   }
   if (role->is_recorded) {
     record_mma(role, begin, free_at, op.barrier);
-    for (int32_t place = 0; place < op.step; place++) {
-      role->record_read(reads[place], begin, end);
-    }
+    for (int32_t place = 0; place < op.step; place++) role->record_read(reads[place], begin, end);
   }
   if (end > role->wgmma_open) {
     role->wgmma_open = end;
-    if (end > core.wgmma_until) {
-      core.wgmma_until = end;
-    }
+    if (end > core.wgmma_until) core.wgmma_until = end;
   }
   double issued_at = free_at - cost.queued_cycles;
-  if (cost.num_between != 0.0) {
-    chain(role, cost.num_between, 0.0);
-  }
+  if (cost.num_between != 0.0) chain(role, cost.num_between, 0.0);
   // alone in the queue a warpgroup has more room
-  if (issued_at > role->t && (role->num_warpgroups > 1 || begin > mine)) {
+  if (issued_at > role->t && (role->num_warpgroups > 1 || begin > mine))
     role->spend(WarpState::TENSOR, issued_at);
-  }
   return true;
 }
 
 // Until the group that must have ended has, and its latency is over.
 bool wgmma_wait_group(Role* role, const Op& op) {
   double end = -1.0;
-  while (int64_t(role->wgmma_groups.size()) > op.extra) {
-    end = role->wgmma_groups.pop();
-  }
-  if (end >= 0.0) {
-    role->spend(WarpState::WAIT_WGMMA, end + input.tensor_core->wgmma_latency_cycles);
-  }
+  while (int64_t(role->wgmma_groups.size()) > op.extra) end = role->wgmma_groups.pop();
+  if (end >= 0.0) role->spend(WarpState::WAIT_WGMMA, end + input.tensor_core->wgmma_latency_cycles);
   return true;
 }
 
@@ -195,26 +173,19 @@ bool fetch_code(Role* role, const Op& op) {
 // meanwhile.
 bool fetch_loop_code(Role* role, const Op& op) {
   Sm& sm = sm_of(role);
-  if (role->num_warps * double(sm.num_ctas) > input.warp_scheduler->num_schedulers) {
-    return true;
-  }
+  if (role->num_warps * double(sm.num_ctas) > input.warp_scheduler->num_schedulers) return true;
   const LoopCodeRecord& code = input.loop_codes[uint32_t(op.cost)];
   double waited = sm.instruction_cache.loop_cycles(code.num_instructions, code.own_cycles);
-  if (waited > 0.0 && !machine.run.is_ideal(Ideal::OWN_CODE)) {
+  if (waited > 0.0 && !machine.run.is_ideal(Ideal::OWN_CODE))
     role->spend(WarpState::NO_INSTRUCTION, role->t + waited);
-  }
   return true;
 }
 
 // Where caches of code were flushed, waits for instructions that the launch has not brought along.
 bool fetch_far_code(Role* role, const Op& op) {
-  if (input.launch->is_flushed == 0.0) {
-    return true;
-  }
+  if (input.launch->is_flushed == 0.0) return true;
   double late = sm_of(role).instruction_cache.late_cycles(input.far_codes[uint32_t(op.cost)], role->t);
-  if (late > 0.0) {
-    role->spend(WarpState::NO_INSTRUCTION, role->t + late);
-  }
+  if (late > 0.0) role->spend(WarpState::NO_INSTRUCTION, role->t + late);
   return true;
 }
 
@@ -250,9 +221,7 @@ bool alu(Role* role, const Op& op) {
 // Products and sums of 64 bits: while wgmma runs each waits for its turn, and takes it from it; alone at
 // their pace.
 bool mad_wide(Role* role, const Op& op) {
-  if (machine.run.is_ideal(Ideal::MAD_WIDE)) {
-    return true;
-  }
+  if (machine.run.is_ideal(Ideal::MAD_WIDE)) return true;
   Sm& sm = sm_of(role);
   WarpScheduler& scheduler = sm.scheduler;
   TensorCore& core = sm.tensor_core;
@@ -275,13 +244,10 @@ bool mad_wide(Role* role, const Op& op) {
     double own = role->t + now * pace * input.warp_scheduler->mad_wide_cycles;
     end = scheduler.execute(scheduler.mad_wide_pipe, now * pace, role->num_warps, role->t, 0.0, 1.0);
     end = larger(end, own);
-    if (end > core.wide_until) {
-      core.wide_until = end;
-    }
+    if (end > core.wide_until) core.wide_until = end;
   }
-  if (num - now > EPSILON_INSTRUCTIONS) {
+  if (num - now > EPSILON_INSTRUCTIONS)
     return role->ask_again(end, role->t, num - now, WarpState::MATH_PIPE, Wait::PRODUCTS_TURN);
-  }
   role->spend(WarpState::MATH_PIPE, end);
   return true;
 }

@@ -12,9 +12,8 @@ double issue_arrival(Role* role, int32_t num_warps) {
   double goes_on;
   double counts_at;
   unit.arrive(role->t, &goes_on, &counts_at);
-  for (int32_t warp = 1; warp < num_warps; warp++) {  // lanes arrive together, warps one after the other
+  for (int32_t warp = 1; warp < num_warps; warp++)  // lanes arrive together, warps one after the other
     unit.arrive(role->t, &goes_on, &counts_at);
-  }
   role->step(goes_on - role->t);
   return counts_at;
 }
@@ -27,9 +26,7 @@ void arrive_on(Role* role, Cta* cta, int32_t idx, int32_t count, double at_cycle
     machine.failure.report(Failure::TOO_MANY_ARRIVALS, role, idx, -1, barrier.num_arrivals - barrier.pending,
                            barrier.num_arrivals, cta->idx);
   }
-  if (barrier.num_phases != phase) {
-    record_flip(cta, idx);
-  }
+  if (barrier.num_phases != phase) record_flip(cta, idx);
 }
 
 bool thread_barrier(Role* role, ThreadBarrier& barrier, bool waits) {
@@ -37,9 +34,7 @@ bool thread_barrier(Role* role, ThreadBarrier& barrier, bool waits) {
   double release;
   bool is_last =
       barrier.arrive(role->num_threads, larger(role->t, role->all_fenced_at), waits, role, &release);
-  if (!waits) {
-    return true;
-  }
+  if (!waits) return true;
   if (is_last) {
     role->spend(WarpState::WAIT_BARRIER, release);
     return true;
@@ -111,9 +106,7 @@ bool mbarrier_wait(Role* role, const Op& op) {
 double looked_at(double since, double completed_at) {
   double first = since + input.mbarrier->lone_try_wait_cycles;
   double retry = input.mbarrier->lone_retry_cycles;
-  if (completed_at <= first || retry == 0.0) {
-    return larger(first, completed_at);
-  }
+  if (completed_at <= first || retry == 0.0) return larger(first, completed_at);
   return first + __builtin_ceil((completed_at - first) / retry) * retry;
 }
 
@@ -143,11 +136,8 @@ bool cluster_arrive(Role* role, const Op&) {
   role->cluster_release = is_last ? release : Role::ARRIVED;
   if (is_last) {
     for (Cta* cta : cluster->ctas) {
-      for (uint32_t idx = 0; idx < input.roles.size; idx++) {
-        if (cta->roles[idx].cluster_release != Role::NOT_ARRIVED) {
-          cta->roles[idx].cluster_release = release;
-        }
-      }
+      for (uint32_t idx = 0; idx < input.roles.size; idx++)
+        if (cta->roles[idx].cluster_release != Role::NOT_ARRIVED) cta->roles[idx].cluster_release = release;
     }
   }
   return true;
@@ -190,9 +180,7 @@ bool fence_acq_rel(Role* role, const Op&) {
     return role->wait_group(previous, WarpState::LSU, Wait::ITS_STORES);
   }
   double since = larger(role->t, role->arrives_far_at);
-  if (previous != nullptr) {
-    since = larger(since, previous->ready_at + l2.hit_latency_cycles());
-  }
+  if (previous != nullptr) since = larger(since, previous->ready_at + l2.hit_latency_cycles());
   role->spend(WarpState::LSU, since + sm_of(role).scheduler.gpu_fence_cycles(role->num_warps));
   return true;
 }

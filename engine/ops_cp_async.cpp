@@ -8,13 +8,11 @@ namespace {
 
 // what Nsight Compute counts for a warp's commit; kernels/shared_counter
 constexpr double COMMIT_WAVEFRONTS = 3.0;
-constexpr double TOGETHER_CYCLES = 4.0;    // within which copies take turns: the stall behind each in SASS
+constexpr double TOGETHER_CYCLES = 4.0;  // within which copies take turns: the stall behind each in SASS
 
 // The group that is not committed yet, with one copy more.
 AsyncGroup* open_group(Role* role, bool is_around_l1) {
-  if (role->cp_open == nullptr) {
-    role->cp_open = AsyncGroup::make(nullptr);
-  }
+  if (role->cp_open == nullptr) role->cp_open = AsyncGroup::make(nullptr);
   role->cp_open->add();
   role->cp_open->is_around_l1 |= is_around_l1;
   return role->cp_open;
@@ -69,9 +67,9 @@ void send_copies(Role* role, const Op& op, const AsyncCopyRecord& copy, const Is
     request.request_sharing = fetches->request_sharing;
   }
   request.new_fraction = copy.new_fraction;
-  double last = larger(larger(issued.end - (issued.end - issued.first) / larger(1.0, num),
-                              role->copies_until - pace / turns),
-                       issued.asked_at);
+  double last = larger(
+      larger(issued.end - (issued.end - issued.first) / larger(1.0, num), role->copies_until - pace / turns),
+      issued.asked_at);
   flight->cta = role->cta;
   flight->cta->num_copies++;
   flight->op = &op;
@@ -164,24 +162,19 @@ bool cp_async(Role* role, const Op& op) {
   const AsyncCopyRecord& copy = input.async_copies[uint32_t(op.cost)];
   const AccessRecord& access = input.accesses[uint32_t(copy.access)];
   bool takes_turns = machine.run.uses_fma_turns;
-  if (takes_turns && !sm.fma_arbiter.hold(role, access.num_requests / role->num_warps)) {
-    return false;
-  }
+  if (takes_turns && !sm.fma_arbiter.hold(role, access.num_requests / role->num_warps)) return false;
   if (!sm.mio_queue.wait_for_place(role)) {
-    if (takes_turns && role->copy_pass == CopyPass::NONE) {
-      role->copy_pass = CopyPass::ONCE;
-    }
+    if (takes_turns && role->copy_pass == CopyPass::NONE) role->copy_pass = CopyPass::ONCE;
     return false;
   }
   counters.l1.load_requests += access.num_requests;
   counters.l1.load_sectors +=
       copy.fetches < 0 ? access.num_sectors : input.fetches[uint32_t(copy.fetches)].num_sectors;
   role->issue(access.num_requests / role->num_warps);
-  if (op.flags & 1) {
+  if (op.flags & 1)
     copy_through_l1(role, op, copy);
-  } else {
+  else
     copy_around_l1(role, op, copy);
-  }
   return true;
 }
 
@@ -190,24 +183,18 @@ bool cp_async(Role* role, const Op& op) {
 bool cp_async_commit_group(Role* role, const Op& op) {
   Sm& sm = sm_of(role);
   role->copy_pass = CopyPass::NONE;
-  if (role->cp_open == nullptr) {
-    role->cp_open = AsyncGroup::make(nullptr);
-  }
+  if (role->cp_open == nullptr) role->cp_open = AsyncGroup::make(nullptr);
   AsyncGroup* group = role->cp_open;
   sm.smem.count(COMMIT_WAVEFRONTS * role->num_warps);
   if (input.l1->commit_cycles != 0.0) {
     double cycles = input.l1->commit_cycles * role->num_warps;
     sm.l1.accept(0.0, 0.0, 0.0, role->t, cycles);
-    if (group->is_around_l1) {
-      sm.smem.pass_commits(cycles, role->t);
-    }
+    if (group->is_around_l1) sm.smem.pass_commits(cycles, role->t);
   }
   bool is_held = (op.flags & 1) && group->is_around_l1;
   role->cp_groups.push(group);
   role->cp_open = AsyncGroup::make(group);
-  if (!is_held || input.l1->cp_async_row_cycles == 0.0) {
-    return true;
-  }
+  if (!is_held || input.l1->cp_async_row_cycles == 0.0) return true;
   agenda.later(larger(role->t - agenda.cycle, 0.0) + TOGETHER_CYCLES, role, Role::COPIES_ISSUED);
   return role->block(WarpState::LSU, Wait::ITS_COPIES);
 }
@@ -216,14 +203,10 @@ bool cp_async_commit_group(Role* role, const Op& op) {
 bool cp_async_wait_group(Role* role, const Op& op) {
   AsyncGroup* latest = nullptr;
   while (int64_t(role->cp_groups.size()) > op.extra) {
-    if (latest != nullptr) {
-      latest->drop();
-    }
+    if (latest != nullptr) latest->drop();
     latest = role->cp_groups.pop();
   }
-  if (latest == nullptr) {
-    return true;
-  }
+  if (latest == nullptr) return true;
   bool goes_on = role->wait_group(latest, WarpState::WAIT_CP_ASYNC, Wait::CP_ASYNC_GROUP);
   latest->drop();
   return goes_on;
@@ -236,22 +219,17 @@ void arrive_by_copies(Role* role, int32_t idx, double cycle, const Role* who) {
     machine.failure.report(Failure::TOO_MANY_ARRIVALS, who, idx, -1, barrier.num_arrivals - barrier.pending,
                            barrier.num_arrivals, role->cta->idx);
   }
-  if (barrier.num_phases != phase) {
-    record_flip(role->cta, idx);
-  }
+  if (barrier.num_phases != phase) record_flip(role->cta, idx);
 }
 
 // Arrives on an mbarrier when the copies so far are there.
 bool cp_async_mbarrier_arrive(Role* role, const Op& op) {
-  if (role->cp_open == nullptr) {
-    role->cp_open = AsyncGroup::make(nullptr);
-  }
+  if (role->cp_open == nullptr) role->cp_open = AsyncGroup::make(nullptr);
   AsyncGroup* group = role->cp_open;
-  if (group->num_pending) {
+  if (group->num_pending)
     group->on_complete.push(GroupWaiter{GroupWaiter::ARRIVE, role, nullptr, op.barrier, nullptr, 0.0});
-  } else {
+  else
     arrive_by_copies(role, op.barrier, larger(role->t, group->ready_at), role);
-  }
   role->cp_open = AsyncGroup::make(group);
   group->drop();
   return true;

@@ -34,9 +34,8 @@ StoreCost cost_of_store(const AccessRecord& access, int32_t num_warps, StoreKind
                                              access.num_bytes * whole_share, num_schedulers);
   cost.passed_bytes = smaller(
       cost.lead_bytes, cost.all_bytes / num_requests * L1::shared_places(num_requests, access.num_bytes));
-  if (input.launch->smem_bytes == 0.0 && num_bytes - cost.passed_bytes < SMALL_PART * num_bytes) {
+  if (input.launch->smem_bytes == 0.0 && num_bytes - cost.passed_bytes < SMALL_PART * num_bytes)
     cost.passed_bytes = cost.lead_bytes;  // instructions to shared memory alone would tell them apart
-  }
   cost.num_parts = 0;
   double begin = 0.0;
   const double ends[3] = {num_bytes - cost.lead_bytes, num_bytes - cost.passed_bytes, num_bytes};
@@ -55,16 +54,12 @@ AsyncGroup* send_store(Role* role, const Op& op, double num_packet_bytes, double
   const StoreRecord& store = input.stores[uint32_t(op.cost)];
   const AccessRecord& access = input.accesses[uint32_t(store.access)];
   AsyncGroup* group = AsyncGroup::make(nullptr);
-  if (role->last_store != nullptr) {
-    role->last_store->drop();
-  }
+  if (role->last_store != nullptr) role->last_store->drop();
   role->last_store = AsyncGroup::make(nullptr);
   role->stored_out_at = passes_at(role, role->t);  // it stands in line until then
   group->add();
   role->last_store->add();
-  if (OpKind(op.kind) == OpKind::GLOBAL_STORE) {
-    machine.run.has_stored = true;
-  }
+  if (OpKind(op.kind) == OpKind::GLOBAL_STORE) machine.run.has_stored = true;
   StoreInFlight* flight = machine.flights.stores.make();
   machine.run.store_began();
   flight->left = group->hold();
@@ -88,8 +83,8 @@ bool pass_part(Role* role, const Op& op, double share, double end_cycle, double 
   const StoreRecord& store = input.stores[uint32_t(op.cost)];
   const AccessRecord& access = input.accesses[uint32_t(store.access)];
   if (share != 0.0) {
-    double num_bytes = crossbar.packet_bytes(access.num_lines, access.num_sectors, access.num_bytes,
-                                             StoreKind(store.kind));
+    double num_bytes =
+        crossbar.packet_bytes(access.num_lines, access.num_sectors, access.num_bytes, StoreKind(store.kind));
     sm_of(role).l1.accept(access.num_requests * share, access.num_lines * share, 0.0, role->t, 0.0);
     AsyncGroup* group = send_store(role, op, num_bytes, share, role->t);
     queue_store(role, num_bytes * share, group);
@@ -113,9 +108,8 @@ bool send_queued_store(Role* role, const Op& op, double begin_cycle, double whol
 }  // namespace
 
 double wavefronts_of(const AccessRecord& access) {
-  if (machine.run.is_ideal(Ideal::BANK_CONFLICTS)) {
+  if (machine.run.is_ideal(Ideal::BANK_CONFLICTS))
     return smaller(access.num_wavefronts, __builtin_ceil(access.num_bytes / WAVEFRONT_BYTES));
-  }
   return access.num_wavefronts;
 }
 
@@ -127,9 +121,7 @@ double passes_at(const Role* role, double at_cycle) {
 // Through the load/store unit and L1; the token is ready when the last sector is there.
 bool global_load(Role* role, const Op& op) {
   Sm& sm = sm_of(role);
-  if (!sm.mio_queue.wait_for_place(role)) {
-    return false;
-  }
+  if (!sm.mio_queue.wait_for_place(role)) return false;
   const AccessRecord& access = input.accesses[uint32_t(op.cost)];
   bool allocates = op.flags & 1;
   counters.l1.load_requests += access.num_requests;
@@ -143,19 +135,13 @@ bool global_load(Role* role, const Op& op) {
   flight->request = role->request(op, access.num_sectors * SECTOR_BYTES, 0.0);
   MemoryRequest& request = flight->request;
   if (allocates) {
-    if (role->laggard.asked_bytes == 0.0) {
-      role->loads_since = role->t;
-    }
+    if (role->laggard.asked_bytes == 0.0) role->loads_since = role->t;
     double noted = sm.l1.wait_for_lines(request.tile, access.num_requests, role->loads_since + waited, at);
-    if (noted > end) {
-      end = noted;
-    }
+    if (noted > end) end = noted;
   }
   sm.scheduler.pass_loads(access.num_requests, role->t);
   double of_stage = access.num_wavefronts * input.smem->global_load_wavefronts;
-  if (of_stage != 0.0) {
-    sm.smem.pass_global(of_stage, role->t);
-  }
+  if (of_stage != 0.0) sm.smem.pass_global(of_stage, role->t);
   role->spend(WarpState::LSU, larger(role->t, end - waited - input.l1->queue_cycles));
   Token* token = Token::make(true);
   flight->token = token->hold();
@@ -163,9 +149,8 @@ bool global_load(Role* role, const Op& op) {
   request.num_warps = role->num_warps;
   request.num_turns = int32_t(larger(1.0, rounded(access.num_requests / role->num_warps)));
   request.asked_until = end;
-  if (access.num_sectors * SECTOR_BYTES < access.num_lines * LINE_BYTES) {
+  if (access.num_sectors * SECTOR_BYTES < access.num_lines * LINE_BYTES)
     request.num_part_requests = access.num_requests;
-  }
   request.num_together = role->laggard.asks(token, request.num_bytes);
   role->give_token(op.stage, token);
   sm.l1.read(request, flight, allocates, passage.begin, false);
@@ -180,9 +165,7 @@ bool global_store(Role* role, const Op& op) {
   bool has_queue = input.l1->has_store_queue != 0.0;
   if (!has_queue && role->last_store != nullptr) {
     role->must_retry = role->last_store->num_pending > 0;
-    if (!role->wait_group(role->last_store, WarpState::LSU, Wait::STORE_QUEUE)) {
-      return false;
-    }
+    if (!role->wait_group(role->last_store, WarpState::LSU, Wait::STORE_QUEUE)) return false;
   }
   double begin = role->t;
   double left = access.num_lines;
@@ -198,16 +181,13 @@ bool global_store(Role* role, const Op& op) {
   }
   if (has_queue && left != 0.0 && sm.smem.is_read(role->t)) {
     Served served = sm.smem.pass_lines(left, role->t);
-    if (served.left != 0.0) {
+    if (served.left != 0.0)
       return pass_part(role, op, (left - served.left) / access.num_lines, served.end, served.left);
-    }
     has_passed = true;
   }
   role->is_partly_done = false;
   double of_stage = left * input.smem->global_store_wavefronts;
-  if (of_stage != 0.0 && !has_passed) {
-    sm.smem.pass_global(of_stage, begin);
-  }
+  if (of_stage != 0.0 && !has_passed) sm.smem.pass_global(of_stage, begin);
   if (has_queue) {
     double share = access.num_lines != 0.0 ? left / access.num_lines : 1.0;
     sm.l1.accept(access.num_requests * share, left, 0.0, begin, 0.0);
@@ -220,18 +200,13 @@ bool global_store(Role* role, const Op& op) {
 }
 
 bool until_stored(Role* role, Fifo<QueuedStore>& queued, double num_left_bytes) {
-  while (!queued.empty() && !queued.front().group->num_pending && queued.front().group->ready_at <= role->t) {
+  while (!queued.empty() && !queued.front().group->num_pending && queued.front().group->ready_at <= role->t)
     queued.pop().group->drop();
-  }
   double behind = 0.0;
-  for (uint32_t place = 0; place < queued.size(); place++) {
-    behind += queued[place].num_bytes;
-  }
+  for (uint32_t place = 0; place < queued.size(); place++) behind += queued[place].num_bytes;
   AsyncGroup* waited = nullptr;
   for (uint32_t place = 0; place < queued.size(); place++) {
-    if (behind <= num_left_bytes + EPSILON_BYTES) {
-      break;
-    }
+    if (behind <= num_left_bytes + EPSILON_BYTES) break;
     behind -= queued[place].num_bytes;
     waited = queued[place].group;
   }
@@ -241,16 +216,12 @@ bool until_stored(Role* role, Fifo<QueuedStore>& queued, double num_left_bytes) 
 // A store that L2 resolves; with a result it comes back a latency later. A fence waits for it as for any
 // store.
 bool global_atomic(Role* role, const Op& op) {
-  if (!(op.flags & 1)) {
-    return global_store(role, op);
-  }
+  if (!(op.flags & 1)) return global_store(role, op);
   const AccessRecord& access = input.accesses[uint32_t(input.stores[uint32_t(op.cost)].access)];
   role->issue(access.num_requests / role->num_warps);
   Passage passage = sm_of(role).l1.accept(access.num_requests, access.num_lines, 0.0, role->t, 0.0);
   role->spend(WarpState::LSU, larger(role->t, passage.end - input.l1->queue_cycles));
-  if (role->last_store != nullptr) {
-    role->last_store->drop();
-  }
+  if (role->last_store != nullptr) role->last_store->drop();
   AsyncGroup* group = AsyncGroup::make(nullptr);
   role->last_store = group;
   group->add();

@@ -17,8 +17,8 @@ Token* ready_token(double at) {
 
 // How long before its last wavefront goes in the warps of a store go on.
 double posted_cycles(const Role* role, const AccessRecord& access, double wavefronts) {
-  double pace = larger(1.0 / input.smem->wavefronts_per_cycle,
-                       input.smem->warp_cycles_per_wavefront / role->num_warps);
+  double pace =
+      larger(1.0 / input.smem->wavefronts_per_cycle, input.smem->warp_cycles_per_wavefront / role->num_warps);
   double num_schedulers = smaller(role->num_warps, input.warp_scheduler->num_schedulers);
   return L1::posted_cycles(wavefronts * pace, access.num_requests, access.num_bytes, num_schedulers);
 }
@@ -44,9 +44,7 @@ bool shared_load(Role* role, const Op& op) {
     }
     double first = role->t + ISSUE_CYCLES;
     role->issue(access.num_requests / role->num_warps);
-    if (is_matrix) {
-      sm.tensor_core.pass_loads(access.num_requests, role->t);
-    }
+    if (is_matrix) sm.tensor_core.pass_loads(access.num_requests, role->t);
     smem.count_load(wavefronts, access.num_requests, is_matrix);
     if (takes_turns(role, wavefronts)) {
       QueuedLoad* load = machine.flights.queued_loads.make();
@@ -63,9 +61,7 @@ bool shared_load(Role* role, const Op& op) {
   Served served = smem.load(left, registers, at, on_way, false);
   Stage* stage = role->stage(op.stage);
   if (served.left != 0.0) {
-    if (stage != nullptr) {
-      stage->read(at, served.end, role);
-    }
+    if (stage != nullptr) stage->read(at, served.end, role);
     return role->ask_again(served.end, asked_at, served.left, WarpState::LSU, Wait::DATA_STAGE);
   }
   double words = words_per_lane(access, is_matrix);
@@ -107,9 +103,8 @@ bool shared_store(Role* role, const Op& op) {
     left = wavefronts;
   }
   Served served = smem.store(left, at, role->is_partly_done);
-  if (served.left != 0.0) {
+  if (served.left != 0.0)
     return role->ask_again(served.end, begun, served.left, WarpState::LSU, Wait::DATA_STAGE);
-  }
   role->is_partly_done = false;
   double rate = input.smem->wavefronts_per_cycle;
   double end =
@@ -129,9 +124,7 @@ bool shared_store(Role* role, const Op& op) {
     stage->begin_write(begun, role);
     stage->end_write(role->t);  // whoever reads behind this warp goes behind it in the data stage, too
   }
-  if (op.flags & 1) {
-    role->give_token(op.extra, ready_token(delivered));
-  }
+  if (op.flags & 1) role->give_token(op.extra, ready_token(delivered));
   return true;
 }
 
@@ -172,9 +165,7 @@ bool st_async(Role* role, const Op& op) {
   double arrived = sm_of(role).dsmem.write(op.number, role->t, Run::is_pair(role));
   role->arrives_far_at = arrived;
   barrier.complete_tx(int64_t(op.number), arrived);
-  if (barrier.num_phases != phase) {
-    record_flip(cta, op.barrier);
-  }
+  if (barrier.num_phases != phase) record_flip(cta, op.barrier);
   return true;
 }
 

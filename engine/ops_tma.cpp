@@ -7,9 +7,8 @@ namespace gpusim {
 namespace {
 
 BulkGroups& open_bulk(Role* role) {
-  if (role->bulk_open.read == nullptr) {
+  if (role->bulk_open.read == nullptr)
     role->bulk_open = BulkGroups{AsyncGroup::make(nullptr), AsyncGroup::make(nullptr)};
-  }
   return role->bulk_open;
 }
 
@@ -56,9 +55,8 @@ bool tma_load(Role* role, const Op& op) {
     copy->kind = DelayedTma::MULTICAST;
   }
   if (cost.num_fetched_bytes == 0.0 && !cost.has_zeros) {
-    for (uint32_t place = 0; place < copy->receivers.size(); place++) {
+    for (uint32_t place = 0; place < copy->receivers.size(); place++)
       copy->receivers[place].done->complete(at);
-    }
     machine.flights.delayed.release(copy);
     return true;
   }
@@ -80,11 +78,10 @@ bool tma_load(Role* role, const Op& op) {
     }
     request.new_fraction = cost.new_fraction;
   }
-  if (begins_at > role->t) {
+  if (begins_at > role->t)
     agenda.later(begins_at - agenda.cycle, copy, 0);
-  } else {
+  else
     copy->begin();
-  }
   return true;
 }
 
@@ -92,15 +89,9 @@ void DelayedTma::act(uint8_t) { begin(); }
 
 void DelayedTma::begin() {
   switch (kind) {
-    case READ:
-      crossbar.read(request, receivers[0].done, group, nullptr, zeros);
-      break;
-    case MULTICAST:
-      crossbar.multicast(request, receivers, input.tma->bytes_per_cycle, zeros);
-      break;
-    case ZEROS:
-      crossbar.read_zeros(request, receivers, zeros, group);
-      break;
+    case READ: crossbar.read(request, receivers[0].done, group, nullptr, zeros); break;
+    case MULTICAST: crossbar.multicast(request, receivers, input.tma->bytes_per_cycle, zeros); break;
+    case ZEROS: crossbar.read_zeros(request, receivers, zeros, group); break;
     case STORE:
       crossbar.write(request, store, store, cost->num_bytes, cost->is_reduce ? StoreKind::RED : StoreKind::ST,
                      cost->more_bytes, 0.0, LINE_BYTES);
@@ -122,9 +113,7 @@ bool tma_store(Role* role, const Op& op) {
   BulkGroups& groups = open_bulk(role);
   groups.read->add();
   groups.whole->add();
-  if (stage != nullptr) {
-    stage->begin_read(role->t, role);
-  }
+  if (stage != nullptr) stage->begin_read(role->t, role);
   machine.run.has_stored = true;
   StoreInFlight* flight = machine.flights.stores.make();
   machine.run.store_began();
@@ -137,11 +126,10 @@ bool tma_store(Role* role, const Op& op) {
   copy->request = role->request(op, cost.num_bytes, at);
   copy->store = flight;
   copy->cost = &cost;
-  if (map_at > role->t) {
+  if (map_at > role->t)
     agenda.later(map_at - agenda.cycle, copy, 0);
-  } else {
+  else
     copy->begin();
-  }
   return true;
 }
 
@@ -156,9 +144,7 @@ bool bulk_commit_group(Role* role, const Op&) {
 // Until the group has read its source, or is complete.
 bool bulk_wait_group(Role* role, const Op& op) {
   Fifo<BulkGroups>& groups = role->bulk_groups;
-  if (int64_t(groups.size()) <= op.extra) {
-    return true;
-  }
+  if (int64_t(groups.size()) <= op.extra) return true;
   sm_of(role).smem.count(double(role->num_warps));
   role->spend(WarpState::ISSUE, role->t + input.tma->group_wait_cycles);
   bool is_read = op.flags & 1;

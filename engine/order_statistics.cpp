@@ -33,9 +33,7 @@ struct Arguments {
 
   bool operator==(const Arguments& other) const {
     bool is_same = true;
-    for (int place = 0; place < 5; place++) {
-      is_same = is_same && bits[place] == other.bits[place];
-    }
+    for (int place = 0; place < 5; place++) is_same = is_same && bits[place] == other.bits[place];
     return is_same;
   }
 
@@ -54,17 +52,13 @@ class Answers {
  public:
   // The answer for some arguments; null where it has to be worked out.
   const double* find(const Arguments& arguments) const {
-    if (!capacity_) {
-      return nullptr;
-    }
+    if (!capacity_) return nullptr;
     const Entry& entry = entries_[place_of(arguments)];
     return entry.is_used ? &entry.answer : nullptr;
   }
 
   double keep(const Arguments& arguments, double answer) {
-    if (2 * (num_ + 1) > capacity_) {
-      grow();
-    }
+    if (2 * (num_ + 1) > capacity_) grow();
     entries_[place_of(arguments)] = Entry{arguments, answer, true};
     num_++;
     return answer;
@@ -79,9 +73,8 @@ class Answers {
 
   uint32_t place_of(const Arguments& arguments) const {
     uint32_t place = arguments.mixed() & (capacity_ - 1);
-    while (entries_[place].is_used && !(entries_[place].arguments == arguments)) {
+    while (entries_[place].is_used && !(entries_[place].arguments == arguments))
       place = (place + 1) & (capacity_ - 1);
-    }
     return place;
   }
 
@@ -90,17 +83,10 @@ class Answers {
     uint32_t num_before = capacity_;
     capacity_ = capacity_ ? 2 * capacity_ : 64;
     entries_ = static_cast<Entry*>(memory_allocate(capacity_ * sizeof(Entry)));
-    for (uint32_t place = 0; place < capacity_; place++) {
-      entries_[place].is_used = false;
-    }
-    for (uint32_t place = 0; place < num_before; place++) {
-      if (before[place].is_used) {
-        entries_[place_of(before[place].arguments)] = before[place];
-      }
-    }
-    if (before != nullptr) {
-      memory_release(before, num_before * sizeof(Entry));
-    }
+    for (uint32_t place = 0; place < capacity_; place++) entries_[place].is_used = false;
+    for (uint32_t place = 0; place < num_before; place++)
+      if (before[place].is_used) entries_[place_of(before[place].arguments)] = before[place];
+    if (before != nullptr) memory_release(before, num_before * sizeof(Entry));
   }
 
   Entry* entries_ = nullptr;
@@ -115,30 +101,20 @@ Answers answers_beside_writes;
 
 // Each of `num_values` to the power of `num`, as `whole_power`; `values` are changed.
 void whole_powers(double* values, int num_values, int num, double* found) {
-  for (int idx = 0; idx < num_values; idx++) {
-    found[idx] = 1.0;
-  }
+  for (int idx = 0; idx < num_values; idx++) found[idx] = 1.0;
   while (num) {
-    if (num & 1) {
-      for (int idx = 0; idx < num_values; idx++) {
-        found[idx] = found[idx] * values[idx];
-      }
-    }
+    if (num & 1)
+      for (int idx = 0; idx < num_values; idx++) found[idx] = found[idx] * values[idx];
     num >>= 1;
-    if (num) {
-      for (int idx = 0; idx < num_values; idx++) {
-        values[idx] = values[idx] * values[idx];
-      }
-    }
+    if (num)
+      for (int idx = 0; idx < num_values; idx++) values[idx] = values[idx] * values[idx];
   }
 }
 
 // The integral of what has these values at points `step` apart, straight between them.
 double area(const double* values, int num_values, double step) {
   double sum = 0.0;
-  for (int idx = 0; idx < num_values; idx++) {
-    sum += values[idx];
-  }
+  for (int idx = 0; idx < num_values; idx++) sum += values[idx];
   return (sum - 0.5 * (values[0] + values[num_values - 1])) * step;
 }
 
@@ -147,16 +123,12 @@ double work_out_most_of(int num) {
   static bool is_known = false;
   constexpr double STEP = 2.0 * DEVIATIONS / DEVIATION_STEPS;
   if (!is_known) {
-    for (int idx = 0; idx <= DEVIATION_STEPS; idx++) {
-      shares[idx] = normal_cdf(idx * STEP - DEVIATIONS);
-    }
+    for (int idx = 0; idx <= DEVIATION_STEPS; idx++) shares[idx] = normal_cdf(idx * STEP - DEVIATIONS);
     is_known = true;
   }
   static double values[DEVIATION_STEPS + 1];
   static double powers[DEVIATION_STEPS + 1];
-  for (int idx = 0; idx <= DEVIATION_STEPS; idx++) {
-    values[idx] = shares[idx];
-  }
+  for (int idx = 0; idx <= DEVIATION_STEPS; idx++) values[idx] = shares[idx];
   whole_powers(values, DEVIATION_STEPS + 1, num, powers);
   return DEVIATIONS - area(powers, DEVIATION_STEPS + 1, STEP);
 }
@@ -179,9 +151,7 @@ void decay_of(double step, double* found) {
   while (known <= WAIT_STEPS) {
     int end = 2 * known < NUM_POINTS ? 2 * known : NUM_POINTS;
     double factor = exp(-step * known);
-    for (int idx = known; idx < end; idx++) {
-      found[idx] = found[idx - known] * factor;
-    }
+    for (int idx = known; idx < end; idx++) found[idx] = found[idx - known] * factor;
     known = end;
   }
 }
@@ -192,9 +162,7 @@ double work_out_slowest_of_both(int num_rows, int share_steps, double refresh_fr
   double decay[NUM_POINTS];
   decay_of(step, decay);
   double is_over[NUM_POINTS];
-  for (int idx = 0; idx < NUM_POINTS; idx++) {
-    is_over[idx] = 1.0 - share * decay[idx];
-  }
+  for (int idx = 0; idx < NUM_POINTS; idx++) is_over[idx] = 1.0 - share * decay[idx];
   if (refresh > 0.0) {
     int first = int(refresh / step) + 1;  // the point behind the longest refresh
     double of_first = exp(refresh - first * step);
@@ -207,17 +175,13 @@ double work_out_slowest_of_both(int num_rows, int share_steps, double refresh_fr
   }
   double longer[NUM_POINTS];
   whole_powers(is_over, NUM_POINTS, num_rows, longer);
-  for (int idx = 0; idx < NUM_POINTS; idx++) {
-    longer[idx] = 1.0 - longer[idx];
-  }
+  for (int idx = 0; idx < NUM_POINTS; idx++) longer[idx] = 1.0 - longer[idx];
   return area(longer, NUM_POINTS, step);
 }
 
 // What lies at a place between points, straight; behind the last point what the last is.
 double between(const double* values, double place) {
-  if (!(place < WAIT_STEPS)) {
-    return values[WAIT_STEPS];
-  }
+  if (!(place < WAIT_STEPS)) return values[WAIT_STEPS];
   int idx = int(place);
   return values[idx] + (values[idx + 1] - values[idx]) * (place - idx);
 }
@@ -228,9 +192,7 @@ void turns_over(double mean, double turn, double step, double* is_over, double* 
   static double logs_of_middles[WAIT_STEPS];
   static bool is_known = false;
   if (!is_known) {
-    for (int idx = 0; idx < WAIT_STEPS; idx++) {
-      logs_of_middles[idx] = log(idx + 0.5);
-    }
+    for (int idx = 0; idx < WAIT_STEPS; idx++) logs_of_middles[idx] = log(idx + 0.5);
     is_known = true;
   }
   double num_turns = mean / turn;
@@ -242,9 +204,7 @@ void turns_over(double mean, double turn, double step, double* is_over, double* 
     is_over[idx + 1] = is_over[idx] + exp(before - ((idx + 0.5) * per_step - num_turns));
   }
   double all = is_over[WAIT_STEPS];
-  for (int idx = 0; idx < NUM_POINTS; idx++) {
-    is_over[idx] = is_over[idx] / all;
-  }
+  for (int idx = 0; idx < NUM_POINTS; idx++) is_over[idx] = is_over[idx] / all;
   double sum = 0.0;
   until[0] = 0.0;
   for (int idx = 0; idx < WAIT_STEPS; idx++) {
@@ -282,18 +242,14 @@ double work_out_slowest_beside_writes(double num_parts, double chance, double wa
   double all_over[NUM_POINTS];
   whole_powers(is_idle, NUM_POINTS, quarters, all_idle);
   whole_powers(is_over, NUM_POINTS, quarters, all_over);
-  for (int idx = 0; idx < NUM_POINTS; idx++) {
-    all_idle[idx] = all_idle[idx] - all_over[idx];
-  }
+  for (int idx = 0; idx < NUM_POINTS; idx++) all_idle[idx] = all_idle[idx] - all_over[idx];
   return area(all_idle, NUM_POINTS, apart);
 }
 
 }  // namespace
 
 double most_of(int num) {
-  if (num <= 1) {
-    return 0.0;
-  }
+  if (num <= 1) return 0.0;
   Arguments arguments = Arguments::of(num, 0.0, 0.0, 0.0, 0.0);
   const double* known = answers_of_most.find(arguments);
   return known ? *known : answers_of_most.keep(arguments, work_out_most_of(num));
@@ -308,9 +264,7 @@ double slowest_wait(int num_lines, int share_steps) {
 double slowest_of_both(int num_rows, int share_steps, double refresh_fraction, double refresh) {
   Arguments arguments = Arguments::of(num_rows, share_steps, refresh_fraction, refresh, 0.0);
   const double* known = answers_of_both.find(arguments);
-  if (known) {
-    return *known;
-  }
+  if (known) return *known;
   return answers_of_both.keep(arguments,
                               work_out_slowest_of_both(num_rows, share_steps, refresh_fraction, refresh));
 }
@@ -319,9 +273,7 @@ double slowest_beside_writes(double num_parts, double refresh_chance, double lon
                              double turn) {
   Arguments arguments = Arguments::of(num_parts, refresh_chance, longest_refresh, mean, turn);
   const double* known = answers_beside_writes.find(arguments);
-  if (known) {
-    return *known;
-  }
+  if (known) return *known;
   double answer = work_out_slowest_beside_writes(num_parts, refresh_chance, longest_refresh, mean, turn);
   return answers_beside_writes.keep(arguments, answer);
 }

@@ -13,26 +13,26 @@ struct MemoryRequest {
   uint32_t tensor = 0;
   TileKey tile;
   double num_bytes = 0.0;
-  int32_t wave = 0;       // how many-th work tile of its slot asks: tells a first touch from a later one
+  int32_t wave = 0;        // how many-th work tile of its slot asks: tells a first touch from a later one
   double issued_at = 0.0;  // cycle at which the first byte is asked for, not before the present
   double num_rows = 1.0;   // rows of memory that it touches at least
   const int32_t* neighbours = nullptr;  // (column, step) pairs of tiles that L2 fetches with it
   uint32_t num_neighbours = 0;
-  const int32_t* panels = nullptr;  // the CTA's row of cta_panels, for these columns
+  const int32_t* panels = nullptr;          // the CTA's row of cta_panels, for these columns
   Vector<TileState*>* own_tiles = nullptr;  // of the CTA: tiles that nobody else touches
-  double crossings = 1.0;           // bytes that cross the SM's port for each that is asked for
-  double reads = 1.0;               // bytes that L2 reads for each that crosses
-  double sharing = 1.0;             // of what L2 reads what may come with a neighbour's request
-  double request_sharing = 1.0;     // of its requests of lines what may
-  double num_line_requests = 0.0;   // requests of lines; 0: as few as its bytes need
-  int32_t num_warps = 1;            // warps that each wait for a part of it alone
-  double new_fraction = 1.0;        // of its rows those that begin a block of memory that L2 takes as a whole
-  double num_part_requests = 0.0;   // instructions that ask for parts of lines each
-  double num_together = 1.0;        // bytes that are waited for together, over these
+  double crossings = 1.0;                   // bytes that cross the SM's port for each that is asked for
+  double reads = 1.0;                       // bytes that L2 reads for each that crosses
+  double sharing = 1.0;                     // of what L2 reads what may come with a neighbour's request
+  double request_sharing = 1.0;             // of its requests of lines what may
+  double num_line_requests = 0.0;           // requests of lines; 0: as few as its bytes need
+  int32_t num_warps = 1;                    // warps that each wait for a part of it alone
+  double new_fraction = 1.0;       // of its rows those that begin a block of memory that L2 takes as a whole
+  double num_part_requests = 0.0;  // instructions that ask for parts of lines each
+  double num_together = 1.0;       // bytes that are waited for together, over these
   // loads of a thread that ask for it, in turns with other warps'; 0: as a whole
   int32_t num_turns = 0;
-  double asked_until = 0.0;         // cycle at which the last of these loads is issued
-  double late_cycles = 0.0;         // by how much the last warp has its part later, once it is answered
+  double asked_until = 0.0;  // cycle at which the last of these loads is issued
+  double late_cycles = 0.0;  // by how much the last warp has its part later, once it is answered
 };
 
 // What of a tile's lines is not where it would be near; shares of all its lines, by L2 partition.
@@ -72,18 +72,18 @@ struct FillCrossing {
 struct TileState {
   TileKey key;
   int32_t wave = -1;
-  uint32_t num_uses = 0;       // transfers that refer to it
-  bool is_forgotten = false;   // nobody asks for it any more
-  bool is_filling = false;     // its fill's end is not known yet
-  uint8_t partitions = 0;      // a bit for each partition that has read it, and so has a copy
+  uint32_t num_uses = 0;      // transfers that refer to it
+  bool is_forgotten = false;  // nobody asks for it any more
+  bool is_filling = false;    // its fill's end is not known yet
+  uint8_t partitions = 0;     // a bit for each partition that has read it, and so has a copy
   bool has_loss = false;
-  double done_at = 0.0;        // cycle at which the fill is in L2
-  double part_at = 0.0;        // cycle at which most warps that wait for a part of it have theirs
-  double began_at = 0.0;       // cycle at which the first byte of its fill passed HBM's wire
-  double copied_at = 0.0;      // cycle at which the last lines asked for across the fabric are there
-  double missed = 0.0;         // its place among the chances, where some of the lines were missing
-  double queued_cycles = 0.0;  // what the last of its lines waits at its slice
-  double queued_until = 0.0;   // cycle from which on the queues there are others
+  double done_at = 0.0;             // cycle at which the fill is in L2
+  double part_at = 0.0;             // cycle at which most warps that wait for a part of it have theirs
+  double began_at = 0.0;            // cycle at which the first byte of its fill passed HBM's wire
+  double copied_at = 0.0;           // cycle at which the last lines asked for across the fabric are there
+  double missed = 0.0;              // its place among the chances, where some of the lines were missing
+  double queued_cycles = 0.0;       // what the last of its lines waits at its slice
+  double queued_until = 0.0;        // cycle from which on the queues there are others
   double crossing[2] = {0.0, 0.0};  // of the loss when it was last looked for
   double memory[2] = {0.0, 0.0};
   Vector<FillWaiter> waiting;

@@ -60,9 +60,7 @@ uint8_t* write_results() {
 
   uint64_t header_bytes = 24 + 16 * uint64_t(NUM_OUTPUT_SECTIONS);
   uint64_t total = header_bytes;
-  for (const Block& block : blocks) {
-    total += aligned(block.count * block.item_bytes);
-  }
+  for (const Block& block : blocks) total += aligned(block.count * block.item_bytes);
   if (total > held) {
     memory_release(buffer, held);
     held = held ? 2 * total : total;
@@ -80,9 +78,7 @@ uint8_t* write_results() {
     const Block& block = blocks[place];
     table[1 + 2 * place] = offset;
     table[2 + 2 * place] = block.count;
-    if (block.count) {
-      __builtin_memcpy(buffer + offset, block.items, block.count * block.item_bytes);
-    }
+    if (block.count) __builtin_memcpy(buffer + offset, block.items, block.count * block.item_bytes);
     offset += aligned(block.count * block.item_bytes);
   }
   return buffer;

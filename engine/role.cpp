@@ -16,11 +16,10 @@ constexpr double SHARED_SYNC_CYCLES = 16.0;
 constexpr uint64_t bit(OpKind kind) { return uint64_t(1) << uint32_t(kind); }
 
 // Ops that touch nothing shared, or say when what they do counts, so that the clock need not catch up first.
-constexpr uint64_t LAZY = bit(OpKind::WGMMA_COMMIT_GROUP) | bit(OpKind::WGMMA_WAIT_GROUP) |
-                          bit(OpKind::MBARRIER_WAIT) | bit(OpKind::MBARRIER_ARRIVE) |
-                          bit(OpKind::CP_ASYNC_WAIT_GROUP) | bit(OpKind::BULK_COMMIT_GROUP) |
-                          bit(OpKind::BULK_WAIT_GROUP) | bit(OpKind::USE) | bit(OpKind::RANGE_START) |
-                          bit(OpKind::RANGE_END);
+constexpr uint64_t LAZY =
+    bit(OpKind::WGMMA_COMMIT_GROUP) | bit(OpKind::WGMMA_WAIT_GROUP) | bit(OpKind::MBARRIER_WAIT) |
+    bit(OpKind::MBARRIER_ARRIVE) | bit(OpKind::CP_ASYNC_WAIT_GROUP) | bit(OpKind::BULK_COMMIT_GROUP) |
+    bit(OpKind::BULK_WAIT_GROUP) | bit(OpKind::USE) | bit(OpKind::RANGE_START) | bit(OpKind::RANGE_END);
 
 // Ops that give a token back within some twenty cycles.
 constexpr uint64_t QUICK = bit(OpKind::SHARED_LOAD) | bit(OpKind::SHARED_ATOMIC) | bit(OpKind::LDMATRIX);
@@ -47,9 +46,7 @@ double Laggard::asks(Token* token, double num_bytes) {
 }
 
 void Laggard::fall_behind(const Token* token, double late, double worked) {
-  if (late <= 0.0) {
-    return;
-  }
+  if (late <= 0.0) return;
   double still = larger(0.0, cycles - (worked - worked_before));
   double before = token->num_meetings == num_meetings ? smaller(token->late_before, still) : 0.0;
   double all = __builtin_sqrt(before * before + late * late);
@@ -75,9 +72,7 @@ void Role::reset(Cta* its_cta, uint32_t its_idx, double start_cycle, double crea
   num_warpgroups = int32_t(shape.num_warpgroups);
   wave = its_cta->wave;
   t = created_cycle;
-  for (double& total : totals) {
-    total = 0.0;
-  }
+  for (double& total : totals) total = 0.0;
   is_done = false;
   is_recorded = input.sms[its_cta->sm].is_recorded != 0;
   is_free = false;
@@ -109,9 +104,7 @@ void Role::reset(Cta* its_cta, uint32_t its_idx, double start_cycle, double crea
   sections_.clear();
   waits_for_ = Wait::NOTHING;
   blocked_since_ = 0.0;
-  if (is_recorded) {
-    machine.recorder.role_begins.push(RoleBeginRecord{cta->idx, idx, cta->sm});
-  }
+  if (is_recorded) machine.recorder.role_begins.push(RoleBeginRecord{cta->idx, idx, cta->sm});
   spend(WarpState::START, start_cycle);
 }
 
@@ -126,12 +119,8 @@ void Role::clear() {
     last_store->drop();
     last_store = nullptr;
   }
-  while (!queued_stores.empty()) {
-    queued_stores.pop().group->drop();
-  }
-  while (!cp_groups.empty()) {
-    cp_groups.pop()->drop();
-  }
+  while (!queued_stores.empty()) queued_stores.pop().group->drop();
+  while (!cp_groups.empty()) cp_groups.pop()->drop();
   if (cp_open != nullptr) {
     cp_open->drop();
     cp_open = nullptr;
@@ -175,9 +164,7 @@ void Role::go_on(bool is_retry) {
         wave = next_op_->extra;
         next_op_++;
       }
-      if (next_op_ == end_op_) {
-        break;
-      }
+      if (next_op_ == end_op_) break;
       op_ = next_op_++;
       double ahead = t - agenda.cycle;
       if (ahead > SHARED_SYNC_CYCLES &&
@@ -188,9 +175,7 @@ void Role::go_on(bool is_retry) {
     }
     is_retry = false;
     bool goes_on = is_free && !is_in(WHEN_FREE, op_->kind) ? carry_out_free(*op_) : carry_out(*op_);
-    if (!goes_on || machine.failure.is_any()) {
-      return;
-    }
+    if (!goes_on || machine.failure.is_any()) return;
   }
   meet();
   is_done = true;
@@ -220,110 +205,56 @@ bool Role::carry_out_free(const Op& op) {
 
 bool Role::carry_out(const Op& op) {
   switch (OpKind(op.kind)) {
-    case OpKind::GLOBAL_LOAD:
-      return global_load(this, op);
-    case OpKind::GLOBAL_STORE:
-      return global_store(this, op);
-    case OpKind::GLOBAL_ATOMIC:
-      return global_atomic(this, op);
-    case OpKind::USE:
-      return use(this, op);
-    case OpKind::CP_ASYNC:
-      return cp_async(this, op);
-    case OpKind::CP_ASYNC_COMMIT_GROUP:
-      return cp_async_commit_group(this, op);
-    case OpKind::CP_ASYNC_WAIT_GROUP:
-      return cp_async_wait_group(this, op);
-    case OpKind::CP_ASYNC_MBARRIER_ARRIVE:
-      return cp_async_mbarrier_arrive(this, op);
-    case OpKind::TMA_LOAD:
-      return tma_load(this, op);
-    case OpKind::TMA_STORE:
-      return tma_store(this, op);
-    case OpKind::BULK_COMMIT_GROUP:
-      return bulk_commit_group(this, op);
-    case OpKind::BULK_WAIT_GROUP:
-      return bulk_wait_group(this, op);
-    case OpKind::PREFETCH_TENSORMAP:
-      return prefetch_tensormap(this, op);
-    case OpKind::MBARRIER_INIT:
-      issue(1.0);
-      return true;
-    case OpKind::MBARRIER_ARRIVE:
-      return mbarrier_arrive(this, op);
-    case OpKind::MBARRIER_ARRIVE_EXPECT_TX:
-      return mbarrier_arrive_expect_tx(this, op);
-    case OpKind::MBARRIER_WAIT:
-      return mbarrier_wait(this, op);
-    case OpKind::BAR_SYNC:
-      return bar_sync(this, op);
-    case OpKind::BAR_ARRIVE:
-      return bar_arrive(this, op);
-    case OpKind::SYNCTHREADS:
-      return syncthreads(this, op);
-    case OpKind::CLUSTER_ARRIVE:
-      return cluster_arrive(this, op);
-    case OpKind::CLUSTER_WAIT:
-      return cluster_wait(this, op);
-    case OpKind::FENCE_PROXY_ASYNC:
-      return fence_proxy_async(this, op);
-    case OpKind::FENCE_MBARRIER_INIT:
-      issue(1.0);
-      return true;
-    case OpKind::FENCE_ACQ_REL:
-      return fence_acq_rel(this, op);
+    case OpKind::GLOBAL_LOAD: return global_load(this, op);
+    case OpKind::GLOBAL_STORE: return global_store(this, op);
+    case OpKind::GLOBAL_ATOMIC: return global_atomic(this, op);
+    case OpKind::USE: return use(this, op);
+    case OpKind::CP_ASYNC: return cp_async(this, op);
+    case OpKind::CP_ASYNC_COMMIT_GROUP: return cp_async_commit_group(this, op);
+    case OpKind::CP_ASYNC_WAIT_GROUP: return cp_async_wait_group(this, op);
+    case OpKind::CP_ASYNC_MBARRIER_ARRIVE: return cp_async_mbarrier_arrive(this, op);
+    case OpKind::TMA_LOAD: return tma_load(this, op);
+    case OpKind::TMA_STORE: return tma_store(this, op);
+    case OpKind::BULK_COMMIT_GROUP: return bulk_commit_group(this, op);
+    case OpKind::BULK_WAIT_GROUP: return bulk_wait_group(this, op);
+    case OpKind::PREFETCH_TENSORMAP: return prefetch_tensormap(this, op);
+    case OpKind::MBARRIER_INIT: issue(1.0); return true;
+    case OpKind::MBARRIER_ARRIVE: return mbarrier_arrive(this, op);
+    case OpKind::MBARRIER_ARRIVE_EXPECT_TX: return mbarrier_arrive_expect_tx(this, op);
+    case OpKind::MBARRIER_WAIT: return mbarrier_wait(this, op);
+    case OpKind::BAR_SYNC: return bar_sync(this, op);
+    case OpKind::BAR_ARRIVE: return bar_arrive(this, op);
+    case OpKind::SYNCTHREADS: return syncthreads(this, op);
+    case OpKind::CLUSTER_ARRIVE: return cluster_arrive(this, op);
+    case OpKind::CLUSTER_WAIT: return cluster_wait(this, op);
+    case OpKind::FENCE_PROXY_ASYNC: return fence_proxy_async(this, op);
+    case OpKind::FENCE_MBARRIER_INIT: issue(1.0); return true;
+    case OpKind::FENCE_ACQ_REL: return fence_acq_rel(this, op);
     case OpKind::SHARED_LOAD:
-    case OpKind::LDMATRIX:
-      return shared_load(this, op);
+    case OpKind::LDMATRIX: return shared_load(this, op);
     case OpKind::SHARED_STORE:
-    case OpKind::STMATRIX:
-      return shared_store(this, op);
-    case OpKind::SHARED_ATOMIC:
-      return shared_atomic(this, op);
-    case OpKind::DSMEM_LOAD:
-      return dsmem_load(this, op);
-    case OpKind::DSMEM_STORE:
-      return dsmem_store(this, op);
-    case OpKind::ST_ASYNC:
-      return st_async(this, op);
-    case OpKind::MMA_SYNC:
-      return mma_sync(this, op);
-    case OpKind::WGMMA_FENCE:
-      spend(WarpState::ISSUE, t + input.warp_scheduler->fence_cycles);
-      return true;
-    case OpKind::WGMMA:
-      return wgmma(this, op);
-    case OpKind::WGMMA_COMMIT_GROUP:
-      wgmma_groups.push(wgmma_open);
-      return true;
-    case OpKind::WGMMA_WAIT_GROUP:
-      return wgmma_wait_group(this, op);
-    case OpKind::CODE:
-      return fetch_code(this, op);
-    case OpKind::FAR_CODE:
-      return fetch_far_code(this, op);
-    case OpKind::LOOP_CODE:
-      return fetch_loop_code(this, op);
-    case OpKind::FMA:
-      return fma(this, op);
-    case OpKind::ALU:
-      return alu(this, op);
-    case OpKind::MAD_WIDE:
-      return mad_wide(this, op);
-    case OpKind::MUFU:
-      return mufu(this, op);
-    case OpKind::SHFL:
-      return shfl(this, op);
-    case OpKind::SET_MAX_NREG:
-      return set_max_nreg(this, op);
-    case OpKind::RANGE_START:
-      begin_section(op.extra);
-      return true;
-    case OpKind::RANGE_END:
-      end_section();
-      return true;
-    case OpKind::TURN:
-      return true;
+    case OpKind::STMATRIX: return shared_store(this, op);
+    case OpKind::SHARED_ATOMIC: return shared_atomic(this, op);
+    case OpKind::DSMEM_LOAD: return dsmem_load(this, op);
+    case OpKind::DSMEM_STORE: return dsmem_store(this, op);
+    case OpKind::ST_ASYNC: return st_async(this, op);
+    case OpKind::MMA_SYNC: return mma_sync(this, op);
+    case OpKind::WGMMA_FENCE: spend(WarpState::ISSUE, t + input.warp_scheduler->fence_cycles); return true;
+    case OpKind::WGMMA: return wgmma(this, op);
+    case OpKind::WGMMA_COMMIT_GROUP: wgmma_groups.push(wgmma_open); return true;
+    case OpKind::WGMMA_WAIT_GROUP: return wgmma_wait_group(this, op);
+    case OpKind::CODE: return fetch_code(this, op);
+    case OpKind::FAR_CODE: return fetch_far_code(this, op);
+    case OpKind::LOOP_CODE: return fetch_loop_code(this, op);
+    case OpKind::FMA: return fma(this, op);
+    case OpKind::ALU: return alu(this, op);
+    case OpKind::MAD_WIDE: return mad_wide(this, op);
+    case OpKind::MUFU: return mufu(this, op);
+    case OpKind::SHFL: return shfl(this, op);
+    case OpKind::SET_MAX_NREG: return set_max_nreg(this, op);
+    case OpKind::RANGE_START: begin_section(op.extra); return true;
+    case OpKind::RANGE_END: end_section(); return true;
+    case OpKind::TURN: return true;
   }
   return true;
 }
@@ -334,9 +265,8 @@ void Role::spend(WarpState state, double until) {
   double since = t;
   if (until > since) {
     totals[uint32_t(state)] += until - since;
-    if (is_recorded) {
+    if (is_recorded)
       machine.recorder.role_states.push(RoleStateRecord{cta->idx, idx, int64_t(state), since, until});
-    }
     t = until;
   }
 }
@@ -359,9 +289,7 @@ void Role::issue(double num_instructions) {
 
 void Role::meet() {
   double late = laggard.cycles != 0.0 ? laggard.meet(worked()) : 0.0;
-  if (late != 0.0) {
-    spend(WarpState::LONG_SCOREBOARD, t + late);
-  }
+  if (late != 0.0) spend(WarpState::LONG_SCOREBOARD, t + late);
 }
 
 double Role::worked() const {
@@ -394,9 +322,8 @@ void Role::wake_after_phase(double completed_at, bool by_lane) {
   } else {
     double asleep_at = t + input.mbarrier->try_wait_cycles;
     until = asleep_at;
-    if (completed_at > t) {  // the role may be ahead of the clock, and the phase already over when it asked
+    if (completed_at > t)  // the role may be ahead of the clock, and the phase already over when it asked
       until = larger(completed_at, asleep_at) + input.mbarrier->wake_cycles;
-    }
   }
   fire(until > now ? until - now : 0.0);
 }
@@ -433,9 +360,7 @@ void Role::token_ready(const Token* token, double cycle) {
 
 void Role::give_token(int32_t slot, Token* token) {
   Token*& held = tokens_[uint32_t(slot)];
-  if (held != nullptr) {
-    held->drop();
-  }
+  if (held != nullptr) held->drop();
   held = token;
 }
 
@@ -453,16 +378,13 @@ MemoryRequest Role::request(const Op& op, double num_bytes, double at) const {
 }
 
 void Role::begin_section(int32_t section) {
-  if (section == int32_t(Section::EPILOGUE)) {  // the accumulators are read
+  if (section == int32_t(Section::EPILOGUE))  // the accumulators are read
     spend(WarpState::MATH_PIPE, mma_done);
-  }
   sections_.push(OpenSection{section, t});
   Ideal ideal = section == int32_t(Section::EPILOGUE)   ? Ideal::EPILOGUE
                 : section == int32_t(Section::PROLOGUE) ? Ideal::PROLOGUE
                                                         : Ideal::MAINLOOP;
-  if (machine.run.is_ideal(ideal)) {
-    is_free = true;
-  }
+  if (machine.run.is_ideal(ideal)) is_free = true;
 }
 
 void Role::end_section() {
@@ -473,15 +395,13 @@ void Role::end_section() {
     double& spent = machine.run.epilogue_cycles[idx];
     spent = (spent < 0.0 ? 0.0 : spent) + (t - open.start_cycle);
   }
-  if (is_recorded) {
+  if (is_recorded)
     machine.recorder.role_sections.push(RoleSectionRecord{cta->idx, idx, open.section, open.start_cycle, t});
-  }
 }
 
 void Role::record_read(int32_t stage_idx, double start, double end) const {
-  if (is_recorded) {
+  if (is_recorded)
     machine.recorder.read_spans.push(ReadSpanRecord{cta->idx, cta->sm, idx, stage_idx, start, end});
-  }
 }
 
 }  // namespace gpusim

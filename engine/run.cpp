@@ -56,9 +56,8 @@ void Run::begin() {
   uint32_t num_ctas = uint32_t(input.launch->num_ctas);
   cold_start_cycles_ = input.dispatcher->cold_start_cycles;
   machine.dispatcher.next_free_at = input.dispatcher->launch_cycles;
-  for (uint32_t slot = 0; slot + size <= input.slots.size && next_cta_ < num_ctas; slot += size) {
+  for (uint32_t slot = 0; slot + size <= input.slots.size && next_cta_ < num_ctas; slot += size)
     start_cluster(input.slots.items + slot, 0.0, false);
-  }
   cold_start_cycles_ = 0.0;  // later CTAs find what the first ones have fetched
 }
 
@@ -75,16 +74,10 @@ RunState Run::run_slice(uint32_t max_events) {
     uint64_t bits;
     __builtin_memcpy(&bits, &agenda.cycle, sizeof(bits));
     trace_hash_ = (trace_hash_ ^ bits) * 1099511628211ull;
-    if (keeps_trace) {
-      machine.recorder.trace.push(TraceRecord{agenda.cycle});
-    }
-    if (machine.failure.is_any()) {
-      return RunState::FAILED;
-    }
+    if (keeps_trace) machine.recorder.trace.push(TraceRecord{agenda.cycle});
+    if (machine.failure.is_any()) return RunState::FAILED;
   }
-  if (is_over_) {
-    return RunState::FINISHED;
-  }
+  if (is_over_) return RunState::FINISHED;
   if (most > 0.0 && double(agenda.num_events()) >= most) {
     machine.failure.report(Failure::EVENT_LIMIT, nullptr, -1, -1, most, num_exits, 0.0);
     return RunState::FAILED;
@@ -109,15 +102,9 @@ Cta* Run::make_cta() {
   cta->mbarriers = static_cast<Mbarrier*>(memory_allocate(num_mbarriers * sizeof(Mbarrier)));
   cta->stages = static_cast<Stage*>(memory_allocate(num_stages * sizeof(Stage)));
   cta->barriers = static_cast<ThreadBarrier*>(memory_allocate(num_barriers * sizeof(ThreadBarrier)));
-  for (uint32_t idx = 0; idx < num_roles; idx++) {
-    new (&cta->roles[idx]) Role();
-  }
-  for (uint32_t idx = 0; idx < num_mbarriers; idx++) {
-    new (&cta->mbarriers[idx]) Mbarrier();
-  }
-  for (uint32_t idx = 0; idx < num_barriers; idx++) {
-    new (&cta->barriers[idx]) ThreadBarrier();
-  }
+  for (uint32_t idx = 0; idx < num_roles; idx++) new (&cta->roles[idx]) Role();
+  for (uint32_t idx = 0; idx < num_mbarriers; idx++) new (&cta->mbarriers[idx]) Mbarrier();
+  for (uint32_t idx = 0; idx < num_barriers; idx++) new (&cta->barriers[idx]) ThreadBarrier();
   return cta;
 }
 
@@ -127,9 +114,7 @@ void Run::start_cluster(const int32_t* sms, double at_cycle, bool has_waited) {
   const DispatcherConstants& spec = *input.dispatcher;
   uint32_t size = uint32_t(launch.cluster_size);
   double dispatched = machine.dispatcher.dispatch(at_cycle, size);
-  if (!has_waited) {
-    dispatched += Dispatcher::wait_cycles(next_cta_);
-  }
+  if (!has_waited) dispatched += Dispatcher::wait_cycles(next_cta_);
   double start = dispatched + spec.cta_start_cycles + cold_start_cycles_;
   start += size > 1 ? spec.cluster_start_cycles : 0.0;
   Cluster* cluster = clusters_.make();
@@ -149,9 +134,8 @@ void Run::start_cluster(const int32_t* sms, double at_cycle, bool has_waited) {
     cta->free_registers = 0;
     cta->register_waiters.clear();
     cta->panels = input.cta_panels.items + uint64_t(cta->idx) * uint64_t(launch.num_panels);
-    for (uint32_t idx = 0; idx < input.mbarriers.size; idx++) {
+    for (uint32_t idx = 0; idx < input.mbarriers.size; idx++)
       cta->mbarriers[idx].reset(int32_t(input.mbarriers[idx].num_arrivals));
-    }
     for (uint32_t idx = 0; idx < uint32_t(launch.num_stages); idx++) {
       new (&cta->stages[idx]) Stage();
       cta->stages[idx].cta = cta;
@@ -166,11 +150,10 @@ void Run::start_cluster(const int32_t* sms, double at_cycle, bool has_waited) {
     cluster->ctas.push(cta);
     cta->older = newest_;
     cta->newer = nullptr;
-    if (newest_ != nullptr) {
+    if (newest_ != nullptr)
       newest_->newer = cta;
-    } else {
+    else
       oldest_ = cta;
-    }
     newest_ = cta;
     num_live_++;
     Sm& sm = sm_of(cta->sm);
@@ -182,45 +165,29 @@ void Run::start_cluster(const int32_t* sms, double at_cycle, bool has_waited) {
   }
   uint32_t num_roles = input.roles.size;
   for (Cta* cta : cluster->ctas) {
-    for (uint32_t idx = 0; idx < num_roles; idx++) {
-      cta->roles[idx].reset(cta, idx, start, dispatched);
-    }
+    for (uint32_t idx = 0; idx < num_roles; idx++) cta->roles[idx].reset(cta, idx, start, dispatched);
     cta->num_roles_running = num_roles;
   }
   cluster->num_running = size;
-  for (Cta* cta : cluster->ctas) {
-    for (uint32_t idx = 0; idx < num_roles; idx++) {
-      cta->roles[idx].start();
-    }
-  }
+  for (Cta* cta : cluster->ctas)
+    for (uint32_t idx = 0; idx < num_roles; idx++) cta->roles[idx].start();
 }
 
 // ---------------------------------------------------------------------- roles and CTAs end
 
 void Run::role_ended(Role* role) {
   double* totals = &role_totals[role->idx * NUM_STATES];
-  for (uint32_t state = 0; state < NUM_STATES; state++) {
-    if (role->totals[state] != 0.0) {
-      totals[state] += role->totals[state];
-    }
-  }
+  for (uint32_t state = 0; state < NUM_STATES; state++)
+    if (role->totals[state] != 0.0) totals[state] += role->totals[state];
   Cta* cta = role->cta;
   cta->num_roles_running--;
-  if (cta->num_roles_running) {
-    return;
-  }
+  if (cta->num_roles_running) return;
   double ends = role->t;
-  for (uint32_t idx = 0; idx < input.roles.size; idx++) {
-    if (cta->roles[idx].t > ends) {
-      ends = cta->roles[idx].t;
-    }
-  }
+  for (uint32_t idx = 0; idx < input.roles.size; idx++)
+    if (cta->roles[idx].t > ends) ends = cta->roles[idx].t;
   double stored = input.dispatcher->store_exit_cycles;
-  for (uint32_t idx = 0; idx < input.roles.size; idx++) {
-    if (cta->roles[idx].stored_out_at + stored > ends) {
-      ends = cta->roles[idx].stored_out_at + stored;
-    }
-  }
+  for (uint32_t idx = 0; idx < input.roles.size; idx++)
+    if (cta->roles[idx].stored_out_at + stored > ends) ends = cta->roles[idx].stored_out_at + stored;
   agenda.later(larger(0.0, ends - agenda.cycle), cta, 0);
 }
 
@@ -234,38 +201,31 @@ void Run::cta_exits(Cta* cta) {
       return;
     }
   }
-  if (cta->older != nullptr) {
+  if (cta->older != nullptr)
     cta->older->newer = cta->newer;
-  } else {
+  else
     oldest_ = cta->newer;
-  }
-  if (cta->newer != nullptr) {
+  if (cta->newer != nullptr)
     cta->newer->older = cta->older;
-  } else {
+  else
     newest_ = cta->older;
-  }
   num_live_--;
-  for (uint32_t idx = 0; idx < input.roles.size; idx++) {
-    cta->roles[idx].clear();
-  }
+  for (uint32_t idx = 0; idx < input.roles.size; idx++) cta->roles[idx].clear();
   num_exits++;
   exit_cycles_ += now;
   double retired = machine.dispatcher.retire(now);
   last_exit_ = larger(last_exit_, retired);
   // the kernel's end asks for stores once it has left, whenever they were, and for atomics that are on their
   // way
-  if (has_stored || num_stores_pending_ || last_store_at_ > now) {
+  if (has_stored || num_stores_pending_ || last_store_at_ > now)
     last_store_at_ = larger(last_store_at_, retired + input.dispatcher->store_end_cycles);
-  }
   uint32_t sm_idx = cta->sm;
   Cluster* cluster = cta->cluster;
   cluster->num_running--;
   if (!cluster->num_running) {
     for (Cta* member : cluster->ctas) {
       member->cluster = nullptr;
-      if (!member->num_copies) {
-        give_back(member);
-      }
+      if (!member->num_copies) give_back(member);
     }
     clusters_.release(cluster);
   }
@@ -297,17 +257,13 @@ void Run::cta_exits(Cta* cta) {
 void Refill::act(uint8_t) { machine.run.refill(sms, at_cycle, this); }
 
 void Run::refill(const Vector<int32_t>& sms, double at_cycle, Refill* refill) {
-  if (next_cta_ < uint32_t(input.launch->num_ctas)) {
-    start_cluster(sms.data(), at_cycle, true);
-  }
+  if (next_cta_ < uint32_t(input.launch->num_ctas)) start_cluster(sms.data(), at_cycle, true);
   refills_.release(refill);
   finish_if_over();
 }
 
 void Run::give_back(Cta* cta) {
-  for (TileState* tile : cta->own_tiles) {
-    l2.forget(tile);
-  }
+  for (TileState* tile : cta->own_tiles) l2.forget(tile);
   cta->own_tiles.clear();
   free_ctas_.push(cta);
 }
@@ -315,18 +271,12 @@ void Run::give_back(Cta* cta) {
 void Run::store_ended(double cycle) {
   num_stores_pending_--;
   double arrived = cycle + input.dispatcher->store_end_cycles;
-  if (arrived > last_store_at_) {
-    last_store_at_ = arrived;
-  }
-  if (!num_stores_pending_) {
-    finish_if_over();
-  }
+  if (arrived > last_store_at_) last_store_at_ = arrived;
+  if (!num_stores_pending_) finish_if_over();
 }
 
 void Run::finish_if_over() {
-  if (num_live_ || next_cta_ < uint32_t(input.launch->num_ctas) || num_stores_pending_ || is_over_) {
-    return;
-  }
+  if (num_live_ || next_cta_ < uint32_t(input.launch->num_ctas) || num_stores_pending_ || is_over_) return;
   double ends = larger(larger(agenda.cycle, last_exit_), last_store_at_);
   end_cycle_ = ends + input.dispatcher->drain_cycles;
   is_over_ = true;
@@ -361,9 +311,7 @@ void Run::list_blocked() {
   for (Cta* cta = oldest_; cta != nullptr; cta = cta->newer) {
     for (uint32_t idx = 0; idx < input.roles.size; idx++) {
       const Role& role = cta->roles[idx];
-      if (role.is_done) {
-        continue;
-      }
+      if (role.is_done) continue;
       BlockedRoleRecord row = {};
       row.cta = cta->idx;
       row.role = idx;
@@ -384,23 +332,15 @@ void Run::list_blocked() {
           row.delivered_bytes = barrier.delivered_bytes;
           break;
         }
-        case Wait::NAMED_BARRIER:
-          row.barrier = op.barrier;
-          break;
+        case Wait::NAMED_BARRIER: row.barrier = op.barrier; break;
         case Wait::CP_ASYNC_GROUP:
-        case Wait::BULK_GROUP:
-          row.number = op.extra;
-          break;
+        case Wait::BULK_GROUP: row.number = op.extra; break;
         case Wait::REGISTERS:
           row.number = op.extra;
-          for (const RegisterWaiter& waiter : cta->register_waiters) {
-            if (waiter.role == &role) {
-              row.pending = waiter.num_registers;
-            }
-          }
+          for (const RegisterWaiter& waiter : cta->register_waiters)
+            if (waiter.role == &role) row.pending = waiter.num_registers;
           break;
-        default:
-          break;
+        default: break;
       }
       machine.recorder.blocked_roles.push(row);
     }

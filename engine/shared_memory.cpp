@@ -61,31 +61,20 @@ Served SharedMemory::load(double num_wavefronts, double registers_per_wavefront,
   double most = 1.0;
   if (at_cycle < operands_until_ && registers_per_wavefront > 0.0) {
     most = input.smem->operand_load_registers_per_cycle / registers_per_wavefront / data.rate;
-    if (registers_per_wavefront < 1.0 && conflict_share_ < most) {
-      most = conflict_share_;
-    }
+    if (registers_per_wavefront < 1.0 && conflict_share_ < most) most = conflict_share_;
   }
-  if (is_way_watched_ && way_wavefronts != 0.0) {
+  if (is_way_watched_ && way_wavefronts != 0.0)
     at_cycle = on_way(way_wavefronts < 0.0 ? num_wavefronts : way_wavefronts, at_cycle);
-  }
   Served served = take(num_wavefronts, at_cycle, most);
-  if (served.end > asked_until_) {
-    asked_until_ = served.end;
-  }
-  if (!is_counted) {
-    count_wavefronts(num_wavefronts - served.left);
-  }
+  if (served.end > asked_until_) asked_until_ = served.end;
+  if (!is_counted) count_wavefronts(num_wavefronts - served.left);
   return served;
 }
 
 Served SharedMemory::store(double num_wavefronts, double at_cycle, bool is_again) {
-  if (is_way_watched_ && !is_again) {
-    at_cycle = on_way(num_wavefronts, at_cycle);
-  }
+  if (is_way_watched_ && !is_again) at_cycle = on_way(num_wavefronts, at_cycle);
   Served served = take(num_wavefronts, at_cycle, most_stored_);
-  if (served.end > asked_until_) {
-    asked_until_ = served.end;
-  }
+  if (served.end > asked_until_) asked_until_ = served.end;
   counters.smem.wavefronts += num_wavefronts - served.left;
   counters.smem.store_wavefronts += num_wavefronts - served.left;
   return served;
@@ -93,9 +82,7 @@ Served SharedMemory::store(double num_wavefronts, double at_cycle, bool is_again
 
 double SharedMemory::swap(double num_wavefronts, double wavefronts_per_warp, double at_cycle) {
   Served served = store(num_wavefronts, at_cycle, false);
-  while (served.left != 0.0) {
-    served = store(served.left, served.end, true);
-  }
+  while (served.left != 0.0) served = store(served.left, served.end, true);
   double own = at_cycle + (wavefronts_per_warp - 1.0) * input.smem->warp_cycles_per_wavefront +
                1.0 / input.smem->wavefronts_per_cycle;
   return larger(served.end, own) + input.smem->atomic_latency_cycles;
@@ -110,9 +97,7 @@ double SharedMemory::ready(double end_cycle, double wavefronts_per_warp, double 
 }
 
 double SharedMemory::replay_cycles(double num_wavefronts, double num_bytes, double backlog_cycles) const {
-  if (num_wavefronts * WAVEFRONT_BYTES <= num_bytes || input.smem->replay_wavefronts == 0.0) {
-    return 0.0;
-  }
+  if (num_wavefronts * WAVEFRONT_BYTES <= num_bytes || input.smem->replay_wavefronts == 0.0) return 0.0;
   double share = 1.0 - num_bytes / (num_wavefronts * WAVEFRONT_BYTES);
   return smaller(input.smem->replay_wavefronts / input.smem->wavefronts_per_cycle, share * backlog_cycles);
 }
@@ -127,22 +112,16 @@ double SharedMemory::fill(double num_wavefronts, double at_cycle) {
 }
 
 double SharedMemory::pass_copies(double num_wavefronts, double at_cycle) {
-  if (is_way_watched_) {
-    at_cycle = on_way(num_wavefronts, at_cycle);
-  }
+  if (is_way_watched_) at_cycle = on_way(num_wavefronts, at_cycle);
   double end = reserve(num_wavefronts, at_cycle);
-  if (end > asked_until_) {
-    asked_until_ = end;
-  }
+  if (end > asked_until_) asked_until_ = end;
   return end;
 }
 
 double SharedMemory::copy_rows(double num_rows, double at_cycle) {
   double num_wavefronts = num_rows * input.smem->copied_row_wavefronts;
   GapPipe& way = watched_way();
-  if (num_wavefronts == 0.0) {
-    return larger(at_cycle, way.free_at);
-  }
+  if (num_wavefronts == 0.0) return larger(at_cycle, way.free_at);
   double begin = on_way(num_wavefronts, at_cycle);
   data.reserve(num_wavefronts, begin);
   return begin;
@@ -152,9 +131,7 @@ void SharedMemory::pass_rows(double num_wavefronts, double until, double at_cycl
   GapPipe& way = watched_way();
   counters.smem.fill_wavefronts += num_wavefronts;
   double blocked = until - larger(at_cycle, way.free_at);
-  if (blocked > 0.0) {
-    way.reserve(blocked * way.rate, at_cycle);
-  }
+  if (blocked > 0.0) way.reserve(blocked * way.rate, at_cycle);
 }
 
 void SharedMemory::pass_commits(double num_cycles, double at_cycle) {
@@ -163,9 +140,7 @@ void SharedMemory::pass_commits(double num_cycles, double at_cycle) {
 }
 
 double SharedMemory::passes_at(double at_cycle, double num_waiting) const {
-  if (input.smem->replay_wavefronts == 0.0 || at_cycle < operands_until_) {
-    return at_cycle;
-  }
+  if (input.smem->replay_wavefronts == 0.0 || at_cycle < operands_until_) return at_cycle;
   double past =
       asked_until_ + (num_waiting - input.smem->replay_wavefronts) / input.smem->wavefronts_per_cycle;
   return past > at_cycle ? past : at_cycle;
@@ -208,9 +183,7 @@ double SharedMemory::on_way(double num_wavefronts, double at_cycle) {
 // Wavefronts of fills that go in `num_wavefronts` of an access, one by one, after idle cycles.
 double SharedMemory::passing(double num_wavefronts, double at_cycle) {
   double filling = filling_;
-  if (filling == 0.0) {
-    return 0.0;
-  }
+  if (filling == 0.0) return 0.0;
   double idle = at_cycle - larger(idle_since_, data.free_at);
   if (idle > 0.0) {
     filling = larger(0.0, filling - idle * data.rate);
@@ -233,26 +206,20 @@ double SharedMemory::reserve(double num_wavefronts, double at_cycle) {
 Served SharedMemory::take(double num_wavefronts, double at_cycle, double most_share) {
   double share = smaller(free_share_, most_share);
   double until = operands_until_;
-  if (until == 0.0 || share >= 1.0) {
-    return Served{reserve(num_wavefronts, at_cycle), 0.0};
-  }
+  if (until == 0.0 || share >= 1.0) return Served{reserve(num_wavefronts, at_cycle), 0.0};
   if (!is_read(at_cycle)) {  // wgmma may begin soon
     double passes = smaller(num_wavefronts, TURN_WAVEFRONTS);
     double end = reserve(passes, at_cycle);
     return Served{end, num_wavefronts - passes};
   }
   double begin = larger(at_cycle, data.free_at);
-  if (begin >= until) {
-    return Served{until, num_wavefronts};
-  }
+  if (begin >= until) return Served{until, num_wavefronts};
   double room = (until - begin) * data.rate * share;
   double passes = smaller(num_wavefronts, room);
   double waited = passes / share - passes;
   data.busy_cycles -= waited / data.rate;  // the operands' cycles are none of the warps'
   double end = reserve(passes + waited, at_cycle);
-  if (num_wavefronts <= room + EPSILON_WAVEFRONTS) {
-    return Served{end, 0.0};
-  }
+  if (num_wavefronts <= room + EPSILON_WAVEFRONTS) return Served{end, 0.0};
   return Served{larger(end, until), num_wavefronts - passes};
 }
 

@@ -19,9 +19,7 @@ void StorePort::send(double num_bytes, double issued_at, double through_at, Comp
   double begin = sent_;
   sent_ = begin + num_bytes;
   double leaves_at = sent_ - input.xbar->store_way_bytes;
-  if (begin < leaves_at && leaves_at < sent_) {
-    ends_.push(leaves_at);
-  }
+  if (begin < leaves_at && leaves_at < sent_) ends_.push(leaves_at);
   ends_.push(sent_);
   Store* store = stores_.make();
   *store = Store{begin,     sent_,        leaves_at, through_at, through_at, num_bytes,
@@ -29,9 +27,7 @@ void StorePort::send(double num_bytes, double issued_at, double through_at, Comp
   begins_.push(store);
   leaving_.push(store);
   arriving_.push(store);
-  if (!is_busy) {
-    start(now);
-  }
+  if (!is_busy) start(now);
   tell_left(now);
 }
 
@@ -40,22 +36,16 @@ double StorePort::behind(double num_lines, double at_cycle) {
   double held = input.xbar->store_way_bytes;
   double each = larger(pace(current_end_ - current_begin_, crossed_at_ - began_at_), 1.0 / pipe_->rate);
   double passed = smaller(current_end_, current_begin_ + (now - began_at_) / each);
-  if (at_cycle > now) {
-    passed += (at_cycle - now) / each;
-  }
+  if (at_cycle > now) passed += (at_cycle - now) / each;
   double since = at_cycle > requests_end_at_ ? at_cycle : requests_end_at_;
   double queued = sent_ - passed;
-  if (queued <= 0.0) {
-    return since;
-  }
+  if (queued <= 0.0) return since;
   double num = num_lines > 1.0 ? num_lines : 1.0;
   double turn = packet_bytes_ * input.xbar->request_turn_packets;
   double turns = turn != 0.0 && queued < held ? smaller(num, queued / turn) : num;
   requests_end_at_ = since + turns * turn * each;
   double apart = turn * each - LINE_BYTES / input.xbar->sm_read_bytes_per_cycle;
-  if (apart > 0.0) {
-    since += apart * turns;
-  }
+  if (apart > 0.0) since += apart * turns;
   return since + smaller(queued, held) * each * (1.0 + input.xbar->last_request_fraction * log(num));
 }
 
@@ -68,9 +58,7 @@ double StorePort::pace(double num_bytes, double cycles) const {
 
 void StorePort::drop(Store* store) {
   store->num_refs--;
-  if (!store->num_refs) {
-    stores_.release(store);
-  }
+  if (!store->num_refs) stores_.release(store);
 }
 
 void StorePort::start(double cycle) {
@@ -90,19 +78,16 @@ void StorePort::start(double cycle) {
     store->arrives_at = larger(store->arrives_at, last_at);
     drop(store);
   }
-  if (!ends_.empty()) {
-    pipe_->transfer(ends_.front() - passed_, this, 1.0);
-  }
+  if (!ends_.empty()) pipe_->transfer(ends_.front() - passed_, this, 1.0);
 }
 
 // Bytes have passed up to the next end; the next store's turn comes when this one has crossed.
 void StorePort::complete(double cycle) {
   double wait_cycles = crossed_at_ - agenda.cycle;
-  if (ends_.front() == current_end_ && wait_cycles > 0.0) {
+  if (ends_.front() == current_end_ && wait_cycles > 0.0)
     agenda.later(wait_cycles, this, 0);
-  } else {
+  else
     advance(cycle);
-  }
 }
 
 void StorePort::act(uint8_t) { advance(agenda.cycle); }

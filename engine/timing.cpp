@@ -7,8 +7,8 @@ namespace {
 
 // of a GapPipe; more than cursors leave within what they run ahead
 constexpr uint32_t MOST_GAPS = 64;
-constexpr double EPSILON_BYTES = 1e-6;        // what rounding may leave of a transfer
-constexpr double EPSILON_OF_CLOCK = 4e-16;    // rounding of the clock, as a fraction of it
+constexpr double EPSILON_BYTES = 1e-6;      // what rounding may leave of a transfer
+constexpr double EPSILON_OF_CLOCK = 4e-16;  // rounding of the clock, as a fraction of it
 
 }  // namespace
 
@@ -20,9 +20,7 @@ void Agenda::later(double num_cycles, Action* whom, uint8_t what) {
   queue_.push(event);
   while (place) {
     uint32_t parent = (place - 1) >> 2;
-    if (!event.before(queue_[parent])) {
-      break;
-    }
+    if (!event.before(queue_[parent])) break;
     queue_[place] = queue_[parent];
     place = parent;
   }
@@ -34,25 +32,16 @@ Agenda::Event Agenda::pop() {
   Event last = queue_.back();
   queue_.pop();
   uint32_t size = queue_.size();
-  if (!size) {
-    return first;
-  }
+  if (!size) return first;
   uint32_t place = 0;
   for (;;) {
     uint32_t child = 4 * place + 1;
-    if (child >= size) {
-      break;
-    }
+    if (child >= size) break;
     uint32_t best = child;
     uint32_t end = child + 4 < size ? child + 4 : size;
-    for (uint32_t other = child + 1; other < end; other++) {
-      if (queue_[other].before(queue_[best])) {
-        best = other;
-      }
-    }
-    if (!queue_[best].before(last)) {
-      break;
-    }
+    for (uint32_t other = child + 1; other < end; other++)
+      if (queue_[other].before(queue_[best])) best = other;
+    if (!queue_[best].before(last)) break;
     queue_[place] = queue_[best];
     place = best;
   }
@@ -93,11 +82,8 @@ void Agenda::ring() {
   cycle = at;
   first->ring();
   at = INFINITE;
-  for (SharedPipe* pipe : pipes_) {
-    if (pipe->rings_at < at) {
-      at = pipe->rings_at;
-    }
-  }
+  for (SharedPipe* pipe : pipes_)
+    if (pipe->rings_at < at) at = pipe->rings_at;
   rings_at = at;
 }
 
@@ -106,30 +92,22 @@ void Agenda::ring() {
 void GapPipe::become(GapPipe& other) {
   free_at = other.free_at;
   gaps_.clear();
-  for (const Gap& gap : other.gaps_) {
-    gaps_.push(gap);
-  }
+  for (const Gap& gap : other.gaps_) gaps_.push(gap);
 }
 
 void GapPipe::add_gap(double since, double until) {
   gaps_.push(Gap{since, until});
-  if (gaps_.size() > 2 * MOST_GAPS) {
-    gaps_.keep_last(MOST_GAPS);
-  }
+  if (gaps_.size() > 2 * MOST_GAPS) gaps_.keep_last(MOST_GAPS);
 }
 
 // Takes what gaps have room for from `at_cycle` on, and the rest behind everything.
 double GapPipe::fill(double cycles, double at_cycle) {
   gaps_.keep_last(MOST_GAPS);
   uint32_t first = gaps_.size() - 1;
-  while (first > 0 && gaps_[first - 1].until > at_cycle) {
-    first--;
-  }
+  while (first > 0 && gaps_[first - 1].until > at_cycle) first--;
   Gap later[MOST_GAPS];
   uint32_t num_later = gaps_.size() - first;
-  for (uint32_t place = 0; place < num_later; place++) {
-    later[place] = gaps_[first + place];
-  }
+  for (uint32_t place = 0; place < num_later; place++) later[place] = gaps_[first + place];
   gaps_.truncate(first);
   double end = at_cycle;
   for (uint32_t place = 0; place < num_later; place++) {
@@ -146,12 +124,8 @@ double GapPipe::fill(double cycles, double at_cycle) {
     } else {
       cycles = 0.0;
     }
-    if (gap.since < start) {
-      gaps_.push(Gap{gap.since, start});
-    }
-    if (end < gap.until) {
-      gaps_.push(Gap{end, gap.until});
-    }
+    if (gap.since < start) gaps_.push(Gap{gap.since, start});
+    if (end < gap.until) gaps_.push(Gap{end, gap.until});
   }
   gaps_.keep_last(MOST_GAPS);
   if (cycles > 0.0) {
@@ -188,9 +162,7 @@ void SharedPipe::push(const Entry& entry) {
   heap_.push(entry);
   while (place) {
     uint32_t parent = (place - 1) >> 1;
-    if (!entry.before(heap_[parent])) {
-      break;
-    }
+    if (!entry.before(heap_[parent])) break;
     heap_[place] = heap_[parent];
     place = parent;
   }
@@ -201,21 +173,13 @@ void SharedPipe::pop() {
   Entry last = heap_.back();
   heap_.pop();
   uint32_t size = heap_.size();
-  if (!size) {
-    return;
-  }
+  if (!size) return;
   uint32_t place = 0;
   for (;;) {
     uint32_t child = 2 * place + 1;
-    if (child >= size) {
-      break;
-    }
-    if (child + 1 < size && heap_[child + 1].before(heap_[child])) {
-      child++;
-    }
-    if (!heap_[child].before(last)) {
-      break;
-    }
+    if (child >= size) break;
+    if (child + 1 < size && heap_[child + 1].before(heap_[child])) child++;
+    if (!heap_[child].before(last)) break;
     heap_[place] = heap_[child];
     place = child;
   }
@@ -237,13 +201,9 @@ Ticket* SharedPipe::transfer(double num_bytes, Completion* done, double weight, 
   push(Entry{ticket->finish, number_, ticket});
   if (weight != 0.0) {
     weight_ = weight_ + weight;
-    if (weight_ * cap > total) {
-      rate = total / weight_;
-    }
+    if (weight_ * cap > total) rate = total / weight_;
   }
-  if (heap_[0].ticket == ticket) {
-    arm();
-  }
+  if (heap_[0].ticket == ticket) arm();
   return ticket;
 }
 
@@ -262,9 +222,7 @@ Ticket* SharedPipe::extend(Ticket* ticket, double num_bytes, double weight) {
   weight_ = weight_ + weight - ticket->weight;
   double before = rate;
   rate = weight_ * cap <= total ? cap : total / weight_;
-  if (rate > before) {
-    arm();  // a timer that rings too early is set anew then
-  }
+  if (rate > before) arm();  // a timer that rings too early is set anew then
   return longer;
 }
 
@@ -275,13 +233,9 @@ void SharedPipe::arm() {
     pop();
   }
   double left = (heap_[0].ticket->finish - virtual_) / rate;
-  if (left < 0.0) {
-    left = 0.0;
-  }
+  if (left < 0.0) left = 0.0;
   rings_at = agenda_->cycle + left;
-  if (rings_at < agenda_->rings_at) {
-    agenda_->rings_at = rings_at;
-  }
+  if (rings_at < agenda_->rings_at) agenda_->rings_at = rings_at;
 }
 
 void SharedPipe::ring() {
@@ -292,9 +246,7 @@ void SharedPipe::ring() {
   uint32_t first = finished_.size();
   while (!heap_.empty()) {
     Ticket* ticket = heap_[0].ticket;
-    if (ticket->finish > reached && !ticket->is_void) {
-      break;
-    }
+    if (ticket->finish > reached && !ticket->is_void) break;
     pop();
     if (!ticket->is_void) {
       weight_ -= ticket->weight;
@@ -308,13 +260,9 @@ void SharedPipe::ring() {
     virtual_ = 0.0;
   }
   rate = weight_ * cap <= total ? cap : total / weight_;
-  for (uint32_t place = first; place < finished_.size(); place++) {
-    finished_[place]->complete(now);
-  }
+  for (uint32_t place = first; place < finished_.size(); place++) finished_[place]->complete(now);
   finished_.truncate(first);
-  if (!heap_.empty()) {
-    arm();
-  }
+  if (!heap_.empty()) arm();
 }
 
 }  // namespace gpusim

@@ -69,9 +69,7 @@ struct Pipe {
   double reserve(double units, double at_cycle) {
     double cycles = units / rate;
     double start = free_at;
-    if (start < at_cycle) {
-      start = at_cycle;
-    }
+    if (start < at_cycle) start = at_cycle;
     busy_cycles += cycles;
     free_at = start + cycles;
     return free_at;
@@ -96,9 +94,7 @@ class GapPipe {
       free_at = at_cycle + cycles;
       return free_at;
     }
-    if (!gaps_.empty() && gaps_.back().until > at_cycle) {
-      return fill(cycles, at_cycle);
-    }
+    if (!gaps_.empty() && gaps_.back().until > at_cycle) return fill(cycles, at_cycle);
     free_at = free_at + cycles;
     return free_at;
   }

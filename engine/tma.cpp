@@ -6,12 +6,8 @@
 namespace gpusim {
 
 double TensorMaps::in_l2_at(uint32_t tensor, double cycle) {
-  while (in_l2_at_.size() < input.tensors.size) {
-    in_l2_at_.push(-1.0);
-  }
-  if (in_l2_at_[tensor] < 0.0) {
-    in_l2_at_[tensor] = cycle + input.tma->map_memory_cycles;
-  }
+  while (in_l2_at_.size() < input.tensors.size) in_l2_at_.push(-1.0);
+  if (in_l2_at_[tensor] < 0.0) in_l2_at_[tensor] = cycle + input.tma->map_memory_cycles;
   return larger(cycle, in_l2_at_[tensor]);
 }
 
@@ -24,19 +20,13 @@ void Tma::init() {
 }
 
 void Tma::prefetch(uint32_t tensor, double at_cycle) {
-  if (map_at_[tensor] == INFINITE) {
-    fetch(tensor, at_cycle, input.tma->map_prefetch_cycles);
-  }
+  if (map_at_[tensor] == INFINITE) fetch(tensor, at_cycle, input.tma->map_prefetch_cycles);
 }
 
 double Tma::map_at(uint32_t tensor, double at_cycle) {
-  if (!num_unknown_ && at_cycle >= waits_until_) {
-    return at_cycle;
-  }
+  if (!num_unknown_ && at_cycle >= waits_until_) return at_cycle;
   double found = map_at_[tensor] < 0.0 ? 0.0 : map_at_[tensor];
-  if (found == INFINITE) {
-    found = fetch(tensor, at_cycle, input.tma->map_miss_cycles);
-  }
+  if (found == INFINITE) found = fetch(tensor, at_cycle, input.tma->map_miss_cycles);
   if (found <= at_cycle && map_at_[tensor] >= 0.0) {
     map_at_[tensor] = -1.0;
     num_unknown_--;
@@ -58,13 +48,11 @@ void Tma::leave(double cycle) {
 double Tma::take(double walk_cycles, int64_t num_boxes, double at_cycle) {
   double end = engine.reserve(walk_cycles, at_cycle);
   double begin = end - walk_cycles;
-  if (num_boxes == 1) {
+  if (num_boxes == 1)
     leave(end);
-  } else {
-    for (int64_t box = 0; box < num_boxes; box++) {
+  else
+    for (int64_t box = 0; box < num_boxes; box++)
       leave(begin + walk_cycles * double(box + 1) / double(num_boxes));
-    }
-  }
   return begin;
 }
 

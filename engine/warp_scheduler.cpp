@@ -49,9 +49,7 @@ double WarpScheduler::execute(GapPipe& pipe, double num_instructions, int32_t nu
     passed = larger(passed, at_cycle + each * num_instructions * beside) + (1.0 - beside) * own_cycles;
     end = larger(end, passed);
   }
-  if (end < issued) {
-    end = issued;
-  }
+  if (end < issued) end = issued;
   double own = at_cycle + own_cycles;
   return end > own ? end : own;
 }

@@ -14,6 +14,7 @@ python3 -m venv .venv
 # bytecode is made of what is imported, and not of all that is installed
 .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-compile -e '.[dev]'
 .venv/bin/ruff check .
+find engine scripts -name '*.cpp' -o -name '*.h' ! -name records.h | xargs .venv/bin/clang-format --dry-run -Werror
 .venv/bin/mypy & types=$!  # beside the tests: half a minute of one core
 .venv/bin/python scripts/build_engine.py --check & module=$!  # the module is what its sources give, byte for byte
 status=0
