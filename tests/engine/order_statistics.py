@@ -11,7 +11,9 @@ from math import sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusim.machine.numeric import exp, log, normal_cdf, sum_in_order
+from gpusim.machine.numeric import exp, log, sum_in_order
+
+from .normal import normal_cdf
 
 SHARE_STEPS = 64
 """Shares between which waits are drawn straight."""

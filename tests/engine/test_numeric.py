@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from gpusim.machine import numeric
 
+from . import normal
 from . import order_statistics as draws
 
 ENGINE = Path(__file__).resolve().parents[2] / "engine"
@@ -52,11 +53,11 @@ STANDARD = NormalDist()
         (numeric.exp, math.exp, points(-745.0, 709.7), 1.0),
         (numeric.log, math.log, points(1e-3, 2.0), 1.0),
         (numeric.log, math.log, powers_of_ten(-320.0, 308.0), 1.0),
-        (numeric.erf, math.erf, points(-6.0, 6.0), 4.0),
-        (numeric.erfc, math.erfc, points(-6.0, 26.0), 8.0),
-        (numeric.normal_cdf, STANDARD.cdf, points(-1.0, 6.0), 8.0),
-        (numeric.normal_inverse_cdf, STANDARD.inv_cdf, points(1e-3, 1.0 - 1e-3), 6.0),
-        (numeric.normal_inverse_cdf, STANDARD.inv_cdf, powers_of_ten(-300.0, -1e-3), 6.0),
+        (normal.erf, math.erf, points(-6.0, 6.0), 4.0),
+        (normal.erfc, math.erfc, points(-6.0, 26.0), 8.0),
+        (normal.normal_cdf, STANDARD.cdf, points(-1.0, 6.0), 8.0),
+        (normal.normal_inverse_cdf, STANDARD.inv_cdf, points(1e-3, 1.0 - 1e-3), 6.0),
+        (normal.normal_inverse_cdf, STANDARD.inv_cdf, powers_of_ten(-300.0, -1e-3), 6.0),
     ],
 )
 def test_functions_of_one_number_are_right_within_few_units(
@@ -75,7 +76,7 @@ def test_a_power_is_right_within_two_units_for_each_unit_of_its_logarithm() -> N
 
 def test_a_length_is_right_within_one_unit() -> None:
     for x, y in zip(points(-1e4, 1e4), points(0.0, 1e5), strict=True):
-        assert units_apart(numeric.hypot(x, y), math.hypot(x, y)) <= 1.0
+        assert units_apart(normal.hypot(x, y), math.hypot(x, y)) <= 1.0
 
 
 def test_edges_are_what_they_are_elsewhere() -> None:
@@ -89,9 +90,9 @@ def test_edges_are_what_they_are_elsewhere() -> None:
     assert [numeric.power(*each) for each in ((0.0, 0.3), (0.3, 0.0), (1.0, 1e300), (0.0, 0.0), (0.0, 2.0))] == [
         0.0, 1.0, 1.0, 1.0, 0.0,
     ]  # fmt: skip
-    assert [numeric.erf(x) for x in (0.0, 6.0, -6.0, 1e9)] == [0.0, 1.0, -1.0, 1.0]
-    assert [numeric.normal_inverse_cdf(x) for x in (0.0, 0.5, 1.0)] == [-math.inf, 0.0, math.inf]
-    assert math.isnan(numeric.normal_inverse_cdf(1.5))
+    assert [normal.erf(x) for x in (0.0, 6.0, -6.0, 1e9)] == [0.0, 1.0, -1.0, 1.0]
+    assert [normal.normal_inverse_cdf(x) for x in (0.0, 0.5, 1.0)] == [-math.inf, 0.0, math.inf]
+    assert math.isnan(normal.normal_inverse_cdf(1.5))
 
 
 # ------------------------------------------------------------------------------------------ what is slowest
@@ -223,10 +224,10 @@ CHANCES = [*points(0.0, 1.0, num=5000), *(10.0**x for x in points(-300.0, 0.0, n
     [
         (0, numeric.exp, [*ONE, *WIDE, *(-x for x in SMALL), *points(-30.0, 0.0, num=2500), *EDGES]),
         (1, numeric.log, [*points(0.0, 2.0, num=5000), *SMALL, *points(0.0, 1e6, num=2500), *EDGES]),
-        (3, numeric.erf, [*ONE, *points(-7.0, 7.0, num=7500), *EDGES]),
-        (5, numeric.normal_inverse_cdf, [*CHANCES, *(1.0 - x for x in CHANCES[:2500]), *EDGES]),
-        (6, numeric.normal_cdf, [*ONE, *points(-9.0, 9.0, num=7500), *EDGES]),
-        (7, numeric.erfc, [*ONE, *points(-7.0, 30.0, num=7500), *EDGES]),
+        (3, normal.erf, [*ONE, *points(-7.0, 7.0, num=7500), *EDGES]),
+        (5, normal.normal_inverse_cdf, [*CHANCES, *(1.0 - x for x in CHANCES[:2500]), *EDGES]),
+        (6, normal.normal_cdf, [*ONE, *points(-9.0, 9.0, num=7500), *EDGES]),
+        (7, normal.erfc, [*ONE, *points(-7.0, 30.0, num=7500), *EDGES]),
     ],
 )
 def test_the_engine_gives_the_same_bits(
@@ -240,7 +241,7 @@ def test_the_engine_gives_the_same_bits_for_powers_and_lengths(engine: Engine) -
     pairs = list(zip([*points(0.0, 1.0, num=5000), *points(0.0, 40.0, num=5000)], points(-2.0, 60.0), strict=True))
     pairs += [(x, float(num)) for x, (_, num) in zip(ONE, enumerate(range(4200)), strict=False)]
     pairs = [(abs(x), y) for x, y in pairs][:10_200] + [(abs(x), y) for x in EDGES for y in (0.0, 1.0, 2.5)]
-    for which, found in ((2, numeric.power), (4, numeric.hypot)):
+    for which, found in ((2, numeric.power), (4, normal.hypot)):
         assert bits(engine(which, pairs)) == bits([found(x, y) for x, y in pairs])
     whole = [(x, float(num % 5000)) for num, x in enumerate(points(-1.1, 1.1))]
     assert bits(engine(8, whole)) == bits([numeric.whole_power(x, int(num)) for x, num in whole])
