@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gpusim.errors import ConfigError
-from gpusim.machine.component import Component
 from gpusim.machine.numeric import power
 
 
@@ -97,7 +96,7 @@ class Activity:
     """Bursts of an SM's tensor cores behind such rests."""
 
 
-class PowerLimiter(Component):
+class PowerLimiter:
     """The clock at which the power drawn meets the limit, and the voltage that reaches the SMs holds.
 
     Models: energy by kind of work (a byte by TMA takes less than a thread's load, mma.sync more than wgmma), at a voltage
@@ -110,8 +109,6 @@ class PowerLimiter(Component):
     energy of integers; operands of wgmma from registers (a tenth less) and of narrow tiles.
     Source: the GPU's description; kernels/power_mma, power_clock, h200_sxm, 2026-11-22.
     """
-
-    kind = "clock"
 
     def __init__(self, spec: ClockSpec) -> None:
         """A limiter of ``spec``."""

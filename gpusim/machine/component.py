@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
-from typing import ClassVar
 
 
 @dataclass(slots=True)
@@ -17,9 +16,3 @@ class Counters:
             name = item.metadata.get("ncu")
             if name:
                 yield name, getattr(self, item.name)
-
-
-class Component:
-    """A part of the machine: a frozen Spec, Counters, behaviour; and Models, Ignores, Source in its docstring."""
-
-    kind: ClassVar[str]

@@ -124,31 +124,6 @@ class Floorplan:
             return list(self.gpc_of_sm)
         return [sm_idx // SMS_PER_TPC if scope == "tpc" else sm_idx for sm_idx in range(self.num_sms)]
 
-    def sample(self, num_sms: int, *, has_clusters: bool = False) -> tuple[int, ...]:
-        """Whole GPCs with ``num_sms`` SMs or more: one, or as many of each side; those nearest the mean first.
-
-        Sides with unlike numbers of them would have what they share to themselves (48 SMs of an H200: 10 to 18 % too slow).
-        One with lone pairs comes last where they would stay empty (``has_clusters``).
-
-        >>> Floorplan({"4": 3, "6": 1}, gpc_sides=(0, 0, 1, 1)).sample(8)
-        (0, 2)
-        """
-        sizes = [self.gpc_of_sm.count(gpc_idx) for gpc_idx in range(len(self.members))]
-        mean = self.num_sms / len(sizes)
-        by_rank = sorted(range(len(sizes)), key=lambda idx: (abs(sizes[idx] - mean), idx))
-        if has_clusters and self.lone:
-            by_rank.append(by_rank.pop(by_rank.index(0)))
-        sides = [self.side_of_sm[self.gpc_of_sm.index(gpc_idx)] for gpc_idx in by_rank]
-        turns = [sides[:place].count(side) for place, side in enumerate(sides)]
-        pairs = sorted(zip(turns, by_rank, strict=True), key=lambda turn_and_gpc: turn_and_gpc[0])
-        in_turn = [gpc_idx for _, gpc_idx in pairs]
-        if sizes[in_turn[0]] >= num_sms:
-            return (in_turn[0],)
-        num_sides, taken = len(set(sides)), 0
-        while taken < len(in_turn) and sum(sizes[gpc_idx] for gpc_idx in in_turn[:taken]) < num_sms:
-            taken += num_sides
-        return tuple(sorted(in_turn[:taken]))
-
 
 def _runs(sms: Sequence[int], size: int) -> list[tuple[int, ...]]:
     """SMs in whole runs of ``size``."""

@@ -33,8 +33,8 @@ CHUNK = 8192
 def exp_of(x: Any) -> FloatArray:
     """e^x, within 2 units in the last place.
 
-    >>> exp_of([0.0, 1.0, -1e9]).tolist() == [1.0, exp(1.0), 0.0]
-    True
+    >>> exp_of([0.0, 1.0, -1e9]).round(12).tolist()
+    [1.0, 2.718281828459, 0.0]
     """
     return _by_chunks(_exp, x)
 

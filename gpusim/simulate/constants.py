@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from gpusim.errors import ConfigError
 from gpusim.machine.clock import PowerLimiter
 from gpusim.machine.config import GpuSpec
-from gpusim.machine.dispatcher import Dispatcher, DispatcherSpec
+from gpusim.machine.dispatcher import DispatcherSpec, slots_of_grid
 from gpusim.machine.floorplan import Floorplan, floorplan_of
 from gpusim.machine.memory.hbm import MOST_SHARE, QUEUE_LATENCIES, HbmSpec
 from gpusim.program.records import CONSTANTS
@@ -105,9 +105,9 @@ def slots_of(
     >>> slots_of(gpu.dispatcher, Geometry.of(gpu), 1, 1, 1000)[6:12].tolist()
     [130, 131, 0, 1, 16, 17]
     """
-    places = Dispatcher(
-        spec, floorplan=geometry.floorplan, cluster_size=cluster_size, ctas_per_sm=ctas_per_sm, num_ctas=num_ctas
-    ).slots
+    places = slots_of_grid(
+        spec, geometry.floorplan, cluster_size=cluster_size, ctas_per_sm=ctas_per_sm, num_ctas=num_ctas
+    )
     found = np.array(places, dtype=np.int32).reshape(-1)
     found.setflags(write=False)  # as the cache hands it out again
     return found

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from gpusim.errors import LaunchError, nearest
 from gpusim.machine.config import GpuSpec
-from gpusim.machine.dispatcher import GOLDEN, Dispatcher
+from gpusim.machine.dispatcher import GOLDEN, slots_of_grid
 from gpusim.machine.memory.apart import Lives, come_apart
 from gpusim.machine.memory.panels import PanelTraffic
 from gpusim.machine.memory.traffic import panel_traffic
@@ -149,6 +149,6 @@ def waves_of_tiles(num_tiles: int, num_slots: int) -> NDArray[np.int64]:
 
 def side_of_cta(gpu: GpuSpec, cluster_size: int = 1) -> NDArray[np.int64]:
     """The side of L2 that each CTA of a wave asks, one CTA an SM, on the SMs that fill first; repeats with more an SM."""
-    slots = Dispatcher(gpu.dispatcher, floorplan=gpu.floorplan, cluster_size=cluster_size, ctas_per_sm=1).slots
+    slots = slots_of_grid(gpu.dispatcher, gpu.floorplan, cluster_size=cluster_size, ctas_per_sm=1)
     sides = gpu.side_of_sm
     return np.array([sides[sm_idx] for slot in slots for sm_idx in slot], dtype=np.int64)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from gpusim.errors import LaunchError
 from gpusim.machine.config import GpuSpec
-from gpusim.machine.dispatcher import Dispatcher
+from gpusim.machine.dispatcher import slots_of_grid
 from gpusim.machine.memory.panels import PanelTraffic
 from gpusim.machine.numeric import sum_in_order
 from gpusim.simulate.door import at_slots, check, count_slots, grid_of_persistent, plan_traffic, waves_of_tiles
@@ -111,11 +111,10 @@ class Raster:
         self.tiles = tiles
         self.wave_of_tile = waves_of_tiles(launch.num_tiles, self.num_at_once)
         self.num_waves = int(self.wave_of_tile[-1]) + 1
-        dispatcher = Dispatcher(
-            gpu.dispatcher, floorplan=gpu.floorplan, cluster_size=launch.cluster_size, ctas_per_sm=held.ctas_per_sm,
-            num_ctas=num_ctas,
+        slots = slots_of_grid(
+            gpu.dispatcher, gpu.floorplan, cluster_size=launch.cluster_size, ctas_per_sm=held.ctas_per_sm, num_ctas=num_ctas
         )
-        sm_of_slot = np.array([sm for slot in dispatcher.slots for sm in slot], dtype=np.int64)[: self.num_at_once]
+        sm_of_slot = np.array([sm for slot in slots for sm in slot], dtype=np.int64)[: self.num_at_once]
         self.sm_of_tile: IntArray = at_slots(launch, sm_of_slot)
         self.side_of_tile: IntArray = np.asarray(gpu.side_of_sm, dtype=np.int64)[self.sm_of_tile]
         self.panels = {item.tensor: item.panel_of(tiles) for item in launch.footprints}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import inf
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,45 +71,6 @@ class Uses:
                 )
             )
         return cls(tiles=tiles, of_tensors=tuple(uses), fetch_scales=scales)
-
-    def by_wave(self, num_at_once: int) -> list[NDArray[np.float64]]:
-        """For each tensor what the tiles of each wave, so many each, touch, float64[2, num_waves].
-
-        The bytes summed over its tiles, and how many touch anything: edges, and parts of K with work of their own, differ.
-        """
-        starts = np.arange(0, len(self.tiles), num_at_once)
-        return [
-            np.stack([
-                np.add.reduceat(of_tile, starts).astype(np.float64)
-                for of_tile in (use.bytes_of_tile, (use.bytes_of_tile > 0).astype(np.int64))
-            ])
-            for use in self.of_tensors
-        ]
-
-    def kinds(self) -> NDArray[np.int64]:
-        """A number for each tile, int64[num_tiles]: the same for tiles that touch as many bytes of each tensor."""
-        found = np.zeros(len(self.tiles), dtype=np.int64)
-        for use in self.of_tensors:
-            _, of_tensor = np.unique(use.bytes_of_tile, return_inverse=True)
-            _, found = np.unique(found * (int(of_tensor.max(initial=0)) + 1) + of_tensor, return_inverse=True)
-        return found
-
-    def are_even(self) -> bool:
-        """Whether all tiles touch as many bytes of each tensor, but perhaps for the last one."""
-        return all(not len(use.bytes_of_tile[:-1]) or int(np.ptp(use.bytes_of_tile[:-1])) == 0 for use in self.of_tensors)
-
-    def has_ragged_end(self) -> bool:
-        """Whether the last tile touches other bytes of a tensor than the first."""
-        return any(use.bytes_of_tile[-1] != use.bytes_of_tile[0] for use in self.of_tensors)
-
-    def common_bytes(self) -> float:
-        """Bytes of the panels that all tiles read, where no two tiles read the same one but for these; else infinite."""
-        common = 0.0 if self.of_tensors else inf
-        for use in self.of_tensors:
-            if use.is_write or _is_one_to_one(use.panel_of_tile):
-                continue
-            common += inf if np.ptp(use.panel_of_tile) else float(use.bytes_of_tile.max())
-        return common
 
 
 def _is_one_to_one(panels: NDArray[np.int64]) -> bool:

@@ -1,4 +1,4 @@
-"""The work distributor: which slots there are, in what order, and how fast they are filled."""
+"""The work distributor: which slots there are, in what order, and when a round comes to each."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from gpusim.machine.config import load_gpu
-from gpusim.machine.dispatcher import Dispatcher, DispatcherSpec
+from gpusim.machine.dispatcher import DispatcherSpec, slots_of_grid
 from gpusim.machine.floorplan import Floorplan
 
 TOY = load_gpu("toy").dispatcher
@@ -23,9 +23,7 @@ def slots(
     spec: DispatcherSpec = TOY, *, floorplan: Floorplan = FOUR, cluster_size: int = 1, ctas_per_sm: int = 1,
     num_ctas: int | None = None,
 ) -> list[tuple[int, ...]]:
-    return Dispatcher(
-        spec, floorplan=floorplan, cluster_size=cluster_size, ctas_per_sm=ctas_per_sm, num_ctas=num_ctas
-    ).slots
+    return slots_of_grid(spec, floorplan, cluster_size=cluster_size, ctas_per_sm=ctas_per_sm, num_ctas=num_ctas)
 
 
 def by_gpc(**options: int) -> list[int]:
@@ -80,27 +78,6 @@ def test_clusters_stay_in_a_gpc_and_begin_in_each_in_turn() -> None:
     assert slots(floorplan=THREE_GPCS, cluster_size=4) == [(2, 3, 6, 7), (4, 5, 8, 9)]
 
 
-def test_a_cluster_starts_on_whatever_sms_of_its_gpc_are_free() -> None:
-    """SMs 10 and 11 run none of the first clusters of 4: with the next two of their GPC that fall free they take one."""
-    dispatcher = Dispatcher(TOY, floorplan=THREE_GPCS, cluster_size=4, ctas_per_sm=1)
-    assert dispatcher.freed(2) is None
-    assert dispatcher.freed(8) is None
-    assert dispatcher.freed(4) == (4, 8, 10, 11)
-    assert dispatcher.freed(9) is None
-
-
-def test_ctas_of_a_cluster_are_on_different_sms() -> None:
-    dispatcher = Dispatcher(TOY, floorplan=FOUR, cluster_size=2, ctas_per_sm=2)
-    assert dispatcher.freed(0) is None and dispatcher.freed(0) is None
-    assert dispatcher.freed(3) == (0, 3)
-
-
-def test_lone_pairs_run_clusters_of_their_own() -> None:
-    dispatcher = Dispatcher(TOY, floorplan=THREE_GPCS, cluster_size=2, ctas_per_sm=1)
-    assert dispatcher.freed(0) is None and dispatcher.freed(12) is None
-    assert dispatcher.freed(13) == (12, 13)
-
-
 def test_the_h200s_grid_goes_where_one_wave_was_seen() -> None:
     """Calibrating rows of kernels/launch_order: GPC by GPC, and 66 CTAs one to a TPC."""
     every = [sm for (sm,) in slots(H200.dispatcher, floorplan=H200.floorplan)]
@@ -117,34 +94,6 @@ def test_the_h200s_grid_goes_where_one_wave_was_seen() -> None:
 def test_hopper_places_as_many_clusters_as_were_seen(size: int, clusters: int) -> None:
     """Facts 1.4, on 132 SMs."""
     assert len(slots(H200.dispatcher, floorplan=H200.floorplan, cluster_size=size)) == clusters
-
-
-def test_ctas_leave_at_the_grids_rate() -> None:
-    dispatcher = Dispatcher(
-        replace(TOY, dispatch_cycles_per_cta=2.5), floorplan=FOUR, cluster_size=1, ctas_per_sm=1
-    )
-    assert [dispatcher.dispatch(at_cycle=0.0, num_ctas=1) for _ in range(3)] == [2.5, 5.0, 7.5]
-
-
-def test_the_ctas_of_a_cluster_take_a_turn_each() -> None:
-    dispatcher = Dispatcher(
-        replace(TOY, dispatch_cycles_per_cta=2.5), floorplan=FOUR, cluster_size=4, ctas_per_sm=1
-    )
-    assert dispatcher.dispatch(at_cycle=100.0, num_ctas=4) == 110.0
-
-
-def test_an_idle_dispatcher_starts_when_a_slot_falls_free() -> None:
-    dispatcher = Dispatcher(
-        replace(TOY, dispatch_cycles_per_cta=2.0), floorplan=FOUR, cluster_size=1, ctas_per_sm=1
-    )
-    dispatcher.dispatch(at_cycle=0.0, num_ctas=1)
-    assert dispatcher.dispatch(at_cycle=50.0, num_ctas=1) == 52.0
-
-
-def test_exits_are_noted_one_after_the_other_at_the_grids_rate() -> None:
-    dispatcher = Dispatcher(replace(TOY, retire_cycles_per_cta=2.0), floorplan=FOUR, cluster_size=1, ctas_per_sm=1)
-    assert [dispatcher.retire(at_cycle=10.0, num_ctas=1) for _ in range(3)] == [12.0, 14.0, 16.0]
-    assert dispatcher.retire(at_cycle=50.0, num_ctas=2) == 54.0
 
 
 def test_a_round_spreads_starts_evenly_over_its_length() -> None:

@@ -59,21 +59,6 @@ class L1Spec:
         """Whether stores wait in a queue by the instruction; else a role's next one waits until its last has left."""
         return self.max_queued_stores + self.max_queued_scheduler_stores > 0.0
 
-    def shared_places(self, num_requests: float, num_bytes: float) -> float:
-        """Places for all warps, in instructions of ``num_bytes / num_requests``."""
-        shared = self.max_queued_stores
-        if num_bytes * shared > self.store_queue_bytes * num_requests:
-            shared = self.store_queue_bytes * num_requests / num_bytes
-        return shared
-
-    def posted_cycles(self, cycles: float, *, num_requests: float, num_bytes: float, num_schedulers: int) -> float:
-        """How long before the end of stores their warps go on, where serving them takes ``cycles``."""
-        if not num_requests:
-            return 0.0
-        places = self.shared_places(num_requests, num_bytes) + self.max_queued_scheduler_stores * num_schedulers
-        lead = places * cycles / num_requests - self.store_release_cycles
-        return lead if lead > 0.0 else 0.0
-
 
 @dataclass(slots=True)
 class L1Counters(Counters):

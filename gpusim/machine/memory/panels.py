@@ -54,13 +54,6 @@ class Loss:
     """Of the lines at home on each side: L2 has them nowhere."""
     crossing: tuple[float, ...]
     """For readers of each side: lines at home on the other one of which theirs has no copy."""
-    is_of_reader: bool = False
-    """Whether it was worked out for the reader's side alone, and readers of another one have what they had."""
-
-
-def whole_loss(num_sides: int) -> Loss:
-    """All lines are in memory alone."""
-    return Loss((1.0 / num_sides,) * num_sides, (1.0 - 1.0 / num_sides,) * num_sides)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
