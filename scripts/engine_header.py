@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from enum import IntEnum
 from pathlib import Path
 
+from gpusim.machine.counters import COUNTERS
 from gpusim.program import records
 
 HEADER = Path(__file__).resolve().parents[1] / "engine" / "records.h"
@@ -78,10 +79,10 @@ def lines() -> Iterator[str]:
         yield from struct_lines(struct_name(table), table_fields(dtype))
     for part, names in records.CONSTANTS.items():
         yield from struct_lines(f"{camel(part)}Constants", [(name, "double") for name in names])
-    for part, names in records.COUNTERS.items():
+    for part, names in COUNTERS.items():
         yield from struct_lines(f"{camel(part)}Counters", [(name, "double") for name in names])
     yield "struct Counters {"
-    for part in records.COUNTERS:
+    for part in COUNTERS:
         yield f"  {camel(part)}Counters {part};"
     yield "};"
     yield ""

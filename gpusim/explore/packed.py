@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from gpusim.explore.sliders import SLIDERS, changed_words
+from gpusim.machine.counters import COUNTERS
 from gpusim.machine.numeric import sum_in_order
 from gpusim.program.programs import Programs
 from gpusim.program.records import (
     CONSTANTS,
-    COUNTERS,
     FAILURE,
     INPUT_SECTIONS,
     OUTPUT_SECTIONS,

@@ -334,26 +334,6 @@ CONSTANTS: Mapping[str, Sequence[str]] = {
 A GPU without TMA, mbarriers or distributed shared memory has zeros there: the packing refuses ops that need them.
 """
 
-COUNTERS: Mapping[str, Sequence[str]] = {
-    "hbm": ("read_bytes", "write_bytes"),
-    "l2": (
-        "read_sectors", "write_sectors", "atom_sectors", "red_sectors", "unplanned_miss_bytes", "miss_sectors",
-        "promoted_sectors",
-    ),
-    "xbar": ("passed_bytes", "served_bytes", "carried_bytes", "read_bytes", "write_bytes", "asked_bytes"),
-    "l1": ("load_requests", "load_sectors", "store_requests", "store_sectors"),
-    "smem": (
-        "wavefronts", "load_wavefronts", "store_wavefronts", "gmma_wavefronts", "plain_load_wavefronts",
-        "matrix_load_wavefronts", "plain_store_wavefronts", "matrix_store_wavefronts", "copy_wavefronts",
-        "plain_loads", "plain_stores", "matrix_loads", "matrix_stores", "fill_wavefronts",
-    ),
-    "tma": ("load_instructions", "store_instructions", "load_bytes"),
-    "dsmem": ("read_bytes", "write_bytes"),
-    "warp_scheduler": ("instructions", "fma_instructions"),
-    "tensor_core": ("hmma_instructions", "imma_instructions", "gmma_instructions", "busy_cycles"),
-}
-"""Counters of each part, over all SMs; the fields of the part's ``Counters`` in ``machine/``."""
-
 TOTALS: Sequence[str] = (
     "end_cycle", "last_exit_cycle", "exit_cycles", "num_exits", "num_events", "trace_hash_low", "trace_hash_high",
     "copy_cycles", "num_copies", "has_own_code", "has_mad_wide", "has_bank_conflicts", "has_prologue", "has_mainloop",
@@ -393,7 +373,8 @@ RESULT_ARRAYS: Mapping[str, str] = {
     "totals": "f8", "failure": "f8", "sm_totals": "f8", "role_totals": "f8", "epilogue_cycles": "f8", "counters": "f8",
 }
 """Plain arrays that come back. ``role_totals``: for each role the cycles in each of the 15 warp states;
-``epilogue_cycles``: of each role; ``sm_totals``: for each SM :data:`SM_TOTALS`; ``counters``: :data:`COUNTERS`, in order."""
+``epilogue_cycles``: of each role; ``sm_totals``: for each SM :data:`SM_TOTALS`; ``counters``: those of
+``machine/counters.py``, in order."""
 
 
 class Wait(IntEnum):

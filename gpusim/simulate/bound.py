@@ -18,8 +18,9 @@ import numpy as np
 
 from gpusim.machine.clock import Activity, PowerLimiter
 from gpusim.machine.config import GpuSpec
+from gpusim.machine.counters import COUNTERS
 from gpusim.machine.numeric import sum_in_order
-from gpusim.program.records import COUNTERS, SM_TOTALS
+from gpusim.program.records import SM_TOTALS
 from gpusim.simulate.constants import Geometry, l2_latency_ns
 from gpusim.simulate.door import check, grid_of_persistent
 from gpusim.simulate.module import EngineRun

@@ -5,24 +5,21 @@ In: the plan of a launch, its programs and the sections of a result. Out: what :
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from collections.abc import Callable
+from functools import partial
 from math import ceil
-from typing import Any, Literal
+from typing import Literal
 
-from numpy.typing import NDArray
-
+from gpusim.machine.counters import COUNTERS, PartCounters
 from gpusim.machine.numeric import sum_in_order
 from gpusim.program.programs import Programs
-from gpusim.program.records import COUNTERS, SM_TOTALS, TOTALS
+from gpusim.program.records import SM_TOTALS, TOTALS
 from gpusim.simulate.bound import lower_bound
-from gpusim.simulate.constants import Numbers
 from gpusim.simulate.failures import Declared, failure_of
 from gpusim.simulate.module import EngineRun, Progress, Watch
 from gpusim.simulate.pack import RunSettings, pack, trace_plan
 from gpusim.simulate.plan import LaunchPlan
-from gpusim.simulate.ran import BusyCycles, OpsRun, PartCounters, Ran
+from gpusim.simulate.ran import Ran, Results
 from gpusim.simulate.timeline import (
     CopySpan,
     MmaSpan,
@@ -34,10 +31,8 @@ from gpusim.simulate.timeline import (
     WarpState,
 )
 from gpusim.units import SECTOR_BYTES, Clock
+from gpusim.workload.launch import Launch
 from gpusim.workload.ops import Section
-
-Results = Mapping[str, NDArray[Any]]
-"""Sections of a result, by name."""
 
 STATES = tuple(WarpState)
 SECTIONS = tuple(section.value for section in (Section.PROLOGUE, Section.MAINLOOP, Section.EPILOGUE))
@@ -49,136 +44,80 @@ END_CYCLE, NUM_EVENTS = TOTALS.index("end_cycle"), TOTALS.index("num_events")
 MET = ("own_code", "mad_wide", "bank_conflicts", "prologue", "mainloop", "epilogue")
 """Counterfactuals of which the engine says whether the launch has what they make free."""
 
-Ends = Callable[["NativeRun"], bool]
+Ends = Callable[[Ran], bool]
 """Asked of a run that has only begun whether it ends there."""
 
 
+def native_ran(plan: LaunchPlan, programs: Programs, clock: Clock, results: Results, *, is_part: bool = False) -> Ran:
+    """What the sections of a result say; sectors that L2 reads follow from what merges, at the end."""
+    launch = plan.launch
+    totals = dict(zip(TOTALS, results["totals"].tolist(), strict=True))
+    of_roles = results["role_totals"].reshape(-1, len(STATES)).tolist()
+    epilogues = zip(launch.roles, results["epilogue_cycles"].tolist(), strict=True)
+    counters = iter(results["counters"].tolist())
+    counted = PartCounters.of({part: dict(zip(names, counters, strict=False)) for part, names in COUNTERS.items()})
+    xbar = counted.xbar
+    if xbar.asked_bytes:
+        counted.l2.read_sectors = xbar.read_bytes * (xbar.served_bytes / xbar.asked_bytes) / SECTOR_BYTES
+    of_sms = results["sm_totals"].reshape(-1, len(SM_TOTALS))
+    sm_totals = {name: sum_in_order(of_sms[:, place].tolist()) for place, name in enumerate(SM_TOTALS)}
+    kinds = (("tma", programs.tma_loads), ("mma_sync", programs.mma_syncs), ("wgmma", programs.wgmmas))
+    return Ran(
+        plan=plan, clock=clock, taking=partial(_taking, plan, programs, results), results=results, is_part=is_part,
+        end_cycle=totals["end_cycle"], num_events=int(totals["num_events"]), counted=counted,
+        role_totals={role.name: cycles for role, cycles in zip(launch.roles, of_roles, strict=True)},
+        epilogue_cycles={role.name: cycles for role, cycles in epilogues if cycles >= 0.0},
+        active_cycles=sm_totals["active_cycles"], link_busy_cycles=totals["link_busy_cycles"],
+        busy={part: sm_totals[f"{part}_busy_cycles"] for part in ("fma", "issue", "smem", "lsu", "tma")},
+        instructions=frozenset(name for name, rows in kinds if rows),
+        wgmma_types=frozenset(row.op.atom.a_dtype.name for row in programs.wgmmas),
+        met=frozenset(name for name in MET if totals[f"has_{name}"]), timeline=timeline_of(launch, programs, results),
+    )
 
-@dataclass(frozen=True, kw_only=True)
-class NativeRun(Ran):
-    """One launch that the native engine has run to its end: every SM, every iteration."""
 
-    programs: Programs
-    results: Results
+def _taking(plan: LaunchPlan, programs: Programs, results: Results, cycles: float, clock: Clock) -> Ran:
+    """See :attr:`Ran.taking`: each stretch of time is so much longer."""
+    found = {name: item.copy() for name, item in results.items()}
+    longer = cycles / float(found["totals"][END_CYCLE])
+    found["totals"][END_CYCLE] = cycles
+    found["sm_totals"][SM_TOTALS.index("active_cycles") :: len(SM_TOTALS)] *= longer
+    for name in TIMELINES:
+        for of_time in (each for each in found[name].dtype.names or () if each.endswith("cycle")):
+            found[name][of_time] *= longer
+    return native_ran(plan, programs, clock, found)
 
-    def taking(self, cycles: float, clock: Clock) -> NativeRun:
-        """The same at a clock near by, where it takes so many cycles: each stretch of time is so much longer."""
-        longer, found = cycles / self.end_cycle, {name: item.copy() for name, item in self.results.items()}
-        found["totals"][END_CYCLE] = cycles
-        found["sm_totals"][SM_TOTALS.index("active_cycles") :: len(SM_TOTALS)] *= longer
-        for name in TIMELINES:
-            for of_time in (each for each in found[name].dtype.names or () if each.endswith("cycle")):
-                found[name][of_time] *= longer
-        return replace(self, clock=clock, results=found)
 
-    # ------------------------------------------------------------------------------------------ totals
-
-    @cached_property
-    def totals(self) -> Mapping[str, float]:
-        """Sums of the run, by the names of ``records.TOTALS``."""
-        return dict(zip(TOTALS, self.results["totals"].tolist(), strict=True))
-
-    @property
-    def end_cycle(self) -> float:
-        """Cycles of the launch."""
-        return self.totals["end_cycle"]
-
-    @property
-    def num_events(self) -> int:
-        """Events that it took."""
-        return int(self.totals["num_events"])
-
-    @cached_property
-    def met(self) -> set[str]:
-        """What a counterfactual could make free of it."""
-        return {name for name in MET if self.totals[f"has_{name}"]}
-
-    @cached_property
-    def role_totals(self) -> Mapping[str, list[float]]:
-        """Cycles of each role in each :class:`WarpState`."""
-        table = self.results["role_totals"].reshape(-1, len(STATES)).tolist()
-        return {role.name: cycles for role, cycles in zip(self.launch.roles, table, strict=True)}
-
-    @cached_property
-    def epilogue_cycles(self) -> Mapping[str, float]:
-        """Cycles in sections called epilogue, of each role that has one."""
-        every = zip(self.launch.roles, self.results["epilogue_cycles"].tolist(), strict=True)
-        return {role.name: cycles for role, cycles in every if cycles >= 0.0}
-
-    @cached_property
-    def counted(self) -> PartCounters:
-        """Counters of each part; sectors that L2 reads follow from what merges, at the end."""
-        values = self.results["counters"].tolist()
-        parts: dict[str, Numbers] = {}
-        for part, names in COUNTERS.items():
-            parts[part], values = dict(zip(names, values, strict=False)), values[len(names) :]
-        found = PartCounters.of(parts)
-        xbar = found.xbar
-        if xbar.asked_bytes:
-            found.l2.read_sectors = xbar.read_bytes * (xbar.served_bytes / xbar.asked_bytes) / SECTOR_BYTES
-        return found
-
-    @cached_property
-    def _sm_totals(self) -> Mapping[str, float]:
-        """Sums over the SMs, in order, by the names of ``records.SM_TOTALS``."""
-        table = self.results["sm_totals"].reshape(-1, len(SM_TOTALS))
-        return {name: sum_in_order(table[:, place].tolist()) for place, name in enumerate(SM_TOTALS)}
-
-    @property
-    def busy(self) -> BusyCycles:
-        """How long parts were busy."""
-        cycles = {part: self._sm_totals[f"{part}_busy_cycles"] for part in ("fma", "issue", "smem", "lsu", "tma")}
-        return BusyCycles(**cycles, l2_link=self.totals["link_busy_cycles"])
-
-    @property
-    def active_cycles(self) -> float:
-        """Cycles in which SMs held a CTA, summed over the SMs."""
-        return self._sm_totals["active_cycles"]
-
-    @property
-    def ops_run(self) -> OpsRun:
-        """Which kinds of instructions ran."""
-        programs = self.programs
-        return OpsRun(
-            has_tma=bool(programs.tma_loads), has_mma_sync=bool(programs.mma_syncs), has_wgmma=bool(programs.wgmmas),
-            wgmma_types=frozenset(row.op.atom.a_dtype.name for row in programs.wgmmas),
-        )
-
-    # ------------------------------------------------------------------------------------------ timelines
-
-    @cached_property
-    def timeline(self) -> Timeline:
-        """Of the SMs that were recorded, in the order in which things happened."""
-        roles, programs = self.launch.roles, self.programs
-        stages, barriers, tensors = programs.stages, programs.barriers, programs.tensors
-        rows = {name: self.results[name].tolist() for name in TIMELINES}
-        found = Timeline()
-        by_place: dict[tuple[int, int], RoleTimeline] = {}
-        for cta, role, sm in rows["role_begins"]:
-            begun = by_place[cta, role] = RoleTimeline(roles[role].name, cta, sm, roles[role].num_warps)
-            found.roles.append(begun)
-        for cta, role, state, start, end in rows["role_states"]:
-            by_place[cta, role].states.append((STATES[state], start, end))
-        for cta, role, section, start, end in rows["role_sections"]:
-            by_place[cta, role].sections.append(Span(start, end, SECTIONS[section]))
-        for cta, sm, stage, tensor, start, end, num_bytes, barrier in rows["copy_spans"]:
-            (buffer, place), name = stages[stage], "" if barrier < 0 else barriers[barrier][0]
-            found.copies.append(CopySpan(cta, sm, buffer, place, tensors[tensor], start, end, num_bytes, name))
-        for cta, sm, role, stage, start, end in rows["read_spans"]:
-            buffer, place = stages[stage]
-            found.reads.append(ReadSpan(cta, sm, roles[role].name, buffer, place, start, end))
-        for cta, sm, role, start, end, num_issues in rows["mma_spans"]:
-            found.mmas.append(MmaSpan(cta, sm, roles[role].name, start, end, num_issues))
-        for cta, sm, barrier, cycle, parity in rows["phase_flips"]:
-            ring, place = barriers[barrier]
-            found.flips.append(PhaseFlip(cta, sm, ring, place, cycle, parity))
-        return found
+def timeline_of(launch: Launch, programs: Programs, results: Results) -> Timeline:
+    """Of the SMs that were recorded, in the order in which things happened."""
+    roles, stages, barriers, tensors = launch.roles, programs.stages, programs.barriers, programs.tensors
+    rows = {name: results[name].tolist() for name in TIMELINES}
+    found = Timeline()
+    by_place: dict[tuple[int, int], RoleTimeline] = {}
+    for cta, role, sm in rows["role_begins"]:
+        begun = by_place[cta, role] = RoleTimeline(roles[role].name, cta, sm, roles[role].num_warps)
+        found.roles.append(begun)
+    for cta, role, state, start, end in rows["role_states"]:
+        by_place[cta, role].states.append((STATES[state], start, end))
+    for cta, role, section, start, end in rows["role_sections"]:
+        by_place[cta, role].sections.append(Span(start, end, SECTIONS[section]))
+    for cta, sm, stage, tensor, start, end, num_bytes, barrier in rows["copy_spans"]:
+        (buffer, place), name = stages[stage], "" if barrier < 0 else barriers[barrier][0]
+        found.copies.append(CopySpan(cta, sm, buffer, place, tensors[tensor], start, end, num_bytes, name))
+    for cta, sm, role, stage, start, end in rows["read_spans"]:
+        buffer, place = stages[stage]
+        found.reads.append(ReadSpan(cta, sm, roles[role].name, buffer, place, start, end))
+    for cta, sm, role, start, end, num_issues in rows["mma_spans"]:
+        found.mmas.append(MmaSpan(cta, sm, roles[role].name, start, end, num_issues))
+    for cta, sm, barrier, cycle, parity in rows["phase_flips"]:
+        ring, place = barriers[barrier]
+        found.flips.append(PhaseFlip(cta, sm, ring, place, cycle, parity))
+    return found
 
 
 def native_runs(
     plan: LaunchPlan, *, ideals: frozenset[str], is_flushed: bool, recorded_sms: frozenset[int] | Literal["first"],
     max_ops: int, max_events: int, on_progress: Progress | None, watch: Watch | None = None,
-) -> Callable[[Clock, Ends | None], NativeRun]:
+) -> Callable[[Clock, Ends | None], Ran]:
     """What runs a planned launch at a clock: its programs are traced once.
 
     It may be told who ends a run early.
@@ -190,21 +129,20 @@ def native_runs(
     programs = trace_plan(plan, max_ops=max_ops)
     declared = Declared.of(launch, programs)
 
-    def run(clock: Clock, ends: Ends | None = None) -> NativeRun:
+    def run(clock: Clock, ends: Ends | None = None) -> Ran:
         packed = pack(plan, programs, RunSettings(
             clock=clock, ideals=ideals, is_flushed=is_flushed, recorded_sms=recorded_sms, max_events=max_events,
         ))  # fmt: skip
         engine = EngineRun(packed, kernel=launch.kernel, num_ctas=plan.num_ctas)
-        ran = partial(NativeRun, plan=plan, programs=programs, clock=clock, ideals=ideals)
         if ends is not None and (results := part_of(engine, plan)) is not None:
-            part = ran(results=results, is_part=True)
+            part = native_ran(plan, programs, clock, results, is_part=True)
             if ends(part):
                 return part
         results = engine.run(on_progress, watch)
         failure = failure_of(results, declared, kernel=launch.kernel, num_ctas=plan.num_ctas)
         if failure is not None:
             raise failure
-        return ran(results=results)
+        return native_ran(plan, programs, clock, results)
 
     return run
 

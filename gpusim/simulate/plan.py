@@ -5,7 +5,7 @@ In: a Launch and a GpuSpec. Out: a LaunchPlan, the same at every SM clock.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -51,25 +51,10 @@ class LaunchPlan:
         """Waves of work tiles that the plan knows; 1 for a launch without footprints."""
         return len(self.miss_bytes_by_wave)
 
-    @property
-    def num_steps(self) -> int:
-        """Steps of a tile's longest loop over what it reads."""
-        return max((item.num_steps for item in self.launch.footprints if item.access == "read"), default=0)
-
     @cached_property
     def miss_bytes_by_wave(self) -> FloatArray:
         """Bytes from memory, float64[num_waves]."""
-        return _added([item.miss_bytes_by_wave for item in self.traffic.values()])
-
-    @cached_property
-    def written_back_by_wave(self) -> FloatArray:
-        """Bytes that leave L2 for memory, float64[num_waves]."""
-        return _added([item.written_back_by_wave for item in self.traffic.values()])
-
-    @cached_property
-    def touched_bytes_by_wave(self) -> FloatArray:
-        """Bytes of distinct panels, float64[num_waves]."""
-        return _added([item.touched_bytes_by_wave for item in self.traffic.values()])
+        return sum((item.miss_bytes_by_wave for item in self.traffic.values()), np.zeros(1))
 
 
 def plan_launch(launch: Launch, gpu: GpuSpec, *, is_warm: bool) -> LaunchPlan:
@@ -93,11 +78,3 @@ def plan_launch(launch: Launch, gpu: GpuSpec, *, is_warm: bool) -> LaunchPlan:
         launch=launch, gpu=gpu, is_warm=is_warm, occupancy=held, num_slots=num_slots, num_ctas=num_ctas, uses=uses,
         traffic=traffic,
     )
-
-
-def _added(tensors: Sequence[FloatArray]) -> FloatArray:
-    """Sums over tensors, wave by wave."""
-    found = np.zeros(1)
-    for of_tensor in tensors:
-        found = found + of_tensor
-    return found

@@ -299,8 +299,8 @@ def clock_share(ran: Ran) -> float:
     share = busy["hbm"] if busy["hbm"] >= SATURATED else min(busy["hbm"], rest)
     num_waves = len(ran.plan.miss_bytes_by_wave)
     looks_ahead = ran.launch.parity_period > 2  # a ring of several stages
-    if looks_ahead and ran.plan.traffic and ran.hbm_share_at_most(0, num_waves, ran.end_cycle / num_waves) <= IDLE_HBM:
-        share = min(share, num_waves * ran.rates.hbm_latency_cycles / ran.end_cycle)
+    if looks_ahead and ran.plan.traffic and ran.hbm_share_at_most(ran.end_cycle / num_waves) <= IDLE_HBM:
+        share = min(share, num_waves * ran.hbm["latency_cycles"] / ran.end_cycle)
     return max(share, min(max(busy["l2"], busy["store"]), rest))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from gpusim.machine.clock import Activity
+from gpusim.machine.clock import Activity, PowerLimiter
 from gpusim.machine.memory.l2 import looked_up_beside
 from gpusim.machine.numeric import sum_in_order
 from gpusim.simulate.door import peak_flops_per_cycle
@@ -29,14 +29,14 @@ def activity_of(ran: Ran) -> Activity:
         l2_bytes=(read - bulk + l2.write_sectors * SECTOR_BYTES), bulk_bytes=bulk,
         fill_bytes=filled, hbm_bytes=sum_in_order(ran.dram_bytes()),
         smem_bytes=(smem.load_wavefronts + smem.store_wavefronts) * WAVEFRONT_BYTES,
-        is_mma_sync=ran.ops_run.has_mma_sync,
-        busy_fraction=min(1.0, ran.slots_to_run / ran.plan.occupancy.ctas_per_sm / ran.gpu.num_sms),
+        is_mma_sync="mma_sync" in ran.instructions,
+        busy_fraction=min(1.0, ran.plan.num_slots / ran.plan.occupancy.ctas_per_sm / ran.gpu.num_sms),
     )
 
 
 def _type_of(ran: Ran) -> str:
     """The launch's class of type; the type of its wgmma where that has an energy of its own."""
-    types = ran.ops_run.wgmma_types
+    types = ran.wgmma_types
     own = next(iter(types)) if len(types) == 1 else ""
     return own if own in ran.gpu.clock.tensor_pj_per_flop else ran.launch.math_class
 
@@ -74,8 +74,8 @@ def result_of(
         num_tiles=launch.num_tiles, ctas_at_once=at_once, waves=launch.num_tiles / ran.plan.num_slots,
         registers_per_thread=launch.registers_per_thread, registers_source=launch.registers_source,
         smem_bytes=launch.smem_bytes,
-        power_w=ran.power_limiter.power_w(activity, mhz=mhz, data=str(settings["data"])),
-        power_limit_w=ran.power_limiter.spec.power_limit_w, activity=activity,
+        power_w=PowerLimiter(gpu.clock).power_w(activity, mhz=mhz, data=str(settings["data"])),
+        power_limit_w=gpu.clock.power_limit_w, activity=activity,
         counters=counters_of(ran, mhz), busy=at_most_all(busy), states=states, sources=sources, guesses=guesses,
         num_events=num_events, wall_s=wall_s, simulated_mhz=simulated_mhz,
         ideals=ideals_of(ran), remarks=remarks,
@@ -87,7 +87,7 @@ def result_of(
 def ideals_of(ran: Ran) -> tuple[str, ...]:
     """What counterfactuals can make free of a launch: parts and instructions that it has."""
     has = {*EVERY_LAUNCH_HAS, *ran.met}
-    if ran.ops_run.has_tma or "tma" in ran.launch.features:
+    if "tma" in ran.instructions | ran.launch.features:
         has.add("tma")
     if ran.launch.smem_bytes:
         has.add("bank_conflicts")  # who has none is told so

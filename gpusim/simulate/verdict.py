@@ -46,16 +46,14 @@ def busy_shares(ran: Ran) -> dict[str, float]:
     """Share of the kernel's cycles in which each part was busy, averaged over the SMs, as far as the engine says it."""
     cycles = ran.end_cycle or 1.0
     total = cycles * ran.gpu.num_sms
-    counted, busy, rates = ran.counted, ran.busy, ran.rates
-    of_sms = {} if busy is None else {
-        "fma": busy.fma / total, "issue": busy.issue / total, "smem": busy.smem / total, "lsu": busy.lsu / total,
-        "tma": busy.tma / total, "l2_link": busy.l2_link / cycles,
-    }
+    counted = ran.counted
+    of_sms = {part: busy / total for part, busy in ran.busy.items()}
+    of_link = {} if ran.link_busy_cycles is None else {"l2_link": ran.link_busy_cycles / cycles}
     return {
-        "tensor": counted.tensor_core.busy_cycles / total, **of_sms,
+        "tensor": counted.tensor_core.busy_cycles / total, **of_sms, **of_link,
         "sm_intake": counted.xbar.read_bytes / (ran.gpu.xbar.sm_read_bytes_per_cycle * total),
-        "l2": counted.slices_busy_bytes / (rates.slices_bytes_per_cycle * cycles),
-        "store": counted.xbar.write_bytes / (rates.stores_bytes_per_cycle * cycles),
+        "l2": counted.slices_busy_bytes / (ran.shared.slices_bytes_per_cycle * cycles),
+        "store": counted.xbar.write_bytes / (ran.shared.write_bytes_per_cycle * cycles),
         "hbm": ran.hbm_share(cycles, *ran.dram_bytes()),
     }
 
@@ -118,7 +116,7 @@ def _worker(ran: Ran) -> str:
 
 def _launch_share(ran: Ran) -> float:
     spec = ran.gpu.dispatcher
-    start = spec.cta_start_cycles + ran.cold_start_cycles
+    start = spec.cta_start_cycles + (0.0 if ran.plan.is_warm else spec.cold_start_cycles)
     return (spec.launch_cycles + start + spec.drain_cycles) / (ran.end_cycle or 1.0)
 
 
@@ -144,10 +142,10 @@ def _wait_shares(ran: Ran) -> dict[str, float]:
 def sources_used(ran: Ran) -> tuple[dict[str, int], tuple[str, ...]]:
     """(count of parameters by class of source, names of the guesses) of the parts that this launch used."""
     gpu, launch = ran.gpu, ran.launch
-    has_wgmma, has_mma_sync = ran.ops_run.has_wgmma, ran.ops_run.has_mma_sync
+    has_wgmma, has_mma_sync = "wgmma" in ran.instructions, "mma_sync" in ran.instructions
     is_used = {
         "tensor_core": has_wgmma or has_mma_sync, "mbarrier": bool(launch.mbarriers), "dsmem": launch.cluster_size > 1,
-        "tma": ran.ops_run.has_tma or "tma" in launch.features,
+        "tma": "tma" in ran.instructions | launch.features,
     }
     counts = dict.fromkeys(("measured", "published", "inferred", "guess"), 0)
     guesses: list[str] = []

@@ -10,15 +10,17 @@ from typing import Any
 
 from gpusim.errors import GpusimError
 from gpusim.machine.config import GpuSpec
-from gpusim.program.records import COUNTERS, SM_TOTALS
+from gpusim.machine.counters import COUNTERS
+from gpusim.program.records import SM_TOTALS, TOTALS
 from gpusim.simulate.ideal import idealize
-from gpusim.simulate.native import NativeRun, native_runs
+from gpusim.simulate.native import native_runs
 from gpusim.simulate.plan import plan_launch
+from gpusim.simulate.ran import Ran
 from gpusim.simulate.run import L2State
 from gpusim.units import Clock
 from gpusim.workload.launch import Launch
 
-TOTALS = ("last_exit_cycle", "exit_cycles", "copy_cycles", "num_copies", "link_busy_cycles")
+KEPT_TOTALS = ("last_exit_cycle", "exit_cycles", "copy_cycles", "num_copies", "link_busy_cycles")
 MOST_OPS, MOST_EVENTS = 1_000_000, 100_000_000
 
 
@@ -79,12 +81,12 @@ def _answer(launch: Launch, gpu: GpuSpec, mhz: float, l2: L2State, ideals: froze
         plan, ideals=ideals, is_flushed=l2 == "flushed", recorded_sms=frozenset(), max_ops=MOST_OPS,
         max_events=MOST_EVENTS, on_progress=None,
     )(Clock(sm_mhz=mhz))  # fmt: skip
-    totals = ran.totals
+    totals = dict(zip(TOTALS, ran.results["totals"].tolist(), strict=True))
     return Answer(
         cycles=ran.end_cycle, num_events=ran.num_events,
         trace_hash=f"{int(totals['trace_hash_high']) << 32 | int(totals['trace_hash_low']):016x}",
         rest={
-            "totals": {name: totals[name] for name in TOTALS}, "counters": _counters(ran),
+            "totals": {name: totals[name] for name in KEPT_TOTALS}, "counters": _counters(ran),
             "role_totals": {name: list(cycles) for name, cycles in ran.role_totals.items()},
             "epilogue_cycles": dict(ran.epilogue_cycles), "sm_totals": _sm_totals(ran), "ideals_met": sorted(ran.met),
             "following": [],
@@ -92,10 +94,10 @@ def _answer(launch: Launch, gpu: GpuSpec, mhz: float, l2: L2State, ideals: froze
     )  # fmt: skip
 
 
-def _counters(ran: NativeRun) -> dict[str, dict[str, float]]:
+def _counters(ran: Ran) -> dict[str, dict[str, float]]:
     return {part: {name: getattr(getattr(ran.counted, part), name) for name in names} for part, names in COUNTERS.items()}
 
 
-def _sm_totals(ran: NativeRun) -> dict[str, list[float]]:
+def _sm_totals(ran: Ran) -> dict[str, list[float]]:
     table = ran.results["sm_totals"].reshape(-1, len(SM_TOTALS))
     return dict(zip(SM_TOTALS, table.T.tolist(), strict=True))

@@ -8,6 +8,7 @@ import pytest
 
 from gpusim import load_gpu, simulate
 from gpusim.simulate.door import check
+from gpusim.program.records import TOTALS
 from gpusim.simulate.native import native_runs
 from gpusim.simulate.plan import plan_launch
 from gpusim.simulate.timeline import WarpState
@@ -62,4 +63,4 @@ def test_a_kernel_ends_a_way_to_l2_after_a_cta_has_left_that_leaves_stores_behin
             plan, ideals=frozenset(), is_flushed=False, recorded_sms=frozenset(), max_ops=10, max_events=1000,
             on_progress=None,
         )(Clock(sm_mhz=1000.0))
-        assert ran.end_cycle == ran.totals["last_exit_cycle"] + more + drain
+        assert ran.end_cycle == ran.results["totals"][TOTALS.index("last_exit_cycle")] + more + drain
