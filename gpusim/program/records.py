@@ -19,60 +19,19 @@ MAGIC = 0x4753_494D
 """Begins every buffer ("GSIM")."""
 
 
-class OpKind(IntEnum):
-    """What an op record does; named after ``workload/ops.py``."""
+OpKind = IntEnum("OpKind", [
+    "GLOBAL_LOAD", "GLOBAL_STORE", "GLOBAL_ATOMIC", "USE", "CP_ASYNC", "CP_ASYNC_COMMIT_GROUP", "CP_ASYNC_WAIT_GROUP",
+    "CP_ASYNC_MBARRIER_ARRIVE", "TMA_LOAD", "TMA_STORE", "BULK_COMMIT_GROUP", "BULK_WAIT_GROUP", "PREFETCH_TENSORMAP",
+    "MBARRIER_INIT", "MBARRIER_ARRIVE", "MBARRIER_ARRIVE_EXPECT_TX", "MBARRIER_WAIT", "BAR_SYNC", "BAR_ARRIVE",
+    "SYNCTHREADS", "CLUSTER_ARRIVE", "CLUSTER_WAIT", "FENCE_PROXY_ASYNC", "FENCE_MBARRIER_INIT", "FENCE_ACQ_REL",
+    "SHARED_LOAD", "SHARED_STORE", "SHARED_ATOMIC", "LDMATRIX", "STMATRIX", "DSMEM_LOAD", "DSMEM_STORE", "ST_ASYNC",
+    "MMA_SYNC", "WGMMA_FENCE", "WGMMA", "WGMMA_COMMIT_GROUP", "WGMMA_WAIT_GROUP", "CODE", "FAR_CODE", "LOOP_CODE", "FMA",
+    "ALU", "MAD_WIDE", "MUFU", "SHFL", "SET_MAX_NREG", "RANGE_START", "RANGE_END", "TURN",
+], start=0)  # fmt: skip
+"""What an op record does; named after ``workload/ops.py``.
 
-    GLOBAL_LOAD = 0
-    GLOBAL_STORE = 1
-    GLOBAL_ATOMIC = 2
-    USE = 3
-    CP_ASYNC = 4
-    CP_ASYNC_COMMIT_GROUP = 5
-    CP_ASYNC_WAIT_GROUP = 6
-    CP_ASYNC_MBARRIER_ARRIVE = 7
-    TMA_LOAD = 8
-    TMA_STORE = 9
-    BULK_COMMIT_GROUP = 10
-    BULK_WAIT_GROUP = 11
-    PREFETCH_TENSORMAP = 12
-    MBARRIER_INIT = 13
-    MBARRIER_ARRIVE = 14
-    MBARRIER_ARRIVE_EXPECT_TX = 15
-    MBARRIER_WAIT = 16
-    BAR_SYNC = 17
-    BAR_ARRIVE = 18
-    SYNCTHREADS = 19
-    CLUSTER_ARRIVE = 20
-    CLUSTER_WAIT = 21
-    FENCE_PROXY_ASYNC = 22
-    FENCE_MBARRIER_INIT = 23
-    FENCE_ACQ_REL = 24
-    SHARED_LOAD = 25
-    SHARED_STORE = 26
-    SHARED_ATOMIC = 27
-    LDMATRIX = 28
-    STMATRIX = 29
-    DSMEM_LOAD = 30
-    DSMEM_STORE = 31
-    ST_ASYNC = 32
-    MMA_SYNC = 33
-    WGMMA_FENCE = 34
-    WGMMA = 35
-    WGMMA_COMMIT_GROUP = 36
-    WGMMA_WAIT_GROUP = 37
-    CODE = 38
-    FAR_CODE = 39
-    LOOP_CODE = 40
-    FMA = 41
-    ALU = 42
-    MAD_WIDE = 43
-    MUFU = 44
-    SHFL = 45
-    SET_MAX_NREG = 46
-    RANGE_START = 47
-    RANGE_END = 48
-    TURN = 49
-    """No op: a persistent CTA begins turn ``extra`` (a work tile). Carried out together with the op behind it."""
+``TURN`` is no op: a persistent CTA begins turn ``extra`` (a work tile). Carried out together with the op behind it.
+"""
 
 
 class Section(IntEnum):
@@ -83,15 +42,10 @@ class Section(IntEnum):
     EPILOGUE = 2
 
 
-class Ideal(IntEnum):
-    """Counterfactuals that the engine carries out itself; see ``simulate/ideal.py``."""
-
-    BANK_CONFLICTS = 0
-    EPILOGUE = 1
-    OWN_CODE = 2
-    MAD_WIDE = 3
-    PROLOGUE = 4
-    MAINLOOP = 5
+Ideal = IntEnum("Ideal", [
+    "BANK_CONFLICTS", "EPILOGUE", "OWN_CODE", "MAD_WIDE", "PROLOGUE", "MAINLOOP",
+], start=0)  # fmt: skip
+"""Counterfactuals that the engine carries out itself; see ``simulate/ideal.py``."""
 
 
 class StoreKind(IntEnum):
@@ -102,25 +56,12 @@ class StoreKind(IntEnum):
     RED = 2
 
 
-class Failure(IntEnum):
-    """Why a run ended early. ``simulate/failures.py`` has the sentences."""
-
-    NONE = 0
-    DEADLOCK = 1
-    REFILLED_WHILE_READ = 2
-    READ_NEVER_WRITTEN = 3
-    READ_BEFORE_FULL = 4
-    TOO_MANY_ARRIVALS = 5
-    BARRIER_THREADS = 6
-    EXIT_WITH_BYTES = 7
-    CLUSTER_NOT_ARRIVED = 8
-    RANGE_NOT_STARTED = 9
-    SETMAXNREG_DIRECTION = 10
-    CODE_LENGTH = 11
-    NO_SUCH_RANK = 12
-    EVENT_LIMIT = 13
-    BAD_BUFFER = 14
-    OUT_OF_MEMORY = 15
+Failure = IntEnum("Failure", [
+    "NONE", "DEADLOCK", "REFILLED_WHILE_READ", "READ_NEVER_WRITTEN", "READ_BEFORE_FULL", "TOO_MANY_ARRIVALS",
+    "BARRIER_THREADS", "EXIT_WITH_BYTES", "CLUSTER_NOT_ARRIVED", "RANGE_NOT_STARTED", "SETMAXNREG_DIRECTION",
+    "CODE_LENGTH", "NO_SUCH_RANK", "EVENT_LIMIT", "BAD_BUFFER", "OUT_OF_MEMORY",
+], start=0)  # fmt: skip
+"""Why a run ended early. ``simulate/failures.py`` has the sentences."""
 
 
 OPS = np.dtype({
@@ -272,7 +213,7 @@ CONSTANTS: Mapping[str, Sequence[str]] = {
         "code_latency_cycles", "num_code_names", "num_far_code_names", "max_events", "keeps_trace", "side_bytes",
         "compute_capability", "num_stages",
     ),
-    "ideals": ("bank_conflicts", "epilogue", "own_code", "mad_wide", "prologue", "mainloop"),
+    "ideals": tuple(ideal.name.lower() for ideal in Ideal),
     "dispatcher": (
         "launch_cycles", "dispatch_cycles_per_cta", "round_cycles", "cta_start_cycles", "cold_start_cycles",
         "cta_exit_cycles", "retire_cycles", "cluster_start_cycles", "drain_cycles", "store_end_cycles",
@@ -377,28 +318,12 @@ RESULT_ARRAYS: Mapping[str, str] = {
 ``machine/counters.py``, in order."""
 
 
-class Wait(IntEnum):
-    """What a blocked role waits for; ``simulate/failures.py`` has the words."""
-
-    NOTHING = 0
-    MBARRIER = 1
-    NAMED_BARRIER = 2
-    SYNCTHREADS = 3
-    CLUSTER_BARRIER = 4
-    STORE_QUEUE = 5
-    ITS_STORES = 6
-    DATA_STAGE = 7
-    A_LOAD = 8
-    CP_ASYNC_GROUP = 9
-    BULK_GROUP = 10
-    ITS_COPIES = 11
-    REGISTERS = 12
-    OWN_CODE = 13
-    PRODUCTS_TURN = 14
-    TENSOR_CORES = 15
-    FMA_PIPE = 16
-    SCHEDULERS_TURN = 17
-    PLACE_BEFORE_DATA_STAGE = 18
+Wait = IntEnum("Wait", [
+    "NOTHING", "MBARRIER", "NAMED_BARRIER", "SYNCTHREADS", "CLUSTER_BARRIER", "STORE_QUEUE", "ITS_STORES", "DATA_STAGE",
+    "A_LOAD", "CP_ASYNC_GROUP", "BULK_GROUP", "ITS_COPIES", "REGISTERS", "OWN_CODE", "PRODUCTS_TURN", "TENSOR_CORES",
+    "FMA_PIPE", "SCHEDULERS_TURN", "PLACE_BEFORE_DATA_STAGE",
+], start=0)  # fmt: skip
+"""What a blocked role waits for; ``simulate/failures.py`` has the words."""
 
 
 INPUT_SECTIONS: Sequence[str] = (

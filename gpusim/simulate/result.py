@@ -96,51 +96,26 @@ class Result:
 
     def as_dict(self) -> dict[str, Any]:
         """The JSON document of a prediction."""
-        occupancy = self.occupancy
-        return {
-            "kernel": self.kernel,
-            "gpu": self.gpu,
-            "params": dict(self.params),
-            "settings": dict(self.settings),
-            "cycles": self.cycles,
-            "time_us": self.time_us,
-            "energy_mj": self.energy_mj,
-            "sm_clock_mhz": self.sm_clock_mhz,
-            "clock_mode": self.clock_mode,
-            "tflops": self.tflops,
-            "peak_tflops_at_clock": self.peak_tflops_at_clock,
-            "peak_tflops_datasheet": self.peak_tflops_datasheet,
-            "pct_of_peak_at_clock": self.pct_of_peak_at_clock,
-            "pct_of_peak_datasheet": self.pct_of_peak_datasheet,
-            "memory_gb_per_s": self.memory_gb_per_s,
-            "peak_memory_gb_per_s": self.peak_memory_gb_per_s,
-            "pct_of_peak_memory": self.pct_of_peak_memory,
-            "bound_by": self.bound_by,
-            "reason": self.reason,
-            "occupancy": {
-                "ctas_per_sm": occupancy.ctas_per_sm,
-                "warps_per_sm": occupancy.warps_per_sm,
-                "max_warps_per_sm": occupancy.max_warps_per_sm,
-                "pct": occupancy.pct,
-                "limited_by": occupancy.limited_by,
-                "limits": dict(occupancy.limits),
-            },
-            "registers_per_thread": self.registers_per_thread,
-            "registers_source": self.registers_source,
-            "smem_bytes": self.smem_bytes,
-            "num_ctas": self.num_ctas,
-            "num_tiles": self.num_tiles,
-            "ctas_at_once": self.ctas_at_once,
-            "waves": self.waves,
-            "power_w": self.power_w,
-            "power_limit_w": self.power_limit_w,
-            "counters": dict(self.counters),
-            "busy": dict(self.busy),
-            "states": {role: dict(shares) for role, shares in self.states.items()},
-            "sources": dict(self.sources),
-            "guesses": list(self.guesses),
-            "remarks": list(self.remarks),
-            "engine": self.engine,
-            "num_events": self.num_events,
-            "wall_s": self.wall_s,
-        }
+        return {name: _plain(getattr(self, name)) for name in DOCUMENT}
+
+
+DOCUMENT = (
+    "kernel", "gpu", "params", "settings", "cycles", "time_us", "energy_mj", "sm_clock_mhz", "clock_mode", "tflops",
+    "peak_tflops_at_clock", "peak_tflops_datasheet", "pct_of_peak_at_clock", "pct_of_peak_datasheet", "memory_gb_per_s",
+    "peak_memory_gb_per_s", "pct_of_peak_memory", "bound_by", "reason", "occupancy", "registers_per_thread",
+    "registers_source", "smem_bytes", "num_ctas", "num_tiles", "ctas_at_once", "waves", "power_w", "power_limit_w",
+    "counters", "busy", "states", "sources", "guesses", "remarks", "engine", "num_events", "wall_s",
+)  # fmt: skip
+"""What a document has of a result, in its order."""
+
+
+OCCUPANCY = ("ctas_per_sm", "warps_per_sm", "max_warps_per_sm", "pct", "limited_by", "limits")
+
+
+def _plain(value: Any) -> Any:
+    """As JSON has it."""
+    if isinstance(value, Occupancy):
+        return {name: _plain(getattr(value, name)) for name in OCCUPANCY}
+    if isinstance(value, Mapping):
+        return {name: dict(each) if isinstance(each, Mapping) else each for name, each in value.items()}
+    return list(value) if isinstance(value, tuple) else value

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from gpusim import load_gpu, simulate
-from gpusim.simulate.door import check
 from gpusim.program.records import TOTALS
+from gpusim.simulate.door import check
 from gpusim.simulate.native import native_runs
 from gpusim.simulate.plan import plan_launch
 from gpusim.simulate.timeline import WarpState
