@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 
 
 @dataclass(slots=True)
 class Counters:
-    """What a part counts. A field with an ``ncu`` entry in its metadata carries that Nsight Compute name."""
+    """What a part counts. A field with an ``ncu`` entry in its metadata (:func:`ncu`) carries that Nsight Compute name."""
 
     def named(self) -> Iterator[tuple[str, float]]:
         """(Nsight Compute name, value) of every counter that has one."""
@@ -16,3 +16,9 @@ class Counters:
             name = item.metadata.get("ncu")
             if name:
                 yield name, getattr(self, item.name)
+
+
+def ncu(name: str) -> float:
+    """A counter from 0 on that Nsight Compute has under ``name``."""
+    found: float = field(default=0.0, metadata={"ncu": name})
+    return found

@@ -27,7 +27,6 @@ from gpusim.machine.memory.xbar import XbarSpec
 from gpusim.machine.sm import SM_KINDS
 from gpusim.machine.sm.instruction_cache import InstructionCacheSpec
 from gpusim.machine.sm.mbarrier import MbarrierSpec
-from gpusim.machine.sm.occupancy import SmLimits
 from gpusim.machine.sm.tensor_core import TensorCoreSpec
 from gpusim.machine.sm.warp_scheduler import WarpSchedulerSpec
 
@@ -170,20 +169,6 @@ class GpuSpec:
     def max_smem_per_cta_bytes(self) -> int:
         """Shared memory that one CTA may ask for."""
         return self.device.smem_per_cta_bytes
-
-    @property
-    def sm_limits(self) -> SmLimits:
-        """What one SM holds."""
-        device = self.device
-        return SmLimits(
-            max_threads=device.max_threads_per_sm,
-            max_warps=device.max_warps_per_sm,
-            max_ctas=device.max_ctas_per_sm,
-            smem_bytes=device.smem_per_sm_bytes,
-            smem_per_cta_bytes=device.smem_per_cta_bytes,
-            smem_reserved_per_cta_bytes=device.smem_reserved_per_cta_bytes,
-            smem_allocation_bytes=device.smem_allocation_bytes,
-        )
 
     def component(self, name: str) -> Any:
         """The Spec of part ``name``, or None where the GPU lacks it."""

@@ -63,8 +63,8 @@ class Kernel:
         """Ready to :meth:`run`."""
         self.launch, self.gpu, self.env, self.carry_out = launch, gpu, Environment(), carry_out
         size, self.ctas_per_sm = launch.cluster_size, occupancy(
-            kernel=launch.kernel, num_threads=launch.num_threads, registers_per_thread=launch.registers_per_thread,
-            smem_bytes=launch.smem_bytes, limits=gpu.sm_limits, registers=gpu.register_file,
+            gpu, kernel=launch.kernel, num_threads=launch.num_threads, registers_per_thread=launch.registers_per_thread,
+            smem_bytes=launch.smem_bytes,
         ).ctas_per_sm  # fmt: skip
         num_slots = gpu.floorplan.num_clusters(size) * size * self.ctas_per_sm
         self.num_ctas = launch.num_ctas or min(num_slots, -(-launch.num_tiles // size) * size)

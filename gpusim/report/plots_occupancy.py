@@ -52,7 +52,7 @@ def held_with(
     is_registers = registers_per_thread is not None
     try:
         found = occupancy(
-            kernel=launch.kernel, num_threads=launch.num_threads, limits=gpu.sm_limits, registers=gpu.register_file,
+            gpu, kernel=launch.kernel, num_threads=launch.num_threads,
             registers_per_thread=launch.registers_per_thread if registers_per_thread is None else registers_per_thread,
             smem_bytes=launch.smem_bytes if smem_bytes is None else smem_bytes,
         )

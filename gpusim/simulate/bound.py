@@ -19,9 +19,10 @@ import numpy as np
 from gpusim.machine.clock import Activity, PowerLimiter
 from gpusim.machine.config import GpuSpec
 from gpusim.machine.counters import COUNTERS
+from gpusim.machine.floorplan import Floorplan
 from gpusim.machine.numeric import sum_in_order
 from gpusim.program.records import SM_TOTALS
-from gpusim.simulate.constants import Geometry, l2_latency_ns
+from gpusim.simulate.constants import l2_latency_ns
 from gpusim.simulate.door import check, grid_of_persistent
 from gpusim.simulate.module import EngineRun
 from gpusim.simulate.op_tables import mma_sync_row, wgmma_row
@@ -196,7 +197,6 @@ class Bounds:
     def __init__(self, gpu: GpuSpec, *, is_cold: bool = True) -> None:
         """``is_cold``: nothing is in L2 when a launch begins."""
         self._gpu, self._is_cold = gpu, is_cold
-        self._geometry = Geometry.of(gpu)
         self._math_cycles: dict[object, float] = {}
 
     def of(self, launch: Launch) -> Bound:
@@ -215,7 +215,7 @@ class Bounds:
         held = check(launch, self._gpu)
         gpu, spec, work = self._gpu, self._gpu.dispatcher, launch.work
         # a cluster that comes later may lie on SMs that none of the first ones filled
-        num_sms = gpu.num_sms if launch.num_ctas is not None else _num_sms(self._geometry, launch.cluster_size)
+        num_sms = gpu.num_sms if launch.num_ctas is not None else _num_sms(gpu.floorplan, launch.cluster_size)
         start, leave = _start_and_leave(gpu, launch.cluster_size)
         begin = Path(spec.launch_cycles + start + (spec.cold_start_cycles if self._is_cold else 0.0))
         paths = {"launch": begin.then(leave + spec.drain_cycles)}
@@ -286,9 +286,9 @@ def _start_and_leave(gpu: GpuSpec, cluster_size: int) -> tuple[float, float]:
 
 
 @lru_cache(maxsize=64)
-def _num_sms(geometry: Geometry, cluster_size: int) -> int:
+def _num_sms(floorplan: Floorplan, cluster_size: int) -> int:
     """SMs that clusters of a size may run on."""
-    return geometry.floorplan.num_clusters(cluster_size) * cluster_size
+    return floorplan.num_clusters(cluster_size) * cluster_size
 
 
 def _bytes_once(uses: Uses) -> float:

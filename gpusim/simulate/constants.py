@@ -18,7 +18,7 @@ from gpusim.errors import ConfigError
 from gpusim.machine.clock import PowerLimiter
 from gpusim.machine.config import GpuSpec
 from gpusim.machine.dispatcher import DispatcherSpec, slots_of_grid
-from gpusim.machine.floorplan import Floorplan, floorplan_of
+from gpusim.machine.floorplan import Floorplan
 from gpusim.machine.memory.hbm import MOST_SHARE, QUEUE_LATENCIES, HbmSpec
 from gpusim.program.records import CONSTANTS
 from gpusim.units import WARP_SIZE, Clock
@@ -49,26 +49,6 @@ class Placement:
     """SMs whose timelines come back; ``first``: the one that CTA 0 starts on."""
 
 
-@dataclass(frozen=True, slots=True)
-class Geometry:
-    """What says where SMs lie; hashable, unlike ``DeviceSpec``."""
-
-    gpcs: tuple[tuple[str, int], ...]
-    lone_sms: int
-    gpc_sides: tuple[int, ...]
-
-    @classmethod
-    def of(cls, gpu: GpuSpec) -> Geometry:
-        """Of a GPU."""
-        device = gpu.device
-        return cls(tuple(device.gpcs.items()), device.lone_sms, tuple(device.gpc_sides))
-
-    @property
-    def floorplan(self) -> Floorplan:
-        """SMs by GPC."""
-        return floorplan_of(self.gpcs, self.lone_sms, self.gpc_sides)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shared:
     """Rates of L2 and crossbar in bytes an SM cycle: these parts have a clock of their own."""
@@ -96,18 +76,16 @@ class Shared:
 
 @lru_cache(maxsize=KEPT)
 def slots_of(
-    spec: DispatcherSpec, geometry: Geometry, cluster_size: int, ctas_per_sm: int, num_ctas: int
+    spec: DispatcherSpec, floorplan: Floorplan, cluster_size: int, ctas_per_sm: int, num_ctas: int
 ) -> NDArray[np.int32]:
     """SMs of all slots in the order in which they are filled first, a cluster's together: int32[num_slots].
 
     >>> from gpusim.machine.config import load_gpu
     >>> gpu = load_gpu("h200_sxm")
-    >>> slots_of(gpu.dispatcher, Geometry.of(gpu), 1, 1, 1000)[6:12].tolist()
+    >>> slots_of(gpu.dispatcher, gpu.floorplan, 1, 1, 1000)[6:12].tolist()
     [130, 131, 0, 1, 16, 17]
     """
-    places = slots_of_grid(
-        spec, geometry.floorplan, cluster_size=cluster_size, ctas_per_sm=ctas_per_sm, num_ctas=num_ctas
-    )
+    places = slots_of_grid(spec, floorplan, cluster_size=cluster_size, ctas_per_sm=ctas_per_sm, num_ctas=num_ctas)
     found = np.array(places, dtype=np.int32).reshape(-1)
     found.setflags(write=False)  # as the cache hands it out again
     return found
@@ -273,5 +251,5 @@ def links_of(gpu: GpuSpec, shared: Shared) -> list[float]:
 
 def weights_of(gpu: GpuSpec) -> list[float]:
     """For each partition its part of the SMs, over the mean partition's."""
-    sides, num = Geometry.of(gpu).floorplan.side_of_sm, gpu.l2.num_partitions
+    sides, num = gpu.floorplan.side_of_sm, gpu.l2.num_partitions
     return [sides.count(side) / gpu.num_sms * num for side in range(num)]

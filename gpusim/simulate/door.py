@@ -59,8 +59,8 @@ def check(launch: Launch, gpu: GpuSpec) -> Occupancy:
     if launch.num_ctas is not None and launch.num_ctas % size:
         raise LaunchError(f"{launch.kernel}: {launch.num_ctas} CTAs do not make whole clusters of {size}")
     return occupancy(
-        kernel=launch.kernel, num_threads=launch.num_threads, registers_per_thread=launch.registers_per_thread,
-        smem_bytes=launch.smem_bytes, limits=gpu.sm_limits, registers=gpu.register_file,
+        gpu, kernel=launch.kernel, num_threads=launch.num_threads, registers_per_thread=launch.registers_per_thread,
+        smem_bytes=launch.smem_bytes,
     )
 
 

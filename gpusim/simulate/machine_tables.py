@@ -17,12 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim.machine.config import GpuSpec
-from gpusim.machine.memory.hbm import GOLDEN
+from gpusim.machine.dispatcher import GOLDEN
+from gpusim.machine.floorplan import Floorplan
 from gpusim.machine.memory.links import parts_of_gpcs, side_shares
 from gpusim.machine.numeric import sum_in_order
 from gpusim.machine.sm.warp_scheduler import own_paces
 from gpusim.program.records import TABLES
-from gpusim.simulate.constants import KEPT, Geometry, Placement, Shared, links_of, slots_of, weights_of
+from gpusim.simulate.constants import KEPT, Placement, Shared, links_of, slots_of, weights_of
 from gpusim.units import Clock
 
 Table = NDArray[np.void]
@@ -31,10 +32,10 @@ Scalar = TypeVar("Scalar", bound=np.generic)
 
 def machine_tables(gpu: GpuSpec, clock: Clock, at: Placement) -> dict[str, NDArray[Any]]:
     """The tables ``partitions``, ``gpc_links``, ``write_links`` and ``sms``, and the array ``slots``."""
-    shared, geometry = Shared.of(gpu, clock), Geometry.of(gpu)
-    slots = slots_of(gpu.dispatcher, geometry, at.cluster_size, at.ctas_per_sm, at.num_ctas)
+    shared, floorplan = Shared.of(gpu, clock), gpu.floorplan
+    slots = slots_of(gpu.dispatcher, floorplan, at.cluster_size, at.ctas_per_sm, at.num_ctas)
     sms = _sms(
-        geometry, gpu.xbar.merge_scope, gpu.xbar.num_gpc_parts, gpu.xbar.sm_distance_cycles,
+        floorplan, gpu.xbar.merge_scope, gpu.xbar.num_gpc_parts, gpu.xbar.sm_distance_cycles,
         gpu.instruction_cache.loop_bytes_per_cycle, tuple(gpu.instruction_cache.loop_paces.items()),
     ).copy()
     shares_schedulers = at.ctas_per_sm > 1 and at.num_ctas > gpu.num_sms
@@ -45,8 +46,8 @@ def machine_tables(gpu: GpuSpec, clock: Clock, at: Placement) -> dict[str, NDArr
     recorded = slots[:1].tolist() if at.recorded_sms == "first" else sorted(at.recorded_sms)
     sms["is_recorded"][recorded] = 1
     return {
-        "partitions": _partitions(gpu, shared), "gpc_links": _gpc_links(geometry, shared),
-        "write_links": _write_links(geometry, gpu.xbar.num_gpc_parts, shared), "sms": sms, "slots": slots,
+        "partitions": _partitions(gpu, shared), "gpc_links": _gpc_links(floorplan, shared),
+        "write_links": _write_links(floorplan, gpu.xbar.num_gpc_parts, shared), "sms": sms, "slots": slots,
     }
 
 
@@ -56,7 +57,7 @@ def _partitions(gpu: GpuSpec, shared: Shared) -> Table:
     Link k is that of row k, so that links stand in a row where a partition has no SMs.
     """
     links, num = links_of(gpu, shared), gpu.l2.num_partitions
-    shares = side_shares(Geometry.of(gpu).floorplan.side_of_sm, gpu.l2.side_lead_fraction)
+    shares = side_shares(gpu.floorplan.side_of_sm, gpu.l2.side_lead_fraction)
     found = np.zeros(num, dtype=TABLES["partitions"])
     for side, weight in enumerate(weights_of(gpu)):
         stores = shared.link_bytes_per_cycle * weight / (1.0 - 1.0 / num) if links else inf
@@ -65,9 +66,8 @@ def _partitions(gpu: GpuSpec, shared: Shared) -> Table:
     return found
 
 
-def _gpc_links(geometry: Geometry, shared: Shared) -> Table:
+def _gpc_links(plan: Floorplan, shared: Shared) -> Table:
     """A row for each GPC, in the order of their first SMs."""
-    plan = geometry.floorplan
     gpcs = plan.gpc_of_sm
     found = np.zeros(len(set(gpcs)), dtype=TABLES["gpc_links"])
     for row, gpc_idx in enumerate(dict.fromkeys(gpcs)):
@@ -76,9 +76,9 @@ def _gpc_links(geometry: Geometry, shared: Shared) -> Table:
     return found
 
 
-def _write_links(geometry: Geometry, num_parts: int, shared: Shared) -> Table:
+def _write_links(plan: Floorplan, num_parts: int, shared: Shared) -> Table:
     """A row for each part of a GPC, in the order of their first SMs."""
-    gpcs = geometry.floorplan.gpc_of_sm
+    gpcs = plan.gpc_of_sm
     rows = {gpc_idx: row for row, gpc_idx in enumerate(dict.fromkeys(gpcs))}
     parts = list(dict.fromkeys(parts_of_gpcs(gpcs, num_parts)))
     found = np.zeros(len(parts), dtype=TABLES["write_links"])
@@ -89,11 +89,10 @@ def _write_links(geometry: Geometry, num_parts: int, shared: Shared) -> Table:
 
 @lru_cache(maxsize=KEPT)
 def _sms(
-    geometry: Geometry, merge_scope: str, num_parts: int, sm_distance_cycles: float, loop_bytes_per_cycle: float,
+    plan: Floorplan, merge_scope: str, num_parts: int, sm_distance_cycles: float, loop_bytes_per_cycle: float,
     loop_paces: tuple[tuple[str, float], ...],
 ) -> Table:
     """A row for each SM, without what depends on the launch."""
-    plan = geometry.floorplan
     found = np.zeros(plan.num_sms, dtype=TABLES["sms"])
     found["partition"] = plan.side_of_sm
     found["gpc"] = _renumbered(plan.gpc_of_sm)

@@ -35,7 +35,7 @@ from gpusim.simulate.op_tables import (
     table_of,
     wgmma_row,
 )
-from gpusim.simulate.plan import LaunchPlan, plan_launch
+from gpusim.simulate.plan import LaunchPlan
 from gpusim.simulate.traffic_tables import traffic_tables
 from gpusim.units import WARPGROUP_THREADS, Clock
 from gpusim.workload.launch import Launch
@@ -174,30 +174,6 @@ def _tma_sections(gpu: GpuSpec, programs: Programs, *, port_bytes_per_cycle: flo
     for name in ("ranks_begin", "num_ranks", "neighbours_begin", "num_neighbours"):
         loads[name] = [getattr(row, name) for row in rows]
     return {"tma_loads": loads, "tma_stores": table_of("tma_stores", [costs.store(op) for op in programs.tma_stores])}
-
-
-# ---------------------------------------------------------------------------------------------- all at once
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PackedLaunch:
-    """A launch ready for the engine; plan and programs hold at every clock."""
-
-    plan: LaunchPlan
-    programs: Programs
-    buffer: bytes
-
-
-def pack_launch(launch: Launch, gpu: GpuSpec, settings: RunSettings, *, is_warm: bool = False) -> PackedLaunch:
-    """Plan, trace and pack a launch; ``gpu`` as :func:`gpusim.simulate.ideal.idealize` gives it.
-
-    Raises:
-        LaunchError: the GPU cannot run it, or a program is refused.
-        ConfigError: the GPU has an L2 that the engine does not know.
-    """
-    plan = plan_launch(launch, gpu, is_warm=is_warm)
-    programs = trace_plan(plan)
-    return PackedLaunch(plan=plan, programs=programs, buffer=pack(plan, programs, settings))
 
 
 def trace_plan(plan: LaunchPlan, *, max_ops: int = MAX_OPS) -> Programs:

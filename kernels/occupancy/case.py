@@ -50,8 +50,8 @@ def answer(config: Config, gpu: GpuSpec) -> Occupancy | None:
     """What the simulator's rule says; None where no CTA fits."""
     try:
         return occupancy(
-            kernel="hold", num_threads=int(config["threads"]), registers_per_thread=int(config["registers"]),
-            smem_bytes=int(config["smem_bytes"]), limits=gpu.sm_limits, registers=gpu.register_file,
+            gpu, kernel="hold", num_threads=int(config["threads"]), registers_per_thread=int(config["registers"]),
+            smem_bytes=int(config["smem_bytes"]),
         )  # fmt: skip
     except LaunchError:
         return None

@@ -18,7 +18,8 @@ from gpusim.explore.sliders import SLIDERS, scaled
 from gpusim.machine.config import gpu_names, load_gpu
 from gpusim.program.records import INPUT_SECTIONS, OUTPUT_SECTIONS, dtype_of
 from gpusim.simulate.module import MODULE, EngineRun
-from gpusim.simulate.pack import RunSettings, pack_launch, trace_plan
+from gpusim.simulate.pack import RunSettings, trace_plan
+from tests.simulate.packed import pack_launch
 
 SMALL = {"m": "512", "n": "512", "k": "512", "tile": "auto", "stages": "auto", "schedule": "auto"}
 

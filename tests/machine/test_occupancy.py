@@ -18,12 +18,7 @@ KIB = 1024
 
 def held(*, num_threads: int = 128, registers: int = 32, smem_bytes: int = 0) -> Occupancy:
     return occupancy(
-        kernel="k",
-        num_threads=num_threads,
-        registers_per_thread=registers,
-        smem_bytes=smem_bytes,
-        limits=H100.sm_limits,
-        registers=H100.register_file,
+        H100, kernel="k", num_threads=num_threads, registers_per_thread=registers, smem_bytes=smem_bytes
     )
 
 
@@ -133,11 +128,6 @@ def test_asking_for_more_never_admits_more(
 def test_a_smaller_file_admits_fewer() -> None:
     half = replace(H100.register_file, num_registers=32768)
     result = occupancy(
-        kernel="k",
-        num_threads=128,
-        registers_per_thread=64,
-        smem_bytes=0,
-        limits=H100.sm_limits,
-        registers=half,
+        replace(H100, register_file=half), kernel="k", num_threads=128, registers_per_thread=64, smem_bytes=0
     )
     assert result.ctas_per_sm == held(registers=64).ctas_per_sm // 2

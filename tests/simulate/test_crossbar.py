@@ -9,7 +9,7 @@ import pytest
 
 from gpusim import Buffer, GpuSpec, Result, load_gpu, simulate
 from gpusim.machine.memory.links import parts_of_gpcs
-from gpusim.simulate.constants import Geometry, slots_of
+from gpusim.simulate.constants import slots_of
 from gpusim.workload import ops
 from gpusim.workload.launch import RoleContext
 
@@ -19,7 +19,7 @@ GPU = load_gpu("h200_sxm")
 MAX_MHZ = GPU.clock.max_mhz
 SLICES = GPU.l2.num_slices * GPU.l2.slice_bytes_per_cycle * GPU.l2.sustained_fraction
 LEAD = GPU.l2.side_lead_fraction
-SM_OF_CTA = slots_of(GPU.dispatcher, Geometry.of(GPU), 1, 1, GPU.num_sms).tolist()
+SM_OF_CTA = slots_of(GPU.dispatcher, GPU.floorplan, 1, 1, GPU.num_sms).tolist()
 EVERY_SM = range(GPU.num_sms)
 NUM_BYTES, GROUP, NUM_GROUPS = 4096, 4, 75
 FROM, UNTIL = 8_000.0, 28_000.0

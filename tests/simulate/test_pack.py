@@ -15,13 +15,15 @@ from gpusim.machine.config import GpuSpec
 from gpusim.program.records import CONSTANTS, INPUT_SECTIONS, dtype_of
 from gpusim.simulate.buffers import HEADER, read_buffer, write_buffer
 from gpusim.simulate.ideal import idealize
-from gpusim.simulate.pack import PackedLaunch, RunSettings, pack, pack_launch, sections_of
+from gpusim.simulate.pack import RunSettings, pack, sections_of
 from gpusim.units import Clock
 from gpusim.workload import ops
 from gpusim.workload.atoms.mma import mma_sync, wgmma
 from gpusim.workload.dtypes import dtype
 from gpusim.workload.launch import Buffer, Mbarrier, NamedBarrier, RoleContext
 from tests.engine.launches import CASES
+
+from .packed import PackedLaunch, pack_launch
 
 PACKED = (
     "gemm_cooperative_cluster", "gemm_pingpong", "gemm_split_k_second_kernel", "gemm_hgemm", "gemm_sgemm",

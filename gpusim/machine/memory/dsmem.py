@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from gpusim.machine.component import Counters
+from gpusim.machine.component import Counters, ncu
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,5 +30,5 @@ class DsmemSpec:
 class DsmemCounters(Counters):
     """Bytes between SMs."""
 
-    read_bytes: float = field(default=0.0, metadata={"ncu": "l1tex__m_xbar2l1tex_read_bytes_mem_dshared.sum"})
-    write_bytes: float = field(default=0.0, metadata={"ncu": "l1tex__m_l1tex2xbar_write_bytes_mem_dshared.sum"})
+    read_bytes: float = ncu("l1tex__m_xbar2l1tex_read_bytes_mem_dshared.sum")
+    write_bytes: float = ncu("l1tex__m_l1tex2xbar_write_bytes_mem_dshared.sum")

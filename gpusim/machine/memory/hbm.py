@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from gpusim.machine.component import Counters
+from gpusim.machine.component import Counters, ncu
 
-GOLDEN = 0.6180339887498949
-"""Multiples of it, less their whole part, fill 0 to 1 evenly however many there are."""
 MOST_SHARE = 0.95
 """Of the peak rate that queues are worked out for: no more was ever measured."""
 QUEUE_LATENCIES = 4.0
@@ -65,5 +63,5 @@ class HbmSpec:
 class HbmCounters(Counters):
     """Bytes at the pins."""
 
-    read_bytes: float = field(default=0.0, metadata={"ncu": "dram__bytes_read.sum"})
-    write_bytes: float = field(default=0.0, metadata={"ncu": "dram__bytes_write.sum"})
+    read_bytes: float = ncu("dram__bytes_read.sum")
+    write_bytes: float = ncu("dram__bytes_write.sum")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from gpusim.machine.component import Counters
+from gpusim.machine.component import Counters, ncu
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +64,7 @@ class L1Spec:
 class L1Counters(Counters):
     """Requests and sectors of global accesses; copies by cp.async count as loads, around L1 too (kernels/smem_copy)."""
 
-    load_requests: float = field(default=0.0, metadata={"ncu": "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum"})
-    load_sectors: float = field(default=0.0, metadata={"ncu": "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"})
-    store_requests: float = field(default=0.0, metadata={"ncu": "l1tex__t_requests_pipe_lsu_mem_global_op_st.sum"})
-    store_sectors: float = field(default=0.0, metadata={"ncu": "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum"})
+    load_requests: float = ncu("l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum")
+    load_sectors: float = ncu("l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum")
+    store_requests: float = ncu("l1tex__t_requests_pipe_lsu_mem_global_op_st.sum")
+    store_sectors: float = ncu("l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum")

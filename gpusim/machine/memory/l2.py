@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from gpusim.machine.component import Counters
+from gpusim.machine.component import Counters, ncu
 from gpusim.machine.numeric import exp
 from gpusim.units import SECTOR_BYTES
 
@@ -87,12 +87,12 @@ def looked_up_beside(spec: L2Spec, asked_sectors: float, num_sms: int) -> tuple[
 class L2Counters(Counters):
     """Sectors at the slices."""
 
-    read_sectors: float = field(default=0.0, metadata={"ncu": "lts__t_sectors_srcunit_tex_op_read.sum"})
-    write_sectors: float = field(default=0.0, metadata={"ncu": "lts__t_sectors_srcunit_tex_op_write.sum"})
-    atom_sectors: float = field(default=0.0, metadata={"ncu": "lts__t_sectors_op_atom.sum"})
-    red_sectors: float = field(default=0.0, metadata={"ncu": "lts__t_sectors_op_red.sum"})
+    read_sectors: float = ncu("lts__t_sectors_srcunit_tex_op_read.sum")
+    write_sectors: float = ncu("lts__t_sectors_srcunit_tex_op_write.sum")
+    atom_sectors: float = ncu("lts__t_sectors_op_atom.sum")
+    red_sectors: float = ncu("lts__t_sectors_op_red.sum")
     unplanned_miss_bytes: float = 0.0
     """Bytes from memory of tensors that no plan knows."""
-    miss_sectors: float = field(default=0.0, metadata={"ncu": "lts__t_sectors_srcunit_tex_lookup_miss.sum"})
+    miss_sectors: float = ncu("lts__t_sectors_srcunit_tex_lookup_miss.sum")
     promoted_sectors: float = 0.0
     """Of these what came as lines with their neighbours."""

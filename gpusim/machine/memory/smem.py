@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from gpusim.machine.component import Counters
+from gpusim.machine.component import Counters, ncu
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,25 +49,19 @@ class SmemCounters(Counters):
     it, beside what its commit is. Ignored: what a CTA's first barriers are (one or two a CTA).
     """
 
-    wavefronts: float = field(default=0.0, metadata={"ncu": "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum"})
-    load_wavefronts: float = field(
-        default=0.0, metadata={"ncu": "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum"}
-    )
-    store_wavefronts: float = field(
-        default=0.0, metadata={"ncu": "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum"}
-    )
-    gmma_wavefronts: float = field(
-        default=0.0, metadata={"ncu": "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_gmma.sum"}
-    )
-    plain_load_wavefronts: float = field(default=0.0, metadata={"ncu": f"{SASS}_ld.sum"})
-    matrix_load_wavefronts: float = field(default=0.0, metadata={"ncu": f"{SASS}_ldsm.sum"})
-    plain_store_wavefronts: float = field(default=0.0, metadata={"ncu": f"{SASS}_st.sum"})
-    matrix_store_wavefronts: float = field(default=0.0, metadata={"ncu": f"{SASS}_stsm.sum"})
-    copy_wavefronts: float = field(default=0.0, metadata={"ncu": f"{SASS}_ldgsts.sum"})
+    wavefronts: float = ncu("l1tex__data_pipe_lsu_wavefronts_mem_shared.sum")
+    load_wavefronts: float = ncu("l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum")
+    store_wavefronts: float = ncu("l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum")
+    gmma_wavefronts: float = ncu("l1tex__data_pipe_lsu_wavefronts_mem_shared_op_gmma.sum")
+    plain_load_wavefronts: float = ncu(f"{SASS}_ld.sum")
+    matrix_load_wavefronts: float = ncu(f"{SASS}_ldsm.sum")
+    plain_store_wavefronts: float = ncu(f"{SASS}_st.sum")
+    matrix_store_wavefronts: float = ncu(f"{SASS}_stsm.sum")
+    copy_wavefronts: float = ncu(f"{SASS}_ldgsts.sum")
     """Of cp.async through L1; what the counter shows of copies around it is not known."""
-    plain_loads: float = field(default=0.0, metadata={"ncu": "smsp__inst_executed_op_shared_ld.sum"})
-    plain_stores: float = field(default=0.0, metadata={"ncu": "smsp__inst_executed_op_shared_st.sum"})
-    matrix_loads: float = field(default=0.0, metadata={"ncu": "smsp__inst_executed_op_ldsm.sum"})
-    matrix_stores: float = field(default=0.0, metadata={"ncu": "sm__inst_executed_op_shared_stsm.sum"})
+    plain_loads: float = ncu("smsp__inst_executed_op_shared_ld.sum")
+    plain_stores: float = ncu("smsp__inst_executed_op_shared_st.sum")
+    matrix_loads: float = ncu("smsp__inst_executed_op_ldsm.sum")
+    matrix_stores: float = ncu("sm__inst_executed_op_shared_stsm.sum")
     fill_wavefronts: float = 0.0
     """Of what cp.async writes, which no counter shows."""

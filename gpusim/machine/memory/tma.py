@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from gpusim.machine.component import Counters
+from gpusim.machine.component import Counters, ncu
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,8 +47,6 @@ class TmaSpec:
 class TmaCounters(Counters):
     """Instructions and bytes."""
 
-    load_instructions: float = field(default=0.0, metadata={"ncu": "smsp__sass_inst_executed_op_tma_ld.sum"})
-    store_instructions: float = field(default=0.0, metadata={"ncu": "smsp__sass_inst_executed_op_tma_st.sum"})
-    load_bytes: float = field(
-        default=0.0, metadata={"ncu": "l1tex__m_xbar2l1tex_read_bytes_mem_global_op_tma_ld.sum"}
-    )
+    load_instructions: float = ncu("smsp__sass_inst_executed_op_tma_ld.sum")
+    store_instructions: float = ncu("smsp__sass_inst_executed_op_tma_st.sum")
+    load_bytes: float = ncu("l1tex__m_xbar2l1tex_read_bytes_mem_global_op_tma_ld.sum")

@@ -4,25 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from gpusim.errors import LaunchError
-from gpusim.machine.memory.register_file import RegisterFileSpec, registers_per_warp
+from gpusim.machine.memory.register_file import registers_per_warp
+
+if TYPE_CHECKING:
+    from gpusim.machine.config import GpuSpec
 
 Limit = Literal["registers", "smem", "threads", "warps", "ctas", "grid"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SmLimits:
-    """What one SM holds at most."""
-
-    max_threads: int
-    max_warps: int
-    max_ctas: int
-    smem_bytes: int
-    smem_per_cta_bytes: int
-    smem_reserved_per_cta_bytes: int
-    smem_allocation_bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,15 +33,9 @@ class Occupancy:
 
 
 def occupancy(
-    *,
-    kernel: str,
-    num_threads: int,
-    registers_per_thread: int,
-    smem_bytes: int,
-    limits: SmLimits,
-    registers: RegisterFileSpec,
+    gpu: GpuSpec, *, kernel: str, num_threads: int, registers_per_thread: int, smem_bytes: int
 ) -> Occupancy:
-    """CTAs of ``num_threads`` threads that one SM holds at once.
+    """CTAs of ``num_threads`` threads that one SM of ``gpu`` holds at once.
 
     Registers are given to warps in units of the file's allocation, from the sub-core that the warp lives on, so the
     number of warps is rounded down in each sub-core. Source: cuda_occupancy.h of CUDA 13.0.
@@ -59,6 +43,7 @@ def occupancy(
     Raises:
         LaunchError: not even one fits.
     """
+    limits, registers = gpu.device, gpu.register_file
     num_warps = -(-num_threads // 32)
     if num_threads > 1024:
         raise LaunchError(f"{kernel}: a CTA of {num_threads} threads, a CTA has at most 1024")
@@ -80,10 +65,10 @@ def occupancy(
     fits_alone = -(-num_warps // partitions) <= warps_per_partition
     admitted: dict[Limit, int] = {
         "registers": warps_per_partition * partitions // num_warps if fits_alone else 0,
-        "smem": limits.smem_bytes // cta_smem,
-        "threads": limits.max_threads // num_threads,
-        "warps": limits.max_warps // num_warps,
-        "ctas": limits.max_ctas,
+        "smem": limits.smem_per_sm_bytes // cta_smem,
+        "threads": limits.max_threads_per_sm // num_threads,
+        "warps": limits.max_warps_per_sm // num_warps,
+        "ctas": limits.max_ctas_per_sm,
     }
     limited_by = min(admitted, key=lambda name: admitted[name])
     ctas = admitted[limited_by]
@@ -93,9 +78,6 @@ def occupancy(
             f"of shared memory fits on an SM; {limited_by} run out"
         )
     return Occupancy(
-        ctas_per_sm=ctas,
-        warps_per_sm=ctas * num_warps,
-        max_warps_per_sm=limits.max_warps,
-        limited_by=limited_by,
+        ctas_per_sm=ctas, warps_per_sm=ctas * num_warps, max_warps_per_sm=limits.max_warps_per_sm, limited_by=limited_by,
         limits=admitted,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from gpusim.machine.component import Counters
+from gpusim.machine.component import Counters, ncu
 
 K_STEP_BYTES = 32
 """Of k, of the deepest mma.sync and of every wgmma."""
@@ -62,16 +62,7 @@ class TensorCoreSpec:
 class TensorCoreCounters(Counters):
     """Instructions (warp instructions, as Nsight Compute counts) and busy cycles of all SMs."""
 
-    hmma_instructions: float = field(
-        default=0.0, metadata={"ncu": "sm__inst_executed_pipe_tensor_op_hmma.sum"}
-    )
-    imma_instructions: float = field(
-        default=0.0, metadata={"ncu": "sm__inst_executed_pipe_tensor_op_imma.sum"}
-    )
-    gmma_instructions: float = field(
-        default=0.0, metadata={"ncu": "sm__inst_executed_pipe_tensor_op_gmma.sum"}
-    )
-    busy_cycles: float = field(
-        default=0.0,
-        metadata={"ncu": "sm__pipe_tensor_type_hmma_hgmma_qgmma_imma_igmma_bmma_bgmma_cycles_active.sum"},
-    )
+    hmma_instructions: float = ncu("sm__inst_executed_pipe_tensor_op_hmma.sum")
+    imma_instructions: float = ncu("sm__inst_executed_pipe_tensor_op_imma.sum")
+    gmma_instructions: float = ncu("sm__inst_executed_pipe_tensor_op_gmma.sum")
+    busy_cycles: float = ncu("sm__pipe_tensor_type_hmma_hgmma_qgmma_imma_igmma_bmma_bgmma_cycles_active.sum")
