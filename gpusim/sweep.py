@@ -34,10 +34,10 @@ from gpusim.errors import GpusimError, KernelError, nearest
 from gpusim.kernel_models import KERNEL_MODELS
 from gpusim.kernel_models.choices import Choice, Choices, choices, option_names
 from gpusim.kernel_models.params import KernelParams
-from gpusim.machine.clock import PowerLimiter
+from gpusim.machine.clock import Activity, PowerLimiter
 from gpusim.machine.config import GpuSpec, load_gpu
 from gpusim.machine.dispatcher import GOLDEN
-from gpusim.simulate.bound import Bound, Bounds, LeastTime
+from gpusim.simulate.bound import Bound, Bounds
 from gpusim.simulate.module import EngineRun
 from gpusim.simulate.result import Result
 from gpusim.simulate.run import simulate
@@ -63,6 +63,9 @@ FEW = 8
 
 LOOKED_AT = 200
 """Configurations of which the most promising is asked for."""
+
+TOLERANCE = 1e-6
+"""Relative error of cycles that are looked for by halving."""
 
 CURVE_POINTS = 129
 """Cycles whose least times are worked out; those between them lie on straight lines."""
@@ -336,6 +339,55 @@ class _Contest:
                 simulated_mhz=self.mhz,
             )  # fmt: skip
         return self._least[bound.arithmetic]
+
+
+# ---------------------------------------------------------------------------------------------- cycles and time
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeastTime:
+    """The least time of launches that take so many cycles where all are simulated, at ``simulated_mhz``.
+
+    * A launch that does nothing but its arithmetic has the highest clock that a mode leaves so many cycles: whatever else it
+      does takes power, too. More cycles take no less time.
+    * Where a launch's own clock is above ``simulated_mhz``, its cycles become more on the way there, or stay.
+    * Where it is below, they become fewer, but by no more than the clocks differ: the time is no less than at
+      ``simulated_mhz``.
+
+    So the least time is that at the higher one of both clocks.
+    """
+
+    limiter: PowerLimiter
+    clock: str | float
+    """A mode of the limiter, or MHz."""
+    data: str
+    num_flops: float
+    rate_class: str
+    simulated_mhz: float = 0.0
+
+    def mhz(self, cycles: float) -> float:
+        """The clock at which so many cycles take the least time."""
+        if not isinstance(self.clock, str):
+            return float(self.clock)
+        activity = Activity(
+            cycles=cycles, num_flops=self.num_flops, rate_class=self.rate_class, l2_bytes=0.0, hbm_bytes=0.0,
+            busy_fraction=0.0,
+        )  # fmt: skip
+        return max(self.simulated_mhz, self.limiter.clock_mhz(activity, mode=self.clock, data=self.data))
+
+    def us(self, cycles: float) -> float:
+        """Microseconds of so many cycles."""
+        return cycles / self.mhz(cycles)
+
+    def cycles(self, time_us: float) -> float:
+        """The most cycles that take no longer than ``time_us``, but for :data:`TOLERANCE`; infinite for an infinite time."""
+        if time_us == inf:
+            return inf
+        low, high = time_us * self.limiter.spec.min_mhz, time_us * self.limiter.spec.max_mhz
+        while high - low > TOLERANCE * high:
+            middle = (low + high) / 2
+            low, high = (low, middle) if self.us(middle) > time_us else (middle, high)
+        return high
 
 
 # ---------------------------------------------------------------------------------------------- who simulates

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpusim.errors import ConfigError, nearest
 from gpusim.machine.clock import ClockSpec
-from gpusim.machine.dispatcher import DispatcherSpec, first_sms
+from gpusim.machine.dispatcher import DispatcherSpec, slots_of_grid
 from gpusim.machine.floorplan import Floorplan, floorplan_of
 from gpusim.machine.memory import MEMORY_KINDS
 from gpusim.machine.memory.dsmem import DsmemSpec
@@ -144,10 +144,8 @@ class GpuSpec:
 
     def gpcs_of_clusters(self, size: int) -> tuple[int, ...]:
         """The GPC of each cluster of ``size`` CTAs, one CTA an SM, in the order in which a grid's first ones are placed."""
-        floorplan = self.floorplan
-        if size == 1:
-            return tuple(floorplan.gpc_of_sm[sm_idx] for sm_idx in first_sms(self.dispatcher, floorplan))
-        return tuple(floorplan.gpc_of_sm[slot[0]] for slot in floorplan.clusters(size))
+        slots = slots_of_grid(self.dispatcher, self.floorplan, cluster_size=size, ctas_per_sm=1)
+        return tuple(self.floorplan.gpc_of_sm[slot[0]] for slot in slots)
 
     @property
     def side_of_sm(self) -> tuple[int, ...]:

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from gpusim.report.orders import Raster
 from gpusim.report.pictures import Picture, check_plot
 from gpusim.report.plots_figure import picture_of, settings
 from gpusim.report.words import count, size
-from gpusim.simulate.raster import Raster
 
 MOST_OUTLINED = 2048
 """Tiles of a wave that are outlined one by one."""

@@ -16,7 +16,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gpusim.machine.clock import Activity, PowerLimiter
 from gpusim.machine.config import GpuSpec
 from gpusim.machine.counters import COUNTERS
 from gpusim.machine.floorplan import Floorplan
@@ -37,9 +36,6 @@ AHEAD_CYCLES = 48.0
 
 ROUNDING = 1e-9
 """Relative error of sums that is allowed for."""
-
-TOLERANCE = 1e-6
-"""Relative error of cycles that are looked for by halving."""
 
 
 class Path(NamedTuple):
@@ -299,52 +295,3 @@ def _bytes_once(uses: Uses) -> float:
             _, first = np.unique(use.panel_of_tile, return_index=True)
             total += float(use.bytes_of_tile[first].sum())
     return total
-
-
-# ---------------------------------------------------------------------------------------------- cycles and time
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeastTime:
-    """The least time of launches that take so many cycles where all are simulated, at ``simulated_mhz``.
-
-    * A launch that does nothing but its arithmetic has the highest clock that a mode leaves so many cycles: whatever else it
-      does takes power, too. More cycles take no less time.
-    * Where a launch's own clock is above ``simulated_mhz``, its cycles become more on the way there, or stay.
-    * Where it is below, they become fewer, but by no more than the clocks differ: the time is no less than at
-      ``simulated_mhz``.
-
-    So the least time is that at the higher one of both clocks.
-    """
-
-    limiter: PowerLimiter
-    clock: str | float
-    """A mode of the limiter, or MHz."""
-    data: str
-    num_flops: float
-    rate_class: str
-    simulated_mhz: float = 0.0
-
-    def mhz(self, cycles: float) -> float:
-        """The clock at which so many cycles take the least time."""
-        if not isinstance(self.clock, str):
-            return float(self.clock)
-        activity = Activity(
-            cycles=cycles, num_flops=self.num_flops, rate_class=self.rate_class, l2_bytes=0.0, hbm_bytes=0.0,
-            busy_fraction=0.0,
-        )  # fmt: skip
-        return max(self.simulated_mhz, self.limiter.clock_mhz(activity, mode=self.clock, data=self.data))
-
-    def us(self, cycles: float) -> float:
-        """Microseconds of so many cycles."""
-        return cycles / self.mhz(cycles)
-
-    def cycles(self, time_us: float) -> float:
-        """The most cycles that take no longer than ``time_us``, but for :data:`TOLERANCE`; infinite for an infinite time."""
-        if time_us == inf:
-            return inf
-        low, high = time_us * self.limiter.spec.min_mhz, time_us * self.limiter.spec.max_mhz
-        while high - low > TOLERANCE * high:
-            middle = (low + high) / 2
-            low, high = (low, middle) if self.us(middle) > time_us else (middle, high)
-        return high

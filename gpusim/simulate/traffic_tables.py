@@ -23,12 +23,10 @@ MOST_PANELS = 1 << 26
 """Numbers that panels of one tensor may have, shared ones among them: each takes four bytes of the packed launch."""
 
 Losses = Mapping[int, Mapping[int, Loss]]
-PACKED = ("tensors", "walks", "loss_rows", "panel_groups", "group_rows", "written_back", "times_fetched")
-"""Sections that come from here."""
 
 
 def traffic_tables(plan: LaunchPlan, tensors: Sequence[str]) -> dict[str, NDArray[Any]]:
-    """All :data:`PACKED` sections; ``tensors``: names in the order of their numbers.
+    """All sections of the plan; ``tensors``: names in the order of their numbers.
 
     Raises:
         LaunchError: panels of too large numbers.
@@ -67,7 +65,7 @@ class _Tables:
         written_back = times_fetched = (0, 0)
         first_walk, num_walks, has_own_panels = len(self._walks), 0, False
         if found is not None:
-            has_own_panels = isinstance(found.losses, PanelLosses) and found.losses.has_own_panels
+            has_own_panels = isinstance(found.losses, PanelLosses) and found.losses.touches.has_own_panels
             if found.written_back_bytes:
                 shares = shares_of_stores(found.written_back_by_wave, found.touched_bytes_by_wave)
                 written_back = self._add("written_back", np.array(shares))
@@ -91,7 +89,7 @@ class _Tables:
 
     def _walk(self, tensor: str, losses: Losses) -> None:
         """A row of ``walks``, and all that it names."""
-        if not isinstance(losses, PanelLosses) or not losses:
+        if not isinstance(losses, PanelLosses) or not len(losses.panels):
             self._walks.append((0, 0, 0, 0))
             return
         rows = _loss_rows(losses)
@@ -102,7 +100,7 @@ class _Tables:
                 f"wants numbers below {MOST_PANELS}: number them from 0 on"
             )
         first_row, _ = self._add("loss_rows", rows)
-        of_group = np.bincount(losses._panels, minlength=num_groups)
+        of_group = np.bincount(losses.panels, minlength=num_groups)
         bounds = np.full(num_groups + 1, first_row, dtype=np.int32)
         bounds[1:] += np.cumsum(of_group, dtype=np.int32)
         rows_begin, _ = self._add("group_rows", bounds)
@@ -110,9 +108,9 @@ class _Tables:
 
     def _groups_of(self, losses: PanelLosses) -> tuple[int, int, int]:
         """(panels, where their groups stand, how many groups): no panels where each is its own group."""
-        groups = groups_of_panels(losses._touches)
+        groups = groups_of_panels(losses.touches)
         if groups is None:
-            return 0, 0, int(losses._panels[-1]) + 1
+            return 0, 0, int(losses.panels[-1]) + 1
         found = self._groups.get(id(groups))
         if found is None:
             begin, num = self._add("panel_groups", groups.astype(np.int32))
@@ -148,8 +146,8 @@ def _walks_of(traffic: PanelTraffic) -> tuple[Losses, ...]:
 
 def _loss_rows(losses: PanelLosses) -> NDArray[np.void]:
     """Rows of ``loss_rows``, sorted by group and wave; a second partition that is not there lacks nothing."""
-    found = np.zeros(len(losses._panels), dtype=TABLES["loss_rows"])
-    found["wave"] = losses._waves
-    for side in range(losses._memory.shape[1]):
-        found[f"memory_{side}"], found[f"crossing_{side}"] = losses._memory[:, side], losses._crossing[:, side]
+    found = np.zeros(len(losses.panels), dtype=TABLES["loss_rows"])
+    found["wave"] = losses.waves
+    for side in range(losses.memory.shape[1]):
+        found[f"memory_{side}"], found[f"crossing_{side}"] = losses.memory[:, side], losses.crossing[:, side]
     return found

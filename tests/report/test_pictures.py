@@ -21,6 +21,7 @@ from gpusim.layout import Layout
 from gpusim.machine.config import load_gpu
 from gpusim.report import plots, plots_measured, plots_occupancy, plots_ring, plots_roofline, plots_threads, plots_waterfall
 from gpusim.report.explain import Counterfactual, Explanation
+from gpusim.report.orders import Raster
 from gpusim.report.pictures import LARGE_SVG_BYTES, Picture, check_plot
 from gpusim.report.plots import plot_timeline
 from gpusim.report.plots_banks import plot_banks
@@ -34,7 +35,6 @@ from gpusim.report.plots_roofline import ceilings, l2_gb_per_s, names_of, plot_r
 from gpusim.report.plots_threads import plot_thread_values
 from gpusim.report.plots_waterfall import plot_waterfall
 from gpusim.simulate.door import check
-from gpusim.simulate.raster import Raster
 from gpusim.simulate.result import Result
 from gpusim.simulate.run import simulate
 from gpusim.simulate.timeline import Timeline

@@ -16,11 +16,12 @@ from gpusim.kernel_models.gemm.tiles import ceil_div
 from gpusim.machine.clock import Activity, PowerLimiter
 from gpusim.machine.config import GpuSpec
 from gpusim.program.records import SM_TOTALS
-from gpusim.simulate.bound import FMA_BUSY, TENSOR_BUSY, LeastTime, lower_bound
+from gpusim.simulate.bound import FMA_BUSY, TENSOR_BUSY, lower_bound
 from gpusim.simulate.door import check
 from gpusim.simulate.module import EngineRun
 from gpusim.simulate.pack import RunSettings, pack, trace_plan
 from gpusim.simulate.plan import plan_launch
+from gpusim.sweep import LeastTime
 from gpusim.units import Clock
 from gpusim.workload.launch import Launch
 

@@ -166,57 +166,26 @@ class PanelLosses(Mapping[int, Mapping[int, Loss]]):
         self, touches: Touches, rows: IntArray, memory: FloatArray, crossing: FloatArray, *, num_passes: int
     ) -> None:
         """``rows``: those of ``touches`` that lose anything; memory and crossing float64[num_sides, rows]."""
-        self._touches = touches
-        self._panels, self._waves = touches.panel[rows], touches.step[rows] // num_passes
-        self._memory, self._crossing = memory.T, crossing.T
-        self._known: dict[int, Mapping[int, Loss]] = {}
-
-    @property
-    def has_own_panels(self) -> bool:
-        """Whether no panel is touched by two tiles."""
-        return self._touches.has_own_panels
-
-    def of(self, panel: int) -> Mapping[int, Loss] | None:
-        """Waves of one panel; None where nothing is lost."""
-        row_panel = self._touches.group_of(panel)
-        found = self._known.get(row_panel)
-        if found is None:
-            begin, end = np.searchsorted(self._panels, (row_panel, row_panel + 1)).tolist()
-            found = self._known[row_panel] = {
-                wave: Loss(tuple(memory), tuple(crossing))
-                for wave, memory, crossing in zip(
-                    self._waves[begin:end].tolist(), self._memory[begin:end].tolist(), self._crossing[begin:end].tolist(),
-                    strict=True,
-                )
-            }
-        return found or None
+        self.touches = touches
+        self.panels, self.waves = touches.panel[rows], touches.step[rows] // num_passes
+        self.memory, self.crossing = memory.T, crossing.T
 
     def __getitem__(self, panel: int) -> Mapping[int, Loss]:
         """Waves of one panel."""
-        found = self.of(panel)
-        if found is None:
+        group = self.touches.group_of(panel)
+        rows = slice(*np.searchsorted(self.panels, (group, group + 1)).tolist())
+        if rows.start == rows.stop:
             raise KeyError(panel)
-        return found
-
-    def get(self, panel: int, default: Any = None) -> Any:
-        """Waves of one panel, or ``default`` where nothing is lost."""
-        found = self._known.get(self._touches.group_of(panel))
-        if found is None:
-            found = self.of(panel)
-        return found or default
+        of_rows = (each[rows].tolist() for each in (self.waves, self.memory, self.crossing))
+        return {wave: Loss(tuple(memory), tuple(crossing)) for wave, memory, crossing in zip(*of_rows, strict=True)}
 
     def __iter__(self) -> Iterator[int]:
         """Panels that lose anything."""
-        groups = distinct(self._panels)
-        return iter(self._touches.panels_in(groups).tolist())
-
-    def __bool__(self) -> bool:
-        """Whether any panel loses anything."""
-        return bool(len(self._panels))
+        return iter(self.touches.panels_in(distinct(self.panels)).tolist())
 
     def __len__(self) -> int:
         """How many panels lose anything."""
-        return len(self._touches.panels_in(distinct(self._panels)))
+        return len(self.touches.panels_in(distinct(self.panels)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
