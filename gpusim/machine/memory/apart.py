@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from heapq import heapify, heapreplace
+from heapq import heapreplace
+from itertools import pairwise
 
 import numpy as np
 
@@ -56,8 +57,7 @@ class Lives:
 
 def _one_after_the_other(took: Sequence[float], num_slots: int) -> list[float]:
     """When each begins: in order, on the slot that falls free first."""
-    free = [0.0] * min(num_slots, len(took))
-    heapify(free)
+    free = [0.0] * min(num_slots, len(took))  # a heap
     begins: list[float] = []
     for life in took:
         at = free[0]
@@ -125,45 +125,35 @@ def _missed(
     was touched until then.
     """
     num_waves = int(wave_of_tile.max()) + 1
-    tables = [_Gaps.of(use, begins) for use in uses]
+    gaps = {use.tensor: _gaps(use, begins) for use in uses}
     waves = np.concatenate([wave_of_tile] * len(uses))
-    until = np.concatenate([gaps.until_next for gaps in tables])
+    until = np.concatenate([until_next for _, until_next in gaps.values()])
     num_bytes = np.concatenate([use.bytes_of_tile for use in uses])
     order = np.lexsort((until, waves))
     bounds = np.searchsorted(waves[order], np.arange(num_waves + 1))
-    found = [np.zeros(num_waves) for _ in readers]
-    by_use = {use.tensor: gaps for use, gaps in zip(uses, tables, strict=True)}
-    begin_of_wave = np.searchsorted(wave_of_tile, np.arange(num_waves + 1))
-    for wave in range(num_waves):
-        rows = order[bounds[wave] : bounds[wave + 1]]
+    tiles_of_wave = [slice(*pair) for pair in pairwise(np.searchsorted(wave_of_tile, np.arange(num_waves + 1)))]
+    between = [np.empty(len(begins)) for _ in readers]  # bytes touched between a tile's readers
+    for tiles, (first, last) in zip(tiles_of_wave, pairwise(bounds), strict=True):
+        rows = order[first:last]
         ends, of_row = until[rows], num_bytes[rows].astype(np.float64)
         ended = np.concatenate(([0.0], np.cumsum(ends * of_row)))
         going = float(of_row.sum()) - np.concatenate(([0.0], np.cumsum(of_row)))
-        tiles = slice(*begin_of_wave[wave : wave + 2])
-        for missed, use in zip(found, readers, strict=True):
-            since = by_use[use.tensor].since_last[tiles]
+        for found, use in zip(between, readers, strict=True):
+            since = gaps[use.tensor][0][tiles]
             idx = np.searchsorted(ends, since)
-            lost = sides.lost_share(ended[idx] + since * going[idx])
-            missed[wave] = float((lost * use.bytes_of_tile[tiles]).sum())
-    return found
+            found[tiles] = ended[idx] + since * going[idx]
+    missed = [sides.lost_share(found) * use.bytes_of_tile for found, use in zip(between, readers, strict=True)]
+    return [np.array([of_tile[tiles].sum() for tiles in tiles_of_wave]) for of_tile in missed]
 
 
-@dataclass(frozen=True, slots=True)
-class _Gaps:
-    """Lives between a tile and the one that touches its panel before it, and after it: float64[num_tiles]."""
-
-    since_last: FloatArray
-    until_next: FloatArray
-
-    @classmethod
-    def of(cls, use: PanelUse, begins: FloatArray) -> _Gaps:
-        """Of all tiles."""
-        none = -1 - np.arange(len(begins))  # who touches nothing has a panel of his own
-        touched = np.where(use.bytes_of_tile > 0, use.panel_of_tile, none)
-        order = np.lexsort((begins, touched))
-        panels, at = touched[order], begins[order]
-        gaps = np.where(panels[1:] == panels[:-1], np.diff(at), NEVER)
-        since, until = np.full(len(at), NEVER), np.full(len(at), NEVER)
-        since[order[1:]] = gaps
-        until[order[:-1]] = gaps
-        return cls(since, until)
+def _gaps(use: PanelUse, begins: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Lives between a tile and the one that touches its panel before it, and after it: float64[num_tiles] each."""
+    none = -1 - np.arange(len(begins))  # who touches nothing has a panel of his own
+    touched = np.where(use.bytes_of_tile > 0, use.panel_of_tile, none)
+    order = np.lexsort((begins, touched))
+    panels, at = touched[order], begins[order]
+    gaps = np.where(panels[1:] == panels[:-1], np.diff(at), NEVER)
+    since, until = np.full(len(at), NEVER), np.full(len(at), NEVER)
+    since[order[1:]] = gaps
+    until[order[:-1]] = gaps
+    return since, until
