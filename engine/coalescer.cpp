@@ -9,32 +9,19 @@ namespace gpusim {
 
 namespace {
 
-constexpr double QUEUE_LATENCIES = 4.0;  // over which what is taken is a share
-constexpr double MOST_SHARE = 0.95;      // of the peak rate that queues are worked out for
+constexpr double MOST_SHARE = 0.95;  // of the peak rate that queues are worked out for
 
 }  // namespace
-
-void Coalescer::init(XbarCounters* counters) {
-  counters_ = counters;
-  double window = input.xbar->merge_window_cycles;
-  double spread = smaller(window, input.l2->slice_spread_cycles);
-  early_cycles_ = window - spread;
-  late_cycles_ = window + spread;
-  far_cycles_ = input.l2->far_latency_cycles - input.l2->near_latency_cycles;
-  ahead_bytes_ = input.xbar->sm_read_bytes_per_cycle * input.l2->near_latency_cycles;
-  queue_cycles_ = input.l2->near_latency_cycles != 0.0 ? input.l2->queue_cycles : 0.0;
-  lately_cycles_ = QUEUE_LATENCIES * input.l2->near_latency_cycles;
-}
 
 BatchPrice Coalescer::price(const LineBatch& batch, Reader* reader, double behind_bytes, double pace) {
   if (!batch.zeros.is_any) return price_lines(batch, reader, behind_bytes, pace);
   BatchPrice price{0.0, 0.0, INFINITE};
   if (batch.num_bytes != 0.0) price = price_lines(batch, reader, behind_bytes, pace);
   double more = batch.zeros.num_carried_bytes;
-  counters_->passed_bytes += batch.zeros.num_bytes;
-  counters_->carried_bytes += more;
+  counters.xbar.passed_bytes += batch.zeros.num_bytes;
+  counters.xbar.carried_bytes += more;
   if (more != 0.0)  // rows of zeros are one line, which is read once for as many requests as can be one
-    counters_->served_bytes += batch.zeros.num_bytes / input.xbar->merge_limit;
+    counters.xbar.served_bytes += batch.zeros.num_bytes / input.xbar->merge_limit;
   price.moved_bytes = price.moved_bytes + batch.zeros.num_bytes;
   price.carried_bytes = price.carried_bytes + more;
   return price;
@@ -47,7 +34,7 @@ BatchPrice Coalescer::price_lines(const LineBatch& batch, Reader* reader, double
   double of_requests = batch.request_bytes;
   if (tile == nullptr || !batch.merges) {
     double carried = larger(num_bytes * batch.weight, of_requests);
-    counters_->carried_bytes += carried;
+    counters.xbar.carried_bytes += carried;
     return BatchPrice{num_bytes, carried, 0.0};
   }
   SharedPipe* slices = reader->slices;
@@ -113,10 +100,10 @@ BatchPrice Coalescer::price_lines(const LineBatch& batch, Reader* reader, double
     *asked = mine;
   else
     tile->asked.push(mine);
-  counters_->passed_bytes += num_bytes;
-  counters_->served_bytes += read * batch.reads;
+  counters.xbar.passed_bytes += num_bytes;
+  counters.xbar.served_bytes += read * batch.reads;
   double carried = larger(passing * batch.weight, of_requests);
-  counters_->carried_bytes += carried;
+  counters.xbar.carried_bytes += carried;
   return BatchPrice{length, carried, ahead};
 }
 

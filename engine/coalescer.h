@@ -51,14 +51,14 @@ struct BatchPrice {
 // Source: the crossbar's (crossbar.h).
 class Coalescer {
  public:
-  void init(XbarCounters* counters);
-
   // What a batch costs; `behind_bytes` move before it, `pace` times as fast as the slices' clock goes.
   BatchPrice price(const LineBatch& batch, Reader* reader, double behind_bytes, double pace);
   // What the last of a request's lines waits at its slice.
   double queued_cycles(Reader* reader, TileState* tile, double num_bytes);
 
  private:
+  static constexpr double QUEUE_LATENCIES = 4.0;  // over which what is taken is a share
+
   struct Lately {
     double served = 0.0;
     double since = 0.0;
@@ -71,14 +71,14 @@ class Coalescer {
   double joined(double late_cycles) const;
   double busy_share(Reader* reader);
 
-  XbarCounters* counters_ = nullptr;
   Lately lately_[2];
-  double early_cycles_ = 0.0;
-  double late_cycles_ = 0.0;
-  double far_cycles_ = 0.0;
-  double ahead_bytes_ = 0.0;
-  double queue_cycles_ = 0.0;
-  double lately_cycles_ = 0.0;
+  const double spread_cycles_ = smaller(input.xbar->merge_window_cycles, input.l2->slice_spread_cycles);
+  const double early_cycles_ = input.xbar->merge_window_cycles - spread_cycles_;
+  const double late_cycles_ = input.xbar->merge_window_cycles + spread_cycles_;
+  const double far_cycles_ = input.l2->far_latency_cycles - input.l2->near_latency_cycles;
+  const double ahead_bytes_ = input.xbar->sm_read_bytes_per_cycle * input.l2->near_latency_cycles;
+  const double queue_cycles_ = input.l2->near_latency_cycles != 0.0 ? input.l2->queue_cycles : 0.0;
+  const double lately_cycles_ = QUEUE_LATENCIES * input.l2->near_latency_cycles;
 };
 
 }  // namespace gpusim

@@ -1,8 +1,40 @@
-// Containers of the engine: growing arrays, queues, pools of objects, a map from tiles.
+// Containers of the engine, and their memory: grown pages in WebAssembly, the C library's heap in a native
+// build.
 #pragma once
-#include "memory.h"
+#include <stddef.h>
+#include <stdint.h>
+
+inline void* operator new(size_t, void* place) noexcept { return place; }
 
 namespace gpusim {
+
+// Returns memory for `num_bytes`, aligned to 16 bytes; ends the run where there is none.
+void* memory_allocate(size_t num_bytes);
+
+// Gives back what `memory_allocate(num_bytes)` returned.
+void memory_release(void* memory, size_t num_bytes);
+
+template <class T>
+T* allocate_items(uint32_t num) {
+  return static_cast<T*>(memory_allocate(num * sizeof(T)));
+}
+
+template <class T>
+void exchange(T& one, T& other) {
+  T held = one;
+  one = other;
+  other = held;
+}
+
+// Plain values that lie elsewhere, and stay there.
+template <class T>
+struct Table {
+  const T* items = nullptr;
+  uint32_t size = 0;
+  const T& operator[](uint32_t place) const { return items[place]; }
+  const T* begin() const { return items; }
+  const T* end() const { return items + size; }
+};
 
 // A growing array of plain values, which may be moved byte by byte.
 template <class T>
@@ -20,15 +52,12 @@ class Vector {
   T& back() { return items_[size_ - 1]; }
   T* begin() { return items_; }
   T* end() { return items_ + size_; }
-  const T* data() const { return items_; }
+  const T* begin() const { return items_; }
+  const T* end() const { return items_ + size_; }
 
+  // `item` is none of its own.
   void push(const T& item) {
-    if (size_ == capacity_) {
-      T copy = item;
-      reserve(capacity_ ? 2 * capacity_ : 4);
-      items_[size_++] = copy;
-      return;
-    }
+    if (size_ == capacity_) reserve(capacity_ ? 2 * capacity_ : 4);
     items_[size_++] = item;
   }
 
@@ -39,7 +68,7 @@ class Vector {
   // Makes room for `capacity` items in all.
   void reserve(uint32_t capacity) {
     if (capacity <= capacity_) return;
-    T* items = static_cast<T*>(memory_allocate(capacity * sizeof(T)));
+    T* items = allocate_items<T>(capacity);
     if (size_)
       __builtin_memcpy(static_cast<void*>(items), static_cast<const void*>(items_), size_ * sizeof(T));
     memory_release(items_, capacity_ * sizeof(T));
@@ -51,13 +80,6 @@ class Vector {
     reserve(size);
     for (uint32_t place = 0; place < size; place++) items_[place] = item;
     size_ = size;
-  }
-
-  void insert(uint32_t place, const T& item) {
-    push(item);
-    T copy = items_[size_ - 1];
-    for (uint32_t at = size_ - 1; at > place; at--) items_[at] = items_[at - 1];
-    items_[place] = copy;
   }
 
   void erase(uint32_t place) {
@@ -74,15 +96,9 @@ class Vector {
   }
 
   void swap(Vector& other) {
-    T* items = items_;
-    uint32_t size = size_;
-    uint32_t capacity = capacity_;
-    items_ = other.items_;
-    size_ = other.size_;
-    capacity_ = other.capacity_;
-    other.items_ = items;
-    other.size_ = size;
-    other.capacity_ = capacity;
+    exchange(items_, other.items_);
+    exchange(size_, other.size_);
+    exchange(capacity_, other.capacity_);
   }
 
  private:
@@ -115,10 +131,9 @@ class Fifo {
   }
 
   void insert(uint32_t place, const T& item) {
-    T copy = item;
-    push(copy);
+    push(item);
     for (uint32_t at = size_ - 1; at > place; at--) (*this)[at] = (*this)[at - 1];
-    (*this)[place] = copy;
+    (*this)[place] = item;
   }
 
   void erase(uint32_t place) {
@@ -147,6 +162,40 @@ class Fifo {
   uint32_t size_ = 0;
 };
 
+// Objects at addresses that stay, as many as there is room for.
+template <class T>
+class Array {
+ public:
+  Array() = default;
+  Array(const Array&) = delete;
+  Array& operator=(const Array&) = delete;
+  ~Array() {
+    for (T& item : *this) item.T::~T();
+    memory_release(items_, capacity_ * sizeof(T));
+  }
+
+  uint32_t size() const { return size_; }
+  T& operator[](uint32_t place) { return items_[place]; }
+  T* begin() { return items_; }
+  T* end() { return items_ + size_; }
+
+  // Makes room, once.
+  void reserve(uint32_t capacity) {
+    items_ = allocate_items<T>(capacity);
+    capacity_ = capacity;
+  }
+
+  template <class... Arguments>
+  T& emplace(const Arguments&... arguments) {
+    return *new (items_ + size_++) T(arguments...);
+  }
+
+ private:
+  T* items_ = nullptr;
+  uint32_t size_ = 0;
+  uint32_t capacity_ = 0;
+};
+
 // Objects of one type at addresses that stay; what is released is used again.
 template <class T>
 class Pool {
@@ -155,17 +204,15 @@ class Pool {
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
 
-  T* make() {
-    if (!free_.empty()) {
-      T* found = free_.back();
-      free_.pop();
-      return new (found) T();
+  template <class... Arguments>
+  T* make(const Arguments&... arguments) {
+    if (free_.empty()) {
+      T* chunk = allocate_items<T>(CHUNK);
+      for (uint32_t place = CHUNK; place--;) free_.push(chunk + place);
     }
-    if (num_in_chunk_ == CHUNK || chunks_.empty()) {
-      chunks_.push(static_cast<T*>(memory_allocate(CHUNK * sizeof(T))));
-      num_in_chunk_ = 0;
-    }
-    return new (chunks_.back() + num_in_chunk_++) T();
+    T* found = free_.back();
+    free_.pop();
+    return new (found) T(arguments...);
   }
 
   void release(T* object) {
@@ -175,9 +222,89 @@ class Pool {
 
  private:
   static constexpr uint32_t CHUNK = 64;
-  Vector<T*> chunks_;
   Vector<T*> free_;
-  uint32_t num_in_chunk_ = 0;
+};
+
+// Objects in the order in which they were appended; each has its links, `older` and `newer`.
+template <class T>
+class LinkedList {
+ public:
+  T* oldest() const { return oldest_; }
+
+  void append(T* item) {
+    item->older = newest_;
+    item->newer = nullptr;
+    (newest_ ? newest_->newer : oldest_) = item;
+    newest_ = item;
+  }
+
+  void remove(T* item) {
+    (item->older ? item->older->newer : oldest_) = item->newer;
+    (item->newer ? item->newer->older : newest_) = item->older;
+  }
+
+ private:
+  T* oldest_ = nullptr;
+  T* newest_ = nullptr;
+};
+
+// Gives back what was pushed with the least `at`, of equals the one that was pushed first. It lies in memory
+// as Python's heapq has it, since sums go over it.
+template <class At, class Item, uint32_t BRANCHES>
+class Heap {
+ public:
+  struct Entry {
+    At at;
+    uint64_t number;
+    Item item;
+    bool before(const Entry& other) const {
+      return at < other.at || (at == other.at && number < other.number);
+    }
+  };
+
+  bool empty() const { return entries_.empty(); }
+  const Entry& first() const { return entries_[0]; }
+  const Vector<Entry>& entries() const { return entries_; }
+  uint64_t num_pushed() const { return num_pushed_; }
+
+  void push(At at, const Item& item) {
+    Entry entry{at, num_pushed_++, item};
+    entries_.push(entry);
+    rise(entries_.size() - 1, entry);
+  }
+
+  Item pop() {
+    Item first = entries_[0].item;
+    Entry last = entries_.back();
+    entries_.pop();
+    uint32_t size = entries_.size();
+    if (!size) return first;
+    uint32_t place = 0;
+    for (uint32_t best = 1; best < size; best = BRANCHES * place + 1) {
+      uint32_t end = best + BRANCHES < size ? best + BRANCHES : size;
+      for (uint32_t other = best + 1; other < end; other++)
+        if (entries_[other].before(entries_[best])) best = other;
+      entries_[place] = entries_[best];
+      place = best;
+    }
+    rise(place, last);
+    return first;
+  }
+
+ private:
+  // Puts `entry` at `place`, or where those behind it make room.
+  void rise(uint32_t place, const Entry& entry) {
+    while (place) {
+      uint32_t parent = (place - 1) / BRANCHES;
+      if (!entry.before(entries_[parent])) break;
+      entries_[place] = entries_[parent];
+      place = parent;
+    }
+    entries_[place] = entry;
+  }
+
+  Vector<Entry> entries_;
+  uint64_t num_pushed_ = 0;
 };
 
 // The tile that a request is for: a panel of a tensor, and a step of it.
@@ -190,49 +317,42 @@ struct TileKey {
         (uint64_t(uint32_t(panel)) << 32) | (uint64_t(tensor & 0xff) << 24) | uint32_t(step & 0xffffff);
     return key;
   }
-  uint32_t tensor() const { return uint32_t(packed >> 24) & 0xff; }
   int32_t panel() const { return int32_t(packed >> 32); }
+  bool operator==(const TileKey& other) const { return packed == other.packed; }
+  uint32_t mixed() const {
+    uint64_t mixed = packed * 0x9E3779B97F4A7C15ull;
+    mixed ^= mixed >> 29;
+    mixed *= 0xBF58476D1CE4E5B9ull;
+    return uint32_t(mixed >> 32);
+  }
 };
 
-// A map from tiles to objects: open addressing, linear probing.
-template <class T>
-class TileMap {
+// A map to objects: open addressing, linear probing. Keys are compared, and `mixed` to a number.
+template <class Key, class T>
+class Map {
  public:
-  TileMap() = default;
-  TileMap(const TileMap&) = delete;
-  TileMap& operator=(const TileMap&) = delete;
-  ~TileMap() { memory_release(entries_, capacity_ * sizeof(Entry)); }
+  Map() = default;
+  Map(const Map&) = delete;
+  Map& operator=(const Map&) = delete;
+  ~Map() { memory_release(entries_, capacity_ * sizeof(Entry)); }
 
-  T* get(TileKey key) const {
-    if (!num_) return nullptr;
-    for (uint32_t place = home(key);; place = (place + 1) & (capacity_ - 1)) {
-      const Entry& entry = entries_[place];
-      if (entry.value == nullptr) return nullptr;
-      if (entry.key.packed == key.packed) return entry.value;
-    }
-  }
+  // The object of a key; null where it has none.
+  T* get(const Key& key) const { return num_ ? entries_[place_of(key)].value : nullptr; }
 
-  void put(TileKey key, T* value) {
+  // Gives an object to a key that has none.
+  void put(const Key& key, T* value) {
     if (4 * (num_ + 1) > 3 * capacity_) grow();
-    uint32_t place = home(key);
-    while (entries_[place].value != nullptr && entries_[place].key.packed != key.packed)
-      place = (place + 1) & (capacity_ - 1);
-    if (entries_[place].value == nullptr) num_++;
-    entries_[place].key = key;
-    entries_[place].value = value;
+    entries_[place_of(key)] = Entry{key, value};
+    num_++;
   }
 
-  void remove(TileKey key) {
-    uint32_t place = home(key);
-    while (entries_[place].key.packed != key.packed || entries_[place].value == nullptr) {
-      if (entries_[place].value == nullptr) return;
-      place = (place + 1) & (capacity_ - 1);
-    }
+  // Takes its object away from a key that has one.
+  void remove(const Key& key) {
     num_--;
-    uint32_t hole = place;
+    uint32_t hole = place_of(key);
     for (uint32_t next = (hole + 1) & (capacity_ - 1); entries_[next].value != nullptr;
          next = (next + 1) & (capacity_ - 1)) {
-      uint32_t wanted = home(entries_[next].key);
+      uint32_t wanted = entries_[next].key.mixed();
       if (((next - wanted) & (capacity_ - 1)) >= ((next - hole) & (capacity_ - 1))) {
         entries_[hole] = entries_[next];
         hole = next;
@@ -243,26 +363,26 @@ class TileMap {
 
  private:
   struct Entry {
-    TileKey key;
+    Key key;
     T* value;
   };
 
-  uint32_t home(TileKey key) const {
-    uint64_t mixed = key.packed * 0x9E3779B97F4A7C15ull;
-    mixed ^= mixed >> 29;
-    mixed *= 0xBF58476D1CE4E5B9ull;
-    return uint32_t(mixed >> 32) & (capacity_ - 1);
+  // Where a key is, or would be.
+  uint32_t place_of(const Key& key) const {
+    uint32_t place = key.mixed() & (capacity_ - 1);
+    while (entries_[place].value != nullptr && !(entries_[place].key == key))
+      place = (place + 1) & (capacity_ - 1);
+    return place;
   }
 
   void grow() {
     Entry* before = entries_;
     uint32_t num_before = capacity_;
     capacity_ = capacity_ ? 2 * capacity_ : 16;
-    entries_ = static_cast<Entry*>(memory_allocate(capacity_ * sizeof(Entry)));
-    __builtin_memset(static_cast<void*>(entries_), 0, capacity_ * sizeof(Entry));
-    num_ = 0;
+    entries_ = allocate_items<Entry>(capacity_);
+    for (uint32_t place = 0; place < capacity_; place++) entries_[place].value = nullptr;
     for (uint32_t place = 0; place < num_before; place++)
-      if (before[place].value != nullptr) put(before[place].key, before[place].value);
+      if (before[place].value != nullptr) entries_[place_of(before[place].key)] = before[place];
     memory_release(before, num_before * sizeof(Entry));
   }
 

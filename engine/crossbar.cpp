@@ -64,50 +64,37 @@ void by_turns(double total, const int32_t* turns, const double* most, double* ge
 
 }  // namespace
 
-void Crossbar::init(Agenda* agenda) {
-  stores.init(agenda, input.xbar->write_bytes_per_cycle, input.xbar->sm_write_bytes_per_cycle);
-  uint32_t num_partitions = input.partitions.size;
-  for (uint32_t partition = 0; partition < num_partitions; partition++) {
+Crossbar::Crossbar() {
+  stores.init(&agenda, input.xbar->write_bytes_per_cycle, input.xbar->sm_write_bytes_per_cycle);
+  for (uint32_t partition = 0; partition < input.partitions.size; partition++) {
     double total = input.partitions[partition].slices_bytes_per_cycle;
-    if (total > 0.0) slices[partition].init(agenda, total, input.xbar->sm_read_bytes_per_cycle);
+    if (total > 0.0) slices[partition].init(&agenda, total, input.xbar->sm_read_bytes_per_cycle);
   }
-  for (const GpcLinkRecord& record : input.gpc_links) {
-    GpcLink link;
-    link.pipe.rate = record.bytes_per_cycle;
-    link.bytes_per_cycle = record.bytes_per_cycle;
-    link.whole_share_bytes_per_cycle = record.whole_share_bytes_per_cycle;
-    link.partition = uint32_t(record.partition);
-    gpc_links_.push(link);
+  gpc_links_.reserve(input.gpc_links.size);
+  for (const GpcLinkRecord& record : input.gpc_links) gpc_links_.emplace(record);
+  write_links_.reserve(input.write_links.size);
+  for (const WriteLinkRecord& record : input.write_links) write_links_.emplace(record.bytes_per_cycle);
+  ports_.reserve(input.sms.size);
+  store_ports_.reserve(input.sms.size);
+  sm_store_pipes_.reserve(input.sms.size);
+  for (const SmRecord& record : input.sms) {
+    uint32_t sm = ports_.size();
+    SmPort& port = ports_.emplace();
+    port.slices = &slices[record.partition];
+    port.partition = uint32_t(record.partition);
+    port.merge_region = uint32_t(record.merge_region);
+    port.num_draws = DRAWS_APART * sm;
+    port.gpc = uint32_t(record.gpc);
+    store_ports_.emplace(&stores, sm);
+    sm_store_pipes_.emplace(input.xbar->sm_write_bytes_per_cycle);
   }
-  for (const WriteLinkRecord& record : input.write_links) {
-    Pipe pipe;
-    pipe.rate = record.bytes_per_cycle;
-    write_links_.push(pipe);
-  }
-  for (uint32_t sm = 0; sm < input.sms.size; sm++) {
-    const SmRecord& record = input.sms[sm];
-    SmPort* port = port_pool_.make();
-    port->slices = &slices[record.partition];
-    port->partition = uint32_t(record.partition);
-    port->merge_region = uint32_t(record.merge_region);
-    port->num_draws = DRAWS_APART * sm;
-    port->gpc = uint32_t(record.gpc);
-    ports_.push(port);
-    StorePort* store_port = store_port_pool_.make();
-    store_port->init(&stores, sm);
-    store_ports_.push(store_port);
-    Pipe pipe;
-    pipe.rate = input.xbar->sm_write_bytes_per_cycle;
-    sm_store_pipes_.push(pipe);
-  }
-  coalescer.init(&counters);
 }
 
 // ------------------------------------------------------------------------------------------ who is live
 
 void Crossbar::set_live(uint32_t sm, bool is_live) {
   int32_t change = is_live ? 1 : -1;
-  GpcLink& mine = gpc_links_[ports_[sm]->gpc];
+  GpcLink& mine = gpc_links_[ports_[sm].gpc];
   mine.num_live += change;
   if (input.sms[sm].is_lone) mine.num_lone_live += change;
   gpc_links_[uint32_t(input.write_links[uint32_t(input.sms[sm].write_link)].gpc)].num_storing += change;
@@ -124,7 +111,7 @@ void Crossbar::set_live(uint32_t sm, bool is_live) {
     links[num] = &link;
     turns[num] = link.num_turns();
     gpc_turns[num] = 1;
-    most[num] = smaller(link.bytes_per_cycle, link.num_live * sm_rate);
+    most[num] = smaller(link.pipe.rate, link.num_live * sm_rate);
     num_live += link.num_live;
     num++;
   }
@@ -135,7 +122,7 @@ void Crossbar::set_live(uint32_t sm, bool is_live) {
   for (uint32_t place = 0; place < num; place++) {
     GpcLink& link = *links[place];
     double share = link.num_live * each;
-    link.is_narrow = share > larger(link.bytes_per_cycle, NARROW * link.whole_share_bytes_per_cycle);
+    link.is_narrow = share > larger(link.pipe.rate, NARROW * link.whole_share_bytes_per_cycle);
     link.share = gets[place] != 0.0 ? gets[place] / share : 1.0;
   }
   by_turns(total, gpc_turns, most, gets, num);
@@ -171,20 +158,20 @@ void Crossbar::share_stores(uint32_t partition) {
 // ------------------------------------------------------------------------------------------ reads
 
 double Crossbar::behind_stores(uint32_t sm, double num_lines, double at_cycle) {
-  StorePort* store_port = store_ports_[sm];
-  if (!store_port->is_busy || input.xbar->request_turn_packets == 0.0) return at_cycle;
+  StorePort& store_port = store_ports_[sm];
+  if (!store_port.is_busy || input.xbar->request_turn_packets == 0.0) return at_cycle;
   if (input.xbar->line_request_bytes != 0.0) {
     Pipe& link = write_links_[uint32_t(input.sms[sm].write_link)];
     link.reserve(num_lines * input.xbar->line_request_bytes, agenda.cycle);
   }
-  return store_port->behind(num_lines, at_cycle);
+  return store_port.behind(num_lines, at_cycle);
 }
 
 void Crossbar::read(MemoryRequest& request, Completion* done, const void* group, Pipe* places,
                     ZeroRows zeros) {
-  SmPort* port = ports_[request.sm];
+  SmPort* port = &ports_[request.sm];
   TileState* tile = l2.look_up(request, port->partition);
-  double num_bytes = request.num_bytes * request.crossings;
+  double num_bytes = request.num_bytes * request.fetched.crossings;
   double earliest = request.issued_at + num_bytes / input.xbar->alone_bytes_per_cycle;
   double across_at;
   double latency = l2.reach(request, tile, port->partition, &across_at);
@@ -199,19 +186,19 @@ void Crossbar::read(MemoryRequest& request, Completion* done, const void* group,
   LineBatch batch;
   batch.num_bytes = num_bytes;
   batch.weight = is_row ? input.xbar->bulk_weight : 1.0;
-  batch.reads = request.reads;
-  batch.request_bytes = request.num_line_requests * input.l2->request_bytes;
+  batch.reads = request.fetched.reads;
+  batch.request_bytes = request.fetched.num_line_requests * input.l2->request_bytes;
   batch.zeros = zeros;
-  counters.asked_bytes += num_bytes;
+  counters.xbar.asked_bytes += num_bytes;
   if (input.xbar->merges != 0.0) {
     double moved = port->slices->moved();
     batch.asked_at = moved + (request.issued_at - agenda.cycle) * port->slices->rate;
     batch.tile = tile;
-    batch.sharing = request.sharing;
-    batch.request_sharing = request.request_sharing;
+    batch.sharing = request.fetched.sharing;
+    batch.request_sharing = request.fetched.request_sharing;
   } else {
-    counters.passed_bytes += num_bytes;
-    counters.served_bytes += num_bytes * request.reads;
+    counters.xbar.passed_bytes += num_bytes;
+    counters.xbar.served_bytes += num_bytes * request.fetched.reads;
   }
   if (zeros.is_any) count_zeros(zeros, 1);
   MemoryRequest* by_warps = request.num_warps > 1 ? &request : nullptr;
@@ -220,21 +207,21 @@ void Crossbar::read(MemoryRequest& request, Completion* done, const void* group,
 
 void Crossbar::multicast(MemoryRequest& request, const Vector<Receiver>& receivers, double bytes_per_cycle,
                          ZeroRows zeros) {
-  uint32_t partition = ports_[request.sm]->partition;
+  uint32_t partition = ports_[request.sm].partition;
   TileState* tile = l2.look_up(request, partition);
-  double crossing = request.num_bytes * request.crossings;
+  double crossing = request.num_bytes * request.fetched.crossings;
   double earliest = request.issued_at + crossing / input.xbar->alone_bytes_per_cycle;
   double across_at;
   double latency = l2.reach(request, tile, partition, &across_at);
   if (across_at > earliest) earliest = across_at;
   bool is_row = request.num_bytes > MOST_ROW_BYTES * request.num_rows;
   double weight = is_row ? input.xbar->bulk_weight : input.xbar->multicast_weight;
-  weight = larger(weight, request.num_line_requests * input.l2->request_bytes / crossing);
+  weight = larger(weight, request.fetched.num_line_requests * input.l2->request_bytes / crossing);
   double stretch = larger(1.0, input.xbar->alone_bytes_per_cycle / bytes_per_cycle);
   double num = receivers.size();
-  counters.asked_bytes += crossing * num;
-  counters.passed_bytes += crossing * num;
-  counters.served_bytes += crossing * request.reads;
+  counters.xbar.asked_bytes += crossing * num;
+  counters.xbar.passed_bytes += crossing * num;
+  counters.xbar.served_bytes += crossing * request.fetched.reads;
   if (zeros.is_any) count_zeros(zeros, receivers.size());
   for (uint32_t place = 0; place < receivers.size(); place++) {
     const Receiver& receiver = receivers[place];
@@ -242,7 +229,7 @@ void Crossbar::multicast(MemoryRequest& request, const Vector<Receiver>& receive
     batch.tile = tile;
     batch.num_bytes = crossing * stretch;
     batch.weight = weight / stretch;
-    batch.reads = request.reads;
+    batch.reads = request.fetched.reads;
     batch.merges = false;
     batch.zeros = zeros;
     TransferPart part{tile, earliest, latency, receiver.done, nullptr};
@@ -259,7 +246,7 @@ void Crossbar::read_zeros(MemoryRequest& request, const Vector<Receiver>& receiv
   for (uint32_t place = 0; place < receivers.size(); place++) {
     const Receiver& receiver = receivers[place];
     LineBatch batch;
-    batch.reads = request.reads;
+    batch.reads = request.fetched.reads;
     batch.zeros = zeros;
     double latency = input.l2->near_latency_cycles + distance_cycles(receiver.sm);
     TransferPart part{&zero_tile_, earliest, latency, receiver.done, nullptr};
@@ -269,14 +256,14 @@ void Crossbar::read_zeros(MemoryRequest& request, const Vector<Receiver>& receiv
 }
 
 void Crossbar::count_zeros(const ZeroRows& zeros, uint32_t num_receivers) {
-  counters.asked_bytes += zeros.num_bytes * num_receivers;
-  counters.read_bytes += zeros.num_bytes * num_receivers;
+  counters.xbar.asked_bytes += zeros.num_bytes * num_receivers;
+  counters.xbar.read_bytes += zeros.num_bytes * num_receivers;
 }
 
 void Crossbar::deliver(uint32_t sm, const LineBatch& batch, const MemoryRequest& request,
                        const TransferPart& part, const void* group) {
-  counters.read_bytes += request.num_bytes * request.crossings;
-  SmPort* port = ports_[sm];
+  counters.xbar.read_bytes += request.num_bytes * request.fetched.crossings;
+  SmPort* port = &ports_[sm];
   if (port->active == nullptr) {
     Transfer* transfer = transfers_.make();
     transfer->init(port, batch, part, group);
@@ -407,8 +394,8 @@ void Crossbar::write(const MemoryRequest& request, Completion* left, StoreArriva
   double left_at = sm_store_pipes_[request.sm].reserve(num_bytes, request.issued_at);
   // a packet is as long on a link as on the port
   double crossing = larger(request.num_bytes, num_packet_bytes);
-  store_ports_[request.sm]->send(crossing, request.issued_at, left_at, left, arrived, packet_bytes);
-  counters.write_bytes += request.num_bytes;
+  store_ports_[request.sm].send(crossing, request.issued_at, left_at, left, arrived, packet_bytes);
+  counters.xbar.write_bytes += request.num_bytes;
 }
 
 double Crossbar::cross_store(uint32_t sm, double crossing_bytes, double since, double* last_at) {

@@ -84,12 +84,11 @@ struct Receiver {
 // multicast_rings, line_sharing, store_drift, half_stores, loads_beside_stores.
 class Crossbar {
  public:
-  XbarCounters counters = {};
   SharedPipe stores;
   SharedPipe slices[2];  // of each partition
   Coalescer coalescer;
 
-  void init(Agenda* agenda);
+  Crossbar();
 
   // An SM has its first CTA, or has lost its last: whose link is in the way now?
   void set_live(uint32_t sm, bool is_live);
@@ -122,11 +121,14 @@ class Crossbar {
   // A GPC's way in: how many of its SMs are live, and what they get.
   struct GpcLink {
     Pipe pipe;
-    double bytes_per_cycle;
     double whole_share_bytes_per_cycle;
     double share = 1.0;       // what threads of one of its SMs get of the slices while they are short
     double bulk_share = 1.0;  // the same of bulk copies
     uint32_t partition;
+    explicit GpcLink(const GpcLinkRecord& record)
+        : pipe(record.bytes_per_cycle),
+          whole_share_bytes_per_cycle(record.whole_share_bytes_per_cycle),
+          partition(uint32_t(record.partition)) {}
     int32_t num_live = 0;
     int32_t num_lone_live = 0;
     int32_t num_storing = 0;
@@ -139,13 +141,13 @@ class Crossbar {
                const void* group);
   void count_zeros(const ZeroRows& zeros, uint32_t num_receivers);
 
-  Vector<SmPort*> ports_;
-  Pool<SmPort> port_pool_;
-  Vector<StorePort*> store_ports_;
-  Pool<StorePort> store_port_pool_;
-  Vector<Pipe> sm_store_pipes_;
-  Vector<GpcLink> gpc_links_;
-  Vector<Pipe> write_links_;
+  // Of each SM.
+  Array<SmPort> ports_;
+  Array<StorePort> store_ports_;
+  Array<Pipe> sm_store_pipes_;
+
+  Array<GpcLink> gpc_links_;
+  Array<Pipe> write_links_;
   Pool<Transfer> transfers_;
   TileState zero_tile_;  // where rows of zeros come from
 };

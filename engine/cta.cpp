@@ -10,14 +10,11 @@ namespace gpusim {
 
 AsyncGroup* AsyncGroup::make(AsyncGroup* ahead) {
   AsyncGroup* group = machine.flights.groups.make();
-  if (ahead != nullptr) {
-    if (ahead->num_pending) {
-      group->num_pending = 1;
-      ahead->on_complete.push(GroupWaiter{GroupWaiter::NEXT_GROUP, nullptr, group->hold(), 0, nullptr, 0.0});
-    } else {
-      group->ready_at = ahead->ready_at;
-    }
-  }
+  if (ahead == nullptr) return group;
+  if (ahead->num_pending)
+    ahead->on_complete.push(group->add());
+  else
+    group->ready_at = ahead->ready_at;
   return group;
 }
 
@@ -26,32 +23,22 @@ void AsyncGroup::drop() {
   if (!num_refs) machine.flights.groups.release(this);
 }
 
-void AsyncGroup::finish(double cycle) {
+void AsyncGroup::complete(double cycle) {
   num_pending--;
-  if (cycle > ready_at) ready_at = cycle;
-  if (num_pending || on_complete.empty()) return;
-  Vector<GroupWaiter> waiting;
-  waiting.swap(on_complete);
-  double at = ready_at;
-  for (const GroupWaiter& waiter : waiting) {
-    switch (waiter.kind) {
-      case GroupWaiter::WAKE: waiter.role->resume(at); break;
-      case GroupWaiter::NEXT_GROUP:
-        waiter.group->finish(at);
-        waiter.group->drop();
-        break;
-      case GroupWaiter::ARRIVE: arrive_by_copies(waiter.role, waiter.mbarrier, at, nullptr); break;
-      case GroupWaiter::TOKEN:
-        waiter.token->become_ready(at + waiter.latency_cycles, 0.0);
-        waiter.token->drop();
-        break;
-    }
+  ready_at = larger(ready_at, cycle);
+  if (!num_pending && !on_complete.empty()) {
+    Vector<Completion*> waiting;
+    waiting.swap(on_complete);
+    for (Completion* waiter : waiting) waiter->complete(ready_at);
   }
+  drop();
 }
 
-Token* Token::make(bool is_long) {
+Token* Token::make(bool is_long, double ready_at) {
   Token* token = machine.flights.tokens.make();
   token->is_long = is_long;
+  token->is_ready = ready_at >= 0.0;
+  token->ready_at = ready_at;
   return token;
 }
 
@@ -104,18 +91,6 @@ void Stage::end_read(double at_cycle) {
 
 // ---------------------------------------------------------------------- barriers of threads
 
-void ThreadBarrier::reset(int32_t its_number, int32_t threads, double latency, double warp_cycles) {
-  number = its_number;
-  num_threads = threads;
-  latency_cycles = latency;
-  thread_cycles = warp_cycles / 2 / 32;
-  num_arrived = 0;
-  num_going = 0;
-  latest = 0.0;
-  num_latest_threads = 0;
-  waiting.clear();
-}
-
 bool ThreadBarrier::arrive(int32_t threads, double at_cycle, bool waits, const Role* who, double* release) {
   num_arrived += threads;
   if (waits) num_going += threads;
@@ -143,6 +118,31 @@ bool ThreadBarrier::arrive(int32_t threads, double at_cycle, bool waits, const R
 }
 
 // ------------------------------------------------------------------------------------------ CTAs
+
+Cta::Cta(uint32_t its_idx, uint32_t its_rank, uint32_t its_sm, Cluster* its_cluster)
+    : idx(int32_t(its_idx)),
+      rank(int32_t(its_rank)),
+      wave(idx / int32_t(input.launch->num_at_once)),
+      sm(its_sm),
+      cluster(its_cluster),
+      panels(input.cta_panels.items + uint64_t(idx) * uint64_t(input.launch->num_panels)) {
+  const LaunchConstants& launch = *input.launch;
+  roles.reserve(input.roles.size);
+  for (uint32_t role = 0; role < input.roles.size; role++) roles.emplace(this, role);
+  mbarriers.reserve(input.mbarriers.size);
+  for (const MbarrierRecord& record : input.mbarriers)
+    mbarriers.emplace(this, int32_t(mbarriers.size()), int32_t(record.num_arrivals));
+  stages.reserve(uint32_t(launch.num_stages));
+  for (int32_t stage = 0; stage < int32_t(launch.num_stages); stage++) stages.emplace(this, stage);
+  barriers.reserve(input.named_barriers.size + 1);
+  double base = input.warp_scheduler->barrier_base_cycles;
+  double of_warp = input.warp_scheduler->barrier_warp_cycles;
+  for (const NamedBarrierRecord& record : input.named_barriers)
+    barriers.emplace(int32_t(barriers.size()), double(record.num_threads), base, of_warp);
+  barriers.emplace(int32_t(ThreadBarrier::SYNCTHREADS), launch.num_threads, base, of_warp);
+}
+
+Cta::~Cta() = default;
 
 void Cta::act(uint8_t) { machine.run.cta_exits(this); }
 

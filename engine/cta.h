@@ -1,37 +1,22 @@
 // CTAs and clusters while they run: barriers, stages of shared memory, groups of copies, the register pool.
 #pragma once
+#include "input.h"
 #include "mbarrier.h"
 #include "timing.h"
 
 namespace gpusim {
 
-class AsyncGroup;
-class Role;
-struct Cta;
 struct TileState;
-struct Token;
-
-// What to do when a group is complete: wake a role, finish the next group, arrive on an mbarrier, give a
-// token.
-struct GroupWaiter {
-  enum Kind : uint8_t { WAKE, NEXT_GROUP, ARRIVE, TOKEN };
-  Kind kind;
-  Role* role;             // WAKE, ARRIVE
-  AsyncGroup* group;      // NEXT_GROUP: holds a reference
-  int32_t mbarrier;       // ARRIVE
-  Token* token;           // TOKEN
-  double latency_cycles;  // TOKEN
-};
 
 // Copies that were committed together: complete when the last of them is, and not before the group ahead of
 // it.
-class AsyncGroup {
+class AsyncGroup : public Completion {
  public:
   int32_t num_pending = 0;
   double ready_at = 0.0;
   bool is_around_l1 = false;  // whether it has cp.async around L1
   uint32_t num_refs = 1;
-  Vector<GroupWaiter> on_complete;
+  Vector<Completion*> on_complete;
 
   // A new group, complete not before `ahead`, if there is one; its reference is the caller's.
   static AsyncGroup* make(AsyncGroup* ahead);
@@ -40,9 +25,13 @@ class AsyncGroup {
     return this;
   }
   void drop();
-  void add() { num_pending++; }
+  // One copy more, which holds the group until it is complete.
+  AsyncGroup* add() {
+    num_pending++;
+    return hold();
+  }
   // One copy will be complete at `cycle`.
-  void finish(double cycle);
+  void complete(double cycle) override;
 };
 
 // The result of a load that is on its way.
@@ -56,7 +45,8 @@ struct Token {
   bool is_ready = false;
   bool is_long = false;  // a load from memory, not from shared memory
 
-  static Token* make(bool is_long);
+  // Of a load that is on its way, or that is ready at a cycle.
+  static Token* make(bool is_long, double ready_at = -1.0);
   Token* hold() {
     num_refs++;
     return this;
@@ -68,8 +58,8 @@ struct Token {
 
 // One slot of a buffer: when it was filled, until when it is read.
 struct Stage {
-  Cta* cta = nullptr;
-  int32_t idx = 0;  // in the flat list of a CTA's stages
+  Cta* cta;
+  int32_t idx;  // in the flat list of a CTA's stages
   int32_t num_writes_pending = 0;
   int32_t num_reads_pending = 0;
   uint32_t num_fills = 0;
@@ -77,6 +67,7 @@ struct Stage {
   double full_at = 0.0;
   double read_until = 0.0;
 
+  Stage(Cta* its_cta, int32_t its_idx) : cta(its_cta), idx(its_idx) {}
   // An asynchronous write was issued; a hazard where the slot is still read.
   void begin_write(double at_cycle, const Role* who);
   void end_write(double at_cycle);
@@ -95,17 +86,21 @@ struct ThreadBarrier {
   static constexpr int32_t SYNCTHREADS = -1;
   static constexpr int32_t CLUSTER = -2;
 
-  int32_t num_threads = 0;
-  int32_t number = 0;  // row of named_barriers, or one of those above
-  double latency_cycles = 0.0;
-  double thread_cycles = 0.0;
+  int32_t number;  // row of named_barriers, or one of those above
+  int32_t num_threads;
+  double latency_cycles;
+  double thread_cycles;
   int32_t num_arrived = 0;
   int32_t num_going = 0;
   double latest = 0.0;
   int32_t num_latest_threads = 0;
   Vector<Role*> waiting;
 
-  void reset(int32_t its_number, int32_t threads, double latency, double warp_cycles);
+  ThreadBarrier(int32_t its_number, double threads, double latency, double warp_cycles)
+      : number(its_number),
+        num_threads(int32_t(threads)),
+        latency_cycles(latency),
+        thread_cycles(warp_cycles / 2 / 32) {}
   // Arrives; true where this was the last arrival: `release` is when all go on.
   bool arrive(int32_t threads, double at_cycle, bool waits, const Role* who, double* release);
 };
@@ -113,7 +108,8 @@ struct ThreadBarrier {
 // CTAs that share a cluster barrier and can reach one another's shared memory.
 struct Cluster {
   Vector<Cta*> ctas;
-  ThreadBarrier barrier;
+  ThreadBarrier barrier{ThreadBarrier::CLUSTER, input.launch->num_threads * input.launch->cluster_size,
+                        input.launch->cluster_barrier_cycles, 0.0};
   uint32_t num_running = 0;
 };
 
@@ -125,24 +121,26 @@ struct RegisterWaiter {
 
 // A thread block on an SM.
 struct Cta : public Action {
-  int32_t idx = 0;
-  int32_t rank = 0;
-  int32_t wave = 0;
-  uint32_t sm = 0;
-  Cluster* cluster = nullptr;
-  uint32_t num_roles_running = 0;
+  int32_t idx;
+  int32_t rank;
+  int32_t wave;
+  uint32_t sm;
+  Cluster* cluster;
+  uint32_t num_roles_running = input.roles.size;
   int32_t num_copies = 0;  // on their way to or from its shared memory: it is kept until they are over
   int32_t free_registers = 0;
-  const int32_t* panels = nullptr;    // its row of cta_panels
-  Role* roles = nullptr;              // of input.roles.size
-  Mbarrier* mbarriers = nullptr;      // of input.mbarriers.size
-  Stage* stages = nullptr;            // of input.launch->num_stages
-  ThreadBarrier* barriers = nullptr;  // named ones, and __syncthreads behind them
+  const int32_t* panels;  // its row of cta_panels
+  Array<Role> roles;
+  Array<Mbarrier> mbarriers;
+  Array<Stage> stages;
+  Array<ThreadBarrier> barriers;  // named ones, and __syncthreads behind them
   Vector<RegisterWaiter> register_waiters;
   Vector<TileState*> own_tiles;  // in L2, of panels that nobody else touches
   Cta* older = nullptr;          // of live ones, in order of start
   Cta* newer = nullptr;
 
+  Cta(uint32_t its_idx, uint32_t its_rank, uint32_t its_sm, Cluster* its_cluster);
+  ~Cta();
   // It exits.
   void act(uint8_t what) override;
   void copy_ended();

@@ -1,10 +1,8 @@
 // What the host calls: memory for a packed launch, its run in slices, its results, and functions to be
 // tested.
-#include "input.h"
 #include "machine.h"
 #include "numeric.h"
 #include "order_statistics.h"
-#include "results.h"
 
 #ifdef __wasm__
 #define EXPORT(name) extern "C" __attribute__((export_name(#name)))
@@ -12,64 +10,137 @@
 #define EXPORT(name) extern "C" __attribute__((visibility("default")))
 #endif
 
+namespace gpusim {
+
 namespace {
 
 int wrong_section = -2;
 
+struct Block {
+  const void* items;
+  uint64_t count;
+  uint64_t item_bytes;
+};
+
+// Sections of the result buffer.
+struct Blocks {
+  Block all[NUM_OUTPUT_SECTIONS];
+
+  template <class T>
+  void operator()(Output section, const Vector<T>& rows) {
+    all[uint32_t(section)] = Block{rows.begin(), rows.size(), sizeof(T)};
+  }
+
+  // Of records that are of nothing but doubles.
+  template <class T>
+  void doubles(Output section, const T* records, uint32_t num) {
+    all[uint32_t(section)] = Block{records, num * (sizeof(T) / sizeof(double)), sizeof(double)};
+  }
+};
+
+uint64_t aligned(uint64_t num_bytes) { return (num_bytes + 7) & ~uint64_t(7); }
+
+// Writes all sections into one new buffer, in the order of OUTPUT_SECTIONS.
+uint8_t* write_results() {
+  static uint8_t* buffer = nullptr;  // of the last call
+  static uint64_t held = 0;
+  Vector<SmTotals> sm_totals;
+  for (Sm& sm : machine.sms) {
+    const WarpScheduler& scheduler = sm.scheduler;
+    sm_totals.push(SmTotals{sm.active_cycles, scheduler.fma_pipe.busy_cycles,
+                            scheduler.issue_slots.busy_cycles, sm.smem.data.busy_cycles,
+                            sm.l1.unit.busy_cycles, sm.tma.engine.busy_cycles});
+  }
+  Blocks blocks;
+  blocks.doubles(Output::TOTALS, &machine.run.totals, 1);
+  blocks.doubles(Output::FAILURE, &machine.failure.record, 1);
+  blocks.doubles(Output::SM_TOTALS, sm_totals.begin(), sm_totals.size());
+  blocks.doubles(Output::ROLE_TOTALS, machine.run.role_totals.begin(), machine.run.role_totals.size());
+  blocks.doubles(Output::EPILOGUE_CYCLES, machine.run.epilogue_cycles.begin(),
+                 machine.run.epilogue_cycles.size());
+  blocks.doubles(Output::COUNTERS, &counters, 1);
+  machine.recorder.for_each(blocks);
+
+  uint64_t header_bytes = 24 + 16 * uint64_t(NUM_OUTPUT_SECTIONS);
+  uint64_t total = header_bytes;
+  for (const Block& block : blocks.all) total += aligned(block.count * block.item_bytes);
+  if (total > held) {
+    memory_release(buffer, held);
+    held = held ? 2 * total : total;
+    buffer = static_cast<uint8_t*>(memory_allocate(held));
+  }
+  const uint32_t header[4] = {BUFFER_MAGIC, BUFFER_VERSION, NUM_OUTPUT_SECTIONS, 0};
+  __builtin_memcpy(buffer, header, sizeof(header));
+  uint64_t* table = reinterpret_cast<uint64_t*>(buffer + 16);
+  *table = total;
+  uint64_t offset = header_bytes;
+  for (const Block& block : blocks.all) {
+    *++table = offset;
+    *++table = block.count;
+    if (block.count) __builtin_memcpy(buffer + offset, block.items, block.count * block.item_bytes);
+    offset += aligned(block.count * block.item_bytes);
+  }
+  return buffer;
+}
+
 }  // namespace
 
+}  // namespace gpusim
+
+using namespace gpusim;
+
 // Memory for an input buffer.
-EXPORT(allocate) void* allocate(uint32_t num_bytes) { return gpusim::memory_allocate(num_bytes); }
+EXPORT(allocate) void* allocate(uint32_t num_bytes) { return memory_allocate(num_bytes); }
 
 // Reads the buffer and starts the launch's first CTAs; 0 if all is well, else a Failure.
 EXPORT(create) int32_t create(const uint8_t* buffer, uint32_t num_bytes) {
-  wrong_section = gpusim::input.read(buffer, num_bytes);
-  if (wrong_section != -2) return int32_t(gpusim::Failure::BAD_BUFFER);
-  gpusim::build_machine();
+  wrong_section = read_input(buffer, num_bytes);
+  if (wrong_section != -2) return int32_t(Failure::BAD_BUFFER);
+  build_machine();
   return 0;
 }
 
 // Carries out up to `max_events` events; 0: there is more to do, 1: finished, 2: failed.
 EXPORT(run_slice) int32_t run_slice(uint32_t max_events) {
-  return int32_t(gpusim::machine.run.run_slice(max_events));
+  return int32_t(machine.run.run_slice(max_events));
 }
 
 // 0: CTAs that have exited; 1: the present cycle; 2: events so far; 3: the failure; 4: the wrong section.
 EXPORT(progress) double progress(int32_t which) {
   switch (which) {
-    case 0: return gpusim::machine.run.num_exits;
-    case 1: return gpusim::agenda.cycle;
-    case 2: return double(gpusim::agenda.num_events());
-    case 3: return gpusim::machine.failure.record.kind;
+    case 0: return machine.run.totals.num_exits;
+    case 1: return agenda.cycle;
+    case 2: return double(agenda.num_events());
+    case 3: return machine.failure.record.kind;
     default: return wrong_section;
   }
 }
 
 // Writes the result buffer: of a run that goes on, what it has done so far.
 EXPORT(results) uint8_t* results() {
-  gpusim::machine.run.sum_up();
-  return gpusim::write_results();
+  machine.run.sum_up();
+  return write_results();
 }
 
 // The engine's own functions of floats.
 EXPORT(numeric) double numeric(int32_t which, double x, double y) {
   switch (which) {
     case 0: return gpusim::exp(x);
-    case 1: return gpusim::log(x);
-    case 2: return gpusim::power(x, y);
-    case 3: return gpusim::erf(x);
-    case 4: return gpusim::hypot(x, y);
-    case 5: return gpusim::normal_inverse_cdf(x);
-    default: return gpusim::normal_cdf(x);
+    case 1: return log(x);
+    case 2: return power(x, y);
+    case 3: return erf(x);
+    case 4: return hypot(x, y);
+    case 5: return normal_inverse_cdf(x);
+    default: return normal_cdf(x);
   }
 }
 
 // What the slowest of several takes that draw their waits alike.
 EXPORT(evaluate) double evaluate(int32_t which, double a, double b, double c, double d, double e) {
   switch (which) {
-    case 0: return gpusim::most_of(int(a));
-    case 1: return gpusim::slowest_wait(int(a), int(b));
-    case 2: return gpusim::slowest_of_both(int(a), int(b), c, d);
-    default: return gpusim::slowest_beside_writes(a, b, c, d, e);
+    case 0: return most_of(int(a));
+    case 1: return slowest_wait(int(a), int(b));
+    case 2: return slowest_of_both(int(a), int(b), c, d);
+    default: return slowest_beside_writes(a, b, c, d, e);
   }
 }

@@ -10,42 +10,24 @@ namespace gpusim {
 
 void LoadInFlight::complete(double cycle) {
   Token* told = token;
+  double at = cycle + latency_cycles;
   double late = request.late_cycles;
   machine.flights.loads.release(this);
-  told->become_ready(cycle, late);
+  told->become_ready(at, late);
   told->drop();
 }
 
 // ------------------------------------------------------------------------------------------ TMA
 
-void TmaInFlight::init(Role* role, Cta* receiver, const Op& its_op, const TmaLoadRecord& its_cost) {
-  cta = receiver;
-  cta->num_copies++;
-  op = &its_op;
-  cost = &its_cost;
-  started_at = role->t;
-  mbarrier = its_op.barrier;
-  stage = &receiver->stages[its_op.stage];
-  if (stage->read_until > role->t) {
-    stage->begin_write(role->t, role);
-  } else {
-    stage->num_writes_pending++;
-    stage->num_fills++;
-  }
-}
-
 void TmaInFlight::complete(double cycle) {
   double at = larger(started_at, cycle + cost->latency_cycles);  // a latency is what it is beyond a load's
   stage->end_write(at);
-  Mbarrier& barrier = cta->mbarriers[mbarrier];
-  uint32_t phase = barrier.num_phases;
-  barrier.complete_tx(cost->num_bytes, at);
-  machine.run.copy_cycles += at - started_at;
-  machine.run.num_copies += 1.0;
+  mbarrier->complete_tx(cost->num_bytes, at);
+  machine.run.totals.copy_cycles += at - started_at;
+  machine.run.totals.num_copies += 1.0;
   if (input.sms[cta->sm].is_recorded) {
     machine.recorder.copy_spans.push(CopySpanRecord{cta->idx, cta->sm, op->stage, op->extra, started_at, at,
                                                     double(cost->num_bytes), op->barrier});
-    if (barrier.num_phases != phase) record_flip(cta, mbarrier);
   }
   Cta* receiver = cta;
   machine.flights.tma_copies.release(this);
@@ -53,6 +35,11 @@ void TmaInFlight::complete(double cycle) {
 }
 
 // ------------------------------------------------------------------------------------------ cp.async
+
+void CountedCopies::complete(double cycle) {
+  mbarrier->arrive(num_arrivals, cycle, nullptr);
+  machine.flights.counted.release(this);
+}
 
 // What its last instruction's data take from when they are asked for: as long as L2's or, out of memory,
 // memory's.
@@ -84,11 +71,9 @@ void CpAsyncInFlight::complete(double cycle) {
     end = there + larger(0.0, queued_until - now - smaller(left, num_hidden));
   }
   stage->end_write(end);
-  AsyncGroup* its_group = group;
-  its_group->finish(end);
-  its_group->drop();
-  machine.run.copy_cycles += end - request.issued_at;
-  machine.run.num_copies += 1.0;
+  group->complete(end);
+  machine.run.totals.copy_cycles += end - request.issued_at;
+  machine.run.totals.num_copies += 1.0;
   if (is_recorded) {
     machine.recorder.copy_spans.push(CopySpanRecord{cta->idx, cta->sm, op->stage, op->extra,
                                                     request.issued_at, end, request.num_bytes, -1});
@@ -104,27 +89,19 @@ void StoreInFlight::complete(double cycle) {
   if (bulk.read != nullptr) {
     double read_at = cycle + input.tma->store_latency_cycles;
     if (stage != nullptr) stage->end_read(read_at);
-    bulk.read->finish(read_at);
-    bulk.whole->finish(read_at);
-    bulk.read->drop();
-    bulk.whole->drop();
+    bulk.read->complete(read_at);
+    bulk.whole->complete(read_at);
     Cta* source = cta;
     over(cycle);
     source->copy_ended();
     return;
   }
-  if (left != nullptr) {
-    left->finish(cycle);
-    left->drop();
-  }
+  if (left != nullptr) left->complete(cycle);
   over(cycle);
 }
 
 void StoreInFlight::arrived(double cycle) {
-  if (has_arrived != nullptr) {
-    has_arrived->finish(cycle);
-    has_arrived->drop();
-  }
+  if (has_arrived != nullptr) has_arrived->complete(cycle);
   over(cycle);
 }
 

@@ -14,7 +14,16 @@ namespace gpusim {
 class LoadInFlight : public Completion {
  public:
   Token* token = nullptr;
+  double latency_cycles = 0.0;  // from when it is told
   MemoryRequest request;
+  void complete(double cycle) override;
+};
+
+// cp.async that an mbarrier is to count once they are there.
+class CountedCopies : public Completion {
+ public:
+  Mbarrier* mbarrier = nullptr;
+  int32_t num_arrivals = 0;
   void complete(double cycle) override;
 };
 
@@ -25,9 +34,8 @@ class TmaInFlight : public Completion {
   const Op* op = nullptr;
   const TmaLoadRecord* cost = nullptr;
   Stage* stage = nullptr;
-  int32_t mbarrier = 0;
+  Mbarrier* mbarrier = nullptr;
   double started_at = 0.0;
-  void init(Role* role, Cta* receiver, const Op& op, const TmaLoadRecord& cost);
   void complete(double cycle) override;
 };
 
@@ -91,6 +99,7 @@ class DelayedTma : public Action {
 // Pools of all that is on its way.
 struct Flights {
   Pool<LoadInFlight> loads;
+  Pool<CountedCopies> counted;
   Pool<TmaInFlight> tma_copies;
   Pool<CpAsyncInFlight> cp_asyncs;
   Pool<StoreInFlight> stores;

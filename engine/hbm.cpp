@@ -28,10 +28,10 @@ void WriteBack::complete(double cycle) {
   told->complete(cycle);
 }
 
-void Hbm::init(Agenda* agenda, uint32_t num_sms) {
-  agenda_ = agenda;
-  wire.init(agenda, input.hbm->wire_bytes_per_cycle, input.hbm->sm_bytes_per_cycle);
-  intakes_.fill(num_sms, nullptr);
+Hbm::Hbm() {
+  wire.init(&agenda, input.hbm->wire_bytes_per_cycle, input.hbm->sm_bytes_per_cycle);
+  intakes_.reserve(input.sms.size);
+  while (intakes_.size() < input.sms.size) intakes_.emplace();
 }
 
 // ------------------------------------------------------------------------------------------ draws and waits
@@ -47,7 +47,7 @@ double Hbm::draw() {
   return fraction_of(num_waits_ * PLASTIC);
 }
 
-double Hbm::refresh_of(double num_rows, double over_cycles) const {
+double Hbm::refresh_cycles(double num_rows, double over_cycles) const {
   double longest = input.hbm->refresh_cycles;
   double num_waiting = larger(0.0, num_rows - 1.0) * input.hbm->refresh_fraction;
   if (longest == 0.0 || num_waiting == 0.0) return 0.0;
@@ -62,8 +62,6 @@ double Hbm::refresh_of(double num_rows, double over_cycles) const {
   }
   return longest - early;
 }
-
-double Hbm::refresh_cycles(double num_rows, double over_cycles) { return refresh_of(num_rows, over_cycles); }
 
 double Hbm::share_lately() {
   return smaller(input.hbm->most_share,
@@ -130,7 +128,7 @@ double Hbm::uneven_cycles(double num_bytes, double place, bool are_apart, double
 // ------------------------------------------------------------------------------------------ what has passed
 
 double Hbm::lately(double num_bytes) {
-  double now = agenda_->cycle;
+  double now = agenda.cycle;
   if (now > moved_at_) {
     double kept = exp((moved_at_ - now) / input.hbm->window_cycles);
     moved_bytes_ *= kept;
@@ -162,19 +160,14 @@ void Hbm::has_written(WriteBack* write) {
 
 void Hbm::fill(double num_bytes, L2Fill* done, const MemoryRequest& request, double piece_bytes,
                double num_part_requests, double times) {
-  counters.read_bytes += num_bytes * times;
-  Intake*& intake = intakes_[request.sm];
-  if (intake == nullptr) {
-    intake = intake_pool_.make();
-    intake->hbm = this;
-  }
+  counters.hbm.read_bytes += num_bytes * times;
   if (piece_bytes != 0.0)
     num_bytes *= 1.0 + input.hbm->piece_read_bytes / piece_bytes;
   else if (num_part_requests != 0.0)
     num_bytes += input.hbm->part_request_bytes * num_part_requests;
   pending_bytes_ += num_bytes * times;
-  intake->fill(Fill{num_bytes, num_bytes, times, done, false, false}, request.issued_at, request.asked_until,
-               request.num_turns);
+  intakes_[request.sm].fill(Fill{num_bytes, num_bytes, times, done, false, false}, request.issued_at,
+                            request.asked_until, request.num_turns);
 }
 
 void Hbm::Intake::fill(Fill fill, double asked_at, double asked_until, int32_t num_turns) {
@@ -183,7 +176,7 @@ void Hbm::Intake::fill(Fill fill, double asked_at, double asked_until, int32_t n
   asked_until_ = num ? asked_until : -INFINITE;
   fill.turn_bytes = fill.left_bytes / (num > 1 ? num : 1);
   if (!is_busy_) {
-    hbm->num_reading_++;
+    hbm.num_reading_++;
     begin(fill);
   } else {
     waiting_.push(fill);
@@ -196,9 +189,9 @@ void Hbm::Intake::begin(const Fill& fill) {
   is_busy_ = true;
   if (!current_.has_begun) {
     current_.has_begun = true;
-    current_.done->begun(hbm->agenda_->cycle);
+    current_.done->begun(agenda.cycle);
   }
-  hbm->wire.transfer(smaller(current_.turn_bytes, current_.left_bytes), this, current_.weight);
+  hbm.wire.transfer(smaller(current_.turn_bytes, current_.left_bytes), this, current_.weight);
 }
 
 // The last byte of a turn has passed.
@@ -206,7 +199,7 @@ void Hbm::Intake::complete(double cycle) {
   Fill fill = current_;
   double passed = smaller(fill.turn_bytes, fill.left_bytes);
   fill.left_bytes -= passed;
-  hbm->has_read(passed * fill.weight);
+  hbm.has_read(passed * fill.weight);
   if (fill.left_bytes > EPSILON_BYTES) {
     begin(next_behind(fill));
     return;
@@ -215,7 +208,7 @@ void Hbm::Intake::complete(double cycle) {
     begin(waiting_.pop());
   } else {
     is_busy_ = false;
-    hbm->num_reading_--;
+    hbm.num_reading_--;
   }
   fill.done->complete(cycle);
 }
@@ -231,17 +224,16 @@ Hbm::Fill Hbm::Intake::next_behind(Fill fill) {
 }
 
 void Hbm::write_back(double num_bytes, Completion* done, double piece_bytes) {
-  counters.write_bytes += num_bytes;
+  counters.hbm.write_bytes += num_bytes;
   double cost = input.hbm->write_cost;
   if (num_reading_) {
     double queued = smaller(pending_bytes_ / 1e6, MOST_QUEUED_MB);
     cost *= 1.0 + input.hbm->turnaround_fraction + input.hbm->queued_turnaround_per_mb * queued;
   }
   if (piece_bytes != 0.0) cost += input.hbm->write_cost * input.hbm->piece_write_bytes / piece_bytes;
-  double moved = num_bytes * cost;
-  pending_bytes_ += moved;
+  pending_bytes_ += num_bytes * cost;
   WriteBack* write = writes_.make();
-  write->moved_bytes = moved;
+  write->moved_bytes = num_bytes * cost;
   write->written_bytes = num_bytes;
   write->done = done;
   wire.transfer(num_bytes * cost, write, 1.0);

@@ -35,17 +35,16 @@ class WriteBack : public Completion {
 // Source: the GPU's description; turns of loads: kernels/side_bursts, h200_sxm, 2026-11-28 (order).
 class Hbm {
  public:
-  HbmCounters counters = {};
   SharedPipe wire;
 
-  void init(Agenda* agenda, uint32_t num_sms);
+  Hbm();
 
   // By how much the next fill of many lines is later than the mean (below 0: sooner), by a sequence.
   double spread_cycles();
   // Which part of all requests like the next one waits less at its channels, by a sequence.
   double draw();
   // How much later than a mean row's the slowest of `num_rows` comes, asked for over `over_cycles`.
-  double refresh_cycles(double num_rows, double over_cycles);
+  double refresh_cycles(double num_rows, double over_cycles) const;
   // How long the last of `num_lines` that are asked for now waits at its channel.
   double queue_cycles(double num_lines);
   // How much later the slowest of `num_rows` comes than where memory has nothing else to do.
@@ -67,8 +66,6 @@ class Hbm {
   void has_written(WriteBack* write);
 
  private:
-  friend class HbmIntake;
-
   struct Fill {
     double left_bytes;
     double turn_bytes;  // what passes of it before the next one's turn
@@ -83,7 +80,6 @@ class Hbm {
    public:
     void fill(Fill fill, double asked_at, double asked_until, int32_t num_turns);
     void complete(double cycle) override;
-    Hbm* hbm = nullptr;
 
    private:
     void begin(const Fill& fill);
@@ -97,12 +93,9 @@ class Hbm {
 
   double lately(double num_bytes);
   void has_moved(double num_bytes);
-  double refresh_of(double num_rows, double over_cycles) const;
   double share_lately();
 
-  Agenda* agenda_ = nullptr;
-  Vector<Intake*> intakes_;
-  Pool<Intake> intake_pool_;
+  Array<Intake> intakes_;  // of each SM
   Pool<WriteBack> writes_;
   double pending_bytes_ = 0.0;
   double moved_bytes_ = 0.0;

@@ -10,18 +10,17 @@ namespace {
 constexpr double INSTRUCTION_BYTES = 16.0;  // of every instruction since Volta
 constexpr double LOOP_WAYS = 4.0;           // lines of a loop that lie at one place; kernels/loop_code
 
+// What a level of the cache has lost of code of so many bytes.
+double missing_share(double num_bytes, double capacity_bytes) {
+  return smaller(1.0, larger(0.0, 2.0 * (num_bytes - capacity_bytes) / num_bytes));
+}
+
 }  // namespace
 
 double FetchedCode::since(int32_t name, double cycle) {
   while (since_.size() <= uint32_t(name)) since_.push(-1.0);
   if (since_[uint32_t(name)] < 0.0) since_[uint32_t(name)] = cycle;
   return since_[uint32_t(name)];
-}
-
-void InstructionCache::init(double loop_bytes_per_cycle) { loop_bytes_per_cycle_ = loop_bytes_per_cycle; }
-
-double InstructionCache::missing_share(double num_bytes, double capacity_bytes) const {
-  return smaller(1.0, larger(0.0, 2.0 * (num_bytes - capacity_bytes) / num_bytes));
 }
 
 double InstructionCache::wait_cycles(int32_t name, double num_bytes, int32_t num_warps_each) {

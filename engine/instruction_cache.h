@@ -14,7 +14,7 @@ namespace gpusim {
 // Source: the GPU's description; kernels/counted_code, loop_code.
 class InstructionCache {
  public:
-  void init(double loop_bytes_per_cycle);
+  explicit InstructionCache(double loop_bytes_per_cycle) : loop_bytes_per_cycle_(loop_bytes_per_cycle) {}
 
   // How long warps stand still for a stretch of code, beyond issuing it; it then is the latest in the caches.
   double wait_cycles(int32_t name, double num_bytes, int32_t num_warps_each);
@@ -29,9 +29,7 @@ class InstructionCache {
     double num_bytes;
   };
 
-  double missing_share(double num_bytes, double capacity_bytes) const;
-
-  double loop_bytes_per_cycle_ = 1.0;
+  double loop_bytes_per_cycle_;
   Vector<Stretch> ran_;      // the one that ran last at the end
   Vector<double> there_at_;  // when far code is there, by name; below 0: not asked for
 };

@@ -5,8 +5,6 @@
 
 namespace gpusim {
 
-void L1::init() { places.rate = input.l1->outstanding_bytes; }
-
 Passage L1::accept(double num_requests, double num_lines, double num_wavefronts, double at_cycle,
                    double more_cycles) {
   double tags = larger(num_requests / input.l1->requests_per_cycle, num_lines / input.l1->lines_per_cycle);
@@ -56,27 +54,6 @@ double L1::posted_cycles(double cycles, double num_requests, double num_bytes, d
   return lead > 0.0 ? lead : 0.0;
 }
 
-void L1::unlink(L1Tile* tile) {
-  if (tile->older != nullptr)
-    tile->older->newer = tile->newer;
-  else
-    oldest_ = tile->newer;
-  if (tile->newer != nullptr)
-    tile->newer->older = tile->older;
-  else
-    newest_ = tile->older;
-}
-
-void L1::append(L1Tile* tile) {
-  tile->older = newest_;
-  tile->newer = nullptr;
-  if (newest_ != nullptr)
-    newest_->newer = tile;
-  else
-    oldest_ = tile;
-  newest_ = tile;
-}
-
 void L1::read(MemoryRequest& request, Completion* done, bool allocates, double not_before, bool is_copy) {
   ZeroRows none;
   if (!allocates) {
@@ -85,8 +62,8 @@ void L1::read(MemoryRequest& request, Completion* done, bool allocates, double n
   }
   L1Tile* tile = tiles_.get(request.tile);
   if (tile != nullptr) {
-    unlink(tile);
-    append(tile);
+    kept_.remove(tile);
+    kept_.append(tile);
     tile->hit(larger(request.issued_at, not_before) + input.l1->hit_latency_cycles, done);
     return;
   }
@@ -96,12 +73,12 @@ void L1::read(MemoryRequest& request, Completion* done, bool allocates, double n
   tile->asked_at = request.issued_at;
   tile->hit(0.0, done);
   tiles_.put(request.tile, tile);
-  append(tile);
+  kept_.append(tile);
   num_bytes_ += request.num_bytes;
-  while (num_bytes_ > input.l1->capacity_bytes && oldest_ != nullptr) {
-    L1Tile* gone = oldest_;
+  while (num_bytes_ > input.l1->capacity_bytes && kept_.oldest() != nullptr) {
+    L1Tile* gone = kept_.oldest();
     num_bytes_ -= gone->num_bytes;
-    unlink(gone);
+    kept_.remove(gone);
     tiles_.remove(gone->key);
     gone->is_held = false;
     if (!gone->is_filling) l1_tiles.release(gone);

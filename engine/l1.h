@@ -46,13 +46,12 @@ struct Passage {
 // Source: the GPU's description; lines on their way: kernels/load_loops, h200_sxm, 2026-11-23.
 class L1 {
  public:
-  Pipe places;  // for bytes that were asked for and are not there: a unit is a byte for a cycle
+  // For bytes that were asked for and are not there: a unit is a byte for a cycle.
+  Pipe places{input.l1->outstanding_bytes};
   Pipe unit;
   Pipe noted;  // loads that wait, or not, for their lines
   Pipe row_stage;
   double rows_taken_at = 0.0;  // when the last copies around L1 are all in that stage or its queue
-
-  void init();
 
   // Passes an access through the unit; `more_cycles` come on top of tags and data.
   Passage accept(double num_requests, double num_lines, double num_wavefronts, double at_cycle,
@@ -73,12 +72,8 @@ class L1 {
   static double shared_places(double num_requests, double num_bytes);
 
  private:
-  void unlink(L1Tile* tile);
-  void append(L1Tile* tile);
-
-  TileMap<L1Tile> tiles_;
-  L1Tile* oldest_ = nullptr;
-  L1Tile* newest_ = nullptr;
+  Map<TileKey, L1Tile> tiles_;
+  LinkedList<L1Tile> kept_;  // the one that was used last at the end
   double num_bytes_ = 0.0;
 };
 

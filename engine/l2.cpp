@@ -20,9 +20,7 @@ double chance_of(double share, double num_bytes) {
 
 }  // namespace
 
-void L2::init() {
-  residency_.init();
-  mean_latency_cycles_ = (input.l2->near_latency_cycles + input.l2->far_latency_cycles) / 2;
+L2::L2() {
   uint32_t num_links = uint32_t(input.l2->num_links);
   uint32_t link = 0;
   for (uint32_t partition = 0; partition < input.partitions.size && link < num_links; partition++)
@@ -89,24 +87,18 @@ TileState* L2::look_up(const MemoryRequest& request, uint32_t partition) {
       share /= chance;
     }
   }
-  double missed_sectors = counters.miss_sectors;
+  double missed_sectors = counters.l2.miss_sectors;
   fill(request, tile, share);
   for (uint32_t place = 0; place < request.num_neighbours; place++) {
-    MemoryRequest neighbour = request;
+    MemoryRequest neighbour;
+    static_cast<TileRequest&>(neighbour) = request;
     int32_t panel = request.panels[request.neighbours[2 * place]];
     neighbour.tile = TileKey::of(request.tensor, panel, request.neighbours[2 * place + 1]);
-    neighbour.num_neighbours = 0;
-    neighbour.num_warps = 1;
-    neighbour.new_fraction = 1.0;
-    neighbour.num_part_requests = 0.0;
-    neighbour.num_together = 1.0;
-    neighbour.num_turns = 0;
-    neighbour.asked_until = 0.0;
     look_up(neighbour, partition);
   }
   bool is_promoted = request.num_neighbours > 0 || request.new_fraction < 1.0;
   if (is_promoted && request.num_bytes >= LINE_BYTES * request.num_rows)
-    counters.promoted_sectors += counters.miss_sectors - missed_sectors;
+    counters.l2.promoted_sectors += counters.l2.miss_sectors - missed_sectors;
   return tile;
 }
 
@@ -127,8 +119,8 @@ void L2::fill(const MemoryRequest& request, TileState* tile, double share) {
   const TensorRecord& tensor = input.tensors[request.tensor];
   double num_bytes = request.num_bytes * share;
   double times = residency_.times_fetched(request.tensor, request.wave);
-  counters.miss_sectors += num_bytes * times / SECTOR_BYTES;
-  if (!residency_.is_planned(request.tensor)) counters.unplanned_miss_bytes += num_bytes;
+  counters.l2.miss_sectors += num_bytes * times / SECTOR_BYTES;
+  if (!residency_.is_planned(request.tensor)) counters.l2.unplanned_miss_bytes += num_bytes;
   double paid = num_bytes * tensor.fetch_scale;
   double num_rows = larger(
       larger(request.num_rows * share * request.new_fraction, num_bytes / input.hbm->refresh_bytes), 1.0);
@@ -304,11 +296,11 @@ Completion* L2::store(const MemoryRequest& request, Completion* done, double num
                       StoreKind kind) {
   double num_sectors = request.num_bytes / SECTOR_BYTES;
   if (kind == StoreKind::ST)
-    counters.write_sectors += num_sectors;
+    counters.l2.write_sectors += num_sectors;
   else if (kind == StoreKind::ATOM)
-    counters.atom_sectors += num_sectors;
+    counters.l2.atom_sectors += num_sectors;
   else
-    counters.red_sectors += num_sectors;
+    counters.l2.red_sectors += num_sectors;
   double leaving = num_distinct_bytes * residency_.written_back_fraction(request.tensor, request.wave);
   if (leaving == 0.0) return done;
   backlog_bytes_ += leaving;

@@ -78,9 +78,7 @@ class StoreLeft : public Completion {
 // Source: the GPU's description.
 class L2 {
  public:
-  L2Counters counters = {};
-
-  void init();
+  L2();
 
   // The state of the tile that is asked for from `partition`; lines that are missing start a fill.
   TileState* look_up(const MemoryRequest& request, uint32_t partition);
@@ -107,7 +105,6 @@ class L2 {
 
   double link_busy_cycles() const;
   double hit_latency_cycles() const { return input.l2->far_latency_cycles; }
-  double mean_latency_cycles() const { return mean_latency_cycles_; }
 
  private:
   friend class L2Fill;
@@ -120,13 +117,13 @@ class L2 {
   double draw();
 
   Residency residency_;
-  TileMap<TileState> tiles_;
+  Map<TileKey, TileState> tiles_;
   Pool<TileState> tile_pool_;
   Pool<L2Fill> fills_;
   Pool<StoreBehindWriteBack> stores_;
   Pool<StoreLeft> lefts_;
   L2Link links_[2];
-  double mean_latency_cycles_ = 0.0;
+  const double mean_latency_cycles_ = (input.l2->near_latency_cycles + input.l2->far_latency_cycles) / 2;
   double backlog_bytes_ = 0.0;
   uint32_t num_draws_ = 0;
 };

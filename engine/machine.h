@@ -1,22 +1,14 @@
 // The machine of a run: every part is a global, since a module runs one launch.
 #pragma once
-#include "cta.h"
-#include "coalescer.h"
 #include "crossbar.h"
-#include "dispatcher.h"
-#include "dsmem.h"
-#include "failure.h"
 #include "flight.h"
 #include "instruction_cache.h"
 #include "l1.h"
 #include "l2.h"
 #include "mio_queue.h"
 #include "mma_arbiter.h"
-#include "recorder.h"
-#include "role.h"
 #include "run.h"
 #include "shared_memory.h"
-#include "tensor_core.h"
 #include "tma.h"
 #include "warp_scheduler.h"
 
@@ -29,8 +21,8 @@ struct Sm {
   MioQueue mio_queue;
   WarpScheduler scheduler;
   TensorCore tensor_core;
-  MmaArbiter tensor_arbiter;
-  MmaArbiter fma_arbiter;
+  MmaArbiter tensor_arbiter{WarpState::TENSOR, Wait::TENSOR_CORES};
+  MmaArbiter fma_arbiter{WarpState::MATH_PIPE, Wait::FMA_PIPE};
   InstructionCache instruction_cache;
   Tma tma;
   Dsmem dsmem;
@@ -40,7 +32,8 @@ struct Sm {
   double active_since = 0.0;
   double active_cycles = 0.0;
 
-  void init(uint32_t idx);
+  explicit Sm(const SmRecord& record)
+      : scheduler(record.pace), instruction_cache(record.loop_bytes_per_cycle) {}
 };
 
 // Everything of a run but its input.
@@ -56,8 +49,7 @@ struct Machine {
   Run run;
   Recorder recorder;
   FailureLog failure;
-  Vector<Sm*> sms;
-  Pool<Sm> sm_pool;
+  Array<Sm> sms;
   Pool<L1Tile> l1_tiles;
   Flights flights;
 };
@@ -84,7 +76,7 @@ static Pool<L1Tile>& l1_tiles = machine_room.machine.l1_tiles;
 // Builds the machine anew from the input.
 void build_machine();
 
-inline Sm& sm_of(uint32_t idx) { return *machine.sms[idx]; }
-inline Sm& sm_of(const Role* role) { return *machine.sms[role->cta->sm]; }
+inline Sm& sm_of(uint32_t idx) { return machine.sms[idx]; }
+inline Sm& sm_of(const Role* role) { return machine.sms[role->cta->sm]; }
 
 }  // namespace gpusim

@@ -2,79 +2,48 @@
 #include "mbarrier.h"
 
 #include "machine.h"
-#include "role.h"
 
 namespace gpusim {
 
+// Behind those that are there at `at_cycle`, before those that roles ahead of the clock have issued for
+// later.
 void MbarrierUnit::arrive(double at_cycle, double* goes_on, double* counts_at) {
   const MbarrierConstants& spec = *input.mbarrier;
   double lag = larger(0.0, spec.max_queued_arrivals * (spec.arrive_interval_cycles - spec.arrive_cycles));
-  double end;
-  if (!num_ends_ || at_cycle >= ends_[num_ends_ - 1]) {
-    end = at_cycle + spec.arrive_interval_cycles;
-    ends_[num_ends_++] = end;
-  } else {
-    end = take_turn(at_cycle);
-  }
-  if (num_ends_ > MOST_ENDS) {
-    forgotten_until_ = ends_[0];
-    for (uint32_t place = 1; place < num_ends_; place++) ends_[place - 1] = ends_[place];
-    num_ends_--;
-  }
+  double interval = spec.arrive_interval_cycles;
+  double begin = larger(at_cycle, forgotten_until_);
+  uint32_t place = 0;
+  while (place < ends_.size() && begin + interval > ends_[place] - interval)
+    begin = larger(begin, ends_[place++]);
+  double end = begin + interval;
+  ends_.insert(place, end);
+  if (ends_.size() > MOST_ENDS) forgotten_until_ = ends_.pop();
   double issued = at_cycle + spec.arrive_cycles;
   *goes_on = larger(issued, end - lag);
   *counts_at = larger(issued, end);
 }
 
-// Behind those that are there at `at_cycle`, before those that roles ahead of the clock have issued for
-// later.
-double MbarrierUnit::take_turn(double at_cycle) {
-  double interval = input.mbarrier->arrive_interval_cycles;
-  double begin = larger(at_cycle, forgotten_until_);
-  uint32_t place = 0;
-  while (place < num_ends_) {
-    double end = ends_[place];
-    if (begin + interval <= end - interval) break;
-    place++;
-    if (end > begin) begin = end;
-  }
-  for (uint32_t other = num_ends_; other > place; other--) ends_[other] = ends_[other - 1];
-  ends_[place] = begin + interval;
-  num_ends_++;
-  return begin + interval;
-}
-
-void Mbarrier::reset(int32_t arrivals) {
-  num_arrivals = arrivals;
-  pending = arrivals;
-  tx_bytes = 0;
-  announced_bytes = 0;
-  delivered_bytes = 0;
-  parity = 0;
-  num_phases = 0;
-  stamp = 0.0;
-  completed_at = 0.0;
-  waiters.clear();
-}
-
-bool Mbarrier::arrive(int32_t count, double at_cycle) {
+void Mbarrier::arrive(int32_t count, double at_cycle, const Role* who) {
   pending -= count;
-  if (pending < 0) return false;
-  if (at_cycle > stamp) stamp = at_cycle;
-  if (!pending && !tx_bytes) complete();
-  return true;
+  if (pending < 0)
+    machine.failure.report(Failure::TOO_MANY_ARRIVALS, who, idx, -1, num_arrivals - pending, num_arrivals,
+                           cta->idx);
+  else
+    complete_if_over(at_cycle);
 }
 
 void Mbarrier::complete_tx(int64_t num_bytes, double at_cycle) {
   tx_bytes -= num_bytes;
   delivered_bytes += num_bytes;
-  if (at_cycle > stamp) stamp = at_cycle;
-  if (!pending && !tx_bytes) complete();
+  complete_if_over(at_cycle);
 }
 
-void Mbarrier::complete() {
+void Mbarrier::complete_if_over(double at_cycle) {
+  stamp = larger(stamp, at_cycle);
+  if (pending || tx_bytes) return;
+  if (input.sms[cta->sm].is_recorded)
+    machine.recorder.phase_flips.push(PhaseFlipRecord{cta->idx, cta->sm, idx, stamp, parity});
   parity ^= 1;
-  num_phases++;
   completed_at = stamp;
   pending = num_arrivals;
   announced_bytes = 0;

@@ -6,6 +6,7 @@
 namespace gpusim {
 
 class Role;
+struct Cta;
 
 // What takes the arrivals of one SM's warps.
 // Models: one arrival after the other, an interval apart, and a queue before it, so that the first ones cost
@@ -18,11 +19,8 @@ class MbarrierUnit {
   void arrive(double at_cycle, double* goes_on, double* counts_at);
 
  private:
-  double take_turn(double at_cycle);
-
   static constexpr uint32_t MOST_ENDS = 12;  // arrivals that it remembers
-  double ends_[MOST_ENDS + 1];               // when the last few arrivals were taken, in order
-  uint32_t num_ends_ = 0;
+  Fifo<double> ends_;                        // when the last few arrivals were taken, in order
   double forgotten_until_ = 0.0;
 };
 
@@ -33,13 +31,14 @@ class MbarrierUnit {
 // Ignores: the issue slots that a failing try_wait loop takes.
 // Source: PTX ISA, mbarrier; the GPU's description.
 struct Mbarrier {
-  int32_t num_arrivals = 1;
-  int32_t pending = 1;
+  Cta* cta;
+  int32_t idx;  // row of input.mbarriers
+  int32_t num_arrivals;
+  int32_t pending = num_arrivals;
   int64_t tx_bytes = 0;
   int64_t announced_bytes = 0;
   int64_t delivered_bytes = 0;
   int32_t parity = 0;
-  uint32_t num_phases = 0;
   double stamp = 0.0;
   double completed_at = 0.0;
 
@@ -49,14 +48,15 @@ struct Mbarrier {
   };
   Vector<Waiter> waiters;
 
-  void reset(int32_t arrivals);
-  // `count` arrivals that become visible at `at_cycle`; false where there are more than a phase expects.
-  bool arrive(int32_t count, double at_cycle);
+  Mbarrier(Cta* its_cta, int32_t its_idx, int32_t arrivals)
+      : cta(its_cta), idx(its_idx), num_arrivals(arrivals) {}
+  // `count` arrivals that become visible at `at_cycle`; a hazard where there are more than a phase expects.
+  void arrive(int32_t count, double at_cycle, const Role* who);
   // Bytes are there at `at_cycle`.
   void complete_tx(int64_t num_bytes, double at_cycle);
 
  private:
-  void complete();
+  void complete_if_over(double at_cycle);
 };
 
 }  // namespace gpusim

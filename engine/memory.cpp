@@ -1,7 +1,7 @@
 // Memory of the engine.
 // Models: nothing of the GPU. Blocks of powers of two, each size with a list of free ones.
 // Ignores: giving pages back; a run's memory ends with its instance.
-#include "memory.h"
+#include "containers.h"
 
 #ifndef __wasm__
 #include <stdlib.h>

@@ -62,7 +62,8 @@ Token* QueuedLoad::begin(double at_cycle) {
   if (stage_ != nullptr) stage_->begin_read(role_->t, role_);
   role_->cta->num_copies++;
   Sm& sm = sm_of(sm_);
-  sm.smem.count_wavefronts(wavefronts_);
+  counters.smem.wavefronts += wavefronts_;
+  counters.smem.load_wavefronts += wavefronts_;
   Token* token = token_->hold();
   sm.mio_queue.ask(this, at_cycle);
   return token;
@@ -75,7 +76,7 @@ double QueuedLoad::ready(double end_cycle, int32_t num_parts) const {
 double QueuedLoad::take(double at_cycle) {
   SharedMemory& smem = sm_of(sm_).smem;
   double turn = left < turn_ ? left : turn_;
-  Served served = smem.load(turn, registers_, at_cycle, on_way_, true);
+  Served served = smem.load(turn, registers_, at_cycle, on_way_);
   on_way_ = 0.0;
   double passed = turn - served.left;
   left -= passed;
@@ -107,7 +108,7 @@ void QueuedLoad::over() {
 // ------------------------------------------------------------------------------------------ the queue
 
 void MioQueue::ask(QueuedLoad* load, double at_cycle) {
-  wait(load);
+  waiting_.push(load->age, load);
   fill(at_cycle);
 }
 
@@ -116,7 +117,7 @@ bool MioQueue::wait_for_place(Role* role) {
     role->has_entered = false;
     return true;
   }
-  int32_t age = waiting_[0].age;
+  int32_t age = waiting_.first().at;
   int32_t mine = role->cta->idx;
   if (role->has_entered || age > mine || (age == mine && role->num_warps == 1)) {
     role->has_entered = false;
@@ -126,8 +127,7 @@ bool MioQueue::wait_for_place(Role* role) {
   role->block(WarpState::LSU, Wait::PLACE_BEFORE_DATA_STAGE);
   QueuedRole* entrant = machine.flights.queued_roles.make();
   entrant->role = role;
-  entrant->age = mine;
-  wait(entrant);
+  waiting_.push(mine, entrant);
   return false;
 }
 
@@ -135,49 +135,9 @@ double MioQueue::num_ahead(const Role* role) const {
   double ahead = 0.0;
   int32_t mine = role->cta->idx;
   bool is_alone = role->num_warps == 1;
-  for (uint32_t place = 0; place < waiting_.size(); place++) {
-    const Entry& entry = waiting_[place];
-    if (entry.age < mine || (entry.age == mine && !is_alone)) ahead += entry.warp->left;
-  }
+  for (const auto& entry : waiting_.entries())
+    if (entry.at < mine || (entry.at == mine && !is_alone)) ahead += entry.item->left;
   return ahead;
-}
-
-void MioQueue::wait(QueuedWarp* warp) {
-  Entry entry{warp->age, ++num_asked_, warp};
-  uint32_t place = waiting_.size();
-  waiting_.push(entry);
-  while (place) {
-    uint32_t parent = (place - 1) >> 1;
-    if (!entry.before(waiting_[parent])) break;
-    waiting_[place] = waiting_[parent];
-    place = parent;
-  }
-  waiting_[place] = entry;
-}
-
-// Takes the first out, leaving the others in the order that heapq leaves them in: sums go over them.
-QueuedWarp* MioQueue::pop() {
-  QueuedWarp* first = waiting_[0].warp;
-  Entry last = waiting_.back();
-  waiting_.pop();
-  uint32_t size = waiting_.size();
-  if (!size) return first;
-  uint32_t place = 0;
-  uint32_t child = 1;
-  while (child < size) {
-    if (child + 1 < size && !waiting_[child].before(waiting_[child + 1])) child++;
-    waiting_[place] = waiting_[child];
-    place = child;
-    child = 2 * place + 1;
-  }
-  while (place) {
-    uint32_t parent = (place - 1) >> 1;
-    if (!last.before(waiting_[parent])) break;
-    waiting_[place] = waiting_[parent];
-    place = parent;
-  }
-  waiting_[place] = last;
-  return first;
 }
 
 // Lets in who waits while there is room.
@@ -185,9 +145,9 @@ void MioQueue::fill(double at_cycle) {
   while (!in_line_.empty() && in_line_.front().until <= at_cycle) num_places_ -= in_line_.pop().num_places;
   if (in_line_.empty()) num_places_ = 0.0;  // and not what rounding leaves
   while (!waiting_.empty()) {
-    QueuedWarp* warp = waiting_[0].warp;
+    QueuedWarp* warp = waiting_.first().item;
     if (!in_line_.empty() && num_places_ + warp->num_places > QUEUE_PLACES) break;
-    pop();
+    waiting_.pop();
     double end = warp->take(at_cycle);
     if (warp->num_places == 0.0) {
       warp->over();
@@ -196,15 +156,13 @@ void MioQueue::fill(double at_cycle) {
     in_line_.push(Place{end, warp->num_places});
     num_places_ += warp->num_places;
     if (warp->left != 0.0)
-      wait(warp);
+      waiting_.push(warp->age, warp);
     else
       warp->over();
   }
   if (!waiting_.empty() && !is_watched_) {
     is_watched_ = true;
-    double leaves = in_line_.front().until;
-    double now = agenda.cycle;
-    agenda.later(leaves > now ? leaves - now : 0.0, this, 0);
+    agenda.at(in_line_.front().until, this, 0);
   }
 }
 

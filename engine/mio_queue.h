@@ -69,30 +69,17 @@ class MioQueue : public Action {
   double num_ahead(const Role* role) const;
   void act(uint8_t what) override;
 
-  uint32_t sm = 0;
-
  private:
-  struct Entry {
-    int32_t age;
-    uint64_t number;
-    QueuedWarp* warp;
-    bool before(const Entry& other) const {
-      return age < other.age || (age == other.age && number < other.number);
-    }
-  };
   struct Place {
     double until;
     double num_places;
   };
 
-  void wait(QueuedWarp* warp);
   void fill(double at_cycle);
-  QueuedWarp* pop();
 
   Fifo<Place> in_line_;
-  double num_places_ = 0.0;  // taken
-  Vector<Entry> waiting_;    // a heap of two branches, as Python's heapq orders it
-  uint64_t num_asked_ = 0;
+  double num_places_ = 0.0;                // taken
+  Heap<int32_t, QueuedWarp*, 2> waiting_;  // by age
   bool is_watched_ = false;
 };
 

@@ -13,11 +13,6 @@ constexpr double EPSILON_CYCLES = 1e-6;
 
 }  // namespace
 
-void MmaArbiter::init(WarpState state, Wait wait) {
-  state_ = state;
-  wait_ = wait;
-}
-
 bool MmaArbiter::ask(Role* role, const Op& op, Multiply multiply, int32_t num_runs, bool by_age) {
   by_age_ = by_age;
   Waiter waiter{role, &op, multiply, num_runs};
@@ -76,7 +71,7 @@ void MmaArbiter::watch() {
   }
   if (at < watched_at_) {
     watched_at_ = at;
-    agenda.later(larger(0.0, at - now), this, 0);
+    agenda.at(at, this, 0);
   }
 }
 
@@ -117,7 +112,7 @@ void MmaArbiter::let_copy(double now, bool goes_on) {
       held_.push(item);
     } else {
       item.role->copy_pass = is_busy ? CopyPass::ONCE : CopyPass::UNTIL_COMMIT;
-      item.role->fire(0.0);
+      agenda.later(0.0, item.role, Role::WOKEN);
     }
   }
 }
@@ -145,7 +140,7 @@ void MmaArbiter::next() {
   waiting_.erase(first);
   waiter.role->spend(state_, until_);
   begin(waiter);
-  waiter.role->fire(0.0);
+  agenda.later(0.0, waiter.role, Role::WOKEN);
 }
 
 }  // namespace gpusim

@@ -1,8 +1,29 @@
-// Whose mma.sync an SM's tensor cores take, or whose FFMA its schedulers, where several roles multiply so.
+// The tensor cores of an SM, and whose mma.sync they take, or whose FFMA its schedulers, where several roles
+// multiply so.
 #pragma once
 #include "role.h"
 
 namespace gpusim {
+
+// The tensor cores of one SM as one pipe, for mma.sync and for wgmma.
+// Models:
+// * wgmma's rate (worked out before the run), arithmetic that begins once A is there;
+// * groups of a warpgroup in flight, and the wgmma of all warpgroups in one queue;
+// * mma.sync's rate, minimum interval and latency; ldmatrix that keeps others' mma.sync from being issued;
+// * IMAD.WIDE and wgmma exclude one another, whoever issued them.
+// Ignores: the order in which warpgroups alternate inside the pipe; what issuing a wgmma takes; sparsity.
+// Source: the GPU's description; kernels/ring_math, pipe_beside_wgmma, turn_taking.
+struct TensorCore {
+  Pipe pipe;
+  double wgmma_until = 0.0;  // when the last of the SM's wgmma that have been issued ends
+  double wide_until = 0.0;   // and the last IMAD.WIDE
+
+  // ldmatrix of warps beside others that multiply: mma.sync wait for what each takes of its sub-core.
+  void pass_loads(double num_loads, double at_cycle) {
+    if (pipe.free_at > at_cycle && at_cycle >= wgmma_until)
+      pipe.free_at += num_loads * input.tensor_core->mma_sync_load_cycles / input.tensor_core->num_sub_cores;
+  }
+};
 
 // Models:
 // * greedy, then oldest: who multiplies goes on until it stops; then the one that has waited longest does;
@@ -18,7 +39,7 @@ class MmaArbiter : public Action {
   // Queues a role's math; afterwards the role's cursor is where the last of it has been issued.
   using Multiply = void (*)(Role* role, const Op& op);
 
-  void init(WarpState state, Wait wait);
+  MmaArbiter(WarpState state, Wait wait) : state_(state), wait_(wait) {}
   // Multiplies now, `num_runs` times, or waits for the role's turn and does so then.
   bool ask(Role* role, const Op& op, Multiply multiply, int32_t num_runs, bool by_age);
   // Waits until another one that multiplies lets a role issue `num_copies` of each of its warps; true: copy
@@ -47,8 +68,8 @@ class MmaArbiter : public Action {
 
   static constexpr uint32_t MOST_RUNS = 256;  // whose beginnings are known
 
-  WarpState state_ = WarpState::TENSOR;
-  Wait wait_ = Wait::TENSOR_CORES;
+  WarpState state_;
+  Wait wait_;
   Role* owner_ = nullptr;
   int32_t owner_cta_ = -1;
   int32_t owner_warps_ = 0;

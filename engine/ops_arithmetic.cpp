@@ -1,4 +1,4 @@
-// Tensor cores, FMA, ALU and MUFU work, shuffles, setmaxnreg, instructions that are fetched.
+// Tensor cores, FMA, ALU and MUFU work, shuffles, setmaxnreg, instructions that are fetched, sections.
 #include "machine.h"
 #include "ops.h"
 
@@ -31,8 +31,7 @@ void multiply(Role* role, const Op& op) {
   double cycles = total * cost.interval_cycles / num_sub_cores;
   counters.tensor_core.busy_cycles += cycles;
   double end = sm_of(role).tensor_core.pipe.reserve(cycles, start);
-  double own =
-      start + num_issues * cost.interval_cycles * warps_each(role->num_warps, int32_t(num_sub_cores));
+  double own = start + num_issues * cost.interval_cycles * warps_each(role->num_warps, num_sub_cores);
   end = end > own ? end : own;
   double issued = end - cost.interval_cycles;
   double done = end - cost.interval_cycles + cost.latency_cycles;
@@ -127,19 +126,14 @@ bool wgmma(Role* role, const Op& op) {
   counters.tensor_core.gmma_instructions += cost.num_warp_instructions;
   counters.tensor_core.busy_cycles += cost.cycles;
   counters.warp_scheduler.instructions += cost.num_warp_instructions;
-  sm.smem.count_gmma(cost.wavefronts);
+  counters.smem.wavefronts += cost.wavefronts;
+  counters.smem.gmma_wavefronts += cost.wavefronts;
   const int32_t* reads = input.lists.items + op.extra;
   for (int32_t place = 0; place < op.step; place++) {
-    Stage& stage = role->cta->stages[reads[place]];
-    if (stage.num_writes_pending || stage.full_at > at + 1e-6 || !stage.num_fills)
-      stage.read(at, end, role);
-    else if (end > stage.read_until)
-      stage.read_until = end;
+    role->cta->stages[reads[place]].read(at, end, role);
+    role->record_read(reads[place], begin, end);
   }
-  if (role->is_recorded) {
-    record_mma(role, begin, free_at, op.barrier);
-    for (int32_t place = 0; place < op.step; place++) role->record_read(reads[place], begin, end);
-  }
+  record_mma(role, begin, free_at, op.barrier);
   if (end > role->wgmma_open) {
     role->wgmma_open = end;
     if (end > core.wgmma_until) core.wgmma_until = end;
@@ -152,6 +146,16 @@ bool wgmma(Role* role, const Op& op) {
   return true;
 }
 
+bool wgmma_fence(Role* role, const Op&) {
+  role->spend(WarpState::ISSUE, role->t + input.warp_scheduler->fence_cycles);
+  return true;
+}
+
+bool wgmma_commit_group(Role* role, const Op&) {
+  role->wgmma_groups.push(role->wgmma_open);
+  return true;
+}
+
 // Until the group that must have ended has, and its latency is over.
 bool wgmma_wait_group(Role* role, const Op& op) {
   double end = -1.0;
@@ -161,17 +165,16 @@ bool wgmma_wait_group(Role* role, const Op& op) {
 }
 
 // Waits for instructions that the SM's caches do not hold.
-bool fetch_code(Role* role, const Op& op) {
-  int32_t num_schedulers = int32_t(input.warp_scheduler->num_schedulers);
-  double waited = sm_of(role).instruction_cache.wait_cycles(op.cost, op.number,
-                                                            warps_each(role->num_warps, num_schedulers));
+bool code(Role* role, const Op& op) {
+  int32_t num_each = warps_each(role->num_warps, input.warp_scheduler->num_schedulers);
+  double waited = sm_of(role).instruction_cache.wait_cycles(op.cost, op.number, num_each);
   role->spend(WarpState::NO_INSTRUCTION, role->t + waited);
   return true;
 }
 
 // Waits for what a sub-core does not keep of a loop's code, where one warp issues it; two and more do so
 // meanwhile.
-bool fetch_loop_code(Role* role, const Op& op) {
+bool loop_code(Role* role, const Op& op) {
   Sm& sm = sm_of(role);
   if (role->num_warps * double(sm.num_ctas) > input.warp_scheduler->num_schedulers) return true;
   const LoopCodeRecord& code = input.loop_codes[uint32_t(op.cost)];
@@ -182,7 +185,7 @@ bool fetch_loop_code(Role* role, const Op& op) {
 }
 
 // Where caches of code were flushed, waits for instructions that the launch has not brought along.
-bool fetch_far_code(Role* role, const Op& op) {
+bool far_code(Role* role, const Op& op) {
   if (input.launch->is_flushed == 0.0) return true;
   double late = sm_of(role).instruction_cache.late_cycles(input.far_codes[uint32_t(op.cost)], role->t);
   if (late > 0.0) role->spend(WarpState::NO_INSTRUCTION, role->t + late);
@@ -263,7 +266,7 @@ bool mufu(Role* role, const Op& op) {
 // Shuffles; in a chain each waits until the one before has given its word.
 bool shfl(Role* role, const Op& op) {
   Sm& sm = sm_of(role);
-  sm.smem.count(op.number * op.extra);
+  counters.smem.wavefronts += op.number * op.extra;
   double chained = op.flags & 1 ? role->t + op.number * input.warp_scheduler->shuffle_cycles : 0.0;
   double end = sm.scheduler.execute(sm.scheduler.shuffle_pipe, op.number, op.extra, role->t, 0.0, 1.0);
   role->spend(WarpState::SHORT_SCOREBOARD, end > chained ? end : chained);
@@ -287,6 +290,39 @@ bool set_max_nreg(Role* role, const Op& op) {
   }
   cta->register_waiters.push(RegisterWaiter{needed, role});
   return role->block(WarpState::WAIT_REGISTERS, Wait::REGISTERS);
+}
+
+// ------------------------------------------------------------------------------------------ sections, turns
+
+bool range_start(Role* role, const Op& op) {
+  if (op.extra == int32_t(Section::EPILOGUE))  // the accumulators are read
+    role->spend(WarpState::MATH_PIPE, role->mma_done);
+  role->sections.push(OpenSection{op.extra, role->t});
+  Ideal ideal = op.extra == int32_t(Section::EPILOGUE)   ? Ideal::EPILOGUE
+                : op.extra == int32_t(Section::PROLOGUE) ? Ideal::PROLOGUE
+                                                         : Ideal::MAINLOOP;
+  role->is_free |= machine.run.is_ideal(ideal);
+  return true;
+}
+
+bool range_end(Role* role, const Op&) {
+  OpenSection open = role->sections.back();
+  role->sections.pop();
+  role->is_free = false;
+  if (open.section == int32_t(Section::EPILOGUE)) {
+    double& spent = machine.run.epilogue_cycles[role->idx];
+    spent = larger(0.0, spent) + (role->t - open.start_cycle);
+  }
+  if (role->is_recorded)
+    machine.recorder.role_sections.push(
+        RoleSectionRecord{role->cta->idx, role->idx, open.section, open.start_cycle, role->t});
+  return true;
+}
+
+// A persistent CTA begins a work tile.
+bool turn(Role* role, const Op& op) {
+  role->wave = op.extra;
+  return true;
 }
 
 }  // namespace gpusim

@@ -18,17 +18,6 @@ double issue_arrival(Role* role, int32_t num_warps) {
   return counts_at;
 }
 
-// Counts an arrival on an mbarrier of `cta`.
-void arrive_on(Role* role, Cta* cta, int32_t idx, int32_t count, double at_cycle) {
-  Mbarrier& barrier = cta->mbarriers[idx];
-  uint32_t phase = barrier.num_phases;
-  if (!barrier.arrive(count, at_cycle)) {
-    machine.failure.report(Failure::TOO_MANY_ARRIVALS, role, idx, -1, barrier.num_arrivals - barrier.pending,
-                           barrier.num_arrivals, cta->idx);
-  }
-  if (barrier.num_phases != phase) record_flip(cta, idx);
-}
-
 bool thread_barrier(Role* role, ThreadBarrier& barrier, bool waits) {
   role->meet();
   double release;
@@ -46,14 +35,6 @@ bool thread_barrier(Role* role, ThreadBarrier& barrier, bool waits) {
 
 }  // namespace
 
-void record_flip(const Cta* cta, int32_t idx) {
-  if (input.sms[cta->sm].is_recorded) {
-    const Mbarrier& barrier = cta->mbarriers[idx];
-    machine.recorder.phase_flips.push(
-        PhaseFlipRecord{cta->idx, cta->sm, idx, barrier.completed_at, barrier.parity ^ 1});
-  }
-}
-
 // Arrives here, or a network latency later on another CTA.
 bool mbarrier_arrive(Role* role, const Op& op) {
   role->meet();
@@ -62,13 +43,22 @@ bool mbarrier_arrive(Role* role, const Op& op) {
     int32_t num_warps = op.extra / 32;
     num_warps = num_warps < role->num_warps ? num_warps : role->num_warps;
     double counts_at = issue_arrival(role, num_warps > 1 ? num_warps : 1);
-    arrive_on(role, role->cta, op.barrier, op.extra, counts_at);
+    role->cta->mbarriers[op.barrier].arrive(op.extra, counts_at, role);
     return true;
   }
-  Cta* cta = Run::peer(role, rank);
   issue_arrival(role, 1);
   role->arrives_far_at = role->t + Dsmem::one_way_cycles(Run::is_pair(role));
-  arrive_on(role, cta, op.barrier, op.extra, role->arrives_far_at);
+  Run::peer(role, rank)->mbarriers[op.barrier].arrive(op.extra, role->arrives_far_at, role);
+  return true;
+}
+
+bool mbarrier_init(Role* role, const Op&) {
+  role->issue(1.0);
+  return true;
+}
+
+bool fence_mbarrier_init(Role* role, const Op&) {
+  role->issue(1.0);
   return true;
 }
 
@@ -77,8 +67,7 @@ bool mbarrier_arrive_expect_tx(Role* role, const Op& op) {
   Mbarrier& barrier = role->cta->mbarriers[op.barrier];
   barrier.tx_bytes += op.extra;
   barrier.announced_bytes += op.extra;
-  double counts_at = issue_arrival(role, 1);
-  arrive_on(role, role->cta, op.barrier, 1, counts_at);
+  barrier.arrive(1, issue_arrival(role, 1), role);
   return true;
 }
 
@@ -134,12 +123,10 @@ bool cluster_arrive(Role* role, const Op&) {
   double release;
   bool is_last = cluster->barrier.arrive(role->num_threads, role->t, true, role, &release);
   role->cluster_release = is_last ? release : Role::ARRIVED;
-  if (is_last) {
-    for (Cta* cta : cluster->ctas) {
-      for (uint32_t idx = 0; idx < input.roles.size; idx++)
-        if (cta->roles[idx].cluster_release != Role::NOT_ARRIVED) cta->roles[idx].cluster_release = release;
-    }
-  }
+  if (!is_last) return true;
+  for (Cta* cta : cluster->ctas)
+    for (Role& other : cta->roles)
+      if (other.cluster_release != Role::NOT_ARRIVED) other.cluster_release = release;
   return true;
 }
 
@@ -164,7 +151,7 @@ bool cluster_wait(Role* role, const Op&) {
 bool fence_proxy_async(Role* role, const Op&) {
   const WarpSchedulerConstants& spec = *input.warp_scheduler;
   role->spend(WarpState::LSU, role->delivered_at);
-  sm_of(role).smem.count(double(role->num_warps));
+  counters.smem.wavefronts += role->num_warps;
   double in_at = larger(role->t, role->stored_at + input.smem->store_latency_cycles);
   role->spend(WarpState::ISSUE, role->t + spec.fence_cycles);
   double seen_at = in_at + spec.fence_cycles + spec.fence_view_cycles;

@@ -10,11 +10,9 @@ namespace {
 constexpr double COMMIT_WAVEFRONTS = 3.0;
 constexpr double TOGETHER_CYCLES = 4.0;  // within which copies take turns: the stall behind each in SASS
 
-// The group that is not committed yet, with one copy more.
-AsyncGroup* open_group(Role* role, bool is_around_l1) {
+// The group that is not committed yet.
+AsyncGroup* open_group(Role* role) {
   if (role->cp_open == nullptr) role->cp_open = AsyncGroup::make(nullptr);
-  role->cp_open->add();
-  role->cp_open->is_around_l1 |= is_around_l1;
   return role->cp_open;
 }
 
@@ -50,7 +48,8 @@ void send_copies(Role* role, const Op& op, const AsyncCopyRecord& copy, const Is
   double near_cycles = input.l2->near_latency_cycles;
   double written_at = larger(issued.first, begun) + near_cycles;  // at the soonest: reads pass before
   stage->begin_write(written_at, role);
-  AsyncGroup* group = open_group(role, !allocates);
+  AsyncGroup* group = open_group(role);
+  group->is_around_l1 |= !allocates;
   CpAsyncInFlight* flight = machine.flights.cp_asyncs.make();
   double num_bytes = fetches == nullptr ? access.num_sectors * SECTOR_BYTES : fetches->num_bytes;
   double asked_at = larger(larger(issued.asked_at, begun), agenda.cycle);
@@ -59,13 +58,7 @@ void send_copies(Role* role, const Op& op, const AsyncCopyRecord& copy, const Is
   request.num_rows = copy.num_rows;
   request.neighbours = input.neighbours.items + 2 * copy.neighbours_begin;
   request.num_neighbours = uint32_t(copy.num_neighbours);
-  if (fetches != nullptr) {
-    request.crossings = fetches->crossings;
-    request.reads = fetches->reads;
-    request.sharing = fetches->sharing;
-    request.num_line_requests = fetches->num_line_requests;
-    request.request_sharing = fetches->request_sharing;
-  }
+  if (fetches != nullptr) request.fetched = *fetches;
   request.new_fraction = copy.new_fraction;
   double last = larger(
       larger(issued.end - (issued.end - issued.first) / larger(1.0, num), role->copies_until - pace / turns),
@@ -74,7 +67,7 @@ void send_copies(Role* role, const Op& op, const AsyncCopyRecord& copy, const Is
   flight->cta->num_copies++;
   flight->op = &op;
   flight->stage = stage;
-  flight->group = group->hold();
+  flight->group = group->add();
   flight->num_wavefronts = issued.num_wavefronts;
   flight->num_hidden = issued.num_hidden;
   flight->last_cycle = last;
@@ -96,7 +89,7 @@ void copy_through_l1(Role* role, const Op& op, const AsyncCopyRecord& copy) {
   double wavefronts = wavefronts_of(access);
   TileKey tile = TileKey::of(uint32_t(op.extra), role->cta->panels[op.panel], op.step);
   bool hits = sm.l1.holds(tile);
-  sm.smem.count(num);
+  counters.smem.wavefronts += num;
   counters.smem.copy_wavefronts += wavefronts;
   counters.smem.fill_wavefronts += wavefronts;
   double passing = wavefronts;
@@ -183,9 +176,8 @@ bool cp_async(Role* role, const Op& op) {
 bool cp_async_commit_group(Role* role, const Op& op) {
   Sm& sm = sm_of(role);
   role->copy_pass = CopyPass::NONE;
-  if (role->cp_open == nullptr) role->cp_open = AsyncGroup::make(nullptr);
-  AsyncGroup* group = role->cp_open;
-  sm.smem.count(COMMIT_WAVEFRONTS * role->num_warps);
+  AsyncGroup* group = open_group(role);
+  counters.smem.wavefronts += COMMIT_WAVEFRONTS * role->num_warps;
   if (input.l1->commit_cycles != 0.0) {
     double cycles = input.l1->commit_cycles * role->num_warps;
     sm.l1.accept(0.0, 0.0, 0.0, role->t, cycles);
@@ -212,24 +204,18 @@ bool cp_async_wait_group(Role* role, const Op& op) {
   return goes_on;
 }
 
-void arrive_by_copies(Role* role, int32_t idx, double cycle, const Role* who) {
-  Mbarrier& barrier = role->cta->mbarriers[idx];
-  uint32_t phase = barrier.num_phases;
-  if (!barrier.arrive(role->num_threads, cycle)) {
-    machine.failure.report(Failure::TOO_MANY_ARRIVALS, who, idx, -1, barrier.num_arrivals - barrier.pending,
-                           barrier.num_arrivals, role->cta->idx);
-  }
-  if (barrier.num_phases != phase) record_flip(role->cta, idx);
-}
-
 // Arrives on an mbarrier when the copies so far are there.
 bool cp_async_mbarrier_arrive(Role* role, const Op& op) {
-  if (role->cp_open == nullptr) role->cp_open = AsyncGroup::make(nullptr);
-  AsyncGroup* group = role->cp_open;
-  if (group->num_pending)
-    group->on_complete.push(GroupWaiter{GroupWaiter::ARRIVE, role, nullptr, op.barrier, nullptr, 0.0});
-  else
-    arrive_by_copies(role, op.barrier, larger(role->t, group->ready_at), role);
+  AsyncGroup* group = open_group(role);
+  Mbarrier& mbarrier = role->cta->mbarriers[op.barrier];
+  if (group->num_pending) {
+    CountedCopies* copies = machine.flights.counted.make();
+    copies->mbarrier = &mbarrier;
+    copies->num_arrivals = role->num_threads;
+    group->on_complete.push(copies);
+  } else {
+    mbarrier.arrive(role->num_threads, larger(role->t, group->ready_at), role);
+  }
   role->cp_open = AsyncGroup::make(group);
   group->drop();
   return true;

@@ -57,13 +57,11 @@ AsyncGroup* send_store(Role* role, const Op& op, double num_packet_bytes, double
   if (role->last_store != nullptr) role->last_store->drop();
   role->last_store = AsyncGroup::make(nullptr);
   role->stored_out_at = passes_at(role, role->t);  // it stands in line until then
-  group->add();
-  role->last_store->add();
   if (OpKind(op.kind) == OpKind::GLOBAL_STORE) machine.run.has_stored = true;
   StoreInFlight* flight = machine.flights.stores.make();
   machine.run.store_began();
-  flight->left = group->hold();
-  flight->has_arrived = role->last_store->hold();
+  flight->left = group->add();
+  flight->has_arrived = role->last_store->add();
   double issued_at = at < 0.0 ? role->t : larger(at, agenda.cycle);
   MemoryRequest request = role->request(op, access.num_sectors * SECTOR_BYTES * share, issued_at);
   double packet_bytes =
@@ -224,15 +222,16 @@ bool global_atomic(Role* role, const Op& op) {
   if (role->last_store != nullptr) role->last_store->drop();
   AsyncGroup* group = AsyncGroup::make(nullptr);
   role->last_store = group;
-  group->add();
   StoreInFlight* flight = machine.flights.stores.make();
   machine.run.store_began();
-  flight->has_arrived = group->hold();
+  flight->has_arrived = group->add();
   MemoryRequest request = role->request(op, access.num_sectors * SECTOR_BYTES, role->t);
   crossbar.write(request, flight, flight, access.num_bytes, StoreKind::ATOM, 0.0, 0.0, LINE_BYTES);
   Token* token = Token::make(true);
-  double latency = l2.hit_latency_cycles();
-  group->on_complete.push(GroupWaiter{GroupWaiter::TOKEN, nullptr, nullptr, 0, token->hold(), latency});
+  LoadInFlight* result = machine.flights.loads.make();
+  result->token = token->hold();
+  result->latency_cycles = l2.hit_latency_cycles();
+  group->on_complete.push(result);
   role->give_token(op.stage, token);
   return true;
 }

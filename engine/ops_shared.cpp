@@ -8,13 +8,6 @@ namespace {
 
 constexpr double ISSUE_CYCLES = 1.0;  // of one instruction of a warp
 
-Token* ready_token(double at) {
-  Token* token = Token::make(false);
-  token->is_ready = true;
-  token->ready_at = at;
-  return token;
-}
-
 // How long before its last wavefront goes in the warps of a store go on.
 double posted_cycles(const Role* role, const AccessRecord& access, double wavefronts) {
   double pace =
@@ -36,16 +29,16 @@ bool shared_load(Role* role, const Op& op) {
   double left = role->partly_left;
   if (!role->is_partly_done) {
     // instructions of a warp go to memory and shared memory in their order
-    if (!role->queued_stores.empty()) {
-      if (!until_stored(role, role->queued_stores, role->passed_bytes)) {
-        role->must_retry = true;
-        return false;
-      }
+    if (!role->queued_stores.empty() && !until_stored(role, role->queued_stores, role->passed_bytes)) {
+      role->must_retry = true;
+      return false;
     }
     double first = role->t + ISSUE_CYCLES;
     role->issue(access.num_requests / role->num_warps);
     if (is_matrix) sm.tensor_core.pass_loads(access.num_requests, role->t);
-    smem.count_load(wavefronts, access.num_requests, is_matrix);
+    SmemCounters& count = counters.smem;
+    (is_matrix ? count.matrix_load_wavefronts : count.plain_load_wavefronts) += wavefronts;
+    (is_matrix ? count.matrix_loads : count.plain_loads) += access.num_requests;
     if (takes_turns(role, wavefronts)) {
       QueuedLoad* load = machine.flights.queued_loads.make();
       load->init(role, op, wavefronts, is_matrix);
@@ -58,7 +51,9 @@ bool shared_load(Role* role, const Op& op) {
   double registers = wavefronts != 0.0 ? access.num_bytes / WAVEFRONT_BYTES / wavefronts : 0.0;
   double at = role->t;
   double on_way = role->is_partly_done ? 0.0 : way_wavefronts(access, wavefronts);
-  Served served = smem.load(left, registers, at, on_way, false);
+  Served served = smem.load(left, registers, at, on_way);
+  counters.smem.wavefronts += left - served.left;
+  counters.smem.load_wavefronts += left - served.left;
   Stage* stage = role->stage(op.stage);
   if (served.left != 0.0) {
     if (stage != nullptr) stage->read(at, served.end, role);
@@ -80,9 +75,11 @@ bool shared_load(Role* role, const Op& op) {
     stage->read(at, until, role);
     role->record_read(op.stage, at, until);
   }
-  role->give_token(op.extra, ready_token(ready));
+  role->give_token(op.extra, Token::make(false, ready));
   return true;
 }
+
+bool ldmatrix(Role* role, const Op& op) { return shared_load(role, op); }
 
 // Wavefronts of the data stage, from the first instruction on; the warps go on when the last waits in its
 // queue.
@@ -98,7 +95,10 @@ bool shared_store(Role* role, const Op& op) {
     double first = at + ISSUE_CYCLES;
     role->issue(access.num_requests / role->num_warps);
     at = smaller(first, role->t);
-    smem.count_store(wavefronts, access.num_requests, OpKind(op.kind) == OpKind::STMATRIX);
+    bool is_matrix = OpKind(op.kind) == OpKind::STMATRIX;
+    SmemCounters& count = counters.smem;
+    (is_matrix ? count.matrix_store_wavefronts : count.plain_store_wavefronts) += wavefronts;
+    (is_matrix ? count.matrix_stores : count.plain_stores) += access.num_requests;
     begun = role->t;
     left = wavefronts;
   }
@@ -124,9 +124,11 @@ bool shared_store(Role* role, const Op& op) {
     stage->begin_write(begun, role);
     stage->end_write(role->t);  // whoever reads behind this warp goes behind it in the data stage, too
   }
-  if (op.flags & 1) role->give_token(op.extra, ready_token(delivered));
+  if (op.flags & 1) role->give_token(op.extra, Token::make(false, delivered));
   return true;
 }
+
+bool stmatrix(Role* role, const Op& op) { return shared_store(role, op); }
 
 // Wavefronts, and a latency of its own.
 bool shared_atomic(Role* role, const Op& op) {
@@ -134,7 +136,7 @@ bool shared_atomic(Role* role, const Op& op) {
   role->issue(access.num_requests / role->num_warps);
   double wavefronts = wavefronts_of(access);
   double ready = sm_of(role).smem.swap(wavefronts, wavefronts / role->num_warps, role->t);
-  role->give_token(op.extra, ready_token(ready));
+  role->give_token(op.extra, Token::make(false, ready));
   return true;
 }
 
@@ -143,9 +145,7 @@ bool dsmem_load(Role* role, const Op& op) {
   Dsmem& far = sm_of(Run::peer(role, op.cost)->sm).dsmem;
   role->issue(1.0);
   double ready = sm_of(role).dsmem.read(op.number, role->t, far, Run::is_pair(role));
-  Token* token = ready_token(ready);
-  token->is_long = true;
-  role->give_token(op.extra, token);
+  role->give_token(op.extra, Token::make(true, ready));
   return true;
 }
 
@@ -159,13 +159,10 @@ bool dsmem_store(Role* role, const Op& op) {
 // Over the network of SMs; counts on the far CTA's mbarrier.
 bool st_async(Role* role, const Op& op) {
   Cta* cta = Run::peer(role, op.cost);
-  Mbarrier& barrier = cta->mbarriers[op.barrier];
-  uint32_t phase = barrier.num_phases;
   role->issue(1.0);
   double arrived = sm_of(role).dsmem.write(op.number, role->t, Run::is_pair(role));
   role->arrives_far_at = arrived;
-  barrier.complete_tx(int64_t(op.number), arrived);
-  if (barrier.num_phases != phase) record_flip(cta, op.barrier);
+  cta->mbarriers[op.barrier].complete_tx(int64_t(op.number), arrived);
   return true;
 }
 

@@ -12,14 +12,18 @@ BulkGroups& open_bulk(Role* role) {
   return role->bulk_open;
 }
 
-ZeroRows zeros_of(const TmaLoadRecord& cost) {
-  return ZeroRows{cost.has_zeros != 0, cost.zero_bytes, cost.zero_carried_bytes};
-}
-
-TmaInFlight* begin_copy(Role* role, Cta* receiver, const Op& op, const TmaLoadRecord& cost) {
+// A copy of a role's begins, to one of its receivers.
+Receiver begin_copy(const Role* role, Cta* receiver, const Op& op, const TmaLoadRecord& cost) {
   TmaInFlight* flight = machine.flights.tma_copies.make();
-  flight->init(role, receiver, op, cost);
-  return flight;
+  flight->cta = receiver;
+  receiver->num_copies++;
+  flight->op = &op;
+  flight->cost = &cost;
+  flight->started_at = role->t;
+  flight->mbarrier = &receiver->mbarriers[op.barrier];
+  flight->stage = &receiver->stages[op.stage];
+  flight->stage->begin_write(role->t, role);
+  return Receiver{receiver->sm, flight};
 }
 
 }  // namespace
@@ -41,22 +45,20 @@ bool tma_load(Role* role, const Op& op) {
     at = behind;
   }
   DelayedTma* copy = machine.flights.delayed.make();
-  copy->zeros = zeros_of(cost);
+  copy->zeros = ZeroRows{cost.has_zeros != 0, cost.zero_bytes, cost.zero_carried_bytes};
   if (!cost.num_ranks) {
-    TmaInFlight* flight = begin_copy(role, role->cta, op, cost);
-    copy->receivers.push(Receiver{role->cta->sm, flight});
+    copy->receivers.push(begin_copy(role, role->cta, op, cost));
     copy->group = &role->cta->mbarriers[op.barrier];
     copy->kind = DelayedTma::READ;
   } else {
     for (int64_t rank = 0; rank < cost.num_ranks; rank++) {
       Cta* receiver = Run::peer(role, input.lists[uint32_t(cost.ranks_begin + rank)]);
-      copy->receivers.push(Receiver{receiver->sm, begin_copy(role, receiver, op, cost)});
+      copy->receivers.push(begin_copy(role, receiver, op, cost));
     }
     copy->kind = DelayedTma::MULTICAST;
   }
   if (cost.num_fetched_bytes == 0.0 && !cost.has_zeros) {
-    for (uint32_t place = 0; place < copy->receivers.size(); place++)
-      copy->receivers[place].done->complete(at);
+    for (const Receiver& receiver : copy->receivers) receiver.done->complete(at);
     machine.flights.delayed.release(copy);
     return true;
   }
@@ -68,14 +70,7 @@ bool tma_load(Role* role, const Op& op) {
     request.num_rows = cost.num_rows;
     request.neighbours = input.neighbours.items + 2 * cost.neighbours_begin;
     request.num_neighbours = uint32_t(cost.num_neighbours);
-    if (cost.fetches >= 0) {
-      const FetchRecord& fetches = input.fetches[uint32_t(cost.fetches)];
-      request.crossings = fetches.crossings;
-      request.reads = fetches.reads;
-      request.sharing = fetches.sharing;
-      request.num_line_requests = fetches.num_line_requests;
-      request.request_sharing = fetches.request_sharing;
-    }
+    if (cost.fetches >= 0) request.fetched = input.fetches[uint32_t(cost.fetches)];
     request.new_fraction = cost.new_fraction;
   }
   if (begins_at > role->t)
@@ -111,13 +106,11 @@ bool tma_store(Role* role, const Op& op) {
   double at = sm.tma.take(cost.cycles, cost.num_boxes, map_at);  // when the engine comes to it
   Stage* stage = role->stage(op.stage);
   BulkGroups& groups = open_bulk(role);
-  groups.read->add();
-  groups.whole->add();
   if (stage != nullptr) stage->begin_read(role->t, role);
   machine.run.has_stored = true;
   StoreInFlight* flight = machine.flights.stores.make();
   machine.run.store_began();
-  flight->bulk = BulkGroups{groups.read->hold(), groups.whole->hold()};
+  flight->bulk = BulkGroups{groups.read->add(), groups.whole->add()};
   flight->stage = stage;
   flight->cta = role->cta;
   role->cta->num_copies++;
@@ -145,18 +138,13 @@ bool bulk_commit_group(Role* role, const Op&) {
 bool bulk_wait_group(Role* role, const Op& op) {
   Fifo<BulkGroups>& groups = role->bulk_groups;
   if (int64_t(groups.size()) <= op.extra) return true;
-  sm_of(role).smem.count(double(role->num_warps));
+  counters.smem.wavefronts += role->num_warps;
   role->spend(WarpState::ISSUE, role->t + input.tma->group_wait_cycles);
   bool is_read = op.flags & 1;
   BulkGroups waited = groups[groups.size() - 1 - uint32_t(op.extra)];
   AsyncGroup* group = (is_read ? waited.read : waited.whole)->hold();
-  if (!is_read) {
-    while (int64_t(groups.size()) > op.extra) {
-      BulkGroups over = groups.pop();
-      over.read->drop();
-      over.whole->drop();
-    }
-  }
+  if (!is_read)
+    while (int64_t(groups.size()) > op.extra) groups.pop().drop();
   bool goes_on = role->wait_group(group, WarpState::WAIT_BULK, Wait::BULK_GROUP);
   group->drop();
   return goes_on;

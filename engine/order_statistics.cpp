@@ -1,10 +1,10 @@
 // What the slowest of several takes that draw their waits alike.
-// gpusim/machine/memory/draws.py does the same, operation by operation: change both together.
+// tests/engine/order_statistics.py does the same, operation by operation: change both together.
 #include "order_statistics.h"
 
 #include <stdint.h>
 
-#include "memory.h"
+#include "containers.h"
 #include "numeric.h"
 #include "units.h"
 

@@ -1,6 +1,6 @@
 // What crosses between Python and the engine. Written by scripts/engine_header.py: do not edit.
 #pragma once
-#include <stdint.h>
+#include "containers.h"
 
 namespace gpusim {
 
@@ -714,12 +714,12 @@ struct Totals {
   double trace_hash_high;
   double copy_cycles;
   double num_copies;
+  double has_bank_conflicts;
+  double has_epilogue;
   double has_own_code;
   double has_mad_wide;
-  double has_bank_conflicts;
   double has_prologue;
   double has_mainloop;
-  double has_epilogue;
   double link_busy_cycles;
 };
 
@@ -815,5 +815,245 @@ enum class Output : uint32_t {
   TRACE = 14,
 };
 constexpr uint32_t NUM_OUTPUT_SECTIONS = 15;
+
+// Everything that is known before the run.
+struct InputData {
+  const LaunchConstants* launch;
+  const IdealsConstants* ideals;
+  const DispatcherConstants* dispatcher;
+  const HbmConstants* hbm;
+  const L2Constants* l2;
+  const XbarConstants* xbar;
+  const L1Constants* l1;
+  const SmemConstants* smem;
+  const WarpSchedulerConstants* warp_scheduler;
+  const TensorCoreConstants* tensor_core;
+  const TmaConstants* tma;
+  const MbarrierConstants* mbarrier;
+  const DsmemConstants* dsmem;
+  const InstructionCacheConstants* instruction_cache;
+  Table<AccessRecord> accesses;
+  Table<StoreRecord> stores;
+  Table<AsyncCopyRecord> async_copies;
+  Table<TmaLoadRecord> tma_loads;
+  Table<TmaStoreRecord> tma_stores;
+  Table<FetchRecord> fetches;
+  Table<WgmmaRecord> wgmmas;
+  Table<MmaSyncRecord> mma_syncs;
+  Table<FarCodeRecord> far_codes;
+  Table<LoopCodeRecord> loop_codes;
+  Table<FmaRecord> fmas;
+  Table<AluRecord> alus;
+  Table<ProgramRecord> programs;
+  Table<RoleRecord> roles;
+  Table<MbarrierRecord> mbarriers;
+  Table<NamedBarrierRecord> named_barriers;
+  Table<TensorRecord> tensors;
+  Table<WalkRecord> walks;
+  Table<LossRowRecord> loss_rows;
+  Table<GpcLinkRecord> gpc_links;
+  Table<WriteLinkRecord> write_links;
+  Table<SmRecord> sms;
+  Table<PartitionRecord> partitions;
+  Table<Op> ops;
+  Table<int32_t> lists;
+  Table<int32_t> neighbours;
+  Table<int32_t> slots;
+  Table<int32_t> cta_class;
+  Table<int32_t> class_programs;
+  Table<int32_t> cta_panels;
+  Table<int32_t> panel_groups;
+  Table<int32_t> group_rows;
+  Table<double> written_back;
+  Table<double> times_fetched;
+
+  template <class Visit>
+  void for_each(Visit& visit) {
+    visit(Input::CONSTANTS_LAUNCH, launch);
+    visit(Input::CONSTANTS_IDEALS, ideals);
+    visit(Input::CONSTANTS_DISPATCHER, dispatcher);
+    visit(Input::CONSTANTS_HBM, hbm);
+    visit(Input::CONSTANTS_L2, l2);
+    visit(Input::CONSTANTS_XBAR, xbar);
+    visit(Input::CONSTANTS_L1, l1);
+    visit(Input::CONSTANTS_SMEM, smem);
+    visit(Input::CONSTANTS_WARP_SCHEDULER, warp_scheduler);
+    visit(Input::CONSTANTS_TENSOR_CORE, tensor_core);
+    visit(Input::CONSTANTS_TMA, tma);
+    visit(Input::CONSTANTS_MBARRIER, mbarrier);
+    visit(Input::CONSTANTS_DSMEM, dsmem);
+    visit(Input::CONSTANTS_INSTRUCTION_CACHE, instruction_cache);
+    visit(Input::ACCESSES, accesses);
+    visit(Input::STORES, stores);
+    visit(Input::ASYNC_COPIES, async_copies);
+    visit(Input::TMA_LOADS, tma_loads);
+    visit(Input::TMA_STORES, tma_stores);
+    visit(Input::FETCHES, fetches);
+    visit(Input::WGMMAS, wgmmas);
+    visit(Input::MMA_SYNCS, mma_syncs);
+    visit(Input::FAR_CODES, far_codes);
+    visit(Input::LOOP_CODES, loop_codes);
+    visit(Input::FMAS, fmas);
+    visit(Input::ALUS, alus);
+    visit(Input::PROGRAMS, programs);
+    visit(Input::ROLES, roles);
+    visit(Input::MBARRIERS, mbarriers);
+    visit(Input::NAMED_BARRIERS, named_barriers);
+    visit(Input::TENSORS, tensors);
+    visit(Input::WALKS, walks);
+    visit(Input::LOSS_ROWS, loss_rows);
+    visit(Input::GPC_LINKS, gpc_links);
+    visit(Input::WRITE_LINKS, write_links);
+    visit(Input::SMS, sms);
+    visit(Input::PARTITIONS, partitions);
+    visit(Input::OPS, ops);
+    visit(Input::LISTS, lists);
+    visit(Input::NEIGHBOURS, neighbours);
+    visit(Input::SLOTS, slots);
+    visit(Input::CTA_CLASS, cta_class);
+    visit(Input::CLASS_PROGRAMS, class_programs);
+    visit(Input::CTA_PANELS, cta_panels);
+    visit(Input::PANEL_GROUPS, panel_groups);
+    visit(Input::GROUP_ROWS, group_rows);
+    visit(Input::WRITTEN_BACK, written_back);
+    visit(Input::TIMES_FETCHED, times_fetched);
+  }
+};
+
+// Timelines of recorded SMs: rows in the order in which they happened.
+struct Recorder {
+  Vector<RoleStateRecord> role_states;
+  Vector<RoleBeginRecord> role_begins;
+  Vector<RoleSectionRecord> role_sections;
+  Vector<CopySpanRecord> copy_spans;
+  Vector<ReadSpanRecord> read_spans;
+  Vector<MmaSpanRecord> mma_spans;
+  Vector<PhaseFlipRecord> phase_flips;
+  Vector<BlockedRoleRecord> blocked_roles;
+  Vector<TraceRecord> trace;
+
+  template <class Visit>
+  void for_each(Visit& visit) {
+    visit(Output::ROLE_STATES, role_states);
+    visit(Output::ROLE_BEGINS, role_begins);
+    visit(Output::ROLE_SECTIONS, role_sections);
+    visit(Output::COPY_SPANS, copy_spans);
+    visit(Output::READ_SPANS, read_spans);
+    visit(Output::MMA_SPANS, mma_spans);
+    visit(Output::PHASE_FLIPS, phase_flips);
+    visit(Output::BLOCKED_ROLES, blocked_roles);
+    visit(Output::TRACE, trace);
+  }
+};
+
+class Role;
+
+// What each op costs; ops.h says more.
+bool global_load(Role* role, const Op& op);
+bool global_store(Role* role, const Op& op);
+bool global_atomic(Role* role, const Op& op);
+bool use(Role* role, const Op& op);
+bool cp_async(Role* role, const Op& op);
+bool cp_async_commit_group(Role* role, const Op& op);
+bool cp_async_wait_group(Role* role, const Op& op);
+bool cp_async_mbarrier_arrive(Role* role, const Op& op);
+bool tma_load(Role* role, const Op& op);
+bool tma_store(Role* role, const Op& op);
+bool bulk_commit_group(Role* role, const Op& op);
+bool bulk_wait_group(Role* role, const Op& op);
+bool prefetch_tensormap(Role* role, const Op& op);
+bool mbarrier_init(Role* role, const Op& op);
+bool mbarrier_arrive(Role* role, const Op& op);
+bool mbarrier_arrive_expect_tx(Role* role, const Op& op);
+bool mbarrier_wait(Role* role, const Op& op);
+bool bar_sync(Role* role, const Op& op);
+bool bar_arrive(Role* role, const Op& op);
+bool syncthreads(Role* role, const Op& op);
+bool cluster_arrive(Role* role, const Op& op);
+bool cluster_wait(Role* role, const Op& op);
+bool fence_proxy_async(Role* role, const Op& op);
+bool fence_mbarrier_init(Role* role, const Op& op);
+bool fence_acq_rel(Role* role, const Op& op);
+bool shared_load(Role* role, const Op& op);
+bool shared_store(Role* role, const Op& op);
+bool shared_atomic(Role* role, const Op& op);
+bool ldmatrix(Role* role, const Op& op);
+bool stmatrix(Role* role, const Op& op);
+bool dsmem_load(Role* role, const Op& op);
+bool dsmem_store(Role* role, const Op& op);
+bool st_async(Role* role, const Op& op);
+bool mma_sync(Role* role, const Op& op);
+bool wgmma_fence(Role* role, const Op& op);
+bool wgmma(Role* role, const Op& op);
+bool wgmma_commit_group(Role* role, const Op& op);
+bool wgmma_wait_group(Role* role, const Op& op);
+bool code(Role* role, const Op& op);
+bool far_code(Role* role, const Op& op);
+bool loop_code(Role* role, const Op& op);
+bool fma(Role* role, const Op& op);
+bool alu(Role* role, const Op& op);
+bool mad_wide(Role* role, const Op& op);
+bool mufu(Role* role, const Op& op);
+bool shfl(Role* role, const Op& op);
+bool set_max_nreg(Role* role, const Op& op);
+bool range_start(Role* role, const Op& op);
+bool range_end(Role* role, const Op& op);
+bool turn(Role* role, const Op& op);
+
+inline bool carry_out(Role* role, const Op& op) {
+  switch (OpKind(op.kind)) {
+    case OpKind::GLOBAL_LOAD: return global_load(role, op);
+    case OpKind::GLOBAL_STORE: return global_store(role, op);
+    case OpKind::GLOBAL_ATOMIC: return global_atomic(role, op);
+    case OpKind::USE: return use(role, op);
+    case OpKind::CP_ASYNC: return cp_async(role, op);
+    case OpKind::CP_ASYNC_COMMIT_GROUP: return cp_async_commit_group(role, op);
+    case OpKind::CP_ASYNC_WAIT_GROUP: return cp_async_wait_group(role, op);
+    case OpKind::CP_ASYNC_MBARRIER_ARRIVE: return cp_async_mbarrier_arrive(role, op);
+    case OpKind::TMA_LOAD: return tma_load(role, op);
+    case OpKind::TMA_STORE: return tma_store(role, op);
+    case OpKind::BULK_COMMIT_GROUP: return bulk_commit_group(role, op);
+    case OpKind::BULK_WAIT_GROUP: return bulk_wait_group(role, op);
+    case OpKind::PREFETCH_TENSORMAP: return prefetch_tensormap(role, op);
+    case OpKind::MBARRIER_INIT: return mbarrier_init(role, op);
+    case OpKind::MBARRIER_ARRIVE: return mbarrier_arrive(role, op);
+    case OpKind::MBARRIER_ARRIVE_EXPECT_TX: return mbarrier_arrive_expect_tx(role, op);
+    case OpKind::MBARRIER_WAIT: return mbarrier_wait(role, op);
+    case OpKind::BAR_SYNC: return bar_sync(role, op);
+    case OpKind::BAR_ARRIVE: return bar_arrive(role, op);
+    case OpKind::SYNCTHREADS: return syncthreads(role, op);
+    case OpKind::CLUSTER_ARRIVE: return cluster_arrive(role, op);
+    case OpKind::CLUSTER_WAIT: return cluster_wait(role, op);
+    case OpKind::FENCE_PROXY_ASYNC: return fence_proxy_async(role, op);
+    case OpKind::FENCE_MBARRIER_INIT: return fence_mbarrier_init(role, op);
+    case OpKind::FENCE_ACQ_REL: return fence_acq_rel(role, op);
+    case OpKind::SHARED_LOAD: return shared_load(role, op);
+    case OpKind::SHARED_STORE: return shared_store(role, op);
+    case OpKind::SHARED_ATOMIC: return shared_atomic(role, op);
+    case OpKind::LDMATRIX: return ldmatrix(role, op);
+    case OpKind::STMATRIX: return stmatrix(role, op);
+    case OpKind::DSMEM_LOAD: return dsmem_load(role, op);
+    case OpKind::DSMEM_STORE: return dsmem_store(role, op);
+    case OpKind::ST_ASYNC: return st_async(role, op);
+    case OpKind::MMA_SYNC: return mma_sync(role, op);
+    case OpKind::WGMMA_FENCE: return wgmma_fence(role, op);
+    case OpKind::WGMMA: return wgmma(role, op);
+    case OpKind::WGMMA_COMMIT_GROUP: return wgmma_commit_group(role, op);
+    case OpKind::WGMMA_WAIT_GROUP: return wgmma_wait_group(role, op);
+    case OpKind::CODE: return code(role, op);
+    case OpKind::FAR_CODE: return far_code(role, op);
+    case OpKind::LOOP_CODE: return loop_code(role, op);
+    case OpKind::FMA: return fma(role, op);
+    case OpKind::ALU: return alu(role, op);
+    case OpKind::MAD_WIDE: return mad_wide(role, op);
+    case OpKind::MUFU: return mufu(role, op);
+    case OpKind::SHFL: return shfl(role, op);
+    case OpKind::SET_MAX_NREG: return set_max_nreg(role, op);
+    case OpKind::RANGE_START: return range_start(role, op);
+    case OpKind::RANGE_END: return range_end(role, op);
+    case OpKind::TURN: return turn(role, op);
+  }
+  return true;
+}
 
 }  // namespace gpusim

@@ -7,8 +7,8 @@ namespace gpusim {
 
 struct TileState;
 
-// A batch of sectors that one SM asks for at once: an operand tile of one k-step, or a warp's sectors.
-struct MemoryRequest {
+// Sectors that one SM asks for at once: an operand tile of one k-step, or a warp's sectors.
+struct TileRequest {
   uint32_t sm = 0;
   uint32_t tensor = 0;
   TileKey tile;
@@ -16,16 +16,21 @@ struct MemoryRequest {
   int32_t wave = 0;        // how many-th work tile of its slot asks: tells a first touch from a later one
   double issued_at = 0.0;  // cycle at which the first byte is asked for, not before the present
   double num_rows = 1.0;   // rows of memory that it touches at least
+  const int32_t* panels = nullptr;          // the CTA's row of cta_panels
+  Vector<TileState*>* own_tiles = nullptr;  // of the CTA: tiles that nobody else touches
+};
+
+// The same with what else counts while it is on its way.
+struct MemoryRequest : TileRequest {
   const int32_t* neighbours = nullptr;  // (column, step) pairs of tiles that L2 fetches with it
   uint32_t num_neighbours = 0;
-  const int32_t* panels = nullptr;          // the CTA's row of cta_panels, for these columns
-  Vector<TileState*>* own_tiles = nullptr;  // of the CTA: tiles that nobody else touches
-  double crossings = 1.0;                   // bytes that cross the SM's port for each that is asked for
-  double reads = 1.0;                       // bytes that L2 reads for each that crosses
-  double sharing = 1.0;                     // of what L2 reads what may come with a neighbour's request
-  double request_sharing = 1.0;             // of its requests of lines what may
-  double num_line_requests = 0.0;           // requests of lines; 0: as few as its bytes need
-  int32_t num_warps = 1;                    // warps that each wait for a part of it alone
+  // Bytes that cross the SM's port for each that is asked for, bytes that L2 reads for each that crosses,
+  // what
+  // of these may come with a neighbour's request; requests of lines (0: as few as its bytes need), and what
+  // of
+  // them may.
+  FetchRecord fetched = {1.0, 1.0, 1.0, 0.0, 1.0, 0.0, 0.0};
+  int32_t num_warps = 1;           // warps that each wait for a part of it alone
   double new_fraction = 1.0;       // of its rows those that begin a block of memory that L2 takes as a whole
   double num_part_requests = 0.0;  // instructions that ask for parts of lines each
   double num_together = 1.0;       // bytes that are waited for together, over these

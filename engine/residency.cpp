@@ -3,8 +3,6 @@
 
 namespace gpusim {
 
-void Residency::init() { num_partitions_ = uint32_t(input.l2->num_partitions); }
-
 bool Residency::loss(const MemoryRequest& request, int32_t last_wave, uint32_t partition, Loss* loss) {
   if (input.launch->has_traffic_plan != 0.0) return planned_loss(request, last_wave, loss);
   return kept_loss(request, partition, loss);
@@ -44,14 +42,14 @@ bool Residency::planned_loss(const MemoryRequest& request, int32_t last_wave, Lo
 // A second or later walk over its panel, within a wave.
 bool Residency::loss_again(const MemoryRequest& request, Loss* loss) {
   const TensorRecord& tensor = input.tensors[request.tensor];
-  Walked* walked = walked_.get(request.tile);
+  uint32_t* walked = num_walks_.get(request.tile);
   if (walked == nullptr) {
-    walked = walked_pool_.make();
-    walked_.put(request.tile, walked);
+    walked = walks_pool_.make();
+    num_walks_.put(request.tile, walked);
   }
-  if (walked->num + 1 >= uint32_t(tensor.num_walks)) return false;
-  const WalkRecord& walk = input.walks[uint32_t(tensor.first_walk) + 1 + walked->num];
-  walked->num++;
+  if (*walked + 1 >= uint32_t(tensor.num_walks)) return false;
+  ++*walked;
+  const WalkRecord& walk = input.walks[uint32_t(tensor.first_walk) + *walked];
   return find(walk, request.tile.panel(), request.wave, false, loss);
 }
 
@@ -66,7 +64,6 @@ bool Residency::find(const WalkRecord& walk, int32_t panel, int32_t wave, bool i
   uint32_t rows = uint32_t(walk.rows_begin) + uint32_t(group);
   uint32_t begin = uint32_t(input.group_rows[rows]);
   uint32_t end = uint32_t(input.group_rows[rows + 1]);
-  const LossRowRecord* found = nullptr;
   uint32_t low = begin;
   uint32_t high = end;
   while (low < high) {
@@ -76,89 +73,61 @@ bool Residency::find(const WalkRecord& walk, int32_t panel, int32_t wave, bool i
     else
       high = middle;
   }
-  if (low < end && input.loss_rows[low].wave == wave)
-    found = &input.loss_rows[low];
-  else if (is_first && begin < end && input.loss_rows[begin].wave <= wave)
-    found = &input.loss_rows[begin];
-  if (found == nullptr) return false;
-  loss->memory[0] = found->memory_0;
-  loss->memory[1] = found->memory_1;
-  loss->crossing[0] = found->crossing_0;
-  loss->crossing[1] = found->crossing_1;
+  if (low == end || input.loss_rows[low].wave != wave) {
+    if (!is_first || begin == end || input.loss_rows[begin].wave > wave) return false;
+    low = begin;
+  }
+  const LossRowRecord& found = input.loss_rows[low];
+  *loss = Loss{{found.memory_0, found.memory_1}, {found.crossing_0, found.crossing_1}, false};
   return true;
 }
 
 // ---------------------------------------------------------------------- found while it runs
 
 bool Residency::kept_loss(const MemoryRequest& request, uint32_t partition, Loss* loss) {
-  KeptTile* tile = kept_.get(request.tile);
+  KeptTile* tile = tiles_.get(request.tile);
   if (tile == nullptr) {
-    tile = kept_pool_.make();
-    tile->key = request.tile;
-    kept_.put(request.tile, tile);
+    tile = tile_pool_.make();
+    tiles_.put(request.tile, tile);
   }
   double share = 1.0 / num_partitions_;
-  bool is_anywhere = tile->is_held[0] || tile->is_held[1];
-  if (input.launch->is_warm != 0.0 && !tile->was_evicted && !is_anywhere) {
+  KeptSide* sides = tile->sides;
+  bool is_known = sides[0].is_held || sides[1].is_held || sides[0].was_evicted || sides[1].was_evicted;
+  if (input.launch->is_warm != 0.0 && !is_known) {
     for (uint32_t each = 0; each < num_partitions_; each++)  // both have what was there before
-      touch(tile, each, request.num_bytes, false);
+      touch(&sides[each], kept_[each], request.num_bytes, false);
     return false;
   }
-  bool has_copy = tile->is_copied[partition];
+  bool has_copy = sides[partition].is_copied;
   for (uint32_t each = 0; each < num_partitions_; each++) {
-    loss->memory[each] = tile->is_held[each] ? 0.0 : share;
+    loss->memory[each] = sides[each].is_held ? 0.0 : share;
     loss->crossing[each] = 1.0 - share;
   }
-  if (!has_copy) {
-    for (uint32_t other = 0; other < num_partitions_; other++)
-      if (other != partition) touch(tile, other, request.num_bytes * share, true);
-  }
-  touch(tile, partition, request.num_bytes, false);
+  for (uint32_t other = 0; other < num_partitions_; other++)
+    if (!has_copy && other != partition) touch(&sides[other], kept_[other], request.num_bytes * share, true);
+  touch(&sides[partition], kept_[partition], request.num_bytes, false);
   loss->is_of_reader = true;
   return !has_copy;
 }
 
-void Residency::unlink(KeptTile* tile, uint32_t partition) {
-  KeptTile* older = tile->older[partition];
-  KeptTile* newer = tile->newer[partition];
-  if (older != nullptr)
-    older->newer[partition] = newer;
-  else
-    oldest_[partition] = newer;
-  if (newer != nullptr)
-    newer->older[partition] = older;
-  else
-    newest_[partition] = older;
-  tile->older[partition] = nullptr;
-  tile->newer[partition] = nullptr;
-  tile->is_held[partition] = false;
-  num_tiles_[partition]--;
-}
-
-void Residency::touch(KeptTile* tile, uint32_t partition, double num_bytes, bool is_home) {
+void Residency::touch(KeptSide* side, Kept& kept, double num_bytes, bool is_home) {
   double held = 0.0;
-  if (tile->is_held[partition]) {
-    held = tile->held_bytes[partition];
-    unlink(tile, partition);
+  if (side->is_held) {
+    held = side->held_bytes;
+    kept.sides.remove(side);
   }
-  if (!is_home) tile->is_copied[partition] = true;
-  double kept = is_home ? larger(held, num_bytes) : num_bytes;
-  tile->held_bytes[partition] = kept;
-  tile->is_held[partition] = true;
-  tile->older[partition] = newest_[partition];
-  if (newest_[partition] != nullptr)
-    newest_[partition]->newer[partition] = tile;
-  else
-    oldest_[partition] = tile;
-  newest_[partition] = tile;
-  num_tiles_[partition]++;
-  num_bytes_[partition] += kept - held;
-  while (num_bytes_[partition] > input.launch->side_bytes && num_tiles_[partition] > 1) {
-    KeptTile* gone = oldest_[partition];
-    unlink(gone, partition);
-    gone->is_copied[partition] = false;
+  if (!is_home) side->is_copied = true;
+  side->held_bytes = is_home ? larger(held, num_bytes) : num_bytes;
+  side->is_held = true;
+  kept.sides.append(side);
+  kept.num_bytes += side->held_bytes - held;
+  while (kept.num_bytes > input.launch->side_bytes && kept.sides.oldest() != side) {
+    KeptSide* gone = kept.sides.oldest();
+    kept.sides.remove(gone);
+    gone->is_held = false;
+    gone->is_copied = false;
     gone->was_evicted = true;
-    num_bytes_[partition] -= gone->held_bytes[partition];
+    kept.num_bytes -= gone->held_bytes;
   }
 }
 

@@ -12,8 +12,6 @@ namespace gpusim {
 // Source: the traffic plan, or the capacity of a partition in the GPU's description.
 class Residency {
  public:
-  void init();
-
   // What of its tile a reader from `partition` does not find; `last_wave`: when it was last looked for (-1:
   // never). False: nothing is missing.
   bool loss(const MemoryRequest& request, int32_t last_wave, uint32_t partition, Loss* loss);
@@ -24,38 +22,37 @@ class Residency {
   bool is_planned(uint32_t tensor) const { return input.tensors[tensor].is_planned != 0; }
 
  private:
-  // A tile where lines are kept by use: its place in each partition's order.
-  struct KeptTile {
-    TileKey key;
-    double held_bytes[2] = {0.0, 0.0};
-    bool is_held[2] = {false, false};
-    bool is_copied[2] = {false, false};
+  // A tile where lines are kept by use, on one partition.
+  struct KeptSide {
+    double held_bytes = 0.0;
+    bool is_held = false;
+    bool is_copied = false;
     bool was_evicted = false;
-    KeptTile* older[2] = {nullptr, nullptr};
-    KeptTile* newer[2] = {nullptr, nullptr};
+    KeptSide* older = nullptr;
+    KeptSide* newer = nullptr;
+  };
+  struct KeptTile {
+    KeptSide sides[2];
   };
 
-  // How often a tile has been walked within its wave.
-  struct Walked {
-    uint32_t num = 0;
+  // Tiles that a partition keeps, the one that was used last at the end.
+  struct Kept {
+    LinkedList<KeptSide> sides;
+    double num_bytes = 0.0;
   };
 
   bool planned_loss(const MemoryRequest& request, int32_t last_wave, Loss* loss);
   bool loss_again(const MemoryRequest& request, Loss* loss);
   bool find(const WalkRecord& walk, int32_t panel, int32_t wave, bool is_first, Loss* loss) const;
   bool kept_loss(const MemoryRequest& request, uint32_t partition, Loss* loss);
-  void touch(KeptTile* tile, uint32_t partition, double num_bytes, bool is_home);
-  void unlink(KeptTile* tile, uint32_t partition);
+  void touch(KeptSide* side, Kept& kept, double num_bytes, bool is_home);
 
-  TileMap<Walked> walked_;
-  Pool<Walked> walked_pool_;
-  TileMap<KeptTile> kept_;
-  Pool<KeptTile> kept_pool_;
-  KeptTile* oldest_[2] = {nullptr, nullptr};
-  KeptTile* newest_[2] = {nullptr, nullptr};
-  double num_bytes_[2] = {0.0, 0.0};
-  uint32_t num_tiles_[2] = {0, 0};
-  uint32_t num_partitions_ = 1;
+  Map<TileKey, uint32_t> num_walks_;  // how often a tile has been walked within its wave
+  Pool<uint32_t> walks_pool_;
+  Map<TileKey, KeptTile> tiles_;
+  Pool<KeptTile> tile_pool_;
+  Kept kept_[2];
+  const uint32_t num_partitions_ = uint32_t(input.l2->num_partitions);
 };
 
 }  // namespace gpusim

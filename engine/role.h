@@ -58,25 +58,35 @@ struct QueuedStore {
 struct BulkGroups {
   AsyncGroup* read;
   AsyncGroup* whole;
+  void drop() {
+    read->drop();
+    whole->drop();
+  }
+};
+
+// A section of the program that has begun.
+struct OpenSection {
+  int32_t section;
+  double start_cycle;
 };
 
 // The warps of one role of one CTA, in lockstep but for the last one. A role keeps a cursor, the cycle up to
 // which its warps are accounted for. It may run ahead of the clock by a few issue cycles; before it queues
 // work on a shared pipe it lets the clock catch up.
-class Role : public Action {
+class Role : public Action, public Completion {
  public:
   enum Event : uint8_t { BEGIN, CAUGHT_UP, WOKEN, COPIES_ISSUED };
 
-  Cta* cta = nullptr;
-  uint32_t idx = 0;  // in launch.roles
-  int32_t num_warps = 1;
-  int32_t num_threads = 32;
-  int32_t num_warpgroups = 1;
-  int32_t wave = 0;
+  Cta* cta;
+  uint32_t idx;  // in launch.roles
+  int32_t num_warps;
+  int32_t num_threads;
+  int32_t num_warpgroups;
+  int32_t wave;
+  bool is_recorded;
   double t = 0.0;  // the cursor
-  double totals[NUM_STATES];
+  double totals[NUM_STATES] = {};
   bool is_done = false;
-  bool is_recorded = false;
   bool is_free = false;  // in a section that a counterfactual makes free
   bool must_retry = false;
   bool has_entered = false;  // a place before the data stage that it has waited for
@@ -100,7 +110,7 @@ class Role : public Action {
   double all_fenced_at = 0.0;   // when the last of its warps has a proxy fence behind it
   double passed_bytes = 0.0;    // of queued stores, what an instruction behind them overtakes no more
   double cluster_release = NOT_ARRIVED;
-  int32_t registers = 0;
+  int32_t registers = int32_t(input.launch->registers_per_thread);
 
   AsyncGroup* last_store = nullptr;
   Fifo<QueuedStore> queued_stores;
@@ -109,15 +119,16 @@ class Role : public Action {
   Fifo<BulkGroups> bulk_groups;
   BulkGroups bulk_open = {nullptr, nullptr};
   Fifo<double> wgmma_groups;
+  Vector<OpenSection> sections;
 
   static constexpr double NOT_ARRIVED = -2.0;  // on the cluster's barrier
   static constexpr double ARRIVED = -1.0;      // and not released yet
 
-  void reset(Cta* its_cta, uint32_t its_idx, double start_cycle, double created_cycle);
+  Role(Cta* its_cta, uint32_t its_idx);
   // Gives back what it refers to.
-  void clear();
-  // Runs the program from the cursor on.
-  void start();
+  ~Role();
+  // Is there from a cycle on, and runs its program from another one on.
+  void start(double created_cycle, double start_cycle);
   void act(uint8_t what) override;
 
   // ---------------------------------------------------------------- time
@@ -133,12 +144,12 @@ class Role : public Action {
   double worked() const;
 
   // ---------------------------------------------------------------- waiting
-  // Gives up the processor until somebody calls `fire`, once. Returns false, as an op that waits does.
+  // Gives up the processor until an event WOKEN, once. Returns false, as an op that waits does.
   bool block(WarpState state, Wait wait);
-  // Goes on `delay_cycles` from now.
-  void fire(double delay_cycles);
   // Goes on at a cycle, or where the role is already.
   void resume(double cycle);
+  // What it waits for is complete.
+  void complete(double cycle) override { resume(cycle); }
   void wake_after_phase(double completed_at, bool by_lane);
   // Waits until `group` is complete; true where it is.
   bool wait_group(AsyncGroup* group, WarpState state, Wait wait);
@@ -157,27 +168,17 @@ class Role : public Action {
   // What is asked of the memory below L1, from `at` on if the clock is not past it.
   MemoryRequest request(const Op& op, double num_bytes, double at) const;
   Stage* stage(int32_t flat_idx) const { return flat_idx < 0 ? nullptr : &cta->stages[flat_idx]; }
-  void begin_section(int32_t section);
-  void end_section();
   void record_read(int32_t stage_idx, double start, double end) const;
 
  private:
   void go_on(bool is_retry);
-  // Carries out `op`; false where the role must wait.
-  bool carry_out(const Op& op);
   bool carry_out_free(const Op& op);
-
-  struct OpenSection {
-    int32_t section;
-    double start_cycle;
-  };
 
   const Op* op_ = nullptr;  // the op that is carried out, or that waits
   const Op* first_op_ = nullptr;
   const Op* next_op_ = nullptr;
   const Op* end_op_ = nullptr;
   Vector<Token*> tokens_;
-  Vector<OpenSection> sections_;
   WarpState wait_state_ = WarpState::ISSUE;
   Wait waits_for_ = Wait::NOTHING;
   double blocked_since_ = 0.0;

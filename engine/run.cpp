@@ -9,56 +9,75 @@ namespace gpusim {
 
 MachineRoom machine_room;
 
-void Sm::init(uint32_t idx) {
-  const SmRecord& record = input.sms[idx];
-  l1.init();
-  smem.init();
-  mio_queue.sm = idx;
-  scheduler.init(record.pace);
-  tensor_arbiter.init(WarpState::TENSOR, Wait::TENSOR_CORES);
-  fma_arbiter.init(WarpState::MATH_PIPE, Wait::FMA_PIPE);
-  instruction_cache.init(record.loop_bytes_per_cycle);
-  tma.init();
-  dsmem.init();
-}
-
 void build_machine() {
   new (&machine_room.machine) Machine();
-  uint32_t num_sms = input.sms.size;
-  hbm.init(&agenda, num_sms);
-  l2.init();
-  crossbar.init(&agenda);
-  machine.dispatcher.init();
-  for (uint32_t idx = 0; idx < num_sms; idx++) {
-    Sm* sm = machine.sm_pool.make();
-    machine.sms.push(sm);
-    sm->init(idx);
+  machine.sms.reserve(input.sms.size);
+  for (const SmRecord& record : input.sms) machine.sms.emplace(record);
+  machine.run.begin();
+}
+
+// ------------------------------------------------------------------------------------------ dispatch
+
+Dispatcher::Dispatcher() {
+  for (const SmRecord& sm : input.sms) num_free_.push(int32_t(sm.num_free_ctas));
+}
+
+double Dispatcher::dispatch(double at_cycle, uint32_t num_ctas) {
+  next_free_at_ = larger(at_cycle, next_free_at_) + num_ctas * input.dispatcher->dispatch_cycles_per_cta;
+  return next_free_at_;
+}
+
+double Dispatcher::retire(double at_cycle) {
+  retired_at_ = larger(at_cycle, retired_at_) + input.dispatcher->retire_cycles;
+  return retired_at_;
+}
+
+double Dispatcher::wait_cycles(uint32_t turn) {
+  return input.dispatcher->round_cycles * fraction_of(turn * GOLDEN);
+}
+
+bool Dispatcher::freed(uint32_t sm, Vector<int32_t>& found) {
+  uint32_t size = uint32_t(input.launch->cluster_size);
+  found.clear();
+  if (size == 1) {
+    found.push(int32_t(sm));
+    return true;
   }
-  machine.run.init();
+  num_free_[sm]++;
+  int64_t place = input.sms[sm].cluster_place;
+  for (uint32_t other = 0; other < input.sms.size && found.size() < size; other++)
+    if (input.sms[other].cluster_place == place && num_free_[other] > 0) found.push(int32_t(other));
+  if (found.size() < size) return false;
+  for (int32_t taken : found) num_free_[uint32_t(taken)]--;
+  return true;
+}
+
+// ------------------------------------------------------------------------------------------ failures
+
+void FailureLog::report(Failure kind, const Role* who, int32_t barrier, int32_t stage, double first,
+                        double second, double third) {
+  if (is_any()) return;
+  double cta = who == nullptr ? -1.0 : who->cta->idx;
+  double role = who == nullptr ? -1.0 : who->idx;
+  double op = who == nullptr ? -1.0 : who->op_idx();
+  record = FailureRecord{double(kind),    agenda.cycle,  cta,   role,   op,
+                         double(barrier), double(stage), first, second, third};
 }
 
 // ------------------------------------------------------------------------------------------ the run
 
-void Run::init() {
+void Run::begin() {
   role_totals.fill(input.roles.size * NUM_STATES, 0.0);
   epilogue_cycles.fill(input.roles.size, -1.0);
-  begin();
+  uint32_t size = uint32_t(input.launch->cluster_size);
+  // later CTAs find what the first ones have fetched
+  for (uint32_t slot = 0; slot + size <= input.slots.size && !is_last_dispatched(); slot += size)
+    start_cluster(input.slots.items + slot, 0.0, false, input.dispatcher->cold_start_cycles);
 }
 
 bool Run::is_ideal(Ideal ideal) {
-  has_[uint32_t(ideal)] = true;
-  const double* ideals = &input.ideals->bank_conflicts;
-  return ideals[uint32_t(ideal)] != 0.0;
-}
-
-void Run::begin() {
-  uint32_t size = uint32_t(input.launch->cluster_size);
-  uint32_t num_ctas = uint32_t(input.launch->num_ctas);
-  cold_start_cycles_ = input.dispatcher->cold_start_cycles;
-  machine.dispatcher.next_free_at = input.dispatcher->launch_cycles;
-  for (uint32_t slot = 0; slot + size <= input.slots.size && next_cta_ < num_ctas; slot += size)
-    start_cluster(input.slots.items + slot, 0.0, false);
-  cold_start_cycles_ = 0.0;  // later CTAs find what the first ones have fetched
+  (&totals.has_bank_conflicts)[uint32_t(ideal)] = 1.0;
+  return (&input.ideals->bank_conflicts)[uint32_t(ideal)] != 0.0;
 }
 
 RunState Run::run_slice(uint32_t max_events) {
@@ -79,7 +98,7 @@ RunState Run::run_slice(uint32_t max_events) {
   }
   if (is_over_) return RunState::FINISHED;
   if (most > 0.0 && double(agenda.num_events()) >= most) {
-    machine.failure.report(Failure::EVENT_LIMIT, nullptr, -1, -1, most, num_exits, 0.0);
+    machine.failure.report(Failure::EVENT_LIMIT, nullptr, -1, -1, most, totals.num_exits, 0.0);
     return RunState::FAILED;
   }
   return RunState::MORE;
@@ -87,75 +106,19 @@ RunState Run::run_slice(uint32_t max_events) {
 
 // ------------------------------------------------------------------------------------------ CTAs begin
 
-Cta* Run::make_cta() {
-  if (!free_ctas_.empty()) {
-    Cta* cta = free_ctas_.back();
-    free_ctas_.pop();
-    return cta;
-  }
-  Cta* cta = ctas_.make();
-  uint32_t num_roles = input.roles.size;
-  uint32_t num_mbarriers = input.mbarriers.size;
-  uint32_t num_stages = uint32_t(input.launch->num_stages);
-  uint32_t num_barriers = input.named_barriers.size + 1;
-  cta->roles = static_cast<Role*>(memory_allocate(num_roles * sizeof(Role)));
-  cta->mbarriers = static_cast<Mbarrier*>(memory_allocate(num_mbarriers * sizeof(Mbarrier)));
-  cta->stages = static_cast<Stage*>(memory_allocate(num_stages * sizeof(Stage)));
-  cta->barriers = static_cast<ThreadBarrier*>(memory_allocate(num_barriers * sizeof(ThreadBarrier)));
-  for (uint32_t idx = 0; idx < num_roles; idx++) new (&cta->roles[idx]) Role();
-  for (uint32_t idx = 0; idx < num_mbarriers; idx++) new (&cta->mbarriers[idx]) Mbarrier();
-  for (uint32_t idx = 0; idx < num_barriers; idx++) new (&cta->barriers[idx]) ThreadBarrier();
-  return cta;
-}
-
 // Starts a cluster, ready at `at_cycle`; `has_waited`: the round has come to its SMs.
-void Run::start_cluster(const int32_t* sms, double at_cycle, bool has_waited) {
-  const LaunchConstants& launch = *input.launch;
+void Run::start_cluster(const int32_t* sms, double at_cycle, bool has_waited, double cold_cycles) {
   const DispatcherConstants& spec = *input.dispatcher;
-  uint32_t size = uint32_t(launch.cluster_size);
+  uint32_t size = uint32_t(input.launch->cluster_size);
   double dispatched = machine.dispatcher.dispatch(at_cycle, size);
   if (!has_waited) dispatched += Dispatcher::wait_cycles(next_cta_);
-  double start = dispatched + spec.cta_start_cycles + cold_start_cycles_;
+  double start = dispatched + spec.cta_start_cycles + cold_cycles;
   start += size > 1 ? spec.cluster_start_cycles : 0.0;
   Cluster* cluster = clusters_.make();
-  cluster->barrier.reset(ThreadBarrier::CLUSTER, int32_t(launch.num_threads) * int32_t(size),
-                         launch.cluster_barrier_cycles, 0.0);
-  double base = input.warp_scheduler->barrier_base_cycles;
-  double of_warp = input.warp_scheduler->barrier_warp_cycles;
   for (uint32_t rank = 0; rank < size; rank++) {
-    Cta* cta = make_cta();
-    cta->idx = int32_t(next_cta_);
-    next_cta_++;
-    cta->rank = int32_t(rank);
-    cta->wave = cta->idx / int32_t(launch.num_at_once);
-    cta->sm = uint32_t(sms[rank]);
-    cta->cluster = cluster;
-    cta->num_copies = 0;
-    cta->free_registers = 0;
-    cta->register_waiters.clear();
-    cta->panels = input.cta_panels.items + uint64_t(cta->idx) * uint64_t(launch.num_panels);
-    for (uint32_t idx = 0; idx < input.mbarriers.size; idx++)
-      cta->mbarriers[idx].reset(int32_t(input.mbarriers[idx].num_arrivals));
-    for (uint32_t idx = 0; idx < uint32_t(launch.num_stages); idx++) {
-      new (&cta->stages[idx]) Stage();
-      cta->stages[idx].cta = cta;
-      cta->stages[idx].idx = int32_t(idx);
-    }
-    uint32_t num_named = input.named_barriers.size;
-    for (uint32_t idx = 0; idx < num_named; idx++) {
-      int32_t threads = int32_t(input.named_barriers[idx].num_threads);
-      cta->barriers[idx].reset(int32_t(idx), threads, base, of_warp);
-    }
-    cta->barriers[num_named].reset(ThreadBarrier::SYNCTHREADS, int32_t(launch.num_threads), base, of_warp);
+    Cta* cta = ctas_.make(next_cta_++, rank, uint32_t(sms[rank]), cluster);
     cluster->ctas.push(cta);
-    cta->older = newest_;
-    cta->newer = nullptr;
-    if (newest_ != nullptr)
-      newest_->newer = cta;
-    else
-      oldest_ = cta;
-    newest_ = cta;
-    num_live_++;
+    live_.append(cta);
     Sm& sm = sm_of(cta->sm);
     if (!sm.num_ctas) {
       sm.active_since = dispatched;
@@ -163,14 +126,9 @@ void Run::start_cluster(const int32_t* sms, double at_cycle, bool has_waited) {
     }
     sm.num_ctas++;
   }
-  uint32_t num_roles = input.roles.size;
-  for (Cta* cta : cluster->ctas) {
-    for (uint32_t idx = 0; idx < num_roles; idx++) cta->roles[idx].reset(cta, idx, start, dispatched);
-    cta->num_roles_running = num_roles;
-  }
   cluster->num_running = size;
   for (Cta* cta : cluster->ctas)
-    for (uint32_t idx = 0; idx < num_roles; idx++) cta->roles[idx].start();
+    for (Role& role : cta->roles) role.start(dispatched, start);
 }
 
 // ---------------------------------------------------------------------- roles and CTAs end
@@ -183,38 +141,26 @@ void Run::role_ended(Role* role) {
   cta->num_roles_running--;
   if (cta->num_roles_running) return;
   double ends = role->t;
-  for (uint32_t idx = 0; idx < input.roles.size; idx++)
-    if (cta->roles[idx].t > ends) ends = cta->roles[idx].t;
-  double stored = input.dispatcher->store_exit_cycles;
-  for (uint32_t idx = 0; idx < input.roles.size; idx++)
-    if (cta->roles[idx].stored_out_at + stored > ends) ends = cta->roles[idx].stored_out_at + stored;
-  agenda.later(larger(0.0, ends - agenda.cycle), cta, 0);
+  for (const Role& each : cta->roles)
+    ends = larger(ends, larger(each.t, each.stored_out_at + input.dispatcher->store_exit_cycles));
+  agenda.at(ends, cta, 0);
 }
 
 void Run::cta_exits(Cta* cta) {
   double now = agenda.cycle;
-  for (uint32_t idx = 0; idx < input.mbarriers.size; idx++) {
-    const Mbarrier& barrier = cta->mbarriers[idx];
+  for (const Mbarrier& barrier : cta->mbarriers) {
     if (barrier.tx_bytes) {
-      machine.failure.report_cta(Failure::EXIT_WITH_BYTES, cta->idx, int32_t(idx),
-                                 double(barrier.announced_bytes), double(barrier.delivered_bytes));
+      machine.failure.report(Failure::EXIT_WITH_BYTES, nullptr, barrier.idx, -1,
+                             double(barrier.announced_bytes), double(barrier.delivered_bytes), 0.0);
+      machine.failure.record.cta = cta->idx;
       return;
     }
   }
-  if (cta->older != nullptr)
-    cta->older->newer = cta->newer;
-  else
-    oldest_ = cta->newer;
-  if (cta->newer != nullptr)
-    cta->newer->older = cta->older;
-  else
-    newest_ = cta->older;
-  num_live_--;
-  for (uint32_t idx = 0; idx < input.roles.size; idx++) cta->roles[idx].clear();
-  num_exits++;
-  exit_cycles_ += now;
+  live_.remove(cta);
+  totals.num_exits += 1.0;
+  totals.exit_cycles += now;
   double retired = machine.dispatcher.retire(now);
-  last_exit_ = larger(last_exit_, retired);
+  totals.last_exit_cycle = larger(totals.last_exit_cycle, retired);
   // the kernel's end asks for stores once it has left, whenever they were, and for atomics that are on their
   // way
   if (has_stored || num_stores_pending_ || last_store_at_ > now)
@@ -235,86 +181,68 @@ void Run::cta_exits(Cta* cta) {
     sm.active_cycles += now - sm.active_since;
     crossbar.set_live(sm_idx, false);
   }
-  if (next_cta_ < uint32_t(input.launch->num_ctas)) {
+  if (!is_last_dispatched()) {
     Vector<int32_t> sms;
     if (machine.dispatcher.freed(sm_idx, sms)) {
       double free_at = retired + input.dispatcher->cta_exit_cycles;
       num_refills_++;
       double wait = Dispatcher::wait_cycles(num_refills_);
       if (wait == 0.0) {
-        start_cluster(sms.data(), free_at, false);
+        start_cluster(sms.begin(), free_at, false);
       } else {
         Refill* refill = refills_.make();
         refill->sms.swap(sms);
         refill->at_cycle = free_at + wait;
-        agenda.later(larger(0.0, free_at + wait - agenda.cycle), refill, 0);
+        agenda.at(free_at + wait, refill, 0);
       }
     }
   }
   finish_if_over();
 }
 
-void Refill::act(uint8_t) { machine.run.refill(sms, at_cycle, this); }
+void Refill::act(uint8_t) { machine.run.refill(this); }
 
-void Run::refill(const Vector<int32_t>& sms, double at_cycle, Refill* refill) {
-  if (next_cta_ < uint32_t(input.launch->num_ctas)) start_cluster(sms.data(), at_cycle, true);
+void Run::refill(Refill* refill) {
+  if (!is_last_dispatched()) start_cluster(refill->sms.begin(), refill->at_cycle, true);
   refills_.release(refill);
   finish_if_over();
 }
 
 void Run::give_back(Cta* cta) {
   for (TileState* tile : cta->own_tiles) l2.forget(tile);
-  cta->own_tiles.clear();
-  free_ctas_.push(cta);
+  ctas_.release(cta);
 }
 
 void Run::store_ended(double cycle) {
   num_stores_pending_--;
-  double arrived = cycle + input.dispatcher->store_end_cycles;
-  if (arrived > last_store_at_) last_store_at_ = arrived;
+  last_store_at_ = larger(last_store_at_, cycle + input.dispatcher->store_end_cycles);
   if (!num_stores_pending_) finish_if_over();
 }
 
 void Run::finish_if_over() {
-  if (num_live_ || next_cta_ < uint32_t(input.launch->num_ctas) || num_stores_pending_ || is_over_) return;
-  double ends = larger(larger(agenda.cycle, last_exit_), last_store_at_);
-  end_cycle_ = ends + input.dispatcher->drain_cycles;
+  if (live_.oldest() || !is_last_dispatched() || num_stores_pending_ || is_over_) return;
+  double ends = larger(larger(agenda.cycle, totals.last_exit_cycle), last_store_at_);
+  totals.end_cycle = ends + input.dispatcher->drain_cycles;
   is_over_ = true;
 }
 
 // ------------------------------------------------------------------------------------------ what comes back
 
 void Run::sum_up() {
-  totals.end_cycle = is_over_ ? end_cycle_ : agenda.cycle;
-  totals.last_exit_cycle = last_exit_;
-  totals.exit_cycles = exit_cycles_;
-  totals.num_exits = num_exits;
+  if (!is_over_) totals.end_cycle = agenda.cycle;
   totals.num_events = double(agenda.num_events());
   totals.trace_hash_low = double(uint32_t(trace_hash_));
   totals.trace_hash_high = double(uint32_t(trace_hash_ >> 32));
-  totals.copy_cycles = copy_cycles;
-  totals.num_copies = num_copies;
-  totals.has_own_code = has_[uint32_t(Ideal::OWN_CODE)];
-  totals.has_mad_wide = has_[uint32_t(Ideal::MAD_WIDE)];
-  totals.has_bank_conflicts = has_[uint32_t(Ideal::BANK_CONFLICTS)];
-  totals.has_prologue = has_[uint32_t(Ideal::PROLOGUE)];
-  totals.has_mainloop = has_[uint32_t(Ideal::MAINLOOP)];
-  totals.has_epilogue = has_[uint32_t(Ideal::EPILOGUE)];
   totals.link_busy_cycles = l2.link_busy_cycles();
-  counters.hbm = hbm.counters;
-  counters.l2 = l2.counters;
-  counters.xbar = crossbar.counters;
 }
 
 void Run::list_blocked() {
-  totals.num_events = double(agenda.num_events());
-  for (Cta* cta = oldest_; cta != nullptr; cta = cta->newer) {
-    for (uint32_t idx = 0; idx < input.roles.size; idx++) {
-      const Role& role = cta->roles[idx];
+  for (Cta* cta = live_.oldest(); cta != nullptr; cta = cta->newer) {
+    for (const Role& role : cta->roles) {
       if (role.is_done) continue;
       BlockedRoleRecord row = {};
       row.cta = cta->idx;
-      row.role = idx;
+      row.role = role.idx;
       row.op = role.op_idx();
       row.since_cycle = role.blocked_since();
       row.wait = int64_t(role.waits_for());

@@ -14,60 +14,18 @@ constexpr double EPSILON_CYCLES = 1e-6;
 
 }  // namespace
 
-void SharedMemory::init() {
-  data.rate = input.smem->wavefronts_per_cycle;
-  way_.rate = input.smem->wavefronts_per_cycle;
-  most_stored_ = input.smem->operand_store_wavefronts_per_cycle / input.smem->wavefronts_per_cycle;
-}
-
-// ------------------------------------------------------------------------------------------ counting
-
-void SharedMemory::count_wavefronts(double num_wavefronts) {
-  counters.smem.wavefronts += num_wavefronts;
-  counters.smem.load_wavefronts += num_wavefronts;
-}
-
-void SharedMemory::count_load(double num_wavefronts, double num_instructions, bool is_matrix) {
-  if (is_matrix) {
-    counters.smem.matrix_load_wavefronts += num_wavefronts;
-    counters.smem.matrix_loads += num_instructions;
-  } else {
-    counters.smem.plain_load_wavefronts += num_wavefronts;
-    counters.smem.plain_loads += num_instructions;
-  }
-}
-
-void SharedMemory::count_store(double num_wavefronts, double num_instructions, bool is_matrix) {
-  if (is_matrix) {
-    counters.smem.matrix_store_wavefronts += num_wavefronts;
-    counters.smem.matrix_stores += num_instructions;
-  } else {
-    counters.smem.plain_store_wavefronts += num_wavefronts;
-    counters.smem.plain_stores += num_instructions;
-  }
-}
-
-void SharedMemory::count(double num_wavefronts) { counters.smem.wavefronts += num_wavefronts; }
-
-void SharedMemory::count_gmma(double num_wavefronts) {
-  counters.smem.wavefronts += num_wavefronts;
-  counters.smem.gmma_wavefronts += num_wavefronts;
-}
-
 // ------------------------------------------------------------------------------------------ warps
 
 Served SharedMemory::load(double num_wavefronts, double registers_per_wavefront, double at_cycle,
-                          double way_wavefronts, bool is_counted) {
+                          double way_wavefronts) {
   double most = 1.0;
   if (at_cycle < operands_until_ && registers_per_wavefront > 0.0) {
     most = input.smem->operand_load_registers_per_cycle / registers_per_wavefront / data.rate;
     if (registers_per_wavefront < 1.0 && conflict_share_ < most) most = conflict_share_;
   }
-  if (is_way_watched_ && way_wavefronts != 0.0)
-    at_cycle = on_way(way_wavefronts < 0.0 ? num_wavefronts : way_wavefronts, at_cycle);
+  if (is_way_watched_ && way_wavefronts != 0.0) at_cycle = on_way(way_wavefronts, at_cycle);
   Served served = take(num_wavefronts, at_cycle, most);
   if (served.end > asked_until_) asked_until_ = served.end;
-  if (!is_counted) count_wavefronts(num_wavefronts - served.left);
   return served;
 }
 
@@ -105,9 +63,7 @@ double SharedMemory::replay_cycles(double num_wavefronts, double num_bytes, doub
 // ---------------------------------------------------------------------- copies, global accesses
 
 double SharedMemory::fill(double num_wavefronts, double at_cycle) {
-  passing(0.0, at_cycle);
-  filling_ += num_wavefronts;
-  data.busy_cycles += num_wavefronts / data.rate;
+  pass_global(num_wavefronts, at_cycle);
   return larger(at_cycle, data.free_at) + filling_ / data.rate;
 }
 
@@ -221,6 +177,24 @@ Served SharedMemory::take(double num_wavefronts, double at_cycle, double most_sh
   double end = reserve(passes + waited, at_cycle);
   if (num_wavefronts <= room + EPSILON_WAVEFRONTS) return Served{end, 0.0};
   return Served{larger(end, until), num_wavefronts - passes};
+}
+
+// ------------------------------------------------------------------------------------------ other SMs
+
+double Dsmem::read(double num_bytes, double at_cycle, Dsmem& far, bool is_pair) {
+  counters.dsmem.read_bytes += num_bytes;
+  far.link.reserve(num_bytes * input.dsmem->serve_fraction, at_cycle);
+  double latency = input.dsmem->latency_cycles - (is_pair ? 2.0 * input.dsmem->pair_saving_cycles : 0.0);
+  return link.reserve(num_bytes, at_cycle) + latency;
+}
+
+double Dsmem::write(double num_bytes, double at_cycle, bool is_pair) {
+  counters.dsmem.write_bytes += num_bytes;
+  return link.reserve(num_bytes, at_cycle) + one_way_cycles(is_pair);
+}
+
+double Dsmem::one_way_cycles(bool is_pair) {
+  return input.dsmem->one_way_cycles - (is_pair ? input.dsmem->pair_saving_cycles : 0.0);
 }
 
 }  // namespace gpusim

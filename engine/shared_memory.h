@@ -1,5 +1,6 @@
-// Shared memory of one SM: 32 banks, served a wavefront at a time.
+// Shared memory of one SM: 32 banks, served a wavefront at a time; and that of the other SMs of its cluster.
 #pragma once
+#include "input.h"
 #include "timing.h"
 
 namespace gpusim {
@@ -28,14 +29,12 @@ struct Served {
 // narrow_copies, copies_beside_reads, mma_loops, turn_taking, pipe_beside_wgmma.
 class SharedMemory {
  public:
-  GapPipe data;
+  GapPipe data{input.smem->wavefronts_per_cycle};
 
-  void init();
-
-  // Reads. `way_wavefronts`: what it takes of the way there; below 0: all; 0: it asks again, and is past the
-  // way.
-  Served load(double num_wavefronts, double registers_per_wavefront, double at_cycle, double way_wavefronts,
-              bool is_counted);
+  // Reads, which is not counted here. `way_wavefronts`: what it takes of the way there; 0: it asks again,
+  // and is
+  // past the way.
+  Served load(double num_wavefronts, double registers_per_wavefront, double at_cycle, double way_wavefronts);
   // Writes. `is_again`: it asks again, and is past the way there.
   Served store(double num_wavefronts, double at_cycle, bool is_again);
   // Reads and writes in one; returns when the last register is there.
@@ -54,7 +53,7 @@ class SharedMemory {
   void pass_commits(double num_cycles, double at_cycle);
   // When a load of global memory, asked for at `at_cycle`, is past what was asked for here before.
   double passes_at(double at_cycle, double num_waiting) const;
-  // Lets global accesses of threads pass the data stage, uncounted.
+  // Lets fills and global accesses of threads pass the data stage, uncounted.
   void pass_global(double num_wavefronts, double at_cycle);
   // Lets lines of global stores pass beside operand reads.
   Served pass_lines(double num_lines, double at_cycle);
@@ -67,13 +66,6 @@ class SharedMemory {
   // Whether long loads take turns: not where operands of wgmma are read.
   bool takes_turns() const { return operands_until_ == 0.0; }
 
-  void count_wavefronts(double num_wavefronts);
-  void count_load(double num_wavefronts, double num_instructions, bool is_matrix);
-  void count_store(double num_wavefronts, double num_instructions, bool is_matrix);
-  // Counts what passes with a pace of its own: shuffles, commits of cp.async, its copies through L1.
-  void count(double num_wavefronts);
-  void count_gmma(double num_wavefronts);
-
  private:
   GapPipe& watched_way();
   double on_way(double num_wavefronts, double at_cycle);
@@ -81,15 +73,33 @@ class SharedMemory {
   double reserve(double num_wavefronts, double at_cycle);
   Served take(double num_wavefronts, double at_cycle, double most_share);
 
-  GapPipe way_;  // the way there: what it is used for is looked at from the first copy around L1 on
+  // The way there: what it is used for is looked at from the first copy around L1 on.
+  GapPipe way_{input.smem->wavefronts_per_cycle};
   bool is_way_watched_ = false;
   double operands_until_ = 0.0;
   double asked_until_ = 0.0;
-  double most_stored_ = 1.0;
+  double most_stored_ = input.smem->operand_store_wavefronts_per_cycle / input.smem->wavefronts_per_cycle;
   double free_share_ = 1.0;
   double conflict_share_ = 1.0;
   double filling_ = 0.0;
   double idle_since_ = 0.0;
+};
+
+// One SM's end of the network over which the SMs of a cluster reach one another's shared memory.
+// Models: latency there and back and one way, shorter in a cluster of two; rate of the SM that asks, which
+// has less of it while it is asked itself.
+// Ignores: the far end's banks, distance in larger clusters, what clusters side by side take of one another.
+// Source: the GPU's description.
+class Dsmem {
+ public:
+  Pipe link{input.dsmem->bytes_per_cycle};
+
+  // Returns when the last byte from SM `far` is there.
+  double read(double num_bytes, double at_cycle, Dsmem& far, bool is_pair);
+  // Returns when the last byte has arrived.
+  double write(double num_bytes, double at_cycle, bool is_pair);
+  // Cycles from an issue to its effect on another SM.
+  static double one_way_cycles(bool is_pair);
 };
 
 }  // namespace gpusim

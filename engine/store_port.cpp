@@ -7,12 +7,6 @@
 
 namespace gpusim {
 
-void StorePort::init(SharedPipe* pipe, uint32_t sm) {
-  pipe_ = pipe;
-  sm_ = sm;
-  cycles_per_byte_ = 1.0 / pipe->rate;
-}
-
 void StorePort::send(double num_bytes, double issued_at, double through_at, Completion* left,
                      StoreArrival* arrived, double packet_bytes) {
   double now = agenda.cycle;

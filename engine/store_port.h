@@ -20,7 +20,7 @@ class StorePort : public Completion, public Action {
  public:
   bool is_busy = false;  // whether stores are on their way
 
-  void init(SharedPipe* pipe, uint32_t sm);
+  StorePort(SharedPipe* pipe, uint32_t sm) : pipe_(pipe), sm_(sm) {}
 
   // Moves `num_bytes`, whose turn at the SM's own port is over at `through_at`, behind those before them.
   void send(double num_bytes, double issued_at, double through_at, Completion* left, StoreArrival* arrived,
@@ -52,13 +52,13 @@ class StorePort : public Completion, public Action {
   double pace(double num_bytes, double cycles) const;
   void drop(Store* store);
 
-  SharedPipe* pipe_ = nullptr;
-  uint32_t sm_ = 0;
+  SharedPipe* pipe_;
+  uint32_t sm_;
   double crossed_at_ = 0.0;
   double began_at_ = 0.0;
   double current_begin_ = 0.0;
   double current_end_ = 0.0;
-  double cycles_per_byte_ = 0.0;  // what stores took lately
+  double cycles_per_byte_ = 1.0 / pipe_->rate;  // what stores took lately
   double packet_bytes_ = LINE_BYTES;
   double requests_end_at_ = 0.0;
   double sent_ = 0.0;

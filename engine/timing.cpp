@@ -14,46 +14,11 @@ constexpr double EPSILON_OF_CLOCK = 4e-16;  // rounding of the clock, as a fract
 
 // ------------------------------------------------------------------------------------------ agenda
 
-void Agenda::later(double num_cycles, Action* whom, uint8_t what) {
-  Event event{cycle + num_cycles, num_calls++, whom, what};
-  uint32_t place = queue_.size();
-  queue_.push(event);
-  while (place) {
-    uint32_t parent = (place - 1) >> 2;
-    if (!event.before(queue_[parent])) break;
-    queue_[place] = queue_[parent];
-    place = parent;
-  }
-  queue_[place] = event;
-}
-
-Agenda::Event Agenda::pop() {
-  Event first = queue_[0];
-  Event last = queue_.back();
-  queue_.pop();
-  uint32_t size = queue_.size();
-  if (!size) return first;
-  uint32_t place = 0;
-  for (;;) {
-    uint32_t child = 4 * place + 1;
-    if (child >= size) break;
-    uint32_t best = child;
-    uint32_t end = child + 4 < size ? child + 4 : size;
-    for (uint32_t other = child + 1; other < end; other++)
-      if (queue_[other].before(queue_[best])) best = other;
-    if (!queue_[best].before(last)) break;
-    queue_[place] = queue_[best];
-    place = best;
-  }
-  queue_[place] = last;
-  return first;
-}
-
 bool Agenda::advance() {
   if (!queue_.empty()) {
-    double at = queue_[0].cycle;
+    double at = queue_.first().at;
     if (rings_at > at) {
-      Event event = pop();
+      Event event = queue_.pop();
       cycle = at;
       event.whom->act(event.what);
       return true;
@@ -74,11 +39,11 @@ void Agenda::ring() {
       at = pipe->rings_at;
     }
   }
-  if (first == nullptr || (!queue_.empty() && queue_[0].cycle < at)) {
+  if (first == nullptr || (!queue_.empty() && queue_.first().at < at)) {
     rings_at = at;
     return;
   }
-  num_rings++;
+  num_rings_++;
   cycle = at;
   first->ring();
   at = INFINITE;
@@ -157,68 +122,34 @@ double SharedPipe::moved() {
   return base_ + virtual_;
 }
 
-void SharedPipe::push(const Entry& entry) {
-  uint32_t place = heap_.size();
-  heap_.push(entry);
-  while (place) {
-    uint32_t parent = (place - 1) >> 1;
-    if (!entry.before(heap_[parent])) break;
-    heap_[place] = heap_[parent];
-    place = parent;
-  }
-  heap_[place] = entry;
-}
-
-void SharedPipe::pop() {
-  Entry last = heap_.back();
-  heap_.pop();
-  uint32_t size = heap_.size();
-  if (!size) return;
-  uint32_t place = 0;
-  for (;;) {
-    uint32_t child = 2 * place + 1;
-    if (child >= size) break;
-    if (child + 1 < size && heap_[child + 1].before(heap_[child])) child++;
-    if (!heap_[child].before(last)) break;
-    heap_[place] = heap_[child];
-    place = child;
-  }
-  heap_[place] = last;
+Ticket* SharedPipe::queue(double finish, double weight, double share, Completion* done) {
+  Ticket* ticket = tickets_.make();
+  *ticket = Ticket{finish, weight, share, done, false};
+  heap_.push(finish, ticket);
+  return ticket;
 }
 
 Ticket* SharedPipe::transfer(double num_bytes, Completion* done, double weight, double share) {
   advance();
-  number_++;
   if (share != 1.0) {
     share = share_now(share);
     weight *= share;
   }
-  Ticket* ticket = tickets_.make();
-  ticket->finish = virtual_ + num_bytes / share;
-  ticket->weight = weight;
-  ticket->share = share;
-  ticket->done = done;
-  push(Entry{ticket->finish, number_, ticket});
+  Ticket* ticket = queue(virtual_ + num_bytes / share, weight, share, done);
   if (weight != 0.0) {
     weight_ = weight_ + weight;
     if (weight_ * cap > total) rate = total / weight_;
   }
-  if (heap_[0].ticket == ticket) arm();
+  if (heap_.first().item == ticket) arm();
   return ticket;
 }
 
 Ticket* SharedPipe::extend(Ticket* ticket, double num_bytes, double weight) {
   advance();
   ticket->is_void = true;
-  number_++;
   double share = ticket->share;
   weight *= share;
-  Ticket* longer = tickets_.make();
-  longer->finish = ticket->finish + num_bytes / share;
-  longer->weight = weight;
-  longer->share = share;
-  longer->done = ticket->done;
-  push(Entry{longer->finish, number_, longer});
+  Ticket* longer = queue(ticket->finish + num_bytes / share, weight, share, ticket->done);
   weight_ = weight_ + weight - ticket->weight;
   double before = rate;
   rate = weight_ * cap <= total ? cap : total / weight_;
@@ -228,11 +159,8 @@ Ticket* SharedPipe::extend(Ticket* ticket, double num_bytes, double weight) {
 
 // Sees to it that the timer rings no later than when the first transfer may end; it may ring too early.
 void SharedPipe::arm() {
-  while (heap_[0].ticket->is_void) {
-    tickets_.release(heap_[0].ticket);
-    pop();
-  }
-  double left = (heap_[0].ticket->finish - virtual_) / rate;
+  while (heap_.first().item->is_void) tickets_.release(heap_.pop());
+  double left = (heap_.first().at - virtual_) / rate;
   if (left < 0.0) left = 0.0;
   rings_at = agenda_->cycle + left;
   if (rings_at < agenda_->rings_at) agenda_->rings_at = rings_at;
@@ -245,9 +173,9 @@ void SharedPipe::ring() {
   double reached = virtual_ + EPSILON_BYTES + EPSILON_OF_CLOCK * now * rate;
   uint32_t first = finished_.size();
   while (!heap_.empty()) {
-    Ticket* ticket = heap_[0].ticket;
+    Ticket* ticket = heap_.first().item;
     if (ticket->finish > reached && !ticket->is_void) break;
-    pop();
+    heap_.pop();
     if (!ticket->is_void) {
       weight_ -= ticket->weight;
       finished_.push(ticket->done);

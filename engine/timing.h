@@ -27,34 +27,31 @@ class Agenda {
   double cycle = 0.0;
   // Cycle before which no pipe rings.
   double rings_at = INFINITE;
-  uint64_t num_calls = 0;
-  uint64_t num_rings = 0;
 
   // Lets `whom->act(what)` happen after `num_cycles`, 0 or more, behind what is queued for then already.
-  void later(double num_cycles, Action* whom, uint8_t what);
+  void later(double num_cycles, Action* whom, uint8_t what) {
+    queue_.push(cycle + num_cycles, Event{whom, what});
+  }
+  // The same at a cycle, or now where that is over.
+  void at(double at_cycle, Action* whom, uint8_t what) { later(larger(0.0, at_cycle - cycle), whom, what); }
 
   // Lets happen what is next; false where nothing is.
   bool advance();
 
   void add_pipe(SharedPipe* pipe) { pipes_.push(pipe); }
-  uint64_t num_events() const { return num_calls + num_rings; }
+  uint64_t num_events() const { return queue_.num_pushed() + num_rings_; }
 
  private:
   struct Event {
-    double cycle;
-    uint64_t number;
     Action* whom;
     uint8_t what;
-    bool before(const Event& other) const {
-      return cycle < other.cycle || (cycle == other.cycle && number < other.number);
-    }
   };
 
-  Event pop();
   void ring();
 
-  Vector<Event> queue_;  // a heap of four branches
+  Heap<double, Event, 4> queue_;
   Vector<SharedPipe*> pipes_;
+  uint64_t num_rings_ = 0;
 };
 
 // A unit that serves one thing after the other, with a rate and a busy-until.
@@ -62,9 +59,11 @@ class Agenda {
 // Ignores: gaps: work reserved ahead of time is never overtaken.
 // Source: rates come from the GPU's description.
 struct Pipe {
-  double rate = 1.0;
+  double rate;
   double free_at = 0.0;
   double busy_cycles = 0.0;
+
+  explicit Pipe(double its_rate = 1.0) : rate(its_rate) {}
 
   double reserve(double units, double at_cycle) {
     double cycles = units / rate;
@@ -80,11 +79,9 @@ struct Pipe {
 // Models: a gap that work reserved ahead has left is filled by work that is ready earlier; it may be split.
 // Ignores: gaps but the last few, which is as far as cursors run ahead.
 // Source: order of arrival, as of any queue.
-class GapPipe {
+class GapPipe : public Pipe {
  public:
-  double rate = 1.0;
-  double free_at = 0.0;
-  double busy_cycles = 0.0;
+  using Pipe::Pipe;
 
   double reserve(double units, double at_cycle) {
     double cycles = units / rate;
@@ -157,22 +154,12 @@ class SharedPipe {
   void ring();
 
  private:
-  struct Entry {
-    double finish;
-    uint64_t number;
-    Ticket* ticket;
-    bool before(const Entry& other) const {
-      return finish < other.finish || (finish == other.finish && number < other.number);
-    }
-  };
-
+  Ticket* queue(double finish, double weight, double share, Completion* done);
   void advance();
   void arm();
-  void push(const Entry& entry);
-  void pop();
 
   Agenda* agenda_ = nullptr;
-  Vector<Entry> heap_;
+  Heap<double, Ticket*, 2> heap_;  // by where they end
   Vector<Completion*> finished_;
   Pool<Ticket> tickets_;
   double base_ = 0.0;
@@ -180,7 +167,6 @@ class SharedPipe {
   double served_ = 0.0;
   double last_ = 0.0;
   double weight_ = 0.0;
-  uint64_t number_ = 0;
 };
 
 }  // namespace gpusim

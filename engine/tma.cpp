@@ -11,7 +11,7 @@ double TensorMaps::in_l2_at(uint32_t tensor, double cycle) {
   return larger(cycle, in_l2_at_[tensor]);
 }
 
-void Tma::init() {
+Tma::Tma() {
   leave_at_.fill(uint32_t(larger(1.0, input.tma->max_queued_boxes)), 0.0);
   for (const TensorRecord& tensor : input.tensors) {
     map_at_.push(tensor.has_map ? INFINITE : -1.0);

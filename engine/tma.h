@@ -32,8 +32,7 @@ class Tma {
  public:
   Pipe engine;
 
-  void init();
-
+  Tma();
   // Cycle at which the queue has room for one more box.
   double room_at() const { return leave_at_[first_]; }
   // Asks for the map of a tensor, unless that has been done.

@@ -11,28 +11,12 @@ constexpr double LOAD_PRODUCTS = 0.5;  // IMAD.WIDEs that a load of global memor
 
 }  // namespace
 
-int32_t warps_each(int32_t num_warps, int32_t num_schedulers) {
-  return (num_warps + num_schedulers - 1) / num_schedulers;
-}
-
-void WarpScheduler::init(double sm_pace) {
-  pace = sm_pace;
-  issue_slots.rate = input.warp_scheduler->num_schedulers;
-  fma_pipe.rate = input.warp_scheduler->fma_rate;
-  alu_pipe.rate = input.warp_scheduler->alu_rate;
-  mad_wide_pipe.rate = input.warp_scheduler->mad_wide_rate;
-  mufu_pipe.rate = input.warp_scheduler->mufu_rate;
-  beside_pipe.rate = input.warp_scheduler->beside_rate;
-  shuffle_pipe.rate = input.warp_scheduler->shuffle_rate;
-}
-
 double WarpScheduler::issue(double num_instructions, int32_t num_warps, double at_cycle, double turns_each) {
   double total = num_instructions * num_warps;
   counters.warp_scheduler.instructions += total;
   double end = issue_slots.reserve(total * turns_each, at_cycle);
-  int32_t num_schedulers = int32_t(input.warp_scheduler->num_schedulers);
-  double own = at_cycle + num_instructions * turns_each * warps_each(num_warps, num_schedulers);
-  return end > own ? end : own;
+  int32_t num_each = warps_each(num_warps, input.warp_scheduler->num_schedulers);
+  return larger(end, at_cycle + num_instructions * turns_each * num_each);
 }
 
 double WarpScheduler::execute(GapPipe& pipe, double num_instructions, int32_t num_warps, double at_cycle,
@@ -43,15 +27,13 @@ double WarpScheduler::execute(GapPipe& pipe, double num_instructions, int32_t nu
   double end = pipe.reserve(total, at_cycle);
   double own_cycles = total / (pipe.rate * (num_warps < schedulers ? num_warps / schedulers : 1.0));
   if (wgmma_until > at_cycle && total > 0.0) {
-    double each = input.warp_scheduler->beside_interval_cycles * warps_each(num_warps, int32_t(schedulers));
+    double each = input.warp_scheduler->beside_interval_cycles * warps_each(num_warps, schedulers);
     double beside = smaller(1.0, (wgmma_until - at_cycle) / (each * num_instructions));
     double passed = beside_pipe.reserve(total * beside, at_cycle);
     passed = larger(passed, at_cycle + each * num_instructions * beside) + (1.0 - beside) * own_cycles;
     end = larger(end, passed);
   }
-  if (end < issued) end = issued;
-  double own = at_cycle + own_cycles;
-  return end > own ? end : own;
+  return larger(larger(end, issued), at_cycle + own_cycles);
 }
 
 void WarpScheduler::pass_loads(double num_requests, double at_cycle) {
@@ -62,7 +44,7 @@ double WarpScheduler::wide_turn_cycles(int32_t num_warps, bool is_apart, double 
                                        double* turn) const {
   const WarpSchedulerConstants& spec = *input.warp_scheduler;
   double each = is_apart && num_warps > 1 ? spec.mad_wide_apart_cycles : spec.mad_wide_cycles;
-  double taken = its_pace * each * warps_each(num_warps, int32_t(spec.num_schedulers));
+  double taken = its_pace * each * warps_each(num_warps, spec.num_schedulers);
   *turn = larger(its_pace * spec.mad_wide_beside_cycles, 2.0 * taken);
   return taken;
 }

@@ -1,5 +1,6 @@
 // Issue slots, FMA, ALU and MUFU pipes, and shuffles of one SM.
 #pragma once
+#include "input.h"
 #include "timing.h"
 
 namespace gpusim {
@@ -15,17 +16,16 @@ namespace gpusim {
 // Source: the GPU's description; kernels/turn_taking, pipe_beside_wgmma, fma_loops, load_loops.
 class WarpScheduler {
  public:
-  GapPipe issue_slots;
-  GapPipe fma_pipe;
-  GapPipe alu_pipe;
-  GapPipe mad_wide_pipe;
-  GapPipe mufu_pipe;
-  GapPipe beside_pipe;
-  GapPipe shuffle_pipe;
-  double pace = 1.0;  // what IMAD.WIDE that set a pace take, over the mean of SMs
+  GapPipe issue_slots{input.warp_scheduler->num_schedulers};
+  GapPipe fma_pipe{input.warp_scheduler->fma_rate};
+  GapPipe alu_pipe{input.warp_scheduler->alu_rate};
+  GapPipe mad_wide_pipe{input.warp_scheduler->mad_wide_rate};
+  GapPipe mufu_pipe{input.warp_scheduler->mufu_rate};
+  GapPipe beside_pipe{input.warp_scheduler->beside_rate};
+  GapPipe shuffle_pipe{input.warp_scheduler->shuffle_rate};
+  double pace;  // what IMAD.WIDE that set a pace take, over the mean of SMs
 
-  void init(double sm_pace);
-
+  explicit WarpScheduler(double sm_pace) : pace(sm_pace) {}
   // Issues instructions of each of `num_warps` warps; returns when the last has been issued.
   double issue(double num_instructions, int32_t num_warps, double at_cycle, double turns_each);
   // Issues to a pipe of fewer lanes than the schedulers could feed; returns when the pipe has taken all.
@@ -39,7 +39,9 @@ class WarpScheduler {
   double gpu_fence_cycles(int32_t num_warps) const;
 };
 
-// Warps of each scheduler that a role of so many warps has at most.
-int32_t warps_each(int32_t num_warps, int32_t num_schedulers);
+// Warps of each scheduler, or sub-core, that a role of so many warps has at most.
+inline int32_t warps_each(int32_t num_warps, double num_schedulers) {
+  return (num_warps + int32_t(num_schedulers) - 1) / int32_t(num_schedulers);
+}
 
 }  // namespace gpusim

@@ -6,7 +6,7 @@ Run it after a change of the records; with ``--check`` it only compares, and exi
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from enum import IntEnum
 from pathlib import Path
 
@@ -57,11 +57,47 @@ def table_fields(dtype: object) -> list[tuple[str, str]]:
     return [(str(name), C_TYPES[kind.str[1:]]) for name, (kind, *_) in fields.items()]
 
 
+def sections_lines(
+    name: str, comment: str, title: str, members: Mapping[str, tuple[str, str]]
+) -> Iterator[str]:
+    """One C++ struct with a member, (name, type), for each of some sections; ``for_each`` visits them in order."""
+    yield f"// {comment}"
+    yield f"struct {name} {{"
+    for member, kind in members.values():
+        yield f"  {kind} {member};"
+    yield ""
+    yield "  template <class Visit>"
+    yield "  void for_each(Visit& visit) {"
+    for section, (member, _) in members.items():
+        yield f"    visit({title}::{section.upper()}, {member});"
+    yield "  }"
+    yield "};"
+    yield ""
+
+
+def op_lines() -> Iterator[str]:
+    """The function of each kind of op, and the one that calls them."""
+    yield "class Role;"
+    yield ""
+    yield "// What each op costs; ops.h says more."
+    for kind in records.OpKind:
+        yield f"bool {kind.name.lower()}(Role* role, const Op& op);"
+    yield ""
+    yield "inline bool carry_out(Role* role, const Op& op) {"
+    yield "  switch (OpKind(op.kind)) {"
+    for kind in records.OpKind:
+        yield f"    case OpKind::{kind.name}: return {kind.name.lower()}(role, op);"
+    yield "  }"
+    yield "  return true;"
+    yield "}"
+    yield ""
+
+
 def lines() -> Iterator[str]:
     """All of the header."""
     yield "// What crosses between Python and the engine. Written by scripts/engine_header.py: do not edit."
     yield "#pragma once"
-    yield "#include <stdint.h>"
+    yield '#include "containers.h"'
     yield ""
     yield "namespace gpusim {"
     yield ""
@@ -96,6 +132,15 @@ def lines() -> Iterator[str]:
         yield "};"
         yield f"constexpr uint32_t NUM_{title.upper()}_SECTIONS = {len(names)};"
         yield ""
+    yield from sections_lines("InputData", "Everything that is known before the run.", "Input", {
+        **{f"constants_{part}": (part, f"const {camel(part)}Constants*") for part in records.CONSTANTS},
+        **{table: (table, f"Table<{struct_name(table)}>") for table in records.TABLES},
+        **{name: (name, f"Table<{'Op' if kind == 'ops' else C_TYPES[kind]}>") for name, kind in records.ARRAYS.items()},
+    })  # fmt: skip
+    yield from sections_lines("Recorder", "Timelines of recorded SMs: rows in the order in which they happened.", "Output", {
+        table: (table, f"Vector<{struct_name(table)}>") for table in records.RESULTS
+    })  # fmt: skip
+    yield from op_lines()
     yield "}  // namespace gpusim"
 
 

@@ -78,7 +78,7 @@ def slots_of_grid(
     """Slots of all SMs in the order in which they are filled first: each the SMs that one cluster occupies.
 
     A grid of ``num_ctas``, if known, that leaves SMs free is spread over GPCs and TPCs (``gpc_first``). How slots are filled
-    and refilled in time is ``engine/dispatcher.h``'s.
+    and refilled in time is ``engine/run.h``'s.
 
     Source: kernels/launch_order (``start``, ``tail``, ``ramp``), h200_sxm, 2026-11-20.
     """

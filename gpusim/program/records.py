@@ -277,10 +277,11 @@ A GPU without TMA, mbarriers or distributed shared memory has zeros there: the p
 
 TOTALS: Sequence[str] = (
     "end_cycle", "last_exit_cycle", "exit_cycles", "num_exits", "num_events", "trace_hash_low", "trace_hash_high",
-    "copy_cycles", "num_copies", "has_own_code", "has_mad_wide", "has_bank_conflicts", "has_prologue", "has_mainloop",
-    "has_epilogue", "link_busy_cycles",
+    "copy_cycles", "num_copies", "has_bank_conflicts", "has_epilogue", "has_own_code", "has_mad_wide", "has_prologue",
+    "has_mainloop", "link_busy_cycles",
 )
-"""Sums of a run, all float64. ``has_...``: whether the launch was found to have what a counterfactual makes free."""
+"""Sums of a run, all float64. ``has_...``: whether the launch was found to have what a counterfactual makes free, in the
+order of :class:`Ideal`."""
 
 SM_TOTALS: Sequence[str] = (
     "active_cycles", "fma_busy_cycles", "issue_busy_cycles", "smem_busy_cycles", "lsu_busy_cycles", "tma_busy_cycles",
