@@ -7,7 +7,6 @@ not declare, and what no GPU could carry out, is refused.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import Any
 
 from gpusim.errors import LaunchError
@@ -23,10 +22,6 @@ from gpusim.workload.token import Token
 Encoder = Callable[[RoleRows, Any], Token | None]
 """Records an op: ``encoder(role, op)``."""
 
-SECTIONS: Mapping[str, Section] = MappingProxyType(
-    {"prologue": Section.PROLOGUE, "mainloop": Section.MAINLOOP, "epilogue": Section.EPILOGUE}
-)
-
 
 def plain(kind: OpKind) -> Encoder:
     """How an op without numbers is recorded."""
@@ -41,19 +36,13 @@ def plain(kind: OpKind) -> Encoder:
 def wait_groups(kind: OpKind) -> Encoder:
     """How a wait for all groups but the last few is recorded."""
 
-    def encode(role: RoleRows, op: ops.CpAsyncWaitGroup | ops.WgmmaWaitGroup) -> None:
+    def encode(role: RoleRows, op: ops.CpAsyncWaitGroup | ops.BulkWaitGroup | ops.WgmmaWaitGroup) -> None:
         if op.num_pending < 0:
             raise pending(role.who, op.num_pending)
-        role.keep(op, PACK(kind, 0, 0, 0, 0, NONE, NONE, op.num_pending, 0.0))
+        is_read = isinstance(op, ops.BulkWaitGroup) and bool(op.read)
+        role.keep(op, PACK(kind, is_read, 0, 0, 0, NONE, NONE, op.num_pending, 0.0))
 
     return encode
-
-
-def bulk_wait(role: RoleRows, op: ops.BulkWaitGroup) -> None:
-    """Groups of TMA stores."""
-    if op.num_pending < 0:
-        raise pending(role.who, op.num_pending)
-    role.keep(op, PACK(OpKind.BULK_WAIT_GROUP, bool(op.read), 0, 0, 0, NONE, NONE, op.num_pending, 0.0))
 
 
 # ---------------------------------------------------------------------------------------------- mbarriers
@@ -244,7 +233,7 @@ def set_max_nreg(role: RoleRows, op: ops.SetMaxNReg) -> None:
 def range_start(role: RoleRows, op: ops.RangeStart) -> None:
     """A section begins."""
     role.num_sections += 1
-    role.add(PACK(OpKind.RANGE_START, 0, 0, 0, 0, NONE, NONE, SECTIONS[op.section.value], 0.0))
+    role.add(PACK(OpKind.RANGE_START, 0, 0, 0, 0, NONE, NONE, Section[op.section.name], 0.0))
 
 
 def range_end(role: RoleRows, op: ops.RangeEnd) -> None:
@@ -260,7 +249,7 @@ ENCODERS: Mapping[type[ops.Op], Encoder] = {
     ops.CpAsyncWaitGroup: wait_groups(OpKind.CP_ASYNC_WAIT_GROUP),
     ops.CpAsyncMbarrierArrive: cp_mbarrier,
     ops.BulkCommitGroup: plain(OpKind.BULK_COMMIT_GROUP),
-    ops.BulkWaitGroup: bulk_wait,
+    ops.BulkWaitGroup: wait_groups(OpKind.BULK_WAIT_GROUP),
     ops.MbarrierInit: mbarrier_init,
     ops.MbarrierArrive: mbarrier_arrive,
     ops.MbarrierArriveExpectTx: arrive_expect_tx,

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from operator import attrgetter
-from types import MappingProxyType
 from typing import Any
 
 from gpusim.errors import LaunchError
@@ -130,19 +129,13 @@ def prefetch_tensormap(role: RoleRows, op: ops.PrefetchTensormap) -> None:
 # ---------------------------------------------------------------------------------------------- shared memory
 
 
-def shared_load(role: RoleRows, op: ops.SharedLoad) -> Token:
-    """Registers from shared memory."""
+def shared_load(role: RoleRows, op: ops.SharedLoad | ops.Ldmatrix) -> Token:
+    """Registers, or fragments, from shared memory."""
     access, stage = role.access(op.access), role.stage(op.buffer, op.stage) if op.buffer else NONE
-    if op.num_parts < 1:
-        raise LaunchError(f"{role.who} reads {op.num_parts} parts, wants 1 or more")
-    row = PACK(OpKind.SHARED_LOAD, 0, 0, access, op.num_parts, stage, NONE, 0, 0.0)
-    return role.give(row, is_long=False, in_stage=False)
-
-
-def ldmatrix(role: RoleRows, op: ops.Ldmatrix) -> Token:
-    """Fragments from shared memory."""
-    access, stage = role.access(op.access), role.stage(op.buffer, op.stage) if op.buffer else NONE
-    return role.give(PACK(OpKind.LDMATRIX, 0, 0, access, 1, stage, NONE, 0, 0.0), is_long=False, in_stage=False)
+    kind, num_parts = (OpKind.SHARED_LOAD, op.num_parts) if isinstance(op, ops.SharedLoad) else (OpKind.LDMATRIX, 1)
+    if num_parts < 1:
+        raise LaunchError(f"{role.who} reads {num_parts} parts, wants 1 or more")
+    return role.give(PACK(kind, 0, 0, access, num_parts, stage, NONE, 0, 0.0), is_long=False, in_stage=False)
 
 
 def shared_store(kind: OpKind) -> Encoder:
@@ -185,7 +178,7 @@ def st_async(role: RoleRows, op: ops.StAsync) -> None:
     role.keep(op, PACK(OpKind.ST_ASYNC, 0, 0, rank, 0, NONE, barrier, 0, float(op.num_bytes)))
 
 
-MEMORY_ENCODERS: Mapping[type[ops.Op], Encoder] = MappingProxyType({
+MEMORY_ENCODERS: Mapping[type[ops.Op], Encoder] = {
     ops.GlobalLoad: global_load,
     ops.GlobalStore: global_store,
     ops.GlobalAtomic: global_atomic,
@@ -198,10 +191,10 @@ MEMORY_ENCODERS: Mapping[type[ops.Op], Encoder] = MappingProxyType({
     ops.SharedLoad: shared_load,
     ops.SharedStore: shared_store(OpKind.SHARED_STORE),
     ops.SharedAtomic: shared_atomic,
-    ops.Ldmatrix: ldmatrix,
+    ops.Ldmatrix: shared_load,
     ops.Stmatrix: shared_store(OpKind.STMATRIX),
     ops.DsmemLoad: dsmem_load,
     ops.DsmemStore: dsmem_store,
     ops.StAsync: st_async,
-})  # fmt: skip
+}
 """How each of them becomes a record."""

@@ -45,10 +45,7 @@ class Panels:
 
     def of_turn(self, turn: int) -> Columns:
         """Columns that were met in a turn."""
-        found = self.turns.get(turn)
-        if found is None:
-            found = self.turns[turn] = {}
-        return found
+        return self.turns.setdefault(turn, {})
 
 
 class Known:
@@ -147,9 +144,7 @@ class RoleRows:
     def place(self, tensor: str, tile: Any) -> tuple[int, int, int]:
         """(tensor's number, column of the panel, step) of a tile."""
         tables = self.tables
-        number = tables.tensors.get(tensor)
-        if number is None:
-            number = tables.tensor(tensor)
+        number = tables.tensor(tensor)
         panel, step = tile if type(tile) is tuple and len(tile) == 2 else (None, None)
         if not (type(panel) is type(step) is int and 0 <= panel <= MOST_INT32 and -MOST_INT32 <= step <= MOST_INT32):
             panel, step = tables.plain_tile(tile)

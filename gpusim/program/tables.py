@@ -126,7 +126,7 @@ class Tables:
         self.declared, self.costs = Declared(launch), Costs()
         self.tensors: dict[str, int] = {}
         for footprint in launch.footprints:
-            self.tensors.setdefault(footprint.tensor, len(self.tensors))
+            self.tensor(footprint.tensor)
         self.columns: dict[tuple[int, int, int], int] = {}
         """(tensor, turn, how many-th panel of that tensor in that turn) to column."""
         self.codes: dict[str, tuple[int, float]] = {}
@@ -140,26 +140,15 @@ class Tables:
 
     def tensor(self, name: str) -> int:
         """A tensor's number."""
-        found = self.tensors.get(name)
-        if found is None:
-            found = self.tensors[name] = len(self.tensors)
-        return found
+        return self.tensors.setdefault(name, len(self.tensors))
 
     def list_of(self, numbers: tuple[int, ...]) -> int:
         """Where in ``lists`` these numbers begin."""
-        found = self._lists.get(numbers)
-        if found is None:
-            found = self._lists[numbers] = len(self.lists)
-            self.lists.extend(numbers)
-        return found
+        return _begin(numbers, self.lists, self._lists)
 
     def neighbours_of(self, pairs: tuple[tuple[int, int], ...]) -> int:
         """Where in ``neighbours`` these pairs (column, step) begin, counted in pairs."""
-        found = self._neighbours.get(pairs)
-        if found is None:
-            found = self._neighbours[pairs] = len(self.neighbours)
-            self.neighbours.extend(pairs)
-        return found
+        return _begin(pairs, self.neighbours, self._neighbours)
 
     def plain_tile(self, tile: Any) -> tuple[int, int]:
         """(panel, step) of a tile that is no pair of plain numbers: as such, or a panel below 0 of its own."""
@@ -168,6 +157,14 @@ class Tables:
         if panel is not None and step is not None and 0 <= panel <= MOST_INT32 and abs(step) <= MOST_INT32:
             return panel, step
         return self._interned.setdefault(tile, -1 - len(self._interned)), 0
+
+
+def _begin(items: tuple[Item, ...], every: list[Item], known: dict[tuple[Item, ...], int]) -> int:
+    """Where in ``every`` some items begin: they are added where they are not ``known``."""
+    begin = known.setdefault(items, len(every))
+    if begin == len(every):
+        every.extend(items)
+    return begin
 
 
 def _itself(item: Hashable) -> Hashable:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from dataclasses import fields, replace
+from itertools import count
 from math import ceil
 from struct import error as StructError  # noqa: N812  # it is a class
 from types import GeneratorType
@@ -32,32 +33,6 @@ from gpusim.workload.token import Token
 
 OVER = object()
 """Behind the last op of a program."""
-
-
-class Turns:
-    """The turns of a persistent CTA: each leaves a record before its first op."""
-
-    __slots__ = ("_num_tiles", "_role", "_step", "_turn")
-
-    def __init__(self, role: RoleTrace, num_tiles: int, first: int, step: int) -> None:
-        self._role = role
-        self._num_tiles = num_tiles
-        self._turn = first - step
-        self._step = step
-
-    def __iter__(self) -> Turns:
-        """Turns are their own iterator."""
-        return self
-
-    def __next__(self) -> tuple[int, int]:
-        """Next (turn, tile), or the end."""
-        role = self._role
-        self._turn += self._step
-        tile = role.cta_idx + self._turn * role.num_ctas
-        if tile >= self._num_tiles:
-            raise StopIteration
-        role.begin_turn(self._turn)
-        return self._turn, tile
 
 
 class RoleTrace(RoleRows):
@@ -83,8 +58,13 @@ class RoleTrace(RoleRows):
         return iter(range(ceil(num_iterations)))
 
     def tiles(self, num_tiles: int, *, first: int = 0, step: int = 1) -> Iterator[tuple[int, int]]:
-        """Work tiles of a persistent CTA as (turn, tile)."""
-        return Turns(self, num_tiles, first, step)
+        """Work tiles of a persistent CTA as (turn, tile); each turn leaves a record before its first op."""
+        for turn in count(first, step):
+            tile = self.cta_idx + turn * self.num_ctas
+            if tile >= num_tiles:
+                return
+            self.begin_turn(turn)
+            yield turn, tile
 
     def run(self, max_ops: int) -> int:
         """Record the whole program, of at most ``max_ops`` ops; returns how many there are.
