@@ -5,16 +5,15 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from copy import deepcopy
-from dataclasses import MISSING, Field, dataclass, fields, replace
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass, replace
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 from gpusim.errors import ConfigError, nearest
 from gpusim.machine.clock import ClockSpec
 from gpusim.machine.dispatcher import DispatcherSpec, slots_of_grid
 from gpusim.machine.floorplan import Floorplan, floorplan_of
-from gpusim.machine.memory import MEMORY_KINDS
 from gpusim.machine.memory.dsmem import DsmemSpec
 from gpusim.machine.memory.hbm import HbmSpec
 from gpusim.machine.memory.l1 import L1Spec
@@ -24,7 +23,6 @@ from gpusim.machine.memory.register_file import RegisterFileSpec
 from gpusim.machine.memory.smem import SmemSpec
 from gpusim.machine.memory.tma import TmaSpec
 from gpusim.machine.memory.xbar import XbarSpec
-from gpusim.machine.sm import SM_KINDS
 from gpusim.machine.sm.instruction_cache import InstructionCacheSpec
 from gpusim.machine.sm.mbarrier import MbarrierSpec
 from gpusim.machine.sm.tensor_core import TensorCoreSpec
@@ -33,14 +31,8 @@ from gpusim.machine.sm.warp_scheduler import WarpSchedulerSpec
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
-COMPONENT_KINDS: dict[str, type] = {
-    **MEMORY_KINDS, **SM_KINDS, "dispatcher": DispatcherSpec, "clock": ClockSpec,
-}
 BELOW = {"l2": "hbm", "xbar": "l2", "l1": "xbar", "tma": "xbar"}
 """The call chain: which part each memory part asks. A configuration repeats it, so that it can be read there."""
-
-OPTIONAL = {"tma", "dsmem", "mbarrier"}
-"""Parts that a GPU may lack."""
 
 OPTIONAL_KEYS = ("wgmma_",)
 """Beginnings of keys that a GPU without the feature leaves out, all of them."""
@@ -110,16 +102,16 @@ class GpuSpec:
     l1: L1Spec
     smem: SmemSpec
     register_file: RegisterFileSpec
+    tma: TmaSpec | None = None
+    dsmem: DsmemSpec | None = None
     warp_scheduler: WarpSchedulerSpec
     tensor_core: TensorCoreSpec
+    mbarrier: MbarrierSpec | None = None
     instruction_cache: InstructionCacheSpec
     dispatcher: DispatcherSpec
     clock: ClockSpec
     sources: Mapping[str, str]
     """Source of each parameter, by ``component.parameter``."""
-    tma: TmaSpec | None = None
-    dsmem: DsmemSpec | None = None
-    mbarrier: MbarrierSpec | None = None
 
     @property
     def base_name(self) -> str:
@@ -197,6 +189,16 @@ class GpuSpec:
     def source_class(self, parameter: str) -> str:
         """``measured``, ``published``, ``inferred``, ``guess`` or ``toy``."""
         return SOURCE_CLASSES[self.source_of(parameter).split(":", 1)[0]]
+
+
+COMPONENT_KINDS: Mapping[str, type] = {
+    name: kind for name, hint in get_type_hints(GpuSpec).items()
+    if isinstance(kind := (get_args(hint) or (hint,))[0], type) and is_dataclass(kind) and kind is not DeviceSpec
+}  # fmt: skip
+"""The Spec of each part, by the name that a configuration has for it."""
+
+OPTIONAL = {item.name for item in fields(GpuSpec) if item.default is None}
+"""Parts that a GPU may lack."""
 
 
 def configs_dir() -> Path:

@@ -20,6 +20,9 @@ from gpusim.machine.config import GpuSpec
 from gpusim.machine.dispatcher import DispatcherSpec, slots_of_grid
 from gpusim.machine.floorplan import Floorplan
 from gpusim.machine.memory.hbm import MOST_SHARE, QUEUE_LATENCIES, HbmSpec
+from gpusim.machine.memory.l1 import L1Spec
+from gpusim.machine.memory.xbar import XbarSpec
+from gpusim.machine.sm.warp_scheduler import WarpSchedulerSpec
 from gpusim.program.records import CONSTANTS
 from gpusim.units import WARP_SIZE, Clock
 
@@ -122,13 +125,15 @@ def machine_numbers(gpu: GpuSpec, clock: Clock, at: Placement) -> dict[str, Numb
     shared = Shared.of(gpu, clock)
     return {
         "dispatcher": _dispatcher_numbers(gpu.dispatcher, at), "hbm": hbm, "l2": _l2_numbers(gpu, shared),
-        "xbar": _xbar_numbers(gpu, shared, fill_cycles=hbm["latency_cycles"]), "l1": _l1_numbers(gpu, at),
-        "smem": _named(gpu.smem, "smem"), "warp_scheduler": _scheduler_numbers(gpu),
-        "tensor_core": _named(gpu.tensor_core, "tensor_core"),
-        "tma": _tma_numbers(gpu, memory_cycles=0.0 if at.is_warm else hbm["latency_cycles"]),
-        "mbarrier": _named(gpu.mbarrier, "mbarrier"), "dsmem": _named(gpu.dsmem, "dsmem"),
-        "instruction_cache": _named(gpu.instruction_cache, "instruction_cache"),
+        "xbar": _xbar_numbers(gpu.xbar, shared, fill_cycles=hbm["latency_cycles"]), "l1": _l1_numbers(gpu.l1, at),
+        "warp_scheduler": _scheduler_numbers(gpu.warp_scheduler),
+        "tma": _named("tma", gpu.tma, map_memory_cycles=0.0 if at.is_warm else hbm["latency_cycles"]),
+        **{part: _named(part, gpu.component(part)) for part in AS_DESCRIBED},
     }
+
+
+AS_DESCRIBED = ("smem", "tensor_core", "mbarrier", "dsmem", "instruction_cache")
+"""Parts whose constants are all fields of their Specs."""
 
 
 def in_order(part: str, numbers: Numbers) -> FloatArray:
@@ -154,11 +159,11 @@ def l2_latency_ns(gpu: GpuSpec) -> float:
     return (gpu.l2.near_latency_cycles + gpu.l2.far_latency_cycles) / 2 * 1e3 / gpu.clock.max_mhz
 
 
-def _named(spec: object, part: str) -> Numbers:
-    """Constants that are fields of a Spec; zeros for a part that the GPU lacks."""
+def _named(part: str, spec: object, **more: float) -> Numbers:
+    """Constants that are fields of a Spec, and those that are not; zeros for a part that the GPU lacks."""
     if spec is None:
         return dict.fromkeys(CONSTANTS[part], 0.0)
-    return {name: float(getattr(spec, name)) for name in CONSTANTS[part]}
+    return more | {name: float(getattr(spec, name)) for name in CONSTANTS[part] if name not in more}
 
 
 def hbm_numbers(spec: HbmSpec, clock: Clock, l2_latency_ns: float) -> Numbers:
@@ -188,59 +193,43 @@ def hbm_numbers(spec: HbmSpec, clock: Clock, l2_latency_ns: float) -> Numbers:
 
 
 def _dispatcher_numbers(spec: DispatcherSpec, at: Placement) -> Numbers:
-    is_single = at.cluster_size == 1
-    more = {
-        "cold_start_cycles": 0.0 if at.is_warm else spec.cold_start_cycles,
-        "retire_cycles": spec.retire_cycles_per_cta if is_single else spec.cluster_retire_cycles_per_cta,
-    }
-    return more | {name: getattr(spec, name) for name in CONSTANTS["dispatcher"] if name not in more}
+    return _named(
+        "dispatcher", spec, cold_start_cycles=0.0 if at.is_warm else spec.cold_start_cycles,
+        retire_cycles=spec.retire_cycles_per_cta if at.cluster_size == 1 else spec.cluster_retire_cycles_per_cta,
+    )
 
 
 def _l2_numbers(gpu: GpuSpec, shared: Shared) -> Numbers:
     num = gpu.l2.num_partitions
-    more = {
-        "num_links": float(len(links_of(gpu, shared))), "far_share": 1.0 - 1.0 / num,
-        "num_lanes": gpu.l2.num_slices / num,
-    }
-    return more | {name: float(getattr(gpu.l2, name)) for name in CONSTANTS["l2"] if name not in more}
+    return _named(
+        "l2", gpu.l2, num_links=float(len(links_of(gpu, shared))), far_share=1.0 - 1.0 / num,
+        num_lanes=gpu.l2.num_slices / num,
+    )
 
 
-def _xbar_numbers(gpu: GpuSpec, shared: Shared, *, fill_cycles: float) -> Numbers:
-    spec = gpu.xbar
-    more = {
-        "write_bytes_per_cycle": shared.write_bytes_per_cycle,
-        "gpc_write_bytes_per_cycle": shared.gpc_write_bytes_per_cycle,
-        "alone_bytes_per_cycle": min(spec.sm_read_bytes_per_cycle, shared.slices_bytes_per_cycle),
-        "bulk_weight": 1.0 / spec.bulk_read_fraction, "multicast_weight": 1.0 / spec.multicast_read_fraction,
-        "merges": float(spec.merge_scope != "sm" and spec.merge_limit > 1), "merge_fill_cycles": fill_cycles,
-    }
-    return more | {name: float(getattr(spec, name)) for name in CONSTANTS["xbar"] if name not in more}
+def _xbar_numbers(spec: XbarSpec, shared: Shared, *, fill_cycles: float) -> Numbers:
+    return _named(
+        "xbar", spec, write_bytes_per_cycle=shared.write_bytes_per_cycle,
+        gpc_write_bytes_per_cycle=shared.gpc_write_bytes_per_cycle,
+        alone_bytes_per_cycle=min(spec.sm_read_bytes_per_cycle, shared.slices_bytes_per_cycle),
+        bulk_weight=1.0 / spec.bulk_read_fraction, multicast_weight=1.0 / spec.multicast_read_fraction,
+        merges=float(spec.merge_scope != "sm" and spec.merge_limit > 1), merge_fill_cycles=fill_cycles,
+    )
 
 
-def _l1_numbers(gpu: GpuSpec, at: Placement) -> Numbers:
-    spec = gpu.l1
-    more = {
-        "capacity_bytes": float(max(0, spec.unified_bytes - at.smem_bytes * at.ctas_per_sm)),
-        "lines_per_cycle": spec.tag_lines_per_cycle, "has_store_queue": float(spec.has_store_queue),
-    }
-    return more | {name: getattr(spec, name) for name in CONSTANTS["l1"] if name not in more}
+def _l1_numbers(spec: L1Spec, at: Placement) -> Numbers:
+    return _named(
+        "l1", spec, capacity_bytes=float(max(0, spec.unified_bytes - at.smem_bytes * at.ctas_per_sm)),
+        lines_per_cycle=spec.tag_lines_per_cycle,
+    )
 
 
-def _scheduler_numbers(gpu: GpuSpec) -> Numbers:
-    spec = gpu.warp_scheduler
-    more = {
-        "fma_rate": spec.fp32_lanes / WARP_SIZE, "alu_rate": spec.int32_lanes / WARP_SIZE,
-        "mad_wide_rate": spec.mad_wide_lanes / WARP_SIZE, "mufu_rate": spec.mufu_lanes / WARP_SIZE,
-        "beside_rate": spec.num_schedulers / spec.beside_interval_cycles, "shuffle_rate": spec.shuffle_lanes / WARP_SIZE,
-    }
-    return more | {name: float(getattr(spec, name)) for name in CONSTANTS["warp_scheduler"] if name not in more}
-
-
-def _tma_numbers(gpu: GpuSpec, *, memory_cycles: float) -> Numbers:
-    if gpu.tma is None:
-        return _named(None, "tma")
-    spec, more = gpu.tma, {"map_memory_cycles": memory_cycles}
-    return more | {name: float(getattr(spec, name)) for name in CONSTANTS["tma"] if name not in more}
+def _scheduler_numbers(spec: WarpSchedulerSpec) -> Numbers:
+    return _named(
+        "warp_scheduler", spec, fma_rate=spec.fp32_lanes / WARP_SIZE, alu_rate=spec.int32_lanes / WARP_SIZE,
+        mad_wide_rate=spec.mad_wide_lanes / WARP_SIZE, mufu_rate=spec.mufu_lanes / WARP_SIZE,
+        beside_rate=spec.num_schedulers / spec.beside_interval_cycles, shuffle_rate=spec.shuffle_lanes / WARP_SIZE,
+    )
 
 
 def links_of(gpu: GpuSpec, shared: Shared) -> list[float]:

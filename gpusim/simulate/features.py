@@ -18,22 +18,19 @@ from gpusim.program.records import OpKind
 from gpusim.program.refusals import named
 from gpusim.workload.launch import Launch
 
-TMA_KINDS = {
-    OpKind.TMA_LOAD: "cp.async.bulk.tensor (TMA)", OpKind.TMA_STORE: "cp.async.bulk.tensor (TMA)",
-    OpKind.PREFETCH_TENSORMAP: "prefetch.tensormap (TMA)",
-}
-DSMEM_KINDS = {
-    OpKind.DSMEM_LOAD: "distributed shared memory", OpKind.DSMEM_STORE: "distributed shared memory",
-    OpKind.ST_ASYNC: "distributed shared memory", OpKind.CLUSTER_ARRIVE: "cluster barrier",
-}
-MBARRIER_KINDS = dict.fromkeys(
-    (
-        OpKind.MBARRIER_INIT, OpKind.MBARRIER_ARRIVE, OpKind.MBARRIER_ARRIVE_EXPECT_TX, OpKind.MBARRIER_WAIT,
-        OpKind.CP_ASYNC_MBARRIER_ARRIVE,
-    ),
-    "mbarrier",
-)  # fmt: skip
-"""Kinds of op that need a part, and what the refusal calls what they lack."""
+TMA, DSMEM = "cp.async.bulk.tensor (TMA)", "distributed shared memory"
+NEEDS = {
+    OpKind.MBARRIER_INIT: ("mbarrier", "mbarrier"), OpKind.MBARRIER_ARRIVE: ("mbarrier", "mbarrier"),
+    OpKind.MBARRIER_ARRIVE_EXPECT_TX: ("mbarrier", "mbarrier"), OpKind.MBARRIER_WAIT: ("mbarrier", "mbarrier"),
+    OpKind.CP_ASYNC_MBARRIER_ARRIVE: ("mbarrier", "mbarrier"), OpKind.TMA_LOAD: ("tma", TMA),
+    OpKind.TMA_STORE: ("tma", TMA), OpKind.PREFETCH_TENSORMAP: ("tma", "prefetch.tensormap (TMA)"),
+    OpKind.DSMEM_LOAD: ("dsmem", DSMEM), OpKind.DSMEM_STORE: ("dsmem", DSMEM), OpKind.ST_ASYNC: ("dsmem", DSMEM),
+    OpKind.CLUSTER_ARRIVE: ("dsmem", "cluster barrier"),
+}  # fmt: skip
+"""Kinds of op that need a part of a GPU, and what the refusal calls what they lack."""
+
+SINCE = {"mbarrier": "8.0", "tma": "9.0", "dsmem": "9.0"}
+"""From which compute capability on GPUs have these parts."""
 
 HOPPER = 9.0
 """Compute capability from which on there is setmaxnreg."""
@@ -53,7 +50,7 @@ def check_features(launch: Launch, gpu: GpuSpec, programs: Programs) -> None:
         is_far = (programs.ops["kind"] == OpKind.MBARRIER_ARRIVE) & (programs.ops["cost"] >= 0)
         if is_far.any():
             with named(*_issuer(launch, programs, is_far)):
-                raise _lacks(launch, gpu, "distributed shared memory", "9.0")
+                raise _lacks(launch, gpu, DSMEM, SINCE["dsmem"])
 
 
 @contextmanager
@@ -71,13 +68,7 @@ def by_whom(launch: Launch, programs: Programs, kind: OpKind, cost: int | None =
 
 def _lacking(gpu: GpuSpec) -> dict[OpKind, tuple[str, str]]:
     """Kinds of op that the GPU does not have: what they need, and from which compute capability on there is that."""
-    found: dict[OpKind, tuple[str, str]] = {}
-    if gpu.mbarrier is None:
-        found.update({kind: (what, "8.0") for kind, what in MBARRIER_KINDS.items()})
-    if gpu.tma is None:
-        found.update({kind: (what, "9.0") for kind, what in TMA_KINDS.items()})
-    if gpu.dsmem is None:
-        found.update({kind: (what, "9.0") for kind, what in DSMEM_KINDS.items()})
+    found = {kind: (what, SINCE[part]) for kind, (part, what) in NEEDS.items() if gpu.component(part) is None}
     if gpu.compute_capability < HOPPER:
         found[OpKind.SET_MAX_NREG] = "setmaxnreg", "9.0a"
     return found

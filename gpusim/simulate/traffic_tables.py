@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from gpusim.errors import LaunchError
 from gpusim.machine.config import GpuSpec
-from gpusim.machine.memory.panels import Loss, PanelLosses, PanelTraffic, Touches
+from gpusim.machine.memory.panels import Loss, PanelLosses, PanelTraffic
 from gpusim.machine.memory.residency import shares_of_stores
 from gpusim.program.records import TABLES
 from gpusim.simulate.plan import LaunchPlan
@@ -108,7 +108,7 @@ class _Tables:
 
     def _groups_of(self, losses: PanelLosses) -> tuple[int, int, int]:
         """(panels, where their groups stand, how many groups): no panels where each is its own group."""
-        groups = groups_of_panels(losses.touches)
+        groups = losses.touches.slot_of_panel
         if groups is None:
             return 0, 0, int(losses.panels[-1]) + 1
         found = self._groups.get(id(groups))
@@ -116,14 +116,6 @@ class _Tables:
             begin, num = self._add("panel_groups", groups.astype(np.int32))
             found = self._groups[id(groups)] = num, begin, int(groups.max(initial=-1)) + 1
         return found
-
-
-def groups_of_panels(touches: Touches) -> NDArray[np.int64] | None:
-    """For each panel its group, -1 for none; None where each is its own."""
-    if touches.slot_of_tile is None:
-        return None
-    touches.group_of(0)  # which works them out
-    return touches.slot_of_panel
 
 
 def piece_bytes(gpu: GpuSpec, footprint: Footprint | None) -> float:

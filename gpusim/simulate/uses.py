@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from gpusim.errors import LaunchError
 from gpusim.machine.config import GpuSpec
-from gpusim.machine.memory.panels import PanelUse, distinct
+from gpusim.machine.memory.panels import PanelUse, are_distinct
 from gpusim.workload.launch import Launch
 
 MOST_BYTES = 192 << 30
@@ -47,7 +47,7 @@ class Uses:
         scales: dict[str, float] = {}
         for item in launch.footprints:
             panels, num_bytes = item.panel_of(tiles), item.panel_bytes(tiles)
-            is_own = panels is tiles or _is_one_to_one(panels)
+            is_own = panels is tiles or are_distinct(panels)
             if item.num_passes > 1 and not is_own:
                 raise LaunchError(
                     f"{launch.kernel}: {item.tensor} is walked {item.num_passes} times and shared by tiles, which is not "
@@ -71,17 +71,6 @@ class Uses:
                 )
             )
         return cls(tiles=tiles, of_tensors=tuple(uses), fetch_scales=scales)
-
-
-def _is_one_to_one(panels: NDArray[np.int64]) -> bool:
-    """Whether all are different.
-
-    >>> [_is_one_to_one(np.array(panels)) for panels in ([0, 1, 2], [2, 0, 1], [0, 1, 0])]
-    [True, True, False]
-    """
-    if (panels[1:] > panels[:-1]).all():
-        return True
-    return int(np.ptp(panels)) >= len(panels) - 1 and len(distinct(panels)) == len(panels)
 
 
 def first_of(*keys: NDArray[np.int64]) -> NDArray[np.bool_]:

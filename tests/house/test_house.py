@@ -19,8 +19,6 @@ import pytest
 import gpusim
 from gpusim.machine.component import Counters
 from gpusim.machine.config import COMPONENT_KINDS
-from gpusim.machine.memory import MEMORY_KINDS
-from gpusim.machine.sm import SM_KINDS
 from gpusim.program.encode import ENCODERS
 from gpusim.program.records import OpKind
 from gpusim.workload import ops
@@ -32,7 +30,7 @@ SOURCES = sorted(path for path in (*ENGINE.glob("*.h"), *ENGINE.glob("*.cpp")) i
 """Of the engine, what is written by hand."""
 
 MOST_COLUMNS = 110
-MOST_LINES = {"model": 6_880, "reference": 1_200, "engine": 6_430}
+MOST_LINES = {"model": 6_820, "reference": 1_200, "engine": 6_430}
 """Of code: of machine, program, simulate and reference together; of the reference alone; of the engine."""
 
 MAY_IMPORT = {
@@ -249,7 +247,7 @@ def test_a_part_says_what_it_models_and_ignores_and_its_source(name: str) -> Non
 
 
 def test_every_kind_is_in_its_table_and_every_spec_frozen() -> None:
-    assert {**MEMORY_KINDS, **SM_KINDS}.items() <= COMPONENT_KINDS.items()
+    assert {"hbm", "l2", "tma", "mbarrier", "dispatcher", "clock"} < COMPONENT_KINDS.keys()
     for kind, spec in COMPONENT_KINDS.items():
         assert spec.__dataclass_params__.frozen, kind  # type: ignore[attr-defined]  # every Spec is a dataclass
 
@@ -257,7 +255,7 @@ def test_every_kind_is_in_its_table_and_every_spec_frozen() -> None:
 def test_every_memory_component_has_its_file_and_its_row() -> None:
     no_parts = {"__init__", "apart", "links", "panels", "residency", "tables", "traffic"}
     files = {path.stem for path in (PACKAGE / "machine" / "memory").glob("*.py")} - no_parts
-    assert files == set(MEMORY_KINDS)
+    assert files == {name for name, kind in COMPONENT_KINDS.items() if ".memory." in kind.__module__}
 
 
 # ---------------------------------------------------------------------- counters

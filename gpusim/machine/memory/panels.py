@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -225,7 +226,7 @@ class Order:
         return range(self.num_passes - use.num_passes, self.num_passes) if use.is_write else range(use.num_passes)
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(kw_only=True)
 class Touches:
     """Which panels of one tensor each step touches: rows sorted by panel, and then by step.
 
@@ -243,8 +244,6 @@ class Touches:
     """Where panels are taken together: wave and side of each tile that touches anything, else None."""
     tiles: IntArray | slice
     """Of all tiles those that touch anything."""
-    slot_of_panel: IntArray | None = None
-    """The same of each panel, made when it is asked for; -1 where nobody touches it."""
 
     @classmethod
     def of(cls, use: PanelUse, order: Order) -> Touches:
@@ -257,7 +256,7 @@ class Touches:
             panels, num_bytes, waves, sides, slots = (
                 each[tiles] for each in (panels, num_bytes, waves, sides, slots)
             )
-        rows = _own_panels if len(panels) and _are_distinct(panels) else _shared_panels
+        rows = _own_panels if len(panels) and are_distinct(panels) else _shared_panels
         panel, wave, row_bytes, by_side = rows(panels, num_bytes, waves, sides, slots, order)
         passes = order.passes_of(use)
         if order.num_passes > 1:
@@ -283,18 +282,24 @@ class Touches:
             self.step[first] // order.num_passes, weights=self.num_bytes[first], minlength=order.num_waves
         ).astype(np.float64)
 
+    @cached_property
+    def slot_of_panel(self) -> IntArray | None:
+        """Wave and side of each panel where they are taken together, -1 where nobody touches it; else None."""
+        if self.slot_of_tile is None:
+            return None
+        panels = self.use.panel_of_tile[self.tiles]
+        if _are_in_order(panels):
+            return self.slot_of_tile
+        found = np.full(int(panels.max(initial=-1)) + 1, -1, dtype=np.int64)
+        found[panels] = self.slot_of_tile
+        return found
+
     def group_of(self, panel: int) -> int:
         """What stands in a row for a panel; -1 where nobody touches it."""
-        if self.slot_of_tile is None:
+        slots = self.slot_of_panel
+        if slots is None:
             return panel
-        if self.slot_of_panel is None:
-            panels = self.use.panel_of_tile[self.tiles]
-            if _are_in_order(panels):
-                self.slot_of_panel = self.slot_of_tile
-            else:
-                self.slot_of_panel = np.full(int(panels.max(initial=-1)) + 1, -1, dtype=np.int64)
-                self.slot_of_panel[panels] = self.slot_of_tile
-        return self.slot_of_panel.item(panel) if 0 <= panel < len(self.slot_of_panel) else -1
+        return slots.item(panel) if 0 <= panel < len(slots) else -1
 
     def panels_in(self, groups: IntArray) -> IntArray:
         """All panels that stand behind what is in rows."""
@@ -316,8 +321,12 @@ def _are_in_order(panels: IntArray) -> bool:
     return last >= 0 and bool(panels[0] == 0 and panels[last] == last and (panels[1:] > panels[:-1]).all())
 
 
-def _are_distinct(panels: IntArray) -> bool:
-    """Whether no panel is there twice."""
+def are_distinct(panels: IntArray) -> bool:
+    """Whether no panel is there twice.
+
+    >>> [are_distinct(np.array(panels)) for panels in ([0, 1, 2], [2, 0, 1], [0, 1, 0])]
+    [True, True, False]
+    """
     if (panels[1:] > panels[:-1]).all():
         return True
     least, most = int(panels.min()), int(panels.max())
