@@ -133,7 +133,7 @@ def explain(
     result = simulate(launch, gpu, **simulate_options)
     mhz = result.simulated_mhz or result.sm_clock_mhz
     fixed = {**simulate_options, "clock": mhz, "recorded_sms": frozenset[int](), "on_progress": None}
-    base = result if result.simulated_mhz else simulate(launch, gpu, **fixed)
+    base = simulate(launch, gpu, **fixed)  # at a settled clock, cycles are moved there
     found: list[Counterfactual] = []
     remarks: list[str] = []
     with _all_cores() as cores:

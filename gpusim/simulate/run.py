@@ -41,6 +41,9 @@ of a launch, which costs less and is less sure, less."""
 MOST_ROUNDS, MOST_PARTS = 4, 2
 """Simulations at most until the clock has settled, and before them those of which only a part is run."""
 
+MOST_MOVED = 2.5e-2
+"""Of the cycles, by which they are moved to the clock that has settled; beyond it the launch is simulated there."""
+
 APART = 0.04
 """Relative difference of clocks from which on two parts show how the cycles change between."""
 
@@ -235,6 +238,7 @@ class ClockSearch:
     data: str
     last: tuple[float, float] | None = None
     """Of the simulation before: its clock, and the one that it left."""
+    last_is_part: bool = False
     parts: list[tuple[float, float]] = field(default_factory=list)
     """Clocks and cycles of those of which a part was run."""
     found: ClockStep = ClockStep(settled_mhz=0.0, cycles=0.0, next_mhz=0.0, unsure=1.0)
@@ -260,12 +264,14 @@ class ClockSearch:
         share = share if slope is None else slope
         settled, cycles = settled_clock(self.limiter, activity_of(ran), mhz, share, mode=self.mode, data=self.data)
         unsure *= abs(settled - mhz) / mhz
+        if slope is not None and abs(cycles / ran.end_cycle - 1.0) > MOST_MOVED:
+            unsure = 1.0
         next_mhz = settled
-        if self.last is not None and mhz != self.last[0]:
+        if self.last is not None and mhz != self.last[0] and ran.is_part == self.last_is_part:
             steep = (settled - self.last[1]) / (mhz - self.last[0])
             if -STEEPEST <= steep <= STEEPEST:
                 next_mhz = (settled - steep * mhz) / (1.0 - steep)
-        self.last = (mhz, settled)
+        self.last, self.last_is_part = (mhz, settled), ran.is_part
         next_mhz = min(max(next_mhz, self.limiter.spec.min_mhz), self.limiter.spec.max_mhz)
         self.found = ClockStep(settled_mhz=settled, cycles=cycles, next_mhz=next_mhz, unsure=unsure)
         return self.found

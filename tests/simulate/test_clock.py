@@ -8,6 +8,7 @@ import pytest
 
 from gpusim import GemmParams, load_gpu, simulate
 from gpusim.machine.config import GpuSpec
+from gpusim.report.explain import explain
 
 H200 = load_gpu("h200_sxm")
 SLOW_MEMORY = replace(
@@ -32,3 +33,11 @@ def test_a_long_launch_is_run_whole_once_at_the_clock_that_it_leaves(params: Gem
     recorded = simulate(launch, gpu, clock="sustained", recorded_sms={0})
     assert (recorded.cycles, recorded.sm_clock_mhz) == (result.cycles, result.sm_clock_mhz)
     assert recorded.timeline.roles and max(role.states[-1][2] for role in recorded.timeline.roles) <= recorded.cycles
+
+
+def test_what_a_launch_has_not_saves_nothing_where_its_cycles_are_moved_to_the_clock() -> None:
+    result = simulate(BY_TMA.launch(SLOW_MEMORY), SLOW_MEMORY, clock="sustained")
+    there = simulate(BY_TMA.launch(SLOW_MEMORY), SLOW_MEMORY, clock=result.simulated_mhz)
+    assert result.cycles != there.cycles
+    found = explain(lambda more: None if more else BY_TMA.launch(SLOW_MEMORY), SLOW_MEMORY, clock="sustained")
+    assert {item.name: item.saved_cycles for item in found.counterfactuals}["bank_conflicts"] == 0.0
