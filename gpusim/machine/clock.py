@@ -130,13 +130,9 @@ class PowerLimiter:
         smem = activity.smem_bytes * spec.smem_pj_per_byte * (spec.l2_zeros_fraction if is_zeros else 1.0) * 1e-12 / seconds
         return spec.idle_power_w + memory + arithmetic + (l2 + smem + busy) * self.voltage_squared(mhz)
 
-    def voltage(self, mhz: float) -> float:
-        """What ``mhz`` takes, over what the highest clock takes."""
-        return 1.0 + self.spec.voltage_slope * (mhz / self.spec.max_mhz - 1.0)
-
     def voltage_squared(self, mhz: float) -> float:
-        """What energy goes with."""
-        voltage = self.voltage(mhz)
+        """What energy goes with: of the voltage that ``mhz`` takes, over what the highest clock takes."""
+        voltage = 1.0 + self.spec.voltage_slope * (mhz / self.spec.max_mhz - 1.0)
         return voltage * voltage
 
     def tensor_w(self, activity: Activity, *, mhz: float, data: str) -> float:

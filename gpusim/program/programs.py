@@ -6,7 +6,7 @@ In: nothing. Out: the dataclass that tracing gives and packing takes.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -123,10 +123,3 @@ class Programs:
     """Kinds of op that occur."""
     num_ops_traced: int
     """Ops that programs have yielded while they were traced, those of CTAs that were only compared included."""
-
-    def ops_of(self, cta_idx: int, role_idx: int) -> NDArray[np.void]:
-        """The records of a role of a CTA."""
-        row = self.programs[self.class_programs[self.cta_class[cta_idx], role_idx]]
-        begin = int(row["begin"])
-        found: NDArray[Any] = self.ops[begin : begin + int(row["num_ops"])]
-        return found

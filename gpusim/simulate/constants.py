@@ -97,17 +97,6 @@ def slots_of(
 # ---------------------------------------------------------------------------------------------- constants
 
 
-def check_partitions(gpu: GpuSpec) -> None:
-    """Refuse an L2 that the engine does not know.
-
-    Raises:
-        ConfigError: more than two partitions.
-    """
-    num = gpu.l2.num_partitions
-    if num > MOST_PARTITIONS:
-        raise ConfigError(f"{gpu.name}: l2.num_partitions is {num}, the engine takes 1 or {MOST_PARTITIONS}")
-
-
 def machine_numbers(gpu: GpuSpec, clock: Clock, at: Placement) -> dict[str, Numbers]:
     """Constants of every part of the machine, by part and name.
 
@@ -120,7 +109,10 @@ def machine_numbers(gpu: GpuSpec, clock: Clock, at: Placement) -> dict[str, Numb
     Raises:
         ConfigError: an L2 that the engine does not know.
     """
-    check_partitions(gpu)
+    if gpu.l2.num_partitions > MOST_PARTITIONS:
+        raise ConfigError(
+            f"{gpu.name}: l2.num_partitions is {gpu.l2.num_partitions}, the engine takes 1 or {MOST_PARTITIONS}"
+        )
     hbm = hbm_numbers(gpu.hbm, clock, l2_latency_ns(gpu))
     shared = Shared.of(gpu, clock)
     return {

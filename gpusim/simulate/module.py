@@ -12,7 +12,6 @@ import atexit
 import ctypes
 import os
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import cache, cached_property
 from pathlib import Path
@@ -64,36 +63,7 @@ class TrapError(Exception):
     """The engine stopped where no failure was foreseen."""
 
 
-class Instance(ABC):
-    """The memory and the functions of one run."""
-
-    @abstractmethod
-    def call(self, name: str, *arguments: float) -> float:
-        """Call an export.
-
-        Raises:
-            TrapError: it did not come back.
-        """
-
-    @abstractmethod
-    def write(self, pointer: int, data: NDArray[np.uint8]) -> None:
-        """Copy ``data`` to ``pointer``."""
-
-    @abstractmethod
-    def read(self, pointer: int, num_bytes: int) -> bytes:
-        """A copy of so many bytes at ``pointer``."""
-
-    @property
-    @abstractmethod
-    def is_full(self) -> bool:
-        """Whether it can have no more memory."""
-
-    def pointer(self, name: str, *arguments: float) -> int:
-        """Call an export that returns an address."""
-        return int(self.call(name, *arguments))
-
-
-class WasmInstance(Instance):
+class WasmInstance:
     """An instance of the module in a store of its own."""
 
     def __init__(self, engine: wasmtime.Engine, module: wasmtime.Module) -> None:
@@ -117,7 +87,11 @@ class WasmInstance(Instance):
             self.call(CONSTRUCTORS)
 
     def call(self, name: str, *arguments: float) -> float:
-        """Call an export."""
+        """Call an export.
+
+        Raises:
+            TrapError: it did not come back.
+        """
         try:
             found: float = self._functions[name](self._store, *arguments)
         except self._traps as error:
@@ -152,7 +126,7 @@ class WasmInstance(Instance):
         return np.frombuffer(self._memory.get_buffer_ptr(self._store, num_bytes, pointer), dtype=np.uint8)
 
 
-class NativeInstance(Instance):
+class NativeInstance:
     """A shared library; ``create`` begins anew, so that one run is over before the next one begins."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
@@ -163,6 +137,10 @@ class NativeInstance(Instance):
         """Call a function; one that traps ends the process."""
         found: float = getattr(self._library, name)(*arguments)
         return found or 0
+
+    def pointer(self, name: str, *arguments: float) -> int:
+        """Call a function that returns an address."""
+        return int(self.call(name, *arguments))
 
     def write(self, pointer: int, data: NDArray[np.uint8]) -> None:
         """Copy ``data`` to ``pointer``."""
@@ -176,6 +154,10 @@ class NativeInstance(Instance):
     def is_full(self) -> bool:
         """Nobody knows."""
         return False
+
+
+Instance = WasmInstance | NativeInstance
+"""The memory and the functions of one run."""
 
 
 class EngineModule:

@@ -15,7 +15,7 @@ Ignores:
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,7 @@ from gpusim.errors import LaunchError
 from gpusim.machine.config import GpuSpec
 from gpusim.machine.memory.tma import TmaSpec
 from gpusim.machine.sm.tensor_core import K_STEP_BYTES
+from gpusim.program.programs import TmaLoadRow
 from gpusim.program.records import TABLES
 from gpusim.units import LINE_BYTES, SECTOR_BYTES
 from gpusim.workload import ops
@@ -52,56 +53,35 @@ def table_of(name: str, rows: Sequence[Row]) -> Table:
 # ---------------------------------------------------------------------------------------------- TMA
 
 
-class TmaCosts:
-    """Rows of TMA copies on one GPU; each kind of copy is worked out once."""
+def tma_load_row(gpu: GpuSpec, spec: TmaSpec, row: TmaLoadRow, *, port_bytes_per_cycle: float) -> Row:
+    """Fields of ``tma_loads``; ``port_bytes_per_cycle``: what an SM takes in that has the slices of L2 to itself."""
+    op = row.op
+    num_requests = op.num_rows if op.fetches is None else max(op.num_rows, op.fetches.num_requests)
+    walked = max(num_requests * spec.row_cycles, op.num_bytes / spec.bytes_per_cycle)
+    more = max(0.0, walked - op.num_bytes / port_bytes_per_cycle)
+    lines = op.num_bytes / LINE_BYTES
+    if lines < op.num_rows:  # narrow rows lie in lines of their own
+        more += _spread_cycles(gpu, op.num_rows) - _spread_cycles(gpu, lines)
+    num_lines = max(op.num_fetched_bytes / LINE_BYTES, float(num_requests - op.num_zero_rows))
+    zero_bytes, carried_bytes = zero_row_bytes(op, spec)
+    counted = zero_bytes + (op.num_fetched_bytes if op.fetches is None else op.fetches.num_crossing * SECTOR_BYTES)
+    return (
+        op.num_boxes * spec.box_cycles + walked, spec.latency_cycles + more, num_lines, op.num_bytes,
+        op.num_fetched_bytes, op.num_rows, op.num_boxes, zero_bytes, carried_bytes, int(op.num_zero_rows > 0),
+        op.new_fraction, row.fetches, row.ranks_begin, row.num_ranks, row.neighbours_begin, row.num_neighbours,
+        counted * max(1, len(op.multicast)),
+    )  # fmt: skip
 
-    def __init__(self, gpu: GpuSpec, spec: TmaSpec, *, port_bytes_per_cycle: float) -> None:
-        """``port_bytes_per_cycle``: what an SM takes in that has the slices of L2 to itself."""
-        self._spec = spec
-        self._port_bytes_per_cycle = port_bytes_per_cycle
-        self._slice_spread_cycles = gpu.l2.slice_spread_cycles
-        self._places: dict[Hashable, int] = {}
-        self.loads: list[Row] = []
-        """Fields of ``tma_loads`` but for where ranks and neighbours stand, of each kind of load."""
 
-    def load(self, op: ops.TmaLoad, *, fetches: int) -> int:
-        """The place of a load's kind in :attr:`loads`; ``fetches``: a row, -1 for none."""
-        key = (
-            op.num_bytes, op.num_fetched_bytes, op.num_rows, op.num_boxes, op.num_zero_rows, op.num_outside_rows,
-            op.new_fraction, len(op.multicast), fetches,
-        )  # fmt: skip
-        place = self._places.get(key)
-        if place is None:
-            place = self._places[key] = len(self.loads)
-            self.loads.append(self._load(op, fetches))
-        return place
+def _spread_cycles(gpu: GpuSpec, num_lines: float) -> float:
+    """What the last of ``num_lines`` takes beyond the mean."""
+    return gpu.l2.slice_spread_cycles * (num_lines - 1.0) / (num_lines + 1.0) if num_lines > 1.0 else 0.0
 
-    def store(self, op: ops.TmaStore) -> Row:
-        """Fields of ``tma_stores``."""
-        spec = self._spec
-        more_bytes = op.num_boxes * spec.store_header_bytes + mask_bytes(op)
-        return op.num_bytes, op.num_boxes, op.num_boxes * spec.store_box_cycles, more_bytes, int(op.reduce)
 
-    def _load(self, op: ops.TmaLoad, fetches: int) -> Row:
-        spec = self._spec
-        num_requests = op.num_rows if op.fetches is None else max(op.num_rows, op.fetches.num_requests)
-        walked = max(num_requests * spec.row_cycles, op.num_bytes / spec.bytes_per_cycle)
-        more = max(0.0, walked - op.num_bytes / self._port_bytes_per_cycle)
-        lines = op.num_bytes / LINE_BYTES
-        if lines < op.num_rows:  # narrow rows lie in lines of their own
-            more += self._spread_cycles(op.num_rows) - self._spread_cycles(lines)
-        num_lines = max(op.num_fetched_bytes / LINE_BYTES, float(num_requests - op.num_zero_rows))
-        zero_bytes, carried_bytes = zero_row_bytes(op, spec)
-        counted = zero_bytes + (op.num_fetched_bytes if op.fetches is None else op.fetches.num_crossing * SECTOR_BYTES)
-        return (
-            op.num_boxes * spec.box_cycles + walked, spec.latency_cycles + more, num_lines, op.num_bytes,
-            op.num_fetched_bytes, op.num_rows, op.num_boxes, zero_bytes, carried_bytes, int(op.num_zero_rows > 0),
-            op.new_fraction, fetches, 0, 0, 0, 0, counted * max(1, len(op.multicast)),
-        )  # fmt: skip
-
-    def _spread_cycles(self, num_lines: float) -> float:
-        """What the last of ``num_lines`` takes beyond the mean."""
-        return self._slice_spread_cycles * (num_lines - 1.0) / (num_lines + 1.0) if num_lines > 1.0 else 0.0
+def tma_store_row(spec: TmaSpec, op: ops.TmaStore) -> Row:
+    """Fields of ``tma_stores``."""
+    more_bytes = op.num_boxes * spec.store_header_bytes + mask_bytes(op)
+    return op.num_bytes, op.num_boxes, op.num_boxes * spec.store_box_cycles, more_bytes, int(op.reduce)
 
 
 def zero_row_bytes(op: ops.TmaLoad, spec: TmaSpec) -> tuple[float, float]:

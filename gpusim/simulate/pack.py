@@ -8,13 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import numpy as np
 from numpy.typing import NDArray
 
-from gpusim.machine.config import GpuSpec
 from gpusim.program.classes import MAX_OPS, trace_launch
 from gpusim.program.programs import Programs
-from gpusim.program.records import INPUT_SECTIONS, TABLES, Ideal, OpKind
+from gpusim.program.records import INPUT_SECTIONS, Ideal, OpKind
 from gpusim.simulate.buffers import write_buffer
 from gpusim.simulate.constants import (
     Numbers,
@@ -27,12 +25,13 @@ from gpusim.simulate.constants import (
 from gpusim.simulate.features import by_whom, check_features
 from gpusim.simulate.machine_tables import machine_tables
 from gpusim.simulate.op_tables import (
-    TmaCosts,
     fetches_row,
     fma_row,
     loop_code_row,
     mma_sync_row,
     table_of,
+    tma_load_row,
+    tma_store_row,
     wgmma_row,
 )
 from gpusim.simulate.plan import LaunchPlan
@@ -141,7 +140,11 @@ def op_sections(plan: LaunchPlan, programs: Programs, *, port_bytes_per_cycle: f
     """
     launch, gpu = plan.launch, plan.gpu
     torn = gpu.xbar.torn_merge_fraction
-    wgmmas, mma_syncs = [], []
+    wgmmas, mma_syncs, tma_loads, tma_stores = [], [], [], []
+    if gpu.tma is not None:
+        port = port_bytes_per_cycle
+        tma_loads = [tma_load_row(gpu, gpu.tma, row, port_bytes_per_cycle=port) for row in programs.tma_loads]
+        tma_stores = [tma_store_row(gpu.tma, op) for op in programs.tma_stores]
     for row, batch in enumerate(programs.wgmmas):
         with by_whom(launch, programs, OpKind.WGMMA, row):
             wgmmas.append(wgmma_row(launch, gpu, batch.op, batch.num_warpgroups, batch.num_warps))
@@ -159,21 +162,8 @@ def op_sections(plan: LaunchPlan, programs: Programs, *, port_bytes_per_cycle: f
         "fmas": table_of("fmas", [fma_row(gpu, op) for op in programs.fmas]),
         "loop_codes": table_of("loop_codes", [loop_code_row(gpu, op) for op in programs.loop_codes]),
         "far_codes": table_of("far_codes", programs.far_codes), "alus": table_of("alus", programs.alus),
-        **_tma_sections(gpu, programs, port_bytes_per_cycle=port_bytes_per_cycle),
+        "tma_loads": table_of("tma_loads", tma_loads), "tma_stores": table_of("tma_stores", tma_stores),
     }  # fmt: skip
-
-
-def _tma_sections(gpu: GpuSpec, programs: Programs, *, port_bytes_per_cycle: float) -> dict[str, NDArray[Any]]:
-    """Rows of TMA copies: those that cost alike are worked out once."""
-    if gpu.tma is None:
-        return {name: np.zeros(0, dtype=TABLES[name]) for name in ("tma_loads", "tma_stores")}
-    costs = TmaCosts(gpu, gpu.tma, port_bytes_per_cycle=port_bytes_per_cycle)
-    rows = programs.tma_loads
-    places = [costs.load(row.op, fetches=row.fetches) for row in rows]
-    loads = table_of("tma_loads", costs.loads)[places]
-    for name in ("ranks_begin", "num_ranks", "neighbours_begin", "num_neighbours"):
-        loads[name] = [getattr(row, name) for row in rows]
-    return {"tma_loads": loads, "tma_stores": table_of("tma_stores", [costs.store(op) for op in programs.tma_stores])}
 
 
 def trace_plan(plan: LaunchPlan, *, max_ops: int = MAX_OPS) -> Programs:

@@ -87,9 +87,17 @@ def differences(some: Programs, others: Programs) -> list[str]:
     return found
 
 
+def ops_of(programs: Programs, cta_idx: int, role_idx: int) -> NDArray[np.void]:
+    """The records of a role of a CTA."""
+    row = programs.programs[programs.class_programs[programs.cta_class[cta_idx], role_idx]]
+    begin = int(row["begin"])
+    found: NDArray[Any] = programs.ops[begin : begin + int(row["num_ops"])]
+    return found
+
+
 def records(programs: Programs, cta_idx: int = 0, role_idx: int = 0) -> list[dict[str, Any]]:
     """The ops of a role of a CTA, field by field."""
-    found = programs.ops_of(cta_idx, role_idx)
+    found = ops_of(programs, cta_idx, role_idx)
     return [
         {name: row[name].item() for name in found.dtype.names or ()} | {"kind": OpKind(int(row["kind"]))} for row in found
     ]

@@ -11,7 +11,7 @@ from gpusim.kernel_models import KERNEL_MODELS
 from gpusim.program.records import OpKind
 
 from .facts import facts_in, said_by
-from .launches import all_traced, arguments, differences, traced
+from .launches import all_traced, arguments, differences, ops_of, traced
 
 H200 = load_gpu("h200_sxm")
 NAMES_A_TILE = {
@@ -113,7 +113,7 @@ def test_ctas_name_the_panels_that_footprints_say(name: str, options: dict[str, 
         for cta_idx in {0, num_ctas // 2, num_ctas - 1}:
             tiles = range(cta_idx, launch.num_tiles, num_ctas)
             for role_idx in range(len(launch.roles)):
-                for row in programs.ops_of(cta_idx, role_idx):
+                for row in ops_of(programs, cta_idx, role_idx):
                     if row["kind"] not in NAMES_A_TILE:
                         continue
                     tensor = programs.tensors[row["extra"]]

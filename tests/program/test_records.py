@@ -21,7 +21,7 @@ from gpusim.workload.fetches import Fetches
 from gpusim.workload.launch import RoleContext
 
 from .facts import facts_in, said_by
-from .launches import ACCESS, footprint, launch, records, traced
+from .launches import ACCESS, footprint, launch, ops_of, records, traced
 
 MATH = wgmma(64, BF16)
 MMA = next(iter(MMA_ATOMS.values()))
@@ -136,20 +136,20 @@ def test_roles_of_other_sizes_have_other_stores_and_wgmma() -> None:
     ]  # fmt: skip
     assert [(batch.num_warpgroups, batch.num_warps) for batch in programs.wgmmas] == [(1, 4), (2, 8)]
     assert programs.class_programs.tolist() == [[0, 1, 0]]
-    assert [row["barrier"] for row in (programs.ops_of(0, 0)[1], programs.ops_of(0, 1)[1])] == [2, 4]
+    assert [row["barrier"] for row in (ops_of(programs, 0, 0)[1], ops_of(programs, 0, 1)[1])] == [2, 4]
 
 
 def test_an_op_that_is_yielded_again_has_the_same_record() -> None:
     op = ops.MbarrierWait("full", 2, 1)
     programs = traced(launch(lambda cta: (op for _ in range(5))))
-    assert len({row.tobytes() for row in programs.ops_of(0, 0)}) == 1
+    assert len({row.tobytes() for row in ops_of(programs, 0, 0)}) == 1
     assert programs.programs["num_ops"].tolist() == [5]
 
 
 def test_arrivals_that_name_their_own_cta_differ_by_rank() -> None:
     op = ops.MbarrierArrive("full", 0, 1, 1)
     programs = traced(launch(lambda cta: (op for _ in range(1)), num_ctas=4, cluster_size=2))
-    assert [programs.ops_of(cta_idx, 0)["cost"].tolist() for cta_idx in range(4)] == [[1], [-1], [1], [-1]]
+    assert [ops_of(programs, cta_idx, 0)["cost"].tolist() for cta_idx in range(4)] == [[1], [-1], [1], [-1]]
     assert programs.cta_class.tolist() == [0, 1, 0, 1]
 
 
@@ -197,7 +197,7 @@ def test_a_program_has_as_many_slots_as_tokens_live_at_once() -> None:
 
     programs = traced(launch(program))
     assert programs.programs["num_tokens"].tolist() == [2]
-    last = programs.ops_of(0, 0)[-2:]
+    last = ops_of(programs, 0, 0)[-2:]
     assert last["extra"].tolist() == [0, 0]
 
 
@@ -271,7 +271,7 @@ def test_panels_are_numbered_in_the_order_in_which_a_cta_names_them() -> None:
             yield ops.GlobalStore("out", (cta.cta_idx + panel, panel), ACCESS)
 
     programs = traced(launch(program, num_ctas=3))
-    assert programs.ops_of(0, 0)["panel"].tolist() == [0, 1, 0, 2, 1]
+    assert ops_of(programs, 0, 0)["panel"].tolist() == [0, 1, 0, 2, 1]
     assert programs.cta_panels.tolist() == [[5, 3, 4], [6, 4, 5], [7, 5, 6]]
     assert len(programs.class_programs) == 1
 
@@ -306,7 +306,7 @@ def test_tiles_that_are_equal_are_one(tile: Any) -> None:
         yield ops.GlobalStore("out", tile, ACCESS)
 
     programs = traced(launch(program))
-    first, second = programs.ops_of(0, 0)
+    first, second = ops_of(programs, 0, 0)
     assert first == second
 
 
@@ -349,7 +349,7 @@ def test_lists_that_are_equal_are_kept_once() -> None:
         )
     )
     assert programs.lists.tolist() == [0, 1, 1, 0]
-    assert programs.ops_of(0, 0)["extra"].tolist()[:3] == [0, 0, 2]
+    assert ops_of(programs, 0, 0)["extra"].tolist()[:3] == [0, 0, 2]
 
 
 def test_what_costs_alike_is_one_row_whoever_says_it() -> None:
@@ -370,7 +370,7 @@ def test_what_costs_alike_is_one_row_whoever_says_it() -> None:
 def test_marks_carry_their_section() -> None:
     starts = [ops.RangeStart(section) for section in (ops.Section.EPILOGUE, ops.Section.PROLOGUE)]
     programs = traced(launch(lambda cta: iter_of(*starts, ops.RangeEnd(), ops.RangeEnd())))
-    assert programs.ops_of(0, 0)["extra"].tolist()[:2] == [Section.EPILOGUE, Section.PROLOGUE]
+    assert ops_of(programs, 0, 0)["extra"].tolist()[:2] == [Section.EPILOGUE, Section.PROLOGUE]
 
 
 def test_a_launch_without_ops_has_empty_programs() -> None:

@@ -10,8 +10,17 @@ import pytest
 from gpusim import Launch, WarpRole, load_gpu
 from gpusim.errors import LaunchError
 from gpusim.machine.config import GpuSpec, gpu_names
+from gpusim.program.programs import TmaLoadRow
 from gpusim.program.records import TABLES
-from gpusim.simulate.op_tables import TmaCosts, fetches_row, fma_row, loop_code_row, mma_sync_row, wgmma_row
+from gpusim.simulate.op_tables import (
+    fetches_row,
+    fma_row,
+    loop_code_row,
+    mma_sync_row,
+    tma_load_row,
+    tma_store_row,
+    wgmma_row,
+)
 from gpusim.workload import ops
 from gpusim.workload.atoms import MmaAtom
 from gpusim.workload.atoms.mma import MMA_ATOMS, wgmma
@@ -130,9 +139,8 @@ def of_load(gpu: GpuSpec, num_bytes: int, num_rows: int, **fields: Any) -> dict[
     assert gpu.tma is not None
     fetched = fields.pop("num_fetched_bytes", num_bytes)
     op = ops.TmaLoad("A", (0, 0), num_bytes, fetched, num_rows, "a", 0, "full", **fields)
-    costs = TmaCosts(gpu, gpu.tma, port_bytes_per_cycle=gpu.xbar.sm_read_bytes_per_cycle)
-    assert costs.load(op, fetches=3) == costs.load(op, fetches=3) == 0
-    return named("tma_loads", costs.loads[0])
+    port, row = gpu.xbar.sm_read_bytes_per_cycle, TmaLoadRow(op, 0, 0, 0, 0, 3)
+    return named("tma_loads", tma_load_row(gpu, gpu.tma, row, port_bytes_per_cycle=port))
 
 
 def test_a_load_walks_its_rows_and_waits_for_what_its_bytes_do_not_hide() -> None:
@@ -155,7 +163,7 @@ def test_a_store_of_parts_of_sectors_takes_their_masks_besides(num_bytes: int, n
     gpu = changed(tma={"store_header_bytes": 5.0, "store_box_cycles": 3.0})
     assert gpu.tma is not None
     op = ops.TmaStore("D", (0, 0), num_bytes, num_rows, "a", 0, num_boxes=2)
-    assert named("tma_stores", TmaCosts(gpu, gpu.tma, port_bytes_per_cycle=1.0).store(op)) == {
+    assert named("tma_stores", tma_store_row(gpu.tma, op)) == {
         "num_bytes": num_bytes, "num_boxes": 2, "cycles": 6.0, "more_bytes": 10.0 + mask, "is_reduce": 0,
     }  # fmt: skip
 
