@@ -139,23 +139,15 @@ def _programs(
     tables = tracer.tables
     records: NDArray[Any] = np.frombuffer(b"".join(tracer.programs), dtype=OPS)
     return Programs(
-        ops=records,
-        lists=np.array(tables.lists, dtype=np.int32),
-        neighbours=np.array(tables.neighbours, dtype=np.int32).reshape(-1, 2),
-        programs=_program_table(tracer),
-        cta_class=cta_class,
-        class_programs=np.array(class_programs, dtype=np.int32).reshape(len(class_programs), -1),
-        cta_panels=cta_panels,
-        num_panels=cta_panels.shape[1],
-        tensors=tuple(tables.tensors),
-        stages=tables.declared.stage_names,
-        barriers=tables.declared.barrier_names,
-        named_barriers=tuple(tables.declared.named_barriers),
-        code_names=tuple(tables.codes),
-        far_code_names=tuple(tables.far_code_names),
-        **{name: tuple(numbers.items) for name, numbers in vars(tables.costs).items() if name != "atoms"},
+        ops=records, programs=_program_table(tracer), lists=np.array(tables.lists, dtype=np.int32),
+        neighbours=np.array(tables.neighbours, dtype=np.int32).reshape(-1, 2), cta_class=cta_class,
+        class_programs=np.array(class_programs, dtype=np.int32).reshape(len(class_programs), -1), cta_panels=cta_panels,
+        num_panels=cta_panels.shape[1], tensors=tuple(tables.tensors), stages=tables.declared.stage_names,
+        barriers=tables.declared.barrier_names, named_barriers=tuple(tables.declared.named_barriers),
+        code_names=tuple(tables.codes), far_code_names=tuple(tables.far_code_names),
         kinds=frozenset(OpKind(kind) for kind in np.flatnonzero(np.bincount(records["kind"])).tolist()),
         num_ops_traced=tracer.num_ops,
+        **{name: tuple(numbers.items) for name, numbers in vars(tables.costs).items() if name != "atoms"},
     )
 
 

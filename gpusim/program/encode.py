@@ -13,7 +13,7 @@ from gpusim.errors import LaunchError
 from gpusim.program.encode_memory import MEMORY_ENCODERS
 from gpusim.program.programs import NONE, AluRow, FarCodeRow, WgmmaRow
 from gpusim.program.records import OpKind, Section
-from gpusim.program.refusals import check_wgmma, issued, pending
+from gpusim.program.refusals import check_wgmma, not_below_none
 from gpusim.program.rows import PACK, RoleRows
 from gpusim.units import WARPGROUP_THREADS
 from gpusim.workload import ops
@@ -38,7 +38,7 @@ def wait_groups(kind: OpKind) -> Encoder:
 
     def encode(role: RoleRows, op: ops.CpAsyncWaitGroup | ops.BulkWaitGroup | ops.WgmmaWaitGroup) -> None:
         if op.num_pending < 0:
-            raise pending(role.who, op.num_pending)
+            raise LaunchError(f"{role.who} waits until {op.num_pending} groups are in flight, wants 0 or more")
         is_read = isinstance(op, ops.BulkWaitGroup) and bool(op.read)
         role.keep(op, PACK(kind, is_read, 0, 0, 0, NONE, NONE, op.num_pending, 0.0))
 
@@ -171,42 +171,34 @@ def fma(role: RoleRows, op: ops.Fma) -> None:
     """FP32 work."""
     if op.by_age and not op.num_runs:
         raise LaunchError(f"{role.who} multiplies by age and takes no turns, wants num_runs of 1 or more")
-    if op.num_instructions < 0:
-        raise issued(op.num_instructions)
+    not_below_none(op.num_instructions)
     cost = role.tables.costs.fmas.number((op.num_instructions, op.bank_reads, op.num_runs), op)
     role.keep(op, PACK(OpKind.FMA, bool(op.is_chain) | bool(op.by_age) << 1, 0, cost, 0, NONE, NONE, 0, 0.0))
 
 
 def alu(role: RoleRows, op: ops.Alu) -> None:
     """Integer work."""
-    least = min(op.num_instructions, op.num_more if op.is_chain else 0.0)
-    if least < 0:
-        raise issued(op.num_instructions if op.num_instructions < 0 else op.num_more)
+    not_below_none(op.num_instructions)
+    not_below_none(op.num_more if op.is_chain else 0.0)
     row = AluRow(float(op.num_instructions), float(op.num_beside), float(op.num_more))
     role.keep(op, PACK(OpKind.ALU, bool(op.is_chain), 0, role.tables.costs.alus.number(row, row), 0, NONE, NONE, 0, 0.0))
 
 
 def mad_wide(role: RoleRows, op: ops.MadWide) -> None:
     """Products of 64 bits."""
-    num = float(op.num_instructions)
-    if num < 0:
-        raise issued(num)
+    num = not_below_none(float(op.num_instructions))
     role.keep(op, PACK(OpKind.MAD_WIDE, bool(op.is_apart) | bool(op.sets_pace) << 1, 0, 0, 0, NONE, NONE, 0, num))
 
 
 def mufu(role: RoleRows, op: ops.Mufu) -> None:
     """Work of the special-function unit."""
-    if op.num_instructions < 0:
-        raise issued(op.num_instructions)
-    role.keep(op, PACK(OpKind.MUFU, 0, 0, 0, 0, NONE, NONE, 0, float(op.num_instructions)))
+    role.keep(op, PACK(OpKind.MUFU, 0, 0, 0, 0, NONE, NONE, 0, not_below_none(op.num_instructions)))
 
 
 def shfl(role: RoleRows, op: ops.Shfl) -> None:
     """Shuffles of some or all warps."""
-    if op.num_instructions < 0:
-        raise issued(op.num_instructions)
-    num_warps = op.num_warps or role.num_warps
-    role.keep(op, PACK(OpKind.SHFL, bool(op.is_chain), 0, 0, 0, NONE, NONE, num_warps, float(op.num_instructions)))
+    num, num_warps = not_below_none(op.num_instructions), op.num_warps or role.num_warps
+    role.keep(op, PACK(OpKind.SHFL, bool(op.is_chain), 0, 0, 0, NONE, NONE, num_warps, num))
 
 
 def set_max_nreg(role: RoleRows, op: ops.SetMaxNReg) -> None:

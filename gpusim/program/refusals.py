@@ -27,29 +27,15 @@ def issued(num_instructions: float) -> LaunchError:
     return LaunchError(f"{num_instructions} instructions were issued, wants 0 or more")
 
 
-def pending(who: str, num_pending: int) -> LaunchError:
-    """A wait for fewer groups than none."""
-    return LaunchError(f"{who} waits until {num_pending} groups are in flight, wants 0 or more")
+def not_below_none(num_instructions: float) -> float:
+    """So many instructions.
 
-
-def too_many_ops(who: str, max_ops: int) -> LaunchError:
-    """A program that does not end, or not soon enough."""
-    return LaunchError(
-        f"{who} yields more than {max_ops} ops, the limit of a role of one CTA: end its loops, or raise max_ops"
-    )
-
-
-def too_many_panels(who: str, most: int) -> LaunchError:
-    """A CTA whose columns of panels no record can number."""
-    return LaunchError(f"{who} names more than {most} panels, the limit of a CTA: name slices of one panel by their step")
-
-
-def no_time(who: str) -> LaunchError:
-    """A program that asks what time it is."""
-    return LaunchError(
-        f"{who} reads cta.t: programs are traced before they run and know no time; "
-        "yield RangeStart, RangeEnd, read the timeline"
-    )
+    Raises:
+        LaunchError: fewer than none.
+    """
+    if num_instructions < 0:
+        raise issued(num_instructions)
+    return float(num_instructions)
 
 
 def not_whole(who: str, op: ops.Op) -> LaunchError:

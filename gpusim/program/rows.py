@@ -11,7 +11,7 @@ from typing import Any
 
 from gpusim.errors import LaunchError
 from gpusim.program.records import OPS, OpKind
-from gpusim.program.refusals import issued, too_many_panels, undeclared
+from gpusim.program.refusals import issued, undeclared
 from gpusim.program.tables import MOST_INT32, MOST_KEPT, Columns, Tables
 from gpusim.workload import ops
 from gpusim.workload.access import AccessPattern
@@ -161,7 +161,10 @@ class RoleRows:
         if column is None:
             column = all_columns[key] = len(all_columns)
             if column >= MOST_COLUMNS:
-                raise too_many_panels(self.who, MOST_COLUMNS)
+                raise LaunchError(
+                    f"{self.who} names more than {MOST_COLUMNS} panels, the limit of a CTA: name slices of one panel by "
+                    "their step"
+                )
         panels.counts[tensor, self.turn] = num_before + 1
         panels.columns.append(column)
         panels.panels.append(panel)

@@ -24,7 +24,7 @@ import numpy as np
 
 from gpusim.errors import LaunchError
 from gpusim.program.encode import ENCODERS
-from gpusim.program.refusals import named, no_time, not_whole, too_many_ops
+from gpusim.program.refusals import named, not_whole
 from gpusim.program.rows import Known, Panels, RoleRows
 from gpusim.program.tables import Tables
 from gpusim.workload.launch import Launch, WarpRole
@@ -51,7 +51,10 @@ class RoleTrace(RoleRows):
     @property
     def t(self) -> NoReturn:
         """What an engine's clock once was to a program: refused."""
-        raise no_time(self.who)
+        raise LaunchError(
+            f"{self.who} reads cta.t: programs are traced before they run and know no time; "
+            "yield RangeStart, RangeEnd, read the timeline"
+        )
 
     def loop(self, num_iterations: int) -> Iterator[int]:
         """0, 1, ... below ``num_iterations``."""
@@ -95,7 +98,9 @@ class RoleTrace(RoleRows):
                     token = None
         except StopIteration:
             return num_ops
-        raise too_many_ops(self.who, max_ops)
+        raise LaunchError(
+            f"{self.who} yields more than {max_ops} ops, the limit of a role of one CTA: end its loops, or raise max_ops"
+        )
 
     def _encode(self, op: Any) -> Token | None:
         encode = ENCODERS.get(type(op))

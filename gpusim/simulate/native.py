@@ -14,27 +14,18 @@ from gpusim.machine.counters import COUNTERS, PartCounters
 from gpusim.machine.numeric import sum_in_order
 from gpusim.program.programs import Programs
 from gpusim.program.records import SM_TOTALS, TOTALS
+from gpusim.simulate import timeline as spans
 from gpusim.simulate.bound import lower_bound
 from gpusim.simulate.failures import Declared, failure_of
 from gpusim.simulate.module import EngineRun, Progress, Watch
 from gpusim.simulate.pack import RunSettings, pack, trace_plan
 from gpusim.simulate.plan import LaunchPlan
 from gpusim.simulate.ran import Ran, Results
-from gpusim.simulate.timeline import (
-    CopySpan,
-    MmaSpan,
-    PhaseFlip,
-    ReadSpan,
-    RoleTimeline,
-    Span,
-    Timeline,
-    WarpState,
-)
 from gpusim.units import SECTOR_BYTES, Clock
 from gpusim.workload.launch import Launch
 from gpusim.workload.ops import Section
 
-STATES = tuple(WarpState)
+STATES = tuple(spans.WarpState)
 SECTIONS = tuple(section.value for section in (Section.PROLOGUE, Section.MAINLOOP, Section.EPILOGUE))
 """Names of sections, by the numbers of ``records.Section``."""
 
@@ -87,30 +78,30 @@ def _taking(plan: LaunchPlan, programs: Programs, results: Results, cycles: floa
     return native_ran(plan, programs, clock, found)
 
 
-def timeline_of(launch: Launch, programs: Programs, results: Results) -> Timeline:
+def timeline_of(launch: Launch, programs: Programs, results: Results) -> spans.Timeline:
     """Of the SMs that were recorded, in the order in which things happened."""
     roles, stages, barriers, tensors = launch.roles, programs.stages, programs.barriers, programs.tensors
     rows = {name: results[name].tolist() for name in TIMELINES}
-    found = Timeline()
-    by_place: dict[tuple[int, int], RoleTimeline] = {}
+    found = spans.Timeline()
+    by_place: dict[tuple[int, int], spans.RoleTimeline] = {}
     for cta, role, sm in rows["role_begins"]:
-        begun = by_place[cta, role] = RoleTimeline(roles[role].name, cta, sm, roles[role].num_warps)
+        begun = by_place[cta, role] = spans.RoleTimeline(roles[role].name, cta, sm, roles[role].num_warps)
         found.roles.append(begun)
     for cta, role, state, start, end in rows["role_states"]:
         by_place[cta, role].states.append((STATES[state], start, end))
     for cta, role, section, start, end in rows["role_sections"]:
-        by_place[cta, role].sections.append(Span(start, end, SECTIONS[section]))
+        by_place[cta, role].sections.append(spans.Span(start, end, SECTIONS[section]))
     for cta, sm, stage, tensor, start, end, num_bytes, barrier in rows["copy_spans"]:
         (buffer, place), name = stages[stage], "" if barrier < 0 else barriers[barrier][0]
-        found.copies.append(CopySpan(cta, sm, buffer, place, tensors[tensor], start, end, num_bytes, name))
+        found.copies.append(spans.CopySpan(cta, sm, buffer, place, tensors[tensor], start, end, num_bytes, name))
     for cta, sm, role, stage, start, end in rows["read_spans"]:
         buffer, place = stages[stage]
-        found.reads.append(ReadSpan(cta, sm, roles[role].name, buffer, place, start, end))
+        found.reads.append(spans.ReadSpan(cta, sm, roles[role].name, buffer, place, start, end))
     for cta, sm, role, start, end, num_issues in rows["mma_spans"]:
-        found.mmas.append(MmaSpan(cta, sm, roles[role].name, start, end, num_issues))
+        found.mmas.append(spans.MmaSpan(cta, sm, roles[role].name, start, end, num_issues))
     for cta, sm, barrier, cycle, parity in rows["phase_flips"]:
         ring, place = barriers[barrier]
-        found.flips.append(PhaseFlip(cta, sm, ring, place, cycle, parity))
+        found.flips.append(spans.PhaseFlip(cta, sm, ring, place, cycle, parity))
     return found
 
 

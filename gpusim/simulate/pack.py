@@ -5,6 +5,7 @@ In: a LaunchPlan, Programs, an SM clock and settings. Out: bytes, as ``program/r
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -13,27 +14,11 @@ from numpy.typing import NDArray
 from gpusim.program.classes import MAX_OPS, trace_launch
 from gpusim.program.programs import Programs
 from gpusim.program.records import INPUT_SECTIONS, Ideal, OpKind
+from gpusim.simulate import constants, op_tables
 from gpusim.simulate.buffers import write_buffer
-from gpusim.simulate.constants import (
-    Numbers,
-    Placement,
-    cluster_barrier_cycles,
-    code_latency_cycles,
-    in_order,
-    machine_numbers,
-)
+from gpusim.simulate.constants import Numbers, Placement
 from gpusim.simulate.features import by_whom, check_features
 from gpusim.simulate.machine_tables import machine_tables
-from gpusim.simulate.op_tables import (
-    fetches_row,
-    fma_row,
-    loop_code_row,
-    mma_sync_row,
-    table_of,
-    tma_load_row,
-    tma_store_row,
-    wgmma_row,
-)
 from gpusim.simulate.plan import LaunchPlan
 from gpusim.simulate.traffic_tables import traffic_tables
 from gpusim.units import WARPGROUP_THREADS, Clock
@@ -77,9 +62,11 @@ def sections_of(plan: LaunchPlan, programs: Programs, settings: RunSettings) -> 
     numbers: dict[str, Numbers] = {
         "launch": _launch_numbers(plan, programs, settings, at),
         "ideals": {ideal.name.lower(): float(ideal.name.lower() in settings.ideals) for ideal in Ideal},
-        **machine_numbers(gpu, clock, at),
+        **constants.machine_numbers(gpu, clock, at),
     }
-    found: dict[str, NDArray[Any]] = {f"constants_{part}": in_order(part, of_part) for part, of_part in numbers.items()}
+    found: dict[str, NDArray[Any]] = {
+        f"constants_{part}": constants.in_order(part, of_part) for part, of_part in numbers.items()
+    }
     found.update(machine_tables(gpu, clock, at))
     found.update(op_sections(plan, programs, port_bytes_per_cycle=numbers["xbar"]["alone_bytes_per_cycle"]))
     found.update(_cta_tables(launch, programs))
@@ -107,9 +94,9 @@ def _launch_numbers(plan: LaunchPlan, programs: Programs, settings: RunSettings,
         "num_ctas": plan.num_ctas, "num_sms": gpu.num_sms, "num_at_once": plan.num_at_once,
         "cluster_size": launch.cluster_size, "ctas_per_sm": plan.occupancy.ctas_per_sm, "num_threads": launch.num_threads,
         "registers_per_thread": launch.registers_per_thread, "smem_bytes": launch.smem_bytes,
-        "num_panels": programs.num_panels, "cluster_barrier_cycles": cluster_barrier_cycles(gpu, at),
+        "num_panels": programs.num_panels, "cluster_barrier_cycles": constants.cluster_barrier_cycles(gpu, at),
         "has_traffic_plan": bool(plan.traffic), "is_warm": plan.is_warm, "is_flushed": settings.is_flushed,
-        "code_latency_cycles": code_latency_cycles(gpu, settings.clock, is_warm=plan.is_warm),
+        "code_latency_cycles": constants.code_latency_cycles(gpu, settings.clock, is_warm=plan.is_warm),
         "num_code_names": len(programs.code_names), "num_far_code_names": len(programs.far_code_names),
         "max_events": settings.max_events, "keeps_trace": settings.keeps_trace, "side_bytes": gpu.l2_sides.side_bytes,
         "compute_capability": gpu.compute_capability, "num_stages": len(programs.stages),
@@ -121,11 +108,11 @@ def _cta_tables(launch: Launch, programs: Programs) -> dict[str, NDArray[Any]]:
     arrivals = {ring.name: ring.num_arrivals for ring in launch.mbarriers}
     threads = {barrier.name: barrier.num_threads for barrier in launch.named_barriers}
     return {
-        "roles": table_of("roles", [
+        "roles": op_tables.table_of("roles", [
             (role.num_warps, role.num_threads, max(1, role.num_threads // WARPGROUP_THREADS)) for role in launch.roles
         ]),
-        "mbarriers": table_of("mbarriers", [(arrivals[ring],) for ring, _ in programs.barriers]),
-        "named_barriers": table_of("named_barriers", [(threads[name],) for name in programs.named_barriers]),
+        "mbarriers": op_tables.table_of("mbarriers", [(arrivals[ring],) for ring, _ in programs.barriers]),
+        "named_barriers": op_tables.table_of("named_barriers", [(threads[name],) for name in programs.named_barriers]),
     }  # fmt: skip
 
 
@@ -139,31 +126,30 @@ def op_sections(plan: LaunchPlan, programs: Programs, *, port_bytes_per_cycle: f
         LaunchError: the GPU has no such tensor-core instruction.
     """
     launch, gpu = plan.launch, plan.gpu
-    torn = gpu.xbar.torn_merge_fraction
     wgmmas, mma_syncs, tma_loads, tma_stores = [], [], [], []
-    if gpu.tma is not None:
-        port = port_bytes_per_cycle
-        tma_loads = [tma_load_row(gpu, gpu.tma, row, port_bytes_per_cycle=port) for row in programs.tma_loads]
-        tma_stores = [tma_store_row(gpu.tma, op) for op in programs.tma_stores]
     for row, batch in enumerate(programs.wgmmas):
         with by_whom(launch, programs, OpKind.WGMMA, row):
-            wgmmas.append(wgmma_row(launch, gpu, batch.op, batch.num_warpgroups, batch.num_warps))
+            wgmmas.append(op_tables.wgmma_row(launch, gpu, batch.op, batch.num_warpgroups, batch.num_warps))
     for row, atom in enumerate(programs.mma_syncs):
         with by_whom(launch, programs, OpKind.MMA_SYNC, row):
-            mma_syncs.append(mma_sync_row(launch, gpu, atom))
-    return {
-        "accesses": table_of("accesses", [
+            mma_syncs.append(op_tables.mma_sync_row(launch, gpu, atom))
+    if gpu.tma is not None:
+        port, tma = port_bytes_per_cycle, gpu.tma
+        tma_loads = [op_tables.tma_load_row(gpu, tma, load, port_bytes_per_cycle=port) for load in programs.tma_loads]
+        tma_stores = [op_tables.tma_store_row(tma, op) for op in programs.tma_stores]
+    torn = gpu.xbar.torn_merge_fraction
+    rows: dict[str, Sequence[op_tables.Row]] = {
+        "accesses": [
             (item.num_requests, item.num_sectors, item.num_lines, item.num_wavefronts, item.num_bytes)
             for item in programs.accesses
-        ]),
-        "stores": table_of("stores", programs.stores), "async_copies": table_of("async_copies", programs.async_copies),
-        "fetches": table_of("fetches", [fetches_row(item, torn_merge_fraction=torn) for item in programs.fetches]),
-        "wgmmas": table_of("wgmmas", wgmmas), "mma_syncs": table_of("mma_syncs", mma_syncs),
-        "fmas": table_of("fmas", [fma_row(gpu, op) for op in programs.fmas]),
-        "loop_codes": table_of("loop_codes", [loop_code_row(gpu, op) for op in programs.loop_codes]),
-        "far_codes": table_of("far_codes", programs.far_codes), "alus": table_of("alus", programs.alus),
-        "tma_loads": table_of("tma_loads", tma_loads), "tma_stores": table_of("tma_stores", tma_stores),
+        ],
+        "stores": programs.stores, "async_copies": programs.async_copies, "far_codes": programs.far_codes,
+        "alus": programs.alus, "wgmmas": wgmmas, "mma_syncs": mma_syncs, "tma_loads": tma_loads, "tma_stores": tma_stores,
+        "fetches": [op_tables.fetches_row(item, torn_merge_fraction=torn) for item in programs.fetches],
+        "fmas": [op_tables.fma_row(gpu, op) for op in programs.fmas],
+        "loop_codes": [op_tables.loop_code_row(gpu, op) for op in programs.loop_codes],
     }  # fmt: skip
+    return {name: op_tables.table_of(name, of_name) for name, of_name in rows.items()}
 
 
 def trace_plan(plan: LaunchPlan, *, max_ops: int = MAX_OPS) -> Programs:

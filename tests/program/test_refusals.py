@@ -19,7 +19,7 @@ from gpusim.workload.dtypes import BF16
 from gpusim.workload.launch import RoleContext
 from gpusim.workload.token import Token
 
-from .launches import ACCESS, arguments, launch, of_ops, traced
+from .launches import ACCESS, arguments, launch, of_ops, ops_of, traced
 
 MATH = wgmma(64, BF16)
 LESS = AccessPattern(num_requests=-1)
@@ -310,7 +310,7 @@ def test_another_roles_token_is_none_of_this_roles() -> None:
 
 def test_a_negative_stage_counts_from_the_end() -> None:
     programs = traced(launch(yields(ops.MbarrierArrive("empty", -1), ops.SharedStore(ACCESS, "a", -4))))
-    arrive, store = programs.ops_of(0, 0)
+    arrive, store = ops_of(programs, 0, 0)
     assert programs.barriers[arrive["barrier"]] == ("empty", 3)
     assert programs.stages[store["stage"]] == ("a", 0)
     of = launch(yields(ops.MbarrierArrive("empty", -5)))
@@ -400,7 +400,7 @@ def test_too_many_panels_are_refused() -> None:
     ids=str,
 )  # fmt: skip
 def test_numpys_numbers_are_taken_for_what_they_are(op: ops.Op, field: str, number: float) -> None:
-    (row,) = traced(launch(yields(op))).ops_of(0, 0)
+    (row,) = ops_of(traced(launch(yields(op))), 0, 0)
     assert row[field] == number
 
 

@@ -35,12 +35,7 @@ LONG_AGO = -1e30
 
 
 def panel_traffic(
-    uses: Sequence[PanelUse],
-    wave_of_tile: IntArray,
-    *,
-    sides: Sides,
-    side_of_tile: IntArray | None = None,
-    is_warm: bool,
+    uses: Sequence[PanelUse], wave_of_tile: IntArray, *, sides: Sides, side_of_tile: IntArray | None = None, is_warm: bool
 ) -> dict[str, PanelTraffic]:
     """Classify the first request of each wave for each panel: what of it is near, across, or in memory only.
 
