@@ -141,11 +141,6 @@ class Fifo {
     size_--;
   }
 
-  void clear() {
-    head_ = 0;
-    size_ = 0;
-  }
-
  private:
   void grow() {
     Vector<T> larger;
@@ -200,10 +195,6 @@ class Array {
 template <class T>
 class Pool {
  public:
-  Pool() = default;
-  Pool(const Pool&) = delete;
-  Pool& operator=(const Pool&) = delete;
-
   template <class... Arguments>
   T* make(const Arguments&... arguments) {
     if (free_.empty()) {
@@ -307,6 +298,20 @@ class Heap {
   uint64_t num_pushed_ = 0;
 };
 
+// When each of several things was first asked for, by its number.
+class FirstAsked {
+ public:
+  // It is asked for at `cycle`.
+  double at(uint32_t number, double cycle) {
+    while (cycles_.size() <= number) cycles_.push(-1.0);
+    if (cycles_[number] < 0.0) cycles_[number] = cycle;
+    return cycles_[number];
+  }
+
+ private:
+  Vector<double> cycles_;  // below 0: nobody has
+};
+
 // The tile that a request is for: a panel of a tensor, and a step of it.
 struct TileKey {
   uint64_t packed = 0;
@@ -331,17 +336,12 @@ struct TileKey {
 template <class Key, class T>
 class Map {
  public:
-  Map() = default;
-  Map(const Map&) = delete;
-  Map& operator=(const Map&) = delete;
-  ~Map() { memory_release(entries_, capacity_ * sizeof(Entry)); }
-
   // The object of a key; null where it has none.
   T* get(const Key& key) const { return num_ ? entries_[place_of(key)].value : nullptr; }
 
   // Gives an object to a key that has none.
   void put(const Key& key, T* value) {
-    if (4 * (num_ + 1) > 3 * capacity_) grow();
+    if (4 * (num_ + 1) > 3 * entries_.size()) grow();
     entries_[place_of(key)] = Entry{key, value};
     num_++;
   }
@@ -350,10 +350,9 @@ class Map {
   void remove(const Key& key) {
     num_--;
     uint32_t hole = place_of(key);
-    for (uint32_t next = (hole + 1) & (capacity_ - 1); entries_[next].value != nullptr;
-         next = (next + 1) & (capacity_ - 1)) {
+    for (uint32_t next = (hole + 1) & mask(); entries_[next].value != nullptr; next = (next + 1) & mask()) {
       uint32_t wanted = entries_[next].key.mixed();
-      if (((next - wanted) & (capacity_ - 1)) >= ((next - hole) & (capacity_ - 1))) {
+      if (((next - wanted) & mask()) >= ((next - hole) & mask())) {
         entries_[hole] = entries_[next];
         hole = next;
       }
@@ -369,25 +368,22 @@ class Map {
 
   // Where a key is, or would be.
   uint32_t place_of(const Key& key) const {
-    uint32_t place = key.mixed() & (capacity_ - 1);
-    while (entries_[place].value != nullptr && !(entries_[place].key == key))
-      place = (place + 1) & (capacity_ - 1);
+    uint32_t place = key.mixed() & mask();
+    while (entries_[place].value != nullptr && !(entries_[place].key == key)) place = (place + 1) & mask();
     return place;
   }
 
+  uint32_t mask() const { return entries_.size() - 1; }
+
   void grow() {
-    Entry* before = entries_;
-    uint32_t num_before = capacity_;
-    capacity_ = capacity_ ? 2 * capacity_ : 16;
-    entries_ = allocate_items<Entry>(capacity_);
-    for (uint32_t place = 0; place < capacity_; place++) entries_[place].value = nullptr;
-    for (uint32_t place = 0; place < num_before; place++)
-      if (before[place].value != nullptr) entries_[place_of(before[place].key)] = before[place];
-    memory_release(before, num_before * sizeof(Entry));
+    Vector<Entry> before;
+    before.swap(entries_);
+    entries_.fill(before.empty() ? 16 : 2 * before.size(), Entry{Key(), nullptr});
+    for (const Entry& entry : before)
+      if (entry.value != nullptr) entries_[place_of(entry.key)] = entry;
   }
 
-  Entry* entries_ = nullptr;
-  uint32_t capacity_ = 0;
+  Vector<Entry> entries_;
   uint32_t num_ = 0;
 };
 

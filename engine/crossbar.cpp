@@ -16,7 +16,7 @@ constexpr uint32_t MOST_GPCS = 64;
 void hand_over(const TransferPart& part, double passed_at, double spread_cycles, double ahead_cycles) {
   double earliest = part.earliest - ahead_cycles;
   double latency = part.latency_cycles + spread_cycles;
-  double ready_at = passed_at > earliest ? passed_at : earliest;
+  double ready_at = larger(passed_at, earliest);
   TileState* tile = part.tile;
   if (tile->is_filling) {
     tile->waiting.push(FillWaiter{ready_at, latency, part.done, part.by_warps});
@@ -25,7 +25,7 @@ void hand_over(const TransferPart& part, double passed_at, double spread_cycles,
   } else if (part.by_warps == nullptr) {
     part.done->complete(tile->done_at + latency);
   } else {  // on its way: each warp waits for its own part of it
-    double come_at = ready_at > tile->part_at ? ready_at : tile->part_at;
+    double come_at = larger(ready_at, tile->part_at);
     part.by_warps->late_cycles = tile->done_at - come_at;
     part.done->complete(come_at + latency);
   }
@@ -223,8 +223,7 @@ void Crossbar::multicast(MemoryRequest& request, const Vector<Receiver>& receive
   counters.xbar.passed_bytes += crossing * num;
   counters.xbar.served_bytes += crossing * request.fetched.reads;
   if (zeros.is_any) count_zeros(zeros, receivers.size());
-  for (uint32_t place = 0; place < receivers.size(); place++) {
-    const Receiver& receiver = receivers[place];
+  for (const Receiver& receiver : receivers) {
     LineBatch batch;
     batch.tile = tile;
     batch.num_bytes = crossing * stretch;
@@ -243,8 +242,7 @@ void Crossbar::read_zeros(MemoryRequest& request, const Vector<Receiver>& receiv
                           const void* group) {
   double earliest = request.issued_at + zeros.num_bytes / input.xbar->alone_bytes_per_cycle;
   count_zeros(zeros, receivers.size());
-  for (uint32_t place = 0; place < receivers.size(); place++) {
-    const Receiver& receiver = receivers[place];
+  for (const Receiver& receiver : receivers) {
     LineBatch batch;
     batch.reads = request.fetched.reads;
     batch.zeros = zeros;
@@ -264,31 +262,25 @@ void Crossbar::deliver(uint32_t sm, const LineBatch& batch, const MemoryRequest&
                        const TransferPart& part, const void* group) {
   counters.xbar.read_bytes += request.num_bytes * request.fetched.crossings;
   SmPort* port = &ports_[sm];
-  if (port->active == nullptr) {
-    Transfer* transfer = transfers_.make();
-    transfer->init(port, batch, part, group);
-    transfer->start();
-    return;
-  }
   Transfer* last = port->waiting.empty() ? port->active : port->waiting.back();
-  if (group != nullptr && last->group == group) {
+  if (last != nullptr && group != nullptr && last->group == group) {
     last->join(batch, part);
     return;
   }
-  Transfer* transfer = transfers_.make();
-  transfer->init(port, batch, part, group);
-  port->waiting.push(transfer);
+  Transfer* transfer = transfers_.make(port, batch, part, group);
+  if (port->active == nullptr)
+    transfer->start();
+  else
+    port->waiting.push(transfer);
 }
 
 // ------------------------------------------------------------------------------------------ transfers
 
-void Transfer::init(SmPort* port, const LineBatch& batch, const TransferPart& part, const void* its_group) {
-  port_ = port;
-  batch_ = batch;
-  part_ = part;
+Transfer::Transfer(SmPort* port, const LineBatch& batch, const TransferPart& part, const void* its_group)
+    : group(its_group), port_(port), num_bytes_(batch.num_bytes) {
+  batches_.push(batch);
   part.tile->num_uses++;
-  group = its_group;
-  num_bytes_ = batch.num_bytes;
+  parts_.push(part);
 }
 
 void Transfer::start() {
@@ -296,13 +288,10 @@ void Transfer::start() {
   Crossbar::GpcLink& link = crossbar.gpc_links_[port_->gpc];
   SharedPipe* slices = port_->slices;
   double share = slices->share_now(group == nullptr ? link.share : link.bulk_share);
-  BatchPrice price = crossbar.coalescer.price(batch_, port_, 0.0, share);
-  double moved = price.moved_bytes;
-  double carried = price.carried_bytes;
-  ahead_cycles_ = price.ahead_cycles;
-  wait_at_slices(batch_, moved);
+  double moved = 0.0;
+  double carried = 0.0;
   for (const LineBatch& batch : batches_) {
-    price = crossbar.coalescer.price(batch, port_, moved, share);
+    BatchPrice price = crossbar.coalescer.price(batch, port_, moved, share);
     ahead_cycles_ = smaller(ahead_cycles_, price.ahead_cycles);
     moved += price.moved_bytes;
     carried += price.carried_bytes;
@@ -325,15 +314,14 @@ void Transfer::join(const LineBatch& batch, const TransferPart& part) {
     ahead_cycles_ = smaller(ahead_cycles_, price.ahead_cycles);
     double total = num_moved_bytes_ + price.moved_bytes;
     wait_at_slices(batch, total);
-    double mean = (weight_ * num_moved_bytes_ + price.carried_bytes) / total;
-    weight_ = mean;
+    weight_ = (weight_ * num_moved_bytes_ + price.carried_bytes) / total;
     num_moved_bytes_ = total;
     Crossbar::GpcLink& link = crossbar.gpc_links_[port_->gpc];
     if (link.is_narrow) link_at_ = link.pipe.reserve(price.carried_bytes, agenda.cycle);
-    ticket_ = slices->extend(ticket_, price.moved_bytes, mean);
+    ticket_ = slices->extend(ticket_, price.moved_bytes, weight_);
   }
   part.tile->num_uses++;
-  more_.push(part);
+  parts_.push(part);
 }
 
 void Transfer::wait_at_slices(const LineBatch& batch, double moved_bytes) {
@@ -350,37 +338,34 @@ void Transfer::complete(double cycle) {
   else
     port_->active = nullptr;
   if (cycle < link_at_) cycle = link_at_;
-  SharedPipe* slices = port_->slices;
   double queued = 0.0;
   for (const QueuedTile& item : queued_) {
-    double behind = (num_moved_bytes_ - item.moved_bytes) / (1.0 * slices->rate);
+    double behind = (num_moved_bytes_ - item.moved_bytes) / port_->slices->rate;
     double waits = crossbar.coalescer.queued_cycles(port_, item.tile, item.num_bytes);
     queued = larger(queued, waits - behind);
   }
   double spread = l2.spread_cycles(num_bytes_ / LINE_BYTES) + queued;
   double ahead = ahead_cycles_ < INFINITE ? ahead_cycles_ : 0.0;
-  hand_over(part_, cycle, spread, ahead);
-  for (uint32_t place = 0; place < more_.size(); place++) hand_over(more_[place], cycle, spread, ahead);
-  part_.tile->num_uses--;
-  l2.release_if_unused(part_.tile);
-  for (uint32_t place = 0; place < more_.size(); place++) {
-    more_[place].tile->num_uses--;
-    l2.release_if_unused(more_[place].tile);
+  for (const TransferPart& part : parts_) hand_over(part, cycle, spread, ahead);
+  for (const TransferPart& part : parts_) {
+    part.tile->num_uses--;
+    l2.release_if_unused(part.tile);
   }
-  crossbar.release(this);
+  crossbar.transfers_.release(this);
 }
 
 // ------------------------------------------------------------------------------------------ stores
 
-double Crossbar::packet_bytes(double num_lines, double num_sectors, double num_bytes, StoreKind kind) const {
-  double lines = num_lines * input.xbar->store_packet_bytes;
+double Crossbar::packet_bytes(const AccessRecord& access, StoreKind kind) const {
+  double lines = access.num_lines * input.xbar->store_packet_bytes;
   if (kind == StoreKind::RED) {
-    double headers = num_lines * LINE_BYTES * input.xbar->red_header_fraction;
-    return larger(lines, num_sectors * SECTOR_BYTES + headers);
+    double headers = access.num_lines * LINE_BYTES * input.xbar->red_header_fraction;
+    return larger(lines, access.num_sectors * SECTOR_BYTES + headers);
   }
   // of sectors half full, one mask for a line's
-  double masks = 2.0 * (num_sectors * SECTOR_BYTES - num_bytes) / SECTOR_BYTES;
-  double sectors = num_sectors + smaller(smaller(larger(masks, 0.0), num_lines), num_sectors);
+  double masks = 2.0 * (access.num_sectors * SECTOR_BYTES - access.num_bytes) / SECTOR_BYTES;
+  double sectors =
+      access.num_sectors + smaller(smaller(larger(masks, 0.0), access.num_lines), access.num_sectors);
   return larger(lines, sectors * SECTOR_BYTES);
 }
 

@@ -27,14 +27,14 @@ struct SmPort : public Reader {
 // What it has to move is known when it begins: what merges with a neighbour's request comes with that.
 class Transfer : public Completion {
  public:
-  void init(SmPort* port, const LineBatch& batch, const TransferPart& part, const void* group);
+  Transfer(SmPort* port, const LineBatch& batch, const TransferPart& part, const void* its_group);
   // Begins to move.
   void start();
   // Takes a neighbour along.
   void join(const LineBatch& batch, const TransferPart& part);
   void complete(double cycle) override;
 
-  const void* group = nullptr;
+  const void* group;
 
  private:
   struct QueuedTile {
@@ -45,17 +45,15 @@ class Transfer : public Completion {
 
   void wait_at_slices(const LineBatch& batch, double moved_bytes);
 
-  SmPort* port_ = nullptr;
-  LineBatch batch_;
-  Vector<LineBatch> batches_;  // those of neighbours, until it begins
-  TransferPart part_ = {};
-  Vector<TransferPart> more_;
+  SmPort* port_;
+  Vector<LineBatch> batches_;  // until it begins
+  Vector<TransferPart> parts_;
   Vector<QueuedTile> queued_;
   Ticket* ticket_ = nullptr;
-  double num_bytes_ = 0.0;
+  double num_bytes_;
   double num_moved_bytes_ = 0.0;
   double weight_ = 0.0;
-  double ahead_cycles_ = 0.0;
+  double ahead_cycles_ = INFINITE;
   double link_at_ = 0.0;  // when the link of the GPC has carried it
 };
 
@@ -110,10 +108,9 @@ class Crossbar {
   // When a store of an SM has crossed: from when the next can follow, and its last line.
   double cross_store(uint32_t sm, double crossing_bytes, double since, double* last_at);
   // Bytes of the port's time that threads' stores take, or their reductions.
-  double packet_bytes(double num_lines, double num_sectors, double num_bytes, StoreKind kind) const;
+  double packet_bytes(const AccessRecord& access, StoreKind kind) const;
 
   double distance_cycles(uint32_t sm) const { return input.sms[sm].distance_cycles; }
-  void release(Transfer* transfer) { transfers_.release(transfer); }
 
  private:
   friend class Transfer;

@@ -53,7 +53,9 @@ void Token::become_ready(double cycle, double late) {
   late_cycles = late;
   Role* role = waiting;
   waiting = nullptr;
-  if (role != nullptr) role->token_ready(this, cycle);
+  if (role == nullptr) return;
+  role->fall_behind(this);
+  role->resume(cycle);
 }
 
 // ------------------------------------------------------------------------------------------ stages

@@ -20,6 +20,7 @@ void LoadInFlight::complete(double cycle) {
 // ------------------------------------------------------------------------------------------ TMA
 
 void TmaInFlight::complete(double cycle) {
+  Cta* cta = stage->cta;
   double at = larger(started_at, cycle + cost->latency_cycles);  // a latency is what it is beyond a load's
   stage->end_write(at);
   mbarrier->complete_tx(cost->num_bytes, at);
@@ -29,9 +30,8 @@ void TmaInFlight::complete(double cycle) {
     machine.recorder.copy_spans.push(CopySpanRecord{cta->idx, cta->sm, op->stage, op->extra, started_at, at,
                                                     double(cost->num_bytes), op->barrier});
   }
-  Cta* receiver = cta;
   machine.flights.tma_copies.release(this);
-  receiver->copy_ended();
+  cta->copy_ended();
 }
 
 // ------------------------------------------------------------------------------------------ cp.async
@@ -51,6 +51,7 @@ double CpAsyncInFlight::latency_cycles(double cycle) const {
 }
 
 void CpAsyncInFlight::complete(double cycle) {
+  Cta* cta = stage->cta;
   Sm& sm = sm_of(cta->sm);
   double now = agenda.cycle;  // queued now, though they come at `cycle`
   double there = larger(cycle, last_cycle + latency_cycles(cycle)) + more_cycles;
@@ -74,13 +75,12 @@ void CpAsyncInFlight::complete(double cycle) {
   group->complete(end);
   machine.run.totals.copy_cycles += end - request.issued_at;
   machine.run.totals.num_copies += 1.0;
-  if (is_recorded) {
+  if (input.sms[cta->sm].is_recorded) {
     machine.recorder.copy_spans.push(CopySpanRecord{cta->idx, cta->sm, op->stage, op->extra,
                                                     request.issued_at, end, request.num_bytes, -1});
   }
-  Cta* receiver = cta;
   machine.flights.cp_asyncs.release(this);
-  receiver->copy_ended();
+  cta->copy_ended();
 }
 
 // ------------------------------------------------------------------------------------------ stores

@@ -30,7 +30,6 @@ class CountedCopies : public Completion {
 // A TMA copy on its way to one CTA.
 class TmaInFlight : public Completion {
  public:
-  Cta* cta = nullptr;
   const Op* op = nullptr;
   const TmaLoadRecord* cost = nullptr;
   Stage* stage = nullptr;
@@ -42,7 +41,6 @@ class TmaInFlight : public Completion {
 // A cp.async batch on its way: it is written into shared memory, wavefront by wavefront.
 class CpAsyncInFlight : public Completion {
  public:
-  Cta* cta = nullptr;
   const Op* op = nullptr;
   Stage* stage = nullptr;
   AsyncGroup* group = nullptr;
@@ -55,7 +53,6 @@ class CpAsyncInFlight : public Completion {
   double num_requests = 0.0;
   bool is_again = false;  // L1 had it not, so that it passes the load/store unit again
   bool allocates = false;
-  bool is_recorded = false;
   void complete(double cycle) override;
 
  private:
@@ -92,7 +89,7 @@ class DelayedTma : public Action {
   ZeroRows zeros;
   StoreInFlight* store = nullptr;
   const TmaStoreRecord* cost = nullptr;
-  void begin();
+  // It begins.
   void act(uint8_t what) override;
 };
 

@@ -20,13 +20,19 @@ constexpr double TURN_GAP_CYCLES = 1.0;  // between loads of two warps, up to wh
 constexpr double MOST_QUEUED_MB = 16.6;  // that wait for memory, up to which writes take more of it
 constexpr double SQRT_PI = 1.7724538509055159;
 
-}  // namespace
+// Of lines or parts, as many as waits are worked out for.
+double counted(double num) { return smaller(MOST_LINES, larger(1.0, num)); }
 
-void WriteBack::complete(double cycle) {
-  Completion* told = done;
-  hbm.has_written(this);
-  told->complete(cycle);
+// What `wait(steps)` says of a share, straight between steps.
+template <class Wait>
+double at_share(double share, Wait wait) {
+  double step = share * SHARE_STEPS;
+  int low = int(smaller(__builtin_floor(step), SHARE_STEPS - 1.0));
+  double below = wait(low);
+  return below + (step - low) * (wait(low + 1) - below);
 }
+
+}  // namespace
 
 Hbm::Hbm() {
   wire.init(&agenda, input.hbm->wire_bytes_per_cycle, input.hbm->sm_bytes_per_cycle);
@@ -69,37 +75,29 @@ double Hbm::share_lately() {
 }
 
 double Hbm::queue_cycles(double num_lines) {
-  if (input.hbm->queue_cycles == 0.0) return 0.0;
-  double share = share_lately();
+  double share = input.hbm->queue_cycles != 0.0 ? share_lately() : 0.0;
   if (share == 0.0) return 0.0;
-  double step = share * SHARE_STEPS;
-  int low = int(smaller(__builtin_floor(step), SHARE_STEPS - 1.0));
-  int lines = int(smaller(MOST_LINES, larger(1.0, rounded(num_lines))));
-  double below = slowest_wait(lines, low);
-  double above = slowest_wait(lines, low + 1);
-  return input.hbm->queue_cycles / (1.0 - share) * (below + (step - low) * (above - below));
+  int lines = int(counted(rounded(num_lines)));
+  double waits = at_share(share, [&](int steps) { return slowest_wait(lines, steps); });
+  return input.hbm->queue_cycles / (1.0 - share) * waits;
 }
 
 double Hbm::busy_cycles(double num_rows) {
-  if (input.hbm->queue_cycles == 0.0) return 0.0;
-  double share = share_lately();
+  double share = input.hbm->queue_cycles != 0.0 ? share_lately() : 0.0;
   if (share == 0.0) return 0.0;
   double mean = input.hbm->queue_cycles / (1.0 - share);
-  int rows = int(smaller(MOST_LINES, larger(1.0, rounded(num_rows))));
-  double step = share * SHARE_STEPS;
-  int low = int(smaller(__builtin_floor(step), SHARE_STEPS - 1.0));
-  double fraction = input.hbm->refresh_fraction;
+  int rows = int(counted(rounded(num_rows)));
   double longest = rounded(10.0 * (input.hbm->refresh_cycles / mean)) / 10.0;
-  double idle = slowest_of_both(rows, 0, fraction, longest);
-  double below = slowest_of_both(rows, low, fraction, longest);
-  double above = slowest_of_both(rows, low + 1, fraction, longest);
-  return mean * (below + (step - low) * (above - below) - idle);
+  auto slowest = [&](int steps) {
+    return slowest_of_both(rows, steps, input.hbm->refresh_fraction, longest);
+  };
+  return mean * (at_share(share, slowest) - slowest(0));
 }
 
 double Hbm::mixed_cycles(double num_parts) {
   if (written_bytes_ == 0.0 || input.hbm->turn_cycles == 0.0) return 0.0;
   double most = input.hbm->window_cycles * input.hbm->peak_bytes_per_cycle;
-  double share = smaller(input.hbm->most_share, lately(0.0) / most);
+  double share = share_lately();
   double written = written_bytes_ / most;
   double read = read_bytes_ / most;
   double mean = input.hbm->write_cycles * written + input.hbm->mixed_cycles * __builtin_sqrt(written * read);
@@ -107,9 +105,9 @@ double Hbm::mixed_cycles(double num_parts) {
   mean += input.hbm->queue_cycles * share / (1.0 - share);
   double turns = rounded(TURN_STEPS * mean / input.hbm->turn_cycles);
   if (turns == 0.0) return 0.0;
-  double parts = smaller(MOST_LINES, larger(1.0, rounded(4.0 * num_parts) / 4.0));
-  return slowest_beside_writes(parts, input.hbm->refresh_fraction, input.hbm->refresh_cycles,
-                               turns * input.hbm->turn_cycles / TURN_STEPS, input.hbm->turn_cycles);
+  return slowest_beside_writes(counted(rounded(4.0 * num_parts) / 4.0), input.hbm->refresh_fraction,
+                               input.hbm->refresh_cycles, turns * input.hbm->turn_cycles / TURN_STEPS,
+                               input.hbm->turn_cycles);
 }
 
 double Hbm::uneven_cycles(double num_bytes, double place, bool are_apart, double part_bytes) {
@@ -140,20 +138,11 @@ double Hbm::lately(double num_bytes) {
   return moved_bytes_;
 }
 
-void Hbm::has_moved(double num_bytes) {
+void Hbm::has_moved(double num_bytes, double read_bytes, double written_bytes) {
   pending_bytes_ -= num_bytes;
   lately(num_bytes);
-}
-
-void Hbm::has_read(double num_bytes) {
-  has_moved(num_bytes);
-  read_bytes_ += num_bytes;
-}
-
-void Hbm::has_written(WriteBack* write) {
-  has_moved(write->moved_bytes);
-  written_bytes_ += write->written_bytes;
-  writes_.release(write);
+  read_bytes_ += read_bytes;
+  written_bytes_ += written_bytes;
 }
 
 // ------------------------------------------------------------------------------------------ fills
@@ -199,7 +188,7 @@ void Hbm::Intake::complete(double cycle) {
   Fill fill = current_;
   double passed = smaller(fill.turn_bytes, fill.left_bytes);
   fill.left_bytes -= passed;
-  hbm.has_read(passed * fill.weight);
+  hbm.has_moved(passed * fill.weight, passed * fill.weight, 0.0);
   if (fill.left_bytes > EPSILON_BYTES) {
     begin(next_behind(fill));
     return;
@@ -223,7 +212,7 @@ Hbm::Fill Hbm::Intake::next_behind(Fill fill) {
   return waiting_.pop();
 }
 
-void Hbm::write_back(double num_bytes, Completion* done, double piece_bytes) {
+double Hbm::write_back(double num_bytes, Completion* done, double piece_bytes) {
   counters.hbm.write_bytes += num_bytes;
   double cost = input.hbm->write_cost;
   if (num_reading_) {
@@ -232,11 +221,8 @@ void Hbm::write_back(double num_bytes, Completion* done, double piece_bytes) {
   }
   if (piece_bytes != 0.0) cost += input.hbm->write_cost * input.hbm->piece_write_bytes / piece_bytes;
   pending_bytes_ += num_bytes * cost;
-  WriteBack* write = writes_.make();
-  write->moved_bytes = num_bytes * cost;
-  write->written_bytes = num_bytes;
-  write->done = done;
-  wire.transfer(num_bytes * cost, write, 1.0);
+  wire.transfer(num_bytes * cost, done);
+  return num_bytes * cost;
 }
 
 }  // namespace gpusim

@@ -6,15 +6,6 @@ namespace gpusim {
 
 class L2Fill;
 
-// A write-back of dirty lines on its way through the wire.
-class WriteBack : public Completion {
- public:
-  double moved_bytes = 0.0;
-  double written_bytes = 0.0;
-  Completion* done = nullptr;
-  void complete(double cycle) override;
-};
-
 // All channels as one wire that fills share.
 // Models:
 // * latency under load: a line waits at its channel in proportion to what is taken of the peak over what is
@@ -60,10 +51,10 @@ class Hbm {
   void fill(double num_bytes, L2Fill* done, const MemoryRequest& request, double piece_bytes,
             double num_part_requests, double times);
   // Writes `num_bytes` of evicted dirty lines, in pieces of `piece_bytes` or side by side.
-  void write_back(double num_bytes, Completion* done, double piece_bytes);
-
-  void has_read(double num_bytes);
-  void has_written(WriteBack* write);
+  // Returns the bytes of the wire's time that they take.
+  double write_back(double num_bytes, Completion* done, double piece_bytes);
+  // So much of the wire's time has passed, of reads and of bytes written.
+  void has_moved(double num_bytes, double read_bytes, double written_bytes);
 
  private:
   struct Fill {
@@ -92,11 +83,9 @@ class Hbm {
   };
 
   double lately(double num_bytes);
-  void has_moved(double num_bytes);
   double share_lately();
 
   Array<Intake> intakes_;  // of each SM
-  Pool<WriteBack> writes_;
   double pending_bytes_ = 0.0;
   double moved_bytes_ = 0.0;
   double moved_at_ = 0.0;

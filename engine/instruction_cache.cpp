@@ -17,12 +17,6 @@ double missing_share(double num_bytes, double capacity_bytes) {
 
 }  // namespace
 
-double FetchedCode::since(int32_t name, double cycle) {
-  while (since_.size() <= uint32_t(name)) since_.push(-1.0);
-  if (since_[uint32_t(name)] < 0.0) since_[uint32_t(name)] = cycle;
-  return since_[uint32_t(name)];
-}
-
 double InstructionCache::wait_cycles(int32_t name, double num_bytes, int32_t num_warps_each) {
   const InstructionCacheConstants& spec = *input.instruction_cache;
   double from_l1 = 0.0;
@@ -61,7 +55,7 @@ double InstructionCache::late_cycles(const FarCodeRecord& code, double at_cycle)
   while (there_at_.size() <= uint32_t(name)) there_at_.push(-1.0);
   double& there_at = there_at_[uint32_t(name)];
   if (there_at < 0.0) {
-    double since = fetched_code.since(name, at_cycle);
+    double since = fetched_code.at(uint32_t(name), at_cycle);
     double turns = far / spec.prefetched_bytes;
     there_at = larger(at_cycle + turns * input.l2->near_latency_cycles,
                       since + turns * input.launch->code_latency_cycles);

@@ -34,13 +34,4 @@ class InstructionCache {
   Vector<double> there_at_;  // when far code is there, by name; below 0: not asked for
 };
 
-// When the first SM began to fetch each stretch of far code out of memory; shared by all SMs.
-class FetchedCode {
- public:
-  double since(int32_t name, double cycle);
-
- private:
-  Vector<double> since_;  // below 0: nobody has
-};
-
 }  // namespace gpusim

@@ -231,19 +231,15 @@ void L2Fill::complete(double cycle) {
   if (!tile->crossings.empty() && wait > 0.0)
     agenda.later(wait, this, 0);
   else
-    come();
+    act(0);
 }
-
-void L2Fill::act(uint8_t) { come(); }
 
 double L2Fill::come_at(double crossed_at, const FillWaits& of) const {
-  double come_at =
-      larger(passed_at_ + of.uneven_cycles, earliest + of.queued_cycles) + of.refresh_cycles + latency_cycles;
-  return larger(come_at, crossed_at);
+  double come_at = larger(passed_at_ + of.uneven_cycles, earliest + of.queued_cycles);
+  return larger(come_at + of.refresh_cycles + latency_cycles, crossed_at);
 }
 
-// Lines begin to cross: when all are there is known now.
-void L2Fill::come() {
+void L2Fill::act(uint8_t) {
   double crossed_at = 0.0;
   double part_crossed_at = 0.0;
   double since = began_ + input.hbm->latency_cycles;
@@ -265,7 +261,7 @@ void L2Fill::come() {
   TileState* filled = tile;
   l2.fills_.release(this);
   for (const FillWaiter& waiter : waiting) {
-    double come_at = waiter.ready_at > done_at ? waiter.ready_at : done_at;
+    double come_at = larger(waiter.ready_at, done_at);
     if (waiter.by_warps != nullptr) {
       double last_at = come_at;
       come_at = larger(waiter.ready_at, part_at);
@@ -295,53 +291,37 @@ void L2::cross(double num_bytes, uint32_t partition, double at_cycle, double* ac
 Completion* L2::store(const MemoryRequest& request, Completion* done, double num_distinct_bytes,
                       StoreKind kind) {
   double num_sectors = request.num_bytes / SECTOR_BYTES;
-  if (kind == StoreKind::ST)
-    counters.l2.write_sectors += num_sectors;
-  else if (kind == StoreKind::ATOM)
-    counters.l2.atom_sectors += num_sectors;
-  else
-    counters.l2.red_sectors += num_sectors;
+  (kind == StoreKind::ST     ? counters.l2.write_sectors
+   : kind == StoreKind::ATOM ? counters.l2.atom_sectors
+                             : counters.l2.red_sectors) += num_sectors;
   double leaving = num_distinct_bytes * residency_.written_back_fraction(request.tensor, request.wave);
   if (leaving == 0.0) return done;
   backlog_bytes_ += leaving;
   bool is_full = backlog_bytes_ > input.l2->write_back_queue_bytes;
-  StoreBehindWriteBack* store = stores_.make();
-  store->num_bytes = leaving;
-  store->done = is_full ? done : nullptr;
-  hbm.write_back(leaving, store, input.tensors[request.tensor].piece_bytes);
+  WriteBack* write = writes_.make();
+  write->num_bytes = leaving;
+  write->moved_bytes = hbm.write_back(leaving, write, input.tensors[request.tensor].piece_bytes);
   if (!is_full) return done;
-  StoreLeft* left = lefts_.make();
-  left->store = store;
-  return left;
+  write->done = done;
+  write->num_pending = 2;
+  write->left.write = write;
+  return &write->left;
 }
 
-void StoreBehindWriteBack::complete(double cycle) {
+void WriteBack::complete(double cycle) {
+  hbm.has_moved(moved_bytes, 0.0, num_bytes);
   l2.backlog_bytes_ -= num_bytes;
-  written_at_ = cycle;
-  if (done == nullptr) {
-    l2.stores_.release(this);
-  } else if (left_at_ >= 0.0) {
-    Completion* told = done;
-    double at = larger(cycle, left_at_);
-    l2.stores_.release(this);
-    told->complete(at);
-  }
+  is_over(cycle);
 }
 
-void StoreBehindWriteBack::has_left(double cycle) {
-  left_at_ = cycle;
-  if (written_at_ >= 0.0) {
-    Completion* told = done;
-    double at = larger(cycle, written_at_);
-    l2.stores_.release(this);
-    told->complete(at);
-  }
-}
-
-void StoreLeft::complete(double cycle) {
-  StoreBehindWriteBack* waiting = store;
-  l2.lefts_.release(this);
-  waiting->has_left(cycle);
+void WriteBack::is_over(double cycle) {
+  over_at_ = larger(over_at_, cycle);
+  num_pending--;
+  if (num_pending) return;
+  Completion* told = done;
+  double at = over_at_;
+  l2.writes_.release(this);
+  if (told != nullptr) told->complete(at);
 }
 
 }  // namespace gpusim

@@ -27,37 +27,39 @@ class L2Fill : public Completion, public Action {
 
   void begun(double cycle);
   void complete(double cycle) override;
+  // Lines begin to cross: when all are there is known now.
   void act(uint8_t what) override;
 
  private:
-  void come();
   double come_at(double crossed_at, const FillWaits& waits) const;
 
   double began_ = 0.0;
   double passed_at_ = 0.0;
 };
 
-// A store that found the write-back queue full is complete when both it and its write-back are.
-class StoreBehindWriteBack : public Completion {
+// Dirty lines on their way to memory; a store that found the write-back queue full is complete when both it
+// and its write-back are.
+class WriteBack : public Completion {
  public:
   Completion* done = nullptr;  // told when both are over; none where the store does not wait
   double num_bytes = 0.0;
+  double moved_bytes = 0.0;  // of the wire's time
+  int32_t num_pending = 1;
+
+  // Stands for the store where the store port tells that it has left.
+  class Left : public Completion {
+   public:
+    WriteBack* write = nullptr;
+    void complete(double cycle) override { write->is_over(cycle); }
+  } left;
 
   // The write-back's last byte is in memory.
   void complete(double cycle) override;
-  // The store's last byte has left the SM.
-  void has_left(double cycle);
 
  private:
-  double left_at_ = -1.0;
-  double written_at_ = -1.0;
-};
+  void is_over(double cycle);
 
-// Stands for a store that waits for its write-back, where the store port tells that it has left.
-class StoreLeft : public Completion {
- public:
-  StoreBehindWriteBack* store = nullptr;
-  void complete(double cycle) override;
+  double over_at_ = 0.0;
 };
 
 // Tags, fills and the fabric between the partitions; the slices' rate is the crossbar's business.
@@ -108,8 +110,7 @@ class L2 {
 
  private:
   friend class L2Fill;
-  friend class StoreBehindWriteBack;
-  friend class StoreLeft;
+  friend class WriteBack;
 
   void fill(const MemoryRequest& request, TileState* tile, double share);
   FillWaits waits_of(double num_rows, double num_bytes, bool are_apart, bool is_many, double place,
@@ -120,8 +121,7 @@ class L2 {
   Map<TileKey, TileState> tiles_;
   Pool<TileState> tile_pool_;
   Pool<L2Fill> fills_;
-  Pool<StoreBehindWriteBack> stores_;
-  Pool<StoreLeft> lefts_;
+  Pool<WriteBack> writes_;
   L2Link links_[2];
   const double mean_latency_cycles_ = (input.l2->near_latency_cycles + input.l2->far_latency_cycles) / 2;
   double backlog_bytes_ = 0.0;

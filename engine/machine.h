@@ -43,8 +43,8 @@ struct Machine {
   Hbm hbm;
   L2 l2;
   Crossbar crossbar;
-  TensorMaps tensor_maps;
-  FetchedCode fetched_code;
+  FirstAsked tensor_maps;   // by an SM that had to fetch one
+  FirstAsked fetched_code;  // stretches of far code, out of memory
   Dispatcher dispatcher;
   Run run;
   Recorder recorder;
@@ -69,8 +69,8 @@ static Counters& counters = machine_room.machine.counters;
 static Hbm& hbm = machine_room.machine.hbm;
 static L2& l2 = machine_room.machine.l2;
 static Crossbar& crossbar = machine_room.machine.crossbar;
-static TensorMaps& tensor_maps = machine_room.machine.tensor_maps;
-static FetchedCode& fetched_code = machine_room.machine.fetched_code;
+static FirstAsked& tensor_maps = machine_room.machine.tensor_maps;
+static FirstAsked& fetched_code = machine_room.machine.fetched_code;
 static Pool<L1Tile>& l1_tiles = machine_room.machine.l1_tiles;
 
 // Builds the machine anew from the input.

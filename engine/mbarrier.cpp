@@ -38,6 +38,18 @@ void Mbarrier::complete_tx(int64_t num_bytes, double at_cycle) {
   complete_if_over(at_cycle);
 }
 
+double Mbarrier::goes_on_at(double since, bool by_lane) const {
+  const MbarrierConstants& spec = *input.mbarrier;
+  if (by_lane) {
+    double first = since + spec.lone_try_wait_cycles;
+    double retry = spec.lone_retry_cycles;
+    if (completed_at <= first || retry == 0.0) return larger(first, completed_at);
+    return first + __builtin_ceil((completed_at - first) / retry) * retry;
+  }
+  double asleep_at = since + spec.try_wait_cycles;
+  return completed_at <= since ? asleep_at : larger(completed_at, asleep_at) + spec.wake_cycles;
+}
+
 void Mbarrier::complete_if_over(double at_cycle) {
   stamp = larger(stamp, at_cycle);
   if (pending || tx_bytes) return;
@@ -49,7 +61,8 @@ void Mbarrier::complete_if_over(double at_cycle) {
   announced_bytes = 0;
   delivered_bytes = 0;
   // who is woken goes on in an event of its own, so that nobody waits anew meanwhile
-  for (const Waiter& waiter : waiters) waiter.role->wake_after_phase(completed_at, waiter.by_lane);
+  for (const Waiter& waiter : waiters)
+    agenda.at(goes_on_at(waiter.role->t, waiter.by_lane), waiter.role, Role::WOKEN);
   waiters.clear();
 }
 

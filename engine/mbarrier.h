@@ -52,6 +52,9 @@ struct Mbarrier {
       : cta(its_cta), idx(its_idx), num_arrivals(arrivals) {}
   // `count` arrivals that become visible at `at_cycle`; a hazard where there are more than a phase expects.
   void arrive(int32_t count, double at_cycle, const Role* who);
+  // When a role, or a lone lane, that has waited `since` goes on after the phase that has completed: a lane
+  // with the end of its first try that finds it so. Roles may be ahead of the clock when they ask.
+  double goes_on_at(double since, bool by_lane) const;
   // Bytes are there at `at_cycle`.
   void complete_tx(int64_t num_bytes, double at_cycle);
 

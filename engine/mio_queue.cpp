@@ -37,31 +37,27 @@ double QueuedRole::take(double at_cycle) {
 
 void QueuedRole::over() { machine.flights.queued_roles.release(this); }
 
-void QueuedLoad::init(Role* role, const Op& op, double wavefronts, bool is_matrix) {
+QueuedLoad::QueuedLoad(Role* role, const Op& op, double wavefronts, bool is_matrix)
+    : role_(role),
+      stage_(role->stage(op.stage)),
+      wavefronts_(wavefronts),
+      turn_(larger(LEAST_TURN_WAVEFRONTS, wavefronts / role->num_warps)),
+      asked_at_(role->t) {
   const AccessRecord& access = input.accesses[uint32_t(op.cost)];
-  num_warps_ = role->num_warps;
-  turn_ = larger(LEAST_TURN_WAVEFRONTS, wavefronts / role->num_warps);
   age = role->cta->idx;
   left = wavefronts;
   num_places = larger(1.0, access.num_requests * turn_ / wavefronts);
-  role_ = role;
-  sm_ = role->cta->sm;
-  wavefronts_ = wavefronts;
-  asked_at_ = role->t;
   registers_ = access.num_bytes / WAVEFRONT_BYTES / wavefronts;
   on_way_ = way_wavefronts(access, wavefronts);
   words_ = words_per_lane(access, is_matrix);
   num_parts_ = is_matrix ? 1 : op.step;
   first_left_ = wavefronts / num_parts_;
-  stage_idx_ = op.stage;
-  stage_ = role->stage(op.stage);
-  token_ = Token::make(false);
 }
 
 Token* QueuedLoad::begin(double at_cycle) {
   if (stage_ != nullptr) stage_->begin_read(role_->t, role_);
   role_->cta->num_copies++;
-  Sm& sm = sm_of(sm_);
+  Sm& sm = sm_of(role_);
   counters.smem.wavefronts += wavefronts_;
   counters.smem.load_wavefronts += wavefronts_;
   Token* token = token_->hold();
@@ -70,12 +66,12 @@ Token* QueuedLoad::begin(double at_cycle) {
 }
 
 double QueuedLoad::ready(double end_cycle, int32_t num_parts) const {
-  return sm_of(sm_).smem.ready(end_cycle, wavefronts_ / num_warps_ / num_parts, words_, asked_at_);
+  return sm_of(role_).smem.ready(end_cycle, wavefronts_ / role_->num_warps / num_parts, words_, asked_at_);
 }
 
 double QueuedLoad::take(double at_cycle) {
-  SharedMemory& smem = sm_of(sm_).smem;
-  double turn = left < turn_ ? left : turn_;
+  SharedMemory& smem = sm_of(role_).smem;
+  double turn = smaller(left, turn_);
   Served served = smem.load(turn, registers_, at_cycle, on_way_);
   on_way_ = 0.0;
   double passed = turn - served.left;
@@ -92,7 +88,7 @@ double QueuedLoad::take(double at_cycle) {
     if (stage_ != nullptr) {
       double until = ready(served.end, 1) - input.smem->load_latency_cycles;
       stage_->end_read(until);
-      role_->record_read(stage_idx_, asked_at_, until);
+      role_->record_read(stage_->idx, asked_at_, until);
     }
   }
   return served.end;
@@ -113,16 +109,11 @@ void MioQueue::ask(QueuedLoad* load, double at_cycle) {
 }
 
 bool MioQueue::wait_for_place(Role* role) {
-  if (waiting_.empty() || input.smem->replay_wavefronts == 0.0) {
-    role->has_entered = false;
-    return true;
-  }
-  int32_t age = waiting_.first().at;
   int32_t mine = role->cta->idx;
-  if (role->has_entered || age > mine || (age == mine && role->num_warps == 1)) {
-    role->has_entered = false;
-    return true;
-  }
+  bool is_first = role->has_entered || waiting_.empty() || input.smem->replay_wavefronts == 0.0 ||
+                  waiting_.first().at > mine || (waiting_.first().at == mine && role->num_warps == 1);
+  role->has_entered = false;
+  if (is_first) return true;
   role->must_retry = true;
   role->block(WarpState::LSU, Wait::PLACE_BEFORE_DATA_STAGE);
   QueuedRole* entrant = machine.flights.queued_roles.make();

@@ -28,7 +28,7 @@ class QueuedRole : public QueuedWarp {
 // A role's loads from shared memory that take turns at the data stage, a warp's share at a time.
 class QueuedLoad : public QueuedWarp {
  public:
-  void init(Role* role, const Op& op, double wavefronts, bool is_matrix);
+  QueuedLoad(Role* role, const Op& op, double wavefronts, bool is_matrix);
   // Stands in line from when the first has been issued.
   Token* begin(double at_cycle);
   double take(double at_cycle) override;
@@ -37,20 +37,17 @@ class QueuedLoad : public QueuedWarp {
  private:
   double ready(double end_cycle, int32_t num_parts) const;
 
-  Role* role_ = nullptr;
-  int32_t num_warps_ = 1;
-  uint32_t sm_ = 0;
-  int32_t stage_idx_ = -1;
-  Stage* stage_ = nullptr;
-  Token* token_ = nullptr;
-  double turn_ = 0.0;
-  double wavefronts_ = 0.0;
-  double asked_at_ = 0.0;
-  double registers_ = 0.0;
-  double on_way_ = 0.0;
-  double words_ = 1.0;
-  int32_t num_parts_ = 1;
-  double first_left_ = 0.0;
+  Role* role_;
+  Stage* stage_;
+  Token* token_ = Token::make(false);
+  double wavefronts_;
+  double turn_;
+  double asked_at_;
+  double registers_;
+  double on_way_;
+  double words_;
+  int32_t num_parts_;
+  double first_left_;
 };
 
 // Models: a queue of so many instructions, served in the order in which they came; whoever waits for a place

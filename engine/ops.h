@@ -14,8 +14,4 @@ double wavefronts_of(const AccessRecord& access);
 double passes_at(const Role* role, double at_cycle);
 // Waits until all of the queued stores but the last `num_left_bytes` have left the SM; true where they have.
 bool until_stored(Role* role, Fifo<QueuedStore>& queued, double num_left_bytes);
-// When a lone lane that has waited `since` goes on: with the end of its first try that finds the phase
-// complete.
-double looked_at(double since, double completed_at);
-
 }  // namespace gpusim

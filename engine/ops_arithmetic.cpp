@@ -228,6 +228,7 @@ bool mad_wide(Role* role, const Op& op) {
   Sm& sm = sm_of(role);
   WarpScheduler& scheduler = sm.scheduler;
   TensorCore& core = sm.tensor_core;
+  const WarpSchedulerConstants& spec = *input.warp_scheduler;
   double pace = op.flags & 2 ? scheduler.pace : 1.0;
   double num = role->is_partly_done ? role->partly_left : op.number;
   role->is_partly_done = false;
@@ -235,8 +236,11 @@ bool mad_wide(Role* role, const Op& op) {
   double now;
   double end;
   if (left_cycles > EPSILON_CYCLES) {
-    double turn;
-    double taken = scheduler.wide_turn_cycles(role->num_warps, op.flags & 1, pace, &turn);
+    // what an IMAD.WIDE of each warp takes of wgmma, and from one to the next beside them
+    bool is_apart = (op.flags & 1) && role->num_warps > 1;
+    double each = is_apart ? spec.mad_wide_apart_cycles : spec.mad_wide_cycles;
+    double taken = pace * each * warps_each(role->num_warps, spec.num_schedulers);
+    double turn = larger(pace * spec.mad_wide_beside_cycles, 2.0 * taken);
     now = smaller(num, left_cycles / (turn - taken));
     core.pipe.free_at += now * taken;
     core.wgmma_until += now * taken;
@@ -244,7 +248,7 @@ bool mad_wide(Role* role, const Op& op) {
     end = role->t + now * turn;
   } else {
     now = core.wgmma_until != 0.0 ? smaller(num, TURN_INSTRUCTIONS) : num;
-    double own = role->t + now * pace * input.warp_scheduler->mad_wide_cycles;
+    double own = role->t + now * pace * spec.mad_wide_cycles;
     end = scheduler.execute(scheduler.mad_wide_pipe, now * pace, role->num_warps, role->t, 0.0, 1.0);
     end = larger(end, own);
     if (end > core.wide_until) core.wide_until = end;

@@ -76,27 +76,14 @@ bool mbarrier_wait(Role* role, const Op& op) {
   Mbarrier& barrier = role->cta->mbarriers[op.barrier];
   bool by_lane = op.flags & 1;
   if (barrier.parity != op.extra) {
-    double completed_at = barrier.completed_at;
-    double try_cycles = input.mbarrier->try_wait_cycles;
-    if (by_lane) {
-      role->spend(WarpState::WAIT_MBARRIER, looked_at(role->t, completed_at));
-    } else if (completed_at <= role->t) {
-      role->step(try_cycles);
-    } else {
-      role->spend(WarpState::WAIT_MBARRIER,
-                  larger(completed_at, role->t + try_cycles) + input.mbarrier->wake_cycles);
-    }
+    if (!by_lane && barrier.completed_at <= role->t)
+      role->step(input.mbarrier->try_wait_cycles);
+    else
+      role->spend(WarpState::WAIT_MBARRIER, barrier.goes_on_at(role->t, by_lane));
     return true;
   }
   barrier.waiters.push(Mbarrier::Waiter{role, by_lane});
   return role->block(WarpState::WAIT_MBARRIER, Wait::MBARRIER);
-}
-
-double looked_at(double since, double completed_at) {
-  double first = since + input.mbarrier->lone_try_wait_cycles;
-  double retry = input.mbarrier->lone_retry_cycles;
-  if (completed_at <= first || retry == 0.0) return larger(first, completed_at);
-  return first + __builtin_ceil((completed_at - first) / retry) * retry;
 }
 
 // Arrives and waits.
@@ -161,6 +148,7 @@ bool fence_proxy_async(Role* role, const Op&) {
 
 // Until what this role has stored elsewhere is there, and then a round to L2.
 bool fence_acq_rel(Role* role, const Op&) {
+  const WarpSchedulerConstants& spec = *input.warp_scheduler;
   AsyncGroup* previous = role->last_store;
   if (previous != nullptr && previous->num_pending) {
     role->must_retry = true;
@@ -168,7 +156,8 @@ bool fence_acq_rel(Role* role, const Op&) {
   }
   double since = larger(role->t, role->arrives_far_at);
   if (previous != nullptr) since = larger(since, previous->ready_at + l2.hit_latency_cycles());
-  role->spend(WarpState::LSU, since + sm_of(role).scheduler.gpu_fence_cycles(role->num_warps));
+  double more = larger(0.0, role->num_warps - spec.num_schedulers);  // warps of which others stand before
+  role->spend(WarpState::LSU, since + (spec.gpu_fence_cycles + more * spec.gpu_fence_warp_cycles));
   return true;
 }
 

@@ -63,8 +63,7 @@ void send_copies(Role* role, const Op& op, const AsyncCopyRecord& copy, const Is
   double last = larger(
       larger(issued.end - (issued.end - issued.first) / larger(1.0, num), role->copies_until - pace / turns),
       issued.asked_at);
-  flight->cta = role->cta;
-  flight->cta->num_copies++;
+  role->cta->num_copies++;
   flight->op = &op;
   flight->stage = stage;
   flight->group = group->add();
@@ -76,7 +75,6 @@ void send_copies(Role* role, const Op& op, const AsyncCopyRecord& copy, const Is
   flight->num_requests = num;
   flight->is_again = allocates && !issued.hits;
   flight->allocates = allocates;
-  flight->is_recorded = role->is_recorded;
   sm.l1.read(request, flight, allocates, last, true);
 }
 

@@ -7,18 +7,15 @@ namespace gpusim {
 namespace {
 
 constexpr double EPSILON_BYTES = 1e-6;
-constexpr double SMALL_PART = 0.05;  // of a store, what is not worth an event of its own
+constexpr double LOAD_PRODUCTS = 0.5;  // IMAD.WIDEs that a load of global memory takes the pipe of
+constexpr double SMALL_PART = 0.05;    // of a store, what is not worth an event of its own
 
 // How a store to memory waits in its queue, by bytes of the port's time.
 struct StoreCost {
   double all_bytes;
   double lead_bytes;    // what may still wait when its warps go on
   double passed_bytes;  // what an instruction behind it overtakes no more, but need not wait for
-  struct Part {
-    double num_bytes;
-    double share;
-  };
-  Part parts[3];  // its first part, what the schedulers hold of it, and what is past them
+  double parts[3];      // its first part, what the schedulers hold of it, and what is past them
   uint32_t num_parts;
 };
 
@@ -27,7 +24,7 @@ StoreCost cost_of_store(const AccessRecord& access, int32_t num_warps, StoreKind
   double rate = input.xbar->sm_write_bytes_per_cycle;
   double num_requests = larger(access.num_requests, 1.0);
   StoreCost cost;
-  cost.all_bytes = crossbar.packet_bytes(access.num_lines, access.num_sectors, access.num_bytes, kind);
+  cost.all_bytes = crossbar.packet_bytes(access, kind);
   double num_bytes = cost.all_bytes * whole_share;
   double num_schedulers = smaller(num_warps, input.warp_scheduler->num_schedulers);
   cost.lead_bytes = rate * L1::posted_cycles(num_bytes / rate, num_requests * whole_share,
@@ -41,7 +38,7 @@ StoreCost cost_of_store(const AccessRecord& access, int32_t num_warps, StoreKind
   const double ends[3] = {num_bytes - cost.lead_bytes, num_bytes - cost.passed_bytes, num_bytes};
   for (double end : ends) {
     if (end > begin) {
-      cost.parts[cost.num_parts++] = StoreCost::Part{end - begin, (end - begin) / cost.all_bytes};
+      cost.parts[cost.num_parts++] = end - begin;
       begin = end;
     }
   }
@@ -81,11 +78,9 @@ bool pass_part(Role* role, const Op& op, double share, double end_cycle, double 
   const StoreRecord& store = input.stores[uint32_t(op.cost)];
   const AccessRecord& access = input.accesses[uint32_t(store.access)];
   if (share != 0.0) {
-    double num_bytes =
-        crossbar.packet_bytes(access.num_lines, access.num_sectors, access.num_bytes, StoreKind(store.kind));
+    double num_bytes = crossbar.packet_bytes(access, StoreKind(store.kind));
     sm_of(role).l1.accept(access.num_requests * share, access.num_lines * share, 0.0, role->t, 0.0);
-    AsyncGroup* group = send_store(role, op, num_bytes, share, role->t);
-    queue_store(role, num_bytes * share, group);
+    queue_store(role, num_bytes * share, send_store(role, op, num_bytes, share, role->t));
   }
   return role->ask_again(end_cycle, role->t, left_lines, WarpState::LSU, Wait::DATA_STAGE);
 }
@@ -96,8 +91,8 @@ bool send_queued_store(Role* role, const Op& op, double begin_cycle, double whol
   const AccessRecord& access = input.accesses[uint32_t(store.access)];
   StoreCost cost = cost_of_store(access, role->num_warps, StoreKind(store.kind), whole_share);
   for (uint32_t part = 0; part < cost.num_parts; part++) {
-    AsyncGroup* group = send_store(role, op, cost.all_bytes, cost.parts[part].share, begin_cycle);
-    queue_store(role, cost.parts[part].num_bytes, group);
+    double share = cost.parts[part] / cost.all_bytes;
+    queue_store(role, cost.parts[part], send_store(role, op, cost.all_bytes, share, begin_cycle));
   }
   role->passed_bytes = cost.passed_bytes;
   return until_stored(role, sm_of(role).queued_stores, cost.lead_bytes);
@@ -137,7 +132,7 @@ bool global_load(Role* role, const Op& op) {
     double noted = sm.l1.wait_for_lines(request.tile, access.num_requests, role->loads_since + waited, at);
     if (noted > end) end = noted;
   }
-  sm.scheduler.pass_loads(access.num_requests, role->t);
+  sm.scheduler.mad_wide_pipe.reserve(LOAD_PRODUCTS * access.num_requests, role->t);
   double of_stage = access.num_wavefronts * input.smem->global_load_wavefronts;
   if (of_stage != 0.0) sm.smem.pass_global(of_stage, role->t);
   role->spend(WarpState::LSU, larger(role->t, end - waited - input.l1->queue_cycles));
@@ -246,15 +241,11 @@ bool use(Role* role, const Op& op) {
   }
   if (token->is_ready) {
     role->spend(state, token->ready_at);
-    if (token->late_cycles != 0.0) {
-      double late = token->late_cycles - (role->t - token->ready_at);
-      role->laggard.fall_behind(token, late, role->worked());
-    }
+    role->fall_behind(token);
     return true;
   }
-  role->block(state, Wait::A_LOAD);
   token->waiting = role;
-  return false;
+  return role->block(state, Wait::A_LOAD);
 }
 
 }  // namespace gpusim

@@ -40,8 +40,7 @@ bool shared_load(Role* role, const Op& op) {
     (is_matrix ? count.matrix_load_wavefronts : count.plain_load_wavefronts) += wavefronts;
     (is_matrix ? count.matrix_loads : count.plain_loads) += access.num_requests;
     if (takes_turns(role, wavefronts)) {
-      QueuedLoad* load = machine.flights.queued_loads.make();
-      load->init(role, op, wavefronts, is_matrix);
+      QueuedLoad* load = machine.flights.queued_loads.make(role, op, wavefronts, is_matrix);
       role->give_token(op.extra, load->begin(role->num_warps > 1 ? smaller(first, role->t) : role->t));
       return true;
     }

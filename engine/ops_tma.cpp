@@ -15,7 +15,6 @@ BulkGroups& open_bulk(Role* role) {
 // A copy of a role's begins, to one of its receivers.
 Receiver begin_copy(const Role* role, Cta* receiver, const Op& op, const TmaLoadRecord& cost) {
   TmaInFlight* flight = machine.flights.tma_copies.make();
-  flight->cta = receiver;
   receiver->num_copies++;
   flight->op = &op;
   flight->cost = &cost;
@@ -76,13 +75,11 @@ bool tma_load(Role* role, const Op& op) {
   if (begins_at > role->t)
     agenda.later(begins_at - agenda.cycle, copy, 0);
   else
-    copy->begin();
+    copy->act(0);
   return true;
 }
 
-void DelayedTma::act(uint8_t) { begin(); }
-
-void DelayedTma::begin() {
+void DelayedTma::act(uint8_t) {
   switch (kind) {
     case READ: crossbar.read(request, receivers[0].done, group, nullptr, zeros); break;
     case MULTICAST: crossbar.multicast(request, receivers, input.tma->bytes_per_cycle, zeros); break;
@@ -122,7 +119,7 @@ bool tma_store(Role* role, const Op& op) {
   if (map_at > role->t)
     agenda.later(map_at - agenda.cycle, copy, 0);
   else
-    copy->begin();
+    copy->act(0);
   return true;
 }
 

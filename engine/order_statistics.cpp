@@ -2,8 +2,6 @@
 // tests/engine/order_statistics.py does the same, operation by operation: change both together.
 #include "order_statistics.h"
 
-#include <stdint.h>
-
 #include "containers.h"
 #include "numeric.h"
 #include "units.h"
@@ -20,21 +18,19 @@ constexpr int NUM_POINTS = WAIT_STEPS + 1;
 // of a part of a request that waits beside writes: so finely parts are counted
 constexpr double QUARTERS = 4.0;
 
-// The five arguments of a function, as bits.
+// The arguments of a function, as bits.
 struct Arguments {
-  uint64_t bits[5];
+  uint64_t bits[5] = {};
 
-  static Arguments of(double a, double b, double c, double d, double e) {
-    double values[5] = {a, b, c, d, e};
-    Arguments found;
-    __builtin_memcpy(found.bits, values, sizeof(values));
-    return found;
+  explicit Arguments(double a = 0.0, double b = 0.0, double c = 0.0, double d = 0.0, double e = 0.0) {
+    const double values[5] = {a, b, c, d, e};
+    __builtin_memcpy(bits, values, sizeof(values));
   }
 
   bool operator==(const Arguments& other) const {
-    bool is_same = true;
-    for (int place = 0; place < 5; place++) is_same = is_same && bits[place] == other.bits[place];
-    return is_same;
+    for (int place = 0; place < 5; place++)
+      if (bits[place] != other.bits[place]) return false;
+    return true;
   }
 
   uint32_t mixed() const {
@@ -47,57 +43,23 @@ struct Arguments {
   }
 };
 
-// Answers that were worked out: open addressing, linear probing.
+// Answers of one function that were worked out.
 class Answers {
  public:
-  // The answer for some arguments; null where it has to be worked out.
-  const double* find(const Arguments& arguments) const {
-    if (!capacity_) return nullptr;
-    const Entry& entry = entries_[place_of(arguments)];
-    return entry.is_used ? &entry.answer : nullptr;
-  }
-
-  double keep(const Arguments& arguments, double answer) {
-    if (2 * (num_ + 1) > capacity_) grow();
-    entries_[place_of(arguments)] = Entry{arguments, answer, true};
-    num_++;
-    return answer;
+  // The answer for some arguments, as `work_out()` has it.
+  template <class WorkOut>
+  double of(const Arguments& arguments, WorkOut work_out) {
+    const double* known = answers_.get(arguments);
+    if (known != nullptr) return *known;
+    double* answer = pool_.make(work_out());
+    answers_.put(arguments, answer);
+    return *answer;
   }
 
  private:
-  struct Entry {
-    Arguments arguments;
-    double answer;
-    bool is_used;
-  };
-
-  uint32_t place_of(const Arguments& arguments) const {
-    uint32_t place = arguments.mixed() & (capacity_ - 1);
-    while (entries_[place].is_used && !(entries_[place].arguments == arguments))
-      place = (place + 1) & (capacity_ - 1);
-    return place;
-  }
-
-  void grow() {
-    Entry* before = entries_;
-    uint32_t num_before = capacity_;
-    capacity_ = capacity_ ? 2 * capacity_ : 64;
-    entries_ = static_cast<Entry*>(memory_allocate(capacity_ * sizeof(Entry)));
-    for (uint32_t place = 0; place < capacity_; place++) entries_[place].is_used = false;
-    for (uint32_t place = 0; place < num_before; place++)
-      if (before[place].is_used) entries_[place_of(before[place].arguments)] = before[place];
-    if (before != nullptr) memory_release(before, num_before * sizeof(Entry));
-  }
-
-  Entry* entries_ = nullptr;
-  uint32_t capacity_ = 0;
-  uint32_t num_ = 0;
+  Map<Arguments, double> answers_;
+  Pool<double> pool_;
 };
-
-Answers answers_of_most;
-Answers answers_of_wait;
-Answers answers_of_both;
-Answers answers_beside_writes;
 
 // Each of `num_values` to the power of `num`, as `whole_power`; `values` are changed.
 void whole_powers(double* values, int num_values, int num, double* found) {
@@ -250,32 +212,29 @@ double work_out_slowest_beside_writes(double num_parts, double chance, double wa
 
 double most_of(int num) {
   if (num <= 1) return 0.0;
-  Arguments arguments = Arguments::of(num, 0.0, 0.0, 0.0, 0.0);
-  const double* known = answers_of_most.find(arguments);
-  return known ? *known : answers_of_most.keep(arguments, work_out_most_of(num));
+  static Answers answers;
+  return answers.of(Arguments(num), [&] { return work_out_most_of(num); });
 }
 
 double slowest_wait(int num_lines, int share_steps) {
-  Arguments arguments = Arguments::of(num_lines, share_steps, 0.0, 0.0, 0.0);
-  const double* known = answers_of_wait.find(arguments);
-  return known ? *known : answers_of_wait.keep(arguments, work_out_slowest_wait(num_lines, share_steps));
+  static Answers answers;
+  return answers.of(Arguments(num_lines, share_steps),
+                    [&] { return work_out_slowest_wait(num_lines, share_steps); });
 }
 
 double slowest_of_both(int num_rows, int share_steps, double refresh_fraction, double refresh) {
-  Arguments arguments = Arguments::of(num_rows, share_steps, refresh_fraction, refresh, 0.0);
-  const double* known = answers_of_both.find(arguments);
-  if (known) return *known;
-  return answers_of_both.keep(arguments,
-                              work_out_slowest_of_both(num_rows, share_steps, refresh_fraction, refresh));
+  static Answers answers;
+  return answers.of(Arguments(num_rows, share_steps, refresh_fraction, refresh), [&] {
+    return work_out_slowest_of_both(num_rows, share_steps, refresh_fraction, refresh);
+  });
 }
 
 double slowest_beside_writes(double num_parts, double refresh_chance, double longest_refresh, double mean,
                              double turn) {
-  Arguments arguments = Arguments::of(num_parts, refresh_chance, longest_refresh, mean, turn);
-  const double* known = answers_beside_writes.find(arguments);
-  if (known) return *known;
-  double answer = work_out_slowest_beside_writes(num_parts, refresh_chance, longest_refresh, mean, turn);
-  return answers_beside_writes.keep(arguments, answer);
+  static Answers answers;
+  return answers.of(Arguments(num_parts, refresh_chance, longest_refresh, mean, turn), [&] {
+    return work_out_slowest_beside_writes(num_parts, refresh_chance, longest_refresh, mean, turn);
+  });
 }
 
 }  // namespace gpusim

@@ -122,6 +122,26 @@ enum class Wait : uint8_t {
   PLACE_BEFORE_DATA_STAGE = 18,
 };
 
+enum class WarpState : uint8_t {
+  START = 0,
+  ISSUE = 1,
+  TENSOR = 2,
+  WAIT_MBARRIER = 3,
+  WAIT_WGMMA = 4,
+  WAIT_BARRIER = 5,
+  WAIT_CLUSTER = 6,
+  WAIT_CP_ASYNC = 7,
+  WAIT_BULK = 8,
+  LONG_SCOREBOARD = 9,
+  SHORT_SCOREBOARD = 10,
+  LSU = 11,
+  MATH_PIPE = 12,
+  WAIT_REGISTERS = 13,
+  NO_INSTRUCTION = 14,
+};
+
+constexpr uint32_t NUM_STATES = 15;
+
 struct Op {
   uint8_t kind;
   uint8_t flags;

@@ -3,6 +3,15 @@
 
 namespace gpusim {
 
+namespace {
+
+// A tensor's value of a wave, those behind the last one's being the last one's; `none` where it has none.
+double of_wave(const Table<double>& values, int64_t begin, int64_t num, int32_t wave, double none) {
+  return num ? values[uint32_t(begin + (wave < num - 1 ? wave : num - 1))] : none;
+}
+
+}  // namespace
+
 bool Residency::loss(const MemoryRequest& request, int32_t last_wave, uint32_t partition, Loss* loss) {
   if (input.launch->has_traffic_plan != 0.0) return planned_loss(request, last_wave, loss);
   return kept_loss(request, partition, loss);
@@ -10,16 +19,12 @@ bool Residency::loss(const MemoryRequest& request, int32_t last_wave, uint32_t p
 
 double Residency::times_fetched(uint32_t tensor, int32_t wave) const {
   const TensorRecord& record = input.tensors[tensor];
-  if (!record.num_times_fetched) return 1.0;
-  int64_t last = record.num_times_fetched - 1;
-  return input.times_fetched[uint32_t(record.times_fetched_begin + (wave < last ? wave : last))];
+  return of_wave(input.times_fetched, record.times_fetched_begin, record.num_times_fetched, wave, 1.0);
 }
 
 double Residency::written_back_fraction(uint32_t tensor, int32_t wave) const {
   const TensorRecord& record = input.tensors[tensor];
-  if (!record.num_written_back) return 0.0;
-  int64_t last = record.num_written_back - 1;
-  return input.written_back[uint32_t(record.written_back_begin + (wave < last ? wave : last))];
+  return of_wave(input.written_back, record.written_back_begin, record.num_written_back, wave, 0.0);
 }
 
 // ------------------------------------------------------------------------------------------ planned

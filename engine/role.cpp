@@ -202,15 +202,6 @@ bool Role::block(WarpState state, Wait wait) {
 
 void Role::resume(double cycle) { agenda.at(larger(cycle, t), this, WOKEN); }
 
-void Role::wake_after_phase(double completed_at, bool by_lane) {
-  double until = t + input.mbarrier->try_wait_cycles;
-  if (by_lane)
-    until = looked_at(t, completed_at);
-  else if (completed_at > t)  // the role may be ahead of the clock, and the phase already over when it asked
-    until = larger(completed_at, until) + input.mbarrier->wake_cycles;
-  agenda.at(until, this, WOKEN);
-}
-
 bool Role::wait_group(AsyncGroup* group, WarpState state, Wait wait) {
   if (group->num_pending) {
     group->on_complete.push(this);
@@ -229,12 +220,10 @@ bool Role::ask_again(double cycle, double asked_at, double left, WarpState state
   return block(state, wait);
 }
 
-void Role::token_ready(const Token* token, double cycle) {
-  if (token->late_cycles != 0.0) {
-    double late = token->late_cycles - larger(0.0, t - cycle);
-    laggard.fall_behind(token, late, worked());
-  }
-  resume(cycle);
+void Role::fall_behind(const Token* token) {
+  if (token->late_cycles == 0.0) return;
+  double late = token->late_cycles - larger(0.0, t - token->ready_at);
+  laggard.fall_behind(token, late, worked());
 }
 
 // ------------------------------------------------------------------------------------------ what ops need

@@ -6,26 +6,6 @@
 
 namespace gpusim {
 
-// What a role does; its states tile its life. As WarpState in simulate/timeline.py.
-enum class WarpState : uint8_t {
-  START,
-  ISSUE,
-  TENSOR,
-  WAIT_MBARRIER,
-  WAIT_WGMMA,
-  WAIT_BARRIER,
-  WAIT_CLUSTER,
-  WAIT_CP_ASYNC,
-  WAIT_BULK,
-  LONG_SCOREBOARD,
-  SHORT_SCOREBOARD,
-  LSU,
-  MATH_PIPE,
-  WAIT_REGISTERS,
-  NO_INSTRUCTION,
-};
-constexpr uint32_t NUM_STATES = 15;
-
 // Whether a role that has waited for who multiplies may copy, however long others multiply by then.
 enum class CopyPass : uint8_t { NONE, ONCE, UNTIL_COMMIT };
 
@@ -150,13 +130,12 @@ class Role : public Action, public Completion {
   void resume(double cycle);
   // What it waits for is complete.
   void complete(double cycle) override { resume(cycle); }
-  void wake_after_phase(double completed_at, bool by_lane);
   // Waits until `group` is complete; true where it is.
   bool wait_group(AsyncGroup* group, WarpState state, Wait wait);
   // The rest of an op that has been under way since `asked_at` asks again at `cycle`.
   bool ask_again(double cycle, double asked_at, double left, WarpState state, Wait wait);
-  // The token that it waits for is ready.
-  void token_ready(const Token* token, double cycle);
+  // Uses a token that is ready; the last warp's part of it may come later.
+  void fall_behind(const Token* token);
 
   // ---------------------------------------------------------------- what ops need
   const Op* op() const { return op_; }

@@ -31,10 +31,10 @@ double StorePort::behind(double num_lines, double at_cycle) {
   double each = larger(pace(current_end_ - current_begin_, crossed_at_ - began_at_), 1.0 / pipe_->rate);
   double passed = smaller(current_end_, current_begin_ + (now - began_at_) / each);
   if (at_cycle > now) passed += (at_cycle - now) / each;
-  double since = at_cycle > requests_end_at_ ? at_cycle : requests_end_at_;
+  double since = larger(at_cycle, requests_end_at_);
   double queued = sent_ - passed;
   if (queued <= 0.0) return since;
-  double num = num_lines > 1.0 ? num_lines : 1.0;
+  double num = larger(num_lines, 1.0);
   double turn = packet_bytes_ * input.xbar->request_turn_packets;
   double turns = turn != 0.0 && queued < held ? smaller(num, queued / turn) : num;
   requests_end_at_ = since + turns * turn * each;
@@ -76,24 +76,23 @@ void StorePort::start(double cycle) {
 }
 
 // Bytes have passed up to the next end; the next store's turn comes when this one has crossed.
-void StorePort::complete(double cycle) {
+void StorePort::complete(double) {
   double wait_cycles = crossed_at_ - agenda.cycle;
   if (ends_.front() == current_end_ && wait_cycles > 0.0)
     agenda.later(wait_cycles, this, 0);
   else
-    advance(cycle);
+    act(0);
 }
 
-void StorePort::act(uint8_t) { advance(agenda.cycle); }
-
-void StorePort::advance(double cycle) {
+void StorePort::act(uint8_t) {
+  double cycle = agenda.cycle;
   passed_ = ends_.pop();
   start(cycle);
   tell_left(cycle);
   while (!arriving_.empty() && arriving_.front()->end <= passed_) {
     Store* store = arriving_.pop();
     StoreArrival* arrival = store->arrived;
-    double at = cycle > store->arrives_at ? cycle : store->arrives_at;
+    double at = larger(cycle, store->arrives_at);
     drop(store);
     arrival->arrived(at);
   }
@@ -103,7 +102,7 @@ void StorePort::tell_left(double cycle) {
   while (!leaving_.empty() && leaving_.front()->leaves_at <= passed_) {
     Store* store = leaving_.pop();
     Completion* left = store->left;
-    double at = cycle > store->through_at ? cycle : store->through_at;
+    double at = larger(cycle, store->through_at);
     drop(store);
     left->complete(at);
   }

@@ -47,7 +47,6 @@ class StorePort : public Completion, public Action {
   };
 
   void start(double cycle);
-  void advance(double cycle);
   void tell_left(double cycle);
   double pace(double num_bytes, double cycles) const;
   void drop(Store* store);

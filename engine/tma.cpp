@@ -5,12 +5,6 @@
 
 namespace gpusim {
 
-double TensorMaps::in_l2_at(uint32_t tensor, double cycle) {
-  while (in_l2_at_.size() < input.tensors.size) in_l2_at_.push(-1.0);
-  if (in_l2_at_[tensor] < 0.0) in_l2_at_[tensor] = cycle + input.tma->map_memory_cycles;
-  return larger(cycle, in_l2_at_[tensor]);
-}
-
 Tma::Tma() {
   leave_at_.fill(uint32_t(larger(1.0, input.tma->max_queued_boxes)), 0.0);
   for (const TensorRecord& tensor : input.tensors) {
@@ -36,7 +30,8 @@ double Tma::map_at(uint32_t tensor, double at_cycle) {
 }
 
 double Tma::fetch(uint32_t tensor, double at_cycle, double cycles) {
-  map_at_[tensor] = tensor_maps.in_l2_at(tensor, at_cycle) + cycles;
+  double in_l2_at = tensor_maps.at(tensor, at_cycle) + input.tma->map_memory_cycles;
+  map_at_[tensor] = larger(at_cycle, in_l2_at) + cycles;
   return map_at_[tensor];
 }
 

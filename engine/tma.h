@@ -6,28 +6,17 @@
 
 namespace gpusim {
 
-// The tensor maps of a launch, as L2 has them: from its begin on, or from when memory has sent them to the
-// first asker.
-// Models: a map that several SMs ask for is read once of memory.
-// Ignores: its sectors; which partition it lies on; that it may be evicted.
-// Source: kernels/tensor_map, kernels/first_loads.
-class TensorMaps {
- public:
-  // When a request of `cycle` finds the map in L2.
-  double in_l2_at(uint32_t tensor, double cycle);
-
- private:
-  Vector<double> in_l2_at_;  // below 0: nobody has asked
-};
-
 // The engine that walks boxes.
 // Models:
 // * time a box, a row and a byte; a queue of some boxes, for room in which the issuing thread waits;
 // * latency against a load's; the issuing thread's cost; a store's source is free and the store complete at
 //   once;
-// * the fetch of a tensor map at its first use on the SM, or at its prefetch.
-// Ignores: that an SM keeps some hundreds of tensor maps; writes into shared memory beside operand reads.
-// Source: the GPU's description.
+// * the fetch of a tensor map at its first use on the SM, or at its prefetch: L2 has it from when memory has
+//   sent it to the first SM that asked.
+// Ignores: a map's sectors; which partition it lies on; that it may be evicted; that an SM keeps some
+// hundreds
+// of them; writes into shared memory beside operand reads.
+// Source: the GPU's description; maps: kernels/tensor_map, kernels/first_loads.
 class Tma {
  public:
   Pipe engine;

@@ -5,12 +5,6 @@
 
 namespace gpusim {
 
-namespace {
-
-constexpr double LOAD_PRODUCTS = 0.5;  // IMAD.WIDEs that a load of global memory takes the pipe of
-
-}  // namespace
-
 double WarpScheduler::issue(double num_instructions, int32_t num_warps, double at_cycle, double turns_each) {
   double total = num_instructions * num_warps;
   counters.warp_scheduler.instructions += total;
@@ -34,24 +28,6 @@ double WarpScheduler::execute(GapPipe& pipe, double num_instructions, int32_t nu
     end = larger(end, passed);
   }
   return larger(larger(end, issued), at_cycle + own_cycles);
-}
-
-void WarpScheduler::pass_loads(double num_requests, double at_cycle) {
-  mad_wide_pipe.reserve(LOAD_PRODUCTS * num_requests, at_cycle);
-}
-
-double WarpScheduler::wide_turn_cycles(int32_t num_warps, bool is_apart, double its_pace,
-                                       double* turn) const {
-  const WarpSchedulerConstants& spec = *input.warp_scheduler;
-  double each = is_apart && num_warps > 1 ? spec.mad_wide_apart_cycles : spec.mad_wide_cycles;
-  double taken = its_pace * each * warps_each(num_warps, spec.num_schedulers);
-  *turn = larger(its_pace * spec.mad_wide_beside_cycles, 2.0 * taken);
-  return taken;
-}
-
-double WarpScheduler::gpu_fence_cycles(int32_t num_warps) const {
-  double more = larger(0.0, num_warps - input.warp_scheduler->num_schedulers);
-  return input.warp_scheduler->gpu_fence_cycles + more * input.warp_scheduler->gpu_fence_warp_cycles;
 }
 
 }  // namespace gpusim

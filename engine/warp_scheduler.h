@@ -31,12 +31,6 @@ class WarpScheduler {
   // Issues to a pipe of fewer lanes than the schedulers could feed; returns when the pipe has taken all.
   double execute(GapPipe& pipe, double num_instructions, int32_t num_warps, double at_cycle,
                  double wgmma_until, double turns_each);
-  // Loads of global memory on their way: products wait behind them.
-  void pass_loads(double num_requests, double at_cycle);
-  // What an IMAD.WIDE of each warp takes of wgmma that run; `turn`: from one to the next beside them.
-  double wide_turn_cycles(int32_t num_warps, bool is_apart, double pace, double* turn) const;
-  // What a fence of scope gpu takes of `num_warps` warps at once.
-  double gpu_fence_cycles(int32_t num_warps) const;
 };
 
 // Warps of each scheduler, or sub-core, that a role of so many warps has at most.

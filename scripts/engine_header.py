@@ -12,6 +12,7 @@ from pathlib import Path
 
 from gpusim.machine.counters import COUNTERS
 from gpusim.program import records
+from gpusim.simulate.timeline import WarpState
 
 HEADER = Path(__file__).resolve().parents[1] / "engine" / "records.h"
 C_TYPES = {"u1": "uint8_t", "u2": "uint16_t", "i4": "int32_t", "i8": "int64_t", "f8": "double"}
@@ -106,8 +107,11 @@ def lines() -> Iterator[str]:
     yield ""
     for kind in (
         records.OpKind, records.Section, records.Ideal, records.StoreKind, records.Failure, records.Wait,
+        WarpState,
     ):
         yield from enum_lines(kind)
+    yield f"constexpr uint32_t NUM_STATES = {len(WarpState)};"
+    yield ""
     yield from struct_lines("Op", table_fields(records.OPS))
     yield 'static_assert(sizeof(Op) == 32, "an op is 32 bytes");'
     yield ""

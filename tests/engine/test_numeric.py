@@ -165,7 +165,7 @@ __attribute__((export_name("answer"))) void answer(int which, int num) {
 
 FLAGS = (
     "-target", "wasm32-freestanding", "-std=c++17", "-O2", "-ffp-contract=off", "-fno-exceptions", "-fno-rtti",
-    "-nostdlib++", "-nostdinc++", "-Wall", "-Wextra", "-Werror", "-Wl,--no-entry",
+    "-fno-c++-static-destructors", "-nostdlib++", "-nostdinc++", "-Wall", "-Wextra", "-Werror", "-Wl,--no-entry",
 )  # fmt: skip
 
 Engine = Callable[[int, Sequence[tuple[float, ...]]], list[float]]
