@@ -854,7 +854,7 @@ def steady_answer(config: Config, gpu: GpuSpec) -> dict[str, float]:
     fills_l2 = is_alike and in_l2 and in_flight_bytes(config) >= FILLING_BYTES  # where not all SMs get as much
     reads_l2 = fills_l2 and config["kernel"].startswith("read")
     goes_on = config["kernel"].startswith("read") and not in_l2
-    stores = is_alike and config["kernel"] in WRITES  # SMs of a slow part of a GPC are last
+    stores = is_alike and not config["kernel"].startswith(("read", "tma_load"))  # SMs of a slow part of a GPC are last
     differ = reads_l2 or (fills_l2 and config["kernel"] == "tma_load") or stores or live is not None
     short, long = (FEW_SHORT_STEPS, FEW_LONG_STEPS) if reads_l2 else (SHORT_STEPS, LONG_STEPS)
     all_steps = plan.num_warm + plan.num_steps

@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -395,10 +396,16 @@ def test_all_sms_saturate_what_the_description_sustains() -> None:
     assert loaded["summed_bytes_per_cycle"] == pytest.approx(slices * GPU.xbar.bulk_read_fraction, rel=0.02)
 
 
-def test_all_sms_store_what_crosses_between_the_sides() -> None:
+def test_all_sms_together_store_what_crosses_between_the_sides() -> None:
     stored = CASE.predict(case.config_of("write_b128_u4", footprint_bytes=case.IN_L2, threads=512), GPU)
     assert stored["summed_bytes_per_cycle"] == pytest.approx(4 * GPU.l2.link_bytes_per_cycle, rel=0.02)
-    assert stored["bytes_per_cycle"] == pytest.approx(4 * GPU.l2.link_bytes_per_cycle / 132 * as_read_off(GPU), rel=0.02)
+
+
+@pytest.mark.xfail(strict=True, reason="the median SM, of a part of six, stores less than its share (deviations.md, 17)")
+def test_the_median_sm_stores_its_share_of_that() -> None:
+    assert rate("write_b128_u4", footprint_bytes=case.IN_L2, threads=512) == pytest.approx(
+        4 * GPU.l2.link_bytes_per_cycle / 132, rel=0.02
+    )
 
 
 def test_a_larger_footprint_is_never_faster_and_falls_where_l2_ends() -> None:
@@ -515,27 +522,39 @@ def rows_of(gpu: GpuSpec, half: int) -> list[dict[str, str]]:
     return found
 
 
-def as_read_off(gpu: GpuSpec) -> float:
-    """The link by stores of the median SM, over the link, which all SMs get together (deviations.md, 17).
+KNOWN = {"h200-even": (WHOLE, 0), "h200-odd": (GPU, 1), "other-even": (OTHER, 0)}
+"""Machines that made-up rows are of, and the half of the rows."""
+LINK, BULK = "l2.link_bytes_per_cycle", "xbar.bulk_read_fraction"
 
-    GPCs store in turns: the median SM is one of the 16 of a GPC, or one of six in a part, whose GPC has three.
-    """
-    num_gpcs, sms_of_gpc = 8, 16 if gpu.xbar.num_gpc_parts == 1 else 3 * 6
-    return gpu.num_sms / (num_gpcs * sms_of_gpc)
+
+@cache
+def off_by(machine: str) -> dict[str, float]:
+    """How far a fit of made-up rows is off, by parameter."""
+    gpu, half = KNOWN[machine]
+    found = {item.parameter: item.of(gpu) for item in CASE.fit(rows_of(gpu, half))}
+    assert found.keys() == FITTED
+    return {name: value / parameter(gpu, name) - 1.0 for name, value in found.items()}
+
+
+@pytest.mark.parametrize("machine", KNOWN)
+def test_rows_of_a_machine_that_is_known_give_its_plateaus_back(machine: str) -> None:
+    assert {name: off for name, off in off_by(machine).items() if abs(off) > 0.03 and name not in (LINK, BULK)} == {}
+
+
+@pytest.mark.parametrize("machine", KNOWN)
+@pytest.mark.xfail(strict=True, reason="read off the median SM, whose share is not the mean's (deviations.md, 17)")
+def test_they_give_the_link_back(machine: str) -> None:
+    assert abs(off_by(machine)[LINK]) <= 0.03
+
+
+WAITS = pytest.mark.xfail(strict=True, reason="3.03 %: it is taken over what threads read, who wait (deviations.md, 17)")
 
 
 @pytest.mark.parametrize(
-    ("gpu", "half"),
-    [pytest.param(WHOLE, 0, id="h200-even"), pytest.param(GPU, 1, id="h200-odd"), pytest.param(OTHER, 0, id="other-even")],
+    "machine", [pytest.param(machine, marks=[WAITS] if machine == "h200-odd" else []) for machine in KNOWN]
 )
-def test_rows_of_a_machine_that_is_known_give_its_plateaus_back(gpu: GpuSpec, half: int) -> None:
-    fitted = {item.parameter: item.of(gpu) for item in CASE.fit(rows_of(gpu, half))}
-    assert fitted.keys() == FITTED
-    told = {name: parameter(gpu, name) for name in fitted}
-    told["l2.link_bytes_per_cycle"] *= as_read_off(gpu)
-    told["xbar.bulk_read_fraction"] *= told["l2.sustained_fraction"] / fitted["l2.sustained_fraction"]  # over threads
-    for name, value in fitted.items():
-        assert value == pytest.approx(told[name], rel=0.03), name
+def test_they_give_back_what_bulk_copies_get(machine: str) -> None:
+    assert abs(off_by(machine)[BULK]) <= 0.03
 
 
 def test_rows_that_tell_nothing_fit_nothing() -> None:
