@@ -42,16 +42,11 @@ class Floorplan:
         """SMs of each GPC that run clusters, in order of number."""
         self.lone = tuple(range(next_sm, self.num_sms))
         """SMs of the first GPC in lone pairs."""
-        self.gpc_of_sm = [0] * self.num_sms
-        """For each SM its GPC."""
-        for gpc_idx, sms in enumerate(self.members):
-            for sm_idx in sms:
-                self.gpc_of_sm[sm_idx] = gpc_idx
-        self.tpc_of_sm = [0] * self.num_sms
-        """For each SM the number of its TPC in its GPC, lone ones last."""
+        self.gpc_of_sm, self.tpc_of_sm = [0] * self.num_sms, [0] * self.num_sms
+        """For each SM its GPC, and the number of its TPC in its GPC, lone ones last."""
         for gpc_idx, sms in enumerate(self.members):
             for rank, sm_idx in enumerate((*sms, *(() if gpc_idx else self.lone))):
-                self.tpc_of_sm[sm_idx] = rank // SMS_PER_TPC
+                self.gpc_of_sm[sm_idx], self.tpc_of_sm[sm_idx] = gpc_idx, rank // SMS_PER_TPC
         self.side_of_sm = [gpc_sides[gpc_idx] if gpc_sides else gpc_idx % 2 for gpc_idx in self.gpc_of_sm]
         """For each SM its side of L2."""
 

@@ -12,7 +12,7 @@ from typing import Any
 from gpusim.errors import LaunchError
 from gpusim.program.records import OPS, OpKind
 from gpusim.program.refusals import issued, undeclared
-from gpusim.program.tables import MOST_INT32, MOST_KEPT, Columns, Tables
+from gpusim.program.tables import MOST_INT32, Columns, Known, Tables
 from gpusim.workload import ops
 from gpusim.workload.access import AccessPattern
 from gpusim.workload.launch import WarpRole
@@ -48,24 +48,6 @@ class Panels:
         return self.turns.setdefault(turn, {})
 
 
-class Known:
-    """Records of ops that are the same each time the op is yielded: by the op's identity, for a role and a cluster rank."""
-
-    __slots__ = ("_kept", "rows")
-
-    def __init__(self) -> None:
-        self.rows: dict[int, bytes] = {}
-        self._kept: list[ops.Op] = []
-
-    def keep(self, op: ops.Op, row: bytes) -> None:
-        """Remember a record; the op is held, so that its identity stays its own."""
-        if len(self._kept) >= MOST_KEPT:
-            self.rows.clear()
-            self._kept.clear()
-        self.rows[id(op)] = row
-        self._kept.append(op)
-
-
 class RoleRows:
     """The records of one role of one CTA, and what its next op may depend on."""
 
@@ -75,9 +57,12 @@ class RoleRows:
     )  # fmt: skip
 
     def __init__(
-        self, tables: Tables, spec: WarpRole, panels: Panels, known: Known, *, who: str, cta_rank: int
+        self, tables: Tables, spec: WarpRole, panels: Panels, known: Known[bytes], *, who: str, cta_rank: int
     ) -> None:
-        """No op yet; ``who`` names kernel, role and CTA."""
+        """No op yet; ``who`` names kernel, role and CTA.
+
+        ``known``: records of ops that are the same each time the op is yielded, for a role and a cluster rank.
+        """
         self.tables, self.spec, self.known, self.who, self.cta_rank = tables, spec, known, who, cta_rank
         self.num_warps, self.registers = spec.num_warps, tables.declared.registers
         self.rows: list[bytes] = []
@@ -86,7 +71,7 @@ class RoleRows:
         """Whether it has arrived at the cluster's barrier, and not waited there since."""
         self.num_sections = 0
         """Sections that are open."""
-        self._accesses = tables.costs.accesses.by_id
+        self._accesses = tables.costs.accesses.known.by_id
         self._panels = panels
         self._columns = panels.of_turn(0)
         self._tokens: dict[Token, int] = {}

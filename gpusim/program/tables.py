@@ -27,37 +27,22 @@ MOST_KEPT = 1 << 16
 MOST_INT32 = (1 << 31) - 1
 
 
-class Numbers(Generic[Item]):
-    """Distinct items, numbered as they are met: known by their identity or, the first time, by what they say."""
+class Known(Generic[Item]):
+    """What is known of objects by their identity."""
 
-    __slots__ = ("_by_key", "_kept", "_says", "by_id", "items")
+    __slots__ = ("_kept", "by_id")
 
-    def __init__(self, says: Callable[[Item], Hashable]) -> None:
-        """``says`` gives the key of an item: items of one key are one."""
-        self.items: list[Item] = []
-        self._says = says
-        self._by_key: dict[Hashable, int] = {}
-        self.by_id: dict[int, int] = {}
-        """Numbers of what was met, by identity."""
-        self._kept: list[Item] = []
-        """Holds on to them, so that no other object has their identity."""
+    def __init__(self) -> None:
+        self.by_id: dict[int, Item] = {}
+        self._kept: list[object] = []
 
-    def number(self, item: Item) -> int:
-        """The item's number."""
-        found = self.by_id.get(id(item))
-        if found is not None:
-            return found
-        key = self._says(item)
-        found = self._by_key.get(key)
-        if found is None:
-            found = self._by_key[key] = len(self.items)
-            self.items.append(item)
+    def keep(self, of: object, item: Item) -> None:
+        """Remember an item; the object is held, so that its identity stays its own."""
         if len(self._kept) >= MOST_KEPT:
             self.by_id.clear()
             self._kept.clear()
-        self.by_id[id(item)] = found
-        self._kept.append(item)
-        return found
+        self.by_id[id(of)] = item
+        self._kept.append(of)
 
 
 class Rows(Generic[Item]):
@@ -83,6 +68,27 @@ class Rows(Generic[Item]):
         """The number of a row, which is new or there already."""
         found = self._by_key.get(key)
         return self.add(key, row) if found is None else found
+
+
+class Numbers(Generic[Item]):
+    """Distinct items, numbered as they are met: known by their identity or, the first time, by what they say."""
+
+    __slots__ = ("_rows", "_says", "items", "known")
+
+    def __init__(self, says: Callable[[Item], Hashable]) -> None:
+        """``says`` gives the key of an item: items of one key are one."""
+        self._says = says
+        self._rows: Rows[Item] = Rows()
+        self.items = self._rows.items
+        self.known: Known[int] = Known()
+
+    def number(self, item: Item) -> int:
+        """The item's number."""
+        found = self.known.by_id.get(id(item))
+        if found is None:
+            found = self._rows.number(self._says(item), item)
+            self.known.keep(item, found)
+        return found
 
 
 class Declared:

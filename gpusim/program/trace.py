@@ -25,8 +25,8 @@ import numpy as np
 from gpusim.errors import LaunchError
 from gpusim.program.encode import ENCODERS
 from gpusim.program.refusals import named, not_whole
-from gpusim.program.rows import Known, Panels, RoleRows
-from gpusim.program.tables import Tables
+from gpusim.program.rows import Panels, RoleRows
+from gpusim.program.tables import Known, Tables
 from gpusim.workload.launch import Launch, WarpRole
 from gpusim.workload.ops import Op
 from gpusim.workload.token import Token
@@ -41,7 +41,7 @@ class RoleTrace(RoleRows):
     __slots__ = ("cta_idx", "num_ctas")
 
     def __init__(
-        self, tables: Tables, spec: WarpRole, panels: Panels, known: Known, *, cta_idx: int, num_ctas: int
+        self, tables: Tables, spec: WarpRole, panels: Panels, known: Known[bytes], *, cta_idx: int, num_ctas: int
     ) -> None:
         """Nothing has been yielded yet."""
         who = f"{tables.declared.kernel}: role {spec.name!r} of CTA {cta_idx}"
@@ -82,7 +82,7 @@ class RoleTrace(RoleRows):
             return self._record(program, max_ops)
 
     def _record(self, program: Generator[Any, Any, Any], max_ops: int) -> int:
-        rows, known, token = self.rows, self.known.rows, None
+        rows, known, token = self.rows, self.known.by_id, None
         take, send, over, add = next, program.send, OVER, rows.append
         num_ops = 0
         try:
@@ -163,7 +163,7 @@ class Tracer:
         self.num_ops = 0
         """Ops recorded so far, of all CTAs."""
         self._launch, self._num_ctas, self._max_ops = launch, num_ctas, max_ops
-        self._known = [[Known() for _ in range(launch.cluster_size)] for _ in launch.roles]
+        self._known: list[list[Known[bytes]]] = [[Known() for _ in range(launch.cluster_size)] for _ in launch.roles]
 
     def trace(self, cta_idx: int) -> TracedCta:
         """Record all roles of a CTA.
