@@ -18,7 +18,6 @@ from gpusim.simulate import constants, op_tables
 from gpusim.simulate.buffers import write_buffer
 from gpusim.simulate.constants import Numbers, Placement
 from gpusim.simulate.features import by_whom, check_features
-from gpusim.simulate.machine_tables import machine_tables
 from gpusim.simulate.plan import LaunchPlan
 from gpusim.simulate.traffic_tables import traffic_tables
 from gpusim.units import WARPGROUP_THREADS, Clock
@@ -67,7 +66,7 @@ def sections_of(plan: LaunchPlan, programs: Programs, settings: RunSettings) -> 
     found: dict[str, NDArray[Any]] = {
         f"constants_{part}": constants.in_order(part, of_part) for part, of_part in numbers.items()
     }
-    found.update(machine_tables(gpu, clock, at))
+    found.update(constants.machine_tables(gpu, clock, at))
     found.update(op_sections(plan, programs, port_bytes_per_cycle=numbers["xbar"]["alone_bytes_per_cycle"]))
     found.update(_cta_tables(launch, programs))
     found.update(traffic_tables(plan, programs.tensors))

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from gpusim.errors import LaunchError
 from gpusim.machine.config import GpuSpec
 from gpusim.machine.memory.panels import Loss, PanelLosses, PanelTraffic
-from gpusim.machine.memory.residency import shares_of_stores
+from gpusim.machine.memory.traffic import shares_of_stores
 from gpusim.program.records import TABLES
 from gpusim.simulate.plan import LaunchPlan
 from gpusim.workload.launch import Footprint

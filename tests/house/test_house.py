@@ -30,7 +30,7 @@ SOURCES = sorted(path for path in (*ENGINE.glob("*.h"), *ENGINE.glob("*.cpp")) i
 """Of the engine, what is written by hand."""
 
 MOST_COLUMNS = 110
-MOST_LINES = {"model": 6_720, "reference": 1_200, "engine": 6_190}
+MOST_LINES = {"model": 6_700, "reference": 1_200, "engine": 6_190}
 """Of code: of machine, program, simulate and reference together; of the reference alone; of the engine."""
 
 MAY_IMPORT = {
@@ -253,7 +253,7 @@ def test_every_kind_is_in_its_table_and_every_spec_frozen() -> None:
 
 
 def test_every_memory_component_has_its_file_and_its_row() -> None:
-    no_parts = {"__init__", "apart", "links", "panels", "residency", "tables", "traffic"}
+    no_parts = {"__init__", "apart", "links", "panels", "tables", "traffic"}
     files = {path.stem for path in (PACKAGE / "machine" / "memory").glob("*.py")} - no_parts
     assert files == {name for name, kind in COMPONENT_KINDS.items() if ".memory." in kind.__module__}
 

@@ -12,9 +12,8 @@ from gpusim import load_gpu
 from gpusim.errors import ConfigError
 from gpusim.machine.config import GpuSpec, gpu_names
 from gpusim.program.records import CONSTANTS, TABLES
-from gpusim.simulate.constants import Placement, in_order, machine_numbers
+from gpusim.simulate.constants import Placement, in_order, machine_numbers, machine_tables
 from gpusim.simulate.ideal import IDEALS, idealize
-from gpusim.simulate.machine_tables import machine_tables
 from gpusim.units import Clock
 
 FAST, SLOW = Clock(sm_mhz=1600.0), Clock(sm_mhz=800.0)
