@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from gpusim.program.panels import Sort, Source, Sources
 from gpusim.program.programs import IntArray, Programs
 from gpusim.program.records import OPS, TABLES, OpKind
-from gpusim.program.sorts import Int64Array, member, members_of, sorts_of_ctas
+from gpusim.program.sorts import Int64Array, at, members_of, sorts_of_ctas
 from gpusim.program.trace import TracedCta, Tracer
 from gpusim.workload.launch import Launch
 
@@ -72,7 +72,7 @@ def _trace_sorts(
     num_ops: list[int] = []
     for members in members_of(of_cta):
         before = tracer.num_ops
-        sorts.append(Sort(members, tracer.trace(member(members, 0)), tracer.trace))
+        sorts.append(Sort(members, tracer.trace(int(members[0])), tracer.trace))
         num_ops.append(tracer.num_ops - before)
     sources, keys = Sources(panels_of, tables.tensors, num_ctas, -(-num_tiles // num_ctas)), list(tables.columns)
 
@@ -86,7 +86,7 @@ def _trace_sorts(
         if of_columns is None:
             return None
         for column, source in zip(sort.first.columns, of_columns, strict=True):
-            cta_panels[sort.members, column] = source.of(sort.members)
+            cta_panels[at(sort.members), column] = source.of(sort.members)
     classes: dict[tuple[int, ...], int] = {}
     of_sort = np.array([classes.setdefault(sort.first.programs, len(classes)) for sort in sorts], dtype=np.int32)
     cta_class = of_cta if len(classes) == len(sorts) else of_sort[of_cta]

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusim.program.sorts import Int64Array, Members, count, member, of_members
+from gpusim.program.sorts import Int64Array, Members, at
 from gpusim.program.tables import MOST_INT32
 from gpusim.program.trace import TracedCta
 
@@ -31,7 +31,7 @@ class Source(NamedTuple):
 
     def of(self, members: Members) -> NDArray[np.integer] | int:
         """The panels of some CTAs."""
-        return self.offset if self.values is None else of_members(self.values, members, self.offset)
+        return self.offset if self.values is None else self.values[at(members, self.offset)]
 
 
 class Sources:
@@ -67,13 +67,13 @@ class Sort:
         """``first``: the first member, recorded; ``trace`` records others."""
         self.members = members
         self.first = first
-        self.num = count(members)
+        self.num = len(members)
         self._trace = trace
-        self._panels = {member(members, 0): first.panels}
+        self._panels = {int(members[0]): first.panels}
 
     def is_alike(self, place: int) -> bool:
         """Record a member: whether it runs the first one's programs and names panels in the same columns."""
-        cta_idx = member(self.members, place)
+        cta_idx = int(self.members[place])
         if cta_idx in self._panels:
             return True
         traced = self._trace(cta_idx)
@@ -90,7 +90,7 @@ class Sort:
         ``candidates(column, panel, last CTA)`` may. A member to which they would give different panels is recorded.
         """
         found: list[Source] = []
-        last = member(self.members, self.num - 1)
+        last = int(self.members[-1])
         for place, column in enumerate(self.first.columns):
             source = self._source(place, list(candidates(column, self.first.panels[place], last)))
             if source is None:

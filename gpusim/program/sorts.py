@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 Int64Array = NDArray[np.int64]
 IntArray = NDArray[np.int32]
-Members = slice | Int64Array
-"""CTAs of a sort, in order; a slice where they are evenly apart."""
+Members = range | Int64Array
+"""CTAs of a sort, in order; a range where they are evenly apart."""
 
 MOST_LOOKED_FOR = 8
 """Values that are looked for one by one, before all that are left are sorted."""
@@ -97,41 +97,28 @@ def members_of(sorts: IntArray) -> list[Members]:
     """For each sort its CTAs."""
     num = int(sorts.max()) + 1
     if num == 1:
-        return [slice(0, len(sorts), 1)]
+        return [range(len(sorts))]
     if num <= MOST_COMPARED:
-        return [_as_slice(np.flatnonzero(sorts == sort)) for sort in range(num)]
+        return [_as_range(np.flatnonzero(sorts == sort)) for sort in range(num)]
     order = np.argsort(sorts, kind="stable")
-    return [_as_slice(ctas) for ctas in np.split(order, np.flatnonzero(np.diff(sorts[order])) + 1)]
+    return [_as_range(ctas) for ctas in np.split(order, np.flatnonzero(np.diff(sorts[order])) + 1)]
 
 
-def _as_slice(ctas: Int64Array) -> Members:
-    """The same CTAs as a slice, if they are evenly apart.
+def _as_range(ctas: Int64Array) -> Members:
+    """The same CTAs as a range, if they are evenly apart.
 
-    >>> _as_slice(np.array([3, 5, 7])), _as_slice(np.array([3, 5, 8])).tolist()
-    (slice(3, 8, 2), [3, 5, 8])
+    >>> _as_range(np.array([3, 5, 7])), _as_range(np.array([3, 5, 8])).tolist()
+    (range(3, 8, 2), [3, 5, 8])
     """
     first, last, num = int(ctas[0]), int(ctas[-1]), len(ctas)
     step = (last - first) // (num - 1) if num > 1 else 1
     if first + step * (num - 1) == last and (step == 1 or (np.diff(ctas) == step).all()):
-        return slice(first, last + 1, step)
+        return range(first, last + 1, step)
     return ctas
 
 
-def count(members: Members) -> int:
-    """How many CTAs they are."""
-    return len(range(members.start, members.stop, members.step)) if isinstance(members, slice) else len(members)
-
-
-def member(members: Members, place: int) -> int:
-    """The CTA at a place."""
-    if isinstance(members, slice):
-        return int(members.start + place * members.step)
-    return int(members[place])
-
-
-def of_members(values: NDArray[np.integer], members: Members, offset: int = 0) -> NDArray[np.integer]:
-    """The value of each member, ``offset`` places further on."""
-    if isinstance(members, slice):
-        return values[members.start + offset : members.stop + offset : members.step]
-    found: NDArray[np.integer] = values[members + offset] if offset else values[members]
-    return found
+def at(members: Members, offset: int = 0) -> slice | Int64Array:
+    """Where an array has what it has of each member, ``offset`` places further on."""
+    if isinstance(members, range):
+        return slice(members.start + offset, members.stop + offset, members.step)
+    return members + offset

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from gpusim import Launch
 from gpusim.program.programs import Programs
-from gpusim.program.sorts import count, in_order, member, members_of, of_members, sorts_of_ctas
+from gpusim.program.sorts import at, in_order, members_of, sorts_of_ctas
 from gpusim.workload import ops
 from gpusim.workload.launch import RoleContext
 
@@ -219,5 +219,5 @@ def test_members_are_the_ctas_of_each_sort(sorts: list[int]) -> None:
     values = np.arange(1000, 1000 + len(sorts) + 7)
     for sort, members in enumerate(members_of(of_cta)):
         expected = np.flatnonzero(of_cta == sort).tolist()
-        assert [member(members, place) for place in range(count(members))] == expected
-        assert of_members(values, members, 7).tolist() == [1007 + cta_idx for cta_idx in expected]
+        assert list(members) == expected
+        assert values[at(members, 7)].tolist() == [1007 + cta_idx for cta_idx in expected]
