@@ -14,7 +14,6 @@ from typer.main import get_command
 
 from gpusim.cli.options import (
     Commands,
-    Spinner,
     check_choice,
     console_for,
     find_gpu,
@@ -42,7 +41,7 @@ L2_HELP = (
 DATA = ("random", "zeros")
 ENGINES = ("native", "reference")
 ENGINE_HELP = (
-    "native, the compiled engine; or reference, the core of the model in simpy, for a GPU that has no more (toy) or "
+    "native, the compiled engine; or reference, the core of the model in simpy, for a GPU that has no more, or "
     "with --core-only"
 )
 
@@ -108,7 +107,7 @@ class Request:
         clock = f"{self.clock:g}" if isinstance(self.clock, float) else self.clock
         for name, text, default in (
             ("clock", clock, "single"), ("l2", self.l2, "cold"), ("data", self.data, "random"),
-            ("engine", self.engine, "native"),
+            ("engine", "native" if verb == "explain" else self.engine, "native"),  # the reference makes nothing free
         ):
             words += [] if text == default else [f"--{name}", text]
         if self.core_only:
@@ -274,11 +273,6 @@ def _refuse_pictures(request: Request, launch: Any) -> None:
         raise ConfigError(f"--roofline: {launch.kernel} has no arithmetic, and so no place on a roofline")
 
 
-def _progress(status: Spinner | None) -> Callable[[int, int, float], None] | None:
-    """Who is told how far a simulation is; nobody where no spinner is to be seen."""
-    return None if status is None else status.show_progress
-
-
 def _predict(request: Request) -> None:
     from gpusim.evidence.expected import expected_error, unknown
     from gpusim.report.tables import print_command, render_prediction
@@ -289,7 +283,7 @@ def _predict(request: Request) -> None:
     launch = resolved.launch(request.gpu)
     _refuse_pictures(request, launch)
     with spinner(f"simulating {request.row.name} on {request.gpu.name}") as status:
-        result = simulate(launch, request.gpu, on_progress=_progress(status), **request.simulate_options)
+        result = simulate(launch, request.gpu, on_progress=status.show_progress, **request.simulate_options)
     _write_outputs(request, launch, result)
     expected = expected_error(result.kernel, result.gpu, result.params)
     if request.json is not None:
@@ -333,11 +327,10 @@ def _explain(request: Request) -> None:
     with spinner(f"simulating {request.row.name} on {request.gpu.name}") as status:
 
         def tell(title: str) -> None:
-            if status is not None:
-                status.update(f"simulating {request.row.name} on {request.gpu.name}: {title}")
+            status.update(f"simulating {request.row.name} on {request.gpu.name}: {title}")
 
         explanation = explain(
-            build, request.gpu, progress=tell, on_progress=_progress(status), **request.simulate_options
+            build, request.gpu, progress=tell, on_progress=status.show_progress, **request.simulate_options
         )
     _write_outputs(request, launch, explanation.result, explanation)
     if request.json is not None:

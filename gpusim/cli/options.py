@@ -153,33 +153,49 @@ SILENT_S = 3.0
 
 
 class Spinner:
-    """A spinner with its text, which begins to tell how far a simulation is once that takes long."""
+    """What one waits for, on stderr: a spinner in a terminal, elsewhere a line now and then once it takes long."""
 
-    def __init__(self, status: Status, text: str) -> None:
-        """Nothing is told yet."""
+    def __init__(self, status: Status | None, text: str) -> None:
+        """Nothing is told yet; ``status`` is a terminal's."""
         self._status = status
         self._text = text
         self._since = time.perf_counter()
+        self._told_at = self._since + LINE_AFTER_S - LINE_EVERY_S
 
     def update(self, text: str) -> None:
         """Something else begins."""
         self._text, self._since = text, time.perf_counter()
-        self._status.update(text)
+        self._tell(text)
 
     def show_progress(self, num_done: int, num_ctas: int, cycle: float) -> None:
         """So many CTAs have exited by a cycle."""
-        if time.perf_counter() - self._since >= SILENT_S:
-            self._status.update(f"{self._text}: {num_done:,} of {num_ctas:,} CTAs, cycle {cycle:,.0f}")
+        took_s = time.perf_counter() - self._since
+        if took_s < SILENT_S:
+            return
+        left = f", about {took_s * (num_ctas - num_done) / num_done:.0f} s left" if num_done else ""
+        self._tell(f"{self._text}: {num_done:,} of {num_ctas:,} CTAs, cycle {cycle:,.0f}{left}")
+
+    def _tell(self, text: str) -> None:
+        if self._status is not None:
+            self._status.update(text)
+        elif (now := time.perf_counter()) >= self._told_at + LINE_EVERY_S:
+            self._told_at = now
+            sys.stderr.write(f"gpusim: {text}\n")
+            sys.stderr.flush()
+
+
+LINE_AFTER_S, LINE_EVERY_S = 3.0, 10.0
+"""Where stderr is no terminal: after so many seconds the first line, and how long until the next."""
 
 
 @contextmanager
-def spinner(text: str) -> Iterator[Spinner | None]:
-    """A spinner on stderr while one waits; nothing where that is no terminal."""
+def spinner(text: str) -> Iterator[Spinner]:
+    """What is waited for, on stderr."""
     from rich.console import Console
 
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield None
+        yield Spinner(None, text)
         return
     with console.status(text) as status:
         yield Spinner(status, text)

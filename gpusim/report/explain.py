@@ -133,15 +133,15 @@ def explain(
     result = simulate(launch, gpu, **simulate_options)
     mhz = result.simulated_mhz or result.sm_clock_mhz
     fixed = {**simulate_options, "clock": mhz, "recorded_sms": frozenset[int](), "on_progress": None}
-    base = simulate(launch, gpu, **fixed)  # at a settled clock, cycles are moved there
+    base = result if mhz == result.sm_clock_mhz else simulate(launch, gpu, **fixed)  # its cycles may have been moved
     found: list[Counterfactual] = []
     remarks: list[str] = []
     with _all_cores() as cores:
         others = {name: cores.submit(simulate, launch, gpu, **fixed, ideals={name}) for name in result.ideals}
         at_once = cores.submit(simulate, launch, gpu, **fixed, ideals=result.ideals) if result.ideals else None
         stage = cores.submit(_one_more_stage, build, gpu, base, fixed)
-        for name, running in others.items():
-            progress(IDEALS[name])
+        for num, (name, running) in enumerate(others.items()):
+            progress(f"{IDEALS[name]}, {num + 1} of {len(others) + 2}")
             other = running.result()
             item = _compared(name, IDEALS[name], base, other.cycles)
             found.append(item)

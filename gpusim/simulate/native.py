@@ -125,7 +125,7 @@ def native_runs(
             clock=clock, ideals=ideals, is_flushed=is_flushed, recorded_sms=recorded_sms, max_events=max_events,
         ))  # fmt: skip
         engine = EngineRun(packed, kernel=launch.kernel, num_ctas=plan.num_ctas)
-        if ends is not None and (results := part_of(engine, plan)) is not None:
+        if ends is not None and (results := part_of(engine, plan, on_progress)) is not None:
             part = native_ran(plan, programs, clock, results, is_part=True)
             if ends(part):
                 return part
@@ -148,7 +148,7 @@ LOOK_EVENTS = 10_000
 """After which one looks how far a run has come."""
 
 
-def part_of(engine: EngineRun, plan: LaunchPlan) -> Results | None:
+def part_of(engine: EngineRun, plan: LaunchPlan, on_progress: Progress | None) -> Results | None:
     """What a run would come to if it went on as in a stretch, which is run; the last wave takes as long as a full one.
 
     None where it is over too soon, or where nobody knows how far it has come.
@@ -161,6 +161,8 @@ def part_of(engine: EngineRun, plan: LaunchPlan) -> Results | None:
             before, then = done, engine.results()
         if engine.run_slice(LOOK_EVENTS):
             return None
+        if on_progress is not None:
+            on_progress(engine.num_ctas_done, plan.num_ctas, engine.cycle)
         done = bound.done(engine)
     if done > LATE:
         return None
