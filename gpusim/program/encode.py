@@ -63,22 +63,15 @@ def mbarrier_arrive(role: RoleRows, op: ops.MbarrierArrive) -> None:
     role.keep(op, PACK(OpKind.MBARRIER_ARRIVE, 0, 0, rank, 0, NONE, barrier, op.count, 0.0))
 
 
-def arrive_expect_tx(role: RoleRows, op: ops.MbarrierArriveExpectTx) -> None:
-    """An arrival that announces bytes."""
-    barrier = role.barrier(op.barrier, op.stage)
-    role.keep(op, PACK(OpKind.MBARRIER_ARRIVE_EXPECT_TX, 0, 0, 0, 0, NONE, barrier, op.num_bytes, 0.0))
+def on_mbarrier(kind: OpKind, extra: str = "") -> Encoder:
+    """How an op on an mbarrier here is recorded; ``extra``: which of its numbers goes along."""
 
+    def encode(role: RoleRows, op: ops.MbarrierArriveExpectTx | ops.MbarrierWait | ops.CpAsyncMbarrierArrive) -> None:
+        barrier = role.barrier(op.barrier, op.stage)
+        by_lane = isinstance(op, ops.MbarrierWait) and bool(op.by_lane)
+        role.keep(op, PACK(kind, by_lane, 0, 0, 0, NONE, barrier, getattr(op, extra) if extra else 0, 0.0))
 
-def mbarrier_wait(role: RoleRows, op: ops.MbarrierWait) -> None:
-    """A phase of some parity."""
-    barrier = role.barrier(op.barrier, op.stage)
-    role.keep(op, PACK(OpKind.MBARRIER_WAIT, bool(op.by_lane), 0, 0, 0, NONE, barrier, op.parity, 0.0))
-
-
-def cp_mbarrier(role: RoleRows, op: ops.CpAsyncMbarrierArrive) -> None:
-    """An arrival behind the copies so far."""
-    barrier = role.barrier(op.barrier, op.stage)
-    role.keep(op, PACK(OpKind.CP_ASYNC_MBARRIER_ARRIVE, 0, 0, 0, 0, NONE, barrier, 0, 0.0))
+    return encode
 
 
 # ---------------------------------------------------------------------------------------------- thread barriers
@@ -239,13 +232,13 @@ def range_end(role: RoleRows, op: ops.RangeEnd) -> None:
 ENCODERS: Mapping[type[ops.Op], Encoder] = {
     **MEMORY_ENCODERS,
     ops.CpAsyncWaitGroup: wait_groups(OpKind.CP_ASYNC_WAIT_GROUP),
-    ops.CpAsyncMbarrierArrive: cp_mbarrier,
+    ops.CpAsyncMbarrierArrive: on_mbarrier(OpKind.CP_ASYNC_MBARRIER_ARRIVE),
     ops.BulkCommitGroup: plain(OpKind.BULK_COMMIT_GROUP),
     ops.BulkWaitGroup: wait_groups(OpKind.BULK_WAIT_GROUP),
     ops.MbarrierInit: mbarrier_init,
     ops.MbarrierArrive: mbarrier_arrive,
-    ops.MbarrierArriveExpectTx: arrive_expect_tx,
-    ops.MbarrierWait: mbarrier_wait,
+    ops.MbarrierArriveExpectTx: on_mbarrier(OpKind.MBARRIER_ARRIVE_EXPECT_TX, "num_bytes"),
+    ops.MbarrierWait: on_mbarrier(OpKind.MBARRIER_WAIT, "parity"),
     ops.BarSync: named_barrier(OpKind.BAR_SYNC),
     ops.BarArrive: named_barrier(OpKind.BAR_ARRIVE),
     ops.Syncthreads: plain(OpKind.SYNCTHREADS),

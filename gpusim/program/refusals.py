@@ -9,17 +9,21 @@ from gpusim.errors import HazardError, LaunchError, nearest
 from gpusim.workload import ops
 
 
-def undeclared(kind: str, name: str, stage: int, declared: Mapping[str, Sequence[int]]) -> LaunchError:
-    """A stage of a buffer or of a ring of mbarriers that the launch does not declare.
+def place_of(kind: str, name: str, stage: int, declared: Mapping[str, Sequence[int]]) -> int:
+    """The place of a stage of a buffer, or of a ring of mbarriers.
 
-    >>> str(undeclared("buffer", "a", 4, {"a": range(4)}))
-    "buffer 'a' has 4 stages, stage 4 was used"
-    >>> str(undeclared("mbarrier", "ful", 0, {"full": range(4)}))
-    "mbarrier 'ful' is not declared in the launch; did you mean 'full'?"
+    >>> place_of("buffer", "b", 1, {"a": range(4), "b": range(4, 6)})
+    5
+
+    Raises:
+        LaunchError: the launch declares no such buffer or ring, or not so many stages.
     """
-    if name in declared:
-        return LaunchError(f"{kind} {name!r} has {len(declared[name])} stages, stage {stage} was used")
-    return LaunchError(f"{kind} {name!r} is not declared in the launch; {nearest(name, declared)}")
+    try:
+        return declared[name][stage]
+    except KeyError:
+        raise LaunchError(f"{kind} {name!r} is not declared in the launch; {nearest(name, declared)}") from None
+    except IndexError:
+        raise LaunchError(f"{kind} {name!r} has {len(declared[name])} stages, stage {stage} was used") from None
 
 
 def issued(num_instructions: float) -> LaunchError:

@@ -11,7 +11,7 @@ from typing import Any
 
 from gpusim.errors import LaunchError
 from gpusim.program.records import OPS, OpKind
-from gpusim.program.refusals import issued, undeclared
+from gpusim.program.refusals import issued, place_of
 from gpusim.program.tables import MOST_INT32, Columns, Known, Tables
 from gpusim.workload import ops
 from gpusim.workload.access import AccessPattern
@@ -174,26 +174,12 @@ class RoleRows:
         return self.tables.costs.accesses.number(access)
 
     def stage(self, buffer: str, stage: int) -> int:
-        """The place of a stage of a buffer.
-
-        Raises:
-            LaunchError: the launch declares no such buffer or stage.
-        """
-        try:
-            return self.tables.declared.stages[buffer][stage]
-        except (KeyError, IndexError):
-            raise undeclared("buffer", buffer, stage, self.tables.declared.stages) from None
+        """The place of a stage of a buffer."""
+        return place_of("buffer", buffer, stage, self.tables.declared.stages)
 
     def barrier(self, ring: str, stage: int) -> int:
-        """The place of an mbarrier.
-
-        Raises:
-            LaunchError: the launch declares no such ring or stage.
-        """
-        try:
-            return self.tables.declared.barriers[ring][stage]
-        except (KeyError, IndexError):
-            raise undeclared("mbarrier", ring, stage, self.tables.declared.barriers) from None
+        """The place of an mbarrier."""
+        return place_of("mbarrier", ring, stage, self.tables.declared.barriers)
 
     def check_rank(self, rank: int) -> int:
         """The rank of a CTA of the cluster.
