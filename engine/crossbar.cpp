@@ -10,7 +10,6 @@ namespace {
 constexpr double MOST_ROW_BYTES = 2048.0;  // of a box; CUDA driver API, cuTensorMapEncodeTiled
 constexpr double NARROW = 1.2;             // from how much more than with all SMs live a link is looked at
 constexpr uint32_t DRAWS_APART = 7;        // by how many draws SMs are apart
-constexpr uint32_t MOST_GPCS = 64;
 
 // A request's last byte is in the SM a latency after it could pass the port and its tile's fill was in L2.
 void hand_over(const TransferPart& part, double passed_at, double spread_cycles, double ahead_cycles) {
@@ -31,34 +30,35 @@ void hand_over(const TransferPart& part, double passed_at, double spread_cycles,
   }
 }
 
-// What each gets of `total` who has so many turns and takes `most` at most; what one leaves others share.
-void by_turns(double total, const int32_t* turns, const double* most, double* gets, uint32_t num) {
-  bool is_wanting[MOST_GPCS];
-  uint32_t num_wanting = num;
-  for (uint32_t place = 0; place < num; place++) {
-    is_wanting[place] = true;
-    gets[place] = 0.0;
-  }
-  while (num_wanting) {
+// A GPC that shares with others: how many turns it has, how much it takes at most, and what it gets.
+struct Sharer {
+  uint32_t gpc;
+  int32_t num_turns;
+  double most;
+  double gets = 0.0;
+  bool is_wanting = true;
+};
+
+// Shares `total` in turns; what one leaves the others share.
+void by_turns(double total, Vector<Sharer>& sharers) {
+  for (uint32_t num_wanting = sharers.size(); num_wanting;) {
     int32_t num_turns = 0;
-    for (uint32_t place = 0; place < num; place++) num_turns += is_wanting[place] ? turns[place] : 0;
+    for (const Sharer& each : sharers) num_turns += each.is_wanting ? each.num_turns : 0;
     double turn = total / num_turns;
-    bool is_full[MOST_GPCS];
-    uint32_t num_full = 0;
-    for (uint32_t place = 0; place < num; place++) {
-      is_full[place] = is_wanting[place] && most[place] <= turn * turns[place];
-      num_full += is_full[place];
-    }
+    uint32_t num_before = num_wanting;
     double taken = 0.0;
-    for (uint32_t place = 0; place < num; place++) {
-      if (num_full ? is_full[place] : is_wanting[place])
-        gets[place] = num_full ? most[place] : turn * turns[place];
-      if (is_full[place]) taken += gets[place];
+    for (Sharer& each : sharers) {
+      if (!each.is_wanting || each.most > turn * each.num_turns) continue;
+      each.gets = each.most;
+      each.is_wanting = false;
+      taken += each.gets;
+      num_wanting--;
     }
     total -= taken;
-    for (uint32_t place = 0; place < num; place++)
-      if (is_full[place] || !num_full) is_wanting[place] = false;
-    num_wanting = num_full ? num_wanting - num_full : 0;
+    if (num_wanting < num_before) continue;
+    for (Sharer& each : sharers)
+      if (each.is_wanting) each.gets = turn * each.num_turns;
+    return;
   }
 }
 
@@ -98,60 +98,46 @@ void Crossbar::set_live(uint32_t sm, bool is_live) {
   mine.num_live += change;
   if (input.sms[sm].is_lone) mine.num_lone_live += change;
   gpc_links_[uint32_t(input.write_links[uint32_t(input.sms[sm].write_link)].gpc)].num_storing += change;
-  GpcLink* links[MOST_GPCS];
-  int32_t turns[MOST_GPCS];
-  int32_t gpc_turns[MOST_GPCS];
-  double most[MOST_GPCS];
-  double gets[MOST_GPCS];
-  uint32_t num = 0;
+  Vector<Sharer> by_parts;  // threads of parts of GPCs take turns, bulk copies of GPCs do
+  Vector<Sharer> by_gpcs;
   int32_t num_live = 0;
   double sm_rate = input.xbar->sm_read_bytes_per_cycle;
-  for (GpcLink& link : gpc_links_) {
+  for (uint32_t gpc = 0; gpc < gpc_links_.size(); gpc++) {
+    const GpcLink& link = gpc_links_[gpc];
     if (link.partition != mine.partition || !link.num_live) continue;
-    links[num] = &link;
-    turns[num] = link.num_turns();
-    gpc_turns[num] = 1;
-    most[num] = smaller(link.pipe.rate, link.num_live * sm_rate);
+    double most = smaller(link.pipe.rate, link.num_live * sm_rate);
+    by_parts.push(Sharer{gpc, link.num_turns(), most});
+    by_gpcs.push(Sharer{gpc, 1, most});
     num_live += link.num_live;
-    num++;
   }
-  if (!num) return;
+  if (!num_live) return;
   double total = slices[mine.partition].total;
   double each = smaller(sm_rate, total / num_live);
-  by_turns(total, turns, most, gets, num);
-  for (uint32_t place = 0; place < num; place++) {
-    GpcLink& link = *links[place];
+  by_turns(total, by_parts);
+  by_turns(total, by_gpcs);
+  for (uint32_t place = 0; place < by_parts.size(); place++) {
+    GpcLink& link = gpc_links_[by_parts[place].gpc];
+    double gets = by_parts[place].gets;
     double share = link.num_live * each;
     link.is_narrow = share > larger(link.pipe.rate, NARROW * link.whole_share_bytes_per_cycle);
-    link.share = gets[place] != 0.0 ? gets[place] / share : 1.0;
+    link.share = gets != 0.0 ? gets / share : 1.0;
+    link.bulk_share = by_gpcs[place].gets / share;
   }
-  by_turns(total, gpc_turns, most, gets, num);
-  for (uint32_t place = 0; place < num; place++)
-    links[place]->bulk_share = gets[place] / (links[place]->num_live * each);
   share_stores(uint32_t(input.sms[sm].partition));
 }
 
 // What crosses is stored in turns of GPCs; a GPC's is its parts', who leave each other nothing.
 void Crossbar::share_stores(uint32_t partition) {
-  uint32_t live[MOST_GPCS];
-  int32_t turns[MOST_GPCS];
-  double most[MOST_GPCS];
-  double gets[MOST_GPCS];
-  uint32_t num = 0;
-  for (uint32_t gpc = 0; gpc < gpc_links_.size(); gpc++) {
-    if (gpc_links_[gpc].partition == partition && gpc_links_[gpc].num_storing) {
-      live[num] = gpc;
-      turns[num] = 1;
-      most[num] = input.xbar->gpc_write_bytes_per_cycle;
-      num++;
-    }
-  }
-  by_turns(input.partitions[partition].store_bytes_per_cycle, turns, most, gets, num);
+  Vector<Sharer> sharers;
+  for (uint32_t gpc = 0; gpc < gpc_links_.size(); gpc++)
+    if (gpc_links_[gpc].partition == partition && gpc_links_[gpc].num_storing)
+      sharers.push(Sharer{gpc, 1, input.xbar->gpc_write_bytes_per_cycle});
+  by_turns(input.partitions[partition].store_bytes_per_cycle, sharers);
   for (uint32_t link = 0; link < write_links_.size(); link++) {
     const WriteLinkRecord& record = input.write_links[link];
-    for (uint32_t place = 0; place < num; place++)
-      if (live[place] == uint32_t(record.gpc))
-        write_links_[link].rate = gets[place] / input.xbar->num_gpc_parts * record.width;
+    for (const Sharer& each : sharers)
+      if (each.gpc == uint32_t(record.gpc))
+        write_links_[link].rate = each.gets / input.xbar->num_gpc_parts * record.width;
   }
 }
 

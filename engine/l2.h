@@ -1,10 +1,40 @@
 // The L2 cache: which tile is resident, which is being filled, what a request waits for.
 #pragma once
 #include "hbm.h"
-#include "l2_fabric.h"
 #include "residency.h"
 
 namespace gpusim {
+
+// What goes into one partition from the other: lines that its SMs read there, and the other SMs' stores.
+// Models:
+// * order of arrival;
+// * stores that take more of it beside reads, as many bytes of them as have crossed since it was idle;
+// * a lane for each slice, which lines fall on as if drawn: the last of a transfer waits for the fullest
+//   lane.
+// Ignores:
+// * why stores take more beside reads; that lanes are busy yet when the mean one is idle;
+// * turns of reads and stores; requests and headers of reads.
+// Source: kernels/side_bursts, h200_sxm, 2026-11-28; lanes: as many as slices of a partition, inferred.
+class L2Link {
+ public:
+  void init(double bytes_per_cycle) { pipe_.rate = bytes_per_cycle; }
+
+  // Passes what an SM reads. Returns when so much has passed with even lanes; `deviation`: of the lanes, in
+  // cycles.
+  double read(double num_bytes, double at_cycle, double* deviation);
+  // The same of what an SM stores.
+  double store(double num_bytes, double at_cycle, double* deviation);
+  // How much later than with even lanes the last line of `num_bytes` has passed.
+  double late_cycles(double num_bytes, double deviation) const;
+  double busy_cycles() const { return pipe_.busy_cycles; }
+
+ private:
+  double pass(double num_bytes, double taken_bytes, double at_cycle, double* deviation);
+
+  GapPipe pipe_;
+  double read_bytes_ = 0.0;     // since it was idle, reads that no store has met
+  double crossed_bytes_ = 0.0;  // all that it has passed since it was idle
+};
 
 // Cycles that a line waits: in its queue, from when it could pass; at a channel that is fuller than others,
 // from when the last byte has; for a refresh, from there.
@@ -69,7 +99,7 @@ class WriteBack : public Completion {
 // * write-back of what does not stay; stores wait dirty up to a limit, beyond which the oldest are written
 //   back;
 // * near and far latency: a partition's first read of a tile crosses for lines at home on the other one;
-// * what crosses takes its turn on a link each way (l2_fabric.h), half of all stores among it;
+// * what crosses takes its turn on a link each way (L2Link), half of all stores among it;
 // * a tile of many lines waits for the farthest slice;
 // * tiles that come along with one that is missing, as the instruction or tensor map asks (L2 promotion);
 // * warps that load together wait for the slowest line of their own; the last of them counts where they meet.
