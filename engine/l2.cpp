@@ -71,10 +71,7 @@ TileState* L2::look_up(const MemoryRequest& request, uint32_t partition) {
   if (!is_missing || tile->is_filling) return tile;
   tile->wave = request.wave;
   tile->has_loss = true;
-  for (int each = 0; each < 2; each++) {
-    tile->memory[each] = loss.memory[each];
-    tile->crossing[each] = loss.crossing[each];
-  }
+  tile->loss = loss;
   tile->missed = 0.0;
   double share = loss.memory[0] + loss.memory[1];
   bool is_whole = share >= 1.0 - CERTAIN;
@@ -180,7 +177,7 @@ double L2::reach(const MemoryRequest& request, TileState* tile, uint32_t partiti
   }
   tile->partitions |= bit;
   double far_share = input.l2->far_share;
-  double share = tile->has_loss ? tile->crossing[partition] : far_share;
+  double share = tile->has_loss ? tile->loss.crossing[partition] : far_share;
   double place = tile->missed;
   tile->missed = 0.0;
   double crossing;
@@ -192,7 +189,8 @@ double L2::reach(const MemoryRequest& request, TileState* tile, uint32_t partiti
     return near;
   } else {
     double chance = chance_of(share, request.num_bytes);
-    double begin = tile->memory[partition] * (1.0 - chance) / (1.0 - share);  // lines at home here come first
+    double begin =
+        tile->loss.memory[partition] * (1.0 - chance) / (1.0 - share);  // lines at home here come first
     double drawn = place != 0.0 ? place : draw();
     if (!(begin <= drawn && drawn < begin + chance)) return near;
     crossing = share * request.num_bytes / chance;

@@ -57,10 +57,7 @@ bool mbarrier_init(Role* role, const Op&) {
   return true;
 }
 
-bool fence_mbarrier_init(Role* role, const Op&) {
-  role->issue(1.0);
-  return true;
-}
+bool fence_mbarrier_init(Role* role, const Op& op) { return mbarrier_init(role, op); }
 
 // Announces bytes and arrives.
 bool mbarrier_arrive_expect_tx(Role* role, const Op& op) {
