@@ -49,7 +49,9 @@ def reference_runs(plan: LaunchPlan, *, ideals: frozenset[str]) -> Callable[[Clo
     from gpusim.reference import simulate
 
     if ideals:
-        raise LaunchError("engine 'reference' cannot make a part free, as explain does; use engine 'native' (--engine native)")
+        raise LaunchError(
+            "engine 'reference' cannot make a part free, as explain does; use engine 'native' (--engine native)"
+        )
 
     def run(clock: Clock, ends: object = None) -> Ran:
         return reference_ran(plan, clock, simulate(plan.launch, plan.gpu, sm_mhz=clock.sm_mhz, is_warm=plan.is_warm))
