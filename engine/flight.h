@@ -68,7 +68,6 @@ class StoreInFlight : public Completion, public StoreArrival {
   BulkGroups bulk = {nullptr, nullptr};
   Cta* cta = nullptr;
   Stage* stage = nullptr;
-  Token* token = nullptr;
   void complete(double cycle) override;
   void arrived(double cycle) override;
 
