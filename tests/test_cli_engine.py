@@ -10,7 +10,6 @@ import pytest
 
 from gpusim.cli import main
 from gpusim.cli import options as shared
-from gpusim.cli.kernels import _progress
 
 GEMM = ["gemm", "--m", "256", "--n", "256", "--k", "128", "--gpu", "toy"]
 
@@ -64,20 +63,27 @@ def test_a_long_simulation_tells_how_far_it_is_and_a_short_one_does_not(monkeypa
     monkeypatch.setattr(shared.time, "perf_counter", lambda: clock[0])
     status: Any = Status()
     spinner = shared.Spinner(status, "simulating gemm on toy")
-    tell = _progress(spinner)
-    assert tell is not None
+    tell = spinner.show_progress
     for clock[0] in (1.0, 2.9, 3.0, 4.0):
         tell(int(1000 * clock[0]), 8192, 1e6 * clock[0])
     assert status.told == [
-        "simulating gemm on toy: 3,000 of 8,192 CTAs, cycle 3,000,000",
-        "simulating gemm on toy: 4,000 of 8,192 CTAs, cycle 4,000,000",
+        "simulating gemm on toy: 3,000 of 8,192 CTAs, cycle 3,000,000, about 5 s left",
+        "simulating gemm on toy: 4,000 of 8,192 CTAs, cycle 4,000,000, about 4 s left",
     ]
     spinner.update("simulating gemm on toy: no latency")
     tell(1, 8192, 2.0)
     assert status.told[2:] == ["simulating gemm on toy: no latency"]
 
 
-def test_where_no_spinner_is_to_be_seen_nobody_is_told() -> None:
-    with shared.spinner("simulating") as status:
-        assert status is None
-        assert _progress(status) is None
+def test_where_no_terminal_is_lines_tell_it_now_and_then(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(shared.time, "perf_counter", lambda: clock[0])
+    with shared.spinner("simulating gemm on toy") as told:
+        for clock[0] in (1.0, 2.9, 4.0, 5.0, 13.9, 14.0):
+            told.show_progress(int(100 * clock[0]), 2000, 1e6)
+    assert capsys.readouterr().err.splitlines() == [
+        "gpusim: simulating gemm on toy: 400 of 2,000 CTAs, cycle 1,000,000, about 16 s left",
+        "gpusim: simulating gemm on toy: 1,400 of 2,000 CTAs, cycle 1,000,000, about 6 s left",
+    ]
