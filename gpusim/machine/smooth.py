@@ -24,6 +24,7 @@ LOGS = np.array([log(1.0 + num / STEPS) for num in range(STEPS + 1)])
 SMALLEST = -700.0
 """Below it e^x is none."""
 LARGEST = 700.0
+"""Above it e^x is taken as that of it."""
 FAR = 40.0
 """From it on ln(1 + e^x) is x, and below its negative none: what else there is, is less than a rounding."""
 CHUNK = 8192
@@ -40,7 +41,7 @@ def exp_of(x: Any) -> FloatArray:
 
 
 def softplus_of(x: Any) -> FloatArray:
-    """ln(1 + e^x), within 3 units in the last place.
+    """ln(1 + e^x), within 3 units in the last place; 0 for x of -40 and less.
 
     >>> softplus_of([0.0, 50.0, -50.0]).round(12).tolist()
     [0.69314718056, 50.0, 0.0]
