@@ -111,6 +111,16 @@ def test_a_box_out_of_bounds_fetches_nothing_and_completes_after_the_latency() -
     assert result.counters["l1tex__m_xbar2l1tex_read_bytes.sum"] == 0
 
 
+def test_nor_does_it_end_before_it_begins_where_its_latency_is_less_than_that_of_a_load() -> None:
+    def program(cta: RoleContext) -> Iterator[ops.Op]:
+        yield expect(0)
+        yield load(0, num_fetched_bytes=0)
+        yield wait(0)
+
+    (copy,) = run(program, gpu=changed(tma={"latency_cycles": -70.0})).timeline.copies
+    assert copy.end_cycle == copy.start_cycle
+
+
 def test_two_tiles_of_one_phase_cost_their_bytes_together() -> None:
     def program(cta: RoleContext) -> Iterator[ops.Op]:
         yield expect(0, 8192)
