@@ -42,9 +42,10 @@ def checked(tmp_path: Path, *arguments: str, fails: str = "") -> tuple[int, list
     """Of a copy of the script with programs that do nothing: how it ended, and how often Python was called with what."""
     tree = tmp_path / "tree"
     (tree / "scripts").mkdir(parents=True)
+    (tree / "engine").mkdir()
     shutil.copy(SCRIPT, tree / "scripts")
     (tree / "fails").write_text(f"{fails}\n")
-    others = {name: f"! grep -qsx {name} fails" for name in ("ruff", "mypy")}
+    others = {name: f"! grep -qsx {name} fails" for name in ("ruff", "mypy", "clang-format")}
     programs(tree / ".venv" / "bin", {"python": PYTHON, **others})
     programs(tmp_path / "bin", {"python3": "", "chromium": "", "chromedriver": ""})
     command = [shutil.which("bash") or "", "scripts/check.sh", *arguments]
@@ -60,8 +61,8 @@ def test_tests_run_once_with_arguments_that_are_pytests(tmp_path: Path) -> None:
     assert "scripts/build_engine.py --check" in calls
 
 
-@pytest.mark.parametrize("part", ["pip", "ruff", "mypy", "module", "pytest"])
+@pytest.mark.parametrize("part", ["pip", "ruff", "clang-format", "mypy", "module", "pytest"])
 def test_it_fails_where_a_part_does(tmp_path: Path, part: str) -> None:
     status, calls = checked(tmp_path, fails=part)
     assert status != 0
-    assert any(call.startswith("-m pytest") for call in calls) == (part not in ("pip", "ruff"))
+    assert any(call.startswith("-m pytest") for call in calls) == (part not in ("pip", "ruff", "clang-format"))
