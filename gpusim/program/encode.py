@@ -69,6 +69,8 @@ def on_mbarrier(kind: OpKind, extra: str = "") -> Encoder:
     def encode(role: RoleRows, op: ops.MbarrierArriveExpectTx | ops.MbarrierWait | ops.CpAsyncMbarrierArrive) -> None:
         barrier = role.barrier(op.barrier, op.stage)
         by_lane = isinstance(op, ops.MbarrierWait) and bool(op.by_lane)
+        if isinstance(op, ops.MbarrierWait) and op.parity not in (0, 1):
+            raise LaunchError(f"{role.who} waits for parity {op.parity} of mbarrier {op.barrier}, wants 0 or 1")
         role.keep(op, PACK(kind, by_lane, 0, 0, 0, NONE, barrier, getattr(op, extra) if extra else 0, 0.0))
 
     return encode

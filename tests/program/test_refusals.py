@@ -48,6 +48,7 @@ REFUSED: list[tuple[tuple[Any, ...], str]] = [
         (load(64, 65, 1),),
         "test: a TmaLoad of 64 bytes, 65 of them fetched, into 'a', whose stages hold 32768; wants no more than that",
     ),
+    ((ops.MbarrierWait("full", 0, 2),), "{who} waits for parity 2 of mbarrier full, wants 0 or 1"),
     ((load(64, 64, 0),), "test: a TmaLoad of 0 rows in 1 boxes, wants 1 or more of each"),
     ((load(64, 64, 1, num_boxes=0),), "test: a TmaLoad of 1 rows in 0 boxes, wants 1 or more of each"),
     (
