@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import warnings
 import webbrowser
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -181,6 +182,7 @@ def serve(found: socket.socket, *, opens: bool, tell: Callable[[str], None]) -> 
     )
     threading.Thread(target=_warm_up, args=(worker,), daemon=True).start()
     try:
+        warnings.filterwarnings("ignore", "coroutine .* was never awaited")  # where Ctrl-C comes before it begins
         with suppress(KeyboardInterrupt):
             tell(address)
             if opens:
