@@ -254,11 +254,7 @@ def _kernel_command(row: KernelModel, verb: str) -> Any:
     single = typer.Typer(add_completion=False, rich_markup_mode="rich",
                          context_settings={"help_option_names": ["-h", "--help"]})
     single.command(name=row.name, help=row.summary)(command)
-    made: Any = get_command(single)
-    texts = [param for param in made.params if param.type_descriptor.annotation is str]
-    for param in texts[1:]:  # typer would make a check for each, of half a millisecond
-        param._runtime_param = texts[0].get_runtime_param()
-    return made
+    return get_command(single)
 
 
 def _refuse_pictures(request: Request, launch: Any) -> None:

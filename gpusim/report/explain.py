@@ -133,7 +133,8 @@ def explain(
     result = simulate(launch, gpu, **simulate_options)
     mhz = result.simulated_mhz or result.sm_clock_mhz
     fixed = {**simulate_options, "clock": mhz, "recorded_sms": frozenset[int](), "on_progress": None}
-    base = result if mhz == result.sm_clock_mhz else simulate(launch, gpu, **fixed)  # its cycles may have been moved
+    # cycles of several kernels are at their own clocks, and those of one may have been moved to the clock that has settled
+    base = result if result.simulated_mhz == result.sm_clock_mhz else simulate(launch, gpu, **fixed)
     found: list[Counterfactual] = []
     remarks: list[str] = []
     with _all_cores() as cores:

@@ -35,14 +35,16 @@ Data = Literal["random", "zeros"]
 EngineName = Literal["native", "reference"]
 
 CLOCK_TOLERANCE, PART_TOLERANCE = 5e-3, 2e-3
-"""The clock has settled when another round would move the cycles by less, beside what is known of how they change; of a part
-of a launch, which costs less and is less sure, less."""
+"""Parts of the cycles that may be unsure where the clock has settled: of a whole launch, and of a part of one. Choices."""
 
 MOST_ROUNDS, MOST_PARTS = 4, 2
 """Simulations at most until the clock has settled, and before them those of which only a part is run."""
 
 MOST_MOVED = 2.5e-2
-"""Of the cycles, by which they are moved to the clock that has settled; beyond it the launch is simulated there."""
+"""Part of the cycles by which they may be moved to the settled clock; beyond it the launch is simulated there.
+
+A choice: a GEMM of 8192 x 28672 x 8192 is moved by 2.3 %, and is 0.14 % off what it takes when simulated there.
+"""
 
 APART = 0.04
 """Relative difference of clocks from which on two parts show how the cycles change between."""
@@ -226,7 +228,7 @@ class ClockStep:
     next_mhz: float
     """Where to simulate next."""
     unsure: float
-    """Part of the cycles that nobody knows of before: little where the clock has settled, or hardly moves them."""
+    """Part of the cycles that simulating at the settled clock may change."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -239,6 +241,7 @@ class ClockSearch:
     last: tuple[float, float] | None = None
     """Of the simulation before: its clock, and the one that it left."""
     last_is_part: bool = False
+    """Whether only a part of that launch was run: a part and a whole lie on no common line."""
     parts: list[tuple[float, float]] = field(default_factory=list)
     """Clocks and cycles of those of which a part was run."""
     found: ClockStep = ClockStep(settled_mhz=0.0, cycles=0.0, next_mhz=0.0, unsure=1.0)

@@ -110,6 +110,7 @@ KERNEL_REFUSALS: list[tuple[dict[str, Any], tuple[str, ...]]] = [
     ({"wgmma_depth": 2, "stages": 3, "schedule": "multistage"}, ("--wgmma-depth 2", "ring of 3", "at most 1")),
     ({"wgmma_depth": 1, "stages": 1, "schedule": "multistage"}, ("--wgmma-depth 1", "ring of 1", "at most 0")),
     ({"setmaxnreg": "40/240"}, ("--setmaxnreg 40/240", "66560", "64512", "--setmaxnreg 40/232")),
+    ({"registers": 40}, ("--setmaxnreg 40/232", "64512", "15360", "--registers 168")),
     ({"setmaxnreg": "24/64"}, ("--tile", "64 under --setmaxnreg 24/64", "use --")),
     ({"setmaxnreg": "40/232", "schedule": "multistage"}, ("--setmaxnreg 40/232", "multistage", "none")),
     ({"raster_table": "gpc"}, ("--raster-table gpc", "without clusters", "--cluster 2x1", "leave it out")),

@@ -9,6 +9,7 @@ the same order, so that nobody waits for ever; but for the fault that some launc
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
@@ -254,7 +255,7 @@ class Player:
             yield begin + idx
 
 
-class Act:
+class Act(ABC):
     """Something that roles do together, or one of them alone."""
 
     least_roles = 1
@@ -263,9 +264,9 @@ class Act:
     fault = ""
     """What is."""
 
+    @abstractmethod
     def ops(self, player: Player) -> Ops:
         """What one role does of it."""
-        raise NotImplementedError
 
 
 # ---------------------------------------------------------------------------------------------- arithmetic

@@ -347,17 +347,19 @@ def _check_setmaxnreg(params: GemmParams) -> None:
         )
     shares = Shares(params)
     assert params.consumers is not None  # resolved
-    launched = launch_registers(
+    launched = params.registers or launch_registers(
         shares.need, math=params.math or "", num_warps=shares.num_warps, of_consumer=of_consumer
     )
     pool = launched * shares.num_warps
     wanted = of_producer * PRODUCER_WARPS + of_consumer * shares.num_math_warps
     if wanted > pool:
         most = (pool - of_producer * PRODUCER_WARPS) // shares.num_math_warps // 8 * 8
+        better = f"--setmaxnreg {of_producer}/{most}"
+        if params.registers is not None:
+            better = f"--registers {-(-wanted // shares.num_warps // 8) * 8}"
         raise KernelError(
             f"--setmaxnreg {params.setmaxnreg}: a producer and {params.consumers} consumers want "
-            f"{wanted * 32} registers, the CTA is launched with {pool * 32}; use "
-            f"--setmaxnreg {of_producer}/{most}"
+            f"{wanted * 32} registers, the CTA is launched with {pool * 32}; use {better}"
         )
 
 
