@@ -249,7 +249,7 @@ class Heap {
     uint64_t number;
     Item item;
     bool before(const Entry& other) const {
-      return at < other.at || (at == other.at && number < other.number);
+      return (at < other.at) | ((at == other.at) & (number < other.number));  // no branches
     }
   };
 
@@ -274,7 +274,7 @@ class Heap {
     for (uint32_t best = 1; best < size; best = BRANCHES * place + 1) {
       uint32_t end = best + BRANCHES < size ? best + BRANCHES : size;
       for (uint32_t other = best + 1; other < end; other++)
-        if (entries_[other].before(entries_[best])) best = other;
+        best = entries_[other].before(entries_[best]) ? other : best;
       entries_[place] = entries_[best];
       place = best;
     }

@@ -100,7 +100,7 @@ void MbarrierUnit::arrive(double at_cycle, double* goes_on, double* counts_at) {
   double lag = larger(0.0, spec.max_queued_arrivals * (spec.arrive_interval_cycles - spec.arrive_cycles));
   double interval = spec.arrive_interval_cycles;
   double begin = larger(at_cycle, forgotten_until_);
-  uint32_t place = 0;
+  uint32_t place = !ends_.empty() && ends_.back() <= begin ? ends_.size() : 0;
   while (place < ends_.size() && begin + interval > ends_[place] - interval)
     begin = larger(begin, ends_[place++]);
   double end = begin + interval;

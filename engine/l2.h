@@ -31,7 +31,7 @@ class L2Link {
  private:
   double pass(double num_bytes, double taken_bytes, double at_cycle, double* deviation);
 
-  GapPipe pipe_;
+  GapPipe pipe_{1.0, INFINITE};
   double read_bytes_ = 0.0;     // since it was idle, reads that no store has met
   double crossed_bytes_ = 0.0;  // all that it has passed since it was idle
 };

@@ -10,6 +10,7 @@ namespace {
 // for how long who multiplies may do something else, and still goes on first
 constexpr double GREEDY_CYCLES = 16.0;
 constexpr double EPSILON_CYCLES = 1e-6;
+constexpr double MOST_LATE_CYCLES = 64.0;  // a role's cursor is not so far behind the clock
 
 }  // namespace
 
@@ -40,10 +41,24 @@ void MmaArbiter::begin(const Waiter& waiter) {
   waiter.multiply(role, *waiter.op);
   until_ = role->t;
   double each = (until_ - since) / waiter.num_runs;
+  // who will be held asks for no runs that are over
+  while (held_.empty() && !runs_.empty() && runs_.front() < agenda.cycle - MOST_LATE_CYCLES) runs_.pop();
   for (int32_t run = 0; run < waiter.num_runs; run++) {
     if (runs_.size() == MOST_RUNS) runs_.pop();
     runs_.push(since + run * each);
   }
+}
+
+// Runs that began by `cycle`.
+uint32_t MmaArbiter::num_runs_until(double cycle) {
+  uint32_t first = 0;
+  for (uint32_t num = runs_.size(); num;) {
+    uint32_t half = num / 2;
+    bool is_over = runs_[first + half] <= cycle;
+    first = is_over ? first + half + 1 : first;
+    num = is_over ? num - half - 1 : half;
+  }
+  return first;
 }
 
 bool MmaArbiter::hold(Role* role, double num_copies) {
@@ -64,10 +79,8 @@ void MmaArbiter::watch() {
   double now = agenda.cycle;
   double at = until_ + GREEDY_CYCLES;
   if (!held_.empty()) {
-    double first = INFINITE;
-    for (uint32_t place = 0; place < runs_.size(); place++)
-      if (runs_[place] > now + EPSILON_CYCLES && runs_[place] < first) first = runs_[place];
-    at = first == INFINITE ? at : first;
+    uint32_t next = num_runs_until(now + EPSILON_CYCLES);
+    if (next < runs_.size()) at = runs_[next];
   }
   if (at < watched_at_) {
     watched_at_ = at;
@@ -95,12 +108,11 @@ void MmaArbiter::let_copy(double now, bool goes_on) {
   bool has_stops = owner_warps_ <= input.warp_scheduler->num_schedulers;
   bool is_busy = goes_on || !waiting_.empty();
   double num_multiplying = 1.0 + waiting_.size();
+  uint32_t num_begun = num_runs_until(now + EPSILON_CYCLES);
   Vector<Held> held;
   held.swap(held_);
   for (const Held& item : held) {
-    double passed = 0.0;
-    for (uint32_t place = 0; place < runs_.size(); place++)
-      passed += item.since < runs_[place] && runs_[place] <= now + EPSILON_CYCLES;
+    double passed = num_begun > num_runs_until(item.since) ? num_begun - num_runs_until(item.since) : 0.0;
     bool is_first = false;
     double wanted = item.num_copies * num_multiplying;
     if (by_age_) {

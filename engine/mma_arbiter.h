@@ -61,6 +61,7 @@ class MmaArbiter : public Action {
   };
 
   void begin(const Waiter& waiter);
+  uint32_t num_runs_until(double cycle);
   void watch();
   void let_copy(double now, bool goes_on);
   int32_t num_older(const Role* role);
@@ -76,7 +77,7 @@ class MmaArbiter : public Action {
   double until_ = 0.0;  // when the last of the math so far will have been issued
   Fifo<Waiter> waiting_;
   Vector<Held> held_;
-  Fifo<double> runs_;  // when runs of products began, or will
+  Fifo<double> runs_;  // when runs of products began, or will, in order
   double watched_at_ = INFINITE;
   bool by_age_ = false;
 };

@@ -1,24 +1,73 @@
 // What time costs: pipes that serve in order or share, and the queue of what is to come.
 #include "timing.h"
 
+#include "machine.h"
+
 namespace gpusim {
 
 namespace {
 
 // of a GapPipe; more than cursors leave within what they run ahead
 constexpr uint32_t MOST_GAPS = 64;
+// after so many more gaps of a GapPipe those that nobody asks for any more are dropped
+constexpr uint32_t GAPS_BETWEEN = 8;
 constexpr double EPSILON_BYTES = 1e-6;      // what rounding may leave of a transfer
 constexpr double EPSILON_OF_CLOCK = 4e-16;  // rounding of the clock, as a fraction of it
 
 }  // namespace
 
+// ------------------------------------------------------------------------------------------ what is to come
+
+EventQueue::Event EventQueue::pop() {
+  Event* event = first_;
+  if (event == nullptr) event = later_.pop();
+  double end_at = double(int64_t(event->at) + NUM_LISTS);
+  if (first_ != nullptr) {
+    uint32_t place = list_of(event->at);
+    lists_[place].first = event->next;
+    if (event->next == nullptr) is_used_[place / 64] &= ~(uint64_t(1) << place % 64);
+    first_ = event->next != nullptr ? event->next : first_behind(place);
+  }
+  if (end_at > end_at_) {
+    end_at_ = end_at;
+    while (!later_.empty() && later_.first().at < end_at_) insert(later_.pop());
+  }
+  Event popped = *event;
+  events_.release(event);
+  return popped;
+}
+
+void EventQueue::insert(Event* event) {
+  uint32_t place = list_of(event->at);
+  List& list = lists_[place];
+  Event** link = &list.first;
+  if (list.first != nullptr && list.last->at <= event->at) link = &list.last->next;
+  while (*link != nullptr && (*link)->at <= event->at) link = &(*link)->next;
+  event->next = *link;
+  *link = event;
+  if (event->next == nullptr) list.last = event;
+  is_used_[place / 64] |= uint64_t(1) << place % 64;
+  if (first_ == nullptr || event->at < first_->at) first_ = event;
+}
+
+// The first event of the lists behind one that is empty now.
+EventQueue::Event* EventQueue::first_behind(uint32_t list) const {
+  uint32_t word = list / 64;
+  uint64_t used = is_used_[word] >> list % 64 << list % 64;
+  for (uint32_t seen = 0; !used && seen < NUM_LISTS / 64; seen++) {
+    word = (word + 1) % (NUM_LISTS / 64);
+    used = is_used_[word];
+  }
+  return used ? lists_[word * 64 + uint32_t(__builtin_ctzll(used))].first : nullptr;
+}
+
 // ------------------------------------------------------------------------------------------ agenda
 
 bool Agenda::advance() {
   if (!queue_.empty()) {
-    double at = queue_.first().at;
+    double at = queue_.first_at();
     if (rings_at > at) {
-      Event event = queue_.pop();
+      EventQueue::Event event = queue_.pop();
       cycle = at;
       event.whom->act(event.what);
       return true;
@@ -39,7 +88,7 @@ void Agenda::ring() {
       at = pipe->rings_at;
     }
   }
-  if (first == nullptr || (!queue_.empty() && queue_.first().at < at)) {
+  if (first == nullptr || (!queue_.empty() && queue_.first_at() < at)) {
     rings_at = at;
     return;
   }
@@ -61,6 +110,12 @@ void GapPipe::become(GapPipe& other) {
 }
 
 void GapPipe::add_gap(double since, double until) {
+  if (!gaps_.empty() && gaps_.size() % GAPS_BETWEEN == 0) {
+    uint32_t num_over = 0;
+    double over_at = agenda.cycle - most_late_cycles_;
+    while (num_over < gaps_.size() && gaps_[num_over].until <= over_at) num_over++;
+    gaps_.keep_last(gaps_.size() - num_over);
+  }
   gaps_.push(Gap{since, until});
   if (gaps_.size() > 2 * MOST_GAPS) gaps_.keep_last(MOST_GAPS);
 }

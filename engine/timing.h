@@ -19,9 +19,55 @@ class Completion {
 
 class SharedPipe;
 
-// The present and what is to come: a queue of events, and beside it one timer for each SharedPipe. Events of
-// one cycle come in the order in which they were queued; a pipe's timer comes before them only if it is
-// earlier or as early.
+// What is to come, by cycle: a list for each of the next cycles, and a heap of what is later. Events of one
+// cycle come in the order in which they were queued.
+class EventQueue {
+ public:
+  struct Event {
+    double at;
+    Action* whom;
+    Event* next;
+    uint8_t what;
+  };
+
+  bool empty() const { return first_ == nullptr && later_.empty(); }
+  double first_at() const { return first_ != nullptr ? first_->at : later_.first().at; }
+  uint64_t num_pushed() const { return num_pushed_; }
+
+  // `at` is not before what was popped last.
+  void push(double at, Action* whom, uint8_t what) {
+    num_pushed_++;
+    Event* event = events_.make();
+    *event = Event{at, whom, nullptr, what};
+    if (at < end_at_)
+      insert(event);
+    else
+      later_.push(at, event);
+  }
+  Event pop();
+
+ private:
+  static constexpr uint32_t NUM_LISTS = 1024;
+  struct List {
+    Event* first = nullptr;
+    Event* last = nullptr;
+  };
+
+  static uint32_t list_of(double at) { return uint32_t(int64_t(at)) % NUM_LISTS; }
+  void insert(Event* event);
+  Event* first_behind(uint32_t list) const;
+
+  List lists_[NUM_LISTS];
+  uint64_t is_used_[NUM_LISTS / 64] = {};  // a bit for each list
+  Event* first_ = nullptr;                 // of the lists
+  double end_at_ = NUM_LISTS;              // lists hold what is before
+  Heap<double, Event*, 4> later_;
+  Pool<Event> events_;
+  uint64_t num_pushed_ = 0;
+};
+
+// The present and what is to come: a queue of events, and beside it one timer for each SharedPipe. A pipe's
+// timer comes before the events of its cycle.
 class Agenda {
  public:
   double cycle = 0.0;
@@ -29,9 +75,7 @@ class Agenda {
   double rings_at = INFINITE;
 
   // Lets `whom->act(what)` happen after `num_cycles`, 0 or more, behind what is queued for then already.
-  void later(double num_cycles, Action* whom, uint8_t what) {
-    queue_.push(cycle + num_cycles, Event{whom, what});
-  }
+  void later(double num_cycles, Action* whom, uint8_t what) { queue_.push(cycle + num_cycles, whom, what); }
   // The same at a cycle, or now where that is over.
   void at(double at_cycle, Action* whom, uint8_t what) { later(larger(0.0, at_cycle - cycle), whom, what); }
 
@@ -42,14 +86,9 @@ class Agenda {
   uint64_t num_events() const { return queue_.num_pushed() + num_rings_; }
 
  private:
-  struct Event {
-    Action* whom;
-    uint8_t what;
-  };
-
   void ring();
 
-  Heap<double, Event, 4> queue_;
+  EventQueue queue_;
   Vector<SharedPipe*> pipes_;
   uint64_t num_rings_ = 0;
 };
@@ -81,7 +120,9 @@ struct Pipe {
 // Source: order of arrival, as of any queue.
 class GapPipe : public Pipe {
  public:
-  using Pipe::Pipe;
+  // Nobody asks for what is over since more than `most_late_cycles`.
+  explicit GapPipe(double its_rate = 1.0, double most_late_cycles = 64.0)
+      : Pipe(its_rate), most_late_cycles_(most_late_cycles) {}
 
   double reserve(double units, double at_cycle) {
     double cycles = units / rate;
@@ -108,6 +149,7 @@ class GapPipe : public Pipe {
   void add_gap(double since, double until);
   double fill(double cycles, double at_cycle);
 
+  double most_late_cycles_;
   Vector<Gap> gaps_;
 };
 
