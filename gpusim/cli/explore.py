@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from gpusim.cli.options import progress
 from gpusim.errors import ConfigError, nearest
 
 DEFAULT_PORT, LAST_PORT = 8710, 65535
@@ -60,9 +62,6 @@ def _tell(address: str) -> None:
 
 
 def _export(folder: str, only: str | None, jobs: int | None) -> None:
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
     from gpusim.explore.export import check_folder, export, left_over
     from gpusim.explore.forms import OFFERED
     from gpusim.report.words import count, size
@@ -76,17 +75,9 @@ def _export(folder: str, only: str | None, jobs: int | None) -> None:
     offered = OFFERED if only is None else {only: OFFERED[only]}
     if said := left_over(where, offered):
         typer.echo(f"explore: {said}", err=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), speed_estimate_period=600.0) as progress:
-        task = progress.add_task("answers", total=None)
-        begun: list[int] = []
-
-        def tell(done: int, total: int) -> None:
-            begun[:] = begun or [done]
-            progress.update(task, completed=done - begun[0], total=total - begun[0])
-
+    with progress(says_left=False) as tell:
         try:
-            written = export(where, jobs=jobs, offered=offered, tell=tell)
+            written = export(where, jobs=jobs, offered=offered, tell=partial(tell, "answers worked out"))
         except KeyboardInterrupt:
             kept = "the older copy is as it was" if (where / "index.html").is_file() else "no page is written yet"
             told = f"{kept}; the same command goes on with the answers that are done"

@@ -6,7 +6,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
@@ -199,3 +199,42 @@ def spinner(text: str) -> Iterator[Spinner]:
         return
     with console.status(text) as status:
         yield Spinner(status, text)
+
+
+@contextmanager
+def progress(*, says_left: bool) -> Iterator[Callable[[str, int, int], None]]:
+    """Hears what is done, how many of it, of how many: on stderr a bar, or where that is no terminal a line now and then.
+
+    ``says_left``: what it hears says how long the rest takes.
+    """
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        began = told = time.perf_counter()
+        before = -1
+
+        def say(what: str, done: int, total: int) -> None:
+            nonlocal told, before
+            before = done if before < 0 else before  # what an interrupted run has left
+            now = time.perf_counter()
+            if now - told < LINE_EVERY_S or done >= total:
+                return
+            told = now
+            text = f"{done} of {total}: {what}"
+            if done > before and not says_left:
+                text += f", about {(now - began) / (done - before) * (total - done):.0f} s left"
+            console.print(text, highlight=False, soft_wrap=True)
+
+        yield say
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    time_column = TimeElapsedColumn() if says_left else TimeRemainingColumn()
+    with Progress(*columns, time_column, console=console, transient=says_left, speed_estimate_period=600.0) as bar:
+        task = bar.add_task("", total=None)
+
+        def tell(what: str, done: int, total: int) -> None:
+            bar.update(task, description=what, completed=done, total=total)
+
+        yield tell

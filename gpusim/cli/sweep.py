@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
-import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +18,7 @@ from gpusim.cli.options import (
     console_for,
     find_gpu,
     output_path,
+    progress,
     refuse_same,
     write_json,
 )
@@ -28,10 +27,6 @@ from gpusim.errors import ConfigError
 
 if TYPE_CHECKING:
     from gpusim.kernel_models import KernelModel
-
-
-LINE_S = 8.0
-"""Seconds between two lines about progress."""
 
 
 class Sweeps(Kernels):
@@ -117,7 +112,7 @@ def _sweep(row: KernelModel, values: Mapping[str, Any]) -> None:
     from gpusim.report.sweep import render_sweep, sweep_document
     from gpusim.sweep import run_sweep
 
-    with _progress() as tell:
+    with progress(says_left=True) as tell:
         found = run_sweep(
             row.name, given, gpu, top=top, jobs=jobs, dask=values["dask"], simulate_options=options, progress=tell
         )
@@ -143,31 +138,3 @@ def _plot(found: Any, path: Path) -> None:
     from gpusim.report.plots_sweep import plot_sweep
 
     plot_sweep(found, path)
-
-
-@contextmanager
-def _progress() -> Iterator[Any]:
-    """On stderr a bar, or where that is no terminal a line now and then."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        last = time.monotonic()
-
-        def say(what: str, done: int, total: int) -> None:
-            nonlocal last
-            if time.monotonic() - last > LINE_S and done < total:
-                last = time.monotonic()
-                console.print(f"{done} of {total}: {what}", highlight=False, soft_wrap=True)
-
-        yield say
-        return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task("configurations", total=None)
-
-        def tell(what: str, done: int, total: int) -> None:
-            bar.update(task, description=what, completed=done, total=total)
-
-        yield tell
