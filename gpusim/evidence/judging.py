@@ -235,16 +235,18 @@ def kept_dir() -> Path:
     return Path(home) / "gpusim" / "judged"
 
 
+def sources() -> list[Path]:
+    """All that answers come from: the package with its engine, but for what only looks on, and the kernels' cases."""
+    package = Path(__file__).resolve().parent.parent
+    found = [path for path in package.rglob("*.py") if not path.relative_to(package).as_posix().startswith(LOOK_ON)]
+    return sorted([*found, package / "engine.wasm", *kernels_dir().glob("*/*.py")])
+
+
 @cache
 def source_hash() -> str:
-    """Of all that answers come from: the package but for what only looks on (:data:`LOOK_ON`), and the kernels' cases."""
-    package = Path(__file__).resolve().parent.parent
-    sources = [
-        path for path in package.rglob("*.py") if not path.relative_to(package).as_posix().startswith(LOOK_ON)
-    ]
-    sources += kernels_dir().glob("*/*.py")
+    """Of :func:`sources`."""
     found = hashlib.sha256()
-    for path in sorted(sources):
+    for path in sources():
         found.update(f"{path.parent.name}/{path.name}".encode())
         found.update(path.read_bytes())
     return found.hexdigest()

@@ -17,7 +17,7 @@ from gpusim.errors import ConfigError, GpusimError
 from gpusim.evidence import judging
 from gpusim.evidence.case import Answer, Case, Config, Group, KernelLaunch, load_case
 from gpusim.evidence.first import judge_first, read_first
-from gpusim.evidence.judging import Kept, Question, answers_to, questions_of, source_hash
+from gpusim.evidence.judging import Kept, Question, answers_to, questions_of, source_hash, sources
 from gpusim.evidence.proof import document, exact_counts, families, held_out_families
 from gpusim.evidence.rows import Table
 from gpusim.evidence.validate import Judgement, judge, totals
@@ -116,6 +116,9 @@ def test_what_only_looks_on_is_no_source_of_answers() -> None:
     assert len(source_hash()) == 64
     for name in judging.LOOK_ON:
         assert (package / name).exists(), name
+    names = {path.relative_to(package.parent).as_posix() for path in sources()}
+    assert {"gpusim/engine.wasm", "gpusim/simulate/run.py", "kernels/gather/case.py"} <= names
+    assert not names & {"gpusim/cli/validate.py", "gpusim/evidence/judging.py"}
 
 
 def test_processes_answer_as_this_one_does(tmp_path: Path) -> None:
