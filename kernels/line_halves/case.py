@@ -158,6 +158,7 @@ def twin(config: Config) -> Launch:
             share_footprint("in", "read", num_bytes=size, share_bytes=SHARE_BYTES, num_steps=num_rounds),
             share_footprint("sums", "write", num_bytes=4 * NUM_WARPS * num_ctas, share_bytes=4 * NUM_WARPS),
         ),
+        has_uniform_programs=True,
     )  # fmt: skip
 
 

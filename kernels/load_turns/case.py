@@ -127,7 +127,7 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
 
         num = max(1, NUM_SMS * num_ctas)
         launched = Launch(
-            kernel="load_turns", num_ctas=num, num_tiles=num, extra_smem_bytes=4096 + WARPS * 128,
+            kernel="load_turns", num_ctas=num, num_tiles=num, extra_smem_bytes=4096 + WARPS * 128, has_uniform_programs=True,
             roles=tuple(
                 WarpRole(name=f"warps{idx}", num_warps=each, program=program) for idx in range(num_warps // each)
             ),

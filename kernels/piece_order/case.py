@@ -175,6 +175,7 @@ def twin(config: Config) -> Launch:
                 piece_bytes=piece if way != "read" else 0,
             ),
         ),
+        has_uniform_programs=True,
     )  # fmt: skip
 
 

@@ -323,7 +323,7 @@ def twin(config: Config, gpu: GpuSpec, mhz: float) -> Launch:
     return Launch(
         kernel="work", num_ctas=gpu.num_sms, num_tiles=gpu.num_sms, roles=tuple(roles), registers_per_thread=168,
         extra_smem_bytes=SMEM_BYTES, num_flops=gpu.num_sms * num_bursts * BURST_WGMMAS * FLOPS_PER_WGMMA,
-        math_class="16bit" if num_bursts else "", params={"num_rounds": num_rounds},
+        math_class="16bit" if num_bursts else "", params={"num_rounds": num_rounds}, has_uniform_programs=True,
     )  # fmt: skip
 
 

@@ -163,6 +163,7 @@ def twin(config: Config) -> Launch:
                 for name in written
             ),
         ),
+        has_uniform_programs=True,
     )  # fmt: skip
 
 
