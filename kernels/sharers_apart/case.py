@@ -502,6 +502,16 @@ def twin(  # noqa: PLR0915 - one launch, told from its begin to its end
     columns = round(math / WGMMA_CYCLES_PER_COLUMN) // per_step
     paced = [ops.Wgmma(wgmma(columns, BF16), per_step, (("ring", stage),)) for stage in range(stages)] if math else []
     of_a, of_b = fetched(config, a_rows), fetched(config, b_rows // size)
+    empty, filled = (
+        [[ops.MbarrierWait(ring, stage, parity) for parity in range(2)] for stage in range(stages)]
+        for ring in ("empty", "full")
+    )  # fmt: skip
+    announced = [ops.MbarrierArriveExpectTx("full", stage, whole) for stage in range(stages)]
+    freed = [
+        [ops.MbarrierArrive("empty", stage, cta_rank=rank if size > 1 else None) for rank in range(size)]
+        for stage in range(stages)
+    ]  # fmt: skip
+    begun, ended = ops.RangeStart(ops.Section.MAINLOOP), ops.RangeEnd()
 
     def produce(cta: RoleContext) -> Iterator[Any]:
         rank, walk = cta.cta_idx % size, of_cta[cta.cta_idx]
@@ -509,9 +519,9 @@ def twin(  # noqa: PLR0915 - one launch, told from its begin to its end
         yield ops.Alu((wait + walk.delay_cycles) * per_cycle)
         for step in range(count):
             stage = step % stages
-            yield ops.MbarrierWait("empty", stage, step // stages & 1 ^ 1)
+            yield empty[stage][step // stages & 1 ^ 1]
             yield issue
-            yield ops.MbarrierArriveExpectTx("full", stage, whole)
+            yield announced[stage]
             if a_bytes:
                 tile_a = walk.a_tile, step % steps
                 yield ops.TmaLoad("A", tile_a, a_bytes, a_bytes, a_rows, "ring", stage, "full", fetches=of_a)
@@ -523,20 +533,16 @@ def twin(  # noqa: PLR0915 - one launch, told from its begin to its end
             )  # fmt: skip
             yield behind
 
-    def free(stage: int) -> Iterator[Any]:
-        for rank in range(size):
-            yield ops.MbarrierArrive("empty", stage, cta_rank=rank if size > 1 else None)
-
     def consume(cta: RoleContext) -> Iterator[Any]:
         del cta
         for step in range(count):
             stage = step % stages
-            yield ops.MbarrierWait("full", stage, step // stages & 1)
-            yield ops.RangeStart(ops.Section.MAINLOOP)
-            yield ops.RangeEnd()
+            yield filled[stage][step // stages & 1]
+            yield begun
+            yield ended
             if not math:
                 yield give_at_once
-                yield from free(stage)
+                yield from freed[stage]
                 yield leave
                 continue
             yield keep
@@ -545,7 +551,7 @@ def twin(  # noqa: PLR0915 - one launch, told from its begin to its end
             yield ops.WgmmaWaitGroup(1)
             if step:
                 yield give
-                yield from free((step - 1) % stages)
+                yield from freed[(step - 1) % stages]
             yield rest
         if math:
             yield ops.WgmmaWaitGroup(0)
