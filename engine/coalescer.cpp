@@ -22,8 +22,8 @@ BatchPrice Coalescer::price(const LineBatch& batch, Reader* reader, double behin
   counters.xbar.carried_bytes += more;
   if (more != 0.0)  // rows of zeros are one line, which is read once for as many requests as can be one
     counters.xbar.served_bytes += batch.zeros.num_bytes / input.xbar->merge_limit;
-  price.moved_bytes = price.moved_bytes + batch.zeros.num_bytes;
-  price.carried_bytes = price.carried_bytes + more;
+  price.moved_bytes += batch.zeros.num_bytes;
+  price.carried_bytes += more;
   return price;
 }
 
@@ -32,7 +32,7 @@ BatchPrice Coalescer::price_lines(const LineBatch& batch, Reader* reader, double
   double num_bytes = batch.num_bytes;
   double asked_at = batch.asked_at;
   double of_requests = batch.request_bytes;
-  if (tile == nullptr || !batch.merges) {
+  if (!batch.merges) {
     double carried = larger(num_bytes * batch.weight, of_requests);
     counters.xbar.carried_bytes += carried;
     return BatchPrice{num_bytes, carried, 0.0};
@@ -46,20 +46,16 @@ BatchPrice Coalescer::price_lines(const LineBatch& batch, Reader* reader, double
   else if (asked_at < begin - ahead_bytes_)
     asked_at = begin - ahead_bytes_;
   double gone_bytes = (begin - asked_at) * (1.0 - input.xbar->merge_wait_fraction);
-  LineRequest* asked = nullptr;
-  for (LineRequest& other : tile->asked) {
-    if (other.region == reader->merge_region) {
-      asked = &other;
-      break;
-    }
-  }
+  LineRequest* asked = tile->asked.begin();
+  while (asked != tile->asked.end() && asked->region != reader->merge_region) asked++;
+  bool has_neighbour = asked != tile->asked.end();
   double asking = num_bytes * rate / slices->alone();
   double read = num_bytes;
   double length = num_bytes;
   double served = 1.0;
   double passing = num_bytes;
   double ahead = 0.0;
-  if (asked != nullptr) {
+  if (has_neighbour) {
     double merged = 1.0;
     double joins = 1.0;
     double late = 0.0;
@@ -96,7 +92,7 @@ BatchPrice Coalescer::price_lines(const LineBatch& batch, Reader* reader, double
     }
   }
   LineRequest mine{reader->merge_region, begin, begin + length / pace, served, reader, gone_bytes};
-  if (asked != nullptr)
+  if (has_neighbour)
     *asked = mine;
   else
     tile->asked.push(mine);
@@ -159,8 +155,7 @@ double Coalescer::queued_cycles(Reader* reader, TileState* tile, double num_byte
   double share = smaller(MOST_SHARE, busy_share(reader) - own);
   double missed = 0.0;
   if (share > 0.0) {
-    reader->num_draws++;
-    double place = fraction_of(reader->num_draws * GOLDEN);
+    double place = reader->draws.next(GOLDEN);
     missed = 1.0 - power(place, LINE_BYTES / larger(num_bytes, LINE_BYTES));
   }
   tile->queued_cycles =

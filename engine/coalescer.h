@@ -10,7 +10,7 @@ struct Reader {
   SharedPipe* slices = nullptr;  // those of its partition
   uint32_t partition = 0;
   uint32_t merge_region = 0;  // with whom its requests merge
-  uint32_t num_draws = 0;
+  Sequence draws;
 };
 
 // Rows of TMA boxes outside of their tensors: bytes that cross the SM's port, and what they take of the
@@ -23,16 +23,16 @@ struct ZeroRows {
 
 // What a request moves.
 struct LineBatch {
-  TileState* tile = nullptr;  // where it may merge, and wait in slices' queues
-  double num_bytes = 0.0;
-  double weight = 1.0;           // what each byte takes of the slices
-  double asked_at = 0.0;         // what the slices had moved when it was asked for
-  double reads = 1.0;            // how many of each byte they read
-  double sharing = 1.0;          // of these what may come with a neighbour's
-  double request_bytes = 0.0;    // what its requests of lines take of the slices at least
-  double request_sharing = 1.0;  // of that what may come with a neighbour's
-  bool merges = true;
+  double num_bytes;
+  double weight;  // what each byte takes of the slices
+  double reads;   // how many of each byte they read
   ZeroRows zeros;
+  TileState* tile = nullptr;     // where it may merge, and wait in slices' queues
+  bool merges = false;           // whether lines of it may come with a neighbour's
+  double request_bytes = 0.0;    // what its requests of lines take of the slices at least
+  double asked_at = 0.0;         // what the slices had moved when it was asked for
+  double sharing = 1.0;          // of its bytes what may come with a neighbour's
+  double request_sharing = 1.0;  // of its requests what may come with a neighbour's
 };
 
 // What a batch costs: how far the slices' clock goes on meanwhile, what slices and links carry, cycles

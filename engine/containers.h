@@ -144,10 +144,8 @@ class Fifo {
  private:
   void grow() {
     Vector<T> larger;
-    uint32_t capacity = ring_.size() ? 2 * ring_.size() : 4;
-    larger.reserve(capacity);
-    for (uint32_t place = 0; place < size_; place++) larger.push((*this)[place]);
-    while (larger.size() < capacity) larger.push(T());
+    larger.fill(ring_.size() ? 2 * ring_.size() : 4, T());
+    for (uint32_t place = 0; place < size_; place++) larger[place] = (*this)[place];
     ring_.swap(larger);
     head_ = 0;
   }
@@ -203,7 +201,7 @@ class Pool {
     }
     T* found = free_.back();
     free_.pop();
-    return new (found) T(arguments...);
+    return new (found) T{arguments...};
   }
 
   void release(T* object) {
@@ -241,7 +239,7 @@ class LinkedList {
 
 // Gives back what was pushed with the least `at`, of equals the one that was pushed first. It lies in memory
 // as Python's heapq has it, since sums go over it.
-template <class At, class Item, uint32_t BRANCHES>
+template <class At, class Item>
 class Heap {
  public:
   struct Entry {
@@ -271,10 +269,9 @@ class Heap {
     uint32_t size = entries_.size();
     if (!size) return first;
     uint32_t place = 0;
-    for (uint32_t best = 1; best < size; best = BRANCHES * place + 1) {
-      uint32_t end = best + BRANCHES < size ? best + BRANCHES : size;
-      for (uint32_t other = best + 1; other < end; other++)
-        best = entries_[other].before(entries_[best]) ? other : best;
+    for (uint32_t best = 1; best < size; best = 2 * place + 1) {
+      uint32_t other = best + 1 < size ? best + 1 : best;
+      best = entries_[other].before(entries_[best]) ? other : best;
       entries_[place] = entries_[best];
       place = best;
     }
@@ -286,7 +283,7 @@ class Heap {
   // Puts `entry` at `place`, or where those behind it make room.
   void rise(uint32_t place, const Entry& entry) {
     while (place) {
-      uint32_t parent = (place - 1) / BRANCHES;
+      uint32_t parent = (place - 1) / 2;
       if (!entry.before(entries_[parent])) break;
       entries_[place] = entries_[parent];
       place = parent;
@@ -317,10 +314,8 @@ struct TileKey {
   uint64_t packed = 0;
 
   static TileKey of(uint32_t tensor, int32_t panel, int32_t step) {
-    TileKey key;
-    key.packed =
-        (uint64_t(uint32_t(panel)) << 32) | (uint64_t(tensor & 0xff) << 24) | uint32_t(step & 0xffffff);
-    return key;
+    uint32_t low = ((tensor & 0xff) << 24) | uint32_t(step & 0xffffff);
+    return TileKey{(uint64_t(uint32_t(panel)) << 32) | low};
   }
   int32_t panel() const { return int32_t(packed >> 32); }
   bool operator==(const TileKey& other) const { return packed == other.packed; }

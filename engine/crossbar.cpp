@@ -75,19 +75,15 @@ Crossbar::Crossbar() {
   write_links_.reserve(input.write_links.size);
   for (const WriteLinkRecord& record : input.write_links) write_links_.emplace(record.bytes_per_cycle);
   ports_.reserve(input.sms.size);
-  store_ports_.reserve(input.sms.size);
-  sm_store_pipes_.reserve(input.sms.size);
-  for (const SmRecord& record : input.sms) {
-    uint32_t sm = ports_.size();
-    SmPort& port = ports_.emplace();
-    port.slices = &slices[record.partition];
-    port.partition = uint32_t(record.partition);
-    port.merge_region = uint32_t(record.merge_region);
-    port.num_draws = DRAWS_APART * sm;
-    port.gpc = uint32_t(record.gpc);
-    store_ports_.emplace(&stores, sm);
-    sm_store_pipes_.emplace(input.xbar->sm_write_bytes_per_cycle);
-  }
+  for (const SmRecord& record : input.sms) ports_.emplace(record, ports_.size());
+}
+
+SmPort::SmPort(const SmRecord& record, uint32_t sm)
+    : gpc(uint32_t(record.gpc)), stores(&crossbar.stores, sm) {
+  slices = &crossbar.slices[record.partition];
+  partition = uint32_t(record.partition);
+  merge_region = uint32_t(record.merge_region);
+  draws.num = DRAWS_APART * sm;
 }
 
 // ------------------------------------------------------------------------------------------ who is live
@@ -104,14 +100,14 @@ void Crossbar::set_live(uint32_t sm, bool is_live) {
   double sm_rate = input.xbar->sm_read_bytes_per_cycle;
   for (uint32_t gpc = 0; gpc < gpc_links_.size(); gpc++) {
     const GpcLink& link = gpc_links_[gpc];
-    if (link.partition != mine.partition || !link.num_live) continue;
+    if (link.record.partition != mine.record.partition || !link.num_live) continue;
     double most = smaller(link.pipe.rate, link.num_live * sm_rate);
     by_parts.push(Sharer{gpc, link.num_turns(), most});
     by_gpcs.push(Sharer{gpc, 1, most});
     num_live += link.num_live;
   }
   if (!num_live) return;
-  double total = slices[mine.partition].total;
+  double total = slices[mine.record.partition].total;
   double each = smaller(sm_rate, total / num_live);
   by_turns(total, by_parts);
   by_turns(total, by_gpcs);
@@ -119,7 +115,7 @@ void Crossbar::set_live(uint32_t sm, bool is_live) {
     GpcLink& link = gpc_links_[by_parts[place].gpc];
     double gets = by_parts[place].gets;
     double share = link.num_live * each;
-    link.is_narrow = share > larger(link.pipe.rate, NARROW * link.whole_share_bytes_per_cycle);
+    link.is_narrow = share > larger(link.pipe.rate, NARROW * link.record.whole_share_bytes_per_cycle);
     link.share = gets != 0.0 ? gets / share : 1.0;
     link.bulk_share = by_gpcs[place].gets / share;
   }
@@ -130,7 +126,7 @@ void Crossbar::set_live(uint32_t sm, bool is_live) {
 void Crossbar::share_stores(uint32_t partition) {
   Vector<Sharer> sharers;
   for (uint32_t gpc = 0; gpc < gpc_links_.size(); gpc++)
-    if (gpc_links_[gpc].partition == partition && gpc_links_[gpc].num_storing)
+    if (gpc_links_[gpc].record.partition == partition && gpc_links_[gpc].num_storing)
       sharers.push(Sharer{gpc, 1, input.xbar->gpc_write_bytes_per_cycle});
   by_turns(input.partitions[partition].store_bytes_per_cycle, sharers);
   for (uint32_t link = 0; link < write_links_.size(); link++) {
@@ -144,7 +140,7 @@ void Crossbar::share_stores(uint32_t partition) {
 // ------------------------------------------------------------------------------------------ reads
 
 double Crossbar::behind_stores(uint32_t sm, double num_lines, double at_cycle) {
-  StorePort& store_port = store_ports_[sm];
+  StorePort& store_port = ports_[sm].stores;
   if (!store_port.is_busy || input.xbar->request_turn_packets == 0.0) return at_cycle;
   if (input.xbar->line_request_bytes != 0.0) {
     Pipe& link = write_links_[uint32_t(input.sms[sm].write_link)];
@@ -153,176 +149,148 @@ double Crossbar::behind_stores(uint32_t sm, double num_lines, double at_cycle) {
   return store_port.behind(num_lines, at_cycle);
 }
 
-void Crossbar::read(MemoryRequest& request, Completion* done, const void* group, Pipe* places,
-                    ZeroRows zeros) {
-  SmPort* port = &ports_[request.sm];
-  TileState* tile = l2.look_up(request, port->partition);
-  double num_bytes = request.num_bytes * request.fetched.crossings;
+// Where a request's lines come from, and when they are there at the soonest; rows of zeros come from no tile.
+TransferPart Crossbar::look_up(const MemoryRequest& request, const ZeroRows& zeros, Completion* done) {
+  bool is_zeros = request.num_bytes == 0.0;
+  double num_bytes = is_zeros ? zeros.num_bytes : request.num_bytes * request.fetched.crossings;
   double earliest = request.issued_at + num_bytes / input.xbar->alone_bytes_per_cycle;
-  double across_at;
-  double latency = l2.reach(request, tile, port->partition, &across_at);
-  latency += distance_cycles(request.sm);
-  if (across_at > earliest) earliest = across_at;
-  if (places != nullptr) {
-    double held = l2.held_cycles(tile, latency, request.issued_at);
-    double last = places->reserve(request.num_bytes * held, request.issued_at) - held;
-    if (last > earliest) earliest = last;
-  }
-  bool is_row = group != nullptr && request.num_bytes > MOST_ROW_BYTES * request.num_rows;
-  LineBatch batch;
-  batch.num_bytes = num_bytes;
-  batch.weight = is_row ? input.xbar->bulk_weight : 1.0;
-  batch.reads = request.fetched.reads;
-  batch.request_bytes = request.fetched.num_line_requests * input.l2->request_bytes;
-  batch.zeros = zeros;
-  counters.xbar.asked_bytes += num_bytes;
-  if (input.xbar->merges != 0.0) {
-    double moved = port->slices->moved();
-    batch.asked_at = moved + (request.issued_at - agenda.cycle) * port->slices->rate;
-    batch.tile = tile;
-    batch.sharing = request.fetched.sharing;
-    batch.request_sharing = request.fetched.request_sharing;
-  } else {
-    counters.xbar.passed_bytes += num_bytes;
-    counters.xbar.served_bytes += num_bytes * request.fetched.reads;
-  }
-  if (zeros.is_any) count_zeros(zeros, 1);
-  MemoryRequest* by_warps = request.num_warps > 1 ? &request : nullptr;
-  deliver(request.sm, batch, request, TransferPart{tile, earliest, latency, done, by_warps}, group);
-}
-
-void Crossbar::multicast(MemoryRequest& request, const Vector<Receiver>& receivers, double bytes_per_cycle,
-                         ZeroRows zeros) {
+  if (is_zeros) return TransferPart{&zero_tile_, earliest, input.l2->near_latency_cycles, done, nullptr};
   uint32_t partition = ports_[request.sm].partition;
   TileState* tile = l2.look_up(request, partition);
-  double crossing = request.num_bytes * request.fetched.crossings;
-  double earliest = request.issued_at + crossing / input.xbar->alone_bytes_per_cycle;
   double across_at;
   double latency = l2.reach(request, tile, partition, &across_at);
-  if (across_at > earliest) earliest = across_at;
+  return TransferPart{tile, larger(across_at, earliest), latency, done, nullptr};
+}
+
+void Crossbar::read(MemoryRequest& request, Completion* done, const void* group, Pipe* places,
+                    const ZeroRows& zeros) {
+  TransferPart part = look_up(request, zeros, done);
+  part.latency_cycles += distance_cycles(request.sm);
+  if (request.num_warps > 1) part.by_warps = &request;
+  if (places != nullptr) {
+    double held = l2.held_cycles(part.tile, part.latency_cycles, request.issued_at);
+    double last = places->reserve(request.num_bytes * held, request.issued_at) - held;
+    if (last > part.earliest) part.earliest = last;
+  }
+  double num_bytes = request.num_bytes * request.fetched.crossings;
+  bool is_row = group != nullptr && request.num_bytes > MOST_ROW_BYTES * request.num_rows;
+  LineBatch batch{num_bytes, is_row ? input.xbar->bulk_weight : 1.0, request.fetched.reads, zeros};
+  batch.request_bytes = request.fetched.num_line_requests * input.l2->request_bytes;
+  if (input.xbar->merges == 0.0) {
+    counters.xbar.passed_bytes += num_bytes;
+    counters.xbar.served_bytes += num_bytes * request.fetched.reads;
+  } else if (num_bytes != 0.0) {
+    SharedPipe* slices = ports_[request.sm].slices;
+    double moved = slices->moved();
+    batch.asked_at = moved + (request.issued_at - agenda.cycle) * slices->rate;
+    batch.tile = part.tile;
+    batch.merges = true;
+    batch.sharing = request.fetched.sharing;
+    batch.request_sharing = request.fetched.request_sharing;
+  }
+  count(num_bytes, zeros, 1.0);
+  deliver(num_bytes, request.sm, batch, part, group);
+}
+
+void Crossbar::multicast(const MemoryRequest& request, Receiver* receivers, double bytes_per_cycle,
+                         const ZeroRows& zeros) {
+  TransferPart part = look_up(request, zeros, nullptr);
+  double num_bytes = request.num_bytes * request.fetched.crossings;
   bool is_row = request.num_bytes > MOST_ROW_BYTES * request.num_rows;
   double weight = is_row ? input.xbar->bulk_weight : input.xbar->multicast_weight;
-  weight = larger(weight, request.fetched.num_line_requests * input.l2->request_bytes / crossing);
   double stretch = larger(1.0, input.xbar->alone_bytes_per_cycle / bytes_per_cycle);
-  double num = receivers.size();
-  counters.xbar.asked_bytes += crossing * num;
-  counters.xbar.passed_bytes += crossing * num;
-  counters.xbar.served_bytes += crossing * request.fetched.reads;
-  if (zeros.is_any) count_zeros(zeros, receivers.size());
-  for (const Receiver& receiver : receivers) {
-    LineBatch batch;
-    batch.tile = tile;
-    batch.num_bytes = crossing * stretch;
-    batch.weight = weight / stretch;
-    batch.reads = request.fetched.reads;
-    batch.merges = false;
-    batch.zeros = zeros;
-    TransferPart part{tile, earliest, latency, receiver.done, nullptr};
-    deliver(receiver.sm, batch, request, part, receiver.done);
-    weight = 0.0;
-    zeros.num_carried_bytes = 0.0;
+  if (num_bytes != 0.0)
+    weight = larger(weight, request.fetched.num_line_requests * input.l2->request_bytes / num_bytes);
+  LineBatch batch{num_bytes * stretch, weight / stretch, request.fetched.reads, zeros};
+  if (num_bytes != 0.0) batch.tile = part.tile;
+  double num = 0.0;
+  for (Receiver* each = receivers; each != nullptr; each = each->next) num += 1.0;
+  counters.xbar.passed_bytes += num_bytes * num;
+  counters.xbar.served_bytes += num_bytes * request.fetched.reads;
+  count(num_bytes, zeros, num);
+  for (Receiver* each = receivers; each != nullptr; each = each->next) {
+    part.done = each;
+    if (num_bytes == 0.0) part.latency_cycles = input.l2->near_latency_cycles + distance_cycles(each->sm);
+    deliver(num_bytes, each->sm, batch, part, each);
+    batch.weight = 0.0;
+    batch.zeros.num_carried_bytes = 0.0;
   }
 }
 
-void Crossbar::read_zeros(MemoryRequest& request, const Vector<Receiver>& receivers, ZeroRows zeros,
-                          const void* group) {
-  double earliest = request.issued_at + zeros.num_bytes / input.xbar->alone_bytes_per_cycle;
-  count_zeros(zeros, receivers.size());
-  for (const Receiver& receiver : receivers) {
-    LineBatch batch;
-    batch.reads = request.fetched.reads;
-    batch.zeros = zeros;
-    double latency = input.l2->near_latency_cycles + distance_cycles(receiver.sm);
-    TransferPart part{&zero_tile_, earliest, latency, receiver.done, nullptr};
-    deliver(receiver.sm, batch, request, part, group == nullptr ? receiver.done : group);
-    zeros.num_carried_bytes = 0.0;
-  }
-}
-
-void Crossbar::count_zeros(const ZeroRows& zeros, uint32_t num_receivers) {
+void Crossbar::count(double num_bytes, const ZeroRows& zeros, double num_receivers) {
+  counters.xbar.asked_bytes += num_bytes * num_receivers;
   counters.xbar.asked_bytes += zeros.num_bytes * num_receivers;
   counters.xbar.read_bytes += zeros.num_bytes * num_receivers;
 }
 
-void Crossbar::deliver(uint32_t sm, const LineBatch& batch, const MemoryRequest& request,
-                       const TransferPart& part, const void* group) {
-  counters.xbar.read_bytes += request.num_bytes * request.fetched.crossings;
+void Crossbar::deliver(double num_bytes, uint32_t sm, const LineBatch& batch, const TransferPart& part,
+                       const void* group) {
+  counters.xbar.read_bytes += num_bytes;
   SmPort* port = &ports_[sm];
   Transfer* last = port->waiting.empty() ? port->active : port->waiting.back();
-  if (last != nullptr && group != nullptr && last->group == group) {
-    last->join(batch, part);
-    return;
+  bool joins = last != nullptr && group != nullptr && last->group == group;
+  if (!joins) {
+    last = transfers_.make(port, group);
+    if (port->active != nullptr) port->waiting.push(last);
   }
-  Transfer* transfer = transfers_.make(port, batch, part, group);
-  if (port->active == nullptr)
-    transfer->start();
-  else
-    port->waiting.push(transfer);
+  last->join(batch, part);
 }
 
 // ------------------------------------------------------------------------------------------ transfers
 
-Transfer::Transfer(SmPort* port, const LineBatch& batch, const TransferPart& part, const void* its_group)
-    : group(its_group), port_(port), num_bytes_(batch.num_bytes) {
-  batches_.push(batch);
+void Transfer::join(const LineBatch& batch, const TransferPart& part) {
+  num_bytes_ += batch.num_bytes;
   part.tile->num_uses++;
   parts_.push(part);
+  if (port_->active == nullptr)
+    start(Table<LineBatch>{&batch, 1});
+  else if (port_->active == this)
+    extend(batch);
+  else
+    batches_.push(batch);
 }
 
-void Transfer::start() {
+// A request comes while those before it are under way.
+void Transfer::extend(const LineBatch& batch) {
+  SharedPipe* slices = port_->slices;
+  double before = num_moved_bytes_;
+  BatchPrice price = take(batch, slices->left(ticket_), ticket_->share);
+  weight_ = (weight_ * before + price.carried_bytes) / num_moved_bytes_;
+  Crossbar::GpcLink& link = crossbar.gpc_links_[port_->gpc];
+  if (link.is_narrow) link_at_ = link.pipe.reserve(price.carried_bytes, agenda.cycle);
+  ticket_ = slices->extend(ticket_, price.moved_bytes, weight_);
+}
+
+void Transfer::start(Table<LineBatch> batches) {
   port_->active = this;
   Crossbar::GpcLink& link = crossbar.gpc_links_[port_->gpc];
   SharedPipe* slices = port_->slices;
   double share = slices->share_now(group == nullptr ? link.share : link.bulk_share);
-  double moved = 0.0;
   double carried = 0.0;
-  for (const LineBatch& batch : batches_) {
-    BatchPrice price = crossbar.coalescer.price(batch, port_, moved, share);
-    ahead_cycles_ = smaller(ahead_cycles_, price.ahead_cycles);
-    moved += price.moved_bytes;
-    carried += price.carried_bytes;
-    wait_at_slices(batch, moved);
-  }
-  batches_.clear();
+  for (const LineBatch& batch : batches) carried += take(batch, num_moved_bytes_, share).carried_bytes;
   if (link.is_narrow) link_at_ = link.pipe.reserve(carried, agenda.cycle);
-  num_moved_bytes_ = moved;
-  weight_ = carried / moved;
-  ticket_ = slices->transfer(moved, this, weight_, share);
+  weight_ = carried / num_moved_bytes_;
+  ticket_ = slices->transfer(num_moved_bytes_, this, weight_, share);
 }
 
-void Transfer::join(const LineBatch& batch, const TransferPart& part) {
-  num_bytes_ += batch.num_bytes;
-  if (ticket_ == nullptr) {
-    batches_.push(batch);
-  } else {
-    SharedPipe* slices = port_->slices;
-    BatchPrice price = crossbar.coalescer.price(batch, port_, slices->left(ticket_), ticket_->share);
-    ahead_cycles_ = smaller(ahead_cycles_, price.ahead_cycles);
-    double total = num_moved_bytes_ + price.moved_bytes;
-    wait_at_slices(batch, total);
-    weight_ = (weight_ * num_moved_bytes_ + price.carried_bytes) / total;
-    num_moved_bytes_ = total;
-    Crossbar::GpcLink& link = crossbar.gpc_links_[port_->gpc];
-    if (link.is_narrow) link_at_ = link.pipe.reserve(price.carried_bytes, agenda.cycle);
-    ticket_ = slices->extend(ticket_, price.moved_bytes, weight_);
-  }
-  part.tile->num_uses++;
-  parts_.push(part);
-}
-
-void Transfer::wait_at_slices(const LineBatch& batch, double moved_bytes) {
+// Takes a batch along, behind so many bytes; it may wait in the slices' queues.
+BatchPrice Transfer::take(const LineBatch& batch, double behind_bytes, double pace) {
+  BatchPrice price = crossbar.coalescer.price(batch, port_, behind_bytes, pace);
+  ahead_cycles_ = smaller(ahead_cycles_, price.ahead_cycles);
+  num_moved_bytes_ += price.moved_bytes;
   TileState* tile = batch.tile;
   if (tile != nullptr && tile->is_there_at(agenda.cycle))
-    queued_.push(QueuedTile{tile, batch.num_bytes, moved_bytes});
+    queued_.push(QueuedTile{tile, batch.num_bytes, num_moved_bytes_});
+  return price;
 }
 
 // The last byte has passed the slices and the port.
 void Transfer::complete(double cycle) {
-  ticket_ = nullptr;
-  if (!port_->waiting.empty())
-    port_->waiting.pop()->start();
-  else
-    port_->active = nullptr;
+  port_->active = nullptr;
+  if (!port_->waiting.empty()) {
+    Transfer* next = port_->waiting.pop();
+    next->start(Table<LineBatch>{next->batches_.begin(), next->batches_.size()});
+  }
   if (cycle < link_at_) cycle = link_at_;
   double queued = 0.0;
   for (const QueuedTile& item : queued_) {
@@ -355,24 +323,24 @@ double Crossbar::packet_bytes(const AccessRecord& access, StoreKind kind) const 
   return larger(lines, sectors * SECTOR_BYTES);
 }
 
-void Crossbar::write(const MemoryRequest& request, Completion* left, StoreArrival* arrived,
-                     double num_distinct_bytes, StoreKind kind, double num_more_bytes,
-                     double num_packet_bytes, double packet_bytes) {
+void Crossbar::write(const MemoryRequest& request, Completion* left, Completion* arrived,
+                     double num_distinct_bytes, StoreKind kind, double num_packet_bytes, double packet_bytes,
+                     double num_more_bytes) {
   left = l2.store(request, left, num_distinct_bytes, kind);
   double num_bytes = request.num_bytes + num_more_bytes;
   if (kind == StoreKind::RED) num_bytes += request.num_bytes * input.xbar->red_header_fraction;
   if (num_packet_bytes > num_bytes) num_bytes = num_packet_bytes;
-  double left_at = sm_store_pipes_[request.sm].reserve(num_bytes, request.issued_at);
+  SmPort& port = ports_[request.sm];
+  double left_at = port.store_pipe.reserve(num_bytes, request.issued_at);
   // a packet is as long on a link as on the port
   double crossing = larger(request.num_bytes, num_packet_bytes);
-  store_ports_[request.sm].send(crossing, request.issued_at, left_at, left, arrived, packet_bytes);
+  port.stores.send(crossing, request.issued_at, left_at, left, arrived, packet_bytes);
   counters.xbar.write_bytes += request.num_bytes;
 }
 
 double Crossbar::cross_store(uint32_t sm, double crossing_bytes, double since, double* last_at) {
   const SmRecord& record = input.sms[sm];
-  double across_at;
-  l2.cross(crossing_bytes, uint32_t(record.partition), since, &across_at, last_at);
+  double across_at = l2.cross(crossing_bytes, uint32_t(record.partition), since, last_at);
   double passed_at = write_links_[uint32_t(record.write_link)].reserve(crossing_bytes, since);
   *last_at = larger(*last_at, passed_at);
   return larger(across_at, passed_at);

@@ -16,21 +16,24 @@ struct TransferPart {
 
 class Transfer;
 
-// One SM's way in: transfers one after the other, the first of them sharing the slices with other SMs.
+// One SM's way in: transfers one after the other, the first of them sharing the slices with other SMs; and
+// its stores' way out.
 struct SmPort : public Reader {
-  uint32_t gpc = 0;  // row of gpc_links
+  uint32_t gpc;  // row of gpc_links
   Transfer* active = nullptr;
   Fifo<Transfer*> waiting;
+  StorePort stores;
+  Pipe store_pipe{input.xbar->sm_write_bytes_per_cycle};
+
+  SmPort(const SmRecord& record, uint32_t sm);
 };
 
 // Reads on their way through a port: one request, or neighbours that are waited for together.
 // What it has to move is known when it begins: what merges with a neighbour's request comes with that.
 class Transfer : public Completion {
  public:
-  Transfer(SmPort* port, const LineBatch& batch, const TransferPart& part, const void* its_group);
-  // Begins to move.
-  void start();
-  // Takes a neighbour along.
+  Transfer(SmPort* port, const void* its_group) : group(its_group), port_(port) {}
+  // Takes a request along, and begins with it where the port has nothing else to do.
   void join(const LineBatch& batch, const TransferPart& part);
   void complete(double cycle) override;
 
@@ -43,24 +46,27 @@ class Transfer : public Completion {
     double moved_bytes;  // what the slices' clock has moved by when its last line passes
   };
 
-  void wait_at_slices(const LineBatch& batch, double moved_bytes);
+  void start(Table<LineBatch> batches);
+  void extend(const LineBatch& batch);
+  BatchPrice take(const LineBatch& batch, double behind_bytes, double pace);
 
   SmPort* port_;
   Vector<LineBatch> batches_;  // until it begins
   Vector<TransferPart> parts_;
   Vector<QueuedTile> queued_;
   Ticket* ticket_ = nullptr;
-  double num_bytes_;
+  double num_bytes_ = 0.0;
   double num_moved_bytes_ = 0.0;
   double weight_ = 0.0;
   double ahead_cycles_ = INFINITE;
   double link_at_ = 0.0;  // when the link of the GPC has carried it
 };
 
-// A receiver of a multicast, or of rows of zeros.
-struct Receiver {
-  uint32_t sm;
-  Completion* done;
+// Who is told that a copy has come to an SM.
+class Receiver : public Completion {
+ public:
+  uint32_t sm = 0;
+  Receiver* next = nullptr;  // of the same multicast
 };
 
 // Models:
@@ -94,17 +100,16 @@ class Crossbar {
   double behind_stores(uint32_t sm, double num_lines, double at_cycle);
   // Fetches a tile into one SM. Bulk copies have a `group`; neighbours of one group move as one.
   // `places`: those for bytes that were asked for and are not there.
-  void read(MemoryRequest& request, Completion* done, const void* group, Pipe* places, ZeroRows zeros);
+  void read(MemoryRequest& request, Completion* done, const void* group, Pipe* places,
+            const ZeroRows& zeros = {});
   // Fetches a tile once and delivers it to receivers, each of which takes in so much at most.
-  void multicast(MemoryRequest& request, const Vector<Receiver>& receivers, double bytes_per_cycle,
-                 ZeroRows zeros);
-  // Boxes that lie outside of their tensor as a whole.
-  void read_zeros(MemoryRequest& request, const Vector<Receiver>& receivers, ZeroRows zeros,
-                  const void* group);
+  void multicast(const MemoryRequest& request, Receiver* receivers, double bytes_per_cycle,
+                 const ZeroRows& zeros);
   // Stores a tile; `left` is told when its last byte has left the SM, `arrived` when it has passed what L2
   // takes.
-  void write(const MemoryRequest& request, Completion* left, StoreArrival* arrived, double num_distinct_bytes,
-             StoreKind kind, double num_more_bytes, double num_packet_bytes, double packet_bytes);
+  void write(const MemoryRequest& request, Completion* left, Completion* arrived, double num_distinct_bytes,
+             StoreKind kind, double num_packet_bytes = 0.0, double packet_bytes = LINE_BYTES,
+             double num_more_bytes = 0.0);
   // When a store of an SM has crossed: from when the next can follow, and its last line.
   double cross_store(uint32_t sm, double crossing_bytes, double since, double* last_at);
   // Bytes of the port's time that threads' stores take, or their reductions.
@@ -117,32 +122,26 @@ class Crossbar {
 
   // A GPC's way in: how many of its SMs are live, and what they get.
   struct GpcLink {
-    Pipe pipe;
-    double whole_share_bytes_per_cycle;
+    const GpcLinkRecord& record;
+    Pipe pipe{record.bytes_per_cycle};
     double share = 1.0;       // what threads of one of its SMs get of the slices while they are short
     double bulk_share = 1.0;  // the same of bulk copies
-    uint32_t partition;
-    explicit GpcLink(const GpcLinkRecord& record)
-        : pipe(record.bytes_per_cycle),
-          whole_share_bytes_per_cycle(record.whole_share_bytes_per_cycle),
-          partition(uint32_t(record.partition)) {}
     int32_t num_live = 0;
     int32_t num_lone_live = 0;
     int32_t num_storing = 0;
     bool is_narrow = false;  // carries less than slices and ports would give its live SMs
+
+    explicit GpcLink(const GpcLinkRecord& its_record) : record(its_record) {}
     int32_t num_turns() const { return int(num_live > num_lone_live) + int(num_lone_live > 0); }
   };
 
   void share_stores(uint32_t partition);
-  void deliver(uint32_t sm, const LineBatch& batch, const MemoryRequest& request, const TransferPart& part,
+  TransferPart look_up(const MemoryRequest& request, const ZeroRows& zeros, Completion* done);
+  void count(double num_bytes, const ZeroRows& zeros, double num_receivers);
+  void deliver(double num_bytes, uint32_t sm, const LineBatch& batch, const TransferPart& part,
                const void* group);
-  void count_zeros(const ZeroRows& zeros, uint32_t num_receivers);
 
-  // Of each SM.
-  Array<SmPort> ports_;
-  Array<StorePort> store_ports_;
-  Array<Pipe> sm_store_pipes_;
-
+  Array<SmPort> ports_;  // of each SM
   Array<GpcLink> gpc_links_;
   Array<Pipe> write_links_;
   Pool<Transfer> transfers_;

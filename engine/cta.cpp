@@ -34,13 +34,7 @@ void AsyncGroup::complete(double cycle) {
   drop();
 }
 
-Token* Token::make(bool is_long, double ready_at) {
-  Token* token = machine.flights.tokens.make();
-  token->is_long = is_long;
-  token->is_ready = ready_at >= 0.0;
-  token->ready_at = ready_at;
-  return token;
-}
+Token* Token::make(bool is_long, double ready_at) { return machine.flights.tokens.make(is_long, ready_at); }
 
 void Token::drop() {
   num_refs--;
@@ -156,7 +150,7 @@ void Mbarrier::complete_if_over(double at_cycle) {
 
 // ---------------------------------------------------------------------- barriers of threads
 
-bool ThreadBarrier::arrive(int32_t threads, double at_cycle, bool waits, const Role* who, double* release) {
+double ThreadBarrier::arrive(int32_t threads, double at_cycle, bool waits, const Role* who) {
   num_arrived += threads;
   if (waits) num_going += threads;
   if (at_cycle > latest) {
@@ -165,10 +159,10 @@ bool ThreadBarrier::arrive(int32_t threads, double at_cycle, bool waits, const R
   } else if (at_cycle == latest) {
     num_latest_threads += threads;
   }
-  if (num_arrived < num_threads) return false;
+  if (num_arrived < num_threads) return NOT_RELEASED;
   if (num_arrived > num_threads)
-    machine.failure.report(Failure::BARRIER_THREADS, who, number, -1, num_arrived, num_threads, 0.0);
-  *release = latest + latency_cycles + thread_cycles * (num_latest_threads + num_going);
+    machine.failure.report(Failure::BARRIER_THREADS, who, number, -1, num_arrived, num_threads);
+  double release = latest + latency_cycles + thread_cycles * (num_latest_threads + num_going);
   num_arrived = 0;
   num_going = 0;
   latest = 0.0;
@@ -176,10 +170,10 @@ bool ThreadBarrier::arrive(int32_t threads, double at_cycle, bool waits, const R
   // who is resumed goes on in an event of its own, so that nobody waits anew meanwhile
   for (Role* role : waiting) {
     if (number == CLUSTER) role->cluster_release = Role::NOT_ARRIVED;
-    role->resume(*release);
+    role->resume(release);
   }
   waiting.clear();
-  return true;
+  return release;
 }
 
 // ------------------------------------------------------------------------------------------ CTAs
@@ -207,9 +201,16 @@ Cta::Cta(uint32_t its_idx, uint32_t its_rank, uint32_t its_sm, Cluster* its_clus
   barriers.emplace(int32_t(ThreadBarrier::SYNCTHREADS), launch.num_threads, base, of_warp);
 }
 
-Cta::~Cta() = default;
-
 void Cta::act(uint8_t) { machine.run.cta_exits(this); }
+
+void Cta::copied(const Op* op, double start_cycle, double end_cycle, double num_bytes,
+                 int32_t barrier) const {
+  machine.run.totals.copy_cycles += end_cycle - start_cycle;
+  machine.run.totals.num_copies += 1.0;
+  if (input.sms[sm].is_recorded)
+    machine.recorder.copy_spans.push(
+        CopySpanRecord{idx, sm, op->stage, op->extra, start_cycle, end_cycle, num_bytes, barrier});
+}
 
 void Cta::copy_ended() {
   num_copies--;

@@ -38,15 +38,17 @@ class AsyncGroup : public Completion {
 
 // The result of a load that is on its way.
 struct Token {
-  double ready_at = 0.0;
+  double ready_at;
   double late_before = 0.0;  // by how much the role's last warp was behind when it asked
   double late_cycles = 0.0;  // how much later its part comes
   Role* waiting = nullptr;   // who uses it
   uint32_t num_meetings = 0;
   uint8_t num_refs = 1;  // of the role's slot, and of what is on its way
-  bool is_ready = false;
-  bool is_long = false;  // a load from memory, not from shared memory
+  bool is_ready;
+  bool is_long;  // a load from memory, not from shared memory
 
+  Token(bool from_memory, double at_cycle)
+      : ready_at(at_cycle), is_ready(at_cycle >= 0.0), is_long(from_memory) {}
   // Of a load that is on its way, or that is ready at a cycle.
   static Token* make(bool is_long, double ready_at = -1.0);
   Token* hold() {
@@ -141,6 +143,7 @@ struct Mbarrier {
 struct ThreadBarrier {
   static constexpr int32_t SYNCTHREADS = -1;
   static constexpr int32_t CLUSTER = -2;
+  static constexpr double NOT_RELEASED = -1.0;
 
   int32_t number;  // row of named_barriers, or one of those above
   int32_t num_threads;
@@ -157,8 +160,8 @@ struct ThreadBarrier {
         num_threads(int32_t(threads)),
         latency_cycles(latency),
         thread_cycles(warp_cycles / 2 / 32) {}
-  // Arrives; true where this was the last arrival: `release` is when all go on.
-  bool arrive(int32_t threads, double at_cycle, bool waits, const Role* who, double* release);
+  // Arrives; returns when all go on, where this was the last arrival.
+  double arrive(int32_t threads, double at_cycle, bool waits, const Role* who);
 };
 
 // CTAs that share a cluster barrier and can reach one another's shared memory.
@@ -196,9 +199,10 @@ struct Cta : public Action {
   Cta* newer = nullptr;
 
   Cta(uint32_t its_idx, uint32_t its_rank, uint32_t its_sm, Cluster* its_cluster);
-  ~Cta();
   // It exits.
   void act(uint8_t what) override;
+  // Notes a copy into one of its stages that is complete.
+  void copied(const Op* op, double start_cycle, double end_cycle, double num_bytes, int32_t barrier) const;
   void copy_ended();
   // Gives to those who wait, in order, what has become free of the register pool.
   void hand_out_registers(double at_cycle);

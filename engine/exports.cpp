@@ -16,7 +16,7 @@ InputData input;
 
 namespace {
 
-int wrong_section = -2;
+int wrong_section = -2;  // of the input; -1: its header; -2: none
 
 struct Header {
   uint32_t magic;
@@ -32,9 +32,9 @@ struct SectionEntry {
 };
 
 // Finds sections by their numbers.
-class Reader {
- public:
-  Reader(const uint8_t* buffer, uint32_t num_bytes) : buffer_(buffer), num_bytes_(num_bytes) {}
+struct SectionReader {
+  const uint8_t* buffer;
+  uint32_t num_bytes;
 
   template <class T>
   void operator()(Input section, const T*& constants) {
@@ -47,37 +47,30 @@ class Reader {
     records = Table<T>{find<T>(section, sizeof(T), count), uint32_t(count)};
   }
 
-  int wrong = -2;
-
- private:
   const SectionEntry& entry(Input section) const {
-    return reinterpret_cast<const SectionEntry*>(buffer_ + sizeof(Header))[uint32_t(section)];
+    return reinterpret_cast<const SectionEntry*>(buffer + sizeof(Header))[uint32_t(section)];
   }
 
   template <class T>
   const T* find(Input section, uint64_t item_bytes, uint64_t count) {
     const SectionEntry& found = entry(section);
-    bool is_inside = found.offset % 8 == 0 && found.offset <= num_bytes_ && found.count == count &&
-                     count <= (num_bytes_ - found.offset) / item_bytes;
-    if (!is_inside && wrong == -2) wrong = int(section);
-    return reinterpret_cast<const T*>(buffer_ + found.offset);
+    bool is_inside = found.offset % 8 == 0 && found.offset <= num_bytes && found.count == count &&
+                     count <= (num_bytes - found.offset) / item_bytes;
+    if (!is_inside && wrong_section == -2) wrong_section = int(section);
+    return reinterpret_cast<const T*>(buffer + found.offset);
   }
-
-  const uint8_t* buffer_;
-  uint32_t num_bytes_;
 };
 
-// Reads the table of sections. Returns -2 if all is well, -1 if the header is wrong, else the wrong section.
-int read_input(const uint8_t* buffer, uint32_t num_bytes) {
+// Reads the header and the table of sections.
+void read_input(const uint8_t* buffer, uint32_t num_bytes) {
   const Header* header = reinterpret_cast<const Header*>(buffer);
   uint32_t table_bytes = sizeof(Header) + NUM_INPUT_SECTIONS * sizeof(SectionEntry);
-  if (num_bytes < table_bytes || header->magic != BUFFER_MAGIC || header->version != BUFFER_VERSION ||
-      header->num_sections != NUM_INPUT_SECTIONS || header->total_bytes != num_bytes) {
-    return -1;
-  }
-  Reader reader(buffer, num_bytes);
-  input.for_each(reader);
-  return reader.wrong;
+  bool is_right = num_bytes >= table_bytes && header->magic == BUFFER_MAGIC &&
+                  header->version == BUFFER_VERSION && header->num_sections == NUM_INPUT_SECTIONS &&
+                  header->total_bytes == num_bytes;
+  wrong_section = is_right ? -2 : -1;
+  SectionReader reader{buffer, num_bytes};
+  if (is_right) input.for_each(reader);
 }
 
 struct Block {
@@ -119,28 +112,23 @@ uint8_t* write_results() {
   blocks.doubles(Output::TOTALS, &machine.run.totals, 1);
   blocks.doubles(Output::FAILURE, &machine.failure.record, 1);
   blocks.doubles(Output::SM_TOTALS, sm_totals.begin(), sm_totals.size());
-  blocks.doubles(Output::ROLE_TOTALS, machine.run.role_totals.begin(), machine.run.role_totals.size());
-  blocks.doubles(Output::EPILOGUE_CYCLES, machine.run.epilogue_cycles.begin(),
-                 machine.run.epilogue_cycles.size());
+  blocks(Output::ROLE_TOTALS, machine.run.role_totals);
+  blocks(Output::EPILOGUE_CYCLES, machine.run.epilogue_cycles);
   blocks.doubles(Output::COUNTERS, &counters, 1);
   machine.recorder.for_each(blocks);
 
-  uint64_t header_bytes = 24 + 16 * uint64_t(NUM_OUTPUT_SECTIONS);
-  uint64_t total = header_bytes;
+  uint64_t offset = sizeof(Header) + NUM_OUTPUT_SECTIONS * sizeof(SectionEntry);
+  uint64_t total = offset;
   for (const Block& block : blocks.all) total += aligned(block.count * block.item_bytes);
   if (total > held) {
     memory_release(buffer, held);
     held = held ? 2 * total : total;
     buffer = static_cast<uint8_t*>(memory_allocate(held));
   }
-  const uint32_t header[4] = {BUFFER_MAGIC, BUFFER_VERSION, NUM_OUTPUT_SECTIONS, 0};
-  __builtin_memcpy(buffer, header, sizeof(header));
-  uint64_t* table = reinterpret_cast<uint64_t*>(buffer + 16);
-  *table = total;
-  uint64_t offset = header_bytes;
+  *reinterpret_cast<Header*>(buffer) = Header{BUFFER_MAGIC, BUFFER_VERSION, NUM_OUTPUT_SECTIONS, 0, total};
+  SectionEntry* entry = reinterpret_cast<SectionEntry*>(buffer + sizeof(Header));
   for (const Block& block : blocks.all) {
-    *++table = offset;
-    *++table = block.count;
+    *entry++ = SectionEntry{offset, block.count};
     if (block.count) __builtin_memcpy(buffer + offset, block.items, block.count * block.item_bytes);
     offset += aligned(block.count * block.item_bytes);
   }
@@ -158,7 +146,7 @@ EXPORT(allocate) void* allocate(uint32_t num_bytes) { return memory_allocate(num
 
 // Reads the buffer and starts the launch's first CTAs; 0 if all is well, else a Failure.
 EXPORT(create) int32_t create(const uint8_t* buffer, uint32_t num_bytes) {
-  wrong_section = read_input(buffer, num_bytes);
+  read_input(buffer, num_bytes);
   if (wrong_section != -2) return int32_t(Failure::BAD_BUFFER);
   build_machine();
   return 0;

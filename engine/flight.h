@@ -1,4 +1,4 @@
-// What is on its way by itself: loads, copies by TMA and cp.async, stores, reads that begin later.
+// What is on its way by itself: loads, copies by TMA and cp.async, stores.
 #pragma once
 #include "cta.h"
 #include "request.h"
@@ -28,14 +28,26 @@ class CountedCopies : public Completion {
 };
 
 // A TMA copy on its way to one CTA.
-class TmaInFlight : public Completion {
+class TmaInFlight : public Receiver {
  public:
-  const Op* op = nullptr;
-  const TmaLoadRecord* cost = nullptr;
-  Stage* stage = nullptr;
-  Mbarrier* mbarrier = nullptr;
-  double started_at = 0.0;
+  TmaInFlight(const Op* its_op, Cta* cta, double at_cycle);
   void complete(double cycle) override;
+
+ private:
+  const Op* op_;
+  Cta* cta_;
+  double started_at_;
+};
+
+// How copies that were issued are asked for, and what they do once they are there.
+struct IssuedCopies {
+  double first;  // they pass the load/store unit from here
+  double end;    // to here
+  double lead;   // their warps go on so long before that
+  double asked_at;
+  bool hits;              // L1 has them
+  double num_wavefronts;  // to be written once they are there
+  double num_hidden;      // of these, those that come while the transfer is under way
 };
 
 // A cp.async batch on its way: it is written into shared memory, wavefront by wavefront.
@@ -45,51 +57,55 @@ class CpAsyncInFlight : public Completion {
   Stage* stage = nullptr;
   AsyncGroup* group = nullptr;
   MemoryRequest request;
-  double num_wavefronts = 0.0;
-  double num_hidden = 0.0;      // of them, those that come while the transfer is under way
-  double last_cycle = 0.0;      // when the last of its instructions asks
-  double soonest_cycles = 0.0;  // after which that one may have its data
-  double more_cycles = 0.0;     // what it takes from there
-  double num_requests = 0.0;
-  bool is_again = false;  // L1 had it not, so that it passes the load/store unit again
-  bool allocates = false;
+  IssuedCopies issued = {};
+  double last_cycle = 0.0;  // when the last of its instructions asks
   void complete(double cycle) override;
 
  private:
   double latency_cycles(double cycle) const;
 };
 
-// A store has left the SM, and has arrived: the kernel does not end before both.
-class StoreInFlight : public Completion, public StoreArrival {
+// A store has left the SM, or has arrived: the kernel does not end before both.
+class StoreInFlight : public Completion {
  public:
-  AsyncGroup* left = nullptr;         // complete when it has left
-  AsyncGroup* has_arrived = nullptr;  // complete when it has arrived
-  // Of a bulk store: its source has been read, it is complete, and where its source lies.
-  BulkGroups bulk = {nullptr, nullptr};
-  Cta* cta = nullptr;
-  Stage* stage = nullptr;
+  explicit StoreInFlight(AsyncGroup* group);
   void complete(double cycle) override;
-  void arrived(double cycle) override;
 
  private:
-  void over(double cycle);
-  double at_ = 0.0;
-  bool has_one_ = false;
+  AsyncGroup* group_;  // complete then, if there is one
 };
 
-// A TMA read or store that begins when its tensor map is there, or what stands before it has left the SM.
-class DelayedTma : public Action {
+// A bulk store's source is being read.
+class BulkStoreInFlight : public Completion {
  public:
-  enum Kind : uint8_t { READ, MULTICAST, ZEROS, STORE };
-  Kind kind = READ;
+  BulkStoreInFlight(const BulkGroups& groups, Cta* cta, Stage* stage);
+  void complete(double cycle) override;
+
+ private:
+  BulkGroups groups_;
+  Cta* cta_;
+  Stage* stage_;  // if it is declared
+};
+
+// What TMA asks of memory: a copy to one CTA or to several, or a store. It begins when its tensor map is
+// there, and what stands before it has left the SM.
+class TmaTransfer : public Action {
+ public:
   MemoryRequest request;
-  Vector<Receiver> receivers;
-  const void* group = nullptr;
   ZeroRows zeros;
-  StoreInFlight* store = nullptr;
-  const TmaStoreRecord* cost = nullptr;
-  // It begins.
+  const void* group = nullptr;    // of a copy to one CTA
+  Receiver* receivers = nullptr;  // of a copy
+  const TmaStoreRecord* store = nullptr;
+  Completion* left = nullptr;  // of a store
+  Completion* arrived = nullptr;
+
+  explicit TmaTransfer(const MemoryRequest& its_request) : request(its_request) {}
+  // Begins at a cycle; at once where that is `now`.
+  void begin(double begins_at, double now);
   void act(uint8_t what) override;
+
+ private:
+  void ask();
 };
 
 // Pools of all that is on its way.
@@ -99,7 +115,8 @@ struct Flights {
   Pool<TmaInFlight> tma_copies;
   Pool<CpAsyncInFlight> cp_asyncs;
   Pool<StoreInFlight> stores;
-  Pool<DelayedTma> delayed;
+  Pool<BulkStoreInFlight> bulk_stores;
+  Pool<TmaTransfer> tma_transfers;
   Pool<Token> tokens;
   Pool<AsyncGroup> groups;
   Pool<QueuedRole> queued_roles;

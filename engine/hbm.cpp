@@ -44,13 +44,7 @@ Hbm::Hbm() {
 
 double Hbm::spread_cycles() {
   if (input.hbm->spread_cycles == 0.0) return 0.0;
-  num_draws_++;
-  return input.hbm->spread_cycles * (fraction_of(num_draws_ * GOLDEN) - 0.5);
-}
-
-double Hbm::draw() {
-  num_waits_++;
-  return fraction_of(num_waits_ * PLASTIC);
+  return input.hbm->spread_cycles * (spreads_.next(GOLDEN) - 0.5);
 }
 
 double Hbm::refresh_cycles(double num_rows, double over_cycles) const {
@@ -164,7 +158,7 @@ void Hbm::Intake::fill(Fill fill, double asked_at, double asked_until, int32_t n
   fill.is_behind = num > 0 && asked_at <= asked_until_ + TURN_GAP_CYCLES;
   asked_until_ = num ? asked_until : -INFINITE;
   fill.turn_bytes = fill.left_bytes / (num > 1 ? num : 1);
-  if (!is_busy_) {
+  if (current_.done == nullptr) {
     hbm.num_reading_++;
     begin(fill);
   } else {
@@ -175,11 +169,8 @@ void Hbm::Intake::fill(Fill fill, double asked_at, double asked_until, int32_t n
 // A turn of `fill` begins.
 void Hbm::Intake::begin(const Fill& fill) {
   current_ = fill;
-  is_busy_ = true;
-  if (!current_.has_begun) {
-    current_.has_begun = true;
-    current_.done->begun(agenda.cycle);
-  }
+  if (!fill.has_begun) fill.done->begun(agenda.cycle);
+  current_.has_begun = true;
   hbm.wire.transfer(smaller(current_.turn_bytes, current_.left_bytes), this, current_.weight);
 }
 
@@ -196,7 +187,7 @@ void Hbm::Intake::complete(double cycle) {
   if (!waiting_.empty()) {
     begin(waiting_.pop());
   } else {
-    is_busy_ = false;
+    current_.done = nullptr;
     hbm.num_reading_--;
   }
   fill.done->complete(cycle);

@@ -27,13 +27,12 @@ class L2Fill;
 class Hbm {
  public:
   SharedPipe wire;
+  Sequence waits;  // which part of all requests like the next one waits less at its channels
 
   Hbm();
 
   // By how much the next fill of many lines is later than the mean (below 0: sooner), by a sequence.
   double spread_cycles();
-  // Which part of all requests like the next one waits less at its channels, by a sequence.
-  double draw();
   // How much later than a mean row's the slowest of `num_rows` comes, asked for over `over_cycles`.
   double refresh_cycles(double num_rows, double over_cycles) const;
   // How long the last of `num_lines` that are asked for now waits at its channel.
@@ -76,8 +75,7 @@ class Hbm {
     void begin(const Fill& fill);
     Fill next_behind(Fill fill);
 
-    Fill current_ = {};
-    bool is_busy_ = false;
+    Fill current_ = {};  // with nobody to tell: none
     double asked_until_ = -INFINITE;
     Fifo<Fill> waiting_;
   };
@@ -92,8 +90,7 @@ class Hbm {
   double read_bytes_ = 0.0;
   double written_bytes_ = 0.0;
   uint32_t num_reading_ = 0;
-  uint32_t num_draws_ = 0;
-  uint32_t num_waits_ = 0;
+  Sequence spreads_;
 };
 
 }  // namespace gpusim

@@ -55,9 +55,8 @@ double L1::posted_cycles(double cycles, double num_requests, double num_bytes, d
 }
 
 void L1::read(MemoryRequest& request, Completion* done, bool allocates, double not_before, bool is_copy) {
-  ZeroRows none;
   if (!allocates) {
-    crossbar.read(request, done, nullptr, is_copy ? nullptr : &places, none);
+    crossbar.read(request, done, nullptr, is_copy ? nullptr : &places);
     return;
   }
   L1Tile* tile = tiles_.get(request.tile);
@@ -83,7 +82,7 @@ void L1::read(MemoryRequest& request, Completion* done, bool allocates, double n
     gone->is_held = false;
     if (!gone->is_filling) l1_tiles.release(gone);
   }
-  crossbar.read(request, tile, nullptr, &places, none);
+  crossbar.read(request, tile, nullptr, &places);
 }
 
 void L1Tile::hit(double ready_at, Completion* done) {

@@ -29,11 +29,6 @@ L2::L2() {
       links_[link++].init(input.partitions[partition].link_bytes_per_cycle);
 }
 
-double L2::draw() {
-  num_draws_++;
-  return fraction_of(num_draws_ * GOLDEN);
-}
-
 double L2::spread_cycles(double num_lines) const {
   return num_lines > 1.0 ? input.l2->slice_spread_cycles * (num_lines - 1.0) / (num_lines + 1.0) : 0.0;
 }
@@ -80,7 +75,7 @@ TileState* L2::look_up(const MemoryRequest& request, uint32_t partition) {
   if (!is_whole) {
     double chance = chance_of(share, request.num_bytes);
     if (chance < 1.0 - CERTAIN) {
-      tile->missed = draw();
+      tile->missed = draws_.next(GOLDEN);
       if (tile->missed >= chance) return tile;
       share /= chance;
     }
@@ -88,8 +83,7 @@ TileState* L2::look_up(const MemoryRequest& request, uint32_t partition) {
   double missed_sectors = counters.l2.miss_sectors;
   fill(request, tile, share);
   for (uint32_t place = 0; place < request.num_neighbours; place++) {
-    MemoryRequest neighbour;
-    static_cast<TileRequest&>(neighbour) = request;
+    MemoryRequest neighbour{static_cast<const TileRequest&>(request)};
     int32_t panel = request.panels[request.neighbours[2 * place]];
     neighbour.tile = TileKey::of(request.tensor, panel, request.neighbours[2 * place + 1]);
     look_up(neighbour, partition);
@@ -123,7 +117,7 @@ void L2::fill(const MemoryRequest& request, TileState* tile, double share) {
   double num_rows = larger(
       larger(request.num_rows * share * request.new_fraction, num_bytes / input.hbm->refresh_bytes), 1.0);
   bool are_apart = request.num_rows > 1.0 || (tensor.piece_bytes > 0.0 && tensor.are_pieces_anywhere);
-  double place = hbm.draw();
+  double place = hbm.waits.next(PLASTIC);
   bool is_many = request.num_bytes > PARTITION_BYTES;
   double spread = is_many && num_rows >= FEW_ROWS ? hbm.spread_cycles() : 0.0;
   double together = request.num_together;
@@ -191,7 +185,7 @@ double L2::reach(const MemoryRequest& request, TileState* tile, uint32_t partiti
     double chance = chance_of(share, request.num_bytes);
     double begin =
         tile->loss.memory[partition] * (1.0 - chance) / (1.0 - share);  // lines at home here come first
-    double drawn = place != 0.0 ? place : draw();
+    double drawn = place != 0.0 ? place : draws_.next(GOLDEN);
     if (!(begin <= drawn && drawn < begin + chance)) return near;
     crossing = share * request.num_bytes / chance;
     latency = far;
@@ -273,18 +267,16 @@ void L2Fill::act(uint8_t) {
 
 // ------------------------------------------------------------------------------------------ stores
 
-void L2::cross(double num_bytes, uint32_t partition, double at_cycle, double* across_at, double* last_at) {
+double L2::cross(double num_bytes, uint32_t partition, double at_cycle, double* last_at) {
   uint32_t num_links = uint32_t(input.l2->num_links);
-  if (!num_links) {
-    *across_at = 0.0;
-    *last_at = 0.0;
-    return;
-  }
+  *last_at = 0.0;
+  if (!num_links) return 0.0;
   L2Link& link = links_[(partition + 1) % num_links];
   double crossing = input.l2->far_share * num_bytes;
   double deviation;
-  *across_at = link.store(crossing, at_cycle, &deviation);
-  *last_at = *across_at + link.late_cycles(crossing, deviation);
+  double across_at = link.store(crossing, at_cycle, &deviation);
+  *last_at = across_at + link.late_cycles(crossing, deviation);
+  return across_at;
 }
 
 Completion* L2::store(const MemoryRequest& request, Completion* done, double num_distinct_bytes,
@@ -301,26 +293,18 @@ Completion* L2::store(const MemoryRequest& request, Completion* done, double num
   write->num_bytes = leaving;
   write->moved_bytes = hbm.write_back(leaving, write, input.tensors[request.tensor].piece_bytes);
   if (!is_full) return done;
-  write->done = done;
-  write->num_pending = 2;
-  write->left.write = write;
-  return &write->left;
+  AsyncGroup* both = AsyncGroup::make(nullptr);
+  both->on_complete.push(done);
+  write->both = both->add();
+  both->num_pending++;  // of the store itself, which has the first reference
+  return both;
 }
 
 void WriteBack::complete(double cycle) {
   hbm.has_moved(moved_bytes, 0.0, num_bytes);
   l2.backlog_bytes_ -= num_bytes;
-  is_over(cycle);
-}
-
-void WriteBack::is_over(double cycle) {
-  over_at_ = larger(over_at_, cycle);
-  num_pending--;
-  if (num_pending) return;
-  Completion* told = done;
-  double at = over_at_;
+  if (both != nullptr) both->complete(cycle);
   l2.writes_.release(this);
-  if (told != nullptr) told->complete(at);
 }
 
 // ------------------------------------------------------------------------------------------ links

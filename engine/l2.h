@@ -5,6 +5,8 @@
 
 namespace gpusim {
 
+class AsyncGroup;
+
 // What goes into one partition from the other: lines that its SMs read there, and the other SMs' stores.
 // Models:
 // * order of arrival;
@@ -71,25 +73,12 @@ class L2Fill : public Completion, public Action {
 // and its write-back are.
 class WriteBack : public Completion {
  public:
-  Completion* done = nullptr;  // told when both are over; none where the store does not wait
+  AsyncGroup* both = nullptr;  // complete when both are; none where the store does not wait
   double num_bytes = 0.0;
   double moved_bytes = 0.0;  // of the wire's time
-  int32_t num_pending = 1;
 
-  // Stands for the store where the store port tells that it has left.
-  class Left : public Completion {
-   public:
-    WriteBack* write = nullptr;
-    void complete(double cycle) override { write->is_over(cycle); }
-  } left;
-
-  // The write-back's last byte is in memory.
+  // The last byte is in memory.
   void complete(double cycle) override;
-
- private:
-  void is_over(double cycle);
-
-  double over_at_ = 0.0;
 };
 
 // Tags, fills and the fabric between the partitions; the slices' rate is the crossbar's business.
@@ -126,7 +115,7 @@ class L2 {
   Completion* store(const MemoryRequest& request, Completion* done, double num_distinct_bytes,
                     StoreKind kind);
   // When a store from `partition` has crossed: from when the next can follow, and its last line.
-  void cross(double num_bytes, uint32_t partition, double at_cycle, double* across_at, double* last_at);
+  double cross(double num_bytes, uint32_t partition, double at_cycle, double* last_at);
   // When what `partition` reads has crossed to it: all of it, and a mean one of `num_warps`.
   double read_across(uint32_t partition, double num_bytes, double at_cycle, int32_t num_warps,
                      double* part_at);
@@ -145,7 +134,6 @@ class L2 {
   void fill(const MemoryRequest& request, TileState* tile, double share);
   FillWaits waits_of(double num_rows, double num_bytes, bool are_apart, bool is_many, double place,
                      double part_bytes) const;
-  double draw();
 
   Residency residency_;
   Map<TileKey, TileState> tiles_;
@@ -155,7 +143,7 @@ class L2 {
   L2Link links_[2];
   const double mean_latency_cycles_ = (input.l2->near_latency_cycles + input.l2->far_latency_cycles) / 2;
   double backlog_bytes_ = 0.0;
-  uint32_t num_draws_ = 0;
+  Sequence draws_;
 };
 
 }  // namespace gpusim

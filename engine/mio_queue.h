@@ -75,8 +75,8 @@ class MioQueue : public Action {
   void fill(double at_cycle);
 
   Fifo<Place> in_line_;
-  double num_places_ = 0.0;                // taken
-  Heap<int32_t, QueuedWarp*, 2> waiting_;  // by age
+  double num_places_ = 0.0;             // taken
+  Heap<int32_t, QueuedWarp*> waiting_;  // by age
   bool is_watched_ = false;
 };
 

@@ -19,7 +19,7 @@ bool MmaArbiter::ask(Role* role, const Op& op, Multiply multiply, int32_t num_ru
   Waiter waiter{role, &op, multiply, num_runs};
   bool goes_on = role->t <= until_ + GREEDY_CYCLES;
   bool is_free;
-  if (owner_ == role && owner_cta_ == role->cta->idx)
+  if (is_owner(role))
     is_free = goes_on && !(by_age_ && !waiting_.empty() && num_older(role));
   else
     is_free = !goes_on && waiting_.empty();
@@ -66,9 +66,8 @@ bool MmaArbiter::hold(Role* role, double num_copies) {
     if (role->copy_pass == CopyPass::ONCE) role->copy_pass = CopyPass::NONE;
     return true;
   }
-  if (owner_ == role && owner_cta_ == role->cta->idx && !waiting_.empty()) next();
-  bool is_owner = owner_ == role && owner_cta_ == role->cta->idx;
-  if (is_owner || owner_ == nullptr || role->t > until_ + GREEDY_CYCLES) return true;
+  if (is_owner(role) && !waiting_.empty()) next();
+  if (is_owner(role) || owner_ == nullptr || role->t > until_ + GREEDY_CYCLES) return true;
   held_.push(Held{role, role->t, num_copies});
   watch();
   role->must_retry = true;
@@ -135,8 +134,7 @@ int32_t MmaArbiter::num_older(const Role* role) {
   int32_t num = owner_ != nullptr && owner_cta_ < mine;
   for (uint32_t place = 0; place < waiting_.size(); place++) {
     const Role* other = waiting_[place].role;
-    bool is_owner = other == owner_ && other->cta->idx == owner_cta_;
-    num += !is_owner && other->cta->idx < mine;
+    num += !is_owner(other) && other->cta->idx < mine;
   }
   return num;
 }

@@ -60,6 +60,7 @@ class MmaArbiter : public Action {
     double num_copies;
   };
 
+  bool is_owner(const Role* role) const { return owner_ == role && owner_cta_ == role->cta->idx; }
   void begin(const Waiter& waiter);
   uint32_t num_runs_until(double cycle);
   void watch();

@@ -11,10 +11,9 @@ constexpr double EPSILON_CYCLES = 1e-6;
 constexpr double TURN_INSTRUCTIONS = 8.0;  // IMAD.WIDEs of a warp after which wgmma is looked for anew
 
 void record_mma(const Role* role, double start, double end, int64_t num_issues) {
-  if (role->is_recorded) {
-    machine.recorder.mma_spans.push(
-        MmaSpanRecord{role->cta->idx, role->cta->sm, role->idx, start, end, num_issues});
-  }
+  if (!role->is_recorded) return;
+  machine.recorder.mma_spans.push(
+      MmaSpanRecord{role->cta->idx, role->cta->sm, role->idx, start, end, num_issues});
 }
 
 // Queues mma.sync of a role in the tensor cores.
@@ -59,8 +58,8 @@ void chain(Role* role, double num_instructions, double num_more) {
   if (machine.run.is_ideal(Ideal::OWN_CODE)) return;
   WarpScheduler& scheduler = sm_of(role).scheduler;
   double chained = role->t + num_instructions * input.warp_scheduler->dependent_cycles;
-  double end = scheduler.execute(scheduler.alu_pipe, num_instructions, role->num_warps, role->t, 0.0, 1.0);
-  if (num_more != 0.0) end = larger(end, scheduler.issue(num_more, role->num_warps, role->t, 1.0));
+  double end = scheduler.execute(scheduler.alu_pipe, num_instructions, role->num_warps, role->t);
+  if (num_more != 0.0) end = larger(end, scheduler.issue(num_more, role->num_warps, role->t));
   role->spend(WarpState::ISSUE, end > chained ? end : chained);
 }
 
@@ -71,7 +70,7 @@ bool slowed_chain(Role* role, const AluRecord& cost) {
   double dependent = input.warp_scheduler->dependent_cycles;
   double share = 1.0;
   if (!role->is_partly_done)
-    scheduler.execute(scheduler.alu_pipe, cost.num_instructions, role->num_warps, role->t, 0.0, 1.0);
+    scheduler.execute(scheduler.alu_pipe, cost.num_instructions, role->num_warps, role->t);
   else
     share = role->partly_left;
   role->is_partly_done = false;
@@ -106,7 +105,7 @@ bool mma_sync(Role* role, const Op& op) {
 
 // Queues a batch in the tensor core; the warps go on, unless too many groups, or wgmma, are in flight.
 // What they run between the first of a batch and its last, they run while these wait for room in the queue.
-bool wgmma(Role* role, const Op& op) {
+void wgmma(Role* role, const Op& op) {
   const WgmmaRecord& cost = input.wgmmas[uint32_t(op.cost)];
   Sm& sm = sm_of(role);
   TensorCore& core = sm.tensor_core;
@@ -143,53 +142,44 @@ bool wgmma(Role* role, const Op& op) {
   // alone in the queue a warpgroup has more room
   if (issued_at > role->t && (role->num_warpgroups > 1 || begin > mine))
     role->spend(WarpState::TENSOR, issued_at);
-  return true;
 }
 
-bool wgmma_fence(Role* role, const Op&) {
+void wgmma_fence(Role* role, const Op&) {
   role->spend(WarpState::ISSUE, role->t + input.warp_scheduler->fence_cycles);
-  return true;
 }
 
-bool wgmma_commit_group(Role* role, const Op&) {
-  role->wgmma_groups.push(role->wgmma_open);
-  return true;
-}
+void wgmma_commit_group(Role* role, const Op&) { role->wgmma_groups.push(role->wgmma_open); }
 
 // Until the group that must have ended has, and its latency is over.
-bool wgmma_wait_group(Role* role, const Op& op) {
+void wgmma_wait_group(Role* role, const Op& op) {
   double end = -1.0;
   while (int64_t(role->wgmma_groups.size()) > op.extra) end = role->wgmma_groups.pop();
   if (end >= 0.0) role->spend(WarpState::WAIT_WGMMA, end + input.tensor_core->wgmma_latency_cycles);
-  return true;
 }
 
 // Waits for instructions that the SM's caches do not hold.
-bool code(Role* role, const Op& op) {
+void code(Role* role, const Op& op) {
   int32_t num_each = warps_each(role->num_warps, input.warp_scheduler->num_schedulers);
   double waited = sm_of(role).instruction_cache.wait_cycles(op.cost, op.number, num_each);
   role->spend(WarpState::NO_INSTRUCTION, role->t + waited);
-  return true;
 }
 
 // Waits for what a sub-core does not keep of a loop's code, where one warp issues it; two and more do so
 // meanwhile.
-bool loop_code(Role* role, const Op& op) {
+void loop_code(Role* role, const Op& op) {
   Sm& sm = sm_of(role);
-  if (role->num_warps * double(sm.num_ctas) > input.warp_scheduler->num_schedulers) return true;
+  if (role->num_warps * double(sm.num_ctas) > input.warp_scheduler->num_schedulers) return;
   const LoopCodeRecord& code = input.loop_codes[uint32_t(op.cost)];
   double waited = sm.instruction_cache.loop_cycles(code.num_instructions, code.own_cycles);
   if (waited > 0.0 && !machine.run.is_ideal(Ideal::OWN_CODE))
     role->spend(WarpState::NO_INSTRUCTION, role->t + waited);
-  return true;
 }
 
 // Where caches of code were flushed, waits for instructions that the launch has not brought along.
-bool far_code(Role* role, const Op& op) {
-  if (input.launch->is_flushed == 0.0) return true;
+void far_code(Role* role, const Op& op) {
+  if (input.launch->is_flushed == 0.0) return;
   double late = sm_of(role).instruction_cache.late_cycles(input.far_codes[uint32_t(op.cost)], role->t);
   if (late > 0.0) role->spend(WarpState::NO_INSTRUCTION, role->t + late);
-  return true;
 }
 
 // FP32 pipe; in a chain each instruction waits for the one before it; in turns CTAs of an SM do.
@@ -207,17 +197,15 @@ bool fma(Role* role, const Op& op) {
 bool alu(Role* role, const Op& op) {
   const AluRecord& cost = input.alus[uint32_t(op.cost)];
   if (op.flags & 1) {
-    if (cost.num_beside > cost.num_instructions && cost.num_instructions > 0.0 &&
-        !machine.run.is_ideal(Ideal::OWN_CODE)) {
-      return slowed_chain(role, cost);
-    }
+    bool is_slowed = cost.num_beside > cost.num_instructions && cost.num_instructions > 0.0;
+    if (is_slowed && !machine.run.is_ideal(Ideal::OWN_CODE)) return slowed_chain(role, cost);
     chain(role, cost.num_instructions, cost.num_more);
     return true;
   }
   Sm& sm = sm_of(role);
-  role->spend(WarpState::ISSUE,
-              sm.scheduler.execute(sm.scheduler.alu_pipe, cost.num_instructions, role->num_warps, role->t,
-                                   sm.tensor_core.wgmma_until, 1.0));
+  double end = sm.scheduler.execute(sm.scheduler.alu_pipe, cost.num_instructions, role->num_warps, role->t,
+                                    sm.tensor_core.wgmma_until);
+  role->spend(WarpState::ISSUE, end);
   return true;
 }
 
@@ -244,12 +232,12 @@ bool mad_wide(Role* role, const Op& op) {
     now = smaller(num, left_cycles / (turn - taken));
     core.pipe.free_at += now * taken;
     core.wgmma_until += now * taken;
-    scheduler.issue(now, role->num_warps, role->t, 1.0);
+    scheduler.issue(now, role->num_warps, role->t);
     end = role->t + now * turn;
   } else {
     now = core.wgmma_until != 0.0 ? smaller(num, TURN_INSTRUCTIONS) : num;
     double own = role->t + now * pace * spec.mad_wide_cycles;
-    end = scheduler.execute(scheduler.mad_wide_pipe, now * pace, role->num_warps, role->t, 0.0, 1.0);
+    end = scheduler.execute(scheduler.mad_wide_pipe, now * pace, role->num_warps, role->t);
     end = larger(end, own);
     if (end > core.wide_until) core.wide_until = end;
   }
@@ -260,21 +248,19 @@ bool mad_wide(Role* role, const Op& op) {
 }
 
 // Special-function pipe.
-bool mufu(Role* role, const Op& op) {
+void mufu(Role* role, const Op& op) {
   WarpScheduler& scheduler = sm_of(role).scheduler;
-  role->spend(WarpState::MATH_PIPE,
-              scheduler.execute(scheduler.mufu_pipe, op.number, role->num_warps, role->t, 0.0, 1.0));
-  return true;
+  double end = scheduler.execute(scheduler.mufu_pipe, op.number, role->num_warps, role->t);
+  role->spend(WarpState::MATH_PIPE, end);
 }
 
 // Shuffles; in a chain each waits until the one before has given its word.
-bool shfl(Role* role, const Op& op) {
+void shfl(Role* role, const Op& op) {
   Sm& sm = sm_of(role);
   counters.smem.wavefronts += op.number * op.extra;
   double chained = op.flags & 1 ? role->t + op.number * input.warp_scheduler->shuffle_cycles : 0.0;
-  double end = sm.scheduler.execute(sm.scheduler.shuffle_pipe, op.number, op.extra, role->t, 0.0, 1.0);
+  double end = sm.scheduler.execute(sm.scheduler.shuffle_pipe, op.number, op.extra, role->t);
   role->spend(WarpState::SHORT_SCOREBOARD, end > chained ? end : chained);
-  return true;
 }
 
 // Trades registers with the CTA's pool; more of them may have to be waited for.
@@ -298,7 +284,7 @@ bool set_max_nreg(Role* role, const Op& op) {
 
 // ------------------------------------------------------------------------------------------ sections, turns
 
-bool range_start(Role* role, const Op& op) {
+void range_start(Role* role, const Op& op) {
   if (op.extra == int32_t(Section::EPILOGUE))  // the accumulators are read
     role->spend(WarpState::MATH_PIPE, role->mma_done);
   role->sections.push(OpenSection{op.extra, role->t});
@@ -306,10 +292,9 @@ bool range_start(Role* role, const Op& op) {
                 : op.extra == int32_t(Section::PROLOGUE) ? Ideal::PROLOGUE
                                                          : Ideal::MAINLOOP;
   role->is_free |= machine.run.is_ideal(ideal);
-  return true;
 }
 
-bool range_end(Role* role, const Op&) {
+void range_end(Role* role, const Op&) {
   OpenSection open = role->sections.back();
   role->sections.pop();
   role->is_free = false;
@@ -320,13 +305,9 @@ bool range_end(Role* role, const Op&) {
   if (role->is_recorded)
     machine.recorder.role_sections.push(
         RoleSectionRecord{role->cta->idx, role->idx, open.section, open.start_cycle, role->t});
-  return true;
 }
 
 // A persistent CTA begins a work tile.
-bool turn(Role* role, const Op& op) {
-  role->wave = op.extra;
-  return true;
-}
+void turn(Role* role, const Op& op) { role->wave = op.extra; }
 
 }  // namespace gpusim

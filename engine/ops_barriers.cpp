@@ -20,11 +20,9 @@ double issue_arrival(Role* role, int32_t num_warps) {
 
 bool thread_barrier(Role* role, ThreadBarrier& barrier, bool waits) {
   role->meet();
-  double release;
-  bool is_last =
-      barrier.arrive(role->num_threads, larger(role->t, role->all_fenced_at), waits, role, &release);
+  double release = barrier.arrive(role->num_threads, larger(role->t, role->all_fenced_at), waits, role);
   if (!waits) return true;
-  if (is_last) {
+  if (release != ThreadBarrier::NOT_RELEASED) {
     role->spend(WarpState::WAIT_BARRIER, release);
     return true;
   }
@@ -36,7 +34,7 @@ bool thread_barrier(Role* role, ThreadBarrier& barrier, bool waits) {
 }  // namespace
 
 // Arrives here, or a network latency later on another CTA.
-bool mbarrier_arrive(Role* role, const Op& op) {
+void mbarrier_arrive(Role* role, const Op& op) {
   role->meet();
   int32_t rank = op.cost;
   if (rank < 0 || rank == role->cta->rank) {
@@ -44,28 +42,23 @@ bool mbarrier_arrive(Role* role, const Op& op) {
     num_warps = num_warps < role->num_warps ? num_warps : role->num_warps;
     double counts_at = issue_arrival(role, num_warps > 1 ? num_warps : 1);
     role->cta->mbarriers[op.barrier].arrive(op.extra, counts_at, role);
-    return true;
+    return;
   }
   issue_arrival(role, 1);
   role->arrives_far_at = role->t + Dsmem::one_way_cycles(Run::is_pair(role));
   Run::peer(role, rank)->mbarriers[op.barrier].arrive(op.extra, role->arrives_far_at, role);
-  return true;
 }
 
-bool mbarrier_init(Role* role, const Op&) {
-  role->issue(1.0);
-  return true;
-}
+void mbarrier_init(Role* role, const Op&) { role->issue(1.0); }
 
-bool fence_mbarrier_init(Role* role, const Op& op) { return mbarrier_init(role, op); }
+void fence_mbarrier_init(Role* role, const Op& op) { mbarrier_init(role, op); }
 
 // Announces bytes and arrives.
-bool mbarrier_arrive_expect_tx(Role* role, const Op& op) {
+void mbarrier_arrive_expect_tx(Role* role, const Op& op) {
   Mbarrier& barrier = role->cta->mbarriers[op.barrier];
   barrier.tx_bytes += op.extra;
   barrier.announced_bytes += op.extra;
   barrier.arrive(1, issue_arrival(role, 1), role);
-  return true;
 }
 
 // Goes on at once, at the cycle that is known, or when the phase completes.
@@ -89,9 +82,9 @@ bool bar_sync(Role* role, const Op& op) {
 }
 
 // Arrives alone.
-bool bar_arrive(Role* role, const Op& op) {
+void bar_arrive(Role* role, const Op& op) {
   role->step(input.warp_scheduler->bar_arrive_cycles);
-  return thread_barrier(role, role->cta->barriers[op.barrier], false);
+  thread_barrier(role, role->cta->barriers[op.barrier], false);
 }
 
 // All threads of the CTA.
@@ -100,27 +93,25 @@ bool syncthreads(Role* role, const Op&) {
 }
 
 // One more role of the cluster is here.
-bool cluster_arrive(Role* role, const Op&) {
+void cluster_arrive(Role* role, const Op&) {
   role->meet();
   role->issue(1.0);
   Cluster* cluster = role->cta->cluster;
-  double release;
-  bool is_last = cluster->barrier.arrive(role->num_threads, role->t, true, role, &release);
-  role->cluster_release = is_last ? release : Role::ARRIVED;
-  if (!is_last) return true;
+  double release = cluster->barrier.arrive(role->num_threads, role->t, true, role);
+  role->cluster_release = release;
+  if (release == ThreadBarrier::NOT_RELEASED) return;
   for (Cta* cta : cluster->ctas)
     for (Role& other : cta->roles)
       if (other.cluster_release != Role::NOT_ARRIVED) other.cluster_release = release;
-  return true;
 }
 
 // Until all roles of the cluster have arrived.
 bool cluster_wait(Role* role, const Op&) {
   if (role->cluster_release == Role::NOT_ARRIVED) {
-    machine.failure.report(Failure::CLUSTER_NOT_ARRIVED, role, -1, -1, 0.0, 0.0, 0.0);
+    machine.failure.report(Failure::CLUSTER_NOT_ARRIVED, role);
     return true;
   }
-  if (role->cluster_release >= 0.0) {
+  if (role->cluster_release != ThreadBarrier::NOT_RELEASED) {
     double release = role->cluster_release;
     role->cluster_release = Role::NOT_ARRIVED;
     role->spend(WarpState::WAIT_CLUSTER, release);
@@ -132,7 +123,7 @@ bool cluster_wait(Role* role, const Op&) {
 
 // Until this role's stores are delivered, and a few cycles; a barrier behind it waits until copies see them
 // all.
-bool fence_proxy_async(Role* role, const Op&) {
+void fence_proxy_async(Role* role, const Op&) {
   const WarpSchedulerConstants& spec = *input.warp_scheduler;
   role->spend(WarpState::LSU, role->delivered_at);
   counters.smem.wavefronts += role->num_warps;
@@ -140,7 +131,6 @@ bool fence_proxy_async(Role* role, const Op&) {
   role->spend(WarpState::ISSUE, role->t + spec.fence_cycles);
   double seen_at = in_at + spec.fence_cycles + spec.fence_view_cycles;
   role->all_fenced_at = seen_at + (role->num_warps - 1) * spec.fence_warp_cycles;
-  return true;
 }
 
 // Until what this role has stored elsewhere is there, and then a round to L2.

@@ -16,22 +16,14 @@ AsyncGroup* open_group(Role* role) {
   return role->cp_open;
 }
 
-// How copies that were issued are asked for, and what they do once they are there.
-struct IssuedCopies {
-  double first;  // they pass the load/store unit from here
-  double end;    // to here
-  double lead;   // their warps go on so long before that
-  double asked_at;
-  bool hits;
-  double num_wavefronts;  // to be written once they are there
-  double num_hidden;      // of these, those that come while the transfer is under way
-};
+double fetched_bytes(const AsyncCopyRecord& copy) {
+  if (copy.fetches >= 0) return input.fetches[uint32_t(copy.fetches)].num_bytes;
+  return input.accesses[uint32_t(copy.access)].num_sectors * SECTOR_BYTES;
+}
 
 void send_copies(Role* role, const Op& op, const AsyncCopyRecord& copy, const IssuedCopies& issued) {
   const AccessRecord& access = input.accesses[uint32_t(copy.access)];
-  const FetchRecord* fetches = copy.fetches < 0 ? nullptr : &input.fetches[uint32_t(copy.fetches)];
   Sm& sm = sm_of(role);
-  bool allocates = op.flags & 1;
   double num = access.num_requests;
   double turns = larger(1.0, num / role->num_warps);
   double pace = larger(turns * input.l1->cp_async_interval_cycles,
@@ -40,42 +32,29 @@ void send_copies(Role* role, const Op& op, const AsyncCopyRecord& copy, const Is
   role->copies_until = begun + pace;
   if (copy.num_between != 0.0) {
     double each = copy.num_between * num / role->num_warps;
-    double made = sm.scheduler.execute(sm.scheduler.alu_pipe, each, role->num_warps, role->t, 0.0, 1.0);
+    double made = sm.scheduler.execute(sm.scheduler.alu_pipe, each, role->num_warps, role->t);
     role->spend(WarpState::ISSUE, made);
   }
   role->spend(WarpState::LSU, larger(role->t, issued.end - issued.lead));
   Stage* stage = role->stage(op.stage);
-  double near_cycles = input.l2->near_latency_cycles;
-  double written_at = larger(issued.first, begun) + near_cycles;  // at the soonest: reads pass before
-  stage->begin_write(written_at, role);
+  // at the soonest: reads pass before
+  stage->begin_write(larger(issued.first, begun) + input.l2->near_latency_cycles, role);
   AsyncGroup* group = open_group(role);
+  bool allocates = op.flags & 1;
   group->is_around_l1 |= !allocates;
-  CpAsyncInFlight* flight = machine.flights.cp_asyncs.make();
-  double num_bytes = fetches == nullptr ? access.num_sectors * SECTOR_BYTES : fetches->num_bytes;
   double asked_at = larger(larger(issued.asked_at, begun), agenda.cycle);
-  flight->request = role->request(op, num_bytes, asked_at);
-  MemoryRequest& request = flight->request;
-  request.num_rows = copy.num_rows;
-  request.neighbours = input.neighbours.items + 2 * copy.neighbours_begin;
-  request.num_neighbours = uint32_t(copy.num_neighbours);
-  if (fetches != nullptr) request.fetched = *fetches;
-  request.new_fraction = copy.new_fraction;
   double last = larger(
       larger(issued.end - (issued.end - issued.first) / larger(1.0, num), role->copies_until - pace / turns),
       issued.asked_at);
   role->cta->num_copies++;
+  CpAsyncInFlight* flight = machine.flights.cp_asyncs.make();
   flight->op = &op;
   flight->stage = stage;
   flight->group = group->add();
-  flight->num_wavefronts = issued.num_wavefronts;
-  flight->num_hidden = issued.num_hidden;
+  flight->request = copy_request(role, op, copy, fetched_bytes(copy), asked_at);
+  flight->issued = issued;
   flight->last_cycle = last;
-  flight->soonest_cycles = issued.hits ? input.l1->hit_latency_cycles : near_cycles;
-  flight->more_cycles = issued.hits ? input.l1->cp_async_latency_cycles : 0.0;
-  flight->num_requests = num;
-  flight->is_again = allocates && !issued.hits;
-  flight->allocates = allocates;
-  sm.l1.read(request, flight, allocates, last, true);
+  sm.l1.read(flight->request, flight, allocates, last, true);
 }
 
 // Copies take the load/store unit, and the data stage in turn with what warps load from shared memory.
@@ -101,15 +80,10 @@ void copy_through_l1(Role* role, const Op& op, const AsyncCopyRecord& copy) {
   double rate = input.smem->wavefronts_per_cycle;
   double cycles = more + passing / rate;
   double passed = sm.smem.pass_copies(cycles * rate, role->t);
-  IssuedCopies issued;
-  issued.first = larger(passage.begin, passed - cycles);
-  issued.end = larger(passage.end, passed);
-  issued.lead = input.l1->queue_cycles;
-  issued.asked_at = issued.first;
-  issued.hits = hits;
-  issued.num_wavefronts = later;
-  issued.num_hidden = access.num_sectors * SECTOR_BYTES / LINE_BYTES;
-  send_copies(role, op, copy, issued);
+  double first = larger(passage.begin, passed - cycles);
+  double end = larger(passage.end, passed);
+  double hidden = access.num_sectors * SECTOR_BYTES / LINE_BYTES;
+  send_copies(role, op, copy, IssuedCopies{first, end, input.l1->queue_cycles, first, hits, later, hidden});
 }
 
 // Copies take the load/store unit; their rows pass a stage of their own, and the way to the data stage.
@@ -122,25 +96,20 @@ void copy_around_l1(Role* role, const Op& op, const AsyncCopyRecord& copy) {
   double more = num * larger(0.0, input.l1->cp_async_bypass_cycles - 1.0 / input.l1->requests_per_cycle);
   Passage passage = sm.l1.accept(num, access.num_lines, 0.0, role->t, more);
   double rows = larger(copy.num_rows, copy.num_passes);
-  IssuedCopies issued;
-  issued.first = passage.begin;
-  issued.lead = sm.l1.copy_lead_cycles(num, larger(passage.end - passage.begin, rows * row_cycles));
-  double begin = sm.smem.copy_rows(row_cycles != 0.0 ? rows : 0.0, passage.begin);
-  issued.end = larger(passage.end, sm.l1.accept_rows(rows, begin));
-  double num_bytes =
-      copy.fetches < 0 ? access.num_sectors * SECTOR_BYTES : input.fetches[uint32_t(copy.fetches)].num_bytes;
-  issued.num_hidden = num_bytes / LINE_BYTES;
-  issued.num_wavefronts = wavefronts;
+  double first = passage.begin;
+  double lead = sm.l1.copy_lead_cycles(num, larger(passage.end - first, rows * row_cycles));
+  double begin = sm.smem.copy_rows(row_cycles != 0.0 ? rows : 0.0, first);
+  double end = larger(passage.end, sm.l1.accept_rows(rows, begin));
+  double hidden = fetched_bytes(copy) / LINE_BYTES;
   if (rows * row_cycles == 0.0) {
     counters.smem.fill_wavefronts += wavefronts;
   } else {  // rows have a stage of their own, which writes them one by one, so that their banks do not matter
-    sm.smem.pass_rows(smaller(wavefronts, issued.num_hidden), sm.l1.rows_taken_at, issued.first);
-    issued.num_wavefronts = 0.0;
-    issued.num_hidden = 0.0;
+    sm.smem.pass_rows(smaller(wavefronts, hidden), sm.l1.rows_taken_at, first);
+    wavefronts = 0.0;
+    hidden = 0.0;
   }
-  issued.asked_at = passes_at(role, issued.first);
-  issued.hits = false;
-  send_copies(role, op, copy, issued);
+  double asked_at = passes_at(role, first);
+  send_copies(role, op, copy, IssuedCopies{first, end, lead, asked_at, false, wavefronts, hidden});
 }
 
 }  // namespace
@@ -203,7 +172,7 @@ bool cp_async_wait_group(Role* role, const Op& op) {
 }
 
 // Arrives on an mbarrier when the copies so far are there.
-bool cp_async_mbarrier_arrive(Role* role, const Op& op) {
+void cp_async_mbarrier_arrive(Role* role, const Op& op) {
   AsyncGroup* group = open_group(role);
   Mbarrier& mbarrier = role->cta->mbarriers[op.barrier];
   if (group->num_pending) {
@@ -216,7 +185,6 @@ bool cp_async_mbarrier_arrive(Role* role, const Op& op) {
   }
   role->cp_open = AsyncGroup::make(group);
   group->drop();
-  return true;
 }
 
 }  // namespace gpusim

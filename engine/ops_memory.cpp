@@ -10,92 +10,60 @@ constexpr double EPSILON_BYTES = 1e-6;
 constexpr double LOAD_PRODUCTS = 0.5;  // IMAD.WIDEs that a load of global memory takes the pipe of
 constexpr double SMALL_PART = 0.05;    // of a store, what is not worth an event of its own
 
-// How a store to memory waits in its queue, by bytes of the port's time.
-struct StoreCost {
-  double all_bytes;
-  double lead_bytes;    // what may still wait when its warps go on
-  double passed_bytes;  // what an instruction behind it overtakes no more, but need not wait for
-  double parts[3];      // its first part, what the schedulers hold of it, and what is past them
-  uint32_t num_parts;
-};
-
-// Of a store of which a `whole_share` is left.
-StoreCost cost_of_store(const AccessRecord& access, int32_t num_warps, StoreKind kind, double whole_share) {
-  double rate = input.xbar->sm_write_bytes_per_cycle;
-  double num_requests = larger(access.num_requests, 1.0);
-  StoreCost cost;
-  cost.all_bytes = crossbar.packet_bytes(access, kind);
-  double num_bytes = cost.all_bytes * whole_share;
-  double num_schedulers = smaller(num_warps, input.warp_scheduler->num_schedulers);
-  cost.lead_bytes = rate * L1::posted_cycles(num_bytes / rate, num_requests * whole_share,
-                                             access.num_bytes * whole_share, num_schedulers);
-  cost.passed_bytes = smaller(
-      cost.lead_bytes, cost.all_bytes / num_requests * L1::shared_places(num_requests, access.num_bytes));
-  if (input.launch->smem_bytes == 0.0 && num_bytes - cost.passed_bytes < SMALL_PART * num_bytes)
-    cost.passed_bytes = cost.lead_bytes;  // instructions to shared memory alone would tell them apart
-  cost.num_parts = 0;
-  double begin = 0.0;
-  const double ends[3] = {num_bytes - cost.lead_bytes, num_bytes - cost.passed_bytes, num_bytes};
-  for (double end : ends) {
-    if (end > begin) {
-      cost.parts[cost.num_parts++] = end - begin;
-      begin = end;
-    }
-  }
-  return cost;
+// Who is told when a role's next store has arrived; a fence waits for that.
+Completion* next_arrival(Role* role) {
+  if (role->last_store != nullptr) role->last_store->drop();
+  role->last_store = AsyncGroup::make(nullptr);
+  return machine.flights.stores.make(role->last_store->add());
 }
 
-// Sends a `share` of a store on its way; the group is complete when it has left. `at` below 0: from the
-// cursor on.
-AsyncGroup* send_store(Role* role, const Op& op, double num_packet_bytes, double share, double at) {
+// Sends a `share` of a store on its way; the group is complete when it has left.
+AsyncGroup* send_store(Role* role, const Op& op, double num_packet_bytes, double share, double issued_at) {
   const StoreRecord& store = input.stores[uint32_t(op.cost)];
   const AccessRecord& access = input.accesses[uint32_t(store.access)];
   AsyncGroup* group = AsyncGroup::make(nullptr);
-  if (role->last_store != nullptr) role->last_store->drop();
-  role->last_store = AsyncGroup::make(nullptr);
   role->stored_out_at = passes_at(role, role->t);  // it stands in line until then
   if (OpKind(op.kind) == OpKind::GLOBAL_STORE) machine.run.has_stored = true;
-  StoreInFlight* flight = machine.flights.stores.make();
-  machine.run.store_began();
-  flight->left = group->add();
-  flight->has_arrived = role->last_store->add();
-  double issued_at = at < 0.0 ? role->t : larger(at, agenda.cycle);
   MemoryRequest request = role->request(op, access.num_sectors * SECTOR_BYTES * share, issued_at);
   double packet_bytes =
       larger(num_packet_bytes, access.num_sectors * SECTOR_BYTES) / larger(access.num_lines, 1.0);
-  crossbar.write(request, flight, flight, access.num_bytes * share, StoreKind(store.kind), 0.0,
-                 num_packet_bytes * share, packet_bytes);
+  crossbar.write(request, machine.flights.stores.make(group->add()), next_arrival(role),
+                 access.num_bytes * share, StoreKind(store.kind), num_packet_bytes * share, packet_bytes);
   return group;
 }
 
-void queue_store(Role* role, double num_bytes, AsyncGroup* group) {
+// The same of `num_bytes` of a store of `all_bytes`, of the port's time; it waits in the store queue.
+void queue_store(Role* role, const Op& op, double all_bytes, double num_bytes, double share, double at) {
+  AsyncGroup* group = send_store(role, op, all_bytes, share, larger(at, agenda.cycle));
   role->queued_stores.push(QueuedStore{num_bytes, group->hold()});
   sm_of(role).queued_stores.push(QueuedStore{num_bytes, group});
 }
 
-// Sends the `share` of a store that passes beside operand reads on its way; asks again when these end.
-bool pass_part(Role* role, const Op& op, double share, double end_cycle, double left_lines) {
-  const StoreRecord& store = input.stores[uint32_t(op.cost)];
-  const AccessRecord& access = input.accesses[uint32_t(store.access)];
-  if (share != 0.0) {
-    double num_bytes = crossbar.packet_bytes(access, StoreKind(store.kind));
-    sm_of(role).l1.accept(access.num_requests * share, access.num_lines * share, 0.0, role->t, 0.0);
-    queue_store(role, num_bytes * share, send_store(role, op, num_bytes, share, role->t));
+// Sends what is left of a store, a `whole_share`: its first part, what the schedulers hold of it, and what is
+// past them. Waits until the queue has room.
+bool queue_in_parts(Role* role, const Op& op, const AccessRecord& access, double all_bytes,
+                    double begin_cycle, double whole_share) {
+  double rate = input.xbar->sm_write_bytes_per_cycle;
+  double num_requests = larger(access.num_requests, 1.0);
+  double num_bytes = all_bytes * whole_share;
+  double num_schedulers = smaller(role->num_warps, input.warp_scheduler->num_schedulers);
+  // what may still wait when its warps go on
+  double lead_bytes = rate * L1::posted_cycles(num_bytes / rate, num_requests * whole_share,
+                                               access.num_bytes * whole_share, num_schedulers);
+  // what an instruction behind it overtakes no more, but need not wait for
+  double passed_bytes =
+      smaller(lead_bytes, all_bytes / num_requests * L1::shared_places(num_requests, access.num_bytes));
+  if (input.launch->smem_bytes == 0.0 && num_bytes - passed_bytes < SMALL_PART * num_bytes)
+    passed_bytes = lead_bytes;  // instructions to shared memory alone would tell them apart
+  double begin = 0.0;
+  const double ends[3] = {num_bytes - lead_bytes, num_bytes - passed_bytes, num_bytes};
+  for (double end : ends) {
+    if (end <= begin) continue;
+    queue_store(role, op, all_bytes, end - begin, (end - begin) / all_bytes, begin_cycle);
+    begin = end;
   }
-  return role->ask_again(end_cycle, role->t, left_lines, WarpState::LSU, Wait::DATA_STAGE);
-}
-
-// Sends a store's parts; waits until the queue has room. `whole_share`: what is left of it.
-bool send_queued_store(Role* role, const Op& op, double begin_cycle, double whole_share) {
-  const StoreRecord& store = input.stores[uint32_t(op.cost)];
-  const AccessRecord& access = input.accesses[uint32_t(store.access)];
-  StoreCost cost = cost_of_store(access, role->num_warps, StoreKind(store.kind), whole_share);
-  for (uint32_t part = 0; part < cost.num_parts; part++) {
-    double share = cost.parts[part] / cost.all_bytes;
-    queue_store(role, cost.parts[part], send_store(role, op, cost.all_bytes, share, begin_cycle));
-  }
-  role->passed_bytes = cost.passed_bytes;
-  return until_stored(role, sm_of(role).queued_stores, cost.lead_bytes);
+  role->passed_bytes = passed_bytes;
+  return until_stored(role, sm_of(role).queued_stores, lead_bytes);
 }
 
 }  // namespace
@@ -154,7 +122,9 @@ bool global_load(Role* role, const Op& op) {
 // reductions.
 bool global_store(Role* role, const Op& op) {
   Sm& sm = sm_of(role);
-  const AccessRecord& access = input.accesses[uint32_t(input.stores[uint32_t(op.cost)].access)];
+  const StoreRecord& store = input.stores[uint32_t(op.cost)];
+  const AccessRecord& access = input.accesses[uint32_t(store.access)];
+  double all_bytes = crossbar.packet_bytes(access, StoreKind(store.kind));
   bool has_queue = input.l1->has_store_queue != 0.0;
   if (!has_queue && role->last_store != nullptr) {
     role->must_retry = role->last_store->num_pending > 0;
@@ -174,8 +144,14 @@ bool global_store(Role* role, const Op& op) {
   }
   if (has_queue && left != 0.0 && sm.smem.is_read(role->t)) {
     Served served = sm.smem.pass_lines(left, role->t);
-    if (served.left != 0.0)
-      return pass_part(role, op, (left - served.left) / access.num_lines, served.end, served.left);
+    if (served.left != 0.0) {  // asks again when operand reads end
+      double share = (left - served.left) / access.num_lines;
+      if (share != 0.0) {
+        sm.l1.accept(access.num_requests * share, access.num_lines * share, 0.0, role->t, 0.0);
+        queue_store(role, op, all_bytes, all_bytes * share, share, role->t);
+      }
+      return role->ask_again(served.end, role->t, served.left, WarpState::LSU, Wait::DATA_STAGE);
+    }
     has_passed = true;
   }
   role->is_partly_done = false;
@@ -184,11 +160,11 @@ bool global_store(Role* role, const Op& op) {
   if (has_queue) {
     double share = access.num_lines != 0.0 ? left / access.num_lines : 1.0;
     sm.l1.accept(access.num_requests * share, left, 0.0, begin, 0.0);
-    return send_queued_store(role, op, begin, share);
+    return queue_in_parts(role, op, access, all_bytes, begin, share);
   }
   Passage passage = sm.l1.accept(access.num_requests, access.num_lines, 0.0, role->t, 0.0);
   role->spend(WarpState::LSU, larger(role->t, passage.end - input.l1->queue_cycles));
-  send_store(role, op, 0.0, 1.0, -1.0)->drop();
+  send_store(role, op, 0.0, 1.0, role->t)->drop();
   return true;
 }
 
@@ -214,19 +190,14 @@ bool global_atomic(Role* role, const Op& op) {
   role->issue(access.num_requests / role->num_warps);
   Passage passage = sm_of(role).l1.accept(access.num_requests, access.num_lines, 0.0, role->t, 0.0);
   role->spend(WarpState::LSU, larger(role->t, passage.end - input.l1->queue_cycles));
-  if (role->last_store != nullptr) role->last_store->drop();
-  AsyncGroup* group = AsyncGroup::make(nullptr);
-  role->last_store = group;
-  StoreInFlight* flight = machine.flights.stores.make();
-  machine.run.store_began();
-  flight->has_arrived = group->add();
   MemoryRequest request = role->request(op, access.num_sectors * SECTOR_BYTES, role->t);
-  crossbar.write(request, flight, flight, access.num_bytes, StoreKind::ATOM, 0.0, 0.0, LINE_BYTES);
+  crossbar.write(request, machine.flights.stores.make(nullptr), next_arrival(role), access.num_bytes,
+                 StoreKind::ATOM);
   Token* token = Token::make(true);
   LoadInFlight* result = machine.flights.loads.make();
   result->token = token->hold();
   result->latency_cycles = l2.hit_latency_cycles();
-  group->on_complete.push(result);
+  role->last_store->on_complete.push(result);
   role->give_token(op.stage, token);
   return true;
 }

@@ -130,39 +130,35 @@ bool shared_store(Role* role, const Op& op) {
 bool stmatrix(Role* role, const Op& op) { return shared_store(role, op); }
 
 // Wavefronts, and a latency of its own.
-bool shared_atomic(Role* role, const Op& op) {
+void shared_atomic(Role* role, const Op& op) {
   const AccessRecord& access = input.accesses[uint32_t(op.cost)];
   role->issue(access.num_requests / role->num_warps);
   double wavefronts = wavefronts_of(access);
   double ready = sm_of(role).smem.swap(wavefronts, wavefronts / role->num_warps, role->t);
   role->give_token(op.extra, Token::make(false, ready));
-  return true;
 }
 
 // Over the network of SMs.
-bool dsmem_load(Role* role, const Op& op) {
+void dsmem_load(Role* role, const Op& op) {
   Dsmem& far = sm_of(Run::peer(role, op.cost)->sm).dsmem;
   role->issue(1.0);
   double ready = sm_of(role).dsmem.read(op.number, role->t, far, Run::is_pair(role));
   role->give_token(op.extra, Token::make(true, ready));
-  return true;
 }
 
 // Over the network of SMs; nobody waits.
-bool dsmem_store(Role* role, const Op& op) {
+void dsmem_store(Role* role, const Op& op) {
   role->issue(1.0);
   role->arrives_far_at = sm_of(role).dsmem.write(op.number, role->t, Run::is_pair(role));
-  return true;
 }
 
 // Over the network of SMs; counts on the far CTA's mbarrier.
-bool st_async(Role* role, const Op& op) {
+void st_async(Role* role, const Op& op) {
   Cta* cta = Run::peer(role, op.cost);
   role->issue(1.0);
   double arrived = sm_of(role).dsmem.write(op.number, role->t, Run::is_pair(role));
   role->arrives_far_at = arrived;
   cta->mbarriers[op.barrier].complete_tx(int64_t(op.number), arrived);
-  return true;
 }
 
 }  // namespace gpusim

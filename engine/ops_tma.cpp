@@ -12,123 +12,73 @@ BulkGroups& open_bulk(Role* role) {
   return role->bulk_open;
 }
 
-// A copy of a role's begins, to one of its receivers.
-Receiver begin_copy(const Role* role, Cta* receiver, const Op& op, const TmaLoadRecord& cost) {
-  TmaInFlight* flight = machine.flights.tma_copies.make();
-  receiver->num_copies++;
-  flight->op = &op;
-  flight->cost = &cost;
-  flight->started_at = role->t;
-  flight->mbarrier = &receiver->mbarriers[op.barrier];
-  flight->stage = &receiver->stages[op.stage];
-  flight->stage->begin_write(role->t, role);
-  return Receiver{receiver->sm, flight};
-}
-
 }  // namespace
 
 // The engine walks the boxes while the data come; completion counts on an mbarrier.
-bool tma_load(Role* role, const Op& op) {
+void tma_load(Role* role, const Op& op) {
   const TmaLoadRecord& cost = input.tma_loads[uint32_t(op.cost)];
-  Sm& sm = sm_of(role);
-  role->spend(WarpState::LSU, sm.tma.room_at());
+  Tma& tma = sm_of(role).tma;
+  role->spend(WarpState::LSU, tma.room_at());
   role->step(input.tma->issue_cycles);
   counters.tma.load_instructions += double(cost.num_boxes);
   counters.tma.load_bytes += cost.counted_bytes;
-  uint32_t tensor = uint32_t(op.extra);
-  double begins_at = sm.tma.map_at(tensor, role->t);
-  double at = sm.tma.take(cost.cycles, cost.num_boxes, begins_at);  // when the engine comes to it
+  double begins_at = tma.map_at(uint32_t(op.extra), role->t);
+  double at = tma.take(cost.cycles, cost.num_boxes, begins_at);  // when the engine comes to it
   double behind = crossbar.behind_stores(role->cta->sm, cost.num_lines, at);
   if (behind > at) {
     begins_at = begins_at + behind - at;
     at = behind;
   }
-  DelayedTma* copy = machine.flights.delayed.make();
-  copy->zeros = ZeroRows{cost.has_zeros != 0, cost.zero_bytes, cost.zero_carried_bytes};
-  if (!cost.num_ranks) {
-    copy->receivers.push(begin_copy(role, role->cta, op, cost));
-    copy->group = &role->cta->mbarriers[op.barrier];
-    copy->kind = DelayedTma::READ;
-  } else {
-    for (int64_t rank = 0; rank < cost.num_ranks; rank++) {
-      Cta* receiver = Run::peer(role, input.lists[uint32_t(cost.ranks_begin + rank)]);
-      copy->receivers.push(begin_copy(role, receiver, op, cost));
+  bool is_multicast = cost.num_ranks > 0;
+  Receiver* receivers = nullptr;
+  Receiver** link = &receivers;
+  for (int64_t place = 0; place < (is_multicast ? cost.num_ranks : 1); place++) {
+    Cta* cta = is_multicast ? Run::peer(role, input.lists[uint32_t(cost.ranks_begin + place)]) : role->cta;
+    cta->stages[op.stage].begin_write(role->t, role);
+    *link = machine.flights.tma_copies.make(&op, cta, role->t);
+    link = &(*link)->next;
+  }
+  if (cost.num_fetched_bytes == 0.0 && !cost.has_zeros) {  // nothing crosses
+    for (Receiver* next = receivers; next != nullptr;) {
+      Receiver* receiver = next;
+      next = receiver->next;
+      receiver->complete(at);
     }
-    copy->kind = DelayedTma::MULTICAST;
+    return;
   }
-  if (cost.num_fetched_bytes == 0.0 && !cost.has_zeros) {
-    for (const Receiver& receiver : copy->receivers) receiver.done->complete(at);
-    machine.flights.delayed.release(copy);
-    return true;
-  }
-  copy->request = role->request(op, cost.num_fetched_bytes, larger(at, agenda.cycle));
-  if (cost.num_fetched_bytes == 0.0) {
-    copy->kind = DelayedTma::ZEROS;
-  } else {
-    MemoryRequest& request = copy->request;
-    request.num_rows = cost.num_rows;
-    request.neighbours = input.neighbours.items + 2 * cost.neighbours_begin;
-    request.num_neighbours = uint32_t(cost.num_neighbours);
-    if (cost.fetches >= 0) request.fetched = input.fetches[uint32_t(cost.fetches)];
-    request.new_fraction = cost.new_fraction;
-  }
-  if (begins_at > role->t)
-    agenda.later(begins_at - agenda.cycle, copy, 0);
-  else
-    copy->act(0);
-  return true;
-}
-
-void DelayedTma::act(uint8_t) {
-  switch (kind) {
-    case READ: crossbar.read(request, receivers[0].done, group, nullptr, zeros); break;
-    case MULTICAST: crossbar.multicast(request, receivers, input.tma->bytes_per_cycle, zeros); break;
-    case ZEROS: crossbar.read_zeros(request, receivers, zeros, group); break;
-    case STORE:
-      crossbar.write(request, store, store, cost->num_bytes, cost->is_reduce ? StoreKind::RED : StoreKind::ST,
-                     cost->more_bytes, 0.0, LINE_BYTES);
-      break;
-  }
-  machine.flights.delayed.release(this);
+  TmaTransfer copy(copy_request(role, op, cost, cost.num_fetched_bytes, larger(at, agenda.cycle)));
+  copy.receivers = receivers;
+  if (!is_multicast) copy.group = &role->cta->mbarriers[op.barrier];
+  copy.zeros = ZeroRows{cost.has_zeros != 0, cost.zero_bytes, cost.zero_carried_bytes};
+  copy.begin(begins_at, role->t);
 }
 
 // The engine reads shared memory and stores; the group knows when the source is free.
-bool tma_store(Role* role, const Op& op) {
+void tma_store(Role* role, const Op& op) {
   const TmaStoreRecord& cost = input.tma_stores[uint32_t(op.cost)];
-  Sm& sm = sm_of(role);
-  role->spend(WarpState::LSU, sm.tma.room_at());
+  Tma& tma = sm_of(role).tma;
+  role->spend(WarpState::LSU, tma.room_at());
   role->spend(WarpState::ISSUE, role->t + input.tma->issue_cycles);
   counters.tma.store_instructions += double(cost.num_boxes);
-  double map_at = sm.tma.map_at(uint32_t(op.extra), role->t);
-  double at = sm.tma.take(cost.cycles, cost.num_boxes, map_at);  // when the engine comes to it
+  double map_at = tma.map_at(uint32_t(op.extra), role->t);
+  double at = tma.take(cost.cycles, cost.num_boxes, map_at);  // when the engine comes to it
   Stage* stage = role->stage(op.stage);
   BulkGroups& groups = open_bulk(role);
   if (stage != nullptr) stage->begin_read(role->t, role);
   machine.run.has_stored = true;
-  StoreInFlight* flight = machine.flights.stores.make();
-  machine.run.store_began();
-  flight->bulk = BulkGroups{groups.read->add(), groups.whole->add()};
-  flight->stage = stage;
-  flight->cta = role->cta;
-  role->cta->num_copies++;
-  DelayedTma* copy = machine.flights.delayed.make();
-  copy->kind = DelayedTma::STORE;
-  copy->request = role->request(op, cost.num_bytes, at);
-  copy->store = flight;
-  copy->cost = &cost;
-  if (map_at > role->t)
-    agenda.later(map_at - agenda.cycle, copy, 0);
-  else
-    copy->act(0);
-  return true;
+  BulkGroups mine{groups.read->add(), groups.whole->add()};
+  TmaTransfer copy(role->request(op, cost.num_bytes, at));
+  copy.store = &cost;
+  copy.left = machine.flights.bulk_stores.make(mine, role->cta, stage);
+  copy.arrived = machine.flights.stores.make(nullptr);
+  copy.begin(map_at, role->t);
 }
 
 // Closes the group.
-bool bulk_commit_group(Role* role, const Op&) {
+void bulk_commit_group(Role* role, const Op&) {
   BulkGroups groups = open_bulk(role);
   role->bulk_groups.push(groups);
   role->bulk_open = BulkGroups{AsyncGroup::make(groups.read), AsyncGroup::make(groups.whole)};
-  return true;
 }
 
 // Until the group has read its source, or is complete.
@@ -148,12 +98,11 @@ bool bulk_wait_group(Role* role, const Op& op) {
 }
 
 // One instruction each; the fetch goes on by itself.
-bool prefetch_tensormap(Role* role, const Op& op) {
+void prefetch_tensormap(Role* role, const Op& op) {
   for (int32_t place = 0; place < op.extra; place++) {
     role->issue(1.0);
     sm_of(role).tma.prefetch(uint32_t(input.lists[uint32_t(op.cost + place)]), role->t);
   }
-  return true;
 }
 
 }  // namespace gpusim

@@ -43,23 +43,18 @@ struct Arguments {
   }
 };
 
-// Answers of one function that were worked out.
-class Answers {
- public:
-  // The answer for some arguments, as `work_out()` has it.
-  template <class WorkOut>
-  double of(const Arguments& arguments, WorkOut work_out) {
-    const double* known = answers_.get(arguments);
-    if (known != nullptr) return *known;
-    double* answer = pool_.make(work_out());
-    answers_.put(arguments, answer);
-    return *answer;
-  }
-
- private:
-  Map<Arguments, double> answers_;
-  Pool<double> pool_;
-};
+// What `WORK_OUT` gives for some numbers; it is asked once for each.
+template <auto WORK_OUT, class... Numbers>
+double answer(Numbers... numbers) {
+  static Map<Arguments, double> answers;
+  static Pool<double> pool;
+  Arguments arguments(numbers...);
+  const double* known = answers.get(arguments);
+  if (known != nullptr) return *known;
+  double* found = pool.make(WORK_OUT(numbers...));
+  answers.put(arguments, found);
+  return *found;
+}
 
 // Each of `num_values` to the power of `num`, as `whole_power`; `values` are changed.
 void whole_powers(double* values, int num_values, int num, double* found) {
@@ -210,31 +205,19 @@ double work_out_slowest_beside_writes(double num_parts, double chance, double wa
 
 }  // namespace
 
-double most_of(int num) {
-  if (num <= 1) return 0.0;
-  static Answers answers;
-  return answers.of(Arguments(num), [&] { return work_out_most_of(num); });
-}
+double most_of(int num) { return num <= 1 ? 0.0 : answer<work_out_most_of>(num); }
 
 double slowest_wait(int num_lines, int share_steps) {
-  static Answers answers;
-  return answers.of(Arguments(num_lines, share_steps),
-                    [&] { return work_out_slowest_wait(num_lines, share_steps); });
+  return answer<work_out_slowest_wait>(num_lines, share_steps);
 }
 
 double slowest_of_both(int num_rows, int share_steps, double refresh_fraction, double refresh) {
-  static Answers answers;
-  return answers.of(Arguments(num_rows, share_steps, refresh_fraction, refresh), [&] {
-    return work_out_slowest_of_both(num_rows, share_steps, refresh_fraction, refresh);
-  });
+  return answer<work_out_slowest_of_both>(num_rows, share_steps, refresh_fraction, refresh);
 }
 
 double slowest_beside_writes(double num_parts, double refresh_chance, double longest_refresh, double mean,
                              double turn) {
-  static Answers answers;
-  return answers.of(Arguments(num_parts, refresh_chance, longest_refresh, mean, turn), [&] {
-    return work_out_slowest_beside_writes(num_parts, refresh_chance, longest_refresh, mean, turn);
-  });
+  return answer<work_out_slowest_beside_writes>(num_parts, refresh_chance, longest_refresh, mean, turn);
 }
 
 }  // namespace gpusim

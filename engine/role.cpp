@@ -176,7 +176,7 @@ void Role::step(double num_cycles) {
 
 void Role::issue(double num_instructions) {
   if (num_instructions != 0.0) {
-    double end = sm_of(this).scheduler.issue(num_instructions, num_warps, t, 1.0);
+    double end = sm_of(this).scheduler.issue(num_instructions, num_warps, t);
     spend(WarpState::ISSUE, end);
   }
 }
@@ -235,16 +235,41 @@ void Role::give_token(int32_t slot, Token* token) {
 }
 
 MemoryRequest Role::request(const Op& op, double num_bytes, double at) const {
-  MemoryRequest request;
-  TileKey tile = TileKey::of(uint32_t(op.extra), cta->panels[op.panel], op.step);
-  static_cast<TileRequest&>(request) =
-      TileRequest{cta->sm, uint32_t(op.extra), tile, num_bytes, wave, at, 1.0, cta->panels, &cta->own_tiles};
-  return request;
+  uint32_t tensor = uint32_t(op.extra);
+  TileKey tile = TileKey::of(tensor, cta->panels[op.panel], op.step);
+  return MemoryRequest{{cta->sm, tensor, tile, num_bytes, wave, at, 1.0, cta->panels, &cta->own_tiles}};
 }
 
 void Role::record_read(int32_t stage_idx, double start, double end) const {
   if (is_recorded)
     machine.recorder.read_spans.push(ReadSpanRecord{cta->idx, cta->sm, idx, stage_idx, start, end});
+}
+
+BlockedRoleRecord Role::blocked() const {
+  BlockedRoleRecord row = {};
+  row.cta = cta->idx;
+  row.role = idx;
+  row.op = op_idx();
+  row.since_cycle = blocked_since_;
+  row.wait = int64_t(waits_for_);
+  row.barrier = -1;
+  if (waits_for_ == Wait::MBARRIER || waits_for_ == Wait::NAMED_BARRIER) row.barrier = op_->barrier;
+  if (waits_for_ == Wait::MBARRIER) {
+    const Mbarrier& barrier = cta->mbarriers[op_->barrier];
+    row.parity = op_->extra;
+    row.pending = barrier.pending;
+    row.num_arrivals = barrier.num_arrivals;
+    row.tx_bytes = barrier.tx_bytes;
+    row.announced_bytes = barrier.announced_bytes;
+    row.delivered_bytes = barrier.delivered_bytes;
+  } else if (waits_for_ == Wait::CP_ASYNC_GROUP || waits_for_ == Wait::BULK_GROUP) {
+    row.number = op_->extra;
+  } else if (waits_for_ == Wait::REGISTERS) {
+    row.number = op_->extra;
+    for (const RegisterWaiter& waiter : cta->register_waiters)
+      if (waiter.role == this) row.pending = waiter.num_registers;
+  }
+  return row;
 }
 
 }  // namespace gpusim

@@ -89,7 +89,7 @@ class Role : public Action, public Completion {
   double delivered_at = 0.0;    // when a middle warp's registers of that one have been read
   double all_fenced_at = 0.0;   // when the last of its warps has a proxy fence behind it
   double passed_bytes = 0.0;    // of queued stores, what an instruction behind them overtakes no more
-  double cluster_release = NOT_ARRIVED;
+  double cluster_release = NOT_ARRIVED;  // or NOT_RELEASED, or when it was
   int32_t registers = int32_t(input.launch->registers_per_thread);
 
   AsyncGroup* last_store = nullptr;
@@ -102,7 +102,6 @@ class Role : public Action, public Completion {
   Vector<OpenSection> sections;
 
   static constexpr double NOT_ARRIVED = -2.0;  // on the cluster's barrier
-  static constexpr double ARRIVED = -1.0;      // and not released yet
 
   Role(Cta* its_cta, uint32_t its_idx);
   // Gives back what it refers to.
@@ -138,10 +137,9 @@ class Role : public Action, public Completion {
   void fall_behind(const Token* token);
 
   // ---------------------------------------------------------------- what ops need
-  const Op* op() const { return op_; }
   uint32_t op_idx() const { return uint32_t(op_ - first_op_); }
-  Wait waits_for() const { return waits_for_; }
-  double blocked_since() const { return blocked_since_; }
+  // What it waits for, for a deadlock.
+  BlockedRoleRecord blocked() const;
   void give_token(int32_t slot, Token* token);
   Token* token_in(int32_t slot) { return tokens_[uint32_t(slot)]; }
   // What is asked of the memory below L1, from `at` on if the clock is not past it.

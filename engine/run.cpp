@@ -87,7 +87,7 @@ RunState Run::run_slice(uint32_t max_events) {
   if (left < max_events) max_events = uint32_t(left);
   for (uint32_t event = 0; event < max_events && !is_over_; event++) {
     if (!agenda.advance()) {
-      machine.failure.report(Failure::DEADLOCK, nullptr, -1, -1, 0.0, 0.0, 0.0);
+      machine.failure.report(Failure::DEADLOCK, nullptr);
       list_blocked();
     }
     uint64_t bits;
@@ -98,7 +98,7 @@ RunState Run::run_slice(uint32_t max_events) {
   }
   if (is_over_) return RunState::FINISHED;
   if (most > 0.0 && double(agenda.num_events()) >= most) {
-    machine.failure.report(Failure::EVENT_LIMIT, nullptr, -1, -1, most, totals.num_exits, 0.0);
+    machine.failure.report(Failure::EVENT_LIMIT, nullptr, -1, -1, most, totals.num_exits);
     return RunState::FAILED;
   }
   return RunState::MORE;
@@ -151,7 +151,7 @@ void Run::cta_exits(Cta* cta) {
   for (const Mbarrier& barrier : cta->mbarriers) {
     if (barrier.tx_bytes) {
       machine.failure.report(Failure::EXIT_WITH_BYTES, nullptr, barrier.idx, -1,
-                             double(barrier.announced_bytes), double(barrier.delivered_bytes), 0.0);
+                             double(barrier.announced_bytes), double(barrier.delivered_bytes));
       machine.failure.record.cta = cta->idx;
       return;
     }
@@ -237,42 +237,9 @@ void Run::sum_up() {
 }
 
 void Run::list_blocked() {
-  for (Cta* cta = live_.oldest(); cta != nullptr; cta = cta->newer) {
-    for (const Role& role : cta->roles) {
-      if (role.is_done) continue;
-      BlockedRoleRecord row = {};
-      row.cta = cta->idx;
-      row.role = role.idx;
-      row.op = role.op_idx();
-      row.since_cycle = role.blocked_since();
-      row.wait = int64_t(role.waits_for());
-      row.barrier = -1;
-      const Op& op = *role.op();
-      switch (role.waits_for()) {
-        case Wait::MBARRIER: {
-          const Mbarrier& barrier = cta->mbarriers[op.barrier];
-          row.barrier = op.barrier;
-          row.parity = op.extra;
-          row.pending = barrier.pending;
-          row.num_arrivals = barrier.num_arrivals;
-          row.tx_bytes = barrier.tx_bytes;
-          row.announced_bytes = barrier.announced_bytes;
-          row.delivered_bytes = barrier.delivered_bytes;
-          break;
-        }
-        case Wait::NAMED_BARRIER: row.barrier = op.barrier; break;
-        case Wait::CP_ASYNC_GROUP:
-        case Wait::BULK_GROUP: row.number = op.extra; break;
-        case Wait::REGISTERS:
-          row.number = op.extra;
-          for (const RegisterWaiter& waiter : cta->register_waiters)
-            if (waiter.role == &role) row.pending = waiter.num_registers;
-          break;
-        default: break;
-      }
-      machine.recorder.blocked_roles.push(row);
-    }
-  }
+  for (Cta* cta = live_.oldest(); cta != nullptr; cta = cta->newer)
+    for (const Role& role : cta->roles)
+      if (!role.is_done) machine.recorder.blocked_roles.push(role.blocked());
 }
 
 }  // namespace gpusim

@@ -38,9 +38,9 @@ class FailureLog {
   FailureRecord record = {};
   bool is_any() const { return record.kind != 0.0; }
 
-  // `who`: the role whose op is being carried out, or none.
-  void report(Failure kind, const Role* who, int32_t barrier, int32_t stage, double first, double second,
-              double third);
+  // `who`: the role whose op is being carried out, or none; what it tells beside, by kind.
+  void report(Failure kind, const Role* who, int32_t barrier = -1, int32_t stage = -1, double first = 0.0,
+              double second = 0.0, double third = 0.0);
 };
 
 enum class RunState : int32_t { MORE = 0, FINISHED = 1, FAILED = 2 };

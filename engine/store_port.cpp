@@ -8,21 +8,16 @@
 namespace gpusim {
 
 void StorePort::send(double num_bytes, double issued_at, double through_at, Completion* left,
-                     StoreArrival* arrived, double packet_bytes) {
-  double now = agenda.cycle;
+                     Completion* arrived, double packet_bytes) {
   double begin = sent_;
   sent_ = begin + num_bytes;
   double leaves_at = sent_ - input.xbar->store_way_bytes;
   if (begin < leaves_at && leaves_at < sent_) ends_.push(leaves_at);
   ends_.push(sent_);
-  Store* store = stores_.make();
-  *store = Store{begin,     sent_,        leaves_at, through_at, through_at, num_bytes,
-                 issued_at, packet_bytes, left,      arrived,    3};
-  begins_.push(store);
-  leaving_.push(store);
-  arriving_.push(store);
-  if (!is_busy) start(now);
-  tell_left(now);
+  stores_.push(Store{begin, sent_, leaves_at, through_at, through_at, num_bytes, issued_at, packet_bytes,
+                     left, arrived});
+  if (!is_busy) start(agenda.cycle);
+  tell_left(agenda.cycle);
 }
 
 double StorePort::behind(double num_lines, double at_cycle) {
@@ -50,27 +45,21 @@ double StorePort::pace(double num_bytes, double cycles) const {
   return all_bytes != 0.0 ? (cycles_per_byte_ * held + cycles) / all_bytes : cycles_per_byte_;
 }
 
-void StorePort::drop(Store* store) {
-  store->num_refs--;
-  if (!store->num_refs) stores_.release(store);
-}
-
 void StorePort::start(double cycle) {
   bool was_busy = is_busy;
   is_busy = !ends_.empty();
-  while (!begins_.empty() && begins_.front()->begin <= passed_) {
-    Store* store = begins_.pop();
+  for (; num_begun_ < stores_.size() && stores_[num_begun_].begin <= passed_; num_begun_++) {
+    Store& store = stores_[num_begun_];
     double num_bytes = current_end_ - current_begin_;
     cycles_per_byte_ = was_busy ? pace(num_bytes, cycle - began_at_) : 1.0 / pipe_->rate;
-    current_begin_ = store->begin;
-    current_end_ = store->end;
+    current_begin_ = store.begin;
+    current_end_ = store.end;
     began_at_ = cycle;
-    packet_bytes_ = store->packet_bytes;
+    packet_bytes_ = store.packet_bytes;
     double last_at;
-    crossed_at_ = crossbar.cross_store(sm_, store->crossing_bytes, larger(cycle, store->issued_at), &last_at);
-    store->through_at = larger(store->through_at, crossed_at_);
-    store->arrives_at = larger(store->arrives_at, last_at);
-    drop(store);
+    crossed_at_ = crossbar.cross_store(sm_, store.crossing_bytes, larger(cycle, store.issued_at), &last_at);
+    store.through_at = larger(store.through_at, crossed_at_);
+    store.arrives_at = larger(store.arrives_at, last_at);
   }
   if (!ends_.empty()) pipe_->transfer(ends_.front() - passed_, this, 1.0);
 }
@@ -89,22 +78,18 @@ void StorePort::act(uint8_t) {
   passed_ = ends_.pop();
   start(cycle);
   tell_left(cycle);
-  while (!arriving_.empty() && arriving_.front()->end <= passed_) {
-    Store* store = arriving_.pop();
-    StoreArrival* arrival = store->arrived;
-    double at = larger(cycle, store->arrives_at);
-    drop(store);
-    arrival->arrived(at);
+  while (!stores_.empty() && stores_.front().end <= passed_) {
+    Store store = stores_.pop();
+    num_begun_--;
+    num_left_--;
+    store.arrived->complete(larger(cycle, store.arrives_at));
   }
 }
 
 void StorePort::tell_left(double cycle) {
-  while (!leaving_.empty() && leaving_.front()->leaves_at <= passed_) {
-    Store* store = leaving_.pop();
-    Completion* left = store->left;
-    double at = larger(cycle, store->through_at);
-    drop(store);
-    left->complete(at);
+  while (num_left_ < stores_.size() && stores_[num_left_].leaves_at <= passed_) {
+    const Store& store = stores_[num_left_++];
+    store.left->complete(larger(cycle, store.through_at));
   }
 }
 

@@ -5,12 +5,6 @@
 
 namespace gpusim {
 
-// Told when a store's last byte has passed what L2 takes of all SMs.
-class StoreArrival {
- public:
-  virtual void arrived(double cycle) = 0;
-};
-
 // Models: stores one after the other, so that SMs share what L2 takes, not transfers; a way that holds what
 // has left the SM and waits for its turn; requests of copies that stand behind stores.
 // Ignores: that stores are acknowledged late.
@@ -23,7 +17,8 @@ class StorePort : public Completion, public Action {
   StorePort(SharedPipe* pipe, uint32_t sm) : pipe_(pipe), sm_(sm) {}
 
   // Moves `num_bytes`, whose turn at the SM's own port is over at `through_at`, behind those before them.
-  void send(double num_bytes, double issued_at, double through_at, Completion* left, StoreArrival* arrived,
+  // `left` and `arrived` are told when the last byte has left the SM and passed what L2 takes of all SMs.
+  void send(double num_bytes, double issued_at, double through_at, Completion* left, Completion* arrived,
             double packet_bytes);
   // The cycle at which a copy may be taken to ask for its lines that comes at `at_cycle`.
   double behind(double num_lines, double at_cycle);
@@ -42,14 +37,12 @@ class StorePort : public Completion, public Action {
     double issued_at;
     double packet_bytes;
     Completion* left;
-    StoreArrival* arrived;
-    uint8_t num_refs;  // of the three queues below
+    Completion* arrived;
   };
 
   void start(double cycle);
   void tell_left(double cycle);
   double pace(double num_bytes, double cycles) const;
-  void drop(Store* store);
 
   SharedPipe* pipe_;
   uint32_t sm_;
@@ -63,10 +56,9 @@ class StorePort : public Completion, public Action {
   double sent_ = 0.0;
   double passed_ = 0.0;
   Fifo<double> ends_;
-  Fifo<Store*> begins_;
-  Fifo<Store*> leaving_;
-  Fifo<Store*> arriving_;
-  Pool<Store> stores_;
+  Fifo<Store> stores_;  // that have not arrived, oldest first
+  uint32_t num_begun_ = 0;
+  uint32_t num_left_ = 0;
 };
 
 }  // namespace gpusim

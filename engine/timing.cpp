@@ -80,25 +80,25 @@ bool Agenda::advance() {
 }
 
 void Agenda::ring() {
+  SharedPipe* first = first_pipe();
+  if (first == nullptr || (!queue_.empty() && queue_.first_at() < rings_at)) return;
+  num_rings_++;
+  cycle = rings_at;
+  first->ring();
+  first_pipe();
+}
+
+// Looks anew when the first pipe rings, and which.
+SharedPipe* Agenda::first_pipe() {
   SharedPipe* first = nullptr;
-  double at = INFINITE;
+  rings_at = INFINITE;
   for (SharedPipe* pipe : pipes_) {
-    if (pipe->rings_at < at) {
+    if (pipe->rings_at < rings_at) {
       first = pipe;
-      at = pipe->rings_at;
+      rings_at = pipe->rings_at;
     }
   }
-  if (first == nullptr || (!queue_.empty() && queue_.first_at() < at)) {
-    rings_at = at;
-    return;
-  }
-  num_rings_++;
-  cycle = at;
-  first->ring();
-  at = INFINITE;
-  for (SharedPipe* pipe : pipes_)
-    if (pipe->rings_at < at) at = pipe->rings_at;
-  rings_at = at;
+  return first;
 }
 
 // ------------------------------------------------------------------------------------------ pipes in order
@@ -177,9 +177,14 @@ double SharedPipe::moved() {
   return base_ + virtual_;
 }
 
+// Transfers in flight have a weight in all.
+void SharedPipe::share_among(double weight) {
+  weight_ = weight;
+  rate = weight * cap <= total ? cap : total / weight;
+}
+
 Ticket* SharedPipe::queue(double finish, double weight, double share, Completion* done) {
-  Ticket* ticket = tickets_.make();
-  *ticket = Ticket{finish, weight, share, done, false};
+  Ticket* ticket = tickets_.make(finish, weight, share, done, false);
   heap_.push(finish, ticket);
   return ticket;
 }
@@ -191,10 +196,7 @@ Ticket* SharedPipe::transfer(double num_bytes, Completion* done, double weight, 
     weight *= share;
   }
   Ticket* ticket = queue(virtual_ + num_bytes / share, weight, share, done);
-  if (weight != 0.0) {
-    weight_ = weight_ + weight;
-    if (weight_ * cap > total) rate = total / weight_;
-  }
+  share_among(weight_ + weight);
   if (heap_.first().item == ticket) arm();
   return ticket;
 }
@@ -205,9 +207,8 @@ Ticket* SharedPipe::extend(Ticket* ticket, double num_bytes, double weight) {
   double share = ticket->share;
   weight *= share;
   Ticket* longer = queue(ticket->finish + num_bytes / share, weight, share, ticket->done);
-  weight_ = weight_ + weight - ticket->weight;
   double before = rate;
-  rate = weight_ * cap <= total ? cap : total / weight_;
+  share_among(weight_ + weight - ticket->weight);
   if (rate > before) arm();  // a timer that rings too early is set anew then
   return longer;
 }
@@ -242,7 +243,7 @@ void SharedPipe::ring() {
     base_ += virtual_;
     virtual_ = 0.0;
   }
-  rate = weight_ * cap <= total ? cap : total / weight_;
+  share_among(weight_);
   for (uint32_t place = first; place < finished_.size(); place++) finished_[place]->complete(now);
   finished_.truncate(first);
   if (!heap_.empty()) arm();

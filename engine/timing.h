@@ -37,8 +37,7 @@ class EventQueue {
   // `at` is not before what was popped last.
   void push(double at, Action* whom, uint8_t what) {
     num_pushed_++;
-    Event* event = events_.make();
-    *event = Event{at, whom, nullptr, what};
+    Event* event = events_.make(at, whom, nullptr, what);
     if (at < end_at_)
       insert(event);
     else
@@ -61,7 +60,7 @@ class EventQueue {
   uint64_t is_used_[NUM_LISTS / 64] = {};  // a bit for each list
   Event* first_ = nullptr;                 // of the lists
   double end_at_ = NUM_LISTS;              // lists hold what is before
-  Heap<double, Event*, 4> later_;
+  Heap<double, Event*> later_;
   Pool<Event> events_;
   uint64_t num_pushed_ = 0;
 };
@@ -87,6 +86,7 @@ class Agenda {
 
  private:
   void ring();
+  SharedPipe* first_pipe();
 
   EventQueue queue_;
   Vector<SharedPipe*> pipes_;
@@ -198,10 +198,11 @@ class SharedPipe {
  private:
   Ticket* queue(double finish, double weight, double share, Completion* done);
   void advance();
+  void share_among(double weight);
   void arm();
 
   Agenda* agenda_ = nullptr;
-  Heap<double, Ticket*, 2> heap_;  // by where they end
+  Heap<double, Ticket*> heap_;  // by where they end
   Vector<Completion*> finished_;
   Pool<Ticket> tickets_;
   double base_ = 0.0;

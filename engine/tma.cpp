@@ -35,19 +35,13 @@ double Tma::fetch(uint32_t tensor, double at_cycle, double cycles) {
   return map_at_[tensor];
 }
 
-void Tma::leave(double cycle) {
-  leave_at_[first_] = cycle;
-  first_ = first_ + 1 == leave_at_.size() ? 0 : first_ + 1;
-}
-
 double Tma::take(double walk_cycles, int64_t num_boxes, double at_cycle) {
   double end = engine.reserve(walk_cycles, at_cycle);
   double begin = end - walk_cycles;
-  if (num_boxes == 1)
-    leave(end);
-  else
-    for (int64_t box = 0; box < num_boxes; box++)
-      leave(begin + walk_cycles * double(box + 1) / double(num_boxes));
+  for (int64_t box = 1; box <= num_boxes; box++) {
+    leave_at_[first_] = num_boxes == 1 ? end : begin + walk_cycles * double(box) / double(num_boxes);
+    first_ = first_ + 1 == leave_at_.size() ? 0 : first_ + 1;
+  }
   return begin;
 }
 

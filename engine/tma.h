@@ -33,7 +33,6 @@ class Tma {
 
  private:
   double fetch(uint32_t tensor, double at_cycle, double cycles);
-  void leave(double cycle);
 
   Vector<double> leave_at_;  // a ring: when the last boxes leave the queue
   uint32_t first_ = 0;

@@ -9,7 +9,7 @@ constexpr double LINE_BYTES = 128.0;
 constexpr double WAVEFRONT_BYTES = 128.0;
 constexpr double INFINITE = __builtin_huge_val();
 
-// Multiples of it, less their whole part, fill 0 to 1 evenly however many there are.
+// Multiples of it, less their whole part, fill 0 to 1 evenly however many there are: a step of a Sequence.
 constexpr double GOLDEN = 0.6180339887498949;
 // Another such number, for what is drawn beside.
 constexpr double PLASTIC = 0.5698402909980532;
@@ -19,5 +19,14 @@ inline double smaller(double a, double b) { return a < b ? a : b; }
 inline double fraction_of(double x) { return x - __builtin_floor(x); }
 // To the nearest whole number, halves to the even one.
 inline double rounded(double x) { return __builtin_rint(x); }
+
+// Numbers that fill 0 to 1 evenly, one after the other.
+struct Sequence {
+  uint32_t num = 0;
+  double next(double step) {
+    num++;
+    return fraction_of(num * step);
+  }
+};
 
 }  // namespace gpusim

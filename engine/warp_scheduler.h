@@ -27,10 +27,10 @@ class WarpScheduler {
 
   explicit WarpScheduler(double sm_pace) : pace(sm_pace) {}
   // Issues instructions of each of `num_warps` warps; returns when the last has been issued.
-  double issue(double num_instructions, int32_t num_warps, double at_cycle, double turns_each);
+  double issue(double num_instructions, int32_t num_warps, double at_cycle, double turns_each = 1.0);
   // Issues to a pipe of fewer lanes than the schedulers could feed; returns when the pipe has taken all.
   double execute(GapPipe& pipe, double num_instructions, int32_t num_warps, double at_cycle,
-                 double wgmma_until, double turns_each);
+                 double wgmma_until = 0.0, double turns_each = 1.0);
 };
 
 // Warps of each scheduler, or sub-core, that a role of so many warps has at most.

@@ -15,6 +15,13 @@ from gpusim.program import records
 from gpusim.simulate.timeline import WarpState
 
 HEADER = Path(__file__).resolve().parents[1] / "engine" / "records.h"
+WAITING = {
+    "GLOBAL_LOAD", "GLOBAL_STORE", "GLOBAL_ATOMIC", "USE", "CP_ASYNC", "CP_ASYNC_COMMIT_GROUP", "CP_ASYNC_WAIT_GROUP",
+    "BULK_WAIT_GROUP", "MBARRIER_WAIT", "BAR_SYNC", "SYNCTHREADS", "CLUSTER_WAIT", "FENCE_ACQ_REL", "SHARED_LOAD",
+    "SHARED_STORE", "LDMATRIX", "STMATRIX", "MMA_SYNC", "FMA", "ALU", "MAD_WIDE", "SET_MAX_NREG",
+}  # fmt: skip
+"""Ops that a role may wait in: their functions say whether it goes on."""
+
 C_TYPES = {"u1": "uint8_t", "u2": "uint16_t", "i4": "int32_t", "i8": "int64_t", "f8": "double"}
 
 
@@ -82,12 +89,14 @@ def op_lines() -> Iterator[str]:
     yield ""
     yield "// What each op costs; ops.h says more."
     for kind in records.OpKind:
-        yield f"bool {kind.name.lower()}(Role* role, const Op& op);"
+        yield f"{'bool' if kind.name in WAITING else 'void'} {kind.name.lower()}(Role* role, const Op& op);"
     yield ""
     yield "inline bool carry_out(Role* role, const Op& op) {"
     yield "  switch (OpKind(op.kind)) {"
     for kind in records.OpKind:
-        yield f"    case OpKind::{kind.name}: return {kind.name.lower()}(role, op);"
+        call = f"{kind.name.lower()}(role, op)"
+        does = f"return {call};" if kind.name in WAITING else f"{call}; break;"
+        yield f"    case OpKind::{kind.name}: {does}"
     yield "  }"
     yield "  return true;"
     yield "}"
