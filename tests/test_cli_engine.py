@@ -13,7 +13,39 @@ from gpusim.cli import options as shared
 
 GEMM = ["gemm", "--m", "256", "--n", "256", "--k", "128", "--gpu", "toy"]
 
-OF_CORE = {"native": ["--core-only"], "reference": ["--core-only", "--engine", "reference"]}
+ENGINES = {"native": [], "reference": ["--engine", "reference"]}
+
+ON_TOY = {
+    "TMA and wgmma": "gemm --m 256 --n 256 --k 256",
+    "TMA and wgmma, cooperative": "gemm --m 256 --n 256 --k 256 --tile 128x128x64 --schedule cooperative",
+    "TMA and wgmma, pingpong": "gemm --m 256 --n 256 --k 256 --tile 64x128x64 --schedule pingpong --persistent",
+    "cp.async and wgmma": "gemm --m 256 --n 256 --k 128 --tile 64x64x64 --schedule warp_specialized --copy cp_async",
+    "cp.async and mma.sync": """gemm --m 256 --n 256 --k 256 --tile 64x64x64 --warps 2x2 --stages 3 --layout tn
+        --schedule multistage --copy cp_async --math mma_sync""",
+    "FMA": "gemm --m 256 --n 256 --k 64 --tile 64x32x32 --warps 2x1 --stages 10 --layout nt --dtype fp32 --math fma",
+    "FMA without tiles": "sgemm_naive --m 64 --n 64 --k 64 --way naive",
+    "copy": "elementwise --op copy --elements 65536",
+    "copy by TMA": "smem_copy --m 256 --n 256 --copy tma",
+    "gather in order": "gather --rows 512 --columns 256 --table-rows 4096 --index sequential",
+    "layer norm": "layer_norm --rows 64 --columns 1024",
+    "reduction": "reduction --rows 64 --columns 1024",
+    "softmax": "softmax --rows 64 --columns 1024",
+    "transpose": "transpose --m 256 --n 256",
+}
+"""Kernels that lie within the core."""
+
+REFUSED_ON_TOY = {
+    "gemm --m 128 --n 128 --k 64 --tile 128x128x64 --schedule multistage --copy cp_async --math mma_sync --layout tn":
+        "role 'math' of CTA 0 loads 96 wavefronts at once, which is beyond the core",
+    "gemm --m 128 --n 128 --k 64 --tile 64x64x32 --warps 2x2 --schedule multistage --copy cp_async --math mma_sync "
+    "--layout tn": "role 'math' of CTA 0 yields CpAsync (rows off lines), wants an op of the core",
+    "gemm --m 256 --n 256 --k 64 --tile 64x64x16 --warps 2x2 --stages 3 --fragments single --dtype fp32 --math fma":
+        "takes turns at the FMA pipe with CTAs of its SM, which is beyond the core",
+    "transpose --m 64 --n 64 --smem naive": "loads 1024 wavefronts at once, which is beyond the core",
+    "gather --rows 64 --columns 256 --table-rows 4096": "rows at random, single sectors, later walks are beyond the core",
+    "strided_copy --elements 4096 --stride 4": "rows at random, single sectors, later walks are beyond the core",
+}  # fmt: skip
+"""Kernels that use a mechanism beyond the core whatever the GPU is, and what is said of them."""
 
 
 @pytest.mark.parametrize("verb", ["predict", "explain"])
@@ -22,13 +54,20 @@ def test_an_engine_that_is_none_names_the_nearest(verb: str, capsys: pytest.Capt
     assert capsys.readouterr().err == "gpusim: --engine 'nativ' is unknown; did you mean 'native'?\n"
 
 
-@pytest.mark.parametrize("engine", OF_CORE)
-def test_a_document_says_which_engine_it_is_from(engine: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["predict", *GEMM, *OF_CORE[engine], "--json", str(tmp_path / "found.json")]) == 0
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_document_says_which_engine_it_is_from(engine: str, tmp_path: Path) -> None:
+    assert main(["predict", *GEMM, *ENGINES[engine], "--json", str(tmp_path / "found.json")]) == 0
     found = json.loads((tmp_path / "found.json").read_text())
     assert found["engine"] == engine
     assert found["num_events"] > 0 and found["wall_s"] > 0.0
-    assert ("--engine reference" in capsys.readouterr().out) == (engine == "reference")  # in what may be typed next
+
+
+def test_what_may_be_typed_next_has_options_that_the_command_knows(capsys: pytest.CaptureFixture[str]) -> None:
+    """``explain`` makes parts free, which the reference does not; ``sweep`` has none of these options."""
+    assert main(["predict", *GEMM, "--engine", "reference", "--core-only", "--max-events", "1000000"]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "Next: gpusim explain gemm --m 256 --n 256 --k 128 --gpu toy --core-only --max-events 1000000 Nobody" in told
+    assert told.endswith("gpusim sweep gemm --m 256 --n 256 --k 128 --tile auto --stages auto --schedule auto --gpu toy")
 
 
 def test_the_reference_refuses_what_it_lacks_and_takes_the_core_alone(capsys: pytest.CaptureFixture[str]) -> None:
@@ -39,12 +78,34 @@ def test_the_reference_refuses_what_it_lacks_and_takes_the_core_alone(capsys: py
     assert "switched off, as beyond the core of the model: " in capsys.readouterr().out
 
 
-def test_both_engines_answer_alike_where_a_gpu_has_the_core_alone(tmp_path: Path) -> None:
-    cycles = []
-    for words in OF_CORE.values():
-        assert main(["predict", *GEMM, *words, "--json", str(tmp_path / "found.json")]) == 0
-        cycles.append(json.loads((tmp_path / "found.json").read_text())["cycles"])
-    assert cycles[0] == pytest.approx(cycles[1], rel=1e-9)
+def cycles_of(tmp_path: Path, *words: str) -> float:
+    """What ``predict`` says."""
+    assert main(["predict", *words, "--json", str(tmp_path / "found.json")]) == 0
+    return float(json.loads((tmp_path / "found.json").read_text())["cycles"])
+
+
+@pytest.mark.parametrize("name", ON_TOY)
+def test_both_engines_answer_alike_where_a_gpu_has_the_core_alone(name: str, tmp_path: Path) -> None:
+    words = [*ON_TOY[name].split(), "--gpu", "toy"]
+    native, reference = (cycles_of(tmp_path, *words, *engine) for engine in ENGINES.values())
+    assert reference == pytest.approx(native, rel=0.0, abs=1e-6)
+
+
+def test_both_engines_answer_alike_where_all_beyond_the_core_is_switched_off(tmp_path: Path) -> None:
+    words = [*GEMM[:-1], "h200_sxm", "--clock", "1755", "--core-only"]
+    native, reference = (cycles_of(tmp_path, *words, *engine) for engine in ENGINES.values())
+    assert reference == pytest.approx(native, rel=1e-9)
+
+
+def test_nothing_is_switched_off_where_a_gpu_has_the_core_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["predict", *GEMM, "--core-only"]) == 0
+    assert "switched off" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("words", REFUSED_ON_TOY)
+def test_the_reference_names_what_a_kernel_uses_beyond_the_core(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["predict", *words.split(), "--gpu", "toy", "--engine", "reference"]) == 2
+    assert REFUSED_ON_TOY[words] in capsys.readouterr().err
 
 
 class Status:

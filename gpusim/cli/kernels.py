@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -300,7 +300,7 @@ def _predict(request: Request) -> None:
     if "tile" in open_choices and result.kernel == "gemm":
         console = console_for(request.json)
         console.print("Nobody chose the tile; others, ranked: ", end="")
-        of_sweep = request
+        of_sweep = replace(request, engine="native", core_only=False, max_events=None)  # options that it lacks
         print_command(of_sweep.command("sweep", **dict.fromkeys(open_choices, "auto")), console)
 
 

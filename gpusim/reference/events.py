@@ -249,8 +249,7 @@ class Door:
         """It is over: the next turn is of another one of those that take turns, of the same one, or of who stands behind."""
         passage = self._queue.popleft()
         passage.left_bytes -= passage.turn_bytes
-        is_over = passage.left_bytes <= EPSILON_BYTES
-        if not is_over:
+        if not (is_over := passage.left_bytes <= EPSILON_BYTES):
             num_behind = next((place for place, other in enumerate(self._queue) if not other.is_behind), len(self._queue))
             passage.is_behind = passage.is_behind or num_behind > 0
             self._queue.insert(num_behind, passage)

@@ -44,8 +44,9 @@ class Loaded(Fact):
 def carry_out(role: Role, op: object) -> Any:
     """Carry out an op of a role's program."""
     name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(op).__name__).lower()
-    if not isinstance(op, ops.Op) or any(getattr(op, item) for item in BEYOND_CORE.get(type(op), ())):
-        raise LaunchError(f"{role.who} yields {op!r}, wants an op of the core")
+    beyond = [what for item, what in BEYOND_CORE.get(type(op), {}).items() if getattr(op, item)]
+    if beyond or not isinstance(op, ops.Op):
+        raise LaunchError(f"{role.who} yields {type(op).__name__} ({', '.join(beyond) or op}), wants an op of the core")
     return globals()[name](role, op)
 
 
@@ -54,6 +55,8 @@ def carry_out(role: Role, op: object) -> Any:
 
 def fma(role: Role, op: ops.Fma) -> None:
     """The FP32 pipe; in a chain each waits for the one before it. Registers of one bank take more turns of a scheduler."""
+    if op.num_runs and role.kernel.ctas_per_sm > 1:
+        raise LaunchError(f"{role.who} takes turns at the FMA pipe with CTAs of its SM, which is beyond the core")
     spec, num = role.kernel.gpu.warp_scheduler, op.num_instructions
     role.count("warp_scheduler", fma_instructions=num * role.num_warps)
     chained = role.t + num * spec.dependent_cycles if op.is_chain else 0.0
@@ -106,8 +109,7 @@ def mma_sync(role: Role, op: ops.MmaSync) -> Wait:
     if len(role.kernel.launch.roles) == 1 and role.kernel.ctas_per_sm == 1:
         multiply(role.t)
         return
-    turn = role.sm.turns.ask(role, role.t, multiply)
-    if turn.cycle is None:
+    if (turn := role.sm.turns.ask(role, role.t, multiply)).cycle is None:
         role.blocked_on, role.blocked_since = lambda: "the tensor cores", role.t
         yield turn
         yield role.env.timeout(0.0)

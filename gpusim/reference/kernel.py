@@ -48,8 +48,7 @@ def simulate(launch: Launch, gpu: GpuSpec, *, sm_mhz: float | None = None, is_wa
         LaunchError: the GPU cannot run it, or it needs more than the core.
         DeadlockError, HazardError: it goes wrong while it runs.
     """
-    others = beyond_core(gpu)
-    if others:
+    if others := beyond_core(gpu):
         raise LaunchError(f"{gpu.name} has {len(others)} mechanisms beyond the core, such as {others[0]}: use core_only")
     kernel = Kernel(launch, gpu, Clock(sm_mhz=sm_mhz or gpu.clock.max_mhz), is_warm=is_warm)
     kernel.run()

@@ -10,7 +10,7 @@ the same order, so that nobody waits for ever; but for the fault that some launc
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from random import Random
@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 
 from gpusim import Buffer, GpuSpec, Launch, Mbarrier, NamedBarrier, WarpRole, load_gpu
-from gpusim.reference import core_only
 from gpusim.workload import ops
 from gpusim.workload.access import AccessPattern
 from gpusim.workload.atoms import mma_sync, wgmma
@@ -116,23 +115,40 @@ TWEAKS: dict[str, dict[str, dict[str, Any]]] = {
 """Numbers of the toy GPU that are other than round: mechanisms of the core, all of them."""
 
 
+BEYOND: dict[str, dict[str, Any]] = {
+    "tensor_core": {"wgmma_between_wavefronts": 1.0},
+    "warp_scheduler": {"beside_interval_cycles": 1.0},
+    "instruction_cache": {
+        "l0_bytes": 1024.0, "l1_bytes": 4096.0, "prefetched_bytes": 64.0, "loop_kept_bytes": 1024.0,
+        "launch_fetched_bytes": 4096.0,
+    },
+}
+"""Numbers of the toy GPU that switch mechanisms beyond the core on, of those that programs meet."""
+
+
 @cache
 def toy(*, is_core: bool) -> GpuSpec:
     """Read once: that takes longer than to draw a program."""
-    return core_only(load_gpu("toy")) if is_core else load_gpu("toy")
+    gpu = load_gpu("toy")
+    return gpu if is_core else with_numbers(gpu, BEYOND)
 
 
 @cache
 def gpu_with(tweaks: frozenset[str], *, is_core: bool = True) -> GpuSpec:
-    """The toy GPU, or its core, with these."""
+    """The toy GPU, or one with more than the core, with these."""
     return with_tweaks(toy(is_core=is_core), tweaks)
 
 
 def with_tweaks(gpu: GpuSpec, tweaks: Iterable[str]) -> GpuSpec:
     """A GPU with these."""
     for name in sorted(tweaks):
-        gpu = replace(gpu, **{part: replace(gpu.component(part), **values) for part, values in TWEAKS[name].items()})
+        gpu = with_numbers(gpu, TWEAKS[name])
     return gpu
+
+
+def with_numbers(gpu: GpuSpec, numbers: Mapping[str, Mapping[str, Any]]) -> GpuSpec:
+    """A GPU with other numbers, by part and parameter."""
+    return replace(gpu, **{part: replace(gpu.component(part), **values) for part, values in numbers.items()})
 
 
 # ---------------------------------------------------------------------------------------------- what acts are made of
@@ -804,7 +820,7 @@ ACTS: tuple[tuple[type[Act], int], ...] = (
 def case(seed: int, *, is_core: bool = True) -> Case:
     """The launch of a seed, and where it runs.
 
-    With ``is_core`` false also what the core of the model lacks, on a toy GPU with all that it has.
+    With ``is_core`` false also what the core of the model lacks, on a toy GPU with more than the core.
     """
     draw = Draw(seed)
     tweaks = frozenset(draw.sample(sorted(TWEAKS), draw.choice((0, 2, 3, 4, 5))))

@@ -14,9 +14,9 @@ from gpusim.reference import beyond_core, core_only
 from gpusim.reference.core import CORE_OFF
 
 from .plays import by_engine, by_reference, differences
-from .programs import case, gpu_with
+from .programs import BEYOND, case, gpu_with
 
-GPUS = ("a100_sxm_80gb", "h100_sxm", "h200_sxm", "toy")
+GPUS = ("a100_sxm_80gb", "h100_sxm", "h200_sxm")
 
 MODELLED = {
     "device": """num_sms compute_capability max_threads_per_sm max_warps_per_sm max_ctas_per_sm smem_per_sm_bytes
@@ -103,10 +103,16 @@ def test_nothing_beyond_the_core_is_left_on(name: str) -> None:
     assert core.name != gpu.name
 
 
-def test_what_the_toy_gpu_has_beyond_the_core() -> None:
-    assert {name.partition(".")[0] for name in beyond_core(load_gpu("toy"))} == {
-        "instruction_cache", "tensor_core", "warp_scheduler",
-    }  # fmt: skip
+def test_the_toy_gpu_has_nothing_beyond_the_core() -> None:
+    """Both engines run it. A new parameter needs a value in configs/toy.toml that switches its mechanism off."""
+    toy = load_gpu("toy")
+    assert beyond_core(toy) == []
+    assert core_only(toy) is toy
+
+
+def test_numbers_that_switch_mechanisms_on_are_all_beyond_the_core() -> None:
+    listed = {f"{part}.{name}" for part, numbers in BEYOND.items() for name in numbers}
+    assert set(beyond_core(gpu_with(frozenset(), is_core=False))) == listed
 
 
 def test_only_what_is_beyond_the_core_is_changed() -> None:

@@ -21,7 +21,7 @@ from tests.engine.launches import CASES, FAILING
 from .plays import NUM_PROGRAMS, by_engine, by_reference, cycles_of, differences, play
 from .programs import case
 
-TOY = core_only(load_gpu("toy"))
+TOY = load_gpu("toy")
 Program = Callable[[RoleContext], Iterator[Any]]
 
 L2_CYCLES, MEMORY_CYCLES, TMA_CYCLES, HIT_CYCLES = 200, 400, 100, 40
@@ -308,12 +308,31 @@ def test_a_name_that_is_not_declared_is_refused() -> None:
 
 def test_a_gpu_with_more_than_the_core_is_refused() -> None:
     with pytest.raises(LaunchError, match="use core_only"):
-        simulate(launch(one_tile(128)), load_gpu("toy"))
+        simulate(launch(one_tile(128)), load_gpu("h200_sxm"))
 
 
-def test_an_op_beyond_the_core_is_refused() -> None:
+@pytest.mark.parametrize(
+    ("op", "said"),
+    [
+        (ops.MadWide(3), r"yields MadWide \(IMAD.WIDE\), wants an op of the core"),
+        (ops.Alu(3, is_chain=True, num_beside=6.0), r"yields Alu \(code that is slower beside wgmma\), wants an op"),
+        (ops.SharedLoad(AccessPattern(num_requests=2, num_wavefronts=33, num_bytes=256)), "loads 33 wavefronts at once"),
+        ("an op", r"yields str \(an op\), wants an op of the core"),
+    ],
+)
+def test_an_op_beyond_the_core_is_refused(op: Any, said: str) -> None:
     def program(cta: RoleContext) -> Iterator[Any]:
-        yield ops.MadWide(3)
+        yield op
 
-    with pytest.raises(LaunchError, match="wants an op of the core"):
+    with pytest.raises(LaunchError, match=said):
         simulate(launch(program), TOY)
+
+
+def test_ffma_of_a_main_loop_take_no_turns_where_an_sm_has_one_cta() -> None:
+    def program(cta: RoleContext) -> Iterator[Any]:
+        yield ops.Fma(100, num_runs=4)
+
+    alone = TOY.device.smem_per_sm_bytes // 2
+    assert cycles(program, num_warps=4, num_ctas=8, extra_smem_bytes=alone) == 200
+    with pytest.raises(LaunchError, match="takes turns at the FMA pipe with CTAs of its SM, which is beyond the core"):
+        simulate(launch(program, num_warps=4, num_ctas=8), TOY)
