@@ -37,7 +37,7 @@ from gpusim.kernel_models.params import KernelParams
 from gpusim.machine.clock import Activity, PowerLimiter
 from gpusim.machine.config import GpuSpec, load_gpu
 from gpusim.machine.dispatcher import GOLDEN
-from gpusim.simulate.bound import Bound, Bounds
+from gpusim.simulate.bound import Bound, lower_bound
 from gpusim.simulate.module import EngineRun
 from gpusim.simulate.result import Result
 from gpusim.simulate.run import simulate
@@ -180,7 +180,7 @@ def run_sweep(
             raise KernelError(f"--{name} {value} is too few, wants 1 or more")
     began = time.perf_counter()
     kind = KERNEL_MODELS[kernel].params
-    bounds = Bounds(gpu, is_cold=simulate_options.get("l2", "cold") != "warm")
+    keep = partial(lower_bound, gpu=gpu, is_cold=simulate_options.get("l2", "cold") != "warm")
     fields = [
         (option, name) for option, name in option_names(kind).items()
         if kind.model_fields[name].is_required() or option in ("batch", "dtype")
@@ -189,7 +189,7 @@ def run_sweep(
     is_interrupted = False
     with workers_of(jobs, dask) as workers:
         found = choices(
-            kind, options, gpu, keep=bounds.of, mapped=workers.mapped,
+            kind, options, gpu, keep=keep, mapped=workers.mapped,
             progress=lambda done, total: progress("combinations looked at", done, total),
         )
         for choice in found.legal:

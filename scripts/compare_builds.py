@@ -33,9 +33,9 @@ from gpusim.program.records import OUTPUT_SECTIONS  # noqa: E402
 from gpusim.simulate.buffers import read_buffer  # noqa: E402
 from gpusim.simulate.ideal import idealize  # noqa: E402
 from gpusim.simulate.module import MODULE, EngineModule, EngineRun  # noqa: E402
-from gpusim.simulate.pack import RunSettings, pack, trace_plan  # noqa: E402
+from gpusim.simulate.pack import pack, trace_plan  # noqa: E402
 from gpusim.simulate.plan import plan_launch  # noqa: E402
-from gpusim.simulate.run import L2State  # noqa: E402
+from gpusim.simulate.settings import L2State, Settings  # noqa: E402
 from gpusim.units import Clock  # noqa: E402
 from gpusim.workload.launch import Launch  # noqa: E402
 from tests.engine.fuzz import drawn  # noqa: E402
@@ -83,10 +83,8 @@ def packed(launch: Launch, gpu: GpuSpec, *, mhz: float, l2: L2State = "cold", id
     """
     chosen = frozenset(ideals)
     plan = plan_launch(launch, idealize(gpu, chosen), is_warm=l2 == "warm")
-    return pack(plan, trace_plan(plan, max_ops=1_000_000), RunSettings(
-        clock=Clock(sm_mhz=mhz), ideals=chosen, is_flushed=l2 == "flushed", recorded_sms="first", max_events=MOST_EVENTS,
-        keeps_trace=True,
-    ))  # fmt: skip
+    settings = Settings(l2=l2, ideals=chosen, recorded_sms="first", max_events=MOST_EVENTS, keeps_trace=True)
+    return pack(plan, trace_plan(plan), Clock(sm_mhz=mhz), settings)
 
 
 def packed_launches(names: Iterable[str]) -> Iterator[tuple[str, bytes]]:

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from gpusim.errors import DeadlockError, KernelError, SimulationError
 from gpusim.evidence.expected import expected_error
 from gpusim.kernel_models.choices import choices
 from gpusim.report.sweep import why, within_error
-from gpusim.simulate.bound import Bounds, lower_bound
+from gpusim.simulate.bound import lower_bound
 from gpusim.simulate.result import Result
 from gpusim.sweep import GivenUp, Sweep, predict_one, run_sweep
 from gpusim.workers import MANY, workers_of
@@ -191,8 +192,8 @@ def test_a_process_that_is_ended_costs_one_sentence() -> None:
 def test_processes_list_what_one_lists() -> None:
     options = {**SOME, "stages": "1..6", "raster_group": "1,2,4,8", "raster_snake": "off,on", "cluster": "auto"}
     with workers_of(2, None) as workers:
-        many = choices(GemmParams, options, H200, keep=Bounds(H200).of, mapped=workers.mapped)
-    assert many == choices(GemmParams, options, H200, keep=Bounds(H200).of)
+        many = choices(GemmParams, options, H200, keep=partial(lower_bound, gpu=H200), mapped=workers.mapped)
+    assert many == choices(GemmParams, options, H200, keep=partial(lower_bound, gpu=H200))
     assert many.num_tried > MANY
 
 

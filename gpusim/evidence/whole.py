@@ -312,7 +312,7 @@ def without_registers(options: Mapping[str, Any]) -> dict[str, Any]:
 def by_rule(launch: Launch, gpu: GpuSpec) -> dict[str, Answer]:
     """Registers of a launch that was told none, and how many of its CTAs an SM holds: none where one does not fit."""
     from gpusim.errors import LaunchError
-    from gpusim.simulate.door import check
+    from gpusim.simulate.plan import check
 
     try:
         num_ctas = check(launch, gpu).ctas_per_sm

@@ -29,10 +29,10 @@ from gpusim.report import plots, plots_ring
 from gpusim.report.plots import Look
 from gpusim.report.plots_figure import ORANGE, SKY
 from gpusim.simulate.buffers import HEADER, PLACE
-from gpusim.simulate.door import peak_flops_per_cycle
 from gpusim.simulate.module import MODULE
-from gpusim.simulate.pack import RunSettings, pack
-from gpusim.simulate.plan import LaunchPlan
+from gpusim.simulate.pack import pack
+from gpusim.simulate.plan import LaunchPlan, peak_flops_per_cycle
+from gpusim.simulate.settings import Settings
 from gpusim.simulate.timeline import WarpState
 from gpusim.simulate.verdict import BUSY, COMPUTES
 from gpusim.units import Clock
@@ -87,10 +87,10 @@ def launch_document(plan: LaunchPlan, programs: Programs, clock: Clock) -> dict[
         LaunchError: the launch has ops that the GPU lacks.
     """
     launch, gpu = plan.launch, plan.gpu
-    settings = RunSettings(clock=clock, recorded_sms="first")
+    settings = Settings(recorded_sms="first")
     return {
-        "buffer": b64encode(pack(plan, programs, settings)).decode(),
-        "sliders": {name: changed_words(name, plan, programs, settings) for name in SLIDERS},
+        "buffer": b64encode(pack(plan, programs, clock, settings)).decode(),
+        "sliders": {name: changed_words(name, plan, programs, clock, settings) for name in SLIDERS},
         "kernel": launch.kernel, "gpu": gpu.name, "num_ctas": plan.num_ctas, "num_sms": gpu.num_sms,
         "clock_mhz": clock.sm_mhz, "num_flops": launch.num_flops,
         "peak_tflops": peak_flops_per_cycle(launch, gpu) * clock.sm_mhz / 1e6,

@@ -18,7 +18,6 @@ from gpusim.explore.answers import Answer, Figure, Question, RefusedError, Shown
 from gpusim.explore.packed import launch_document
 from gpusim.explore.sliders import SLIDERS, scaled
 from gpusim.kernel_models.gemm import GemmParams
-from gpusim.machine.clock import PowerLimiter
 from gpusim.machine.config import GpuSpec, load_gpu
 from gpusim.report.advice import Change, advice_at_the_door
 from gpusim.report.tables import headline_rows, verdict_of
@@ -159,9 +158,7 @@ def _planned(options: Mapping[str, str], gpu: GpuSpec) -> Planned:
         plan = plan_launch(resolved.launch(gpu), gpu, is_warm=False)
     except (KernelError, LaunchError) as error:
         raise type(error)(advice_at_the_door(str(error), params_of, gpu)) from None
-    mhz = estimate_clock(
-        plan.launch, gpu, plan.uses, plan.num_slots, plan.traffic, PowerLimiter(gpu.clock), mode="single", data="random"
-    )
+    mhz = estimate_clock(plan, mode="single", data="random")
     whole = min(max(float(round(mhz)), gpu.clock.min_mhz), gpu.clock.max_mhz)  # can be typed
     return Planned(plan=plan, resolved=resolved.as_options(), clock=Clock(sm_mhz=whole))
 

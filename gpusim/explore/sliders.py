@@ -16,8 +16,10 @@ import numpy as np
 
 from gpusim.machine.config import GpuSpec
 from gpusim.program.programs import Programs
-from gpusim.simulate.pack import RunSettings, pack
+from gpusim.simulate.pack import pack
 from gpusim.simulate.plan import LaunchPlan
+from gpusim.simulate.settings import Settings
+from gpusim.units import Clock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,11 +78,14 @@ def scaled(gpu: GpuSpec, factors: Mapping[str, float]) -> GpuSpec:
     return gpu
 
 
-def changed_words(slider: str, plan: LaunchPlan, programs: Programs, settings: RunSettings) -> dict[str, Any]:
+def changed_words(
+    slider: str, plan: LaunchPlan, programs: Programs, clock: Clock, settings: Settings
+) -> dict[str, Any]:
     """What ``slider`` changes in a packed launch: places of 8-byte words, and at each stop what stands there."""
     stops = SLIDERS[slider].stops
     gpus = [scaled(plan.gpu, {slider: stop}) for stop in stops]
-    words = np.array([np.frombuffer(pack(replace(plan, gpu=gpu), programs, settings), dtype="<u8") for gpu in gpus])
+    packed = [pack(replace(plan, gpu=gpu), programs, clock, settings) for gpu in gpus]
+    words = np.array([np.frombuffer(buffer, dtype="<u8") for buffer in packed])
     places = np.flatnonzero((words != words[0]).any(axis=0))
     return {
         "word": SLIDERS[slider].word, "stops": [f"{stop:g}" for stop in stops], "places": places.tolist(),

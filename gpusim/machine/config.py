@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 BELOW = {"l2": "hbm", "xbar": "l2", "l1": "xbar", "tma": "xbar"}
 """The call chain: which part each memory part asks. A configuration repeats it, so that it can be read there."""
 
-OPTIONAL_KEYS = ("wgmma_",)
-"""Beginnings of keys that a GPU without the feature leaves out, all of them."""
+OPTIONAL_KEYS = "wgmma_"
+"""Beginning of keys that a GPU without the feature leaves out, all of them."""
 
 NOT_ZERO = (
     "l0_bytes", "l1_bytes", "prefetched_bytes", "refresh_bytes", "beside_interval_cycles", "mad_wide_beside_cycles",
@@ -369,9 +369,7 @@ def _may_lack(item: Field[Any], section: Mapping[str, Any]) -> bool:
     """Whether a description may leave ``item`` out: where all keys of its feature are left out."""
     if item.default is MISSING and item.default_factory is MISSING:
         return False
-    return any(
-        item.name.startswith(start) and not any(key.startswith(start) for key in section) for start in OPTIONAL_KEYS
-    )
+    return item.name.startswith(OPTIONAL_KEYS) and not any(key.startswith(OPTIONAL_KEYS) for key in section)
 
 
 def _check_range(where: str, path: str, key: str, value: Any) -> None:

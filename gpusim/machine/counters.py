@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
-from typing import Any, get_type_hints
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any, NamedTuple, get_type_hints
 
 from gpusim.machine.component import Counters
 from gpusim.machine.memory.dsmem import DsmemCounters
@@ -18,8 +18,7 @@ from gpusim.machine.sm.tensor_core import TensorCoreCounters
 from gpusim.machine.sm.warp_scheduler import WarpSchedulerCounters
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartCounters:
+class PartCounters(NamedTuple):
     """Counters of each part, over all SMs."""
 
     hbm: HbmCounters
@@ -35,12 +34,8 @@ class PartCounters:
     @classmethod
     def of(cls, parts: Mapping[str, Mapping[str, float]]) -> PartCounters:
         """From the numbers of each part, by name; 0 for those that are not there."""
-        made: dict[str, Any] = {name: kind(**parts.get(name, {})) for name, kind in KINDS.items()}
+        made: Any = {name: kind(**parts.get(name, {})) for name, kind in KINDS.items()}
         return cls(**made)
-
-    def __iter__(self) -> Iterator[Counters]:
-        """Part by part."""
-        return (getattr(self, item.name) for item in fields(self))
 
     @property
     def slices_busy_bytes(self) -> float:

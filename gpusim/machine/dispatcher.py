@@ -47,6 +47,10 @@ class DispatcherSpec:
     all SMs of a GPC before the next GPC's.
     """
 
+    def retire_cycles(self, cluster_size: int) -> float:
+        """Between two CTAs whose exit is taken note of, of a grid of such clusters."""
+        return self.retire_cycles_per_cta if cluster_size == 1 else self.cluster_retire_cycles_per_cta
+
     def wait_cycles(self, turn: int) -> float:
         """How long CTA number ``turn`` waits until the round comes to its SM: over many turns, evenly spread.
 

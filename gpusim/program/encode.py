@@ -6,21 +6,17 @@ not declare, and what no GPU could carry out, is refused.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 from gpusim.errors import LaunchError
-from gpusim.program.encode_memory import MEMORY_ENCODERS
-from gpusim.program.programs import NONE, AluRow, FarCodeRow, WgmmaRow
+from gpusim.program.costs import AluRow, FarCodeRow, WgmmaRow
+from gpusim.program.encode_memory import MEMORY_ENCODERS, Encoder
+from gpusim.program.programs import NONE
 from gpusim.program.records import OpKind, Section
 from gpusim.program.refusals import check_wgmma, not_below_none
 from gpusim.program.rows import PACK, RoleRows
 from gpusim.units import WARPGROUP_THREADS
 from gpusim.workload import ops
-from gpusim.workload.token import Token
-
-Encoder = Callable[[RoleRows, Any], Token | None]
-"""Records an op: ``encoder(role, op)``."""
 
 
 def plain(kind: OpKind) -> Encoder:
@@ -83,7 +79,7 @@ def named_barrier(kind: OpKind) -> Encoder:
     """How an arrival at a named barrier is recorded."""
 
     def encode(role: RoleRows, op: ops.BarSync | ops.BarArrive) -> None:
-        declared = role.tables.declared.named_barriers
+        declared = role.tables.named_barriers
         barrier = declared.get(op.barrier)
         if barrier is None:
             names = ", ".join(declared) or "none"
@@ -119,7 +115,7 @@ def mma_sync(role: RoleRows, op: ops.MmaSync) -> None:
 def wgmma(role: RoleRows, op: ops.Wgmma) -> None:
     """A batch of wgmma, and the stages that it reads."""
     tables = role.tables
-    check_wgmma(tables.declared.kernel, op, role.num_warps)
+    check_wgmma(tables.launch.kernel, op, role.num_warps)
     reads = tuple(role.stage(buffer, stage) for buffer, stage in op.reads)
     num_warpgroups = max(1, role.spec.num_threads // WARPGROUP_THREADS)
     key = tables.costs.atoms.number(op.atom), op.num_issues, op.num_between, num_warpgroups, role.num_warps

@@ -10,7 +10,8 @@ from operator import attrgetter
 from typing import Any
 
 from gpusim.errors import LaunchError
-from gpusim.program.programs import NONE, AsyncCopyRow, StoreRow, TmaLoadRow
+from gpusim.program.costs import AsyncCopyRow, StoreRow, TmaLoadRow
+from gpusim.program.programs import NONE
 from gpusim.program.records import OpKind, StoreKind
 from gpusim.program.refusals import check_tma_load, issued
 from gpusim.program.rows import PACK, RoleRows
@@ -18,6 +19,7 @@ from gpusim.workload import ops
 from gpusim.workload.token import Token
 
 Encoder = Callable[[RoleRows, Any], Token | None]
+"""Records an op: ``encoder(role, op)``."""
 
 OF_TMA_LOAD = attrgetter(
     "buffer", "num_bytes", "num_fetched_bytes", "num_rows", "num_boxes", "num_zero_rows", "num_outside_rows", "new_fraction"
@@ -80,10 +82,10 @@ def cp_async(role: RoleRows, op: ops.CpAsync) -> None:
     tensor, column, step = role.place(op.tensor, op.tile)
     neighbours = role.neighbours(op) if op.come_along else ()
     key = access, op.num_rows, op.num_passes, op.num_between, op.new_fraction, fetches, neighbours
-    cost = tables.costs.async_copies.find(key)
+    cost = tables.costs.async_copies.by_key.get(key)
     if cost is None:
         begin = tables.neighbours_of(neighbours)
-        cost = tables.costs.async_copies.add(key, AsyncCopyRow(*key[:-1], begin, len(neighbours)))
+        cost = tables.costs.async_copies.number(key, AsyncCopyRow(*key[:-1], begin, len(neighbours)))
     role.add(PACK(OpKind.CP_ASYNC, bool(op.allocates_in_l1), column, cost, step, stage, NONE, tensor, 0.0))
 
 
@@ -97,16 +99,16 @@ def tma_load(role: RoleRows, op: ops.TmaLoad) -> None:
     tables, ranks, fetches = role.tables, op.multicast and tuple(op.multicast), _fetches(role, op)
     neighbours = role.neighbours(op) if op.come_along else ()
     key = OF_TMA_LOAD(op), ranks, fetches, neighbours
-    cost = tables.costs.tma_loads.find(key)
+    cost = tables.costs.tma_loads.by_key.get(key)
     if cost is None:
-        check_tma_load(tables.declared.kernel, op, tables.declared.stage_bytes.get(op.buffer, op.num_bytes))
+        check_tma_load(tables.launch.kernel, op, tables.stage_bytes.get(op.buffer, op.num_bytes))
         for rank in ranks:
             role.check_rank(rank)
     barrier, stage = role.barrier(op.barrier, op.stage), role.stage(op.buffer, op.stage)
     if cost is None:
         of_ranks, of_neighbours = tables.list_of(ranks), tables.neighbours_of(neighbours)
         row = TmaLoadRow(op, of_neighbours, len(neighbours), of_ranks, len(ranks), fetches)
-        cost = tables.costs.tma_loads.add(key, row)
+        cost = tables.costs.tma_loads.number(key, row)
     tensor, column, step = role.place(op.tensor, op.tile)
     role.add(PACK(OpKind.TMA_LOAD, 0, column, cost, step, stage, barrier, tensor, 0.0))
 

@@ -5,15 +5,15 @@ In: panels of a few CTAs that were recorded. Out: those of all CTAs of their sor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusim.program.sorts import Int64Array, Members, at
-from gpusim.program.tables import MOST_INT32
-from gpusim.program.trace import TracedCta
+from gpusim.program.sorts import Int64Array, at
+from gpusim.program.tables import MOST_INT32, Tables
+from gpusim.program.trace import Tracer
 
 FEW_OPS = 256
 """Ops of a CTA, below which one more is recorded to compare."""
@@ -29,7 +29,7 @@ class Source(NamedTuple):
         """The panel of a CTA."""
         return self.offset if self.values is None else int(self.values[cta_idx + self.offset])
 
-    def of(self, members: Members) -> NDArray[np.integer] | int:
+    def of(self, members: Int64Array) -> NDArray[np.integer] | int:
         """The panels of some CTAs."""
         return self.offset if self.values is None else self.values[at(members, self.offset)]
 
@@ -37,19 +37,18 @@ class Source(NamedTuple):
 class Sources:
     """All that may give a column's panels, in the order in which they are tried."""
 
-    def __init__(
-        self, panels_of: Mapping[str, Int64Array], tensors: Mapping[str, int], num_ctas: int, num_turns: int
-    ) -> None:
-        """``tensors``: their numbers; ``num_turns``: tiles of a CTA at most."""
-        self._num_ctas = num_ctas
+    def __init__(self, panels_of: Mapping[str, Int64Array], tables: Tables, num_ctas: int, num_turns: int) -> None:
+        """Of the columns that ``tables`` has by now; ``num_turns``: tiles of a CTA at most."""
+        self._num_ctas, self._columns = num_ctas, list(tables.columns)
         self._of_tensor = {
-            tensors[name]: values for name, values in panels_of.items()
+            tables.tensors[name]: values for name, values in panels_of.items()
             if not len(values) or (values.min() >= 0 and values.max() <= MOST_INT32)
         }  # fmt: skip
         self._tiles = np.arange(num_ctas * num_turns, dtype=np.int32)
 
-    def of_column(self, tensor: int, turn: int, panel: int, last_cta: int) -> Iterator[Source]:
-        """What may give panels of a tensor in a turn to CTAs up to ``last_cta``; one of them is ``panel``."""
+    def of_column(self, column: int, panel: int, last_cta: int) -> Iterator[Source]:
+        """What may give a column's panels to CTAs up to ``last_cta``; one of them is ``panel``."""
+        tensor, turn, _ = self._columns[column]
         offset = turn * self._num_ctas
         others = [values for other, values in self._of_tensor.items() if other != tensor]
         for values in (self._of_tensor.get(tensor), self._tiles, *others):
@@ -63,36 +62,36 @@ class Sources:
 class Sort:
     """CTAs that may run the same programs, of which some are recorded."""
 
-    def __init__(self, members: Members, first: TracedCta, trace: Callable[[int], TracedCta]) -> None:
-        """``first``: the first member, recorded; ``trace`` records others."""
-        self.members = members
-        self.first = first
-        self.num = len(members)
-        self._trace = trace
-        self._panels = {int(members[0]): first.panels}
+    def __init__(self, members: Int64Array, tracer: Tracer) -> None:
+        """Record the first member."""
+        before = tracer.num_ops
+        self.members, self.first, self._tracer = members, tracer.trace(int(members[0])), tracer
+        self._num_ops = tracer.num_ops - before
+        self._panels = {int(members[0]): self.first.panels}
 
     def is_alike(self, place: int) -> bool:
         """Record a member: whether it runs the first one's programs and names panels in the same columns."""
         cta_idx = int(self.members[place])
         if cta_idx in self._panels:
             return True
-        traced = self._trace(cta_idx)
+        traced = self._tracer.trace(cta_idx)
         self._panels[cta_idx] = traced.panels
         return traced[:2] == self.first[:2]
 
-    def are_alike(self, num_ops: int) -> bool:
-        """Compare the last member with the first, and one in the middle if ``num_ops`` of a CTA are few."""
-        return self.is_alike(self.num - 1) and (num_ops > FEW_OPS or self.is_alike(self.num // 2))
+    def are_alike(self) -> bool:
+        """Compare the last member with the first, and one in the middle if a CTA has few ops."""
+        num = len(self.members)
+        return self.is_alike(num - 1) and (self._num_ops > FEW_OPS or self.is_alike(num // 2))
 
-    def sources(self, candidates: Callable[[int, int, int], Iterator[Source]]) -> list[Source] | None:
+    def sources(self, every: Sources) -> list[Source] | None:
         """What gives the panels of each column; None where nothing does, or a member differs.
 
-        ``candidates(column, panel, last CTA)`` may. A member to which they would give different panels is recorded.
+        A member to which those that may would give different panels is recorded.
         """
         found: list[Source] = []
         last = int(self.members[-1])
         for place, column in enumerate(self.first.columns):
-            source = self._source(place, list(candidates(column, self.first.panels[place], last)))
+            source = self._source(place, list(every.of_column(column, self.first.panels[place], last)))
             if source is None:
                 return None
             found.append(source)

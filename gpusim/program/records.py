@@ -34,13 +34,8 @@ OpKind = IntEnum("OpKind", [
 """
 
 
-class Section(IntEnum):
-    """Named parts of a program, as ``ops.Section``."""
-
-    PROLOGUE = 0
-    MAINLOOP = 1
-    EPILOGUE = 2
-
+Section = IntEnum("Section", ["PROLOGUE", "MAINLOOP", "EPILOGUE"], start=0)
+"""Named parts of a program, as ``ops.Section``."""
 
 Ideal = IntEnum("Ideal", [
     "BANK_CONFLICTS", "EPILOGUE", "OWN_CODE", "MAD_WIDE", "PROLOGUE", "MAINLOOP",
@@ -48,13 +43,8 @@ Ideal = IntEnum("Ideal", [
 """Counterfactuals that the engine carries out itself; see ``simulate/ideal.py``."""
 
 
-class StoreKind(IntEnum):
-    """Which instruction stores to global memory."""
-
-    ST = 0
-    ATOM = 1
-    RED = 2
-
+StoreKind = IntEnum("StoreKind", ["ST", "ATOM", "RED"], start=0)
+"""Which instruction stores to global memory."""
 
 Failure = IntEnum("Failure", [
     "NONE", "DEADLOCK", "REFILLED_WHILE_READ", "READ_NEVER_WRITTEN", "READ_BEFORE_FULL", "TOO_MANY_ARRIVALS",
@@ -336,13 +326,12 @@ OUTPUT_SECTIONS: Sequence[str] = (*RESULT_ARRAYS, *RESULTS)
 """Sections of what comes back, in the order of their numbers."""
 
 
+_DTYPES: Mapping[str, np.dtype[np.generic]] = {
+    **{f"constants_{part}": np.dtype("<f8") for part in CONSTANTS}, **TABLES, **RESULTS,
+    **{name: OPS if kind == "ops" else np.dtype(f"<{kind}") for name, kind in {**ARRAYS, **RESULT_ARRAYS}.items()},
+}
+
+
 def dtype_of(section: str) -> np.dtype[np.generic]:
     """The dtype of one element of a section, in either direction."""
-    if section.startswith("constants_"):
-        return np.dtype("<f8")
-    if section in TABLES:
-        return TABLES[section]
-    if section in RESULTS:
-        return RESULTS[section]
-    kind = ARRAYS.get(section) or RESULT_ARRAYS[section]
-    return OPS if kind == "ops" else np.dtype(f"<{kind}")
+    return _DTYPES[section]

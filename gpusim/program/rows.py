@@ -5,14 +5,16 @@ In: packed records. Out: bytes of a program, whose tokens have slots.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from heapq import heappop, heappush
 from struct import Struct
 from typing import Any
 
 from gpusim.errors import LaunchError
+from gpusim.program.costs import Known
 from gpusim.program.records import OPS, OpKind
 from gpusim.program.refusals import issued, place_of
-from gpusim.program.tables import MOST_INT32, Columns, Known, Tables
+from gpusim.program.tables import MOST_INT32, Columns, Tables
 from gpusim.workload import ops
 from gpusim.workload.access import AccessPattern
 from gpusim.workload.launch import WarpRole
@@ -39,41 +41,42 @@ class Panels:
         """Columns of ``cta_panels``, in the order in which they were met."""
         self.panels: list[int] = []
         """The panel of each."""
-        self.turns: dict[int, Columns] = {}
+        self.turns: defaultdict[int, Columns] = defaultdict(dict)
+        """Columns that were met in a turn."""
         self.counts: dict[tuple[int, int], int] = {}
         """How many panels of a tensor were met in a turn, by both."""
-
-    def of_turn(self, turn: int) -> Columns:
-        """Columns that were met in a turn."""
-        return self.turns.setdefault(turn, {})
 
 
 class RoleRows:
     """The records of one role of one CTA, and what its next op may depend on."""
 
     __slots__ = (
-        "_accesses", "_columns", "_in_stage", "_panels", "_places", "_tokens", "cta_rank", "has_arrived", "known",
-        "num_sections", "num_warps", "registers", "rows", "spec", "tables", "turn", "who",
+        "_columns", "_cta_idx", "_in_stage", "_panels", "_places", "_tokens", "cta_rank", "has_arrived", "is_of_cta",
+        "known", "num_ctas", "num_sections", "num_warps", "registers", "rows", "spec", "tables", "turn", "who",
     )  # fmt: skip
 
     def __init__(
-        self, tables: Tables, spec: WarpRole, panels: Panels, known: Known[bytes], *, who: str, cta_rank: int
+        self, tables: Tables, spec: WarpRole, panels: Panels, known: Known[bytes], *, cta_idx: int, num_ctas: int
     ) -> None:
-        """No op yet; ``who`` names kernel, role and CTA.
+        """No op yet.
 
         ``known``: records of ops that are the same each time the op is yielded, for a role and a cluster rank.
         """
-        self.tables, self.spec, self.known, self.who, self.cta_rank = tables, spec, known, who, cta_rank
-        self.num_warps, self.registers = spec.num_warps, tables.declared.registers
+        launch = tables.launch
+        self.tables, self.spec, self.known, self._cta_idx, self.num_ctas = tables, spec, known, cta_idx, num_ctas
+        self.cta_rank = cta_idx % launch.cluster_size
+        self.who = f"{launch.kernel}: role {spec.name!r} of CTA {cta_idx}"
+        self.num_warps, self.registers = spec.num_warps, launch.registers_per_thread
         self.rows: list[bytes] = []
+        self.is_of_cta = False
+        """Whether it has asked for its CTA's index or named a panel: other CTAs may differ."""
         self.turn = 0
         self.has_arrived = False
         """Whether it has arrived at the cluster's barrier, and not waited there since."""
         self.num_sections = 0
         """Sections that are open."""
-        self._accesses = tables.costs.accesses.known.by_id
         self._panels = panels
-        self._columns = panels.of_turn(0)
+        self._columns = panels.turns[0]
         self._tokens: dict[Token, int] = {}
         self._places: list[tuple[int, int]] = []
         """(place of an op, number of the token that it gives or, inverted, that it uses)."""
@@ -116,7 +119,7 @@ class RoleRows:
         """A work tile begins; one in which nothing was done before it leaves no record."""
         self.end_turn()
         self.turn = turn
-        self._columns = self._panels.of_turn(turn)
+        self._columns = self._panels.turns[turn]
         self.rows.append(PACK(OpKind.TURN, 0, 0, 0, 0, -1, -1, turn, 0.0))
 
     def end_turn(self) -> None:
@@ -128,7 +131,7 @@ class RoleRows:
 
     def place(self, tensor: str, tile: Any) -> tuple[int, int, int]:
         """(tensor's number, column of the panel, step) of a tile."""
-        tables = self.tables
+        tables, self.is_of_cta = self.tables, True
         number = tables.tensor(tensor)
         panel, step = tile if type(tile) is tuple and len(tile) == 2 else (None, None)
         if not (type(panel) is type(step) is int and 0 <= panel <= MOST_INT32 and -MOST_INT32 <= step <= MOST_INT32):
@@ -166,20 +169,17 @@ class RoleRows:
         Raises:
             LaunchError: fewer requests than none.
         """
-        found = self._accesses.get(id(access))
-        if found is not None:
-            return found
         if access.num_requests < 0:
             raise issued(access.num_requests / self.num_warps)
         return self.tables.costs.accesses.number(access)
 
     def stage(self, buffer: str, stage: int) -> int:
         """The place of a stage of a buffer."""
-        return place_of("buffer", buffer, stage, self.tables.declared.stages)
+        return place_of("buffer", buffer, stage, self.tables.stages)
 
     def barrier(self, ring: str, stage: int) -> int:
         """The place of an mbarrier."""
-        return place_of("mbarrier", ring, stage, self.tables.declared.barriers)
+        return place_of("mbarrier", ring, stage, self.tables.barriers)
 
     def check_rank(self, rank: int) -> int:
         """The rank of a CTA of the cluster.
@@ -187,7 +187,7 @@ class RoleRows:
         Raises:
             LaunchError: the cluster has no such rank.
         """
-        size = self.tables.declared.cluster_size
+        size = self.tables.launch.cluster_size
         if not 0 <= rank < size:
             raise LaunchError(f"{self.who} names cluster rank {rank}, the cluster has ranks 0 to {size - 1}")
         return rank

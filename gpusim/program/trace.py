@@ -23,30 +23,26 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 
 from gpusim.errors import LaunchError
+from gpusim.program.costs import Known, Rows
 from gpusim.program.encode import ENCODERS
 from gpusim.program.refusals import named, not_whole
 from gpusim.program.rows import Panels, RoleRows
-from gpusim.program.tables import Known, Tables
-from gpusim.workload.launch import Launch, WarpRole
+from gpusim.program.tables import Tables
+from gpusim.workload.launch import Launch
 from gpusim.workload.ops import Op
 from gpusim.workload.token import Token
-
-OVER = object()
-"""Behind the last op of a program."""
 
 
 class RoleTrace(RoleRows):
     """A role of a CTA that is recorded. Implements ``workload.launch.RoleContext``."""
 
-    __slots__ = ("cta_idx", "num_ctas")
+    __slots__ = ()
 
-    def __init__(
-        self, tables: Tables, spec: WarpRole, panels: Panels, known: Known[bytes], *, cta_idx: int, num_ctas: int
-    ) -> None:
-        """Nothing has been yielded yet."""
-        who = f"{tables.declared.kernel}: role {spec.name!r} of CTA {cta_idx}"
-        super().__init__(tables, spec, panels, known, who=who, cta_rank=cta_idx % tables.declared.cluster_size)
-        self.cta_idx, self.num_ctas = cta_idx, num_ctas
+    @property
+    def cta_idx(self) -> int:
+        """Linear index of the CTA in the grid."""
+        self.is_of_cta = True
+        return self._cta_idx
 
     @property
     def t(self) -> NoReturn:
@@ -83,21 +79,16 @@ class RoleTrace(RoleRows):
 
     def _record(self, program: Generator[Any, Any, Any], max_ops: int) -> int:
         rows, known, token = self.rows, self.known.by_id, None
-        take, send, over, add = next, program.send, OVER, rows.append
-        num_ops = 0
-        try:
-            for num_ops in range(max_ops + 1):
-                op: Any = take(program, over) if token is None else send(token)
-                if op is over:
-                    return num_ops
-                row = known.get(id(op))
-                if row is None:
-                    token = self._encode(op)
-                else:
-                    add(row)
-                    token = None
-        except StopIteration:
-            return num_ops
+        for num_ops in range(max_ops + 1):
+            try:
+                op = program.send(token)
+            except StopIteration:
+                return num_ops
+            row, token = known.get(id(op)), None
+            if row is None:
+                token = self._encode(op)
+            else:
+                rows.append(row)
         raise LaunchError(
             f"{self.who} yields more than {max_ops} ops, the limit of a role of one CTA: end its loops, or raise max_ops"
         )
@@ -106,7 +97,7 @@ class RoleTrace(RoleRows):
         encode = ENCODERS.get(type(op))
         if encode is None:
             raise LaunchError(
-                f"{self.tables.declared.kernel}: role {self.spec.name!r} yields {op!r}, wants an op of the vocabulary"
+                f"{self.tables.launch.kernel}: role {self.spec.name!r} yields {op!r}, wants an op of the vocabulary"
             )
         try:
             return encode(self, op)
@@ -157,31 +148,31 @@ class Tracer:
     def __init__(self, launch: Launch, *, num_ctas: int, max_ops: int) -> None:
         """No CTA is recorded yet."""
         self.tables = Tables(launch)
-        self.programs: dict[bytes, int] = {}
-        self.num_tokens: list[int] = []
-        """Token slots of each program."""
+        self.programs: Rows[int] = Rows()
+        """Token slots of each program, by its records."""
         self.num_ops = 0
         """Ops recorded so far, of all CTAs."""
         self._launch, self._num_ctas, self._max_ops = launch, num_ctas, max_ops
         self._known: list[list[Known[bytes]]] = [[Known() for _ in range(launch.cluster_size)] for _ in launch.roles]
+        self._alike: dict[tuple[int, int], tuple[int, int]] = {}
+        """Of a role and a rank, whose program is the same in all CTAs: its number, and how many ops it has."""
 
     def trace(self, cta_idx: int) -> TracedCta:
-        """Record all roles of a CTA.
+        """Record all roles of a CTA, but those whose programs depend on no CTA and were recorded before.
 
         Raises:
             LaunchError: an op that is refused, a program that is none, or that does not end.
         """
         rank, panels = cta_idx % self._launch.cluster_size, Panels()
         numbers: list[int] = []
-        for spec, known in zip(self._launch.roles, self._known, strict=True):
-            role = RoleTrace(self.tables, spec, panels, known[rank], cta_idx=cta_idx, num_ctas=self._num_ctas)
-            self.num_ops += role.run(self._max_ops)
-            numbers.append(self._number(*role.finish()))
+        for place, (spec, known) in enumerate(zip(self._launch.roles, self._known, strict=True)):
+            found = self._alike.get((place, rank))
+            if found is None:
+                role = RoleTrace(self.tables, spec, panels, known[rank], cta_idx=cta_idx, num_ctas=self._num_ctas)
+                num_ops = role.run(self._max_ops)
+                found = self.programs.number(*role.finish()), num_ops
+                if not role.is_of_cta:
+                    self._alike[place, rank] = found
+            numbers.append(found[0])
+            self.num_ops += found[1]
         return TracedCta(tuple(numbers), tuple(panels.columns), panels.panels)
-
-    def _number(self, program: bytes, num_tokens: int) -> int:
-        found = self.programs.get(program)
-        if found is None:
-            found = self.programs[program] = len(self.num_tokens)
-            self.num_tokens.append(num_tokens)
-        return found

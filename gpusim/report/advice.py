@@ -47,7 +47,7 @@ def advice_at_the_door(sentence: str, params_of: Callable[[Change], Any], gpu: G
 
     ``params_of`` gives the kernel's parameters with some options changed.
     """
-    from gpusim.simulate.door import check
+    from gpusim.simulate.plan import check
 
     def refusal_of(change: Change) -> str | None:
         try:

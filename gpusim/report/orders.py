@@ -13,8 +13,7 @@ from gpusim.errors import LaunchError
 from gpusim.machine.config import GpuSpec
 from gpusim.machine.numeric import sum_in_order
 from gpusim.simulate.constants import slots_of
-from gpusim.simulate.door import at_slots, waves_of_tiles
-from gpusim.simulate.plan import plan_launch
+from gpusim.simulate.plan import at_slots, plan_launch, waves_of_tiles
 from gpusim.simulate.uses import first_of
 from gpusim.workload.launch import Footprint, Launch
 

@@ -12,7 +12,7 @@ from gpusim.machine.sm.occupancy import Occupancy, occupancy
 from gpusim.report.pictures import Picture, check_plot
 from gpusim.report.plots_figure import BLUE, ORANGE, SKY, VERMILION, beside, picture_of, settings
 from gpusim.report.words import count, size
-from gpusim.simulate.door import check
+from gpusim.simulate.plan import check
 from gpusim.workload.launch import Launch
 
 SMEM_STEPS = 512

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from math import ceil, inf
 from typing import NamedTuple
 
@@ -18,13 +17,12 @@ import numpy as np
 
 from gpusim.machine.config import GpuSpec
 from gpusim.machine.counters import COUNTERS
-from gpusim.machine.floorplan import Floorplan
 from gpusim.machine.numeric import sum_in_order
 from gpusim.program.records import SM_TOTALS
 from gpusim.simulate.constants import l2_latency_ns
-from gpusim.simulate.door import check, grid_of_persistent
 from gpusim.simulate.module import EngineRun
 from gpusim.simulate.op_tables import mma_sync_row, wgmma_row
+from gpusim.simulate.plan import check, grid_of_persistent
 from gpusim.simulate.uses import Uses
 from gpusim.units import SECTOR_BYTES, WARP_SIZE
 from gpusim.workload.launch import Launch
@@ -187,104 +185,71 @@ class Links:
         )
 
 
-class Bounds:
-    """Bounds of launches on one GPU."""
-
-    def __init__(self, gpu: GpuSpec, *, is_cold: bool = True) -> None:
-        """``is_cold``: nothing is in L2 when a launch begins."""
-        self._gpu, self._is_cold = gpu, is_cold
-        self._math_cycles: dict[object, float] = {}
-
-    def of(self, launch: Launch) -> Bound:
-        """What ``launch`` cannot end before.
-
-        * ``launch``: a CTA is dispatched, starts, and leaves; the kernel drains.
-        * ``hbm``: a cold launch reads each byte once, at the peak of memory, behind the start of a CTA.
-        * ``math``: some SM multiplies as many tiles as the mean, rounded up. Before that the first copy has come; the first
-          copy of a cold launch also waits for a tensor map out of memory. Behind it stands what follows the last math.
-        * ``tma``: that SM's TMA engine walks the copies of as many tiles; the last k-step is multiplied behind.
-        * ``ctas``: some slot runs as many CTAs as the mean, rounded up, each with its own start, math and end.
-
-        Raises:
-            LaunchError: the GPU cannot run it.
-        """
-        held = check(launch, self._gpu)
-        gpu, spec, work = self._gpu, self._gpu.dispatcher, launch.work
-        # a cluster that comes later may lie on SMs that none of the first ones filled
-        num_sms = gpu.num_sms if launch.num_ctas is not None else _num_sms(gpu.floorplan, launch.cluster_size)
-        start, leave = _start_and_leave(gpu, launch.cluster_size)
-        begin = Path(spec.launch_cycles + start + (spec.cold_start_cycles if self._is_cold else 0.0))
-        paths = {"launch": begin.then(leave + spec.drain_cycles)}
-        if self._is_cold:
-            num_bytes = _bytes_once(Uses.of(launch, gpu)) if work is None else float(work.read_bytes)
-            peak = max(gpu.hbm.peak_gb_per_s, gpu.hbm.sustained_read_gb_per_s)
-            paths["hbm"] = begin.then(spec.drain_cycles, num_bytes / peak * 1e-3)
-        if work is None:
-            return Bound(paths=paths, num_flops=float(launch.num_flops), rate_class=launch.math_class, num_sms=num_sms)
-        links = Links.of(launch, work, gpu, math_cycles=self._of_instruction(launch, work))
-        num_slots = num_sms * held.ctas_per_sm
-        num_ctas = launch.num_ctas or grid_of_persistent(launch, num_slots)
-        over = links.latency + links.left + links.part + leave
-        stored = links.latency + links.stores + spec.store_end_cycles if links.stores else 0.0
-        behind = max(over, stored) + spec.drain_cycles
-        first = begin.then(max(links.ask, links.tensor_map) + links.arrival)
-        if self._is_cold and links.tensor_map > links.ask:
-            first = first.then(0.0, max(0.0, gpu.hbm.latency_ns - l2_latency_ns(gpu)) * 1e-3)
-        most_steps = ceil(launch.num_tiles / num_sms) * work.num_steps
-        paths["math"] = first.then(most_steps * links.step + behind)
-        paths["tma"] = first.then((most_steps - 1) * links.walk + links.step + behind)
-        in_turn = 1 if launch.num_ctas is None else ceil(num_ctas / num_slots)
-        own = links.math(work, ceil(launch.num_tiles / num_ctas))
-        between = over + spec.cta_exit_cycles + start + links.ask + links.arrival
-        paths["ctas"] = first.then(in_turn * own + (in_turn - 1) * between + behind)
-        return Bound(
-            paths=paths, num_flops=float(launch.num_flops), rate_class=self._rate_class(launch, work), num_sms=num_sms,
-            math_cycles=work.all_steps * links.step, behind_cycles=behind, is_ffma=work.atom is None,
-        )
-
-    def _of_instruction(self, launch: Launch, work: TileWork) -> float:
-        """What an instruction takes of an SM's math pipe, as it is packed."""
-        atom, gpu = work.atom, self._gpu
-        found = self._math_cycles.get(atom)
-        if found is None:
-            if atom is None:
-                found = WARP_SIZE / gpu.warp_scheduler.fp32_lanes
-            elif atom.kind == "wgmma":
-                found = wgmma_row(launch, gpu, Wgmma(atom, 1, ()), 1, 4)[0]
-            else:
-                found = mma_sync_row(launch, gpu, atom)[0] / gpu.tensor_core.num_sub_cores
-            self._math_cycles[atom] = found
-        return found
-
-    def _rate_class(self, launch: Launch, work: TileWork) -> str:
-        """The class of type of a launch, or its type where that takes less energy."""
-        energies = self._gpu.clock.tensor_pj_per_flop
-        names = [launch.math_class] if work.atom is None else [launch.math_class, work.atom.a_dtype.name]
-        return min((name for name in names if name in energies), key=energies.__getitem__, default=launch.math_class)
-
-
 def lower_bound(launch: Launch, gpu: GpuSpec, *, is_cold: bool = True) -> Bound:
-    """What ``launch`` cannot end before on ``gpu``.
+    """What ``launch`` cannot end before on ``gpu``; ``is_cold``: nothing is in L2 when it begins.
+
+    * ``launch``: a CTA is dispatched, starts, and leaves; the kernel drains.
+    * ``hbm``: a cold launch reads each byte once, at the peak of memory, behind the start of a CTA.
+    * ``math``: some SM multiplies as many tiles as the mean, rounded up. Before that the first copy has come; the first
+      copy of a cold launch also waits for a tensor map out of memory. Behind it stands what follows the last math.
+    * ``tma``: that SM's TMA engine walks the copies of as many tiles; the last k-step is multiplied behind.
+    * ``ctas``: some slot runs as many CTAs as the mean, rounded up, each with its own start, math and end.
 
     Raises:
         LaunchError: the GPU cannot run it.
     """
-    return Bounds(gpu, is_cold=is_cold).of(launch)
+    held, spec, work = check(launch, gpu), gpu.dispatcher, launch.work
+    size = launch.cluster_size
+    # a cluster that comes later may lie on SMs that none of the first ones filled
+    num_sms = gpu.num_sms if launch.num_ctas is not None else gpu.floorplan.num_clusters(size) * size
+    start = size * spec.dispatch_cycles_per_cta + spec.cta_start_cycles
+    start += spec.cluster_start_cycles if size > 1 else 0.0
+    leave = spec.retire_cycles(size)
+    begin = Path(spec.launch_cycles + start + (spec.cold_start_cycles if is_cold else 0.0))
+    paths = {"launch": begin.then(leave + spec.drain_cycles)}
+    if is_cold:
+        num_bytes = _bytes_once(Uses.of(launch, gpu)) if work is None else float(work.read_bytes)
+        peak = max(gpu.hbm.peak_gb_per_s, gpu.hbm.sustained_read_gb_per_s)
+        paths["hbm"] = begin.then(spec.drain_cycles, num_bytes / peak * 1e-3)
+    if work is None:
+        return Bound(paths=paths, num_flops=float(launch.num_flops), rate_class=launch.math_class, num_sms=num_sms)
+    links = Links.of(launch, work, gpu, math_cycles=_math_cycles(launch, work, gpu))
+    num_slots = num_sms * held.ctas_per_sm
+    num_ctas = launch.num_ctas or grid_of_persistent(launch, num_slots)
+    over = links.latency + links.left + links.part + leave
+    stored = links.latency + links.stores + spec.store_end_cycles if links.stores else 0.0
+    behind = max(over, stored) + spec.drain_cycles
+    first = begin.then(max(links.ask, links.tensor_map) + links.arrival)
+    if is_cold and links.tensor_map > links.ask:
+        first = first.then(0.0, max(0.0, gpu.hbm.latency_ns - l2_latency_ns(gpu)) * 1e-3)
+    most_steps = ceil(launch.num_tiles / num_sms) * work.num_steps
+    paths["math"] = first.then(most_steps * links.step + behind)
+    paths["tma"] = first.then((most_steps - 1) * links.walk + links.step + behind)
+    in_turn = 1 if launch.num_ctas is None else ceil(num_ctas / num_slots)
+    own = links.math(work, ceil(launch.num_tiles / num_ctas))
+    between = over + spec.cta_exit_cycles + start + links.ask + links.arrival
+    paths["ctas"] = first.then(in_turn * own + (in_turn - 1) * between + behind)
+    return Bound(
+        paths=paths, num_flops=float(launch.num_flops), rate_class=_rate_class(launch, work, gpu), num_sms=num_sms,
+        math_cycles=work.all_steps * links.step, behind_cycles=behind, is_ffma=work.atom is None,
+    )
 
 
-def _start_and_leave(gpu: GpuSpec, cluster_size: int) -> tuple[float, float]:
-    """A CTA or its cluster is dispatched, its warps start, its first instructions come; its exit is noted."""
-    spec = gpu.dispatcher
-    start = cluster_size * spec.dispatch_cycles_per_cta + spec.cta_start_cycles
-    if cluster_size == 1:
-        return start, spec.retire_cycles_per_cta
-    return start + spec.cluster_start_cycles, spec.cluster_retire_cycles_per_cta
+def _math_cycles(launch: Launch, work: TileWork, gpu: GpuSpec) -> float:
+    """What an instruction takes of an SM's math pipe, as it is packed."""
+    atom = work.atom
+    if atom is None:
+        return WARP_SIZE / gpu.warp_scheduler.fp32_lanes
+    if atom.kind == "wgmma":
+        return wgmma_row(launch, gpu, Wgmma(atom, 1, ()), 1, 4)[0]
+    return mma_sync_row(launch, gpu, atom)[0] / gpu.tensor_core.num_sub_cores
 
 
-@lru_cache(maxsize=64)
-def _num_sms(floorplan: Floorplan, cluster_size: int) -> int:
-    """SMs that clusters of a size may run on."""
-    return floorplan.num_clusters(cluster_size) * cluster_size
+def _rate_class(launch: Launch, work: TileWork, gpu: GpuSpec) -> str:
+    """The class of type of a launch, or its type where that takes less energy."""
+    energies = gpu.clock.tensor_pj_per_flop
+    names = [launch.math_class] if work.atom is None else [launch.math_class, work.atom.a_dtype.name]
+    return min((name for name in names if name in energies), key=energies.__getitem__, default=launch.math_class)
 
 
 def _bytes_once(uses: Uses) -> float:

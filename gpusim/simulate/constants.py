@@ -1,18 +1,15 @@
 """Numbers of a GPU at one SM clock, as the engine takes them: constants by part, tables of what there are several of.
 
-In: a GpuSpec (as :func:`gpusim.simulate.ideal.idealize` gives it), a Clock, the few facts of a launch that matter.
+In: a LaunchPlan, of which the GPU and a few facts of the launch matter, and a Clock.
 Out: numbers and tables by the names of ``program/records.py``. No part of the machine is built.
-
-What depends on hashable Specs alone is kept from call to call.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from math import inf
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,12 +20,12 @@ from gpusim.machine.config import GpuSpec
 from gpusim.machine.dispatcher import GOLDEN, DispatcherSpec, slots_of_grid
 from gpusim.machine.floorplan import Floorplan
 from gpusim.machine.memory.hbm import MOST_SHARE, QUEUE_LATENCIES, HbmSpec
-from gpusim.machine.memory.l1 import L1Spec
 from gpusim.machine.memory.links import parts_of_gpcs, side_shares
 from gpusim.machine.memory.xbar import XbarSpec
 from gpusim.machine.numeric import sum_in_order
 from gpusim.machine.sm.warp_scheduler import WarpSchedulerSpec, own_paces
 from gpusim.program.records import CONSTANTS, TABLES
+from gpusim.simulate.plan import LaunchPlan
 from gpusim.units import WARP_SIZE, Clock
 
 FloatArray = NDArray[np.float64]
@@ -38,26 +35,6 @@ Numbers = Mapping[str, float]
 MOST_PARTITIONS = 2
 """Partitions of L2 that the engine knows."""
 Table = NDArray[np.void]
-Scalar = TypeVar("Scalar", bound=np.generic)
-
-KEPT = 64
-"""Entries of each cache: some GPUs, each at the clocks of some launches."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Placement:
-    """What of a launch and its settings the numbers of the machine depend on."""
-
-    num_ctas: int
-    cluster_size: int
-    ctas_per_sm: int
-    smem_bytes: int
-    """Shared memory of one CTA."""
-    num_warps: int
-    """Warps of one CTA."""
-    is_warm: bool
-    recorded_sms: frozenset[int] | Literal["first"] = frozenset()
-    """SMs whose timelines come back; ``first``: the one that CTA 0 starts on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +62,6 @@ class Shared:
         )
 
 
-@lru_cache(maxsize=KEPT)
 def slots_of(
     spec: DispatcherSpec, floorplan: Floorplan, cluster_size: int, ctas_per_sm: int, num_ctas: int
 ) -> NDArray[np.int32]:
@@ -97,35 +73,51 @@ def slots_of(
     [130, 131, 0, 1, 16, 17]
     """
     places = slots_of_grid(spec, floorplan, cluster_size=cluster_size, ctas_per_sm=ctas_per_sm, num_ctas=num_ctas)
-    return _kept(np.array(places, dtype=np.int32).reshape(-1))
+    return np.array(places, dtype=np.int32).reshape(-1)
 
 
 # ---------------------------------------------------------------------------------------------- constants
 
 
-def machine_numbers(gpu: GpuSpec, clock: Clock, at: Placement) -> dict[str, Numbers]:
+def machine_numbers(plan: LaunchPlan, clock: Clock) -> dict[str, Numbers]:
     """Constants of every part of the machine, by part and name.
 
-    >>> from gpusim.machine.config import load_gpu
-    >>> at = Placement(num_ctas=132, cluster_size=1, ctas_per_sm=1, smem_bytes=0, num_warps=4, is_warm=False)
-    >>> numbers = machine_numbers(load_gpu("h200_sxm"), Clock(sm_mhz=1755.0), at)
+    >>> from gpusim import GemmParams, load_gpu
+    >>> from gpusim.simulate.plan import plan_launch
+    >>> gpu = load_gpu("h200_sxm")
+    >>> plan = plan_launch(GemmParams(m=256, n=256, k=64).launch(gpu), gpu, is_warm=False)
+    >>> numbers = machine_numbers(plan, Clock(sm_mhz=1755.0))
     >>> numbers["tensor_core"]["num_sub_cores"], numbers["l2"]["num_links"]
     (4.0, 2.0)
 
     Raises:
         ConfigError: an L2 that the engine does not know.
     """
+    gpu, launch, is_warm = plan.gpu, plan.launch, plan.is_warm
     if gpu.l2.num_partitions > MOST_PARTITIONS:
         raise ConfigError(
             f"{gpu.name}: l2.num_partitions is {gpu.l2.num_partitions}, the engine takes 1 or {MOST_PARTITIONS}"
         )
     hbm = hbm_numbers(gpu.hbm, clock, l2_latency_ns(gpu))
-    shared = Shared.of(gpu, clock)
+    shared, dispatcher, num = Shared.of(gpu, clock), gpu.dispatcher, gpu.l2.num_partitions
+    smem_bytes = launch.smem_bytes * plan.occupancy.ctas_per_sm
     return {
-        "dispatcher": _dispatcher_numbers(gpu.dispatcher, at), "hbm": hbm, "l2": _l2_numbers(gpu, shared),
-        "xbar": _xbar_numbers(gpu.xbar, shared, fill_cycles=hbm["latency_cycles"]), "l1": _l1_numbers(gpu.l1, at),
+        "dispatcher": _named(
+            "dispatcher", dispatcher, cold_start_cycles=0.0 if is_warm else dispatcher.cold_start_cycles,
+            retire_cycles=dispatcher.retire_cycles(launch.cluster_size),
+        ),
+        "hbm": hbm,
+        "l2": _named(
+            "l2", gpu.l2, num_links=float(len(links_of(gpu, shared))), far_share=1.0 - 1.0 / num,
+            num_lanes=gpu.l2.num_slices / num,
+        ),
+        "xbar": _xbar_numbers(gpu.xbar, shared, fill_cycles=hbm["latency_cycles"]),
+        "l1": _named(
+            "l1", gpu.l1, capacity_bytes=float(max(0, gpu.l1.unified_bytes - smem_bytes)),
+            lines_per_cycle=gpu.l1.tag_lines_per_cycle,
+        ),
         "warp_scheduler": _scheduler_numbers(gpu.warp_scheduler),
-        "tma": _named("tma", gpu.tma, map_memory_cycles=0.0 if at.is_warm else hbm["latency_cycles"]),
+        "tma": _named("tma", gpu.tma, map_memory_cycles=0.0 if is_warm else hbm["latency_cycles"]),
         **{part: _named(part, gpu.component(part)) for part in AS_DESCRIBED},
     }
 
@@ -139,17 +131,19 @@ def in_order(part: str, numbers: Numbers) -> FloatArray:
     return np.array([numbers[name] for name in CONSTANTS[part]], dtype=np.float64)
 
 
-def code_latency_cycles(gpu: GpuSpec, clock: Clock, *, is_warm: bool) -> float:
+def code_latency_cycles(plan: LaunchPlan, clock: Clock) -> float:
     """Latency of instructions that no SM has run yet: a warm L2 has them, a cold one has not."""
-    return gpu.l2.near_latency_cycles if is_warm else clock.cycles(ns=gpu.hbm.latency_ns)
+    gpu = plan.gpu
+    return gpu.l2.near_latency_cycles if plan.is_warm else clock.cycles(ns=gpu.hbm.latency_ns)
 
 
-def cluster_barrier_cycles(gpu: GpuSpec, at: Placement) -> float:
+def cluster_barrier_cycles(plan: LaunchPlan) -> float:
     """What a cluster's barrier takes from the last arrival on."""
+    gpu, launch = plan.gpu, plan.launch
     if gpu.dsmem is None:
         return 0.0
-    latency = gpu.dsmem.cluster_barrier_cycles + at.cluster_size * gpu.dsmem.cluster_barrier_cta_cycles
-    return latency + at.num_warps * gpu.warp_scheduler.barrier_warp_cycles
+    latency = gpu.dsmem.cluster_barrier_cycles + launch.cluster_size * gpu.dsmem.cluster_barrier_cta_cycles
+    return latency + launch.num_warps * gpu.warp_scheduler.barrier_warp_cycles
 
 
 def l2_latency_ns(gpu: GpuSpec) -> float:
@@ -169,39 +163,18 @@ def hbm_numbers(spec: HbmSpec, clock: Clock, l2_latency_ns: float) -> Numbers:
     latency = clock.cycles(ns=max(0.0, spec.latency_ns - l2_latency_ns))
     peak = clock.bytes_per_cycle(gb_per_s=spec.peak_gb_per_s)
     channel = clock.bytes_per_cycle(gb_per_s=spec.channel_gb_per_s)
-    return {
-        "latency_cycles": latency, "refresh_cycles": clock.cycles(ns=spec.refresh_ns),
-        "refresh_bytes": spec.refresh_bytes, "refresh_fraction": spec.refresh_fraction,
-        "channel_bytes": spec.channel_bytes, "side_by_side_fraction": spec.side_by_side_fraction,
-        "write_cycles": clock.cycles(ns=spec.write_wait_ns), "mixed_cycles": clock.cycles(ns=spec.mixed_wait_ns),
-        "turn_cycles": clock.cycles(ns=spec.write_turn_ns),
-        "spread_cycles": min(clock.cycles(ns=spec.fill_spread_ns), 2.0 * latency),
-        "queue_cycles": clock.cycles(ns=spec.queue_ns), "peak_bytes_per_cycle": peak,
-        "most_share": min(MOST_SHARE, spec.sustained_read_gb_per_s / spec.peak_gb_per_s),
-        "window_cycles": QUEUE_LATENCIES * clock.cycles(ns=spec.latency_ns) or 1.0,
-        "write_cost": spec.sustained_read_gb_per_s / spec.sustained_write_gb_per_s,
-        "wire_bytes_per_cycle": clock.bytes_per_cycle(gb_per_s=spec.sustained_read_gb_per_s),
-        "sm_bytes_per_cycle": clock.bytes_per_cycle(gb_per_s=spec.sm_gb_per_s),
-        "channel_cycles": spec.channel_bytes / channel if channel else 0.0,
-        "per_channel_bytes": spec.channel_bytes * peak / channel if channel else 0.0,
-        "turnaround_fraction": spec.turnaround_fraction, "queued_turnaround_per_mb": spec.queued_turnaround_per_mb,
-        "piece_read_bytes": spec.piece_read_bytes, "piece_write_bytes": spec.piece_write_bytes,
-        "part_request_bytes": spec.part_request_bytes,
-    }
-
-
-def _dispatcher_numbers(spec: DispatcherSpec, at: Placement) -> Numbers:
     return _named(
-        "dispatcher", spec, cold_start_cycles=0.0 if at.is_warm else spec.cold_start_cycles,
-        retire_cycles=spec.retire_cycles_per_cta if at.cluster_size == 1 else spec.cluster_retire_cycles_per_cta,
-    )
-
-
-def _l2_numbers(gpu: GpuSpec, shared: Shared) -> Numbers:
-    num = gpu.l2.num_partitions
-    return _named(
-        "l2", gpu.l2, num_links=float(len(links_of(gpu, shared))), far_share=1.0 - 1.0 / num,
-        num_lanes=gpu.l2.num_slices / num,
+        "hbm", spec, latency_cycles=latency, refresh_cycles=clock.cycles(ns=spec.refresh_ns),
+        write_cycles=clock.cycles(ns=spec.write_wait_ns), mixed_cycles=clock.cycles(ns=spec.mixed_wait_ns),
+        turn_cycles=clock.cycles(ns=spec.write_turn_ns), queue_cycles=clock.cycles(ns=spec.queue_ns),
+        spread_cycles=min(clock.cycles(ns=spec.fill_spread_ns), 2.0 * latency), peak_bytes_per_cycle=peak,
+        most_share=min(MOST_SHARE, spec.sustained_read_gb_per_s / spec.peak_gb_per_s),
+        window_cycles=QUEUE_LATENCIES * clock.cycles(ns=spec.latency_ns) or 1.0,
+        write_cost=spec.sustained_read_gb_per_s / spec.sustained_write_gb_per_s,
+        wire_bytes_per_cycle=clock.bytes_per_cycle(gb_per_s=spec.sustained_read_gb_per_s),
+        sm_bytes_per_cycle=clock.bytes_per_cycle(gb_per_s=spec.sm_gb_per_s),
+        channel_cycles=spec.channel_bytes / channel if channel else 0.0,
+        per_channel_bytes=spec.channel_bytes * peak / channel if channel else 0.0,
     )
 
 
@@ -212,13 +185,6 @@ def _xbar_numbers(spec: XbarSpec, shared: Shared, *, fill_cycles: float) -> Numb
         alone_bytes_per_cycle=min(spec.sm_read_bytes_per_cycle, shared.slices_bytes_per_cycle),
         bulk_weight=1.0 / spec.bulk_read_fraction, multicast_weight=1.0 / spec.multicast_read_fraction,
         merges=float(spec.merge_scope != "sm" and spec.merge_limit > 1), merge_fill_cycles=fill_cycles,
-    )
-
-
-def _l1_numbers(spec: L1Spec, at: Placement) -> Numbers:
-    return _named(
-        "l1", spec, capacity_bytes=float(max(0, spec.unified_bytes - at.smem_bytes * at.ctas_per_sm)),
-        lines_per_cycle=spec.tag_lines_per_cycle,
     )
 
 
@@ -245,21 +211,20 @@ def weights_of(gpu: GpuSpec) -> list[float]:
 # ---------------------------------------------------------------------------------------------- tables
 
 
-def machine_tables(gpu: GpuSpec, clock: Clock, at: Placement) -> dict[str, NDArray[Any]]:
+def machine_tables(
+    plan: LaunchPlan, clock: Clock, recorded_sms: Collection[int] | Literal["first"]
+) -> dict[str, NDArray[Any]]:
     """The tables ``partitions``, ``gpc_links``, ``write_links`` and ``sms``, and the array ``slots``."""
+    gpu, cluster_size, ctas_per_sm = plan.gpu, plan.launch.cluster_size, plan.occupancy.ctas_per_sm
     shared, floorplan = Shared.of(gpu, clock), gpu.floorplan
-    slots = slots_of(gpu.dispatcher, floorplan, at.cluster_size, at.ctas_per_sm, at.num_ctas)
-    sms = _sms(
-        floorplan, gpu.xbar.merge_scope, gpu.xbar.num_gpc_parts, gpu.xbar.sm_distance_cycles,
-        gpu.instruction_cache.loop_bytes_per_cycle, tuple(gpu.instruction_cache.loop_paces.items()),
-    ).copy()
-    shares_schedulers = at.ctas_per_sm > 1 and at.num_ctas > gpu.num_sms
-    sms["pace"] = _paces(gpu.num_sms, gpu.warp_scheduler.mad_wide_spread_fraction if shares_schedulers else 0.0)
-    if at.cluster_size > 1:  # SMs that no cluster fills at first
-        sms["num_free_ctas"] = at.ctas_per_sm
+    slots = slots_of(gpu.dispatcher, floorplan, cluster_size, ctas_per_sm, plan.num_ctas)
+    sms = _sms(gpu)
+    shares_schedulers = ctas_per_sm > 1 and plan.num_ctas > gpu.num_sms
+    sms["pace"] = own_paces(gpu.num_sms, gpu.warp_scheduler.mad_wide_spread_fraction if shares_schedulers else 0.0)
+    if cluster_size > 1:  # SMs that no cluster fills at first
+        sms["num_free_ctas"] = ctas_per_sm
         sms["num_free_ctas"][slots] = 0
-    recorded = slots[:1].tolist() if at.recorded_sms == "first" else sorted(at.recorded_sms)
-    sms["is_recorded"][recorded] = 1
+    sms["is_recorded"][slots[:1].tolist() if recorded_sms == "first" else sorted(recorded_sms)] = 1
     return {
         "partitions": _partitions(gpu, shared), "gpc_links": _gpc_links(floorplan, shared),
         "write_links": _write_links(floorplan, gpu.xbar.num_gpc_parts, shared), "sms": sms, "slots": slots,
@@ -302,30 +267,22 @@ def _write_links(plan: Floorplan, num_parts: int, shared: Shared) -> Table:
     return found
 
 
-@lru_cache(maxsize=KEPT)
-def _sms(
-    plan: Floorplan, merge_scope: str, num_parts: int, sm_distance_cycles: float, loop_bytes_per_cycle: float,
-    loop_paces: tuple[tuple[str, float], ...],
-) -> Table:
+def _sms(gpu: GpuSpec) -> Table:
     """A row for each SM, without what depends on the launch."""
+    plan, xbar, cache = gpu.floorplan, gpu.xbar, gpu.instruction_cache
     found = np.zeros(plan.num_sms, dtype=TABLES["sms"])
     found["partition"] = plan.side_of_sm
     found["gpc"] = _renumbered(plan.gpc_of_sm)
-    found["write_link"] = _renumbered(parts_of_gpcs(plan.gpc_of_sm, num_parts))
-    found["merge_region"] = plan.groups(merge_scope)
+    found["write_link"] = _renumbered(parts_of_gpcs(plan.gpc_of_sm, xbar.num_gpc_parts))
+    found["merge_region"] = plan.groups(xbar.merge_scope)
     found["is_lone"][list(plan.lone)] = 1
     for place, sm_idx in enumerate(plan.in_order()):
-        found["distance_cycles"][sm_idx] = sm_distance_cycles * ((place * GOLDEN + 0.5) % 1.0 - 0.5)
-    paces = dict(loop_paces)
+        found["distance_cycles"][sm_idx] = xbar.sm_distance_cycles * ((place * GOLDEN + 0.5) % 1.0 - 0.5)
+    paces, rate = cache.loop_paces, cache.loop_bytes_per_cycle
     mean = sum_in_order(paces.values()) / len(paces)
-    found["loop_bytes_per_cycle"] = [loop_bytes_per_cycle * paces.get(str(tpc), mean) for tpc in plan.tpc_of_sm]
+    found["loop_bytes_per_cycle"] = [rate * paces.get(str(tpc), mean) for tpc in plan.tpc_of_sm]
     found["cluster_place"] = _renumbered(plan.cluster_groups())
-    return _kept(found)
-
-
-@lru_cache(maxsize=KEPT)
-def _paces(num_sms: int, spread: float) -> NDArray[np.float64]:
-    return _kept(np.array(own_paces(num_sms, spread), dtype=np.float64))
+    return found
 
 
 def _renumbered(names: Sequence[object]) -> list[int]:
@@ -336,9 +293,3 @@ def _renumbered(names: Sequence[object]) -> list[int]:
     """
     numbers: dict[object, int] = {}
     return [numbers.setdefault(name, len(numbers)) for name in names]
-
-
-def _kept(array: NDArray[Scalar]) -> NDArray[Scalar]:
-    """An array that a cache hands out: nobody may change it."""
-    array.setflags(write=False)
-    return array

@@ -42,42 +42,35 @@ def check_features(launch: Launch, gpu: GpuSpec, programs: Programs) -> None:
     Raises:
         LaunchError: one of them, named with its role and CTA.
     """
-    for kind, (what, capability) in _lacking(gpu).items():
-        if kind in programs.kinds:
-            with by_whom(launch, programs, kind):
-                raise _lacks(launch, gpu, what, capability)
-    if gpu.dsmem is None and OpKind.MBARRIER_ARRIVE in programs.kinds:
-        is_far = (programs.ops["kind"] == OpKind.MBARRIER_ARRIVE) & (programs.ops["cost"] >= 0)
-        if is_far.any():
-            with named(*_issuer(launch, programs, is_far)):
-                raise _lacks(launch, gpu, DSMEM, SINCE["dsmem"])
+    for is_it, what, capability in _lacking(gpu, programs.ops):
+        if is_it.any():
+            with named(*_issuer(launch, programs, is_it)):
+                raise LaunchError(
+                    f"{launch.kernel}: {gpu.name} (compute capability {gpu.compute_capability}) has no {what}, which "
+                    f"needs {capability}"
+                )
 
 
 @contextmanager
-def by_whom(launch: Launch, programs: Programs, kind: OpKind, cost: int | None = None) -> Iterator[None]:
-    """Let a refusal name who first yields an op of ``kind``, or of ``kind`` and row ``cost``."""
+def by_whom(launch: Launch, programs: Programs, kind: OpKind, cost: int) -> Iterator[None]:
+    """Let a refusal name who first yields an op of ``kind`` and row ``cost``."""
     try:
         yield
     except LaunchError as error:
-        is_it = programs.ops["kind"] == kind
-        if cost is not None:
-            is_it &= programs.ops["cost"] == cost
+        is_it = (programs.ops["kind"] == kind) & (programs.ops["cost"] == cost)
         with named(*_issuer(launch, programs, is_it)):
             raise error from None
 
 
-def _lacking(gpu: GpuSpec) -> dict[OpKind, tuple[str, str]]:
-    """Kinds of op that the GPU does not have: what they need, and from which compute capability on there is that."""
-    found = {kind: (what, SINCE[part]) for kind, (part, what) in NEEDS.items() if gpu.component(part) is None}
+def _lacking(gpu: GpuSpec, ops: NDArray[np.void]) -> Iterator[tuple[NDArray[np.bool_], str, str]]:
+    """Which ops the GPU does not have, what these need, and from which compute capability on there is that."""
+    for kind, (part, what) in NEEDS.items():
+        if gpu.component(part) is None:
+            yield ops["kind"] == kind, what, SINCE[part]
     if gpu.compute_capability < HOPPER:
-        found[OpKind.SET_MAX_NREG] = "setmaxnreg", "9.0a"
-    return found
-
-
-def _lacks(launch: Launch, gpu: GpuSpec, what: str, capability: str) -> LaunchError:
-    return LaunchError(
-        f"{launch.kernel}: {gpu.name} (compute capability {gpu.compute_capability}) has no {what}, which needs {capability}"
-    )
+        yield ops["kind"] == OpKind.SET_MAX_NREG, "setmaxnreg", "9.0a"
+    if gpu.dsmem is None:  # arrivals on another CTA's mbarrier
+        yield (ops["kind"] == OpKind.MBARRIER_ARRIVE) & (ops["cost"] >= 0), DSMEM, SINCE["dsmem"]
 
 
 def _issuer(launch: Launch, programs: Programs, is_it: NDArray[np.bool_]) -> tuple[str, str]:

@@ -48,9 +48,6 @@ MOST_CHANGE = 8.0
 MOST_BYTES = 2**32 - 2**24
 """Memory of an instance from which on a trap counts as out of memory: the last 16 MiB of what 32 bits reach."""
 
-FINISHED, FAILED = 1, 2
-"""What ``run_slice`` returns beside 0, which means that there is more to do."""
-
 Progress = Callable[[int, int, float], None]
 """Told as a run goes on: CTAs that have exited, CTAs in all, the present cycle."""
 
@@ -287,13 +284,8 @@ class EngineRun:
         """The present."""
         return self._instance.call("progress", 1)
 
-    @property
-    def num_events(self) -> int:
-        """Events so far."""
-        return int(self._instance.call("progress", 2))
-
     def run_slice(self, max_events: int) -> int:
-        """Go on for so many events; returns 0 while there is more to do, :data:`FINISHED` or :data:`FAILED`.
+        """Go on for so many events; returns 0 while there is more to do, 1 at the end, 2 where the run has failed.
 
         Raises:
             SimulationError: it ran out of memory, or into a fault of the engine.

@@ -5,22 +5,24 @@ In: the plan of a launch, its programs and the sections of a result. Out: what :
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from math import ceil
-from typing import Literal
 
 from gpusim.machine.counters import COUNTERS, PartCounters
 from gpusim.machine.numeric import sum_in_order
 from gpusim.program.programs import Programs
-from gpusim.program.records import SM_TOTALS, TOTALS
+from gpusim.program.records import CONSTANTS, SM_TOTALS, TOTALS
 from gpusim.simulate import timeline as spans
 from gpusim.simulate.bound import lower_bound
-from gpusim.simulate.failures import Declared, failure_of
-from gpusim.simulate.module import EngineRun, Progress, Watch
-from gpusim.simulate.pack import RunSettings, pack, trace_plan
+from gpusim.simulate.failures import failure_of
+from gpusim.simulate.module import EngineRun, Progress
+from gpusim.simulate.pack import pack, trace_plan
 from gpusim.simulate.plan import LaunchPlan
 from gpusim.simulate.ran import Ran, Results
+from gpusim.simulate.settings import Settings
 from gpusim.units import SECTOR_BYTES, Clock
 from gpusim.workload.launch import Launch
 from gpusim.workload.ops import Section
@@ -32,16 +34,13 @@ SECTIONS = tuple(section.value for section in (Section.PROLOGUE, Section.MAINLOO
 END_CYCLE, NUM_EVENTS = TOTALS.index("end_cycle"), TOTALS.index("num_events")
 """Where totals have them."""
 
-MET = ("own_code", "mad_wide", "bank_conflicts", "prologue", "mainloop", "epilogue")
-"""Counterfactuals of which the engine says whether the launch has what they make free."""
-
 Ends = Callable[[Ran], bool]
 """Asked of a run that has only begun whether it ends there."""
 
 
 def native_ran(plan: LaunchPlan, programs: Programs, clock: Clock, results: Results, *, is_part: bool = False) -> Ran:
     """What the sections of a result say; sectors that L2 reads follow from what merges, at the end."""
-    launch = plan.launch
+    launch, costs = plan.launch, programs.costs
     totals = dict(zip(TOTALS, results["totals"].tolist(), strict=True))
     of_roles = results["role_totals"].reshape(-1, len(STATES)).tolist()
     epilogues = zip(launch.roles, results["epilogue_cycles"].tolist(), strict=True)
@@ -52,7 +51,7 @@ def native_ran(plan: LaunchPlan, programs: Programs, clock: Clock, results: Resu
         counted.l2.read_sectors = xbar.read_bytes * (xbar.served_bytes / xbar.asked_bytes) / SECTOR_BYTES
     of_sms = results["sm_totals"].reshape(-1, len(SM_TOTALS))
     sm_totals = {name: sum_in_order(of_sms[:, place].tolist()) for place, name in enumerate(SM_TOTALS)}
-    kinds = (("tma", programs.tma_loads), ("mma_sync", programs.mma_syncs), ("wgmma", programs.wgmmas))
+    kinds = (("tma", costs.tma_loads.items), ("mma_sync", costs.mma_syncs.items), ("wgmma", costs.wgmmas.items))
     return Ran(
         plan=plan, clock=clock, taking=partial(_taking, plan, programs, results), results=results, is_part=is_part,
         end_cycle=totals["end_cycle"], num_events=int(totals["num_events"]), counted=counted,
@@ -61,8 +60,9 @@ def native_ran(plan: LaunchPlan, programs: Programs, clock: Clock, results: Resu
         active_cycles=sm_totals["active_cycles"], link_busy_cycles=totals["link_busy_cycles"],
         busy={part: sm_totals[f"{part}_busy_cycles"] for part in ("fma", "issue", "smem", "lsu", "tma")},
         instructions=frozenset(name for name, rows in kinds if rows),
-        wgmma_types=frozenset(row.op.atom.a_dtype.name for row in programs.wgmmas),
-        met=frozenset(name for name in MET if totals[f"has_{name}"]), timeline=timeline_of(launch, programs, results),
+        wgmma_types=frozenset(row.op.atom.a_dtype.name for row in costs.wgmmas.items),
+        met=frozenset(name for name in CONSTANTS["ideals"] if totals[f"has_{name}"]),
+        timeline=timeline_of(launch, programs, results),
     )
 
 
@@ -78,6 +78,19 @@ def _taking(plan: LaunchPlan, programs: Programs, results: Results, cycles: floa
     return native_ran(plan, programs, clock, found)
 
 
+@contextmanager
+def no_garbage() -> Iterator[None]:
+    """While many objects are made that all stay: the collector would look at all of them again and again."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+@no_garbage()
 def timeline_of(launch: Launch, programs: Programs, results: Results) -> spans.Timeline:
     """Of the SMs that were recorded, in the order in which things happened."""
     roles, stages, barriers, tensors = launch.roles, programs.stages, programs.barriers, programs.tensors
@@ -105,10 +118,7 @@ def timeline_of(launch: Launch, programs: Programs, results: Results) -> spans.T
     return found
 
 
-def native_runs(
-    plan: LaunchPlan, *, ideals: frozenset[str], is_flushed: bool, recorded_sms: frozenset[int] | Literal["first"],
-    max_ops: int, max_events: int, on_progress: Progress | None, watch: Watch | None = None,
-) -> Callable[[Clock, Ends | None], Ran]:
+def native_runs(plan: LaunchPlan, settings: Settings) -> Callable[[Clock, Ends | None], Ran]:
     """What runs a planned launch at a clock: its programs are traced once.
 
     It may be told who ends a run early.
@@ -116,21 +126,16 @@ def native_runs(
     Raises:
         LaunchError: a program that is none, or asks for what the launch or the GPU has not.
     """
-    launch = plan.launch
-    programs = trace_plan(plan, max_ops=max_ops)
-    declared = Declared.of(launch, programs)
+    programs = trace_plan(plan, max_ops=settings.max_ops)
 
     def run(clock: Clock, ends: Ends | None = None) -> Ran:
-        packed = pack(plan, programs, RunSettings(
-            clock=clock, ideals=ideals, is_flushed=is_flushed, recorded_sms=recorded_sms, max_events=max_events,
-        ))  # fmt: skip
-        engine = EngineRun(packed, kernel=launch.kernel, num_ctas=plan.num_ctas)
-        if ends is not None and (results := part_of(engine, plan, on_progress)) is not None:
+        engine = EngineRun(pack(plan, programs, clock, settings), kernel=plan.launch.kernel, num_ctas=plan.num_ctas)
+        if ends is not None and (results := part_of(engine, plan, settings.on_progress)) is not None:
             part = native_ran(plan, programs, clock, results, is_part=True)
             if ends(part):
                 return part
-        results = engine.run(on_progress, watch)
-        failure = failure_of(results, declared, kernel=launch.kernel, num_ctas=plan.num_ctas)
+        results = engine.run(settings.on_progress, settings.watch)
+        failure = failure_of(results, plan, programs)
         if failure is not None:
             raise failure
         return native_ran(plan, programs, clock, results)

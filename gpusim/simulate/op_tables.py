@@ -24,7 +24,7 @@ from gpusim.errors import LaunchError
 from gpusim.machine.config import GpuSpec
 from gpusim.machine.memory.tma import TmaSpec
 from gpusim.machine.sm.tensor_core import K_STEP_BYTES
-from gpusim.program.programs import TmaLoadRow
+from gpusim.program.costs import TmaLoadRow
 from gpusim.program.records import TABLES
 from gpusim.units import LINE_BYTES, SECTOR_BYTES
 from gpusim.workload import ops

@@ -1,25 +1,34 @@
-"""The plan of a launch: how many CTAs run at once, what they touch, what memory gives and takes. Nothing is timed.
+"""The plan of a launch: does the GPU hold it, how many CTAs run at once, what they touch, what memory gives and takes.
 
-In: a Launch and a GpuSpec. Out: a LaunchPlan, the same at every SM clock.
+In: a Launch and a GpuSpec. Out: a LaunchPlan, the same at every SM clock. Nothing is timed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from math import gcd
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gpusim.errors import LaunchError, nearest
 from gpusim.machine.config import GpuSpec
-from gpusim.machine.memory.panels import PanelTraffic
-from gpusim.machine.sm.occupancy import Occupancy
-from gpusim.simulate.door import check, count_slots, grid_of_persistent, plan_traffic
-from gpusim.simulate.uses import Uses
+from gpusim.machine.dispatcher import GOLDEN, slots_of_grid
+from gpusim.machine.memory.apart import Lives, come_apart
+from gpusim.machine.memory.panels import FloatArray, PanelTraffic
+from gpusim.machine.memory.traffic import panel_traffic
+from gpusim.machine.numeric import sum_in_order
+from gpusim.machine.sm.occupancy import Occupancy, occupancy
+from gpusim.simulate.uses import Uses, read_bytes
 from gpusim.workload.launch import Launch
 
-FloatArray = NDArray[np.float64]
+MATH_CLASSES = ("16bit", "tf32", "fp8", "int8", "fp32")
+"""Classes of type that rates, peaks and energies are stated for."""
+
+MOST_TILES = 1 << 25
+"""Work tiles of one launch: what is known of each takes some hundred bytes while a launch is planned."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,3 +87,131 @@ def plan_launch(launch: Launch, gpu: GpuSpec, *, is_warm: bool) -> LaunchPlan:
         launch=launch, gpu=gpu, is_warm=is_warm, occupancy=held, num_slots=num_slots, num_ctas=num_ctas, uses=uses,
         traffic=traffic,
     )
+
+
+def check(launch: Launch, gpu: GpuSpec) -> Occupancy:
+    """What the door checks: features, shared memory, registers, barriers, cluster size.
+
+    Raises:
+        LaunchError: this GPU cannot run this launch.
+    """
+    needs = {"tma": 9.0, "wgmma": 9.0, "cluster": 9.0, "setmaxnreg": 9.0, "stmatrix": 9.0, "mbarrier": 8.0,
+             "cp_async": 8.0, "mma_sync": 8.0}
+    for feature in sorted(launch.features):
+        if gpu.compute_capability < needs[feature]:
+            raise LaunchError(
+                f"{launch.kernel}: {feature} needs compute capability {needs[feature]}, {gpu.name} has "
+                f"{gpu.compute_capability}"
+            )
+    if launch.math_class and launch.math_class not in MATH_CLASSES:
+        raise LaunchError(
+            f"{launch.kernel}: math_class {launch.math_class!r} is unknown; {nearest(launch.math_class, MATH_CLASSES)}"
+        )
+    if launch.num_tiles > MOST_TILES:
+        raise LaunchError(
+            f"{launch.kernel}: {launch.num_tiles} tiles, gpusim plans at most {MOST_TILES}: give a CTA more work, or take a "
+            "smaller size"
+        )
+    size = launch.cluster_size
+    if size > 1 and gpu.device.max_cluster_size < size:
+        most = gpu.device.max_cluster_size
+        raise LaunchError(
+            f"{launch.kernel}: a cluster of {size} CTAs, {gpu.name} "
+            + (f"takes at most {most}; use a smaller --cluster, such as 2x1" if most > 1 else "has no clusters; use 1x1")
+        )
+    if launch.num_ctas is not None and launch.num_ctas % size:
+        raise LaunchError(f"{launch.kernel}: {launch.num_ctas} CTAs do not make whole clusters of {size}")
+    return occupancy(
+        gpu, kernel=launch.kernel, num_threads=launch.num_threads, registers_per_thread=launch.registers_per_thread,
+        smem_bytes=launch.smem_bytes,
+    )
+
+
+def peak_flops_per_cycle(launch: Launch, gpu: GpuSpec, *, by_mma_sync: bool = False) -> float:
+    """FLOP a cycle of the whole device, by the fastest unit for the launch's class of type, or ``by_mma_sync``."""
+    core = gpu.tensor_core
+    if launch.math_class == "fp32":
+        return 2.0 * gpu.warp_scheduler.fp32_lanes * gpu.num_sms
+    rates = (not by_mma_sync and core.wgmma_flops_per_cycle) or core.mma_sync_flops_per_cycle
+    return rates.get(launch.math_class, 0.0) * gpu.num_sms
+
+
+def count_slots(launch: Launch, gpu: GpuSpec, held: Occupancy) -> int:
+    """CTAs that run at once on the whole device."""
+    return gpu.floorplan.num_clusters(launch.cluster_size) * launch.cluster_size * held.ctas_per_sm
+
+
+def grid_of_persistent(launch: Launch, num_slots: int) -> int:
+    """CTAs of a persistent grid: all slots, or as many whole clusters as there are tiles."""
+    size = launch.cluster_size
+    return min(num_slots, -(-launch.num_tiles // size) * size)
+
+
+def plan_traffic(launch: Launch, gpu: GpuSpec, uses: Uses, *, num_slots: int, is_warm: bool) -> dict[str, PanelTraffic]:
+    """First pass: which first touches go to memory. Order is enough for that; nothing is timed.
+
+    Empty for a launch without footprints.
+    """
+    if not launch.footprints:
+        return {}
+    sides = side_of_cta(gpu, launch.cluster_size)
+    side_of_tile = at_slots(launch, sides[np.arange(num_slots) % len(sides)])
+    held = gpu.l2_sides
+    if launch.set_aside_bytes:
+        held = replace(held, last_bytes=launch.set_aside_bytes / held.num)
+    waves = waves_of_tiles(launch.num_tiles, num_slots)
+    in_step = panel_traffic(uses.of_tensors, waves, sides=held, side_of_tile=side_of_tile, is_warm=is_warm)
+    lives = Lives(
+        num_slots=num_slots, cluster_size=launch.cluster_size, deviation=life_deviation(launch, gpu, uses),
+        is_persistent=launch.num_ctas is None,
+    )
+    return come_apart(in_step, uses.of_tensors, waves, sides=held, lives=lives)
+
+
+def life_deviation(launch: Launch, gpu: GpuSpec, uses: Uses) -> float:
+    """Standard deviation of the lives of CTAs that run at once, over the mean.
+
+    As far as slices pace them: the less, the longer their arithmetic takes, at its peak, of what L2 takes for all they read.
+    What CTAs of a cluster share is taken to be read once, by multicast. Zero where nothing is read or the class of type has
+    no peak, and where they load into one stage, for then they wait for each load from its beginning, and not for their turn.
+    """
+    peak = peak_flops_per_cycle(launch, gpu, by_mma_sync="mma_sync" in launch.features)
+    rings = [ring.num_stages for ring in launch.buffers if ring.name != "epilogue" and not ring.is_overlay]
+    num_stages = max(rings, default=1)
+    if not peak or num_stages < 2:
+        return 0.0
+    read = sum_in_order(read_bytes(use, launch.cluster_size) for use in uses.of_tensors if not use.is_write)
+    if not read:
+        return 0.0
+    l2 = gpu.l2
+    by_slices = read / (l2.num_slices * l2.slice_bytes_per_cycle * l2.sustained_fraction)
+    return l2.life_spread_fraction * max(0.0, 1.0 - launch.num_flops / peak / by_slices)
+
+
+def at_slots(launch: Launch, of_slot: NDArray[np.int64]) -> NDArray[np.int64]:
+    """What each work tile has of the slot that it runs in, int64[num_tiles].
+
+    The first wave's CTAs lie in the order in which SMs are filled, and so do all tiles of a persistent grid. Later CTAs take
+    whatever slot falls free: neighbours lie apart then, as multiples of the golden section do.
+    """
+    size, num_slots = launch.cluster_size, len(of_slot)
+    num_clusters, num_later = num_slots // size, launch.num_tiles - num_slots
+    if launch.num_ctas is None or num_later <= 0 or num_clusters < 2:
+        return np.resize(of_slot, launch.num_tiles)
+    step = max(1, round(num_clusters * GOLDEN))
+    while gcd(step, num_clusters) > 1:
+        step += 1
+    of_wave = np.arange(num_clusters, dtype=np.int64)[:, None] * step % num_clusters * size + np.arange(size)
+    return np.concatenate((of_slot, np.resize(of_slot[of_wave], num_later)))  # each wave's are the same
+
+
+def waves_of_tiles(num_tiles: int, num_slots: int) -> NDArray[np.int64]:
+    """The wave of each tile, int64[num_tiles]: so many of them run at once."""
+    return np.repeat(np.arange(-(-num_tiles // num_slots), dtype=np.int64), num_slots)[:num_tiles]
+
+
+def side_of_cta(gpu: GpuSpec, cluster_size: int = 1) -> NDArray[np.int64]:
+    """The side of L2 that each CTA of a wave asks, one CTA an SM, on the SMs that fill first; repeats with more an SM."""
+    slots = slots_of_grid(gpu.dispatcher, gpu.floorplan, cluster_size=cluster_size, ctas_per_sm=1)
+    sides = gpu.side_of_sm
+    return np.array([sides[sm_idx] for slot in slots for sm_idx in slot], dtype=np.int64)

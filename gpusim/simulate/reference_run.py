@@ -13,6 +13,7 @@ from gpusim.errors import LaunchError
 from gpusim.machine.counters import PartCounters
 from gpusim.simulate.plan import LaunchPlan
 from gpusim.simulate.ran import Ran
+from gpusim.simulate.settings import Settings
 from gpusim.simulate.timeline import WarpState
 from gpusim.units import Clock
 
@@ -40,7 +41,7 @@ def reference_ran(plan: LaunchPlan, clock: Clock, answer: Answer) -> Ran:
     )
 
 
-def reference_runs(plan: LaunchPlan, *, ideals: frozenset[str]) -> Callable[[Clock, object], Ran]:
+def reference_runs(plan: LaunchPlan, settings: Settings) -> Callable[[Clock, object], Ran]:
     """What runs a planned launch at a clock, always to its end.
 
     Raises:
@@ -48,7 +49,7 @@ def reference_runs(plan: LaunchPlan, *, ideals: frozenset[str]) -> Callable[[Clo
     """
     from gpusim.reference import simulate
 
-    if ideals:
+    if settings.ideals:
         raise LaunchError(
             "engine 'reference' cannot make a part free, as explain does; use engine 'native' (--engine native)"
         )

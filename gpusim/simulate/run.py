@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal, get_args
@@ -11,28 +11,20 @@ from typing import Any, Literal, get_args
 from gpusim.errors import LaunchError
 from gpusim.machine.clock import Activity, PowerLimiter
 from gpusim.machine.config import GpuSpec
-from gpusim.machine.memory.panels import PanelTraffic
 from gpusim.machine.numeric import sum_in_order
 from gpusim.program.classes import MAX_OPS
-from gpusim.simulate.door import peak_flops_per_cycle
 from gpusim.simulate.ideal import IDEALS, idealize
 from gpusim.simulate.module import Progress, Watch
 from gpusim.simulate.native import native_runs
-from gpusim.simulate.pack import MOST_EVENTS
-from gpusim.simulate.plan import plan_launch
+from gpusim.simulate.plan import LaunchPlan, peak_flops_per_cycle, plan_launch
 from gpusim.simulate.ran import Ran
 from gpusim.simulate.reference_run import reference_runs
 from gpusim.simulate.result import Result
+from gpusim.simulate.settings import MOST_EVENTS, ClockMode, Data, EngineName, L2State, Settings
 from gpusim.simulate.summary import activity_of, one_after_the_other, result_of
-from gpusim.simulate.uses import Uses
 from gpusim.simulate.verdict import SATURATED, busy_shares
 from gpusim.units import Clock
 from gpusim.workload.launch import Launch
-
-ClockMode = Literal["max", "single", "sustained"]
-L2State = Literal["cold", "warm", "flushed"]
-Data = Literal["random", "zeros"]
-EngineName = Literal["native", "reference"]
 
 CLOCK_TOLERANCE, PART_TOLERANCE = 5e-3, 2e-3
 """Parts of the cycles that may be unsure where the clock has settled: of a whole launch, and of a part of one. Choices."""
@@ -120,7 +112,7 @@ def simulate(
             f"--clock {clock:g}: {gpu.name} runs from {gpu.clock.min_mhz:g} to {gpu.clock.max_mhz:g} MHz; use one of these"
         )
     settings = Settings(
-        clock=clock, is_warm=l2 == "warm", is_flushed=l2 == "flushed", data=data, ideals=frozenset(ideals),
+        clock=clock, l2=l2, data=data, ideals=frozenset(ideals),
         recorded_sms=recorded_sms if isinstance(recorded_sms, str) else frozenset(recorded_sms),
         engine=engine, max_ops=max_ops, max_events=max_events, on_progress=on_progress, simulated_mhz=simulated_mhz,
         watch=watch,
@@ -129,7 +121,7 @@ def simulate(
     gpu = idealize(gpu, settings.ideals)
     result = _simulate(launch, gpu, settings)
     if launch.following:
-        settings = replace(settings, is_warm=l2 != "flushed", simulated_mhz=None, watch=None)
+        settings = replace(settings, l2="flushed" if l2 == "flushed" else "warm", simulated_mhz=None, watch=None)
         result = one_after_the_other(result, [_simulate(other, gpu, settings) for other in launch.following])
     return replace(result, remarks=(*result.remarks, *remarks)) if remarks else result
 
@@ -155,44 +147,16 @@ def _engines_gpu(gpu: GpuSpec, engine: str, *, core_only: bool) -> tuple[GpuSpec
     return reference.core_only(gpu), (f"switched off, as beyond the core of the model: {', '.join(beyond)}",)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """How to simulate. See :func:`simulate`."""
-
-    clock: ClockMode | float
-    is_warm: bool
-    is_flushed: bool
-    data: str
-    ideals: frozenset[str]
-    recorded_sms: frozenset[int] | Literal["first"]
-    engine: EngineName = "native"
-    max_ops: int = MAX_OPS
-    max_events: int = MOST_EVENTS
-    on_progress: Progress | None = None
-    simulated_mhz: float | None = None
-    watch: Watch | None = None
-
-
 def _simulate(launch: Launch, gpu: GpuSpec, settings: Settings) -> Result:
     """One launch, at a clock that its activity sustains."""
     began = time.perf_counter()
-    plan = plan_launch(launch, gpu, is_warm=settings.is_warm)
-    limiter = PowerLimiter(gpu.clock)
-    data, clock = settings.data, settings.clock
-    mode = clock if isinstance(clock, str) else "fixed"
-    mhz = settings.simulated_mhz
+    plan = plan_launch(launch, gpu, is_warm=settings.l2 == "warm")
+    clock, mode, mhz = settings.clock, settings.mode, settings.simulated_mhz
     if mhz is None:
-        mhz = float(clock) if not isinstance(clock, str) else estimate_clock(
-            launch, gpu, plan.uses, plan.num_slots, plan.traffic, limiter, mode=mode, data=data
-        )
-    run_at: Callable[[Clock, Any], Ran] = (
-        reference_runs(plan, ideals=settings.ideals) if settings.engine == "reference" else native_runs(
-            plan, ideals=settings.ideals, is_flushed=settings.is_flushed, recorded_sms=settings.recorded_sms,
-            max_ops=settings.max_ops, max_events=settings.max_events, on_progress=settings.on_progress,
-            watch=settings.watch,
-        )
-    )
-    search = ClockSearch(limiter=limiter, mode=mode, data=data)
+        mhz = estimate_clock(plan, mode=mode, data=settings.data) if isinstance(clock, str) else float(clock)
+    runs = reference_runs if settings.engine == "reference" else native_runs
+    run_at: Callable[[Clock, Any], Ran] = runs(plan, settings)
+    search = ClockSearch(limiter=PowerLimiter(gpu.clock), settings=settings)
     is_free = mode not in ("fixed", "max") and settings.simulated_mhz is None
     num_events = num_whole = 0
     while num_whole < MOST_ROUNDS:
@@ -210,10 +174,7 @@ def _simulate(launch: Launch, gpu: GpuSpec, settings: Settings) -> Result:
             break
         mhz = step.next_mhz
     return result_of(
-        ran, activity_of(ran), settings={
-            "clock": clock, "l2": "warm" if settings.is_warm else "flushed" if settings.is_flushed else "cold", "data": data,
-        }, mhz=mhz, simulated_mhz=simulated_mhz, mode=mode, num_events=num_events, wall_s=time.perf_counter() - began,
-        engine=settings.engine,
+        ran, settings, mhz=mhz, simulated_mhz=simulated_mhz, num_events=num_events, wall_s=time.perf_counter() - began
     )
 
 
@@ -236,8 +197,7 @@ class ClockSearch:
     """The clock that a launch sustains, simulation by simulation: from the second on along the line through two of them."""
 
     limiter: PowerLimiter
-    mode: str
-    data: str
+    settings: Settings
     last: tuple[float, float] | None = None
     """Of the simulation before: its clock, and the one that it left."""
     last_is_part: bool = False
@@ -265,7 +225,7 @@ class ClockSearch:
         share, slope = clock_share(ran), self.slope
         unsure = share if slope is None else min(share, abs(slope - share))
         share = share if slope is None else slope
-        settled, cycles = settled_clock(self.limiter, activity_of(ran), mhz, share, mode=self.mode, data=self.data)
+        settled, cycles = self._settled(activity_of(ran), mhz, share)
         unsure *= abs(settled - mhz) / mhz
         if slope is not None and abs(cycles / ran.end_cycle - 1.0) > MOST_MOVED:
             unsure = 1.0
@@ -279,22 +239,19 @@ class ClockSearch:
         self.found = ClockStep(settled_mhz=settled, cycles=cycles, next_mhz=next_mhz, unsure=unsure)
         return self.found
 
+    def _settled(self, activity: Activity, mhz: float, share: float) -> tuple[float, float]:
+        """The clock that what did ``activity`` at ``mhz`` sustains, and the cycles that it takes there, about.
 
-def settled_clock(
-    limiter: PowerLimiter, activity: Activity, mhz: float, share: float, *, mode: str, data: str
-) -> tuple[float, float]:
-    """The clock that a launch which did ``activity`` at ``mhz`` sustains, and the cycles that it takes there, about.
-
-    ``share`` of its cycles are time at parts with clocks of their own, and become more as the clock rises, which leaves
-    power for a higher one: without that each simulation would go half of the way.
-    """
-    settled = mhz
-    for _ in range(MOST_STEPS):
-        cycles = activity.cycles * (1.0 + share * (settled / mhz - 1.0))
-        before, settled = settled, limiter.clock_mhz(replace(activity, cycles=cycles), mode=mode, data=data)
-        if abs(settled - before) <= STEP_TOLERANCE * mhz:
-            break
-    return settled, cycles
+        ``share`` of its cycles are time at parts with clocks of their own, and become more as the clock rises, which
+        leaves power for a higher one: without that each simulation would go half of the way.
+        """
+        settled, mode, data = mhz, self.settings.mode, self.settings.data
+        for _ in range(MOST_STEPS):
+            cycles = activity.cycles * (1.0 + share * (settled / mhz - 1.0))
+            before, settled = settled, self.limiter.clock_mhz(replace(activity, cycles=cycles), mode=mode, data=data)
+            if abs(settled - before) <= STEP_TOLERANCE * mhz:
+                break
+        return settled, cycles
 
 
 def clock_share(ran: Ran) -> float:
@@ -313,22 +270,18 @@ def clock_share(ran: Ran) -> float:
     return max(share, min(max(busy["l2"], busy["store"]), rest))
 
 
-def estimate_clock(
-    launch: Launch, gpu: GpuSpec, uses: Uses, num_slots: int, traffic: Mapping[str, PanelTraffic],
-    limiter: PowerLimiter, *, mode: str, data: str,
-) -> float:
+def estimate_clock(plan: LaunchPlan, *, mode: str, data: str) -> float:
     """A first guess of the clock: whole waves of arithmetic near its peak, and the traffic that is planned.
 
     Good enough that most launches need no second simulation; the first one corrects it.
     """
-    if mode == "max":
-        return gpu.clock.max_mhz
-    waves = launch.num_tiles / num_slots
+    launch, gpu = plan.launch, plan.gpu
+    waves = launch.num_tiles / plan.num_slots
     peak = peak_flops_per_cycle(launch, gpu)
-    work = launch.num_flops / peak * -(-launch.num_tiles // num_slots) / waves if peak else 0.0
+    work = launch.num_flops / peak * -(-launch.num_tiles // plan.num_slots) / waves if peak else 0.0
     overhead = gpu.dispatcher.launch_cycles + gpu.dispatcher.drain_cycles + 2000.0 * max(1.0, waves)
-    hbm_bytes = sum_in_order(item.read_miss_bytes for item in traffic.values())
-    l2_bytes = sum_in_order(float(use.bytes_of_tile.sum()) for use in uses.of_tensors)
+    hbm_bytes = sum_in_order(item.read_miss_bytes for item in plan.traffic.values())
+    l2_bytes = sum_in_order(float(use.bytes_of_tile.sum()) for use in plan.uses.of_tensors)
     merge_limit = gpu.xbar.merge_limit if gpu.xbar.merge_scope != "sm" else 1
     unmerged = 0.2 + 0.8 / max(1, merge_limit)  # a fifth of what neighbours ask for comes too late to merge
     by_tma = "tma" in launch.features
@@ -339,4 +292,4 @@ def estimate_clock(
         l2_bytes=0.0 if by_tma else l2_bytes * unmerged, bulk_bytes=l2_bytes * unmerged if by_tma else 0.0,
         fill_bytes=l2_bytes if by_tma else 0.0, hbm_bytes=hbm_bytes, busy_fraction=1.0,
     )
-    return limiter.clock_mhz(guess, mode=mode, data=data)
+    return PowerLimiter(gpu.clock).clock_mhz(guess, mode=mode, data=data)

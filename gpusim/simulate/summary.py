@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from gpusim.machine.clock import Activity, PowerLimiter
 from gpusim.machine.memory.l2 import looked_up_beside
 from gpusim.machine.numeric import sum_in_order
-from gpusim.simulate.door import peak_flops_per_cycle
 from gpusim.simulate.ideal import EVERY_LAUNCH_HAS, IDEALS
+from gpusim.simulate.plan import peak_flops_per_cycle
 from gpusim.simulate.ran import Ran
 from gpusim.simulate.result import Result
+from gpusim.simulate.settings import Settings
 from gpusim.simulate.timeline import WarpState
 from gpusim.simulate.verdict import at_most_all, bound_by, busy_shares, sources_used
 from gpusim.units import SECTOR_BYTES, WAVEFRONT_BYTES, Clock
@@ -42,18 +42,15 @@ def _type_of(ran: Ran) -> str:
 
 
 def result_of(
-    ran: Ran, activity: Activity, *, settings: Mapping[str, Any], mhz: float, simulated_mhz: float, mode: str,
-    num_events: int, wall_s: float, engine: str,
+    ran: Ran, settings: Settings, *, mhz: float, simulated_mhz: float, num_events: int, wall_s: float
 ) -> Result:
     """Everything that a run has to say."""
-    launch, gpu = ran.launch, ran.gpu
-    clock = Clock(sm_mhz=mhz)
-    cycles = ran.end_cycle
-    time_us = clock.time_us(cycles=cycles)
+    launch, gpu, activity, cycles = ran.launch, ran.gpu, activity_of(ran), ran.end_cycle
+    time_us = Clock(sm_mhz=mhz).time_us(cycles=cycles)
     at_once = min(ran.plan.num_slots, ran.plan.num_ctas)
     remarks = launch.remarks
     hinted = [item.tensor for item in launch.footprints if item.cache_hint != "evict_normal"]
-    if settings["l2"] == "warm" and (hinted or launch.set_aside_bytes):
+    if settings.l2 == "warm" and (hinted or launch.set_aside_bytes):
         of_what = f"hints of {', '.join(dict.fromkeys(hinted))}" if hinted else "what is set aside of L2"
         remarks = (*remarks, f"what earlier launches have left in L2 (--l2 warm) is worked out without {of_what}")
     busy = busy_shares(ran)
@@ -66,21 +63,22 @@ def result_of(
     }
     sources, guesses = sources_used(ran)
     return Result(
-        kernel=launch.kernel, gpu=gpu.name, params=dict(launch.params), settings=settings, cycles=cycles, sm_clock_mhz=mhz,
-        clock_mode=mode, time_us=time_us, tflops=launch.num_flops / (time_us or math.inf) / 1e6,
+        kernel=launch.kernel, gpu=gpu.name, params=dict(launch.params), cycles=cycles, sm_clock_mhz=mhz,
+        settings={"clock": settings.clock, "l2": settings.l2, "data": settings.data},
+        clock_mode=settings.mode, time_us=time_us, tflops=launch.num_flops / (time_us or math.inf) / 1e6,
         peak_tflops_at_clock=peak_flops_per_cycle(launch, gpu) * mhz / 1e6,
         peak_tflops_datasheet=gpu.device.peak_tflops.get(launch.math_class, 0.0),
         bound_by=kind, reason=reason, occupancy=ran.plan.occupancy, num_ctas=ran.plan.num_ctas,
         num_tiles=launch.num_tiles, ctas_at_once=at_once, waves=launch.num_tiles / ran.plan.num_slots,
         registers_per_thread=launch.registers_per_thread, registers_source=launch.registers_source,
         smem_bytes=launch.smem_bytes,
-        power_w=PowerLimiter(gpu.clock).power_w(activity, mhz=mhz, data=str(settings["data"])),
+        power_w=PowerLimiter(gpu.clock).power_w(activity, mhz=mhz, data=settings.data),
         power_limit_w=gpu.clock.power_limit_w, activity=activity,
         counters=counters_of(ran, mhz), busy=at_most_all(busy), states=states, sources=sources, guesses=guesses,
         num_events=num_events, wall_s=wall_s, simulated_mhz=simulated_mhz,
         ideals=ideals_of(ran), remarks=remarks,
         peak_memory_gb_per_s=gpu.hbm.peak_gb_per_s,
-        fill_wavefronts=ran.counted.smem.fill_wavefronts, timeline=ran.timeline, engine=engine,
+        fill_wavefronts=ran.counted.smem.fill_wavefronts, timeline=ran.timeline, engine=settings.engine,
     )
 
 
@@ -101,7 +99,7 @@ def counters_of(ran: Ran, mhz: float) -> dict[str, float]:
     counters: dict[str, float] = {
         "sm__cycles_elapsed.max": cycles,
         "gpu__time_duration.sum": cycles / mhz * 1e3,
-        "sm__cycles_active.avg": min(cycles, sm_active_cycles(ran)),
+        "sm__cycles_active.avg": min(cycles, ran.active_cycles / gpu.num_sms),
     }
     for part in counted:
         counters.update(part.named())
@@ -122,17 +120,15 @@ def counters_of(ran: Ran, mhz: float) -> dict[str, float]:
     busy = counted.tensor_core.busy_cycles
     name = "sm__pipe_tensor_type_hmma_hgmma_qgmma_imma_igmma_bmma_bgmma_cycles_active"
     counters[f"{name}.avg.pct_of_peak_sustained_elapsed"] = 100.0 * busy / gpu.num_sms / elapsed
-    counters["launch__registers_per_thread"] = launch.registers_per_thread
-    counters["launch__waves_per_multiprocessor"] = ran.plan.num_ctas / ran.plan.num_slots
-    counters["launch__grid_size"] = ran.plan.num_ctas
-    counters["launch__block_size"] = launch.num_threads
-    counters["launch__cluster_size"] = launch.cluster_size
     limits = ran.plan.occupancy.limits
-    counters["launch__occupancy_limit_registers"] = limits["registers"]
-    counters["launch__occupancy_limit_shared_mem"] = limits["smem"]
-    counters["launch__occupancy_limit_warps"] = limits["warps"]
-    counters["launch__occupancy_limit_blocks"] = limits["ctas"]
-    return counters
+    return counters | {
+        "launch__registers_per_thread": launch.registers_per_thread,
+        "launch__waves_per_multiprocessor": ran.plan.num_ctas / ran.plan.num_slots,
+        "launch__grid_size": ran.plan.num_ctas, "launch__block_size": launch.num_threads,
+        "launch__cluster_size": launch.cluster_size,
+        "launch__occupancy_limit_registers": limits["registers"], "launch__occupancy_limit_shared_mem": limits["smem"],
+        "launch__occupancy_limit_warps": limits["warps"], "launch__occupancy_limit_blocks": limits["ctas"],
+    }
 
 
 def _promoted_sectors(ran: Ran, read_bytes: float) -> float:
@@ -209,11 +205,6 @@ def _unasked_fraction(ran: Ran) -> float:
         elif item.tensor in scales:
             unasked += (1.0 - 1.0 / scales[item.tensor]) * found.lookup_miss_bytes
     return unasked / missed if missed else 0.0
-
-
-def sm_active_cycles(ran: Ran) -> float:
-    """Cycles in which an SM held a CTA, on average over the SMs."""
-    return ran.active_cycles / ran.gpu.num_sms
 
 
 def one_after_the_other(first: Result, others: list[Result]) -> Result:

@@ -15,7 +15,7 @@ from gpusim.errors import LaunchError
 from gpusim.machine.config import GpuSpec
 from gpusim.machine.memory.panels import Loss, PanelLosses, PanelTraffic
 from gpusim.machine.memory.traffic import shares_of_stores
-from gpusim.program.records import TABLES
+from gpusim.program.records import TABLES, dtype_of
 from gpusim.simulate.plan import LaunchPlan
 from gpusim.workload.launch import Footprint
 
@@ -42,10 +42,8 @@ class _Tables:
 
     def __init__(self, plan: LaunchPlan) -> None:
         self._plan = plan
-        self._parts: dict[str, list[NDArray[Any]]] = {
-            "loss_rows": [np.zeros(0, dtype=TABLES["loss_rows"])], "panel_groups": [np.zeros(0, dtype=np.int32)],
-            "group_rows": [np.zeros(0, dtype=np.int32)], "written_back": [np.zeros(0)], "times_fetched": [np.zeros(0)],
-        }
+        names = ("loss_rows", "panel_groups", "group_rows", "written_back", "times_fetched")
+        self._parts: dict[str, list[NDArray[Any]]] = {name: [np.zeros(0, dtype=dtype_of(name))] for name in names}
         self._sizes = dict.fromkeys(self._parts, 0)
         self._walks: list[tuple[int, ...]] = []
         self._groups: dict[int, tuple[int, int, int]] = {}
@@ -53,9 +51,8 @@ class _Tables:
 
     def joined(self) -> dict[str, NDArray[Any]]:
         """Every section but that of tensors."""
-        joined = {name: parts[-1] if len(parts) == 2 else np.concatenate(parts) for name, parts in self._parts.items()}
-        walks = np.array(self._walks, dtype=TABLES["walks"])
-        return {"walks": walks, **joined}
+        joined = {name: np.concatenate(parts) for name, parts in self._parts.items()}
+        return {"walks": np.array(self._walks, dtype=TABLES["walks"]), **joined}
 
     def tensor(self, name: str, footprint: Footprint | None) -> tuple[float, ...]:
         """Fields of ``tensors``."""

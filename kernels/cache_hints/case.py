@@ -32,7 +32,7 @@ from gpusim.machine.config import GpuSpec
 from gpusim.machine.memory.l2 import looked_up_beside
 from gpusim.machine.memory.panels import PanelTraffic, PanelUse
 from gpusim.machine.memory.traffic import panel_traffic
-from gpusim.simulate.door import side_of_cta
+from gpusim.simulate.plan import side_of_cta
 from gpusim.units import SECTOR_BYTES
 
 GPU = "h200_sxm"

@@ -24,7 +24,7 @@ from gpusim.evidence.case import (
 from gpusim.machine.config import GpuSpec
 from gpusim.machine.memory.panels import PanelUse
 from gpusim.machine.memory.traffic import panel_traffic
-from gpusim.simulate.door import side_of_cta
+from gpusim.simulate.plan import side_of_cta
 from gpusim.workload import ops
 from gpusim.workload.access import AccessPattern
 from gpusim.workload.launch import Footprint, RoleContext

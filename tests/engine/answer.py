@@ -16,12 +16,12 @@ from gpusim.simulate.ideal import idealize
 from gpusim.simulate.native import native_runs
 from gpusim.simulate.plan import plan_launch
 from gpusim.simulate.ran import Ran
-from gpusim.simulate.run import L2State
+from gpusim.simulate.settings import L2State, Settings
 from gpusim.units import Clock
 from gpusim.workload.launch import Launch
 
 KEPT_TOTALS = ("last_exit_cycle", "exit_cycles", "copy_cycles", "num_copies", "link_busy_cycles")
-MOST_OPS, MOST_EVENTS = 1_000_000, 100_000_000
+MOST_EVENTS = 100_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,10 +77,7 @@ def answer(launch: Launch, gpu: GpuSpec, *, mhz: float, l2: L2State = "cold", id
 
 def _answer(launch: Launch, gpu: GpuSpec, mhz: float, l2: L2State, ideals: frozenset[str]) -> Answer:
     plan = plan_launch(launch, gpu, is_warm=l2 == "warm")
-    ran = native_runs(
-        plan, ideals=ideals, is_flushed=l2 == "flushed", recorded_sms=frozenset(), max_ops=MOST_OPS,
-        max_events=MOST_EVENTS, on_progress=None,
-    )(Clock(sm_mhz=mhz))  # fmt: skip
+    ran = native_runs(plan, Settings(l2=l2, ideals=ideals, max_events=MOST_EVENTS))(Clock(sm_mhz=mhz), None)
     totals = dict(zip(TOTALS, ran.results["totals"].tolist(), strict=True))
     return Answer(
         cycles=ran.end_cycle, num_events=ran.num_events,

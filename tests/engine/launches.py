@@ -15,7 +15,8 @@ from typing import Any
 
 from gpusim import GpuSpec, Launch, load_gpu
 from gpusim.kernel_models import KERNEL_MODELS
-from gpusim.simulate.run import L2State
+from gpusim.simulate.settings import L2State
+from tests.reference.programs import BEYOND
 
 from . import kernels
 from .answer import Answer, answer
@@ -305,7 +306,9 @@ OWN = [
     user("sums_in_turn", kernels.sums, 300, by_age=False, num_warps=8),
     user("sums_alone", kernels.sums, 100, by_age=False),
     *(user(f"drawn_{seed}", kernels.drawn, seed, 30) for seed in range(6)),
-    *(user(f"drawn_toy_{seed}", kernels.drawn, seed, 10, gpu="toy", num_roles=4) for seed in range(10, 13)),
+    *(
+        user(f"drawn_toy_{seed}", kernels.drawn, seed, 10, gpu="toy", num_roles=4, changes=BEYOND) for seed in range(10, 13)
+    ),
     user("drawn_h100", kernels.drawn, 20, 150, gpu="h100_sxm", num_ops=25),
 ]
 

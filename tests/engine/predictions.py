@@ -12,8 +12,9 @@ from gpusim import load_gpu, simulate
 from gpusim.kernel_models import KERNEL_MODELS
 from gpusim.program.records import INPUT_SECTIONS
 from gpusim.simulate.buffers import write_buffer
-from gpusim.simulate.pack import RunSettings, sections_of, trace_plan
+from gpusim.simulate.pack import sections_of, trace_plan
 from gpusim.simulate.plan import plan_launch
+from gpusim.simulate.settings import Settings
 from gpusim.units import Clock
 
 from .launches import COOPERATIVE, HGEMM, MHZ, PINGPONG, SMALL, TRITON
@@ -88,7 +89,7 @@ def packed_sections(name: str) -> dict[str, Any]:
     gpu = load_gpu(gpu_name)
     launch = KERNEL_MODELS[kernel].params.model_validate(of_kernel).launch(gpu)
     plan = plan_launch(launch, gpu, is_warm=settings.get("l2") == "warm")
-    return sections_of(plan, trace_plan(plan, max_ops=1_000_000), RunSettings(clock=Clock(sm_mhz=MHZ[gpu_name])))
+    return sections_of(plan, trace_plan(plan), Clock(sm_mhz=MHZ[gpu_name]), Settings())
 
 
 def fingerprint(name: str) -> dict[str, str]:

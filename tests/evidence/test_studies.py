@@ -16,7 +16,7 @@ import pytest
 from gpusim import GemmParams, load_gpu, simulate
 from gpusim.evidence.case import load_case
 from gpusim.evidence.places import kernels_dir
-from gpusim.simulate.door import check, count_slots, plan_traffic
+from gpusim.simulate.plan import check, count_slots, plan_traffic
 from gpusim.simulate.uses import Uses
 from gpusim.units import DEPENDENT_CYCLES
 

@@ -18,7 +18,8 @@ from gpusim.explore.sliders import SLIDERS, scaled
 from gpusim.machine.config import gpu_names, load_gpu
 from gpusim.program.records import INPUT_SECTIONS, OUTPUT_SECTIONS, dtype_of
 from gpusim.simulate.module import MODULE, EngineRun
-from gpusim.simulate.pack import RunSettings, trace_plan
+from gpusim.simulate.pack import trace_plan
+from gpusim.simulate.settings import Settings
 from tests.simulate.packed import pack_launch
 
 SMALL = {"m": "512", "n": "512", "k": "512", "tile": "auto", "stages": "auto", "schedule": "auto"}
@@ -44,10 +45,10 @@ def moved(launch: dict[str, Any], **factors: float) -> bytes:
 def test_a_moved_slider_is_a_launch_on_the_gpu_that_it_means(gpu: str) -> None:
     question, launch = launch_of(gpu)
     found = question.planned()
-    settings = RunSettings(clock=found.clock, recorded_sms="first")
+    settings = Settings(recorded_sms="first")
 
     def packed(**factors: float) -> bytes:
-        return pack_launch(found.plan.launch, scaled(found.plan.gpu, factors), settings).buffer
+        return pack_launch(found.plan.launch, scaled(found.plan.gpu, factors), found.clock, settings).buffer
 
     assert moved(launch, **dict.fromkeys(SLIDERS, 1.0)) == packed() == b64decode(launch["buffer"])
     for name, slider in SLIDERS.items():

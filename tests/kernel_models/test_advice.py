@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gpusim.errors import GpusimError
 from gpusim.kernel_models.gemm import GemmParams
 from gpusim.machine.config import GpuSpec, load_gpu
-from gpusim.simulate.door import check
+from gpusim.simulate.plan import check
 
 GPUS = tuple(load_gpu(name) for name in ("h200_sxm", "a100_sxm_40gb", "toy"))
 

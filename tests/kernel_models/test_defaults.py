@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gpusim.kernel_models.gemm import GemmParams
 from gpusim.machine.config import GpuSpec, load_gpu
-from gpusim.simulate.door import check
+from gpusim.simulate.plan import check
 from gpusim.simulate.run import simulate
 
 SIZES = ((1, 1, 1), (100, 200, 300), (4096, 4096, 4096), (64, 8192, 128), (777, 333, 5550))

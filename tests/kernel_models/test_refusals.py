@@ -9,7 +9,7 @@ import pytest
 from gpusim.errors import KernelError, LaunchError
 from gpusim.kernel_models.gemm import GemmParams
 from gpusim.machine.config import GpuSpec
-from gpusim.simulate.door import check
+from gpusim.simulate.plan import check
 
 SIZE = {"m": 4096, "n": 4096, "k": 4096}
 

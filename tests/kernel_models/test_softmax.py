@@ -14,7 +14,7 @@ from gpusim.errors import KernelError
 from gpusim.kernel_models import KERNEL_MODELS
 from gpusim.kernel_models.softmax import SoftmaxParams
 from gpusim.machine.config import GpuSpec, load_gpu
-from gpusim.simulate.door import check
+from gpusim.simulate.plan import check
 from gpusim.simulate.run import simulate
 from gpusim.workload import ops
 

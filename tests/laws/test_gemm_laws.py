@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from gpusim import GemmParams, GpuSpec, Result, load_gpu, simulate
 from gpusim.errors import GpusimError
-from gpusim.simulate.door import check
+from gpusim.simulate.plan import check
 
 TOY, H200 = load_gpu("toy"), load_gpu("h200_sxm")
 FOUR_SMS = replace(H200, device=replace(H200.device, num_sms=4, gpcs={"4": 1}, lone_sms=0, gpc_sides=(0,)))

@@ -16,7 +16,7 @@ from gpusim.machine.config import load_gpu
 from gpusim.machine.memory.apart import MOST_CLUSTERS, Lives, come_apart
 from gpusim.machine.memory.panels import PanelTraffic, PanelUse, Sides
 from gpusim.machine.memory.traffic import panel_traffic
-from gpusim.simulate.door import life_deviation, plan_traffic, waves_of_tiles
+from gpusim.simulate.plan import life_deviation, plan_traffic, waves_of_tiles
 from gpusim.simulate.uses import Uses
 from gpusim.workload.launch import Launch
 

@@ -173,6 +173,7 @@ def facts_in(programs: Programs, cta_idx: int, role_idx: int) -> list[Facts]:
 
 def _facts(all_of: Programs, row: dict[str, Any], cta_idx: int, owner: dict[int, int], place: int) -> Facts:
     kind, flags, cost, extra, number = row["kind"], row["flags"], row["cost"], row["extra"], row["number"]
+    costs = all_of.costs
     stage = all_of.stages[row["stage"]] if 0 <= row["stage"] < len(all_of.stages) else None
     tensor = all_of.tensors[extra] if 0 <= extra < len(all_of.tensors) else ""
     panels = all_of.cta_panels[cta_idx].tolist()
@@ -185,7 +186,7 @@ def _facts(all_of: Programs, row: dict[str, Any], cta_idx: int, owner: dict[int,
         return tuple((panels[column], step) for column, step in all_of.neighbours[begin : begin + num].tolist())
 
     def fetched(idx: int) -> Any:
-        return None if idx < 0 else all_of.fetches[idx]
+        return None if idx < 0 else costs.fetches.items[idx]
 
     def give(slot: int) -> None:
         owner[slot] = place
@@ -197,23 +198,23 @@ def _facts(all_of: Programs, row: dict[str, Any], cta_idx: int, owner: dict[int,
             return kind, owner[row["stage"]]
         case OpKind.GLOBAL_LOAD:
             give(row["stage"])
-            return kind, tensor, tile, all_of.accesses[cost], bool(flags & 1)
+            return kind, tensor, tile, costs.accesses.items[cost], bool(flags & 1)
         case OpKind.GLOBAL_STORE:
-            store = all_of.stores[cost]
-            return kind, tensor, tile, all_of.accesses[store.access], store.num_warps, store.kind
+            store = costs.stores.items[cost]
+            return kind, tensor, tile, costs.accesses.items[store.access], store.num_warps, store.kind
         case OpKind.GLOBAL_ATOMIC:
-            store = all_of.stores[cost]
+            store = costs.stores.items[cost]
             if flags:
                 give(row["stage"])
-            return kind, tensor, tile, all_of.accesses[store.access], store.num_warps, store.kind, bool(flags)
+            return kind, tensor, tile, costs.accesses.items[store.access], store.num_warps, store.kind, bool(flags)
         case OpKind.CP_ASYNC:
-            copy = all_of.async_copies[cost]
+            copy = costs.async_copies.items[cost]
             numbers = copy.num_rows, copy.num_passes, copy.num_between, copy.new_fraction
             neighbours = along(copy.neighbours_begin, copy.num_neighbours)
-            access = all_of.accesses[copy.access]
+            access = costs.accesses.items[copy.access]
             return kind, tensor, tile, *(stage or ()), access, numbers, fetched(copy.fetches), neighbours, bool(flags & 1)
         case OpKind.TMA_LOAD:
-            load = all_of.tma_loads[cost]
+            load = costs.tma_loads.items[cost]
             numbers = (
                 load.op.num_bytes, load.op.num_fetched_bytes, load.op.num_rows, load.op.num_boxes, load.op.num_zero_rows,
                 load.op.num_outside_rows, load.op.new_fraction,
@@ -225,7 +226,7 @@ def _facts(all_of: Programs, row: dict[str, Any], cta_idx: int, owner: dict[int,
             assert (stage or (0, 0))[1] == barrier()[1]
             return kind, *named, numbers, ranks, fetched(load.fetches), neighbours
         case OpKind.TMA_STORE:
-            op = all_of.tma_stores[cost]
+            op = costs.tma_stores.items[cost]
             return kind, tensor, tile, stage, (op.num_bytes, op.num_rows, op.num_boxes, op.reduce)
         case OpKind.PREFETCH_TENSORMAP:
             return kind, tuple(all_of.tensors[idx] for idx in all_of.lists[cost : cost + extra])
@@ -247,14 +248,14 @@ def _facts(all_of: Programs, row: dict[str, Any], cta_idx: int, owner: dict[int,
             return kind, extra, bool(flags)
         case OpKind.SHARED_LOAD | OpKind.LDMATRIX:
             give(extra)
-            return kind, stage, all_of.accesses[cost], row["step"]
+            return kind, stage, costs.accesses.items[cost], row["step"]
         case OpKind.SHARED_STORE | OpKind.STMATRIX:
             if flags:
                 give(extra)
-            return kind, stage, all_of.accesses[cost], bool(flags)
+            return kind, stage, costs.accesses.items[cost], bool(flags)
         case OpKind.SHARED_ATOMIC:
             give(extra)
-            return kind, all_of.accesses[cost]
+            return kind, costs.accesses.items[cost]
         case OpKind.DSMEM_LOAD | OpKind.DSMEM_STORE:
             if kind == OpKind.DSMEM_LOAD:
                 give(extra)
@@ -262,25 +263,25 @@ def _facts(all_of: Programs, row: dict[str, Any], cta_idx: int, owner: dict[int,
         case OpKind.ST_ASYNC:
             return kind, cost, number, *barrier()
         case OpKind.MMA_SYNC:
-            return kind, all_of.mma_syncs[cost], extra
+            return kind, costs.mma_syncs.items[cost], extra
         case OpKind.WGMMA:
-            batch = all_of.wgmmas[cost]
+            batch = costs.wgmmas.items[cost]
             reads = tuple(all_of.stages[idx] for idx in all_of.lists[extra : extra + row["step"]])
             numbers = batch.op.num_issues, batch.op.num_between, batch.num_warpgroups, batch.num_warps
             return kind, batch.op.atom, numbers, reads, row["barrier"]
         case OpKind.CODE:
             return kind, all_of.code_names[cost], number
         case OpKind.FAR_CODE:
-            far = all_of.far_codes[cost]
+            far = costs.far_codes.items[cost]
             return kind, all_of.far_code_names[far.name], far.begin_bytes, far.end_bytes, far.own_cycles
         case OpKind.LOOP_CODE:
-            code = all_of.loop_codes[cost]
+            code = costs.loop_codes.items[cost]
             return kind, code.num_fma, code.num_others, code.bank_reads
         case OpKind.FMA:
-            fma = all_of.fmas[cost]
+            fma = costs.fmas.items[cost]
             return kind, fma.num_instructions, fma.bank_reads, fma.num_runs, bool(flags & 1), bool(flags & 2)
         case OpKind.ALU:
-            alu = all_of.alus[cost]
+            alu = costs.alus.items[cost]
             return kind, alu.num_instructions, alu.num_beside, alu.num_more, bool(flags & 1)
         case OpKind.MAD_WIDE:
             return kind, number, bool(flags & 1), bool(flags & 2)

@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from gpusim import Buffer, GpuSpec, Launch, Mbarrier, NamedBarrier, WarpRole, load_gpu
 from gpusim.program.classes import trace_launch
+from gpusim.program.costs import Costs
 from gpusim.program.programs import Programs
 from gpusim.program.records import OpKind
-from gpusim.simulate.door import check, count_slots, grid_of_persistent
+from gpusim.simulate.plan import check, count_slots, grid_of_persistent
 from gpusim.simulate.uses import Uses
 from gpusim.workload.access import AccessPattern
 from gpusim.workload.launch import Footprint, RoleContext
@@ -80,6 +81,8 @@ def differences(some: Programs, others: Programs) -> list[str]:
         mine, its = getattr(some, item.name), getattr(others, item.name)
         if isinstance(mine, np.ndarray):
             is_same = mine.dtype == its.dtype and mine.shape == its.shape and mine.tobytes() == its.tobytes()
+        elif isinstance(mine, Costs):
+            is_same = all(rows.items == vars(its)[name].items for name, rows in vars(mine).items())
         else:
             is_same = mine == its or item.name == "num_ops_traced"
         if not is_same:

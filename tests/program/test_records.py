@@ -117,7 +117,7 @@ def every_op(cta: RoleContext) -> Iterator[Any]:
 def test_records_say_all_that_ops_say() -> None:
     of = launch(every_op, every_op, num_ctas=4, cluster_size=2)
     programs = traced(of)
-    assert programs.kinds == frozenset(OpKind)
+    assert set(programs.ops["kind"].tolist()) == set(OpKind)
     for cta_idx in range(4):
         for role_idx, role in enumerate(of.roles):
             assert facts_in(programs, cta_idx, role_idx) == said_by(of, role, cta_idx=cta_idx, num_ctas=4)
@@ -131,10 +131,10 @@ def test_roles_of_other_sizes_have_other_stores_and_wgmma() -> None:
 
     roles = [WarpRole(name=f"role{idx}", num_warps=num, program=program) for idx, num in enumerate((4, 8, 4))]
     programs = traced(launch(*roles))
-    assert [(store.access, store.num_warps, store.kind) for store in programs.stores] == [
+    assert [(store.access, store.num_warps, store.kind) for store in programs.costs.stores.items] == [
         (0, 4, StoreKind.ST), (0, 8, StoreKind.ST),
     ]  # fmt: skip
-    assert [(batch.num_warpgroups, batch.num_warps) for batch in programs.wgmmas] == [(1, 4), (2, 8)]
+    assert [(batch.num_warpgroups, batch.num_warps) for batch in programs.costs.wgmmas.items] == [(1, 4), (2, 8)]
     assert programs.class_programs.tolist() == [[0, 1, 0]]
     assert [row["barrier"] for row in (ops_of(programs, 0, 0)[1], ops_of(programs, 0, 1)[1])] == [2, 4]
 
@@ -241,7 +241,7 @@ def test_what_is_named_in_another_turn_has_a_column_of_its_own() -> None:
             yield ops.GlobalLoad("A", (tile, 1), ACCESS)
 
     programs = traced(launch(program, program, num_ctas=2))
-    assert programs.num_panels == 6  # three turns, two tensors; both roles name the same panels
+    assert programs.cta_panels.shape[1] == 6  # three turns, two tensors; both roles name the same panels
     assert programs.cta_panels.tolist() == [[0, 0, 2, 0, 4, 0], [1, 0, 3, 0, 5, 0]]
     assert len(programs.programs) == 1
 
@@ -363,8 +363,9 @@ def test_what_costs_alike_is_one_row_whoever_says_it() -> None:
             yield ops.TmaStore("D", (0, stage), 64, 1, "a", stage)
 
     programs = traced(launch(program, program))
-    tables = programs.tma_loads, programs.fmas, programs.alus, programs.accesses, programs.tma_stores, programs.fetches
-    assert [len(table) for table in tables] == [2, 1, 1, 1, 1, 1]
+    costs = programs.costs
+    tables = costs.tma_loads, costs.fmas, costs.alus, costs.accesses, costs.tma_stores, costs.fetches
+    assert [len(table.items) for table in tables] == [2, 1, 1, 1, 1, 1]
 
 
 def test_marks_carry_their_section() -> None:
@@ -376,6 +377,6 @@ def test_marks_carry_their_section() -> None:
 def test_a_launch_without_ops_has_empty_programs() -> None:
     of: Launch = launch(lambda cta: iter_of(), num_ctas=3)
     programs = traced(of)
-    assert len(programs.ops) == 0 and programs.kinds == frozenset() and programs.num_panels == 0
+    assert len(programs.ops) == 0 and programs.cta_panels.shape[1] == 0
     assert programs.cta_panels.shape == (3, 0)
     assert programs.class_programs.tolist() == [[0]]

@@ -34,7 +34,7 @@ from gpusim.report.plots_ring import Fill, StageState, plot_stage_ring, rings_of
 from gpusim.report.plots_roofline import ceilings, l2_gb_per_s, names_of, plot_roofline
 from gpusim.report.plots_threads import plot_thread_values
 from gpusim.report.plots_waterfall import plot_waterfall
-from gpusim.simulate.door import check
+from gpusim.simulate.plan import check
 from gpusim.simulate.result import Result
 from gpusim.simulate.run import simulate
 from gpusim.simulate.timeline import Timeline

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 
 from gpusim.machine.config import GpuSpec
 from gpusim.program.programs import Programs
-from gpusim.simulate.pack import RunSettings, pack, trace_plan
+from gpusim.simulate.pack import pack, trace_plan
 from gpusim.simulate.plan import LaunchPlan, plan_launch
+from gpusim.simulate.settings import Settings
+from gpusim.units import Clock
 from gpusim.workload.launch import Launch
 
 
@@ -20,8 +22,8 @@ class PackedLaunch:
     buffer: bytes
 
 
-def pack_launch(launch: Launch, gpu: GpuSpec, settings: RunSettings, *, is_warm: bool = False) -> PackedLaunch:
+def pack_launch(launch: Launch, gpu: GpuSpec, clock: Clock, settings: Settings) -> PackedLaunch:
     """``gpu`` as :func:`gpusim.simulate.ideal.idealize` gives it."""
-    plan = plan_launch(launch, gpu, is_warm=is_warm)
+    plan = plan_launch(launch, gpu, is_warm=settings.l2 == "warm")
     programs = trace_plan(plan)
-    return PackedLaunch(plan=plan, programs=programs, buffer=pack(plan, programs, settings))
+    return PackedLaunch(plan=plan, programs=programs, buffer=pack(plan, programs, clock, settings))

@@ -17,10 +17,10 @@ from gpusim.machine.clock import Activity, PowerLimiter
 from gpusim.machine.config import GpuSpec
 from gpusim.program.records import SM_TOTALS
 from gpusim.simulate.bound import FMA_BUSY, TENSOR_BUSY, lower_bound
-from gpusim.simulate.door import check
 from gpusim.simulate.module import EngineRun
-from gpusim.simulate.pack import RunSettings, pack, trace_plan
-from gpusim.simulate.plan import plan_launch
+from gpusim.simulate.pack import pack, trace_plan
+from gpusim.simulate.plan import check, plan_launch
+from gpusim.simulate.settings import Settings
 from gpusim.sweep import LeastTime
 from gpusim.units import Clock
 from gpusim.workload.launch import Launch
@@ -106,7 +106,7 @@ def test_the_math_of_a_bound_is_what_its_programs_multiply(seed: int) -> None:
         gpu = rnd.choice(GPUS)
         launch = drawn(rnd, gpu)
         bound, plan = lower_bound(launch, gpu), plan_launch(launch, gpu, is_warm=False)
-        packed = pack(plan, trace_plan(plan), RunSettings(clock=Clock(sm_mhz=gpu.clock.max_mhz)))
+        packed = pack(plan, trace_plan(plan), Clock(sm_mhz=gpu.clock.max_mhz), Settings())
         results = EngineRun(packed, kernel="gemm", num_ctas=plan.num_ctas).run()
         if results["failure"][0]:
             continue

@@ -12,20 +12,23 @@ import pytest
 from gpusim import GpusimError, Mbarrier, NamedBarrier
 from gpusim.errors import DeadlockError, HazardError, LaunchError, SimulationError
 from gpusim.program.records import FAILURE, Failure, Wait, dtype_of
-from gpusim.simulate.failures import Declared, failure_of
+from gpusim.simulate.failures import failure_of
+from gpusim.simulate.pack import trace_plan
+from gpusim.simulate.plan import LaunchPlan, plan_launch
 from gpusim.workload import ops
 from gpusim.workload.launch import RoleContext
 
-from .kernels import contiguous, expect, load, role, run, shared, wait
+from .kernels import TOY, contiguous, expect, launch, load, role, run, shared, wait
 from .test_errors import FILL, MULTIPLY, of_ops
 
-RING = tuple(("a", stage) for stage in range(4))
-RINGS = tuple((name, stage) for name in ("full", "empty") for stage in range(4))
-
-OF_TEST = Declared(roles=("worker",), barriers=RINGS, stages=RING, named_barriers=("math",), code_names=("loop",))
-"""What launches of these tests declare."""
-
 BARRIER = (NamedBarrier(name="math", num_threads=64),)
+
+
+def plan_of(name: str = "worker") -> LaunchPlan:
+    """Of a launch that declares what those of these tests do."""
+    return plan_launch(
+        launch(of_ops(ops.Code("loop", 16), name=name), named_barriers=BARRIER, num_ctas=12), TOY, is_warm=True
+    )
 
 
 def said(*roles: Any, **fields: Any) -> tuple[type[GpusimError], str]:
@@ -36,7 +39,7 @@ def said(*roles: Any, **fields: Any) -> tuple[type[GpusimError], str]:
 
 
 def sentence(
-    kind: Failure, declared: Declared = OF_TEST, blocked: list[Mapping[str, Any]] | None = None, **values: float
+    kind: Failure, plan: LaunchPlan | None = None, blocked: list[Mapping[str, Any]] | None = None, **values: float
 ) -> tuple[type[GpusimError], str]:
     """What a record gives; fields that are not told do not apply."""
     every = {**dict.fromkeys(("cta", "role", "op", "barrier", "stage"), -1.0), "kind": float(kind), **values}
@@ -45,7 +48,8 @@ def sentence(
         for name, value in fields.items():
             row[name] = value
     sections = {"failure": np.array([every.get(name, 0.0) for name in FAILURE]), "blocked_roles": rows}
-    found = failure_of(sections, declared, kernel="test", num_ctas=12)
+    plan = plan or plan_of()
+    found = failure_of(sections, plan, trace_plan(plan))
     assert found is not None
     return type(found), str(found)
 
@@ -63,7 +67,7 @@ def numbers(text: str, pattern: str) -> list[float]:
 def test_no_failure_is_none() -> None:
     nothing = {"blocked_roles": np.zeros(0, dtype=dtype_of("blocked_roles"))}
     for values in ([], [0.0] * len(FAILURE)):
-        assert failure_of({**nothing, "failure": np.array(values)}, OF_TEST, kernel="test", num_ctas=1) is None
+        assert failure_of({**nothing, "failure": np.array(values)}, plan_of(), trace_plan(plan_of())) is None
 
 
 def test_a_stage_that_is_refilled_while_it_is_read() -> None:
@@ -91,9 +95,8 @@ def test_a_stage_that_is_read_too_early(before: tuple[ops.Op, ...], failure: Fai
 @pytest.mark.parametrize("name", ["worker", "full", "gets"])
 def test_too_many_arrivals_name_the_role_unless_the_sentence_has_its_name(name: str) -> None:
     kind, text = said(of_ops(ops.MbarrierArrive("full", 2, count=2), name=name))
-    declared = Declared(roles=(name,), barriers=RINGS, stages=RING)
     assert ("role" in text) != (name == "full")
-    assert sentence(Failure.TOO_MANY_ARRIVALS, declared, cta=0, role=0, barrier=2, first=2, second=1) == (kind, text)
+    assert sentence(Failure.TOO_MANY_ARRIVALS, plan_of(name), cta=0, role=0, barrier=2, first=2, second=1) == (kind, text)
 
 
 def test_too_many_arrivals_of_copies_that_come_later_name_nobody() -> None:

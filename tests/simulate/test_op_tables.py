@@ -10,7 +10,7 @@ import pytest
 from gpusim import Launch, WarpRole, load_gpu
 from gpusim.errors import LaunchError
 from gpusim.machine.config import GpuSpec, gpu_names
-from gpusim.program.programs import TmaLoadRow
+from gpusim.program.costs import TmaLoadRow
 from gpusim.program.records import TABLES
 from gpusim.simulate.op_tables import (
     fetches_row,

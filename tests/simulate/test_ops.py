@@ -118,7 +118,8 @@ def test_code_is_waited_for_where_it_lies_and_then_where_it_fits(l2: str) -> Non
             yield ops.Code("body", 1536)
             yield ops.Fma(96)
 
-    result = run(program, l2=l2)
+    cache = {"l0_bytes": 1024.0, "l1_bytes": 4096.0, "l1_latency_cycles": 8.0, "prefetched_bytes": 64.0}
+    result = run(program, gpu=changed(instruction_cache=cache), l2=l2)
     first = (TOY.l2.near_latency_cycles if l2 == "warm" else TOY.hbm.latency_ns) / 64 - 1 / 16
     waits = [end - begin for begin, end in spans_of(result, WarpState.NO_INSTRUCTION)]
     assert waits == pytest.approx([1536 * first, 1024 * (8 / 64 - 1 / 16)])
@@ -152,7 +153,8 @@ def test_stores_have_what_operand_reads_leave(n: int, left: float) -> None:
         yield ops.Fma(1)
         yield ops.SharedStore(shared(10))
 
-    result = run(role(math, "math", 4), role(store, "store"))
+    gpu = changed(tensor_core={"wgmma_between_wavefronts": 1.0})
+    result = run(role(math, "math", 4), role(store, "store"), gpu=gpu)
     assert ends_of(result, "store") == [pytest.approx(2 + 10 / left - 1)]
     assert ends_of(run(role(store, "store")), "store") == [2 + 10 - 1]
 

@@ -15,7 +15,8 @@ from gpusim.machine.config import GpuSpec
 from gpusim.program.records import CONSTANTS, INPUT_SECTIONS, dtype_of
 from gpusim.simulate.buffers import HEADER, read_buffer, write_buffer
 from gpusim.simulate.ideal import idealize
-from gpusim.simulate.pack import RunSettings, pack, sections_of
+from gpusim.simulate.pack import pack, sections_of
+from gpusim.simulate.settings import Settings
 from gpusim.units import Clock
 from gpusim.workload import ops
 from gpusim.workload.atoms.mma import mma_sync, wgmma
@@ -30,7 +31,7 @@ PACKED = (
     "elementwise_copy", "gather_random", "a100_gemm", "toy_gemm", "drawn_0", "hand_overs",
 )
 """Launches of tests/engine of all kinds."""
-SETTINGS = RunSettings(clock=Clock(sm_mhz=1234.5))
+CLOCK = Clock(sm_mhz=1234.5)
 A100, H200 = load_gpu("a100_sxm_80gb"), load_gpu("h200_sxm")
 
 
@@ -46,7 +47,7 @@ def constants_in(packed: PackedLaunch) -> dict[str, dict[str, float]]:
 def test_a_packed_launch_has_what_its_plan_and_programs_have(name: str) -> None:
     gpu, launch = CASES[name].spec, CASES[name].launch()
     for each in (launch, *launch.following):
-        packed = pack_launch(each, gpu, SETTINGS, is_warm=False)
+        packed = pack_launch(each, gpu, CLOCK, Settings())
         plan, programs, found = packed.plan, packed.programs, constants_in(packed)
         of_launch, sections = found["launch"], read_buffer(packed.buffer, INPUT_SECTIONS)
         assert of_launch["num_ctas"] == plan.num_ctas and of_launch["num_at_once"] == plan.num_at_once
@@ -56,29 +57,29 @@ def test_a_packed_launch_has_what_its_plan_and_programs_have(name: str) -> None:
         assert sections["mbarriers"]["num_arrivals"].tolist() == [arrivals[ring] for ring, _ in programs.barriers]
         assert sections["roles"]["num_warps"].tolist() == [role.num_warps for role in each.roles]
         for table in ("accesses", "stores", "tma_loads", "tma_stores", "wgmmas", "mma_syncs", "fmas", "alus", "far_codes"):
-            assert len(sections[table]) == len(getattr(programs, table))
-        check_buffer(packed, SETTINGS)
+            assert len(sections[table]) == len(getattr(programs.costs, table).items)
+        check_buffer(packed)
 
 
-def check_buffer(packed: PackedLaunch, settings: RunSettings) -> None:
+def check_buffer(packed: PackedLaunch) -> None:
     """A buffer can be read back, section by section, and is the same each time."""
-    sections = sections_of(packed.plan, packed.programs, settings)
+    sections = sections_of(packed.plan, packed.programs, CLOCK, Settings())
     assert set(sections) == set(INPUT_SECTIONS)
     found = read_buffer(packed.buffer, INPUT_SECTIONS)
     for name in INPUT_SECTIONS:
         assert found[name].dtype == dtype_of(name)
         assert found[name].tolist() == sections[name].reshape(-1).tolist()
-    assert pack(packed.plan, packed.programs, settings) == packed.buffer
+    assert pack(packed.plan, packed.programs, CLOCK, Settings()) == packed.buffer
 
 
 def test_settings_are_in_the_buffer() -> None:
-    settings = RunSettings(
-        clock=Clock(sm_mhz=1500.0), ideals=frozenset({"epilogue", "latency", "mad_wide"}), is_flushed=True,
-        recorded_sms="first", max_events=12, keeps_trace=True,
+    settings = Settings(
+        ideals=frozenset({"epilogue", "latency", "mad_wide"}), l2="flushed", recorded_sms="first", max_events=12,
+        keeps_trace=True,
     )
     gpu = idealize(H200, settings.ideals)
     launch = KERNEL_MODELS["gemm"].params(m=512, n=512, k=512, tile="128x128x64", cluster="2x1").launch(H200)
-    packed = pack_launch(launch, gpu, settings)
+    packed = pack_launch(launch, gpu, Clock(sm_mhz=1500.0), settings)
     found = constants_in(packed)
     assert {name for name, is_free in found["ideals"].items() if is_free} == {"epilogue", "mad_wide"}
     assert (found["launch"]["max_events"], found["launch"]["keeps_trace"], found["launch"]["is_flushed"]) == (12, 1, 1)
@@ -91,7 +92,7 @@ def test_settings_are_in_the_buffer() -> None:
 
 def test_a_section_begins_on_a_multiple_of_eight_bytes() -> None:
     launch = KERNEL_MODELS["sgemm_naive"].params(m=64, n=64, k=64).launch(H200)
-    buffer = pack_launch(launch, H200, SETTINGS).buffer
+    buffer = pack_launch(launch, H200, CLOCK, Settings()).buffer
     *_, num_bytes = HEADER.unpack_from(buffer)
     assert num_bytes == len(buffer)
     assert len(buffer) % 8 == 0
@@ -160,7 +161,7 @@ LACKING: list[tuple[GpuSpec, ops.Op]] = [
 def test_what_the_gpu_lacks_is_refused_before_anything_runs(case: tuple[GpuSpec, ops.Op]) -> None:
     gpu, op = case
     launch = launch_of((ops.Syncthreads(), op), (ops.Syncthreads(),))
-    told = sentence(lambda: pack_launch(launch, gpu, SETTINGS))
+    told = sentence(lambda: pack_launch(launch, gpu, CLOCK, Settings()))
     assert told == sentence(lambda: simulate(launch, gpu, clock=1234.5))
     assert "lacking: role 'role0' of CTA 0: lacking: " in told
 
@@ -168,11 +169,11 @@ def test_what_the_gpu_lacks_is_refused_before_anything_runs(case: tuple[GpuSpec,
 def test_an_arrival_on_another_sm_is_refused_where_sms_say_nothing_to_each_other() -> None:
     gpu = without(H200, "dsmem")
     launch = launch_of((ops.MbarrierArrive("full", 0, 1, 1),), cluster_size=2)
-    told = sentence(lambda: pack_launch(launch, gpu, SETTINGS))
+    told = sentence(lambda: pack_launch(launch, gpu, CLOCK, Settings()))
     assert told == sentence(lambda: simulate(launch, gpu, clock=1234.5))
     assert "has no distributed shared memory, which needs 9.0" in told
     at_home = launch_of((ops.MbarrierArrive("full", 0, 1, 0),), cluster_size=2)
-    assert "CTA 1" in sentence(lambda: pack_launch(at_home, gpu, SETTINGS))  # whose rank is another one
+    assert "CTA 1" in sentence(lambda: pack_launch(at_home, gpu, CLOCK, Settings()))  # whose rank is another one
 
 
 def test_a_refusal_names_the_first_who_asks() -> None:
@@ -182,13 +183,13 @@ def test_a_refusal_names_the_first_who_asks() -> None:
 
     launch = launch_of((ops.Syncthreads(),), num_ctas=8)
     roles = (*launch.roles, WarpRole(name="late", num_warps=4, program=late))
-    told = sentence(lambda: pack_launch(replace(launch, roles=roles), A100, SETTINGS))
+    told = sentence(lambda: pack_launch(replace(launch, roles=roles), A100, CLOCK, Settings()))
     assert told.startswith("lacking: role 'late' of CTA 3: lacking: a100_sxm_80gb (compute capability 8.0) has no wgmma")
 
 
 def test_a_refusal_that_names_the_role_is_left_as_it_is() -> None:
     launch = launch_of((ops.Wgmma(wgmma(64, dtype("bf16")), 1),))
     roles = (replace(launch.roles[0], name="wgmma"),)
-    told = sentence(lambda: pack_launch(replace(launch, roles=roles), A100, SETTINGS))
+    told = sentence(lambda: pack_launch(replace(launch, roles=roles), A100, CLOCK, Settings()))
     assert told == sentence(lambda: simulate(replace(launch, roles=roles), A100, clock=1234.5))
     assert told.startswith("lacking: a100_sxm_80gb")

@@ -8,9 +8,9 @@ import pytest
 
 from gpusim import load_gpu, simulate
 from gpusim.program.records import TOTALS
-from gpusim.simulate.door import check
 from gpusim.simulate.native import native_runs
-from gpusim.simulate.plan import plan_launch
+from gpusim.simulate.plan import check, plan_launch
+from gpusim.simulate.settings import Settings
 from gpusim.simulate.timeline import WarpState
 from gpusim.units import Clock
 from gpusim.workload import ops
@@ -59,8 +59,5 @@ def test_a_kernel_ends_a_way_to_l2_after_a_cta_has_left_that_leaves_stores_behin
     drain, way = gpu.dispatcher.drain_cycles, gpu.dispatcher.store_end_cycles
     for program, more in ((stores, way), (nothing, 0.0)):
         plan = plan_launch(launch(program), gpu, is_warm=False)
-        ran = native_runs(
-            plan, ideals=frozenset(), is_flushed=False, recorded_sms=frozenset(), max_ops=10, max_events=1000,
-            on_progress=None,
-        )(Clock(sm_mhz=1000.0))
+        ran = native_runs(plan, Settings(max_ops=10, max_events=1000))(Clock(sm_mhz=1000.0), None)
         assert ran.end_cycle == ran.results["totals"][TOTALS.index("last_exit_cycle")] + more + drain

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -76,10 +76,6 @@ class Sides:
     dirty_bytes: float = math.inf
     first_bytes: float = math.inf
     last_bytes: float = 0.0
-
-    def of_bytes(self, side_bytes: float) -> Sides:
-        """Sides that hold so much."""
-        return replace(self, side_bytes=side_bytes)
 
     def lost_share(self, between_bytes: Any) -> Any:
         """Part of the lines lost where ``between_bytes`` (one or an array) were touched on their side since.
@@ -203,7 +199,6 @@ class Order:
     num_passes: int
     slot_of_tile: IntArray
     """Wave times sides, and the side."""
-    tiles_of_slot: IntArray
 
     @classmethod
     def of(cls, wave_of_tile: IntArray, side_of_tile: IntArray | None, *, num_sides: int, num_passes: int) -> Order:
@@ -213,7 +208,7 @@ class Order:
         slots = wave_of_tile if num_sides == 1 else wave_of_tile * num_sides + sides
         return cls(
             wave_of_tile=wave_of_tile, side_of_tile=sides, num_waves=num_waves, num_sides=num_sides, num_passes=num_passes,
-            slot_of_tile=slots, tiles_of_slot=np.bincount(slots, minlength=num_waves * num_sides),
+            slot_of_tile=slots,
         )
 
     @property
@@ -329,12 +324,7 @@ def are_distinct(panels: IntArray) -> bool:
     """
     if (panels[1:] > panels[:-1]).all():
         return True
-    least, most = int(panels.min()), int(panels.max())
-    if most - least + 1 < len(panels):
-        return False
-    if most > 8 * len(panels):
-        return len(distinct(panels)) == len(panels)
-    return int(np.bincount(panels).max()) <= 1
+    return len(distinct(panels)) == len(panels)
 
 
 def _own_panels(
@@ -343,14 +333,8 @@ def _own_panels(
     """Panels of a wave and side together, of which each has one tile."""
     del panels, sides
     num_slots = order.num_waves * order.num_sides
-    counts = order.tiles_of_slot if len(slots) == len(order.slot_of_tile) else np.bincount(slots, minlength=num_slots)
-    by_slot: FloatArray
-    if (num_bytes[:-1] == num_bytes[0]).all():
-        by_slot = counts.astype(np.float64) * float(num_bytes[0])
-        by_slot[slots[-1]] += num_bytes[-1] - num_bytes[0]
-    else:
-        by_slot = np.bincount(slots, weights=num_bytes, minlength=num_slots).astype(np.float64)
-    groups = np.flatnonzero(counts)
+    by_slot = np.bincount(slots, weights=num_bytes, minlength=num_slots).astype(np.float64)
+    groups = np.flatnonzero(by_slot)
     of_side = groups % order.num_sides
     return groups, groups // order.num_sides, by_slot[groups], of_side == np.arange(order.num_sides)[:, None]
 
@@ -363,21 +347,12 @@ def _shared_panels(
     num_waves = order.num_waves
     if not len(panels):
         return panels, panels, np.zeros(0), np.zeros((order.num_sides, 0), dtype=np.bool_)
-    span = int(panels.max()) + 1
-    keys = panels * num_waves + waves
-    if span * num_waves > 16 * len(panels) + (1 << 20):  # too many to have a place for each
-        found, inverse = np.unique(keys, return_inverse=True)
-        by_side = np.zeros((order.num_sides, len(found)), dtype=np.bool_)
-        by_side[sides, inverse] = True
-        of_row = np.zeros(len(found))
-        of_row[inverse] = num_bytes
-        return found // num_waves, found % num_waves, of_row, by_side
-    is_there = np.zeros((order.num_sides, span * num_waves), dtype=np.bool_)
-    is_there[sides, keys] = True
-    found = np.flatnonzero(is_there.any(axis=0))
-    of_panel = np.zeros(span)
-    of_panel[panels] = num_bytes
-    return found // num_waves, found % num_waves, of_panel[found // num_waves], is_there[:, found]
+    found, inverse = np.unique(panels * num_waves + waves, return_inverse=True)
+    by_side = np.zeros((order.num_sides, len(found)), dtype=np.bool_)
+    by_side[sides, inverse] = True
+    of_row = np.zeros(len(found))
+    of_row[inverse] = num_bytes
+    return found // num_waves, found % num_waves, of_row, by_side
 
 
 def read_traffic(table: Touches, order: Order, memory: FloatArray, crossing: FloatArray) -> PanelTraffic:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -69,12 +69,12 @@ def panel_traffic(
         if table.use.table_bytes:
             others = now - np.concatenate((np.zeros((1, sides.num)), np.cumsum(added, axis=0)))
             found[table.use.tensor] = table_traffic(table, order, sides, others, is_warm=is_warm)
-    read = [table for table in tables if table.use.tensor not in found]
     if is_warm:
         nothing = np.zeros_like(by_table[0])
         of_tables = sum((each for table, each in zip(tables, by_table, strict=True) if table.use.table_bytes), nothing)
         found |= _after_launches([table for table in tables if not table.use.table_bytes], order, sides, of_tables)
     else:
+        read = [table for table in tables if table.use.tensor not in found]
         found |= {table.use.tensor: _after_a_flush(table, order, sides, ages) for table in read}
     return {use.tensor: found[use.tensor] for use in uses}
 
@@ -103,21 +103,18 @@ class Ages:
     def of(cls, tables: Sequence[Touches], added: Sequence[FloatArray], sides: Sides) -> Ages:
         """``added``: what each table touches in each step."""
 
-        def so_far(chosen: Sequence[bool], *, is_home: bool = False) -> FloatArray:
+        def so_far(is_chosen: Callable[[PanelUse], bool], *, is_home: bool = False) -> FloatArray:
             found = np.zeros((len(added[0]) + 1, sides.num))
-            for table, of_table, is_chosen in zip(tables, added, chosen, strict=True):
-                if is_chosen:
+            for table, of_table in zip(tables, added, strict=True):
+                if is_chosen(table.use):
                     found[1:] += _at_home(table, len(of_table), sides.num) if is_home else of_table
             return np.cumsum(found, axis=0)
 
-        hints = [table.use.cache_hint for table in tables]
-        writes = [table.use.is_write for table in tables]
-        firsts = [hint == "evict_first" for hint in hints]
         return cls(
-            sides=sides, every=so_far([True] * len(tables)), stored=so_far(writes, is_home=True),
-            plain=so_far([not first for first in firsts]),
-            stored_first=so_far([first and write for first, write in zip(firsts, writes, strict=True)], is_home=True),
-            last=so_far([hint == "evict_last" for hint in hints], is_home=True),
+            sides=sides, every=so_far(lambda use: True), stored=so_far(lambda use: use.is_write, is_home=True),
+            plain=so_far(lambda use: use.cache_hint != "evict_first"),
+            stored_first=so_far(lambda use: use.is_write and use.cache_hint == "evict_first", is_home=True),
+            last=so_far(lambda use: use.cache_hint == "evict_last", is_home=True),
             again=_touched_again(tables, len(added[0]), sides.num),
         )
 
@@ -152,7 +149,7 @@ class Ages:
         if hint == "evict_first":
             since = self.every[end, side] - self.every[begin, side]
             is_full = sides.lost_share(self.every[end, side])
-            return np.asarray(np.minimum(is_full, sides.of_bytes(sides.first_bytes).lost_share(since)))
+            return np.asarray(np.minimum(is_full, replace(sides, side_bytes=sides.first_bytes).lost_share(since)))
         since = self.between(begin, end, side)
         since = since + np.minimum(self.stored_first[end, side] - self.stored_first[begin, side], sides.dirty_bytes)
         if hint != "evict_last":
@@ -231,7 +228,7 @@ def _stored(table: Touches, order: Order, sides: Sides, ages: Ages, *, is_warm: 
     launch behind another (``is_warm``): what is still dirty at its end leaves while the next one runs, and as much of the
     one before while this one does.
     """
-    num, step, dirty = sides.num, table.step, sides.of_bytes(sides.dirty_bytes)
+    num, step, dirty = sides.num, table.step, replace(sides, side_bytes=sides.dirty_bytes)
     until = np.full(len(step), order.num_steps)
     has_next = table.panel[1:] == table.panel[:-1]
     until[:-1][has_next] = step[1:][has_next]
@@ -340,8 +337,9 @@ def _after_launches(
         before = missed
     _walk(recencies, sides, now, more)
     return {
-        recency.table.use.tensor: recency.traffic(order) for recency in recencies if not recency.table.use.is_write
-    }
+        recency.table.use.tensor: read_traffic(recency.table, order, recency.memory, recency.crossing)
+        for recency in recencies if not recency.table.use.is_write
+    }  # fmt: skip
 
 
 @dataclass(slots=True, kw_only=True)
@@ -415,10 +413,6 @@ class _Recency:
     def missed_bytes(self) -> float:
         """From memory, by the launch that was walked last."""
         return float((self.memory.sum(axis=0) * self.table.num_bytes).sum())
-
-    def traffic(self, order: Order) -> PanelTraffic:
-        """What the last launch has found."""
-        return read_traffic(self.table, order, self.memory, self.crossing)
 
 
 def _walk(recencies: Sequence[_Recency], sides: Sides, now: FloatArray, more: FloatArray) -> FloatArray:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
-from gpusim.machine.component import Counters
+from gpusim.machine.component import Counters, ncu
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +64,7 @@ class XbarCounters(Counters):
     """Of these, what the slices served: merged requests and further receivers of a multicast ride along."""
     carried_bytes: float = 0.0
     """The same, with what bulk copies take beyond their bytes."""
-    read_bytes: float = field(default=0.0, metadata={"ncu": "l1tex__m_xbar2l1tex_read_bytes.sum"})
-    write_bytes: float = field(default=0.0, metadata={"ncu": "l1tex__m_l1tex2xbar_write_bytes.sum"})
+    read_bytes: float = ncu("l1tex__m_xbar2l1tex_read_bytes.sum")
+    write_bytes: float = ncu("l1tex__m_l1tex2xbar_write_bytes.sum")
     asked_bytes: float = 0.0
     """Bytes of all reads, zeros included."""

@@ -1,0 +1,42 @@
+"""How a launch is simulated: the arguments of :func:`gpusim.simulate` as one object."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from gpusim.program.classes import MAX_OPS
+from gpusim.simulate.module import Progress, Watch
+
+ClockMode = Literal["max", "single", "sustained"]
+L2State = Literal["cold", "warm", "flushed"]
+Data = Literal["random", "zeros"]
+EngineName = Literal["native", "reference"]
+
+MOST_EVENTS = 1_000_000_000
+"""Events of one run, unless another number is asked for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Arguments of :func:`gpusim.simulate.run.simulate`, which says what they are, once they are checked."""
+
+    clock: ClockMode | float = "single"
+    l2: L2State = "cold"
+    data: Data = "random"
+    ideals: frozenset[str] = frozenset()
+    """Names that the GPU is idealized by; the engine carries out those of ``records.Ideal``."""
+    recorded_sms: frozenset[int] | Literal["first"] = frozenset()
+    engine: EngineName = "native"
+    max_ops: int = MAX_OPS
+    max_events: int = MOST_EVENTS
+    on_progress: Progress | None = None
+    simulated_mhz: float | None = None
+    watch: Watch | None = None
+    keeps_trace: bool = False
+    """Whether the cycle of every event comes back."""
+
+    @property
+    def mode(self) -> str:
+        """How the clock is found: a mode's name, or ``fixed`` where it is given."""
+        return self.clock if isinstance(self.clock, str) else "fixed"
