@@ -19,7 +19,7 @@ from collections import Counter
 
 from gpusim import GemmParams, load_gpu, simulate
 from gpusim.kernel_models.choices import choices
-from gpusim.simulate.bound import Bounds
+from gpusim.simulate.bound import lower_bound
 from gpusim.sweep import run_sweep
 
 EXTENT, GOAL_S, GOAL_NUM = 2048, 60.0, 10_000
@@ -57,10 +57,10 @@ def main() -> None:
     began = time.process_time()
     found = choices(GemmParams, options, gpu, keep=lambda launch: launch)
     listed = time.process_time() - began
-    bounds, num = Bounds(gpu), len(found.legal)
+    num = len(found.legal)
     began = time.process_time()
     for choice in found.legal:
-        bounds.of(choice.kept)
+        lower_bound(choice.kept, gpu)
     bounded = time.process_time() - began
     del found
     before = seconds_of_cores()
