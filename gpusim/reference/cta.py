@@ -102,13 +102,13 @@ class Mbarrier:
         self.phase = Fact(env)
         """The end of the present one."""
 
-    def arrive(self, count: int, at: float) -> None:
-        """So many arrivals, which count at cycle ``at``."""
+    def arrive(self, count: int, at: float, who: str) -> None:
+        """So many arrivals, which count at cycle ``at``; ``who`` for errors."""
         self._num_pending -= count
         if self._num_pending < 0:
             raise HazardError(
-                f"mbarrier {self.name} got {self._num_arrivals - self._num_pending} arrivals in a phase that expects "
-                f"{self._num_arrivals}"
+                f"{who}: mbarrier {self.name} got {self._num_arrivals - self._num_pending} arrivals in a phase that expects "
+                f"{self._num_arrivals}, at cycle {self._env.now:.0f}"
             )
         self._counts(at)
 
@@ -151,7 +151,8 @@ class ThreadBarrier:
         self._num_arrived, self._latest = self._num_arrived + num_threads, max(self._latest, at)
         if self._num_arrived > self._num_threads:
             raise HazardError(
-                f"barrier {self.name!r}: {self._num_arrived} threads arrived, it was declared for {self._num_threads}"
+                f"barrier {self.name!r}: {self._num_arrived} threads arrived by cycle {self._env.now:.0f}, it was declared "
+                f"for {self._num_threads}"
             )
         release, latest = self._release, self._latest
         if self._num_arrived == self._num_threads:
@@ -205,8 +206,8 @@ class Cta:
         for barrier in self.mbarriers.values():
             if barrier.num_open_bytes:
                 raise HazardError(
-                    f"{self.kernel.launch.kernel}: CTA {self.idx} exits while mbarrier {barrier.name} has "
-                    f"{barrier.num_announced} bytes announced and {barrier.num_delivered} delivered"
+                    f"{self.kernel.launch.kernel}: CTA {self.idx} exits at cycle {self.kernel.env.now:.0f} while mbarrier "
+                    f"{barrier.name} has {barrier.num_announced} bytes announced and {barrier.num_delivered} delivered"
                 )
         self.kernel.cta_exits(self)
 
@@ -291,7 +292,7 @@ class Role:
             pass
         except (HazardError, LaunchError) as error:
             said = str(error)
-            raise type(error)(said if self.spec.name in said else f"{self.who}: {said}") from None
+            raise type(error)(said if said.startswith(self.who) else f"{self.who}: {said}") from None
         self.is_done = True
         self.cta.role_ended()
 

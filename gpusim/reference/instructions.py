@@ -176,14 +176,14 @@ def mbarrier_arrive(role: Role, op: ops.MbarrierArrive) -> None:
     rank, at = role.cta.rank if op.cta_rank is None else op.cta_rank, issue_arrival(role)
     if rank != role.cta.rank:
         role.arrives_far_at = at = at + role.part("dsmem").one_way_cycles
-    role.cta.cluster[rank].mbarriers[op.barrier, op.stage].arrive(op.count, at)
+    role.cta.cluster[rank].mbarriers[op.barrier, op.stage].arrive(op.count, at, role.who)
 
 
 def mbarrier_arrive_expect_tx(role: Role, op: ops.MbarrierArriveExpectTx) -> None:
     """Announce bytes, and arrive."""
     barrier = role.cta.mbarriers[op.barrier, op.stage]
     barrier.announce(op.num_bytes)
-    barrier.arrive(1, issue_arrival(role))
+    barrier.arrive(1, issue_arrival(role), role.who)
 
 
 def mbarrier_wait(role: Role, op: ops.MbarrierWait) -> Wait:
@@ -512,8 +512,8 @@ def cp_async_wait_group(role: Role, op: ops.CpAsyncWaitGroup) -> Wait:
 def cp_async_mbarrier_arrive(role: Role, op: ops.CpAsyncMbarrierArrive) -> None:
     """Arrive on an mbarrier when the copies so far are there: every thread."""
     barrier, copies = role.cta.mbarriers[op.barrier, op.stage], all_of(role.env, role.copies)
-    soonest = 0.0 if copies.cycle is None else role.t
-    copies.then(lambda cycle: barrier.arrive(role.num_threads, max(soonest, cycle)))
+    soonest, who = (0.0, role.kernel.launch.kernel) if copies.cycle is None else (role.t, role.who)
+    copies.then(lambda cycle: barrier.arrive(role.num_threads, max(soonest, cycle), who))
     role.copies = [copies]
 
 

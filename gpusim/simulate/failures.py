@@ -81,15 +81,17 @@ SENTENCES: Mapping[Failure, tuple[type[GpusimError], str]] = {
         HazardError, "{who}: {stage} is read at cycle {first:.0f} before it is full; wait for its barrier first",
     ),
     Failure.TOO_MANY_ARRIVALS: (
-        HazardError, "mbarrier {mbarrier} got {first:.0f} arrivals in a phase that expects {second:.0f}",
+        HazardError,
+        "{who}: mbarrier {mbarrier} got {first:.0f} arrivals in a phase that expects {second:.0f}, at cycle {cycle:.0f}",
     ),
     Failure.BARRIER_THREADS: (
-        HazardError, "barrier {barrier!r}: {first:.0f} threads arrived, it was declared for {second:.0f}",
+        HazardError,
+        "{who}: barrier {barrier!r}: {first:.0f} threads arrived by cycle {cycle:.0f}, it was declared for {second:.0f}",
     ),
     Failure.EXIT_WITH_BYTES: (
         HazardError,
-        "{kernel}: CTA {cta} exits while mbarrier {mbarrier} has {first:.0f} bytes announced and {second:.0f} "
-        "delivered",
+        "{kernel}: CTA {cta} exits at cycle {cycle:.0f} while mbarrier {mbarrier} has {first:.0f} bytes announced and "
+        "{second:.0f} delivered",
     ),
     Failure.CLUSTER_NOT_ARRIVED: (LaunchError, "{who} waits on the cluster barrier and has not arrived; arrive first"),
     Failure.RANGE_NOT_STARTED: (LaunchError, "{who} ends a range that it never started; yield RangeStart first"),
@@ -97,7 +99,7 @@ SENTENCES: Mapping[Failure, tuple[type[GpusimError], str]] = {
         LaunchError, "{who}: setmaxnreg.{direction} {first:.0f} from {second:.0f} registers, wants the other direction",
     ),
     Failure.CODE_LENGTH: (
-        LaunchError, "code {code!r} has {second:g} bytes and had {third:g}, wants one length above 0",
+        LaunchError, "{who}: code {code!r} has {second:g} bytes and had {third:g}, wants one length above 0",
     ),
     Failure.NO_SUCH_RANK: (
         LaunchError, "{who} names cluster rank {first:.0f}, the cluster has ranks 0 to {last_rank:.0f}",
@@ -109,10 +111,7 @@ SENTENCES: Mapping[Failure, tuple[type[GpusimError], str]] = {
     ),
     Failure.OUT_OF_MEMORY: (SimulationError, "{kernel}: the engine is out of memory at cycle {cycle:.0f}"),
 }  # fmt: skip
-"""What is raised for each kind.
-
-One that begins with no name gets ``who`` before it, unless it names the role already or nobody's op was carried out.
-"""
+"""What is raised for each kind; ``who`` is the kernel alone where nobody's op was carried out."""
 
 UNFORESEEN = SimulationError, "{kernel}: the engine failed ({kind}) at cycle {cycle:.0f}"
 
@@ -126,17 +125,16 @@ def failure_of(results: Mapping[str, NDArray[Any]], plan: LaunchPlan, programs: 
     launch, first, second = plan.launch, values["first"], values["second"]
     cta, number, barrier, stage = (int(values[name]) for name in ("cta", "role", "barrier", "stage"))
     role = launch.roles[number].name if number >= 0 else ""
-    who = f"{launch.kernel}: role {role!r} of CTA {cta}"
+    who = f"{launch.kernel}: role {role!r} of CTA {cta}" if role else launch.kernel
     error, sentence = SENTENCES.get(kind, UNFORESEEN)
-    said = sentence.format(
+    return error(sentence.format(
         kernel=launch.kernel, who=who, kind=kind.name, cta=cta, num_ctas=plan.num_ctas, cycle=values["cycle"],
         first=first, second=second, third=values["third"], last_rank=second - 1.0,
         direction="inc" if values["third"] else "dec",
         stage=_name(programs.stages, stage), mbarrier=_name(programs.barriers, barrier),
         barrier=UNDECLARED.get(barrier) or _name(programs.named_barriers, barrier),
         code=_name(programs.code_names, first), waits=who_waits(results["blocked_roles"], launch, programs),
-    )
-    return error(said if sentence.startswith("{") or not role or role in said else f"{who}: {said}")
+    ))  # fmt: skip
 
 
 def who_waits(blocked: NDArray[Any], launch: Launch, programs: Programs) -> str:

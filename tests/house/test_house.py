@@ -30,7 +30,7 @@ SOURCES = sorted(path for path in (*ENGINE.glob("*.h"), *ENGINE.glob("*.cpp")) i
 """Of the engine, what is written by hand."""
 
 MOST_COLUMNS = 110
-MOST_LINES = {"model": 6_423, "reference": 1_200, "engine": 5_974}
+MOST_LINES = {"model": 6_425, "reference": 1_200, "engine": 5_974}
 """Of code: of machine, program, simulate and reference together; of the reference alone; of the engine."""
 
 MAY_IMPORT = {
@@ -355,7 +355,7 @@ def lines_of_cpp(path: Path) -> int:
 
 def test_the_model_is_no_longer_than_it_may_be() -> None:
     found = {
-        "model": 6_423sum(map(lines_of_room, ("machine", "program", "simulate", "reference"))),
+        "model": sum(map(lines_of_room, ("machine", "program", "simulate", "reference"))),
         "reference": lines_of_room("reference"),
         "engine": sum(map(lines_of_cpp, SOURCES)),
     }

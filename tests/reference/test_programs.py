@@ -26,7 +26,7 @@ NOT_PLAYED = {"core.core_only", "core.beyond_core", "cta.Declared.__missing__"}
 
 ENDS = (
     "is refilled at cycle", "and was never written", "before it is full", "arrivals in a phase that expects",
-    "threads arrived, it was declared for", "exits while mbarrier", "arrivals missing", "bytes announced,",
+    "it was declared for", "while mbarrier", "arrivals missing", "bytes announced,",
     "waits for barrier", "registers of the CTA's pool", "the cluster barrier",
 )
 """Words of hazards, and of what roles wait for at deadlocks."""

@@ -294,7 +294,7 @@ def test_threads_too_many_for_a_named_barrier_are_a_hazard() -> None:
         yield ops.BarSync("b")
 
     found = launch(program, num_warps=2, named_barriers=(NamedBarrier(name="b", num_threads=32),))
-    with pytest.raises(HazardError, match="barrier 'b': 64 threads arrived, it was declared for 32"):
+    with pytest.raises(HazardError, match="barrier 'b': 64 threads arrived by cycle 0, it was declared for 32"):
         simulate(found, TOY)
 
 

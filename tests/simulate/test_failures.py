@@ -92,18 +92,21 @@ def test_a_stage_that_is_read_too_early(before: tuple[ops.Op, ...], failure: Fai
     assert sentence(failure, cta=0, role=0, stage=0, first=first, second=1e9) == (kind, text)
 
 
-@pytest.mark.parametrize("name", ["worker", "full", "gets"])
-def test_too_many_arrivals_name_the_role_unless_the_sentence_has_its_name(name: str) -> None:
+@pytest.mark.parametrize("name", ["worker", "full"])
+def test_too_many_arrivals_name_the_role_and_the_cycle(name: str) -> None:
     kind, text = said(of_ops(ops.MbarrierArrive("full", 2, count=2), name=name))
-    assert ("role" in text) != (name == "full")
-    assert sentence(Failure.TOO_MANY_ARRIVALS, plan_of(name), cta=0, role=0, barrier=2, first=2, second=1) == (kind, text)
+    [cycle] = numbers(text, r"at cycle (\d+)$")
+    assert text.startswith(f"test: role '{name}' of CTA 0: mbarrier full[2] got 2 arrivals")
+    values = {"cta": 0, "role": 0, "barrier": 2, "first": 2, "second": 1, "cycle": cycle}
+    assert sentence(Failure.TOO_MANY_ARRIVALS, plan_of(name), **values) == (kind, text)
 
 
 def test_too_many_arrivals_of_copies_that_come_later_name_nobody() -> None:
     copies = (ops.CpAsync("A", (0, 1), contiguous(128), "a", 0), ops.CpAsyncMbarrierArrive("full", 0), wait(0))
     kind, text = said(of_ops(*copies))
-    assert text == "mbarrier full[0] got 32 arrivals in a phase that expects 1"
-    assert sentence(Failure.TOO_MANY_ARRIVALS, barrier=0, first=32, second=1) == (kind, text)
+    [cycle] = numbers(text, r"at cycle (\d+)$")
+    assert text.startswith("test: mbarrier full[0] got 32 arrivals in a phase that expects 1, at cycle ")
+    assert sentence(Failure.TOO_MANY_ARRIVALS, barrier=0, first=32, second=1, cycle=cycle) == (kind, text)
 
 
 def test_too_many_threads_at_a_barrier() -> None:
