@@ -194,9 +194,20 @@ def test_tables_in_a_pipe_have_a_line_a_row_however_long(capsys: pytest.CaptureF
 
 def test_validate_tells_a_pipe_how_far_it_is_and_speaks_of_no_other_tables(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["validate", "--gpu", "h200_sxm", "--kernel", "occupancy", "--kernel", "tensor_map"]) in (0, 1)
-    told = [line for line in capsys.readouterr().err.splitlines() if line.strip()]
+    told = [line for line in capsys.readouterr().err.splitlines() if "judged" in line]
     assert sorted(line.split(",")[0] for line in told) == ["gpusim: judged occupancy", "gpusim: judged tensor_map"]
     assert told[-1].endswith("2 of 2 tables")
+
+
+def test_validate_says_beforehand_how_long_it_takes(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("gpusim.cli.validate.MICRO_S", 60.0)
+    assert main(["validate", "--gpu", "h200_sxm", "--kernel", "occupancy", "--no-cache", "--processes", "2"]) == 0
+    told = capsys.readouterr().err.splitlines()[0]
+    words = told.split()
+    assert told == f"gpusim: {words[1]} simulations, about {words[4]} minutes with 2 at once"
+    assert int(words[1]) == 2 * int(words[4])
 
 
 def test_a_prediction_writes_json_trace_and_plot(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

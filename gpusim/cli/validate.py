@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -17,12 +18,24 @@ from gpusim.errors import ConfigError
 
 if TYPE_CHECKING:
     from gpusim.evidence.case import Case
+    from gpusim.evidence.judging import Question
     from gpusim.evidence.validate import Judgement
     from gpusim.machine.config import GpuSpec
 
 
 SILENCE_S = 60.0
 """How long a pipe hears nothing."""
+
+COUNTED_S, TIMED_S, MICRO_S = 1.0, 1.6, 0.015
+"""Of a core for a simulation, on average: of a whole kernel as it was counted, as it was timed, and of a microbenchmark."""
+SLOW_S = {
+    "copy_grains": 3.0, "piece_order": 2.0, "sharers_apart": 1.2, "power_tma": 0.8, "line_halves": 0.8,
+    "multicast_rings": 0.7, "edges_beside_loads": 0.6, "copy_sharing": 0.6, "memory_bandwidth": 0.5, "loads_beside_stores": 0.4,
+    "part_turns": 0.4, "l2_residency": 0.3, "own_copies": 0.3, "tile_sharing": 0.3, "launch_order": 0.1, "cold_tiles": 0.07,
+}  # fmt: skip
+"""Of microbenchmarks that take longer."""
+SHORT_S = 10.0
+"""What is over so soon needs no word beforehand."""
 
 
 def validate_command(
@@ -149,7 +162,7 @@ def _validate_published(gpu_name: str, worst: int, output: Path | None) -> None:
 def _judge_all(
     cases: Sequence[Case], folder: Path, gpu: GpuSpec, tiers: Sequence[int], *, processes: int | None, keeps: bool
 ) -> list[Judgement]:
-    """Every case's rows, a process for each core; in the order of the cases. Half an hour, for all tables of a GPU anew."""
+    """Every case's rows, a process for each core; in the order of the cases. It says beforehand how long that takes."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -167,11 +180,18 @@ def _judge_all(
     told_at = time.monotonic()
     is_short = not any(case.is_whole for case in cases) and num_tables < 2  # whose rows take no simulation, or a short one
     order = sorted(questions, key=lambda question: not by_name[question.case].is_whole)
+    kept = Kept.of(gpu) if keeps else None
+    num_at_once = processes or os.cpu_count() or 1
+    to_do = [question for question in order if kept is None or kept.get(question) is None]
+    seconds = sum(_seconds(by_name[question.case], question) for question in to_do) / num_at_once
+    if seconds > SHORT_S:
+        told = f"about {seconds / 60:.0f} minutes" if seconds > 90 else f"about {seconds:.0f} s"
+        typer.echo(f"gpusim: {len(to_do):,} simulations, {told} with {num_at_once} at once", err=True)
     with Progress(*columns, console=shown, transient=True) as progress:
         task = progress.add_task("judging", total=len(questions))
         answered = answers_to(
-            order, gpu, by_name if is_short else None, kept=Kept.of(gpu) if keeps else None, num_processes=processes
-        )
+            order, gpu, by_name if is_short else None, kept=kept, num_processes=num_at_once
+        )  # fmt: skip
         for question, answers in answered:
             found[place[id(question)]] = judgements_of(by_name[question.case], question, answers, tiers)
             progress.advance(task)
@@ -186,6 +206,13 @@ def _judge_all(
                 num_left = sum(left.values())
                 typer.echo(f"gpusim: {len(questions) - num_left:,} of {len(questions):,} simulations", err=True)
     return [item for items in found for item in items]
+
+
+def _seconds(case: Case, question: Question) -> float:
+    """About how long an answer takes."""
+    if not case.is_whole:
+        return SLOW_S.get(case.name, MICRO_S)
+    return TIMED_S if any(name.startswith(("single", "sustained")) for name in question.names) else COUNTED_S
 
 
 def _tiers(text: str) -> list[int]:
