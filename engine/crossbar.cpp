@@ -151,7 +151,7 @@ double Crossbar::behind_stores(uint32_t sm, double num_lines, double at_cycle) {
 
 // Where a request's lines come from, and when they are there at the soonest; rows of zeros come from no tile.
 TransferPart Crossbar::look_up(const MemoryRequest& request, const ZeroRows& zeros, Completion* done) {
-  bool is_zeros = request.num_bytes == 0.0;
+  bool is_zeros = request.num_bytes == 0.0 && zeros.is_any;
   double num_bytes = is_zeros ? zeros.num_bytes : request.num_bytes * request.fetched.crossings;
   double earliest = request.issued_at + num_bytes / input.xbar->alone_bytes_per_cycle;
   if (is_zeros) return TransferPart{&zero_tile_, earliest, input.l2->near_latency_cycles, done, nullptr};
@@ -179,7 +179,7 @@ void Crossbar::read(MemoryRequest& request, Completion* done, const void* group,
   if (input.xbar->merges == 0.0) {
     counters.xbar.passed_bytes += num_bytes;
     counters.xbar.served_bytes += num_bytes * request.fetched.reads;
-  } else if (num_bytes != 0.0) {
+  } else if (num_bytes != 0.0 || !zeros.is_any) {
     SharedPipe* slices = ports_[request.sm].slices;
     double moved = slices->moved();
     batch.asked_at = moved + (request.issued_at - agenda.cycle) * slices->rate;
@@ -188,7 +188,7 @@ void Crossbar::read(MemoryRequest& request, Completion* done, const void* group,
     batch.sharing = request.fetched.sharing;
     batch.request_sharing = request.fetched.request_sharing;
   }
-  count(num_bytes, zeros, 1.0);
+  count_reads(num_bytes, zeros, 1.0);
   deliver(num_bytes, request.sm, batch, part, group);
 }
 
@@ -207,7 +207,7 @@ void Crossbar::multicast(const MemoryRequest& request, Receiver* receivers, doub
   for (Receiver* each = receivers; each != nullptr; each = each->next) num += 1.0;
   counters.xbar.passed_bytes += num_bytes * num;
   counters.xbar.served_bytes += num_bytes * request.fetched.reads;
-  count(num_bytes, zeros, num);
+  count_reads(num_bytes, zeros, num);
   for (Receiver* each = receivers; each != nullptr; each = each->next) {
     part.done = each;
     if (num_bytes == 0.0) part.latency_cycles = input.l2->near_latency_cycles + distance_cycles(each->sm);
@@ -217,7 +217,7 @@ void Crossbar::multicast(const MemoryRequest& request, Receiver* receivers, doub
   }
 }
 
-void Crossbar::count(double num_bytes, const ZeroRows& zeros, double num_receivers) {
+void Crossbar::count_reads(double num_bytes, const ZeroRows& zeros, double num_receivers) {
   counters.xbar.asked_bytes += num_bytes * num_receivers;
   counters.xbar.asked_bytes += zeros.num_bytes * num_receivers;
   counters.xbar.read_bytes += zeros.num_bytes * num_receivers;
@@ -269,7 +269,7 @@ void Transfer::start(Table<LineBatch> batches) {
   double carried = 0.0;
   for (const LineBatch& batch : batches) carried += take(batch, num_moved_bytes_, share).carried_bytes;
   if (link.is_narrow) link_at_ = link.pipe.reserve(carried, agenda.cycle);
-  weight_ = carried / num_moved_bytes_;
+  weight_ = num_moved_bytes_ != 0.0 ? carried / num_moved_bytes_ : 0.0;
   ticket_ = slices->transfer(num_moved_bytes_, this, weight_, share);
 }
 

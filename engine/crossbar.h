@@ -137,7 +137,7 @@ class Crossbar {
 
   void share_stores(uint32_t partition);
   TransferPart look_up(const MemoryRequest& request, const ZeroRows& zeros, Completion* done);
-  void count(double num_bytes, const ZeroRows& zeros, double num_receivers);
+  void count_reads(double num_bytes, const ZeroRows& zeros, double num_receivers);
   void deliver(double num_bytes, uint32_t sm, const LineBatch& batch, const TransferPart& part,
                const void* group);
 

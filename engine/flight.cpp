@@ -36,8 +36,8 @@ void TmaInFlight::complete(double cycle) {
   cta->copy_ended();
 }
 
-void TmaTransfer::begin(double begins_at, double now) {
-  if (begins_at > now)
+void TmaTransfer::begin(double begins_at, double cursor) {
+  if (begins_at > cursor)
     agenda.later(begins_at - agenda.cycle, machine.flights.tma_transfers.make(*this), 0);
   else
     ask();

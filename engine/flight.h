@@ -65,7 +65,8 @@ class CpAsyncInFlight : public Completion {
   double latency_cycles(double cycle) const;
 };
 
-// A store has left the SM, or has arrived: the kernel does not end before both.
+// One of a store's two ends: its last byte has left the SM, or has passed what L2 takes. The kernel ends after
+// both.
 class StoreInFlight : public Completion {
  public:
   explicit StoreInFlight(AsyncGroup* group);
@@ -100,8 +101,8 @@ class TmaTransfer : public Action {
   Completion* arrived = nullptr;
 
   explicit TmaTransfer(const MemoryRequest& its_request) : request(its_request) {}
-  // Begins at a cycle; at once where that is `now`.
-  void begin(double begins_at, double now);
+  // Begins at a cycle; at once unless that is behind the cursor of its role.
+  void begin(double begins_at, double cursor);
   void act(uint8_t what) override;
 
  private:

@@ -10,7 +10,7 @@ namespace {
 // for how long who multiplies may do something else, and still goes on first
 constexpr double GREEDY_CYCLES = 16.0;
 constexpr double EPSILON_CYCLES = 1e-6;
-constexpr double MOST_LATE_CYCLES = 64.0;  // a role's cursor is not so far behind the clock
+static_assert(GREEDY_CYCLES < MOST_LATE_CYCLES, "a role's turn begins so much behind the clock at most");
 
 }  // namespace
 
@@ -41,7 +41,7 @@ void MmaArbiter::begin(const Waiter& waiter) {
   waiter.multiply(role, *waiter.op);
   until_ = role->t;
   double each = (until_ - since) / waiter.num_runs;
-  // who will be held asks for no runs that are over
+  // a role that is held later counts only runs that begin after that
   while (held_.empty() && !runs_.empty() && runs_.front() < agenda.cycle - MOST_LATE_CYCLES) runs_.pop();
   for (int32_t run = 0; run < waiter.num_runs; run++) {
     if (runs_.size() == MOST_RUNS) runs_.pop();

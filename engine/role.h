@@ -89,7 +89,7 @@ class Role : public Action, public Completion {
   double delivered_at = 0.0;    // when a middle warp's registers of that one have been read
   double all_fenced_at = 0.0;   // when the last of its warps has a proxy fence behind it
   double passed_bytes = 0.0;    // of queued stores, what an instruction behind them overtakes no more
-  double cluster_release = NOT_ARRIVED;  // or NOT_RELEASED, or when it was
+  double cluster_release = NOT_ARRIVED;  // or ThreadBarrier::NOT_RELEASED, or when it was
   int32_t registers = int32_t(input.launch->registers_per_thread);
 
   AsyncGroup* last_store = nullptr;

@@ -7,9 +7,9 @@ namespace gpusim {
 
 namespace {
 
-// of a GapPipe; more than cursors leave within what they run ahead
+// that a GapPipe remembers
 constexpr uint32_t MOST_GAPS = 64;
-// after so many more gaps of a GapPipe those that nobody asks for any more are dropped
+// Where the number of gaps is a multiple of this, those that nobody asks for any more are dropped.
 constexpr uint32_t GAPS_BETWEEN = 8;
 constexpr double EPSILON_BYTES = 1e-6;      // what rounding may leave of a transfer
 constexpr double EPSILON_OF_CLOCK = 4e-16;  // rounding of the clock, as a fraction of it
@@ -21,7 +21,7 @@ constexpr double EPSILON_OF_CLOCK = 4e-16;  // rounding of the clock, as a fract
 EventQueue::Event EventQueue::pop() {
   Event* event = first_;
   if (event == nullptr) event = later_.pop();
-  double end_at = double(int64_t(event->at) + NUM_LISTS);
+  double end_at = __builtin_floor(event->at) + NUM_LISTS;
   if (first_ != nullptr) {
     uint32_t place = list_of(event->at);
     lists_[place].first = event->next;

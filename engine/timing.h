@@ -34,7 +34,7 @@ class EventQueue {
   double first_at() const { return first_ != nullptr ? first_->at : later_.first().at; }
   uint64_t num_pushed() const { return num_pushed_; }
 
-  // `at` is not before what was popped last.
+  // `at` is finite and not before what was popped last.
   void push(double at, Action* whom, uint8_t what) {
     num_pushed_++;
     Event* event = events_.make(at, whom, nullptr, what);
@@ -59,7 +59,7 @@ class EventQueue {
   List lists_[NUM_LISTS];
   uint64_t is_used_[NUM_LISTS / 64] = {};  // a bit for each list
   Event* first_ = nullptr;                 // of the lists
-  double end_at_ = NUM_LISTS;              // lists hold what is before
+  double end_at_ = NUM_LISTS;              // events before this cycle are in lists, later ones in the heap
   Heap<double, Event*> later_;
   Pool<Event> events_;
   uint64_t num_pushed_ = 0;
@@ -120,8 +120,8 @@ struct Pipe {
 // Source: order of arrival, as of any queue.
 class GapPipe : public Pipe {
  public:
-  // Nobody asks for what is over since more than `most_late_cycles`.
-  explicit GapPipe(double its_rate = 1.0, double most_late_cycles = 64.0)
+  // No caller asks for a cycle more than `most_late_cycles` before the clock.
+  explicit GapPipe(double its_rate = 1.0, double most_late_cycles = MOST_LATE_CYCLES)
       : Pipe(its_rate), most_late_cycles_(most_late_cycles) {}
 
   double reserve(double units, double at_cycle) {

@@ -9,6 +9,9 @@ constexpr double LINE_BYTES = 128.0;
 constexpr double WAVEFRONT_BYTES = 128.0;
 constexpr double INFINITE = __builtin_huge_val();
 
+// A role's cursor is not so far behind the clock.
+constexpr double MOST_LATE_CYCLES = 64.0;
+
 // Multiples of it, less their whole part, fill 0 to 1 evenly however many there are: a step of a Sequence.
 constexpr double GOLDEN = 0.6180339887498949;
 // Another such number, for what is drawn beside.

@@ -1272,3 +1272,31 @@ def test_a_kernel_that_takes_no_time_does_no_flops_a_second() -> None:
     result = simulate(Launch(kernel="nothing", num_ctas=1, num_tiles=1, roles=(role,)), load_gpu("toy"))
     assert (result.cycles == 0.0) == (result.time_us == 0.0)
     assert result.tflops == 0.0
+
+
+# ---------------------------------------------------------------------- accesses of no bytes
+
+
+@pytest.mark.parametrize("gpu", ["toy", "h200_sxm", "a100_sxm_40gb"])
+@pytest.mark.parametrize("way", ["load", "load past L1", "cp.async", "cp.async past L1"])
+def test_accesses_whose_lanes_are_all_inactive_end_alone_and_among_others(gpu: str, way: str) -> None:
+    nothing = AccessPattern(num_requests=4, num_wavefronts=4)
+
+    def idle(cta: RoleContext) -> Ops:
+        for step in range(3):
+            if way.startswith("load"):
+                yield ops.Use((yield ops.GlobalLoad("in", (cta.cta_idx, step), nothing, allocates_in_l1=way == "load")))
+            else:
+                yield ops.CpAsync("in", (cta.cta_idx, step), nothing, "a", step, allocates_in_l1=way == "cp.async")
+                yield ops.CpAsyncCommitGroup()
+                yield ops.CpAsyncWaitGroup(0)
+
+    def busy_with_loads(cta: RoleContext) -> Ops:
+        for step in range(8):
+            yield ops.Use((yield ops.GlobalLoad("in", (cta.cta_idx, 16 + step), contiguous(4096))))
+
+    alone = run(role(idle, num_warps=4), gpu=load_gpu(gpu), num_ctas=2)
+    others = run(role(busy_with_loads, num_warps=4), gpu=load_gpu(gpu), num_ctas=2)
+    both = run(role(idle, num_warps=4), role(busy_with_loads, "busy", 4), gpu=load_gpu(gpu), num_ctas=2)
+    assert 0.0 < alone.cycles < 3 * both.cycles
+    assert 0.99 * others.cycles < both.cycles < alone.cycles + 2 * others.cycles
