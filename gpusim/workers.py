@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from multiprocessing import resource_tracker
 from typing import Any
 
 from gpusim.errors import ConfigError, SimulationError
@@ -87,7 +88,6 @@ def workers_of(jobs: int, dask: str | None) -> Iterator[Workers]:
     if jobs == 1:
         yield HERE
         return
-    before = set(multiprocessing.active_children())
 
     def mapped(ask: Callable[[Any], Any], each: Iterable[Any]) -> Iterator[Any]:
         questions = list(each)
@@ -96,14 +96,28 @@ def workers_of(jobs: int, dask: str | None) -> Iterator[Workers]:
         except BrokenExecutor:
             raise ENDED from None
 
+    with processes(jobs) as (pool, drop):
+        yield Workers(executor=pool, num=jobs, num_asked=2 * jobs, mapped=mapped, drop=drop)
+
+
+@contextmanager
+def processes(
+    num: int, initializer: Callable[..., object] | None = None, initargs: tuple[Any, ...] = ()
+) -> Iterator[tuple[ProcessPoolExecutor, Callable[[], None]]]:
+    """So many processes, and what ends them at once. Ctrl-C is for who asks, not for those who simulate."""
+    before = set(multiprocessing.active_children())
+
     def drop() -> None:
         pool.shutdown(wait=False, cancel_futures=True)
         for process in set(multiprocessing.active_children()) - before:
             process.terminate()
 
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(jobs, mp_context=context, initializer=_deaf) as pool:
-        yield Workers(executor=pool, num=jobs, num_asked=2 * jobs, mapped=mapped, drop=drop)
+    with ProcessPoolExecutor(num, mp_context=context, initializer=initializer, initargs=initargs) as pool:
+        with deaf_to_ctrl_c():
+            for _ in range(num):  # each begins a process
+                pool.submit(_nothing)
+        yield pool, drop
 
 
 @contextmanager
@@ -145,6 +159,16 @@ def _engine_hash() -> str:
     return hashlib.sha256(MODULE.read_bytes()).hexdigest()
 
 
-def _deaf() -> None:
-    """Ctrl-C is for who asks, not for those who simulate."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+def _nothing() -> None:
+    """The first question of each process."""
+
+
+@contextmanager
+def deaf_to_ctrl_c() -> Iterator[None]:
+    """Processes that are started meanwhile hear no Ctrl-C, which is for who asks, from their first moment."""
+    resource_tracker.ensure_running()  # starting a process does, and lets Ctrl-C through behind it
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -212,19 +212,21 @@ def progress(*, says_left: bool) -> Iterator[Callable[[str, int, int], None]]:
 
     console = Console(stderr=True)
     if not console.is_terminal:
-        began = told = time.perf_counter()
-        before = -1
+        told = time.perf_counter()
+        began: list[tuple[int, float]] = []  # what was there, and the first that came, behind what it takes to begin
 
         def say(what: str, done: int, total: int) -> None:
-            nonlocal told, before
-            before = done if before < 0 else before  # what an interrupted run has left
+            nonlocal told
             now = time.perf_counter()
+            if len(began) < 2:
+                began.append((done, now))
             if now - told < LINE_EVERY_S or done >= total:
                 return
             told = now
             text = f"{done} of {total}: {what}"
+            before, since = began[-1]
             if done > before and not says_left:
-                text += f", about {(now - began) / (done - before) * (total - done):.0f} s left"
+                text += f", about {(now - since) / (done - before) * (total - done):.0f} s left"
             console.print(text, highlight=False, soft_wrap=True)
 
         yield say

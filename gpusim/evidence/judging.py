@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-import multiprocessing
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
@@ -24,6 +23,7 @@ from gpusim.evidence.case import Answer, Case, asked, kernels_dir, key_of, load_
 from gpusim.evidence.rows import Row, Table, config_of
 from gpusim.evidence.stopwatch import VALUES
 from gpusim.evidence.toolkit import FOLDERS
+from gpusim.workers import processes
 
 if TYPE_CHECKING:
     from gpusim.machine.config import GpuSpec
@@ -162,14 +162,13 @@ def _simulated(
     if num_processes <= 1:
         yield from _here(questions, gpu, {name: load_case(name) for name in {item.case for item in questions}})
         return
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(num_processes, mp_context=context, initializer=_remember, initargs=(gpu,)) as pool:
+    with processes(num_processes, _remember, (gpu,)) as (pool, drop):
         futures = {pool.submit(_answer_here, question): question for question in questions}
         try:
             for future in as_completed(futures):
                 yield futures[future], future.result()
         except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
+            drop()
             raise
 
 

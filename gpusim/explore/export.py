@@ -12,7 +12,6 @@ import json
 import multiprocessing
 import os
 import shutil
-import signal
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -35,6 +34,7 @@ from gpusim.explore.worker import answered
 from gpusim.machine.config import configs_dir
 from gpusim.report.output import write_whole
 from gpusim.report.words import count
+from gpusim.workers import deaf_to_ctrl_c
 
 MARK = ".gpusim-explore"
 """A file of this name says that a folder is an export, which another one may replace."""
@@ -238,10 +238,7 @@ def _hands(num: int) -> Iterator[Callable[[list[Task]], Iterator[tuple[str, str,
         yield lambda tasks: map(_answered, tasks)
         return
     context = multiprocessing.get_context("spawn")
-    with context.Pool(num, initializer=_deaf) as pool:  # leaving it ends the processes
+    with deaf_to_ctrl_c():
+        pool = context.Pool(num)
+    with pool:  # leaving it ends the processes
         yield lambda tasks: pool.imap_unordered(_answered, tasks, chunksize=4)
-
-
-def _deaf() -> None:
-    """Ctrl-C is for who asks, not for those who answer."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)

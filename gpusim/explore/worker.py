@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import multiprocessing
-import signal
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from multiprocessing import resource_tracker
+from collections.abc import Mapping
 from multiprocessing.connection import Connection
 from typing import Any, Final
 
 from gpusim.errors import GpusimError
 from gpusim.explore.answers import Answer, RefusedError
+from gpusim.workers import deaf_to_ctrl_c
 
 PATIENCE_S: Final = 30.0
 """What one answer may take."""
@@ -77,7 +75,7 @@ class Worker:
                 context = multiprocessing.get_context("spawn")
                 self._ours, theirs = context.Pipe()
                 self._process = context.Process(target=_serve, args=(theirs,), daemon=True)
-                with _deaf_to_ctrl_c():
+                with deaf_to_ctrl_c():
                     self._process.start()
                 theirs.close()
             return self._ours
@@ -95,17 +93,6 @@ class Worker:
             self._end_process()
             raise RefusedError("the process that answers has ended: ask again, or use the command line") from None
         return found
-
-
-@contextmanager
-def _deaf_to_ctrl_c() -> Iterator[None]:
-    """What is started meanwhile hears no Ctrl-C, which is for who asks, from its first moment."""
-    resource_tracker.ensure_running()  # starting a process does, and lets Ctrl-C through behind it
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def answered(page: str, words: Mapping[str, str], is_plain: bool = False) -> Answer | RefusedError:

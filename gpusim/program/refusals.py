@@ -53,9 +53,10 @@ def named(role: str, who: str) -> Iterator[None]:
     try:
         yield
     except (HazardError, LaunchError) as error:
-        if role in str(error):
+        if f"role {role!r}" in str(error):
             raise
-        raise type(error)(f"{who}: {error}") from None
+        kernel = who.partition(":")[0]
+        raise type(error)(f"{who}: {str(error).removeprefix(f'{kernel}: ')}") from None
     except TypeError as error:
         if "numpy" not in str(error):
             raise

@@ -291,8 +291,8 @@ class Role:
         except StopIteration:
             pass
         except (HazardError, LaunchError) as error:
-            said = str(error)
-            raise type(error)(said if said.startswith(self.who) else f"{self.who}: {said}") from None
+            said = str(error).removeprefix(f"{self.kernel.launch.kernel}: ")
+            raise type(error)(str(error) if self.name in said else f"{self.who}: {said}") from None
         self.is_done = True
         self.cta.role_ended()
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -134,15 +135,22 @@ def explain(
     mhz = result.simulated_mhz or result.sm_clock_mhz
     fixed = {**simulate_options, "clock": mhz, "recorded_sms": frozenset[int](), "on_progress": None}
     # cycles of several kernels are at their own clocks, and those of one may have been moved to the clock that has settled
+    progress("as it is, at one clock")
+    took, since = time.perf_counter() - began, time.perf_counter()
     base = result if result.simulated_mhz == result.sm_clock_mhz else simulate(launch, gpu, **fixed)
+    if base is not result:
+        took = time.perf_counter() - since
     found: list[Counterfactual] = []
     remarks: list[str] = []
-    with _all_cores() as cores:
+    with _all_cores() as (cores, watch):
+        fixed["watch"] = watch
         others = {name: cores.submit(simulate, launch, gpu, **fixed, ideals={name}) for name in result.ideals}
         at_once = cores.submit(simulate, launch, gpu, **fixed, ideals=result.ideals) if result.ideals else None
         stage = cores.submit(_one_more_stage, build, gpu, base, fixed)
         for num, (name, running) in enumerate(others.items()):
-            progress(f"{IDEALS[name]}, {num + 1} of {len(others) + 2}")
+            left_s = took * (len(others) + 2 - num) / (os.cpu_count() or 1)
+            left = f", about {left_s:.0f} s left" if left_s > SILENT_S else ""
+            progress(f"{IDEALS[name]}, {num + 1} of {len(others) + 2}{left}")
             other = running.result()
             item = _compared(name, IDEALS[name], base, other.cycles)
             found.append(item)
@@ -165,13 +173,28 @@ def explain(
     )
 
 
+SILENT_S = 3.0
+"""What is over so soon needs no word of how long it takes."""
+
+
 @contextmanager
-def _all_cores() -> Iterator[ThreadPoolExecutor]:
-    """A thread for each core: the compiled engine runs beside Python. A shared library of it has room for one run."""
+def _all_cores() -> Iterator[tuple[ThreadPoolExecutor, Callable[[object], None]]]:
+    """A thread for each core, and what ends their simulations once nobody waits for them any more.
+
+    The compiled engine runs beside Python. A shared library of it has room for one run.
+    """
+    is_over = threading.Event()
+
+    def watch(run: object) -> None:
+        del run
+        if is_over.is_set():
+            raise CancelledError
+
     pool = ThreadPoolExecutor(1 if LIBRARY_VARIABLE in os.environ else os.cpu_count())
     try:
-        yield pool
+        yield pool, watch
     finally:
+        is_over.set()
         pool.shutdown(cancel_futures=True)
 
 

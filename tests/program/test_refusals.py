@@ -38,26 +38,26 @@ REFUSED: list[tuple[tuple[Any, ...], str]] = [
     ((load(multicast=(-1,)),), "{who} names cluster rank -1, the cluster has ranks 0 to 0"),
     (
         (load(65536, 64, 1),),
-        "test: a TmaLoad of 65536 bytes, 64 of them fetched, into 'a', whose stages hold 32768; wants no more than that",
+        "a TmaLoad of 65536 bytes, 64 of them fetched, into 'a', whose stages hold 32768; wants no more than that",
     ),
     (
         (load(0, 0, 1),),
-        "test: a TmaLoad of 0 bytes, 0 of them fetched, into 'a', whose stages hold 32768; wants no more than that",
+        "a TmaLoad of 0 bytes, 0 of them fetched, into 'a', whose stages hold 32768; wants no more than that",
     ),
     (
         (load(64, 65, 1),),
-        "test: a TmaLoad of 64 bytes, 65 of them fetched, into 'a', whose stages hold 32768; wants no more than that",
+        "a TmaLoad of 64 bytes, 65 of them fetched, into 'a', whose stages hold 32768; wants no more than that",
     ),
     ((ops.MbarrierWait("full", 0, 2),), "{who} waits for parity 2 of mbarrier full, wants 0 or 1"),
-    ((load(64, 64, 0),), "test: a TmaLoad of 0 rows in 1 boxes, wants 1 or more of each"),
-    ((load(64, 64, 1, num_boxes=0),), "test: a TmaLoad of 1 rows in 0 boxes, wants 1 or more of each"),
+    ((load(64, 64, 0),), "a TmaLoad of 0 rows in 1 boxes, wants 1 or more of each"),
+    ((load(64, 64, 1, num_boxes=0),), "a TmaLoad of 1 rows in 0 boxes, wants 1 or more of each"),
     (
         (load(64, 64, 4, num_zero_rows=1, num_outside_rows=2),),
-        "test: a TmaLoad of 4 rows, 1 of them outside of its tensor, 2 in boxes all outside, wants no more than all",
+        "a TmaLoad of 4 rows, 1 of them outside of its tensor, 2 in boxes all outside, wants no more than all",
     ),
     (
         (load(64, 64, 4, num_zero_rows=1),),
-        "test: a TmaLoad of 4 rows and 64 bytes fetches 64, wants no more than rows inside have: 1 lie outside",
+        "a TmaLoad of 4 rows and 64 bytes fetches 64, wants no more than rows inside have: 1 lie outside",
     ),
     ((ops.TmaStore("D", (0, 0), 64, 1, "b", 0),), "buffer 'b' is not declared in the launch; known: a"),
     ((ops.TmaStore("D", (0, 0), 64, 1, "a", 4),), "buffer 'a' has 4 stages, stage 4 was used"),
@@ -84,8 +84,8 @@ REFUSED: list[tuple[tuple[Any, ...], str]] = [
     ((ops.GlobalAtomic("A", (0, 0), LESS, returns=True),), "-0.25 instructions were issued, wants 0 or more"),
     ((ops.Wgmma(MATH, 1, (("b", 0),)),), "buffer 'b' is not declared in the launch; known: a"),
     ((ops.Wgmma(MATH, 1, (("a", 4),)),), "buffer 'a' has 4 stages, stage 4 was used"),
-    ((ops.Wgmma(MATH, 0),), "test: 0 wgmma by 4 warps, wants 1 or more by whole warpgroups of 4"),
-    ((ops.Wgmma(MATH, 1, num_between=-1.0),), "test: -1.0 instructions between wgmma, wants 0 or more"),
+    ((ops.Wgmma(MATH, 0),), "0 wgmma by 4 warps, wants 1 or more by whole warpgroups of 4"),
+    ((ops.Wgmma(MATH, 1, num_between=-1.0),), "-1.0 instructions between wgmma, wants 0 or more"),
     ((ops.BarSync("maths"),), "{who} uses barrier 'maths', the launch declares math"),
     ((ops.BarArrive("maths"),), "{who} uses barrier 'maths', the launch declares math"),
     ((ops.DsmemLoad(1, 64),), "{who} names cluster rank 1, the cluster has ranks 0 to 0"),
@@ -163,7 +163,7 @@ def yields(*some: Any) -> Any:
 @pytest.mark.parametrize(("some", "said"), REFUSED, ids=str)
 @pytest.mark.parametrize("name", ["worker", "a"])
 def test_an_op_is_refused(some: tuple[Any, ...], said: str, name: str) -> None:
-    """A role's name that happens to be in the sentence already is taken for its own, and who it is left out."""
+    """Whatever the role's name: it may be in the sentence already."""
 
     def program(cta: RoleContext) -> Iterator[Any]:
         for op in some:  # noqa: UP028  # tokens are sent
@@ -172,12 +172,12 @@ def test_an_op_is_refused(some: tuple[Any, ...], said: str, name: str) -> None:
     of = launch(WarpRole(name=name, num_warps=4, program=program))
     who = f"test: role {name!r} of CTA 0"
     sentence = said.format(who=who, role=name)
-    assert refusal(of) == (sentence if name in sentence else f"{who}: {sentence}")
+    assert refusal(of) == (sentence if f"role {name!r}" in sentence else f"{who}: {sentence}")
 
 
 def test_wgmma_of_part_of_a_warpgroup_is_refused() -> None:
     of = launch(yields(ops.Wgmma(MATH, 1)), num_warps=2)
-    assert refusal(of).endswith("test: 1 wgmma by 2 warps, wants 1 or more by whole warpgroups of 4")
+    assert refusal(of).endswith("of CTA 0: 1 wgmma by 2 warps, wants 1 or more by whole warpgroups of 4")
 
 
 def test_a_launch_without_named_barriers_says_that_it_has_none() -> None:
@@ -232,7 +232,8 @@ NUMPYS = f"{WHO}: numpy.int64 is no int: an op's numbers are Python's own, int(.
         (TypeError("unlike"), TypeError, "unlike"),
         (TypeError("numpy.int64 is no int"), LaunchError, NUMPYS),
         (LaunchError("bad"), LaunchError, f"{WHO}: bad"),
-        (LaunchError("role0 is bad"), LaunchError, "role0 is bad"),
+        (LaunchError("role0 is bad"), LaunchError, f"{WHO}: role0 is bad"),
+        (LaunchError("role 'role0' is bad"), LaunchError, "role 'role0' is bad"),
         (HazardError("read"), HazardError, f"{WHO}: read"),
         (KeyError("a"), KeyError, "'a'"),
         (RuntimeError("odd"), RuntimeError, "odd"),
