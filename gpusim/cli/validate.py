@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 SILENCE_S = 60.0
 """How long a pipe hears nothing."""
 
-COUNTED_S, TIMED_S, MICRO_S = 1.0, 1.6, 0.015
+COUNTED_S, TIMED_S, MICRO_S = 0.6, 1.1, 0.015
 """Of a core for a simulation, on average: of a whole kernel as it was counted, as it was timed, and of a microbenchmark."""
 SLOW_S = {
-    "copy_grains": 3.0, "piece_order": 2.0, "sharers_apart": 1.2, "power_tma": 0.8, "line_halves": 0.8,
+    "copy_grains": 2.0, "piece_order": 1.0, "sharers_apart": 1.3, "power_tma": 1.5, "line_halves": 0.6,
     "multicast_rings": 0.7, "edges_beside_loads": 0.6, "copy_sharing": 0.6, "memory_bandwidth": 0.5,
     "loads_beside_stores": 0.4, "part_turns": 0.4, "l2_residency": 0.3, "own_copies": 0.3, "tile_sharing": 0.3,
     "launch_order": 0.1, "cold_tiles": 0.07,
