@@ -166,6 +166,9 @@ def _nothing() -> None:
 @contextmanager
 def deaf_to_ctrl_c() -> Iterator[None]:
     """Processes that are started meanwhile hear no Ctrl-C, which is for who asks, from their first moment."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
     resource_tracker.ensure_running()  # starting a process does, and lets Ctrl-C through behind it
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:

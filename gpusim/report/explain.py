@@ -134,12 +134,12 @@ def explain(
     result = simulate(launch, gpu, **simulate_options)
     mhz = result.simulated_mhz or result.sm_clock_mhz
     fixed = {**simulate_options, "clock": mhz, "recorded_sms": frozenset[int](), "on_progress": None}
+    base, took = result, time.perf_counter() - began
     # cycles of several kernels are at their own clocks, and those of one may have been moved to the clock that has settled
-    progress("as it is, at one clock")
-    took, since = time.perf_counter() - began, time.perf_counter()
-    base = result if result.simulated_mhz == result.sm_clock_mhz else simulate(launch, gpu, **fixed)
-    if base is not result:
-        took = time.perf_counter() - since
+    if result.simulated_mhz != result.sm_clock_mhz:
+        progress("as it is, at one clock")
+        since = time.perf_counter()
+        base, took = simulate(launch, gpu, **fixed), time.perf_counter() - since
     found: list[Counterfactual] = []
     remarks: list[str] = []
     with _all_cores() as (cores, watch):
