@@ -148,12 +148,12 @@ class Kernel:
     def _end_if_over(self) -> None:
         """Nobody is left, and nothing is under way."""
         if not self._live and self._next_cta >= self.num_ctas and not self._num_stores and self.end_cycle < 0.0:
-            ends_at = max(self.env.now, self._retired_at, self._stored_at)
-            self.end_cycle = ends_at + self.gpu.dispatcher.drain_cycles
+            self.end_cycle = max(self.env.now, self._retired_at, self._stored_at) + self.gpu.dispatcher.drain_cycles
 
     def _who_waits(self) -> str:
         """The sentence of a deadlock."""
         waiting = [role for cta in self._live.values() for role in cta.roles if not role.is_done]
-        lines = [f"{of.name} waits for {of.blocked_on()} since cycle {of.blocked_since:.0f}" for of in waiting[:4]]
+        named = [of for of in waiting[:4] if of.cta is waiting[0].cta]
+        lines = [f"{of.name} waits for {of.blocked_on()} since cycle {of.blocked_since:.0f}" for of in named]
         more = f"; and {len(waiting) - len(lines)} more" if len(waiting) > len(lines) else ""
         return f"{self.launch.kernel}: deadlock: {'; '.join(lines)}{more}"

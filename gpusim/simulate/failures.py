@@ -45,7 +45,7 @@ from gpusim.simulate.plan import LaunchPlan
 from gpusim.workload.launch import Launch
 
 MOST_NAMED = 4
-"""Roles that a deadlock names; the rest is counted."""
+"""Roles that a deadlock names, of the first CTA that waits; other roles are counted."""
 
 UNDECLARED = {-1: "__syncthreads", -2: "cluster"}
 """Names of thread barriers that a launch does not declare."""
@@ -138,11 +138,11 @@ def failure_of(results: Mapping[str, NDArray[Any]], plan: LaunchPlan, programs: 
 
 
 def who_waits(blocked: NDArray[Any], launch: Launch, programs: Programs) -> str:
-    """Which roles wait, for what, since when: some by name, the rest by their number."""
+    """Which roles of the first CTA wait, for what, since when; how many others wait."""
     lines = [
         f"role {launch.roles[row['role']].name!r} of CTA {row['cta']} waits for {_what(row, programs)} since cycle "
         f"{row['since_cycle']:.0f}"
-        for row in blocked[:MOST_NAMED]
+        for row in blocked[:MOST_NAMED] if row["cta"] == blocked[0]["cta"]
     ]
     return "; ".join(lines) + (f"; and {len(blocked) - len(lines)} more" if len(blocked) > len(lines) else "")
 
