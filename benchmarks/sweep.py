@@ -18,9 +18,9 @@ import time
 from collections import Counter
 
 from gpusim import GemmParams, load_gpu, simulate
-from gpusim.kernel_models.choices import choices
-from gpusim.simulate.bound import lower_bound
-from gpusim.sweep import run_sweep
+from gpusim.analysis.sweep import run_sweep
+from gpusim.kernel_models.sweep_values import choices
+from gpusim.simulate.lower_bound import lower_bound
 
 EXTENT, GOAL_S, GOAL_NUM = 2048, 60.0, 10_000
 TILES = ",".join(f"{rows}x{columns}x64" for rows in (64, 128, 192, 256) for columns in range(32, 257, 16))

@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from gpusim.workload.access import wavefronts
-from gpusim.workload.smem_ops import SMEM_OPS
+from gpusim.workload.smem.access import wavefronts
+from gpusim.workload.smem.smem_ops import SMEM_OPS
 
 NUM_WARPS = 1_000_000
 REPEATS = 3

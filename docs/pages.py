@@ -21,7 +21,7 @@ COPIED = {
 }
 """Pages that lie elsewhere in the tree, and their name on the site."""
 
-ROOMS = ("layout", "workload", "kernel_models", "machine", "program", "simulate", "reference")
+ROOMS = ("layout", "workload", "kernel_models", "machine", "program", "traffic", "simulate", "reference")
 """Rooms whose docstrings say what a part models, in the order of the data; the engine's own parts come first."""
 
 FOLD, FOLD_END = "<details><summary>What you should have seen</summary>\n\n", "\n\n</details>"

@@ -15,13 +15,13 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from gpusim.analysis.sweep import sweep
     from gpusim.errors import DeadlockError, GpusimError, HazardError
     from gpusim.kernel_models import KERNEL_MODELS
     from gpusim.kernel_models.gemm import GemmParams
     from gpusim.machine.config import GpuSpec, load_gpu
     from gpusim.simulate.result import Result
     from gpusim.simulate.run import simulate
-    from gpusim.sweep import sweep
     from gpusim.workload.launch import Buffer, Launch, Mbarrier, NamedBarrier, WarpRole
 
 __all__ = [
@@ -49,7 +49,7 @@ _ROOMS = {
     "gpusim.machine.config": ("GpuSpec", "load_gpu"),
     "gpusim.simulate.result": ("Result",),
     "gpusim.simulate.run": ("simulate",),
-    "gpusim.sweep": ("sweep",),
+    "gpusim.analysis.sweep": ("sweep",),
     "gpusim.workload.launch": ("Buffer", "Launch", "Mbarrier", "NamedBarrier", "WarpRole"),
 }
 """Where each name of the front door lives; imported when it is first asked for, so that ``gpusim --help`` is quick."""

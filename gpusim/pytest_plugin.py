@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from gpusim.evidence.verdicts import Report
+    from gpusim.evidence.gate.verdicts import Report
 
 GpusimCheck = Callable[..., "Report"]
 
@@ -84,9 +84,9 @@ def _checked(
     from rich.console import Console
 
     from gpusim.errors import ConfigError, nearest
-    from gpusim.evidence.check import NotComparableError, check_profile
-    from gpusim.evidence.models import Model, read_models
-    from gpusim.evidence.tolerances import limits_of
+    from gpusim.evidence.gate.check import NotComparableError, check_profile
+    from gpusim.evidence.gate.models import Model, read_models
+    from gpusim.evidence.gate.tolerances import limits_of
     from gpusim.machine.config import load_gpu
     from gpusim.report.check import render_check
 

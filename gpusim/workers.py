@@ -16,7 +16,7 @@ from multiprocessing import resource_tracker
 from typing import Any
 
 from gpusim.errors import ConfigError, SimulationError
-from gpusim.simulate.module import MODULE
+from gpusim.simulate.wasm_module import MODULE
 
 ENDED = SimulationError("a process was ended from outside (out of memory?); use fewer --jobs")
 

@@ -22,12 +22,12 @@ from multiprocessing import get_context
 from pathlib import Path
 from statistics import fmean
 
-from gpusim.evidence.case import load_case
-from gpusim.evidence.judged import read_judged
-from gpusim.evidence.judging import Question, answer, questions_of
-from gpusim.evidence.places import CYCLES
-from gpusim.evidence.rows import config_of
-from gpusim.evidence.validate import Judgement
+from gpusim.evidence.cases.case import load_case
+from gpusim.evidence.cases.paths import CYCLES
+from gpusim.evidence.cases.rows import config_of
+from gpusim.evidence.validate.answers import Question, answer, questions_of
+from gpusim.evidence.validate.judge import Judgement
+from gpusim.evidence.validate.judged_rows import read_judged
 from gpusim.machine.config import GpuSpec, load_gpu
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -31,11 +31,11 @@ from gpusim.errors import GpusimError  # noqa: E402
 from gpusim.machine.config import GpuSpec  # noqa: E402
 from gpusim.program.records import OUTPUT_SECTIONS  # noqa: E402
 from gpusim.simulate.buffers import read_buffer  # noqa: E402
-from gpusim.simulate.ideal import idealize  # noqa: E402
-from gpusim.simulate.module import MODULE, EngineModule, EngineRun  # noqa: E402
+from gpusim.simulate.idealize import idealize  # noqa: E402
 from gpusim.simulate.pack import pack, trace_plan  # noqa: E402
 from gpusim.simulate.plan import plan_launch  # noqa: E402
 from gpusim.simulate.settings import L2State, Settings  # noqa: E402
+from gpusim.simulate.wasm_module import MODULE, EngineModule, EngineRun  # noqa: E402
 from gpusim.units import Clock  # noqa: E402
 from gpusim.workload.launch import Launch  # noqa: E402
 from tests.engine.fuzz import drawn  # noqa: E402

@@ -11,7 +11,7 @@ import csv
 import io
 from pathlib import Path
 
-from gpusim.evidence.case import load_case
+from gpusim.evidence.cases.case import load_case
 
 ROOT = Path(__file__).resolve().parent.parent
 MEASURED, OUT = ROOT / "validation" / "measured" / "h200_sxm", ROOT / "tests" / "evidence" / "data"

@@ -12,9 +12,9 @@ import argparse
 import csv
 from pathlib import Path
 
-from gpusim.evidence.case import load_case
-from gpusim.evidence.launches import read_launches
-from gpusim.evidence.rows import config_of
+from gpusim.evidence.bench.framework_launches import read_launches
+from gpusim.evidence.cases.case import load_case
+from gpusim.evidence.cases.rows import config_of
 from gpusim.machine.config import load_gpu
 
 COLUMNS = ("kernel", "group", "config", "launched", "grid", "name", "tier", "predicted")

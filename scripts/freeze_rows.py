@@ -15,11 +15,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpusim.evidence.case import load_case
-from gpusim.evidence.judged import read_judged
-from gpusim.evidence.judging import Question, answer, questions_of
-from gpusim.evidence.places import CYCLES
-from gpusim.evidence.rows import config_of
+from gpusim.evidence.cases.case import load_case
+from gpusim.evidence.cases.paths import CYCLES
+from gpusim.evidence.cases.rows import config_of
+from gpusim.evidence.validate.answers import Question, answer, questions_of
+from gpusim.evidence.validate.judged_rows import read_judged
 from gpusim.machine.config import GpuSpec, load_gpu
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -20,11 +20,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from gpusim.evidence.case import load_case
-from gpusim.evidence.expected import TELLING
-from gpusim.evidence.judged import read_judged
-from gpusim.evidence.tolerances import HELD_OUT_NAMES
-from gpusim.evidence.validate import quantile
+from gpusim.evidence.cases.case import load_case
+from gpusim.evidence.gate.tolerances import HELD_OUT_NAMES
+from gpusim.evidence.validate.expected_error import TELLING
+from gpusim.evidence.validate.judge import quantile
+from gpusim.evidence.validate.judged_rows import read_judged
 from gpusim.kernel_models import KERNEL_MODELS
 from gpusim.machine.config import load_gpu
 

@@ -12,8 +12,8 @@ import lzma
 import tempfile
 from pathlib import Path
 
-from gpusim.evidence import toolkit
-from gpusim.evidence.case import load_case
+from gpusim.evidence.cases.case import load_case
+from gpusim.evidence.toolchain import cuda_toolkit as toolkit
 
 KEPT = Path("tests") / "kernels" / "cubins"
 ARCHITECTURES = ("sm_80", "sm_90a")

@@ -13,10 +13,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-from gpusim.evidence.case import load_case
-from gpusim.evidence.issue import loop_cycles
-from gpusim.evidence.places import kernels_dir
-from gpusim.evidence.sass import read_sass
+from gpusim.evidence.cases.case import load_case
+from gpusim.evidence.cases.paths import kernels_dir
+from gpusim.evidence.toolchain.issue_latency import loop_cycles
+from gpusim.evidence.toolchain.sass import read_sass
 
 CAPABILITY, WARP_LANES = 90, 32
 TOLD = ("DEPBAR", "BAR")

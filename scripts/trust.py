@@ -16,10 +16,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gpusim.evidence.case import Limit
-from gpusim.evidence.first import who_of
-from gpusim.evidence.judged import Judged, judged_dir, read_judged, table_of
-from gpusim.evidence.validate import Judgement, quantile
+from gpusim.evidence.cases.case import Limit
+from gpusim.evidence.validate.blind_predictions import who_of
+from gpusim.evidence.validate.judge import Judgement, quantile
+from gpusim.evidence.validate.judged_rows import Judged, judged_dir, read_judged, table_of
 
 CYCLES = "sm__cycles_elapsed.max"
 TIMES = {"single_us": "time of one launch: mean, P90, worst", "sustained_us": "of half a second: the same"}

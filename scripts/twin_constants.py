@@ -11,9 +11,9 @@ from pathlib import Path
 
 from gpusim import load_gpu
 from gpusim.errors import GpusimError
-from gpusim.evidence.calibrate import twin_constants
-from gpusim.evidence.case import case_names, load_case
-from gpusim.evidence.rows import Table
+from gpusim.evidence.cases.case import case_names, load_case
+from gpusim.evidence.cases.rows import Table
+from gpusim.evidence.validate.calibrate import twin_constants
 
 
 def main() -> int:

@@ -16,7 +16,7 @@ from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace
 from gpusim.cli import main
 from gpusim.kernel_models import KERNEL_MODELS
 from gpusim.report.advice import options_in
-from gpusim.simulate.ideal import IDEALS
+from gpusim.simulate.idealize import IDEALS
 
 SIZE = ["--m", "256", "--n", "256", "--k", "512"]
 GEMM = ["predict", "gemm", *SIZE, "--tile", "128x64x64", "--gpu", "toy"]

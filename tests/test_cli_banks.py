@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gpusim.cli import main
-from gpusim.workload.smem_ops import smem_op_families
+from gpusim.workload.smem.smem_ops import smem_op_families
 
 TILE = ["banks", "--layout", "(64,64):(64,1)", "--dtype", "bf16"]
 LDMATRIX = [*TILE, "--access", "ldmatrix_x4"]

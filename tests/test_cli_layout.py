@@ -17,7 +17,7 @@ from gpusim.errors import LayoutError
 from gpusim.layout import Layout, Swizzle, parse_layout
 from gpusim.layout.draw import COLORS
 from gpusim.layout.int_tuple import show
-from gpusim.report.asked import parse_any
+from gpusim.report.layout_arguments import parse_any
 from gpusim.report.layouts import facts_line, grid_lines, layout_facts
 
 BAD: list[tuple[list[str], list[str]]] = [

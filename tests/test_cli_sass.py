@@ -9,8 +9,8 @@ import pytest
 
 from gpusim.cli import main
 from gpusim.cli.sass import summary
-from gpusim.evidence.sass import parse_sass
-from gpusim.evidence.toolkit import find_program
+from gpusim.evidence.toolchain.cuda_toolkit import find_program
+from gpusim.evidence.toolchain.sass import parse_sass
 
 TEXT = """
      Function : k

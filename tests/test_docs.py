@@ -18,7 +18,7 @@ import pytest
 from typer.main import get_command
 
 from gpusim.cli import app, main
-from gpusim.evidence.judging import questions_of
+from gpusim.evidence.validate.answers import questions_of
 
 ROOT = Path(__file__).parent.parent
 PAGES = [
@@ -138,7 +138,9 @@ def test_a_block_falls_under_a_rule(block: Block) -> None:
 def test_a_command_runs(
     command: str, desk: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gpusim.evidence.judging.questions_of", lambda *given: questions_of(*given)[:MOST_QUESTIONS])
+    monkeypatch.setattr(
+        "gpusim.evidence.validate.answers.questions_of", lambda *given: questions_of(*given)[:MOST_QUESTIONS]
+    )
     status = main(shlex.split(command)[1:])
     out = capsys.readouterr().out
     assert status == 0 or (status == 1 and command.startswith("gpusim validate"))  # what is off is no failure of the command
@@ -197,7 +199,7 @@ def test_a_test_passes(block: Block, pytester: pytest.Pytester) -> None:
 
 @pytest.mark.parametrize("block", of("toml"), ids=lambda block: block.name)
 def test_models_are_models(block: Block, tmp_path: Path) -> None:
-    from gpusim.evidence.models import read_models
+    from gpusim.evidence.gate.models import read_models
 
     path = tmp_path / "models.toml"
     path.write_text(block.text, encoding="utf-8")

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpusim.errors import MOST_LISTED, nearest
-from gpusim.workload.smem_ops import SMEM_OPS
+from gpusim.workload.smem.smem_ops import SMEM_OPS
 
 GPUS = ["a100_sxm_40gb", "a100_sxm_80gb", "h100_pcie", "h100_sxm", "h200_sxm"]
 WORDS = st.text("abcdeXYZ_019", min_size=1, max_size=10)

@@ -9,10 +9,10 @@ import typer
 from typer.core import TyperCommand
 
 from gpusim.cli.options import console_for, output_path, refuse_same, write_json
-from gpusim.report.asked import BanksAsked, lanes_of
+from gpusim.report.layout_arguments import BanksAsked, lanes_of
 
 if TYPE_CHECKING:
-    from gpusim.workload.tile_access import TileAccess
+    from gpusim.workload.smem.tile_access import TileAccess
 
 
 class BanksCommand(TyperCommand):
@@ -20,7 +20,7 @@ class BanksCommand(TyperCommand):
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help."""
-        from gpusim.workload.smem_ops import smem_op_families
+        from gpusim.workload.smem.smem_ops import smem_op_families
 
         families = ", ".join(smem_op_families().values()).replace("[", r"\[")
         for param in self.params:
@@ -80,11 +80,11 @@ def banks_command(
 
 def _write_one(access: TileAccess, asked: BanksAsked, json_path: Path | None, plot_path: Path | None) -> None:
     from gpusim.report.banks import banks_document, render_banks
-    from gpusim.workload.bank_mends import study
+    from gpusim.workload.smem.bank_conflict_fixes import study
 
     found, dtype_name, remarks = study(access), asked.element.name, asked.remarks([access])
     if plot_path is not None:
-        from gpusim.report.plots_banks import plot_banks
+        from gpusim.report.plots.banks import plot_banks
 
         plot_banks(found, plot_path)
     if json_path is not None:
@@ -98,11 +98,11 @@ def _write_one(access: TileAccess, asked: BanksAsked, json_path: Path | None, pl
 
 def _write_joint(accesses: list[TileAccess], asked: BanksAsked, json_path: Path | None, plot_path: Path | None) -> None:
     from gpusim.report.banks import joint_document, render_joint
-    from gpusim.workload.bank_mends import study_jointly
+    from gpusim.workload.smem.bank_conflict_fixes import study_jointly
 
     found, dtype_name, remarks = study_jointly(accesses), asked.element.name, asked.remarks(accesses)
     if plot_path is not None:
-        from gpusim.report.plots_banks import plot_joint
+        from gpusim.report.plots.banks import plot_joint
 
         plot_joint(found, plot_path)
     if json_path is not None:

@@ -17,8 +17,8 @@ from gpusim.cli.parameters import checked_params, kernel_parameters, option_name
 from gpusim.errors import ConfigError, GpusimError, nearest
 
 if TYPE_CHECKING:
-    from gpusim.evidence.models import Model
-    from gpusim.evidence.verdicts import Report
+    from gpusim.evidence.gate.models import Model
+    from gpusim.evidence.gate.verdicts import Report
     from gpusim.kernel_models import KernelModel
 
 SIGNS = ("point", "comma")
@@ -130,8 +130,8 @@ def check_command(
 
 
 def _check(ours: Mapping[str, Any], row: KernelModel | None, values: Mapping[str, Any]) -> None:
-    from gpusim.evidence.check import NotComparableError
-    from gpusim.evidence.verdicts import BAD_INPUT, NOT_COMPARABLE
+    from gpusim.evidence.gate.check import NotComparableError
+    from gpusim.evidence.gate.verdicts import BAD_INPUT, NOT_COMPARABLE
     from gpusim.report.check import check_document, check_junit, junit_bytes, none_junit_bytes, render_check
     from gpusim.report.output import write_whole
 
@@ -173,8 +173,8 @@ def _report(ours: Mapping[str, Any], row: KernelModel | None, values: Mapping[st
         NotComparableError: nothing of it could be.
         GpusimError: bad input.
     """
-    from gpusim.evidence.check import check_profile
-    from gpusim.evidence.tolerances import parse_tolerance
+    from gpusim.evidence.gate.check import check_profile
+    from gpusim.evidence.gate.tolerances import parse_tolerance
 
     gpu = find_gpu(ours["gpu_name"], "--gpu")
     found = _models(ours, row, values)
@@ -192,7 +192,7 @@ def _report(ours: Mapping[str, Any], row: KernelModel | None, values: Mapping[st
 
 
 def _models(ours: Mapping[str, Any], row: KernelModel | None, values: Mapping[str, Any]) -> tuple[Model, ...]:
-    from gpusim.evidence.models import Model, read_models
+    from gpusim.evidence.gate.models import Model, read_models
 
     l2 = check_choice("--l2", ours["l2_state"], ("flushed", "cold", "warm"))
     if (row is None) == (ours["models"] is None):

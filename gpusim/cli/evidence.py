@@ -12,7 +12,7 @@ from gpusim.cli.options import console_for, find_gpu, output_path, write_json
 from gpusim.errors import ConfigError
 
 if TYPE_CHECKING:
-    from gpusim.evidence.case import Case
+    from gpusim.evidence.cases.case import Case
 
 Gpu = Annotated[str, typer.Option("--gpu", metavar="NAME|TOML", help="a GPU's name or a TOML file")]
 Measured = Annotated[
@@ -33,8 +33,8 @@ def calibrate_command(
     """
     from dataclasses import asdict
 
-    from gpusim.evidence.calibrate import calibrate, toml_lines
-    from gpusim.report.evidence import render_calibration
+    from gpusim.evidence.validate.calibrate import calibrate, toml_lines
+    from gpusim.report.validation import render_calibration
 
     output = output_path(json_path, "--json")
     gpu, folder = find_gpu(gpu_name, "--gpu"), measured_folder(measured, gpu_name)
@@ -53,7 +53,7 @@ def calibrate_command(
 
 def cases_named(names: Sequence[str] | None) -> list[Case]:
     """The cases of ``--kernel``, all by default."""
-    from gpusim.evidence.case import case_names, load_case
+    from gpusim.evidence.cases.case import case_names, load_case
 
     return [load_case(name) for name in (dict.fromkeys(names) if names else case_names())]
 
@@ -64,7 +64,7 @@ def measured_folder(measured: str | None, gpu_name: str) -> Path:
     Raises:
         ConfigError: there is no such folder.
     """
-    from gpusim.evidence.case import kernels_dir
+    from gpusim.evidence.cases.case import kernels_dir
 
     folder = Path(measured) if measured else kernels_dir().parent / "validation" / "measured" / Path(gpu_name).stem
     if not folder.is_dir():

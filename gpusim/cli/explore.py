@@ -64,7 +64,7 @@ def _tell(address: str) -> None:
 def _export(folder: str, only: str | None, jobs: int | None) -> None:
     from gpusim.explore.export import check_folder, export, left_over
     from gpusim.explore.forms import OFFERED
-    from gpusim.report.words import count, size
+    from gpusim.report.number_format import count, size
 
     where = Path(folder)
     check_folder(where, "--export")

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from gpusim.kernel_models import KernelModel
     from gpusim.machine.config import GpuSpec
-    from gpusim.report.pictures import Picture
+    from gpusim.report.plots.picture import Picture
 
 CLOCKS = ("max", "single", "sustained")
 L2_STATES = ("cold", "warm", "flushed")
@@ -95,7 +95,7 @@ class Request:
 
     def command(self, verb: str, *more: str, **changes: Any) -> str:
         """The same request as a line to type, under another command."""
-        from gpusim.report.words import flag
+        from gpusim.report.number_format import flag
 
         words = ["gpusim", verb, self.row.name]
         for name, value in {**self.given, **changes}.items():
@@ -270,7 +270,7 @@ def _refuse_pictures(request: Request, launch: Any) -> None:
 
 
 def _predict(request: Request) -> None:
-    from gpusim.evidence.expected import expected_error, unknown
+    from gpusim.evidence.validate.expected_error import expected_error, unknown
     from gpusim.report.tables import print_command, render_prediction
     from gpusim.simulate.run import simulate
 
@@ -305,7 +305,7 @@ def _predict(request: Request) -> None:
 
 
 def _explain(request: Request) -> None:
-    from gpusim.report.explain import explain, render_explanation
+    from gpusim.analysis.explain import explain, render_explanation
 
     params: Any = request.params
     resolved = params.resolved(request.gpu)
@@ -371,21 +371,21 @@ def _write_outputs(request: Request, launch: Any, result: Any, explanation: Any 
 def _draw(name: str, request: Request, launch: Any, result: Any, explanation: Any) -> Picture:
     """The picture of PICTURES."""
     if name == "plot":
-        from gpusim.report.plots import plot_timeline
+        from gpusim.report.plots.timeline import plot_timeline
 
         return plot_timeline(result)
     if name == "ring":
-        from gpusim.report.plots_ring import plot_stage_ring
+        from gpusim.report.plots.ring import plot_stage_ring
 
         return plot_stage_ring(result)
     if name == "roofline":
-        from gpusim.report.plots_roofline import plot_roofline
+        from gpusim.report.plots.roofline import plot_roofline
 
         return plot_roofline(result, request.gpu)
     if name == "occupancy":
-        from gpusim.report.plots_occupancy import plot_occupancy
+        from gpusim.report.plots.occupancy import plot_occupancy
 
         return plot_occupancy(launch, request.gpu)
-    from gpusim.report.plots_waterfall import plot_waterfall
+    from gpusim.report.plots.waterfall import plot_waterfall
 
     return plot_waterfall(explanation)

@@ -22,7 +22,7 @@ from gpusim.cli.layout_operations import (
 from gpusim.cli.options import console_for, output_path, refuse_same, write_json
 from gpusim.cli.parameters import parameter
 from gpusim.errors import ConfigError, LayoutError
-from gpusim.report.asked import find_dtype, parse_any
+from gpusim.report.layout_arguments import find_dtype, parse_any
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -87,13 +87,13 @@ def _evaluated(
 
 def _plot(shown: _Shown, path: Path, tile: Any) -> None:
     if tile is not None:
-        from gpusim.report.plots_threads import plot_thread_values
+        from gpusim.report.plots.threads import plot_thread_values
 
         plot_thread_values(shown.result, tile, path)
         return
     from gpusim.layout.draw import by_bank, by_offset
     from gpusim.report.layouts import Window, grid_of
-    from gpusim.report.plots_layouts import plot_layout
+    from gpusim.report.plots.layouts import plot_layout
 
     bits = 8 if hasattr(shown.result, "element_bits") else shown.unit.element_bits
     whole = Window(shown.result, *grid_of(shown.result), shown.start)

@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from gpusim.errors import LayoutError
-from gpusim.report.asked import any_layout, without_layout
+from gpusim.report.layout_arguments import any_layout, without_layout
 
 if TYPE_CHECKING:
 

@@ -17,9 +17,9 @@ from gpusim.errors import ConfigError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from gpusim.evidence.bench import Bench, Job, Options
-    from gpusim.evidence.case import Case
-    from gpusim.evidence.toolkit import Cubin
+    from gpusim.evidence.bench.runner import Bench, Job, Options
+    from gpusim.evidence.cases.case import Case
+    from gpusim.evidence.toolchain.cuda_toolkit import Cubin
 
 COUNTS = 3
 """The tier that is judged at once: it costs no simulation."""
@@ -66,11 +66,11 @@ def measure_command(
 
     Rows go to validation/measured/<gpu>/<kernel>.csv, chunk by chunk; wrong answers give none.
     """
-    from gpusim.evidence.bench import Options
-    from gpusim.evidence.case import case_names, load_case
+    from gpusim.evidence.bench.runner import Options
+    from gpusim.evidence.cases.case import case_names, load_case
 
     if launch_only is not None:
-        from gpusim.evidence.measure import launch_plan
+        from gpusim.evidence.bench.gpu import launch_plan
 
         launch_plan(Path(launch_only))
         return
@@ -113,7 +113,7 @@ def _measured_dir() -> Path:
         ConfigError: gpusim is installed without one; the next installation would overwrite what it found there.
     """
     import gpusim
-    from gpusim.evidence.case import kernels_dir
+    from gpusim.evidence.cases.case import kernels_dir
 
     if kernels_dir().parent == Path(gpusim.__file__).resolve().parent:
         raise ConfigError(
@@ -126,7 +126,7 @@ def _measured_dir() -> Path:
 def _list() -> None:
     from rich.table import Table
 
-    from gpusim.evidence.case import case_names, load_case
+    from gpusim.evidence.cases.case import case_names, load_case
 
     table = Table("kernel", "question", "groups: configs", box=None)
     for name in case_names():
@@ -137,7 +137,7 @@ def _list() -> None:
 
 def _without_frameworks(cases: Sequence[Case], *, build_only: bool) -> list[Case]:
     """Those of ``cases`` that can be built here, or launched; says of each other one why not."""
-    from gpusim.evidence.frameworks import has_source, lacking
+    from gpusim.evidence.bench.frameworks import has_source, lacking
 
     found = []
     for case in cases:
@@ -157,8 +157,8 @@ def _build(
     cases: Sequence[Case], arch: str | None, folder: Path | None, *, is_launched: bool = True
 ) -> dict[str, Cubin]:
     """The cubins by case; of cases that have something for the architecture. What is not launched wants no framework."""
-    from gpusim.evidence.frameworks import built
-    from gpusim.evidence.toolkit import build, capability_of, find_gpu
+    from gpusim.evidence.bench.frameworks import built
+    from gpusim.evidence.toolchain.cuda_toolkit import build, capability_of, find_gpu
 
     arch = arch or find_gpu().arch
     capability = capability_of(arch)
@@ -179,11 +179,11 @@ def _build(
 
 def _tell_names(cases: Sequence[Case], options: Options) -> None:
     """A CSV a case with what is launched for its configs."""
-    from gpusim.evidence.bench import jobs
-    from gpusim.evidence.frameworks import built
-    from gpusim.evidence.launches import launches_of, write_launches
-    from gpusim.evidence.process import find_ncu
-    from gpusim.evidence.toolkit import find_gpu
+    from gpusim.evidence.bench.child_process import find_ncu
+    from gpusim.evidence.bench.framework_launches import launches_of, write_launches
+    from gpusim.evidence.bench.frameworks import built
+    from gpusim.evidence.bench.runner import jobs
+    from gpusim.evidence.toolchain.cuda_toolkit import find_gpu
 
     gpu = find_gpu()
     ncu = find_ncu()
@@ -202,10 +202,10 @@ def _measure(cases: Sequence[Case], options: Options, folder: Path | None, until
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from gpusim.evidence.bench import PROBE, Bench, jobs
-    from gpusim.evidence.case import load_case
-    from gpusim.evidence.process import find_ncu
-    from gpusim.evidence.toolkit import find_gpu
+    from gpusim.evidence.bench.child_process import find_ncu
+    from gpusim.evidence.bench.runner import PROBE, Bench, jobs
+    from gpusim.evidence.cases.case import load_case
+    from gpusim.evidence.toolchain.cuda_toolkit import find_gpu
 
     gpu = find_gpu()
     if find_spec("pycuda") is None:
@@ -245,10 +245,10 @@ def _run(bench: Bench, job: Job, until: float, console: Console) -> None:
 
 def _finish(cases: Sequence[Case], options: Options, capability: tuple[int, int], console: Console) -> None:
     """Say how the simulator's rules do on what was measured, and what is left."""
-    from gpusim.evidence.bench import jobs
-    from gpusim.evidence.validate import judge, summaries
+    from gpusim.evidence.bench.runner import jobs
+    from gpusim.evidence.validate.judge import judge, summaries
     from gpusim.machine.config import gpu_names, load_gpu
-    from gpusim.report.evidence import render_summaries
+    from gpusim.report.validation import render_summaries
 
     if options.out.name in gpu_names():
         found = summaries(judge(cases, options.out, load_gpu(options.out.name), tiers=[COUNTS]))

@@ -105,7 +105,7 @@ def checked_params(row: KernelModel, given: Mapping[str, Any]) -> BaseModel:
     try:
         return row.params(**typed)
     except KernelError as error:
-        from gpusim.kernel_models.choices import SEVERAL
+        from gpusim.kernel_models.sweep_values import SEVERAL
 
         for key, value in given.items():
             if isinstance(value, str) and SEVERAL.search(value) and str(error).startswith(f"--{key.replace('_', '-')} "):

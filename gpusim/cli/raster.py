@@ -110,8 +110,8 @@ def _raster(row: KernelModel, values: Mapping[str, Any]) -> None:
     gpu, groups = find_gpu(values["gpu"], "--gpu"), _groups(values["groups"])
     is_warm = check_choice("--l2", values["l2_state"], L2_STATES) == "warm"
 
-    from gpusim.report.orders import Raster, compare_orders, comparison_as_dict
     from gpusim.report.raster import render_comparison, render_raster
+    from gpusim.report.tile_orders import Raster, compare_orders, comparison_as_dict
 
     resolved = params.resolved(gpu)
     shown = Raster(resolved.launch(gpu), gpu, is_warm=is_warm)
@@ -129,7 +129,7 @@ def _raster(row: KernelModel, values: Mapping[str, Any]) -> None:
     render_raster(shown, values["wave"], console)
     render_comparison(found, console)
     if plot_path is not None:
-        from gpusim.report.plots_raster import plot_raster
+        from gpusim.report.plots.raster import plot_raster
 
         plot_raster(shown, values["wave"], plot_path)
         console.print(f"Plot: {plot_path}", highlight=False, soft_wrap=True)

@@ -13,7 +13,7 @@ from gpusim.errors import ConfigError, nearest
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from gpusim.evidence.sass import KernelSass
+    from gpusim.evidence.toolchain.sass import KernelSass
 
 
 def sass_command(
@@ -26,7 +26,7 @@ def sass_command(
 
     The depth is that of wgmma.wait_group as compiled: what a prediction wants as --wgmma-depth.
     """
-    from gpusim.evidence.sass import read_sass
+    from gpusim.evidence.toolchain.sass import read_sass
 
     output = output_path(json_path, "--json")
     kernels = read_sass(_cubin(target, arch))
@@ -41,9 +41,9 @@ def sass_command(
 
 
 def _cubin(target: str, arch: str) -> Path:
-    from gpusim.evidence.case import case_names, kernels_dir, load_case
-    from gpusim.evidence.frameworks import has_source
-    from gpusim.evidence.toolkit import build, capability_of
+    from gpusim.evidence.bench.frameworks import has_source
+    from gpusim.evidence.cases.case import case_names, kernels_dir, load_case
+    from gpusim.evidence.toolchain.cuda_toolkit import build, capability_of
 
     if Path(target).is_file():
         return Path(target)

@@ -109,8 +109,8 @@ def _sweep(row: KernelModel, values: Mapping[str, Any]) -> None:
     }
     gpu = find_gpu(values["gpu"], "--gpu")
 
+    from gpusim.analysis.sweep import run_sweep
     from gpusim.report.sweep import render_sweep, sweep_document
-    from gpusim.sweep import run_sweep
 
     with progress(says_left=True) as tell:
         found = run_sweep(
@@ -135,6 +135,6 @@ def _sweep(row: KernelModel, values: Mapping[str, Any]) -> None:
 
 
 def _plot(found: Any, path: Path) -> None:
-    from gpusim.report.plots_sweep import plot_sweep
+    from gpusim.report.plots.sweep import plot_sweep
 
     plot_sweep(found, path)

@@ -17,9 +17,9 @@ from gpusim.cli.options import MISMATCH, console_for, find_gpu, output_path, ref
 from gpusim.errors import ConfigError
 
 if TYPE_CHECKING:
-    from gpusim.evidence.case import Case
-    from gpusim.evidence.judging import Question
-    from gpusim.evidence.validate import Judgement
+    from gpusim.evidence.cases.case import Case
+    from gpusim.evidence.validate.answers import Question
+    from gpusim.evidence.validate.judge import Judgement
     from gpusim.machine.config import GpuSpec
 
 
@@ -64,10 +64,10 @@ def validate_command(
     Rows that calibrated are not judged. With --published: number by number; status 1 if one that judges is more than 10 %
     off.
     """
-    from gpusim.evidence.proof import document
-    from gpusim.evidence.validate import TIERS, not_judged, summaries, totals
-    from gpusim.report.evidence import render_summaries, render_worst
-    from gpusim.report.proof import render_proof
+    from gpusim.evidence.validate.accuracy_summary import document
+    from gpusim.evidence.validate.judge import TIERS, not_judged, summaries, totals
+    from gpusim.report.accuracy import render_proof
+    from gpusim.report.validation import render_summaries, render_worst
 
     output, plot = output_path(json_path, "--json"), output_path(plot_path, "--plot", ".png", ".svg")
     refuse_same({"--json": output, "--plot": plot})
@@ -105,7 +105,7 @@ def validate_command(
     if worst:
         render_worst(found, worst, console)
     if plot is not None:
-        from gpusim.report.plots_validate import plot_validation
+        from gpusim.report.plots.validate import plot_validation
 
         plot_validation(found, plot, gpu=gpu.name)
     if not all(item.passes for item in families):
@@ -115,7 +115,7 @@ def validate_command(
 def _document(
     gpu: GpuSpec, found: Sequence[Judgement], said_first: Sequence[Judgement], proof: dict[str, Any]
 ) -> dict[str, Any]:
-    from gpusim.evidence.validate import summaries
+    from gpusim.evidence.validate.judge import summaries
 
     def rows(items: Sequence[Judgement]) -> list[dict[str, Any]]:
         return [{**asdict(item), "error_pct": item.error_pct, "roofline_pct": item.roofline_pct} for item in items]
@@ -125,7 +125,7 @@ def _document(
 
 
 def _first(cases: Sequence[Case], folder: Path, gpu: GpuSpec, today: Sequence[Judgement]) -> list[Judgement]:
-    from gpusim.evidence.first import judge_first, read_first
+    from gpusim.evidence.validate.blind_predictions import judge_first, read_first
 
     found = judge_first(read_first(), cases, folder, gpu, today)
     if not found:
@@ -137,7 +137,7 @@ def _validate_published(gpu_name: str, worst: int, output: Path | None) -> None:
     from rich.console import Console
     from rich.progress import track
 
-    from gpusim.evidence.micro import judge_micro, read_micro, summaries
+    from gpusim.evidence.validate.microbenchmarks import judge_micro, read_micro, summaries
     from gpusim.report.published import published_document, render_published
 
     rows = read_micro()
@@ -167,8 +167,8 @@ def _judge_all(
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    from gpusim.evidence.judging import Kept, answers_to, questions_of
-    from gpusim.evidence.validate import judgements_of
+    from gpusim.evidence.validate.answers import Kept, answers_to, questions_of
+    from gpusim.evidence.validate.judge import judgements_of
 
     by_name = {case.name: case for case in cases}
     questions = [question for case in cases for question in questions_of(case, folder, gpu, tiers)]
@@ -217,7 +217,7 @@ def _seconds(case: Case, question: Question) -> float:
 
 
 def _tiers(text: str) -> list[int]:
-    from gpusim.evidence.validate import TIERS
+    from gpusim.evidence.validate.judge import TIERS
 
     parts = text.split(",")
     if not all(part.strip().isdigit() and int(part) in TIERS for part in parts):

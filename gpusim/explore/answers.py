@@ -10,8 +10,8 @@ from typing import Any, Self
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from gpusim.errors import GpusimError
-from gpusim.kernel_models.params import refusal_sentence
-from gpusim.report.pictures import Picture
+from gpusim.kernel_models.options import refusal_sentence
+from gpusim.report.plots.picture import Picture
 
 LONGEST_TEXT = 400
 """Characters that one field may have."""
@@ -60,7 +60,7 @@ class Shown:
     @classmethod
     def of(cls, title: str, picture: Picture) -> Self:
         """As the report drew it, in fewer bytes."""
-        from gpusim.explore.squeeze import squeeze
+        from gpusim.explore.svg_minify import squeeze
 
         return cls(title=title, alt=picture.alt, svg=squeeze(picture.svg))
 

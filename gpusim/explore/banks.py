@@ -8,7 +8,6 @@ from pydantic import Field
 
 from gpusim.errors import GpusimError
 from gpusim.explore.answers import Answer, Figure, Offer, Question, RefusedError, Shown, Table, field_of
-from gpusim.report.asked import BanksAsked
 from gpusim.report.banks import (
     lanes_words,
     mend_rows,
@@ -20,9 +19,10 @@ from gpusim.report.banks import (
     ways,
     who_collides,
 )
-from gpusim.report.words import count
-from gpusim.workload.bank_mends import Mend, Study, study
-from gpusim.workload.banks import Instruction
+from gpusim.report.layout_arguments import BanksAsked
+from gpusim.report.number_format import count
+from gpusim.workload.smem.bank_conflict_fixes import Mend, Study, study
+from gpusim.workload.smem.banks import Instruction
 
 MOST_EXTENT, MOST_PAD = 4096, 1024
 
@@ -109,7 +109,7 @@ class BanksQuestion(Question):
 
 
 def _answer(question: BanksQuestion, asked: BanksAsked, found: Study) -> Answer:
-    from gpusim.report.plots_banks import plot_banks
+    from gpusim.report.plots.banks import plot_banks
 
     access, here, name = found.access, found.instructions[found.worst], asked.element.name
     kind = EVIDENCE[access.rule.evidence.partition(":")[0]]

@@ -32,8 +32,8 @@ from gpusim.explore.pages import (
 )
 from gpusim.explore.worker import answered
 from gpusim.machine.config import configs_dir
+from gpusim.report.number_format import count
 from gpusim.report.output import write_whole
-from gpusim.report.words import count
 from gpusim.workers import deaf_to_ctrl_c
 
 MARK = ".gpusim-explore"

@@ -17,7 +17,7 @@ from gpusim.explore.questions import QUESTIONS
 from gpusim.explore.sliders import SLIDERS
 from gpusim.machine.config import gpu_names
 from gpusim.workload.dtypes import DTYPES, STORED_DTYPES
-from gpusim.workload.smem_ops import SMEM_OPS, smem_op_families
+from gpusim.workload.smem.smem_ops import SMEM_OPS, smem_op_families
 
 NARROW = 14
 """Characters that have room beside another field."""

@@ -12,7 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from gpusim.explore.answers import Answer, Shown
 from gpusim.explore.forms import FORMS, Form
-from gpusim.explore.packed import engine_script
+from gpusim.explore.packed_launch import engine_script
 
 ENGINE = "engine.js"
 """A script with the engine's module, made when it is asked for."""

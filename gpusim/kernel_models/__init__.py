@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import cast
 
 from gpusim.errors import KernelError, nearest
-from gpusim.kernel_models.params import KernelParams
+from gpusim.kernel_models.options import KernelParams
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from gpusim.kernel_models.streams import (
+from gpusim.kernel_models.streaming import (
     Elements,
     StreamParams,
     VectorBytes,

@@ -10,11 +10,11 @@ from pydantic import Field
 
 from gpusim.errors import KernelError
 from gpusim.kernel_models.rows import VECTOR_BYTES, Columns, Count
-from gpusim.kernel_models.streams import StreamParams, ceil_div, check_grid, dense_access, share_footprint
+from gpusim.kernel_models.streaming import StreamParams, ceil_div, check_grid, dense_access, share_footprint
 from gpusim.units import LINE_BYTES, SECTOR_BYTES, WARP_SIZE
 from gpusim.workload import ops
-from gpusim.workload.access import AccessPattern
 from gpusim.workload.launch import Launch, RoleContext, Target, WarpRole
+from gpusim.workload.smem.access import AccessPattern
 
 INDEX_BYTES = 4
 MOST_VECTORS = 32

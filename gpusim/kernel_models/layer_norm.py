@@ -8,7 +8,7 @@ from itertools import accumulate, pairwise
 from typing import Any
 
 from gpusim.kernel_models.rows import VECTOR_BYTES, WORD_BYTES, Meeting, RowParams, packing, unpacking
-from gpusim.kernel_models.streams import passes, share_footprint, total, whole_footprint
+from gpusim.kernel_models.streaming import passes, share_footprint, total, whole_footprint
 from gpusim.units import WARP_SIZE
 from gpusim.workload import ops
 from gpusim.workload.launch import Launch, RoleContext, Target, WarpRole

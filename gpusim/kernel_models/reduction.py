@@ -10,7 +10,7 @@ from pydantic import Field
 
 from gpusim.errors import KernelError
 from gpusim.kernel_models.rows import WARP_STEPS, WORD_BYTES, Columns, Count, unpacking
-from gpusim.kernel_models.streams import (
+from gpusim.kernel_models.streaming import (
     IntArray,
     StreamParams,
     VectorBytes,
@@ -23,8 +23,8 @@ from gpusim.kernel_models.streams import (
 )
 from gpusim.units import WARP_SIZE
 from gpusim.workload import ops
-from gpusim.workload.access import AccessPattern, wavefronts
 from gpusim.workload.launch import Footprint, Launch, RoleContext, Target, WarpRole
+from gpusim.workload.smem.access import AccessPattern, wavefronts
 
 UNROLLED = 4
 """Loads of a thread that are under way at once. Of a row, what is left over is taken first, one by one; of columns, all

@@ -14,10 +14,10 @@ from pydantic import Field
 
 from gpusim.errors import KernelError
 from gpusim.kernel_models.registers import launch_limit
-from gpusim.kernel_models.streams import MAX_ELEMENTS, MAX_THREADS, StreamParams, ceil_div, check_grid, passes, total
+from gpusim.kernel_models.streaming import MAX_ELEMENTS, MAX_THREADS, StreamParams, ceil_div, check_grid, passes, total
 from gpusim.units import WARP_SIZE
 from gpusim.workload import ops
-from gpusim.workload.access import AccessPattern
+from gpusim.workload.smem.access import AccessPattern
 
 VECTOR_BYTES = 16
 """What a lane loads and stores with one instruction."""

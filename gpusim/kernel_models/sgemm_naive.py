@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from gpusim.errors import KernelError, nearest_multiple
-from gpusim.kernel_models.params import KernelParams
-from gpusim.kernel_models.streams import IntArray, TileGrid, check_grid, shared_passes, total
+from gpusim.kernel_models.options import KernelParams
+from gpusim.kernel_models.streaming import IntArray, TileGrid, check_grid, shared_passes, total
 from gpusim.units import LINE_BYTES, SECTOR_BYTES, WARP_SIZE
 from gpusim.workload import ops
-from gpusim.workload.access import AccessPattern
-from gpusim.workload.fetches import unasked_fraction
-from gpusim.workload.global_access import global_access
+from gpusim.workload.gmem.global_access import global_access
+from gpusim.workload.gmem.line_fetches import unasked_fraction
 from gpusim.workload.launch import Buffer, Footprint, Launch, RoleContext, Target, WarpRole
+from gpusim.workload.smem.access import AccessPattern
 
 TILE, WORD_BYTES = 32, 4
 """Elements of D of a CTA, either way, and its threads; an element."""

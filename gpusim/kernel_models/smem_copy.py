@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from gpusim.errors import KernelError
-from gpusim.kernel_models.streams import (
+from gpusim.kernel_models.streaming import (
     StreamParams,
     TileGrid,
     check_grid,
@@ -20,10 +20,10 @@ from gpusim.kernel_models.streams import (
 )
 from gpusim.units import LINE_BYTES, WARP_SIZE
 from gpusim.workload import ops
-from gpusim.workload.access import AccessPattern
 from gpusim.workload.launch import Buffer, Feature, Launch, Mbarrier, RoleContext, Target, WarpRole
-from gpusim.workload.operand import OperandTile, tma_boxes
-from gpusim.workload.tma import outside_rows
+from gpusim.workload.operands import OperandTile, tma_boxes
+from gpusim.workload.smem.access import AccessPattern
+from gpusim.workload.tma.boxes import outside_rows
 
 MAX_TILE = 256
 VECTOR_BYTES = 16

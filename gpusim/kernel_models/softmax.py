@@ -6,7 +6,7 @@ from collections.abc import Generator, Mapping
 from typing import Any
 
 from gpusim.kernel_models.rows import WORD_BYTES, Meeting, RowParams, packing, unpacking
-from gpusim.kernel_models.streams import share_footprint
+from gpusim.kernel_models.streaming import share_footprint
 from gpusim.units import WARP_SIZE
 from gpusim.workload import ops
 from gpusim.workload.launch import Launch, RoleContext, Target, WarpRole

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import Field
 
-from gpusim.kernel_models.streams import (
+from gpusim.kernel_models.streaming import (
     Elements,
     IntArray,
     StreamParams,

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from gpusim.kernel_models.streams import (
+from gpusim.kernel_models.streaming import (
     IntArray,
     StreamParams,
     TileGrid,
@@ -21,8 +21,8 @@ from gpusim.kernel_models.streams import (
 )
 from gpusim.units import LINE_BYTES, WARP_SIZE
 from gpusim.workload import ops
-from gpusim.workload.access import AccessPattern
 from gpusim.workload.launch import Buffer, Launch, RoleContext, Target, WarpRole
+from gpusim.workload.smem.access import AccessPattern
 
 TILE, THREADS = 32, 256
 

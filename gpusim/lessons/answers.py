@@ -9,7 +9,7 @@ from types import EllipsisType
 from typing import TYPE_CHECKING, Any
 
 from gpusim.errors import ConfigError
-from gpusim.report.words import number
+from gpusim.report.number_format import number
 
 if TYPE_CHECKING:
     import pandas as pd

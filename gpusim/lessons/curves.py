@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from gpusim.errors import ConfigError
-from gpusim.report.plots_measured import plot_measured
+from gpusim.report.plots.measured import plot_measured
 
 if TYPE_CHECKING:
-    from gpusim.report.pictures import Picture
+    from gpusim.report.plots.picture import Picture
 
 KINDS = ("predicted", "measured")
 

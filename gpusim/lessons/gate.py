@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpusim.errors import ConfigError
-from gpusim.evidence.check import check_profile
-from gpusim.evidence.models import Model
-from gpusim.evidence.places import kernels_dir
-from gpusim.evidence.tolerances import limits_of
+from gpusim.evidence.cases.paths import kernels_dir
+from gpusim.evidence.gate.check import check_profile
+from gpusim.evidence.gate.models import Model
+from gpusim.evidence.gate.tolerances import limits_of
 from gpusim.machine.config import load_gpu
 
 if TYPE_CHECKING:

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpusim.errors import ConfigError
-from gpusim.evidence.calibrate import halves
-from gpusim.evidence.case import Case, kernels_dir, load_case
-from gpusim.evidence.places import held_out_families
-from gpusim.evidence.rows import OWN_COLUMNS, Row, Table, config_of
-from gpusim.evidence.validate import measured_in
+from gpusim.evidence.cases.case import Case, kernels_dir, load_case
+from gpusim.evidence.cases.paths import held_out_families
+from gpusim.evidence.cases.rows import OWN_COLUMNS, Row, Table, config_of
+from gpusim.evidence.validate.calibrate import halves
+from gpusim.evidence.validate.judge import measured_in
 from gpusim.machine.config import load_gpu
-from gpusim.report.words import unit_of
+from gpusim.report.number_format import unit_of
 
 if TYPE_CHECKING:
     import pandas as pd

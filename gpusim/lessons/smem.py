@@ -11,11 +11,11 @@ from gpusim.errors import LayoutError
 from gpusim.layout import Layout, parse_layout, parse_swizzle
 from gpusim.lessons.answers import beside
 from gpusim.lessons.rows import judged, measured
-from gpusim.workload.access import wavefronts
-from gpusim.workload.bank_mends import Study, study
-from gpusim.workload.banks import analyze
 from gpusim.workload.dtypes import dtype_in_memory
-from gpusim.workload.tile_access import Place, TileAccess, smem_tile
+from gpusim.workload.smem.access import wavefronts
+from gpusim.workload.smem.bank_conflict_fixes import Study, study
+from gpusim.workload.smem.banks import analyze
+from gpusim.workload.smem.tile_access import Place, TileAccess, smem_tile
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -15,7 +15,7 @@ from gpusim.machine.config import GpuSpec
 from gpusim.simulate.run import simulate
 from gpusim.units import WARP_SIZE
 from gpusim.workload.dtypes import dtype_in_memory
-from gpusim.workload.global_access import global_access
+from gpusim.workload.gmem.global_access import global_access
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from gpusim.errors import KernelError
 from gpusim.kernel_models.gemm import GemmParams
 from gpusim.lessons.rows import judged, measured
-from gpusim.report.orders import compare_orders
+from gpusim.report.tile_orders import compare_orders
 from gpusim.units import SECTOR_BYTES
 from gpusim.workload.launch import Launch
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gpusim.errors import ConfigError
-from gpusim.evidence.expected import expected_error, unknown
-from gpusim.evidence.judged import read_judged
-from gpusim.evidence.places import CYCLES
+from gpusim.evidence.cases.paths import CYCLES
+from gpusim.evidence.validate.expected_error import expected_error, unknown
+from gpusim.evidence.validate.judged_rows import read_judged
 
 if TYPE_CHECKING:
     import pandas as pd

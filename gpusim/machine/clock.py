@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gpusim.errors import ConfigError
-from gpusim.machine.numeric import power
+from gpusim.machine.exact_math import power
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ from gpusim.machine.memory.dsmem import DsmemSpec
 from gpusim.machine.memory.hbm import HbmSpec
 from gpusim.machine.memory.l1 import L1Spec
 from gpusim.machine.memory.l2 import L2Spec
-from gpusim.machine.memory.panels import Sides
+from gpusim.machine.memory.l2_capacity import Sides
 from gpusim.machine.memory.register_file import RegisterFileSpec
 from gpusim.machine.memory.smem import SmemSpec
 from gpusim.machine.memory.tma import TmaSpec

@@ -10,10 +10,10 @@ from operator import attrgetter
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from gpusim.program.records import StoreKind
-from gpusim.workload.access import AccessPattern
 from gpusim.workload.atoms import MmaAtom
-from gpusim.workload.fetches import Fetches
+from gpusim.workload.gmem.line_fetches import Fetches
 from gpusim.workload.ops import Fma, LoopCode, TmaLoad, TmaStore, Wgmma
+from gpusim.workload.smem.access import AccessPattern
 
 Item = TypeVar("Item")
 

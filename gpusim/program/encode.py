@@ -14,7 +14,7 @@ from gpusim.program.encode_memory import MEMORY_ENCODERS, Encoder
 from gpusim.program.programs import NONE
 from gpusim.program.records import OpKind, Section
 from gpusim.program.refusals import check_wgmma, not_below_none
-from gpusim.program.rows import PACK, RoleRows
+from gpusim.program.role_rows import PACK, RoleRows
 from gpusim.units import WARPGROUP_THREADS
 from gpusim.workload import ops
 

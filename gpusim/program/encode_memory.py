@@ -14,7 +14,7 @@ from gpusim.program.costs import AsyncCopyRow, StoreRow, TmaLoadRow
 from gpusim.program.programs import NONE
 from gpusim.program.records import OpKind, StoreKind
 from gpusim.program.refusals import check_tma_load, issued
-from gpusim.program.rows import PACK, RoleRows
+from gpusim.program.role_rows import PACK, RoleRows
 from gpusim.workload import ops
 from gpusim.workload.token import Token
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusim.program.sorts import Int64Array, at
+from gpusim.program.cta_sorts import Int64Array, at
 from gpusim.program.tables import MOST_INT32, Tables
 from gpusim.program.trace import Tracer
 

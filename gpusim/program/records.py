@@ -40,7 +40,7 @@ Section = IntEnum("Section", ["PROLOGUE", "MAINLOOP", "EPILOGUE"], start=0)
 Ideal = IntEnum("Ideal", [
     "BANK_CONFLICTS", "EPILOGUE", "OWN_CODE", "MAD_WIDE", "PROLOGUE", "MAINLOOP",
 ], start=0)  # fmt: skip
-"""Counterfactuals that the engine carries out itself; see ``simulate/ideal.py``."""
+"""Counterfactuals that the engine carries out itself; see ``simulate/idealize.py``."""
 
 
 StoreKind = IntEnum("StoreKind", ["ST", "ATOM", "RED"], start=0)

@@ -26,7 +26,7 @@ from gpusim.errors import LaunchError
 from gpusim.program.costs import Known, Rows
 from gpusim.program.encode import ENCODERS
 from gpusim.program.refusals import named, not_whole
-from gpusim.program.rows import Panels, RoleRows
+from gpusim.program.role_rows import Panels, RoleRows
 from gpusim.program.tables import Tables
 from gpusim.workload.launch import Launch
 from gpusim.workload.ops import Op

@@ -17,8 +17,8 @@ from gpusim.reference.cta import Cta, Role
 from gpusim.reference.events import Fact, Wait, all_of
 from gpusim.units import LINE_BYTES, SECTOR_BYTES, WAVEFRONT_BYTES
 from gpusim.workload import ops
-from gpusim.workload.access import AccessPattern
-from gpusim.workload.gmma import wgmma_wavefronts
+from gpusim.workload.smem.access import AccessPattern
+from gpusim.workload.smem.wgmma_operands import wgmma_wavefronts
 
 ISSUE_CYCLES = 1.0
 """Of one instruction of a warp."""

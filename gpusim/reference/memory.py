@@ -16,9 +16,9 @@ from simpy import Environment
 
 from gpusim.errors import LaunchError
 from gpusim.machine.config import GpuSpec
-from gpusim.machine.memory.panels import PanelTraffic, PanelUse
-from gpusim.machine.memory.traffic import panel_traffic, shares_of_stores
 from gpusim.reference.events import Door, Fact, Pipe, SharedPipe, Wait
+from gpusim.traffic.l2_plan import panel_traffic, shares_of_stores
+from gpusim.traffic.panels import PanelTraffic, PanelUse
 from gpusim.units import SECTOR_BYTES, Clock
 from gpusim.workload.launch import Launch
 from gpusim.workload.ops import Tile

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from gpusim.errors import GpusimError
-from gpusim.report.words import flag
+from gpusim.report.number_format import flag
 
 if TYPE_CHECKING:
     from gpusim.machine.config import GpuSpec

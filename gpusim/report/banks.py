@@ -13,17 +13,17 @@ from rich.text import Text
 
 from gpusim.layout import ByteLayout, mode_of
 from gpusim.layout.int_tuple import show
+from gpusim.report.number_format import count, number, percent
 from gpusim.report.tables import print_command
-from gpusim.report.words import count, number, percent
-from gpusim.workload.bank_mends import JointStudy, Mend, Study
-from gpusim.workload.banks import (
+from gpusim.workload.smem.bank_conflict_fixes import JointStudy, Mend, Study
+from gpusim.workload.smem.banks import (
     NUM_BANKS,
     Collision,
     Instruction,
     Phase,
 )
-from gpusim.workload.smem_ops import BANK_BYTES, MATRIX_ROWS, SmemOp
-from gpusim.workload.tile_access import TileAccess, in_elements
+from gpusim.workload.smem.smem_ops import BANK_BYTES, MATRIX_ROWS, SmemOp
+from gpusim.workload.smem.tile_access import TileAccess, in_elements
 
 TURNS = ".123456789abcdefghijklmnopqrstuvw"
 """How the picture writes the wavefront that serves a lane; 0 is a bank that does not."""

@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from gpusim.evidence.micro import GOAL_PCT, Summary, Verdict, families, summaries
+from gpusim.evidence.validate.microbenchmarks import GOAL_PCT, Summary, Verdict, families, summaries
 
 STANDINGS = {
     "judges": "judge",

@@ -7,8 +7,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from gpusim.report.orders import Comparison, Raster
-from gpusim.report.words import count, number, size
+from gpusim.report.number_format import count, number, size
+from gpusim.report.tile_orders import Comparison, Raster
 
 MOST_ROWS, MOST_COLUMNS = 32, 96
 """Of a grid in the terminal; a larger one is drawn with several tiles to a character."""

@@ -12,13 +12,13 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from gpusim.evidence.expected import Expected, expected_error, unknown
-from gpusim.kernel_models.choices import option_names
+from gpusim.analysis.sweep import Entry, Status, Sweep, row_of
+from gpusim.evidence.validate.expected_error import Expected, expected_error, unknown
+from gpusim.kernel_models.sweep_values import option_names
+from gpusim.report.number_format import count, duration, flag, percent, size
 from gpusim.report.tables import print_command
-from gpusim.report.words import count, duration, flag, percent, size
+from gpusim.simulate.bottleneck import COMPUTES, WAITS_FOR
 from gpusim.simulate.result import Result
-from gpusim.simulate.verdict import COMPUTES, WAITS_FOR
-from gpusim.sweep import Entry, Status, Sweep, row_of
 
 MOST_REASONS = 6
 """Reasons of refusals that are told."""

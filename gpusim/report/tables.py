@@ -14,9 +14,9 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from gpusim.evidence.expected import Expected, unknown
+from gpusim.evidence.validate.expected_error import Expected, unknown
 from gpusim.machine.config import COMPONENT_KINDS, OPTIONAL, GpuSpec
-from gpusim.report.words import (
+from gpusim.report.number_format import (
     CLOCK_MODES,
     count,
     duration,

@@ -18,11 +18,11 @@ from gpusim.errors import ConfigError
 from gpusim.machine.clock import PowerLimiter
 from gpusim.machine.config import GpuSpec
 from gpusim.machine.dispatcher import GOLDEN, DispatcherSpec, slots_of_grid
+from gpusim.machine.exact_math import sum_in_order
 from gpusim.machine.floorplan import Floorplan
+from gpusim.machine.memory.gpc_ports import parts_of_gpcs, side_shares
 from gpusim.machine.memory.hbm import MOST_SHARE, QUEUE_LATENCIES, HbmSpec
-from gpusim.machine.memory.links import parts_of_gpcs, side_shares
 from gpusim.machine.memory.xbar import XbarSpec
-from gpusim.machine.numeric import sum_in_order
 from gpusim.machine.sm.warp_scheduler import WarpSchedulerSpec, own_paces
 from gpusim.program.records import CONSTANTS, TABLES
 from gpusim.simulate.plan import LaunchPlan

@@ -29,9 +29,9 @@ from gpusim.program.records import TABLES
 from gpusim.units import LINE_BYTES, SECTOR_BYTES
 from gpusim.workload import ops
 from gpusim.workload.atoms import MmaAtom
-from gpusim.workload.fetches import Fetches
-from gpusim.workload.gmma import wgmma_wavefronts
+from gpusim.workload.gmem.line_fetches import Fetches
 from gpusim.workload.launch import Launch
+from gpusim.workload.smem.wgmma_operands import wgmma_wavefronts
 
 Table = NDArray[np.void]
 Row = tuple[float, ...]

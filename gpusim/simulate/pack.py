@@ -10,7 +10,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from gpusim.program.classes import MAX_OPS, trace_launch
+from gpusim.program.cta_classes import MAX_OPS, trace_launch
 from gpusim.program.programs import Programs
 from gpusim.program.records import CONSTANTS, INPUT_SECTIONS, OpKind
 from gpusim.simulate import constants, op_tables

@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 from gpusim.errors import LaunchError, nearest
 from gpusim.machine.config import GpuSpec
 from gpusim.machine.dispatcher import GOLDEN, slots_of_grid
-from gpusim.machine.memory.apart import Lives, come_apart
-from gpusim.machine.memory.panels import FloatArray, PanelTraffic
-from gpusim.machine.memory.traffic import panel_traffic
-from gpusim.machine.numeric import sum_in_order
+from gpusim.machine.exact_math import sum_in_order
 from gpusim.machine.sm.occupancy import Occupancy, occupancy
-from gpusim.simulate.uses import Uses, read_bytes
+from gpusim.traffic.cta_drift import Lives, come_apart
+from gpusim.traffic.footprints import Uses, read_bytes
+from gpusim.traffic.l2_plan import panel_traffic
+from gpusim.traffic.panels import FloatArray, PanelTraffic
 from gpusim.workload.launch import Launch
 
 MATH_CLASSES = ("16bit", "tf32", "fp8", "int8", "fp32")
@@ -37,7 +37,7 @@ class LaunchPlan:
 
     launch: Launch
     gpu: GpuSpec
-    """As :func:`gpusim.simulate.ideal.idealize` gives it."""
+    """As :func:`gpusim.simulate.idealize.idealize` gives it."""
     is_warm: bool
     """Whether earlier launches have done the same."""
     occupancy: Occupancy

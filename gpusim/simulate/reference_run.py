@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from gpusim.errors import LaunchError
 from gpusim.machine.counters import PartCounters
+from gpusim.simulate.engine_run import Ran
 from gpusim.simulate.plan import LaunchPlan
-from gpusim.simulate.ran import Ran
 from gpusim.simulate.settings import Settings
 from gpusim.simulate.timeline import WarpState
 from gpusim.units import Clock

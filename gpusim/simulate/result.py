@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpusim.machine.clock import Activity
-from gpusim.machine.numeric import sum_in_order
+from gpusim.machine.exact_math import sum_in_order
 from gpusim.machine.sm.occupancy import Occupancy
 from gpusim.simulate.timeline import Timeline
 
@@ -58,7 +58,7 @@ class Result:
     """The SM clock at which the launch was simulated, from which ``sm_clock_mhz`` and the cycles there followed; 0 where
     several kernels had one each."""
     ideals: tuple[str, ...] = ()
-    """Names of :data:`gpusim.simulate.ideal.IDEALS` that the launch has something of."""
+    """Names of :data:`gpusim.simulate.idealize.IDEALS` that the launch has something of."""
     remarks: tuple[str, ...] = ()
     peak_memory_gb_per_s: float = 0.0
     """Of memory, by the data sheet."""

@@ -11,18 +11,18 @@ from typing import Any, Literal, get_args
 from gpusim.errors import LaunchError
 from gpusim.machine.clock import Activity, PowerLimiter
 from gpusim.machine.config import GpuSpec
-from gpusim.machine.numeric import sum_in_order
-from gpusim.program.classes import MAX_OPS
-from gpusim.simulate.ideal import IDEALS, idealize
-from gpusim.simulate.module import Progress, Watch
-from gpusim.simulate.native import native_runs
+from gpusim.machine.exact_math import sum_in_order
+from gpusim.program.cta_classes import MAX_OPS
+from gpusim.simulate.bottleneck import SATURATED, busy_shares
+from gpusim.simulate.engine_run import Ran
+from gpusim.simulate.idealize import IDEALS, idealize
+from gpusim.simulate.native_run import native_runs
 from gpusim.simulate.plan import LaunchPlan, peak_flops_per_cycle, plan_launch
-from gpusim.simulate.ran import Ran
 from gpusim.simulate.reference_run import reference_runs
 from gpusim.simulate.result import Result
 from gpusim.simulate.settings import MOST_EVENTS, ClockMode, Data, EngineName, L2State, Settings
 from gpusim.simulate.summary import activity_of, one_after_the_other, result_of
-from gpusim.simulate.verdict import SATURATED, busy_shares
+from gpusim.simulate.wasm_module import Progress, Watch
 from gpusim.units import Clock
 from gpusim.workload.launch import Launch
 
@@ -77,7 +77,7 @@ def simulate(
         l2: ``cold`` (flushed before the launch), ``warm``, or ``flushed`` (before the launch and each kernel that follows
             in it, and with it caches of code, as Nsight Compute does unless told otherwise).
         data: ``random`` or ``zeros``, for the power that arithmetic draws.
-        ideals: names of :data:`gpusim.simulate.ideal.IDEALS` that cost nothing.
+        ideals: names of :data:`gpusim.simulate.idealize.IDEALS` that cost nothing.
         recorded_sms: SMs whose timeline is kept; ``first``: the one that CTA 0 starts on.
         engine: ``native``, the compiled module that comes with the package; ``reference``, the core of the model in simpy,
             for GPUs that have no more than the core.

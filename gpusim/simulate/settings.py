@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from gpusim.program.classes import MAX_OPS
-from gpusim.simulate.module import Progress, Watch
+from gpusim.program.cta_classes import MAX_OPS
+from gpusim.simulate.wasm_module import Progress, Watch
 
 ClockMode = Literal["max", "single", "sustained"]
 L2State = Literal["cold", "warm", "flushed"]

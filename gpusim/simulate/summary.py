@@ -7,15 +7,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from gpusim.machine.clock import Activity, PowerLimiter
+from gpusim.machine.exact_math import sum_in_order
 from gpusim.machine.memory.l2 import looked_up_beside
-from gpusim.machine.numeric import sum_in_order
-from gpusim.simulate.ideal import EVERY_LAUNCH_HAS, IDEALS
+from gpusim.simulate.bottleneck import at_most_all, bound_by, busy_shares, sources_used
+from gpusim.simulate.engine_run import Ran
+from gpusim.simulate.idealize import EVERY_LAUNCH_HAS, IDEALS
 from gpusim.simulate.plan import peak_flops_per_cycle
-from gpusim.simulate.ran import Ran
 from gpusim.simulate.result import Result
 from gpusim.simulate.settings import Settings
 from gpusim.simulate.timeline import WarpState
-from gpusim.simulate.verdict import at_most_all, bound_by, busy_shares, sources_used
 from gpusim.units import SECTOR_BYTES, WAVEFRONT_BYTES, Clock
 
 

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from gpusim.errors import LaunchError
 from gpusim.machine.config import GpuSpec
-from gpusim.machine.memory.panels import Loss, PanelLosses, PanelTraffic
-from gpusim.machine.memory.traffic import shares_of_stores
 from gpusim.program.records import TABLES, dtype_of
 from gpusim.simulate.plan import LaunchPlan
+from gpusim.traffic.l2_plan import shares_of_stores
+from gpusim.traffic.panels import Loss, PanelLosses, PanelTraffic
 from gpusim.workload.launch import Footprint
 
 MOST_PANELS = 1 << 26

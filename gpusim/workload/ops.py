@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Literal
 
-from gpusim.workload.access import AccessPattern
 from gpusim.workload.atoms import MmaAtom
-from gpusim.workload.fetches import Fetches
-from gpusim.workload.quick_records import made_quickly
+from gpusim.workload.fast_init import made_quickly
+from gpusim.workload.gmem.line_fetches import Fetches
+from gpusim.workload.smem.access import AccessPattern
 from gpusim.workload.token import Token as Token  # noqa: PLC0414  # a word of the vocabulary, too
 
 Tile = tuple[int, int]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gpusim.workload.access import AccessPattern
 from gpusim.workload.atoms import MmaAtom
+from gpusim.workload.smem.access import AccessPattern
 
 NOTHING = AccessPattern()
 

@@ -132,7 +132,7 @@ def warp_addresses(tiled: TiledCopy, tensor: MemRef, side: Literal["src", "dst"]
         tensor: what is read or written: a whole number of tiles.
         side: "src" for what is read, "dst" for what is written.
 
-    >>> from gpusim.workload.access import wavefronts
+    >>> from gpusim.workload.smem.access import wavefronts
     >>> from gpusim.workload.atoms import copy_atom, mma_sync
     >>> from gpusim.workload.dtypes import BF16
     >>> from gpusim.layout import make_tiled_copy_A

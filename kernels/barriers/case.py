@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusim.evidence.case import (
+from gpusim.evidence.cases.case import (
     Case,
     Config,
     Fitted,

@@ -8,8 +8,8 @@ from importlib import import_module
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusim.evidence.case import Answer, Case, Config, Fitted, Group, Limit, kernels_dir, load_case
-from gpusim.evidence.rows import number_in
+from gpusim.evidence.cases.case import Answer, Case, Config, Fitted, Group, Limit, kernels_dir, load_case
+from gpusim.evidence.cases.rows import number_in
 from gpusim.machine.clock import Activity, ClockSpec, PowerLimiter
 from gpusim.machine.config import GpuSpec
 

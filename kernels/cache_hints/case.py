@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim import load_gpu
-from gpusim.evidence.case import (
+from gpusim.evidence.cases.case import (
     Answer,
     Case,
     Config,
@@ -27,12 +27,12 @@ from gpusim.evidence.case import (
     by_value,
     kernels_dir,
 )
-from gpusim.evidence.whole import FLOOR_SHARE, windows
+from gpusim.evidence.cases.validation_kernel import FLOOR_SHARE, windows
 from gpusim.machine.config import GpuSpec
 from gpusim.machine.memory.l2 import looked_up_beside
-from gpusim.machine.memory.panels import PanelTraffic, PanelUse
-from gpusim.machine.memory.traffic import panel_traffic
 from gpusim.simulate.plan import side_of_cta
+from gpusim.traffic.l2_plan import panel_traffic
+from gpusim.traffic.panels import PanelTraffic, PanelUse
 from gpusim.units import SECTOR_BYTES
 
 GPU = "h200_sxm"

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from gpusim import GpuSpec, Launch, WarpRole, simulate
-from gpusim.evidence.case import Case, Config, Fitted, Group, Input, KernelLaunch, Output, Outputs, WrongAnswer
+from gpusim.evidence.cases.case import Case, Config, Fitted, Group, Input, KernelLaunch, Output, Outputs, WrongAnswer
 from gpusim.workload import ops
-from gpusim.workload.global_access import global_access
+from gpusim.workload.gmem.global_access import global_access
 from gpusim.workload.launch import RoleContext
 
 THREADS, MORE, NUM_TURNS = 256, 7, 3

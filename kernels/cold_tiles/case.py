@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim import Buffer, Launch, Mbarrier, WarpRole, simulate
-from gpusim.evidence.case import (
+from gpusim.evidence.cases.case import (
     Argument,
     Case,
     Config,
@@ -27,10 +27,10 @@ from gpusim.evidence.case import (
 )
 from gpusim.machine.config import GpuSpec
 from gpusim.workload import ops
-from gpusim.workload.access import AccessPattern
 from gpusim.workload.dtypes import BF16
 from gpusim.workload.launch import RoleContext
-from gpusim.workload.tma import TensorMap
+from gpusim.workload.smem.access import AccessPattern
+from gpusim.workload.tma.boxes import TensorMap
 
 KIB = 1024
 BOX_BYTES = 128

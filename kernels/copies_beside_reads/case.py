@@ -11,11 +11,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim import Buffer, GpuSpec, Launch, WarpRole, simulate
-from gpusim.evidence.case import Case, Config, Fitted, Group, Input, KernelLaunch, Output, Outputs, WrongAnswer, by_value
+from gpusim.evidence.cases.case import (
+    Case,
+    Config,
+    Fitted,
+    Group,
+    Input,
+    KernelLaunch,
+    Output,
+    Outputs,
+    WrongAnswer,
+    by_value,
+)
 from gpusim.simulate.timeline import Span
 from gpusim.workload import ops
-from gpusim.workload.access import AccessPattern
 from gpusim.workload.launch import Program, RoleContext
+from gpusim.workload.smem.access import AccessPattern
 
 ROUNDS, WARM_ROUNDS = 12, 3
 MOST_WARPS, MOST_COPIES, MOST_READS = 16, 8, 12

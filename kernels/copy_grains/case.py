@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim import GpuSpec, Launch, WarpRole, simulate
-from gpusim.evidence.case import Case, Config, Group, KernelLaunch, Outputs, Repeated, Windows, WrongAnswer
-from gpusim.evidence.whole import pattern_words, windows
-from gpusim.kernel_models.streams import dense_access, share_footprint
+from gpusim.evidence.cases.case import Case, Config, Group, KernelLaunch, Outputs, Repeated, Windows, WrongAnswer
+from gpusim.evidence.cases.validation_kernel import pattern_words, windows
+from gpusim.kernel_models.streaming import dense_access, share_footprint
 from gpusim.workload import ops
 from gpusim.workload.launch import RoleContext
 

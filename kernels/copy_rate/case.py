@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from gpusim import Buffer, GpuSpec, Launch, Mbarrier, WarpRole, simulate
 from gpusim.errors import LayoutError
-from gpusim.evidence.case import (
+from gpusim.evidence.cases.case import (
     Argument,
     Case,
     Config,
@@ -29,10 +29,10 @@ from gpusim.evidence.case import (
 from gpusim.layout.swizzle import swizzle_mode
 from gpusim.units import LINE_BYTES, SECTOR_BYTES, WARP_SIZE
 from gpusim.workload import ops
-from gpusim.workload.access import AccessPattern
 from gpusim.workload.dtypes import dtype as dtype_named
 from gpusim.workload.launch import RoleContext
-from gpusim.workload.tma import TensorMap
+from gpusim.workload.smem.access import AccessPattern
+from gpusim.workload.tma.boxes import TensorMap
 
 NUM_SAMPLES, MOST_ISSUERS = 128, 32
 MOST_TRAIN, TRAIN_ROUNDS, RING_ROUNDS = 32, 12, 2

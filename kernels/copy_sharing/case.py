@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from gpusim import Buffer, Launch, WarpRole, load_gpu, simulate
-from gpusim.evidence.case import (
+from gpusim.evidence.cases.case import (
     Case,
     Config,
     Group,
@@ -23,12 +23,12 @@ from gpusim.evidence.case import (
     by_value,
     key_of,
 )
-from gpusim.evidence.walks import ADDEND, MULTIPLIER, grid_include, random_words, sms_by_gpc
+from gpusim.evidence.cases.tile_walk import ADDEND, MULTIPLIER, grid_include, random_words, sms_by_gpc
 from gpusim.machine.config import GpuSpec
 from gpusim.machine.dispatcher import first_sms
 from gpusim.workload import ops
-from gpusim.workload.access import AccessPattern
 from gpusim.workload.launch import RoleContext
+from gpusim.workload.smem.access import AccessPattern
 
 GPU = "h200_sxm"
 """Whose GPCs the patterns are made for; other GPUs of its name and kind merge elsewhere, which their rows show."""

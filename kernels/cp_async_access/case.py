@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusim.evidence import patterns as draws
-from gpusim.evidence.case import Case, Config, Group, Input, KernelLaunch, Output, Outputs, WrongAnswer, by_value
-from gpusim.evidence.patterns import LANES, SMEM_BYTES
+from gpusim.evidence.cases import access_patterns as draws
+from gpusim.evidence.cases.access_patterns import LANES, SMEM_BYTES
+from gpusim.evidence.cases.case import Case, Config, Group, Input, KernelLaunch, Output, Outputs, WrongAnswer, by_value
 from gpusim.machine.config import GpuSpec
-from gpusim.workload.access import wavefronts
+from gpusim.workload.smem.access import wavefronts
 
 OPS = ("cp_async_b32", "cp_async_b64", "cp_async_b128", "cp_async_cg_b128")
 SOURCE_BYTES = 8192

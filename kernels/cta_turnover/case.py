@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim import GpuSpec, Launch, WarpRole, simulate
-from gpusim.evidence.case import (
+from gpusim.evidence.cases.case import (
     Case,
     Config,
     Fitted,
@@ -23,11 +23,11 @@ from gpusim.evidence.case import (
     WrongAnswer,
     by_value,
 )
-from gpusim.evidence.whole import windows
-from gpusim.kernel_models.streams import dense_access, lanes_access
+from gpusim.evidence.cases.validation_kernel import windows
+from gpusim.kernel_models.streaming import dense_access, lanes_access
 from gpusim.workload import ops
-from gpusim.workload.access import AccessPattern
 from gpusim.workload.launch import RoleContext
+from gpusim.workload.smem.access import AccessPattern
 
 NUM_SMS = 132
 NUM_SLOTS = 1024

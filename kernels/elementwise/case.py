@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from gpusim.evidence.case import Argument, Config, Group, KernelLaunch, Outputs, Repeated, Windows, WrongAnswer
-from gpusim.evidence.whole import COUNTED, MIB, SIZES, pattern, whole_group, whole_kernel, windows
+from gpusim.evidence.cases.case import Argument, Config, Group, KernelLaunch, Outputs, Repeated, Windows, WrongAnswer
+from gpusim.evidence.cases.validation_kernel import COUNTED, MIB, SIZES, pattern, whole_group, whole_kernel, windows
 
 THREADS, ELEMENT_BYTES = 256, 4
 VALUE = np.float32(1.5)

@@ -10,7 +10,7 @@ from math import isnan
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusim.evidence.case import (
+from gpusim.evidence.cases.case import (
     Case,
     Config,
     Fitted,
@@ -26,13 +26,13 @@ from gpusim.evidence.case import (
 from gpusim.machine.config import GpuSpec
 from gpusim.simulate.run import simulate
 from gpusim.workload import ops
-from gpusim.workload.access import AccessPattern, wavefronts
 from gpusim.workload.dtypes import DType
 from gpusim.workload.dtypes import dtype as dtype_named
 from gpusim.workload.launch import Buffer, Launch, RoleContext, WarpRole
-from gpusim.workload.operand import OperandTile, epilogue_store, stmatrix_writes, tma_boxes
+from gpusim.workload.operands import OperandTile, epilogue_store, stmatrix_writes, tma_boxes
 from gpusim.workload.ops import Op, RangeEnd, RangeStart, Section
-from gpusim.workload.tma import TensorMap
+from gpusim.workload.smem.access import AccessPattern, wavefronts
+from gpusim.workload.tma.boxes import TensorMap
 
 TILES = ((64, 64), (64, 128), (64, 256), (128, 64), (128, 128), (128, 256))
 DTYPES = ("bf16", "fp32")

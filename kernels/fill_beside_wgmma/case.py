@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim import Buffer, GpuSpec, Launch, Mbarrier, WarpRole, simulate
-from gpusim.evidence.case import (
+from gpusim.evidence.cases.background_wgmma import K_STEPS, K, M, atom_of, encode, image, operand, struct
+from gpusim.evidence.cases.case import (
     Case,
     Config,
     Fitted,
@@ -25,17 +26,16 @@ from gpusim.evidence.case import (
     WrongAnswer,
     by_value,
 )
-from gpusim.evidence.wgmma_trains import K_STEPS, K, M, atom_of, encode, image, operand, struct
 from gpusim.layout import tile_to_shape
 from gpusim.layout.swizzle import ByteLayout, swizzle_mode
 from gpusim.units import LINE_BYTES, SECTOR_BYTES
 from gpusim.workload import ops
-from gpusim.workload.access import AccessPattern
 from gpusim.workload.dtypes import BF16
-from gpusim.workload.gmma import gmma_atom, wgmma_descriptors, wgmma_wavefronts
 from gpusim.workload.launch import RoleContext
 from gpusim.workload.ops import Op
-from gpusim.workload.tma import TensorMap
+from gpusim.workload.smem.access import AccessPattern
+from gpusim.workload.smem.wgmma_operands import gmma_atom, wgmma_descriptors, wgmma_wavefronts
+from gpusim.workload.tma.boxes import TensorMap
 
 SOURCES, SOME_N = ("ss", "rs"), (64, 128, 256)
 TRAIN_CYCLES = 40_000

@@ -13,14 +13,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim import GpuSpec, simulate
-from gpusim.evidence.case import Case, Config, Fitted, Group, KernelLaunch, Output, Outputs, Repeated, WrongAnswer, by_value
+from gpusim.evidence.cases.case import (
+    Case,
+    Config,
+    Fitted,
+    Group,
+    KernelLaunch,
+    Output,
+    Outputs,
+    Repeated,
+    WrongAnswer,
+    by_value,
+)
 from gpusim.kernel_models.gemm import GemmParams
 from gpusim.kernel_models.gemm.multistage import CODE_OF_COPY
 from gpusim.units import DEPENDENT_CYCLES
 from gpusim.workload import ops
-from gpusim.workload.access import AccessPattern
 from gpusim.workload.launch import Program, RoleContext
 from gpusim.workload.ops import Op
+from gpusim.workload.smem.access import AccessPattern
 
 ROUNDS = (96, 32, 96)
 """Steps, the first to bring all in; a step's cycles are the difference between the last two."""
@@ -636,7 +647,8 @@ BANK_READS: Mapping[str, float] = {
     "fma_16x8_4x2_8_s2_w16_double_loose_1": 1.13, "fma_16x8_4x2_16_s2_w16_double_loose_1": 1.13,
     "fma_16x8_4x2_24_s2_w16_double_loose_1": 1.13, "fma_16x8_4x2_32_s2_w16_double_loose_1": 1.13,
 }  # fmt: skip
-"""Registers that an FFMA reads of the fuller bank of its scheduler, on the mean (``gpusim.evidence.register_banks``; of two
+"""Registers that an FFMA reads of the fuller bank of its scheduler, on the mean
+(``gpusim.evidence.toolchain.register_banks``; of two
 warps, where a scheduler has more than one). Source: SASS of nvcc 13.0."""
 
 

@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim import GpuSpec, Launch, WarpRole, simulate
-from gpusim.evidence.case import Case, Config, Group, KernelLaunch, Outputs, Windows, WrongAnswer, by_value
-from gpusim.evidence.whole import windows
+from gpusim.evidence.cases.case import Case, Config, Group, KernelLaunch, Outputs, Windows, WrongAnswer, by_value
+from gpusim.evidence.cases.validation_kernel import windows
 from gpusim.workload import ops
-from gpusim.workload.access import AccessPattern
-from gpusim.workload.global_access import global_access
+from gpusim.workload.gmem.global_access import global_access
 from gpusim.workload.launch import Footprint, RoleContext
+from gpusim.workload.smem.access import AccessPattern
 
 MIB = 1 << 20
 THREADS, WORD_BYTES, TILE_ROWS = 256, 4, 128

@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusim.evidence.case import Case, Config, Group, Input, KernelLaunch, Output, Outputs, WrongAnswer, by_value
-from gpusim.evidence.patterns import LANES, Draw, lane_values, mask_of, mask_text
+from gpusim.evidence.cases.access_patterns import LANES, Draw, lane_values, mask_of, mask_text
+from gpusim.evidence.cases.case import Case, Config, Group, Input, KernelLaunch, Output, Outputs, WrongAnswer, by_value
 from gpusim.machine.config import GpuSpec
-from gpusim.workload.access import wavefronts
-from gpusim.workload.global_access import tag_hash_of, tag_wavefronts
+from gpusim.workload.gmem.global_access import tag_hash_of, tag_wavefronts
+from gpusim.workload.smem.access import wavefronts
 
 BITS = (8, 16, 32, 64, 128)
 LOADS = tuple(f"ld_global_b{bits}" for bits in BITS)

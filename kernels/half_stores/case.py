@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim import Launch, WarpRole, simulate
-from gpusim.evidence.case import Case, Config, Group, KernelLaunch, Output, Outputs, WrongAnswer, by_value
-from gpusim.evidence.rows import number_in
+from gpusim.evidence.cases.case import Case, Config, Group, KernelLaunch, Output, Outputs, WrongAnswer, by_value
+from gpusim.evidence.cases.rows import number_in
 from gpusim.machine.config import GpuSpec
 from gpusim.workload import ops
-from gpusim.workload.access import AccessPattern
-from gpusim.workload.global_access import global_access
+from gpusim.workload.gmem.global_access import global_access
 from gpusim.workload.launch import RoleContext
+from gpusim.workload.smem.access import AccessPattern
 
 ROW_BYTES = 128
 """Of a warp's own, stored as pieces of four lanes."""

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from gpusim.evidence import sampled_products
-from gpusim.evidence.case import Config, KernelLaunch, Outputs, Repeated
-from gpusim.evidence.products import METRICS, problem_of
-from gpusim.evidence.whole import COUNTED, GEMM_LIMITS, pattern, whole_group, whole_kernel
+from gpusim.evidence.cases import gemm_output as sampled_products
+from gpusim.evidence.cases.case import Config, KernelLaunch, Outputs, Repeated
+from gpusim.evidence.cases.gemm_case import METRICS, problem_of
+from gpusim.evidence.cases.validation_kernel import COUNTED, GEMM_LIMITS, pattern, whole_group, whole_kernel
 from gpusim.units import DEPENDENT_CYCLES
 
 TILES = (
@@ -258,7 +258,8 @@ CODE: Mapping[str, tuple[int, int, int, int]] = {
     "hgemm_64x64x64_2x4_s5_128B_double": (65, 803, 302, 449),
 }
 """Cycles that an entry point's own instructions take a warp, in order, with the stalls and waits for results that nvcc 13.0
-has scheduled (``gpusim.evidence.issue``): a k-step beyond its mma.sync, and with double fragments beyond what it reads in
+has scheduled (``gpusim.evidence.toolchain.issue_latency``): a k-step beyond its mma.sync, and with double fragments beyond
+what it reads in
 their shade; all before the k-steps; a tile's way out of fragments; its way out through shared memory."""
 
 
@@ -334,7 +335,7 @@ ROUNDING = 2.0**-8
 
 
 def check(config: Config, outputs: Outputs) -> dict[str, float]:
-    """As :func:`gpusim.evidence.sampled_products.check`."""
+    """As :func:`gpusim.evidence.cases.gemm_output.check`."""
     k = int(config["k"])
     return sampled_products.check(
         config, outputs, operands(config), "bf16", is_k_major=(True, True),

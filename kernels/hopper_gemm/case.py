@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusim.evidence.case import (
+from gpusim.evidence.cases.case import (
     Argument,
     Config,
     Input,
@@ -29,12 +29,12 @@ from gpusim.evidence.case import (
     by_value,
     load_case,
 )
-from gpusim.evidence.products import METRICS, ROUNDING, problem_of
-from gpusim.evidence.whole import GEMM_LIMITS, SHARED, pattern, whole_group, whole_kernel
+from gpusim.evidence.cases.gemm_case import METRICS, ROUNDING, problem_of
+from gpusim.evidence.cases.validation_kernel import GEMM_LIMITS, SHARED, pattern, whole_group, whole_kernel
 from gpusim.units import DEPENDENT_CYCLES
 from gpusim.workload.atoms import wgmma
 from gpusim.workload.dtypes import BF16, dtype
-from gpusim.workload.tma import TensorMap
+from gpusim.workload.tma.boxes import TensorMap
 
 types = import_module(load_case("wgmma_rate").launch.__module__)
 """Numbers of a type and how they are rounded, as in kernels/wgmma_rate."""
@@ -394,7 +394,8 @@ CODE: Mapping[str, tuple[int, ...]] = {
     "co2_128x256x128_c2x1_d1_regs_fp8": (305, 118, 396, 0, 2742, 9, 64, 457, 3651),
 }  # fmt: skip
 """Cycles that an entry point's own instructions take a warp, in order, with the stalls and waits for results that nvcc 13.0
-has scheduled (``gpusim.evidence.issue``): a k-step beside wgmma, barriers and copies; asking for a k-step's copies, of a
+has scheduled (``gpusim.evidence.toolchain.issue_latency``): a k-step beside wgmma, barriers and copies; asking for a
+k-step's copies, of a
 producer from one wait's try to the next one's, less what ``mbarrier.lone_try_wait_cycles`` holds of such code
 (``HEAD_CYCLES`` of kernels/tma_loop); a tile's place; what of that stands behind the wait for a turn, beside wgmma; a tile's
 way out; these without IMAD.WIDE or IMAD.HI, of which so many stand in the place and so many on the way out; place and way

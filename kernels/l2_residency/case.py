@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim import Buffer, Launch, WarpRole, load_gpu, simulate
-from gpusim.evidence.case import (
+from gpusim.evidence.cases.case import (
     Case,
     Config,
     Fitted,
@@ -22,12 +22,12 @@ from gpusim.evidence.case import (
     kernels_dir,
 )
 from gpusim.machine.config import GpuSpec
-from gpusim.machine.memory.panels import PanelUse
-from gpusim.machine.memory.traffic import panel_traffic
 from gpusim.simulate.plan import side_of_cta
+from gpusim.traffic.l2_plan import panel_traffic
+from gpusim.traffic.panels import PanelUse
 from gpusim.workload import ops
-from gpusim.workload.access import AccessPattern
 from gpusim.workload.launch import Footprint, RoleContext
+from gpusim.workload.smem.access import AccessPattern
 
 GPU = "h200_sxm"
 NUM_CTAS = 132
@@ -237,7 +237,7 @@ def panel_of_cta(readers: str, gpu: GpuSpec) -> NDArray[np.int64]:
 def miss_bytes(
     num_bytes: int, readers: str, num_writes: int, gpu: GpuSpec, hints: tuple[str, str] = (HINTS[0], HINTS[0])
 ) -> float:
-    """By :func:`gpusim.machine.memory.traffic.panel_traffic`, a wave a round; before them stores over all of L2."""
+    """By :func:`gpusim.traffic.l2_plan.panel_traffic`, a wave a round; before them stores over all of L2."""
     of_cta = panel_of_cta(readers, gpu)
     num_panels = int(of_cta.max()) + 1
     tiles = np.arange((NUM_ROUNDS + 1) * NUM_CTAS, dtype=np.int64)

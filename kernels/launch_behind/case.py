@@ -8,7 +8,7 @@ from importlib import import_module
 import numpy as np
 
 from gpusim import GpuSpec, simulate
-from gpusim.evidence.case import (
+from gpusim.evidence.cases.case import (
     Answer,
     Case,
     Config,
@@ -20,7 +20,7 @@ from gpusim.evidence.case import (
     kernels_dir,
     load_case,
 )
-from gpusim.evidence.whole import event_us, row_clock_mhz
+from gpusim.evidence.cases.validation_kernel import event_us, row_clock_mhz
 
 streams = import_module(load_case("stream_grids").launch.__module__)
 """Their kernels, answers and twins are those of kernels/stream_grids."""

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusim.evidence.case import Case, Config, Fitted, Group, KernelLaunch, Output, Outputs, WrongAnswer, by_value
+from gpusim.evidence.cases.case import Case, Config, Fitted, Group, KernelLaunch, Output, Outputs, WrongAnswer, by_value
 from gpusim.machine.config import GpuSpec, load_gpu
 from gpusim.simulate.run import simulate
 from gpusim.simulate.timeline import WarpState
 from gpusim.workload import ops
-from gpusim.workload.access import AccessPattern
 from gpusim.workload.launch import Launch, Mbarrier, RoleContext, WarpRole
+from gpusim.workload.smem.access import AccessPattern
 
 NUM_SMS = 132
 SMEM_PER_SM_BYTES, MOST_SMEM_BYTES, RESERVED_SMEM_BYTES = 233_472, 232_448, 1024

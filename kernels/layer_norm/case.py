@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusim.evidence.case import Case, Config, Group, Input, KernelLaunch, Outputs
-from gpusim.evidence.of_rows import Values, check_rows, row_arrays, row_launch, row_options
-from gpusim.evidence.whole import COUNTED, MIB, RowSweep, floats, pattern, whole_kernel
+from gpusim.evidence.cases.case import Case, Config, Group, Input, KernelLaunch, Outputs
+from gpusim.evidence.cases.row_kernels import Values, check_rows, row_arrays, row_launch, row_options
+from gpusim.evidence.cases.validation_kernel import COUNTED, MIB, RowSweep, floats, pattern, whole_kernel
 
 SHAPES = (("warp", "fp32", 1024), ("warp", "bf16", 1024), ("block", "fp32", 4096), ("block", "bf16", 4096))
 TIMED_SHAPES, TIMED_FROM_BYTES = SHAPES[1:2], 64 * MIB

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import random
 
-from gpusim.evidence.case import Config, Product
-from gpusim.evidence.library_kernels import options, told
-from gpusim.evidence.products import product_case, product_group
+from gpusim.evidence.cases.case import Config, Product
+from gpusim.evidence.cases.gemm_case import product_case, product_group
+from gpusim.evidence.toolchain.cublas_kernels import options, told
 
 COLUMNS = ("m", "n", "k", "dtype", "layout")
 

@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim import GpuSpec, Launch, WarpRole, simulate
-from gpusim.evidence.case import Case, Config, Fitted, Group, KernelLaunch, Outputs, Repeated, Windows, WrongAnswer
-from gpusim.evidence.whole import pattern_words, windows
-from gpusim.kernel_models.streams import share_footprint
+from gpusim.evidence.cases.case import Case, Config, Fitted, Group, KernelLaunch, Outputs, Repeated, Windows, WrongAnswer
+from gpusim.evidence.cases.validation_kernel import pattern_words, windows
+from gpusim.kernel_models.streaming import share_footprint
 from gpusim.units import LINE_BYTES, SECTOR_BYTES
 from gpusim.workload import ops
-from gpusim.workload.access import AccessPattern
 from gpusim.workload.launch import RoleContext
+from gpusim.workload.smem.access import AccessPattern
 
 MIB = 2**20
 SIZES = (512 * MIB, 2048 * MIB)

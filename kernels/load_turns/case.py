@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from gpusim import GpuSpec, Launch, WarpRole, simulate
-from gpusim.evidence.case import Case, Config, Group, KernelLaunch, Output, Outputs, WrongAnswer
+from gpusim.evidence.cases.case import Case, Config, Group, KernelLaunch, Output, Outputs, WrongAnswer
 from gpusim.workload import ops
-from gpusim.workload.access import AccessPattern
 from gpusim.workload.launch import RoleContext
+from gpusim.workload.smem.access import AccessPattern
 
 WARPS, LINES = 32, 128
 NUM_ROUNDS, NUM_SMS = 256, 132

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim import Buffer, GpuSpec, Launch, Mbarrier, WarpRole, simulate
-from gpusim.evidence.case import (
+from gpusim.evidence.cases.case import (
     Case,
     Config,
     Fitted,
@@ -25,13 +25,13 @@ from gpusim.evidence.case import (
     by_value,
     kernels_dir,
 )
-from gpusim.evidence.whole import windows
+from gpusim.evidence.cases.validation_kernel import windows
 from gpusim.machine.dispatcher import first_sms
 from gpusim.units import LINE_BYTES, SECTOR_BYTES, WARP_SIZE
 from gpusim.workload import ops
-from gpusim.workload.access import AccessPattern
-from gpusim.workload.global_access import global_access
+from gpusim.workload.gmem.global_access import global_access
 from gpusim.workload.launch import RoleContext
+from gpusim.workload.smem.access import AccessPattern
 
 KIB = 1024
 NUM_CTAS, STORE_WARPS = 132, 8

@@ -8,7 +8,7 @@ from statistics import median
 import numpy as np
 
 from gpusim import GpuSpec, simulate
-from gpusim.evidence.case import Case, Config, Fitted, Group, KernelLaunch, Output, Outputs, WrongAnswer, by_value
+from gpusim.evidence.cases.case import Case, Config, Fitted, Group, KernelLaunch, Output, Outputs, WrongAnswer, by_value
 from gpusim.machine.config import load_gpu
 from gpusim.machine.floorplan import SMS_PER_TPC
 from gpusim.machine.sm.instruction_cache import INSTRUCTION_BYTES, LOOP_WAYS

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim import Buffer, GpuSpec, Launch, Mbarrier, WarpRole, load_gpu, simulate
-from gpusim.evidence.case import (
+from gpusim.evidence.cases.case import (
     Case,
     Config,
     Fitted,
@@ -29,8 +29,8 @@ from gpusim.machine.dispatcher import first_sms
 from gpusim.simulate.result import Result
 from gpusim.units import SECTOR_BYTES
 from gpusim.workload import ops
-from gpusim.workload.access import AccessPattern
 from gpusim.workload.launch import Footprint, RoleContext
+from gpusim.workload.smem.access import AccessPattern
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 GPU = "h200_sxm"

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim import GpuSpec, Launch, WarpRole, load_gpu, simulate
-from gpusim.evidence.case import (
+from gpusim.evidence.cases.case import (
     Case,
     Config,
     Fitted,
@@ -23,10 +23,10 @@ from gpusim.evidence.case import (
     WrongAnswer,
     by_value,
 )
-from gpusim.evidence.whole import pattern_words, windows
-from gpusim.kernel_models.streams import dense_access, same
+from gpusim.evidence.cases.validation_kernel import pattern_words, windows
+from gpusim.kernel_models.streaming import dense_access, same
 from gpusim.machine.memory.l2 import L2Spec
-from gpusim.simulate.module import most_of
+from gpusim.simulate.wasm_module import most_of
 from gpusim.units import LINE_BYTES
 from gpusim.workload import ops
 from gpusim.workload.launch import Footprint, RoleContext

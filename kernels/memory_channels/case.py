@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim import GpuSpec, Launch, WarpRole, simulate
-from gpusim.evidence.case import (
+from gpusim.evidence.cases.case import (
     Case,
     Config,
     Fitted,
@@ -26,9 +26,9 @@ from gpusim.evidence.case import (
     WrongAnswer,
     by_value,
 )
-from gpusim.evidence.whole import pattern_words
-from gpusim.kernel_models.streams import dense_access, same, total
-from gpusim.simulate.module import most_of
+from gpusim.evidence.cases.validation_kernel import pattern_words
+from gpusim.kernel_models.streaming import dense_access, same, total
+from gpusim.simulate.wasm_module import most_of
 from gpusim.workload import ops
 from gpusim.workload.launch import Footprint, RoleContext
 

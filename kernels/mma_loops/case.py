@@ -12,13 +12,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim import GpuSpec, simulate
-from gpusim.evidence.case import Case, Config, Fitted, Group, KernelLaunch, Output, Outputs, Repeated, WrongAnswer, by_value
+from gpusim.evidence.cases.case import (
+    Case,
+    Config,
+    Fitted,
+    Group,
+    KernelLaunch,
+    Output,
+    Outputs,
+    Repeated,
+    WrongAnswer,
+    by_value,
+)
 from gpusim.kernel_models.gemm import GemmParams
 from gpusim.units import DEPENDENT_CYCLES
 from gpusim.workload import ops
-from gpusim.workload.access import AccessPattern
 from gpusim.workload.launch import Program, RoleContext
 from gpusim.workload.ops import Op
+from gpusim.workload.smem.access import AccessPattern
 
 ROUNDS = (176, 48, 176)
 """Steps, the first to bring all in; a step's cycles are the difference between the last two."""

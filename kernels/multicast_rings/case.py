@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim import Buffer, Launch, Mbarrier, WarpRole, simulate
-from gpusim.evidence.case import (
+from gpusim.evidence.cases.case import (
     Case,
     Config,
     Fitted,
@@ -22,14 +22,14 @@ from gpusim.evidence.case import (
     WrongAnswer,
     by_value,
 )
-from gpusim.evidence.walks import dealt_as_clusters
+from gpusim.evidence.cases.tile_walk import dealt_as_clusters
 from gpusim.machine.config import GpuSpec
 from gpusim.simulate.run import L2State
 from gpusim.workload import ops
 from gpusim.workload.atoms.mma import wgmma
 from gpusim.workload.dtypes import BF16
 from gpusim.workload.launch import RoleContext
-from gpusim.workload.tma import TensorMap
+from gpusim.workload.tma.boxes import TensorMap
 
 NUM_CTAS = {1: 132, 2: 132, 4: 120}
 """By the size of clusters: as many as an H200 holds at once."""
@@ -245,7 +245,7 @@ KEEP_CYCLES, GIVE_CYCLES, REST_CYCLES = 42.5, {1: 108.2, 2: 113.2, 4: 113.2}, 90
 """Of a consumer with paced work: from its wait to the clock; from the last clock until it gives a stage back; from there."""
 FREE_CYCLES, LEAVE_CYCLES = {1: 160.2, 2: 165.2, 4: 165.2}, 67.5
 """Of one without: from its wait until it gives the stage back; from there. Source of all: SASS of sm_90a,
-``gpusim.evidence.issue``."""
+``gpusim.evidence.toolchain.issue_latency``."""
 
 
 def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusim.evidence.case import (
+from gpusim.evidence.cases.case import (
     Case,
     Config,
     Fitted,
@@ -27,8 +27,8 @@ from gpusim.evidence.case import (
 from gpusim.machine.config import GpuSpec
 from gpusim.simulate.timeline import Span
 from gpusim.workload import ops
-from gpusim.workload.access import AccessPattern, wavefronts
 from gpusim.workload.launch import Program, RoleContext
+from gpusim.workload.smem.access import AccessPattern, wavefronts
 
 beside = import_module(load_case("copies_beside_reads").launch.__module__)
 """Streams of readers and copiers, as they are simulated there."""

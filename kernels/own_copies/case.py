@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim import Buffer, GpuSpec, Launch, WarpRole, simulate
-from gpusim.evidence.case import (
+from gpusim.evidence.cases.case import (
     Case,
     Config,
     Fitted,
@@ -25,11 +25,11 @@ from gpusim.evidence.case import (
 from gpusim.layout import tile_to_shape
 from gpusim.layout.swizzle import ByteLayout, swizzle_mode
 from gpusim.workload import ops
-from gpusim.workload.access import AccessPattern
 from gpusim.workload.atoms.mma import wgmma
 from gpusim.workload.dtypes import BF16
-from gpusim.workload.gmma import gmma_atom, wgmma_descriptors
 from gpusim.workload.launch import RoleContext
+from gpusim.workload.smem.access import AccessPattern
+from gpusim.workload.smem.wgmma_operands import gmma_atom, wgmma_descriptors
 
 K, K_STEPS = 64, 4
 PITCH_BYTES = 256

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim import GpuSpec, Launch, WarpRole, simulate
-from gpusim.evidence.case import (
+from gpusim.evidence.cases.case import (
     Case,
     Config,
     Group,
@@ -22,10 +22,10 @@ from gpusim.evidence.case import (
     kernels_dir,
 )
 from gpusim.workload import ops
-from gpusim.workload.access import AccessPattern
-from gpusim.workload.global_access import global_access
+from gpusim.workload.gmem.global_access import global_access
 from gpusim.workload.launch import RoleContext
 from gpusim.workload.ops import Op, RangeEnd, RangeStart, Section, Token
+from gpusim.workload.smem.access import AccessPattern
 
 NUM_SMS = 132
 NUM_ROUNDS, NUM_COLUMNS, NUM_SUMS, WARP_ROWS = 4, 16, 1024, 16

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim import Buffer, Launch, Mbarrier, WarpRole, load_gpu, simulate
-from gpusim.evidence.case import (
+from gpusim.evidence.cases.case import (
     Case,
     Config,
     Group,
@@ -24,14 +24,14 @@ from gpusim.evidence.case import (
     by_value,
     kernels_dir,
 )
-from gpusim.evidence.walks import ADDEND, MULTIPLIER, random_words
+from gpusim.evidence.cases.tile_walk import ADDEND, MULTIPLIER, random_words
 from gpusim.machine.config import GpuSpec
-from gpusim.machine.memory.links import parts_of_gpcs
+from gpusim.machine.memory.gpc_ports import parts_of_gpcs
 from gpusim.workload import ops
-from gpusim.workload.access import AccessPattern
 from gpusim.workload.dtypes import BF16
 from gpusim.workload.launch import RoleContext
-from gpusim.workload.tma import TensorMap
+from gpusim.workload.smem.access import AccessPattern
+from gpusim.workload.tma.boxes import TensorMap
 
 KIB = 1024
 NUM_SMS = 132

@@ -10,14 +10,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim import Buffer, GpuSpec, Launch, WarpRole, simulate
-from gpusim.evidence.case import Case, Config, Fitted, Group, Input, KernelLaunch, Output, Outputs, WrongAnswer, by_value
-from gpusim.evidence.wgmma_trains import K_STEPS, K, M, atom_of, encode, image, operand, struct
+from gpusim.evidence.cases.background_wgmma import K_STEPS, K, M, atom_of, encode, image, operand, struct
+from gpusim.evidence.cases.case import (
+    Case,
+    Config,
+    Fitted,
+    Group,
+    Input,
+    KernelLaunch,
+    Output,
+    Outputs,
+    WrongAnswer,
+    by_value,
+)
 from gpusim.layout import tile_to_shape
 from gpusim.layout.swizzle import ByteLayout
 from gpusim.workload import ops
-from gpusim.workload.access import AccessPattern
-from gpusim.workload.gmma import gmma_atom, wgmma_descriptors
 from gpusim.workload.launch import RoleContext
+from gpusim.workload.smem.access import AccessPattern
+from gpusim.workload.smem.wgmma_operands import gmma_atom, wgmma_descriptors
 
 ROUNDS = (16, 144)
 """Steps of the two rounds of warps that do both; a step is what the second has more."""

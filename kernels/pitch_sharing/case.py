@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim import Buffer, Launch, Mbarrier, WarpRole, simulate
-from gpusim.evidence.case import (
+from gpusim.evidence.cases.case import (
     Case,
     Config,
     Fitted,
@@ -29,9 +29,9 @@ from gpusim.evidence.case import (
 from gpusim.machine.config import GpuSpec
 from gpusim.workload import ops
 from gpusim.workload.dtypes import BF16
-from gpusim.workload.fetches import Fetches, row_fetches
+from gpusim.workload.gmem.line_fetches import Fetches, row_fetches
 from gpusim.workload.launch import RoleContext
-from gpusim.workload.tma import TensorMap
+from gpusim.workload.tma.boxes import TensorMap
 
 waves = sys.modules[load_case("wave_sharing").launch.__module__]
 """The kernel, its raster and its words are those of kernels/wave_sharing."""

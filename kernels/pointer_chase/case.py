@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim import GpuSpec, Launch, WarpRole, simulate
-from gpusim.evidence.case import (
+from gpusim.evidence.cases.case import (
     Case,
     Config,
     Fitted,
@@ -22,8 +22,8 @@ from gpusim.evidence.case import (
     by_value,
 )  # fmt: skip
 from gpusim.workload import ops
-from gpusim.workload.access import AccessPattern
 from gpusim.workload.launch import RoleContext
+from gpusim.workload.smem.access import AccessPattern
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 LINE_BYTES = 128

@@ -8,7 +8,7 @@ from importlib import import_module
 
 import numpy as np
 
-from gpusim.evidence.case import (
+from gpusim.evidence.cases.case import (
     Answer,
     Case,
     Config,
@@ -22,7 +22,7 @@ from gpusim.evidence.case import (
     by_value,
     load_case,
 )
-from gpusim.evidence.rows import number_in
+from gpusim.evidence.cases.rows import number_in
 from gpusim.machine.clock import Activity, ClockSpec, PowerLimiter
 from gpusim.machine.config import GpuSpec
 

@@ -10,15 +10,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusim.evidence.case import Case, Config, Fitted, Group, Input, KernelLaunch, Output, Outputs, WrongAnswer, by_value
+from gpusim.evidence.cases.case import (
+    Case,
+    Config,
+    Fitted,
+    Group,
+    Input,
+    KernelLaunch,
+    Output,
+    Outputs,
+    WrongAnswer,
+    by_value,
+)
 from gpusim.machine.clock import Activity, ClockSpec, PowerLimiter
 from gpusim.machine.config import GpuSpec
 from gpusim.simulate.run import simulate
 from gpusim.workload import ops
-from gpusim.workload.access import AccessPattern
 from gpusim.workload.atoms import wgmma
 from gpusim.workload.dtypes import BF16
 from gpusim.workload.launch import Launch, RoleContext, WarpRole
+from gpusim.workload.smem.access import AccessPattern
 
 NUM_SMS, NUM_THREADS, STREAM_THREADS = 132, 384, 224
 M, N, K = 64, 256, 256

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusim.evidence.case import (
+from gpusim.evidence.cases.case import (
     Case,
     Config,
     Fitted,
@@ -33,7 +33,7 @@ from gpusim.workload.atoms import wgmma
 from gpusim.workload.atoms.mma import MmaAtom
 from gpusim.workload.dtypes import BF16, dtype
 from gpusim.workload.launch import Buffer, Launch, Mbarrier, RoleContext, WarpRole
-from gpusim.workload.tma import TensorMap
+from gpusim.workload.tma.boxes import TensorMap
 
 loads = import_module(load_case("power_clock").launch.__module__)
 """Clocks, their readings and the search of energies are those of kernels/power_clock."""

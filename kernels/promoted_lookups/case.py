@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim import Buffer, Launch, Mbarrier, WarpRole, load_gpu, simulate
-from gpusim.evidence.case import (
+from gpusim.evidence.cases.case import (
     Argument,
     Case,
     Config,
@@ -30,9 +30,9 @@ from gpusim.evidence.case import (
 from gpusim.machine.config import GpuSpec
 from gpusim.workload import ops
 from gpusim.workload.dtypes import BF16
-from gpusim.workload.fetches import unasked_fraction
+from gpusim.workload.gmem.line_fetches import unasked_fraction
 from gpusim.workload.launch import Footprint, RoleContext
-from gpusim.workload.tma import TensorMap
+from gpusim.workload.tma.boxes import TensorMap
 
 NUM_CTAS, NUM_THREADS = 132, 256
 GPU = "h200_sxm"

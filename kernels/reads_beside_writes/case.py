@@ -10,8 +10,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim import load_gpu
-from gpusim.evidence.case import Case, Config, Fitted, Group, KernelLaunch, Output, Outputs, Repeated, Windows, WrongAnswer
-from gpusim.evidence.whole import WINDOW_BYTES, pattern_words, windows
+from gpusim.evidence.cases.case import (
+    Case,
+    Config,
+    Fitted,
+    Group,
+    KernelLaunch,
+    Output,
+    Outputs,
+    Repeated,
+    Windows,
+    WrongAnswer,
+)
+from gpusim.evidence.cases.validation_kernel import WINDOW_BYTES, pattern_words, windows
 
 GPU = "h200_sxm"
 """Of whose peak rate reads and writes take their shares."""

@@ -7,8 +7,8 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusim.evidence.case import Case, Config, Group, KernelLaunch, Output, Outputs, Repeated, WrongAnswer
-from gpusim.evidence.whole import COUNTED, MIB, PATTERN_BYTES, WIDTHS, RowSweep, pattern, whole_kernel
+from gpusim.evidence.cases.case import Case, Config, Group, KernelLaunch, Output, Outputs, Repeated, WrongAnswer
+from gpusim.evidence.cases.validation_kernel import COUNTED, MIB, PATTERN_BYTES, WIDTHS, RowSweep, pattern, whole_kernel
 
 THREADS = 256
 ROWS_PER_BLOCK = 64

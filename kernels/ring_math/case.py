@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim import Buffer, Launch, Mbarrier, WarpRole, simulate
-from gpusim.evidence.case import (
+from gpusim.evidence.cases.case import (
     Case,
     Config,
     Fitted,
@@ -22,13 +22,13 @@ from gpusim.evidence.case import (
     WrongAnswer,
     by_value,
 )
-from gpusim.kernel_models.gemm.specialized import BEFORE_COPIES, BEFORE_MATH, BESIDE_MATH, between_wgmma
+from gpusim.kernel_models.gemm.warp_specialized import BEFORE_COPIES, BEFORE_MATH, BESIDE_MATH, between_wgmma
 from gpusim.machine.config import GpuSpec
 from gpusim.workload import ops
 from gpusim.workload.atoms.mma import wgmma
 from gpusim.workload.dtypes import BF16
 from gpusim.workload.launch import RoleContext
-from gpusim.workload.tma import TensorMap
+from gpusim.workload.tma.boxes import TensorMap
 
 KIB = 1024
 ROW_BYTES = 128
@@ -230,7 +230,7 @@ CODE: Mapping[tuple[int, int, int], tuple[int, int]] = {
     (256, 1, 1): (374, 627), (256, 1, 2): (486, 858), (256, 2, 1): (374, 636), (256, 2, 2): (486, 876),
 }  # fmt: skip
 """Cycles that a step's own instructions take beside the ops, without copies and with them, by n, warpgroups, boxes. Source:
-SASS of sm_90a, ``gpusim.evidence.issue``."""
+SASS of sm_90a, ``gpusim.evidence.toolchain.issue_latency``."""
 
 
 def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:

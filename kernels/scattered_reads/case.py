@@ -7,7 +7,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusim.evidence.case import (
+from gpusim.evidence.cases.case import (
     Case,
     Config,
     Group,
@@ -18,7 +18,7 @@ from gpusim.evidence.case import (
     WrongAnswer,
     by_value,
 )
-from gpusim.evidence.whole import pattern_words
+from gpusim.evidence.cases.validation_kernel import pattern_words
 
 THREADS, NUM_CTAS = 1024, 264
 """Two CTAs on each of 132 SMs."""

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim import GpuSpec, Launch, WarpRole, simulate
-from gpusim.evidence.case import (
+from gpusim.evidence.cases.case import (
     Argument,
     Case,
     Config,
@@ -22,12 +22,12 @@ from gpusim.evidence.case import (
     WrongAnswer,
     by_value,
 )  # fmt: skip
-from gpusim.evidence.rows import number_in
-from gpusim.evidence.whole import windows
+from gpusim.evidence.cases.rows import number_in
+from gpusim.evidence.cases.validation_kernel import windows
 from gpusim.workload import ops
-from gpusim.workload.access import AccessPattern
-from gpusim.workload.global_access import global_access
+from gpusim.workload.gmem.global_access import global_access
 from gpusim.workload.launch import Footprint, RoleContext
+from gpusim.workload.smem.access import AccessPattern
 
 MIB = 1 << 20
 THREADS, AT_ONCE, NUM_SUMS = 256, 4, 4096

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from gpusim.evidence import sampled_products
-from gpusim.evidence.case import Config, KernelLaunch, Outputs, Repeated
-from gpusim.evidence.products import METRICS, problem_of
-from gpusim.evidence.whole import COUNTED, GEMM_LIMITS, pattern, whole_group, whole_kernel
+from gpusim.evidence.cases import gemm_output as sampled_products
+from gpusim.evidence.cases.case import Config, KernelLaunch, Outputs, Repeated
+from gpusim.evidence.cases.gemm_case import METRICS, problem_of
+from gpusim.evidence.cases.validation_kernel import COUNTED, GEMM_LIMITS, pattern, whole_group, whole_kernel
 from gpusim.units import DEPENDENT_CYCLES
 
 TILES = ((64, 64, 8), (64, 64, 16), (128, 64, 16), (64, 128, 8), (128, 128, 8), (128, 128, 16), (256, 128, 8))
@@ -198,7 +198,7 @@ CODE: Mapping[str, tuple[int, int, int]] = {
     "sgemm_64x64x8_2x2_s3_tn": (137, 739, 407),
 }
 """Cycles that an entry point's own instructions take a warp, in order, with the stalls that nvcc 13.0 has scheduled
-(``gpusim.evidence.issue``): a k-step beside FFMA, LDS and LDGSTS; all before the k-steps; all behind."""
+(``gpusim.evidence.toolchain.issue_latency``): a k-step beside FFMA, LDS and LDGSTS; all before the k-steps; all behind."""
 INSTRUCTIONS: Mapping[str, int] = {
     "sgemm_128x128x16_2x2_s1_tt": 116, "sgemm_128x128x16_2x2_s3_nt": 95, "sgemm_128x128x16_2x4_s2_nt": 83,
     "sgemm_128x128x16_2x4_s3_nt": 76, "sgemm_128x128x8_2x4_s1_tn": 36, "sgemm_128x128x8_4x2_s1_nn": 33,
@@ -219,7 +219,7 @@ BANK_READS: Mapping[str, float] = {
     "sgemm_64x64x16_4x2_s2_tt": 1.29, "sgemm_64x64x8_2x2_s1_nt": 1.23, "sgemm_64x64x8_2x2_s3_tn": 1.22,
 }  # fmt: skip
 """Registers that an FFMA of an entry point's k-steps reads of the fuller bank of its scheduler, on the mean, beside another
-warp's (``gpusim.evidence.register_banks``). Source: SASS of nvcc 13.0."""
+warp's (``gpusim.evidence.toolchain.register_banks``). Source: SASS of nvcc 13.0."""
 PLACES = ("step_code", "tile_code", "store_code")
 
 
@@ -263,7 +263,7 @@ ROUNDING = 2.0**-22
 
 
 def check(config: Config, outputs: Outputs) -> dict[str, float]:
-    """As :func:`gpusim.evidence.sampled_products.check`."""
+    """As :func:`gpusim.evidence.cases.gemm_output.check`."""
     k = int(config["k"])
     return sampled_products.check(
         config, outputs, operands(config), "fp32", is_k_major=build_of(config).is_turned,

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from gpusim.evidence import sampled_products
-from gpusim.evidence.case import Config, KernelLaunch, Outputs, Repeated
-from gpusim.evidence.products import METRICS, problem_of
-from gpusim.evidence.whole import COUNTED, GEMM_LIMITS, pattern, whole_group, whole_kernel
+from gpusim.evidence.cases import gemm_output as sampled_products
+from gpusim.evidence.cases.case import Config, KernelLaunch, Outputs, Repeated
+from gpusim.evidence.cases.gemm_case import METRICS, problem_of
+from gpusim.evidence.cases.validation_kernel import COUNTED, GEMM_LIMITS, pattern, whole_group, whole_kernel
 
 WAYS = ("naive", "coalesced", "tiled")
 SHAPES = (
@@ -57,7 +57,7 @@ ROUNDING = 2.0**-22
 
 
 def check(config: Config, outputs: Outputs) -> dict[str, float]:
-    """As :func:`gpusim.evidence.sampled_products.check`."""
+    """As :func:`gpusim.evidence.cases.gemm_output.check`."""
     k = int(config["k"])
     return sampled_products.check(
         config, outputs, operands(config), "fp32", is_k_major=(True, False),

@@ -9,11 +9,11 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusim.evidence import patterns as draws
-from gpusim.evidence.case import Case, Config, Group, KernelLaunch, Output, Outputs, WrongAnswer, by_value
-from gpusim.evidence.patterns import LANES, SMEM_BYTES
+from gpusim.evidence.cases import access_patterns as draws
+from gpusim.evidence.cases.access_patterns import LANES, SMEM_BYTES
+from gpusim.evidence.cases.case import Case, Config, Group, KernelLaunch, Output, Outputs, WrongAnswer, by_value
 from gpusim.machine.config import GpuSpec
-from gpusim.workload.access import data_wavefronts, wavefronts
+from gpusim.workload.smem.access import data_wavefronts, wavefronts
 
 WIDE = ("ld_shared_b128", "ld_shared_b64")
 NARROW = tuple(f"ld_shared_b{bits}" for bits in (8, 16, 32))

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim import Buffer, GpuSpec, Launch, WarpRole, simulate
-from gpusim.evidence.case import (
+from gpusim.evidence.cases.case import (
     Case,
     Config,
     Group,
@@ -20,12 +20,12 @@ from gpusim.evidence.case import (
     Outputs,
     WrongAnswer,
 )
-from gpusim.evidence.whole import SHARED, as_counted
+from gpusim.evidence.cases.validation_kernel import SHARED, as_counted
 from gpusim.workload import ops
-from gpusim.workload.access import AccessPattern
 from gpusim.workload.dtypes import dtype
 from gpusim.workload.launch import RoleContext
-from gpusim.workload.tma import TensorMap
+from gpusim.workload.smem.access import AccessPattern
+from gpusim.workload.tma.boxes import TensorMap
 
 MORE = 5
 THREADS, WARPS = 256, 8

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim import GpuSpec, WarpRole
-from gpusim.evidence.case import (
+from gpusim.evidence.cases.case import (
     Case,
     Config,
     Fitted,
@@ -28,8 +28,8 @@ from gpusim.evidence.case import (
 )
 from gpusim.units import WARP_SIZE, WAVEFRONT_BYTES
 from gpusim.workload import ops as words
-from gpusim.workload.access import AccessPattern, data_wavefronts
-from gpusim.workload.smem_ops import smem_op
+from gpusim.workload.smem.access import AccessPattern, data_wavefronts
+from gpusim.workload.smem.smem_ops import smem_op
 
 rates = import_module(load_case("math_rate").launch.__module__)
 """Trains are folded as those of kernels/math_rate."""
@@ -57,7 +57,7 @@ NEVER = 0xFFFFFFFF
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedOp:
-    """One access, as kernels name it and as ``gpusim.workload.access`` does.
+    """One access, as kernels name it and as ``gpusim.workload.smem.access`` does.
 
     ``ptx`` has ``{r0}`` to ``{r3}`` for what it gives, ``{a}`` for its address, ``{v0}`` to ``{v3}`` for what it takes.
     """
@@ -455,7 +455,7 @@ def _check_words(what: str, found: NDArray[np.uint32], wanted: NDArray[np.uint32
 
 
 def wavefronts_of(config: Config) -> tuple[int, int]:
-    """Of one access of either instruction, by the rules of ``gpusim.workload.access``; 0 for none."""
+    """Of one access of either instruction, by the rules of ``gpusim.workload.smem.access``; 0 for none."""
     addresses = addresses_of(config).astype(np.int64)
     second = OPS[config["second_op"]].rule if config["second_op"] else ""
     first = int(data_wavefronts(OPS[config["op"]].rule, addresses[0]))
@@ -697,7 +697,7 @@ CASE = Case(
     values={
         **rates.SPAN_VALUES,
         "cycles_per_access": "SM cycles of one access of each warp (of a chain: its latency): the slope between trains",
-        "wavefronts_per_cycle": "of all warps, counted by the rules of gpusim.workload.access, by the same slope",
+        "wavefronts_per_cycle": "of all warps, counted by the rules of gpusim.workload.smem.access, by the same slope",
     },
     num_repeats=3,
     predict=predict,

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim import Buffer, Launch, Mbarrier, WarpRole, load_gpu, simulate
-from gpusim.evidence.case import (
+from gpusim.evidence.cases.case import (
     Case,
     Config,
     Group,
@@ -24,17 +24,17 @@ from gpusim.evidence.case import (
     WrongAnswer,
     by_value,
 )
-from gpusim.evidence.walks import ADDEND, MULTIPLIER, grid_include, random_words, sms_by_gpc
+from gpusim.evidence.cases.tile_walk import ADDEND, MULTIPLIER, grid_include, random_words, sms_by_gpc
 from gpusim.machine.config import GpuSpec
 from gpusim.machine.dispatcher import first_sms
-from gpusim.machine.memory.links import parts_of_gpcs
+from gpusim.machine.memory.gpc_ports import parts_of_gpcs
 from gpusim.units import LINE_BYTES
 from gpusim.workload import ops
 from gpusim.workload.atoms.mma import wgmma
 from gpusim.workload.dtypes import BF16
-from gpusim.workload.fetches import Fetches, row_fetches
+from gpusim.workload.gmem.line_fetches import Fetches, row_fetches
 from gpusim.workload.launch import RoleContext
-from gpusim.workload.tma import TensorMap
+from gpusim.workload.tma.boxes import TensorMap
 
 GPU = "h200_sxm"
 """Whose GPCs the patterns are made for; others merge elsewhere."""

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim import GpuSpec, Launch, WarpRole, simulate
-from gpusim.evidence.case import (
+from gpusim.evidence.cases.case import (
     Case,
     Config,
     Group,
@@ -21,9 +21,9 @@ from gpusim.evidence.case import (
     WrongAnswer,
     by_value,
 )
-from gpusim.evidence.walks import ADDEND, MULTIPLIER, grid_include
-from gpusim.evidence.whole import pattern_words
-from gpusim.kernel_models.streams import dense_access, same
+from gpusim.evidence.cases.tile_walk import ADDEND, MULTIPLIER, grid_include
+from gpusim.evidence.cases.validation_kernel import pattern_words
+from gpusim.kernel_models.streaming import dense_access, same
 from gpusim.workload import ops
 from gpusim.workload.launch import Footprint, RoleContext
 

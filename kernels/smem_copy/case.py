@@ -7,10 +7,20 @@ from typing import Any
 
 import numpy as np
 
-from gpusim.evidence.case import Argument, Config, Group, KernelLaunch, MappedTensor, Outputs, Repeated, Windows, WrongAnswer
-from gpusim.evidence.whole import COUNTED, SIZES, pattern, whole_kernel, windows
+from gpusim.evidence.cases.case import (
+    Argument,
+    Config,
+    Group,
+    KernelLaunch,
+    MappedTensor,
+    Outputs,
+    Repeated,
+    Windows,
+    WrongAnswer,
+)
+from gpusim.evidence.cases.validation_kernel import COUNTED, SIZES, pattern, whole_kernel, windows
 from gpusim.workload.dtypes import BF16
-from gpusim.workload.tma import TensorMap
+from gpusim.workload.tma.boxes import TensorMap
 
 ROWS, COLUMNS, ELEMENT_BYTES = 128, 64, 2
 """Of a tile."""

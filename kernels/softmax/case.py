@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from gpusim.evidence.case import Case, Config, Group, KernelLaunch, Outputs
-from gpusim.evidence.of_rows import Values, check_rows, row_arrays, row_launch, row_options
-from gpusim.evidence.whole import COUNTED, MIB, RowSweep, whole_kernel
+from gpusim.evidence.cases.case import Case, Config, Group, KernelLaunch, Outputs
+from gpusim.evidence.cases.row_kernels import Values, check_rows, row_arrays, row_launch, row_options
+from gpusim.evidence.cases.validation_kernel import COUNTED, MIB, RowSweep, whole_kernel
 
 SHAPES = (
     ("warp", "fp32", 1024), ("warp", "bf16", 1024), ("block", "fp32", 4096), ("block", "bf16", 4096),

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from gpusim import simulate
-from gpusim.evidence.case import (
+from gpusim.evidence.cases.case import (
     Case,
     Config,
     Group,

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim import Buffer, Launch, Mbarrier, WarpRole, load_gpu, simulate
-from gpusim.evidence.case import (
+from gpusim.evidence.cases.case import (
     Case,
     Config,
     Group,
@@ -29,11 +29,11 @@ from gpusim.evidence.case import (
 )
 from gpusim.machine.config import GpuSpec
 from gpusim.workload import ops
-from gpusim.workload.access import AccessPattern
 from gpusim.workload.dtypes import BF16
-from gpusim.workload.global_access import global_access
+from gpusim.workload.gmem.global_access import global_access
 from gpusim.workload.launch import RoleContext
-from gpusim.workload.tma import TensorMap
+from gpusim.workload.smem.access import AccessPattern
+from gpusim.workload.tma.boxes import TensorMap
 
 GPU = "h200_sxm"
 """Whose GPCs SMs are sorted by."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusim.evidence.case import (
+from gpusim.evidence.cases.case import (
     Case,
     Config,
     Fitted,
@@ -22,9 +22,9 @@ from gpusim.evidence.case import (
 from gpusim.machine.config import GpuSpec
 from gpusim.simulate.run import simulate
 from gpusim.workload import ops
-from gpusim.workload.access import AccessPattern
 from gpusim.workload.launch import Buffer, Launch, RoleContext, WarpRole
 from gpusim.workload.ops import Op, RangeEnd, RangeStart, Section
+from gpusim.workload.smem.access import AccessPattern
 
 OPS = {"b32": ("B32", 1, 4), "b64": ("B64", 4, 8), "b128": ("B128", 4, 16), "stmatrix": ("Matrix", 4, 16)}
 """Access: struct in kernel.cu, wavefronts, bytes a lane. 64 bits as an epilogue has them, two rows in the same banks."""

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim import Buffer, GpuSpec, Launch, Mbarrier, WarpRole, simulate
-from gpusim.evidence.case import (
+from gpusim.evidence.cases.case import (
     Case,
     Config,
     Fitted,
@@ -28,7 +28,7 @@ from gpusim.evidence.case import (
 from gpusim.workload import ops
 from gpusim.workload.dtypes import BF16
 from gpusim.workload.launch import RoleContext
-from gpusim.workload.tma import TensorMap
+from gpusim.workload.tma.boxes import TensorMap
 
 NUM_ROUNDS, MOST_ROUNDS, WARM_ROUNDS = 14, 16, 2
 """Maps that a launch of `build` makes; the first two, whose instructions are cold, do not count."""

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim import Buffer, Launch, Mbarrier, WarpRole, simulate
-from gpusim.evidence.case import (
+from gpusim.evidence.cases.case import (
     Argument,
     Case,
     Config,
@@ -29,10 +29,10 @@ from gpusim.evidence.case import (
 from gpusim.machine.config import GpuSpec
 from gpusim.machine.dispatcher import first_sms
 from gpusim.workload import ops
-from gpusim.workload.access import AccessPattern
 from gpusim.workload.dtypes import BF16
 from gpusim.workload.launch import RoleContext
-from gpusim.workload.tma import MAX_BOX_ELEMENTS, TensorMap
+from gpusim.workload.smem.access import AccessPattern
+from gpusim.workload.tma.boxes import MAX_BOX_ELEMENTS, TensorMap
 
 NUM_CTAS = 132
 """One an SM of the H200; where SMs have other numbers the launch gives itself up."""

@@ -7,8 +7,8 @@ import random
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from gpusim.evidence.case import Config, Product
-from gpusim.evidence.products import number_of, product_case, product_group
+from gpusim.evidence.cases.case import Config, Product
+from gpusim.evidence.cases.gemm_case import number_of, product_case, product_group
 from gpusim.units import DEPENDENT_CYCLES
 
 if TYPE_CHECKING:
@@ -49,7 +49,8 @@ CODE: Mapping[tuple[str, int], tuple[int, ...]] = {
     ("64x64x64", 4): (140, 146, 148),
 }
 """Cycles that the k-loop's own instructions take a warp, in order, where TMA loads: by tile and warps, by stages from two
-on; meetings and copies left out, which the program tells of (``gpusim.evidence.issue``). Where cp.async loads, most of such
+on; meetings and copies left out, which the program tells of (``gpusim.evidence.toolchain.issue_latency``). Where cp.async
+loads, most of such
 code makes addresses, which the model's copies have with them. Source: SASS of Triton 3.6.0 for sm_90
 (``scripts/tile_gemm_code.py``), whose registers are the rows'."""
 LEAST_STAGES = 2

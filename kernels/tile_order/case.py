@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from gpusim.evidence import products
-from gpusim.evidence.case import Case, Config, Group, Outputs, Product, Watch, WrongAnswer
-from gpusim.evidence.library_names import parse_name
-from gpusim.evidence.tile_waves import num_at_once, seen_waves, shape_of_waves
-from gpusim.evidence.watch import right_runs, since_first_ns
+from gpusim.evidence.bench.store_probe import right_runs, since_first_ns
+from gpusim.evidence.cases import gemm_case as products
+from gpusim.evidence.cases.case import Case, Config, Group, Outputs, Product, Watch, WrongAnswer
+from gpusim.evidence.cases.tile_waves import num_at_once, seen_waves, shape_of_waves
+from gpusim.evidence.toolchain.cublas_names import parse_name
 
 COLUMNS = ("m", "n", "k", "dtype", "layout", "row_step", "column_step")
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim import Buffer, Launch, Mbarrier, WarpRole, simulate
-from gpusim.evidence.case import (
+from gpusim.evidence.cases.case import (
     Argument,
     Case,
     Config,
@@ -26,15 +26,15 @@ from gpusim.evidence.case import (
     WrongAnswer,
     by_value,
 )
-from gpusim.evidence.walks import ADDEND, MULTIPLIER, grid_include, random_words, sms_by_gpc
+from gpusim.evidence.cases.tile_walk import ADDEND, MULTIPLIER, grid_include, random_words, sms_by_gpc
 from gpusim.machine.config import GpuSpec
 from gpusim.machine.dispatcher import first_sms
 from gpusim.workload import ops
-from gpusim.workload.access import AccessPattern
 from gpusim.workload.dtypes import BF16
-from gpusim.workload.fetches import CHUNK_BYTES, Fetches, fetches, row_fetches
+from gpusim.workload.gmem.line_fetches import CHUNK_BYTES, Fetches, fetches, row_fetches
 from gpusim.workload.launch import RoleContext
-from gpusim.workload.tma import TensorMap
+from gpusim.workload.smem.access import AccessPattern
+from gpusim.workload.tma.boxes import TensorMap
 
 GPU = "h200_sxm"
 """Whose GPCs the groups of sharers are made for."""

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim import Buffer, Launch, Mbarrier, WarpRole, load_gpu, simulate
-from gpusim.evidence.case import (
+from gpusim.evidence.cases.case import (
     Case,
     Config,
     Fitted,
@@ -26,13 +26,13 @@ from gpusim.evidence.case import (
     kernels_dir,
     key_of,
 )
-from gpusim.evidence.walks import ADDEND, MULTIPLIER, random_words, sms_by_gpc
+from gpusim.evidence.cases.tile_walk import ADDEND, MULTIPLIER, random_words, sms_by_gpc
 from gpusim.machine.config import GpuSpec
 from gpusim.machine.dispatcher import first_sms
 from gpusim.workload import ops
 from gpusim.workload.dtypes import BF16
 from gpusim.workload.launch import RoleContext
-from gpusim.workload.tma import TensorMap
+from gpusim.workload.tma.boxes import TensorMap
 
 GPU = "h200_sxm"
 """Whose GPCs the patterns are made for; others merge elsewhere, which their rows show."""

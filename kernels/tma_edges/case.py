@@ -8,7 +8,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusim.evidence.case import (
+from gpusim.evidence.cases.case import (
     Case,
     Config,
     Group,
@@ -22,7 +22,7 @@ from gpusim.evidence.case import (
 from gpusim.layout.swizzle import swizzle_mode
 from gpusim.units import WARP_SIZE
 from gpusim.workload.dtypes import BF16
-from gpusim.workload.tma import TensorMap
+from gpusim.workload.tma.boxes import TensorMap
 
 NUM_STEPS, FIRST_STEP, NUM_CTAS = 320, 64, 132
 """Steps of a CTA; from where on they are timed; CTAs where all SMs have one."""

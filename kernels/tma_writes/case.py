@@ -8,11 +8,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim.errors import LayoutError
-from gpusim.evidence.case import Case, Config, Group, KernelLaunch, MappedTensor, Output, Outputs, WrongAnswer, by_value
+from gpusim.evidence.cases.case import (
+    Case,
+    Config,
+    Group,
+    KernelLaunch,
+    MappedTensor,
+    Output,
+    Outputs,
+    WrongAnswer,
+    by_value,
+)
 from gpusim.layout.swizzle import swizzle_mode
 from gpusim.machine.config import GpuSpec
 from gpusim.workload.dtypes import dtype as dtype_named
-from gpusim.workload.tma import TensorMap, row_pitch_bytes, tma_bank_writes, tma_fill
+from gpusim.workload.tma.boxes import TensorMap, row_pitch_bytes, tma_bank_writes, tma_fill
 
 PITCH_BYTES = 1024
 """From row to row of the tensor."""

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from gpusim.evidence.case import Config, Group, KernelLaunch, Outputs, Repeated, Windows, WrongAnswer
-from gpusim.evidence.whole import COUNTED, SIZES, pattern, whole_kernel, windows
+from gpusim.evidence.cases.case import Config, Group, KernelLaunch, Outputs, Repeated, Windows, WrongAnswer
+from gpusim.evidence.cases.validation_kernel import COUNTED, SIZES, pattern, whole_kernel, windows
 
 TILE, HEIGHT, ELEMENT_BYTES = 32, 8, 4
 WAYS = ("none", "naive", "padded", "swizzled")

@@ -10,16 +10,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim import Buffer, GpuSpec, Launch, WarpRole, simulate
-from gpusim.evidence.case import Case, Config, Fitted, Group, Input, KernelLaunch, Output, Outputs, WrongAnswer, by_value
-from gpusim.evidence.wgmma_trains import K_STEPS, K, M, atom_of, image, operand, struct
+from gpusim.evidence.cases.background_wgmma import K_STEPS, K, M, atom_of, image, operand, struct
+from gpusim.evidence.cases.case import (
+    Case,
+    Config,
+    Fitted,
+    Group,
+    Input,
+    KernelLaunch,
+    Output,
+    Outputs,
+    WrongAnswer,
+    by_value,
+)
 from gpusim.layout import tile_to_shape
 from gpusim.layout.swizzle import ByteLayout
 from gpusim.workload import ops
-from gpusim.workload.access import AccessPattern
 from gpusim.workload.dtypes import BF16
-from gpusim.workload.gmma import gmma_atom, wgmma_descriptors
 from gpusim.workload.launch import Mbarrier, RoleContext
-from gpusim.workload.operand import epilogue_store, stmatrix_writes
+from gpusim.workload.operands import epilogue_store, stmatrix_writes
+from gpusim.workload.smem.access import AccessPattern
+from gpusim.workload.smem.wgmma_operands import gmma_atom, wgmma_descriptors
 
 KINDS = (
     "nothing", "imad", "wide", "wide_eighth", "high", "high_eighth", "divide", "pack", "store", "store_wide", "matrix",
@@ -308,7 +319,7 @@ LOOP_INSTRUCTIONS = 2
 """Of a turn, beside its items and the branch. Source: SASS."""
 DIVISION, DIVISION_BESIDE, DIVISION_WIDE = 88.0, 108.0, 2
 """Cycles of a division of integers without its IMAD.HIs, alone and beside wgmma, and how many these are. Source: SASS
-of a turn over four, ``gpusim.evidence.issue``."""
+of a turn over four, ``gpusim.evidence.toolchain.issue_latency``."""
 
 
 def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
@@ -487,7 +498,7 @@ CODE: Mapping[tuple[int, int], tuple[int, int, int, int]] = {
     (128, 4): (211, 337, 496, 617),
 }  # fmt: skip
 """Cycles that a step's own instructions take, by N and waits: lanes alike, and with stages given back; lanes apart, too.
-Source: SASS of sm_90a, ``gpusim.evidence.issue``."""
+Source: SASS of sm_90a, ``gpusim.evidence.toolchain.issue_latency``."""
 
 HOPPER = (9, 0)
 

@@ -7,11 +7,11 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusim.evidence import patterns as draws
-from gpusim.evidence.case import Case, Config, Group, KernelLaunch, Output, Outputs, WrongAnswer, by_value
-from gpusim.evidence.patterns import SMEM_BYTES
+from gpusim.evidence.cases import access_patterns as draws
+from gpusim.evidence.cases.access_patterns import SMEM_BYTES
+from gpusim.evidence.cases.case import Case, Config, Group, KernelLaunch, Output, Outputs, WrongAnswer, by_value
 from gpusim.machine.config import GpuSpec
-from gpusim.workload.access import data_wavefronts, wavefronts
+from gpusim.workload.smem.access import data_wavefronts, wavefronts
 
 NUM_WARPS, IN_FLIGHT = 4, 8
 """As kernel.cu has them."""

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusim.evidence.case import Case, Config, Group, Input, KernelLaunch, Output, Outputs, WrongAnswer, by_value
+from gpusim.evidence.cases.case import Case, Config, Group, Input, KernelLaunch, Output, Outputs, WrongAnswer, by_value
 from gpusim.layout import tile_to_shape
 from gpusim.layout.layout import Layout
 from gpusim.layout.swizzle import ByteLayout, span_bytes
 from gpusim.machine.config import GpuSpec
 from gpusim.workload.atoms.mma import K_STEP_BYTES, MmaAtom, legal_wgmma_n, wgmma
 from gpusim.workload.dtypes import dtype as dtype_named
-from gpusim.workload.gmma import Major, gmma_atom, wgmma_descriptors, wgmma_wavefronts
+from gpusim.workload.smem.wgmma_operands import Major, gmma_atom, wgmma_descriptors, wgmma_wavefronts
 
 M = 64
 GROUP_WGMMAS = 4

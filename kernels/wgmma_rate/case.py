@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim import GpuSpec, WarpRole
-from gpusim.evidence.case import (
+from gpusim.evidence.cases.case import (
     Case,
     Config,
     Fitted,
@@ -32,7 +32,7 @@ from gpusim.units import WARP_SIZE
 from gpusim.workload import ops as words
 from gpusim.workload.atoms.mma import K_STEP_BYTES, MmaAtom, legal_wgmma_n
 from gpusim.workload.dtypes import dtype as dtype_named
-from gpusim.workload.gmma import wgmma_descriptors, wgmma_wavefronts
+from gpusim.workload.smem.wgmma_operands import wgmma_descriptors, wgmma_wavefronts
 
 operands = import_module(load_case("wgmma_operands").launch.__module__)
 """Shapes and images of operands are those of kernels/wgmma_operands."""

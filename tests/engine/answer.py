@@ -12,10 +12,10 @@ from gpusim.errors import GpusimError
 from gpusim.machine.config import GpuSpec
 from gpusim.machine.counters import COUNTERS
 from gpusim.program.records import SM_TOTALS, TOTALS
-from gpusim.simulate.ideal import idealize
-from gpusim.simulate.native import native_runs
+from gpusim.simulate.engine_run import Ran
+from gpusim.simulate.idealize import idealize
+from gpusim.simulate.native_run import native_runs
 from gpusim.simulate.plan import plan_launch
-from gpusim.simulate.ran import Ran
 from gpusim.simulate.settings import L2State, Settings
 from gpusim.units import Clock
 from gpusim.workload.launch import Launch

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from gpusim import Buffer, Launch, Mbarrier, NamedBarrier, WarpRole
 from gpusim.workload import ops
-from gpusim.workload.access import AccessPattern
 from gpusim.workload.atoms import mma_sync, wgmma
 from gpusim.workload.dtypes import BF16, FP8, INT8, TF32
-from gpusim.workload.fetches import Fetches
+from gpusim.workload.gmem.line_fetches import Fetches
 from gpusim.workload.launch import Footprint, RoleContext
+from gpusim.workload.smem.access import AccessPattern
 
 Ops = Iterator[Any]
 Program = Callable[[RoleContext], Ops]

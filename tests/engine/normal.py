@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import sqrt
 
-from gpusim.machine.numeric import INFINITE, NO_NUMBER, SQRT_HALF, exp, log
+from gpusim.machine.exact_math import INFINITE, NO_NUMBER, SQRT_HALF, exp, log
 
 INVERSE_SQRT_PI = 5.6418958354775628695e-1
 

@@ -11,7 +11,7 @@ from math import sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusim.machine.numeric import exp, log, sum_in_order
+from gpusim.machine.exact_math import exp, log, sum_in_order
 
 from .normal import normal_cdf
 

@@ -12,7 +12,7 @@ from types import ModuleType
 import pytest
 import wasmtime
 
-from gpusim.simulate.module import CONSTRUCTORS, MODULE, WASM_EXPORTS
+from gpusim.simulate.wasm_module import CONSTRUCTORS, MODULE, WASM_EXPORTS
 
 ROOT = Path(__file__).parents[2]
 
@@ -91,7 +91,7 @@ def test_building_it_again_elsewhere_gives_the_same_bytes(tmp_path: Path) -> Non
 @needs_zig
 def test_globals_are_constructed_once_in_each_instance(sources: Path, tmp_path: Path) -> None:
     BUILD.build_module(tmp_path / "small.wasm", folder=sources)
-    from gpusim.simulate.module import EngineModule
+    from gpusim.simulate.wasm_module import EngineModule
 
     module = EngineModule.of_wasm(tmp_path / "small.wasm")
     instance = module.new_instance()
@@ -111,7 +111,7 @@ def test_the_digest_follows_names_and_texts_of_sources_and_not_line_ends(sources
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="wants g++")
 def test_a_shared_library_of_the_same_sources_answers_alike(sources: Path, tmp_path: Path) -> None:
-    from gpusim.simulate.module import EngineModule
+    from gpusim.simulate.wasm_module import EngineModule
 
     BUILD.build_native(tmp_path / "engine.so", folder=sources, flags=("-DNOTHING",))
     module = EngineModule.of_library(str(tmp_path / "engine.so"))

@@ -14,9 +14,9 @@ import wasmtime
 
 from gpusim.errors import SimulationError
 from gpusim.program.records import INPUT_SECTIONS, OUTPUT_SECTIONS, Failure, dtype_of
-from gpusim.simulate import module as engine_room
+from gpusim.simulate import wasm_module as engine_room
 from gpusim.simulate.buffers import write_buffer
-from gpusim.simulate.module import LIBRARY_VARIABLE, EngineModule, EngineRun, WasmInstance, engine_module
+from gpusim.simulate.wasm_module import LIBRARY_VARIABLE, EngineModule, EngineRun, WasmInstance, engine_module
 
 ECHO = """
 (module

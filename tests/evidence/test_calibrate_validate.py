@@ -14,12 +14,12 @@ from rich.console import Console
 
 from gpusim.cli import main
 from gpusim.errors import ConfigError
-from gpusim.evidence.calibrate import calibrate, halves, parameter, toml_lines
-from gpusim.evidence.case import Case, Config, Fitted, Group, KernelLaunch, Limit, case_names, load_case
-from gpusim.evidence.rows import Table, number_in
-from gpusim.evidence.validate import TIERS, Judgement, judge, not_judged, quantile, summaries, totals
+from gpusim.evidence.cases.case import Case, Config, Fitted, Group, KernelLaunch, Limit, case_names, load_case
+from gpusim.evidence.cases.rows import Table, number_in
+from gpusim.evidence.validate.calibrate import calibrate, halves, parameter, toml_lines
+from gpusim.evidence.validate.judge import TIERS, Judgement, judge, not_judged, quantile, summaries, totals
 from gpusim.machine.config import GpuSpec, load_gpu
-from gpusim.report.evidence import render_summaries
+from gpusim.report.validation import render_summaries
 
 TOY = load_gpu("toy")
 SIZES = tuple(range(1, 11))

@@ -15,13 +15,13 @@ from junitparser import JUnitXml
 
 from gpusim import load_gpu, simulate
 from gpusim.errors import ConfigError, GpusimError, KernelError
-from gpusim.evidence.baseline import Change, changes, explain_changes
-from gpusim.evidence.check import NotComparableError, check_profile, clock_of, predictions, thread_numbers
-from gpusim.evidence.models import Model, model_for, read_models
-from gpusim.evidence.profiles import ProfiledLaunch
-from gpusim.evidence.tolerances import CLASSES, HELD_OUT_NAMES, SAME, Tolerance, class_of, parse_tolerance, tolerance_of
-from gpusim.evidence.verdicts import FAIL, NOT_COMPARABLE, PASS, Comparison, Report
-from gpusim.evidence.whole import CYCLES, DURATION
+from gpusim.evidence.cases.validation_kernel import CYCLES, DURATION
+from gpusim.evidence.gate.baseline import Change, changes, explain_changes
+from gpusim.evidence.gate.check import NotComparableError, check_profile, clock_of, predictions, thread_numbers
+from gpusim.evidence.gate.models import Model, model_for, read_models
+from gpusim.evidence.gate.tolerances import CLASSES, HELD_OUT_NAMES, SAME, Tolerance, class_of, parse_tolerance, tolerance_of
+from gpusim.evidence.gate.verdicts import FAIL, NOT_COMPARABLE, PASS, Comparison, Report
+from gpusim.evidence.nsight.profiles import ProfiledLaunch
 from gpusim.kernel_models import KERNEL_MODELS
 from gpusim.machine.config import configs_dir
 from gpusim.report.check import check_document, difference_text, junit_bytes
@@ -326,7 +326,7 @@ def test_cycles_have_the_p90_of_their_family_where_it_is_known_and_15_percent_el
 def test_every_p90_is_of_a_known_model_and_metric() -> None:
     import tomllib
 
-    from gpusim.evidence.case import kernels_dir, load_case
+    from gpusim.evidence.cases.case import kernels_dir, load_case
 
     products = [load_case(name) for name in ("hopper_gemm", "hgemm", "sgemm", "library_gemm", "tile_gemm")]
     families_of_products = {

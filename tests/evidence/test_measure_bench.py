@@ -12,13 +12,13 @@ import pytest
 
 from gpusim.cli import main
 from gpusim.errors import ConfigError
-from gpusim.evidence import toolkit
-from gpusim.evidence.bench import Bench, Chunk, Job, Options, jobs, match_profiles
-from gpusim.evidence.case import case_names, load_case
-from gpusim.evidence.measure import Plan
-from gpusim.evidence.process import Ended, run_child
-from gpusim.evidence.rows import Table
-from gpusim.evidence.toolkit import Cubin, GpuFound, arch_of, capability_of, find_gpu, source_hash
+from gpusim.evidence.bench.child_process import Ended, run_child
+from gpusim.evidence.bench.gpu import Plan
+from gpusim.evidence.bench.runner import Bench, Chunk, Job, Options, jobs, match_profiles
+from gpusim.evidence.cases.case import case_names, load_case
+from gpusim.evidence.cases.rows import Table
+from gpusim.evidence.toolchain import cuda_toolkit as toolkit
+from gpusim.evidence.toolchain.cuda_toolkit import Cubin, GpuFound, arch_of, capability_of, find_gpu, source_hash
 
 H200 = GpuFound("NVIDIA H200", (9, 0), "580.159.04")
 CASES = [load_case(name) for name in case_names()]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpusim.errors import ConfigError
-from gpusim.evidence.ncu import available, complaint, ncu_command, parse_metric_names, parse_profiles
+from gpusim.evidence.nsight.ncu_command import available, complaint, ncu_command, parse_metric_names, parse_profiles
 
 TEXT = (Path(__file__).parent / "ncu_raw.csv").read_text(encoding="utf-8")
 COUNTED = "sm__sass_l1tex_pipe_lsu_wavefronts_mem_shared.sum"

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpusim.errors import ConfigError
-from gpusim.evidence.case import key_of
-from gpusim.evidence.rows import Table, number_text, replace_file
-from gpusim.evidence.toolkit import FOLDERS
+from gpusim.evidence.cases.case import key_of
+from gpusim.evidence.cases.rows import Table, number_text, replace_file
+from gpusim.evidence.toolchain.cuda_toolkit import FOLDERS
 
 COLUMNS = ("n", "swizzle")
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gpusim.evidence.case import case_names, load_case
-from gpusim.evidence.rows import Table, config_of
-from gpusim.evidence.validate import judge
+from gpusim.evidence.cases.case import case_names, load_case
+from gpusim.evidence.cases.rows import Table, config_of
+from gpusim.evidence.validate.judge import judge
 from gpusim.machine.config import load_gpu
-from gpusim.workload.access import wavefronts
-from gpusim.workload.tma import tma_wavefronts
+from gpusim.workload.smem.access import wavefronts
+from gpusim.workload.tma.boxes import tma_wavefronts
 
 MEASURED = Path(__file__).resolve().parents[2] / "validation" / "measured"
 SHARED = "sm__sass_l1tex_pipe_lsu_wavefronts_mem_shared.sum"

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpusim.errors import ConfigError
-from gpusim.evidence.profiles import (
+from gpusim.evidence.nsight.profiles import (
     SCALES,
     SECONDS,
     decimal_sign,

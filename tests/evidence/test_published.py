@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from gpusim.evidence.published import KEYS, compare, out_of_order, params_of, prediction_tables, read_ladders
+from gpusim.evidence.validate.published import KEYS, compare, out_of_order, params_of, prediction_tables, read_ladders
 from gpusim.machine.config import load_gpu
 
 SAID = [row for row in read_ladders().to_dict("records") if row["expressible"] == "yes"]

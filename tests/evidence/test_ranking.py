@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from gpusim import GemmParams, load_gpu
 from gpusim.errors import ConfigError
-from gpusim.evidence.case import kernels_dir
-from gpusim.evidence.expected import Expected, expected_error, unknown
-from gpusim.evidence.places import CYCLES
-from gpusim.evidence.proof import held_out_families, own_ranks, ranks
-from gpusim.evidence.ranking import kendall_tau, ranking, regret
-from gpusim.evidence.validate import Judgement
+from gpusim.evidence.cases.case import kernels_dir
+from gpusim.evidence.cases.paths import CYCLES
+from gpusim.evidence.validate.accuracy_summary import held_out_families, own_ranks, ranks
+from gpusim.evidence.validate.expected_error import Expected, expected_error, unknown
+from gpusim.evidence.validate.judge import Judgement
+from gpusim.evidence.validate.ranking import kendall_tau, ranking, regret
 from gpusim.kernel_models import KERNEL_MODELS
 
 times = st.floats(1.0, 1e6)
@@ -162,7 +162,7 @@ def test_published_steps_judge_the_gpu_that_they_ran_on(tmp_path: Path, monkeypa
     (folder / "gemm_ladder_x.csv").write_text("\n".join([f"{keys},gpu,tflops", *ladder]))
     said = [f"l,{step},1,1,1,{tflops}" for _, step, _, tflops in steps]
     (folder / "predictions_1.csv").write_text("\n".join([f"{keys},tflops_predicted", *said]))
-    monkeypatch.setattr("gpusim.evidence.expected.kernels_dir", lambda: tmp_path / "kernels")
+    monkeypatch.setattr("gpusim.evidence.validate.expected_error.kernels_dir", lambda: tmp_path / "kernels")
     found = expected_error("gemm", "a", {})
     assert found == Expected(p90_pct=25.0, gpu="a", family="gemm", num_published=3)  # 100 / 80: took a quarter longer
     assert found is not None and found.what == "time"
@@ -214,6 +214,6 @@ def test_a_cut_off_file_of_expected_errors_is_one_sentence(tmp_path: Path, monke
     (tmp_path / "validation").mkdir()
     cut = tmp_path / "validation" / "held_out.toml"
     cut.write_text(whole[: whole.index("=", 1000) + 1], encoding="utf-8")
-    monkeypatch.setattr("gpusim.evidence.expected.kernels_dir", lambda: tmp_path / "kernels")
+    monkeypatch.setattr("gpusim.evidence.validate.expected_error.kernels_dir", lambda: tmp_path / "kernels")
     with pytest.raises(ConfigError, match=r"held_out\.toml: cut off, or no TOML"):
         expected_error("softmax", "h200_sxm")

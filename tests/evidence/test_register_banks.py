@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gpusim.evidence.register_banks import bank_reads, file_reads
-from gpusim.evidence.sass import Instruction
+from gpusim.evidence.toolchain.register_banks import bank_reads, file_reads
+from gpusim.evidence.toolchain.sass import Instruction
 
 
 def ffmas(*operands: str) -> list[Instruction]:

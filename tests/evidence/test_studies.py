@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from gpusim import GemmParams, load_gpu, simulate
-from gpusim.evidence.case import load_case
-from gpusim.evidence.places import kernels_dir
+from gpusim.evidence.cases.case import load_case
+from gpusim.evidence.cases.paths import kernels_dir
 from gpusim.simulate.plan import check, count_slots, plan_traffic
-from gpusim.simulate.uses import Uses
+from gpusim.traffic.footprints import Uses
 from gpusim.units import DEPENDENT_CYCLES
 
 VALIDATION = kernels_dir().parent / "validation"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from gpusim.evidence.library_kernels import assumed, told
-from gpusim.evidence.library_names import parse_name
-from gpusim.evidence.tile_waves import last_of_clusters, modelled_waves, seen_waves, shape_of_waves, waves_by_time
+from gpusim.evidence.cases.tile_waves import last_of_clusters, modelled_waves, seen_waves, shape_of_waves, waves_by_time
+from gpusim.evidence.toolchain.cublas_kernels import assumed, told
+from gpusim.evidence.toolchain.cublas_names import parse_name
 from gpusim.machine.config import load_gpu
 
 

@@ -16,9 +16,9 @@ from gpusim.explore.forms import FORMS, OFFERED, grid
 from gpusim.explore.pipeline import PipelineQuestion
 from gpusim.explore.questions import QUESTIONS, answer_of, question_of
 from gpusim.explore.sliders import SLIDERS
-from gpusim.explore.squeeze import squeeze
+from gpusim.explore.svg_minify import squeeze
 from gpusim.machine.config import gpu_names
-from gpusim.workload.smem_ops import SMEM_OPS
+from gpusim.workload.smem.smem_ops import SMEM_OPS
 
 SMALL = {"m": "512", "n": "512", "k": "512", "tile": "128x128x64"}
 
@@ -177,8 +177,8 @@ def test_a_static_copy_offers_some_hundred_choices_that_the_forms_have() -> None
 
 
 def test_a_squeezed_picture_says_and_shows_the_same() -> None:
-    from gpusim.report.plots_banks import plot_banks
-    from gpusim.workload.bank_mends import study
+    from gpusim.report.plots.banks import plot_banks
+    from gpusim.workload.smem.bank_conflict_fixes import study
 
     asked = question_of("banks", {}).asked()  # type: ignore[union-attr]  # banks have it
     svg = plot_banks(study(asked.accesses()[0])).svg

@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from gpusim.explore.packed import engine_script, launch_document
+from gpusim.explore.packed_launch import engine_script, launch_document
 from gpusim.explore.pipeline import PipelineQuestion
 from gpusim.explore.sliders import SLIDERS, scaled
 from gpusim.machine.config import gpu_names, load_gpu
 from gpusim.program.records import INPUT_SECTIONS, OUTPUT_SECTIONS, dtype_of
-from gpusim.simulate.module import MODULE, EngineRun
 from gpusim.simulate.pack import trace_plan
 from gpusim.simulate.settings import Settings
+from gpusim.simulate.wasm_module import MODULE, EngineRun
 from tests.simulate.packed import pack_launch
 
 SMALL = {"m": "512", "n": "512", "k": "512", "tile": "auto", "stages": "auto", "schedule": "auto"}

@@ -8,7 +8,7 @@ import pytest
 
 from gpusim import KERNEL_MODELS, GemmParams, load_gpu
 from gpusim.errors import GpusimError, KernelError
-from gpusim.kernel_models.choices import choices, values_of
+from gpusim.kernel_models.sweep_values import choices, values_of
 
 TOY, H200, A100 = (load_gpu(name) for name in ("toy", "h200_sxm", "a100_sxm_40gb"))
 SMALL: dict[str, Any] = {"m": "512", "n": "512", "k": "256"}

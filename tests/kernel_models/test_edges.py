@@ -8,7 +8,7 @@ import pytest
 
 from gpusim import GemmParams, load_gpu, simulate
 from gpusim.kernel_models.gemm.loader import Loader, slot
-from gpusim.kernel_models.gemm.tiles import Coordinates, TilePlan
+from gpusim.kernel_models.gemm.tile_grid import Coordinates, TilePlan
 from gpusim.workload import ops
 
 GPU = load_gpu("h200_sxm")

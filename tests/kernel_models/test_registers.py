@@ -16,7 +16,7 @@ from gpusim.kernel_models.gemm.registers import (
     register_need,
     widest_wgmma_n,
 )
-from gpusim.kernel_models.gemm.shares import Shares
+from gpusim.kernel_models.gemm.warp_partition import Shares
 from gpusim.kernel_models.registers import launch_limit
 from gpusim.machine.config import GpuSpec
 

@@ -11,7 +11,7 @@ import pytest
 
 from gpusim.errors import KernelError
 from gpusim.kernel_models.gemm import GemmParams
-from gpusim.kernel_models.gemm.specialized import PRODUCER_BEFORE_COPIES
+from gpusim.kernel_models.gemm.warp_specialized import PRODUCER_BEFORE_COPIES
 from gpusim.machine.config import GpuSpec, load_gpu
 from gpusim.simulate.result import Result
 from gpusim.simulate.run import simulate

@@ -8,12 +8,12 @@ import pytest
 from gpusim.errors import GpusimError, KernelError
 from gpusim.kernel_models.elementwise import ElementwiseParams
 from gpusim.kernel_models.smem_copy import SmemCopyParams
-from gpusim.kernel_models.streams import TileGrid, all_passes, lanes_access, passes, tile_lanes
+from gpusim.kernel_models.streaming import TileGrid, all_passes, lanes_access, passes, tile_lanes
 from gpusim.kernel_models.strided_copy import StridedCopyParams
 from gpusim.kernel_models.transpose import TransposeParams
 from gpusim.machine.config import GpuSpec
 from gpusim.simulate.run import simulate
-from gpusim.workload.global_access import global_access
+from gpusim.workload.gmem.global_access import global_access
 
 
 @pytest.mark.parametrize("width", [2, 4, 8, 16])

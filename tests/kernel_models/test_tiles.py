@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpusim.kernel_models.gemm import GemmParams
-from gpusim.kernel_models.gemm.tiles import TilePlan
+from gpusim.kernel_models.gemm.tile_grid import TilePlan
 from gpusim.machine.config import GpuSpec, load_gpu
 
 H200 = load_gpu("h200_sxm")

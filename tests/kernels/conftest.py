@@ -19,10 +19,10 @@ import pytest
 from numpy.typing import NDArray
 
 from gpusim.errors import ConfigError
-from gpusim.evidence import toolkit
-from gpusim.evidence.case import KernelLaunch, Repeated, load_case
-from gpusim.evidence.rows import replace_file
-from gpusim.evidence.sass import KernelSass, read_sass
+from gpusim.evidence.cases.case import KernelLaunch, Repeated, load_case
+from gpusim.evidence.cases.rows import replace_file
+from gpusim.evidence.toolchain import cuda_toolkit as toolkit
+from gpusim.evidence.toolchain.sass import KernelSass, read_sass
 from gpusim.workload.launch import Launch
 
 Sass = Callable[[str, str], dict[str, KernelSass]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gpusim.evidence.case import Case, Config
+from gpusim.evidence.cases.case import Case, Config
 from gpusim.machine.config import GpuSpec
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from gpusim.evidence.issue import BESIDE_MMA, beyond_math, issue_cycles, loop_cycles, turn, way
-from gpusim.evidence.sass import KernelSass
+from gpusim.evidence.toolchain.issue_latency import BESIDE_MMA, beyond_math, issue_cycles, loop_cycles, turn, way
+from gpusim.evidence.toolchain.sass import KernelSass
 
 AT_ONCE = 8
 """Vectors of D that a thread of hgemm reads before it stores them."""

@@ -12,9 +12,9 @@ import pytest
 from numpy.typing import NDArray
 
 from gpusim import GpuSpec, load_gpu
-from gpusim.evidence.calibrate import parameter
-from gpusim.evidence.case import Config, WrongAnswer, load_case
-from gpusim.evidence.sass import Instruction, KernelSass
+from gpusim.evidence.cases.case import Config, WrongAnswer, load_case
+from gpusim.evidence.toolchain.sass import Instruction, KernelSass
+from gpusim.evidence.validate.calibrate import parameter
 
 from .known import remembering
 

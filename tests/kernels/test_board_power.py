@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from gpusim.evidence.calibrate import parameter
-from gpusim.evidence.case import Config, load_case
+from gpusim.evidence.cases.case import Config, load_case
+from gpusim.evidence.validate.calibrate import parameter
 from gpusim.machine.clock import PowerLimiter
 from gpusim.machine.config import GpuSpec, load_gpu
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gpusim.evidence.calibrate import halves
-from gpusim.evidence.case import Outputs, WrongAnswer, load_case
-from gpusim.evidence.places import kernels_dir
-from gpusim.evidence.rows import Table
+from gpusim.evidence.cases.case import Outputs, WrongAnswer, load_case
+from gpusim.evidence.cases.paths import kernels_dir
+from gpusim.evidence.cases.rows import Table
+from gpusim.evidence.validate.calibrate import halves
 from gpusim.machine.config import load_gpu
 
 CASE = load_case("busy_sharing")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gpusim import load_gpu
-from gpusim.evidence.case import WrongAnswer, load_case
+from gpusim.evidence.cases.case import WrongAnswer, load_case
 
 CASE = load_case("cache_hints")
 MODULE = __import__("sys").modules[CASE.launch.__module__]

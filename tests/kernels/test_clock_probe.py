@@ -7,8 +7,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from gpusim.evidence.case import WrongAnswer, load_case
-from gpusim.evidence.sass import KernelSass
+from gpusim.evidence.cases.case import WrongAnswer, load_case
+from gpusim.evidence.toolchain.sass import KernelSass
 
 CASE = load_case("clock_probe")
 NOTHING, BUSY = CASE.configs("launches", 1)[0], CASE.configs("launches", 1)[-1]

@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from gpusim.evidence.case import WrongAnswer, load_case
+from gpusim.evidence.cases.case import WrongAnswer, load_case
 from gpusim.machine.config import load_gpu
 
 CASE = load_case("cold_launch")

@@ -12,10 +12,9 @@ from pathlib import Path
 import pytest
 
 from gpusim.errors import ConfigError
-from gpusim.evidence.case import case_names, load_case
-from gpusim.evidence.frameworks import has_source
-from gpusim.evidence.sass import KernelSass, parse_sass, read_sass
-from gpusim.evidence.toolkit import (
+from gpusim.evidence.bench.frameworks import has_source
+from gpusim.evidence.cases.case import case_names, load_case
+from gpusim.evidence.toolchain.cuda_toolkit import (
     Cubin,
     build,
     capability_of,
@@ -25,6 +24,7 @@ from gpusim.evidence.toolkit import (
     nvcc_release,
     source_hash,
 )
+from gpusim.evidence.toolchain.sass import KernelSass, parse_sass, read_sass
 
 from .conftest import KEPT, made_with
 

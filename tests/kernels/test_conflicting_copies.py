@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 from gpusim import load_gpu
-from gpusim.evidence.case import load_case
-from gpusim.workload.fetches import num_passes
+from gpusim.evidence.cases.case import load_case
+from gpusim.workload.gmem.line_fetches import num_passes
 
 CASE = load_case("conflicting_copies")
 ROWS = pd.read_csv(Path(__file__).parents[2] / "validation" / "measured" / "h200_sxm" / "conflicting_copies.csv")

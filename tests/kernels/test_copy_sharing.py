@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from gpusim import load_gpu
-from gpusim.evidence.case import Config, WrongAnswer, load_case
-from gpusim.evidence.places import kernels_dir
-from gpusim.evidence.rows import Table
+from gpusim.evidence.cases.case import Config, WrongAnswer, load_case
+from gpusim.evidence.cases.paths import kernels_dir
+from gpusim.evidence.cases.rows import Table
 
 CASE = load_case("copy_sharing")
 case = sys.modules[CASE.launch.__module__]

@@ -8,8 +8,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from gpusim.evidence.case import WrongAnswer, load_case
-from gpusim.evidence.patterns import mask_of
+from gpusim.evidence.cases.access_patterns import mask_of
+from gpusim.evidence.cases.case import WrongAnswer, load_case
 from gpusim.machine.config import load_gpu
 
 CASE = load_case("cp_async_access")

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from gpusim import load_gpu
-from gpusim.evidence.case import Config, WrongAnswer, load_case
-from gpusim.evidence.sass import KernelSass
+from gpusim.evidence.cases.case import Config, WrongAnswer, load_case
+from gpusim.evidence.toolchain.sass import KernelSass
 
 CASE = load_case("cta_turnover")
 case = sys.modules[CASE.launch.__module__]

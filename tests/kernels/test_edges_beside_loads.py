@@ -7,10 +7,10 @@ import sys
 import numpy as np
 import pytest
 
-from gpusim.evidence.calibrate import halves
-from gpusim.evidence.case import WrongAnswer, load_case
-from gpusim.evidence.places import kernels_dir
-from gpusim.evidence.rows import Table
+from gpusim.evidence.cases.case import WrongAnswer, load_case
+from gpusim.evidence.cases.paths import kernels_dir
+from gpusim.evidence.cases.rows import Table
+from gpusim.evidence.validate.calibrate import halves
 from gpusim.layout.swizzle import swizzle_mode
 from gpusim.machine.config import load_gpu
 

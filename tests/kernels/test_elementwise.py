@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from gpusim.evidence.case import Config, WrongAnswer, load_case
+from gpusim.evidence.cases.case import Config, WrongAnswer, load_case
 from gpusim.kernel_models import elementwise as model
 from gpusim.kernel_models.elementwise import ElementwiseParams
 from gpusim.machine.config import load_gpu

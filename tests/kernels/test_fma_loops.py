@@ -7,8 +7,8 @@ import sys
 import numpy as np
 import pytest
 
-from gpusim.evidence.case import WrongAnswer, load_case
-from gpusim.evidence.register_banks import bank_reads
+from gpusim.evidence.cases.case import WrongAnswer, load_case
+from gpusim.evidence.toolchain.register_banks import bank_reads
 from gpusim.machine.config import load_gpu
 
 from .conftest import Sass

@@ -8,7 +8,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from gpusim.evidence.case import Input, WrongAnswer, load_case
+from gpusim.evidence.cases.case import Input, WrongAnswer, load_case
 from gpusim.machine.config import load_gpu
 
 CASE = load_case("global_access")

@@ -9,9 +9,9 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from gpusim.evidence.case import Config, WrongAnswer, load_case
-from gpusim.evidence.sampled_products import target
-from gpusim.evidence.whole import floats
+from gpusim.evidence.cases.case import Config, WrongAnswer, load_case
+from gpusim.evidence.cases.gemm_output import target
+from gpusim.evidence.cases.validation_kernel import floats
 from gpusim.kernel_models.gemm import GemmParams
 from gpusim.machine.config import load_gpu
 

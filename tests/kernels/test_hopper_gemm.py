@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from gpusim.evidence.case import Config, Windows, WrongAnswer, load_case
-from gpusim.evidence.issue import BESIDE_WGMMA, is_wide, issue_cycles, loop_cycles, way
-from gpusim.evidence.sass import WARPGROUP_TENSOR, Instruction, KernelSass
+from gpusim.evidence.cases.case import Config, Windows, WrongAnswer, load_case
+from gpusim.evidence.toolchain.issue_latency import BESIDE_WGMMA, is_wide, issue_cycles, loop_cycles, way
+from gpusim.evidence.toolchain.sass import WARPGROUP_TENSOR, Instruction, KernelSass
 from gpusim.kernel_models.gemm import GemmParams, specialized
-from gpusim.kernel_models.gemm.room import staging_of
+from gpusim.kernel_models.gemm.smem_budget import staging_of
 from gpusim.machine.config import load_gpu
 from gpusim.simulate.run import simulate
 

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from gpusim.evidence.case import WrongAnswer, load_case
+from gpusim.evidence.cases.case import WrongAnswer, load_case
 from gpusim.machine.config import load_gpu
 
 from .conftest import Sass

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from gpusim import load_gpu
-from gpusim.evidence.case import Output, WrongAnswer, load_case
-from gpusim.evidence.sass import KernelSass, read_sass
-from gpusim.evidence.toolkit import build, find_program
+from gpusim.evidence.cases.case import Output, WrongAnswer, load_case
+from gpusim.evidence.toolchain.cuda_toolkit import build, find_program
+from gpusim.evidence.toolchain.sass import KernelSass, read_sass
 
 CASE = load_case("l2_residency")
 case = sys.modules[CASE.launch.__module__]

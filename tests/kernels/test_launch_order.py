@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from gpusim import GpuSpec, load_gpu
-from gpusim.evidence.calibrate import halves
-from gpusim.evidence.case import Config, WrongAnswer, load_case
-from gpusim.evidence.rows import Table
-from gpusim.evidence.sass import KernelSass
+from gpusim.evidence.cases.case import Config, WrongAnswer, load_case
+from gpusim.evidence.cases.rows import Table
+from gpusim.evidence.toolchain.sass import KernelSass
+from gpusim.evidence.validate.calibrate import halves
 from gpusim.machine.dispatcher import first_sms
 
 CASE = load_case("launch_order")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gpusim import load_gpu
-from gpusim.evidence.case import Config, WrongAnswer, load_case
+from gpusim.evidence.cases.case import Config, WrongAnswer, load_case
 
 from .conftest import Sass
 

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from gpusim import load_gpu
-from gpusim.evidence.calibrate import halves
-from gpusim.evidence.case import Output, WrongAnswer, load_case
-from gpusim.evidence.rows import Table
-from gpusim.evidence.sass import KernelSass, read_sass
-from gpusim.evidence.toolkit import build, find_program
+from gpusim.evidence.cases.case import Output, WrongAnswer, load_case
+from gpusim.evidence.cases.rows import Table
+from gpusim.evidence.toolchain.cuda_toolkit import build, find_program
+from gpusim.evidence.toolchain.sass import KernelSass, read_sass
+from gpusim.evidence.validate.calibrate import halves
 
 CASE = load_case("line_sharing")
 case = sys.modules[CASE.launch.__module__]

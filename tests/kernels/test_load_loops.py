@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gpusim.evidence.case import Config, WrongAnswer, load_case
+from gpusim.evidence.cases.case import Config, WrongAnswer, load_case
 from gpusim.machine.config import load_gpu
 
 from .conftest import Sass

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from gpusim import GpuSpec, Launch, Result, WarpRole, load_gpu, simulate
-from gpusim.evidence.case import Config, WrongAnswer, load_case
-from gpusim.kernel_models.streams import share_footprint
+from gpusim.evidence.cases.case import Config, WrongAnswer, load_case
+from gpusim.kernel_models.streaming import share_footprint
 from gpusim.workload import ops
-from gpusim.workload.access import AccessPattern
 from gpusim.workload.launch import RoleContext
+from gpusim.workload.smem.access import AccessPattern
 
 from .conftest import Sass
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from gpusim import GpuSpec, load_gpu
-from gpusim.evidence.calibrate import parameter
-from gpusim.evidence.case import Config, WrongAnswer, load_case
+from gpusim.evidence.cases.case import Config, WrongAnswer, load_case
+from gpusim.evidence.validate.calibrate import parameter
 from gpusim.machine.sm.instruction_cache import INSTRUCTION_BYTES
 
 from .conftest import Sass

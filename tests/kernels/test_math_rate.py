@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from gpusim import GpuSpec, load_gpu
-from gpusim.evidence.calibrate import parameter
-from gpusim.evidence.case import WrongAnswer, load_case
-from gpusim.evidence.sass import Instruction, KernelSass
+from gpusim.evidence.cases.case import WrongAnswer, load_case
+from gpusim.evidence.toolchain.sass import Instruction, KernelSass
+from gpusim.evidence.validate.calibrate import parameter
 from gpusim.workload.atoms.mma import MMA_ATOMS
 
 from .known import remembering

@@ -17,10 +17,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpusim import GpuSpec, load_gpu
-from gpusim.evidence.calibrate import halves, parameter
-from gpusim.evidence.case import Config, Input, Output, Scratch, WrongAnswer, kernels_dir, load_case
-from gpusim.evidence.rows import Table
-from gpusim.evidence.sass import KernelSass
+from gpusim.evidence.cases.case import Config, Input, Output, Scratch, WrongAnswer, kernels_dir, load_case
+from gpusim.evidence.cases.rows import Table
+from gpusim.evidence.toolchain.sass import KernelSass
+from gpusim.evidence.validate.calibrate import halves, parameter
 
 CASE = load_case("memory_bandwidth")
 case = sys.modules[CASE.launch.__module__]

@@ -9,8 +9,8 @@ import pytest
 from numpy.typing import NDArray
 
 from gpusim import load_gpu
-from gpusim.evidence.case import Config, Repeated, WrongAnswer, load_case
-from gpusim.evidence.whole import windows
+from gpusim.evidence.cases.case import Config, Repeated, WrongAnswer, load_case
+from gpusim.evidence.cases.validation_kernel import windows
 
 CASE = load_case("memory_bursts")
 case = sys.modules[CASE.launch.__module__]

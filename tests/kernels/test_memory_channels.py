@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from gpusim import load_gpu
-from gpusim.evidence.case import Config, WrongAnswer, load_case
+from gpusim.evidence.cases.case import Config, WrongAnswer, load_case
 
 CASE = load_case("memory_channels")
 case = sys.modules[CASE.launch.__module__]

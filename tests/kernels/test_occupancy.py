@@ -15,8 +15,8 @@ import pytest
 from numpy.typing import NDArray
 
 from gpusim import load_gpu
-from gpusim.evidence.case import Config, WrongAnswer, load_case
-from gpusim.evidence.sass import KernelSass
+from gpusim.evidence.cases.case import Config, WrongAnswer, load_case
+from gpusim.evidence.toolchain.sass import KernelSass
 
 CASE = load_case("occupancy")
 GPU = load_gpu("h200_sxm")

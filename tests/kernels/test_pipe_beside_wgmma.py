@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from gpusim import load_gpu
-from gpusim.evidence.case import WrongAnswer, load_case
-from gpusim.evidence.sass import Instruction, KernelSass
+from gpusim.evidence.cases.case import WrongAnswer, load_case
+from gpusim.evidence.toolchain.sass import Instruction, KernelSass
 
 Sass = Callable[[str, str], dict[str, KernelSass]]
 CASE = load_case("pipe_beside_wgmma")

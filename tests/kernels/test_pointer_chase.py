@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpusim import GpuSpec, load_gpu
-from gpusim.evidence.calibrate import parameter
-from gpusim.evidence.case import Config, Output, Scratch, WrongAnswer, kernels_dir, load_case
-from gpusim.evidence.sass import KernelSass
+from gpusim.evidence.cases.case import Config, Output, Scratch, WrongAnswer, kernels_dir, load_case
+from gpusim.evidence.toolchain.sass import KernelSass
+from gpusim.evidence.validate.calibrate import parameter
 
 CASE = load_case("pointer_chase")
 case = sys.modules[CASE.launch.__module__]

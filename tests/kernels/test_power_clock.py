@@ -11,11 +11,11 @@ import pytest
 from numpy.typing import NDArray
 
 from gpusim import GpuSpec, load_gpu
-from gpusim.evidence.calibrate import parameter
-from gpusim.evidence.case import Config, WrongAnswer, load_case
-from gpusim.evidence.sass import KernelSass
+from gpusim.evidence.cases.case import Config, WrongAnswer, load_case
+from gpusim.evidence.toolchain.sass import KernelSass
+from gpusim.evidence.validate.calibrate import parameter
 from gpusim.machine.clock import Activity, PowerLimiter
-from gpusim.workload.gmma import WgmmaDescriptor
+from gpusim.workload.smem.wgmma_operands import WgmmaDescriptor
 
 CASE = load_case("power_clock")
 GPU = load_gpu("h200_sxm")

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from gpusim.evidence.calibrate import parameter
-from gpusim.evidence.case import Config, WrongAnswer, load_case
-from gpusim.evidence.sass import KernelSass
+from gpusim.evidence.cases.case import Config, WrongAnswer, load_case
+from gpusim.evidence.toolchain.sass import KernelSass
+from gpusim.evidence.validate.calibrate import parameter
 from gpusim.machine.clock import PowerLimiter
 from gpusim.machine.config import GpuSpec, load_gpu
 

@@ -11,12 +11,12 @@ import pytest
 from numpy.typing import NDArray
 
 from gpusim import GpuSpec, load_gpu
-from gpusim.evidence.calibrate import parameter
-from gpusim.evidence.case import Config, WrongAnswer, load_case
-from gpusim.evidence.sass import KernelSass
+from gpusim.evidence.cases.case import Config, WrongAnswer, load_case
+from gpusim.evidence.toolchain.sass import KernelSass
+from gpusim.evidence.validate.calibrate import parameter
 from gpusim.layout.swizzle import swizzle_mode
 from gpusim.machine.clock import PowerLimiter
-from gpusim.workload.gmma import WgmmaDescriptor
+from gpusim.workload.smem.wgmma_operands import WgmmaDescriptor
 
 CASE = load_case("power_tma")
 GPU = load_gpu("h200_sxm")

@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from gpusim.evidence.case import MappedTensor, WrongAnswer, load_case
+from gpusim.evidence.cases.case import MappedTensor, WrongAnswer, load_case
 
 CASE = load_case("promoted_lookups")
 case = sys.modules[CASE.launch.__module__]

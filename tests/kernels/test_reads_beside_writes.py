@@ -11,8 +11,8 @@ import pytest
 from numpy.typing import NDArray
 
 from gpusim import load_gpu
-from gpusim.evidence.case import Config, WrongAnswer, load_case
-from gpusim.evidence.sass import KernelSass
+from gpusim.evidence.cases.case import Config, WrongAnswer, load_case
+from gpusim.evidence.toolchain.sass import KernelSass
 
 CASE = load_case("reads_beside_writes")
 case = sys.modules[CASE.launch.__module__]

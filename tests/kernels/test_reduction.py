@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from gpusim import load_gpu
-from gpusim.evidence.case import Config, Repeated, WrongAnswer, load_case
-from gpusim.evidence.sass import KernelSass
+from gpusim.evidence.cases.case import Config, Repeated, WrongAnswer, load_case
+from gpusim.evidence.toolchain.sass import KernelSass
 from gpusim.kernel_models import reduction as model
 
 CASE = load_case("reduction")

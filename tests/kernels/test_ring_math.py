@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpusim.evidence.case import MappedTensor, Output, WrongAnswer, load_case
-from gpusim.evidence.issue import loop_cycles, way
-from gpusim.evidence.sass import Instruction, KernelSass, read_sass
-from gpusim.evidence.toolkit import Cubin
+from gpusim.evidence.cases.case import MappedTensor, Output, WrongAnswer, load_case
+from gpusim.evidence.toolchain.cuda_toolkit import Cubin
+from gpusim.evidence.toolchain.issue_latency import loop_cycles, way
+from gpusim.evidence.toolchain.sass import Instruction, KernelSass, read_sass
 from gpusim.machine.config import load_gpu
 
 CASE = load_case("ring_math")

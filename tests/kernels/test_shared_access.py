@@ -11,9 +11,9 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from gpusim.evidence.case import Output, WrongAnswer, load_case
+from gpusim.evidence.cases.case import Output, WrongAnswer, load_case
 from gpusim.machine.config import load_gpu
-from gpusim.workload.smem_ops import SMEM_OPS
+from gpusim.workload.smem.smem_ops import SMEM_OPS
 
 CASE = load_case("shared_access")
 TOY = load_gpu("toy")

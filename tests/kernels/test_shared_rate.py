@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 
 from gpusim import GpuSpec, load_gpu
-from gpusim.evidence.calibrate import parameter
-from gpusim.evidence.case import WrongAnswer, load_case
-from gpusim.evidence.sass import KernelSass
-from gpusim.workload.access import wavefronts
+from gpusim.evidence.cases.case import WrongAnswer, load_case
+from gpusim.evidence.toolchain.sass import KernelSass
+from gpusim.evidence.validate.calibrate import parameter
+from gpusim.workload.smem.access import wavefronts
 
 Sass = Callable[[str, str], dict[str, KernelSass]]
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gpusim import load_gpu
-from gpusim.evidence.case import MappedTensor, Repeated, WrongAnswer, load_case
+from gpusim.evidence.cases.case import MappedTensor, Repeated, WrongAnswer, load_case
 
 CASE = load_case("sharers_apart")
 case = sys.modules[CASE.launch.__module__]

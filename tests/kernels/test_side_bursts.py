@@ -11,9 +11,9 @@ import pytest
 from numpy.typing import NDArray
 
 from gpusim import load_gpu, simulate
-from gpusim.evidence.case import Config, KernelLaunch, Output, WrongAnswer, load_case
-from gpusim.evidence.places import kernels_dir
-from gpusim.evidence.sass import KernelSass
+from gpusim.evidence.cases.case import Config, KernelLaunch, Output, WrongAnswer, load_case
+from gpusim.evidence.cases.paths import kernels_dir
+from gpusim.evidence.toolchain.sass import KernelSass
 
 CASE = load_case("side_bursts")
 case = sys.modules[CASE.launch.__module__]

@@ -11,10 +11,10 @@ import pytest
 from numpy.typing import NDArray
 
 from gpusim import load_gpu
-from gpusim.evidence.case import Config, Repeated, Windows, WrongAnswer, load_case
-from gpusim.evidence.of_rows import row_options
-from gpusim.evidence.sass import KernelSass
-from gpusim.evidence.whole import floats
+from gpusim.evidence.cases.case import Config, Repeated, Windows, WrongAnswer, load_case
+from gpusim.evidence.cases.row_kernels import row_options
+from gpusim.evidence.cases.validation_kernel import floats
+from gpusim.evidence.toolchain.sass import KernelSass
 from gpusim.kernel_models import softmax as model
 
 CASE = load_case("softmax")

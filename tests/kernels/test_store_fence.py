@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from gpusim import load_gpu
-from gpusim.evidence.case import WrongAnswer, load_case
-from gpusim.evidence.sass import KernelSass
-from gpusim.workload.access import wavefronts
+from gpusim.evidence.cases.case import WrongAnswer, load_case
+from gpusim.evidence.toolchain.sass import KernelSass
+from gpusim.workload.smem.access import wavefronts
 
 CASE = load_case("store_fence")
 GPU = load_gpu("h200_sxm")

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from gpusim import load_gpu
-from gpusim.evidence.calibrate import parameter
-from gpusim.evidence.case import Config, Repeated, Windows, WrongAnswer, load_case
-from gpusim.evidence.sass import KernelSass
+from gpusim.evidence.cases.case import Config, Repeated, Windows, WrongAnswer, load_case
+from gpusim.evidence.toolchain.sass import KernelSass
+from gpusim.evidence.validate.calibrate import parameter
 
 CASE = load_case("stream_grids")
 GPU = load_gpu("h200_sxm")

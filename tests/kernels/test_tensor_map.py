@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from gpusim import load_gpu
-from gpusim.evidence.case import Input, MappedTensor, Output, WrongAnswer, load_case
-from gpusim.evidence.sass import KernelSass
+from gpusim.evidence.cases.case import Input, MappedTensor, Output, WrongAnswer, load_case
+from gpusim.evidence.toolchain.sass import KernelSass
 
 Sass = Callable[[str, str], dict[str, KernelSass]]
 CASE = load_case("tensor_map")

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpusim.evidence.case import MappedTensor, Output, WrongAnswer, load_case
-from gpusim.evidence.sass import read_sass
-from gpusim.evidence.toolkit import Cubin
+from gpusim.evidence.cases.case import MappedTensor, Output, WrongAnswer, load_case
+from gpusim.evidence.toolchain.cuda_toolkit import Cubin
+from gpusim.evidence.toolchain.sass import read_sass
 from gpusim.machine.config import load_gpu
 
 CASE = load_case("tile_bursts")

@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 
 from gpusim.errors import KernelError
-from gpusim.evidence.case import Outputs, WrongAnswer, kernels_dir, load_case
-from gpusim.evidence.frameworks import has_source
-from gpusim.evidence.library_kernels import as_made, band
-from gpusim.evidence.library_names import parse_name
-from gpusim.evidence.rows import Table, config_of
-from gpusim.evidence.tile_waves import (
+from gpusim.evidence.bench.frameworks import has_source
+from gpusim.evidence.bench.store_probe import LATTICE, as_text, lattice_of, of_text, since_first_ns
+from gpusim.evidence.cases.case import Outputs, WrongAnswer, kernels_dir, load_case
+from gpusim.evidence.cases.rows import Table, config_of
+from gpusim.evidence.cases.tile_waves import (
     modelled_waves,
     num_at_once,
     numbers,
@@ -22,7 +21,8 @@ from gpusim.evidence.tile_waves import (
     seen_waves,
     shape_of_waves,
 )
-from gpusim.evidence.watch import LATTICE, as_text, lattice_of, of_text, since_first_ns
+from gpusim.evidence.toolchain.cublas_kernels import as_made, band
+from gpusim.evidence.toolchain.cublas_names import parse_name
 from gpusim.machine.config import load_gpu
 
 from .conftest import Sass

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gpusim import load_gpu
-from gpusim.evidence.case import Config, MappedTensor, WrongAnswer, load_case
+from gpusim.evidence.cases.case import Config, MappedTensor, WrongAnswer, load_case
 
 CASE = load_case("tile_pitch")
 case = sys.modules[CASE.launch.__module__]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gpusim import load_gpu
-from gpusim.evidence.case import Input, MappedTensor, WrongAnswer, load_case
+from gpusim.evidence.cases.case import Input, MappedTensor, WrongAnswer, load_case
 
 CASE = load_case("tile_sharing")
 case = sys.modules[CASE.launch.__module__]

@@ -8,8 +8,8 @@ import sys
 import numpy as np
 import pytest
 
-from gpusim.evidence.case import WrongAnswer, load_case
-from gpusim.evidence.places import kernels_dir
+from gpusim.evidence.cases.case import WrongAnswer, load_case
+from gpusim.evidence.cases.paths import kernels_dir
 from gpusim.layout.swizzle import swizzle_mode
 
 CASE = load_case("tma_edges")

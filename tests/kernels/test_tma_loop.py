@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from gpusim import load_gpu
-from gpusim.evidence.case import Output, WrongAnswer, load_case
-from gpusim.evidence.issue import issue_cycles, way
-from gpusim.evidence.sass import KernelSass
+from gpusim.evidence.cases.case import Output, WrongAnswer, load_case
+from gpusim.evidence.toolchain.issue_latency import issue_cycles, way
+from gpusim.evidence.toolchain.sass import KernelSass
 
 Sass = Callable[[str, str], dict[str, KernelSass]]
 CASE = load_case("tma_loop")

@@ -10,9 +10,9 @@ import pytest
 
 from gpusim import load_gpu
 from gpusim.errors import ConfigError
-from gpusim.evidence.calibrate import ConstantLine, halves, twin_constants
-from gpusim.evidence.case import TwinConstant, case_names, load_case, no_twin_constants
-from gpusim.evidence.rows import Table
+from gpusim.evidence.cases.case import TwinConstant, case_names, load_case, no_twin_constants
+from gpusim.evidence.cases.rows import Table
+from gpusim.evidence.validate.calibrate import ConstantLine, halves, twin_constants
 
 GPU = load_gpu("h200_sxm")
 MEASURED = Path(__file__).resolve().parents[2] / "validation" / "measured" / GPU.name

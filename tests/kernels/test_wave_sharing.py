@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpusim.evidence.case import MappedTensor, Repeated, WrongAnswer, load_case
+from gpusim.evidence.cases.case import MappedTensor, Repeated, WrongAnswer, load_case
 from gpusim.machine.config import load_gpu
 
 CASE = load_case("wave_sharing")

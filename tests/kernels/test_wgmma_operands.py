@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from gpusim.evidence.case import Input, WrongAnswer, load_case
+from gpusim.evidence.cases.case import Input, WrongAnswer, load_case
 from gpusim.machine.config import load_gpu
-from gpusim.workload.gmma import WgmmaDescriptor
+from gpusim.workload.smem.wgmma_operands import WgmmaDescriptor
 
 CASE = load_case("wgmma_operands")
 TOY = load_gpu("toy")

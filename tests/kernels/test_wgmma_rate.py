@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from gpusim import GpuSpec, load_gpu
-from gpusim.evidence.calibrate import parameter
-from gpusim.evidence.case import Input, WrongAnswer, load_case
-from gpusim.evidence.sass import KernelSass
+from gpusim.evidence.cases.case import Input, WrongAnswer, load_case
+from gpusim.evidence.toolchain.sass import KernelSass
+from gpusim.evidence.validate.calibrate import parameter
 from gpusim.workload.atoms.mma import legal_wgmma_n
 from gpusim.workload.dtypes import dtype
-from gpusim.workload.gmma import WgmmaDescriptor
+from gpusim.workload.smem.wgmma_operands import WgmmaDescriptor
 
 from .known import remembering
 

@@ -10,7 +10,7 @@ import pytest
 from gpusim import load_gpu
 from gpusim.errors import LaunchError
 from gpusim.kernel_models.gemm import GemmParams
-from gpusim.lessons.outcomes import outcome, states, summary
+from gpusim.lessons.launch_outcome import outcome, states, summary
 from gpusim.lessons.rings import MATH, TILE_BYTES, phases, ring_launch
 from gpusim.workload import ops
 from gpusim.workload.launch import RoleContext

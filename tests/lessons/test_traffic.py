@@ -6,7 +6,7 @@ import pytest
 
 from gpusim import GemmParams, load_gpu
 from gpusim.errors import ConfigError, KernelError
-from gpusim.evidence.judged import read_judged
+from gpusim.evidence.validate.judged_rows import read_judged
 from gpusim.lessons.traffic import fetches, merging, orders
 from gpusim.lessons.trust import families
 

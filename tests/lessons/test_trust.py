@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from gpusim.errors import ConfigError
-from gpusim.evidence.judged import read_judged
-from gpusim.evidence.places import held_out_families
-from gpusim.lessons.outcomes import refusal
+from gpusim.evidence.cases.paths import held_out_families
+from gpusim.evidence.validate.judged_rows import read_judged
+from gpusim.lessons.launch_outcome import refusal
 from gpusim.lessons.rows import judged
 from gpusim.lessons.trust import families, metrics, order_of_configurations, rows_of, said_of_itself
 

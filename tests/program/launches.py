@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim import Buffer, GpuSpec, Launch, Mbarrier, NamedBarrier, WarpRole, load_gpu
-from gpusim.program.classes import trace_launch
 from gpusim.program.costs import Costs
+from gpusim.program.cta_classes import trace_launch
 from gpusim.program.programs import Programs
 from gpusim.program.records import OpKind
 from gpusim.simulate.plan import check, count_slots, grid_of_persistent
-from gpusim.simulate.uses import Uses
-from gpusim.workload.access import AccessPattern
+from gpusim.traffic.footprints import Uses
 from gpusim.workload.launch import Footprint, RoleContext
+from gpusim.workload.smem.access import AccessPattern
 
 TOY = load_gpu("toy")
 Program = Callable[[RoleContext], Iterator[Any]]

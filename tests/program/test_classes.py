@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpusim import Launch
+from gpusim.program.cta_sorts import in_order, members_of, sorts_of_ctas
 from gpusim.program.programs import Programs
-from gpusim.program.sorts import in_order, members_of, sorts_of_ctas
 from gpusim.workload import ops
 from gpusim.workload.launch import RoleContext
 

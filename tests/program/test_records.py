@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from gpusim import Launch, WarpRole
 from gpusim.program.records import OpKind, Section, StoreKind
-from gpusim.program.rows import token_slots
+from gpusim.program.role_rows import token_slots
 from gpusim.workload import ops
-from gpusim.workload.access import AccessPattern
 from gpusim.workload.atoms import MMA_ATOMS, wgmma
 from gpusim.workload.dtypes import BF16
-from gpusim.workload.fetches import Fetches
+from gpusim.workload.gmem.line_fetches import Fetches
 from gpusim.workload.launch import RoleContext
+from gpusim.workload.smem.access import AccessPattern
 
 from .facts import facts_in, said_by
 from .launches import ACCESS, footprint, launch, ops_of, records, traced

@@ -11,12 +11,12 @@ import pytest
 
 from gpusim import Launch, WarpRole
 from gpusim.errors import HazardError, LaunchError
-from gpusim.program.classes import trace_launch
+from gpusim.program.cta_classes import trace_launch
 from gpusim.workload import ops
-from gpusim.workload.access import AccessPattern
 from gpusim.workload.atoms import wgmma
 from gpusim.workload.dtypes import BF16
 from gpusim.workload.launch import RoleContext
+from gpusim.workload.smem.access import AccessPattern
 from gpusim.workload.token import Token
 
 from .launches import ACCESS, arguments, launch, of_ops, ops_of, traced

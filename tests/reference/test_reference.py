@@ -12,10 +12,10 @@ from gpusim import Buffer, GpuSpec, Launch, Mbarrier, NamedBarrier, WarpRole, lo
 from gpusim.errors import DeadlockError, HazardError, LaunchError
 from gpusim.reference import core_only, simulate
 from gpusim.workload import ops
-from gpusim.workload.access import AccessPattern
 from gpusim.workload.atoms import mma_sync, wgmma
 from gpusim.workload.dtypes import BF16
 from gpusim.workload.launch import RoleContext
+from gpusim.workload.smem.access import AccessPattern
 from tests.engine.launches import CASES, FAILING
 
 from .plays import NUM_PROGRAMS, by_engine, by_reference, cycles_of, differences, play

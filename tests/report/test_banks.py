@@ -14,13 +14,13 @@ from rich.console import Console
 
 from gpusim.errors import GpusimError
 from gpusim.layout import Layout, Swizzle
-from gpusim.report import plots_banks
 from gpusim.report.banks import TURNS, banks_document, picture_lines, render_banks, swizzle_words, verdict_of
-from gpusim.report.plots_banks import best_mend, plot_banks
-from gpusim.report.plots_layouts import plot_layout
-from gpusim.workload.bank_mends import Study, study
+from gpusim.report.plots import banks as plots_banks
+from gpusim.report.plots.banks import best_mend, plot_banks
+from gpusim.report.plots.layouts import plot_layout
 from gpusim.workload.dtypes import BF16, FP8, FP32
-from gpusim.workload.tile_access import TileAccess, smem_tile
+from gpusim.workload.smem.bank_conflict_fixes import Study, study
+from gpusim.workload.smem.tile_access import TileAccess, smem_tile
 
 MAGIC = {".png": b"\x89PNG", ".svg": b"<?xml"}
 

@@ -15,34 +15,40 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from gpusim.analysis.explain import Counterfactual, Explanation
 from gpusim.errors import GpusimError, LaunchError, LayoutError
 from gpusim.kernel_models.gemm import GemmParams
 from gpusim.layout import Layout
 from gpusim.machine.config import load_gpu
-from gpusim.report import plots, plots_measured, plots_occupancy, plots_ring, plots_roofline, plots_threads, plots_waterfall
-from gpusim.report.explain import Counterfactual, Explanation
-from gpusim.report.orders import Raster
-from gpusim.report.pictures import LARGE_SVG_BYTES, Picture, check_plot
-from gpusim.report.plots import plot_timeline
-from gpusim.report.plots_banks import plot_banks
-from gpusim.report.plots_figure import SETTINGS, SMALLEST_PT, luminance, settings
-from gpusim.report.plots_layouts import plot_layout
-from gpusim.report.plots_measured import plot_measured
-from gpusim.report.plots_occupancy import held_with, plot_occupancy
-from gpusim.report.plots_raster import plot_raster
-from gpusim.report.plots_ring import Fill, StageState, plot_stage_ring, rings_of, spells
-from gpusim.report.plots_roofline import ceilings, l2_gb_per_s, names_of, plot_roofline
-from gpusim.report.plots_threads import plot_thread_values
-from gpusim.report.plots_waterfall import plot_waterfall
+from gpusim.report.plots import measured as plots_measured
+from gpusim.report.plots import occupancy as plots_occupancy
+from gpusim.report.plots import ring as plots_ring
+from gpusim.report.plots import roofline as plots_roofline
+from gpusim.report.plots import threads as plots_threads
+from gpusim.report.plots import timeline as plots
+from gpusim.report.plots import waterfall as plots_waterfall
+from gpusim.report.plots.banks import plot_banks
+from gpusim.report.plots.figure import SETTINGS, SMALLEST_PT, luminance, settings
+from gpusim.report.plots.layouts import plot_layout
+from gpusim.report.plots.measured import plot_measured
+from gpusim.report.plots.occupancy import held_with, plot_occupancy
+from gpusim.report.plots.picture import LARGE_SVG_BYTES, Picture, check_plot
+from gpusim.report.plots.raster import plot_raster
+from gpusim.report.plots.ring import Fill, StageState, plot_stage_ring, rings_of, spells
+from gpusim.report.plots.roofline import ceilings, l2_gb_per_s, names_of, plot_roofline
+from gpusim.report.plots.threads import plot_thread_values
+from gpusim.report.plots.timeline import plot_timeline
+from gpusim.report.plots.waterfall import plot_waterfall
+from gpusim.report.tile_orders import Raster
 from gpusim.simulate.plan import check
 from gpusim.simulate.result import Result
 from gpusim.simulate.run import simulate
 from gpusim.simulate.timeline import Timeline
 from gpusim.workload.atoms import copy_atom, mma_sync
-from gpusim.workload.bank_mends import study
 from gpusim.workload.dtypes import BF16
 from gpusim.workload.launch import Launch
-from gpusim.workload.tile_access import TileAccess, smem_tile
+from gpusim.workload.smem.bank_conflict_fixes import study
+from gpusim.workload.smem.tile_access import TileAccess, smem_tile
 
 MAGIC = {".png": b"\x89PNG", ".svg": b"<?xml"}
 H200, TOY = load_gpu("h200_sxm"), load_gpu("toy")

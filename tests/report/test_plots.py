@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gpusim.errors import GpusimError
-from gpusim.report.plots import LOOKS, ctas_shown, lanes_of, opening_window, plot_timeline
+from gpusim.report.plots.timeline import LOOKS, ctas_shown, lanes_of, opening_window, plot_timeline
 from gpusim.simulate.result import Result
 from gpusim.simulate.timeline import RoleTimeline, Timeline, WarpState
 

@@ -9,8 +9,8 @@ from typing import Any
 from gpusim import Buffer, GpuSpec, Launch, Mbarrier, Result, WarpRole, load_gpu, simulate
 from gpusim.simulate.timeline import WarpState
 from gpusim.workload import ops
-from gpusim.workload.access import AccessPattern
 from gpusim.workload.launch import RoleContext
+from gpusim.workload.smem.access import AccessPattern
 
 TOY = load_gpu("toy")
 Program = Callable[[RoleContext], Iterator[Any]]

@@ -23,7 +23,7 @@ class PackedLaunch:
 
 
 def pack_launch(launch: Launch, gpu: GpuSpec, clock: Clock, settings: Settings) -> PackedLaunch:
-    """``gpu`` as :func:`gpusim.simulate.ideal.idealize` gives it."""
+    """``gpu`` as :func:`gpusim.simulate.idealize.idealize` gives it."""
     plan = plan_launch(launch, gpu, is_warm=settings.l2 == "warm")
     programs = trace_plan(plan)
     return PackedLaunch(plan=plan, programs=programs, buffer=pack(plan, programs, clock, settings))

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from gpusim import Launch, WarpRole
 from gpusim.units import LINE_BYTES, SECTOR_BYTES, WARP_SIZE
 from gpusim.workload import ops
-from gpusim.workload.access import AccessPattern
 from gpusim.workload.launch import Footprint, RoleContext
+from gpusim.workload.smem.access import AccessPattern
 
 MIB = 1 << 20
 VECTOR_BYTES = 16

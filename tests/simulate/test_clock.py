@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from gpusim import GemmParams, load_gpu, simulate
+from gpusim.analysis.explain import explain
 from gpusim.machine.config import GpuSpec
-from gpusim.report.explain import explain
 from gpusim.workload.launch import Launch
 
 H200 = load_gpu("h200_sxm")

@@ -13,7 +13,7 @@ from gpusim.kernel_models import KERNEL_MODELS
 from gpusim.machine.config import load_gpu
 from gpusim.simulate.run import L2State, simulate
 from gpusim.workload import ops
-from gpusim.workload.global_access import global_access
+from gpusim.workload.gmem.global_access import global_access
 from gpusim.workload.launch import Launch, RoleContext, WarpRole
 from gpusim.workload.ops import CacheHint
 

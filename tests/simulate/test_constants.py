@@ -16,9 +16,9 @@ from gpusim.machine.config import GpuSpec, gpu_names
 from gpusim.machine.sm.occupancy import Occupancy
 from gpusim.program.records import CONSTANTS, TABLES
 from gpusim.simulate.constants import in_order, machine_numbers, machine_tables
-from gpusim.simulate.ideal import IDEALS, idealize
+from gpusim.simulate.idealize import IDEALS, idealize
 from gpusim.simulate.plan import LaunchPlan
-from gpusim.simulate.uses import Uses
+from gpusim.traffic.footprints import Uses
 from gpusim.units import Clock
 
 FAST, SLOW = Clock(sm_mhz=1600.0), Clock(sm_mhz=800.0)

@@ -9,8 +9,8 @@ import pytest
 
 from gpusim import Buffer, GemmParams, Launch, WarpRole, load_gpu, simulate
 from gpusim.workload import ops
-from gpusim.workload.access import AccessPattern
 from gpusim.workload.launch import RoleContext
+from gpusim.workload.smem.access import AccessPattern
 
 H200 = load_gpu("h200_sxm")
 SASS = "sm__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op"

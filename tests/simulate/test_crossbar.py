@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gpusim import Buffer, GpuSpec, Result, load_gpu, simulate
-from gpusim.machine.memory.links import parts_of_gpcs
+from gpusim.machine.memory.gpc_ports import parts_of_gpcs
 from gpusim.simulate.constants import slots_of
 from gpusim.workload import ops
 from gpusim.workload.launch import RoleContext

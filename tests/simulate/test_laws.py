@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpusim import Buffer, GemmParams, GpuSpec, Launch, Mbarrier, Result, load_gpu, simulate
-from gpusim.simulate.ideal import IDEALS
+from gpusim.simulate.idealize import IDEALS
 from gpusim.workload import ops
 from gpusim.workload.atoms import wgmma
 from gpusim.workload.dtypes import BF16

@@ -25,8 +25,8 @@ from gpusim.workload import ops
 from gpusim.workload.atoms import MmaAtom
 from gpusim.workload.atoms.mma import MMA_ATOMS, wgmma
 from gpusim.workload.dtypes import BF16, FP8, TF32
-from gpusim.workload.fetches import Fetches
-from gpusim.workload.gmma import wgmma_wavefronts
+from gpusim.workload.gmem.line_fetches import Fetches
+from gpusim.workload.smem.wgmma_operands import wgmma_wavefronts
 
 from .kernels import TOY, changed
 

@@ -10,11 +10,11 @@ import pytest
 from gpusim import Launch, Mbarrier, NamedBarrier, WarpRole, load_gpu, simulate
 from gpusim.simulate.timeline import WarpState
 from gpusim.workload import ops
-from gpusim.workload.access import AccessPattern
 from gpusim.workload.atoms import MMA_ATOMS, mma_sync, wgmma
 from gpusim.workload.dtypes import BF16, INT8
-from gpusim.workload.gmma import wgmma_wavefronts
 from gpusim.workload.launch import Program, RoleContext
+from gpusim.workload.smem.access import AccessPattern
+from gpusim.workload.smem.wgmma_operands import wgmma_wavefronts
 
 from .kernels import (
     TOY,

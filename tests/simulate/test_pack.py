@@ -14,7 +14,7 @@ from gpusim.kernel_models import KERNEL_MODELS
 from gpusim.machine.config import GpuSpec
 from gpusim.program.records import CONSTANTS, INPUT_SECTIONS, dtype_of
 from gpusim.simulate.buffers import HEADER, read_buffer, write_buffer
-from gpusim.simulate.ideal import idealize
+from gpusim.simulate.idealize import idealize
 from gpusim.simulate.pack import pack, sections_of
 from gpusim.simulate.settings import Settings
 from gpusim.units import Clock

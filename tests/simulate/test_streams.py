@@ -8,14 +8,14 @@ import pytest
 
 from gpusim import load_gpu, simulate
 from gpusim.program.records import TOTALS
-from gpusim.simulate.native import native_runs
+from gpusim.simulate.native_run import native_runs
 from gpusim.simulate.plan import check, plan_launch
 from gpusim.simulate.settings import Settings
 from gpusim.simulate.timeline import WarpState
 from gpusim.units import Clock
 from gpusim.workload import ops
-from gpusim.workload.access import AccessPattern
 from gpusim.workload.launch import RoleContext
+from gpusim.workload.smem.access import AccessPattern
 
 from .kernels import changed, launch
 from .streams import stream

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from gpusim import Launch, WarpRole, load_gpu
 from gpusim.errors import LaunchError
 from gpusim.kernel_models import KERNEL_MODELS
-from gpusim.machine.memory.panels import Loss, PanelTraffic
 from gpusim.simulate import traffic_tables as module
 from gpusim.simulate.plan import plan_launch
 from gpusim.simulate.traffic_tables import traffic_tables
+from gpusim.traffic.panels import Loss, PanelTraffic
 from gpusim.workload.launch import Footprint
 from tests.engine import launches as of_engine
 

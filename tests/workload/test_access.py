@@ -14,14 +14,12 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from gpusim.errors import KernelError, LayoutError
-from gpusim.evidence.micro_programs import strided_addresses
+from gpusim.evidence.validate.microbenchmark_programs import strided_addresses
 from gpusim.layout import Swizzle, swizzle_mode
-from gpusim.workload.access import AccessPattern, data_wavefronts, lane_groups, loop_rounds, wavefronts
 from gpusim.workload.atoms import mma_sync, wgmma
 from gpusim.workload.dtypes import BF16, FP8, FP32, FP64, INT8, TF32, DType
-from gpusim.workload.global_access import TAG_HASHES, global_access, tag_hash_of, tag_wavefronts
-from gpusim.workload.gmma import wgmma_wavefronts
-from gpusim.workload.operand import (
+from gpusim.workload.gmem.global_access import TAG_HASHES, global_access, tag_hash_of, tag_wavefronts
+from gpusim.workload.operands import (
     OperandTile,
     cp_async_fill,
     epilogue_store,
@@ -30,8 +28,10 @@ from gpusim.workload.operand import (
     stmatrix_writes,
     tma_boxes,
 )
-from gpusim.workload.smem_ops import SMEM_OPS
-from gpusim.workload.tma import TmaBox, tma_fill
+from gpusim.workload.smem.access import AccessPattern, data_wavefronts, lane_groups, loop_rounds, wavefronts
+from gpusim.workload.smem.smem_ops import SMEM_OPS
+from gpusim.workload.smem.wgmma_operands import wgmma_wavefronts
+from gpusim.workload.tma.boxes import TmaBox, tma_fill
 
 VALIDATION = Path(__file__).resolve().parents[2] / "validation"
 LANES = np.arange(32)

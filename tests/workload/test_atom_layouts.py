@@ -23,7 +23,6 @@ from gpusim.layout import (
     offsets,
     swizzle_mode,
 )
-from gpusim.workload.access import wavefronts
 from gpusim.workload.atoms import (
     COPY_ATOMS,
     FFMA,
@@ -37,8 +36,9 @@ from gpusim.workload.atoms import (
 )
 from gpusim.workload.atoms.mma import MmaKind
 from gpusim.workload.dtypes import BF16, DTYPES, FP8, FP16, FP32, FP64, INT8, TF32, DType
-from gpusim.workload.global_access import global_access
-from gpusim.workload.operand import OperandTile, cp_async_fill, epilogue_store, ldmatrix_reads, stmatrix_writes
+from gpusim.workload.gmem.global_access import global_access
+from gpusim.workload.operands import OperandTile, cp_async_fill, epilogue_store, ldmatrix_reads, stmatrix_writes
+from gpusim.workload.smem.access import wavefronts
 from gpusim.workload.tensor import MemRef
 from gpusim.workload.tiled import mma_counts, num_copy_instructions, tiled_copy, tiled_mma, warp_addresses
 

@@ -18,7 +18,7 @@ from gpusim.workload.atoms import (
     wgmma,
 )
 from gpusim.workload.dtypes import BF16, FP8, FP16, FP32, FP64, INT8, INT32, TF32, DType
-from gpusim.workload.smem_ops import SMEM_OPS
+from gpusim.workload.smem.smem_ops import SMEM_OPS
 
 TENSOR_DTYPES = (BF16, FP16, TF32, FP8, INT8)
 

@@ -24,9 +24,10 @@ from gpusim.layout import (
     swizzle_mode,
 )
 from gpusim.report.banks import joint_verdict_of
-from gpusim.workload.access import wavefronts
 from gpusim.workload.atoms import copy_atom, mma_sync
-from gpusim.workload.bank_mends import (
+from gpusim.workload.dtypes import BF16, FP8, FP32, FP64, TF32, DType
+from gpusim.workload.smem.access import wavefronts
+from gpusim.workload.smem.bank_conflict_fixes import (
     closed_form_swizzle,
     extra_bytes,
     find_padding,
@@ -36,17 +37,16 @@ from gpusim.workload.bank_mends import (
     study_jointly,
     with_swizzle,
 )
-from gpusim.workload.banks import (
+from gpusim.workload.smem.banks import (
     NUM_BANKS,
     analyze,
     census,
     census_at,
     ideal_wavefronts,
 )
-from gpusim.workload.dtypes import BF16, FP8, FP32, FP64, TF32, DType
-from gpusim.workload.smem_ops import SMEM_OPS
+from gpusim.workload.smem.smem_ops import SMEM_OPS
+from gpusim.workload.smem.tile_access import MAX_COUNTED, TileAccess, in_elements, smem_tile
 from gpusim.workload.tensor import MemRef
-from gpusim.workload.tile_access import MAX_COUNTED, TileAccess, in_elements, smem_tile
 from gpusim.workload.tiled import tiled_mma, warp_addresses
 
 

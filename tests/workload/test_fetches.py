@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpusim.errors import LayoutError
-from gpusim.workload.fetches import Fetches, fetches, row_fetches, unasked_fraction
+from gpusim.workload.gmem.line_fetches import Fetches, fetches, row_fetches, unasked_fraction
 
 ROW = 16 * np.arange(8)
 

@@ -28,7 +28,8 @@ from gpusim.layout import (
 )
 from gpusim.workload.atoms import mma_sync, wgmma
 from gpusim.workload.dtypes import BF16, FP8, TF32, DType
-from gpusim.workload.gmma import (
+from gpusim.workload.operands import OperandTile
+from gpusim.workload.smem.wgmma_operands import (
     Major,
     WgmmaDescriptor,
     gmma_atom,
@@ -37,7 +38,6 @@ from gpusim.workload.gmma import (
     wgmma_descriptors,
     wgmma_wavefronts,
 )
-from gpusim.workload.operand import OperandTile
 
 ORACLE = json.loads((Path(__file__).parent / "descriptor_oracle" / "descriptor_answers.json").read_text(encoding="utf-8"))
 ATOMS = [row[1:] for row in ORACLE if row[0] == "atom"]

@@ -27,10 +27,10 @@ from gpusim.layout import (
     tile_to_shape,
 )
 from gpusim.workload.dtypes import BF16, DTYPES, FP8, FP16, FP32, FP64, INT8, TF32, DType
-from gpusim.workload.gmma import Major, gmma_atom
-from gpusim.workload.operand import OperandTile, tma_boxes
-from gpusim.workload.tma import TensorMap, TmaBox, row_pitch_bytes, tma_bank_writes, tma_fill, tma_wavefronts
-from gpusim.workload.tma_copy import TmaCopy, make_tma_copy, tensor_map
+from gpusim.workload.operands import OperandTile, tma_boxes
+from gpusim.workload.smem.wgmma_operands import Major, gmma_atom
+from gpusim.workload.tma.boxes import TensorMap, TmaBox, row_pitch_bytes, tma_bank_writes, tma_fill, tma_wavefronts
+from gpusim.workload.tma.make_tma_copy import TmaCopy, make_tma_copy, tensor_map
 
 ORACLE = json.loads((Path(__file__).parent / "descriptor_oracle" / "descriptor_answers.json").read_text(encoding="utf-8"))
 MAPS = [row[1:] for row in ORACLE if row[0] == "tensor map"]

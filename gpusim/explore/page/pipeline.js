@@ -24,7 +24,7 @@
     };
   }
 
-  // Share of the kernel's cycles in which each part was busy, the busiest first; formulas as in simulate/verdict.py.
+  // Share of the kernel's cycles in which each part was busy, the busiest first; formulas as in simulate/bottleneck.py.
   function busyShares(launch, given, told) {
     const { end_cycle: cycles, link_busy_cycles } = told.named("totals"), ofAll = cycles * launch.num_sms;
     const counted = told.named("counters"), planned = launch.planned_dram_bytes;

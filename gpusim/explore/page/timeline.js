@@ -1,6 +1,6 @@
 "use strict";
 // Pictures of the SM that a run recorded: its pipeline, its ring of stages, and what limits its CTAs. What is shown, and in
-// which colours, is as in report/plots.py and report/plots_ring.py.
+// which colours, is as in report/plots/timeline.py and report/plots/ring.py.
 (globalThis.gpusim ??= {}).timeline = (() => {
   const { states, looks, most_ctas, fills_shown, given_back } = gpusim.engine;
   const { number, picture } = gpusim.draw;

@@ -7,8 +7,8 @@ from math import prod
 from typing import Any
 
 from gpusim.kernel_models.gemm.params import GemmParams
-from gpusim.kernel_models.gemm.room import most_stages
-from gpusim.kernel_models.gemm.shares import Shares, default_setmaxnreg, warp_choices
+from gpusim.kernel_models.gemm.smem_budget import most_stages
+from gpusim.kernel_models.gemm.warp_partition import Shares, default_setmaxnreg, warp_choices
 from gpusim.layout.notation import parse_swizzle, show_swizzle
 from gpusim.layout.swizzle import span_bytes
 from gpusim.workload.launch import Target

@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from gpusim.kernel_models.gemm.far_code import far_code
-from gpusim.kernel_models.gemm.room import Staging
-from gpusim.kernel_models.gemm.tiles import SUM_BYTES, Coordinates, TilePlan, ceil_div
+from gpusim.kernel_models.gemm.instruction_fetch import far_code
+from gpusim.kernel_models.gemm.smem_budget import Staging
+from gpusim.kernel_models.gemm.tile_grid import SUM_BYTES, Coordinates, TilePlan, ceil_div
 from gpusim.units import LINE_BYTES, SECTOR_BYTES, WARP_SIZE
 from gpusim.workload import ops
-from gpusim.workload.access import AccessPattern, wavefronts
-from gpusim.workload.operand import OperandTile, epilogue_store, stmatrix_writes, tma_boxes
+from gpusim.workload.operands import OperandTile, epilogue_store, stmatrix_writes, tma_boxes
 from gpusim.workload.ops import Op, RangeEnd, RangeStart, Section
+from gpusim.workload.smem.access import AccessPattern, wavefronts
 
 NUM_CHUNKS = 2
 """Pieces, side by side, in which a direct epilogue alternates conversion and stores."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from gpusim.kernel_models.gemm.shares import Shares
-from gpusim.kernel_models.gemm.tiles import TilePlan
+from gpusim.kernel_models.gemm.tile_grid import TilePlan
+from gpusim.kernel_models.gemm.warp_partition import Shares
 from gpusim.workload import ops
-from gpusim.workload.access import AccessPattern
 from gpusim.workload.atoms import mma_sync
-from gpusim.workload.operand import ldmatrix_reads, shared_vector_reads
+from gpusim.workload.operands import ldmatrix_reads, shared_vector_reads
 from gpusim.workload.ops import Op
+from gpusim.workload.smem.access import AccessPattern
 
 Span = tuple[int, int]
 

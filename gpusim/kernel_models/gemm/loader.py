@@ -11,16 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim.kernel_models.gemm.params import MAX_STAGES, GemmParams
-from gpusim.kernel_models.gemm.room import is_transposed
-from gpusim.kernel_models.gemm.tiles import Coordinates, TilePlan, ceil_div
+from gpusim.kernel_models.gemm.smem_budget import is_transposed
+from gpusim.kernel_models.gemm.tile_grid import Coordinates, TilePlan, ceil_div
 from gpusim.units import LINE_BYTES, SECTOR_BYTES, WARP_SIZE
 from gpusim.workload import ops
-from gpusim.workload.access import AccessPattern, wavefronts
-from gpusim.workload.fetches import CHUNK_BYTES, Fetches, fetches, num_passes, row_fetches
-from gpusim.workload.global_access import global_access
-from gpusim.workload.operand import cp_async_fill
+from gpusim.workload.gmem.global_access import global_access
+from gpusim.workload.gmem.line_fetches import CHUNK_BYTES, Fetches, fetches, num_passes, row_fetches
+from gpusim.workload.operands import cp_async_fill
 from gpusim.workload.ops import Op
-from gpusim.workload.tma import TmaBox, outside_rows
+from gpusim.workload.smem.access import AccessPattern, wavefronts
+from gpusim.workload.tma.boxes import TmaBox, outside_rows
 
 OPERANDS = (("A", "a"), ("B", "b"))
 """Tensor and buffer of each operand."""

@@ -8,10 +8,11 @@ from typing import Any
 
 from gpusim.kernel_models.gemm.epilogue import Epilogue
 from gpusim.kernel_models.gemm.fragments import Fragments
+from gpusim.kernel_models.gemm.k_step_schedule import Deed, deeds
 from gpusim.kernel_models.gemm.loader import Loader, Panel, slot
-from gpusim.kernel_models.gemm.places import Deed, deeds
-from gpusim.kernel_models.gemm.shares import Shares
-from gpusim.kernel_models.gemm.specialized import (
+from gpusim.kernel_models.gemm.tile_grid import Coordinates, TilePlan
+from gpusim.kernel_models.gemm.warp_partition import Shares
+from gpusim.kernel_models.gemm.warp_specialized import (
     code,
     code_around_copies,
     code_around_math,
@@ -20,7 +21,6 @@ from gpusim.kernel_models.gemm.specialized import (
     issues_of_k_step,
     work,
 )
-from gpusim.kernel_models.gemm.tiles import Coordinates, TilePlan
 from gpusim.workload import ops
 from gpusim.workload.launch import RoleContext
 from gpusim.workload.ops import Op
@@ -55,7 +55,8 @@ class Multistage:
     one is multiplied; the k-step's load is issued with the first slice; before the last slice the warps wait
     for the next slot and for one another, so that its first fragments can be read behind the last slice's
     math; copies, meeting and first use lie elsewhere in the math where a program's SASS has them so
-    (:mod:`gpusim.kernel_models.gemm.places`). With ``fragments`` single the warps wait and meet before a k-step, and each
+    (:mod:`gpusim.kernel_models.gemm.k_step_schedule`). With ``fragments`` single the warps wait and meet before a k-step,
+    and each
     slice's fragments are read before its own math. With mma.sync a role is a team: one warp of each sub-core, of which
     several act apart and meet at the CTA's barrier; the first copies A, the second B; they go on once their copies have
     left the queue, where ``copies_held``. A k-step's own code stands around its copies, half before them, and with

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from gpusim.errors import LayoutError
-from gpusim.kernel_models.params import KernelParams
+from gpusim.kernel_models.options import KernelParams
 from gpusim.layout.notation import parse_swizzle
 from gpusim.layout.swizzle import SWIZZLE_MODES
 from gpusim.workload.dtypes import DType, dtype
@@ -338,14 +338,14 @@ class GemmParams(KernelParams):
             KernelError: as of :meth:`resolved`.
             LaunchError: likewise.
         """
-        from gpusim.kernel_models.gemm.checks import (
+        from gpusim.kernel_models.gemm.compatibility import (
             check_gpu,
             check_kinds,
             check_places,
             check_shape,
         )
         from gpusim.kernel_models.gemm.defaults import with_instructions, with_places, with_shape
-        from gpusim.kernel_models.gemm.room import check_room
+        from gpusim.kernel_models.gemm.smem_budget import check_room
 
         check_gpu(self, gpu)
         placed = with_places(self, gpu)
@@ -373,15 +373,15 @@ class GemmParams(KernelParams):
             KernelError: as of :meth:`resolved`.
             LaunchError: likewise.
         """
-        from gpusim.kernel_models.gemm.kernel import gemm_launch
+        from gpusim.kernel_models.gemm.launch import gemm_launch
 
         params = self.resolved(gpu)
         return params, gemm_launch(params, gpu)
 
     @classmethod
     def usual(cls, option: str, given: Mapping[str, Any], gpu: Target) -> Sequence[Any] | None:
-        """Values of ``option`` that a sweep tries for ``auto``; see :mod:`gpusim.kernel_models.gemm.choices`."""
-        from gpusim.kernel_models.gemm.choices import usual_values
+        """Values of ``option`` that a sweep tries for ``auto``; see :mod:`gpusim.kernel_models.gemm.sweep_values`."""
+        from gpusim.kernel_models.gemm.sweep_values import usual_values
 
         return usual_values(option, given, gpu) or super().usual(option, given, gpu)
 

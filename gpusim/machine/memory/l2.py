@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gpusim.machine.component import Counters, ncu
-from gpusim.machine.numeric import exp
+from gpusim.machine.exact_math import exp
 from gpusim.units import SECTOR_BYTES
 
 

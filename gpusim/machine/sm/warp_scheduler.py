@@ -7,7 +7,7 @@ from math import sqrt
 from random import Random
 
 from gpusim.machine.component import Counters
-from gpusim.machine.numeric import coarse, sum_in_order
+from gpusim.machine.exact_math import coarse, sum_in_order
 
 PACES_SEED = 1
 """Of SMs' own paces. Which SM is quick changes from launch to launch."""

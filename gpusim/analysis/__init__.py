@@ -1,0 +1,4 @@
+"""Questions that take several simulations: which change would help, which configuration is best.
+
+In: launches, options, GPUs. Out: ranked answers.
+"""

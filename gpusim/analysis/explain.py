@@ -1,0 +1,359 @@
+"""Counterfactuals: what each fix would buy, found by simulating again with one thing made free."""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import CancelledError, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from gpusim.errors import GpusimError, LaunchError
+from gpusim.machine.config import GpuSpec
+from gpusim.report.number_format import count, duration, percent
+from gpusim.report.tables import print_command, verdict_of
+from gpusim.simulate.idealize import IDEALS
+from gpusim.simulate.result import Result
+from gpusim.simulate.run import simulate
+from gpusim.simulate.wasm_module import LIBRARY_VARIABLE
+from gpusim.workload.launch import Launch
+
+NOTHING = 0.005
+"""A saving below this share of the cycles counts as none: CTAs that end in another order move them by as much."""
+
+CLEARLY_MORE = 0.02
+"""Another fix that saves this share of the cycles more than the one that ``bound_by`` points at is a disagreement."""
+
+UNEXPECTED = 0.15
+"""Where ``bound_by`` names a unit that nothing here makes free, a saving of this share is a disagreement."""
+
+WAVEFRONTS = "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum"
+
+POINTS_AT: Mapping[str, tuple[str, ...]] = {
+    "hbm": ("hbm",), "l2": ("l2",), "l2_link": ("l2",), "sm_intake": ("l2",), "store": ("l2",),
+    "latency": ("latency", "stage"), "smem_latency": ("latency", "bank_conflicts"), "barrier": ("latency",),
+    "smem": ("bank_conflicts",), "tma": ("tma",), "lsu": ("bank_conflicts",),
+    "lsu_latency": ("latency", "bank_conflicts", "l2", "tma"), "epilogue": ("epilogue",),
+    "launch": ("launch",), "tail": ("tail",),
+}
+"""Which counterfactuals a plain prediction's ``bound_by`` points at: the part made free, or what would hide it."""
+
+Build = Callable[[int], Launch | None]
+"""The launch with so many stages more; None where the kernel has no stages to add."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counterfactual:
+    """One thing made free."""
+
+    name: str
+    title: str
+    cycles: float | None
+    """Cycles of the kernel then; None where it could not be run."""
+    saved_cycles: float
+    """0 or more; 0 also where the kernel would become slower."""
+    share: float
+    """Saved cycles over the cycles of the plain run."""
+    is_simulated: bool
+    """False where the number is computed from the plain run."""
+    note: str = ""
+
+    @property
+    def saves_nothing(self) -> bool:
+        """Whether the saving is within what a prediction may err."""
+        return self.share < NOTHING
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """A prediction, and what it would be otherwise; the largest saving comes first."""
+
+    result: Result
+    counterfactuals: tuple[Counterfactual, ...]
+    disagreement: str
+    """Where the counterfactuals contradict ``bound_by`` of the plain run; empty where they do not."""
+    remarks: tuple[str, ...]
+    wall_s: float
+    together_cycles: float | None = None
+    """Cycles with all parts free at once, with the stages and the wave tail as they are; None: not simulated."""
+
+    @property
+    def best(self) -> Counterfactual | None:
+        """The fix that saves most, if any saves something."""
+        first = next(iter(self.counterfactuals), None)
+        return None if first is None or first.saves_nothing else first
+
+    def as_dict(self) -> dict[str, Any]:
+        """The JSON document: the prediction's, and the counterfactuals."""
+        return {
+            **self.result.as_dict(),
+            "counterfactuals": [
+                {
+                    "name": item.name, "title": item.title, "cycles": item.cycles, "saved_cycles": item.saved_cycles,
+                    "saved_pct": 100.0 * item.share, "saves_nothing": item.saves_nothing,
+                    "is_simulated": item.is_simulated, "note": item.note,
+                }
+                for item in self.counterfactuals
+            ],
+            "together_cycles": self.together_cycles,
+            "disagreement": self.disagreement,
+            "explain_remarks": list(self.remarks),
+            "explain_wall_s": self.wall_s,
+        }
+
+
+def explain(
+    build: Build,
+    gpu: GpuSpec,
+    *,
+    progress: Callable[[str], None] = lambda title: None,
+    **simulate_options: Any,
+) -> Explanation:
+    """Simulate plainly, then again with each of IDEALS free that the launch has something of, with all, with one more stage.
+
+    The wave tail is computed. The clock is that at which the plain run was simulated, so that cycles can be compared. All
+    others then run on all cores. ``progress`` hears the title of what is waited for; ``simulate_options`` go to
+    :func:`gpusim.simulate.run.simulate`.
+
+    Raises:
+        LaunchError: there is no plain launch, or the GPU cannot run it.
+    """
+    began = time.perf_counter()
+    launch = build(0)
+    if launch is None:
+        raise LaunchError("explain: build(0) gives no launch, wants the plain one")
+    progress("as it is")
+    result = simulate(launch, gpu, **simulate_options)
+    mhz = result.simulated_mhz or result.sm_clock_mhz
+    fixed = {**simulate_options, "clock": mhz, "recorded_sms": frozenset[int](), "on_progress": None}
+    base, took = result, time.perf_counter() - began
+    # cycles of several kernels are at their own clocks, and those of one may have been moved to the clock that has settled
+    if result.simulated_mhz != result.sm_clock_mhz:
+        progress("as it is, at one clock")
+        since = time.perf_counter()
+        base, took = simulate(launch, gpu, **fixed), time.perf_counter() - since
+    found: list[Counterfactual] = []
+    remarks: list[str] = []
+    with _all_cores() as (cores, watch):
+        fixed["watch"] = watch
+        others = {name: cores.submit(simulate, launch, gpu, **fixed, ideals={name}) for name in result.ideals}
+        at_once = cores.submit(simulate, launch, gpu, **fixed, ideals=result.ideals) if result.ideals else None
+        stage = cores.submit(_one_more_stage, build, gpu, base, fixed)
+        for num, (name, running) in enumerate(others.items()):
+            left_s = took * (len(others) + 2 - num) / (os.cpu_count() or 1)
+            left = f", about {left_s:.0f} s left" if left_s > SILENT_S else ""
+            progress(f"{IDEALS[name]}, {num + 1} of {len(others) + 2}{left}")
+            other = running.result()
+            item = _compared(name, IDEALS[name], base, other.cycles)
+            found.append(item)
+            if name == "bank_conflicts":
+                remarks += _hidden_conflicts(item, base, other)
+        progress("all of it at once")
+        together = None if at_once is None else at_once.result().cycles
+        progress("one more stage")
+        found += stage.result()
+    if _is_lone_wave(result):
+        remarks.append(
+            f"The grid fills {percent(result.waves)} of the slots. Nothing here shows what more CTAs would do (smaller "
+            "tiles, parts of k): ask predict."
+        )
+    found.append(wave_tail(base, gpu))
+    found.sort(key=lambda item: -item.saved_cycles)
+    return Explanation(
+        result=result, counterfactuals=tuple(found), disagreement=disagreement(result, found, together),
+        remarks=tuple(remarks), wall_s=time.perf_counter() - began, together_cycles=together,
+    )
+
+
+SILENT_S = 3.0
+"""What is over so soon needs no word of how long it takes."""
+
+
+@contextmanager
+def _all_cores() -> Iterator[tuple[ThreadPoolExecutor, Callable[[object], None]]]:
+    """A thread for each core, and what ends their simulations once nobody waits for them any more.
+
+    The compiled engine runs beside Python. A shared library of it has room for one run.
+    """
+    is_over = threading.Event()
+
+    def watch(run: object) -> None:
+        del run
+        if is_over.is_set():
+            raise CancelledError
+
+    pool = ThreadPoolExecutor(1 if LIBRARY_VARIABLE in os.environ else os.cpu_count())
+    try:
+        yield pool, watch
+    finally:
+        is_over.set()
+        pool.shutdown(cancel_futures=True)
+
+
+def _compared(
+    name: str, title: str, base: Result, cycles: float, *, is_simulated: bool = True, note: str = ""
+) -> Counterfactual:
+    saved = base.cycles - cycles
+    if saved < -NOTHING * base.cycles and not note:
+        note = f"{-saved:,.0f} cycles slower"
+    return Counterfactual(
+        name=name, title=title, cycles=cycles, saved_cycles=max(0.0, saved), share=max(0.0, saved) / base.cycles,
+        is_simulated=is_simulated, note=note,
+    )
+
+
+def _one_more_stage(build: Build, gpu: GpuSpec, base: Result, fixed: Mapping[str, Any]) -> list[Counterfactual]:
+    """One, or none of a kernel that has no stages."""
+    title = "one more stage"
+    try:
+        launch = build(1)
+        return [] if launch is None else [_compared("stage", title, base, simulate(launch, gpu, **fixed).cycles)]
+    except GpusimError as error:
+        reason = f"cannot run: {error}"
+    return [
+        Counterfactual(name="stage", title=title, cycles=None, saved_cycles=0.0, share=0.0, is_simulated=True, note=reason)
+    ]
+
+
+def _is_lone_wave(result: Result) -> bool:
+    """Whether what bounds a kernel are slots that its grid does not fill."""
+    return result.bound_by == "tail" and result.waves < 1.0
+
+
+def wave_tail(base: Result, gpu: GpuSpec) -> Counterfactual:
+    """What a full last wave would save, computed: ``waves`` of equal time instead of ``ceil(waves)``.
+
+    Launch and drain stay. The work stays too: no part can be busier than all the time, so the cycles in which the
+    busiest part works are a floor.
+    """
+    fixed = min(base.cycles, gpu.dispatcher.launch_cycles + gpu.dispatcher.drain_cycles)
+    started = max(1, math.ceil(base.waves - 1e-9))
+    without = fixed + (base.cycles - fixed) * min(1.0, base.waves / started)
+    floor = max(base.busy.values(), default=0.0) * base.cycles
+    note = f"{base.waves:.2f} waves take the time of {started}"
+    if base.waves < 1.0:  # there is no wave after the first
+        note = f"the grid fills {percent(base.waves)} of the slots, in one wave"
+        return _compared("tail", "no wave tail", base, base.cycles, is_simulated=False, note=note)
+    if floor > without:
+        note += ", but the busiest part has that work anyway"
+    return _compared("tail", "no wave tail", base, min(base.cycles, max(without, floor)), is_simulated=False, note=note)
+
+
+def _hidden_conflicts(item: Counterfactual, base: Result, other: Result) -> list[str]:
+    every = [item.counters.get(WAVEFRONTS, 0.0) + item.fill_wavefronts for item in (base, other)]
+    extra = every[0] - every[1]
+    if extra < 0.5:
+        return ["There are no bank conflicts."] if item.saves_nothing else []
+    wavefronts = count(round(extra), "wavefront")
+    if item.saves_nothing:
+        return [f"Bank conflicts cost {wavefronts}, which hide behind other work: removing them saves nothing."]
+    return [f"Bank conflicts cost {wavefronts}."]
+
+
+def disagreement(
+    result: Result, counterfactuals: list[Counterfactual], together_cycles: float | None = None
+) -> str:
+    """A sentence where the counterfactuals contradict ``result.bound_by``, else empty.
+
+    A part that is busy and saves little alone may have another right behind it: then all of it at once
+    (``together_cycles``) saves more than any alone, and nothing is wrong with ``bound_by``.
+    """
+    if _is_lone_wave(result):  # slots without a CTA are no part that can be made free
+        return ""
+    best = max(counterfactuals, key=lambda item: item.saved_cycles, default=None)
+    if best is None:
+        return ""
+    pointed = [item for item in counterfactuals if item.name in POINTS_AT.get(result.bound_by, ())]
+    named = max(pointed, key=lambda item: item.saved_cycles, default=None)
+    if named is None:
+        if best.share >= UNEXPECTED:
+            return (
+                f"The plain run says that {result.bound_by} bounds this kernel, yet {best.title!r} would save "
+                f"{percent(best.share)} of its cycles; believe the counterfactual."
+            )
+        return ""
+    if best.name == named.name or best.share - named.share < CLEARLY_MORE:
+        return ""
+    saves = "saves nothing" if named.saves_nothing else f"saves {percent(named.share)}"
+    at_once = 0.0 if together_cycles is None else 1.0 - together_cycles / result.cycles
+    if result.bound_by in result.busy and at_once - best.share >= CLEARLY_MORE:
+        return (
+            f"The plain run says that {result.bound_by} bounds this kernel, and it is busy "
+            f"{percent(result.busy[result.bound_by])} of the time, yet {named.title!r} alone {saves}: another part stands "
+            f"right behind it. All parts free at once save {percent(at_once)}; alone {best.title!r} saves most, "
+            f"{percent(best.share)}."
+        )
+    return (
+        f"The plain run says that {result.bound_by} bounds this kernel, yet {named.title!r} {saves} and {best.title!r} "
+        f"saves {percent(best.share)}; believe the counterfactual."
+    )
+
+
+def render_explanation(explanation: Explanation, console: Console, *, next_command: str = "") -> None:
+    """Print what each fix would buy, the largest saving first."""
+    result = explanation.result
+    console.print()
+    console.print(
+        f"[bold]{escape(result.kernel)}[/] on [bold]{escape(result.gpu)}[/]: {result.cycles:,.0f} cycles, "
+        f"{duration(result.time_us * 1e-6)} at {result.sm_clock_mhz:,.0f} MHz",
+        highlight=False,
+    )
+    console.print(f"The plain run says: bound by {escape(result.bound_by)}: {escape(result.reason)}.", highlight=False)
+    console.print()
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("if there were", header_style="dim", no_wrap=True)
+    for column in ("cycles", "saves", "share"):
+        table.add_column(column, header_style="dim", justify="right", no_wrap=True)
+    table.add_column("")
+    for item in explanation.counterfactuals:
+        note = item.note if item.is_simulated else f"computed: {item.note}"
+        if item.cycles is None:
+            table.add_row(item.title, "-", "-", "-", escape(note), style="dim")
+        elif item.saves_nothing:
+            table.add_row(item.title, f"{item.cycles:,.0f}", "saves nothing", "", escape(note), style="dim")
+        else:
+            table.add_row(
+                item.title, f"{item.cycles:,.0f}", f"{item.saved_cycles:,.0f}", percent(item.share), escape(note)
+            )
+    console.print(table)
+    console.print()
+    console.print(
+        f"Each alone, at the same SM clock; savings do not add up, and below {percent(NOTHING)} count as nothing.",
+        highlight=False,
+    )
+    if explanation.together_cycles is not None:
+        console.print(
+            f"With all parts free at once {explanation.together_cycles:,.0f} cycles would remain.", highlight=False
+        )
+    for remark in explanation.remarks:
+        console.print(escape(remark), highlight=False)
+    if explanation.disagreement:
+        console.print(f"[yellow]Disagreement[/]: {escape(explanation.disagreement)}", highlight=False)
+    num_simulated = sum(item.is_simulated and item.cycles is not None for item in explanation.counterfactuals)
+    console.print(
+        f"{count(num_simulated, 'counterfactual')} simulated in {duration(explanation.wall_s)}.", highlight=False
+    )
+    console.print()
+    console.print(f"[bold]Verdict[/]: {escape(verdict_of_explanation(explanation))}", highlight=False)
+    if next_command:
+        console.print("Next: ", end="")
+        print_command(next_command, console)
+
+
+def verdict_of_explanation(explanation: Explanation) -> str:
+    """The explanation in one sentence."""
+    best = explanation.best
+    if best is None:
+        return f"no single fix would save anything: {verdict_of(explanation.result)}"
+    return (
+        f"{best.title!r} would save most, {best.saved_cycles:,.0f} of {explanation.result.cycles:,.0f} cycles "
+        f"({percent(best.share)})."
+    )

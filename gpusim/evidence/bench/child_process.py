@@ -1,0 +1,181 @@
+"""Processes that the bench starts: itself as a child, alone or under Nsight Compute, watched and never left behind.
+
+In: a plan. Out: what each config gave, and what the profiler wrote.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gpusim.errors import ConfigError
+from gpusim.evidence.nsight.ncu_command import complaint, ncu_command, parse_metric_names
+
+POLL_S = 0.2
+"""How often progress is looked at."""
+
+START_S, PLAIN_S, COUNTED_S = 180.0, 0.5, 2.0
+"""How long a child may take: to start, for each config alone, for each config under the profiler."""
+
+WHOLE_S = 30.0
+"""For each config of a group that is timed or counted cold: gigabytes, which the profiler brings back for each pass."""
+
+ASK_S = 120.0
+"""How long the profiler may take to say what it is."""
+
+Progress = Callable[[int], None]
+"""Told how many more configs are done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A child that has ended: its lines of JSON, its status, and all that it said."""
+
+    lines: list[dict[str, Any]]
+    status: int
+    said: str
+
+    @property
+    def device(self) -> dict[str, Any]:
+        """What the child found out about the GPU."""
+        return dict(self.lines[0]["device"]) if self.lines and "device" in self.lines[0] else {}
+
+    @property
+    def answers(self) -> list[dict[str, Any]]:
+        """A line for each config that was launched, in order."""
+        return [line for line in self.lines if "idx" in line]
+
+    @property
+    def sentence(self) -> str:
+        """What went wrong, in a sentence."""
+        told = re.findall(r"^gpusim: (.+)$", self.said, re.MULTILINE)
+        last = [line.strip() for line in self.said.splitlines() if line.strip()]
+        return (told and told[-1]) or complaint(self.said) or (last and last[-1]) or f"it ended with status {self.status}"
+
+
+def child_command(plan: Path) -> list[str]:
+    """The command that launches a plan's configs and does nothing else."""
+    return [sys.executable, "-m", "gpusim", "measure", "--launch-only", str(plan)]
+
+
+def run_child(
+    command: Sequence[str], results: Path, *, most_s: float, progress: Progress | None = None, log: Path | None = None
+) -> Ended:
+    """Run a child to its end, or until ``most_s`` seconds have gone; then it is ended, with what it had.
+
+    Args:
+        command: the child's.
+        results: where it writes its lines of JSON.
+        most_s: seconds.
+        progress: told of configs as they are done.
+        log: a file of the profiler, whose text is added to what was said.
+    """
+    output = results.with_suffix(".out")
+    environment = {**os.environ, "LC_ALL": "C", "PYTHONUNBUFFERED": "1"}
+    with output.open("wb") as file:
+        child = subprocess.Popen(
+            list(command), stdout=file, stderr=subprocess.STDOUT, env=environment, start_new_session=True
+        )
+    seen, until = 0, time.monotonic() + most_s
+    try:
+        while child.poll() is None and time.monotonic() < until:
+            time.sleep(POLL_S)
+            seen = _tell(progress, results, seen)
+    finally:
+        if child.poll() is None:
+            end_group(child)
+    _tell(progress, results, seen)
+    said = output.read_text(encoding="utf-8", errors="replace")
+    if log is not None and log.exists():
+        said += log.read_text(encoding="utf-8", errors="replace")
+    return Ended(_lines(results), child.returncode, said)
+
+
+def _tell(progress: Progress | None, results: Path, seen: int) -> int:
+    if progress is None or not results.exists():
+        return seen
+    done = max(0, results.read_bytes().count(b"\n") - 1)  # the first line is about the GPU
+    if done > seen:
+        progress(done - seen)
+    return max(done, seen)
+
+
+def _lines(results: Path) -> list[dict[str, Any]]:
+    """Whole lines only: the last one may have been cut off."""
+    if not results.exists():
+        return []
+    whole, _, _ = results.read_text(encoding="utf-8").rpartition("\n")
+    return [json.loads(line) for line in whole.splitlines()]
+
+
+def end_group(child: subprocess.Popen[bytes]) -> None:
+    """End a child that leads a process group of its own, and all that it has started."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.killpg(child.pid, number)
+            child.wait(timeout=10)
+        except ProcessLookupError:
+            child.wait()
+        except subprocess.TimeoutExpired:
+            continue
+        return
+
+
+# ---------------------------------------------------------------------------------------------- Nsight Compute
+
+
+@dataclass(frozen=True, slots=True)
+class Ncu:
+    """An installed Nsight Compute and the metrics that it has for this GPU; none known means that it lists none."""
+
+    path: str
+    version: str
+    known: frozenset[str]
+
+    def command(
+        self, metrics: Sequence[str], log: Path, plan: Path, *, is_cold: bool = False, is_marked: bool = False
+    ) -> list[str]:
+        """The command that counts a plan's launches.
+
+        With all caches flushed before each if ``is_cold``; those alone that the child starts the profiler for if
+        ``is_marked``.
+        """
+        control = "all" if is_cold else "none"
+        program = child_command(plan)
+        return ncu_command(self.path, metrics, str(log), program, cache_control=control, is_marked=is_marked)
+
+
+def find_ncu() -> Ncu:
+    """The profiler: on the PATH, or where CUDA and Nsight Compute put it.
+
+    Raises:
+        ConfigError: it is nowhere.
+    """
+    places = [f"{os.environ[name]}/bin" for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)]
+    releases = sorted(Path("/opt/nvidia/nsight-compute").glob("*"), reverse=True)
+    places += ["/usr/local/cuda/bin", *map(str, releases)]
+    path = shutil.which("ncu") or next((found for place in places if (found := shutil.which("ncu", path=place))), None)
+    if path is None:
+        raise ConfigError("measure: no ncu on the PATH, wants Nsight Compute, or --no-counters to measure times alone")
+    version = re.search(r"Version (\S+)", _said(path, "--version"))
+    names = parse_metric_names(_said(path, "--query-metrics"))
+    return Ncu(path, version[1] if version else "unknown", frozenset(names))
+
+
+def _said(path: str, option: str) -> str:
+    environment = {**os.environ, "LC_ALL": "C"}
+    try:
+        done = subprocess.run([path, option], capture_output=True, text=True, check=False, timeout=ASK_S, env=environment)
+    except subprocess.TimeoutExpired:
+        raise ConfigError(f"measure: {path} {option} did not answer in {ASK_S:.0f} seconds, wants one that works") from None
+    return done.stdout

@@ -1,0 +1,79 @@
+"""What a framework launches, before anything is timed: names, grids, registers, so that predictions come first.
+
+In: a case whose products a framework launches, the profiler. Out: a CSV with a line a config: what was launched, as text,
+and no cycles, times or bytes. Touches no GPU itself.
+"""
+
+from __future__ import annotations
+
+import csv
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from gpusim.errors import ConfigError
+from gpusim.evidence.bench.child_process import START_S, Ncu, run_child
+from gpusim.evidence.bench.gpu import Plan
+from gpusim.evidence.bench.runner import Chunk, config_s, match_profiles, told_of
+from gpusim.evidence.cases.case import Case, Config
+from gpusim.evidence.cases.rows import number_text
+
+METRICS = ("launch__registers_per_thread", "launch__shared_mem_per_block_dynamic", "sm__inst_executed_pipe_tensor.sum")
+"""What is asked of a launch: nothing that takes time. Tensor instructions make the profiler take it for a count."""
+
+OWN_COLUMNS = ("group", "kernel")
+
+
+def launches_of(case: Case, group: str, configs: Sequence[Config], ncu: Ncu) -> list[dict[str, str]]:
+    """A line for each of ``configs``: the config, ``launched``, grid, block, what its name says, :data:`METRICS`.
+
+    One whose answer was wrong has no line.
+
+    Raises:
+        ConfigError: no framework launches the case, a launch crashed, or other launches came than were made.
+    """
+    if case.framework is None:
+        raise ConfigError(f"{case.name}: its kernels are in kernel.cu, which tells their names; wants a framework's case")
+    wanted = list(range(len(configs)))
+    with tempfile.TemporaryDirectory(prefix="gpusim-") as name:
+        plan, results, log = (Path(name) / file for file in ("plan.json", "results.jsonl", "ncu.csv"))
+        Plan(case=case.name, cubin="", configs=list(configs), is_counted=True, results=str(results)).write(plan)
+        most_s = START_S + len(configs) * config_s(case.groups[group], 1, is_counted=True)
+        ended = run_child(ncu.command(METRICS, log, plan, is_marked=True), results, most_s=most_s, log=log)
+        crash = next((answer["crash"] for answer in ended.answers if "crash" in answer), None)
+        if crash is not None or len(ended.answers) != len(configs):
+            raise ConfigError(f"{case.name} {group}: {crash or ended.sentence}: wants launches that all give an answer")
+        chunk = Chunk(values={answer["idx"]: {} for answer in ended.answers if "values" in answer})
+        match_profiles(log, METRICS, configs, chunk, wanted, ended, is_marked=True)
+    facts = {answer["idx"]: answer.get("facts", {}) for answer in ended.answers}
+    found = []
+    for idx, profile in sorted(chunk.profiles.items()):
+        config = configs[idx]
+        numbers = {metric: number_text(number) for metric, number in profile.metrics.items()}
+        found.append({"group": group, **config, **told_of(case, config, facts.get(idx, {}), profile), **numbers})
+    return found
+
+
+def write_launches(path: Path, lines: Sequence[Mapping[str, str]]) -> None:
+    """Write lines to a CSV at ``path``; what a line does not tell is empty."""
+    columns = list(dict.fromkeys(name for line in lines for name in line))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, columns, restval="", lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(lines)
+
+
+def read_launches(path: Path) -> list[dict[str, str]]:
+    """What :func:`write_launches` wrote.
+
+    Raises:
+        ConfigError: no such file, or no table of launches.
+    """
+    if not path.is_file():
+        raise ConfigError(f"{path}: is no file, wants what gpusim measure --names-only wrote")
+    with path.open(encoding="utf-8", newline="") as file:
+        lines = list(csv.DictReader(file))
+    if not lines or not {*OWN_COLUMNS, "launched"} <= set(lines[0]):
+        raise ConfigError(f"{path}: holds no launches, wants what gpusim measure --names-only wrote")
+    return lines

@@ -1,0 +1,287 @@
+"""Matrix products by frameworks: torch, whatever its library chooses, or Triton. The only use of both.
+
+In: a :class:`gpusim.evidence.cases.case.Product`. Out: something that can be enqueued like a kernel of our own, a sample
+of the
+answer beside a reference, and what the framework tells of the kernel. Nothing here is imported before a GPU is asked.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpusim.errors import ConfigError
+from gpusim.evidence.bench.store_probe import OnGpu
+from gpusim.evidence.cases.case import Case, Product, WrongAnswer, kernels_dir
+from gpusim.evidence.toolchain.cuda_toolkit import Cubin, build
+from gpusim.evidence.toolchain.sass import KernelSass, read_sass
+
+PACKAGES = {"torch": ("torch",), "triton": ("torch", "triton")}
+"""What a case's ``framework`` needs."""
+
+TOLD_PACKAGES = ("torch", "triton", "nvidia-cublas", "nvidia-cublas-cu12")
+"""Whose versions decide what is launched."""
+
+MARK = "FillFunctor"
+"""In the name of torch's own fill, which is launched before each product under the profiler: no library's GEMM has it."""
+
+SAMPLE_STEP = 64
+"""One row and one column of D are looked at of so many: at least one element of every tile."""
+
+SIGNATURES = {"by_pointers": False, "by_descriptors": True}
+"""Triton kernels, and whether they take descriptors of tiles."""
+
+
+def built(case: Case, arch: str | None = None, build_dir: Path | None = None) -> Cubin:
+    """What stands for a cubin: the folder, a hash of the source and of the frameworks' versions, and these.
+
+    Of a case with a ``kernel.cu`` beside the framework's kernels its cubin for ``arch``, where that is given.
+
+    Raises:
+        ConfigError: a framework is not installed.
+    """
+    if missing := lacking(case):
+        raise ConfigError(f"measure: {missing}")
+    versions = ", ".join(f"{name} {number}" for name, number in _versions().items())
+    folder = kernels_dir() / case.name
+    source = folder / "kernel.py"
+    digest = hashlib.sha256(source.read_bytes() if source.exists() else b"")
+    digest.update(f"\0{versions}".encode())
+    if arch is None or not has_source(case):
+        return Cubin(folder, digest.hexdigest()[:12], versions)
+    own = build(case, arch, build_dir)
+    digest.update(f"\0{own.source_hash}".encode())
+    return Cubin(own.path, digest.hexdigest()[:12], f"{own.compiler}, {versions}")
+
+
+def has_source(case: Case) -> bool:
+    """Whether it has a ``kernel.cu``."""
+    return (kernels_dir() / case.name / "kernel.cu").exists()
+
+
+def lacking(case: Case) -> str | None:
+    """What is missing here to launch ``case``, in a sentence; None where nothing is."""
+    for name in PACKAGES[case.framework] if case.framework else ():
+        if importlib.util.find_spec(name) is None:
+            return f"{case.name} is launched by {case.framework}, and {name} is missing here: wants pip install {name}"
+    return None
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for name in TOLD_PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedProduct:
+    """A product whose operands are on the GPU."""
+
+    enqueue: Callable[[], None]
+    """Once, on the default stream; does not wait."""
+    enqueue_counted: Callable[[], None]
+    """Once, with a mark before it, for a profiler that counts between its start and stop alone; waits."""
+    fetch: Callable[[], dict[str, NDArray[Any]]]
+    """``d`` and ``reference``, float32[sampled rows, sampled columns]."""
+    facts: Mapping[str, str]
+    """What the framework tells of the kernel."""
+    on_gpu: OnGpu
+
+
+class Frameworks:
+    """Torch, and Triton where it is asked for, on the first GPU and in its primary context, on the default stream."""
+
+    def __init__(self, case: Case, *, device: str = "cuda") -> None:
+        """For the products of ``case``.
+
+        Raises:
+            ConfigError: torch is missing or finds no GPU.
+        """
+        try:
+            import torch
+        except ImportError as error:
+            raise ConfigError(f"measure: {case.name} is launched by torch, which cannot be imported ({error})") from None
+        if device == "cuda" and not torch.cuda.is_available():
+            raise ConfigError(f"measure: {case.name} is launched by torch, which finds no GPU: wants a build with CUDA")
+        torch.set_float32_matmul_precision("highest")
+        self._torch = torch
+        self._device = device
+        self._folder = kernels_dir() / case.name
+        self._operands: tuple[tuple[Any, ...], Any, Any] | None = None
+        self._mark = torch.zeros(32, device=device)
+        self.errors: tuple[type[Exception], ...] = (RuntimeError,)
+
+    def about(self) -> dict[str, str]:
+        """Versions of all that decides what is launched."""
+        return {**_versions(), "torch_cuda": str(self._torch.version.cuda)}
+
+    def prepare(self, product: Product) -> PreparedProduct:
+        """Operands on the GPU, the kernel chosen or compiled, and launched once.
+
+        Raises:
+            WrongAnswer: the framework makes no kernel of it.
+        """
+        torch = self._torch
+        a, right = self._random(product)
+        d = torch.empty((product.m, product.n), dtype=a.dtype, device=self._device)
+        facts: dict[str, str] = {}
+        if product.kernel is None:
+
+            def enqueue() -> None:
+                torch.mm(a, right, out=d)
+
+            enqueue()
+        else:
+            try:
+                enqueue, compiled = self._triton(product, a, right, d)
+            except RuntimeError:
+                raise
+            except Exception as error:  # noqa: BLE001 - whatever a compiler says: the other configs go on
+                said = " ".join(str(error).split())[:200]
+                raise WrongAnswer(f"Triton makes no kernel of it: {type(error).__name__} {said}") from None
+            facts = compiled_facts(compiled)
+
+        def clear() -> None:
+            d.fill_(float("nan"))
+            self._wait()
+
+        self._wait()
+        clear()
+
+        def enqueue_counted() -> None:
+            self._wait()
+            torch.cuda.cudart().cudaProfilerStart()
+            self._mark.fill_(1.0)
+            enqueue()
+            self._wait()
+            torch.cuda.cudart().cudaProfilerStop()
+
+        on_gpu = OnGpu(enqueue, d.data_ptr(), clear)
+        return PreparedProduct(enqueue, enqueue_counted, lambda: self._sample(product, a, right, d), facts, on_gpu)
+
+    def _wait(self) -> None:
+        if self._device == "cuda":
+            self._torch.cuda.synchronize()
+
+    def _random(self, product: Product) -> tuple[Any, Any]:
+        """A and B, normal numbers, the same for every launch of the same shapes; B's layout is that of the product."""
+        torch = self._torch
+        key = (product.m, product.n, product.k, product.dtype, product.layout)
+        if self._operands is None or self._operands[0] != key:
+            self._operands = None  # room for the next ones
+            dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}[product.dtype]
+            numbers = torch.Generator(device=self._device).manual_seed(product.seed)
+            is_b_k_major = product.layout == "tn"
+
+            def normal(rows: int, columns: int) -> Any:
+                return torch.randn(rows, columns, generator=numbers, device=self._device, dtype=torch.float32).to(dtype)
+
+            a = normal(product.m, product.k)
+            right = normal(product.n, product.k).t() if is_b_k_major else normal(product.k, product.n)
+            self._operands = (key, a, right)
+        return self._operands[1], self._operands[2]
+
+    def _sample(self, product: Product, a: Any, right: Any, d: Any) -> dict[str, NDArray[Any]]:
+        """Rows and columns of D, and the same of the product of fp32 copies."""
+        torch = self._torch
+        numbers = np.random.default_rng(product.seed)
+        rows, columns = (torch.from_numpy(sampled(extent, numbers)).to(self._device) for extent in (product.m, product.n))
+        found = d[rows][:, columns].float()
+        reference = a[rows].float() @ right[:, columns].float()
+        return {"d": found.cpu().numpy(), "reference": reference.cpu().numpy()}
+
+    # ------------------------------------------------------------------------------------------ Triton
+
+    def _triton(self, product: Product, a: Any, right: Any, d: Any) -> tuple[Callable[[], None], Any]:
+        """(what launches, the compiled kernel); it has been launched once."""
+        module = self._module()
+        kernel, tile = getattr(module, str(product.kernel)), product.tile
+        operands = (a, right.t(), d)
+        if SIGNATURES[str(product.kernel)]:
+            from triton.tools.tensor_descriptor import TensorDescriptor
+
+            boxes = ((tile[0], tile[2]), (tile[1], tile[2]), (tile[0], tile[1]))
+            operands = tuple(
+                TensorDescriptor.from_tensor(operand, list(box)) for operand, box in zip(operands, boxes, strict=True)
+            )
+        arguments = (*operands, product.m, product.n, product.k)
+        constants = {"TILE_M": tile[0], "TILE_N": tile[1], "TILE_K": tile[2], "GROUP_M": product.raster_group}
+        grid = (product.m // tile[0] * (product.n // tile[1]),)
+
+        def enqueue() -> Any:
+            return kernel[grid](*arguments, **constants, num_stages=product.num_stages, num_warps=product.num_warps)
+
+        return enqueue, enqueue()
+
+    def _module(self) -> ModuleType:
+        """``kernel.py`` of the case."""
+        name = f"gpusim_triton_{self._folder.name}"
+        if name not in sys.modules:
+            spec = importlib.util.spec_from_file_location(name, self._folder / "kernel.py")
+            if spec is None or spec.loader is None:
+                raise ConfigError(f"{self._folder}/kernel.py: cannot be imported, wants a Python file")
+            module = importlib.util.module_from_spec(spec)
+            sys.modules[name] = module
+            spec.loader.exec_module(module)
+        return sys.modules[name]
+
+
+def sampled(extent: int, numbers: np.random.Generator) -> NDArray[np.int64]:
+    """One index of every ``SAMPLE_STEP``, and the first and the last.
+
+    >>> sampled(200, np.random.default_rng(0))[[0, -1]].tolist()
+    [0, 199]
+    """
+    starts = np.arange(0, extent, SAMPLE_STEP)
+    found = starts + numbers.integers(0, np.minimum(SAMPLE_STEP, extent - starts))
+    return np.unique(np.concatenate([[0], found, [extent - 1]])).astype(np.int64)
+
+
+def compiled_facts(compiled: Any) -> dict[str, str]:
+    """What Triton's compiled kernel is, as its SASS has it where a cuobjdump is here; nothing of what it does not tell."""
+    asm = getattr(compiled, "asm", {})
+    cubin = asm.get("cubin") if hasattr(asm, "get") else None
+    facts: dict[str, str] = {}
+    smem = getattr(getattr(compiled, "metadata", None), "shared", None)
+    if smem is not None:
+        facts["smem_bytes"] = str(smem)
+    if not cubin:
+        return facts
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(cubin)
+        file.flush()
+        try:
+            kernels = list(read_sass(Path(file.name)).values())
+        except (ConfigError, OSError):  # no cuobjdump, or none that knows this cubin: the row counts all the same
+            return facts
+    return {**facts, **sass_facts(kernels[0])}
+
+
+def sass_facts(kernel: KernelSass) -> dict[str, str]:
+    """What decides a GEMM's pace, as text."""
+    opcodes = kernel.opcodes
+    return {
+        "registers": str(kernel.num_registers),
+        "spills": str(kernel.num_spills),
+        "wgmma": " ".join(f"{shape.split()[1]}*{count}" for shape, count in kernel.tensor_shapes.items()),
+        "wgmma_waits": " ".join(map(str, kernel.wgmma_wait_depths)),
+        "cp_async_waits": " ".join(map(str, kernel.cp_async_wait_depths)),
+        "opcodes": " ".join(
+            f"{name}*{opcodes[name]}" for name in ("LDGSTS", "UTMALDG", "UTMASTG", "STSM", "STS", "STG") if opcodes[name]
+        ),
+    }

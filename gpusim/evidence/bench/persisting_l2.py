@@ -1,0 +1,65 @@
+"""Room of L2 that is set aside for lines that persist, and the window of addresses whose lines do: the driver's own calls.
+
+PyCUDA has no words for either. ``set_aside`` acts on the context that is current, ``window`` on one stream.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+from gpusim.evidence.bench.timing import DriverError
+
+LIMIT_PERSISTING_L2 = 0x06
+"""``CU_LIMIT_PERSISTING_L2_CACHE_SIZE``. Source: cuda.h 13.0, as the two below."""
+ATTRIBUTE_ACCESS_POLICY_WINDOW = 1
+"""``CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW``."""
+ACCESS_NORMAL, ACCESS_PERSISTING = 0, 2
+"""``CUaccessProperty``."""
+ATTRIBUTE_BYTES = 64
+"""Of a launch attribute's value, whichever it is."""
+
+
+class _Window(ctypes.Structure):
+    """``CUaccessPolicyWindow``."""
+
+    _fields_ = (
+        ("base_ptr", ctypes.c_void_p), ("num_bytes", ctypes.c_size_t), ("hit_ratio", ctypes.c_float),
+        ("hit", ctypes.c_int), ("miss", ctypes.c_int),
+    )  # fmt: skip
+
+
+class _Value(ctypes.Union):
+    _fields_ = (("window", _Window), ("room", ctypes.c_uint8 * ATTRIBUTE_BYTES))
+
+
+def set_aside(num_bytes: int) -> None:
+    """Let lines that persist have so much of L2 (the driver gives what it can), and forget those that do.
+
+    Raises:
+        DriverError: the driver refuses.
+    """
+    _call("cuCtxResetPersistingL2Cache")
+    _call("cuCtxSetLimit", ctypes.c_int(LIMIT_PERSISTING_L2), ctypes.c_size_t(num_bytes))
+
+
+def window(stream: int, address: int, num_bytes: int) -> None:
+    """Lines from ``address`` on persist where kernels of ``stream`` touch them without a hint of their own.
+
+    Raises:
+        DriverError: the driver refuses.
+    """
+    value = _Value()
+    value.window = _Window(address, num_bytes, 1.0, ACCESS_PERSISTING, ACCESS_NORMAL)
+    _call(
+        "cuStreamSetAttribute", ctypes.c_void_p(stream), ctypes.c_int(ATTRIBUTE_ACCESS_POLICY_WINDOW), ctypes.byref(value)
+    )
+
+
+def _call(name: str, *arguments: Any) -> None:
+    try:
+        status = getattr(ctypes.CDLL("libcuda.so.1"), name)(*arguments)
+    except (OSError, AttributeError) as error:
+        raise DriverError(f"{name}: {error}, wants a CUDA driver that has it") from None
+    if status:
+        raise DriverError(f"{name}: the driver refuses with status {status}")

@@ -1,0 +1,381 @@
+"""The bench: measure kernels on the GPU that is here, chunk by chunk, and keep what came.
+
+A chunk is launched twice: alone, which checks every answer and takes the kernel's own times, and under Nsight Compute, which
+counts one launch a config, matched by launch order. Only then are its rows written, so a run can be cut off anywhere and
+goes on where it was. In: cases, options. Out: tables under ``validation/measured``. Touches no GPU itself.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from gpusim.errors import ConfigError, nearest
+from gpusim.evidence.bench.child_process import (
+    COUNTED_S,
+    PLAIN_S,
+    START_S,
+    WHOLE_S,
+    Ended,
+    Ncu,
+    Progress,
+    child_command,
+    run_child,
+)
+from gpusim.evidence.bench.frameworks import MARK
+from gpusim.evidence.bench.gpu import Plan
+from gpusim.evidence.bench.timing import PROTOCOL, VALUES
+from gpusim.evidence.cases.case import Case, Config, Group, key_of
+from gpusim.evidence.cases.rows import Table, number_text
+from gpusim.evidence.nsight.ncu_command import Profile, added_up, available, between_marks, parse_profiles, with_followers
+from gpusim.evidence.toolchain.cuda_toolkit import Cubin, GpuFound, gpu_state
+
+CHUNK_CONFIGS = 400
+"""What is lost at most when a run is cut off; the start of two processes is spread over so many."""
+
+PROBE = "clock_probe"
+"""The folder of ``kernels/`` with what a stopwatch launches."""
+
+MOST_CRASHES = 8
+"""Of a job, before it is given up."""
+
+CYCLES = (
+    "sm__cycles_elapsed.min", "sm__cycles_elapsed.avg", "sm__cycles_elapsed.max", "sm__cycles_active.avg",
+    "sm__cycles_active.max",
+)  # fmt: skip
+"""Counted with every row, whatever its group asks for."""
+
+MEANINGS = {
+    "run": "index into runs, which say what was the same for these rows",
+    "seed": "the seed that the config was drawn by",
+    "group": "configs that are measured together",
+    "kernel": "the entry point of kernel.cu, or what a framework is asked for",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Configs of one group of one case that are still to be measured."""
+
+    case: Case
+    group: str
+    configs: tuple[Config, ...]
+
+    @property
+    def rules(self) -> Group:
+        """The group itself."""
+        return self.case.groups[self.group]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What was asked for."""
+
+    out: Path
+    """The GPU's own folder."""
+    seed: int = 1
+    only: tuple[str, ...] = ()
+    """Patterns of groups or entry points; none means all."""
+    has_counters: bool = True
+    retries: bool = False
+    """Configs that were put aside are tried again."""
+    chunk_configs: int = CHUNK_CONFIGS
+
+
+def table_path(case: Case, options: Options) -> Path:
+    """Where a case's rows go."""
+    return options.out / f"{case.name}.csv"
+
+
+def jobs(cases: Iterable[Case], options: Options, capability: tuple[int, int]) -> tuple[list[Job], list[str]]:
+    """What is to be measured, the most important first, and a sentence for each group that this GPU cannot run.
+
+    Raises:
+        ConfigError: ``only`` matches nothing.
+    """
+    found: list[Job] = []
+    skipped: list[str] = []
+    names: set[str] = set()
+    for case in cases:
+        done = Table.read(table_path(case, options)).keys(case.columns, options.seed, has_aside=not options.retries)
+        for name, group in case.groups.items():
+            configs = case.configs(name, options.seed)
+            names |= {name, *(config["kernel"] for config in configs)}
+            wanted = [config for config in configs if _is_wanted(name, config, options.only)]
+            if wanted and capability < group.least_capability:
+                least = ".".join(map(str, group.least_capability))
+                skipped.append(f"{case.name} {name}: needs compute capability {least}, skipped")
+            elif wanted and (options.has_counters or case.values or group.times):
+                left = tuple(config for config in wanted if (name, key_of(config)) not in done)
+                found.append(Job(case, name, left))
+    if options.only and not found and not skipped:
+        raise ConfigError(f"--only {' '.join(options.only)} matches no group or kernel; {nearest(options.only[0], names)}")
+    return sorted(found, key=lambda job: job.rules.rank), skipped
+
+
+def _is_wanted(group: str, config: Config, only: Sequence[str]) -> bool:
+    return not only or any(fnmatchcase(name, pattern) for pattern in only for name in (group, config["kernel"]))
+
+
+@dataclass(slots=True)
+class Chunk:
+    """What came of some configs."""
+
+    values: dict[int, dict[str, float]] = field(default_factory=dict)
+    facts: dict[int, dict[str, str]] = field(default_factory=dict)
+    """Columns of text, by index."""
+    profiles: dict[int, Profile] = field(default_factory=dict)
+    put_aside: dict[int, str] = field(default_factory=dict)
+    """Reasons, by index."""
+    skipped_kernels: set[str] = field(default_factory=set)
+    """Entry points that crashed: their other configs are left for another day."""
+    about: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Bench:
+    """Measures jobs on one GPU.
+
+    Args:
+        gpu: what it is.
+        options: what was asked for.
+        cubins: by case; the stopwatch's among them where groups are timed.
+        ncu: the profiler, or None to take times alone.
+        progress: told of configs that are done.
+        state: how the GPU stands; asked before and after a chunk.
+    """
+
+    gpu: GpuFound
+    options: Options
+    cubins: dict[str, Cubin]
+    ncu: Ncu | None
+    progress: Progress
+    state: Callable[[], dict[str, float]] = gpu_state
+    crashed: set[str] = field(default_factory=set)
+    """Entry points that are not launched again."""
+
+    def run(self, job: Job, until: float) -> Iterator[list[str]]:
+        """Measure a job chunk by chunk until ``time.monotonic()`` is past ``until``; yields sentences about each chunk.
+
+        Raises:
+            ConfigError: the GPU, the profiler or the table cannot be used.
+        """
+        table = Table.read(table_path(job.case, self.options))
+        self._check_source(table, job.case)
+        size = self.options.chunk_configs
+        for start in range(0, len(job.configs), size):
+            if time.monotonic() >= until:
+                return
+            configs = [config for config in job.configs[start : start + size] if config["kernel"] not in self.crashed]
+            if configs:
+                yield self._measure(table, job, configs)
+
+    def _check_source(self, table: Table, case: Case) -> None:
+        """A table holds rows of one source only."""
+        digest = self.cubins[case.name].source_hash
+        others = {str(run["source_hash"]) for run in table.runs} - {digest}
+        if others:
+            raise ConfigError(
+                f"{table.path}: was measured with kernel source {', '.join(sorted(others))}, this one is {digest}: "
+                "use another --out, or move the two files away"
+            )
+
+    def _measure(self, table: Table, job: Job, configs: Sequence[Config]) -> list[str]:
+        before = self.state()
+        chunk = Chunk()
+        self._launch_alone(job, configs, chunk)
+        if self.ncu is not None and job.rules.metrics:
+            self._launch_counted(job, configs, chunk, self.ncu)
+        else:
+            self.progress(len(configs))
+        rows = []
+        for idx in sorted(chunk.values):
+            config = configs[idx]
+            numbers = {**(chunk.profiles[idx].metrics if idx in chunk.profiles else {}), **chunk.values[idx]}
+            texts = {name: number_text(number) for name, number in numbers.items()}
+            told = told_of(job.case, config, chunk.facts.get(idx, {}), chunk.profiles.get(idx))
+            rows.append({"seed": str(self.options.seed), "group": job.group, **config, **told, **texts})
+        aside = [
+            {"seed": self.options.seed, "group": job.group, "config": dict(configs[idx]), "reason": reason}
+            for idx, reason in chunk.put_aside.items()
+        ]
+        table.about = about(job.case)
+        table.append(self._run_record(job, before, chunk), rows, aside)
+        self.crashed |= chunk.skipped_kernels
+        reasons = dict.fromkeys(f"{job.case.name} {configs[i]['kernel']}: {why}" for i, why in chunk.put_aside.items())
+        return list(reasons)
+
+    def _run_record(self, job: Job, before: dict[str, float], chunk: Chunk) -> dict[str, Any]:
+        cubin = self.cubins[job.case.name]
+        return {
+            "date": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "gpu": self.gpu.name, "capability": list(self.gpu.capability), "driver": self.gpu.driver, "uuid": self.gpu.uuid,
+            "nvcc": cubin.compiler, "arch": self.gpu.arch, "source_hash": cubin.source_hash,
+            "ncu": self.ncu.version if self.ncu else None, "seed": self.options.seed, "group": job.group,
+            "num_repeats": job.case.num_repeats, "is_cold": job.rules.is_cold, "state_before": before,
+            "probe_hash": self.cubins[PROBE].source_hash if job.rules.times else None,
+            "times_protocol": PROTOCOL if job.rules.times else None, "state_after": self.state(),
+            **chunk.about,
+        }  # fmt: skip
+
+    # ------------------------------------------------------------------------------------------ launching
+
+    def _launch_alone(self, job: Job, configs: Sequence[Config], chunk: Chunk) -> None:
+        """Answers checked, values taken; what is wrong or crashes is put aside."""
+        self._launch(job, configs, chunk, list(range(len(configs))), ncu=None)
+
+    def _launch_counted(self, job: Job, configs: Sequence[Config], chunk: Chunk, ncu: Ncu) -> None:
+        """Counts of the configs whose answers were right."""
+        self.progress(len(configs) - len(chunk.values))
+        right = sorted(chunk.values)
+        self._launch(job, configs, chunk, right, ncu=ncu)
+        for idx in right:
+            if idx not in chunk.profiles:
+                del chunk.values[idx]
+
+    def _launch(self, job: Job, configs: Sequence[Config], chunk: Chunk, wanted: list[int], *, ncu: Ncu | None) -> None:
+        """Launch the ``wanted`` configs; after a crash go on behind it, without the entry point that crashed."""
+        for _ in range(MOST_CRASHES):
+            wanted = [idx for idx in wanted if configs[idx]["kernel"] not in chunk.skipped_kernels]
+            if not wanted:
+                return
+            with tempfile.TemporaryDirectory(prefix="gpusim-") as folder:
+                wanted = self._launch_once(job, configs, chunk, wanted, Path(folder), ncu)
+        if wanted:
+            raise ConfigError(f"measure: {job.case.name} {job.group}: {MOST_CRASHES} kernels crashed: look at put_aside")
+
+    def _launch_once(
+        self, job: Job, configs: Sequence[Config], chunk: Chunk, wanted: list[int], folder: Path, ncu: Ncu | None
+    ) -> list[int]:
+        """One process; returns what is still to be launched because it crashed on the way."""
+        plan, results, log = folder / "plan.json", folder / "results.jsonl", folder / "ncu.csv"
+        Plan(
+            case=job.case.name, cubin=str(self.cubins[job.case.name].path), configs=[configs[idx] for idx in wanted],
+            is_counted=ncu is not None, results=str(results), times=() if ncu else job.rules.times,
+            probe=str(self.cubins[PROBE].path) if job.rules.times else "",
+        ).write(plan)  # fmt: skip
+        most_s = START_S + len(wanted) * config_s(job.rules, job.case.num_repeats, is_counted=ncu is not None)
+        if ncu is None:
+            ended = run_child(child_command(plan), results, most_s=most_s)
+        else:
+            metrics, lacking = available(dict.fromkeys((*job.rules.metrics, *CYCLES)), set(ncu.known))
+            is_marked = job.case.framework is not None
+            command = ncu.command(metrics, log, plan, is_cold=job.rules.is_cold, is_marked=is_marked)
+            ended = run_child(command, results, most_s=most_s, progress=self.progress, log=log)
+            chunk.about |= {"metrics_lacking": lacking}
+        chunk.about |= ended.device
+        is_ours = job.case.framework is None
+        left = self._take(ended, configs, chunk, wanted, is_counted=ncu is not None, skips_kernels=is_ours)
+        if ncu is not None and not left:
+            match_profiles(log, metrics, configs, chunk, wanted, ended, is_marked=not is_ours, followers=job.case.followers)
+        return left
+
+    def _take(
+        self, ended: Ended, configs: Sequence[Config], chunk: Chunk, wanted: list[int], *, is_counted: bool,
+        skips_kernels: bool = True,
+    ) -> list[int]:
+        """Read a child's answers; returns what must be launched again.
+
+        ``skips_kernels``: the entry point that crashed is not launched again; a framework's kernels differ by config.
+
+        Raises:
+            ConfigError: the child could not even begin.
+        """
+        if not ended.device:
+            raise ConfigError(ended.sentence)
+        answers = ended.answers
+        for answer in answers:
+            idx = wanted[answer["idx"]]
+            if "wrong" in answer:
+                chunk.values.pop(idx, None)
+                chunk.put_aside[idx] = f"wrong answer: {answer['wrong']}"
+            elif "values" in answer and not is_counted:
+                chunk.values[idx] = answer["values"]
+                chunk.facts[idx] = answer.get("facts", {})
+        is_crash = bool(answers) and "crash" in answers[-1]
+        if len(answers) == len(wanted) and not is_crash:
+            return []
+        culprit = wanted[len(answers) - 1 if is_crash else len(answers)]
+        chunk.values.pop(culprit, None)
+        chunk.put_aside[culprit] = f"crash: {answers[-1]['crash'] if is_crash else ended.sentence}"
+        if skips_kernels:
+            chunk.skipped_kernels.add(configs[culprit]["kernel"])
+        # counts come with a process that ends well: all that it launched is launched again
+        if is_counted:
+            return [idx for idx in wanted if idx in chunk.values]
+        return wanted[wanted.index(culprit) + 1 :]
+
+
+def config_s(group: Group, num_repeats: int, *, is_counted: bool) -> float:
+    """How long a config of ``group`` may take at most.
+
+    >>> config_s(Group(configs=list), 3, is_counted=False), config_s(Group(configs=list, is_cold=True), 3, is_counted=True)
+    (1.5, 32.0)
+    """
+    plain = COUNTED_S if is_counted else PLAIN_S * num_repeats
+    return plain + (WHOLE_S if group.is_cold or group.times else 0.0)
+
+
+def match_profiles(
+    log: Path, metrics: Sequence[str], configs: Sequence[Config], chunk: Chunk, wanted: list[int], ended: Ended,
+    *, is_marked: bool = False, followers: Collection[str] = (),
+) -> None:
+    """Give each config its profile, by launch order, those of ``followers`` added; or the sum of those behind its mark.
+
+    Raises:
+        ConfigError: other launches were counted than were made.
+    """
+    text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ended.said
+    profiles = parse_profiles(text, metrics)
+    kernels = [configs[idx]["kernel"] for idx in wanted]
+    names = ", ".join(dict.fromkeys(profile.kernel for profile in profiles))[:400]
+    if is_marked:
+        groups = between_marks(profiles, MARK)
+        is_right = len(groups) == len(wanted) and all(groups)
+        profiles = [added_up(group) for group in groups if group]
+    else:
+        leading = [profile.kernel for profile in profiles if profile.kernel not in followers]
+        is_right = leading == kernels and not (profiles and profiles[0].kernel in followers)
+        profiles = with_followers(profiles, followers)
+    if not is_right:
+        raise ConfigError(
+            f"Nsight Compute: counted {len(profiles)} launches of {len(kernels)}, or in another order ({names}): none of "
+            "them is kept"
+        )
+    for idx, profile in zip(wanted, profiles, strict=True):
+        if idx in chunk.values:  # a counted launch may have been wrong
+            chunk.profiles[idx] = profile
+
+
+def told_of(case: Case, config: Config, facts: Mapping[str, str], profile: Profile | None) -> dict[str, str]:
+    """Columns of text of a row that a framework has launched; none of others."""
+    if case.framework is None:
+        return {}
+    told = dict(facts)
+    if profile is not None:
+        shapes = {"grid": profile.grid, "block": profile.block}
+        told |= {"launched": profile.kernel, **{name: "x".join(map(str, shape)) for name, shape in shapes.items()}}
+    return {**told, **case.told(config, told)}
+
+
+def about(case: Case) -> dict[str, Any]:
+    """What is said of a whole table: the question, and every column that is not a metric or a config's own."""
+    values = dict(case.values)
+    timed = {name: meaning for name, meaning in VALUES.items() if name in case.names}
+    ends = (("min", "least"), ("max", "most"))
+    spread = {f"{name}_{end}": f"the {word} of the repeats" for name in values for end, word in ends}
+    return {
+        "kernel": case.name,
+        "question": case.question,
+        "columns": {**MEANINGS, **values, **(spread if case.num_repeats > 1 else {}), **timed},
+        "metrics": "columns with a dot are Nsight Compute's metrics, of one launch",
+    }
+
+
+# ---------------------------------------------------------------------------------------------- against the simulator

@@ -1,0 +1,179 @@
+"""Cases of GEMMs that frameworks launch: how their answers are checked, and how their rows are predicted.
+
+In: a case's folder, its configs, how a row becomes options of the GEMM model. Out: a :class:`Case` whose rows judge and
+never calibrate, as those of :mod:`gpusim.evidence.cases.validation_kernel`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from gpusim.errors import KernelError, LaunchError
+from gpusim.evidence.cases import validation_kernel as whole
+from gpusim.evidence.cases.case import Answer, Case, Config, Group, Outputs, Product, WrongAnswer, no_families
+
+if TYPE_CHECKING:
+    from gpusim.machine.config import GpuSpec
+    from gpusim.workload.launch import Launch
+
+METRICS = (
+    whole.CYCLES,
+    whole.DURATION,
+    *whole.DRAM,
+    "lts__t_sectors_srcunit_tex_op_read.sum",
+    "lts__t_sectors_srcunit_tex_op_write.sum",
+    "lts__t_sectors_srcunit_tex.sum",
+    "lts__t_sectors_srcunit_tex_lookup_miss.sum",
+    "lts__t_sectors_srcunit_ltcfabric.sum",
+    whole.HIT_RATE,
+    "l1tex__m_xbar2l1tex_read_bytes.sum",
+    "sm__inst_executed_pipe_tensor.sum",
+    "sm__warps_active.avg.pct_of_peak_sustained_active",
+    "lts__cycles_elapsed.avg.per_second",
+    "dram__cycles_elapsed.avg.per_second",
+    "launch__registers_per_thread",
+    "launch__shared_mem_per_block_dynamic",
+    "launch__occupancy_limit_registers",
+    "launch__occupancy_limit_shared_mem",
+    "launch__occupancy_limit_warps",
+    "launch__waves_per_multiprocessor",
+)
+"""What is counted of every product, beside the other cycles that every row has."""
+
+JUDGED = (
+    *whole.DRAM, "lts__t_sectors_srcunit_tex_op_read.sum", "lts__t_sectors_srcunit_tex_op_write.sum", whole.HIT_RATE,
+    whole.CYCLES, *whole.SINGLE, *whole.SUSTAINED, whole.TENSOR, whole.REGISTERS, whole.CTAS_OF_SM,
+)  # fmt: skip
+
+TIERS: Mapping[str, int] = MappingProxyType(
+    {key: {**whole.TIERS, **whole.PRODUCT_TIERS, whole.TENSOR: 5}[key] for key in JUDGED}
+)
+
+ROUNDING = 2.0**-7
+"""Of a sum that is rounded to bf16 twice: parts of K that a library has added in bf16 among them."""
+
+TOLD = {
+    "launched": "the kernels that ran, one after the other; what is counted is the sum over them",
+    "grid": "CTAs of the longest of them",
+    "block": "its threads",
+}
+
+
+def check(config: Config, outputs: Outputs) -> dict[str, float]:
+    """The largest error of the sample, in units of what may be.
+
+    Raises:
+        WrongAnswer: an element that was not written, or is further off than rounding explains.
+    """
+    found, reference = outputs["d"].astype(np.float64), outputs["reference"].astype(np.float64)
+    if found.shape != reference.shape or not found.size:
+        raise WrongAnswer(f"a sample of shape {found.shape} came, wants that of the reference, {reference.shape}")
+    if not np.isfinite(found).all():
+        raise WrongAnswer(f"{np.count_nonzero(~np.isfinite(found))} of {found.size} elements were not written")
+    allowed = ROUNDING * (np.abs(reference) + 0.25 * math.sqrt(int(config["k"])))
+    worst = float((np.abs(found - reference) / allowed).max())
+    if worst > 1.0:
+        raise WrongAnswer(f"an element of D is {worst:.1f} times further off than rounding explains")
+    return {"error_share": worst}
+
+
+def product_group(configs: Callable[[int], list[Config]], *, rank: int = 4) -> Group:
+    """A group of products: counted with caches flushed, and timed in both protocols."""
+    return whole.whole_group(configs, rank=rank, metrics=METRICS, least_capability=(9, 0))
+
+
+def product_case(
+    *,
+    name: str,
+    question: str,
+    framework: Literal["torch", "triton"],
+    columns: tuple[str, ...],
+    groups: Mapping[str, Group],
+    launch: Callable[[Config, bool], Product],
+    options: Callable[[Config, Mapping[str, str], GpuSpec], Mapping[str, Any] | None],
+    told: Callable[[Config, Mapping[str, str]], Mapping[str, str]],
+    values: Mapping[str, str],
+    families: Callable[[str, Config], tuple[str, ...]] = no_families,
+    dtype: Callable[[Config], str] = lambda config: "bf16",
+) -> Case:
+    """The case.
+
+    Args:
+        name: its folder's.
+        question: what its rows answer.
+        framework: what launches.
+        columns: what a config says, beside ``kernel``; ``k`` among them.
+        groups: by name; :func:`product_group` makes one.
+        launch: a config to its product.
+        options: a config, its measured row (empty before there is one) and the GPU to options of ``gpusim predict gemm``;
+            None where the row tells too little. Of a kernel that the model cannot be nothing is predicted either.
+        told: as of :class:`Case`.
+        values: meanings of columns beside those that all products have.
+        families: as of :class:`Case`.
+        dtype: a config's type.
+    """
+
+    def launched(
+        config: Config, row: Mapping[str, str], gpu: GpuSpec, *, by_rule: bool = False
+    ) -> Launch | str:
+        from gpusim.kernel_models.gemm import GemmParams
+
+        found = options(config, row, gpu)
+        if found is None:
+            return "its kernel's name tells too little"
+        try:
+            return GemmParams.model_validate(whole.without_registers(found) if by_rule else dict(found)).launch(gpu)
+        except (KernelError, LaunchError) as error:
+            return str(error)
+
+    def predict_row(
+        config: Config, row: Mapping[str, str], gpu: GpuSpec, names: Collection[str]
+    ) -> dict[str, Answer]:
+        found = launched(config, row, gpu)
+        if isinstance(found, str):
+            return {}
+        said = whole.answers(found, row, gpu, names)
+        if {whole.REGISTERS, whole.CTAS_OF_SM} & set(names):
+            alone = launched(config, row, gpu, by_rule=True)
+            said |= {} if isinstance(alone, str) else whole.by_rule(alone, gpu)
+        return said
+
+    def predict_launched(config: Config, row: Mapping[str, str], gpu: GpuSpec) -> dict[str, float]:
+        found = launched(config, row, gpu)
+        return {} if isinstance(found, str) else whole.unmeasured(found, row, gpu)
+
+    def refused(config: Config, row: Mapping[str, str], gpu: GpuSpec) -> str | None:
+        found = launched(config, row, gpu)
+        return found if isinstance(found, str) else None
+
+    return Case(
+        name=name, question=question, columns=columns, groups=groups, launch=launch, check=check, framework=framework,
+        told=told, values={"error_share": "largest error of the sample, of what rounding allows", **TOLD, **values},
+        predict_row=predict_row, predict_launched=predict_launched, refused=refused, is_whole=True, tiers=TIERS,
+        limits={key: limit for key, limit in whole.GEMM_LIMITS.items() if key in JUDGED},
+        families=families, problem=lambda config: problem_of(config, dtype(config)), derived=whole.DERIVED,
+    )  # fmt: skip
+
+
+def problem_of(config: Config, dtype: str) -> tuple[str, ...]:
+    """What a product computes: m, n, k and its type.
+
+    >>> problem_of({"kernel": "k", "m": "64", "n": "128", "k": "32", "tile": "1"}, "bf16")
+    ('64', '128', '32', 'bf16')
+    """
+    return (*(config[name] for name in "mnk"), dtype)
+
+
+def number_of(row: Mapping[str, str], name: str) -> int | None:
+    """A whole number of a row; None where it has none.
+
+    >>> number_of({"registers": "168"}, "registers"), number_of({}, "registers")
+    (168, None)
+    """
+    text = row.get(name, "")
+    return int(float(text)) if text else None

@@ -1,0 +1,75 @@
+"""What twins of row kernels share: arrays of whole rows, a row for each block or each of its warps, values near a reference.
+
+In: a config with ``rows``, ``columns``, ``dtype`` and ``per``. Out: arguments, a launch, options of the model, a check.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpusim.evidence.cases.case import Argument, Config, KernelLaunch, Repeated, Windows, WrongAnswer
+from gpusim.evidence.cases.validation_kernel import WIDTHS, floats, pattern, windows
+
+THREADS = 256
+"""Of a block."""
+WARPS = THREADS // 32
+
+Values = NDArray[np.float64]
+
+
+def row_arrays(config: Config) -> tuple[Repeated, Windows]:
+    """The input, and the output of which windows of whole rows are looked at."""
+    row_bytes = int(config["columns"]) * WIDTHS[config["dtype"]]
+    num_bytes = int(config["rows"]) * row_bytes
+    return (
+        Repeated(pattern(config["dtype"]), num_bytes),
+        Windows("out", num_bytes, windows(num_bytes, unit_bytes=row_bytes)),
+    )
+
+
+def row_launch(config: Config, arguments: tuple[Argument, ...]) -> KernelLaunch:
+    """A row for each block or each of its warps."""
+    rows = int(config["rows"])
+    return KernelLaunch(
+        kernel=config["kernel"], arguments=arguments,
+        grid=(rows if config["per"] == "block" else rows // WARPS, 1, 1), block=(THREADS, 1, 1),
+    )  # fmt: skip
+
+
+def row_options(config: Config) -> dict[str, object]:
+    """As ``gpusim predict`` takes them."""
+    return {
+        "rows": int(config["rows"]), "columns": int(config["columns"]), "per": config["per"], "dtype": config["dtype"],
+        "threads": THREADS,
+    }  # fmt: skip
+
+
+def check_rows(
+    config: Config, raw: NDArray[np.uint8], *, reference: Callable[[Values], Values], allowed: Callable[[Values], Values]
+) -> None:
+    """Windows of whole rows, each value as near to the reference's as it may be.
+
+    Args:
+        config: which.
+        raw: what came back of the windows, bytes.
+        reference: rows of the input to what they should be, float64[rows, columns].
+        allowed: the reference's values to how far off each may be.
+
+    Raises:
+        WrongAnswer: the first value that is further off, or is no number.
+    """
+    dtype, columns = config["dtype"], int(config["columns"])
+    given, out = row_arrays(config)
+    for (offset, num_bytes), of_window in zip(out.windows, out.split(raw), strict=True):
+        wanted = reference(floats(given.window(offset, num_bytes), dtype).reshape(-1, columns))
+        found = floats(of_window, dtype).reshape(-1, columns)
+        is_off = ~(np.abs(found - wanted) <= allowed(wanted))  # NaN is off, too
+        if is_off.any():
+            row, column = (int(place) for place in np.argwhere(is_off)[0])
+            raise WrongAnswer(
+                f"row {offset // (columns * WIDTHS[dtype]) + row}, column {column} is {found[row, column]:g}, wants "
+                f"{wanted[row, column]:g}"
+            )

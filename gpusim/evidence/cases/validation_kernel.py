@@ -1,0 +1,448 @@
+"""Whole kernels beside their models: the case of each, and how what is counted of it (:mod:`.counted`) is predicted.
+
+In: the name of a kernel model, how a config becomes its options, what is launched. Out: a :class:`Case` whose rows judge and
+never calibrate. Cycles are predicted at the clock that the counted launch ran at, time and clock with the model's own clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpusim.errors import ConfigError, nearest
+from gpusim.evidence.cases.case import (
+    Answer,
+    Case,
+    Config,
+    Group,
+    KernelLaunch,
+    Limit,
+    Outputs,
+    no_families,
+    no_problem,
+)
+from gpusim.evidence.cases.judged_metrics import (
+    CLOCK,
+    CLOCK_LIMIT,
+    COUNTED,
+    CTAS_OF_SM,
+    CYCLES,
+    DRAM,
+    DRAM_ACCESS,
+    DURATION,
+    EMPTY,
+    EXACT,
+    EXACT_LIMIT,
+    FLOOR_SHARE,
+    GEMM_LIMITS,
+    HIT_RATE,
+    JUDGED_COUNTS,
+    LIMITS,
+    POWER,
+    PRODUCT_TIERS,
+    REGISTERS,
+    SHARED,
+    SINGLE,
+    SUSTAINED,
+    TENSOR,
+    THREAD_NUMBERS,
+    TIERS,
+    TIMED_WAVEFRONTS,
+)
+from gpusim.evidence.cases.rows import number_in
+
+if TYPE_CHECKING:
+    from gpusim.kernel_models.options import KernelParams
+    from gpusim.machine.config import GpuSpec
+    from gpusim.simulate.result import Result
+    from gpusim.workload import ops
+    from gpusim.workload.launch import Launch
+
+__all__ = [
+    "CLOCK",
+    "CLOCK_LIMIT",
+    "COUNTED",
+    "CTAS_OF_SM",
+    "CYCLES",
+    "DRAM",
+    "DRAM_ACCESS",
+    "DURATION",
+    "EMPTY",
+    "EXACT",
+    "EXACT_LIMIT",
+    "FLOOR_SHARE",
+    "GEMM_LIMITS",
+    "HIT_RATE",
+    "JUDGED_COUNTS",
+    "LIMITS",
+    "POWER",
+    "PRODUCT_TIERS",
+    "REGISTERS",
+    "SHARED",
+    "SINGLE",
+    "SUSTAINED",
+    "TENSOR",
+    "THREAD_NUMBERS",
+    "TIERS",
+    "TIMED_WAVEFRONTS",
+]
+"""What is counted and judged, beside what stands here."""
+
+MIB = 2**20
+SIZES = (MIB, 4 * MIB, 16 * MIB, 64 * MIB, 256 * MIB, 1024 * MIB, 4096 * MIB)
+"""Bytes of the main input."""
+
+PATTERN_BYTES = 64 * MIB
+"""Of what inputs repeat."""
+
+WHOLE_BYTES = 4 * MIB
+"""Outputs up to here are checked whole."""
+NUM_WINDOWS, WINDOW_BYTES = 12, 64 * 1024
+"""Of larger ones."""
+
+
+# ---------------------------------------------------------------------------------------------- data
+
+
+@cache
+def pattern(dtype: Literal["fp32", "bf16", "fp16"], seed: int = 0) -> NDArray[Any]:
+    """Normal numbers of 64 MiB that cannot be written to; bf16 as its bits, uint16, cut off from fp32.
+
+    For :class:`gpusim.evidence.cases.case.Repeated`. Other seeds, other numbers.
+    """
+    num = PATTERN_BYTES // (4 if dtype == "fp32" else 2)
+    made: NDArray[Any] = np.random.default_rng(seed).standard_normal(num, dtype=np.float32)
+    if dtype == "bf16":
+        made = (made.view(np.uint32) >> 16).astype("<u2")
+    elif dtype == "fp16":
+        made = made.astype("<f2")
+    made.setflags(write=False)
+    return made
+
+
+@cache
+def pattern_words(seed: int, end: int = 2**32) -> NDArray[np.uint32]:
+    """uint32[PATTERN_BYTES / 4] below ``end``, which look random: what an array repeats that is not of a dtype."""
+    made = np.random.default_rng(seed).integers(0, end, PATTERN_BYTES // 4, dtype=np.uint32)
+    made.setflags(write=False)
+    return made
+
+
+def windows(num_bytes: int, *, unit_bytes: int = 16, seed: int = 0) -> tuple[tuple[int, int], ...]:
+    """Windows of an output that are checked: all of a small one, else a dozen, the first and the last bytes among them.
+
+    ``unit_bytes``: their starts and lengths are multiples of it, and so must ``num_bytes`` be.
+
+    >>> windows(1024)
+    ((0, 1024),)
+    >>> found = windows(2**30)
+    >>> len(found), found[0], found[-1], sorted(found) == list(found)
+    (12, (0, 65536), (1073676288, 65536), True)
+
+    Raises:
+        ConfigError: ``num_bytes`` are no whole units.
+    """
+    if num_bytes % unit_bytes:
+        raise ConfigError(f"an output of {num_bytes} bytes is no multiple of {unit_bytes}: use windows of your own")
+    if num_bytes <= WHOLE_BYTES:
+        return ((0, num_bytes),)
+    size = max(1, WINDOW_BYTES // unit_bytes) * unit_bytes
+    places = np.random.default_rng(seed).integers(0, (num_bytes - size) // unit_bytes, NUM_WINDOWS - 2) * unit_bytes
+    return ((0, size), *((int(place), size) for place in np.sort(places)), (num_bytes - size, size))
+
+
+def whole_group(
+    configs: Callable[[int], list[Config]], *, rank: int = 4, metrics: tuple[str, ...] = COUNTED,
+    least_capability: tuple[int, int] = (8, 0),
+) -> Group:
+    """A group of a whole kernel: counted with caches flushed, and timed in both protocols."""
+    return Group(
+        configs=configs, metrics=metrics, rank=rank, least_capability=least_capability, is_cold=True,
+        times=("single", "sustained"),
+    )  # fmt: skip
+
+
+WIDTHS = {"fp32": 4, "bf16": 2}
+"""Bytes of an element."""
+
+
+def floats(raw: NDArray[np.uint8], dtype: str) -> NDArray[np.float64]:
+    """What bytes of fp32 or bf16 say, float64.
+
+    >>> floats(np.array([0x80, 0x3F], dtype=np.uint8), "bf16").tolist()
+    [1.0]
+    """
+    if dtype == "fp32":
+        return raw.view("<f4").astype(np.float64)
+    return (raw.view("<u2").astype("<u4") << 16).view("<f4").astype(np.float64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowSweep:
+    """Configs of a kernel of rows: every shape at every size of the input; some of them are timed, in a group of their own.
+
+    Args:
+        way: the column that says how rows are taken, such as ``per``.
+        shapes: (that, type, columns), each.
+        timed: of these, those that are timed.
+        timed_from_bytes: the least size of those.
+        kernel: the entry point's name from a shape.
+    """
+
+    way: str
+    shapes: tuple[tuple[str, str, int], ...]
+    timed: tuple[tuple[str, str, int], ...]
+    timed_from_bytes: int
+    kernel: Callable[[str, str, int], str]
+
+    def _configs(self, sizes: Iterable[int], shapes: Iterable[tuple[str, str, int]]) -> list[Config]:
+        of_sizes = tuple(sizes)
+        return [
+            {
+                "kernel": self.kernel(way, dtype, columns), self.way: way, "dtype": dtype,
+                "rows": str(size // (columns * WIDTHS[dtype])), "columns": str(columns),
+            }
+            for way, dtype, columns in shapes for size in of_sizes
+        ]  # fmt: skip
+
+    def of_sizes(self, seed: int) -> list[Config]:
+        """Every shape at every size that is not timed."""
+        timed = self.of_timed(seed)
+        return [config for config in self._configs(SIZES, self.shapes) if config not in timed]
+
+    def of_timed(self, seed: int) -> list[Config]:
+        """Large ones of the shapes that are timed."""
+        del seed  # a sweep, the same for every seed
+        return self._configs((size for size in SIZES if size >= self.timed_from_bytes), self.timed)
+
+
+# ---------------------------------------------------------------------------------------------- the case
+
+
+def whole_kernel(
+    *,
+    name: str,
+    question: str,
+    model: str,
+    columns: tuple[str, ...],
+    groups: Mapping[str, Group],
+    options: Callable[[Config], Mapping[str, Any]],
+    launch: Callable[[Config, bool], KernelLaunch],
+    check: Callable[[Config, Outputs], dict[str, float]],
+    values: Mapping[str, str] = MappingProxyType({}),
+    limits: Mapping[str, Limit] = MappingProxyType({}),
+    includes: Callable[[], dict[str, str]] = dict,
+    checks_counted: bool = True,
+    thread_numbers: int = THREAD_NUMBERS,
+    families: Callable[[str, Config], tuple[str, ...]] = no_families,
+    problem: Callable[[Config], Hashable] = no_problem,
+) -> Case:
+    """The case of a kernel that ``KERNEL_MODELS[model]`` tells.
+
+    Args:
+        name: its folder's.
+        question: what its rows answer.
+        model: a row of ``KERNEL_MODELS``.
+        columns: what a config says, beside ``kernel``.
+        groups: by name; :func:`whole_group` makes one.
+        options: a config to the model's options, as the fields of its parameters are called.
+        launch: as of :class:`Case`.
+        check: as of :class:`Case`; whole kernels rarely take numbers of their own.
+        values: as of :class:`Case`.
+        limits: other limits than :data:`LIMITS`, by name.
+        includes: as of :class:`Case`.
+        checks_counted: as of :class:`Case`.
+        thread_numbers: that each warp asks for, by SASS.
+        families: as of :class:`Case`.
+        problem: as of :class:`Case`.
+    """
+    has_rule = model == "gemm"
+
+    def params(config: Config, gpu: GpuSpec) -> KernelParams:
+        return _resolved(model, options(config), gpu)
+
+    def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
+        """Without a row: the simulator's own counters, at the clock of a single launch."""
+        result = _simulated(params(config, gpu).launch(gpu), gpu, clock="single")
+        return {**result.counters, SINGLE[0]: result.time_us, SINGLE[1]: result.sm_clock_mhz}
+
+    def predict_row(
+        config: Config, row: Mapping[str, str], gpu: GpuSpec, names: Collection[str]
+    ) -> dict[str, Answer]:
+        found = answers(params(config, gpu).launch(gpu), row, gpu, names, thread_numbers=thread_numbers)
+        if has_rule and {REGISTERS, CTAS_OF_SM} & set(names):
+            found |= by_rule(_resolved(model, without_registers(options(config)), gpu).launch(gpu), gpu)
+        return found
+
+    case = Case(
+        name=name, question=question, columns=columns, groups=groups, launch=launch, check=check, values=values,
+        checks_counted=checks_counted, predict=predict, predict_row=predict_row,
+        limits={**LIMITS, **limits}, is_whole=True, includes=includes, families=families, problem=problem,
+        derived=DERIVED if has_rule else {}, model_options=lambda config, gpu: params(config, gpu).as_options(),
+    )  # fmt: skip
+    tiers = {**TIERS, **PRODUCT_TIERS} if has_rule else TIERS
+    return replace(case, tiers={each: tier for each, tier in tiers.items() if each in case.names})
+
+
+def _resolved(model: str, options: Mapping[str, Any], gpu: GpuSpec) -> KernelParams:
+    from gpusim.kernel_models import KERNEL_MODELS
+
+    if model not in KERNEL_MODELS:
+        raise ConfigError(f"{model!r} is no kernel model; {nearest(model, KERNEL_MODELS)}")
+    return KERNEL_MODELS[model].params.model_validate(dict(options)).resolved(gpu)
+
+
+def _simulated(launch: Launch, gpu: GpuSpec, *, clock: Any, l2: Literal["cold", "warm", "flushed"] = "cold") -> Result:
+    from gpusim.simulate.run import simulate
+
+    return simulate(launch, gpu, clock=clock, l2=l2, data="random")
+
+
+def without_registers(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options that leave registers to the model's rule."""
+    return {name: value for name, value in options.items() if name != "registers"}
+
+
+def by_rule(launch: Launch, gpu: GpuSpec) -> dict[str, Answer]:
+    """Registers of a launch that was told none, and how many of its CTAs an SM holds: none where one does not fit."""
+    from gpusim.errors import LaunchError
+    from gpusim.simulate.plan import check
+
+    try:
+        num_ctas = check(launch, gpu).ctas_per_sm
+    except LaunchError:
+        num_ctas = 0
+    return {REGISTERS: Answer(value=launch.registers_per_thread), CTAS_OF_SM: Answer(value=num_ctas)}
+
+
+def ctas_of_sm(row: Mapping[str, str]) -> float | None:
+    """CTAs that an SM held, by the least of the limits that were counted; None where none was."""
+    limits = [
+        number_in(row, name) for of in ("registers", "shared_mem", "warps", "blocks")
+        if row.get(name := f"launch__occupancy_limit_{of}")
+    ]  # fmt: skip
+    return min(limits, default=None)
+
+
+DERIVED: Mapping[str, Callable[[Mapping[str, str]], float | None]] = MappingProxyType({CTAS_OF_SM: ctas_of_sm})
+
+
+def answers(
+    launch: Launch, row: Mapping[str, str], gpu: GpuSpec, names: Collection[str], *, thread_numbers: int = THREAD_NUMBERS
+) -> dict[str, Answer]:
+    """What the simulator says of ``names`` of a row that ``launch`` gave: each protocol is simulated only if asked for.
+
+    Counts and cycles with L2 flushed before each kernel, at the row's clock; ``single_*`` with a cold L2 and
+    ``sustained_*`` with what the launch before left there, at the clock that the model gives them, and with what events or
+    launches take by themselves.
+    """
+    has = {name for name in names if row.get(name)}
+    roof_us = roofline_us(launch, gpu)
+    found: dict[str, Answer] = {}
+    if has - {*SINGLE, *SUSTAINED, POWER}:
+        mhz = row_clock_mhz(row, gpu)
+        counters = as_counted(_simulated(launch, gpu, clock=mhz, l2="flushed").counters, thread_numbers)
+        floor = FLOOR_SHARE * touched_bytes(launch)
+        for name in has & set(counters):
+            value = float(round(counters[name])) if name in (*EXACT, TENSOR) else counters[name]  # sums of shares of a whole
+            if name in DRAM:  # a roofline moves all that is touched, once
+                found[name] = Answer(value=value, floor=floor, roofline=touched_bytes(launch, (DRAM_ACCESS[name],)))
+            else:
+                found[name] = Answer(value=value)
+        if CYCLES in found and roof_us is not None:
+            found[CYCLES] = Answer(value=counters[CYCLES], roofline=roof_us * mhz)
+    for protocol, clock, l2 in ((SINGLE, "single", "cold"), (SUSTAINED, "sustained", "warm")):
+        if has & {*protocol, *([POWER] if protocol == SUSTAINED else [])}:
+            result = _simulated(launch, gpu, clock=clock, l2=l2)  # type: ignore[arg-type]  # words of the table above
+            beside_us = event_us(row, f"empty_{protocol[0]}", gpu, l2=l2)  # type: ignore[arg-type]  # as above
+            roof = None if roof_us is None else roof_us + beside_us
+            found[protocol[0]] = Answer(value=result.time_us + beside_us, roofline=roof)
+            found[protocol[1]] = Answer(value=result.sm_clock_mhz, roofline=gpu.clock.max_mhz)
+            if protocol == SUSTAINED:
+                found[POWER] = Answer(value=result.power_w, roofline=gpu.clock.power_limit_w)
+    return found
+
+
+def unmeasured(launch: Launch, row: Mapping[str, str], gpu: GpuSpec) -> dict[str, float]:
+    """What the simulator says of a launch that nothing was measured of: counts and cycles at the clock of a single launch.
+
+    Of ``row`` only what events take beside an empty kernel is looked at, where it tells that.
+    """
+    single = _simulated(launch, gpu, clock="single")
+    sustained = _simulated(launch, gpu, clock="sustained", l2="warm")
+    beside = event_us(row, EMPTY[0], gpu), event_us(row, EMPTY[1], gpu, l2="warm")
+    return {
+        **as_counted(single.counters),
+        SINGLE[0]: single.time_us + beside[0], SINGLE[1]: single.sm_clock_mhz,
+        SUSTAINED[0]: sustained.time_us + beside[1], SUSTAINED[1]: sustained.sm_clock_mhz,
+    }  # fmt: skip
+
+
+def as_counted(counters: Mapping[str, float], thread_numbers: int = THREAD_NUMBERS) -> dict[str, float]:
+    """The simulator's counters with what Nsight Compute counts beside them: a wavefront for each of ``thread_numbers``."""
+    warps = counters["launch__grid_size"] * counters["launch__block_size"] / 32
+    return {**counters, SHARED: counters[SHARED] + thread_numbers * warps}
+
+
+def row_clock_mhz(row: Mapping[str, str], gpu: GpuSpec) -> float:
+    """The SMs' clock in the counted launch, within what ``gpu`` can run at: as counted, or cycles over duration.
+
+    Raises:
+        ConfigError: the row has neither.
+    """
+    if row.get(CLOCK):
+        return min(max(number_in(row, CLOCK) * 1e-6, gpu.clock.min_mhz), gpu.clock.max_mhz)
+    for name in (CYCLES, DURATION):
+        if not row.get(name):
+            raise ConfigError(f"a row has no {name}: its clock is not known, measure it again")
+    mhz = number_in(row, CYCLES) / number_in(row, DURATION) * 1e3
+    return min(max(mhz, gpu.clock.min_mhz), gpu.clock.max_mhz)
+
+
+def event_us(row: Mapping[str, str], name: str, gpu: GpuSpec, *, l2: Literal["cold", "warm"] = "cold") -> float:
+    """What a protocol takes beside a kernel's own time: of an empty kernel, measured with the row, less its own time.
+
+    Nothing where the row does not tell.
+    """
+    return number_in(row, name) - empty_us(gpu, l2=l2) if row.get(name) else 0.0
+
+
+def empty_us(gpu: GpuSpec, *, l2: Literal["cold", "warm"] = "cold") -> float:
+    """What the simulator says of a kernel that does nothing, at the highest clock."""
+    from gpusim.workload.launch import Launch, RoleContext, WarpRole
+
+    def nothing(cta: RoleContext) -> Iterator[ops.Op]:
+        del cta
+        yield from ()
+
+    role = WarpRole(name="warp", num_warps=1, program=nothing)
+    return _simulated(Launch(kernel="nothing", num_ctas=1, num_tiles=1, roles=(role,)), gpu, clock="max", l2=l2).time_us
+
+
+def touched_bytes(launch: Launch, accesses: Collection[str] = ("read", "write")) -> float:
+    """All bytes that a launch reads or writes, each once a direction; of its footprints of ``accesses``."""
+    tiles = np.arange(launch.num_tiles, dtype=np.int64)
+    total = 0.0
+    for footprint in launch.footprints:
+        if footprint.access not in accesses:
+            continue
+        _, first = np.unique(footprint.panel_of(tiles), return_index=True)
+        num_bytes = float(footprint.panel_bytes(tiles[first]).sum())
+        total += min(num_bytes, footprint.table_bytes or num_bytes)
+    return total
+
+
+def roofline_us(launch: Launch, gpu: GpuSpec) -> float | None:
+    """Time at the data sheet's peaks: what is touched over memory's bandwidth, or arithmetic, whichever is longer.
+
+    None where a launch says nothing of either.
+    """
+    peak = gpu.device.peak_tflops.get(launch.math_class, 0.0)
+    math_us = launch.num_flops / peak * 1e-6 if peak else 0.0
+    return max(math_us, touched_bytes(launch) / gpu.hbm.peak_gb_per_s * 1e-3) or None

@@ -1,0 +1,378 @@
+"""The gate: launches of a Nsight Compute profile beside what their models predict.
+
+In: a profile, which kernel model (with which options) stands for which launch, a GPU. Out: a :class:`Report`, metric by
+metric, with a verdict. Cycles are predicted at the clock that the launch ran at, with flushed caches unless a model says
+warm (Nsight Compute flushes before each pass of each kernel unless told ``--cache-control none``). A model whose call
+launches several kernels is held against each by itself, as they are profiled.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gpusim.errors import ConfigError, GpusimError, nearest
+from gpusim.evidence.cases.validation_kernel import (
+    CLOCK,
+    CYCLES,
+    DRAM,
+    DURATION,
+    FLOOR_SHARE,
+    THREAD_NUMBERS,
+    as_counted,
+    row_clock_mhz,
+    touched_bytes,
+)
+from gpusim.evidence.gate.models import NOTHING, Model, model_for, state_of
+from gpusim.evidence.gate.tolerances import SAME, class_of, same_as, tolerance_of
+from gpusim.evidence.gate.verdicts import Comparison, LaunchCheck, Report
+from gpusim.evidence.nsight.profiles import Decimal, ProfiledLaunch, ProfileFile, read_profile
+from gpusim.evidence.toolchain.cuda_toolkit import FOLDERS
+
+if TYPE_CHECKING:
+    from gpusim.machine.config import GpuSpec
+    from gpusim.simulate.result import Result
+    from gpusim.workload.launch import Launch
+
+CLUSTER = "launch__cluster_size"
+SMS, LAUNCH_SMS = "device__attribute_multiprocessor_count", "launch__sm_count"
+
+SLOW_CLOCK, FAST_CLOCK, FAST_RATIO = 0.5, 1.05, 1.25
+"""Beyond these times its lowest and its highest clock no GPU runs; cycles and time of different passes give up to 1.08 times
+the highest (1,896 measured launches)."""
+
+
+class NotComparableError(GpusimError):
+    """A profile and a model that have nothing in common: another architecture, or no metric."""
+
+
+def check_profile(
+    path: Path,
+    *,
+    gpu: GpuSpec,
+    models: Sequence[Model],
+    tolerances: Mapping[str, float] = NOTHING,
+    baseline: Path | None = None,
+    worse: Mapping[str, float] = NOTHING,
+    decimal: Decimal | None = None,
+    is_strict: bool = False,
+) -> Report:
+    """Hold every launch of a profile that a model stands for against it, and against ``baseline``, an older profile.
+
+    ``tolerances`` (of predictions) and ``worse`` (of changes) are limits by metric or class; they win over the models' own.
+    ``is_strict``: models and launches that have no counterpart, and launches without cycles and time, are not comparable.
+
+    Raises:
+        NotComparableError: a profile of another architecture, or one without a launch of these kernels.
+        GpusimError: a profile, options or models that are refused.
+    """
+    profile = read_profile(path, decimal=decimal)
+    old = None if baseline is None else read_profile(baseline, decimal=decimal)
+    for launch in old.launches if old is not None else ():
+        if model_for(launch, models) is not None:
+            _refuse_other_gpu(launch, gpu, baseline or path)
+            _refuse_impossible(launch, gpu, baseline or path)
+    _refuse_mixture(profile, models)
+    remarks = list(profile.remarks)
+    for told in models:
+        told.params(gpu)  # refused even where no launch is its
+    judged: list[LaunchCheck] = []
+    untold: list[str] = []
+    simulated: dict[tuple[int, int, float], Result] = {}
+    for launch in profile.launches:
+        model = model_for(launch, models)
+        if model is None:
+            remarks.append(f"launch {launch.idx}, {launch.kernel}: no model stands for it, not judged")
+            untold.append(launch.kernel)
+            continue
+        _refuse_other_gpu(launch, gpu, path)
+        _refuse_impossible(launch, gpu, path)
+        judged.append(_judged(launch, model, gpu, {**model.tolerances, **tolerances}, simulated))
+    if not judged:
+        names = ", ".join(dict.fromkeys(item.kernel for item in profile.launches))
+        how = "match of a [[model]] takes such a name whole, regex a part of it" if models[0].source else (
+            "--match takes a part of such a name")
+        raise NotComparableError(f"{path}: no model stands for any of its launches ({names}); {how}")
+    remarks += _on_trust([item.launch for item in judged], gpu, "the profile")
+    if old is not None:
+        remarks += _on_trust([item for item in old.launches if model_for(item, models)], gpu, old.path.name)
+    gone: tuple[str, ...] = ()
+    if old is not None:
+        from gpusim.evidence.gate.baseline import against
+
+        judged = [against(item, profile, old, gpu, worse) for item in judged]
+        gone = _gone(profile, old, models)
+        remarks += [
+            f"{old.path.name} has {count} launch{'es' if count > 1 else ''} of {name} more than this profile, not compared"
+            for name, count in Counter(gone).items()
+        ]
+    unmet = [model for model in models if not any(item.model is model for item in judged)]
+    remarks += _of_models(models, unmet, profile, has_baseline=old is not None)
+    unused = _unused(tolerances, judged)
+    remarks += _several(judged)
+    remarks += [_unmeasured(name, judged) for name in unused]
+    return Report(
+        profile=path, gpu=gpu.name, launches=tuple(judged), remarks=tuple(remarks), baseline=baseline, lacking=tuple(unused),
+        gone=gone, not_worse=() if old is None else _not_worse(worse, judged), unmet=tuple(item.awaited for item in unmet),
+        untold=tuple(dict.fromkeys(untold)), is_strict=is_strict,
+    )
+
+
+def _of_models(
+    models: Sequence[Model], unmet: Sequence[Model], profile: ProfileFile, *, has_baseline: bool
+) -> list[str]:
+    """What models of a file say that nothing is held against."""
+    said, kernels = [], [launch.kernel for launch in profile.launches]
+    for model in unmet:
+        hint = f"; {nearest(model.match, kernels)}" if get_close_matches(model.match, kernels) else ""
+        said.append(f"no launch is of {model.awaited}: nothing is held against that model, {model.kernel}{hint}")
+    if not has_baseline:
+        said += [
+            f"worse and was of {model.awaited} go with --baseline, an older profile: not looked at"
+            for model in models if model.source and (model.worse or model.was)
+        ]
+    return said
+
+
+def _gone(profile: ProfileFile, old: ProfileFile, models: Sequence[Model]) -> tuple[str, ...]:
+    """Of the launches of the ``old`` profile that a model stands for those that the new one has none for, by kernel name."""
+    now = Counter(launch.kernel for launch in profile.launches)
+    then = Counter(launch.kernel for launch in old.launches if model_for(launch, models) is not None)
+    if not any(model.match or model.regex for model in models):  # the one model is of what is here, whatever was there
+        then = Counter({name: num for name, num in then.items() if name in now})
+    return tuple((then - now).elements())
+
+
+def _refuse_mixture(profile: ProfileFile, models: Sequence[Model]) -> None:
+    """One model without a name, and launches of several kernels: which of them it tells nobody knows."""
+    names = list(dict.fromkeys(launch.kernel for launch in profile.launches))
+    if len(names) > 1 and any(not model.match and not model.regex for model in models):
+        raise ConfigError(
+            f"{profile.path}: holds launches of {len(names)} kernels ({', '.join(names[:4])}): say which with --match NAME, "
+            "or give --models FILE"
+        )
+
+
+def _refuse_other_gpu(launch: ProfiledLaunch, gpu: GpuSpec, path: Path) -> None:
+    if launch.capability and launch.capability != f"{gpu.compute_capability:.1f}":
+        raise NotComparableError(
+            f"{path}: launch {launch.idx} ran at compute capability {launch.capability}, {gpu.name} has "
+            f"{gpu.compute_capability}: give the GPU that it was profiled on"
+        )
+    ran_on = FOLDERS.get(launch.device, gpu.base_name)
+    if gpu.base_name in FOLDERS.values() and ran_on != gpu.base_name:  # somebody's own description may stand for any
+        raise NotComparableError(
+            f"{path}: launch {launch.idx} ran on {launch.device}, not on {gpu.name}: give --gpu {ran_on}"
+        )
+    for name in (SMS, LAUNCH_SMS):
+        if launch.metrics.get(name, gpu.num_sms) != gpu.num_sms:
+            raise NotComparableError(
+                f"{path}: launch {launch.idx} ran on {launch.metrics[name]:.0f} SMs, {gpu.name} has {gpu.num_sms}: give the "
+                "GPU that it was profiled on"
+            )
+
+
+def _refuse_impossible(launch: ProfiledLaunch, gpu: GpuSpec, path: Path) -> None:
+    """Cycles and times that no launch has: a unit is wrong, or a number was cut.
+
+    Raises:
+        ConfigError: says which, and what would be possible.
+    """
+    where = f"{path}: launch {launch.idx}"
+    told = {SAME[name]: value for name, value in launch.metrics.items() if name in SAME} | dict(launch.metrics)
+    for name in (CYCLES, DURATION, CLOCK):
+        if told.get(name) == 0.0:
+            raise ConfigError(f"{where}: {name} is 0, which no launch takes")
+    spec = gpu.clock
+    found = [(told[CLOCK] * 1e-6, FAST_CLOCK, CLOCK)] if CLOCK in told else []
+    if CYCLES in told and DURATION in told:
+        cycles, ns = told[CYCLES], told[DURATION]
+        found.append((cycles / ns * 1e3, FAST_RATIO, f"{cycles:,.0f} cycles in {ns:,.0f} ns"))
+    for mhz, most, what in found:
+        if not SLOW_CLOCK * spec.min_mhz <= mhz <= most * spec.max_mhz:
+            raise ConfigError(
+                f"{where}: {what} {'is' if what == CLOCK else 'are'} {mhz:,.4g} MHz, and {gpu.name} runs at "
+                f"{spec.min_mhz:,.0f} to {spec.max_mhz:,.0f}: is a unit wrong?"
+            )
+
+
+def _on_trust(launches: Sequence[ProfiledLaunch], gpu: GpuSpec, name: str) -> list[str]:
+    """That nothing but the command line says on which of several GPUs of one capability launches ran."""
+    from gpusim.machine.config import load_gpu
+
+    unnamed = [item for item in launches if item.capability and not item.device]
+    if not unnamed or gpu.base_name not in FOLDERS.values():
+        return []
+    num_sms = [item.metrics[name] for item in unnamed for name in (SMS, LAUNCH_SMS) if name in item.metrics]
+    kin = [
+        other.name for other in map(load_gpu, FOLDERS.values()) if other.name != gpu.base_name
+        and other.compute_capability == gpu.compute_capability and all(num == other.num_sms for num in num_sms)
+    ]
+    return [
+        f"{name} does not name its GPU, and {', '.join(kin)} {'have' if len(kin) > 1 else 'has'} the same compute "
+        f"capability: that it ran on {gpu.name} is taken on trust"
+    ] if kin else []
+
+
+def _unmeasured(name: str, judged: Sequence[LaunchCheck]) -> str:
+    """That a tolerance is of a metric that no launch has, and which one may have been meant."""
+    said = f"--tolerance {name}: no launch has that metric measured and predicted"
+    known = {part.metric for item in judged for part in item.comparisons}
+    meant = sorted(metric for metric in known if metric.partition(".")[0] == name.partition(".")[0]) or get_close_matches(
+        name, known, n=1)
+    return f"{said}; did you mean {meant[0]!r}?" if meant else said
+
+
+def _judged(
+    launch: ProfiledLaunch, model: Model, gpu: GpuSpec, limits: Mapping[str, float],
+    simulated: dict[tuple[int, int, float], Result],
+) -> LaunchCheck:
+    from gpusim.simulate.run import simulate
+
+    mhz, clock = clock_of(launch, gpu)
+    kernels = kernels_of_call(model.params(gpu).launch(gpu))
+    kernel_idx = _which(kernels, {**_shape(launch), **launch.metrics})
+    told = kernels[kernel_idx]
+    key = (id(model), kernel_idx, mhz or 0.0)
+    if key not in simulated:
+        simulated[key] = simulate(told, gpu, clock=mhz or "single", l2=state_of(model), data="random")
+    result = simulated[key]
+    measured = {**_shape(launch), **launch.metrics}
+    if measured.get(CLUSTER) == 0.0:
+        measured[CLUSTER] = 1.0  # a launch without clusters
+    predicted = predictions(result, measured, thread_numbers=thread_numbers(launch))
+    floor = FLOOR_SHARE * touched_bytes(told)
+    comparisons, remarks = [], []
+    for metric, value in measured.items():
+        if metric not in predicted:
+            continue
+        if metric.endswith("_rate.pct") and value > 100.0:
+            remarks.append(f"{metric} is {value:g}, no rate: its parts were counted in different passes, not compared")
+            continue
+        if not mhz and metric.startswith("gpu__time_duration"):
+            remarks.append(f"{metric} is not compared: the profile tells no clock")
+            continue
+        comparisons.append(
+            Comparison(
+                metric=metric, measured=value, predicted=predicted[metric], floor=floor if same_as(metric) in DRAM else 0.0,
+                tolerance=tolerance_of(metric, model.kernel, gpu.name, limits),
+            )
+        )
+    if len(kernels) > 1:
+        remarks.append(
+            f"a call of the model launches {len(kernels)} kernels: this launch is held against number {kernel_idx + 1} "
+            f"alone, {told.kernel} of {told.num_ctas or 'as many as fit'} CTAs"
+        )
+    remarks += _remarks(launch, comparisons)
+    order = sorted(comparisons, key=lambda item: (same_as(item.metric) not in (CYCLES, DURATION), item.passes is None))
+    return LaunchCheck(
+        launch=launch, model=model, comparisons=tuple(order), clock=clock, result=result, kernel_idx=kernel_idx,
+        remarks=tuple(remarks),
+    )
+
+
+def kernels_of_call(launch: Launch) -> tuple[Launch, ...]:
+    """The kernels that a call launches one after the other, each by itself, as a profiler runs them."""
+    return (replace(launch, following=()), *launch.following)
+
+
+def _which(kernels: Sequence[Launch], measured: Mapping[str, float]) -> int:
+    """The one that is launched with as many CTAs and threads as was ``measured``; else the first."""
+    for idx, kernel in enumerate(kernels):
+        told = {"launch__grid_size": kernel.num_ctas, "launch__block_size": kernel.num_threads}
+        if all(measured.get(name) == value for name, value in told.items()):
+            return idx
+    return 0
+
+
+def _remarks(launch: ProfiledLaunch, found: Sequence[Comparison]) -> list[str]:
+    said = []
+    for item in found:
+        if item.is_of_floor:
+            said.append(
+                f"{item.metric}: its difference is in percent of {item.floor:,.0f} bytes, the floor: {FLOOR_SHARE:.0%} of "
+                "what the kernel touches, as less was measured (errors of next to nothing would be endless)"
+            )
+    if not any(item.passes is not None for item in found):
+        said.append("no metric of it is judged: profile with --metrics sm__cycles_elapsed.max,dram__bytes_read.sum, ...")
+    elif CYCLES not in {same_as(item.metric) for item in found}:
+        said.append(f"{CYCLES} is missing: cycles are not compared")
+    if any(item.metric.startswith("launch__") and item.passes is False and "size" in item.metric for item in found):
+        said.append("it is launched otherwise than the model: are these its options?")
+    if not launch.capability:
+        said.append("the profile does not tell on what it ran")
+    return said
+
+
+def _shape(launch: ProfiledLaunch) -> dict[str, float]:
+    parts = (("launch__grid_size", launch.grid), ("launch__block_size", launch.block))
+    return {name: float(math.prod(shape)) for name, shape in parts if shape}
+
+
+def clock_of(launch: ProfiledLaunch, gpu: GpuSpec) -> tuple[float | None, str]:
+    """(SM clock of a launch in MHz, what that is from); None where the profile does not tell."""
+    told = {SAME[name]: value for name, value in launch.metrics.items() if name in SAME} | dict(launch.metrics)
+    row = {name: repr(told[name]) for name in (CLOCK, CYCLES, DURATION) if told.get(name)}
+    if CLOCK not in row and not {CYCLES, DURATION} <= set(row):
+        return None, "the model's own clock, as the profile tells none"
+    mhz = row_clock_mhz(row, gpu)
+    return mhz, f"{mhz:,.0f} MHz, {'its cycles per second' if CLOCK in row else 'its cycles over its duration'}"
+
+
+def thread_numbers(launch: ProfiledLaunch) -> int:
+    """Numbers that each warp asks for of its threads: one for each side along which a block has more than one thread."""
+    return max(THREAD_NUMBERS, sum(side > 1 for side in launch.block))
+
+
+def predictions(
+    result: Result, wanted: Iterable[str], *, thread_numbers: int = THREAD_NUMBERS
+) -> dict[str, float]:
+    """Predicted numbers by metric: counters as they are counted, and what follows from them (sums, bytes a second)."""
+    found = as_counted(result.counters, thread_numbers)
+    read, written = (found[name] for name in DRAM)
+    found["dram__bytes.sum"] = read + written
+    for name in ("read", "write"):
+        found[f"dram__sectors_{name}.sum"] = found[f"dram__bytes_{name}.sum"] / 32.0
+    found |= {name: found[same] for name, same in SAME.items() if same in found}
+    for name in wanted:
+        base = name.removesuffix(".per_second")
+        if base != name and base in found and base.endswith(".sum") and result.time_us:
+            found[name] = found[base] / result.time_us * 1e6
+    return found
+
+
+def _several(judged: Sequence[LaunchCheck]) -> list[str]:
+    """Models that stand for more than one launch, and their tolerances of what none of these has."""
+    names: dict[int, list[str]] = {}
+    for item in judged:
+        names.setdefault(id(item.model), []).append(item.launch.idx)
+    said = [
+        f"one model, {item.model.kernel}, stands for launches {', '.join(idxs)}: all of them are judged"
+        for item in judged if len(idxs := names[id(item.model)]) > 1 and item.launch.idx == idxs[0]
+    ]  # fmt: skip
+    for first in {id(item.model): item.model for item in judged}.values():
+        of_model = [item for item in judged if item.model is first]
+        said += [
+            f"tolerance {name} of {first.kernel}: no launch of it has that metric measured and predicted"
+            for name in _unused(first.tolerances, of_model)
+        ]
+    return said
+
+
+def _not_worse(worse: Mapping[str, float], judged: Sequence[LaunchCheck]) -> tuple[str, ...]:
+    """Of what may be no worse than last time what no launch has now and then."""
+    seen = {change.metric for item in judged for change in item.changes}
+    kinds = {kind.name for kind in map(class_of, seen) if kind is not None and kind.baseline is not None}
+    return tuple(name for name in worse if name not in seen and name not in kinds)
+
+
+def _unused(tolerances: Mapping[str, float], judged: Sequence[LaunchCheck]) -> list[str]:
+    """Metrics, and classes of them, that a tolerance was asked for and that no launch has."""
+    seen = {part.metric for item in judged for part in item.comparisons}
+    kinds = {kind.name for kind in map(class_of, seen) if kind is not None}
+    return [name for name in tolerances if name not in seen and name not in kinds]

@@ -1,0 +1,165 @@
+"""Which kernel model stands for which launches of a profile, and with which options.
+
+In: a TOML file of tables ``[[model]]``, or what a command line says. Out: :class:`Model`, checked.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from gpusim.errors import ConfigError, GpusimError, nearest
+from gpusim.evidence.gate.tolerances import limits_of
+from gpusim.evidence.nsight.profiles import ProfiledLaunch
+
+if TYPE_CHECKING:
+    from gpusim.kernel_models.options import KernelParams
+    from gpusim.machine.config import GpuSpec
+
+L2 = Literal["flushed", "cold", "warm"]
+"""Of caches before a kernel; ``cold`` says the same as ``flushed``, which a profiler does."""
+NOTHING: Mapping[str, Any] = MappingProxyType({})
+MODEL_KEYS = ("match", "regex", "kernel", "options", "was", "l2", "tolerance", "worse")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Model:
+    """A kernel model and the launches that it stands for."""
+
+    kernel: str
+    """A name of ``KERNEL_MODELS``."""
+    options: Mapping[str, Any]
+    match: str = ""
+    """The launches' kernel name; with ``regex`` empty, too: all."""
+    regex: str = ""
+    l2: L2 = "flushed"
+    tolerances: Mapping[str, float] = field(default_factory=dict)
+    """How far predictions may be off, by class or metric, where not as by default."""
+    worse: Mapping[str, float] = field(default_factory=dict)
+    """How much worse than the baseline they may be, likewise."""
+    was: Mapping[str, Any] = field(default_factory=dict)
+    """Options that were others when the baseline was taken."""
+    source: str = ""
+    """The file that says so, where one does."""
+
+    @property
+    def awaited(self) -> str:
+        """Of which launches it is, as a sentence has it."""
+        return self.match or self.regex or "any kernel"
+
+    def covers(self, name: str) -> bool:
+        """Whether it stands for launches of a kernel of that name."""
+        if self.match:
+            return name == self.match
+        return not self.regex or re.search(self.regex, name) is not None
+
+    def params(self, gpu: GpuSpec, changes: Mapping[str, Any] = NOTHING) -> KernelParams:
+        """The model's parameters, checked, with ``changes``.
+
+        Raises:
+            GpusimError: no such model, or options that it refuses.
+        """
+        from gpusim.kernel_models import KERNEL_MODELS
+
+        if self.kernel not in KERNEL_MODELS:
+            where = f"{self.source}: " if self.source else ""
+            raise ConfigError(f"{where}{self.kernel!r} is no kernel model; {nearest(self.kernel, KERNEL_MODELS)}")
+        kind = KERNEL_MODELS[self.kernel].params
+        try:
+            for name, value in {**self.options, **changes}.items():
+                _refuse_flag(kind, name, value)
+            found: KernelParams = kind(**{**self.options, **changes})
+            return found.resolved(gpu)
+        except GpusimError as error:
+            if not self.source:
+                raise
+            raise ConfigError(f"{self.source}: [[model]] of {self.kernel}: {error}") from None
+
+
+def _refuse_flag(kind: type[KernelParams], option: str, value: Any) -> None:
+    """Numbers are no flags and flags no numbers, though Python takes them for one another.
+
+    Raises:
+        ConfigError: ``true`` or ``false`` for an option that is neither, or a number or word for one that is.
+    """
+    taken = {item.alias or name: item.annotation for name, item in kind.model_fields.items()}.get(option)
+    is_flag = taken is bool or bool in get_args(taken)
+    if taken is not None and isinstance(value, bool) and not is_flag:
+        raise ConfigError(f"--{option.replace('_', '-')} is {str(value).lower()}, wants a value: it is no flag")
+    if is_flag and not isinstance(value, bool | None):
+        raise ConfigError(f"--{option.replace('_', '-')} is {value!r}, wants true or false")
+
+
+def read_models(path: Path) -> tuple[Model, ...]:
+    """The models of a TOML file: a table ``[[model]]`` each.
+
+    Raises:
+        ConfigError: no such file, or keys and values that are not of a model; says which.
+    """
+    if not path.is_file():
+        raise ConfigError(f"{path}: is no file, wants tables [[model]]")
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: not valid TOML: {error}") from None
+    if set(table) != {"model"} or not isinstance(table["model"], list) or not table["model"]:
+        raise ConfigError(f"{path}: holds {', '.join(table) or 'nothing'}, wants tables [[model]] alone")
+    try:
+        return tuple(replace(_model(item), source=str(path)) for item in table["model"])
+    except GpusimError as error:
+        raise ConfigError(f"{path}: {error}") from None
+
+
+def _model(item: Mapping[str, Any]) -> Model:
+    for key in item:
+        if key not in MODEL_KEYS:
+            raise ConfigError(f"[[model]] key {key!r} is unknown; {nearest(key, MODEL_KEYS)}")
+    for key, kind, words in (
+        ("kernel", str, "a text"), ("match", str, "a text"), ("regex", str, "a text"), ("options", dict, "a table"),
+        ("was", dict, "a table"), ("tolerance", dict, "a table"), ("worse", dict, "a table"),
+    ):  # fmt: skip
+        if key in item and not isinstance(item[key], kind):
+            raise ConfigError(f"[[model]] {key} is {item[key]!r}, wants {words}")
+    if "kernel" not in item:
+        raise ConfigError("[[model]] lacks kernel, wants the name of a kernel model")
+    if ("match" in item) == ("regex" in item):
+        raise ConfigError(f"[[model]] of {item['kernel']} wants either match (a kernel's name) or regex")
+    for key in ("match", "regex"):
+        if item.get(key) == "":
+            raise ConfigError(f"[[model]] {key} of {item['kernel']} is empty, wants a kernel's name (regex: a part of it)")
+    try:
+        re.compile(item.get("regex", ""))
+    except re.error as error:
+        raise ConfigError(f"[[model]] regex {item['regex']!r} is no regular expression: {error}") from None
+    if item.get("l2", "flushed") not in get_args(L2):
+        raise ConfigError(f"[[model]] l2 {item['l2']!r} is unknown; {nearest(str(item['l2']), get_args(L2))}")
+    limits, worse = (limits_of(item.get(key, {})) for key in ("tolerance", "worse"))
+    return Model(
+        kernel=item["kernel"], options=item.get("options", {}), match=item.get("match", ""), regex=item.get("regex", ""),
+        l2=item.get("l2", "flushed"), tolerances=limits, worse=worse, was=item.get("was", {}),
+    )
+
+
+def state_of(model: Model) -> Literal["warm", "flushed"]:
+    """Of the caches as the profiler leaves them: flushed, those of code, too, or as the launch before left them."""
+    return "warm" if model.l2 == "warm" else "flushed"
+
+
+def model_for(launch: ProfiledLaunch, models: Sequence[Model]) -> Model | None:
+    """The model that stands for a launch: a whole name before a regular expression.
+
+    Raises:
+        ConfigError: two that are as good.
+    """
+    found = [model for model in models if model.covers(launch.kernel)]
+    exact = [model for model in found if model.match]
+    found = exact or found
+    if len(found) > 1:
+        names = " and ".join(f"{item.kernel} ({item.match or item.regex})" for item in found[:2])
+        raise ConfigError(f"launch {launch.idx}, {launch.kernel}: two models stand for it, {names}; wants one")
+    return found[0] if found else None

@@ -1,0 +1,217 @@
+"""How far a metric may be off, and where that number comes from.
+
+A metric belongs to a class by its name. The class has a limit; where predictions of a kernel's family were held against rows
+that nothing was fitted to, nine in ten of which were further off (``validation/held_out.toml``), that is the limit. What
+somebody asks for wins. Metrics of no class are shown and not judged.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from types import MappingProxyType
+
+from gpusim.errors import ConfigError, nearest
+from gpusim.evidence.cases.validation_kernel import CLOCK, CYCLES, DRAM, DURATION, HIT_RATE, JUDGED_COUNTS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tolerance:
+    """What a difference is held against: percent of the measured, or points for a number that is percent itself."""
+
+    limit: float
+    is_points: bool = False
+    source: str = ""
+
+    @property
+    def text(self) -> str:
+        """The limit as a table has it.
+
+        >>> Tolerance(limit=10.0).text, Tolerance(limit=3.0, is_points=True).text
+        ('10 %', '3 points')
+        """
+        if math.isinf(self.limit):
+            return ""
+        return f"{self.limit:g} {'points' if self.is_points else '%'}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricClass:
+    """Metrics that are judged alike."""
+
+    name: str
+    """What ``--tolerance`` calls it."""
+    pattern: str
+    """A regular expression that the whole name of a metric matches."""
+    limit: float
+    source: str
+    baseline: float | None
+    """How much worse than last time it may be, percent or points; None: shown, and never a failure by itself."""
+    is_points: bool = False
+    is_better_high: bool = False
+    held_out: str = ""
+    """The metric whose P90 stands for the class, if not its own."""
+
+
+CLASSES: tuple[MetricClass, ...] = (
+    MetricClass(name="cycles", pattern=r"(sm|gpc)__cycles_elapsed\.max", limit=15.0, baseline=5.0, held_out=CYCLES,
+                source="no row of that kernel was judged on this GPU"),
+    MetricClass(name="time", pattern=r"gpu__time_duration\.(sum|avg|max)", limit=15.0, baseline=5.0, held_out=CYCLES,
+                source="no row of that kernel was judged on this GPU"),
+    MetricClass(name="hit_rate", pattern=re.escape(HIT_RATE), limit=3.0, baseline=3.0, is_points=True, is_better_high=True,
+                source="validation/README.md, tier 5"),
+    MetricClass(name="bytes", pattern=r"\w+__\w*bytes\w*\.sum|dram__sectors\w*\.sum", limit=10.0, baseline=10.0,
+                source="bytes, 10 %"),
+    MetricClass(name="l2_sectors", pattern=r"lts__t_sectors_(srcunit_tex_op_(read|write)|op_(atom|red))\.sum", limit=10.0,
+                baseline=10.0, source="as bytes, 10 %"),
+    MetricClass(name="wavefronts", pattern=r"l1tex__data_pipe_lsu_wavefronts\w*\.sum", limit=1.0, baseline=1.0,
+                source="counted exactly, but for validation/deviations.md, 8"),
+    MetricClass(name="sectors", pattern=r"l1tex__t_(sectors|requests)\w*\.sum", limit=1.0, baseline=1.0,
+                source="counted exactly"),
+    MetricClass(name="instructions", pattern=r"(smsp?__inst_executed_pipe|smsp__sass_inst_executed_op)\w*\.sum", limit=1.0,
+                baseline=1.0, source="counted exactly, by opcode"),
+    MetricClass(name="launch", pattern=r"launch__(grid|block|cluster)_size", limit=0.0, baseline=None,
+                source="the launch itself"),
+    MetricClass(name="registers", pattern=r"launch__registers_per_thread", limit=15.0, baseline=None,
+                source="a compiler's choice"),
+)  # fmt: skip
+"""In order: the first that matches counts."""
+
+SAME: Mapping[str, str] = MappingProxyType(
+    {
+        "gpc__cycles_elapsed.max": CYCLES,
+        "gpc__cycles_elapsed.avg.per_second": CLOCK,
+        "dram__bytes_op_read.sum": DRAM[0],
+        "dram__bytes_op_write.sum": DRAM[1],
+        "gpu__time_duration.avg": DURATION,
+        "gpu__time_duration.max": DURATION,
+    }
+)
+"""Metrics that are another one under the name of its unit, or of a version: GPCs run at the clock of their SMs, and a
+section of Nsight Compute shows their cycles as a launch's."""
+
+RAW_COUNTS: tuple[MetricClass, ...] = (
+    MetricClass(name="instructions", pattern=r"smsp?__inst_executed\.sum", limit=1.0, baseline=5.0, source="counted"),
+    MetricClass(name="l2_sectors", pattern=r"lts__t_sectors\w*\.sum", limit=10.0, baseline=10.0, source="counted"),
+)
+"""Not predicted, or never held against rows, but compared with last time."""
+
+HELD_OUT_NAMES = frozenset({CYCLES, *JUDGED_COUNTS})
+"""Whose P90 is kept."""
+
+USELESS = 25.0
+"""A P90 above this is no tolerance: the model does not know that number, and it is shown alone."""
+
+
+def same_as(metric: str) -> str:
+    """The metric that we know ``metric`` as.
+
+    >>> same_as("gpc__cycles_elapsed.max"), same_as("dram__bytes.sum")
+    ('sm__cycles_elapsed.max', 'dram__bytes.sum')
+    """
+    return SAME.get(metric, metric)
+
+
+def class_of(metric: str) -> MetricClass | None:
+    """The class that a metric is judged in; None where it has none.
+
+    >>> class_of("dram__bytes_read.sum").name, class_of("gpu__time_duration.sum").name, class_of("sm__cycles_active.avg")
+    ('bytes', 'time', None)
+    """
+    return next((item for item in (*CLASSES, *RAW_COUNTS) if re.fullmatch(item.pattern, metric)), None)
+
+
+def parse_tolerance(text: str, flag: str = "--tolerance") -> tuple[str, float]:
+    """(class or metric, limit) of ``NAME=LIMIT``; percent, or points for hit rates.
+
+    >>> parse_tolerance("cycles=10%"), parse_tolerance("dram__bytes_read.sum=2.5")
+    (('cycles', 10.0), ('dram__bytes_read.sum', 2.5))
+
+    Raises:
+        ConfigError: no such name, or no limit.
+    """
+    name, mark, limit = text.partition("=")
+    if not mark:
+        raise ConfigError(f"{flag} {text!r} wants NAME=LIMIT, such as cycles=10%")
+    if "=" in limit:
+        raise ConfigError(f"{flag} {text!r} holds several limits, wants {flag} once for each")
+    return next(iter(limits_of({name.strip(): limit}, flag).items()))
+
+
+def limits_of(limits: Mapping[str, str | float], flag: str = "tolerance") -> dict[str, float]:
+    """Limits by class or metric, as they are written.
+
+    Raises:
+        ConfigError: no such name, or no number from 0 on.
+    """
+    return {_checked_name(name, flag): _limit(name, limit, flag) for name, limit in limits.items()}
+
+
+def _limit(name: str, limit: str | float, flag: str) -> float:
+    number = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(%|pt|points)?\s*", str(limit))
+    if number is None:
+        raise ConfigError(f"{flag} {name}={limit} wants a number of percent from 0 on, such as {name}=10%")
+    value = float(number[1])
+    if not number[2] and 0.0 < value < 1.0 and not _is_points(name):  # a share, or a part of a percent: nobody knows
+        raise ConfigError(
+            f"{flag} {name}={limit} is a share or less than one percent, wants its unit: {name}={100.0 * value:g}% or "
+            f"{name}={value:g}%"
+        )
+    return value
+
+
+def _is_points(name: str) -> bool:
+    """Whether limits of a class or metric are points, of which a tenth is nothing odd."""
+    return any(item.name == name and item.is_points for item in CLASSES) or name.endswith(".pct") or ".pct_of_" in name
+
+
+def _checked_name(name: str, flag: str) -> str:
+    known = dict.fromkeys(item.name for item in CLASSES)
+    if name in known:
+        return name
+    if not re.fullmatch(r"[a-z0-9]+__\w+(\.\w+)*", name):
+        raise ConfigError(f"{flag} {name!r} is unknown; wants a metric such as {CYCLES}, or a class: {nearest(name, known)}")
+    if "." not in name and not name.startswith(("launch__", "device__")):
+        meant = [metric for metric in (*HELD_OUT_NAMES, *SAME, DURATION) if metric.partition(".")[0] == name]
+        hint = f"did you mean {sorted(meant)[0]!r}?" if meant else f"such as {name}.sum"
+        raise ConfigError(f"{flag} {name!r} lacks how it is summed up (.sum, .avg, .max, .pct); {hint}")
+    return name
+
+
+def tolerance_of(metric: str, model: str, gpu: str, asked: Mapping[str, float]) -> Tolerance | None:
+    """What ``metric`` of a launch of ``model`` is held against; None where it is shown alone.
+
+    ``asked``: limits by metric or class, of the command line.
+
+    >>> tolerance_of("gpu__time_duration.sum", "transpose", "h200_sxm", {}).source[:30]
+    "P90 of transpose's judged rows"
+    >>> tolerance_of("gpu__time_duration.sum", "transpose", "h200_sxm", {"time": 4.0}).text
+    '4 %'
+    """
+    kind = class_of(metric)
+    is_points = metric.endswith(".pct") or ".pct_of_" in metric
+    for name in (metric, kind.name if kind else ""):
+        if name in asked:
+            return Tolerance(limit=asked[name], is_points=is_points, source=f"asked for, {name}")
+    if kind is None or kind in RAW_COUNTS:
+        return None
+    known = _held_out().get(gpu, {})
+    found = known.get(model, {}).get(kind.held_out or same_as(metric))
+    if found is not None and found > USELESS:
+        return Tolerance(limit=math.inf, is_points=is_points, source=f"not judged: the P90 of {model}'s rows is {found:g} %")
+    if found is not None and (kind.held_out or found > kind.limit):
+        return Tolerance(limit=found, is_points=is_points, source=f"P90 of {model}'s judged rows: {known['source']}")
+    return Tolerance(limit=kind.limit, is_points=is_points, source=f"default of {kind.name}: {kind.source}")
+
+
+@cache
+def _held_out() -> Mapping[str, Mapping[str, Mapping[str, float]]]:
+    """By GPU, family and metric; beside the families of a GPU its source."""
+    from gpusim.evidence.cases.case import kernels_dir
+
+    path = kernels_dir().parent / "validation" / "held_out.toml"
+    return MappingProxyType(tomllib.loads(path.read_text(encoding="utf-8")))

@@ -1,0 +1,227 @@
+"""What the gate has to say: metrics beside one another, launches, a report and the status that it ends with.
+
+In: numbers and tolerances. Out: a verdict of each, and in one sentence.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gpusim.evidence.cases.validation_kernel import CYCLES, DURATION
+from gpusim.evidence.gate.tolerances import Tolerance, class_of, same_as
+from gpusim.evidence.nsight.profiles import ProfiledLaunch
+
+if TYPE_CHECKING:
+    from gpusim.evidence.gate.baseline import Change
+    from gpusim.evidence.gate.models import Model
+    from gpusim.simulate.result import Result
+
+PASS, FAIL, BAD_INPUT, NOT_COMPARABLE = 0, 1, 2, 3
+"""What a check ends with."""
+
+
+def in_points(metric: str) -> bool:
+    """Whether differences of a metric are in points, as it is percent itself."""
+    return metric.endswith(".pct") or ".pct_of_" in metric
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """A metric, measured and predicted (or measured now and last time)."""
+
+    metric: str
+    measured: float
+    predicted: float
+    tolerance: Tolerance | None
+    floor: float = 0.0
+    """The least that the difference is taken relative to."""
+
+    @property
+    def difference(self) -> float:
+        """Predicted less measured, in percent of the measured or the floor; in points where the metric is percent.
+
+        >>> Comparison(metric="a.sum", measured=10.0, predicted=9.0, tolerance=None).difference
+        -10.0
+        """
+        if self.predicted == self.measured:
+            return 0.0
+        if self.is_points:
+            return self.predicted - self.measured
+        reference = max(abs(self.measured), self.floor)
+        return 100.0 * (self.predicted - self.measured) / reference if reference else math.inf
+
+    @property
+    def is_of_floor(self) -> bool:
+        """Whether a difference is taken relative to the floor, as less was measured."""
+        return self.floor > abs(self.measured) and self.difference != 0.0
+
+    @property
+    def is_points(self) -> bool:
+        """Whether differences are in points."""
+        return in_points(self.metric)
+
+    @property
+    def passes(self) -> bool | None:
+        """Within the tolerance; None where it is not judged."""
+        if self.tolerance is None or math.isinf(self.tolerance.limit):
+            return None
+        return abs(self.difference) <= self.tolerance.limit + 1e-9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchCheck:
+    """A launch and its model."""
+
+    launch: ProfiledLaunch
+    model: Model
+    comparisons: tuple[Comparison, ...]
+    clock: str
+    """At which clock it was predicted, in words."""
+    result: Result
+    kernel_idx: int = 0
+    """Which of the kernels that a call of the model launches it is."""
+    remarks: tuple[str, ...] = ()
+    changes: tuple[Change, ...] = ()
+    """Against the baseline."""
+    causes: tuple[str, ...] = ()
+    """What explains the changes, a sentence each."""
+    lacking: tuple[str, ...] = ()
+    """Metrics that the baseline has and this launch has not."""
+
+    is_other_launch: bool = False
+    """Whether grid or block were others in the baseline."""
+
+    @property
+    def num_judged(self) -> int:
+        """Metrics with a verdict."""
+        return sum(item.passes is not None for item in self.comparisons)
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether its cycles or its time have a verdict: beside what is predicted, or beside last time."""
+        judged = [part.metric for part in self.comparisons if part.passes is not None]
+        judged += [change.metric for change in self.changes if change.tolerance is not None]
+        return any(same_as(name) in (CYCLES, DURATION) for name in judged)
+
+    @property
+    def passes(self) -> bool:
+        """Whether nothing is out of its tolerance, and nothing is worse than last time."""
+        return not any(item.passes is False for item in self.comparisons) and not any(
+            item.is_worse for item in self.changes
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """All that was compared."""
+
+    profile: Path
+    gpu: str
+    launches: tuple[LaunchCheck, ...]
+    remarks: tuple[str, ...]
+    baseline: Path | None = None
+    lacking: tuple[str, ...] = ()
+    """Metrics, and classes of them, that a tolerance was asked for and that no launch has."""
+    gone: tuple[str, ...] = ()
+    """Kernels, a name each launch, that the baseline has launches of and this profile has not."""
+    not_worse: tuple[str, ...] = ()
+    """Metrics, and classes of them, that a limit of getting worse was asked for and that no launch has now and then."""
+    unmet: tuple[str, ...] = ()
+    """Models that stand for no launch, by the name or the expression that they wait for."""
+    untold: tuple[str, ...] = ()
+    """Kernels of launches that no model stands for."""
+    is_strict: bool = False
+    """Whether models without launches, launches without models and launches without cycles or time are held against it."""
+
+    @property
+    def status(self) -> int:
+        """0 all within tolerance, 1 something is not, 3 nothing, or not all that was asked for, could be compared."""
+        if not any(item.num_judged or item.changes for item in self.launches):
+            return NOT_COMPARABLE
+        if not all(item.passes for item in self.launches):
+            return FAIL
+        return NOT_COMPARABLE if self.not_compared else PASS
+
+    @property
+    def has_no_counter(self) -> bool:
+        """Whether nothing that was counted is compared: how a launch is laid out alone says nothing of how it ran."""
+        names = [part.metric for item in self.launches for part in item.comparisons if part.passes is not None]
+        names += [part.metric for item in self.launches for part in item.changes]
+        return all(name.startswith("launch__") for name in names)
+
+    @property
+    def has_no_last_time(self) -> bool:
+        """Whether there is a baseline, and no launch of it is one of these."""
+        return self.baseline is not None and not any(item.changes for item in self.launches)
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Metrics that the baseline has or a tolerance was asked for, and that the profile has not."""
+        return tuple(dict.fromkeys([*self.lacking, *(name for item in self.launches for name in item.lacking)]))
+
+    @property
+    def verdict(self) -> str:
+        """The report in one sentence."""
+        judged = sum(item.num_judged for item in self.launches)
+        if self.status == NOT_COMPARABLE:
+            rest = "; the rest is within tolerance" if judged and not self.has_no_counter else ""
+            return f"NOT COMPARABLE: {'; '.join(self.not_compared)}{rest}"
+        out = sum(part.passes is False for item in self.launches for part in item.comparisons)
+        worse = sum(part.is_worse for item in self.launches for part in item.changes)
+        last = "" if self.baseline is None else f", {worse} worse than {self.baseline.name}"
+        return (
+            f"{'PASS' if self.status == PASS else 'FAIL'}: {out} of {judged} metrics of {len(self.launches)} "
+            f"launch{'es' if len(self.launches) > 1 else ''} out of tolerance{last}{self._unsaid}"
+        )
+
+    @property
+    def not_compared(self) -> tuple[str, ...]:
+        """What was asked for and could not be compared, a sentence each; empty where all could."""
+        said = []
+        measured = {name for item in self.launches for name in item.launch.metrics}
+        kinds = {kind.name for kind in map(class_of, measured) if kind is not None}
+        here = [name for name in self.lacking if name in measured or name in kinds]
+        absent = [name for name in self.missing if name not in here]
+        if here:
+            said.append(f"{', '.join(here)}: counted, and nothing to compare it with")
+        if absent:
+            said.append(f"the profile lacks {', '.join(absent)}")
+        if self.has_no_last_time and self.baseline is not None:
+            said.append(f"{self.baseline.name} has no launch of these")
+        elif self.baseline is not None:
+            new = [item.launch.kernel for item in self.launches if not item.changes]
+            for word, names in (("fewer", new), ("more", self.gone)):
+                if names:
+                    said.append(f"{self.baseline.name} has {word} launches of {', '.join(dict.fromkeys(names))}")
+            if self.not_worse:
+                said.append(f"nothing to hold --worse {', '.join(self.not_worse)} against in {self.baseline.name} and now")
+        if self.is_strict:
+            said += self._strictly()
+        if self.has_no_counter:
+            said.append("nothing that the profile counted is predicted")
+        return tuple(said)
+
+    def _strictly(self) -> list[str]:
+        """What is missing where everything has to be compared."""
+        said = [f"no launch of {', '.join(self.unmet)}"] if self.unmet else []
+        if self.untold:
+            said.append(f"no model stands for {', '.join(self.untold)}")
+        others = [item.launch.idx for item in self.launches if item.is_other_launch and not item.model.was]
+        if others and self.baseline is not None:
+            which = f"launch{'es' * (len(others) > 1)} {', '.join(others)}"
+            said.append(f"grid or block of {which} were others in {self.baseline.name}")
+        timeless = [item.launch.idx for item in self.launches if not item.is_timed]
+        if timeless:
+            said.append(f"neither cycles nor time are judged of launch{'es' * (len(timeless) > 1)} {', '.join(timeless)}")
+        return said
+
+    @property
+    def _unsaid(self) -> str:
+        """What a verdict would be taken to say: of models without a launch, and of cycles where none are compared."""
+        unmet = f"; no launch of {', '.join(self.unmet)}" if self.unmet else ""
+        if self.baseline is not None and any(item.is_other_launch for item in self.launches):
+            unmet += f"; grid or block were others in {self.baseline.name}"
+        return unmet + ("" if any(item.is_timed for item in self.launches) else "; neither cycles nor time are compared")

@@ -1,0 +1,193 @@
+"""What is said of whole kernels in all: errors by family, how well configurations are ranked, which counts are exact.
+
+In: judgements. Out: records that ``report`` prints and ``--json`` writes. A family is a kernel, or a part of one that its
+case tells apart (a schedule); cuts go across families (all with clusters) and count in no total.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from statistics import fmean
+from typing import Any
+
+from gpusim.evidence.cases.case import Limit
+from gpusim.evidence.cases.paths import CYCLES, held_out_families
+from gpusim.evidence.cases.validation_kernel import EXACT_LIMIT, SINGLE, SUSTAINED
+from gpusim.evidence.validate.judge import Judgement, Summary, summaries, totals
+from gpusim.evidence.validate.ranking import Ranking, ranking
+
+HEADLINES = (CYCLES, SINGLE[0], SUSTAINED[0])
+"""Numbers that have a table of their own, with P90 and worst."""
+
+RANK_LIMIT = Limit(mean_pct=3.0, worst_pct=10.0)
+"""Of the regret of what is predicted to be the best."""
+LEAST_TAU = 0.9
+"""Kendall's, of pairs that are clearly apart."""
+LEAST_ROWS = 3
+"""Configurations of a problem that are worth an order."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Family:
+    """A family, or a cut, and what of it was judged."""
+
+    name: str
+    is_cut: bool
+    is_held_out: bool
+    """Whether it was held out: named before the model had met a row of it, and predicted before it was measured."""
+    of: Mapping[str, Summary]
+    """By the number's name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ranks:
+    """Orders of configurations, summed up over the problems of one scope."""
+
+    scope: str
+    by: str
+    """What is ranked."""
+    num_problems: int
+    num_rows: int
+    tau: float
+    """Over all pairs of all problems."""
+    num_clear_pairs: int
+    clear_tau: float
+    """Over those that are clearly apart."""
+    regret_pct: float
+    """Mean over the problems."""
+    worst_regret_pct: float
+    blind_regret_pct: float
+    """What any configuration takes more than the best, on average: a roofline tells none from another."""
+
+    @property
+    def passes(self) -> bool:
+        """Whether it keeps the limits."""
+        return (
+            self.clear_tau >= LEAST_TAU
+            and self.regret_pct <= (RANK_LIMIT.mean_pct or 0.0)
+            and self.worst_regret_pct <= (RANK_LIMIT.worst_pct or 0.0)
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exact:
+    """A count that must be exact, over a family."""
+
+    family: str
+    name: str
+    num_rows: int
+    num_exact: int
+    worst_pct: float
+
+
+def families(judgements: Iterable[Judgement]) -> list[Family]:
+    """Whole kernels by family in the order in which they were met, then cuts."""
+    held_out = held_out_families()
+    own: dict[str, list[Judgement]] = {}
+    cut: dict[str, list[Judgement]] = {}
+    for item in judgements:
+        if item.is_whole:
+            own.setdefault(item.family or item.kernel, []).append(item)
+            for name in item.cuts:
+                cut.setdefault(name, []).append(item)
+    return [
+        Family(
+            name=name, is_cut=found is cut, is_held_out=name in held_out,
+            of={each.name: each for each in summaries(replace(item, kernel=name, group="") for item in items)},
+        )
+        for found in (own, cut) for name, items in found.items()
+    ]  # fmt: skip
+
+
+# ---------------------------------------------------------------------------------------------- orders
+
+
+def ranks(judgements: Iterable[Judgement], name: str) -> list[Ranks]:
+    """How configurations of one problem are ordered by the number ``name``: those of each kernel, then of all together."""
+    found = [item for item in judgements if item.name == name and item.problem is not None]
+    scopes = {item.kernel: [each for each in found if each.kernel == item.kernel] for item in found}
+    if len(scopes) > 1:
+        scopes["all kernels"] = found
+    said = (
+        _ranks(scope, name, [[(item.predicted, item.measured) for item in of] for of in _by_problem(items)])
+        for scope, items in scopes.items()
+    )
+    return [item for item in said if item is not None]
+
+
+def own_ranks(judgements: Iterable[Judgement], name: str = CYCLES) -> Ranks | None:
+    """What the measurement scores against itself: times of other launches in the place of predictions of ``name``.
+
+    None where no problem has rows enough that were measured twice.
+    """
+    found = [item for item in judgements if item.name == name and item.problem is not None and item.again_us is not None]
+    orders = [[(item.again_us or 0.0, item.measured) for item in of] for of in _by_problem(found)]
+    return _ranks("all kernels", "other launches, measured", orders)
+
+
+def _by_problem(items: Iterable[Judgement]) -> list[list[Judgement]]:
+    found: dict[Any, list[Judgement]] = {}
+    for item in items:
+        found.setdefault(item.problem, []).append(item)
+    return list(found.values())
+
+
+def _ranks(scope: str, by: str, orders: Iterable[Sequence[tuple[float, float]]]) -> Ranks | None:
+    """``orders``: of each problem pairs (predicted, measured)."""
+    worth = [of for of in orders if len(of) >= LEAST_ROWS]
+    found: list[Ranking] = [ranking([guess for guess, _ in of], [taken for _, taken in of]) for of in worth]
+    if not found:
+        return None
+    blind = (fmean(taken for _, taken in of) / min(taken for _, taken in of) - 1.0 for of in worth)
+
+    def pooled(tau: Callable[[Ranking], float], num: Callable[[Ranking], int]) -> float:
+        pairs = sum(num(item) for item in found)
+        return sum(tau(item) * num(item) for item in found) / pairs if pairs else 1.0
+
+    return Ranks(
+        scope=scope, by=by, num_problems=len(found), num_rows=sum(item.num for item in found),
+        tau=pooled(lambda item: item.tau, lambda item: item.num_pairs),
+        num_clear_pairs=sum(item.num_clear_pairs for item in found),
+        clear_tau=pooled(lambda item: item.clear_tau, lambda item: item.num_clear_pairs),
+        regret_pct=100.0 * fmean(item.regret for item in found), worst_regret_pct=100.0 * max(item.regret for item in found),
+        blind_regret_pct=100.0 * fmean(blind),
+    )  # fmt: skip
+
+
+# ---------------------------------------------------------------------------------------------- counts
+
+
+def exact_counts(judgements: Iterable[Judgement]) -> list[Exact]:
+    """Counts that must be exact, by family and name."""
+    found: dict[tuple[str, str], list[float]] = {}
+    for item in judgements:
+        if item.is_whole and item.limit == EXACT_LIMIT:
+            found.setdefault((item.family or item.kernel, item.name), []).append(abs(item.error_pct))
+    return [
+        Exact(family=family, name=name, num_rows=len(errors), num_exact=errors.count(0.0), worst_pct=max(errors))
+        for (family, name), errors in found.items()
+    ]
+
+
+# ---------------------------------------------------------------------------------------------- all of it
+
+
+def document(judgements: Sequence[Judgement]) -> dict[str, Any]:
+    """For ``--json``: families, totals, orders and exact counts."""
+    itself = own_ranks(judgements)
+    return {
+        "families_of_whole_kernels": [
+            {
+                "name": item.name, "is_cut": item.is_cut, "is_held_out": item.is_held_out,
+                "of": {name: {**asdict(each), "passes": each.passes} for name, each in item.of.items()},
+            }
+            for item in families(judgements)
+        ],
+        "whole_kernels": [{**asdict(item), "passes": item.passes} for item in totals(judgements)],
+        "ranks": [
+            {**asdict(item), "passes": item.passes} for name in HEADLINES[:2] for item in ranks(judgements, name)
+        ],
+        "own_ranks": None if itself is None else asdict(itself),
+        "exact_counts": [asdict(item) for item in exact_counts(judgements)],
+    }  # fmt: skip

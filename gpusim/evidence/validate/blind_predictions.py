@@ -1,0 +1,122 @@
+"""What the model said before it had met a row: the tables of ``validation/first``, held against what was measured since.
+
+In: those tables, which are never rewritten, and measured rows. Out: judgements, as of today's model.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gpusim.errors import ConfigError
+from gpusim.evidence.cases.case import Answer, Case, kernels_dir
+from gpusim.evidence.cases.rows import Row, Table, config_of
+from gpusim.evidence.cases.validation_kernel import SINGLE, SUSTAINED, event_us
+from gpusim.evidence.validate.answers import Question, asked_rows
+from gpusim.evidence.validate.judge import Judgement, judgements_of
+
+if TYPE_CHECKING:
+    from gpusim.machine.config import GpuSpec
+
+COLUMNS = ("kernel", "group", "config", "name", "tier", "predicted")
+"""Of such a table, at least; one that was made beside the rows has ``measured``, too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class First:
+    """What was said of one row."""
+
+    kernel: str
+    group: str
+    config: str
+    """As ``name=value`` of each column, with blanks between."""
+    predicted: Mapping[str, float]
+    knew_rows: bool
+    """Whether the row's times were predicted with what a protocol takes beside a kernel."""
+
+
+LAUNCHES = ".launches.csv"
+"""What names and launches alone told, which such predictions were made from."""
+
+
+def first_dir() -> Path:
+    """``validation/first``."""
+    return kernels_dir().parent / "validation" / "first"
+
+
+def read_first(folder: Path | None = None) -> list[First]:
+    """Every row that something was said of.
+
+    Raises:
+        ConfigError: a table lacks a column, or holds no number.
+    """
+    found = []
+    for path in sorted((folder or first_dir()).glob("*.csv")):
+        if path.name.endswith(LAUNCHES):
+            continue
+        with path.open(encoding="utf-8", newline="") as file:
+            reader = csv.DictReader(file)
+            lacking = set(COLUMNS) - set(reader.fieldnames or ())
+            if lacking:
+                raise ConfigError(f"{path}: lacks {', '.join(sorted(lacking))}, wants the columns {', '.join(COLUMNS)}")
+            by_row: dict[tuple[str, str, str], dict[str, float]] = {}
+            for line in reader:
+                try:
+                    value = float(line["predicted"])
+                except ValueError:
+                    said = line["predicted"]
+                    raise ConfigError(f"{path}: predicted {said!r} of {line['config']}, wants a number") from None
+                by_row.setdefault((line["kernel"], line["group"], line["config"]), {})[line["name"]] = value
+            knew = "measured" in (reader.fieldnames or ())
+        found += [
+            First(kernel=kernel, group=group, config=config, predicted=predicted, knew_rows=knew)
+            for (kernel, group, config), predicted in by_row.items()
+        ]
+    return found
+
+
+def judge_first(
+    said: Iterable[First], cases: Sequence[Case], folder: Path, gpu: GpuSpec, today: Iterable[Judgement]
+) -> list[Judgement]:
+    """First predictions of the numbers that ``today`` judges, of rows in ``folder``; errors are taken relative to the same.
+
+    Cycles are as they were said, at the clock that was predicted, not at the row's. Times are of the kernel alone, and get
+    what an empty kernel took by the same protocol, where they were said without.
+    """
+    floors = {who_of(item): item.floor for item in today}
+    of_case: dict[str, dict[tuple[str, str], First]] = {}
+    for item in said:
+        of_case.setdefault(item.kernel, {})[item.group, item.config] = item
+    found = []
+    for case in cases:
+        path = folder / f"{case.name}.csv"
+        if case.name not in of_case or not path.exists():
+            continue
+        for row in asked_rows(case, Table.read(path).rows):
+            first = of_case[case.name].get((row["group"], _text(case, row)))
+            if first is not None:
+                names = tuple(name for name in first.predicted if name in case.tiers)
+                question = Question(case=case.name, path=path, row=row, names=names)
+                answers = {name: Answer(value=_value(first, name, row, gpu)) for name in names}
+                found += judgements_of(case, question, answers, {case.tiers[name] for name in names})
+    return [replace(item, floor=floors[who_of(item)]) for item in found if who_of(item) in floors]
+
+
+def who_of(item: Judgement) -> tuple[str, str, str, tuple[tuple[str, str], ...]]:
+    """What tells a judgement from others of the same tables."""
+    return item.kernel, item.group, item.name, tuple(item.config.items())
+
+
+def _text(case: Case, row: Row) -> str:
+    return " ".join(f"{name}={value}" for name, value in config_of(row, case.columns).items())
+
+
+def _value(first: First, name: str, row: Row, gpu: GpuSpec) -> float:
+    said = first.predicted[name]
+    for (of_time, _), l2 in ((SINGLE, "cold"), (SUSTAINED, "warm")):
+        if name == of_time and not first.knew_rows:
+            return said + event_us(row, f"empty_{of_time}", gpu, l2=l2)  # type: ignore[arg-type]  # one of the two words
+    return said

@@ -1,0 +1,210 @@
+"""Parameters of a GPU from rows that it gave: every second config of a sweep calibrates, the others judge.
+
+In: measured tables, the cases that know what their rows mean, the GPU's description. Out: lines for ``configs/<gpu>.toml``
+that a person takes over, each with its source, and what the judging half of the rows would have said. Writes no file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gpusim.errors import ConfigError, nearest
+from gpusim.evidence.cases.case import Case, Fitted, TwinConstant, asked, key_of
+from gpusim.evidence.cases.rows import Row, Table, config_of
+from gpusim.evidence.toolchain.cuda_toolkit import FOLDERS
+
+if TYPE_CHECKING:
+    from gpusim.machine.config import GpuSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One parameter, before and after.
+
+    ``judged`` is what the other half of the rows gives; NaN if they give nothing.
+    """
+
+    parameter: str
+    before: float
+    after: float
+    judged: float
+    source_before: str
+    source: str
+    is_whole: bool = False
+    """Whether the description has a whole number there."""
+
+    @property
+    def change_pct(self) -> float:
+        """After over before, less one."""
+        return _percent(self.after, self.before)
+
+    @property
+    def judged_pct(self) -> float:
+        """How far off the judging rows are."""
+        return _percent(self.after, self.judged)
+
+
+def _percent(value: float, reference: float) -> float:
+    return 100.0 * (value - reference) / reference if reference else float("nan")
+
+
+def halves(case: Case, table: Table) -> tuple[list[Row], list[Row]]:
+    """(rows that calibrate, rows that judge): configs at even and at odd places of their group, as the case orders them.
+
+    Without anything to calibrate all rows judge.
+    """
+    if not case.calibrates:
+        return [], list(table.rows)
+    place: dict[tuple[str, str], dict[Any, int]] = {}
+    sorted_out: tuple[list[Row], list[Row]] = ([], [])
+    for row in table.rows:
+        who = (row["group"], row["seed"])
+        if who not in place:
+            configs = case.configs(row["group"], int(row["seed"])) if row["group"] in case.groups else []
+            place[who] = {key_of(config): idx for idx, config in enumerate(configs)}
+        idx = place[who].get(key_of(config_of(row, case.columns)))
+        sorted_out[1 if idx is None else idx % 2].append(row)  # what the case asks no longer is no ground to fit on
+    return sorted_out
+
+
+def calibrate(cases: Iterable[Case], folder: Path, gpu: GpuSpec) -> list[Line]:
+    """The parameters that the tables in ``folder`` give, in the order of the cases.
+
+    Raises:
+        ConfigError: a case fits what the GPU's description does not have, or two cases fit the same.
+    """
+    lines: dict[str, Line] = {}
+    for case in cases:
+        path = folder / f"{case.name}.csv"
+        if not case.calibrates or not path.exists():
+            continue
+        table = Table.read(path)
+        table.check_gpu(gpu.base_name, FOLDERS)
+        fitting, judging = halves(case, table)
+        others = {fitted.parameter: fitted.of(gpu) for fitted in asked(case, "fit", case.fit, judging)}
+        for fitted in asked(case, "fit", case.fit, fitting):
+            if fitted.parameter in lines:
+                raise ConfigError(f"{case.name}: fits {fitted.parameter}, as another kernel does: let one of them do it")
+            lines[fitted.parameter] = _line(case, fitted, table, others, gpu)
+    return list(lines.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConstantLine:
+    """A constant of a twin's code: as it stands there, and as the calibrating half of the rows has it."""
+
+    kernel: str
+    constant: TwinConstant
+    stated: float
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the code says what the rows say."""
+        return self.constant.agrees(self.stated)
+
+
+def twin_constants(case: Case, table: Table, gpu: GpuSpec) -> list[ConstantLine]:
+    """The constants of a case's twin from the calibrating half of ``table``, which ``gpu`` gave.
+
+    Raises:
+        ConfigError: the case's code has no such constant.
+    """
+    fitting, _ = halves(case, table)
+    return [
+        ConstantLine(kernel=case.name, constant=constant, stated=case.stated(constant))
+        for constant in asked(case, "twin_constants", case.twin_constants, fitting, gpu)
+    ]
+
+
+def _line(case: Case, fitted: Fitted, table: Table, others: Mapping[str, float], gpu: GpuSpec) -> Line:
+    before = parameter(gpu, fitted.parameter)
+    is_whole = isinstance(_value(gpu, fitted.parameter), int)
+    date = max((str(run.get("date", ""))[:10] for run in table.runs), default="")
+    return Line(
+        parameter=fitted.parameter, before=before, after=fitted.of(gpu), judged=others.get(fitted.parameter, float("nan")),
+        source_before=gpu.sources[".".join(fitted.parameter.split(".")[:2])],
+        source=f"measured: kernels/{case.name}, {gpu.name}, {date}: {fitted.how}", is_whole=is_whole,
+    )  # fmt: skip
+
+
+def parameter(gpu: GpuSpec, name: str) -> float:
+    """A number of the GPU's description by ``component.parameter``, or ``component.parameter.class`` if each class has one.
+
+    >>> from gpusim.machine.config import load_gpu
+    >>> parameter(load_gpu("toy"), "hbm.latency_ns") > 0, parameter(load_gpu("h200_sxm"), "device.peak_tflops.fp32")
+    (True, 67.0)
+
+    Raises:
+        ConfigError: no such parameter, or one that is no number.
+    """
+    value = _value(gpu, name)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ConfigError(f"{gpu.name}: {name} is no number: fit one of its parts")
+    return float(value)
+
+
+def _value(gpu: GpuSpec, name: str) -> Any:
+    whole = ".".join(name.split(".")[:2])
+    if whole not in gpu.sources:
+        raise ConfigError(f"{gpu.name} has no parameter {name!r}; {nearest(name, gpu.sources)}")
+    component, key, *of_class = name.split(".")
+    value = getattr(getattr(gpu, component), key)
+    if of_class and isinstance(value, Mapping):
+        if of_class[0] not in value:
+            raise ConfigError(f"{gpu.name}: {whole} has no {of_class[0]!r}; {nearest(of_class[0], value)}")
+        value = value[of_class[0]]
+    return value
+
+
+def toml_lines(lines: Sequence[Line], gpu: GpuSpec | None = None) -> str:
+    """The lines to take over, by component, numbers first and sources after them.
+
+    Of a parameter with a number for each class, the classes that rows say nothing of keep what ``gpu`` has.
+    """
+    by_component: dict[str, list[Line]] = {}
+    for line in lines:
+        by_component.setdefault(line.parameter.partition(".")[0], []).append(line)
+    parts = []
+    for component, found in by_component.items():
+        values: list[str] = []
+        sources: dict[str, str] = {}
+        classes: dict[str, dict[str, str]] = {}
+        for line in found:
+            _, key, *of_class = line.parameter.split(".")
+            if of_class:
+                kept = _value(gpu, f"{component}.{key}") if gpu else {}
+                numbers = classes.setdefault(key, {_key(name): repr(value) for name, value in kept.items()})
+                numbers[_key(of_class[0])] = _number(line)
+            else:
+                values.append(f"{key} = {_number(line)}")
+            sources.setdefault(key, f'{key} = "{_quoted(line.source)}"')
+        for key, numbers in classes.items():
+            values.append(f"{key} = {{ {', '.join(f'{name} = {number}' for name, number in numbers.items())} }}")
+        title = component if component == "device" else f"component.{component}"
+        parts.append("\n".join([f"[{title}]", *values, "", f"[{title}.source]", *sources.values()]))
+    return "\n\n".join(parts)
+
+
+def _number(line: Line) -> str:
+    return str(round(line.after)) if line.is_whole else _rounded(line.after)
+
+
+def _rounded(value: float) -> str:
+    """Four digits, as a TOML number.
+
+    >>> _rounded(273.46), _rounded(0.0123456), _rounded(132.0), _rounded(4917.3)
+    ('273.5', '0.01235', '132.0', '4917.0')
+    """
+    return repr(float(f"{value:.4g}"))
+
+
+def _key(name: str) -> str:
+    """A TOML key, quoted where it must be."""
+    return name if name.replace("_", "").isalpha() else f'"{name}"'
+
+
+def _quoted(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"')

@@ -1,0 +1,181 @@
+"""How far a prediction may be off: what nine in ten measured rows of its family kept (``validation/held_out.toml``).
+
+No row of a whole kernel was fitted to. Of families that are held out no row was looked at, either: their error is what may
+be expected of a kernel that nobody has measured. One GPU's errors are never another's: where no row of a GPU judged, steps
+of published ladders of GEMMs on it do, and otherwise its predictions lie outside of what was validated.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from gpusim.errors import ConfigError
+from gpusim.evidence.cases.paths import CYCLES, held_out_families, kernels_dir
+
+TELLING: tuple[str, ...] = ("dtype", "layout", "stages", "batch", "beta", "bias", "activation")
+"""Options without which a kernel is another, beside those that say how large its problem is."""
+
+EXACTLY: tuple[str, ...] = ("stages", "batch", "beta")
+"""Numbers of which no more is like a row's than what rows have; sizes may be twice as large or half as small."""
+
+ALIKE: Mapping[str, str] = MappingProxyType({"fp16": "bf16"})
+"""Types of the same size and rate as one that rows have."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expected:
+    """What nine in ten predictions of a family's cycles kept, or of the time of published steps."""
+
+    p90_pct: float
+    gpu: str
+    """Whose rows judged."""
+    family: str
+    """Of rows."""
+    is_held_out: bool = False
+    """Whether nobody has looked for mechanisms in that family's rows."""
+    num_published: int = 0
+    """Steps of published ladders that judged, whose speeds others measured; 0 where our own rows did."""
+    counters: Mapping[str, float] = field(default_factory=dict)
+    """The same of counters of those rows, by Nsight Compute's name: percent of the measured, hit rates in points."""
+
+    @property
+    def what(self) -> str:
+        """What is so far off: cycles, or, where speeds were published, time."""
+        return "time" if self.num_published else "cycles"
+
+    @property
+    def text(self) -> str:
+        """In words."""
+        if self.num_published:
+            return f"nine in ten of {self.num_published} steps of published {self.family} ladders on {self.gpu} were closer"
+        kind = "held-out family" if self.is_held_out else "family"
+        return f"nine in ten rows of the {kind} {self.family} on {self.gpu} were closer"
+
+
+def expected_error(kernel: str, gpu: str, params: Mapping[str, Any] | None = None) -> Expected | None:
+    """Of a prediction of ``kernel`` on ``gpu``, by ``params`` of the family that it is like; None where nothing judged it.
+
+    A family's rows go before those of all of the kernel's families, and these before published ladders.
+    """
+    of_gpu = _measured().get(gpu, {})
+    for family in dict.fromkeys((family_of(kernel, params or {}), kernel)):
+        of_family = of_gpu.get(family, {})
+        found = of_family.get(CYCLES)
+        if found is not None and outside(of_family.get("rows", {}), params or {}):
+            return None
+        if found is not None:
+            return Expected(
+                p90_pct=float(found), gpu=gpu, family=family, is_held_out=family in held_out_families(),
+                counters={name: float(value) for name, value in of_family.items() if name != "rows"},
+            )
+    errors = sorted(_published_errors(gpu)) if kernel == "gemm" else []
+    if not errors or outside(_published_ranges(gpu), params or {}):
+        return None
+    p90 = errors[math.ceil(0.9 * len(errors)) - 1]
+    return Expected(p90_pct=math.ceil(1000.0 * p90) / 10.0, gpu=gpu, family=kernel, num_published=len(errors))
+
+
+def outside(rows: Mapping[str, Any], params: Mapping[str, Any]) -> str:
+    """Of ``params`` what no row is like, in words; empty where all lies within ``rows``, the ranges of a family's options.
+
+    >>> outside({"m": [64, 8192], "dtype": ["bf16"]}, {"m": 1, "dtype": "bf16"})
+    'm is 1, rows have 64 to 8192'
+    >>> outside({"m": [64, 8192], "dtype": ["bf16"]}, {"m": 16384, "dtype": "int8"})
+    'dtype is int8, rows have bf16'
+    """
+    for name, told in rows.items():
+        value = params.get(name)
+        if value is None:
+            continue
+        if isinstance(told[0], int | float) and not isinstance(told[0], bool):
+            least, most = told
+            slack = 1.0 if name in EXACTLY else 2.0
+            if not least / slack <= float(value) <= most * slack:
+                return f"{name} is {value}, rows have {least}" + (f" to {most}" if most != least else "")
+        elif ALIKE.get(str(value), value) not in told:
+            return f"{name} is {value}, rows have {', '.join(map(str, told))}"
+    return ""
+
+
+def unknown(kernel: str, gpu: str, params: Mapping[str, Any] | None = None) -> str:
+    """Why :func:`expected_error` has nothing to say.
+
+    >>> unknown("softmax", "toy")
+    'outside of what was validated: no softmax was measured on toy'
+    """
+    of_gpu = _measured().get(gpu, {})
+    for family in dict.fromkeys((family_of(kernel, params or {}), kernel)):
+        of_family = of_gpu.get(family, {})
+        if CYCLES in of_family and (why := outside(of_family.get("rows", {}), params or {})):
+            return f"outside of what was validated: of the family {family} on {gpu} {why}"
+    if kernel == "gemm" and _published_errors(gpu) and (why := outside(_published_ranges(gpu), params or {})):
+        return f"outside of what was validated: of published ladders on {gpu} {why}"
+    if gpu in _measured():
+        return f"not known: no measured row on {gpu} is like it"
+    return f"outside of what was validated: no {kernel} was measured on {gpu}"
+
+
+def _measured() -> Mapping[str, Mapping[str, Mapping[str, Any]]]:
+    path = kernels_dir().parent / "validation" / "held_out.toml"
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path}: cut off, or no TOML ({error}); install gpusim anew") from None
+
+
+def _published_errors(gpu: str) -> list[float]:
+    """Of the time of every step of published ladders on ``gpu``, by the latest predictions: shares, without sign."""
+    folder = kernels_dir().parent / "validation" / "published"
+    keys = ("ladder", "step", "m", "n", "k")
+    latest = sorted(folder.glob("predictions_*.csv"))[-1:]
+    predicted = {
+        tuple(row[key] for key in keys): float(row["tflops_predicted"])
+        for path in latest for row in _rows(path) if row["tflops_predicted"]
+    }
+    return [
+        abs(float(row["tflops"]) / predicted[key] - 1.0)
+        for path in sorted(folder.glob("gemm_ladder_*.csv")) for row in _rows(path)
+        if row["gpu"] == gpu and (key := tuple(row[name] for name in keys)) in predicted
+    ]
+
+
+def _published_ranges(gpu: str) -> dict[str, list[Any]]:
+    """Of steps of published ladders on ``gpu``, as of a family's rows."""
+    folder = kernels_dir().parent / "validation" / "published"
+    rows = [row for path in sorted(folder.glob("gemm_ladder_*.csv")) for row in _rows(path) if row["gpu"] == gpu]
+    sizes = {name: [int(row[name]) for row in rows] for name in "mnk"}
+    found: dict[str, list[Any]] = {name: [min(of), max(of)] for name, of in sizes.items()}
+    if rows and "dtype" in rows[0]:
+        found["dtype"] = sorted({row["dtype"] for row in rows})
+    return found
+
+
+def _rows(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def family_of(kernel: str, params: Mapping[str, Any]) -> str:
+    """The family of measured rows that a prediction is like; ``kernel`` itself where none is.
+
+    >>> family_of("gemm", {"math": "wgmma", "copy": "tma", "schedule": "pingpong", "dtype": "bf16", "split_k": 1})
+    'hopper_gemm pingpong'
+    >>> family_of("gemm", {"math": "fma"}), family_of("softmax", {})
+    ('sgemm', 'softmax')
+    """
+    if kernel != "gemm" or "math" not in params:
+        return kernel
+    if params["math"] in ("fma", "mma_sync"):
+        return {"fma": "sgemm", "mma_sync": "hgemm"}[params["math"]]
+    if params.get("copy") == "cp_async":
+        return "tile_gemm by_pointers"
+    if str(params.get("dtype")) == "fp8":
+        return "hopper_gemm fp8"
+    return f"hopper_gemm {'split_k' if params.get('split_k', 1) > 1 else params['schedule']}"

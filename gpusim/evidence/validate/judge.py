@@ -1,0 +1,307 @@
+"""What the simulator answers beside what a GPU gave: every judging row of a tier, kernel by kernel.
+
+In: measured tables, the cases that know how to ask the simulator, the GPU's description. Out: errors, row by row and summed
+up, and whether they pass. A row that calibrated is never judged.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import fmean
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from gpusim.errors import ConfigError
+from gpusim.evidence.bench.timing import UNTOLD
+from gpusim.evidence.cases.case import Answer, Case, Limit, asked
+from gpusim.evidence.cases.rows import Table, config_of, number_in
+from gpusim.evidence.validate.answers import Question, answers_to, asked_rows, questions_of
+
+if TYPE_CHECKING:
+    from gpusim.machine.config import GpuSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tier:
+    """A rung of the ladder, and how close a family of rows must come."""
+
+    question: str
+    limit: Limit
+
+
+TIERS: Mapping[int, Tier] = MappingProxyType(
+    {
+        2: Tier(question="latency of one access on an idle machine", limit=Limit(worst_pct=5.0)),
+        3: Tier(question="counts", limit=Limit(worst_pct=0.0)),
+        4: Tier(question="rates at saturation", limit=Limit(worst_pct=3.0)),
+        5: Tier(question="whole kernels: sectors, bytes, hit rates, instructions", limit=Limit(mean_pct=5.0)),
+        6: Tier(question="whole kernels: cycles", limit=Limit(mean_pct=6.0, p90_pct=12.0, worst_pct=25.0)),
+        7: Tier(question="whole kernels: time and clock", limit=Limit(mean_pct=7.0)),
+    }
+)
+"""Tiers 0 and 1 are tests. Source: validation/README.md."""
+
+
+AGAIN = "single_us"
+"""Of a row, the time of other launches than the one that was counted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """One number of one row."""
+
+    kernel: str
+    group: str
+    name: str
+    tier: int
+    config: Mapping[str, str]
+    predicted: float
+    measured: float
+    limit: Limit | None = None
+    """Where it is not the tier's."""
+    roofline: float | None = None
+    """What the data sheet's peaks alone give."""
+    floor: float = 0.0
+    """The least that errors are taken relative to."""
+    spread_pct: float | None = None
+    """Half of what repeated measurements are apart, of the measured; None where there are none."""
+    is_whole: bool = False
+    """Of a whole kernel."""
+    family: str = ""
+    """That it is summed up with; empty: its kernel."""
+    cuts: tuple[str, ...] = ()
+    """Names that cut across families, under which it is summed up, too."""
+    again_us: float | None = None
+    """What another launch of the same took; None where nobody has timed one."""
+    problem: Hashable = None
+    """What it computes: judgements of one problem are ranked among each other."""
+
+    @property
+    def limits(self) -> Limit:
+        """What its family must keep."""
+        return self.limit or TIERS[self.tier].limit
+
+    @property
+    def error_pct(self) -> float:
+        """How far the prediction is off. See :meth:`error_of`.
+
+        >>> Judgement(kernel="k", group="g", name="n", tier=3, config={}, predicted=9.0, measured=10.0).error_pct
+        -10.0
+        """
+        return self.error_of(self.predicted)
+
+    @property
+    def roofline_pct(self) -> float | None:
+        """How far the roofline is off."""
+        return None if self.roofline is None else self.error_of(self.roofline)
+
+    def error_of(self, number: float) -> float:
+        """``number`` less the measured, of the measured or the floor; in points just less the measured.
+
+        Infinite where nothing was measured, something predicted, and there is no floor.
+        """
+        if number == self.measured:
+            return 0.0
+        if self.limits.is_points:
+            return number - self.measured
+        reference = max(self.measured, self.floor)
+        return 100.0 * (number - self.measured) / reference if reference else math.inf
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """A family: the rows of a kernel's group for one number."""
+
+    kernel: str
+    group: str
+    name: str
+    tier: int
+    num_rows: int
+    mean_pct: float
+    p90_pct: float
+    worst_pct: float
+    limit: Limit
+    roofline_pct: float | None = None
+    """Mean error of the roofline, of rows that have one."""
+    spread_pct: float | None = None
+    """Mean of the rows' spreads: a floor, below which errors say nothing."""
+    num_families: int = 0
+    """Where it sums up families, how many: ``mean_pct`` (and the roofline's) is the mean of their means, P90 and worst are
+    over all rows."""
+
+    @property
+    def passes(self) -> bool:
+        """Whether the family keeps its limits."""
+        of = self.limit
+        limits = ((self.mean_pct, of.mean_pct), (self.p90_pct, of.p90_pct), (self.worst_pct, of.worst_pct))
+        return all(most is None or found <= most for found, most in limits)
+
+
+def judge(cases: Iterable[Case], folder: Path, gpu: GpuSpec, tiers: Iterable[int]) -> list[Judgement]:
+    """Every number of ``tiers`` that judging rows in ``folder`` have and the simulator answers for ``gpu``.
+
+    Rows of configs that a case does not ask for are left out; :func:`not_judged` tells of them. All in this process:
+    :mod:`gpusim.evidence.validate.answers` knows several, and what was answered before.
+
+    Raises:
+        ConfigError: a table lacks a column of its case's configs, holds no number where one is wanted, or a case's own code
+            fails.
+    """
+    wanted, by_name = set(tiers), {case.name: case for case in cases}
+    questions = [question for case in by_name.values() for question in questions_of(case, folder, gpu, wanted)]
+    return [
+        item
+        for question, answers in answers_to(questions, gpu, by_name)
+        for item in judgements_of(by_name[question.case], question, answers, wanted)
+    ]
+
+
+def judgements_of(
+    case: Case, question: Question, answers: Mapping[str, Answer], tiers: Collection[int]
+) -> list[Judgement]:
+    """The numbers of ``tiers`` that were asked for and answered.
+
+    Raises:
+        ConfigError: the row holds no number where one is wanted.
+    """
+    row = question.row
+    config = config_of(row, case.columns)
+    family, *cuts = case.families(row["group"], config) or (case.name,)
+    found = []
+    for name in question.names:
+        try:
+            measured = measured_in(case, row, name)
+        except ConfigError as error:
+            raise ConfigError(f"{question.path}: {error}") from None
+        if name not in answers or case.tiers[name] not in tiers or measured is None or _is_no_rate(row, name):
+            continue
+        found.append(
+            Judgement(
+                kernel=case.name, group=row["group"], name=name, tier=case.tiers[name], config=config,
+                predicted=answers[name].value, measured=measured, limit=case.limits.get(name),
+                roofline=answers[name].roofline, floor=answers[name].floor, spread_pct=_spread_pct(row, name),
+                is_whole=case.is_whole, family=family, cuts=tuple(cuts), problem=case.problem(config),
+                again_us=number_in(row, AGAIN) if case.is_whole and row.get(AGAIN) else None,
+            )
+        )  # fmt: skip
+    return found
+
+
+def measured_in(case: Case, row: Mapping[str, str], name: str) -> float | None:
+    """A number of a row, or one that follows from several of its columns; None where it is not there."""
+    if name in case.derived:
+        return case.derived[name](row)
+    return number_in(row, name) if row.get(name) else None
+
+
+def _is_no_rate(row: Mapping[str, str], name: str) -> bool:
+    """Whether a share is of more than all: of a short launch, its parts were counted in different passes."""
+    return name.endswith("_rate.pct") and bool(row.get(name)) and number_in(row, name) > 100.0
+
+
+def _spread_pct(row: Mapping[str, str], name: str) -> float | None:
+    """Half of the distance from the least to the most of the repeats, of the number itself."""
+    ends = (f"{name}_min", f"{name}_max")
+    if not all(row.get(end) for end in ends):
+        return None
+    least, most = (number_in(row, end) for end in ends)
+    return 50.0 * (most - least) / abs(number_in(row, name)) if number_in(row, name) else None
+
+
+def not_judged(
+    cases: Sequence[Case], folder: Path, tiers: Iterable[int], gpu: GpuSpec | None = None, *, knows_all: bool = True
+) -> list[str]:
+    """A sentence for each table, row or column of one that is not judged: unknown, not asked for, or not there.
+
+    With ``gpu`` also one for each row that the model refuses. ``knows_all``: ``cases`` are all that there are, so that other
+    tables are strangers.
+    """
+    wanted, known = set(tiers), {case.name for case in cases}
+    strangers = [path.name for path in sorted(folder.glob("*.csv")) if knows_all and path.stem not in known]
+    said = [f"{name}: no kernel has that name, not judged" for name in strangers]
+    for case in cases:
+        path = folder / f"{case.name}.csv"
+        if not path.exists():
+            continue
+        table = Table.read(path)
+        lacking = [
+            name for name, tier in case.tiers.items()
+            if tier in wanted and name not in {*table.columns, *UNTOLD, *case.derived}
+        ]
+        if lacking:
+            said.append(f"{path.name}: has no column {', '.join(lacking)}, not judged")
+        if set(case.columns) <= set(table.columns) and set(case.tiers.values()) & wanted:
+            num_strays = len(table.rows) - len(asked_rows(case, table.rows))
+            if num_strays:
+                said.append(f"{path.name}: holds {num_strays} rows of configs that {case.name} does not ask for, not judged")
+        for row in table.rows if gpu is not None and set(case.tiers.values()) & wanted else ():
+            config = config_of(row, case.columns)
+            reason = asked(case, "refused", case.refused, config, row, gpu)
+            if reason is not None:
+                told = ", ".join(f"{key} {value}" for key, value in config.items())
+                said.append(f"{path.name}: {told}: not predicted and not judged: {reason}")
+        for name in (name for name, tier in case.tiers.items() if tier in wanted):
+            if num := sum(_is_no_rate(row, name) for row in table.rows):
+                said.append(f"{path.name}: holds {num} values of {name} above 100 %, which is no rate, not judged")
+    return said
+
+
+def summaries(judgements: Iterable[Judgement]) -> list[Summary]:
+    """Families in the order in which they were met."""
+    families: dict[tuple[str, str, str, int], list[Judgement]] = {}
+    for item in judgements:
+        families.setdefault((item.kernel, item.group, item.name, item.tier), []).append(item)
+    return [_summary(*key, items) for key, items in families.items()]
+
+
+def _summary(kernel: str, group: str, name: str, tier: int, items: Sequence[Judgement]) -> Summary:
+    errors = [abs(item.error_pct) for item in items]
+    rooflines = [abs(item.roofline_pct) for item in items if item.roofline_pct is not None]
+    spreads = [item.spread_pct for item in items if item.spread_pct is not None]
+    return Summary(
+        kernel=kernel, group=group, name=name, tier=tier, num_rows=len(errors), mean_pct=fmean(errors),
+        p90_pct=quantile(errors, 0.9), worst_pct=max(errors), limit=items[0].limits,
+        roofline_pct=fmean(rooflines) if rooflines else None, spread_pct=fmean(spreads) if spreads else None,
+    )  # fmt: skip
+
+
+def _limit_pct(item: Judgement) -> float:
+    """The mean that an item's family must keep, in percent."""
+    return math.inf if item.limits.mean_pct is None else item.limits.mean_pct
+
+
+def totals(judgements: Iterable[Judgement]) -> list[Summary]:
+    """Whole kernels in all, a line a name: mean of the families' means, P90 and worst over all their rows.
+
+    A family here is a kernel, or a part of one that its case tells apart, with all its groups; the limit is the strictest
+    that one of them has.
+    """
+    by_name: dict[tuple[int, str], list[Judgement]] = {}
+    for item in judgements:
+        if item.is_whole:
+            by_name.setdefault((item.tier, item.name), []).append(item)
+    found = []
+    for (tier, name), items in by_name.items():
+        families = summaries(replace(item, kernel=item.family or item.kernel, group="") for item in items)
+        rooflines = [family.roofline_pct for family in families if family.roofline_pct is not None]
+        found.append(
+            replace(
+                _summary("whole kernels", "", name, tier, sorted(items, key=_limit_pct)), num_families=len(families),
+                mean_pct=fmean(family.mean_pct for family in families),
+                roofline_pct=fmean(rooflines) if rooflines else None,
+            )
+        )  # fmt: skip
+    return found
+
+
+def quantile(numbers: Iterable[float], share: float) -> float:
+    """The least of ``numbers`` that at least ``share`` of them do not exceed.
+
+    >>> quantile([5.0, 1.0, 2.0, 3.0, 4.0, 6.0, 7.0, 8.0, 9.0, 10.0], 0.9)
+    9.0
+    """
+    ordered = sorted(numbers)
+    return ordered[max(0, math.ceil(share * len(ordered)) - 1)]

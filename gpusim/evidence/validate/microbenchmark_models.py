@@ -1,0 +1,290 @@
+"""Published microbenchmarks in the simulator's words: one question a kind of number.
+
+Most ask the twin of a measuring kernel (``kernels/<name>/case.py``) with a config of the same question; what no kernel of
+ours measures is a program in ``micro_programs.py``.
+
+In: a row's parameters, a GPU. Out: the number as the simulator has it, in the question's unit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from gpusim.errors import ConfigError
+from gpusim.evidence.cases.case import Config, load_case
+from gpusim.evidence.validate import microbenchmark_programs as own
+from gpusim.evidence.validate.microbenchmark_programs import At, Params
+from gpusim.machine.config import GpuSpec
+from gpusim.units import LINE_BYTES, WARP_SIZE, WAVEFRONT_BYTES
+from gpusim.workload.atoms.mma import MMA_ATOMS
+
+Ask = Callable[[Params, GpuSpec], float | At]
+"""A number stands for the GPU's highest clock."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """A kind of number.
+
+    Args:
+        unit: what ``ask`` answers in: ``cycles``, ``B/cycle`` (of the GPU), or a unit that is not converted.
+        parameters: what a row of it says, all of them.
+        ask: the simulator's answer; None where there is none, and every row says why.
+    """
+
+    unit: str
+    parameters: tuple[str, ...] = ()
+    ask: Ask | None = None
+
+
+# ---------------------------------------------------------------------------------------------- twins of kernels
+
+
+def answer(
+    case_name: str, group: str, name: str, gpu: GpuSpec, wanted: Params, *, changed: Params = MappingProxyType({})
+) -> float:
+    """``name`` as the twin of a kernel has it: for the first config of ``group`` that says ``wanted``, with ``changed``.
+
+    Raises:
+        ConfigError: there is no such config, or the twin has no such answer for this GPU.
+    """
+    case = load_case(case_name)
+    asked: Config | None = next(
+        (config for config in case.configs(group, 1) if all(config[key] == value for key, value in wanted.items())), None
+    )
+    if asked is None:
+        said = ", ".join(f"{key} {value}" for key, value in wanted.items())
+        raise ConfigError(f"kernels/{case_name} asks nothing with {said}")
+    found = case.predict({**asked, **changed}, gpu)
+    if name not in found:
+        raise ConfigError(f"the twin of kernels/{case_name} has no {name} for {gpu.name}")
+    return found[name]
+
+
+def _shared_chain(op: str, ways: str, gpu: GpuSpec) -> float:
+    lone = {"num_partitions": "1", "warps_per_partition": "1", "sharing": "bank"}
+    wanted = {"question": "chase", "op": op, "ways": ways, **lone}
+    for group in load_case("shared_rate").groups:
+        configs = load_case("shared_rate").configs(group, 1)
+        if any(config["question"] == "chase" and config["op"] == op for config in configs):
+            return answer("shared_rate", group, "cycles_per_access", gpu, wanted)
+    raise ConfigError(f"kernels/shared_rate asks for no chain of {op}")
+
+
+def smem_load_latency(params: Params, gpu: GpuSpec) -> float:
+    """A chain of 4-byte loads of one warp."""
+    return _shared_chain("ld_b32", params["ways"], gpu)
+
+
+def smem_atomic_latency(params: Params, gpu: GpuSpec) -> float:
+    """A chain of atomics of one warp."""
+    return _shared_chain(f"atom_{params['op']}_b32", "1", gpu)
+
+
+def ldmatrix_latency(params: Params, gpu: GpuSpec) -> float:
+    """A chain of ldmatrix of one warp."""
+    return _shared_chain(f"ldmatrix_x{params['matrices']}", "1", gpu)
+
+
+def smem_read_bandwidth(params: Params, gpu: GpuSpec) -> float:
+    """A stream of 4-byte loads of 16 warps and more, all in banks of their own."""
+    del params
+    for group in load_case("shared_rate").groups:
+        for config in load_case("shared_rate").configs(group, 1):
+            is_full = config["num_partitions"] == "4" and int(config["warps_per_partition"]) >= 4
+            if config["question"] == "stream" and config["op"] == "ld_b32" and config["ways"] == "1" and is_full:
+                return WAVEFRONT_BYTES * load_case("shared_rate").predict(config, gpu)["wavefronts_per_cycle"]
+    raise ConfigError("kernels/shared_rate asks for no full stream of ld_b32")
+
+
+def _math(name: str, metric: str, gpu: GpuSpec, chains: Params) -> float:
+    for group in load_case("math_rate").groups:
+        if any(config["op"] == name for config in load_case("math_rate").configs(group, 1)):
+            return answer("math_rate", group, metric, gpu, {"op": name, **chains})
+    raise ConfigError(f"kernels/math_rate asks nothing of {name}")
+
+
+ALONE = MappingProxyType({"num_chains": "1", "warps_per_partition": "1", "num_partitions": "1"})
+FULL = MappingProxyType({"num_chains": "4", "warps_per_partition": "4", "num_partitions": "4"})
+
+
+def fma_rate(params: Params, gpu: GpuSpec) -> float:
+    """FLOP a cycle of an SM whose pipes are full."""
+    del params
+    return 2 * WARP_SIZE * _math("ffma", "instructions_per_cycle", gpu, FULL)
+
+
+def _mma_name(params: Params) -> str:
+    name = f"mma_sync_{params['shape']}_{params['dtype']}_{params['accumulator']}"
+    if name not in MMA_ATOMS:
+        raise ConfigError(f"the simulator has no atom {name}")
+    return name
+
+
+def mma_sync_latency(params: Params, gpu: GpuSpec) -> float:
+    """A chain of one warp."""
+    return _math(_mma_name(params), "cycles_per_step", gpu, ALONE)
+
+
+def mma_sync_interval(params: Params, gpu: GpuSpec) -> float:
+    """From one to the next on a full sub-partition, of which there are four."""
+    return 4.0 / _math(_mma_name(params), "instructions_per_cycle", gpu, FULL)
+
+
+def mma_sync_rate(params: Params, gpu: GpuSpec) -> float:
+    """FLOP a cycle of a full SM."""
+    name = _mma_name(params)
+    return MMA_ATOMS[name].num_flops * _math(name, "instructions_per_cycle", gpu, FULL)
+
+
+def wgmma_interval(params: Params, gpu: GpuSpec) -> float:
+    """A stream of one warpgroup that nothing waits for."""
+    wanted = {"question": "stream", "source": params["a"], "dtype": params["dtype"], "n": params["n"], "majors": "kk"}
+    return answer("wgmma_rate", "every_shape", "cycles_each", gpu, wanted)
+
+
+def wgmma_interval_waited(params: Params, gpu: GpuSpec) -> float:
+    """Groups, behind each of which a wait leaves some in flight; cycles a wgmma."""
+    wanted = {"question": "wait", "source": params["a"], "dtype": params["dtype"], "n": params["n"]}
+    changed = {"wgmmas_per_group": params["per_group"], "num_pending": params["pending"]}
+    for group in load_case("wgmma_rate").groups:
+        if any(config["question"] == "wait" for config in load_case("wgmma_rate").configs(group, 1)):
+            return answer("wgmma_rate", group, "cycles_each", gpu, wanted, changed=changed)
+    raise ConfigError("kernels/wgmma_rate asks for no waits")
+
+
+def wgmma_group_latency(params: Params, gpu: GpuSpec) -> float:
+    """A fence, a group, its commit, and the wait for all of it."""
+    return int(params["per_group"]) * wgmma_interval_waited({**params, "pending": "0"}, gpu)
+
+
+def _barrier_slope(probe: str, group: str, gpu: GpuSpec, **wanted: str) -> float:
+    """Cycles of one more of ``probe``: between rows of 16 and of 8."""
+    suffix = f"_c{wanted['cluster']}" if int(wanted.get("cluster", "1")) > 1 else ""
+    many, some = (
+        answer("barriers", group, "cycles", gpu, {"kernel": f"{probe}_{count}{suffix}", **wanted}) for count in (16, 8)
+    )
+    return (many - some) / 8.0
+
+
+def bar_sync(params: Params, gpu: GpuSpec) -> float:
+    """``__syncthreads`` of a CTA."""
+    return _barrier_slope("bar_sync", "bar", gpu, warps=params["warps"])
+
+
+def mbarrier_arrive(params: Params, gpu: GpuSpec) -> float:
+    """Arrivals of one lane."""
+    del params
+    return _barrier_slope("mbarrier_arrive", "mbarrier", gpu, lanes="1")
+
+
+def mbarrier_round_trip(params: Params, gpu: GpuSpec) -> float:
+    """Arrive, and wait for the phase that this completes."""
+    del params
+    return _barrier_slope("mbarrier_self", "mbarrier", gpu)
+
+
+def dsmem_latency(params: Params, gpu: GpuSpec) -> float:
+    """A chain of loads from another CTA's shared memory."""
+    return _barrier_slope("dsmem_chain", "cluster", gpu, cluster=params["cluster"], partner=params["partner"])
+
+
+def cluster_barrier(params: Params, gpu: GpuSpec) -> float:
+    """All of a cluster of CTAs of four warps."""
+    return _barrier_slope("cluster_barrier", "cluster", gpu, cluster=params["cluster"], warps="4", clusters="1")
+
+
+def dsmem_read_bandwidth(params: Params, gpu: GpuSpec) -> float:
+    """What each CTA of a cluster takes in from its neighbour while all do; bytes a cycle and SM."""
+    size = params["cluster"]
+    wanted = {"kernel": f"dsmem_load_c{size}", "cluster": size, "warps": "32", "only_first": "0", "clusters": "1"}
+    many, some = (answer("barriers", "dsmem", "cycles", gpu, {**wanted, "loads": loads}) for loads in ("32", "16"))
+    return 16 * WARP_SIZE * 32 * 16 / (many - some)
+
+
+def tma_multicast_bandwidth(params: Params, gpu: GpuSpec) -> float:
+    """What each CTA of a cluster gets where each sends its share of a slot to all; bytes a cycle and SM."""
+    size, slot = int(params["ctas"]), int(params["slot_bytes"])
+    share = slot // size
+    wanted = {
+        "kernel": f"multicast_{size}", "num_copies": str(size), "in_flight": "4", "outer": str(share // LINE_BYTES),
+    }  # fmt: skip
+    return share / answer("copy_rate", "multicast", "cycles_per_copy", gpu, wanted)
+
+
+# ---------------------------------------------------------------------------------------------- the vocabulary
+
+_CHASE = ("footprint_kib", "cached", "warmed")
+_MMA = ("shape", "dtype", "accumulator")
+_READ = ("footprint_kib", "threads", "ctas_per_sm", "access_bytes", "in_flight", "part_kib")
+_HBM = ("threads", "ctas_per_sm", "access_bytes")
+_TMA = ("box_bytes", "row_bytes", "stages", "ctas_per_sm", "level")
+_WGMMA = ("dtype", "n", "a")
+
+CHOICES: Mapping[str, tuple[str, ...]] = MappingProxyType({
+    "cached": ("l1", "l2"), "warmed": ("yes", "no"), "level": tuple(own.L2_OF), "kernel": tuple(own.STREAMS),
+    "pattern": ("stride", "block"), "data": ("random", "zeros"), "a": ("ss", "rs"),
+})  # fmt: skip
+"""What parameters of a few values may be."""
+NAMES = frozenset({"dtype", "shape", "accumulator", "op", "direction", "order", "how", "addresses"})
+"""Parameters that are some name; all others are whole numbers."""
+
+QUESTIONS: Mapping[str, Question] = MappingProxyType({
+    "load_latency_l1": Question(unit="cycles", parameters=_CHASE, ask=own.load_latency),
+    "load_latency_l1_evicted": Question(unit="cycles", parameters=_CHASE, ask=own.load_latency),
+    "load_latency_l2": Question(unit="cycles", parameters=_CHASE, ask=own.load_latency),
+    "load_latency_hbm": Question(unit="cycles", parameters=_CHASE, ask=own.load_latency),
+    "load_latency_l2_near": Question(unit="cycles"),
+    "load_latency_l2_far": Question(unit="cycles"),
+    "load_latency_hbm_near": Question(unit="cycles"),
+    "load_latency_hbm_far": Question(unit="cycles"),
+    "smem_load_latency": Question(unit="cycles", parameters=("ways",), ask=smem_load_latency),
+    "smem_atomic_latency": Question(unit="cycles", parameters=("op",), ask=smem_atomic_latency),
+    "smem_atomic_pair": Question(unit="cycles"),
+    "ldmatrix_latency": Question(unit="cycles", parameters=("matrices",), ask=ldmatrix_latency),
+    "smem_read_bandwidth": Question(unit="B/cycle/SM", ask=smem_read_bandwidth),
+    "l1_read_bandwidth": Question(unit="B/cycle/SM", parameters=("access_bytes",), ask=own.l1_read_bandwidth),
+    "l1_load_cycles": Question(unit="cycles", parameters=("pattern", "element_bytes", "parameter"), ask=own.l1_load_cycles),
+    "alu_latency": Question(unit="cycles", parameters=("dtype",)),
+    "fma_rate": Question(unit="FLOP/cycle/SM", parameters=("dtype",), ask=fma_rate),
+    "mma_sync_latency": Question(unit="cycles", parameters=_MMA, ask=mma_sync_latency),
+    "mma_sync_interval": Question(unit="cycles", parameters=_MMA, ask=mma_sync_interval),
+    "mma_sync_rate": Question(unit="FLOP/cycle/SM", parameters=_MMA, ask=mma_sync_rate),
+    "wgmma_interval": Question(unit="cycles", parameters=_WGMMA, ask=wgmma_interval),
+    "wgmma_interval_waited": Question(
+        unit="cycles", parameters=(*_WGMMA, "per_group", "pending"), ask=wgmma_interval_waited
+    ),
+    "wgmma_group_latency": Question(unit="cycles", parameters=(*_WGMMA, "per_group"), ask=wgmma_group_latency),
+    "wgmma_interval_contended": Question(unit="cycles", parameters=_WGMMA),
+    "wgmma_rate": Question(unit="TFLOP/s", parameters=(*_WGMMA, "data"), ask=own.wgmma_rate),
+    "l2_read_bandwidth": Question(unit="B/cycle", parameters=_READ, ask=own.l2_read_bandwidth),
+    "sm_read_bandwidth": Question(unit="B/cycle/SM", parameters=("footprint_kib",), ask=own.sm_read_bandwidth),
+    "hbm_read_bandwidth": Question(unit="B/cycle", parameters=_HBM, ask=own.hbm_read_bandwidth),
+    "hbm_write_bandwidth": Question(unit="B/cycle", parameters=_HBM, ask=own.hbm_write_bandwidth),
+    "stream_bandwidth": Question(unit="B/cycle", parameters=("kernel", "threads"), ask=own.stream_bandwidth),
+    "tma_latency": Question(unit="cycles", parameters=("bytes", "row_bytes", "level"), ask=own.tma_latency),
+    "tma_ring_interval": Question(unit="cycles", parameters=("box_bytes", "stages")),
+    "tma_read_bandwidth": Question(unit="B/cycle", parameters=_TMA, ask=own.tma_read_bandwidth),
+    "tma_multicast_bandwidth": Question(unit="B/cycle/SM", parameters=("ctas", "slot_bytes"), ask=tma_multicast_bandwidth),
+    "dsmem_latency": Question(unit="cycles", parameters=("cluster", "partner"), ask=dsmem_latency),
+    "dsmem_read_bandwidth": Question(unit="B/cycle/SM", parameters=("cluster",), ask=dsmem_read_bandwidth),
+    "dsmem_pair_bandwidth": Question(unit="B/cycle/SM", parameters=("cluster", "direction")),
+    "bar_sync": Question(unit="cycles", parameters=("warps",), ask=bar_sync),
+    "syncwarp": Question(unit="cycles"),
+    "shuffle": Question(unit="cycles"),
+    "mbarrier_arrive": Question(unit="cycles", ask=mbarrier_arrive),
+    "mbarrier_round_trip": Question(unit="cycles", ask=mbarrier_round_trip),
+    "mbarrier_round_trip_busy": Question(unit="cycles", parameters=("warps",)),
+    "cluster_barrier": Question(unit="cycles", parameters=("cluster",), ask=cluster_barrier),
+    "threadfence": Question(unit="cycles"),
+    "grid_sync": Question(unit="cycles"),
+    "flag_hand_over": Question(unit="cycles", parameters=("order",)),
+    "atomic_rate": Question(unit="Gop/s", parameters=("addresses",)),
+    "null_kernel": Question(unit="cycles", ask=own.null_kernel),
+    "launch_latency": Question(unit="cycles"),
+    "launch_interval": Question(unit="cycles", parameters=("how",)),
+    "grid_ramp": Question(unit="cycles", parameters=("ctas",)),
+})  # fmt: skip
+"""What a published number can be of, by the word in the table's column ``what``."""

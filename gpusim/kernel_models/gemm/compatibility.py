@@ -1,0 +1,447 @@
+"""What no GEMM can be: a refusal names the flag, what was found, what is wanted, what to type instead."""
+
+from __future__ import annotations
+
+from gpusim.errors import KernelError, LaunchError, LayoutError, nearest_multiple
+from gpusim.kernel_models.gemm.advice import TileRefused
+from gpusim.kernel_models.gemm.defaults import widest_swizzle
+from gpusim.kernel_models.gemm.params import MAX_CLUSTER, PORTABLE_CLUSTER, GemmParams
+from gpusim.kernel_models.gemm.registers import launch_registers
+from gpusim.kernel_models.gemm.tile_grid import TilePlan, ceil_div
+from gpusim.kernel_models.gemm.warp_partition import (
+    PRODUCER_WARPS,
+    Shares,
+    check_shares,
+    consumer_registers,
+    producer_registers,
+)
+from gpusim.layout.notation import units_remark
+from gpusim.layout.swizzle import SWIZZLE_MODES, span_bytes
+from gpusim.workload.launch import Target
+from gpusim.workload.operands import OperandTile
+
+MAX_WORK_TILES = 1 << 22
+"""Work tiles of a grid: beyond it the plan of the traffic alone would take minutes."""
+
+MAX_BYTES = 1 << 38
+"""Bytes of A, B and D: more than the memory of any GPU that is described."""
+
+CONSUMERS = {"warp_specialized": (1,), "cooperative": (2, 3), "pingpong": (2,), "multistage": (1, 2, 3)}
+
+
+def check_gpu(given: GemmParams, gpu: Target) -> None:
+    """Refuse what was asked for and this GPU lacks.
+
+    Raises:
+        LaunchError: names the flag.
+    """
+    if gpu.compute_capability >= 9.0:
+        return
+    lacks: list[tuple[bool, str, str]] = [
+        (given.schedule not in (None, "multistage"), f"--schedule {given.schedule}", "--schedule multistage"),
+        (given.math == "wgmma", "--math wgmma", "--math mma_sync"),
+        (given.copy_ == "tma", "--copy tma", "--copy cp_async"),
+        (given.num_cluster_ctas > 1, f"--cluster {_joined(given.cluster)}", "--cluster 1x1"),
+        (given.consumers is not None, f"--consumers {given.consumers}", "--warps 2x2"),
+        (given.setmaxnreg not in ("auto", "none"), f"--setmaxnreg {given.setmaxnreg}", "--setmaxnreg none"),
+        (given.epilogue == "tma_store", "--epilogue tma_store", "--epilogue smem"),
+    ]
+    for is_used, flag, better in lacks:
+        if is_used:
+            raise LaunchError(
+                f"{flag}: needs compute capability 9.0, {gpu.name} has {gpu.compute_capability}; use {better}"
+            )
+    if given.dtype == "fp8":
+        raise LaunchError(
+            f"--dtype fp8: needs compute capability 8.9, {gpu.name} has {gpu.compute_capability}; "
+            "use --dtype bf16"
+        )
+
+
+def check_places(given: GemmParams, params: GemmParams, gpu: Target) -> None:
+    """Refuse places by GPC (``given``) that leave lone CTAs in the order of their numbers (``params``).
+
+    Raises:
+        KernelError: names the flag.
+    """
+    places = params.raster_table
+    if given.raster_table == "gpc" and given.num_cluster_ctas == 1 and places == _in_order(places.count(",") + 1):
+        raise KernelError(
+            f"--raster-table gpc: without clusters neighbours run in one GPC of {gpu.name} anyway, so that nothing would "
+            "change; use --cluster 2x1, or leave it out"
+        )
+
+
+def _in_order(num: int) -> str:
+    return ",".join(map(str, range(num)))
+
+
+def check_kinds(params: GemmParams) -> None:
+    """Refuse instructions, types and options that do not go together, before any shape is looked at.
+
+    Raises:
+        KernelError: names the flag.
+    """
+    math, schedule, is_wgmma = params.math, params.schedule, params.math == "wgmma"
+    if math == "fma" and params.dtype != "fp32":
+        raise KernelError(
+            f"--math fma: multiplies fp32, --dtype is {params.dtype}; use --math mma_sync or wgmma"
+        )
+    if params.dtype == "fp32" and math != "fma":
+        raise KernelError(f"--math {math}: does not take --dtype fp32; use --math fma, or --dtype tf32")
+    if schedule not in (None, "multistage") and not is_wgmma:
+        other = "--dtype tf32" if math == "fma" else "--math wgmma"
+        raise KernelError(
+            f"--schedule {schedule}: its consumers run wgmma, the math is {math}; use --schedule multistage, "
+            f"or {other}"
+        )
+    if math == "fma" and params.copy_ == "tma":
+        raise KernelError("--copy tma: the fma kernel loads by cp.async; use --copy cp_async")
+    if params.element.kind == "float" and params.out_element.kind == "int":
+        raise KernelError(
+            f"--out-dtype {params.out_dtype}: products of {params.dtype} are fp32; use --out-dtype "
+            "fp32 or bf16"
+        )
+    has_producer = schedule not in (None, "multistage")
+    by_warps = f"{math} is issued by warps"
+    for is_meaningless, flag, value, why, better in (
+        (is_wgmma, "--warps", params.warps, "wgmma is issued by warpgroups", "use --consumers"),
+        (not is_wgmma, "--consumers", params.consumers, by_warps, "use --warps"),
+        (not is_wgmma, "--split", params.split, by_warps, "use --warps"),
+        (schedule == "pingpong", "--split", params.split, "pingpong's consumers take whole tiles",
+         "use --schedule cooperative, or leave it out"),
+        (not is_wgmma, "--wgmma-depth", params.wgmma_depth, f"the math is {math}", "leave it out"),
+        (has_producer, "--refill", params.refill, f"{schedule} has a producer of its own",
+         "use --schedule multistage, or leave it out"),
+        (not is_wgmma, "--refill", params.refill if params.refill == "after_wait" else None,
+         f"it waits for wgmma, the math is {math}", "use --refill before_math or after_math"),
+        (schedule != "multistage" or params.copy_ != "tma" or params.refill != "after_wait", "--meets", params.meets,
+         "only warps that load by TMA behind their wait for wgmma are told where they meet",
+         "use --schedule multistage --copy tma --refill after_wait, or leave it out"),
+        (is_wgmma, "--fragments", params.fragments, "wgmma reads its operands in shared memory", "leave it out"),
+        (math != "mma_sync" or params.copy_ == "tma", "--copies-held", params.copies_held,
+         "only mma.sync beside cp.async waits so", "leave it out"),
+        (math != "fma", "--fma-bank-reads", params.fma_bank_reads, "only FFMA reads banks so", "leave it out"),
+        (math != "fma" or params.fragments == "single", "--step-instructions", params.step_instructions or None,
+         "only warps of FFMA with double fragments are told of it", "use --math fma --fragments double, or leave it out"),
+        *((math != "mma_sync" or params.fragments == "single" or params.stages == 1, f"--math-before-{what}", share,
+           "only mma.sync with double fragments and two stages or more lies around it", "leave it out")
+          for what, share in (("copies", params.math_before_copies), ("meeting", params.math_before_meeting),
+                              ("use", params.math_before_use))),
+        (math != "mma_sync", "--pad", params.pad or None, f"the math is {math}", "use --math mma_sync, or leave it out"),
+        (params.copy_ == "tma", "--pad", params.pad or None, "TMA writes rows one behind the other",
+         "use --copy cp_async, or leave it out"),
+        (params.swizzle not in (None, "none"), "--pad", params.pad or None, "rows are swizzled", "use --swizzle none"),
+        (math == "fma", "--swizzle", None if params.swizzle == "none" else params.swizzle,
+         "the fma kernel reads rows as vectors, without conflicts", "use --swizzle none"),
+    ):
+        if is_meaningless and value is not None:
+            text = _joined(value) if isinstance(value, tuple) else value
+            raise KernelError(f"{flag} {text}: {why}; {better}")
+    if params.wide_per_copy and (has_producer or not is_wgmma or params.copy_ != "cp_async"):
+        raise KernelError(
+            f"--wide-per-copy {params.wide_per_copy}: only warps that copy by cp.async beside their own wgmma are told so; "
+            "use --schedule multistage --copy cp_async --math wgmma, or leave it out"
+        )
+    if params.copy_code and params.copy_ != "tma":
+        raise KernelError(
+            f"--copy-code {params.copy_code:g}: only who asks for copies by TMA is told of code of its own; use --copy tma, "
+            "or leave it out"
+        )
+    for what, begin, end, is_there, who in (
+        ("producer", params.producer_code_begin, params.producer_code_end, has_producer and params.copy_ == "tma",
+         "a schedule with a producer that copies by TMA"),
+        ("store", params.store_code_begin, params.store_code_end, True, ""),
+        ("last-part", params.last_part_code_begin, params.last_part_code_end,
+         params.split_k > 1 and params.split_k_mode != "second_kernel",
+         "a kernel that adds up its parts of k (--split-k 2 --split-k-mode in_kernel)"),
+    ):  # fmt: skip
+        if end < begin or (begin and end == begin):
+            raise KernelError(
+                f"--{what}-code-begin {begin} --{what}-code-end {end}: code must end behind its begin; use the addresses "
+                "that SASS has, or leave both out"
+            )
+        if end and not is_there:
+            raise KernelError(f"--{what}-code-end {end}: there is such code only in {who}; leave it out")
+    if params.sum_by == "elements" and (params.split_k == 1 or params.split_k_mode != "second_kernel"):
+        raise KernelError(
+            "--sum-by elements: only a second kernel that adds parts of k adds them so; use --split-k 2 --split-k-mode "
+            "second_kernel, or leave it out"
+        )
+    if params.cluster_meeting == "relaxed" and params.num_cluster_ctas == 1:
+        raise KernelError("--cluster-meeting relaxed: CTAs meet in clusters alone; use --cluster 2x1, or leave it out")
+    if not params.prefetch_maps and params.copy_ != "tma":
+        raise KernelError("--no-prefetch-maps: only copies by TMA have tensor maps; use --copy tma, or leave it out")
+    if not params.fence and (has_producer or not is_wgmma or params.copy_ != "cp_async"):
+        raise KernelError(
+            "--no-fence: only a multistage kernel that copies by cp.async what wgmma reads has a fence to leave out; use "
+            "--schedule multistage --copy cp_async --math wgmma, or leave it out"
+        )
+    _check_layout(params)
+
+
+def _check_layout(params: GemmParams) -> None:
+    if params.element.bits == 16 or params.math == "fma":
+        return
+    for operand, is_k_major, contiguous in (("A", params.is_a_k_major, "M"), ("B", params.is_b_k_major, "N")):
+        if not is_k_major:
+            what = "wgmma" if params.math == "wgmma" else "ldmatrix"
+            raise KernelError(
+                f"--layout {params.layout}: {operand} is {contiguous}-contiguous, {what} turns 16-bit "
+                f"elements alone and {params.dtype} wants K-contiguous operands; use --layout tn"
+            )
+
+
+def check_shape(params: GemmParams) -> None:
+    """Refuse sizes, tiles and counts that do not go together; every default is filled in.
+
+    Raises:
+        KernelError: names the flag.
+    """
+    _check_schedule(params)
+    _check_arrivals(params)
+    _check_depth_of_tile(params)
+    check_shares(params)
+    _check_pad(params)
+    _check_swizzle(params)
+    if params.math == "wgmma":
+        _check_pipeline(params)
+    _check_setmaxnreg(params)
+    _check_cluster(params)
+    _check_epilogue(params)
+    _check_size(params)
+
+
+def _check_schedule(params: GemmParams) -> None:
+    schedule = params.schedule
+    assert schedule is not None  # resolved
+    if schedule == "pingpong" and not params.persistent:
+        raise KernelError(
+            "--no-persistent: pingpong's consumers take turns at the tiles of one CTA; use --persistent, or "
+            "--schedule cooperative"
+        )
+    if params.split_k > 1 and params.persistent:
+        better = "--schedule cooperative" if schedule == "pingpong" else "--no-persistent"
+        raise KernelError(
+            f"--split-k {params.split_k}: the parts of a tile are CTAs of their own; use {better}"
+        )
+    if params.math == "wgmma" and params.consumers not in CONSUMERS[schedule]:
+        counts = " or ".join(str(count) for count in CONSUMERS[schedule])
+        assert params.consumers is not None  # resolved
+        close = min(CONSUMERS[schedule], key=lambda count: abs(count - (params.consumers or 0)))
+        raise KernelError(
+            f"--consumers {params.consumers}: {schedule} has {counts} of them; use --consumers {close}"
+        )
+    if params.warps is not None and params.warps[0] * params.warps[1] > 32:
+        num_warps = params.warps[0] * params.warps[1]
+        raise KernelError(
+            f"--warps {_joined(params.warps)}: {num_warps} warps, a CTA has at most 32; use --warps "
+            f"{params.warps[0]}x{max(1, 32 // params.warps[0])}"
+        )
+
+
+def _check_depth_of_tile(params: GemmParams) -> None:
+    tile_m, tile_n, tile_k = Shares(params).tile
+    step = 1 if params.math == "fma" else 32 // params.element.num_bytes
+    if tile_k % step:
+        raise TileRefused(
+            f"--tile {_joined(Shares(params).tile)}: K is {tile_k}, {params.math} on {params.dtype} takes "
+            f"multiples of {step}", kind=KernelError, tile=(tile_m, tile_n, nearest_multiple(tile_k, step)),
+        )
+    num_steps = ceil_div(params.k, tile_k)
+    if num_steps < params.split_k:
+        raise KernelError(
+            f"--split-k {params.split_k}: K = {params.k} is {num_steps} steps of {tile_k}, every part wants "
+            f"one; use --split-k {num_steps}"
+        )
+
+
+def _check_pad(params: GemmParams) -> None:
+    """Rows begin at multiples of what copies and ldmatrix take."""
+    unit = 16 // params.element.num_bytes
+    if params.pad % unit:
+        raise KernelError(
+            f"--pad {params.pad}: rows of {params.dtype} begin at multiples of {unit}, as copies and ldmatrix want; use "
+            f"--pad {nearest_multiple(params.pad, unit)}"
+        )
+
+
+def _check_swizzle(params: GemmParams) -> None:
+    """Rows of both operands in shared memory must be whole spans of the swizzle."""
+    assert params.swizzle is not None  # resolved
+    tile = Shares(params).tile
+    is_mode = params.swizzle in SWIZZLE_MODES
+    if not is_mode and (params.math == "wgmma" or params.copy_ == "tma"):
+        what = "wgmma" if params.math == "wgmma" else "TMA"
+        mixed_up = units_remark(params.swizzle, params.element.bits)
+        why = mixed_up or f"these numbers are none of them in elements of {params.element.bits} bits"
+        raise KernelError(
+            f"--swizzle {params.swizzle}: {what} knows none, 32B, 64B and 128B alone; {why}; use --swizzle "
+            f"{widest_swizzle(params)}"
+        )
+    for name, along, is_k_major in (("A", "M", params.is_a_k_major), ("B", "N", params.is_b_k_major)):
+        if params.math == "fma":
+            return
+        extent = tile[2] if is_k_major else tile["MN".index(along)]
+        row_bytes = extent * params.element.num_bytes
+        span = max(16, span_bytes(params.swizzle)) if is_mode else 16
+        direction = "K" if is_k_major else along
+        better = nearest_multiple(row_bytes, span) // params.element.num_bytes
+        if row_bytes % span:
+            narrower = widest_swizzle(params)
+            raise TileRefused(
+                f"--swizzle {params.swizzle}: {name}'s rows in shared memory are {extent} {params.dtype} "
+                f"({row_bytes} bytes) along {direction}, wants multiples of {span} bytes", kind=KernelError,
+                tile=_with_extent(tile, direction, better),
+                otherwise=f"--swizzle {narrower}" if narrower != params.swizzle else "",
+            )
+        if not is_mode:
+            rows = tile["MN".index(along)]
+            try:
+                OperandTile(
+                    rows=rows, k=tile[2], dtype=params.element, is_k_major=is_k_major, swizzle=params.swizzle
+                )
+            except LayoutError as error:
+                raise KernelError(f"--swizzle {params.swizzle}: {error}") from None
+        if params.swizzle == "none" and params.copy_ == "tma" and params.math == "mma_sync" and extent > 256:
+            raise KernelError(
+                f"--swizzle none: {name}'s rows are {extent} elements, a TMA box has at most 256; use "
+                "--swizzle 128B"
+            )
+
+
+def _check_pipeline(params: GemmParams) -> None:
+    """A k-step's slot must be free before the ring comes round to it."""
+    assert params.wgmma_depth is not None  # resolved
+    assert params.stages is not None
+    has_waited = params.is_specialized or params.refill == "after_wait"
+    most = max(0, params.stages - (1 if has_waited else 2))
+    if params.wgmma_depth > most:
+        why = "no slot is ever given back" if params.is_specialized else "no slot would be free to load into"
+        raise KernelError(
+            f"--wgmma-depth {params.wgmma_depth}: with a ring of {params.stages} {why}; use at most {most}"
+        )
+
+
+def _check_arrivals(params: GemmParams) -> None:
+    if params.arrivals == "elected":
+        return
+    for is_bad, why, better in (
+        (not params.is_specialized, "multistage has no producer to give slots back to", "--arrivals elected"),
+        (params.schedule == "pingpong", "consumers of pingpong take turns at whole tiles", "--schedule cooperative"),
+        (params.copy_ != "tma", "threads that copy by cp.async arrive by themselves", "--copy tma"),
+        (params.num_cluster_ctas > 1, "every thread arrives in its own CTA alone", "--cluster 1x1"),
+    ):
+        if is_bad:
+            raise KernelError(f"--arrivals every_thread: {why}; use {better}")
+
+
+def _check_setmaxnreg(params: GemmParams) -> None:
+    of_producer, of_consumer = producer_registers(params), consumer_registers(params)
+    if of_producer is None or of_consumer is None:
+        return
+    if not params.is_specialized:
+        raise KernelError(
+            f"--setmaxnreg {params.setmaxnreg}: multistage has no producer to take registers from; use "
+            "--setmaxnreg none"
+        )
+    shares = Shares(params)
+    assert params.consumers is not None  # resolved
+    launched = params.registers or launch_registers(
+        shares.need, math=params.math or "", num_warps=shares.num_warps, of_consumer=of_consumer
+    )
+    pool = launched * shares.num_warps
+    wanted = of_producer * PRODUCER_WARPS + of_consumer * shares.num_math_warps
+    if wanted > pool:
+        most = (pool - of_producer * PRODUCER_WARPS) // shares.num_math_warps // 8 * 8
+        better = f"--setmaxnreg {of_producer}/{most}"
+        if params.registers is not None:
+            better = f"--registers {-(-wanted // shares.num_warps // 8) * 8}"
+        raise KernelError(
+            f"--setmaxnreg {params.setmaxnreg}: a producer and {params.consumers} consumers want "
+            f"{wanted * 32} registers, the CTA is launched with {pool * 32}; use {better}"
+        )
+
+
+def _check_cluster(params: GemmParams) -> None:
+    size = params.num_cluster_ctas
+    if size == 1:
+        return
+    named = f"--cluster {_joined(params.cluster)}"
+    if size > MAX_CLUSTER:
+        along_n = max(1, MAX_CLUSTER // params.cluster[0])
+        raise KernelError(
+            f"{named}: {size} CTAs, a cluster has at most {MAX_CLUSTER}; use --cluster "
+            f"{params.cluster[0]}x{along_n}"
+        )
+    if params.copy_ != "tma":
+        raise KernelError(f"{named}: {params.copy_} cannot multicast; use --copy tma")
+    if not params.is_specialized:
+        raise KernelError(
+            f"{named}: operands are multicast from a producer warp, multistage has none; use "
+            "--schedule cooperative"
+        )
+    plan = TilePlan(params)
+    for which, (name, along) in enumerate((("A", "M"), ("B", "N"))):
+        ways = params.cluster[1 - which]
+        if not plan.can_slice(which, ways):
+            operand = plan.operands[which]
+            why = (
+                f"{named}: {ways} CTAs share {name}, whose tile of {operand.rows} along {along} by {operand.k} along K does "
+                f"not part into {ways} boxes of whole swizzle repeats"
+            )
+            if size > PORTABLE_CLUSTER:  # another tile would be refused for that
+                raise KernelError(f"{why}; use --cluster 1x1")
+            raise TileRefused(
+                why, kind=KernelError,
+                tile=_with_extent(plan.tile, along, nearest_multiple(operand.rows, 64 * ways)), otherwise="--cluster 1x1",
+            )
+
+
+def _check_epilogue(params: GemmParams) -> None:
+    epilogue, (_, columns) = params.epilogue, Shares(params).share
+    if not params.is_specialized:
+        columns = Shares(params).tile[1]
+    if epilogue == "tma_store" and params.copy_ != "tma":
+        raise KernelError(
+            f"--epilogue tma_store: this kernel has no tensor maps (--copy {params.copy_}); use "
+            "--epilogue smem"
+        )
+    if params.split_k > 1 and epilogue != "direct":
+        raise KernelError(
+            f"--epilogue {epilogue}: with --split-k {params.split_k} the parts leave as fp32 from registers; "
+            f"use --epilogue direct"
+        )
+    row_bytes = columns * params.out_element.num_bytes
+    if epilogue != "direct" and row_bytes % 16:
+        raise KernelError(
+            f"--epilogue {epilogue}: a staged row of D has {columns} {params.out_element.name} ({row_bytes} "
+            f"bytes), wants multiples of 16 bytes; use --epilogue direct"
+        )
+
+
+def _check_size(params: GemmParams) -> None:
+    plan = TilePlan(params)
+    elements = (params.m * params.k, params.n * params.k, params.m * params.n)
+    widths = (params.element.num_bytes, params.element.num_bytes, params.out_element.num_bytes)
+    num_bytes = params.batch * sum(count * width for count, width in zip(elements, widths, strict=True))
+    if num_bytes > MAX_BYTES:
+        raise KernelError(
+            f"--m {params.m} --n {params.n} --k {params.k} --batch {params.batch}: A, B and D take "
+            f"{num_bytes / 1e9:.0f} GB, wants at most {MAX_BYTES / 1e9:.0f}; use smaller ones"
+        )
+    if plan.num_tiles > MAX_WORK_TILES:
+        raise KernelError(
+            f"--tile {_joined(plan.tile)}: the grid has {plan.num_tiles} tiles, wants at most "
+            f"{MAX_WORK_TILES}; use a larger --tile"
+        )
+
+
+def _with_extent(tile: tuple[int, int, int], along: str, extent: int) -> tuple[int, int, int]:
+    """The same tile with ``extent`` along M, N or K."""
+    m, n, k = (extent if name == along else size for name, size in zip("MNK", tile, strict=True))
+    return m, n, k
+
+
+def _joined(parts: tuple[int, ...]) -> str:
+    return "x".join(str(part) for part in parts)

@@ -1,0 +1,186 @@
+"""The second kernel of split-K: adds the parts and writes D."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpusim.kernel_models.gemm.epilogue import ACTIVATION_COST
+from gpusim.kernel_models.gemm.params import GemmParams
+from gpusim.kernel_models.gemm.tile_grid import SUM_BYTES, ceil_div
+from gpusim.units import LINE_BYTES, SECTOR_BYTES, WARP_SIZE
+from gpusim.workload import ops
+from gpusim.workload.launch import Footprint, Launch, Program, RoleContext, WarpRole
+from gpusim.workload.smem.access import AccessPattern
+
+THREADS = 256
+ELEMENTS_PER_THREAD = 4
+PER_CTA = THREADS * ELEMENTS_PER_THREAD
+
+THREADS_BY_ELEMENTS = 512
+"""Of a CTA whose threads add an element at a time. Source of this and what follows: cuBLAS's splitKreduce_kernel, its grids,
+and its SASS with how often each instruction ran (Nsight Compute); validation/studies/library_sums_h200_sxm.csv."""
+CTAS_AN_ELEMENT = 512
+"""Threads take an element more for each so many CTAs that there would be with one. All eight grids are so."""
+BEFORE, EACH_ELEMENT, EACH_PART = 50, 32, 5
+"""Instructions of a thread: once, for each element, and for each of its parts beside the load and the sum."""
+AT_ONCE = 4
+"""Parts of an element that are under way; of what fewer are left one comes first, then the others."""
+
+
+def reduction_launch(params: GemmParams) -> Launch:
+    """The kernel that adds the parts of ``params``, as ``sum_by`` says."""
+    return _by_elements(params) if params.sum_by == "elements" else _by_vectors(params)
+
+
+def _trips(parts: int) -> tuple[int, ...]:
+    """How many of an element's parts are under way at once, one time after the other.
+
+    >>> [_trips(parts) for parts in (2, 3, 4, 9)]
+    [(1, 1), (1, 2), (4,), (4, 4, 1)]
+    """
+    left = parts % AT_ONCE
+    return (AT_ONCE,) * (parts // AT_ONCE) + ((1,) if left else ()) + ((left - 1,) if left > 1 else ())
+
+
+def _by_elements(params: GemmParams) -> Launch:
+    """A kernel in which each thread adds ``split_k`` parts of an element, four by four, stores it and takes its next one.
+
+    Ignores: where in the workspace a tile's elements lie; edges of its tiles of 32 x 16 elements.
+    """
+    num_elements = params.m * params.n * params.batch
+    each = max(1, ceil_div(num_elements, THREADS_BY_ELEMENTS) // CTAS_AN_ELEMENT)
+    per_cta = each * THREADS_BY_ELEMENTS
+    parts, width = params.split_k, params.out_element.num_bytes
+    alu, mufu = ACTIVATION_COST[params.activation]
+    before, of_element = ops.Alu(BEFORE, is_chain=True), ops.Alu(EACH_ELEMENT + alu, is_chain=True)
+    of_part, add = ops.Alu(EACH_PART), ops.Fma(1.0, is_chain=True)
+    trips = _trips(parts)
+
+    def count_of(cta_idx: int, element: int) -> int:
+        left = num_elements - cta_idx * per_cta - element * THREADS_BY_ELEMENTS
+        return min(max(left, 0), THREADS_BY_ELEMENTS)
+
+    def access(count: int, num_bytes: int) -> AccessPattern:
+        warps, total = ceil_div(count, WARP_SIZE), count * num_bytes
+        return AccessPattern(
+            num_requests=warps, num_sectors=ceil_div(total, SECTOR_BYTES),
+            num_lines=warps * ceil_div(WARP_SIZE * num_bytes, LINE_BYTES), num_bytes=total,
+        )
+
+    def program(cta: RoleContext) -> Generator[ops.Op, Any, None]:
+        yield before
+        for element in range(each):
+            count = count_of(cta.cta_idx, element)
+            if not count:
+                return
+            sums = access(count, SUM_BYTES)
+            step = element * parts
+            for num in trips:
+                tokens = []
+                for _ in range(num):
+                    yield of_part
+                    tokens.append((yield ops.GlobalLoad("workspace", (cta.cta_idx, step), sums)))
+                    step += 1
+                for token in tokens:
+                    yield ops.Use(token)
+                    yield add
+            if params.beta != 0.0:
+                token = yield ops.GlobalLoad("C", (cta.cta_idx, element), access(count, width))
+                yield ops.Use(token)
+            if params.bias:
+                token = yield ops.GlobalLoad("bias", (0, 0), sums)
+                yield ops.Use(token)
+            yield of_element
+            if mufu:
+                yield ops.Mufu(mufu)
+            yield ops.GlobalStore("D", (cta.cta_idx, element), access(count, width))
+
+    def elements_of(tiles: NDArray[np.int64]) -> NDArray[np.int64]:
+        return np.asarray(np.clip(num_elements - tiles * per_cta, 0, per_cta))
+
+    return _launch(params, elements_of, ceil_div(num_elements, per_cta), THREADS_BY_ELEMENTS, each, program)
+
+
+def _by_vectors(params: GemmParams) -> Launch:
+    """A kernel in which each thread adds ``split_k`` parts of four elements, finishes and stores them.
+
+    Ignores: where in the workspace a tile's elements lie; it is walked from end to end.
+    """
+    num_elements = params.m * params.n * params.batch
+    num_ctas = ceil_div(num_elements, PER_CTA)
+    parts, width = params.split_k, params.out_element.num_bytes
+    alu, mufu = ACTIVATION_COST[params.activation]
+    per_element = 1.0 + alu + (params.beta != 0.0) + params.bias  # alpha and conversion
+
+    def elements_of(tiles: NDArray[np.int64]) -> NDArray[np.int64]:
+        return np.asarray(np.clip(num_elements - tiles * PER_CTA, 0, PER_CTA))
+
+    def vectors(cta: RoleContext, num_bytes: int) -> AccessPattern:
+        count = min(PER_CTA, num_elements - cta.cta_idx * PER_CTA)
+        total = count * num_bytes
+        return AccessPattern(
+            num_requests=ceil_div(count, ELEMENTS_PER_THREAD * WARP_SIZE),
+            num_sectors=ceil_div(total, SECTOR_BYTES), num_lines=ceil_div(total, LINE_BYTES), num_bytes=total,
+        )
+
+    def program(cta: RoleContext) -> Generator[ops.Op, Any, None]:
+        load = vectors(cta, SUM_BYTES)
+        tokens = []
+        for part in range(parts):
+            tokens.append((yield ops.GlobalLoad("workspace", (cta.cta_idx, part), load)))
+        others = []
+        if params.beta != 0.0:
+            others.append((yield ops.GlobalLoad("C", (cta.cta_idx, 0), vectors(cta, width))))
+        if params.bias:
+            others.append((yield ops.GlobalLoad("bias", (0, 0), load)))
+        for token in tokens:
+            yield ops.Use(token)
+            yield ops.Fma(ELEMENTS_PER_THREAD)
+        for token in others:
+            yield ops.Use(token)
+        yield ops.Alu(ELEMENTS_PER_THREAD * per_element)
+        if mufu:
+            yield ops.Mufu(ELEMENTS_PER_THREAD * mufu)
+        yield ops.GlobalStore("D", (cta.cta_idx, 0), vectors(cta, width))
+
+    return _launch(params, elements_of, num_ctas, THREADS, 1, program)
+
+
+def _launch(
+    params: GemmParams, elements_of: Callable[[NDArray[np.int64]], NDArray[np.int64]], num_ctas: int, threads: int,
+    num_steps: int, program: Program,
+) -> Launch:
+    """Of CTAs that each add the parts of ``elements_of`` elements, in so many steps."""
+    parts, width = params.split_k, params.out_element.num_bytes
+
+    def out_bytes(tiles: NDArray[np.int64]) -> NDArray[np.int64]:
+        return elements_of(tiles) * width
+
+    def same(tiles: NDArray[np.int64]) -> NDArray[np.int64]:
+        return tiles
+
+    found = [
+        Footprint(
+            tensor="workspace", access="read", panel_of=same,
+            panel_bytes=lambda tiles: elements_of(tiles) * SUM_BYTES * parts, num_steps=parts * num_steps,
+        ),
+        Footprint(tensor="D", access="write", panel_of=same, panel_bytes=out_bytes, num_steps=num_steps),
+    ]
+    if params.beta != 0.0:
+        found.append(Footprint(tensor="C", access="read", panel_of=same, panel_bytes=out_bytes, num_steps=num_steps))
+    return Launch(
+        kernel="gemm_reduction",
+        num_ctas=num_ctas,
+        num_tiles=num_ctas,
+        roles=(WarpRole(name="reduce", num_warps=threads // WARP_SIZE, program=program),),
+        registers_per_thread=32,
+        registers_source="as cuBLAS has it" if params.sum_by == "elements" else "4 accumulators, addresses; a light one",
+        footprints=tuple(found),
+        num_flops=params.m * params.n * params.batch * parts,
+        math_class="fp32",
+        has_uniform_programs=True,
+    )

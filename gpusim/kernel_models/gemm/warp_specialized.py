@@ -1,0 +1,361 @@
+"""Schedules with a producer of their own: one warpgroup loads, one to three compute."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from gpusim.kernel_models.gemm.epilogue import Epilogue
+from gpusim.kernel_models.gemm.instruction_fetch import far_code
+from gpusim.kernel_models.gemm.loader import Loader
+from gpusim.kernel_models.gemm.params import MAX_STAGES
+from gpusim.kernel_models.gemm.tile_grid import Coordinates, TilePlan
+from gpusim.kernel_models.gemm.warp_partition import Shares, consumer_registers, producer_registers
+from gpusim.workload import ops
+from gpusim.workload.launch import RoleContext
+from gpusim.workload.ops import Op
+
+
+def work(
+    cta: RoleContext, plan: TilePlan, *, first: int = 0, step: int = 1
+) -> Iterator[tuple[int, Coordinates]]:
+    """The tiles of a CTA: one, or every ``num_ctas``-th of a persistent grid, as (turn, coordinates)."""
+    if plan.params.persistent:
+        for turn, tile in cta.tiles(plan.num_tiles, first=first, step=step):
+            yield turn, plan.coordinates_of(tile)
+    else:
+        yield 0, plan.coordinates_of(cta.cta_idx)
+
+
+def code(num_instructions: float, num_wide: float = 0.0, num_beside: float = 0.0, num_more: float = 0.0) -> list[Op]:
+    """A kernel's own instructions in a row, of which each waits for the one before, and those that take turns with wgmma.
+
+    ``num_beside``: what the former are worth while wgmma runs; ``num_more``: others between them, which wait for nothing.
+    """
+    found: list[Op] = []
+    if num_instructions or num_more:
+        found.append(ops.Alu(num_instructions, is_chain=True, num_beside=num_beside, num_more=num_more))
+    return [*found, ops.MadWide(num_wide, is_apart=True)] if num_wide else found
+
+
+def code_of_place(plan: TilePlan) -> list[Op]:
+    """Before a tile: where it lies."""
+    params = plan.params
+    return code(params.tile_code, params.tile_wide_code, params.tile_beside_code)
+
+
+BEFORE_MATH, BESIDE_MATH, BEFORE_COPIES = 0.25, 0.2, 0.5
+"""Of a k-step's own code what stands before the first wgmma, and from there to the wait; of what asks for its copies what
+stands before them. Source: SASS of ``kernels/hopper_gemm`` and ``ring_math``: 16 to 31 %, 14 to 28 %, half."""
+
+
+PRODUCER_BEFORE_COPIES = 0.37
+"""The same of a producer's code from try to try, which has the loop's head in it. Source: SASS of ``kernels/hopper_gemm``
+and ``specialized_steps``: 37 to 39 %."""
+
+LEAST_APART, COLUMNS_APART = 3.0, 32
+"""Instructions, each using the one before, from a wgmma to a k-step's next one; one more for so many columns beyond 128.
+Source: SASS of ``kernels/hopper_gemm`` and ``specialized_steps``: 12 cycles, 20 with 192 columns, 28 with 256; in four of 35
+loops 20 with fewer. Those of ``ring_math`` have 7 to 28."""
+
+BEFORE_GIVING_BACK = 0.14
+"""Of a k-step's own code what stands from the wait for wgmma to the arrival that gives a slot back. Source: SASS of
+``kernels/hopper_gemm`` and ``specialized_steps``: 11 to 17 %, once 27."""
+
+
+BEFORE_MEETING = 0.7
+"""Of a CTA's code before its first tile what stands before all its warps meet. Source: SASS of ``kernels/hopper_gemm``:
+63 to 79 %."""
+
+
+def code_around_meeting(num_instructions: float) -> tuple[list[Op], list[Op]]:
+    """A CTA's code before its first tile: of the warp that makes the barriers, and of each behind the meeting."""
+    return code(num_instructions * BEFORE_MEETING), code(num_instructions * (1 - BEFORE_MEETING))
+
+
+def between_wgmma(num_instructions: float, num_issues: int, n: int) -> float:
+    """Instructions of a k-step's own code from its first wgmma, of ``n`` columns, to its last: some of those beside them."""
+    return min(num_instructions * BESIDE_MATH, (num_issues - 1) * max(LEAST_APART, n / COLUMNS_APART - 1))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepCode:
+    """A k-step's own code: before its wgmma, between them, from the last of them to the wait, behind it; some as ops."""
+
+    before: list[Op]
+    num_between: float
+    beside: list[Op]
+    num_behind: float
+
+
+def code_around_math(num_instructions: float, num_issues: int, n: int, *, least_before: float = 0.0) -> StepCode:
+    """A k-step's own code around a warpgroup's ``num_issues`` wgmma of ``n`` columns; at least ``least_before`` before."""
+    between = between_wgmma(num_instructions, num_issues, n)
+    return StepCode(
+        before=code(max(least_before, num_instructions * BEFORE_MATH)), num_between=between,
+        beside=code(num_instructions * BESIDE_MATH - between), num_behind=num_instructions * (1 - BEFORE_MATH - BESIDE_MATH),
+    )  # fmt: skip
+
+
+def code_around_copies(
+    num_instructions: float, before: float = BEFORE_COPIES, num_more: float = 0.0
+) -> tuple[list[Op], list[Op]]:
+    """The code of copies: the share that stands before them, and what stands behind them."""
+    first, last = (code(num_instructions * share, num_more=num_more * share) for share in (before, 1 - before))
+    return first, last
+
+
+def meet_all(plan: TilePlan) -> list[Op]:
+    """All threads that share barriers meet: of the CTA, or of the cluster."""
+    if plan.params.num_cluster_ctas > 1:
+        fence: list[Op] = [ops.FenceAcqRel()] if plan.params.cluster_meeting == "release" else []
+        return [*fence, ops.ClusterArrive(), ops.ClusterWait()]
+    return [ops.Syncthreads()]
+
+
+def part_from_peers(plan: TilePlan) -> list[Op]:
+    """A CTA of a cluster stays until its peers no longer write to it or arrive on its barriers."""
+    return meet_all(plan) if plan.params.num_cluster_ctas > 1 else []
+
+
+class Producer:
+    """The loading role of the specialized schedules.
+
+    First it makes the barriers, and all roles meet. Then for each k-step: wait until the slot is empty,
+    announce the bytes (TMA), copy A, copy B. Runs ahead of the math by as many k-steps as there are stages.
+    With TMA one elected lane does all of it, and looks at an empty slot as seldom as lone lanes do.
+    With cp.async all its threads copy, and arrive when their copies are there.
+    Where every thread arrives (``cuda::barrier``), so does this one on the empty slot that it waits for.
+    """
+
+    def __init__(self, plan: TilePlan, loader: Loader, barriers: tuple[str, ...]) -> None:
+        """``barriers``: the rings to initialize."""
+        self.plan = plan
+        self.loader = loader
+        self.registers = producer_registers(plan.params)
+        num_stages = plan.params.stages
+        assert num_stages is not None  # resolved
+        self.num_stages = num_stages
+        before, self._behind_meeting = code_around_meeting(plan.params.setup_code)
+        self._prologue: list[Op] = [*before, *(ops.MbarrierInit(name) for name in barriers)]
+        if plan.params.num_cluster_ctas > 1:
+            self._prologue.append(ops.FenceMbarrierInit())
+        if loader.by_tma and plan.params.prefetch_maps:
+            self._prologue.append(ops.PrefetchTensormap(("A", "B")))
+        self._wait = [
+            [ops.MbarrierWait("empty", s, parity, by_lane=loader.by_tma) for parity in (0, 1)] for s in range(num_stages)
+        ]
+        self._expect = [ops.MbarrierArriveExpectTx("full", s, loader.stage_bytes) for s in range(num_stages)]
+        self._arrive = [ops.CpAsyncMbarrierArrive("full", s) for s in range(num_stages)]
+        self._all_arrive = plan.params.arrivals == "every_thread"
+        self._arrive_empty = [ops.MbarrierArrive("empty", s) for s in range(num_stages)]
+        params = plan.params
+        self._copy_code = code_around_copies(params.copy_code, PRODUCER_BEFORE_COPIES)
+        self._tile_code = code_of_place(plan)
+        own = params.tile_code + params.setup_code * (1 - BEFORE_MEETING)
+        (self._far_code,) = far_code("producer", params.producer_code_begin, params.producer_code_end, own)
+
+    def __call__(self, cta: RoleContext) -> Iterator[Op]:
+        """The program."""
+        yield from self._prologue
+        yield from meet_all(self.plan)
+        yield from self._far_code
+        yield from self._behind_meeting
+        if self.registers is not None:
+            yield ops.SetMaxNReg(self.registers, "dec")
+        yield from self._fill_by_tma(cta) if self.loader.by_tma else self._fill_by_cp_async(cta)
+        yield from part_from_peers(self.plan)
+
+    def _fill_by_tma(self, cta: RoleContext) -> Iterator[Op]:
+        plan, num_stages, rank = self.plan, self.num_stages, cta.cta_rank
+        wait, expect, all_arrive = self._wait, self._expect, self._all_arrive
+        before, behind = self._copy_code
+        stage, parity = 0, 0 if all_arrive else 1  # consumers give all slots away before their first k-step, or none
+        for _, at in work(cta, plan):
+            of_a, of_b = self.loader.panels(at, rank)
+            yield from self._tile_code
+            for k in cta.loop(plan.num_k_steps(at.part)):
+                key = k * MAX_STAGES + stage  # slot(k, stage)
+                if all_arrive:
+                    yield self._arrive_empty[stage]
+                yield wait[stage][parity]
+                yield from before
+                yield expect[stage]
+                yield of_a[key]
+                yield of_b[key]
+                yield from behind
+                stage += 1
+                if stage == num_stages:
+                    stage, parity = 0, parity ^ 1
+
+    def _fill_by_cp_async(self, cta: RoleContext) -> Iterator[Op]:
+        plan, num_stages = self.plan, self.num_stages
+        stage, parity = 0, 1
+        for _, at in work(cta, plan):
+            of_a, of_b = self.loader.panels(at, 0)
+            for k in cta.loop(plan.num_k_steps(at.part)):
+                key = k * MAX_STAGES + stage  # slot(k, stage)
+                yield self._wait[stage][parity]
+                yield of_a[key]
+                yield of_b[key]
+                yield self._arrive[stage]
+                stage += 1
+                if stage == num_stages:
+                    stage, parity = 0, parity ^ 1
+
+
+class Consumer:
+    """The math role of the specialized schedules.
+
+    For each k-step: wait until the slot is full, issue wgmma, commit, wait until at most ``wgmma_depth``
+    groups run, give the slot of the group that has ended back to the producers. After the last k-step: wait
+    for all, give the rest back, epilogue. A quarter of a k-step's own code stands before its wgmma, some of it between
+    them, and some from the wait until a slot is given back.
+
+    Where every thread arrives (``cuda::barrier``), the warpgroups' threads do so on the full slot before they wait for
+    it, on the empty one to give it back, and on all empty ones to begin with.
+
+    With ``pingpong`` two consumers take turns at whole tiles: each waits for its turn at the tensor core, and
+    passes it on when its last wgmma has been issued, so that its epilogue runs behind the other's math.
+    """
+
+    def __init__(self, plan: TilePlan, loader: Loader, epilogue: Epilogue, *, idx: int) -> None:
+        """Consumer ``idx``."""
+        self.plan = plan
+        self.loader = loader
+        self.epilogue = epilogue
+        self.idx = idx
+        params = plan.params
+        self.registers = consumer_registers(params)
+        assert params.stages is not None  # resolved
+        assert params.wgmma_depth is not None
+        self.num_stages = params.stages
+        self.depth = params.wgmma_depth
+        self.is_pingpong = params.schedule == "pingpong"
+        atom, num_issues = Shares(params).atom, issues_of_k_step(plan)
+        # cp.async writes through the generic proxy, wgmma reads through the async one
+        self._fence: list[Op] = [] if loader.by_tma else [ops.FenceProxyAsync()]
+        stages = range(self.num_stages)
+        self._wait: list[list[list[Op]]] = [[[ops.MbarrierWait("full", s, parity)] for parity in (0, 1)] for s in stages]
+        self._num_arrivals = 1
+        if params.arrivals == "every_thread":
+            self._num_arrivals = 128
+            for s, waits in enumerate(self._wait):
+                for each in waits:
+                    each.insert(0, ops.MbarrierArrive("full", s, 128))
+        step, before_giving = code_around_math(params.step_code, num_issues, atom.n), params.step_code * BEFORE_GIVING_BACK
+        self._before_giving, self._behind = code(before_giving), code(step.num_behind - before_giving)
+        self._tile_code = code_of_place(plan)
+        self._turn_code = code(params.turn_code)
+        _, self._behind_meeting = code_around_meeting(params.setup_code)
+        self._math: list[list[Op]] = [
+            [*step.before, *self._fence, ops.Wgmma(atom, num_issues, (("a", s), ("b", s)), step.num_between),
+             ops.WgmmaCommitGroup(), *step.beside, ops.WgmmaWaitGroup(self.depth), *self._before_giving]
+            for s in stages
+        ]  # fmt: skip
+        self._give_back: dict[int, list[list[Op]]] = {}
+        self._steps: dict[tuple[int, int | None], list[list[list[Op]]]] = {}
+
+    def _releases(self, rank: int) -> list[list[Op]]:
+        """For each stage the arrivals that give it back, one for each CTA that writes into it."""
+        found = self._give_back.get(rank)
+        if found is None:
+            feeders = self.loader.feeders(rank)
+            found = self._give_back[rank] = [
+                [
+                    ops.MbarrierArrive("empty", s, self._num_arrivals, None if feeder == rank else feeder)
+                    for feeder in feeders
+                ]
+                for s in range(self.num_stages)
+            ]
+        return found
+
+    def _k_steps(self, rank: int, lag: int | None) -> list[list[list[Op]]]:
+        """For each stage and parity a k-step, which gives back the slot ``lag`` before its own, or none."""
+        found = self._steps.get((rank, lag))
+        if found is None:
+            num_stages, given = self.num_stages, self._releases(rank)
+            found = self._steps[rank, lag] = [
+                [
+                    [*wait, *self._math[s], *([] if lag is None else given[(s - lag) % num_stages]), *self._behind]
+                    for wait in self._wait[s]
+                ]
+                for s in range(num_stages)
+            ]
+        return found
+
+    def __call__(self, cta: RoleContext) -> Iterator[Op]:
+        """The program."""
+        yield from meet_all(self.plan)
+        yield from self._behind_meeting
+        if self.registers is not None:
+            yield ops.SetMaxNReg(self.registers, "inc")
+        if self._num_arrivals > 1:
+            for given in self._releases(cta.cta_rank):
+                yield from given
+        if self.is_pingpong:
+            yield from self._take_turns(cta)
+        else:
+            stage, parity = 0, 0
+            for turn, at in work(cta, self.plan):
+                yield from self._tile_code
+                stage, parity = yield from self._multiply(
+                    cta, self.plan.num_k_steps(at.part), stage, parity, passes_on=None
+                )
+                yield from self.epilogue.program(at, turn)
+        yield from self.epilogue.finish()
+        yield from part_from_peers(self.plan)
+
+    def _take_turns(self, cta: RoleContext) -> Iterator[Op]:
+        num_k_steps, idx = self.plan.num_k_steps(0), self.idx
+        mine = [ops.MbarrierWait("math_turn", idx, parity) for parity in (0, 1)]
+        my_end = [ops.MbarrierWait("epilogue_turn", idx, parity) for parity in (0, 1)]
+        passes_on = ops.MbarrierArrive("math_turn", 1 - idx)
+        end_passes_on = ops.MbarrierArrive("epilogue_turn", 1 - idx)
+        for turn, at in work(cta, self.plan, first=idx, step=2):
+            parity = (turn // 2 & 1) ^ (idx == 0)
+            yield from self._tile_code
+            yield mine[parity]
+            yield from self._turn_code
+            stage, parity_of_stage = self._slot_after(0, 0, turn * num_k_steps)
+            yield from self._multiply(cta, num_k_steps, stage, parity_of_stage, passes_on=passes_on)
+            yield my_end[parity]
+            yield from self.epilogue.program(at, turn)
+            yield end_passes_on
+
+    def _slot_after(self, stage: int, parity: int, num_k_steps: int) -> tuple[int, int]:
+        """Stage and parity ``num_k_steps`` further on."""
+        rounds, after = divmod(stage + num_k_steps, self.num_stages)
+        return after, parity ^ (rounds & 1)
+
+    def _multiply(
+        self, cta: RoleContext, num_k_steps: int, stage: int, parity: int, *, passes_on: Op | None
+    ) -> Generator[Op, Any, tuple[int, int]]:
+        """Multiply a tile from a slot on; returns the slot (stage, parity) behind its last k-step."""
+        num_stages, depth, rank = self.num_stages, self.depth, cta.cta_rank
+        steps, is_first, lag = self._k_steps(rank, None), True, 0  # so many slots have not been given back
+        yield ops.WgmmaFence()
+        for k in cta.loop(num_k_steps):
+            if k >= depth and is_first:
+                steps, is_first = self._k_steps(rank, lag), False
+            yield from steps[stage][parity]
+            if is_first:
+                lag += 1
+            stage += 1
+            if stage == num_stages:
+                stage, parity = 0, parity ^ 1
+        if passes_on is not None:
+            yield passes_on
+        yield ops.WgmmaWaitGroup(0)
+        give_back, held = self._releases(rank), stage - lag
+        for behind in range(min(depth, num_k_steps)):
+            yield from give_back[(held + behind) % num_stages]
+        return stage, parity
+
+
+def issues_of_k_step(plan: TilePlan) -> int:
+    """Wgmma instructions of one warpgroup for one k-step."""
+    shares = Shares(plan.params)
+    atom, (rows, columns) = shares.atom, shares.share
+    return (rows // atom.m) * (columns // atom.n) * (plan.tile[2] // atom.k)

@@ -1,0 +1,297 @@
+"""Which configurations of a kernel there are: every combination of the values of its options that a GPU can launch.
+
+In: for each option the values that are to be tried, as typed. Out: resolved parameters, and what was refused and why.
+Knows no time.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import product
+from math import prod
+from typing import Any, Literal, get_args, get_origin
+
+from pydantic import ValidationError
+
+from gpusim.errors import GpusimError, KernelError, nearest
+from gpusim.kernel_models.options import KernelParams
+from gpusim.workload.launch import Launch, Target
+
+AUTO = "auto"
+"""Stands for the values that are usual for an option."""
+
+MOST_COUNTED = 16
+"""Numbers of a range that is counted one by one; a longer one doubles."""
+
+MOST_CHOICES = 50_000
+"""Combinations that are looked at: more take minutes to be listed."""
+
+TELL_EVERY = 100
+"""Combinations after which who asks hears how far it is."""
+
+Mapped = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]
+"""Applies a function to each of some, in order."""
+
+SEVERAL = re.compile(r"[,;]|\.\.|^auto$")
+"""What makes of a text several values."""
+
+_RANGE = re.compile(r"(\d+)\.\.(\d+)(?:\+(\d+))?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """One configuration."""
+
+    options: Mapping[str, Any]
+    """The options that have several values, and this configuration's."""
+    params: KernelParams
+    """All of them, resolved for the GPU."""
+    kept: Any = None
+    """What is kept of their launch."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """Configurations that no kernel, or not this GPU, can have, for one reason."""
+
+    reason: str
+    """The first one's."""
+    num: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choices:
+    """What a sweep may try."""
+
+    varied: tuple[str, ...]
+    """Options with several values."""
+    num_tried: int
+    legal: tuple[Choice, ...]
+    num_same: int
+    """Configurations that are another one once their defaults are filled in."""
+    refusals: tuple[Refusal, ...]
+
+
+def option_names(kind: type[KernelParams]) -> dict[str, str]:
+    """For each option of the command line its field."""
+    return {(item.alias or name): name for name, item in kind.model_fields.items()}
+
+
+def values_of(kind: type[KernelParams], option: str, text: str, *, fixed: Mapping[str, Any], gpu: Target) -> tuple[Any, ...]:
+    """Values of one option as typed: ``a,b,c`` (``;`` where a value has commas), ``2..6``, ``1024..4096+512``, ``auto``.
+
+    A range of up to 16 numbers is counted; a longer one doubles. ``fixed``: options that have one value.
+
+    Raises:
+        KernelError: nothing that can be read as values.
+    """
+    flag = f"--{option.replace('_', '-')}"
+    if text == AUTO:
+        found = kind.usual(option, fixed, gpu)
+        if found is None:
+            raise KernelError(f"{flag} auto: nothing is usual here; wants values, such as {flag} 1,2,4 or {flag} 2..6")
+        return tuple(found)
+    parts = [part.strip() for part in re.split(";" if ";" in text else ",", text)]
+    values: list[Any] = []
+    for part in parts:
+        if not part:
+            raise KernelError(f"{flag} {text!r} has an empty value; wants values joined by commas")
+        _refuse_slip(kind, option, part)
+        values += _range(flag, part) if ".." in part else [_word(kind, option, part)]
+    return tuple(dict.fromkeys(values))
+
+
+def _refuse_slip(kind: type[KernelParams], option: str, part: str) -> None:
+    """What was meant as a range or as ``auto``, and is neither.
+
+    Raises:
+        KernelError: says what would be one.
+    """
+    flag = f"--{option.replace('_', '-')}"
+    if span := re.fullmatch(r"(\d+)-(\d+)", part):
+        raise KernelError(f"{flag} {part!r} is no range; wants {span[1]}..{span[2]}")
+    words = [str(choice) for choice in choices_of(kind.model_fields[option_names(kind)[option]].annotation)]
+    if part == AUTO and part not in words:
+        raise KernelError(f"{flag}: {AUTO} stands for all usual values, wants no others beside it")
+    if part.isalpha() and len(part) >= len(AUTO) - 1 and part not in words and "did you mean" in nearest(part, (AUTO,)) and (
+        "did you mean" not in nearest(part, words)
+    ):
+        raise KernelError(f"{flag} {part!r} is unknown; {nearest(part, (AUTO,))}")
+
+
+def _range(flag: str, text: str) -> list[str]:
+    match = _RANGE.fullmatch(text)
+    if match is None:
+        raise KernelError(f"{flag} {text!r} is no range; wants 2..6, or 1024..4096+512 with a step")
+    first, last, step = int(match[1]), int(match[2]), int(match[3] or 0)
+    if last < first or first < 1 or match[3] == "0":
+        raise KernelError(f"{flag} {text!r} is no range; wants one that grows from 1 or more, such as 2..6")
+    if step or last - first < MOST_COUNTED:
+        found = range(first, last + 1, step or 1)
+        if len(found) > MOST_CHOICES:
+            raise KernelError(f"{flag} {text!r} has {len(found)} numbers; wants at most {MOST_CHOICES}")
+        return [str(number) for number in found]
+    numbers = []
+    while first <= last:
+        numbers.append(str(first))
+        first *= 2
+    return numbers
+
+
+def _word(kind: type[KernelParams], option: str, text: str) -> Any:
+    """A value as the model takes it: flags are on and off, choices that are numbers are numbers.
+
+    What no GPU and no size could make legal is refused here, not one configuration among others.
+    """
+    item, flag = kind.model_fields[option_names(kind)[option]], f"--{option.replace('_', '-')}"
+    if _is_flag(item.annotation):
+        if text not in ("on", "off"):
+            raise KernelError(f"{flag} {text!r} is unknown; {nearest(text, ('on', 'off'))}")
+        return text == "on"
+    known = choices_of(item.annotation)
+    for choice in known:
+        if str(choice) == text:
+            return choice
+    members = (item.annotation,) if get_origin(item.annotation) is Literal else get_args(item.annotation)
+    if known and not item.metadata and all(get_origin(each) is Literal or each is type(None) for each in members):
+        words = [str(choice) for choice in known]
+        raise KernelError(f"{flag} {text!r} is unknown; {nearest(text, words)}")
+    if item.annotation is int and not _is_whole(text):
+        raise KernelError(f"{flag} is {text!r}, wants a whole number")
+    return text
+
+
+def _is_whole(text: str) -> bool:
+    try:
+        int(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_flag(annotation: Any) -> bool:
+    return annotation is bool or bool in get_args(annotation)
+
+
+def choices_of(annotation: Any) -> tuple[Any, ...]:
+    """All values of a field that takes some words.
+
+    >>> choices_of(Literal["m", "n"] | None), choices_of(int)
+    (('m', 'n'), ())
+    """
+    if get_origin(annotation) is Literal:
+        return get_args(annotation)
+    return tuple(choice for member in get_args(annotation) if not isinstance(member, str) for choice in choices_of(member))
+
+
+def choices(
+    kind: type[KernelParams], given: Mapping[str, Any], gpu: Target, *, most: int = MOST_CHOICES,
+    keep: Callable[[Launch], Any] | None = None, progress: Callable[[int, int], None] = lambda done, total: None,
+    mapped: Mapped = map,
+) -> Choices:
+    """Every combination of ``given`` values (an option's text, one value, or a sequence of them) that ``gpu`` can launch.
+
+    ``keep`` sees each launch, and may refuse it; ``progress`` hears how many have been looked at, of how many; ``mapped``
+    does as ``map`` does.
+
+    Raises:
+        KernelError: an unknown option, values that cannot be read, more than ``most`` combinations, or none is legal.
+    """
+    values = _values(kind, given, gpu)
+    number = prod(len(of_option) for of_option in values.values())
+    if number > most:
+        sizes = " x ".join(f"{len(of)} {name}" for name, of in values.items() if len(of) > 1)
+        raise KernelError(f"{number} configurations ({sizes}), gpusim tries at most {most}; give fewer values")
+    varied = tuple(name for name, of_option in values.items() if len(of_option) > 1)
+    _refuse_what_is_no_value(kind, given, values)
+    legal: dict[KernelParams, Choice] = {}
+    refused: dict[str, list[str]] = {}
+    num_legal, fields = 0, option_names(kind)
+    look = partial(_looked_at, kind=kind, gpu=gpu, keep=keep)
+    for done, seen in enumerate(mapped(look, _combinations(values))):
+        if not done % TELL_EVERY:
+            progress(done, number)
+        if isinstance(seen, str):
+            _note(refused, seen)
+            continue
+        params, kept = seen
+        num_legal += 1
+        told = params.as_options()
+        chosen = {name: told[fields[name].rstrip("_")] for name in varied}
+        legal.setdefault(params, Choice(options=chosen, params=params, kept=kept))
+    refusals = sorted((Refusal(reason=of[0], num=len(of)) for of in refused.values()), key=lambda item: -item.num)
+    if not legal:
+        reason = refusals[0].reason if refusals else "there are no values"
+        raise KernelError(reason if number == 1 else f"none of {number} configurations can run: {reason}")
+    return Choices(
+        varied=varied, num_tried=number, legal=tuple(legal.values()), num_same=num_legal - len(legal),
+        refusals=tuple(refusals),
+    )
+
+
+def _looked_at(
+    options: Mapping[str, Any], *, kind: type[KernelParams], gpu: Target, keep: Callable[[Launch], Any] | None
+) -> tuple[KernelParams, Any] | str:
+    """One combination, resolved, and what is kept of its launch; or why it is none."""
+    try:
+        params, launch = kind(**options).planned(gpu)
+        return params, None if keep is None else keep(launch)
+    except ValidationError as error:
+        first = error.errors()[0]
+        flag = "".join(f"--{str(part).replace('_', '-')} " for part in first["loc"][:1])
+        return f"{flag}{first['msg'].removeprefix('Value error, ')}"
+    except GpusimError as error:
+        return str(error)
+
+
+def _refuse_what_is_no_value(
+    kind: type[KernelParams], given: Mapping[str, Any], values: Mapping[str, Sequence[Any]]
+) -> None:
+    """One of several values that its option can never have is a slip, and no configuration that is refused among others.
+
+    Numbers of a range are not typed one by one: those beyond a bound are refused among others.
+
+    Raises:
+        KernelError: there is one; which, and what the option wants.
+    """
+    firsts = {name: of_option[0] for name, of_option in values.items()}
+    for name, of_option in values.items():
+        is_range = isinstance(given[name], str) and ".." in given[name]
+        for value in of_option if len(of_option) > 1 and not is_range else ():
+            try:
+                kind(**{**firsts, name: value})
+            except KernelError as error:
+                if str(error).startswith(f"--{name.replace('_', '-')} "):
+                    raise
+
+
+def _values(kind: type[KernelParams], given: Mapping[str, Any], gpu: Target) -> dict[str, tuple[Any, ...]]:
+    names = option_names(kind)
+    fixed = {
+        name: value for name, value in given.items()
+        if not isinstance(value, list | tuple) and not (isinstance(value, str) and SEVERAL.search(value))
+    }
+    found: dict[str, tuple[Any, ...]] = {}
+    for name, value in given.items():
+        if name not in names:
+            raise KernelError(f"--{name.replace('_', '-')} is unknown; {nearest(name, names)}")
+        if isinstance(value, str):
+            found[name] = values_of(kind, name, value, fixed=fixed, gpu=gpu)
+        else:
+            found[name] = tuple(value) if isinstance(value, list | tuple) else (value,)
+        if not found[name]:
+            raise KernelError(f"--{name.replace('_', '-')} has no values, wants one or more")
+    return found
+
+
+def _combinations(values: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:
+    for combination in product(*values.values()):
+        yield dict(zip(values, combination, strict=True))
+
+
+def _note(refused: dict[str, list[str]], reason: str) -> None:
+    """Reasons that differ in numbers alone are one."""
+    refused.setdefault(re.sub(r"\d[\dx]*", "N", reason.split("; use", maxsplit=1)[0]), []).append(reason)

@@ -1,0 +1,120 @@
+"""Which CTAs share their programs, and the panels of each: a launch as :class:`Programs`.
+
+In: a launch, what its tiles touch. Out: its programs.
+
+Models:
+
+* a class is all CTAs whose roles run the same programs, but for the panels that these name;
+* where a launch says that its programs are uniform, CTAs are sorted by the bytes of their tiles and by their ranks;
+* of each sort the first CTA is recorded, and one or two others to compare;
+* a panel of the others is a footprint's, the CTA's index, its tile, or the same for all;
+* where any comparison fails, and where a launch says nothing, all CTAs are recorded.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Mapping
+
+import numpy as np
+
+from gpusim.program.cta_sorts import Int64Array, at, members_of, sorts_of_ctas
+from gpusim.program.panels import Sort, Sources
+from gpusim.program.programs import IntArray, Programs
+from gpusim.program.records import OPS, TABLES
+from gpusim.program.trace import Tracer
+from gpusim.workload.launch import Launch
+
+MAX_OPS = 1_000_000
+"""Of a role of one CTA, by default."""
+
+
+def trace_launch(
+    launch: Launch, *, num_ctas: int, panels_of: Mapping[str, Int64Array], bytes_of: Mapping[str, Int64Array],
+    max_ops: int = MAX_OPS,
+) -> Programs:
+    """The programs of all CTAs of ``launch``.
+
+    Args:
+        launch: its roles are generators of ops.
+        num_ctas: CTAs of its grid; the tile of turn t of CTA c is ``c + t * num_ctas``.
+        panels_of: for each footprint's tensor the panel of each tile, int64[num_tiles].
+        bytes_of: the same of the bytes that each tile touches.
+        max_ops: the most ops of a role of one CTA.
+
+    Raises:
+        LaunchError: an op that is refused, a program that is none, or that does not end.
+    """
+    if launch.has_uniform_programs:
+        tracer = Tracer(launch, num_ctas=num_ctas, max_ops=max_ops)
+        found = _trace_sorts(tracer, launch, num_ctas, panels_of, bytes_of)
+        if found is not None:
+            return found
+    return _trace_all(Tracer(launch, num_ctas=num_ctas, max_ops=max_ops), num_ctas)
+
+
+# ---------------------------------------------------------------------------------------------- some CTAs of each sort
+
+
+def _trace_sorts(
+    tracer: Tracer, launch: Launch, num_ctas: int, panels_of: Mapping[str, Int64Array], bytes_of: Mapping[str, Int64Array]
+) -> Programs | None:
+    """The programs, from a few CTAs of each sort; None where these are not as uniform as the launch says."""
+    tables, num_tiles = tracer.tables, launch.num_tiles
+    of_cta = sorts_of_ctas(
+        [bytes_of[item.tensor] for item in launch.footprints], num_ctas=num_ctas, num_tiles=num_tiles,
+        cluster_size=launch.cluster_size,
+    )  # fmt: skip
+    sorts = [Sort(members, tracer) for members in members_of(of_cta)]
+    sources = Sources(panels_of, tables, num_ctas, -(-num_tiles // num_ctas))
+    cta_panels = np.zeros((num_ctas, len(tables.columns)), dtype=np.int32)
+    for sort in sorts:
+        of_columns = sort.sources(sources) if sort.are_alike() else None
+        if of_columns is None:
+            return None
+        for column, source in zip(sort.first.columns, of_columns, strict=True):
+            cta_panels[at(sort.members), column] = source.of(sort.members)
+    classes: dict[tuple[int, ...], int] = {}
+    of_sort = np.array([classes.setdefault(sort.first.programs, len(classes)) for sort in sorts], dtype=np.int32)
+    return _programs(tracer, of_sort[of_cta], list(classes), cta_panels)
+
+
+# ---------------------------------------------------------------------------------------------- all CTAs
+
+
+def _trace_all(tracer: Tracer, num_ctas: int) -> Programs:
+    """The programs, from all CTAs."""
+    classes: dict[tuple[int, ...], tuple[tuple[int, ...], array[int], array[int]]] = {}
+    for cta_idx in range(num_ctas):
+        traced = tracer.trace(cta_idx)
+        _, ctas, panels = classes.setdefault(traced.programs, (traced.columns, array("q"), array("i")))
+        ctas.append(cta_idx)
+        panels.extend(traced.panels)
+    cta_class = np.empty(num_ctas, dtype=np.int32)
+    cta_panels = np.zeros((num_ctas, len(tracer.tables.columns)), dtype=np.int32)
+    for number, (columns, ctas, panels) in enumerate(classes.values()):
+        cta_class[ctas] = number
+        of_ctas = np.array(panels, dtype=np.int32).reshape(len(ctas), len(columns))
+        cta_panels[np.array(ctas)[:, None], np.array(columns, dtype=np.int64)] = of_ctas
+    return _programs(tracer, cta_class, list(classes), cta_panels)
+
+
+# ---------------------------------------------------------------------------------------------- what comes of it
+
+
+def _programs(
+    tracer: Tracer, cta_class: IntArray, class_programs: list[tuple[int, ...]], cta_panels: IntArray
+) -> Programs:
+    tables, programs = tracer.tables, tracer.programs.by_key
+    lengths = np.array([len(program) // OPS.itemsize for program in programs])
+    table = np.zeros(len(lengths), dtype=TABLES["programs"])
+    table["begin"], table["num_ops"], table["num_tokens"] = np.cumsum(lengths) - lengths, lengths, tracer.programs.items
+    return Programs(
+        ops=np.frombuffer(b"".join(programs), dtype=OPS), programs=table, lists=np.array(tables.lists, dtype=np.int32),
+        neighbours=np.array(tables.neighbours, dtype=np.int32).reshape(-1, 2), cta_class=cta_class,
+        class_programs=np.array(class_programs, dtype=np.int32).reshape(len(class_programs), -1), cta_panels=cta_panels,
+        tensors=tuple(tables.tensors), stages=tables.stage_names, barriers=tables.barrier_names,
+        named_barriers=tuple(tables.named_barriers), code_names=tuple(tables.codes),
+        far_code_names=tuple(tables.far_code_names),
+        num_ops_traced=tracer.num_ops, costs=tables.costs,
+    )

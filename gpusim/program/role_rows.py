@@ -1,0 +1,233 @@
+"""What one role of one CTA has recorded so far: its ops as packed records, its tokens, the panels that it names.
+
+In: packed records. Out: bytes of a program, whose tokens have slots.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from heapq import heappop, heappush
+from struct import Struct
+from typing import Any
+
+from gpusim.errors import LaunchError
+from gpusim.program.costs import Known
+from gpusim.program.records import OPS, OpKind
+from gpusim.program.refusals import issued, place_of
+from gpusim.program.tables import MOST_INT32, Columns, Tables
+from gpusim.workload import ops
+from gpusim.workload.launch import WarpRole
+from gpusim.workload.smem.access import AccessPattern
+from gpusim.workload.token import Token
+
+FORMAT = Struct("<BBHiiiiid")
+"""Of one record: the fields of ``records.OPS`` in order."""
+PACK = FORMAT.pack
+assert FORMAT.size == OPS.itemsize
+SLOT = Struct("<i").pack
+STAGE_AT, EXTRA_AT = (OPS.fields[name][1] for name in ("stage", "extra"))  # type: ignore[index]  # it has fields
+"""Bytes of a record before the field in which a token's slot stands."""
+MOST_COLUMNS = 1 << 16
+USE = PACK(OpKind.USE, 0, 0, 0, 0, 0, -1, 0, 0.0)
+
+
+class Panels:
+    """The panels that the roles of one CTA name, one column each."""
+
+    __slots__ = ("columns", "counts", "panels", "turns")
+
+    def __init__(self) -> None:
+        self.columns: list[int] = []
+        """Columns of ``cta_panels``, in the order in which they were met."""
+        self.panels: list[int] = []
+        """The panel of each."""
+        self.turns: defaultdict[int, Columns] = defaultdict(dict)
+        """Columns that were met in a turn."""
+        self.counts: dict[tuple[int, int], int] = {}
+        """How many panels of a tensor were met in a turn, by both."""
+
+
+class RoleRows:
+    """The records of one role of one CTA, and what its next op may depend on."""
+
+    __slots__ = (
+        "_columns", "_cta_idx", "_in_stage", "_panels", "_places", "_tokens", "cta_rank", "has_arrived", "is_of_cta",
+        "known", "num_ctas", "num_sections", "num_warps", "registers", "rows", "spec", "tables", "turn", "who",
+    )  # fmt: skip
+
+    def __init__(
+        self, tables: Tables, spec: WarpRole, panels: Panels, known: Known[bytes], *, cta_idx: int, num_ctas: int
+    ) -> None:
+        """No op yet.
+
+        ``known``: records of ops that are the same each time the op is yielded, for a role and a cluster rank.
+        """
+        launch = tables.launch
+        self.tables, self.spec, self.known, self._cta_idx, self.num_ctas = tables, spec, known, cta_idx, num_ctas
+        self.cta_rank = cta_idx % launch.cluster_size
+        self.who = f"{launch.kernel}: role {spec.name!r} of CTA {cta_idx}"
+        self.num_warps, self.registers = spec.num_warps, launch.registers_per_thread
+        self.rows: list[bytes] = []
+        self.is_of_cta = False
+        """Whether it has asked for its CTA's index or named a panel: other CTAs may differ."""
+        self.turn = 0
+        self.has_arrived = False
+        """Whether it has arrived at the cluster's barrier, and not waited there since."""
+        self.num_sections = 0
+        """Sections that are open."""
+        self._panels = panels
+        self._columns = panels.turns[0]
+        self._tokens: dict[Token, int] = {}
+        self._places: list[tuple[int, int]] = []
+        """(place of an op, number of the token that it gives or, inverted, that it uses)."""
+        self._in_stage: list[bool] = []
+        """For each token whether the op that gives it has the slot in ``stage``; else ``extra``."""
+
+    # ------------------------------------------------------------------------------------------ ops
+
+    def add(self, row: bytes) -> None:
+        """One more op."""
+        self.rows.append(row)
+
+    def keep(self, op: ops.Op, row: bytes) -> None:
+        """One more op, whose record is the same each time."""
+        self.known.keep(op, row)
+        self.rows.append(row)
+
+    def give(self, row: bytes, *, is_long: bool, in_stage: bool) -> Token:
+        """One more op, which gives a token."""
+        token = Token(is_long=is_long)
+        number = self._tokens[token] = len(self._in_stage)
+        self._in_stage.append(in_stage)
+        self._places.append((len(self.rows), number))
+        self.rows.append(row)
+        return token
+
+    def use(self, token: object) -> None:
+        """One more op, which waits for a token of this role.
+
+        Raises:
+            LaunchError: something else.
+        """
+        number = self._tokens.get(token) if isinstance(token, Token) else None
+        if number is None:
+            raise LaunchError(f"{self.who} uses {token!r}, wants the token that a load has given")
+        self._places.append((len(self.rows), ~number))
+        self.rows.append(USE)
+
+    def begin_turn(self, turn: int) -> None:
+        """A work tile begins; one in which nothing was done before it leaves no record."""
+        self.end_turn()
+        self.turn = turn
+        self._columns = self._panels.turns[turn]
+        self.rows.append(PACK(OpKind.TURN, 0, 0, 0, 0, -1, -1, turn, 0.0))
+
+    def end_turn(self) -> None:
+        """Forget the record of a turn with no op behind it."""
+        if self.rows and self.rows[-1][0] == OpKind.TURN:
+            self.rows.pop()
+
+    # ------------------------------------------------------------------------------------------ what ops name
+
+    def place(self, tensor: str, tile: Any) -> tuple[int, int, int]:
+        """(tensor's number, column of the panel, step) of a tile."""
+        tables, self.is_of_cta = self.tables, True
+        number = tables.tensor(tensor)
+        panel, step = tile if type(tile) is tuple and len(tile) == 2 else (None, None)
+        if not (type(panel) is type(step) is int and 0 <= panel <= MOST_INT32 and -MOST_INT32 <= step <= MOST_INT32):
+            panel, step = tables.plain_tile(tile)
+        column = self._columns.get((number, panel))
+        if column is None:
+            column = self._new_column(number, panel)
+        return number, column, step
+
+    def _new_column(self, tensor: int, panel: int) -> int:
+        panels, all_columns = self._panels, self.tables.columns
+        num_before = panels.counts.get((tensor, self.turn), 0)
+        key = tensor, self.turn, num_before
+        column = all_columns.get(key)
+        if column is None:
+            column = all_columns[key] = len(all_columns)
+            if column >= MOST_COLUMNS:
+                raise LaunchError(
+                    f"{self.who} names more than {MOST_COLUMNS} panels, the limit of a CTA: name slices of one panel by "
+                    "their step"
+                )
+        panels.counts[tensor, self.turn] = num_before + 1
+        panels.columns.append(column)
+        panels.panels.append(panel)
+        self._columns[tensor, panel] = column
+        return column
+
+    def neighbours(self, op: ops.TmaLoad | ops.CpAsync) -> tuple[tuple[int, int], ...]:
+        """(column, step) of each tile that comes along."""
+        return tuple(self.place(op.tensor, tile)[1:] for tile in op.come_along)
+
+    def access(self, access: AccessPattern) -> int:
+        """The number of an access pattern.
+
+        Raises:
+            LaunchError: fewer requests than none.
+        """
+        if access.num_requests < 0:
+            raise issued(access.num_requests / self.num_warps)
+        return self.tables.costs.accesses.number(access)
+
+    def stage(self, buffer: str, stage: int) -> int:
+        """The place of a stage of a buffer."""
+        return place_of("buffer", buffer, stage, self.tables.stages)
+
+    def barrier(self, ring: str, stage: int) -> int:
+        """The place of an mbarrier."""
+        return place_of("mbarrier", ring, stage, self.tables.barriers)
+
+    def check_rank(self, rank: int) -> int:
+        """The rank of a CTA of the cluster.
+
+        Raises:
+            LaunchError: the cluster has no such rank.
+        """
+        size = self.tables.launch.cluster_size
+        if not 0 <= rank < size:
+            raise LaunchError(f"{self.who} names cluster rank {rank}, the cluster has ranks 0 to {size - 1}")
+        return rank
+
+    # ------------------------------------------------------------------------------------------ the end
+
+    def finish(self) -> tuple[bytes, int]:
+        """(all records, one behind the other, in which tokens have their slots; how many slots there are)."""
+        self.end_turn()
+        rows, slots = self.rows, token_slots(self._places)
+        for (place, number), slot in zip(self._places, slots, strict=True):
+            row = rows[place]
+            at = STAGE_AT if number < 0 or self._in_stage[number] else EXTRA_AT
+            rows[place] = row[:at] + SLOT(slot) + row[at + 4 :]
+        return b"".join(rows), max(slots, default=-1) + 1
+
+
+def token_slots(places: list[tuple[int, int]]) -> list[int]:
+    """The slot of each op that gives a token or, its number inverted, uses one: the lowest that is free.
+
+    A slot is free again behind the last use of its token, or behind the op that gives it where nobody uses it.
+
+    >>> token_slots([(0, 0), (1, 1), (2, ~0), (3, 2), (4, ~1), (5, ~2)])
+    [0, 1, 0, 0, 1, 0]
+    """
+    last = {number if number >= 0 else ~number: idx for idx, (_, number) in enumerate(places)}
+    slots: dict[int, int] = {}
+    free: list[int] = []
+    found: list[int] = []
+    num_slots = 0
+    for idx, (_, signed) in enumerate(places):
+        number = signed if signed >= 0 else ~signed
+        if signed >= 0:
+            if free:
+                slots[number] = heappop(free)
+            else:
+                slots[number] = num_slots
+                num_slots += 1
+        slot = slots[number]
+        found.append(slot)
+        if last[number] == idx:
+            heappush(free, slot)
+    return found

@@ -1,0 +1,215 @@
+"""What is asked in words: layouts, types and accesses as they are typed, on the command line and in the explorer.
+
+In: texts. Out: layouts and accesses, what is to be remarked about them, and the line to type for the same question. A
+refusal names the option of the command line that it concerns.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from gpusim.errors import ConfigError, KernelError, LayoutError
+
+if TYPE_CHECKING:
+    from gpusim.layout import Layout, Swizzle
+    from gpusim.layout.notation import Notation
+    from gpusim.workload.dtypes import DType
+    from gpusim.workload.smem.bank_conflict_fixes import Mend
+    from gpusim.workload.smem.tile_access import TileAccess
+
+
+def parse_any(text: str, flag: str) -> Any:
+    """A layout in any of CuTe's forms: plain, swizzled in elements, swizzled in bytes (smem_ptr).
+
+    Raises:
+        LayoutError: no such notation; names the ``flag``.
+    """
+    from gpusim.layout.notation import Notation
+
+    try:
+        return any_layout(Notation.of(text))
+    except LayoutError as error:
+        raise LayoutError(f"{flag}: {without_layout(error)}") from None
+
+
+def any_layout(text: Notation) -> Any:
+    """As :func:`parse_any`, of text that was read; errors name no flag.
+
+    Raises:
+        LayoutError: no such notation.
+    """
+    from gpusim.layout import parse_byte_layout, parse_layout
+
+    return parse_byte_layout(text) if "smem_ptr" in text.bare else parse_layout(text)
+
+
+def without_layout(error: LayoutError) -> str:
+    """The sentence, to follow a flag: without the word ``layout`` that it may begin with."""
+    return str(error).removeprefix("layout").lstrip(": ")
+
+
+def find_dtype(name: str) -> DType:
+    """The element type of ``--dtype``, where only its width counts.
+
+    Raises:
+        KernelError: no such element type.
+    """
+    from gpusim.workload.dtypes import dtype_in_memory
+
+    try:
+        return dtype_in_memory(name)
+    except KernelError as error:
+        raise KernelError(f"--dtype {str(error).removeprefix('dtype: ')}") from None
+
+
+# ---------------------------------------------------------------------------------------------- banks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BanksAsked:
+    """One question to ``gpusim banks``, as it is typed; ``threads`` has one for each access, None for the usual lanes."""
+
+    layout: str
+    dtype: str
+    access: tuple[str, ...]
+    threads: tuple[str | None, ...]
+    swizzle: str | None = None
+    at: str | None = None
+
+    @property
+    def element(self) -> DType:
+        """The element type.
+
+        Raises:
+            KernelError: no such element type.
+        """
+        return find_dtype(self.dtype)
+
+    def accesses(self) -> list[TileAccess]:
+        """Each access to the tile.
+
+        Raises:
+            GpusimError: something that was typed is no such thing.
+        """
+        from gpusim.layout import ByteLayout, Layout
+        from gpusim.workload.smem.smem_ops import SMEM_OPS, smem_op_hint
+        from gpusim.workload.smem.tile_access import TileAccess, smem_tile
+
+        dtype = self.element
+        for name in self.access:
+            if name not in SMEM_OPS:
+                raise LayoutError(f"--access {name!r} is unknown; {smem_op_hint(name)}")
+            _check_number(name, dtype)
+        tile = parse_any(self.layout, "--layout")
+        if self.swizzle is not None and not isinstance(tile, Layout):
+            kind = "in bytes" if isinstance(tile, ByteLayout) else "in elements"
+            raise ConfigError(f"--swizzle {self.swizzle!r} and a swizzle {kind} in --layout are two; give one of them")
+        in_smem = smem_tile(tile, dtype, None if self.swizzle is None else _swizzle(self.swizzle, dtype))
+        start = (0, 0) if self.at is None else _place(self.at, tile.rank)
+        return [
+            TileAccess(op=name, tile=in_smem, threads=None if text is None else _threads(text), at=start)
+            for name, text in zip(self.access, self.threads, strict=True)
+        ]
+
+    def remarks(self, accesses: Sequence[TileAccess]) -> tuple[str, ...]:
+        """What to know about ``accesses``, which these words gave: units that were mixed up, strides that were left out."""
+        from gpusim.workload.smem.bank_conflict_fixes import remarks
+
+        in_elements = "smem_ptr" not in self.layout and (self.swizzle is None or "," in self.swizzle)
+        said = dict.fromkeys(
+            sentence for one in accesses for sentence in remarks(one, is_in_elements=in_elements)
+        )
+        return (*said, *_stride_remark(self.layout, accesses[0]))
+
+    def command(self) -> str:
+        """The line to type for this question."""
+        words = ["gpusim", "banks", "--layout", self.layout, "--dtype", self.dtype]
+        for access, threads in zip(self.access, self.threads, strict=True):
+            words += ["--access", access]
+            if any(self.threads):
+                words += ["--threads", threads or "_"]
+        words += ["--at", self.at] if self.at is not None else []
+        words += ["--swizzle", self.swizzle] if self.swizzle is not None else []
+        return shlex.join(words)
+
+    def mended(self, mend: Mend) -> BanksAsked:
+        """The same question of a mended tile."""
+        swizzle, tile = mend.swizzle_elements, mend.tile
+        is_plain = bool(tile.offset) or swizzle is None or not swizzle.num_bits
+        return BanksAsked(
+            layout=str(tile if tile.offset else tile.inner), dtype=self.element.name, access=self.access,
+            threads=self.threads, at=self.at,
+            swizzle=None if is_plain or swizzle is None else f"{swizzle.num_bits},{swizzle.base},{swizzle.shift}",
+        )
+
+
+def lanes_of(access: Sequence[str], threads: Sequence[str] | None) -> tuple[str | None, ...]:
+    """``--threads`` of each ``--access``; None for the usual lanes.
+
+    Raises:
+        ConfigError: some were given, but not one for each access.
+    """
+    if not threads:
+        return (None,) * len(access)
+    if len(threads) != len(access):
+        lanes, accesses = ("once" if len(given) == 1 else f"{len(given)} times" for given in (threads, access))
+        raise ConfigError(
+            f"--threads is given {lanes}, --access {accesses}; give one for each, _ for the usual lanes"
+        )
+    return tuple(None if text.strip() == "_" else text for text in threads)
+
+
+def _stride_remark(text: str, access: TileAccess) -> list[str]:
+    """What to know where a layout of several modes has no strides."""
+    from gpusim.layout import Layout, LayoutRight
+
+    inner = access.tile.inner
+    if ":" in text or "," not in text.rpartition("o")[2]:
+        return []
+    rows = Layout(inner.shape, LayoutRight)
+    return [f"the layout is typed without strides, so that CuTe's column-major ones are taken: {inner}; for rows use {rows}"]
+
+
+def _check_number(name: str, dtype: DType) -> None:
+    """Refuse arithmetic on numbers of another kind than the instruction's."""
+    verb, _, width = name.removeprefix("atom_shared_").removeprefix("red_shared_").rpartition("_")
+    if not name.startswith(("atom_shared", "red_shared")) or verb not in ("", "add", "min", "max"):
+        return
+    if dtype.kind == "float" and width == "b32":
+        kind = name.partition("_")[0]
+        raise LayoutError(
+            f"--access {name}: is of integers, --dtype {dtype.name} is not; use {kind}_shared_add_f32, which is a loop, or "
+            "an integer type"
+        )
+    if width == "f32" and dtype.name != "fp32":
+        raise LayoutError(f"--access {name}: is of fp32, --dtype is {dtype.name}; use --dtype fp32")
+
+
+def _swizzle(text: str, dtype: DType) -> Swizzle:
+    from gpusim.layout import parse_swizzle
+
+    try:
+        return parse_swizzle(text, dtype.bits)
+    except LayoutError as error:
+        raise LayoutError(f"--swizzle {str(error).removeprefix('swizzle ')}") from None
+
+
+def _threads(text: str) -> Layout:
+    from gpusim.layout import Layout
+
+    layout = parse_any(text, "--threads")
+    if not isinstance(layout, Layout):
+        raise LayoutError(f"--threads {text!r} has a swizzle, wants a plain layout; give the tile's with --swizzle")
+    return layout
+
+
+def _place(text: str, rank: int) -> tuple[int, int]:
+    numbers = re.findall(r"-?\d+", text)
+    if not re.fullmatch(r"\(?\s*-?\d+\s*(,\s*-?\d+\s*)?\)?", text) or len(numbers) != rank:
+        wanted = "two numbers such as (0,16)" if rank > 1 else "one number, as the layout has one mode"
+        raise ConfigError(f"--at {text!r} is no coordinate of the layout, wants {wanted}")
+    return (int(numbers[0]), int(numbers[1])) if rank > 1 else (0, int(numbers[0]))

@@ -1,0 +1,236 @@
+"""The roofline of a GPU at a predicted clock, with kernels on it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import atan2, degrees, inf
+from pathlib import Path
+from typing import Any
+
+from gpusim.errors import GpusimError
+from gpusim.machine.config import GpuSpec
+from gpusim.report.number_format import flag, number, percent
+from gpusim.report.plots.figure import BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILION, picture_of, settings
+from gpusim.report.plots.picture import Picture, check_plot
+from gpusim.simulate.result import Result
+from gpusim.units import SECTOR_BYTES
+
+LOOKS = (
+    (BLUE, "o"), (VERMILION, "s"), (GREEN, "^"), (PURPLE, "D"), (ORANGE, "v"), (BLACK, "P"), (SKY, "X"), ("#606060", "*"),
+)  # fmt: skip
+"""Colour and marker of each kernel."""
+
+CLASSES: Mapping[str, str] = {
+    "16bit": "bf16, fp16", "tf32": "tf32", "fp8": "fp8", "int8": "int8", "fp32": "fp32",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A kernel on the roofline."""
+
+    name: str
+    tflops: float
+    dram_flops_per_byte: float
+    """Infinite where nothing comes from memory or goes there."""
+    l2_flops_per_byte: float
+    peak_tflops: float
+    """Of the arithmetic units that it uses, at its clock."""
+    mhz: float
+
+    def roof_tflops(self, hbm_gb_per_s: float) -> float:
+        """What its intensity allows with so many GB/s of memory."""
+        return min(self.peak_tflops or inf, self.dram_flops_per_byte * hbm_gb_per_s * 1e-3)
+
+
+def plot_roofline(
+    results: Result | Sequence[Result], gpu: GpuSpec, path: str | Path | None = None, *, names: Sequence[str] | None = None
+) -> Picture:
+    """Throughput over arithmetic intensity, with the roofs of memory and L2 and the ceilings of the arithmetic units.
+
+    A full point is a kernel over its predicted bytes of memory, a hollow one the same over its bytes of L2. Roofs are what
+    is sustained, at the clock of the fastest of ``results``. ``names`` label the kernels.
+
+    Raises:
+        GpusimError: a bad ``path``; no result, more than can be told apart, one of another GPU, without arithmetic or
+            without time; another number of names.
+        OSError: the file cannot be written.
+    """
+    check_plot(path)
+    every = [results] if isinstance(results, Result) else list(results)
+    placed = _placed(every, gpu, names)
+    mhz = max(item.sm_clock_mhz for item in every)
+    hbm = gpu.hbm.sustained_read_gb_per_s
+    said = [
+        f"{item.name} reaches {number(round(item.tflops, 1))} TFLOP/s at "
+        f"{_per_byte(item.dram_flops_per_byte, 'FLOP per byte of memory')} and "
+        f"{_per_byte(item.l2_flops_per_byte, 'per byte of L2')}, "
+        f"{percent(item.tflops / item.roof_tflops(hbm))} of its roof"
+        for item in placed
+    ]
+    alt = f"Roofline of {gpu.name} at {mhz:,.0f} MHz: {'; '.join(said)}."
+    with settings():
+        return picture_of(_draw(placed, gpu, mhz), alt, path)
+
+
+def _per_byte(flops: float, words: str) -> str:
+    """As a sentence says it.
+
+    >>> _per_byte(12.34, "per byte of L2"), _per_byte(inf, "per byte of L2")
+    ('12.3 per byte of L2', 'no byte of L2')
+    """
+    return f"{number(round(flops, 1))} {words}" if flops < inf else f"no {words[words.index('byte') :]}"
+
+
+def _placed(results: list[Result], gpu: GpuSpec, names: Sequence[str] | None) -> list[Placed]:
+    if not 1 <= len(results) <= len(LOOKS):
+        raise GpusimError(f"plot: a roofline of {len(results)} kernels, wants 1 to {len(LOOKS)}")
+    if names is not None and len(names) != len(results):
+        raise GpusimError(f"plot: {len(names)} names of {len(results)} kernels, wants one each")
+    found = []
+    for item, name in zip(results, names or names_of(results), strict=True):
+        if item.gpu != gpu.name:
+            raise GpusimError(f"plot: {name} was simulated on {item.gpu}, the roofline is of {gpu.name}; give one GPU's")
+        flops = item.tflops * 1e6 * item.time_us
+        if flops <= 0.0:
+            raise GpusimError(f"plot: {name} has no arithmetic, or takes no time: it has no place on a roofline")
+        dram = sum(item.counters.get(f"dram__bytes_{way}.sum", 0.0) for way in ("read", "write"))
+        sectors = sum(item.counters.get(f"lts__t_sectors_srcunit_tex_op_{way}.sum", 0.0) for way in ("read", "write"))
+        found.append(Placed(
+            name=name, tflops=item.tflops, mhz=item.sm_clock_mhz, peak_tflops=item.peak_tflops_at_clock,
+            dram_flops_per_byte=flops / dram if dram else inf,
+            l2_flops_per_byte=flops / (sectors * SECTOR_BYTES) if sectors else inf,
+        ))  # fmt: skip
+    return found
+
+
+def names_of(results: Sequence[Result]) -> list[str]:
+    """Each kernel's name, and where several have the same what tells them apart.
+
+    Those alike in all parameters are numbered.
+    """
+    names = []
+    for item in results:
+        alike = [other for other in results if other.kernel == item.kernel]
+        differ = [key for key in item.params if len({str(other.params.get(key)) for other in alike}) > 1]
+        words = [f"{flag(key)} {item.params[key]}" for key in differ[:3]]
+        names.append(" ".join([item.kernel, *words]))
+    return [
+        f"{name} ({names[: idx + 1].count(name)})" if names.count(name) > 1 else name for idx, name in enumerate(names)
+    ]
+
+
+def l2_gb_per_s(gpu: GpuSpec, mhz: float) -> float:
+    """What the slices of L2 sustain at an SM clock."""
+    return gpu.l2.num_slices * gpu.l2.slice_bytes_per_cycle * gpu.l2.sustained_fraction * mhz * 1e-3
+
+
+def ceilings(gpu: GpuSpec, mhz: float) -> dict[str, float]:
+    """TFLOP/s of the whole device at an SM clock, by unit and types; those that are alike share a line."""
+    core = gpu.tensor_core
+    per_cycle: dict[str, float] = {}
+    for kind, rates in (("wgmma", core.wgmma_flops_per_cycle), ("mma.sync", core.mma_sync_flops_per_cycle)):
+        for name, flops in rates.items():
+            per_cycle[f"{kind} {CLASSES.get(name, name)}"] = flops
+    per_cycle["FMA fp32"] = 2.0 * gpu.warp_scheduler.fp32_lanes
+    by_rate: dict[float, list[str]] = {}
+    for name, flops in per_cycle.items():
+        by_rate.setdefault(flops, []).append(name)
+    return {joined(names): flops * gpu.num_sms * mhz * 1e-6 for flops, names in by_rate.items() if flops > 0.0}
+
+
+def joined(names: Sequence[str]) -> str:
+    """Names of one ceiling, the unit said once.
+
+    >>> joined(["wgmma fp8", "wgmma int8", "mma.sync fp8"])
+    'wgmma fp8, int8; mma.sync fp8'
+    """
+    units: dict[str, list[str]] = {}
+    for name in names:
+        unit, _, types = name.partition(" ")
+        units.setdefault(unit, []).append(types)
+    return "; ".join(f"{unit} {', '.join(types)}" for unit, types in units.items())
+
+
+def _draw(placed: list[Placed], gpu: GpuSpec, mhz: float) -> Any:
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+
+    tops = ceilings(gpu, mhz)
+    hbm, l2 = gpu.hbm.sustained_read_gb_per_s, l2_gb_per_s(gpu, mhz)
+    finite = [value for item in placed for value in (item.dram_flops_per_byte, item.l2_flops_per_byte) if value < inf]
+    highest = max(tops.values())
+    left = min([*finite, 1e3 * min(tops.values()) / l2]) / 3.0
+    right = max([*finite, 1e3 * highest / hbm]) * 3.0
+    bottom = min([*(item.tflops for item in placed), min(tops.values())]) / 3.0
+    figure = Figure(figsize=(8.2, 5.4), layout="constrained")
+    axes = figure.subplots()
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlim(left, right)
+    axes.set_ylim(bottom, highest * 2.2)
+    used = {round(item.peak_tflops / item.mhz, 9) for item in placed}
+    for tflops in tops.values():
+        is_used = round(tflops / mhz, 9) in used
+        axes.plot(
+            [1e3 * tflops / l2, right], [tflops, tflops], color="black" if is_used else "#808080",
+            linewidth=1.8 if is_used else 0.9, zorder=1,
+        )  # fmt: skip
+    roofs = []
+    for words, gb_per_s, line in (("HBM", hbm, "-"), ("L2", l2, "--")):
+        end = 1e3 * highest / gb_per_s
+        axes.plot([left, end], [left * gb_per_s * 1e-3, highest], color="black", linestyle=line, linewidth=1.8, zorder=2)
+        at = max(left * 1.25, bottom * 1.6e3 / gb_per_s)
+        roofs.append(axes.text(
+            at, at * gb_per_s * 1.06e-3, f"{words} {gb_per_s:,.0f} GB/s", fontsize=8, rotation_mode="anchor", va="bottom",
+        ))  # fmt: skip
+    for item, (colour, marker) in zip(placed, LOOKS, strict=False):
+        ends = [value for value in (item.l2_flops_per_byte, item.dram_flops_per_byte) if value < inf]
+        axes.plot(ends, [item.tflops] * len(ends), color=colour, linewidth=0.8, linestyle=":", zorder=3)
+        for value, is_full in ((item.dram_flops_per_byte, True), (item.l2_flops_per_byte, False)):
+            if value < inf:
+                axes.plot(
+                    value, item.tflops, color=colour, marker=marker, markersize=8, linestyle="", zorder=4,
+                    markerfacecolor=colour if is_full else "white", markeredgecolor=colour, markeredgewidth=1.4,
+                )  # fmt: skip
+    handles = [
+        Line2D([], [], color=colour, marker=marker, markersize=8, linestyle="", label=(
+            f"{item.name}: {number(round(item.tflops, 1))} TFLOP/s, {percent(item.tflops / item.roof_tflops(hbm))} of its "
+            "roof"
+        ))
+        for item, (colour, marker) in zip(placed, LOOKS, strict=False)
+    ]  # fmt: skip
+    grey: Mapping[str, Any] = {"color": "#606060", "marker": "o", "markersize": 8, "linestyle": ""}
+    handles.append(Line2D([], [], label="full: per byte of memory", **grey))
+    handles.append(Line2D([], [], label="hollow: per byte of L2", markerfacecolor="white", **grey))
+    figure.legend(handles=handles, loc="outside lower center", ncols=2, frameon=False)
+    axes.set_xlabel("arithmetic intensity (FLOP/B)")
+    is_one = len({round(item.mhz) for item in placed}) == 1
+    axes.set_ylabel(f"throughput (TFLOP/s{')' if is_one else '); ceilings and L2'} at {mhz:,.0f} MHz")
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(lambda value, _: number(round(float(value), 6)))
+    axes.grid(which="major", color="#DDDDDD", linewidth=0.5)
+    axes.set_title(f"Roofline of {gpu.name}: sustained rates of memory and L2", loc="left", fontweight="bold")
+    _name_ceilings(axes, figure, tops, right)
+    figure.draw_without_rendering()  # places the axes, so that the roofs' angle is known
+    (x0, y0), (x1, y1) = axes.transData.transform([(1.0, 1.0), (10.0, 10.0)])
+    for text in roofs:
+        text.set_rotation(degrees(atan2(y1 - y0, x1 - x0)))
+    return figure
+
+
+def _name_ceilings(axes: Any, figure: Any, tops: Mapping[str, float], right: float) -> None:
+    """Each ceiling at its right end, one below the other where they lie close."""
+    figure.draw_without_rendering()
+    height = 7.5 * 1.35 / 72.0 * figure.dpi
+    at = inf
+    for name in sorted(tops, key=lambda name: -tops[name]):
+        here = float(axes.transData.transform((right, tops[name]))[1])
+        at = min(here, at - height)
+        axes.annotate(
+            f"{name}: {tops[name]:,.0f}", (right, tops[name]), xytext=(14.0, (at - here) * 72.0 / figure.dpi),
+            textcoords="offset points", ha="left", va="center", fontsize=7.5, annotation_clip=False,
+            arrowprops={"arrowstyle": "-", "color": "#808080", "linewidth": 0.6, "shrinkA": 1.0, "shrinkB": 0.0,
+                        "relpos": (0.0, 0.5)},
+        )  # fmt: skip

@@ -1,0 +1,283 @@
+"""Who touches what when, without time: tiles of a wave, bytes of each tensor at each level, orders of tiles compared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpusim.errors import LaunchError
+from gpusim.machine.config import GpuSpec
+from gpusim.machine.exact_math import sum_in_order
+from gpusim.simulate.constants import slots_of
+from gpusim.simulate.plan import at_slots, plan_launch, waves_of_tiles
+from gpusim.traffic.footprints import first_of
+from gpusim.workload.launch import Footprint, Launch
+
+IntArray = NDArray[np.int64]
+ALIKE = 5e-3
+"""Orders whose bytes differ by less, of the fewest, are as good as one another."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TensorBytes:
+    """Bytes of one tensor in one wave."""
+
+    tensor: str
+    access: str
+    asked: int
+    """By all work tiles: what SMs receive or store."""
+    requested: int
+    """Of L2, where the CTAs of a cluster multicast to one another."""
+    merged: int
+    """Of L2, where those of a group of SMs that ask for the same lines at once are merged, as many as can be."""
+    unique: int
+    """Each line once."""
+    memory: float
+    """From memory; of a tensor that is stored, to it, at the launch's mean."""
+
+    @property
+    def reuse(self) -> float:
+        """How often a line is asked for."""
+        return self.asked / self.unique if self.unique else 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrderOfTiles:
+    """What one order of tiles costs below the SMs."""
+
+    group: int
+    direction: str
+    dram_read_bytes: float
+    dram_written_bytes: float
+    asked_bytes: float
+    """Reads by all SMs."""
+    l2_read_bytes: float
+    """Reads at L2, merged as far as can be."""
+    wave_unique_bytes: float
+    """Of what is read, each line once, the mean of the waves that are full."""
+
+    @property
+    def hit_pct(self) -> float:
+        """Percent of the bytes that SMs read that memory need not give."""
+        return 100.0 * (1.0 - self.dram_read_bytes / self.asked_bytes) if self.asked_bytes else 0.0
+
+    @property
+    def l2_hit_pct(self) -> float:
+        """The same of what is left at L2 if neighbours' requests merge."""
+        return 100.0 * (1.0 - self.dram_read_bytes / self.l2_read_bytes) if self.l2_read_bytes else 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """Orders of tiles, and which is best."""
+
+    orders: tuple[OrderOfTiles, ...]
+    best: OrderOfTiles
+    least_bytes: float
+    """Every line of what is read once."""
+    makes_no_difference: bool
+    reason: str
+
+
+class Raster:
+    """A launch's tiles: where each lies, when and where it runs, what its wave touches.
+
+    Rows of the grid are panels of the first tensor that is read (A), columns those of the second (B).
+    """
+
+    def __init__(self, launch: Launch, gpu: GpuSpec, *, is_warm: bool = False) -> None:
+        """Plan the traffic.
+
+        Raises:
+            LaunchError: this GPU cannot run it, or it says nothing of what its tiles touch.
+        """
+        if not launch.footprints:
+            raise LaunchError(f"{launch.kernel}: its launch has no footprints, so nobody knows what its tiles touch")
+        plan = plan_launch(launch, gpu, is_warm=is_warm)
+        self.launch, self.gpu, self.num_at_once, self.traffic = launch, gpu, plan.num_at_once, plan.traffic
+        self.ctas_per_sm = plan.occupancy.ctas_per_sm
+        self.tiles = tiles = plan.uses.tiles
+        self.wave_of_tile = waves_of_tiles(launch.num_tiles, self.num_at_once)
+        self.num_waves = int(self.wave_of_tile[-1]) + 1
+        sm_of_slot = slots_of(gpu.dispatcher, gpu.floorplan, launch.cluster_size, self.ctas_per_sm, plan.num_ctas)
+        self.sm_of_tile: IntArray = at_slots(launch, sm_of_slot[: self.num_at_once].astype(np.int64))
+        self.side_of_tile: IntArray = np.asarray(gpu.side_of_sm, dtype=np.int64)[self.sm_of_tile]
+        self.panels = {item.tensor: item.panel_of(tiles) for item in launch.footprints}
+        self.bytes = {item.tensor: item.panel_bytes(tiles) for item in launch.footprints}
+        reads = [item.tensor for item in launch.footprints if item.access == "read"]
+        one_row = np.zeros_like(tiles)
+        self.row_of_tile = self.panels[reads[0]] if len(reads) > 1 else one_row
+        self.column_of_tile = self.panels[reads[1]] if len(reads) > 1 else self.panels[reads[0]] if reads else tiles
+
+    @property
+    def num_rows(self) -> int:
+        """Rows of the grid of tiles."""
+        return int(self.row_of_tile.max()) + 1
+
+    @property
+    def num_columns(self) -> int:
+        """Columns of it."""
+        return int(self.column_of_tile.max()) + 1
+
+    def check_wave(self, wave: int) -> None:
+        """Refuse a wave that does not come.
+
+        Raises:
+            LaunchError: there are fewer.
+        """
+        if not 0 <= wave < self.num_waves:
+            better = f"0 to {self.num_waves - 1}" if self.num_waves > 1 else "0"
+            raise LaunchError(
+                f"--wave {wave}: {self.launch.kernel} has up to {self.num_at_once} tiles at once, and its last wave is "
+                f"{self.num_waves - 1}; use {better}"
+            )
+
+    def tiles_of_wave(self, wave: int) -> IntArray:
+        """Work tiles that run at once."""
+        begin, end = np.searchsorted(self.wave_of_tile, (wave, wave + 1))
+        return self.tiles[begin:end]
+
+    def places(self, wave: int) -> list[dict[str, int]]:
+        """For each tile of a wave who takes it: CTA (or slot of a persistent one), SM, GPC, side of L2, row, column."""
+        gpc_of_sm = self.gpu.floorplan.gpc_of_sm
+        return [
+            {
+                "tile": tile, "cta": tile if self.launch.num_ctas == self.launch.num_tiles else tile % self.num_at_once,
+                "sm": int(self.sm_of_tile[tile]), "gpc": gpc_of_sm[int(self.sm_of_tile[tile])],
+                "side": int(self.side_of_tile[tile]), "row": int(self.row_of_tile[tile]),
+                "column": int(self.column_of_tile[tile]),
+            }
+            for tile in self.tiles_of_wave(wave).tolist()
+        ]  # fmt: skip
+
+    def tensors(self, wave: int) -> list[TensorBytes]:
+        """Bytes of each tensor in a wave."""
+        tiles = self.tiles_of_wave(wave)
+        return [self._tensor(item, tiles, wave) for item in self.launch.footprints]
+
+    def _tensor(self, item: Footprint, tiles: IntArray, wave: int) -> TensorBytes:
+        planned = self.traffic[item.tensor]
+        asked, requested, merged = (int(num) for num in self._at_each_level(item, tiles))
+        unique = int(planned.touched_bytes_by_wave[wave])
+        is_write = item.access == "write"
+        memory = planned.written_back_fraction * unique if is_write else float(planned.miss_bytes_by_wave[wave])
+        return TensorBytes(
+            tensor=item.tensor, access=item.access, asked=asked, requested=requested, merged=merged, unique=unique,
+            memory=memory,
+        )
+
+    def _at_each_level(self, item: Footprint, tiles: IntArray) -> tuple[float, float, float]:
+        """Bytes asked for, requested of L2 and left there after merging, of tiles."""
+        panels, num_bytes = self.panels[item.tensor][tiles], self.bytes[item.tensor][tiles]
+        asked = float(num_bytes.sum()) * item.num_passes
+        if item.access == "write":
+            return asked, asked, asked
+        is_first = first_of(self.wave_of_tile[tiles], tiles // self.launch.cluster_size, panels)
+        requested = float(num_bytes[is_first].sum()) * item.num_passes
+        xbar = self.gpu.xbar
+        scope = np.asarray(self.gpu.floorplan.groups(xbar.merge_scope), dtype=np.int64)
+        groups = scope[self.sm_of_tile[tiles[is_first]]]
+        keys = np.stack((self.wave_of_tile[tiles[is_first]], groups, panels[is_first]))
+        _, first, counts = np.unique(keys, axis=1, return_index=True, return_counts=True)
+        each = num_bytes[is_first][first]
+        limit = max(1, xbar.merge_limit)
+        return asked, requested, float((-(-counts // limit) * each).sum()) * item.num_passes
+
+    def order(self, group: int, direction: str) -> OrderOfTiles:
+        """What this launch costs, under the name of its order."""
+        reads = [item for item in self.launch.footprints if item.access == "read"]
+        levels = [self._at_each_level(item, self.tiles) for item in reads]
+        whole = max(1, self.launch.num_tiles // self.num_at_once)
+        unique = sum_in_order(self.traffic[item.tensor].touched_bytes_by_wave[:whole].mean() for item in reads)
+        return OrderOfTiles(
+            group=group, direction=direction,
+            dram_read_bytes=sum_in_order(self.traffic[item.tensor].read_miss_bytes for item in reads),
+            dram_written_bytes=sum_in_order(item.written_back_bytes for item in self.traffic.values()),
+            asked_bytes=sum_in_order(asked for asked, _, _ in levels),
+            l2_read_bytes=sum_in_order(merged for _, _, merged in levels),
+            wave_unique_bytes=float(unique),
+        )
+
+    def least_read_bytes(self) -> float:
+        """Every line of what is read once."""
+        total = 0.0
+        for item in self.launch.footprints:
+            if item.access == "read":
+                of_tile = self.bytes[item.tensor]
+                touching = np.flatnonzero(of_tile)
+                _, first = np.unique(self.panels[item.tensor][touching], return_index=True)
+                total += float(of_tile[touching[first]].sum())
+        return total
+
+    def reuse_of_tile(self) -> NDArray[np.float64]:
+        """For each tile how many of its wave read the same panels, the mean of its bytes, float64[num_tiles]."""
+        shared, total = np.zeros(len(self.tiles)), np.zeros(len(self.tiles))
+        for item in self.launch.footprints:
+            if item.access == "read":
+                panels, num_bytes = self.panels[item.tensor], self.bytes[item.tensor]
+                keys = self.wave_of_tile * (int(panels.max()) + 1) + panels
+                _, inverse, counts = np.unique(keys, return_inverse=True, return_counts=True)
+                shared += counts[inverse] * num_bytes
+                total += num_bytes
+        return np.asarray(np.divide(shared, total, out=np.zeros_like(shared), where=total > 0))
+
+    def as_dict(self, wave: int) -> dict[str, Any]:
+        """One wave as JSON holds it."""
+        return {
+            "kernel": self.launch.kernel, "gpu": self.gpu.name, "num_tiles": self.launch.num_tiles,
+            "num_waves": self.num_waves, "tiles_at_once": self.num_at_once, "num_rows": self.num_rows,
+            "num_columns": self.num_columns, "wave": wave, "tiles": self.places(wave),
+            "bytes": [{**asdict(item), "reuse": item.reuse} for item in self.tensors(wave)],
+        }  # fmt: skip
+
+
+def compare_orders(
+    build: Callable[[int, str], Launch], gpu: GpuSpec, *, groups: Iterable[int], directions: Iterable[str],
+    is_warm: bool = False,
+) -> Comparison:
+    """Plan each order that ``build(group, direction)`` makes; the best has fewest bytes of memory, then of a wave.
+
+    Raises:
+        LaunchError: this GPU cannot run one.
+    """
+    orders, least = [], 0.0
+    for direction in directions:
+        for group in groups:
+            raster = Raster(build(group, direction), gpu, is_warm=is_warm)
+            orders.append(raster.order(group, direction))
+            least = raster.least_read_bytes()
+    return judge(tuple(orders), least)
+
+
+def judge(orders: tuple[OrderOfTiles, ...], least_bytes: float) -> Comparison:
+    """Name the best order, and why."""
+    totals = {order: order.dram_read_bytes + order.dram_written_bytes for order in orders}
+    fewest = min(totals.values())
+    tied = [order for order in orders if totals[order] <= fewest * (1.0 + ALIKE)]
+    smallest = min(order.wave_unique_bytes for order in tied)
+    best = next(order for order in tied if order.wave_unique_bytes <= smallest * (1.0 + ALIKE))
+    is_alike = len(tied) == len(orders)
+    if is_alike and best.dram_read_bytes <= least_bytes * (1.0 + ALIKE):
+        reason = "it makes no difference to memory: whatever the order, all that is read again is still in L2"
+    elif is_alike:
+        reason = "it makes no difference to memory: all orders fetch as much"
+    elif len(tied) > 1:
+        reason = "of those with the fewest bytes of memory its waves touch the fewest bytes"
+    else:
+        reason = "it moves the fewest bytes of memory"
+    return Comparison(orders=orders, best=best, least_bytes=least_bytes, makes_no_difference=is_alike, reason=reason)
+
+
+def comparison_as_dict(found: Comparison) -> Mapping[str, Any]:
+    """Orders as JSON holds them."""
+    return {
+        "orders": [
+            {**asdict(order), "hit_pct": order.hit_pct, "l2_hit_pct": order.l2_hit_pct} for order in found.orders
+        ],
+        "best": {"group": found.best.group, "direction": found.best.direction}, "reason": found.reason,
+        "makes_no_difference": found.makes_no_difference, "least_read_bytes": found.least_bytes,
+    }  # fmt: skip

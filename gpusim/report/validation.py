@@ -1,0 +1,122 @@
+"""Validation and calibration for people: families of rows and their errors, parameters before and after."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.table import Table
+
+from gpusim.evidence.cases.paths import held_out_families
+from gpusim.evidence.validate.calibrate import Line
+from gpusim.evidence.validate.judge import TIERS, Judgement, Summary
+
+
+def render_summaries(found: Sequence[Summary], console: Console, totals: Sequence[Summary] = ()) -> None:
+    """A table a tier: rows, mean, P90 and worst error of each family, and whether it passes; then ``totals``.
+
+    Beside it, where there are any, the mean error of a roofline and the mean spread of repeated measurements.
+    """
+    for tier in sorted({item.tier for item in found}):
+        table = Table(title=f"Tier {tier}: {TIERS[tier].question}", title_justify="left", box=None)
+        table.add_column("kernel", no_wrap=True)
+        table.add_column("group", no_wrap=True)
+        table.add_column("what", overflow="fold")
+        of_tier = [item for item in found if item.tier == tier]
+        of_all = [item for item in totals if item.tier == tier and item.num_families > 1]
+        beside = [
+            (title, number)
+            for title, number in (("roofline %", _roofline_pct), ("spread %", _spread_pct))
+            if any(number(item) is not None for item in of_tier)
+        ]
+        for name in ("rows", "mean %", "P90 %", "worst %", *(title for title, _ in beside)):
+            table.add_column(name, justify="right")
+        table.add_column("")
+        for item in (*of_tier, *of_all):
+            others = [_percent(value) if (value := number(item)) is not None else "" for _, number in beside]
+            table.add_row(
+                item.kernel, item.group or f"{item.num_families} families", item.name, f"{item.num_rows:,}",
+                _percent(item.mean_pct), _percent(item.p90_pct), _percent(item.worst_pct), *others, _verdict(item),
+            )  # fmt: skip
+        rows = sum(item.num_rows for item in of_tier)
+        in_percent = [item for item in of_tier if not item.limit.is_points]
+        means = [_percent(sum(item.mean_pct for item in in_percent) / len(in_percent))] if in_percent else [""]
+        worst = _percent(max((item.worst_pct for item in in_percent), default=math.nan))
+        table.add_row(
+            "all", "", "mean of family means", f"{rows:,}", *means, "", worst, *("" for _ in beside),
+            f"{sum(item.passes for item in of_tier)} of {len(of_tier)} pass",
+        )  # fmt: skip
+        console.print(table, highlight=False)
+        console.print(f"wanted: {limits_of(tier)}{_exceptions(of_tier)}\n", highlight=False)
+
+
+def _roofline_pct(item: Summary) -> float | None:
+    return item.roofline_pct
+
+
+def _spread_pct(item: Summary) -> float | None:
+    return item.spread_pct
+
+
+def _verdict(item: Summary) -> str:
+    return ("pass" if item.passes else "FAIL") + (", points" if item.limit.is_points else "")
+
+
+def _exceptions(found: Sequence[Summary]) -> str:
+    """Limits that are not the tier's, each with the names that have it."""
+    names: dict[str, list[str]] = {}
+    for item in found:
+        if item.limit != TIERS[item.tier].limit:
+            names.setdefault(item.limit.text, []).append(item.name)
+    return "".join(f"; {', '.join(dict.fromkeys(which))}: {text}" for text, which in names.items())
+
+
+def limits_of(tier: int) -> str:
+    """What a tier wants, in words.
+
+    >>> limits_of(6), limits_of(3)
+    ('mean 6 %, P90 12 %, worst 25 %', 'worst 0 %')
+    """
+    return TIERS[tier].limit.text
+
+
+def render_worst(found: Sequence[Judgement], count: int, console: Console) -> None:
+    """The ``count`` numbers that are furthest off, with their configs; none of a family that is held out."""
+    held_out = held_out_families()
+    shown = [item for item in found if (item.family or item.kernel) not in held_out]
+    worst = sorted(shown, key=lambda item: -abs(item.error_pct))[:count]
+    table = Table(title=f"The {len(worst)} furthest off", title_justify="left", box=None)
+    for name in ("kernel", "what", "config"):
+        table.add_column(name, overflow="fold")
+    for name in ("measured", "predicted", "error %"):
+        table.add_column(name, justify="right")
+    for item in worst:
+        config = ", ".join(f"{key} {value}" for key, value in item.config.items() if len(value) < 40)
+        table.add_row(
+            f"{item.kernel} {item.group}", item.name, config, f"{item.measured:g}", f"{item.predicted:g}",
+            _percent(item.error_pct),
+        )  # fmt: skip
+    console.print(table, highlight=False)
+    if len(shown) < len(found):
+        console.print("Single rows of families that are held out are not shown.", highlight=False)
+
+
+def render_calibration(lines: Sequence[Line], num_parameters: int, console: Console) -> None:
+    """Each parameter before and after with what the judging rows say."""
+    table = Table(title="Parameters that the measured rows give", title_justify="left", box=None)
+    table.add_column("parameter")
+    for name in ("before", "after", "change %", "off the judging rows %"):
+        table.add_column(name, justify="right")
+    table.add_column("was", overflow="fold")
+    for line in lines:
+        table.add_row(
+            line.parameter, f"{line.before:.4g}", f"{line.after:.4g}", _percent(line.change_pct), _percent(line.judged_pct),
+            line.source_before.split(":")[0],
+        )  # fmt: skip
+    console.print(table, highlight=False)
+    console.print(f"{len(lines)} of the GPU's {num_parameters} parameters. Lines to take over:\n", highlight=False)
+
+
+def _percent(value: float) -> str:
+    return "-" if math.isnan(value) else f"{value:.2f}"

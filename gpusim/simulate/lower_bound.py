@@ -1,0 +1,262 @@
+"""What a launch cannot end before: from what its tiles need at least, before it runs and while it runs.
+
+In: a launch (its :class:`~gpusim.workload.tile_work.TileWork`), a GPU. Out: cycles that no simulation of it can beat.
+
+Each path is a chain of things that follow one another in the model, and takes no less than the sum of its links. The longest
+path is the bound. A test draws launches, simulates them and compares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import ceil, inf
+from typing import NamedTuple
+
+import numpy as np
+
+from gpusim.machine.config import GpuSpec
+from gpusim.machine.counters import COUNTERS
+from gpusim.machine.exact_math import sum_in_order
+from gpusim.program.records import SM_TOTALS
+from gpusim.simulate.constants import l2_latency_ns
+from gpusim.simulate.op_tables import mma_sync_row, wgmma_row
+from gpusim.simulate.plan import check, grid_of_persistent
+from gpusim.simulate.wasm_module import EngineRun
+from gpusim.traffic.footprints import Uses
+from gpusim.units import SECTOR_BYTES, WARP_SIZE
+from gpusim.workload.launch import Launch
+from gpusim.workload.ops import Wgmma
+from gpusim.workload.tile_work import TileWork
+
+AHEAD_CYCLES = 48.0
+"""How far a role's cursor may run ahead of the clock: a copy may be under way by so much before it is asked for."""
+
+ROUNDING = 1e-9
+"""Relative error of sums that is allowed for."""
+
+
+class Path(NamedTuple):
+    """A least time: SM cycles, and microseconds of parts that have a clock of their own."""
+
+    cycles: float
+    us: float = 0.0
+
+    def at(self, mhz: float) -> float:
+        """SM cycles at a clock."""
+        return self.cycles + self.us * mhz
+
+    def then(self, cycles: float, us: float = 0.0) -> Path:
+        """With something behind it."""
+        return Path(self.cycles + cycles, self.us + us)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bound:
+    """What a launch cannot end before, and what of its math is left while it runs."""
+
+    paths: Mapping[str, Path]
+    """By what is on them: ``launch``, ``hbm``, ``math`` and ``tma`` of the busiest SM, ``ctas`` of one slot in turn."""
+    num_flops: float
+    rate_class: str
+    """Class of type whose energy its arithmetic takes at least."""
+    num_sms: int
+    """SMs that may run CTAs."""
+    math_cycles: float = 0.0
+    """What all tiles take of the SMs' math pipes; 0: not told."""
+    behind_cycles: float = 0.0
+    """From the end of an SM's last math to the end of the kernel."""
+    is_ffma: bool = False
+
+    @property
+    def arithmetic(self) -> tuple[float, str]:
+        """Amount and class of its arithmetic, which say what energy it takes at least."""
+        return self.num_flops, self.rate_class
+
+    def cycles(self, mhz: float) -> float:
+        """Before it runs, at an SM clock."""
+        return max(path.at(mhz) for path in self.paths.values()) * (1.0 - ROUNDING)
+
+    def cycles_of(self, run: EngineRun) -> tuple[float, float]:
+        """While it runs: what it cannot end before, and when it would end if it went on as it has.
+
+        It cannot end before the present and, behind it, what is left of the math, dealt evenly to all SMs. What SMs have
+        begun to multiply counts as done. The rest begins no sooner than now. Some SM has no less than the mean of it, and
+        behind it comes what follows an SM's last math.
+        """
+        if not self.math_cycles:
+            return run.cycle, run.cycle
+        done = self.done(run)
+        left = self.math_cycles * (1.0 - ROUNDING - done) / self.num_sms
+        return run.cycle + left + self.behind_cycles if left > 0.0 else run.cycle, run.cycle / done if done else inf
+
+    def done(self, run: EngineRun) -> float:
+        """Part of its math that a run has begun."""
+        if self.is_ffma:
+            found = sum_in_order(run.section("sm_totals").reshape(-1, len(SM_TOTALS))[:, FMA_BUSY].tolist())
+        else:
+            found = float(run.section("counters")[TENSOR_BUSY])
+        return found / self.math_cycles
+
+
+FMA_BUSY = SM_TOTALS.index("fma_busy_cycles")
+TENSOR_BUSY = [(part, name) for part, names in COUNTERS.items() for name in names].index(("tensor_core", "busy_cycles"))
+"""Where a result has them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Links:
+    """Links of the chains of one launch, in cycles. Zero where a kernel has no such thing."""
+
+    ask: float
+    """From a CTA's start to its first copy by TMA: all meet, a producer looks at its slot and announces bytes."""
+    tensor_map: float
+    """From the start of an SM's first CTA until it has a tensor map that L2 has."""
+    arrival: float
+    """From asking for a copy by TMA until it can be multiplied.
+
+    Its bytes pass the SM's port, but for what a request gains that merges with an earlier one. They come the nearest way
+    from L2. Who waits for the mbarrier wakes up. Copies by threads take nothing: they may hit in L1."""
+    copies: float
+    """Between the copies of two k-steps: a producer looks at a slot and issues two copies; TMA walks rows and bytes."""
+    walk: float
+    """What of that the SM's TMA engine takes, which serves all its CTAs in turn."""
+    step: float
+    """Math of a k-step, in an SM's pipe that serves one instruction after the other."""
+    wait: float
+    """What a role that waits for each k-step's math adds: the mbarrier or barrier before it, the latency behind it."""
+    latency: float
+    """From the end of the last math until its sums can be read."""
+    stores: float
+    """What the SM's port takes for the stores of the role that multiplies last: its own at least."""
+    left: float
+    """What of them a role waits for before it goes on: all where it fences them."""
+    part: float
+    """Before CTAs of a cluster part they fence what they stored, and wait for one another; so they meet at first."""
+
+    @classmethod
+    def of(cls, launch: Launch, work: TileWork, gpu: GpuSpec, *, math_cycles: float) -> Links:
+        """Links of ``launch``; ``math_cycles``: of one instruction."""
+        xbar, scheduler, size = gpu.xbar, gpu.warp_scheduler, launch.cluster_size
+        latency = gpu.tensor_core.wgmma_latency_cycles if work.atom is not None and work.atom.kind == "wgmma" else 0.0
+        packets = max(work.stored.num_lines * xbar.store_packet_bytes, work.stored.num_sectors * SECTOR_BYTES)
+        stores = packets / xbar.sm_write_bytes_per_cycle
+        meet, part, before = scheduler.barrier_base_cycles, 0.0, scheduler.barrier_base_cycles
+        if size > 1 and gpu.dsmem is not None:
+            part = gpu.dsmem.cluster_barrier_cycles + size * gpu.dsmem.cluster_barrier_cta_cycles
+            meet = part = part + (scheduler.gpu_fence_cycles if work.is_fenced else 0.0)
+        ask = tensor_map = arrival = copies = walk = 0.0
+        if gpu.mbarrier is not None and "mbarrier" in launch.features:
+            before = gpu.mbarrier.try_wait_cycles
+        if gpu.mbarrier is not None and gpu.tma is not None and work.box_bytes:
+            tma, look = gpu.tma, 0.0
+            if work.has_producer:
+                look = gpu.mbarrier.lone_try_wait_cycles + gpu.mbarrier.arrive_cycles
+            passed = max(work.box_bytes / xbar.sm_read_bytes_per_cycle - xbar.merge_window_cycles, -AHEAD_CYCLES)
+            way = passed + gpu.l2.near_latency_cycles - xbar.sm_distance_cycles / 2 + tma.latency_cycles
+            arrival = max(0.0, way) + min(gpu.mbarrier.wake_cycles, gpu.mbarrier.try_wait_cycles)
+            ask, tensor_map = meet + look + tma.issue_cycles, min(tma.map_miss_cycles, tma.map_prefetch_cycles)
+            walk = max(work.copied_rows * tma.row_cycles, work.copied_bytes / tma.bytes_per_cycle)
+            copies = max(walk, look + 2.0 * tma.issue_cycles if work.has_producer else 0.0)
+        return cls(
+            ask=ask, tensor_map=tensor_map, arrival=arrival, copies=copies, walk=walk,
+            step=work.step_instructions * math_cycles, wait=before + latency if work.waits_each_step else 0.0,
+            latency=latency, stores=stores, left=stores * (1.0 if work.is_fenced else work.left_fraction), part=part,
+        )  # fmt: skip
+
+    def math(self, work: TileWork, num_tiles: int) -> float:
+        """From the begin of a CTA's first math to the end of its last, of so many tiles one after the other.
+
+        The longest of these chains:
+
+        * all its math in the SM's pipe;
+        * a role's share of it, with a wait for each k-step, and stores that must have left before the next tile. Roles that
+          take turns begin a tile when the last math of the one before is issued: that k-step may be multiplied behind;
+        * its copies, and the math of the last k-step;
+        * the uses of one slot of the ring, each of which waits for its copies and its math.
+        """
+        num_steps = num_tiles * work.num_steps
+        of_role = work.num_steps * (self.step / work.num_math_roles + self.wait) - self.wait
+        between = -self.step if work.takes_turns else work.left_fraction * self.stores
+        uses = ceil(num_steps / work.num_stages)
+        return max(
+            num_steps * self.step, num_tiles * of_role + (num_tiles - 1) * between,
+            (num_steps - 1) * self.copies + self.step, uses * self.step + (uses - 1) * self.arrival,
+        )
+
+
+def lower_bound(launch: Launch, gpu: GpuSpec, *, is_cold: bool = True) -> Bound:
+    """What ``launch`` cannot end before on ``gpu``; ``is_cold``: nothing is in L2 when it begins.
+
+    * ``launch``: a CTA is dispatched, starts, and leaves; the kernel drains.
+    * ``hbm``: a cold launch reads each byte once, at the peak of memory, behind the start of a CTA.
+    * ``math``: some SM multiplies as many tiles as the mean, rounded up. Before that the first copy has come; the first
+      copy of a cold launch also waits for a tensor map out of memory. Behind it stands what follows the last math.
+    * ``tma``: that SM's TMA engine walks the copies of as many tiles; the last k-step is multiplied behind.
+    * ``ctas``: some slot runs as many CTAs as the mean, rounded up, each with its own start, math and end.
+
+    Raises:
+        LaunchError: the GPU cannot run it.
+    """
+    held, spec, work = check(launch, gpu), gpu.dispatcher, launch.work
+    size = launch.cluster_size
+    # a cluster that comes later may lie on SMs that none of the first ones filled
+    num_sms = gpu.num_sms if launch.num_ctas is not None else gpu.floorplan.num_clusters(size) * size
+    start = size * spec.dispatch_cycles_per_cta + spec.cta_start_cycles
+    start += spec.cluster_start_cycles if size > 1 else 0.0
+    leave = spec.retire_cycles(size)
+    begin = Path(spec.launch_cycles + start + (spec.cold_start_cycles if is_cold else 0.0))
+    paths = {"launch": begin.then(leave + spec.drain_cycles)}
+    if is_cold:
+        num_bytes = _bytes_once(Uses.of(launch, gpu)) if work is None else float(work.read_bytes)
+        peak = max(gpu.hbm.peak_gb_per_s, gpu.hbm.sustained_read_gb_per_s)
+        paths["hbm"] = begin.then(spec.drain_cycles, num_bytes / peak * 1e-3)
+    if work is None:
+        return Bound(paths=paths, num_flops=float(launch.num_flops), rate_class=launch.math_class, num_sms=num_sms)
+    links = Links.of(launch, work, gpu, math_cycles=_math_cycles(launch, work, gpu))
+    num_slots = num_sms * held.ctas_per_sm
+    num_ctas = launch.num_ctas or grid_of_persistent(launch, num_slots)
+    over = links.latency + links.left + links.part + leave
+    stored = links.latency + links.stores + spec.store_end_cycles if links.stores else 0.0
+    behind = max(over, stored) + spec.drain_cycles
+    first = begin.then(max(links.ask, links.tensor_map) + links.arrival)
+    if is_cold and links.tensor_map > links.ask:
+        first = first.then(0.0, max(0.0, gpu.hbm.latency_ns - l2_latency_ns(gpu)) * 1e-3)
+    most_steps = ceil(launch.num_tiles / num_sms) * work.num_steps
+    paths["math"] = first.then(most_steps * links.step + behind)
+    paths["tma"] = first.then((most_steps - 1) * links.walk + links.step + behind)
+    in_turn = 1 if launch.num_ctas is None else ceil(num_ctas / num_slots)
+    own = links.math(work, ceil(launch.num_tiles / num_ctas))
+    between = over + spec.cta_exit_cycles + start + links.ask + links.arrival
+    paths["ctas"] = first.then(in_turn * own + (in_turn - 1) * between + behind)
+    return Bound(
+        paths=paths, num_flops=float(launch.num_flops), rate_class=_rate_class(launch, work, gpu), num_sms=num_sms,
+        math_cycles=work.all_steps * links.step, behind_cycles=behind, is_ffma=work.atom is None,
+    )
+
+
+def _math_cycles(launch: Launch, work: TileWork, gpu: GpuSpec) -> float:
+    """What an instruction takes of an SM's math pipe, as it is packed."""
+    atom = work.atom
+    if atom is None:
+        return WARP_SIZE / gpu.warp_scheduler.fp32_lanes
+    if atom.kind == "wgmma":
+        return wgmma_row(launch, gpu, Wgmma(atom, 1, ()), 1, 4)[0]
+    return mma_sync_row(launch, gpu, atom)[0] / gpu.tensor_core.num_sub_cores
+
+
+def _rate_class(launch: Launch, work: TileWork, gpu: GpuSpec) -> str:
+    """The class of type of a launch, or its type where that takes less energy."""
+    energies = gpu.clock.tensor_pj_per_flop
+    names = [launch.math_class] if work.atom is None else [launch.math_class, work.atom.a_dtype.name]
+    return min((name for name in names if name in energies), key=energies.__getitem__, default=launch.math_class)
+
+
+def _bytes_once(uses: Uses) -> float:
+    """Bytes of all panels that are read, each taken once; of tables nobody knows which rows."""
+    total = 0.0
+    for use in uses.of_tensors:
+        if not use.is_write and not use.table_bytes:
+            _, first = np.unique(use.panel_of_tile, return_index=True)
+            total += float(use.bytes_of_tile[first].sum())
+    return total

@@ -1,0 +1,102 @@
+"""What the tiles of a launch touch of each tensor, worked out once for all who ask."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpusim.errors import LaunchError
+from gpusim.machine.config import GpuSpec
+from gpusim.traffic.panels import PanelUse, are_distinct
+from gpusim.workload.launch import Launch
+
+MOST_BYTES = 192 << 30
+"""Of one tensor: more than any GPU that is described has memory."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Uses:
+    """Panels of all tiles."""
+
+    tiles: NDArray[np.int64]
+    """0, 1, ...: int64[num_tiles]."""
+    of_tensors: tuple[PanelUse, ...]
+    """One of each footprint."""
+    fetch_scales: Mapping[str, float] = field(default_factory=dict)
+    """For each tensor of which memory gives more than is asked for: how much, for a byte."""
+
+    @classmethod
+    def of(cls, launch: Launch, gpu: GpuSpec) -> Uses:
+        """Of all tiles of ``launch`` on ``gpu``, whose memory gives whole blocks.
+
+        Raises:
+            LaunchError: two footprints of one tensor, more bytes than any GPU has, a shared panel that is walked twice.
+        """
+        names = [item.tensor for item in launch.footprints]
+        for name in names:
+            if names.count(name) > 1:
+                raise LaunchError(
+                    f"{launch.kernel}: two footprints name the tensor {name!r}; what is read and written in place wants two "
+                    "names, such as in and out"
+                )
+        tiles = np.arange(launch.num_tiles, dtype=np.int64)
+        uses: list[PanelUse] = []
+        scales: dict[str, float] = {}
+        for item in launch.footprints:
+            panels, num_bytes = item.panel_of(tiles), item.panel_bytes(tiles)
+            is_own = panels is tiles or are_distinct(panels)
+            if item.num_passes > 1 and not is_own:
+                raise LaunchError(
+                    f"{launch.kernel}: {item.tensor} is walked {item.num_passes} times and shared by tiles, which is not "
+                    "modelled: give each tile a panel of its own, or say one pass"
+                )
+            room_bytes = item.table_bytes or (int(num_bytes.sum()) if is_own else 0)
+            if room_bytes > MOST_BYTES:
+                raise LaunchError(
+                    f"{launch.kernel}: {item.tensor} has {room_bytes >> 30} GiB, no GPU has room for more than "
+                    f"{MOST_BYTES >> 30}: take a smaller size"
+                )
+            if item.block_bytes is not None:
+                asked = float(num_bytes.sum())
+                num_bytes = np.maximum(num_bytes, item.block_bytes(tiles, gpu.l2.fetch_bytes))
+                scales[item.tensor] = float(num_bytes.sum()) / max(asked, 1.0)
+            uses.append(
+                PanelUse(
+                    tensor=item.tensor, is_write=item.access == "write", panel_of_tile=panels,
+                    bytes_of_tile=num_bytes, num_passes=item.num_passes, table_bytes=item.table_bytes,
+                    cache_hint=item.cache_hint,
+                )
+            )
+        return cls(tiles=tiles, of_tensors=tuple(uses), fetch_scales=scales)
+
+
+def first_of(*keys: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Which places hold the first of their kind.
+
+    >>> first_of(np.array([0, 0, 1]), np.array([5, 5, 5])).tolist()
+    [True, False, True]
+    """
+    order = np.lexsort(keys)
+    is_new = np.ones(len(order), dtype=np.bool_)
+    is_new[1:] = np.any([key[order][1:] != key[order][:-1] for key in keys], axis=0)
+    found = np.zeros(len(order), dtype=np.bool_)
+    found[order[is_new]] = True
+    return found
+
+
+def read_bytes(use: PanelUse, cluster_size: int) -> float:
+    """Bytes of a tensor that all tiles ask for, those of a panel that tiles of a cluster share once.
+
+    >>> panels, num_bytes = np.array([0, 0, 1, 2, 3]), np.array([0, 10, 10, 10, 10])
+    >>> use = PanelUse(tensor="a", is_write=False, panel_of_tile=panels, bytes_of_tile=num_bytes)
+    >>> whole = PanelUse(tensor="a", is_write=False, panel_of_tile=panels, bytes_of_tile=num_bytes + 10)
+    >>> read_bytes(use, 1), read_bytes(use, 2), read_bytes(whole, 2)
+    (40.0, 40.0, 70.0)
+    """
+    tiles = np.flatnonzero(use.bytes_of_tile)
+    if cluster_size > 1:
+        tiles = tiles[first_of(use.panel_of_tile[tiles], tiles // cluster_size)]
+    return float(use.bytes_of_tile[tiles].sum())

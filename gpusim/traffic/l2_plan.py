@@ -1,0 +1,429 @@
+"""The traffic pass: what of each panel is in L2 when a wave asks for it, from order alone. Nothing is timed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpusim.machine.exact_array_math import along
+from gpusim.machine.exact_math import sum_in_order
+from gpusim.machine.memory.l2_capacity import CERTAIN, Sides
+from gpusim.traffic.gather_plan import table_added_bytes, table_traffic
+from gpusim.traffic.panels import (
+    FloatArray,
+    IntArray,
+    Order,
+    PanelTraffic,
+    PanelUse,
+    Touches,
+    added_bytes,
+    distinct,
+    previous_rows,
+    read_traffic,
+)
+
+MOST_EDGES = 400
+"""Points of a launch between which write-backs are taken to come evenly."""
+MOST_PASSES = 64
+"""Launches before a warm one, at most; it is enough that one more would change nothing."""
+LONG_AGO = -1e30
+
+
+def panel_traffic(
+    uses: Sequence[PanelUse], wave_of_tile: IntArray, *, sides: Sides, side_of_tile: IntArray | None = None, is_warm: bool
+) -> dict[str, PanelTraffic]:
+    """Classify the first request of each wave for each panel: what of it is near, across, or in memory only.
+
+    A wave is what runs at once; its tiles walk their panels slice by slice together, so between two waves that
+    touch the same slice lie all bytes that the waves between them touch on that side: what its SMs read or store, and
+    the home places of what the other side reads. A store takes the home place, and one on its own side where it goes
+    across. A home place that only copies are read of ages slowly: within a launch it keeps its room, but earlier
+    launches (``is_warm``) have worn it out, and it is renewed only by readers that have lost their copy. What an earlier
+    launch has left dirty is written back by the next one, as it touches and stores more, unless that stores it anew before;
+    cache hints are not looked at where there were any.
+
+    Args:
+        uses: one entry for each tensor; arrays int64[num_tiles].
+        wave_of_tile: int64[num_tiles], in order.
+        sides: what L2 holds.
+        side_of_tile: int64[num_tiles], whose SMs a tile runs on; needed where there are two.
+        is_warm: earlier launches have done the same, until one more changes nothing; between two launches' touches of a
+            line lie all bytes of one.
+    """
+    order = Order.of(
+        wave_of_tile, side_of_tile, num_sides=sides.num, num_passes=max((use.num_passes for use in uses), default=1)
+    )
+    tables = [Touches.of(use, order) for use in uses]
+    by_table = [(table_added_bytes if table.use.table_bytes else added_bytes)(table, order) for table in tables]
+    ages = Ages.of(tables, by_table, sides)
+    now = ages.every
+    found = {
+        table.use.tensor: _stored(table, order, sides, ages, is_warm=is_warm) for table in tables if table.use.is_write
+    }
+    for table, added in zip(tables, by_table, strict=True):
+        if table.use.table_bytes:
+            others = now - np.concatenate((np.zeros((1, sides.num)), np.cumsum(added, axis=0)))
+            found[table.use.tensor] = table_traffic(table, order, sides, others, is_warm=is_warm)
+    if is_warm:
+        nothing = np.zeros_like(by_table[0])
+        of_tables = sum((each for table, each in zip(tables, by_table, strict=True) if table.use.table_bytes), nothing)
+        found |= _after_launches([table for table in tables if not table.use.table_bytes], order, sides, of_tables)
+    else:
+        read = [table for table in tables if table.use.tensor not in found]
+        found |= {table.use.tensor: _after_a_flush(table, order, sides, ages) for table in read}
+    return {use.tensor: found[use.tensor] for use in uses}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ages:
+    """Bytes touched before each step and at the end, by what they are to others: float64[num_steps + 1, num_sides].
+
+    What is read with evict_first takes no room from others; what is stored so, no more than may be dirty. Home places of
+    what is hinted evict_last have a room of their own, which the others lack.
+    """
+
+    sides: Sides
+    every: FloatArray
+    stored: FloatArray
+    """At home places."""
+    plain: FloatArray
+    stored_first: FloatArray
+    last: FloatArray
+    """At home places."""
+    again: FloatArray | None
+    """Of what was touched up to each step that was touched last before another one, float64[num_sides, step, other]; None
+    where there are too many steps: then what is touched in several counts as often."""
+
+    @classmethod
+    def of(cls, tables: Sequence[Touches], added: Sequence[FloatArray], sides: Sides) -> Ages:
+        """``added``: what each table touches in each step."""
+
+        def so_far(is_chosen: Callable[[PanelUse], bool], *, is_home: bool = False) -> FloatArray:
+            found = np.zeros((len(added[0]) + 1, sides.num))
+            for table, of_table in zip(tables, added, strict=True):
+                if is_chosen(table.use):
+                    found[1:] += _at_home(table, len(of_table), sides.num) if is_home else of_table
+            return np.cumsum(found, axis=0)
+
+        return cls(
+            sides=sides, every=so_far(lambda use: True), stored=so_far(lambda use: use.is_write, is_home=True),
+            plain=so_far(lambda use: use.cache_hint != "evict_first"),
+            stored_first=so_far(lambda use: use.is_write and use.cache_hint == "evict_first", is_home=True),
+            last=so_far(lambda use: use.cache_hint == "evict_last", is_home=True),
+            again=_touched_again(tables, len(added[0]), sides.num),
+        )
+
+    def between(self, begin: IntArray, end: IntArray, side: int) -> FloatArray:
+        """Bytes of different lines touched from steps ``begin`` until steps ``end``, without hints.
+
+        What was touched, less what was touched before in the same stretch.
+        """
+        touched = self.plain[end, side] - self.plain[begin, side]
+        if self.again is None:
+            return np.asarray(touched)
+        of_side = self.again[side]
+        before = of_side[end, begin] - of_side[begin, begin]  # last touched before the stretch began, and then in it
+        every = of_side[end, -1] - of_side[begin, -1]
+        return np.asarray(touched - (every - before))
+
+    def between_launches(self, begin: IntArray, end: IntArray, side: int) -> FloatArray:
+        """The same, where steps ``end`` may be those of a launch that follows, from the number of steps on.
+
+        Beyond the end of a launch at most what one touches in all.
+        """
+        last = np.full_like(begin, len(self.plain) - 1)
+        begins, ends = np.minimum(begin, last), np.minimum(end, last)
+        found = self.between(begins, ends, side)
+        beyond, none = np.maximum(end - last, 0), np.zeros_like(last)
+        after = self.between(np.maximum(begin - last, 0), beyond, side)
+        return np.where(beyond > 0, np.minimum(found + after, self.between(none, last, side)), found)
+
+    def lost_share(self, begin: IntArray, end: IntArray, side: int, hint: str, *, is_home: bool) -> FloatArray:
+        """Part of lines lost that were touched in steps ``begin`` and are asked for in steps ``end``."""
+        sides = self.sides
+        if hint == "evict_first":
+            since = self.every[end, side] - self.every[begin, side]
+            is_full = sides.lost_share(self.every[end, side])
+            return np.asarray(np.minimum(is_full, replace(sides, side_bytes=sides.first_bytes).lost_share(since)))
+        since = self.between(begin, end, side)
+        since = since + np.minimum(self.stored_first[end, side] - self.stored_first[begin, side], sides.dirty_bytes)
+        if hint != "evict_last":
+            return np.asarray(sides.lost_share(since + np.minimum(self.last[begin, side], sides.last_bytes)))
+        lost = sides.lost_share(since)
+        if is_home and sides.last_bytes:
+            since_last = self.last[end, side] - self.last[begin, side]
+            lost = np.where(since_last <= sides.last_bytes * (1.0 + CERTAIN), 0.0, lost)
+        return np.asarray(lost)
+
+
+MOST_STEPS = 512
+"""For which it is known how long ago each byte was touched before."""
+
+
+def _touched_again(tables: Sequence[Touches], num_steps: int, num_sides: int) -> FloatArray | None:
+    """See :attr:`Ages.again`: sums over steps, and over the steps of the touch before."""
+    if num_steps > MOST_STEPS:
+        return None
+    found = np.zeros((num_sides, num_steps + 1, num_steps + 1))
+    for table in tables:
+        if (table.has_own_panels and table.use.num_passes == 1) or table.use.cache_hint == "evict_first":
+            continue
+        home = previous_rows(table)
+        for side in range(num_sides):
+            parts = [(home, table.num_bytes / num_sides)]
+            if num_sides > 1:
+                copied = np.where(table.by_side[side], table.num_bytes * (1.0 - 1.0 / num_sides), 0.0)
+                parts.append((previous_rows(table, side=side), copied))
+            for previous, num_bytes in parts:
+                rows = np.flatnonzero(previous >= 0)
+                np.add.at(found[side], (table.step[rows] + 1, table.step[previous[rows]] + 1), num_bytes[rows])
+    if not found.any():
+        return None
+    return np.asarray(found.cumsum(axis=1).cumsum(axis=2))
+
+
+def _at_home(table: Touches, num_steps: int, num_sides: int) -> FloatArray:
+    """Bytes of home places that each step touches, float64[num_steps, 1]."""
+    found = np.bincount(table.step, weights=table.num_bytes, minlength=num_steps) / num_sides
+    return np.asarray(found[:, None])
+
+
+# ---------------------------------------------------------------------------------------------- a cold launch
+
+
+def _after_a_flush(table: Touches, order: Order, sides: Sides, ages: Ages) -> PanelTraffic:
+    """What is read of one tensor where L2 held nothing before."""
+    hint = table.use.cache_hint
+    num, step, by_side = sides.num, table.step, table.by_side
+
+    def lost_since(last_row: IntArray, side: int, *, is_home: bool) -> FloatArray:
+        found = ages.lost_share(step[np.maximum(last_row, 0)], step, side, hint, is_home=is_home)
+        lost: FloatArray = np.where(last_row >= 0, found, 1.0)
+        return lost
+
+    copy_lost = [lost_since(previous_rows(table, side=side), side, is_home=False) for side in range(num)]
+    last_row = previous_rows(table)
+    memory, crossing = np.zeros((num, len(step))), np.zeros((num, len(step)))
+    for home in range(num):
+        lost = lost_since(last_row, home, is_home=True)
+        missing = np.where(by_side[home], lost, 0.0)
+        for other in range(num):
+            if other != home:
+                across = np.where(by_side[other], copy_lost[other], 0.0)
+                crossing[other] += np.where(by_side[other], across, 1.0) / num
+                missing = np.where(by_side[home], missing, np.maximum(missing, np.minimum(lost, across)))
+        memory[home] = missing / num
+    return read_traffic(table, order, memory, crossing)
+
+
+def _stored(table: Touches, order: Order, sides: Sides, ages: Ages, *, is_warm: bool) -> PanelTraffic:
+    """What is stored leaves when it is lost before it is stored to again, or before the launch is over.
+
+    It is lost as any line, or, and then L2 keeps a clean one, when more has been stored since than may wait dirty. One
+    launch behind another (``is_warm``): what is still dirty at its end leaves while the next one runs, and as much of the
+    one before while this one does.
+    """
+    num, step, dirty = sides.num, table.step, replace(sides, side_bytes=sides.dirty_bytes)
+    until = np.full(len(step), order.num_steps)
+    has_next = table.panel[1:] == table.panel[:-1]
+    until[:-1][has_next] = step[1:][has_next]
+    if is_warm and len(step):
+        first = np.flatnonzero(np.concatenate(([True], ~has_next)))
+        is_last = np.concatenate((~has_next, [True]))
+        until[is_last] = order.num_steps + step[first]
+    stored_by, touched_by = (_again(now) if is_warm else now for now in (ages.stored, ages.every))
+    leaving = np.zeros(len(step))
+    for home in range(num):
+        end, now = stored_by[until, home], stored_by
+        waiting = dirty.mean_lost_share(np.maximum(0.0, end - now[step + 1, home]), end - now[step, home])
+        next_step = np.minimum(step + 1, until)
+        lost = sides.mean_lost_share(
+            ages.between_launches(next_step, until, home), ages.between_launches(step, until, home)
+        )
+        leaving += np.maximum(lost, waiting) / num
+    of_step = np.bincount(step, weights=leaving * table.num_bytes, minlength=order.num_steps).astype(np.float64)
+    stored, left = float(table.num_bytes.sum()), float(of_step.sum())
+    kinds = ((touched_by, sides), (stored_by, dirty))
+    return PanelTraffic(
+        losses={}, read_miss_bytes=0.0, written_back_fraction=left / stored if stored else 0.0, written_back_bytes=left,
+        written_back_by_wave=_by_wave(of_step, order, kinds), miss_bytes_by_wave=np.zeros(order.num_waves),
+        touched_bytes_by_wave=table.touched_bytes(order),
+    )
+
+
+def _again(now: FloatArray) -> FloatArray:
+    """Sums before each step and at the end, and on through another launch of the same."""
+    return np.concatenate((now, now[1:] + now[-1]))
+
+
+def _by_wave(leaving: FloatArray, order: Order, kinds: Sequence[tuple[FloatArray, Sides]]) -> FloatArray:
+    """When what each step has stored leaves, by the wave that runs then: float64[num_waves].
+
+    ``leaving`` bytes of each step, float64[num_steps]. They leave as lines of their age are lost, the last of them before
+    the end; where ``kinds`` go on through another launch (:func:`_again`), before that one's, and what leaves then leaves
+    this launch as well, of the one before. Launches of many steps are looked at in stretches.
+    """
+    num_steps, is_followed = order.num_steps, len(kinds[0][0]) > order.num_steps + 1
+    edges = distinct(np.linspace(0, num_steps, min(num_steps, MOST_EDGES) + 1).astype(np.int64))
+    of_stretch = np.add.reduceat(leaving, edges[:-1])
+    ends = np.concatenate((edges, num_steps + edges[1:])) if is_followed else edges
+    is_later = np.arange(len(ends)) > np.arange(len(edges) - 1)[:, None]
+    begin, end = np.nonzero(is_later)
+    of_later = np.zeros(len(begin))  # part of what a stretch stores that is lost by a later edge
+    for now, held in kinds:
+        at, num_sides = now[ends], now.shape[1]
+        shares = [
+            held.mean_lost_share(
+                np.maximum(0.0, at[end, home] - at[begin + 1, home]), np.maximum(0.0, at[end, home] - at[begin, home])
+            )
+            for home in range(num_sides)
+        ]
+        of_later = np.maximum(of_later, np.mean(shares, axis=0))
+    lost = np.zeros(is_later.shape)  # (stretch, edge)
+    lost[is_later] = of_later
+    lost = np.maximum.accumulate(lost, axis=1)
+    whole = lost[:, -1:]
+    lost = np.where(whole > 0.0, lost / np.where(whole > 0.0, whole, 1.0), is_later)
+    by_edge = np.concatenate(([0.0], np.cumsum(np.diff((of_stretch[:, None] * lost).sum(axis=0)))))
+    by_step = along(np.arange(ends[-1] + 1), ends, by_edge)
+    by_wave = np.diff(by_step[:: order.num_passes])
+    return np.asarray(by_wave.reshape(-1, order.num_waves).sum(axis=0))
+
+
+def shares_of_stores(written_back: FloatArray, stored: FloatArray) -> list[float]:
+    """What leaves L2 while each wave runs over what it stores; what leaves while nobody stores waits for the next who does.
+
+    Both float64[num_waves], bytes.
+
+    >>> shares_of_stores(np.array([0.0, 2.0, 8.0, 6.0]), np.array([4.0, 4.0, 0.0, 8.0]))
+    [0.0, 0.5, 0.0, 1.75]
+    """
+    waves = np.flatnonzero(stored > 0.0)
+    shares = np.zeros(len(stored))
+    if len(waves):
+        until = np.cumsum(written_back)[waves]
+        until[-1] = written_back.sum()
+        shares[waves] = np.diff(until, prepend=0.0) / stored[waves]
+    return [float(share) for share in shares]
+
+
+# ---------------------------------------------------------------------------------------------- behind other launches
+
+
+def _after_launches(
+    tables: Sequence[Touches], order: Order, sides: Sides, of_tables: FloatArray
+) -> dict[str, PanelTraffic]:
+    """What is read of every tensor where earlier launches did the same.
+
+    ``of_tables``: what each step touches besides, float64[num_steps, num_sides].
+    """
+    is_even = order.num_passes == 1 and all(table.has_own_panels for table in tables)
+    num_steps = 1 if is_even else order.num_steps  # all panels were touched equally long ago: one step tells for all
+    more = of_tables.sum(axis=0, keepdims=True) if is_even else of_tables
+    recencies = [_Recency.of(table, sides, num_steps) for table in tables]
+    now = np.zeros(sides.num)
+    before = -1.0
+    for _ in range(MOST_PASSES):
+        begun = now
+        now = _walk(recencies, sides, now, more)
+        missed = sum_in_order(recency.missed_bytes() for recency in recencies) + float((now - begun).sum())
+        if abs(missed - before) <= CERTAIN * missed:
+            break
+        before = missed
+    _walk(recencies, sides, now, more)
+    return {
+        recency.table.use.tensor: read_traffic(recency.table, order, recency.memory, recency.crossing)
+        for recency in recencies if not recency.table.use.is_write
+    }  # fmt: skip
+
+
+@dataclass(slots=True, kw_only=True)
+class _Recency:
+    """When lines of one tensor were touched last, and what a launch finds missing, row by row of its touches."""
+
+    table: Touches
+    rows_of_step: list[IntArray]
+    places: IntArray
+    """Where the panel of each row stands in :attr:`touched_at`."""
+    touched_at: list[list[FloatArray]]
+    """By home, by side, by panel: bytes touched on that side before the lines were touched there last."""
+    memory: FloatArray
+    crossing: FloatArray
+    """float64[num_sides, rows], of the launch that was walked last."""
+
+    @classmethod
+    def of(cls, table: Touches, sides: Sides, num_steps: int) -> _Recency:
+        """Nothing of it has been touched."""
+        found, places = np.unique(table.panel, return_inverse=True)
+        step = table.step if num_steps > 1 else np.zeros_like(table.step)
+        by_step = np.argsort(step, kind="stable")
+        bounds = np.searchsorted(step[by_step], np.arange(num_steps + 1)).tolist()
+        return cls(
+            table=table, rows_of_step=[by_step[begin:end] for begin, end in pairwise(bounds)], places=places,
+            touched_at=[[np.full(len(found), LONG_AGO) for _ in range(sides.num)] for _ in range(sides.num)],
+            memory=np.zeros((sides.num, len(step))), crossing=np.zeros((sides.num, len(step))),
+        )
+
+    def touch(self, step: int, began: FloatArray, now: FloatArray, sides: Sides) -> FloatArray:
+        """Look at what is lost, and touch it; returns the bytes touched on each side.
+
+        ``began``: those touched before the launch. A home place is not renewed by readers of copies.
+        """
+        rows = self.rows_of_step[step]
+        panels, by_side, is_write = self.places[rows], self.table.by_side[:, rows], self.table.use.is_write
+        of_home = self.table.num_bytes[rows] / sides.num
+        added = np.zeros(sides.num)
+        crossing = np.zeros((sides.num, len(rows)))
+        for home in range(sides.num):
+            at_home, here = self.touched_at[home][home], by_side[home]
+            lost = sides.lost_share(_between(at_home[panels], began[home], now[home]))
+            fetched = here.astype(np.float64)  # part of the home places that is touched
+            missing = np.where(here, lost, 0.0)
+            for other in range(sides.num):
+                if other == home:
+                    continue
+                there, copies = by_side[other], self.touched_at[home][other]
+                if is_write:
+                    across = there.astype(np.float64)
+                else:
+                    across = sides.lost_share(_between(copies[panels], began[other], now[other]))
+                    crossing[other] += np.where(there, across, 1.0) / sides.num
+                    across = np.where(there, across, 0.0)
+                    missing = np.where(here, missing, np.maximum(missing, np.minimum(lost, across)))
+                fetched = np.maximum(fetched, across)
+                copies[panels[there]] = now[other]
+                added[other] += float(of_home[there].sum())
+            self.memory[home, rows] = 0.0 if is_write else missing / sides.num
+            at_home[panels] = fetched * now[home] + (1.0 - fetched) * at_home[panels]
+            added[home] += float((of_home * fetched).sum())
+        self.crossing[:, rows] = crossing
+        return added
+
+    def end(self, began: FloatArray) -> None:
+        """The launch is over: all it touched was touched by an earlier one for the next."""
+        for of_home in self.touched_at:
+            for of_side, at in zip(of_home, began.tolist(), strict=True):
+                np.minimum(of_side, at, out=of_side)
+
+    def missed_bytes(self) -> float:
+        """From memory, by the launch that was walked last."""
+        return float((self.memory.sum(axis=0) * self.table.num_bytes).sum())
+
+
+def _walk(recencies: Sequence[_Recency], sides: Sides, now: FloatArray, more: FloatArray) -> FloatArray:
+    """One launch, from ``now`` on: bytes touched on each side; returns where it ends."""
+    began = now
+    for step, others in enumerate(more):
+        now = now + sum((recency.touch(step, began, now, sides) for recency in recencies), others)
+    for recency in recencies:
+        recency.end(began)
+    return now
+
+
+def _between(touched_at: FloatArray, began: float, now: float) -> NDArray[np.float64]:
+    """Bytes since lines were touched last; up to the launch's begin where that was before it."""
+    return np.where(touched_at < began, began, now) - touched_at

@@ -1,0 +1,442 @@
+"""What mends a bank conflict: the smallest swizzle or padding that frees a tile, found by search.
+
+In: one ``TileAccess``, or several to the same tile. Out: other placements of the tile, counted.
+
+Models: swizzles that XOR higher bits of an address into lower ones; padding of the row pitch.
+Ignores: how often each of several accesses happens: each counts once at each of its places side by side.
+Source: counting; the closed formula is that of tutorials (see ``closed_form_swizzle``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpusim.errors import LayoutError
+from gpusim.layout import ByteLayout, Layout, Swizzle, mode_of, span_bytes, units_remark
+from gpusim.layout.int_tuple import map_leaves
+from gpusim.units import WAVEFRONT_BYTES
+from gpusim.workload.smem.access import wavefronts
+from gpusim.workload.smem.banks import (
+    Census,
+    Instruction,
+    all_addresses,
+    analyze,
+    census,
+    census_at,
+    distinct_rows,
+    ideal_wavefronts,
+    xor_first,
+)
+from gpusim.workload.smem.smem_ops import BANK_BYTES
+from gpusim.workload.smem.tile_access import MAX_TILE_BYTES, TileAccess, in_elements
+
+_PLAIN: Final = Swizzle(0, 4, 3)
+_FIRST_ROWS: Final = 64  # counted first of a candidate, and the others only if it may still be the best
+_ALIGNED_ROWS: Final = 16  # that many rows of a tile are a multiple of 16 bytes, however they are padded
+_TRANSPOSED_BITS: Final = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mend:
+    """Another placement of the same tile, counted at the places where the tile as it is was counted."""
+
+    tile: ByteLayout
+    census: Census
+    num_extra_bytes: int
+    """Shared memory that it takes beyond the plain layout."""
+    padding_elements: int = 0
+    """Elements added to each row, if it is a padding."""
+
+    @property
+    def swizzle_bytes(self) -> Swizzle:
+        """The swizzle in bytes."""
+        return self.tile.swizzle
+
+    @property
+    def swizzle_elements(self) -> Swizzle | None:
+        """The swizzle in elements; None if it moves parts of one."""
+        return in_elements(self.tile)
+
+
+def with_swizzle(access: TileAccess, swizzle: Swizzle) -> TileAccess:
+    """The same access to the tile under another swizzle (of bytes).
+
+    Raises:
+        LayoutError: the swizzle tears vectors apart.
+    """
+    return replace(access, tile=replace(access.tile, swizzle=swizzle))
+
+
+def closed_form_swizzle(access: TileAccess) -> Swizzle | None:
+    """What the usual formula says, as a swizzle of **bytes**; None for rows that are no power of two.
+
+    In elements: M = log2(elements of a vector, at least of a word), B = log2(elements in 128 bytes) - M, and
+    S = log2(elements of a row, but at least 128 bytes of them) - M. It suits accesses down a column of vectors; it spends
+    as many bits as the worst case wants, and rows shorter than 128 bytes need fewer.
+    Source: Lei Mao, "CuTe Swizzle", with S for rows shorter than 128 bytes as its readers mended it.
+
+    >>> from gpusim.workload.smem.tile_access import smem_tile
+    >>> from gpusim.workload.dtypes import BF16
+    >>> def formula(columns):
+    ...     tile = smem_tile(Layout((64, columns), (columns, 1)), BF16)
+    ...     return str(in_elements(replace(tile, swizzle=closed_form_swizzle(TileAccess(op="ldmatrix_x4", tile=tile)))))
+    >>> [formula(columns) for columns in (16, 32, 64, 128)]
+    ['Sw<3,3,3>', 'Sw<3,3,3>', 'Sw<3,3,3>', 'Sw<3,3,4>']
+    """
+    pitch = access.row_pitch
+    if pitch is None or pitch & (pitch - 1):
+        return None
+    base = _log2(max(access.rule.access_bytes, BANK_BYTES))
+    most = _log2(WAVEFRONT_BYTES) - base
+    return Swizzle(most, base, max(_log2(pitch * access.element_bytes) - base, most))
+
+
+def find_swizzle(access: TileAccess, *others: TileAccess) -> Mend | None:
+    """The smallest swizzle that frees the tile of conflicts, or else the one that leaves the fewest wavefronts.
+
+    Searched, in this order: B from 0 on (0 is the plain layout); M from log2(a vector, at least a word) on, in bytes;
+    M + B <= 7, as higher bits choose no bank; every S above 0 that the tile's size leaves room for, nearest to the row's
+    own first. (Where M is a word or more, a negative S only gives banks other names.) Counted are the access's places
+    side by side; a swizzle that takes more memory does not count. None if none of these is better than the plain layout.
+    With ``others``, accesses to the same tile, wavefronts are those of all of them, and vectors of each stay whole.
+
+    >>> from gpusim.workload.smem.tile_access import smem_tile
+    >>> from gpusim.workload.dtypes import BF16
+    >>> def smallest(columns):
+    ...     return str(find_swizzle(TileAccess(
+    ...         op="ldmatrix_x4", tile=smem_tile(Layout((64, columns), (columns, 1)), BF16))).swizzle_elements)
+    >>> [smallest(columns) for columns in (16, 32, 64, 128)]
+    ['Sw<1,3,3>', 'Sw<2,3,3>', 'Sw<3,3,3>', 'Sw<3,3,4>']
+    """
+    accesses = (access, *others)
+    counted = [_Rows.under_swizzles(one) for one in accesses]
+    fewest, best, found = sum(rows.num_ideal for rows in counted), _total(counted, _PLAIN), _PLAIN
+    widest = max(accesses, key=lambda one: one.rule.access_bytes)
+    for swizzle in _candidates(widest):
+        if best == fewest:
+            break
+        total = _total(counted, swizzle, best)
+        if total < best and not extra_bytes(replace(access.tile, swizzle=swizzle)):
+            best, found = total, swizzle
+    if found == _PLAIN and best > fewest:
+        return None
+    tile = replace(access.tile, swizzle=found)
+    return Mend(tile=tile, census=_census_under(accesses, tile), num_extra_bytes=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Rows:
+    """The different instructions of an access over its tile, and how often each comes."""
+
+    op: str
+    values: NDArray[np.int64]
+    """int64[n, 32]: what a trial makes addresses of."""
+    active: NDArray[np.bool_] | None
+    times: NDArray[np.int64]
+    ideal: NDArray[np.int64]
+
+    @property
+    def num_ideal(self) -> int:
+        """Wavefronts at best; a placement that keeps different bytes different leaves it as it is."""
+        return int((self.times * self.ideal).sum())
+
+    @classmethod
+    def under_swizzles(cls, access: TileAccess) -> _Rows:
+        """Of byte addresses in the plain layout; swizzles of them count as those of the tile do."""
+        addresses, active = _plain_addresses(access)
+        return cls._of(access, xor_first(addresses, active), active)
+
+    @classmethod
+    def under_paddings(cls, access: TileAccess, pitch: int) -> _Rows:
+        """Of offsets in elements from the tile's start, up to so many rows that alignment and banks do not tell."""
+        addresses, active = _plain_addresses(access)
+        offsets = addresses // access.element_bytes - access.tile.offset
+        rows = np.where(active, offsets, np.iinfo(np.int64).max).min(axis=-1) // (_ALIGNED_ROWS * pitch)
+        return cls._of(access, np.where(active, offsets - (rows * _ALIGNED_ROWS * pitch)[:, None], 0), active)
+
+    @classmethod
+    def _of(cls, access: TileAccess, values: NDArray[np.int64], active: NDArray[np.bool_]) -> _Rows:
+        rows, mask, which = distinct_rows(values, active)
+        of_warp = None if access.rule.is_collective else mask
+        apart = rows * access.rule.access_bytes  # aligned, and equal where they were: all that the fewest depend on
+        times, ideal = np.bincount(which, minlength=len(rows)), ideal_wavefronts(access.op, apart, of_warp)
+        return cls(op=access.op, values=rows, active=of_warp, times=times, ideal=ideal)
+
+    def total(self, addresses: NDArray[np.int64], most: int | None = None) -> int:
+        """Wavefronts with these byte addresses int64[n, 32]; counting ends where there are ``most`` or more."""
+        total = self.num_ideal
+        for part in (np.s_[:_FIRST_ROWS], np.s_[_FIRST_ROWS : 16 * _FIRST_ROWS], np.s_[16 * _FIRST_ROWS :]):
+            if not len(addresses[part]):
+                break
+            mask = None if self.active is None else self.active[part]
+            counted = wavefronts(self.op, addresses[part], mask)
+            total += int((self.times[part] * (counted - self.ideal[part])).sum())
+            if most is not None and total >= most:
+                break
+        return total
+
+
+def _plain_addresses(access: TileAccess) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    return all_addresses(with_swizzle(access, _PLAIN), access.tile_origins())
+
+
+def _total(counted: Sequence[_Rows], swizzle: Swizzle, most: int | None = None) -> int:
+    """Wavefronts of all accesses under a swizzle; not less than ``most`` if counting ended there."""
+    left = sum(rows.num_ideal for rows in counted)
+    for rows in counted:
+        left += rows.total(swizzle(rows.values), None if most is None else most - left + rows.num_ideal) - rows.num_ideal
+    return left
+
+
+def _census_under(accesses: Sequence[TileAccess], tile: ByteLayout) -> Census:
+    """Wavefronts of all accesses under another placement, each at the places that it has in its own."""
+    return _added(census_at(replace(one, tile=tile), one.tile_origins()) for one in accesses)
+
+
+def _added(each: Iterable[Census]) -> Census:
+    found = tuple(each)
+    return Census(
+        num_instructions=sum(one.num_instructions for one in found),
+        num_wavefronts=sum(one.num_wavefronts for one in found),
+        num_ideal_wavefronts=sum(one.num_ideal_wavefronts for one in found),
+        num_tiles_with_conflicts=sum(one.num_tiles_with_conflicts for one in found),
+    )
+
+
+def _candidates(access: TileAccess) -> Iterator[Swizzle]:
+    """Swizzles of bytes that change banks, the smallest first."""
+    least, most = _log2(max(access.rule.access_bytes, BANK_BYTES)), _log2(WAVEFRONT_BYTES)
+    top = ((access.tile.offset + access.tile.inner.cosize) * access.element_bytes - 1).bit_length()
+    row = max(((access.row_pitch or 0) * access.element_bytes - 1).bit_length(), most)
+    for num_bits in range(1, most - least + 1):
+        for base in range(least, most - num_bits + 1):
+            nearest_first = sorted((abs(s - (row - base)), s) for s in range(num_bits, top - base - num_bits + 1))
+            yield from (Swizzle(num_bits, base, s) for _, s in nearest_first)
+
+
+def find_padding(access: TileAccess, *others: TileAccess) -> Mend | None:
+    """The smallest padding of the row pitch that frees the tile of conflicts, all vectors staying aligned.
+
+    Searched: every number of elements up to 128 bytes a row with which the tile fits in shared memory. Counted without any
+    swizzle, at the access's places side by side, and at those that the padding adds as it aligns them. None if rows have
+    no single pitch, or no such padding frees the tile. ``others`` are further accesses to the same tile, to be free too.
+
+    >>> from gpusim.workload.smem.tile_access import smem_tile
+    >>> from gpusim.workload.dtypes import BF16
+    >>> mend = find_padding(TileAccess(op="ldmatrix_x4", tile=smem_tile(Layout((64, 64), (64, 1)), BF16)))
+    >>> mend.padding_elements, mend.num_extra_bytes, str(mend.tile.inner)
+    (8, 1008, '(64,64):(72,1)')
+    """
+    accesses = (access, *others)
+    for tile, padding, total, fewest in _paddings(accesses):
+        if total == fewest and all(census(replace(one, tile=tile)).is_free for one in accesses):
+            return _padded_mend(accesses, tile, padding)
+    return None
+
+
+def _paddings(accesses: Sequence[TileAccess]) -> Iterator[tuple[ByteLayout, int, int, int]]:
+    """Tiles with longer and longer rows: by how many elements, wavefronts, and the fewest; none without a single pitch."""
+    tile, pitch, element_bytes = accesses[0].tile, accesses[0].row_pitch, accesses[0].element_bytes
+    if pitch is None:
+        return
+    counted = [_Rows.under_paddings(one, pitch) for one in accesses]
+    fewest = sum(rows.num_ideal for rows in counted)
+    for padding in range(WAVEFRONT_BYTES // element_bytes + 1):
+        stride = map_leaves(lambda d, p=padding: d // pitch * (pitch + p) if d >= pitch else d, tile.inner.stride)
+        padded = Layout(tile.inner.shape, stride)
+        if padding and (tile.offset + padded.cosize) * element_bytes > MAX_TILE_BYTES:
+            return
+        addresses = [(rows.values + rows.values // pitch * padding + tile.offset) * element_bytes for rows in counted]
+        if all(_is_aligned(one, rows, where, pitch) for one, rows, where in zip(accesses, counted, addresses, strict=True)):
+            total = sum(rows.total(where) for rows, where in zip(counted, addresses, strict=True))
+            yield ByteLayout(_PLAIN, padded, element_bits=tile.element_bits, offset=tile.offset), padding, total, fewest
+
+
+def _is_aligned(access: TileAccess, rows: _Rows, addresses: NDArray[np.int64], pitch: int) -> bool:
+    """Whether vectors stay within their rows, and aligned."""
+    is_whole = rows.values % pitch + access.vector_elements <= pitch
+    is_right = is_whole & (addresses % access.rule.access_bytes == 0)
+    return bool((is_right if rows.active is None else is_right | ~rows.active)[:, : access.rule.num_lanes].all())
+
+
+def _padded_mend(accesses: Sequence[TileAccess], tile: ByteLayout, padding: int) -> Mend:
+    extra = (tile.inner.cosize - accesses[0].tile.inner.cosize) * accesses[0].element_bytes
+    return Mend(tile=tile, census=_census_under(accesses, tile), num_extra_bytes=extra, padding_elements=padding)
+
+
+def extra_bytes(tile: ByteLayout) -> int:
+    """Bytes that a tile's swizzle makes it reach beyond its plain layout.
+
+    >>> extra_bytes(ByteLayout(Swizzle(3, 4, 3), Layout((64, 64), (64, 1)), element_bits=16))
+    0
+    """
+    before = (np.asarray(tile.inner(np.arange(tile.size))) + tile.offset) * (tile.element_bits // 8)
+    return max(0, int(tile.swizzle(before).max()) - int(before.max()))
+
+
+# ---------------------------------------------------------------------------------------------- all of it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Study:
+    """An access, what it costs here and side by side over its tile, and what would mend it."""
+
+    access: TileAccess
+    instructions: tuple[Instruction, ...]
+    census: Census
+    swizzle: Mend | None
+    """The smallest swizzle that frees the tile, or the best that was searched; None if none helps."""
+    padding: Mend | None
+    formula: Mend | None
+    """The closed formula's swizzle, counted; None if it has no answer."""
+
+    @property
+    def worst(self) -> int:
+        """Index of the instruction with the most wavefronts beyond the ideal ones."""
+        excess = [found.num_wavefronts - found.num_ideal_wavefronts for found in self.instructions]
+        return excess.index(max(excess))
+
+
+def study(access: TileAccess) -> Study:
+    """Count an access and search for what mends it.
+
+    >>> from gpusim.workload.smem.tile_access import smem_tile
+    >>> from gpusim.workload.dtypes import BF16
+    >>> found = study(TileAccess(op="ldmatrix_x4", tile=smem_tile(Layout((64, 64), (64, 1)), BF16)))
+    >>> found.instructions[0].num_ways, str(found.swizzle.swizzle_elements), found.padding.padding_elements
+    (8.0, 'Sw<3,3,3>', 8)
+    """
+    formula = closed_form_swizzle(access)
+    return Study(
+        access=access, instructions=tuple(analyze(access)), census=census(access), swizzle=find_swizzle(access),
+        padding=find_padding(access), formula=None if formula is None else _counted(access, formula),
+    )
+
+
+def _counted(access: TileAccess, swizzle: Swizzle) -> Mend:
+    tile = replace(access.tile, swizzle=swizzle)
+    return Mend(tile=tile, census=_census_under([access], tile), num_extra_bytes=extra_bytes(tile))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JointStudy:
+    """Several accesses to one tile, and the one placement that suits them together."""
+
+    studies: tuple[Study, ...]
+    """Each access by itself."""
+    census: Census
+    """Of all of them as the tile is."""
+    swizzle: Mend | None
+    """The smallest swizzle that frees all, or the one that leaves the fewest wavefronts in all; None if none helps."""
+    padding: Mend | None
+    """The smallest padding that frees all; if neither it nor a swizzle does, the one that leaves the fewest wavefronts."""
+
+    @property
+    def tile(self) -> ByteLayout:
+        """The tile of all accesses."""
+        return self.studies[0].access.tile
+
+    @property
+    def mend(self) -> Mend | None:
+        """The swizzle if it frees all, else the padding if that does, else what leaves the fewest wavefronts.
+
+        None if nothing is to be mended, or nothing helps.
+        """
+        found = [mend for mend in (self.swizzle, self.padding) if mend is not None]
+        best = min(found, key=lambda mend: mend.census.num_wavefronts, default=None)
+        return best if best is not None and best.census.num_wavefronts < self.census.num_wavefronts else None
+
+
+def study_jointly(accesses: Sequence[TileAccess]) -> JointStudy:
+    """Count several accesses to one tile and search for the placement that frees them all.
+
+    >>> from gpusim.workload.smem.tile_access import smem_tile
+    >>> from gpusim.workload.dtypes import FP32
+    >>> tile = smem_tile(Layout((32, 32), (32, 1)), FP32)
+    >>> down, along = (TileAccess(op=op, tile=tile, threads=threads) for op, threads in (
+    ...     ("ld_shared_b32", Layout(32, 1)), ("st_shared_b32", Layout(32, 32))))
+    >>> found = study_jointly([down, along])
+    >>> [one.census.is_free for one in found.studies], str(found.mend.swizzle_elements), found.mend.census.is_free
+    ([False, True], 'Sw<5,0,5>', True)
+
+    Raises:
+        LayoutError: no access, or accesses to different tiles.
+    """
+    if not accesses or any(one.tile != accesses[0].tile for one in accesses):
+        raise LayoutError("banks: accesses to no tile, or to several, have no placement in common: use one tile")
+    swizzle, padding = find_swizzle(*accesses), find_padding(*accesses)
+    if padding is None and (swizzle is None or not swizzle.census.is_free):
+        best = min(_paddings(accesses), key=lambda trial: trial[2], default=None)
+        padding = None if best is None else _padded_mend(accesses, best[0], best[1])
+    return JointStudy(
+        studies=tuple(map(study, accesses)), census=_added(map(census, accesses)), swizzle=swizzle,
+        padding=padding,
+    )
+
+
+def remarks(access: TileAccess, *, is_in_elements: bool) -> list[str]:
+    """What to know about a tile's swizzle; ``is_in_elements`` says how it was given.
+
+    >>> from gpusim.workload.smem.tile_access import smem_tile
+    >>> from gpusim.workload.dtypes import BF16
+    >>> tile = smem_tile(Layout((64, 64), (64, 1)), BF16, Swizzle(3, 5, 3))
+    >>> remarks(TileAccess(op="ldmatrix_x4", tile=tile), is_in_elements=True)[0].split(": ")[0]
+    'Sw<3,4,3> counts elements here and is Sw<3,5,3> in bytes'
+    """
+    tile = access.tile
+    said = [*_transposition(access)]
+    asked, mode = in_elements(tile), mode_of(tile.swizzle)
+    if asked is not None and is_in_elements:
+        mixed_up = units_remark(f"{asked.num_bits},{asked.base},{asked.shift}", tile.element_bits)
+        said += [] if mixed_up is None else [mixed_up]
+    pitch = access.row_pitch
+    if mode not in (None, "none") and mode is not None and pitch is not None:
+        row_bytes, extent = pitch * access.element_bytes, access.extents[access.contiguous_mode]
+        if pitch > extent:
+            told = f"{extent * access.element_bytes} bytes"
+            said.append(f"TMA writes no padding: it lays rows of {told} one behind the other, these are {row_bytes} apart")
+        elif row_bytes > span_bytes(mode):
+            said.append(
+                f"the {mode} mode permutes {span_bytes(mode)} bytes and TMA takes no wider box with it: rows of {row_bytes} "
+                f"bytes are several boxes, which TMA lays one behind the other{_boxes(access, span_bytes(mode))}"
+            )
+    return said
+
+
+def _transposition(access: TileAccess) -> Iterator[str]:
+    """What ldmatrix and stmatrix do to elements of this tile. Source: PTX ISA, ``ldmatrix`` and ``stmatrix``."""
+    if not access.rule.is_collective:
+        return
+    op, bits, is_transposing = access.op, access.tile.element_bits, access.op.endswith("_trans")
+    other = op.removesuffix("_trans") if is_transposing else f"{op}_trans"
+    if is_transposing and bits != _TRANSPOSED_BITS:
+        yield (
+            f"{op} transposes units of {_TRANSPOSED_BITS} bits: elements of {bits} bits come out in no fragment's order; "
+            f"use {other} on a tile that is contiguous along k"
+        )
+    elif is_transposing != (access.contiguous_mode == 0):
+        mend = f"use {other}"
+        if not is_transposing and bits != _TRANSPOSED_BITS:
+            mend = f"use a tile that is contiguous along mode 1, as {other} transposes units of {_TRANSPOSED_BITS} bits only"
+        yield (
+            f"{op} along mode {access.contiguous_mode} hands out the transpose: for a fragment of A, with mode 0 as m and "
+            f"mode 1 as k, {mend}; as it is, it suits a tile with mode 0 as k"
+        )
+
+
+def _boxes(access: TileAccess, span: int) -> str:
+    """Boxes of ``span`` bytes as a layout, where rows are plain."""
+    rows, columns = access.extents
+    width = span // access.element_bytes
+    if access.contiguous_mode != 1 or access.tile.inner.depth > 1 or columns % width:
+        return ""
+    return f": use --layout '({rows},({width},{columns // width})):({width},(1,{rows * width}))'"
+
+
+def _log2(power: int) -> int:
+    return power.bit_length() - 1

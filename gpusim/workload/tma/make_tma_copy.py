@@ -1,0 +1,272 @@
+"""How a tile of shared memory becomes TMA boxes: tensor maps from layouts, as CuTe's ``make_tma_copy`` derives them.
+
+In: layouts of tensors in global memory and of tiles in shared memory. Out: :class:`TensorMap`, :class:`TmaCopy`.
+
+Models: which boxes CuTe takes for a tile, and the slices of a multicast.
+Ignores: gather, im2col, and what :mod:`gpusim.workload.tma.boxes` leaves out.
+Source: CUTLASS ``cute/atom/copy_traits_sm90_tma.hpp``.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, cast
+
+from gpusim.errors import LayoutError
+from gpusim.layout import int_tuple as it
+from gpusim.layout.algebra import coalesce, composition, right_inverse
+from gpusim.layout.int_tuple import IntTuple, ScaledBasis, show
+from gpusim.layout.layout import Layout, flatten, make_identity_layout
+from gpusim.layout.swizzle import SWIZZLE_MODES, ByteLayout, ComposedLayout, mode_of
+from gpusim.workload.dtypes import DType
+from gpusim.workload.tma.boxes import MAX_BOX_RANK, SMEM_BOX_ALIGNMENT_BYTES, TensorMap, check_full_rows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TmaCopy:
+    """A tile of shared memory as instructions of one tensor map.
+
+    Instruction i brings ``basis.size`` elements to element ``i * basis.size`` of the tile before the swizzle. Multicast
+    splits each among ``num_multicast`` CTAs, in order.
+
+    Args:
+        tensor_map: what the driver is given; its box is a CTA's slice.
+        basis: element of an instruction to coordinate of the tensor, relative to ``starts``; one mode for each dimension
+            of the map. CuTe's ``tma_gbasis``.
+        rest: number of an instruction to the coordinate, within the tile, at which it starts.
+        num_multicast: CTAs among which each instruction is split.
+    """
+
+    tensor_map: TensorMap
+    basis: Layout
+    rest: Layout
+    num_multicast: int
+
+    @property
+    def num_instructions(self) -> int:
+        """Instructions that bring the whole tile, counted once for all CTAs of a multicast."""
+        return self.rest.size
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of the whole tile: what an mbarrier in each CTA that receives it must expect."""
+        return self.num_instructions * self.num_multicast * self.tensor_map.box.num_bytes
+
+
+def tensor_map(
+    tensor: Layout,
+    dtype: DType,
+    smem: Layout | ComposedLayout | ByteLayout | tuple[int, ...],
+    *,
+    swizzle: str | None = None,
+    tiler: IntTuple | None = None,
+    num_multicast: int = 1,
+    element_strides: tuple[int, ...] | None = None,
+    global_address: int = 0,
+    l2_promotion: str = "128B",
+    oob_fill: str = "zero",
+) -> TensorMap:
+    """The tensor map for tiles of ``tensor`` in shared memory.
+
+    >>> from gpusim.workload.dtypes import BF16
+    >>> row_major = Layout((1024, 512), (512, 1))
+    >>> tensor_map(row_major, BF16, (128, 64), swizzle="128B").box_dim
+    (64, 128)
+
+    Args:
+        tensor: in global memory, in elements.
+        dtype: the element type of both sides.
+        smem: the tile's layout in shared memory, see ``make_tma_copy``; or a box, one extent for each mode of
+            ``tensor``. A box's dimensions go from the smallest stride of ``tensor`` outwards.
+        swizzle: of a box; "none" unless given. A layout has its own.
+        tiler: of a layout, as ``make_tma_copy`` takes it.
+        num_multicast: likewise.
+        element_strides: of a box, in the order of its extents.
+        global_address: see :class:`TensorMap`.
+        l2_promotion: likewise.
+        oob_fill: likewise.
+
+    Raises:
+        LayoutError: as :class:`TensorMap` and ``make_tma_copy``; a box's argument beside a layout, or the other way round.
+    """
+    if not isinstance(smem, tuple):
+        if swizzle is not None or element_strides is not None:
+            raise LayoutError(f"tensor map: {smem} says swizzle and strides itself: leave swizzle and element_strides out")
+        copy = make_tma_copy(
+            tensor, dtype, smem, tiler=tiler, num_multicast=num_multicast,
+            global_address=global_address, l2_promotion=l2_promotion, oob_fill=oob_fill,
+        )
+        return copy.tensor_map
+    if tiler is not None or num_multicast != 1:
+        raise LayoutError(f"tensor map: a box of {show(smem)} is one CTA's already: leave tiler and num_multicast out")
+    modes = tensor.modes
+    if len(smem) != len(modes):
+        raise LayoutError(f"tensor map: a box of {show(smem)} for {tensor}: use {len(modes)} extents")
+    if element_strides is not None and len(element_strides) != len(modes):
+        raise LayoutError(f"tensor map: element strides {show(element_strides)} for {tensor}: use {len(modes)}")
+    order = sorted(range(len(modes)), key=lambda mode: modes[mode][1])
+    if modes[order[0]][1] != 1:
+        raise LayoutError(f"tensor map: {tensor} has no contiguous mode: use one of stride 1")
+    return TensorMap(
+        dtype=dtype,
+        global_dim=tuple(modes[mode][0] for mode in order),
+        global_strides_bytes=tuple(modes[mode][1] * dtype.num_bytes for mode in order[1:]),
+        box_dim=tuple(smem[mode] for mode in order),
+        element_strides=None if element_strides is None else tuple(element_strides[mode] for mode in order),
+        swizzle=swizzle or "none",
+        global_address=global_address,
+        l2_promotion=l2_promotion,
+        oob_fill=oob_fill,
+    )
+
+
+def make_tma_copy(
+    tensor: Layout,
+    dtype: DType,
+    smem: Layout | ComposedLayout | ByteLayout,
+    *,
+    tiler: IntTuple | None = None,
+    num_multicast: int = 1,
+    global_address: int = 0,
+    l2_promotion: str = "128B",
+    oob_fill: str = "zero",
+) -> TmaCopy:
+    """The boxes that bring a tile of ``tensor`` into the layout ``smem``: as large as one instruction can make them.
+
+    What lies contiguous in shared memory is followed through the tensor's modes for as long as these are walked in steps
+    of 1; that is the box, and the swizzle is the layout's. A K-major tile of wgmma is one box for each swizzle span along
+    k, an MN-major one for each span along m or n and, unless the repeats go along k first, for each 8 of k.
+
+    >>> from gpusim.layout import tile_to_shape
+    >>> from gpusim.workload.dtypes import BF16
+    >>> from gpusim.workload.smem.wgmma_operands import gmma_atom
+    >>> smem = tile_to_shape(gmma_atom("K", "128B", element_bits=16), (128, 128))
+    >>> copy = make_tma_copy(Layout((1024, 512), (512, 1)), BF16, smem)
+    >>> copy.tensor_map.box_dim, print(copy.basis, copy.rest)
+    (64,128):(1@1,1@0) (2):(64@1)
+    ((64, 128), None)
+
+    Args:
+        tensor: in global memory, in elements.
+        dtype: the element type of both sides.
+        smem: the tile, one stage of it; a swizzle in elements is converted.
+        tiler: the tile's shape in the modes of ``tensor``; the extents of ``smem``'s modes unless given.
+        num_multicast: CTAs among which an instruction is split, along its last dimensions.
+        global_address: see :class:`TensorMap`.
+        l2_promotion: likewise.
+        oob_fill: likewise.
+
+    Sizes and strides of the tensor are taken as CuTe takes those that it does not know when it compiles: modes are never
+    merged, and those of size 1 or stride 0 stay. Beyond five dimensions the last ones become one, of the strides' greatest
+    common divisor. Source: CUTLASS ``cute/atom/copy_traits_sm90_tma.hpp``.
+
+    Raises:
+        LayoutError: a tile of another size or type than ``tiler`` says; gaps in shared memory; a contiguous mode that is
+            not the tensor's; a swizzle that is none of TMA's, or rows narrower than its span; a slice that multicast
+            does not divide, or that starts where a box cannot; and as :class:`TensorMap`.
+    """
+    swizzle, layout, offset = _swizzle_and_layout(smem, dtype)
+    shape = it.product_each(layout.shape) if tiler is None else tiler
+    full = _smem_to_tensor(tensor, layout, shape)
+    values = [step.value if isinstance(step, ScaledBasis) else step for _extent, step in full.modes]
+    num_box = next((i for i, value in enumerate(values) if value != 1), len(values))
+    if num_box == 0:
+        raise LayoutError(f"TMA copy: {layout} is not walked mode by mode of {tensor}: use a tile of neighbouring elements")
+    modes = [(extent, cast("ScaledBasis", step)) for extent, step in full.modes]
+    basis = _basis(tensor, modes[:num_box])
+    box_dim = _split([math.prod(it.leaves(mode.shape)) for mode in basis], num_multicast)
+    dims, strides = _global_modes(tensor, basis)
+    if strides[0] != 1:
+        raise LayoutError(
+            f"TMA copy: {layout} is contiguous along a mode of stride {strides[0]} of {tensor}: use a tile of its major mode"
+        )
+    described = TensorMap(
+        dtype=dtype,
+        global_dim=tuple(dims),
+        global_strides_bytes=tuple(stride * dtype.num_bytes for stride in strides[1:]),
+        box_dim=box_dim,
+        swizzle=swizzle,
+        global_address=global_address,
+        l2_promotion=l2_promotion,
+        oob_fill=oob_fill,
+    )
+    check_full_rows(described.box)
+    rest = Layout(*map(tuple, zip(*modes[num_box:], strict=True))) if modes[num_box:] else Layout((1,), (0,))
+    described.check_smem_address(offset * dtype.num_bytes)
+    # Boxes within a tile may start in the midst of the repeat, since the swizzle works on addresses.
+    if rest.size * num_multicast > 1 and described.box.num_bytes % SMEM_BOX_ALIGNMENT_BYTES:
+        raise LayoutError(
+            f"TMA copy: boxes of {described.box.num_bytes} bytes side by side: use slices of whole "
+            f"{SMEM_BOX_ALIGNMENT_BYTES}s"
+        )
+    return TmaCopy(tensor_map=described, basis=basis, rest=rest, num_multicast=num_multicast)
+
+
+def _swizzle_and_layout(smem: Layout | ComposedLayout | ByteLayout, dtype: DType) -> tuple[str, Layout, int]:
+    """TMA's name of the swizzle, the layout without it, and its start in elements."""
+    if isinstance(smem, Layout):
+        return "none", smem, 0
+    placed = smem.to_bytes(dtype.bits) if isinstance(smem, ComposedLayout) else smem
+    if placed.element_bits != dtype.bits:
+        raise LayoutError(f"TMA copy: {placed} has elements of {placed.element_bits} bits: use {dtype.bits}")
+    name = mode_of(placed.swizzle)
+    if name is None:
+        known = ", ".join(map(str, SWIZZLE_MODES.values()))
+        raise LayoutError(f"TMA copy: {placed.swizzle} of byte addresses is none of TMA's: use {known}")
+    return name, placed.layout, placed.offset
+
+
+def _smem_to_tensor(tensor: Layout, layout: Layout, shape: IntTuple) -> Layout:
+    """Element of shared memory before the swizzle to coordinate of the tensor, merged where it goes on."""
+    tile = composition(make_identity_layout(tensor.shape), shape)
+    if tile.size != layout.size:
+        raise LayoutError(f"TMA copy: a tile of {show(shape)} in {layout}, which holds {layout.size}: use as many elements")
+    inverse = right_inverse(layout)
+    if inverse.size != layout.size:
+        raise LayoutError(
+            f"TMA copy: {layout} has gaps, only {inverse.size} of its {layout.size} elements lie side by side: use a layout "
+            "without padding, and pad no rows: swizzle them"
+        )
+    return cast("Layout", flatten(coalesce(composition(tile, inverse))))
+
+
+def _basis(tensor: Layout, box: list[tuple[int, ScaledBasis]]) -> Layout:
+    """The box's modes, then those of the tensor that it does not walk; beyond five, the last ones as one."""
+    walked = {step.modes for _extent, step in box}
+    whole = make_identity_layout(tensor.shape)
+    others = [(1, step) for _extent, step in whole.modes if step.modes not in walked]
+    modes: list[tuple[Any, Any]] = [*box, *others]
+    if len(modes) >= MAX_BOX_RANK:
+        last = modes[MAX_BOX_RANK - 1 :]
+        modes[MAX_BOX_RANK - 1 :] = [(tuple(extent for extent, _ in last), tuple(step for _, step in last))]
+    return Layout(tuple(extent for extent, _ in modes), tuple(step for _, step in modes))
+
+
+def _global_modes(tensor: Layout, basis: Layout) -> tuple[list[int], list[int]]:
+    """Extent and stride of each dimension, in elements; modes that share one count in steps of their common divisor."""
+    known = {
+        step.modes: mode for mode, (_e, step) in zip(tensor.modes, make_identity_layout(tensor.shape).modes, strict=True)
+    }
+    dims, strides = [], []
+    for part in basis:
+        shared = [known[step.modes] for _extent, step in part.modes]
+        stride = math.gcd(*(step for _extent, step in shared))
+        # Modes of stride 0 alone have nothing to count in: as in CuTe the last one's extent stands.
+        count = 1 + sum((extent - 1) * (step // stride) for extent, step in shared) if stride else shared[-1][0]
+        dims.append(count)
+        strides.append(stride)
+    return dims, strides
+
+
+def _split(box: list[int], num_multicast: int) -> tuple[int, ...]:
+    """The slice of each CTA: the last dimensions are divided first."""
+    left = num_multicast
+    sliced = list(box)
+    for i in reversed(range(len(box))):
+        if left < 1 or (box[i] % left and left % box[i]):
+            raise LayoutError(f"TMA copy: a box of {show(tuple(box))} for {num_multicast} CTAs: use one that divides it")
+        sliced[i], left = it.ceil_div(box[i], left), it.ceil_div(left, box[i])
+    if left > 1:
+        raise LayoutError(f"TMA copy: a box of {show(tuple(box))} for {num_multicast} CTAs: use at most {math.prod(box)}")
+    return tuple(sliced)

@@ -1,0 +1,21 @@
+"""Partitions of L2: what share of the slices their SMs have."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpusim.errors import ConfigError
+from gpusim.machine.memory.gpc_ports import side_shares
+
+
+@pytest.mark.parametrize(("sides", "lead"), [([0] * 12 + [1], 0.1), ([0, 1], 1.0), ([0, 1, 2], 0.01)])
+def test_a_lead_that_leaves_the_other_side_nothing_is_refused(sides: list[int], lead: float) -> None:
+    with pytest.raises(ConfigError, match="side_lead_fraction"):
+        side_shares(sides, lead)
+
+
+@pytest.mark.parametrize("sides", [[0] * 12 + [1], [0, 1], [1, 1, 0]])
+def test_sides_have_all_of_the_slices_whoever_leads(sides: list[int]) -> None:
+    shares = side_shares(sides, 0.08)
+    assert sum(shares.values()) == pytest.approx(1.0)
+    assert min(shares.values()) > 0.0
