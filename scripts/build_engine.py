@@ -22,6 +22,8 @@ ROOT = Path(__file__).resolve().parents[1]
 SOURCES = ROOT / "engine"
 MODULE = ROOT / "gpusim" / "engine.wasm"
 CACHE = ROOT / "build" / "zig"
+PROFILE = "engine.profdata"
+"""How often branches are taken (``scripts/profile_engine.py``), beside the sources. It moves time, never an answer."""
 
 ZIGLANG = "0.17.1"
 """The version that builds the module; the same as in ``pyproject.toml``."""
@@ -57,8 +59,10 @@ def sources(folder: Path = SOURCES) -> list[str]:
 def digest(folder: Path = SOURCES) -> str:
     """SHA-256 of all that the module is made of: names and texts of the sources, compiler and options."""
     found = hashlib.sha256(" ".join((f"ziglang=={ZIGLANG}", *WASM)).encode())
-    for path in sorted([*folder.glob("*.cpp"), *folder.glob("*.h")], key=lambda path: path.name):
-        text = path.read_bytes().replace(b"\r\n", b"\n")
+    for path in sorted([*folder.glob("*.cpp"), *folder.glob("*.h"), *folder.glob(PROFILE)], key=lambda path: path.name):
+        text = path.read_bytes()
+        if path.name != PROFILE:
+            text = text.replace(b"\r\n", b"\n")
         found.update(f"\n{path.name} {len(text)}\n".encode())
         found.update(text)
     return found.hexdigest()
@@ -131,12 +135,13 @@ def build_module(output: Path, *, folder: Path = SOURCES, cache: Path = CACHE) -
     if not sources(folder):
         raise SystemExit(f"build_engine: {folder} has no sources (*.cpp)")
     folder, cache = folder.resolve(), cache.resolve()
+    profile = [f"-fprofile-instr-use={PROFILE}", "-Wno-profile-instr-out-of-date"] if (folder / PROFILE).is_file() else []
     cache.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as made:
         linked = Path(made) / "engine.wasm"
         compile_sources(
             [
-                sys.executable, "-m", "ziglang", "c++", *WASM, f"-ffile-prefix-map={folder}=.", *sources(folder),
+                sys.executable, "-m", "ziglang", "c++", *WASM, *profile, f"-ffile-prefix-map={folder}=.", *sources(folder),
                 "-o", str(linked),
             ],
             folder, {"ZIG_GLOBAL_CACHE_DIR": str(cache), "ZIG_LOCAL_CACHE_DIR": str(cache)},
