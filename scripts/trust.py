@@ -1,11 +1,10 @@
-"""Write `validation/judged/NAME.csv` and fill README.md from what `gpusim validate --gpu NAME --first --json FILE` wrote.
+"""Write `validation/judged/NAME.csv` and the accuracy in README.md from what `gpusim validate --first --json FILE` wrote.
 
-    python scripts/trust.py FILE.json|validation/judged/NAME.csv [README.md [FOLDER]]
+    python scripts/trust.py FILE.json|validation/judged/NAME.csv [PAGE [FOLDER]]
 
-Of README.md, "How far to trust it": what stands between the two comments `<!-- trust ... -->` is replaced, and between the
-two `<!-- in short ... -->` where a README has them, and nothing else. Numbers are as the table in FOLDER (validation/judged)
-has them. Of it a report replaces the groups and tiers that it has rows of, and leaves the others, so that times (tier 7,
-the slowest) may be judged apart, with --first as well; the table itself is left as it is.
+Without PAGE, README.md gets a row for each class of kernels, and validation/README.md a row for each family.
+In a page, the comments `<!-- in short ... -->` get the classes, the comments `<!-- trust ... -->` the families.
+FOLDER holds the table (validation/judged). A report replaces those groups and tiers of the table that it has rows of.
 """
 
 from __future__ import annotations
@@ -138,15 +137,41 @@ def _pct(number: float | None) -> str:
     return "" if number is None else f"{number:.1f} %"
 
 
+CLASSES = {
+    "streaming and row kernels": (
+        "elementwise", "smem_copy", "strided_copy", "transpose", "reduction", "softmax", "layer_norm", "gather",
+    ),
+    "GEMMs by TMA and wgmma": ("hopper_gemm",),
+    "GEMMs by mma.sync or FFMA": ("hgemm", "sgemm", "sgemm_naive"),
+    "GEMMs of cuBLAS and Triton": ("library_gemm", "tile_gemm"),
+}  # fmt: skip
+"""Kernels of each class of README.md; a kernel of no class is among the others."""
+
+
 def short_of(report: Mapping[str, Any]) -> str:
-    """Cycles of all families, in a sentence."""
+    """Cycles of each class of kernels, and of all families."""
+    families = report["families_of_whole_kernels"]
+    cycles = {item["name"]: item["of"][CYCLES] for item in families if CYCLES in item["of"] and not item["is_cut"]}
+    errors: dict[str, list[float]] = {}
+    for row in report["rows"]:
+        if row["name"] == CYCLES and row["is_whole"]:
+            errors.setdefault(row["family"], []).append(abs(row["error_pct"]))
+    lines = ["| Kernels | Launches, families | Mean error | P90 | Worst |", "|---|---|---|---|---|"]
+    class_of = {kernel: title for title, kernels in CLASSES.items() for kernel in kernels}
+    for title in (*CLASSES, "other kernels"):
+        names = [name for name in cycles if class_of.get(name.split()[0], "other kernels") == title]
+        if names:
+            found = [error for name in names for error in errors[name]]
+            mean = sum(cycles[name]["mean_pct"] for name in names) / len(names)
+            told = f"{_pct(mean)} | {_pct(quantile(found, 0.9))} | {_pct(max(found))}"
+            lines.append(f"| {title} | {len(found)}, {len(names)} | {told} |")
     of = next(item for item in report["whole_kernels"] if item["name"] == CYCLES)
-    roofline = "" if of["roofline_pct"] is None else f" (a roofline: {_pct(of['roofline_pct'])})"
-    return (
-        f"{of['num_rows']} launches of {of['num_families']} families of whole kernels on {report['gpu']}: cycles "
-        f"{_pct(of['mean_pct'])} off in the mean of the families{roofline}, nine in ten within {_pct(of['p90_pct'])}, "
-        f"{_pct(of['worst_pct'])} at worst."
+    roofline = "" if of["roofline_pct"] is None else f" A roofline is {_pct(of['roofline_pct'])} off."
+    sentence = (
+        f"Errors are those of `sm__cycles_elapsed.max` on {report['gpu']}. No parameter is fitted to these launches. "
+        f"The mean over all {of['num_families']} families is {_pct(of['mean_pct'])}.{roofline}"
     )
+    return "\n".join([*lines, "", sentence])
 
 
 def filled(readme: str, text: str, begin: str = BEGIN, end: str = END) -> str:
@@ -193,9 +218,9 @@ def _group_of(item: Judgement) -> tuple[str, str, int]:
     return item.kernel, item.group, item.tier
 
 
-def main(source: str, readme: str = "README.md", folder: str = "") -> None:
-    """Write the table, if ``source`` is a report, and fill the README from it."""
-    table, path = Path(source), Path(readme)
+def main(source: str, page: str = "", folder: str = "") -> None:
+    """Write the table, if ``source`` is a report, and fill the pages from it."""
+    table = Path(source)
     if table.suffix == ".json":
         report = json.loads(table.read_text(encoding="utf-8"))
         place = Path(folder) if folder else judged_dir()
@@ -207,10 +232,15 @@ def main(source: str, readme: str = "README.md", folder: str = "") -> None:
         table.write_text(table_of(beside(rows, old.rows), said.values()), encoding="utf-8")
         read_judged.cache_clear()
     document = read_judged(table.stem, table.parent).document()
-    filled_in = filled(path.read_text(encoding="utf-8"), text_of(document))
-    if SHORT[0] in filled_in:
-        filled_in = filled(filled_in, short_of(document), *SHORT)
-    path.write_text(filled_in, encoding="utf-8")
+    for path in [Path(page)] if page else [Path("README.md"), Path("validation", "README.md")]:
+        text = path.read_text(encoding="utf-8")
+        if SHORT[0] not in text and BEGIN not in text:
+            raise SystemExit(f"{path} lacks the comments {BEGIN} or {SHORT[0]}")
+        if BEGIN in text:
+            text = filled(text, text_of(document))
+        if SHORT[0] in text:
+            text = filled(text, short_of(document), *SHORT)
+        path.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":
