@@ -22,7 +22,7 @@ from gpusim.evidence.validate.answers import questions_of
 
 ROOT = Path(__file__).parent.parent
 PAGES = [
-    ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")),
+    ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs" / "decisions").glob("*.md")),
     *(ROOT / name for name in ("kernels/README.md", "validation/README.md", "validation/deviations.md", "CHANGELOG.md")),
     *sorted((ROOT / "notebooks").glob("*.md")),
 ]
@@ -98,9 +98,7 @@ def typed() -> dict[str, str]:
     for block in of("yaml"):
         for command in re.findall(r"- run: (gpusim .*)", block.text):
             found.setdefault(command, block.name)
-    for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):
-        if path.name == "decisions.md":
-            continue  # what was decided, not what to type
+    for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):  # decisions show nothing to type
         for command in re.findall(r"`(gpusim \w+ -?[^`]*|gpusim gpus)`", path.read_text(encoding="utf-8")):
             found.setdefault(command, path.name)
     return found

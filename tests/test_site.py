@@ -19,7 +19,7 @@ from gpusim.workload import ops
 
 ROOT = Path(__file__).parent.parent
 PAGES = (
-    "index", "guide", "vocabulary", "how_it_works", "add_a_gpu", "h200_parameters", "decisions",
+    "index", "guide", "vocabulary", "how_it_works", "add_a_gpu", "h200_parameters", "decisions/index",
     "generated/command_line", "generated/parts", "generated/ops",
     "generated/deviations", "generated/validation", "generated/kernels", "generated/changelog",
 )
@@ -55,6 +55,11 @@ def test_a_page_is_there_and_reached_from_the_first(site: Path, name: str) -> No
 def test_every_lesson_is_on_the_site(site: Path) -> None:
     wanted = {path.stem for path in (ROOT / "notebooks").glob("*.ipynb")}
     assert {path.stem for path in (site / "generated" / "lessons").glob("*.html")} == wanted
+
+
+def test_every_decision_is_on_the_site(site: Path) -> None:
+    wanted = {path.stem for path in (ROOT / "docs" / "decisions").glob("*.md")}
+    assert {path.stem for path in (site / "decisions").glob("*.html")} == wanted
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "notebooks").glob("*.ipynb")), ids=lambda path: path.stem)
