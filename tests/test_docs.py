@@ -22,7 +22,8 @@ from gpusim.evidence.validate.answers import questions_of
 
 ROOT = Path(__file__).parent.parent
 PAGES = [
-    ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs" / "decisions").glob("*.md")),
+    ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "docs" / "decisions").glob("*.md")),
     *(ROOT / name for name in ("kernels/README.md", "validation/README.md", "validation/deviations.md", "CHANGELOG.md")),
     *sorted((ROOT / "notebooks").glob("*.md")),
 ]
@@ -38,6 +39,8 @@ WANTS_GPU = ("gpusim measure",)
 WANTS_COMPILER = ("gpusim sass",)
 WANTS_CLUSTER = " --dask "
 """Workers at an address that is an example: nobody is asked there."""
+TAKES_MINUTES = ("gpusim validate --gpu h200_sxm --tier 5,6 --first",)
+"""All rows of a GPU; other lines judge one kernel's."""
 STAYS = ("gpusim explore",)
 """A server: tests/explore has it."""
 MOST_QUESTIONS = int(os.environ.get("GPUSIM_DOCS_QUESTIONS", "6"))
@@ -98,14 +101,14 @@ def typed() -> dict[str, str]:
     for block in of("yaml"):
         for command in re.findall(r"- run: (gpusim .*)", block.text):
             found.setdefault(command, block.name)
-    for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):  # decisions show nothing to type
+    for path in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))):
         for command in re.findall(r"`(gpusim \w+ -?[^`]*|gpusim gpus)`", path.read_text(encoding="utf-8")):
             found.setdefault(command, path.name)
     return found
 
 
 TYPED = typed()
-KEPT = WANTS_GPU + WANTS_COMPILER + STAYS
+KEPT = WANTS_GPU + WANTS_COMPILER + TAKES_MINUTES + STAYS
 COMMANDS = [line for line in TYPED if not line.startswith(KEPT) and WANTS_CLUSTER not in line]
 PYTHON = [block for block in of("python") if not block.text.startswith("def test_")]
 TESTS = [block for block in of("python") if block.text.startswith("def test_")]
@@ -204,7 +207,7 @@ def test_models_are_models(block: Block, tmp_path: Path) -> None:
     assert [model.kernel for model in read_models(path)] == ["transpose", "elementwise"]
 
 
-@pytest.mark.parametrize("name", sorted({*re.findall(r"`python ([\w/]+\.py)`", TEXT), "scripts/check.sh"}))
+@pytest.mark.parametrize("name", sorted({*re.findall(r"`python ([\w/]+\.py)[ `]", TEXT), "scripts/check.sh"}))
 def test_a_script_is_there(name: str) -> None:
     assert (ROOT / name).is_file()
 
