@@ -115,7 +115,7 @@ def test_problems_are_not_ranked_against_one_another(capsys: pytest.CaptureFixtu
 
 
 def test_at_a_clock_that_is_told_all_is_what_simulate_says() -> None:
-    table = gpusim.analysis.sweep("gemm", "toy", top=99, simulate_options={"clock": 1000.0}, **OPTIONS)
+    table = gpusim.sweep("gemm", "toy", top=99, simulate_options={"clock": 1000.0}, **OPTIONS)
     assert set(table["status"]) == {"simulated"}
     assert list(table["time_us"]) == sorted(table["time_us"])
     for _, row in table.iterrows():
@@ -218,7 +218,7 @@ def test_one_that_fails_does_not_end_the_rest(monkeypatch: pytest.MonkeyPatch) -
         return simulate(launch, gpu, **options)
 
     monkeypatch.setattr(sys.modules["gpusim.analysis.sweep"], "simulate", fails_at_two)
-    table = gpusim.analysis.sweep("gemm", "toy", **OPTIONS)
+    table = gpusim.sweep("gemm", "toy", **OPTIONS)
     assert list(table["status"]) == ["simulated", "simulated", "failed", "failed"]
     assert set(table["note"][2:]) == {"everybody waits"}
 
@@ -270,7 +270,7 @@ def test_where_nothing_was_measured_only_the_first_stands_for_itself() -> None:
 ])
 def test_python_refuses_too(kernel: str, options: dict[str, Any], says: str) -> None:
     with pytest.raises(KernelError, match=says):
-        gpusim.analysis.sweep(kernel, "toy", **options)
+        gpusim.sweep(kernel, "toy", **options)
 
 
 def test_a_name_of_the_front_door_stays_a_function() -> None:
