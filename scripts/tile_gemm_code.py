@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 
 from gpusim.evidence.cases.case import load_case
-from gpusim.evidence.cases.paths import kernels_dir
+from gpusim.evidence.cases.paths import kernel_folder
 from gpusim.evidence.toolchain.issue_latency import loop_cycles
 from gpusim.evidence.toolchain.sass import read_sass
 
@@ -29,7 +29,7 @@ def compiled(tile: tuple[int, int, int], warps: int, stages: int) -> bytes:
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
-    path = kernels_dir() / "tile_gemm" / "kernel.py"
+    path = kernel_folder("tile_gemm") / "kernel.py"
     spec = importlib.util.spec_from_file_location("tile_gemm_kernel", path)
     assert spec is not None
     assert spec.loader is not None

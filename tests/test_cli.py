@@ -42,7 +42,7 @@ BAD: list[tuple[list[str], list[str]]] = [
     ([*GEMM, "--max-events", "0"], ["--max-events"]),
     ([*GEMM, "--max-events", "10"], ["10 events have not been enough", "wants a larger max_events (--max-events)"]),
     (["measure", "pointer_chas"], ["did you mean 'pointer_chase'? (gpusim measure lists them)"]),
-    (["sass", "register_probe"], ["kernels/register_probe has no case.py", "probe.py"]),
+    (["sass", "register_probe"], ["kernels/probes/register_probe has no case.py", "probe.py"]),
     (["predict", "gemm", *SIZE, "--gpu", "a/b"], ["--gpu 'a/b' is unknown"]),
     ([*GEMM, "--stagse", "3"], ["--stagse is unknown", "did you mean '--stages'?"]),
     ([*GEMM, "--schedule", "pingpng"], ["--schedule 'pingpng' is unknown", "did you mean 'pingpong'?"]),

@@ -42,16 +42,16 @@ def sass_command(
 
 def _cubin(target: str, arch: str) -> Path:
     from gpusim.evidence.bench.frameworks import has_source
-    from gpusim.evidence.cases.case import case_names, kernels_dir, load_case
+    from gpusim.evidence.cases.case import case_names, kernel_folder, kernel_path, load_case
     from gpusim.evidence.toolchain.cuda_toolkit import build, capability_of
 
     if Path(target).is_file():
         return Path(target)
     if target not in case_names():
-        folder = kernels_dir() / target
-        if target.isidentifier() and folder.is_dir():  # probes of the compiler's own, which nobody launches
+        folder = kernel_folder(target) if target.isidentifier() else Path(target)
+        if folder.is_dir():  # probes of the compiler's own, which nobody launches
             held = ", ".join(sorted(path.name for path in folder.iterdir() if path.is_file()))
-            raise ConfigError(f"kernels/{target} has no case.py, its own scripts build it ({held}); give one of its cubins")
+            raise ConfigError(f"{kernel_path(target)} has no case.py, scripts beside it build it ({held}); give a cubin")
         raise ConfigError(f"{target!r} is no file and no folder of kernels/; {nearest(target, case_names())}")
     capability_of(arch)
     case = load_case(target)

@@ -117,7 +117,7 @@ def test_what_only_looks_on_is_no_source_of_answers() -> None:
     for name in judging.LOOK_ON:
         assert (package / name).exists(), name
     names = {path.relative_to(package.parent).as_posix() for path in sources()}
-    assert {"gpusim/engine.wasm", "gpusim/simulate/run.py", "kernels/gather/case.py"} <= names
+    assert {"gpusim/engine.wasm", "gpusim/simulate/run.py", "kernels/validation/gather/case.py"} <= names
     assert not names & {"gpusim/cli/validate.py", "gpusim/evidence/validate/answers.py"}
 
 

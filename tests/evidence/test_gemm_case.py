@@ -17,7 +17,7 @@ from gpusim.errors import ConfigError, KernelError
 from gpusim.evidence.bench import frameworks
 from gpusim.evidence.bench.child_process import Ended
 from gpusim.evidence.bench.runner import Chunk, match_profiles, told_of
-from gpusim.evidence.cases.case import Product, WrongAnswer, kernels_dir, load_case
+from gpusim.evidence.cases.case import Product, WrongAnswer, kernel_folder, load_case
 from gpusim.evidence.cases.gemm_case import check
 from gpusim.evidence.nsight.ncu_command import Profile, ncu_command, parse_profiles
 from gpusim.evidence.toolchain.cublas_names import is_reduction, parse_name
@@ -128,7 +128,7 @@ def test_loops_by_tma_are_told_with_their_own_code_and_others_with_what_their_co
 
 
 def test_triton_walks_tiles_as_the_model_does(h200: GpuSpec) -> None:
-    source = ast.parse((kernels_dir() / "tile_gemm" / "kernel.py").read_text(encoding="utf-8"))
+    source = ast.parse((kernel_folder("tile_gemm") / "kernel.py").read_text(encoding="utf-8"))
     found = next(item for item in source.body if isinstance(item, ast.FunctionDef) and item.name == "_tile_of")
     found.decorator_list.clear()
     for argument in found.args.args:

@@ -20,7 +20,7 @@ from gpusim.kernel_models.gemm.warp_partition import Shares
 from gpusim.kernel_models.registers import launch_limit
 from gpusim.machine.config import GpuSpec
 
-PROBES = Path(__file__).parents[2] / "kernels" / "register_probe" / "registers.csv"
+PROBES = Path(__file__).parents[2] / "kernels" / "probes" / "register_probe" / "registers.csv"
 
 MATH = {"mma": "mma_sync", "ffma": "fma", "wgmma": "wgmma"}
 LOOSE = {"mma_sync": 6, "wgmma": 6, "fma": 45}

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpusim import GpuSpec, load_gpu
-from gpusim.evidence.cases.case import Config, Input, Output, Scratch, WrongAnswer, kernels_dir, load_case
+from gpusim.evidence.cases.case import Config, Input, Output, Scratch, WrongAnswer, kernel_folder, load_case
 from gpusim.evidence.cases.rows import Table
 from gpusim.evidence.toolchain.sass import KernelSass
 from gpusim.evidence.validate.calibrate import halves, parameter
@@ -197,7 +197,7 @@ def test_structures_are_the_kernels() -> None:
 
 @pytest.mark.parametrize(("name", "dtype"), [("Stream", case.STREAM), ("State", case.STATE), ("Worker", case.WORKER)])
 def test_fields_stand_in_the_order_of_the_kernels_structure(name: str, dtype: np.dtype[Any]) -> None:
-    source = (kernels_dir() / "memory_bandwidth" / "kernel.cu").read_text(encoding="utf-8")
+    source = (kernel_folder("memory_bandwidth") / "kernel.cu").read_text(encoding="utf-8")
     body = re.search(rf"struct {name} \{{(.*?)\}};", source, re.DOTALL)
     assert body is not None
     code = re.sub(r"//.*", "", body[1])

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpusim import GpuSpec, load_gpu
-from gpusim.evidence.cases.case import Config, Output, Scratch, WrongAnswer, kernels_dir, load_case
+from gpusim.evidence.cases.case import Config, Output, Scratch, WrongAnswer, kernel_folder, load_case
 from gpusim.evidence.toolchain.sass import KernelSass
 from gpusim.evidence.validate.calibrate import parameter
 
@@ -318,7 +318,7 @@ def test_the_bare_chain_is_loads_that_wait_for_one_another(sass: Callable[[str, 
 
 
 def test_fields_stand_in_the_order_of_the_kernels_structure() -> None:
-    source = (kernels_dir() / "pointer_chase" / "kernel.cu").read_text(encoding="utf-8")
+    source = (kernel_folder("pointer_chase") / "kernel.cu").read_text(encoding="utf-8")
     body = re.search(r"struct State \{(.*?)\};", source, re.DOTALL)
     assert body is not None
     code = re.sub(r"//.*", "", body[1])

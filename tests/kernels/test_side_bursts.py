@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from gpusim import load_gpu, simulate
 from gpusim.evidence.cases.case import Config, KernelLaunch, Output, WrongAnswer, load_case
-from gpusim.evidence.cases.paths import kernels_dir
+from gpusim.evidence.cases.paths import kernel_folder
 from gpusim.evidence.toolchain.sass import KernelSass
 
 CASE = load_case("side_bursts")
@@ -55,7 +55,7 @@ def outputs_of(config: Config) -> dict[str, NDArray[np.uint32]]:
 
 
 def test_configs_are_as_many_as_the_readme_says_and_no_two_alike() -> None:
-    readme = (kernels_dir() / "side_bursts" / "README.md").read_text(encoding="utf-8")
+    readme = (kernel_folder("side_bursts") / "README.md").read_text(encoding="utf-8")
     told = re.search(r"# (\d+) configs", readme)
     assert told is not None and int(told[1]) == len(CONFIGS)
     assert {group: len(CASE.configs(group, 1)) for group in CASE.groups} == {

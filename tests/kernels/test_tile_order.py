@@ -10,7 +10,7 @@ import pytest
 from gpusim.errors import KernelError
 from gpusim.evidence.bench.frameworks import has_source
 from gpusim.evidence.bench.store_probe import LATTICE, as_text, lattice_of, of_text, since_first_ns
-from gpusim.evidence.cases.case import Outputs, WrongAnswer, kernels_dir, load_case
+from gpusim.evidence.cases.case import Outputs, WrongAnswer, kernel_folder, kernels_dir, load_case
 from gpusim.evidence.cases.rows import Table, config_of
 from gpusim.evidence.cases.tile_waves import (
     modelled_waves,
@@ -88,7 +88,7 @@ def test_what_looks_on_fits_beside_a_full_sm(sass: Sass) -> None:
 
 
 def test_the_structure_is_laid_out_as_the_kernel_reads_it() -> None:
-    text = (kernels_dir() / "tile_order" / "kernel.cu").read_text(encoding="utf-8")
+    text = (kernel_folder("tile_order") / "kernel.cu").read_text(encoding="utf-8")
     fields = text[text.index("struct Lattice {") : text.index("};")]
     names = [name.strip(" ,;") for line in fields.splitlines()[1:] for name in line.split("//")[0].split()[1:]]
     assert [name for name in names if name] == [name for name in LATTICE.names or () if name != "pad"]

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from gpusim.errors import ConfigError
 from gpusim.evidence.bench.store_probe import OnGpu
-from gpusim.evidence.cases.case import Case, Product, WrongAnswer, kernels_dir
+from gpusim.evidence.cases.case import Case, Product, WrongAnswer, kernel_folder
 from gpusim.evidence.toolchain.cuda_toolkit import Cubin, build
 from gpusim.evidence.toolchain.sass import KernelSass, read_sass
 
@@ -54,7 +54,7 @@ def built(case: Case, arch: str | None = None, build_dir: Path | None = None) ->
     if missing := lacking(case):
         raise ConfigError(f"measure: {missing}")
     versions = ", ".join(f"{name} {number}" for name, number in _versions().items())
-    folder = kernels_dir() / case.name
+    folder = kernel_folder(case.name)
     source = folder / "kernel.py"
     digest = hashlib.sha256(source.read_bytes() if source.exists() else b"")
     digest.update(f"\0{versions}".encode())
@@ -67,7 +67,7 @@ def built(case: Case, arch: str | None = None, build_dir: Path | None = None) ->
 
 def has_source(case: Case) -> bool:
     """Whether it has a ``kernel.cu``."""
-    return (kernels_dir() / case.name / "kernel.cu").exists()
+    return (kernel_folder(case.name) / "kernel.cu").exists()
 
 
 def lacking(case: Case) -> str | None:
@@ -121,7 +121,7 @@ class Frameworks:
         torch.set_float32_matmul_precision("highest")
         self._torch = torch
         self._device = device
-        self._folder = kernels_dir() / case.name
+        self._folder = kernel_folder(case.name)
         self._operands: tuple[tuple[Any, ...], Any, Any] | None = None
         self._mark = torch.zeros(32, device=device)
         self.errors: tuple[type[Exception], ...] = (RuntimeError,)

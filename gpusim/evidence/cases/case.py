@@ -381,7 +381,7 @@ def key_of(config: Config) -> tuple[tuple[str, str], ...]:
     return tuple(sorted(config.items()))
 
 
-kernels_dir = places.kernels_dir
+kernels_dir, kernel_folder, kernel_path = places.kernels_dir, places.kernel_folder, places.kernel_path
 
 
 def case_names(folder: Path | None = None) -> list[str]:
@@ -390,7 +390,7 @@ def case_names(folder: Path | None = None) -> list[str]:
     >>> "shared_access" in case_names()
     True
     """
-    return sorted(path.parent.name for path in (folder or kernels_dir()).glob("*/case.py"))
+    return sorted(path.parent.name for path in (folder or kernels_dir()).rglob("case.py"))
 
 
 def asked(case: Case, what: str, function: Callable[..., Given], *arguments: Any) -> Given:
@@ -404,7 +404,7 @@ def asked(case: Case, what: str, function: Callable[..., Given], *arguments: Any
     except GpusimError:
         raise
     except Exception as error:
-        raise ConfigError(f"kernels/{case.name}/case.py: {what} fails: {_where(error)}") from error
+        raise ConfigError(f"{kernel_path(case.name)}/case.py: {what} fails: {_where(error)}") from error
 
 
 def _where(error: BaseException) -> str:
@@ -437,9 +437,9 @@ def load_case(name: str, folder: Path | None = None) -> Case:
         hint = "wants its name alone" if "/" in name else nearest(name, case_names(folder))
         hint += " (gpusim measure lists them)"
         raise ConfigError(f"{name!r} is no kernel with a case.py in {folder}; {hint}")
-    spec = importlib.util.spec_from_file_location(f"gpusim_kernels_{name}", folder / name / "case.py")
+    spec = importlib.util.spec_from_file_location(f"gpusim_kernels_{name}", kernel_folder(name, folder) / "case.py")
     if spec is None or spec.loader is None:
-        raise ConfigError(f"kernels/{name}/case.py: cannot be imported, wants a Python file")
+        raise ConfigError(f"{kernel_path(name)}/case.py: cannot be imported, wants a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     try:
@@ -447,8 +447,8 @@ def load_case(name: str, folder: Path | None = None) -> Case:
     except GpusimError:
         raise
     except Exception as error:
-        raise ConfigError(f"kernels/{name}/case.py: cannot be imported: {_where(error)}") from error
+        raise ConfigError(f"{kernel_path(name)}/case.py: cannot be imported: {_where(error)}") from error
     case = getattr(module, "CASE", None)
     if not isinstance(case, Case) or case.name != name:
-        raise ConfigError(f"kernels/{name}/case.py: defines no CASE named {name!r}, wants one")
+        raise ConfigError(f"{kernel_path(name)}/case.py: defines no CASE named {name!r}, wants one")
     return case

@@ -15,6 +15,25 @@ def kernels_dir() -> Path:
     return inside if inside.is_dir() else package.parent / "kernels"
 
 
+def kernel_folder(name: str, root: Path | None = None) -> Path:
+    """The folder of a kernel, on whichever shelf of ``kernels/`` it lies; ``root / name`` where there is none.
+
+    >>> kernel_folder("pointer_chase").relative_to(kernels_dir()).as_posix()
+    'microbench/l2/pointer_chase'
+    """
+    root = root or kernels_dir()
+    return next((path for path in sorted(root.rglob(name)) if path.is_dir()), root / name)
+
+
+def kernel_path(name: str) -> str:
+    """The folder of a kernel as messages and sources show it.
+
+    >>> kernel_path("gather"), kernel_path("unknown")
+    ('kernels/validation/gather', 'kernels/unknown')
+    """
+    return f"kernels/{kernel_folder(name).relative_to(kernels_dir()).as_posix()}"
+
+
 def held_out_families() -> frozenset[str]:
     """Families that ``validation/first/held_out.toml`` names."""
     path = kernels_dir().parent / "validation" / "first" / "held_out.toml"

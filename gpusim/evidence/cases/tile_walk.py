@@ -1,6 +1,6 @@
 """What kernels whose SMs walk over tiles share: words to read, SMs by GPC, the meeting of all CTAs.
 
-In: how many bytes, which GPU. Out: arrays, lists of SMs, text of ``kernels/line_sharing/grid.cuh``.
+In: how many bytes, which GPU. Out: arrays, lists of SMs, text of ``kernels/common/grid.cuh``.
 """
 
 from __future__ import annotations
@@ -61,4 +61,4 @@ def dealt_as_clusters(gpu_name: str) -> list[int]:
 
 def grid_include() -> dict[str, str]:
     """``grid.cuh``: how all CTAs of a grid meet."""
-    return {"grid.cuh": (kernels_dir() / "line_sharing" / "grid.cuh").read_text(encoding="utf-8")}
+    return {"grid.cuh": (kernels_dir() / "common" / "grid.cuh").read_text(encoding="utf-8")}

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpusim.errors import ConfigError
-from gpusim.evidence.cases.case import Case, kernels_dir
+from gpusim.evidence.cases.case import Case, kernel_folder, kernel_path
 from gpusim.evidence.cases.rows import replace_file
 
 FOLDERS = {"NVIDIA H200": "h200_sxm", "NVIDIA H100 80GB HBM3": "h100_sxm", "NVIDIA H100 PCIe": "h100_pcie",
@@ -146,7 +146,7 @@ def default_build_dir() -> Path:
 
 def source_hash(case: Case) -> str:
     """Twelve digits of SHA-256 over all that the case's kernel is built from."""
-    digest = hashlib.sha256((kernels_dir() / case.name / "kernel.cu").read_bytes())
+    digest = hashlib.sha256((kernel_folder(case.name) / "kernel.cu").read_bytes())
     for name, text in sorted(case.includes().items()):
         digest.update(f"\0{name}\0{text}".encode())
     return digest.hexdigest()[:12]
@@ -213,15 +213,15 @@ def _compile(nvcc: str, case: Case, arch: str, cubin: Path) -> None:
     for name, text in case.includes().items():
         replace_file(includes / name, text)
     command = [nvcc, "-std=c++17", "-cubin", f"-gencode=arch=compute_{number},code=sm_{number}", f"-I{includes}"]
-    command += [str(kernels_dir() / case.name / "kernel.cu"), "-o", str(partial)]
+    command += [str(kernel_folder(case.name) / "kernel.cu"), "-o", str(partial)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             said = [line for line in done.stderr.splitlines() if line.strip()] or [f"status {done.returncode}"]
             first = next((line for line in said if "error" in line or "fatal" in line), said[-1])
-            raise ConfigError(f"nvcc refuses kernels/{case.name}/kernel.cu for {arch}: {first.strip()}")
+            raise ConfigError(f"nvcc refuses {kernel_path(case.name)}/kernel.cu for {arch}: {first.strip()}")
         if "C75" in done.stderr:
-            raise ConfigError(f"nvcc changes the wgmma of kernels/{case.name}/kernel.cu: {done.stderr.splitlines()[0]}")
+            raise ConfigError(f"nvcc changes the wgmma of {kernel_path(case.name)}/kernel.cu: {done.stderr.splitlines()[0]}")
         partial.replace(cubin)
     finally:
         partial.unlink(missing_ok=True)

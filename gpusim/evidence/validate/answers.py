@@ -242,7 +242,7 @@ def sources() -> list[Path]:
     """All that answers come from: the package with its engine, but for what only looks on, and the kernels' cases."""
     package = Path(__file__).resolve().parents[2]
     found = [path for path in package.rglob("*.py") if not path.relative_to(package).as_posix().startswith(LOOK_ON)]
-    return sorted([*found, package / "engine.wasm", *kernels_dir().glob("*/*.py")])
+    return sorted([*found, package / "engine.wasm", *kernels_dir().rglob("*.py")])
 
 
 @cache

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from gpusim.errors import ConfigError
-from gpusim.evidence.cases.case import Config, load_case
+from gpusim.evidence.cases.case import Config, kernel_path, load_case
 from gpusim.evidence.validate import microbenchmark_programs as own
 from gpusim.evidence.validate.microbenchmark_programs import At, Params
 from gpusim.machine.config import GpuSpec
@@ -56,10 +56,10 @@ def answer(
     )
     if asked is None:
         said = ", ".join(f"{key} {value}" for key, value in wanted.items())
-        raise ConfigError(f"kernels/{case_name} asks nothing with {said}")
+        raise ConfigError(f"{kernel_path(case_name)} asks nothing with {said}")
     found = case.predict({**asked, **changed}, gpu)
     if name not in found:
-        raise ConfigError(f"the twin of kernels/{case_name} has no {name} for {gpu.name}")
+        raise ConfigError(f"the twin of {kernel_path(case_name)} has no {name} for {gpu.name}")
     return found[name]
 
 

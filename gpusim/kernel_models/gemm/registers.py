@@ -1,6 +1,6 @@
 """Registers of a GEMM kernel: accumulators, fragments, and an overhead by schedule.
 
-Source: ``kernels/register_probe/registers.csv``, 171 probe kernels compiled by ptxas of CUDA 13.0; the rule
+Source: ``kernels/probes/register_probe/registers.csv``, 171 probe kernels compiled by ptxas of CUDA 13.0; the rule
 is within 6 registers of each tensor-core probe, and within 45 of the FMA ones.
 """
 
