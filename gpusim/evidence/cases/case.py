@@ -390,7 +390,7 @@ def case_names(folder: Path | None = None) -> list[str]:
     >>> "shared_access" in case_names()
     True
     """
-    return sorted(path.parent.name for path in (folder or kernels_dir()).rglob("case.py"))
+    return sorted(path.name for path in places.kernel_folders(folder or kernels_dir()) if (path / "case.py").exists())
 
 
 def asked(case: Case, what: str, function: Callable[..., Given], *arguments: Any) -> Given:

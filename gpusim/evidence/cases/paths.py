@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import tomllib
+from functools import cache
 from pathlib import Path
 
 CYCLES, DURATION = "sm__cycles_elapsed.max", "gpu__time_duration.sum"
@@ -22,7 +24,16 @@ def kernel_folder(name: str, root: Path | None = None) -> Path:
     'microbench/l2/pointer_chase'
     """
     root = root or kernels_dir()
-    return next((path for path in sorted(root.rglob(name)) if path.is_dir()), root / name)
+    return next((path for path in kernel_folders(root) if path.name == name), root / name)
+
+
+@cache
+def kernel_folders(root: Path) -> tuple[Path, ...]:
+    """Folders with a kernel: those below ``root`` that hold files and no folder but of Python's cache."""
+    found: list[Path] = []
+    for path in sorted(Path(entry) for entry in os.scandir(root) if entry.is_dir() and not entry.name.startswith("__")):
+        found += kernel_folders(path) or (path,)
+    return tuple(found)
 
 
 def kernel_path(name: str) -> str:
