@@ -23,7 +23,8 @@ from gpusim.evidence.judging import questions_of
 ROOT = Path(__file__).parent.parent
 PAGES = [
     ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")),
-    *(ROOT / name for name in ("kernels/README.md", "validation/README.md", "validation/deviations.md", "CHANGELOG.md")),
+    *(ROOT / name for name in ("kernels/README.md", "validation/README.md", "CHANGELOG.md")),
+    *sorted((ROOT / "validation" / "deviations").glob("*.md")),
     *sorted((ROOT / "notebooks").glob("*.md")),
 ]
 PROFILE = Path(__file__).parent / "evidence" / "data" / "copy_raw.csv"
