@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import importlib
 import inspect
 import json
@@ -17,7 +18,6 @@ COPIED = {
     "CHANGELOG.md": "changelog.md",
     "kernels/README.md": "kernels.md",
     "validation/README.md": "validation.md",
-    "validation/deviations.md": "deviations.md",
 }
 """Pages that lie elsewhere in the tree, and their name on the site."""
 
@@ -40,9 +40,26 @@ def write_pages(folder: Path, root: Path) -> None:
         (lessons / path.name).write_text(told, encoding="utf-8")
     for source, name in COPIED.items():
         shutil.copy(root / source, folder / name)
+    pages = folder / "deviations"
+    pages.mkdir()
+    for path in sorted((root / "validation" / "deviations").glob("*.md")):
+        shutil.copy(path, pages / path.name)
+    (pages / "table.md").write_text(deviations(root), encoding="utf-8")
     (folder / "command_line.md").write_text(command_line(), encoding="utf-8")
     (folder / "parts.md").write_text(parts(root), encoding="utf-8")
     (folder / "ops.md").write_text(ops(), encoding="utf-8")
+
+
+def deviations(root: Path) -> str:
+    """The table of deviations; the number of a row leads to its page."""
+    with (root / "validation" / "deviations.csv").open(encoding="utf-8", newline="") as file:
+        head, *rows = csv.reader(file)
+    pages = {int(path.name[:2]): path.name for path in (root / "validation" / "deviations").glob("[0-9]*.md")}
+    lines = ["# Every deviation", "", f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
+    for name, *cells in rows:
+        page = pages.get(int(name.split(".")[0]))
+        lines.append(f"| {' | '.join([f'[{name}]({page})' if page else name, *map(_cell, cells)])} |")
+    return "\n".join(lines) + "\n"
 
 
 def folded(notebook: dict[str, Any]) -> dict[str, Any]:
@@ -106,7 +123,7 @@ def parts(root: Path) -> str:
         "# What each part models", "",
         "From the sources: first the engine's parts, which say how long everything takes, then the rooms of the package in "
         "the order of the data. What a part ignores is said here, and how far off predictions are by it in "
-        "[deviations](deviations.md).",
+        "[deviations](deviations/README.md).",
         "", "## engine",
     ]
     for path in sorted((root / "engine").glob("*.h")):

@@ -112,7 +112,7 @@ def _sentences(report: Mapping[str, Any], in_all: Mapping[str, Any]) -> list[str
         rows, right = (sum(item[name] for item in exact) for name in ("num_rows", "num_exact"))
         found.append(
             f"Instructions and wavefronts of shared memory by opcode: {right:,} of {rows:,} numbers are exact "
-            "(`validation/deviations.md`, 8)."
+            "(`validation/deviations/08_wavefronts.md`)."
         )
     cycles = [abs(row["error_pct"]) for row in report["rows"] if row["name"] == CYCLES and row["is_whole"]]
     if cycles:

@@ -24,7 +24,8 @@ ROOT = Path(__file__).parent.parent
 PAGES = [
     ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")),
     *sorted((ROOT / "docs" / "decisions").glob("*.md")),
-    *(ROOT / name for name in ("kernels/README.md", "validation/README.md", "validation/deviations.md", "CHANGELOG.md")),
+    *(ROOT / name for name in ("kernels/README.md", "validation/README.md", "CHANGELOG.md")),
+    *sorted((ROOT / "validation" / "deviations").glob("*.md")),
     *sorted((ROOT / "notebooks").glob("*.md")),
 ]
 PROFILE = Path(__file__).parent / "evidence" / "data" / "copy_raw.csv"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import fcntl
 import re
 import subprocess
@@ -21,7 +22,8 @@ ROOT = Path(__file__).parent.parent
 PAGES = (
     "index", "guide", "vocabulary", "how_it_works", "add_a_gpu", "h200_parameters", "decisions/index",
     "generated/command_line", "generated/parts", "generated/ops",
-    "generated/deviations", "generated/validation", "generated/kernels", "generated/changelog",
+    "generated/validation", "generated/kernels", "generated/changelog", "generated/deviations/table",
+    *sorted(f"generated/deviations/{path.stem}" for path in (ROOT / "validation" / "deviations").glob("*.md")),
 )
 
 
@@ -120,6 +122,16 @@ def test_every_op_has_a_row(site: Path) -> None:
     for word in vars(ops).values():
         if isinstance(word, type) and issubclass(word, ops.Op) and word is not ops.Op:
             assert word.__name__ in text
+
+
+def test_every_deviation_has_a_row_and_a_link(site: Path) -> None:
+    page = (site / "generated" / "deviations" / "table.html").read_text(encoding="utf-8")
+    with (ROOT / "validation" / "deviations.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    for row in rows:
+        number = f"{int(row['id'].split('.')[0]):02}"
+        has_page = any((ROOT / "validation" / "deviations").glob(f"{number}_*.md"))
+        assert bool(re.search(rf'href="{number}_\w+\.html">(<\w+[^>]*>)*{re.escape(row["id"])}<', page)) == has_page, row
 
 
 PARTS = ["Hbm", "L2", "Crossbar", "Tma", "Mbarrier", "TensorCore", "WarpScheduler", "Dispatcher"]

@@ -80,7 +80,8 @@ def come_apart(
     Models: lives drawn each by itself. Ignores: who is quicker for good (parts of GPCs, sides of L2); on which side a
     reader is (all lines are on both); hints, tables and repeated walks (such launches stay in step); launches of many
     CTAs, or of which two waves fit (little is lost); waves that miss nothing in step.
-    Source: validation/studies/cta_waves_h100_sxm.csv and tile_gemm_h100_sxm.csv, 2026-11-28: validation/deviations.md, 18.
+    Source: validation/studies/cta_waves_h100_sxm.csv and tile_gemm_h100_sxm.csv, 2026-11-28:
+    validation/deviations/18_library_gemms.md.
 
     Args:
         traffic: in step, one entry for each of ``uses``.

@@ -37,7 +37,7 @@ KNOWN_WRONG = {
     ("h200_sxm", "cp_async_access"): {"cp_async_b32": 31, "cp_async_b64": 33, "cp_async_b128": 31},
     ("h200_sxm", "tma_writes"): {"tma_load_2d": 3},
 }
-"""Which ops are wrong, and how often: validation/deviations.md, 8."""
+"""Which ops are wrong, and how often: validation/deviations/08_wavefronts.md."""
 
 NUM_JUDGED = {
     ("h200_sxm", "shared_access"): 9000 + 3840,

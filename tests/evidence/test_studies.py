@@ -1,4 +1,4 @@
-"""Studies: their rows judge nothing, and say what deviations.md quotes of them."""
+"""Studies: their rows judge nothing, and say what pages of validation/deviations quote of them."""
 
 from __future__ import annotations
 
@@ -73,9 +73,12 @@ def test_rows_outside_take_longer_than_rows_inside() -> None:
 
 
 def test_each_deviation_that_quotes_a_study_is_there() -> None:
-    text = (VALIDATION / "deviations.md").read_text(encoding="utf-8")
-    assert len(re.findall(r"sizes of their own|\(the same sizes", text)) >= 3
-    assert "validation/studies" in text
+    pages = [path.read_text(encoding="utf-8") for path in sorted((VALIDATION / "deviations").glob("[0-9]*.md"))]
+    tables = {path.name for path in (VALIDATION / "studies").glob("*.csv")}
+    assert len(re.findall(r"the study's sizes", "\n".join(pages))) >= 3
+    assert any("validation/studies/hopper_gemm_h200_sxm.csv" in page for page in pages)
+    readme = (VALIDATION / "deviations" / "README.md").read_text(encoding="utf-8")
+    assert {name for name in re.findall(r"`([a-z0-9_]+\.csv)`", readme) if name in tables} == tables
 
 
 # ---------------------------------------------------------------------- sgemm, on an H100
@@ -366,7 +369,7 @@ def test_sms_keep_paces_of_their_own_as_far_apart_as_the_description_has_it() ->
 
 
 def test_a_lone_cta_of_an_sm_keeps_step_and_two_of_small_tiles_do_not() -> None:
-    """Tiles of 128 x 128 keep step with two, too (validation/deviations.md, 18)."""
+    """Tiles of 128 x 128 keep step with two, too (validation/deviations/18_library_gemms.md)."""
     for build in PACED:
         is_small = "64" in build[0].split("x")[:2]
         assert _pace_pct(build, "1") < (0.05 if is_small else 0.5)
@@ -374,7 +377,7 @@ def test_a_lone_cta_of_an_sm_keeps_step_and_two_of_small_tiles_do_not() -> None:
 
 
 def test_of_three_ctas_and_more_of_an_sm_the_older_ones_are_quicker() -> None:
-    """No model has it (validation/deviations.md, 18)."""
+    """No model has it (validation/deviations/18_library_gemms.md)."""
     rows = [row for row in PACES if row["kernel"] == "by_pointers" and row["k"] == "16384" and row["num_stages"] != "2"]
     three = [row for row in rows if int(row["ctas_per_sm"]) > 2]
     assert all(float(row["oldest_pct"]) < -4.0 and float(row["youngest_pct"]) > 4.0 for row in three) and len(three) >= 12

@@ -361,7 +361,7 @@ def rate(kernel: str, gpu: GpuSpec = GPU, **columns: object) -> float:
 WHOLE = replace(
     GPU, l2=replace(GPU.l2, side_lead_fraction=0.0), xbar=replace(GPU.xbar, num_gpc_parts=1, sm_distance_cycles=0.0)
 )
-"""All SMs and sides alike, and GPCs that store as a whole, as what is read off rows has it (deviations.md, 18: parts)."""
+"""All SMs and sides alike, and GPCs that store as a whole, as what is read off rows has it (deviations 18: parts)."""
 
 
 AT_ONCE = replace(WHOLE, l2=replace(WHOLE.l2, queue_cycles=0.0))
@@ -401,7 +401,7 @@ def test_all_sms_together_store_what_crosses_between_the_sides() -> None:
     assert stored["summed_bytes_per_cycle"] == pytest.approx(4 * GPU.l2.link_bytes_per_cycle, rel=0.02)
 
 
-@pytest.mark.xfail(strict=True, reason="the median SM, of a part of six, stores less than its share (deviations.md, 17)")
+@pytest.mark.xfail(strict=True, reason="the median SM, of a part of six, stores less than its share (deviations 17)")
 def test_the_median_sm_stores_its_share_of_that() -> None:
     assert rate("write_b128_u4", footprint_bytes=case.IN_L2, threads=512) == pytest.approx(
         4 * GPU.l2.link_bytes_per_cycle / 132, rel=0.02
@@ -542,12 +542,12 @@ def test_rows_of_a_machine_that_is_known_give_its_plateaus_back(machine: str) ->
 
 
 @pytest.mark.parametrize("machine", KNOWN)
-@pytest.mark.xfail(strict=True, reason="read off the median SM, whose share is not the mean's (deviations.md, 17)")
+@pytest.mark.xfail(strict=True, reason="read off the median SM, whose share is not the mean's (deviations 17)")
 def test_they_give_the_link_back(machine: str) -> None:
     assert abs(off_by(machine)[LINK]) <= 0.03
 
 
-WAITS = pytest.mark.xfail(strict=True, reason="3.03 %: it is taken over what threads read, who wait (deviations.md, 17)")
+WAITS = pytest.mark.xfail(strict=True, reason="3.03 %: it is taken over what threads read, who wait (deviations 17)")
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,8 @@
 """What holds for every GEMM, whatever is drawn: bytes, stages, capacity, clock, more to do.
 
 Times are compared on four SMs of an H200. The round numbers of ``toy`` let CTAs run in lockstep, where one more stage, or
-another clock, shifts who queues behind whom by up to a tenth (validation/deviations.md, 4): there, bytes are compared.
+another clock, shifts who queues behind whom by up to a tenth: there, bytes are compared. What is seen of each law is in
+validation/deviations/04_idealized_parts.md.
 """
 
 from __future__ import annotations
@@ -103,8 +104,8 @@ def is_one_wave(params: GemmParams) -> bool:
 @FEW
 @given(products(), st.integers(14, 20))
 def test_a_larger_l2_is_never_slower(params: GemmParams, bits: int) -> None:
-    """By no more than 1.1 % (one stage by TMA and wgmma: 1.003 seen); with turns of writes 1.15 seen (deviations.md, 4)."""
-    assume(params.schedule != "pingpong")  # turns come in another order: 1.03 % slower seen (deviations.md, 4)
+    """By no more than 1.1 % (one stage by TMA and wgmma: 1.003 seen); with turns of writes 1.15 (deviations 4.5, 4.6)."""
+    assume(params.schedule != "pingpong")  # turns come in another order: 1.03 % slower seen (deviations 4.5)
     assume(params.copy_ != "tma" or params.math != "mma_sync")  # CTAs in another order: 1.9 % slower seen (the same)
     assume(params.math != "mma_sync" or is_one_wave(params))  # likewise by cp.async in waves: 2.6 % slower seen (the same)
     assume(params.schedule != "warp_specialized" or is_one_wave(params))  # in waves: 1.5 % slower seen (the same)
@@ -116,7 +117,7 @@ def test_a_larger_l2_is_never_slower(params: GemmParams, bits: int) -> None:
 @example(GemmParams.model_validate(ONE_LOOK_MORE))
 @given(products(told=with_a_producer()))
 def test_a_further_stage_of_a_ring_that_costs_no_cta_is_never_slower(params: GemmParams) -> None:
-    """Of kernels with a producer (deviations.md, 4), in one wave: of several, who ends sooner may take a longer tile.
+    """Of kernels with a producer (deviations 4.4), in one wave: of several, who ends sooner may take a longer tile.
 
     By no more than 1 %, or by one look of the producer at its slot and 1.5 %, as looks fall otherwise in a longer ring.
     """
@@ -143,7 +144,7 @@ def test_a_higher_clock_takes_no_more_time(params: GemmParams, clocks: tuple[flo
 @FEW
 @given(products())
 def test_a_further_k_step_is_never_done_sooner(params: GemmParams) -> None:
-    """Of tiles one more can be: four on four SMs end 1.2 % sooner than three, which share less (deviations.md, 4)."""
+    """Of tiles one more can be: four on four SMs end 1.2 % sooner than three, which share less (deviations 4.7)."""
     tile = params.resolved(FOUR_SMS).tile
     assert tile is not None
     assert run(params).cycles <= run(params.model_copy(update={"k": params.k + tile[2]})).cycles * 1.01

@@ -166,7 +166,7 @@ def gemm_tflops(gpu: GpuSpec, mode: str, data: str) -> float:
     return gpu.num_sms * 4096 * 0.95 * gemm_clock_mhz(gpu, mode=mode, data=data, efficiency=0.95) / 1e6
 
 
-@pytest.mark.xfail(strict=True, reason="929 TFLOP/s for 894: zeros slow down at no known limit (deviations.md, 5)")
+@pytest.mark.xfail(strict=True, reason="929 TFLOP/s for 894: zeros slow down at no known limit (deviations/05_clock.md)")
 def test_an_h200_runs_a_large_gemm_on_zeros_at_the_clock_that_was_seen(gpus: dict[str, GpuSpec]) -> None:
     assert 0.98 * 894 < gemm_tflops(gpus["h200_sxm"], "sustained", "zeros") < 1.02 * 894
 

@@ -242,13 +242,15 @@ LOCKSTEPS = {("multistage one stage", "toy", "hbm")}
 LOCKSTEP = pytest.mark.xfail(
     strict=True,
     reason="1 % slower: without the limit of one part the CTAs of toy run in lockstep and queue at the next "
-    "together (validation/deviations.md, 4)",
+    "together (validation/deviations/04_idealized_parts.md)",
 )
 
 
 OTHER_PACES = {("pingpong", "a part of an H200", "tma")}
 OTHER_PACE = pytest.mark.xfail(
-    strict=True, reason="1.1 % slower: the ring's lines are asked for behind other stores (validation/deviations.md, 4)"
+    strict=True,
+    reason="1.1 % slower: the ring's lines are asked for behind other stores "
+    "(validation/deviations/04_idealized_parts.md)",
 )
 
 

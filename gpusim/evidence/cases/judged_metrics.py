@@ -58,7 +58,7 @@ EXACT = (
 """Counts that follow from the kernel alone: of instructions by opcode, and of wavefronts of shared memory by opcode.
 
 Wavefronts of cp.async, and of loads and stores as the data stage counts them (:data:`TIMED_WAVEFRONTS`), depend on who is
-beside them: validation/deviations.md, 8."""
+beside them: validation/deviations/08_wavefronts.md."""
 TENSOR = "sm__inst_executed_pipe_tensor.sum"
 """Of products of libraries, exact, too; kernels without tensor cores have others under that name."""
 EXACT_LIMIT = Limit(worst_pct=0.0)

@@ -69,7 +69,7 @@ CLASSES: tuple[MetricClass, ...] = (
     MetricClass(name="l2_sectors", pattern=r"lts__t_sectors_(srcunit_tex_op_(read|write)|op_(atom|red))\.sum", limit=10.0,
                 baseline=10.0, source="as bytes, 10 %"),
     MetricClass(name="wavefronts", pattern=r"l1tex__data_pipe_lsu_wavefronts\w*\.sum", limit=1.0, baseline=1.0,
-                source="counted exactly, but for validation/deviations.md, 8"),
+                source="counted exactly, but for validation/deviations/08_wavefronts.md"),
     MetricClass(name="sectors", pattern=r"l1tex__t_(sectors|requests)\w*\.sum", limit=1.0, baseline=1.0,
                 source="counted exactly"),
     MetricClass(name="instructions", pattern=r"(smsp?__inst_executed_pipe|smsp__sass_inst_executed_op)\w*\.sum", limit=1.0,
