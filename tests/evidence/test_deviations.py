@@ -12,7 +12,7 @@ import pytest
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from gpusim.evidence.cases.paths import kernels_dir
+from gpusim.evidence.cases.paths import kernel_folder, kernels_dir
 from gpusim.machine.config import COMPONENT_KINDS
 
 VALIDATION = kernels_dir().parent / "validation"
@@ -70,7 +70,7 @@ def test_columns_and_words_of_the_table_are_legal() -> None:
         assert row["part"] in PARTS, row
         assert not row["size_pct"] or float(row["size_pct"]) >= 0.0, row
         for name in row["kernels"].split():
-            assert name in NO_FOLDERS or (kernels_dir() / name).is_dir(), row
+            assert name in NO_FOLDERS or kernel_folder(name).is_dir(), row
 
 
 def test_ids_are_unique_and_in_order_and_no_number_is_missing() -> None:
