@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from gpusim.evidence.cases.case import Config, Windows, WrongAnswer, load_case
 from gpusim.evidence.toolchain.issue_latency import BESIDE_WGMMA, is_wide, issue_cycles, loop_cycles, way
 from gpusim.evidence.toolchain.sass import WARPGROUP_TENSOR, Instruction, KernelSass
-from gpusim.kernel_models.gemm import GemmParams, specialized
+from gpusim.kernel_models.gemm import GemmParams, warp_specialized
 from gpusim.kernel_models.gemm.smem_budget import staging_of
 from gpusim.machine.config import load_gpu
 from gpusim.simulate.run import simulate
@@ -298,7 +298,7 @@ def test_a_steps_code_lies_around_its_wgmma_and_copies_as_in_the_sass(sass: Sass
     for folder in ("hopper_gemm", "specialized_steps"):
         for name, (step, copy, *_) in sys.modules[load_case(folder).launch.__module__].CODE.items():
             kernel, entry = sass(folder, "sm_90a")[name], case.ENTRIES[name]
-            told = specialized.between_wgmma(1e6, 2, entry.tile[1]) * case.DEPENDENT_CYCLES
+            told = warp_specialized.between_wgmma(1e6, 2, entry.tile[1]) * case.DEPENDENT_CYCLES
             apart[round(apart_in(kernel) - told)] += 1
             if entry.schedule != "multistage":
                 steps, (producer, _, done) = loops_around(kernel)[0], producers_loop(kernel)
@@ -307,7 +307,7 @@ def test_a_steps_code_lies_around_its_wgmma_and_copies_as_in_the_sass(sass: Sass
                 announced.append(cycles_to_arrival(kernel, producer, done) / copy)
     assert apart == {0: 31, 8: 4}
     for shares, share, least, most in (
-        (given, specialized.BEFORE_GIVING_BACK, 0.10, 0.28), (announced, specialized.PRODUCER_BEFORE_COPIES, 0.36, 0.40),
+        (given, warp_specialized.BEFORE_GIVING_BACK, 0.10, 0.28), (announced, warp_specialized.PRODUCER_BEFORE_COPIES, 0.36, 0.40),
     ):  # fmt: skip
         assert least < min(shares) and max(shares) < most
         assert np.median(shares) == pytest.approx(share, abs=0.015)
