@@ -65,8 +65,8 @@ def test_a_document_says_which_engine_it_is_from(engine: str, tmp_path: Path) ->
 def test_what_may_be_typed_next_has_options_that_the_command_knows(capsys: pytest.CaptureFixture[str]) -> None:
     """``explain`` makes parts free, which the reference does not; ``sweep`` has none of these options."""
     assert main(["predict", *GEMM, "--engine", "reference", "--core-only", "--max-events", "1000000"]) == 0
-    told = " ".join(capsys.readouterr().out.split())
-    assert "Next: gpusim explain gemm --m 256 --n 256 --k 128 --gpu toy --core-only --max-events 1000000 Nobody" in told
+    told = " ".join(capsys.readouterr().out.replace("\\\n", "").split())
+    assert "Next gpusim explain gemm --m 256 --n 256 --k 128 --gpu toy --core-only --max-events 1000000 Tile" in told
     assert told.endswith("gpusim sweep gemm --m 256 --n 256 --k 128 --tile auto --stages auto --schedule auto --gpu toy")
 
 
@@ -125,15 +125,31 @@ def test_a_long_simulation_tells_how_far_it_is_and_a_short_one_does_not(monkeypa
     status: Any = Status()
     spinner = shared.Spinner(status, "simulating gemm on toy")
     tell = spinner.show_progress
-    for clock[0] in (1.0, 2.9, 3.0, 4.0):
+    for clock[0] in (0.9, 1.0, 2.9, 3.0, 4.0):
         tell(int(1000 * clock[0]), 8192, 1e6 * clock[0])
     assert status.told == [
+        "simulating gemm on toy: 1,000 of 8,192 CTAs, cycle 1,000,000",
+        "simulating gemm on toy: 2,900 of 8,192 CTAs, cycle 2,900,000, about 5 s left",
         "simulating gemm on toy: 3,000 of 8,192 CTAs, cycle 3,000,000, about 5 s left",
         "simulating gemm on toy: 4,000 of 8,192 CTAs, cycle 4,000,000, about 4 s left",
     ]
     spinner.update("simulating gemm on toy: no latency")
     tell(1, 8192, 2.0)
-    assert status.told[2:] == ["simulating gemm on toy: no latency"]
+    assert status.told[4:] == ["simulating gemm on toy: no latency"]
+
+
+def test_what_is_left_is_estimated_from_the_run_that_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two seconds of planning, a part at 50 CTAs a second, then all at 100 a second behind a first wave of two seconds."""
+    clock = [0.0]
+    monkeypatch.setattr(shared.time, "perf_counter", lambda: clock[0])
+    status: Any = Status()
+    tell = shared.Spinner(status, "simulating").show_progress
+    for clock[0], done, cycle in ((2.0, 0, 10.0), (4.0, 100, 20.0), (4.1, 0, 1.0), (6.1, 0, 2.0)):
+        tell(done, 1000, cycle)
+    assert all(text.endswith(f"cycle {cycle}") for text, cycle in zip(status.told, (10, 20, 1, 2), strict=True))
+    for clock[0], left in ((7.1, ""), (8.1, "about 8 s left"), (9.1, "about 7 s left"), (11.1, "about 5 s left")):
+        tell(round(100 * (clock[0] - 6.1)), 1000, 100 * clock[0])
+        assert status.told[-1].endswith(left) and ("left" in status.told[-1]) == bool(left)
 
 
 def test_where_no_terminal_is_lines_tell_it_now_and_then(

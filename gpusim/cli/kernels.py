@@ -57,6 +57,9 @@ PICTURES: Mapping[str, str] = {
 OF_EXPLAIN = ("waterfall",)
 """Those that predict has nothing for."""
 
+NOT_SHOWN = ("dtype", "out_dtype", "wgmma_depth")
+"""Options that one screen does not list among the chosen ones: it shows the type elsewhere; the others follow from that."""
+
 OF_TIMELINE = ("plot", "ring")
 """Those that want a timeline."""
 
@@ -82,6 +85,8 @@ class Request:
     trace: Path | None
     pictures: Mapping[str, Path]
     """Where each of PICTURES that was asked for goes."""
+    shows_all: bool
+    """Whether everything is printed, not one screen."""
 
     @property
     def simulate_options(self) -> dict[str, Any]:
@@ -95,30 +100,78 @@ class Request:
 
     def command(self, verb: str, *more: str, **changes: Any) -> str:
         """The same request as a line to type, under another command."""
-        from gpusim.report.number_format import flag
+        return shlex.join([*self.words(verb, **changes), *more])
 
-        words = ["gpusim", verb, self.row.name]
-        for name, value in {**self.given, **changes}.items():
-            if isinstance(value, bool):
-                words.append(flag(name) if value else f"--no-{flag(name)[2:]}")
-            else:
-                words += [flag(name), str(value)]
-        words += ["--gpu", self.gpu_name]
+    def words(self, verb: str, **changes: Any) -> list[str]:
+        """The words of that line."""
+        words = ["gpusim", verb, self.row.name, *option_words({**self.given, **changes}), "--gpu", self.gpu_name]
+        return [*words, *self.setting_words("native" if verb == "explain" else self.engine)]  # explain has no reference
+
+    def setting_words(self, engine: str) -> list[str]:
+        """What is not as it is by default, apart from the kernel's options."""
+        words = []
         clock = f"{self.clock:g}" if isinstance(self.clock, float) else self.clock
         for name, text, default in (
-            ("clock", clock, "single"), ("l2", self.l2, "cold"), ("data", self.data, "random"),
-            ("engine", "native" if verb == "explain" else self.engine, "native"),  # the reference makes nothing free
+            ("clock", clock, "single"), ("l2", self.l2, "cold"), ("data", self.data, "random"), ("engine", engine, "native"),
         ):
             words += [] if text == default else [f"--{name}", text]
         if self.core_only:
             words.append("--core-only")
         if self.max_events is not None:
             words += ["--max-events", str(self.max_events)]
-        return shlex.join([*words, *more])
+        return words
+
+    def sweep_words(self, options: Sequence[str]) -> list[str]:
+        """``gpusim sweep`` over ``options``; it lacks an engine and what goes with it."""
+        plain = replace(self, engine="native", core_only=False, max_events=None)
+        return plain.words("sweep", **dict.fromkeys(options, "auto"))
+
+    def check_words(self) -> list[str]:
+        """``gpusim check``, of a profile of the same kernel."""
+        options = [*option_words(self.given), *(["--l2", "warm"] if self.l2 == "warm" else [])]
+        return ["gpusim", "check", "profile.csv", "--gpu", self.gpu_name, "--kernel", self.row.name, *options]
+
+    def problem_words(self, options: Mapping[str, Any]) -> list[str]:
+        """The kernel, what it cannot do without, its type, and all that was given."""
+        needed = [option_name(name, item) for name, item in self.row.params.model_fields.items() if item.is_required()]
+        names = [*needed, *(name for name in options if name == "dtype" or (name in self.given and name not in needed))]
+        shown = {name: value if isinstance(value := options[name], bool) else shortened_option(value) for name in names}
+        return [self.row.name, *option_words(shown), "--gpu", self.gpu_name, *self.setting_words(self.engine)]
+
+    def chosen_words(self, options: Mapping[str, Any]) -> list[str]:
+        """Options that were not given: those that were chosen for the GPU and the tile, or else all."""
+        plain: Any = self.params
+        asked = plain.as_options()
+        rest = {
+            name: value for name, value in options.items()
+            if name not in (*self.given, *NOT_SHOWN) and value is not None and value is not False
+        }
+        chosen = {name: value for name, value in rest.items() if value != asked[name]}
+        return option_words(chosen or rest)
 
 
-def _common_parameters(names: Sequence[str]) -> list[inspect.Parameter]:
-    """Options that all kernels have; ``names`` of PICTURES."""
+def option_words(options: Mapping[str, Any]) -> list[str]:
+    """Options as they are typed."""
+    from gpusim.report.number_format import flag
+
+    words: list[str] = []
+    for name, value in options.items():
+        if isinstance(value, bool):
+            words.append(flag(name) if value else f"--no-{flag(name)[2:]}")
+        else:
+            words += [flag(name), str(value)]
+    return words
+
+
+def shortened_option(value: Any) -> str:
+    """A value of a kernel's option in a line of text."""
+    from gpusim.report.number_format import shortened
+
+    return shortened(str(value))
+
+
+def _common_parameters(names: Sequence[str], *, has_screen: bool) -> list[inspect.Parameter]:
+    """Options that all kernels have; ``names`` of PICTURES; ``has_screen``: what is printed is one screen, or all."""
     prediction, output = "Prediction", "Output"
     choices = " or ".join
     return [
@@ -143,6 +196,9 @@ def _common_parameters(names: Sequence[str]) -> list[inspect.Parameter]:
         parameter("max_events", int | None, typer.Option(
             "--max-events", min=1, metavar="N", help="give the run up after so many events (about 0.6 us each)",
             rich_help_panel=prediction), None),
+        *([parameter("shows_all", bool, typer.Option(
+            "--all", help="print everything: all counters, warp states, all options, sources and remarks",
+            rich_help_panel=output), False)] if has_screen else []),
         parameter("json_path", str | None, typer.Option(
             "--json", help="write the result as JSON; - is stdout (tables then go to stderr)", metavar="FILE",
             rich_help_panel=output), None),
@@ -178,6 +234,7 @@ def _request(row: KernelModel, values: Mapping[str, Any]) -> Request:
         data=check_choice("--data", values["data"], DATA), engine=check_choice("--engine", values["engine"], ENGINES),
         core_only=values["core_only"], max_events=values["max_events"], json=outputs["--json"], trace=outputs["--trace"],
         pictures={name: path for name in PICTURES if (path := outputs.get(f"--{name}")) is not None},
+        shows_all=values.get("shows_all", False),
     )
 
 
@@ -249,7 +306,7 @@ def _kernel_command(row: KernelModel, verb: str) -> Any:
 
     own = kernel_parameters(row)
     command.__signature__ = inspect.Signature(  # type: ignore[attr-defined]  # typer reads options from it
-        [*own, *_common_parameters(names)]
+        [*own, *_common_parameters(names, has_screen=verb == "predict")]
     )
     single = typer.Typer(add_completion=False, rich_markup_mode="rich",
                          context_settings={"help_option_names": ["-h", "--help"]})
@@ -270,61 +327,77 @@ def _refuse_pictures(request: Request, launch: Any) -> None:
 
 
 def _predict(request: Request) -> None:
-    from gpusim.evidence.validate.expected_error import expected_error, unknown
-    from gpusim.report.tables import print_command, render_prediction
-    from gpusim.simulate.run import simulate
+    with spinner(_simulating(request)) as status:
+        from gpusim.evidence.validate.expected_error import expected_error, unknown
+        from gpusim.report.prediction_screen import Screen, Step, render_screen
+        from gpusim.report.tables import render_prediction
+        from gpusim.simulate.run import simulate
 
-    params: Any = request.params
-    resolved = params.resolved(request.gpu)
-    launch = resolved.launch(request.gpu)
-    _refuse_pictures(request, launch)
-    with spinner(f"simulating {request.row.name} on {request.gpu.name}") as status:
+        params: Any = request.params
+        resolved = params.resolved(request.gpu)
+        launch = resolved.launch(request.gpu)
+        _refuse_pictures(request, launch)
         result = simulate(launch, request.gpu, on_progress=status.show_progress, **request.simulate_options)
     _write_outputs(request, launch, result)
     expected = expected_error(result.kernel, result.gpu, result.params)
+    document = {
+        **result.as_dict(),
+        "expected_error_pct": None if expected is None else expected.p90_pct,
+        "expected_errors": {} if expected is None else dict(expected.counters),
+        "expected_error_source": (
+            unknown(result.kernel, result.gpu, result.params) if expected is None else expected.text
+        ),
+    }
     if request.json is not None:
-        why = unknown(result.kernel, result.gpu, result.params)
-        trust = {
-            "expected_error_pct": None if expected is None else expected.p90_pct,
-            "expected_errors": {} if expected is None else dict(expected.counters),
-            "expected_error_source": why if expected is None else expected.text,
-        }
-        write_json({**result.as_dict(), **trust}, request.json)
+        write_json(document, request.json)
     options = resolved.as_options()
-    defaults = [name for name in options if name not in request.given]
-    render_prediction(
-        result, console_for(request.json), options, defaults, next_command=request.command("explain"), expected=expected,
-        none_texts={name: resolved.meaning_of_none(name) for name in options},
-    )
+    steps = [Step(words=request.words("explain"))]
     open_choices = [name for name in ("tile", "stages", "schedule") if name in options and name not in request.given]
     if "tile" in open_choices and result.kernel == "gemm":
-        console = console_for(request.json)
-        console.print("Nobody chose the tile; others, ranked: ", end="")
-        of_sweep = replace(request, engine="native", core_only=False, max_events=None)  # options that it lacks
-        print_command(of_sweep.command("sweep", **dict.fromkeys(open_choices, "auto")), console)
+        why = "Tile chosen automatically. Rank alternatives with:"
+        steps.append(Step(why=why, words=request.sweep_words(open_choices)))
+    elif expected is None and "toy" not in result.sources:
+        why = "Not validated here. Compare with a profile of Nsight Compute:"
+        steps.append(Step(why=why, words=request.check_words()))
+    console = console_for(request.json)
+    if request.shows_all:
+        render_prediction(
+            result, console, options, [name for name in options if name not in request.given],
+            steps=[(step.why, shlex.join(step.words)) for step in steps], expected=expected, gpu_name=request.gpu_name,
+            none_texts={name: resolved.meaning_of_none(name) for name in options},
+        )
+        return
+    screen = Screen(
+        document=document, expected=expected, gpu_name=request.gpu_name, problem=request.problem_words(options),
+        chosen=request.chosen_words(options), steps=steps,
+    )
+    render_screen(screen, console)
+
+
+def _simulating(request: Request) -> str:
+    return f"simulating {request.row.name} on {request.gpu.name}"
 
 
 def _explain(request: Request) -> None:
-    from gpusim.analysis.explain import explain, render_explanation
+    with spinner(_simulating(request)) as status:
+        from gpusim.analysis.explain import explain, render_explanation
 
-    params: Any = request.params
-    resolved = params.resolved(request.gpu)
+        params: Any = request.params
+        resolved = params.resolved(request.gpu)
 
-    def build(more_stages: int) -> Any:
-        if not more_stages:
-            return resolved.launch(request.gpu)
-        stages = getattr(resolved, "stages", None)
-        if stages is None:
-            return None
-        return resolved.model_copy(update={"stages": stages + more_stages}).launch(request.gpu)
-
-    launch = resolved.launch(request.gpu)
-    _refuse_pictures(request, launch)
-    with spinner(f"simulating {request.row.name} on {request.gpu.name}") as status:
+        def build(more_stages: int) -> Any:
+            if not more_stages:
+                return resolved.launch(request.gpu)
+            stages = getattr(resolved, "stages", None)
+            if stages is None:
+                return None
+            return resolved.model_copy(update={"stages": stages + more_stages}).launch(request.gpu)
 
         def tell(title: str) -> None:
-            status.update(f"simulating {request.row.name} on {request.gpu.name}: {title}")
+            status.update(f"{_simulating(request)}: {title}")
 
+        launch = resolved.launch(request.gpu)
+        _refuse_pictures(request, launch)
         explanation = explain(
             build, request.gpu, progress=tell, on_progress=status.show_progress, **request.simulate_options
         )

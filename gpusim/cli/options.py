@@ -6,6 +6,7 @@ import math
 import os
 import sys
 import time
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -148,8 +149,12 @@ def console_for(json_path: Path | None) -> Console:
     return Console(stderr=console.stderr, width=WIDE, emoji=False)
 
 
-SILENT_S = 3.0
-"""Seconds that a simulation takes before one is told how far it is."""
+SILENT_S = 1.0
+"""Seconds that a simulation takes before a terminal shows how far it is."""
+
+LEAST_SHARE = 0.15
+"""Part of the CTAs that exit before the time left is estimated: first waves take longer, and a part of a launch that is run
+for its clock ends sooner."""
 
 
 class Spinner:
@@ -161,18 +166,26 @@ class Spinner:
         self._text = text
         self._since = time.perf_counter()
         self._told_at = self._since + LINE_AFTER_S - LINE_EVERY_S
+        self._cycle = 0.0
+        self._points: list[tuple[float, int]] = []
 
     def update(self, text: str) -> None:
         """Something else begins."""
         self._text, self._since = text, time.perf_counter()
+        self._points.clear()
         self._tell(text)
 
     def show_progress(self, num_done: int, num_ctas: int, cycle: float) -> None:
         """So many CTAs have exited by a cycle."""
-        took_s = time.perf_counter() - self._since
-        if took_s < SILENT_S:
+        now = time.perf_counter()
+        if cycle < self._cycle:  # another run of the same launch: at another clock, or of all behind a part
+            self._points.clear()
+        self._cycle = cycle
+        self._points.append((now, num_done))
+        if now - self._since < SILENT_S:
             return
-        left = f", about {took_s * (num_ctas - num_done) / num_done:.0f} s left" if num_done else ""
+        left_s = seconds_left(self._points, num_ctas)
+        left = "" if left_s is None else f", about {max(1.0, left_s):.0f} s left"
         self._tell(f"{self._text}: {num_done:,} of {num_ctas:,} CTAs, cycle {cycle:,.0f}{left}")
 
     def _tell(self, text: str) -> None:
@@ -182,6 +195,23 @@ class Spinner:
             self._told_at = now
             sys.stderr.write(f"gpusim: {text}\n")
             sys.stderr.flush()
+
+
+def seconds_left(points: Sequence[tuple[float, int]], num_ctas: int) -> float | None:
+    """Seconds until all CTAs have exited, from ``points`` of one run: (time, CTAs that have exited); None: too early to say.
+
+    The rate is that of the second half of the time: the first CTAs exit a CTA's lifetime after the start.
+
+    >>> seconds_left([(0.0, 0), (1.0, 0), (2.0, 100), (3.0, 200), (4.0, 300)], 1000), seconds_left([(0.0, 0), (2.0, 9)], 99)
+    (7.0, None)
+    """
+    (begin, at_first), (now, num_done) = points[0], points[-1]
+    middle = bisect_right(points, (begin + now) / 2.0, key=lambda point: point[0]) - 1
+    then, before = points[middle]
+    if num_done == at_first or num_done < LEAST_SHARE * num_ctas:
+        return None
+    rates = [(num_done - before) / (now - then), (num_done - at_first) / (now - begin)]
+    return (num_ctas - num_done) / max(rates)
 
 
 LINE_AFTER_S, LINE_EVERY_S = 3.0, 10.0

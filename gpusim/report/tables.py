@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -51,7 +51,7 @@ MAIN_COUNTERS = (
     "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum",
     "launch__waves_per_multiprocessor",
 )
-"""Counters of the table; the JSON document has all."""
+"""Counters that stand first in the table."""
 
 
 # ---------------------------------------------------------------------------------------------- a prediction
@@ -63,18 +63,21 @@ def render_prediction(
     options: Mapping[str, Any],
     defaults: Collection[str],
     *,
-    next_command: str = "",
+    steps: Sequence[tuple[str, str]] = (),
     expected: Expected | None = None,
+    gpu_name: str = "",
     none_texts: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
-    """Print ``result``: headline first, verdict and next command last.
+    """Print all of ``result``: the verdict first, what to type next last.
 
     ``options`` are all parameters as the command line spells them; ``defaults`` names those that nobody gave; ``expected``
-    is how far the cycles may be off, None where no measured row is like it; ``none_texts`` say what None is of an option.
+    is how far the cycles may be off, None where no measured row is like it; ``none_texts`` say what None is of an option;
+    ``steps`` are commands, each with a sentence or none; ``gpu_name`` is the GPU as it is typed.
     """
     unset = {flag(name) for name in defaults}
+    console.print(f"[bold]Verdict[/]: {escape(verdict_of(result))}", highlight=False)
     console.print()
-    _print_headline(result, console, expected)
+    _print_headline(result, console, expected, gpu_name or result.gpu)
     _print_shares(result, console)
     _print_counters(result, console, {} if expected is None else expected.counters)
     _print_options(options, unset, result.settings, console, none_texts)
@@ -83,9 +86,9 @@ def render_prediction(
         console.print(f"[yellow]Remark[/]: {escape(remark)}")
     if result.remarks:
         console.print()
-    console.print(f"[bold]Verdict[/]: {escape(verdict_of(result))}", highlight=False)
-    console.print("Next: ", end="")
-    print_command(next_command or next_explain(result, options, unset), console)
+    for why, command in steps or (("", next_explain(result, options, unset)),):
+        console.print(f"{why} " if why else "Next: ", end="")
+        print_command(command, console)
 
 
 def verdict_of(result: Result) -> str:
@@ -101,6 +104,11 @@ def verdict_of(result: Result) -> str:
         f"{result.kernel} on {result.gpu} takes {duration(result.time_us * 1e-6)}{speed}, bound by {result.bound_by}: "
         f"{result.reason}."
     )
+
+
+def of_peak_memory(peak_gb_per_s: float, gpu_name: str) -> str:
+    """Peak bandwidth, and where its source stands: a data sheet has two or three digits of it."""
+    return f"{peak_gb_per_s:,.0f} (source: gpusim gpus {shlex.quote(gpu_name)})"
 
 
 def print_command(command: str, console: Console) -> None:
@@ -138,8 +146,8 @@ def _table(title: str, *columns: str, left: int = 1) -> Table:
     return table
 
 
-def headline_rows(result: Result, expected: Expected | None) -> list[tuple[str, str]]:
-    """What a prediction says first: (what, in words)."""
+def headline_rows(result: Result, expected: Expected | None, gpu_name: str = "") -> list[tuple[str, str]]:
+    """What a prediction says first: (what, in words); ``gpu_name`` is the GPU as it is typed."""
     held = result.occupancy
     seconds = result.time_us * 1e-6
     rows = [
@@ -169,7 +177,8 @@ def headline_rows(result: Result, expected: Expected | None) -> list[tuple[str, 
         ]
     memory = f"{result.memory_gb_per_s:,.0f} GB/s, read and written"
     if result.peak_memory_gb_per_s:
-        memory += f", {result.pct_of_peak_memory:.1f} % of the data sheet's {result.peak_memory_gb_per_s:,.0f}"
+        peak = of_peak_memory(result.peak_memory_gb_per_s, gpu_name or result.gpu)
+        memory += f", {result.pct_of_peak_memory:.1f} % of {peak}"
     rows.append(("Memory", memory))
     others = ", ".join(
         f"{name} {limit}" for name, limit in sorted(held.limits.items(), key=lambda item: item[1])
@@ -197,9 +206,9 @@ def headline_rows(result: Result, expected: Expected | None) -> list[tuple[str, 
     return rows
 
 
-def _print_headline(result: Result, console: Console, expected: Expected | None) -> None:
+def _print_headline(result: Result, console: Console, expected: Expected | None, gpu_name: str) -> None:
     console.print(f"[bold]{escape(result.kernel)}[/] on [bold]{escape(result.gpu)}[/]")
-    console.print(_facts(headline_rows(result, expected)))
+    console.print(_facts(headline_rows(result, expected, gpu_name)))
     console.print()
 
 
@@ -243,6 +252,7 @@ def _print_shares(result: Result, console: Console) -> None:
 def _print_counters(result: Result, console: Console, errors: Mapping[str, float]) -> None:
     """``errors``: what nine in ten measured rows kept, by counter; percent, or points of what is percent itself."""
     shown = [name for name in MAIN_COUNTERS if name in result.counters]
+    shown += [name for name in result.counters if name not in MAIN_COUNTERS]
     columns = ["value", "counter", *(["expected error"] if errors else [])]
     table = _table("Counters, as Nsight Compute names them", *columns, left=0)
     table.columns[1].justify = "left"
@@ -251,9 +261,6 @@ def _print_counters(result: Result, console: Console, errors: Mapping[str, float
         error = f"{errors[name]:g} {'points' if name.endswith('.pct') else '%'}" if name in errors else ""
         table.add_row(number(round(value, 2 if abs(value) < 1e4 else None)), name, *([error] if errors else []))
     console.print(table)
-    rest = len(result.counters) - len(shown)
-    if rest:
-        console.print(f"[dim]and {rest} more with --json[/]")
     console.print()
 
 
@@ -284,12 +291,16 @@ def _print_options(
     console.print()
 
 
+KIND_WORDS = {"guess": "guessed"}
+"""Classes of sources as words in a sentence."""
+
+
 def _print_sources(result: Result, console: Console) -> None:
     total = sum(result.sources.values())
     if not total:
         return
-    kinds = ", ".join(f"{num} {kind}" for kind, num in result.sources.items() if num)
-    console.print(f"Rests on {count(total, 'parameter')} of {escape(result.gpu)}: {kinds}.", highlight=False)
+    kinds = ", ".join(f"{num} {KIND_WORDS.get(kind, kind)}" for kind, num in result.sources.items() if num)
+    console.print(f"Uses {count(total, 'GPU parameter')} of {escape(result.gpu)}: {kinds}.", highlight=False)
     if result.guesses:
         rest = len(result.guesses) - MAX_GUESSES
         more = f" and {rest} more (gpusim gpus {result.gpu})" if rest > 0 else ""

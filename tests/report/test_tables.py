@@ -31,8 +31,8 @@ def prediction(result: Result, width: int = 120) -> str:
     return shown(lambda console: render_prediction(result, console, OPTIONS, {"out_dtype", "bias"}), width)
 
 
-def test_a_prediction_ends_with_the_verdict_and_the_next_command(result: Result) -> None:
-    *_, verdict, following = prediction(result, width=200).strip().splitlines()
+def test_a_prediction_begins_with_the_verdict_and_ends_with_the_next_command(result: Result) -> None:
+    verdict, *_, following = prediction(result, width=200).splitlines()
     assert verdict.startswith("Verdict: gemm on toy takes 20 us")
     assert "bound by latency" in verdict
     assert following == "Next: gpusim explain gemm --m 256 --tile 128x256x64 --persistent --gpu toy"
@@ -83,7 +83,7 @@ def test_every_parameter_is_listed_and_defaults_are_marked(result: Result) -> No
 
 def test_sources_are_counted_and_guesses_are_named_in_short(result: Result) -> None:
     text = prediction(result)
-    assert "Rests on 101 parameters of toy: 60 measured, 30 published, 4 inferred, 7 guess." in text
+    assert "Uses 101 GPU parameters of toy: 60 measured, 30 published, 4 inferred, 7 guessed." in text
     assert "l2.guess_0_cycles" in text
     assert "and 1 more (gpusim gpus toy)" in text
 

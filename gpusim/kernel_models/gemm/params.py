@@ -284,7 +284,7 @@ class GemmParams(KernelParams):
             "fetch_bytes": "a k-step's rows", "registers": "worked out", "math_before_copies": "as refill says",
             "math_before_meeting": "all slices but the last", "math_before_use": "the first slice",
             "fma_bank_reads": "as a thread's sums have it",
-        }.get(option, "of no use here")
+        }.get(option, "n/a")
 
     @property
     def element(self) -> DType:

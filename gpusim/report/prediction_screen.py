@@ -1,0 +1,308 @@
+"""One screen of a prediction: the verdict first, the next command last; ``--all`` has the rest.
+
+In: the JSON document of a prediction, so that both show the same numbers. Out: at most 25 lines of at most 100 columns.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from gpusim.evidence.validate.expected_error import Expected
+from gpusim.report.number_format import count, duration, energy, percent, scaled, size
+from gpusim.report.tables import of_peak_memory
+
+MOST_LINES, MOST_COLUMNS = 25, 100
+LABEL_COLUMNS = 11
+LEAST_TEXT_COLUMNS = 20
+"""Columns of text beside the labels, however narrow the terminal is."""
+
+MOST_COMMAND_LINES = 5
+MOST_BUSY, MOST_COUNTERS, MOST_REMARKS = 4, 5, 3
+FIRST_LEFT_OUT = ("Busy", "Sources")
+"""Rows that make room for what would be lines 26 and more."""
+
+LEAST_COMPUTE_PCT = 10.0
+"""Percent of peak from which on arithmetic is shown beside memory's rate, where that says more."""
+
+LEAST_BUSY = 0.0005
+"""Busy share below which a part is not listed."""
+
+LIMIT_NAMES: Mapping[str, str] = {"smem": "shared memory", "ctas": "CTAs per SM", "grid": "the grid"}
+"""Limits of occupancy whose names in JSON are short."""
+
+BYTES = ((1.0, "B"), (1e3, "kB"), (1e6, "MB"), (1e9, "GB"), (1e12, "TB"))
+THOUSANDS = ((1e6, "M"), (1e9, "G"), (1e12, "T"))
+"""Decimal prefixes, as Nsight Compute has them."""
+
+COUNTERS: Mapping[str, str] = {
+    "dram__bytes_read.sum": "B",
+    "dram__bytes_write.sum": "B",
+    "lts__t_sectors_srcunit_tex_op_read.sum": "sectors",
+    "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum": "wavefronts",
+    "sm__inst_executed_pipe_tensor.sum": "instructions",
+    "lts__t_sectors_srcunit_tex_op_write.sum": "sectors",
+    "lts__t_sector_hit_rate.pct": "%",
+    "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum": "sectors",
+    "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum": "requests",
+}
+"""Counters by rank, with their units: a screen has the first that are not zero."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """A command to type next."""
+
+    words: Sequence[str]
+    why: str = ""
+    """A sentence above the command."""
+
+    def lines(self, width: int) -> list[str]:
+        """As it can be pasted, of at most ``width`` columns each; its first words alone where that does not go."""
+        wrapped = command_lines(self.words, width)
+        if not wrapped or len(wrapped) > MOST_COMMAND_LINES:
+            wrapped = _filled(f"{shlex.join(self.words[:3])} with the same options (in full: --all)", width)
+        return [*_filled(self.why, width), *wrapped]
+
+    def short_lines(self, width: int) -> list[str]:
+        """Its first words behind the sentence."""
+        return _filled(f"{self.why} {shlex.join(self.words[:2])}", width)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Screen:
+    """What a screen shows beside the document."""
+
+    document: Mapping[str, Any]
+    expected: Expected | None
+    gpu_name: str
+    """As it was typed."""
+    problem: Sequence[str]
+    """The kernel and the options that say what was predicted, as they are typed."""
+    chosen: Sequence[str] = ()
+    """Options that the model chose."""
+    steps: Sequence[Step] = ()
+
+    def lines(self, columns: int) -> list[tuple[str, str]]:
+        """(label, text) of each line, of at most ``columns`` columns together."""
+        width = max(columns - LABEL_COLUMNS, LEAST_TEXT_COLUMNS)
+        remarks = [one_line(remark, width) for remark in self.document["remarks"]]
+        first = self.steps[0].lines(width) if self.steps else []
+        rows = dict(self._rows(width))
+        room = MOST_LINES - len(first) - sum(map(len, rows.values()))
+        for label in FIRST_LEFT_OUT:
+            if room < min(len(remarks), MOST_REMARKS):
+                room += len(rows.pop(label, ()))
+        if len(remarks) > max(room, 0):
+            kept = max(room - 1, 0)
+            remarks = [*remarks[:kept], f"{count(len(remarks) - kept, 'remark')} more: --all"]
+        room -= len(remarks)
+        steps = list(first)
+        for step in self.steps[1:]:
+            for lines in (step.lines(width), step.short_lines(width)):
+                if len(lines) <= room:
+                    steps += lines
+                    room -= len(lines)
+                    break
+        fixed = [line for label, texts in rows.items() for line in _labelled(label, texts)]
+        return [*fixed, *_labelled("Remark", remarks, again=True), *_labelled("Next", steps)]
+
+    def _rows(self, width: int) -> Iterator[tuple[str, list[str]]]:
+        found = self.document
+        yield "Verdict", _filled(self._verdict(), width)
+        yield "Kernel", _cut(option_lines(self.problem, width), 2, width)
+        yield "Time", _filled(
+            f"{duration(found['time_us'] * 1e-6)}, {found['cycles']:,.0f} SM cycles; SM clock "
+            f"{found['sm_clock_mhz']:,.0f} MHz ({_clock(found['clock_mode'])})", width
+        )
+        if not self._is_of_memory or found["pct_of_peak_at_clock"] >= LEAST_COMPUTE_PCT:
+            yield "Compute", _filled(self._compute(), width)
+        yield "Memory", _filled(self._memory(), width)
+        yield "Bound by", _filled(_spaced(found["reason"].partition(";")[0]), width)
+        busy = [(part, share) for part, share in found["busy"].items() if share >= LEAST_BUSY]
+        if busy:
+            busy.sort(key=lambda item: -item[1])
+            parts = (f"{part} {percent(share)}" for part, share in busy[:MOST_BUSY])
+            yield "Busy", _filled(f"{', '.join(parts)} of the cycles", width)
+        yield "Error", _cut(_filled(self._error(), width), 2, width)
+        yield "Occupancy", _filled(self._occupancy(), width)
+        yield "Grid", _filled(self._grid(), width)
+        yield "Power", _filled(self._power(), width)
+        counters = list(self._counters(width))
+        if counters:
+            yield "Counters", counters
+        if self.chosen:
+            yield "Chosen", _cut(option_lines(self.chosen, width), 3, width)
+        kinds = {"inferred": found["sources"].get("inferred", 0), "guessed": found["sources"].get("guess", 0)}
+        if any(kinds.values()):
+            which = ", ".join(f"{num} {kind}" for kind, num in kinds.items() if num)
+            yield "Sources", _filled(f"Uses {count(sum(found['sources'].values()), 'GPU parameter')}: {which}", width)
+
+    @property
+    def _is_of_memory(self) -> bool:
+        """Whether memory's rate says more than the arithmetic's."""
+        found = self.document
+        return found["pct_of_peak_at_clock"] < found["pct_of_peak_memory"] or not found["peak_tflops_at_clock"]
+
+    def _verdict(self) -> str:
+        found = self.document
+        speed = f"{found['tflops']:,.1f} TFLOP/s ({percent(found['pct_of_peak_at_clock'] / 100.0)} of peak)"
+        if self._is_of_memory:
+            speed = f"{found['memory_gb_per_s']:,.0f} GB/s of DRAM"
+            speed += f" ({percent(found['pct_of_peak_memory'] / 100.0)} of peak)" if found["peak_memory_gb_per_s"] else ""
+        return f"{duration(found['time_us'] * 1e-6)}, {speed}, bound by {found['bound_by']}"
+
+    def _compute(self) -> str:
+        found = self.document
+        rate = f"{found['tflops']:,.1f} TFLOP/s: " if self._is_of_memory else ""  # else the verdict has it
+        of_clock, at_clock = percent(found["pct_of_peak_at_clock"] / 100.0), found["peak_tflops_at_clock"]
+        text = f"{rate}{of_clock} of {at_clock:,.1f} TFLOP/s at this clock"
+        of_sheet, peak = percent(found["pct_of_peak_datasheet"] / 100.0), found["peak_tflops_datasheet"]
+        return f"{text}, {of_sheet} of {peak:,.1f} (data sheet)" if peak else text
+
+    def _memory(self) -> str:
+        found = self.document
+        text = f"{found['memory_gb_per_s']:,.0f} GB/s of DRAM"
+        if found["peak_memory_gb_per_s"]:
+            peak = of_peak_memory(found["peak_memory_gb_per_s"], self.gpu_name)
+            text += f": {percent(found['pct_of_peak_memory'] / 100.0)} of {peak}"
+        return text
+
+    def _error(self) -> str:
+        expected = self.expected
+        if expected is None:
+            return str(self.document["expected_error_source"])
+        rows = f"{'held-out ' if expected.is_held_out else ''}rows of {expected.family}"
+        if expected.num_published:
+            rows = f"{expected.num_published} steps of published {expected.family} ladders"
+        return f"{expected.what} within {expected.p90_pct:g} % expected: nine in ten {rows}"
+
+    def _occupancy(self) -> str:
+        found = self.document
+        held = found["occupancy"]
+        limits = [name for name, num in held["limits"].items() if num == held["ctas_per_sm"]] or [held["limited_by"]]
+        by = ", ".join(LIMIT_NAMES.get(name, name) for name in limits)
+        return (
+            f"{count(held['ctas_per_sm'], 'CTA')}/SM, {held['warps_per_sm']} of {held['max_warps_per_sm']} warps, "
+            f"limited by {by}"
+        )
+
+    def _grid(self) -> str:
+        found = self.document
+        tiles = f" for {count(found['num_tiles'], 'tile')}" if found["num_tiles"] != found["num_ctas"] else ""
+        smem = f"{size(found['smem_bytes'])} smem/CTA" if found["smem_bytes"] else "no shared memory"
+        return (
+            f"{count(found['num_ctas'], 'CTA')}{tiles}, {found['waves']:.2f} waves; {found['registers_per_thread']} "
+            f"registers/thread, {smem}"
+        )
+
+    def _power(self) -> str:
+        found = self.document
+        text = f"{_watts(found['power_w'])}, {energy(found['energy_mj'] * 1e-3)} (board)"
+        if found["clock_mode"] == "single" and found["power_w"] > found["power_limit_w"] * 1.005:
+            text += f"; limit for launches back to back: {found['power_limit_w']:,.0f} W"
+        return text
+
+    def _counters(self, width: int) -> Iterator[str]:
+        found = self.document
+        shown = [name for name in COUNTERS if found["counters"].get(name)][:MOST_COUNTERS]
+        values = {name: readable(found["counters"][name], COUNTERS[name]) for name in shown}
+        wide = max((len(value) for value in values.values()), default=0)
+        longest = max(map(len, shown), default=0)
+        for name, value in values.items():
+            line = f"{value:>{wide}}  {name}"
+            error = found["expected_errors"].get(name)
+            if error is not None:
+                more = f"{name:<{longest}}  within {error:g} {'points' if name.endswith('.pct') else '%'}"
+                line = line if wide + 2 + len(more) > width else f"{value:>{wide}}  {more}"
+            yield line
+
+
+def render_screen(screen: Screen, console: Console) -> None:
+    """Print it."""
+    for label, text in screen.lines(min(console.width, MOST_COLUMNS)):
+        style = "bold yellow" if label == "Remark" else "bold"
+        body = (text, "bold" if label == "Verdict" else "")
+        console.print(Text.assemble((f"{label:<{LABEL_COLUMNS}}", style), body), soft_wrap=True, highlight=False)
+
+
+def readable(value: float, unit: str) -> str:
+    """A counter with its unit, to four digits.
+
+    >>> readable(170917888.0, "B"), readable(42826717.4, "sectors"), readable(79.4009, "%"), readable(512.0, "requests")
+    ('170.9 MB', '42.83 M sectors', '79.4 %', '512 requests')
+    """
+    if unit == "%":
+        return f"{value:.1f} %"
+    if unit == "B":
+        return scaled(value, BYTES)
+    return f"{round(value):,} {unit}" if value < THOUSANDS[0][0] else f"{scaled(value, THOUSANDS)} {unit}"
+
+
+def option_lines(words: Sequence[str], width: int) -> list[str]:
+    """Options as they can be pasted; an option that is longer than a line is broken."""
+    return command_lines(words, width, indent="") or _filled(shlex.join(words), width)
+
+
+def command_lines(words: Sequence[str], width: int, *, indent: str = "  ") -> list[str]:
+    r"""A command as it can be pasted, in lines of at most ``width`` columns; empty where an option is longer than a line.
+
+    >>> command_lines(["gpusim", "explain", "gemm", "--m", "256", "--n", "256"], 24)
+    ['gpusim explain gemm \\', '  --m 256 --n 256']
+    """
+    groups: list[list[str]] = []
+    for word in words:
+        if not groups or word.startswith("--"):
+            groups.append([])
+        groups[-1].append(word)
+    lines = [""]
+    for group in map(shlex.join, groups):
+        if len(group) > width - 4:
+            return []
+        if len(lines[-1]) + 1 + len(group) > width - 2:
+            lines[-1] += " \\"
+            lines.append(f"{indent}{group}")
+        else:
+            lines[-1] += f" {group}" if lines[-1] else group
+    return lines
+
+
+def one_line(text: str, width: int) -> str:
+    """``text`` in one line; where it is longer, its first words and where the rest is."""
+    return _cut(_filled(text, width), 1, width)[0]
+
+
+def _cut(lines: list[str], most: int, width: int) -> list[str]:
+    if len(lines) <= most:
+        return lines
+    ending = " ... (--all)"
+    last = _filled(lines[most - 1], width - len(ending))[0]
+    return [*lines[: most - 1], last + ending]
+
+
+def _filled(text: str, width: int) -> list[str]:
+    return textwrap.wrap(text, width, break_on_hyphens=False)
+
+
+def _labelled(label: str, lines: Iterable[str], *, again: bool = False) -> list[tuple[str, str]]:
+    return [(label if again or not idx else "", line) for idx, line in enumerate(lines)]
+
+
+def _spaced(text: str) -> str:
+    """Percent signs as all others on the screen."""
+    return re.sub(r"(?<=\d)%", " %", text)
+
+
+def _watts(power: float) -> str:
+    return f"{power:,.0f} W" if power >= 10.0 else f"{power:.2g} W"
+
+
+def _clock(mode: str) -> str:
+    return "given with --clock" if mode == "fixed" else f"--clock {mode}"
