@@ -125,6 +125,16 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+def test_the_readme_shows_what_its_first_command_prints(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    first, shown = blocks_of(ROOT / "README.md")[:2]
+    _, _, command = first.text.strip().rpartition(" && ")
+    assert main(words_of(command)[1:]) == 0
+    assert capsys.readouterr().out == shown.text
+
+
 @pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.name)
 def test_a_block_falls_under_a_rule(block: Block) -> None:
     assert block.language in {"sh", "sh gpu", "python", "toml", "yaml", "text"} or block.language == "{toctree}"

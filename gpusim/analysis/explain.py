@@ -19,7 +19,8 @@ from rich.table import Table
 from gpusim.errors import GpusimError, LaunchError
 from gpusim.machine.config import GpuSpec
 from gpusim.report.number_format import count, duration, percent
-from gpusim.report.tables import print_command, verdict_of
+from gpusim.report.predictions import verdict_of
+from gpusim.report.tables import print_command
 from gpusim.simulate.idealize import IDEALS
 from gpusim.simulate.result import Result
 from gpusim.simulate.run import simulate

@@ -5,13 +5,14 @@ from __future__ import annotations
 import inspect
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 from typer.main import get_command
 
+from gpusim.cli.command import CommandLine
 from gpusim.cli.options import (
     Commands,
     check_choice,
@@ -57,9 +58,6 @@ PICTURES: Mapping[str, str] = {
 OF_EXPLAIN = ("waterfall",)
 """Those that predict has nothing for."""
 
-NOT_SHOWN = ("dtype", "out_dtype", "wgmma_depth")
-"""Options that one screen does not list among the chosen ones: it shows the type elsewhere; the others follow from that."""
-
 OF_TIMELINE = ("plot", "ring")
 """Those that want a timeline."""
 
@@ -98,76 +96,13 @@ class Request:
             "recorded_sms": "first" if records else frozenset(), **limits,
         }
 
-    def command(self, verb: str, *more: str, **changes: Any) -> str:
-        """The same request as a line to type, under another command."""
-        return shlex.join([*self.words(verb, **changes), *more])
-
-    def words(self, verb: str, **changes: Any) -> list[str]:
-        """The words of that line."""
-        words = ["gpusim", verb, self.row.name, *option_words({**self.given, **changes}), "--gpu", self.gpu_name]
-        return [*words, *self.setting_words("native" if verb == "explain" else self.engine)]  # explain has no reference
-
-    def setting_words(self, engine: str) -> list[str]:
-        """What is not as it is by default, apart from the kernel's options."""
-        words = []
-        clock = f"{self.clock:g}" if isinstance(self.clock, float) else self.clock
-        for name, text, default in (
-            ("clock", clock, "single"), ("l2", self.l2, "cold"), ("data", self.data, "random"), ("engine", engine, "native"),
-        ):
-            words += [] if text == default else [f"--{name}", text]
-        if self.core_only:
-            words.append("--core-only")
-        if self.max_events is not None:
-            words += ["--max-events", str(self.max_events)]
-        return words
-
-    def sweep_words(self, options: Sequence[str]) -> list[str]:
-        """``gpusim sweep`` over ``options``; it lacks an engine and what goes with it."""
-        plain = replace(self, engine="native", core_only=False, max_events=None)
-        return plain.words("sweep", **dict.fromkeys(options, "auto"))
-
-    def check_words(self) -> list[str]:
-        """``gpusim check``, of a profile of the same kernel."""
-        options = [*option_words(self.given), *(["--l2", "warm"] if self.l2 == "warm" else [])]
-        return ["gpusim", "check", "profile.csv", "--gpu", self.gpu_name, "--kernel", self.row.name, *options]
-
-    def problem_words(self, options: Mapping[str, Any]) -> list[str]:
-        """The kernel, what it cannot do without, its type, and all that was given."""
-        needed = [option_name(name, item) for name, item in self.row.params.model_fields.items() if item.is_required()]
-        names = [*needed, *(name for name in options if name == "dtype" or (name in self.given and name not in needed))]
-        shown = {name: value if isinstance(value := options[name], bool) else shortened_option(value) for name in names}
-        return [self.row.name, *option_words(shown), "--gpu", self.gpu_name, *self.setting_words(self.engine)]
-
-    def chosen_words(self, options: Mapping[str, Any]) -> list[str]:
-        """Options that were not given: those that were chosen for the GPU and the tile, or else all."""
-        plain: Any = self.params
-        asked = plain.as_options()
-        rest = {
-            name: value for name, value in options.items()
-            if name not in (*self.given, *NOT_SHOWN) and value is not None and value is not False
-        }
-        chosen = {name: value for name, value in rest.items() if value != asked[name]}
-        return option_words(chosen or rest)
-
-
-def option_words(options: Mapping[str, Any]) -> list[str]:
-    """Options as they are typed."""
-    from gpusim.report.number_format import flag
-
-    words: list[str] = []
-    for name, value in options.items():
-        if isinstance(value, bool):
-            words.append(flag(name) if value else f"--no-{flag(name)[2:]}")
-        else:
-            words += [flag(name), str(value)]
-    return words
-
-
-def shortened_option(value: Any) -> str:
-    """A value of a kernel's option in a line of text."""
-    from gpusim.report.number_format import shortened
-
-    return shortened(str(value))
+    @property
+    def line(self) -> CommandLine:
+        """What of it is typed again in other commands."""
+        return CommandLine(
+            kernel=self.row.name, given=self.given, gpu_name=self.gpu_name, clock=self.clock, l2=self.l2, data=self.data,
+            engine=self.engine, core_only=self.core_only, max_events=self.max_events,
+        )
 
 
 def _common_parameters(names: Sequence[str], *, has_screen: bool) -> list[inspect.Parameter]:
@@ -329,8 +264,8 @@ def _refuse_pictures(request: Request, launch: Any) -> None:
 def _predict(request: Request) -> None:
     with spinner(_simulating(request)) as status:
         from gpusim.evidence.validate.expected_error import expected_error, unknown
-        from gpusim.report.prediction_screen import Screen, Step, render_screen
-        from gpusim.report.tables import render_prediction
+        from gpusim.report.predictions import render_prediction
+        from gpusim.report.summary import NOT_VALIDATED, TILE_CHOSEN, Step, Summary, render_summary
         from gpusim.simulate.run import simulate
 
         params: Any = request.params
@@ -344,34 +279,32 @@ def _predict(request: Request) -> None:
         **result.as_dict(),
         "expected_error_pct": None if expected is None else expected.p90_pct,
         "expected_errors": {} if expected is None else dict(expected.counters),
-        "expected_error_source": (
-            unknown(result.kernel, result.gpu, result.params) if expected is None else expected.text
-        ),
+        "expected_error_source": unknown(result.kernel, result.gpu, result.params) if expected is None else expected.text,
     }
     if request.json is not None:
         write_json(document, request.json)
     options = resolved.as_options()
-    steps = [Step(words=request.words("explain"))]
+    steps = [Step(words=request.line.words("explain"))]
     open_choices = [name for name in ("tile", "stages", "schedule") if name in options and name not in request.given]
     if "tile" in open_choices and result.kernel == "gemm":
-        why = "Tile chosen automatically. Rank alternatives with:"
-        steps.append(Step(why=why, words=request.sweep_words(open_choices)))
+        steps.append(Step(why=TILE_CHOSEN, words=request.line.sweep_words(open_choices)))
     elif expected is None and "toy" not in result.sources:
-        why = "Not validated here. Compare with a profile of Nsight Compute:"
-        steps.append(Step(why=why, words=request.check_words()))
+        steps.append(Step(why=NOT_VALIDATED, words=request.line.check_words()))
     console = console_for(request.json)
     if request.shows_all:
         render_prediction(
             result, console, options, [name for name in options if name not in request.given],
-            steps=[(step.why, shlex.join(step.words)) for step in steps], expected=expected, gpu_name=request.gpu_name,
+            steps=[(step.why, shlex.join(step.words)) for step in steps], expected=expected,
             none_texts={name: resolved.meaning_of_none(name) for name in options},
         )
         return
-    screen = Screen(
-        document=document, expected=expected, gpu_name=request.gpu_name, problem=request.problem_words(options),
-        chosen=request.chosen_words(options), steps=steps,
+    needed = [option_name(name, item) for name, item in request.row.params.model_fields.items() if item.is_required()]
+    summary = Summary(
+        document=document, expected=expected, gpu_name=request.gpu_name,
+        problem=request.line.problem_words(options, needed), steps=steps,
+        chosen=request.line.chosen_words(options, params.as_options()),
     )
-    render_screen(screen, console)
+    render_summary(summary, console)
 
 
 def _simulating(request: Request) -> str:
@@ -407,9 +340,9 @@ def _explain(request: Request) -> None:
     best = explanation.best
     changes = {} if best is None else resolved.answer_to(best.name)
     if changes:
-        following = request.command("predict", **changes)
+        following = shlex.join(request.line.words("predict", **changes))
     else:
-        following = request.command("predict", "--plot", f"{request.row.name}.png")
+        following = shlex.join([*request.line.words("predict"), "--plot", f"{request.row.name}.png"])
     render_explanation(explanation, console_for(request.json), next_command=following)
 
 

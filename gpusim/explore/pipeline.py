@@ -21,7 +21,7 @@ from gpusim.kernel_models.gemm import GemmParams
 from gpusim.machine.config import GpuSpec, load_gpu
 from gpusim.report.advice import Change, advice_at_the_door
 from gpusim.report.number_format import count, number, percent, size
-from gpusim.report.tables import headline_rows, verdict_of
+from gpusim.report.predictions import headline_rows, verdict_of
 from gpusim.simulate.pack import trace_plan
 from gpusim.simulate.plan import LaunchPlan, plan_launch
 from gpusim.simulate.result import Result

@@ -112,7 +112,7 @@ def rows_of(family: str, metric: str = CYCLES, *, gpu: str = "h200_sxm") -> pd.D
 
 
 def said_of_itself(kernel: str, gpu: str, **params: Any) -> str:
-    """How far a prediction says that it may be off, as ``gpusim predict`` prints it.
+    """How far a prediction says that it may be off, as ``gpusim predict --all`` prints it.
 
     >>> said_of_itself("softmax", "toy")
     'outside of what was validated: no softmax was measured on toy'

@@ -1,11 +1,9 @@
-"""Predictions and GPUs as tables for people."""
+"""GPUs as tables for people, and what their tables have in common with others."""
 
 from __future__ import annotations
 
 import math
-import shlex
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Iterable
 from typing import Any
 
 from rich.console import Console
@@ -14,101 +12,13 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from gpusim.evidence.validate.expected_error import Expected, unknown
 from gpusim.machine.config import COMPONENT_KINDS, OPTIONAL, GpuSpec
-from gpusim.report.number_format import (
-    CLOCK_MODES,
-    count,
-    duration,
-    energy,
-    flag,
-    number,
-    percent,
-    shortened,
-    size,
-    unit_of,
-)
-from gpusim.simulate.result import Result
-
-MAX_GUESSES = 6
-"""Guesses that a prediction lists; ``gpusim gpus NAME`` lists all."""
+from gpusim.report.number_format import count, number, size, unit_of
 
 WIDE = 110
 """From this width on a parameter's source stands beside it, else below."""
 
-MAIN_COUNTERS = (
-    "sm__cycles_elapsed.max",
-    "sm__cycles_active.avg",
-    "gpu__time_duration.sum",
-
-    "sm__pipe_tensor_type_hmma_hgmma_qgmma_imma_igmma_bmma_bgmma_cycles_active.avg.pct_of_peak_sustained_elapsed",
-    "dram__bytes_read.sum",
-    "dram__bytes_write.sum",
-    "lts__t_sectors_srcunit_tex_op_read.sum",
-    "lts__t_sectors_srcunit_tex_op_write.sum",
-    "lts__t_sector_hit_rate.pct",
-    "l1tex__m_xbar2l1tex_read_bytes.sum",
-    "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum",
-    "launch__waves_per_multiprocessor",
-)
-"""Counters that stand first in the table."""
-
-
-# ---------------------------------------------------------------------------------------------- a prediction
-
-
-def render_prediction(
-    result: Result,
-    console: Console,
-    options: Mapping[str, Any],
-    defaults: Collection[str],
-    *,
-    steps: Sequence[tuple[str, str]] = (),
-    expected: Expected | None = None,
-    gpu_name: str = "",
-    none_texts: Mapping[str, str] = MappingProxyType({}),
-) -> None:
-    """Print all of ``result``: the verdict first, what to type next last.
-
-    ``options`` are all parameters as the command line spells them; ``defaults`` names those that nobody gave; ``expected``
-    is how far the cycles may be off, None where no measured row is like it; ``none_texts`` say what None is of an option;
-    ``steps`` are commands, each with a sentence or none; ``gpu_name`` is the GPU as it is typed.
-    """
-    unset = {flag(name) for name in defaults}
-    console.print(f"[bold]Verdict[/]: {escape(verdict_of(result))}", highlight=False)
-    console.print()
-    _print_headline(result, console, expected, gpu_name or result.gpu)
-    _print_shares(result, console)
-    _print_counters(result, console, {} if expected is None else expected.counters)
-    _print_options(options, unset, result.settings, console, none_texts)
-    _print_sources(result, console)
-    for remark in result.remarks:
-        console.print(f"[yellow]Remark[/]: {escape(remark)}")
-    if result.remarks:
-        console.print()
-    for why, command in steps or (("", next_explain(result, options, unset)),):
-        console.print(f"{why} " if why else "Next: ", end="")
-        print_command(command, console)
-
-
-def verdict_of(result: Result) -> str:
-    """The prediction in one sentence."""
-    is_of_memory = result.pct_of_peak_at_clock < result.pct_of_peak_memory
-    of_peak = f" ({result.pct_of_peak_memory:.1f} % of its peak)" if result.peak_memory_gb_per_s else ""
-    speed = (
-        f" at {result.memory_gb_per_s:,.0f} GB/s of memory{of_peak}"
-        if is_of_memory or not result.peak_tflops_at_clock
-        else f" at {result.tflops:,.1f} TFLOP/s ({result.pct_of_peak_at_clock:.1f} % of peak at this clock)"
-    )
-    return (
-        f"{result.kernel} on {result.gpu} takes {duration(result.time_us * 1e-6)}{speed}, bound by {result.bound_by}: "
-        f"{result.reason}."
-    )
-
-
-def of_peak_memory(peak_gb_per_s: float, gpu_name: str) -> str:
-    """Peak bandwidth, and where its source stands: a data sheet has two or three digits of it."""
-    return f"{peak_gb_per_s:,.0f} (source: gpusim gpus {shlex.quote(gpu_name)})"
+SOURCE_KINDS = ("published", "measured", "inferred", "guess", "toy")
 
 
 def print_command(command: str, console: Console) -> None:
@@ -116,202 +26,12 @@ def print_command(command: str, console: Console) -> None:
     console.print(command, markup=False, highlight=False, soft_wrap=True)
 
 
-def next_explain(result: Result, options: Mapping[str, Any], unset: Collection[str]) -> str:
-    """``gpusim explain`` with the options that somebody gave."""
-    words = ["gpusim", "explain", result.kernel]
-    for name, value in options.items():
-        if flag(name) in unset or value is None:
-            continue
-        if isinstance(value, bool):
-            words.append(flag(name) if value else f"--no-{flag(name)[2:]}")
-        else:
-            words += [flag(name), str(value)]
-    return shlex.join([*words, "--gpu", result.gpu])
-
-
-def _facts(rows: Iterable[tuple[str, str]]) -> Table:
-    table = Table.grid(padding=(0, 2))
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column()
-    for name, text in rows:
-        table.add_row(name, escape(text))
-    return table
-
-
-def _table(title: str, *columns: str, left: int = 1) -> Table:
+def plain_table(title: str, *columns: str, left: int = 1) -> Table:
     """A plain table; columns from ``left`` on hold numbers."""
     table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for idx, column in enumerate(columns):
         table.add_column(column, header_style="dim", justify="left" if idx < left else "right", overflow="fold")
     return table
-
-
-def headline_rows(result: Result, expected: Expected | None, gpu_name: str = "") -> list[tuple[str, str]]:
-    """What a prediction says first: (what, in words); ``gpu_name`` is the GPU as it is typed."""
-    held = result.occupancy
-    seconds = result.time_us * 1e-6
-    rows = [
-        ("Time", duration(seconds)),
-        ("Energy", f"{energy(result.energy_mj * 1e-3)} of the board, at {result.power_w:,.0f} W"),
-        ("Cycles", f"{result.cycles:,.0f} SM cycles"),
-        (
-            "Expected error",
-            unknown(result.kernel, result.gpu, result.params)
-            if expected is None else f"within {expected.p90_pct:g} % of the {expected.what}: {expected.text}",
-        ),
-        ("SM clock", f"{result.sm_clock_mhz:,.0f} MHz, {CLOCK_MODES.get(result.clock_mode, result.clock_mode)}"),
-    ]
-    if result.peak_tflops_at_clock:
-        of_sheet = (
-            f", {result.pct_of_peak_datasheet:.1f} % of the data sheet's {result.peak_tflops_datasheet:,.1f}"
-            if result.peak_tflops_datasheet
-            else ""
-        )
-        rows += [
-            ("Throughput", f"{result.tflops:,.1f} TFLOP/s"),
-            (
-                "Of peak",
-                f"{result.pct_of_peak_at_clock:.1f} % of {result.peak_tflops_at_clock:,.1f} TFLOP/s at this clock"
-                f"{of_sheet}",
-            ),
-        ]
-    memory = f"{result.memory_gb_per_s:,.0f} GB/s, read and written"
-    if result.peak_memory_gb_per_s:
-        peak = of_peak_memory(result.peak_memory_gb_per_s, gpu_name or result.gpu)
-        memory += f", {result.pct_of_peak_memory:.1f} % of {peak}"
-    rows.append(("Memory", memory))
-    others = ", ".join(
-        f"{name} {limit}" for name, limit in sorted(held.limits.items(), key=lambda item: item[1])
-    )
-    rows += [
-        ("Bound by", f"{result.bound_by}: {result.reason}"),
-        (
-            "Occupancy",
-            f"{count(held.ctas_per_sm, 'CTA')} an SM, {held.warps_per_sm} of {held.max_warps_per_sm} warps "
-            f"({held.pct:.1f} %), limited by {held.limited_by} (CTAs that each admits: {others})",
-        ),
-        (
-            "Registers",
-            f"{result.registers_per_thread} a thread (estimated; {result.registers_source or 'no rule stated'})",
-        ),
-        ("Shared memory", f"{size(result.smem_bytes)} a CTA"),
-        (
-            "Grid",
-            f"{count(result.num_ctas, 'CTA')} for {count(result.num_tiles, 'tile')}, {number(result.ctas_at_once)} at "
-            f"once: {result.waves:.2f} waves",
-        ),
-        ("Power", _power(result)),
-        ("Simulated", _simulated(result)),
-    ]
-    return rows
-
-
-def _print_headline(result: Result, console: Console, expected: Expected | None, gpu_name: str) -> None:
-    console.print(f"[bold]{escape(result.kernel)}[/] on [bold]{escape(result.gpu)}[/]")
-    console.print(_facts(headline_rows(result, expected, gpu_name)))
-    console.print()
-
-
-def _power(result: Result) -> str:
-    """Board power, and how a short launch may draw more than the limit."""
-    text = f"{result.power_w:,.0f} W"
-    if result.clock_mode == "single" and result.power_w > result.power_limit_w * 1.005:
-        text += (
-            f" while it runs: one launch is over before the board comes down to its limit of {result.power_limit_w:,.0f} W, "
-            "which holds for launches back to back (--clock sustained)"
-        )
-    return text
-
-
-def _simulated(result: Result) -> str:
-    return f"{count(result.num_events, 'event')} in {duration(result.wall_s)}, every CTA and iteration"
-
-
-def _print_shares(result: Result, console: Console) -> None:
-    busy = _table("Busy, share of cycles", "part", "share")
-    for part, share in sorted(result.busy.items(), key=lambda item: -item[1]):
-        if share > 0.0:
-            busy.add_row(part, percent(share))
-    roles = list(result.states)
-    states = _table("States, share of a role's life", "state", *roles)
-    names = {state for shares in result.states.values() for state in shares}
-    for state in sorted(names, key=lambda name: -max(shares.get(name, 0.0) for shares in result.states.values())):
-        shares = [result.states[role].get(state) for role in roles]
-        states.add_row(state, *("-" if share is None else percent(share) for share in shares))
-    both = Table.grid(padding=(0, 4))
-    both.add_row(busy, states)
-    if console.measure(both).minimum <= console.width and console.width >= 70:
-        console.print(both)
-    else:
-        console.print(busy)
-        console.print()
-        console.print(states)
-    console.print()
-
-
-def _print_counters(result: Result, console: Console, errors: Mapping[str, float]) -> None:
-    """``errors``: what nine in ten measured rows kept, by counter; percent, or points of what is percent itself."""
-    shown = [name for name in MAIN_COUNTERS if name in result.counters]
-    shown += [name for name in result.counters if name not in MAIN_COUNTERS]
-    columns = ["value", "counter", *(["expected error"] if errors else [])]
-    table = _table("Counters, as Nsight Compute names them", *columns, left=0)
-    table.columns[1].justify = "left"
-    for name in shown:
-        value = result.counters[name]
-        error = f"{errors[name]:g} {'points' if name.endswith('.pct') else '%'}" if name in errors else ""
-        table.add_row(number(round(value, 2 if abs(value) < 1e4 else None)), name, *([error] if errors else []))
-    console.print(table)
-    console.print()
-
-
-USUAL_SETTINGS = {"clock": "single", "l2": "cold", "data": "random"}
-SETTING_FLAGS = {"clock": "--clock", "l2": "--l2", "data": "--data"}
-
-
-def _print_options(
-    options: Mapping[str, Any], unset: Collection[str], settings: Mapping[str, Any], console: Console,
-    none_texts: Mapping[str, str],
-) -> None:
-    table = _table("Parameters", "option", "value", "", left=3)
-    for name, value in options.items():
-        is_default = flag(name) in unset
-        shown, text = flag(name), none_texts.get(name, "-") if value is None else shortened(str(value))
-        if isinstance(value, bool):
-            shown, text = (shown if value else f"--no-{shown[2:]}"), ""
-        table.add_row(shown, escape(text), "default" if is_default else "", style="dim" if is_default else "")
-    for name, value in settings.items():
-        is_default = value == USUAL_SETTINGS.get(name)
-        text = "all" if value is None else str(value)
-        if isinstance(value, bool):
-            text = "yes" if value else "no"
-        table.add_row(
-            SETTING_FLAGS.get(name, name), escape(text), "default" if is_default else "", style="dim" if is_default else ""
-        )
-    console.print(table)
-    console.print()
-
-
-KIND_WORDS = {"guess": "guessed"}
-"""Classes of sources as words in a sentence."""
-
-
-def _print_sources(result: Result, console: Console) -> None:
-    total = sum(result.sources.values())
-    if not total:
-        return
-    kinds = ", ".join(f"{num} {KIND_WORDS.get(kind, kind)}" for kind, num in result.sources.items() if num)
-    console.print(f"Uses {count(total, 'GPU parameter')} of {escape(result.gpu)}: {kinds}.", highlight=False)
-    if result.guesses:
-        rest = len(result.guesses) - MAX_GUESSES
-        more = f" and {rest} more (gpusim gpus {result.gpu})" if rest > 0 else ""
-        console.print(f"Guesses: {escape(', '.join(result.guesses[:MAX_GUESSES]) + more)}.", highlight=False)
-    console.print()
-
-
-# ---------------------------------------------------------------------------------------------- GPUs
-
-
-SOURCE_KINDS = ("published", "measured", "inferred", "guess", "toy")
 
 
 def gpu_row(gpu: GpuSpec) -> dict[str, Any]:
@@ -340,10 +60,10 @@ def gpu_document(gpu: GpuSpec) -> dict[str, Any]:
 
 def render_gpus_list(gpus: Iterable[GpuSpec], console: Console) -> None:
     """Print one line a GPU."""
-    table = _table(
+    table = plain_table(
         "GPUs", "name", "title", "cc", "SMs", "max MHz", "L2", "HBM GB/s, sustained", left=2
     )
-    told = _table("Parameters, by where they come from", "name", *SOURCE_KINDS, "all", left=1)
+    told = plain_table("Parameters, by where they come from", "name", *SOURCE_KINDS, "all", left=1)
     for either in (table, told):
         either.columns[0].no_wrap = True
     rows = [gpu_row(gpu) for gpu in gpus]
@@ -434,7 +154,7 @@ def render_gpu_comparison(a: GpuSpec, b: GpuSpec, console: Console) -> None:
     found = compare_gpus(a, b)
     different = found["different"]
     if different:
-        table = _table("", "parameter", a.name, b.name, "unit", f"{b.name} / {a.name}", left=1)
+        table = plain_table("", "parameter", a.name, b.name, "unit", f"{b.name} / {a.name}", left=1)
         table.columns[3].justify = "left"
         for row in different:
             ratio = "-" if row["ratio"] is None else f"{row['ratio']:.3g}x"

@@ -8,12 +8,12 @@ import pytest
 from rich.console import Console
 
 from gpusim.machine.config import GpuSpec, load_gpu
+from gpusim.report.predictions import render_prediction
 from gpusim.report.tables import (
     compare_gpus,
     render_gpu,
     render_gpu_comparison,
     render_gpus_list,
-    render_prediction,
 )
 from gpusim.simulate.result import Result
 from gpusim.simulate.summary import one_after_the_other

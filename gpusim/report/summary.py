@@ -17,7 +17,7 @@ from rich.text import Text
 
 from gpusim.evidence.validate.expected_error import Expected
 from gpusim.report.number_format import count, duration, energy, percent, scaled, size
-from gpusim.report.tables import of_peak_memory
+from gpusim.report.predictions import of_peak_memory
 
 MOST_LINES, MOST_COLUMNS = 25, 100
 LABEL_COLUMNS = 11
@@ -41,6 +41,10 @@ LIMIT_NAMES: Mapping[str, str] = {"smem": "shared memory", "ctas": "CTAs per SM"
 BYTES = ((1.0, "B"), (1e3, "kB"), (1e6, "MB"), (1e9, "GB"), (1e12, "TB"))
 THOUSANDS = ((1e6, "M"), (1e9, "G"), (1e12, "T"))
 """Decimal prefixes, as Nsight Compute has them."""
+
+TILE_CHOSEN = "Tile chosen automatically. Rank alternatives with:"
+NOT_VALIDATED = "Not validated here. Compare with a profile of Nsight Compute:"
+"""Sentences above commands to type next."""
 
 COUNTERS: Mapping[str, str] = {
     "dram__bytes_read.sum": "B",
@@ -77,8 +81,8 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Screen:
-    """What a screen shows beside the document."""
+class Summary:
+    """A prediction, and what its document does not say."""
 
     document: Mapping[str, Any]
     expected: Expected | None
@@ -225,9 +229,9 @@ class Screen:
             yield line
 
 
-def render_screen(screen: Screen, console: Console) -> None:
+def render_summary(summary: Summary, console: Console) -> None:
     """Print it."""
-    for label, text in screen.lines(min(console.width, MOST_COLUMNS)):
+    for label, text in summary.lines(min(console.width, MOST_COLUMNS)):
         style = "bold yellow" if label == "Remark" else "bold"
         body = (text, "bold" if label == "Verdict" else "")
         console.print(Text.assemble((f"{label:<{LABEL_COLUMNS}}", style), body), soft_wrap=True, highlight=False)

@@ -17,7 +17,7 @@ import pytest
 from rich.console import Console
 
 from gpusim.cli import main
-from gpusim.report.prediction_screen import MOST_COLUMNS, MOST_LINES, Screen, Step, command_lines, one_line, render_screen
+from gpusim.report.summary import MOST_COLUMNS, MOST_LINES, Step, Summary, command_lines, one_line, render_summary
 from gpusim.simulate.result import DOCUMENT, Result
 
 KERNELS = (
@@ -45,7 +45,7 @@ RUNS = [f"{kernel} --gpu {gpu}" for kernel in KERNELS for gpu in GPUS
 RUNS.append("gemm --m 256 --n 256 --k 128 --gpu toy --engine reference --core-only")
 RUNS.append("gemm --m 256 --n 256 --k 128 --gpu h200_sxm --engine reference --core-only --clock 1755 --max-events 1000000")
 
-UNITS = {"ns": 1e-3, "us": 1.0, "ms": 1e3, "s": 1e6, "uJ": 1e-3, "mJ": 1.0, "J": 1e3, "B": 1.0, "kB": 1e3, "MB": 1e6, 
+UNITS = {"ns": 1e-3, "us": 1.0, "ms": 1e3, "s": 1e6, "uJ": 1e-3, "mJ": 1.0, "J": 1e3, "B": 1.0, "kB": 1e3, "MB": 1e6,
          "GB": 1e9, "KiB": 1024.0, "MiB": 1024.0**2, "M": 1e6, "G": 1e9}
 """Of time in microseconds, of energy in millijoules, of bytes, of counts."""
 
@@ -246,19 +246,19 @@ def test_the_document_is_the_same_whatever_is_printed(more: tuple[str, ...]) -> 
     assert {**document, "wall_s": 0.0} == {**plain, "wall_s": 0.0}
 
 
-def screen_of(result: Result, *, num_remarks: int = 0, steps: tuple[Step, ...] = ()) -> Screen:
+def summary_of(result: Result, *, num_remarks: int = 0, steps: tuple[Step, ...] = ()) -> Summary:
     """A screen of a prediction by hand, with so many remarks."""
     document = {
         **result.as_dict(), "expected_errors": {}, "expected_error_source": "not known",
         "remarks": [f"remark {idx} of the kernel" for idx in range(num_remarks)],
         "counters": {**result.counters, "launch__block_size": 128},
     }
-    return Screen(document=document, expected=None, gpu_name="toy", problem=("gemm", "--m", "256"), steps=steps)
+    return Summary(document=document, expected=None, gpu_name="toy", problem=("gemm", "--m", "256"), steps=steps)
 
 
 @pytest.mark.parametrize("num_remarks", [0, 1, 2, 5, 12, 40])
 def test_no_remark_is_lost_in_silence(num_remarks: int, result: Result) -> None:
-    lines = screen_of(result, num_remarks=num_remarks, steps=(Step(words=("gpusim", "explain")),)).lines(100)
+    lines = summary_of(result, num_remarks=num_remarks, steps=(Step(words=("gpusim", "explain")),)).lines(100)
     texts = [text for label, text in lines if label == "Remark"]
     shown = [text for text in texts if text.endswith("of the kernel")]
     left = [int(text.split()[0]) for text in texts if text.endswith("more: --all")]
@@ -276,10 +276,10 @@ def test_a_second_command_gives_way_to_remarks(result: Result) -> None:
         Step(words=("gpusim", "explain")),
         Step(words=("gpusim", "sweep", "gemm", *(f"--option-{idx}" for idx in range(12))), why="Rank alternatives with:"),
     )
-    texts = [text for _, text in screen_of(result, steps=steps).lines(100)]
+    texts = [text for _, text in summary_of(result, steps=steps).lines(100)]
     assert "Rank alternatives with:" in texts and any("--option-11" in text for text in texts)
-    room = MOST_LINES - len(screen_of(result, steps=steps[:1]).lines(100))
-    texts = [text for _, text in screen_of(result, num_remarks=room - 1, steps=steps).lines(100)]
+    room = MOST_LINES - len(summary_of(result, steps=steps[:1]).lines(100))
+    texts = [text for _, text in summary_of(result, num_remarks=room - 1, steps=steps).lines(100)]
     assert texts[-1] == "Rank alternatives with: gpusim sweep"
 
 
@@ -291,14 +291,14 @@ def test_a_command_with_an_endless_option_is_named_alone() -> None:
 
 def test_brackets_in_words_are_no_markup_of_a_screen(make_result: Callable[..., Result]) -> None:
     stream = io.StringIO()
-    screen = screen_of(make_result(reason="stage [bold] of a[3]; rest"))
-    render_screen(screen, Console(file=stream, width=120, color_system=None))
+    summary = summary_of(make_result(reason="stage [bold] of a[3]; rest"))
+    render_summary(summary, Console(file=stream, width=120, color_system=None))
     assert "Bound by   stage [bold] of a[3]\n" in stream.getvalue()
 
 
 def test_power_above_the_limit_names_the_limit(make_result: Callable[..., Result]) -> None:
     def power(**changes: Any) -> str:
-        return dict(screen_of(make_result(**changes)).lines(100))["Power"]
+        return dict(summary_of(make_result(**changes)).lines(100))["Power"]
 
     assert power(power_w=900.0) == "900 W, 18 mJ (board); limit for launches back to back: 700 W"
     assert "limit" not in power(power_w=900.0, clock_mode="sustained") + power(power_w=600.0)

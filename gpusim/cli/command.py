@@ -1,0 +1,91 @@
+"""A prediction that was asked for, as the words of other commands: explain, sweep, check, and what was chosen for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from gpusim.report.number_format import flag, shortened
+
+NOT_LISTED = ("dtype", "out_dtype", "wgmma_depth")
+"""Options that are not listed among the chosen ones: the problem has the type, and the others follow from it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandLine:
+    """A kernel with the options that were typed."""
+
+    kernel: str
+    given: Mapping[str, Any]
+    """Options of the kernel that were typed."""
+    gpu_name: str
+    clock: str | float
+    l2: str
+    data: str
+    engine: str
+    core_only: bool
+    max_events: int | None
+
+    def words(self, verb: str, **changes: Any) -> list[str]:
+        """Another command of the same kernel."""
+        engine = "native" if verb == "explain" else self.engine  # the reference makes nothing free
+        words = ["gpusim", verb, self.kernel, *option_words({**self.given, **changes}), "--gpu", self.gpu_name]
+        return [*words, *replace(self, engine=engine).setting_words()]
+
+    def setting_words(self) -> list[str]:
+        """Settings that are not the default ones."""
+        words = []
+        clock = f"{self.clock:g}" if isinstance(self.clock, float) else self.clock
+        for name, text, default in (
+            ("clock", clock, "single"), ("l2", self.l2, "cold"), ("data", self.data, "random"),
+            ("engine", self.engine, "native"),
+        ):
+            words += [] if text == default else [f"--{name}", text]
+        if self.core_only:
+            words.append("--core-only")
+        if self.max_events is not None:
+            words += ["--max-events", str(self.max_events)]
+        return words
+
+    def sweep_words(self, options: Sequence[str]) -> list[str]:
+        """A sweep over ``options``, without an engine: ``sweep`` has no such option."""
+        plain = replace(self, engine="native", core_only=False, max_events=None)
+        return plain.words("sweep", **dict.fromkeys(options, "auto"))
+
+    def check_words(self) -> list[str]:
+        """A check of a profile of the same kernel."""
+        options = [*option_words(self.given), *(["--l2", "warm"] if self.l2 == "warm" else [])]
+        return ["gpusim", "check", "profile.csv", "--gpu", self.gpu_name, "--kernel", self.kernel, *options]
+
+    def problem_words(self, options: Mapping[str, Any], needed: Sequence[str]) -> list[str]:
+        """The kernel, the options that it ``needed``, its type, and all that was typed."""
+        names = [*needed, *(name for name in options if name == "dtype" or (name in self.given and name not in needed))]
+        shown = {
+            name: options[name] if isinstance(options[name], bool) else shortened(str(options[name])) for name in names
+        }
+        return [self.kernel, *option_words(shown), "--gpu", self.gpu_name, *self.setting_words()]
+
+    def chosen_words(self, options: Mapping[str, Any], asked: Mapping[str, Any]) -> list[str]:
+        """Options that were not typed: those that differ from what was ``asked``, or else all."""
+        rest = {
+            name: value for name, value in options.items()
+            if name not in (*self.given, *NOT_LISTED) and value is not None and value is not False
+        }
+        chosen = {name: value for name, value in rest.items() if value != asked[name]}
+        return option_words(chosen or rest)
+
+
+def option_words(options: Mapping[str, Any]) -> list[str]:
+    """Options as they are typed.
+
+    >>> option_words({"m": 256, "out_dtype": "bf16", "persistent": True, "bias": False})
+    ['--m', '256', '--out-dtype', 'bf16', '--persistent', '--no-bias']
+    """
+    words: list[str] = []
+    for name, value in options.items():
+        if isinstance(value, bool):
+            words.append(flag(name) if value else f"--no-{flag(name)[2:]}")
+        else:
+            words += [flag(name), str(value)]
+    return words

@@ -1,0 +1,284 @@
+"""All of a prediction as tables for people, as ``gpusim predict --all`` prints it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from gpusim.evidence.validate.expected_error import Expected, unknown
+from gpusim.report.number_format import (
+    CLOCK_MODES,
+    count,
+    duration,
+    energy,
+    flag,
+    number,
+    percent,
+    shortened,
+    size,
+)
+from gpusim.report.tables import plain_table, print_command
+from gpusim.simulate.result import Result
+
+MAX_GUESSES = 6
+"""Guesses that a prediction lists; ``gpusim gpus NAME`` lists all."""
+
+MAIN_COUNTERS = (
+    "sm__cycles_elapsed.max",
+    "sm__cycles_active.avg",
+    "gpu__time_duration.sum",
+
+    "sm__pipe_tensor_type_hmma_hgmma_qgmma_imma_igmma_bmma_bgmma_cycles_active.avg.pct_of_peak_sustained_elapsed",
+    "dram__bytes_read.sum",
+    "dram__bytes_write.sum",
+    "lts__t_sectors_srcunit_tex_op_read.sum",
+    "lts__t_sectors_srcunit_tex_op_write.sum",
+    "lts__t_sector_hit_rate.pct",
+    "l1tex__m_xbar2l1tex_read_bytes.sum",
+    "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum",
+    "launch__waves_per_multiprocessor",
+)
+"""Counters that stand first in the table."""
+
+
+def render_prediction(
+    result: Result,
+    console: Console,
+    options: Mapping[str, Any],
+    defaults: Collection[str],
+    *,
+    steps: Sequence[tuple[str, str]] = (),
+    expected: Expected | None = None,
+    none_texts: Mapping[str, str] = MappingProxyType({}),
+) -> None:
+    """Print all of ``result``: the verdict first, what to type next last.
+
+    ``options`` are all parameters as the command line spells them; ``defaults`` names those that nobody gave; ``expected``
+    is how far the cycles may be off, None where no measured row is like it; ``none_texts`` say what None is of an option.
+    ``steps`` are commands, each with a sentence or none.
+    """
+    unset = {flag(name) for name in defaults}
+    console.print(f"[bold]Verdict[/]: {escape(verdict_of(result))}", highlight=False)
+    console.print()
+    _print_headline(result, console, expected)
+    _print_shares(result, console)
+    _print_counters(result, console, {} if expected is None else expected.counters)
+    _print_options(options, unset, result.settings, console, none_texts)
+    _print_sources(result, console)
+    for remark in result.remarks:
+        console.print(f"[yellow]Remark[/]: {escape(remark)}")
+    if result.remarks:
+        console.print()
+    for why, command in steps or (("", next_explain(result, options, unset)),):
+        console.print(f"{why} " if why else "Next: ", end="")
+        print_command(command, console)
+
+
+def verdict_of(result: Result) -> str:
+    """The prediction in one sentence."""
+    is_of_memory = result.pct_of_peak_at_clock < result.pct_of_peak_memory
+    of_peak = f" ({result.pct_of_peak_memory:.1f} % of its peak)" if result.peak_memory_gb_per_s else ""
+    speed = (
+        f" at {result.memory_gb_per_s:,.0f} GB/s of memory{of_peak}"
+        if is_of_memory or not result.peak_tflops_at_clock
+        else f" at {result.tflops:,.1f} TFLOP/s ({result.pct_of_peak_at_clock:.1f} % of peak at this clock)"
+    )
+    return (
+        f"{result.kernel} on {result.gpu} takes {duration(result.time_us * 1e-6)}{speed}, bound by {result.bound_by}: "
+        f"{result.reason}."
+    )
+
+
+def of_peak_memory(peak_gb_per_s: float, gpu_name: str) -> str:
+    """Peak bandwidth, and where its source stands: a data sheet has two or three digits of it."""
+    return f"{peak_gb_per_s:,.0f} (source: gpusim gpus {shlex.quote(gpu_name)})"
+
+
+def next_explain(result: Result, options: Mapping[str, Any], unset: Collection[str]) -> str:
+    """``gpusim explain`` with the options that somebody gave."""
+    words = ["gpusim", "explain", result.kernel]
+    for name, value in options.items():
+        if flag(name) in unset or value is None:
+            continue
+        if isinstance(value, bool):
+            words.append(flag(name) if value else f"--no-{flag(name)[2:]}")
+        else:
+            words += [flag(name), str(value)]
+    return shlex.join([*words, "--gpu", result.gpu])
+
+
+def _facts(rows: Iterable[tuple[str, str]]) -> Table:
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column()
+    for name, text in rows:
+        table.add_row(name, escape(text))
+    return table
+
+
+def headline_rows(result: Result, expected: Expected | None) -> list[tuple[str, str]]:
+    """What a prediction says first: (what, in words)."""
+    held = result.occupancy
+    seconds = result.time_us * 1e-6
+    rows = [
+        ("Time", duration(seconds)),
+        ("Energy", f"{energy(result.energy_mj * 1e-3)} of the board, at {result.power_w:,.0f} W"),
+        ("Cycles", f"{result.cycles:,.0f} SM cycles"),
+        (
+            "Expected error",
+            unknown(result.kernel, result.gpu, result.params)
+            if expected is None else f"within {expected.p90_pct:g} % of the {expected.what}: {expected.text}",
+        ),
+        ("SM clock", f"{result.sm_clock_mhz:,.0f} MHz, {CLOCK_MODES.get(result.clock_mode, result.clock_mode)}"),
+    ]
+    if result.peak_tflops_at_clock:
+        of_sheet = (
+            f", {result.pct_of_peak_datasheet:.1f} % of the data sheet's {result.peak_tflops_datasheet:,.1f}"
+            if result.peak_tflops_datasheet
+            else ""
+        )
+        rows += [
+            ("Throughput", f"{result.tflops:,.1f} TFLOP/s"),
+            (
+                "Of peak",
+                f"{result.pct_of_peak_at_clock:.1f} % of {result.peak_tflops_at_clock:,.1f} TFLOP/s at this clock"
+                f"{of_sheet}",
+            ),
+        ]
+    memory = f"{result.memory_gb_per_s:,.0f} GB/s, read and written"
+    if result.peak_memory_gb_per_s:
+        peak = of_peak_memory(result.peak_memory_gb_per_s, result.gpu)
+        memory += f", {result.pct_of_peak_memory:.1f} % of {peak}"
+    rows.append(("Memory", memory))
+    others = ", ".join(
+        f"{name} {limit}" for name, limit in sorted(held.limits.items(), key=lambda item: item[1])
+    )
+    rows += [
+        ("Bound by", f"{result.bound_by}: {result.reason}"),
+        (
+            "Occupancy",
+            f"{count(held.ctas_per_sm, 'CTA')} an SM, {held.warps_per_sm} of {held.max_warps_per_sm} warps "
+            f"({held.pct:.1f} %), limited by {held.limited_by} (CTAs that each admits: {others})",
+        ),
+        (
+            "Registers",
+            f"{result.registers_per_thread} a thread (estimated; {result.registers_source or 'no rule stated'})",
+        ),
+        ("Shared memory", f"{size(result.smem_bytes)} a CTA"),
+        (
+            "Grid",
+            f"{count(result.num_ctas, 'CTA')} for {count(result.num_tiles, 'tile')}, {number(result.ctas_at_once)} at "
+            f"once: {result.waves:.2f} waves",
+        ),
+        ("Power", _power(result)),
+        ("Simulated", _simulated(result)),
+    ]
+    return rows
+
+
+def _print_headline(result: Result, console: Console, expected: Expected | None) -> None:
+    console.print(f"[bold]{escape(result.kernel)}[/] on [bold]{escape(result.gpu)}[/]")
+    console.print(_facts(headline_rows(result, expected)))
+    console.print()
+
+
+def _power(result: Result) -> str:
+    """Board power, and how a short launch may draw more than the limit."""
+    text = f"{result.power_w:,.0f} W"
+    if result.clock_mode == "single" and result.power_w > result.power_limit_w * 1.005:
+        text += (
+            f" while it runs: one launch is over before the board comes down to its limit of {result.power_limit_w:,.0f} W, "
+            "which holds for launches back to back (--clock sustained)"
+        )
+    return text
+
+
+def _simulated(result: Result) -> str:
+    return f"{count(result.num_events, 'event')} in {duration(result.wall_s)}, every CTA and iteration"
+
+
+def _print_shares(result: Result, console: Console) -> None:
+    busy = plain_table("Busy, share of cycles", "part", "share")
+    for part, share in sorted(result.busy.items(), key=lambda item: -item[1]):
+        if share > 0.0:
+            busy.add_row(part, percent(share))
+    roles = list(result.states)
+    states = plain_table("States, share of a role's life", "state", *roles)
+    names = {state for shares in result.states.values() for state in shares}
+    for state in sorted(names, key=lambda name: -max(shares.get(name, 0.0) for shares in result.states.values())):
+        shares = [result.states[role].get(state) for role in roles]
+        states.add_row(state, *("-" if share is None else percent(share) for share in shares))
+    both = Table.grid(padding=(0, 4))
+    both.add_row(busy, states)
+    if console.measure(both).minimum <= console.width and console.width >= 70:
+        console.print(both)
+    else:
+        console.print(busy)
+        console.print()
+        console.print(states)
+    console.print()
+
+
+def _print_counters(result: Result, console: Console, errors: Mapping[str, float]) -> None:
+    """``errors``: what nine in ten measured rows kept, by counter; percent, or points of what is percent itself."""
+    shown = [name for name in MAIN_COUNTERS if name in result.counters]
+    shown += [name for name in result.counters if name not in MAIN_COUNTERS]
+    columns = ["value", "counter", *(["expected error"] if errors else [])]
+    table = plain_table("Counters, as Nsight Compute names them", *columns, left=0)
+    table.columns[1].justify = "left"
+    for name in shown:
+        value = result.counters[name]
+        error = f"{errors[name]:g} {'points' if name.endswith('.pct') else '%'}" if name in errors else ""
+        table.add_row(number(round(value, 2 if abs(value) < 1e4 else None)), name, *([error] if errors else []))
+    console.print(table)
+    console.print()
+
+
+USUAL_SETTINGS = {"clock": "single", "l2": "cold", "data": "random"}
+SETTING_FLAGS = {"clock": "--clock", "l2": "--l2", "data": "--data"}
+
+
+def _print_options(
+    options: Mapping[str, Any], unset: Collection[str], settings: Mapping[str, Any], console: Console,
+    none_texts: Mapping[str, str],
+) -> None:
+    table = plain_table("Parameters", "option", "value", "", left=3)
+    for name, value in options.items():
+        is_default = flag(name) in unset
+        shown, text = flag(name), none_texts.get(name, "-") if value is None else shortened(str(value))
+        if isinstance(value, bool):
+            shown, text = (shown if value else f"--no-{shown[2:]}"), ""
+        table.add_row(shown, escape(text), "default" if is_default else "", style="dim" if is_default else "")
+    for name, value in settings.items():
+        is_default = value == USUAL_SETTINGS.get(name)
+        text = "all" if value is None else str(value)
+        if isinstance(value, bool):
+            text = "yes" if value else "no"
+        table.add_row(
+            SETTING_FLAGS.get(name, name), escape(text), "default" if is_default else "", style="dim" if is_default else ""
+        )
+    console.print(table)
+    console.print()
+
+
+KIND_WORDS = {"guess": "guessed"}
+"""Classes of sources as words in a sentence."""
+
+
+def _print_sources(result: Result, console: Console) -> None:
+    total = sum(result.sources.values())
+    if not total:
+        return
+    kinds = ", ".join(f"{num} {KIND_WORDS.get(kind, kind)}" for kind, num in result.sources.items() if num)
+    console.print(f"Uses {count(total, 'GPU parameter')} of {escape(result.gpu)}: {kinds}.", highlight=False)
+    if result.guesses:
+        rest = len(result.guesses) - MAX_GUESSES
+        more = f" and {rest} more (gpusim gpus {result.gpu})" if rest > 0 else ""
+        console.print(f"Guesses: {escape(', '.join(result.guesses[:MAX_GUESSES]) + more)}.", highlight=False)
+    console.print()
