@@ -14,7 +14,7 @@ NOT_LISTED = ("dtype", "out_dtype", "wgmma_depth")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandLine:
-    """A kernel with the options that were typed."""
+    """A kernel and its options, to be typed again under other commands."""
 
     kernel: str
     given: Mapping[str, Any]

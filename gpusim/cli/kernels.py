@@ -98,7 +98,7 @@ class Request:
 
     @property
     def line(self) -> CommandLine:
-        """What of it is typed again in other commands."""
+        """The kernel and its options, to be typed again under other commands."""
         return CommandLine(
             kernel=self.row.name, given=self.given, gpu_name=self.gpu_name, clock=self.clock, l2=self.l2, data=self.data,
             engine=self.engine, core_only=self.core_only, max_events=self.max_events,
@@ -264,7 +264,7 @@ def _refuse_pictures(request: Request, launch: Any) -> None:
 def _predict(request: Request) -> None:
     with spinner(_simulating(request)) as status:
         from gpusim.evidence.validate.expected_error import expected_error, unknown
-        from gpusim.report.predictions import render_prediction
+        from gpusim.report.predictions import Options, render_prediction
         from gpusim.report.summary import NOT_VALIDATED, TILE_CHOSEN, Step, Summary, render_summary
         from gpusim.simulate.run import simulate
 
@@ -292,11 +292,12 @@ def _predict(request: Request) -> None:
         steps.append(Step(why=NOT_VALIDATED, words=request.line.check_words()))
     console = console_for(request.json)
     if request.shows_all:
-        render_prediction(
-            result, console, options, [name for name in options if name not in request.given],
-            steps=[(step.why, shlex.join(step.words)) for step in steps], expected=expected,
+        shown = Options(
+            values=options, defaults=[name for name in options if name not in request.given],
             none_texts={name: resolved.meaning_of_none(name) for name in options},
         )
+        lines = [(step.why, shlex.join(step.words)) for step in steps]
+        render_prediction(result, console, shown, steps=lines, expected=expected)
         return
     needed = [option_name(name, item) for name, item in request.row.params.model_fields.items() if item.is_required()]
     summary = Summary(

@@ -153,8 +153,8 @@ SILENT_S = 1.0
 """Seconds that a simulation takes before a terminal shows how far it is."""
 
 LEAST_SHARE = 0.15
-"""Part of the CTAs that exit before the time left is estimated: first waves take longer, and a part of a launch that is run
-for its clock ends sooner."""
+"""Part of the CTAs that exit before the time left is estimated. First waves take longer to simulate.
+Runs that look for a clock end before."""
 
 
 class Spinner:
@@ -198,7 +198,7 @@ class Spinner:
 
 
 def seconds_left(points: Sequence[tuple[float, int]], num_ctas: int) -> float | None:
-    """Seconds until all CTAs have exited, from ``points`` of one run: (time, CTAs that have exited); None: too early to say.
+    """Seconds until all CTAs have exited; None where it is too early to say. ``points``: time, CTAs that have exited.
 
     The rate is that of the second half of the time: the first CTAs exit a CTA's lifetime after the start.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from types import MappingProxyType
+from dataclasses import dataclass, field
 from typing import Any
 
 from rich.console import Console
@@ -47,35 +47,43 @@ MAIN_COUNTERS = (
 """Counters that stand first in the table."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """Options of the kernel as the command line spells them."""
+
+    values: Mapping[str, Any]
+    defaults: Collection[str]
+    """Names of those that nobody gave."""
+    none_texts: Mapping[str, str] = field(default_factory=dict)
+    """Texts for options that are None."""
+
+
 def render_prediction(
     result: Result,
     console: Console,
-    options: Mapping[str, Any],
-    defaults: Collection[str],
+    options: Options,
     *,
     steps: Sequence[tuple[str, str]] = (),
     expected: Expected | None = None,
-    none_texts: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """Print all of ``result``: the verdict first, what to type next last.
 
-    ``options`` are all parameters as the command line spells them; ``defaults`` names those that nobody gave; ``expected``
-    is how far the cycles may be off, None where no measured row is like it; ``none_texts`` say what None is of an option.
+    ``expected`` is how far the cycles may be off, None where no measured row is like it.
     ``steps`` are commands, each with a sentence or none.
     """
-    unset = {flag(name) for name in defaults}
+    unset = {flag(name) for name in options.defaults}
     console.print(f"[bold]Verdict[/]: {escape(verdict_of(result))}", highlight=False)
     console.print()
     _print_headline(result, console, expected)
     _print_shares(result, console)
     _print_counters(result, console, {} if expected is None else expected.counters)
-    _print_options(options, unset, result.settings, console, none_texts)
+    _print_options(options, unset, result.settings, console)
     _print_sources(result, console)
     for remark in result.remarks:
         console.print(f"[yellow]Remark[/]: {escape(remark)}")
     if result.remarks:
         console.print()
-    for why, command in steps or (("", next_explain(result, options, unset)),):
+    for why, command in steps or (("", next_explain(result, options.values, unset)),):
         console.print(f"{why} " if why else "Next: ", end="")
         print_command(command, console)
 
@@ -244,14 +252,11 @@ USUAL_SETTINGS = {"clock": "single", "l2": "cold", "data": "random"}
 SETTING_FLAGS = {"clock": "--clock", "l2": "--l2", "data": "--data"}
 
 
-def _print_options(
-    options: Mapping[str, Any], unset: Collection[str], settings: Mapping[str, Any], console: Console,
-    none_texts: Mapping[str, str],
-) -> None:
+def _print_options(options: Options, unset: Collection[str], settings: Mapping[str, Any], console: Console) -> None:
     table = plain_table("Parameters", "option", "value", "", left=3)
-    for name, value in options.items():
+    for name, value in options.values.items():
         is_default = flag(name) in unset
-        shown, text = flag(name), none_texts.get(name, "-") if value is None else shortened(str(value))
+        shown, text = flag(name), options.none_texts.get(name, "-") if value is None else shortened(str(value))
         if isinstance(value, bool):
             shown, text = (shown if value else f"--no-{shown[2:]}"), ""
         table.add_row(shown, escape(text), "default" if is_default else "", style="dim" if is_default else "")

@@ -22,15 +22,15 @@ from gpusim.report.predictions import of_peak_memory
 MOST_LINES, MOST_COLUMNS = 25, 100
 LABEL_COLUMNS = 11
 LEAST_TEXT_COLUMNS = 20
-"""Columns of text beside the labels, however narrow the terminal is."""
+"""Columns of text next to the labels, however narrow the terminal is."""
 
 MOST_COMMAND_LINES = 5
 MOST_BUSY, MOST_COUNTERS, MOST_REMARKS = 4, 5, 3
 FIRST_LEFT_OUT = ("Busy", "Sources")
-"""Rows that make room for what would be lines 26 and more."""
+"""Rows that are left out where there are more than 25 lines."""
 
 LEAST_COMPUTE_PCT = 10.0
-"""Percent of peak from which on arithmetic is shown beside memory's rate, where that says more."""
+"""Percent of peak FLOP/s below which a kernel that is bound by memory shows its bandwidth alone."""
 
 LEAST_BUSY = 0.0005
 """Busy share below which a part is not listed."""
@@ -66,17 +66,17 @@ class Step:
 
     words: Sequence[str]
     why: str = ""
-    """A sentence above the command."""
+    """Sentence above the command."""
 
     def lines(self, width: int) -> list[str]:
-        """As it can be pasted, of at most ``width`` columns each; its first words alone where that does not go."""
+        """The command as it can be pasted, in lines of at most ``width`` columns; its first words where it is too long."""
         wrapped = command_lines(self.words, width)
         if not wrapped or len(wrapped) > MOST_COMMAND_LINES:
             wrapped = _filled(f"{shlex.join(self.words[:3])} with the same options (in full: --all)", width)
         return [*_filled(self.why, width), *wrapped]
 
     def short_lines(self, width: int) -> list[str]:
-        """Its first words behind the sentence."""
+        """The sentence and the first words of the command."""
         return _filled(f"{self.why} {shlex.join(self.words[:2])}", width)
 
 
@@ -87,7 +87,7 @@ class Summary:
     document: Mapping[str, Any]
     expected: Expected | None
     gpu_name: str
-    """As it was typed."""
+    """Name or path, as it was typed."""
     problem: Sequence[str]
     """The kernel and the options that say what was predicted, as they are typed."""
     chosen: Sequence[str] = ()
@@ -100,20 +100,20 @@ class Summary:
         remarks = [one_line(remark, width) for remark in self.document["remarks"]]
         first = self.steps[0].lines(width) if self.steps else []
         rows = dict(self._rows(width))
-        room = MOST_LINES - len(first) - sum(map(len, rows.values()))
+        num_free = MOST_LINES - len(first) - sum(map(len, rows.values()))
         for label in FIRST_LEFT_OUT:
-            if room < min(len(remarks), MOST_REMARKS):
-                room += len(rows.pop(label, ()))
-        if len(remarks) > max(room, 0):
-            kept = max(room - 1, 0)
+            if num_free < min(len(remarks), MOST_REMARKS):
+                num_free += len(rows.pop(label, ()))
+        if len(remarks) > max(num_free, 0):
+            kept = max(num_free - 1, 0)
             remarks = [*remarks[:kept], f"{count(len(remarks) - kept, 'remark')} more: --all"]
-        room -= len(remarks)
+        num_free -= len(remarks)
         steps = list(first)
         for step in self.steps[1:]:
             for lines in (step.lines(width), step.short_lines(width)):
-                if len(lines) <= room:
+                if len(lines) <= num_free:
                     steps += lines
-                    room -= len(lines)
+                    num_free -= len(lines)
                     break
         fixed = [line for label, texts in rows.items() for line in _labelled(label, texts)]
         return [*fixed, *_labelled("Remark", remarks, again=True), *_labelled("Next", steps)]
@@ -151,7 +151,7 @@ class Summary:
 
     @property
     def _is_of_memory(self) -> bool:
-        """Whether memory's rate says more than the arithmetic's."""
+        """Whether bandwidth is nearer to its peak than FLOP/s."""
         found = self.document
         return found["pct_of_peak_at_clock"] < found["pct_of_peak_memory"] or not found["peak_tflops_at_clock"]
 
@@ -230,7 +230,7 @@ class Summary:
 
 
 def render_summary(summary: Summary, console: Console) -> None:
-    """Print it."""
+    """Print one screen."""
     for label, text in summary.lines(min(console.width, MOST_COLUMNS)):
         style = "bold yellow" if label == "Remark" else "bold"
         body = (text, "bold" if label == "Verdict" else "")

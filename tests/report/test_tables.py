@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from gpusim.machine.config import GpuSpec, load_gpu
-from gpusim.report.predictions import render_prediction
+from gpusim.report.predictions import Options, render_prediction
 from gpusim.report.tables import (
     compare_gpus,
     render_gpu,
@@ -19,6 +19,7 @@ from gpusim.simulate.result import Result
 from gpusim.simulate.summary import one_after_the_other
 
 OPTIONS = {"m": 256, "tile": "128x256x64", "out_dtype": "bf16", "bias": False, "persistent": True}
+SHOWN = Options(values=OPTIONS, defaults={"out_dtype", "bias"})
 
 
 def shown(render: Callable[[Console], None], width: int = 120) -> str:
@@ -28,7 +29,7 @@ def shown(render: Callable[[Console], None], width: int = 120) -> str:
 
 
 def prediction(result: Result, width: int = 120) -> str:
-    return shown(lambda console: render_prediction(result, console, OPTIONS, {"out_dtype", "bias"}), width)
+    return shown(lambda console: render_prediction(result, console, SHOWN), width)
 
 
 def test_a_prediction_begins_with_the_verdict_and_ends_with_the_next_command(result: Result) -> None:
