@@ -132,7 +132,7 @@ def _common_parameters(names: Sequence[str], *, has_screen: bool) -> list[inspec
             "--max-events", min=1, metavar="N", help="give the run up after so many events (about 0.6 us each)",
             rich_help_panel=prediction), None),
         *([parameter("shows_all", bool, typer.Option(
-            "--all", help="print everything: all counters, warp states, all options, sources and remarks",
+            "--all", help="Print everything: counters, warp states, options, sources and remarks.",
             rich_help_panel=output), False)] if has_screen else []),
         parameter("json_path", str | None, typer.Option(
             "--json", help="write the result as JSON; - is stdout (tables then go to stderr)", metavar="FILE",
