@@ -307,7 +307,8 @@ def test_a_steps_code_lies_around_its_wgmma_and_copies_as_in_the_sass(sass: Sass
                 announced.append(cycles_to_arrival(kernel, producer, done) / copy)
     assert apart == {0: 31, 8: 4}
     for shares, share, least, most in (
-        (given, warp_specialized.BEFORE_GIVING_BACK, 0.10, 0.28), (announced, warp_specialized.PRODUCER_BEFORE_COPIES, 0.36, 0.40),
+        (given, warp_specialized.BEFORE_GIVING_BACK, 0.10, 0.28),
+        (announced, warp_specialized.PRODUCER_BEFORE_COPIES, 0.36, 0.40),
     ):  # fmt: skip
         assert least < min(shares) and max(shares) < most
         assert np.median(shares) == pytest.approx(share, abs=0.015)
