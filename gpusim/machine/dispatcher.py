@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
+from gpusim.machine.component import idealized
 from gpusim.machine.floorplan import Floorplan
 
 GOLDEN = 0.6180339887498949
@@ -15,30 +16,30 @@ GOLDEN = 0.6180339887498949
 class DispatcherSpec:
     """Launch and dispatch."""
 
-    launch_cycles: float
+    launch_cycles: float = field(metadata=idealized(launch=0.0))
     """From the start of the kernel, as Nsight Compute counts, to the first CTA's first instruction."""
-    dispatch_cycles_per_cta: float
+    dispatch_cycles_per_cta: float = field(metadata=idealized(launch=0.0))
     """Between two CTAs that are handed out to free slots, for the whole grid."""
-    round_cycles: float
+    round_cycles: float = field(metadata=idealized(launch=0.0))
     """The distributor comes round to an SM every so often: a CTA waits for up to so long, half of it on average."""
-    cta_start_cycles: float
+    cta_start_cycles: float = field(metadata=idealized(launch=0.0))
     """From dispatch of a CTA to its first useful instruction (warps start, first instructions are fetched)."""
-    cold_start_cycles: float
+    cold_start_cycles: float = field(metadata=idealized(launch=0.0))
     """What the first CTAs of a launch wait more for their instructions, parameters and constants, where all caches were
     flushed before it (``--l2 cold``)."""
-    cta_exit_cycles: float
+    cta_exit_cycles: float = field(metadata=idealized(launch=0.0))
     """From a CTA's last instruction until its slot is free for the next, where no other exits at the same time."""
-    retire_cycles_per_cta: float
+    retire_cycles_per_cta: float = field(metadata=idealized(launch=0.0))
     """Between two CTAs whose exit is taken note of, for the whole grid: neither the next CTA nor the end comes before."""
-    cluster_retire_cycles_per_cta: float
+    cluster_retire_cycles_per_cta: float = field(metadata=idealized(launch=0.0))
     """The same where CTAs are in clusters."""
-    cluster_start_cycles: float
+    cluster_start_cycles: float = field(metadata=idealized(launch=0.0))
     """What a cluster's start takes more than a CTA's."""
-    drain_cycles: float
+    drain_cycles: float = field(metadata=idealized(launch=0.0))
     """From the last CTA's exit to the end of the kernel."""
-    store_end_cycles: float
+    store_end_cycles: float = field(metadata=idealized(latency=0.0, launch=0.0))
     """What the end of a kernel that has stored takes more, from its last exit or from when its last store is in L2."""
-    store_exit_cycles: float
+    store_exit_cycles: float = field(metadata=idealized(latency=0.0, launch=0.0))
     """From a CTA's last store of registers to memory until it can be out."""
     order: Literal["breadth_first", "tpc_first", "gpc_first"]
     """Where consecutive CTAs go.

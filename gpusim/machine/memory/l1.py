@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from gpusim.machine.component import Counters, ncu
+from gpusim.machine.component import INFINITE, Counters, idealized, ncu
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -13,7 +13,7 @@ class L1Spec:
 
     unified_bytes: int
     """L1 and shared memory together."""
-    hit_latency_cycles: float
+    hit_latency_cycles: float = field(metadata=idealized(latency=0.0))
     tag_lines_per_cycle: float
     """128-byte lines that the tag stage looks up a cycle."""
     requests_per_cycle: float
@@ -22,7 +22,7 @@ class L1Spec:
     """Wavefronts, of 128 bytes at most, that the data stage reads for loads a cycle."""
     coming_request_cycles: float
     """What a load takes of the load/store unit more where its line has been asked for, by others, and is not there yet."""
-    outstanding_bytes: float
+    outstanding_bytes: float = field(metadata=idealized(l2=INFINITE))
     """What loads and cp.async of one SM may have asked for and not got."""
     queue_cycles: float
     """How far the load/store unit may lag behind the warps that feed it before they stall."""
@@ -39,7 +39,7 @@ class L1Spec:
     """Of these rows that wait for that stage while what was asked for behind their copies passes the load/store unit."""
     max_queued_copies: float
     """cp.async around L1 that wait for that unit and that stage while their warps go on; 0: ``queue_cycles``."""
-    cp_async_latency_cycles: float
+    cp_async_latency_cycles: float = field(metadata=idealized(latency=0.0))
     """What one that hits in L1 takes until it is seen to be in shared memory, beyond a load that hits."""
     cp_async_interval_cycles: float
     """Between two cp.async of one warp, of four bytes a lane."""

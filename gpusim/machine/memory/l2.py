@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from gpusim.machine.component import Counters, ncu
+from gpusim.machine.component import INFINITE, Counters, idealized, ncu
 from gpusim.machine.exact_math import exp
 from gpusim.units import SECTOR_BYTES
 
@@ -13,10 +13,10 @@ from gpusim.units import SECTOR_BYTES
 class L2Spec:
     """Both partitions of a GPU's L2."""
 
-    capacity_bytes: int
+    capacity_bytes: int = field(metadata=idealized(l2=int(INFINITE)))
     num_partitions: int
     num_slices: int
-    slice_bytes_per_cycle: float
+    slice_bytes_per_cycle: float = field(metadata=idealized(l2=INFINITE))
     sustained_fraction: float
     """What the slices deliver under full load, of their peak."""
     side_lead_fraction: float
@@ -36,17 +36,17 @@ class L2Spec:
     """What both sides, once full, have left for lines hinted evict_first: of ``capacity_bytes``."""
     evict_last_fraction: float
     """What is kept for lines hinted evict_last where no room is set aside: of ``capacity_bytes``."""
-    link_bytes_per_cycle: float
+    link_bytes_per_cycle: float = field(metadata=idealized(l2=INFINITE))
     """What passes from one side to the other, each way."""
     link_turnaround_fraction: float
     """What a byte stored takes of it more than alone, where as many that are read pass the same way."""
-    near_latency_cycles: float
+    near_latency_cycles: float = field(metadata=idealized(latency=0.0))
     """From a load's issue to its use, of a line that the SM's side has: the mean over its slices."""
-    far_latency_cycles: float
+    far_latency_cycles: float = field(metadata=idealized(latency=0.0))
     """The same of a line that only the other side has."""
-    slice_spread_cycles: float
+    slice_spread_cycles: float = field(metadata=idealized(latency=0.0))
     """What the farthest slice of a side takes beyond the mean."""
-    queue_cycles: float
+    queue_cycles: float = field(metadata=idealized(l2=0.0, latency=0.0))
     """What a line of a bulk copy waits at its slice, on average, where half of the slices' peak rate is taken: at a share u,
     u / (1 - u) of it."""
     fetch_bytes: int

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from gpusim.machine.component import Counters, ncu
+from gpusim.machine.component import Counters, idealized, ncu
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -12,13 +12,13 @@ class SmemSpec:
     """Shared memory of one SM."""
 
     wavefronts_per_cycle: float
-    load_latency_cycles: float
+    load_latency_cycles: float = field(metadata=idealized(latency=0.0))
     """From issue to use of an access of one wavefront."""
     warp_cycles_per_wavefront: float
     """What a lone warp waits for each wavefront of its own beyond the first."""
-    vector_word_cycles: float
+    vector_word_cycles: float = field(metadata=idealized(latency=0.0))
     """What each 32 bits of a lane's vector beyond the first add to the latency of a load (``ldmatrix`` has none)."""
-    atomic_latency_cycles: float
+    atomic_latency_cycles: float = field(metadata=idealized(latency=0.0))
     store_latency_cycles: float
     """From when the data stage has served a store to when its registers may be written and a fence is past it."""
     replay_wavefronts: float

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
-from gpusim.machine.component import Counters, ncu
+from gpusim.machine.component import INFINITE, Counters, idealized, ncu
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class XbarSpec:
     """What one SM takes in and gives out, and where requests merge."""
 
-    sm_read_bytes_per_cycle: float
-    sm_write_bytes_per_cycle: float
-    write_bytes_per_cycle: float
+    sm_read_bytes_per_cycle: float = field(metadata=idealized(l2=INFINITE))
+    sm_write_bytes_per_cycle: float = field(metadata=idealized(l2=INFINITE))
+    write_bytes_per_cycle: float = field(metadata=idealized(l2=INFINITE))
     """What all SMs together can store."""
     store_way_bytes: float
     """What has left an SM and waits for its turn at L2."""
@@ -29,9 +29,9 @@ class XbarSpec:
     """What threads' stores of one line take of their SM's port at least, however little of it they store."""
     red_header_fraction: float
     """What a reduction of a whole line takes of its SM's port beyond its bytes, as a part of these; of less, as much."""
-    gpc_read_bytes_per_cycle: float
+    gpc_read_bytes_per_cycle: float = field(metadata=idealized(l2=INFINITE))
     """What all SMs of a GPC together take in."""
-    gpc_write_bytes_per_cycle: float
+    gpc_write_bytes_per_cycle: float = field(metadata=idealized(l2=INFINITE))
     """What they give out."""
     num_gpc_parts: int
     """Parts of a GPC that store an equal share each of what it has, whether the others want theirs or not; TPCs are dealt
@@ -50,7 +50,7 @@ class XbarSpec:
     """For how long after a line has passed the slices who asks for it may still get it with whom it was for."""
     merge_wait_fraction: float
     """What of a request's wait for its turn at the slices its lines wait, so that they can be joined for as long."""
-    sm_distance_cycles: float
+    sm_distance_cycles: float = field(metadata=idealized(latency=0.0))
     """What lines take longer to the SM that is farthest from L2 than to the nearest; the others lie evenly between."""
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from gpusim.machine.component import idealized
 
 INSTRUCTION_BYTES = 16
 """Of every instruction since Volta."""
@@ -21,7 +23,7 @@ class InstructionCacheSpec:
     """Of code that each sub-core keeps and issues at full rate."""
     l1_bytes: float
     """Of code that the level behind it keeps."""
-    l1_latency_cycles: float
+    l1_latency_cycles: float = field(metadata=idealized(latency=0.0))
     prefetched_bytes: float
     """Of straight-line code on the way at a time."""
     loop_kept_bytes: float

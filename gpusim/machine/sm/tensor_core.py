@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from gpusim.machine.component import Counters, ncu
+from gpusim.machine.component import Counters, idealized, ncu
 
 K_STEP_BYTES = 32
 """Of k, of the deepest mma.sync and of every wgmma."""
@@ -17,9 +17,9 @@ class TensorCoreSpec:
 
     mma_sync_flops_per_cycle: Mapping[str, float]
     """FLOP (or integer OP) a cycle and SM, by class of type."""
-    mma_sync_latency_cycles: float
+    mma_sync_latency_cycles: float = field(metadata=idealized(latency=0.0))
     """Of instructions that are 32 bytes of k deep; they pass the unit in two steps."""
-    mma_sync_step_latency_cycles: float
+    mma_sync_step_latency_cycles: float = field(metadata=idealized(latency=0.0))
     """Less for each step that a shallower one does without."""
     mma_sync_min_interval_cycles: float
     """Cycles between two instructions of one sub-core, at least."""
@@ -34,11 +34,11 @@ class TensorCoreSpec:
     """Cycles that each instruction adds."""
     wgmma_min_interval_cycles: float = 0.0
     """Cycles of the pipe that one takes at least, however narrow."""
-    wgmma_smem_a_cycles: float = 0.0
+    wgmma_smem_a_cycles: float = field(default=0.0, metadata=idealized(latency=0.0))
     """How long arithmetic waits for A from shared memory; others' arithmetic hides it."""
-    wgmma_register_a_cycles: float = 0.0
+    wgmma_register_a_cycles: float = field(default=0.0, metadata=idealized(latency=0.0))
     """The same for A from registers."""
-    wgmma_latency_cycles: float = 0.0
+    wgmma_latency_cycles: float = field(default=0.0, metadata=idealized(latency=0.0))
     """From the end of a group's last arithmetic until its wait returns."""
     wgmma_max_groups: int = 1
     """Groups that a warpgroup may have in flight; a wgmma of one more waits for the first of them to complete."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import sqrt
 from random import Random
 
-from gpusim.machine.component import Counters
+from gpusim.machine.component import Counters, idealized
 from gpusim.machine.exact_math import coarse, sum_in_order
 
 PACES_SEED = 1
@@ -44,11 +44,11 @@ class WarpSchedulerSpec:
     of several CTAs share its schedulers: the deviation, from SM to SM."""
     beside_interval_cycles: float
     """From an arithmetic instruction of a scheduler to its next while wgmma runs on the SM, at least."""
-    barrier_base_cycles: float
+    barrier_base_cycles: float = field(metadata=idealized(latency=0.0))
     """``bar.sync``: from the last arrival to the first warp that goes on, without what follows."""
-    barrier_warp_cycles: float
+    barrier_warp_cycles: float = field(metadata=idealized(latency=0.0))
     """... and for each warp: half of it as the last to arrive, half as one to go on."""
-    bar_arrive_cycles: float
+    bar_arrive_cycles: float = field(metadata=idealized(latency=0.0))
     """What ``bar.arrive`` takes of the issuing warp."""
     fence_cycles: float
     """What a proxy or wgmma fence costs where nothing is outstanding."""
@@ -56,9 +56,9 @@ class WarpSchedulerSpec:
     """From a proxy fence's end to where asynchronous copies see what was stored before it: a barrier waits for that."""
     fence_warp_cycles: float
     """How much later that is for each further warp: a barrier waits for the last."""
-    gpu_fence_cycles: float
+    gpu_fence_cycles: float = field(metadata=idealized(latency=0.0))
     """``fence.acq_rel`` of scope gpu or cluster where nothing is outstanding, by as many warps as there are schedulers."""
-    gpu_fence_warp_cycles: float
+    gpu_fence_warp_cycles: float = field(metadata=idealized(latency=0.0))
     """... and for each warp more."""
 
 
