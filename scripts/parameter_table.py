@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import argparse
 import sys
-import tomllib
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from gpusim.errors import ConfigError
+from gpusim.machine.description import chain_of, flat_table
 
 CLASSES = {
     "vendor": "published", "paper": "published", "measured": "measured", "fitted": "measured", "inferred": "inferred",
@@ -35,8 +37,8 @@ def main() -> None:
 
 
 def parameters(path: Path) -> dict[str, Parameter]:
-    """Every parameter by ``component.parameter``; read without checks, as old descriptions lack new keys."""
-    document = tomllib.loads(path.read_text(encoding="utf-8"))
+    """Every parameter by ``component.parameter``, with inherited ones; without checks, as old descriptions lack new keys."""
+    document = flat_table(chain_of(path, path.parent))
     found: dict[str, Parameter] = {}
     for name, section in {"device": document["device"], **document["component"]}.items():
         for key, source in section["source"].items():
@@ -91,6 +93,6 @@ if __name__ == "__main__":
     except OSError as error:
         sys.stderr.write(f"parameter_table: {error.filename}: {error.strerror}, wants two descriptions of a GPU\n")
         raise SystemExit(2) from None
-    except (tomllib.TOMLDecodeError, KeyError) as error:
+    except (ConfigError, KeyError) as error:
         sys.stderr.write(f"parameter_table: no description of a GPU ({type(error).__name__} {error}), wants two of them\n")
         raise SystemExit(2) from None

@@ -86,6 +86,9 @@ BAD: list[tuple[list[str], list[str]]] = [
     (["measure", "elementwise", "--minutes", "soon"], ["--minutes wants a number"]),
     (["check", "README.md", "--gpu", "toy", "--kernel", "softmax", "--rows", "1", "--columns", "1"], ["README.md"]),
     (["gpus", "a", "b", "c"], ["3 names"]),
+    (["gpus", "--toml"], ["--toml prints one GPU", "wants one name"]),
+    (["gpus", "toy", "h200_sxm", "--toml"], ["--toml prints one GPU"]),
+    (["gpus", "toy", "--toml", "--json", "-"], ["--toml prints one GPU and no JSON"]),
     (["gpus", "h300"], ["'h300' is unknown", "did you mean 'h"]),
     (["gpus", "--json", "no/such/x.json"], ["--json"]),
 ]
@@ -260,6 +263,16 @@ def test_a_prediction_is_the_same_in_predict_and_explain(capsys: pytest.CaptureF
         assert main([command, *GEMM[1:], "--json", "-"]) == 0
         found.append(json.loads(capsys.readouterr().out)["cycles"])
     assert found[0] == found[1]
+
+
+def test_a_gpu_is_printed_as_a_flat_toml_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from gpusim import load_gpu
+
+    assert main(["gpus", "a100_sxm_40gb", "--toml"]) == 0
+    path = tmp_path / "a100_sxm_40gb.toml"
+    path.write_text(capsys.readouterr().out, encoding="utf-8")
+    assert "extends" not in path.read_text(encoding="utf-8")
+    assert load_gpu(path) == load_gpu("a100_sxm_40gb")
 
 
 def test_a_gpu_is_taken_from_a_toml_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,14 +17,23 @@ def gpus_command(
     json_path: Annotated[
         str | None, typer.Option("--json", metavar="FILE", help="write the table as JSON; - is stdout")
     ] = None,
+    as_toml: Annotated[
+        bool, typer.Option("--toml", help="print the description of one GPU as a TOML file that extends no other")
+    ] = False,
 ) -> None:
     """List the GPUs, show one with the source of every number, or compare two."""
     from gpusim.machine.config import gpu_names
     from gpusim.report import tables
+    from gpusim.report.gpu_toml import gpu_toml
 
     names = names or []
     if len(names) > 2:
         raise ConfigError(f"gpus: {len(names)} names are given, wants none, one or two")
+    if as_toml and (len(names) != 1 or json_path is not None):
+        raise ConfigError("gpus: --toml prints one GPU and no JSON, wants one name and no --json")
+    if as_toml:
+        typer.echo(gpu_toml(find_gpu(names[0], "gpus:")), nl=False)
+        return
     output = output_path(json_path, "--json")
     gpus = [find_gpu(name, "gpus:") for name in names or gpu_names()]
     console = console_for(output)

@@ -173,8 +173,8 @@ def _answer(
     facts += _facts(question, found)
     moved = (
         f"{gpu.name} with other latencies or bandwidths is no GPU that was built, so no measurement judges this answer; the "
-        f"command line has no option for them: copy configs/{gpu.name}.toml, scale what is named below the sliders, and "
-        "name that file with --gpu"
+        f"command line has no option for them: write a TOML file that extends {gpu.name}, with what is named below the "
+        "sliders scaled, and name that file with --gpu"
     )
     return Answer(
         page="pipeline", label=question.label(), verdict="" if result is None else verdict_of(result),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass, replace
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 from gpusim.errors import ConfigError, nearest
 from gpusim.machine.clock import ClockSpec
+from gpusim.machine.description import NO_NUMBERS, chain_of, flat_table, sections
 from gpusim.machine.dispatcher import DispatcherSpec, slots_of_grid
 from gpusim.machine.floorplan import Floorplan, floorplan_of
 from gpusim.machine.memory.dsmem import DsmemSpec
@@ -229,10 +229,7 @@ def load_gpu(name: str | Path) -> GpuSpec:
         path = configs_dir() / f"{name}.toml"
         if str(name) not in gpu_names():
             raise ConfigError(f"gpu: {str(name)!r} is unknown; {nearest(str(name), gpu_names())}")
-    try:
-        found = deepcopy(_described(path.read_text(encoding="utf-8"), path.name))  # tables in it are dicts
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path.name}: not valid TOML: {error}") from None
+    found = deepcopy(_described(chain_of(path, configs_dir())))  # tables in it are dicts
     if Path(name).suffix == ".toml" and found.name in gpu_names():
         ours = load_gpu(found.name)
         if found != replace(ours, title=found.title, sources=found.sources):
@@ -241,28 +238,27 @@ def load_gpu(name: str | Path) -> GpuSpec:
 
 
 @lru_cache(maxsize=16)
-def _described(text: str, where: str) -> GpuSpec:
+def _described(chain: tuple[tuple[str, str], ...]) -> GpuSpec:
     """What a file describes. Kept, as what asks for many rows of a GPU loads it for each."""
-    return gpu_from_table(tomllib.loads(text), where)
+    if len(chain) > 1:
+        _described(chain[1:])  # so that what is wrong there is said of that file
+    return gpu_from_table(flat_table(chain), chain[0][0])
 
 
 def gpu_from_table(table: Mapping[str, Any], where: str) -> GpuSpec:
-    """Check a parsed description; ``where`` names it in errors."""
+    """Check a description that leaves nothing to another; ``where`` names it in errors."""
     known = ("name", "title", "device", "component")
-    _refuse_unknown(where, "", table, set(known))
+    _refuse_unknown(where, "", table, {*known, "extends"})
     for key in known:
         if key not in table:
             raise ConfigError(f"{where}: {key} is missing, a GPU's description needs it")
     for key in ("name", "title"):
         if not isinstance(table[key], str):
             raise ConfigError(f"{where}: {key} is {table[key]!r}, wants a text")
-    if not isinstance(table["component"], Mapping):
-        raise ConfigError(f"{where}: component is {table['component']!r}, wants a table for each part")
     sources: dict[str, str] = {}
-    parts: dict[str, Any] = {"device": _part(where, "device", table["device"], DeviceSpec, sources)}
-    for name, section in table["component"].items():
-        if not isinstance(section, Mapping):
-            raise ConfigError(f"{where}: component.{name} is {section!r}, wants a table")
+    described = sections(where, table)
+    parts: dict[str, Any] = {"device": _part(where, "device", described.pop("device"), DeviceSpec, sources)}
+    for name, section in described.items():
         kind = section.get("kind")
         if kind is None:
             raise ConfigError(f"{where}: component.{name} lacks kind, wants one of {', '.join(COMPONENT_KINDS)}")
@@ -324,20 +320,17 @@ def _checker(spec: type) -> TypeAdapter[Any]:
     return TypeAdapter(spec)
 
 
-def _part(where: str, path: str, section: Any, spec: type, sources: dict[str, str]) -> Any:
+def _part(where: str, path: str, section: Mapping[str, Any], spec: type, sources: dict[str, str]) -> Any:
     """One section as its frozen Spec; collects sources."""
     from pydantic import ValidationError  # heavy, so late
 
-    if not isinstance(section, Mapping):
-        raise ConfigError(f"{where}: {path} is {section!r}, wants a table")
     names = {item.name for item in fields(spec)}
-    extra = {"source"} if path == "device" else {"kind", "below", "source"}
-    _refuse_unknown(where, f"{path}.", section, names | extra)
+    _refuse_unknown(where, f"{path}.", section, names | ({"source"} if path == "device" else NO_NUMBERS))
     for item in fields(spec):
         if item.name not in section and not _may_lack(item, section):
             raise ConfigError(f"{where}: {path}.{item.name} is missing, {path} needs it")
     stated = section.get("source")
-    if not isinstance(stated, Mapping):
+    if stated is None:
         raise ConfigError(f"{where}: {path}.source is missing, every number needs a source")
     _refuse_unknown(where, f"{path}.source.", stated, {name for name in section if name in names})
     values = {key: value for key, value in section.items() if key in names}
@@ -366,10 +359,9 @@ def _part(where: str, path: str, section: Any, spec: type, sources: dict[str, st
 
 
 def _may_lack(item: Field[Any], section: Mapping[str, Any]) -> bool:
-    """Whether a description may leave ``item`` out: where all keys of its feature are left out."""
-    if item.default is MISSING and item.default_factory is MISSING:
-        return False
-    return item.name.startswith(OPTIONAL_KEYS) and not any(key.startswith(OPTIONAL_KEYS) for key in section)
+    """Whether a description may leave ``item`` out: its default switches it off. Of the keys of a feature, all or none."""
+    has_feature = item.name.startswith(OPTIONAL_KEYS) and any(key.startswith(OPTIONAL_KEYS) for key in section)
+    return not (has_feature or item.default is item.default_factory is MISSING)
 
 
 def _check_range(where: str, path: str, key: str, value: Any) -> None:

@@ -31,16 +31,13 @@ def idealize(gpu: GpuSpec, ideals: frozenset[str]) -> GpuSpec:
 
     ``bank_conflicts``, ``epilogue``, ``own_code`` and ``mad_wide`` are the engine's business.
     """
-    full = gpu
+    if "l2" in ideals:  # what is stored leaves as before
+        dirty = gpu.l2.dirty_fraction * gpu.l2.capacity_bytes / INFINITE
+        gpu = replace(gpu, l2=replace(gpu.l2, dirty_fraction=dirty))
     for part, kind in COMPONENT_KINDS.items():
-        found = {
-            item.name: number for item in fields(kind) for ideal, number in item.metadata.get("idealized", {}).items()
-            if ideal in ideals
-        }
+        numbers = {item.name: item.metadata.get("idealized", {}) for item in fields(kind)}
+        found = {name: of_ideal[ideal] for name, of_ideal in numbers.items() for ideal in ideals & of_ideal.keys()}
         spec = gpu.component(part)
         if found and spec is not None:
             gpu = replace(gpu, **{part: replace(spec, **found)})
-    if "l2" in ideals:  # what is stored leaves as before
-        dirty = full.l2.dirty_fraction * full.l2.capacity_bytes / INFINITE
-        gpu = replace(gpu, l2=replace(gpu.l2, dirty_fraction=dirty))
     return gpu

@@ -105,6 +105,19 @@ def test_printed_lines_are_toml_with_a_source_for_every_number(tmp_path: Path) -
         assert set(section) - {"source"} == set(section["source"])
 
 
+def test_printed_lines_override_what_a_description_inherits(tmp_path: Path) -> None:
+    names = ("l1.hit_latency_cycles", "hbm.latency_ns", "device.peak_tflops.16bit")
+    lines = toml_lines(calibrate([chase(parameters=names)], measured(tmp_path, ALTERNATING), TOY), TOY)
+    path = tmp_path / "mine.toml"
+    path.write_text(f'name = "mine"\ntitle = "Mine"\nextends = "toy"\n\n{lines}\n', encoding="utf-8")
+    gpu = load_gpu(path)
+    assert (gpu.l1.hit_latency_cycles, gpu.hbm.latency_ns) == (290.0, 290.0)
+    assert gpu.device.peak_tflops == {**TOY.device.peak_tflops, "16bit": 290.0}
+    assert gpu.l1 == replace(TOY.l1, hit_latency_cycles=290.0)
+    assert gpu.source_of("l1.hit_latency_cycles") == "measured: kernels/chase, toy, 2026-01-31: median"
+    assert gpu.source_of("l1.unified_bytes").startswith("inferred: toy (toy: ")
+
+
 @pytest.mark.parametrize("name", ["l1.hit_latency", "l3.size", "device.peak_tflops.17bit", "device.peak_tflops"])
 def test_what_the_gpu_does_not_have_cannot_be_fitted(tmp_path: Path, name: str) -> None:
     with pytest.raises(ConfigError):

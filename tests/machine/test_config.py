@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import re
+import tomllib
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from gpusim.errors import ConfigError
+from gpusim.machine import config
 from gpusim.machine.clock import Activity, PowerLimiter
-from gpusim.machine.config import SOURCE_CLASSES, GpuSpec, configs_dir, gpu_names, load_gpu
+from gpusim.machine.config import COMPONENT_KINDS, SOURCE_CLASSES, GpuSpec, configs_dir, gpu_names, load_gpu
+from gpusim.machine.sm.mbarrier import MbarrierSpec
+from gpusim.report.gpu_toml import gpu_toml
 
 REAL_GPUS = [name for name in gpu_names() if name != "toy"]
+FLAT = gpu_toml(load_gpu("h100_sxm"))
 HOPPERS = [name for name in REAL_GPUS if name.startswith("h")]
 GEMM_FLOPS = 2.0 * 8192**3
 
@@ -208,8 +215,8 @@ def test_streaming_from_hbm_keeps_the_highest_clock(name: str, gpus: dict[str, G
 
 
 def write(folder: Path, old: str, new: str, *, base: str = "h100_sxm", name: str = "mine.toml") -> Path:
-    """``base``'s description with the one ``old`` replaced by ``new``, in ``folder``."""
-    text = (configs_dir() / f"{base}.toml").read_text(encoding="utf-8")
+    """``base``'s flat description with the one ``old`` replaced by ``new``, in ``folder``."""
+    text = gpu_toml(load_gpu(base))
     assert text.count(old) == 1, f"{old!r} occurs {text.count(old)} times"
     path = folder / name
     path.write_text(text.replace(old, new), encoding="utf-8")
@@ -403,7 +410,7 @@ def test_only_a_file_called_toy_may_say_toy(tmp_path: Path) -> None:
 
 
 def test_a_part_that_every_gpu_has_may_not_lack(tmp_path: Path) -> None:
-    text = (configs_dir() / "h100_sxm.toml").read_text(encoding="utf-8")
+    text = gpu_toml(load_gpu("h100_sxm"))
     for part, may_lack in (("l1", False), ("tma", True)):
         start = text.index(f"[component.{part}]")
         end = text.index("[component.", text.index(f"[component.{part}.source]") + 1)
@@ -439,10 +446,145 @@ def test_what_is_taken_from_an_h200_is_what_an_h200_has_today(name: str, gpus: d
         part, key = parameter.split(".")
         return getattr(getattr(of, part), key)
 
-    taken = {key for key, source in gpu.sources.items() if re.match(r"inferred: h200_sxm, same (SM|chip)\b", source)}
+    same = re.compile(r"inferred: h200_sxm(, same (SM|chip)\b| \()")
+    taken = {key for key, source in gpu.sources.items() if same.match(source)}
     assert len(taken) >= 80
     stale = {key for key in taken if value(gpu, key) != value(h200, key)}
     assert stale == SCALED.get(name, set())
+
+
+# ------------------------------------------------------------------------------------------ one extends another
+
+
+CHILD = 'name = "mine"\ntitle = "Mine"\nextends = "h100_sxm"\n'
+FASTER = '[component.hbm]\nlatency_ns = 300.0\n[component.hbm.source]\nlatency_ns = "guess: less; settled by a chase"\n'
+
+
+def child(folder: Path, text: str, *, head: str = CHILD) -> Path:
+    path = folder / "mine.toml"
+    path.write_text(head + text, encoding="utf-8")
+    return path
+
+
+def test_what_a_file_does_not_say_is_as_in_the_one_that_it_extends(tmp_path: Path) -> None:
+    gpu, parent = load_gpu(child(tmp_path, FASTER)), load_gpu("h100_sxm")
+    assert gpu.hbm == replace(parent.hbm, latency_ns=300.0) != parent.hbm
+    assert gpu == replace(parent, name="mine", title="Mine", hbm=gpu.hbm, sources=gpu.sources)
+    assert set(gpu.sources) == set(parent.sources)
+
+
+@pytest.mark.parametrize(
+    ("parameter", "of_parent", "of_child"),
+    [
+        ("hbm.latency_ns", "inferred", "guess: less; settled by a chase"),
+        ("hbm.mixed_wait_ns", "measured", "inferred: h100_sxm (measured: kernels/reads_beside_writes, h100_sxm, 2026-11-2"),
+        ("hbm.peak_gb_per_s", "published", "inferred: h100_sxm (vendor: NVIDIA H100 data sheet, SXM, 3.35 TB/s; 5120 bit x"),
+        ("hbm.refresh_bytes", "inferred", "inferred: h200_sxm, HBM3 for HBM3e; kernels/memory_channels, 2026-11-22"),
+        ("l2.write_back_queue_bytes", "guess", "guess: some KB a slice; settled by the time of stores of 10 to 200 MB"),
+    ],
+)
+def test_an_inherited_number_says_whose_it_is_and_is_no_better_known(
+    tmp_path: Path, parameter: str, of_parent: str, of_child: str
+) -> None:
+    assert load_gpu("h100_sxm").source_class(parameter) == of_parent
+    assert load_gpu(child(tmp_path, FASTER)).source_of(parameter).startswith(of_child)
+
+
+def test_a_source_alone_says_why_an_inherited_number_holds(tmp_path: Path) -> None:
+    gpu = load_gpu(child(tmp_path, FASTER + 'peak_gb_per_s = "vendor: a data sheet"\n'))
+    assert gpu.source_of("hbm.peak_gb_per_s") == "vendor: a data sheet"
+    assert gpu.hbm.peak_gb_per_s == load_gpu("h100_sxm").hbm.peak_gb_per_s
+
+
+def test_a_table_is_overridden_as_one(tmp_path: Path) -> None:
+    text = (
+        '[component.tensor_core]\nmma_sync_sum_cycles = { "16bit" = 0.5 }\n'
+        '[component.tensor_core.source]\nmma_sync_sum_cycles = "guess: none; settled by kernels/math_rate"\n'
+    )
+    assert load_gpu(child(tmp_path, text)).tensor_core.mma_sync_sum_cycles == {"16bit": 0.5}
+
+
+@pytest.mark.parametrize("name", gpu_names())
+def test_a_flat_file_describes_the_same_gpu(name: str, tmp_path: Path, gpus: dict[str, GpuSpec]) -> None:
+    path = tmp_path / f"{name}.toml"
+    path.write_text(gpu_toml(gpus[name]), encoding="utf-8")
+    assert "extends" not in tomllib.loads(path.read_text(encoding="utf-8"))
+    assert load_gpu(path) == gpus[name]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('extends = "h100_smx"\n' + FASTER, "extends is 'h100_smx', which is no GPU; did you mean 'h100_sxm'?"),
+        ("extends = 3\n" + FASTER, "extends is 3, which is no GPU; "),
+        ('extends = ["toy"]\n' + FASTER, "extends is ['toy'], which is no GPU; "),
+        ('extends = "h100_sxm"\n', "overrides no number of h100_sxm, wants one that differs"),
+        (
+            'extends = "h100_sxm"\n[component.hbm.source]\nlatency_ns = "guess: yes"\n',
+            "overrides no number of h100_sxm, wants one that differs",
+        ),
+        (
+            'extends = "h100_sxm"\n[component.hbm]\nlatency_n = 3.0\n',
+            "component.hbm.latency_n is unknown; did you mean 'latency_ns'?",
+        ),
+        (
+            'extends = "h100_sxm"\n[component.hbm]\nlatency_ns = 3.0\n',
+            "component.hbm.latency_ns has no source, add component.hbm.source.latency_ns",
+        ),
+        ('extends = "h100_sxm"\n[component.hbn]\nlatency_ns = 3.0\n', "component.hbn lacks kind"),
+        ('extends = "h100_sxm"\ncomponent = 3\n', "component is 3, wants a table for each part"),
+        ('extends = "h100_sxm"\n[component]\nhbm = 3\n', "component.hbm is 3, wants a table"),
+        ('extends = "h100_sxm"\n[component.hbm]\nsource = 3\n', "component.hbm.source is 3, wants a table"),
+    ],
+)
+def test_an_extension_that_is_none_is_refused(tmp_path: Path, text: str, said: str) -> None:
+    assert said in refusal(child(tmp_path, text, head='name = "mine"\ntitle = "Mine"\n'))
+
+
+def test_an_extension_without_a_name_is_refused(tmp_path: Path) -> None:
+    assert "name is missing" in refusal(child(tmp_path, FASTER, head='title = "Mine"\nextends = "h100_sxm"\n'))
+
+
+def test_gpus_that_extend_each_other_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, parent in (("one", "two"), ("two", "one"), ("self", "self")):
+        text = f'name = "{name}"\ntitle = "{name}"\nextends = "{parent}"\n{FASTER}'
+        (tmp_path / f"{name}.toml").write_text(text, encoding="utf-8")
+    monkeypatch.setattr("gpusim.machine.config.configs_dir", lambda: tmp_path)
+    for name in ("one", "two", "self"):
+        assert "which extends it in turn; one of them must not" in refusal(name)
+
+
+def test_what_is_wrong_in_a_parent_is_said_of_the_parent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, "num_slices = 80", "num_slices = 0", name="h100_sxm.toml")
+    path = child(tmp_path, FASTER)
+    monkeypatch.setattr("gpusim.machine.config.configs_dir", lambda: tmp_path)
+    with pytest.raises(ConfigError, match=r"^h100_sxm\.toml: component\.l2\.num_slices is 0"):
+        load_gpu(path)
+
+
+def test_a_parent_that_has_changed_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpusim.machine.config.configs_dir", lambda: tmp_path)
+    path = child(tmp_path, FASTER)
+    for slices in (80, 40):
+        text = FLAT.replace("num_slices = 80", f"num_slices = {slices}")
+        (tmp_path / "h100_sxm.toml").write_text(text, encoding="utf-8")
+        assert load_gpu(path).l2.num_slices == slices
+
+
+def test_a_new_number_may_have_a_value_that_switches_it_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class Newer(MbarrierSpec):
+        far_cycles: float = 0.0
+
+    monkeypatch.setitem(cast(dict[str, type], COMPONENT_KINDS), "mbarrier", Newer)
+    gpu = config.gpu_from_table(tomllib.loads(FLAT), "h100_sxm.toml")
+    assert isinstance(gpu.mbarrier, Newer) and gpu.mbarrier.far_cycles == 0.0
+    assert "mbarrier.far_cycles" not in gpu.parameters()
+    table = tomllib.loads(FLAT)
+    table["component"]["mbarrier"] |= {"far_cycles": 7.0}
+    table["component"]["mbarrier"]["source"] |= {"far_cycles": "measured: a kernel"}
+    gpu = config.gpu_from_table(table, "h100_sxm.toml")
+    assert isinstance(gpu.mbarrier, Newer) and gpu.parameters()["mbarrier.far_cycles"] == gpu.mbarrier.far_cycles == 7.0
 
 
 def test_a_side_of_l2_holds_about_half(gpus: dict[str, GpuSpec]) -> None:
