@@ -126,6 +126,23 @@ def test_bad_outputs_are_refused_before_anything_is_simulated(monkeypatch: pytes
     assert main([*GEMM, "--plot", "/no/such/folder/x.png"]) == 2
 
 
+def test_a_gpu_that_lacks_wgmma_refuses_it_before_anything_is_simulated(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from gpusim.simulate import run
+
+    path = tmp_path / "mine.toml"
+    path.write_text(
+        'name = "mine"\ntitle = "Mine"\nextends = "h200_sxm"\n[device]\ncompute_capability = 10.0\n'
+        'features = ["cp_async", "mbarrier", "mma_sync", "fp8", "tma", "cluster", "stmatrix"]\n[device.source]\n'
+        'compute_capability = "guess: a label; settled by a device"\n',
+        encoding="utf-8",
+    )
+    monkeypatch.setattr(run, "simulate", lambda *arguments, **options: pytest.fail("simulated"))
+    assert main([*GEMM, "--math", "wgmma", "--gpu", str(path)]) == 2
+    assert capsys.readouterr().err.strip().splitlines() == ["gpusim: --math wgmma: mine has no wgmma; use --math mma_sync"]
+
+
 def test_a_description_with_a_wrong_key_is_refused_by_file_and_key(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -7,7 +7,7 @@ from copy import deepcopy
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass, replace
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_type_hints
 
 from gpusim.errors import ConfigError, nearest
 from gpusim.machine.clock import ClockSpec
@@ -33,6 +33,12 @@ if TYPE_CHECKING:
 
 BELOW = {"l2": "hbm", "xbar": "l2", "l1": "xbar", "tma": "xbar"}
 """The call chain: which part each memory part asks. A configuration repeats it, so that it can be read there."""
+
+Feature = Literal["tma", "mbarrier", "wgmma", "cluster", "setmaxnreg", "cp_async", "mma_sync", "stmatrix", "fp8"]
+"""What a GPU may have; the same as ``gpusim.workload.launch.Feature``."""
+
+FEATURE_PARTS = {"tma": "tma", "mbarrier": "mbarrier", "cluster": "dsmem"}
+"""The part of a GPU that a feature needs."""
 
 OPTIONAL_KEYS = "wgmma_"
 """Beginning of keys that a GPU without the feature leaves out, all of them."""
@@ -77,6 +83,8 @@ class DeviceSpec:
     smem_per_cta_bytes: int
     smem_reserved_per_cta_bytes: int
     smem_allocation_bytes: int
+    features: tuple[Feature, ...]
+    """Instructions and types that kernels may use, as the PTX ISA has them by architecture. No number: it has no source."""
     max_cluster_size: int
     """Portable limit; 1 where there are no clusters."""
     peak_tflops: Mapping[str, float]
@@ -122,6 +130,12 @@ class GpuSpec:
     def compute_capability(self) -> float:
         """CUDA compute capability."""
         return self.device.compute_capability
+
+    @property
+    def features(self) -> frozenset[Feature]:
+        """Instructions and types that it has: those of its description whose part is there."""
+        has = {name: self.component(part) is not None for name, part in FEATURE_PARTS.items()}
+        return frozenset(feature for feature in self.device.features if has.get(feature, True))
 
     @property
     def num_sms(self) -> int:
@@ -276,6 +290,9 @@ def gpu_from_table(table: Mapping[str, Any], where: str) -> GpuSpec:
         if name not in parts and name not in OPTIONAL:
             raise ConfigError(f"{where}: component.{name} is missing, a GPU's description needs it")
     device = parts["device"]
+    for feature, part in FEATURE_PARTS.items():
+        if feature in device.features and part not in parts:
+            raise ConfigError(f"{where}: device.features has {feature!r}, wants component.{part}, which does it")
     held = sum(int(size) * count for size, count in device.gpcs.items() if size.isdecimal())
     smallest = min((int(size) for size in device.gpcs if size.isdecimal()), default=0)
     if held != device.num_sms or device.lone_sms > smallest:
@@ -332,10 +349,11 @@ def _part(where: str, path: str, section: Mapping[str, Any], spec: type, sources
     stated = section.get("source")
     if stated is None:
         raise ConfigError(f"{where}: {path}.source is missing, every number needs a source")
-    _refuse_unknown(where, f"{path}.source.", stated, {name for name in section if name in names})
+    sourced = [key for key in section if key in names and key != "features"]
+    _refuse_unknown(where, f"{path}.source.", stated, set(sourced))
     values = {key: value for key, value in section.items() if key in names}
     label = path.rsplit(".", 1)[-1]
-    for key in values:
+    for key in sourced:
         source = stated.get(key)
         if not isinstance(source, str) or not source.strip():
             raise ConfigError(f"{where}: {path}.{key} has no source, add {path}.source.{key}")

@@ -14,13 +14,8 @@ def gpu_toml(gpu: GpuSpec) -> str:
     """Every number of ``gpu`` with its source, as a file that extends nothing and loads to the same GPU.
 
     >>> from gpusim import load_gpu
-    >>> print(gpu_toml(load_gpu("toy"))[:89])
-    name = "toy"
-    title = "Toy GPU for tests worked out by hand"
-    <BLANKLINE>
-    [device]
-    num_sms = 4
-    compute
+    >>> gpu_toml(load_gpu("toy")).splitlines()[:4]
+    ['name = "toy"', 'title = "Toy GPU for tests worked out by hand"', '', '[device]']
     """
     lines = [f"name = {_value(gpu.name)}", f"title = {_value(gpu.title)}"]
     for part in ("device", *COMPONENT_KINDS):
@@ -32,6 +27,7 @@ def gpu_toml(gpu: GpuSpec) -> str:
         lines += ["", f"[{path}]"]
         lines += [f"kind = {_value(part)}"] if part != "device" else []
         lines += [f"below = {_value(BELOW[part])}"] if part in BELOW else []
+        lines += [f"features = {_value(gpu.device.features)}"] if part == "device" else []
         lines += [f"{key} = {_value(getattr(spec, key))}" for key in keys]
         lines += ["", f"[{path}.source]", *(f"{key} = {_value(gpu.sources[f'{part}.{key}'])}" for key in keys)]
     return "\n".join(lines) + "\n"

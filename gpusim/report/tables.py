@@ -55,7 +55,7 @@ def gpu_document(gpu: GpuSpec) -> dict[str, Any]:
         name: {"value": value, "unit": unit_of(name), "class": gpu.source_class(name), "source": gpu.source_of(name)}
         for name, value in gpu.parameters().items()
     }
-    return {**gpu_row(gpu), "parameters": parameters}
+    return {**gpu_row(gpu), "features": list(gpu.device.features), "parameters": parameters}
 
 
 def render_gpus_list(gpus: Iterable[GpuSpec], console: Console) -> None:
@@ -109,6 +109,7 @@ def render_gpu(gpu: GpuSpec, console: Console) -> None:
     if has_room:
         console.print(table)
     console.print()
+    console.print(f"Features: {', '.join(gpu.device.features)}.", highlight=False)
     for name in _lacking(gpu):
         console.print(f"{gpu.name} has no {name}.")
     sources = gpu_row(gpu)["sources"]
@@ -165,6 +166,9 @@ def render_gpu_comparison(a: GpuSpec, b: GpuSpec, console: Console) -> None:
         parts = [name for name in _lacking(other) if name not in _lacking(gpu)]
         for part in parts:
             console.print(f"{other.name} has no {part}, {gpu.name} has.")
+        features = [name for name in gpu.device.features if name not in other.device.features]
+        if features:
+            console.print(f"{gpu.name} has the features {', '.join(features)}, {other.name} lacks them.", highlight=False)
         rest = [name for name in found[key] if name.split(".")[0] not in parts]
         if rest:
             console.print(f"Only {gpu.name} states {', '.join(rest)}.", highlight=False)

@@ -5,7 +5,7 @@ In: Programs and a GpuSpec. Out: nothing, or a refusal that names who yields the
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 import numpy as np
@@ -16,24 +16,20 @@ from gpusim.machine.config import GpuSpec
 from gpusim.program.programs import Programs
 from gpusim.program.records import OpKind
 from gpusim.program.refusals import named
-from gpusim.workload.launch import Launch
+from gpusim.workload.launch import Feature, Launch
 
 TMA, DSMEM = "cp.async.bulk.tensor (TMA)", "distributed shared memory"
-NEEDS = {
+NEEDS: Mapping[OpKind, tuple[Feature, str]] = {
     OpKind.MBARRIER_INIT: ("mbarrier", "mbarrier"), OpKind.MBARRIER_ARRIVE: ("mbarrier", "mbarrier"),
     OpKind.MBARRIER_ARRIVE_EXPECT_TX: ("mbarrier", "mbarrier"), OpKind.MBARRIER_WAIT: ("mbarrier", "mbarrier"),
     OpKind.CP_ASYNC_MBARRIER_ARRIVE: ("mbarrier", "mbarrier"), OpKind.TMA_LOAD: ("tma", TMA),
     OpKind.TMA_STORE: ("tma", TMA), OpKind.PREFETCH_TENSORMAP: ("tma", "prefetch.tensormap (TMA)"),
-    OpKind.DSMEM_LOAD: ("dsmem", DSMEM), OpKind.DSMEM_STORE: ("dsmem", DSMEM), OpKind.ST_ASYNC: ("dsmem", DSMEM),
-    OpKind.CLUSTER_ARRIVE: ("dsmem", "cluster barrier"),
+    OpKind.DSMEM_LOAD: ("cluster", DSMEM), OpKind.DSMEM_STORE: ("cluster", DSMEM), OpKind.ST_ASYNC: ("cluster", DSMEM),
+    OpKind.CLUSTER_ARRIVE: ("cluster", "cluster barrier"), OpKind.SET_MAX_NREG: ("setmaxnreg", "setmaxnreg"),
+    OpKind.WGMMA: ("wgmma", "wgmma"), OpKind.MMA_SYNC: ("mma_sync", "mma.sync"), OpKind.STMATRIX: ("stmatrix", "stmatrix"),
+    OpKind.CP_ASYNC: ("cp_async", "cp.async"),
 }  # fmt: skip
-"""Kinds of op that need a part of a GPU, and what the refusal calls what they lack."""
-
-SINCE = {"mbarrier": "8.0", "tma": "9.0", "dsmem": "9.0"}
-"""From which compute capability on GPUs have these parts."""
-
-HOPPER = 9.0
-"""Compute capability from which on there is setmaxnreg."""
+"""Kinds of op that need a feature, and what the refusal calls what the GPU lacks."""
 
 
 def check_features(launch: Launch, gpu: GpuSpec, programs: Programs) -> None:
@@ -42,13 +38,14 @@ def check_features(launch: Launch, gpu: GpuSpec, programs: Programs) -> None:
     Raises:
         LaunchError: one of them, named with its role and CTA.
     """
-    for is_it, what, capability in _lacking(gpu, programs.ops):
+    kinds, features = programs.ops["kind"], gpu.features
+    lacking = [(kinds == kind, what, feature) for kind, (feature, what) in NEEDS.items() if feature not in features]
+    if "cluster" not in features:  # arrivals on another CTA's mbarrier
+        lacking.append(((kinds == OpKind.MBARRIER_ARRIVE) & (programs.ops["cost"] >= 0), DSMEM, "cluster"))
+    for is_it, what, feature in lacking:
         if is_it.any():
             with named(*_issuer(launch, programs, is_it)):
-                raise LaunchError(
-                    f"{launch.kernel}: {gpu.name} (compute capability {gpu.compute_capability}) has no {what}, which "
-                    f"needs {capability}"
-                )
+                raise LaunchError(f"{launch.kernel}: {gpu.name} has no {what}, which needs the feature {feature}")
 
 
 @contextmanager
@@ -60,17 +57,6 @@ def by_whom(launch: Launch, programs: Programs, kind: OpKind, cost: int) -> Iter
         is_it = (programs.ops["kind"] == kind) & (programs.ops["cost"] == cost)
         with named(*_issuer(launch, programs, is_it)):
             raise error from None
-
-
-def _lacking(gpu: GpuSpec, ops: NDArray[np.void]) -> Iterator[tuple[NDArray[np.bool_], str, str]]:
-    """Which ops the GPU does not have, what these need, and from which compute capability on there is that."""
-    for kind, (part, what) in NEEDS.items():
-        if gpu.component(part) is None:
-            yield ops["kind"] == kind, what, SINCE[part]
-    if gpu.compute_capability < HOPPER:
-        yield ops["kind"] == OpKind.SET_MAX_NREG, "setmaxnreg", "9.0a"
-    if gpu.dsmem is None:  # arrivals on another CTA's mbarrier
-        yield (ops["kind"] == OpKind.MBARRIER_ARRIVE) & (ops["cost"] >= 0), DSMEM, SINCE["dsmem"]
 
 
 def _issuer(launch: Launch, programs: Programs, is_it: NDArray[np.bool_]) -> tuple[str, str]:

@@ -126,10 +126,6 @@ def wgmma_row(launch: Launch, gpu: GpuSpec, op: ops.Wgmma, num_warpgroups: int, 
         LaunchError: an instruction that the GPU lacks.
     """
     spec, atom = gpu.tensor_core, op.atom
-    if not spec.wgmma_flops_per_cycle:
-        raise LaunchError(
-            f"{launch.kernel}: {gpu.name} (compute capability {gpu.compute_capability}) has no wgmma, which needs 9.0a"
-        )
     _check_rate(launch, gpu, atom, spec.wgmma_flops_per_cycle, "states no wgmma rate")
     wavefronts, rate = float(wgmma_wavefronts(atom)), spec.wgmma_smem_wavefronts_per_cycle
     arithmetic = atom.num_flops / spec.wgmma_flops_per_cycle[atom.rate_class]

@@ -95,14 +95,9 @@ def check(launch: Launch, gpu: GpuSpec) -> Occupancy:
     Raises:
         LaunchError: this GPU cannot run this launch.
     """
-    needs = {"tma": 9.0, "wgmma": 9.0, "cluster": 9.0, "setmaxnreg": 9.0, "stmatrix": 9.0, "mbarrier": 8.0,
-             "cp_async": 8.0, "mma_sync": 8.0}
-    for feature in sorted(launch.features):
-        if gpu.compute_capability < needs[feature]:
-            raise LaunchError(
-                f"{launch.kernel}: {feature} needs compute capability {needs[feature]}, {gpu.name} has "
-                f"{gpu.compute_capability}"
-            )
+    lacking = ", ".join(sorted(launch.features - gpu.features))
+    if lacking:
+        raise LaunchError(f"{launch.kernel}: {gpu.name} has no {lacking}, it has {', '.join(sorted(gpu.features))}")
     if launch.math_class and launch.math_class not in MATH_CLASSES:
         raise LaunchError(
             f"{launch.kernel}: math_class {launch.math_class!r} is unknown; {nearest(launch.math_class, MATH_CLASSES)}"

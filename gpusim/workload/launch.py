@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, get_args
 
@@ -14,7 +14,8 @@ from gpusim.units import WARP_SIZE
 from gpusim.workload.ops import CacheHint, Op
 from gpusim.workload.tile_work import TileWork
 
-Feature = Literal["tma", "mbarrier", "wgmma", "cluster", "setmaxnreg", "cp_async", "mma_sync", "stmatrix"]
+Feature = Literal["tma", "mbarrier", "wgmma", "cluster", "setmaxnreg", "cp_async", "mma_sync", "stmatrix", "fp8"]
+"""What a GPU has or lacks; its description lists what it has (``device.features``)."""
 
 
 class Target(Protocol):
@@ -26,8 +27,8 @@ class Target(Protocol):
         ...
 
     @property
-    def compute_capability(self) -> float:
-        """Such as 9.0."""
+    def features(self) -> Set[Feature]:
+        """Instructions and types that it has."""
         ...
 
     @property

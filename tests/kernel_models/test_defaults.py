@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpusim.errors import LaunchError
 from gpusim.kernel_models.gemm import GemmParams
+from gpusim.kernel_models.gemm.sweep_values import usual_values
 from gpusim.machine.config import GpuSpec, load_gpu
 from gpusim.simulate.plan import check
 from gpusim.simulate.run import simulate
@@ -24,9 +27,9 @@ def is_possible(gpu: GpuSpec, dtype: str, layout: str, schedule: str | None) -> 
     """Whether silicon has it: K-contiguous operands for all but 16 and fp32 bits, wgmma on Hopper, fp8 from 8.9."""
     if dtype in ("tf32", "fp8", "int8") and layout != "tn":
         return False
-    if schedule not in (None, "multistage") and (gpu.compute_capability < 9.0 or dtype == "fp32"):
+    if schedule not in (None, "multistage") and ("wgmma" not in gpu.features or dtype == "fp32"):
         return False
-    return not (dtype == "fp8" and gpu.compute_capability < 9.0)
+    return not (dtype == "fp8" and "fp8" not in gpu.features)
 
 
 def test_defaults_fit_on_every_gpu_for_all_sizes_types_layouts_and_schedules(every_gpu: GpuSpec) -> None:
@@ -108,3 +111,59 @@ def test_any_tile_whose_accumulators_fit_has_defaults(
         return  # one warpgroup or three must take it all
     params = GemmParams(m=500, n=700, k=300, tile=tile, schedule=schedule, layout=layout)
     assert check(params.launch(gpu), gpu).ctas_per_sm >= 1
+
+
+# ---------------------------------------------------------------------- features decide, and no version number
+
+
+def labelled(folder: Path, features: str) -> GpuSpec:
+    """An H200 of compute capability 10.0 with other features."""
+    path = folder / "mine.toml"
+    path.write_text(
+        'name = "mine"\ntitle = "Mine"\nextends = "h200_sxm"\n[device]\ncompute_capability = 10.0\n'
+        f'features = [{features}]\n[device.source]\ncompute_capability = "guess: a label; settled by a device"\n',
+        encoding="utf-8",
+    )
+    return load_gpu(path)
+
+
+SIZE: dict[str, Any] = {"m": 4096, "n": 4096, "k": 4096}
+ALL = '"cp_async", "mbarrier", "mma_sync", "fp8", "tma", "cluster", "wgmma", "setmaxnreg", "stmatrix"'
+FEWER = ALL.replace(' "wgmma", "setmaxnreg",', "")
+
+
+def test_a_gpu_with_another_label_and_the_same_features_gets_the_same_kernel(tmp_path: Path, h200: GpuSpec) -> None:
+    params = GemmParams(**SIZE)
+    assert params.resolved(labelled(tmp_path, ALL)) == params.resolved(h200)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"math": "wgmma"}, "--math wgmma: mine has no wgmma; use --math mma_sync"),
+        ({"schedule": "pingpong"}, "--schedule pingpong: mine has no wgmma; use --schedule multistage"),
+        ({"consumers": 2}, "--consumers 2: mine has no wgmma; use --warps 2x2"),
+        ({"setmaxnreg": "40/232"}, "--setmaxnreg 40/232: mine has no setmaxnreg; use --setmaxnreg none"),
+    ],
+)
+def test_a_gpu_without_wgmma_refuses_it_whatever_its_label(tmp_path: Path, options: dict[str, Any], said: str) -> None:
+    with pytest.raises(LaunchError) as refused:
+        GemmParams(**SIZE, **options).launch(labelled(tmp_path, FEWER))
+    assert str(refused.value) == said
+
+
+def test_a_launch_that_names_a_feature_is_refused_before_it_is_planned(tmp_path: Path, h200: GpuSpec) -> None:
+    launch = GemmParams(**SIZE, math="wgmma").launch(h200)
+    with pytest.raises(LaunchError, match=r"^gemm: mine has no setmaxnreg, wgmma, it has cluster, cp_async, fp8, "):
+        check(launch, labelled(tmp_path, FEWER))
+
+
+def test_math_copies_and_what_is_usual_follow_from_features(tmp_path: Path) -> None:
+    fewer = labelled(tmp_path, FEWER)
+    chosen = GemmParams(**SIZE).resolved(fewer)
+    assert (chosen.math, chosen.copy_, chosen.schedule) == ("mma_sync", "cp_async", "multistage")
+    assert usual_values("schedule", SIZE, fewer) == ("multistage",)
+    assert usual_values("cluster", SIZE, fewer) == ("1x1", "2x1", "1x2")
+    without_tma = labelled(tmp_path, ALL.replace(' "tma",', ""))
+    assert GemmParams(**SIZE).resolved(without_tma).copy_ == "cp_async"
+    assert GemmParams(**SIZE, copy="tma", schedule="multistage", math="mma_sync").resolved(fewer).copy_ == "tma"

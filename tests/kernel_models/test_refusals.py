@@ -140,14 +140,14 @@ LAUNCH_REFUSALS: list[tuple[str, dict[str, Any], tuple[str, ...]]] = [
     ("h200", {"tile": "128x256x64", "stages": 5}, ("--stages 5", "246896", "232448", "at most --stages 4")),
     ("h200", {"tile": "256x128x512"}, ("--stages 1", "394288", "232448", "use --tile 256x128x288")),
     ("a100", {"stages": 12}, ("--stages 12", "197856", "166912", "at most --stages 10")),
-    ("a100", {"schedule": "cooperative"}, ("--schedule cooperative", "9.0", "8.0", "--schedule multistage")),
-    ("a100", {"math": "wgmma"}, ("--math wgmma", "9.0", "a100_sxm_40gb", "--math mma_sync")),
-    ("a100", {"copy": "tma"}, ("--copy tma", "9.0", "8.0", "--copy cp_async")),
-    ("a100", {"cluster": "2x1"}, ("--cluster 2x1", "9.0", "8.0", "--cluster 1x1")),
-    ("a100", {"consumers": 2}, ("--consumers 2", "9.0", "--warps")),
-    ("a100", {"setmaxnreg": "40/232"}, ("--setmaxnreg 40/232", "9.0", "none")),
-    ("a100", {"epilogue": "tma_store"}, ("--epilogue tma_store", "9.0", "--epilogue smem")),
-    ("a100", {"dtype": "fp8"}, ("--dtype fp8", "8.9", "8.0", "--dtype bf16")),
+    ("a100", {"schedule": "cooperative"}, ("--schedule cooperative", "a100_sxm_40gb has no wgmma", "--schedule multistage")),
+    ("a100", {"math": "wgmma"}, ("--math wgmma", "a100_sxm_40gb has no wgmma", "--math mma_sync")),
+    ("a100", {"copy": "tma"}, ("--copy tma", "a100_sxm_40gb has no tma", "--copy cp_async")),
+    ("a100", {"cluster": "2x1"}, ("--cluster 2x1", "a100_sxm_40gb has no cluster", "--cluster 1x1")),
+    ("a100", {"consumers": 2}, ("--consumers 2", "a100_sxm_40gb has no wgmma", "--warps")),
+    ("a100", {"setmaxnreg": "40/232"}, ("--setmaxnreg 40/232", "a100_sxm_40gb has no setmaxnreg", "none")),
+    ("a100", {"epilogue": "tma_store"}, ("--epilogue tma_store", "a100_sxm_40gb has no tma", "--epilogue smem")),
+    ("a100", {"dtype": "fp8"}, ("--dtype fp8", "a100_sxm_40gb has no fp8", "--dtype bf16")),
 ]
 
 

@@ -7,7 +7,7 @@ import tomllib
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from pathlib import Path
-from typing import cast
+from typing import cast, get_args
 
 import pytest
 
@@ -17,6 +17,7 @@ from gpusim.machine.clock import Activity, PowerLimiter
 from gpusim.machine.config import COMPONENT_KINDS, SOURCE_CLASSES, GpuSpec, configs_dir, gpu_names, load_gpu
 from gpusim.machine.sm.mbarrier import MbarrierSpec
 from gpusim.report.gpu_toml import gpu_toml
+from gpusim.workload import launch
 
 REAL_GPUS = [name for name in gpu_names() if name != "toy"]
 FLAT = gpu_toml(load_gpu("h100_sxm"))
@@ -417,6 +418,8 @@ def test_a_part_that_every_gpu_has_may_not_lack(tmp_path: Path) -> None:
         path = tmp_path / f"no_{part}.toml"
         path.write_text(text[:start] + text[end:], encoding="utf-8")
         if may_lack:
+            assert "device.features has 'tma', wants component.tma, which does it" in refusal(path)
+            path.write_text(path.read_text(encoding="utf-8").replace('"tma", "cluster"', '"cluster"', 1), encoding="utf-8")
             assert load_gpu(path).component(part) is None
         else:
             assert f"component.{part} is missing" in refusal(path)
@@ -494,6 +497,33 @@ def test_a_source_alone_says_why_an_inherited_number_holds(tmp_path: Path) -> No
     gpu = load_gpu(child(tmp_path, FASTER + 'peak_gb_per_s = "vendor: a data sheet"\n'))
     assert gpu.source_of("hbm.peak_gb_per_s") == "vendor: a data sheet"
     assert gpu.hbm.peak_gb_per_s == load_gpu("h100_sxm").hbm.peak_gb_per_s
+
+
+def test_a_feature_that_there_is_not_is_refused(tmp_path: Path) -> None:
+    text = '[device]\nfeatures = ["tma", "wgmna"]\n'
+    assert "device.features.1: input should be 'tma', 'mbarrier', 'wgmma'" in refusal(child(tmp_path, text))
+
+
+def test_features_may_differ_alone_and_are_no_numbers(tmp_path: Path) -> None:
+    gpu = load_gpu(child(tmp_path, '[device]\nfeatures = ["cp_async", "mma_sync", "tma"]\n'))
+    assert gpu.features == {"cp_async", "mma_sync", "tma"}
+    assert gpu.parameters() == load_gpu("h100_sxm").parameters() and "device.features" not in gpu.sources
+    text = '[device]\nfeatures = ["tma"]\n[device.source]\nfeatures = "guess: some"\n'
+    assert "device.source.features is unknown" in refusal(child(tmp_path, text))
+
+
+@pytest.mark.parametrize("name", gpu_names())
+def test_a_feature_has_its_part_and_a_part_its_feature(name: str, gpus: dict[str, GpuSpec]) -> None:
+    gpu = gpus[name]
+    assert gpu.features == set(gpu.device.features)
+    for feature, part in config.FEATURE_PARTS.items():
+        assert (feature in gpu.device.features) == (gpu.component(part) is not None)
+    assert ("wgmma" in gpu.features) == bool(gpu.tensor_core.wgmma_flops_per_cycle)
+    assert ("fp8" in gpu.features) == ("fp8" in gpu.tensor_core.mma_sync_flops_per_cycle)
+
+
+def test_features_are_those_that_launches_name() -> None:
+    assert get_args(config.Feature) == get_args(launch.Feature)
 
 
 def test_a_table_is_overridden_as_one(tmp_path: Path) -> None:

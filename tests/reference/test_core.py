@@ -20,7 +20,7 @@ GPUS = ("a100_sxm_80gb", "h100_sxm", "h200_sxm")
 
 MODELLED = {
     "device": """num_sms compute_capability max_threads_per_sm max_warps_per_sm max_ctas_per_sm smem_per_sm_bytes
-        smem_per_cta_bytes smem_reserved_per_cta_bytes smem_allocation_bytes max_cluster_size""",
+        smem_per_cta_bytes smem_reserved_per_cta_bytes smem_allocation_bytes max_cluster_size features""",
     "hbm": "sustained_read_gb_per_s sustained_write_gb_per_s latency_ns sm_gb_per_s",
     "l2": """capacity_bytes num_slices slice_bytes_per_cycle sustained_fraction shared_capacity_fraction dirty_fraction
         evict_first_fraction evict_last_fraction near_latency_cycles write_back_queue_bytes""",
@@ -128,7 +128,7 @@ PLAIN = gpu_with(frozenset())
 SEEDS = (1, 3, 4)
 """Of programs that run to their end, in which most parts have something to do."""
 
-SIZES = {"device.num_sms", "device.compute_capability", "device.max_cluster_size", "clock.max_mhz"}
+SIZES = {"device.num_sms", "device.compute_capability", "device.features", "device.max_cluster_size", "clock.max_mhz"}
 """Of which a GPU cannot have half without more changes."""
 
 

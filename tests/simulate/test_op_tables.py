@@ -126,7 +126,7 @@ def test_a_shallow_mma_sync_gives_its_sums_earlier_and_integers_are_counted_apar
 
 
 def test_types_that_a_gpu_lacks_are_refused() -> None:
-    with pytest.raises(LaunchError, match=r"has no wgmma, which needs 9.0a"):
+    with pytest.raises(LaunchError, match=r"a100_sxm_80gb states no wgmma rate for 16bit"):
         of_wgmma(A100, wgmma(64, BF16))
     with pytest.raises(LaunchError, match=r"has no mma.sync for fp8, it has"):
         interval_of(A100, "mma_sync_m16n8k32_fp8_fp32")

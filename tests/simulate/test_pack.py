@@ -171,7 +171,7 @@ def test_an_arrival_on_another_sm_is_refused_where_sms_say_nothing_to_each_other
     launch = launch_of((ops.MbarrierArrive("full", 0, 1, 1),), cluster_size=2)
     told = sentence(lambda: pack_launch(launch, gpu, CLOCK, Settings()))
     assert told == sentence(lambda: simulate(launch, gpu, clock=1234.5))
-    assert "has no distributed shared memory, which needs 9.0" in told
+    assert "has no distributed shared memory, which needs the feature cluster" in told
     at_home = launch_of((ops.MbarrierArrive("full", 0, 1, 0),), cluster_size=2)
     assert "CTA 1" in sentence(lambda: pack_launch(at_home, gpu, CLOCK, Settings()))  # whose rank is another one
 
@@ -184,7 +184,7 @@ def test_a_refusal_names_the_first_who_asks() -> None:
     launch = launch_of((ops.Syncthreads(),), num_ctas=8)
     roles = (*launch.roles, WarpRole(name="late", num_warps=4, program=late))
     told = sentence(lambda: pack_launch(replace(launch, roles=roles), A100, CLOCK, Settings()))
-    assert told.startswith("lacking: role 'late' of CTA 3: a100_sxm_80gb (compute capability 8.0) has no wgmma")
+    assert told.startswith("lacking: role 'late' of CTA 3: a100_sxm_80gb has no wgmma, which needs the feature wgmma")
 
 
 def test_a_refusal_says_who_whatever_the_roles_name() -> None:

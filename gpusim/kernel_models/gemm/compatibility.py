@@ -17,7 +17,7 @@ from gpusim.kernel_models.gemm.warp_partition import (
 )
 from gpusim.layout.notation import units_remark
 from gpusim.layout.swizzle import SWIZZLE_MODES, span_bytes
-from gpusim.workload.launch import Target
+from gpusim.workload.launch import Feature, Target
 from gpusim.workload.operands import OperandTile
 
 MAX_WORK_TILES = 1 << 22
@@ -35,27 +35,19 @@ def check_gpu(given: GemmParams, gpu: Target) -> None:
     Raises:
         LaunchError: names the flag.
     """
-    if gpu.compute_capability >= 9.0:
-        return
-    lacks: list[tuple[bool, str, str]] = [
-        (given.schedule not in (None, "multistage"), f"--schedule {given.schedule}", "--schedule multistage"),
-        (given.math == "wgmma", "--math wgmma", "--math mma_sync"),
-        (given.copy_ == "tma", "--copy tma", "--copy cp_async"),
-        (given.num_cluster_ctas > 1, f"--cluster {_joined(given.cluster)}", "--cluster 1x1"),
-        (given.consumers is not None, f"--consumers {given.consumers}", "--warps 2x2"),
-        (given.setmaxnreg not in ("auto", "none"), f"--setmaxnreg {given.setmaxnreg}", "--setmaxnreg none"),
-        (given.epilogue == "tma_store", "--epilogue tma_store", "--epilogue smem"),
+    needs: list[tuple[bool, Feature, str, str]] = [
+        (given.schedule not in (None, "multistage"), "wgmma", f"--schedule {given.schedule}", "--schedule multistage"),
+        (given.math == "wgmma", "wgmma", "--math wgmma", "--math mma_sync"),
+        (given.copy_ == "tma", "tma", "--copy tma", "--copy cp_async"),
+        (given.num_cluster_ctas > 1, "cluster", f"--cluster {_joined(given.cluster)}", "--cluster 1x1"),
+        (given.consumers is not None, "wgmma", f"--consumers {given.consumers}", "--warps 2x2"),
+        (given.setmaxnreg not in ("auto", "none"), "setmaxnreg", f"--setmaxnreg {given.setmaxnreg}", "--setmaxnreg none"),
+        (given.epilogue == "tma_store", "tma", "--epilogue tma_store", "--epilogue smem"),
+        (given.dtype == "fp8", "fp8", "--dtype fp8", "--dtype bf16"),
     ]
-    for is_used, flag, better in lacks:
-        if is_used:
-            raise LaunchError(
-                f"{flag}: needs compute capability 9.0, {gpu.name} has {gpu.compute_capability}; use {better}"
-            )
-    if given.dtype == "fp8":
-        raise LaunchError(
-            f"--dtype fp8: needs compute capability 8.9, {gpu.name} has {gpu.compute_capability}; "
-            "use --dtype bf16"
-        )
+    for is_used, feature, flag, better in needs:
+        if is_used and feature not in gpu.features:
+            raise LaunchError(f"{flag}: {gpu.name} has no {feature}; use {better}")
 
 
 def check_places(given: GemmParams, params: GemmParams, gpu: Target) -> None:

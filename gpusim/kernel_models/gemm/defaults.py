@@ -21,11 +21,10 @@ USUAL_STAGES = 4
 
 def with_instructions(params: GemmParams, gpu: Target) -> GemmParams:
     """Math, copy, and the schedule where it does not depend on the tile."""
-    is_hopper = gpu.compute_capability >= 9.0
     wants_consumers = params.consumers is not None or params.schedule not in (None, "multistage")
-    usual = "wgmma" if is_hopper or wants_consumers else "mma_sync"
+    usual = "wgmma" if "wgmma" in gpu.features or wants_consumers else "mma_sync"
     math = params.math or ("fma" if params.dtype == "fp32" else usual)
-    copy = params.copy_ or ("tma" if math == "wgmma" else "cp_async")
+    copy = params.copy_ or ("tma" if math == "wgmma" and "tma" in gpu.features else "cp_async")
     schedule = params.schedule
     if schedule is None and not (math == "wgmma" and copy == "tma"):
         schedule = "multistage"

@@ -32,7 +32,7 @@ def gemm_launch(params: GemmParams, gpu: Target) -> Launch:
         LaunchError: the staging of D does not fit in shared memory.
     """
     plan, staging = TilePlan(params), staging_of(params, gpu)
-    has_stmatrix = gpu.compute_capability >= 9.0
+    has_stmatrix = "stmatrix" in gpu.features
     if params.is_specialized:
         parts = _specialized(params, plan, staging, has_stmatrix=has_stmatrix)
     else:
@@ -192,6 +192,8 @@ def _features(params: GemmParams, epilogue: Epilogue) -> frozenset[Feature]:
         found.add("setmaxnreg")
     if epilogue.staging.num_bytes and epilogue.uses_stmatrix:
         found.add("stmatrix")
+    if params.dtype == "fp8":
+        found.add("fp8")
     return frozenset(found)
 
 

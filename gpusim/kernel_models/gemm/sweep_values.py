@@ -17,18 +17,18 @@ ROW_BYTES = 128
 
 def usual_values(option: str, given: Mapping[str, Any], gpu: Target) -> Sequence[Any] | None:
     """Values of ``option`` that are usual on ``gpu`` beside the options ``given``; None where nothing is."""
-    is_hopper = gpu.compute_capability >= 9.0
+    has_wgmma = "wgmma" in gpu.features
     if option == "tile":
         width = dtype(str(given.get("dtype", "bf16"))).num_bytes
-        math = given.get("math") or ("fma" if given.get("dtype") == "fp32" else "wgmma" if is_hopper else "mma_sync")
+        math = given.get("math") or ("fma" if given.get("dtype") == "fp32" else "wgmma" if has_wgmma else "mma_sync")
         if math == "fma":
             return [f"{rows}x{columns}x16" for rows, columns in product((64, 128), (64, 128))]
         depth = (ROW_BYTES if math == "wgmma" else ROW_BYTES // 2) // width
         return [f"{rows}x{columns}x{depth}" for rows, columns in product(SIDES, SIDES)]
     if option == "schedule":
-        return ("multistage", "warp_specialized", "cooperative", "pingpong") if is_hopper else ("multistage",)
+        return ("multistage", "warp_specialized", "cooperative", "pingpong") if has_wgmma else ("multistage",)
     if option == "cluster":
-        return ("1x1", "2x1", "1x2") if is_hopper else ("1x1",)
+        return ("1x1", "2x1", "1x2") if "cluster" in gpu.features else ("1x1",)
     return {
         "stages": (2, 3, 4, 5, 6), "raster_group": (1, 4, 8), "split_k": (1, 2, 4), "consumers": (1, 2, 3),
         "warps": ("2x2", "2x4", "4x2", "1x4", "4x1"), "wgmma_depth": (0, 1), "swizzle": ("none", "32B", "64B", "128B"),

@@ -368,7 +368,7 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
     """
     if config["tensor_duty"] == "0" and config["stream"] == "none":
         return {}
-    if gpu.device.compute_capability < 9.0 or gpu.tensor_core is None:
+    if "wgmma" not in gpu.features:
         return {}
     is_long = int(config["run_us"]) >= SUSTAINED_US
     data = "zeros" if config["data"] == "zeros" else "random"

@@ -287,7 +287,7 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
 
     Nothing for a GPU without wgmma or TMA. A GPU of another number of SMs works on all of its own.
     """
-    if gpu.device.compute_capability < 9.0 or gpu.tensor_core is None or gpu.tma is None:
+    if not {"wgmma", "tma"} <= gpu.features:
         return {}
     run_us, stream = float(config["run_us"]), config["stream"]
     is_long, data = run_us >= SUSTAINED_US, "zeros" if config["data"] == "zeros" else "random"

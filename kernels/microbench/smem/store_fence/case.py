@@ -138,7 +138,7 @@ STORE_CYCLES = 4
 def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
     """When all have issued their stores, and when the barrier lets the last one go."""
     op, count, num_warps = config["op"], int(config["count"]), int(config["warps"])
-    if gpu.compute_capability < 9.0:
+    if not {"stmatrix", "tma"} <= gpu.features:
         return {}
     _, each, lane_bytes = OPS[op]
     access = AccessPattern(
