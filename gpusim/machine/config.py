@@ -197,6 +197,12 @@ COMPONENT_KINDS: Mapping[str, type] = {
 }  # fmt: skip
 """The Spec of each part, by the name that a configuration has for it."""
 
+OFF: Mapping[str, Any] = {
+    f"{part}.{item.name}": item.default for part, kind in COMPONENT_KINDS.items() for item in fields(kind)
+    if item.default is not MISSING and not item.name.startswith(OPTIONAL_KEYS)
+}  # fmt: skip
+"""Parameters with a default, which switches their mechanism off: descriptions need not name them."""
+
 OPTIONAL = {item.name for item in fields(GpuSpec) if item.default is None}
 """Parts that a GPU may lack."""
 
@@ -366,10 +372,9 @@ def _part(where: str, path: str, section: Any, spec: type, sources: dict[str, st
 
 
 def _may_lack(item: Field[Any], section: Mapping[str, Any]) -> bool:
-    """Whether a description may leave ``item`` out: where all keys of its feature are left out."""
-    if item.default is MISSING and item.default_factory is MISSING:
-        return False
-    return item.name.startswith(OPTIONAL_KEYS) and not any(key.startswith(OPTIONAL_KEYS) for key in section)
+    """Whether a description may leave ``item`` out: its default switches it off, or all keys of its feature are left out."""
+    of_feature = item.name.startswith(OPTIONAL_KEYS) and any(key.startswith(OPTIONAL_KEYS) for key in section)
+    return not of_feature and (item.default is not MISSING or item.default_factory is not MISSING)
 
 
 def _check_range(where: str, path: str, key: str, value: Any) -> None:

@@ -49,7 +49,7 @@ class TensorCoreSpec:
     """Of other accesses to shared memory beside each wgmma whose operands leave them no cycle."""
     wgmma_switch_cycles: float = 0.0
     """What a wavefront of a load with conflicts takes beside operand reads, beyond the wait for a cycle that they leave."""
-    num_sub_cores: int = 4
+    num_sub_cores: int
 
     def wgmma_cycles(self, *, rate_class: str, num_flops: float, num_wavefronts: float) -> float:
         """Cycles of the tensor cores that one wgmma takes: its arithmetic, its operands or the least, and the overhead."""
