@@ -32,8 +32,8 @@ def plain(word: Any) -> Encoder:
     (number,) = [item.name for item in fields(word) if item.type == "float"] or [""]
 
     def encode(role: RoleRows, op: ops.Op) -> None:
-        bits = sum(bool(getattr(op, name)) << place for place, name in enumerate(flags))
-        role.keep(op, PACK(kind, bits, 0, 0, 0, NONE, NONE, 0, not_below_none(getattr(op, number, 0.0))))
+        bits = sum(bool(getattr(op, name)) << place for place, name in enumerate(flags)) if flags else 0
+        role.keep(op, PACK(kind, bits, 0, 0, 0, NONE, NONE, 0, not_below_none(getattr(op, number)) if number else 0.0))
 
     return encode
 
