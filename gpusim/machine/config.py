@@ -372,9 +372,9 @@ def _part(where: str, path: str, section: Any, spec: type, sources: dict[str, st
 
 
 def _may_lack(item: Field[Any], section: Mapping[str, Any]) -> bool:
-    """Whether a description may leave ``item`` out: its default switches it off, or all keys of its feature are left out."""
-    of_feature = item.name.startswith(OPTIONAL_KEYS) and any(key.startswith(OPTIONAL_KEYS) for key in section)
-    return not of_feature and (item.default is not MISSING or item.default_factory is not MISSING)
+    """Whether a description may leave ``item`` out: its default switches it off. Of the keys of a feature, all or none."""
+    has_feature = item.name.startswith(OPTIONAL_KEYS) and any(key.startswith(OPTIONAL_KEYS) for key in section)
+    return not (has_feature or item.default is item.default_factory is MISSING)
 
 
 def _check_range(where: str, path: str, key: str, value: Any) -> None:
