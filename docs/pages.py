@@ -39,7 +39,8 @@ def write_pages(folder: Path, root: Path) -> None:
         told = json.dumps(folded(json.loads(path.read_text(encoding="utf-8"))), indent=1)
         (lessons / path.name).write_text(told, encoding="utf-8")
     for source, name in COPIED.items():
-        shutil.copy(root / source, folder / name)
+        text = (root / source).read_text(encoding="utf-8").replace("](../docs/", "](../")
+        (folder / name).write_text(text, encoding="utf-8")
     pages = folder / "deviations"
     pages.mkdir()
     for path in sorted((root / "validation" / "deviations").glob("*.md")):

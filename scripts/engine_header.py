@@ -5,6 +5,7 @@ Run it after a change of the records; with ``--check`` it only compares, and exi
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from enum import IntEnum
@@ -14,13 +15,13 @@ from gpusim.machine.counters import COUNTERS
 from gpusim.program import records
 from gpusim.simulate.timeline import WarpState
 
-HEADER = Path(__file__).resolve().parents[1] / "engine" / "records.h"
+ENGINE = Path(__file__).resolve().parents[1] / "engine"
+HEADER = ENGINE / "records.h"
 WAITING = {
-    "GLOBAL_LOAD", "GLOBAL_STORE", "GLOBAL_ATOMIC", "USE", "CP_ASYNC", "CP_ASYNC_COMMIT_GROUP", "CP_ASYNC_WAIT_GROUP",
-    "BULK_WAIT_GROUP", "MBARRIER_WAIT", "BAR_SYNC", "SYNCTHREADS", "CLUSTER_WAIT", "FENCE_ACQ_REL", "SHARED_LOAD",
-    "SHARED_STORE", "LDMATRIX", "STMATRIX", "MMA_SYNC", "FMA", "ALU", "MAD_WIDE", "SET_MAX_NREG",
+    name.upper() for path in ENGINE.glob("ops_*.cpp")
+    for name in re.findall(r"^bool (\w+)\(Role\* role, const Op&", path.read_text(encoding="utf-8"), re.MULTILINE)
 }  # fmt: skip
-"""Ops that a role may wait in: their functions say whether it goes on."""
+"""Ops that a role may wait in: their functions return whether it goes on."""
 
 C_TYPES = {"u1": "uint8_t", "u2": "uint16_t", "i4": "int32_t", "i8": "int64_t", "f8": "double"}
 

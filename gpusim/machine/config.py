@@ -211,6 +211,12 @@ COMPONENT_KINDS: Mapping[str, type] = {
 }  # fmt: skip
 """The Spec of each part, by the name that a configuration has for it."""
 
+OFF: Mapping[str, Any] = {
+    f"{part}.{item.name}": item.default for part, kind in COMPONENT_KINDS.items() for item in fields(kind)
+    if item.default is not MISSING and not item.name.startswith(OPTIONAL_KEYS)
+}  # fmt: skip
+"""Parameters with a default, which switches their mechanism off: descriptions need not name them."""
+
 OPTIONAL = {item.name for item in fields(GpuSpec) if item.default is None}
 """Parts that a GPU may lack."""
 

@@ -6,7 +6,10 @@ not declare, and what no GPU could carry out, is refused.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
 
 from gpusim.errors import LaunchError
 from gpusim.program.costs import AluRow, FarCodeRow, WgmmaRow
@@ -19,14 +22,27 @@ from gpusim.units import WARPGROUP_THREADS
 from gpusim.workload import ops
 
 
-def plain(kind: OpKind) -> Encoder:
-    """How an op without numbers is recorded."""
-    row = PACK(kind, 0, 0, 0, 0, NONE, NONE, 0, 0.0)
+def plain(word: Any) -> Encoder:
+    """How an op is recorded that has flags, and a number or none.
+
+    The number goes into ``number``. The flags go into ``flags``, the first into the lowest bit.
+    """
+    kind = OpKind[re.sub(r"(?<=[a-z])(?=[A-Z])", "_", word.__name__).upper()]
+    flags = [item.name for item in fields(word) if item.type == "bool"]
+    (number,) = [item.name for item in fields(word) if item.type == "float"] or [""]
 
     def encode(role: RoleRows, op: ops.Op) -> None:
-        role.keep(op, row)
+        bits = sum(bool(getattr(op, name)) << place for place, name in enumerate(flags)) if flags else 0
+        role.keep(op, PACK(kind, bits, 0, 0, 0, NONE, NONE, 0, not_below_none(getattr(op, number)) if number else 0.0))
 
     return encode
+
+
+def is_plain(word: Any) -> bool:
+    """Whether :func:`plain` can record it: an op of flags and at most one number."""
+    is_op = getattr(word, "__base__", None) is ops.Op
+    types = [item.type for item in fields(word)] if is_op else []
+    return is_op and types.count("float") <= 1 and set(types) <= {"bool", "float"}
 
 
 def wait_groups(kind: OpKind) -> Encoder:
@@ -35,8 +51,7 @@ def wait_groups(kind: OpKind) -> Encoder:
     def encode(role: RoleRows, op: ops.CpAsyncWaitGroup | ops.BulkWaitGroup | ops.WgmmaWaitGroup) -> None:
         if op.num_pending < 0:
             raise LaunchError(f"{role.who} waits until {op.num_pending} groups are in flight, wants 0 or more")
-        is_read = isinstance(op, ops.BulkWaitGroup) and bool(op.read)
-        role.keep(op, PACK(kind, is_read, 0, 0, 0, NONE, NONE, op.num_pending, 0.0))
+        role.keep(op, PACK(kind, bool(getattr(op, "read", False)), 0, 0, 0, NONE, NONE, op.num_pending, 0.0))
 
     return encode
 
@@ -175,17 +190,6 @@ def alu(role: RoleRows, op: ops.Alu) -> None:
     role.keep(op, PACK(OpKind.ALU, bool(op.is_chain), 0, role.tables.costs.alus.number(row, row), 0, NONE, NONE, 0, 0.0))
 
 
-def mad_wide(role: RoleRows, op: ops.MadWide) -> None:
-    """Products of 64 bits."""
-    num = not_below_none(float(op.num_instructions))
-    role.keep(op, PACK(OpKind.MAD_WIDE, bool(op.is_apart) | bool(op.sets_pace) << 1, 0, 0, 0, NONE, NONE, 0, num))
-
-
-def mufu(role: RoleRows, op: ops.Mufu) -> None:
-    """Work of the special-function unit."""
-    role.keep(op, PACK(OpKind.MUFU, 0, 0, 0, 0, NONE, NONE, 0, not_below_none(op.num_instructions)))
-
-
 def shfl(role: RoleRows, op: ops.Shfl) -> None:
     """Shuffles of some or all warps."""
     num, num_warps = not_below_none(op.num_instructions), op.num_warps or role.num_warps
@@ -228,10 +232,10 @@ def range_end(role: RoleRows, op: ops.RangeEnd) -> None:
 
 
 ENCODERS: Mapping[type[ops.Op], Encoder] = {
+    **{word: plain(word) for word in vars(ops).values() if is_plain(word)},
     **MEMORY_ENCODERS,
     ops.CpAsyncWaitGroup: wait_groups(OpKind.CP_ASYNC_WAIT_GROUP),
     ops.CpAsyncMbarrierArrive: on_mbarrier(OpKind.CP_ASYNC_MBARRIER_ARRIVE),
-    ops.BulkCommitGroup: plain(OpKind.BULK_COMMIT_GROUP),
     ops.BulkWaitGroup: wait_groups(OpKind.BULK_WAIT_GROUP),
     ops.MbarrierInit: mbarrier_init,
     ops.MbarrierArrive: mbarrier_arrive,
@@ -239,24 +243,16 @@ ENCODERS: Mapping[type[ops.Op], Encoder] = {
     ops.MbarrierWait: on_mbarrier(OpKind.MBARRIER_WAIT, "parity"),
     ops.BarSync: named_barrier(OpKind.BAR_SYNC),
     ops.BarArrive: named_barrier(OpKind.BAR_ARRIVE),
-    ops.Syncthreads: plain(OpKind.SYNCTHREADS),
     ops.ClusterArrive: cluster_arrive,
     ops.ClusterWait: cluster_wait,
-    ops.FenceProxyAsync: plain(OpKind.FENCE_PROXY_ASYNC),
-    ops.FenceMbarrierInit: plain(OpKind.FENCE_MBARRIER_INIT),
-    ops.FenceAcqRel: plain(OpKind.FENCE_ACQ_REL),
     ops.MmaSync: mma_sync,
-    ops.WgmmaFence: plain(OpKind.WGMMA_FENCE),
     ops.Wgmma: wgmma,
-    ops.WgmmaCommitGroup: plain(OpKind.WGMMA_COMMIT_GROUP),
     ops.WgmmaWaitGroup: wait_groups(OpKind.WGMMA_WAIT_GROUP),
     ops.Code: code,
     ops.FarCode: far_code,
     ops.LoopCode: loop_code,
     ops.Fma: fma,
     ops.Alu: alu,
-    ops.MadWide: mad_wide,
-    ops.Mufu: mufu,
     ops.Shfl: shfl,
     ops.SetMaxNReg: set_max_nreg,
     ops.RangeStart: range_start,

@@ -89,11 +89,6 @@ def cp_async(role: RoleRows, op: ops.CpAsync) -> None:
     role.add(PACK(OpKind.CP_ASYNC, bool(op.allocates_in_l1), column, cost, step, stage, NONE, tensor, 0.0))
 
 
-def cp_commit(role: RoleRows, op: ops.CpAsyncCommitGroup) -> None:
-    """The end of a group of copies."""
-    role.keep(op, PACK(OpKind.CP_ASYNC_COMMIT_GROUP, bool(op.is_held), 0, 0, 0, NONE, NONE, 0, 0.0))
-
-
 def tma_load(role: RoleRows, op: ops.TmaLoad) -> None:
     """A copy by the TMA engine, into this CTA's stage or those of ranks of the cluster."""
     tables, ranks, fetches = role.tables, op.multicast and tuple(op.multicast), _fetches(role, op)
@@ -186,7 +181,6 @@ MEMORY_ENCODERS: Mapping[type[ops.Op], Encoder] = {
     ops.GlobalAtomic: global_atomic,
     ops.Use: use,
     ops.CpAsync: cp_async,
-    ops.CpAsyncCommitGroup: cp_commit,
     ops.TmaLoad: tma_load,
     ops.TmaStore: tma_store,
     ops.PrefetchTensormap: prefetch_tensormap,

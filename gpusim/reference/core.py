@@ -25,7 +25,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from gpusim.machine.config import CHANGED, GpuSpec
+from gpusim.machine.config import CHANGED, OFF, GpuSpec
 from gpusim.workload import ops
 
 NONE = {
@@ -58,7 +58,7 @@ PLENTY = {
 """Rates and rooms of which so much, and more, is never short."""
 
 CORE_OFF: Mapping[str, Any] = MappingProxyType({
-    **{f"{part}.{name}": 0.0 for part, names in NONE.items() for name in names.split()}, **PLENTY,
+    **{f"{part}.{name}": 0.0 for part, names in NONE.items() for name in names.split()}, **PLENTY, **OFF,
     "device.gpcs": lambda gpu: {str(gpu.num_sms): 1}, "device.gpc_sides": (0,), "dispatcher.order": "breadth_first",
     "l2.num_partitions": 1, "l2.far_latency_cycles": lambda gpu: gpu.l2.near_latency_cycles,
     "xbar.num_gpc_parts": 1, "xbar.bulk_read_fraction": 1.0, "xbar.multicast_read_fraction": 1.0, "xbar.merge_scope": "sm",

@@ -45,7 +45,7 @@ def carry_out(role: Role, op: object) -> Any:
     """Carry out an op of a role's program."""
     name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(op).__name__).lower()
     beyond = [what for item, what in BEYOND_CORE.get(type(op), {}).items() if getattr(op, item)]
-    if beyond or not isinstance(op, ops.Op):
+    if beyond or not isinstance(op, ops.Op) or name not in globals():
         raise LaunchError(f"{role.who} yields {type(op).__name__} ({', '.join(beyond) or op}), wants an op of the core")
     return globals()[name](role, op)
 
