@@ -81,8 +81,8 @@ BAD: list[tuple[list[str], list[str]]] = [
     ([*GEMM, "--stages", "60"], ["stages"]),
     ([*GEMM, "--max-events", "some"], ["--max-events wants a whole number"]),
     ([*GEMM, "--tile", "100x33x7"], ["--tile 100x33x7", "use --tile"]),
-    ([*GEMM, "--raster-table", "gpc"], ["--raster-table gpc", "without clusters"]),
-    ([*GEMM, "--fetch-bytes", "100"], ["--fetch-bytes '100' is unknown", "known: 64, 128, 256"]),
+    ([*GEMM, "--raster-order", "gpc"], ["--raster-order gpc", "without clusters"]),
+    ([*GEMM, "--l2-promotion", "100"], ["--l2-promotion '100' is unknown", "known: 64, 128, 256"]),
     (["measure", "elementwise", "--minutes", "soon"], ["--minutes wants a number"]),
     (["check", "README.md", "--gpu", "toy", "--kernel", "softmax", "--rows", "1", "--columns", "1"], ["README.md"]),
     (["gpus", "a", "b", "c"], ["3 names"]),
@@ -322,9 +322,9 @@ def test_the_front_door_wins_over_the_room_of_the_same_name() -> None:
 
 def test_a_long_list_leaves_room_and_what_none_stands_for_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["--gpu", "h200_sxm", "--m", "256", "--n", "256", "--k", "64", "--tile", "128x128x64", "--cluster", "2x1"]
-    assert main(["predict", "gemm", *arguments, "--raster-table", "gpc", "--all"]) == 0
+    assert main(["predict", "gemm", *arguments, "--raster-order", "gpc", "--all"]) == 0
     lines = {words[0]: words[1:] for line in capsys.readouterr().out.splitlines() if (words := line.split())}
-    assert "(66" in lines["--raster-table"]  # places, of which the first are listed
-    assert lines["--fetch-bytes"] == ["a", "k-step's", "rows", "default"]
+    assert "(66" in lines["--raster-order"]  # places, of which the first are listed
+    assert lines["--l2-promotion"] == ["a", "k-step's", "rows", "default"]
     assert lines["--registers"] == ["worked", "out", "default"]
     assert lines["--warps"] == ["n/a", "default"]

@@ -40,7 +40,7 @@ class Rasters(Commands):
         """Kernels whose options say the order."""
         from gpusim.kernel_models import KERNEL_MODELS
 
-        return [name for name, row in KERNEL_MODELS.items() if {"raster", "raster_group"} <= row.params.model_fields.keys()]
+        return [name for name, row in KERNEL_MODELS.items() if {"raster", "swizzle_size"} <= row.params.model_fields.keys()]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """``raster`` for one kernel."""
@@ -65,7 +65,7 @@ def _kernel_command(row: KernelModel) -> Any:
             "--gpu", help="a GPU's name (gpusim gpus lists them) or a TOML file", metavar="NAME|TOML",
             rich_help_panel=panel), inspect.Parameter.empty),
         parameter("groups", str, typer.Option(
-            "--groups", help="raster groups that are compared, in both directions", metavar="N,N,...",
+            "--groups", help="swizzle sizes that are compared, in both directions", metavar="N,N,...",
             rich_help_panel=panel), DEFAULT_GROUPS),
         parameter("wave", int, typer.Option(
             "--wave", help="the wave that is shown, from 0", metavar="W", rich_help_panel=panel), 0),
@@ -118,7 +118,7 @@ def _raster(row: KernelModel, values: Mapping[str, Any]) -> None:
     shown.check_wave(values["wave"])
 
     def build(group: int, direction: str) -> Any:
-        return resolved.model_copy(update={"raster_group": group, "raster": direction}).launch(gpu)
+        return resolved.model_copy(update={"swizzle_size": group, "raster": direction}).launch(gpu)
 
     with spinner(f"planning {2 * len(groups)} orders of {row.name} on {gpu.name}"):
         found = compare_orders(build, gpu, groups=groups, directions=DIRECTIONS, is_warm=is_warm)

@@ -14,7 +14,6 @@ from rich.table import Table
 
 from gpusim.analysis.sweep import Entry, Status, Sweep, row_of
 from gpusim.evidence.validate.expected_error import Expected, expected_error, unknown
-from gpusim.kernel_models.sweep_values import option_names
 from gpusim.report.number_format import count, duration, flag, percent, size
 from gpusim.report.tables import print_command
 from gpusim.simulate.bottleneck import COMPUTES, WAITS_FOR
@@ -192,7 +191,7 @@ def _command(sweep: Sweep, entry: Entry, gpu_name: str) -> str:
     """``gpusim explain`` for one configuration: what its problem is, what was given, and what was varied."""
     words = ["gpusim", "explain", sweep.kernel]
     params = entry.choice.params
-    resolved, fields = params.as_options(), option_names(type(params))
+    resolved, fields = params.as_options(), params.options()
     given = {name: resolved[fields[name].rstrip("_")] for name in sweep.given if name not in sweep.choices.varied}
     told: Mapping[str, Any] = {**given, **dict(entry.problem), **entry.choice.options}
     for name, value in told.items():

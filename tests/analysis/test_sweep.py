@@ -190,7 +190,7 @@ def test_a_process_that_is_ended_costs_one_sentence() -> None:
 
 
 def test_processes_list_what_one_lists() -> None:
-    options = {**SOME, "stages": "1..6", "raster_group": "1,2,4,8", "raster_snake": "off,on", "cluster": "auto"}
+    options = {**SOME, "stages": "1..6", "swizzle_size": "1,2,4,8", "raster_boustrophedon": "off,on", "cluster": "auto"}
     with workers_of(2, None) as workers:
         many = choices(GemmParams, options, H200, keep=partial(lower_bound, gpu=H200), mapped=workers.mapped)
     assert many == choices(GemmParams, options, H200, keep=partial(lower_bound, gpu=H200))
