@@ -47,10 +47,10 @@ class KernelParams(BaseModel):
         return PROBLEM if item.is_required() or option == "dtype" else KERNEL
 
     @classmethod
-    def applies_when(cls, option: str) -> str:
-        """Under which other options an option applies, as text; empty where it always does."""
+    def applies_when(cls, option: str) -> Mapping[str, str]:
+        """Under which other options an option applies, as text by its values (empty: all); none where it always does."""
         del option
-        return ""
+        return {}
 
     @classmethod
     def in_our_words(cls, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -64,7 +64,7 @@ class KernelParams(BaseModel):
         for option, given_value in given.items():
             name, value = in_new_words(cls.renamed, option, given_value)
             if name in found:
-                raise KernelError(f"{_flag(option)} is {_flag(name)}, which is given, too; leave one out")
+                raise KernelError(f"{_flag(name)} is given twice, under its old name, too; leave one out")
             choices = choices_of(cls.model_fields[fields[name]].annotation) if name in fields else ()
             found[name] = as_choice(value, choices)
         return found

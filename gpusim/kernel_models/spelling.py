@@ -40,7 +40,7 @@ def choices_of(annotation: Any) -> tuple[Any, ...]:
 
 
 def as_choice(value: Any, choices: Sequence[Any]) -> Any:
-    """The one of ``choices`` that a text means, in any case; what means none is left as it is.
+    """The one of ``choices`` that a text means, in any case, with or without _; what means none is left as it is.
 
     >>> as_choice("BFloat16", ["bf16", "fp16"]), as_choice("Warp-Specialized", ["warp_specialized"]), as_choice("64", [64])
     ('bf16', 'warp_specialized', 64)
@@ -48,8 +48,8 @@ def as_choice(value: Any, choices: Sequence[Any]) -> Any:
     if not isinstance(value, str) or value in choices:
         return value
     low = value.strip().lower().replace("-", "_")
-    low = DTYPES.get(low, low)
-    return next((choice for choice in choices if str(choice).lower() == low), value)
+    low = DTYPES.get(low, low).replace("_", "")
+    return next((choice for choice in choices if str(choice).lower().replace("_", "") == low), value)
 
 
 def in_new_words(renamed: Mapping[str, Renamed], option: str, value: Any) -> tuple[str, Any]:

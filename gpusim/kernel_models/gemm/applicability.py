@@ -200,21 +200,19 @@ def _joined(value: Any) -> str:
     return "x".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
-def applies_when(field: str) -> str:
-    """Under which other options an option applies, as text; empty where it always does.
+def applies_when(field: str) -> dict[str, str]:
+    """Under which other options an option applies, by the values that this is about (empty: all), as text.
 
-    >>> applies_when("wgmma_depth"), applies_when("consumer_split"), applies_when("m")
-    ('--math wgmma', '--math wgmma, --schedule multistage or warp_specialized or cooperative', '')
+    >>> applies_when("consumer_split"), applies_when("m")
+    ({'': '--math wgmma, --schedule multistage or warp_specialized or cooperative'}, {})
     >>> applies_when("epilogue")
-    'tma_store: --copy tma, compute capability 9.0'
+    {'tma_store': '--copy tma, compute capability 9.0'}
     """
-    conditions: dict[str, list[str]] = {}
-    for values, needs in _needs_by_values(field).items():
-        conditions[values] = [condition.text for condition in needs]
+    conditions = {values: [condition.text for condition in needs] for values, needs in _needs_by_values(field).items()}
     for name, hopper, _ in ON_HOPPER:
         if name == field:
             conditions.setdefault(" or ".join(hopper), []).append("compute capability 9.0")
-    return "; ".join(f"{values}: {', '.join(texts)}" if values else ", ".join(texts) for values, texts in conditions.items())
+    return {values: ", ".join(texts) for values, texts in conditions.items()}
 
 
 def _needs_by_values(field: str) -> dict[str, list[Needs]]:

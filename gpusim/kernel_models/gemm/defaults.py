@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from math import prod
 from typing import Any
 
+from gpusim.errors import nearest_multiple
 from gpusim.kernel_models.gemm.params import GemmParams
 from gpusim.kernel_models.gemm.smem_budget import most_stages
 from gpusim.kernel_models.gemm.warp_partition import Shares, default_setmaxnreg, warp_choices
@@ -74,11 +75,21 @@ def with_shape(params: GemmParams, gpu: Target) -> GemmParams:
 
 
 def _with_consumers(params: GemmParams) -> GemmParams:
-    """Schedule, tile, consumers and split: the first that divide the tile and fit in registers."""
+    """Schedule, tile, consumers and split: the first that divide the tile and fit in registers.
+
+    Where none divides a tile it is refused, with the nearest legal tile: so they are those of that tile.
+    """
     choices = list(_consumer_choices(params))
     legal = [choice for choice in choices if Shares(choice).is_divisible]
     fitting = [choice for choice in legal if Shares(choice).fits_registers]
-    return (fitting or legal or choices)[0].model_copy(update={"setmaxnreg": params.setmaxnreg})
+    return (fitting or legal or sorted(choices, key=_least_change))[0].model_copy(update={"setmaxnreg": params.setmaxnreg})
+
+
+def _least_change(params: GemmParams) -> int:
+    """Rows and columns between the tile and the nearest that divides into its instructions."""
+    shares = Shares(params)
+    extents = zip(shares.tile[:2], shares.units, strict=True)
+    return sum(abs(nearest_multiple(extent, unit) - extent) for extent, unit in extents)
 
 
 def _consumer_choices(params: GemmParams) -> Iterable[GemmParams]:

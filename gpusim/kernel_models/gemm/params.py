@@ -24,6 +24,7 @@ MAX_TILE = 1024
 MAX_WARPS = 32
 MAX_CLUSTER, PORTABLE_CLUSTER = 16, 8
 MAX_PAD = 128
+DIRECTIONS = ("along_m", "along_n")
 
 
 def _numbers(count: int, most: int) -> Any:
@@ -62,6 +63,8 @@ def _table(value: Any) -> Any:
     if isinstance(value, list | tuple):
         value = ",".join(map(str, value))
     value = as_choice(value, ("none", "gpc"))
+    if as_choice(value, DIRECTIONS) in DIRECTIONS:
+        raise ValueError(f"is {value!r}, wants places of clusters; --raster has along_m and along_n (CUTLASS's RasterOrder)")
     if isinstance(value, str) and value not in ("none", "gpc"):
         parts = value.split(",")
         if not all(part.isascii() and part.isdigit() for part in parts) or sorted(map(int, parts)) != [*range(len(parts))]:
@@ -133,13 +136,13 @@ class GemmParams(KernelParams):
         None, description="Warpgroups of 128 threads that run wgmma"
     )
     consumer_split: Literal["m", "n"] | None = Field(
-        None, description="Dimension of the tile that the consumer warpgroups divide"
+        None, description="Tile dimension that the consumer warpgroups divide"
     )
     cluster: Cluster = Field(
         (1, 1), description="Thread block cluster MxN in CTAs. TMA multicasts A along N and B along M"
     )
     persistent: bool | None = Field(
-        None, description="Persistent kernel: resident CTAs walk over all tiles. Without it a tile is one CTA's"
+        None, description="Persistent kernel: resident CTAs walk over all tiles. With --no-persistent a CTA has one tile"
     )
     raster: Literal["along_m", "along_n"] = Field(
         "along_n", description="CTA rasterization: the direction in which bands of tiles run (CUTLASS RasterOrder)"
@@ -304,8 +307,8 @@ class GemmParams(KernelParams):
         return panel_of(option)
 
     @classmethod
-    def applies_when(cls, option: str) -> str:
-        """Under which other options an option applies; see :mod:`gpusim.kernel_models.gemm.applicability`."""
+    def applies_when(cls, option: str) -> Mapping[str, str]:
+        """Under which other options an option applies, by its values; see :mod:`gpusim.kernel_models.gemm.applicability`."""
         from gpusim.kernel_models.gemm.applicability import applies_when
 
         return applies_when(cls.options()[option])
