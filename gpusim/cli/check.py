@@ -93,23 +93,29 @@ def _with_options_of(row: KernelModel) -> Any:
 def check_command(
     profile: Annotated[str, typer.Argument(
         metavar="PROFILE", help="Profile: CSV of ncu --csv (raw or details page), or a report (.ncu-rep).")],
-    gpu_name: Annotated[str, typer.Option("--gpu", metavar="NAME|TOML", help="GPU that was profiled: name, unique beginning of it, or TOML file.")],
+    gpu_name: Annotated[str, typer.Option("--gpu", metavar="NAME|TOML",
+        help="GPU that was profiled: name, unique beginning of it, or TOML file.")],
     kernel: Annotated[str | None, typer.Option(
-        "--kernel", metavar="NAME", help="Kernel model of the launches. Its options follow, as for gpusim predict NAME.")] = None,
+        "--kernel", metavar="NAME",
+        help="Kernel model of the launches. Its options follow, as for gpusim predict NAME.")] = None,
     match: Annotated[str | None, typer.Option(
         "--match", metavar="REGEX", help="Compare only launches whose kernel name matches.")] = None,
     models: Annotated[str | None, typer.Option(
-        "--models", metavar="FILE.toml", help="TOML file with a kernel model for each kernel name, instead of --kernel.")] = None,
+        "--models", metavar="FILE.toml",
+        help="TOML file with a kernel model for each kernel name, instead of --kernel.")] = None,
     tolerance: Annotated[list[str] | None, typer.Option(
-        "--tolerance", metavar="NAME=LIMIT", help="Limit of a difference: cycles=10%, bytes=5%, hit_rate=2 (points), or a metric's name. Repeatable.")
+        "--tolerance", metavar="NAME=LIMIT",
+        help="Limit of a difference: cycles=10%, bytes=5%, hit_rate=2 (points), or a metric's name. Repeatable.")
     ] = None,
     l2_state: Annotated[str, typer.Option(
         "--l2", metavar="flushed|warm", help="Caches before each kernel: flushed (or cold), as by Nsight Compute, or "
         "warm with --cache-control none.")] = "flushed",
     baseline: Annotated[str | None, typer.Option(
-        "--baseline", metavar="FILE", help="Older profile. The report says what became worse since, and what explains it.")] = None,
+        "--baseline", metavar="FILE",
+        help="Older profile. The report says what became worse since, and what explains it.")] = None,
     worse: Annotated[list[str] | None, typer.Option(
-        "--worse", metavar="NAME=LIMIT", help="Limit of a change for the worse against the baseline, such as cycles=3%. Repeatable.")] = None,
+        "--worse", metavar="NAME=LIMIT",
+        help="Limit of a change for the worse against the baseline, such as cycles=3%. Repeatable.")] = None,
     was: Annotated[list[str] | None, typer.Option(
         "--was", metavar="OPTION=VALUE", help="Option of the kernel that had another value in the baseline. Repeatable.")
     ] = None,

@@ -73,8 +73,8 @@ def _kernel_command(row: KernelModel) -> Any:
             "--l2", help=L2_HELP, metavar="|".join(L2_STATES),
             rich_help_panel=panel), "cold"),
         parameter("data", str, typer.Option(
-            "--data", help=f"Values of the operands, for the power that they draw: {' or '.join(DATA)}.", metavar="|".join(DATA),
-            rich_help_panel=panel), "random"),
+            "--data", help=f"Values of the operands, for the power that they draw: {' or '.join(DATA)}.",
+            metavar="|".join(DATA), rich_help_panel=panel), "random"),
         parameter("json_path", str | None, typer.Option(
             "--json", help="Write everything as JSON. - is stdout, tables then go to stderr.", metavar="FILE",
             rich_help_panel=output), None),

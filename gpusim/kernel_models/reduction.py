@@ -50,7 +50,9 @@ class ReductionParams(StreamParams):
     columns: Columns = Field(description="Elements per row")
     axis: Literal["row", "column"] = Field("row", description="Sum of each row, or of each column")
     vector_bytes: VectorBytes = Field(16, description="Vector width: bytes a thread loads at once")
-    rows_per_cta: Annotated[int, Field(ge=1, le=65536)] = Field(64, description="Rows per CTA where columns are summed (--axis column)")
+    rows_per_cta: Annotated[int, Field(ge=1, le=65536)] = Field(
+        64, description="Rows per CTA where columns are summed (--axis column)"
+    )
 
     @property
     def vector_elements(self) -> int:

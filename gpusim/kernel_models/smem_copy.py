@@ -67,7 +67,9 @@ class SmemCopyParams(StreamParams):
     dtype: Literal["fp32", "bf16", "fp16"] = Field("bf16", description="Element type")
     m: Annotated[int, Field(ge=1, le=1 << 24)] = Field(description="Rows of the matrix")
     n: Annotated[int, Field(ge=1, le=1 << 24)] = Field(description="Columns of the matrix")
-    tile: Annotated[tuple[int, int], BeforeValidator(_tile)] = Field((128, 64), description="CTA tile in rows x columns, elements")
+    tile: Annotated[tuple[int, int], BeforeValidator(_tile)] = Field(
+        (128, 64), description="CTA tile in rows x columns, elements"
+    )
     copy_: Literal["scalar", "vectorized", "cp_async", "tma"] = Field(
         "vectorized", alias="copy", description="Copy of a tile to shared memory"
     )

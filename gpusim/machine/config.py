@@ -228,7 +228,7 @@ def full_gpu_name(name: str) -> str:
     if meant:
         raise ConfigError(f"gpu: {name!r} is the beginning of {len(meant)} names; wants one of {', '.join(meant)}")
     same_model = [each for each in known if each.partition("_")[0] == low.partition("_")[0]]
-    hint = nearest(name, same_model) if same_model else f"known: {', '.join(known)}"  # another model is no slip of the finger
+    hint = nearest(name, same_model) if same_model else f"known: {', '.join(known)}"  # another model is no misspelling
     raise ConfigError(f"gpu: {name!r} is unknown; {hint}")
 
 

@@ -56,7 +56,8 @@ def test_the_tile_that_is_advised_is_accepted(options: dict[str, Any], gpu: GpuS
 
 
 @pytest.mark.parametrize(
-    ("tile", "advised"), [("100x33x7", "128x32x16"), ("1x1x1", "64x8x16"), ("16x128x64", "64x128x64"), ("128x256x60", "128x256x64")]
+    ("tile", "advised"),
+    [("100x33x7", "128x32x16"), ("1x1x1", "64x8x16"), ("16x128x64", "64x128x64"), ("128x256x60", "128x256x64")],
 )
 def test_what_several_things_are_wrong_with_is_mended_at_once(tile: str, advised: str) -> None:
     gpu, options = GPUS[0], {"m": 4096, "n": 4096, "k": 4096, "tile": tile}
