@@ -10,7 +10,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
-from gpusim.errors import ConfigError, nearest
+from gpusim.errors import ConfigError, full_gpu_name, nearest
 from gpusim.machine.clock import ClockSpec
 from gpusim.machine.dispatcher import DispatcherSpec, slots_of_grid
 from gpusim.machine.floorplan import Floorplan, floorplan_of
@@ -212,26 +212,6 @@ def gpu_names() -> list[str]:
     return sorted(path.stem for path in configs_dir().glob("*.toml"))
 
 
-def full_gpu_name(name: str) -> str:
-    """The GPU's name that ``name`` is, or is the beginning of, in any case.
-
-    >>> full_gpu_name("H200"), full_gpu_name("a100-sxm-40gb")
-    ('h200_sxm', 'a100_sxm_40gb')
-
-    Raises:
-        ConfigError: no GPU or several have names that begin so.
-    """
-    known, low = gpu_names(), name.lower().replace("-", "_")
-    meant = [each for each in known if each == low] or [each for each in known if low and each.startswith(low)]
-    if len(meant) == 1:
-        return meant[0]
-    if meant:
-        raise ConfigError(f"gpu: {name!r} is the beginning of {len(meant)} names; wants one of {', '.join(meant)}")
-    same_model = [each for each in known if each.partition("_")[0] == low.partition("_")[0]]
-    hint = nearest(name, same_model) if same_model else f"known: {', '.join(known)}"  # another model is no misspelling
-    raise ConfigError(f"gpu: {name!r} is unknown; {hint}")
-
-
 def load_gpu(name: str | Path) -> GpuSpec:
     """The GPU called ``name`` (or by the beginning of its name), or described by the TOML file at that path.
 
@@ -246,7 +226,7 @@ def load_gpu(name: str | Path) -> GpuSpec:
         if not path.is_file():
             raise ConfigError(f"gpu: there is no file {path}, wants a TOML file or one of {', '.join(gpu_names())}")
     else:
-        path = configs_dir() / f"{full_gpu_name(str(name))}.toml"
+        path = configs_dir() / f"{full_gpu_name(str(name), gpu_names())}.toml"
     try:
         found = deepcopy(_described(path.read_text(encoding="utf-8"), path.name))  # tables in it are dicts
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
