@@ -300,7 +300,8 @@ def _predict(request: Request) -> None:
         lines = [(step.why, shlex.join(step.words)) for step in steps]
         render_prediction(result, console, shown, steps=lines, expected=expected)
         return
-    needed = [option_name(name, item) for name, item in request.row.params.model_fields.items() if item.is_required()]
+    kind = request.row.params
+    needed = [option for option, name in kind.options().items() if kind.model_fields[name].is_required()]
     summary = Summary(
         document=document, expected=expected, gpu_name=request.gpu_name,
         problem=request.line.problem_words(options, needed), steps=steps,
