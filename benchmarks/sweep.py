@@ -27,8 +27,8 @@ TILES = ",".join(f"{rows}x{columns}x64" for rows in (64, 128, 192, 256) for colu
 COMMON = {
     "m": EXTENT, "n": EXTENT, "k": EXTENT, "stages": "2..6", "schedule": "auto", "cluster": "auto", "epilogue": "auto",
 }  # fmt: skip
-SIZES = {**COMMON, "tile": TILES, "raster_group": "1,8"}
-ORDERS = {**COMMON, "tile": "auto", "raster": "auto", "raster_group": "1,2,4,8"}
+SIZES = {**COMMON, "tile": TILES, "swizzle_size": "1,8"}
+ORDERS = {**COMMON, "tile": "auto", "raster": "auto", "swizzle_size": "1,2,4,8"}
 
 
 def seconds_of_cores() -> float:
@@ -47,7 +47,7 @@ def main() -> None:
     told = parser.parse_args()
     options, gpu = ORDERS if told.orders else SIZES, load_gpu("h200_sxm")
     if told.few:
-        options = {**options, "raster": "along_n", "raster_group": "8"}
+        options = {**options, "raster": "along_n", "swizzle_size": "8"}
     params = GemmParams(m=EXTENT, n=EXTENT, k=EXTENT, tile=(128, 256, 64), stages=4, schedule="cooperative")
     plain = []
     for _ in range(5):

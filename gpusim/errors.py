@@ -106,6 +106,26 @@ def _distance(a: str, b: str) -> int:
     return row[-1]
 
 
+def full_gpu_name(name: str, known: Iterable[str]) -> str:
+    """The one of ``known`` GPUs that ``name`` is, or is the beginning of, in any case.
+
+    >>> full_gpu_name("H200", ["h100_sxm", "h200_sxm"]), full_gpu_name("h100-sxm", ["h100_sxm", "h200_sxm"])
+    ('h200_sxm', 'h100_sxm')
+
+    Raises:
+        ConfigError: no GPU or several have names that begin so.
+    """
+    names, low = list(known), name.lower().replace("-", "_")
+    meant = [each for each in names if each == low] or [each for each in names if low and each.startswith(low)]
+    if len(meant) == 1:
+        return meant[0]
+    if meant:
+        raise ConfigError(f"gpu: {name!r} is the beginning of {len(meant)} names; wants one of {', '.join(meant)}")
+    same_model = [each for each in names if each.partition("_")[0] == low.partition("_")[0]]
+    hint = nearest(name, same_model) if same_model else f"known: {', '.join(names)}"  # another model is no misspelling
+    raise ConfigError(f"gpu: {name!r} is unknown; {hint}")
+
+
 def nearest_multiple(value: int, of: int) -> int:
     """The positive multiple of ``of`` nearest to ``value``; the larger of two.
 

@@ -37,7 +37,7 @@ BAD: list[tuple[list[str], list[str]]] = [
     (["--foo"], ["--foo is unknown"]),
     (["predict", "gemm", *SIZE], ["--gpu is missing"]),
     (["predict", "gemm", "--n", "1", "--k", "1", "--gpu", "toy"], ["--m is missing", "rows of A and D"]),
-    (["predict", "gemm", *SIZE, "--gpu", "h300"], ["--gpu 'h300' is unknown", "did you mean 'h"]),
+    (["predict", "gemm", *SIZE, "--gpu", "h300"], ["--gpu 'h300' is unknown", "known: a100_sxm_40gb"]),
     (["predict", "gemm", *SIZE, "--gpu", "nofile.toml"], ["--gpu 'nofile.toml' is no file"]),
     ([*GEMM, "--max-events", "0"], ["--max-events"]),
     ([*GEMM, "--max-events", "10"], ["10 events have not been enough", "wants a larger max_events (--max-events)"]),
@@ -81,15 +81,15 @@ BAD: list[tuple[list[str], list[str]]] = [
     ([*GEMM, "--stages", "60"], ["stages"]),
     ([*GEMM, "--max-events", "some"], ["--max-events wants a whole number"]),
     ([*GEMM, "--tile", "100x33x7"], ["--tile 100x33x7", "use --tile"]),
-    ([*GEMM, "--raster-table", "gpc"], ["--raster-table gpc", "without clusters"]),
-    ([*GEMM, "--fetch-bytes", "100"], ["--fetch-bytes '100' is unknown", "known: 64, 128, 256"]),
+    ([*GEMM, "--raster-order", "gpc"], ["--raster-order gpc", "without clusters"]),
+    ([*GEMM, "--l2-promotion", "100"], ["--l2-promotion '100' is unknown", "known: 64, 128, 256"]),
     (["measure", "elementwise", "--minutes", "soon"], ["--minutes wants a number"]),
     (["check", "README.md", "--gpu", "toy", "--kernel", "softmax", "--rows", "1", "--columns", "1"], ["README.md"]),
     (["gpus", "a", "b", "c"], ["3 names"]),
     (["gpus", "--toml"], ["--toml prints one GPU", "wants one name"]),
     (["gpus", "toy", "h200_sxm", "--toml"], ["--toml prints one GPU"]),
     (["gpus", "toy", "--toml", "--json", "-"], ["--toml prints one GPU and no JSON"]),
-    (["gpus", "h300"], ["'h300' is unknown", "did you mean 'h"]),
+    (["gpus", "h300"], ["'h300' is unknown", "known: a100_sxm_40gb"]),
     (["gpus", "--json", "no/such/x.json"], ["--json"]),
 ]
 
@@ -312,10 +312,11 @@ def test_gpus_are_shown_and_written(names: list[str], capsys: pytest.CaptureFixt
 def test_every_field_of_every_kernel_is_an_option(capsys: pytest.CaptureFixture[str], monkeypatch: Any) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     for name, row in KERNEL_MODELS.items():
-        assert main(["predict", name, "--help"]) == 0
+        assert main(["predict", name, "--help-all"]) == 0
         text = capsys.readouterr().out
-        for field, item in row.params.model_fields.items():
-            assert f"--{(item.alias or field).replace('_', '-')}" in text
+        for option in row.params.options():
+            flag = option.replace("_", "-")
+            assert f"--{flag}" in text or f"--no-{flag}" in text
 
 
 def test_help_puts_predict_first_and_has_no_status(capsys: pytest.CaptureFixture[str]) -> None:
@@ -352,9 +353,9 @@ def test_the_front_door_wins_over_the_room_of_the_same_name() -> None:
 
 def test_a_long_list_leaves_room_and_what_none_stands_for_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["--gpu", "h200_sxm", "--m", "256", "--n", "256", "--k", "64", "--tile", "128x128x64", "--cluster", "2x1"]
-    assert main(["predict", "gemm", *arguments, "--raster-table", "gpc", "--all"]) == 0
+    assert main(["predict", "gemm", *arguments, "--raster-order", "gpc", "--all"]) == 0
     lines = {words[0]: words[1:] for line in capsys.readouterr().out.splitlines() if (words := line.split())}
-    assert "(66" in lines["--raster-table"]  # places, of which the first are listed
-    assert lines["--fetch-bytes"] == ["a", "k-step's", "rows", "default"]
+    assert "(66" in lines["--raster-order"]  # places, of which the first are listed
+    assert lines["--l2-promotion"] == ["a", "k-step's", "rows", "default"]
     assert lines["--registers"] == ["worked", "out", "default"]
     assert lines["--warps"] == ["n/a", "default"]

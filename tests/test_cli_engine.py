@@ -39,7 +39,7 @@ REFUSED_ON_TOY = {
         "role 'math' of CTA 0 loads 96 wavefronts at once, which is beyond the core",
     "gemm --m 128 --n 128 --k 64 --tile 64x64x32 --warps 2x2 --schedule multistage --copy cp_async --math mma_sync "
     "--layout tn": "role 'math' of CTA 0 yields CpAsync (rows off lines), wants an op of the core",
-    "gemm --m 256 --n 256 --k 64 --tile 64x64x16 --warps 2x2 --stages 3 --fragments single --dtype fp32 --math fma":
+    "gemm --m 256 --n 256 --k 64 --tile 64x64x16 --warps 2x2 --stages 3 --register-stages 1 --dtype fp32 --math fma":
         "takes turns at the FMA pipe with CTAs of its SM, which is beyond the core",
     "transpose --m 64 --n 64 --smem naive": "loads 1024 wavefronts at once, which is beyond the core",
     "gather --rows 64 --columns 256 --table-rows 4096": "rows at random, single sectors, later walks are beyond the core",

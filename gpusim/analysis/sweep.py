@@ -33,7 +33,7 @@ import numpy as np
 from gpusim.errors import GpusimError, KernelError, nearest
 from gpusim.kernel_models import KERNEL_MODELS
 from gpusim.kernel_models.options import KernelParams
-from gpusim.kernel_models.sweep_values import Choice, Choices, choices, option_names
+from gpusim.kernel_models.sweep_values import Choice, Choices, choices
 from gpusim.machine.clock import Activity, PowerLimiter
 from gpusim.machine.config import GpuSpec, load_gpu
 from gpusim.machine.dispatcher import GOLDEN
@@ -180,9 +180,10 @@ def run_sweep(
             raise KernelError(f"--{name} {value} is too few, wants 1 or more")
     began = time.perf_counter()
     kind = KERNEL_MODELS[kernel].params
+    options = kind.in_our_words(options)
     keep = partial(lower_bound, gpu=gpu, is_cold=simulate_options.get("l2", "cold") != "warm")
     fields = [
-        (option, name) for option, name in option_names(kind).items()
+        (option, name) for option, name in kind.options().items()
         if kind.model_fields[name].is_required() or option in ("batch", "dtype")
     ]
     problems: dict[Problem, _Contest] = {}

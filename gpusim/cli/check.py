@@ -12,8 +12,9 @@ from typer.core import TyperCommand
 from typer.exceptions import TyperException
 from typer.main import get_command
 
+from gpusim.cli.kernel_command import command_of
 from gpusim.cli.options import check_choice, console_for, find_gpu, output_path, refuse_same, spinner, write_json
-from gpusim.cli.parameters import checked_params, kernel_parameters, option_name
+from gpusim.cli.parameters import checked_params, given_options, kernel_parameters
 from gpusim.errors import ConfigError, GpusimError, nearest
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def _refuse_option_of_a_kernel(option: str | None) -> None:
 
     kernels = [
         name for name, row in KERNEL_MODELS.items()
-        if option in {f"--{option_name(field, item).replace('_', '-')}" for field, item in row.params.model_fields.items()}
+        if option in {f"--{name.replace('_', '-')}" for name in (*row.params.options(), *row.params.renamed)}
     ]
     if kernels:
         whose = kernels[0] if len(kernels) == 1 else f"{len(kernels)} kernels"
@@ -85,42 +86,47 @@ def _with_options_of(row: KernelModel) -> Any:
     command.__doc__ = check_command.__doc__
     single = typer.Typer(add_completion=False, rich_markup_mode="rich",
                          context_settings={"help_option_names": ["-h", "--help"]})
-    single.command(name="check")(command)
+    single.command(name="check", cls=command_of(row))(command)
     return get_command(single)
 
 
 def check_command(
     profile: Annotated[str, typer.Argument(
-        metavar="PROFILE", help="a profile: what ncu --csv wrote (raw or details page), or a report (.ncu-rep)")],
-    gpu_name: Annotated[str, typer.Option("--gpu", metavar="NAME|TOML", help="the GPU that it was profiled on")],
+        metavar="PROFILE", help="Profile: CSV of ncu --csv (raw or details page), or a report (.ncu-rep).")],
+    gpu_name: Annotated[str, typer.Option("--gpu", metavar="NAME|TOML",
+        help="GPU that was profiled: name, unique beginning of it, or TOML file.")],
     kernel: Annotated[str | None, typer.Option(
-        "--kernel", metavar="NAME", help="the kernel model of its launches; then with that kernel's options, as for "
-        "gpusim predict NAME")] = None,
+        "--kernel", metavar="NAME",
+        help="Kernel model of the launches. Its options follow, as for gpusim predict NAME.")] = None,
     match: Annotated[str | None, typer.Option(
-        "--match", metavar="REGEX", help="judge launches alone whose kernel's name has this in it")] = None,
+        "--match", metavar="REGEX", help="Compare only launches whose kernel name matches.")] = None,
     models: Annotated[str | None, typer.Option(
-        "--models", metavar="FILE.toml", help="which model stands for which kernel, instead of --kernel")] = None,
+        "--models", metavar="FILE.toml",
+        help="TOML file with a kernel model for each kernel name, instead of --kernel.")] = None,
     tolerance: Annotated[list[str] | None, typer.Option(
-        "--tolerance", metavar="NAME=LIMIT", help="cycles=10%, bytes=5%, hit_rate=2 (points), or a metric's name; repeat")
+        "--tolerance", metavar="NAME=LIMIT",
+        help="Limit of a difference: cycles=10%, bytes=5%, hit_rate=2 (points), or a metric's name. Repeatable.")
     ] = None,
     l2_state: Annotated[str, typer.Option(
-        "--l2", metavar="flushed|warm", help="caches before each kernel: flushed, as by Nsight Compute (cold says the "
-        "same), or warm where it was told --cache-control none")] = "flushed",
+        "--l2", metavar="flushed|warm", help="Caches before each kernel: flushed (or cold), as by Nsight Compute, or "
+        "warm with --cache-control none.")] = "flushed",
     baseline: Annotated[str | None, typer.Option(
-        "--baseline", metavar="FILE", help="an older profile: what became worse since, and what explains it")] = None,
+        "--baseline", metavar="FILE",
+        help="Older profile. The report says what became worse since, and what explains it.")] = None,
     worse: Annotated[list[str] | None, typer.Option(
-        "--worse", metavar="NAME=LIMIT", help="how much worse than the baseline, such as cycles=3%; repeat")] = None,
+        "--worse", metavar="NAME=LIMIT",
+        help="Limit of a change for the worse against the baseline, such as cycles=3%. Repeatable.")] = None,
     was: Annotated[list[str] | None, typer.Option(
-        "--was", metavar="OPTION=VALUE", help="an option of the kernel that was another when the baseline was taken; repeat")
+        "--was", metavar="OPTION=VALUE", help="Option of the kernel that had another value in the baseline. Repeatable.")
     ] = None,
     strict: Annotated[bool, typer.Option(
-        "--strict", help="status 3 also where a model has no launch, or a launch no model or neither cycles nor time")
+        "--strict", help="Status 3 also for a model without a launch, a launch without a model, or without cycles and time.")
     ] = False,
     decimal: Annotated[str | None, typer.Option(
-        "--decimal", metavar="point|comma", help="the profile's decimal sign; found out by default")] = None,
-    json_path: Annotated[str | None, typer.Option("--json", metavar="FILE", help="write the result as JSON; - is stdout")]
+        "--decimal", metavar="point|comma", help="Decimal sign of the profile, detected by default.")] = None,
+    json_path: Annotated[str | None, typer.Option("--json", metavar="FILE", help="Write the result as JSON. - is stdout.")]
     = None,
-    junit_path: Annotated[str | None, typer.Option("--junit", metavar="FILE", help="write the result as JUnit XML")] = None,
+    junit_path: Annotated[str | None, typer.Option("--junit", metavar="FILE", help="Write the result as JUnit XML.")] = None,
 ) -> None:  # fmt: skip
     """Hold a profile of Nsight Compute against what the model predicts.
 
@@ -205,9 +211,9 @@ def _models(ours: Mapping[str, Any], row: KernelModel | None, values: Mapping[st
         if l2 == "warm":
             raise ConfigError("--l2 goes with --kernel; --models FILE says it for each model")
         return read_models(_file(ours["models"], "--models"))
-    names = {name: option_name(name, item) for name, item in row.params.model_fields.items()}
-    given = {names[name]: values[name] for name in names if values.get(name) is not None}
-    was = dict(_option(text, names.values()) for text in ours["was"] or ())
+    given = given_options(row, values)
+    known = (*row.params.options(), *row.params.renamed)
+    was = row.params.in_our_words(dict(_option(text, known) for text in ours["was"] or ()))
     checked = _checked(row, given)
     changed = _checked(row, {**given, **was})
     return (

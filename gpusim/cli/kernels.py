@@ -13,17 +13,20 @@ import typer
 from typer.main import get_command
 
 from gpusim.cli.command import CommandLine
+from gpusim.cli.kernel_command import command_of
 from gpusim.cli.options import (
+    GPU_HELP,
     Commands,
     check_choice,
     console_for,
     find_gpu,
+    name_of,
     output_path,
     refuse_same,
     spinner,
     write_json,
 )
-from gpusim.cli.parameters import checked_params, kernel_parameters, option_name, parameter
+from gpusim.cli.parameters import checked_params, given_options, kernel_parameters, parameter
 from gpusim.errors import ConfigError, GpusimError, KernelError, LaunchError, nearest
 
 if TYPE_CHECKING:
@@ -36,22 +39,22 @@ if TYPE_CHECKING:
 CLOCKS = ("max", "single", "sustained")
 L2_STATES = ("cold", "warm", "flushed")
 L2_HELP = (
-    f"caches before the launch: {' or '.join(L2_STATES)} (as Nsight Compute does it: before each kernel, and those of code, "
-    "which counts where --producer-code-begin or its kind say where code lies)"
+    "L2 before the launch: cold, warm, or flushed as by Nsight Compute. flushed empties the instruction cache, too, which "
+    "counts where code addresses are given (--producer-code-begin)."
 )
 DATA = ("random", "zeros")
 ENGINES = ("native", "reference")
 ENGINE_HELP = (
-    "native, the compiled engine; or reference, the core of the model in simpy, for a GPU that has no more, or "
-    "with --core-only"
+    "Simulator: native is the compiled engine. reference is the core of the model in simpy, for a GPU that has no more, or "
+    "with --core-only."
 )
 
 PICTURES: Mapping[str, str] = {
-    "plot": "draw the pipeline of one SM over time",
-    "ring": "draw the stages of one CTA over time: filling, full, being read",
-    "roofline": "draw the kernel on the GPU's roofline",
-    "occupancy": "draw what limits the CTAs that an SM holds",
-    "waterfall": "draw what each fix would save of the cycles",
+    "plot": "Draw the pipeline of one SM over time.",
+    "ring": "Draw the pipeline stages of one CTA over time: filling, full, being read.",
+    "roofline": "Draw the kernel on the GPU's roofline.",
+    "occupancy": "Draw what limits the resident CTAs of an SM.",
+    "waterfall": "Draw the cycles that each fix would save.",
 }
 """Options that draw, each into a file of its own, and what."""
 
@@ -107,38 +110,38 @@ class Request:
 
 def _common_parameters(names: Sequence[str], *, has_screen: bool) -> list[inspect.Parameter]:
     """Options that all kernels have; ``names`` of PICTURES; ``has_screen``: what is printed is one screen, or all."""
-    prediction, output = "Prediction", "Output"
+    prediction, output = "Simulation", "Output"
     choices = " or ".join
     return [
         parameter("gpu", str, typer.Option(
-            "--gpu", help="a GPU's name (gpusim gpus lists them) or a TOML file", metavar="NAME|TOML",
+            "--gpu", help=GPU_HELP, metavar="NAME|TOML",
             rich_help_panel=prediction), inspect.Parameter.empty),
         parameter("clock", str, typer.Option(
-            "--clock", help="SM clock: max; single (one launch, over before the power limit bites fully); sustained (half a "
-            "second back to back, under the limit); or a number of MHz", metavar="MODE|MHZ",
+            "--clock", help="SM clock: max, single (one launch, over before the power limit takes full effect), sustained "
+            "(0.5 s back to back, under the limit), or MHz.", metavar="MODE|MHZ",
             rich_help_panel=prediction), "single"),
         parameter("l2_state", str, typer.Option(
             "--l2", help=L2_HELP, metavar="|".join(L2_STATES),
             rich_help_panel=prediction), "cold"),
         parameter("data", str, typer.Option(
-            "--data", help=f"operands, for the power that they draw: {choices(DATA)}", metavar="|".join(DATA),
+            "--data", help=f"Values of the operands, for the power that they draw: {choices(DATA)}.", metavar="|".join(DATA),
             rich_help_panel=prediction), "random"),
         parameter("engine", str, typer.Option(
             "--engine", help=ENGINE_HELP, metavar="|".join(ENGINES), rich_help_panel=prediction), "native"),
         parameter("core_only", bool, typer.Option(
-            "--core-only", help="switch off what the GPU has beyond the model's core; a remark lists it",
+            "--core-only", help="Switch off what the GPU has beyond the model's core. A remark lists it.",
             rich_help_panel=prediction), False),
         parameter("max_events", int | None, typer.Option(
-            "--max-events", min=1, metavar="N", help="give the run up after so many events (about 0.6 us each)",
+            "--max-events", min=1, metavar="N", help="Stop with an error after N events (about 0.6 us each).",
             rich_help_panel=prediction), None),
         *([parameter("shows_all", bool, typer.Option(
             "--all", help="Print everything: counters, warp states, options, sources and remarks.",
             rich_help_panel=output), False)] if has_screen else []),
         parameter("json_path", str | None, typer.Option(
-            "--json", help="write the result as JSON; - is stdout (tables then go to stderr)", metavar="FILE",
+            "--json", help="Write the result as JSON. - is stdout, tables then go to stderr.", metavar="FILE",
             rich_help_panel=output), None),
         parameter("trace_path", str | None, typer.Option(
-            "--trace", help="write a Perfetto trace of one SM, for ui.perfetto.dev", metavar="FILE.pftrace",
+            "--trace", help="Write a Perfetto trace of one SM, for ui.perfetto.dev.", metavar="FILE.pftrace",
             rich_help_panel=output), None),
         *(
             parameter(f"{name}_path", str | None, typer.Option(
@@ -150,8 +153,7 @@ def _common_parameters(names: Sequence[str], *, has_screen: bool) -> list[inspec
 
 def _request(row: KernelModel, values: Mapping[str, Any]) -> Request:
     """Check everything that can be checked without simulating."""
-    names = {name: option_name(name, item) for name, item in row.params.model_fields.items()}
-    given = {names[name]: values[name] for name in names if values.get(name) is not None}
+    given = given_options(row, values)
     outputs = {
         "--json": output_path(values["json_path"], "--json"),
         "--trace": output_path(values["trace_path"], "--trace", ".pftrace"),
@@ -164,7 +166,7 @@ def _request(row: KernelModel, values: Mapping[str, Any]) -> Request:
     gpu = find_gpu(values["gpu"], "--gpu")
     return Request(
         row=row, params=checked_params(row, given), given=given,
-        gpu_name=values["gpu"], gpu=gpu,
+        gpu_name=name_of(values["gpu"], gpu), gpu=gpu,
         clock=parse_clock(values["clock"]), l2=check_choice("--l2", values["l2_state"], L2_STATES),
         data=check_choice("--data", values["data"], DATA), engine=check_choice("--engine", values["engine"], ENGINES),
         core_only=values["core_only"], max_events=values["max_events"], json=outputs["--json"], trace=outputs["--trace"],
@@ -177,8 +179,7 @@ def _advised(refusal: str, row: KernelModel, values: Mapping[str, Any]) -> str:
     """A refusal of the kernel or its launch, with all that its advice takes."""
     from gpusim.report.advice import advice_at_the_door
 
-    names = {name: option_name(name, item) for name, item in row.params.model_fields.items()}
-    given = {names[name]: values[name] for name in names if values.get(name) is not None}
+    given = given_options(row, values)
     try:
         gpu = find_gpu(values["gpu"], "--gpu")
     except GpusimError:
@@ -245,7 +246,7 @@ def _kernel_command(row: KernelModel, verb: str) -> Any:
     )
     single = typer.Typer(add_completion=False, rich_markup_mode="rich",
                          context_settings={"help_option_names": ["-h", "--help"]})
-    single.command(name=row.name, help=row.summary)(command)
+    single.command(name=row.name, help=row.summary, cls=command_of(row))(command)
     return get_command(single)
 
 
@@ -299,7 +300,8 @@ def _predict(request: Request) -> None:
         lines = [(step.why, shlex.join(step.words)) for step in steps]
         render_prediction(result, console, shown, steps=lines, expected=expected)
         return
-    needed = [option_name(name, item) for name, item in request.row.params.model_fields.items() if item.is_required()]
+    kind = request.row.params
+    needed = [option for option, name in kind.options().items() if kind.model_fields[name].is_required()]
     summary = Summary(
         document=document, expected=expected, gpu_name=request.gpu_name,
         problem=request.line.problem_words(options, needed), steps=steps,

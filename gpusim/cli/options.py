@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from gpusim.machine.config import GpuSpec
 
+GPU_HELP = "GPU by name, by a unique beginning of it (gpusim gpus lists all), or by TOML file."
+
 OK, MISMATCH, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 """What the process leaves with."""
 
@@ -77,6 +79,11 @@ def find_gpu(name: str, flag: str) -> GpuSpec:
         raise ConfigError(f"{flag} {str(error).removeprefix('gpu: ')}") from None
     except OSError as error:
         raise ConfigError(f"{flag} {name!r} cannot be read: {error.strerror}, wants a readable TOML file") from None
+
+
+def name_of(typed: str, gpu: GpuSpec) -> str:
+    """A GPU as one types it again: the file that describes it, or its full name."""
+    return typed if typed.endswith(".toml") else gpu.name
 
 
 def output_path(text: str | None, flag: str, *suffixes: str) -> Path | None:

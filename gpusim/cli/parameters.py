@@ -5,17 +5,17 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping
 from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
 
 import typer
 
 from gpusim.errors import KernelError
 
 if TYPE_CHECKING:
-    from pydantic import BaseModel
-    from pydantic.fields import FieldInfo
-
     from gpusim.kernel_models import KernelModel
+    from gpusim.kernel_models.options import KernelParams
+
+CHOSEN = "by GPU and tile"
 
 
 def parameter(name: str, kind: Any, option: Any, default: Any) -> inspect.Parameter:
@@ -25,50 +25,60 @@ def parameter(name: str, kind: Any, option: Any, default: Any) -> inspect.Parame
     )
 
 
-def option_name(name: str, item: FieldInfo) -> str:
-    """What a field is called on the command line."""
-    return item.alias or name
-
-
 def kernel_parameters(row: KernelModel, *, takes_lists: bool = False) -> list[inspect.Parameter]:
     """One option a field of the parameters' model. All but flags are text here: the model checks them.
 
     With ``takes_lists`` flags are text, too: on, off, or both.
     """
+    from gpusim.kernel_models.options import COMPILER_OUTPUT
+    from gpusim.kernel_models.spelling import choices_of
+
     found = []
-    for name, item in row.params.model_fields.items():
-        option = f"--{option_name(name, item).replace('_', '-')}"
-        is_flag, choices = _shape(item.annotation)
+    for option, name in row.params.options().items():
+        item, panel = row.params.model_fields[name], row.params.panel_of(option)
+        flag = f"--{option.replace('_', '-')}"
+        is_flag, choices = _is_flag(item.annotation), choices_of(item.annotation)
         if takes_lists and is_flag:
             is_flag, choices = False, ("on", "off")
-        description = item.description or name
-        description += f": {', '.join(str(choice) for choice in choices)}" if choices else ""
-        default: Any = inspect.Parameter.empty if item.is_required() else None
-        if not item.is_required() and "by default" not in description:
-            description += f" [default: {_default_text(item.default)}]"
-        declaration = f"{option}/--no-{option[2:]}" if is_flag else option
-        metavar = None if is_flag else "CHOICE" if choices else _metavar(item.annotation)
+        declaration = f"{flag}/--no-{flag[2:]}" if is_flag else flag
         info = typer.Option(
-            declaration, help=description.replace("[", r"\["), metavar=metavar, show_default=False,
-            rich_help_panel=f"Kernel: {row.name}",
+            declaration, help=help_text(row.params, option, choices).replace("[", r"\["), show_default=False,
+            metavar=None if is_flag else "WORD" if choices else _metavar(item.annotation),
+            rich_help_panel=panel, hidden=panel == COMPILER_OUTPUT,
         )
         kind: Any = bool if is_flag else str
+        default: Any = inspect.Parameter.empty if item.is_required() else None
         found.append(parameter(name, kind if item.is_required() else kind | None, info, default))
     return found
 
 
-def _shape(annotation: Any) -> tuple[bool, tuple[Any, ...]]:
-    """(is a flag, choices) of a field's type, None aside."""
-    if get_origin(annotation) is Annotated:
-        annotation = get_args(annotation)[0]
+def help_text(kind: type[KernelParams], option: str, choices: tuple[Any, ...]) -> str:
+    """What an option is, its values, what it needs, and its default.
+
+    >>> from gpusim.kernel_models.gemm import GemmParams
+    >>> help_text(GemmParams, "consumer_split", ("m", "n"))
+    'Tile dimension that the consumer warpgroups divide: m or n. Needs --math wgmma, --schedule multistage or \
+warp_specialized or cooperative. [default: by GPU and tile]'
+    """
+    item = kind.model_fields[kind.options()[option]]
+    text = item.description or option
+    if choices:
+        words = [str(choice) for choice in choices]
+        listed = " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+        text += f". Values: {listed}" if ". " in text else f": {listed}"
+    for values, needs in kind.applies_when(option).items():
+        text += f". {values} needs {needs}" if values else f". Needs {needs}"
+    if item.is_required():
+        return text
+    if "by default" in text.lower():
+        return f"{text}."
+    return f"{text}. [default: {_default_text(item.default)}]"
+
+
+def _is_flag(annotation: Any) -> bool:
     if get_origin(annotation) in (Union, UnionType):
-        rest = [member for member in get_args(annotation) if member is not NoneType]
-        shapes = [_shape(member) for member in rest]
-        choices = tuple(choice for _, of_member in shapes for choice in of_member)
-        return all(flag for flag, _ in shapes), choices
-    if get_origin(annotation) is Literal:
-        return False, get_args(annotation)
-    return annotation is bool, ()
+        return all(member in (bool, NoneType) for member in get_args(annotation))
+    return annotation is bool
 
 
 def _metavar(annotation: Any) -> str:
@@ -80,30 +90,31 @@ def _metavar(annotation: Any) -> str:
 
 
 def _default_text(default: Any) -> str:
-    """A default as it would be typed; ``auto`` for one that the model chooses."""
+    """A default as it would be typed; in words where the model chooses it."""
     if default is None:
-        return "chosen for the GPU and the tile"
+        return CHOSEN
     if isinstance(default, bool):
         return "on" if default else "off"
     if isinstance(default, tuple):
         return "x".join(str(part) for part in default)
-    return str(default)
+    return f"{default:g}" if isinstance(default, float) else str(default)
 
 
-def checked_params(row: KernelModel, given: Mapping[str, Any]) -> BaseModel:
+def given_options(row: KernelModel, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of the kernel that were typed, in our words."""
+    return row.params.in_our_words({
+        option: values[name] for option, name in row.params.options().items() if values.get(name) is not None
+    })
+
+
+def checked_params(row: KernelModel, given: Mapping[str, Any]) -> KernelParams:
     """The parameters' model.
 
     Raises:
         KernelError: the first thing that it refuses, as a sentence with the flag's name.
     """
-    typed: dict[str, Any] = dict(given)
-    for name, item in row.params.model_fields.items():
-        key = option_name(name, item)
-        for choice in _shape(item.annotation)[1]:  # choices that are no texts
-            if key in typed and not isinstance(choice, str) and str(choice) == typed[key]:
-                typed[key] = choice
     try:
-        return row.params(**typed)
+        return row.params(**given)
     except KernelError as error:
         from gpusim.kernel_models.sweep_values import SEVERAL
 

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 import typer
 from typer.main import get_command
 
+from gpusim.cli.kernel_command import command_of
 from gpusim.cli.options import (
+    GPU_HELP,
     Commands,
     check_choice,
     console_for,
@@ -19,7 +21,7 @@ from gpusim.cli.options import (
     spinner,
     write_json,
 )
-from gpusim.cli.parameters import checked_params, kernel_parameters, option_name, parameter
+from gpusim.cli.parameters import checked_params, given_options, kernel_parameters, parameter
 from gpusim.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -40,7 +42,7 @@ class Rasters(Commands):
         """Kernels whose options say the order."""
         from gpusim.kernel_models import KERNEL_MODELS
 
-        return [name for name, row in KERNEL_MODELS.items() if {"raster", "raster_group"} <= row.params.model_fields.keys()]
+        return [name for name, row in KERNEL_MODELS.items() if {"raster", "swizzle_size"} <= row.params.model_fields.keys()]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """``raster`` for one kernel."""
@@ -62,28 +64,28 @@ def _kernel_command(row: KernelModel) -> Any:
     panel, output = "Raster", "Output"
     own = [
         parameter("gpu", str, typer.Option(
-            "--gpu", help="a GPU's name (gpusim gpus lists them) or a TOML file", metavar="NAME|TOML",
+            "--gpu", help=GPU_HELP, metavar="NAME|TOML",
             rich_help_panel=panel), inspect.Parameter.empty),
         parameter("groups", str, typer.Option(
-            "--groups", help="raster groups that are compared, in both directions", metavar="N,N,...",
+            "--groups", help="CTA rasterization swizzle sizes that are compared, in both directions.", metavar="N,N,...",
             rich_help_panel=panel), DEFAULT_GROUPS),
         parameter("wave", int, typer.Option(
-            "--wave", help="the wave that is shown, from 0", metavar="W", rich_help_panel=panel), 0),
+            "--wave", help="Wave that is shown, from 0.", metavar="W", rich_help_panel=panel), 0),
         parameter("l2_state", str, typer.Option(
-            "--l2", help=f"L2 before the launch: {' or '.join(L2_STATES)}", metavar="|".join(L2_STATES),
+            "--l2", help=f"L2 before the launch: {' or '.join(L2_STATES)}.", metavar="|".join(L2_STATES),
             rich_help_panel=panel), "cold"),
         parameter("json_path", str | None, typer.Option(
-            "--json", help="write wave and orders as JSON; - is stdout (tables then go to stderr)", metavar="FILE",
+            "--json", help="Write wave and orders as JSON. - is stdout, tables then go to stderr.", metavar="FILE",
             rich_help_panel=output), None),
         parameter("plot_path", str | None, typer.Option(
-            "--plot", help="draw the tiles by wave and by reuse", metavar="FILE.png|svg", rich_help_panel=output), None),
+            "--plot", help="Draw the tiles by wave and by reuse.", metavar="FILE.png|svg", rich_help_panel=output), None),
     ]  # fmt: skip
     command.__signature__ = inspect.Signature(  # type: ignore[attr-defined]  # typer reads options from it
         [*kernel_parameters(row), *own]
     )
     single = typer.Typer(add_completion=False, rich_markup_mode="rich",
                          context_settings={"help_option_names": ["-h", "--help"]})
-    single.command(name=row.name, help=f"Waves of tiles and orders of them: {row.summary}")(command)
+    single.command(name=row.name, help=f"Waves of tiles and orders of them: {row.summary}", cls=command_of(row))(command)
     return get_command(single)
 
 
@@ -99,8 +101,7 @@ def _groups(text: str) -> list[int]:
 
 
 def _raster(row: KernelModel, values: Mapping[str, Any]) -> None:
-    names = {name: option_name(name, item) for name, item in row.params.model_fields.items()}
-    given = {names[name]: values[name] for name in names if values.get(name) is not None}
+    given = given_options(row, values)
     outputs = {
         "--json": output_path(values["json_path"], "--json"),
         "--plot": output_path(values["plot_path"], "--plot", ".png", ".svg"),
@@ -118,7 +119,7 @@ def _raster(row: KernelModel, values: Mapping[str, Any]) -> None:
     shown.check_wave(values["wave"])
 
     def build(group: int, direction: str) -> Any:
-        return resolved.model_copy(update={"raster_group": group, "raster": direction}).launch(gpu)
+        return resolved.model_copy(update={"swizzle_size": group, "raster": direction}).launch(gpu)
 
     with spinner(f"planning {2 * len(groups)} orders of {row.name} on {gpu.name}"):
         found = compare_orders(build, gpu, groups=groups, directions=DIRECTIONS, is_warm=is_warm)

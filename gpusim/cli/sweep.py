@@ -11,18 +11,21 @@ from typing import TYPE_CHECKING, Any
 import typer
 from typer.main import get_command
 
+from gpusim.cli.kernel_command import command_of
 from gpusim.cli.kernels import CLOCKS, DATA, L2_HELP, L2_STATES, Kernels, parse_clock
 from gpusim.cli.options import (
+    GPU_HELP,
     INTERRUPTED,
     check_choice,
     console_for,
     find_gpu,
+    name_of,
     output_path,
     progress,
     refuse_same,
     write_json,
 )
-from gpusim.cli.parameters import kernel_parameters, option_name, parameter
+from gpusim.cli.parameters import given_options, kernel_parameters, parameter
 from gpusim.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -54,31 +57,31 @@ def _kernel_command(row: KernelModel) -> Any:
     panel, output = "Sweep", "Output"
     own = [
         parameter("gpu", str, typer.Option(
-            "--gpu", help="a GPU's name (gpusim gpus lists them) or a TOML file", metavar="NAME|TOML",
+            "--gpu", help=GPU_HELP, metavar="NAME|TOML",
             rich_help_panel=panel), inspect.Parameter.empty),
         parameter("top", int, typer.Option(
-            "--top", help="how many are wanted: what cannot be among them is excluded, which saves its simulation",
+            "--top", help="Configurations wanted. One that cannot be among them is not simulated.",
             metavar="N", rich_help_panel=panel), 10),
         parameter("jobs", int | None, typer.Option(
-            "--jobs", help="processes; by default one a core", metavar="N", rich_help_panel=panel), None),
+            "--jobs", help="Processes. By default one per core.", metavar="N", rich_help_panel=panel), None),
         parameter("dask", str | None, typer.Option(
-            "--dask", help="a dask scheduler, whose workers simulate instead of --jobs (pip install 'gpusim\\[cluster]')",
+            "--dask", help="Dask scheduler whose workers simulate instead of --jobs (pip install 'gpusim\\[cluster]').",
             metavar="ADDRESS", rich_help_panel=panel), None),
         parameter("clock", str, typer.Option(
-            "--clock", help=f"SM clock: {', '.join(CLOCKS)}, or MHz", metavar="MODE|MHZ", rich_help_panel=panel), "single"),
+            "--clock", help=f"SM clock: {', '.join(CLOCKS)}, or MHz.", metavar="MODE|MHZ", rich_help_panel=panel), "single"),
         parameter("l2_state", str, typer.Option(
             "--l2", help=L2_HELP, metavar="|".join(L2_STATES),
             rich_help_panel=panel), "cold"),
         parameter("data", str, typer.Option(
-            "--data", help=f"operands, for the power that they draw: {' or '.join(DATA)}", metavar="|".join(DATA),
-            rich_help_panel=panel), "random"),
+            "--data", help=f"Values of the operands, for the power that they draw: {' or '.join(DATA)}.",
+            metavar="|".join(DATA), rich_help_panel=panel), "random"),
         parameter("json_path", str | None, typer.Option(
-            "--json", help="write everything as JSON; - is stdout (tables then go to stderr)", metavar="FILE",
+            "--json", help="Write everything as JSON. - is stdout, tables then go to stderr.", metavar="FILE",
             rich_help_panel=output), None),
         parameter("csv_path", str | None, typer.Option(
-            "--csv", help="write a line a configuration", metavar="FILE.csv", rich_help_panel=output), None),
+            "--csv", help="Write one line per configuration.", metavar="FILE.csv", rich_help_panel=output), None),
         parameter("plot_path", str | None, typer.Option(
-            "--plot", help="draw time over the option with most values", metavar="FILE.png|svg",
+            "--plot", help="Draw time over the option with most values.", metavar="FILE.png|svg",
             rich_help_panel=output), None),
     ]
     command.__signature__ = inspect.Signature(  # type: ignore[attr-defined]  # typer reads options from it
@@ -86,13 +89,12 @@ def _kernel_command(row: KernelModel) -> Any:
     )
     single = typer.Typer(add_completion=False, rich_markup_mode="rich",
                          context_settings={"help_option_names": ["-h", "--help"]})
-    single.command(name=row.name, help=f"Rank configurations: {row.summary}")(command)
+    single.command(name=row.name, help=f"Rank configurations: {row.summary}", cls=command_of(row))(command)
     return get_command(single)
 
 
 def _sweep(row: KernelModel, values: Mapping[str, Any]) -> None:
-    names = {name: option_name(name, item) for name, item in row.params.model_fields.items()}
-    given = {names[name]: values[name] for name in names if values.get(name) is not None}
+    given = given_options(row, values)
     outputs = {
         "--json": output_path(values["json_path"], "--json"),
         "--csv": output_path(values["csv_path"], "--csv", ".csv"),
@@ -118,13 +120,13 @@ def _sweep(row: KernelModel, values: Mapping[str, Any]) -> None:
         )
     json_path, csv_path, plot_path = outputs.values()
     if json_path is not None:
-        write_json(sweep_document(found), json_path)
+        write_json(sweep_document(found, gpu_name=name_of(values["gpu"], gpu)), json_path)
     console = console_for(json_path)
     if csv_path is not None:
         from gpusim.report.output import write_whole
 
         write_whole(csv_path, found.table().to_csv(index=False).encode())
-    render_sweep(found, console, top=top, gpu_name=values["gpu"])
+    render_sweep(found, console, top=top, gpu_name=name_of(values["gpu"], gpu))
     for word, path in (("Table", csv_path), ("Plot", plot_path)):
         if path is not None:
             if word == "Plot":

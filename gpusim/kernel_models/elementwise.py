@@ -40,10 +40,12 @@ class ElementwiseParams(StreamParams):
     whose share is not full takes it element by element.
     """
 
-    op: Literal["copy", "scale", "add", "fill"] = Field("copy", description="out = in, factor * in, a + b, or a value")
-    elements: Elements = Field(description="elements of each tensor")
-    vector_bytes: VectorBytes = Field(16, description="bytes of one load or store of a thread")
-    items_per_thread: Annotated[int, Field(ge=1, le=32)] = Field(1, description="vectors of a thread")
+    op: Literal["copy", "scale", "add", "fill"] = Field(
+        "copy", description="Operation: out = in, factor * in, a + b, or a constant"
+    )
+    elements: Elements = Field(description="Elements of each tensor")
+    vector_bytes: VectorBytes = Field(16, description="Vector width: bytes a thread loads or stores at once")
+    items_per_thread: Annotated[int, Field(ge=1, le=32)] = Field(1, description="Vectors per thread")
 
     @property
     def share_bytes(self) -> int:

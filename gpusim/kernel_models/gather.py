@@ -36,11 +36,11 @@ class GatherParams(StreamParams):
     Each thread loads its indices, then its vectors (four of several rows, or six of one), then stores them.
     """
 
-    rows: Count = Field(description="rows that are gathered")
-    columns: Columns = Field(description="elements of a row")
-    table_rows: Count = Field(description="rows of the table")
+    rows: Count = Field(description="Rows that are gathered")
+    columns: Columns = Field(description="Elements per row")
+    table_rows: Count = Field(description="Rows of the table")
     index: Literal["random", "sequential"] = Field(
-        "random", description="which rows: drawn with replacement, or one behind the other"
+        "random", description="Row indices: random with replacement, or consecutive"
     )
 
     @property

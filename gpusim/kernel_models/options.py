@@ -4,15 +4,24 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self, get_args
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, ModelWrapValidatorHandler, ValidationError, model_validator
 
 from gpusim.errors import KernelError, nearest
+from gpusim.kernel_models.spelling import Renamed, as_choice, choices_of, in_new_words
 from gpusim.workload.launch import Launch, Target
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
+
+
+PROBLEM, KERNEL = "Problem", "Kernel"
+"""Panels of ``--help``: how large a problem is, and how a kernel does it."""
+
+COMPILER_OUTPUT = "Compiler output (read from SASS; 0 means unknown)"
+"""The panel of options that are known once a kernel is compiled. ``--help-all`` shows it."""
 
 
 class KernelParams(BaseModel):
@@ -23,6 +32,43 @@ class KernelParams(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    renamed: ClassVar[Mapping[str, Renamed]] = MappingProxyType({})
+    """Options of an earlier release by their old names, which are understood for one release."""
+
+    @classmethod
+    def options(cls) -> Mapping[str, str]:
+        """For each option's name its field."""
+        return {(item.alias or name): name for name, item in cls.model_fields.items()}
+
+    @classmethod
+    def panel_of(cls, option: str) -> str:
+        """The panel of ``--help`` in which an option stands."""
+        item = cls.model_fields[cls.options()[option]]
+        return PROBLEM if item.is_required() or option == "dtype" else KERNEL
+
+    @classmethod
+    def applies_when(cls, option: str) -> Mapping[str, str]:
+        """Under which other options an option applies, as text by its values (empty: all); none where it always does."""
+        del option
+        return {}
+
+    @classmethod
+    def in_our_words(cls, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Options as the fields take them: old names as new ones, words in any case, other names of types.
+
+        Raises:
+            KernelError: an option under its old name and its new one.
+        """
+        found: dict[str, Any] = {}
+        fields = cls.options()
+        for option, given_value in given.items():
+            name, value = in_new_words(cls.renamed, option, given_value)
+            if name in found:
+                raise KernelError(f"{_flag(name)} is given twice, under its old name, too; leave one out")
+            choices = choices_of(cls.model_fields[fields[name]].annotation) if name in fields else ()
+            found[name] = as_choice(value, choices)
+        return found
+
     @model_validator(mode="wrap")
     @classmethod
     def _refused_in_a_sentence(cls, given: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
@@ -31,6 +77,8 @@ class KernelParams(BaseModel):
         Raises:
             KernelError: the first thing, as a sentence with the option's name.
         """
+        if isinstance(given, Mapping):
+            given = cls.in_our_words(given)
         try:
             return handler(given)
         except ValidationError as error:
@@ -84,8 +132,6 @@ class KernelParams(BaseModel):
         Unless a kernel says otherwise: all of an option that takes some words, or is on or off.
         """
         del given, gpu
-        from gpusim.kernel_models.sweep_values import choices_of
-
         for name, item in cls.model_fields.items():
             if option == (item.alias or name):
                 is_flag = item.annotation is bool or bool in get_args(item.annotation)
@@ -101,6 +147,10 @@ class KernelParams(BaseModel):
                 value = "x".join(str(part) for part in value)
             options[name.rstrip("_")] = value
         return options
+
+
+def _flag(option: str) -> str:
+    return f"--{option.rstrip('_').replace('_', '-')}"
 
 
 def refusal_sentence(error: ErrorDetails, known: list[str]) -> str:

@@ -46,11 +46,13 @@ class ReductionParams(StreamParams):
     their sums meet in shared memory, and one fp32 atomic a column adds them to the result, which was zero.
     """
 
-    rows: Count = Field(description="rows of the array")
-    columns: Columns = Field(description="elements of a row")
-    axis: Literal["row", "column"] = Field("row", description="what is added up: each row, or each column")
-    vector_bytes: VectorBytes = Field(16, description="bytes of one load of a thread")
-    rows_per_cta: Annotated[int, Field(ge=1, le=65536)] = Field(64, description="rows of a CTA that adds up columns")
+    rows: Count = Field(description="Rows of the array")
+    columns: Columns = Field(description="Elements per row")
+    axis: Literal["row", "column"] = Field("row", description="Sum of each row, or of each column")
+    vector_bytes: VectorBytes = Field(16, description="Vector width: bytes a thread loads at once")
+    rows_per_cta: Annotated[int, Field(ge=1, le=65536)] = Field(
+        64, description="Rows per CTA where columns are summed (--axis column)"
+    )
 
     @property
     def vector_elements(self) -> int:

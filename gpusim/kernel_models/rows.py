@@ -35,9 +35,9 @@ Columns = Annotated[int, Field(ge=1, le=1 << 26)]
 class RowParams(StreamParams):
     """Rows of columns, each row taken by a warp or by a CTA."""
 
-    rows: Count = Field(description="rows of the array")
-    columns: Columns = Field(description="elements of a row")
-    per: Literal["warp", "block"] = Field("warp", description="who takes a row: a warp, or a CTA")
+    rows: Count = Field(description="Rows of the array")
+    columns: Columns = Field(description="Elements per row")
+    per: Literal["warp", "block"] = Field("warp", description="Threads that reduce one row: a warp, or a CTA (thread block)")
 
     @property
     def lanes(self) -> int:

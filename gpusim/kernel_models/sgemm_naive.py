@@ -48,11 +48,11 @@ class SgemmNaiveParams(KernelParams):
     meets, walks the 32 k there, and meets again; nothing overlaps inside of it.
     """
 
-    m: Extent = Field(description="rows of A and D")
-    n: Extent = Field(description="columns of B and D")
-    k: Extent = Field(description="columns of A, rows of B; a multiple of 32")
+    m: Extent = Field(description="GEMM M: rows of A and D")
+    n: Extent = Field(description="GEMM N: columns of B and D")
+    k: Extent = Field(description="GEMM K: columns of A, rows of B, a multiple of 32")
     way: Literal["naive", "coalesced", "tiled"] = Field(
-        "coalesced", description="whether a warp has rows (naive) or columns of D, or operands come by shared memory (tiled)"
+        "coalesced", description="Threads of a warp: along rows of D, along columns, or with A and B tiled in shared memory"
     )
 
     @property

@@ -64,14 +64,16 @@ class SmemCopyParams(StreamParams):
     waited for at once; back as vectorized. tma: one thread, an mbarrier, one load and one store by tensor maps.
     """
 
-    dtype: Literal["fp32", "bf16", "fp16"] = Field("bf16", description="type of the elements")
-    m: Annotated[int, Field(ge=1, le=1 << 24)] = Field(description="rows")
-    n: Annotated[int, Field(ge=1, le=1 << 24)] = Field(description="columns")
-    tile: Annotated[tuple[int, int], BeforeValidator(_tile)] = Field((128, 64), description="rows x columns of a CTA's tile")
-    copy_: Literal["scalar", "vectorized", "cp_async", "tma"] = Field(
-        "vectorized", alias="copy", description="how the tile reaches shared memory"
+    dtype: Literal["fp32", "bf16", "fp16"] = Field("bf16", description="Element type")
+    m: Annotated[int, Field(ge=1, le=1 << 24)] = Field(description="Rows of the matrix")
+    n: Annotated[int, Field(ge=1, le=1 << 24)] = Field(description="Columns of the matrix")
+    tile: Annotated[tuple[int, int], BeforeValidator(_tile)] = Field(
+        (128, 64), description="CTA tile in rows x columns, elements"
     )
-    swizzle: Literal["none", "32B", "64B", "128B"] = Field("none", description="order of 16-byte chunks in shared memory")
+    copy_: Literal["scalar", "vectorized", "cp_async", "tma"] = Field(
+        "vectorized", alias="copy", description="Copy of a tile to shared memory"
+    )
+    swizzle: Literal["none", "32B", "64B", "128B"] = Field("none", description="Shared-memory swizzle of 16-byte chunks")
 
     @property
     def grid(self) -> TileGrid:

@@ -44,8 +44,8 @@ VectorBytes = Literal[2, 4, 8, 16]
 class StreamParams(KernelParams):
     """What all of them have: a type of elements and threads of a CTA."""
 
-    dtype: Literal["fp32", "bf16", "fp16"] = Field("fp32", description="type of the elements")
-    threads: Threads = Field(256, description="threads of a CTA, a multiple of 32")
+    dtype: Literal["fp32", "bf16", "fp16"] = Field("fp32", description="Element type")
+    threads: Threads = Field(256, description="Threads per CTA, a multiple of 32")
 
     @property
     def element(self) -> DType:

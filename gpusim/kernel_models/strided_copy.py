@@ -37,9 +37,9 @@ class StridedCopyParams(StreamParams):
     whose share is not full takes it element by element.
     """
 
-    elements: Elements = Field(description="elements of the output")
-    stride: Annotated[int, Field(ge=1, le=1 << 20)] = Field(description="elements of the input from one taken to the next")
-    items_per_thread: Annotated[int, Field(ge=1, le=32)] = Field(1, description="elements of a thread")
+    elements: Elements = Field(description="Elements of the output")
+    stride: Annotated[int, Field(ge=1, le=1 << 20)] = Field(description="Stride of the input, in elements")
+    items_per_thread: Annotated[int, Field(ge=1, le=32)] = Field(1, description="Elements per thread")
 
     @property
     def share(self) -> int:

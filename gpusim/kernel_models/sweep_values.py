@@ -18,6 +18,7 @@ from pydantic import ValidationError
 
 from gpusim.errors import GpusimError, KernelError, nearest
 from gpusim.kernel_models.options import KernelParams
+from gpusim.kernel_models.spelling import as_choice, choices_of, in_new_words
 from gpusim.workload.launch import Launch, Target
 
 AUTO = "auto"
@@ -75,11 +76,6 @@ class Choices:
     refusals: tuple[Refusal, ...]
 
 
-def option_names(kind: type[KernelParams]) -> dict[str, str]:
-    """For each option of the command line its field."""
-    return {(item.alias or name): name for name, item in kind.model_fields.items()}
-
-
 def values_of(kind: type[KernelParams], option: str, text: str, *, fixed: Mapping[str, Any], gpu: Target) -> tuple[Any, ...]:
     """Values of one option as typed: ``a,b,c`` (``;`` where a value has commas), ``2..6``, ``1024..4096+512``, ``auto``.
 
@@ -113,7 +109,7 @@ def _refuse_slip(kind: type[KernelParams], option: str, part: str) -> None:
     flag = f"--{option.replace('_', '-')}"
     if span := re.fullmatch(r"(\d+)-(\d+)", part):
         raise KernelError(f"{flag} {part!r} is no range; wants {span[1]}..{span[2]}")
-    words = [str(choice) for choice in choices_of(kind.model_fields[option_names(kind)[option]].annotation)]
+    words = [str(choice) for choice in choices_of(kind.model_fields[kind.options()[option]].annotation)]
     if part == AUTO and part not in words:
         raise KernelError(f"{flag}: {AUTO} stands for all usual values, wants no others beside it")
     if part.isalpha() and len(part) >= len(AUTO) - 1 and part not in words and "did you mean" in nearest(part, (AUTO,)) and (
@@ -146,15 +142,15 @@ def _word(kind: type[KernelParams], option: str, text: str) -> Any:
 
     What no GPU and no size could make legal is refused here, not one configuration among others.
     """
-    item, flag = kind.model_fields[option_names(kind)[option]], f"--{option.replace('_', '-')}"
+    item, flag = kind.model_fields[kind.options()[option]], f"--{option.replace('_', '-')}"
     if _is_flag(item.annotation):
         if text not in ("on", "off"):
             raise KernelError(f"{flag} {text!r} is unknown; {nearest(text, ('on', 'off'))}")
         return text == "on"
     known = choices_of(item.annotation)
-    for choice in known:
-        if str(choice) == text:
-            return choice
+    text = as_choice(in_new_words(kind.renamed, option, text)[1], known)
+    if text in known:
+        return text
     members = (item.annotation,) if get_origin(item.annotation) is Literal else get_args(item.annotation)
     if known and not item.metadata and all(get_origin(each) is Literal or each is type(None) for each in members):
         words = [str(choice) for choice in known]
@@ -176,17 +172,6 @@ def _is_flag(annotation: Any) -> bool:
     return annotation is bool or bool in get_args(annotation)
 
 
-def choices_of(annotation: Any) -> tuple[Any, ...]:
-    """All values of a field that takes some words.
-
-    >>> choices_of(Literal["m", "n"] | None), choices_of(int)
-    (('m', 'n'), ())
-    """
-    if get_origin(annotation) is Literal:
-        return get_args(annotation)
-    return tuple(choice for member in get_args(annotation) if not isinstance(member, str) for choice in choices_of(member))
-
-
 def choices(
     kind: type[KernelParams], given: Mapping[str, Any], gpu: Target, *, most: int = MOST_CHOICES,
     keep: Callable[[Launch], Any] | None = None, progress: Callable[[int, int], None] = lambda done, total: None,
@@ -200,6 +185,7 @@ def choices(
     Raises:
         KernelError: an unknown option, values that cannot be read, more than ``most`` combinations, or none is legal.
     """
+    given = kind.in_our_words(given)
     values = _values(kind, given, gpu)
     number = prod(len(of_option) for of_option in values.values())
     if number > most:
@@ -209,7 +195,7 @@ def choices(
     _refuse_what_is_no_value(kind, given, values)
     legal: dict[KernelParams, Choice] = {}
     refused: dict[str, list[str]] = {}
-    num_legal, fields = 0, option_names(kind)
+    num_legal, fields = 0, kind.options()
     look = partial(_looked_at, kind=kind, gpu=gpu, keep=keep)
     for done, seen in enumerate(mapped(look, _combinations(values))):
         if not done % TELL_EVERY:
@@ -269,7 +255,7 @@ def _refuse_what_is_no_value(
 
 
 def _values(kind: type[KernelParams], given: Mapping[str, Any], gpu: Target) -> dict[str, tuple[Any, ...]]:
-    names = option_names(kind)
+    names = kind.options()
     fixed = {
         name: value for name, value in given.items()
         if not isinstance(value, list | tuple) and not (isinstance(value, str) and SEVERAL.search(value))

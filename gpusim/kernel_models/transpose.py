@@ -44,10 +44,10 @@ class TransposeParams(StreamParams):
     elements, or of 32 whose elements change places by the row's number (swizzled).
     """
 
-    threads: Literal[256] = Field(256, description="threads of a CTA, 32 x 8")
-    m: Annotated[int, Field(ge=1, le=1 << 24)] = Field(description="rows of the input")
-    n: Annotated[int, Field(ge=1, le=1 << 24)] = Field(description="columns of the input")
-    smem: Smem = Field("padded", description="how the tile lies in shared memory, or none: it does not")
+    threads: Literal[256] = Field(256, description="Threads per CTA, 32 x 8")
+    m: Annotated[int, Field(ge=1, le=1 << 24)] = Field(description="Rows of the input")
+    n: Annotated[int, Field(ge=1, le=1 << 24)] = Field(description="Columns of the input")
+    smem: Smem = Field("padded", description="Layout of the tile in shared memory. With none there is no shared memory")
 
     @property
     def grid(self) -> TileGrid:

@@ -37,7 +37,7 @@ def orders(
     import pandas as pd
 
     def build(group: int, direction: str) -> Launch:
-        told = {**params.model_dump(by_alias=True), "raster": direction, "raster_group": group}
+        told = {**params.model_dump(by_alias=True), "raster": direction, "swizzle_size": group}
         return GemmParams(**told).launch(gpu)
 
     groups, directions = list(groups), list(directions)

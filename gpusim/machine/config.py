@@ -9,7 +9,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_type_hints
 
-from gpusim.errors import ConfigError, nearest
+from gpusim.errors import ConfigError, full_gpu_name, nearest
 from gpusim.machine.clock import ClockSpec
 from gpusim.machine.description import NO_NUMBERS, chain_of, flat_table, sections
 from gpusim.machine.dispatcher import DispatcherSpec, slots_of_grid
@@ -233,7 +233,7 @@ def gpu_names() -> list[str]:
 
 
 def load_gpu(name: str | Path) -> GpuSpec:
-    """The GPU called ``name``, or described by the TOML file at that path.
+    """The GPU called ``name`` (or by the beginning of its name), or described by the TOML file at that path.
 
     A file that says it is one of ours and says something else of it gives a GPU of another name: what was measured on ours
     says nothing of it.
@@ -246,9 +246,7 @@ def load_gpu(name: str | Path) -> GpuSpec:
         if not path.is_file():
             raise ConfigError(f"gpu: there is no file {path}, wants a TOML file or one of {', '.join(gpu_names())}")
     else:
-        path = configs_dir() / f"{name}.toml"
-        if str(name) not in gpu_names():
-            raise ConfigError(f"gpu: {str(name)!r} is unknown; {nearest(str(name), gpu_names())}")
+        path = configs_dir() / f"{full_gpu_name(str(name), gpu_names())}.toml"
     found = deepcopy(_described(chain_of(path, configs_dir())))  # tables in it are dicts
     if Path(name).suffix == ".toml" and found.name in gpu_names():
         ours = load_gpu(found.name)

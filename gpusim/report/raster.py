@@ -119,7 +119,7 @@ def render_comparison(found: Comparison, console: Console) -> None:
     times = best.dram_read_bytes / found.least_bytes if found.least_bytes else 1.0
     once = "every line once" if abs(times - 1.0) < 1e-3 else f"every line {times:.2f} times"
     console.print(
-        f"[bold]Best[/]: --raster {best.direction} --raster-group {best.group}: {escape(found.reason)} "
+        f"[bold]Best[/]: --raster {best.direction} --swizzle-size {best.group}: {escape(found.reason)} "
         f"({size(best.dram_read_bytes)} read, {once}).",
         highlight=False,
     )

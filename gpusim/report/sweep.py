@@ -14,7 +14,6 @@ from rich.table import Table
 
 from gpusim.analysis.sweep import Entry, Status, Sweep, row_of
 from gpusim.evidence.validate.expected_error import Expected, expected_error, unknown
-from gpusim.kernel_models.sweep_values import option_names
 from gpusim.report.number_format import count, duration, flag, percent, size
 from gpusim.report.tables import print_command
 from gpusim.simulate.bottleneck import COMPUTES, WAITS_FOR
@@ -27,8 +26,8 @@ NOTABLE = 0.02
 """A difference that is worth a word: of a share, in points; of a quantity, of the larger."""
 
 
-def sweep_document(sweep: Sweep) -> dict[str, Any]:
-    """The JSON document."""
+def sweep_document(sweep: Sweep, *, gpu_name: str = "") -> dict[str, Any]:
+    """The JSON document; ``gpu_name`` is the GPU as it was typed."""
     return {
         "kernel": sweep.kernel, "gpu": sweep.gpu, "varied": list(sweep.choices.varied),
         "num_tried": sweep.choices.num_tried, "num_legal": len(sweep.entries), "num_same": sweep.choices.num_same,
@@ -40,7 +39,7 @@ def sweep_document(sweep: Sweep) -> dict[str, Any]:
             {
                 "problem": dict(problem), "best": dict(entries[0].choice.options), "time_us": entries[0].time_us,
                 "expected_error_pct": _error_pct(sweep, entries), "num_within_error": len(within_error(sweep, entries)),
-                "why": why(sweep, entries),
+                "why": why(sweep, entries, gpu_name),
             }
             for problem, entries in sweep.by_problem().items() if entries[0].result is not None
         ],
@@ -59,10 +58,10 @@ def render_sweep(sweep: Sweep, console: Console, *, top: int, gpu_name: str) -> 
     if entries[0].result is None:
         console.print("Nothing was simulated.")
         return
-    for sentence in why(sweep, entries):
-        console.print(escape(sentence), highlight=False)
+    for sentence in why(sweep, entries, gpu_name):
+        console.print(escape(sentence), highlight=False, soft_wrap=True)
     console.print("Next: ", end="")
-    print_command(_command(sweep, entries[0], gpu_name), console)
+    print_command(f"gpusim {command(sweep, entries[0], 'explain', gpu_name)}", console)
 
 
 def within_error(sweep: Sweep, entries: list[Entry]) -> list[Entry]:
@@ -72,13 +71,16 @@ def within_error(sweep: Sweep, entries: list[Entry]) -> list[Entry]:
     return [entry for entry in entries if entry.result is not None and entry.time_us <= most]
 
 
-def why(sweep: Sweep, entries: list[Entry]) -> list[str]:
-    """Sentences: the best, how sure that is, against the second, against the slowest."""
+def why(sweep: Sweep, entries: list[Entry], gpu_name: str = "") -> list[str]:
+    """Lines: the best as one types it after ``gpusim``, its time, how sure that is, against the second, the slowest."""
     timed = [entry for entry in entries if entry.result is not None]
     best = timed[0]
     result = best.result
     assert result is not None  # of timed
-    said = [f"Best: {_spelled(best)} takes {_duration(best)}, bound by {result.bound_by}: {result.reason}."]
+    said = [
+        f"Best: {command(sweep, best, 'predict', gpu_name)}",
+        f"It takes {_duration(best)}, bound by {result.bound_by}: {result.reason}.",
+    ]
     expected = _expected(sweep, timed)
     if expected is None:
         said.append(f"Expected error: {_unknown(sweep, timed)}: how sure the order is, is not known.")
@@ -159,8 +161,18 @@ def _duration(entry: Entry) -> str:
 
 
 def _spelled(entry: Entry) -> str:
-    words = [f"{flag(name)} {_value(value)}" for name, value in entry.choice.options.items()]
-    return " ".join(words) or "the only configuration"
+    return shlex.join(_typed(entry.choice.options)) or "the only configuration"
+
+
+def _typed(options: Mapping[str, Any]) -> list[str]:
+    """Options as one types them; what was left to the kernel is left out."""
+    words: list[str] = []
+    for name, value in options.items():
+        if isinstance(value, bool):
+            words.append(flag(name) if value else f"--no-{flag(name)[2:]}")
+        elif value is not None:
+            words += [flag(name), str(value)]
+    return words
 
 
 def _value(value: Any) -> str:
@@ -188,19 +200,13 @@ def _error_pct(sweep: Sweep, entries: Sequence[Entry]) -> float | None:
     return None if expected is None else expected.p90_pct
 
 
-def _command(sweep: Sweep, entry: Entry, gpu_name: str) -> str:
-    """``gpusim explain`` for one configuration: what its problem is, what was given, and what was varied."""
-    words = ["gpusim", "explain", sweep.kernel]
+def command(sweep: Sweep, entry: Entry, verb: str, gpu_name: str = "") -> str:
+    """One configuration as one types it after ``gpusim``: what its problem is, what was given, and what was varied."""
     params = entry.choice.params
-    resolved, fields = params.as_options(), option_names(type(params))
+    resolved, fields = params.as_options(), params.options()
     given = {name: resolved[fields[name].rstrip("_")] for name in sweep.given if name not in sweep.choices.varied}
-    told: Mapping[str, Any] = {**given, **dict(entry.problem), **entry.choice.options}
-    for name, value in told.items():
-        if isinstance(value, bool):
-            words.append(flag(name) if value else f"--no-{flag(name)[2:]}")
-        elif value is not None:
-            words += [flag(name), str(value)]
-    words += ["--gpu", gpu_name]
+    words = [verb, sweep.kernel, *_typed({**given, **dict(entry.problem), **entry.choice.options})]
+    words += ["--gpu", gpu_name or sweep.gpu]
     for name, default in (("clock", "single"), ("l2", "cold"), ("data", "random")):
         value = sweep.simulate_options.get(name, default)
         words += [] if value == default else [f"--{name}", f"{value:g}" if isinstance(value, float) else str(value)]

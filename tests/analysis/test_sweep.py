@@ -61,7 +61,7 @@ def test_it_ranks_and_says_why(capsys: pytest.CaptureFixture[str], monkeypatch: 
     monkeypatch.delenv("COLUMNS", raising=False)
     assert main([*GEMM, *VARIED, "--top", "3"]) == 0
     out = capsys.readouterr().out
-    for word in ("24 configurations tried", "8 refused, such as: --tile 100x1x1", "bound by", "Best: --tile",
+    for word in ("24 configurations tried", "8 refused, such as: --tile 100x1x1", "bound by", "Best: predict gemm --m 512",
                  "Expected error", "Against the second", "Against the slowest", "Next: gpusim explain gemm --m 512"):
         assert word in out
     command = next(line for line in out.splitlines() if line.startswith("Next: "))[len("Next: gpusim ") :]
@@ -190,7 +190,7 @@ def test_a_process_that_is_ended_costs_one_sentence() -> None:
 
 
 def test_processes_list_what_one_lists() -> None:
-    options = {**SOME, "stages": "1..6", "raster_group": "1,2,4,8", "raster_snake": "off,on", "cluster": "auto"}
+    options = {**SOME, "stages": "1..6", "swizzle_size": "1,2,4,8", "raster_boustrophedon": "off,on", "cluster": "auto"}
     with workers_of(2, None) as workers:
         many = choices(GemmParams, options, H200, keep=partial(lower_bound, gpu=H200), mapped=workers.mapped)
     assert many == choices(GemmParams, options, H200, keep=partial(lower_bound, gpu=H200))

@@ -32,7 +32,7 @@ PREDICTIONS: Mapping[str, tuple[str, Mapping[str, Any], Mapping[str, Any]]] = {
         "gemm", {"m": 1024, "n": 1024, "k": 512, **COOPERATIVE, "cluster": "2x1"}, {"clock": "sustained"},
     ),
     "gemm_many_waves": (
-        "gemm", {"m": 8192, "n": 8192, "k": 128, **COOPERATIVE, "raster_group": 4}, {"clock": 1755.0, "l2": "warm"},
+        "gemm", {"m": 8192, "n": 8192, "k": 128, **COOPERATIVE, "swizzle_size": 4}, {"clock": 1755.0, "l2": "warm"},
     ),
     "gemm_hgemm": ("gemm", {**SMALL, **HGEMM}, {"clock": 1500.0, "data": "zeros"}),
     "gemm_triton": ("gemm", {**SMALL, **TRITON, "copy": "tma", "epilogue": "smem"}, {}),

@@ -137,7 +137,7 @@ def test_triton_walks_tiles_as_the_model_does(h200: GpuSpec) -> None:
     exec(compile(ast.Module([found], []), "kernel.py", "exec"), names)  # the kernel's own lines, on plain numbers
     for group, (rows, columns) in itertools.product((1, 2, 3, 8, 16), ((4, 8), (7, 3), (16, 16))):
         options = {"m": rows * 64, "n": columns * 64, "k": 64, "tile": "64x64x64", "schedule": "multistage"}
-        params = GemmParams.model_validate({**options, "raster_group": group, "raster": "along_n"}).resolved(h200)
+        params = GemmParams.model_validate({**options, "swizzle_size": group, "raster": "along_n"}).resolved(h200)
         places = np.arange(rows * columns)
         m, n, _, _ = TilePlan(params).coordinates(places)
         assert [names["_tile_of"](place, rows, columns, group) for place in places.tolist()] == list(zip(m, n, strict=True))
@@ -158,15 +158,16 @@ def test_a_library_makes_the_transposed_product(h200: GpuSpec) -> None:
     assert (found["m"], found["n"], found["k"], found["layout"]) == (4096, 8192, 1024, "tn")
     assert options_of(name, "132x1x1", "384x1x1", layout="tt")["layout"] == "nn"
     params = GemmParams.model_validate(found).resolved(h200)
-    assert (params.schedule, params.consumers, params.split, params.persistent) == ("cooperative", 2, "m", True)
-    assert (params.cluster, params.stages, params.raster, params.raster_group) == ((2, 1), 4, "along_m", 11)
-    assert params.raster_snake  # 66 clusters, twice as long across as along: 11 x 6 of them at once
+    assert (params.schedule, params.persistent) == ("cooperative", True)
+    assert (params.consumer_warpgroups, params.consumer_split) == (2, "m")
+    assert (params.cluster, params.stages, params.raster, params.swizzle_size) == ((2, 1), 4, "along_m", 11)
+    assert params.raster_boustrophedon  # 66 clusters, twice as long across as along: 11 x 6 of them at once
 
 
 def test_a_tile_whose_other_side_has_the_rows_of_a_wgmma_is_told_as_we_see_it(h200: GpuSpec) -> None:
     found = options_of("nvjet_tst_168x128_64x5_2x1_v_bz_coopB_TNN", "132x1x1", "384x1x1", layout="tt")
     assert [found[name] for name in ("m", "n", "layout", "tile", "cluster")] == [8192, 4096, "tt", "128x168x64", "1x2"]
-    assert (found["split"], found["raster"]) == ("m", "along_n")
+    assert (found["consumer_split"], found["raster"]) == ("m", "along_n")
     assert GemmParams.model_validate(found).launch(h200).num_threads == 384
 
 
@@ -190,11 +191,11 @@ def test_launches_say_who_multiplies() -> None:
 def test_bands_are_as_wide_as_the_gpu_has_clusters() -> None:
     asked = {"m": "8192", "n": "8192", "k": "64", "dtype": "bf16", "layout": "tn"}
     row = {"launched": "nvjet_tst_128x128_64x6_1x2_h_bz_TNT", "grid": "100x1x1", "block": "384x1x1"}
-    widths = [library.options(asked, row, load_gpu(gpu))["raster_group"] for gpu in ("h200_sxm", "h100_sxm", "h100_pcie")]
+    widths = [library.options(asked, row, load_gpu(gpu))["swizzle_size"] for gpu in ("h200_sxm", "h100_sxm", "h100_pcie")]
     assert widths == [8, 8, 8]  # the root of 66, and of 57
     row = {**row, "launched": "nvjet_tst_64x256_64x4_1x1_h_bz_TNT"}
     found = [library.options(asked, row, load_gpu(gpu)) for gpu in ("h200_sxm", "h100_pcie")]
-    assert [each["raster_group"] for each in found] == [6, 5]  # the root of a quarter of 132, and of 114
+    assert [each["swizzle_size"] for each in found] == [6, 5]  # the root of a quarter of 132, and of 114
     assert all("raster_table" not in each for each in found)  # lone CTAs run GPC by GPC anyway
 
 
@@ -203,7 +204,7 @@ def test_parts_of_k_are_counted_by_the_grid(h200: GpuSpec) -> None:
     asked = {"m": "32", "n": "4096", "k": "8192", "dtype": "bf16", "layout": "tn"}
     row = {"launched": f"{name} + void cublasLt::splitKreduce_kernel<", "grid": "64x1x4", "block": "256x1x1"}
     found = library.options(asked, row, h200)
-    assert (found["split_k"], found["split_k_mode"], found["sum_by"]) == (4, "second_kernel", "elements")
+    assert (found["split_k"], found["split_k_mode"], found["splitk_reduction"]) == (4, "second_kernel", "scalar")
     alone = library.options(asked, {**row, "launched": name}, h200)
     assert alone["split_k_mode"] == "in_kernel" and "sum_by" not in alone
     assert library.options(asked, {**row, "grid": "65x1x1"}, h200) is None

@@ -124,8 +124,8 @@ def test_a_step_of_three_ctas_of_one_slot_is_what_was_measured() -> None:
     name, gpu = "sgemm_64x128x8_2x2_s1_nn", load_gpu("h100_sxm")
     options: dict[str, Any] = {
         "tile": (64, 128, 8), "warps": (2, 2), "stages": 1, "layout": "nn", "dtype": "fp32", "copy": "cp_async",
-        "math": "fma", "schedule": "multistage", "epilogue": "direct", "refill": "before_math", "raster": "along_n",
-        "raster_group": 4, "registers": 128, "fma_bank_reads": 1.3, "step_code": 131 / DEPENDENT_CYCLES,
+        "math": "fma", "schedule": "multistage", "epilogue": "direct", "prefetch": "before_mma", "raster": "along_n",
+        "swizzle_size": 4, "registers": 128, "fma_bank_reads": 1.3, "step_code": 131 / DEPENDENT_CYCLES,
         "step_instructions": 47,
     }  # fmt: skip
     launches = [GemmParams(m=768, n=1408 * num_ctas, k=k, **options).launch(gpu) for k in (256, 768)]
@@ -169,8 +169,8 @@ def test_two_ctas_of_a_ring_end_as_was_measured() -> None:
     """128 x 64 x 16 by eight warps, two slots: before, both ended together and the SMs took 4 to 8 CTAs each."""
     options: dict[str, Any] = {
         "tile": (128, 64, 16), "warps": (4, 2), "stages": 2, "layout": "tn", "dtype": "fp32", "copy": "cp_async",
-        "math": "fma", "schedule": "multistage", "epilogue": "direct", "refill": "before_math", "raster": "along_n",
-        "raster_group": 1, "registers": 96, "fma_bank_reads": 1.29, "step_code": 370 / DEPENDENT_CYCLES,
+        "math": "fma", "schedule": "multistage", "epilogue": "direct", "prefetch": "before_mma", "raster": "along_n",
+        "swizzle_size": 1, "registers": 96, "fma_bank_reads": 1.29, "step_code": 370 / DEPENDENT_CYCLES,
         "step_instructions": 181,
     }  # fmt: skip
     gpu = load_gpu("h100_sxm")

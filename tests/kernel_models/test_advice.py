@@ -25,8 +25,9 @@ asked = st.fixed_dictionaries(
         "stages": st.integers(1, 6), "copy": st.sampled_from(["cp_async", "tma"]),
         "math": st.sampled_from(["mma_sync", "wgmma", "fma"]),
         "schedule": st.sampled_from(["multistage", "warp_specialized", "cooperative", "pingpong"]),
-        "warps": st.sampled_from(["1x1", "2x2", "4x2", "3x5"]), "consumers": st.integers(1, 3),
-        "split": st.sampled_from(["m", "n"]), "cluster": st.sampled_from(["2x1", "1x2", "4x2"]), "persistent": st.booleans(),
+        "warps": st.sampled_from(["1x1", "2x2", "4x2", "3x5"]), "consumer_warpgroups": st.integers(1, 3),
+        "consumer_split": st.sampled_from(["m", "n"]), "cluster": st.sampled_from(["2x1", "1x2", "4x2"]),
+        "persistent": st.booleans(),
         "split_k": st.integers(2, 5), "swizzle": st.sampled_from(["none", "32B", "64B", "128B"]),
         "epilogue": st.sampled_from(["direct", "smem", "tma_store"]),
         "setmaxnreg": st.sampled_from(["none", "40/232", "24/64"]), "registers": st.sampled_from([64, 168]),
@@ -55,7 +56,8 @@ def test_the_tile_that_is_advised_is_accepted(options: dict[str, Any], gpu: GpuS
 
 
 @pytest.mark.parametrize(
-    ("tile", "advised"), [("100x33x7", "128x32x16"), ("1x1x1", "128x8x16"), ("128x256x60", "128x256x64")]
+    ("tile", "advised"),
+    [("100x33x7", "128x32x16"), ("1x1x1", "64x8x16"), ("16x128x64", "64x128x64"), ("128x256x60", "128x256x64")],
 )
 def test_what_several_things_are_wrong_with_is_mended_at_once(tile: str, advised: str) -> None:
     gpu, options = GPUS[0], {"m": 4096, "n": 4096, "k": 4096, "tile": tile}

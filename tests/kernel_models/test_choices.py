@@ -68,7 +68,7 @@ def test_auto_is_every_word_and_both_of_a_flag() -> None:
     assert values_of(KERNEL_MODELS["softmax"].params, "per", "auto", fixed={}, gpu=H200) == ("warp", "block")
 
 
-USUAL = ["tile", "stages", "schedule", "cluster", "raster_group", "split_k", "epilogue", "swizzle"]
+USUAL = ["tile", "stages", "schedule", "cluster", "swizzle_size", "split_k", "epilogue", "swizzle"]
 
 
 @pytest.mark.parametrize("option", USUAL)
@@ -86,7 +86,7 @@ def test_usual_tiles_suit_their_type(dtype: str) -> None:
 @pytest.mark.parametrize(("options", "says"), [
     ({"tiel": "1"}, "--tiel is unknown; did you mean 'tile'"), ({"stages": "x"}, "--stages"),
     ({"stages": []}, "--stages has no values"), ({"tile": "7x7x7,9x9x9"}, "none of 2 configurations can run"),
-    ({"raster_group": "1..4000+1", "stages": "1..16"}, "64000 configurations"),
+    ({"swizzle_size": "1..4000+1", "stages": "1..16"}, "64000 configurations"),
 ])
 def test_a_sweep_of_nothing_is_refused(options: dict[str, Any], says: str) -> None:
     with pytest.raises(KernelError, match=says):

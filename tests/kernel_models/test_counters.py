@@ -68,9 +68,9 @@ def test_cp_async_brings_what_lies_inside_of_the_matrices(h200: GpuSpec, sizes: 
     [
         ({"tile": "128x64x64", "schedule": "warp_specialized"}, 64),
         ({"tile": "128x256x64", "schedule": "cooperative"}, 256),
-        ({"tile": "128x256x64", "schedule": "cooperative", "split": "n"}, 128),
+        ({"tile": "128x256x64", "schedule": "cooperative", "consumer_split": "n"}, 128),
         ({"tile": "64x128x64", "schedule": "pingpong"}, 128),
-        ({"tile": "192x192x64", "consumers": 3}, 192),
+        ({"tile": "192x192x64", "consumer_warpgroups": 3}, 192),
         ({"tile": "320x128x64"}, 64),
         ({"tile": "128x64x64", "schedule": "multistage"}, 64),
         ({"tile": "64x8x64"}, 8),
@@ -118,7 +118,7 @@ def test_an_ffma_reads_what_sass_has_or_a_row_s_element_once(
     [
         {"tile": "128x256x64"},
         {"tile": "128x64x64", "schedule": "pingpong"},
-        {"tile": "192x192x64", "consumers": 3},
+        {"tile": "192x192x64", "consumer_warpgroups": 3},
         {"tile": "128x64x64", "schedule": "multistage"},
         {"tile": "128x128x32", "math": "mma_sync"},
         {"tile": "128x128x64", "cluster": "2x2"},

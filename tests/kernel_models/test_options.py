@@ -83,7 +83,7 @@ EFFECTS: list[tuple[dict[str, Any], Callable[[Launch], Any], Any]] = [
         ["producer", "consumer0"],
     ),
     (
-        {"schedule": "cooperative", "consumers": 3, "tile": "192x128x64"},
+        {"schedule": "cooperative", "consumer_warpgroups": 3, "tile": "192x128x64"},
         lambda launch: [role.num_warps for role in launch.roles], [4, 4, 4, 4],
     ),
     ({"schedule": "pingpong"}, lambda launch: launch.num_ctas, None),
@@ -93,17 +93,17 @@ EFFECTS: list[tuple[dict[str, Any], Callable[[Launch], Any], Any]] = [
         {"full", "empty", "math_turn", "epilogue_turn"},
     ),
     ({"math": "mma_sync", "warps": "4x2", "tile": "128x128x32"}, lambda launch: launch.num_threads, 256),
-    ({"schedule": "multistage", "consumers": 1}, lambda launch: launch.num_threads, 128),
-    ({"tile": "128x256x64", "split": "m"}, wgmma_shape, (64, 256, 16)),
-    ({"tile": "128x256x64", "split": "n"}, wgmma_shape, (64, 128, 16)),
+    ({"schedule": "multistage", "consumer_warpgroups": 1}, lambda launch: launch.num_threads, 128),
+    ({"tile": "128x256x64", "consumer_split": "m"}, wgmma_shape, (64, 256, 16)),
+    ({"tile": "128x256x64", "consumer_split": "n"}, wgmma_shape, (64, 128, 16)),
     ({"cluster": "2x1"}, lambda launch: launch.cluster_size, 2),
     ({"cluster": "2x2"}, lambda launch: "cluster" in launch.features, True),
     ({"persistent": True}, lambda launch: launch.num_ctas, None),
     ({"raster": "along_n"}, panels_in_order, [0, 0, 1, 1, 2, 2, 3, 3]),
     ({"raster": "along_m"}, panels_in_order, [0, 1, 2, 3, 0, 1, 2, 3]),
-    ({"raster_group": 2}, panels_in_order, [0, 1, 0, 1, 2, 3, 2, 3]),
-    ({"raster": "along_m", "raster_snake": True}, panels_in_order, [0, 1, 2, 3, 3, 2, 1, 0]),
-    ({"raster": "along_m", "raster_table": "0,2,1,3"}, panels_in_order, [0, 2, 1, 3, 0, 2, 1, 3]),
+    ({"swizzle_size": 2}, panels_in_order, [0, 1, 0, 1, 2, 3, 2, 3]),
+    ({"raster": "along_m", "raster_boustrophedon": True}, panels_in_order, [0, 1, 2, 3, 3, 2, 1, 0]),
+    ({"raster": "along_m", "raster_order": "0,2,1,3"}, panels_in_order, [0, 2, 1, 3, 0, 2, 1, 3]),
     ({"split_k": 2}, lambda launch: launch.num_ctas, 2 * 4 * 2),
     ({"split_k": 2}, lambda launch: num_ops(ops.GlobalAtomic)(launch) > 0, True),
     ({"split_k": 2}, lambda launch: len(launch.following), 0),
@@ -153,11 +153,11 @@ def test_registers_that_are_given_are_those_of_the_launch(h200: GpuSpec) -> None
     assert launch.registers_per_thread != GemmParams(**BASE, setmaxnreg="none").launch(h200).registers_per_thread
 
 
-@pytest.mark.parametrize("refill", ["before_math", "after_math"])
-def test_refill_is_an_option_of_multistage(h200: GpuSpec, refill: str) -> None:
+@pytest.mark.parametrize("prefetch", ["before_mma", "after_mma"])
+def test_prefetch_is_an_option_of_multistage(h200: GpuSpec, prefetch: str) -> None:
     for math in ("wgmma", "mma_sync"):
-        params = GemmParams(**BASE, schedule="multistage", math=math, refill=refill)
-        assert params.launch(h200).params["refill"] == refill
+        params = GemmParams(**BASE, schedule="multistage", math=math, prefetch=prefetch)
+        assert params.launch(h200).params["prefetch"] == prefetch
 
 
 def test_a_staging_buffer_that_does_not_fit_beside_the_ring_is_cut_into_slices(h200: GpuSpec) -> None:

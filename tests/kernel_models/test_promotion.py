@@ -15,7 +15,7 @@ from .conftest import ops_of
 
 def copies_of(**options: Any) -> list[ops.TmaLoad | ops.CpAsync]:
     """Of A, by the first CTA of a GEMM whose tensor maps promote to 256 bytes."""
-    params = {"m": 128, "n": 128, "k": 1024, "tile": "128x128x64", "fetch_bytes": 256, **options}
+    params = {"m": 128, "n": 128, "k": 1024, "tile": "128x128x64", "l2_promotion": 256, **options}
     launch = GemmParams.model_validate(params).launch(load_gpu("h200_sxm"))
     return [op for cta, op in ops_of(launch, ops.TmaLoad, ops.CpAsync) if cta == 0 and op.tensor == "A"]
 
@@ -30,7 +30,7 @@ def test_a_gemms_rows_begin_their_blocks_together_where_they_lie_on_blocks() -> 
     assert all(op.come_along == () for op in off[1:])
     two = copies_of(k=1088)  # every second row half a block behind the others: each begins at every second step
     assert [op.new_fraction for op in two[1:]] == pytest.approx([0.5] * 16)
-    alone = copies_of(k=1032, fetch_bytes=128)  # a step's rows are blocks of their own
+    alone = copies_of(k=1032, l2_promotion=128)  # a step's rows are blocks of their own
     assert [op.new_fraction for op in alone] == [1.0] * 17
 
 
@@ -45,7 +45,8 @@ def test_few_rows_and_blocks_of_four_steps_begin_together_as_before() -> None:
 
 def test_short_rows_of_an_operand_that_is_turned_come_two_by_two() -> None:
     """Rows of 32 bytes: L2 takes 64 of memory at once."""
-    fma = {"dtype": "fp32", "layout": "tt", "copy": "cp_async", "math": "fma", "schedule": "multistage", "fetch_bytes": None}
+    fma = {"dtype": "fp32", "layout": "tt", "copy": "cp_async", "math": "fma",
+           "schedule": "multistage", "l2_promotion": None}
     short = copies_of(**fma, tile=(128, 128, 8), warps=(4, 2), stages=1)
     assert [op.come_along for op in short] == [((0, step ^ 1),) for step in range(128)]
     ragged = copies_of(**fma, tile=(128, 128, 8), warps=(4, 2), stages=1, k=1044)  # 16 bytes further from row to row

@@ -80,7 +80,7 @@ def test_a_ninth_warp_takes_the_registers_of_three_more() -> None:
     ("options", "accumulators", "registers"),
     [
         ({"tile": "128x256x64"}, 64 * 256 // 128, 168),  # 3 warps a sub-core: 16384 / 96, down to 8s
-        ({"tile": "192x128x64", "consumers": 3}, 64 * 128 // 128, 128),  # 4 warps a sub-core
+        ({"tile": "192x128x64", "consumer_warpgroups": 3}, 64 * 128 // 128, 128),  # 4 warps a sub-core
         ({"tile": "128x128x64", "schedule": "warp_specialized"}, 128, 128 + 32),
         ({"tile": "64x256x64", "schedule": "pingpong"}, 128, 168),
         ({"tile": "128x128x64", "schedule": "multistage"}, 64, 64 + 26 + 6),  # up to a multiple of 8
@@ -100,7 +100,7 @@ def test_registers_are_accumulators_and_overhead_or_what_setmaxnreg_deals_out(
 
 def test_no_wgmma_is_wider_than_the_launch_has_registers_for(h200: GpuSpec) -> None:
     assert widest_wgmma_n(16) // 2 + 26 == launch_limit(16)
-    three = GemmParams(m=4096, n=4096, k=4096, tile="192x256x64", consumers=3).resolved(h200)
+    three = GemmParams(m=4096, n=4096, k=4096, tile="192x256x64", consumer_warpgroups=3).resolved(h200)
     assert Shares(three).atom.n == 128  # 256 would want 128 + 26 of 128 registers
     two = GemmParams(m=4096, n=4096, k=4096, tile="128x256x64").resolved(h200)
     assert Shares(two).atom.n == 256

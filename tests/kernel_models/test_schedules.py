@@ -74,7 +74,7 @@ def test_arrivals_of_every_thread_cost_a_wake_and_their_turns_a_k_step(run: Run,
     """
     tile_m, tile_n = map(int, options["tile"].split("x")[:2])
     one: dict[str, Any] = {"m": tile_m, "n": tile_n, "k": 2048, **options}
-    elected, every = (run(arrivals=arrivals, **one) for arrivals in ("elected", "every_thread"))
+    elected, every = (run(mbarrier_arrive=arrivals, **one) for arrivals in ("warpgroup", "thread"))
     spec, num_warps = load_gpu("h200_sxm").mbarrier, 8 if options["schedule"] == "cooperative" else 4
     assert spec is not None
     each = spec.try_wait_cycles + spec.wake_cycles + 2 * num_warps * spec.arrive_interval_cycles
@@ -84,7 +84,7 @@ def test_arrivals_of_every_thread_cost_a_wake_and_their_turns_a_k_step(run: Run,
 
 
 def test_arrivals_of_every_thread_are_skipped_as_they_are_simulated(run: Run) -> None:
-    shape: dict[str, Any] = {"m": 1024, "n": 2048, "k": 8192, "tile": "128x256x64", "stages": 3, "arrivals": "every_thread"}
+    shape: dict[str, Any] = {"m": 1024, "n": 2048, "k": 8192, "tile": "128x256x64", "stages": 3, "mbarrier_arrive": "thread"}
     assert run(**shape).cycles == pytest.approx(run(**shape).cycles, rel=5e-3)
 
 
@@ -169,14 +169,14 @@ def test_a_consumer_gives_a_slot_back_when_its_group_has_ended(
 @pytest.mark.parametrize(
     ("refill", "expected"),
     [
-        ("after_math", "L0 L1 M0 L2 M1 L0 M2 M0"),
-        ("before_math", "L0 L1 L2 M0 L0 M1 M2 M0"),
+        ("after_mma", "L0 L1 M0 L2 M1 L0 M2 M0"),
+        ("before_mma", "L0 L1 L2 M0 L0 M1 M2 M0"),
         ("after_wait", "L0 L1 M0 L2 M1 L0 M2 M0"),
     ],
 )
 def test_refill_says_whether_a_load_goes_before_its_math(h200: GpuSpec, refill: str, expected: str) -> None:
     launch = GemmParams(
-        m=64, n=64, k=256, tile="64x64x64", schedule="multistage", stages=3, refill=refill
+        m=64, n=64, k=256, tile="64x64x64", schedule="multistage", stages=3, prefetch=refill
     ).launch(h200)
     found = [
         f"L{op.stage}" if isinstance(op, ops.TmaLoad) else f"M{op.reads[0][1]}"
@@ -188,11 +188,11 @@ def test_refill_says_whether_a_load_goes_before_its_math(h200: GpuSpec, refill: 
 
 @pytest.mark.parametrize(
     ("refill", "expected"),
-    [("after_math", "L0 M0 L1 M1 L2 M2 L0 M0"), ("after_wait", "L0 L1 M0 L2 M1 L0 M2 M0")],
+    [("after_mma", "L0 M0 L1 M1 L2 M2 L0 M0"), ("after_wait", "L0 L1 M0 L2 M1 L0 M2 M0")],
 )
 def test_a_load_behind_the_wait_goes_a_step_further_ahead(h200: GpuSpec, refill: str, expected: str) -> None:
     launch = GemmParams(
-        m=64, n=64, k=256, tile="64x64x64", schedule="multistage", stages=3, refill=refill, wgmma_depth=1
+        m=64, n=64, k=256, tile="64x64x64", schedule="multistage", stages=3, prefetch=refill, wgmma_depth=1
     ).launch(h200)
     found = [
         f"L{op.stage}" if isinstance(op, ops.TmaLoad) else f"M{op.reads[0][1]}"
@@ -204,22 +204,22 @@ def test_a_load_behind_the_wait_goes_a_step_further_ahead(h200: GpuSpec, refill:
 
 @pytest.mark.parametrize(
     ("meets", "expected"), [(None, "W M S E S L S L W M S"), ("before_copies", "W M S E S L S L W M S"),
-                            ("before_math", "W S M S E L L W S M S")],
+                            ("before_mma", "W S M S E L L W S M S")],
 )  # fmt: skip
 def test_behind_the_wait_all_meet_before_each_copy_or_before_the_math(
     h200: GpuSpec, meets: str | None, expected: str
 ) -> None:
     """As Triton 3.6 compiles it nobody meets between the wait for a slot and its math."""
     launch = GemmParams(
-        m=64, n=64, k=128, tile="64x64x64", schedule="multistage", stages=2, refill="after_wait", wgmma_depth=1, copy="tma",
-        meets=meets,
+        m=64, n=64, k=128, tile="64x64x64", schedule="multistage", stages=2, prefetch="after_wait", wgmma_depth=1,
+        copy="tma", cta_barrier=meets,
     ).launch(h200)  # fmt: skip
     names = {
         ops.MbarrierWait: "W", ops.Wgmma: "M", ops.Syncthreads: "S", ops.MbarrierArriveExpectTx: "E", ops.TmaLoad: "L",
     }  # fmt: skip
     found = " ".join(names[type(op)] for _, op in ops_of(launch, *names))
     assert expected in found
-    assert launch.params["meets"] == (meets or "before_copies")
+    assert launch.params["cta_barrier"] == (meets or "before_copies")
 
 
 def test_fragments_are_read_a_slice_ahead_of_their_math(h200: GpuSpec) -> None:
@@ -261,23 +261,23 @@ def test_single_fragments_are_read_before_their_own_math_behind_the_meeting_and_
         return " ".join(short[word.split()[0]] for word in words(dry_run(launch)["math"], *kinds))
 
     each = "R R M M"  # 16 rows of A and 16 columns of B, then all others
-    assert told(stages=2, fragments="single") == f"L L W S L L {each} {each} W S {each} {each}"
-    assert told(stages=2, fragments="single", refill="after_math") == f"L L W S {each} L L {each} W S {each} {each}"
-    assert told(stages=1, fragments="single") == f"L L W S {each} {each} S L L W S {each} {each} S"
+    assert told(stages=2, register_stages=1) == f"L L W S L L {each} {each} W S {each} {each}"
+    assert told(stages=2, register_stages=1, prefetch="after_mma") == f"L L W S {each} L L {each} W S {each} {each}"
+    assert told(stages=1, register_stages=1) == f"L L W S {each} {each} S L L W S {each} {each} S"
     assert told(stages=1) == "L L W S R R M M S L L W S R R M M S"
 
 
 @pytest.mark.parametrize(
-    ("fragments", "warps", "num"),
-    [("single", "2x2", 1), ("single", "2x4", 2), ("single", "4x2", 2), ("single", "4x4", 4), ("single", "3x2", 1),
-     ("double", "2x4", 2)],
+    ("register_stages", "warps", "num"),
+    [(1, "2x2", 1), (1, "2x4", 2), (1, "4x2", 2), (1, "4x4", 4), (1, "3x2", 1),
+     (2, "2x4", 2)],
 )
 def test_warps_of_a_sub_core_are_in_teams_of_their_own_that_do_together_what_one_would(
-    h200: GpuSpec, warps: str, num: int, fragments: str
+    h200: GpuSpec, warps: str, num: int, register_stages: Literal[1, 2]
 ) -> None:
     """A team for each warp of a sub-core; the first copies A, the second B; all meet at the CTA's barrier."""
     tile = (192 if warps == "3x2" else 128, 128, 32)
-    params = GemmParams(m=2 * tile[0], n=128, k=96, tile=tile, math="mma_sync", warps=warps, fragments=fragments)
+    params = GemmParams(m=2 * tile[0], n=128, k=96, tile=tile, math="mma_sync", warps=warps, register_stages=register_stages)
     launch = params.launch(h200)
     assert [role.num_warps * num for role in launch.roles] == [launch.num_warps] * num
     told = dry_run(launch)
@@ -298,10 +298,10 @@ def test_warps_of_a_sub_core_are_in_teams_of_their_own_that_do_together_what_one
 
 def test_single_fragments_are_slower_and_need_fewer_registers(run: Run, h200: GpuSpec) -> None:
     sizes = {"m": 1024, "n": 1024, "k": 1024, "tile": "128x128x32", "math": "mma_sync", "warps": "2x2"}
-    kinds = ("double", "single")
-    of_threads = [GemmParams(**sizes, fragments=kind).launch(h200).registers_per_thread for kind in kinds]
+    kinds = (2, 1)
+    of_threads = [GemmParams(**sizes, register_stages=kind).launch(h200).registers_per_thread for kind in kinds]
     assert of_threads[0] - of_threads[1] == 4 * 4 + 8 * 2  # 64 x 64 a warp: fragments of one slice
-    double, single = (run(**sizes, fragments=kind) for kind in kinds)
+    double, single = (run(**sizes, register_stages=kind) for kind in kinds)
     assert single.cycles > double.cycles
     name = "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum"
     assert single.counters[name] == double.counters[name]
@@ -338,17 +338,19 @@ def test_an_fma_kernel_multiplies_each_k_once_and_waits_for_a_slot_before_the_la
     assert sum(op.num_instructions for _, op in program[:second_wait] if isinstance(op, ops.Fma)) == (tile_k - 1) * of_one_k
 
 
-@pytest.mark.parametrize("fragments", ["single", "double"])
+@pytest.mark.parametrize("register_stages", [1, 2])
 def test_vectors_of_a_second_k_come_behind_the_first_ones_math_where_they_are_read_ahead(
-    h200: GpuSpec, fragments: Literal["single", "double"]
+    h200: GpuSpec, register_stages: Literal[1, 2]
 ) -> None:
-    params = GemmParams(m=64, n=64, k=64, tile="64x64x16", dtype="fp32", layout="nt", warps="2x2", fragments=fragments)
+    params = GemmParams(
+        m=64, n=64, k=64, tile="64x64x16", dtype="fp32", layout="nt", warps="2x2", register_stages=register_stages
+    )
     math = [op for _, op in ops_of(params.launch(h200), ops.Fma)]
     reads = [op for _, op in ops_of(params.launch(h200), ops.SharedLoad)]
     of_one_k = 32 * 32 // 32
     num_ks = {op.num_instructions / of_one_k for op in math}
     assert num_ks == {1, 2}
-    assert {op.num_parts for op in reads} == ({1} if fragments == "single" else num_ks)
+    assert {op.num_parts for op in reads} == ({1} if register_stages == 1 else num_ks)
 
 
 def test_an_operand_that_is_turned_on_its_way_comes_through_l1(h200: GpuSpec) -> None:
@@ -375,8 +377,8 @@ def test_consumers_stage_over_the_ring_only_when_all_have_left_it(
     h200: GpuSpec, consumers: int, split: str
 ) -> None:
     launch = GemmParams(
-        m=384, n=384, k=128, tile="192x192x64" if consumers == 3 else "128x192x64", consumers=consumers,
-        split=split, epilogue="smem",
+        m=384, n=384, k=128, tile="192x192x64" if consumers == 3 else "128x192x64", consumer_warpgroups=consumers,
+        consumer_split=split, epilogue="smem",
     ).launch(h200)
     assert next(buffer for buffer in launch.buffers if buffer.name == "epilogue").is_overlay
     for idx in range(consumers):
@@ -406,15 +408,16 @@ def test_a_kernel_may_leave_the_fence_out_that_it_has_and_no_other(h200: GpuSpec
 
 def test_addresses_that_want_wide_multiplications_have_one_for_each_copy_of_a_warp(h200: GpuSpec) -> None:
     params: dict[str, Any] = {
-        "m": 128, "n": 256, "k": 256, "tile": "128x256x64", "consumers": 2, "split": "m", "stages": 3,
+        "m": 128, "n": 256, "k": 256, "tile": "128x256x64", "consumer_warpgroups": 2, "consumer_split": "m", "stages": 3,
         "schedule": "multistage", "copy": "cp_async", "math": "wgmma",
     }  # fmt: skip
     assert not ops_of(GemmParams(**params).launch(h200), ops.MadWide)
     found = [op.num_instructions for _, op in ops_of(GemmParams(**params, wide_per_copy=1).launch(h200), ops.MadWide)]
     assert found == [4.0, 8.0] * 4  # 16 and 32 KiB by eight warps, 512 bytes each; four k-steps
+    unset = {"consumer_warpgroups": None, "consumer_split": None}
     for other in ({"copy": "tma"}, {"math": "mma_sync"}, {"schedule": "warp_specialized"}):
         with pytest.raises(KernelError, match="--wide-per-copy 1: only warps that copy"):
-            GemmParams(**params | {"consumers": None, "split": None} | other, wide_per_copy=1).launch(h200)
+            GemmParams(**params | unset | other, wide_per_copy=1).launch(h200)
 
 
 def test_a_cluster_meets_before_its_barriers_are_used_and_before_it_parts(h200: GpuSpec) -> None:
@@ -449,7 +452,7 @@ def test_a_kernels_own_code_takes_its_chain_where_it_is_longer_than_the_math(sch
     def cycles(**code: float) -> float:
         options = {
             "m": 64, "n": 64, "k": 64 * num_steps, "tile": "64x64x64", "stages": 3, "copy": "tma", "math": "wgmma",
-            "schedule": schedule, "consumers": 1, "wgmma_depth": 1, "epilogue": "direct", "persistent": False,
+            "schedule": schedule, "consumer_warpgroups": 1, "wgmma_depth": 1, "epilogue": "direct", "persistent": False,
         }  # fmt: skip
         launch = GemmParams.model_validate(options | {"step_code": 2 * more} | code).launch(gpu)
         return simulate(launch, gpu, clock="max", l2="warm").cycles
@@ -468,7 +471,7 @@ def test_a_kernels_own_code_takes_its_chain_where_it_is_longer_than_the_math(sch
 
 @pytest.mark.parametrize("stages", [1, 2])
 @pytest.mark.parametrize(
-    "options", [{"fragments": "single"}, {"fragments": "double"}, {"math": "fma", "dtype": "fp32", "layout": "nt"}], ids=str
+    "options", [{"register_stages": 1}, {"register_stages": 2}, {"math": "fma", "dtype": "fp32", "layout": "nt"}], ids=str
 )
 def test_code_of_lone_warps_takes_its_chain_in_every_step(options: dict[str, Any], stages: int) -> None:
     """One warp a sub-core, behind whose math nothing is hidden."""
@@ -487,7 +490,7 @@ def test_code_of_lone_warps_takes_its_chain_in_every_step(options: dict[str, Any
 def test_a_steps_own_code_stands_before_between_and_behind_its_wgmma(h200: GpuSpec, tile: str, between: float) -> None:
     """Of sixty instructions a fifth beside four or eight wgmma, three each between them; some until a slot is given back."""
     launch = GemmParams(
-        m=int(tile.partition("x")[0]), n=128, k=128, tile=tile, stages=3, schedule="warp_specialized", consumers=1,
+        m=int(tile.partition("x")[0]), n=128, k=128, tile=tile, stages=3, schedule="warp_specialized", consumer_warpgroups=1,
         wgmma_depth=0, step_code=60.0,
     ).launch(h200)  # fmt: skip
     kinds = (ops.MbarrierWait, ops.Alu, ops.Wgmma, ops.WgmmaWaitGroup, ops.MbarrierArrive)
@@ -518,7 +521,7 @@ def test_code_that_no_program_of_the_kernel_runs_is_refused(h200: GpuSpec) -> No
         ({"store_code_begin": 90000}, "--store-code-begin 90000 --store-code-end 0"),
         ({"schedule": "multistage", "producer_code_end": 99000}, "--producer-code-end 99000: there is such code only"),
         ({"last_part_code_end": 99000}, "--last-part-code-end 99000: there is such code only in a kernel that adds up"),
-        ({"cluster_meeting": "relaxed"}, "--cluster-meeting relaxed: CTAs meet in clusters alone"),
+        ({"cluster_sync": "relaxed"}, "--cluster-sync relaxed: only CTAs of a cluster meet so"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
@@ -561,7 +564,8 @@ def test_code_that_is_far_waits_for_memory_where_all_caches_were_flushed(
 def test_far_code_of_tiles_over_an_edge_is_that_of_their_pieces(h200: GpuSpec, shape: tuple[int, int]) -> None:
     """A warpgroup whose rows lie outside stores nothing; pieces of columns lie at one place in all tiles."""
     launch = GemmParams(
-        m=shape[0], n=shape[1], k=1024, schedule="cooperative", consumers=2, split="m", tile="128x128x64", split_k=4,
+        m=shape[0], n=shape[1], k=1024, schedule="cooperative", consumer_warpgroups=2, consumer_split="m",
+        tile="128x128x64", split_k=4,
         split_k_mode="second_kernel", store_code=800.0, store_code_begin=80000, store_code_end=90000,
     ).launch(h200)
     told = [
@@ -575,8 +579,8 @@ def test_far_code_of_tiles_over_an_edge_is_that_of_their_pieces(h200: GpuSpec, s
 def test_clusters_that_release_what_they_wrote_wait_for_it(h200: GpuSpec) -> None:
     options = {"m": 256, "n": 256, "k": 128, "tile": "128x128x64", "cluster": "2x1", "split_k": 1}
     more = {
-        epilogue: cycles_of(h200, "warm", **options, epilogue=epilogue, cluster_meeting="release")
-        - cycles_of(h200, "warm", **options, epilogue=epilogue, cluster_meeting="relaxed")
+        epilogue: cycles_of(h200, "warm", **options, epilogue=epilogue, cluster_sync="release")
+        - cycles_of(h200, "warm", **options, epilogue=epilogue, cluster_sync="relaxed")
         for epilogue in ("tma_store", "direct")
     }
     fence = h200.warp_scheduler.gpu_fence_cycles
@@ -587,7 +591,7 @@ def test_clusters_that_release_what_they_wrote_wait_for_it(h200: GpuSpec) -> Non
 def test_a_little_code_is_no_less_than_what_every_loop_has(h200: GpuSpec) -> None:
     def cycles(step_code: float) -> float:
         launch = GemmParams(
-            m=64, n=64, k=1536, tile="64x64x64", stages=3, schedule="multistage", consumers=1, step_code=step_code
+            m=64, n=64, k=1536, tile="64x64x64", stages=3, schedule="multistage", consumer_warpgroups=1, step_code=step_code
         ).launch(h200)
         return simulate(launch, h200, clock="max", l2="warm").cycles
 

@@ -12,7 +12,9 @@ from gpusim.workload.launch import Launch
 
 from .conftest import bytes_by_panel, dry_run, footprint_bytes
 
-PROBLEM = {"m": 128, "n": 128, "k": 512, "tile": "128x128x64", "stages": 3, "schedule": "warp_specialized", "consumers": 1}
+PROBLEM = {
+    "m": 128, "n": 128, "k": 512, "tile": "128x128x64", "stages": 3, "schedule": "warp_specialized", "consumer_warpgroups": 1
+}
 
 
 def behind_math(gpu: GpuSpec, part: int, **options: object) -> list[ops.Op]:
@@ -64,7 +66,7 @@ def test_parts_leave_in_pieces_of_32_columns_and_whole_tiles_in_two(h200: GpuSpe
 def sums(gpu: GpuSpec, m: int, n: int, parts: int, **options: object) -> Launch:
     """The second kernel that adds them element by element."""
     told = {**PROBLEM, "m": m, "n": n, "k": 64 * parts, "split_k": parts, "split_k_mode": "second_kernel"}
-    (second,) = GemmParams.model_validate({**told, "sum_by": "elements", **options}).launch(gpu).following
+    (second,) = GemmParams.model_validate({**told, "splitk_reduction": "scalar", **options}).launch(gpu).following
     return second
 
 
@@ -97,8 +99,8 @@ def test_a_librarys_sums_take_an_element_more_for_each_512_ctas(
 
 def test_sums_by_elements_want_a_second_kernel(h200: GpuSpec) -> None:
     for options in ({}, {"split_k": 2}):
-        with pytest.raises(KernelError, match=r"--sum-by elements: only a second kernel .* use --split-k 2"):
-            GemmParams.model_validate({**PROBLEM, "sum_by": "elements", **options}).launch(h200)
+        with pytest.raises(KernelError, match=r"--splitk-reduction scalar: only the second kernel .* use --split-k 2"):
+            GemmParams.model_validate({**PROBLEM, "splitk_reduction": "scalar", **options}).launch(h200)
 
 
 def test_sums_by_elements_read_c_and_a_bias_behind_the_parts(h200: GpuSpec) -> None:

@@ -25,10 +25,11 @@ problems = st.fixed_dictionaries(
         "m": st.integers(1, 700), "n": st.integers(1, 400), "k": st.integers(200, 600),
         "batch": st.integers(1, 3), "split_k": st.integers(1, 5),
         "cluster": st.sampled_from([(1, 1), (2, 1), (1, 2), (2, 2), (4, 1)]),
-        "raster": st.sampled_from(["along_m", "along_n"]), "raster_group": st.integers(1, 9), "raster_snake": st.booleans(),
-        "raster_table": st.sampled_from(["none", "0,2,1,3", "0", "4,3,2,1,0", "gpc"]),
+        "raster": st.sampled_from(["along_m", "along_n"]), "swizzle_size": st.integers(1, 9),
+        "raster_boustrophedon": st.booleans(),
+        "raster_order": st.sampled_from(["none", "0,2,1,3", "0", "4,3,2,1,0", "gpc"]),
     }
-).filter(lambda problem: problem["cluster"] != (1, 1) or problem["raster_table"] != "gpc")
+).filter(lambda problem: problem["cluster"] != (1, 1) or problem["raster_order"] != "gpc")
 
 
 @settings(max_examples=60, deadline=None)
@@ -85,7 +86,7 @@ def test_a_clusters_tiles_are_neighbours(problem: dict[str, Any]) -> None:
 def test_a_group_is_a_band_walked_across_first(
     raster: str, group: int, expected: list[tuple[int, int]]
 ) -> None:
-    plan = plan_of(m=3 * 64, n=3 * 32, k=16, raster=raster, raster_group=group)
+    plan = plan_of(m=3 * 64, n=3 * 32, k=16, raster=raster, swizzle_size=group)
     assert [plan.coordinates_of(tile)[:2] for tile in range(9)] == expected
 
 
@@ -93,7 +94,7 @@ def test_a_square_group_reads_less_than_a_row(h200: GpuSpec) -> None:
     num_tiles = 64
     panels = {}
     for group in (1, 8):
-        plan = plan_of(m=64 * 64, n=32 * 64, k=16, raster_group=group)
+        plan = plan_of(m=64 * 64, n=32 * 64, k=16, swizzle_size=group)
         m, n, _, _ = plan.coordinates(np.arange(num_tiles))
         panels[group] = len(set(m.tolist())) + len(set(n.tolist()))
     assert panels == {1: 1 + 64, 8: 8 + 8}

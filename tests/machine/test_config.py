@@ -622,8 +622,16 @@ def test_a_side_of_l2_holds_about_half(gpus: dict[str, GpuSpec]) -> None:
         assert 0.9 < gpu.l2.shared_capacity_fraction * gpu.l2.num_partitions < 1.1
 
 
-def test_an_unknown_gpu_is_refused_with_the_nearest_name() -> None:
-    assert "did you mean 'h200_sxm'?" in refusal("h200")
+def test_an_unknown_gpu_is_refused_with_the_nearest_name_of_that_model() -> None:
+    assert "did you mean 'h200_sxm'?" in refusal("h200_smx")
+    for other in ("b200", "h300", "gh200_sxm"):
+        assert f"gpu: {other!r} is unknown; known: a100_sxm_40gb, " in refusal(other)
+
+
+def test_a_gpu_has_any_name_that_none_else_begins_with() -> None:
+    assert load_gpu("H200") is not None
+    assert (load_gpu("H200"), load_gpu("h200-sxm")) == (load_gpu("h200_sxm"), load_gpu("h200_sxm"))
+    assert "'a100' is the beginning of 2 names; wants one of a100_sxm_40gb, a100_sxm_80gb" in refusal("a100")
 
 
 def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:

@@ -30,8 +30,8 @@ UNIFORM: list[tuple[str, dict[str, Any]]] = [
     ("gemm", {**GEMM, **RING, "schedule": "warp_specialized", "beta": 1.0, "bias": True}),
     ("gemm", {**GEMM, **RING, "schedule": "warp_specialized", "copy": "cp_async"}),
     ("gemm", {**GEMM, **RING, "schedule": "multistage", "copy": "tma"}),
-    ("gemm", {**GEMM, **RING, "schedule": "multistage", "copy": "cp_async", "fetch_bytes": 64}),
-    ("gemm", {**GEMM, **RING, "schedule": "multistage", "copy": "cp_async", "tile": "64x64x32", "fetch_bytes": 128}),
+    ("gemm", {**GEMM, **RING, "schedule": "multistage", "copy": "cp_async", "l2_promotion": 64}),
+    ("gemm", {**GEMM, **RING, "schedule": "multistage", "copy": "cp_async", "tile": "64x64x32", "l2_promotion": 128}),
     ("gemm", {**GEMM, **RING, "schedule": "multistage", "copy": "cp_async", "math": "mma_sync"}),
     ("gemm", {**GEMM, **RING, "schedule": "multistage", "copy": "tma", "math": "mma_sync", "persistent": True, "m": 2048}),
     ("gemm", {**GEMM, "tile": "64x64x8", "math": "fma", "dtype": "fp32", "out_dtype": "fp32"}),
@@ -67,7 +67,7 @@ OTHERS: list[tuple[str, dict[str, Any]]] = [
     ("strided_copy", {"elements": 1000, "stride": 3, "dtype": "bf16", "threads": 32, "items_per_thread": 1}),
     ("gemm", {"m": 256, "n": 256, "k": 192, "tile": "64x64x32", "stages": 2, "schedule": "multistage", "split_k": 2}),
     ("gemm", {"m": 130, "n": 256, "k": 192, **TWO, "schedule": "cooperative", "cluster": "4x1", "split_k": 2}),
-    ("gemm", {"m": 96, "n": 96, "k": 33, "tile": "32x32x8", "math": "fma", "dtype": "fp32", "fetch_bytes": 256}),
+    ("gemm", {"m": 96, "n": 96, "k": 33, "tile": "32x32x8", "math": "fma", "dtype": "fp32", "l2_promotion": 256}),
 ]  # fmt: skip
 
 

@@ -40,11 +40,12 @@ SOMETIMES: list[tuple[str, tuple[Any, ...], float]] = [
     ("split_k_mode", ("in_kernel", "second_kernel"), 0.5), ("persistent", (True, False), 0.5),
     ("copy", ("tma", "cp_async"), 0.6), ("math", ("wgmma", "mma_sync", "fma"), 0.6),
     ("epilogue", ("direct", "smem", "tma_store"), 0.8), ("dtype", ("bf16", "fp16", "tf32", "fp8", "int8", "fp32"), 0.4),
-    ("layout", ("nn", "nt", "tt"), 0.25), ("raster_group", (2, 4, 8), 0.3), ("batch", (2, 3), 0.1),
-    ("wgmma_depth", (0, 1, 2), 0.3), ("refill", ("before_math", "after_math", "after_wait"), 0.3),
-    ("consumers", (1, 2, 3), 0.2), ("arrivals", ("elected", "every_thread"), 0.1), ("prefetch_maps", (False,), 0.15),
-    ("fragments", ("single",), 0.15), ("beta", (1.0,), 0.1), ("step_code", (20.0,), 0.1),
-    ("cluster_meeting", ("relaxed",), 0.15), ("out_dtype", ("fp32",), 0.2), ("swizzle", ("none", "64B"), 0.1),
+    ("layout", ("nn", "nt", "tt"), 0.25), ("swizzle_size", (2, 4, 8), 0.3), ("batch", (2, 3), 0.1),
+    ("wgmma_depth", (0, 1, 2), 0.3), ("prefetch", ("before_mma", "after_mma", "after_wait"), 0.3),
+    ("consumer_warpgroups", (1, 2, 3), 0.2), ("mbarrier_arrive", ("warpgroup", "thread"), 0.1),
+    ("prefetch_tensormap", (False,), 0.15),
+    ("register_stages", (1,), 0.15), ("beta", (1.0,), 0.1), ("step_code", (20.0,), 0.1),
+    ("cluster_sync", ("relaxed",), 0.15), ("out_dtype", ("fp32",), 0.2), ("swizzle", ("none", "64B"), 0.1),
     ("schedule", ("multistage", "warp_specialized", "cooperative", "pingpong"), 0.8),
 ]
 

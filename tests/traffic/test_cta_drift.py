@@ -172,7 +172,7 @@ def test_the_first_waves_fetch_lines_once_and_later_ones_again() -> None:
 
 
 def gemm(tile: str, **options: Any) -> Launch:
-    sizes = {"m": 8192, "n": 8192, "k": 8192, "tile": tile, "raster_group": 1, "raster": "along_n"}
+    sizes = {"m": 8192, "n": 8192, "k": 8192, "tile": tile, "swizzle_size": 1, "raster": "along_n"}
     return GemmParams.model_validate(sizes | options).launch(GPU)
 
 

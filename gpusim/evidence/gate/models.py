@@ -71,14 +71,22 @@ class Model:
             raise ConfigError(f"{where}{self.kernel!r} is no kernel model; {nearest(self.kernel, KERNEL_MODELS)}")
         kind = KERNEL_MODELS[self.kernel].params
         try:
-            for name, value in {**self.options, **changes}.items():
+            given = {**kind.in_our_words(self.options), **kind.in_our_words(changes)}
+            for name, value in given.items():
                 _refuse_flag(kind, name, value)
-            found: KernelParams = kind(**{**self.options, **changes})
+            found: KernelParams = kind(**given)
             return found.resolved(gpu)
         except GpusimError as error:
             if not self.source:
                 raise
             raise ConfigError(f"{self.source}: [[model]] of {self.kernel}: {error}") from None
+
+
+def _in_our_words(kernel: str, options: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Options of a file that may have names of an earlier release."""
+    from gpusim.kernel_models import KERNEL_MODELS
+
+    return KERNEL_MODELS[kernel].params.in_our_words(options) if kernel in KERNEL_MODELS else options
 
 
 def _refuse_flag(kind: type[KernelParams], option: str, value: Any) -> None:
@@ -139,9 +147,10 @@ def _model(item: Mapping[str, Any]) -> Model:
     if item.get("l2", "flushed") not in get_args(L2):
         raise ConfigError(f"[[model]] l2 {item['l2']!r} is unknown; {nearest(str(item['l2']), get_args(L2))}")
     limits, worse = (limits_of(item.get(key, {})) for key in ("tolerance", "worse"))
+    options, was = (_in_our_words(item["kernel"], item.get(key, {})) for key in ("options", "was"))
     return Model(
-        kernel=item["kernel"], options=item.get("options", {}), match=item.get("match", ""), regex=item.get("regex", ""),
-        l2=item.get("l2", "flushed"), tolerances=limits, worse=worse, was=item.get("was", {}),
+        kernel=item["kernel"], options=options, match=item.get("match", ""), regex=item.get("regex", ""),
+        l2=item.get("l2", "flushed"), tolerances=limits, worse=worse, was=was,
     )
 
 

@@ -119,7 +119,7 @@ def kernel_options(config: Config, row: Mapping[str, str]) -> dict[str, Any] | N
         found |= {
             "split_k": split_k, "epilogue": "direct",
             "split_k_mode": "second_kernel" if is_reduction(launched) else "in_kernel",
-            **({"sum_by": "elements"} if is_reduction(launched) else {}),
+            **({"splitk_reduction": "scalar"} if is_reduction(launched) else {}),
         }  # fmt: skip
     if not kernel.is_wgmma:
         registers = number_of(row, "launch__registers_per_thread")
@@ -138,12 +138,12 @@ def _specialized(
     num_tiles = tiles_of(kernel, m, n)
     is_persistent = split_k == 1 and num_ctas is not None and num_ctas < num_tiles
     found: dict[str, Any] = {
-        "math": "wgmma", "copy": "tma", "prefetch_maps": kernel.family != "nvjet",
+        "math": "wgmma", "copy": "tma", "prefetch_tensormap": kernel.family != "nvjet",
         "cluster": "x".join(map(str, kernel.cluster)), "persistent": is_persistent,
         "raster": f"along_{kernel.walks_along or 'm'}",
     }  # fmt: skip
     if math.prod(kernel.cluster) > 1:
-        found["cluster_meeting"] = "relaxed"  # as CUTLASS has it
+        found["cluster_sync"] = "relaxed"  # as CUTLASS has it
     if split_k == 1:
         found["epilogue"] = "tma_store"
     if consumers == 1:
@@ -151,7 +151,7 @@ def _specialized(
     if kernel.family == "nvjet" and kernel.cooperates_along is None and consumers == 2:
         return {**found, "schedule": "pingpong" if is_persistent else "warp_specialized"}
     split = kernel.cooperates_along or ("m" if kernel.tile[0] % (64 * consumers) == 0 else "n")
-    return {**found, "schedule": "cooperative", "consumers": consumers, "split": split}
+    return {**found, "schedule": "cooperative", "consumer_warpgroups": consumers, "consumer_split": split}
 
 
 def _bands(kernel: NamedKernel, m: int, n: int, num_sms: int) -> dict[str, Any]:
@@ -163,9 +163,9 @@ def _bands(kernel: NamedKernel, m: int, n: int, num_sms: int) -> dict[str, Any]:
     """
     if kernel.family == "nvjet":
         ranks = math.prod(kernel.cluster)
-        table = {"raster_table": "gpc"} if ranks > 1 else {}
-        return {"raster_group": band(kernel, num_sms // ranks), "raster_snake": True, **table}
-    return {"raster_group": cutlass_band(kernel, m, n)}
+        table = {"raster_order": "gpc"} if ranks > 1 else {}
+        return {"swizzle_size": band(kernel, num_sms // ranks), "raster_boustrophedon": True, **table}
+    return {"swizzle_size": cutlass_band(kernel, m, n)}
 
 
 def cutlass_band(kernel: NamedKernel, m: int, n: int) -> int:

@@ -28,6 +28,8 @@ PARAMETERS = (
     "split", "cluster", "persistent", "raster", "raster_group", "swizzle", "epilogue", "setmaxnreg", "wgmma_depth",
     "arrivals",
 )
+"""Columns of the ladders, which have options' names of an earlier release."""
+
 KEYS = ["ladder", "step", "m", "n", "k"]
 PREDICTIONS = "predictions*.csv"
 """Tables of predictions, by name in the order in which they were made. None is ever written again."""
@@ -72,12 +74,12 @@ def params_of(row: dict[str, Any]) -> GemmParams:
     Raises:
         KernelError: the row says what no kernel can be.
     """
-    options = {name: row[name] for name in PARAMETERS if row.get(name, "") != ""}
+    options = GemmParams.in_our_words({name: row[name] for name in PARAMETERS if row.get(name, "") != ""})
     options["persistent"] = options.get("persistent") == "yes"
     options.setdefault("setmaxnreg", "none")
     if options.get("math") == "wgmma":
         options.pop("warps", None)
-        options.setdefault("consumers", "1")
+        options.setdefault("consumer_warpgroups", "1")
     return GemmParams.model_validate(options)
 
 

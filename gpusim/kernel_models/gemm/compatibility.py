@@ -4,6 +4,15 @@ from __future__ import annotations
 
 from gpusim.errors import KernelError, LaunchError, LayoutError, nearest_multiple
 from gpusim.kernel_models.gemm.advice import TileRefused
+from gpusim.kernel_models.gemm.applicability import (
+    OF_INSTRUCTIONS,
+    OF_SCHEDULE,
+    OF_SHAPE,
+    WANTS_FEATURE,
+    Rule,
+    refuse_first,
+    typed,
+)
 from gpusim.kernel_models.gemm.defaults import widest_swizzle
 from gpusim.kernel_models.gemm.params import MAX_CLUSTER, PORTABLE_CLUSTER, GemmParams
 from gpusim.kernel_models.gemm.registers import launch_registers
@@ -17,7 +26,7 @@ from gpusim.kernel_models.gemm.warp_partition import (
 )
 from gpusim.layout.notation import units_remark
 from gpusim.layout.swizzle import SWIZZLE_MODES, span_bytes
-from gpusim.workload.launch import Feature, Target
+from gpusim.workload.launch import Target
 from gpusim.workload.operands import OperandTile
 
 MAX_WORK_TILES = 1 << 22
@@ -35,19 +44,11 @@ def check_gpu(given: GemmParams, gpu: Target) -> None:
     Raises:
         LaunchError: names the flag.
     """
-    needs: list[tuple[bool, Feature, str, str]] = [
-        (given.schedule not in (None, "multistage"), "wgmma", f"--schedule {given.schedule}", "--schedule multistage"),
-        (given.math == "wgmma", "wgmma", "--math wgmma", "--math mma_sync"),
-        (given.copy_ == "tma", "tma", "--copy tma", "--copy cp_async"),
-        (given.num_cluster_ctas > 1, "cluster", f"--cluster {_joined(given.cluster)}", "--cluster 1x1"),
-        (given.consumers is not None, "wgmma", f"--consumers {given.consumers}", "--warps 2x2"),
-        (given.setmaxnreg not in ("auto", "none"), "setmaxnreg", f"--setmaxnreg {given.setmaxnreg}", "--setmaxnreg none"),
-        (given.epilogue == "tma_store", "tma", "--epilogue tma_store", "--epilogue smem"),
-        (given.dtype == "fp8", "fp8", "--dtype fp8", "--dtype bf16"),
-    ]
-    for is_used, feature, flag, better in needs:
+    for field, values, feature, better in WANTS_FEATURE:
+        value, default = getattr(given, field), type(given).model_fields[field].default
+        is_used = value in values if values else value not in (None, default, "none")
         if is_used and feature not in gpu.features:
-            raise LaunchError(f"{flag}: {gpu.name} has no {feature}; use {better}")
+            raise LaunchError(f"{typed(field, value)}: {gpu.name} has no {feature}; use {better}")
 
 
 def check_places(given: GemmParams, params: GemmParams, gpu: Target) -> None:
@@ -56,10 +57,10 @@ def check_places(given: GemmParams, params: GemmParams, gpu: Target) -> None:
     Raises:
         KernelError: names the flag.
     """
-    places = params.raster_table
-    if given.raster_table == "gpc" and given.num_cluster_ctas == 1 and places == _in_order(places.count(",") + 1):
+    places = params.raster_order
+    if given.raster_order == "gpc" and given.num_cluster_ctas == 1 and places == _in_order(places.count(",") + 1):
         raise KernelError(
-            f"--raster-table gpc: without clusters neighbours run in one GPC of {gpu.name} anyway, so that nothing would "
+            f"--raster-order gpc: without clusters neighbours run in one GPC of {gpu.name} anyway, so that nothing would "
             "change; use --cluster 2x1, or leave it out"
         )
 
@@ -74,14 +75,14 @@ def check_kinds(params: GemmParams) -> None:
     Raises:
         KernelError: names the flag.
     """
-    math, schedule, is_wgmma = params.math, params.schedule, params.math == "wgmma"
+    math, schedule = params.math, params.schedule
     if math == "fma" and params.dtype != "fp32":
         raise KernelError(
             f"--math fma: multiplies fp32, --dtype is {params.dtype}; use --math mma_sync or wgmma"
         )
     if params.dtype == "fp32" and math != "fma":
         raise KernelError(f"--math {math}: does not take --dtype fp32; use --math fma, or --dtype tf32")
-    if schedule not in (None, "multistage") and not is_wgmma:
+    if schedule not in (None, "multistage") and math != "wgmma":
         other = "--dtype tf32" if math == "fma" else "--math wgmma"
         raise KernelError(
             f"--schedule {schedule}: its consumers run wgmma, the math is {math}; use --schedule multistage, "
@@ -94,81 +95,17 @@ def check_kinds(params: GemmParams) -> None:
             f"--out-dtype {params.out_dtype}: products of {params.dtype} are fp32; use --out-dtype "
             "fp32 or bf16"
         )
-    has_producer = schedule not in (None, "multistage")
-    by_warps = f"{math} is issued by warps"
-    for is_meaningless, flag, value, why, better in (
-        (is_wgmma, "--warps", params.warps, "wgmma is issued by warpgroups", "use --consumers"),
-        (not is_wgmma, "--consumers", params.consumers, by_warps, "use --warps"),
-        (not is_wgmma, "--split", params.split, by_warps, "use --warps"),
-        (schedule == "pingpong", "--split", params.split, "pingpong's consumers take whole tiles",
-         "use --schedule cooperative, or leave it out"),
-        (not is_wgmma, "--wgmma-depth", params.wgmma_depth, f"the math is {math}", "leave it out"),
-        (has_producer, "--refill", params.refill, f"{schedule} has a producer of its own",
-         "use --schedule multistage, or leave it out"),
-        (not is_wgmma, "--refill", params.refill if params.refill == "after_wait" else None,
-         f"it waits for wgmma, the math is {math}", "use --refill before_math or after_math"),
-        (schedule != "multistage" or params.copy_ != "tma" or params.refill != "after_wait", "--meets", params.meets,
-         "only warps that load by TMA behind their wait for wgmma are told where they meet",
-         "use --schedule multistage --copy tma --refill after_wait, or leave it out"),
-        (is_wgmma, "--fragments", params.fragments, "wgmma reads its operands in shared memory", "leave it out"),
-        (math != "mma_sync" or params.copy_ == "tma", "--copies-held", params.copies_held,
-         "only mma.sync beside cp.async waits so", "leave it out"),
-        (math != "fma", "--fma-bank-reads", params.fma_bank_reads, "only FFMA reads banks so", "leave it out"),
-        (math != "fma" or params.fragments == "single", "--step-instructions", params.step_instructions or None,
-         "only warps of FFMA with double fragments are told of it", "use --math fma --fragments double, or leave it out"),
-        *((math != "mma_sync" or params.fragments == "single" or params.stages == 1, f"--math-before-{what}", share,
-           "only mma.sync with double fragments and two stages or more lies around it", "leave it out")
-          for what, share in (("copies", params.math_before_copies), ("meeting", params.math_before_meeting),
-                              ("use", params.math_before_use))),
-        (math != "mma_sync", "--pad", params.pad or None, f"the math is {math}", "use --math mma_sync, or leave it out"),
-        (params.copy_ == "tma", "--pad", params.pad or None, "TMA writes rows one behind the other",
-         "use --copy cp_async, or leave it out"),
-        (params.swizzle not in (None, "none"), "--pad", params.pad or None, "rows are swizzled", "use --swizzle none"),
-        (math == "fma", "--swizzle", None if params.swizzle == "none" else params.swizzle,
-         "the fma kernel reads rows as vectors, without conflicts", "use --swizzle none"),
+    for what, begin, end in (
+        ("producer", params.producer_code_begin, params.producer_code_end),
+        ("store", params.store_code_begin, params.store_code_end),
+        ("last-part", params.last_part_code_begin, params.last_part_code_end),
     ):
-        if is_meaningless and value is not None:
-            text = _joined(value) if isinstance(value, tuple) else value
-            raise KernelError(f"{flag} {text}: {why}; {better}")
-    if params.wide_per_copy and (has_producer or not is_wgmma or params.copy_ != "cp_async"):
-        raise KernelError(
-            f"--wide-per-copy {params.wide_per_copy}: only warps that copy by cp.async beside their own wgmma are told so; "
-            "use --schedule multistage --copy cp_async --math wgmma, or leave it out"
-        )
-    if params.copy_code and params.copy_ != "tma":
-        raise KernelError(
-            f"--copy-code {params.copy_code:g}: only who asks for copies by TMA is told of code of its own; use --copy tma, "
-            "or leave it out"
-        )
-    for what, begin, end, is_there, who in (
-        ("producer", params.producer_code_begin, params.producer_code_end, has_producer and params.copy_ == "tma",
-         "a schedule with a producer that copies by TMA"),
-        ("store", params.store_code_begin, params.store_code_end, True, ""),
-        ("last-part", params.last_part_code_begin, params.last_part_code_end,
-         params.split_k > 1 and params.split_k_mode != "second_kernel",
-         "a kernel that adds up its parts of k (--split-k 2 --split-k-mode in_kernel)"),
-    ):  # fmt: skip
         if end < begin or (begin and end == begin):
             raise KernelError(
                 f"--{what}-code-begin {begin} --{what}-code-end {end}: code must end behind its begin; use the addresses "
                 "that SASS has, or leave both out"
             )
-        if end and not is_there:
-            raise KernelError(f"--{what}-code-end {end}: there is such code only in {who}; leave it out")
-    if params.sum_by == "elements" and (params.split_k == 1 or params.split_k_mode != "second_kernel"):
-        raise KernelError(
-            "--sum-by elements: only a second kernel that adds parts of k adds them so; use --split-k 2 --split-k-mode "
-            "second_kernel, or leave it out"
-        )
-    if params.cluster_meeting == "relaxed" and params.num_cluster_ctas == 1:
-        raise KernelError("--cluster-meeting relaxed: CTAs meet in clusters alone; use --cluster 2x1, or leave it out")
-    if not params.prefetch_maps and params.copy_ != "tma":
-        raise KernelError("--no-prefetch-maps: only copies by TMA have tensor maps; use --copy tma, or leave it out")
-    if not params.fence and (has_producer or not is_wgmma or params.copy_ != "cp_async"):
-        raise KernelError(
-            "--no-fence: only a multistage kernel that copies by cp.async what wgmma reads has a fence to leave out; use "
-            "--schedule multistage --copy cp_async --math wgmma, or leave it out"
-        )
+    refuse_first(params, OF_INSTRUCTIONS)
     _check_layout(params)
 
 
@@ -191,7 +128,7 @@ def check_shape(params: GemmParams) -> None:
         KernelError: names the flag.
     """
     _check_schedule(params)
-    _check_arrivals(params)
+    refuse_first(params, OF_SCHEDULE)
     _check_depth_of_tile(params)
     check_shares(params)
     _check_pad(params)
@@ -202,6 +139,10 @@ def check_shape(params: GemmParams) -> None:
     _check_cluster(params)
     _check_epilogue(params)
     _check_size(params)
+
+
+def _shape_rules(field: str) -> list[Rule]:
+    return [rule for rule in OF_SHAPE if rule.field == field]
 
 
 def _check_schedule(params: GemmParams) -> None:
@@ -217,12 +158,13 @@ def _check_schedule(params: GemmParams) -> None:
         raise KernelError(
             f"--split-k {params.split_k}: the parts of a tile are CTAs of their own; use {better}"
         )
-    if params.math == "wgmma" and params.consumers not in CONSUMERS[schedule]:
+    if params.math == "wgmma" and params.consumer_warpgroups not in CONSUMERS[schedule]:
         counts = " or ".join(str(count) for count in CONSUMERS[schedule])
-        assert params.consumers is not None  # resolved
-        close = min(CONSUMERS[schedule], key=lambda count: abs(count - (params.consumers or 0)))
+        assert params.consumer_warpgroups is not None  # resolved
+        close = min(CONSUMERS[schedule], key=lambda count: abs(count - (params.consumer_warpgroups or 0)))
         raise KernelError(
-            f"--consumers {params.consumers}: {schedule} has {counts} of them; use --consumers {close}"
+            f"--consumer-warpgroups {params.consumer_warpgroups}: {schedule} has {counts} of them; use "
+            f"--consumer-warpgroups {close}"
         )
     if params.warps is not None and params.warps[0] * params.warps[1] > 32:
         num_warps = params.warps[0] * params.warps[1]
@@ -306,7 +248,7 @@ def _check_pipeline(params: GemmParams) -> None:
     """A k-step's slot must be free before the ring comes round to it."""
     assert params.wgmma_depth is not None  # resolved
     assert params.stages is not None
-    has_waited = params.is_specialized or params.refill == "after_wait"
+    has_waited = params.is_specialized or params.prefetch == "after_wait"
     most = max(0, params.stages - (1 if has_waited else 2))
     if params.wgmma_depth > most:
         why = "no slot is ever given back" if params.is_specialized else "no slot would be free to load into"
@@ -315,30 +257,13 @@ def _check_pipeline(params: GemmParams) -> None:
         )
 
 
-def _check_arrivals(params: GemmParams) -> None:
-    if params.arrivals == "elected":
-        return
-    for is_bad, why, better in (
-        (not params.is_specialized, "multistage has no producer to give slots back to", "--arrivals elected"),
-        (params.schedule == "pingpong", "consumers of pingpong take turns at whole tiles", "--schedule cooperative"),
-        (params.copy_ != "tma", "threads that copy by cp.async arrive by themselves", "--copy tma"),
-        (params.num_cluster_ctas > 1, "every thread arrives in its own CTA alone", "--cluster 1x1"),
-    ):
-        if is_bad:
-            raise KernelError(f"--arrivals every_thread: {why}; use {better}")
-
-
 def _check_setmaxnreg(params: GemmParams) -> None:
     of_producer, of_consumer = producer_registers(params), consumer_registers(params)
     if of_producer is None or of_consumer is None:
         return
-    if not params.is_specialized:
-        raise KernelError(
-            f"--setmaxnreg {params.setmaxnreg}: multistage has no producer to take registers from; use "
-            "--setmaxnreg none"
-        )
+    refuse_first(params, _shape_rules("setmaxnreg"))
     shares = Shares(params)
-    assert params.consumers is not None  # resolved
+    assert params.consumer_warpgroups is not None  # resolved
     launched = params.registers or launch_registers(
         shares.need, math=params.math or "", num_warps=shares.num_warps, of_consumer=of_consumer
     )
@@ -350,7 +275,7 @@ def _check_setmaxnreg(params: GemmParams) -> None:
         if params.registers is not None:
             better = f"--registers {-(-wanted // shares.num_warps // 8) * 8}"
         raise KernelError(
-            f"--setmaxnreg {params.setmaxnreg}: a producer and {params.consumers} consumers want "
+            f"--setmaxnreg {params.setmaxnreg}: a producer and {params.consumer_warpgroups} consumers want "
             f"{wanted * 32} registers, the CTA is launched with {pool * 32}; use {better}"
         )
 
@@ -366,13 +291,7 @@ def _check_cluster(params: GemmParams) -> None:
             f"{named}: {size} CTAs, a cluster has at most {MAX_CLUSTER}; use --cluster "
             f"{params.cluster[0]}x{along_n}"
         )
-    if params.copy_ != "tma":
-        raise KernelError(f"{named}: {params.copy_} cannot multicast; use --copy tma")
-    if not params.is_specialized:
-        raise KernelError(
-            f"{named}: operands are multicast from a producer warp, multistage has none; use "
-            "--schedule cooperative"
-        )
+    refuse_first(params, _shape_rules("cluster"))
     plan = TilePlan(params)
     for which, (name, along) in enumerate((("A", "M"), ("B", "N"))):
         ways = params.cluster[1 - which]
@@ -394,11 +313,7 @@ def _check_epilogue(params: GemmParams) -> None:
     epilogue, (_, columns) = params.epilogue, Shares(params).share
     if not params.is_specialized:
         columns = Shares(params).tile[1]
-    if epilogue == "tma_store" and params.copy_ != "tma":
-        raise KernelError(
-            f"--epilogue tma_store: this kernel has no tensor maps (--copy {params.copy_}); use "
-            "--epilogue smem"
-        )
+    refuse_first(params, _shape_rules("epilogue"))
     if params.split_k > 1 and epilogue != "direct":
         raise KernelError(
             f"--epilogue {epilogue}: with --split-k {params.split_k} the parts leave as fp32 from registers; "

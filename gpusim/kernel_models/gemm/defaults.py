@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from math import prod
 from typing import Any
 
+from gpusim.errors import nearest_multiple
 from gpusim.kernel_models.gemm.params import GemmParams
 from gpusim.kernel_models.gemm.smem_budget import most_stages
 from gpusim.kernel_models.gemm.warp_partition import Shares, default_setmaxnreg, warp_choices
@@ -21,7 +22,7 @@ USUAL_STAGES = 4
 
 def with_instructions(params: GemmParams, gpu: Target) -> GemmParams:
     """Math, copy, and the schedule where it does not depend on the tile."""
-    wants_consumers = params.consumers is not None or params.schedule not in (None, "multistage")
+    wants_consumers = params.consumer_warpgroups is not None or params.schedule not in (None, "multistage")
     usual = "wgmma" if "wgmma" in gpu.features or wants_consumers else "mma_sync"
     math = params.math or ("fma" if params.dtype == "fp32" else usual)
     copy = params.copy_ or ("tma" if math == "wgmma" and "tma" in gpu.features else "cp_async")
@@ -42,7 +43,7 @@ def with_shape(params: GemmParams, gpu: Target) -> GemmParams:
     is_wgmma, is_specialized = params.math == "wgmma", params.is_specialized
     changes: dict[str, Any] = {"out_dtype": params.out_element.name}
     if params.setmaxnreg == "auto":
-        changes["setmaxnreg"] = default_setmaxnreg(params.schedule, params.copy_, params.consumers or 0)
+        changes["setmaxnreg"] = default_setmaxnreg(params.schedule, params.copy_, params.consumer_warpgroups or 0)
     if params.persistent is None:
         changes["persistent"] = params.schedule == "pingpong"
     if params.epilogue is None:
@@ -51,14 +52,14 @@ def with_shape(params: GemmParams, gpu: Target) -> GemmParams:
         changes["swizzle"] = "none" if params.math == "fma" or params.pad else widest_swizzle(params)
     elif is_wgmma or params.copy_ == "tma":  # they know modes only, which three numbers may mean
         changes["swizzle"] = show_swizzle(parse_swizzle(params.swizzle, params.element.bits), params.element.bits)
-    if params.refill is None and not is_specialized:
-        changes["refill"] = "after_math" if is_wgmma else "before_math"
-    if params.meets is None and not is_specialized and params.copy_ == "tma" and params.refill == "after_wait":
-        changes["meets"] = "before_copies"
-    if params.fragments is None and not is_wgmma:
-        changes["fragments"] = "double"
-    if params.copies_held is None and params.math == "mma_sync" and params.copy_ == "cp_async":
-        changes["copies_held"] = True
+    if params.prefetch is None and not is_specialized:
+        changes["prefetch"] = "after_mma" if is_wgmma else "before_mma"
+    if params.cta_barrier is None and not is_specialized and params.copy_ == "tma" and params.prefetch == "after_wait":
+        changes["cta_barrier"] = "before_copies"
+    if params.register_stages is None and not is_wgmma:
+        changes["register_stages"] = 2
+    if params.stall_on_ldgsts is None and params.math == "mma_sync" and params.copy_ == "cp_async":
+        changes["stall_on_ldgsts"] = True
     params = params.model_copy(update=changes)
     if params.stages is None:
         params = params.model_copy(update={"stages": max(1, min(USUAL_STAGES, most_stages(params, gpu)))})
@@ -73,21 +74,31 @@ def with_shape(params: GemmParams, gpu: Target) -> GemmParams:
 
 
 def _with_consumers(params: GemmParams) -> GemmParams:
-    """Schedule, tile, consumers and split: the first that divide the tile and fit in registers."""
+    """Schedule, tile, consumers and split: the first that divide the tile and fit in registers.
+
+    Where none divides a tile it is refused, with the nearest legal tile: so they are those of that tile.
+    """
     choices = list(_consumer_choices(params))
     legal = [choice for choice in choices if Shares(choice).is_divisible]
     fitting = [choice for choice in legal if Shares(choice).fits_registers]
-    return (fitting or legal or choices)[0].model_copy(update={"setmaxnreg": params.setmaxnreg})
+    return (fitting or legal or sorted(choices, key=_least_change))[0].model_copy(update={"setmaxnreg": params.setmaxnreg})
+
+
+def _least_change(params: GemmParams) -> int:
+    """Rows and columns between the tile and the nearest that divides into its instructions."""
+    shares = Shares(params)
+    extents = zip(shares.tile[:2], shares.units, strict=True)
+    return sum(abs(nearest_multiple(extent, unit) - extent) for extent, unit in extents)
 
 
 def _consumer_choices(params: GemmParams) -> Iterable[GemmParams]:
     assert params.copy_ is not None  # set before
-    schedules = (params.schedule,) if params.schedule else _usual_schedules(params.consumers)
+    schedules = (params.schedule,) if params.schedule else _usual_schedules(params.consumer_warpgroups)
     for schedule in schedules:
         for consumers in _usual_consumers(schedule, params):
             for split in _usual_splits(schedule, consumers, params):
                 changes: dict[str, Any] = {
-                    "schedule": schedule, "consumers": consumers, "split": split,
+                    "schedule": schedule, "consumer_warpgroups": consumers, "consumer_split": split,
                     "tile": params.tile or _wgmma_tile(schedule, consumers, split, params.element.num_bytes),
                 }
                 if params.setmaxnreg == "auto":
@@ -100,16 +111,16 @@ def _usual_schedules(consumers: int | None) -> tuple[str, ...]:
 
 
 def _usual_consumers(schedule: str, params: GemmParams) -> tuple[int, ...]:
-    if params.consumers is not None:
-        return (params.consumers,)
+    if params.consumer_warpgroups is not None:
+        return (params.consumer_warpgroups,)
     if schedule == "multistage":
         return (2, 1, 3) if params.tile is None or params.tile[0] >= 128 else (1, 2, 3)
     return {"warp_specialized": (1,), "cooperative": (2, 3), "pingpong": (2,)}[schedule]
 
 
 def _usual_splits(schedule: str, consumers: int, params: GemmParams) -> tuple[Any, ...]:
-    if params.split is not None or schedule == "pingpong":
-        return (params.split,)
+    if params.consumer_split is not None or schedule == "pingpong":
+        return (params.consumer_split,)
     return ("m",) if consumers == 1 else ("m", "n")
 
 
@@ -168,9 +179,9 @@ def widest_swizzle(params: GemmParams, *, at_most: str = "128B") -> str:
 
 def with_places(params: GemmParams, gpu: Target) -> GemmParams:
     """``raster_table`` as places, where it is by GPC: clusters in the order of GPCs, those of one as they are numbered."""
-    if params.raster_table != "gpc":
+    if params.raster_order != "gpc":
         return params
     gpcs = gpu.gpcs_of_clusters(prod(params.cluster))
     order = sorted(range(len(gpcs)), key=lambda idx: (gpcs[idx], idx))
     places = sorted(range(len(order)), key=order.__getitem__)
-    return params.model_copy(update={"raster_table": ",".join(map(str, places))})
+    return params.model_copy(update={"raster_order": ",".join(map(str, places))})

@@ -42,7 +42,7 @@ class Fragments:
     An fma kernel's registers hold the vectors of two k, and each k's are read behind the math of the one before: so the
     first math of a slot waits for one k's vectors alone, and the wait for the next slot stands before the last k's math.
     The math of two waits for the vectors of the first, as those of the second come behind its math; where each k's are read
-    before its own (``fragments`` single), for both.
+    before its own (``register_stages`` 1), for both.
     Ignores: that the second's may come too late for that.
     """
 
@@ -95,7 +95,7 @@ class Fragments:
         assert num_stages is not None  # resolved
         if self.plan.params.math == "mma_sync":
             return [[ops.Ldmatrix(access, "a", stage) for access in self.slices] for stage in range(num_stages)]
-        parts = [1 if self.plan.params.fragments == "single" else num_ks for num_ks in self._depths]
+        parts = [1 if self.plan.params.register_stages == 1 else num_ks for num_ks in self._depths]
         return [
             [ops.SharedLoad(access, "a", stage, num) for access, num in zip(self.slices, parts, strict=True)]
             for stage in range(num_stages)

@@ -40,7 +40,7 @@ def deeds(params: GemmParams, fragments: Fragments) -> list[Deed]:
     def place(slices: float | None, default: int) -> int:
         return round(min(num, default if slices is None else slices) * each)
 
-    copies = place(params.math_before_copies, 0 if params.refill == "before_math" or num == 1 else 1)
+    copies = place(params.math_before_copies, 0 if params.prefetch == "before_mma" or num == 1 else 1)
     meeting = max(place(params.math_before_meeting, num - 1), copies, (num - 2) * each)
     found: list[tuple[int, What, int]] = [
         (copies, "copies", 0), (meeting, "meet", 0), (max(meeting, (num - 1) * each), "read_next", 0),

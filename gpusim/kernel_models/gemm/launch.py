@@ -114,8 +114,8 @@ def _specialized(
     params: GemmParams, plan: TilePlan, staging: Staging, *, has_stmatrix: bool
 ) -> dict[str, Any]:
     assert params.stages is not None  # resolved
-    assert params.consumers is not None
-    consumers, is_pingpong, by_tma = params.consumers, params.schedule == "pingpong", params.copy_ == "tma"
+    assert params.consumer_warpgroups is not None
+    consumers, is_pingpong, by_tma = params.consumer_warpgroups, params.schedule == "pingpong", params.copy_ == "tma"
     shares = Shares(params)
     (share_m, share_n), (ways_m, ways_n) = shares.share, shares.ways
     loader = Loader(plan, num_threads=PRODUCER_WARPS * 32)
@@ -130,7 +130,7 @@ def _specialized(
     ]
     num_releasing = (1 if is_pingpong else consumers) * len(loader.feeders(0))
     num_filling = 1 if by_tma else PRODUCER_WARPS * 32
-    if params.arrivals == "every_thread":
+    if params.mbarrier_arrive == "thread":
         num_releasing = consumers * 128 + 1
         num_filling = consumers * 128 + 1
     mbarriers = [

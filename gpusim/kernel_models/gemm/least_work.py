@@ -20,7 +20,7 @@ def tile_work(plan: TilePlan, staging: Staging) -> TileWork:
     atom = shares.atom if is_wgmma else mma_sync(params.element) if params.math == "mma_sync" else None
     products = plan.tile[0] * plan.tile[1] * plan.tile[2]
     num_steps = plan.total_k_steps // params.split_k
-    shared_by = 1 if takes_turns else (params.consumers or 1) if params.is_specialized else shares.num_teams
+    shared_by = 1 if takes_turns else (params.consumer_warpgroups or 1) if params.is_specialized else shares.num_teams
     shared = zip(plan.operands, reversed(params.cluster), strict=True) if by_tma else ()
     copied = [(operand.num_bytes // ways, operand.num_bytes // ways // operand.panel_bytes) for operand, ways in shared]
     return TileWork(
@@ -30,7 +30,7 @@ def tile_work(plan: TilePlan, staging: Staging) -> TileWork:
         takes_turns=takes_turns, box_bytes=min((num_bytes for num_bytes, _ in copied), default=0),
         copied_bytes=sum(num_bytes for num_bytes, _ in copied), copied_rows=sum(num_rows for _, num_rows in copied),
         has_producer=params.is_specialized and by_tma,
-        is_fenced=params.num_cluster_ctas > 1 and params.cluster_meeting == "release", stored=_stored(plan, shared_by),
+        is_fenced=params.num_cluster_ctas > 1 and params.cluster_sync == "release", stored=_stored(plan, shared_by),
         left_fraction=_left_fraction(plan, staging),
         read_bytes=params.batch * (params.m + params.n) * params.k * params.element.num_bytes,
     )

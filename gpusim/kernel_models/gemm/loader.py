@@ -43,7 +43,7 @@ Source: ``l2.fetch_bytes`` of an H200 (kernels/cache_hints)."""
 
 def block_bytes(params: GemmParams, which: int) -> int:
     """What L2 takes of memory at least where a copy of A (0) or B (1) finds nothing; 0 where that is what it asks for."""
-    return params.fetch_bytes or (TURNED_FETCH_BYTES if is_transposed(params, which) else 0)
+    return params.l2_promotion or (TURNED_FETCH_BYTES if is_transposed(params, which) else 0)
 
 
 class TmaShape(NamedTuple):
@@ -204,7 +204,7 @@ class Loader:
         if not num or not self._k_major[which]:
             return ()
         if num < 2:  # a step alone, of one box or more
-            is_several = num == 1 and self.by_tma and plan.operands[which].panel_bytes < (params.fetch_bytes or 0)
+            is_several = num == 1 and self.by_tma and plan.operands[which].panel_bytes < (params.l2_promotion or 0)
             return ((plan.panel(which, at), step),) if is_several else ()
         first = plan.first_k_step(at.part)
         begin = (first + step) // num * num - first

@@ -43,11 +43,11 @@ class Multistage:
     One stage: load, wait, math, wait for the math, meet; nothing overlaps inside of a CTA.
 
     More, with wgmma: wait until the k-step's slot is there and all warps have passed; then either issue the
-    math and, behind it, the load of the slot that the last math has left (``refill`` after_math), or load
+    math and, behind it, the load of the slot that the last math has left (``prefetch`` after_mma), or load
     first (before_math); then wait until at most ``wgmma_depth`` groups run. Or wait, meet, and load the slot
     that the wait has freed (after_wait), which is one that the math just issued follows: a step further ahead. By TMA
     nobody meets before the math then, and all meet before each of the two copies, as Triton 3.6 compiles it; or
-    (``meets`` before_math) all meet before the math, and not at the copies.
+    (``cta_barrier`` before_mma) all meet before the math, and not at the copies.
     Where a copy's address takes IMAD.WIDE, copies wait until the wgmma that has been issued is through.
     A warp that issues more wgmma than the tensor core's queue takes waits there, and its loads with it.
 
@@ -55,12 +55,12 @@ class Multistage:
     one is multiplied; the k-step's load is issued with the first slice; before the last slice the warps wait
     for the next slot and for one another, so that its first fragments can be read behind the last slice's
     math; copies, meeting and first use lie elsewhere in the math where a program's SASS has them so
-    (:mod:`gpusim.kernel_models.gemm.k_step_schedule`). With ``fragments`` single the warps wait and meet before a k-step,
+    (:mod:`gpusim.kernel_models.gemm.k_step_schedule`). With ``register_stages`` 1 the warps wait and meet before a k-step,
     and each
     slice's fragments are read before its own math. With mma.sync a role is a team: one warp of each sub-core, of which
     several act apart and meet at the CTA's barrier; the first copies A, the second B; they go on once their copies have
-    left the queue, where ``copies_held``. A k-step's own code stands around its copies, half before them, and with
-    ``fragments`` single as much before each slice, too.
+    left the queue, where ``stall_on_ldgsts``. A k-step's own code stands around its copies, half before them, and with
+    ``register_stages`` 1 as much before each slice, too.
 
     A persistent CTA drains its ring, runs the epilogue, and begins the next tile with a new ring's fill.
     """
@@ -77,16 +77,16 @@ class Multistage:
         self.num_stages = num_stages = params.stages
         self.depth = params.wgmma_depth or 0
         self.by_tma = params.copy_ == "tma"
-        self.refills_first = params.refill == "before_math"
-        self.refills_last = params.refill == "after_wait"
-        self.meets_at_copies = params.meets == "before_copies"
+        self.refills_first = params.prefetch == "before_mma"
+        self.refills_last = params.prefetch == "after_wait"
+        self.meets_at_copies = params.cta_barrier == "before_copies"
         self.distance = max(1, num_stages - (max(1, self.depth) if self.refills_last else 1 + self.depth))
         self._expect: list[Op] = [
             ops.MbarrierArriveExpectTx("full", s, loader.stage_bytes) for s in range(num_stages)
         ]
         stages = range(num_stages)
         self._wait_full = [[ops.MbarrierWait("full", s, parity) for parity in (0, 1)] for s in stages]
-        self._commit, self._meet = ops.CpAsyncCommitGroup(is_held=bool(params.copies_held)), ops.Syncthreads()
+        self._commit, self._meet = ops.CpAsyncCommitGroup(is_held=bool(params.stall_on_ldgsts)), ops.Syncthreads()
         self._copy_code = code_around_copies(params.copy_code)
         self._tile_code = code_of_place(plan)
         self._setup_code = code_around_meeting(params.setup_code)
@@ -112,7 +112,7 @@ class Multistage:
         if self.by_tma:
             if not self.team:
                 yield ops.MbarrierInit("full")
-                if self.plan.params.prefetch_maps:
+                if self.plan.params.prefetch_tensormap:
                     yield ops.PrefetchTensormap(("A", "B"))
             yield self._meet
         yield from self._setup_code[1]
@@ -124,7 +124,7 @@ class Multistage:
                 yield self._meet  # all have left the ring and the staging buffer
             if self.plan.params.math == "wgmma":
                 yield from self._wgmma_loop(cta, at, first)
-            elif self.plan.params.fragments == "single":
+            elif self.plan.params.register_stages == 1:
                 yield from self._single_loop(cta, at, first)
             elif self.num_stages == 1:
                 yield from self._one_stage(cta, at, first)

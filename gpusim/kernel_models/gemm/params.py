@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
 from gpusim.errors import LayoutError
+from gpusim.kernel_models.gemm.renamed import RENAMED
 from gpusim.kernel_models.options import KernelParams
+from gpusim.kernel_models.spelling import Renamed, as_choice
 from gpusim.layout.notation import parse_swizzle
 from gpusim.layout.swizzle import SWIZZLE_MODES
 from gpusim.workload.dtypes import DType, dtype
@@ -22,6 +24,7 @@ MAX_TILE = 1024
 MAX_WARPS = 32
 MAX_CLUSTER, PORTABLE_CLUSTER = 16, 8
 MAX_PAD = 128
+DIRECTIONS = ("along_m", "along_n")
 
 
 def _numbers(count: int, most: int) -> Any:
@@ -46,6 +49,7 @@ def _numbers(count: int, most: int) -> Any:
 
 
 def _registers(value: Any) -> Any:
+    value = as_choice(value, ("none", "auto"))
     if isinstance(value, str) and value not in ("none", "auto"):
         parts = value.split("/")
         if len(parts) != 2 or not all(part.isascii() and part.isdigit() for part in parts):
@@ -58,6 +62,9 @@ def _registers(value: Any) -> Any:
 def _table(value: Any) -> Any:
     if isinstance(value, list | tuple):
         value = ",".join(map(str, value))
+    value = as_choice(value, ("none", "gpc"))
+    if as_choice(value, DIRECTIONS) in DIRECTIONS:
+        raise ValueError(f"is {value!r}, wants places of clusters; --raster has along_m and along_n (CUTLASS's RasterOrder)")
     if isinstance(value, str) and value not in ("none", "gpc"):
         parts = value.split(",")
         if not all(part.isascii() and part.isdigit() for part in parts) or sorted(map(int, parts)) != [*range(len(parts))]:
@@ -68,6 +75,7 @@ def _table(value: Any) -> Any:
 def _swizzle(value: Any) -> Any:
     if isinstance(value, list | tuple):
         value = ",".join(str(part) for part in value)
+    value = as_choice(value, tuple(SWIZZLE_MODES))
     if isinstance(value, str) and value not in SWIZZLE_MODES:
         value = value.replace(" ", "")
         try:
@@ -93,195 +101,222 @@ class GemmParams(KernelParams):
     Matrices whose rows are no multiple of 16 bytes are taken as padded to it, as TMA and cp.async want.
     """
 
-    m: Extent = Field(description="rows of A and D")
-    n: Extent = Field(description="columns of B and D")
-    k: Extent = Field(description="columns of A, rows of B")
-    batch: Annotated[int, Field(ge=1, le=1 << 16)] = Field(1, description="independent products of this size")
-    dtype: Literal["bf16", "fp16", "tf32", "fp8", "int8", "fp32"] = Field(
-        "bf16", description="type of A and B"
-    )
+    renamed: ClassVar[Mapping[str, Renamed]] = RENAMED
+
+    m: Extent = Field(description="GEMM M: rows of A and D")
+    n: Extent = Field(description="GEMM N: columns of B and D")
+    k: Extent = Field(description="GEMM K: columns of A, rows of B")
+    batch: Annotated[int, Field(ge=1, le=1 << 16)] = Field(1, description="Batch count: independent GEMMs of this size")
+    dtype: Literal["bf16", "fp16", "tf32", "fp8", "int8", "fp32"] = Field("bf16", description="Element type of A and B")
     out_dtype: Literal["bf16", "fp16", "fp32", "int8", "int32", "fp8"] | None = Field(
-        None, description="type of C and D; by default the input's 16-bit type (bf16 for fp8, fp32 for tf32 "
-        "and fp32, int32 for int8)"
+        None, description="Element type of C and D. By default: bf16 for bf16 and fp8, fp16 for fp16, fp32 for tf32 and "
+        "fp32, int32 for int8"
     )
     layout: Literal["nn", "nt", "tn", "tt"] = Field(
-        "tn", description="BLAS letters of A and B: tn has both K-contiguous, tt both row-major; D is "
-        "row-major"
+        "tn", description="BLAS transpose letters of A and B: with tn both are K-contiguous, with tt both are row-major. "
+        "D is row-major"
     )
-    tile: Tile | None = Field(None, description="CTA tile MxNxK")
+    tile: Tile | None = Field(None, description="CTA tile MxNxK in elements (CUTLASS TileShape)")
     stages: Annotated[int, Field(ge=1, le=MAX_STAGES)] | None = Field(
-        None, description="slots of the ring in shared memory"
+        None, description="Pipeline stages of A and B in shared memory (CUTLASS Stages, Triton num_stages)"
     )
     copy_: Literal["cp_async", "tma"] | None = Field(
-        None, alias="copy", description="how operands reach shared memory"
+        None, alias="copy", description="Copies of A and B to shared memory: cp.async (LDGSTS) or TMA "
+        "(cp.async.bulk.tensor)"
     )
-    math: Literal["mma_sync", "wgmma", "fma"] | None = Field(None, description="which instructions multiply")
+    math: Literal["mma_sync", "wgmma", "fma"] | None = Field(
+        None, description="Math instruction: mma.sync or wgmma on tensor cores, or FFMA on FMA units"
+    )
     schedule: Literal["multistage", "warp_specialized", "cooperative", "pingpong"] | None = Field(
-        None, description="who loads and who computes"
+        None, description="Mainloop schedule (CUTLASS KernelSchedule). In multistage all warps load and multiply, "
+        "elsewhere a producer warp loads. Cooperative consumers share a tile, pingpong consumers alternate"
     )
-    warps: Warps | None = Field(None, description="math warps along MxN (mma_sync and fma)")
-    consumers: Annotated[int, Field(ge=1, le=3)] | None = Field(None, description="math warpgroups (wgmma)")
-    split: Literal["m", "n"] | None = Field(
-        None, description="which side of the tile the warpgroups divide (not for pingpong)"
+    warps: Warps | None = Field(None, description="Warps of a CTA along MxN (CuTe warp layout)")
+    consumer_warpgroups: Annotated[int, Field(ge=1, le=3)] | None = Field(
+        None, description="Warpgroups of 128 threads that run wgmma"
     )
-    cluster: Cluster = Field((1, 1), description="CTAs of a cluster along MxN; operands are multicast")
-    persistent: bool | None = Field(None, description="one CTA a slot that walks over tiles")
+    consumer_split: Literal["m", "n"] | None = Field(
+        None, description="Tile dimension that the consumer warpgroups divide"
+    )
+    cluster: Cluster = Field(
+        (1, 1), description="Thread block cluster MxN in CTAs. TMA multicasts A along N and B along M"
+    )
+    persistent: bool | None = Field(
+        None, description="Persistent kernel: resident CTAs walk over all tiles. With --no-persistent a CTA has one tile"
+    )
     raster: Literal["along_m", "along_n"] = Field(
-        "along_n", description="direction in which bands of tiles are walked"
+        "along_n", description="CTA rasterization: the direction in which bands of tiles run (CUTLASS RasterOrder)"
     )
-    raster_group: Annotated[int, Field(ge=1, le=4096)] = Field(
-        1, description="tiles (clusters of them) across a band, walked first; for along_n: rows of tiles"
+    swizzle_size: Annotated[int, Field(ge=1, le=4096)] = Field(
+        1, description="CTA rasterization swizzle (CUTLASS swizzle size): tiles or clusters across a band. Shared memory "
+        "has --swizzle instead"
     )
-    raster_snake: bool = Field(False, description="every second band is walked back (cuBLAS)")
-    raster_table: Annotated[str, BeforeValidator(_table)] = Field(
-        "none", description="places in the order of the clusters of the first wave, and of the second, joined by commas; "
-        "gpc: those that run in one GPC are neighbours (cuBLAS); none: as they are numbered"
+    raster_boustrophedon: bool = Field(
+        False, description="CTA rasterization: every second band runs backwards (cuBLAS)"
     )
-    split_k: Annotated[int, Field(ge=1, le=256)] = Field(1, description="CTAs that share one tile's K")
+    raster_order: Annotated[str, BeforeValidator(_table)] = Field(
+        "none", description="CTA rasterization: places of the clusters of the first and second wave, joined by commas. "
+        "With gpc the clusters of one GPC are neighbours (cuBLAS)"
+    )
+    split_k: Annotated[int, Field(ge=1, le=256)] = Field(1, description="Split-K factor: CTAs that share the K of one "
+        "tile")
     split_k_mode: Literal["in_kernel", "second_kernel"] = Field(
-        "in_kernel", description="who adds the parts: atomics and the last CTA, or a second kernel"
+        "in_kernel", description="Split-K reduction: by atomics and the last CTA, or by a second kernel. It applies with "
+        "--split-k 2 or more"
     )
-    sum_by: Literal["vectors", "elements"] = Field(
-        "vectors", description="second_kernel only: what a thread adds: four elements, all parts under way; or one after "
-        "the other, four parts under way (elements: cuBLAS)"
+    splitk_reduction: Literal["vectorized", "scalar"] = Field(
+        "vectorized", description="Loads of the second split-K kernel. vectorized: four elements a thread, all partial "
+        "sums in flight. scalar: element by element, four partial sums in flight (cuBLAS)"
     )
     swizzle: Annotated[str, BeforeValidator(_swizzle)] | None = Field(
-        None, description="shared-memory swizzle: none, 32B, 64B, 128B, or B,M,S in elements; by default the widest mode "
-        "that the tile's rows admit"
+        None, description="Shared-memory swizzle of A and B: none, 32B, 64B, 128B, or B,M,S in elements (CuTe Swizzle). "
+        "By default it is the widest mode that the tile's rows admit"
     )
     pad: Annotated[int, Field(ge=0, le=MAX_PAD)] = Field(
-        0, description="elements behind each row of an operand in shared memory (mma_sync without a swizzle)"
+        0, description="Padding after each row of A and B in shared memory, in elements"
     )
-    fragments: Literal["double", "single"] | None = Field(
-        None, description="mma_sync and fma: whether a slice's fragments are read while the one before is multiplied "
-        "(double, the default), or before its own math"
+    register_stages: Literal[2, 1] | None = Field(
+        None, description="Register pipeline stages of operand fragments (CUTLASS). With 2 a slice is loaded during the "
+        "previous slice's math, with 1 before its own. By default 2"
     )
-    copies_held: bool | None = Field(
-        None, description="mma_sync with cp.async only: whether warps wait behind a k-step's copies until these have left "
-        "their queue, as SASS has it where addresses are written anew; by default they do"
+    stall_on_ldgsts: bool | None = Field(
+        None, description="Warps stall after a k-step's LDGSTS until these have left the queue, as in SASS that rewrites "
+        "their addresses. By default on"
     )
     math_before_copies: Slices | None = Field(
-        None, description="mma_sync with double fragments and two stages and more only: slices of a k-step's math that "
-        "stand before its copies, as SASS has them; by default what refill says"
+        None, description="K-slices of a k-step's math that stand before its copies. By default --prefetch decides"
     )
     math_before_meeting: Slices | None = Field(
-        None, description="the same before the wait for the next slot and the CTA's barrier; by default all but the last"
+        None, description="K-slices of a k-step's math that stand before its stage wait and CTA barrier. By default all "
+        "but the last"
     )
     math_before_use: Slices | None = Field(
-        None, description="the same before the first math that waits for the second slice's fragments; by default the first"
+        None, description="K-slices of a k-step's math that stand before the first use of the second slice's fragments. "
+        "By default the first"
     )
     epilogue: Literal["direct", "smem", "tma_store"] | None = Field(
-        None, description="how D reaches global memory"
+        None, description="Path of D to global memory: from registers, through shared memory, or by TMA store"
     )
-    alpha: Scalar = Field(1.0, description="factor of A B")
-    beta: Scalar = Field(0.0, description="factor of C, which is read only when this is not 0")
-    bias: bool = Field(False, description="add a vector of n")
-    activation: Literal["none", "relu", "gelu", "silu"] = Field("none", description="applied last")
+    alpha: Scalar = Field(1.0, description="Factor of A B")
+    beta: Scalar = Field(0.0, description="Factor of C. The kernel reads C unless this is 0")
+    bias: bool = Field(False, description="Add a bias vector of N elements")
+    activation: Literal["none", "relu", "gelu", "silu"] = Field("none", description="Activation function, applied last")
     setmaxnreg: Annotated[str, BeforeValidator(_registers)] = Field(
-        "auto", description="registers of producer/consumer warps (40/232), none, or auto"
+        "auto", description="Registers a thread of producer/consumer warps, such as 40/232, or none, or auto"
     )
     wgmma_depth: Annotated[int, Field(ge=0, le=8)] | None = Field(
-        None, description="groups that wgmma.wait_group leaves in flight"
+        None, description="wgmma groups left in flight: the operand of wgmma.wait_group"
     )
-    arrivals: Literal["elected", "every_thread"] = Field(
-        "elected", description="schedules with a producer: who arrives on the ring's mbarriers, a thread of each warpgroup "
-        "that gives a slot back, or (cuda::barrier) every thread, also before it waits for a slot"
+    mbarrier_arrive: Literal["warpgroup", "thread"] = Field(
+        "warpgroup", description="Arrivals on the pipeline's mbarriers: one thread a warpgroup frees a stage, or every "
+        "thread arrives, also before it waits (cuda::barrier)"
     )
-    refill: Literal["before_math", "after_math", "after_wait"] | None = Field(
-        None, description="multistage only: whether a k-step's next load is issued before its math, after it, or (wgmma) "
-        "after the wait for it, into the slot that the wait has freed (Triton's loop)"
+    prefetch: Literal["before_mma", "after_mma", "after_wait"] | None = Field(
+        None, description="Place of the next stage's copies in a k-step: before its math, after it, or after the wgmma "
+        "wait (Triton)"
     )
-    meets: Literal["before_copies", "before_math"] | None = Field(
-        None, description="multistage with TMA and --refill after_wait only: where all warps meet in a k-step besides "
-        "behind its wait for wgmma: before each of its copies (the default, Triton's loop), or before its math, as a source "
-        "with a __syncthreads behind either wait has it"
+    cta_barrier: Literal["before_copies", "before_mma"] | None = Field(
+        None, description="Second __syncthreads of a k-step, besides that after the wgmma wait: before each copy "
+        "(Triton), or before the math. By default before_copies"
     )
     fence: bool = Field(
-        True, description="multistage with cp.async and wgmma only: whether a proxy fence stands between a k-step's "
-        "copies and its math, as PTX wants and Triton leaves out"
+        True, description="Proxy fence (fence.proxy.async) between cp.async and wgmma. PTX requires it, Triton leaves it "
+        "out"
     )
-    prefetch_maps: bool = Field(
-        True, description="TMA only: whether a CTA asks for the tensor maps of A and B before all meet (CUTLASS does; "
-        "cuBLAS's nvjet and Triton do not), or with its first copies; that of D is asked for by the first store"
+    prefetch_tensormap: bool = Field(
+        True, description="prefetch.tensormap of A and B before the first CTA barrier (CUTLASS). cuBLAS's nvjet and "
+        "Triton leave it out"
     )
     wide_per_copy: Annotated[int, Field(ge=0, le=8)] = Field(
-        0, description="multistage with cp.async and wgmma only: IMAD.WIDE that a copy's address takes in the k-loop, "
-        "which do not run beside wgmma: 1 in Triton's loops, 0 where pointers move on (see the kernel's SASS)"
+        0, description="IMAD.WIDE for a copy's address in the k-loop, which do not overlap with wgmma: 1 in Triton's "
+        "loops, 0 where pointers advance"
     )
-    fetch_bytes: Literal[64, 128, 256] | None = Field(
-        None, description="bytes that L2 takes of memory at least where a copy finds nothing: a tensor map's promotion; of "
-        "cp.async 128 where SASS has LDGSTS.LTC128B (L2::128B), else 64; by default no more than a k-step's rows have, or "
-        "64 where fma turns an operand"
+    l2_promotion: Literal[64, 128, 256] | None = Field(
+        None, description="L2 promotion: least bytes fetched into L2 on a miss. It is the tensor map's, and for cp.async "
+        "128 with LDGSTS.LTC128B, else 64. By default at most a k-step's row"
     )
     fma_bank_reads: Annotated[float, Field(ge=1.0, le=3.0)] | None = Field(
-        None, description="fma only: registers that an FFMA reads of the fuller of its scheduler's two banks, on the mean, "
-        "as SASS has it; by default one, and another for each row of a thread's sums, whose element of A is read once"
+        None, description="Mean registers that an FFMA reads from the fuller register bank. By default one, and one more "
+        "for each row of a thread's accumulators"
     )
     step_code: Instructions = Field(
-        0.0, description="what a k-step's math warps do beside math, fragments, waits and copies: instructions that wait "
-        "for one another, as SASS has them (multistage: five at least stand before wgmma); 0 where math hides it"
+        0.0, description="Dependent instructions of math warps in a k-step, besides math, fragment loads, waits and "
+        "copies"
     )
     step_instructions: Instructions = Field(
-        0.0, description="fma with double fragments only: how many instructions these are in all, as SASS has them, "
-        "where that is more than step_code: each takes a turn of its scheduler from the warps that multiply"
+        0.0, description="All overhead instructions of math warps in a k-step, where more than --step-code. Each takes "
+        "an issue slot"
     )
     copy_code: Instructions = Field(
-        0.0, description="the same of a k-step's copies by TMA: of a producer from one wait to the next, less ten cycles of "
-        "its loop's head; of warps that multiply, too, what the one that copies has more than others"
+        0.0, description="Dependent instructions of a k-step's TMA copies. Ten cycles of a producer's loop head are left "
+        "out"
     )
     setup_code: Instructions = Field(
-        0.0, description="the same of a CTA before its first tile: barriers, which warp does what"
+        0.0, description="Dependent instructions of a CTA before its first tile: barrier set-up and warp roles"
     )
     tile_code: Instructions = Field(
-        0.0, description="the same of every role before a tile: where it lies"
+        0.0, description="Dependent instructions of every role before a tile: its coordinates"
     )
     tile_wide_code: Instructions = Field(
-        0.0, description="a warp's products of 64 bits (IMAD.WIDE, IMAD.HI: divisions) there, which tile_code leaves out: "
-        "they take turns with wgmma"
+        0.0, description="IMAD.WIDE and IMAD.HI of a warp before a tile, not counted in --tile-code. They do not overlap "
+        "with wgmma"
     )
     tile_beside_code: Instructions = Field(
-        0.0, description="what tile_code is worth while another warpgroup's wgmma runs, where that is more"
+        0.0, description="What --tile-code costs while another warpgroup's wgmma runs, where that is more"
     )
     turn_code: Instructions = Field(
-        0.0, description="what tile_code leaves for behind the wait for a turn (pingpong; beside wgmma): which slot is next"
+        0.0, description="Dependent instructions before a tile that follow the wait for a turn (pingpong): the next stage"
     )
     store_code: Instructions = Field(
-        0.0, description="the same of a tile's way out: addresses and edges, beside conversion and stores"
+        0.0, description="Dependent instructions of an epilogue besides conversion and stores: addresses and bounds"
     )
     store_wide_code: Instructions = Field(
-        0.0, description="a warp's products of 64 bits on a tile's way out, which store_code leaves out, too"
+        0.0, description="IMAD.WIDE and IMAD.HI of a warp in an epilogue, not counted in --store-code"
     )
     store_beside_code: Instructions = Field(
-        0.0, description="what store_code is worth while another warpgroup's wgmma runs, where that is more"
+        0.0, description="What --store-code costs while another warpgroup's wgmma runs, where that is more"
     )
     producer_code_begin: CodePlace = Field(
-        0, description="where a producer's own code begins, in bytes from the kernel's first instruction (addresses of "
-        "cuobjdump -sass): with --l2 flushed, what lies beyond the 66 KiB that a launch brings along waits for memory when "
-        "it first runs; without, nothing does; 0: near, or not known"
+        0, description="Byte offset where the producer's code begins (cuobjdump -sass). With --l2 flushed, code beyond "
+        "the first 66 KiB waits for DRAM when it first runs"
     )
-    producer_code_end: CodePlace = Field(0, description="where it ends: with the copies of the first k-step")
+    producer_code_end: CodePlace = Field(
+        0, description="Byte offset where the producer's code ends: after the copies of the first k-step"
+    )
     store_code_begin: CodePlace = Field(
-        0, description="the same of a tile's way out: of its stores, or of those of a part of k, or of its reductions"
+        0, description="Byte offset where the epilogue's code begins: stores of D or of a split-K part, or reductions"
     )
-    store_code_end: CodePlace = Field(0, description="where it ends")
+    store_code_end: CodePlace = Field(0, description="Byte offset where the epilogue's code ends")
     last_part_code_begin: CodePlace = Field(
-        0, description="the same of what the last part of k does behind its count, in the kernel: zeros, and D"
+        0, description="Byte offset where the code of the last split-K part begins, after its counter: zeros, and D"
     )
-    last_part_code_end: CodePlace = Field(0, description="where it ends")
-    cluster_meeting: Literal["release", "relaxed"] = Field(
-        "release", description="how a cluster's CTAs meet before their first tile and when they are done: release waits for "
-        "a fence each time (barrier.cluster.arrive as PTX has it by default, cluster.sync(); SASS: MEMBAR before "
-        "UCGABAR_ARV), relaxed does not (CUTLASS)"
+    last_part_code_end: CodePlace = Field(0, description="Byte offset where the code of the last split-K part ends")
+    cluster_sync: Literal["release", "relaxed"] = Field(
+        "release", description="Cluster barrier before the first tile and at the end: with a fence (cluster.sync()), or "
+        "relaxed, without (CUTLASS)"
     )
     registers: Annotated[int, Field(ge=24, le=255)] | None = Field(
-        None, description="registers a thread is launched with, as ptxas -v says of a kernel that exists; by default worked "
-        "out from tile and schedule"
+        None, description="Registers a thread at launch, as ptxas -v reports. By default estimated from tile and schedule"
     )
+
+    @classmethod
+    def panel_of(cls, option: str) -> str:
+        """Where ``--help`` shows an option; see :mod:`gpusim.kernel_models.gemm.option_panels`."""
+        from gpusim.kernel_models.gemm.option_panels import panel_of
+
+        return panel_of(option)
+
+    @classmethod
+    def applies_when(cls, option: str) -> Mapping[str, str]:
+        """Under which other options an option applies, by its values; see :mod:`gpusim.kernel_models.gemm.applicability`."""
+        from gpusim.kernel_models.gemm.applicability import applies_when
+
+        return applies_when(cls.options()[option])
 
     def meaning_of_none(self, option: str) -> str:
         """What is done where nothing was chosen; options without a meaning here have none."""
         return {
-            "fetch_bytes": "a k-step's rows", "registers": "worked out", "math_before_copies": "as refill says",
+            "l2_promotion": "a k-step's rows", "registers": "worked out", "math_before_copies": "as prefetch says",
             "math_before_meeting": "all slices but the last", "math_before_use": "the first slice",
             "fma_bank_reads": "as a thread's sums have it",
         }.get(option, "n/a")

@@ -59,9 +59,9 @@ def _staging_shape(params: GemmParams) -> tuple[int, int]:
     tile_m, tile_n, _ = Shares(params).tile
     if not params.is_specialized:
         return tile_m, tile_n
-    assert params.consumers is not None  # resolved
+    assert params.consumer_warpgroups is not None  # resolved
     share_m, share_n = Shares(params).share
-    return share_m * params.consumers, share_n
+    return share_m * params.consumer_warpgroups, share_n
 
 
 def _has_staging(params: GemmParams) -> bool:

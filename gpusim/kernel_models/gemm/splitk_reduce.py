@@ -32,8 +32,8 @@ AT_ONCE = 4
 
 
 def reduction_launch(params: GemmParams) -> Launch:
-    """The kernel that adds the parts of ``params``, as ``sum_by`` says."""
-    return _by_elements(params) if params.sum_by == "elements" else _by_vectors(params)
+    """The kernel that adds the parts of ``params``, as ``splitk_reduction`` says."""
+    return _by_elements(params) if params.splitk_reduction == "scalar" else _by_vectors(params)
 
 
 def _trips(parts: int) -> tuple[int, ...]:
@@ -178,7 +178,9 @@ def _launch(
         num_tiles=num_ctas,
         roles=(WarpRole(name="reduce", num_warps=threads // WARP_SIZE, program=program),),
         registers_per_thread=32,
-        registers_source="as cuBLAS has it" if params.sum_by == "elements" else "4 accumulators, addresses; a light one",
+        registers_source=(
+            "as cuBLAS has it" if params.splitk_reduction == "scalar" else "4 accumulators, addresses; a light one"
+        ),
         footprints=tuple(found),
         num_flops=params.m * params.n * params.batch * parts,
         math_class="fp32",

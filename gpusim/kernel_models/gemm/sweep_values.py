@@ -30,7 +30,7 @@ def usual_values(option: str, given: Mapping[str, Any], gpu: Target) -> Sequence
     if option == "cluster":
         return ("1x1", "2x1", "1x2") if "cluster" in gpu.features else ("1x1",)
     return {
-        "stages": (2, 3, 4, 5, 6), "raster_group": (1, 4, 8), "split_k": (1, 2, 4), "consumers": (1, 2, 3),
+        "stages": (2, 3, 4, 5, 6), "swizzle_size": (1, 4, 8), "split_k": (1, 2, 4), "consumer_warpgroups": (1, 2, 3),
         "warps": ("2x2", "2x4", "4x2", "1x4", "4x1"), "wgmma_depth": (0, 1), "swizzle": ("none", "32B", "64B", "128B"),
         "pad": (0, 8), "setmaxnreg": ("auto", "none"),
     }.get(option)

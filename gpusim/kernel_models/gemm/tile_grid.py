@@ -27,7 +27,7 @@ BLOCK_TILES = 128
 MOST_PIECES = 64
 """Of a row that are looked at for what comes besides: more than there are places within a line."""
 TABLE_WAVES = 2
-"""Waves of clusters whose places come from ``raster_table``."""
+"""Waves of clusters whose places come from ``raster_order``."""
 
 SUM_BYTES = 4
 """An fp32 (or int32) partial sum of split-K, and an element of the bias."""
@@ -104,9 +104,9 @@ class TilePlan:
     def coordinates(self, tile_idx: IntArray) -> tuple[IntArray, IntArray, IntArray, IntArray]:
         """(m, n, batch, part of K) of work tiles, each int64[n].
 
-        A cluster's tiles are neighbours in the order. Bands of ``raster_group`` clusters are walked in the
-        raster's direction, across the band first, every second one back with ``raster_snake``; parts of K and batches
-        come last. With ``raster_table`` clusters of the first two waves have their places by it.
+        A cluster's tiles are neighbours in the order. Bands of ``swizzle_size`` clusters are walked in the
+        raster's direction, across the band first, every second one back with ``raster_boustrophedon``; parts of K and
+        batches come last. With ``raster_order`` clusters of the first two waves have their places by it.
         """
         params = self.params
         ranks_m, ranks_n = params.cluster
@@ -125,7 +125,7 @@ class TilePlan:
     @cached_property
     def _table(self) -> list[int]:
         """The places of the first clusters in the order; empty where they have those of their numbers."""
-        text = self.params.raster_table
+        text = self.params.raster_order
         return [int(part) for part in text.split(",")] if text != "none" else []
 
     def _by_table(self, cluster: IntArray) -> IntArray:
@@ -287,7 +287,7 @@ class TilePlan:
         extent = params.k if is_k_major else (params.m, params.n)[which]
         along = min(self.tile[2] if is_k_major else self.tile[which], extent) * width
         piece = along
-        fetched: int = params.fetch_bytes or 0
+        fetched: int = params.l2_promotion or 0
         if params.copy_ == "tma":
             piece, fetched = min(along, self.operands[which].panel_bytes), fetched or LINE_BYTES
         row_bytes = min(extent * width, MOST_PIECES * piece)
@@ -374,18 +374,18 @@ def _parted(extent: int, ways: int) -> int:
 
 
 def _walk(idx: IntArray, num_across: int, num_along: int, params: GemmParams) -> tuple[IntArray, IntArray]:
-    """Bands of ``raster_group`` across, walked along: (across, along) of each index.
+    """Bands of ``swizzle_size`` across, walked along: (across, along) of each index.
 
-    >>> across, along = _walk(np.arange(8), 4, 2, GemmParams(m=1, n=1, k=1, raster_group=3))
+    >>> across, along = _walk(np.arange(8), 4, 2, GemmParams(m=1, n=1, k=1, swizzle_size=3))
     >>> list(zip(across.tolist(), along.tolist()))
     [(0, 0), (1, 0), (2, 0), (0, 1), (1, 1), (2, 1), (3, 0), (3, 1)]
-    >>> _walk(np.arange(8), 4, 2, GemmParams(m=1, n=1, k=1, raster_group=3, raster_snake=True))[1].tolist()
+    >>> _walk(np.arange(8), 4, 2, GemmParams(m=1, n=1, k=1, swizzle_size=3, raster_boustrophedon=True))[1].tolist()
     [0, 0, 0, 1, 1, 1, 1, 0]
     """
-    group = min(params.raster_group, num_across)
+    group = min(params.swizzle_size, num_across)
     band, within = np.divmod(idx, group * num_along)
     width = np.minimum(group, num_across - band * group)
     along, across = np.divmod(within, width)
-    if params.raster_snake:
+    if params.raster_boustrophedon:
         along = np.where(band % 2 == 1, num_along - 1 - along, along)
     return band * group + across, along

@@ -47,10 +47,10 @@ class Shares:
         if params.math != "wgmma":
             assert params.warps is not None  # resolved
             return params.warps
-        assert params.consumers is not None  # resolved
+        assert params.consumer_warpgroups is not None  # resolved
         if params.schedule == "pingpong":
             return 1, 1
-        return (params.consumers, 1) if params.split != "n" else (1, params.consumers)
+        return (params.consumer_warpgroups, 1) if params.consumer_split != "n" else (1, params.consumer_warpgroups)
 
     @property
     def share(self) -> tuple[int, int]:
@@ -62,8 +62,8 @@ class Shares:
         """Warps that multiply."""
         params = self.params
         if params.math == "wgmma":
-            assert params.consumers is not None  # resolved
-            return 4 * params.consumers
+            assert params.consumer_warpgroups is not None  # resolved
+            return 4 * params.consumer_warpgroups
         return self.ways[0] * self.ways[1]
 
     @property
@@ -102,7 +102,7 @@ class Shares:
     def fragments(self) -> int:
         """Registers of a thread's fragments, of one slice or two (none for wgmma from shared memory)."""
         rows, columns = self.share
-        ways = 1 if self.params.fragments == "single" else 2
+        ways = 1 if self.params.register_stages == 1 else 2
         if self.params.math == "wgmma":
             return 0
         if self.params.math == "mma_sync":
@@ -227,18 +227,18 @@ def _dealt(params: GemmParams, shares: Shares) -> str:
         return f"with --warps {shares.ways[0]}x{shares.ways[1]}"
     if params.schedule == "pingpong":
         return "with a whole tile a consumer"
-    if params.consumers == 1:
+    if params.consumer_warpgroups == 1:
         return "with 1 warpgroup"
-    return f"with {params.consumers} warpgroups along {'MN'[params.split == 'n']}"
+    return f"with {params.consumer_warpgroups} warpgroups along {'MN'[params.consumer_split == 'n']}"
 
 
 def _other_split(params: GemmParams) -> str:
-    """``--split n`` where the same consumers could divide the other side."""
-    if params.math != "wgmma" or params.consumers == 1 or params.schedule == "pingpong":
+    """``--consumer-split n`` where the same consumers could divide the other side."""
+    if params.math != "wgmma" or params.consumer_warpgroups == 1 or params.schedule == "pingpong":
         return ""
-    split = "m" if params.split == "n" else "n"
-    other = Shares(params.model_copy(update={"split": split}))
-    return f"--split {split}" if other.is_divisible and other.fits_registers else ""
+    split = "m" if params.consumer_split == "n" else "n"
+    other = Shares(params.model_copy(update={"consumer_split": split}))
+    return f"--consumer-split {split}" if other.is_divisible and other.fits_registers else ""
 
 
 def _other_flags(params: GemmParams) -> str:
@@ -272,8 +272,8 @@ def _other_shares(params: GemmParams) -> Iterator[tuple[str, dict[str, object]]]
         named = "" if schedule == params.schedule else f"--schedule {schedule} "
         for consumers in (2, 3):
             for split in ("m", "n"):
-                yield f"{named}--consumers {consumers} --split {split}", {
-                    "schedule": schedule, "consumers": consumers, "split": split,
+                yield f"{named}--consumer-warpgroups {consumers} --consumer-split {split}", {
+                    "schedule": schedule, "consumer_warpgroups": consumers, "consumer_split": split,
                     "setmaxnreg": default_setmaxnreg(schedule, params.copy_, consumers),
                 }
 

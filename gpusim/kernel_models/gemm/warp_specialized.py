@@ -109,7 +109,7 @@ def code_around_copies(
 def meet_all(plan: TilePlan) -> list[Op]:
     """All threads that share barriers meet: of the CTA, or of the cluster."""
     if plan.params.num_cluster_ctas > 1:
-        fence: list[Op] = [ops.FenceAcqRel()] if plan.params.cluster_meeting == "release" else []
+        fence: list[Op] = [ops.FenceAcqRel()] if plan.params.cluster_sync == "release" else []
         return [*fence, ops.ClusterArrive(), ops.ClusterWait()]
     return [ops.Syncthreads()]
 
@@ -141,14 +141,14 @@ class Producer:
         self._prologue: list[Op] = [*before, *(ops.MbarrierInit(name) for name in barriers)]
         if plan.params.num_cluster_ctas > 1:
             self._prologue.append(ops.FenceMbarrierInit())
-        if loader.by_tma and plan.params.prefetch_maps:
+        if loader.by_tma and plan.params.prefetch_tensormap:
             self._prologue.append(ops.PrefetchTensormap(("A", "B")))
         self._wait = [
             [ops.MbarrierWait("empty", s, parity, by_lane=loader.by_tma) for parity in (0, 1)] for s in range(num_stages)
         ]
         self._expect = [ops.MbarrierArriveExpectTx("full", s, loader.stage_bytes) for s in range(num_stages)]
         self._arrive = [ops.CpAsyncMbarrierArrive("full", s) for s in range(num_stages)]
-        self._all_arrive = plan.params.arrivals == "every_thread"
+        self._all_arrive = plan.params.mbarrier_arrive == "thread"
         self._arrive_empty = [ops.MbarrierArrive("empty", s) for s in range(num_stages)]
         params = plan.params
         self._copy_code = code_around_copies(params.copy_code, PRODUCER_BEFORE_COPIES)
@@ -239,7 +239,7 @@ class Consumer:
         stages = range(self.num_stages)
         self._wait: list[list[list[Op]]] = [[[ops.MbarrierWait("full", s, parity)] for parity in (0, 1)] for s in stages]
         self._num_arrivals = 1
-        if params.arrivals == "every_thread":
+        if params.mbarrier_arrive == "thread":
             self._num_arrivals = 128
             for s, waits in enumerate(self._wait):
                 for each in waits:

@@ -297,10 +297,11 @@ def options(config: Config) -> Mapping[str, Any]:
     return {
         **{name: int(config[name]) for name in "mnk"}, "layout": "tn", "dtype": "bf16", "tile": build.tile,
         "stages": build.stages, "copy": "cp_async", "math": "mma_sync", "schedule": "multistage", "warps": build.warps,
-        "swizzle": build.swizzle, "pad": build.pad, "fragments": build.fragments, "epilogue": config["epilogue"],
-        "refill": "before_math", "raster": "along_n", "raster_group": int(config["raster_group"]),
-        "registers": REGISTERS.get(build.name), "fetch_bytes": 128 if build.has_line_fetches else 64,
-        "copies_held": build.name not in FREE, **dict(zip(OF_PLACES, PLACES.get(build.name, ()), strict=False)),
+        "swizzle": build.swizzle, "pad": build.pad, "register_stages": {"single": 1, "double": 2}[build.fragments],
+        "epilogue": config["epilogue"],
+        "prefetch": "before_mma", "raster": "along_n", "swizzle_size": int(config["raster_group"]),
+        "registers": REGISTERS.get(build.name), "l2_promotion": 128 if build.has_line_fetches else 64,
+        "stall_on_ldgsts": build.name not in FREE, **dict(zip(OF_PLACES, PLACES.get(build.name, ()), strict=False)),
         **code_of(config),
     }  # fmt: skip
 

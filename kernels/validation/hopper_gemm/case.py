@@ -31,6 +31,7 @@ from gpusim.evidence.cases.case import (
 )
 from gpusim.evidence.cases.gemm_case import METRICS, ROUNDING, problem_of
 from gpusim.evidence.cases.validation_kernel import GEMM_LIMITS, SHARED, pattern, whole_group, whole_kernel
+from gpusim.kernel_models.gemm import GemmParams
 from gpusim.units import DEPENDENT_CYCLES
 from gpusim.workload.atoms import wgmma
 from gpusim.workload.dtypes import BF16, dtype
@@ -337,18 +338,18 @@ def options(config: Config) -> Mapping[str, Any]:
     found: dict[str, Any] = {
         **{name: int(config[name]) for name in "mnk"}, "dtype": entry.dtype, "layout": "tn", "tile": entry.tile,
         "stages": int(config["stages"]), "copy": "tma", "math": "wgmma", "schedule": entry.schedule,
-        "consumers": entry.consumers, "cluster": entry.cluster, "persistent": config["persistent"] == "yes",
-        "raster": config["raster"], "raster_group": int(config["raster_group"]), "split_k": int(config["split_k"]),
+        "consumer_warpgroups": entry.consumers, "cluster": entry.cluster, "persistent": config["persistent"] == "yes",
+        "raster": config["raster"], "swizzle_size": int(config["raster_group"]), "split_k": int(config["split_k"]),
         "swizzle": "128B", "epilogue": config["epilogue"], "setmaxnreg": entry.setmaxnreg, "wgmma_depth": entry.depth,
-        "registers": registers_of(entry), "fetch_bytes": int(config["promotion"].removesuffix("B")),
+        "registers": registers_of(entry), "l2_promotion": int(config["promotion"].removesuffix("B")),
         **code_of(entry, config["epilogue"]), **places_of(config),
     }  # fmt: skip
     if entry.schedule != "pingpong":
-        found["split"] = "m"
+        found["consumer_split"] = "m"
     if config["refill"]:
-        found["refill"] = config["refill"]
+        found |= GemmParams.in_our_words({"refill": config["refill"]})  # the column has the names of an earlier release
     if config["refill"] == "after_wait":
-        found["meets"] = "before_math"
+        found["cta_barrier"] = "before_mma"
     if config["split_k_mode"]:
         found["split_k_mode"] = config["split_k_mode"]
     return found

@@ -229,7 +229,7 @@ def options(config: Config) -> Mapping[str, Any]:
     return {
         **{name: int(config[name]) for name in "mnk"}, "layout": build.layout, "dtype": "fp32", "tile": build.tile,
         "stages": build.stages, "copy": "cp_async", "math": "fma", "schedule": "multistage", "warps": build.warps,
-        "epilogue": "direct", "refill": "before_math", "raster": "along_n", "raster_group": int(config["raster_group"]),
+        "epilogue": "direct", "prefetch": "before_mma", "raster": "along_n", "swizzle_size": int(config["raster_group"]),
         "registers": REGISTERS.get(build.name), "fma_bank_reads": BANK_READS[build.name],
         "step_instructions": INSTRUCTIONS[build.name],
         **{name: cycles / DEPENDENT_CYCLES for name, cycles in zip(PLACES, CODE[build.name], strict=True)},

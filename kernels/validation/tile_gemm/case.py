@@ -123,10 +123,11 @@ def options(config: Config, row: Mapping[str, str], gpu: GpuSpec) -> dict[str, A
         **{name: int(config[name]) for name in "mnk"}, "layout": "tn", "tile": config["tile"],
         "stages": int(config["num_stages"]), "schedule": "multistage", "math": "wgmma",
         "copy": "tma" if by_tma else "cp_async",
-        "consumers": int(config["num_warps"]) // 4, "split": "m", "epilogue": "tma_store" if by_tma else "smem",
-        "wgmma_depth": int(waits[0]) if waits else WGMMA_DEPTH, "refill": "after_wait", "fence": by_tma, "raster": "along_n",
-        "raster_group": int(config["raster_group"]),
-        **({"prefetch_maps": False, **code_of(config)} if by_tma else {"wide_per_copy": WIDE_PER_COPY}),
+        "consumer_warpgroups": int(config["num_warps"]) // 4, "consumer_split": "m",
+        "epilogue": "tma_store" if by_tma else "smem",
+        "wgmma_depth": int(waits[0]) if waits else WGMMA_DEPTH, "prefetch": "after_wait", "fence": by_tma,
+        "raster": "along_n", "swizzle_size": int(config["raster_group"]),
+        **({"prefetch_tensormap": False, **code_of(config)} if by_tma else {"wide_per_copy": WIDE_PER_COPY}),
     }  # fmt: skip
     registers = number_of(row, "launch__registers_per_thread") or number_of(row, "registers")
     return found if registers is None else {**found, "registers": registers}

@@ -670,7 +670,7 @@ def _cycles(build: Build, num_steps: int, gpu: GpuSpec) -> float:
         "m": m * tiles_m, "n": n * (num_ctas(build) // tiles_m), "k": depth * num_steps, "tile": (m, n, depth),
         "warps": build.shape.warps, "stages": build.stages, "dtype": "fp32",
         "layout": "nt"[build.is_turned[0]] + "tn"[build.is_turned[1]], "copy": "cp_async",
-        "math": "fma", "schedule": "multistage", "refill": "before_math", "epilogue": "direct",
+        "math": "fma", "schedule": "multistage", "prefetch": "before_mma", "epilogue": "direct",
         "step_code": CODE[build.name] / DEPENDENT_CYCLES, "registers": registers,
         "fma_bank_reads": BANK_READS[build.name],
     })  # fmt: skip

@@ -387,10 +387,11 @@ def _cycles(build: Build, num_steps: int, gpu: GpuSpec) -> float:
     places = zip(OF_PLACES, PLACES.get(build.name, ()), strict=False)
     params = GemmParams.model_validate({
         "m": m, "n": n, "k": k * num_steps, "tile": build.shape.tile, "warps": warps, "stages": build.stages,
-        "fragments": build.fragments, "copy": "cp_async", "math": "mma_sync", "schedule": "multistage",
-        "refill": "before_math", "swizzle": "none" if build.pad else f"{min(128, 2 * k)}B", "pad": build.pad,
+        "register_stages": {"single": 1, "double": 2}[build.fragments],
+        "copy": "cp_async", "math": "mma_sync", "schedule": "multistage",
+        "prefetch": "before_mma", "swizzle": "none" if build.pad else f"{min(128, 2 * k)}B", "pad": build.pad,
         "epilogue": "direct", "step_code": CODE[build.name] / DEPENDENT_CYCLES, "registers": 128,
-        "copies_held": build.name not in FREE, **{name: place for name, place in places if place is not None},
+        "stall_on_ldgsts": build.name not in FREE, **{name: place for name, place in places if place is not None},
     })  # fmt: skip
     made = params.launch(gpu)
     roles = tuple(replace(role, program=Lacking(role.program, build)) for role in made.roles)

@@ -1,0 +1,170 @@
+"""A command with the options of a kernel: its help, and what it understands besides the options' exact names.
+
+In: words as typed. Out: the same words with options and values as they are called now; refusals that name the right option.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from typer.core import TyperCommand
+
+from gpusim.cli.options import where
+from gpusim.errors import ConfigError
+
+if TYPE_CHECKING:
+    from gpusim.kernel_models import KernelModel
+
+HELP_ALL = "--help-all"
+"""Help with the options that ``--help`` leaves out."""
+
+FOREIGN: Mapping[str, tuple[tuple[str, ...], str]] = MappingProxyType({
+    **dict.fromkeys(("num_stages", "pipe_stages", "pipeline_stages"), (("stages",), "Triton's num_stages")),
+    "num_warps": (("warps", "consumer_warpgroups"), "Triton's num_warps; a warpgroup has four warps"),
+    "num_ctas": (("cluster",), "Triton's num_ctas"),
+    "cluster_shape": (("cluster",), "CUTLASS's ClusterShape"),
+    **dict.fromkeys(("group_m", "group_size_m"), (("swizzle_size",), "Triton's GROUP_SIZE_M")),
+    "max_swizzle_size": (("swizzle_size",), "CUTLASS's swizzle size"),
+    **dict.fromkeys(("mainloop", "mainloop_schedule", "kernel_schedule"), (("schedule",), "CUTLASS's KernelSchedule")),
+    "epilogue_schedule": (("epilogue",), "CUTLASS's EpilogueSchedule"),
+    **dict.fromkeys(("tile_shape", "cta_tile", "threadblock_shape"), (("tile",), "CUTLASS's TileShape")),
+    **dict.fromkeys(("splits", "split_k_slices"), (("split_k",), "CUTLASS's split_k_slices")),
+    **dict.fromkeys(("block", "block_size", "num_threads"), (("threads",), "threads of a CTA")),
+    "m": (("rows",), "this kernel's rows"),
+    "n": (("columns", "elements"), "this kernel's size"),
+    "cols": (("columns",), "this kernel's columns"),
+    "size": (("elements",), "this kernel's size"),
+})
+"""Options as others call them: what they may be here, of what a kernel has, and why."""
+
+BLOCK = re.compile(r"(?:--)?block(?:[-_]size)?[-_]([mnk])", re.IGNORECASE)
+"""Triton's names of a tile's sides."""
+
+
+class KernelCommand(TyperCommand):
+    """A command with one kernel's options."""
+
+    row: ClassVar[KernelModel]
+    is_help, shows_all = False, False
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        """The context of the words as they are called now; a remark on stderr for each old name."""
+        self.shows_all = HELP_ALL in args
+        known = {word for item in self.params for word in (*getattr(item, "opts", ()), *getattr(item, "secondary_opts", ()))}
+        path = f"{where(parent)[:-2]} {info_name}: ".lstrip()
+        words = in_todays_words(["--help" if word == HELP_ALL else word for word in args], self.row, known, path)
+        return super().make_context(info_name, words, parent, **extra)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help: a flag has one name, options that are read off compiled code come last or not at all."""
+        self.is_help = True
+        try:
+            super().format_help(ctx, formatter)
+        finally:
+            self.is_help = False
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """All parameters; for the help as it shows them."""
+        found = super().get_params(ctx)
+        if not self.is_help:
+            return found
+        ordered = sorted(found, key=lambda item: (getattr(item, "hidden", False), item.name == "help"))
+        return [self._shown(item) for item in ordered]
+
+    def _shown(self, item: Any) -> Any:
+        shown = copy(item)
+        if self.shows_all:
+            shown.hidden = False
+        if item.name == "help":
+            shown.rich_help_panel = "Output"
+            shown.metavar, shown.help = "flag", f"Show this message. {HELP_ALL} shows options of compiled code, too."
+        if item.secondary_opts:
+            shown.secondary_opts = []
+            shown.metavar = "flag"
+            if "efault: on" in (item.help or "") or "efault on" in (item.help or ""):
+                shown.opts, shown.help = list(item.secondary_opts), f"Leave out: {item.help}"
+        return shown
+
+
+def command_of(row: KernelModel) -> type[KernelCommand]:
+    """The class of a command with the options of ``row``."""
+    return type("KernelCommand", (KernelCommand,), {"row": row})
+
+
+def in_todays_words(args: Sequence[str], row: KernelModel, known: set[str], path: str) -> list[str]:
+    """What was typed, with options and values as they are called now; ``known``: options of the command.
+
+    Raises:
+        ConfigError: an option that others call so; names what it is here.
+    """
+    found: list[str] = []
+    words = iter(args)
+    for word in words:
+        if not word.startswith("--"):
+            if "=" in word and BLOCK.fullmatch(word.partition("=")[0]):
+                _refuse_foreign(word.partition("=")[0], args, row, path)
+            found.append(word)
+            continue
+        flag, mark, value = word.partition("=")
+        low = flag.lower().replace("_", "-")
+        flag = low if flag not in known and low in known else flag
+        found += _renamed(flag, value if mark else None, words, row, known)
+        if found[-1].startswith("--") and flag not in known and not _is_old(flag, row):
+            _refuse_foreign(flag, args, row, path)
+    return found
+
+
+def _is_old(flag: str, row: KernelModel) -> bool:
+    return flag.removeprefix("--").removeprefix("no-").replace("-", "_") in row.params.renamed
+
+
+def _renamed(flag: str, value: str | None, words: Iterator[str], row: KernelModel, known: set[str]) -> list[str]:
+    """One option, and its value where that is looked at, as it is called now."""
+    from gpusim.kernel_models.spelling import in_new_words
+
+    no = "no-" if flag.startswith("--no-") and flag not in known else ""
+    name = flag.removeprefix("--").removeprefix(no).replace("-", "_")
+    news = {item.name for item in row.params.renamed.values() if item.values}
+    if name not in row.params.renamed and name not in news:
+        return [flag if value is None else f"{flag}={value}"]
+    new = f"--{no}{in_new_words(row.params.renamed, name, None)[0].replace('_', '-')}"
+    if value is None and f"--no-{new[2:].removeprefix('no-')}" not in known:  # it is no flag
+        value = next(words, None)
+    parts = [] if value is None else [str(in_new_words(row.params.renamed, name, part)[1]) for part in value.split(",")]
+    now = [new] if value is None else [new, ",".join(parts)]
+    before = [flag] if value is None else [flag, value]
+    if now != before:
+        sys.stderr.write(f"gpusim: {' '.join(before)} is now {' '.join(now)}; the old name goes with the next release\n")
+    return now
+
+
+def _refuse_foreign(flag: str, args: Sequence[str], row: KernelModel, path: str) -> None:
+    """Refuse an option that others call so.
+
+    Raises:
+        ConfigError: names what it is here.
+    """
+    options = row.params.options()
+    if BLOCK.fullmatch(flag) and "tile" in options:
+        sides = dict(zip("mnk", "MNK", strict=True)) | dict(_sides(args))
+        raise ConfigError(f"{path}{flag} is unknown; did you mean --tile {'x'.join(sides.values())} (Triton's BLOCK_M/N/K)?")
+    name = flag.removeprefix("--").lower().replace("-", "_")
+    meant, why = FOREIGN.get(name, ((), ""))
+    here = [f"--{option.replace('_', '-')}" for option in meant if option in options]
+    if here and name not in options:
+        raise ConfigError(f"{path}{flag} is unknown; did you mean {' or '.join(here)} ({why})?")
+
+
+def _sides(args: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Sides of a tile that are given by Triton's names."""
+    for place, word in enumerate(args):
+        flag, mark, value = word.partition("=")
+        found = BLOCK.fullmatch(flag)
+        text = value if mark else args[place + 1] if place + 1 < len(args) else ""
+        if found and text.isdigit():
+            yield found[1].lower(), text

@@ -1,0 +1,232 @@
+"""When an option of a GEMM applies. Refusals and ``--help`` read the same rules.
+
+In: parameters whose instructions are known. Out: a refusal of the first option that does not apply; each option's condition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from gpusim.errors import KernelError
+from gpusim.workload.launch import Feature
+
+if TYPE_CHECKING:
+    from gpusim.kernel_models.gemm.params import GemmParams
+
+MULTISTAGE = ("multistage",)
+PRODUCERS = ("warp_specialized", "cooperative", "pingpong")
+"""Schedules in which a producer warp loads."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Needs:
+    """A condition on another option."""
+
+    field: str
+    values: tuple[Any, ...] = ()
+    """Values with which it holds."""
+    least: int = 0
+    """In place of ``values``: the smallest number with which it holds; of a cluster its CTAs."""
+    holds_unset: bool = True
+    """Whether it holds where the other option is not chosen yet."""
+
+    def holds_for(self, params: GemmParams) -> bool:
+        """Whether ``params`` fulfil it."""
+        value = getattr(params, self.field)
+        if value is None:
+            return self.holds_unset
+        if self.least:
+            number: int = params.num_cluster_ctas if self.field == "cluster" else value
+            return number >= self.least
+        return value in self.values
+
+    @property
+    def text(self) -> str:
+        """As one would type it.
+
+        >>> Needs(field="math", values=("mma_sync", "fma")).text, Needs(field="stages", least=2).text
+        ('--math mma_sync or fma', '--stages 2 or more')
+        """
+        flag = f"--{self.field.rstrip('_').replace('_', '-')}"
+        if self.least:
+            return f"{flag} of {self.least} CTAs or more" if self.field == "cluster" else f"{flag} {self.least} or more"
+        return f"{flag} {' or '.join(map(_joined, self.values))}"
+
+
+WGMMA, MMA_SYNC, FMA = (Needs(field="math", values=(math,)) for math in ("wgmma", "mma_sync", "fma"))
+BY_WARPS = Needs(field="math", values=("mma_sync", "fma"))
+TMA, CP_ASYNC = (Needs(field="copy_", values=(copy,)) for copy in ("tma", "cp_async"))
+NO_PRODUCER = Needs(field="schedule", values=MULTISTAGE)
+PRODUCER = Needs(field="schedule", values=PRODUCERS, holds_unset=False)
+AFTER_WAIT = Needs(field="prefetch", values=("after_wait",), holds_unset=False)
+TWO_REGISTER_STAGES = Needs(field="register_stages", values=(2,))
+SPLIT = Needs(field="split_k", least=2)
+IN_KERNEL, SECOND_KERNEL = (Needs(field="split_k_mode", values=(mode,)) for mode in ("in_kernel", "second_kernel"))
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """An option applies only where all that it needs holds; elsewhere it is refused, if it was given."""
+
+    field: str
+    needs: tuple[Needs, ...]
+    why: str
+    """The refusal's reason; ``{math}``, ``{schedule}`` and ``{copy_}`` stand for those of the parameters."""
+    instead: str
+    only: tuple[Any, ...] = ()
+    """Values that the rule is about; empty: all."""
+    harmless: tuple[Any, ...] = ()
+    """Values that are never refused."""
+
+    def is_broken_by(self, params: GemmParams) -> bool:
+        """Whether the option is given where it does not apply."""
+        value = getattr(params, self.field)
+        default = type(params).model_fields[self.field].default
+        if value is None or value == default or value in self.harmless or (self.only and value not in self.only):
+            return False
+        return not all(condition.holds_for(params) for condition in self.needs)
+
+
+OF_INSTRUCTIONS = (
+    Rule("warps", (BY_WARPS,), "wgmma is issued by warpgroups", "use --consumer-warpgroups"),
+    Rule("consumer_warpgroups", (WGMMA,), "{math} is issued by warps", "use --warps"),
+    Rule("consumer_split", (WGMMA,), "{math} is issued by warps", "use --warps"),
+    Rule("consumer_split", (Needs(field="schedule", values=("multistage", "warp_specialized", "cooperative")),),
+         "pingpong's consumers take whole tiles", "use --schedule cooperative, or leave it out"),
+    Rule("wgmma_depth", (WGMMA,), "the math is {math}", "leave it out"),
+    Rule("prefetch", (NO_PRODUCER,), "{schedule} has a producer warp", "use --schedule multistage, or leave it out"),
+    Rule("prefetch", (WGMMA,), "it waits for wgmma, the math is {math}", "use --prefetch before_mma or after_mma",
+         only=("after_wait",)),
+    Rule("cta_barrier", (Needs(field="schedule", values=MULTISTAGE, holds_unset=False), TMA, AFTER_WAIT),
+         "the place of the CTA barrier is free only where warps load by TMA after their wait for wgmma",
+         "use --schedule multistage --copy tma --prefetch after_wait, or leave it out"),
+    Rule("register_stages", (BY_WARPS,), "wgmma reads its operands in shared memory", "leave it out"),
+    Rule("stall_on_ldgsts", (MMA_SYNC, CP_ASYNC), "only mma.sync with cp.async waits so", "leave it out"),
+    Rule("fma_bank_reads", (FMA,), "only FFMA reads banks so", "leave it out"),
+    Rule("step_instructions", (FMA, TWO_REGISTER_STAGES), "only FFMA with two register stages counts them",
+         "use --math fma --register-stages 2, or leave it out"),
+    *(
+        Rule(f"math_before_{what}", (MMA_SYNC, TWO_REGISTER_STAGES, Needs(field="stages", least=2)),
+             "only mma.sync with two register stages and two stages or more has math around it", "leave it out")
+        for what in ("copies", "meeting", "use")
+    ),
+    Rule("pad", (MMA_SYNC,), "the math is {math}", "use --math mma_sync, or leave it out"),
+    Rule("pad", (CP_ASYNC,), "TMA writes rows without gaps", "use --copy cp_async, or leave it out"),
+    Rule("pad", (Needs(field="swizzle", values=("none",)),), "rows are swizzled", "use --swizzle none"),
+    Rule("swizzle", (Needs(field="math", values=("mma_sync", "wgmma")),),
+         "the fma kernel reads rows as vectors, without conflicts", "use --swizzle none", harmless=("none",)),
+    Rule("wide_per_copy", (NO_PRODUCER, WGMMA, CP_ASYNC), "only warps that copy by cp.async and run wgmma have them",
+         "use --schedule multistage --copy cp_async --math wgmma, or leave it out"),
+    Rule("copy_code", (TMA,), "only copies by TMA have code of this kind", "use --copy tma, or leave it out"),
+    *(
+        Rule(f"{what}_code_{end}", needs, f"there is such code only in {who}", "leave it out")
+        for what, needs, who in (
+            ("producer", (PRODUCER, TMA), "a schedule with a producer that copies by TMA"),
+            ("last_part", (SPLIT, IN_KERNEL),
+             "a kernel that adds up its parts of k (--split-k 2 --split-k-mode in_kernel)"),
+        )
+        for end in ("end", "begin")
+    ),
+    Rule("splitk_reduction", (SPLIT, SECOND_KERNEL), "only the second kernel of split-K reduces so",
+         "use --split-k 2 --split-k-mode second_kernel, or leave it out"),
+    Rule("cluster_sync", (Needs(field="cluster", least=2),), "only CTAs of a cluster meet so",
+         "use --cluster 2x1, or leave it out"),
+    Rule("prefetch_tensormap", (TMA,), "only copies by TMA have tensor maps", "use --copy tma, or leave it out"),
+    Rule("fence", (NO_PRODUCER, WGMMA, CP_ASYNC),
+         "only a multistage kernel that copies by cp.async what wgmma reads has a fence to leave out",
+         "use --schedule multistage --copy cp_async --math wgmma, or leave it out"),
+)  # fmt: skip
+"""Rules that need no shape: instructions and schedule are known, a schedule that depends on the tile is not."""
+
+OF_SCHEDULE = (
+    Rule("mbarrier_arrive", (PRODUCER,), "multistage has no producer to give stages back to",
+         "use --mbarrier-arrive warpgroup"),
+    Rule("mbarrier_arrive", (Needs(field="schedule", values=("warp_specialized", "cooperative")),),
+         "consumers of pingpong take turns at whole tiles", "use --schedule cooperative"),
+    Rule("mbarrier_arrive", (TMA,), "threads that copy by cp.async arrive by themselves", "use --copy tma"),
+    Rule("mbarrier_arrive", (Needs(field="cluster", values=((1, 1),)),), "every thread arrives in its own CTA alone",
+         "use --cluster 1x1"),
+)  # fmt: skip
+"""Rules that need the schedule, whose default depends on the tile."""
+
+OF_SHAPE = (
+    Rule("setmaxnreg", (PRODUCER,), "multistage has no producer to take registers from", "use --setmaxnreg none",
+         harmless=("none", "auto")),
+    Rule("cluster", (TMA,), "{copy_} cannot multicast", "use --copy tma"),
+    Rule("cluster", (PRODUCER,), "operands are multicast from a producer warp, multistage has none",
+         "use --schedule cooperative"),
+    Rule("epilogue", (TMA,), "this kernel has no tensor maps (--copy {copy_})", "use --epilogue smem", only=("tma_store",)),
+)  # fmt: skip
+"""Rules that are looked at one by one, amid what is checked of sizes."""
+
+WANTS_FEATURE: tuple[tuple[str, tuple[str, ...], Feature, str], ...] = (
+    ("schedule", PRODUCERS, "wgmma", "--schedule multistage"),
+    ("math", ("wgmma",), "wgmma", "--math mma_sync"),
+    ("copy_", ("tma",), "tma", "--copy cp_async"),
+    ("cluster", (), "cluster", "--cluster 1x1"),
+    ("consumer_warpgroups", (), "wgmma", "--warps 2x2"),
+    ("setmaxnreg", (), "setmaxnreg", "--setmaxnreg none"),
+    ("epilogue", ("tma_store",), "tma", "--epilogue smem"),
+    ("dtype", ("fp8",), "fp8", "--dtype bf16"),
+)
+"""Options that need a feature of the GPU, the values that do (none: all but the default), what to use elsewhere."""
+
+
+def refuse_first(params: GemmParams, rules: Iterable[Rule]) -> None:
+    """Refuse the first option that is given where it does not apply.
+
+    Raises:
+        KernelError: names the flag.
+    """
+    for rule in rules:
+        if rule.is_broken_by(params):
+            why = rule.why.format(math=params.math, schedule=params.schedule, copy_=params.copy_)
+            raise KernelError(f"{typed(rule.field, getattr(params, rule.field))}: {why}; {rule.instead}")
+
+
+def typed(field: str, value: Any) -> str:
+    """An option and its value as one types them.
+
+    >>> typed("fence", False), typed("cluster", (2, 1)), typed("copy_code", 4.0)
+    ('--no-fence', '--cluster 2x1', '--copy-code 4')
+    """
+    flag = field.rstrip("_").replace("_", "-")
+    if isinstance(value, bool):
+        return f"--{flag}" if value else f"--no-{flag}"
+    return f"--{flag} {value:g}" if isinstance(value, float) else f"--{flag} {_joined(value)}"
+
+
+def _joined(value: Any) -> str:
+    return "x".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def applies_when(field: str) -> dict[str, str]:
+    """Under which other options an option applies, by the values that this is about (empty: all), as text.
+
+    >>> applies_when("consumer_split"), applies_when("m")
+    ({'': '--math wgmma, --schedule multistage or warp_specialized or cooperative'}, {})
+    >>> applies_when("epilogue")
+    {'tma_store': '--copy tma, a GPU with tma'}
+    """
+    conditions = {values: [condition.text for condition in needs] for values, needs in _needs_by_values(field).items()}
+    for name, wanting, feature, _ in WANTS_FEATURE:
+        if name == field:
+            conditions.setdefault(" or ".join(wanting), []).append(f"a GPU with {feature}")
+    return {values: ", ".join(texts) for values, texts in conditions.items()}
+
+
+def _needs_by_values(field: str) -> dict[str, list[Needs]]:
+    """Conditions of an option by the values that they are about; those on one other option are one."""
+    found: dict[str, dict[str, Needs]] = {}
+    for rule in (*OF_INSTRUCTIONS, *OF_SCHEDULE, *OF_SHAPE):
+        if rule.field != field:
+            continue
+        merged = found.setdefault(" or ".join(map(str, rule.only)), {})
+        for condition in rule.needs:
+            other = merged.setdefault(condition.field, condition)
+            if other.values:
+                both = tuple(value for value in other.values if value in condition.values)
+                merged[condition.field] = replace(other, values=both)
+    return {values: list(merged.values()) for values, merged in found.items()}

@@ -1,0 +1,26 @@
+"""Old names of a GEMM's options. Scripts, documents and measured tables that have them stay readable."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from gpusim.kernel_models.spelling import Renamed
+
+RENAMED: Mapping[str, Renamed] = MappingProxyType({
+    "consumers": Renamed("consumer_warpgroups"),
+    "split": Renamed("consumer_split"),
+    "refill": Renamed("prefetch", {"before_math": "before_mma", "after_math": "after_mma"}),
+    "copies_held": Renamed("stall_on_ldgsts"),
+    "fetch_bytes": Renamed("l2_promotion"),
+    "sum_by": Renamed("splitk_reduction", {"vectors": "vectorized", "elements": "scalar"}),
+    "raster_snake": Renamed("raster_boustrophedon"),
+    "raster_table": Renamed("raster_order"),
+    "raster_group": Renamed("swizzle_size"),
+    "meets": Renamed("cta_barrier", {"before_math": "before_mma"}),
+    "cluster_meeting": Renamed("cluster_sync"),
+    "arrivals": Renamed("mbarrier_arrive", {"elected": "warpgroup", "every_thread": "thread"}),
+    "fragments": Renamed("register_stages", {"double": 2, "single": 1}),
+    "prefetch_maps": Renamed("prefetch_tensormap"),
+})
+"""By old name the new one, and the new value of each old value."""

@@ -1,0 +1,64 @@
+"""How options and their values may be spelled: any case, other names of a type, and names of an earlier release.
+
+In: what was typed. Out: the name and the value that the parameters' model has. Refuses nothing: the model does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+DTYPES: Mapping[str, str] = MappingProxyType({
+    "bfloat16": "bf16", "float16": "fp16", "half": "fp16", "f16": "fp16", "float32": "fp32", "float": "fp32", "f32": "fp32",
+    "tfloat32": "tf32", "float8_e4m3": "fp8", "float8_e4m3fn": "fp8", "fp8_e4m3": "fp8", "e4m3": "fp8",
+})
+"""Other names of types: PyTorch's, PTX's, CUTLASS's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Renamed:
+    """What an option of an earlier release is called now. Old names are understood for one release."""
+
+    name: str
+    values: Mapping[str, Any] = field(default_factory=dict)
+    """For each old value the new one, where these changed."""
+
+
+def choices_of(annotation: Any) -> tuple[Any, ...]:
+    """All values of a field that takes some words.
+
+    >>> choices_of(Literal["m", "n"] | None), choices_of(int)
+    (('m', 'n'), ())
+    """
+    if get_origin(annotation) is Literal:
+        return get_args(annotation)
+    if get_origin(annotation) not in (Annotated, Union, UnionType):
+        return ()
+    return tuple(choice for member in get_args(annotation) if not isinstance(member, str) for choice in choices_of(member))
+
+
+def as_choice(value: Any, choices: Sequence[Any]) -> Any:
+    """The one of ``choices`` that a text means, in any case, with or without _; what means none is left as it is.
+
+    >>> as_choice("BFloat16", ["bf16", "fp16"]), as_choice("Warp-Specialized", ["warp_specialized"]), as_choice("64", [64])
+    ('bf16', 'warp_specialized', 64)
+    """
+    if not isinstance(value, str) or value in choices:
+        return value
+    low = value.strip().lower().replace("-", "_")
+    low = DTYPES.get(low, low).replace("_", "")
+    return next((choice for choice in choices if str(choice).lower().replace("_", "") == low), value)
+
+
+def in_new_words(renamed: Mapping[str, Renamed], option: str, value: Any) -> tuple[str, Any]:
+    """An option and its value as they are called now.
+
+    >>> in_new_words({"refill": Renamed("prefetch", {"before_math": "before_mma"})}, "refill", "before_math")
+    ('prefetch', 'before_mma')
+    """
+    change = renamed.get(option) or next((each for each in renamed.values() if each.name == option), Renamed(option))
+    if isinstance(value, str):
+        value = change.values.get(value.lower().replace("-", "_"), value)
+    return change.name, value
