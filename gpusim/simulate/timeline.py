@@ -81,6 +81,20 @@ class ReadSpan:
 
 
 @dataclass(slots=True)
+class MemorySpan:
+    """A load or store of global memory in flight: a load until its data are in registers, a store until L2 has it."""
+
+    cta_idx: int
+    sm_idx: int
+    role: str
+    is_store: bool
+    start_cycle: float
+    end_cycle: float
+    num_bytes: float
+    """Bytes of the sectors that it touches."""
+
+
+@dataclass(slots=True)
 class MmaSpan:
     """One batch in a tensor core's pipe."""
 
@@ -114,3 +128,5 @@ class Timeline:
     mmas: list[MmaSpan] = field(default_factory=list)
     flips: list[PhaseFlip] = field(default_factory=list)
     reads: list[ReadSpan] = field(default_factory=list)
+    memory: list[MemorySpan] = field(default_factory=list)
+    """Loads and stores of warps, and stores by TMA; asynchronous copies are in ``copies``."""
