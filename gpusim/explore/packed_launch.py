@@ -27,6 +27,7 @@ from gpusim.program.records import (
 )
 from gpusim.report.plots import ring as plots_ring
 from gpusim.report.plots import timeline as plots
+from gpusim.report.plots import window
 from gpusim.report.plots.figure import ORANGE, SKY
 from gpusim.report.plots.timeline import Look
 from gpusim.simulate.bottleneck import BUSY, COMPUTES
@@ -61,7 +62,7 @@ def engine_script() -> str:
         "busy": BUSY, "computes": COMPUTES, "waits": [
             state for state in WarpState if state not in COMPUTES and state.label not in plots.NO_WAITS
         ],
-        "most_ctas": plots.MAX_CTAS, "fills_shown": plots.COPIES_SHOWN, "given_back": plots_ring.GIVEN_BACK,
+        "most_ctas": plots.MAX_CTAS, "fills_shown": window.COPIES_SHOWN, "given_back": plots_ring.GIVEN_BACK,
         "module": b64encode(MODULE.read_bytes()).decode(),
     }  # fmt: skip
     return f"(globalThis.gpusim ??= {{}}).engine = {json.dumps(found)};\n"

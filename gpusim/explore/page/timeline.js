@@ -38,15 +38,15 @@
     };
   }
 
-  // From the first thing that happens until the ring has been filled a few times.
+  // From the first thing that happens until a ring has been filled a few times: of several the one that is filled soonest.
   function openingWindow({ roles, copies }) {
     const spans = roles.flatMap((begun) => begun.spans), cta = Math.min(...roles.map((begun) => begun.cta));
     const first = Math.min(...roles.flatMap((begun) => begun.spans.find((span) => span.state !== START)?.start_cycle ?? []));
     const last = spans.reduce((most, span) => Math.max(most, span.end_cycle), 0);
-    const ends = [...grouped(copies.filter((copy) => copy.cta === cta), (copy) => copy.stage).values()]
-      .filter((own) => own.length >= fills_shown)
-      .map((own) => own.map((copy) => copy.end_cycle).sort(byNumber)[fills_shown - 1]);
-    const end = ends.length ? Math.min(last, Math.max(...ends)) : last;
+    const ofBuffers = [...grouped(copies.filter((copy) => copy.cta === cta), (copy) => copy.buffer).values()].map((own) =>
+      [...grouped(own, (copy) => copy.stage).values()].filter((fills) => fills.length >= fills_shown)
+        .map((fills) => fills.map((copy) => copy.end_cycle).sort(byNumber)[fills_shown - 1]));
+    const end = Math.min(last, ...ofBuffers.filter((ends) => ends.length).map((ends) => Math.max(...ends)));
     return [Math.max(0, first - 0.02 * (end - first)), end];
   }
 
