@@ -17,6 +17,7 @@ import pytest
 
 from gpusim.analysis.explain import Counterfactual, Explanation
 from gpusim.errors import GpusimError, LaunchError, LayoutError
+from gpusim.kernel_models import KERNEL_MODELS
 from gpusim.kernel_models.gemm import GemmParams
 from gpusim.layout import Layout
 from gpusim.machine.config import load_gpu
@@ -40,10 +41,12 @@ from gpusim.report.plots.threads import plot_thread_values
 from gpusim.report.plots.timeline import plot_timeline
 from gpusim.report.plots.waterfall import plot_waterfall
 from gpusim.report.tile_orders import Raster
+from gpusim.simulate.constants import Shared
 from gpusim.simulate.plan import check
 from gpusim.simulate.result import Result
 from gpusim.simulate.run import simulate
 from gpusim.simulate.timeline import Timeline
+from gpusim.units import Clock
 from gpusim.workload.atoms import copy_atom, mma_sync
 from gpusim.workload.dtypes import BF16
 from gpusim.workload.launch import Launch
@@ -272,7 +275,59 @@ def test_ceilings_are_rates_times_the_clock() -> None:
     found = ceilings(H200, 1000.0)
     assert found["FMA fp32"] == pytest.approx(2 * 128 * 132 * 1e-3)
     assert found["wgmma bf16, fp16"] == pytest.approx(H200.tensor_core.wgmma_flops_per_cycle["16bit"] * 132 * 1e-3)
-    assert l2_gb_per_s(H200, 2000.0) == pytest.approx(2 * l2_gb_per_s(H200, 1000.0))
+    assert set(ceilings(H200, 1000.0, {"16bit"})) == {"wgmma bf16, fp16", "mma.sync bf16, fp16"}
+    assert set(ceilings(H200, 1000.0, {"fp32"})) == {"FMA fp32"}
+
+
+@pytest.mark.parametrize("mhz", [1000.0, 1590.0, 1980.0])
+def test_the_roof_of_l2_is_what_the_engine_gives_its_slices(mhz: float) -> None:
+    """L2 has a clock of its own: where power slows the SMs, its slices keep nearly all of their bytes a second."""
+    per_cycle = Shared.of(H200, Clock(sm_mhz=mhz)).slices_bytes_per_cycle
+    assert l2_gb_per_s(H200, mhz) == pytest.approx(per_cycle * mhz * 1e-3)
+    at_most = H200.l2.num_slices * H200.l2.slice_bytes_per_cycle * H200.l2.sustained_fraction * H200.clock.max_mhz * 1e-3
+    assert l2_gb_per_s(H200, mhz) == pytest.approx(at_most * (mhz / H200.clock.max_mhz) ** H200.clock.l2_follow_fraction)
+
+
+@cache
+def placed_on_h200(model: str, **options: Any) -> tuple[plots_roofline.Placed, Result]:
+    made = KERNEL_MODELS[model].params.model_validate(options).launch(H200)
+    result = simulate(made, H200)
+    return plots_roofline._placed([result], H200, None)[0], result
+
+
+@pytest.mark.parametrize(("model", "options"), [
+    ("gemm", {"m": 4096, "n": 4096, "k": 4096, "tile": "256x64x64", "stages": 5, "schedule": "pingpong"}),
+    ("gemm", {"m": 4096, "n": 4096, "k": 4096, "tile": "128x128x64", "stages": 5, "schedule": "pingpong"}),
+    ("gemm", {"m": 2048, "n": 2048, "k": 2048, "tile": "64x64x64", "stages": 5, "schedule": "multistage"}),
+    ("layer_norm", {"rows": 4096, "columns": 4096}), ("reduction", {"rows": 2048, "columns": 4096}),
+])  # fmt: skip
+def test_no_kernel_lies_above_its_roofs(model: str, options: dict[str, Any]) -> None:
+    item, result = placed_on_h200(model, **options)
+    for intensity, gb_per_s in (
+        (item.dram_flops_per_byte, H200.hbm.sustained_read_gb_per_s),
+        (item.l2_flops_per_byte, l2_gb_per_s(H200, item.mhz)),
+    ):
+        assert item.tflops <= min(item.peak_tflops, intensity * gb_per_s * 1e-3)
+    of_l2 = result.tflops / (item.l2_flops_per_byte * l2_gb_per_s(H200, item.mhz) * 1e-3)
+    stored = result.counters["lts__t_sectors_srcunit_tex_op_write.sum"]
+    read = result.counters["lts__t_sectors_srcunit_tex_op_read.sum"]
+    assert of_l2 * read / (read + stored) == pytest.approx(result.busy["l2"], rel=0.04)  # as the table says it
+
+
+def test_a_roofline_has_the_ceilings_of_the_kernels_type_a_ridge_and_a_name_at_the_point() -> None:
+    for model, options, ceiling_names in (
+        ("gemm", {"m": 1024, "n": 1024, "k": 1024, "dtype": "fp8"}, {"wgmma fp8", "mma.sync fp8"}),
+        ("layer_norm", {"rows": 4096, "columns": 4096}, {"FMA fp32"}),
+    ):
+        item, result = placed_on_h200(model, **options)
+        axes = plots_roofline._draw([item], H200, item.mhz).axes[0]
+        words = [text.get_text() for text in axes.texts]
+        assert {word.partition(":")[0] for word in words if word.startswith(("wgmma", "mma", "FMA"))} == ceiling_names
+        assert f"{model}: {result.tflops:,.1f} TFLOP/s" in words
+        peak_at = 1e3 * item.peak_tflops / H200.hbm.sustained_read_gb_per_s
+        marks = [tuple(mark.get_offsets()[0]) for mark in axes.collections if len(mark.get_offsets()) == 1]
+        assert any(mark == (pytest.approx(peak_at), pytest.approx(item.peak_tflops)) for mark in marks)
+        assert any(word.startswith("ridge ") for word in words)
 
 
 def test_what_has_no_place_on_a_roofline_is_refused(make_result: Callable[..., Result]) -> None:
