@@ -55,7 +55,7 @@ def engine_script() -> str:
         },
         "states": [{"name": state.label, **_look(plots.LOOKS[state])} for state in WarpState],
         "looks": {
-            "copy": _look(plots.COPY), "mma": _look(plots.MMA),
+            "copy": _look(plots.COPY), "mma": _look(plots.MMA), "own_mma": _look(plots.OWN_MMA),
             "limits": _look(Look("limits", ORANGE, "////")), "admits": _look(Look("admits more", SKY)),
             **{state.name.lower(): _look(look) for state, look in plots_ring.LOOKS.items()},
         },

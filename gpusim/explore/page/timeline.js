@@ -81,6 +81,7 @@
     const roles = ctas.flatMap((cta) => timeline.roles.filter((begun) => begun.cta === cta).map((begun) => ({
       label: prefix(cta) + begun.name, group: `roles ${cta}`,
       bars: begun.spans.map((span) => bar(span, states[span.state], states[span.state].label)),
+      below: timeline.mmas.filter((span) => span.cta === cta && span.role === begun.role).map((span) => bar(span, looks.own_mma)),
     })));
     return [...copies, ...(timeline.mmas.length ? [products] : []), ...roles];
   }
@@ -174,7 +175,7 @@
 
   function drawn(launch, title, lanes, window, marks) {
     const [from, to] = window, isSeen = (bar) => bar.to > from && bar.from < to;
-    const used = new Set(lanes.flatMap((lane) => lane.bars.filter(isSeen).map((bar) => bar.look)));
+    const used = new Set(lanes.flatMap(({ bars, below = [] }) => [...bars, ...below].filter(isSeen).map((bar) => bar.look)));
     const shapes = new Set(lanes.flatMap((lane) => (lane.marks ?? []).map((mark) => mark.shape)));
     const span = `cycles ${number(from)} to ${number(to)}`, labels = lanes.map((lane) => lane.label).join(", ");
     const ns = number(1e6 / launch.clock_mhz), mhz = number(launch.clock_mhz);
