@@ -8,10 +8,22 @@ namespace gpusim {
 
 // ------------------------------------------------------------------------------------------ loads
 
+void MemorySpan::begin(const Role* role, bool is_store, double at_cycle, double num_bytes) {
+  if (!role->is_recorded) return;
+  row_ = int32_t(machine.recorder.memory_spans.size());
+  machine.recorder.memory_spans.push(MemorySpanRecord{role->cta->idx, role->cta->sm, role->idx,
+                                                      int64_t(is_store), at_cycle, at_cycle, num_bytes});
+}
+
+void MemorySpan::end(double cycle) const {
+  if (row_ >= 0) machine.recorder.memory_spans[uint32_t(row_)].end_cycle = cycle;
+}
+
 void LoadInFlight::complete(double cycle) {
   Token* told = token;
   double at = cycle + latency_cycles;
   double late = request.late_cycles;
+  span.end(at);
   machine.flights.loads.release(this);
   told->become_ready(at, late);
   told->drop();
@@ -110,6 +122,7 @@ void CpAsyncInFlight::complete(double cycle) {
 StoreInFlight::StoreInFlight(AsyncGroup* group) : group_(group) { machine.run.store_began(); }
 
 void StoreInFlight::complete(double cycle) {
+  span.end(cycle);
   if (group_ != nullptr) group_->complete(cycle);
   machine.flights.stores.release(this);
   machine.run.store_ended(cycle);

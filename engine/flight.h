@@ -10,12 +10,23 @@
 
 namespace gpusim {
 
+// A load or store of a recorded SM, in its timeline; of another SM it is nothing.
+class MemorySpan {
+ public:
+  void begin(const Role* role, bool is_store, double at_cycle, double num_bytes);
+  void end(double cycle) const;
+
+ private:
+  int32_t row_ = -1;
+};
+
 // A load's data are on their way to registers.
 class LoadInFlight : public Completion {
  public:
   Token* token = nullptr;
   double latency_cycles = 0.0;  // from when it is told
   MemoryRequest request;
+  MemorySpan span;
   void complete(double cycle) override;
 };
 
@@ -70,6 +81,7 @@ class CpAsyncInFlight : public Completion {
 class StoreInFlight : public Completion {
  public:
   explicit StoreInFlight(AsyncGroup* group);
+  MemorySpan span;  // of the end at which L2 has it
   void complete(double cycle) override;
 
  private:

@@ -11,7 +11,7 @@ constexpr double LOAD_PRODUCTS = 0.5;  // IMAD.WIDEs that a load of global memor
 constexpr double SMALL_PART = 0.05;    // of a store, what is not worth an event of its own
 
 // Who is told when a role's next store has arrived; a fence waits for that.
-Completion* next_arrival(Role* role) {
+StoreInFlight* next_arrival(Role* role) {
   if (role->last_store != nullptr) role->last_store->drop();
   role->last_store = AsyncGroup::make(nullptr);
   return machine.flights.stores.make(role->last_store->add());
@@ -27,8 +27,10 @@ AsyncGroup* send_store(Role* role, const Op& op, double num_packet_bytes, double
   MemoryRequest request = role->request(op, access.num_sectors * SECTOR_BYTES * share, issued_at);
   double packet_bytes =
       larger(num_packet_bytes, access.num_sectors * SECTOR_BYTES) / larger(access.num_lines, 1.0);
-  crossbar.write(request, machine.flights.stores.make(group->add()), next_arrival(role),
-                 access.num_bytes * share, StoreKind(store.kind), num_packet_bytes * share, packet_bytes);
+  StoreInFlight* arrival = next_arrival(role);
+  arrival->span.begin(role, true, request.issued_at, request.num_bytes);
+  crossbar.write(request, machine.flights.stores.make(group->add()), arrival, access.num_bytes * share,
+                 StoreKind(store.kind), num_packet_bytes * share, packet_bytes);
   return group;
 }
 
@@ -113,6 +115,7 @@ bool global_load(Role* role, const Op& op) {
   if (access.num_sectors * SECTOR_BYTES < access.num_lines * LINE_BYTES)
     request.num_part_requests = access.num_requests;
   request.num_together = role->laggard.asks(token, request.num_bytes);
+  flight->span.begin(role, false, request.issued_at, request.num_bytes);
   role->give_token(op.stage, token);
   sm.l1.read(request, flight, allocates, passage.begin, false);
   return true;

@@ -70,7 +70,9 @@ void tma_store(Role* role, const Op& op) {
   TmaTransfer copy(role->request(op, cost.num_bytes, at));
   copy.store = &cost;
   copy.left = machine.flights.bulk_stores.make(mine, role->cta, stage);
-  copy.arrived = machine.flights.stores.make(nullptr);
+  StoreInFlight* arrival = machine.flights.stores.make(nullptr);
+  arrival->span.begin(role, true, at, cost.num_bytes);
+  copy.arrived = arrival;
   copy.begin(map_at, role->t);
 }
 

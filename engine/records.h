@@ -421,6 +421,16 @@ struct TraceRecord {
   double cycle;
 };
 
+struct MemorySpanRecord {
+  int64_t cta;
+  int64_t sm;
+  int64_t role;
+  int64_t is_store;
+  double start_cycle;
+  double end_cycle;
+  double num_bytes;
+};
+
 struct LaunchConstants {
   double num_ctas;
   double num_sms;
@@ -833,8 +843,9 @@ enum class Output : uint32_t {
   PHASE_FLIPS = 12,
   BLOCKED_ROLES = 13,
   TRACE = 14,
+  MEMORY_SPANS = 15,
 };
-constexpr uint32_t NUM_OUTPUT_SECTIONS = 15;
+constexpr uint32_t NUM_OUTPUT_SECTIONS = 16;
 
 // Everything that is known before the run.
 struct InputData {
@@ -951,6 +962,7 @@ struct Recorder {
   Vector<PhaseFlipRecord> phase_flips;
   Vector<BlockedRoleRecord> blocked_roles;
   Vector<TraceRecord> trace;
+  Vector<MemorySpanRecord> memory_spans;
 
   template <class Visit>
   void for_each(Visit& visit) {
@@ -963,6 +975,7 @@ struct Recorder {
     visit(Output::PHASE_FLIPS, phase_flips);
     visit(Output::BLOCKED_ROLES, blocked_roles);
     visit(Output::TRACE, trace);
+    visit(Output::MEMORY_SPANS, memory_spans);
   }
 };
 

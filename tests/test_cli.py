@@ -73,6 +73,14 @@ BAD: list[tuple[list[str], list[str]]] = [
     ([*GEMM, "--ring", "x.gif"], ["--ring 'x.gif' ends in '.gif'", ".png or .svg"]),
     ([*GEMM, "--ring", "x.svg", "--roofline", "x.svg"], ["--roofline 'x.svg' is the file of --ring"]),
     ([*GEMM, "--waterfall", "x.svg"], ["--waterfall"]),
+    ([*GEMM, "--plot", "x.svg", "--window", "5000"], ["--window '5000' wants two numbers of cycles"]),
+    ([*GEMM, "--plot", "x.svg", "--window", "a,b"], ["--window 'a,b' wants two numbers of cycles"]),
+    ([*GEMM, "--plot", "x.svg", "--window", "1,2,3"], ["--window '1,2,3' wants two numbers of cycles"]),
+    ([*GEMM, "--plot", "x.svg", "--window", "nan,9"], ["--window 'nan,9' wants a first cycle from 0 on"]),
+    ([*GEMM, "--plot", "x.svg", "--window", "900,900"], ["--window '900,900' wants a first cycle"]),
+    ([*GEMM, "--ring", "x.svg", "--window", "-9,900"], ["--window '-9,900' wants a first cycle"]),
+    ([*GEMM, "--plot", "x.svg", "--window", "1e9,2e9"], ["--plot: the window begins at cycle 1,000,000,000, and nothing"]),
+    ([*GEMM, "--window", "5000,9000"], ["--window is of pictures over time, and none is drawn"]),
     (["predict", "transpose", "--m", "64", "--n", "64", "--gpu", "toy", "--ring", "x.svg"],
      ["--ring: transpose copies nothing"]),
     (["explain", "transpose", "--m", "64", "--n", "64", "--gpu", "toy", "--roofline", "x.svg"],
@@ -244,6 +252,13 @@ def test_a_prediction_writes_json_trace_and_plot(tmp_path: Path, capsys: pytest.
     assert {"SM 0", "tensor core"} <= {packet.track_descriptor.name for packet in parsed.packet}
     assert plot.read_bytes().startswith(b"<?xml")
     assert sorted(item.name for item in tmp_path.iterdir()) == ["x.json", "x.pftrace", "x.svg"]
+
+
+def test_a_window_is_that_of_the_pictures_over_time(tmp_path: Path) -> None:
+    paths = {name: tmp_path / f"{name}.svg" for name in ("plot", "ring")}
+    drawn = [word for name, path in paths.items() for word in (f"--{name}", str(path))]
+    assert main([*GEMM, *drawn, "--window", "3000, 4e3"]) == 0
+    assert all("cycles 3,000 to 4,000" in path.read_text() for path in paths.values())
 
 
 def test_every_picture_goes_to_its_own_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,6 +6,7 @@ import inspect
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -86,6 +87,8 @@ class Request:
     trace: Path | None
     pictures: Mapping[str, Path]
     """Where each of PICTURES that was asked for goes."""
+    window: tuple[float, float] | None
+    """First and last cycle of pictures over time; by default they choose."""
     shows_all: bool
     """Whether everything is printed, not one screen."""
 
@@ -148,6 +151,9 @@ def _common_parameters(names: Sequence[str], *, has_screen: bool) -> list[inspec
                 f"--{name}", help=PICTURES[name], metavar="FILE.png|svg", rich_help_panel=output), None)
             for name in names
         ),
+        parameter("window", str | None, typer.Option(
+            "--window", help="first and last cycle of --plot and --ring; by default --plot shows a steady part of the run, "
+            "--ring its beginning", metavar="A,B", rich_help_panel=output), None),
     ]  # fmt: skip
 
 
@@ -163,6 +169,9 @@ def _request(row: KernelModel, values: Mapping[str, Any]) -> Request:
         },
     }  # fmt: skip
     refuse_same(outputs)
+    window = parse_window(values["window"])
+    if window is not None and not any(outputs[f"--{name}"] for name in OF_TIMELINE):
+        raise ConfigError("--window is of pictures over time, and none is drawn; add --plot FILE or --ring FILE")
     gpu = find_gpu(values["gpu"], "--gpu")
     return Request(
         row=row, params=checked_params(row, given), given=given,
@@ -170,7 +179,7 @@ def _request(row: KernelModel, values: Mapping[str, Any]) -> Request:
         clock=parse_clock(values["clock"]), l2=check_choice("--l2", values["l2_state"], L2_STATES),
         data=check_choice("--data", values["data"], DATA), engine=check_choice("--engine", values["engine"], ENGINES),
         core_only=values["core_only"], max_events=values["max_events"], json=outputs["--json"], trace=outputs["--trace"],
-        pictures={name: path for name in PICTURES if (path := outputs.get(f"--{name}")) is not None},
+        pictures={name: path for name in PICTURES if (path := outputs.get(f"--{name}")) is not None}, window=window,
         shows_all=values.get("shows_all", False),
     )
 
@@ -202,6 +211,26 @@ def parse_clock(text: str) -> str | float:
     if not 1.0 <= mhz <= 1e5:
         raise ConfigError(f"--clock {text!r} wants a number of MHz from 1 to 100000, such as 1755")
     return mhz
+
+
+def parse_window(text: str | None) -> tuple[float, float] | None:
+    """First and last cycle of a picture.
+
+    >>> parse_window("120e3, 140000")
+    (120000.0, 140000.0)
+
+    Raises:
+        ConfigError: not two numbers, the first from 0 on and the second larger.
+    """
+    if text is None:
+        return None
+    try:
+        start, end = (float(word) for word in text.split(","))
+    except ValueError:
+        raise ConfigError(f"--window {text!r} wants two numbers of cycles, for example 120000,140000") from None
+    if not 0.0 <= start < end < inf:
+        raise ConfigError(f"--window {text!r} wants a first cycle from 0 on and a later last one, for example 120000,140000")
+    return start, end
 
 
 class Kernels(Commands):
@@ -382,11 +411,11 @@ def _draw(name: str, request: Request, launch: Any, result: Any, explanation: An
     if name == "plot":
         from gpusim.report.plots.timeline import plot_timeline
 
-        return plot_timeline(result)
+        return plot_timeline(result, window=request.window)
     if name == "ring":
         from gpusim.report.plots.ring import plot_stage_ring
 
-        return plot_stage_ring(result)
+        return plot_stage_ring(result, window=request.window)
     if name == "roofline":
         from gpusim.report.plots.roofline import plot_roofline
 

@@ -27,6 +27,7 @@ from gpusim.program.records import (
 )
 from gpusim.report.plots import ring as plots_ring
 from gpusim.report.plots import timeline as plots
+from gpusim.report.plots import window
 from gpusim.report.plots.figure import ORANGE, SKY
 from gpusim.report.plots.timeline import Look
 from gpusim.simulate.bottleneck import BUSY, COMPUTES
@@ -54,14 +55,14 @@ def engine_script() -> str:
         },
         "states": [{"name": state.label, **_look(plots.LOOKS[state])} for state in WarpState],
         "looks": {
-            "copy": _look(plots.COPY), "mma": _look(plots.MMA),
+            "copy": _look(plots.COPY), "mma": _look(plots.MMA), "own_mma": _look(plots.OWN_MMA),
             "limits": _look(Look("limits", ORANGE, "////")), "admits": _look(Look("admits more", SKY)),
             **{state.name.lower(): _look(look) for state, look in plots_ring.LOOKS.items()},
         },
         "busy": BUSY, "computes": COMPUTES, "waits": [
             state for state in WarpState if state not in COMPUTES and state.label not in plots.NO_WAITS
         ],
-        "most_ctas": plots.MAX_CTAS, "fills_shown": plots.COPIES_SHOWN, "given_back": plots_ring.GIVEN_BACK,
+        "most_ctas": plots.MAX_CTAS, "fills_shown": window.COPIES_SHOWN, "given_back": plots_ring.GIVEN_BACK,
         "module": b64encode(MODULE.read_bytes()).decode(),
     }  # fmt: skip
     return f"(globalThis.gpusim ??= {{}}).engine = {json.dumps(found)};\n"

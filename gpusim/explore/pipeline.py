@@ -228,8 +228,10 @@ def _pictures(plan: LaunchPlan, result: Result) -> tuple[Shown, ...]:
     from gpusim.report.plots.occupancy import plot_occupancy
     from gpusim.report.plots.ring import plot_stage_ring
     from gpusim.report.plots.timeline import plot_timeline
+    from gpusim.report.plots.window import of_sm, opening_window
 
-    shown = [Shown.of("One SM's pipeline", plot_timeline(result))]
+    opening = opening_window(of_sm(result.timeline, None))  # as the page draws it when a slider moves
+    shown = [Shown.of("One SM's pipeline", plot_timeline(result, window=opening))]
     if result.timeline.copies:  # without asynchronous copies there is no ring
         shown.append(Shown.of("The ring of stages", plot_stage_ring(result)))
     return (*shown, Shown.of("What limits occupancy", plot_occupancy(plan.launch, plan.gpu)))

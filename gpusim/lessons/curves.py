@@ -18,7 +18,7 @@ KINDS = ("predicted", "measured")
 
 def plot_beside(
     tables: pd.DataFrame | pd.Series | Mapping[str, pd.DataFrame | pd.Series], x: str, y: str, *, title: str = "",
-    log_x: bool = False, log_y: bool = False,
+    log_x: bool = False, log_y: bool = False, is_joined: bool = True,
 ) -> Picture:
     """Draw what :func:`judged` or :func:`beside` gave: points where measured, lines where predicted, and the errors.
 
@@ -35,6 +35,7 @@ def plot_beside(
         title: over the picture.
         log_x: logarithmic to base 2.
         log_y: logarithmic.
+        is_joined: whether predicted values are joined; False where those of ``x`` have nothing between them.
 
     Raises:
         ConfigError: a table has neither column.
@@ -49,4 +50,4 @@ def plot_beside(
         if x not in flat.columns or not found:
             raise ConfigError(f"plot: {name or 'the table'} has {list(flat.columns)}, wants {x}, and predicted or measured")
         frames[name] = flat[[x, *found]].rename(columns=found)
-    return plot_measured(frames, x=x, y=y, title=title, log_x=log_x, log_y=log_y)
+    return plot_measured(frames, x=x, y=y, title=title, log_x=log_x, log_y=log_y, is_joined=is_joined)

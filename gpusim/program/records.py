@@ -298,6 +298,9 @@ RESULTS: Mapping[str, np.dtype[np.void]] = {
         num_arrivals="i8", tx_bytes="i8", announced_bytes="i8", delivered_bytes="i8", number="i8",
     ),
     "trace": _record(cycle="f8"),
+    "memory_spans": _record(
+        cta="i8", sm="i8", role="i8", is_store="i8", start_cycle="f8", end_cycle="f8", num_bytes="f8",
+    ),
 }
 """Tables that come back: timelines of recorded SMs, who waits at a deadlock, and the trace where it was asked for."""
 

@@ -24,6 +24,7 @@ from gpusim.report.number_format import (
     size,
 )
 from gpusim.report.tables import plain_table, print_command
+from gpusim.report.warp_states import states_table, width_of
 from gpusim.simulate.result import Result
 
 MAX_GUESSES = 6
@@ -216,15 +217,10 @@ def _print_shares(result: Result, console: Console) -> None:
     for part, share in sorted(result.busy.items(), key=lambda item: -item[1]):
         if share > 0.0:
             busy.add_row(part, percent(share))
-    roles = list(result.states)
-    states = plain_table("States, share of a role's life", "state", *roles)
-    names = {state for shares in result.states.values() for state in shares}
-    for state in sorted(names, key=lambda name: -max(shares.get(name, 0.0) for shares in result.states.values())):
-        shares = [result.states[role].get(state) for role in roles]
-        states.add_row(state, *("-" if share is None else percent(share) for share in shares))
+    states = states_table(result, console)
     both = Table.grid(padding=(0, 4))
     both.add_row(busy, states)
-    if console.measure(both).minimum <= console.width and console.width >= 70:
+    if width_of(both, console) <= console.width:
         console.print(both)
     else:
         console.print(busy)

@@ -110,6 +110,8 @@ def timeline_of(launch: Launch, programs: Programs, results: Results) -> spans.T
     for cta, sm, role, stage, start, end in rows["read_spans"]:
         buffer, place = stages[stage]
         found.reads.append(spans.ReadSpan(cta, sm, roles[role].name, buffer, place, start, end))
+    for cta, sm, role, is_store, start, end, num_bytes in rows["memory_spans"]:
+        found.memory.append(spans.MemorySpan(cta, sm, roles[role].name, bool(is_store), start, end, num_bytes))
     for cta, sm, role, start, end, num_issues in rows["mma_spans"]:
         found.mmas.append(spans.MmaSpan(cta, sm, roles[role].name, start, end, num_issues))
     for cta, sm, barrier, cycle, parity in rows["phase_flips"]:
@@ -179,5 +181,7 @@ def part_of(engine: EngineRun, plan: LaunchPlan, on_progress: Progress | None) -
     return {**now, **found}
 
 
-TIMELINES = ("role_begins", "role_states", "role_sections", "copy_spans", "read_spans", "mma_spans", "phase_flips")
+TIMELINES = (
+    "role_begins", "role_states", "role_sections", "copy_spans", "read_spans", "mma_spans", "phase_flips", "memory_spans",
+)
 """Sections that a timeline is made of."""

@@ -9,7 +9,7 @@ from typing import Any
 from gpusim.machine.clock import Activity
 from gpusim.machine.exact_math import sum_in_order
 from gpusim.machine.sm.occupancy import Occupancy
-from gpusim.simulate.timeline import Timeline
+from gpusim.simulate.timeline import Timeline, WarpState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +94,12 @@ class Result:
         """That as percent of what the data sheet gives memory."""
         return 100.0 * self.memory_gb_per_s / self.peak_memory_gb_per_s if self.peak_memory_gb_per_s else 0.0
 
+    @property
+    def stall_reasons(self) -> dict[str, str]:
+        """For each state in ``states`` Nsight Compute's stall reasons; ``n/a`` where none is known."""
+        seen = {name for shares in self.states.values() for name in shares}
+        return {state.label: state.stall_reason for state in WarpState if state.label in seen}
+
     def as_dict(self) -> dict[str, Any]:
         """The JSON document of a prediction."""
         return {name: _plain(getattr(self, name)) for name in DOCUMENT}
@@ -104,7 +110,7 @@ DOCUMENT = (
     "peak_tflops_at_clock", "peak_tflops_datasheet", "pct_of_peak_at_clock", "pct_of_peak_datasheet", "memory_gb_per_s",
     "peak_memory_gb_per_s", "pct_of_peak_memory", "bound_by", "reason", "occupancy", "registers_per_thread",
     "registers_source", "smem_bytes", "num_ctas", "num_tiles", "ctas_at_once", "waves", "power_w", "power_limit_w",
-    "counters", "busy", "states", "sources", "guesses", "remarks", "engine", "num_events", "wall_s",
+    "counters", "busy", "states", "stall_reasons", "sources", "guesses", "remarks", "engine", "num_events", "wall_s",
 )  # fmt: skip
 """What a document has of a result, in its order."""
 

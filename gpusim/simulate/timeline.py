@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 
@@ -29,6 +30,32 @@ class WarpState(IntEnum):
     def label(self) -> str:
         """Name for people."""
         return self.name.lower()
+
+    @property
+    def stall_reason(self) -> str:
+        """Nsight Compute's names of the stall reasons that count it, or :data:`NOT_KNOWN`."""
+        return STALL_REASONS.get(self, NOT_KNOWN)
+
+
+NOT_KNOWN = "n/a"
+"""A profile counts the state under another reason; which one was not measured."""
+
+STALL_REASONS: Mapping[WarpState, str] = {
+    WarpState.ISSUE: "selected, not_selected, wait",
+    WarpState.TENSOR: "gmma, math_pipe_throttle",
+    WarpState.WAIT_WGMMA: "gmma",
+    WarpState.WAIT_BARRIER: "barrier",
+    WarpState.LONG_SCOREBOARD: "long_scoreboard",
+    WarpState.SHORT_SCOREBOARD: "short_scoreboard",
+    WarpState.LSU: "lg_throttle, mio_throttle, membar",
+    WarpState.MATH_PIPE: "math_pipe_throttle",
+    WarpState.NO_INSTRUCTION: "no_instruction",
+}
+"""Stall reasons of Nsight Compute (``smsp__average_warps_issue_stalled_..._per_issue_active.ratio``) by our states.
+
+``gmma`` is wgmma's, ``math_pipe_throttle`` mma.sync's and that of the other pipes; ``lg_throttle`` is of global memory,
+``mio_throttle`` of shared memory, ``membar`` of fences. Source: Nsight Compute's Kernel Profiling Guide.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +108,20 @@ class ReadSpan:
 
 
 @dataclass(slots=True)
+class MemorySpan:
+    """A load or store of global memory in flight: a load until its data are in registers, a store until L2 has it."""
+
+    cta_idx: int
+    sm_idx: int
+    role: str
+    is_store: bool
+    start_cycle: float
+    end_cycle: float
+    num_bytes: float
+    """Bytes of the sectors that it touches."""
+
+
+@dataclass(slots=True)
 class MmaSpan:
     """One batch in a tensor core's pipe."""
 
@@ -114,3 +155,5 @@ class Timeline:
     mmas: list[MmaSpan] = field(default_factory=list)
     flips: list[PhaseFlip] = field(default_factory=list)
     reads: list[ReadSpan] = field(default_factory=list)
+    memory: list[MemorySpan] = field(default_factory=list)
+    """Loads and stores of warps, and stores by TMA; asynchronous copies are in ``copies``."""

@@ -25,7 +25,7 @@ from gpusim.explore.pipeline import PipelineQuestion
 from gpusim.explore.questions import question_of
 from gpusim.program.records import OUTPUT_SECTIONS
 from gpusim.report.plots.ring import rings_of
-from gpusim.report.plots.timeline import of_sm, opening_window
+from gpusim.report.plots.window import of_sm, opening_window
 from gpusim.simulate.buffers import read_buffer
 from gpusim.simulate.wasm_module import EngineRun
 

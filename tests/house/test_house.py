@@ -30,7 +30,7 @@ SOURCES = sorted(path for path in (*ENGINE.glob("*.h"), *ENGINE.glob("*.cpp")) i
 """Of the engine, what is written by hand."""
 
 MOST_COLUMNS = 110
-MOST_LINES = {"model": 6_421, "reference": 1_200, "engine": 5_978}
+MOST_LINES = {"model": 6_453, "reference": 1_200, "engine": 6_000}
 """Of code: of machine, program, traffic, simulate and reference together; of the reference alone; of the engine."""
 
 MAY_IMPORT = {

@@ -16,14 +16,18 @@ import pandas as pd
 import pytest
 
 from gpusim.analysis.explain import Counterfactual, Explanation
+from gpusim.analysis.sweep import Sweep, run_sweep
 from gpusim.errors import GpusimError, LaunchError, LayoutError
+from gpusim.kernel_models import KERNEL_MODELS
 from gpusim.kernel_models.gemm import GemmParams
-from gpusim.layout import Layout
+from gpusim.layout import Layout, Swizzle
 from gpusim.machine.config import load_gpu
+from gpusim.report.plots import banks as plots_banks
 from gpusim.report.plots import measured as plots_measured
 from gpusim.report.plots import occupancy as plots_occupancy
 from gpusim.report.plots import ring as plots_ring
 from gpusim.report.plots import roofline as plots_roofline
+from gpusim.report.plots import sweep as plots_sweep
 from gpusim.report.plots import threads as plots_threads
 from gpusim.report.plots import timeline as plots
 from gpusim.report.plots import waterfall as plots_waterfall
@@ -36,16 +40,19 @@ from gpusim.report.plots.picture import LARGE_SVG_BYTES, Picture, check_plot
 from gpusim.report.plots.raster import plot_raster
 from gpusim.report.plots.ring import Fill, StageState, plot_stage_ring, rings_of, spells
 from gpusim.report.plots.roofline import ceilings, l2_gb_per_s, names_of, plot_roofline
+from gpusim.report.plots.sweep import plot_sweep
 from gpusim.report.plots.threads import plot_thread_values
 from gpusim.report.plots.timeline import plot_timeline
 from gpusim.report.plots.waterfall import plot_waterfall
 from gpusim.report.tile_orders import Raster
+from gpusim.simulate.constants import Shared
 from gpusim.simulate.plan import check
 from gpusim.simulate.result import Result
 from gpusim.simulate.run import simulate
 from gpusim.simulate.timeline import Timeline
+from gpusim.units import Clock
 from gpusim.workload.atoms import copy_atom, mma_sync
-from gpusim.workload.dtypes import BF16
+from gpusim.workload.dtypes import BF16, FP32
 from gpusim.workload.launch import Launch
 from gpusim.workload.smem.bank_conflict_fixes import study
 from gpusim.workload.smem.tile_access import TileAccess, smem_tile
@@ -98,6 +105,7 @@ DRAWN: dict[str, Callable[..., Picture]] = {
     "measured": lambda *path: plot_measured(FRAME, *path, x="stages", y="time_us"),
     "raster": lambda *path: plot_raster(Raster(launch(), TOY), 0, *path),
     "layout": lambda *path: plot_layout(Layout((4, 8)), *path),
+    "sweep": lambda *path: plot_sweep(swept(), *path),
     "banks": lambda *path: plot_banks(
         study(TileAccess(op="ldmatrix_x4", tile=smem_tile(Layout((64, 64), (64, 1)), BF16))), *path
     ),
@@ -272,7 +280,59 @@ def test_ceilings_are_rates_times_the_clock() -> None:
     found = ceilings(H200, 1000.0)
     assert found["FMA fp32"] == pytest.approx(2 * 128 * 132 * 1e-3)
     assert found["wgmma bf16, fp16"] == pytest.approx(H200.tensor_core.wgmma_flops_per_cycle["16bit"] * 132 * 1e-3)
-    assert l2_gb_per_s(H200, 2000.0) == pytest.approx(2 * l2_gb_per_s(H200, 1000.0))
+    assert set(ceilings(H200, 1000.0, {"16bit"})) == {"wgmma bf16, fp16", "mma.sync bf16, fp16"}
+    assert set(ceilings(H200, 1000.0, {"fp32"})) == {"FMA fp32"}
+
+
+@pytest.mark.parametrize("mhz", [1000.0, 1590.0, 1980.0])
+def test_the_roof_of_l2_is_what_the_engine_gives_its_slices(mhz: float) -> None:
+    """L2 has a clock of its own: where power slows the SMs, its slices keep nearly all of their bytes a second."""
+    per_cycle = Shared.of(H200, Clock(sm_mhz=mhz)).slices_bytes_per_cycle
+    assert l2_gb_per_s(H200, mhz) == pytest.approx(per_cycle * mhz * 1e-3)
+    at_most = H200.l2.num_slices * H200.l2.slice_bytes_per_cycle * H200.l2.sustained_fraction * H200.clock.max_mhz * 1e-3
+    assert l2_gb_per_s(H200, mhz) == pytest.approx(at_most * (mhz / H200.clock.max_mhz) ** H200.clock.l2_follow_fraction)
+
+
+@cache
+def placed_on_h200(model: str, **options: Any) -> tuple[plots_roofline.Placed, Result]:
+    made = KERNEL_MODELS[model].params.model_validate(options).launch(H200)
+    result = simulate(made, H200)
+    return plots_roofline._placed([result], H200, None)[0], result
+
+
+@pytest.mark.parametrize(("model", "options"), [
+    ("gemm", {"m": 4096, "n": 4096, "k": 4096, "tile": "256x64x64", "stages": 5, "schedule": "pingpong"}),
+    ("gemm", {"m": 4096, "n": 4096, "k": 4096, "tile": "128x128x64", "stages": 5, "schedule": "pingpong"}),
+    ("gemm", {"m": 2048, "n": 2048, "k": 2048, "tile": "64x64x64", "stages": 5, "schedule": "multistage"}),
+    ("layer_norm", {"rows": 4096, "columns": 4096}), ("reduction", {"rows": 2048, "columns": 4096}),
+])  # fmt: skip
+def test_no_kernel_lies_above_its_roofs(model: str, options: dict[str, Any]) -> None:
+    item, result = placed_on_h200(model, **options)
+    for intensity, gb_per_s in (
+        (item.dram_flops_per_byte, H200.hbm.sustained_read_gb_per_s),
+        (item.l2_flops_per_byte, l2_gb_per_s(H200, item.mhz)),
+    ):
+        assert item.tflops <= min(item.peak_tflops, intensity * gb_per_s * 1e-3)
+    of_l2 = result.tflops / (item.l2_flops_per_byte * l2_gb_per_s(H200, item.mhz) * 1e-3)
+    stored = result.counters["lts__t_sectors_srcunit_tex_op_write.sum"]
+    read = result.counters["lts__t_sectors_srcunit_tex_op_read.sum"]
+    assert of_l2 * read / (read + stored) == pytest.approx(result.busy["l2"], rel=0.04)  # as the table says it
+
+
+def test_a_roofline_has_the_ceilings_of_the_kernels_type_a_ridge_and_a_name_at_the_point() -> None:
+    for model, options, ceiling_names in (
+        ("gemm", {"m": 1024, "n": 1024, "k": 1024, "dtype": "fp8"}, {"wgmma fp8", "mma.sync fp8"}),
+        ("layer_norm", {"rows": 4096, "columns": 4096}, {"FMA fp32"}),
+    ):
+        item, result = placed_on_h200(model, **options)
+        axes = plots_roofline._draw([item], H200, item.mhz).axes[0]
+        words = [text.get_text() for text in axes.texts]
+        assert {word.partition(":")[0] for word in words if word.startswith(("wgmma", "mma", "FMA"))} == ceiling_names
+        assert f"{model}: {result.tflops:,.1f} TFLOP/s" in words
+        peak_at = 1e3 * item.peak_tflops / H200.hbm.sustained_read_gb_per_s
+        marks = [tuple(mark.get_offsets()[0]) for mark in axes.collections if len(mark.get_offsets()) == 1]
+        assert any(mark == (pytest.approx(peak_at), pytest.approx(item.peak_tflops)) for mark in marks)
+        assert any(word.startswith("ridge ") for word in words)
 
 
 def test_what_has_no_place_on_a_roofline_is_refused(make_result: Callable[..., Result]) -> None:
@@ -384,6 +444,93 @@ def test_words_on_an_axis_have_no_lines_between_them() -> None:
     (FRAME.assign(measured=0.0), {"log_y": True}, "leave log_y out"),
     ({str(idx): FRAME for idx in range(9)}, {}, "at most 6 are told apart"),
 ])  # fmt: skip
-def test_what_cannot_be_drawn_is_refused(frame: Any, options: dict[str, bool], words: str) -> None:
+def test_what_cannot_be_drawn_is_refused(frame: Any, options: dict[str, Any], words: str) -> None:
     with pytest.raises(GpusimError, match=words):
         plot_measured(frame, x="stages", y="time_us", **options)
+
+
+def test_values_that_have_nothing_between_them_are_not_joined() -> None:
+    """Strides: 124 bytes take one wavefront, 256 take 32, and nothing grows from one to the other."""
+    strides = [20, 28, 32, 36, 124, 256]
+    frame = pd.DataFrame({"stride": [256, *strides[:-1]], "predicted": [32.0, 1.0, 1.0, 8.0, 1.0, 1.0]})
+    words = plots_measured._words({"": frame}, "stride", is_joined=False)
+    assert words == [str(stride) for stride in strides]
+    series = plots_measured._series("", frame, "stride", words)
+    axes = plots_measured._draw([series], words, x="stride", y="cost", title="", log_x=False, log_y=False).axes[0]
+    assert axes.lines[0].get_linestyle() == "None"
+    assert list(axes.lines[0].get_ydata()) == [1.0, 1.0, 8.0, 1.0, 1.0, 32.0]
+    assert [text.get_text() for text in axes.get_xticklabels()] == words
+
+
+@pytest.mark.parametrize("log_x", [False, True])
+def test_labels_of_ticks_do_not_overlap(log_x: bool) -> None:
+    places = [20.0, 28.0, 32.0, 36.0, 52.0, 64.0, 124.0, 252.0, 256.0]
+    frame = pd.DataFrame({"stride": places, "predicted": places})
+    series = plots_measured._series("", frame, "stride", None)
+    figure = plots_measured._draw([series], None, x="stride", y="cost", title="", log_x=log_x, log_y=False)
+    figure.draw_without_rendering()
+    labels = [text for text in figure.axes[-1].get_xticklabels() if text.get_text()]
+    boxes = [text.get_window_extent() for text in labels]
+    assert (labels[0].get_text(), labels[-1].get_text()) == ("20", "256")
+    assert all(before.x1 < after.x0 for before, after in itertools.pairwise(boxes))
+
+
+# ---------------------------------------------------------------------------------------------- sweeps
+
+
+@cache
+def swept() -> Sweep:
+    values = {"m": 256, "n": 256, "k": 256, "tile": "64x64x64", "stages": "2,3,4", "schedule": "multistage,warp_specialized"}
+    return run_sweep("gemm", values, TOY, top=10, jobs=1, simulate_options={})
+
+
+def test_a_sweep_tells_schedules_by_colour_and_mark() -> None:
+    sweep = swept()
+    assert plots_sweep.most_varied(sweep) == "stages"
+    assert plots_sweep.grouped_by(sweep, "stages") == "schedule"
+    assert plots_sweep.grouped_by(sweep, "schedule") == "stages"
+    figure = plots_sweep._draw(sweep, "stages")
+    lines = {line.get_label(): line for line in figure.axes[0].lines}
+    assert set(lines) == {"--schedule multistage", "--schedule warp_specialized"}
+    assert len({(line.get_color(), line.get_marker()) for line in lines.values()}) == 2
+    for label, line in lines.items():
+        best: dict[int, float] = {}
+        for entry in sweep.entries:
+            if entry.result is not None and entry.choice.options["schedule"] == label.split()[1]:
+                stages = int(entry.choice.options["stages"])
+                best[stages] = min(entry.time_us, best.get(stages, entry.time_us))
+        assert dict(zip(line.get_xdata(), line.get_ydata(), strict=True)) == best
+    assert "the best of --schedule multistage takes" in plot_sweep(sweep).alt
+    assert figure.axes[0].get_title(loc="left").startswith("gemm on toy: time of ")
+
+
+def test_words_on_a_sweeps_axis_have_no_lines_between_them() -> None:
+    figure = plots_sweep._draw(swept(), "schedule")
+    assert {line.get_linestyle() for line in figure.axes[0].lines} == {"None"}
+
+
+# ---------------------------------------------------------------------------------------------- banks
+
+
+@pytest.mark.parametrize(("swizzle", "panels"), [
+    (None, [32, 4]), (Swizzle(3, 4, 3), [32, 4]), (Swizzle(1, 4, 3), [32, 16, 4]), (Swizzle(2, 4, 3), [32, 8, 4]),
+])  # fmt: skip
+def test_banks_are_drawn_before_and_after_a_swizzle(swizzle: Swizzle | None, panels: list[int]) -> None:
+    tile = smem_tile(Layout((64, 64), (64, 1)), BF16, swizzle)
+    found = study(TileAccess(op="ldmatrix_x4", tile=tile))
+    picture = plot_banks(found)
+    counted = [int(number) for number in re.findall(r": (\d+) wavefronts?, 4 at best", picture.svg)]
+    assert counted == panels
+    assert ("without its swizzle 32" in picture.alt) == (swizzle is not None)
+
+
+@pytest.mark.parametrize("stride", [33, 32])
+def test_the_title_of_banks_lies_within_the_figure(stride: int) -> None:
+    tile = smem_tile(Layout((32, 32), (1, stride)), FP32)
+    found = study(TileAccess(op="ld_shared_b32", tile=tile))
+    here = found.instructions[0]
+    panels = [("as it is", here)] * (2 if stride == 32 else 1)
+    figure = plots_banks._draw("ld_shared_b32", [panels])
+    figure.draw_without_rendering()
+    box = figure._suptitle.get_window_extent()
+    assert 0.0 <= box.x0 < box.x1 <= figure.bbox.x1

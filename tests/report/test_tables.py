@@ -17,6 +17,7 @@ from gpusim.report.tables import (
 )
 from gpusim.simulate.result import Result
 from gpusim.simulate.summary import one_after_the_other
+from gpusim.simulate.timeline import NOT_KNOWN, WarpState
 
 OPTIONS = {"m": 256, "tile": "128x256x64", "out_dtype": "bf16", "bias": False, "persistent": True}
 SHOWN = Options(values=OPTIONS, defaults={"out_dtype", "bias"})
@@ -71,6 +72,39 @@ def test_energy_stands_beside_the_time(result: Result) -> None:
 def test_energies_of_kernels_one_after_the_other_add_up(make_result: Callable[..., Result]) -> None:
     both = one_after_the_other(make_result(), [make_result(power_w=100.0, time_us=60.0)])
     assert both.energy_mj == pytest.approx(8.0 + 6.0) and both.power_w == pytest.approx(14.0 / 80.0 * 1e3)
+
+
+def test_states_carry_the_stall_reasons_of_a_profile(make_result: Callable[..., Result]) -> None:
+    life = {
+        "consumer0": {"tensor": 0.3, "wait_mbarrier": 0.2, "lsu": 0.2, "wait_barrier": 0.1, "long_scoreboard": 0.1},
+        "producer": {"wait_mbarrier": 0.9, "math_pipe": 0.1},
+    }
+    result = make_result(states=life)
+    reasons = {
+        "tensor": "gmma, math_pipe_throttle", "wait_mbarrier": "n/a", "lsu": "lg_throttle, mio_throttle, membar",
+        "wait_barrier": "barrier", "long_scoreboard": "long_scoreboard", "math_pipe": "math_pipe_throttle",
+    }
+    assert result.as_dict()["stall_reasons"] == reasons
+    assert result.as_dict()["states"] == life
+    for width in (90, 120, 200):
+        text = prediction(result, width)
+        rows = [line.split("  ") for line in text.splitlines()]
+        for state, reason in reasons.items():
+            assert any(row[-1].strip() == reason or reason in row for row in rows if state in row), (width, state)
+        assert "n/a: a profile counts it elsewhere, not measured" in text
+
+
+def test_stall_reasons_stand_below_where_they_have_no_room(make_result: Callable[..., Result]) -> None:
+    life = {f"role{idx}": {"tensor": 0.5, "wait_mbarrier": 0.5} for idx in range(9)}
+    text = prediction(make_result(states=life), 80)
+    assert "stall reason in a profile" not in text
+    assert "Stall reasons in a profile: tensor: gmma, math_pipe_throttle" in " ".join(text.split())
+
+
+def test_every_state_has_a_stall_reason_or_says_that_none_is_known() -> None:
+    ours = {"start", "wait_mbarrier", "wait_cluster", "wait_cp_async", "wait_bulk", "wait_registers"}
+    assert {state.label for state in WarpState if state.stall_reason == NOT_KNOWN} == ours
+    assert WarpState.WAIT_WGMMA.stall_reason == "gmma" and WarpState.SHORT_SCOREBOARD.stall_reason == "short_scoreboard"
 
 
 def test_every_parameter_is_listed_and_defaults_are_marked(result: Result) -> None:

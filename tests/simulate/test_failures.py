@@ -232,7 +232,8 @@ def test_a_deadlock_of_many_names_some_and_counts_the_rest() -> None:
     since = numbers(text, r"since cycle (\d+)")[0]
     row = {"since_cycle": since, "wait": Wait.MBARRIER, "barrier": 0, "pending": 1, "num_arrivals": 1}
     num_more = int(numbers(text, r"and (\d+) more$")[0])
-    rows = [{**row, "cta": cta} for cta in [*ctas, *range(num_more)]]
+    assert len(ctas) == 1  # the roles of one CTA are named
+    rows = [{**row, "cta": cta} for cta in [*ctas, *range(100, 100 + num_more)]]
     assert sentence(Failure.DEADLOCK, blocked=rows) == (kind, text)
 
 

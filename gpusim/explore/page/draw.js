@@ -2,6 +2,7 @@
 // Tables, and pictures of lanes with bars, as SVG. Nothing here knows what they show.
 (globalThis.gpusim ??= {}).draw = (() => {
   const LEFT = 150, RIGHT = 990, WIDTH = 1000, LANE = 24, BAR = 18, GAP = 8, LETTER = 6.3;
+  const BELOW = 0.35; // share of a lane that its lower bars take
   const HATCHES = { // by the first letter of what matplotlib calls them
     "/": "M0 8L8 0", "\\": "M0 0L8 8", "x": "M0 0L8 8M0 8L8 0", "+": "M4 0V8M0 4H8", "-": "M0 4H8", "|": "M4 0V8",
     ".": "M3 4h2", "o": "M2 4a2 2 0 1 0 4 0a2 2 0 1 0 -4 0",
@@ -73,14 +74,17 @@
     return Array.from({ length: Math.floor(to / step) - first + 1 }, (_, at) => (first + at) * step);
   }
 
-  // One lane at height `y`. A bar's text stands in the widest bar that has it, where there is room.
+  // One lane at height `y`. A bar's text stands in the widest bar that has it, where there is room. Bars of `below` take the
+  // lower part of the lane.
   function drawLane(svg, lane, y, x, [from, to], fillOf) {
-    const top = y - BAR / 2, paths = new Map(), widest = new Map();
+    const top = y - BAR / 2, paths = new Map(), widest = new Map(), below = lane.below ?? [];
+    const tall = below.length ? BAR * (1 - BELOW) : BAR, middleOfBars = top + tall / 2;
     svg.append(words(lane.label, LEFT - 8, y, "end"));
-    for (const bar of lane.bars) {
+    const drawn = [...lane.bars.map((bar) => [bar, top, tall]), ...below.map((bar) => [bar, top + tall + 1, BAR - tall - 1])];
+    for (const [bar, at, height] of drawn) {
       const begin = x(Math.max(bar.from, from)), width = x(Math.min(bar.to, to)) - begin;
       if (!(width > 0)) continue;
-      const path = `M${begin.toFixed(2)} ${top}h${width.toFixed(2)}v${BAR}h-${width.toFixed(2)}z`;
+      const path = `M${begin.toFixed(2)} ${at}h${width.toFixed(2)}v${height}h-${width.toFixed(2)}z`;
       paths.set(bar.look, (paths.get(bar.look) ?? "") + path);
       const least = widest.get(bar.text)?.width ?? LETTER * (bar.text ?? "").length + 6;
       if (bar.text && width > least) widest.set(bar.text, { middle: begin + width / 2, width });
@@ -88,8 +92,9 @@
     for (const [look, d] of paths) svg.append(element("path", { d, fill: fillOf(look), class: "bar" }));
     for (const [text, { middle }] of widest) {
       const width = LETTER * text.length + 4;
-      svg.append(element("rect", { x: middle - width / 2, y: top + 3, width, height: BAR - 6, class: "under" }));
-      svg.append(words(text, middle, y, "middle"));
+      const edge = below.length ? 1 : 3;
+      svg.append(element("rect", { x: middle - width / 2, y: top + edge, width, height: tall - 2 * edge, class: "under" }));
+      svg.append(words(text, middle, middleOfBars, "middle"));
     }
     for (const one of (lane.marks ?? []).filter(({ at }) => at >= from && at <= to)) {
       if (one.shape) svg.append(mark(one, x(one.at), y + (one.offset ?? 0)));
@@ -111,7 +116,8 @@
     return y + 14;
   }
 
-  // A figure of `lanes` ({label, group, bars: [{from, to, look, text}], marks: [{at, shape, isOpen, offset} or {at, text}]})
+  // A figure of `lanes` ({label, group, bars: [{from, to, look, text}], below: [{from, to, look}],
+  // marks: [{at, shape, isOpen, offset} or {at, text}]})
   // in a `window` (from, to). Its `legend` has looks ({label, colour, hatch}) and marks ({label, shape, isOpen}).
   function picture({ title, alt, lanes, window, axis, legend }) {
     const [from, to] = window, x = (value) => LEFT + (RIGHT - LEFT) * (value - from) / (to - from);

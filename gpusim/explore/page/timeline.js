@@ -38,15 +38,15 @@
     };
   }
 
-  // From the first thing that happens until the ring has been filled a few times.
+  // From the first thing that happens until a ring has been filled a few times: of several the one that is filled soonest.
   function openingWindow({ roles, copies }) {
     const spans = roles.flatMap((begun) => begun.spans), cta = Math.min(...roles.map((begun) => begun.cta));
     const first = Math.min(...roles.flatMap((begun) => begun.spans.find((span) => span.state !== START)?.start_cycle ?? []));
     const last = spans.reduce((most, span) => Math.max(most, span.end_cycle), 0);
-    const ends = [...grouped(copies.filter((copy) => copy.cta === cta), (copy) => copy.stage).values()]
-      .filter((own) => own.length >= fills_shown)
-      .map((own) => own.map((copy) => copy.end_cycle).sort(byNumber)[fills_shown - 1]);
-    const end = ends.length ? Math.min(last, Math.max(...ends)) : last;
+    const ofBuffers = [...grouped(copies.filter((copy) => copy.cta === cta), (copy) => copy.buffer).values()].map((own) =>
+      [...grouped(own, (copy) => copy.stage).values()].filter((fills) => fills.length >= fills_shown)
+        .map((fills) => fills.map((copy) => copy.end_cycle).sort(byNumber)[fills_shown - 1]));
+    const end = Math.min(last, ...ofBuffers.filter((ends) => ends.length).map((ends) => Math.max(...ends)));
     return [Math.max(0, first - 0.02 * (end - first)), end];
   }
 
@@ -81,6 +81,7 @@
     const roles = ctas.flatMap((cta) => timeline.roles.filter((begun) => begun.cta === cta).map((begun) => ({
       label: prefix(cta) + begun.name, group: `roles ${cta}`,
       bars: begun.spans.map((span) => bar(span, states[span.state], states[span.state].label)),
+      below: timeline.mmas.filter((span) => span.cta === cta && span.role === begun.role).map((span) => bar(span, looks.own_mma)),
     })));
     return [...copies, ...(timeline.mmas.length ? [products] : []), ...roles];
   }
@@ -174,7 +175,7 @@
 
   function drawn(launch, title, lanes, window, marks) {
     const [from, to] = window, isSeen = (bar) => bar.to > from && bar.from < to;
-    const used = new Set(lanes.flatMap((lane) => lane.bars.filter(isSeen).map((bar) => bar.look)));
+    const used = new Set(lanes.flatMap(({ bars, below = [] }) => [...bars, ...below].filter(isSeen).map((bar) => bar.look)));
     const shapes = new Set(lanes.flatMap((lane) => (lane.marks ?? []).map((mark) => mark.shape)));
     const span = `cycles ${number(from)} to ${number(to)}`, labels = lanes.map((lane) => lane.label).join(", ");
     const ns = number(1e6 / launch.clock_mhz), mhz = number(launch.clock_mhz);

@@ -1,4 +1,4 @@
-"""Lanes and banks as a picture: as they are, and mended."""
+"""Lanes and banks as a picture: without the swizzle that they have, as they are, and mended."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from gpusim.layout import Swizzle
 from gpusim.layout.int_tuple import show
 from gpusim.report.banks import TURNS, swizzle_words, ways
 from gpusim.report.number_format import count
@@ -24,6 +25,13 @@ WIDEST = 62
 PHASES = (SKY, ORANGE, PURPLE, YELLOW)
 """Colours of the phases' bands, in turn."""
 
+NONE = Swizzle(0, 0, 0)
+
+PANEL_INCHES = 5.6, 7.4
+
+LETTERS_AN_INCH = 12
+"""Of the line over all panels."""
+
 CELL = np.array([(0, 0), (1, 0), (1, 1), (0, 1), (0, 0)])
 
 _FREE, _CONFLICTS = "#009E73", ("#F0E442", "#E69F00", "#D55E00", "#A02000")
@@ -31,7 +39,9 @@ _FREE, _CONFLICTS = "#009E73", ("#F0E442", "#E69F00", "#D55E00", "#A02000")
 
 
 def plot_banks(study: Study, path: str | Path | None = None) -> Picture:
-    """Which bank serves which lane in which wavefront, beside the same mended; written to ``path`` if there is one.
+    """Which bank serves which lane in which wavefront, before and after; written to ``path`` if there is one.
+
+    Before: a tile with a swizzle without it. After: what is given, and where that has conflicts the same mended.
 
     Raises:
         GpusimError: another suffix, or nowhere to write.
@@ -55,13 +65,20 @@ def _plot(studies: Sequence[Study], mend: Mend | None, path: str | Path | None) 
     rows, said = [], []
     for study in studies:
         here, name = study.instructions[study.worst], f"{study.access.op}, " if len(studies) > 1 else ""
-        panels = [(_title(f"{name}as it is", study.access.tile, here), here)]
+        panels, plain = [], replace(study.access.tile, swizzle=NONE)
+        if study.access.tile.swizzle.num_bits:
+            before = analyze(replace(study.access, tile=plain))[study.worst]
+            panels.append((_title(f"{name}without the swizzle", plain, before), before))
+        panels.append((_title(f"{name}as it is", study.access.tile, here), here))
         if mend is not None:
             mended = analyze(replace(study.access, tile=mend.tile))[study.worst]
             panels.append((_title(f"{name}mended", mend.tile, mended), mended))
         rows.append(panels)
         words = [f"{study.access.op} takes {count(here.num_wavefronts, 'wavefront')} ({ways(here.num_ways)})"]
-        words += [f"mended {panels[1][1].num_wavefronts} ({ways(panels[1][1].num_ways)})"] if mend is not None else []
+        if study.access.tile.swizzle.num_bits:
+            words.append(f"without its swizzle {before.num_wavefronts} ({ways(before.num_ways)})")
+        if mend is not None:
+            words.append(f"mended {mended.num_wavefronts} ({ways(mended.num_ways)})")
         said.append(f"{', '.join(words)}, at best {here.num_ideal_wavefronts}")
     alt = f"Lanes by banks: {'; '.join(said)}."
     return picture_of(_draw(" and ".join(study.access.op for study in studies), rows), alt, path, dpi=120)
@@ -87,16 +104,20 @@ def _draw(op: str, rows: Sequence[Sequence[tuple[str, Instruction]]]) -> Any:
 
     with settings():
         apart = ConstrainedLayoutEngine(w_pad=0.1)  # inches: phases stand at the right of a panel, lanes at the left
-        figure = Figure(figsize=(5.6 * len(rows[0]), 7.4 * len(rows)), layout=apart)
-        areas = figure.subplots(len(rows), len(rows[0]), squeeze=False)
+        width = PANEL_INCHES[0] * max(map(len, rows))
+        figure = Figure(figsize=(width, PANEL_INCHES[1] * len(rows)), layout=apart)
+        areas = figure.subplots(len(rows), max(map(len, rows)), squeeze=False)
         for panels, axes in zip(rows, areas, strict=True):
-            for (title, found), area in zip(panels, axes, strict=True):
+            for (title, found), area in zip(panels, axes, strict=False):
                 _draw_panel(area, title, found)
+            for area in axes[len(panels) :]:
+                area.set_axis_off()
             axes[0].set_ylabel("lane, and where its first element lies")  # of its neighbour, too, whose phases stand between
         most = max(int(found.turns.max()) for panels in rows for _, found in panels)
         letters = f" ({TURNS[10]} is the 10th, {TURNS[11]} the 11th, ...)" if most > 9 else ""
+        title = f"{op}: the wavefront of its phase in which a bank serves a lane{letters}"
         figure.suptitle(
-            f"{op}: the wavefront of its phase in which a bank serves a lane{letters}", fontsize=10, fontweight="bold"
+            fill(title, int(LETTERS_AN_INCH * width)), fontsize=10, fontweight="bold", x=0.01, ha="left", wrap=False
         )
     return figure
 

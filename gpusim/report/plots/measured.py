@@ -27,6 +27,12 @@ LOOKS: tuple[tuple[str, Any, str], ...] = (
 )  # fmt: skip
 """Colour, line and marker of each series: told apart without colour, too."""
 
+MOST_TICKS = 12
+"""More numbers than these have ticks of matplotlib's choice."""
+
+LETTER_SHARE = 0.011
+"""Of the horizontal axis, what a letter of a tick's label takes."""
+
 FloatArray = NDArray[np.float64]
 
 
@@ -47,7 +53,7 @@ class _Series:
 
 def plot_measured(
     series: DataFrame | Mapping[str, DataFrame], path: str | Path | None = None, *, x: str, y: str, title: str = "",
-    log_x: bool = False, log_y: bool = False,
+    log_x: bool = False, log_y: bool = False, is_joined: bool = True,
 ) -> Picture:
     """Measured points over predicted lines, and below them the error in percent; written to ``path`` if there is one.
 
@@ -60,6 +66,8 @@ def plot_measured(
         title: over the picture.
         log_x: whether the horizontal axis is logarithmic, to base 2.
         log_y: whether the vertical axis is logarithmic.
+        is_joined: whether what lies between two predicted points lies on a line between them; False: each value of ``x``
+            has a place and a bar, as words have.
 
     Raises:
         GpusimError: a column lacks, there is nothing to draw, or words or zeros on a logarithmic axis; a bad ``path``.
@@ -67,7 +75,7 @@ def plot_measured(
     """
     check_plot(path)
     frames = dict(series) if isinstance(series, Mapping) else {"": series}
-    words = _words(frames, x)
+    words = _words(frames, x, is_joined=is_joined)
     if len(frames) > len(LOOKS):
         raise GpusimError(f"plot: {len(frames)} series, at most {len(LOOKS)} are told apart; draw fewer")
     found = [_series(name, frame, x, words) for name, frame in frames.items()]
@@ -83,8 +91,8 @@ def plot_measured(
         return picture_of(figure, _alt(found, x, y, title), path)
 
 
-def _words(frames: Mapping[str, DataFrame], x: str) -> list[str] | None:
-    """The words of ``x`` in the order in which they come; None where all are numbers."""
+def _words(frames: Mapping[str, DataFrame], x: str, *, is_joined: bool = True) -> list[str] | None:
+    """The words of ``x`` in the order in which they come, numbers by size; None where all are numbers, and joined."""
     import pandas as pd
 
     for name, frame in frames.items():
@@ -94,12 +102,21 @@ def _words(frames: Mapping[str, DataFrame], x: str) -> list[str] | None:
                 f"{MEASURED}, {PREDICTED} or both"
             )
     if all(pd.api.types.is_numeric_dtype(frame[x]) for frame in frames.values()):
-        return None
+        return None if is_joined else [number(value) for value in sorted({float(v) for f in frames.values() for v in f[x]})]
     return list(dict.fromkeys(str(value) for frame in frames.values() for value in frame[x]))
 
 
+def _word(value: Any) -> str:
+    """A value of the horizontal axis as it is written there.
+
+    >>> _word("128B"), _word(4096), _word(0.5)
+    ('128B', '4,096', '0.5')
+    """
+    return value if isinstance(value, str) else number(float(value))
+
+
 def _series(name: str, frame: DataFrame, x: str, words: list[str] | None) -> _Series:
-    places = np.array([words.index(str(value)) for value in frame[x]] if words is not None else frame[x], dtype=np.float64)
+    places = np.array(frame[x] if words is None else [words.index(_word(value)) for value in frame[x]], dtype=np.float64)
     order = np.argsort(places, kind="stable")
     nothing = np.full(len(places), np.nan)
 
@@ -196,6 +213,26 @@ def _axes(axes: Any, found: list[_Series], words: list[str] | None, *, log_x: bo
         axes.set_xscale("log", base=2)
     if words is not None:
         axes.set_xticks(range(len(words)), words, rotation=30 if max(map(len, words)) > 12 else 0)
-    elif len(places) <= 12:
-        axes.set_xticks(places, [number(place) for place in places])
+    elif len(places) <= MOST_TICKS:
+        axes.set_xticks(places, _labels(places, log_x=log_x))
         axes.minorticks_off()
+
+
+def _labels(places: list[float], *, log_x: bool) -> list[str]:
+    """Of each tick its number, or nothing where that would touch the one before; the last one is always written.
+
+    >>> _labels([20.0, 28.0, 32.0, 36.0, 124.0, 252.0, 256.0], log_x=False)
+    ['20', '28', '', '36', '124', '', '256']
+    """
+    at = np.log2(places) if log_x else np.asarray(places)
+    share = (at - at[0]) / ((at[-1] - at[0]) or 1.0)
+    words = [number(place) for place in places]
+    found = [""] * len(words)
+    last = len(words) - 1
+    ends = -1.0
+    for idx in range(len(words)):
+        half = (LETTER_SHARE * (len(words[idx]) + 1)) / 2
+        is_clear = idx == last or share[idx] + half <= 1.0 - LETTER_SHARE * (len(words[last]) + 1) / 2
+        if share[idx] - half >= ends and is_clear:
+            found[idx], ends = words[idx], share[idx] + half
+    return found

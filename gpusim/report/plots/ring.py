@@ -13,7 +13,8 @@ from gpusim.errors import GpusimError, nearest
 from gpusim.report.number_format import count
 from gpusim.report.plots.figure import BLUE, GREEN, YELLOW, ink_on, picture_of, settings
 from gpusim.report.plots.picture import Picture, check_plot
-from gpusim.report.plots.timeline import Look, Window, of_sm, opening_window
+from gpusim.report.plots.timeline import Look
+from gpusim.report.plots.window import Window, check_window, of_sm, opening_window
 from gpusim.simulate.result import Result
 from gpusim.simulate.timeline import CopySpan, PhaseFlip, Timeline
 
@@ -88,7 +89,7 @@ def plot_stage_ring(
         path: PNG or SVG by suffix.
         cta_idx: the CTA; by default the first that copies.
         buffer: only the ring that this buffer belongs to; by default every ring that goes round.
-        window: first and last cycle; by default until each stage has been filled a few times.
+        window: first and last cycle; by default the beginning, until each stage has been filled a few times.
 
     Raises:
         GpusimError: no timeline, no asynchronous copies, no such CTA or buffer, an empty window; a bad ``path``.
@@ -112,8 +113,7 @@ def plot_stage_ring(
     else:
         rings = [ring for ring in rings if ring.num_stages > 1] or rings
     start, end = window or opening_window(timeline)
-    if not end > start:
-        raise GpusimError(f"plot: the window is {start:g} to {end:g} cycles, wants a later end")
+    check_window(timeline, (start, end))
     with settings():
         figure = _draw(result, timeline, rings, (start, end))
         return picture_of(figure, _alt(result, rings, (start, end)), path)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import atan2, degrees, inf
 from pathlib import Path
@@ -13,8 +13,9 @@ from gpusim.machine.config import GpuSpec
 from gpusim.report.number_format import flag, number, percent
 from gpusim.report.plots.figure import BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILION, picture_of, settings
 from gpusim.report.plots.picture import Picture, check_plot
+from gpusim.simulate.constants import Shared
 from gpusim.simulate.result import Result
-from gpusim.units import SECTOR_BYTES
+from gpusim.units import SECTOR_BYTES, Clock
 
 LOOKS = (
     (BLUE, "o"), (VERMILION, "s"), (GREEN, "^"), (PURPLE, "D"), (ORANGE, "v"), (BLACK, "P"), (SKY, "X"), ("#606060", "*"),
@@ -24,6 +25,10 @@ LOOKS = (
 CLASSES: Mapping[str, str] = {
     "16bit": "bf16, fp16", "tf32": "tf32", "fp8": "fp8", "int8": "int8", "fp32": "fp32",
 }  # fmt: skip
+
+
+CLOSE = 1e-6
+"""Rates that differ by less, relatively, are one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +43,8 @@ class Placed:
     peak_tflops: float
     """Of the arithmetic units that it uses, at its clock."""
     mhz: float
+    types: tuple[str, ...] = ()
+    """Of :data:`CLASSES`: what it computes in; several where their rates are alike, none where no unit has its rate."""
 
     def roof_tflops(self, hbm_gb_per_s: float) -> float:
         """What its intensity allows with so many GB/s of memory."""
@@ -47,7 +54,7 @@ class Placed:
 def plot_roofline(
     results: Result | Sequence[Result], gpu: GpuSpec, path: str | Path | None = None, *, names: Sequence[str] | None = None
 ) -> Picture:
-    """Throughput over arithmetic intensity, with the roofs of memory and L2 and the ceilings of the arithmetic units.
+    """Throughput over arithmetic intensity, with the roofs of memory and L2 and the ceilings of the types that are used.
 
     A full point is a kernel over its predicted bytes of memory, a hollow one the same over its bytes of L2. Roofs are what
     is sustained, at the clock of the fastest of ``results``. ``names`` label the kernels.
@@ -99,6 +106,7 @@ def _placed(results: list[Result], gpu: GpuSpec, names: Sequence[str] | None) ->
         sectors = sum(item.counters.get(f"lts__t_sectors_srcunit_tex_op_{way}.sum", 0.0) for way in ("read", "write"))
         found.append(Placed(
             name=name, tflops=item.tflops, mhz=item.sm_clock_mhz, peak_tflops=item.peak_tflops_at_clock,
+            types=types_of(item, gpu),
             dram_flops_per_byte=flops / dram if dram else inf,
             l2_flops_per_byte=flops / (sectors * SECTOR_BYTES) if sectors else inf,
         ))  # fmt: skip
@@ -122,18 +130,31 @@ def names_of(results: Sequence[Result]) -> list[str]:
 
 
 def l2_gb_per_s(gpu: GpuSpec, mhz: float) -> float:
-    """What the slices of L2 sustain at an SM clock."""
-    return gpu.l2.num_slices * gpu.l2.slice_bytes_per_cycle * gpu.l2.sustained_fraction * mhz * 1e-3
+    """What the slices of L2 sustain at an SM clock; L2 has a clock of its own, which falls less than the SMs'."""
+    return Shared.of(gpu, Clock(sm_mhz=mhz)).slices_bytes_per_cycle * mhz * 1e-3
 
 
-def ceilings(gpu: GpuSpec, mhz: float) -> dict[str, float]:
-    """TFLOP/s of the whole device at an SM clock, by unit and types; those that are alike share a line."""
+def types_of(result: Result, gpu: GpuSpec) -> tuple[str, ...]:
+    """Of :data:`CLASSES` those whose rate is a kernel's, by the fastest unit; the kernel's own where several are."""
+    core, per_sm = gpu.tensor_core, result.peak_tflops_at_clock * 1e6 / (result.sm_clock_mhz or inf) / gpu.num_sms
+    rates = {**(core.wgmma_flops_per_cycle or core.mma_sync_flops_per_cycle), "fp32": 2.0 * gpu.warp_scheduler.fp32_lanes}
+    found = tuple(name for name, rate in rates.items() if rate > 0.0 and abs(per_sm / rate - 1.0) < CLOSE)
+    return (result.activity.rate_class,) if result.activity.rate_class in found else found
+
+
+def ceilings(gpu: GpuSpec, mhz: float, types: Collection[str] = ()) -> dict[str, float]:
+    """TFLOP/s of the whole device at an SM clock, by unit and types; those that are alike share a line.
+
+    Of ``types`` alone, if there are some.
+    """
     core = gpu.tensor_core
     per_cycle: dict[str, float] = {}
     for kind, rates in (("wgmma", core.wgmma_flops_per_cycle), ("mma.sync", core.mma_sync_flops_per_cycle)):
         for name, flops in rates.items():
-            per_cycle[f"{kind} {CLASSES.get(name, name)}"] = flops
-    per_cycle["FMA fp32"] = 2.0 * gpu.warp_scheduler.fp32_lanes
+            if not types or name in types:
+                per_cycle[f"{kind} {CLASSES.get(name, name)}"] = flops
+    if not types or "fp32" in types:
+        per_cycle["FMA fp32"] = 2.0 * gpu.warp_scheduler.fp32_lanes
     by_rate: dict[float, list[str]] = {}
     for name, flops in per_cycle.items():
         by_rate.setdefault(flops, []).append(name)
@@ -157,7 +178,7 @@ def _draw(placed: list[Placed], gpu: GpuSpec, mhz: float) -> Any:
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
-    tops = ceilings(gpu, mhz)
+    tops = ceilings(gpu, mhz, {name for item in placed for name in item.types} if all(item.types for item in placed) else ())
     hbm, l2 = gpu.hbm.sustained_read_gb_per_s, l2_gb_per_s(gpu, mhz)
     finite = [value for item in placed for value in (item.dram_flops_per_byte, item.l2_flops_per_byte) if value < inf]
     highest = max(tops.values())
@@ -171,8 +192,10 @@ def _draw(placed: list[Placed], gpu: GpuSpec, mhz: float) -> Any:
     axes.set_xlim(left, right)
     axes.set_ylim(bottom, highest * 2.2)
     used = {round(item.peak_tflops / item.mhz, 9) for item in placed}
+    ridges = []
     for tflops in tops.values():
         is_used = round(tflops / mhz, 9) in used
+        ridges += [tflops] if is_used else []
         axes.plot(
             [1e3 * tflops / l2, right], [tflops, tflops], color="black" if is_used else "#808080",
             linewidth=1.8 if is_used else 0.9, zorder=1,
@@ -185,6 +208,7 @@ def _draw(placed: list[Placed], gpu: GpuSpec, mhz: float) -> Any:
         roofs.append(axes.text(
             at, at * gb_per_s * 1.06e-3, f"{words} {gb_per_s:,.0f} GB/s", fontsize=8, rotation_mode="anchor", va="bottom",
         ))  # fmt: skip
+    _mark_ridges(axes, ridges, hbm, l2)
     for item, (colour, marker) in zip(placed, LOOKS, strict=False):
         ends = [value for value in (item.l2_flops_per_byte, item.dram_flops_per_byte) if value < inf]
         axes.plot(ends, [item.tflops] * len(ends), color=colour, linewidth=0.8, linestyle=":", zorder=3)
@@ -210,14 +234,44 @@ def _draw(placed: list[Placed], gpu: GpuSpec, mhz: float) -> Any:
     axes.set_ylabel(f"throughput (TFLOP/s{')' if is_one else '); ceilings and L2'} at {mhz:,.0f} MHz")
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter(lambda value, _: number(round(float(value), 6)))
+        axis.set_minor_formatter(lambda value, _: number(round(float(value), 6)) if f"{value:e}"[0] in "25" else "")
     axes.grid(which="major", color="#DDDDDD", linewidth=0.5)
     axes.set_title(f"Roofline of {gpu.name}: sustained rates of memory and L2", loc="left", fontweight="bold")
     _name_ceilings(axes, figure, tops, right)
+    _name_points(axes, figure, placed)
     figure.draw_without_rendering()  # places the axes, so that the roofs' angle is known
     (x0, y0), (x1, y1) = axes.transData.transform([(1.0, 1.0), (10.0, 10.0)])
     for text in roofs:
         text.set_rotation(degrees(atan2(y1 - y0, x1 - x0)))
     return figure
+
+
+def _mark_ridges(axes: Any, peaks: Sequence[float], hbm: float, l2: float) -> None:
+    """Where a roof meets a ceiling that is used, and at how many FLOP per byte."""
+    for peak in peaks:
+        for gb_per_s, side in ((hbm, "left"), (l2, "right")):
+            at = 1e3 * peak / gb_per_s
+            axes.scatter([at], [peak], marker="|", s=90, color="black", linewidths=1.4, zorder=3)
+            axes.annotate(
+                f"ridge {number(round(at, 1))}", (at, peak), xytext=(0.0, 6.0), textcoords="offset points", ha=side,
+                va="bottom", fontsize=7.5,
+            )
+
+
+def _name_points(axes: Any, figure: Any, placed: Sequence[Placed]) -> None:
+    """Each kernel's name and throughput at its point, below those that lie close."""
+    height, at = 8.0 * 1.4 / 72.0 * figure.dpi, inf
+    for item in sorted(placed, key=lambda item: -item.tflops):
+        x = item.dram_flops_per_byte if item.dram_flops_per_byte < inf else item.l2_flops_per_byte
+        if x == inf:
+            continue
+        here = float(axes.transData.transform((x, item.tflops))[1])
+        at = min(here - height, at - height)
+        axes.annotate(
+            f"{item.name}: {item.tflops:,.1f} TFLOP/s", (x, item.tflops),
+            xytext=(0.0, (at - here) * 72.0 / figure.dpi), textcoords="offset points", ha="center", va="center", fontsize=8,
+            zorder=5, bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.8, "alpha": 0.8},
+        )  # fmt: skip
 
 
 def _name_ceilings(axes: Any, figure: Any, tops: Mapping[str, float], right: float) -> None:

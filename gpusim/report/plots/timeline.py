@@ -9,19 +9,17 @@ from typing import Any
 
 from gpusim.errors import GpusimError
 from gpusim.report.number_format import count, percent
-from gpusim.report.plots.figure import ink_on, picture_of, settings
+from gpusim.report.plots.figure import ORANGE, SKY, ink_on, picture_of, settings
 from gpusim.report.plots.picture import Picture, check_plot
+from gpusim.report.plots.window import Window, batches, check_window, lives_of, of_sm, steady_window
 from gpusim.simulate.result import Result
 from gpusim.simulate.timeline import RoleTimeline, Timeline, WarpState
 
-Window = tuple[float, float]
-"""First and last cycle to show."""
-
-COPIES_SHOWN = 5
-"""By default the window ends when the ring has been filled about so many times."""
-
 MAX_CTAS = 2
 """CTAs of the SM that get lanes of their own: the first ones, and where no ring fills the picture as many of later on."""
+
+LEAST_OF_LIFE = 0.8
+"""Least part of the longest life in a window that a CTA with lanes lives in it."""
 
 WAITS_HATCH = "////"
 
@@ -37,6 +35,11 @@ class Look:
 
 COPY = Look("copy in flight", "#0072B2")
 MMA = Look("tensor core busy", "#009E73")
+OWN_MMA = Look("below a role: its math runs in the tensor core", "#009E73")
+LOADS = Look("loads in flight", SKY)
+STORES = Look("stores in flight", ORANGE, "....")
+OF_MEMORY = (LOADS, STORES)
+"""By whether a span is a store."""
 
 LOOKS: Mapping[WarpState, Look] = {
     WarpState.START: Look("start", "#E8E8E8"),
@@ -53,7 +56,7 @@ LOOKS: Mapping[WarpState, Look] = {
     WarpState.WAIT_CLUSTER: Look("wait: cluster", "#CC79A7", "||||"),
     WarpState.WAIT_REGISTERS: Look("wait: registers", "#CC79A7", "oo"),
     WarpState.LONG_SCOREBOARD: Look("wait: global load", "#D55E00", WAITS_HATCH),
-    WarpState.SHORT_SCOREBOARD: Look("wait: shared load", "#F0E442", "...."),
+    WarpState.SHORT_SCOREBOARD: Look("wait: shared load or shuffle", "#F0E442", "...."),
 }
 """Every state of a warp."""
 
@@ -79,27 +82,27 @@ class Lane:
     bars: Sequence[Bar]
     slot: tuple[int, str, int] | None = None
     """(CTA, buffer, stage) of a lane of copies."""
+    own_math: Sequence[Bar] = ()
+    """When math of a role's runs in the tensor core, whatever the role does meanwhile."""
 
 
 def plot_timeline(
     result: Result, path: str | Path | None = None, *, sm_idx: int | None = None, window: Window | None = None
 ) -> Picture:
-    """The pipeline of one SM: copies in flight, tensor core, roles by state; written to ``path`` if there is one.
+    """The pipeline of one SM: copies, loads and stores in flight, tensor core, roles by state; written to ``path``.
 
-    By default the first recorded SM, and a window that starts with its first copy and ends when the ring has been
-    filled a few times.
+    By default the first recorded SM, and the window of :func:`steady_window`.
 
     Raises:
-        GpusimError: another suffix, nowhere to write, or a result without a timeline.
+        GpusimError: another suffix, nowhere to write, a result without a timeline, or a window in which nothing lies.
         OSError: the file cannot be written.
     """
     check_plot(path)
     timeline = of_sm(result.timeline, sm_idx)
     if not timeline.roles:
         raise GpusimError("plot: this result has no timeline; simulate with recorded_sms='first'")
-    start, end = window or opening_window(timeline)
-    if not end > start:
-        raise GpusimError(f"plot: the window is {start:g} to {end:g} cycles, wants a later end")
+    start, end = window or steady_window(timeline)
+    check_window(timeline, (start, end))
     lanes = lanes_of(timeline, (start, end))
     return picture_of(_draw(result, timeline, lanes, (start, end)), _alt(result, timeline, (start, end)), path)
 
@@ -117,36 +120,8 @@ def _alt(result: Result, timeline: Timeline, window: Window) -> str:
     return "; ".join(found) + "."
 
 
-def of_sm(timeline: Timeline, sm_idx: int | None) -> Timeline:
-    """What happened on one SM (the first recorded if None)."""
-    if sm_idx is None:
-        sm_idx = min((role.sm_idx for role in timeline.roles), default=0)
-    return Timeline(
-        roles=[item for item in timeline.roles if item.sm_idx == sm_idx],
-        copies=[item for item in timeline.copies if item.sm_idx == sm_idx],
-        mmas=[item for item in timeline.mmas if item.sm_idx == sm_idx],
-        flips=[item for item in timeline.flips if item.sm_idx == sm_idx],
-        reads=[item for item in timeline.reads if item.sm_idx == sm_idx],
-    )
-
-
-def opening_window(timeline: Timeline) -> Window:
-    """From the first thing that happens after the launch gap until the ring has been filled ``COPIES_SHOWN`` times."""
-    begun = [start for role in timeline.roles for state, start, _ in role.states if state is not WarpState.START]
-    ends = [role.states[-1][2] for role in timeline.roles if role.states]
-    first, last = min(begun, default=0.0), max(ends, default=1.0)
-    first_cta = min(role.cta_idx for role in timeline.roles)
-    of_ring: dict[tuple[str, int], list[float]] = {}
-    for copy in timeline.copies:
-        if copy.cta_idx == first_cta:
-            of_ring.setdefault((copy.buffer, copy.stage), []).append(copy.end_cycle)
-    shown = [sorted(landed)[COPIES_SHOWN - 1] for landed in of_ring.values() if len(landed) >= COPIES_SHOWN]
-    end = min(last, max(shown)) if shown else last
-    return max(0.0, first - 0.02 * (end - first)), end
-
-
 def lanes_of(timeline: Timeline, window: Window) -> list[Lane]:
-    """Rows from top to bottom: for each CTA its stages, then the tensor core, then the roles of each CTA.
+    """Rows from top to bottom: stages of each CTA, the tensor core, then of each CTA loads, stores and roles.
 
     Of the CTAs that do something in ``window`` those of :func:`ctas_shown`.
     """
@@ -168,34 +143,73 @@ def lanes_of(timeline: Timeline, window: Window) -> list[Lane]:
         )
     for cta_idx in ctas:
         prefix = f"CTA {cta_idx} " if len(ctas) > 1 else ""
+        for look in OF_MEMORY:
+            in_flight = batches(
+                (item.start_cycle, item.end_cycle)
+                for item in timeline.memory if item.cta_idx == cta_idx and OF_MEMORY[item.is_store] is look
+            )  # fmt: skip
+            if any(start < window[1] and end > window[0] for start, end in in_flight):
+                bars = [Bar(start, end, look) for start, end in in_flight]
+                found.append(Lane(f"{prefix}{look.label.split()[0]}", f"roles{cta_idx}", bars))
         for role in timeline.roles:
             if role.cta_idx == cta_idx:
-                found.append(Lane(f"{prefix}{role.role}", f"roles{cta_idx}", _states(role, timeline)))
+                own = [
+                    Bar(item.start_cycle, item.end_cycle, OWN_MMA)
+                    for item in timeline.mmas if (item.cta_idx, item.role) == (cta_idx, role.role)
+                ]  # fmt: skip
+                found.append(Lane(f"{prefix}{role.role}", f"roles{cta_idx}", _states(role), own_math=own))
     return found
 
 
 def ctas_shown(timeline: Timeline, window: Window) -> tuple[list[int], int]:
-    """CTAs that get lanes, and how many do something in ``window``: the first ones; without copies some of half-way, too."""
-    live = sorted({
-        role.cta_idx
-        for role in timeline.roles
-        if any(
-            start < window[1] and end > window[0]
-            for state, start, end in role.states if state is not WarpState.START
-        )
-    })  # fmt: skip
-    first, rest = live[:MAX_CTAS], live[MAX_CTAS:]
+    """CTAs that get lanes, and how many do something in ``window``.
+
+    The first ones of those that live in it nearly as long as any; without copies some of half-way, too.
+    """
+    seen = {cta: min(end, window[1]) - max(start, window[0]) for cta, (start, end) in lives_of(timeline).items()}
+    live = sorted(cta for cta, cycles in seen.items() if cycles > 0.0)
+    longest = max((seen[cta] for cta in live), default=0.0)
+    found = [cta for cta in live if seen[cta] >= LEAST_OF_LIFE * longest]
+    first, rest = found[:MAX_CTAS], found[MAX_CTAS:]
     if timeline.copies or not rest:
         return first, len(live)
     middle = max(0, len(rest) // 2 - 1)
     return first + rest[middle : middle + MAX_CTAS], len(live)
 
 
-def _states(role: RoleTimeline, timeline: Timeline) -> list[Bar]:
-    return [Bar(start, end, LOOKS[state]) for state, start, end in role.states]
+def in_flight(timeline: Timeline, look: Look, window: Window) -> list[tuple[float, float]]:
+    """Bytes that loads or stores of the SM have in flight, over a window: (cycle, bytes from there on)."""
+    spans = [item for item in timeline.memory if OF_MEMORY[item.is_store] is look]
+    steps = sorted([
+        *((item.start_cycle, item.num_bytes) for item in spans), *((item.end_cycle, -item.num_bytes) for item in spans),
+    ])  # fmt: skip
+    found = [(window[0], 0.0)]
+    total = 0.0
+    for cycle, change in steps:
+        total += change
+        at = max(cycle, window[0])
+        if at > window[1]:
+            break
+        if at == found[-1][0]:
+            found[-1] = at, max(0.0, total)
+        else:
+            found.append((at, max(0.0, total)))
+    return [*found, (window[1], found[-1][1])]
+
+
+def _states(role: RoleTimeline) -> list[Bar]:
+    """States of a role; those that follow each other without a change are one."""
+    found: list[Bar] = []
+    for state, start, end in role.states:
+        goes_on = bool(found) and found[-1].look is LOOKS[state] and found[-1].end_cycle == start
+        found.append(Bar(found.pop().start_cycle if goes_on else start, end, LOOKS[state]))
+    return found
 
 
 LANE_INCHES, PLOT_INCHES, LETTER_INCHES = 0.30, 9.0, 0.062
+BYTES_INCHES = 1.1
+OWN_MATH_HEIGHT = 0.3
+"""Of a lane, the part below a role's states that shows when its math runs."""
 GAP = 0.45
 """Space between groups of lanes, in lanes."""
 
@@ -204,17 +218,23 @@ def _draw(result: Result, timeline: Timeline, lanes: Sequence[Lane], window: Win
     from matplotlib.figure import Figure
 
     positions = _positions(lanes)
-    height = (positions[-1] + 1.0) * LANE_INCHES + 1.9
+    has_bytes = bool(timeline.memory) and not timeline.copies
+    lanes_inches, bytes_inches = (positions[-1] + 1.0) * LANE_INCHES, BYTES_INCHES * has_bytes
     with settings():
-        figure = Figure(figsize=(10.5, height), layout="constrained")
-        axes = figure.subplots()
+        figure = Figure(figsize=(10.5, lanes_inches + bytes_inches + 1.9), layout="constrained")
+        heights = [bytes_inches, lanes_inches] if has_bytes else [lanes_inches]
+        *above, axes = figure.subplots(len(heights), 1, sharex=True, squeeze=False, height_ratios=heights)[:, 0]
         seen: dict[str, Look] = {}
+        for area in above:
+            _draw_bytes(area, timeline, window, seen)
         for lane, position in zip(lanes, positions, strict=True):
             _draw_lane(axes, lane, position, window, seen)
+            _draw_own_math(axes, lane, position, window, seen)
         for flip in timeline.flips:
             if window[0] <= flip.cycle <= window[1]:
                 _mark_flip(axes, lanes, positions, timeline, flip)
-        _decorate(axes, result, lanes, positions, window, shown=ctas_shown(timeline, window))
+        _decorate(axes, result, lanes, positions, window)
+        _title((*above, axes)[0], result, window, ctas_shown(timeline, window))
         _add_legend(figure, seen, bool(timeline.flips))
     return figure
 
@@ -242,14 +262,46 @@ def _draw_lane(axes: Any, lane: Lane, position: float, window: Window, seen: dic
             by_look.setdefault(bar.look, []).append((left, right - left))
     for look, spans in by_look.items():
         is_stage = look is COPY or look is MMA
+        height = 0.8 - OWN_MATH_HEIGHT if lane.own_math else 0.8
         axes.broken_barh(
-            spans, (position - 0.4, 0.8), facecolor=look.colour, hatch=look.hatch or None,
+            spans, (position - 0.4, height), facecolor=look.colour, hatch=look.hatch or None,
             edgecolor="white" if is_stage or look.hatch else "none", linewidth=0.4 if is_stage or look.hatch else 0.0,
             zorder=2,
         )
         seen[look.label] = look
-        if lane.slot is None and look is not MMA:
-            _name_widest(axes, look, spans, position, window)
+        if lane.slot is None and look not in (MMA, *OF_MEMORY):
+            _name_widest(axes, look, spans, position - 0.4 + height / 2, window)
+
+
+def _draw_own_math(axes: Any, lane: Lane, position: float, window: Window, seen: dict[str, Look]) -> None:
+    """When math of a role's runs, below its states."""
+    shown = batches(
+        (max(bar.start_cycle, window[0]), min(bar.end_cycle, window[1]))
+        for bar in lane.own_math if bar.start_cycle < window[1] and bar.end_cycle > window[0]
+    )  # fmt: skip
+    if shown:
+        spans = [(start, end - start) for start, end in shown]
+        place = position + 0.4 - OWN_MATH_HEIGHT + 0.04, OWN_MATH_HEIGHT - 0.04
+        axes.broken_barh(spans, place, facecolor=OWN_MMA.colour, linewidth=0.0, zorder=2)
+        seen[OWN_MMA.label] = OWN_MMA
+
+
+def _draw_bytes(axes: Any, timeline: Timeline, window: Window, seen: dict[str, Look]) -> None:
+    """What the loads and stores of the SM have in flight, one upon the other in time."""
+    for look in OF_MEMORY:
+        steps = in_flight(timeline, look, window)
+        if max(num_bytes for _, num_bytes in steps) > 0.0:
+            cycles, kib = [at for at, _ in steps], [num_bytes / 1024.0 for _, num_bytes in steps]
+            axes.fill_between(
+                cycles, kib, step="post", facecolor=look.colour, alpha=0.75, hatch=look.hatch or None,
+                edgecolor="white" if look.hatch else "none", linewidth=0.0,
+            )  # fmt: skip
+            axes.step(cycles, kib, where="post", color="#303030", linewidth=0.8)
+            seen[look.label] = look
+    axes.set_ylim(bottom=0.0)
+    axes.set_ylabel("in flight (KiB)")
+    axes.grid(color="#D0D0D0", linewidth=0.5)
+    axes.tick_params(axis="x", length=0, labelbottom=False)
 
 
 def _name_widest(axes: Any, look: Look, spans: Sequence[tuple[float, float]], position: float, window: Window) -> None:
@@ -277,8 +329,7 @@ def _mark_flip(axes: Any, lanes: Sequence[Lane], positions: Sequence[float], tim
 
 
 def _decorate(
-    axes: Any, result: Result, lanes: Sequence[Lane], positions: Sequence[float], window: Window, *,
-    shown: tuple[list[int], int],
+    axes: Any, result: Result, lanes: Sequence[Lane], positions: Sequence[float], window: Window,
 ) -> None:
     axes.set_xlim(*window)
     axes.set_ylim(positions[-1] + 0.7, -0.7)
@@ -292,6 +343,9 @@ def _decorate(
     axes.grid(axis="x", color="#D0D0D0", linewidth=0.5, zorder=1)
     for side in ("top", "right", "left"):
         axes.spines[side].set_visible(False)
+
+
+def _title(axes: Any, result: Result, window: Window, shown: tuple[list[int], int]) -> None:
     cycles = f"cycles {window[0]:,.0f} to {window[1]:,.0f} of {result.cycles:,.0f}"
     ctas, num_live = shown
     some = "" if len(ctas) == num_live else f"; {len(ctas)} of the {num_live} CTAs that it has meanwhile"
@@ -302,7 +356,7 @@ def _add_legend(figure: Any, seen: Mapping[str, Look], has_flips: bool) -> None:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
-    order = [COPY.label, MMA.label, *(look.label for look in LOOKS.values())]
+    order = [COPY.label, LOADS.label, STORES.label, MMA.label, OWN_MMA.label, *(look.label for look in LOOKS.values())]
     handles: list[Any] = [
         Patch(
             facecolor=seen[label].colour, hatch=seen[label].hatch or None,
