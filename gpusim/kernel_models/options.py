@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self, get_args
+from typing import TYPE_CHECKING, Any, Literal, Self, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, ModelWrapValidatorHandler, ValidationError, model_validator
 
@@ -13,6 +13,17 @@ from gpusim.workload.launch import Launch, Target
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
+
+
+def choices_of(annotation: Any) -> tuple[Any, ...]:
+    """All values of a field that takes some words.
+
+    >>> choices_of(Literal["m", "n"] | None), choices_of(int)
+    (('m', 'n'), ())
+    """
+    if get_origin(annotation) is Literal:
+        return get_args(annotation)
+    return tuple(choice for member in get_args(annotation) if not isinstance(member, str) for choice in choices_of(member))
 
 
 class KernelParams(BaseModel):
@@ -84,8 +95,6 @@ class KernelParams(BaseModel):
         Unless a kernel says otherwise: all of an option that takes some words, or is on or off.
         """
         del given, gpu
-        from gpusim.kernel_models.sweep_values import choices_of
-
         for name, item in cls.model_fields.items():
             if option == (item.alias or name):
                 is_flag = item.annotation is bool or bool in get_args(item.annotation)

@@ -17,7 +17,7 @@ from typing import Any, Literal, get_args, get_origin
 from pydantic import ValidationError
 
 from gpusim.errors import GpusimError, KernelError, nearest
-from gpusim.kernel_models.options import KernelParams
+from gpusim.kernel_models.options import KernelParams, choices_of
 from gpusim.workload.launch import Launch, Target
 
 AUTO = "auto"
@@ -174,17 +174,6 @@ def _is_whole(text: str) -> bool:
 
 def _is_flag(annotation: Any) -> bool:
     return annotation is bool or bool in get_args(annotation)
-
-
-def choices_of(annotation: Any) -> tuple[Any, ...]:
-    """All values of a field that takes some words.
-
-    >>> choices_of(Literal["m", "n"] | None), choices_of(int)
-    (('m', 'n'), ())
-    """
-    if get_origin(annotation) is Literal:
-        return get_args(annotation)
-    return tuple(choice for member in get_args(annotation) if not isinstance(member, str) for choice in choices_of(member))
 
 
 def choices(

@@ -16,11 +16,11 @@ from junitparser import JUnitXml
 from gpusim import load_gpu, simulate
 from gpusim.errors import ConfigError, GpusimError, KernelError
 from gpusim.evidence.cases.validation_kernel import CYCLES, DURATION
-from gpusim.evidence.gate.baseline import Change, changes, explain_changes
-from gpusim.evidence.gate.check import NotComparableError, check_profile, clock_of, predictions, thread_numbers
-from gpusim.evidence.gate.models import Model, model_for, read_models
+from gpusim.evidence.gate.baseline import changes, explain_changes
+from gpusim.evidence.gate.check import NotComparableError, check_profile, predictions, thread_numbers
+from gpusim.evidence.gate.models import Model, clock_of, model_for, read_models
 from gpusim.evidence.gate.tolerances import CLASSES, HELD_OUT_NAMES, SAME, Tolerance, class_of, parse_tolerance, tolerance_of
-from gpusim.evidence.gate.verdicts import FAIL, NOT_COMPARABLE, PASS, Comparison, Report
+from gpusim.evidence.gate.verdicts import FAIL, NOT_COMPARABLE, PASS, Change, Comparison, Report
 from gpusim.evidence.nsight.profiles import ProfiledLaunch
 from gpusim.kernel_models import KERNEL_MODELS
 from gpusim.machine.config import configs_dir

@@ -16,6 +16,7 @@ import numpy as np
 from gpusim.errors import KernelError, LaunchError
 from gpusim.evidence.cases import validation_kernel as whole
 from gpusim.evidence.cases.case import Answer, Case, Config, Group, Outputs, Product, WrongAnswer, no_families
+from gpusim.kernel_models.gemm import GemmParams
 
 if TYPE_CHECKING:
     from gpusim.machine.config import GpuSpec
@@ -121,8 +122,6 @@ def product_case(
     def launched(
         config: Config, row: Mapping[str, str], gpu: GpuSpec, *, by_rule: bool = False
     ) -> Launch | str:
-        from gpusim.kernel_models.gemm import GemmParams
-
         found = options(config, row, gpu)
         if found is None:
             return "its kernel's name tells too little"

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusim.errors import ConfigError, nearest
+from gpusim.errors import ConfigError, LaunchError, nearest
 from gpusim.evidence.cases.case import (
     Answer,
     Case,
@@ -56,13 +56,16 @@ from gpusim.evidence.cases.judged_metrics import (
     TIMED_WAVEFRONTS,
 )
 from gpusim.evidence.cases.rows import number_in
+from gpusim.kernel_models import KERNEL_MODELS
+from gpusim.simulate.plan import check
+from gpusim.simulate.run import simulate
+from gpusim.workload.launch import Launch, RoleContext, WarpRole
 
 if TYPE_CHECKING:
     from gpusim.kernel_models.options import KernelParams
     from gpusim.machine.config import GpuSpec
     from gpusim.simulate.result import Result
     from gpusim.workload import ops
-    from gpusim.workload.launch import Launch
 
 __all__ = [
     "CLOCK",
@@ -291,16 +294,12 @@ def whole_kernel(
 
 
 def _resolved(model: str, options: Mapping[str, Any], gpu: GpuSpec) -> KernelParams:
-    from gpusim.kernel_models import KERNEL_MODELS
-
     if model not in KERNEL_MODELS:
         raise ConfigError(f"{model!r} is no kernel model; {nearest(model, KERNEL_MODELS)}")
     return KERNEL_MODELS[model].params.model_validate(dict(options)).resolved(gpu)
 
 
 def _simulated(launch: Launch, gpu: GpuSpec, *, clock: Any, l2: Literal["cold", "warm", "flushed"] = "cold") -> Result:
-    from gpusim.simulate.run import simulate
-
     return simulate(launch, gpu, clock=clock, l2=l2, data="random")
 
 
@@ -311,9 +310,6 @@ def without_registers(options: Mapping[str, Any]) -> dict[str, Any]:
 
 def by_rule(launch: Launch, gpu: GpuSpec) -> dict[str, Answer]:
     """Registers of a launch that was told none, and how many of its CTAs an SM holds: none where one does not fit."""
-    from gpusim.errors import LaunchError
-    from gpusim.simulate.plan import check
-
     try:
         num_ctas = check(launch, gpu).ctas_per_sm
     except LaunchError:
@@ -415,8 +411,6 @@ def event_us(row: Mapping[str, str], name: str, gpu: GpuSpec, *, l2: Literal["co
 
 def empty_us(gpu: GpuSpec, *, l2: Literal["cold", "warm"] = "cold") -> float:
     """What the simulator says of a kernel that does nothing, at the highest clock."""
-    from gpusim.workload.launch import Launch, RoleContext, WarpRole
-
     def nothing(cta: RoleContext) -> Iterator[ops.Op]:
         del cta
         yield from ()

@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,14 +24,16 @@ from gpusim.evidence.cases.validation_kernel import (
     FLOOR_SHARE,
     THREAD_NUMBERS,
     as_counted,
-    row_clock_mhz,
     touched_bytes,
 )
-from gpusim.evidence.gate.models import NOTHING, Model, model_for, state_of
+from gpusim.evidence.gate.baseline import against
+from gpusim.evidence.gate.models import NOTHING, Model, clock_of, kernels_of_call, model_for, state_of
 from gpusim.evidence.gate.tolerances import SAME, class_of, same_as, tolerance_of
 from gpusim.evidence.gate.verdicts import Comparison, LaunchCheck, Report
 from gpusim.evidence.nsight.profiles import Decimal, ProfiledLaunch, ProfileFile, read_profile
 from gpusim.evidence.toolchain.cuda_toolkit import FOLDERS
+from gpusim.machine.config import load_gpu
+from gpusim.simulate.run import simulate
 
 if TYPE_CHECKING:
     from gpusim.machine.config import GpuSpec
@@ -103,8 +104,6 @@ def check_profile(
         remarks += _on_trust([item for item in old.launches if model_for(item, models)], gpu, old.path.name)
     gone: tuple[str, ...] = ()
     if old is not None:
-        from gpusim.evidence.gate.baseline import against
-
         judged = [against(item, profile, old, gpu, worse) for item in judged]
         gone = _gone(profile, old, models)
         remarks += [
@@ -203,8 +202,6 @@ def _refuse_impossible(launch: ProfiledLaunch, gpu: GpuSpec, path: Path) -> None
 
 def _on_trust(launches: Sequence[ProfiledLaunch], gpu: GpuSpec, name: str) -> list[str]:
     """That nothing but the command line says on which of several GPUs of one capability launches ran."""
-    from gpusim.machine.config import load_gpu
-
     unnamed = [item for item in launches if item.capability and not item.device]
     if not unnamed or gpu.base_name not in FOLDERS.values():
         return []
@@ -232,8 +229,6 @@ def _judged(
     launch: ProfiledLaunch, model: Model, gpu: GpuSpec, limits: Mapping[str, float],
     simulated: dict[tuple[int, int, float], Result],
 ) -> LaunchCheck:
-    from gpusim.simulate.run import simulate
-
     mhz, clock = clock_of(launch, gpu)
     kernels = kernels_of_call(model.params(gpu).launch(gpu))
     kernel_idx = _which(kernels, {**_shape(launch), **launch.metrics})
@@ -276,11 +271,6 @@ def _judged(
     )
 
 
-def kernels_of_call(launch: Launch) -> tuple[Launch, ...]:
-    """The kernels that a call launches one after the other, each by itself, as a profiler runs them."""
-    return (replace(launch, following=()), *launch.following)
-
-
 def _which(kernels: Sequence[Launch], measured: Mapping[str, float]) -> int:
     """The one that is launched with as many CTAs and threads as was ``measured``; else the first."""
     for idx, kernel in enumerate(kernels):
@@ -312,16 +302,6 @@ def _remarks(launch: ProfiledLaunch, found: Sequence[Comparison]) -> list[str]:
 def _shape(launch: ProfiledLaunch) -> dict[str, float]:
     parts = (("launch__grid_size", launch.grid), ("launch__block_size", launch.block))
     return {name: float(math.prod(shape)) for name, shape in parts if shape}
-
-
-def clock_of(launch: ProfiledLaunch, gpu: GpuSpec) -> tuple[float | None, str]:
-    """(SM clock of a launch in MHz, what that is from); None where the profile does not tell."""
-    told = {SAME[name]: value for name, value in launch.metrics.items() if name in SAME} | dict(launch.metrics)
-    row = {name: repr(told[name]) for name in (CLOCK, CYCLES, DURATION) if told.get(name)}
-    if CLOCK not in row and not {CYCLES, DURATION} <= set(row):
-        return None, "the model's own clock, as the profile tells none"
-    mhz = row_clock_mhz(row, gpu)
-    return mhz, f"{mhz:,.0f} MHz, {'its cycles per second' if CLOCK in row else 'its cycles over its duration'}"
 
 
 def thread_numbers(launch: ProfiledLaunch) -> int:
