@@ -188,12 +188,10 @@ def facts_line(layout: AnyLayout) -> str:
 
 
 def render_layout(
-    layout: AnyLayout, console: Console, *, element_bits: int | None, max_rows: int, title: str, unit: str | None = None,
-    start: Any = 0,
+    layout: AnyLayout, console: Console, *, element_bits: int | None, max_rows: int, unit: str | None = None, start: Any = 0
 ) -> None:
-    """Print what a layout is, its grid and its table, at most ``max_rows`` rows of each and what fits the console."""
+    """Print the facts of a layout, its grid and its table, at most ``max_rows`` rows of each and what fits the console."""
     facts = layout_facts(layout, element_bits, unit, start)
-    console.print(f"[bold]{title}[/]  {with_start(layout, start)}", highlight=False, soft_wrap=True)
     console.print(_facts_table(layout, facts), highlight=False)
     console.print()
     for line in grid_lines(layout, max_rows=max_rows, width=console.width, unit=unit, start=start):

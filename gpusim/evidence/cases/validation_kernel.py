@@ -6,7 +6,7 @@ never calibrate. Cycles are predicted at the clock that the counted launch ran a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from types import MappingProxyType
@@ -21,11 +21,6 @@ from gpusim.evidence.cases.case import (
     Case,
     Config,
     Group,
-    KernelLaunch,
-    Limit,
-    Outputs,
-    no_families,
-    no_problem,
 )
 from gpusim.evidence.cases.judged_metrics import (
     CLOCK,
@@ -229,41 +224,15 @@ class RowSweep:
 
 
 def whole_kernel(
-    *,
-    name: str,
-    question: str,
-    model: str,
-    columns: tuple[str, ...],
-    groups: Mapping[str, Group],
-    options: Callable[[Config], Mapping[str, Any]],
-    launch: Callable[[Config, bool], KernelLaunch],
-    check: Callable[[Config, Outputs], dict[str, float]],
-    values: Mapping[str, str] = MappingProxyType({}),
-    limits: Mapping[str, Limit] = MappingProxyType({}),
-    includes: Callable[[], dict[str, str]] = dict,
-    checks_counted: bool = True,
-    thread_numbers: int = THREAD_NUMBERS,
-    families: Callable[[str, Config], tuple[str, ...]] = no_families,
-    problem: Callable[[Config], Hashable] = no_problem,
+    case: Case, *, model: str, options: Callable[[Config], Mapping[str, Any]], thread_numbers: int = THREAD_NUMBERS
 ) -> Case:
     """The case of a kernel that ``KERNEL_MODELS[model]`` tells.
 
     Args:
-        name: its folder's.
-        question: what its rows answer.
+        case: what :class:`Case` wants of any kernel; its ``limits`` are those that differ from :data:`LIMITS`.
         model: a row of ``KERNEL_MODELS``.
-        columns: what a config says, beside ``kernel``.
-        groups: by name; :func:`whole_group` makes one.
         options: a config to the model's options, as the fields of its parameters are called.
-        launch: as of :class:`Case`.
-        check: as of :class:`Case`; whole kernels rarely take numbers of their own.
-        values: as of :class:`Case`.
-        limits: other limits than :data:`LIMITS`, by name.
-        includes: as of :class:`Case`.
-        checks_counted: as of :class:`Case`.
         thread_numbers: that each warp asks for, by SASS.
-        families: as of :class:`Case`.
-        problem: as of :class:`Case`.
     """
     has_rule = model == "gemm"
 
@@ -283,14 +252,12 @@ def whole_kernel(
             found |= by_rule(_resolved(model, without_registers(options(config)), gpu).launch(gpu), gpu)
         return found
 
-    case = Case(
-        name=name, question=question, columns=columns, groups=groups, launch=launch, check=check, values=values,
-        checks_counted=checks_counted, predict=predict, predict_row=predict_row,
-        limits={**LIMITS, **limits}, is_whole=True, includes=includes, families=families, problem=problem,
+    judged = replace(
+        case, predict=predict, predict_row=predict_row, limits={**LIMITS, **case.limits}, is_whole=True,
         derived=DERIVED if has_rule else {}, model_options=lambda config, gpu: params(config, gpu).as_options(),
-    )  # fmt: skip
+    )
     tiers = {**TIERS, **PRODUCT_TIERS} if has_rule else TIERS
-    return replace(case, tiers={each: tier for each, tier in tiers.items() if each in case.names})
+    return replace(judged, tiers={each: tier for each, tier in tiers.items() if each in judged.names})
 
 
 def _resolved(model: str, options: Mapping[str, Any], gpu: GpuSpec) -> KernelParams:

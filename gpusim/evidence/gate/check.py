@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,7 +28,7 @@ from gpusim.evidence.cases.validation_kernel import (
     touched_bytes,
 )
 from gpusim.evidence.gate.baseline import against
-from gpusim.evidence.gate.models import NOTHING, Model, clock_of, kernels_of_call, model_for, state_of
+from gpusim.evidence.gate.models import Model, clock_of, kernels_of_call, model_for, state_of
 from gpusim.evidence.gate.tolerances import SAME, class_of, same_as, tolerance_of
 from gpusim.evidence.gate.verdicts import Comparison, LaunchCheck, Report
 from gpusim.evidence.nsight.profiles import Decimal, ProfiledLaunch, ProfileFile, read_profile
@@ -52,21 +53,31 @@ class NotComparableError(GpusimError):
     """A profile and a model that have nothing in common: another architecture, or no metric."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Limits by metric or class, which win over the models' own."""
+
+    tolerances: Mapping[str, float] = field(default_factory=dict)
+    """Differences between prediction and measurement."""
+    worse: Mapping[str, float] = field(default_factory=dict)
+    """Changes since the baseline."""
+    is_strict: bool = False
+    """Whether models and launches without counterpart, and launches without cycles and time, are not comparable."""
+
+
+NO_LIMITS = Limits()
+
+
 def check_profile(
     path: Path,
     *,
     gpu: GpuSpec,
     models: Sequence[Model],
-    tolerances: Mapping[str, float] = NOTHING,
+    limits: Limits = NO_LIMITS,
     baseline: Path | None = None,
-    worse: Mapping[str, float] = NOTHING,
     decimal: Decimal | None = None,
-    is_strict: bool = False,
 ) -> Report:
     """Hold every launch of a profile that a model stands for against it, and against ``baseline``, an older profile.
-
-    ``tolerances`` (of predictions) and ``worse`` (of changes) are limits by metric or class; they win over the models' own.
-    ``is_strict``: models and launches that have no counterpart, and launches without cycles and time, are not comparable.
 
     Raises:
         NotComparableError: a profile of another architecture, or one without a launch of these kernels.
@@ -93,7 +104,7 @@ def check_profile(
             continue
         _refuse_other_gpu(launch, gpu, path)
         _refuse_impossible(launch, gpu, path)
-        judged.append(_judged(launch, model, gpu, {**model.tolerances, **tolerances}, simulated))
+        judged.append(_judged(launch, model, gpu, {**model.tolerances, **limits.tolerances}, simulated))
     if not judged:
         names = ", ".join(dict.fromkeys(item.kernel for item in profile.launches))
         how = "match of a [[model]] takes such a name whole, regex a part of it" if models[0].source else (
@@ -104,7 +115,7 @@ def check_profile(
         remarks += _on_trust([item for item in old.launches if model_for(item, models)], gpu, old.path.name)
     gone: tuple[str, ...] = ()
     if old is not None:
-        judged = [against(item, profile, old, gpu, worse) for item in judged]
+        judged = [against(item, profile, old, gpu, limits.worse) for item in judged]
         gone = _gone(profile, old, models)
         remarks += [
             f"{old.path.name} has {count} launch{'es' if count > 1 else ''} of {name} more than this profile, not compared"
@@ -112,13 +123,13 @@ def check_profile(
         ]
     unmet = [model for model in models if not any(item.model is model for item in judged)]
     remarks += _of_models(models, unmet, profile, has_baseline=old is not None)
-    unused = _unused(tolerances, judged)
+    unused = _unused(limits.tolerances, judged)
     remarks += _several(judged)
     remarks += [_unmeasured(name, judged) for name in unused]
     return Report(
         profile=path, gpu=gpu.name, launches=tuple(judged), remarks=tuple(remarks), baseline=baseline, lacking=tuple(unused),
-        gone=gone, not_worse=() if old is None else _not_worse(worse, judged), unmet=tuple(item.awaited for item in unmet),
-        untold=tuple(dict.fromkeys(untold)), is_strict=is_strict,
+        gone=gone, not_worse=() if old is None else _not_worse(limits.worse, judged),
+        unmet=tuple(item.awaited for item in unmet), untold=tuple(dict.fromkeys(untold)), is_strict=limits.is_strict,
     )
 
 
