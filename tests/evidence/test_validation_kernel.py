@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +11,7 @@ import numpy as np
 import pytest
 
 from gpusim.errors import ConfigError
+from gpusim.evidence.cases import validation_kernel
 from gpusim.evidence.cases.case import Answer, Case, Config, KernelLaunch, Limit, Outputs, Repeated, Windows
 from gpusim.evidence.cases.rows import Table
 from gpusim.evidence.cases.validation_kernel import (
@@ -158,7 +158,7 @@ def test_a_rows_cycles_are_predicted_at_its_own_clock_in_one_simulation(monkeypa
         clocks.append((settings["clock"], settings["l2"]))
         return simulate(*arguments, **settings)
 
-    monkeypatch.setattr(sys.modules["gpusim.simulate.run"], "simulate", counted)
+    monkeypatch.setattr(validation_kernel, "simulate", counted)
     said = case().answers(configs(1)[0], row(**{DRAM[0]: 1e6}), GPU, {CYCLES, *DRAM, *SINGLE})
     assert clocks == [(1500.0, "flushed")]
     params = KERNEL_MODELS["gemm"].params.model_validate(OPTIONS).resolved(GPU)
