@@ -18,7 +18,7 @@ import time
 from collections import Counter
 
 from gpusim import GemmParams, load_gpu, simulate
-from gpusim.analysis.sweep import run_sweep
+from gpusim.analysis.sweep import SweepSettings, run_sweep
 from gpusim.kernel_models.sweep_values import choices
 from gpusim.simulate.lower_bound import lower_bound
 
@@ -64,7 +64,7 @@ def main() -> None:
     bounded = time.process_time() - began
     del found
     before = seconds_of_cores()
-    sweep = run_sweep("gemm", options, gpu, top=told.top, jobs=told.jobs, simulate_options={})
+    sweep = run_sweep("gemm", options, gpu, SweepSettings(top=told.top, jobs=told.jobs))
     of_cores = seconds_of_cores() - before
     became = Counter((entry.status, entry.is_begun) for entry in sweep.entries)
     print(f"plain prediction (128x256x64, cooperative): {min(plain) * 1e3:.0f} ms")

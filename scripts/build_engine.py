@@ -135,7 +135,10 @@ def build_module(output: Path, *, folder: Path = SOURCES, cache: Path = CACHE) -
     if not sources(folder):
         raise SystemExit(f"build_engine: {folder} has no sources (*.cpp)")
     folder, cache = folder.resolve(), cache.resolve()
-    profile = [f"-fprofile-instr-use={PROFILE}", "-Wno-profile-instr-out-of-date", "-Wno-profile-instr-unprofiled"] if (folder / PROFILE).is_file() else []
+    profile = []
+    if (folder / PROFILE).is_file():  # functions that have changed since have no counts
+        quiet = ("-Wno-profile-instr-out-of-date", "-Wno-profile-instr-unprofiled")
+        profile = [f"-fprofile-instr-use={PROFILE}", *quiet]
     cache.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as made:
         linked = Path(made) / "engine.wasm"

@@ -156,15 +156,23 @@ def sweep(
         KernelError: no such kernel, option or value, or no legal combination.
         ConfigError: no such cluster.
     """
-    return run_sweep(
-        kernel, options, load_gpu(gpu) if isinstance(gpu, str) else gpu, top=top, jobs=jobs, dask=dask,
-        simulate_options=simulate_options or {},
-    ).table()
+    settings = SweepSettings(top=top, jobs=jobs, dask=dask, simulate_options=simulate_options or {})
+    return run_sweep(kernel, options, load_gpu(gpu) if isinstance(gpu, str) else gpu, settings).table()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepSettings:
+    """Arguments of :func:`sweep` that are no options of a kernel."""
+
+    top: int = 10
+    jobs: int = 1
+    dask: str | None = None
+    simulate_options: Mapping[str, Any] = field(default_factory=dict)
 
 
 def run_sweep(
-    kernel: str, options: Mapping[str, Any], gpu: GpuSpec, *, top: int, jobs: int, dask: str | None = None,
-    simulate_options: Mapping[str, Any], progress: Progress = lambda what, done, total: None,
+    kernel: str, options: Mapping[str, Any], gpu: GpuSpec, settings: SweepSettings, *,
+    progress: Progress = lambda what, done, total: None,
 ) -> Sweep:
     """See :func:`sweep`; ``progress`` hears how far it is. Ctrl-C keeps what there is.
 
@@ -175,30 +183,31 @@ def run_sweep(
     """
     if kernel not in KERNEL_MODELS:
         raise KernelError(f"{kernel!r} is no kernel; {nearest(kernel, KERNEL_MODELS)}")
-    for name, value in (("top", top), ("jobs", jobs)):
+    for name, value in (("top", settings.top), ("jobs", settings.jobs)):
         if value < 1:
             raise KernelError(f"--{name} {value} is too few, wants 1 or more")
     began = time.perf_counter()
     kind = KERNEL_MODELS[kernel].params
     options = kind.in_our_words(options)
-    keep = partial(lower_bound, gpu=gpu, is_cold=simulate_options.get("l2", "cold") != "warm")
+    keep = partial(lower_bound, gpu=gpu, is_cold=settings.simulate_options.get("l2", "cold") != "warm")
     fields = [
         (option, name) for option, name in kind.options().items()
         if kind.model_fields[name].is_required() or option in ("batch", "dtype")
     ]
     problems: dict[Problem, _Contest] = {}
     is_interrupted = False
-    with workers_of(jobs, dask) as workers:
+    with workers_of(settings.jobs, settings.dask) as workers:
         found = choices(
             kind, options, gpu, keep=keep, mapped=workers.mapped,
             progress=lambda done, total: progress("combinations looked at", done, total),
         )
         for choice in found.legal:
             problem = tuple((option, getattr(choice.params, name)) for option, name in fields)
-            contest = problems.setdefault(problem, _Contest(gpu, dict(simulate_options), top))
+            contest = problems.setdefault(problem, _Contest(gpu, dict(settings.simulate_options), settings.top))
             contest.entries.append(Entry(choice=choice, problem=problem, bound=choice.kept))
+        is_small = settings.dask is None and len(found.legal) <= FEW
         try:
-            _simulate_all(list(problems.values()), HERE if dask is None and len(found.legal) <= FEW else workers, progress)
+            _simulate_all(list(problems.values()), HERE if is_small else workers, progress)
         except KeyboardInterrupt:
             is_interrupted = True
             workers.drop()
@@ -207,7 +216,8 @@ def run_sweep(
         raise KernelError(f"none of {len(entries)} configurations could be simulated: {entries[0].note}")
     return Sweep(
         kernel=kernel, gpu=gpu.name, choices=found, entries=entries, wall_s=time.perf_counter() - began,
-        num_jobs=workers.num, is_interrupted=is_interrupted, given=dict(options), simulate_options=dict(simulate_options),
+        num_jobs=workers.num, is_interrupted=is_interrupted, given=dict(options),
+        simulate_options=dict(settings.simulate_options),
     )
 
 

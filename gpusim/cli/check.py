@@ -179,21 +179,21 @@ def _report(ours: Mapping[str, Any], row: KernelModel | None, values: Mapping[st
         NotComparableError: nothing of it could be.
         GpusimError: bad input.
     """
-    from gpusim.evidence.gate.check import check_profile
+    from gpusim.evidence.gate.check import Limits, check_profile
     from gpusim.evidence.gate.tolerances import parse_tolerance
 
     gpu = find_gpu(ours["gpu_name"], "--gpu")
     found = _models(ours, row, values)
-    limits, worse = (
+    tolerances, worse = (
         dict(parse_tolerance(text, f"--{name}") for text in ours[name] or ()) for name in ("tolerance", "worse")
     )
     decimal = None if ours["decimal"] is None else check_choice("--decimal", ours["decimal"], SIGNS)
     baseline = None if ours["baseline"] is None else _file(ours["baseline"], "--baseline")
     with spinner(f"simulating on {gpu.name}"):
         return check_profile(
-            _file(ours["profile"], "PROFILE"), gpu=gpu, models=found, tolerances=limits, baseline=baseline, worse=worse,
+            _file(ours["profile"], "PROFILE"), gpu=gpu, models=found, baseline=baseline,
+            limits=Limits(tolerances=tolerances, worse=worse, is_strict=ours["strict"]),
             decimal=decimal,  # type: ignore[arg-type]  # one of SIGNS
-            is_strict=ours["strict"],
         )
 
 

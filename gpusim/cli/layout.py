@@ -102,7 +102,7 @@ def _plot(shown: _Shown, path: Path, tile: Any) -> None:
 
 def _print(shown: _Shown, console: Console, max_rows: int) -> None:
     from gpusim.layout import Swizzle
-    from gpusim.report.layouts import facts_line, render_layout, with_start
+    from gpusim.report.layouts import Offsets, facts_line, render_layout, with_start
 
     steps, result = shown.steps, shown.result
     if steps and not isinstance(shown.layout, Swizzle):
@@ -118,8 +118,8 @@ def _print(shown: _Shown, console: Console, max_rows: int) -> None:
         console.print()
     title = "result" if steps else "layout"
     render_layout(
-        result, console, element_bits=shown.unit.element_bits, max_rows=max_rows, title=title, unit=shown.caption,
-        start=shown.start,
+        result, console, element_bits=shown.unit.element_bits, title=title, max_rows=max_rows,
+        offsets=Offsets(shown.caption, shown.start),
     )
     for coord, offset in shown.found:
         console.print(f"{coord} lies at offset {offset}", markup=False, highlight=False, soft_wrap=True)

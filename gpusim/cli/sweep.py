@@ -111,13 +111,12 @@ def _sweep(row: KernelModel, values: Mapping[str, Any]) -> None:
     }
     gpu = find_gpu(values["gpu"], "--gpu")
 
-    from gpusim.analysis.sweep import run_sweep
+    from gpusim.analysis.sweep import SweepSettings, run_sweep
     from gpusim.report.sweep import render_sweep, sweep_document
 
     with progress(says_left=True) as tell:
-        found = run_sweep(
-            row.name, given, gpu, top=top, jobs=jobs, dask=values["dask"], simulate_options=options, progress=tell
-        )
+        settings = SweepSettings(top=top, jobs=jobs, dask=values["dask"], simulate_options=options)
+        found = run_sweep(row.name, given, gpu, settings, progress=tell)
     json_path, csv_path, plot_path = outputs.values()
     if json_path is not None:
         write_json(sweep_document(found, gpu_name=name_of(values["gpu"], gpu)), json_path)

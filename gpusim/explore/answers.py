@@ -10,6 +10,7 @@ from typing import Any, Self
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from gpusim.errors import GpusimError
+from gpusim.explore.svg_minify import squeeze
 from gpusim.kernel_models.options import refusal_sentence
 from gpusim.report.plots.picture import Picture
 
@@ -60,8 +61,6 @@ class Shown:
     @classmethod
     def of(cls, title: str, picture: Picture) -> Self:
         """As the report drew it, in fewer bytes."""
-        from gpusim.explore.svg_minify import squeeze
-
         return cls(title=title, alt=picture.alt, svg=squeeze(picture.svg))
 
 

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from gpusim.errors import GpusimError
 from gpusim.explore.answers import Answer, Figure, Offer, Question, RefusedError, Shown, Table, field_of
+from gpusim.layout import parse_swizzle
 from gpusim.report.banks import (
     lanes_words,
     mend_rows,
@@ -21,6 +22,7 @@ from gpusim.report.banks import (
 )
 from gpusim.report.layout_arguments import BanksAsked
 from gpusim.report.number_format import count
+from gpusim.report.plots.banks import plot_banks
 from gpusim.workload.smem.bank_conflict_fixes import Mend, Study, study
 from gpusim.workload.smem.banks import Instruction
 
@@ -109,8 +111,6 @@ class BanksQuestion(Question):
 
 
 def _answer(question: BanksQuestion, asked: BanksAsked, found: Study) -> Answer:
-    from gpusim.report.plots.banks import plot_banks
-
     access, here, name = found.access, found.instructions[found.worst], asked.element.name
     kind = EVIDENCE[access.rule.evidence.partition(":")[0]]
     several = "" if len(found.instructions) == 1 else f"; the worst of {len(found.instructions)} warp instructions is shown"
@@ -179,8 +179,6 @@ def _offer(question: BanksQuestion, asked: BanksAsked, mend: Mend, words: str) -
 
 
 def _is_mode(mended: BanksAsked, mode: str) -> bool:
-    from gpusim.layout import parse_swizzle
-
     bits = mended.element.bits
     return mended.swizzle is not None and parse_swizzle(mode, bits) == parse_swizzle(mended.swizzle, bits)
 

@@ -12,15 +12,19 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from gpusim.errors import GpusimError, KernelError, LaunchError
+from gpusim.errors import ConfigError, GpusimError, KernelError, LaunchError, nearest
 from gpusim.evidence.validate.expected_error import expected_error, unknown
 from gpusim.explore.answers import Answer, Figure, Question, RefusedError, Shown, Table, field_of
 from gpusim.explore.packed_launch import launch_document
 from gpusim.explore.sliders import SLIDERS, scaled
 from gpusim.kernel_models.gemm import GemmParams
-from gpusim.machine.config import GpuSpec, load_gpu
+from gpusim.machine.config import GpuSpec, gpu_names, load_gpu
 from gpusim.report.advice import Change, advice_at_the_door
 from gpusim.report.number_format import count, number, percent, size
+from gpusim.report.plots.occupancy import plot_occupancy
+from gpusim.report.plots.ring import plot_stage_ring
+from gpusim.report.plots.timeline import plot_timeline
+from gpusim.report.plots.window import of_sm, opening_window
 from gpusim.report.predictions import headline_rows, verdict_of
 from gpusim.simulate.pack import trace_plan
 from gpusim.simulate.plan import LaunchPlan, plan_launch
@@ -141,9 +145,6 @@ class PipelineQuestion(Question):
 
 
 def _find_gpu(name: str) -> GpuSpec:
-    from gpusim.errors import ConfigError, nearest
-    from gpusim.machine.config import gpu_names
-
     if name not in gpu_names():  # no paths: a page reads no files
         raise ConfigError(f"--gpu {name!r} is unknown; {nearest(name, gpu_names())}")
     return load_gpu(name)
@@ -225,11 +226,6 @@ def _facts(question: PipelineQuestion, found: Planned) -> list[tuple[str, str]]:
 
 
 def _pictures(plan: LaunchPlan, result: Result) -> tuple[Shown, ...]:
-    from gpusim.report.plots.occupancy import plot_occupancy
-    from gpusim.report.plots.ring import plot_stage_ring
-    from gpusim.report.plots.timeline import plot_timeline
-    from gpusim.report.plots.window import of_sm, opening_window
-
     opening = opening_window(of_sm(result.timeline, None))  # as the page draws it when a slider moves
     shown = [Shown.of("One SM's pipeline", plot_timeline(result, window=opening))]
     if result.timeline.copies:  # without asynchronous copies there is no ring

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from gpusim.errors import GpusimError
 from gpusim.explore.answers import Answer, RefusedError
+from gpusim.explore.questions import answer_of, question_of
 from gpusim.workers import deaf_to_ctrl_c
 
 PATIENCE_S: Final = 30.0
@@ -97,8 +98,6 @@ class Worker:
 
 def answered(page: str, words: Mapping[str, str], is_plain: bool = False) -> Answer | RefusedError:
     """The answer, or why there is none."""
-    from gpusim.explore.questions import answer_of, question_of
-
     try:
         return answer_of(question_of(page, words), is_plain=is_plain)
     except RefusedError as refusal:

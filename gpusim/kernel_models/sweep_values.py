@@ -173,9 +173,8 @@ def _is_flag(annotation: Any) -> bool:
 
 
 def choices(
-    kind: type[KernelParams], given: Mapping[str, Any], gpu: Target, *, most: int = MOST_CHOICES,
-    keep: Callable[[Launch], Any] | None = None, progress: Callable[[int, int], None] = lambda done, total: None,
-    mapped: Mapped = map,
+    kind: type[KernelParams], given: Mapping[str, Any], gpu: Target, *, keep: Callable[[Launch], Any] | None = None,
+    progress: Callable[[int, int], None] = lambda done, total: None, mapped: Mapped = map,
 ) -> Choices:
     """Every combination of ``given`` values (an option's text, one value, or a sequence of them) that ``gpu`` can launch.
 
@@ -183,14 +182,15 @@ def choices(
     does as ``map`` does.
 
     Raises:
-        KernelError: an unknown option, values that cannot be read, more than ``most`` combinations, or none is legal.
+        KernelError: an unknown option, values that cannot be read, more than :data:`MOST_CHOICES` combinations, or none
+            is legal.
     """
     given = kind.in_our_words(given)
     values = _values(kind, given, gpu)
     number = prod(len(of_option) for of_option in values.values())
-    if number > most:
+    if number > MOST_CHOICES:
         sizes = " x ".join(f"{len(of)} {name}" for name, of in values.items() if len(of) > 1)
-        raise KernelError(f"{number} configurations ({sizes}), gpusim tries at most {most}; give fewer values")
+        raise KernelError(f"{number} configurations ({sizes}), gpusim tries at most {MOST_CHOICES}; give fewer values")
     varied = tuple(name for name, of_option in values.items() if len(of_option) > 1)
     _refuse_what_is_no_value(kind, given, values)
     legal: dict[KernelParams, Choice] = {}

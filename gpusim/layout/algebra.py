@@ -16,7 +16,16 @@ from typing import Any, Final, TypeAlias, cast
 from gpusim.errors import LayoutError
 from gpusim.layout import int_tuple as it
 from gpusim.layout.int_tuple import ScaledBasis, show
-from gpusim.layout.layout import CarriesLayout, Layout, filter_zeros, get, inner_layout, make_layout, through
+from gpusim.layout.layout import (
+    CarriesLayout,
+    Layout,
+    filter_zeros,
+    get,
+    inner_layout,
+    make_layout,
+    method_of_layout,
+    through,
+)
 from gpusim.layout.swizzle import ByteLayout, ComposedLayout, Swizzle, is_swizzle, make_swizzle
 
 Mode: TypeAlias = tuple[int, Any]
@@ -107,6 +116,7 @@ def filter(layout: Layout, profile: Any = None) -> Layout:
 # Composition
 
 
+@method_of_layout
 def composition(lhs: Any, rhs: Any) -> Any:
     """The layout R with ``R(c) == lhs(rhs(c))`` for every coordinate c of ``rhs``, in ``rhs``'s profile.
 

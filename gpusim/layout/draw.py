@@ -14,6 +14,8 @@ from typing import Any, Final
 
 from gpusim.errors import LayoutError
 from gpusim.layout import int_tuple as it
+from gpusim.layout.algebra import coalesce, complement, repeats_of, show_tiler
+from gpusim.layout.divide import tiler_remark
 from gpusim.layout.int_tuple import IntTuple, show
 from gpusim.layout.layout import CarriesLayout, Layout, inner_layout
 from gpusim.layout.swizzle import ByteLayout
@@ -263,8 +265,6 @@ def explain(operation: Callable[..., Any], layout: Any, other: Any) -> str:
     >>> print(explain(zipped_divide, Layout((4, 8), (8, 1)), Layout((2, 4), (4, 1))).splitlines()[1])
       the tiler (2,4):(4,1) is a Layout: it divides the flattened layout, as a list of 8 places in one dimension; for
     """
-    from gpusim.layout.divide import tiler_remark
-
     result = operation(layout, other)
     name = operation.__name__
     lines = [f"{name} of {layout} with {_show_any(other)}"]
@@ -279,14 +279,10 @@ def explain(operation: Callable[..., Any], layout: Any, other: Any) -> str:
 
 
 def _show_any(thing: Any) -> str:
-    from gpusim.layout.algebra import show_tiler
-
     return show_tiler(thing) if isinstance(thing, tuple) else show(thing)
 
 
 def _rest_of(name: str, layout: Layout, other: Layout) -> str:
-    from gpusim.layout.algebra import coalesce, complement, repeats_of
-
     if name.endswith("divide"):
         return f"  tiles repeat at {complement(other, coalesce(layout).shape)}, the complement of {other}"
     return f"  copies fit at {repeats_of(layout, layout.size * other.cosize)}, the complement of {layout}"

@@ -7,14 +7,22 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Self, TypeVar, cast
+from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar, cast
 
 from gpusim.errors import LayoutError
 from gpusim.layout import int_tuple as it
 from gpusim.layout.int_tuple import IntTuple, ScaledBasis, Stride, show
 
-if TYPE_CHECKING:
-    from gpusim.layout.swizzle import ComposedLayout
+AnyFunction = TypeVar("AnyFunction", bound=Callable[..., Any])
+
+_METHODS: dict[str, Callable[..., Any]] = {}
+"""Functions of modules that build on this one and that methods of a layout call, by name."""
+
+
+def method_of_layout(function: AnyFunction) -> AnyFunction:
+    """Decorator of a function that a method of :class:`Layout` calls."""
+    _METHODS[function.__name__] = function
+    return function
 
 
 MAX_WALKED = 1 << 24
@@ -122,7 +130,7 @@ class Layout:
         return f"Layout({self.shape}, {self.stride})"
 
     @staticmethod
-    def parse(text: str) -> Layout | ComposedLayout:
+    def parse(text: str) -> Layout | CarriesLayout:
         """A layout from CuTe's notation, also with the ``_`` of static integers and with a swizzle in front.
 
         >>> Layout.parse("((2,4),8):((1,16),2)"), Layout.parse("(_4,_8)")
@@ -133,9 +141,8 @@ class Layout:
         Raises:
             LayoutError: text that is no layout; says where.
         """
-        from gpusim.layout.notation import parse_layout
-
-        return parse_layout(text)
+        layout: Layout | CarriesLayout = _METHODS["parse_layout"](text)
+        return layout
 
     def __call__(self, *coord: Any) -> Any:
         """The offset of a coordinate (a coordinate if strides are bases); a Layout if a mode is ``_``."""
@@ -236,9 +243,7 @@ class Layout:
         >>> print(Layout((4, 8)).compose(Layout(2, 2), None))
         (2,8):(2,4)
         """
-        from gpusim.layout.algebra import composition
-
-        result: Layout = composition(self, tilers[0] if len(tilers) == 1 else tilers)
+        result: Layout = _METHODS["composition"](self, tilers[0] if len(tilers) == 1 else tilers)
         return result
 
     def with_shape(self, *shape: IntTuple) -> Layout:

@@ -10,7 +10,7 @@ from typing import Any
 
 from gpusim.errors import LayoutError, nearest
 from gpusim.layout.int_tuple import ScaledBasis
-from gpusim.layout.layout import Layout
+from gpusim.layout.layout import Layout, method_of_layout
 from gpusim.layout.swizzle import (
     SWIZZLE_MODES,
     ByteLayout,
@@ -108,6 +108,7 @@ class Notation:
         return LayoutError(f"{self.typed!r}: {sentence}")
 
 
+@method_of_layout
 def parse_layout(text: str | Notation) -> Layout | ComposedLayout:
     """A layout, or a swizzle over an offset and a layout, from CuTe's notation. Blanks are ignored.
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpusim.errors import ConfigError
 from gpusim.evidence.cases.paths import kernels_dir
-from gpusim.evidence.gate.check import check_profile
+from gpusim.evidence.gate.check import Limits, check_profile
 from gpusim.evidence.gate.models import Model
 from gpusim.evidence.gate.tolerances import limits_of
 from gpusim.machine.config import load_gpu
@@ -51,7 +51,8 @@ def check_table(
     import pandas as pd
 
     model = Model(kernel=kernel, options=options)
-    report = check_profile(Path(profile), gpu=load_gpu(gpu), models=(model,), tolerances=limits_of(tolerance or {}))
+    limits = Limits(tolerances=limits_of(tolerance or {}))
+    report = check_profile(Path(profile), gpu=load_gpu(gpu), models=(model,), limits=limits)
     rows = {
         (launch.launch.kernel, item.metric): {
             "measured": item.measured, "predicted": item.predicted, "difference": item.difference,

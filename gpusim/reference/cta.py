@@ -8,24 +8,22 @@ who asks for the earlier cycle.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Generator, Iterator
 from itertools import count
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from simpy import Environment
+from simpy import Environment, Event
 
 from gpusim.errors import HazardError, LaunchError
+from gpusim.machine.config import GpuSpec
 from gpusim.reference.events import EPSILON_CYCLES, Fact, GapPipe, Wait
-from gpusim.reference.memory import Request
+from gpusim.reference.memory import Memory, Request, Sums
+from gpusim.reference.sm import Sm
 from gpusim.units import WARPGROUP_THREADS
 from gpusim.workload import ops
-from gpusim.workload.launch import WarpRole
-
-if TYPE_CHECKING:
-    from gpusim.reference.kernel import Kernel
-    from gpusim.reference.sm import Sm
+from gpusim.workload.launch import Launch, WarpRole
 
 AHEAD_CYCLES = 48.0
 """How far a cursor may be ahead of the clock when an op asks for something that is shared."""
@@ -68,8 +66,7 @@ class Stage:
 
     def end_write(self, at: float) -> None:
         """A write ends at a cycle that is known now."""
-        self._num_writes -= 1
-        self._full_at = max(self._full_at, at)
+        self._num_writes, self._full_at = self._num_writes - 1, max(self._full_at, at)
 
     def read(self, at: float, until: float, who: str) -> None:
         """A read that lasts until a cycle that is known."""
@@ -86,8 +83,7 @@ class Stage:
 
     def end_read(self, at: float) -> None:
         """It ends at a cycle that is known now."""
-        self._num_reads -= 1
-        self._read_until = max(self._read_until, at)
+        self._num_reads, self._read_until = self._num_reads - 1, max(self._read_until, at)
 
 
 class Mbarrier:
@@ -114,13 +110,11 @@ class Mbarrier:
 
     def announce(self, num_bytes: int) -> None:
         """``expect_tx``."""
-        self.num_open_bytes += num_bytes
-        self.num_announced += num_bytes
+        self.num_open_bytes, self.num_announced = self.num_open_bytes + num_bytes, self.num_announced + num_bytes
 
     def deliver(self, num_bytes: int, at: float) -> None:
         """``complete_tx``: they are there at cycle ``at``."""
-        self.num_open_bytes -= num_bytes
-        self.num_delivered += num_bytes
+        self.num_open_bytes, self.num_delivered = self.num_open_bytes - num_bytes, self.num_delivered + num_bytes
         self._counts(at)
 
     def _counts(self, at: float) -> None:
@@ -168,14 +162,33 @@ class Declared(dict[Any, Any]):
         raise LaunchError(f"uses {name!r}, which the launch does not declare: it has {', '.join(map(repr, self))}")
 
 
+class Grid:
+    """CTAs of one launch: the clock, memory and sums that they share."""
+
+    num_ctas = num_at_once = ctas_per_sm = 0
+    memory: Memory
+    cta_exits: Callable[[Cta], None]
+    watch: Callable[[tuple[Fact, Fact]], tuple[Fact, Fact]]
+    """Of the kernel, which deals out CTAs and does not end before a store is over."""
+
+    def __init__(self, launch: Launch, gpu: GpuSpec, carry_out: Callable[[Role, object], Any]) -> None:
+        """Nothing has run. ``carry_out`` carries out an op of a role."""
+        self.launch, self.gpu, self.env, self.carry_out, self.has_stored = launch, gpu, Environment(), carry_out, False
+        self.counters, self.states = Sums(float), defaultdict[str, Sums](lambda: Sums(float))
+
+    def until(self, cycle: float) -> Event:
+        """What a process waits for that has nothing to do before ``cycle``."""
+        return self.env.timeout(max(0.0, cycle - self.env.now))
+
+
 class Cta:
     """A thread block on an SM. Its process waits for its roles, and then leaves."""
 
-    def __init__(self, kernel: Kernel, sm: Sm, cluster: list[Cta], at_cluster: ThreadBarrier, *, idx: int) -> None:
+    def __init__(self, kernel: Grid, sm: Sm, cluster: list[Cta], at_cluster: ThreadBarrier, *, idx: int) -> None:
         """CTA ``idx`` of the grid, the next one of a cluster, all of whose CTAs meet ``at_cluster``."""
         env, launch, latency = kernel.env, kernel.launch, kernel.gpu.warp_scheduler.barrier_base_cycles
-        self.kernel, self.sm, self.cluster, self.at_cluster, self.idx = kernel, sm, cluster, at_cluster, idx
-        self.rank = len(cluster)
+        self.kernel, self.sm, self.cluster, self.at_cluster = kernel, sm, cluster, at_cluster
+        self.idx, self.rank = idx, len(cluster)
         cluster.append(self)
         self.mbarriers: dict[tuple[str, int], Mbarrier] = Declared({
             (ring.name, stage): Mbarrier(env, f"{ring.name}[{stage}]", ring.num_arrivals)
@@ -222,7 +235,7 @@ class Cta:
 class Role:
     """The warps of one role of one CTA, in lockstep; to its program it is the ``RoleContext``."""
 
-    def __init__(self, kernel: Kernel, cta: Cta, spec: WarpRole, created_at: float, starts_at: float) -> None:
+    def __init__(self, kernel: Grid, cta: Cta, spec: WarpRole, created_at: float, starts_at: float) -> None:
         """It exists since ``created_at``, which is where its cursor begins."""
         self.kernel, self.env, self.cta, self.sm, self.spec = kernel, kernel.env, cta, cta.sm, spec
         self.cta_idx, self.num_ctas, self.cta_rank = cta.idx, kernel.num_ctas, cta.rank

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from simpy import Environment, Event
 from simpy.core import EmptySchedule
 
 from gpusim.errors import DeadlockError, LaunchError
 from gpusim.machine.config import GpuSpec
 from gpusim.machine.sm.occupancy import occupancy
 from gpusim.reference.core import beyond_core
-from gpusim.reference.cta import Cta, Role, ThreadBarrier
+from gpusim.reference.cta import Cta, Grid, Role, ThreadBarrier
 from gpusim.reference.events import Fact, all_of
 from gpusim.reference.instructions import carry_out
 from gpusim.reference.memory import LeastRecentlyUsed, Memory, Planned, Residency, Sums
@@ -55,12 +54,12 @@ def simulate(launch: Launch, gpu: GpuSpec, *, sm_mhz: float | None = None, is_wa
     return Answer(cycles=kernel.end_cycle, num_events=next(kernel.env._eid), counters=kernel.counters, states=kernel.states)
 
 
-class Kernel:
+class Kernel(Grid):
     """One launch on one GPU."""
 
     def __init__(self, launch: Launch, gpu: GpuSpec, clock: Clock, *, is_warm: bool) -> None:
         """Ready to :meth:`run`."""
-        self.launch, self.gpu, self.env, self.carry_out = launch, gpu, Environment(), carry_out
+        super().__init__(launch, gpu, carry_out)
         size, self.ctas_per_sm = launch.cluster_size, occupancy(
             gpu, kernel=launch.kernel, num_threads=launch.num_threads, registers_per_thread=launch.registers_per_thread,
             smem_bytes=launch.smem_bytes,
@@ -69,8 +68,6 @@ class Kernel:
         self.num_ctas = launch.num_ctas or min(num_slots, -(-launch.num_tiles // size) * size)
         """A persistent grid has as many as run at once, or as there are tiles."""
         self.num_at_once = min(num_slots, self.num_ctas)
-        self.counters: Sums = defaultdict(float)
-        self.states: dict[str, Sums] = defaultdict(lambda: defaultdict(float))
         held: Residency = LeastRecentlyUsed(gpu.l2_sides.side_bytes, is_warm=is_warm)
         if launch.footprints:
             held = Planned(launch, gpu, num_at_once=self.num_at_once, is_warm=is_warm)
@@ -85,7 +82,7 @@ class Kernel:
         self._room.subtract(sm_idx for sms in self._places for sm_idx in sms)
         self._next_cta, self._live = 0, dict[int, Cta]()
         self._dispatched_at, self._retired_at = gpu.dispatcher.launch_cycles, 0.0
-        self.has_stored, self._num_stores, self._stored_at = False, 0, 0.0
+        self._num_stores, self._stored_at = 0, 0.0
         """Stores under way; and when the kernel's end has made sure of those that are not."""
         self.end_cycle = -1.0
 
@@ -99,10 +96,6 @@ class Kernel:
                 self.env.step()
             except EmptySchedule:
                 raise DeadlockError(self._who_waits()) from None
-
-    def until(self, cycle: float) -> Event:
-        """What a process waits for that has nothing to do before ``cycle``."""
-        return self.env.timeout(max(0.0, cycle - self.env.now))
 
     def _start_cluster(self, sms: tuple[int, ...], *, ready_at: float) -> None:
         """The next CTAs of the grid go to these SMs, as soon as those before them have been dealt out."""

@@ -235,17 +235,17 @@ class Memory:
         written = self._write_back(request, num_distinct_bytes)
         port_at = self._ports[sm_idx].reserve(request.num_bytes + num_more_bytes, request.issued_at)
         before, self._last_stores[sm_idx] = self._last_stores[sm_idx], over
-        self.env.process(self._leaves(request, port_at, before, over, written, left, arrived))
+        self.env.process(self._leaves(request, port_at, before, over, written, (left, arrived)))
         return left, arrived
 
     def _leaves(
-        self, request: Request, port_at: float, before: Fact, over: Fact, written: Fact, left: Fact, arrived: Fact
+        self, request: Request, port_at: float, before: Fact, over: Fact, written: Fact, ends: tuple[Fact, Fact]
     ) -> Wait:
-        """Behind its SM's earlier stores it passes the link of all SMs and the way into L2.
+        """Behind its SM's earlier stores it passes the link of all SMs and the way into L2; ``ends``: has left, has arrived.
 
         Where L2 is full of what has to leave it, what it drives out goes first.
         """
-        env = self.env
+        env, (left, arrived) = self.env, ends
         yield before
         crossed_at = self._link.reserve(request.num_bytes, max(env.now, request.issued_at))
         yield self._way_in.move(request.num_bytes)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpusim.errors import GpusimError
 from gpusim.report.number_format import flag
+from gpusim.simulate.plan import check
 
 if TYPE_CHECKING:
     from gpusim.machine.config import GpuSpec
@@ -47,8 +48,6 @@ def advice_at_the_door(sentence: str, params_of: Callable[[Change], Any], gpu: G
 
     ``params_of`` gives the kernel's parameters with some options changed.
     """
-    from gpusim.simulate.plan import check
-
     def refusal_of(change: Change) -> str | None:
         try:
             check(params_of(change).resolved(gpu).launch(gpu), gpu)

@@ -12,9 +12,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from gpusim.errors import ConfigError
-from gpusim.evidence.gate.baseline import Change
 from gpusim.evidence.gate.models import state_of
-from gpusim.evidence.gate.verdicts import Comparison, LaunchCheck, Report, in_points
+from gpusim.evidence.gate.verdicts import Change, Comparison, LaunchCheck, Report, in_points
 
 VERDICTS = {True: "pass", False: "FAIL", None: "-"}
 

@@ -187,11 +187,24 @@ def facts_line(layout: AnyLayout) -> str:
     return f"{layout}  {', '.join(words)}"
 
 
+@dataclass(frozen=True, slots=True)
+class Offsets:
+    """How offsets are shown."""
+
+    unit: str | None = None
+    """Elements, bytes or another; None: the layout's."""
+    start: Any = 0
+    """The first coordinate's offset."""
+
+
+AS_IT_IS = Offsets()
+
+
 def render_layout(
-    layout: AnyLayout, console: Console, *, element_bits: int | None, max_rows: int, title: str, unit: str | None = None,
-    start: Any = 0,
+    layout: AnyLayout, console: Console, *, element_bits: int | None, title: str, max_rows: int, offsets: Offsets = AS_IT_IS
 ) -> None:
     """Print what a layout is, its grid and its table, at most ``max_rows`` rows of each and what fits the console."""
+    unit, start = offsets.unit, offsets.start
     facts = layout_facts(layout, element_bits, unit, start)
     console.print(f"[bold]{title}[/]  {with_start(layout, start)}", highlight=False, soft_wrap=True)
     console.print(_facts_table(layout, facts), highlight=False)

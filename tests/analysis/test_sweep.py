@@ -18,7 +18,7 @@ import pytest
 
 import gpusim
 from gpusim import GemmParams, load_gpu, simulate
-from gpusim.analysis.sweep import GivenUp, Sweep, predict_one, run_sweep
+from gpusim.analysis.sweep import GivenUp, Sweep, SweepSettings, predict_one, run_sweep
 from gpusim.cli import main
 from gpusim.errors import DeadlockError, KernelError, SimulationError
 from gpusim.evidence.validate.expected_error import expected_error
@@ -132,7 +132,7 @@ def test_at_the_clock_that_power_leaves_it_is_as_near_it_as_clocks_side_by_side_
 
 
 def test_one_alone_is_what_simulate_says() -> None:
-    found = run_sweep("gemm", {"m": 1024, "n": 1024, "k": 512}, H200, top=1, jobs=1, simulate_options={})
+    found = run_sweep("gemm", {"m": 1024, "n": 1024, "k": 512}, H200, SweepSettings(top=1))
     params = GemmParams(m=1024, n=1024, k=512)
     assert found.entries[0].time_us == simulate(params.launch(H200), H200).time_us
 
@@ -143,7 +143,7 @@ SOME = {"m": 1024, "n": 1024, "k": 1024, "tile": TILES, "schedule": "auto", "sta
 
 
 def of_h200(**how: Any) -> Sweep:
-    return run_sweep("gemm", SOME, H200, **{"jobs": 1, "simulate_options": {}, **how})
+    return run_sweep("gemm", SOME, H200, SweepSettings(**how))
 
 
 @pytest.mark.parametrize("clock", ["single", 1500.0])
@@ -244,7 +244,7 @@ def test_ctrl_c_leaves_what_is_done(monkeypatch: pytest.MonkeyPatch, capsys: pyt
 
 def test_how_sure_the_first_is_follows_from_its_expected_error() -> None:
     gpu = load_gpu("h200_sxm")
-    found = run_sweep("gemm", {**OPTIONS, "schedule": "auto"}, gpu, top=99, jobs=1, simulate_options={})
+    found = run_sweep("gemm", {**OPTIONS, "schedule": "auto"}, gpu, SweepSettings(top=99))
     entries = list(found.entries)
     near = within_error(found, entries)
     best = entries[0].result
@@ -257,7 +257,7 @@ def test_how_sure_the_first_is_follows_from_its_expected_error() -> None:
 
 
 def test_where_nothing_was_measured_only_the_first_stands_for_itself() -> None:
-    found = run_sweep("gemm", OPTIONS, TOY, top=99, jobs=1, simulate_options={})
+    found = run_sweep("gemm", OPTIONS, TOY, SweepSettings(top=99))
     entries = list(found.entries)
     assert within_error(found, entries)[0] is entries[0]
     assert all(entry.time_us == entries[0].time_us for entry in within_error(found, entries))

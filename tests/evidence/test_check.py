@@ -16,11 +16,11 @@ from junitparser import JUnitXml
 from gpusim import load_gpu, simulate
 from gpusim.errors import ConfigError, GpusimError, KernelError
 from gpusim.evidence.cases.validation_kernel import CYCLES, DURATION
-from gpusim.evidence.gate.baseline import Change, changes, explain_changes
-from gpusim.evidence.gate.check import NotComparableError, check_profile, clock_of, predictions, thread_numbers
-from gpusim.evidence.gate.models import Model, model_for, read_models
+from gpusim.evidence.gate.baseline import changes, explain_changes
+from gpusim.evidence.gate.check import Limits, NotComparableError, check_profile, predictions, thread_numbers
+from gpusim.evidence.gate.models import Model, clock_of, model_for, read_models
 from gpusim.evidence.gate.tolerances import CLASSES, HELD_OUT_NAMES, SAME, Tolerance, class_of, parse_tolerance, tolerance_of
-from gpusim.evidence.gate.verdicts import FAIL, NOT_COMPARABLE, PASS, Comparison, Report
+from gpusim.evidence.gate.verdicts import FAIL, NOT_COMPARABLE, PASS, Change, Comparison, Report
 from gpusim.evidence.nsight.profiles import ProfiledLaunch
 from gpusim.kernel_models import KERNEL_MODELS
 from gpusim.machine.config import configs_dir
@@ -204,7 +204,8 @@ def test_a_baseline_that_was_launched_otherwise_is_told_of_in_the_verdict(tmp_pa
     then.write_text(text.replace('"(65536, 1, 1)"', '"(32768, 1, 1)"'), encoding="utf-8")
     for is_strict, status in ((False, PASS), (True, NOT_COMPARABLE)):
         report = check_profile(
-            DATA / "copy_raw.csv", gpu=load_gpu("h200_sxm"), models=[model], baseline=then, is_strict=is_strict
+            DATA / "copy_raw.csv", gpu=load_gpu("h200_sxm"), models=[model], baseline=then,
+            limits=Limits(is_strict=is_strict),
         )
         assert report.status == status and "grid or block" in report.verdict and "were others in" in report.verdict
 
@@ -430,13 +431,13 @@ def test_a_model_of_a_file_that_stands_for_no_launch_is_told_of(tmp_path: Path) 
 def test_where_everything_has_to_be_compared_what_has_no_counterpart_is_not_comparable(tmp_path: Path) -> None:
     path, h200 = tmp_path / "models.toml", load_gpu("h200_sxm")
     path.write_text(MODELS, encoding="utf-8")
-    strictly = check_profile(DATA / "transposes_raw.csv", gpu=h200, models=read_models(path), is_strict=True)
+    strictly = check_profile(DATA / "transposes_raw.csv", gpu=h200, models=read_models(path), limits=Limits(is_strict=True))
     assert strictly.status == 3 and strictly.not_compared == ("no model stands for transpose_none",)
     path.write_text(MODELS.replace("_padded", "_(padded|none)").replace("match", "regex"), encoding="utf-8")
-    whole = check_profile(DATA / "transposes_raw.csv", gpu=h200, models=read_models(path), is_strict=True)
+    whole = check_profile(DATA / "transposes_raw.csv", gpu=h200, models=read_models(path), limits=Limits(is_strict=True))
     assert not whole.not_compared and whole.status != 3
     path.write_text(MODELS.replace("^copy_", "^copies_"), encoding="utf-8")
-    strictly = check_profile(DATA / "transposes_raw.csv", gpu=h200, models=read_models(path), is_strict=True)
+    strictly = check_profile(DATA / "transposes_raw.csv", gpu=h200, models=read_models(path), limits=Limits(is_strict=True))
     assert strictly.not_compared == ("no launch of ^copies_", "no model stands for transpose_none, copy_b16_i1")
     assert b"<error" in junit_bytes(strictly)
 
@@ -447,7 +448,8 @@ def test_a_launch_without_cycles_and_time_passes_unless_everything_has_to_be_com
     path.write_text(text.replace("sm__cycles_elapsed", "sm__cycles_el").replace("gpu__time_duration", "gpu__time"))
     model = replace(COPY, options={"op": "copy", "elements": 2**26})
     loose, strictly = (
-        check_profile(path, gpu=load_gpu("h200_sxm"), models=[model], is_strict=is_strict) for is_strict in (False, True)
+        check_profile(path, gpu=load_gpu("h200_sxm"), models=[model], limits=Limits(is_strict=is_strict))
+        for is_strict in (False, True)
     )
     assert loose.status == 0 and loose.verdict.endswith("neither cycles nor time are compared")
     assert strictly.status == 3 and strictly.not_compared == ("neither cycles nor time are judged of launch 0",)
@@ -469,7 +471,7 @@ def test_a_profile_that_does_not_name_its_gpu_is_taken_on_trust_and_that_is_said
 
 def test_a_tolerance_of_a_metric_that_is_summed_up_otherwise_is_told_which_one_is_there() -> None:
     asked = {"sm__cycles_elapsed.avg": 10.0}
-    report = check_profile(DATA / "copy_raw.csv", gpu=load_gpu("h200_sxm"), models=[COPY], tolerances=asked)
+    report = check_profile(DATA / "copy_raw.csv", gpu=load_gpu("h200_sxm"), models=[COPY], limits=Limits(tolerances=asked))
     assert any(said.endswith("did you mean 'sm__cycles_elapsed.max'?") for said in report.remarks)
 
 
@@ -583,11 +585,11 @@ def test_a_launch_that_last_time_lacked_is_told_of(tmp_path: Path, predicted: Ma
 def test_a_limit_of_getting_worse_that_meets_nothing_is_no_pass(tmp_path: Path, predicted: Mapping[str, float]) -> None:
     now = profile(tmp_path / "now.csv", predicted, cc="")
     for name in ("sm__cycles_elapsed", "launch", "wavefronts"):
-        told = check_profile(now, gpu=TOY, models=[COPY], baseline=now, worse={name: 1.0})
+        told = check_profile(now, gpu=TOY, models=[COPY], baseline=now, limits=Limits(worse={name: 1.0}))
         assert told.status == (PASS if name == "wavefronts" else NOT_COMPARABLE), name
     assert told.not_worse == ()
     then = profile(tmp_path / "then.csv", {name: value for name, value in predicted.items() if name != CYCLES}, cc="")
-    report = check_profile(now, gpu=TOY, models=[COPY], baseline=then, worse={"cycles": 1.0})
+    report = check_profile(now, gpu=TOY, models=[COPY], baseline=then, limits=Limits(worse={"cycles": 1.0}))
     assert report.not_compared == ("nothing to hold --worse cycles against in then.csv and now",)
 
 
@@ -598,7 +600,8 @@ def test_a_launch_that_only_last_time_had_is_no_pass(tmp_path: Path, predicted: 
     assert report.gone == ("copy", "copy") and report.status == NOT_COMPARABLE
     assert "then.csv has 2 launches of copy more than this profile, not compared" in report.remarks
     assert report.verdict == "NOT COMPARABLE: then.csv has more launches of copy; the rest is within tolerance"
-    both = check_profile(now, gpu=TOY, models=[COPY], baseline=then, tolerances={"dram__sectors_read.sum": 1.0})
+    limits = Limits(tolerances={"dram__sectors_read.sum": 1.0})
+    both = check_profile(now, gpu=TOY, models=[COPY], baseline=then, limits=limits)
     assert both.not_compared == ("the profile lacks dram__sectors_read.sum", "then.csv has more launches of copy")
     assert b'errors="2"' in junit_bytes(both) and check_document(both)["not_compared"] == list(both.not_compared)
     other = profile(tmp_path / "other.csv", predicted, kernel="else", cc="")
@@ -608,7 +611,7 @@ def test_a_launch_that_only_last_time_had_is_no_pass(tmp_path: Path, predicted: 
 def test_who_lacks_what_was_asked_for_is_told(tmp_path: Path, predicted: Mapping[str, float]) -> None:
     unknown, absent = "smsp__inst_executed.sum", "dram__sectors_read.sum"
     now = profile(tmp_path / "now.csv", {**predicted, unknown: 5.0}, cc="")
-    report = check_profile(now, gpu=TOY, models=[COPY], tolerances={unknown: 1.0, absent: 1.0})
+    report = check_profile(now, gpu=TOY, models=[COPY], limits=Limits(tolerances={unknown: 1.0, absent: 1.0}))
     assert f"{unknown}: counted, and nothing to compare it with; the profile lacks {absent};" in report.verdict
 
 

@@ -16,7 +16,7 @@ import pytest
 from gpusim.errors import ConfigError, KernelError
 from gpusim.evidence.bench import frameworks
 from gpusim.evidence.bench.child_process import Ended
-from gpusim.evidence.bench.runner import Chunk, match_profiles, told_of
+from gpusim.evidence.bench.runner import Chunk, counted_text, match_profiles, told_of
 from gpusim.evidence.cases.case import Product, WrongAnswer, kernel_folder, load_case
 from gpusim.evidence.cases.gemm_case import check
 from gpusim.evidence.nsight.ncu_command import Profile, ncu_command, parse_profiles
@@ -244,10 +244,13 @@ def raw(*kernels: str) -> str:
 FILL = "void at::vectorized_elementwise_kernel<4, at::FillFunctor<float>, std::array<char *, 1>>(int, T2, T3)"
 
 
+ENDED = Ended([], 0, "")
+
+
 def test_what_follows_a_mark_is_one_row(tmp_path: Path) -> None:
     configs, chunk, log = LIBRARY.configs("large", 1)[:2], Chunk(values={0: {}, 1: {}}), tmp_path / "log"
     log.write_text(raw(FILL, "nvjet_a", FILL, "nvjet_b", "splitKreduce_kernel"), encoding="utf-8")
-    match_profiles(log, ["a.sum"], configs, chunk, [0, 1], Ended([], 0, ""), is_marked=True)
+    match_profiles(counted_text(log, ENDED), ["a.sum"], dict(enumerate(configs)), chunk, is_marked=True)
     assert [chunk.profiles[idx].metrics["a.sum"] for idx in (0, 1)] == [2.0, 9.0]
     assert chunk.profiles[1].kernel == "nvjet_b + splitKreduce_kernel"
     assert (chunk.profiles[0].grid, chunk.profiles[0].block) == ((2, 66, 1), (384, 1, 1))
@@ -259,7 +262,7 @@ def test_marks_without_their_kernels_are_refused(tmp_path: Path, kernels: tuple[
     log.write_text(raw(*kernels), encoding="utf-8")
     configs, chunk = LIBRARY.configs("large", 1)[:2], Chunk(values={0: {}, 1: {}})
     with pytest.raises(ConfigError, match="gemm"):
-        match_profiles(log, ["a.sum"], configs, chunk, [0, 1], Ended([], 0, ""), is_marked=True)
+        match_profiles(counted_text(log, ENDED), ["a.sum"], dict(enumerate(configs)), chunk, is_marked=True)
 
 
 def test_only_what_the_program_marks_is_counted() -> None:

@@ -14,8 +14,8 @@ from gpusim.cli import main
 from gpusim.errors import ConfigError
 from gpusim.evidence.bench.child_process import Ended, run_child
 from gpusim.evidence.bench.gpu import Plan
-from gpusim.evidence.bench.runner import Bench, Chunk, Job, Options, jobs, match_profiles
-from gpusim.evidence.cases.case import case_names, load_case
+from gpusim.evidence.bench.runner import Bench, Chunk, Job, Options, counted_text, jobs, match_profiles
+from gpusim.evidence.cases.case import Config, case_names, load_case
 from gpusim.evidence.cases.rows import Table
 from gpusim.evidence.toolchain import cuda_toolkit as toolkit
 from gpusim.evidence.toolchain.cuda_toolkit import Cubin, GpuFound, arch_of, capability_of, find_gpu, source_hash
@@ -117,11 +117,18 @@ def profile_text(*kernels: str) -> str:
     return "\n".join(['"ID","Kernel Name","a.sum"', '"","",""', *rows])
 
 
+ENDED = Ended([], 0, "")
+
+
+def launched(work: Job, *idxs: int) -> dict[int, Config]:
+    return {idx: work.configs[idx] for idx in idxs}
+
+
 def test_counts_go_to_configs_by_launch_order(tmp_path: Path) -> None:
     work, chunk = job(3), Chunk(values={0: {}, 2: {}})
     log = tmp_path / "log"
     log.write_text(profile_text(work.configs[0]["kernel"], work.configs[2]["kernel"]), encoding="utf-8")
-    match_profiles(log, ["a.sum"], work.configs, chunk, [0, 2], Ended([], 0, ""))
+    match_profiles(counted_text(log, ENDED), ["a.sum"], launched(work, 0, 2), chunk)
     assert {idx: profile.metrics["a.sum"] for idx, profile in chunk.profiles.items()} == {0: 1000.0, 2: 1001.0}
 
 
@@ -130,14 +137,14 @@ def test_other_launches_than_were_made_are_refused(tmp_path: Path, kernels: tupl
     work, log = job(2), tmp_path / "log"
     log.write_text(profile_text(*kernels), encoding="utf-8")
     with pytest.raises(ConfigError, match="none of them is kept"):
-        match_profiles(log, ["a.sum"], work.configs, Chunk(values={0: {}, 1: {}}), [0, 1], Ended([], 0, ""))
+        match_profiles(counted_text(log, ENDED), ["a.sum"], launched(work, 0, 1), Chunk(values={0: {}, 1: {}}))
 
 
 def test_counts_of_a_follower_are_added_to_those_of_the_launch_before(tmp_path: Path) -> None:
     work, chunk, log = job(2), Chunk(values={0: {}, 1: {}}), tmp_path / "log"
     first, second = (config["kernel"] for config in work.configs)
     log.write_text(profile_text(first, "add_parts", second), encoding="utf-8")
-    match_profiles(log, ["a.sum"], work.configs, chunk, [0, 1], Ended([], 0, ""), followers=("add_parts",))
+    match_profiles(counted_text(log, ENDED), ["a.sum"], launched(work, 0, 1), chunk, followers=("add_parts",))
     assert {idx: profile.metrics["a.sum"] for idx, profile in chunk.profiles.items()} == {0: 1000.0 + 1001.0, 1: 1002.0}
 
 
@@ -146,7 +153,7 @@ def test_a_follower_without_a_launch_before_is_refused(tmp_path: Path) -> None:
     first, second = (config["kernel"] for config in work.configs)
     log.write_text(profile_text("add_parts", first, second), encoding="utf-8")
     with pytest.raises(ConfigError, match="none of them is kept"):
-        match_profiles(log, ["a.sum"], work.configs, chunk, [0, 1], Ended([], 0, ""), followers=("add_parts",))
+        match_profiles(counted_text(log, ENDED), ["a.sum"], launched(work, 0, 1), chunk, followers=("add_parts",))
 
 
 def test_rows_of_another_kernel_source_are_not_mixed(tmp_path: Path) -> None:

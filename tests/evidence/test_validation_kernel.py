@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +11,7 @@ import numpy as np
 import pytest
 
 from gpusim.errors import ConfigError
+from gpusim.evidence.cases import validation_kernel
 from gpusim.evidence.cases.case import Answer, Case, Config, KernelLaunch, Limit, Outputs, Repeated, Windows
 from gpusim.evidence.cases.rows import Table
 from gpusim.evidence.cases.validation_kernel import (
@@ -72,8 +72,16 @@ def configs(seed: int) -> list[Config]:
 
 def case() -> Case:
     return whole_kernel(
-        name="a_gemm", question="How fast?", model="gemm", columns=tuple(OPTIONS), groups={"all": whole_group(configs)},
-        options=lambda config: {name: config[name] for name in OPTIONS}, launch=nothing_launched, check=nothing_checked,
+        Case(
+            name="a_gemm",
+            question="How fast?",
+            columns=tuple(OPTIONS),
+            groups={"all": whole_group(configs)},
+            launch=nothing_launched,
+            check=nothing_checked,
+        ),
+        model="gemm",
+        options=lambda config: {name: config[name] for name in OPTIONS},
     )  # fmt: skip
 
 
@@ -128,8 +136,16 @@ def test_what_is_judged_is_counted_or_timed() -> None:
 
 def test_a_group_that_is_not_timed_is_not_judged_by_times() -> None:
     counted = whole_kernel(
-        name="a", question="?", model="gemm", columns=tuple(OPTIONS), options=lambda config: OPTIONS,
-        groups={"all": replace(whole_group(configs), times=())}, launch=nothing_launched, check=nothing_checked,
+        Case(
+            name="a",
+            question="?",
+            columns=tuple(OPTIONS),
+            groups={"all": replace(whole_group(configs), times=())},
+            launch=nothing_launched,
+            check=nothing_checked,
+        ),
+        model="gemm",
+        options=lambda config: OPTIONS,
     )  # fmt: skip
     assert set(counted.tiers) == {*set(TIERS) & set(counted.metrics), REGISTERS, CTAS_OF_SM}
     assert set(counted.tiers).isdisjoint({*SINGLE, *SUSTAINED, POWER})
@@ -142,7 +158,7 @@ def test_a_rows_cycles_are_predicted_at_its_own_clock_in_one_simulation(monkeypa
         clocks.append((settings["clock"], settings["l2"]))
         return simulate(*arguments, **settings)
 
-    monkeypatch.setattr(sys.modules["gpusim.simulate.run"], "simulate", counted)
+    monkeypatch.setattr(validation_kernel, "simulate", counted)
     said = case().answers(configs(1)[0], row(**{DRAM[0]: 1e6}), GPU, {CYCLES, *DRAM, *SINGLE})
     assert clocks == [(1500.0, "flushed")]
     params = KERNEL_MODELS["gemm"].params.model_validate(OPTIONS).resolved(GPU)
@@ -219,8 +235,16 @@ def test_a_warp_takes_a_wavefront_that_is_no_access() -> None:
 
 def test_an_unknown_model_is_refused_by_name() -> None:
     broken = whole_kernel(
-        name="a", question="?", model="gem", columns=tuple(OPTIONS), groups={}, options=lambda config: {},
-        launch=nothing_launched, check=nothing_checked,
+        Case(
+            name="a",
+            question="?",
+            columns=tuple(OPTIONS),
+            groups={},
+            launch=nothing_launched,
+            check=nothing_checked,
+        ),
+        model="gem",
+        options=lambda config: {},
     )  # fmt: skip
     with pytest.raises(ConfigError, match="did you mean 'gemm'"):
         broken.predict(configs(1)[0], GPU)

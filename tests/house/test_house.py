@@ -1,4 +1,4 @@
-"""The house keeps its order: who imports whom, what the engine says of its parts, what no module does, how much there is."""
+"""What the engine says of its parts, names of counters, what no module does, how many lines there are."""
 
 from __future__ import annotations
 
@@ -9,56 +9,27 @@ import re
 import tokenize
 from collections.abc import Iterator
 from dataclasses import fields
-from functools import cache
 from importlib import import_module
 from pathlib import Path
 from pkgutil import walk_packages
 
 import pytest
 
-import gpusim
 from gpusim.machine.component import Counters
 from gpusim.machine.config import COMPONENT_KINDS
 from gpusim.program.encode import ENCODERS
 from gpusim.program.records import OpKind
 from gpusim.workload import ops
 
-PACKAGE = Path(gpusim.__file__).resolve().parent
-MODULES = sorted(PACKAGE.rglob("*.py"))
-ENGINE = PACKAGE.parent / "engine"
-SOURCES = sorted(path for path in (*ENGINE.glob("*.h"), *ENGINE.glob("*.cpp")) if path.name != "records.h")
+from .prose import comments_of_classes
+from .tree import ENGINE, MODULES, PACKAGE, nodes, parsed, text
+
+SOURCES = [path for path in ENGINE if path.name != "records.h"]
 """Of the engine, what is written by hand."""
 
 MOST_COLUMNS = 110
 MOST_LINES = {"model": 6_453, "reference": 1_200, "engine": 6_000}
 """Of code: of machine, program, traffic, simulate and reference together; of the reference alone; of the engine."""
-
-MAY_IMPORT = {
-    "errors": set(),
-    "units": set(),
-    "layout": {"errors", "units"},
-    "workload": {"errors", "units", "layout"},
-    "kernel_models": {"errors", "units", "layout", "workload"},
-    "machine": {"errors", "units"},
-    "program": {"errors", "units", "workload"},
-    "reference": {"errors", "units", "workload", "machine", "traffic"},
-    "traffic": {"errors", "units", "workload", "machine"},
-    "simulate": {"errors", "units", "workload", "machine", "program", "reference", "traffic"},
-}
-"""Which rooms a room may use, itself aside; ``report``, ``evidence``, ``lessons`` and ``cli`` come after these."""
-
-LIVES_IN = {
-    "simpy": ("reference/",),
-    "matplotlib": ("report/plots/",),
-    "pycuda": ("evidence/bench/gpu.py",),
-    "torch": ("evidence/bench/frameworks.py",),
-    "triton": ("evidence/bench/frameworks.py",),
-    "starlette": ("explore/app.py",),
-    "uvicorn": ("explore/app.py",),
-    "jinja2": ("explore/pages.py",),
-    "wasmtime": ("simulate/wasm_module.py",),
-}
-"""Where each of these may be imported."""
 
 NCU_NAMES = {
     "lts__t_sectors_op_atom",
@@ -104,29 +75,6 @@ def relative(path: Path) -> str:
     return path.relative_to(PACKAGE).as_posix()
 
 
-@cache
-def imports(path: Path) -> tuple[str, ...]:
-    """Dotted names of all that a module imports, wherever it does, and for the type checker, too."""
-    package = ["gpusim", *path.relative_to(PACKAGE).parts[:-1]]
-    names: list[str] = []
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            names += (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            base = package[: len(package) - node.level + 1] if node.level else []
-            module = ".".join([*base, node.module] if node.module else base)
-            names += (module, *(f"{module}.{alias.name}" for alias in node.names))
-    return tuple(names)
-
-
-def rooms(path: Path) -> set[str]:
-    """Rooms of gpusim that a module imports."""
-    known = {
-        item.stem for item in PACKAGE.iterdir() if item.suffix == ".py" or (item / "__init__.py").is_file()
-    }
-    return {name.split(".")[1] for name in imports(path) if name.startswith("gpusim.")} & known
-
-
 def subclasses(of: type) -> Iterator[type]:
     """Those that their modules have: a dataclass with slots replaces its class, which lives on until it is collected."""
     for kind in of.__subclasses__():
@@ -149,52 +97,6 @@ OPS = {
     for kind in vars(ops).values()
     if inspect.isclass(kind) and issubclass(kind, ops.Op) and kind is not ops.Op
 }
-
-
-# ---------------------------------------------------------------------- imports
-
-
-@pytest.mark.parametrize("room", MAY_IMPORT)
-def test_a_room_imports_only_rooms_to_its_left(room: str) -> None:
-    of_room = [
-        path for path in MODULES if relative(path) == f"{room}.py" or relative(path).startswith(f"{room}/")
-    ]
-    assert of_room
-    wrong = {relative(path): found for path in of_room if (found := rooms(path) - MAY_IMPORT[room] - {room})}
-    assert wrong == {}
-
-
-def test_nobody_imports_the_command_line() -> None:
-    wrong = [
-        relative(path)
-        for path in MODULES
-        if "cli" in rooms(path) and relative(path) != "__main__.py" and not relative(path).startswith("cli/")
-    ]
-    assert wrong == []
-
-
-def test_nobody_imports_the_lessons() -> None:
-    wrong = [relative(path) for path in MODULES if "lessons" in rooms(path) and not relative(path).startswith("lessons/")]
-    assert wrong == []
-
-
-def test_only_the_command_line_imports_the_explorer() -> None:
-    users = [relative(path) for path in MODULES if "explore" in rooms(path)]
-    wrong = [user for user in users if not user.startswith(("cli/", "explore/"))]
-    assert wrong == []
-
-
-@pytest.mark.parametrize("library", LIVES_IN)
-def test_a_library_lives_in_its_own_place(library: str) -> None:
-    users = [
-        relative(path) for path in MODULES if any(name.split(".")[0] == library for name in imports(path))
-    ]
-    assert [user for user in users if not user.startswith(LIVES_IN[library])] == []
-
-
-def test_a_type_checkers_import_counts_as_one() -> None:
-    """The net has no hole: a relative import, and one under TYPE_CHECKING, are both found."""
-    assert "gpusim.workload.launch" in set(imports(PACKAGE / "__init__.py"))
 
 
 # ---------------------------------------------------------------------- ops
@@ -223,14 +125,7 @@ def test_an_op_is_frozen_and_says_what_instruction_it_is() -> None:
 # ---------------------------------------------------------------------- parts
 
 
-def told(path: Path) -> dict[str, str]:
-    """What stands above each class of a file of the engine."""
-    text = path.read_text(encoding="utf-8")
-    found = re.findall(r"((?:^//.*\n)+)(?:template .*\n)?(?:class|struct) (\w+)", text, re.MULTILINE)
-    return {name: re.sub(r"^// ?", "", comment, flags=re.MULTILINE) for comment, name in found}
-
-
-TOLD = {name: comment for path in SOURCES for name, comment in told(path).items()}
+COMMENTS = {name: comment for path in SOURCES for name, comment in comments_of_classes(path).items()}
 
 
 def test_there_are_parts() -> None:
@@ -238,13 +133,13 @@ def test_there_are_parts() -> None:
         "Hbm", "L2", "L2Link", "Crossbar", "StorePort", "L1", "SharedMemory", "MioQueue", "Tma", "Dsmem", "WarpScheduler",
         "TensorCore", "MmaArbiter", "Mbarrier", "InstructionCache", "Dispatcher", "Residency",
     }  # fmt: skip
-    assert parts <= {name for name, comment in TOLD.items() if "Models:" in comment}
+    assert parts <= {name for name, comment in COMMENTS.items() if "Models:" in comment}
 
 
-@pytest.mark.parametrize("name", [name for name, comment in TOLD.items() if re.search("Models|Ignores", comment)])
+@pytest.mark.parametrize("name", [name for name, comment in COMMENTS.items() if re.search("Models|Ignores", comment)])
 def test_a_part_says_what_it_models_and_ignores_and_its_source(name: str) -> None:
-    found = re.findall(r"^(Models|Ignores|Source):(?: \S|\n\* )", TOLD[name], re.MULTILINE)
-    assert found == ["Models", "Ignores", "Source"], TOLD[name]
+    found = re.findall(r"^(Models|Ignores|Source):(?: \S|\n\* )", COMMENTS[name], re.MULTILINE)
+    assert found == ["Models", "Ignores", "Source"], COMMENTS[name]
 
 
 def test_every_kind_is_in_its_table_and_every_spec_frozen() -> None:
@@ -284,33 +179,24 @@ def test_no_two_counters_have_the_same_name() -> None:
 
 @pytest.mark.parametrize("path", MODULES, ids=relative)
 def test_a_module_does_nothing_behind_ones_back(path: Path) -> None:
-    source = path.read_text(encoding="utf-8")
-    tree = ast.parse(source)
-    calls = [
-        node.func.id
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
-    ]
-    assert "print" not in calls
-    assert not [
-        node.lineno for node in ast.walk(tree) if isinstance(node, ast.ExceptHandler) and node.type is None
-    ]
-    assert not re.search(r"\b(TODO|FIXME|XXX|HACK)\b", source)
-    assert not [node.lineno for node in ast.walk(tree) if isinstance(node, ast.Global)]
+    assert "print" not in [node.func.id for node in nodes(path, ast.Call) if isinstance(node.func, ast.Name)]
+    assert not [node.lineno for node in nodes(path, ast.ExceptHandler) if node.type is None]
+    assert not re.search(r"\b(TODO|FIXME|XXX|HACK)\b", text(path))
+    assert not nodes(path, ast.Global)
 
 
 @pytest.mark.parametrize(
     "path", [path for path in MODULES if path.name != "__init__.py" or path.stat().st_size > 1], ids=relative
 )
 def test_a_module_says_what_it_is(path: Path) -> None:
-    assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+    assert ast.get_docstring(parsed(path))
 
 
 def test_an_ignored_rule_has_its_reason_on_the_line() -> None:
     wrong = [
         f"{relative(path)}:{number}"
         for path in MODULES
-        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        for number, line in enumerate(text(path).splitlines(), 1)
         if re.search(r"#\s*(noqa(: [A-Z]+\d+)?|type: ignore(\[[a-z-]+\])?)\s*$", line)
     ]
     assert wrong == []
@@ -320,7 +206,7 @@ def test_a_line_of_the_engine_fits() -> None:
     wrong = [
         f"{path.name}:{number}"
         for path in SOURCES
-        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        for number, line in enumerate(text(path).splitlines(), 1)
         if len(line) > MOST_COLUMNS
     ]
     assert wrong == []
@@ -331,16 +217,15 @@ def test_a_line_of_the_engine_fits() -> None:
 
 def lines_of_python(path: Path) -> int:
     """Lines that are no comment, no docstring and not empty."""
-    text = path.read_text(encoding="utf-8")
     no_code = {
         tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER,
     }  # fmt: skip
     found: set[int] = set()
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+    for token in tokenize.generate_tokens(io.StringIO(text(path)).readline):
         if token.type not in no_code:
             found.update(range(token.start[0], token.end[0] + 1))
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+    for node in nodes(path, ast.Expr):
+        if isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
             found.difference_update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
     return len(found)
 
@@ -350,7 +235,7 @@ def lines_of_room(room: str) -> int:
 
 
 def lines_of_cpp(path: Path) -> int:
-    lines = (line.strip() for line in path.read_text(encoding="utf-8").splitlines())
+    lines = (line.strip() for line in text(path).splitlines())
     return sum(bool(line) and not line.startswith("//") for line in lines)
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from gpusim.errors import ConfigError
 from gpusim.evidence.bench.child_process import START_S, Ncu, run_child
 from gpusim.evidence.bench.gpu import Plan
-from gpusim.evidence.bench.runner import Chunk, config_s, match_profiles, told_of
+from gpusim.evidence.bench.runner import Chunk, config_s, counted_text, match_profiles, told_of
 from gpusim.evidence.cases.case import Case, Config
 from gpusim.evidence.cases.rows import number_text
 
@@ -34,7 +34,6 @@ def launches_of(case: Case, group: str, configs: Sequence[Config], ncu: Ncu) -> 
     """
     if case.framework is None:
         raise ConfigError(f"{case.name}: its kernels are in kernel.cu, which tells their names; wants a framework's case")
-    wanted = list(range(len(configs)))
     with tempfile.TemporaryDirectory(prefix="gpusim-") as name:
         plan, results, log = (Path(name) / file for file in ("plan.json", "results.jsonl", "ncu.csv"))
         Plan(case=case.name, cubin="", configs=list(configs), is_counted=True, results=str(results)).write(plan)
@@ -44,7 +43,7 @@ def launches_of(case: Case, group: str, configs: Sequence[Config], ncu: Ncu) -> 
         if crash is not None or len(ended.answers) != len(configs):
             raise ConfigError(f"{case.name} {group}: {crash or ended.sentence}: wants launches that all give an answer")
         chunk = Chunk(values={answer["idx"]: {} for answer in ended.answers if "values" in answer})
-        match_profiles(log, METRICS, configs, chunk, wanted, ended, is_marked=True)
+        match_profiles(counted_text(log, ended), METRICS, dict(enumerate(configs)), chunk, is_marked=True)
     facts = {answer["idx"]: answer.get("facts", {}) for answer in ended.answers}
     found = []
     for idx, profile in sorted(chunk.profiles.items()):

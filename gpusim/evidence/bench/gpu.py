@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from gpusim.errors import ConfigError
 from gpusim.evidence.bench import persisting_l2 as set_aside
+from gpusim.evidence.bench.frameworks import Frameworks
 from gpusim.evidence.bench.store_probe import as_text, since_first_ns, watched
 from gpusim.evidence.bench.timing import CudaDevice, DriverError, Stopwatch
 from gpusim.evidence.cases.case import (
@@ -38,7 +39,7 @@ from gpusim.evidence.cases.case import (
 from gpusim.workload.tma.boxes import TensorMap
 
 if TYPE_CHECKING:
-    from gpusim.evidence.bench.frameworks import Frameworks, PreparedProduct
+    from gpusim.evidence.bench.frameworks import PreparedProduct
 
 STATIC_SMEM_LIMIT_BYTES = 48 * 1024
 """Dynamic shared memory up to here needs no opting in. Source: CUDA programming guide."""
@@ -206,8 +207,6 @@ class Gpu:
         self.facts: dict[str, str] = {}
         """What a framework told of the kernel that it prepared last."""
         if frameworks_of is not None:
-            from gpusim.evidence.bench.frameworks import Frameworks
-
             self._frameworks = Frameworks(frameworks_of)
             self.errors = (cuda.Error, *self._frameworks.errors)
         self._module = None if cubin is None else cuda.module_from_file(str(cubin))

@@ -273,7 +273,10 @@ class Bench:
         is_ours = job.case.framework is None
         left = self._take(ended, configs, chunk, wanted, is_counted=ncu is not None, skips_kernels=is_ours)
         if ncu is not None and not left:
-            match_profiles(log, metrics, configs, chunk, wanted, ended, is_marked=not is_ours, followers=job.case.followers)
+            match_profiles(
+                counted_text(log, ended), metrics, {idx: configs[idx] for idx in wanted}, chunk, is_marked=not is_ours,
+                followers=job.case.followers,
+            )
         return left
 
     def _take(
@@ -322,18 +325,24 @@ def config_s(group: Group, num_repeats: int, *, is_counted: bool) -> float:
     return plain + (WHOLE_S if group.is_cold or group.times else 0.0)
 
 
+def counted_text(log: Path, ended: Ended) -> str:
+    """What Nsight Compute wrote; where it wrote no file, what its process printed."""
+    return log.read_text(encoding="utf-8", errors="replace") if log.exists() else ended.said
+
+
 def match_profiles(
-    log: Path, metrics: Sequence[str], configs: Sequence[Config], chunk: Chunk, wanted: list[int], ended: Ended,
+    text: str, metrics: Sequence[str], wanted: Mapping[int, Config], chunk: Chunk,
     *, is_marked: bool = False, followers: Collection[str] = (),
 ) -> None:
     """Give each config its profile, by launch order, those of ``followers`` added; or the sum of those behind its mark.
 
+    ``wanted``: the configs that were launched, by their numbers in the chunk.
+
     Raises:
         ConfigError: other launches were counted than were made.
     """
-    text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ended.said
     profiles = parse_profiles(text, metrics)
-    kernels = [configs[idx]["kernel"] for idx in wanted]
+    kernels = [config["kernel"] for config in wanted.values()]
     names = ", ".join(dict.fromkeys(profile.kernel for profile in profiles))[:400]
     if is_marked:
         groups = between_marks(profiles, MARK)

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gpusim.errors import KernelError, LaunchError
 from gpusim.evidence.cases import validation_kernel as whole
-from gpusim.evidence.cases.case import Answer, Case, Config, Group, Outputs, Product, WrongAnswer, no_families
+from gpusim.evidence.cases.case import Answer, Case, Config, Group, Outputs, WrongAnswer
+from gpusim.kernel_models.gemm import GemmParams
 
 if TYPE_CHECKING:
     from gpusim.machine.config import GpuSpec
@@ -88,41 +90,24 @@ def product_group(configs: Callable[[int], list[Config]], *, rank: int = 4) -> G
 
 
 def product_case(
+    case: Case,
     *,
-    name: str,
-    question: str,
-    framework: Literal["torch", "triton"],
-    columns: tuple[str, ...],
-    groups: Mapping[str, Group],
-    launch: Callable[[Config, bool], Product],
     options: Callable[[Config, Mapping[str, str], GpuSpec], Mapping[str, Any] | None],
-    told: Callable[[Config, Mapping[str, str]], Mapping[str, str]],
-    values: Mapping[str, str],
-    families: Callable[[str, Config], tuple[str, ...]] = no_families,
     dtype: Callable[[Config], str] = lambda config: "bf16",
 ) -> Case:
-    """The case.
+    """The case of a framework's GEMMs.
 
     Args:
-        name: its folder's.
-        question: what its rows answer.
-        framework: what launches.
-        columns: what a config says, beside ``kernel``; ``k`` among them.
-        groups: by name; :func:`product_group` makes one.
-        launch: a config to its product.
+        case: what :class:`Case` wants of any kernel. Its columns have ``k``; :func:`product_group` makes its groups.
+            Its check is :func:`check`. Its ``values`` are added to those that all GEMMs have.
         options: a config, its measured row (empty before there is one) and the GPU to options of ``gpusim predict gemm``;
             None where the row tells too little. Of a kernel that the model cannot be nothing is predicted either.
-        told: as of :class:`Case`.
-        values: meanings of columns beside those that all products have.
-        families: as of :class:`Case`.
         dtype: a config's type.
     """
 
     def launched(
         config: Config, row: Mapping[str, str], gpu: GpuSpec, *, by_rule: bool = False
     ) -> Launch | str:
-        from gpusim.kernel_models.gemm import GemmParams
-
         found = options(config, row, gpu)
         if found is None:
             return "its kernel's name tells too little"
@@ -151,13 +136,12 @@ def product_case(
         found = launched(config, row, gpu)
         return found if isinstance(found, str) else None
 
-    return Case(
-        name=name, question=question, columns=columns, groups=groups, launch=launch, check=check, framework=framework,
-        told=told, values={"error_share": "largest error of the sample, of what rounding allows", **TOLD, **values},
+    return replace(
+        case, values={"error_share": "largest error of the sample, of what rounding allows", **TOLD, **case.values},
         predict_row=predict_row, predict_launched=predict_launched, refused=refused, is_whole=True, tiers=TIERS,
         limits={key: limit for key, limit in whole.GEMM_LIMITS.items() if key in JUDGED},
-        families=families, problem=lambda config: problem_of(config, dtype(config)), derived=whole.DERIVED,
-    )  # fmt: skip
+        problem=lambda config: problem_of(config, dtype(config)), derived=whole.DERIVED,
+    )
 
 
 def problem_of(config: Config, dtype: str) -> tuple[str, ...]:

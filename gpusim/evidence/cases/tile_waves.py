@@ -21,6 +21,8 @@ from numpy.typing import NDArray
 from gpusim.evidence.bench.store_probe import of_text
 from gpusim.evidence.toolchain.cublas_kernels import as_made, options
 from gpusim.evidence.toolchain.cublas_names import NamedKernel, parse_name
+from gpusim.kernel_models.gemm import GemmParams
+from gpusim.kernel_models.gemm.tile_grid import TilePlan
 
 if TYPE_CHECKING:
     from gpusim.machine.config import GpuSpec
@@ -144,9 +146,6 @@ def numbers(config: Mapping[str, str], row: Mapping[str, str], gpu: GpuSpec) -> 
     Those below :func:`num_at_once` are the first wave, numbered as the clusters of the grid that make them. None where the
     row says too little.
     """
-    from gpusim.kernel_models.gemm import GemmParams
-    from gpusim.kernel_models.gemm.tile_grid import TilePlan
-
     found, kernel = options(config, row, gpu), parse_name(row.get("launched", ""))
     if found is None or kernel is None or not row.get("grid"):
         return None

@@ -6,7 +6,7 @@ never calibrate. Cycles are predicted at the clock that the counted launch ran a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from types import MappingProxyType
@@ -15,17 +15,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusim.errors import ConfigError, nearest
+from gpusim.errors import ConfigError, LaunchError, nearest
 from gpusim.evidence.cases.case import (
     Answer,
     Case,
     Config,
     Group,
-    KernelLaunch,
-    Limit,
-    Outputs,
-    no_families,
-    no_problem,
 )
 from gpusim.evidence.cases.judged_metrics import (
     CLOCK,
@@ -56,13 +51,16 @@ from gpusim.evidence.cases.judged_metrics import (
     TIMED_WAVEFRONTS,
 )
 from gpusim.evidence.cases.rows import number_in
+from gpusim.kernel_models import KERNEL_MODELS
+from gpusim.simulate.plan import check
+from gpusim.simulate.run import simulate
+from gpusim.workload.launch import Launch, RoleContext, WarpRole
 
 if TYPE_CHECKING:
     from gpusim.kernel_models.options import KernelParams
     from gpusim.machine.config import GpuSpec
     from gpusim.simulate.result import Result
     from gpusim.workload import ops
-    from gpusim.workload.launch import Launch
 
 __all__ = [
     "CLOCK",
@@ -226,41 +224,15 @@ class RowSweep:
 
 
 def whole_kernel(
-    *,
-    name: str,
-    question: str,
-    model: str,
-    columns: tuple[str, ...],
-    groups: Mapping[str, Group],
-    options: Callable[[Config], Mapping[str, Any]],
-    launch: Callable[[Config, bool], KernelLaunch],
-    check: Callable[[Config, Outputs], dict[str, float]],
-    values: Mapping[str, str] = MappingProxyType({}),
-    limits: Mapping[str, Limit] = MappingProxyType({}),
-    includes: Callable[[], dict[str, str]] = dict,
-    checks_counted: bool = True,
-    thread_numbers: int = THREAD_NUMBERS,
-    families: Callable[[str, Config], tuple[str, ...]] = no_families,
-    problem: Callable[[Config], Hashable] = no_problem,
+    case: Case, *, model: str, options: Callable[[Config], Mapping[str, Any]], thread_numbers: int = THREAD_NUMBERS
 ) -> Case:
     """The case of a kernel that ``KERNEL_MODELS[model]`` tells.
 
     Args:
-        name: its folder's.
-        question: what its rows answer.
+        case: what :class:`Case` wants of any kernel; its ``limits`` are those that differ from :data:`LIMITS`.
         model: a row of ``KERNEL_MODELS``.
-        columns: what a config says, beside ``kernel``.
-        groups: by name; :func:`whole_group` makes one.
         options: a config to the model's options, as the fields of its parameters are called.
-        launch: as of :class:`Case`.
-        check: as of :class:`Case`; whole kernels rarely take numbers of their own.
-        values: as of :class:`Case`.
-        limits: other limits than :data:`LIMITS`, by name.
-        includes: as of :class:`Case`.
-        checks_counted: as of :class:`Case`.
         thread_numbers: that each warp asks for, by SASS.
-        families: as of :class:`Case`.
-        problem: as of :class:`Case`.
     """
     has_rule = model == "gemm"
 
@@ -280,27 +252,21 @@ def whole_kernel(
             found |= by_rule(_resolved(model, without_registers(options(config)), gpu).launch(gpu), gpu)
         return found
 
-    case = Case(
-        name=name, question=question, columns=columns, groups=groups, launch=launch, check=check, values=values,
-        checks_counted=checks_counted, predict=predict, predict_row=predict_row,
-        limits={**LIMITS, **limits}, is_whole=True, includes=includes, families=families, problem=problem,
+    judged = replace(
+        case, predict=predict, predict_row=predict_row, limits={**LIMITS, **case.limits}, is_whole=True,
         derived=DERIVED if has_rule else {}, model_options=lambda config, gpu: params(config, gpu).as_options(),
-    )  # fmt: skip
+    )
     tiers = {**TIERS, **PRODUCT_TIERS} if has_rule else TIERS
-    return replace(case, tiers={each: tier for each, tier in tiers.items() if each in case.names})
+    return replace(judged, tiers={each: tier for each, tier in tiers.items() if each in judged.names})
 
 
 def _resolved(model: str, options: Mapping[str, Any], gpu: GpuSpec) -> KernelParams:
-    from gpusim.kernel_models import KERNEL_MODELS
-
     if model not in KERNEL_MODELS:
         raise ConfigError(f"{model!r} is no kernel model; {nearest(model, KERNEL_MODELS)}")
     return KERNEL_MODELS[model].params.model_validate(dict(options)).resolved(gpu)
 
 
 def _simulated(launch: Launch, gpu: GpuSpec, *, clock: Any, l2: Literal["cold", "warm", "flushed"] = "cold") -> Result:
-    from gpusim.simulate.run import simulate
-
     return simulate(launch, gpu, clock=clock, l2=l2, data="random")
 
 
@@ -311,9 +277,6 @@ def without_registers(options: Mapping[str, Any]) -> dict[str, Any]:
 
 def by_rule(launch: Launch, gpu: GpuSpec) -> dict[str, Answer]:
     """Registers of a launch that was told none, and how many of its CTAs an SM holds: none where one does not fit."""
-    from gpusim.errors import LaunchError
-    from gpusim.simulate.plan import check
-
     try:
         num_ctas = check(launch, gpu).ctas_per_sm
     except LaunchError:
@@ -415,8 +378,6 @@ def event_us(row: Mapping[str, str], name: str, gpu: GpuSpec, *, l2: Literal["co
 
 def empty_us(gpu: GpuSpec, *, l2: Literal["cold", "warm"] = "cold") -> float:
     """What the simulator says of a kernel that does nothing, at the highest clock."""
-    from gpusim.workload.launch import Launch, RoleContext, WarpRole
-
     def nothing(cta: RoleContext) -> Iterator[ops.Op]:
         del cta
         yield from ()

@@ -12,17 +12,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from gpusim.analysis.explain import explain
 from gpusim.errors import GpusimError
 from gpusim.evidence.cases.validation_kernel import CYCLES, DURATION
-from gpusim.evidence.gate.check import clock_of, kernels_of_call
-from gpusim.evidence.gate.models import state_of
+from gpusim.evidence.gate.models import clock_of, kernels_of_call, state_of
 from gpusim.evidence.gate.tolerances import Tolerance, class_of, same_as
-from gpusim.evidence.gate.verdicts import Comparison, LaunchCheck
+from gpusim.evidence.gate.verdicts import Change, LaunchCheck
 from gpusim.evidence.nsight.profiles import ProfiledLaunch, ProfileFile
+from gpusim.simulate.run import simulate
 
 if TYPE_CHECKING:
     from gpusim.machine.config import GpuSpec
@@ -56,38 +57,6 @@ NOTABLE = 0.02
 """A change of a count below this share explains nothing."""
 FALLEN = 0.01
 """A clock lower by this share is told of."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
-    """A metric, last time and now."""
-
-    metric: str
-    before: float
-    now: float
-    tolerance: Tolerance | None
-    """How much worse it may be; None: shown alone."""
-    is_better_high: bool = False
-
-    @property
-    def difference(self) -> float:
-        """Now less then, in percent or points; see :class:`Comparison`.
-
-        >>> Change(metric="a.sum", before=10.0, now=12.0, tolerance=None).difference
-        20.0
-        """
-        return Comparison(metric=self.metric, measured=self.before, predicted=self.now, tolerance=None).difference
-
-    @property
-    def is_worse(self) -> bool:
-        """Beyond the tolerance, in the direction that costs."""
-        grown = -self.difference if self.is_better_high else self.difference
-        return self.tolerance is not None and grown > self.tolerance.limit + 1e-9
-
-    @property
-    def factor(self) -> float:
-        """Now over then."""
-        return self.now / self.before if self.before else math.inf if self.now else 1.0
 
 
 def against(
@@ -213,9 +182,6 @@ def _clock_sentence(before: ProfiledLaunch, now: ProfiledLaunch, gpu: GpuSpec) -
 
 def _by_model(item: LaunchCheck, gpu: GpuSpec, *, is_slower: bool) -> list[str]:
     """What the model says of both sets of options, at the same clock."""
-    from gpusim.analysis.explain import explain
-    from gpusim.simulate.run import simulate
-
     model, now, l2 = item.model, item.result, state_of(item.model)
 
     def kernel_of(changes: Mapping[str, Any]) -> Launch:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,14 +25,16 @@ from gpusim.evidence.cases.validation_kernel import (
     FLOOR_SHARE,
     THREAD_NUMBERS,
     as_counted,
-    row_clock_mhz,
     touched_bytes,
 )
-from gpusim.evidence.gate.models import NOTHING, Model, model_for, state_of
+from gpusim.evidence.gate.baseline import against
+from gpusim.evidence.gate.models import Model, clock_of, kernels_of_call, model_for, state_of
 from gpusim.evidence.gate.tolerances import SAME, class_of, same_as, tolerance_of
 from gpusim.evidence.gate.verdicts import Comparison, LaunchCheck, Report
 from gpusim.evidence.nsight.profiles import Decimal, ProfiledLaunch, ProfileFile, read_profile
 from gpusim.evidence.toolchain.cuda_toolkit import FOLDERS
+from gpusim.machine.config import load_gpu
+from gpusim.simulate.run import simulate
 
 if TYPE_CHECKING:
     from gpusim.machine.config import GpuSpec
@@ -51,21 +53,31 @@ class NotComparableError(GpusimError):
     """A profile and a model that have nothing in common: another architecture, or no metric."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Limits by metric or class, which win over the models' own."""
+
+    tolerances: Mapping[str, float] = field(default_factory=dict)
+    """Differences between prediction and measurement."""
+    worse: Mapping[str, float] = field(default_factory=dict)
+    """Changes since the baseline."""
+    is_strict: bool = False
+    """Whether models and launches without counterpart, and launches without cycles and time, are not comparable."""
+
+
+NO_LIMITS = Limits()
+
+
 def check_profile(
     path: Path,
     *,
     gpu: GpuSpec,
     models: Sequence[Model],
-    tolerances: Mapping[str, float] = NOTHING,
+    limits: Limits = NO_LIMITS,
     baseline: Path | None = None,
-    worse: Mapping[str, float] = NOTHING,
     decimal: Decimal | None = None,
-    is_strict: bool = False,
 ) -> Report:
     """Hold every launch of a profile that a model stands for against it, and against ``baseline``, an older profile.
-
-    ``tolerances`` (of predictions) and ``worse`` (of changes) are limits by metric or class; they win over the models' own.
-    ``is_strict``: models and launches that have no counterpart, and launches without cycles and time, are not comparable.
 
     Raises:
         NotComparableError: a profile of another architecture, or one without a launch of these kernels.
@@ -92,7 +104,7 @@ def check_profile(
             continue
         _refuse_other_gpu(launch, gpu, path)
         _refuse_impossible(launch, gpu, path)
-        judged.append(_judged(launch, model, gpu, {**model.tolerances, **tolerances}, simulated))
+        judged.append(_judged(launch, model, gpu, {**model.tolerances, **limits.tolerances}, simulated))
     if not judged:
         names = ", ".join(dict.fromkeys(item.kernel for item in profile.launches))
         how = "match of a [[model]] takes such a name whole, regex a part of it" if models[0].source else (
@@ -103,9 +115,7 @@ def check_profile(
         remarks += _on_trust([item for item in old.launches if model_for(item, models)], gpu, old.path.name)
     gone: tuple[str, ...] = ()
     if old is not None:
-        from gpusim.evidence.gate.baseline import against
-
-        judged = [against(item, profile, old, gpu, worse) for item in judged]
+        judged = [against(item, profile, old, gpu, limits.worse) for item in judged]
         gone = _gone(profile, old, models)
         remarks += [
             f"{old.path.name} has {count} launch{'es' if count > 1 else ''} of {name} more than this profile, not compared"
@@ -113,13 +123,13 @@ def check_profile(
         ]
     unmet = [model for model in models if not any(item.model is model for item in judged)]
     remarks += _of_models(models, unmet, profile, has_baseline=old is not None)
-    unused = _unused(tolerances, judged)
+    unused = _unused(limits.tolerances, judged)
     remarks += _several(judged)
     remarks += [_unmeasured(name, judged) for name in unused]
     return Report(
         profile=path, gpu=gpu.name, launches=tuple(judged), remarks=tuple(remarks), baseline=baseline, lacking=tuple(unused),
-        gone=gone, not_worse=() if old is None else _not_worse(worse, judged), unmet=tuple(item.awaited for item in unmet),
-        untold=tuple(dict.fromkeys(untold)), is_strict=is_strict,
+        gone=gone, not_worse=() if old is None else _not_worse(limits.worse, judged),
+        unmet=tuple(item.awaited for item in unmet), untold=tuple(dict.fromkeys(untold)), is_strict=limits.is_strict,
     )
 
 
@@ -203,8 +213,6 @@ def _refuse_impossible(launch: ProfiledLaunch, gpu: GpuSpec, path: Path) -> None
 
 def _on_trust(launches: Sequence[ProfiledLaunch], gpu: GpuSpec, name: str) -> list[str]:
     """That nothing but the command line says on which of several GPUs of one capability launches ran."""
-    from gpusim.machine.config import load_gpu
-
     unnamed = [item for item in launches if item.capability and not item.device]
     if not unnamed or gpu.base_name not in FOLDERS.values():
         return []
@@ -232,8 +240,6 @@ def _judged(
     launch: ProfiledLaunch, model: Model, gpu: GpuSpec, limits: Mapping[str, float],
     simulated: dict[tuple[int, int, float], Result],
 ) -> LaunchCheck:
-    from gpusim.simulate.run import simulate
-
     mhz, clock = clock_of(launch, gpu)
     kernels = kernels_of_call(model.params(gpu).launch(gpu))
     kernel_idx = _which(kernels, {**_shape(launch), **launch.metrics})
@@ -276,11 +282,6 @@ def _judged(
     )
 
 
-def kernels_of_call(launch: Launch) -> tuple[Launch, ...]:
-    """The kernels that a call launches one after the other, each by itself, as a profiler runs them."""
-    return (replace(launch, following=()), *launch.following)
-
-
 def _which(kernels: Sequence[Launch], measured: Mapping[str, float]) -> int:
     """The one that is launched with as many CTAs and threads as was ``measured``; else the first."""
     for idx, kernel in enumerate(kernels):
@@ -312,16 +313,6 @@ def _remarks(launch: ProfiledLaunch, found: Sequence[Comparison]) -> list[str]:
 def _shape(launch: ProfiledLaunch) -> dict[str, float]:
     parts = (("launch__grid_size", launch.grid), ("launch__block_size", launch.block))
     return {name: float(math.prod(shape)) for name, shape in parts if shape}
-
-
-def clock_of(launch: ProfiledLaunch, gpu: GpuSpec) -> tuple[float | None, str]:
-    """(SM clock of a launch in MHz, what that is from); None where the profile does not tell."""
-    told = {SAME[name]: value for name, value in launch.metrics.items() if name in SAME} | dict(launch.metrics)
-    row = {name: repr(told[name]) for name in (CLOCK, CYCLES, DURATION) if told.get(name)}
-    if CLOCK not in row and not {CYCLES, DURATION} <= set(row):
-        return None, "the model's own clock, as the profile tells none"
-    mhz = row_clock_mhz(row, gpu)
-    return mhz, f"{mhz:,.0f} MHz, {'its cycles per second' if CLOCK in row else 'its cycles over its duration'}"
 
 
 def thread_numbers(launch: ProfiledLaunch) -> int:

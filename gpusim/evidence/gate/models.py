@@ -14,12 +14,15 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from gpusim.errors import ConfigError, GpusimError, nearest
-from gpusim.evidence.gate.tolerances import limits_of
+from gpusim.evidence.cases.validation_kernel import CLOCK, CYCLES, DURATION, row_clock_mhz
+from gpusim.evidence.gate.tolerances import SAME, limits_of
 from gpusim.evidence.nsight.profiles import ProfiledLaunch
+from gpusim.kernel_models import KERNEL_MODELS
 
 if TYPE_CHECKING:
     from gpusim.kernel_models.options import KernelParams
     from gpusim.machine.config import GpuSpec
+    from gpusim.workload.launch import Launch
 
 L2 = Literal["flushed", "cold", "warm"]
 """Of caches before a kernel; ``cold`` says the same as ``flushed``, which a profiler does."""
@@ -64,8 +67,6 @@ class Model:
         Raises:
             GpusimError: no such model, or options that it refuses.
         """
-        from gpusim.kernel_models import KERNEL_MODELS
-
         if self.kernel not in KERNEL_MODELS:
             where = f"{self.source}: " if self.source else ""
             raise ConfigError(f"{where}{self.kernel!r} is no kernel model; {nearest(self.kernel, KERNEL_MODELS)}")
@@ -172,3 +173,18 @@ def model_for(launch: ProfiledLaunch, models: Sequence[Model]) -> Model | None:
         names = " and ".join(f"{item.kernel} ({item.match or item.regex})" for item in found[:2])
         raise ConfigError(f"launch {launch.idx}, {launch.kernel}: two models stand for it, {names}; wants one")
     return found[0] if found else None
+
+
+def kernels_of_call(launch: Launch) -> tuple[Launch, ...]:
+    """The kernels that a call launches one after the other, each by itself, as a profiler runs them."""
+    return (replace(launch, following=()), *launch.following)
+
+
+def clock_of(launch: ProfiledLaunch, gpu: GpuSpec) -> tuple[float | None, str]:
+    """(SM clock of a launch in MHz, what that is from); None where the profile does not tell."""
+    told = {SAME[name]: value for name, value in launch.metrics.items() if name in SAME} | dict(launch.metrics)
+    row = {name: repr(told[name]) for name in (CLOCK, CYCLES, DURATION) if told.get(name)}
+    if CLOCK not in row and not {CYCLES, DURATION} <= set(row):
+        return None, "the model's own clock, as the profile tells none"
+    mhz = row_clock_mhz(row, gpu)
+    return mhz, f"{mhz:,.0f} MHz, {'its cycles per second' if CLOCK in row else 'its cycles over its duration'}"

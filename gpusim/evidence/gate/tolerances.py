@@ -16,6 +16,7 @@ from functools import cache
 from types import MappingProxyType
 
 from gpusim.errors import ConfigError, nearest
+from gpusim.evidence.cases.case import kernels_dir
 from gpusim.evidence.cases.validation_kernel import CLOCK, CYCLES, DRAM, DURATION, HIT_RATE, JUDGED_COUNTS
 
 
@@ -211,7 +212,5 @@ def tolerance_of(metric: str, model: str, gpu: str, asked: Mapping[str, float]) 
 @cache
 def _held_out() -> Mapping[str, Mapping[str, Mapping[str, float]]]:
     """By GPU, family and metric; beside the families of a GPU its source."""
-    from gpusim.evidence.cases.case import kernels_dir
-
     path = kernels_dir().parent / "validation" / "held_out.toml"
     return MappingProxyType(tomllib.loads(path.read_text(encoding="utf-8")))

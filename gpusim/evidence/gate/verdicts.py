@@ -15,7 +15,6 @@ from gpusim.evidence.gate.tolerances import Tolerance, class_of, same_as
 from gpusim.evidence.nsight.profiles import ProfiledLaunch
 
 if TYPE_CHECKING:
-    from gpusim.evidence.gate.baseline import Change
     from gpusim.evidence.gate.models import Model
     from gpusim.simulate.result import Result
 
@@ -69,6 +68,38 @@ class Comparison:
         if self.tolerance is None or math.isinf(self.tolerance.limit):
             return None
         return abs(self.difference) <= self.tolerance.limit + 1e-9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """A metric, last time and now."""
+
+    metric: str
+    before: float
+    now: float
+    tolerance: Tolerance | None
+    """How much worse it may be; None: shown alone."""
+    is_better_high: bool = False
+
+    @property
+    def difference(self) -> float:
+        """Now less then, in percent or points; see :class:`Comparison`.
+
+        >>> Change(metric="a.sum", before=10.0, now=12.0, tolerance=None).difference
+        20.0
+        """
+        return Comparison(metric=self.metric, measured=self.before, predicted=self.now, tolerance=None).difference
+
+    @property
+    def is_worse(self) -> bool:
+        """Beyond the tolerance, in the direction that costs."""
+        grown = -self.difference if self.is_better_high else self.difference
+        return self.tolerance is not None and grown > self.tolerance.limit + 1e-9
+
+    @property
+    def factor(self) -> float:
+        """Now over then."""
+        return self.now / self.before if self.before else math.inf if self.now else 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

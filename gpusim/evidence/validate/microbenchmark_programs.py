@@ -209,19 +209,17 @@ PASSES, LEAST_STEPS = 3, 16
 """Over the footprint, and of an SM's slot, before the rate is taken over as many again: L2 has settled by then."""
 
 
-def _parted_read_rate(
-    gpu: GpuSpec, *, threads: int, ctas_per_sm: int, access_bytes: int, in_flight: int, footprint_bytes: int, part_bytes: int
-) -> At:  # fmt: skip
+def _parted_read_rate(gpu: GpuSpec, asked: Mapping[str, int], *, footprint_bytes: int, part_bytes: int) -> At:
     """Bytes a cycle of a long grid whose CTAs read parts of one footprint in turn, each CTA one part.
 
     Seen in its middle: CTAs have begun one after the other, evenly, so those of the first wave have the less left to read
     the sooner they began. Which lines L2 has is found while it runs, for no wave walks in step. Requests do not merge: a
     lump of all that a few warps ask for would merge as one, where single lines seldom meet. At the clock that launches of
-    milliseconds, one after the other, sustain.
+    milliseconds, one after the other, sustain. ``asked``: threads, ctas_per_sm, access_bytes and in_flight.
     """
-    slots, warps = gpu.num_sms * ctas_per_sm, threads // WARP_SIZE
-    num_roles = min(2, warps)
-    access = _access(warps // num_roles, access_bytes, in_flight)
+    ctas_per_sm, warps = asked["ctas_per_sm"], asked["threads"] // WARP_SIZE
+    slots, num_roles = gpu.num_sms * ctas_per_sm, min(2, warps)
+    access = _access(warps // num_roles, asked["access_bytes"], asked["in_flight"])
     num_parts, num_steps = max(1, footprint_bytes // part_bytes), max(1, part_bytes // (num_roles * access.num_bytes))
     alone = replace(gpu, xbar=replace(gpu.xbar, merge_limit=1))
 
@@ -259,7 +257,7 @@ def l2_read_bandwidth(params: Params, gpu: GpuSpec) -> At:
     asked = {name: int(params[name]) for name in names}
     num_bytes, part_bytes = int(params["footprint_kib"]) * KIB, int(params["part_kib"]) * KIB
     if part_bytes:
-        return _parted_read_rate(gpu, footprint_bytes=num_bytes, part_bytes=part_bytes, **asked)
+        return _parted_read_rate(gpu, asked, footprint_bytes=num_bytes, part_bytes=part_bytes)
     return At(_read_rate(gpu, footprint_bytes=num_bytes, **asked), gpu.clock.max_mhz)
 
 

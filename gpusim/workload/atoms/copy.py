@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from gpusim.errors import KernelError, nearest
+from gpusim.layout import CopyAtomTV
 from gpusim.units import WARP_SIZE
+from gpusim.workload.atoms.fragments import matrix_registers, matrix_rows
 from gpusim.workload.dtypes import DType
-
-if TYPE_CHECKING:
-    from gpusim.layout import CopyAtomTV
 
 Space = Literal["global", "smem", "dsmem", "registers"]
 
@@ -78,9 +77,6 @@ class CopyAtom:
         Raises:
             KernelError: the atom moves boxes, or elements of this type do not fit its units.
         """
-        from gpusim.layout import CopyAtomTV
-        from gpusim.workload.atoms.fragments import matrix_registers, matrix_rows
-
         if self.bits_per_thread is None:
             raise KernelError(
                 f"{self.name}: it moves boxes, and no thread has an element of its own: use tma.TmaBox for its shape"

@@ -6,14 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from gpusim.errors import KernelError
+from gpusim.layout import Layout, MmaAtomTV
 from gpusim.units import WARP_SIZE, WARPGROUP_THREADS
+from gpusim.workload.atoms.fragments import fragment, outer_product, shared_operand
 from gpusim.workload.dtypes import BF16, FP8, FP16, FP32, INT8, TF32, DType, accumulator_of, check_dtype
-
-if TYPE_CHECKING:
-    from gpusim.layout import MmaAtomTV
 
 MmaKind = Literal["mma_sync", "wgmma", "fma"]
 OperandSource = Literal["smem", "registers"]
@@ -115,9 +114,6 @@ class MmaAtom:
         >>> print(wgmma(64, BF16).tv.b)
         (128,(64,16)):(0,(1,64))
         """
-        from gpusim.layout import Layout, MmaAtomTV
-        from gpusim.workload.atoms.fragments import fragment, outer_product, shared_operand
-
         if self.kind == "fma":
             a, b, c = outer_product(self.m, self.n)
         else:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gpusim.evidence.cases.case import Argument, Config, Group, KernelLaunch, Outputs, Repeated, Windows, WrongAnswer
+from gpusim.evidence.cases.case import Argument, Case, Config, Group, KernelLaunch, Outputs, Repeated, Windows, WrongAnswer
 from gpusim.evidence.cases.validation_kernel import COUNTED, MIB, SIZES, pattern, whole_group, whole_kernel, windows
 
 THREADS, ELEMENT_BYTES = 256, 4
@@ -130,16 +130,18 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
 
 
 CASE = whole_kernel(
-    name="elementwise",
-    question="How long does it take to copy, scale, add or fill tensors, by size and width of accesses?",
+    Case(
+        name="elementwise",
+        question="How long does it take to copy, scale, add or fill tensors, by size and width of accesses?",
+        columns=("elements",),
+        groups={
+            "sizes": Group(configs=sizes_configs, metrics=COUNTED, rank=4, is_cold=True),
+            "timed": whole_group(timed_configs),
+            "tiny": Group(configs=tiny_configs, metrics=COUNTED, rank=4, is_cold=True),
+        },
+        launch=launch,
+        check=check,
+    ),
     model="elementwise",
-    columns=("elements",),
-    groups={
-        "sizes": Group(configs=sizes_configs, metrics=COUNTED, rank=4, is_cold=True),
-        "timed": whole_group(timed_configs),
-        "tiny": Group(configs=tiny_configs, metrics=COUNTED, rank=4, is_cold=True),
-    },
     options=options,
-    launch=launch,
-    check=check,
 )

@@ -88,12 +88,14 @@ def options(config: Config) -> dict[str, object]:
 
 
 CASE: Case = whole_kernel(
-    name="gather",
-    question="What does it take to gather rows of a table, short and long ones, from anywhere or in order?",
+    Case(
+        name="gather",
+        question="What does it take to gather rows of a table, short and long ones, from anywhere or in order?",
+        columns=("index", "row_bytes", "rows", "table_rows"),
+        groups={"sizes": Group(configs=sizes, metrics=COUNTED, rank=4, is_cold=True)},
+        launch=launch,
+        check=check,
+    ),
     model="gather",
-    columns=("index", "row_bytes", "rows", "table_rows"),
-    groups={"sizes": Group(configs=sizes, metrics=COUNTED, rank=4, is_cold=True)},
     options=options,
-    launch=launch,
-    check=check,
 )

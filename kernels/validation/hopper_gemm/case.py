@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from gpusim.evidence.cases.case import (
     Argument,
+    Case,
     Config,
     Input,
     KernelLaunch,
@@ -695,20 +696,22 @@ def families(group: str, config: Config) -> tuple[str, ...]:
 
 CASE = replace(
     whole_kernel(
-        name="hopper_gemm",
-        question=__doc__,
+        Case(
+            name="hopper_gemm",
+            question=__doc__,
+            columns=COLUMNS,
+            groups={"best": _group(best), "drawn": _group(drawn), "parts": _group(parts)},
+            launch=launch,
+            check=check,
+            values={"error_share": "largest error of the sample, of what rounding allows"},
+            limits=GEMM_LIMITS,
+            families=families,
+            problem=lambda config: problem_of(config, entry_of(config).dtype),
+            includes=includes,
+            checks_counted=False,
+        ),
         model="gemm",
-        columns=COLUMNS,
-        groups={"best": _group(best), "drawn": _group(drawn), "parts": _group(parts)},
         options=options,
-        launch=launch,
-        check=check,
-        values={"error_share": "largest error of the sample, of what rounding allows"},
-        limits=GEMM_LIMITS,
-        families=families,
-        problem=lambda config: problem_of(config, entry_of(config).dtype),
-        includes=includes,
-        checks_counted=False,
     ),
     followers=("add_parts",),
 )

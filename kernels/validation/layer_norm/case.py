@@ -59,15 +59,17 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
 
 
 CASE: Case = whole_kernel(
-    name="layer_norm",
-    question="What does a layer normalization by warps or blocks take, whose rows all read two vectors?",
+    Case(
+        name="layer_norm",
+        question="What does a layer normalization by warps or blocks take, whose rows all read two vectors?",
+        columns=("per", "dtype", "rows", "columns"),
+        groups={
+            "sizes": Group(configs=SWEEP.of_sizes, metrics=COUNTED, rank=4, is_cold=True),
+            "timed": Group(configs=SWEEP.of_timed, metrics=COUNTED, rank=4, is_cold=True, times=("single", "sustained")),
+        },
+        launch=launch,
+        check=check,
+    ),
     model="layer_norm",
-    columns=("per", "dtype", "rows", "columns"),
-    groups={
-        "sizes": Group(configs=SWEEP.of_sizes, metrics=COUNTED, rank=4, is_cold=True),
-        "timed": Group(configs=SWEEP.of_timed, metrics=COUNTED, rank=4, is_cold=True, times=("single", "sustained")),
-    },
     options=row_options,
-    launch=launch,
-    check=check,
 )

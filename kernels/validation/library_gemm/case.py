@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 
-from gpusim.evidence.cases.case import Config, Product
-from gpusim.evidence.cases.gemm_case import product_case, product_group
+from gpusim.evidence.cases.case import Case, Config, Product
+from gpusim.evidence.cases.gemm_case import check, product_case, product_group
 from gpusim.evidence.toolchain.cublas_kernels import options, told
 
 COLUMNS = ("m", "n", "k", "dtype", "layout")
@@ -105,25 +105,28 @@ def families(group: str, config: Config) -> tuple[str, ...]:
 
 
 CASE = product_case(
-    name="library_gemm",
-    question=__doc__,
-    framework="torch",
-    columns=COLUMNS,
-    groups={"large": product_group(large), "small": product_group(small), "more": product_group(more)},
-    launch=launch,
+    Case(
+        name="library_gemm",
+        question=__doc__,
+        framework="torch",
+        columns=COLUMNS,
+        groups={"large": product_group(large), "small": product_group(small), "more": product_group(more)},
+        launch=launch,
+        told=told,
+        families=families,
+        values={
+            "library_family": "of the first kernel's name; empty where it cannot be read, and then nothing is predicted",
+            "library_tile": "M, N, K of its tile, in the library's order: its M is our N",
+            "library_stages": "slots of its ring",
+            "library_cluster": "CTAs of a cluster along its M and N",
+            "library_cooperates": "the side of the tile that two warpgroups share",
+            "library_walks": "the side along which tiles are walked",
+            "library_split_k": "whether parts of K are CTAs of their own",
+            "library_schedule": "who multiplies, as name, grid and block have it",
+            "library_assumed": "what neither name nor launch says, and the prediction takes for granted",
+        },
+        check=check,
+    ),
     options=options,
-    told=told,
-    families=families,
     dtype=lambda config: config["dtype"],
-    values={
-        "library_family": "of the first kernel's name; empty where it cannot be read, and then nothing is predicted",
-        "library_tile": "M, N, K of its tile, in the library's order: its M is our N",
-        "library_stages": "slots of its ring",
-        "library_cluster": "CTAs of a cluster along its M and N",
-        "library_cooperates": "the side of the tile that two warpgroups share",
-        "library_walks": "the side along which tiles are walked",
-        "library_split_k": "whether parts of K are CTAs of their own",
-        "library_schedule": "who multiplies, as name, grid and block have it",
-        "library_assumed": "what neither name nor launch says, and the prediction takes for granted",
-    },
 )

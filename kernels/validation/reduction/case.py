@@ -77,15 +77,17 @@ def options(config: Config) -> dict[str, object]:
 
 
 CASE: Case = whole_kernel(
-    name="reduction",
-    question="What do the sums of all rows or columns of an array take?",
+    Case(
+        name="reduction",
+        question="What do the sums of all rows or columns of an array take?",
+        columns=("axis", "dtype", "rows", "columns"),
+        groups={
+            "sizes": Group(configs=SWEEP.of_sizes, metrics=COUNTED, rank=4, is_cold=True),
+            "timed": Group(configs=SWEEP.of_timed, metrics=COUNTED, rank=4, is_cold=True, times=("single", "sustained")),
+        },
+        launch=launch,
+        check=check,
+    ),
     model="reduction",
-    columns=("axis", "dtype", "rows", "columns"),
-    groups={
-        "sizes": Group(configs=SWEEP.of_sizes, metrics=COUNTED, rank=4, is_cold=True),
-        "timed": Group(configs=SWEEP.of_timed, metrics=COUNTED, rank=4, is_cold=True, times=("single", "sustained")),
-    },
     options=options,
-    launch=launch,
-    check=check,
 )

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from gpusim.evidence.cases import gemm_output as sampled_products
-from gpusim.evidence.cases.case import Config, KernelLaunch, Outputs, Repeated
+from gpusim.evidence.cases.case import Case, Config, KernelLaunch, Outputs, Repeated
 from gpusim.evidence.cases.gemm_case import METRICS, problem_of
 from gpusim.evidence.cases.validation_kernel import COUNTED, GEMM_LIMITS, pattern, whole_group, whole_kernel
 from gpusim.units import DEPENDENT_CYCLES
@@ -278,16 +278,18 @@ PIECES = (
 """Wavefronts of shared memory by opcode."""
 
 CASE = whole_kernel(
-    name="sgemm",
-    question=__doc__ or "",
+    Case(
+        name="sgemm",
+        question=__doc__ or "",
+        columns=("m", "n", "k", "raster_group"),
+        groups={"products": whole_group(products, metrics=tuple(dict.fromkeys((*COUNTED, *METRICS, *PIECES))))},
+        launch=launch,
+        check=check,
+        values={"error_share": "largest error of the sample, of what rounding allows"},
+        limits=GEMM_LIMITS,
+        problem=lambda config: problem_of(config, "fp32"),
+        includes=includes,
+    ),
     model="gemm",
-    columns=("m", "n", "k", "raster_group"),
-    groups={"products": whole_group(products, metrics=tuple(dict.fromkeys((*COUNTED, *METRICS, *PIECES))))},
     options=options,
-    launch=launch,
-    check=check,
-    values={"error_share": "largest error of the sample, of what rounding allows"},
-    limits=GEMM_LIMITS,
-    problem=lambda config: problem_of(config, "fp32"),
-    includes=includes,
 )

@@ -9,6 +9,7 @@ import numpy as np
 
 from gpusim.evidence.cases.case import (
     Argument,
+    Case,
     Config,
     Group,
     KernelLaunch,
@@ -102,15 +103,17 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
 
 
 CASE = whole_kernel(
-    name="smem_copy",
-    question="How long does it take to copy a matrix through shared memory, by the way that its tiles go?",
+    Case(
+        name="smem_copy",
+        question="How long does it take to copy a matrix through shared memory, by the way that its tiles go?",
+        columns=("m", "n", "swizzle"),
+        groups={
+            "sizes": Group(configs=sizes_configs, metrics=COUNTED, rank=4, is_cold=True),
+            "tma": Group(configs=tma_configs, metrics=COUNTED, rank=4, least_capability=(9, 0), is_cold=True),
+        },
+        launch=launch,
+        check=check,
+    ),
     model="smem_copy",
-    columns=("m", "n", "swizzle"),
-    groups={
-        "sizes": Group(configs=sizes_configs, metrics=COUNTED, rank=4, is_cold=True),
-        "tma": Group(configs=tma_configs, metrics=COUNTED, rank=4, least_capability=(9, 0), is_cold=True),
-    },
     options=options,
-    launch=launch,
-    check=check,
 )

@@ -44,15 +44,17 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
 
 
 CASE: Case = whole_kernel(
-    name="softmax",
-    question="What does a softmax by warps or blocks take, that reads once, keeps a row in registers and writes once?",
+    Case(
+        name="softmax",
+        question="What does a softmax by warps or blocks take, that reads once, keeps a row in registers and writes once?",
+        columns=("per", "dtype", "rows", "columns"),
+        groups={
+            "sizes": Group(configs=SWEEP.of_sizes, metrics=COUNTED, rank=4, is_cold=True),
+            "timed": Group(configs=SWEEP.of_timed, metrics=COUNTED, rank=4, is_cold=True, times=("single", "sustained")),
+        },
+        launch=launch,
+        check=check,
+    ),
     model="softmax",
-    columns=("per", "dtype", "rows", "columns"),
-    groups={
-        "sizes": Group(configs=SWEEP.of_sizes, metrics=COUNTED, rank=4, is_cold=True),
-        "timed": Group(configs=SWEEP.of_timed, metrics=COUNTED, rank=4, is_cold=True, times=("single", "sustained")),
-    },
     options=row_options,
-    launch=launch,
-    check=check,
 )

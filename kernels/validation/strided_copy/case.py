@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gpusim.evidence.cases.case import Config, Group, KernelLaunch, Outputs, Repeated, Windows, WrongAnswer
+from gpusim.evidence.cases.case import Case, Config, Group, KernelLaunch, Outputs, Repeated, Windows, WrongAnswer
 from gpusim.evidence.cases.validation_kernel import COUNTED, SIZES, pattern, whole_kernel, windows
 
 THREADS, ELEMENT_BYTES = 256, 4
@@ -80,12 +80,14 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
 
 
 CASE = whole_kernel(
-    name="strided_copy",
-    question="How long does it take to gather every n-th element of a tensor?",
+    Case(
+        name="strided_copy",
+        question="How long does it take to gather every n-th element of a tensor?",
+        columns=("elements", "stride"),
+        groups={"sizes": Group(configs=sizes_configs, metrics=COUNTED, rank=4, is_cold=True)},
+        launch=launch,
+        check=check,
+    ),
     model="strided_copy",
-    columns=("elements", "stride"),
-    groups={"sizes": Group(configs=sizes_configs, metrics=COUNTED, rank=4, is_cold=True)},
     options=options,
-    launch=launch,
-    check=check,
 )

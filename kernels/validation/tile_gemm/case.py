@@ -7,8 +7,8 @@ import random
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from gpusim.evidence.cases.case import Config, Product
-from gpusim.evidence.cases.gemm_case import number_of, product_case, product_group
+from gpusim.evidence.cases.case import Case, Config, Product
+from gpusim.evidence.cases.gemm_case import check, number_of, product_case, product_group
 from gpusim.units import DEPENDENT_CYCLES
 
 if TYPE_CHECKING:
@@ -146,22 +146,25 @@ def families(group: str, config: Config) -> tuple[str, ...]:
 
 
 CASE = product_case(
-    name="tile_gemm",
-    question=__doc__,
-    framework="triton",
-    columns=COLUMNS,
-    groups={"descriptors": product_group(by_descriptors), "pointers": product_group(by_pointers)},
-    launch=launch,
+    Case(
+        name="tile_gemm",
+        question=__doc__,
+        framework="triton",
+        columns=COLUMNS,
+        groups={"descriptors": product_group(by_descriptors), "pointers": product_group(by_pointers)},
+        launch=launch,
+        told=told,
+        families=families,
+        values={
+            "smem_bytes": "shared memory of a CTA, as Triton tells",
+            "registers": "of a thread, of the compiled kernel",
+            "spills": "loads and stores of local memory, in its SASS",
+            "wgmma": "shapes of wgmma, and how often each stands in its SASS",
+            "wgmma_waits": "groups that each wait leaves in flight, in order, in its SASS",
+            "cp_async_waits": "the same of cp.async; Triton commits A and B apart",
+            "opcodes": "copies and stores that stand in its SASS",
+        },
+        check=check,
+    ),
     options=options,
-    told=told,
-    families=families,
-    values={
-        "smem_bytes": "shared memory of a CTA, as Triton tells",
-        "registers": "of a thread, of the compiled kernel",
-        "spills": "loads and stores of local memory, in its SASS",
-        "wgmma": "shapes of wgmma, and how often each stands in its SASS",
-        "wgmma_waits": "groups that each wait leaves in flight, in order, in its SASS",
-        "cp_async_waits": "the same of cp.async; Triton commits A and B apart",
-        "opcodes": "copies and stores that stand in its SASS",
-    },
 )

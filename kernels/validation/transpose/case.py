@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gpusim.evidence.cases.case import Config, Group, KernelLaunch, Outputs, Repeated, Windows, WrongAnswer
+from gpusim.evidence.cases.case import Case, Config, Group, KernelLaunch, Outputs, Repeated, Windows, WrongAnswer
 from gpusim.evidence.cases.validation_kernel import COUNTED, SIZES, pattern, whole_kernel, windows
 
 TILE, HEIGHT, ELEMENT_BYTES = 32, 8, 4
@@ -62,13 +62,15 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
 
 
 CASE = whole_kernel(
-    name="transpose",
-    question="How long does it take to transpose a matrix, by the way that its tiles go?",
+    Case(
+        name="transpose",
+        question="How long does it take to transpose a matrix, by the way that its tiles go?",
+        columns=("m", "n"),
+        groups={"sizes": Group(configs=sizes_configs, metrics=COUNTED, rank=4, is_cold=True)},
+        launch=launch,
+        check=check,
+    ),
     model="transpose",
-    columns=("m", "n"),
-    groups={"sizes": Group(configs=sizes_configs, metrics=COUNTED, rank=4, is_cold=True)},
     options=options,
-    launch=launch,
-    check=check,
     thread_numbers=2,
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from functools import cache
 from importlib import import_module
 
@@ -24,6 +25,7 @@ from gpusim.evidence.cases.case import (
     by_value,
     load_case,
 )
+from gpusim.evidence.cases.config_row import ConfigRow
 from gpusim.evidence.cases.rows import number_in
 from gpusim.machine.clock import Activity, ClockSpec, PowerLimiter
 from gpusim.machine.config import GpuSpec
@@ -50,32 +52,36 @@ POWER, CLOCK = "sustained_power_w", "sustained_clock_mhz"
 # ---------------------------------------------------------------------------------------------- configs
 
 
-def _config(
-    kernel: str, run_us: int, *, warps: int = 16, duty: int = 100, grain: int = STEPS, together: bool = False,
-    data: str = "random",
-) -> Config:
-    return {
-        "kernel": kernel, "run_us": str(run_us), "num_warps": str(warps), "duty": str(duty), "grain": str(grain),
-        "together": str(int(together)), "data": data,
-    }  # fmt: skip
+@dataclass(frozen=True)
+class Row(ConfigRow):
+    """One config."""
+
+    kernel: str
+    run_us: int
+    _: KW_ONLY
+    num_warps: int = 16
+    duty: int = 100
+    grain: int = STEPS
+    together: bool = False
+    data: str = "random"
 
 
 def mixes(seed: int) -> list[Config]:
     """Each kind of work by duty, warps that rest when they like: for watts, and the clock beside."""
     del seed  # a sweep, the same for every seed
-    found = [_config("mma_bf16", LONG_US, warps=0)]
+    found = [Row("mma_bf16", LONG_US, num_warps=0).text()]
     for kernel, duties in (
         ("mma_bf16", (100, 75, 50, 25)), ("mma_fp16", (100, 50)), ("feed_bf16", (75, 100, 25, 50)),
         ("feed2_bf16", (100, 50)),
         ("copy1_bf16", (50, 100)), ("copy2_bf16", (100, 50)), ("read_smem", (100, 75, 50, 25)), ("copy_l2", (50, 100)),
         ("fma_fp32", (100, 75, 50, 25)), ("add_int32", (50, 100)),
     ):  # fmt: skip
-        found += [_config(kernel, LONG_US, duty=duty) for duty in duties]
-    found += [_config("mma_bf16", LONG_US, warps=warps) for warps in (4, 8)]
+        found += [Row(kernel, LONG_US, duty=duty).text() for duty in duties]
+    found += [Row("mma_bf16", LONG_US, num_warps=warps).text() for warps in (4, 8)]
     for data in ("zeros", "integers"):
-        found += [_config("mma_bf16", LONG_US, duty=duty, data=data) for duty in (100, 50)]
+        found += [Row("mma_bf16", LONG_US, duty=duty, data=data).text() for duty in (100, 50)]
     return found + [
-        _config(kernel, LONG_US, duty=duty, data="zeros")
+        Row(kernel, LONG_US, duty=duty, data="zeros").text()
         for kernel, duty in (("feed_bf16", 100), ("feed_bf16", 50), ("read_smem", 50), ("read_smem", 100), ("copy_l2", 100))
     ]  # fmt: skip
 

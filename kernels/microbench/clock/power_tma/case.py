@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from functools import cache
 from importlib import import_module
 from math import ceil
@@ -25,6 +26,7 @@ from gpusim.evidence.cases.case import (
     by_value,
     load_case,
 )
+from gpusim.evidence.cases.config_row import ConfigRow
 from gpusim.machine.clock import Activity, ClockSpec, PowerLimiter
 from gpusim.machine.config import GpuSpec
 from gpusim.simulate.run import simulate
@@ -65,36 +67,48 @@ FED = ("bf16", "fp8")
 # ---------------------------------------------------------------------------------------------- configs
 
 
-def _config(
-    run_us: int, *, work: str = "bf16", tensor: int = 0, stream: str = "none", duty: int = 0, boxes: int = 0,
-    data: str = "random",
-) -> Config:
-    kind = "fed" if stream.startswith("fed") else "stream"
-    return {
-        "kernel": f"{kind}_{work}", "run_us": str(run_us), "tensor_duty": str(tensor), "stream": stream,
-        "stream_duty": str(duty), "num_boxes": str(boxes), "data": data,
-    }  # fmt: skip
+@dataclass(frozen=True)
+class Row(ConfigRow):
+    """One config; ``work`` is the type that wgmma multiplies."""
+
+    NO_COLUMNS = ("work",)
+
+    run_us: int
+    _: KW_ONLY
+    work: str = "bf16"
+    tensor_duty: int = 0
+    stream: str = "none"
+    stream_duty: int = 0
+    num_boxes: int = 0
+    data: str = "random"
+
+    @property
+    def kernel(self) -> str:
+        """The entry point."""
+        return f"{'fed' if self.stream.startswith('fed') else 'stream'}_{self.work}"
 
 
 def _mixes(run_us: int) -> list[Config]:
     found = [
-        _config(run_us, stream=stream, duty=duty, data=data)
+        Row(run_us, stream=stream, stream_duty=duty, data=data).text()
         for data in ("random", "zeros") for stream in ("hbm", "l2") for duty in (100, 75, 50, 25)
     ]  # fmt: skip
     found += [
-        _config(run_us, tensor=tensor, stream=stream, duty=duty)
+        Row(run_us, tensor_duty=tensor, stream=stream, stream_duty=duty).text()
         for stream in ("hbm", "l2") for duty in (100, 50) for tensor in (100, 75, 50)
     ]  # fmt: skip
     found += [
-        _config(run_us, tensor=tensor, stream=stream, duty=100, data="zeros")
+        Row(run_us, tensor_duty=tensor, stream=stream, stream_duty=100, data="zeros").text()
         for stream in ("hbm", "l2") for tensor in (100, 87)
     ]  # fmt: skip
-    found += [_config(run_us, tensor=100, stream="fed_own", boxes=boxes) for boxes in (0, 1, 2, 3, 5)]
-    found += [_config(run_us, tensor=100, stream="fed_same", boxes=boxes) for boxes in (1, 2, 3, 5)]
-    found += [_config(run_us, tensor=100, stream=stream, boxes=3, data="zeros") for stream in ("fed_own", "fed_same")]
-    found += [_config(run_us, work="fp8", tensor=100, stream="fed_own", boxes=boxes) for boxes in (2, 3)]
+    found += [Row(run_us, tensor_duty=100, stream="fed_own", num_boxes=boxes).text() for boxes in (0, 1, 2, 3, 5)]
+    found += [Row(run_us, tensor_duty=100, stream="fed_same", num_boxes=boxes).text() for boxes in (1, 2, 3, 5)]
+    found += [
+        Row(run_us, tensor_duty=100, stream=stream, num_boxes=3, data="zeros").text() for stream in ("fed_own", "fed_same")
+    ]
+    found += [Row(run_us, work="fp8", tensor_duty=100, stream="fed_own", num_boxes=boxes).text() for boxes in (2, 3)]
     return found + [
-        _config(run_us, work=work, tensor=tensor, data=data)
+        Row(run_us, work=work, tensor_duty=tensor, data=data).text()
         for work in TYPES for data, tensor in (
             ("random", 100), ("random", 87), ("random", 75), ("random", 62), ("random", 50), ("zeros", 75), ("zeros", 100),
         )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gpusim.evidence.cases.case import Case, Config, Fitted, Group, KernelLaunch, Output, Outputs, WrongAnswer, by_value
+from gpusim.evidence.cases.config_row import ConfigRow
 from gpusim.machine.config import GpuSpec, load_gpu
 from gpusim.simulate.run import simulate
 from gpusim.simulate.timeline import WarpState
@@ -61,29 +62,49 @@ def smem_of(slots: int) -> int:
     return min(MOST_SMEM_BYTES, SMEM_PER_SM_BYTES // slots // 128 * 128 - RESERVED_SMEM_BYTES)
 
 
-def _config(
-    grid: int, *, slots: int = 1, threads: int = 32, cluster: int = 1, registers: int = 32, stay: int = 0, spread: int = 0,
-    aligned: int = 0, first: int = 0, repeat: int = 0, kernel: str = "",
-) -> Config:  # fmt: skip
-    kernel = kernel or (f"mark_c{cluster}" if cluster > 1 else f"mark_r{registers}")
-    numbers = (grid, threads, smem_of(slots), slots, cluster, registers, stay, spread, aligned, first, repeat)
-    return {"kernel": kernel, **{name: str(number) for name, number in zip(COLUMNS, numbers, strict=True)}}
+@dataclass(frozen=True)
+class Row(ConfigRow):
+    """One config; ``entry`` is the entry point where cluster and registers do not say it."""
+
+    NO_COLUMNS = ("entry",)
+
+    grid: int
+    _: KW_ONLY
+    threads: int = 32
+    smem_bytes: int = field(init=False)
+    slots: int = 1
+    cluster: int = 1
+    registers: int = 32
+    stay_cycles: int = 0
+    spread_cycles: int = 0
+    aligned: int = 0
+    first: int = 0
+    repeat: int = 0
+    entry: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "smem_bytes", smem_of(self.slots))
+
+    @property
+    def kernel(self) -> str:
+        """The entry point."""
+        return self.entry or (f"mark_c{self.cluster}" if self.cluster > 1 else f"mark_r{self.registers}")
 
 
 def start(seed: int) -> list[Config]:
     """One wave that stays until all have come: who starts where and when."""
     del seed  # a sweep, the same for every seed
     found = [
-        _config(NUM_SMS * slots, slots=slots, aligned=NUM_SMS * slots, repeat=repeat)
+        Row(NUM_SMS * slots, slots=slots, aligned=NUM_SMS * slots, repeat=repeat).text()
         for slots in (1, 2, 3, 4, 5, 8, 16) for repeat in (0, 1, 2)
     ]  # fmt: skip
     found += [
-        _config(NUM_SMS, threads=threads, registers=registers, aligned=NUM_SMS, repeat=repeat)
+        Row(NUM_SMS, threads=threads, registers=registers, aligned=NUM_SMS, repeat=repeat).text()
         for threads, registers in ((128, 32), (256, 32), (384, 128), (512, 32), (256, 255), (1024, 64))
         for repeat in (0, 1)
     ]  # fmt: skip
     found += [
-        _config(grid, cluster=size, aligned=grid, repeat=repeat)
+        Row(grid, cluster=size, aligned=grid, repeat=repeat).text()
         for size, grid in ((2, 132), (4, 120), (8, 120)) for repeat in (0, 1)
     ]  # fmt: skip
     return found
@@ -93,7 +114,7 @@ def tail(seed: int) -> list[Config]:
     """One wave that does not fill all slots: which SMs get one more."""
     del seed  # a sweep, the same for every seed
     return [
-        _config(NUM_SMS * whole + rest, slots=slots, stay=10_000, first=NUM_SMS * whole, repeat=repeat)
+        Row(NUM_SMS * whole + rest, slots=slots, stay_cycles=10_000, first=NUM_SMS * whole, repeat=repeat).text()
         for slots in (2, 3, 4, 5) for whole in range(1, slots) for rest in (1, 16, 66, 100) for repeat in (0, 1)
     ]  # fmt: skip
 
@@ -106,16 +127,22 @@ def refill(seed: int) -> list[Config]:
         for slots in (1, 2, 3, 4, 5, 6, 8, 16):
             grid = NUM_SMS * slots * 4 + 40
             found.append(
-                _config(grid, slots=slots, stay=stay, spread=spread, aligned=NUM_SMS * slots, first=grid - 40)
+                Row(
+                    grid, slots=slots, stay_cycles=stay, spread_cycles=spread, aligned=NUM_SMS * slots, first=grid - 40
+                ).text()
             )
     for threads, registers in ((128, 128), (256, 128), (384, 128), (512, 64), (1024, 64), (256, 255)):
         grid = NUM_SMS * 4 + 40
         found.append(
-            _config(grid, threads=threads, registers=registers, stay=4000, spread=2000, aligned=NUM_SMS, first=grid - 40)
+            Row(
+                grid, threads=threads, registers=registers, stay_cycles=4000, spread_cycles=2000, aligned=NUM_SMS,
+                first=grid - 40,
+            ).text()
         )
     for size, at_once in ((2, 132), (4, 120), (8, 120)):
         grid = at_once * 4 + size * 5
-        found.append(_config(grid, cluster=size, stay=4000, spread=2000, aligned=at_once, first=grid - size * 5))
+        row = Row(grid, cluster=size, stay_cycles=4000, spread_cycles=2000, aligned=at_once, first=grid - size * 5)
+        found.append(row.text())
     return found
 
 
@@ -123,12 +150,12 @@ def rate(seed: int) -> list[Config]:
     """Many CTAs that leave at once: how many start a cycle, and what that depends on."""
     del seed  # a sweep, the same for every seed
     grid = NUM_SMS * 64
-    found = [_config(grid, slots=32, threads=threads) for threads in (32, 64, 96, 128, 192, 256, 384, 512, 768, 1024)]
-    found += [_config(grid, slots=slots, threads=32) for slots in (1, 2, 3, 4, 6, 8, 12, 16, 24)]
+    found = [Row(grid, slots=32, threads=threads).text() for threads in (32, 64, 96, 128, 192, 256, 384, 512, 768, 1024)]
+    found += [Row(grid, slots=slots, threads=32).text() for slots in (1, 2, 3, 4, 6, 8, 12, 16, 24)]
     found += [
-        _config(grid, slots=4, threads=128, registers=registers) for registers in (32, 64, 128, 255)
+        Row(grid, slots=4, threads=128, registers=registers).text() for registers in (32, 64, 128, 255)
     ]  # fmt: skip
-    found += [_config(grid, slots=slots, threads=128, cluster=size) for slots in (1, 4) for size in (2, 4, 8)]
+    found += [Row(grid, slots=slots, threads=128, cluster=size).text() for slots in (1, 4) for size in (2, 4, 8)]
     return found
 
 
@@ -136,12 +163,12 @@ def ramp(seed: int) -> list[Config]:
     """Grids of all sizes under the profiler: what a kernel costs before its first and after its last CTA."""
     del seed  # a sweep, the same for every seed
     grids = (1, 2, 8, 33, 66, 132, 264, 528, 1056, 2112, 4224, 8448)
-    found = [_config(grid, slots=32, kernel="empty") for grid in grids]
-    found += [_config(grid, slots=32) for grid in grids]
+    found = [Row(grid, slots=32, entry="empty").text() for grid in grids]
+    found += [Row(grid, slots=32).text() for grid in grids]
     found += [
-        _config(grid, slots=1, threads=threads, kernel="empty") for grid in (132, 1056) for threads in (128, 512, 1024)
+        Row(grid, slots=1, threads=threads, entry="empty").text() for grid in (132, 1056) for threads in (128, 512, 1024)
     ]
-    found += [_config(grid, slots=1, threads=384, registers=128, stay=1000) for grid in (1, 66, 132, 264)]
+    found += [Row(grid, slots=1, threads=384, registers=128, stay_cycles=1000).text() for grid in (1, 66, 132, 264)]
     return found
 
 

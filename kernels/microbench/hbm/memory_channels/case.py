@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from functools import lru_cache
 from itertools import product
 from typing import Any
@@ -26,6 +27,7 @@ from gpusim.evidence.cases.case import (
     WrongAnswer,
     by_value,
 )
+from gpusim.evidence.cases.config_row import ConfigRow
 from gpusim.evidence.cases.validation_kernel import pattern_words
 from gpusim.kernel_models.streaming import dense_access, same, total
 from gpusim.simulate.wasm_module import most_of
@@ -66,46 +68,53 @@ EVEN = "even"
 LAGS = (512, 1024, 2048, 4096, 8192, 16384, 32768, 65536)
 
 
-def config_of(
-    total_kib: int, *, chunk: int = 0, source: str = "memory", pages: str = "touched", dealt: str = "mixed",
-    region_mib: int = 256, place: int | str = 0,
-) -> Config:
-    """``chunk``: bytes that lie side by side, 0: all of them. ``place`` draws which, or where they begin, or is EVEN."""
-    per_load = NUM_SMS * NUM_WARPS * LINES_PER_LOAD * LINE_BYTES
-    unrolled = next((n for n in (1, 2, 4) if n * per_load >= total_kib * 1024), 8)
-    return {
-        "kernel": f"lines_u{unrolled}", "source": source, "pages": pages, "dealt": dealt, "chunk_bytes": str(chunk),
-        "total_kib": str(total_kib), "region_mib": str(region_mib), "place": str(place),
-    }  # fmt: skip
+@dataclass(frozen=True)
+class Row(ConfigRow):
+    """``chunk_bytes`` lie side by side, 0: all of them. ``place`` draws which, or where they begin, or is EVEN."""
+
+    total_kib: int
+    _: KW_ONLY
+    source: str = "memory"
+    pages: str = "touched"
+    dealt: str = "mixed"
+    chunk_bytes: int = 0
+    region_mib: int = 256
+    place: int | str = 0
+
+    @property
+    def kernel(self) -> str:
+        """The entry point: loads unrolled as far as the bytes allow."""
+        per_load = NUM_SMS * NUM_WARPS * LINES_PER_LOAD * LINE_BYTES
+        return f"lines_u{next((n for n in (1, 2, 4) if n * per_load >= self.total_kib * 1024), 8)}"
 
 
 def chunks(seed: int) -> list[Config]:
     """Chunks drawn out of 256 MiB, by size and total."""
     del seed  # a sweep, the same for every seed
-    drawn = [config_of(size, chunk=chunk) for chunk, size in product(CHUNKS, SIZES_KIB)]
-    again = [config_of(size, chunk=chunk, place=1) for chunk, size in product((512, 4096), SIZES_KIB)]
-    other = [config_of(size, chunk=chunk) for chunk, size in product((512, 4096), (*SMALL_KIB, 32768))]
+    drawn = [Row(size, chunk_bytes=chunk).text() for chunk, size in product(CHUNKS, SIZES_KIB)]
+    again = [Row(size, chunk_bytes=chunk, place=1).text() for chunk, size in product((512, 4096), SIZES_KIB)]
+    other = [Row(size, chunk_bytes=chunk).text() for chunk, size in product((512, 4096), (*SMALL_KIB, 32768))]
     return drawn + again + other
 
 
 def rows(seed: int) -> list[Config]:
     """One run of lines, beginning at four places, by total."""
     del seed
-    runs = [config_of(size, place=place) for size, place in product((*SMALL_KIB, *SIZES_KIB), range(4))]
-    return [*runs, *(config_of(32768, place=place) for place in range(2))]
+    runs = [Row(size, place=place).text() for size, place in product((*SMALL_KIB, *SIZES_KIB), range(4))]
+    return [*runs, *(Row(32768, place=place).text() for place in range(2))]
 
 
 def others(seed: int) -> list[Config]:
     """The same in L2; by which pages were touched; dealt as kernels do."""
     del seed
-    in_l2 = [config_of(size, chunk=chunk, source="l2") for chunk, size in product((0, 512), SIZES_KIB)]
+    in_l2 = [Row(size, chunk_bytes=chunk, source="l2").text() for chunk, size in product((0, 512), SIZES_KIB)]
     cold = [
-        config_of(size, chunk=chunk, pages=pages, region_mib=region)
+        Row(size, chunk_bytes=chunk, pages=pages, region_mib=region).text()
         for chunk, region, pages, size in product((0, 4096), (32, 256, 2048), PAGES, (1024, 4096, 16384))
         if (region == 256 or chunk) and (region, pages) != (256, "touched")
     ]  # fmt: skip
     dealt = [
-        config_of(size, chunk=chunk, dealt=dealt, place=place)
+        Row(size, chunk_bytes=chunk, dealt=dealt, place=place).text()
         for chunk, dealt, size, place in product((0, 4096), ("side_by_side", "kept"), SIZES_KIB, range(2))
     ]
     return in_l2 + cold + dealt
@@ -115,7 +124,7 @@ def strides(seed: int) -> list[Config]:
     """Chunks at equal distances, by size, distance and total."""
     del seed
     return [
-        config_of(size, chunk=chunk, region_mib=size * times // 1024, place=EVEN)
+        Row(size, chunk_bytes=chunk, region_mib=size * times // 1024, place=EVEN).text()
         for chunk, times, size in product((128, 512, 4096), MULTIPLES, (1024, 4096, 16384))
     ]  # fmt: skip
 

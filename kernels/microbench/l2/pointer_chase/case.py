@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from gpusim.evidence.cases.case import (
     WrongAnswer,
     by_value,
 )  # fmt: skip
+from gpusim.evidence.cases.config_row import ConfigRow
 from gpusim.workload import ops
 from gpusim.workload.launch import RoleContext
 from gpusim.workload.smem.access import AccessPattern
@@ -63,15 +65,18 @@ STATE = np.dtype([
 # ---------------------------------------------------------------------------------------------- configs
 
 
-def config_of(
-    kernel: str, footprint_bytes: int, *, stride_bytes: int = LINE_BYTES, order: str = "random", sm: int = 0,
-    warmed_by: str = "none", compared_with: str = "none",
-) -> Config:
-    """A config as text; ``warmed_by`` is ``none`` (cold), ``self`` or an SM, ``compared_with`` ``none`` or an SM."""
-    return {
-        "kernel": kernel, "footprint_bytes": str(footprint_bytes), "stride_bytes": str(stride_bytes), "order": order,
-        "sm": str(sm), "warmed_by": warmed_by, "compared_with": compared_with,
-    }  # fmt: skip
+@dataclass(frozen=True)
+class Row(ConfigRow):
+    """``warmed_by`` is ``none`` (cold), ``self`` or an SM, ``compared_with`` ``none`` or an SM."""
+
+    kernel: str
+    footprint_bytes: int
+    _: KW_ONLY
+    stride_bytes: int = LINE_BYTES
+    order: str = "random"
+    sm: int = 0
+    warmed_by: str = "none"
+    compared_with: str = "none"
 
 
 def footprint_configs(seed: int) -> list[Config]:
@@ -82,7 +87,7 @@ def footprint_configs(seed: int) -> list[Config]:
         ("chase_ca", "none", (0,)),
     ]  # fmt: skip
     return [
-        config_of(kernel, size, sm=sm, warmed_by=warmed_by)
+        Row(kernel, size, sm=sm, warmed_by=warmed_by).text()
         for kernel, warmed_by, sms in sweeps
         for sm in sms
         for size in FOOTPRINTS
@@ -92,22 +97,22 @@ def footprint_configs(seed: int) -> list[Config]:
 def side_configs(seed: int) -> list[Config]:
     """From every SM: lines that SM 0 has brought into L2, the same lines from SM 0 again; and lines that memory has."""
     del seed  # a sweep, the same for every seed
-    warm = [config_of("chase_cg", MIB, sm=sm, warmed_by="0", compared_with="0") for sm in range(NUM_CTAS)]
-    return warm + [config_of("chase_cg", 64 * MIB, sm=sm, compared_with="0") for sm in range(NUM_CTAS)]
+    warm = [Row("chase_cg", MIB, sm=sm, warmed_by="0", compared_with="0").text() for sm in range(NUM_CTAS)]
+    return warm + [Row("chase_cg", 64 * MIB, sm=sm, compared_with="0").text() for sm in range(NUM_CTAS)]
 
 
 def page_configs(seed: int) -> list[Config]:
     """One line in each of some pages, in L2 (or L1) all of them; then as many lines at other distances."""
     del seed  # a sweep, the same for every seed
     found = [
-        config_of(kernel, num_pages * PAGE_STRIDE_BYTES, stride_bytes=PAGE_STRIDE_BYTES, sm=sm, warmed_by="self")
+        Row(kernel, num_pages * PAGE_STRIDE_BYTES, stride_bytes=PAGE_STRIDE_BYTES, sm=sm, warmed_by="self").text()
         for kernel, sm in (("chase_cg", 0), ("chase_cg", 65), ("chase_ca", 0))
         for num_pages in NUM_PAGES
     ]
     for num_nodes in (64, 256, 1016):
         for distance in (4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, 512 * KIB, MIB, 2 * MIB, 4 * MIB):
             stride = distance + 11 * LINE_BYTES
-            found.append(config_of("chase_cg", num_nodes * stride, stride_bytes=stride, warmed_by="self"))
+            found.append(Row("chase_cg", num_nodes * stride, stride_bytes=stride, warmed_by="self").text())
     return found
 
 
@@ -116,7 +121,7 @@ def order_configs(seed: int) -> list[Config]:
     del seed  # a sweep, the same for every seed
     strides = (32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 65536, 512 * KIB)
     return [
-        config_of("chase_cg", min(MOST_BYTES, 8192 * stride), stride_bytes=stride, order=order)
+        Row("chase_cg", min(MOST_BYTES, 8192 * stride), stride_bytes=stride, order=order).text()
         for order in ("linear", "random")
         for stride in strides
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from gpusim.evidence.cases.case import (
     WrongAnswer,
     by_value,
 )  # fmt: skip
+from gpusim.evidence.cases.config_row import ConfigRow
 from gpusim.evidence.cases.rows import number_in
 from gpusim.evidence.cases.validation_kernel import windows
 from gpusim.workload import ops
@@ -51,21 +53,24 @@ ALU_OF_LOADS, ALU_OF_STORES = 64, 62
 # ---------------------------------------------------------------------------------------------- configs
 
 
-def config_of(
-    kernel: str, *, sectors: str, words: int, span: int, stride: int = 1, num_ctas: int, rounds: int = 1
-) -> Config:
-    """A config as text; ``sectors``: 1 for those of a line that are taken, the first on the left."""
-    return {
-        "kernel": kernel, "sectors": sectors, "words": str(words), "stride_lines": str(stride), "span_bytes": str(span),
-        "num_ctas": str(num_ctas), "num_rounds": str(rounds),
-    }  # fmt: skip
+@dataclass(frozen=True, kw_only=True)
+class Row(ConfigRow):
+    """``sectors``: 1 for those of a line that are taken, the first on the left."""
+
+    kernel: str = field(kw_only=False)
+    sectors: str
+    words: int
+    stride_lines: int = 1
+    span_bytes: int
+    num_ctas: int
+    num_rounds: int = 1
 
 
 def fetch_configs(seed: int) -> list[Config]:
     """A word of some sectors of each line, or each second or eighth, out of memory; all SMs."""
     del seed  # a sweep, the same for every seed
     return [
-        config_of(kernel, sectors=sectors, words=1, span=span_of(stride), stride=stride, num_ctas=MOST_CTAS)
+        Row(kernel, sectors=sectors, words=1, span_bytes=span_of(stride), stride_lines=stride, num_ctas=MOST_CTAS).text()
         for sectors in ("1000", "0100", "0010", "0001", "1100", "0110", "0011", "1010", "1001", "1111")
         for stride in (1, 2, 8)
         for kernel in ("read_ca", "read_cg")
@@ -78,14 +83,17 @@ def store_configs(seed: int) -> list[Config]:
     shapes = [(sectors, words) for sectors in ("1000", "1100", "1111") for words in (1, 2, 4, 8)]
     return [
         *(
-            config_of("store", sectors=sectors, words=words, span=MIB, num_ctas=1, rounds=4) for sectors, words in shapes
-        ),
-        *(
-            config_of("store", sectors=sectors, words=words, span=IN_L2, num_ctas=ONE_EACH, rounds=ROUNDS_IN_L2)
+            Row("store", sectors=sectors, words=words, span_bytes=MIB, num_ctas=1, num_rounds=4).text()
             for sectors, words in shapes
         ),
         *(
-            config_of("store", sectors=sectors, words=words, span=span_of(stride), stride=stride, num_ctas=MOST_CTAS)
+            Row("store", sectors=sectors, words=words, span_bytes=IN_L2, num_ctas=ONE_EACH, num_rounds=ROUNDS_IN_L2).text()
+            for sectors, words in shapes
+        ),
+        *(
+            Row(
+                "store", sectors=sectors, words=words, span_bytes=span_of(stride), stride_lines=stride, num_ctas=MOST_CTAS
+            ).text()
             for sectors, words in shapes
             for stride in (1, 8)
         ),

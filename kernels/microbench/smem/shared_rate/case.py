@@ -219,9 +219,10 @@ def lane_addresses(op: SharedOp, ways: int, sharing: str) -> NDArray[np.int64]:
 
 
 def _config(
-    question: str, op: SharedOp, ways: int, place: tuple[int, int], *, sharing: str = "bank", second: str = "",
-    mode: int = EACH,
+    question: str, op: SharedOp, ways: int, place: tuple[int, int], *, sharing: str = "bank",
+    mixture: tuple[str, int] = ("", EACH),
 ) -> Config:
+    second, mode = mixture
     kernel = f"mixed_{op.name}_{second}" if second else f"{question}_{op.name}"
     return {
         "kernel": kernel, "question": question, "op": op.name, "second_op": second, "ways": str(ways), "sharing": sharing,
@@ -254,7 +255,7 @@ def _mixed(least: tuple[int, int], rank: int) -> Group:
     def configs(seed: int) -> list[Config]:
         del seed  # a sweep, the same for every seed
         return [
-            _config("mixed", OPS[first], ways, place, second=second, mode=mode)
+            _config("mixed", OPS[first], ways, place, mixture=(second, mode))
             for (first, second), mode, place, ways in product(
                 MIXTURES, (BY_TURNS, BY_SLOTS), ((1, 2), (1, 4), (4, 2), (4, 4), (4, 8)), (1, 2, 8)
             )

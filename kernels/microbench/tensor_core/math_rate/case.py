@@ -308,11 +308,10 @@ def _ones(s: Words, c: Words) -> Words:
     return np.unpackbits(np.ascontiguousarray(s)[..., None].view("u1"), axis=-1).sum(-1).astype("<u4")
 
 
-def _plain(
-    name: str, ptx: str, *sass: str, step: Step, begin: Words, constants: Words | None = None, **others: Any
-) -> MathOp:
+def _plain(name: str, ptx: str, *sass: str, step: Step, begin: Words, **others: Any) -> MathOp:
+    """Constants are zeros where there are none."""
     width = "<u8" if begin.dtype.itemsize == 8 else "<u4"
-    held = np.zeros((1, 32), dtype=width) if constants is None else constants.view(width)
+    held = others.pop("constants", np.zeros((1, 32), dtype=width)).view(width)
     return MathOp(name=name, ptx=ptx, sass=sass, step=step, begin=begin.view(width), constants=held, **others)
 
 

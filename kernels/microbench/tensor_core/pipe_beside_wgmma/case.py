@@ -143,12 +143,10 @@ def _own_config(build: Own, warpgroups: int, ctas: int = 1) -> Config:
     }  # fmt: skip
 
 
-def _other_config(
-    source: str, n: int, kind: str, warpgroups: int, others: int, *, ctas: int = 1, has_train: bool = True
-) -> Config:
+def _other_config(source: str, n: int, kind: str, warpgroups: int, others: int, *, has_train: bool = True) -> Config:
     return {
         "kernel": f"others_{source}{n}_{kind}", "source": source, "n": str(n), "kind": kind, "count": str(turn_of(kind)),
-        "is_chain": "0", "order": "others", "warpgroups": str(warpgroups), "other_warps": str(others), "ctas": str(ctas),
+        "is_chain": "0", "order": "others", "warpgroups": str(warpgroups), "other_warps": str(others), "ctas": "1",
         "has_train": str(int(has_train)),
     }  # fmt: skip
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -22,6 +23,7 @@ from gpusim.evidence.cases.case import (
     WrongAnswer,
     by_value,
 )
+from gpusim.evidence.cases.config_row import ConfigRow
 from gpusim.kernel_models.gemm.warp_specialized import BEFORE_COPIES, BEFORE_MATH, BESIDE_MATH, between_wgmma
 from gpusim.machine.config import GpuSpec
 from gpusim.workload import ops
@@ -78,18 +80,33 @@ def _struct(n: int) -> str:
 {kernels}"""
 
 
-def _config(n: int, num_warpgroups: int, depth: int, stages: int, boxes: int, ctas: int, copies: int, noted: int) -> Config:
-    values = (n, num_warpgroups, depth, stages, boxes, ctas, copies, noted)
-    return {
-        "kernel": f"ring_n{n}_{num_warpgroups}_{depth}_{boxes}", **dict(zip(COLUMNS, map(str, values), strict=True)),
-    }  # fmt: skip
+@dataclass(frozen=True, kw_only=True)
+class Row(ConfigRow):
+    """One config."""
+
+    n: int
+    num_warpgroups: int
+    depth: int
+    num_stages: int
+    num_boxes: int
+    num_ctas: int
+    has_copies: int
+    is_noted: int
+
+    @property
+    def kernel(self) -> str:
+        """The entry point."""
+        return f"ring_n{self.n}_{self.num_warpgroups}_{self.depth}_{self.num_boxes}"
 
 
 def rings(seed: int) -> list[Config]:
     """Every shape with and without copies, noted and not."""
     del seed  # a sweep, the same for every seed
     found = [
-        _config(n, num_warpgroups, depth, stages, boxes, ctas, copies, noted)
+        Row(
+            n=n, num_warpgroups=num_warpgroups, depth=depth, num_stages=stages, num_boxes=boxes, num_ctas=ctas,
+            has_copies=copies, is_noted=noted,
+        ).text()
         for noted in (0, 1) for num_warpgroups in WARPGROUPS for n in SOME_N for boxes in BOXES for depth in DEPTHS
         for copies, ctas, stages in ((0, 1, 2), *((1, ctas, stages) for ctas in (1, MOST_CTAS) for stages in STAGES))
     ]  # fmt: skip
@@ -100,7 +117,10 @@ def crowded(seed: int) -> list[Config]:
     """Two and four CTAs an SM, which read the same tiles: do they fill one queue?"""
     del seed  # a sweep, the same for every seed
     found = [
-        _config(n, num_warpgroups, depth, stages, boxes, each * MOST_CTAS, copies, noted)
+        Row(
+            n=n, num_warpgroups=num_warpgroups, depth=depth, num_stages=stages, num_boxes=boxes, num_ctas=each * MOST_CTAS,
+            has_copies=copies, is_noted=noted,
+        ).text()
         for noted in (0, 1) for each in (2, 4) for num_warpgroups in WARPGROUPS for n in (64, 128) for boxes in BOXES
         for depth in DEPTHS for copies, stages in ((0, 2), (1, 2), (1, 3))
         if each * num_warpgroups * 128 * CROWDED_REGISTERS[n] <= ALL_REGISTERS

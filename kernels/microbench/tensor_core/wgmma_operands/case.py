@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import KW_ONLY, dataclass
 from functools import cache
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim.evidence.cases.case import Case, Config, Group, Input, KernelLaunch, Output, Outputs, WrongAnswer, by_value
+from gpusim.evidence.cases.config_row import ConfigRow
 from gpusim.layout import tile_to_shape
 from gpusim.layout.layout import Layout
 from gpusim.layout.swizzle import ByteLayout, span_bytes
@@ -105,18 +107,28 @@ WGMMA_KERNEL({name})
 # ---------------------------------------------------------------------------------------------- configs
 
 
-def _config(
-    source: str, dtype: str, n: int, *, majors: str = "kk", swizzle: str = "128B", k_step: int = 0, num_groups: int
-) -> Config:
-    return {
-        "kernel": kernel_name(source, dtype, majors, n), "source": source, "dtype": dtype, "n": str(n), "majors": majors,
-        "swizzle": swizzle, "k_step": str(k_step), "num_groups": str(num_groups),
-    }  # fmt: skip
+@dataclass(frozen=True)
+class Row(ConfigRow):
+    """One config."""
+
+    source: str
+    dtype: str
+    n: int
+    _: KW_ONLY
+    majors: str = "kk"
+    swizzle: str = "128B"
+    k_step: int = 0
+    num_groups: int
+
+    @property
+    def kernel(self) -> str:
+        """The entry point."""
+        return kernel_name(self.source, self.dtype, self.majors, self.n)
 
 
 def _trains(source: str, dtype: str, n: int, **others: Any) -> list[Config]:
     """A short train and a long one: their difference is the steady rate."""
-    return [_config(source, dtype, n, **others, num_groups=num_groups) for num_groups in (1, 8)]
+    return [Row(source, dtype, n, **others, num_groups=num_groups).text() for num_groups in (1, 8)]
 
 
 def every_n(seed: int) -> list[Config]:
@@ -144,7 +156,7 @@ def every_layout(seed: int) -> list[Config]:
     for n in MN_MAJOR_N:
         for swizzle in ("none", "32B", "64B"):
             found += _trains("ss", "bf16", n, swizzle=swizzle)
-        found += [_config("ss", "bf16", n, k_step=k_step, num_groups=8) for k_step in (1, 3)]
+        found += [Row("ss", "bf16", n, k_step=k_step, num_groups=8).text() for k_step in (1, 3)]
         for swizzle in ("none", "32B", "64B", "128B"):
             for source, majors in (("ss", "mm"), ("ss", "km"), ("ss", "mk"), ("rs", "km")):
                 if majors[1] == "k" or n * 2 % max(16, span_bytes(swizzle)) == 0:

@@ -480,7 +480,8 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
     short, long = LENGTHS[kind]
     round_cycles = ROUND_CYCLES["one" if kind == "one" else "wait"][source]
     turn = words.Alu(round_cycles / gpu.warp_scheduler.dependent_cycles, is_chain=True)
-    cycles = [_simulated(atom, length, num_groups, per_group, int(pending or -1), turn, gpu) for length in (short, long)]
+    train = Train(atom=atom, per_group=per_group, pending=int(pending or -1), turn=turn)
+    cycles = [_simulated(train, length, num_groups, gpu) for length in (short, long)]
     each = (cycles[1] - cycles[0]) / ((long - short) * per_group)
     return {"short_cycles": cycles[0], "long_cycles": cycles[1], "cycles_each": each}
 
@@ -506,18 +507,26 @@ def _cycles(program: Any, num_warpgroups: int, gpu: GpuSpec) -> float:
     return float(rates.simulated_cycles(gpu, roles))
 
 
-def _simulated(
-    atom: MmaAtom, length: int, num_warpgroups: int, per_group: int, pending: int, turn: words.Alu, gpu: GpuSpec
-) -> float:
-    """Cycles of a train of so many groups and turns; a wait behind each leaves ``pending`` in flight (-1: no waits)."""
+@dataclass(frozen=True, kw_only=True)
+class Train:
+    """Groups of ``per_group`` wgmma and turns; a wait behind each leaves ``pending`` in flight (-1: no waits)."""
+
+    atom: MmaAtom
+    per_group: int
+    pending: int
+    turn: words.Alu
+
+
+def _simulated(train: Train, length: int, num_warpgroups: int, gpu: GpuSpec) -> float:
+    """Cycles of a train of so many groups and turns."""
 
     def program(cta: Any) -> Any:
         del cta  # there is one
         for _ in range(length):
-            yield from _group(atom, per_group)
-            if pending >= 0:
-                yield words.WgmmaWaitGroup(pending)
-            yield turn
+            yield from _group(train.atom, train.per_group)
+            if train.pending >= 0:
+                yield words.WgmmaWaitGroup(train.pending)
+            yield train.turn
         yield words.WgmmaWaitGroup(0)
 
     return _cycles(program, num_warpgroups, gpu)

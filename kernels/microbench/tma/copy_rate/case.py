@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from functools import cache
 from typing import Any
 
@@ -26,6 +27,7 @@ from gpusim.evidence.cases.case import (
     WrongAnswer,
     by_value,
 )  # fmt: skip
+from gpusim.evidence.cases.config_row import ConfigRow
 from gpusim.layout.swizzle import swizzle_mode
 from gpusim.units import LINE_BYTES, SECTOR_BYTES, WARP_SIZE
 from gpusim.workload import ops
@@ -59,15 +61,20 @@ DTYPE_OF_BULK = {"bulk": "int8", "u32": "int32", "fp32": "fp32", "bf16": "bf16"}
 # ---------------------------------------------------------------------------------------------- configs
 
 
-def _config(
-    kernel: str, inner_bytes: int, outer: str = "1", *, swizzle: str = "none", dtype: str = "bf16", in_flight: int = 1,
-    num_issuers: int = 1, num_copies: int = 1, region_kib: int = TENSOR_BYTES >> 10,
-) -> Config:
-    return {
-        "kernel": kernel, "dtype": dtype, "inner_bytes": str(inner_bytes), "outer": outer, "swizzle": swizzle,
-        "in_flight": str(in_flight), "num_issuers": str(num_issuers), "num_copies": str(num_copies),
-        "region_kib": str(region_kib),
-    }  # fmt: skip
+@dataclass(frozen=True)
+class Row(ConfigRow):
+    """One config."""
+
+    kernel: str
+    inner_bytes: int
+    outer: str = "1"
+    _: KW_ONLY
+    dtype: str = "bf16"
+    swizzle: str = "none"
+    in_flight: int = 1
+    num_issuers: int = 1
+    num_copies: int = 1
+    region_kib: int = TENSOR_BYTES >> 10
 
 
 def is_cp_async(config: Config) -> bool:
@@ -164,7 +171,7 @@ def cp_async_train(seed: int) -> list[Config]:
     """One warp: 1 to 32 instructions in a row; data in L2, or in L1 as well."""
     del seed  # a sweep, the same for every seed
     return [
-        _config(f"train_cp_async_{name}", size, num_copies=num, region_kib=32, dtype="int8") for name, size in CP_ASYNC
+        Row(f"train_cp_async_{name}", size, num_copies=num, region_kib=32, dtype="int8").text() for name, size in CP_ASYNC
         for num in TRAIN
     ]  # fmt: skip
 
@@ -173,10 +180,10 @@ def cp_async_ring(seed: int) -> list[Config]:
     """1 to 16 warps, 1 to 8 groups in flight, of 1 or 4 instructions; 8 KiB stay in L1, 1 MiB does not."""
     del seed  # a sweep, the same for every seed
     return _legal([
-        _config(
+        Row(
             f"ring_cp_async_{name}", size, in_flight=depth, num_issuers=warps, num_copies=copies, region_kib=kib,
             dtype="int8",
-        )
+        ).text()
         for name, size in CP_ASYNC for kib in ((8, 1024) if name != "cg16" else (1024,)) for copies in (1, 4)
         for depth in (1, 2, 4, 8) for warps in (1, 2, 4, 8, 16)
     ])  # fmt: skip
@@ -185,14 +192,14 @@ def cp_async_ring(seed: int) -> list[Config]:
 def load_train(seed: int) -> list[Config]:
     """1 to 32 loads in a row by one thread: latency, issue, and what the engine takes for a box, a row, a byte."""
     del seed  # a sweep, the same for every seed
-    found = [_config("train_load_bulk", size, num_copies=num, dtype="int8")
+    found = [Row("train_load_bulk", size, num_copies=num, dtype="int8").text()
              for size in (16, 64, 256, 1024, 4096, 16384) for num in TRAIN]
-    found += [_config("train_load_1d", size, num_copies=num) for size in (16, 32, 64, 128, 256, 512) for num in TRAIN]
-    found += [_config("train_load_2d", inner, str(rows), num_copies=num)
+    found += [Row("train_load_1d", size, num_copies=num).text() for size in (16, 32, 64, 128, 256, 512) for num in TRAIN]
+    found += [Row("train_load_2d", inner, str(rows), num_copies=num).text()
               for inner in (16, 32, 64, 128, 256) for rows in (1, 4, 8, 16, 32, 64, 128, 256) for num in TRAIN]
-    found += [_config("train_load_2d", inner, str(rows), swizzle=swizzle, num_copies=num)
+    found += [Row("train_load_2d", inner, str(rows), swizzle=swizzle, num_copies=num).text()
               for inner, swizzle in SWIZZLE_OF.items() for rows in (8, 16, 64, 256) for num in TRAIN]
-    found += [_config("train_load_3d", inner, outer, swizzle=swizzle, num_copies=num)
+    found += [Row("train_load_3d", inner, outer, swizzle=swizzle, num_copies=num).text()
               for inner, swizzle in ((16, "none"), (64, "none"), (128, "none"), (128, "128B"))
               for outer in ("1x1", "8x1", "1x8", "4x2", "8x8", "16x4") for num in TRAIN]  # fmt: skip
     return _legal(found)
@@ -207,8 +214,8 @@ def load_ring(seed: int) -> list[Config]:
     shapes += [("1d", 128, "1", "none"), ("1d", 512, "1", "none")]
     shapes += [("bulk", size, "1", "none") for size in (16, 256, 1024, 4096, 16384)]
     return _legal([
-        _config(f"ring_load_{kind}", inner, outer, swizzle=swizzle, in_flight=depth, num_issuers=warps,
-                dtype="int8" if kind == "bulk" else "bf16")
+        Row(f"ring_load_{kind}", inner, outer, swizzle=swizzle, in_flight=depth, num_issuers=warps,
+                dtype="int8" if kind == "bulk" else "bf16").text()
         for kind, inner, outer, swizzle in shapes for warps in (1, 2, 4, 8) for depth in (1, 2, 4, 8, 16)
     ])  # fmt: skip
 
@@ -217,7 +224,7 @@ def load_lanes(seed: int) -> list[Config]:
     """Several lanes of one warp issue: the compiler makes a loop over them."""
     del seed  # a sweep, the same for every seed
     return _legal([
-        _config("lanes_load_2d", 128, str(rows), swizzle="128B", in_flight=depth, num_issuers=lanes)
+        Row("lanes_load_2d", 128, str(rows), swizzle="128B", in_flight=depth, num_issuers=lanes).text()
         for rows in (1, 8, 64) for depth in (1, 2, 4) for lanes in (1, 2, 4, 8, 16, 32)
     ])  # fmt: skip
 
@@ -225,14 +232,14 @@ def load_lanes(seed: int) -> list[Config]:
 def store_train(seed: int) -> list[Config]:
     """1 to 32 stores in a row by one thread, committed once: until the source is read, until all is written."""
     del seed  # a sweep, the same for every seed
-    found = [_config("train_store_bulk", size, num_copies=num, dtype="int8")
+    found = [Row("train_store_bulk", size, num_copies=num, dtype="int8").text()
              for size in (16, 256, 1024, 4096, 16384) for num in TRAIN]
-    found += [_config("train_store_1d", size, num_copies=num) for size in (16, 128, 512) for num in TRAIN]
-    found += [_config("train_store_2d", inner, str(rows), num_copies=num)
+    found += [Row("train_store_1d", size, num_copies=num).text() for size in (16, 128, 512) for num in TRAIN]
+    found += [Row("train_store_2d", inner, str(rows), num_copies=num).text()
               for inner in (16, 32, 64, 128, 256) for rows in (1, 8, 32, 64, 128, 256) for num in TRAIN]
-    found += [_config("train_store_2d", 128, str(rows), swizzle="128B", num_copies=num)
+    found += [Row("train_store_2d", 128, str(rows), swizzle="128B", num_copies=num).text()
               for rows in (8, 64, 256) for num in TRAIN]
-    found += [_config("train_store_3d", 128, outer, num_copies=num)
+    found += [Row("train_store_3d", 128, outer, num_copies=num).text()
               for outer in ("8x1", "1x8", "8x8") for num in TRAIN]  # fmt: skip
     return _legal(found)
 
@@ -244,8 +251,8 @@ def store_ring(seed: int) -> list[Config]:
     shapes += [("2d", 16, "8", "none"), ("1d", 512, "1", "none"), ("3d", 128, "8x8", "128B")]
     shapes += [("bulk", size, "1", "none") for size in (16, 1024, 4096)]
     return _legal([
-        _config(f"ring_store_{until}_{kind}", inner, outer, swizzle=swizzle, in_flight=depth, num_issuers=warps,
-                dtype="int8" if kind == "bulk" else "bf16")
+        Row(f"ring_store_{until}_{kind}", inner, outer, swizzle=swizzle, in_flight=depth, num_issuers=warps,
+                dtype="int8" if kind == "bulk" else "bf16").text()
         for kind, inner, outer, swizzle in shapes for until in ("read", "done") for warps in (1, 2, 4, 8)
         for depth in (1, 2, 4, 8, 16)
     ])  # fmt: skip
@@ -255,11 +262,11 @@ def reduce_ring(seed: int) -> list[Config]:
     """Additions in L2, with a tensor map and without, by type and size."""
     del seed  # a sweep, the same for every seed
     found = [
-        _config(f"ring_reduce_bulk_{name}", size, in_flight=depth, num_issuers=warps, dtype=DTYPE_OF_BULK[name])
+        Row(f"ring_reduce_bulk_{name}", size, in_flight=depth, num_issuers=warps, dtype=DTYPE_OF_BULK[name]).text()
         for name in ("u32", "fp32", "bf16") for size in (16, 256, 1024, 4096, 8192) for warps in (1, 4)
         for depth in (1, 4, 16)
     ] + [
-        _config("ring_reduce_2d", 128, str(rows), dtype=dtype, in_flight=depth, num_issuers=warps)
+        Row("ring_reduce_2d", 128, str(rows), dtype=dtype, in_flight=depth, num_issuers=warps).text()
         for dtype in ("fp32", "bf16") for rows in (8, 64) for warps in (1, 4) for depth in (1, 4, 16)
     ]  # fmt: skip
     return _legal(found)
@@ -274,7 +281,7 @@ def _multicasts(sizes: Sequence[int]) -> list[Config]:
                 if rows % issuing == 0 and (rows // issuing) % 8 == 0:
                     name, share = f"multicast_{size}", str(rows // issuing)
                     found += [
-                        _config(name, 128, share, swizzle="128B", in_flight=depth, num_copies=issuing)
+                        Row(name, 128, share, swizzle="128B", in_flight=depth, num_copies=issuing).text()
                         for depth in (1, 2, 4, 8)
                     ]
     return _legal(found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from functools import cache
 from typing import Any
 
@@ -25,6 +26,7 @@ from gpusim.evidence.cases.case import (
     by_value,
     key_of,
 )
+from gpusim.evidence.cases.config_row import ConfigRow
 from gpusim.workload import ops
 from gpusim.workload.dtypes import BF16
 from gpusim.workload.launch import RoleContext
@@ -59,28 +61,32 @@ WORDS_OF_STEPS = 1 + len(STEPS) + 2 * len(USES)
 # ---------------------------------------------------------------------------------------------- configs
 
 
-def _config(
-    kernel: str, *, num_fields: int = 1, prefetches: bool = False, delay_cycles: int = 0, num_maps: int = 1,
-    map_stride_bytes: int = MAP_BYTES, flushes: bool = False,
-) -> Config:
-    return {
-        "kernel": kernel, "num_fields": str(num_fields), "prefetches": str(int(prefetches)),
-        "delay_cycles": str(delay_cycles), "num_maps": str(num_maps), "map_stride_bytes": str(map_stride_bytes),
-        "flushes": str(int(flushes)),
-    }  # fmt: skip
+@dataclass(frozen=True)
+class Row(ConfigRow):
+    """One config."""
+
+    kernel: str
+    _: KW_ONLY
+    num_fields: int = 1
+    prefetches: bool = False
+    delay_cycles: int = 0
+    num_maps: int = 1
+    map_stride_bytes: int = MAP_BYTES
+    flushes: bool = False
 
 
 def build(seed: int) -> list[Config]:
     """0 to 6 fields replaced, in shared memory or in global memory; used at once."""
     del seed  # a sweep, the same for every seed
-    return [_config(kernel, num_fields=num) for kernel in ("build_shared", "build_global") for num in range(len(FIELDS) + 1)]
+    kernels = ("build_shared", "build_global")
+    return [Row(kernel, num_fields=num).text() for kernel in kernels for num in range(len(FIELDS) + 1)]
 
 
 def prefetch(seed: int) -> list[Config]:
     """The first use some cycles after the map was made, prefetched or not."""
     del seed  # a sweep, the same for every seed
     return [
-        _config("build_shared", prefetches=prefetches, delay_cycles=delay)
+        Row("build_shared", prefetches=prefetches, delay_cycles=delay).text()
         for prefetches in (False, True) for delay in (0, 50, 100, 200, 300, 400, 500, 600, 800, 1000, 1500, 2000)
     ]  # fmt: skip
 
@@ -93,12 +99,12 @@ NUM_MAPS = (
 def turns(seed: int) -> list[Config]:
     """1 to 512 maps in turn: where a turn that is not the first becomes slow, no more are kept."""
     del seed  # a sweep, the same for every seed
-    found = [_config("turns", num_maps=num) for num in NUM_MAPS]
+    found = [Row("turns", num_maps=num).text() for num in NUM_MAPS]
     found += [
-        _config("turns", num_maps=num, map_stride_bytes=stride) for stride in (256, 1024, 4096)
+        Row("turns", num_maps=num, map_stride_bytes=stride).text() for stride in (256, 1024, 4096)
         for num in (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 256)
     ]
-    found += [_config("turns", num_maps=num, prefetches=True, delay_cycles=2000) for num in NUM_MAPS[::2]]
+    found += [Row("turns", num_maps=num, prefetches=True, delay_cycles=2000).text() for num in NUM_MAPS[::2]]
     return found
 
 
@@ -106,7 +112,7 @@ def cold(seed: int) -> list[Config]:
     """The same few maps, which L2 has forgotten."""
     del seed  # a sweep, the same for every seed
     return [
-        _config("turns", num_maps=num, flushes=True, prefetches=prefetches, delay_cycles=3000 if prefetches else 0)
+        Row("turns", num_maps=num, flushes=True, prefetches=prefetches, delay_cycles=3000 if prefetches else 0).text()
         for prefetches in (False, True) for num in (1, 4, 16, 64)
     ]  # fmt: skip
 

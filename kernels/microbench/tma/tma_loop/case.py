@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -212,7 +213,7 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
     """The same ring; nothing for several lanes of one warp, of which the simulator has no word."""
     if config["kernel"] == "loop_lanes":
         return {}
-    return {"cycles_per_stage": _simulated(gpu, config["kernel"], *_numbers(config))}
+    return {"cycles_per_stage": _simulated(gpu, config["kernel"], Ring(*_numbers(config)))}
 
 
 def _numbers(config: Config) -> list[int]:
@@ -274,11 +275,21 @@ def schedule_of(kernel: str, num_boxes: int) -> list[float]:
     ]
 
 
-def _simulated(
-    gpu: GpuSpec, kernel: str, num_boxes: int, num_stages: int, box_rows: int, num_issuers: int, num_consumers: int, *,
-    seen_cycles: float | None = None,
-) -> float:
+@dataclass(frozen=True)
+class Ring:
+    """Numbers of a config, in the order of its columns."""
+
+    num_boxes: int
+    num_stages: int
+    box_rows: int
+    num_issuers: int
+    num_consumers: int
+
+
+def _simulated(gpu: GpuSpec, kernel: str, ring: Ring, *, seen_cycles: float | None = None) -> float:
     """Cycles a stage, of the second half of the steps, as the first consumer sees them."""
+    num_boxes, num_stages, box_rows = ring.num_boxes, ring.num_stages, ring.box_rows
+    num_issuers, num_consumers = ring.num_issuers, ring.num_consumers
     num_bytes, share = box_rows * ROW_BYTES, num_boxes // num_issuers
     before, *gaps = schedule_of(kernel, share)
     gaps = [max(0.0, gap - gpu.tma.issue_cycles * (idx > 0)) for idx, gap in enumerate(gaps)]
@@ -391,7 +402,7 @@ def _seen(rows: Sequence[Mapping[str, str]], gpu: GpuSpec) -> list[TwinConstant]
 
     def squares(seen_cycles: float) -> float:
         ratios = [
-            _simulated(gpu, row["kernel"], *_numbers(row), seen_cycles=seen_cycles) / float(row["cycles_per_stage"])
+            _simulated(gpu, row["kernel"], Ring(*_numbers(row)), seen_cycles=seen_cycles) / float(row["cycles_per_stage"])
             for row in rings
         ]
         return float(np.sum((np.array(ratios) - 1.0) ** 2))

@@ -1,0 +1,22 @@
+"""A config as a frozen dataclass: a field for each column, in the table's order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
+
+from gpusim.evidence.cases.case import Config
+
+
+@dataclass(frozen=True)
+class ConfigRow:
+    """Base of the configs of one case. ``kernel``, the entry point, is a field or a property."""
+
+    NO_COLUMNS: ClassVar[tuple[str, ...]] = ()
+    """Fields that only the kernel's name depends on."""
+
+    def text(self) -> Config:
+        """The config as text, the kernel first; truth is 1 or 0."""
+        values: dict[str, Any] = {"kernel": getattr(self, "kernel")}  # noqa: B009  # subclasses have it
+        values |= {item.name: getattr(self, item.name) for item in fields(self) if item.name not in self.NO_COLUMNS}
+        return {name: str(int(value) if isinstance(value, bool) else value) for name, value in values.items()}

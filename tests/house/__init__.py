@@ -1,0 +1,1 @@
+"""Rules for the tree itself: imports, names, sentences, sizes."""
