@@ -49,7 +49,7 @@ STAYS = ("gpusim explore",)
 """A server: tests/explore has it."""
 MOST_QUESTIONS = int(os.environ.get("GPUSIM_DOCS_QUESTIONS", "6"))
 """To a table that a page judges; some take a minute of a core, and kernels of their rows have tests of their own."""
-CHANGE = re.compile(r"diff|(python|cpp) \S+/\S+")
+CHANGE = re.compile(r"diff|(python|cpp|toml) \S+/\S+")
 """A file of a checkout, or changes of some: tests/test_extend.py applies them."""
 FOLDERS = ("docs/", "kernels/", "validation/", "tests/", "gpusim/", "configs/", "scripts/", "notebooks/")
 

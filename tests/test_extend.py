@@ -19,8 +19,6 @@ ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "extend.md").read_text(encoding="utf-8")
 MOST_LINES, MOST_COLUMNS = 150, 160
 COPIED = ("gpusim", "configs", "engine", "scripts", "validation/held_out.toml")
-STARTS_FROM = {"configs/mine.toml": "configs/h200_sxm.toml"}
-"""Files that begin as a copy of another."""
 HAS_COMPILER = any(map(shutil.which, ("g++", "clang++")))
 HAS_ZIG = importlib.util.find_spec("ziglang") is not None
 
@@ -71,8 +69,6 @@ def apply(tree: Path, info: str, text: str) -> None:
         return
     for name, before, after in patches(text):
         path = tree / name
-        if not path.exists():
-            shutil.copy(tree / STARTS_FROM[name], path)
         found = path.read_text(encoding="utf-8")
         assert found.count(before) == 1, f"docs/extend.md: {name} has {found.count(before)} times:\n{before}"
         path.write_text(found.replace(before, after), encoding="utf-8")
