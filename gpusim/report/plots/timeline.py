@@ -9,7 +9,7 @@ from typing import Any
 
 from gpusim.errors import GpusimError
 from gpusim.report.number_format import count, percent
-from gpusim.report.plots.figure import ORANGE, SKY, ink_on, picture_of, settings
+from gpusim.report.plots.figure import PURPLE, SKY, ink_on, picture_of, settings
 from gpusim.report.plots.picture import Picture, check_plot
 from gpusim.report.plots.window import Window, batches, check_window, lives_of, of_sm, steady_window
 from gpusim.simulate.result import Result
@@ -37,7 +37,7 @@ COPY = Look("copy in flight", "#0072B2")
 MMA = Look("tensor core busy", "#009E73")
 OWN_MMA = Look("below a role: its math runs in the tensor core", "#009E73")
 LOADS = Look("loads in flight", SKY)
-STORES = Look("stores in flight", ORANGE, "....")
+STORES = Look("stores in flight", PURPLE, "....")
 OF_MEMORY = (LOADS, STORES)
 """By whether a span is a store."""
 
