@@ -78,9 +78,9 @@ def test_the_two_swizzles_point_at_each_other() -> None:
 def test_what_an_option_needs_is_what_it_is_refused_for() -> None:
     for rule in (*OF_INSTRUCTIONS, *OF_SCHEDULE, *OF_SHAPE):
         option = rule.field.rstrip("_")
-        told = help_text(GemmParams, option, ())
+        text = help_text(GemmParams, option, ())
         for condition in rule.needs:
-            assert condition.text.split()[0] in told, (option, condition)
+            assert condition.text.split()[0] in text, (option, condition)
     for field, _, feature, _ in WANTS_FEATURE:
         assert f"a GPU with {feature}" in help_text(GemmParams, field.rstrip("_"), ())
     assert "Needs" not in help_text(GemmParams, "m", ())
@@ -123,10 +123,10 @@ def test_an_old_name_is_understood_with_one_remark(
     old: str, new: str, more: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     wanted, silent = params_of([*H200, *more.split(), *new.split()], capsys)
-    found, told = params_of([*H200, *more.split(), *old.split()], capsys)
+    found, remarks = params_of([*H200, *more.split(), *old.split()], capsys)
     assert found == wanted
     assert silent.count("is now") == 0
-    assert told.count(f"{old.replace('=', ' ')} is now {new}; the old name goes with the next release") == 1
+    assert remarks.count(f"{old.replace('=', ' ')} is now {new}; the old name goes with the next release") == 1
 
 
 def test_python_and_documents_may_have_the_old_names_in_silence(recwarn: pytest.WarningsRecorder) -> None:
@@ -163,9 +163,9 @@ def test_a_sweep_takes_old_names(capsys: pytest.CaptureFixture[str]) -> None:
 def test_words_are_understood_in_any_case(
     typed: str, name: str, value: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    params, told = params_of([*H200, *typed.split()], capsys)
+    params, remarks = params_of([*H200, *typed.split()], capsys)
     assert params[name] == value
-    assert "is now" not in told
+    assert "is now" not in remarks
 
 
 @pytest.mark.parametrize(("typed", "hint"), [

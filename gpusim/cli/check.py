@@ -115,7 +115,7 @@ def check_command(
         help="Older profile. The report says what became worse since, and what explains it.")] = None,
     worse: Annotated[list[str] | None, typer.Option(
         "--worse", metavar="NAME=LIMIT",
-        help="Limit of a change for the worse against the baseline, such as cycles=3%. Repeatable.")] = None,
+        help="Limit of a change for the worse against the baseline, for example cycles=3%. Repeatable.")] = None,
     was: Annotated[list[str] | None, typer.Option(
         "--was", metavar="OPTION=VALUE", help="Option of the kernel that had another value in the baseline. Repeatable.")
     ] = None,

@@ -82,7 +82,9 @@ class KernelCommand(TyperCommand):
             shown.hidden = False
         if item.name == "help":
             shown.rich_help_panel = "Output"
-            shown.metavar, shown.help = "flag", f"Show this message. {HELP_ALL} shows options of compiled code, too."
+            is_all = not any(getattr(param, "hidden", False) for param in self.params)
+            shown.metavar, shown.help = "flag", "Show this message."
+            shown.help += "" if is_all else f" {HELP_ALL} shows options of compiled code, too."
         if item.secondary_opts:
             shown.secondary_opts = []
             shown.metavar = "flag"

@@ -202,7 +202,7 @@ class GemmParams(KernelParams):
     bias: bool = Field(False, description="Add a bias vector of N elements")
     activation: Literal["none", "relu", "gelu", "silu"] = Field("none", description="Activation function, applied last")
     setmaxnreg: Annotated[str, BeforeValidator(_registers)] = Field(
-        "auto", description="Registers a thread of producer/consumer warps, such as 40/232, or none, or auto"
+        "auto", description="Registers a thread of producer/consumer warps, for example 40/232, or none, or auto"
     )
     wgmma_depth: Annotated[int, Field(ge=0, le=8)] | None = Field(
         None, description="wgmma groups left in flight: the operand of wgmma.wait_group"
