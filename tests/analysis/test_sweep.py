@@ -18,7 +18,7 @@ import pytest
 
 import gpusim
 from gpusim import GemmParams, load_gpu, simulate
-from gpusim.analysis.sweep import GivenUp, Sweep, SweepSettings, predict_one, run_sweep
+from gpusim.analysis.sweep import GivenUp, Progress, Sweep, SweepSettings, predict_one, run_sweep
 from gpusim.cli import main
 from gpusim.errors import DeadlockError, KernelError, SimulationError
 from gpusim.evidence.validate.expected_error import expected_error
@@ -142,8 +142,8 @@ TILES = ["64x64x64", "64x128x64", "128x128x64"]
 SOME = {"m": 1024, "n": 1024, "k": 1024, "tile": TILES, "schedule": "auto", "stages": [2, 4]}
 
 
-def of_h200(**how: Any) -> Sweep:
-    return run_sweep("gemm", SOME, H200, SweepSettings(**how))
+def of_h200(*, progress: Progress = lambda what, done, total: None, **how: Any) -> Sweep:
+    return run_sweep("gemm", SOME, H200, SweepSettings(**how), progress=progress)
 
 
 @pytest.mark.parametrize("clock", ["single", 1500.0])
