@@ -42,19 +42,24 @@ NOT_KNOWN = "n/a"
 
 STALL_REASONS: Mapping[WarpState, str] = {
     WarpState.ISSUE: "selected, not_selected, wait",
-    WarpState.TENSOR: "gmma, math_pipe_throttle",
-    WarpState.WAIT_WGMMA: "gmma",
+    WarpState.TENSOR: "wait, mio_throttle",
+    WarpState.WAIT_MBARRIER: "long_scoreboard",
+    WarpState.WAIT_WGMMA: "barrier",
     WarpState.WAIT_BARRIER: "barrier",
+    WarpState.WAIT_CLUSTER: "barrier, membar",
+    WarpState.WAIT_CP_ASYNC: "long_scoreboard",
+    WarpState.WAIT_BULK: "long_scoreboard",
     WarpState.LONG_SCOREBOARD: "long_scoreboard",
     WarpState.SHORT_SCOREBOARD: "short_scoreboard",
-    WarpState.LSU: "lg_throttle, mio_throttle, membar",
+    WarpState.LSU: "lg_throttle, mio_throttle, membar, long_scoreboard",
     WarpState.MATH_PIPE: "math_pipe_throttle",
     WarpState.NO_INSTRUCTION: "no_instruction",
 }
 """Stall reasons of Nsight Compute (``smsp__average_warps_issue_stalled_..._per_issue_active.ratio``) by our states.
 
-``gmma`` is wgmma's, ``math_pipe_throttle`` mma.sync's and that of the other pipes; ``lg_throttle`` is of global memory,
-``mio_throttle`` of shared memory, ``membar`` of fences. Source: Nsight Compute's Kernel Profiling Guide.
+``wait`` is mma.sync's, ``mio_throttle`` that of wgmma and shared memory, ``lg_throttle`` that of global memory.
+``membar`` is that of ``__threadfence``, ``long_scoreboard`` that of proxy fences.
+Source: measured: kernels/probes/stall_reasons, h200_sxm, 2026-11-29; Nsight Compute's Kernel Profiling Guide for the rest.
 """
 
 
