@@ -43,18 +43,14 @@ NOT_KNOWN = "n/a"
 STALL_REASONS: Mapping[WarpState, str] = {
     WarpState.ISSUE: "selected, not_selected, wait",
     WarpState.TENSOR: "wait, mio_throttle",
-    WarpState.WAIT_MBARRIER: "long_scoreboard",
     WarpState.WAIT_WGMMA: "barrier",
-    WarpState.WAIT_BARRIER: "barrier",
-    WarpState.WAIT_CLUSTER: "barrier, membar",
-    WarpState.WAIT_CP_ASYNC: "long_scoreboard",
-    WarpState.WAIT_BULK: "long_scoreboard",
-    WarpState.LONG_SCOREBOARD: "long_scoreboard",
-    WarpState.SHORT_SCOREBOARD: "short_scoreboard",
+    WarpState.WAIT_BARRIER: "barrier", WarpState.WAIT_CLUSTER: "barrier, membar",
+    WarpState.WAIT_MBARRIER: "long_scoreboard",
+    WarpState.WAIT_CP_ASYNC: "long_scoreboard", WarpState.WAIT_BULK: "long_scoreboard",
+    WarpState.LONG_SCOREBOARD: "long_scoreboard", WarpState.SHORT_SCOREBOARD: "short_scoreboard",
     WarpState.LSU: "lg_throttle, mio_throttle, membar, long_scoreboard",
-    WarpState.MATH_PIPE: "math_pipe_throttle",
-    WarpState.NO_INSTRUCTION: "no_instruction",
-}
+    WarpState.MATH_PIPE: "math_pipe_throttle", WarpState.NO_INSTRUCTION: "no_instruction",
+}  # fmt: skip
 """Stall reasons of Nsight Compute (``smsp__average_warps_issue_stalled_..._per_issue_active.ratio``) by our states.
 
 ``wait`` is mma.sync's, ``mio_throttle`` that of wgmma and shared memory, ``lg_throttle`` that of global memory.
