@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 SILENCE_S = 60.0
 """How long a pipe hears nothing."""
 
-COUNTED_S, TIMED_S, MICRO_S = 0.6, 1.1, 0.015
+COUNTED_S, TIMED_S, MICRO_S = 0.9, 1.6, 0.015
 """Of a core for a simulation, on average: of a whole kernel as it was counted, as it was timed, and of a microbenchmark."""
 SLOW_S = {
     "copy_grains": 2.0, "piece_order": 1.0, "sharers_apart": 1.3, "power_tma": 1.5, "line_halves": 0.6,
