@@ -91,7 +91,7 @@ def _least_change(params: GemmOptions) -> int:
     return sum(abs(nearest_multiple(extent, unit) - extent) for extent, unit in extents)
 
 
-def _consumer_choices(params: GemmOptions) -> Iterable[GemmOptions]:
+def _consumer_choices(params: AnyGemm) -> Iterable[AnyGemm]:
     assert params.copy_ is not None  # set before
     schedules = (params.schedule,) if params.schedule else _usual_schedules(params.consumer_warpgroups)
     for schedule in schedules:
