@@ -136,7 +136,7 @@ def test_farther_memory_costs_cycles_and_judges_nothing() -> None:
     assert "Expected error" not in dict(farther.facts)
     (remark,) = farther.remarks
     assert "no measurement judges" in remark
-    assert "scale what is named below the sliders" in remark
+    assert "with what is named below the sliders scaled" in remark
     hints = {field.name: field.hint for field in FORMS["pipeline"]().fields}
     assert hints["latency"] == "hbm.latency_ns, l2.near_latency_cycles, l2.far_latency_cycles"
 

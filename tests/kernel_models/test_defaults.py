@@ -142,7 +142,7 @@ def test_a_gpu_with_another_label_and_the_same_features_gets_the_same_kernel(tmp
     [
         ({"math": "wgmma"}, "--math wgmma: mine has no wgmma; use --math mma_sync"),
         ({"schedule": "pingpong"}, "--schedule pingpong: mine has no wgmma; use --schedule multistage"),
-        ({"consumers": 2}, "--consumers 2: mine has no wgmma; use --warps 2x2"),
+        ({"consumers": 2}, "--consumer-warpgroups 2: mine has no wgmma; use --warps 2x2"),
         ({"setmaxnreg": "40/232"}, "--setmaxnreg 40/232: mine has no setmaxnreg; use --setmaxnreg none"),
     ],
 )

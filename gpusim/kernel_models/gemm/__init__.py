@@ -1,8 +1,8 @@
-"""GEMM, every schedule, told in the public vocabulary alone. In: :class:`GemmParams`. Out: a Launch.
+"""GEMM, every schedule, in the public vocabulary alone. In: :class:`GemmParams`. Out: a Launch.
 
-From left to right: ``params`` (options) -> ``defaults``, ``checks`` (``shares``, ``registers``, ``room``) ->
-``tiles`` (order and traffic), ``loader``, ``fragments``, ``epilogue`` -> ``multistage``, ``specialized``
-(programs) -> ``kernel``.
+Modules import from left to right: ``options`` -> ``warp_partition``, ``smem_budget``, ``tile_grid`` -> ``defaults``,
+``compatibility``; ``loader``, ``fragments``, ``epilogue`` -> ``warp_specialized``, ``multistage`` -> ``launch``; both end in
+``params``.
 """
 
 from gpusim.kernel_models.gemm.params import GemmParams

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gpusim.errors import GpusimError
-from gpusim.kernel_models.gemm.params import MAX_TILE, GemmParams
+from gpusim.kernel_models.gemm.options import MAX_TILE, AnyGemm
 
 MOST_STEPS = 12
 """Proposals that are followed."""
@@ -53,6 +53,6 @@ def _followed(tile: Tile | None, accepts: Callable[[Tile], object]) -> Tile | No
     return None
 
 
-def with_tile(params: GemmParams, tile: Tile) -> GemmParams:
+def with_tile(params: AnyGemm, tile: Tile) -> AnyGemm:
     """The same with another tile."""
     return params.model_copy(update={"tile": tile})

@@ -13,7 +13,7 @@ from gpusim.errors import KernelError
 from gpusim.workload.launch import Feature
 
 if TYPE_CHECKING:
-    from gpusim.kernel_models.gemm.params import GemmParams
+    from gpusim.kernel_models.gemm.options import GemmOptions
 
 MULTISTAGE = ("multistage",)
 PRODUCERS = ("warp_specialized", "cooperative", "pingpong")
@@ -32,7 +32,7 @@ class Needs:
     holds_unset: bool = True
     """Whether it holds where the other option is not chosen yet."""
 
-    def holds_for(self, params: GemmParams) -> bool:
+    def holds_for(self, params: GemmOptions) -> bool:
         """Whether ``params`` fulfil it."""
         value = getattr(params, self.field)
         if value is None:
@@ -80,7 +80,7 @@ class Rule:
     harmless: tuple[Any, ...] = ()
     """Values that are never refused."""
 
-    def is_broken_by(self, params: GemmParams) -> bool:
+    def is_broken_by(self, params: GemmOptions) -> bool:
         """Whether the option is given where it does not apply."""
         value = getattr(params, self.field)
         default = type(params).model_fields[self.field].default
@@ -174,7 +174,7 @@ WANTS_FEATURE: tuple[tuple[str, tuple[str, ...], Feature, str], ...] = (
 """Options that need a feature of the GPU, the values that do (none: all but the default), what to use elsewhere."""
 
 
-def refuse_first(params: GemmParams, rules: Iterable[Rule]) -> None:
+def refuse_first(params: GemmOptions, rules: Iterable[Rule]) -> None:
     """Refuse the first option that is given where it does not apply.
 
     Raises:

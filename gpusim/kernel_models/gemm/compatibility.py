@@ -14,7 +14,7 @@ from gpusim.kernel_models.gemm.applicability import (
     typed,
 )
 from gpusim.kernel_models.gemm.defaults import widest_swizzle
-from gpusim.kernel_models.gemm.params import MAX_CLUSTER, PORTABLE_CLUSTER, GemmParams
+from gpusim.kernel_models.gemm.options import MAX_CLUSTER, PORTABLE_CLUSTER, GemmOptions
 from gpusim.kernel_models.gemm.registers import launch_registers
 from gpusim.kernel_models.gemm.tile_grid import TilePlan, ceil_div
 from gpusim.kernel_models.gemm.warp_partition import (
@@ -38,7 +38,7 @@ MAX_BYTES = 1 << 38
 CONSUMERS = {"warp_specialized": (1,), "cooperative": (2, 3), "pingpong": (2,), "multistage": (1, 2, 3)}
 
 
-def check_gpu(given: GemmParams, gpu: Target) -> None:
+def check_gpu(given: GemmOptions, gpu: Target) -> None:
     """Refuse what was asked for and this GPU lacks.
 
     Raises:
@@ -51,7 +51,7 @@ def check_gpu(given: GemmParams, gpu: Target) -> None:
             raise LaunchError(f"{typed(field, value)}: {gpu.name} has no {feature}; use {better}")
 
 
-def check_places(given: GemmParams, params: GemmParams, gpu: Target) -> None:
+def check_places(given: GemmOptions, params: GemmOptions, gpu: Target) -> None:
     """Refuse places by GPC (``given``) that leave lone CTAs in the order of their numbers (``params``).
 
     Raises:
@@ -69,7 +69,7 @@ def _in_order(num: int) -> str:
     return ",".join(map(str, range(num)))
 
 
-def check_kinds(params: GemmParams) -> None:
+def check_kinds(params: GemmOptions) -> None:
     """Refuse instructions, types and options that do not go together, before any shape is looked at.
 
     Raises:
@@ -109,7 +109,7 @@ def check_kinds(params: GemmParams) -> None:
     _check_layout(params)
 
 
-def _check_layout(params: GemmParams) -> None:
+def _check_layout(params: GemmOptions) -> None:
     if params.element.bits == 16 or params.math == "fma":
         return
     for operand, is_k_major, contiguous in (("A", params.is_a_k_major, "M"), ("B", params.is_b_k_major, "N")):
@@ -121,7 +121,7 @@ def _check_layout(params: GemmParams) -> None:
             )
 
 
-def check_shape(params: GemmParams) -> None:
+def check_shape(params: GemmOptions) -> None:
     """Refuse sizes, tiles and counts that do not go together; every default is filled in.
 
     Raises:
@@ -145,7 +145,7 @@ def _shape_rules(field: str) -> list[Rule]:
     return [rule for rule in OF_SHAPE if rule.field == field]
 
 
-def _check_schedule(params: GemmParams) -> None:
+def _check_schedule(params: GemmOptions) -> None:
     schedule = params.schedule
     assert schedule is not None  # resolved
     if schedule == "pingpong" and not params.persistent:
@@ -174,7 +174,7 @@ def _check_schedule(params: GemmParams) -> None:
         )
 
 
-def _check_depth_of_tile(params: GemmParams) -> None:
+def _check_depth_of_tile(params: GemmOptions) -> None:
     tile_m, tile_n, tile_k = Shares(params).tile
     step = 1 if params.math == "fma" else 32 // params.element.num_bytes
     if tile_k % step:
@@ -190,7 +190,7 @@ def _check_depth_of_tile(params: GemmParams) -> None:
         )
 
 
-def _check_pad(params: GemmParams) -> None:
+def _check_pad(params: GemmOptions) -> None:
     """Rows begin at multiples of what copies and ldmatrix take."""
     unit = 16 // params.element.num_bytes
     if params.pad % unit:
@@ -200,7 +200,7 @@ def _check_pad(params: GemmParams) -> None:
         )
 
 
-def _check_swizzle(params: GemmParams) -> None:
+def _check_swizzle(params: GemmOptions) -> None:
     """Rows of both operands in shared memory must be whole spans of the swizzle."""
     assert params.swizzle is not None  # resolved
     tile = Shares(params).tile
@@ -244,7 +244,7 @@ def _check_swizzle(params: GemmParams) -> None:
             )
 
 
-def _check_pipeline(params: GemmParams) -> None:
+def _check_pipeline(params: GemmOptions) -> None:
     """A k-step's slot must be free before the ring comes round to it."""
     assert params.wgmma_depth is not None  # resolved
     assert params.stages is not None
@@ -257,7 +257,7 @@ def _check_pipeline(params: GemmParams) -> None:
         )
 
 
-def _check_setmaxnreg(params: GemmParams) -> None:
+def _check_setmaxnreg(params: GemmOptions) -> None:
     of_producer, of_consumer = producer_registers(params), consumer_registers(params)
     if of_producer is None or of_consumer is None:
         return
@@ -280,7 +280,7 @@ def _check_setmaxnreg(params: GemmParams) -> None:
         )
 
 
-def _check_cluster(params: GemmParams) -> None:
+def _check_cluster(params: GemmOptions) -> None:
     size = params.num_cluster_ctas
     if size == 1:
         return
@@ -309,7 +309,7 @@ def _check_cluster(params: GemmParams) -> None:
             )
 
 
-def _check_epilogue(params: GemmParams) -> None:
+def _check_epilogue(params: GemmOptions) -> None:
     epilogue, (_, columns) = params.epilogue, Shares(params).share
     if not params.is_specialized:
         columns = Shares(params).tile[1]
@@ -327,7 +327,7 @@ def _check_epilogue(params: GemmParams) -> None:
         )
 
 
-def _check_size(params: GemmParams) -> None:
+def _check_size(params: GemmOptions) -> None:
     plan = TilePlan(params)
     elements = (params.m * params.k, params.n * params.k, params.m * params.n)
     widths = (params.element.num_bytes, params.element.num_bytes, params.out_element.num_bytes)

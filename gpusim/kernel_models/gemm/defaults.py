@@ -7,7 +7,7 @@ from math import prod
 from typing import Any
 
 from gpusim.errors import nearest_multiple
-from gpusim.kernel_models.gemm.params import GemmParams
+from gpusim.kernel_models.gemm.options import AnyGemm, GemmOptions
 from gpusim.kernel_models.gemm.smem_budget import most_stages
 from gpusim.kernel_models.gemm.warp_partition import Shares, default_setmaxnreg, warp_choices
 from gpusim.layout.notation import parse_swizzle, show_swizzle
@@ -20,7 +20,7 @@ MIN_STAGES_FOR_DEPTH = 2
 USUAL_STAGES = 4
 
 
-def with_instructions(params: GemmParams, gpu: Target) -> GemmParams:
+def with_instructions(params: AnyGemm, gpu: Target) -> AnyGemm:
     """Math, copy, and the schedule where it does not depend on the tile."""
     wants_consumers = params.consumer_warpgroups is not None or params.schedule not in (None, "multistage")
     usual = "wgmma" if "wgmma" in gpu.features or wants_consumers else "mma_sync"
@@ -32,7 +32,7 @@ def with_instructions(params: GemmParams, gpu: Target) -> GemmParams:
     return params.model_copy(update={"math": math, "copy_": copy, "schedule": schedule})
 
 
-def with_shape(params: GemmParams, gpu: Target) -> GemmParams:
+def with_shape(params: AnyGemm, gpu: Target) -> AnyGemm:
     """What :func:`with_instructions` left None, filled in where it has a meaning; nothing is checked.
 
     Options without a meaning (``warps`` of wgmma, ``split`` of pingpong) stay None.
@@ -73,7 +73,7 @@ def with_shape(params: GemmParams, gpu: Target) -> GemmParams:
 # -------------------------------------------------------------------------------------- wgmma
 
 
-def _with_consumers(params: GemmParams) -> GemmParams:
+def _with_consumers(params: AnyGemm) -> AnyGemm:
     """Schedule, tile, consumers and split: the first that divide the tile and fit in registers.
 
     Where none divides a tile it is refused, with the nearest legal tile: so they are those of that tile.
@@ -84,14 +84,14 @@ def _with_consumers(params: GemmParams) -> GemmParams:
     return (fitting or legal or sorted(choices, key=_least_change))[0].model_copy(update={"setmaxnreg": params.setmaxnreg})
 
 
-def _least_change(params: GemmParams) -> int:
+def _least_change(params: GemmOptions) -> int:
     """Rows and columns between the tile and the nearest that divides into its instructions."""
     shares = Shares(params)
     extents = zip(shares.tile[:2], shares.units, strict=True)
     return sum(abs(nearest_multiple(extent, unit) - extent) for extent, unit in extents)
 
 
-def _consumer_choices(params: GemmParams) -> Iterable[GemmParams]:
+def _consumer_choices(params: AnyGemm) -> Iterable[AnyGemm]:
     assert params.copy_ is not None  # set before
     schedules = (params.schedule,) if params.schedule else _usual_schedules(params.consumer_warpgroups)
     for schedule in schedules:
@@ -110,7 +110,7 @@ def _usual_schedules(consumers: int | None) -> tuple[str, ...]:
     return ("warp_specialized",) if consumers == 1 else ("cooperative", "warp_specialized")
 
 
-def _usual_consumers(schedule: str, params: GemmParams) -> tuple[int, ...]:
+def _usual_consumers(schedule: str, params: GemmOptions) -> tuple[int, ...]:
     if params.consumer_warpgroups is not None:
         return (params.consumer_warpgroups,)
     if schedule == "multistage":
@@ -118,7 +118,7 @@ def _usual_consumers(schedule: str, params: GemmParams) -> tuple[int, ...]:
     return {"warp_specialized": (1,), "cooperative": (2, 3), "pingpong": (2,)}[schedule]
 
 
-def _usual_splits(schedule: str, consumers: int, params: GemmParams) -> tuple[Any, ...]:
+def _usual_splits(schedule: str, consumers: int, params: GemmOptions) -> tuple[Any, ...]:
     if params.consumer_split is not None or schedule == "pingpong":
         return (params.consumer_split,)
     return ("m",) if consumers == 1 else ("m", "n")
@@ -137,7 +137,7 @@ def _wgmma_tile(schedule: str, consumers: int, split: str | None, element_bytes:
 # -------------------------------------------------------------------------------------- mma.sync and fma
 
 
-def _with_warps(params: GemmParams) -> GemmParams:
+def _with_warps(params: AnyGemm) -> AnyGemm:
     """Tile and warps: the usual warps of a given tile, or the usual tile of given warps."""
     warps, tile = params.warps, params.tile
     if tile is None:
@@ -150,7 +150,7 @@ def _with_warps(params: GemmParams) -> GemmParams:
     return params
 
 
-def _warp_tile(params: GemmParams) -> tuple[int, int, int]:
+def _warp_tile(params: GemmOptions) -> tuple[int, int, int]:
     """About 128 x 128, in pieces of at most 64 x 64 a warp, or of 8 x 8 a thread of fma."""
     is_fma = params.math == "fma"
     depth = 16 if is_fma else 64 // params.element.num_bytes
@@ -163,7 +163,7 @@ def _warp_tile(params: GemmParams) -> tuple[int, int, int]:
     return warps_m * rows, warps_n * columns, depth
 
 
-def widest_swizzle(params: GemmParams, *, at_most: str = "128B") -> str:
+def widest_swizzle(params: GemmOptions, *, at_most: str = "128B") -> str:
     """The widest swizzle that divides the rows of both operands as they lie in shared memory."""
     assert params.tile is not None  # set before
     tile_m, tile_n, tile_k = params.tile
@@ -177,7 +177,7 @@ def widest_swizzle(params: GemmParams, *, at_most: str = "128B") -> str:
     return "none"
 
 
-def with_places(params: GemmParams, gpu: Target) -> GemmParams:
+def with_places(params: AnyGemm, gpu: Target) -> AnyGemm:
     """``raster_table`` as places, where it is by GPC: clusters in the order of GPCs, those of one as they are numbered."""
     if params.raster_order != "gpc":
         return params

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from gpusim.kernel_models.gemm.fragments import Fragments
-from gpusim.kernel_models.gemm.params import GemmParams
+from gpusim.kernel_models.gemm.options import GemmOptions
 from gpusim.workload import ops
 from gpusim.workload.atoms import mma_sync
 
@@ -25,7 +25,7 @@ class Deed:
     math: ops.MmaSync | None = None
 
 
-def deeds(params: GemmParams, fragments: Fragments) -> list[Deed]:
+def deeds(params: GemmOptions, fragments: Fragments) -> list[Deed]:
     """What a k-step does, in order.
 
     As the source has it, a slice's fragments are read before the math of the slice before; the copies stand before all math

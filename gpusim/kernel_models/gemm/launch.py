@@ -12,7 +12,7 @@ from gpusim.kernel_models.gemm.fragments import Fragments
 from gpusim.kernel_models.gemm.least_work import tile_work
 from gpusim.kernel_models.gemm.loader import Loader
 from gpusim.kernel_models.gemm.multistage import Multistage
-from gpusim.kernel_models.gemm.params import GemmParams
+from gpusim.kernel_models.gemm.options import GemmOptions
 from gpusim.kernel_models.gemm.registers import launch_registers
 from gpusim.kernel_models.gemm.smem_budget import ALIGNMENT_BYTES, Staging, staging_of
 from gpusim.kernel_models.gemm.splitk_reduce import reduction_launch
@@ -25,7 +25,7 @@ from gpusim.units import WAVEFRONT_BYTES
 from gpusim.workload.launch import Buffer, Feature, Launch, Mbarrier, NamedBarrier, Program, RoleContext, Target, WarpRole
 
 
-def gemm_launch(params: GemmParams, gpu: Target) -> Launch:
+def gemm_launch(params: GemmOptions, gpu: Target) -> Launch:
     """The Launch of resolved ``params`` on ``gpu``.
 
     Raises:
@@ -77,7 +77,7 @@ def _when_run(make: Callable[[], Program]) -> Program:
 
 
 def _multistage(
-    params: GemmParams, plan: TilePlan, staging: Staging, *, has_stmatrix: bool
+    params: GemmOptions, plan: TilePlan, staging: Staging, *, has_stmatrix: bool
 ) -> dict[str, Any]:
     tile_m, tile_n, _ = plan.tile
     shares, num = Shares(params), Shares(params).num_teams
@@ -111,7 +111,7 @@ def _multistage(
 
 
 def _specialized(
-    params: GemmParams, plan: TilePlan, staging: Staging, *, has_stmatrix: bool
+    params: GemmOptions, plan: TilePlan, staging: Staging, *, has_stmatrix: bool
 ) -> dict[str, Any]:
     assert params.stages is not None  # resolved
     assert params.consumer_warpgroups is not None
@@ -162,7 +162,7 @@ def _specialized(
     }
 
 
-def _buffers(params: GemmParams, plan: TilePlan, staging: Staging, *, num_slots: int) -> tuple[Buffer, ...]:
+def _buffers(params: GemmOptions, plan: TilePlan, staging: Staging, *, num_slots: int) -> tuple[Buffer, ...]:
     assert params.stages is not None  # resolved
     found = [
         Buffer(name=name, stage_bytes=operand.room_bytes, num_stages=params.stages)
@@ -178,7 +178,7 @@ def _buffers(params: GemmParams, plan: TilePlan, staging: Staging, *, num_slots:
     return tuple(found)
 
 
-def _features(params: GemmParams, epilogue: Epilogue) -> frozenset[Feature]:
+def _features(params: GemmOptions, epilogue: Epilogue) -> frozenset[Feature]:
     found: set[Feature] = {"tma" if params.copy_ == "tma" else "cp_async"}
     if params.copy_ == "tma" or params.is_specialized:
         found.add("mbarrier")
@@ -197,7 +197,7 @@ def _features(params: GemmParams, epilogue: Epilogue) -> frozenset[Feature]:
     return frozenset(found)
 
 
-def _registers(params: GemmParams) -> tuple[int, str]:
+def _registers(params: GemmOptions) -> tuple[int, str]:
     """(registers that the launch asks for, how they come about)."""
     shares, of_consumer = Shares(params), consumer_registers(params)
     if params.registers is not None:
@@ -210,7 +210,7 @@ def _registers(params: GemmParams) -> tuple[int, str]:
     return registers, f"{shares.need.story}; launched with {registers}, setmaxnreg {params.setmaxnreg}"
 
 
-def _conflicts(params: GemmParams, plan: TilePlan) -> list[str]:
+def _conflicts(params: GemmOptions, plan: TilePlan) -> list[str]:
     """What bank conflicts multiply fragment reads by, where they do."""
     if params.math != "mma_sync":
         return []
@@ -223,7 +223,7 @@ def _conflicts(params: GemmParams, plan: TilePlan) -> list[str]:
     return [f"bank conflicts: fragment reads take {times:.3g} times the wavefronts of their bytes{mend}"]
 
 
-def _remarks(params: GemmParams, plan: TilePlan) -> tuple[str, ...]:
+def _remarks(params: GemmOptions, plan: TilePlan) -> tuple[str, ...]:
     remarks = []
     assert params.swizzle is not None  # resolved
     mixed_up = units_remark(params.swizzle, params.element.bits)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusim.kernel_models.gemm.params import MAX_STAGES, GemmParams
+from gpusim.kernel_models.gemm.options import MAX_STAGES, GemmOptions
 from gpusim.kernel_models.gemm.smem_budget import is_transposed
 from gpusim.kernel_models.gemm.tile_grid import Coordinates, TilePlan, ceil_div
 from gpusim.units import LINE_BYTES, SECTOR_BYTES, WARP_SIZE
@@ -41,7 +41,7 @@ TURNED_FETCH_BYTES = 64
 Source: ``l2.fetch_bytes`` of an H200 (kernels/cache_hints)."""
 
 
-def block_bytes(params: GemmParams, which: int) -> int:
+def block_bytes(params: GemmOptions, which: int) -> int:
     """What L2 takes of memory at least where a copy of A (0) or B (1) finds nothing; 0 where that is what it asks for."""
     return params.l2_promotion or (TURNED_FETCH_BYTES if is_transposed(params, which) else 0)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from gpusim.errors import LaunchError
 from gpusim.kernel_models.gemm.advice import TileRefused
-from gpusim.kernel_models.gemm.params import MAX_STAGES, GemmParams
+from gpusim.kernel_models.gemm.options import MAX_STAGES, GemmOptions
 from gpusim.kernel_models.gemm.warp_partition import Shares
 from gpusim.workload.launch import Target
 
@@ -23,12 +23,12 @@ TURN_BARRIER_BYTES = 32
 """Pingpong's mbarriers."""
 
 
-def is_transposed(params: GemmParams, which: int) -> bool:
+def is_transposed(params: GemmOptions, which: int) -> bool:
     """Whether A (0) or B (1) is turned on its way in: fma wants M and N contiguous for each k."""
     return params.math == "fma" and (params.is_a_k_major, params.is_b_k_major)[which]
 
 
-def stage_bytes(params: GemmParams) -> int:
+def stage_bytes(params: GemmOptions) -> int:
     """Shared memory of one stage."""
     tile = Shares(params).tile
     rows = sum(tile[which] + (FMA_PAD if is_transposed(params, which) else 0) for which in (0, 1))
@@ -48,13 +48,13 @@ class Staging:
     overlays_stages: bool
 
 
-def column_unit(params: GemmParams) -> int:
+def column_unit(params: GemmOptions) -> int:
     """Columns that a slice is a multiple of: whole fragments, and rows of whole 16 bytes."""
     fragment = 32 if params.math == "fma" else 8
     return max(fragment, 16 // params.out_element.num_bytes)
 
 
-def _staging_shape(params: GemmParams) -> tuple[int, int]:
+def _staging_shape(params: GemmOptions) -> tuple[int, int]:
     """(rows of a slice of all roles that stage at once, columns of a role's share)."""
     tile_m, tile_n, _ = Shares(params).tile
     if not params.is_specialized:
@@ -64,11 +64,11 @@ def _staging_shape(params: GemmParams) -> tuple[int, int]:
     return share_m * params.consumer_warpgroups, share_n
 
 
-def _has_staging(params: GemmParams) -> bool:
+def _has_staging(params: GemmOptions) -> bool:
     return params.epilogue != "direct" and params.split_k == 1
 
 
-def _least_staging(params: GemmParams) -> int:
+def _least_staging(params: GemmOptions) -> int:
     """Shared memory that a persistent kernel needs beside its stages: 32 columns, or the smallest slice."""
     if not _has_staging(params) or not params.persistent:
         return 0
@@ -78,17 +78,17 @@ def _least_staging(params: GemmParams) -> int:
     return rows * (few if columns % few == 0 else unit) * params.out_element.num_bytes
 
 
-def spare_bytes(params: GemmParams, gpu: Target) -> int:
+def spare_bytes(params: GemmOptions, gpu: Target) -> int:
     """Shared memory that a CTA has for stages and staging."""
     return gpu.max_smem_per_cta_bytes - ALIGNMENT_BYTES - TURN_BARRIER_BYTES - _least_staging(params)
 
 
-def most_stages(params: GemmParams, gpu: Target) -> int:
+def most_stages(params: GemmOptions, gpu: Target) -> int:
     """Stages that fit in a CTA's shared memory."""
     return min(MAX_STAGES, max(0, spare_bytes(params, gpu) // (stage_bytes(params) + STAGE_BARRIER_BYTES)))
 
 
-def staging_of(params: GemmParams, gpu: Target) -> Staging:
+def staging_of(params: GemmOptions, gpu: Target) -> Staging:
     """The widest slices of D that fit: over the drained stages, or beside them in a persistent kernel."""
     assert params.stages is not None  # resolved
     rows, columns = _staging_shape(params)
@@ -109,7 +109,7 @@ def staging_of(params: GemmParams, gpu: Target) -> Staging:
     return Staging(slice_n=fitting[-1], num_bytes=fitting[-1] * column_bytes, overlays_stages=overlays)
 
 
-def check_room(params: GemmParams, gpu: Target) -> None:
+def check_room(params: GemmOptions, gpu: Target) -> None:
     """Refuse stages and staging that do not fit.
 
     Raises:
@@ -133,7 +133,7 @@ def check_room(params: GemmParams, gpu: Target) -> None:
     raise TileRefused(why, kind=LaunchError, tile=_smaller_tile(params, gpu))
 
 
-def _smaller_tile(params: GemmParams, gpu: Target) -> tuple[int, int, int] | None:
+def _smaller_tile(params: GemmOptions, gpu: Target) -> tuple[int, int, int] | None:
     """The nearest tile of which one stage fits: less K, else fewer columns."""
     tile_m, tile_n, tile_k = Shares(params).tile
     step = max(1, 32 // params.element.num_bytes)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim.kernel_models.gemm.epilogue import ACTIVATION_COST
-from gpusim.kernel_models.gemm.params import GemmParams
+from gpusim.kernel_models.gemm.options import GemmOptions
 from gpusim.kernel_models.gemm.tile_grid import SUM_BYTES, ceil_div
 from gpusim.units import LINE_BYTES, SECTOR_BYTES, WARP_SIZE
 from gpusim.workload import ops
@@ -31,7 +31,7 @@ AT_ONCE = 4
 """Parts of an element that are under way; of what fewer are left one comes first, then the others."""
 
 
-def reduction_launch(params: GemmParams) -> Launch:
+def reduction_launch(params: GemmOptions) -> Launch:
     """The kernel that adds the parts of ``params``, as ``splitk_reduction`` says."""
     return _by_elements(params) if params.splitk_reduction == "scalar" else _by_vectors(params)
 
@@ -46,7 +46,7 @@ def _trips(parts: int) -> tuple[int, ...]:
     return (AT_ONCE,) * (parts // AT_ONCE) + ((1,) if left else ()) + ((left - 1,) if left > 1 else ())
 
 
-def _by_elements(params: GemmParams) -> Launch:
+def _by_elements(params: GemmOptions) -> Launch:
     """A kernel in which each thread adds ``split_k`` parts of an element, four by four, stores it and takes its next one.
 
     Ignores: where in the workspace a tile's elements lie; edges of its tiles of 32 x 16 elements.
@@ -105,7 +105,7 @@ def _by_elements(params: GemmParams) -> Launch:
     return _launch(params, elements_of, ceil_div(num_elements, per_cta), THREADS_BY_ELEMENTS, each, program)
 
 
-def _by_vectors(params: GemmParams) -> Launch:
+def _by_vectors(params: GemmOptions) -> Launch:
     """A kernel in which each thread adds ``split_k`` parts of four elements, finishes and stores them.
 
     Ignores: where in the workspace a tile's elements lie; it is walked from end to end.
@@ -151,7 +151,7 @@ def _by_vectors(params: GemmParams) -> Launch:
 
 
 def _launch(
-    params: GemmParams, elements_of: Callable[[NDArray[np.int64]], NDArray[np.int64]], num_ctas: int, threads: int,
+    params: GemmOptions, elements_of: Callable[[NDArray[np.int64]], NDArray[np.int64]], num_ctas: int, threads: int,
     num_steps: int, program: Program,
 ) -> Launch:
     """Of CTAs that each add the parts of ``elements_of`` elements, in so many steps."""

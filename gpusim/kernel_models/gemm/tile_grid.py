@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim.errors import LayoutError
-from gpusim.kernel_models.gemm.params import GemmParams
+from gpusim.kernel_models.gemm.options import GemmOptions
 from gpusim.kernel_models.gemm.smem_budget import FMA_PAD, is_transposed
 from gpusim.units import LINE_BYTES
 from gpusim.workload.gmem.line_fetches import unasked_fraction
@@ -51,7 +51,7 @@ def ceil_div(value: int, by: int) -> int:
 class TilePlan:
     """The grid of tiles of one GEMM, in the order in which CTAs take them."""
 
-    params: GemmParams
+    params: GemmOptions
 
     @property
     def tile(self) -> tuple[int, int, int]:
@@ -373,9 +373,10 @@ def _parted(extent: int, ways: int) -> int:
     return extent // ways
 
 
-def _walk(idx: IntArray, num_across: int, num_along: int, params: GemmParams) -> tuple[IntArray, IntArray]:
+def _walk(idx: IntArray, num_across: int, num_along: int, params: GemmOptions) -> tuple[IntArray, IntArray]:
     """Bands of ``swizzle_size`` across, walked along: (across, along) of each index.
 
+    >>> from gpusim import GemmParams
     >>> across, along = _walk(np.arange(8), 4, 2, GemmParams(m=1, n=1, k=1, swizzle_size=3))
     >>> list(zip(across.tolist(), along.tolist()))
     [(0, 0), (1, 0), (2, 0), (0, 1), (1, 1), (2, 1), (3, 0), (3, 1)]

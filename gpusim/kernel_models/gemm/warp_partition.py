@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from gpusim.errors import KernelError, nearest_multiple
 from gpusim.kernel_models.gemm.advice import TileRefused
-from gpusim.kernel_models.gemm.params import GemmParams
+from gpusim.kernel_models.gemm.options import GemmOptions
 from gpusim.kernel_models.gemm.registers import (
     RegisterNeed,
     most_accumulators,
@@ -32,7 +32,7 @@ UNITS = {"mma_sync": (16, 8), "fma": (16, 32)}
 class Shares:
     """Pieces of a tile in a kernel whose tile, math, schedule and consumers (or warps) are known."""
 
-    params: GemmParams
+    params: GemmOptions
 
     @property
     def tile(self) -> tuple[int, int, int]:
@@ -177,12 +177,12 @@ ROUND_N = 32
 """Columns of a tile that is proposed are a multiple of this where those asked for were."""
 
 
-def consumer_registers(params: GemmParams) -> int | None:
+def consumer_registers(params: GemmOptions) -> int | None:
     """What setmaxnreg gives a consumer; None without it."""
     return None if params.setmaxnreg in ("none", "auto") else int(params.setmaxnreg.split("/")[1])
 
 
-def producer_registers(params: GemmParams) -> int | None:
+def producer_registers(params: GemmOptions) -> int | None:
     """What setmaxnreg leaves a producer; None without it."""
     return None if params.setmaxnreg in ("none", "auto") else int(params.setmaxnreg.split("/")[0])
 
@@ -194,7 +194,7 @@ def default_setmaxnreg(schedule: str, copy: str, consumers: int) -> str:
     return {2: "40/232", 3: "32/160"}.get(consumers, "none")
 
 
-def check_shares(params: GemmParams) -> None:
+def check_shares(params: GemmOptions) -> None:
     """Refuse a tile that does not divide into its instructions, or whose accumulators do not fit.
 
     Raises:
@@ -222,7 +222,7 @@ def check_shares(params: GemmParams) -> None:
     )
 
 
-def _dealt(params: GemmParams, shares: Shares) -> str:
+def _dealt(params: GemmOptions, shares: Shares) -> str:
     if params.math != "wgmma":
         return f"with --warps {shares.ways[0]}x{shares.ways[1]}"
     if params.schedule == "pingpong":
@@ -232,7 +232,7 @@ def _dealt(params: GemmParams, shares: Shares) -> str:
     return f"with {params.consumer_warpgroups} warpgroups along {'MN'[params.consumer_split == 'n']}"
 
 
-def _other_split(params: GemmParams) -> str:
+def _other_split(params: GemmOptions) -> str:
     """``--consumer-split n`` where the same consumers could divide the other side."""
     if params.math != "wgmma" or params.consumer_warpgroups == 1 or params.schedule == "pingpong":
         return ""
@@ -241,7 +241,7 @@ def _other_split(params: GemmParams) -> str:
     return f"--consumer-split {split}" if other.is_divisible and other.fits_registers else ""
 
 
-def _other_flags(params: GemmParams) -> str:
+def _other_flags(params: GemmOptions) -> str:
     """Other warps or consumers that have the registers, as flags; empty where there are none."""
     for flags, changes in _other_shares(params):
         other = Shares(params.model_copy(update=changes))
@@ -250,7 +250,7 @@ def _other_flags(params: GemmParams) -> str:
     return ""
 
 
-def _fitting_tile(params: GemmParams) -> tuple[int, int, int] | None:
+def _fitting_tile(params: GemmOptions) -> tuple[int, int, int] | None:
     """The nearest smaller tile that has the registers."""
     tile_m, tile_n, tile_k = Shares(params).tile
     unit_m, unit_n = Shares(params).units
@@ -262,7 +262,7 @@ def _fitting_tile(params: GemmParams) -> tuple[int, int, int] | None:
     return None
 
 
-def _other_shares(params: GemmParams) -> Iterator[tuple[str, dict[str, object]]]:
+def _other_shares(params: GemmOptions) -> Iterator[tuple[str, dict[str, object]]]:
     if params.math != "wgmma":
         for warps in warp_choices(params):
             yield f"--warps {warps[0]}x{warps[1]}", {"warps": warps}
@@ -278,7 +278,7 @@ def _other_shares(params: GemmParams) -> Iterator[tuple[str, dict[str, object]]]
                 }
 
 
-def warp_choices(params: GemmParams) -> list[tuple[int, int]]:
+def warp_choices(params: GemmOptions) -> list[tuple[int, int]]:
     """Warps along M and N that divide the tile, the most usual first: 64x64 a warp, 8x8 a thread of fma."""
     assert params.tile is not None  # set before
     assert params.math is not None

@@ -9,7 +9,7 @@ from typing import Any
 from gpusim.kernel_models.gemm.epilogue import Epilogue
 from gpusim.kernel_models.gemm.instruction_fetch import far_code
 from gpusim.kernel_models.gemm.loader import Loader
-from gpusim.kernel_models.gemm.params import MAX_STAGES
+from gpusim.kernel_models.gemm.options import MAX_STAGES
 from gpusim.kernel_models.gemm.tile_grid import Coordinates, TilePlan
 from gpusim.kernel_models.gemm.warp_partition import Shares, consumer_registers, producer_registers
 from gpusim.workload import ops

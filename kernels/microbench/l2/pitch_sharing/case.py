@@ -23,9 +23,10 @@ from gpusim.evidence.cases.case import (
     Scratch,
     WrongAnswer,
     by_value,
-    kernels_dir,
+    kernel_folder,
     load_case,
 )
+from gpusim.evidence.cases.tile_walk import grid_include
 from gpusim.machine.config import GpuSpec
 from gpusim.workload import ops
 from gpusim.workload.dtypes import BF16
@@ -271,9 +272,7 @@ def derive(row: Config) -> dict[str, float]:
 
 def includes() -> dict[str, str]:
     """The kernel, and what kernels of several SMs share."""
-    folder = kernels_dir()
-    found: dict[str, str] = waves.includes()
-    return {**found, "walk.cuh": (folder / "wave_sharing" / "kernel.cu").read_text(encoding="utf-8")}
+    return {**grid_include(), "walk.cuh": (kernel_folder("wave_sharing") / "kernel.cu").read_text(encoding="utf-8")}
 
 
 def _group(configs: Any) -> Group:

@@ -18,9 +18,10 @@ from gpusim.evidence.cases.case import (
     Output,
     Outputs,
     WrongAnswer,
-    kernels_dir,
+    kernel_folder,
     load_case,
 )
+from gpusim.evidence.cases.tile_walk import grid_include
 from gpusim.kernel_models.gemm import GemmParams
 from gpusim.machine.config import GpuSpec
 
@@ -181,11 +182,9 @@ def includes() -> dict[str, str]:
     structs = "".join(f"template <int kN>\nstruct {kind};\n" for kind in kinds)
     structs += "".join(gemms._struct(*one) for one in used)
     entries = "".join(gemms._kernel(gemms.ENTRIES[name]).replace("HOPPER_GEMM(", "STEPS(") for name in ENTRIES)
-    folder = kernels_dir()
     return {
         "shapes.inc": structs, "steps.inc": entries,
-        "gemm.cuh": (folder / "hopper_gemm" / "kernel.cu").read_text(encoding="utf-8"),
-        "grid.cuh": (folder / "line_sharing" / "grid.cuh").read_text(encoding="utf-8"),
+        "gemm.cuh": (kernel_folder("hopper_gemm") / "kernel.cu").read_text(encoding="utf-8"), **grid_include(),
     }  # fmt: skip
 
 

@@ -1,0 +1,344 @@
+"""Options of a GEMM kernel: every one of the command line, each checked by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
+
+from pydantic import BeforeValidator, Field
+
+from gpusim.errors import LayoutError
+from gpusim.kernel_models.gemm.renamed import RENAMED
+from gpusim.kernel_models.options import KernelParams
+from gpusim.kernel_models.spelling import Renamed, as_choice
+from gpusim.layout.notation import parse_swizzle
+from gpusim.layout.swizzle import SWIZZLE_MODES
+from gpusim.workload.dtypes import DType, dtype
+
+MAX_EXTENT = 1 << 24
+"""Largest m, n or k: beyond it a matrix has no room on any GPU that is described."""
+
+MAX_STAGES = 64
+MAX_TILE = 1024
+MAX_WARPS = 32
+MAX_CLUSTER, PORTABLE_CLUSTER = 16, 8
+MAX_PAD = 128
+DIRECTIONS = ("along_m", "along_n")
+
+
+def _numbers(count: int, most: int) -> Any:
+    """Accepts ``count`` numbers from 1 to ``most``, joined by x or as a tuple."""
+    example = "128x256x64" if count == 3 else "2x1"
+    wanted = f"wants {count} numbers from 1 to {most} joined by x, such as {example}"
+
+    def parse(value: Any) -> Any:
+        if isinstance(value, list | tuple):
+            text = "x".join(str(part) for part in value)
+        elif isinstance(value, str):
+            text = value
+        else:
+            return value
+        parts = text.lower().split("x")
+        is_right = len(parts) == count and all(part.isascii() and part.isdigit() for part in parts)
+        if not is_right or not all(1 <= int(part) <= most for part in parts):
+            raise ValueError(f"is {text!r}, {wanted}")
+        return tuple(int(part) for part in parts)
+
+    return BeforeValidator(parse)
+
+
+def _registers(value: Any) -> Any:
+    value = as_choice(value, ("none", "auto"))
+    if isinstance(value, str) and value not in ("none", "auto"):
+        parts = value.split("/")
+        if len(parts) != 2 or not all(part.isascii() and part.isdigit() for part in parts):
+            raise ValueError(f"is {value!r}, wants producer/consumer such as 40/232, none or auto")
+        if any(not 24 <= int(part) <= 256 or int(part) % 8 for part in parts):
+            raise ValueError(f"is {value!r}, wants multiples of 8 from 24 to 256, such as 40/232")
+    return value
+
+
+def _table(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        value = ",".join(map(str, value))
+    value = as_choice(value, ("none", "gpc"))
+    if as_choice(value, DIRECTIONS) in DIRECTIONS:
+        raise ValueError(f"is {value!r}, wants places of clusters; --raster has along_m and along_n (CUTLASS's RasterOrder)")
+    if isinstance(value, str) and value not in ("none", "gpc"):
+        parts = value.split(",")
+        if not all(part.isascii() and part.isdigit() for part in parts) or sorted(map(int, parts)) != [*range(len(parts))]:
+            raise ValueError(f"is {value!r}, wants every place from 0 on once, such as 0,2,1,3, or gpc, or none")
+    return value
+
+
+def _swizzle(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        value = ",".join(str(part) for part in value)
+    value = as_choice(value, tuple(SWIZZLE_MODES))
+    if isinstance(value, str) and value not in SWIZZLE_MODES:
+        value = value.replace(" ", "")
+        try:
+            parse_swizzle(value, 8)
+        except LayoutError as error:
+            raise ValueError(str(error)) from None
+    return value
+
+
+Tile = Annotated[tuple[int, int, int], _numbers(3, MAX_TILE)]
+Warps = Annotated[tuple[int, int], _numbers(2, MAX_WARPS)]
+Cluster = Annotated[tuple[int, int], _numbers(2, MAX_CLUSTER)]
+Extent = Annotated[int, Field(ge=1, le=MAX_EXTENT)]
+Scalar = Annotated[float, Field(allow_inf_nan=False)]
+Slices = Annotated[float, Field(ge=0.0, le=64.0)]
+Instructions = Annotated[float, Field(ge=0, le=1 << 20, allow_inf_nan=False)]
+CodePlace = Annotated[int, Field(ge=0, le=1 << 20)]
+
+
+class GemmOptions(KernelParams):
+    """D = activation(alpha A B + beta C + bias), m x n x k. None: chosen for the GPU by ``resolved``.
+
+    Matrices whose rows are no multiple of 16 bytes are taken as padded to it, as TMA and cp.async want.
+    """
+
+    renamed: ClassVar[Mapping[str, Renamed]] = RENAMED
+
+    m: Extent = Field(description="GEMM M: rows of A and D")
+    n: Extent = Field(description="GEMM N: columns of B and D")
+    k: Extent = Field(description="GEMM K: columns of A, rows of B")
+    batch: Annotated[int, Field(ge=1, le=1 << 16)] = Field(1, description="Batch count: independent GEMMs of this size")
+    dtype: Literal["bf16", "fp16", "tf32", "fp8", "int8", "fp32"] = Field("bf16", description="Element type of A and B")
+    out_dtype: Literal["bf16", "fp16", "fp32", "int8", "int32", "fp8"] | None = Field(
+        None, description="Element type of C and D. By default: bf16 for bf16 and fp8, fp16 for fp16, fp32 for tf32 and "
+        "fp32, int32 for int8"
+    )
+    layout: Literal["nn", "nt", "tn", "tt"] = Field(
+        "tn", description="BLAS transpose letters of A and B: with tn both are K-contiguous, with tt both are row-major. "
+        "D is row-major"
+    )
+    tile: Tile | None = Field(None, description="CTA tile MxNxK in elements (CUTLASS TileShape)")
+    stages: Annotated[int, Field(ge=1, le=MAX_STAGES)] | None = Field(
+        None, description="Pipeline stages of A and B in shared memory (CUTLASS Stages, Triton num_stages)"
+    )
+    copy_: Literal["cp_async", "tma"] | None = Field(
+        None, alias="copy", description="Copies of A and B to shared memory: cp.async (LDGSTS) or TMA "
+        "(cp.async.bulk.tensor)"
+    )
+    math: Literal["mma_sync", "wgmma", "fma"] | None = Field(
+        None, description="Math instruction: mma.sync or wgmma on tensor cores, or FFMA on FMA units"
+    )
+    schedule: Literal["multistage", "warp_specialized", "cooperative", "pingpong"] | None = Field(
+        None, description="Mainloop schedule (CUTLASS KernelSchedule). In multistage all warps load and multiply, "
+        "elsewhere a producer warp loads. Cooperative consumers share a tile, pingpong consumers alternate"
+    )
+    warps: Warps | None = Field(None, description="Warps of a CTA along MxN (CuTe warp layout)")
+    consumer_warpgroups: Annotated[int, Field(ge=1, le=3)] | None = Field(
+        None, description="Warpgroups of 128 threads that run wgmma"
+    )
+    consumer_split: Literal["m", "n"] | None = Field(
+        None, description="Tile dimension that the consumer warpgroups divide"
+    )
+    cluster: Cluster = Field(
+        (1, 1), description="Thread block cluster MxN in CTAs. TMA multicasts A along N and B along M"
+    )
+    persistent: bool | None = Field(
+        None, description="Persistent kernel: resident CTAs walk over all tiles. With --no-persistent a CTA has one tile"
+    )
+    raster: Literal["along_m", "along_n"] = Field(
+        "along_n", description="CTA rasterization: the direction in which bands of tiles run (CUTLASS RasterOrder)"
+    )
+    swizzle_size: Annotated[int, Field(ge=1, le=4096)] = Field(
+        1, description="CTA rasterization swizzle (CUTLASS swizzle size): tiles or clusters across a band. Shared memory "
+        "has --swizzle instead"
+    )
+    raster_boustrophedon: bool = Field(
+        False, description="CTA rasterization: every second band runs backwards (cuBLAS)"
+    )
+    raster_order: Annotated[str, BeforeValidator(_table)] = Field(
+        "none", description="CTA rasterization: places of the clusters of the first and second wave, joined by commas. "
+        "With gpc the clusters of one GPC are neighbours (cuBLAS)"
+    )
+    split_k: Annotated[int, Field(ge=1, le=256)] = Field(1, description="Split-K factor: CTAs that share the K of one "
+        "tile")
+    split_k_mode: Literal["in_kernel", "second_kernel"] = Field(
+        "in_kernel", description="Split-K reduction: by atomics and the last CTA, or by a second kernel. It applies with "
+        "--split-k 2 or more"
+    )
+    splitk_reduction: Literal["vectorized", "scalar"] = Field(
+        "vectorized", description="Loads of the second split-K kernel. vectorized: four elements a thread, all partial "
+        "sums in flight. scalar: element by element, four partial sums in flight (cuBLAS)"
+    )
+    swizzle: Annotated[str, BeforeValidator(_swizzle)] | None = Field(
+        None, description="Shared-memory swizzle of A and B: none, 32B, 64B, 128B, or B,M,S in elements (CuTe Swizzle). "
+        "By default it is the widest mode that the tile's rows admit"
+    )
+    pad: Annotated[int, Field(ge=0, le=MAX_PAD)] = Field(
+        0, description="Padding after each row of A and B in shared memory, in elements"
+    )
+    register_stages: Literal[2, 1] | None = Field(
+        None, description="Register pipeline stages of operand fragments (CUTLASS). With 2 a slice is loaded during the "
+        "previous slice's math, with 1 before its own. By default 2"
+    )
+    stall_on_ldgsts: bool | None = Field(
+        None, description="Warps stall after a k-step's LDGSTS until these have left the queue, as in SASS that rewrites "
+        "their addresses. By default on"
+    )
+    math_before_copies: Slices | None = Field(
+        None, description="K-slices of a k-step's math that stand before its copies. By default --prefetch decides"
+    )
+    math_before_meeting: Slices | None = Field(
+        None, description="K-slices of a k-step's math that stand before its stage wait and CTA barrier. By default all "
+        "but the last"
+    )
+    math_before_use: Slices | None = Field(
+        None, description="K-slices of a k-step's math that stand before the first use of the second slice's fragments. "
+        "By default the first"
+    )
+    epilogue: Literal["direct", "smem", "tma_store"] | None = Field(
+        None, description="Path of D to global memory: from registers, through shared memory, or by TMA store"
+    )
+    alpha: Scalar = Field(1.0, description="Factor of A B")
+    beta: Scalar = Field(0.0, description="Factor of C. The kernel reads C unless this is 0")
+    bias: bool = Field(False, description="Add a bias vector of N elements")
+    activation: Literal["none", "relu", "gelu", "silu"] = Field("none", description="Activation function, applied last")
+    setmaxnreg: Annotated[str, BeforeValidator(_registers)] = Field(
+        "auto", description="Registers a thread of producer/consumer warps, for example 40/232, or none, or auto"
+    )
+    wgmma_depth: Annotated[int, Field(ge=0, le=8)] | None = Field(
+        None, description="wgmma groups left in flight: the operand of wgmma.wait_group"
+    )
+    mbarrier_arrive: Literal["warpgroup", "thread"] = Field(
+        "warpgroup", description="Arrivals on the pipeline's mbarriers: one thread a warpgroup frees a stage, or every "
+        "thread arrives, also before it waits (cuda::barrier)"
+    )
+    prefetch: Literal["before_mma", "after_mma", "after_wait"] | None = Field(
+        None, description="Place of the next stage's copies in a k-step: before its math, after it, or after the wgmma "
+        "wait (Triton)"
+    )
+    cta_barrier: Literal["before_copies", "before_mma"] | None = Field(
+        None, description="Second __syncthreads of a k-step, besides that after the wgmma wait: before each copy "
+        "(Triton), or before the math. By default before_copies"
+    )
+    fence: bool = Field(
+        True, description="Proxy fence (fence.proxy.async) between cp.async and wgmma. PTX requires it, Triton leaves it "
+        "out"
+    )
+    prefetch_tensormap: bool = Field(
+        True, description="prefetch.tensormap of A and B before the first CTA barrier (CUTLASS). cuBLAS's nvjet and "
+        "Triton leave it out"
+    )
+    wide_per_copy: Annotated[int, Field(ge=0, le=8)] = Field(
+        0, description="IMAD.WIDE for a copy's address in the k-loop, which do not overlap with wgmma: 1 in Triton's "
+        "loops, 0 where pointers advance"
+    )
+    l2_promotion: Literal[64, 128, 256] | None = Field(
+        None, description="L2 promotion: least bytes fetched into L2 on a miss. It is the tensor map's, and for cp.async "
+        "128 with LDGSTS.LTC128B, else 64. By default at most a k-step's row"
+    )
+    fma_bank_reads: Annotated[float, Field(ge=1.0, le=3.0)] | None = Field(
+        None, description="Mean registers that an FFMA reads from the fuller register bank. By default one, and one more "
+        "for each row of a thread's accumulators"
+    )
+    step_code: Instructions = Field(
+        0.0, description="Dependent instructions of math warps in a k-step, besides math, fragment loads, waits and "
+        "copies"
+    )
+    step_instructions: Instructions = Field(
+        0.0, description="All overhead instructions of math warps in a k-step, where more than --step-code. Each takes "
+        "an issue slot"
+    )
+    copy_code: Instructions = Field(
+        0.0, description="Dependent instructions of a k-step's TMA copies. Ten cycles of a producer's loop head are left "
+        "out"
+    )
+    setup_code: Instructions = Field(
+        0.0, description="Dependent instructions of a CTA before its first tile: barrier set-up and warp roles"
+    )
+    tile_code: Instructions = Field(
+        0.0, description="Dependent instructions of every role before a tile: its coordinates"
+    )
+    tile_wide_code: Instructions = Field(
+        0.0, description="IMAD.WIDE and IMAD.HI of a warp before a tile, not counted in --tile-code. They do not overlap "
+        "with wgmma"
+    )
+    tile_beside_code: Instructions = Field(
+        0.0, description="What --tile-code costs while another warpgroup's wgmma runs, where that is more"
+    )
+    turn_code: Instructions = Field(
+        0.0, description="Dependent instructions before a tile that follow the wait for a turn (pingpong): the next stage"
+    )
+    store_code: Instructions = Field(
+        0.0, description="Dependent instructions of an epilogue besides conversion and stores: addresses and bounds"
+    )
+    store_wide_code: Instructions = Field(
+        0.0, description="IMAD.WIDE and IMAD.HI of a warp in an epilogue, not counted in --store-code"
+    )
+    store_beside_code: Instructions = Field(
+        0.0, description="What --store-code costs while another warpgroup's wgmma runs, where that is more"
+    )
+    producer_code_begin: CodePlace = Field(
+        0, description="Byte offset where the producer's code begins (cuobjdump -sass). With --l2 flushed, code beyond "
+        "the first 66 KiB waits for DRAM when it first runs"
+    )
+    producer_code_end: CodePlace = Field(
+        0, description="Byte offset where the producer's code ends: after the copies of the first k-step"
+    )
+    store_code_begin: CodePlace = Field(
+        0, description="Byte offset where the epilogue's code begins: stores of D or of a split-K part, or reductions"
+    )
+    store_code_end: CodePlace = Field(0, description="Byte offset where the epilogue's code ends")
+    last_part_code_begin: CodePlace = Field(
+        0, description="Byte offset where the code of the last split-K part begins, after its counter: zeros, and D"
+    )
+    last_part_code_end: CodePlace = Field(0, description="Byte offset where the code of the last split-K part ends")
+    cluster_sync: Literal["release", "relaxed"] = Field(
+        "release", description="Cluster barrier before the first tile and at the end: with a fence (cluster.sync()), or "
+        "relaxed, without (CUTLASS)"
+    )
+    registers: Annotated[int, Field(ge=24, le=255)] | None = Field(
+        None, description="Registers a thread at launch, as ptxas -v reports. By default estimated from tile and schedule"
+    )
+
+    def meaning_of_none(self, option: str) -> str:
+        """What is done where nothing was chosen; options without a meaning here have none."""
+        return {
+            "l2_promotion": "a k-step's rows", "registers": "worked out", "math_before_copies": "as prefetch says",
+            "math_before_meeting": "all slices but the last", "math_before_use": "the first slice",
+            "fma_bank_reads": "as a thread's sums have it",
+        }.get(option, "n/a")
+
+    @property
+    def element(self) -> DType:
+        """Type of A and B."""
+        return dtype(self.dtype)
+
+    @property
+    def out_element(self) -> DType:
+        """Type of C and D."""
+        return dtype(self.out_dtype or OUT_DTYPES[self.dtype])
+
+    @property
+    def is_a_k_major(self) -> bool:
+        """Whether A is contiguous along K (BLAS letter t)."""
+        return self.layout[0] == "t"
+
+    @property
+    def is_b_k_major(self) -> bool:
+        """Whether B is contiguous along K (BLAS letter n)."""
+        return self.layout[1] == "n"
+
+    @property
+    def is_specialized(self) -> bool:
+        """Whether a producer of its own loads."""
+        return self.schedule != "multistage"
+
+    @property
+    def num_cluster_ctas(self) -> int:
+        """CTAs of a cluster."""
+        return self.cluster[0] * self.cluster[1]
+
+
+OUT_DTYPES = {"bf16": "bf16", "fp16": "fp16", "tf32": "fp32", "fp8": "bf16", "int8": "int32", "fp32": "fp32"}
+"""Type of D unless said otherwise."""
+
+AnyGemm = TypeVar("AnyGemm", bound=GemmOptions)
+"""Options, or parameters, which are returned as what was given."""
