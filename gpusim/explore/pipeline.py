@@ -32,8 +32,8 @@ from gpusim.simulate.result import Result
 from gpusim.simulate.run import estimate_clock, simulate
 from gpusim.units import Clock
 
-MOST_EXTENT = 16384
-"""Of m, n and k, so that an answer takes seconds."""
+MOST_EXTENT = 32768
+"""Largest m, n and k of a question. A question that takes a core too long is refused when its time is over."""
 
 MOST_STAGES = 64
 

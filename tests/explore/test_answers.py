@@ -53,7 +53,7 @@ WRONG: list[tuple[str, dict[str, str], str, str]] = [
     ("banks", {"order": "diagonal"}, "order", "order 'diagonal' is unknown; known: column_major, row_major"),
     ("banks", {"layout": "(" * 401}, "layout", "layout has more than 400 characters, wants fewer"),
     ("banks", {"rowz": "1"}, "rowz", "rowz is no field of this page; did you mean 'rows'?"),
-    ("pipeline", {"m": "100000"}, "m", "m is 100000, wants at most 16384"),
+    ("pipeline", {"m": "100000"}, "m", "m is 100000, wants at most 32768"),
     ("pipeline", {"latency": "0"}, "latency", "latency is 0, wants 0.5 or more"),
     ("pipeline", {"latency": "inf"}, "latency", "latency is 'inf', wants a finite number"),
     ("pipeline", {"schedule": "ping"}, "schedule", "schedule 'ping' is unknown; did you mean 'pingpong'? "
