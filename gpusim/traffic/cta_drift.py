@@ -1,4 +1,4 @@
-"""How far apart the CTAs of a wave come, and what of their panels goes to memory again for that. Nothing is timed."""
+"""CTA drift: CTAs of a wave run at growing distances in time, so panels are fetched from memory again. Nothing is timed."""
 
 from __future__ import annotations
 
@@ -14,29 +14,30 @@ from gpusim.machine.memory.l2_capacity import Sides
 from gpusim.traffic.panels import FloatArray, IntArray, PanelTraffic, PanelUse
 
 MOST_CLUSTERS = 1 << 16
-"""Of launches that are looked at: more take too long."""
+"""Clusters of a launch up to which drift is computed; larger launches take too long."""
 LEAST_LIFE = 0.1
-"""Of the mean: no CTA's is shorter."""
+"""Lower bound of a CTA's lifetime, as a share of the mean."""
 SEED = 20261128
-"""Of the lives' draws, so that a launch always has the same."""
+"""Seed of the random lifetimes; it is fixed, so that a launch always has the same ones."""
 NEVER = 1e9
-"""Lives."""
+"""Gap to a touch that does not exist, in mean CTA lifetimes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lives:
-    """How CTAs follow one another on their slots."""
+    """Order in which CTAs follow one another on their slots, and how much their lifetimes vary."""
 
     num_slots: int
-    """Of CTAs."""
+    """CTAs that run at once."""
     cluster_size: int
     deviation: float
-    """Standard deviation of a CTA's life, over its mean."""
+    """Coefficient of variation of CTA lifetimes: standard deviation over the mean."""
     is_persistent: bool
-    """Whether each CTA keeps its slot, and walks its tiles in order; else a free slot takes the next one."""
+    """Whether each CTA keeps its slot and walks its tiles in order. Otherwise the next CTA takes the slot that frees first.
+    """
 
     def begins(self, num_tiles: int) -> FloatArray:
-        """When each tile begins, in mean lives since the launch did: float64[num_tiles].
+        """Start of each tile in mean lifetimes since the launch began, float64[num_tiles].
 
         >>> lives = Lives(num_slots=2, cluster_size=1, deviation=0.0, is_persistent=False)
         >>> lives.begins(5).tolist()
@@ -57,7 +58,7 @@ class Lives:
 
 
 def _one_after_the_other(took: Sequence[float], num_slots: int) -> list[float]:
-    """When each begins: in order, on the slot that falls free first."""
+    """Start of each cluster: in launch order, on the slot that frees first."""
     free = [0.0] * min(num_slots, len(took))  # a heap
     begins: list[float] = []
     for life in took:
@@ -70,25 +71,35 @@ def _one_after_the_other(took: Sequence[float], num_slots: int) -> list[float]:
 def come_apart(
     traffic: Mapping[str, PanelTraffic], uses: Sequence[PanelUse], wave_of_tile: IntArray, *, sides: Sides, lives: Lives
 ) -> dict[str, PanelTraffic]:
-    """The traffic, with what later readers of a wave fetch again because they are too far behind the first.
+    """Add the misses of CTA drift: late readers of a wave fetch again what early ones brought into L2.
 
-    CTAs are served unalike, so that those of a wave come further apart with each wave. Who reads a panel a time behind its
-    last reader finds what L2 still has: what all have touched since then is known by when they touch what they share, each
-    panel evenly for a life. What is lost by these begins, less what is lost by tiles in step, is added to each wave's
-    traffic; which reader pays is not said.
+    CTA lifetimes vary, so the CTAs of a wave run at growing distances in time from wave to wave. A late reader finds only
+    the lines that L2 still holds since the previous reader. The lines touched in between follow from the start of each tile,
+    which touches its panel evenly over one lifetime. Misses with these starts, less the misses of tiles in step, are added
+    to the wave's traffic. They are not attributed to single readers.
 
-    Models: lives drawn each by itself. Ignores: who is quicker for good (parts of GPCs, sides of L2); on which side a
-    reader is (all lines are on both); hints, tables and repeated walks (such launches stay in step); launches of many
-    CTAs, or of which two waves fit (little is lost); waves that miss nothing in step.
-    Source: validation/studies/cta_waves_h100_sxm.csv and tile_gemm_h100_sxm.csv, 2026-11-28:
+    Models:
+
+    * CTA lifetimes, drawn independently.
+
+    Ignores:
+
+    * CTAs that are always faster, by GPC or by L2 partition.
+    * The L2 partition of a reader: every partition holds all lines.
+    * Cache hints, gathered tables and repeated walks: such launches stay in step.
+    * Launches of more than ``MOST_CLUSTERS`` clusters.
+    * Launches of which two waves fit into L2: few lines are lost.
+    * Waves that miss nothing in step.
+
+    Source: validation/studies/cta_waves_h100_sxm.csv and tile_gemm_h100_sxm.csv, 2026-11-28;
     validation/deviations/18_library_gemms.md.
 
     Args:
-        traffic: in step, one entry for each of ``uses``.
-        uses: arrays int64[num_tiles].
-        wave_of_tile: int64[num_tiles], in order.
-        sides: what L2 holds.
-        lives: of CTAs.
+        traffic: traffic in step, one entry for each of ``uses``.
+        uses: panels of each tensor; arrays int64[num_tiles].
+        wave_of_tile: int64[num_tiles], in ascending order.
+        sides: capacity of the L2 partitions.
+        lives: lifetimes of the CTAs.
     """
     found = dict(traffic)
     num_tiles, num_waves = len(wave_of_tile), int(wave_of_tile.max()) + 1
@@ -98,7 +109,7 @@ def come_apart(
         return found
     touched = sum((item.touched_bytes_by_wave for item in traffic.values()), np.zeros(num_waves))
     if float((touched[1:] + touched[:-1]).max()) < sides.side_bytes:
-        return found  # little is lost however far apart they are
+        return found  # few lines are lost, however far CTAs drift
     readers = [use for use in uses if not use.is_write]
     in_step = _missed(uses, readers, wave_of_tile, wave_of_tile.astype(np.float64), sides)
     apart = _missed(uses, readers, wave_of_tile, lives.begins(num_tiles), sides)
@@ -121,10 +132,10 @@ def come_apart(
 def _missed(
     uses: Sequence[PanelUse], readers: Sequence[PanelUse], wave_of_tile: IntArray, begins: FloatArray, sides: Sides
 ) -> list[FloatArray]:
-    """Bytes of each of ``readers`` that its tiles do not find in L2, by wave: float64[num_waves].
+    """Bytes of each tensor in ``readers`` that its tiles miss in L2, by wave: float64[num_waves] each.
 
-    Between two readers of a panel lie all lines that were touched meanwhile: of a panel that is touched again later, what
-    was touched until then.
+    All lines touched between two readers of a panel lie between them. Of a panel that is touched again later, only the bytes
+    touched until then count.
     """
     num_waves = int(wave_of_tile.max()) + 1
     gaps = {use.tensor: _gaps(use, begins) for use in uses}
@@ -149,8 +160,8 @@ def _missed(
 
 
 def _gaps(use: PanelUse, begins: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Lives between a tile and the one that touches its panel before it, and after it: float64[num_tiles] each."""
-    none = -1 - np.arange(len(begins))  # who touches nothing has a panel of his own
+    """Mean lifetimes from a tile to the previous and to the next one of the same panel, float64[num_tiles] each."""
+    none = -1 - np.arange(len(begins))  # a tile that touches nothing gets a unique panel
     touched = np.where(use.bytes_of_tile > 0, use.panel_of_tile, none)
     order = np.lexsort((begins, touched))
     panels, at = touched[order], begins[order]

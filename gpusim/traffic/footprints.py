@@ -1,4 +1,4 @@
-"""What the tiles of a launch touch of each tensor, worked out once for all who ask."""
+"""Footprints of a launch as arrays: the panel of each tensor that each tile reads or writes."""
 
 from __future__ import annotations
 
@@ -14,26 +14,27 @@ from gpusim.traffic.panels import PanelUse, are_distinct
 from gpusim.workload.launch import Launch
 
 MOST_BYTES = 192 << 30
-"""Of one tensor: more than any GPU that is described has memory."""
+"""Bytes of one tensor beyond which a launch is refused; every described GPU has less memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Uses:
-    """Panels of all tiles."""
+    """Panels of all tiles of a launch, computed once for all later steps."""
 
     tiles: NDArray[np.int64]
-    """0, 1, ...: int64[num_tiles]."""
+    """Tile indices 0, 1 and so on, int64[num_tiles]."""
     of_tensors: tuple[PanelUse, ...]
-    """One of each footprint."""
+    """Panels of each footprint, in order."""
     fetch_scales: Mapping[str, float] = field(default_factory=dict)
-    """For each tensor of which memory gives more than is asked for: how much, for a byte."""
+    """Bytes fetched from memory per requested byte, by tensor. Only tensors that are fetched in larger blocks have an entry.
+    """
 
     @classmethod
     def of(cls, launch: Launch, gpu: GpuSpec) -> Uses:
-        """Of all tiles of ``launch`` on ``gpu``, whose memory gives whole blocks.
+        """Panels of all tiles of ``launch``. Memory of ``gpu`` delivers blocks of ``gpu.l2.fetch_bytes``.
 
         Raises:
-            LaunchError: two footprints of one tensor, more bytes than any GPU has, a shared panel that is walked twice.
+            LaunchError: two footprints of one tensor, more bytes than any GPU has, or a shared panel that is walked twice.
         """
         names = [item.tensor for item in launch.footprints]
         for name in names:
@@ -74,7 +75,7 @@ class Uses:
 
 
 def first_of(*keys: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Which places hold the first of their kind.
+    """Flags of the entries that are the first with their key.
 
     >>> first_of(np.array([0, 0, 1]), np.array([5, 5, 5])).tolist()
     [True, False, True]
@@ -88,7 +89,7 @@ def first_of(*keys: NDArray[np.int64]) -> NDArray[np.bool_]:
 
 
 def read_bytes(use: PanelUse, cluster_size: int) -> float:
-    """Bytes of a tensor that all tiles ask for, those of a panel that tiles of a cluster share once.
+    """Bytes of a tensor that all tiles request. A panel that tiles of one cluster share counts once.
 
     >>> panels, num_bytes = np.array([0, 0, 1, 2, 3]), np.array([0, 10, 10, 10, 10])
     >>> use = PanelUse(tensor="a", is_write=False, panel_of_tile=panels, bytes_of_tile=num_bytes)

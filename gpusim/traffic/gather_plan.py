@@ -1,4 +1,4 @@
-"""Rows that tiles read at random out of a table: how many of them L2 has, by how much was asked for since."""
+"""L2 hits of tiles that gather random rows of a table, from the bytes touched since each row's last use."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from gpusim.machine.memory.l2_capacity import Sides
 from gpusim.traffic.panels import FloatArray, Order, PanelTraffic, Touches, distinct, read_traffic
 
 MOST_EDGES = 400
-"""Points of a launch for which shares are worked out; between them they change evenly."""
+"""Points of a launch at which shares are computed; they are interpolated linearly in between."""
 
 
 def table_added_bytes(table: Touches, order: Order) -> FloatArray:
-    """What each step touches of a table on each side, each row once, float64[num_steps, num_sides]."""
+    """Distinct bytes of a table that each step touches in each L2 partition, float64[num_steps, num_sides]."""
     size, asked, by_side = float(table.use.table_bytes), *_asked(table, order)
     home = size / order.num_sides * _touched_share(asked / size)
     copies = size * (1.0 - 1.0 / order.num_sides) * _touched_share(by_side / size)
@@ -21,10 +21,17 @@ def table_added_bytes(table: Touches, order: Order) -> FloatArray:
 
 
 def table_traffic(table: Touches, order: Order, sides: Sides, others: FloatArray, *, is_warm: bool) -> PanelTraffic:
-    """Traffic of a tensor of which each tile reads rows at random.
+    """Traffic of a tensor of which each tile reads random rows.
 
-    A row that was last asked for y bytes of rows ago, as one in e^(-y / table) is, has since been followed by what those y
-    bytes hold of different rows, and by what ``others`` touched (before each step and at the end, by side).
+    A row was last requested y bytes of row requests ago with probability e^(-y / table). Since then two kinds of bytes have
+    been touched: the distinct rows within those y bytes, and other tensors' bytes.
+
+    Args:
+        table: rows of the tensor.
+        order: wave and L2 partition of each tile.
+        sides: capacity of the L2 partitions.
+        others: bytes that other tensors touched before each step and at the end, float64[num_steps + 1, num_sides].
+        is_warm: whether an earlier launch did the same.
 
     >>> import numpy as np
     >>> from gpusim.traffic.panels import PanelUse
@@ -40,7 +47,7 @@ def table_traffic(table: Touches, order: Order, sides: Sides, others: FloatArray
     asked, by_side = _asked(table, order)
     edges = distinct(np.linspace(0, order.num_steps, min(order.num_steps, MOST_EDGES) + 1).astype(np.int64))
     so_far = np.concatenate((np.zeros((1, num + 1)), np.cumsum(np.column_stack((asked, by_side)), axis=0)))[edges] / size
-    since = so_far[:, None, :] - so_far[None, :, :]  # (to, from, of all and of each side), in tables
+    since = so_far[:, None, :] - so_far[None, :, :]  # (to, from, of all and of each partition), in tables
     untouched = exp_of(-np.maximum(since, 0.0))
     first, steps = np.tri(len(edges), len(edges) - 1, -1), np.arange(order.num_steps)
     home_lost, copy_lost = np.zeros((num, order.num_steps)), np.zeros((num, order.num_steps))
@@ -68,7 +75,7 @@ def table_traffic(table: Touches, order: Order, sides: Sides, others: FloatArray
 
 
 def _asked(table: Touches, order: Order) -> tuple[FloatArray, FloatArray]:
-    """Bytes of rows that each step asks for, float64[num_steps], and each side's, float64[num_steps, num_sides]."""
+    """Bytes of rows that each step requests, float64[num_steps], and by L2 partition, float64[num_steps, num_sides]."""
     by_side = np.stack([
         np.bincount(table.step, weights=table.num_bytes * of_side, minlength=order.num_steps) for of_side in table.by_side
     ], axis=1).astype(np.float64)  # fmt: skip
@@ -76,5 +83,5 @@ def _asked(table: Touches, order: Order) -> tuple[FloatArray, FloatArray]:
 
 
 def _touched_share(asked: FloatArray) -> FloatArray:
-    """Of a table's rows those that are among so many tables of rows, drawn at random."""
+    """Share of a table's rows among random row requests of ``asked`` times the table's bytes."""
     return np.asarray(1.0 - exp_of(-asked))

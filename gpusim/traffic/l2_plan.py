@@ -1,4 +1,4 @@
-"""The traffic pass: what of each panel is in L2 when a wave asks for it, from order alone. Nothing is timed."""
+"""L2 traffic plan: the share of each panel that L2 holds when a wave requests it. Nothing is timed."""
 
 from __future__ import annotations
 
@@ -27,32 +27,34 @@ from gpusim.traffic.panels import (
 )
 
 MOST_EDGES = 400
-"""Points of a launch between which write-backs are taken to come evenly."""
+"""Points of a launch between which write-backs are taken to be spread evenly."""
 MOST_PASSES = 64
-"""Launches before a warm one, at most; it is enough that one more would change nothing."""
+"""Upper bound of launches before a warm one. The loop ends earlier, when one more launch would change nothing."""
 LONG_AGO = -1e30
 
 
 def panel_traffic(
     uses: Sequence[PanelUse], wave_of_tile: IntArray, *, sides: Sides, side_of_tile: IntArray | None = None, is_warm: bool
 ) -> dict[str, PanelTraffic]:
-    """Classify the first request of each wave for each panel: what of it is near, across, or in memory only.
+    """Classify the first request of each wave for each panel: near L2 partition, far L2 partition, or memory.
 
-    A wave is what runs at once; its tiles walk their panels slice by slice together, so between two waves that
-    touch the same slice lie all bytes that the waves between them touch on that side: what its SMs read or store, and
-    the home places of what the other side reads. A store takes the home place, and one on its own side where it goes
-    across. A home place that only copies are read of ages slowly: within a launch it keeps its room, but earlier
-    launches (``is_warm``) have worn it out, and it is renewed only by readers that have lost their copy. What an earlier
-    launch has left dirty is written back by the next one, as it touches and stores more, unless that stores it anew before;
-    cache hints are not looked at where there were any.
+    A wave is the set of tiles that run at once. Its tiles walk their panels slice by slice together. Between two waves that
+    touch a slice of a panel lie all bytes that the waves in between touch in that L2 partition. These bytes are reads and
+    stores of the partition's SMs, and home lines that the other partition reads. A store occupies the home line and, if the
+    home is far, a copy in the storing SM's partition.
+
+    A home line that is read only through copies ages slowly. Within a launch it keeps its place. Earlier launches
+    (``is_warm``) have evicted it; only readers that have lost their copy renew it. Lines that an earlier launch left dirty
+    are written back as the next launch touches and stores more. A line that the next launch stores first is not written
+    back. Cache hints of earlier launches are ignored.
 
     Args:
         uses: one entry for each tensor; arrays int64[num_tiles].
-        wave_of_tile: int64[num_tiles], in order.
-        sides: what L2 holds.
-        side_of_tile: int64[num_tiles], whose SMs a tile runs on; needed where there are two.
-        is_warm: earlier launches have done the same, until one more changes nothing; between two launches' touches of a
-            line lie all bytes of one.
+        wave_of_tile: int64[num_tiles], in ascending order.
+        sides: capacity of the L2 partitions.
+        side_of_tile: int64[num_tiles], L2 partition of the SM that runs a tile; needed with two partitions.
+        is_warm: whether earlier launches did the same, until one more changes nothing. Between two launches' touches of a
+            line lie all bytes of one launch.
     """
     order = Order.of(
         wave_of_tile, side_of_tile, num_sides=sides.num, num_passes=max((use.num_passes for use in uses), default=1)
@@ -80,27 +82,31 @@ def panel_traffic(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ages:
-    """Bytes touched before each step and at the end, by what they are to others: float64[num_steps + 1, num_sides].
+    """Bytes touched before each step and at the end, by their effect on other lines: float64[num_steps + 1, num_sides].
 
-    What is read with evict_first takes no room from others; what is stored so, no more than may be dirty. Home places of
-    what is hinted evict_last have a room of their own, which the others lack.
+    Lines read with evict_first take no space from others. Lines stored with evict_first take at most the dirty capacity.
+    Home lines with evict_last have reserved space, which other lines lack.
     """
 
     sides: Sides
     every: FloatArray
     stored: FloatArray
-    """At home places."""
+    """Bytes stored, at their home partition."""
     plain: FloatArray
     stored_first: FloatArray
     last: FloatArray
-    """At home places."""
+    """Bytes touched with evict_last, at their home partition."""
     again: FloatArray | None
-    """Of what was touched up to each step that was touched last before another one, float64[num_sides, step, other]; None
-    where there are too many steps: then what is touched in several counts as often."""
+    """Bytes touched before each step whose previous touch was before another step, float64[num_sides, step, other].
+
+    None where there are too many steps; then a line touched in several steps counts each time."""
 
     @classmethod
     def of(cls, tables: Sequence[Touches], added: Sequence[FloatArray], sides: Sides) -> Ages:
-        """``added``: what each table touches in each step."""
+        """Sum the bytes of all tensors.
+
+        ``added``: bytes that each table touches in each step, float64[num_steps, num_sides].
+        """
 
         def so_far(is_chosen: Callable[[PanelUse], bool], *, is_home: bool = False) -> FloatArray:
             found = np.zeros((len(added[0]) + 1, sides.num))
@@ -118,22 +124,23 @@ class Ages:
         )
 
     def between(self, begin: IntArray, end: IntArray, side: int) -> FloatArray:
-        """Bytes of different lines touched from steps ``begin`` until steps ``end``, without hints.
+        """Bytes of distinct lines touched from steps ``begin`` until steps ``end``, without hints.
 
-        What was touched, less what was touched before in the same stretch.
+        These are all bytes touched, less those already touched before within the interval.
         """
         touched = self.plain[end, side] - self.plain[begin, side]
         if self.again is None:
             return np.asarray(touched)
         of_side = self.again[side]
-        before = of_side[end, begin] - of_side[begin, begin]  # last touched before the stretch began, and then in it
+        before = of_side[end, begin] - of_side[begin, begin]  # last touched before the interval, and touched again in it
         every = of_side[end, -1] - of_side[begin, -1]
         return np.asarray(touched - (every - before))
 
     def between_launches(self, begin: IntArray, end: IntArray, side: int) -> FloatArray:
-        """The same, where steps ``end`` may be those of a launch that follows, from the number of steps on.
+        """Bytes of distinct lines between two steps, as :meth:`between`, where ``end`` may lie in the next launch.
 
-        Beyond the end of a launch at most what one touches in all.
+        Steps of the next launch count on from the number of steps. Its part is at most the bytes that one launch touches in
+        all.
         """
         last = np.full_like(begin, len(self.plain) - 1)
         begins, ends = np.minimum(begin, last), np.minimum(end, last)
@@ -143,7 +150,7 @@ class Ages:
         return np.where(beyond > 0, np.minimum(found + after, self.between(none, last, side)), found)
 
     def lost_share(self, begin: IntArray, end: IntArray, side: int, hint: str, *, is_home: bool) -> FloatArray:
-        """Part of lines lost that were touched in steps ``begin`` and are asked for in steps ``end``."""
+        """Share of the lines lost that were touched in steps ``begin`` and are requested in steps ``end``."""
         sides = self.sides
         if hint == "evict_first":
             since = self.every[end, side] - self.every[begin, side]
@@ -161,11 +168,11 @@ class Ages:
 
 
 MOST_STEPS = 512
-"""For which it is known how long ago each byte was touched before."""
+"""Steps up to which the previous touch of each byte is tracked."""
 
 
 def _touched_again(tables: Sequence[Touches], num_steps: int, num_sides: int) -> FloatArray | None:
-    """See :attr:`Ages.again`: sums over steps, and over the steps of the touch before."""
+    """Sums for :attr:`Ages.again`, over steps and over the steps of the previous touch."""
     if num_steps > MOST_STEPS:
         return None
     found = np.zeros((num_sides, num_steps + 1, num_steps + 1))
@@ -187,7 +194,7 @@ def _touched_again(tables: Sequence[Touches], num_steps: int, num_sides: int) ->
 
 
 def _at_home(table: Touches, num_steps: int, num_sides: int) -> FloatArray:
-    """Bytes of home places that each step touches, float64[num_steps, 1]."""
+    """Bytes of home lines that each step touches in each L2 partition, float64[num_steps, 1]."""
     found = np.bincount(table.step, weights=table.num_bytes, minlength=num_steps) / num_sides
     return np.asarray(found[:, None])
 
@@ -196,7 +203,7 @@ def _at_home(table: Touches, num_steps: int, num_sides: int) -> FloatArray:
 
 
 def _after_a_flush(table: Touches, order: Order, sides: Sides, ages: Ages) -> PanelTraffic:
-    """What is read of one tensor where L2 held nothing before."""
+    """Traffic of one tensor that is read, where L2 was empty before the launch."""
     hint = table.use.cache_hint
     num, step, by_side = sides.num, table.step, table.by_side
 
@@ -221,11 +228,11 @@ def _after_a_flush(table: Touches, order: Order, sides: Sides, ages: Ages) -> Pa
 
 
 def _stored(table: Touches, order: Order, sides: Sides, ages: Ages, *, is_warm: bool) -> PanelTraffic:
-    """What is stored leaves when it is lost before it is stored to again, or before the launch is over.
+    """Traffic of a tensor that is stored: lines that leave L2 before they are stored again, or before the launch ends.
 
-    It is lost as any line, or, and then L2 keeps a clean one, when more has been stored since than may wait dirty. One
-    launch behind another (``is_warm``): what is still dirty at its end leaves while the next one runs, and as much of the
-    one before while this one does.
+    A stored line leaves in two ways. It is evicted as any line. Or it is written back, and L2 keeps a clean copy, when more
+    bytes have been stored since than may wait dirty. With ``is_warm`` launches follow one another. Lines still dirty at the
+    end of one launch leave during the next. As many of the previous launch leave during this one.
     """
     num, step, dirty = sides.num, table.step, replace(sides, side_bytes=sides.dirty_bytes)
     until = np.full(len(step), order.num_steps)
@@ -256,16 +263,21 @@ def _stored(table: Touches, order: Order, sides: Sides, ages: Ages, *, is_warm: 
 
 
 def _again(now: FloatArray) -> FloatArray:
-    """Sums before each step and at the end, and on through another launch of the same."""
+    """Sums before each step and at the end, continued through a second launch of the same kind."""
     return np.concatenate((now, now[1:] + now[-1]))
 
 
 def _by_wave(leaving: FloatArray, order: Order, kinds: Sequence[tuple[FloatArray, Sides]]) -> FloatArray:
-    """When what each step has stored leaves, by the wave that runs then: float64[num_waves].
+    """Bytes that leave L2 while each wave runs, float64[num_waves].
 
-    ``leaving`` bytes of each step, float64[num_steps]. They leave as lines of their age are lost, the last of them before
-    the end; where ``kinds`` go on through another launch (:func:`_again`), before that one's, and what leaves then leaves
-    this launch as well, of the one before. Launches of many steps are looked at in stretches.
+    Lines leave as lines of their age are lost, the last of them before the end. Where ``kinds`` go on through a second
+    launch (:func:`_again`), the last leave before its end. What leaves during the second launch also leaves this one, as
+    lines of the previous launch. Launches of many steps are divided into intervals.
+
+    Args:
+        leaving: bytes of each step that leave, float64[num_steps].
+        order: wave of each tile.
+        kinds: pairs of bytes touched or stored so far, and the L2 capacity that they fill.
     """
     num_steps, is_followed = order.num_steps, len(kinds[0][0]) > order.num_steps + 1
     edges = distinct(np.linspace(0, num_steps, min(num_steps, MOST_EDGES) + 1).astype(np.int64))
@@ -273,7 +285,7 @@ def _by_wave(leaving: FloatArray, order: Order, kinds: Sequence[tuple[FloatArray
     ends = np.concatenate((edges, num_steps + edges[1:])) if is_followed else edges
     is_later = np.arange(len(ends)) > np.arange(len(edges) - 1)[:, None]
     begin, end = np.nonzero(is_later)
-    of_later = np.zeros(len(begin))  # part of what a stretch stores that is lost by a later edge
+    of_later = np.zeros(len(begin))  # share of an interval's stores that is lost by a later edge
     for now, held in kinds:
         at, num_sides = now[ends], now.shape[1]
         shares = [
@@ -283,7 +295,7 @@ def _by_wave(leaving: FloatArray, order: Order, kinds: Sequence[tuple[FloatArray
             for home in range(num_sides)
         ]
         of_later = np.maximum(of_later, np.mean(shares, axis=0))
-    lost = np.zeros(is_later.shape)  # (stretch, edge)
+    lost = np.zeros(is_later.shape)  # (interval, edge)
     lost[is_later] = of_later
     lost = np.maximum.accumulate(lost, axis=1)
     whole = lost[:, -1:]
@@ -295,9 +307,10 @@ def _by_wave(leaving: FloatArray, order: Order, kinds: Sequence[tuple[FloatArray
 
 
 def shares_of_stores(written_back: FloatArray, stored: FloatArray) -> list[float]:
-    """What leaves L2 while each wave runs over what it stores; what leaves while nobody stores waits for the next who does.
+    """Bytes that leave L2 while each wave runs, as a share of the bytes that it stores.
 
-    Both float64[num_waves], bytes.
+    Bytes that leave while a wave stores nothing count for the next wave that stores. Both arrays are float64[num_waves],
+    bytes.
 
     >>> shares_of_stores(np.array([0.0, 2.0, 8.0, 6.0]), np.array([4.0, 4.0, 0.0, 8.0]))
     [0.0, 0.5, 0.0, 1.75]
@@ -317,12 +330,12 @@ def shares_of_stores(written_back: FloatArray, stored: FloatArray) -> list[float
 def _after_launches(
     tables: Sequence[Touches], order: Order, sides: Sides, of_tables: FloatArray
 ) -> dict[str, PanelTraffic]:
-    """What is read of every tensor where earlier launches did the same.
+    """Traffic of every tensor that is read, where earlier launches did the same.
 
-    ``of_tables``: what each step touches besides, float64[num_steps, num_sides].
+    ``of_tables``: bytes that each step gathers from tables in addition, float64[num_steps, num_sides].
     """
     is_even = order.num_passes == 1 and all(table.has_own_panels for table in tables)
-    num_steps = 1 if is_even else order.num_steps  # all panels were touched equally long ago: one step tells for all
+    num_steps = 1 if is_even else order.num_steps  # all panels were touched equally long ago: one step suffices
     more = of_tables.sum(axis=0, keepdims=True) if is_even else of_tables
     recencies = [_Recency.of(table, sides, num_steps) for table in tables]
     now = np.zeros(sides.num)
@@ -343,21 +356,21 @@ def _after_launches(
 
 @dataclass(slots=True, kw_only=True)
 class _Recency:
-    """When lines of one tensor were touched last, and what a launch finds missing, row by row of its touches."""
+    """Last touch of the lines of one tensor, and the missing shares of a launch by row."""
 
     table: Touches
     rows_of_step: list[IntArray]
     places: IntArray
-    """Where the panel of each row stands in :attr:`touched_at`."""
+    """Index into :attr:`touched_at` of the panel of each row."""
     touched_at: list[list[FloatArray]]
-    """By home, by side, by panel: bytes touched on that side before the lines were touched there last."""
+    """Bytes touched in a partition before the lines were last touched there: by home partition, by partition, by panel."""
     memory: FloatArray
     crossing: FloatArray
-    """float64[num_sides, rows], of the launch that was walked last."""
+    """Missing shares of the last simulated launch, float64[num_sides, rows]."""
 
     @classmethod
     def of(cls, table: Touches, sides: Sides, num_steps: int) -> _Recency:
-        """Nothing of it has been touched."""
+        """Start with a tensor of which no line has been touched."""
         found, places = np.unique(table.panel, return_inverse=True)
         step = table.step if num_steps > 1 else np.zeros_like(table.step)
         by_step = np.argsort(step, kind="stable")
@@ -369,9 +382,9 @@ class _Recency:
         )
 
     def touch(self, step: int, began: FloatArray, now: FloatArray, sides: Sides) -> FloatArray:
-        """Look at what is lost, and touch it; returns the bytes touched on each side.
+        """Record the lines that are lost in a step, touch all its lines, and return the bytes touched in each L2 partition.
 
-        ``began``: those touched before the launch. A home place is not renewed by readers of copies.
+        ``began``: bytes touched before the launch. Readers of copies do not renew the home line.
         """
         rows = self.rows_of_step[step]
         panels, by_side, is_write = self.places[rows], self.table.by_side[:, rows], self.table.use.is_write
@@ -404,18 +417,18 @@ class _Recency:
         return added
 
     def end(self, began: FloatArray) -> None:
-        """The launch is over: all it touched was touched by an earlier one for the next."""
+        """End a launch: for the next one, every line was last touched by an earlier launch."""
         for of_home in self.touched_at:
             for of_side, at in zip(of_home, began.tolist(), strict=True):
                 np.minimum(of_side, at, out=of_side)
 
     def missed_bytes(self) -> float:
-        """From memory, by the launch that was walked last."""
+        """Bytes from memory of the last simulated launch."""
         return float((self.memory.sum(axis=0) * self.table.num_bytes).sum())
 
 
 def _walk(recencies: Sequence[_Recency], sides: Sides, now: FloatArray, more: FloatArray) -> FloatArray:
-    """One launch, from ``now`` on: bytes touched on each side; returns where it ends."""
+    """Walk one launch that begins after ``now`` bytes touched in each partition; return the bytes at its end."""
     began = now
     for step, others in enumerate(more):
         now = now + sum((recency.touch(step, began, now, sides) for recency in recencies), others)
@@ -425,5 +438,5 @@ def _walk(recencies: Sequence[_Recency], sides: Sides, now: FloatArray, more: Fl
 
 
 def _between(touched_at: FloatArray, began: float, now: float) -> NDArray[np.float64]:
-    """Bytes since lines were touched last; up to the launch's begin where that was before it."""
+    """Bytes since lines were last touched, counted up to the launch's begin if the touch was before it."""
     return np.where(touched_at < began, began, now) - touched_at

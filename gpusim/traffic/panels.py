@@ -1,4 +1,4 @@
-"""Who touches what of a tensor: the records of the traffic pass, and the panels that each step of it touches."""
+"""Panels of a tensor that each wave of CTAs touches, and the records of the L2 traffic plan."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ FloatArray = NDArray[np.float64]
 
 
 def distinct(values: IntArray) -> IntArray:
-    """Different values of int64[n], in order: ``np.unique``, which alone imports masked arrays for it (10 ms).
+    """Distinct values of int64[n], in ascending order.
+
+    ``np.unique`` without ``return_index`` imports masked arrays, which takes 10 ms.
 
     >>> distinct(np.array([3, 1, 3])).tolist()
     [1, 3]
@@ -25,75 +27,94 @@ def distinct(values: IntArray) -> IntArray:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PanelUse:
-    """Who touches what of one tensor: panel_of_tile int64[num_tiles], bytes_of_tile int64[num_tiles] (its panel's)."""
+    """Panel of one tensor that each tile touches.
+
+    ``panel_of_tile`` int64[num_tiles]: index of the tile's panel. ``bytes_of_tile`` int64[num_tiles]: bytes of that panel.
+    """
 
     tensor: str
     is_write: bool
     panel_of_tile: IntArray
     bytes_of_tile: IntArray
     num_passes: int = 1
-    """How often a tile walks its panel from end to end, all tiles of a wave together."""
+    """Walks of a tile over its panel from end to end. All tiles of a wave walk together."""
     cache_hint: str = "evict_normal"
-    """Of all its accesses: ``evict_first``, ``evict_last`` (or a window of addresses that persist)."""
+    """L2 eviction priority of all accesses: ``evict_normal``, ``evict_first`` or ``evict_last``.
+
+    Accesses to a persisting window count as ``evict_last``."""
     table_bytes: int = 0
-    """Of a table out of which a tile reads rows at random: its panel is what it reads. 0: panels are what they are."""
+    """Bytes of a table from which a tile gathers rows at random; its panel is the rows that it gathers. 0: no gather."""
 
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """What of a tile's lines is not where it would be near, by side; shares of all its lines."""
+    """Lines of a panel that a wave misses in L2, by L2 partition, as shares of all lines of the panel."""
 
     memory: tuple[float, ...]
-    """Of the lines at home on each side: L2 has them nowhere."""
+    """Share of lines with their home on each partition that L2 does not hold."""
     crossing: tuple[float, ...]
-    """For readers of each side: lines at home on the other one of which theirs has no copy."""
+    """Share of lines, for readers of each partition, whose home is the other partition and that the readers' partition
+    lacks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PanelTraffic:
-    """What one tensor costs below L2."""
+    """Bytes that one tensor moves between L2 and memory, and between the L2 partitions."""
 
     losses: Mapping[int, Mapping[int, Loss]]
-    """For each panel the waves whose first request for it finds lines missing, and which."""
+    """Lost shares by panel and wave: the waves whose first request for the panel misses lines."""
     read_miss_bytes: float
     written_back_fraction: float
     written_back_bytes: float
-    """Of distinct bytes stored, those that leave L2 before the end."""
+    """Distinct stored bytes that leave L2 before the kernel ends."""
     written_back_by_wave: FloatArray
-    """Bytes that leave L2 while each wave runs, float64[num_waves]: stored by waves before it, mostly."""
+    """Bytes that leave L2 while each wave runs, float64[num_waves]. Most were stored by earlier waves."""
     miss_bytes_by_wave: FloatArray
     """Bytes from memory, float64[num_waves]."""
     touched_bytes_by_wave: FloatArray
     """Bytes of distinct panels that each wave touches, float64[num_waves]."""
     losses_again: tuple[Mapping[int, Mapping[int, Loss]], ...] = ()
-    """The same for second and later walks over a panel."""
+    """Lost shares of the second and later walks over a panel, by walk, panel and wave."""
     lookup_miss_bytes: float = 0.0
-    """Of what SMs ask for, looked up on their own side first and not found there."""
+    """Requested bytes that the first lookup, in the SM's own L2 partition, does not find."""
     crossing_bytes: float = 0.0
-    """Of these, what is at home on the other side and looked up there, too."""
+    """Bytes of those misses whose home is the other L2 partition, where a second lookup follows."""
     crossing_miss_bytes: float = 0.0
-    """Of these, what is in memory only."""
+    """Bytes that the second lookup, in the home partition, does not find either."""
     times_fetched_by_wave: FloatArray | None = None
-    """How often a line that is in memory only comes from there while each wave runs, float64[num_waves]: more than once
-    where its readers are far apart (:func:`come_apart`). None: once."""
+    """Fetches from memory of a line that L2 lacks, while each wave runs, float64[num_waves]. None: one.
+
+    More than one where its readers run at very different times (:func:`gpusim.traffic.cta_drift.come_apart`)."""
 
 
 class PanelLosses(Mapping[int, Mapping[int, Loss]]):
-    """What is missing of which panel in which wave, looked up when it is asked for: there may be millions.
+    """Lost shares by panel and wave, computed on lookup: there may be millions of panels.
 
-    Rows are sorted by panel; a panel that only its own tile touches shares its row with all such of its wave and side.
+    Rows are sorted by panel. Panels that a single tile touches share one row per wave and L2 partition.
     """
 
     def __init__(
         self, touches: Touches, rows: IntArray, memory: FloatArray, crossing: FloatArray, *, num_passes: int
     ) -> None:
-        """``rows``: those of ``touches`` that lose anything; memory and crossing float64[num_sides, rows]."""
+        """Keep the rows of ``touches`` that lose lines.
+
+        Args:
+            touches: panels that each step touches.
+            rows: int64[n], indices of the rows that lose lines.
+            memory: float64[num_sides, n], as :attr:`Loss.memory`.
+            crossing: float64[num_sides, n], as :attr:`Loss.crossing`.
+            num_passes: walks of a wave; a row's wave is its step divided by this.
+        """
         self.touches = touches
         self.panels, self.waves = touches.panel[rows], touches.step[rows] // num_passes
         self.memory, self.crossing = memory.T, crossing.T
 
     def __getitem__(self, panel: int) -> Mapping[int, Loss]:
-        """Waves of one panel."""
+        """Lost shares of one panel, by wave.
+
+        Raises:
+            KeyError: the panel loses nothing.
+        """
         group = self.touches.group_of(panel)
         rows = slice(*np.searchsorted(self.panels, (group, group + 1)).tolist())
         if rows.start == rows.stop:
@@ -102,19 +123,20 @@ class PanelLosses(Mapping[int, Mapping[int, Loss]]):
         return {wave: Loss(tuple(memory), tuple(crossing)) for wave, memory, crossing in zip(*of_rows, strict=True)}
 
     def __iter__(self) -> Iterator[int]:
-        """Panels that lose anything."""
+        """Panels that lose lines."""
         return iter(self.touches.panels_in(distinct(self.panels)).tolist())
 
     def __len__(self) -> int:
-        """How many panels lose anything."""
+        """Number of panels that lose lines."""
         return len(self.touches.panels_in(distinct(self.panels)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """When and where tiles run: a wave is what runs at once; a step is one of the walks of its tiles.
+    """Wave and L2 partition of each tile. A wave is the set of tiles that run at once.
 
-    ``wave_of_tile``, ``side_of_tile`` int64[num_tiles], the waves in order.
+    A step is one walk of a wave's tiles over their panels. ``wave_of_tile`` int64[num_tiles] is in ascending order.
+    ``side_of_tile`` int64[num_tiles] is the L2 partition of the SM that runs the tile.
     """
 
     wave_of_tile: IntArray
@@ -123,11 +145,14 @@ class Order:
     num_sides: int
     num_passes: int
     slot_of_tile: IntArray
-    """Wave times sides, and the side."""
+    """Wave times number of L2 partitions, plus the partition, int64[num_tiles]."""
 
     @classmethod
     def of(cls, wave_of_tile: IntArray, side_of_tile: IntArray | None, *, num_sides: int, num_passes: int) -> Order:
-        """One side for all where ``side_of_tile`` is None."""
+        """Build the order from waves and partitions, both int64[num_tiles].
+
+        ``side_of_tile`` None: partition 0 for all tiles.
+        """
         num_waves = int(wave_of_tile.max()) + 1
         sides = np.zeros_like(wave_of_tile) if side_of_tile is None else side_of_tile
         slots = wave_of_tile if num_sides == 1 else wave_of_tile * num_sides + sides
@@ -138,20 +163,20 @@ class Order:
 
     @property
     def num_steps(self) -> int:
-        """Walks of all waves."""
+        """Steps of all waves."""
         return self.num_waves * self.num_passes
 
     def passes_of(self, use: PanelUse) -> range:
-        """Of a wave's walks, those that touch a tensor: reads come first, writes last."""
+        """Walks of a wave that touch a tensor. Reads take the first walks, writes the last."""
         return range(self.num_passes - use.num_passes, self.num_passes) if use.is_write else range(use.num_passes)
 
 
 @dataclass(kw_only=True)
 class Touches:
-    """Which panels of one tensor each step touches: rows sorted by panel, and then by step.
+    """Panels of one tensor that each step touches: rows sorted by panel, then by step.
 
-    Panels that one tile alone touches are taken together where their wave and side are the same, as all that can be said
-    of them is: then a row's ``panel`` is the number of that group.
+    Panels that a single tile touches are grouped by wave and L2 partition, because all members of a group behave the same.
+    The ``panel`` of such a row is the number of its group.
     """
 
     use: PanelUse
@@ -159,15 +184,15 @@ class Touches:
     step: IntArray
     num_bytes: FloatArray
     by_side: NDArray[np.bool_]
-    """bool[num_sides, rows]: whether SMs of a side touch it."""
+    """Flags bool[num_sides, rows]: SMs of an L2 partition touch the row's panel."""
     slot_of_tile: IntArray | None
-    """Where panels are taken together: wave and side of each tile that touches anything, else None."""
+    """Wave and L2 partition of each tile that touches anything, where panels are grouped; else None."""
     tiles: IntArray | slice
-    """Of all tiles those that touch anything."""
+    """Tiles that touch anything."""
 
     @classmethod
     def of(cls, use: PanelUse, order: Order) -> Touches:
-        """Look through all tiles, once or a few times, without sorting them where that can be helped."""
+        """Build the rows from all tiles, in linear time unless tiles share panels."""
         panels, num_bytes = use.panel_of_tile, use.bytes_of_tile
         tiles: IntArray | slice = slice(None)
         waves, sides, slots = order.wave_of_tile, order.side_of_tile, order.slot_of_tile
@@ -192,11 +217,11 @@ class Touches:
 
     @property
     def has_own_panels(self) -> bool:
-        """Whether no panel is touched by two tiles."""
+        """Whether each panel is touched by a single tile."""
         return self.slot_of_tile is not None
 
     def touched_bytes(self, order: Order) -> FloatArray:
-        """Of distinct panels, by wave, float64[num_waves]."""
+        """Bytes of distinct panels that each wave touches, float64[num_waves]."""
         first = self.step % order.num_passes == order.passes_of(self.use).start
         return np.bincount(
             self.step[first] // order.num_passes, weights=self.num_bytes[first], minlength=order.num_waves
@@ -204,7 +229,7 @@ class Touches:
 
     @cached_property
     def slot_of_panel(self) -> IntArray | None:
-        """Wave and side of each panel where they are taken together, -1 where nobody touches it; else None."""
+        """Wave and L2 partition of each panel, -1 where no tile touches it. None where panels are not grouped."""
         if self.slot_of_tile is None:
             return None
         panels = self.use.panel_of_tile[self.tiles]
@@ -215,14 +240,14 @@ class Touches:
         return found
 
     def group_of(self, panel: int) -> int:
-        """What stands in a row for a panel; -1 where nobody touches it."""
+        """Value of ``panel`` in the rows of a panel: itself or its group. -1 where no tile touches it."""
         slots = self.slot_of_panel
         if slots is None:
             return panel
         return slots.item(panel) if 0 <= panel < len(slots) else -1
 
     def panels_in(self, groups: IntArray) -> IntArray:
-        """All panels that stand behind what is in rows."""
+        """Panels of the given groups; the inverse of :meth:`group_of`."""
         if self.slot_of_tile is None:
             return groups
         return np.asarray(self.use.panel_of_tile[self.tiles][np.isin(self.slot_of_tile, groups)])
@@ -232,7 +257,7 @@ Rows = tuple[IntArray, IntArray, FloatArray, NDArray[np.bool_]]
 
 
 def _are_in_order(panels: IntArray) -> bool:
-    """Whether they are 0, 1, 2 and so on.
+    """Whether the panels are 0, 1, 2 and so on.
 
     >>> _are_in_order(np.array([0, 1, 2])), _are_in_order(np.array([0, 2, 1])), _are_in_order(np.array([1, 2, 3]))
     (True, False, False)
@@ -242,7 +267,7 @@ def _are_in_order(panels: IntArray) -> bool:
 
 
 def are_distinct(panels: IntArray) -> bool:
-    """Whether no panel is there twice.
+    """Whether no panel occurs twice.
 
     >>> [are_distinct(np.array(panels)) for panels in ([0, 1, 2], [2, 0, 1], [0, 1, 0])]
     [True, True, False]
@@ -255,7 +280,7 @@ def are_distinct(panels: IntArray) -> bool:
 def _own_panels(
     panels: IntArray, num_bytes: IntArray, waves: IntArray, sides: IntArray, slots: IntArray, order: Order
 ) -> Rows:
-    """Panels of a wave and side together, of which each has one tile."""
+    """Rows of panels that a single tile touches: one for each wave and L2 partition."""
     del panels, sides
     num_slots = order.num_waves * order.num_sides
     by_slot = np.bincount(slots, weights=num_bytes, minlength=num_slots).astype(np.float64)
@@ -267,7 +292,7 @@ def _own_panels(
 def _shared_panels(
     panels: IntArray, num_bytes: IntArray, waves: IntArray, sides: IntArray, slots: IntArray, order: Order
 ) -> Rows:
-    """A row for each panel and each wave that touches it."""
+    """Rows of panels that tiles share: one for each panel and each wave that touches it."""
     del slots
     num_waves = order.num_waves
     if not len(panels):
@@ -281,11 +306,17 @@ def _shared_panels(
 
 
 def read_traffic(table: Touches, order: Order, memory: FloatArray, crossing: FloatArray) -> PanelTraffic:
-    """A tensor's traffic, of what is missing row by row, float64[num_sides, rows].
+    """Traffic of a tensor that is read, from its missing shares by row.
 
-    A line that both sides read and that is in memory alone is missed once and a half: by the side that asks first, and by
-    the other one half of the time, as the fill of a line that was asked for across passes its home.
+    A line that both L2 partitions read and that only memory holds is missed 1.5 times. The partition that asks first misses
+    it. The other one misses it half of the time, because a fill requested by the far partition also fills the line's home.
     Source: kernels/l2_residency, h200_sxm, 2026-11-20.
+
+    Args:
+        table: rows of the tensor.
+        order: wave and partition of each tile.
+        memory: float64[num_sides, rows], as :attr:`Loss.memory`.
+        crossing: float64[num_sides, rows], as :attr:`Loss.crossing`.
     """
     share = memory.sum(axis=0)
     missed = np.bincount(
@@ -298,7 +329,7 @@ def read_traffic(table: Touches, order: Order, memory: FloatArray, crossing: Flo
         for kept in (np.flatnonzero(is_lost & (of_pass == each)) for each in order.passes_of(table.use))
     ]
     reading = table.by_side.sum(axis=0)
-    own = np.where(table.by_side, 1.0 / np.maximum(reading, 1), 0.0)  # lookups of a missing line that its home's side makes
+    own = np.where(table.by_side, 1.0 / np.maximum(reading, 1), 0.0)  # share of a missing line's lookups made at its home
     crossing_bytes = float((np.where(table.by_side, crossing, 0.0) * table.num_bytes).sum())
     return PanelTraffic(
         losses=losses[0], losses_again=tuple(losses[1:]), read_miss_bytes=float(missed.sum()), written_back_fraction=0.0,
@@ -310,7 +341,12 @@ def read_traffic(table: Touches, order: Order, memory: FloatArray, crossing: Flo
 
 
 def previous_rows(table: Touches, *, side: int | None = None) -> IntArray:
-    """For each row of ``table`` the one before of the same panel, of those that ``side`` touches; -1 where there is none."""
+    """Previous row of the same panel for each row, int64[rows]; -1 for none.
+
+    Args:
+        table: rows of one tensor.
+        side: an L2 partition, to count only the rows that its SMs touch as previous. None: all rows.
+    """
     rows = np.arange(len(table.step))
     is_first = np.ones(len(rows), dtype=np.bool_)
     is_first[1:] = table.panel[1:] != table.panel[:-1]
@@ -321,9 +357,9 @@ def previous_rows(table: Touches, *, side: int | None = None) -> IntArray:
 
 
 def added_bytes(table: Touches, order: Order) -> FloatArray:
-    """What each step touches on each side, float64[num_steps, num_sides].
+    """Bytes that each step touches in each L2 partition, float64[num_steps, num_sides].
 
-    A home place for each line, and a copy on the side of who reads it, or stores it, from across.
+    Each line has one home. A read or store from the other partition adds a copy there.
     """
     added = np.zeros((order.num_steps, order.num_sides))
     added += np.bincount(table.step, weights=table.num_bytes, minlength=order.num_steps)[:, None] / order.num_sides
