@@ -1,7 +1,7 @@
-"""What bounds a kernel, from busy shares and wait states of the one run; and which parameters it rests on.
+"""Bottleneck of a kernel, from busy shares and wait states of one run; and the parameters that the prediction uses.
 
-A wait counts whole, though asynchronous products of the role that waits may run meanwhile: a ring at its knee waits for
-loads most of its life and loses little by it. The busiest part's share, which each sentence has, says what can be lost.
+A wait counts in full, although the waiting role's asynchronous MMAs may run meanwhile. A pipeline with barely enough stages
+waits for loads most of the time and loses little. The reason of each bottleneck therefore also has the busiest part's share.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from gpusim.simulate.engine_run import Ran
 
 NOTABLE = 0.10
-"""A loss below this share is not what bounds a kernel."""
+"""Share of the time below which a loss is no bottleneck."""
 
 SATURATED = 0.80
-"""From this busy share on a part counts as the limit."""
+"""Busy share from which on a part counts as the limit."""
 
 BUSY = {
     "tensor": "the tensor cores are", "fma": "the FMA pipe is", "smem": "shared memory is", "issue": "the issue slots are",
@@ -27,7 +27,7 @@ BUSY = {
     "sm_intake": "an SM's port from L2 is",
     "store": "the stores' way to L2 is", "hbm": "HBM is", "tma": "the TMA engine is",
 }
-"""Each part as the subject of a sentence."""
+"""Parts of the GPU, each as the subject of a sentence."""
 
 WAITS_FOR = {
     "latency": (WarpState.WAIT_MBARRIER, WarpState.WAIT_CP_ASYNC, WarpState.LONG_SCOREBOARD),
@@ -36,14 +36,17 @@ WAITS_FOR = {
     "store_latency": (WarpState.WAIT_BULK,),
     "lsu_latency": (WarpState.LSU,),
 }
-"""States of a role that show what it waits for."""
+"""Warp states that show the cause of a wait."""
 
 COMPUTES = (WarpState.TENSOR, WarpState.WAIT_WGMMA, WarpState.MATH_PIPE)
-"""States that show that a role computes, the surest first; the others decide where that is equal."""
+"""Warp states that show that a role computes, the most certain one first. Later ones decide ties."""
 
 
 def busy_shares(ran: Ran) -> dict[str, float]:
-    """Share of the kernel's cycles in which each part was busy, averaged over the SMs, as far as the engine says it."""
+    """Share of the kernel's cycles in which each part was busy, averaged over the SMs.
+
+    Only parts that the engine reports are included.
+    """
     cycles = ran.end_cycle or 1.0
     total = cycles * ran.gpu.num_sms
     counted = ran.counted
@@ -59,7 +62,7 @@ def busy_shares(ran: Ran) -> dict[str, float]:
 
 
 def at_most_all(busy: Mapping[str, float]) -> dict[str, float]:
-    """The same shares, none above the whole.
+    """Busy shares, each at most 1.
 
     >>> at_most_all({"l2": 1.07, "hbm": 0.5})
     {'l2': 1.0, 'hbm': 0.5}
@@ -68,11 +71,13 @@ def at_most_all(busy: Mapping[str, float]) -> dict[str, float]:
 
 
 def bound_by(ran: Ran, busy: dict[str, float]) -> tuple[str, str]:
-    """(word, sentence): the busiest part if it is near saturation, else what most of the time is lost to.
+    """Name of the bottleneck, and a sentence about it.
 
-    The link between L2's sides is named where it is near saturation and memory is not: most lines that cross it come from
-    there, and wait for it, too.
-    What can be lost: launch, start and drain; slots without a CTA; what the role that computes waits for; the epilogue.
+    The bottleneck is the busiest part if it is near saturation, otherwise the largest loss of time. Losses are: launch,
+    start and drain; slots without a CTA; waits of the role that computes; the epilogue.
+
+    The link between the L2 partitions is named where it is near saturation and memory is not. Most lines that cross it come
+    from memory, and wait for memory, too.
     """
     part = max(busy, key=lambda name: busy[name])
     if part == "l2_link" and (busy["hbm"] >= SATURATED or busy[part] < SATURATED):
@@ -110,7 +115,7 @@ def _sentence(ran: Ran, word: str, lost: float) -> str:
 
 
 def _worker(ran: Ran) -> str:
-    """The role that computes most."""
+    """Name of the role that computes most."""
     return max(ran.role_totals, key=lambda name: [ran.role_totals[name][state] for state in COMPUTES])
 
 
@@ -126,7 +131,7 @@ def _empty_slots(ran: Ran) -> float:
 
 
 def _epilogue_share(ran: Ran) -> float:
-    """The epilogue's part of the life of the roles that run it; none where roles take turns and so hide it."""
+    """Share of the epilogue in the life of the roles that run it. 0 where roles take turns, which hides it."""
     roles = [role for role in ran.launch.roles if role.name in ran.epilogue_cycles]
     life = sum_in_order(sum_in_order(ran.role_totals[role.name]) for role in roles)
     hides = any(ring.name == "epilogue_turn" for ring in ran.launch.mbarriers)
@@ -140,7 +145,7 @@ def _wait_shares(ran: Ran) -> dict[str, float]:
 
 
 def sources_used(ran: Ran) -> tuple[dict[str, int], tuple[str, ...]]:
-    """(count of parameters by class of source, names of the guesses) of the parts that this launch used."""
+    """Number of parameters by class of source, and names of the guesses, for the parts that this launch used."""
     gpu, launch = ran.gpu, ran.launch
     has_wgmma, has_mma_sync = "wgmma" in ran.instructions, "mma_sync" in ran.instructions
     is_used = {

@@ -1,4 +1,4 @@
-"""The buffers that go into the engine and come back: a header, a table of sections, and the sections.
+"""Buffers that go into the engine and come back: a header, a table of sections, and the sections.
 
 In: arrays by section. Out: bytes, and back. ``program/records.py`` names the sections and their records.
 """
@@ -18,12 +18,12 @@ from gpusim.program.records import MAGIC, VERSION, dtype_of
 HEADER = struct.Struct("<4I1Q")
 """Magic, version, number of sections, zero, bytes in all."""
 PLACE = struct.Struct("<2Q")
-"""Where a section begins, and how many elements it has."""
+"""Begin of a section in bytes, and its number of elements."""
 ALIGNMENT_BYTES = 8
 
 
 def write_buffer(sections: Mapping[str, NDArray[Any]], names: Sequence[str]) -> bytes:
-    """One buffer of all sections, in the order of ``names``.
+    """Buffer with all sections, in the order of ``names``.
 
     >>> buffer = write_buffer({"slots": np.array([5, 6, 7]), "ops": np.zeros(0)}, ["slots", "ops"])
     >>> len(buffer), read_buffer(buffer, ["slots", "ops"])["slots"].tolist()
@@ -43,7 +43,7 @@ def write_buffer(sections: Mapping[str, NDArray[Any]], names: Sequence[str]) -> 
 
 
 def read_buffer(buffer: bytes | bytearray | memoryview, names: Sequence[str]) -> dict[str, NDArray[Any]]:
-    """Sections of a buffer by name: views of it, which are not copied.
+    """Sections of a buffer by name, as views without a copy.
 
     Raises:
         GpusimError: another format, or a section that lies outside.

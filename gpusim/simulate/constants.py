@@ -1,6 +1,6 @@
-"""Numbers of a GPU at one SM clock, as the engine takes them: constants by part, tables of what there are several of.
+"""Constants of a GPU at one SM clock as the engine takes them: numbers by part, and tables of SMs, links and L2 partitions.
 
-In: a LaunchPlan, of which the GPU and a few facts of the launch matter, and a Clock.
+In: a LaunchPlan and a Clock. Only the GPU and a few facts of the launch matter.
 Out: numbers and tables by the names of ``program/records.py``. No part of the machine is built.
 """
 
@@ -33,16 +33,16 @@ Numbers = Mapping[str, float]
 """Constants of one part, by name."""
 
 MOST_PARTITIONS = 2
-"""Partitions of L2 that the engine knows."""
+"""L2 partitions that the engine supports, at most."""
 Table = NDArray[np.void]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shared:
-    """Rates of L2 and crossbar in bytes an SM cycle: these parts have a clock of their own."""
+    """Rates of L2 and crossbar in bytes per SM cycle. These parts have a separate clock."""
 
     slices_bytes_per_cycle: float
-    """All slices of L2, under full load."""
+    """Bytes per SM cycle of all L2 slices under full load."""
     link_bytes_per_cycle: float
     write_bytes_per_cycle: float
     gpc_read_bytes_per_cycle: float
@@ -50,7 +50,7 @@ class Shared:
 
     @classmethod
     def of(cls, gpu: GpuSpec, clock: Clock) -> Shared:
-        """At an SM clock; an SM's own ports keep its pace."""
+        """Rates at an SM clock. The ports of an SM run at the SM clock."""
         l2_cycles = PowerLimiter(gpu.clock).l2_cycles(clock.sm_mhz)
         l2, xbar = gpu.l2, gpu.xbar
         return cls(
@@ -65,7 +65,7 @@ class Shared:
 def slots_of(
     spec: DispatcherSpec, floorplan: Floorplan, cluster_size: int, ctas_per_sm: int, num_ctas: int
 ) -> NDArray[np.int32]:
-    """SMs of all slots in the order in which they are filled first, a cluster's together: int32[num_slots].
+    """SMs of all slots in the order in which they are first filled, int32[num_slots]. SMs of a cluster are adjacent.
 
     >>> from gpusim.machine.config import load_gpu
     >>> gpu = load_gpu("h200_sxm")
@@ -92,6 +92,9 @@ def machine_numbers(plan: LaunchPlan, clock: Clock) -> dict[str, Numbers]:
 
     Raises:
         ConfigError: an L2 that the engine does not know.
+
+    Raises:
+        ConfigError: more L2 partitions than the engine supports.
     """
     gpu, launch, is_warm = plan.gpu, plan.launch, plan.is_warm
     if gpu.l2.num_partitions > MOST_PARTITIONS:
@@ -127,18 +130,18 @@ AS_DESCRIBED = ("smem", "tensor_core", "mbarrier", "dsmem", "instruction_cache")
 
 
 def in_order(part: str, numbers: Numbers) -> FloatArray:
-    """Constants of one part as the buffer has them, float64[names]."""
+    """Constants of one part in the order of the buffer, float64[names]."""
     return np.array([numbers[name] for name in CONSTANTS[part]], dtype=np.float64)
 
 
 def code_latency_cycles(plan: LaunchPlan, clock: Clock) -> float:
-    """Latency of instructions that no SM has run yet: a warm L2 has them, a cold one has not."""
+    """Latency in SM cycles of instructions that no SM has run yet: of L2 if it is warm, otherwise of memory."""
     gpu = plan.gpu
     return gpu.l2.near_latency_cycles if plan.is_warm else clock.cycles(ns=gpu.hbm.latency_ns)
 
 
 def cluster_barrier_cycles(plan: LaunchPlan) -> float:
-    """What a cluster's barrier takes from the last arrival on."""
+    """SM cycles of a cluster barrier from the last arrival on."""
     gpu, launch = plan.gpu, plan.launch
     if gpu.dsmem is None:
         return 0.0
@@ -147,19 +150,19 @@ def cluster_barrier_cycles(plan: LaunchPlan) -> float:
 
 
 def l2_latency_ns(gpu: GpuSpec) -> float:
-    """What of the latency of memory is L2's, near and far mixed."""
+    """L2's part of the latency of memory in ns, the mean of near and far."""
     return (gpu.l2.near_latency_cycles + gpu.l2.far_latency_cycles) / 2 * 1e3 / gpu.clock.max_mhz
 
 
 def _named(part: str, spec: object, **more: float) -> Numbers:
-    """Constants that are fields of a Spec, and those that are not; zeros for a part that the GPU lacks."""
+    """Constants that are fields of a Spec, and ``more``; zeros for a part that the GPU lacks."""
     if spec is None:
         return dict.fromkeys(CONSTANTS[part], 0.0)
     return more | {name: float(getattr(spec, name)) for name in CONSTANTS[part] if name not in more}
 
 
 def hbm_numbers(spec: HbmSpec, clock: Clock, l2_latency_ns: float) -> Numbers:
-    """Constants of memory, which keeps its own clock. No SM stands for others."""
+    """Constants of memory, which has a separate clock."""
     latency = clock.cycles(ns=max(0.0, spec.latency_ns - l2_latency_ns))
     peak = clock.bytes_per_cycle(gb_per_s=spec.peak_gb_per_s)
     channel = clock.bytes_per_cycle(gb_per_s=spec.channel_gb_per_s)
@@ -197,13 +200,13 @@ def _scheduler_numbers(spec: WarpSchedulerSpec) -> Numbers:
 
 
 def links_of(gpu: GpuSpec, shared: Shared) -> list[float]:
-    """Rates of the links between the partitions of L2: one into each that has SMs; none where there is one partition."""
+    """Rates of the links between the L2 partitions: one into each partition with SMs; none with one partition."""
     weights = weights_of(gpu)
     return [shared.link_bytes_per_cycle * weight for weight in weights if weight] if len(weights) > 1 else []
 
 
 def weights_of(gpu: GpuSpec) -> list[float]:
-    """For each partition its part of the SMs, over the mean partition's."""
+    """Number of SMs of each partition, relative to the mean partition."""
     sides, num = gpu.floorplan.side_of_sm, gpu.l2.num_partitions
     return [sides.count(side) / gpu.num_sms * num for side in range(num)]
 
@@ -232,9 +235,9 @@ def machine_tables(
 
 
 def _partitions(gpu: GpuSpec, shared: Shared) -> Table:
-    """A row for each partition; what passes a link that there is not is infinite.
+    """One row for each L2 partition. The rate of a missing link is infinite.
 
-    Link k is that of row k, so that links stand in a row where a partition has no SMs.
+    Link k is that of row k, so links also stand in rows of partitions without SMs.
     """
     links, num = links_of(gpu, shared), gpu.l2.num_partitions
     shares = side_shares(gpu.floorplan.side_of_sm, gpu.l2.side_lead_fraction)
@@ -247,7 +250,7 @@ def _partitions(gpu: GpuSpec, shared: Shared) -> Table:
 
 
 def _gpc_links(plan: Floorplan, shared: Shared) -> Table:
-    """A row for each GPC, in the order of their first SMs."""
+    """One row for each GPC, in the order of their first SMs."""
     gpcs = plan.gpc_of_sm
     found = np.zeros(len(set(gpcs)), dtype=TABLES["gpc_links"])
     for row, gpc_idx in enumerate(dict.fromkeys(gpcs)):
@@ -257,7 +260,7 @@ def _gpc_links(plan: Floorplan, shared: Shared) -> Table:
 
 
 def _write_links(plan: Floorplan, num_parts: int, shared: Shared) -> Table:
-    """A row for each part of a GPC, in the order of their first SMs."""
+    """One row for each part of a GPC, in the order of their first SMs."""
     gpcs = plan.gpc_of_sm
     rows = {gpc_idx: row for row, gpc_idx in enumerate(dict.fromkeys(gpcs))}
     parts = list(dict.fromkeys(parts_of_gpcs(gpcs, num_parts)))
@@ -268,7 +271,7 @@ def _write_links(plan: Floorplan, num_parts: int, shared: Shared) -> Table:
 
 
 def _sms(gpu: GpuSpec) -> Table:
-    """A row for each SM, without what depends on the launch."""
+    """One row for each SM, without the fields that depend on the launch."""
     plan, xbar, cache = gpu.floorplan, gpu.xbar, gpu.instruction_cache
     found = np.zeros(plan.num_sms, dtype=TABLES["sms"])
     found["partition"] = plan.side_of_sm
@@ -286,7 +289,7 @@ def _sms(gpu: GpuSpec) -> Table:
 
 
 def _renumbered(names: Sequence[object]) -> list[int]:
-    """Numbers from 0 up in place of names, in the order in which they come first.
+    """Numbers from 0 up in place of names, in the order of first occurrence.
 
     >>> _renumbered([7, -1, 7, 3])
     [0, 1, 0, 2]

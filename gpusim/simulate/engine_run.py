@@ -1,4 +1,4 @@
-"""What a summary reads of a run, whichever engine ran it."""
+"""Outcome of one run of an engine, native or reference: cycles, counters, warp states, timeline."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from gpusim.units import Clock
 from gpusim.workload.launch import Launch
 
 Results = Mapping[str, NDArray[Any]]
-"""Sections of what the native engine gives back, by name."""
+"""Sections that the native engine returns, by name."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ran:
-    """A run that is over, whichever engine ran it."""
+    """A finished run of either engine."""
 
     plan: LaunchPlan
     clock: Clock
     taking: Callable[[float, Clock], Ran]
-    """The same at a clock near by, where it takes so many cycles."""
+    """Function of cycles and clock that returns this run rescaled to a clock close to its own."""
     end_cycle: float
     """Cycles of the launch."""
     num_events: int
@@ -39,45 +39,45 @@ class Ran:
     active_cycles: float
     """Cycles in which SMs held a CTA, summed over the SMs."""
     instructions: frozenset[str]
-    """Of ``tma``, ``mma_sync`` and ``wgmma`` those that ran: they have parameters of their own."""
+    """Names among ``tma``, ``mma_sync`` and ``wgmma`` of the instructions that ran: they have separate parameters."""
     wgmma_types: frozenset[str] = frozenset()
-    """Names of the operands' types of its wgmma."""
+    """Names of the operand types of wgmma."""
     met: frozenset[str] = frozenset()
-    """What a counterfactual could make free of it, as far as the engine says it."""
+    """Names of the counterfactuals that apply to the launch, as far as the engine reports them."""
     epilogue_cycles: Mapping[str, float] = field(default_factory=dict)
     """Cycles in sections called epilogue, of each role that has one."""
     busy: Mapping[str, float] = field(default_factory=dict)
-    """Cycles in which parts of SMs were busy, summed over the SMs, as far as the engine says it."""
+    """Cycles in which parts of SMs were busy, summed over the SMs, as far as the engine reports them."""
     link_busy_cycles: float | None = None
-    """The same of the busier link between L2's sides."""
+    """Busy cycles of the busier link between the L2 partitions. None where the engine does not report them."""
     timeline: Timeline = field(default_factory=Timeline)
-    """Of the SMs that were recorded."""
+    """Timeline of the recorded SMs."""
     is_part: bool = False
-    """Whether it was ended early: what it says is then what it would have come to if it had gone on so."""
+    """Whether the run was ended early. Its numbers are then extrapolated to the end of the launch."""
     results: Results = field(default_factory=dict)
 
     @property
     def launch(self) -> Launch:
-        """What ran."""
+        """Launch that ran."""
         return self.plan.launch
 
     @property
     def gpu(self) -> GpuSpec:
-        """As it was simulated."""
+        """GPU as it was simulated."""
         return self.plan.gpu
 
     @cached_property
     def shared(self) -> Shared:
-        """What L2 and crossbar can do, at the clock of the run."""
+        """Rates of L2 and crossbar at the clock of the run."""
         return Shared.of(self.gpu, self.clock)
 
     @cached_property
     def hbm(self) -> Numbers:
-        """Constants of memory."""
+        """Constants of memory at the clock of the run."""
         return hbm_numbers(self.gpu.hbm, self.clock, l2_latency_ns(self.gpu))
 
     def dram_bytes(self) -> tuple[float, float]:
-        """(read, written) as planned from footprints; as counted for tensors that have none."""
+        """Bytes read and written: as planned from footprints, or as counted for tensors without footprints."""
         counted = self.counted
         if not self.plan.traffic:
             return counted.hbm.read_bytes, counted.hbm.write_bytes
@@ -86,11 +86,11 @@ class Ran:
         return read + counted.l2.unplanned_miss_bytes, written
 
     def hbm_share(self, cycles: float, read_bytes: float, write_bytes: float) -> float:
-        """Part of ``cycles`` in which memory moves so many bytes."""
+        """Share of ``cycles`` in which memory is busy with these bytes."""
         return (read_bytes + write_bytes * self.hbm["write_cost"]) / (self.hbm["wire_bytes_per_cycle"] * cycles)
 
     def hbm_share_at_most(self, cycles: float) -> float:
-        """The greatest part of its time that memory is busy in any wave, if each takes ``cycles``."""
+        """Largest busy share of memory in any wave, if each wave takes ``cycles``."""
         misses = self.plan.miss_bytes_by_wave
         written = sum_in_order(item.written_back_bytes for item in self.plan.traffic.values()) / len(misses)
         return self.hbm_share(cycles, float(misses.max(initial=0.0)), written)

@@ -1,34 +1,36 @@
-"""Failures of the native engine as sentences: who, what, when.
+"""Failures of the native engine as error messages: deadlocks, shared-memory races, wrong barriers.
 
 In: the sections ``failure`` and ``blocked_roles`` of a run, and names of its launch. Out: the error to raise.
 
-What each kind of failure fills in, beside ``kind`` and ``cycle`` (-1: does not apply, 0: nothing). ``cta`` and ``role`` are
-whose op was being carried out, -1 where none was, as when a copy arrives; ``op`` is its place in the role's program.
+Each kind of failure has ``kind`` and ``cycle`` and fills in the columns below. -1 means that a column does not apply, 0
+means nothing. ``cta`` and ``role`` are those of the op that failed. They are -1 where no op failed, for example when a copy
+arrives. ``op`` is the op's index in the role's program::
 
-=====================  =======================================  ===================  ===============  ==================
-kind                   barrier or stage                         first                second           third
-=====================  =======================================  ===================  ===============  ==================
-DEADLOCK
-REFILLED_WHILE_READ    stage                                    cycle of the write   read until       CTA of the stage
-READ_NEVER_WRITTEN     stage                                    cycle of the read                     CTA of the stage
-READ_BEFORE_FULL       stage                                    cycle of the read    full at          CTA of the stage
-TOO_MANY_ARRIVALS      barrier: mbarrier                        arrivals             arrivals wanted  CTA of the mbarrier
-BARRIER_THREADS        barrier: row of ``named_barriers``,      threads              threads wanted
-                       -1 ``__syncthreads``, -2 the cluster's
-EXIT_WITH_BYTES        barrier: mbarrier of the CTA ``cta``     bytes announced      bytes delivered
-CLUSTER_NOT_ARRIVED
-RANGE_NOT_STARTED
-SETMAXNREG_DIRECTION                                            registers asked for  registers held   1 ``inc``, 0 ``dec``
-CODE_LENGTH                                                     number of its name   its bytes        its bytes before
-NO_SUCH_RANK                                                    rank                 CTAs in cluster
-EVENT_LIMIT                                                     limit                CTAs exited
-OUT_OF_MEMORY
-=====================  =======================================  ===================  ===============  ==================
+  =====================  =======================================  ===================  ===============  ==================
+  kind                   barrier or stage                         first                second           third
+  =====================  =======================================  ===================  ===============  ==================
+  DEADLOCK
+  REFILLED_WHILE_READ    stage                                    cycle of the write   read until       CTA of the stage
+  READ_NEVER_WRITTEN     stage                                    cycle of the read                     CTA of the stage
+  READ_BEFORE_FULL       stage                                    cycle of the read    full at          CTA of the stage
+  TOO_MANY_ARRIVALS      barrier: mbarrier                        arrivals             arrivals wanted  CTA of the mbarrier
+  BARRIER_THREADS        barrier: row of ``named_barriers``,      threads              threads wanted
+                         -1 ``__syncthreads``, -2 the cluster's
+  EXIT_WITH_BYTES        barrier: mbarrier of the CTA ``cta``     bytes announced      bytes delivered
+  CLUSTER_NOT_ARRIVED
+  RANGE_NOT_STARTED
+  SETMAXNREG_DIRECTION                                            registers asked for  registers held   1 ``inc``, 0 ``dec``
+  CODE_LENGTH                                                     number of its name   its bytes        its bytes before
+  NO_SUCH_RANK                                                    rank                 CTAs in cluster
+  EVENT_LIMIT                                                     limit                CTAs exited
+  OUT_OF_MEMORY
+  =====================  =======================================  ===================  ===============  ==================
 
-Stages and mbarriers are places in the flat lists of a CTA's, in the order in which the launch declares them.
+Stages and mbarriers are indices into the flat lists of a CTA, in the order in which the launch declares them.
 
-In ``blocked_roles`` arrivals and bytes are those of the mbarrier. Of a wait for registers ``pending`` is what it wants of
-the pool of the CTA. ``number`` is how many groups may be in flight, or how many registers a thread asks for.
+In ``blocked_roles`` arrivals and bytes are those of the mbarrier. For a wait for registers, ``pending`` is the number of
+registers wanted from the CTA's pool. ``number`` is how many groups may be in flight, or how many registers a thread asks
+for.
 """
 
 from __future__ import annotations
@@ -45,7 +47,7 @@ from gpusim.simulate.plan import LaunchPlan
 from gpusim.workload.launch import Launch
 
 MOST_NAMED = 4
-"""Roles that a deadlock names, of the first CTA that waits; other roles are counted."""
+"""Number of roles that a deadlock names, all of the first CTA that waits. Other roles are counted."""
 
 UNDECLARED = {-1: "__syncthreads", -2: "cluster"}
 """Names of thread barriers that a launch does not declare."""
@@ -66,7 +68,7 @@ WAITS: Mapping[Wait, str] = {
     Wait.SCHEDULERS_TURN: "its turn at the schedulers",
     Wait.PLACE_BEFORE_DATA_STAGE: "a place before the data stage of shared memory",
 }
-"""What a role waits for, where that is nothing with a name or a number."""
+"""Causes of a wait that have no name or number of their kind."""
 
 
 SENTENCES: Mapping[Failure, tuple[type[GpusimError], str]] = {
@@ -111,13 +113,13 @@ SENTENCES: Mapping[Failure, tuple[type[GpusimError], str]] = {
     ),
     Failure.OUT_OF_MEMORY: (SimulationError, "{kernel}: the engine is out of memory at cycle {cycle:.0f}"),
 }  # fmt: skip
-"""What is raised for each kind; ``who`` is the kernel alone where nobody's op was carried out."""
+"""Error and message of each kind of failure. ``who`` is the kernel alone where no role's op failed."""
 
 UNFORESEEN = SimulationError, "{kernel}: the engine failed ({kind}) at cycle {cycle:.0f}"
 
 
 def failure_of(results: Mapping[str, NDArray[Any]], plan: LaunchPlan, programs: Programs) -> GpusimError | None:
-    """The error that a run ended with; None if it ended well."""
+    """Error that a run ended with; None if it ended without one."""
     values = dict(zip(FAILURE, results["failure"].tolist(), strict=True)) if len(results["failure"]) else {}
     kind = Failure(int(values.get("kind", Failure.NONE)))
     if kind is Failure.NONE:
@@ -138,7 +140,7 @@ def failure_of(results: Mapping[str, NDArray[Any]], plan: LaunchPlan, programs: 
 
 
 def who_waits(blocked: NDArray[Any], launch: Launch, programs: Programs) -> str:
-    """Which roles of the first CTA wait, for what, since when; how many others wait."""
+    """Waiting roles of the first CTA, the cause and begin of their waits, and the number of other waiting roles."""
     lines = [
         f"role {launch.roles[row['role']].name!r} of CTA {row['cta']} waits for {_what(row, programs)} since cycle "
         f"{row['since_cycle']:.0f}"
@@ -148,7 +150,7 @@ def who_waits(blocked: NDArray[Any], launch: Launch, programs: Programs) -> str:
 
 
 def _what(row: Any, programs: Programs) -> str:
-    """What a row of ``blocked_roles`` waits for, and what of it never arrived."""
+    """Cause of the wait in a row of ``blocked_roles``, and the arrivals or bytes that are missing."""
     wait, number = Wait(int(row["wait"])), row["number"]
     if wait is Wait.MBARRIER:
         missing = [f"{row['pending']} of {row['num_arrivals']} arrivals missing"] if row["pending"] else []
@@ -167,7 +169,7 @@ def _what(row: Any, programs: Programs) -> str:
 
 
 def _name(names: Sequence[str | tuple[str, int]], place: float) -> str:
-    """What stands at a place: a name, or a stage of a ring such as ``a[1]``; nothing where the place is none."""
+    """Name at an index, or ring and stage, for example ``a[1]``; empty for an index outside of ``names``."""
     if not 0 <= place < len(names):
         return ""
     found = names[int(place)]

@@ -1,6 +1,6 @@
-"""What programs ask of a GPU that it lacks, told before anything runs.
+"""Admission check of a launch's ops: refuses ops that need a feature which the GPU lacks.
 
-In: Programs and a GpuSpec. Out: nothing, or a refusal that names who yields the op.
+In: Programs and a GpuSpec. Out: nothing, or a refusal that names the role that yields the op.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ NEEDS: Mapping[OpKind, tuple[Feature, str]] = {
     OpKind.WGMMA: ("wgmma", "wgmma"), OpKind.MMA_SYNC: ("mma_sync", "mma.sync"), OpKind.STMATRIX: ("stmatrix", "stmatrix"),
     OpKind.CP_ASYNC: ("cp_async", "cp.async"),
 }  # fmt: skip
-"""Kinds of op that need a feature, and what the refusal calls what the GPU lacks."""
+"""Features that kinds of ops need, and the name of the missing instruction in the refusal."""
 
 
 def check_features(launch: Launch, gpu: GpuSpec, programs: Programs) -> None:
@@ -50,7 +50,7 @@ def check_features(launch: Launch, gpu: GpuSpec, programs: Programs) -> None:
 
 @contextmanager
 def by_whom(launch: Launch, programs: Programs, kind: OpKind, cost: int) -> Iterator[None]:
-    """Let a refusal name who first yields an op of ``kind`` and row ``cost``."""
+    """Add the first role that yields an op of ``kind`` and row ``cost`` to a refusal."""
     try:
         yield
     except LaunchError as error:
@@ -60,7 +60,10 @@ def by_whom(launch: Launch, programs: Programs, kind: OpKind, cost: int) -> Iter
 
 
 def _issuer(launch: Launch, programs: Programs, is_it: NDArray[np.bool_]) -> tuple[str, str]:
-    """(role, who it is) that yields one of some ops: of the first CTA that does, the first role."""
+    """Name of a role that yields one of the ops in ``is_it``, and the role with its CTA in words.
+
+    It is the first role of the first CTA that yields one.
+    """
     places = np.flatnonzero(is_it)
     begins = programs.programs["begin"]
     ends = begins + programs.programs["num_ops"]

@@ -1,4 +1,4 @@
-"""Counterfactuals: a GPU with one part idealized. What each number becomes, its field says itself (``idealized``)."""
+"""Counterfactuals: a GPU with one part idealized. The metadata of each Spec field (``idealized``) has its ideal value."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ IDEALS: Mapping[str, str] = {
     "mad_wide": "no IMAD.WIDE beside wgmma",
     "launch": "launch and CTA start for nothing",
 }
-"""What can be made free, and how a report calls it."""
+"""Names of the counterfactuals, and their descriptions in reports."""
 
 
 EVERY_LAUNCH_HAS = ("l2", "hbm", "latency", "launch")
-"""What is free of any launch; the others are where the launch has such instructions or parts."""
+"""Names of counterfactuals that apply to every launch. The others need certain instructions or parts."""
 
 
 def idealize(gpu: GpuSpec, ideals: frozenset[str]) -> GpuSpec:
-    """``gpu`` with the parts named in ``ideals`` free.
+    """``gpu`` with the parts named in ``ideals`` made free.
 
-    ``bank_conflicts``, ``epilogue``, ``own_code`` and ``mad_wide`` are the engine's business.
+    The engine itself carries out ``bank_conflicts``, ``epilogue``, ``own_code`` and ``mad_wide``.
     """
-    if "l2" in ideals:  # what is stored leaves as before
+    if "l2" in ideals:  # stored lines are written back as before
         dirty = gpu.l2.dirty_fraction * gpu.l2.capacity_bytes / INFINITE
         gpu = replace(gpu, l2=replace(gpu.l2, dirty_fraction=dirty))
     for part, kind in COMPONENT_KINDS.items():

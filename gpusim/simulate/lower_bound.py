@@ -1,9 +1,9 @@
-"""What a launch cannot end before: from what its tiles need at least, before it runs and while it runs.
+"""Lower bound of a launch's cycles from the minimal work of its tiles, before it runs and while it runs.
 
 In: a launch (its :class:`~gpusim.workload.tile_work.TileWork`), a GPU. Out: cycles that no simulation of it can beat.
 
-Each path is a chain of things that follow one another in the model, and takes no less than the sum of its links. The longest
-path is the bound. A test draws launches, simulates them and compares.
+Each path is a chain of steps that follow one another in the model. It takes at least the sum of its steps. The longest path
+is the bound. A test draws launches, simulates them and compares.
 """
 
 from __future__ import annotations
@@ -30,59 +30,59 @@ from gpusim.workload.ops import Wgmma
 from gpusim.workload.tile_work import TileWork
 
 AHEAD_CYCLES = 48.0
-"""How far a role's cursor may run ahead of the clock: a copy may be under way by so much before it is asked for."""
+"""Cycles by which a role's cursor may run ahead of the clock. A copy may be under way by so much before it is requested."""
 
 ROUNDING = 1e-9
-"""Relative error of sums that is allowed for."""
+"""Relative rounding error of sums."""
 
 
 class Path(NamedTuple):
-    """A least time: SM cycles, and microseconds of parts that have a clock of their own."""
+    """Minimal time of a chain: SM cycles, and microseconds of parts with a separate clock."""
 
     cycles: float
     us: float = 0.0
 
     def at(self, mhz: float) -> float:
-        """SM cycles at a clock."""
+        """Length in SM cycles at an SM clock of ``mhz``."""
         return self.cycles + self.us * mhz
 
     def then(self, cycles: float, us: float = 0.0) -> Path:
-        """With something behind it."""
+        """This path followed by more cycles and microseconds."""
         return Path(self.cycles + cycles, self.us + us)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bound:
-    """What a launch cannot end before, and what of its math is left while it runs."""
+    """Lower bound of a launch's cycles, and its remaining math while it runs."""
 
     paths: Mapping[str, Path]
-    """By what is on them: ``launch``, ``hbm``, ``math`` and ``tma`` of the busiest SM, ``ctas`` of one slot in turn."""
+    """Chains by name: ``launch``, ``hbm``, ``math`` and ``tma`` of the busiest SM, and ``ctas`` that follow on one slot."""
     num_flops: float
     rate_class: str
-    """Class of type whose energy its arithmetic takes at least."""
+    """Class of data type with the least energy that the arithmetic may take."""
     num_sms: int
     """SMs that may run CTAs."""
     math_cycles: float = 0.0
-    """What all tiles take of the SMs' math pipes; 0: not told."""
+    """Cycles of all tiles in the SMs' math pipes; 0: unknown."""
     behind_cycles: float = 0.0
-    """From the end of an SM's last math to the end of the kernel."""
+    """Cycles from the end of an SM's last math to the end of the kernel."""
     is_ffma: bool = False
 
     @property
     def arithmetic(self) -> tuple[float, str]:
-        """Amount and class of its arithmetic, which say what energy it takes at least."""
+        """Amount (FLOP) and class of the arithmetic, for its minimal energy."""
         return self.num_flops, self.rate_class
 
     def cycles(self, mhz: float) -> float:
-        """Before it runs, at an SM clock."""
+        """Lower bound in SM cycles before the launch runs, at an SM clock of ``mhz``."""
         return max(path.at(mhz) for path in self.paths.values()) * (1.0 - ROUNDING)
 
     def cycles_of(self, run: EngineRun) -> tuple[float, float]:
-        """While it runs: what it cannot end before, and when it would end if it went on as it has.
+        """Lower bound of a running launch, and its end if it continued at the present rate, in SM cycles.
 
-        It cannot end before the present and, behind it, what is left of the math, dealt evenly to all SMs. What SMs have
-        begun to multiply counts as done. The rest begins no sooner than now. Some SM has no less than the mean of it, and
-        behind it comes what follows an SM's last math.
+        The bound is the present cycle plus the remaining math, spread evenly over all SMs. Math that SMs have begun counts
+        as done. The rest begins no sooner than now. Some SM has at least the mean of it. The steps after an SM's last math
+        follow.
         """
         if not self.math_cycles:
             return run.cycle, run.cycle
@@ -91,7 +91,7 @@ class Bound:
         return run.cycle + left + self.behind_cycles if left > 0.0 else run.cycle, run.cycle / done if done else inf
 
     def done(self, run: EngineRun) -> float:
-        """Part of its math that a run has begun."""
+        """Fraction of its math that a run has begun."""
         if self.is_ffma:
             found = sum_in_order(run.section("sm_totals").reshape(-1, len(SM_TOTALS))[:, FMA_BUSY].tolist())
         else:
@@ -101,42 +101,44 @@ class Bound:
 
 FMA_BUSY = SM_TOTALS.index("fma_busy_cycles")
 TENSOR_BUSY = [(part, name) for part, names in COUNTERS.items() for name in names].index(("tensor_core", "busy_cycles"))
-"""Where a result has them."""
+"""Index of the tensor cores' busy cycles among the counters of a result."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Links:
-    """Links of the chains of one launch, in cycles. Zero where a kernel has no such thing."""
+    """Steps of the chains of one launch, in cycles. Zero where a kernel has no such step."""
 
     ask: float
-    """From a CTA's start to its first copy by TMA: all meet, a producer looks at its slot and announces bytes."""
+    """Cycles from a CTA's start to its first TMA copy: a barrier, a producer's look at its slot, and ``expect_tx``."""
     tensor_map: float
-    """From the start of an SM's first CTA until it has a tensor map that L2 has."""
+    """Cycles from the start of an SM's first CTA until it has a tensor map that is in L2."""
     arrival: float
-    """From asking for a copy by TMA until it can be multiplied.
+    """Cycles from the request of a TMA copy until its data can be multiplied.
 
-    Its bytes pass the SM's port, but for what a request gains that merges with an earlier one. They come the nearest way
-    from L2. Who waits for the mbarrier wakes up. Copies by threads take nothing: they may hit in L1."""
+    Its bytes pass the SM's port, except for what a request gains that is coalesced with an earlier one. They come from the
+    near L2 partition. Then the waiters of the mbarrier wake up. Copies by threads take nothing: they may hit in L1."""
     copies: float
-    """Between the copies of two k-steps: a producer looks at a slot and issues two copies; TMA walks rows and bytes."""
+    """Cycles between the copies of two k-steps: a producer looks at a slot and issues two copies; TMA walks rows and bytes.
+    """
     walk: float
-    """What of that the SM's TMA engine takes, which serves all its CTAs in turn."""
+    """Cycles that the copies of a k-step occupy the SM's TMA engine, which serves all its CTAs in turn."""
     step: float
-    """Math of a k-step, in an SM's pipe that serves one instruction after the other."""
+    """Cycles of one k-step's math, in an SM's pipe that serves one instruction after the other."""
     wait: float
-    """What a role that waits for each k-step's math adds: the mbarrier or barrier before it, the latency behind it."""
+    """Cycles that a role adds which waits for each k-step's math: the mbarrier or barrier before, and the latency after."""
     latency: float
-    """From the end of the last math until its sums can be read."""
+    """Cycles from the end of the last math until its sums can be read."""
     stores: float
-    """What the SM's port takes for the stores of the role that multiplies last: its own at least."""
+    """Cycles of the SM's port for the stores of the role that multiplies last."""
     left: float
-    """What of them a role waits for before it goes on: all where it fences them."""
+    """Cycles of the stores that a role waits for before it goes on: all stores where it fences them."""
     part: float
-    """Before CTAs of a cluster part they fence what they stored, and wait for one another; so they meet at first."""
+    """Cycles of a cluster's final barrier, and of the fence of its stores before it. The first barrier takes the same time.
+    """
 
     @classmethod
     def of(cls, launch: Launch, work: TileWork, gpu: GpuSpec, *, math_cycles: float) -> Links:
-        """Links of ``launch``; ``math_cycles``: of one instruction."""
+        """Links of ``launch``. ``math_cycles``: SM cycles of one math instruction."""
         xbar, scheduler, size = gpu.xbar, gpu.warp_scheduler, launch.cluster_size
         latency = gpu.tensor_core.wgmma_latency_cycles if work.atom is not None and work.atom.kind == "wgmma" else 0.0
         packets = max(work.stored.num_lines * xbar.store_packet_bytes, work.stored.num_sectors * SECTOR_BYTES)
@@ -165,15 +167,15 @@ class Links:
         )  # fmt: skip
 
     def math(self, work: TileWork, num_tiles: int) -> float:
-        """From the begin of a CTA's first math to the end of its last, of so many tiles one after the other.
+        """Cycles from the begin of a CTA's first math to the end of its last, for ``num_tiles`` tiles one after the other.
 
         The longest of these chains:
 
-        * all its math in the SM's pipe;
-        * a role's share of it, with a wait for each k-step, and stores that must have left before the next tile. Roles that
-          take turns begin a tile when the last math of the one before is issued: that k-step may be multiplied behind;
-        * its copies, and the math of the last k-step;
-        * the uses of one slot of the ring, each of which waits for its copies and its math.
+        * All its math in the SM's pipe.
+        * A role's share of it, with a wait for each k-step. Stores must have left before the next tile. Roles that take
+          turns begin a tile when the last math of the previous one is issued: that k-step may be multiplied later.
+        * Its copies, and the math of the last k-step.
+        * The uses of one slot of the ring, each of which waits for its copies and its math.
         """
         num_steps = num_tiles * work.num_steps
         of_role = work.num_steps * (self.step / work.num_math_roles + self.wait) - self.wait
@@ -186,21 +188,21 @@ class Links:
 
 
 def lower_bound(launch: Launch, gpu: GpuSpec, *, is_cold: bool = True) -> Bound:
-    """What ``launch`` cannot end before on ``gpu``; ``is_cold``: nothing is in L2 when it begins.
+    """Lower bound of ``launch`` on ``gpu``, as chains. ``is_cold``: L2 is empty when the launch begins.
 
     * ``launch``: a CTA is dispatched, starts, and leaves; the kernel drains.
-    * ``hbm``: a cold launch reads each byte once, at the peak of memory, behind the start of a CTA.
-    * ``math``: some SM multiplies as many tiles as the mean, rounded up. Before that the first copy has come; the first
-      copy of a cold launch also waits for a tensor map out of memory. Behind it stands what follows the last math.
-    * ``tma``: that SM's TMA engine walks the copies of as many tiles; the last k-step is multiplied behind.
-    * ``ctas``: some slot runs as many CTAs as the mean, rounded up, each with its own start, math and end.
+    * ``hbm``: a cold launch reads each byte once, at the peak of memory, after the start of a CTA.
+    * ``math``: some SM multiplies at least the mean number of tiles, rounded up. The first copy comes before that. In a cold
+      launch the first copy also waits for a tensor map from memory. The steps after the last math follow.
+    * ``tma``: that SM's TMA engine walks the copies of as many tiles; the math of the last k-step follows.
+    * ``ctas``: some slot runs at least the mean number of CTAs, rounded up, each with its start, math and end.
 
     Raises:
         LaunchError: the GPU cannot run it.
     """
     held, spec, work = check(launch, gpu), gpu.dispatcher, launch.work
     size = launch.cluster_size
-    # a cluster that comes later may lie on SMs that none of the first ones filled
+    # a later cluster may lie on SMs that no cluster of the first wave used
     num_sms = gpu.num_sms if launch.num_ctas is not None else gpu.floorplan.num_clusters(size) * size
     start = size * spec.dispatch_cycles_per_cta + spec.cta_start_cycles
     start += spec.cluster_start_cycles if size > 1 else 0.0
@@ -236,7 +238,7 @@ def lower_bound(launch: Launch, gpu: GpuSpec, *, is_cold: bool = True) -> Bound:
 
 
 def _math_cycles(launch: Launch, work: TileWork, gpu: GpuSpec) -> float:
-    """What an instruction takes of an SM's math pipe, as it is packed."""
+    """SM cycles of one instruction in an SM's math pipe, as packed for the engine."""
     atom = work.atom
     if atom is None:
         return WARP_SIZE / gpu.warp_scheduler.fp32_lanes
@@ -246,14 +248,14 @@ def _math_cycles(launch: Launch, work: TileWork, gpu: GpuSpec) -> float:
 
 
 def _rate_class(launch: Launch, work: TileWork, gpu: GpuSpec) -> str:
-    """The class of type of a launch, or its type where that takes less energy."""
+    """Math class of a launch, or its data type where that takes less energy."""
     energies = gpu.clock.tensor_pj_per_flop
     names = [launch.math_class] if work.atom is None else [launch.math_class, work.atom.a_dtype.name]
     return min((name for name in names if name in energies), key=energies.__getitem__, default=launch.math_class)
 
 
 def _bytes_once(uses: Uses) -> float:
-    """Bytes of all panels that are read, each taken once; of tables nobody knows which rows."""
+    """Bytes of all panels that are read, each counted once. Gathered tables do not count: their rows are unknown."""
     total = 0.0
     for use in uses.of_tensors:
         if not use.is_write and not use.table_bytes:

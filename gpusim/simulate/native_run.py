@@ -1,6 +1,6 @@
-"""A run of the native engine, as a summary reads it: totals, counters and timelines out of the buffer that came back.
+"""Run of the native engine: totals, counters and timelines from the buffer that it returns.
 
-In: the plan of a launch, its programs and the sections of a result. Out: what :class:`.ran.Ran` asks for.
+In: the plan of a launch, its programs and the sections of a result. Out: a :class:`gpusim.simulate.engine_run.Ran`.
 """
 
 from __future__ import annotations
@@ -32,14 +32,17 @@ SECTIONS = tuple(section.value for section in (Section.PROLOGUE, Section.MAINLOO
 """Names of sections, by the numbers of ``records.Section``."""
 
 END_CYCLE, NUM_EVENTS = TOTALS.index("end_cycle"), TOTALS.index("num_events")
-"""Where totals have them."""
+"""Indices of both numbers in the section of totals."""
 
 Ends = Callable[[Ran], bool]
-"""Asked of a run that has only begun whether it ends there."""
+"""Function that decides, from a run that has only begun, whether it ends there."""
 
 
 def native_ran(plan: LaunchPlan, programs: Programs, clock: Clock, results: Results, *, is_part: bool = False) -> Ran:
-    """What the sections of a result say; sectors that L2 reads follow from what merges, at the end."""
+    """Outcome of a run, from the sections of its result.
+
+    Sectors that L2 reads follow from the share of coalesced requests over the full run.
+    """
     launch, costs = plan.launch, programs.costs
     totals = dict(zip(TOTALS, results["totals"].tolist(), strict=True))
     of_roles = results["role_totals"].reshape(-1, len(STATES)).tolist()
@@ -67,7 +70,7 @@ def native_ran(plan: LaunchPlan, programs: Programs, clock: Clock, results: Resu
 
 
 def _taking(plan: LaunchPlan, programs: Programs, results: Results, cycles: float, clock: Clock) -> Ran:
-    """See :attr:`Ran.taking`: each stretch of time is so much longer."""
+    """Rescale a run, as :attr:`Ran.taking`: every interval of time grows by the same factor."""
     found = {name: item.copy() for name, item in results.items()}
     longer = cycles / float(found["totals"][END_CYCLE])
     found["totals"][END_CYCLE] = cycles
@@ -80,7 +83,10 @@ def _taking(plan: LaunchPlan, programs: Programs, results: Results, cycles: floa
 
 @contextmanager
 def no_garbage() -> Iterator[None]:
-    """While many objects are made that all stay: the collector would look at all of them again and again."""
+    """Disable the garbage collector while many objects are made that all stay alive.
+
+    The collector would scan all of them repeatedly.
+    """
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -92,7 +98,7 @@ def no_garbage() -> Iterator[None]:
 
 @no_garbage()
 def timeline_of(launch: Launch, programs: Programs, results: Results) -> spans.Timeline:
-    """Of the SMs that were recorded, in the order in which things happened."""
+    """Timeline of the recorded SMs, in the order of the events."""
     roles, stages, barriers, tensors = launch.roles, programs.stages, programs.barriers, programs.tensors
     rows = {name: results[name].tolist() for name in TIMELINES}
     found = spans.Timeline()
@@ -121,12 +127,12 @@ def timeline_of(launch: Launch, programs: Programs, results: Results) -> spans.T
 
 
 def native_runs(plan: LaunchPlan, settings: Settings) -> Callable[[Clock, Ends | None], Ran]:
-    """What runs a planned launch at a clock: its programs are traced once.
+    """Function that runs a planned launch at a clock. Its programs are traced once.
 
-    It may be told who ends a run early.
+    The function takes a second argument, which decides whether a run ends early.
 
     Raises:
-        LaunchError: a program that is none, or asks for what the launch or the GPU has not.
+        LaunchError: a program that is no generator, or an op that the launch or the GPU does not support.
     """
     programs = trace_plan(plan, max_ops=settings.max_ops)
 
@@ -146,19 +152,21 @@ def native_runs(plan: LaunchPlan, settings: Settings) -> Callable[[Clock, Ends |
 
 
 STRETCH = 0.08, 0.14
-"""Of a launch's math, what tells how it goes on: its first waves find memory cold, and ask for it together."""
+"""Interval of a launch's math, as fractions, from which its end is extrapolated.
+
+Earlier waves find memory cold, and request it all at once."""
 
 LATE = 0.25
-"""Where it ends so late, one may as well wait for the end."""
+"""Fraction of a launch's math from which on the run continues to its end."""
 
 LOOK_EVENTS = 10_000
-"""After which one looks how far a run has come."""
+"""Events between two looks at the progress of a run."""
 
 
 def part_of(engine: EngineRun, plan: LaunchPlan, on_progress: Progress | None) -> Results | None:
-    """What a run would come to if it went on as in a stretch, which is run; the last wave takes as long as a full one.
+    """Run a launch up to the end of an interval, and extrapolate its result. The last wave takes as long as a full one.
 
-    None where it is over too soon, or where nobody knows how far it has come.
+    None where the run ends too soon, or where its progress is unknown.
     """
     bound = lower_bound(plan.launch, plan.gpu)
     before = done = 0.0 if bound.math_cycles else 1.0
@@ -184,4 +192,4 @@ def part_of(engine: EngineRun, plan: LaunchPlan, on_progress: Progress | None) -
 TIMELINES = (
     "role_begins", "role_states", "role_sections", "copy_spans", "read_spans", "mma_spans", "phase_flips", "memory_spans",
 )
-"""Sections that a timeline is made of."""
+"""Sections that a timeline is built from."""

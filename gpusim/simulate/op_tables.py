@@ -1,16 +1,16 @@
-"""Rows of what ops cost on a GPU, wherever and whenever they run: TMA, wgmma, mma.sync, FMA, loops' code, fetches.
+"""Cost rows of ops on a GPU, independent of place and time: TMA, wgmma, mma.sync, FMA, code of loops, fetches.
 
 In: ops as a trace has them, a launch, a GPU and its constants. Out: tables of ``program/records.py``.
 
 Models:
 
-* A copy's cycles of its TMA engine, its latency and its rows of zeros.
-* A wgmma as the larger of arithmetic, operand reads and a least interval.
-* A mma.sync as the larger of arithmetic and a least interval.
+* A copy's cycles in its TMA engine, its latency and its rows of zeros.
+* A wgmma as the larger of arithmetic, operand reads and a minimal interval.
+* A mma.sync as the larger of arithmetic and a minimal interval.
 
 Ignores:
 
-* Costs that depend on when an op runs, or beside what: these are the engine's.
+* Costs that depend on the time of an op, or on concurrent ops: the engine computes these.
 """
 
 from __future__ import annotations
@@ -38,15 +38,14 @@ Row = tuple[float, ...]
 """Fields of a record, in order."""
 
 FIRST_ZERO_ROWS = 64
-"""Rows outside of a tensor, of a box that is in part inside, that cost more than further ones.
+"""Rows outside of a tensor, of a box partly inside, that cost more than further ones.
 
-Source: kernels/edges_beside_loads (l2), h100_sxm, 2026-11-25: of 128 SMs and four stages 10 to 12 cycles each up to 64 rows,
-1 to 9 beyond; of two stages 8 to 13 each, with no such end.
-"""
+Source: kernels/edges_beside_loads (l2), h100_sxm, 2026-11-25. With 128 SMs and four stages: 10 to 12 cycles each up to 64
+rows, 1 to 9 beyond. With two stages: 8 to 13 each, without such a limit."""
 
 
 def table_of(name: str, rows: Sequence[Row]) -> Table:
-    """Rows of whole records as a table."""
+    """Table of complete records."""
     return np.array([tuple(row) for row in rows], dtype=TABLES[name])  # of named tuples numpy makes rows of one field
 
 
@@ -54,13 +53,13 @@ def table_of(name: str, rows: Sequence[Row]) -> Table:
 
 
 def tma_load_row(gpu: GpuSpec, spec: TmaSpec, row: TmaLoadRow, *, port_bytes_per_cycle: float) -> Row:
-    """Fields of ``tma_loads``; ``port_bytes_per_cycle``: what an SM takes in that has the slices of L2 to itself."""
+    """Fields of ``tma_loads``. ``port_bytes_per_cycle``: rate at which an SM reads when it has the L2 slices alone."""
     op = row.op
     num_requests = op.num_rows if op.fetches is None else max(op.num_rows, op.fetches.num_requests)
     walked = max(num_requests * spec.row_cycles, op.num_bytes / spec.bytes_per_cycle)
     more = max(0.0, walked - op.num_bytes / port_bytes_per_cycle)
     lines = op.num_bytes / LINE_BYTES
-    if lines < op.num_rows:  # narrow rows lie in lines of their own
+    if lines < op.num_rows:  # narrow rows lie in separate lines
         more += _spread_cycles(gpu, op.num_rows) - _spread_cycles(gpu, lines)
     num_lines = max(op.num_fetched_bytes / LINE_BYTES, float(num_requests - op.num_zero_rows))
     zero_bytes, carried_bytes = zero_row_bytes(op, spec)
@@ -74,7 +73,7 @@ def tma_load_row(gpu: GpuSpec, spec: TmaSpec, row: TmaLoadRow, *, port_bytes_per
 
 
 def _spread_cycles(gpu: GpuSpec, num_lines: float) -> float:
-    """What the last of ``num_lines`` takes beyond the mean."""
+    """Cycles that the last of ``num_lines`` takes beyond the mean."""
     return gpu.l2.slice_spread_cycles * (num_lines - 1.0) / (num_lines + 1.0) if num_lines > 1.0 else 0.0
 
 
@@ -85,7 +84,7 @@ def tma_store_row(spec: TmaSpec, op: ops.TmaStore) -> Row:
 
 
 def zero_row_bytes(op: ops.TmaLoad, spec: TmaSpec) -> tuple[float, float]:
-    """(bytes of a copy's rows outside of its tensor, what these take of the slices' time, in bytes)."""
+    """Bytes of a copy's rows outside of its tensor, and the bytes that take as much of the slices' time."""
     if not op.num_zero_rows:
         return 0.0, 0.0
     num_bytes = op.num_bytes / op.num_rows * op.num_zero_rows
@@ -97,17 +96,17 @@ def zero_row_bytes(op: ops.TmaLoad, spec: TmaSpec) -> tuple[float, float]:
 
 
 def mask_bytes(op: ops.TmaStore) -> float:
-    """What sectors that are stored in part, one of each row, take of the port beyond their bytes."""
+    """Bytes of port time that partly stored sectors, one in each row, take beyond their data."""
     num_rows = max(op.num_rows, 1)
     rest = op.num_bytes / num_rows % SECTOR_BYTES
     return num_rows * (2 * SECTOR_BYTES - rest) if rest else 0.0
 
 
 def fetches_row(fetches: Fetches, *, torn_merge_fraction: float) -> Row:
-    """Fields of ``fetches``: what crosses, is read and may merge, of what a tile asks for."""
+    """Fields of ``fetches``: bytes of a tile that cross, are read and can be coalesced, relative to its requested bytes."""
     less = 1.0 - torn_merge_fraction
     if not (fetches.num_bytes and fetches.num_crossing and fetches.num_reads and fetches.num_requests):
-        return 1.0, 1.0, 1.0, 0.0, 1.0, fetches.num_sectors, fetches.num_bytes  # nothing is asked for
+        return 1.0, 1.0, 1.0, 0.0, 1.0, fetches.num_sectors, fetches.num_bytes  # no request
     return (
         fetches.num_crossing * SECTOR_BYTES / fetches.num_bytes, fetches.num_reads / fetches.num_crossing,
         (fetches.num_shared - less * fetches.num_torn) / fetches.num_reads, fetches.num_requests,
@@ -150,7 +149,7 @@ def mma_sync_row(launch: Launch, gpu: GpuSpec, atom: MmaAtom) -> Row:
     """Fields of ``mma_syncs``.
 
     Raises:
-        LaunchError: a type that the GPU's mma.sync does not take.
+        LaunchError: a data type that the GPU's mma.sync does not take.
     """
     spec = gpu.tensor_core
     _check_rate(launch, gpu, atom, spec.mma_sync_flops_per_cycle, "has no mma.sync")
@@ -163,12 +162,12 @@ def mma_sync_row(launch: Launch, gpu: GpuSpec, atom: MmaAtom) -> Row:
 
 
 def fma_row(gpu: GpuSpec, op: ops.Fma) -> Row:
-    """Fields of ``fmas``: an FFMA takes more turns where its registers lie in one bank."""
+    """Fields of ``fmas``: an FFMA takes more issue slots where its registers lie in one bank."""
     turns = op.bank_reads / gpu.warp_scheduler.bank_reads_per_cycle
     return op.num_instructions, turns if turns > 1.0 else 1.0, op.num_runs
 
 
 def loop_code_row(gpu: GpuSpec, op: ops.LoopCode) -> Row:
-    """Fields of ``loop_codes``: a turn's instructions, and the cycles in which a scheduler issues them."""
+    """Fields of ``loop_codes``: instructions of one iteration, and the cycles in which a scheduler issues them."""
     turns = max(1.0, op.bank_reads / gpu.warp_scheduler.bank_reads_per_cycle)
     return op.num_fma + op.num_others, op.num_fma * turns + op.num_others

@@ -1,4 +1,4 @@
-"""A launch packed for the engine: programs, what ops cost, the L2 plan and the machine's constants, in one buffer.
+"""A launch packed for the engine in one buffer: programs, costs of ops, L2 traffic plan, constants of the machine.
 
 In: a LaunchPlan, Programs, an SM clock and Settings. Out: bytes, as ``program/records.py`` names their sections.
 """
@@ -24,17 +24,21 @@ from gpusim.units import WARPGROUP_THREADS, Clock
 
 
 def pack(plan: LaunchPlan, programs: Programs, clock: Clock, settings: Settings) -> bytes:
-    """The input buffer of one run.
+    """Input buffer of one run.
 
     Raises:
-        LaunchError: programs have ops that the GPU lacks, or panels of too large numbers.
-        ConfigError: the GPU has an L2 that the engine does not know.
+        LaunchError: programs have ops that the GPU lacks, or panel numbers that are too large.
+        ConfigError: the GPU has more L2 partitions than the engine supports.
     """
     return write_buffer(sections_of(plan, programs, clock, settings), INPUT_SECTIONS)
 
 
 def sections_of(plan: LaunchPlan, programs: Programs, clock: Clock, settings: Settings) -> dict[str, NDArray[Any]]:
-    """Every section of the input buffer, by name; as :func:`pack`."""
+    """Every section of the input buffer, by name.
+
+    Raises:
+        LaunchError, ConfigError: as :func:`pack`.
+    """
     launch = plan.launch
     check_features(launch, plan.gpu, programs)
     numbers: dict[str, Numbers] = {
@@ -74,7 +78,7 @@ def op_sections(plan: LaunchPlan, programs: Programs, *, port_bytes_per_cycle: f
     """Roles and barriers of a CTA, and the tables that ops refer to by ``cost``.
 
     Raises:
-        LaunchError: the GPU has no such tensor-core instruction.
+        LaunchError: the GPU lacks a tensor-core instruction.
     """
     launch, gpu, costs = plan.launch, plan.gpu, programs.costs
     wgmmas, mma_syncs, tma_loads, tma_stores = [], [], [], []
@@ -110,7 +114,7 @@ def op_sections(plan: LaunchPlan, programs: Programs, *, port_bytes_per_cycle: f
 
 
 def trace_plan(plan: LaunchPlan, *, max_ops: int = MAX_OPS) -> Programs:
-    """Programs of a planned launch, of at most ``max_ops`` ops for a role of one CTA.
+    """Programs of a planned launch, with at most ``max_ops`` ops for each role of a CTA.
 
     Raises:
         LaunchError: a program is refused.
@@ -118,7 +122,7 @@ def trace_plan(plan: LaunchPlan, *, max_ops: int = MAX_OPS) -> Programs:
     of_tensors = zip(plan.launch.footprints, plan.uses.of_tensors, strict=True)
     return trace_launch(
         plan.launch, num_ctas=plan.num_ctas, panels_of={use.tensor: use.panel_of_tile for use in plan.uses.of_tensors},
-        bytes_of={  # of tiles, not of the blocks of memory that they touch
+        bytes_of={  # bytes of tiles, not of the memory blocks that they touch
             use.tensor: use.bytes_of_tile if item.block_bytes is None else item.panel_bytes(plan.uses.tiles)
             for item, use in of_tensors
         },

@@ -1,6 +1,6 @@
-"""The plan of a launch: does the GPU hold it, how many CTAs run at once, what they touch, what memory gives and takes.
+"""Plan of a launch before it runs: admission check, occupancy, waves, L2 and memory traffic. Nothing is timed.
 
-In: a Launch and a GpuSpec. Out: a LaunchPlan, the same at every SM clock. Nothing is timed.
+In: a Launch and a GpuSpec. Out: a LaunchPlan, the same at every SM clock.
 """
 
 from __future__ import annotations
@@ -25,30 +25,30 @@ from gpusim.traffic.panels import FloatArray, PanelTraffic
 from gpusim.workload.launch import Launch
 
 MATH_CLASSES = ("16bit", "tf32", "fp8", "int8", "fp32")
-"""Classes of type that rates, peaks and energies are stated for."""
+"""Classes of data type for which rates, peaks and energies are given."""
 
 MOST_TILES = 1 << 25
-"""Work tiles of one launch: what is known of each takes some hundred bytes while a launch is planned."""
+"""Work tiles of one launch, at most. Planning takes some hundred bytes for each."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LaunchPlan:
-    """What is known of a launch on a GPU before it runs. A wave is what runs at once."""
+    """Occupancy and traffic of a launch on a GPU before it runs. A wave is the set of tiles that run at once."""
 
     launch: Launch
     gpu: GpuSpec
-    """As :func:`gpusim.simulate.idealize.idealize` gives it."""
+    """GPU as :func:`gpusim.simulate.idealize.idealize` returns it."""
     is_warm: bool
-    """Whether earlier launches have done the same."""
+    """Whether earlier launches did the same."""
     occupancy: Occupancy
     num_slots: int
-    """CTAs that the device holds at once."""
+    """CTAs that fit on the device at once."""
     num_ctas: int
-    """CTAs of the grid, the slots' number where it is persistent."""
+    """CTAs of the grid. A persistent grid has at most ``num_slots``."""
     uses: Uses
-    """What each tile touches."""
+    """Panels that each tile touches."""
     traffic: Mapping[str, PanelTraffic]
-    """Bytes below L2, by tensor; empty for a launch without footprints."""
+    """Traffic below L2 by tensor; empty for a launch without footprints."""
 
     @property
     def num_at_once(self) -> int:
@@ -57,12 +57,12 @@ class LaunchPlan:
 
     @property
     def num_waves(self) -> int:
-        """Waves of work tiles that the plan knows; 1 for a launch without footprints."""
+        """Waves of work tiles in the traffic plan; 1 for a launch without footprints."""
         return len(self.miss_bytes_by_wave)
 
     @cached_property
     def miss_bytes_by_wave(self) -> FloatArray:
-        """Bytes from memory, float64[num_waves]."""
+        """Bytes read from memory in each wave, float64[num_waves]."""
         return sum((item.miss_bytes_by_wave for item in self.traffic.values()), np.zeros(1))
 
 
@@ -74,6 +74,9 @@ def plan_launch(launch: Launch, gpu: GpuSpec, *, is_warm: bool) -> LaunchPlan:
     >>> plan = plan_launch(GemmParams(m=4096, n=4096, k=4096, tile="128x256x64").launch(gpu), gpu, is_warm=False)
     >>> plan.num_at_once, plan.num_waves
     (132, 4)
+
+    Raises:
+        LaunchError: the GPU cannot run it.
 
     Raises:
         LaunchError: the GPU cannot run it.
@@ -90,7 +93,10 @@ def plan_launch(launch: Launch, gpu: GpuSpec, *, is_warm: bool) -> LaunchPlan:
 
 
 def check(launch: Launch, gpu: GpuSpec) -> Occupancy:
-    """What the door checks: features, shared memory, registers, barriers, cluster size.
+    """Admission check of a launch: features, math class, tiles, cluster size, shared memory, registers.
+
+    Returns:
+        CTAs that an SM holds at once, and what limits them.
 
     Raises:
         LaunchError: this GPU cannot run this launch.
@@ -123,7 +129,10 @@ def check(launch: Launch, gpu: GpuSpec) -> Occupancy:
 
 
 def peak_flops_per_cycle(launch: Launch, gpu: GpuSpec, *, by_mma_sync: bool = False) -> float:
-    """FLOP a cycle of the whole device, by the fastest unit for the launch's class of type, or ``by_mma_sync``."""
+    """Peak FLOP per SM cycle of the full device for the launch's math class.
+
+    The fastest unit for the class counts, or mma.sync with ``by_mma_sync``. 0 where the GPU has no rate for the class.
+    """
     core = gpu.tensor_core
     if launch.math_class == "fp32":
         return 2.0 * gpu.warp_scheduler.fp32_lanes * gpu.num_sms
@@ -132,18 +141,18 @@ def peak_flops_per_cycle(launch: Launch, gpu: GpuSpec, *, by_mma_sync: bool = Fa
 
 
 def count_slots(launch: Launch, gpu: GpuSpec, held: Occupancy) -> int:
-    """CTAs that run at once on the whole device."""
+    """CTAs that run at once on the full device."""
     return gpu.floorplan.num_clusters(launch.cluster_size) * launch.cluster_size * held.ctas_per_sm
 
 
 def grid_of_persistent(launch: Launch, num_slots: int) -> int:
-    """CTAs of a persistent grid: all slots, or as many whole clusters as there are tiles."""
+    """CTAs of a persistent grid: all slots, or fewer if full clusters for all tiles need fewer."""
     size = launch.cluster_size
     return min(num_slots, -(-launch.num_tiles // size) * size)
 
 
 def plan_traffic(launch: Launch, gpu: GpuSpec, uses: Uses, *, num_slots: int, is_warm: bool) -> dict[str, PanelTraffic]:
-    """First pass: which first touches go to memory. Order is enough for that; nothing is timed.
+    """Traffic below L2 of each tensor, from the order of CTAs. Nothing is timed.
 
     Empty for a launch without footprints.
     """
@@ -164,11 +173,14 @@ def plan_traffic(launch: Launch, gpu: GpuSpec, uses: Uses, *, num_slots: int, is
 
 
 def life_deviation(launch: Launch, gpu: GpuSpec, uses: Uses) -> float:
-    """Standard deviation of the lives of CTAs that run at once, over the mean.
+    """Coefficient of variation of the lifetimes of CTAs that run at once: standard deviation over the mean.
 
-    As far as slices pace them: the less, the longer their arithmetic takes, at its peak, of what L2 takes for all they read.
-    What CTAs of a cluster share is taken to be read once, by multicast. Zero where nothing is read or the class of type has
-    no peak, and where they load into one stage, for then they wait for each load from its beginning, and not for their turn.
+    L2 slices make lifetimes vary, so ``l2.life_spread_fraction`` is scaled by 1 less the ratio of two times. One is the
+    arithmetic at its peak. The other is the time that L2 takes for all reads, with one multicast read for the CTAs of a
+    cluster.
+
+    Zero where nothing is read, or the math class has no peak. Zero also for a pipeline of one stage, in which CTAs wait for
+    the latency of each load and not for the slices.
     """
     peak = peak_flops_per_cycle(launch, gpu, by_mma_sync="mma_sync" in launch.features)
     rings = [ring.num_stages for ring in launch.buffers if ring.name != "epilogue" and not ring.is_overlay]
@@ -184,10 +196,14 @@ def life_deviation(launch: Launch, gpu: GpuSpec, uses: Uses) -> float:
 
 
 def at_slots(launch: Launch, of_slot: NDArray[np.int64]) -> NDArray[np.int64]:
-    """What each work tile has of the slot that it runs in, int64[num_tiles].
+    """Value of the slot in which each work tile runs, int64[num_tiles].
 
     The first wave's CTAs lie in the order in which SMs are filled, and so do all tiles of a persistent grid. Later CTAs take
-    whatever slot falls free: neighbours lie apart then, as multiples of the golden section do.
+    any slot that frees, so neighbours lie on distant slots: the order follows multiples of the golden section.
+
+    Args:
+        launch: tiles, grid and cluster size.
+        of_slot: int64[num_slots], value of each slot.
     """
     size, num_slots = launch.cluster_size, len(of_slot)
     num_clusters, num_later = num_slots // size, launch.num_tiles - num_slots
@@ -197,16 +213,19 @@ def at_slots(launch: Launch, of_slot: NDArray[np.int64]) -> NDArray[np.int64]:
     while gcd(step, num_clusters) > 1:
         step += 1
     of_wave = np.arange(num_clusters, dtype=np.int64)[:, None] * step % num_clusters * size + np.arange(size)
-    return np.concatenate((of_slot, np.resize(of_slot[of_wave], num_later)))  # each wave's are the same
+    return np.concatenate((of_slot, np.resize(of_slot[of_wave], num_later)))  # later waves all have the same order
 
 
 def waves_of_tiles(num_tiles: int, num_slots: int) -> NDArray[np.int64]:
-    """The wave of each tile, int64[num_tiles]: so many of them run at once."""
+    """Wave of each tile, int64[num_tiles]; ``num_slots`` tiles run at once."""
     return np.repeat(np.arange(-(-num_tiles // num_slots), dtype=np.int64), num_slots)[:num_tiles]
 
 
 def side_of_cta(gpu: GpuSpec, cluster_size: int = 1) -> NDArray[np.int64]:
-    """The side of L2 that each CTA of a wave asks, one CTA an SM, on the SMs that fill first; repeats with more an SM."""
+    """L2 partition of the SM of each CTA of a wave, int64[CTAs], with one CTA per SM in the order in which SMs are filled.
+
+    With more CTAs per SM the array repeats.
+    """
     slots = slots_of_grid(gpu.dispatcher, gpu.floorplan, cluster_size=cluster_size, ctas_per_sm=1)
     sides = gpu.side_of_sm
     return np.array([sides[sm_idx] for slot in slots for sm_idx in slot], dtype=np.int64)

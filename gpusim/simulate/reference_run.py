@@ -1,6 +1,6 @@
-"""A run of the reference in simpy, as a summary reads it: cycles, counters and states.
+"""Run of the reference engine in simpy: cycles, counters and warp states.
 
-In: the plan of a launch. Out: what :class:`.ran.Ran` asks for.
+In: the plan of a launch. Out: a :class:`gpusim.simulate.engine_run.Ran`.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ if TYPE_CHECKING:
 
 
 def reference_ran(plan: LaunchPlan, clock: Clock, answer: Answer) -> Ran:
-    """What an answer says. The reference does not tell when SMs were empty, so they are active for the whole launch.
+    """Outcome of a run, from an answer of the reference.
 
-    Sections have no part in the core; nothing is recorded or idealized. Of instructions the launch says which it has.
+    The reference does not report when SMs were empty, so they count as active during the full launch. Sections are not part
+    of the core; nothing is recorded or idealized. The instructions are those that the launch declares.
     """
     parts: dict[str, dict[str, float]] = {}
     for name, value in answer.counters.items():
@@ -42,7 +43,7 @@ def reference_ran(plan: LaunchPlan, clock: Clock, answer: Answer) -> Ran:
 
 
 def reference_runs(plan: LaunchPlan, settings: Settings) -> Callable[[Clock, object], Ran]:
-    """What runs a planned launch at a clock, always to its end.
+    """Function that runs a planned launch at a clock, always to its end.
 
     Raises:
         LaunchError: a counterfactual that the reference does not have.

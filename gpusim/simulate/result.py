@@ -1,4 +1,4 @@
-"""What a simulation answers."""
+"""Result of a simulation: cycles, counters, bottleneck, power and timelines."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from gpusim.simulate.timeline import Timeline, WarpState
 class Result:
     """Cycles, counters and timelines of one launch.
 
-    ``cycles`` is what Nsight Compute calls ``sm__cycles_elapsed.max``: launch, ramp and drain included.
+    ``cycles`` is Nsight Compute's ``sm__cycles_elapsed.max``: launch, ramp and drain included.
     """
 
     kernel: str
     gpu: str
     params: Mapping[str, Any]
     settings: Mapping[str, Any]
-    """How it was simulated: clock, l2, data."""
+    """Settings of the simulation: clock, l2, data."""
     cycles: float
     sm_clock_mhz: float
     clock_mode: str
@@ -48,34 +48,35 @@ class Result:
     busy: Mapping[str, float]
     """Share of the kernel's cycles in which each part was busy."""
     states: Mapping[str, Mapping[str, float]]
-    """For each role the share of its life in each state."""
+    """Share of its life that each role spent in each warp state, by role and state."""
     sources: Mapping[str, int]
-    """How many of the parameters used are measured, published, inferred, guess."""
+    """Number of parameters used, by class of source: measured, published, inferred, guess."""
     guesses: tuple[str, ...]
     num_events: int
     wall_s: float
     simulated_mhz: float = 0.0
-    """The SM clock at which the launch was simulated, from which ``sm_clock_mhz`` and the cycles there followed; 0 where
-    several kernels had one each."""
+    """SM clock in MHz at which the launch was simulated. ``sm_clock_mhz`` and the cycles there follow from it.
+
+    0 where several kernels had one clock each."""
     ideals: tuple[str, ...] = ()
-    """Names of :data:`gpusim.simulate.idealize.IDEALS` that the launch has something of."""
+    """Names of :data:`gpusim.simulate.idealize.IDEALS` that apply to the launch."""
     remarks: tuple[str, ...] = ()
     peak_memory_gb_per_s: float = 0.0
-    """Of memory, by the data sheet."""
+    """Peak bandwidth of memory by the data sheet, in GB/s."""
     fill_wavefronts: float = 0.0
-    """Of shared memory, of what cp.async writes there: no counter of Nsight Compute's shows them."""
+    """Shared-memory wavefronts of the data that cp.async writes. No counter of Nsight Compute shows them."""
     timeline: Timeline = field(default_factory=Timeline)
     engine: str = "native"
-    """Which engine ran it."""
+    """Name of the engine that ran the launch."""
 
     @property
     def energy_mj(self) -> float:
-        """What the board takes while the kernel runs, in millijoules: power times time."""
+        """Energy of the board while the kernel runs, in millijoules: power times time."""
         return self.power_w * self.time_us * 1e-3
 
     @property
     def pct_of_peak_at_clock(self) -> float:
-        """Throughput as percent of what the arithmetic units could do at the clock of this run."""
+        """Throughput as percent of the arithmetic units' peak at the clock of this run."""
         return 100.0 * self.tflops / self.peak_tflops_at_clock if self.peak_tflops_at_clock else 0.0
 
     @property
@@ -85,23 +86,23 @@ class Result:
 
     @property
     def memory_gb_per_s(self) -> float:
-        """Bytes that memory gave and took, over the whole time."""
+        """Bytes read from and written to memory, divided by the time, in GB/s."""
         num_bytes = sum_in_order(self.counters.get(f"dram__bytes_{way}.sum", 0.0) for way in ("read", "write"))
         return num_bytes / self.time_us * 1e-3 if self.time_us else 0.0
 
     @property
     def pct_of_peak_memory(self) -> float:
-        """That as percent of what the data sheet gives memory."""
+        """Memory bandwidth as percent of the data sheet's peak."""
         return 100.0 * self.memory_gb_per_s / self.peak_memory_gb_per_s if self.peak_memory_gb_per_s else 0.0
 
     @property
     def stall_reasons(self) -> dict[str, str]:
-        """For each state in ``states`` Nsight Compute's stall reasons; ``n/a`` where none is known."""
+        """Stall reasons of Nsight Compute for each state in ``states``; ``n/a`` where none is known."""
         seen = {name for shares in self.states.values() for name in shares}
         return {state.label: state.stall_reason for state in WarpState if state.label in seen}
 
     def as_dict(self) -> dict[str, Any]:
-        """The JSON document of a prediction."""
+        """Contents of the JSON document of a prediction."""
         return {name: _plain(getattr(self, name)) for name in DOCUMENT}
 
 
@@ -112,14 +113,14 @@ DOCUMENT = (
     "registers_source", "smem_bytes", "num_ctas", "num_tiles", "ctas_at_once", "waves", "power_w", "power_limit_w",
     "counters", "busy", "states", "stall_reasons", "sources", "guesses", "remarks", "engine", "num_events", "wall_s",
 )  # fmt: skip
-"""What a document has of a result, in its order."""
+"""Names in the JSON document of a result, in order."""
 
 
 OCCUPANCY = ("ctas_per_sm", "warps_per_sm", "max_warps_per_sm", "pct", "limited_by", "limits")
 
 
 def _plain(value: Any) -> Any:
-    """As JSON has it."""
+    """A value as JSON has it."""
     if isinstance(value, Occupancy):
         return {name: _plain(getattr(value, name)) for name in OCCUPANCY}
     if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""Run a Launch on a GPU: first who touches what, then when, at a clock that its activity sustains."""
+"""Simulate a Launch on a GPU: plan its traffic, run its events, and find the SM clock that its power allows."""
 
 from __future__ import annotations
 
@@ -27,25 +27,26 @@ from gpusim.units import Clock
 from gpusim.workload.launch import Launch
 
 CLOCK_TOLERANCE, PART_TOLERANCE = 5e-3, 2e-3
-"""Parts of the cycles that may be unsure where the clock has settled: of a whole launch, and of a part of one. Choices."""
+"""Uncertainty of the cycles, as a fraction, at which the clock has settled: of a full launch, and of a part of one.
+
+Both are choices."""
 
 MOST_ROUNDS, MOST_PARTS = 4, 2
-"""Simulations at most until the clock has settled, and before them those of which only a part is run."""
+"""Simulations until the clock has settled, at most; and partial simulations before them, at most."""
 
 MOST_MOVED = 2.5e-2
-"""Part of the cycles by which they may be moved to the settled clock; beyond it the launch is simulated there.
+"""Relative change up to which cycles are rescaled to the settled clock. Beyond it the launch is simulated there.
 
-A choice: a GEMM of 8192 x 28672 x 8192 is moved by 2.3 %, and is 0.14 % off what it takes when simulated there.
-"""
+A choice: a GEMM of 8192 x 28672 x 8192 changes by 2.3 %, and is 0.14 % off its simulation at the settled clock."""
 
 APART = 0.04
-"""Relative difference of clocks from which on two parts show how the cycles change between."""
+"""Relative difference of two clocks from which on the change of the cycles between them is used."""
 
 STEEPEST = 0.8
-"""Of the line through two simulations: a steeper one, in which chance has a part, is not followed."""
+"""Slope of the line through two simulations, at most. Steeper lines, which contain noise, are not followed."""
 
 STEP_TOLERANCE, MOST_STEPS = 1e-3, 12
-"""Of looking for a clock with the cycles of one simulation."""
+"""Tolerance (a fraction of the clock) and steps of the search for a clock with the cycles of one simulation."""
 
 IDLE_HBM = 0.75
 """Busy share of memory up to which only its latency depends on the clock."""
@@ -71,27 +72,30 @@ def simulate(
     """Predict ``launch`` on ``gpu``: every CTA, every iteration, every SM.
 
     Args:
-        launch: what a kernel model gives, or your own.
+        launch: from a kernel model, or your own.
         gpu: from :func:`gpusim.load_gpu`.
         clock: ``max``, ``single``, ``sustained``, or a number of MHz.
-        l2: ``cold`` (flushed before the launch), ``warm``, or ``flushed`` (before the launch and each kernel that follows
-            in it, and with it caches of code, as Nsight Compute does unless told otherwise).
+        l2: ``cold`` (L2 is flushed before the launch), ``warm``, or ``flushed``. ``flushed`` empties L2 and the instruction
+            caches before the launch and before each kernel that follows in it, as Nsight Compute does by default.
         data: ``random`` or ``zeros``, for the power that arithmetic draws.
         ideals: names of :data:`gpusim.simulate.idealize.IDEALS` that cost nothing.
-        recorded_sms: SMs whose timeline is kept; ``first``: the one that CTA 0 starts on.
-        engine: ``native``, the compiled module that comes with the package; ``reference``, the core of the model in simpy,
-            for GPUs that have no more than the core.
-        core_only: switch off what the GPU has beyond the core of the model; a remark lists it.
-        max_ops: ops of one role of one CTA beyond which a program is refused, as one that does not end.
-        max_events: events after which a run is given up.
-        on_progress: told as a run goes on: CTAs that have exited, CTAs in all, the present cycle.
-        simulated_mhz: simulate once, at this SM clock. What the launch did says which clock a mode leaves it, and how its
-            cycles change to there: so that launches can be compared.
-        watch: asked as the launch itself runs whether it goes on; what it raises ends the simulation.
+        recorded_sms: SMs whose timeline is kept; ``first``: the SM that CTA 0 starts on.
+        engine: ``native``, the compiled module in the package; or ``reference``, the core of the model in simpy. The
+            reference takes GPUs that have no mechanism beyond the core.
+        core_only: switch off all mechanisms of the GPU beyond the core of the model. A remark lists them.
+        max_ops: ops of one role of one CTA beyond which a program is refused as endless.
+        max_events: events after which a run is ended with an error.
+        on_progress: called during the run with CTAs that have exited, CTAs in all, and the present cycle.
+        simulated_mhz: simulate once, at this SM clock. The result is rescaled to the clock that the mode allows. Launches
+            simulated at one clock can be compared.
+        watch: called during the run of the launch itself. An exception that it raises ends the simulation.
+
+    Returns:
+        Cycles (SM cycles), time (us), counters and timelines.
 
     Raises:
-        LaunchError: the GPU cannot run it, or an argument is none of those above.
-        DeadlockError, HazardError: it goes wrong while it runs.
+        LaunchError: the GPU cannot run it, or an argument has none of the values above.
+        DeadlockError, HazardError: the kernel deadlocks, or reads and writes shared memory in a race.
     """
     for thing, kind, such_as in ((launch, Launch, "params.launch(gpu)"), (gpu, GpuSpec, "load_gpu('h200_sxm')")):
         if not isinstance(thing, kind):
@@ -127,7 +131,7 @@ def simulate(
 
 
 def _engines_gpu(gpu: GpuSpec, engine: str, *, core_only: bool) -> tuple[GpuSpec, tuple[str, ...]]:
-    """The GPU as an engine takes it, and what was switched off of it.
+    """The GPU as the engine takes it, and remarks on mechanisms that were switched off.
 
     Raises:
         LaunchError: the reference lacks mechanisms of the GPU.
@@ -148,7 +152,7 @@ def _engines_gpu(gpu: GpuSpec, engine: str, *, core_only: bool) -> tuple[GpuSpec
 
 
 def _simulate(launch: Launch, gpu: GpuSpec, settings: Settings) -> Result:
-    """One launch, at a clock that its activity sustains."""
+    """Simulate one launch, at a clock that its power allows."""
     began = time.perf_counter()
     plan = plan_launch(launch, gpu, is_warm=settings.l2 == "warm")
     clock, mode, mhz = settings.clock, settings.mode, settings.simulated_mhz
@@ -180,48 +184,51 @@ def _simulate(launch: Launch, gpu: GpuSpec, settings: Settings) -> Result:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClockStep:
-    """What one simulation says of the clock."""
+    """Clock that one simulation leads to."""
 
     settled_mhz: float
-    """That its activity sustains."""
+    """SM clock that the activity sustains, in MHz."""
     cycles: float
-    """That it takes there, about."""
+    """Cycles that the launch takes at that clock, approximately."""
     next_mhz: float
-    """Where to simulate next."""
+    """SM clock at which to simulate next, in MHz."""
     unsure: float
-    """Part of the cycles that simulating at the settled clock may change."""
+    """Fraction by which the cycles may change when the launch is simulated at the settled clock."""
 
 
 @dataclass(slots=True, kw_only=True)
 class ClockSearch:
-    """The clock that a launch sustains, simulation by simulation: from the second on along the line through two of them."""
+    """Search for the clock that a launch sustains.
+
+    From the second simulation on the search follows the line through the last two.
+    """
 
     limiter: PowerLimiter
     settings: Settings
     last: tuple[float, float] | None = None
-    """Of the simulation before: its clock, and the one that it left."""
+    """Clock of the previous simulation, and the clock that it led to, in MHz."""
     last_is_part: bool = False
-    """Whether only a part of that launch was run: a part and a whole lie on no common line."""
+    """Whether the previous simulation ran only a part of the launch. A part and a full launch lie on no common line."""
     parts: list[tuple[float, float]] = field(default_factory=list)
-    """Clocks and cycles of those of which a part was run."""
+    """Clock in MHz and cycles of each partial simulation."""
     found: ClockStep = ClockStep(settled_mhz=0.0, cycles=0.0, next_mhz=0.0, unsure=1.0)
-    """What the one before said."""
+    """Result of the previous step."""
 
     def is_off(self, part: Ran, mhz: float) -> bool:
-        """Whether a run that has begun at ``mhz`` asks for another clock."""
+        """Whether a run that has begun at ``mhz`` needs another clock."""
         self.parts.append((mhz, part.end_cycle))
         return self.step(part, mhz).unsure > PART_TOLERANCE
 
     @property
     def slope(self) -> float | None:
-        """How the cycles change with the clock, from the first and the last part; None where their clocks are near."""
+        """Relative change of the cycles with the clock, from the first and the last partial run; None for close clocks."""
         if not self.parts or abs(self.parts[-1][0] / self.parts[0][0] - 1.0) < APART:
             return None
         (first, cycles), (last, others) = self.parts[0], self.parts[-1]
         return min(max((cycles / others - 1.0) / (first / last - 1.0), 0.0), 1.0)
 
     def step(self, ran: Ran, mhz: float) -> ClockStep:
-        """``ran`` was simulated at ``mhz``."""
+        """Record the run ``ran`` at ``mhz``, and return the next step of the search."""
         share, slope = clock_share(ran), self.slope
         unsure = share if slope is None else min(share, abs(slope - share))
         share = share if slope is None else slope
@@ -240,10 +247,10 @@ class ClockSearch:
         return self.found
 
     def _settled(self, activity: Activity, mhz: float, share: float) -> tuple[float, float]:
-        """The clock that what did ``activity`` at ``mhz`` sustains, and the cycles that it takes there, about.
+        """Clock that ``activity``, measured at ``mhz``, sustains, and the cycles that it takes there, approximately.
 
-        ``share`` of its cycles are time at parts with clocks of their own, and become more as the clock rises, which
-        leaves power for a higher one: without that each simulation would go half of the way.
+        A fraction ``share`` of its cycles passes at parts with a separate clock. These cycles grow with the SM clock, which
+        lowers the power and allows a higher clock. Without this term each simulation would cover only half of the distance.
         """
         settled, mode, data = mhz, self.settings.mode, self.settings.data
         for _ in range(MOST_STEPS):
@@ -255,10 +262,10 @@ class ClockSearch:
 
 
 def clock_share(ran: Ran) -> float:
-    """Share of the cycles that the clock could change: those in which a part with a clock of its own may hold up the rest.
+    """Share of the cycles that the clock could change, because parts with a separate clock may hold up the rest.
 
-    At most as many as L2 or memory is busy and the arithmetic is not. Where memory has room in every wave, only its latency:
-    once a wave, as later copies are asked for ahead.
+    It is at most the share in which L2 or memory is busy and the arithmetic is not. If memory has spare bandwidth in every
+    wave, only its latency counts. It counts once per wave, because later copies are issued ahead.
     """
     busy = busy_shares(ran)
     rest = 1.0 - max(busy["tensor"], busy.get("fma", 0.0))
@@ -271,9 +278,9 @@ def clock_share(ran: Ran) -> float:
 
 
 def estimate_clock(plan: LaunchPlan, *, mode: str, data: str) -> float:
-    """A first guess of the clock: whole waves of arithmetic near its peak, and the traffic that is planned.
+    """First estimate of the SM clock in MHz: full waves of arithmetic near its peak, and the planned traffic.
 
-    Good enough that most launches need no second simulation; the first one corrects it.
+    Most launches need no second simulation with it. The first simulation corrects the estimate.
     """
     launch, gpu = plan.launch, plan.gpu
     waves = launch.num_tiles / plan.num_slots
@@ -283,7 +290,7 @@ def estimate_clock(plan: LaunchPlan, *, mode: str, data: str) -> float:
     hbm_bytes = sum_in_order(item.read_miss_bytes for item in plan.traffic.values())
     l2_bytes = sum_in_order(float(use.bytes_of_tile.sum()) for use in plan.uses.of_tensors)
     merge_limit = gpu.xbar.merge_limit if gpu.xbar.merge_scope != "sm" else 1
-    unmerged = 0.2 + 0.8 / max(1, merge_limit)  # a fifth of what neighbours ask for comes too late to merge
+    unmerged = 0.2 + 0.8 / max(1, merge_limit)  # a fifth of the neighbours' requests comes too late to be coalesced
     by_tma = "tma" in launch.features
     clock = Clock(sm_mhz=gpu.clock.max_mhz)
     moved = hbm_bytes / clock.bytes_per_cycle(gb_per_s=gpu.hbm.sustained_read_gb_per_s)

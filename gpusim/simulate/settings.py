@@ -1,4 +1,4 @@
-"""How a launch is simulated: the arguments of :func:`gpusim.simulate` as one object."""
+"""Settings of a simulation: the arguments of :func:`gpusim.simulate` as one object."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ Data = Literal["random", "zeros"]
 EngineName = Literal["native", "reference"]
 
 MOST_EVENTS = 1_000_000_000
-"""Events of one run, unless another number is asked for."""
+"""Events of one run, unless another limit is given."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Arguments of :func:`gpusim.simulate.run.simulate`, which says what they are, once they are checked."""
+    """Checked arguments of :func:`gpusim.simulate.run.simulate`, which documents them."""
 
     clock: ClockMode | float = "single"
     l2: L2State = "cold"
     data: Data = "random"
     ideals: frozenset[str] = frozenset()
-    """Names that the GPU is idealized by; the engine carries out those of ``records.Ideal``."""
+    """Names by which the GPU is idealized. The engine carries out those of ``records.Ideal``."""
     recorded_sms: frozenset[int] | Literal["first"] = frozenset()
     engine: EngineName = "native"
     max_ops: int = MAX_OPS
@@ -38,5 +38,5 @@ class Settings:
 
     @property
     def mode(self) -> str:
-        """How the clock is found: a mode's name, or ``fixed`` where it is given."""
+        """Name of the clock mode, or ``fixed`` where the clock is given."""
         return self.clock if isinstance(self.clock, str) else "fixed"

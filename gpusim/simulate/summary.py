@@ -1,4 +1,4 @@
-"""What a run has to say: activity, counters under their Nsight Compute names, the Result."""
+"""Result of a run: activity for the power model, counters under their Nsight Compute names, bottleneck."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from gpusim.units import SECTOR_BYTES, WAVEFRONT_BYTES, Clock
 
 
 def activity_of(ran: Ran) -> Activity:
-    """What the launch did, for its power."""
+    """Activity of the launch for the power model: cycles, FLOP and bytes."""
     l2, smem = ran.counted.l2, ran.counted.smem
     read, filled = l2.read_sectors * SECTOR_BYTES, ran.counted.tma.load_bytes
-    bulk = min(read, filled)  # requests that merge are read once
+    bulk = min(read, filled)  # coalesced requests are read once
     return Activity(
         cycles=ran.end_cycle, num_flops=float(ran.launch.num_flops), rate_class=_type_of(ran),
         l2_bytes=(read - bulk + l2.write_sectors * SECTOR_BYTES), bulk_bytes=bulk,
@@ -35,7 +35,7 @@ def activity_of(ran: Ran) -> Activity:
 
 
 def _type_of(ran: Ran) -> str:
-    """The launch's class of type; the type of its wgmma where that has an energy of its own."""
+    """Math class of the launch, or the data type of its wgmma where that has a separate energy."""
     types = ran.wgmma_types
     own = next(iter(types)) if len(types) == 1 else ""
     return own if own in ran.gpu.clock.tensor_pj_per_flop else ran.launch.math_class
@@ -44,7 +44,7 @@ def _type_of(ran: Ran) -> str:
 def result_of(
     ran: Ran, settings: Settings, *, mhz: float, simulated_mhz: float, num_events: int, wall_s: float
 ) -> Result:
-    """Everything that a run has to say."""
+    """Result of a run at the SM clock ``mhz``."""
     launch, gpu, activity, cycles = ran.launch, ran.gpu, activity_of(ran), ran.end_cycle
     time_us = Clock(sm_mhz=mhz).time_us(cycles=cycles)
     at_once = min(ran.plan.num_slots, ran.plan.num_ctas)
@@ -83,12 +83,12 @@ def result_of(
 
 
 def ideals_of(ran: Ran) -> tuple[str, ...]:
-    """What counterfactuals can make free of a launch: parts and instructions that it has."""
+    """Counterfactuals that apply to a launch: parts and instructions that it uses."""
     has = {*EVERY_LAUNCH_HAS, *ran.met}
     if "tma" in ran.instructions | ran.launch.features:
         has.add("tma")
     if ran.launch.smem_bytes:
-        has.add("bank_conflicts")  # who has none is told so
+        has.add("bank_conflicts")  # a launch without conflicts gets a report of none
     return tuple(name for name in IDEALS if name in has)
 
 
@@ -106,14 +106,14 @@ def counters_of(ran: Ran, mhz: float) -> dict[str, float]:
     counters["sm__inst_executed_pipe_tensor.sum"] = sum_in_order(
         counters[f"sm__inst_executed_pipe_tensor_op_{op}.sum"] for op in ("hmma", "imma", "gmma")
     )
-    for op in ("tma_ld", "tma_st"):  # the same under the name of another way to count
+    for op in ("tma_ld", "tma_st"):  # equal to the SASS-based counter
         if (name := f"smsp__sass_inst_executed_op_{op}.sum") in counters:
             counters[f"smsp__inst_executed_op_{op}.sum"] = counters[name]
     counters["dram__bytes_read.sum"], counters["dram__bytes_write.sum"] = ran.dram_bytes()
     promoted = _promoted_sectors(ran, counters["dram__bytes_read.sum"])
     counters["lts__t_sectors_srcunit_tex_op_read.sum"] += promoted
     counters.update(_lookups(ran, counters, promoted))
-    elapsed = cycles or math.inf  # what takes no time has no rates
+    elapsed = cycles or math.inf  # no rates for a launch of no cycles
     moved = (counters["dram__bytes_read.sum"] + counters["dram__bytes_write.sum"]) / (elapsed / mhz * 1e3)  # GB/s
     peak = gpu.hbm.peak_gb_per_s
     counters["dram__throughput.avg.pct_of_peak_sustained_elapsed"] = 100.0 * moved / peak
@@ -132,9 +132,15 @@ def counters_of(ran: Ran, mhz: float) -> dict[str, float]:
 
 
 def _promoted_sectors(ran: Ran, read_bytes: float) -> float:
-    """Sectors that L2 reads more because lines come with their neighbours, of ``read_bytes`` that memory gave; all cross.
+    """Sectors that L2 reads in addition because lines are fetched with their neighbours (L2 promotion).
 
-    Source: kernels/cold_tiles (``counted``), h200_sxm: a quarter of what memory gives to SMs with tiles of their own.
+    All of them cross the link between the L2 partitions.
+
+    Source: kernels/cold_tiles (``counted``), h200_sxm: a quarter of what memory delivers to SMs with separate tiles.
+
+    Args:
+        ran: a finished run.
+        read_bytes: bytes that memory delivered.
     """
     counted, fraction = ran.counted.l2, ran.gpu.l2.promoted_read_fraction
     if not counted.miss_sectors:
@@ -143,14 +149,20 @@ def _promoted_sectors(ran: Ran, read_bytes: float) -> float:
 
 
 def _lookups(ran: Ran, counters: Mapping[str, float], promoted: float) -> dict[str, float]:
-    """What L2 looks up: for SMs on their own side first, and on the other where it lacks a line at home there.
+    """Counters of L2 lookups. An SM's own partition comes first, then the home partition of a line that the first one lacks.
 
-    Half of what is stored is looked up there, too. A store, and a read of a line on its way, is a hit. The counter of
-    reductions counts both look-ups. What comes beside the sectors that were asked for is counted as missed by an SM, and is
-    in no hit rate; ``promoted`` sectors, of lines with their neighbours, are read, cross and hit. What is looked up besides
-    (:func:`looked_up_beside`) hits.
-    Source: kernels/cache_hints, l2_residency, half_stores (reductions), promoted_lookups (what comes besides: 1 less the
-    misses without it over all look-ups is within 0.1 points of the hit rate in 114 of 120 rows), h200_sxm, 2026-11-22.
+    Models:
+
+    * Half of the stored sectors are looked up in the other partition, too.
+    * A store is a hit, and so is a read of a line on its way.
+    * The counter of reductions counts both lookups.
+    * Sectors that are fetched besides the requested ones count as misses of an SM. They are in no hit rate.
+    * The ``promoted`` sectors, of lines with their neighbours, are read, cross and hit.
+    * Lookups for other reasons (:func:`looked_up_beside`) hit.
+
+    Source: kernels/cache_hints, l2_residency, half_stores (reductions), promoted_lookups (sectors besides the requested
+    ones), h200_sxm, 2026-11-22. 1 less the misses without such sectors over all lookups is within 0.1 points of the hit rate
+    in 114 of 120 rows.
     """
     reads = counters["lts__t_sectors_srcunit_tex_op_read.sum"]
     writes = counters["lts__t_sectors_srcunit_tex_op_write.sum"]
@@ -181,7 +193,7 @@ def _lookups(ran: Ran, counters: Mapping[str, float], promoted: float) -> dict[s
 
 
 def _left_dirty_sectors(ran: Ran, counters: Mapping[str, float]) -> float:
-    """What a launch stores and does not write back, where it found L2 empty; none behind another launch."""
+    """Sectors that a launch stores and does not write back, where it found L2 empty. 0 where another launch precedes it."""
     if ran.plan.is_warm:
         return 0.0
     stored = sum_in_order(
@@ -192,7 +204,7 @@ def _left_dirty_sectors(ran: Ran, counters: Mapping[str, float]) -> float:
 
 
 def _unasked_fraction(ran: Ran) -> float:
-    """Of what SMs miss in L2, the sectors that come with those that were asked for."""
+    """Share of sectors among the SMs' L2 misses that were not requested, but fetched with requested ones."""
     block_bytes, scales = ran.gpu.l2.fetch_bytes, ran.plan.uses.fetch_scales
     missed = unasked = 0.0
     for item in ran.launch.footprints:
@@ -208,7 +220,7 @@ def _unasked_fraction(ran: Ran) -> float:
 
 
 def one_after_the_other(first: Result, others: list[Result]) -> Result:
-    """The result of several kernels that one call launches: times, energies and sums add up, the rest is the first's."""
+    """Result of several kernels that one call launches. Times, energies and sums add up; the rest is the first kernel's."""
     every = [first, *others]
     counters = dict(first.counters)
     for other in others:

@@ -1,4 +1,4 @@
-"""What each warp was doing, when: states that tile its life, copies in flight, and the arrows between them."""
+"""Timeline of a run: the state of each warp over time, copies in flight, and mbarrier phases."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import IntEnum
 
 
 class WarpState(IntEnum):
-    """What a role does; its states tile its life."""
+    """State of a role. The states of a role follow one another without gaps."""
 
     START = 0
     ISSUE = 1
@@ -28,17 +28,17 @@ class WarpState(IntEnum):
 
     @property
     def label(self) -> str:
-        """Name for people."""
+        """Name of the state in lower case."""
         return self.name.lower()
 
     @property
     def stall_reason(self) -> str:
-        """Nsight Compute's names of the stall reasons that count it, or :data:`NOT_KNOWN`."""
+        """Names of Nsight Compute's stall reasons that count the state, or :data:`NOT_KNOWN`."""
         return STALL_REASONS.get(self, NOT_KNOWN)
 
 
 NOT_KNOWN = "n/a"
-"""A profile counts the state under another reason; which one was not measured."""
+"""Stall reason of states that a profile counts under another reason; which one was not measured."""
 
 STALL_REASONS: Mapping[WarpState, str] = {
     WarpState.ISSUE: "selected, not_selected, wait",
@@ -51,17 +51,21 @@ STALL_REASONS: Mapping[WarpState, str] = {
     WarpState.LSU: "lg_throttle, mio_throttle, membar, long_scoreboard",
     WarpState.MATH_PIPE: "math_pipe_throttle", WarpState.NO_INSTRUCTION: "no_instruction",
 }  # fmt: skip
-"""Stall reasons of Nsight Compute (``smsp__average_warps_issue_stalled_..._per_issue_active.ratio``) by our states.
+"""Stall reasons of Nsight Compute (``smsp__average_warps_issue_stalled_..._per_issue_active.ratio``) by warp state.
 
-``wait`` is mma.sync's, ``mio_throttle`` that of wgmma and shared memory, ``lg_throttle`` that of global memory.
-``membar`` is that of ``__threadfence``, ``long_scoreboard`` that of proxy fences.
+* ``wait``: mma.sync.
+* ``mio_throttle``: wgmma and shared memory.
+* ``lg_throttle``: global memory.
+* ``membar``: ``__threadfence``.
+* ``long_scoreboard``: proxy fences.
+
 Source: measured: kernels/probes/stall_reasons, h200_sxm, 2026-11-29; Nsight Compute's Kernel Profiling Guide for the rest.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Something with a beginning and an end, in reported cycles."""
+    """A named interval, in reported cycles."""
 
     start_cycle: float
     end_cycle: float
@@ -82,7 +86,7 @@ class RoleTimeline:
 
 @dataclass(slots=True)
 class CopySpan:
-    """One asynchronous copy: a track for each (buffer, stage), since copies overlap."""
+    """One asynchronous copy. Copies overlap, so each (buffer, stage) has a track."""
 
     cta_idx: int
     sm_idx: int
@@ -97,7 +101,7 @@ class CopySpan:
 
 @dataclass(slots=True)
 class ReadSpan:
-    """One op that reads a stage of shared memory: wgmma from the first operand on, loads and ldmatrix."""
+    """One op that reads a stage of shared memory: a load, ldmatrix, or wgmma from its first operand on."""
 
     cta_idx: int
     sm_idx: int
@@ -119,12 +123,12 @@ class MemorySpan:
     start_cycle: float
     end_cycle: float
     num_bytes: float
-    """Bytes of the sectors that it touches."""
+    """Bytes of the sectors that the access touches."""
 
 
 @dataclass(slots=True)
 class MmaSpan:
-    """One batch in a tensor core's pipe."""
+    """One batch of MMAs in the pipe of a tensor core."""
 
     cta_idx: int
     sm_idx: int
@@ -136,7 +140,7 @@ class MmaSpan:
 
 @dataclass(slots=True)
 class PhaseFlip:
-    """A phase of an mbarrier that completed."""
+    """Completion of a phase of an mbarrier."""
 
     cta_idx: int
     sm_idx: int
@@ -144,12 +148,12 @@ class PhaseFlip:
     stage: int
     cycle: float
     parity: int = 0
-    """Of the phase that completed: what ``try_wait.parity`` asked for."""
+    """Parity of the completed phase, which ``try_wait.parity`` asked for."""
 
 
 @dataclass(slots=True)
 class Timeline:
-    """All that a trace or a plot needs, for the CTAs of the SMs that were recorded."""
+    """Spans of a trace or plot, for the CTAs of the recorded SMs."""
 
     roles: list[RoleTimeline] = field(default_factory=list)
     copies: list[CopySpan] = field(default_factory=list)

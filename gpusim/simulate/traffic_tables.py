@@ -1,4 +1,4 @@
-"""Tables of the L2 plan: what each panel of each tensor lacks when a wave asks for it, what is written back.
+"""L2 traffic plan as tables for the engine: lost shares of each panel in each wave, and write-backs.
 
 In: a LaunchPlan and the tensors that programs name. Out: tables and arrays of ``program/records.py``.
 """
@@ -20,16 +20,16 @@ from gpusim.traffic.panels import Loss, PanelLosses, PanelTraffic
 from gpusim.workload.launch import Footprint
 
 MOST_PANELS = 1 << 26
-"""Numbers that panels of one tensor may have, shared ones among them: each takes four bytes of the packed launch."""
+"""Upper bound of panel numbers of one tensor, shared ones included. Each takes four bytes of the packed launch."""
 
 Losses = Mapping[int, Mapping[int, Loss]]
 
 
 def traffic_tables(plan: LaunchPlan, tensors: Sequence[str]) -> dict[str, NDArray[Any]]:
-    """All sections of the plan; ``tensors``: names in the order of their numbers.
+    """All sections of the traffic plan. ``tensors``: names in the order of their numbers.
 
     Raises:
-        LaunchError: panels of too large numbers.
+        LaunchError: panel numbers of ``MOST_PANELS`` or more.
     """
     tables = _Tables(plan)
     footprints = {item.tensor: item for item in plan.launch.footprints}
@@ -50,7 +50,7 @@ class _Tables:
         """By the identity of an array of groups: its length, where it stands, how many groups it names."""
 
     def joined(self) -> dict[str, NDArray[Any]]:
-        """Every section but that of tensors."""
+        """Every section except ``tensors``."""
         joined = {name: np.concatenate(parts) for name, parts in self._parts.items()}
         return {"walks": np.array(self._walks, dtype=TABLES["walks"]), **joined}
 
@@ -78,14 +78,14 @@ class _Tables:
         )  # fmt: skip
 
     def _add(self, name: str, array: NDArray[Any]) -> tuple[int, int]:
-        """Append to a section; (where it begins there, how many)."""
+        """Append to a section; returns the begin in it, and the length."""
         begin = self._sizes[name]
         self._parts[name].append(array)
         self._sizes[name] = begin + len(array)
         return begin, len(array)
 
     def _walk(self, tensor: str, losses: Losses) -> None:
-        """A row of ``walks``, and all that it names."""
+        """Add a row of ``walks``, and all rows that it names."""
         if not isinstance(losses, PanelLosses) or not len(losses.panels):
             self._walks.append((0, 0, 0, 0))
             return
@@ -104,7 +104,7 @@ class _Tables:
         self._walks.append((num_panels, groups_begin, rows_begin, num_groups))
 
     def _groups_of(self, losses: PanelLosses) -> tuple[int, int, int]:
-        """(panels, where their groups stand, how many groups): no panels where each is its own group."""
+        """Number of panels, begin of their groups, and number of groups. 0 panels where each is a separate group."""
         groups = losses.touches.slot_of_panel
         if groups is None:
             return 0, 0, int(losses.panels[-1]) + 1
@@ -116,25 +116,28 @@ class _Tables:
 
 
 def piece_bytes(gpu: GpuSpec, footprint: Footprint | None) -> float:
-    """Bytes of the pieces of memory that a tensor is touched in, no fewer than memory gives; 0: side by side."""
+    """Bytes of each contiguous piece of a tensor in memory, at least one fetch of memory. 0: the tensor is contiguous."""
     if footprint is None or not footprint.piece_bytes:
         return 0.0
     return float(max(footprint.piece_bytes, gpu.l2.fetch_bytes))
 
 
 def are_pieces_anywhere(gpu: GpuSpec, footprint: Footprint | None) -> bool:
-    """Whether pieces leave out what lies in one channel: nearer ones take all channels in turn, as a run does."""
+    """Whether the distance of pieces exceeds the bytes of one memory channel.
+
+    Closer pieces take all channels in turn, as contiguous bytes do.
+    """
     stride = 0 if footprint is None else footprint.piece_stride_bytes
     return not stride or stride > gpu.hbm.channel_bytes
 
 
 def _walks_of(traffic: PanelTraffic) -> tuple[Losses, ...]:
-    """What is lost in the first walk over panels, and in later ones where anything is."""
+    """Lost shares of the first walk over panels, and of later walks if any of them loses lines."""
     return (traffic.losses, *(traffic.losses_again if any(traffic.losses_again) else ()))
 
 
 def _loss_rows(losses: PanelLosses) -> NDArray[np.void]:
-    """Rows of ``loss_rows``, sorted by group and wave; a second partition that is not there lacks nothing."""
+    """Rows of ``loss_rows``, sorted by group and wave. A missing second partition loses nothing."""
     found = np.zeros(len(losses.panels), dtype=TABLES["loss_rows"])
     found["wave"] = losses.waves
     for side in range(losses.memory.shape[1]):

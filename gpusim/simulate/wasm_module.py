@@ -1,8 +1,8 @@
-"""The engine's module: ``gpusim/engine.wasm``, run by wasmtime.
+"""The compiled engine: ``gpusim/engine.wasm``, run by wasmtime.
 
-In: a packed launch, as one block of bytes. Out: the sections that come back, or why there are none.
+In: a packed launch, as one block of bytes. Out: the sections that come back, or an error.
 
-The module imports nothing. Each run has an instance of its own, in whose memory everything of it lies. For development
+The module imports nothing. Each run has a separate instance, whose memory holds all its data. For development
 ``GPUSIM_ENGINE_LIBRARY`` names a shared library of the same sources (``scripts/build_engine.py --native``).
 """
 
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
     import wasmtime
 
 MODULE = Path(__file__).resolve().parents[1] / "engine.wasm"
-"""Built by ``scripts/build_engine.py``."""
+"""Path of the module, which ``scripts/build_engine.py`` builds."""
 
 LIBRARY_VARIABLE = "GPUSIM_ENGINE_LIBRARY"
 """Environment variable with the path of a shared library to use instead."""
 
 SLICE_S = 0.05
-"""Seconds that one slice of a run should take: an interruption waits so long."""
+"""Seconds that one slice of a run should take. An interruption waits for its end."""
 
 WATCHED_SLICE_S = 0.002
-"""The same of a run that is watched, and may be given up."""
+"""Seconds of a slice of a run that is watched, and may be ended."""
 
 FIRST_EVENTS, LEAST_EVENTS, MOST_EVENTS = 5_000, 1_000, 2**31 - 1
 """Events of the first slice, and bounds of later ones."""
@@ -46,25 +46,25 @@ MOST_CHANGE = 8.0
 """Factor by which slices grow or shrink at most."""
 
 MOST_BYTES = 2**32 - 2**24
-"""Memory of an instance from which on a trap counts as out of memory: the last 16 MiB of what 32 bits reach."""
+"""Memory of an instance from which on a trap counts as out of memory: the last 16 MiB below 4 GiB."""
 
 Progress = Callable[[int, int, float], None]
-"""Told as a run goes on: CTAs that have exited, CTAs in all, the present cycle."""
+"""Function called during a run with CTAs that have exited, CTAs in all, and the present cycle."""
 
 WASM_EXPORTS = ("allocate", "create", "run_slice", "progress", "results", "numeric", "evaluate")
 CONSTRUCTORS = "__wasm_call_ctors"
-"""Runs the constructors of globals, once in each instance."""
+"""Name of the export that runs the constructors of globals, once in each instance."""
 
 
 class TrapError(Exception):
-    """The engine stopped where no failure was foreseen."""
+    """The engine stopped for an unknown reason."""
 
 
 class WasmInstance:
-    """An instance of the module in a store of its own."""
+    """An instance of the module in a separate store."""
 
     def __init__(self, engine: wasmtime.Engine, module: wasmtime.Module) -> None:
-        """Nothing has been called but the constructors of globals.
+        """Instantiate the module, and run the constructors of its globals.
 
         Raises:
             SimulationError: the operating system has no memory for it.
@@ -87,7 +87,7 @@ class WasmInstance:
         """Call an export.
 
         Raises:
-            TrapError: it did not come back.
+            TrapError: the call trapped.
         """
         try:
             found: float = self._functions[name](self._store, *arguments)
@@ -96,7 +96,7 @@ class WasmInstance:
         return found
 
     def pointer(self, name: str, *arguments: float) -> int:
-        """Addresses have 32 bits, of which wasmtime makes signed numbers."""
+        """Call an export that returns an address: 32 bits, which wasmtime returns as a signed number."""
         return int(self.call(name, *arguments)) & 0xFFFF_FFFF
 
     def write(self, pointer: int, data: NDArray[np.uint8]) -> None:
@@ -104,19 +104,19 @@ class WasmInstance:
         self._bytes(pointer, len(data))[:] = data
 
     def read(self, pointer: int, num_bytes: int) -> bytes:
-        """A copy of so many bytes at ``pointer``."""
+        """Copy of ``num_bytes`` bytes at ``pointer``."""
         return self._bytes(pointer, num_bytes).tobytes()
 
     @property
     def is_full(self) -> bool:
-        """Whether nearly all that 32 bits reach is taken."""
+        """Whether nearly all of the 32-bit address space is in use."""
         return int(self._memory.data_len(self._store)) >= MOST_BYTES
 
     def _bytes(self, pointer: int, num_bytes: int) -> NDArray[np.uint8]:
-        """A view of memory, until it grows.
+        """View of memory, valid until memory grows.
 
         Raises:
-            TrapError: it does not lie in memory.
+            TrapError: the view does not lie in memory.
         """
         if pointer + num_bytes > self._memory.data_len(self._store):
             raise TrapError(f"{num_bytes} bytes at {pointer} do not lie in memory")
@@ -124,14 +124,14 @@ class WasmInstance:
 
 
 class NativeInstance:
-    """A shared library; ``create`` begins anew, so that one run is over before the next one begins."""
+    """A shared library. ``create`` discards the previous run, so only one run at a time is possible."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
-        """``library``: with the types of its functions."""
+        """Wrap ``library``, whose functions have types."""
         self._library = library
 
     def call(self, name: str, *arguments: float) -> float:
-        """Call a function; one that traps ends the process."""
+        """Call a function. A trap in it ends the process."""
         found: float = getattr(self._library, name)(*arguments)
         return found or 0
 
@@ -144,33 +144,33 @@ class NativeInstance:
         ctypes.memmove(pointer, data.ctypes.data, len(data))
 
     def read(self, pointer: int, num_bytes: int) -> bytes:
-        """A copy of so many bytes at ``pointer``."""
+        """Copy of ``num_bytes`` bytes at ``pointer``."""
         return ctypes.string_at(pointer, num_bytes)
 
     @property
     def is_full(self) -> bool:
-        """Nobody knows."""
+        """False: unknown for a library."""
         return False
 
 
 Instance = WasmInstance | NativeInstance
-"""The memory and the functions of one run."""
+"""Memory and functions of one run."""
 
 
 class EngineModule:
-    """The engine, compiled: what instances are made of."""
+    """The compiled engine, from which instances are made."""
 
     def __init__(self, new_instance: Callable[[], Instance], where: str) -> None:
-        """``where`` names it in errors."""
+        """Keep the constructor of instances; ``where`` names the module in errors."""
         self.new_instance = new_instance
         self.where = where
 
     def numeric(self, which: int, x: float, y: float = 0.0) -> float:
-        """The engine's own mathematical function ``which``; see ``engine/numeric.h``."""
+        """Value of the engine's mathematical function ``which``; see ``engine/numeric.h``."""
         return float(self._idle.call("numeric", which, x, y))
 
     def evaluate(self, which: int, *arguments: float) -> float:
-        """One of memory's rare functions, of up to five arguments."""
+        """Value of one of the memory model's rare functions, of up to five arguments."""
         return float(self._idle.call("evaluate", which, *(*arguments, *(0.0,) * (5 - len(arguments)))))
 
     @cached_property
@@ -180,10 +180,10 @@ class EngineModule:
 
     @classmethod
     def of_wasm(cls, path: Path) -> EngineModule:
-        """Compile the module, or take it from wasmtime's cache of compiled ones.
+        """Compile the module, or take it from wasmtime's cache of compiled modules.
 
         Raises:
-            SimulationError: there is no module, or no wasmtime to run it.
+            SimulationError: the module or wasmtime is missing.
         """
         try:
             import wasmtime
@@ -198,7 +198,7 @@ class EngineModule:
         try:
             config = wasmtime.Config()
             config.cache = True
-        except wasmtime.WasmtimeError:  # its folder cannot be made: compile each time
+        except wasmtime.WasmtimeError:  # the cache folder cannot be made: compile each time
             config = wasmtime.Config()
         engine = wasmtime.Engine(config)
         module = wasmtime.Module(engine, code)
@@ -209,7 +209,7 @@ class EngineModule:
         """Load a shared library of the engine's sources.
 
         Raises:
-            SimulationError: it cannot be loaded, or is no engine.
+            SimulationError: the library cannot be loaded, or is no engine.
         """
         pointer, number, real = ctypes.c_void_p, ctypes.c_int32, ctypes.c_double
         types: dict[str, tuple[Any, tuple[Any, ...]]] = {
@@ -232,20 +232,20 @@ def _module(library: str) -> EngineModule:
     return EngineModule.of_library(library) if library else EngineModule.of_wasm(MODULE)
 
 
-atexit.register(_module.cache_clear)  # before wasmtime, which frees it, is gone itself
+atexit.register(_module.cache_clear)  # frees the module while wasmtime is still loaded
 
 
 def engine_module() -> EngineModule:
-    """The engine, compiled once in a process.
+    """The engine, compiled once per process.
 
     Raises:
-        SimulationError: there is none.
+        SimulationError: no engine can be loaded.
     """
     return _module(os.environ.get(LIBRARY_VARIABLE, ""))
 
 
 def most_of(num: int) -> float:
-    """How many standard deviations the largest of ``num`` normal numbers lies above their mean, on average."""
+    """Mean of the largest of ``num`` standard normal numbers, in standard deviations."""
     return engine_module().evaluate(0, float(num))  # the engine takes no int
 
 
@@ -257,7 +257,7 @@ class EngineRun:
     """
 
     def __init__(self, packed: bytes | bytearray, *, kernel: str, num_ctas: int, module: EngineModule | None = None) -> None:
-        """``kernel`` for errors, ``num_ctas`` for who is told of progress."""
+        """Load a packed launch. ``kernel`` names it in errors; ``num_ctas`` is passed to progress callbacks."""
         self._module = module or engine_module()
         self._instance = self._module.new_instance()
         self._kernel, self._num_ctas = kernel, num_ctas
@@ -281,14 +281,14 @@ class EngineRun:
 
     @property
     def cycle(self) -> float:
-        """The present."""
+        """Present cycle of the simulation."""
         return self._instance.call("progress", 1)
 
     def run_slice(self, max_events: int) -> int:
-        """Go on for so many events; returns 0 while there is more to do, 1 at the end, 2 where the run has failed.
+        """Run at most ``max_events`` events; returns 0 while events are left, 1 at the end, 2 after a failure.
 
         Raises:
-            SimulationError: it ran out of memory, or into a fault of the engine.
+            SimulationError: the engine is out of memory, or trapped.
         """
         try:
             self.status = int(self._instance.call("run_slice", max_events))
@@ -297,7 +297,9 @@ class EngineRun:
         return self.status
 
     def run(self, on_progress: Progress | None = None, watch: Watch | None = None) -> dict[str, NDArray[Any]]:
-        """Go on to the end; returns :meth:`results`, of a run that failed, too. What ``watch`` raises ends it.
+        """Run to the end; returns :meth:`results`, also of a run that failed.
+
+        An exception that ``watch`` raises ends the run.
 
         Raises:
             SimulationError: as :meth:`run_slice`.
@@ -317,10 +319,10 @@ class EngineRun:
                 watch(self)
 
     def results(self) -> dict[str, NDArray[Any]]:
-        """Sections of the result buffer, by name; copies, which outlive the run.
+        """Sections of the result buffer, by name. They are copies, which outlive the run.
 
         Raises:
-            SimulationError: there was no memory for them.
+            SimulationError: no memory was left for them.
         """
         try:
             pointer = self._instance.pointer("results")
@@ -332,10 +334,10 @@ class EngineRun:
             raise self._stopped(error) from None
 
     def section(self, name: str) -> NDArray[Any]:
-        """One section of what the run would return now.
+        """One section of the result at the present cycle.
 
         Raises:
-            SimulationError: there was no memory for it.
+            SimulationError: no memory was left for it.
         """
         kind, place = dtype_of(name), HEADER.size + PLACE.size * OUTPUT_SECTIONS.index(name)
         try:
@@ -346,7 +348,7 @@ class EngineRun:
             raise self._stopped(error) from None
 
     def _where(self) -> str:
-        """How far the run has come."""
+        """Progress of the run in words."""
         try:
             return f"cycle {self.cycle:.0f}, {self.num_ctas_done} of {self._num_ctas} CTAs have exited"
         except TrapError:
@@ -378,4 +380,4 @@ class EngineRun:
 
 
 Watch = Callable[[EngineRun], None]
-"""Asked after each slice of a run whether it goes on."""
+"""Function called after each slice of a run. An exception that it raises ends the run."""
