@@ -1,4 +1,4 @@
-"""What can go wrong, by name. Every message is one sentence: where, what was found, what would do."""
+"""Exceptions of gpusim, and hints for misspelled names. Every message is one sentence: place, value found, value wanted."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 
 class GpusimError(Exception):
-    """Base of all refusals; the command line prints its message and leaves with status 2."""
+    """Base of all refusals. The command line prints its message and exits with status 2."""
 
 
 class ConfigError(GpusimError):
@@ -31,24 +31,32 @@ class SimulationError(GpusimError):
 
 
 class DeadlockError(SimulationError):
-    """Every role waits and nothing is in flight: says who waits for what, since when."""
+    """Every role waits and nothing is in flight. The message names the roles, what they wait for, and since when."""
 
 
 class HazardError(SimulationError):
-    """A stage refilled while it is read, read before it is full, or bytes that do not add up."""
+    """A race in shared memory, or wrong mbarrier bytes.
+
+    A stage is refilled while it is read, a stage is read before it is full, or announced and delivered bytes differ.
+    """
 
 
 MOST_LISTED: Final = 12
-"""Known names up to which a hint lists them all."""
+"""Number of known names up to which a hint lists them all."""
 
 _MOST_MEANT: Final = 3
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """A hint for an unknown ``name``, to follow "is unknown; ": what was meant, else all that is known if that is little.
+    """A hint for an unknown ``name``, to follow "is unknown; ": the likely names, or all known names if they are few.
 
-    Meant is, in this order: the same in another case; names that begin with what was typed; names so near that a slip of
-    the finger makes the one the other, or their beginning. Three at most are said.
+    Likely names are, in this order:
+
+    * The name in another case.
+    * Names that begin with ``name``.
+    * Names with few letters wrong, or whose beginning has few letters wrong.
+
+    The hint has at most three of them.
 
     >>> nearest("h200", ["h200_sxm", "a100_sxm_40gb"]), nearest("BF17", ["bf16", "fp16", "fp32"])
     ("did you mean 'h200_sxm'?", "did you mean 'bf16'?")
@@ -76,20 +84,20 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def _slips(typed: str, known: Iterable[tuple[str, str]]) -> list[str]:
-    """Names (as they are, and in lower case) nearest to ``typed``, if a letter in three or less is wrong."""
+    """Names of ``known`` (as they are, and in lower case) closest to ``typed``, with at most one letter in three wrong."""
     most = max(1, len(typed.strip("-")) // 3) if len(typed) > 1 else 0
     found: dict[float, list[str]] = {}
     for choice, low in known:
         distance: float = _distance(typed, low)
         if len(typed) > _MOST_MEANT and distance > most and _distance(typed, low[: len(typed)]) == 1:
-            distance = most + 0.5  # one slip in the beginning of a longer name: only if nothing else is near
+            distance = most + 0.5  # one wrong letter in the beginning of a longer name: only if no other name is near
         if distance <= most + 0.5:
             found.setdefault(distance, []).append(choice)
     return found[min(found)] if found else []
 
 
 def _distance(a: str, b: str) -> int:
-    """Letters to insert, leave out or change, or neighbours to swap, to make ``a`` of ``b``.
+    """Edit distance of two words: letters inserted, deleted or changed, and neighbours swapped.
 
     >>> _distance("stagse", "stages"), _distance("bf17", "bf16"), _distance("gpu", "plot")
     (1, 1, 4)
@@ -107,13 +115,16 @@ def _distance(a: str, b: str) -> int:
 
 
 def full_gpu_name(name: str, known: Iterable[str]) -> str:
-    """The one of ``known`` GPUs that ``name`` is, or is the beginning of, in any case.
+    """The one of the ``known`` GPUs that ``name`` equals or begins, in any case.
 
     >>> full_gpu_name("H200", ["h100_sxm", "h200_sxm"]), full_gpu_name("h100-sxm", ["h100_sxm", "h200_sxm"])
     ('h200_sxm', 'h100_sxm')
 
     Raises:
         ConfigError: no GPU or several have names that begin so.
+
+    Raises:
+        ConfigError: no name or several names begin so.
     """
     names, low = list(known), name.lower().replace("-", "_")
     meant = [each for each in names if each == low] or [each for each in names if low and each.startswith(low)]
@@ -127,7 +138,7 @@ def full_gpu_name(name: str, known: Iterable[str]) -> str:
 
 
 def nearest_multiple(value: int, of: int) -> int:
-    """The positive multiple of ``of`` nearest to ``value``; the larger of two.
+    """The positive multiple of ``of`` nearest to ``value``; the larger one of two.
 
     >>> nearest_multiple(100, 64), nearest_multiple(96, 64), nearest_multiple(3, 64)
     (128, 128, 64)

@@ -1,23 +1,22 @@
-"""The one place where nanoseconds and GB/s become SM cycles and bytes per SM cycle."""
+"""Units of a GPU: sector, line and warp sizes, and the conversion of ns and GB/s to SM cycles and bytes per SM cycle."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 SECTOR_BYTES = 32
-"""One L2 sector. Source: Nsight Compute documentation."""
+"""Bytes of an L2 sector. Source: Nsight Compute documentation."""
 
 LINE_BYTES = 128
-"""One L1 or L2 line, four sectors. Source: Nsight Compute documentation."""
+"""Bytes of an L1 or L2 line, four sectors. Source: Nsight Compute documentation."""
 
 WAVEFRONT_BYTES = 128
-"""What 32 shared-memory banks of 4 bytes move in one pass. Source: CUDA programming guide."""
+"""Bytes that 32 shared-memory banks of 4 bytes move in one pass. Source: CUDA programming guide."""
 
 DEPENDENT_CYCLES = 4.0
-"""SM cycles of an instruction that waits for the one before, which options like ``step_code`` count, whatever the GPU.
+"""SM cycles of an instruction that waits for the previous one, on every GPU. Options like ``step_code`` count such cycles.
 
-Source: ``warp_scheduler.dependent_cycles`` of the descriptions of Hopper GPUs, which the model multiplies such code by.
-"""
+Source: ``warp_scheduler.dependent_cycles`` of the descriptions of Hopper GPUs, by which the model multiplies such code."""
 
 WARP_SIZE = 32
 WARPGROUP_THREADS = 128
@@ -25,7 +24,7 @@ WARPGROUP_THREADS = 128
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clock:
-    """An SM clock in MHz; turns data-sheet units into the simulation's unit, SM cycles.
+    """An SM clock in MHz; converts data-sheet units into SM cycles, the simulation's unit.
 
     >>> Clock(sm_mhz=2000).cycles(ns=500)
     1000.0
@@ -36,13 +35,13 @@ class Clock:
     sm_mhz: float
 
     def cycles(self, *, ns: float) -> float:
-        """SM cycles that ``ns`` nanoseconds take."""
+        """SM cycles of ``ns`` nanoseconds."""
         return ns * self.sm_mhz / 1e3
 
     def bytes_per_cycle(self, *, gb_per_s: float) -> float:
-        """Bytes per SM cycle of ``gb_per_s`` (10^9 bytes a second)."""
+        """Bytes per SM cycle at ``gb_per_s`` (10^9 bytes per second)."""
         return gb_per_s * 1e3 / self.sm_mhz
 
     def time_us(self, *, cycles: float) -> float:
-        """Microseconds that ``cycles`` SM cycles take."""
+        """Microseconds of ``cycles`` SM cycles."""
         return cycles / self.sm_mhz

@@ -1,6 +1,6 @@
-"""Who simulates for a sweep: this process, some processes, or the workers of a dask cluster.
+"""Workers that run a sweep's simulations: this process, several processes, or a dask cluster.
 
-In: how many, or where. Out: :class:`Workers`, whose executor takes questions.
+In: a number of processes, or the address of a cluster. Out: :class:`Workers`, whose executor takes simulations.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from gpusim.simulate.wasm_module import MODULE
 ENDED = SimulationError("a process was ended from outside (out of memory?); use fewer --jobs")
 
 MANY, CHUNK = 1000, 100
-"""Short questions beyond which processes share them, so many at once."""
+"""Number of short simulations beyond which processes share them, and simulations per message."""
 
 CONNECT_S = 10.0
 """Seconds within which a cluster's scheduler must answer."""
@@ -29,22 +29,22 @@ CONNECT_S = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workers:
-    """Processes or threads that answer questions."""
+    """Processes or threads that run simulations."""
 
     executor: Executor
     num: int
-    """How many do so at once."""
+    """Number of simulations that run at once."""
     num_asked: int
-    """Of how many an answer may be waited for: twice as many, so that none waits for the next question."""
+    """Number of simulations that may be submitted and unfinished: twice ``num``, so that no worker runs idle."""
     mapped: Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]] = map
-    """Does as ``map`` does, for many short questions."""
+    """Function that does the same as ``map``, for many short simulations."""
     drop: Callable[[], None] = lambda: None
-    """Ends what is under way."""
+    """Function that ends all running simulations."""
     lost: tuple[type[Exception], ...] = ()
-    """What a question raises that has ended several workers."""
+    """Exceptions of a simulation that has ended several workers."""
 
     def answer(self, future: Future[Any]) -> Any:
-        """What came of a question; a sentence where its workers were lost.
+        """Result of a simulation, or a sentence where its workers were lost.
 
         Raises:
             SimulationError: a process was ended from outside.
@@ -61,25 +61,25 @@ class Workers:
 
 
 class Here(Executor):
-    """This process, as soon as it is asked."""
+    """Executor that runs a simulation in this process, when it is submitted."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """The answer is there at once."""
+        """Run ``fn`` at once; the returned future is done."""
         future: Future[Any] = Future()
         future.set_result(fn(*args, **kwargs))
         return future
 
 
 HERE = Workers(executor=Here(), num=1, num_asked=1)
-"""This process alone."""
+"""Workers that consist of this process alone."""
 
 
 @contextmanager
 def workers_of(jobs: int, dask: str | None) -> Iterator[Workers]:
-    """So many processes of this machine, or the workers of a dask scheduler.
+    """``jobs`` processes of this machine, or the workers of a dask scheduler at the address ``dask``.
 
     Raises:
-        ConfigError: no such cluster, or not one that can do it.
+        ConfigError: no such cluster, or a cluster that cannot run simulations.
     """
     if dask is not None:
         with _cluster(dask) as workers:
@@ -104,7 +104,10 @@ def workers_of(jobs: int, dask: str | None) -> Iterator[Workers]:
 def processes(
     num: int, initializer: Callable[..., object] | None = None, initargs: tuple[Any, ...] = ()
 ) -> Iterator[tuple[ProcessPoolExecutor, Callable[[], None]]]:
-    """So many processes, and what ends them at once. Ctrl-C is for who asks, not for those who simulate."""
+    """``num`` processes, and a function that ends them at once.
+
+    Ctrl-C reaches the calling process alone, not the processes.
+    """
     before = set(multiprocessing.active_children())
 
     def drop() -> None:
@@ -122,10 +125,10 @@ def processes(
 
 @contextmanager
 def _cluster(address: str) -> Iterator[Workers]:
-    """Workers of a dask cluster; what a lost one had under way, its scheduler gives to another.
+    """Workers of a dask cluster. Its scheduler gives the simulations of a lost worker to another one.
 
     Raises:
-        ConfigError: there is none, or not one that can do it.
+        ConfigError: no cluster at the address, or a cluster that cannot run simulations.
     """
     try:
         from distributed import Client, KilledWorker
@@ -155,21 +158,21 @@ def _cluster(address: str) -> Iterator[Workers]:
 
 
 def _engine_hash() -> str:
-    """Of the engine's module: the same one gives the same answers."""
+    """Hash of the engine's module. Equal modules give equal results."""
     return hashlib.sha256(MODULE.read_bytes()).hexdigest()
 
 
 def _nothing() -> None:
-    """The first question of each process."""
+    """Do nothing: the first call of each process, which starts it."""
 
 
 @contextmanager
 def deaf_to_ctrl_c() -> Iterator[None]:
-    """Processes that are started meanwhile hear no Ctrl-C, which is for who asks, from their first moment."""
+    """Block SIGINT, so that processes started meanwhile never receive Ctrl-C. It is meant for the calling process."""
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
         return
-    resource_tracker.ensure_running()  # starting a process does, and lets Ctrl-C through behind it
+    resource_tracker.ensure_running()  # otherwise starting a process does so, and then unblocks SIGINT
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

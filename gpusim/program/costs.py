@@ -1,6 +1,6 @@
-"""What ops cost, as far as it is known without a machine: rows that differ, numbered as they are met.
+"""Cost tables of a launch's ops before a GPU is known: distinct rows, indexed in the order of first occurrence.
 
-In: what ops say. Out: rows, and the number of each.
+In: fields of ops. Out: rows, and the index of each.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from gpusim.workload.smem.access import AccessPattern
 Item = TypeVar("Item")
 
 MOST_KEPT = 1 << 16
-"""Objects that are known by identity, until all of them are forgotten."""
+"""Objects that are known by identity, at most. Then all of them are forgotten."""
 
 
 class StoreRow(NamedTuple):
-    """A store to global memory by so many warps."""
+    """A store to global memory by ``num_warps`` warps."""
 
     access: int
     num_warps: int
@@ -30,7 +30,7 @@ class StoreRow(NamedTuple):
 
 
 class AsyncCopyRow(NamedTuple):
-    """The numbers of a ``cp.async`` op; fields as ``records.TABLES["async_copies"]`` has them."""
+    """Fields of a ``cp.async`` op, as in ``records.TABLES["async_copies"]``."""
 
     access: int
     num_rows: float
@@ -43,7 +43,7 @@ class AsyncCopyRow(NamedTuple):
 
 
 class TmaLoadRow(NamedTuple):
-    """TMA loads that cost alike: one of them, and where its neighbours and the ranks that receive it are listed."""
+    """TMA loads of equal cost: one of them, and the begin of its lists of neighbours and receiving ranks."""
 
     op: TmaLoad
     neighbours_begin: int
@@ -54,7 +54,7 @@ class TmaLoadRow(NamedTuple):
 
 
 class WgmmaRow(NamedTuple):
-    """Batches of wgmma that cost alike: one of them, and who issues it."""
+    """Batches of wgmma of equal cost: one of them, and the number of warps that issue it."""
 
     op: Wgmma
     num_warpgroups: int
@@ -62,7 +62,7 @@ class WgmmaRow(NamedTuple):
 
 
 class FarCodeRow(NamedTuple):
-    """A stretch of a kernel's code; ``name`` is its place in ``far_code_names``."""
+    """A range of a kernel's code; ``name`` is its index in ``far_code_names``."""
 
     name: int
     begin_bytes: float
@@ -71,7 +71,7 @@ class FarCodeRow(NamedTuple):
 
 
 class AluRow(NamedTuple):
-    """Integer work; fields as ``ops.Alu`` has them."""
+    """Integer instructions; fields as in ``ops.Alu``."""
 
     num_instructions: float
     num_beside: float
@@ -79,7 +79,7 @@ class AluRow(NamedTuple):
 
 
 class Known(Generic[Item]):
-    """What is known of objects by their identity."""
+    """Items that belong to objects, by the identity of the objects."""
 
     __slots__ = ("_kept", "by_id")
 
@@ -88,7 +88,7 @@ class Known(Generic[Item]):
         self._kept: list[object] = []
 
     def keep(self, of: object, item: Item) -> None:
-        """Remember an item; the object is held, so that its identity stays its own."""
+        """Remember an item. The object is kept alive, so that its identity stays unique."""
         if len(self._kept) >= MOST_KEPT:
             self.by_id.clear()
             self._kept.clear()
@@ -97,7 +97,7 @@ class Known(Generic[Item]):
 
 
 class Rows(Generic[Item]):
-    """Rows of a table that differ, numbered as they are met."""
+    """Distinct rows of a table, indexed in the order of first occurrence."""
 
     __slots__ = ("by_key", "items")
 
@@ -106,7 +106,7 @@ class Rows(Generic[Item]):
         self.by_key: dict[Any, int] = {}
 
     def number(self, key: Hashable, row: Item) -> int:
-        """The number of a row, which is new or there already."""
+        """Index of a new or known row."""
         found = self.by_key.get(key)
         if found is None:
             found = self.by_key[key] = len(self.items)
@@ -115,19 +115,22 @@ class Rows(Generic[Item]):
 
 
 class Numbers(Generic[Item]):
-    """Distinct items, numbered as they are met: known by their identity or, the first time, by what they say."""
+    """Distinct items, indexed in the order of first occurrence.
+
+    An item is found by its identity, the first time by its key.
+    """
 
     __slots__ = ("_rows", "_says", "items", "known")
 
     def __init__(self, says: Callable[[Item], Hashable]) -> None:
-        """``says`` gives the key of an item: items of one key are one."""
+        """``says`` returns the key of an item. Items with equal keys count as one."""
         self._says = says
         self._rows: Rows[Item] = Rows()
         self.items = self._rows.items
         self.known: Known[int] = Known()
 
     def number(self, item: Item) -> int:
-        """The item's number."""
+        """Index of the item."""
         found = self.known.by_id.get(id(item))
         if found is None:
             found = self._rows.number(self._says(item), item)
@@ -136,7 +139,7 @@ class Numbers(Generic[Item]):
 
 
 class Costs:
-    """The rows of one launch; those of ``records.TABLES`` by its names."""
+    """Rows of one launch, by the table names of ``records.TABLES``."""
 
     def __init__(self) -> None:
         self.accesses: Numbers[AccessPattern] = Numbers(

@@ -1,14 +1,14 @@
-"""Which CTAs share their programs, and the panels of each: a launch as :class:`Programs`.
+"""Classes of CTAs that run the same programs, and the panels of each CTA: a launch as :class:`Programs`.
 
-In: a launch, what its tiles touch. Out: its programs.
+In: a launch, and the panels that its tiles touch. Out: its programs.
 
 Models:
 
-* a class is all CTAs whose roles run the same programs, but for the panels that these name;
-* where a launch says that its programs are uniform, CTAs are sorted by the bytes of their tiles and by their ranks;
-* of each sort the first CTA is recorded, and one or two others to compare;
-* a panel of the others is a footprint's, the CTA's index, its tile, or the same for all;
-* where any comparison fails, and where a launch says nothing, all CTAs are recorded.
+* A class is all CTAs whose roles run the same programs, up to the panels that these name.
+* If a launch declares uniform programs, its CTAs are sorted by the bytes of their tiles and by their ranks.
+* The first CTA of each sort is recorded, and one or two others to compare.
+* A panel of the other CTAs is a footprint's panel, the CTA's index, its tile, or a constant.
+* If any comparison fails, or the launch declares nothing, all CTAs are recorded.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ from gpusim.program.trace import Tracer
 from gpusim.workload.launch import Launch
 
 MAX_OPS = 1_000_000
-"""Of a role of one CTA, by default."""
+"""Default limit of the ops of a role of one CTA."""
 
 
 def trace_launch(
     launch: Launch, *, num_ctas: int, panels_of: Mapping[str, Int64Array], bytes_of: Mapping[str, Int64Array],
     max_ops: int = MAX_OPS,
 ) -> Programs:
-    """The programs of all CTAs of ``launch``.
+    """Programs of all CTAs of ``launch``.
 
     Args:
-        launch: its roles are generators of ops.
+        launch: a launch whose roles are generators of ops.
         num_ctas: CTAs of its grid; the tile of turn t of CTA c is ``c + t * num_ctas``.
-        panels_of: for each footprint's tensor the panel of each tile, int64[num_tiles].
-        bytes_of: the same of the bytes that each tile touches.
-        max_ops: the most ops of a role of one CTA.
+        panels_of: panel of each tile by footprint tensor, int64[num_tiles].
+        bytes_of: bytes that each tile touches by footprint tensor, int64[num_tiles].
+        max_ops: limit of the ops of a role of one CTA.
 
     Raises:
-        LaunchError: an op that is refused, a program that is none, or that does not end.
+        LaunchError: an op that is refused, a program that is no generator, or one that does not end.
     """
     if launch.has_uniform_programs:
         tracer = Tracer(launch, num_ctas=num_ctas, max_ops=max_ops)
@@ -59,7 +59,7 @@ def trace_launch(
 def _trace_sorts(
     tracer: Tracer, launch: Launch, num_ctas: int, panels_of: Mapping[str, Int64Array], bytes_of: Mapping[str, Int64Array]
 ) -> Programs | None:
-    """The programs, from a few CTAs of each sort; None where these are not as uniform as the launch says."""
+    """Programs, from a few CTAs of each sort. None where they are not as uniform as the launch declares."""
     tables, num_tiles = tracer.tables, launch.num_tiles
     of_cta = sorts_of_ctas(
         [bytes_of[item.tensor] for item in launch.footprints], num_ctas=num_ctas, num_tiles=num_tiles,
@@ -83,7 +83,7 @@ def _trace_sorts(
 
 
 def _trace_all(tracer: Tracer, num_ctas: int) -> Programs:
-    """The programs, from all CTAs."""
+    """Programs, from all CTAs."""
     classes: dict[tuple[int, ...], tuple[tuple[int, ...], array[int], array[int]]] = {}
     for cta_idx in range(num_ctas):
         traced = tracer.trace(cta_idx)
@@ -99,7 +99,7 @@ def _trace_all(tracer: Tracer, num_ctas: int) -> Programs:
     return _programs(tracer, cta_class, list(classes), cta_panels)
 
 
-# ---------------------------------------------------------------------------------------------- what comes of it
+# ---------------------------------------------------------------------------------------------- result
 
 
 def _programs(

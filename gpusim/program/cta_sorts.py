@@ -1,4 +1,4 @@
-"""CTAs sorted by what their tiles touch: those of one sort may run the same programs.
+"""CTAs sorted by the bytes that their tiles touch. CTAs of one sort may run the same programs.
 
 In: bytes of tiles, ranks. Out: the sort of each CTA.
 """
@@ -15,12 +15,12 @@ IntArray = NDArray[np.int32]
 
 
 def in_order(values: NDArray[np.integer]) -> IntArray:
-    """Numbers of values in the order in which they first occur, int32[n].
+    """Distinct values numbered in the order of first occurrence, int32[n].
 
     >>> in_order(np.array([7, 7, 3, 7, 3, 9])).tolist(), in_order(np.arange(12) // 2).tolist()
     ([0, 0, 1, 0, 1, 2], [0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5])
     """
-    if (values == values[:1]).all():  # soon seen, and most often so
+    if (values == values[:1]).all():  # cheap to check, and usually true
         return np.zeros(len(values), dtype=np.int32)
     _, firsts, inverse = np.unique(values, return_index=True, return_inverse=True)
     numbers = np.empty(len(firsts), dtype=np.int32)
@@ -29,9 +29,10 @@ def in_order(values: NDArray[np.integer]) -> IntArray:
 
 
 def sorts_of_ctas(bytes_of: Sequence[Int64Array], *, num_ctas: int, num_tiles: int, cluster_size: int) -> IntArray:
-    """The sort of each CTA, int32[num_ctas], numbered in the order in which they first occur.
+    """Sort of each CTA, int32[num_ctas], numbered in the order of first occurrence.
 
-    Two CTAs are of one sort if they have as many tiles, tile for tile as many bytes of each tensor, and the same rank.
+    Two CTAs of one sort have the same rank and the same number of tiles. Tile for tile they touch as many bytes of each
+    tensor.
 
     >>> parts = [np.array([8, 8, 8, 4]), np.array([1, 1, 1, 1])]
     >>> sorts_of_ctas(parts, num_ctas=4, num_tiles=4, cluster_size=1).tolist()
@@ -56,7 +57,7 @@ def sorts_of_ctas(bytes_of: Sequence[Int64Array], *, num_ctas: int, num_tiles: i
 
 
 def members_of(sorts: IntArray) -> list[Int64Array]:
-    """For each sort its CTAs, in order."""
+    """CTAs of each sort, in ascending order."""
     if not sorts.any():
         return [np.arange(len(sorts))]
     order = np.argsort(sorts, kind="stable")
@@ -64,6 +65,6 @@ def members_of(sorts: IntArray) -> list[Int64Array]:
 
 
 def at(members: Int64Array, offset: int = 0) -> slice | Int64Array:
-    """Where an array has what it has of each member, ``offset`` places on: a slice where they follow one another."""
+    """Index of the members in an array, shifted by ``offset``: a slice where they are consecutive."""
     first, last = int(members[0]) + offset, int(members[-1]) + offset
     return slice(first, last + 1) if last - first + 1 == len(members) else members + offset

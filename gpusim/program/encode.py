@@ -1,7 +1,7 @@
-"""The table of how each op becomes a record, and those of barriers, fences, arithmetic and marks.
+"""Encoders of ops as records: barriers, fences, arithmetic and ranges; and the table of all encoders.
 
-In: a role's rows and its next op. Out: one row more, and the token that the program receives, if any. What the launch does
-not declare, and what no GPU could carry out, is refused.
+In: a role's rows and its next op. Out: one more row, and the token that the program receives, if any. Refused are names that
+the launch does not declare, and ops that no GPU could carry out.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from gpusim.workload import ops
 
 
 def plain(word: Any) -> Encoder:
-    """How an op is recorded that has flags, and a number or none.
+    """Encoder of an op that has flags, and at most one number.
 
     The number goes into ``number``. The flags go into ``flags``, the first into the lowest bit.
     """
@@ -39,14 +39,14 @@ def plain(word: Any) -> Encoder:
 
 
 def is_plain(word: Any) -> bool:
-    """Whether :func:`plain` can record it: an op of flags and at most one number."""
+    """Whether :func:`plain` can encode it: an op of flags and at most one number."""
     is_op = getattr(word, "__base__", None) is ops.Op
     types = [item.type for item in fields(word)] if is_op else []
     return is_op and types.count("float") <= 1 and set(types) <= {"bool", "float"}
 
 
 def wait_groups(kind: OpKind) -> Encoder:
-    """How a wait for all groups but the last few is recorded."""
+    """Encoder of a wait for all groups except the last few."""
 
     def encode(role: RoleRows, op: ops.CpAsyncWaitGroup | ops.BulkWaitGroup | ops.WgmmaWaitGroup) -> None:
         if op.num_pending < 0:
@@ -60,13 +60,13 @@ def wait_groups(kind: OpKind) -> Encoder:
 
 
 def mbarrier_init(role: RoleRows, op: ops.MbarrierInit) -> None:
-    """A ring that the launch declares."""
+    """Encode the initialization of a ring that the launch declares."""
     role.barrier(op.barrier, 0)
     role.keep(op, PACK(OpKind.MBARRIER_INIT, 0, 0, 0, 0, NONE, NONE, 0, 0.0))
 
 
 def mbarrier_arrive(role: RoleRows, op: ops.MbarrierArrive) -> None:
-    """Here, or on another CTA of the cluster."""
+    """Encode an arrival at an mbarrier of this CTA, or of another CTA of the cluster."""
     rank = NONE
     if op.cta_rank is not None and op.cta_rank != role.cta_rank:
         rank = role.check_rank(op.cta_rank)
@@ -75,7 +75,7 @@ def mbarrier_arrive(role: RoleRows, op: ops.MbarrierArrive) -> None:
 
 
 def on_mbarrier(kind: OpKind, extra: str = "") -> Encoder:
-    """How an op on an mbarrier here is recorded; ``extra``: which of its numbers goes along."""
+    """Encoder of an op on an mbarrier of this CTA. ``extra``: the op's number that goes into the field ``extra``."""
 
     def encode(role: RoleRows, op: ops.MbarrierArriveExpectTx | ops.MbarrierWait | ops.CpAsyncMbarrierArrive) -> None:
         barrier = role.barrier(op.barrier, op.stage)
@@ -91,7 +91,7 @@ def on_mbarrier(kind: OpKind, extra: str = "") -> Encoder:
 
 
 def named_barrier(kind: OpKind) -> Encoder:
-    """How an arrival at a named barrier is recorded."""
+    """Encoder of an arrival at a named barrier."""
 
     def encode(role: RoleRows, op: ops.BarSync | ops.BarArrive) -> None:
         declared = role.tables.named_barriers
@@ -105,13 +105,13 @@ def named_barrier(kind: OpKind) -> Encoder:
 
 
 def cluster_arrive(role: RoleRows, op: ops.ClusterArrive) -> None:
-    """The first half of the cluster's barrier."""
+    """Encode ``barrier.cluster.arrive``."""
     role.has_arrived = True
     role.add(PACK(OpKind.CLUSTER_ARRIVE, 0, 0, 0, 0, NONE, NONE, 0, 0.0))
 
 
 def cluster_wait(role: RoleRows, op: ops.ClusterWait) -> None:
-    """The second half, behind the first."""
+    """Encode ``barrier.cluster.wait``, which needs an arrival before it."""
     if not role.has_arrived:
         raise LaunchError(f"{role.who} waits on the cluster barrier and has not arrived; arrive first")
     role.has_arrived = False
@@ -122,13 +122,13 @@ def cluster_wait(role: RoleRows, op: ops.ClusterWait) -> None:
 
 
 def mma_sync(role: RoleRows, op: ops.MmaSync) -> None:
-    """A batch of mma.sync."""
+    """Encode a batch of mma.sync."""
     cost = role.tables.costs.mma_syncs.number(op.atom)
     role.keep(op, PACK(OpKind.MMA_SYNC, 0, 0, cost, 0, NONE, NONE, op.num_issues, 0.0))
 
 
 def wgmma(role: RoleRows, op: ops.Wgmma) -> None:
-    """A batch of wgmma, and the stages that it reads."""
+    """Encode a batch of wgmma, and the stages that it reads."""
     tables = role.tables
     check_wgmma(tables.launch.kernel, op, role.num_warps)
     reads = tuple(role.stage(buffer, stage) for buffer, stage in op.reads)
@@ -143,10 +143,10 @@ def wgmma(role: RoleRows, op: ops.Wgmma) -> None:
 
 
 def code(role: RoleRows, op: ops.Code) -> None:
-    """A stretch of code, as long each time.
+    """Encode a block of code, of equal length each time.
 
     Raises:
-        LaunchError: a stretch of no bytes, or of another length than before.
+        LaunchError: a block of no bytes, or of another length than before.
     """
     codes, name, num_bytes = role.tables.codes, op.name, op.num_bytes
     number, before = codes.get(name, (len(codes), None))
@@ -157,13 +157,13 @@ def code(role: RoleRows, op: ops.Code) -> None:
 
 
 def loop_code(role: RoleRows, op: ops.LoopCode) -> None:
-    """A turn of a loop's code."""
+    """Encode the code of one loop iteration."""
     cost = role.tables.costs.loop_codes.number((op.num_fma, op.num_others, op.bank_reads), op)
     role.keep(op, PACK(OpKind.LOOP_CODE, 0, 0, cost, 0, NONE, NONE, 0, 0.0))
 
 
 def far_code(role: RoleRows, op: ops.FarCode) -> None:
-    """A stretch of code that lies far from the kernel's beginning."""
+    """Encode a range of code that lies far from the kernel's beginning."""
     tables, names = role.tables, role.tables.far_code_names
     name = names.setdefault(op.name, len(names))
     row = FarCodeRow(name, float(op.begin_bytes), float(op.end_bytes), float(op.own_cycles))
@@ -174,7 +174,7 @@ def far_code(role: RoleRows, op: ops.FarCode) -> None:
 
 
 def fma(role: RoleRows, op: ops.Fma) -> None:
-    """FP32 work."""
+    """Encode FP32 instructions."""
     if op.by_age and not op.num_runs:
         raise LaunchError(f"{role.who} multiplies by age and takes no turns, wants num_runs of 1 or more")
     not_below_none(op.num_instructions)
@@ -183,7 +183,7 @@ def fma(role: RoleRows, op: ops.Fma) -> None:
 
 
 def alu(role: RoleRows, op: ops.Alu) -> None:
-    """Integer work."""
+    """Encode integer instructions."""
     not_below_none(op.num_instructions)
     not_below_none(op.num_more if op.is_chain else 0.0)
     row = AluRow(float(op.num_instructions), float(op.num_beside), float(op.num_more))
@@ -191,13 +191,13 @@ def alu(role: RoleRows, op: ops.Alu) -> None:
 
 
 def shfl(role: RoleRows, op: ops.Shfl) -> None:
-    """Shuffles of some or all warps."""
+    """Encode shuffles of some or all warps."""
     num, num_warps = not_below_none(op.num_instructions), op.num_warps or role.num_warps
     role.keep(op, PACK(OpKind.SHFL, bool(op.is_chain), 0, 0, 0, NONE, NONE, num_warps, num))
 
 
 def set_max_nreg(role: RoleRows, op: ops.SetMaxNReg) -> None:
-    """Registers given to the CTA's pool, or taken from it.
+    """Encode setmaxnreg: registers given to the CTA's pool, or taken from it.
 
     Raises:
         LaunchError: a number that the instruction does not take, or the wrong direction.
@@ -218,13 +218,13 @@ def set_max_nreg(role: RoleRows, op: ops.SetMaxNReg) -> None:
 
 
 def range_start(role: RoleRows, op: ops.RangeStart) -> None:
-    """A section begins."""
+    """Encode the begin of a section."""
     role.num_sections += 1
     role.add(PACK(OpKind.RANGE_START, 0, 0, 0, 0, NONE, NONE, Section[op.section.name], 0.0))
 
 
 def range_end(role: RoleRows, op: ops.RangeEnd) -> None:
-    """The section that began last ends."""
+    """Encode the end of the section that began last."""
     if not role.num_sections:
         raise LaunchError(f"{role.who} ends a range that it never started; yield RangeStart first")
     role.num_sections -= 1
@@ -258,4 +258,4 @@ ENCODERS: Mapping[type[ops.Op], Encoder] = {
     ops.RangeStart: range_start,
     ops.RangeEnd: range_end,
 }
-"""How each op becomes a record; anything else is no op."""
+"""Encoder of each op. Any other object is no op."""

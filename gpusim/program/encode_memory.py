@@ -1,6 +1,6 @@
-"""How ops that touch memory become records: loads, stores, atomics, copies, and accesses to shared memory.
+"""Encoders of memory ops as records: loads, stores, atomics, cp.async and TMA copies, shared-memory accesses.
 
-In: a role's rows and its next op. Out: one row more, and the token that the program receives, if any.
+In: a role's rows and its next op. Out: one more row, and the token that the program receives, if any.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from gpusim.workload import ops
 from gpusim.workload.token import Token
 
 Encoder = Callable[[RoleRows, Any], Token | None]
-"""Records an op: ``encoder(role, op)``."""
+"""Function that records an op: ``encoder(role, op)``."""
 
 OF_TMA_LOAD = attrgetter(
     "buffer", "num_bytes", "num_fetched_bytes", "num_rows", "num_boxes", "num_zero_rows", "num_outside_rows", "new_fraction"
@@ -30,7 +30,7 @@ OF_TMA_STORE = attrgetter("num_bytes", "num_rows", "num_boxes", "reduce")
 
 
 def global_load(role: RoleRows, op: ops.GlobalLoad) -> Token:
-    """Registers from global memory."""
+    """Encode a load from global memory into registers."""
     access = role.access(op.access)
     tensor, column, step = role.place(op.tensor, op.tile)
     row = PACK(OpKind.GLOBAL_LOAD, bool(op.allocates_in_l1), column, access, step, 0, NONE, tensor, 0.0)
@@ -43,14 +43,14 @@ def _store(role: RoleRows, op: ops.GlobalStore | ops.GlobalAtomic, kind: StoreKi
 
 
 def global_store(role: RoleRows, op: ops.GlobalStore) -> None:
-    """Global memory from registers."""
+    """Encode a store from registers to global memory."""
     cost = _store(role, op, StoreKind.ST)
     tensor, column, step = role.place(op.tensor, op.tile)
     role.add(PACK(OpKind.GLOBAL_STORE, 0, column, cost, step, NONE, NONE, tensor, 0.0))
 
 
 def global_atomic(role: RoleRows, op: ops.GlobalAtomic) -> Token | None:
-    """What L2 resolves, with or without a result."""
+    """Encode an atomic or reduction that L2 carries out, with or without a result."""
     cost = _store(role, op, StoreKind.ATOM if op.returns else StoreKind.RED)
     tensor, column, step = role.place(op.tensor, op.tile)
     if not op.returns:
@@ -61,7 +61,7 @@ def global_atomic(role: RoleRows, op: ops.GlobalAtomic) -> Token | None:
 
 
 def use(role: RoleRows, op: ops.Use) -> None:
-    """A wait for a token."""
+    """Encode a wait for a token."""
     role.use(op.token)
 
 
@@ -69,12 +69,12 @@ def use(role: RoleRows, op: ops.Use) -> None:
 
 
 def _fetches(role: RoleRows, op: ops.TmaLoad | ops.CpAsync) -> int:
-    """The number of what a copy fetches; -1 where it says nothing."""
+    """Index of a copy's line fetches; -1 where the op has none."""
     return NONE if op.fetches is None else role.tables.costs.fetches.number(op.fetches)
 
 
 def cp_async(role: RoleRows, op: ops.CpAsync) -> None:
-    """A copy into a stage, of the group that is closed next."""
+    """Encode a cp.async copy into a stage. It belongs to the group that is committed next."""
     tables, access = role.tables, role.access(op.access)
     if op.num_between < 0:
         raise issued(op.num_between * op.access.num_requests / role.num_warps)
@@ -90,7 +90,7 @@ def cp_async(role: RoleRows, op: ops.CpAsync) -> None:
 
 
 def tma_load(role: RoleRows, op: ops.TmaLoad) -> None:
-    """A copy by the TMA engine, into this CTA's stage or those of ranks of the cluster."""
+    """Encode a TMA load into this CTA's stage, or into those of ranks of the cluster."""
     tables, ranks, fetches = role.tables, op.multicast and tuple(op.multicast), _fetches(role, op)
     neighbours = role.neighbours(op) if op.come_along else ()
     key = OF_TMA_LOAD(op), ranks, fetches, neighbours
@@ -109,7 +109,7 @@ def tma_load(role: RoleRows, op: ops.TmaLoad) -> None:
 
 
 def tma_store(role: RoleRows, op: ops.TmaStore) -> None:
-    """A store by the TMA engine."""
+    """Encode a TMA store."""
     stage = role.stage(op.buffer, op.stage) if op.buffer else NONE
     cost = role.tables.costs.tma_stores.number(OF_TMA_STORE(op), op)
     tensor, column, step = role.place(op.tensor, op.tile)
@@ -117,7 +117,7 @@ def tma_store(role: RoleRows, op: ops.TmaStore) -> None:
 
 
 def prefetch_tensormap(role: RoleRows, op: ops.PrefetchTensormap) -> None:
-    """Descriptors of tensors."""
+    """Encode prefetches of tensor maps."""
     tensors = tuple(role.tables.tensor(name) for name in op.tensors)
     begin = role.tables.list_of(tensors)
     role.keep(op, PACK(OpKind.PREFETCH_TENSORMAP, 0, 0, begin, 0, NONE, NONE, len(tensors), 0.0))
@@ -127,7 +127,7 @@ def prefetch_tensormap(role: RoleRows, op: ops.PrefetchTensormap) -> None:
 
 
 def shared_load(role: RoleRows, op: ops.SharedLoad | ops.Ldmatrix) -> Token:
-    """Registers, or fragments, from shared memory."""
+    """Encode a load or ldmatrix from shared memory."""
     access, stage = role.access(op.access), role.stage(op.buffer, op.stage) if op.buffer else NONE
     kind, num_parts = (OpKind.SHARED_LOAD, op.num_parts) if isinstance(op, ops.SharedLoad) else (OpKind.LDMATRIX, 1)
     if num_parts < 1:
@@ -136,7 +136,7 @@ def shared_load(role: RoleRows, op: ops.SharedLoad | ops.Ldmatrix) -> Token:
 
 
 def shared_store(kind: OpKind) -> Encoder:
-    """How a store to shared memory is recorded."""
+    """Encoder of a store to shared memory."""
 
     def encode(role: RoleRows, op: ops.SharedStore | ops.Stmatrix) -> Token | None:
         stage, access = role.stage(op.buffer, op.stage) if op.buffer else NONE, role.access(op.access)
@@ -150,26 +150,26 @@ def shared_store(kind: OpKind) -> Encoder:
 
 
 def shared_atomic(role: RoleRows, op: ops.SharedAtomic) -> Token:
-    """Shared memory read and written."""
+    """Encode an atomic on shared memory."""
     row = PACK(OpKind.SHARED_ATOMIC, 0, 0, role.access(op.access), 0, NONE, NONE, 0, 0.0)
     return role.give(row, is_long=False, in_stage=False)
 
 
 def dsmem_load(role: RoleRows, op: ops.DsmemLoad) -> Token:
-    """Registers from another CTA's shared memory."""
+    """Encode a load from another CTA's shared memory."""
     rank = role.check_rank(op.cta_rank)
     row = PACK(OpKind.DSMEM_LOAD, 0, 0, rank, 0, NONE, NONE, 0, float(op.num_bytes))
     return role.give(row, is_long=True, in_stage=False)
 
 
 def dsmem_store(role: RoleRows, op: ops.DsmemStore) -> None:
-    """Another CTA's shared memory from registers."""
+    """Encode a store to another CTA's shared memory."""
     rank = role.check_rank(op.cta_rank)
     role.keep(op, PACK(OpKind.DSMEM_STORE, 0, 0, rank, 0, NONE, NONE, 0, float(op.num_bytes)))
 
 
 def st_async(role: RoleRows, op: ops.StAsync) -> None:
-    """The same, counted on an mbarrier of that CTA."""
+    """Encode a store to another CTA's shared memory that counts on an mbarrier there."""
     rank = role.check_rank(op.cta_rank)
     barrier = role.barrier(op.barrier, op.stage)
     role.keep(op, PACK(OpKind.ST_ASYNC, 0, 0, rank, 0, NONE, barrier, 0, float(op.num_bytes)))
@@ -193,4 +193,4 @@ MEMORY_ENCODERS: Mapping[type[ops.Op], Encoder] = {
     ops.DsmemStore: dsmem_store,
     ops.StAsync: st_async,
 }
-"""How each of them becomes a record."""
+"""Encoder of each memory op."""

@@ -1,6 +1,6 @@
-"""What gives the panels of CTAs that run the same programs: footprints, the CTA's index, its tile, or nothing that differs.
+"""Sources of the panels of CTAs that run the same programs: footprints, the CTA's index, its tile, or a constant.
 
-In: panels of a few CTAs that were recorded. Out: those of all CTAs of their sort.
+In: panels of a few CTAs that were recorded. Out: panels of all CTAs of their sort.
 """
 
 from __future__ import annotations
@@ -16,29 +16,29 @@ from gpusim.program.tables import MOST_INT32, Tables
 from gpusim.program.trace import Tracer
 
 FEW_OPS = 256
-"""Ops of a CTA, below which one more is recorded to compare."""
+"""Ops of a CTA below which one more CTA is recorded to compare."""
 
 
 class Source(NamedTuple):
-    """Gives the panel of a column: of CTA c ``values[c + offset]``, or ``offset`` where there are no values."""
+    """Source of a column's panels: ``values[c + offset]`` for CTA c, or ``offset`` without values."""
 
     values: NDArray[np.integer] | None
     offset: int
 
     def at(self, cta_idx: int) -> int:
-        """The panel of a CTA."""
+        """Panel of a CTA."""
         return self.offset if self.values is None else int(self.values[cta_idx + self.offset])
 
     def of(self, members: Int64Array) -> NDArray[np.integer] | int:
-        """The panels of some CTAs."""
+        """Panels of some CTAs."""
         return self.offset if self.values is None else self.values[at(members, self.offset)]
 
 
 class Sources:
-    """All that may give a column's panels, in the order in which they are tried."""
+    """Possible sources of a column's panels, in the order in which they are tried."""
 
     def __init__(self, panels_of: Mapping[str, Int64Array], tables: Tables, num_ctas: int, num_turns: int) -> None:
-        """Of the columns that ``tables`` has by now; ``num_turns``: tiles of a CTA at most."""
+        """Sources for the columns that ``tables`` has now. ``num_turns``: tiles of a CTA, at most."""
         self._num_ctas, self._columns = num_ctas, list(tables.columns)
         self._of_tensor = {
             tables.tensors[name]: values for name, values in panels_of.items()
@@ -47,7 +47,7 @@ class Sources:
         self._tiles = np.arange(num_ctas * num_turns, dtype=np.int32)
 
     def of_column(self, column: int, panel: int, last_cta: int) -> Iterator[Source]:
-        """What may give a column's panels to CTAs up to ``last_cta``; one of them is ``panel``."""
+        """Possible sources of a column's panels for CTAs up to ``last_cta``; one of the panels is ``panel``."""
         tensor, turn, _ = self._columns[column]
         offset = turn * self._num_ctas
         others = [values for other, values in self._of_tensor.items() if other != tensor]
@@ -70,7 +70,7 @@ class Sort:
         self._panels = {int(members[0]): self.first.panels}
 
     def is_alike(self, place: int) -> bool:
-        """Record a member: whether it runs the first one's programs and names panels in the same columns."""
+        """Record a member; returns whether it runs the first member's programs and names panels in the same columns."""
         cta_idx = int(self.members[place])
         if cta_idx in self._panels:
             return True
@@ -84,9 +84,9 @@ class Sort:
         return self.is_alike(num - 1) and (self._num_ops > FEW_OPS or self.is_alike(num // 2))
 
     def sources(self, every: Sources) -> list[Source] | None:
-        """What gives the panels of each column; None where nothing does, or a member differs.
+        """Source of the panels of each column. None where no source fits, or a member differs.
 
-        A member to which those that may would give different panels is recorded.
+        If possible sources give a member different panels, that member is recorded.
         """
         found: list[Source] = []
         last = int(self.members[-1])
@@ -110,11 +110,11 @@ class Sort:
                 return None
 
     def _gives(self, source: Source, place: int) -> bool:
-        """Whether a source gives all panels that are known at a place."""
+        """Whether a source gives all known panels of a column."""
         return all(source.at(cta_idx) == panels[place] for cta_idx, panels in self._panels.items())
 
     def _difference(self, candidates: list[Source]) -> int | None:
-        """The place of the first member to which some candidates give another panel than the first one does."""
+        """Index of the first member to which some candidates give another panel than the first candidate."""
         values = candidates[0].of(self.members)
         for other in candidates[1:]:
             differs = np.atleast_1d(values != other.of(self.members))

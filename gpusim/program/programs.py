@@ -1,6 +1,6 @@
-"""Programs: what the roles of a launch do, as flat records; what their ops refer to.
+"""Programs of a launch as flat records: the ops of its roles, and the tables that they refer to.
 
-In: nothing. Out: the dataclass that tracing gives and packing takes.
+In: nothing. Out: the dataclass that tracing returns and packing takes.
 """
 
 from __future__ import annotations
@@ -14,36 +14,36 @@ from gpusim.program.costs import Costs
 
 IntArray = NDArray[np.int32]
 NONE = -1
-"""A number in a row that names no other row."""
+"""Index in a row that refers to no other row."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Programs:
-    """All programs of a launch, and what their ops refer to by number."""
+    """All programs of a launch, and the tables that their ops refer to by index."""
 
     ops: NDArray[np.void]
-    """Records of ``records.OPS``: the programs, one behind the other."""
+    """Records of ``records.OPS``: the programs, one after the other."""
     lists: IntArray
     """Numbers that ops and rows refer to by begin and length."""
     neighbours: IntArray
     """Pairs (column of ``cta_panels``, step), int32[num_neighbours, 2]; begins count pairs."""
     programs: NDArray[np.void]
-    """Records of ``records.TABLES["programs"]``: where each begins, how many ops and token slots it has."""
+    """Records of ``records.TABLES["programs"]``: begin, number of ops and number of token slots of each program."""
     cta_class: IntArray
-    """The class of each CTA, int32[num_ctas]."""
+    """Class of each CTA, int32[num_ctas]."""
     class_programs: IntArray
-    """For each class the program of each role, int32[num_classes, num_roles]."""
+    """Program of each role, by class: int32[num_classes, num_roles]."""
     cta_panels: IntArray
-    """For each CTA the panel of each column, int32[num_ctas, num_panels]; 0 where its programs do not use the column."""
+    """Panel of each column, by CTA: int32[num_ctas, num_panels]; 0 where a CTA's programs do not use the column."""
     tensors: tuple[str, ...]
-    """Names by number: those of the footprints in order, then others as they were met."""
+    """Names of tensors by index: footprints in order, then others in the order of first occurrence."""
     stages: tuple[tuple[str, int], ...]
-    """(buffer, stage) of each place in a CTA's list of stages."""
+    """Pair (buffer, stage) of each index in a CTA's list of stages."""
     barriers: tuple[tuple[str, int], ...]
-    """(ring, stage) of each place in a CTA's list of mbarriers."""
+    """Pair (ring, stage) of each index in a CTA's list of mbarriers."""
     named_barriers: tuple[str, ...]
     code_names: tuple[str, ...]
     far_code_names: tuple[str, ...]
     costs: Costs
     num_ops_traced: int
-    """Ops that programs have yielded while they were traced, those of CTAs that were only compared included."""
+    """Ops that programs yielded during tracing, including CTAs that were only compared."""

@@ -1,9 +1,9 @@
-"""The records that cross between Python and the engine: each field is named here, once.
+"""Record layouts of the buffers between Python and the engine. Each field is named here, once.
 
 In: nothing. Out: numpy dtypes and name lists. ``scripts/engine_header.py`` writes ``engine/records.h`` from this file.
 
-A buffer is a header, a table of sections, and the sections themselves, each aligned to 8 bytes. Every number is little
-endian. ``VERSION`` is checked when the engine loads a buffer; change it with every change of meaning.
+A buffer is a header, a table of sections, and the sections, each aligned to 8 bytes. Every number is little endian. The
+engine checks ``VERSION`` when it loads a buffer; change it with every change of meaning.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 VERSION = 1
 
 MAGIC = 0x4753_494D
-"""Begins every buffer ("GSIM")."""
+"""First four bytes of every buffer ("GSIM")."""
 
 
 OpKind = IntEnum("OpKind", [
@@ -28,10 +28,9 @@ OpKind = IntEnum("OpKind", [
     "MMA_SYNC", "WGMMA_FENCE", "WGMMA", "WGMMA_COMMIT_GROUP", "WGMMA_WAIT_GROUP", "CODE", "FAR_CODE", "LOOP_CODE", "FMA",
     "ALU", "MAD_WIDE", "MUFU", "SHFL", "SET_MAX_NREG", "RANGE_START", "RANGE_END", "TURN",
 ], start=0)  # fmt: skip
-"""What an op record does; named after ``workload/ops.py``.
+"""Kinds of op records, named after ``workload/ops.py``.
 
-``TURN`` is no op: a persistent CTA begins turn ``extra`` (a work tile). Carried out together with the op behind it.
-"""
+``TURN`` is no op: a persistent CTA begins turn ``extra`` (a work tile). It is carried out together with the next op."""
 
 
 Section = IntEnum("Section", ["PROLOGUE", "MAINLOOP", "EPILOGUE"], start=0)
@@ -40,18 +39,18 @@ Section = IntEnum("Section", ["PROLOGUE", "MAINLOOP", "EPILOGUE"], start=0)
 Ideal = IntEnum("Ideal", [
     "BANK_CONFLICTS", "EPILOGUE", "OWN_CODE", "MAD_WIDE", "PROLOGUE", "MAINLOOP",
 ], start=0)  # fmt: skip
-"""Counterfactuals that the engine carries out itself; see ``simulate/idealize.py``."""
+"""Counterfactuals that the engine itself carries out; see ``simulate/idealize.py``."""
 
 
 StoreKind = IntEnum("StoreKind", ["ST", "ATOM", "RED"], start=0)
-"""Which instruction stores to global memory."""
+"""Instructions that store to global memory."""
 
 Failure = IntEnum("Failure", [
     "NONE", "DEADLOCK", "REFILLED_WHILE_READ", "READ_NEVER_WRITTEN", "READ_BEFORE_FULL", "TOO_MANY_ARRIVALS",
     "BARRIER_THREADS", "EXIT_WITH_BYTES", "CLUSTER_NOT_ARRIVED", "RANGE_NOT_STARTED", "SETMAXNREG_DIRECTION",
     "CODE_LENGTH", "NO_SUCH_RANK", "EVENT_LIMIT", "BAD_BUFFER", "OUT_OF_MEMORY",
 ], start=0)  # fmt: skip
-"""Why a run ended early. ``simulate/failures.py`` has the sentences."""
+"""Causes of a run's early end. ``simulate/failures.py`` has their messages."""
 
 
 OPS = np.dtype({
@@ -60,59 +59,60 @@ OPS = np.dtype({
     "offsets": [0, 1, 2, 4, 8, 12, 16, 20, 24],
     "itemsize": 32,
 })  # fmt: skip
-"""One op: 32 bytes. ``panel`` is a column of the CTA's row in ``cta_panels``; ``stage`` and ``barrier`` are places in the
-flat lists of all stages and all mbarriers of a CTA, -1 for none. The meaning of the other fields, by kind:
+"""One op, 32 bytes.
 
-============================  =====================================================================================
-GLOBAL_LOAD                   cost: row of ``accesses``; panel, step: its tile; extra: tensor; stage: token slot;
-                              flags 1: allocates in L1
-GLOBAL_STORE                  cost: row of ``stores``; panel, step; extra: tensor
-GLOBAL_ATOMIC                 cost: row of ``stores``; panel, step; extra: tensor; flags 1: returns; stage: token slot
-USE                           stage: token slot
-CP_ASYNC                      cost: row of ``async_copies``; panel, step; extra: tensor; stage; flags 1: allocates in L1
-CP_ASYNC_COMMIT_GROUP         flags 1: is held
-CP_ASYNC_WAIT_GROUP           extra: groups that may be in flight
-CP_ASYNC_MBARRIER_ARRIVE      barrier
-TMA_LOAD                      cost: row of ``tma_loads``; panel, step; extra: tensor; stage; barrier
-TMA_STORE                     cost: row of ``tma_stores``; panel, step; extra: tensor; stage (-1: none declared)
-BULK_COMMIT_GROUP
-BULK_WAIT_GROUP               extra: groups that may be in flight; flags 1: read only
-PREFETCH_TENSORMAP            cost, extra: begin and number of its tensors in ``lists``
-MBARRIER_INIT
-MBARRIER_ARRIVE               barrier; extra: count; cost: rank of the CTA, -1 for its own
-MBARRIER_ARRIVE_EXPECT_TX     barrier; extra: bytes
-MBARRIER_WAIT                 barrier; extra: parity; flags 1: by one lane
-BAR_SYNC, BAR_ARRIVE          barrier: row of ``named_barriers``
-SYNCTHREADS, CLUSTER_ARRIVE, CLUSTER_WAIT, FENCE_PROXY_ASYNC, FENCE_MBARRIER_INIT, FENCE_ACQ_REL
-SHARED_LOAD, LDMATRIX         cost: row of ``accesses``; stage (-1: scratch); extra: token slot; step: parts
-SHARED_STORE, STMATRIX        cost: row of ``accesses``; stage; flags 1: gives a token; extra: token slot
-SHARED_ATOMIC                 cost: row of ``accesses``; extra: token slot
-DSMEM_LOAD                    cost: rank; number: bytes; extra: token slot
-DSMEM_STORE                   cost: rank; number: bytes
-ST_ASYNC                      cost: rank; number: bytes; barrier
-MMA_SYNC                      cost: row of ``mma_syncs``; extra: issues
-WGMMA_FENCE
-WGMMA                         cost: row of ``wgmmas``; extra, step: begin and number of the stages it reads in ``lists``;
-                              barrier: issues times warpgroups
-WGMMA_COMMIT_GROUP
-WGMMA_WAIT_GROUP              extra: groups that may be in flight
-CODE                          cost: number of its name; number: bytes
-FAR_CODE                      cost: row of ``far_codes``
-LOOP_CODE                     cost: row of ``loop_codes``
-FMA                           cost: row of ``fmas``; flags 1: chain, 2: by age
-ALU                           cost: row of ``alus``; flags 1: chain
-MAD_WIDE                      number: instructions; flags 1: is apart, 2: sets pace
-MUFU                          number: instructions
-SHFL                          number: instructions; flags 1: chain; extra: warps
-SET_MAX_NREG                  extra: registers; flags 1: inc
-RANGE_START, RANGE_END        extra: :class:`Section`
-TURN                          extra: turn
-============================  =====================================================================================
-"""
+``panel`` is a column of the CTA's row in ``cta_panels``. ``stage`` and ``barrier`` are indices into the flat lists of all
+stages and all mbarriers of a CTA, -1 for none. The meaning of the other fields, by kind::
+
+  ============================  =====================================================================================
+  GLOBAL_LOAD                   cost: row of ``accesses``; panel, step: its tile; extra: tensor; stage: token slot;
+                                flags 1: allocates in L1
+  GLOBAL_STORE                  cost: row of ``stores``; panel, step; extra: tensor
+  GLOBAL_ATOMIC                 cost: row of ``stores``; panel, step; extra: tensor; flags 1: returns; stage: token slot
+  USE                           stage: token slot
+  CP_ASYNC                      cost: row of ``async_copies``; panel, step; extra: tensor; stage; flags 1: allocates in L1
+  CP_ASYNC_COMMIT_GROUP         flags 1: is held
+  CP_ASYNC_WAIT_GROUP           extra: groups that may be in flight
+  CP_ASYNC_MBARRIER_ARRIVE      barrier
+  TMA_LOAD                      cost: row of ``tma_loads``; panel, step; extra: tensor; stage; barrier
+  TMA_STORE                     cost: row of ``tma_stores``; panel, step; extra: tensor; stage (-1: none declared)
+  BULK_COMMIT_GROUP
+  BULK_WAIT_GROUP               extra: groups that may be in flight; flags 1: read only
+  PREFETCH_TENSORMAP            cost, extra: begin and number of its tensors in ``lists``
+  MBARRIER_INIT
+  MBARRIER_ARRIVE               barrier; extra: count; cost: rank of the CTA, -1 for its own
+  MBARRIER_ARRIVE_EXPECT_TX     barrier; extra: bytes
+  MBARRIER_WAIT                 barrier; extra: parity; flags 1: by one lane
+  BAR_SYNC, BAR_ARRIVE          barrier: row of ``named_barriers``
+  SYNCTHREADS, CLUSTER_ARRIVE, CLUSTER_WAIT, FENCE_PROXY_ASYNC, FENCE_MBARRIER_INIT, FENCE_ACQ_REL
+  SHARED_LOAD, LDMATRIX         cost: row of ``accesses``; stage (-1: scratch); extra: token slot; step: parts
+  SHARED_STORE, STMATRIX        cost: row of ``accesses``; stage; flags 1: gives a token; extra: token slot
+  SHARED_ATOMIC                 cost: row of ``accesses``; extra: token slot
+  DSMEM_LOAD                    cost: rank; number: bytes; extra: token slot
+  DSMEM_STORE                   cost: rank; number: bytes
+  ST_ASYNC                      cost: rank; number: bytes; barrier
+  MMA_SYNC                      cost: row of ``mma_syncs``; extra: issues
+  WGMMA_FENCE
+  WGMMA                         cost: row of ``wgmmas``; extra, step: begin and number of the stages it reads in ``lists``;
+                                barrier: issues times warpgroups
+  WGMMA_COMMIT_GROUP
+  WGMMA_WAIT_GROUP              extra: groups that may be in flight
+  CODE                          cost: number of its name; number: bytes
+  FAR_CODE                      cost: row of ``far_codes``
+  LOOP_CODE                     cost: row of ``loop_codes``
+  FMA                           cost: row of ``fmas``; flags 1: chain, 2: by age
+  ALU                           cost: row of ``alus``; flags 1: chain
+  MAD_WIDE                      number: instructions; flags 1: is interleaved, 2: sets pace
+  MUFU                          number: instructions
+  SHFL                          number: instructions; flags 1: chain; extra: warps
+  SET_MAX_NREG                  extra: registers; flags 1: inc
+  RANGE_START, RANGE_END        extra: :class:`Section`
+  TURN                          extra: turn
+  ============================  ====================================================================================="""
 
 
 def _record(**fields: str) -> np.dtype[np.void]:
-    """A record of 8-byte fields: ``f8`` or ``i8`` each."""
+    """A record of 8-byte fields, each ``f8`` or ``i8``."""
     return np.dtype([(name, f"<{kind}") for name, kind in fields.items()])
 
 
@@ -169,12 +169,12 @@ TABLES: Mapping[str, np.dtype[np.void]] = {
 }
 """Tables of records, by name.
 
-``walks``: of each walk over a tensor's panels, what L2 lacks. ``num_panels`` 0: a panel is its own group; else
-``panel_groups[groups_begin + panel]`` is its group, -1 for none. Rows of group g are ``loss_rows`` from
-``group_rows[rows_begin + g]`` up to ``group_rows[rows_begin + g + 1]``, sorted by wave.
-``write_links`` and ``sms`` name rows of ``gpc_links``; ``sms.write_link`` one of ``write_links``.
-``sms.num_free_ctas``: CTAs that fit beside the clusters that fill the SM first.
-"""
+* ``walks``: for each walk over a tensor's panels, the lines that L2 lacks. ``num_panels`` 0: each panel is a separate group.
+  Otherwise ``panel_groups[groups_begin + panel]`` is the panel's group, -1 for none.
+* ``loss_rows``: sorted by wave within a group. Group g has the rows ``group_rows[rows_begin + g]`` up to
+  ``group_rows[rows_begin + g + 1]``.
+* ``write_links`` and ``sms`` name rows of ``gpc_links``. ``sms.write_link`` names a row of ``write_links``.
+* ``sms.num_free_ctas``: CTAs that fit in addition to the clusters that fill the SM first."""
 
 ARRAYS: Mapping[str, str] = {
     "ops": "ops",
@@ -191,10 +191,10 @@ ARRAYS: Mapping[str, str] = {
 }
 """Plain arrays, by name.
 
-``neighbours``: pairs (column of ``cta_panels``, step) of tiles that come along. ``slots``: SMs of each slot, a cluster's
-together. ``class_programs``: for each class the program of each role. ``cta_panels``: for each CTA ``launch.num_panels``
-panels.
-"""
+* ``neighbours``: pairs (column of ``cta_panels``, step) of tiles that L2 promotion fetches in addition.
+* ``slots``: SM of each slot. SMs of a cluster are adjacent.
+* ``class_programs``: program of each role, for each class.
+* ``cta_panels``: ``launch.num_panels`` panels for each CTA."""
 
 CONSTANTS: Mapping[str, Sequence[str]] = {
     "launch": (
@@ -262,16 +262,16 @@ CONSTANTS: Mapping[str, Sequence[str]] = {
 }
 """Numbers of the machine at one clock and of the launch, all float64, by part. Cycles are SM cycles; flags are 0 or 1.
 
-A GPU without TMA, mbarriers or distributed shared memory has zeros there: the packing refuses ops that need them.
-"""
+A GPU without TMA, mbarriers or distributed shared memory has zeros there: the packing refuses ops that need them."""
 
 TOTALS: Sequence[str] = (
     "end_cycle", "last_exit_cycle", "exit_cycles", "num_exits", "num_events", "trace_hash_low", "trace_hash_high",
     "copy_cycles", "num_copies", "has_bank_conflicts", "has_epilogue", "has_own_code", "has_mad_wide", "has_prologue",
     "has_mainloop", "link_busy_cycles",
 )
-"""Sums of a run, all float64. ``has_...``: whether the launch was found to have what a counterfactual makes free, in the
-order of :class:`Ideal`."""
+"""Sums of a run, all float64.
+
+``has_...``: whether a counterfactual applies to the launch, in the order of :class:`Ideal`."""
 
 SM_TOTALS: Sequence[str] = (
     "active_cycles", "fma_busy_cycles", "issue_busy_cycles", "smem_busy_cycles", "lsu_busy_cycles", "tma_busy_cycles",
@@ -281,7 +281,7 @@ SM_TOTALS: Sequence[str] = (
 FAILURE: Sequence[str] = (
     "kind", "cycle", "cta", "role", "op", "barrier", "stage", "first", "second", "third",
 )
-"""What is known of a failure, float64; the meaning of the last three depends on the kind."""
+"""Fields of a failure, float64. The meaning of the last three depends on the kind."""
 
 RESULTS: Mapping[str, np.dtype[np.void]] = {
     "role_states": _record(cta="i8", role="i8", state="i8", start_cycle="f8", end_cycle="f8"),
@@ -302,14 +302,17 @@ RESULTS: Mapping[str, np.dtype[np.void]] = {
         cta="i8", sm="i8", role="i8", is_store="i8", start_cycle="f8", end_cycle="f8", num_bytes="f8",
     ),
 }
-"""Tables that come back: timelines of recorded SMs, who waits at a deadlock, and the trace where it was asked for."""
+"""Tables that come back: timelines of recorded SMs, blocked roles of a deadlock, and the trace if it was requested."""
 
 RESULT_ARRAYS: Mapping[str, str] = {
     "totals": "f8", "failure": "f8", "sm_totals": "f8", "role_totals": "f8", "epilogue_cycles": "f8", "counters": "f8",
 }
-"""Plain arrays that come back. ``role_totals``: for each role the cycles in each of the 15 warp states;
-``epilogue_cycles``: of each role; ``sm_totals``: for each SM :data:`SM_TOTALS`; ``counters``: those of
-``machine/counters.py``, in order."""
+"""Plain arrays that come back.
+
+* ``role_totals``: for each role the cycles in each of the 15 warp states.
+* ``epilogue_cycles``: for each role.
+* ``sm_totals``: :data:`SM_TOTALS` for each SM.
+* ``counters``: those of ``machine/counters.py``, in order."""
 
 
 Wait = IntEnum("Wait", [
@@ -317,7 +320,7 @@ Wait = IntEnum("Wait", [
     "A_LOAD", "CP_ASYNC_GROUP", "BULK_GROUP", "ITS_COPIES", "REGISTERS", "OWN_CODE", "PRODUCTS_TURN", "TENSOR_CORES",
     "FMA_PIPE", "SCHEDULERS_TURN", "PLACE_BEFORE_DATA_STAGE",
 ], start=0)  # fmt: skip
-"""What a blocked role waits for; ``simulate/failures.py`` has the words."""
+"""Causes of a blocked role's wait; ``simulate/failures.py`` has the words."""
 
 
 INPUT_SECTIONS: Sequence[str] = (
@@ -326,7 +329,7 @@ INPUT_SECTIONS: Sequence[str] = (
 """Sections of a packed launch, in the order of their numbers."""
 
 OUTPUT_SECTIONS: Sequence[str] = (*RESULT_ARRAYS, *RESULTS)
-"""Sections of what comes back, in the order of their numbers."""
+"""Sections that come back, in the order of their numbers."""
 
 
 _DTYPES: Mapping[str, np.dtype[np.generic]] = {
@@ -336,5 +339,5 @@ _DTYPES: Mapping[str, np.dtype[np.generic]] = {
 
 
 def dtype_of(section: str) -> np.dtype[np.generic]:
-    """The dtype of one element of a section, in either direction."""
+    """Data type of one element of a section, in either direction."""
     return _DTYPES[section]

@@ -1,4 +1,4 @@
-"""Sentences that refuse what a program yields; who yielded it comes first."""
+"""Refusals of ops that a program yields. Each message begins with the role that yielded the op."""
 
 from __future__ import annotations
 
@@ -10,13 +10,16 @@ from gpusim.workload import ops
 
 
 def place_of(kind: str, name: str, stage: int, declared: Mapping[str, Sequence[int]]) -> int:
-    """The place of a stage of a buffer, or of a ring of mbarriers.
+    """Index of a stage of a buffer, or of a ring of mbarriers.
 
     >>> place_of("buffer", "b", 1, {"a": range(4), "b": range(4, 6)})
     5
 
     Raises:
         LaunchError: the launch declares no such buffer or ring, or not so many stages.
+
+    Raises:
+        LaunchError: the launch declares no such buffer or ring, or fewer stages.
     """
     try:
         return declared[name][stage]
@@ -27,15 +30,15 @@ def place_of(kind: str, name: str, stage: int, declared: Mapping[str, Sequence[i
 
 
 def issued(num_instructions: float) -> LaunchError:
-    """Fewer instructions than none."""
+    """Error for a negative number of instructions."""
     return LaunchError(f"{num_instructions} instructions were issued, wants 0 or more")
 
 
 def not_below_none(num_instructions: float) -> float:
-    """So many instructions.
+    """``num_instructions`` as float.
 
     Raises:
-        LaunchError: fewer than none.
+        LaunchError: the number is negative.
     """
     if num_instructions < 0:
         raise issued(num_instructions)
@@ -43,13 +46,13 @@ def not_below_none(num_instructions: float) -> float:
 
 
 def not_whole(who: str, op: ops.Op) -> LaunchError:
-    """An op whose numbers fit no record."""
+    """Error for an op whose numbers fit no record."""
     return LaunchError(f"{who} yields {op!r}, wants whole numbers below 2**31 where ops count")
 
 
 @contextmanager
 def named(role: str, who: str) -> Iterator[None]:
-    """Put ``who`` before a refusal that does not name the role; numpy's complaints about numbers become refusals."""
+    """Put ``who`` before a refusal that does not name the role. numpy's errors about numbers become refusals."""
     try:
         yield
     except (HazardError, LaunchError) as error:
@@ -64,10 +67,10 @@ def named(role: str, who: str) -> Iterator[None]:
 
 
 def check_tma_load(kernel: str, op: ops.TmaLoad, held_bytes: int) -> None:
-    """Refuse a TMA load whose bytes and rows do not add up; a stage of its buffer holds ``held_bytes``.
+    """Refuse a TMA load with inconsistent bytes and rows; a stage of its buffer holds ``held_bytes``.
 
     Raises:
-        LaunchError: they do not.
+        LaunchError: bytes and rows are inconsistent.
     """
     if not 0 < op.num_bytes <= held_bytes or not 0 <= op.num_fetched_bytes <= op.num_bytes:
         raise LaunchError(
@@ -94,7 +97,7 @@ def check_wgmma(kernel: str, op: ops.Wgmma, num_warps: int) -> None:
     """Refuse wgmma that no warpgroup can issue.
 
     Raises:
-        LaunchError: parts of a warpgroup, no wgmma, or fewer instructions between them than none.
+        LaunchError: partial warpgroups, no wgmma, or a negative number of instructions between them.
     """
     if num_warps % 4 or op.num_issues < 1:
         raise LaunchError(

@@ -1,4 +1,4 @@
-"""What one role of one CTA has recorded so far: its ops as packed records, its tokens, the panels that it names.
+"""Records of one role of one CTA during tracing: packed ops, tokens, and the panels that the role names.
 
 In: packed records. Out: bytes of a program, whose tokens have slots.
 """
@@ -21,34 +21,34 @@ from gpusim.workload.smem.access import AccessPattern
 from gpusim.workload.token import Token
 
 FORMAT = Struct("<BBHiiiiid")
-"""Of one record: the fields of ``records.OPS`` in order."""
+"""Layout of one record: the fields of ``records.OPS`` in order."""
 PACK = FORMAT.pack
 assert FORMAT.size == OPS.itemsize
 SLOT = Struct("<i").pack
 STAGE_AT, EXTRA_AT = (OPS.fields[name][1] for name in ("stage", "extra"))  # type: ignore[index]  # it has fields
-"""Bytes of a record before the field in which a token's slot stands."""
+"""Bytes of a record before the field that holds a token's slot."""
 MOST_COLUMNS = 1 << 16
 USE = PACK(OpKind.USE, 0, 0, 0, 0, 0, -1, 0, 0.0)
 
 
 class Panels:
-    """The panels that the roles of one CTA name, one column each."""
+    """Panels that the roles of one CTA name, one column each."""
 
     __slots__ = ("columns", "counts", "panels", "turns")
 
     def __init__(self) -> None:
         self.columns: list[int] = []
-        """Columns of ``cta_panels``, in the order in which they were met."""
+        """Columns of ``cta_panels``, in the order of first occurrence."""
         self.panels: list[int] = []
-        """The panel of each."""
+        """Panel of each column."""
         self.turns: defaultdict[int, Columns] = defaultdict(dict)
-        """Columns that were met in a turn."""
+        """Columns of each turn."""
         self.counts: dict[tuple[int, int], int] = {}
-        """How many panels of a tensor were met in a turn, by both."""
+        """Number of panels by tensor and turn."""
 
 
 class RoleRows:
-    """The records of one role of one CTA, and what its next op may depend on."""
+    """Records of one role of one CTA, and the state that its next op may depend on."""
 
     __slots__ = (
         "_columns", "_cta_idx", "_in_stage", "_panels", "_places", "_tokens", "cta_rank", "has_arrived", "is_of_cta",
@@ -58,9 +58,9 @@ class RoleRows:
     def __init__(
         self, tables: Tables, spec: WarpRole, panels: Panels, known: Known[bytes], *, cta_idx: int, num_ctas: int
     ) -> None:
-        """No op yet.
+        """Begin without ops.
 
-        ``known``: records of ops that are the same each time the op is yielded, for a role and a cluster rank.
+        ``known``: records of ops that are equal each time the op is yielded, for a role and a cluster rank.
         """
         launch = tables.launch
         self.tables, self.spec, self.known, self._cta_idx, self.num_ctas = tables, spec, known, cta_idx, num_ctas
@@ -69,33 +69,33 @@ class RoleRows:
         self.num_warps, self.registers = spec.num_warps, launch.registers_per_thread
         self.rows: list[bytes] = []
         self.is_of_cta = False
-        """Whether it has asked for its CTA's index or named a panel: other CTAs may differ."""
+        """Whether the role has read its CTA's index or named a panel: its program may then differ between CTAs."""
         self.turn = 0
         self.has_arrived = False
-        """Whether it has arrived at the cluster's barrier, and not waited there since."""
+        """Whether the role has arrived at the cluster barrier, and not waited since."""
         self.num_sections = 0
-        """Sections that are open."""
+        """Number of open sections."""
         self._panels = panels
         self._columns = panels.turns[0]
         self._tokens: dict[Token, int] = {}
         self._places: list[tuple[int, int]] = []
-        """(place of an op, number of the token that it gives or, inverted, that it uses)."""
+        """Pairs (index of an op, number of a token). The number is inverted where the op uses the token."""
         self._in_stage: list[bool] = []
-        """For each token whether the op that gives it has the slot in ``stage``; else ``extra``."""
+        """Flag of each token: the op that gives it has the slot in ``stage``; otherwise in ``extra``."""
 
     # ------------------------------------------------------------------------------------------ ops
 
     def add(self, row: bytes) -> None:
-        """One more op."""
+        """Append an op."""
         self.rows.append(row)
 
     def keep(self, op: ops.Op, row: bytes) -> None:
-        """One more op, whose record is the same each time."""
+        """Append an op whose record is equal each time."""
         self.known.keep(op, row)
         self.rows.append(row)
 
     def give(self, row: bytes, *, is_long: bool, in_stage: bool) -> Token:
-        """One more op, which gives a token."""
+        """Append an op that gives a token."""
         token = Token(is_long=is_long)
         number = self._tokens[token] = len(self._in_stage)
         self._in_stage.append(in_stage)
@@ -104,10 +104,10 @@ class RoleRows:
         return token
 
     def use(self, token: object) -> None:
-        """One more op, which waits for a token of this role.
+        """Append an op that waits for a token of this role.
 
         Raises:
-            LaunchError: something else.
+            LaunchError: ``token`` is no token of this role.
         """
         number = self._tokens.get(token) if isinstance(token, Token) else None
         if number is None:
@@ -116,21 +116,21 @@ class RoleRows:
         self.rows.append(USE)
 
     def begin_turn(self, turn: int) -> None:
-        """A work tile begins; one in which nothing was done before it leaves no record."""
+        """Begin a work tile. A previous one without ops leaves no record."""
         self.end_turn()
         self.turn = turn
         self._columns = self._panels.turns[turn]
         self.rows.append(PACK(OpKind.TURN, 0, 0, 0, 0, -1, -1, turn, 0.0))
 
     def end_turn(self) -> None:
-        """Forget the record of a turn with no op behind it."""
+        """Remove the record of a turn without ops."""
         if self.rows and self.rows[-1][0] == OpKind.TURN:
             self.rows.pop()
 
     # ------------------------------------------------------------------------------------------ what ops name
 
     def place(self, tensor: str, tile: Any) -> tuple[int, int, int]:
-        """(tensor's number, column of the panel, step) of a tile."""
+        """Index of the tensor, column of the panel, and step of a tile."""
         tables, self.is_of_cta = self.tables, True
         number = tables.tensor(tensor)
         panel, step = tile if type(tile) is tuple and len(tile) == 2 else (None, None)
@@ -160,29 +160,29 @@ class RoleRows:
         return column
 
     def neighbours(self, op: ops.TmaLoad | ops.CpAsync) -> tuple[tuple[int, int], ...]:
-        """(column, step) of each tile that comes along."""
+        """Column and step of each tile that L2 promotion fetches in addition."""
         return tuple(self.place(op.tensor, tile)[1:] for tile in op.come_along)
 
     def access(self, access: AccessPattern) -> int:
-        """The number of an access pattern.
+        """Index of an access pattern.
 
         Raises:
-            LaunchError: fewer requests than none.
+            LaunchError: a negative number of requests.
         """
         if access.num_requests < 0:
             raise issued(access.num_requests / self.num_warps)
         return self.tables.costs.accesses.number(access)
 
     def stage(self, buffer: str, stage: int) -> int:
-        """The place of a stage of a buffer."""
+        """Index of a stage of a buffer."""
         return place_of("buffer", buffer, stage, self.tables.stages)
 
     def barrier(self, ring: str, stage: int) -> int:
-        """The place of an mbarrier."""
+        """Index of an mbarrier."""
         return place_of("mbarrier", ring, stage, self.tables.barriers)
 
     def check_rank(self, rank: int) -> int:
-        """The rank of a CTA of the cluster.
+        """Rank of a CTA of the cluster.
 
         Raises:
             LaunchError: the cluster has no such rank.
@@ -195,7 +195,7 @@ class RoleRows:
     # ------------------------------------------------------------------------------------------ the end
 
     def finish(self) -> tuple[bytes, int]:
-        """(all records, one behind the other, in which tokens have their slots; how many slots there are)."""
+        """All records as bytes, with token slots filled in, and the number of slots."""
         self.end_turn()
         rows, slots = self.rows, token_slots(self._places)
         for (place, number), slot in zip(self._places, slots, strict=True):
@@ -206,9 +206,9 @@ class RoleRows:
 
 
 def token_slots(places: list[tuple[int, int]]) -> list[int]:
-    """The slot of each op that gives a token or, its number inverted, uses one: the lowest that is free.
+    """Slot of each op that gives a token or, with inverted number, uses one: the lowest free slot.
 
-    A slot is free again behind the last use of its token, or behind the op that gives it where nobody uses it.
+    A slot is free again after the last use of its token, or after the op that gives it if no op uses it.
 
     >>> token_slots([(0, 0), (1, 1), (2, ~0), (3, 2), (4, ~1), (5, ~2)])
     [0, 1, 0, 0, 1, 0]

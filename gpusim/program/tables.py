@@ -1,6 +1,6 @@
-"""What programs refer to by number: costs, names, lists, columns of panels. One of each for a launch.
+"""Tables of one launch that its traced programs refer to by index: costs, names, lists, columns of panels.
 
-In: a launch, and what its ops say. Out: numbers, in the order in which things were met.
+In: a launch, and its ops as they are traced. Out: indices, in the order of first occurrence.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from gpusim.workload.launch import Launch
 
 Item = TypeVar("Item")
 Columns = dict[tuple[int, int], int]
-"""Of one turn of a CTA: (tensor, panel) to column."""
+"""Columns of one turn of a CTA, by (tensor, panel)."""
 
 MOST_INT32 = (1 << 31) - 1
 
 
 class Tables:
-    """All that programs of one launch refer to by number."""
+    """Everything that programs of one launch refer to by index."""
 
     def __init__(self, launch: Launch) -> None:
-        """Nothing is known but what the launch declares."""
+        """Begin with the names that the launch declares."""
         self.launch, self.costs = launch, Costs()
         self.stages, self.stage_names = _flat((item.name, item.num_stages) for item in launch.buffers)
         self.barriers, self.barrier_names = _flat((item.name, item.num_stages) for item in launch.mbarriers)
@@ -35,9 +35,9 @@ class Tables:
         for footprint in launch.footprints:
             self.tensor(footprint.tensor)
         self.columns: dict[tuple[int, int, int], int] = {}
-        """(tensor, turn, how many-th panel of that tensor in that turn) to column."""
+        """Column by (tensor, turn, index of the panel among the tensor's panels in that turn)."""
         self.codes: dict[str, tuple[int, float]] = {}
-        """(number, length) of each stretch of code."""
+        """Index and length in bytes of each block of code, by name."""
         self.far_code_names: dict[str, int] = {}
         self.lists: list[int] = []
         self.neighbours: list[tuple[int, int]] = []
@@ -46,19 +46,22 @@ class Tables:
         self._interned: dict[Hashable, int] = {}
 
     def tensor(self, name: str) -> int:
-        """A tensor's number."""
+        """Index of a tensor."""
         return self.tensors.setdefault(name, len(self.tensors))
 
     def list_of(self, numbers: tuple[int, ...]) -> int:
-        """Where in ``lists`` these numbers begin."""
+        """Begin of these numbers in ``lists``."""
         return _begin(numbers, self.lists, self._lists)
 
     def neighbours_of(self, pairs: tuple[tuple[int, int], ...]) -> int:
-        """Where in ``neighbours`` these pairs (column, step) begin, counted in pairs."""
+        """Begin of these pairs (column, step) in ``neighbours``, counted in pairs."""
         return _begin(pairs, self.neighbours, self._neighbours)
 
     def plain_tile(self, tile: Any) -> tuple[int, int]:
-        """(panel, step) of a tile that is no pair of plain numbers: as such, or a panel below 0 of its own."""
+        """Panel and step of a tile that is no pair of Python ints.
+
+        Pairs of integral numbers are converted. Any other tile gets a separate panel below 0.
+        """
         numbers = tuple(map(_whole, tile)) if isinstance(tile, tuple) and len(tile) == 2 else (None, None)
         panel, step = numbers
         if panel is not None and step is not None and 0 <= panel <= MOST_INT32 and abs(step) <= MOST_INT32:
@@ -67,7 +70,7 @@ class Tables:
 
 
 def _begin(items: tuple[Item, ...], every: list[Item], known: dict[tuple[Item, ...], int]) -> int:
-    """Where in ``every`` some items begin: they are added where they are not ``known``."""
+    """Begin of ``items`` in ``every``. Items that are not ``known`` are appended."""
     begin = known.setdefault(items, len(every))
     if begin == len(every):
         every.extend(items)
@@ -75,7 +78,7 @@ def _begin(items: tuple[Item, ...], every: list[Item], known: dict[tuple[Item, .
 
 
 def _whole(number: Any) -> int | None:
-    """A number that is whole, as Python's own, else None.
+    """An integral number as int, else None.
 
     >>> _whole(3), _whole(3.0), _whole(2.5), _whole("3")
     (3, 3, None, None)
@@ -88,7 +91,7 @@ def _whole(number: Any) -> int | None:
 
 
 def _flat(rings: Any) -> tuple[dict[str, range], tuple[tuple[str, int], ...]]:
-    """For each ring of stages their places in a list of all, and (ring, stage) of each place.
+    """Indices of each ring's stages in a list of all stages, and (ring, stage) of each index.
 
     >>> _flat([("a", 2), ("b", 1)])
     ({'a': range(0, 2), 'b': range(2, 3)}, (('a', 0), ('a', 1), ('b', 0)))

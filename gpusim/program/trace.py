@@ -1,13 +1,15 @@
-"""Roles recorded: their programs are run with a context that knows no time, op by op.
+"""Tracing: the programs of a CTA's roles are run op by op and recorded, without time.
 
-In: a launch, the CTA that is asked for. Out: the bytes of each role's program, and the panels that the CTA names.
+In: a launch and the index of a CTA. Out: the bytes of each role's program, and the panels that the CTA names.
 
 Models:
 
-* what a program yields for a CTA's index and rank, tokens handed back at once;
-* turns of persistent CTAs.
+* The ops that a program yields for a CTA's index and rank. Tokens are returned at once.
+* Turns of persistent CTAs.
 
-Ignores: Python state that roles or CTAs share, which time would order in another way.
+Ignores:
+
+* Python state that roles or CTAs share. Simulated time would order its accesses differently.
 """
 
 from __future__ import annotations
@@ -46,18 +48,18 @@ class RoleTrace(RoleRows):
 
     @property
     def t(self) -> NoReturn:
-        """What an engine's clock once was to a program: refused."""
+        """Refused: programs are traced before they run, and have no clock."""
         raise LaunchError(
             f"{self.who} reads cta.t: programs are traced before they run and know no time; "
             "yield RangeStart, RangeEnd, read the timeline"
         )
 
     def loop(self, num_iterations: int) -> Iterator[int]:
-        """0, 1, ... below ``num_iterations``."""
+        """Integers from 0 to ``num_iterations`` - 1."""
         return iter(range(ceil(num_iterations)))
 
     def tiles(self, num_tiles: int, *, first: int = 0, step: int = 1) -> Iterator[tuple[int, int]]:
-        """Work tiles of a persistent CTA as (turn, tile); each turn leaves a record before its first op."""
+        """Work tiles of a persistent CTA as (turn, tile). Each turn leaves a record before its first op."""
         for turn in count(first, step):
             tile = self.cta_idx + turn * self.num_ctas
             if tile >= num_tiles:
@@ -66,10 +68,10 @@ class RoleTrace(RoleRows):
             yield turn, tile
 
     def run(self, max_ops: int) -> int:
-        """Record the whole program, of at most ``max_ops`` ops; returns how many there are.
+        """Record the full program, of at most ``max_ops`` ops; returns the number of ops.
 
         Raises:
-            LaunchError: an op that is refused, a program that is none, or that does not end.
+            LaunchError: an op that is refused, a program that is no generator, or one that does not end.
         """
         program = self.spec.program(self)
         if type(program) is not GeneratorType and not isinstance(program, Generator):
@@ -114,7 +116,7 @@ class RoleTrace(RoleRows):
 
 
 def with_plain_numbers(op: Op) -> Op | None:
-    """The op with Python's own numbers for numpy's, and whole ones as int; None where that changes nothing.
+    """The op with numpy numbers converted to Python numbers, and integral floats to int. None where nothing changes.
 
     >>> from gpusim.workload.ops import MbarrierArrive
     >>> with_plain_numbers(MbarrierArrive("full", np.int64(3), 2.0)), with_plain_numbers(MbarrierArrive("full", 3))
@@ -132,21 +134,21 @@ def with_plain_numbers(op: Op) -> Op | None:
 
 
 class TracedCta(NamedTuple):
-    """What one CTA does."""
+    """Programs and panels of one CTA."""
 
     programs: tuple[int, ...]
-    """The number of each role's program."""
+    """Index of each role's program."""
     columns: tuple[int, ...]
-    """Columns of the panels that it names."""
+    """Columns of the panels that the CTA names."""
     panels: list[int]
-    """Those panels."""
+    """Panels that the CTA names."""
 
 
 class Tracer:
-    """Records CTAs of one launch; programs of the same content are kept once."""
+    """Records CTAs of one launch. Equal programs are kept once."""
 
     def __init__(self, launch: Launch, *, num_ctas: int, max_ops: int) -> None:
-        """No CTA is recorded yet."""
+        """Begin without recorded CTAs."""
         self.tables = Tables(launch)
         self.programs: Rows[int] = Rows()
         """Token slots of each program, by its records."""
@@ -155,13 +157,13 @@ class Tracer:
         self._launch, self._num_ctas, self._max_ops = launch, num_ctas, max_ops
         self._known: list[list[Known[bytes]]] = [[Known() for _ in range(launch.cluster_size)] for _ in launch.roles]
         self._alike: dict[tuple[int, int], tuple[int, int]] = {}
-        """Of a role and a rank, whose program is the same in all CTAs: its number, and how many ops it has."""
+        """Index and number of ops of a program that is the same in all CTAs, by role and rank."""
 
     def trace(self, cta_idx: int) -> TracedCta:
-        """Record all roles of a CTA, but those whose programs depend on no CTA and were recorded before.
+        """Record all roles of a CTA. Programs that depend on no CTA are recorded once.
 
         Raises:
-            LaunchError: an op that is refused, a program that is none, or that does not end.
+            LaunchError: an op that is refused, a program that is no generator, or one that does not end.
         """
         rank, panels = cta_idx % self._launch.cluster_size, Panels()
         numbers: list[int] = []

@@ -1,18 +1,18 @@
-"""The core of the model in simpy's words, to be read in one sitting by who knows CUDA and a little simpy.
+"""Reference engine: the core of the GPU model in simpy, short enough to read in one sitting.
 
-In: a Launch, and a GPU that has nothing beyond the core (``core``). Out: cycles and counters. It knows no engine.
+In: a Launch, and a GPU that has nothing beyond the core (``core``). Out: cycles and counters. It shares no code with the
+native engine.
 
-It is slow, and it is the reference: an engine is right where it gives the same cycles. Read it in this order:
+It is slow, and it is the reference: an engine is right where it gives the same cycles. Readers need CUDA and a little simpy.
+Read the modules in this order:
 
-================  ==================================================================================
-``core``          what it has of a GPU, and what it leaves out
-``events``        what processes wait for: facts, and pipes in order, with gaps, shared
-``kernel``        CTAs are dealt out, exit, and others take their place
-``cta``           the process of a role, and what roles of a CTA share
-``instructions``  what each op takes of whom
-``sm``            the parts of an SM
-``memory``        what lies below the SMs
-================  ==================================================================================
+* ``core``: mechanisms of a GPU in the core, and those left out.
+* ``events``: waiting, with facts known in advance, and with pipes in order, with gaps, and shared.
+* ``kernel``: dispatch of CTAs to SMs, their exit, and the end of the kernel.
+* ``cta``: the process of a role, and the barriers and stages that roles of a CTA share.
+* ``instructions``: time and resources of each op.
+* ``sm``: the parts of an SM.
+* ``memory``: crossbar ports, L2 and memory.
 """
 
 from gpusim.reference.core import beyond_core, core_only

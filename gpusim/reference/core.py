@@ -1,21 +1,33 @@
-"""What the core of the model is, and what switches all else of a GPU off.
+"""Core of the GPU model: the mechanisms of the reference engine, and the values that switch all other mechanisms off.
 
-The core is what every kernel meets: CTAs that are dealt out, exit and follow one another; roles with cursors; pipes in
-order, with gaps, and shared; issue slots, FMA, integer, special-function and shuffle pipes; mma.sync in turns, wgmma and its
-groups; shared memory's data stage; the load/store unit and L1; cp.async and its groups; the TMA engine, its queue, copies
-that complete a phase together, multicasts, bulk stores and their groups; mbarriers, named and cluster barriers, fences; the
-network between SMs; setmaxnreg; L2 as one side, resident as planned or by last use; memory as one wire with an intake for
-each SM, and what has to leave L2.
+The core has:
 
-:data:`CORE_OFF` has the parameters of all other mechanisms, each with the value at which it does nothing. What is not there
-is of the core at any value, or says more of a mechanism that is off, of power, or of what Nsight Compute would count;
-``tests/reference/test_core.py`` lists these, so that none is forgotten.
+* CTAs: dispatch, exit, and their successors on an SM.
+* Roles with cursors, and pipes: in order, with gaps, and shared.
+* Issue slots; FMA, integer, special-function and shuffle pipes.
+* mma.sync of several roles in turn; wgmma and its groups.
+* The data stage of shared memory; the load/store unit and L1.
+* cp.async and its groups.
+* The TMA engine and its queue, copies that complete a phase together, multicasts, bulk stores and their groups.
+* mbarriers, named barriers, cluster barriers, fences.
+* The network between SMs; setmaxnreg.
+* L2 as one partition, with hits as planned or by last use.
+* Memory as one pipe with an intake for each SM, and write-backs of L2.
 
-The toy GPU has none of them on; what others have on says :func:`beyond_core`.
+:data:`CORE_OFF` has the parameters of all other mechanisms, each with the value at which it does nothing. Parameters that
+are not there have one of three roles. They belong to the core at any value, they refine a mechanism that is off, or they
+concern power or Nsight Compute's counters. ``tests/reference/test_core.py`` lists them, so that none is forgotten.
 
-Beyond the core whatever a GPU says are ``MadWide``; loads from shared memory of more than 32 wavefronts on an SM that has
-not run wgmma, which take turns; rows off lines and out of bounds; tables that are read at random, and panels that are walked
-again; CTAs that take turns at the FMA pipe; code that is slower beside wgmma. The reference refuses them.
+The toy GPU has none of the mechanisms on. :func:`beyond_core` lists those of other GPUs.
+
+Some ops are beyond the core on any GPU, and the reference refuses them:
+
+* ``MadWide``.
+* Loads from shared memory of more than 32 wavefronts on an SM that has not run wgmma, which take turns.
+* Rows that are not aligned to lines, and rows out of bounds.
+* Tables with random reads, and panels with repeated walks.
+* CTAs that take turns at the FMA pipe.
+* Code that is slower during wgmma.
 """
 
 from __future__ import annotations
@@ -46,7 +58,7 @@ NONE = {
     "mbarrier": "arrive_interval_cycles lone_retry_cycles",
     "dispatcher": "round_cycles cold_start_cycles store_exit_cycles",
 }
-"""For each part the parameters that switch a mechanism off where they are 0."""
+"""Parameters of each part that switch a mechanism off where they are 0."""
 
 PLENTY = {
     "xbar.gpc_read_bytes_per_cycle": 1e6, "smem.operand_load_registers_per_cycle": 1e3,
@@ -55,7 +67,7 @@ PLENTY = {
     "instruction_cache.prefetched_bytes": 1e9, "instruction_cache.loop_kept_bytes": 1e9,
     "instruction_cache.launch_fetched_bytes": 1e9,
 }
-"""Rates and rooms of which so much, and more, is never short."""
+"""Rates and capacities that never limit at these values or above."""
 
 CORE_OFF: Mapping[str, Any] = MappingProxyType({
     **{f"{part}.{name}": 0.0 for part, names in NONE.items() for name in names.split()}, **PLENTY, **OFF,
@@ -98,4 +110,4 @@ BEYOND_CORE: Mapping[type, Mapping[str, str]] = MappingProxyType({
     ops.Alu: {"num_beside": "code that is slower beside wgmma"}, ops.MadWide: {"num_instructions": "IMAD.WIDE"},
     ops.CpAsync: {"fetches": "rows off lines"}, ops.TmaLoad: {"fetches": "rows off lines", "num_zero_rows": "rows outside"},
 })  # fmt: skip
-"""For each op what there must be none of in the core, and what that is."""
+"""Fields of ops that must be empty or 0 in the core, and the mechanisms that they ask for."""

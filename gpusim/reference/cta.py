@@ -1,9 +1,9 @@
-"""CTAs and their roles: the process that carries out a program, and what roles of a CTA share.
+"""CTAs and their roles in the reference engine: the process of a program, and the stages and barriers of a CTA.
 
-A role keeps a cursor, the cycle up to which its warps are accounted for. What an op takes moves the cursor, and not the
-clock: the role may run ahead of it. Before it asks for what others ask for, too, it lets the clock catch up, but for 48
-cycles, or 16 before a load from shared memory, whose latency is short. Who asks for something first within these may not be
-who asks for the earlier cycle.
+A role keeps a cursor, the cycle up to which its warps are accounted for. The time of an op moves the cursor, and not the
+clock: the role may run ahead of the clock. Before it requests a shared resource, it lets the clock catch up to within 48
+cycles. Before a load from shared memory, whose latency is short, it is 16 cycles. Within these cycles requests may come out
+of order.
 """
 
 from __future__ import annotations
@@ -26,36 +26,40 @@ from gpusim.workload import ops
 from gpusim.workload.launch import Launch, WarpRole
 
 AHEAD_CYCLES = 48.0
-"""How far a cursor may be ahead of the clock when an op asks for something that is shared."""
+"""Cycles by which a cursor may be ahead of the clock when an op requests something shared."""
 
 AHEAD_OF_LOAD_CYCLES = 16.0
-"""The same before a load from shared memory."""
+"""Cycles by which a cursor may be ahead of the clock before a load from shared memory."""
 
 LAZY = (
     ops.WgmmaCommitGroup, ops.WgmmaWaitGroup, ops.MbarrierWait, ops.MbarrierArrive, ops.CpAsyncWaitGroup,
     ops.BulkCommitGroup, ops.BulkWaitGroup, ops.Use, ops.RangeStart, ops.RangeEnd,
 )
-"""Ops that ask for nothing shared, or say from when on what they do counts: the clock need not catch up."""
+"""Ops that request nothing shared, or pass on the cycle from which on they count. The clock need not catch up."""
 
 LOADS = (ops.SharedLoad, ops.SharedAtomic, ops.Ldmatrix)
-"""From shared memory."""
+"""Ops that load from shared memory."""
 
 
 class Stage:
-    """One slot of a buffer. It takes no time; it refuses what would be a race on a GPU.
+    """One stage of a buffer. It takes no time; it refuses accesses that would be a race on a GPU.
 
-    Who writes or reads says from when on, and until when, as far as that is known.
+    Reads and writes pass their begin and, as far as it is known, their end.
     """
 
     def __init__(self, name: str) -> None:
-        """Nothing was written yet."""
+        """Begin without data."""
         self._name, self._was_written = name, False
         self._num_writes = self._num_reads = 0
-        """Under way; when they end is not known."""
+        """Accesses in flight, whose end is not known."""
         self._full_at = self._read_until = 0.0
 
     def begin_write(self, at: float, who: str) -> None:
-        """A write begins."""
+        """Begin a write at cycle ``at``.
+
+        Raises:
+            HazardError: the stage is still read.
+        """
         until = inf if self._num_reads else self._read_until
         if until > at + EPSILON_CYCLES:
             raise HazardError(
@@ -65,11 +69,15 @@ class Stage:
         self._num_writes, self._was_written = self._num_writes + 1, True
 
     def end_write(self, at: float) -> None:
-        """A write ends at a cycle that is known now."""
+        """End a write at cycle ``at``, which is known now."""
         self._num_writes, self._full_at = self._num_writes - 1, max(self._full_at, at)
 
     def read(self, at: float, until: float, who: str) -> None:
-        """A read that lasts until a cycle that is known."""
+        """Read from cycle ``at`` until a cycle that is known.
+
+        Raises:
+            HazardError: the stage was never written, or is not full yet.
+        """
         if not self._was_written:
             raise HazardError(f"{who}: {self._name} is read at cycle {at:.0f} and was never written")
         if self._num_writes or self._full_at > at + EPSILON_CYCLES:
@@ -77,29 +85,33 @@ class Stage:
         self._read_until = max(self._read_until, until)
 
     def begin_read(self, at: float, who: str) -> None:
-        """A read that goes on by itself."""
+        """Begin an asynchronous read at cycle ``at``."""
         self.read(at, at, who)
         self._num_reads += 1
 
     def end_read(self, at: float) -> None:
-        """It ends at a cycle that is known now."""
+        """End an asynchronous read at cycle ``at``, which is known now."""
         self._num_reads, self._read_until = self._num_reads - 1, max(self._read_until, at)
 
 
 class Mbarrier:
-    """One mbarrier: a phase is over when its arrivals are there and its bytes, those that were announced."""
+    """One mbarrier. A phase completes when all arrivals and all announced bytes are there."""
 
     def __init__(self, env: Environment, name: str, num_arrivals: int) -> None:
-        """In its first phase, whose parity is 0."""
+        """Begin in the first phase, whose parity is 0."""
         self._env, self.name, self._num_arrivals = env, name, num_arrivals
         self._num_pending, self.parity = num_arrivals, 0
         self.num_announced = self.num_delivered = self.num_open_bytes = 0
         self._latest = self.completed_at = 0.0
         self.phase = Fact(env)
-        """The end of the present one."""
+        """End of the present phase."""
 
     def arrive(self, count: int, at: float, who: str) -> None:
-        """So many arrivals, which count at cycle ``at``; ``who`` for errors."""
+        """Count ``count`` arrivals at cycle ``at``. ``who`` is the role in errors.
+
+        Raises:
+            HazardError: more arrivals than the phase expects.
+        """
         self._num_pending -= count
         if self._num_pending < 0:
             raise HazardError(
@@ -109,11 +121,11 @@ class Mbarrier:
         self._counts(at)
 
     def announce(self, num_bytes: int) -> None:
-        """``expect_tx``."""
+        """Announce bytes: ``expect_tx``."""
         self.num_open_bytes, self.num_announced = self.num_open_bytes + num_bytes, self.num_announced + num_bytes
 
     def deliver(self, num_bytes: int, at: float) -> None:
-        """``complete_tx``: they are there at cycle ``at``."""
+        """Deliver bytes at cycle ``at``: ``complete_tx``."""
         self.num_open_bytes, self.num_delivered = self.num_open_bytes - num_bytes, self.num_delivered + num_bytes
         self._counts(at)
 
@@ -126,22 +138,26 @@ class Mbarrier:
             over.tell(self.completed_at)
 
     def words(self, parity: int) -> str:
-        """Who waits for the phase of a parity, for what of it?"""
+        """Description of a wait for the phase of a parity: missing arrivals and bytes."""
         arrivals = f"{self._num_pending} of {self._num_arrivals} arrivals missing" if self._num_pending else ""
         announced = f"{self.num_announced} bytes announced, {self.num_delivered} delivered" if self.num_open_bytes else ""
         return f"mbarrier {self.name} parity {parity} ({', '.join(part for part in (arrivals, announced) if part)})"
 
 
 class ThreadBarrier:
-    """``bar.sync`` or ``barrier.cluster``: all its threads go on together, some cycles behind the last that arrives."""
+    """``bar.sync`` or ``barrier.cluster``: all threads go on together, some cycles after the last arrival."""
 
     def __init__(self, env: Environment, name: str, num_threads: int, latency_cycles: float) -> None:
-        """Nobody has arrived."""
+        """Begin without arrivals."""
         self._env, self.name, self._num_threads, self._latency = env, name, num_threads, latency_cycles
         self._num_arrived, self._latest, self._release = 0, 0.0, Fact(env)
 
     def arrive(self, num_threads: int, at: float) -> Fact:
-        """So many threads arrive at cycle ``at``; known is, in time, when they may go on."""
+        """``num_threads`` threads arrive at cycle ``at``. The returned fact counts when they may go on.
+
+        Raises:
+            HazardError: more threads than the barrier was declared for.
+        """
         self._num_arrived, self._latest = self._num_arrived + num_threads, max(self._latest, at)
         if self._num_arrived > self._num_threads:
             raise HazardError(
@@ -156,36 +172,36 @@ class ThreadBarrier:
 
 
 class Declared(dict[Any, Any]):
-    """What a launch declares, by its name."""
+    """Objects that a launch declares, by name. An unknown name is refused."""
 
     def __missing__(self, name: object) -> None:
         raise LaunchError(f"uses {name!r}, which the launch does not declare: it has {', '.join(map(repr, self))}")
 
 
 class Grid:
-    """CTAs of one launch: the clock, memory and sums that they share."""
+    """Clock, memory and counters that the CTAs of one launch share."""
 
     num_ctas = num_at_once = ctas_per_sm = 0
     memory: Memory
     cta_exits: Callable[[Cta], None]
     watch: Callable[[tuple[Fact, Fact]], tuple[Fact, Fact]]
-    """Of the kernel, which deals out CTAs and does not end before a store is over."""
+    """Function of the kernel, which keeps it from ending before a store is over."""
 
     def __init__(self, launch: Launch, gpu: GpuSpec, carry_out: Callable[[Role, object], Any]) -> None:
-        """Nothing has run. ``carry_out`` carries out an op of a role."""
+        """Begin at cycle 0. ``carry_out`` carries out an op of a role."""
         self.launch, self.gpu, self.env, self.carry_out, self.has_stored = launch, gpu, Environment(), carry_out, False
         self.counters, self.states = Sums(float), defaultdict[str, Sums](lambda: Sums(float))
 
     def until(self, cycle: float) -> Event:
-        """What a process waits for that has nothing to do before ``cycle``."""
+        """Event at ``cycle``, for a process that has nothing to do before."""
         return self.env.timeout(max(0.0, cycle - self.env.now))
 
 
 class Cta:
-    """A thread block on an SM. Its process waits for its roles, and then leaves."""
+    """A thread block on an SM. Its process waits for its roles, and then exits."""
 
     def __init__(self, kernel: Grid, sm: Sm, cluster: list[Cta], at_cluster: ThreadBarrier, *, idx: int) -> None:
-        """CTA ``idx`` of the grid, the next one of a cluster, all of whose CTAs meet ``at_cluster``."""
+        """Start CTA ``idx`` of the grid, the next of a cluster whose CTAs share the barrier ``at_cluster``."""
         env, launch, latency = kernel.env, kernel.launch, kernel.gpu.warp_scheduler.barrier_base_cycles
         self.kernel, self.sm, self.cluster, self.at_cluster = kernel, sm, cluster, at_cluster
         self.idx, self.rank = idx, len(cluster)
@@ -203,17 +219,20 @@ class Cta:
         })  # fmt: skip
         self.roles: list[Role] = []
         self.num_free_registers, self.waits_for_registers = 0, list[tuple[int, Fact]]()
-        """Of its pool; and who waits for how many, in order."""
+        """Free registers of the CTA's pool; and the waiting requests in order."""
         self.ended = Fact(env)
         env.process(self._life())
 
     def role_ended(self) -> None:
-        """When it was the last, all its roles have ended by the latest of their cursors."""
+        """End the CTA at the latest cursor of its roles, if all of them have ended."""
         if all(role.is_done for role in self.roles):
             self.ended.tell(max(role.t for role in self.roles))
 
     def _life(self) -> Wait:
-        """Until all roles have ended; bytes that an mbarrier still waits for would be written over somebody else's."""
+        """Wait for all roles, check that no announced bytes are missing, and exit.
+
+        Missing bytes would be written over another CTA's data.
+        """
         ended_at = yield self.ended
         yield self.kernel.until(ended_at)
         for barrier in self.mbarriers.values():
@@ -225,7 +244,7 @@ class Cta:
         self.kernel.cta_exits(self)
 
     def hand_out_registers(self, at: float) -> None:
-        """Give what is free to those who wait for it."""
+        """Give free registers to waiting requests, in order."""
         while self.waits_for_registers and self.waits_for_registers[0][0] <= self.num_free_registers:
             needed, fact = self.waits_for_registers.pop(0)
             self.num_free_registers -= needed
@@ -233,51 +252,56 @@ class Cta:
 
 
 class Role:
-    """The warps of one role of one CTA, in lockstep; to its program it is the ``RoleContext``."""
+    """The warps of one role of one CTA, in lockstep. Its program sees it as the ``RoleContext``."""
 
     def __init__(self, kernel: Grid, cta: Cta, spec: WarpRole, created_at: float, starts_at: float) -> None:
-        """It exists since ``created_at``, which is where its cursor begins."""
+        """Create the role at cycle ``created_at``, where its cursor begins; its warps start at ``starts_at``."""
         self.kernel, self.env, self.cta, self.sm, self.spec = kernel, kernel.env, cta, cta.sm, spec
         self.cta_idx, self.num_ctas, self.cta_rank = cta.idx, kernel.num_ctas, cta.rank
         self.name = f"role {spec.name!r} of CTA {cta.idx}"
         self.who = f"{kernel.launch.kernel}: {self.name}"
-        """For errors."""
+        """Kernel and role for errors."""
         self.num_warps, self.num_threads = spec.num_warps, spec.num_threads
         self.num_warpgroups = max(1, spec.num_threads // WARPGROUP_THREADS)
         self.registers, self.wave = kernel.launch.registers_per_thread, cta.idx // kernel.num_at_once
-        """Of each thread; and how many-th work tile of its slot it works on."""
+        """Registers of each thread; and the index of the role's work tile on its slot."""
         self.t, self.is_done = created_at, False
-        """The cursor."""
+        """Cursor in SM cycles; and whether the program has ended."""
         self.blocked_on: Callable[[], str] = str
         self.blocked_since = 0.0
-        """What it waits for, in words, and since when."""
+        """Cycle since which the role waits for ``blocked_on``."""
         self.last_store: Fact | None = None
-        """To global memory: when it is in L2."""
+        """Last store to global memory: known when it is in L2."""
         self.stored_at = self.delivered_at = self.fenced_at = 0.0
-        """When the last of its stores to shared memory is in; when that one's registers had been read; and when copies see
-        all that was stored before its last proxy fence."""
+        """Cycles of three events of its stores to shared memory.
+
+        The last store is in. The registers of that store have been read. The async proxy sees all stores before the last
+        proxy fence."""
         self.at_cluster = Fact(self.env)
-        """Its arrival at the cluster's barrier: when all go on."""
+        """Arrival at the cluster barrier: counts when all may go on."""
         self.arrives_far_at = self.mma_done_at = self.wgmma_end = 0.0
-        """When what it sent last to another CTA counts there; when its last mma.sync, and the last of its wgmma, have given
-        their sums."""
+        """Cycles at which three of its ops take effect.
+
+        Its last store or arrival counts at another CTA. Its last mma.sync has results. Its last wgmma ends."""
         self.wgmma_groups: deque[float] = deque()
-        """When those end that it has not waited for."""
+        """Ends of the wgmma groups that it has not waited for."""
         self.copies, self.copy_groups = list[Fact](), deque[Fact]()
-        """By cp.async: those that are not committed, and groups that it has not waited for."""
+        """Copies by cp.async that are not committed, and groups that it has not waited for."""
         self.bulk, self.bulk_groups = list[Fact](), deque[Fact]()
-        """The same of stores by TMA, each known when it has read its source and left the SM."""
+        """TMA stores that are not committed, and groups that it has not waited for.
+
+        A store is known when it has read its source and left the SM."""
         self.spend("start", starts_at)
         self.env.process(self._run())
 
     # ------------------------------------------------------------------------------------------ RoleContext
 
     def loop(self, num_iterations: int) -> Iterator[int]:
-        """Each iteration is carried out."""
+        """Iterations 0 to ``num_iterations`` - 1. Each of them is carried out."""
         return iter(range(num_iterations))
 
     def tiles(self, num_tiles: int, *, first: int = 0, step: int = 1) -> Iterator[tuple[int, int]]:
-        """The turns of a persistent CTA, and their work tiles."""
+        """Turns of a persistent CTA, and their work tiles."""
         for turn in count(first, step):
             tile = self.cta.idx + turn * self.kernel.num_ctas
             if tile >= num_tiles:
@@ -288,7 +312,7 @@ class Role:
     # ------------------------------------------------------------------------------------------ the process
 
     def _run(self) -> Wait:
-        """From the start of its warps to the end of its program."""
+        """Run the program from the start of its warps to its end."""
         yield self.kernel.until(self.t)
         program: Any = self.spec.program(self)
         answer: object = None
@@ -312,13 +336,13 @@ class Role:
     # ------------------------------------------------------------------------------------------ words for ops
 
     def spend(self, state: str, until: float) -> None:
-        """Be in ``state`` from the cursor to a cycle, if that lies ahead of it."""
+        """Be in ``state`` from the cursor to the cycle ``until``, if that lies ahead of the cursor."""
         if until > self.t:
             self.kernel.states[self.spec.name][state] += until - self.t
             self.t = until
 
     def wait(self, fact: Fact, state: str, what: str) -> Wait:
-        """Until what is known, or will be, counts. The clock is waited for only where it is not known yet."""
+        """Wait until a fact counts. The process waits for the clock only where the fact is not known yet."""
         if fact.cycle is None:
             self.blocked_on, self.blocked_since = lambda: what, self.t
             cycle = yield fact
@@ -333,24 +357,28 @@ class Role:
             self.kernel.counters[f"{part}.{name}"] += number
 
     def issue(self, num_each: float) -> None:
-        """Issue so many instructions of each warp."""
+        """Issue ``num_each`` instructions of each warp."""
         if num_each:
             self.count("warp_scheduler", instructions=num_each * self.num_warps)
             self.spend("issue", self.sm.issue(num_each, self.num_warps, self.t))
 
     def execute(self, pipe: GapPipe, num_each: float, *, turns_each: float = 1.0, num_warps: int = 0) -> float:
-        """Issue so many instructions of each warp to a pipe; returns when it has taken the last."""
+        """Issue ``num_each`` instructions of each warp to a pipe; returns the cycle at which it has taken the last."""
         num_warps = num_warps or self.num_warps
         self.count("warp_scheduler", instructions=num_each * num_warps)
         return self.sm.execute(pipe, num_each, num_warps, self.t, turns_each=turns_each)
 
     def request(self, op: Any, num_bytes: float, *, at: float | None = None) -> Request:
-        """What an op asks of memory, from the cursor on, or from a cycle that is not past."""
+        """Memory request of an op, issued at the cursor, or at a cycle that is not past."""
         issued_at, come_along = self.t if at is None else max(at, self.env.now), getattr(op, "come_along", ())
         return Request(self.sm.idx, op.tensor, op.tile, num_bytes, self.wave, issued_at, come_along)
 
     def part(self, name: str) -> Any:
-        """What a part costs that not all GPUs have."""
+        """Spec of a part that not all GPUs have.
+
+        Raises:
+            LaunchError: the GPU lacks it.
+        """
         spec = self.kernel.gpu.component(name)
         if spec is None:
             raise LaunchError(f"{self.who} needs {name}, which {self.kernel.gpu.name} lacks")

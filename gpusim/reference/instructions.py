@@ -1,7 +1,7 @@
-"""What each op takes of whom. The function of an op has its name: ``TmaLoad`` is carried out by ``tma_load(role, op)``.
+"""Time and resources of each op in the reference engine. ``tma_load(role, op)`` carries out ``TmaLoad``, and so on.
 
-A function moves the role's cursor. It returns a token or nothing; or, where it waits, what waits. Ops are as the launch
-declares them: what it does not declare is refused before it runs.
+A function moves the role's cursor. It returns a token or nothing; a function that waits is a generator. Ops that the launch
+does not declare are refused before they run.
 """
 
 from __future__ import annotations
@@ -21,20 +21,25 @@ from gpusim.workload.smem.access import AccessPattern
 from gpusim.workload.smem.wgmma_operands import wgmma_wavefronts
 
 ISSUE_CYCLES = 1.0
-"""Of one instruction of a warp."""
+"""Cycles of one instruction of a warp."""
 
 COMMIT_WAVEFRONTS = 3.0
-"""What Nsight Compute counts for a warp's commit of cp.async."""
+"""Wavefronts that Nsight Compute counts for a warp's commit of cp.async."""
 
 MOST_WAVEFRONTS = 32.0
-"""Of a load from shared memory. Longer ones take turns on an SM that runs no wgmma, which is beyond the core."""
+"""Wavefronts of a load from shared memory, at most.
+
+Longer loads take turns on an SM that runs no wgmma, which is beyond the core."""
 
 
 class Loaded(Fact):
-    """Registers that a load fills; a program calls it a token. Known as soon as it is sure when they are full."""
+    """Registers that a load fills; the token of a program. Known as soon as the cycle at which they are full is certain."""
 
     def __init__(self, role: Role, at: float | None = None, *, is_long: bool = False) -> None:
-        """Full at a cycle that is known, or will be. ``is_long``: they come from elsewhere than shared memory."""
+        """Registers that are full at cycle ``at``. None: the cycle becomes known later.
+
+        ``is_long``: the data do not come from shared memory.
+        """
         super().__init__(role.env)
         self.is_long = is_long
         if at is not None:
@@ -42,7 +47,11 @@ class Loaded(Fact):
 
 
 def carry_out(role: Role, op: object) -> Any:
-    """Carry out an op of a role's program."""
+    """Carry out an op of a role's program.
+
+    Raises:
+        LaunchError: an op that is beyond the core, or no op.
+    """
     name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(op).__name__).lower()
     beyond = [what for item, what in BEYOND_CORE.get(type(op), {}).items() if getattr(op, item)]
     if beyond or not isinstance(op, ops.Op) or name not in globals():
@@ -54,7 +63,10 @@ def carry_out(role: Role, op: object) -> Any:
 
 
 def fma(role: Role, op: ops.Fma) -> None:
-    """The FP32 pipe; in a chain each waits for the one before it. Registers of one bank take more turns of a scheduler."""
+    """Issue to the FP32 pipe. In a chain each instruction waits for the previous one.
+
+    Registers of one bank take more issue slots.
+    """
     if op.num_runs and role.kernel.ctas_per_sm > 1:
         raise LaunchError(f"{role.who} takes turns at the FMA pipe with CTAs of its SM, which is beyond the core")
     spec, num = role.kernel.gpu.warp_scheduler, op.num_instructions
@@ -65,7 +77,7 @@ def fma(role: Role, op: ops.Fma) -> None:
 
 
 def alu(role: Role, op: ops.Alu) -> None:
-    """The integer pipe; in a chain each waits for the one before it."""
+    """Issue to the integer pipe. In a chain each instruction waits for the previous one."""
     chained = role.t + op.num_instructions * role.kernel.gpu.warp_scheduler.dependent_cycles if op.is_chain else 0.0
     end = max(chained, role.execute(role.sm.alu, op.num_instructions))
     if op.num_more:  # in between
@@ -75,12 +87,12 @@ def alu(role: Role, op: ops.Alu) -> None:
 
 
 def mufu(role: Role, op: ops.Mufu) -> None:
-    """The pipe of special functions."""
+    """Issue to the special-function pipe."""
     role.spend("math_pipe", role.execute(role.sm.mufu, op.num_instructions))
 
 
 def shfl(role: Role, op: ops.Shfl) -> None:
-    """Shuffles; in a chain each waits until the one before has given its word."""
+    """Shuffles; in a chain each waits for the result of the previous one."""
     num, num_warps = op.num_instructions, op.num_warps or role.num_warps
     role.count("smem", wavefronts=num * num_warps)
     chained = role.t + num * role.kernel.gpu.warp_scheduler.shuffle_cycles if op.is_chain else 0.0
@@ -89,7 +101,7 @@ def shfl(role: Role, op: ops.Shfl) -> None:
 
 
 def mma_sync(role: Role, op: ops.MmaSync) -> Wait:
-    """Tensor cores by warp: the warps are held up at their rate, the sums come a latency later."""
+    """Issue mma.sync: the tensor cores' rate holds up the warps, and the results come a latency later."""
     spec, num, kind = role.kernel.gpu.tensor_core, op.num_issues * role.num_warps, op.atom.rate_class
     flops_per_cycle = spec.mma_sync_flops_per_cycle[kind] / spec.num_sub_cores
     each = max(op.atom.num_flops / flops_per_cycle, spec.mma_sync_min_interval_cycles)
@@ -117,7 +129,7 @@ def mma_sync(role: Role, op: ops.MmaSync) -> Wait:
 
 
 def wgmma(role: Role, op: ops.Wgmma) -> None:
-    """Queue a batch in the tensor cores. The warps go on, unless too many of their groups are under way."""
+    """Queue a batch of wgmma in the tensor cores. The warps go on, unless too many of their groups are in flight."""
     spec, num, wavefronts = role.kernel.gpu.tensor_core, op.num_issues * role.num_warpgroups, wgmma_wavefronts(op.atom)
     if len(role.wgmma_groups) >= spec.wgmma_max_groups:
         role.spend("tensor", role.wgmma_groups[-spec.wgmma_max_groups] + spec.wgmma_latency_cycles)
@@ -131,7 +143,7 @@ def wgmma(role: Role, op: ops.Wgmma) -> None:
     role.count("tensor_core", gmma_instructions=num_instructions, busy_cycles=cycles)
     role.count("warp_scheduler", instructions=num_instructions)
     role.count("smem", wavefronts=num * wavefronts, gmma_wavefronts=num * wavefronts)
-    if op.num_between:  # a warp's own instructions, while these wait for their turn
+    if op.num_between:  # other instructions of a warp, while the wgmma are queued
         alu(role, ops.Alu(op.num_between, is_chain=True))
 
 
@@ -141,13 +153,13 @@ def wgmma_commit_group(role: Role, op: ops.WgmmaCommitGroup) -> None:
 
 
 def wgmma_wait_group(role: Role, op: ops.WgmmaWaitGroup) -> None:
-    """Until the group that must have ended has, and a latency later."""
+    """Wait for the group that must have ended, and for the latency of its results."""
     while len(role.wgmma_groups) > op.num_pending:
         role.spend("wait_wgmma", role.wgmma_groups.popleft() + role.kernel.gpu.tensor_core.wgmma_latency_cycles)
 
 
 def set_max_nreg(role: Role, op: ops.SetMaxNReg) -> Wait:
-    """Trade registers with the CTA's pool; more of them may have to be waited for."""
+    """Exchange registers with the CTA's pool. An increase may have to wait."""
     role.issue(1)
     cta, needed = role.cta, (op.num_registers - role.registers) * role.num_threads
     role.registers = op.num_registers
@@ -166,13 +178,13 @@ def set_max_nreg(role: Role, op: ops.SetMaxNReg) -> Wait:
 
 
 def issue_arrival(role: Role) -> float:
-    """Issue an arrival; returns when it counts on this SM."""
+    """Issue an arrival; returns the cycle at which it counts on this SM."""
     role.spend("issue", role.t + float(role.part("mbarrier").arrive_cycles))
     return role.t
 
 
 def mbarrier_arrive(role: Role, op: ops.MbarrierArrive) -> None:
-    """Arrive here, or some cycles later at another CTA's mbarrier."""
+    """Arrive at an mbarrier of this CTA, or some cycles later at one of another CTA."""
     rank, at = role.cta.rank if op.cta_rank is None else op.cta_rank, issue_arrival(role)
     if rank != role.cta.rank:
         role.arrives_far_at = at = at + role.part("dsmem").one_way_cycles
@@ -187,7 +199,10 @@ def mbarrier_arrive_expect_tx(role: Role, op: ops.MbarrierArriveExpectTx) -> Non
 
 
 def mbarrier_wait(role: Role, op: ops.MbarrierWait) -> Wait:
-    """Until the phase of that parity is over. A warp looks once, and if that was too early it sleeps until it is woken."""
+    """Wait until the phase of a parity has completed.
+
+    A warp tests once. If that is too early, it sleeps until it is woken.
+    """
     spec, barrier = role.part("mbarrier"), role.cta.mbarriers[op.barrier, op.stage]
     looked_at: float = role.t + (spec.lone_try_wait_cycles if op.by_lane else spec.try_wait_cycles)
     wake_cycles = 0.0 if op.by_lane else spec.wake_cycles
@@ -209,17 +224,17 @@ def mbarrier_wait(role: Role, op: ops.MbarrierWait) -> Wait:
 
 
 def arrive(role: Role, barrier: str) -> Fact:
-    """Arrive at a barrier of the CTA, when all that was fenced is seen; known is, in time, when all may go on."""
+    """Arrive at a barrier of the CTA, when all fenced stores are visible. The returned fact counts when all may go on."""
     return role.cta.barriers[barrier].arrive(role.num_threads, max(role.t, role.fenced_at))
 
 
 def bar_sync(role: Role, op: ops.BarSync) -> Wait:
-    """Arrive, and go on with the last."""
+    """Arrive, and go on with the last arrival."""
     yield from role.wait(arrive(role, op.barrier), "wait_barrier", f"barrier {op.barrier!r}")
 
 
 def syncthreads(role: Role, op: ops.Syncthreads) -> Wait:
-    """All threads of the CTA."""
+    """Synchronize all threads of the CTA."""
     return bar_sync(role, ops.BarSync("__syncthreads"))
 
 
@@ -230,13 +245,13 @@ def bar_arrive(role: Role, op: ops.BarArrive) -> None:
 
 
 def cluster_arrive(role: Role, op: ops.ClusterArrive) -> None:
-    """One more role of the cluster is here."""
+    """Arrive at the cluster barrier."""
     role.issue(1)
     role.at_cluster = role.cta.at_cluster.arrive(role.num_threads, role.t)
 
 
 def cluster_wait(role: Role, op: ops.ClusterWait) -> Wait:
-    """Until all roles of the cluster are."""
+    """Wait until all roles of the cluster have arrived."""
     yield from role.wait(role.at_cluster, "wait_cluster", "the cluster barrier")
 
 
@@ -244,12 +259,15 @@ def cluster_wait(role: Role, op: ops.ClusterWait) -> Wait:
 
 
 def wgmma_fence(role: Role, op: ops.WgmmaFence) -> None:
-    """A few cycles."""
+    """Spend the cycles of the fence."""
     role.spend("issue", role.t + role.kernel.gpu.warp_scheduler.fence_cycles)
 
 
 def fence_proxy_async(role: Role, op: ops.FenceProxyAsync) -> None:
-    """Until its stores' registers have been read; who meets this role behind it waits until all of them are in."""
+    """Wait until the registers of earlier shared-memory stores have been read.
+
+    Roles that meet this one at a later barrier wait until all these stores are in shared memory.
+    """
     fence_cycles = role.kernel.gpu.warp_scheduler.fence_cycles
     role.spend("lsu", role.delivered_at)
     role.count("smem", wavefronts=role.num_warps)
@@ -258,7 +276,7 @@ def fence_proxy_async(role: Role, op: ops.FenceProxyAsync) -> None:
 
 
 def mbarrier_init(role: Role, op: ops.Op) -> None:
-    """One instruction."""
+    """Issue one instruction."""
     role.issue(1)
 
 
@@ -266,7 +284,7 @@ fence_mbarrier_init = mbarrier_init
 
 
 def fence_acq_rel(role: Role, op: ops.FenceAcqRel) -> Wait:
-    """Until what it has sent elsewhere is there, and a round to L2."""
+    """Wait until earlier stores and remote arrivals are there, and for a round trip to L2."""
     since, store = role.arrives_far_at, role.last_store
     if store is not None:
         yield from role.wait(store, "lsu", "its stores")
@@ -275,13 +293,13 @@ def fence_acq_rel(role: Role, op: ops.FenceAcqRel) -> Wait:
 
 
 def range_start(role: Role, op: ops.RangeStart) -> None:
-    """A part of the program begins; in an epilogue sums are read."""
+    """Begin a section; an epilogue first waits for the results of mma.sync."""
     if op.section is ops.Section.EPILOGUE:
         role.spend("math_pipe", role.mma_done_at)
 
 
 def code(role: Role, op: ops.Op) -> None:
-    """Code that is there: caches of instructions are beyond the core."""
+    """Ignore the op: instruction caches are beyond the core."""
 
 
 far_code = loop_code = range_end = code
@@ -291,7 +309,10 @@ far_code = loop_code = range_end = code
 
 
 def shared_load(role: Role, op: ops.SharedLoad | ops.Ldmatrix) -> Loaded:
-    """Wavefronts of the data stage; registers are there a latency later. Of several parts the first is waited for."""
+    """Load from shared memory: wavefronts of the data stage, and a latency until the registers are full.
+
+    The token of a load in several parts is that of the first part.
+    """
     access, data_stage, wavefronts = op.access, role.sm.data_stage, float(op.access.num_wavefronts)
     if wavefronts > MOST_WAVEFRONTS and not role.sm.has_run_wgmma:
         raise LaunchError(f"{role.who} loads {wavefronts:.0f} wavefronts at once, which is beyond the core")
@@ -312,7 +333,10 @@ ldmatrix = shared_load
 
 
 def shared_store(role: Role, op: ops.SharedStore | ops.Stmatrix) -> Loaded | None:
-    """Wavefronts of the data stage, from the first instruction on; the warps go on when the last of them goes in."""
+    """Store to shared memory: wavefronts of the data stage, from the first instruction on.
+
+    The warps go on when the last wavefront begins.
+    """
     access, data_stage, wavefronts = op.access, role.sm.data_stage, float(op.access.num_wavefronts)
     first_at = role.t + ISSUE_CYCLES
     role.issue(access.num_requests / role.num_warps)
@@ -337,7 +361,7 @@ stmatrix = shared_store
 
 
 def shared_atomic(role: Role, op: ops.SharedAtomic) -> Loaded:
-    """Wavefronts as of a store, and a latency of its own."""
+    """Atomic on shared memory: wavefronts as of a store, and a separate latency."""
     data_stage, wavefronts = role.sm.data_stage, float(op.access.num_wavefronts)
     role.issue(op.access.num_requests / role.num_warps)
     role.count("smem", wavefronts=wavefronts, store_wavefronts=wavefronts)
@@ -349,7 +373,7 @@ def shared_atomic(role: Role, op: ops.SharedAtomic) -> Loaded:
 
 
 def dsmem_load(role: Role, op: ops.DsmemLoad) -> Loaded:
-    """Over the network of SMs, there and back; the other end of it works, too."""
+    """Load from another CTA's shared memory, through the network between SMs. The remote SM's port works, too."""
     spec = role.part("dsmem")
     role.issue(1)
     role.count("dsmem", read_bytes=op.num_bytes)
@@ -358,14 +382,14 @@ def dsmem_load(role: Role, op: ops.DsmemLoad) -> Loaded:
 
 
 def dsmem_store(role: Role, op: ops.DsmemStore | ops.StAsync) -> None:
-    """One way; nobody waits."""
+    """Store to another CTA's shared memory. The warps do not wait."""
     role.issue(1)
     role.count("dsmem", write_bytes=op.num_bytes)
     role.arrives_far_at = role.sm.network.reserve(op.num_bytes, role.t) + role.part("dsmem").one_way_cycles
 
 
 def st_async(role: Role, op: ops.StAsync) -> None:
-    """The same, and it counts on the other CTA's mbarrier."""
+    """Store to another CTA's shared memory, which counts on an mbarrier there."""
     dsmem_store(role, op)
     role.cta.cluster[op.cta_rank].mbarriers[op.barrier, op.stage].deliver(op.num_bytes, role.arrives_far_at)
 
@@ -374,12 +398,12 @@ def st_async(role: Role, op: ops.StAsync) -> None:
 
 
 def bytes_of(access: AccessPattern) -> float:
-    """What an access asks L2 for: whole sectors."""
+    """Bytes that an access requests from L2: full sectors."""
     return float(access.num_sectors * SECTOR_BYTES)
 
 
 def pass_unit(role: Role, access: AccessPattern, num_wavefronts: float = 0.0) -> tuple[float, float]:
-    """Issue an access and pass the load/store unit, which lets warps go on while little of it waits.
+    """Issue an access and pass the load/store unit. Warps go on while little work is queued there.
 
     Returns:
         The cycles at which the unit begins and ends.
@@ -391,7 +415,7 @@ def pass_unit(role: Role, access: AccessPattern, num_wavefronts: float = 0.0) ->
 
 
 def global_load(role: Role, op: ops.GlobalLoad) -> Loaded:
-    """Through the load/store unit and L1, or past L1; registers are full when the last sector is there."""
+    """Load through the load/store unit and L1, or past L1. Registers are full when the last sector is there."""
     access, token = op.access, Loaded(role, is_long=True)
     role.count("l1", load_requests=access.num_requests, load_sectors=access.num_sectors)
     first, end = pass_unit(role, access, access.num_wavefronts)
@@ -403,13 +427,16 @@ def global_load(role: Role, op: ops.GlobalLoad) -> Loaded:
 
 
 def use(role: Role, op: ops.Use) -> Wait:
-    """Until registers are full."""
+    """Wait until registers are full."""
     token: Any = op.token
     yield from role.wait(token, "long_scoreboard" if token.is_long else "short_scoreboard", "a load")
 
 
 def global_store(role: Role, op: ops.GlobalStore | ops.GlobalAtomic) -> Wait:
-    """A role's next store waits until its last one is in L2; else its warps go on when the load/store unit has it."""
+    """Store to global memory. Warps go on when the load/store unit has the store.
+
+    A role's next store waits until its last one is in L2.
+    """
     if role.last_store is not None:
         yield from role.wait(role.last_store, "lsu", "the store queue")
     if isinstance(op, ops.GlobalStore):
@@ -420,14 +447,17 @@ def global_store(role: Role, op: ops.GlobalStore | ops.GlobalAtomic) -> Wait:
 
 
 def send(role: Role, op: ops.GlobalStore | ops.GlobalAtomic, kind: str) -> Fact:
-    """Send a store on its way; known is, in time, when it is in L2."""
+    """Send a store to L2. The returned fact counts when it is there."""
     request = role.request(op, bytes_of(op.access))
     _, role.last_store = role.kernel.watch(role.kernel.memory.store(request, op.access.num_bytes, kind))
     return role.last_store
 
 
 def global_atomic(role: Role, op: ops.GlobalAtomic) -> Wait | Loaded:
-    """A store that L2 resolves. One that returns something waits for no store before it; its word comes a latency later."""
+    """Atomic or reduction that L2 carries out.
+
+    One that returns a value waits for no earlier store. Its result comes a latency after it is in L2.
+    """
     if not op.returns:
         return global_store(role, op)
     token, latency = Loaded(role, is_long=True), role.kernel.gpu.l2.near_latency_cycles
@@ -440,9 +470,9 @@ def global_atomic(role: Role, op: ops.GlobalAtomic) -> Wait | Loaded:
 
 
 def cp_async(role: Role, op: ops.CpAsync) -> None:
-    """A load into a stage of shared memory; it belongs to the group that is committed next.
+    """Copy into a stage of shared memory. It belongs to the group that is committed next.
 
-    Through L1 copies take the data stage as loads do, in turn with them. Around L1 they are written when they have come.
+    Copies through L1 pass the data stage in turn with loads. Copies around L1 are written when their data have come.
     """
     access, l1, data_stage, wavefronts = op.access, role.sm.l1, role.sm.data_stage, float(op.access.num_wavefronts)
     role.count("l1", load_requests=access.num_requests, load_sectors=access.num_sectors)
@@ -480,28 +510,28 @@ def cp_async(role: Role, op: ops.CpAsync) -> None:
 
 
 def written_at(role: Role, op: ops.CpAsync, there_at: float, *, hits: bool) -> float:
-    """When what a copy brings, which is there at a cycle that is known now, has been written into its stage."""
+    """Cycle at which the data of a copy, which arrive at ``there_at``, have been written into its stage."""
     access, l1, data_stage, now = op.access, role.sm.l1, role.sm.data_stage, role.env.now
     num_lines, wavefronts = bytes_of(access) / LINE_BYTES, float(access.num_wavefronts)
     if hits:
         return max(now, there_at)
-    if op.allocates_in_l1:  # it passes the load/store unit once more
+    if op.allocates_in_l1:  # the data pass the load/store unit once more
         _, passed = l1.accept(access.num_requests, 0.0, 0.0, now)
         cycles = access.num_requests / l1.spec.requests_per_cycle
         return max(passed, there_at + max(0.0, cycles - num_lines / data_stage.rate))
     queued = data_stage.fill(wavefronts, now) - now
-    return there_at + max(0.0, queued - min(wavefronts, num_lines))  # lines are written while others are under way
+    return there_at + max(0.0, queued - min(wavefronts, num_lines))  # lines are written while others are in flight
 
 
 def cp_async_commit_group(role: Role, op: ops.CpAsyncCommitGroup) -> None:
-    """Close the group: it is complete when its copies are, and the group before it is."""
+    """Close the group. It is complete when its copies are, and the group before it is."""
     role.count("smem", wavefronts=COMMIT_WAVEFRONTS * role.num_warps)
     role.copies = [all_of(role.env, role.copies)]
     role.copy_groups.append(role.copies[0])
 
 
 def cp_async_wait_group(role: Role, op: ops.CpAsyncWaitGroup) -> Wait:
-    """Until the group that must be there is."""
+    """Wait for the group that must be complete."""
     group = None
     while len(role.copy_groups) > op.num_pending:
         group = role.copy_groups.popleft()
@@ -510,7 +540,7 @@ def cp_async_wait_group(role: Role, op: ops.CpAsyncWaitGroup) -> Wait:
 
 
 def cp_async_mbarrier_arrive(role: Role, op: ops.CpAsyncMbarrierArrive) -> None:
-    """Arrive on an mbarrier when the copies so far are there: every thread."""
+    """Let every thread arrive on an mbarrier when its copies so far are complete."""
     barrier, copies = role.cta.mbarriers[op.barrier, op.stage], all_of(role.env, role.copies)
     soonest, who = (0.0, role.kernel.launch.kernel) if copies.cycle is None else (role.t, role.who)
     copies.then(lambda cycle: barrier.arrive(role.num_threads, max(soonest, cycle), who))
@@ -521,14 +551,14 @@ def cp_async_mbarrier_arrive(role: Role, op: ops.CpAsyncMbarrierArrive) -> None:
 
 
 def issue_boxes(role: Role, num_boxes: int, cycles: float) -> float:
-    """Issue a copy to the TMA engine, which may have to wait for room; returns when the engine comes to its first box."""
+    """Issue a copy to the TMA engine, which may wait for space in its queue; returns when its first box begins."""
     role.spend("lsu", role.sm.boxes[0])
     role.spend("issue", role.t + role.part("tma").issue_cycles)
     return role.sm.walk(cycles, num_boxes, role.t)
 
 
 def tma_load(role: Role, op: ops.TmaLoad) -> None:
-    """The engine walks the boxes while the data come; bytes count on the mbarrier of each receiver."""
+    """Load by TMA: the engine walks the boxes while data arrive. Bytes count on the mbarrier of each receiver."""
     spec, memory = role.part("tma"), role.kernel.memory
     walking = max(op.num_rows * spec.row_cycles, op.num_bytes / spec.bytes_per_cycle)
     at = issue_boxes(role, op.num_boxes, op.num_boxes * spec.box_cycles + walking)
@@ -550,13 +580,13 @@ def tma_load(role: Role, op: ops.TmaLoad) -> None:
 
 
 def tma_arrives(op: ops.TmaLoad, cta: Cta, latency_cycles: float, cycle: float) -> None:
-    """The last byte is in a CTA's shared memory at ``cycle``; it counts a latency later."""
+    """Complete a TMA load in a CTA: its last byte is there at ``cycle``, and counts a latency later."""
     cta.stages[op.buffer, op.stage].end_write(cycle + latency_cycles)
     cta.mbarriers[op.barrier, op.stage].deliver(op.num_bytes, cycle + latency_cycles)
 
 
 def tma_store(role: Role, op: ops.TmaStore) -> None:
-    """The engine reads shared memory and stores; soon after that has left the SM its source is free."""
+    """Store by TMA: the engine reads shared memory. Soon after the data have left the SM, the source is free."""
     spec, stored, role.kernel.has_stored = role.part("tma"), Fact(role.env), True
     at = issue_boxes(role, op.num_boxes, op.num_boxes * spec.store_box_cycles)
     role.count("tma", store_instructions=op.num_boxes)
@@ -566,7 +596,7 @@ def tma_store(role: Role, op: ops.TmaStore) -> None:
         stored.then(stage.end_read)
     role.bulk.append(stored)
     rest = op.num_bytes / op.num_rows % SECTOR_BYTES
-    masks = op.num_rows * (2 * SECTOR_BYTES - rest) if rest else 0.0  # a sector stored in part takes the time of two
+    masks = op.num_rows * (2 * SECTOR_BYTES - rest) if rest else 0.0  # a partly stored sector takes the time of two
     request, kind = role.request(op, op.num_bytes), "red" if op.reduce else "write"
     request.issued_at = at
     left, _ = role.kernel.watch(role.kernel.memory.store(request, op.num_bytes, kind, masks))
@@ -580,7 +610,7 @@ def bulk_commit_group(role: Role, op: ops.BulkCommitGroup) -> None:
 
 
 def bulk_wait_group(role: Role, op: ops.BulkWaitGroup) -> Wait:
-    """Until the group that must have read its source has; then it is complete, too."""
+    """Wait until the group that must have read its source has. In the model it is complete then, too."""
     if len(role.bulk_groups) > op.num_pending:
         role.count("smem", wavefronts=role.num_warps)
         role.spend("issue", role.t + role.part("tma").group_wait_cycles)
@@ -591,6 +621,6 @@ def bulk_wait_group(role: Role, op: ops.BulkWaitGroup) -> Wait:
 
 
 def prefetch_tensormap(role: Role, op: ops.PrefetchTensormap) -> None:
-    """One instruction each; tensor maps are always there."""
+    """Issue one instruction for each tensor. Tensor maps always hit in the core."""
     for _ in op.tensors:
         role.issue(1)

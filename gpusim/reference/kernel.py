@@ -1,4 +1,4 @@
-"""A kernel while it runs: CTAs are dealt out to SMs, exit, and others take their place."""
+"""CTA scheduling in the reference engine: CTAs are dispatched to SMs, exit, and others take their slots."""
 
 from __future__ import annotations
 
@@ -23,29 +23,29 @@ from gpusim.workload.launch import Launch
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What a run says."""
+    """Cycles, counters and warp states of a run."""
 
     cycles: float
     num_events: int
-    """That simpy has scheduled."""
+    """Number of events that simpy has scheduled."""
     counters: Sums
-    """By part and name, such as ``l2.read_sectors``: those of the machine's counters that the core has."""
+    """Counters by part and name, for example ``l2.read_sectors``: those of the machine that the core has."""
     states: Mapping[str, Mapping[str, float]]
-    """For each role the cycles that it was in each state, over all its CTAs."""
+    """Cycles of each role in each state, over all its CTAs."""
 
 
 def simulate(launch: Launch, gpu: GpuSpec, *, sm_mhz: float | None = None, is_warm: bool = False) -> Answer:
     """Run ``launch`` on ``gpu``, event by event.
 
     Args:
-        launch: what a kernel model gives, or your own; without launches that follow it.
-        gpu: with all that is beyond the core switched off, as :func:`gpusim.reference.core_only` gives it.
-        sm_mhz: the SMs' clock; the highest if not told.
-        is_warm: whether L2 holds what an earlier launch has left.
+        launch: from a kernel model, or your own; launches that follow it are ignored.
+        gpu: a GPU without mechanisms beyond the core, as :func:`gpusim.reference.core_only` returns it.
+        sm_mhz: SM clock in MHz; the highest by default.
+        is_warm: whether L2 holds the lines that an earlier launch left.
 
     Raises:
         LaunchError: the GPU cannot run it, or it needs more than the core.
-        DeadlockError, HazardError: it goes wrong while it runs.
+        DeadlockError, HazardError: the kernel deadlocks, or reads and writes shared memory in a race.
     """
     if others := beyond_core(gpu):
         raise LaunchError(f"{gpu.name} has {len(others)} mechanisms beyond the core, such as {others[0]}: use core_only")
@@ -58,7 +58,7 @@ class Kernel(Grid):
     """One launch on one GPU."""
 
     def __init__(self, launch: Launch, gpu: GpuSpec, clock: Clock, *, is_warm: bool) -> None:
-        """Ready to :meth:`run`."""
+        """Prepare a launch for :meth:`run`."""
         super().__init__(launch, gpu, carry_out)
         size, self.ctas_per_sm = launch.cluster_size, occupancy(
             gpu, kernel=launch.kernel, num_threads=launch.num_threads, registers_per_thread=launch.registers_per_thread,
@@ -66,7 +66,7 @@ class Kernel(Grid):
         ).ctas_per_sm  # fmt: skip
         num_slots = gpu.floorplan.num_clusters(size) * size * self.ctas_per_sm
         self.num_ctas = launch.num_ctas or min(num_slots, -(-launch.num_tiles // size) * size)
-        """A persistent grid has as many as run at once, or as there are tiles."""
+        """CTAs of the grid. A persistent grid has the number that runs at once, or fewer where there are fewer tiles."""
         self.num_at_once = min(num_slots, self.num_ctas)
         held: Residency = LeastRecentlyUsed(gpu.l2_sides.side_bytes, is_warm=is_warm)
         if launch.footprints:
@@ -76,18 +76,18 @@ class Kernel(Grid):
         self._sms = [Sm(self.env, gpu, self.memory, idx, l1_bytes=l1_bytes) for idx in range(gpu.num_sms)]
         of_one = gpu.floorplan.clusters(size) if size > 1 else [(sm.idx,) for sm in self._sms]
         self._places = of_one * self.ctas_per_sm
-        """SMs of the clusters that start first: one on each SM, then the next."""
+        """SMs of the clusters that start first: one cluster on each group of SMs, then a second one, and so on."""
         self._room = Counter({sm.idx: self.ctas_per_sm for sm in self._sms})
-        """CTAs that each SM has room for, beside those that run there or shall at first."""
+        """CTAs that still fit on each SM, in addition to running CTAs and those of the first wave."""
         self._room.subtract(sm_idx for sms in self._places for sm_idx in sms)
         self._next_cta, self._live = 0, dict[int, Cta]()
         self._dispatched_at, self._retired_at = gpu.dispatcher.launch_cycles, 0.0
         self._num_stores, self._stored_at = 0, 0.0
-        """Stores under way; and when the kernel's end has made sure of those that are not."""
+        """Stores in flight; and the cycle at which the kernel's end has confirmed all finished ones."""
         self.end_cycle = -1.0
 
     def run(self) -> None:
-        """Until all CTAs have exited, and what they have stored is in L2."""
+        """Run until all CTAs have exited, and all their stores are in L2."""
         for sms in self._places:
             if self._next_cta < self.num_ctas:
                 self._start_cluster(sms, ready_at=0.0)
@@ -98,7 +98,7 @@ class Kernel(Grid):
                 raise DeadlockError(self._who_waits()) from None
 
     def _start_cluster(self, sms: tuple[int, ...], *, ready_at: float) -> None:
-        """The next CTAs of the grid go to these SMs, as soon as those before them have been dealt out."""
+        """Dispatch the next CTAs of the grid to these SMs, after those before them."""
         spec, launch, size, dsmem = self.gpu.dispatcher, self.launch, len(sms), self.gpu.dsmem
         self._dispatched_at = max(ready_at, self._dispatched_at) + size * spec.dispatch_cycles_per_cta
         starts_at = self._dispatched_at + spec.cta_start_cycles + (spec.cluster_start_cycles if size > 1 else 0.0)
@@ -113,7 +113,7 @@ class Kernel(Grid):
             cta.roles = [Role(self, cta, role, self._dispatched_at, starts_at) for role in launch.roles]
 
     def cta_exits(self, cta: Cta) -> None:
-        """Its exit is noted, one after the other of the whole grid; then its slot is free."""
+        """Retire a CTA, one after the other for the full grid, and free its slot."""
         spec, now, size = self.gpu.dispatcher, self.env.now, self.launch.cluster_size
         del self._live[cta.idx]
         each = spec.retire_cycles_per_cta if size == 1 else spec.cluster_retire_cycles_per_cta
@@ -128,7 +128,7 @@ class Kernel(Grid):
         self._end_if_over()
 
     def watch(self, store: tuple[Fact, Fact]) -> tuple[Fact, Fact]:
-        """The kernel does not end before a store is over."""
+        """Keep the kernel from ending before a store has left its SM and is in L2."""
         self._num_stores += 1
         all_of(self.env, store).then(self._stored)
         return store
@@ -139,12 +139,12 @@ class Kernel(Grid):
         self._end_if_over()
 
     def _end_if_over(self) -> None:
-        """Nobody is left, and nothing is under way."""
+        """End the kernel if no CTA is left and no store is in flight."""
         if not self._live and self._next_cta >= self.num_ctas and not self._num_stores and self.end_cycle < 0.0:
             self.end_cycle = max(self.env.now, self._retired_at, self._stored_at) + self.gpu.dispatcher.drain_cycles
 
     def _who_waits(self) -> str:
-        """The sentence of a deadlock."""
+        """Message of a deadlock."""
         waiting = [role for cta in self._live.values() for role in cta.roles if not role.is_done]
         named = [of for of in waiting[:4] if of.cta is waiting[0].cta]
         lines = [f"{of.name} waits for {of.blocked_on()} since cycle {of.blocked_since:.0f}" for of in named]

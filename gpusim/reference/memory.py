@@ -1,7 +1,7 @@
-"""Below the SMs: doors to the crossbar, L2's slices, and memory.
+"""Memory below the SMs in the reference engine: ports of SMs to the crossbar, L2 slices, and HBM.
 
-A read takes its turn at its SM's door, shares the slices with other SMs' reads, and waits for its tile where memory has not
-given it yet. A store takes its turn at another door, shares the way into L2, and is there.
+A read waits for its SM's read port, and shares the slices with reads of other SMs. It also waits for its tile where memory
+has not delivered it yet. A store waits for its SM's write port, shares the bandwidth into L2, and is then in L2.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from gpusim.workload.launch import Launch
 from gpusim.workload.ops import Tile
 
 MOST_TURNS = 8
-"""Of the loads of a thread that memory serves in turns with other warps'."""
+"""Number of turns with other warps' loads in which memory serves the loads of a thread, at most."""
 
 TURN_GAP_CYCLES = 1.0
-"""From one warp's last load to the next one's first, up to which they take turns."""
+"""Cycles from one warp's last load to the next warp's first one, up to which they take turns."""
 
 Sums = defaultdict[str, float]
 """Counters, or cycles, by name."""
@@ -38,26 +38,26 @@ Key = tuple[str, Tile]
 
 @dataclass(slots=True)
 class Request:
-    """What one SM asks of memory at once: a tile, or the part of one that a role's warps want."""
+    """Request of one SM to memory: a tile, or the part of it that a role's warps load."""
 
     sm_idx: int
     tensor: str
     tile: Tile
     num_bytes: float
     wave: int
-    """How many-th work tile of its slot asks."""
+    """Index of the requesting work tile on its slot."""
     issued_at: float
-    """When the first byte is asked for: the present, or later."""
+    """Cycle at which the first byte is requested: the present, or later."""
     come_along: tuple[Tile, ...] = ()
-    """Tiles of the same tensor that L2 fetches together with this one."""
+    """Tiles of the same tensor that L2 promotion fetches together with this one."""
     num_loads: int = 0
-    """Of each thread; 0: it is asked for as a whole."""
+    """Loads of each thread; 0: one request for all bytes."""
     asked_until: float = -inf
-    """When the last of these loads is issued."""
+    """Cycle at which the last of the loads is issued."""
 
     @property
     def key(self) -> Key:
-        """Names the tile."""
+        """Tensor and tile."""
         return self.tensor, self.tile
 
 
@@ -65,10 +65,10 @@ class Request:
 
 
 class Planned:
-    """As the traffic plan says, where a launch tells what its tiles touch. Other tensors come from memory once."""
+    """L2 hits as the traffic plan has them, for tensors with footprints. Other tensors come from memory once."""
 
     def __init__(self, launch: Launch, gpu: GpuSpec, *, num_at_once: int, is_warm: bool) -> None:
-        """The plan knows no time: only which tiles run at once."""
+        """Plan the traffic. The plan has no time: only the number of tiles that run at once."""
         tiles, sides = np.arange(launch.num_tiles, dtype=np.int64), gpu.l2_sides
         uses = []
         for item in launch.footprints:
@@ -82,7 +82,7 @@ class Planned:
         self.plan: Mapping[str, PanelTraffic] = panel_traffic(uses, tiles // num_at_once, sides=sides, is_warm=is_warm)
 
     def lacks(self, request: Request, last_wave: int) -> bool:
-        """Whether a tile has to come from memory that was fetched in ``last_wave`` (-1: never)."""
+        """Whether a tile must come from memory that was last fetched in ``last_wave`` (-1: never)."""
         item, wave = self.plan.get(request.tensor), request.wave
         if item is None:
             return last_wave < 0
@@ -91,17 +91,17 @@ class Planned:
 
 
 class LeastRecentlyUsed:
-    """Where a launch tells nothing: tiles that were asked for last stay, and what is stored does not leave."""
+    """L2 hits of a launch without footprints, with least-recently-used eviction. Stored lines are not written back."""
 
     def __init__(self, capacity_bytes: float, *, is_warm: bool) -> None:
-        """``is_warm``: what has never left is there."""
+        """Begin empty. ``is_warm``: every tile that was never evicted is a hit."""
         self._capacity, self._is_warm, self._num_bytes = capacity_bytes, is_warm, 0.0
         self._held: OrderedDict[Key, float] = OrderedDict()
         self._left: set[Key] = set()
         self.plan: Mapping[str, PanelTraffic] = {}
 
     def lacks(self, request: Request, last_wave: int) -> bool:
-        """Whether a tile has to come from memory. It is there afterwards."""
+        """Whether a tile must come from memory. It is in L2 afterwards."""
         key = request.key
         is_held = key in self._held or (self._is_warm and key not in self._left)
         self._num_bytes += request.num_bytes - self._held.pop(key, 0.0)
@@ -114,25 +114,32 @@ class LeastRecentlyUsed:
 
 
 Residency = Planned | LeastRecentlyUsed
-"""Says what L2 has."""
+"""Model of L2 hits."""
 
 
 # ---------------------------------------------------------------------------------------------- L2 and memory
 
 
 class Memory:
-    """L2 and HBM, and the ways of all SMs to them.
+    """L2 and HBM, and the ports of all SMs to them.
 
-    Models: first touch, residency, hits on tiles that are on their way; reads of an SM one after the other, of all SMs
-    together at the rate of the slices; the same of stores; one wire for all that memory gives and takes, of which one SM
-    draws no more than a cap, tile after tile, loads of warps that follow one another in turns; stores that wait for memory
-    where too much has to leave L2.
-    Ignores: all that ``gpusim.reference.core`` switches off.
+    Models:
+
+    * First touch, residency, and hits on tiles that are on their way.
+    * Reads of an SM one after the other; reads of all SMs together at the rate of the slices. Stores likewise.
+    * One pipe for all bytes that memory delivers and takes. An SM draws no more than a cap from it, tile after tile. Loads
+      of warps that follow one another take turns.
+    * Stores that wait for memory where too many write-backs are pending.
+
+    Ignores:
+
+    * All mechanisms that ``gpusim.reference.core`` switches off.
+
     Source: the GPU's description.
     """
 
     def __init__(self, env: Environment, gpu: GpuSpec, clock: Clock, residency: Residency, count: Sums) -> None:
-        """``count`` are the kernel's counters."""
+        """Begin idle; ``count`` are the kernel's counters."""
         self.env, self._residency, self._count = env, residency, count
         l2, xbar, hbm, sms = gpu.l2, gpu.xbar, gpu.hbm, range(gpu.num_sms)
         rates = (clock.bytes_per_cycle(gb_per_s=rate) for rate in (hbm.sustained_read_gb_per_s, hbm.sm_gb_per_s))
@@ -140,39 +147,43 @@ class Memory:
         self._way_in = SharedPipe(env, xbar.write_bytes_per_cycle, xbar.sm_write_bytes_per_cycle, rank=-2)
         slices_rate = l2.num_slices * l2.slice_bytes_per_cycle * l2.sustained_fraction
         self.slices = SharedPipe(env, slices_rate, xbar.sm_read_bytes_per_cycle, rank=-1)
-        """Shared by what memory gives and takes, by stores, and by reads."""
+        """Slices of L2, shared by reads. Memory traffic and stores have separate pipes."""
         self._intakes, self._doors = [Door(env, self._wire) for _ in sms], [Door(env, self.slices) for _ in sms]
-        """What each SM draws from memory, and its reads."""
+        """Intake of each SM from memory, and its read port."""
         self._ports, self._link = [Pipe(xbar.sm_write_bytes_per_cycle) for _ in sms], Pipe(xbar.gpc_write_bytes_per_cycle)
-        """Of each SM for its stores, and behind them the link of all."""
+        """Write port of each SM, and the link of all SMs behind them."""
         self._latency, l2_ns = l2.near_latency_cycles, l2.near_latency_cycles * 1e3 / gpu.clock.max_mhz
         self._memory_latency = clock.cycles(ns=max(0.0, hbm.latency_ns - l2_ns))
-        """From L2 to an SM, and from memory to L2."""
+        """Latency from memory to L2 in SM cycles; ``_latency`` is the latency from L2 to an SM."""
         self._write_cost = hbm.sustained_read_gb_per_s / hbm.sustained_write_gb_per_s
         self._leaving = {
             tensor: shares_of_stores(item.written_back_by_wave, item.touched_bytes_by_wave)
             for tensor, item in residency.plan.items()
         }
-        """What of a tensor goes back to memory while each wave runs, over what the wave stores to it."""
+        """Write-backs of a tensor during each wave, as a share of the bytes that the wave stores to it."""
         self._most_writing_bytes, self._writing_bytes = l2.write_back_queue_bytes, 0.0
-        """Of what has to leave L2: the most that may wait for memory, and what does."""
+        """Pending write-backs of L2 in bytes: the limit, and the present number."""
         self._at_once = Fact(env)
-        """What was known before all began."""
+        """Fact that counts at cycle 0."""
         self._at_once.tell(0.0)
         self._last_stores = [self._at_once for _ in sms]
-        """When the last store of each SM has passed."""
+        """Fact of each SM that its last store has passed."""
         self._waves: dict[Key, int] = {}
         self._filled: defaultdict[Key, Fact] = defaultdict(lambda: self._at_once)
-        """In which wave each tile was fetched last, and when its last byte is in L2."""
+        """Fact of each tile that its last byte is in L2. ``_waves`` has the wave of its last fetch."""
 
     def read(
         self, request: Request, *, group: object = None, places: Pipe | None = None, sms: Sequence[int] = (),
         cap: float = inf,
     ) -> list[Fact]:
-        """Fetch a tile into the SM that asks, or once into several; known, in time, is when its last byte is there.
+        """Fetch a tile into the requesting SM, or once into several. Each returned fact counts when the last byte is there.
 
-        ``places`` are those for bytes that were asked for and are not there, each held for a latency. Each of ``sms`` takes
-        in ``cap`` bytes a cycle at most.
+        Args:
+            request: tile and requesting SM.
+            group: copies that complete one phase of one mbarrier, which pass the port together.
+            places: space for outstanding bytes, each held for a latency.
+            sms: receiving SMs of a multicast; the requesting SM by default.
+            cap: bytes per cycle that each receiving SM takes at most.
         """
         num_bytes, sms, there = request.num_bytes, sms or [request.sm_idx], []
         self._count["xbar.read_bytes"] += num_bytes * len(sms)
@@ -189,11 +200,11 @@ class Memory:
             passed = self._doors[sm_idx].carry(num_bytes * stretch, group=group, weight=weight)
             there.append(Fact(self.env))
             self.env.process(self._arrives(request.key, soonest, passed, there[-1]))
-            weight = 0.0  # the slices read it for the first receiver; for the others it rides along
+            weight = 0.0  # the slices read it once, for the first receiver
         return there
 
     def _arrives(self, key: Key, soonest: float, passed: Fact, there: Fact) -> Wait:
-        """The last byte has passed the door, was not asked for too late for that, and is in L2: then it is on its way."""
+        """Deliver the last byte a latency after it has passed the port, was requested early enough, and is in L2."""
         passed_at = yield passed
         filled_at = yield self._filled[key]
         there.tell(max(passed_at, soonest, filled_at) + self._latency)
@@ -217,17 +228,20 @@ class Memory:
             self._look_up(replace(request, tile=neighbour, come_along=(), num_loads=0, asked_until=-inf))
 
     def _fill(self, drawn: Fact, soonest: float, filled: Fact) -> Wait:
-        """From memory's wire to L2."""
+        """Move a tile from memory to L2."""
         drawn_at = yield drawn
         filled.tell(max(drawn_at, soonest) + self._memory_latency)
 
     def store(
         self, request: Request, num_distinct_bytes: float, kind: str, num_more_bytes: float = 0.0
     ) -> tuple[Fact, Fact]:
-        """Store a tile; known, in time, are when it has left its SM, and when it is in L2.
+        """Store a tile. The returned facts count when it has left its SM, and when it is in L2.
 
-        ``num_distinct_bytes`` are what it changes; ``kind`` is ``write``, ``atom`` or ``red``; ``num_more_bytes`` pass the
-        SM's port beside it.
+        Args:
+            request: tile and storing SM.
+            num_distinct_bytes: bytes that the store changes.
+            kind: ``write``, ``atom`` or ``red``.
+            num_more_bytes: additional bytes that pass the SM's port.
         """
         sm_idx, left, arrived, over = request.sm_idx, Fact(self.env), Fact(self.env), Fact(self.env)
         self._count[f"l2.{kind}_sectors"] += request.num_bytes / SECTOR_BYTES
@@ -241,9 +255,10 @@ class Memory:
     def _leaves(
         self, request: Request, port_at: float, before: Fact, over: Fact, written: Fact, ends: tuple[Fact, Fact]
     ) -> Wait:
-        """Behind its SM's earlier stores it passes the link of all SMs and the way into L2; ``ends``: has left, has arrived.
+        """Pass a store through the link of all SMs and the way into L2, after its SM's earlier stores.
 
-        Where L2 is full of what has to leave it, what it drives out goes first.
+        Where too many write-backs of L2 are pending, the lines that it evicts go first. ``ends``: facts that it has left,
+        and arrived.
         """
         env, (left, arrived) = self.env, ends
         yield before
@@ -258,7 +273,7 @@ class Memory:
         left.tell(max(at, written_at))
 
     def _write_back(self, request: Request, num_distinct_bytes: float) -> Fact:
-        """Write to memory what a store drives out of L2; known, in time, is when the store need not wait for it."""
+        """Write to memory the lines that a store evicts from L2. The returned fact counts when the store may go on."""
         shares = self._leaving.get(request.tensor, [0.0])
         num_bytes = num_distinct_bytes * shares[min(request.wave, len(shares) - 1)]
         if not num_bytes:
