@@ -27,19 +27,14 @@ COMMIT_WAVEFRONTS = 3.0
 """Wavefronts that Nsight Compute counts for a warp's commit of cp.async."""
 
 MOST_WAVEFRONTS = 32.0
-"""Wavefronts of a load from shared memory, at most.
-
-Longer loads take turns on an SM that runs no wgmma, which is beyond the core."""
+"""Wavefronts of a shared-memory load, at most. Longer loads take turns if the SM runs no wgmma: beyond the core."""
 
 
 class Loaded(Fact):
     """Registers that a load fills; the token of a program. Known as soon as the cycle at which they are full is certain."""
 
     def __init__(self, role: Role, at: float | None = None, *, is_long: bool = False) -> None:
-        """Registers that are full at cycle ``at``. None: the cycle becomes known later.
-
-        ``is_long``: the data do not come from shared memory.
-        """
+        """Registers full at cycle ``at``; None: known later. ``is_long``: the data do not come from shared memory."""
         super().__init__(role.env)
         self.is_long = is_long
         if at is not None:
@@ -63,10 +58,7 @@ def carry_out(role: Role, op: object) -> Any:
 
 
 def fma(role: Role, op: ops.Fma) -> None:
-    """Issue to the FP32 pipe. In a chain each instruction waits for the previous one.
-
-    Registers of one bank take more issue slots.
-    """
+    """Issue to the FP32 pipe. Instructions of a chain wait. Registers of one bank take more issue slots."""
     if op.num_runs and role.kernel.ctas_per_sm > 1:
         raise LaunchError(f"{role.who} takes turns at the FMA pipe with CTAs of its SM, which is beyond the core")
     spec, num = role.kernel.gpu.warp_scheduler, op.num_instructions
@@ -199,10 +191,7 @@ def mbarrier_arrive_expect_tx(role: Role, op: ops.MbarrierArriveExpectTx) -> Non
 
 
 def mbarrier_wait(role: Role, op: ops.MbarrierWait) -> Wait:
-    """Wait until the phase of a parity has completed.
-
-    A warp tests once. If that is too early, it sleeps until it is woken.
-    """
+    """Wait until the phase of a parity has completed. A warp tests once; if that is too early, it sleeps until woken."""
     spec, barrier = role.part("mbarrier"), role.cta.mbarriers[op.barrier, op.stage]
     looked_at: float = role.t + (spec.lone_try_wait_cycles if op.by_lane else spec.try_wait_cycles)
     wake_cycles = 0.0 if op.by_lane else spec.wake_cycles
@@ -264,10 +253,7 @@ def wgmma_fence(role: Role, op: ops.WgmmaFence) -> None:
 
 
 def fence_proxy_async(role: Role, op: ops.FenceProxyAsync) -> None:
-    """Wait until the registers of earlier shared-memory stores have been read.
-
-    Roles that meet this one at a later barrier wait until all these stores are in shared memory.
-    """
+    """Wait until earlier shared-memory stores' registers have been read. Later barriers wait until these stores are in."""
     fence_cycles = role.kernel.gpu.warp_scheduler.fence_cycles
     role.spend("lsu", role.delivered_at)
     role.count("smem", wavefronts=role.num_warps)
@@ -309,10 +295,7 @@ far_code = loop_code = range_end = code
 
 
 def shared_load(role: Role, op: ops.SharedLoad | ops.Ldmatrix) -> Loaded:
-    """Load from shared memory: wavefronts of the data stage, and a latency until the registers are full.
-
-    The token of a load in several parts is that of the first part.
-    """
+    """Load from shared memory: data-stage wavefronts, then a latency. The token is that of the first of several parts."""
     access, data_stage, wavefronts = op.access, role.sm.data_stage, float(op.access.num_wavefronts)
     if wavefronts > MOST_WAVEFRONTS and not role.sm.has_run_wgmma:
         raise LaunchError(f"{role.who} loads {wavefronts:.0f} wavefronts at once, which is beyond the core")
@@ -333,10 +316,7 @@ ldmatrix = shared_load
 
 
 def shared_store(role: Role, op: ops.SharedStore | ops.Stmatrix) -> Loaded | None:
-    """Store to shared memory: wavefronts of the data stage, from the first instruction on.
-
-    The warps go on when the last wavefront begins.
-    """
+    """Store to shared memory: data-stage wavefronts from the first instruction on. Warps go on when the last one begins."""
     access, data_stage, wavefronts = op.access, role.sm.data_stage, float(op.access.num_wavefronts)
     first_at = role.t + ISSUE_CYCLES
     role.issue(access.num_requests / role.num_warps)
@@ -433,10 +413,7 @@ def use(role: Role, op: ops.Use) -> Wait:
 
 
 def global_store(role: Role, op: ops.GlobalStore | ops.GlobalAtomic) -> Wait:
-    """Store to global memory. Warps go on when the load/store unit has the store.
-
-    A role's next store waits until its last one is in L2.
-    """
+    """Store to global memory. Warps go on when the load/store unit has it; the next store waits until it is in L2."""
     if role.last_store is not None:
         yield from role.wait(role.last_store, "lsu", "the store queue")
     if isinstance(op, ops.GlobalStore):
@@ -454,10 +431,7 @@ def send(role: Role, op: ops.GlobalStore | ops.GlobalAtomic, kind: str) -> Fact:
 
 
 def global_atomic(role: Role, op: ops.GlobalAtomic) -> Wait | Loaded:
-    """Atomic or reduction that L2 carries out.
-
-    One that returns a value waits for no earlier store. Its result comes a latency after it is in L2.
-    """
+    """Atomic or reduction in L2. One that returns a value waits for no earlier store; its result takes a latency more."""
     if not op.returns:
         return global_store(role, op)
     token, latency = Loaded(role, is_long=True), role.kernel.gpu.l2.near_latency_cycles

@@ -39,22 +39,22 @@ def panel_traffic(
     """Classify the first request of each wave for each panel: near L2 partition, far L2 partition, or memory.
 
     A wave is the set of tiles that run at once. Its tiles walk their panels slice by slice together. Between two waves that
-    touch a slice of a panel lie all bytes that the waves in between touch in that L2 partition. These bytes are reads and
-    stores of the partition's SMs, and home lines that the other partition reads. A store occupies the home line and, if the
-    home is far, a copy in the storing SM's partition.
+    touch a slice lie all bytes that the waves in between touch in that L2 partition. These are reads and stores of the
+    partition's SMs, and home lines that the other partition reads. A store occupies the home line and, if the home is far, a
+    copy in the storing SM's partition.
 
     A home line that is read only through copies ages slowly. Within a launch it keeps its place. Earlier launches
     (``is_warm``) have evicted it; only readers that have lost their copy renew it. Lines that an earlier launch left dirty
-    are written back as the next launch touches and stores more. A line that the next launch stores first is not written
-    back. Cache hints of earlier launches are ignored.
+    are written back as the next launch touches and stores more. A line that the next launch stores first is not. Cache hints
+    of earlier launches are ignored.
 
     Args:
         uses: one entry for each tensor; arrays int64[num_tiles].
         wave_of_tile: int64[num_tiles], in ascending order.
         sides: capacity of the L2 partitions.
         side_of_tile: int64[num_tiles], L2 partition of the SM that runs a tile; needed with two partitions.
-        is_warm: whether earlier launches did the same, until one more changes nothing. Between two launches' touches of a
-            line lie all bytes of one launch.
+        is_warm: whether earlier launches did the same, until one more changes nothing. All bytes of one launch lie between
+            two launches' touches of a line.
     """
     order = Order.of(
         wave_of_tile, side_of_tile, num_sides=sides.num, num_passes=max((use.num_passes for use in uses), default=1)
@@ -97,16 +97,12 @@ class Ages:
     last: FloatArray
     """Bytes touched with evict_last, at their home partition."""
     again: FloatArray | None
-    """Bytes touched before each step whose previous touch was before another step, float64[num_sides, step, other].
-
-    None where there are too many steps; then a line touched in several steps counts each time."""
+    """Bytes touched before each step whose previous touch was before another step, float64[num_sides, step, other]. None
+    where there are too many steps; then a line touched in several steps counts each time."""
 
     @classmethod
     def of(cls, tables: Sequence[Touches], added: Sequence[FloatArray], sides: Sides) -> Ages:
-        """Sum the bytes of all tensors.
-
-        ``added``: bytes that each table touches in each step, float64[num_steps, num_sides].
-        """
+        """Sum ``added``, the bytes that each table touches in each step, float64[num_steps, num_sides]."""
 
         def so_far(is_chosen: Callable[[PanelUse], bool], *, is_home: bool = False) -> FloatArray:
             found = np.zeros((len(added[0]) + 1, sides.num))
@@ -124,10 +120,7 @@ class Ages:
         )
 
     def between(self, begin: IntArray, end: IntArray, side: int) -> FloatArray:
-        """Bytes of distinct lines touched from steps ``begin`` until steps ``end``, without hints.
-
-        These are all bytes touched, less those already touched before within the interval.
-        """
+        """Bytes of distinct lines touched from steps ``begin`` until steps ``end``, without hints."""
         touched = self.plain[end, side] - self.plain[begin, side]
         if self.again is None:
             return np.asarray(touched)
@@ -139,8 +132,7 @@ class Ages:
     def between_launches(self, begin: IntArray, end: IntArray, side: int) -> FloatArray:
         """Bytes of distinct lines between two steps, as :meth:`between`, where ``end`` may lie in the next launch.
 
-        Steps of the next launch count on from the number of steps. Its part is at most the bytes that one launch touches in
-        all.
+        Steps of the next launch count on from the number of steps. Its part is at most the bytes of one launch.
         """
         last = np.full_like(begin, len(self.plain) - 1)
         begins, ends = np.minimum(begin, last), np.minimum(end, last)
@@ -230,9 +222,9 @@ def _after_a_flush(table: Touches, order: Order, sides: Sides, ages: Ages) -> Pa
 def _stored(table: Touches, order: Order, sides: Sides, ages: Ages, *, is_warm: bool) -> PanelTraffic:
     """Traffic of a tensor that is stored: lines that leave L2 before they are stored again, or before the launch ends.
 
-    A stored line leaves in two ways. It is evicted as any line. Or it is written back, and L2 keeps a clean copy, when more
-    bytes have been stored since than may wait dirty. With ``is_warm`` launches follow one another. Lines still dirty at the
-    end of one launch leave during the next. As many of the previous launch leave during this one.
+    A stored line is evicted as any line. Or it is written back, and L2 keeps a clean copy, when more bytes have been stored
+    since than may wait dirty. With ``is_warm``, lines still dirty at the end of a launch leave during the next. As many of
+    the previous launch leave during this one.
     """
     num, step, dirty = sides.num, table.step, replace(sides, side_bytes=sides.dirty_bytes)
     until = np.full(len(step), order.num_steps)
@@ -268,16 +260,12 @@ def _again(now: FloatArray) -> FloatArray:
 
 
 def _by_wave(leaving: FloatArray, order: Order, kinds: Sequence[tuple[FloatArray, Sides]]) -> FloatArray:
-    """Bytes that leave L2 while each wave runs, float64[num_waves].
+    """Bytes that leave L2 while each wave runs, float64[num_waves], from those of each step: ``leaving`` float64[num_steps].
 
-    Lines leave as lines of their age are lost, the last of them before the end. Where ``kinds`` go on through a second
-    launch (:func:`_again`), the last leave before its end. What leaves during the second launch also leaves this one, as
-    lines of the previous launch. Launches of many steps are divided into intervals.
-
-    Args:
-        leaving: bytes of each step that leave, float64[num_steps].
-        order: wave of each tile.
-        kinds: pairs of bytes touched or stored so far, and the L2 capacity that they fill.
+    ``kinds``: pairs of bytes touched or stored so far, and the capacity that they fill. Lines leave as lines of their age
+    are lost, the last of them before the end. Where ``kinds`` go on through a second launch (:func:`_again`), the last leave
+    before its end. What leaves during the second launch also leaves this one, as lines of the previous launch. Launches of
+    many steps are divided into intervals.
     """
     num_steps, is_followed = order.num_steps, len(kinds[0][0]) > order.num_steps + 1
     edges = distinct(np.linspace(0, num_steps, min(num_steps, MOST_EDGES) + 1).astype(np.int64))
@@ -307,10 +295,9 @@ def _by_wave(leaving: FloatArray, order: Order, kinds: Sequence[tuple[FloatArray
 
 
 def shares_of_stores(written_back: FloatArray, stored: FloatArray) -> list[float]:
-    """Bytes that leave L2 while each wave runs, as a share of the bytes that it stores.
+    """Bytes that leave L2 while each wave runs, as a share of the bytes that it stores; both float64[num_waves].
 
-    Bytes that leave while a wave stores nothing count for the next wave that stores. Both arrays are float64[num_waves],
-    bytes.
+    Bytes that leave while a wave stores nothing count for the next wave that stores.
 
     >>> shares_of_stores(np.array([0.0, 2.0, 8.0, 6.0]), np.array([4.0, 4.0, 0.0, 8.0]))
     [0.0, 0.5, 0.0, 1.75]
