@@ -118,7 +118,7 @@ def processes(
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(num, mp_context=context, initializer=initializer, initargs=initargs) as pool:
         with deaf_to_ctrl_c():
-            for _ in range(num):  # each begins a process
+            for _ in range(num):  # each call starts a process
                 pool.submit(_nothing)
         yield pool, drop
 

@@ -214,7 +214,7 @@ def set_max_nreg(role: RoleRows, op: ops.SetMaxNReg) -> None:
     role.add(row)
 
 
-# ---------------------------------------------------------------------------------------------- marks
+# ---------------------------------------------------------------------------------------------- ranges
 
 
 def range_start(role: RoleRows, op: ops.RangeStart) -> None:

@@ -127,7 +127,7 @@ class RoleRows:
         if self.rows and self.rows[-1][0] == OpKind.TURN:
             self.rows.pop()
 
-    # ------------------------------------------------------------------------------------------ what ops name
+    # ------------------------------------------------------------------------------------------ references of ops
 
     def place(self, tensor: str, tile: Any) -> tuple[int, int, int]:
         """Index of the tensor, column of the panel, and step of a tile."""

@@ -333,7 +333,7 @@ class Role:
         self.is_done = True
         self.cta.role_ended()
 
-    # ------------------------------------------------------------------------------------------ words for ops
+    # ------------------------------------------------------------------------------------------ helpers of ops
 
     def spend(self, state: str, until: float) -> None:
         """Be in ``state`` from the cursor to the cycle ``until``, if that lies ahead of the cursor."""

@@ -72,7 +72,7 @@ def alu(role: Role, op: ops.Alu) -> None:
     """Issue to the integer pipe. In a chain each instruction waits for the previous one."""
     chained = role.t + op.num_instructions * role.kernel.gpu.warp_scheduler.dependent_cycles if op.is_chain else 0.0
     end = max(chained, role.execute(role.sm.alu, op.num_instructions))
-    if op.num_more:  # in between
+    if op.num_more:  # instructions between those of the chain
         role.count("warp_scheduler", instructions=op.num_more * role.num_warps)
         end = max(end, role.sm.issue(op.num_more, role.num_warps, role.t))
     role.spend("issue", end)
@@ -209,7 +209,7 @@ def mbarrier_wait(role: Role, op: ops.MbarrierWait) -> Wait:
     role.spend("wait_mbarrier", role.env.now)
 
 
-# ---------------------------------------------------------------------------------------------- barriers of threads
+# ---------------------------------------------------------------------------------------------- thread barriers
 
 
 def arrive(role: Role, barrier: str) -> Fact:
@@ -244,7 +244,7 @@ def cluster_wait(role: Role, op: ops.ClusterWait) -> Wait:
     yield from role.wait(role.at_cluster, "wait_cluster", "the cluster barrier")
 
 
-# ---------------------------------------------------------------------------------------------- fences, marks
+# ---------------------------------------------------------------------------------------------- fences, ranges
 
 
 def wgmma_fence(role: Role, op: ops.WgmmaFence) -> None:
@@ -303,7 +303,7 @@ def shared_load(role: Role, op: ops.SharedLoad | ops.Ldmatrix) -> Loaded:
     kind = "matrix" if isinstance(op, ops.Ldmatrix) else "plain"
     role.count("smem", **{f"{kind}_load_wavefronts": wavefronts, f"{kind}_loads": access.num_requests})
     role.count("smem", wavefronts=wavefronts, load_wavefronts=wavefronts)
-    on_way = min(wavefronts, max(access.num_requests, access.num_bytes / WAVEFRONT_BYTES))  # without its conflicts
+    on_way = min(wavefronts, max(access.num_requests, access.num_bytes / WAVEFRONT_BYTES))  # without its bank conflicts
     end, last = data_stage.serve(wavefronts, role.t, way_wavefronts=on_way), 1.0 / data_stage.rate
     if op.buffer:
         role.cta.stages[op.buffer, op.stage].read(role.t, max(end - last, role.t), role.who)
@@ -326,7 +326,7 @@ def shared_store(role: Role, op: ops.SharedStore | ops.Stmatrix) -> Loaded | Non
     begun_at = role.t
     end = max(begun_at, data_stage.serve(wavefronts, min(first_at, begun_at)))
     each = wavefronts / max(access.num_requests, 1) / data_stage.rate
-    delivered_at = end - each * (role.num_warps - 1) / 2.0  # of a middle warp, whose last instruction is served earlier
+    delivered_at = end - each * (role.num_warps - 1) / 2.0  # a middle warp's last instruction is served earlier
     if end > role.stored_at:
         role.stored_at, role.delivered_at = end, delivered_at
     role.spend("lsu", end - 1.0 / data_stage.rate)
@@ -349,7 +349,7 @@ def shared_atomic(role: Role, op: ops.SharedAtomic) -> Loaded:
     return Loaded(role, end + role.kernel.gpu.smem.atomic_latency_cycles)
 
 
-# ---------------------------------------------------------------------------------------------- of other CTAs
+# ---------------------------------------------------------------------------------------------- distributed shared memory
 
 
 def dsmem_load(role: Role, op: ops.DsmemLoad) -> Loaded:
@@ -460,7 +460,7 @@ def cp_async(role: Role, op: ops.CpAsync) -> None:
         first, end = max(first, passed - wavefronts / data_stage.rate), max(end, passed)
     else:
         end = max(end, l1.rows.reserve(0.0, data_stage.copies_reach_it(first)))
-    if op.num_between:  # instructions that make the addresses
+    if op.num_between:  # instructions that compute addresses
         alu(role, ops.Alu(op.num_between * access.num_requests / role.num_warps))
     role.spend("lsu", end - l1.spec.queue_cycles)
     asks_at, latency = max(first, issued_at), role.kernel.gpu.l2.near_latency_cycles

@@ -166,7 +166,7 @@ LOOK_EVENTS = 10_000
 def part_of(engine: EngineRun, plan: LaunchPlan, on_progress: Progress | None) -> Results | None:
     """Run a launch up to the end of an interval, and extrapolate its result. The last wave takes as long as a full one.
 
-    None where the run ends too soon, or where its progress is unknown.
+    None where the run has ended or is close to its end by then, or where its progress is unknown.
     """
     bound = lower_bound(plan.launch, plan.gpu)
     before = done = 0.0 if bound.math_cycles else 1.0

@@ -46,7 +46,7 @@ rows, 1 to 9 beyond. With two stages: 8 to 13 each, without such a limit."""
 
 def table_of(name: str, rows: Sequence[Row]) -> Table:
     """Table of complete records."""
-    return np.array([tuple(row) for row in rows], dtype=TABLES[name])  # of named tuples numpy makes rows of one field
+    return np.array([tuple(row) for row in rows], dtype=TABLES[name])  # numpy would turn named tuples into rows of one field
 
 
 # ---------------------------------------------------------------------------------------------- TMA

@@ -71,7 +71,7 @@ def _launch_numbers(plan: LaunchPlan, programs: Programs, clock: Clock, settings
     }
 
 
-# ---------------------------------------------------------------------------------------------- what ops cost
+# ---------------------------------------------------------------------------------------------- costs of ops
 
 
 def op_sections(plan: LaunchPlan, programs: Programs, *, port_bytes_per_cycle: float) -> dict[str, NDArray[Any]]:

@@ -116,14 +116,14 @@ class _Tables:
 
 
 def piece_bytes(gpu: GpuSpec, footprint: Footprint | None) -> float:
-    """Bytes of each contiguous piece of a tensor in memory, at least one fetch of memory. 0: the tensor is contiguous."""
+    """Bytes of each contiguous piece of a tensor in memory, at least one fetch of memory. 0: accesses are contiguous."""
     if footprint is None or not footprint.piece_bytes:
         return 0.0
     return float(max(footprint.piece_bytes, gpu.l2.fetch_bytes))
 
 
 def are_pieces_anywhere(gpu: GpuSpec, footprint: Footprint | None) -> bool:
-    """Whether the distance of pieces exceeds the bytes of one memory channel.
+    """Whether the distance of pieces exceeds the bytes of one memory channel; also true for a distance of 0.
 
     Closer pieces take all channels in turn, as contiguous bytes do.
     """

@@ -88,7 +88,7 @@ def come_apart(
     * The L2 partition of a reader: every partition holds all lines.
     * Cache hints, gathered tables and repeated walks: such launches stay in step.
     * Launches of more than ``MOST_CLUSTERS`` clusters.
-    * Launches of which two waves fit into L2: few lines are lost.
+    * Launches of which two waves fit into one L2 partition: few lines are lost.
     * Waves that miss nothing in step.
 
     Source: validation/studies/cta_waves_h100_sxm.csv and tile_gemm_h100_sxm.csv, 2026-11-28;

@@ -23,8 +23,8 @@ def table_added_bytes(table: Touches, order: Order) -> FloatArray:
 def table_traffic(table: Touches, order: Order, sides: Sides, others: FloatArray, *, is_warm: bool) -> PanelTraffic:
     """Traffic of a tensor of which each tile reads random rows.
 
-    A row was last requested y bytes of row requests ago with probability e^(-y / table). Since then two kinds of bytes have
-    been touched: the distinct rows within those y bytes, and other tensors' bytes.
+    A row was last requested more than y bytes of row requests ago with probability e^(-y / table). Since then two kinds of
+    bytes have been touched: the distinct rows within those y bytes, and other tensors' bytes.
 
     Args:
         table: rows of the tensor.

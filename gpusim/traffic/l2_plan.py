@@ -311,7 +311,7 @@ def shares_of_stores(written_back: FloatArray, stored: FloatArray) -> list[float
     return [float(share) for share in shares]
 
 
-# ---------------------------------------------------------------------------------------------- behind other launches
+# ---------------------------------------------------------------------------------------------- a warm launch
 
 
 def _after_launches(
@@ -381,7 +381,7 @@ class _Recency:
         for home in range(sides.num):
             at_home, here = self.touched_at[home][home], by_side[home]
             lost = sides.lost_share(_between(at_home[panels], began[home], now[home]))
-            fetched = here.astype(np.float64)  # part of the home places that is touched
+            fetched = here.astype(np.float64)  # share of the home lines that is touched
             missing = np.where(here, lost, 0.0)
             for other in range(sides.num):
                 if other == home:

@@ -192,7 +192,7 @@ class Touches:
 
     @classmethod
     def of(cls, use: PanelUse, order: Order) -> Touches:
-        """Build the rows from all tiles, in linear time unless tiles share panels."""
+        """Build the rows from all tiles, which are sorted only where needed."""
         panels, num_bytes = use.panel_of_tile, use.bytes_of_tile
         tiles: IntArray | slice = slice(None)
         waves, sides, slots = order.wave_of_tile, order.side_of_tile, order.slot_of_tile
