@@ -14,9 +14,9 @@ WAVEFRONT_BYTES = 128
 """Bytes that 32 shared-memory banks of 4 bytes move in one pass. Source: CUDA programming guide."""
 
 DEPENDENT_CYCLES = 4.0
-"""SM cycles of an instruction that waits for the previous one, on every GPU. Options like ``step_code`` count such cycles.
+"""SM cycles of an instruction that waits for the previous one, on every GPU. Options like ``step_code`` count these cycles.
 
-Source: ``warp_scheduler.dependent_cycles`` of the descriptions of Hopper GPUs, by which the model multiplies such code."""
+Source: ``warp_scheduler.dependent_cycles`` of the descriptions of Hopper GPUs, by which the model multiplies this code."""
 
 WARP_SIZE = 32
 WARPGROUP_THREADS = 128

@@ -125,7 +125,7 @@ class Memory:
 
     Models:
 
-    * First touch, residency, and hits on tiles that are on their way.
+    * First touch, residency, and hits on tiles in flight.
     * Reads of an SM one after the other; reads of all SMs together at the rate of the slices. Stores likewise.
     * One pipe for all bytes that memory delivers and takes. An SM draws no more than a cap from it, tile after tile. Loads
       of warps that follow one another take turns.
@@ -210,7 +210,7 @@ class Memory:
         there.tell(max(passed_at, soonest, filled_at) + self._latency)
 
     def _look_up(self, request: Request) -> None:
-        """Begin to fill a tile that is missing, and not on its way."""
+        """Begin to fill a tile that is missing, and not in flight."""
         key, num_bytes, intake = request.key, request.num_bytes, self._intakes[request.sm_idx]
         if not self._residency.lacks(request, self._waves.get(key, -1)) or self._filled[key].cycle is None:
             return
@@ -255,7 +255,7 @@ class Memory:
     def _leaves(
         self, request: Request, port_at: float, before: Fact, over: Fact, written: Fact, ends: tuple[Fact, Fact]
     ) -> Wait:
-        """Pass a store through the link of all SMs and the way into L2, after its SM's earlier stores.
+        """Pass a store through the link of all SMs and the input of L2, after its SM's earlier stores.
 
         Where too many write-backs of L2 are pending, the lines that it evicts go first. ``ends``: facts that it has left,
         and arrived.

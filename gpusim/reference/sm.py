@@ -140,7 +140,7 @@ class L1:
 
     * Warp instructions in order, each for as long as the slowest of the unit, its tags and its data.
     * Tiles with least-recently-used eviction.
-    * Hits on a tile on its way, which wait for it.
+    * Hits on a tile in flight, which wait for it.
     * A limit of outstanding bytes.
     * Stores that allocate nothing.
 

@@ -237,7 +237,7 @@ def machine_tables(
 def _partitions(gpu: GpuSpec, shared: Shared) -> Table:
     """One row for each L2 partition. The rate of a missing link is infinite.
 
-    Link k is that of row k, so links also stand in rows of partitions without SMs.
+    Link k is in row k, so rows of partitions without SMs have links, too.
     """
     links, num = links_of(gpu, shared), gpu.l2.num_partitions
     shares = side_shares(gpu.floorplan.side_of_sm, gpu.l2.side_lead_fraction)

@@ -30,7 +30,7 @@ from gpusim.workload.ops import Wgmma
 from gpusim.workload.tile_work import TileWork
 
 AHEAD_CYCLES = 48.0
-"""Cycles by which a role's cursor may run ahead of the clock. A copy may be under way by so much before it is requested."""
+"""Cycles by which a role's cursor may run ahead of the clock. A copy may begin that much before it is requested."""
 
 ROUNDING = 1e-9
 """Relative rounding error of sums."""
@@ -109,7 +109,7 @@ class Links:
     """Steps of the chains of one launch, in cycles. Zero where a kernel has no such step."""
 
     ask: float
-    """Cycles from a CTA's start to its first TMA copy: a barrier, a producer's look at its slot, and ``expect_tx``."""
+    """Cycles from a CTA's start to its first TMA copy: a barrier, a producer's test of its slot, and ``expect_tx``."""
     tensor_map: float
     """Cycles from the start of an SM's first CTA until it has a tensor map that is in L2."""
     arrival: float
@@ -118,8 +118,7 @@ class Links:
     Its bytes pass the SM's port, except for what a request gains that is coalesced with an earlier one. They come from the
     near L2 partition. Then the waiters of the mbarrier wake up. Copies by threads take nothing: they may hit in L1."""
     copies: float
-    """Cycles between the copies of two k-steps: a producer looks at a slot and issues two copies; TMA walks rows and bytes.
-    """
+    """Cycles between the copies of two k-steps: a producer tests a slot and issues two copies; TMA walks rows and bytes."""
     walk: float
     """Cycles that the copies of a k-step occupy the SM's TMA engine, which serves all its CTAs in turn."""
     step: float

@@ -160,7 +160,7 @@ LATE = 0.25
 """Fraction of a launch's math from which on the run continues to its end."""
 
 LOOK_EVENTS = 10_000
-"""Events between two looks at the progress of a run."""
+"""Events between two checks of a run's progress."""
 
 
 def part_of(engine: EngineRun, plan: LaunchPlan, on_progress: Progress | None) -> Results | None:

@@ -154,15 +154,15 @@ def _lookups(ran: Ran, counters: Mapping[str, float], promoted: float) -> dict[s
     Models:
 
     * Half of the stored sectors are looked up in the other partition, too.
-    * A store is a hit, and so is a read of a line on its way.
+    * A store is a hit, and so is a read of a line that is in flight.
     * The counter of reductions counts both lookups.
-    * Sectors that are fetched besides the requested ones count as misses of an SM. They are in no hit rate.
+    * Sectors that are fetched in addition to the requested ones count as misses of an SM. They are in no hit rate.
     * The ``promoted`` sectors, of lines with their neighbours, are read, cross and hit.
     * Lookups for other reasons (:func:`looked_up_beside`) hit.
 
-    Source: kernels/cache_hints, l2_residency, half_stores (reductions), promoted_lookups (sectors besides the requested
-    ones), h200_sxm, 2026-11-22. 1 less the misses without such sectors over all lookups is within 0.1 points of the hit rate
-    in 114 of 120 rows.
+    Source: kernels/cache_hints, l2_residency, half_stores (reductions), promoted_lookups (additional sectors), h200_sxm,
+    2026-11-22. 1 less the misses without additional sectors over all lookups is within 0.1 points of the hit rate in 114 of
+    120 rows.
     """
     reads = counters["lts__t_sectors_srcunit_tex_op_read.sum"]
     writes = counters["lts__t_sectors_srcunit_tex_op_write.sum"]

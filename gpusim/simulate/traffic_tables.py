@@ -47,7 +47,7 @@ class _Tables:
         self._sizes = dict.fromkeys(self._parts, 0)
         self._walks: list[tuple[int, ...]] = []
         self._groups: dict[int, tuple[int, int, int]] = {}
-        """By the identity of an array of groups: its length, where it stands, how many groups it names."""
+        """Length, begin and number of groups of an array of groups, by its identity."""
 
     def joined(self) -> dict[str, NDArray[Any]]:
         """Every section except ``tensors``."""

@@ -134,8 +134,8 @@ def _missed(
 ) -> list[FloatArray]:
     """Bytes of each tensor in ``readers`` that its tiles miss in L2, by wave: float64[num_waves] each.
 
-    All lines touched between two readers of a panel lie between them. Of a panel that is touched again later, only the bytes
-    touched until then count.
+    All lines touched between two readers of a panel separate them. If a panel is touched again later, only the bytes touched
+    until then count.
     """
     num_waves = int(wave_of_tile.max()) + 1
     gaps = {use.tensor: _gaps(use, begins) for use in uses}

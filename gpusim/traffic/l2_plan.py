@@ -38,8 +38,8 @@ def panel_traffic(
 ) -> dict[str, PanelTraffic]:
     """Classify the first request of each wave for each panel: near L2 partition, far L2 partition, or memory.
 
-    A wave is the set of tiles that run at once. Its tiles walk their panels slice by slice together. Between two waves that
-    touch a slice lie all bytes that the waves in between touch in that L2 partition. These are reads and stores of the
+    A wave is the set of tiles that run at once. Its tiles walk their panels slice by slice together. All bytes that are
+    touched in an L2 partition between two waves' touches of a slice count against it. These are reads and stores of the
     partition's SMs, and home lines that the other partition reads. A store occupies the home line and, if the home is far, a
     copy in the storing SM's partition.
 
@@ -53,8 +53,8 @@ def panel_traffic(
         wave_of_tile: int64[num_tiles], in ascending order.
         sides: capacity of the L2 partitions.
         side_of_tile: int64[num_tiles], L2 partition of the SM that runs a tile; needed with two partitions.
-        is_warm: whether earlier launches did the same, until one more changes nothing. All bytes of one launch lie between
-            two launches' touches of a line.
+        is_warm: whether earlier launches did the same, until one more changes nothing. All bytes of one launch are touched
+            between two launches' touches of a line.
     """
     order = Order.of(
         wave_of_tile, side_of_tile, num_sides=sides.num, num_passes=max((use.num_passes for use in uses), default=1)

@@ -78,9 +78,9 @@ class PanelTraffic:
     lookup_miss_bytes: float = 0.0
     """Requested bytes that the first lookup, in the SM's own L2 partition, does not find."""
     crossing_bytes: float = 0.0
-    """Bytes of those misses whose home is the other L2 partition, where a second lookup follows."""
+    """Bytes that miss in the SM's own L2 partition and have their home in the other one, where a second lookup follows."""
     crossing_miss_bytes: float = 0.0
-    """Bytes that the second lookup, in the home partition, does not find either."""
+    """Bytes that the second lookup, in the home partition, misses too."""
     times_fetched_by_wave: FloatArray | None = None
     """Fetches from memory of a line that L2 lacks, while each wave runs, float64[num_waves]. None: one.
 
@@ -176,7 +176,7 @@ class Touches:
     """Panels of one tensor that each step touches: rows sorted by panel, then by step.
 
     Panels that a single tile touches are grouped by wave and L2 partition, because all members of a group behave the same.
-    The ``panel`` of such a row is the number of its group.
+    In the row of a group, ``panel`` is the group's number.
     """
 
     use: PanelUse
