@@ -46,7 +46,11 @@ def is_plain(word: Any) -> bool:
 
 
 def wait_groups(kind: OpKind) -> Encoder:
-    """Encoder of a wait for all groups except the last few."""
+    """Encoder of a wait for all groups except the last few.
+
+    Raises:
+        LaunchError: from the encoder, if the number of pending groups is negative.
+    """
 
     def encode(role: RoleRows, op: ops.CpAsyncWaitGroup | ops.BulkWaitGroup | ops.WgmmaWaitGroup) -> None:
         if op.num_pending < 0:
@@ -75,7 +79,11 @@ def mbarrier_arrive(role: RoleRows, op: ops.MbarrierArrive) -> None:
 
 
 def on_mbarrier(kind: OpKind, extra: str = "") -> Encoder:
-    """Encoder of an op on an mbarrier of this CTA. ``extra``: the op's number that goes into the field ``extra``."""
+    """Encoder of an op on an mbarrier of this CTA. ``extra``: the op's number that goes into the field ``extra``.
+
+    Raises:
+        LaunchError: from the encoder, for an undeclared mbarrier or a parity other than 0 and 1.
+    """
 
     def encode(role: RoleRows, op: ops.MbarrierArriveExpectTx | ops.MbarrierWait | ops.CpAsyncMbarrierArrive) -> None:
         barrier = role.barrier(op.barrier, op.stage)
@@ -91,7 +99,11 @@ def on_mbarrier(kind: OpKind, extra: str = "") -> Encoder:
 
 
 def named_barrier(kind: OpKind) -> Encoder:
-    """Encoder of an arrival at a named barrier."""
+    """Encoder of an arrival at a named barrier.
+
+    Raises:
+        LaunchError: from the encoder, for a barrier that the launch does not declare.
+    """
 
     def encode(role: RoleRows, op: ops.BarSync | ops.BarArrive) -> None:
         declared = role.tables.named_barriers
@@ -111,7 +123,11 @@ def cluster_arrive(role: RoleRows, op: ops.ClusterArrive) -> None:
 
 
 def cluster_wait(role: RoleRows, op: ops.ClusterWait) -> None:
-    """Encode ``barrier.cluster.wait``, which needs an arrival before it."""
+    """Encode ``barrier.cluster.wait``.
+
+    Raises:
+        LaunchError: no ``barrier.cluster.arrive`` before it.
+    """
     if not role.has_arrived:
         raise LaunchError(f"{role.who} waits on the cluster barrier and has not arrived; arrive first")
     role.has_arrived = False
@@ -174,7 +190,11 @@ def far_code(role: RoleRows, op: ops.FarCode) -> None:
 
 
 def fma(role: RoleRows, op: ops.Fma) -> None:
-    """Encode FP32 instructions."""
+    """Encode FP32 instructions.
+
+    Raises:
+        LaunchError: a negative number of instructions, or issue by age without runs.
+    """
     if op.by_age and not op.num_runs:
         raise LaunchError(f"{role.who} multiplies by age and takes no turns, wants num_runs of 1 or more")
     not_below_none(op.num_instructions)
@@ -183,7 +203,11 @@ def fma(role: RoleRows, op: ops.Fma) -> None:
 
 
 def alu(role: RoleRows, op: ops.Alu) -> None:
-    """Encode integer instructions."""
+    """Encode integer instructions.
+
+    Raises:
+        LaunchError: a negative number of instructions.
+    """
     not_below_none(op.num_instructions)
     not_below_none(op.num_more if op.is_chain else 0.0)
     row = AluRow(float(op.num_instructions), float(op.num_beside), float(op.num_more))
@@ -224,7 +248,11 @@ def range_start(role: RoleRows, op: ops.RangeStart) -> None:
 
 
 def range_end(role: RoleRows, op: ops.RangeEnd) -> None:
-    """Encode the end of the section that began last."""
+    """Encode the end of the section that began last.
+
+    Raises:
+        LaunchError: no section is open.
+    """
     if not role.num_sections:
         raise LaunchError(f"{role.who} ends a range that it never started; yield RangeStart first")
     role.num_sections -= 1

@@ -74,7 +74,11 @@ def _fetches(role: RoleRows, op: ops.TmaLoad | ops.CpAsync) -> int:
 
 
 def cp_async(role: RoleRows, op: ops.CpAsync) -> None:
-    """Encode a cp.async copy into a stage. It belongs to the group that is committed next."""
+    """Encode a cp.async copy into a stage. It belongs to the group that is committed next.
+
+    Raises:
+        LaunchError: an undeclared stage, or a negative number of instructions.
+    """
     tables, access = role.tables, role.access(op.access)
     if op.num_between < 0:
         raise issued(op.num_between * op.access.num_requests / role.num_warps)
@@ -90,7 +94,11 @@ def cp_async(role: RoleRows, op: ops.CpAsync) -> None:
 
 
 def tma_load(role: RoleRows, op: ops.TmaLoad) -> None:
-    """Encode a TMA load into this CTA's stage, or into those of ranks of the cluster."""
+    """Encode a TMA load into this CTA's stage, or into those of ranks of the cluster.
+
+    Raises:
+        LaunchError: an undeclared stage, mbarrier or rank, or inconsistent bytes and rows.
+    """
     tables, ranks, fetches = role.tables, op.multicast and tuple(op.multicast), _fetches(role, op)
     neighbours = role.neighbours(op) if op.come_along else ()
     key = OF_TMA_LOAD(op), ranks, fetches, neighbours
@@ -127,7 +135,11 @@ def prefetch_tensormap(role: RoleRows, op: ops.PrefetchTensormap) -> None:
 
 
 def shared_load(role: RoleRows, op: ops.SharedLoad | ops.Ldmatrix) -> Token:
-    """Encode a load or ldmatrix from shared memory."""
+    """Encode a load or ldmatrix from shared memory.
+
+    Raises:
+        LaunchError: an undeclared stage, or no part.
+    """
     access, stage = role.access(op.access), role.stage(op.buffer, op.stage) if op.buffer else NONE
     kind, num_parts = (OpKind.SHARED_LOAD, op.num_parts) if isinstance(op, ops.SharedLoad) else (OpKind.LDMATRIX, 1)
     if num_parts < 1:

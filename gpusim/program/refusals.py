@@ -52,7 +52,11 @@ def not_whole(who: str, op: ops.Op) -> LaunchError:
 
 @contextmanager
 def named(role: str, who: str) -> Iterator[None]:
-    """Put ``who`` before a refusal that does not name the role. numpy's errors about numbers become refusals."""
+    """Put ``who`` before a refusal that does not name the role. numpy's errors about numbers become refusals.
+
+    Raises:
+        HazardError, LaunchError: the refusal, with the name.
+    """
     try:
         yield
     except (HazardError, LaunchError) as error:

@@ -48,7 +48,11 @@ class RoleTrace(RoleRows):
 
     @property
     def t(self) -> NoReturn:
-        """Refused: programs are traced before they run, and have no clock."""
+        """Refused: programs are traced before they run, and have no clock.
+
+        Raises:
+            LaunchError: always.
+        """
         raise LaunchError(
             f"{self.who} reads cta.t: programs are traced before they run and know no time; "
             "yield RangeStart, RangeEnd, read the timeline"

@@ -87,7 +87,12 @@ class Kernel(Grid):
         self.end_cycle = -1.0
 
     def run(self) -> None:
-        """Run until all CTAs have exited, and all their stores are in L2."""
+        """Run until all CTAs have exited, and all their stores are in L2.
+
+        Raises:
+            DeadlockError: roles wait, and no event is left.
+            HazardError, LaunchError: an op goes wrong.
+        """
         for sms in self._places:
             if self._next_cta < self.num_ctas:
                 self._start_cluster(sms, ready_at=0.0)

@@ -50,7 +50,11 @@ def check_features(launch: Launch, gpu: GpuSpec, programs: Programs) -> None:
 
 @contextmanager
 def by_whom(launch: Launch, programs: Programs, kind: OpKind, cost: int) -> Iterator[None]:
-    """Add the first role that yields an op of ``kind`` and row ``cost`` to a refusal."""
+    """Add the first role that yields an op of ``kind`` and row ``cost`` to a refusal.
+
+    Raises:
+        LaunchError: the refusal, with role and CTA.
+    """
     try:
         yield
     except LaunchError as error:

@@ -129,7 +129,7 @@ def timeline_of(launch: Launch, programs: Programs, results: Results) -> spans.T
 def native_runs(plan: LaunchPlan, settings: Settings) -> Callable[[Clock, Ends | None], Ran]:
     """Function that runs a planned launch at a clock. Its programs are traced once.
 
-    The function takes a second argument, which decides whether a run ends early.
+    The function takes a second argument, which decides whether a run ends early. It raises the error that a run ends with.
 
     Raises:
         LaunchError: a program that is no generator, or an op that the launch or the GPU does not support.
