@@ -15,58 +15,59 @@ class ClockSpec:
     """Clock range, power limits and the energy of each kind of work."""
 
     max_mhz: float
+    """Highest SM clock (vendor)."""
     min_mhz: float
+    """Lowest SM clock, at idle (vendor)."""
     power_limit_w: float
-    """Sustained board power."""
+    """Sustained limit of board power (vendor)."""
     single_power_w: float
-    """What one launch may draw before the limiter has averaged it down."""
+    """Limit of board power for a single launch, before the limiter has averaged it (power_clock)."""
     single_power_delay_us: float
-    """How long a launch runs before that holds it."""
+    """Run time of a single launch before its power limit takes effect (power_clock)."""
     idle_power_w: float
-    """Board power of an active GPU that does nothing (leakage, HBM refresh, fans' share)."""
+    """Board power of an active GPU that executes nothing: leakage, HBM refresh, fans (board_power)."""
     voltage_slope: float
-    """Relative change of voltage for a relative change of clock, near the top of the range."""
+    """Relative change of voltage per relative change of clock, near the top of its range (power_clock)."""
     tensor_pj_per_flop: Mapping[str, float]
-    """Energy of tensor arithmetic with its operand reads, at ``max_mhz``, on random data, by class of type; of fp16, which
-    takes more than its class, by its own name."""
+    """Energy of tensor math with operand reads, at ``max_mhz`` on random data, by type class; fp16 under its name
+    (power_clock, power_tma)."""
     zeros_fraction: float
-    """Energy of tensor work on zeros, of that on random data."""
+    """Energy of tensor math on zeros, relative to random data (board_power)."""
     mma_sync_extra_fraction: float
-    """What mma.sync, its operands and sums in registers, takes beyond wgmma of the same type, of that."""
+    """Extra energy of mma.sync, with operands and sums in registers, relative to wgmma (power_mma)."""
     tensor_mhz: float
-    """What SMs run at, at most, while their tensor cores work, at whatever rate and on whatever data."""
+    """Highest SM clock while tensor cores work, at any rate and on any data (power_mma)."""
     tensor_burst_mhz_us: float
-    """What each burst of tensor work behind a rest costs besides: how much slower, times how long.
-
-    Of use where a kernel's tensor cores rest for longer than ``tensor_rest_us`` again and again (``kernels/power_bursts``,
-    ``power_clock``). Whole kernels rest for less between their tiles, and once before the first: no simulated kernel tells
-    of bursts, and neither this nor ``tensor_least_mhz`` moves its clock."""
+    """Clock loss times its duration, per burst of tensor math after a rest. Simulated kernels report no bursts
+    (power_clock)."""
     tensor_rest_us: float
-    """Rests of tensor cores that are shorter are none: those between the tiles of a kernel."""
+    """Longest pause of tensor cores that counts as no rest, for example between tiles of a kernel (power_bursts)."""
     tensor_least_mhz: float
-    """What bursts, however many, leave of the clock."""
+    """Lowest SM clock that bursts of tensor math cause. Simulated kernels report no bursts (power_bursts)."""
     load_line_mhz_per_w: float
-    """How much the clock of a single launch falls for each watt of the tensor cores; half a second makes up for it."""
+    """Clock loss of a single launch per watt of tensor-core power; a sustained run has none (power_clock)."""
     fp32_pj_per_flop: float
+    """Energy of FP32 math on FMA units (power_mma)."""
     smem_pj_per_byte: float
-    """Of the wavefronts of threads' loads and stores of shared memory; what wgmma reads and TMA writes counts with these."""
+    """Energy of warps' shared-memory wavefronts; wgmma reads and TMA writes count as tensor math and fills (power_mma)."""
     l2_pj_per_byte: float
-    """Of what threads load and store, L1 and registers included."""
+    """Energy of threads' global loads and stores, L1 and registers included (board_power)."""
     l2_zeros_fraction: float
-    """Of that where they are zeros."""
+    """Energy of threads' loads and stores of zeros, relative to random data (board_power)."""
     bulk_pj_per_byte: float
-    """Of what L2 gives TMA, requests that merge or are multicast counted once."""
+    """Energy of L2 reads by TMA; coalesced or multicast requests count once (power_tma)."""
     fill_pj_per_byte: float
-    """Of what TMA writes into shared memory, beside that."""
+    """Energy of TMA writes to shared memory, in addition to the L2 reads (power_tma)."""
     bulk_zeros_fraction: float
-    """Of both where they bring zeros."""
+    """Energy of TMA copies of zeros, L2 reads and fills, relative to random data (guess)."""
     hbm_pj_per_byte: float
+    """Energy of HBM reads and writes (board_power)."""
     hbm_zeros_fraction: float
-    """Of memory's energy where it holds zeros."""
+    """Energy of HBM accesses to zeros, relative to random data (board_power)."""
     sm_busy_w: float
-    """Power of all SMs issuing, at ``max_mhz``."""
+    """Power of all SMs while they issue instructions, at ``max_mhz`` (board_power)."""
     l2_follow_fraction: float
-    """How far the clock of L2 and crossbar follows that of the SMs: 0 keeps its own, 1 falls with it."""
+    """Coupling of the L2 and crossbar clock to the SM clock: 0 independent, 1 proportional (power_tma)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -75,26 +75,36 @@ class DeviceSpec:
     """What ``cudaGetDeviceProperties`` and the data sheet say."""
 
     num_sms: int
+    """Number of SMs (vendor)."""
     compute_capability: float
+    """CUDA compute capability, major.minor (vendor)."""
     max_threads_per_sm: int
+    """Most resident threads of an SM (vendor)."""
     max_warps_per_sm: int
+    """Most resident warps of an SM (vendor)."""
     max_ctas_per_sm: int
+    """Most resident CTAs of an SM (vendor)."""
     smem_per_sm_bytes: int
+    """Shared memory of an SM for all its CTAs, reserved bytes included (vendor)."""
     smem_per_cta_bytes: int
+    """Most shared memory of one CTA, by opt-in (vendor)."""
     smem_reserved_per_cta_bytes: int
+    """Shared memory that CUDA reserves in each CTA (vendor)."""
     smem_allocation_bytes: int
+    """Granularity of a CTA's shared-memory allocation (vendor)."""
     features: tuple[Feature, ...]
-    """Instructions and types that kernels may use, as the PTX ISA has them by architecture. No number: it has no source."""
+    """Instructions and types that kernels may use, by architecture in the PTX ISA; no number, so it has no source
+    (vendor)."""
     max_cluster_size: int
-    """Portable limit; 1 where there are no clusters."""
+    """Largest portable cluster, in CTAs; 1 where there are no clusters (vendor)."""
     peak_tflops: Mapping[str, float]
-    """The data sheet's dense peaks, by class of type."""
+    """Dense peak throughput in the data sheet, by type class (vendor)."""
     gpcs: Mapping[str, int]
-    """How many GPCs have so many SMs."""
+    """Number of GPCs by SMs per GPC (memory_bandwidth)."""
     lone_sms: int
-    """SMs of the first GPC in pairs of their own, which take no part in clusters beyond a pair."""
+    """SMs of the first GPC in TPCs that run no cluster larger than two CTAs (memory_bandwidth)."""
     gpc_sides: tuple[int, ...]
-    """The side of L2 of each GPC, those with fewer SMs first."""
+    """L2 partition of each GPC, GPCs with fewer SMs first (line_sharing)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

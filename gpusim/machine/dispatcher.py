@@ -17,36 +17,32 @@ class DispatcherSpec:
     """Launch and dispatch."""
 
     launch_cycles: float = field(metadata=idealized(launch=0.0))
-    """From the start of the kernel, as Nsight Compute counts, to the first CTA's first instruction."""
+    """Time from the kernel's start in Nsight Compute to the first CTA's first instruction (launch_order)."""
     dispatch_cycles_per_cta: float = field(metadata=idealized(launch=0.0))
-    """Between two CTAs that are handed out to free slots, for the whole grid."""
+    """Interval between two CTAs dispatched to free slots, over the entire grid (launch_order)."""
     round_cycles: float = field(metadata=idealized(launch=0.0))
-    """The distributor comes round to an SM every so often: a CTA waits for up to so long, half of it on average."""
+    """Period of the work distributor's round over SMs; a CTA waits for half of it on average (launch_order)."""
     cta_start_cycles: float = field(metadata=idealized(launch=0.0))
-    """From dispatch of a CTA to its first useful instruction (warps start, first instructions are fetched)."""
+    """Time from a CTA's dispatch to its first useful instruction: warp start, instruction fetch (launch_order)."""
     cold_start_cycles: float = field(metadata=idealized(launch=0.0))
-    """What the first CTAs of a launch wait more for their instructions, parameters and constants, where all caches were
-    flushed before it (``--l2 cold``)."""
+    """Extra start time of a launch's first CTAs with ``--l2 cold``, after a flush of all caches (cold_launch)."""
     cta_exit_cycles: float = field(metadata=idealized(launch=0.0))
-    """From a CTA's last instruction until its slot is free for the next, where no other exits at the same time."""
+    """Time from a CTA's retirement until the next can take its slot (launch_order)."""
     retire_cycles_per_cta: float = field(metadata=idealized(launch=0.0))
-    """Between two CTAs whose exit is taken note of, for the whole grid: neither the next CTA nor the end comes before."""
+    """Interval between two CTA retirements, over the entire grid; the next CTA and the kernel's end wait (launch_order)."""
     cluster_retire_cycles_per_cta: float = field(metadata=idealized(launch=0.0))
-    """The same where CTAs are in clusters."""
+    """Interval between two CTA retirements in a grid of clusters (launch_order)."""
     cluster_start_cycles: float = field(metadata=idealized(launch=0.0))
-    """What a cluster's start takes more than a CTA's."""
+    """Extra start time of a cluster over a CTA (launch_order)."""
     drain_cycles: float = field(metadata=idealized(launch=0.0))
-    """From the last CTA's exit to the end of the kernel."""
+    """Time from the last CTA's exit to the kernel's end (launch_order)."""
     store_end_cycles: float = field(metadata=idealized(latency=0.0, launch=0.0))
-    """What the end of a kernel that has stored takes more, from its last exit or from when its last store is in L2."""
+    """Extra time at the end of a kernel that stores, after its last exit or last store (kernel_end)."""
     store_exit_cycles: float = field(metadata=idealized(latency=0.0, launch=0.0))
-    """From a CTA's last store of registers to memory until it can be out."""
+    """Time from a CTA's last global store from registers until it can exit (cta_turnover)."""
     order: Literal["breadth_first", "tpc_first", "gpc_first"]
-    """Where consecutive CTAs go.
-
-    ``breadth_first``: SMs 0, 1, 2, ...; ``tpc_first``: one SM of each TPC, then the other; ``gpc_first``: lone TPCs, then
-    all SMs of a GPC before the next GPC's.
-    """
+    """Order of SMs for consecutive CTAs: by number (``breadth_first``), one SM of each TPC first (``tpc_first``), GPC
+    by GPC (``gpc_first``) (launch_order)."""
 
     def retire_cycles(self, cluster_size: int) -> float:
         """Between two CTAs whose exit is taken note of, of a grid of such clusters."""

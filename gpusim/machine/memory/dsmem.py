@@ -12,18 +12,20 @@ class DsmemSpec:
     """The SM-to-SM network, one SM's end."""
 
     latency_cycles: float = field(metadata=idealized(latency=0.0))
-    """A load: there and back."""
+    """Round-trip latency of a load from another SM's shared memory (barriers)."""
     one_way_cycles: float = field(metadata=idealized(latency=0.0))
-    """A store or an arrival, until it counts there."""
+    """Latency of a remote store or mbarrier arrival until it takes effect (barriers)."""
     pair_saving_cycles: float = field(metadata=idealized(latency=0.0))
-    """What each way is shorter between the CTAs of a cluster of two, which share a TPC."""
+    """Latency that each direction saves in a cluster of two CTAs, which share a TPC (barriers)."""
     bytes_per_cycle: float
+    """Bandwidth of one SM's link to the SM-to-SM network (barriers)."""
     serve_fraction: float
-    """Of the time that a byte takes at the SM that asks, what it takes at the SM that is asked."""
+    """Link time of a byte at the SM that serves it, relative to its time at the SM that reads it (barriers)."""
     cluster_barrier_cycles: float = field(metadata=idealized(latency=0.0))
-    """``barrier.cluster`` from the last arrival to the first CTA that goes on, without what follows."""
+    """Latency of ``barrier.cluster`` from the last arrival to the first release, without the terms per CTA and warp
+    (barriers)."""
     cluster_barrier_cta_cycles: float = field(metadata=idealized(latency=0.0))
-    """... and for each CTA of the cluster."""
+    """Extra latency of ``barrier.cluster`` per CTA of the cluster (barriers)."""
 
 
 @dataclass(slots=True)

@@ -18,45 +18,51 @@ class HbmSpec:
     """All stacks of a GPU."""
 
     peak_gb_per_s: float
+    """Peak bandwidth of all HBM stacks: bus width times data rate (vendor)."""
     sustained_read_gb_per_s: float = field(metadata=idealized(hbm=INFINITE))
+    """Highest bandwidth of a kernel that only reads (stream_grids)."""
     sustained_write_gb_per_s: float = field(metadata=idealized(hbm=INFINITE))
+    """Highest bandwidth of a kernel that only writes (stream_grids)."""
     turnaround_fraction: float
-    """What a byte written takes more than alone, where reads are under way: the bus turns round for it."""
+    """Extra HBM time of a written byte while reads are in flight, relative to its time in writes alone (stream_grids)."""
     queued_turnaround_per_mb: float
-    """By how much that grows with each 1e6 bytes that wait for memory."""
+    """Increase of ``turnaround_fraction`` per 1e6 bytes queued at HBM (stream_grids)."""
     latency_ns: float = field(metadata=idealized(latency=0.0))
-    """From a load's issue to its use, near and far mixed, unloaded: the mean."""
+    """Mean latency of a load from idle HBM, from issue to use, near and far L2 partition mixed (pointer_chase)."""
     refresh_fraction: float
-    """Part of the time in which a bank is being refreshed, so that a read waits."""
+    """Fraction of time in which a bank refreshes, so that its reads wait (pointer_chase)."""
     refresh_ns: float = field(metadata=idealized(latency=0.0))
-    """The longest such wait."""
+    """Longest wait of a read for a bank's refresh (pointer_chase)."""
     refresh_bytes: float
-    """Of bytes side by side, what waits for a refresh together."""
+    """Contiguous bytes that wait for a refresh together (memory_channels)."""
     write_wait_ns: float
-    """What a read waits for writes, on average, times the part of the peak rate that these take."""
+    """Scale of a read's mean wait behind writes: w / (1 - w) times this at a write share w of the peak
+    (memory_bandwidth)."""
     mixed_wait_ns: float
-    """What it waits besides where others read, too, so that channels turn round: times the root of the parts of both."""
+    """Scale of a read's extra wait in mixed traffic: sqrt(r w) / (1 - w) times this, r and w being read and write
+    shares (reads_beside_writes)."""
     write_turn_ns: float = field(metadata=idealized(hbm=0.0, latency=0.0))
-    """One of the turns that such a wait is made of: so much of its mean is its variance."""
+    """Length of one burst of writes that a read waits for: variance of the wait over its mean (reads_beside_writes)."""
     fill_spread_ns: float
-    """From a quick fill of many lines to a slow one, where memory has nothing else to do: they come evenly in between."""
+    """Spread between fast and slow fills of many lines on idle HBM, evenly distributed (tile_arrival)."""
     sm_gb_per_s: float = field(metadata=idealized(hbm=INFINITE))
-    """What one SM can draw alone."""
+    """Highest HBM read bandwidth of one SM alone (tile_arrival)."""
     queue_ns: float = field(metadata=idealized(hbm=0.0, latency=0.0))
-    """What a line that is read waits at its channel, on average, where half of the peak rate is taken: at a share u,
-    u / (1 - u) of it."""
+    """Scale of a line's mean queue wait at its channel: u / (1 - u) times this at a share u of the peak
+    (memory_bandwidth)."""
     channel_gb_per_s: float = field(metadata=idealized(hbm=INFINITE, latency=INFINITE))
-    """What one channel moves at most."""
+    """Peak bandwidth of one HBM channel (vendor)."""
     channel_bytes: float
-    """Of requests that lie apart, what lies in one channel; which is as if drawn. 0: channels are always even."""
+    """Contiguous bytes in one channel; addresses map to channels as if at random, and 0 loads all evenly
+    (memory_channels)."""
     side_by_side_fraction: float
-    """Of the variance of what waits in channels, what is left where requests lie side by side."""
+    """Variance of queued bytes among channels for contiguous requests, relative to scattered ones (memory_channels)."""
     piece_read_bytes: float
-    """What a piece of memory that is read alone takes of the wire beyond its bytes: a row is opened for it."""
+    """Extra bytes of HBM time per isolated piece read, for opening a DRAM row (piece_order)."""
     piece_write_bytes: float
-    """The same of one that is written alone."""
+    """Extra bytes of HBM time per isolated piece written, for opening a DRAM row (piece_order)."""
     part_request_bytes: float
-    """What an instruction that asks for parts of lines, others for the rest, takes of the wire beyond its bytes."""
+    """Extra bytes of HBM time per warp request for parts of lines whose other parts other requests fetch (line_halves)."""
 
 
 @dataclass(slots=True)

@@ -12,47 +12,51 @@ class L1Spec:
     """L1 and the load/store unit of one SM."""
 
     unified_bytes: int
-    """L1 and shared memory together."""
+    """Capacity of L1 and shared memory together (vendor)."""
     hit_latency_cycles: float = field(metadata=idealized(latency=0.0))
+    """Latency of an L1 hit, from issue to use (pointer_chase)."""
     tag_lines_per_cycle: float
-    """128-byte lines that the tag stage looks up a cycle."""
+    """Lines of 128 bytes that the tag stage looks up (paper)."""
     requests_per_cycle: float
-    """Warp instructions that the load/store unit takes a cycle."""
+    """Warp instructions that the LSU accepts (inferred)."""
     wavefronts_per_cycle: float
-    """Wavefronts, of 128 bytes at most, that the data stage reads for loads a cycle."""
+    """Wavefronts of at most 128 bytes that the data stage reads for global loads (paper)."""
     coming_request_cycles: float
-    """What a load takes of the load/store unit more where its line has been asked for, by others, and is not there yet."""
+    """Extra LSU time of a warp's load whose line is still in flight, a hit on miss (load_loops)."""
     outstanding_bytes: float = field(metadata=idealized(l2=INFINITE))
-    """What loads and cp.async of one SM may have asked for and not got."""
+    """Most bytes in flight to one SM for global loads and cp.async through L1 (memory_bandwidth)."""
     queue_cycles: float
-    """How far the load/store unit may lag behind the warps that feed it before they stall."""
+    """LSU backlog up to which the warps that feed it do not stall (guess)."""
     cp_async_cycles: float
-    """What a cp.async through L1 takes of the load/store unit beyond a load of its width."""
+    """Extra LSU time of a warp's cp.async through L1, beyond a load of the same width (copy_rate)."""
     cp_async_first_fraction: float
-    """Of the wavefronts of one through L1 that misses, those that it takes before it is known to; the others when its data
-    have come."""
+    """Wavefronts of a cp.async that misses L1 which pass before the miss is known, relative to all of them
+    (narrow_copies)."""
     cp_async_bypass_cycles: float
-    """What one that goes around L1 takes of it in all."""
+    """LSU time of a warp's cp.async that bypasses L1 (copy_rate)."""
     cp_async_row_cycles: float
-    """From one row to the next of a tile that goes around L1: rows lie apart, and pass a stage of their own."""
+    """Interval between tile rows of cp.async that bypasses L1, in their stage behind the LSU (own_copies)."""
     max_queued_rows: float
-    """Of these rows that wait for that stage while what was asked for behind their copies passes the load/store unit."""
+    """Tile rows of bypassing cp.async that queue for their stage without blocking later shared-memory accesses
+    (copies_beside_reads)."""
     max_queued_copies: float
-    """cp.async around L1 that wait for that unit and that stage while their warps go on; 0: ``queue_cycles``."""
+    """Instructions of bypassing cp.async in the LSU queue while their warps go on; 0: ``queue_cycles`` counts
+    (own_copies)."""
     cp_async_latency_cycles: float = field(metadata=idealized(latency=0.0))
-    """What one that hits in L1 takes until it is seen to be in shared memory, beyond a load that hits."""
+    """Extra latency of a cp.async that hits L1 until shared memory holds its data, beyond a load's hit (copy_rate)."""
     cp_async_interval_cycles: float
-    """Between two cp.async of one warp, of four bytes a lane."""
+    """Interval between two cp.async of one warp, of four bytes a lane (copy_rate)."""
     commit_cycles: float
-    """What a ``cp.async.commit_group`` takes of the load/store unit."""
+    """LSU time of a warp's ``cp.async.commit_group`` (copy_rate)."""
     max_queued_stores: float
-    """Store instructions that wait for shared memory or the way out while their warps go on, of all warps."""
+    """Store instructions that queue in an SM while their warps go on, for all schedulers together (shared_rate)."""
     store_queue_bytes: float
-    """... and the bytes of these, which may be fewer instructions."""
+    """Most bytes in the store-queue entries that all schedulers share, so that wide stores fill them sooner
+    (shared_rate)."""
     max_queued_scheduler_stores: float
-    """... and instructions more for each scheduler that has one of the warps."""
+    """Further store instructions that queue for each scheduler with a storing warp (shared_rate)."""
     store_release_cycles: float
-    """From when an instruction leaves that queue until its place is taken again."""
+    """Time from when a store leaves the store queue until its entry is free (shared_rate)."""
 
     @property
     def has_store_queue(self) -> bool:

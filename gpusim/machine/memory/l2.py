@@ -14,56 +14,61 @@ class L2Spec:
     """Both partitions of a GPU's L2."""
 
     capacity_bytes: int = field(metadata=idealized(l2=int(INFINITE)))
+    """Capacity of all slices (vendor)."""
     num_partitions: int
+    """Number of L2 partitions, each near to about half of the SMs where there are two (inferred)."""
     num_slices: int
+    """Number of slices in all partitions (inferred)."""
     slice_bytes_per_cycle: float = field(metadata=idealized(l2=INFINITE))
+    """Peak read bandwidth of one slice (inferred)."""
     sustained_fraction: float
-    """What the slices deliver under full load, of their peak."""
+    """Bandwidth of all slices under full load, relative to their peak (memory_bandwidth)."""
     side_lead_fraction: float
-    """By how much the slices of one side deliver more than the mean of both then, and the other's less."""
+    """Extra bandwidth of partition 0 under full load, relative to its share by SMs; partition 1 has less (tile_sharing)."""
     request_bytes: float
-    """What a request of a line takes of the slices' time at least, in bytes that they could deliver meanwhile."""
+    """Minimum slice time of one line request, in bytes that the slices could deliver meanwhile (tile_pitch)."""
     shared_capacity_fraction: float
-    """What one side holds, with copies of lines at home on the other: of ``capacity_bytes``. Both hold what both read."""
+    """Capacity of one partition, copies of lines from the other included, relative to ``capacity_bytes`` (l2_residency)."""
     capacity_spread_fraction: float
-    """How gradually lines leave around that: three in four stay, or one, where a part 1.1 times this more or less is
-    touched between two uses. 0: all or none."""
+    """Width of the logistic step from kept to evicted lines, relative to a partition's capacity; 0: a sharp step
+    (l2_residency)."""
     life_spread_fraction: float
-    """How unalike CTAs live that slices alone pace: standard deviation, over the mean. Less as arithmetic paces them."""
+    """Coefficient of variation of CTA lifetimes when L2 bandwidth is the only limit; smaller as math becomes the limit
+    (validation/studies)."""
     dirty_fraction: float
-    """What may be stored and not yet written back: of ``capacity_bytes``."""
+    """Most dirty bytes that stay in L2 before it writes back, relative to ``capacity_bytes`` (cache_hints)."""
     evict_first_fraction: float
-    """What both sides, once full, have left for lines hinted evict_first: of ``capacity_bytes``."""
+    """Capacity for lines hinted evict_first once L2 is full, relative to ``capacity_bytes`` (l2_residency)."""
     evict_last_fraction: float
-    """What is kept for lines hinted evict_last where no room is set aside: of ``capacity_bytes``."""
+    """Capacity kept for lines hinted evict_last without a persisting set-aside, relative to ``capacity_bytes``
+    (cache_hints)."""
     link_bytes_per_cycle: float = field(metadata=idealized(l2=INFINITE))
-    """What passes from one side to the other, each way."""
+    """Bandwidth of the L2 fabric between the partitions, in each direction (memory_bandwidth)."""
     link_turnaround_fraction: float
-    """What a byte stored takes of it more than alone, where as many that are read pass the same way."""
+    """Extra L2-fabric time of a stored byte while equally many bytes are read in its direction (memory_bursts)."""
     near_latency_cycles: float = field(metadata=idealized(latency=0.0))
-    """From a load's issue to its use, of a line that the SM's side has: the mean over its slices."""
+    """Mean latency of a hit in the SM's own partition, from issue to use (pointer_chase)."""
     far_latency_cycles: float = field(metadata=idealized(latency=0.0))
-    """The same of a line that only the other side has."""
+    """Mean latency of a hit that only the far partition holds, from issue to use (pointer_chase)."""
     slice_spread_cycles: float = field(metadata=idealized(latency=0.0))
-    """What the farthest slice of a side takes beyond the mean."""
+    """Extra latency of a partition's farthest slice, beyond the mean (pointer_chase)."""
     queue_cycles: float = field(metadata=idealized(l2=0.0, latency=0.0))
-    """What a line of a bulk copy waits at its slice, on average, where half of the slices' peak rate is taken: at a share u,
-    u / (1 - u) of it."""
+    """Scale of a bulk copy's queue wait at its slice: u / (1 - u) times this at a share u of the peak (tile_sharing)."""
     fetch_bytes: int
-    """What memory gives at least where a sector of so many bytes, side by side, is missing."""
+    """Aligned block that L2 fetches from HBM for one missing sector (cache_hints)."""
     promoted_read_fraction: float
-    """What it is read for more of lines that memory gives with their neighbours, as a request wants: a part of these."""
+    """Extra sectors that L2 reads for promoted lines, relative to the promoted sectors that HBM delivered (cold_tiles)."""
     write_back_queue_bytes: float
-    """Dirty bytes on their way to memory beyond which a store waits for its own."""
+    """Dirty bytes in flight to HBM beyond which a store waits for its own write-back (guess)."""
     launch_lookup_sectors: float
-    """Sectors that are looked up in a launch that asks for nothing."""
+    """Sectors looked up during a launch that accesses no memory (promoted_lookups)."""
     launch_hit_sectors: float
-    """What counts as found in it."""
+    """Sectors counted as hits during a launch that accesses no memory (promoted_lookups)."""
     slice_lookup_sectors: float
-    """What is looked up, and found, for each SM at each slice that it has asked, besides what it asks for."""
+    """Extra sectors looked up, all of them hits, per SM and slice that the SM accesses (promoted_lookups)."""
     dirty_crossing_fraction: float
-    """What crosses between the sides, and is found, besides half of what is stored: of what a launch that found L2 empty
-    leaves dirty."""
+    """Extra sectors that cross the L2 fabric and hit, relative to sectors that a launch on a cold L2 leaves dirty
+    (cache_hints)."""
 
 
 RUN_SECTORS = 512 // SECTOR_BYTES

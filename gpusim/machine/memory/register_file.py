@@ -10,11 +10,13 @@ class RegisterFileSpec:
     """Registers of one SM, 32 bits each."""
 
     num_registers: int
+    """Number of 32-bit registers of an SM (vendor)."""
     max_registers_per_thread: int
+    """Most registers of a thread (vendor)."""
     allocation_unit: int
-    """Registers that a warp is given at a time."""
+    """Granularity of a warp's register allocation, in registers of 32 bits (vendor)."""
     num_partitions: int
-    """Sub-cores, each with its share of the file."""
+    """Sub-cores of an SM, each with an equal part of the register file (vendor)."""
 
 
 def registers_per_warp(spec: RegisterFileSpec, registers_per_thread: int) -> int:

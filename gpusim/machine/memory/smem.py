@@ -12,28 +12,31 @@ class SmemSpec:
     """Shared memory of one SM."""
 
     wavefronts_per_cycle: float
+    """Wavefronts of 128 bytes that the data stage serves (paper)."""
     load_latency_cycles: float = field(metadata=idealized(latency=0.0))
-    """From issue to use of an access of one wavefront."""
+    """Latency of a load of one wavefront, from issue to use (shared_rate)."""
     warp_cycles_per_wavefront: float
-    """What a lone warp waits for each wavefront of its own beyond the first."""
+    """Wait of a lone warp for each wavefront of its access beyond the first (shared_rate)."""
     vector_word_cycles: float = field(metadata=idealized(latency=0.0))
-    """What each 32 bits of a lane's vector beyond the first add to the latency of a load (``ldmatrix`` has none)."""
+    """Extra load latency of each 32-bit word of a lane beyond the first; none for ``ldmatrix`` (shared_rate)."""
     atomic_latency_cycles: float = field(metadata=idealized(latency=0.0))
+    """Latency of an atomic of one wavefront, from issue to use (shared_rate)."""
     store_latency_cycles: float
-    """From when the data stage has served a store to when its registers may be written and a fence is past it."""
+    """Time from a store's last wavefront until its registers are free and a fence is past it (store_fence)."""
     replay_wavefronts: float
-    """Wavefronts that wait past the line before the data stage, so that what stands behind them passes: stores' registers
-    have been read then, loads of global memory are on their way. 0: these wait for nothing."""
+    """Queued wavefronts of the data stage that younger global accesses need not wait for; 0: they wait for none
+    (store_fence)."""
     global_load_wavefronts: float
-    """What a wavefront of global loads, hit or miss, takes of the data stage, in wavefronts of shared memory's."""
+    """Data-stage time of one wavefront of a global load, hit or miss, in shared-memory wavefronts (shared_data_stage)."""
     global_store_wavefronts: float
-    """The same of a line of global stores."""
+    """Data-stage time of one line of a global store, in shared-memory wavefronts (shared_data_stage)."""
     copied_row_wavefronts: float
-    """The same of a row of a tile, or a line of it, that cp.async copies around L1."""
+    """Data-stage time of a tile row, or a line of it, of bypassing cp.async, in shared-memory wavefronts
+    (copies_beside_reads)."""
     operand_load_registers_per_cycle: float
-    """What loads of warps return beside operand reads of wgmma, in registers of a warp (128 bytes)."""
+    """Warp registers (128 bytes) that loads return while wgmma reads its operands, at most (fill_beside_wgmma)."""
     operand_store_wavefronts_per_cycle: float
-    """What stores of warps, to shared memory or past it, take of the stage beside them at most."""
+    """Wavefronts of shared or global stores while wgmma reads its operands, at most (fill_beside_wgmma)."""
 
 
 SASS = "sm__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op"

@@ -12,35 +12,34 @@ class TmaSpec:
     """One TMA unit."""
 
     latency_cycles: float = field(metadata=idealized(latency=0.0))
-    """What a copy takes beyond a load of the same level, until its mbarrier's phase is complete; may be negative."""
+    """Extra latency of a copy over a load from the same level, until its mbarrier phase completes; may be negative
+    (copy_rate)."""
     box_cycles: float = field(metadata=idealized(tma=0.0))
-    """What the engine spends on each box."""
+    """Engine time of a loaded box, in addition to its rows (copy_rate)."""
     row_cycles: float = field(metadata=idealized(tma=0.0))
-    """What it spends on each row of a box, or on each request where a row needs several (the rows of a wide box hide behind
-    its bytes)."""
+    """Engine time of a box row, or of each of its requests; wide rows take their bytes' time instead (copy_rate)."""
     bytes_per_cycle: float = field(metadata=idealized(tma=INFINITE))
-    """How fast the engine turns a box into requests."""
+    """Rate at which the engine turns a box into requests (copy_rate)."""
     max_queued_boxes: int
-    """Boxes that the engine holds, the one that it walks among them, before the next one's issue waits."""
+    """Boxes that the engine holds, the current one included, before the next issue stalls (tma_writes)."""
     issue_cycles: float = field(metadata=idealized(latency=0.0))
-    """What the issuing thread spends on one copy instruction."""
+    """Issue time of one copy instruction in its thread (copy_rate)."""
     store_box_cycles: float = field(metadata=idealized(tma=0.0))
-    """What the engine spends on a box that is stored, before the store port takes its bytes."""
+    """Engine time of a stored box, before the store port takes its bytes (copy_rate)."""
     store_header_bytes: float = field(metadata=idealized(tma=0.0))
-    """What a stored box takes of the SM's store port beside its bytes."""
+    """Header of a stored box on the SM's store port (copy_rate)."""
     store_latency_cycles: float = field(metadata=idealized(latency=0.0))
-    """From a store's issue until its source may be written again, beyond its bytes."""
+    """Time from when a store's bytes have left the SM until its source may be overwritten (copy_rate)."""
     group_wait_cycles: float = field(metadata=idealized(latency=0.0))
-    """What a wait for bulk groups takes at least."""
+    """Minimum time of ``cp.async.bulk.wait_group`` (epilogue_pieces)."""
     zero_row_bytes: float
-    """What a row of zeros takes of the slices' time, in bytes that they could deliver meanwhile: of the first rows outside
-    of a box that is in part inside of its tensor."""
+    """Slice time of an out-of-bounds row in a partly filled box, in bytes; for the first 64 rows (edges_beside_loads)."""
     outside_row_bytes: float
-    """The same of further ones, and of boxes all of which lie outside."""
+    """Slice time of further out-of-bounds rows, and of boxes entirely out of bounds, in bytes (edges_beside_loads)."""
     map_miss_cycles: float = field(metadata=idealized(latency=0.0))
-    """For how long a copy waits whose tensor map the SM lacks and L2 has; 0: maps are always there."""
+    """Wait of a copy whose tensor map is in L2 but not in the SM; 0: maps are always there (tensor_map)."""
     map_prefetch_cycles: float = field(metadata=idealized(latency=0.0))
-    """From a prefetch of a tensor map that L2 has until copies find it."""
+    """Time from ``prefetch.tensormap`` of a map in L2 until copies find it (tensor_map)."""
 
 
 @dataclass(slots=True)

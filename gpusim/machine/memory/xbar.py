@@ -13,45 +13,49 @@ class XbarSpec:
     """What one SM takes in and gives out, and where requests merge."""
 
     sm_read_bytes_per_cycle: float = field(metadata=idealized(l2=INFINITE))
+    """Highest read bandwidth of one SM from L2 (copy_rate)."""
     sm_write_bytes_per_cycle: float = field(metadata=idealized(l2=INFINITE))
+    """Highest write bandwidth of one SM to L2 (memory_bandwidth)."""
     write_bytes_per_cycle: float = field(metadata=idealized(l2=INFINITE))
-    """What all SMs together can store."""
+    """Highest write bandwidth of all SMs to L2 (guess)."""
     store_way_bytes: float
-    """What has left an SM and waits for its turn at L2."""
+    """Bytes of stores that have left an SM and are in flight to L2, at most (epilogue_pieces)."""
     line_request_bytes: float
-    """What a request of a line takes of the links on which its SM's stores leave, while these do."""
+    """Time of one line request on its GPC's store link while the SM stores, in bytes (loads_beside_stores)."""
     request_turn_packets: float
-    """Packets of an SM's stores that pass between two requests of lines of its copies; 0: copies wait for no stores."""
+    """Store packets that leave an SM between two line requests of its copies; 0: copies wait for no stores
+    (loads_beside_stores)."""
     last_request_fraction: float
-    """What the last of e times as many requests of lines waits longer behind the SM's stores, as a fraction of what one
-    waits."""
+    """Extra wait behind stores per e-fold increase in outstanding line requests, relative to the wait of one
+    (loads_beside_stores)."""
     store_packet_bytes: float
-    """What threads' stores of one line take of their SM's port at least, however little of it they store."""
+    """Minimum store-port time of each line that a warp stores to, in bytes (epilogue_pieces)."""
     red_header_fraction: float
-    """What a reduction of a whole line takes of its SM's port beyond its bytes, as a part of these; of less, as much."""
+    """Header of a reduction on the SM's store port, per line, relative to 128 bytes (copy_rate)."""
     gpc_read_bytes_per_cycle: float = field(metadata=idealized(l2=INFINITE))
-    """What all SMs of a GPC together take in."""
+    """Highest read bandwidth of all SMs of a GPC from L2 (memory_bandwidth)."""
     gpc_write_bytes_per_cycle: float = field(metadata=idealized(l2=INFINITE))
-    """What they give out."""
+    """Highest write bandwidth of all SMs of a GPC to L2 (memory_bandwidth)."""
     num_gpc_parts: int
-    """Parts of a GPC that store an equal share each of what it has, whether the others want theirs or not; TPCs are dealt
-    out to them in order."""
+    """Parts of a GPC, each with a fixed equal share of its store bandwidth; TPCs are assigned round-robin (store_drift)."""
     bulk_read_fraction: float
-    """Of what slices and links carry of loads and boxes, what they carry of bulk copies without rows."""
+    """Slice and link bandwidth of bulk copies without a tensor map, relative to loads and boxes (memory_bandwidth)."""
     multicast_read_fraction: float
-    """The same of multicasts of boxes, each counted once; of those without rows ``bulk_read_fraction`` alone."""
+    """Slice and link bandwidth of multicast boxes, each counted once, relative to boxes without multicast
+    (multicast_rings)."""
     merge_scope: Literal["sm", "tpc", "gpc"]
-    """Whose requests for one line can merge; ``sm``: nobody's."""
+    """SMs whose requests for one line coalesce: those of a ``gpc``, those of a ``tpc``, or none, ``sm`` (line_sharing)."""
     merge_limit: int
-    """Requests for a line that become one at most."""
+    """Most requests for a line that coalesce into one (line_sharing)."""
     torn_merge_fraction: float
-    """What merges of box rows that lie on one line more than they must, of what would of others."""
+    """Coalescing rate of misaligned box rows, which touch one line more than they need, relative to aligned rows
+    (pitch_sharing)."""
     merge_window_cycles: float
-    """For how long after a line has passed the slices who asks for it may still get it with whom it was for."""
+    """Time after a line has passed its slice in which another request can still coalesce with it (line_sharing)."""
     merge_wait_fraction: float
-    """What of a request's wait for its turn at the slices its lines wait, so that they can be joined for as long."""
+    """Fraction of a request's wait for the slices during which its lines stay open to coalescing (busy_sharing)."""
     sm_distance_cycles: float = field(metadata=idealized(latency=0.0))
-    """What lines take longer to the SM that is farthest from L2 than to the nearest; the others lie evenly between."""
+    """Extra latency of the SM farthest from L2 over the nearest; other SMs lie evenly between (tile_arrival)."""
 
 
 @dataclass(slots=True)

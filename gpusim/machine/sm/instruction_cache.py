@@ -20,18 +20,19 @@ class InstructionCacheSpec:
     """Two levels in front of L2, and what is fetched ahead."""
 
     l0_bytes: float
-    """Of code that each sub-core keeps and issues at full rate."""
+    """Code that a sub-core's L0 keeps and issues at full rate (cold_code)."""
     l1_bytes: float
-    """Of code that the level behind it keeps."""
+    """Code that the level behind L0 keeps (cold_code)."""
     l1_latency_cycles: float = field(metadata=idealized(latency=0.0))
+    """Latency of an L0 miss that hits the level behind it (cold_code)."""
     prefetched_bytes: float
-    """Of straight-line code on the way at a time."""
+    """Straight-line code in flight to an SM at a time (cold_code)."""
     loop_kept_bytes: float
-    """Of a loop's code that a sub-core keeps from turn to turn: for each byte more five are lost (:data:`LOOP_WAYS`)."""
+    """Code of a loop that a sub-core keeps between iterations; each byte beyond it evicts five (loop_code)."""
     loop_bytes_per_cycle: float
-    """At which what it has lost comes to it, ahead of the warps, where :attr:`loop_paces` has 1."""
+    """Refetch rate of evicted loop code at a TPC whose :attr:`loop_paces` is 1 (fma_loops)."""
     loop_paces: Mapping[str, float]
-    """Of that, by the number of the SM's TPC in its GPC; a description has all of them, a machine made of one with other
-    GPCs the mean for those that it lacks."""
+    """Refetch rate of a TPC, by its number in the GPC, relative to :attr:`loop_bytes_per_cycle`; missing numbers take
+    the mean (loop_code)."""
     launch_fetched_bytes: float
-    """Of a kernel's code, from its first instruction on, what its launch brings into L1 where all caches were flushed."""
+    """Code, from the kernel's first instruction on, that a launch loads after a flush of all caches (counted_code)."""

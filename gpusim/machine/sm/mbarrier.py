@@ -12,16 +12,16 @@ class MbarrierSpec:
     """What synchronizing on an mbarrier costs."""
 
     arrive_cycles: float = field(metadata=idealized(latency=0.0))
-    """What an arrival takes of the issuing warp while the queue has room."""
+    """Issue time of an arrival while the unit's queue has a free entry (guess)."""
     arrive_interval_cycles: float = field(metadata=idealized(latency=0.0))
-    """Between two arrivals that count, on one SM, and from the issue of one until it counts."""
+    """Interval between two arrivals on an SM, and time from issue of one until it counts (barriers)."""
     max_queued_arrivals: int
-    """Arrivals that are issued before one waits for those ahead of it."""
+    """Arrivals that queue before the next issue stalls (guess)."""
     try_wait_cycles: float = field(metadata=idealized(latency=0.0))
-    """A try_wait that finds its phase complete; one that does not puts the warp to sleep after as long."""
+    """Latency of a ``try_wait`` on a complete phase; on an incomplete phase the warp then sleeps (barriers)."""
     wake_cycles: float = field(metadata=idealized(latency=0.0))
-    """From a phase's completion until a warp that sleeps goes on."""
+    """Time from a phase's completion until a sleeping warp resumes (barriers)."""
     lone_try_wait_cycles: float = field(metadata=idealized(latency=0.0))
-    """A try_wait of one lane, while the others of its warp stand elsewhere, that finds its phase complete."""
+    """Latency of a ``try_wait`` by one lane of a diverged warp on a complete phase (tma_loop)."""
     lone_retry_cycles: float = field(metadata=idealized(latency=0.0))
-    """What each try that fails adds to that."""
+    """Extra latency of a one-lane ``try_wait`` per failed try (tma_loop)."""

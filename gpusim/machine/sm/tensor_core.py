@@ -16,40 +16,43 @@ class TensorCoreSpec:
     """Rates by class of instruction, so that a new shape needs no new number."""
 
     mma_sync_flops_per_cycle: Mapping[str, float]
-    """FLOP (or integer OP) a cycle and SM, by class of type."""
+    """FLOP (or integer OP) of an SM's mma.sync per cycle, by type class (math_rate)."""
     mma_sync_latency_cycles: float = field(metadata=idealized(latency=0.0))
-    """Of instructions that are 32 bytes of k deep; they pass the unit in two steps."""
+    """Latency of an mma.sync with 32 bytes of k until a dependent one (math_rate)."""
     mma_sync_step_latency_cycles: float = field(metadata=idealized(latency=0.0))
-    """Less for each step that a shallower one does without."""
+    """Latency that an mma.sync with 16 bytes of k saves over one with 32 (math_rate)."""
     mma_sync_min_interval_cycles: float
-    """Cycles between two instructions of one sub-core, at least."""
+    """Minimum interval between two mma.sync of a sub-core (math_rate)."""
     mma_sync_sum_cycles: Mapping[str, float]
-    """Cycles of a sub-core for each register of sums, by class: where sums are added by other instructions. Absent: none."""
+    """Extra sub-core time per accumulator register, by type class, where other instructions add the sums; absent: none
+    (math_rate)."""
     mma_sync_load_cycles: float
-    """What an ``ldmatrix.x4`` takes of its sub-core's mma.sync, where another warp multiplies meanwhile."""
+    """Tensor-core time that an ``ldmatrix.x4`` takes from mma.sync of other warps of its sub-core (mma_loops)."""
     wgmma_flops_per_cycle: Mapping[str, float] = field(default_factory=dict)
-    """Empty where there is no wgmma."""
+    """FLOP (or integer OP) of an SM's wgmma per cycle, by type class; empty without wgmma (wgmma_rate)."""
     wgmma_smem_wavefronts_per_cycle: float = 1.0
+    """Wavefronts of operands that wgmma reads from shared memory (wgmma_rate)."""
     wgmma_overhead_cycles: float = 0.0
-    """Cycles that each instruction adds."""
+    """Extra tensor-core time of each wgmma (wgmma_rate)."""
     wgmma_min_interval_cycles: float = 0.0
-    """Cycles of the pipe that one takes at least, however narrow."""
+    """Minimum tensor-core time of a wgmma, however small its n (wgmma_rate)."""
     wgmma_smem_a_cycles: float = field(default=0.0, metadata=idealized(latency=0.0))
-    """How long arithmetic waits for A from shared memory; others' arithmetic hides it."""
+    """Wait of a wgmma's math for A from shared memory; other wgmma hide it (wgmma_rate)."""
     wgmma_register_a_cycles: float = field(default=0.0, metadata=idealized(latency=0.0))
-    """The same for A from registers."""
+    """Wait of a wgmma's math for A from registers; other wgmma hide it (wgmma_rate)."""
     wgmma_latency_cycles: float = field(default=0.0, metadata=idealized(latency=0.0))
-    """From the end of a group's last arithmetic until its wait returns."""
+    """Time from the end of a group's math until ``wgmma.wait_group`` returns (wgmma_rate)."""
     wgmma_max_groups: int = 1
-    """Groups that a warpgroup may have in flight; a wgmma of one more waits for the first of them to complete."""
+    """Groups of a warpgroup in flight; a wgmma of one more waits for the oldest (wgmma_rate)."""
     wgmma_max_queued: float = float("inf")
-    """Wgmma, of several warpgroups together, that have been issued and not finished before the next one's issue waits; a
-    warpgroup that has the tensor cores to itself does not wait (kernels/wgmma_rate: eight of one group)."""
+    """Unfinished wgmma of several warpgroups before the next issue stalls; a lone warpgroup does not stall (ring_math)."""
     wgmma_between_wavefronts: float = 0.0
-    """Of other accesses to shared memory beside each wgmma whose operands leave them no cycle."""
+    """Wavefronts of other accesses that pass per wgmma whose operands leave no free cycle (wgmma_rate)."""
     wgmma_switch_cycles: float = 0.0
-    """What a wavefront of a load with conflicts takes beside operand reads, beyond the wait for a cycle that they leave."""
+    """Extra time per wavefront of a load with bank conflicts during operand reads, beyond the wait for a free cycle
+    (wgmma_rate)."""
     num_sub_cores: int
+    """Sub-cores of an SM, each with one tensor core (vendor)."""
 
     def wgmma_cycles(self, *, rate_class: str, num_flops: float, num_wavefronts: float) -> float:
         """Cycles of the tensor cores that one wgmma takes: its arithmetic, its operands or the least, and the overhead."""

@@ -21,45 +21,54 @@ class WarpSchedulerSpec:
     """The four schedulers of an SM and the lanes behind them."""
 
     num_schedulers: int
+    """Number of warp schedulers of an SM (vendor)."""
     fp32_lanes: int
+    """FP32 lanes of an SM (math_rate)."""
     int32_lanes: int
+    """INT32 lanes of an SM (math_rate)."""
     mad_wide_lanes: int
-    """Of ``IMAD.WIDE``."""
+    """Lanes of an SM for ``IMAD.WIDE`` (pipe_beside_wgmma)."""
     mufu_lanes: int
+    """Special-function (MUFU) lanes of an SM (math_rate)."""
     shuffle_lanes: int
+    """Shuffle lanes of an SM (math_rate)."""
     shuffle_cycles: float
-    """From a shuffle to the next that uses what it gives."""
+    """Latency of a shuffle until a dependent one (barriers)."""
     bank_reads_per_cycle: float
-    """Registers that each of a scheduler's two banks gives arithmetic."""
+    """Operand reads of each of a scheduler's two register banks (math_rate)."""
     dependent_cycles: float
-    """From an arithmetic instruction to the next that uses what it gives."""
+    """Latency of a math instruction until a dependent one (math_rate)."""
     mad_wide_cycles: float
-    """From an ``IMAD.WIDE`` of a warp to its next, of other registers."""
+    """Interval between two independent ``IMAD.WIDE`` of a warp (pipe_beside_wgmma)."""
     mad_wide_beside_cycles: float
-    """The same while wgmma runs on the SM."""
+    """Interval between two ``IMAD.WIDE`` of a warp while wgmma runs on the SM (turn_taking)."""
     mad_wide_apart_cycles: float
-    """What one amid other instructions takes of wgmma that runs, as warps of the schedulers do not come to it at once."""
+    """Time that wgmma loses per ``IMAD.WIDE`` interleaved with other instructions, as warps reach it at different times
+    (turn_taking)."""
     mad_wide_spread_fraction: float
-    """By how much of its turns an SM's ``IMAD.WIDE`` take longer or shorter than another's, for a whole launch, where warps
-    of several CTAs share its schedulers: the deviation, from SM to SM."""
+    """Standard deviation of SMs' ``IMAD.WIDE`` time in a launch with several CTAs an SM, relative to the mean
+    (validation/studies)."""
     beside_interval_cycles: float
-    """From an arithmetic instruction of a scheduler to its next while wgmma runs on the SM, at least."""
+    """Minimum interval between math instructions of a scheduler while wgmma runs on the SM (turn_taking)."""
     barrier_base_cycles: float = field(metadata=idealized(latency=0.0))
-    """``bar.sync``: from the last arrival to the first warp that goes on, without what follows."""
+    """Latency of ``bar.sync`` from the last arrival to the first release, without the term per warp (barriers)."""
     barrier_warp_cycles: float = field(metadata=idealized(latency=0.0))
-    """... and for each warp: half of it as the last to arrive, half as one to go on."""
+    """Extra latency of ``bar.sync`` per warp: half of it at the last arrival, half at the release (barriers)."""
     bar_arrive_cycles: float = field(metadata=idealized(latency=0.0))
-    """What ``bar.arrive`` takes of the issuing warp."""
+    """Issue time of ``bar.arrive`` (barriers)."""
     fence_cycles: float
-    """What a proxy or wgmma fence costs where nothing is outstanding."""
+    """Latency of a proxy or wgmma fence with nothing outstanding (barriers)."""
     fence_view_cycles: float
-    """From a proxy fence's end to where asynchronous copies see what was stored before it: a barrier waits for that."""
+    """Time from a proxy fence's end until the async proxy sees earlier stores; a later barrier waits for it
+    (store_fence)."""
     fence_warp_cycles: float
-    """How much later that is for each further warp: a barrier waits for the last."""
+    """Extra time of each further warp until the async proxy sees its stores; a later barrier waits for the last
+    (store_fence)."""
     gpu_fence_cycles: float = field(metadata=idealized(latency=0.0))
-    """``fence.acq_rel`` of scope gpu or cluster where nothing is outstanding, by as many warps as there are schedulers."""
+    """Latency of ``fence.acq_rel`` of scope gpu or cluster with nothing outstanding, for one warp a scheduler
+    (barriers)."""
     gpu_fence_warp_cycles: float = field(metadata=idealized(latency=0.0))
-    """... and for each warp more."""
+    """Extra latency of ``fence.acq_rel`` of scope gpu or cluster per warp beyond one a scheduler (barriers)."""
 
 
 @dataclass(slots=True)
