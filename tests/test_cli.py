@@ -97,6 +97,9 @@ BAD: list[tuple[list[str], list[str]]] = [
     (["gpus", "--toml"], ["--toml prints one GPU", "wants one name"]),
     (["gpus", "toy", "h200_sxm", "--toml"], ["--toml prints one GPU"]),
     (["gpus", "toy", "--toml", "--json", "-"], ["--toml prints one GPU and no JSON"]),
+    (["gpus", "--explain", "hbm"], ["--explain is about one GPU", "wants one name"]),
+    (["gpus", "toy", "--toml", "--explain", "hbm"], ["--explain is about one GPU"]),
+    (["gpus", "toy", "--explain", "hbn"], ["toy has no parameter 'hbn'", "did you mean 'hbm'"]),
     (["gpus", "h300"], ["'h300' is unknown", "known: a100_sxm_40gb"]),
     (["gpus", "--json", "no/such/x.json"], ["--json"]),
 ]

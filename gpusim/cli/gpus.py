@@ -20,6 +20,9 @@ def gpus_command(
     as_toml: Annotated[
         bool, typer.Option("--toml", help="print the description of one GPU as a TOML file that extends no other")
     ] = False,
+    explained: Annotated[
+        str | None, typer.Option("--explain", metavar="PART[.NAME]", help="meanings of parameters, as of hbm or hbm.queue_ns")
+    ] = None,
 ) -> None:
     """List the GPUs, show one with the source of every number, or compare two."""
     from gpusim.machine.config import gpu_names
@@ -31,6 +34,8 @@ def gpus_command(
         raise ConfigError(f"gpus: {len(names)} names are given, wants none, one or two")
     if as_toml and (len(names) != 1 or json_path is not None):
         raise ConfigError("gpus: --toml prints one GPU and no JSON, wants one name and no --json")
+    if explained is not None and (len(names) != 1 or as_toml):
+        raise ConfigError("gpus: --explain is about one GPU, wants one name and no --toml")
     if as_toml:
         typer.echo(gpu_toml(find_gpu(names[0], "gpus:")), nl=False)
         return
@@ -48,6 +53,8 @@ def gpus_command(
         write_json(document, output)
     if not names:
         tables.render_gpus_list(gpus, console)
+    elif explained is not None:
+        tables.render_meanings(gpus[0], explained, console)
     elif len(names) == 1:
         tables.render_gpu(gpus[0], console)
     else:

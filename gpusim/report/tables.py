@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from itertools import groupby
 from typing import Any
 
 from rich.console import Console
@@ -14,6 +15,7 @@ from rich.text import Text
 
 from gpusim.machine.config import COMPONENT_KINDS, OPTIONAL, GpuSpec
 from gpusim.report.number_format import count, number, size, unit_of
+from gpusim.report.parameters import meaning_of, parameters_of
 
 WIDE = 110
 """From this width on a parameter's source stands beside it, else below."""
@@ -52,7 +54,10 @@ def gpu_row(gpu: GpuSpec) -> dict[str, Any]:
 def gpu_document(gpu: GpuSpec) -> dict[str, Any]:
     """Every parameter of one GPU with its unit and source, for the JSON document."""
     parameters = {
-        name: {"value": value, "unit": unit_of(name), "class": gpu.source_class(name), "source": gpu.source_of(name)}
+        name: {
+            "value": value, "unit": unit_of(name), "class": gpu.source_class(name), "source": gpu.source_of(name),
+            "meaning": meaning_of(name).text,
+        }
         for name, value in gpu.parameters().items()
     }
     return {**gpu_row(gpu), "features": list(gpu.device.features), "parameters": parameters}
@@ -115,6 +120,21 @@ def render_gpu(gpu: GpuSpec, console: Console) -> None:
     sources = gpu_row(gpu)["sources"]
     kinds = ", ".join(f"{num} {kind}" for kind, num in sources.items())
     console.print(f"[bold]Verdict[/]: {count(sum(sources.values()), 'parameter')}: {kinds}.", highlight=False)
+    console.print("Meaning of a part's parameters: add --explain hbm.", highlight=False)
+
+
+def render_meanings(gpu: GpuSpec, wanted: str, console: Console) -> None:
+    """Print value, meaning and source of a part's parameters, or of one parameter.
+
+    Raises:
+        ConfigError: the GPU has no such part or parameter.
+    """
+    parameters = gpu.parameters()
+    for field, names in groupby(parameters_of(gpu, wanted), key=lambda name: ".".join(name.split(".")[:2])):
+        for name in names:
+            console.print(f"[bold]{name}[/] = {number(parameters[name])} {unit_of(name)}".rstrip(), highlight=False)
+        console.print(Padding(Text(meaning_of(field).text), (0, 0, 0, 4)))
+        console.print(Padding(Text(gpu.source_of(field), style="dim"), (0, 0, 0, 4)))
 
 
 def _parameters_table(has_room: bool) -> Table:

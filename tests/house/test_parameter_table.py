@@ -1,12 +1,19 @@
-"""The page of the H200's parameters says what the description says."""
+"""Meanings of parameters, and the page of the H200's, which says what description and docstrings say."""
 
 from __future__ import annotations
 
 import importlib.util
+import re
 import sys
+from dataclasses import fields
 from pathlib import Path
 
-from gpusim.machine.config import gpu_names, load_gpu
+import pytest
+
+from gpusim.machine.config import COMPONENT_KINDS, DeviceSpec, gpu_names, load_gpu
+from gpusim.report.parameters import Meaning, meaning_of, meanings
+
+from .prose import long_sentences, sentences
 
 ROOT = Path(__file__).resolve().parents[2]
 SPEC = importlib.util.spec_from_file_location("parameter_table", ROOT / "scripts" / "parameter_table.py")
@@ -16,33 +23,90 @@ sys.modules["parameter_table"] = parameter_table
 SPEC.loader.exec_module(parameter_table)
 
 PAGE = ROOT / "docs" / "h200_parameters.md"
-AFTER = parameter_table.parameters(ROOT / "configs" / "h200_sxm.toml")
-ROWS = {
-    cells[0].strip("` "): cells[1:]
-    for line in PAGE.read_text(encoding="utf-8").splitlines()
-    if line.startswith("| `") and (cells := [cell.strip() for cell in line.strip("|").split("|")])
-}
+LINES = PAGE.read_text(encoding="utf-8").splitlines()
+GPU = load_gpu("h200_sxm")
+MICROBENCHMARKS = {path.parent.name for path in (ROOT / "kernels" / "microbench").glob("*/*/case.py")}
+DOCUMENTS = ("vendor", "paper", "inferred", "guess")
+STUDIES = "validation/studies"
+FIELDS = {
+    f"{part}.{field.name}": meaning_of(f"{part}.{field.name}")
+    for part, spec in {"device": DeviceSpec, **COMPONENT_KINDS}.items() for field in fields(spec)
+}  # fmt: skip
 
 
-def test_the_page_has_every_parameter_with_its_value_of_today() -> None:
-    shown = {name: (cells[2], cells[4]) for name, cells in ROWS.items() if cells[2]}
-    assert shown == {name: (value, source.replace("|", "\\|")) for name, (value, source) in AFTER.items()}
+def rows() -> dict[str, list[str]]:
+    """Cells of the page behind the name of each parameter."""
+    found: dict[str, list[str]] = {}
+    part = ""
+    for line in LINES:
+        if line.startswith("## "):
+            part = line.removeprefix("## ")
+        elif line.startswith("| `"):
+            name, *cells = (cell.strip("` ") for cell in line.strip("|").split(" | "))
+            found[f"{part}.{name}"] = cells
+    return found
 
 
-def test_classes_are_those_that_the_simulator_counts() -> None:
-    gpu = load_gpu("h200_sxm")
-    assert set(AFTER) == set(gpu.sources)
-    for name, source in gpu.sources.items():
-        assert parameter_table.class_of(source) == gpu.source_class(name) == ROWS[name][3]
+# ------------------------------------------------------------------------------------------ meanings
+
+
+def test_every_parameter_has_a_meaning() -> None:
+    assert meanings() == FIELDS
+    assert [name for name, meaning in FIELDS.items() if not (meaning.text and meaning.origin)] == []
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_a_meaning_has_at_most_two_short_sentences(name: str) -> None:
+    text, origin = FIELDS[name]
+    docstring = f"{text.removesuffix('.')} ({', '.join(origin)})."
+    assert long_sentences(docstring) == []
+    assert len(list(sentences(docstring))) <= 2
+    assert set(origin) <= MICROBENCHMARKS | {*DOCUMENTS, STUDIES}
+
+
+@pytest.mark.parametrize("name", GPU.sources)
+def test_a_meaning_names_what_the_source_names(name: str) -> None:
+    source, origin = GPU.sources[name], FIELDS[name].origin
+    kind, cited = source.partition(":")[0], re.findall(r"kernels/(\w+)", source)
+    if kind == "measured" and STUDIES not in source:
+        assert origin[0] == cited[0]
+        assert set(origin) <= set(cited) & MICROBENCHMARKS
+    elif origin != (kind,):
+        assert kind in ("measured", "inferred")
+        assert set(origin) <= set(cited) | ({STUDIES} if STUDIES in source else set())
+
+
+# ------------------------------------------------------------------------------------------ the page
+
+
+def test_the_page_has_every_parameter_with_its_value_and_meaning() -> None:
+    shown = rows()
+    assert set(shown) == set(GPU.sources)
+    for name, (value, text, origin) in shown.items():
+        part, field = name.split(".")
+        assert value == parameter_table.value_text(getattr(GPU.component(part), field))
+        meaning = FIELDS[name]
+        parts = tuple(origin.split(", "))
+        assert Meaning(text, parts if len(parts) == 1 else tuple(each for each in parts if each != "inferred")) == meaning
+
+
+def test_a_row_shows_the_class_that_the_simulator_counts() -> None:
+    shown = {"vendor": "published", "paper": "published", "inferred": "inferred", "guess": "guess"}
+    for name, (*_, origin) in rows().items():
+        assert shown.get(origin.split(", ")[0], "measured") == GPU.source_class(name)
 
 
 def test_the_page_counts_every_gpu_as_it_is_today() -> None:
-    lines = PAGE.read_text(encoding="utf-8").splitlines()
     kinds = ("published", "measured", "inferred", "guess")
-    assert "| | " + " | ".join(kinds) + " | all |" in lines
+    assert "| Parameters | " + " | ".join(kinds) + " | all |" in LINES
     for name in gpu_names():
         if name != "toy":
-            label = "after" if name == "h200_sxm" else name
-            classes = [parameter_table.class_of(source) for source in load_gpu(name).sources.values()]
+            gpu = load_gpu(name)
+            classes = [gpu.source_class(parameter) for parameter in gpu.sources]
             counts = [*(classes.count(kind) for kind in kinds), len(classes)]
-            assert f"| {label} | " + " | ".join(map(str, counts)) + " |" in lines
+            assert f"| {name} | " + " | ".join(map(str, counts)) + " |" in LINES
+
+
+def test_the_page_is_what_the_script_writes() -> None:
+    others = [load_gpu(name) for name in gpu_names() if name not in ("h200_sxm", "toy")]
+    assert "\n".join(parameter_table.page(GPU, others)).splitlines() == LINES

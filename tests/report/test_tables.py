@@ -7,13 +7,17 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
+from gpusim.errors import ConfigError
 from gpusim.machine.config import GpuSpec, load_gpu
+from gpusim.report.number_format import number
+from gpusim.report.parameters import meaning_of
 from gpusim.report.predictions import Options, render_prediction
 from gpusim.report.tables import (
     compare_gpus,
     render_gpu,
     render_gpu_comparison,
     render_gpus_list,
+    render_meanings,
 )
 from gpusim.simulate.result import Result
 from gpusim.simulate.summary import one_after_the_other
@@ -159,6 +163,28 @@ def test_a_gpu_is_shown_with_every_parameter_and_its_source(toy: GpuSpec) -> Non
         words = " ".join(text.split())
         for source in toy.sources.values():
             assert all(word in words for word in source.split(":", 1)[1].split())
+
+
+def test_a_part_is_explained_by_value_meaning_and_source(toy: GpuSpec) -> None:
+    for width in (40, 80, 200):
+        text = shown(lambda console: render_meanings(toy, "hbm", console), width)
+        assert max(map(len, text.splitlines())) <= width
+        words = " ".join(text.split())
+        for name, value in toy.parameters().items():
+            is_shown = f"{name} = {number(value)}" in words
+            assert is_shown == name.startswith("hbm.")
+            assert not is_shown or meaning_of(name).text in words
+
+
+def test_a_table_is_explained_once() -> None:
+    text = shown(lambda console: render_meanings(load_gpu("h200_sxm"), "device.gpcs", console), 200)
+    assert text.splitlines()[:2] == ["device.gpcs.16 = 6", "device.gpcs.18 = 2"]
+    assert text.count(meaning_of("device.gpcs").text) == 1
+
+
+def test_what_is_no_parameter_is_not_explained(toy: GpuSpec) -> None:
+    with pytest.raises(ConfigError, match=r"toy has no parameter 'hbm.qeue_ns'; did you mean 'hbm.queue_ns'\?"):
+        shown(lambda console: render_meanings(toy, "hbm.qeue_ns", console))
 
 
 def test_gpus_are_listed_one_a_line(toy: GpuSpec) -> None:
