@@ -1,4 +1,5 @@
-"""What a GPU is made of, and what each part costs.
+"""Parts of a GPU: their parameters, counters and layout on the chip.
 
-In: a GPU's description (``configs/<gpu>.toml``). Out: parts that turn bytes and instructions into cycles. Knows no kernels.
+In: a GPU's description (``configs/<gpu>.toml``). Out: a :class:`~gpusim.machine.config.GpuSpec`, from which the engine
+takes its constants. Knows no kernels.
 """

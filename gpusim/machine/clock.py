@@ -1,4 +1,4 @@
-"""What SM clock a kernel sustains under the power limit."""
+"""SM clock that a kernel sustains under the power limit."""
 
 from __future__ import annotations
 
@@ -72,47 +72,60 @@ class ClockSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Activity:
-    """What a kernel did, for the power it draws."""
+    """Work of a kernel, from which its power follows."""
 
     cycles: float
     num_flops: float
     rate_class: str
-    """Class of type, or the type itself."""
+    """Type class of its math, or the type itself."""
     l2_bytes: float
-    """Of threads' loads and stores, and of bulk stores."""
+    """Bytes of threads' loads and stores and of bulk stores at L2."""
     hbm_bytes: float
     busy_fraction: float
-    """SM-cycles with a CTA, of all."""
+    """Fraction of all SM cycles with a resident CTA."""
     bulk_bytes: float = 0.0
-    """Out of L2 for TMA; no part of ``l2_bytes``."""
+    """Bytes that TMA reads from L2; no part of ``l2_bytes``."""
     fill_bytes: float = 0.0
-    """Into shared memory by TMA: what merged and multicast requests brought counts for each SM."""
+    """Bytes that TMA writes to shared memory; coalesced and multicast requests count at each SM."""
     smem_bytes: float = 0.0
-    """Of wavefronts of threads' accesses to shared memory."""
+    """Bytes of the wavefronts of warps' shared-memory accesses."""
     is_mma_sync: bool = False
-    """Whether the tensor cores' work is mma.sync."""
+    """Whether the tensor math is mma.sync."""
     tensor_share: float = 1.0
-    """Part of the time in which tensor cores work, where they rest for microseconds; shorter rests are none."""
+    """Fraction of time with tensor math, where tensor cores rest for microseconds; shorter rests do not count."""
     num_tensor_bursts: float = 0.0
-    """Bursts of an SM's tensor cores behind such rests."""
+    """Bursts of an SM's tensor math after rests of microseconds."""
 
 
 class PowerLimiter:
-    """The clock at which the power drawn meets the limit, and the voltage that reaches the SMs holds.
+    """Highest clock at which power stays within its limit and tensor cores keep their voltage.
 
-    Models: energy by kind of work (a byte by TMA takes less than a thread's load, mma.sync more than wgmma), at a voltage
-    that falls with the clock; a higher limit for a single launch than for half a second, and none in its first microseconds;
-    zeros against random data; a lower highest clock while tensor cores work, at whatever rate (FFMA, shared memory, L2 and
-    memory do not lower it), a load line below it for a single launch; what bursts behind rests cost, where they are told of
-    (kernels/power_clock and power_bursts; no simulated kernel tells of its own).
-    Ignores: temperature, the card's own leakage and binning, the limiter's oscillation, clock per GPC; how a load line fades
-    in the first half of a millisecond; rests of tensor cores within a kernel; a dip of some 2 %, 100 us after a launch;
-    energy of integers; operands of wgmma from registers (a tenth less) and of narrow tiles.
+    Models:
+
+    * energy by kind of work: a byte by TMA costs less than one of a thread's load, mma.sync more than wgmma
+      (power_tma, power_mma);
+    * voltage that falls with the clock (power_clock);
+    * a higher power limit for a single launch than for half a second, and none in its first microseconds (power_clock);
+    * less energy for zeros than for random data (board_power);
+    * a lower highest clock while tensor cores work, at any rate (power_mma);
+    * FFMA, shared memory, L2 and HBM lower the clock by their power alone;
+    * a load line below that clock for a single launch (power_clock);
+    * clock lost to bursts of tensor math after rests (power_clock, power_bursts); simulated kernels report none.
+
+    Ignores:
+
+    * temperature, leakage and binning of the individual card, oscillation of the limiter, a clock per GPC;
+    * how a load line fades in the first half of a millisecond;
+    * rests of tensor cores within a kernel;
+    * a dip of some 2 %, 100 us after a launch;
+    * energy of integer math;
+    * energy of wgmma with operands from registers (a tenth less) and with narrow tiles.
+
     Source: the GPU's description; kernels/power_mma, power_clock, h200_sxm, 2026-11-22.
     """
 
     def __init__(self, spec: ClockSpec) -> None:
-        """A limiter of ``spec``."""
+        """Limiter with the parameters ``spec``."""
         self.spec = spec
 
     def power_w(self, activity: Activity, *, mhz: float, data: str) -> float:
@@ -132,7 +145,7 @@ class PowerLimiter:
         return spec.idle_power_w + memory + arithmetic + (l2 + smem + busy) * self.voltage_squared(mhz)
 
     def voltage_squared(self, mhz: float) -> float:
-        """What energy goes with: of the voltage that ``mhz`` takes, over what the highest clock takes."""
+        """Square of the voltage at ``mhz``, relative to the highest clock: the factor on energy."""
         voltage = 1.0 + self.spec.voltage_slope * (mhz / self.spec.max_mhz - 1.0)
         return voltage * voltage
 
@@ -144,7 +157,7 @@ class PowerLimiter:
         return activity.num_flops * each * 1e-12 * mhz * 1e6 / max(activity.cycles, 1.0) * self.voltage_squared(mhz)
 
     def is_sustained(self, activity: Activity, *, mhz: float, data: str, limit_w: float, is_single: bool = False) -> bool:
-        """Whether ``activity`` may run at ``mhz``: the limit asks for no less, nor do tensor cores that work."""
+        """Whether ``activity`` may run at ``mhz``, by the power limit and by its tensor math."""
         if self.power_w(activity, mhz=mhz, data=data) > limit_w:
             return False
         spec, tensor_w = self.spec, self.tensor_w(activity, mhz=mhz, data=data)
@@ -155,7 +168,7 @@ class PowerLimiter:
         return mhz + dropped <= spec.max_mhz
 
     def _dropped_mhz(self, activity: Activity, *, time_us: float) -> float:
-        """How much slower than ever SMs run for their tensor cores' work, power aside."""
+        """Clock lost to tensor math without any power limit, in MHz."""
         spec, num = self.spec, activity.num_tensor_bursts
         rested_us = (1.0 - activity.tensor_share) * time_us
         if rested_us <= spec.tensor_rest_us * num or not num:
@@ -164,13 +177,13 @@ class PowerLimiter:
         return min(dropped, spec.max_mhz - spec.tensor_least_mhz)
 
     def l2_cycles(self, mhz: float) -> float:
-        """Cycles of L2 and crossbar in an SM cycle at ``mhz``, where at the highest clock it is one."""
+        """L2 and crossbar cycles per SM cycle at ``mhz``, relative to the highest clock."""
         return power(self.spec.max_mhz / mhz, 1.0 - self.spec.l2_follow_fraction)
 
     def clock_mhz(self, activity: Activity, *, mode: str, data: str) -> float:
-        """Highest clock that tensor cores and the limit of ``mode`` (``single`` or ``sustained``) leave ``activity``.
+        """Highest clock of ``activity`` under the power limit of ``mode`` (``single`` or ``sustained``), in MHz.
 
-        Of a single launch the mean over its time: its limit holds from some us after the start on.
+        For a single launch it is the mean over time: the limit takes effect some microseconds after the start.
 
         Raises:
             ConfigError: another mode.

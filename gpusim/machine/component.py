@@ -1,4 +1,4 @@
-"""What all parts of the machine have in common."""
+"""Counters and field metadata that all parts of the machine share."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ INFINITE = 1e12
 
 @dataclass(slots=True)
 class Counters:
-    """What a part counts. A field with an ``ncu`` entry in its metadata (:func:`ncu`) carries that Nsight Compute name."""
+    """Counters of a part. A field made with :func:`ncu` has that Nsight Compute name in its metadata."""
 
     def named(self) -> Iterator[tuple[str, float]]:
         """(Nsight Compute name, value) of every counter that has one."""
@@ -22,13 +22,13 @@ class Counters:
 
 
 def ncu(name: str) -> float:
-    """A counter from 0 on that Nsight Compute has under ``name``."""
+    """Counter that starts at 0 and has ``name`` in Nsight Compute."""
     found: float = field(default=0.0, metadata={"ncu": name})
     return found
 
 
 def idealized(**numbers: float) -> Mapping[str, Mapping[str, float]]:
-    """Metadata of a Spec's field: the number that each counterfactual gives it; the others leave it as it is.
+    """Metadata of a Spec's field: its value under each counterfactual; other counterfactuals keep the number.
 
     >>> idealized(latency=0.0)
     {'idealized': {'latency': 0.0}}

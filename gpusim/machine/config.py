@@ -7,13 +7,13 @@ from copy import deepcopy
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass, replace
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 from gpusim.errors import ConfigError, full_gpu_name, nearest
 from gpusim.machine.clock import ClockSpec
 from gpusim.machine.description import NO_NUMBERS, chain_of, flat_table, sections
 from gpusim.machine.dispatcher import DispatcherSpec, slots_of_grid
-from gpusim.machine.floorplan import Floorplan, floorplan_of
+from gpusim.machine.floorplan import DeviceSpec, Feature, Floorplan, floorplan_of
 from gpusim.machine.memory.dsmem import DsmemSpec
 from gpusim.machine.memory.hbm import HbmSpec
 from gpusim.machine.memory.l1 import L1Spec
@@ -32,84 +32,44 @@ if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
 BELOW = {"l2": "hbm", "xbar": "l2", "l1": "xbar", "tma": "xbar"}
-"""The call chain: which part each memory part asks. A configuration repeats it, so that it can be read there."""
-
-Feature = Literal["tma", "mbarrier", "wgmma", "cluster", "setmaxnreg", "cp_async", "mma_sync", "stmatrix", "fp8"]
-"""What a GPU may have; the same as ``gpusim.workload.launch.Feature``."""
+"""Part that each memory part sends its requests to; a description repeats it for its readers."""
 
 FEATURE_PARTS = {"tma": "tma", "mbarrier": "mbarrier", "cluster": "dsmem"}
-"""The part of a GPU that a feature needs."""
+"""Part of a GPU that each feature needs."""
 
 OPTIONAL_KEYS = "wgmma_"
-"""Beginning of keys that a GPU without the feature leaves out, all of them."""
+"""Prefix of keys that a GPU without wgmma leaves out, all of them."""
 
 NOT_ZERO = (
     "l0_bytes", "l1_bytes", "prefetched_bytes", "refresh_bytes", "beside_interval_cycles", "mad_wide_beside_cycles",
     "loop_paces", "_per_cycle", "_per_s", "_mhz", "num_", "sustained_fraction", "bulk_read_fraction",
     "multicast_read_fraction", "allocation_bytes", "allocation_unit", "lanes", "max_queued_boxes", "wgmma_max_groups",
 )  # fmt: skip
-"""Beginnings and endings of keys that something is divided by, or a queue of none of which holds nothing."""
+"""Prefixes and suffixes of keys that must not be 0: divisors, and lengths of queues."""
 
 QUEUES = ("max_queued_boxes", "wgmma_max_groups")
 MOST_PARTS, MOST_PLACES = 1024, 65536
-"""Of a kind, and of a queue; each takes room and time: more are a slip."""
+"""Limits on counts of parts and on lengths of queues, so that a typing error does not exhaust memory."""
 
 WORDS = ("order", "merge_scope")
-"""Keys whose value is a word."""
+"""Keys whose value is a word, not a number."""
 
 SIGNED = ("component.tma.latency_cycles",)
-"""What is told against something else, and may be less."""
+"""Parameters that may be negative, as differences."""
 
 SOURCE_CLASSES = {
     "vendor": "published", "paper": "published", "measured": "measured", "fitted": "measured",
     "inferred": "inferred", "guess": "guess", "toy": "toy",
 }
-"""What a source begins with, and the class that it is counted in."""
+"""Class of each source, by the word that the source begins with."""
 
 CHANGED = " (changed)"
-"""What the name of a GPU gets that is described otherwise than ours of that name."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceSpec:
-    """What ``cudaGetDeviceProperties`` and the data sheet say."""
-
-    num_sms: int
-    """Number of SMs (vendor)."""
-    compute_capability: float
-    """CUDA compute capability, major.minor (vendor)."""
-    max_threads_per_sm: int
-    """Most resident threads of an SM (vendor)."""
-    max_warps_per_sm: int
-    """Most resident warps of an SM (vendor)."""
-    max_ctas_per_sm: int
-    """Most resident CTAs of an SM (vendor)."""
-    smem_per_sm_bytes: int
-    """Shared memory of an SM for all its CTAs, reserved bytes included (vendor)."""
-    smem_per_cta_bytes: int
-    """Most shared memory of one CTA, by opt-in (vendor)."""
-    smem_reserved_per_cta_bytes: int
-    """Shared memory that CUDA reserves in each CTA (vendor)."""
-    smem_allocation_bytes: int
-    """Granularity of a CTA's shared-memory allocation (vendor)."""
-    features: tuple[Feature, ...]
-    """Instructions and types that kernels may use, by architecture in the PTX ISA; no number, so it has no source
-    (vendor)."""
-    max_cluster_size: int
-    """Largest portable cluster, in CTAs; 1 where there are no clusters (vendor)."""
-    peak_tflops: Mapping[str, float]
-    """Dense peak throughput in the data sheet, by type class (vendor)."""
-    gpcs: Mapping[str, int]
-    """Number of GPCs by SMs per GPC (memory_bandwidth)."""
-    lone_sms: int
-    """SMs of the first GPC in TPCs that run no cluster larger than two CTAs (memory_bandwidth)."""
-    gpc_sides: tuple[int, ...]
-    """L2 partition of each GPC, GPCs with fewer SMs first (line_sharing)."""
+"""Suffix of a GPU's name whose description differs from ours of that name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuSpec:
-    """One GPU: every number that the model knows of it, each with a source."""
+    """One GPU: all its parameters, each with a source."""
 
     name: str
     title: str
@@ -133,7 +93,7 @@ class GpuSpec:
 
     @property
     def base_name(self) -> str:
-        """Its name, or that of the GPU of ours which its description is a change of."""
+        """Name of the GPU, without the suffix of a changed description."""
         return self.name.removesuffix(CHANGED)
 
     @property
@@ -143,7 +103,7 @@ class GpuSpec:
 
     @property
     def features(self) -> frozenset[Feature]:
-        """Instructions and types that it has: those of its description whose part is there."""
+        """Instructions and types of the GPU: those of its description whose part exists."""
         has = {name: self.component(part) is not None for name, part in FEATURE_PARTS.items()}
         return frozenset(feature for feature in self.device.features if has.get(feature, True))
 
@@ -159,18 +119,18 @@ class GpuSpec:
         return floorplan_of(tuple(device.gpcs.items()), device.lone_sms, tuple(device.gpc_sides))
 
     def gpcs_of_clusters(self, size: int) -> tuple[int, ...]:
-        """The GPC of each cluster of ``size`` CTAs, one CTA an SM, in the order in which a grid's first ones are placed."""
+        """GPC of each cluster of ``size`` CTAs, one CTA an SM, in the order of a grid's first clusters."""
         slots = slots_of_grid(self.dispatcher, self.floorplan, cluster_size=size, ctas_per_sm=1)
         return tuple(self.floorplan.gpc_of_sm[slot[0]] for slot in slots)
 
     @property
     def side_of_sm(self) -> tuple[int, ...]:
-        """Which side of L2 each SM asks."""
+        """L2 partition of each SM."""
         return tuple(self.floorplan.side_of_sm)
 
     @property
     def l2_sides(self) -> Sides:
-        """What each side of L2 holds."""
+        """Capacities of each L2 partition."""
         l2 = self.l2
         return Sides(
             num=l2.num_partitions, side_bytes=l2.capacity_bytes * l2.shared_capacity_fraction,
@@ -181,17 +141,17 @@ class GpuSpec:
 
     @property
     def max_smem_per_cta_bytes(self) -> int:
-        """Shared memory that one CTA may ask for."""
+        """Most shared memory of one CTA, in bytes."""
         return self.device.smem_per_cta_bytes
 
     def component(self, name: str) -> Any:
-        """The Spec of part ``name``, or None where the GPU lacks it."""
+        """Spec of part ``name``, or None where the GPU lacks it."""
         return getattr(self, name)
 
     def parameters(self) -> dict[str, Any]:
         """Every parameter by ``component.parameter``; entries of a table by ``component.parameter.entry``.
 
-        What the description leaves out, because the GPU lacks it, is not among them.
+        Parameters that the description leaves out are not among them.
         """
         flat: dict[str, Any] = {}
         for name in ("device", *COMPONENT_KINDS):
@@ -219,20 +179,20 @@ COMPONENT_KINDS: Mapping[str, type] = {
     name: kind for name, hint in get_type_hints(GpuSpec).items()
     if isinstance(kind := (get_args(hint) or (hint,))[0], type) and is_dataclass(kind) and kind is not DeviceSpec
 }  # fmt: skip
-"""The Spec of each part, by the name that a configuration has for it."""
+"""Spec of each part, by its name in a description."""
 
 OFF: Mapping[str, Any] = {
     f"{part}.{item.name}": item.default for part, kind in COMPONENT_KINDS.items() for item in fields(kind)
     if item.default is not MISSING and not item.name.startswith(OPTIONAL_KEYS)
 }  # fmt: skip
-"""Parameters with a default, which switches their mechanism off: descriptions need not name them."""
+"""Parameters with a default that switches their mechanism off; descriptions may leave them out."""
 
 OPTIONAL = {item.name for item in fields(GpuSpec) if item.default is None}
 """Parts that a GPU may lack."""
 
 
 def configs_dir() -> Path:
-    """Where the GPUs' descriptions lie: beside the package in a checkout, inside it when installed."""
+    """Folder of the GPUs' descriptions: next to the package in a checkout, inside it when installed."""
     inside = Path(__file__).resolve().parent.parent / "configs"
     return inside if inside.is_dir() else Path(__file__).resolve().parent.parent.parent / "configs"
 
@@ -243,10 +203,10 @@ def gpu_names() -> list[str]:
 
 
 def load_gpu(name: str | Path) -> GpuSpec:
-    """The GPU called ``name`` (or by the beginning of its name), or described by the TOML file at that path.
+    """GPU with that name (or a unique prefix of it), or described by the TOML file at that path.
 
-    A file that says it is one of ours and says something else of it gives a GPU of another name: what was measured on ours
-    says nothing of it.
+    A file with the name of one of our GPUs and other numbers gives a GPU with another name. Measurements of ours do not
+    apply to it.
 
     Raises:
         ConfigError: unknown name; unknown, missing or unsourced key; value out of range.
@@ -267,14 +227,14 @@ def load_gpu(name: str | Path) -> GpuSpec:
 
 @lru_cache(maxsize=16)
 def _described(chain: tuple[tuple[str, str], ...]) -> GpuSpec:
-    """What a file describes. Kept, as what asks for many rows of a GPU loads it for each."""
+    """GPU that a file describes; cached, as callers that predict many rows load it for each."""
     if len(chain) > 1:
-        _described(chain[1:])  # so that what is wrong there is said of that file
+        _described(chain[1:])  # so that an error there names that file
     return gpu_from_table(flat_table(chain), chain[0][0])
 
 
 def gpu_from_table(table: Mapping[str, Any], where: str) -> GpuSpec:
-    """Check a description that leaves nothing to another; ``where`` names it in errors."""
+    """GPU from a description that extends no other; ``where`` is its name in errors."""
     known = ("name", "title", "device", "component")
     _refuse_unknown(where, "", table, {*known, "extends"})
     for key in known:
@@ -303,7 +263,7 @@ def gpu_from_table(table: Mapping[str, Any], where: str) -> GpuSpec:
     for name in COMPONENT_KINDS:
         if name not in parts and name not in OPTIONAL:
             raise ConfigError(f"{where}: component.{name} is missing, a GPU's description needs it")
-    device = parts["device"]
+    device, l2 = parts["device"], parts["l2"]
     for feature, part in FEATURE_PARTS.items():
         if feature in device.features and part not in parts:
             raise ConfigError(f"{where}: device.features has {feature!r}, wants component.{part}, which does it")
@@ -314,13 +274,12 @@ def gpu_from_table(table: Mapping[str, Any], where: str) -> GpuSpec:
             f"{where}: device.gpcs hold {held} SMs, {device.lone_sms} of the first in lone pairs; wants the "
             f"{device.num_sms} of device.num_sms, and no more lone ones than the smallest has"
         )
-    sides = range(parts["l2"].num_partitions)
+    sides = range(l2.num_partitions)
     if len(device.gpc_sides) != sum(device.gpcs.values()) or not set(device.gpc_sides) <= set(sides):
         raise ConfigError(
             f"{where}: device.gpc_sides is {list(device.gpc_sides)}, wants one of {len(sides)} sides of L2 "
             f"for each of {sum(device.gpcs.values())} GPCs, counted from 0"
         )
-    l2 = parts["l2"]
     if l2.num_partitions == 1 and l2.far_latency_cycles != l2.near_latency_cycles:
         raise ConfigError(
             f"{where}: component.l2.far_latency_cycles is {l2.far_latency_cycles:g} where num_partitions is 1; wants "
@@ -345,14 +304,14 @@ def _refuse_unknown(where: str, prefix: str, section: Mapping[str, Any], known: 
 
 @cache
 def _checker(spec: type) -> TypeAdapter[Any]:
-    """What checks a Spec's values: to make it takes longer than to read a description."""
+    """Validator of a Spec's values; cached, as making one takes longer than reading a description."""
     from pydantic import TypeAdapter  # heavy, so late
 
     return TypeAdapter(spec)
 
 
 def _part(where: str, path: str, section: Mapping[str, Any], spec: type, sources: dict[str, str]) -> Any:
-    """One section as its frozen Spec; collects sources."""
+    """Frozen Spec of one section; adds its sources to ``sources``."""
     from pydantic import ValidationError  # heavy, so late
 
     names = {item.name for item in fields(spec)}
@@ -366,7 +325,6 @@ def _part(where: str, path: str, section: Mapping[str, Any], spec: type, sources
     sourced = [key for key in section if key in names and key != "features"]
     _refuse_unknown(where, f"{path}.source.", stated, set(sourced))
     values = {key: value for key, value in section.items() if key in names}
-    label = path.rsplit(".", 1)[-1]
     for key in sourced:
         source = stated.get(key)
         if not isinstance(source, str) or not source.strip():
@@ -379,7 +337,7 @@ def _part(where: str, path: str, section: Mapping[str, Any], spec: type, sources
             )
         if prefix == "toy" and where != "toy.toml":
             raise ConfigError(f"{where}: {path}.source.{key} is 'toy:', which only toy.toml may say")
-        sources[f"{label}.{key}"] = source
+        sources[f"{path.rpartition('.')[2]}.{key}"] = source
     for key, value in values.items():
         _check_range(where, f"{path}.{key}", key, value)
     try:
@@ -391,13 +349,13 @@ def _part(where: str, path: str, section: Mapping[str, Any], spec: type, sources
 
 
 def _may_lack(item: Field[Any], section: Mapping[str, Any]) -> bool:
-    """Whether a description may leave ``item`` out: its default switches it off. Of the keys of a feature, all or none."""
+    """Whether a description may leave ``item`` out because of a default. A feature's keys come together or not at all."""
     has_feature = item.name.startswith(OPTIONAL_KEYS) and any(key.startswith(OPTIONAL_KEYS) for key in section)
     return not (has_feature or item.default is item.default_factory is MISSING)
 
 
 def _check_range(where: str, path: str, key: str, value: Any) -> None:
-    """Numbers are numbers and not negative, rates not zero, and fractions at most one."""
+    """Refuse values that are no numbers, negative numbers, rates of zero and fractions above one."""
     if isinstance(value, Mapping):
         for entry, number in value.items():
             _check_range(where, f"{path}.{entry}", key, number)

@@ -1,4 +1,4 @@
-"""Counters of the whole machine, part by part: what the engine counts, and what a summary reads."""
+"""Counters of all parts of the machine: the engine writes them, a summary reads them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What a GPU's description says, and what it leaves to the one that it extends.
+"""TOML description of a GPU, joined with the descriptions that it extends.
 
-In: a TOML file. Out: a table that says everything, each inherited number with a source that names the GPU it is of.
+In: a TOML file. Out: a table with every number; the source of an inherited number names the GPU it comes from.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from typing import Any
 from gpusim.errors import ConfigError, nearest
 
 NO_NUMBERS = {"kind", "below", "source"}
-"""Keys of a part's table that are no parameter of it."""
+"""Keys of a part's table that are no parameters."""
 
 KEPT = ("inferred", "guess")
-"""Classes of sources that an inherited number keeps: it is known neither better nor worse."""
+"""Classes of sources that an inherited number keeps, as it is known equally well on both GPUs."""
 
 
 def chain_of(path: Path, folder: Path, children: tuple[str, ...] = ()) -> tuple[tuple[str, str], ...]:
     """Name and text of the description at ``path``, then of the one in ``folder`` that it extends, and so on.
 
     Raises:
-        ConfigError: one is not valid TOML, extends no GPU that there is, or one that extends it.
+        ConfigError: a file is not valid TOML, extends an unknown GPU, or extends itself through others.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -50,7 +50,7 @@ def sections(where: str, table: Mapping[str, Any]) -> dict[str, Mapping[str, Any
     """The tables of numbers in a description: ``device``, and each part by its name.
 
     Raises:
-        ConfigError: one is no table.
+        ConfigError: a section is no table.
     """
     parts = table.get("component", {})
     if not isinstance(parts, Mapping):
@@ -64,10 +64,10 @@ def sections(where: str, table: Mapping[str, Any]) -> dict[str, Mapping[str, Any
 
 
 def flat_table(chain: tuple[tuple[str, str], ...]) -> Mapping[str, Any]:
-    """All that a description says and inherits. What it states has its source alone; it may state a source alone, too.
+    """Table of a description with everything it inherits. A stated number needs a source; a source may stand alone.
 
     Raises:
-        ConfigError: it overrides nothing of what it extends.
+        ConfigError: the description overrides no number of its parent.
     """
     where, child = chain[0][0], _parsed(chain[0][1])
     if len(chain) == 1:
@@ -83,7 +83,7 @@ def flat_table(chain: tuple[tuple[str, str], ...]) -> Mapping[str, Any]:
 
 
 def inherited_source(source: str, parent: str) -> str:
-    """Where a number comes from that a GPU inherits from ``parent``, which has it from ``source``.
+    """Source of a number that a GPU inherits from ``parent``, whose own source is ``source``.
 
     >>> inherited_source("measured: kernels/math_rate, h200_sxm, 2026-11-20: median", "h200_sxm")
     'inferred: h200_sxm (measured: kernels/math_rate, h200_sxm, 2026-11-20: median)'

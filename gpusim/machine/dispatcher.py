@@ -1,4 +1,4 @@
-"""The CTA work distributor: in what order, how fast, and where CTAs start."""
+"""CTA work distributor: order, rate and place of CTA starts."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from gpusim.machine.component import idealized
 from gpusim.machine.floorplan import Floorplan
 
 GOLDEN = 0.6180339887498949
-"""Multiples of it, less their whole part, fill 0 to 1 evenly however many there are."""
+"""Golden section: fractional parts of its multiples fill 0 to 1 evenly, however many there are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DispatcherSpec:
-    """Launch and dispatch."""
+    """Launch, dispatch and retirement of CTAs."""
 
     launch_cycles: float = field(metadata=idealized(launch=0.0))
     """Time from the kernel's start in Nsight Compute to the first CTA's first instruction (launch_order)."""
@@ -45,11 +45,11 @@ class DispatcherSpec:
     by GPC (``gpc_first``) (launch_order)."""
 
     def retire_cycles(self, cluster_size: int) -> float:
-        """Between two CTAs whose exit is taken note of, of a grid of such clusters."""
+        """Interval between two CTA retirements in a grid of clusters of that size."""
         return self.retire_cycles_per_cta if cluster_size == 1 else self.cluster_retire_cycles_per_cta
 
     def wait_cycles(self, turn: int) -> float:
-        """How long CTA number ``turn`` waits until the round comes to its SM: over many turns, evenly spread.
+        """Wait of CTA number ``turn`` for the distributor's round; evenly distributed over many CTAs.
 
         >>> from gpusim.machine.config import load_gpu
         >>> spec = load_gpu("h200_sxm").dispatcher
@@ -60,7 +60,7 @@ class DispatcherSpec:
 
 
 def first_sms(spec: DispatcherSpec, floorplan: Floorplan) -> list[int]:
-    """SMs of the first CTAs of a grid that fills them all, one each: the SM of CTA 0, of CTA 1, ...
+    """SM of CTA 0, of CTA 1, ... of a grid that fills all SMs with one CTA each.
 
     >>> from gpusim.machine.config import load_gpu
     >>> gpu = load_gpu("h200_sxm")
@@ -76,10 +76,10 @@ def first_sms(spec: DispatcherSpec, floorplan: Floorplan) -> list[int]:
 def slots_of_grid(
     spec: DispatcherSpec, floorplan: Floorplan, *, cluster_size: int, ctas_per_sm: int, num_ctas: int | None = None
 ) -> list[tuple[int, ...]]:
-    """Slots of all SMs in the order in which they are filled first: each the SMs that one cluster occupies.
+    """Slots of all SMs in the order in which the first CTAs fill them; a slot is the SMs of one cluster.
 
-    A grid of ``num_ctas``, if known, that leaves SMs free is spread over GPCs and TPCs (``gpc_first``). How slots are filled
-    and refilled in time is ``engine/run.h``'s.
+    With ``gpc_first``, a grid of ``num_ctas`` that leaves SMs free is spread over GPCs and TPCs. ``engine/run.h`` decides
+    when slots are filled and refilled.
 
     Source: kernels/launch_order (``start``, ``tail``, ``ramp``), h200_sxm, 2026-11-20.
     """

@@ -1,32 +1,83 @@
-"""Which SMs share a TPC, a GPC and a side of L2, by their numbers."""
+"""Device properties, and SM numbers that share a TPC, a GPC and an L2 partition."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
+from typing import Literal
 
 SMS_PER_TPC = 2
-"""Source: NVIDIA A100 and H100 whitepapers."""
+"""SMs of a TPC. Source: NVIDIA A100 and H100 whitepapers."""
+
+Feature = Literal["tma", "mbarrier", "wgmma", "cluster", "setmaxnreg", "cp_async", "mma_sync", "stmatrix", "fp8"]
+"""Features of a GPU; equal to ``gpusim.workload.launch.Feature``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceSpec:
+    """Limits and layout of the GPU, from ``cudaGetDeviceProperties`` and the data sheet."""
+
+    num_sms: int
+    """Number of SMs (vendor)."""
+    compute_capability: float
+    """CUDA compute capability, major.minor (vendor)."""
+    max_threads_per_sm: int
+    """Most resident threads of an SM (vendor)."""
+    max_warps_per_sm: int
+    """Most resident warps of an SM (vendor)."""
+    max_ctas_per_sm: int
+    """Most resident CTAs of an SM (vendor)."""
+    smem_per_sm_bytes: int
+    """Shared memory of an SM for all its CTAs, reserved bytes included (vendor)."""
+    smem_per_cta_bytes: int
+    """Most shared memory of one CTA, by opt-in (vendor)."""
+    smem_reserved_per_cta_bytes: int
+    """Shared memory that CUDA reserves in each CTA (vendor)."""
+    smem_allocation_bytes: int
+    """Granularity of a CTA's shared-memory allocation (vendor)."""
+    features: tuple[Feature, ...]
+    """Instructions and types that kernels may use, by architecture in the PTX ISA; no number, so it has no source
+    (vendor)."""
+    max_cluster_size: int
+    """Largest portable cluster, in CTAs; 1 where there are no clusters (vendor)."""
+    peak_tflops: Mapping[str, float]
+    """Dense peak throughput in the data sheet, by type class (vendor)."""
+    gpcs: Mapping[str, int]
+    """Number of GPCs by SMs per GPC (memory_bandwidth)."""
+    lone_sms: int
+    """SMs of the first GPC in TPCs that run no cluster larger than two CTAs (memory_bandwidth)."""
+    gpc_sides: tuple[int, ...]
+    """L2 partition of each GPC, GPCs with fewer SMs first (line_sharing)."""
 
 
 class Floorplan:
     """SMs by GPC.
 
-    Models: SMs are numbered in pairs (TPCs), a pair of each GPC in turn for as long as it has any, GPCs with more SMs last;
-    some pairs of the first GPC, if any, take part in no cluster beyond a pair and have the last numbers; a GPC is on one
-    side of L2.
-    Ignores: that GPUs of one name differ (which GPC has lone pairs, and how many; sides); parts of a GPC (CPCs), which the
-    crossbar deals out itself for stores.
-    Source: kernels/memory_bandwidth (``topology``), launch_order (``start``), line_sharing (``distance``: lone pairs merge
-    with the first GPC; sectors cross L2 for two SMs of different sides), h200_sxm, 2026-11-20.
+    Models:
+
+    * SM numbers go in pairs (TPCs), one pair of each GPC in turn while it has any, GPCs with more SMs last;
+    * some pairs of the first GPC, if any, run no cluster larger than two CTAs and have the last numbers (lone SMs);
+    * a GPC belongs to one L2 partition.
+
+    Ignores:
+
+    * differences between GPUs of one name: which GPC has lone pairs, how many, and the partition of each GPC;
+    * parts of a GPC (CPCs), which the crossbar assigns itself for stores.
+
+    Source: kernels/memory_bandwidth (``topology``), launch_order (``start``), line_sharing (``distance``), h200_sxm,
+    2026-11-20. There, lone pairs coalesce with the first GPC; sectors cross L2 for two SMs of different partitions.
     """
 
     __slots__ = ("gpc_of_sm", "lone", "members", "num_sms", "side_of_sm", "tpc_of_sm")
 
     def __init__(self, gpcs: Mapping[str, int], *, lone_sms: int = 0, gpc_sides: Sequence[int] = ()) -> None:
-        """``gpcs``: how many GPCs there are of each number of SMs; ``lone_sms``: those of the first in lone pairs.
+        """Floorplan of GPCs.
 
-        ``gpc_sides``: for each GPC its side of L2; by turns if not given.
+        Args:
+            gpcs: number of GPCs by SMs per GPC.
+            lone_sms: SMs of the first GPC in lone pairs.
+            gpc_sides: L2 partition of each GPC; 0 and 1 in turn if not given.
         """
         sizes = [size for size, count in sorted((int(key), count) for key, count in gpcs.items()) for _ in range(count)]
         self.num_sms = sum(sizes)
@@ -43,12 +94,12 @@ class Floorplan:
         self.lone = tuple(range(next_sm, self.num_sms))
         """SMs of the first GPC in lone pairs."""
         self.gpc_of_sm, self.tpc_of_sm = [0] * self.num_sms, [0] * self.num_sms
-        """For each SM its GPC, and the number of its TPC in its GPC, lone ones last."""
+        """GPC of each SM, and the number of its TPC in the GPC, lone ones last."""
         for gpc_idx, sms in enumerate(self.members):
             for rank, sm_idx in enumerate((*sms, *(() if gpc_idx else self.lone))):
                 self.gpc_of_sm[sm_idx], self.tpc_of_sm[sm_idx] = gpc_idx, rank // SMS_PER_TPC
         self.side_of_sm = [gpc_sides[gpc_idx] if gpc_sides else gpc_idx % 2 for gpc_idx in self.gpc_of_sm]
-        """For each SM its side of L2."""
+        """L2 partition of each SM."""
 
     def in_order(self) -> list[int]:
         """All SMs, lone ones first and then GPC by GPC.
@@ -59,7 +110,7 @@ class Floorplan:
         return [*self.lone, *(sm_idx for mine in self.members for sm_idx in mine)]
 
     def some(self, num_sms: int) -> list[int]:
-        """``num_sms`` SMs, spread: lone ones, then one SM of each TPC, of each GPC in turn, then the other; in order.
+        """SMs of a small grid: lone ones, then the first SM of each TPC, GPCs in turn, then the second; in order.
 
         >>> Floorplan({"4": 1, "6": 1}, lone_sms=2).some(5)
         [8, 9, 0, 2, 4]
@@ -74,7 +125,7 @@ class Floorplan:
         return [sm_idx for sm_idx in self.in_order() if sm_idx in taken]
 
     def clusters(self, size: int) -> list[tuple[int, ...]]:
-        """SMs of all clusters of ``size`` that fit at once: lone pairs, then one of each GPC in turn.
+        """SMs of all clusters of ``size`` that fit at once: lone pairs, then one cluster of each GPC in turn.
 
         >>> Floorplan({"4": 1, "6": 1}, lone_sms=2).clusters(2)
         [(8, 9), (0, 1), (2, 3), (4, 5), (6, 7)]
@@ -85,7 +136,7 @@ class Floorplan:
         return [*lone, *(row[turn] for turn in turns for row in rows if turn < len(row))]
 
     def singles(self) -> list[int]:
-        """SMs of clusters of one CTA, which are dealt out as clusters are: lone pairs and GPCs in turn, an SM each.
+        """SMs of clusters of one CTA: one SM of the lone pairs and of each GPC in turn.
 
         Source: kernels/sharers_apart (own, bands, wave: H200, 2026-11-23).
 
@@ -107,25 +158,25 @@ class Floorplan:
         return self.num_sms if size == 1 else len(self.clusters(size))
 
     def cluster_groups(self) -> list[int]:
-        """For each SM a number that all have that may run one cluster: of its GPC, or below 0 of its lone pair."""
+        """Cluster group of each SM: SMs of one group may run one cluster. Lone pairs have negative numbers."""
         groups = list(self.gpc_of_sm)
         for sm_idx in self.lone:
             groups[sm_idx] = -1 - sm_idx // SMS_PER_TPC
         return groups
 
     def groups(self, scope: str) -> list[int]:
-        """For each SM the number of its group: itself (``sm``), its ``tpc`` or its ``gpc``."""
+        """Group of each SM at ``scope``: the SM itself (``sm``), its ``tpc`` or its ``gpc``."""
         if scope == "gpc":
             return list(self.gpc_of_sm)
         return [sm_idx // SMS_PER_TPC if scope == "tpc" else sm_idx for sm_idx in range(self.num_sms)]
 
 
 def _runs(sms: Sequence[int], size: int) -> list[tuple[int, ...]]:
-    """SMs in whole runs of ``size``."""
+    """SMs in complete runs of ``size``."""
     return [tuple(sms[start : start + size]) for start in range(0, len(sms) - size + 1, size)]
 
 
 @lru_cache(maxsize=64)
 def floorplan_of(gpcs: tuple[tuple[str, int], ...], lone_sms: int, gpc_sides: tuple[int, ...]) -> Floorplan:
-    """A floorplan that is made once: shared, so nobody may change it."""
+    """Cached floorplan; callers share it and must not change it."""
     return Floorplan(dict(gpcs), lone_sms=lone_sms, gpc_sides=gpc_sides)

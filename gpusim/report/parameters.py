@@ -14,7 +14,8 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from gpusim.errors import ConfigError, nearest
-from gpusim.machine.config import COMPONENT_KINDS, DeviceSpec, GpuSpec
+from gpusim.machine.config import COMPONENT_KINDS, GpuSpec
+from gpusim.machine.floorplan import DeviceSpec
 
 _ORIGIN = re.compile(r"(.*) \(([^()]+)\)\.")
 _MARKS = re.compile(r"(:\w+:)?`+")
@@ -67,9 +68,8 @@ def _of_fields(spec: type) -> dict[str, Meaning]:
     assert isinstance(owner, ast.ClassDef)
     found = {}
     for item, text in pairwise(owner.body):
-        is_documented = isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant)
-        if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name) and is_documented:
-            found[item.target.id] = _meaning(ast.literal_eval(text.value))  # type: ignore[attr-defined]
+        if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name) and isinstance(text, ast.Expr):
+            found[item.target.id] = _meaning(ast.literal_eval(text.value))
     return found
 
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from gpusim.machine.config import COMPONENT_KINDS, DeviceSpec, gpu_names, load_gpu
+from gpusim.machine.config import COMPONENT_KINDS, gpu_names, load_gpu
+from gpusim.machine.floorplan import DeviceSpec
 from gpusim.report.parameters import Meaning, meaning_of, meanings
 
 from .prose import long_sentences, sentences

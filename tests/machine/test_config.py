@@ -15,6 +15,7 @@ from gpusim.errors import ConfigError
 from gpusim.machine import config
 from gpusim.machine.clock import Activity, PowerLimiter
 from gpusim.machine.config import COMPONENT_KINDS, SOURCE_CLASSES, GpuSpec, configs_dir, gpu_names, load_gpu
+from gpusim.machine.floorplan import Feature
 from gpusim.machine.sm.mbarrier import MbarrierSpec
 from gpusim.report.gpu_toml import gpu_toml
 from gpusim.workload import launch
@@ -523,7 +524,7 @@ def test_a_feature_has_its_part_and_a_part_its_feature(name: str, gpus: dict[str
 
 
 def test_features_are_those_that_launches_name() -> None:
-    assert get_args(config.Feature) == get_args(launch.Feature)
+    assert get_args(Feature) == get_args(launch.Feature)
 
 
 def test_a_table_is_overridden_as_one(tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from gpusim import GpuSpec, load_gpu
-from gpusim.machine.config import COMPONENT_KINDS, DeviceSpec
+from gpusim.machine.config import COMPONENT_KINDS
+from gpusim.machine.floorplan import DeviceSpec
 from gpusim.reference import beyond_core, core_only
 from gpusim.reference.core import CORE_OFF
 

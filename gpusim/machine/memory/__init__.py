@@ -1,4 +1,4 @@
-"""The memory hierarchy, from HBM to registers.
+"""Parameters and counters of the memory hierarchy, from HBM to registers.
 
-In: the GPU's description, requests in bytes. Out: cycles, counters. Knows no kernels.
+In: a GPU's description. Out: Specs, and counters that the engine fills. Knows no kernels.
 """

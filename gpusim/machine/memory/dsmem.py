@@ -1,4 +1,4 @@
-"""Distributed shared memory: what the SMs of a cluster say to one another."""
+"""Distributed shared memory: traffic between the SMs of a cluster."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gpusim.machine.component import Counters, idealized, ncu
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DsmemSpec:
-    """The SM-to-SM network, one SM's end."""
+    """SM-to-SM network at one SM, and cluster barriers."""
 
     latency_cycles: float = field(metadata=idealized(latency=0.0))
     """Round-trip latency of a load from another SM's shared memory (barriers)."""

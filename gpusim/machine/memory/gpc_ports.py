@@ -1,4 +1,4 @@
-"""The links of GPCs into L2, and the turns in which slices and links serve who shares them."""
+"""Shares of L2 partitions in the slices' bandwidth, and parts of GPCs that share store bandwidth."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from gpusim.machine.floorplan import SMS_PER_TPC
 
 
 def side_shares(side_of_sm: Sequence[int], lead_fraction: float) -> dict[int, float]:
-    """What each side's slices deliver of all: in proportion to its SMs, and of two the first so much more than its part.
+    """Share of each partition in the slices' bandwidth: in proportion to its SMs, with a lead for the first of two.
 
     >>> side_shares([0, 0, 1, 1], 0.1), side_shares([0, 0], 0.1)
     ({0: 0.55, 1: 0.45}, {0: 1.0})
-    >>> {side: round(share, 2) for side, share in side_shares([0, 0, 0, 1], 0.1).items()}  # no more than all
+    >>> {side: round(share, 2) for side, share in side_shares([0, 0, 0, 1], 0.1).items()}  # the sum stays 1
     {0: 0.83, 1: 0.17}
 
     Raises:
-        ConfigError: a lead that leaves the other side nothing, or sides of which one cannot lead.
+        ConfigError: the lead leaves the second partition no bandwidth, or there are more than two partitions.
     """
     nums = {side: side_of_sm.count(side) for side in sorted(set(side_of_sm))}
     leads = dict.fromkeys(nums, 0.0)
@@ -35,7 +35,7 @@ def side_shares(side_of_sm: Sequence[int], lead_fraction: float) -> dict[int, fl
 
 
 def parts_of_gpcs(gpc_of_sm: Sequence[int], num_parts: int) -> list[tuple[int, int]]:
-    """(GPC, part of it) of each SM: its TPCs are dealt out to its parts, in order.
+    """(GPC, part of the GPC) of each SM: TPCs are assigned to parts round-robin.
 
     >>> parts_of_gpcs([0] * 8 + [1] * 2, 3)
     [(0, 0), (0, 0), (0, 1), (0, 1), (0, 2), (0, 2), (0, 0), (0, 0), (1, 0), (1, 0)]

@@ -7,15 +7,16 @@ from dataclasses import dataclass, field
 from gpusim.machine.component import INFINITE, Counters, idealized, ncu
 
 MOST_SHARE = 0.95
-"""Of the peak rate that queues are worked out for: no more was ever measured."""
+"""Largest share of the peak for which queue waits are computed; measurements reach no higher."""
 QUEUE_LATENCIES = 4.0
-"""Over which what is taken is a share: queues grow over some latencies, and waves of requests that come together are no load
-that lasts. A guess; settled by loads that begin and end."""
+"""Latencies over which the share of the peak is averaged, as queues need some latencies to grow.
+
+Guess; settled by loads that begin and end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HbmSpec:
-    """All stacks of a GPU."""
+    """All HBM stacks of a GPU."""
 
     peak_gb_per_s: float
     """Peak bandwidth of all HBM stacks: bus width times data rate (vendor)."""
@@ -67,7 +68,7 @@ class HbmSpec:
 
 @dataclass(slots=True)
 class HbmCounters(Counters):
-    """Bytes at the pins."""
+    """Bytes at the HBM pins."""
 
     read_bytes: float = ncu("dram__bytes_read.sum")
     write_bytes: float = ncu("dram__bytes_write.sum")

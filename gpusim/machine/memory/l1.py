@@ -1,4 +1,4 @@
-"""The L1 cache and its load/store unit, as one SM sees them."""
+"""L1 cache and load/store unit (LSU) of one SM."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gpusim.machine.component import INFINITE, Counters, idealized, ncu
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class L1Spec:
-    """L1 and the load/store unit of one SM."""
+    """L1, LSU and cp.async of one SM."""
 
     unified_bytes: int
     """Capacity of L1 and shared memory together (vendor)."""
@@ -60,13 +60,13 @@ class L1Spec:
 
     @property
     def has_store_queue(self) -> bool:
-        """Whether stores wait in a queue by the instruction; else a role's next one waits until its last has left."""
+        """Whether store instructions queue; without a queue a role's next store waits until its last has left the SM."""
         return self.max_queued_stores + self.max_queued_scheduler_stores > 0.0
 
 
 @dataclass(slots=True)
 class L1Counters(Counters):
-    """Requests and sectors of global accesses; copies by cp.async count as loads, around L1 too (kernels/smem_copy)."""
+    """Requests and sectors of global accesses; cp.async counts as loads, also when it bypasses L1 (kernels/smem_copy)."""
 
     load_requests: float = ncu("l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum")
     load_sectors: float = ncu("l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum")

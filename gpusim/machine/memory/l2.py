@@ -1,4 +1,4 @@
-"""The L2 cache: which tile is resident, which is being filled, what a request waits for."""
+"""L2 cache: capacity, latency, bandwidth and counters."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gpusim.units import SECTOR_BYTES
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class L2Spec:
-    """Both partitions of a GPU's L2."""
+    """All partitions of a GPU's L2."""
 
     capacity_bytes: int = field(metadata=idealized(l2=int(INFINITE)))
     """Capacity of all slices (vendor)."""
@@ -72,16 +72,17 @@ class L2Spec:
 
 
 RUN_SECTORS = 512 // SECTOR_BYTES
-"""Of a warp's request, which one slice has: a thread's 16 bytes, 32 times. A guess; from a few MiB on all ask all slices."""
+"""Sectors of a warp's 512-byte request, which one slice serves. Guess; from a few MiB on every SM accesses every slice."""
 
 
 def looked_up_beside(spec: L2Spec, asked_sectors: float, num_sms: int) -> tuple[float, float]:
-    """Sectors looked up in a launch for others than SMs' requests and crossings, and what counts as found of them.
+    """(look-ups, hits) in sectors of a launch besides those of SM requests and crossings of the L2 fabric.
 
-    A launch that asks for nothing has some; for the rest each SM has as much at each slice that it has asked for anything,
-    as if it told them its end: slices are found as if drawn. What it is, is not known.
-    Source: kernels/promoted_lookups (``others``), h200_sxm, 2026-11-22: 15,000 to 18,000 from 5 MiB on, however much is read
-    by whatever instruction; fills and copies of 1 MiB 2,600 and 3,400 beyond those of nothing (2,100 and 3,900 by this).
+    A launch without accesses has some. Each SM adds a fixed number at each slice that it accesses, with slices drawn at
+    random. Their cause is not known.
+    Source: kernels/promoted_lookups (``others``), h200_sxm, 2026-11-22: 15,000 to 18,000 from 5 MiB on, for any
+    instruction and any amount read. Fills and copies of 1 MiB have 2,600 and 3,400 more than a launch without accesses
+    (model: 2,100 and 3,900).
     """
     drawn = asked_sectors / RUN_SECTORS / num_sms / spec.num_slices
     told = spec.slice_lookup_sectors * num_sms * spec.num_slices * (1.0 - exp(-drawn))
@@ -90,14 +91,14 @@ def looked_up_beside(spec: L2Spec, asked_sectors: float, num_sms: int) -> tuple[
 
 @dataclass(slots=True)
 class L2Counters(Counters):
-    """Sectors at the slices."""
+    """Sectors at the L2 slices."""
 
     read_sectors: float = ncu("lts__t_sectors_srcunit_tex_op_read.sum")
     write_sectors: float = ncu("lts__t_sectors_srcunit_tex_op_write.sum")
     atom_sectors: float = ncu("lts__t_sectors_op_atom.sum")
     red_sectors: float = ncu("lts__t_sectors_op_red.sum")
     unplanned_miss_bytes: float = 0.0
-    """Bytes from memory of tensors that no plan knows."""
+    """Bytes that HBM delivers of tensors without a traffic plan."""
     miss_sectors: float = ncu("lts__t_sectors_srcunit_tex_lookup_miss.sum")
     promoted_sectors: float = 0.0
-    """Of these what came as lines with their neighbours."""
+    """Missed sectors of lines that were fetched with their neighbours (L2 promotion)."""

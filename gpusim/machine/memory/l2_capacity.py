@@ -1,4 +1,4 @@
-"""What each partition of L2 holds, and which lines leave it as others are touched."""
+"""Capacity of each L2 partition, and the fraction of lines evicted as others are accessed."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ import numpy as np
 from gpusim.machine.exact_array_math import exp_of, softplus_of
 
 CERTAIN = 1e-3
-"""A share below counts as none, one above 1 less this as all."""
+"""Tolerance: a share below it counts as 0, one above 1 minus it as 1."""
 MOST_SPREADS = 7.0
-"""So many from what a side holds all lines are lost, or none."""
+"""Distance from the capacity, in spreads, beyond which all lines are lost or none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sides:
-    """The sides of L2, each of which keeps the lines at home on it and copies of those that its SMs read.
+    """L2 partitions; each keeps the lines whose home it is, and copies of lines that its SMs read.
 
     Args:
-        num: how many; with two, half of the lines are at home on each.
-        side_bytes: what one holds.
-        spread: how gradually lines are lost around that; 0: all at once.
-        dirty_bytes: lines on one side that are stored and not yet written back, at most.
-        first_bytes: what is left on a side to lines hinted evict_first, once it is full.
-        last_bytes: what is kept on a side for home places of lines hinted evict_last, or that persist.
+        num: number of partitions; with two, each is the home of half of the lines.
+        side_bytes: capacity of one partition.
+        spread: width of the step from kept to lost lines, relative to the capacity; 0: a sharp step.
+        dirty_bytes: most dirty bytes of one partition before it writes back.
+        first_bytes: capacity of a full partition for lines hinted evict_first.
+        last_bytes: capacity of a partition for home lines hinted evict_last, or persisting lines.
     """
 
     num: int
@@ -37,9 +37,9 @@ class Sides:
     last_bytes: float = 0.0
 
     def lost_share(self, between_bytes: Any) -> Any:
-        """Part of the lines lost where ``between_bytes`` (one or an array) were touched on their side since.
+        """Fraction of lines lost after ``between_bytes`` (a number or an array) were accessed in their partition.
 
-        The least recently used leave, and ``spread`` says how evenly lines fall on sets.
+        Replacement is LRU; ``spread`` is for the uneven use of sets.
 
         >>> Sides(num=1, side_bytes=100.0, spread=0.0).lost_share(np.array([100.0, 101.0])).tolist()
         [0.0, 1.0]
@@ -57,7 +57,7 @@ class Sides:
         return found
 
     def mean_lost_share(self, least_bytes: Any, most_bytes: Any) -> Any:
-        """The mean of :meth:`lost_share` where lines were touched evenly between two points.
+        """Mean of :meth:`lost_share` over accesses evenly distributed between two distances.
 
         >>> sides = Sides(num=1, side_bytes=100.0, spread=0.0)
         >>> sides.mean_lost_share(np.array([0.0, 60.0]), np.array([80.0, 140.0])).tolist()
@@ -79,5 +79,5 @@ class Sides:
 
 
 def certain(share: Any) -> Any:
-    """Shares near none and all are none and all."""
+    """Shares, with those near 0 and 1 rounded to 0 and 1."""
     return np.where(share < CERTAIN, 0.0, np.where(share > 1.0 - CERTAIN, 1.0, share))

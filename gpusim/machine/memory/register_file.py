@@ -1,4 +1,4 @@
-"""The register file: how many registers a warp takes."""
+"""Register file: registers that a warp occupies."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisterFileSpec:
-    """Registers of one SM, 32 bits each."""
+    """Registers of one SM, of 32 bits each."""
 
     num_registers: int
     """Number of 32-bit registers of an SM (vendor)."""
@@ -20,6 +20,6 @@ class RegisterFileSpec:
 
 
 def registers_per_warp(spec: RegisterFileSpec, registers_per_thread: int) -> int:
-    """Registers that a warp is given: ``registers_per_thread`` x 32, rounded up to the allocation unit."""
+    """Registers allocated to a warp: ``registers_per_thread`` x 32, rounded up to the allocation unit."""
     unit = spec.allocation_unit
     return -(-registers_per_thread * 32 // unit) * unit

@@ -1,4 +1,4 @@
-"""Shared memory: 32 banks, served a wavefront at a time."""
+"""Shared memory: 32 banks, one wavefront at a time."""
 
 from __future__ import annotations
 
@@ -40,16 +40,22 @@ class SmemSpec:
 
 
 SASS = "sm__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op"
-"""Nsight Compute's wavefronts by opcode begin so."""
+"""Prefix of Nsight Compute's metrics of wavefronts by opcode."""
 
 
 @dataclass(slots=True)
 class SmemCounters(Counters):
     """Wavefronts of the LSU pipe, as Nsight Compute counts them (kernels/shared_counter).
 
-    A shuffle is one, however many lanes take part, and so is a proxy fence or a wait for bulk stores; votes, redux,
-    arrivals, tries and TMA are none. A copy by cp.async is one where it goes through L1 and none where it goes around
-    it, beside what its commit is. Ignored: what a CTA's first barriers are (one or two a CTA).
+    Models:
+
+    * one wavefront for a shuffle with any number of lanes, a proxy fence, or a wait for bulk stores;
+    * none for votes, redux, mbarrier arrivals and tries, and TMA;
+    * one for a cp.async through L1 and none for one that bypasses it, in addition to those of the commit.
+
+    Ignores:
+
+    * wavefronts of a CTA's first barriers (one or two a CTA).
     """
 
     wavefronts: float = ncu("l1tex__data_pipe_lsu_wavefronts_mem_shared.sum")
@@ -61,10 +67,10 @@ class SmemCounters(Counters):
     plain_store_wavefronts: float = ncu(f"{SASS}_st.sum")
     matrix_store_wavefronts: float = ncu(f"{SASS}_stsm.sum")
     copy_wavefronts: float = ncu(f"{SASS}_ldgsts.sum")
-    """Of cp.async through L1; what the counter shows of copies around it is not known."""
+    """Wavefronts of cp.async through L1; the counter's value for copies that bypass L1 is not known."""
     plain_loads: float = ncu("smsp__inst_executed_op_shared_ld.sum")
     plain_stores: float = ncu("smsp__inst_executed_op_shared_st.sum")
     matrix_loads: float = ncu("smsp__inst_executed_op_ldsm.sum")
     matrix_stores: float = ncu("sm__inst_executed_op_shared_stsm.sum")
     fill_wavefronts: float = 0.0
-    """Of what cp.async writes, which no counter shows."""
+    """Wavefronts that cp.async writes; no Nsight Compute counter shows them."""

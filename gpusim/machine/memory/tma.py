@@ -1,4 +1,4 @@
-"""The tensor memory accelerator of one SM."""
+"""Tensor memory accelerator (TMA) of one SM."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gpusim.machine.component import INFINITE, Counters, idealized, ncu
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TmaSpec:
-    """One TMA unit."""
+    """TMA unit of one SM."""
 
     latency_cycles: float = field(metadata=idealized(latency=0.0))
     """Extra latency of a copy over a load from the same level, until its mbarrier phase completes; may be negative
@@ -44,7 +44,7 @@ class TmaSpec:
 
 @dataclass(slots=True)
 class TmaCounters(Counters):
-    """Instructions and bytes."""
+    """TMA instructions and bytes."""
 
     load_instructions: float = ncu("smsp__sass_inst_executed_op_tma_ld.sum")
     store_instructions: float = ncu("smsp__sass_inst_executed_op_tma_st.sum")

@@ -1,4 +1,4 @@
-"""The crossbar between SMs and L2: ports, slices, and the merging of requests."""
+"""Crossbar between SMs and L2: ports of SMs and GPCs, stores, and coalescing of requests across SMs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gpusim.machine.component import INFINITE, Counters, idealized, ncu
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class XbarSpec:
-    """What one SM takes in and gives out, and where requests merge."""
+    """Bandwidth of SMs and GPCs to L2, stores in flight, and the L2 request coalescer."""
 
     sm_read_bytes_per_cycle: float = field(metadata=idealized(l2=INFINITE))
     """Highest read bandwidth of one SM from L2 (copy_rate)."""
@@ -60,15 +60,15 @@ class XbarSpec:
 
 @dataclass(slots=True)
 class XbarCounters(Counters):
-    """Bytes at the SMs' ports, and what the slices served of them."""
+    """Bytes at the SMs' ports, and at the slices."""
 
     passed_bytes: float = 0.0
-    """Bytes of reads, without what still waits for its port."""
+    """Bytes of reads that have reached their port."""
     served_bytes: float = 0.0
-    """Of these, what the slices served: merged requests and further receivers of a multicast ride along."""
+    """Bytes of reads that the slices served; coalesced requests and further multicast receivers add none."""
     carried_bytes: float = 0.0
-    """The same, with what bulk copies take beyond their bytes."""
+    """Bytes of slice time for reads; bulk copies take more than their bytes."""
     read_bytes: float = ncu("l1tex__m_xbar2l1tex_read_bytes.sum")
     write_bytes: float = ncu("l1tex__m_l1tex2xbar_write_bytes.sum")
     asked_bytes: float = 0.0
-    """Bytes of all reads, zeros included."""
+    """Bytes of all reads, zero rows included."""

@@ -1,4 +1,4 @@
-"""What is inside an SM and is no memory.
+"""Parameters and counters of an SM's parts besides its memory.
 
-In: the GPU's description, work in instructions. Out: cycles, counters. Knows no kernels.
+In: a GPU's description. Out: Specs, occupancy, and counters that the engine fills. Knows no kernels.
 """

@@ -1,4 +1,4 @@
-"""Where an SM's instructions come from, and how long straight-line code waits for them."""
+"""Instruction caches of an SM, and the fetch of straight-line and loop code."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ from dataclasses import dataclass, field
 from gpusim.machine.component import idealized
 
 INSTRUCTION_BYTES = 16
-"""Of every instruction since Volta."""
+"""Size of every instruction since Volta."""
 
 LOOP_WAYS = 4
-"""Lines of a loop that lie at one place: where one more wants to, all of them come anew each turn. Source:
-kernels/loop_code, h100_sxm, 2026-11-27: what is lost grows from 31 to 32 KiB on to all of the loop at 39 to 40."""
+"""Ways of a set: one line more in a set makes all its lines miss in each iteration of a loop.
+
+Source: kernels/loop_code, h100_sxm, 2026-11-27: misses begin at 31 to 32 KiB and reach the entire loop at 39 to 40 KiB."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstructionCacheSpec:
-    """Two levels in front of L2, and what is fetched ahead."""
+    """Two levels of instruction cache in front of L2, and prefetching."""
 
     l0_bytes: float
     """Code that a sub-core's L0 keeps and issues at full rate (cold_code)."""

@@ -9,7 +9,7 @@ from gpusim.machine.component import idealized
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MbarrierSpec:
-    """What synchronizing on an mbarrier costs."""
+    """Costs of mbarrier arrivals and waits on one SM."""
 
     arrive_cycles: float = field(metadata=idealized(latency=0.0))
     """Issue time of an arrival while the unit's queue has a free entry (guess)."""

@@ -1,4 +1,4 @@
-"""How many CTAs one SM holds, and what limits them."""
+"""Occupancy: CTAs that fit on an SM, and the resource that limits them."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ Limit = Literal["registers", "smem", "threads", "warps", "ctas", "grid"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Occupancy:
-    """CTAs and warps of one SM, and the resource that runs out first."""
+    """Resident CTAs and warps of one SM, and the resource that runs out first."""
 
     ctas_per_sm: int
     warps_per_sm: int
     max_warps_per_sm: int
     limited_by: Limit
     limits: Mapping[Limit, int]
-    """CTAs that each resource alone would admit."""
+    """Most CTAs by each resource alone."""
 
     @property
     def pct(self) -> float:
-        """Resident warps as percent of what the SM could hold."""
+        """Resident warps in percent of the SM's maximum."""
         return 100.0 * self.warps_per_sm / self.max_warps_per_sm
 
 
 def occupancy(
     gpu: GpuSpec, *, kernel: str, num_threads: int, registers_per_thread: int, smem_bytes: int
 ) -> Occupancy:
-    """CTAs of ``num_threads`` threads that one SM of ``gpu`` holds at once.
+    """Resident CTAs of ``num_threads`` threads on one SM of ``gpu``.
 
-    Registers are given to warps in units of the file's allocation, from the sub-core that the warp lives on, so the
-    number of warps is rounded down in each sub-core. Source: cuda_occupancy.h of CUDA 13.0.
+    Registers are allocated to warps in units, from the sub-core that the warp runs on. The number of warps is therefore
+    rounded down in each sub-core. Source: cuda_occupancy.h of CUDA 13.0.
 
     Raises:
-        LaunchError: not even one fits.
+        LaunchError: no CTA fits.
     """
     limits, registers = gpu.device, gpu.register_file
     num_warps = -(-num_threads // 32)
@@ -61,7 +61,7 @@ def occupancy(
     partition = registers.num_registers // registers.num_partitions
     warps_per_partition = partition // registers_per_warp(registers, registers_per_thread)
     partitions = registers.num_partitions
-    # One CTA alone must fit with its warps in whole rows of partitions; several are counted by warps.
+    # a lone CTA must fit with its warps rounded up to all sub-cores; several CTAs are counted by warps
     fits_alone = -(-num_warps // partitions) <= warps_per_partition
     admitted: dict[Limit, int] = {
         "registers": warps_per_partition * partitions // num_warps if fits_alone else 0,

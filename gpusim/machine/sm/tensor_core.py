@@ -1,4 +1,4 @@
-"""The tensor cores of one SM, for mma.sync and for wgmma."""
+"""Tensor cores of one SM: mma.sync and wgmma."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from gpusim.machine.component import Counters, idealized, ncu
 
 K_STEP_BYTES = 32
-"""Of k, of the deepest mma.sync and of every wgmma."""
+"""Bytes of k of the deepest mma.sync and of every wgmma."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TensorCoreSpec:
-    """Rates by class of instruction, so that a new shape needs no new number."""
+    """Rates and latencies by type class, so that a new shape needs no new number."""
 
     mma_sync_flops_per_cycle: Mapping[str, float]
     """FLOP (or integer OP) of an SM's mma.sync per cycle, by type class (math_rate)."""
@@ -55,7 +55,7 @@ class TensorCoreSpec:
     """Sub-cores of an SM, each with one tensor core (vendor)."""
 
     def wgmma_cycles(self, *, rate_class: str, num_flops: float, num_wavefronts: float) -> float:
-        """Cycles of the tensor cores that one wgmma takes: its arithmetic, its operands or the least, and the overhead."""
+        """Tensor-core cycles of one wgmma: the longest of math, operands and minimum, and the overhead."""
         arithmetic = num_flops / self.wgmma_flops_per_cycle[rate_class]
         operands = num_wavefronts / self.wgmma_smem_wavefronts_per_cycle
         return max(arithmetic, operands, self.wgmma_min_interval_cycles) + self.wgmma_overhead_cycles
@@ -63,7 +63,7 @@ class TensorCoreSpec:
 
 @dataclass(slots=True)
 class TensorCoreCounters(Counters):
-    """Instructions (warp instructions, as Nsight Compute counts) and busy cycles of all SMs."""
+    """Warp instructions, as Nsight Compute counts them, and busy cycles of all SMs."""
 
     hmma_instructions: float = ncu("sm__inst_executed_pipe_tensor_op_hmma.sum")
     imma_instructions: float = ncu("sm__inst_executed_pipe_tensor_op_imma.sum")

@@ -1,4 +1,4 @@
-"""Issue slots and the plain arithmetic pipes of one SM."""
+"""Issue slots, math pipes, thread barriers and fences of one SM."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from gpusim.machine.component import Counters, idealized
 from gpusim.machine.exact_math import coarse, sum_in_order
 
 PACES_SEED = 1
-"""Of SMs' own paces. Which SM is quick changes from launch to launch."""
+"""Seed of the SMs' paces. On a GPU the fast SMs change from launch to launch."""
 
 LEAST_PACE = 0.5
-"""No SM is quicker than that, whatever is drawn."""
+"""Least pace of an SM, whatever is drawn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WarpSchedulerSpec:
-    """The four schedulers of an SM and the lanes behind them."""
+    """Warp schedulers of an SM, their math lanes, barriers and fences."""
 
     num_schedulers: int
     """Number of warp schedulers of an SM (vendor)."""
@@ -73,15 +73,15 @@ class WarpSchedulerSpec:
 
 @dataclass(slots=True)
 class WarpSchedulerCounters(Counters):
-    """Warp instructions."""
+    """Warp instructions of all SMs."""
 
     instructions: float = 0.0
-    """Of the ops that do work; synchronization and addresses are not counted, so this is not ``sm__inst_executed``."""
+    """Instructions of ops that do work. Synchronization and addresses are excluded, so this is not ``sm__inst_executed``."""
     fma_instructions: float = 0.0
 
 
 def own_paces(num_sms: int, spread: float) -> list[float]:
-    """What ``IMAD.WIDE`` take on each of ``num_sms`` SMs, over their mean: drawn, each time alike; deviates by ``spread``.
+    """``IMAD.WIDE`` time of each of ``num_sms`` SMs relative to the mean: reproducible draws with deviation ``spread``.
 
     >>> from statistics import fmean, pstdev
     >>> paces = own_paces(132, 0.02)
