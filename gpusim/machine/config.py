@@ -277,13 +277,13 @@ def gpu_from_table(table: Mapping[str, Any], where: str) -> GpuSpec:
     sides = range(l2.num_partitions)
     if len(device.gpc_sides) != sum(device.gpcs.values()) or not set(device.gpc_sides) <= set(sides):
         raise ConfigError(
-            f"{where}: device.gpc_sides is {list(device.gpc_sides)}, wants one of {len(sides)} sides of L2 "
+            f"{where}: device.gpc_sides is {list(device.gpc_sides)}, wants one of {len(sides)} partitions of L2 "
             f"for each of {sum(device.gpcs.values())} GPCs, counted from 0"
         )
     if l2.num_partitions == 1 and l2.far_latency_cycles != l2.near_latency_cycles:
         raise ConfigError(
             f"{where}: component.l2.far_latency_cycles is {l2.far_latency_cycles:g} where num_partitions is 1; wants "
-            f"{l2.near_latency_cycles:g}, as near_latency_cycles is: there is no far side"
+            f"{l2.near_latency_cycles:g}, as near_latency_cycles is: there is no far partition"
         )
     floorplan = Floorplan(device.gpcs, lone_sms=device.lone_sms, gpc_sides=device.gpc_sides)
     paces = parts["instruction_cache"].loop_paces

@@ -1,7 +1,7 @@
 """Functions of arrays of floats that give the same bits on every machine: e^x, ln(1 + e^x), and values between points.
 
-In: float64 arrays. Out: the same. numpy's own ``exp``, ``logaddexp`` and ``@`` depend on the processor, and ``interp`` may
-round once less; here ``+ - * /`` are arrays' own operations, which IEEE 754 rounds, and the rest is looked up in tables of
+In: float64 arrays. Out: float64 arrays. The results of numpy's ``exp``, ``logaddexp`` and ``@`` depend on the processor, and
+``interp`` may round once less. Here only ``+ - * /`` are used, which IEEE 754 rounds, and tables from
 :mod:`gpusim.machine.exact_math`.
 """
 
@@ -18,17 +18,17 @@ from gpusim.machine.exact_math import LN2_HIGH, LN2_LOW, LOG2_E, exp, log
 FloatArray = NDArray[np.float64]
 
 STEPS = 128
-"""Of the tables: e^x between 1 and 2, and ln x between 1 and 2."""
+"""Steps of the tables of e^x and ln x between 1 and 2."""
 POWERS = np.array([exp(num * (LN2_HIGH + LN2_LOW) / STEPS) for num in range(STEPS)])
 LOGS = np.array([log(1.0 + num / STEPS) for num in range(STEPS + 1)])
 SMALLEST = -700.0
-"""Below it e^x is none."""
+"""Argument below which e^x is zero."""
 LARGEST = 700.0
-"""Above it e^x is taken as that of it."""
+"""Argument above which e^x stays at its value there."""
 FAR = 40.0
-"""From it on ln(1 + e^x) is x, and below its negative none: what else there is, is less than a rounding."""
+"""Argument from which ln(1 + e^x) is x, and zero at its negative; the difference is below rounding."""
 CHUNK = 8192
-"""Numbers that are worked out at once, so that they stay in a cache."""
+"""Numbers computed at a time, so that they stay in a cache."""
 
 
 def exp_of(x: Any) -> FloatArray:
@@ -54,7 +54,7 @@ def softplus_of(x: Any) -> FloatArray:
 
 
 def along(at: NDArray[Any], points: NDArray[Any], values: FloatArray) -> FloatArray:
-    """Values ``at`` places from the first of ``points``, two or more in order, to the last: even between them.
+    """Linear interpolation of ``values`` at ``at``; ``points``, two or more, are in order.
 
     >>> along(np.array([0.0, 1.0, 4.0]), np.array([0.0, 2.0, 4.0]), np.array([1.0, 2.0, 6.0])).tolist()
     [1.0, 1.5, 6.0]
@@ -76,7 +76,7 @@ def _by_chunks(of_chunk: Callable[[FloatArray], FloatArray], x: Any) -> FloatArr
 
 
 def _exp(x: FloatArray) -> FloatArray:
-    """A whole number of steps of ln 2 / STEPS is taken out; what is left has its Taylor series."""
+    """e^x: the argument is reduced by a multiple of ln 2 / STEPS; the remainder has a Taylor series."""
     inside = np.minimum(np.maximum(x, SMALLEST), LARGEST)
     num = np.rint(inside * (LOG2_E * STEPS))
     r = inside - num * (LN2_HIGH / STEPS)
@@ -95,7 +95,7 @@ def _exp(x: FloatArray) -> FloatArray:
 
 
 def _log_beyond(x: FloatArray) -> FloatArray:
-    """ln(1 + e^x) of ``x`` up to 0: the nearest step's logarithm, and a series of the area tangent."""
+    """ln(1 + e^x) of ``x`` up to 0: the nearest step's logarithm and an artanh series."""
     y = _exp(x)
     num = np.rint(y * STEPS)
     step = num / STEPS

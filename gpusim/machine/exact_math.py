@@ -1,7 +1,7 @@
 """Functions of floats that give the same bits on every machine: exp, log and power.
 
-In: floats. Out: floats. Only ``+ - * /`` and powers of two that are exact are used: IEEE 754 says what each of these gives.
-``engine/numeric.cpp`` does the same, operation by operation, and has more, of which ``tests/engine`` has the twin.
+In: floats. Out: floats. Only ``+ - * /`` and exact powers of two are used, whose results IEEE 754 defines.
+``engine/numeric.cpp`` does the same, operation by operation. ``tests/engine`` has a Python version of its further functions.
 """
 
 from __future__ import annotations
@@ -14,28 +14,28 @@ NO_NUMBER = float("nan")
 
 LOG2_E = 1.4426950408889634
 LN2_HIGH = 6.93147180369123816490e-01
-"""The first 32 bits of ln 2: times a whole number of an exponent's size it is exact."""
+"""First 32 bits of ln 2; its product with any exponent is exact."""
 LN2_LOW = 1.90821492927058770002e-10
-"""What ln 2 is more."""
+"""Rest of ln 2 beyond ``LN2_HIGH``."""
 LARGEST_EXPONENT = 709.782712893384
-"""Beyond it e^x is infinite."""
+"""Largest x with a finite e^x."""
 LARGEST_SCALED = 709.0
-"""Up to it e^x is at most 2^1023 times what is left."""
+"""Largest x for which the scale of e^x is at most 2^1023."""
 SMALLEST_SCALED = -708.0
-"""Down to it e^x has all its bits."""
+"""Smallest x for which e^x is a normal number."""
 SMALLEST_EXPONENT = -745.2
-"""Below it e^x is zero."""
+"""Argument below which e^x is zero."""
 SCALE_EXPONENT = 200
-"""By which e^x is scaled once more where it is subnormal, so that it is rounded once."""
+"""Exponent of the second scale of a subnormal e^x, so that it is rounded once."""
 SCALE = 1.0 / (1 << SCALE_EXPONENT)
 SQRT_HALF = 0.7071067811865476
 COARSE = float(1 << 34)
 LARGEST_WHOLE = 4096
-"""Up to it whole powers are products."""
+"""Largest integer exponent whose power is computed by multiplication."""
 
 
 def sum_in_order(values: Iterable[float]) -> float:
-    """The sum, one after the other: ``sum`` of floats rounds otherwise from Python 3.12 on.
+    """Sum in the given order. The built-in ``sum`` rounds floats differently from Python 3.12 on.
 
     >>> sum_in_order([0.1] * 3), sum_in_order([])
     (0.30000000000000004, 0.0)
@@ -47,7 +47,7 @@ def sum_in_order(values: Iterable[float]) -> float:
 
 
 def coarse(x: float) -> float:
-    """To 2^-34: a last bit in which machines differ is gone, but for one in a million.
+    """``x`` rounded to multiples of 2^-34. That hides a last bit in which machines differ, except once in a million.
 
     >>> coarse(1.0 + 2.0**-50), coarse(0.75)
     (1.0, 0.75)
@@ -56,9 +56,9 @@ def coarse(x: float) -> float:
 
 
 def exp(x: float) -> float:
-    """The exponential function, within 1 unit in the last place.
+    """Exponential function, within 1 unit in the last place.
 
-    ln 2 is taken out a whole number of times; what is left has its Taylor series.
+    The argument is reduced by a multiple of ln 2; the remainder has a Taylor series.
 
     >>> exp(0.0), round(exp(1.0), 12), exp(-INFINITE), exp(1000.0)
     (1.0, 2.718281828459, 0.0, inf)
@@ -86,7 +86,7 @@ def exp(x: float) -> float:
 
 
 def log(x: float) -> float:
-    """The natural logarithm, within 1 unit in the last place.
+    """Natural logarithm, within 1 unit in the last place.
 
     ``x`` is 2^num times a number near 1, whose logarithm is a series of the area tangent.
 
@@ -111,7 +111,7 @@ def log(x: float) -> float:
 
 
 def whole_power(x: float, num: int) -> float:
-    """``x`` to the power of ``num``, 0 or more: a product of squares.
+    """``x`` to the power of ``num``, 0 or more, by repeated squaring.
 
     >>> whole_power(3.0, 4), whole_power(0.0, 0)
     (81.0, 1.0)
@@ -127,7 +127,7 @@ def whole_power(x: float, num: int) -> float:
 
 
 def power(x: float, y: float) -> float:
-    """``x``, 0 or more, to the power of ``y``: a product where ``y`` is whole and up to LARGEST_WHOLE, else e^(y ln x).
+    """``x``, 0 or more, to the power of ``y``: by multiplication for integers up to LARGEST_WHOLE, else e^(y ln x).
 
     Up to two units in the last place are lost for each unit of y ln x.
 

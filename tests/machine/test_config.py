@@ -319,7 +319,7 @@ def test_an_unchanged_copy_loads_as_the_original(tmp_path: Path) -> None:
         ),
         pytest.param('"16" = 6', '"16" = 5', "device.gpcs hold 116 SMs", id="GPCs that hold other SMs"),
         pytest.param("lone_sms = 8", "lone_sms = 18", "18 of the first in lone pairs", id="more lone SMs than there are"),
-        pytest.param("gpc_sides = [0,", "gpc_sides = [2,", "wants one of 2 sides", id="a GPC on no side"),
+        pytest.param("gpc_sides = [0,", "gpc_sides = [2,", "wants one of 2 partitions", id="a GPC on no side"),
         pytest.param("gpc_sides = [0,", "gpc_sides = [0, 0,", "for each of 8 GPCs", id="a side of no GPC"),
         pytest.param('{ "0" = 0.8968, ', "{ ", "loop_paces has 1, 2, 3, 4, 5, 6, 7, 8, wants", id="a TPC without a pace"),
         pytest.param('{ "0" = 0.8968', '{ "0" = 0.0', "instruction_cache.loop_paces.0 is 0.0", id="a pace of zero"),

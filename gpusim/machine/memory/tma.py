@@ -33,9 +33,10 @@ class TmaSpec:
     group_wait_cycles: float = field(metadata=idealized(latency=0.0))
     """Minimum time of ``cp.async.bulk.wait_group`` (epilogue_pieces)."""
     zero_row_bytes: float
-    """Slice time of an out-of-bounds row in a partly filled box, in bytes; for the first 64 rows (edges_beside_loads)."""
+    """Slice time, in deliverable bytes, of an out-of-bounds row in a partly filled box, up to row 64
+    (edges_beside_loads)."""
     outside_row_bytes: float
-    """Slice time of further out-of-bounds rows, and of boxes entirely out of bounds, in bytes (edges_beside_loads)."""
+    """Slice time, in deliverable bytes, of further out-of-bounds rows and of boxes entirely outside (edges_beside_loads)."""
     map_miss_cycles: float = field(metadata=idealized(latency=0.0))
     """Wait of a copy whose tensor map is in L2 but not in the SM; 0: maps are always there (tensor_map)."""
     map_prefetch_cycles: float = field(metadata=idealized(latency=0.0))

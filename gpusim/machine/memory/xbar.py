@@ -21,7 +21,7 @@ class XbarSpec:
     store_way_bytes: float
     """Bytes of stores that have left an SM and are in flight to L2, at most (epilogue_pieces)."""
     line_request_bytes: float
-    """Time of one line request on its GPC's store link while the SM stores, in bytes (loads_beside_stores)."""
+    """Store-link time of one line request while its SM stores, as bytes that the link could carry (loads_beside_stores)."""
     request_turn_packets: float
     """Store packets that leave an SM between two line requests of its copies; 0: copies wait for no stores
     (loads_beside_stores)."""
@@ -29,7 +29,7 @@ class XbarSpec:
     """Extra wait behind stores per e-fold increase in outstanding line requests, relative to the wait of one
     (loads_beside_stores)."""
     store_packet_bytes: float
-    """Minimum store-port time of each line that a warp stores to, in bytes (epilogue_pieces)."""
+    """Minimum store-port time of each line that a warp stores to, as bytes that the port could send (epilogue_pieces)."""
     red_header_fraction: float
     """Header of a reduction on the SM's store port, per line, relative to 128 bytes (copy_rate)."""
     gpc_read_bytes_per_cycle: float = field(metadata=idealized(l2=INFINITE))
