@@ -64,10 +64,10 @@ def row(gpu: GpuSpec, name: str) -> str:
 def value_text(value: Any) -> str:
     """A number, or the entries of a table."""
     if isinstance(value, Mapping):
-        return ", ".join(f"{name}: {number:g}" for name, number in value.items())
+        return ", ".join(f"{name}: {number:.10g}" for name, number in value.items())
     if isinstance(value, tuple):
         return ", ".join(map(str, value))
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return f"{value:.10g}" if isinstance(value, float) else str(value)
 
 
 if __name__ == "__main__":
