@@ -62,8 +62,11 @@ def test_a_document_says_which_engine_it_is_from(engine: str, tmp_path: Path) ->
     assert found["num_events"] > 0 and found["wall_s"] > 0.0
 
 
-def test_what_may_be_typed_next_has_options_that_the_command_knows(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_may_be_typed_next_has_options_that_the_command_knows(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """``explain`` makes parts free, which the reference does not; ``sweep`` has none of these options."""
+    monkeypatch.setenv("COLUMNS", "100")
     assert main(["predict", *GEMM, "--engine", "reference", "--core-only", "--max-events", "1000000"]) == 0
     told = " ".join(capsys.readouterr().out.replace("\\\n", "").split())
     assert "Next gpusim explain gemm --m 256 --n 256 --k 128 --gpu toy --core-only --max-events 1000000 Tile" in told

@@ -175,7 +175,7 @@ def test_a_family_that_has_rows_goes_before_all_of_the_kernels(tmp_path: Path, m
     (validation / "first" / "held_out.toml").write_text('families = ["sgemm"]\n')
     name = '"sm__cycles_elapsed.max"'
     (validation / "held_out.toml").write_text(f"[a.gemm]\n{name} = 9.0\n[b.gemm]\n{name} = 7.0\n[a.sgemm]\n{name} = 3.0\n")
-    for module in ("expected", "places"):
+    for module in ("validate.expected_error", "cases.paths"):
         monkeypatch.setattr(f"gpusim.evidence.{module}.kernels_dir", lambda: tmp_path / "kernels")
     fma, other = {"math": "fma"}, {"math": "mma_sync"}
     of_b = Expected(p90_pct=7.0, gpu="b", family="gemm", counters={CYCLES: 7.0})

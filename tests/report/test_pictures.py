@@ -16,7 +16,7 @@ import pandas as pd
 import pytest
 
 from gpusim.analysis.explain import Counterfactual, Explanation
-from gpusim.analysis.sweep import Sweep, run_sweep
+from gpusim.analysis.sweep import Sweep, SweepSettings, run_sweep
 from gpusim.errors import GpusimError, LaunchError, LayoutError
 from gpusim.kernel_models import KERNEL_MODELS
 from gpusim.kernel_models.gemm import GemmParams
@@ -481,7 +481,7 @@ def test_labels_of_ticks_do_not_overlap(log_x: bool) -> None:
 @cache
 def swept() -> Sweep:
     values = {"m": 256, "n": 256, "k": 256, "tile": "64x64x64", "stages": "2,3,4", "schedule": "multistage,warp_specialized"}
-    return run_sweep("gemm", values, TOY, top=10, jobs=1, simulate_options={})
+    return run_sweep("gemm", values, TOY, SweepSettings())
 
 
 def test_a_sweep_tells_schedules_by_colour_and_mark() -> None:

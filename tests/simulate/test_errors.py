@@ -76,7 +76,7 @@ def test_bytes_that_do_not_add_up_are_named(announced: int, delivered: int) -> N
 
 def test_a_deadlock_of_many_names_some_and_counts_the_rest() -> None:
     message = refusal(DeadlockError, of_ops(wait(0)), num_ctas=4 * 3, buffers=())
-    assert message.count("waits for") == 4
+    assert message.count("waits for") == 1  # the roles of one CTA are named
     assert re.search(r"and \d+ more$", message)
 
 
