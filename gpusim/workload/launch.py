@@ -65,8 +65,9 @@ class RoleContext(Protocol):
         ...
 
     def loop(self, num_iterations: int) -> Iterator[int]:
-        """Iterate like ``range(num_iterations)``. The engine may skip iterations, in multiples of
-        :attr:`Launch.parity_period`.
+        """Iterate like ``range(num_iterations)``.
+
+        The engine may skip iterations, in multiples of :attr:`Launch.parity_period`.
         """
         ...
 
@@ -229,9 +230,7 @@ class Launch:
 
     @property
     def parity_period(self) -> int:
-        """Number of iterations after which every ring is at the same stage and parity again: twice the LCM of all stage
-        counts.
-        """
+        """Iterations after which all rings are at the same stage and parity again: twice the LCM of all stage counts."""
         rings = [ring.num_stages for ring in self.mbarriers] + [ring.num_stages for ring in self.buffers]
         return 2 * int(np.lcm.reduce(rings)) if rings else 2
 

@@ -38,8 +38,8 @@ class OperandTile:
     The contiguous mode is k if ``is_k_major``, otherwise rows. The stage starts at a multiple of 1024 bytes, so a swizzle of
     addresses equals a swizzle of offsets. Layouts:
 
-    * ``swizzle`` is a mode of TMA and wgmma ("32B", "64B", "128B"): the tile consists of adjacent panels along the
-      contiguous mode, each as wide as the mode's span.
+    * ``swizzle`` is a mode of TMA and wgmma ("32B", "64B", "128B"): the tile consists of adjacent panels.
+      Panels follow one another along the contiguous mode. Each is as wide as the swizzle's span.
     * ``swizzle`` is ``B,M,S``, in elements: the tile is row-major, with one swizzle over all of it, as CuTe's
       ``composition(Swizzle, Layout)``.
     * ``swizzle`` is "none": the tile is row-major, with ``pad`` elements after each row.
@@ -48,9 +48,9 @@ class OperandTile:
     Source: PTX ISA, wgmma's shared-memory layouts; CUTLASS, ``mma_traits_sm90_gmma.hpp``.
 
     Raises:
-        LayoutError: a contiguous mode that is no multiple of the panel width; panels, or a tile, that are no multiple of the
-            swizzle's period; a swizzle that splits 16-byte vectors; a tile both swizzled and interleaved; padding of a tile
-            that is not plain row-major.
+        LayoutError: a contiguous mode that is no multiple of the panel width. Also: panels, or a tile, that are no multiple
+            of the swizzle's period. Also: a swizzle that splits 16-byte vectors, or a tile both swizzled and interleaved.
+            Also: padding of a tile that is not plain row-major.
     """
 
     rows: int
@@ -264,8 +264,8 @@ def ldmatrix_reads(
     16
 
     Raises:
-        LayoutError: rows that are no multiple of 8 or lie outside of the tile, a k-step outside of it, or a
-            tile that ldmatrix cannot transpose.
+        LayoutError: rows that are no multiple of 8 or lie outside of the tile, or a k-step outside of it. Also: a tile that
+            ldmatrix cannot transpose.
     """
     k_step = K_STEP_BYTES // tile.dtype.num_bytes
     if not tile.is_k_major and tile.dtype.bits != 16:

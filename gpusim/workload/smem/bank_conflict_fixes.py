@@ -108,8 +108,7 @@ def closed_form_swizzle(access: TileAccess) -> Swizzle | None:
 
 
 def find_swizzle(access: TileAccess, *others: TileAccess) -> Mend | None:
-    """The smallest swizzle without bank conflicts, or else the one with the fewest wavefronts; None if none improves the
-    layout.
+    """The smallest swizzle without bank conflicts, or else the one with the fewest wavefronts; None if none helps.
 
     Candidates, in the order of the search:
 
@@ -203,8 +202,9 @@ def _plain_addresses(access: TileAccess) -> tuple[NDArray[np.int64], NDArray[np.
 
 
 def _total(counted: Sequence[_Rows], swizzle: Swizzle, most: int | None = None) -> int:
-    """Wavefronts of all accesses with a swizzle. Counting stops at ``most``; then the value is a lower bound, ``most`` or
-    more.
+    """Wavefronts of all accesses with a swizzle.
+
+    Counting stops at ``most``. Then the value is a lower bound, ``most`` or more.
     """
     left = sum(rows.num_ideal for rows in counted)
     for rows in counted:
@@ -239,8 +239,7 @@ def _candidates(access: TileAccess) -> Iterator[Swizzle]:
 
 
 def find_padding(access: TileAccess, *others: TileAccess) -> Mend | None:
-    """The smallest padding of the row pitch without bank conflicts; None if rows have no single pitch, or no padding is
-    enough.
+    """The smallest padding of the row pitch without bank conflicts; None if there is none, or rows have no single pitch.
 
     Candidates are all numbers of elements up to 128 bytes a row, if the tile still fits in shared memory and all vectors
     stay aligned. The tile has no swizzle. Each access is counted at all of its positions, and at those that the padding
@@ -260,8 +259,9 @@ def find_padding(access: TileAccess, *others: TileAccess) -> Mend | None:
 
 
 def _paddings(accesses: Sequence[TileAccess]) -> Iterator[tuple[ByteLayout, int, int, int]]:
-    """Tiles with increasing row pitch: (tile, padding in elements, wavefronts, minimum wavefronts); none without a single
-    pitch.
+    """Tiles with increasing row pitch: (tile, padding in elements, wavefronts, minimum wavefronts).
+
+    There are none if rows have no single pitch.
     """
     tile, pitch, element_bytes = accesses[0].tile, accesses[0].row_pitch, accesses[0].element_bytes
     if pitch is None:
@@ -433,8 +433,9 @@ def remarks(access: TileAccess, *, is_in_elements: bool) -> list[str]:
 
 
 def _transposition(access: TileAccess) -> Iterator[str]:
-    """Remarks on how ldmatrix and stmatrix transpose elements of this tile. Source: PTX ISA, ``ldmatrix`` and
-    ``stmatrix``.
+    """Remarks on how ldmatrix and stmatrix transpose elements of this tile.
+
+    Source: PTX ISA, ``ldmatrix`` and ``stmatrix``.
     """
     if not access.rule.is_collective:
         return

@@ -98,9 +98,7 @@ class TileAccess:
 
     @property
     def contiguous_mode(self) -> int:
-        """Index of the mode that vectors extend along: the one with stride 1, else the one with the smallest positive
-        stride.
-        """
+        """Index of the mode that vectors extend along: the one with stride 1, else with the smallest positive stride."""
         steps = [min((d for s, d in self.tile.inner[i].modes if s > 1 and d > 0), default=1 << 62) for i in (0, 1)]
         return 0 if steps[0] < steps[1] else 1
 
@@ -114,14 +112,13 @@ class TileAccess:
         return pitch if pitch >= within and all(d % pitch == 0 for _, d in inner.modes if d >= pitch) else None
 
     def lane_places(self) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """Coordinates of each lane's first element, int64[num_instructions, 32, 2], and the active lanes,
-        bool[num_instructions, 32].
+        """Coordinates of each lane's first element, int64[num_instructions, 32, 2], and the active lanes.
 
         Defaults without ``threads``:
 
         * ldmatrix, stmatrix: lanes 8i to 8i + 7 give the rows of matrix i. A row extends along the contiguous mode. Matrices
-          are ordered like the fragments a0 to a3 of A, along mode 0 first: (0, 0), (8, 0), (0, 8), (8, 8) for 16-bit
-          elements.
+          are ordered like the fragments a0 to a3 of A, along mode 0 first. For 16-bit elements: (0, 0), (8, 0), (0, 8), (8,
+          8).
         * all others: lane i accesses the i-th vector along the contiguous mode, row after row.
 
         Raises:
@@ -248,8 +245,9 @@ class TileAccess:
     def tile_origins(self) -> NDArray[np.int64]:
         """Shifts of the access to adjacent positions in the tile, int64[num_tiles, 2], the nearest first.
 
-        Positions are spaced by the bounding box of the access. Two kinds of positions are omitted: those where the plain
-        layout has vectors that are not contiguous or not aligned, and the farthest beyond ``MAX_COUNTED`` instructions.
+        Positions are spaced by the bounding box of the access. Positions are omitted where
+        the plain layout has vectors that are not contiguous or not aligned. So are the farthest beyond ``MAX_COUNTED``
+        instructions.
         """
         shifts, is_aligned = self._shifts()
         return shifts[is_aligned]
