@@ -1,8 +1,8 @@
-"""GEMM, every schedule, told in the public vocabulary alone. In: :class:`GemmParams`. Out: a Launch.
+"""GEMM in all schedules, written in the public vocabulary alone. In: :class:`GemmParams`. Out: a Launch.
 
-From left to right: ``params`` (options) -> ``defaults``, ``checks`` (``shares``, ``registers``, ``room``) ->
-``tiles`` (order and traffic), ``loader``, ``fragments``, ``epilogue`` -> ``multistage``, ``specialized``
-(programs) -> ``kernel``.
+Modules, from input to output: ``params`` (options) -> ``defaults``, ``compatibility`` (``warp_partition``, ``registers``,
+``smem_budget``) -> ``tile_grid`` (order and traffic), ``loader``, ``fragments``, ``epilogue`` -> ``multistage``,
+``warp_specialized`` (programs) -> ``launch``.
 """
 
 from gpusim.kernel_models.gemm.params import GemmParams

@@ -1,4 +1,4 @@
-"""What no GEMM can be: a refusal names the flag, what was found, what is wanted, what to type instead."""
+"""Compatibility of a GEMM's options. A refusal names the flag, its value, valid values, and what to use instead."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ from gpusim.workload.launch import Target
 from gpusim.workload.operands import OperandTile
 
 MAX_WORK_TILES = 1 << 22
-"""Work tiles of a grid: beyond it the plan of the traffic alone would take minutes."""
+"""Maximum number of work tiles in a grid. A larger grid's traffic plan would take minutes."""
 
 MAX_BYTES = 1 << 38
-"""Bytes of A, B and D: more than the memory of any GPU that is described."""
+"""Maximum bytes of A, B and D: more than the memory of each described GPU."""
 
 CONSUMERS = {"warp_specialized": (1,), "cooperative": (2, 3), "pingpong": (2,), "multistage": (1, 2, 3)}
 
 
 def check_gpu(given: GemmParams, gpu: Target) -> None:
-    """Refuse what was asked for and this GPU lacks.
+    """Refuse options that this GPU does not support.
 
     Raises:
         LaunchError: names the flag.
@@ -52,7 +52,7 @@ def check_gpu(given: GemmParams, gpu: Target) -> None:
 
 
 def check_places(given: GemmParams, params: GemmParams, gpu: Target) -> None:
-    """Refuse places by GPC (``given``) that leave lone CTAs in the order of their numbers (``params``).
+    """Refuse a raster order by GPC (``given``) that leaves CTAs without a cluster in numerical order (``params``).
 
     Raises:
         KernelError: names the flag.
@@ -70,7 +70,7 @@ def _in_order(num: int) -> str:
 
 
 def check_kinds(params: GemmParams) -> None:
-    """Refuse instructions, types and options that do not go together, before any shape is looked at.
+    """Refuse incompatible instructions, types and options, before the shape is checked.
 
     Raises:
         KernelError: names the flag.
@@ -122,7 +122,7 @@ def _check_layout(params: GemmParams) -> None:
 
 
 def check_shape(params: GemmParams) -> None:
-    """Refuse sizes, tiles and counts that do not go together; every default is filled in.
+    """Refuse incompatible sizes, tiles and counts. All defaults must be filled in.
 
     Raises:
         KernelError: names the flag.
@@ -191,7 +191,7 @@ def _check_depth_of_tile(params: GemmParams) -> None:
 
 
 def _check_pad(params: GemmParams) -> None:
-    """Rows begin at multiples of what copies and ldmatrix take."""
+    """Refuse padding with which rows do not begin at multiples of the access size of copies and ldmatrix."""
     unit = 16 // params.element.num_bytes
     if params.pad % unit:
         raise KernelError(
@@ -201,7 +201,7 @@ def _check_pad(params: GemmParams) -> None:
 
 
 def _check_swizzle(params: GemmParams) -> None:
-    """Rows of both operands in shared memory must be whole spans of the swizzle."""
+    """Refuse operands whose rows in shared memory are no multiple of the swizzle's span."""
     assert params.swizzle is not None  # resolved
     tile = Shares(params).tile
     is_mode = params.swizzle in SWIZZLE_MODES
@@ -245,7 +245,7 @@ def _check_swizzle(params: GemmParams) -> None:
 
 
 def _check_pipeline(params: GemmParams) -> None:
-    """A k-step's slot must be free before the ring comes round to it."""
+    """Refuse pipelines in which the stage of a k-step is not free when the ring comes round to it."""
     assert params.wgmma_depth is not None  # resolved
     assert params.stages is not None
     has_waited = params.is_specialized or params.prefetch == "after_wait"
@@ -301,7 +301,7 @@ def _check_cluster(params: GemmParams) -> None:
                 f"{named}: {ways} CTAs share {name}, whose tile of {operand.rows} along {along} by {operand.k} along K does "
                 f"not part into {ways} boxes of whole swizzle repeats"
             )
-            if size > PORTABLE_CLUSTER:  # another tile would be refused for that
+            if size > PORTABLE_CLUSTER:  # another tile would be refused for its cluster size
                 raise KernelError(f"{why}; use --cluster 1x1")
             raise TileRefused(
                 why, kind=KernelError,
@@ -345,7 +345,7 @@ def _check_size(params: GemmParams) -> None:
 
 
 def _with_extent(tile: tuple[int, int, int], along: str, extent: int) -> tuple[int, int, int]:
-    """The same tile with ``extent`` along M, N or K."""
+    """The tile with ``extent`` along M, N or K."""
     m, n, k = (extent if name == along else size for name, size in zip("MNK", tile, strict=True))
     return m, n, k
 

@@ -1,4 +1,4 @@
-"""What is chosen where nothing was asked for: a kernel that works on the GPU at hand."""
+"""Defaults of a GEMM's options: they select a kernel that works on the given GPU."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from gpusim.layout.swizzle import span_bytes
 from gpusim.workload.launch import Target
 
 MIN_STAGES_FOR_DEPTH = 2
-"""With so few a group left in flight holds the slot that the next load waits for."""
+"""Maximum number of stages without wgmma in flight: one group in flight would hold the stage that the next load waits
+for."""
 
 USUAL_STAGES = 4
 
 
 def with_instructions(params: GemmParams, gpu: Target) -> GemmParams:
-    """Math, copy, and the schedule where it does not depend on the tile."""
+    """Fill in math, copy, and the schedule if it does not depend on the tile."""
     wants_consumers = params.consumer_warpgroups is not None or params.schedule not in (None, "multistage")
     usual = "wgmma" if "wgmma" in gpu.features or wants_consumers else "mma_sync"
     math = params.math or ("fma" if params.dtype == "fp32" else usual)
@@ -33,9 +34,9 @@ def with_instructions(params: GemmParams, gpu: Target) -> GemmParams:
 
 
 def with_shape(params: GemmParams, gpu: Target) -> GemmParams:
-    """What :func:`with_instructions` left None, filled in where it has a meaning; nothing is checked.
+    """Fill in the options that :func:`with_instructions` left None, if they apply. Nothing is checked.
 
-    Options without a meaning (``warps`` of wgmma, ``split`` of pingpong) stay None.
+    Options that do not apply (``warps`` of wgmma, ``consumer_split`` of pingpong) stay None.
     """
     params = _with_consumers(params) if params.math == "wgmma" else _with_warps(params)
     assert params.schedule is not None  # just set
@@ -50,7 +51,7 @@ def with_shape(params: GemmParams, gpu: Target) -> GemmParams:
         changes["epilogue"] = "direct"
     if params.swizzle is None:
         changes["swizzle"] = "none" if params.math == "fma" or params.pad else widest_swizzle(params)
-    elif is_wgmma or params.copy_ == "tma":  # they know modes only, which three numbers may mean
+    elif is_wgmma or params.copy_ == "tma":  # these support modes only, which three numbers may describe
         changes["swizzle"] = show_swizzle(parse_swizzle(params.swizzle, params.element.bits), params.element.bits)
     if params.prefetch is None and not is_specialized:
         changes["prefetch"] = "after_mma" if is_wgmma else "before_mma"
@@ -74,9 +75,10 @@ def with_shape(params: GemmParams, gpu: Target) -> GemmParams:
 
 
 def _with_consumers(params: GemmParams) -> GemmParams:
-    """Schedule, tile, consumers and split: the first that divide the tile and fit in registers.
+    """Fill in schedule, tile, consumers and split: the first that divide the tile and fit in registers.
 
-    Where none divides a tile it is refused, with the nearest legal tile: so they are those of that tile.
+    If none divides the tile, a later check refuses it and proposes the nearest valid tile. The choice is then that of this
+    tile.
     """
     choices = list(_consumer_choices(params))
     legal = [choice for choice in choices if Shares(choice).is_divisible]
@@ -85,7 +87,7 @@ def _with_consumers(params: GemmParams) -> GemmParams:
 
 
 def _least_change(params: GemmParams) -> int:
-    """Rows and columns between the tile and the nearest that divides into its instructions."""
+    """Rows and columns between the tile and the nearest tile that is a multiple of its instructions."""
     shares = Shares(params)
     extents = zip(shares.tile[:2], shares.units, strict=True)
     return sum(abs(nearest_multiple(extent, unit) - extent) for extent, unit in extents)
@@ -138,7 +140,7 @@ def _wgmma_tile(schedule: str, consumers: int, split: str | None, element_bytes:
 
 
 def _with_warps(params: GemmParams) -> GemmParams:
-    """Tile and warps: the usual warps of a given tile, or the usual tile of given warps."""
+    """Fill in tile and warps: the usual warps of a given tile, or the usual tile of given warps."""
     warps, tile = params.warps, params.tile
     if tile is None:
         tile = _warp_tile(params)
@@ -151,7 +153,7 @@ def _with_warps(params: GemmParams) -> GemmParams:
 
 
 def _warp_tile(params: GemmParams) -> tuple[int, int, int]:
-    """About 128 x 128, in pieces of at most 64 x 64 a warp, or of 8 x 8 a thread of fma."""
+    """A tile of about 128 x 128, with at most 64 x 64 a warp, or 8 x 8 a thread of fma."""
     is_fma = params.math == "fma"
     depth = 16 if is_fma else 64 // params.element.num_bytes
     if params.warps is None:
@@ -164,7 +166,7 @@ def _warp_tile(params: GemmParams) -> tuple[int, int, int]:
 
 
 def widest_swizzle(params: GemmParams, *, at_most: str = "128B") -> str:
-    """The widest swizzle that divides the rows of both operands as they lie in shared memory."""
+    """The widest swizzle that divides the rows of both operands in shared memory."""
     assert params.tile is not None  # set before
     tile_m, tile_n, tile_k = params.tile
     rows = [
@@ -178,7 +180,7 @@ def widest_swizzle(params: GemmParams, *, at_most: str = "128B") -> str:
 
 
 def with_places(params: GemmParams, gpu: Target) -> GemmParams:
-    """``raster_table`` as places, where it is by GPC: clusters in the order of GPCs, those of one as they are numbered."""
+    """Replace a ``raster_order`` of "gpc" by positions: clusters ordered by GPC, and within a GPC by number."""
     if params.raster_order != "gpc":
         return params
     gpcs = gpu.gpcs_of_clusters(prod(params.cluster))

@@ -1,4 +1,4 @@
-"""A GEMM's Launch: roles, buffers and barriers of the chosen schedule, and the check that it fits."""
+"""Launch of a GEMM: roles, buffers and barriers of the chosen schedule, and the check that it fits."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def gemm_launch(params: GemmParams, gpu: Target) -> Launch:
     """The Launch of resolved ``params`` on ``gpu``.
 
     Raises:
-        LaunchError: the staging of D does not fit in shared memory.
+        LaunchError: the staging buffer of D does not fit in shared memory.
     """
     plan, staging = TilePlan(params), staging_of(params, gpu)
     has_stmatrix = "stmatrix" in gpu.features
@@ -67,7 +67,7 @@ def gemm_launch(params: GemmParams, gpu: Target) -> Launch:
 
 
 def _when_run(make: Callable[[], Program]) -> Program:
-    """The program that ``make`` gives, made when it is first run: who only looks at a launch needs none."""
+    """The program that ``make`` returns. It is built at its first run, because reading a launch needs no program."""
     made = cache(make)
 
     def program(cta: RoleContext) -> Any:
@@ -198,7 +198,7 @@ def _features(params: GemmParams, epilogue: Epilogue) -> frozenset[Feature]:
 
 
 def _registers(params: GemmParams) -> tuple[int, str]:
-    """(registers that the launch asks for, how they come about)."""
+    """(registers per thread of the launch, explanation)."""
     shares, of_consumer = Shares(params), consumer_registers(params)
     if params.registers is not None:
         return params.registers, f"{params.registers}, as given"
@@ -211,7 +211,7 @@ def _registers(params: GemmParams) -> tuple[int, str]:
 
 
 def _conflicts(params: GemmParams, plan: TilePlan) -> list[str]:
-    """What bank conflicts multiply fragment reads by, where they do."""
+    """Remark on the factor by which bank conflicts multiply fragment loads; empty without conflicts."""
     if params.math != "mma_sync":
         return []
     reads = Fragments(plan).slices

@@ -1,4 +1,4 @@
-"""The parameters of a GEMM kernel: every option of the command line, each checked by itself."""
+"""Options of a GEMM kernel. Each option is checked on its own here."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gpusim.workload.dtypes import DType, dtype
 from gpusim.workload.launch import Launch, Target
 
 MAX_EXTENT = 1 << 24
-"""Largest m, n or k: beyond it a matrix has no room on any GPU that is described."""
+"""Maximum of m, n and k. Larger matrices exceed the memory of each described GPU."""
 
 MAX_STAGES = 64
 MAX_TILE = 1024
@@ -28,7 +28,7 @@ DIRECTIONS = ("along_m", "along_n")
 
 
 def _numbers(count: int, most: int) -> Any:
-    """Accepts ``count`` numbers from 1 to ``most``, joined by x or as a tuple."""
+    """Validator for ``count`` numbers from 1 to ``most``, joined by x or as a tuple."""
     example = "128x256x64" if count == 3 else "2x1"
     wanted = f"wants {count} numbers from 1 to {most} joined by x, such as {example}"
 
@@ -98,7 +98,7 @@ CodePlace = Annotated[int, Field(ge=0, le=1 << 20)]
 class GemmParams(KernelParams):
     """D = activation(alpha A B + beta C + bias), m x n x k. None: chosen for the GPU by :meth:`resolved`.
 
-    Matrices whose rows are no multiple of 16 bytes are taken as padded to it, as TMA and cp.async want.
+    Rows that are no multiple of 16 bytes count as padded to it, because TMA and cp.async require it.
     """
 
     renamed: ClassVar[Mapping[str, Renamed]] = RENAMED
@@ -301,20 +301,20 @@ class GemmParams(KernelParams):
 
     @classmethod
     def panel_of(cls, option: str) -> str:
-        """Where ``--help`` shows an option; see :mod:`gpusim.kernel_models.gemm.option_panels`."""
+        """Panel of ``--help`` for an option; see :mod:`gpusim.kernel_models.gemm.option_panels`."""
         from gpusim.kernel_models.gemm.option_panels import panel_of
 
         return panel_of(option)
 
     @classmethod
     def applies_when(cls, option: str) -> Mapping[str, str]:
-        """Under which other options an option applies, by its values; see :mod:`gpusim.kernel_models.gemm.applicability`."""
+        """Conditions on other options, by the option's values; see :mod:`gpusim.kernel_models.gemm.applicability`."""
         from gpusim.kernel_models.gemm.applicability import applies_when
 
         return applies_when(cls.options()[option])
 
     def meaning_of_none(self, option: str) -> str:
-        """What is done where nothing was chosen; options without a meaning here have none."""
+        """Meaning of None for options that may stay None; "n/a" for options that do not apply."""
         return {
             "l2_promotion": "a k-step's rows", "registers": "worked out", "math_before_copies": "as prefetch says",
             "math_before_meeting": "all slices but the last", "math_before_use": "the first slice",
@@ -343,20 +343,20 @@ class GemmParams(KernelParams):
 
     @property
     def is_specialized(self) -> bool:
-        """Whether a producer of its own loads."""
+        """Whether the schedule has a producer."""
         return self.schedule != "multistage"
 
     @property
     def num_cluster_ctas(self) -> int:
-        """CTAs of a cluster."""
+        """Number of CTAs of a cluster."""
         return self.cluster[0] * self.cluster[1]
 
     def resolved(self, gpu: Target) -> GemmParams:
-        """All defaults filled in for ``gpu``, and the whole checked.
+        """Fill in all defaults for ``gpu``, and check the result.
 
         Raises:
-            KernelError: parameters that do not go together.
-            LaunchError: a kernel that this GPU lacks instructions or shared memory for.
+            KernelError: incompatible options.
+            LaunchError: the GPU lacks instructions or shared memory for the kernel.
         """
         from gpusim.kernel_models.gemm.advice import TileRefused, advised, with_tile  # they need this type
 
@@ -366,12 +366,12 @@ class GemmParams(KernelParams):
             raise advised(refused, lambda tile: with_tile(self, tile)._checked(gpu)) from None
 
     def _checked(self, gpu: Target) -> GemmParams:
-        """:meth:`resolved`, where a tile is refused before it is known what to advise.
+        """Implement :meth:`resolved`; a refusal may still propose a tile.
 
         Raises:
             TileRefused: proposes a tile.
-            KernelError: as of :meth:`resolved`.
-            LaunchError: likewise.
+            KernelError: see :meth:`resolved`.
+            LaunchError: see :meth:`resolved`.
         """
         from gpusim.kernel_models.gemm.compatibility import (
             check_gpu,
@@ -393,20 +393,20 @@ class GemmParams(KernelParams):
         return params
 
     def launch(self, gpu: Target) -> Launch:
-        """The kernel on ``gpu``.
+        """The kernel's Launch on ``gpu``.
 
         Raises:
-            KernelError: parameters that no kernel can have.
-            LaunchError: a kernel that this GPU cannot hold.
+            KernelError: options that no kernel can have.
+            LaunchError: a kernel that does not fit on this GPU.
         """
         return self.planned(gpu)[1]
 
     def planned(self, gpu: Target) -> tuple[GemmParams, Launch]:
-        """All defaults filled in, checked once, and the kernel.
+        """The options with all defaults filled in and checked, and the kernel's Launch.
 
         Raises:
-            KernelError: as of :meth:`resolved`.
-            LaunchError: likewise.
+            KernelError: see :meth:`resolved`.
+            LaunchError: see :meth:`resolved`.
         """
         from gpusim.kernel_models.gemm.launch import gemm_launch
 
@@ -421,7 +421,7 @@ class GemmParams(KernelParams):
         return usual_values(option, given, gpu) or super().usual(option, given, gpu)
 
     def answer_to(self, ideal: str) -> Mapping[str, Any]:
-        """Options to try where making ``ideal`` free (a name of a counterfactual) saves most; empty where none is known."""
+        """Options to try if the counterfactual ``ideal`` saves the most time; empty if none is known."""
         from gpusim.kernel_models.gemm.defaults import widest_swizzle
 
         if ideal == "stage" and self.stages is not None:
@@ -434,4 +434,4 @@ class GemmParams(KernelParams):
 
 
 OUT_DTYPES = {"bf16": "bf16", "fp16": "fp16", "tf32": "fp32", "fp8": "bf16", "int8": "int32", "fp32": "fp32"}
-"""Type of D unless said otherwise."""
+"""Default type of D, by the type of A and B."""

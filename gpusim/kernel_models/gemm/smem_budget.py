@@ -1,4 +1,4 @@
-"""Shared memory of a GEMM kernel: the ring of stages, the staging buffer of D, and how many stages fit."""
+"""Shared-memory budget of a GEMM kernel: the ring of stages, the staging buffer of D, and the number of stages that fit."""
 
 from __future__ import annotations
 
@@ -11,25 +11,26 @@ from gpusim.kernel_models.gemm.warp_partition import Shares
 from gpusim.workload.launch import Target
 
 ALIGNMENT_BYTES = 1024
-"""What a CTA adds so that its stages begin where a 128-byte swizzle repeats."""
+"""Bytes that a CTA adds to align its stages to the period of a 128-byte swizzle."""
 
 FMA_PAD = 4
-"""Elements after each row of an fma operand that is turned on its way in: spreads a column over the banks."""
+"""Elements of padding after each row of an fma operand that is transposed on its way to shared memory. It distributes a
+column over the banks."""
 
 STAGE_BARRIER_BYTES = 16
-"""A full and an empty mbarrier."""
+"""Bytes of a stage's full and empty mbarriers."""
 
 TURN_BARRIER_BYTES = 32
-"""Pingpong's mbarriers."""
+"""Bytes of pingpong's mbarriers."""
 
 
 def is_transposed(params: GemmParams, which: int) -> bool:
-    """Whether A (0) or B (1) is turned on its way in: fma wants M and N contiguous for each k."""
+    """Whether A (0) or B (1) is transposed on its way to shared memory: fma needs M and N contiguous for each k."""
     return params.math == "fma" and (params.is_a_k_major, params.is_b_k_major)[which]
 
 
 def stage_bytes(params: GemmParams) -> int:
-    """Shared memory of one stage."""
+    """Shared memory of one stage in bytes."""
     tile = Shares(params).tile
     rows = sum(tile[which] + (FMA_PAD if is_transposed(params, which) else 0) for which in (0, 1))
     padding = sum(
@@ -41,7 +42,7 @@ def stage_bytes(params: GemmParams) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Staging:
-    """The staging buffer of an epilogue: how wide a slice is, and whether it lies over the drained stages."""
+    """Staging buffer of an epilogue: columns of a slice, bytes, and whether it reuses the memory of the drained stages."""
 
     slice_n: int
     num_bytes: int
@@ -49,13 +50,13 @@ class Staging:
 
 
 def column_unit(params: GemmParams) -> int:
-    """Columns that a slice is a multiple of: whole fragments, and rows of whole 16 bytes."""
+    """Columns of which a slice is a multiple: full fragments, and rows of a multiple of 16 bytes."""
     fragment = 32 if params.math == "fma" else 8
     return max(fragment, 16 // params.out_element.num_bytes)
 
 
 def _staging_shape(params: GemmParams) -> tuple[int, int]:
-    """(rows of a slice of all roles that stage at once, columns of a role's share)."""
+    """(rows of a slice of all roles that stage at once, columns of a role's part)."""
     tile_m, tile_n, _ = Shares(params).tile
     if not params.is_specialized:
         return tile_m, tile_n
@@ -69,7 +70,7 @@ def _has_staging(params: GemmParams) -> bool:
 
 
 def _least_staging(params: GemmParams) -> int:
-    """Shared memory that a persistent kernel needs beside its stages: 32 columns, or the smallest slice."""
+    """Bytes of shared memory that a persistent kernel needs besides its stages: 32 columns, or the smallest slice."""
     if not _has_staging(params) or not params.persistent:
         return 0
     rows, columns = _staging_shape(params)
@@ -79,17 +80,17 @@ def _least_staging(params: GemmParams) -> int:
 
 
 def spare_bytes(params: GemmParams, gpu: Target) -> int:
-    """Shared memory that a CTA has for stages and staging."""
+    """Bytes of shared memory that a CTA has for stages and staging."""
     return gpu.max_smem_per_cta_bytes - ALIGNMENT_BYTES - TURN_BARRIER_BYTES - _least_staging(params)
 
 
 def most_stages(params: GemmParams, gpu: Target) -> int:
-    """Stages that fit in a CTA's shared memory."""
+    """Maximum number of stages in a CTA's shared memory."""
     return min(MAX_STAGES, max(0, spare_bytes(params, gpu) // (stage_bytes(params) + STAGE_BARRIER_BYTES)))
 
 
 def staging_of(params: GemmParams, gpu: Target) -> Staging:
-    """The widest slices of D that fit: over the drained stages, or beside them in a persistent kernel."""
+    """The widest slices of D that fit: in the drained stages, or in separate memory in a persistent kernel."""
     assert params.stages is not None  # resolved
     rows, columns = _staging_shape(params)
     if not _has_staging(params):
@@ -110,11 +111,11 @@ def staging_of(params: GemmParams, gpu: Target) -> Staging:
 
 
 def check_room(params: GemmParams, gpu: Target) -> None:
-    """Refuse stages and staging that do not fit.
+    """Refuse stages and staging that do not fit in shared memory.
 
     Raises:
-        LaunchError: says how many would.
-        TileRefused: not even one does.
+        LaunchError: names the number of stages that fits.
+        TileRefused: not even one stage fits.
     """
     assert params.stages is not None  # resolved
     most = most_stages(params, gpu)
@@ -134,7 +135,7 @@ def check_room(params: GemmParams, gpu: Target) -> None:
 
 
 def _smaller_tile(params: GemmParams, gpu: Target) -> tuple[int, int, int] | None:
-    """The nearest tile of which one stage fits: less K, else fewer columns."""
+    """The nearest tile of which one stage fits: less K, or else fewer columns."""
     tile_m, tile_n, tile_k = Shares(params).tile
     step = max(1, 32 // params.element.num_bytes)
     for columns in range(tile_n, 0, -Shares(params).units[1]):
