@@ -45,9 +45,8 @@ Extent = Annotated[int, Field(ge=1, le=1 << 20)]
 class SgemmNaiveParams(KernelParams):
     """D = A B, all row-major. CTAs have 32 x 32 threads and a tile of 32 x 32.
 
-    * ``naive``: a warp has 32 rows of one column of D. For eight k at a time it loads its elements of both operands through
-      L1.
-    * ``coalesced``: a warp has 32 columns of one row of D, with the same loads.
+    * ``naive``: a warp has 32 rows of one column. It loads its operands for eight k at a time, through L1.
+    * ``coalesced``: a warp has 32 columns of one row, with the same loads.
     * ``tiled``: a CTA loads tiles of 32 x 32 to shared memory, waits at a barrier, multiplies them, and waits again.
       Nothing overlaps within a CTA.
     """
@@ -241,7 +240,7 @@ def _operands(params: SgemmNaiveParams) -> tuple[Footprint, Footprint]:
         return np.asarray(np.minimum(TILE, params.n - tiles % grid.num_x * TILE) * row_bytes)
 
     num_steps = params.k // params.step
-    of_a = TILE * WORD_BYTES if params.way == "tiled" else SECTOR_BYTES  # what a warp asks for side by side
+    of_a = TILE * WORD_BYTES if params.way == "tiled" else SECTOR_BYTES  # contiguous bytes of a warp's load
     of_b = SECTOR_BYTES if params.way == "naive" else TILE * WORD_BYTES
     return (
         Footprint(
@@ -256,7 +255,7 @@ def _operands(params: SgemmNaiveParams) -> tuple[Footprint, Footprint]:
 
 
 def _unasked(row_bytes: int, piece_bytes: int, block_bytes: int) -> float:
-    """What comes beside pieces of rows that lie one behind the other, of all that comes: see ``Footprint``."""
+    """Fraction of the bytes of contiguous pieces of rows that no request asked for: see ``Footprint.unasked``."""
     end = min(row_bytes, MOST_PIECES * piece_bytes)
     edges = np.unique(np.minimum(np.arange(0, end + piece_bytes, piece_bytes), end))
     return unasked_fraction(np.arange(LINE_BYTES) * row_bytes, edges, block_bytes)

@@ -163,8 +163,7 @@ class Footprint:
     """Function of L2's minimum fetch size in bytes: the fraction of the missed bytes that no request asked for. Such
     bytes miss but are in no hit rate. None: all bytes are requested, or ``block_bytes`` describes them."""
     piece_stride_bytes: int = 0
-    """Bytes from the begin of one such piece to the begin of the next, if this distance is constant; 0: pieces lie
-    anywhere."""
+    """Bytes from the begin of one piece of ``piece_bytes`` to the begin of the next, if constant; 0: pieces lie anywhere."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

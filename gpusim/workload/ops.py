@@ -107,7 +107,7 @@ class CpAsync(Op):
     Waits for a place in the MIO queue and for the load/store unit, not for the data.
 
     * ``access``: sectors in global memory, and wavefronts of the write to shared memory.
-    * ``buffer``, ``stage``: where the data go.
+    * ``buffer``, ``stage``: destination in shared memory.
     * ``allocates_in_l1``: True for ``.ca``, False for ``.cg``.
     * ``num_rows``: rows of the tile that are not contiguous in global memory.
     * ``num_between``: address instructions per warp between two copies (integer instructions and moves).

@@ -40,7 +40,8 @@ def pairs(num_ks: int) -> list[int]:
 class Fragments:
     """Slices of a k-step, for all warps together.
 
-    For mma.sync a slice has the depth of one MMA. For fma the first slice has one k, the next ones two each, the last one k.
+    For mma.sync a slice has the depth of one MMA. For fma the first slice and the last have a single
+    k each, and the others have two.
     An fma kernel's registers hold the vectors of two k. Those of a k are loaded during the math of the one before. The first
     math of a stage therefore waits for one k's vectors only, and the wait for the next stage precedes the last k's math. The
     math of two k waits for the vectors of the first, because those of the second arrive during its math. With

@@ -217,9 +217,9 @@ class Loader:
     def _new_fraction(self, which: int, at: Coordinates, step: int, rows: int) -> float:
         """Fraction of a k-step's ``rows`` that begin a new block of L2's fetch size, if each k-step has such rows.
 
-        1 for the first k-step, which fetches the adjacent bytes, and if any k-step has no such rows. In the second case all
-        rows begin their blocks together, at every second or fourth k-step, and fetch their neighbours. A last k-step with
-        fewer columns, and tiles whose rows begin at another offset, are not modelled.
+        The fraction is 1 for the first k-step, which fetches the adjacent bytes. It is also 1 if any k-step has no such
+        rows: then all rows begin their blocks together, at every second or fourth k-step, and fetch their neighbours. A last
+        k-step with fewer columns, and tiles whose rows begin at another offset, are not modelled.
         """
         plan, block, row_bytes, pitch = self.plan, self._blocks[which], self._tile[2] * self._width, self._pitches[which]
         if not (step and rows and self._k_major[which] and block >= 2 * row_bytes and pitch % block):

@@ -86,7 +86,7 @@ def widest_wgmma_n(num_warps: int) -> int:
 
 
 def launch_registers(need: RegisterNeed, *, math: str, num_warps: int, of_consumer: int | None) -> int:
-    """Registers per thread of a launch: a multiple of 8, at most what one CTA leaves each thread.
+    """Registers per thread of a launch: a multiple of 8, at most the limit of one CTA.
 
     An fma kernel that fits two CTAs' launch bounds without spills is launched with these.
     """
