@@ -120,16 +120,9 @@ def filter(layout: Layout, profile: Any = None) -> Layout:
 def composition(lhs: Any, rhs: Any) -> Any:
     """The layout R with ``R(c) == lhs(rhs(c))`` for every coordinate c of ``rhs``, in ``rhs``'s profile.
 
-    ``rhs`` is one of these:
-
-    * a layout;
-    * a *tiler*: a tuple that applies mode by mode, **and drops modes of ``lhs`` that it does not name** (as CuTe does;
-      ``logical_divide`` keeps them);
-    * an integer N for the layout ``N:1``;
-    * ``_``.
-
-    Past the end of ``lhs``, its last mode continues, as in C++. A swizzle on the left, or a swizzled layout, gives a
-    ComposedLayout.
+    ``rhs`` is a layout, an integer N for the layout ``N:1``, ``_``, or a *tiler*. A tiler is a tuple that applies mode by
+    mode. **It drops modes of ``lhs`` that it does not name**, as in CuTe; ``logical_divide`` keeps them. Past the end of
+    ``lhs``, its last mode continues, as in C++. A swizzle on the left, or a swizzled layout, gives a ComposedLayout.
 
     >>> print(composition(Layout((6, 2), (8, 2)), Layout((4, 3), (3, 1))))
     ((2,2),3):((24,2),8)

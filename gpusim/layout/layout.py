@@ -266,10 +266,7 @@ L = TypeVar("L", bound="Layout | CarriesLayout")
 
 
 def through(function: Callable[Concatenate[Layout, P], Layout]) -> Callable[Concatenate[L, P], L]:
-    """Decorator: an operation on layouts also accepts objects with a layout inside.
-
-    The layout is changed, the rest is kept.
-    """
+    """Decorator: an operation on layouts also accepts objects with a layout inside, of which it changes the layout only."""
 
     @wraps(function)
     def lifted(layout: L, *args: P.args, **kwargs: P.kwargs) -> L:

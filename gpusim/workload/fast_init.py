@@ -1,4 +1,4 @@
-"""Faster ``__init__`` of records that a simulation creates by the thousand. In: a frozen dataclass. Out: the same class."""
+"""A faster ``__init__`` for records that are created by the thousand. In: a frozen dataclass. Out: the same class."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 
 In: extents, a type, a major mode, a swizzle. Out: :class:`OperandTile`, its boxes, access patterns.
 
-Ignores:
-* That L2 combines partial sectors of several stores.
+Ignores: that L2 combines partial sectors of several stores.
 """
 
 from __future__ import annotations
@@ -161,11 +160,7 @@ class OperandTile:
     def byte_offsets(
         self, strided_idx: NDArray[np.int64], contiguous_offset_bytes: NDArray[np.int64]
     ) -> NDArray[np.int64]:
-        """Byte offsets within the stage, with the swizzle applied: int64 of the arguments' common shape.
-
-        Args:
-            strided_idx: index along the mode that is not contiguous.
-            contiguous_offset_bytes: offset along the contiguous mode, in bytes.
+        """Byte offsets within the stage, swizzled: int64 of the arguments' common shape.
 
         >>> bf16 = DType("bf16", 16, "float")
         >>> tile = OperandTile(rows=8, k=64, dtype=bf16, is_k_major=True, swizzle="128B")
@@ -214,8 +209,8 @@ def cp_async_fill(tile: OperandTile, num_threads: int) -> AccessPattern:
     """Access pattern of ``num_threads`` threads that load ``tile`` by 16-byte ``cp.async``.
 
     Threads advance along the contiguous mode, then to the next row. Lanes may be idle in the last round. In global memory
-    each row starts on a 128-byte line, and no two rows share one. ``num_wavefronts`` counts the writes to shared memory for
-    ``cp.async.cg``. These copies bypass L1, so their reads take no wavefronts.
+    each row starts on a 128-byte line, and no two rows share one. ``num_wavefronts`` counts writes to shared memory for
+    ``cp.async.cg``, which bypasses L1: its reads take no wavefronts.
 
     Raises:
         LayoutError: ``num_threads`` is no positive multiple of 32.
@@ -245,16 +240,11 @@ def cp_async_fill(tile: OperandTile, num_threads: int) -> AccessPattern:
 def ldmatrix_reads(
     tile: OperandTile, *, rows_per_warp: int, first_row: int = 0, k_step_idx: int = 0
 ) -> AccessPattern:
-    """Access pattern of one warp that loads its fragments for one k-step by ldmatrix.
+    """Access pattern of one warp that loads ``rows_per_warp`` rows of its fragments for one k-step by ldmatrix.
 
     A k-step is 32 bytes along k: k16 for 16-bit elements. The warp issues x4 instructions, and one x2 if eight rows remain.
-    A tile that is not k-major needs the ``.trans`` form, which exists for 16-bit elements only.
-
-    Args:
-        tile: the operand's tile.
-        rows_per_warp: rows that the warp loads, a multiple of 8; for A its part of M, for B of N.
-        first_row: first of these rows.
-        k_step_idx: index of the k-step in the tile.
+    A tile that is not k-major needs the ``.trans`` form, which exists for 16-bit elements only. ``rows_per_warp`` is the
+    warp's part of M for A, and of N for B.
 
     >>> bf16 = DType("bf16", 16, "float")
     >>> for mode in ("none", "128B"):  # 16 matrices: eight rows in one bank group, or in eight
@@ -354,16 +344,9 @@ def shared_vector_reads(
 ) -> AccessPattern:
     """Access pattern of one warp's vector loads from shared memory: fragments of one operand for one k of an FFMA kernel.
 
-    The operand's rows (or columns) are contiguous for each k.
-
-    Args:
-        num_coords: distinct coordinates of the warp's lanes. Lane i has coordinate ``(i // lanes_per_coord) % num_coords``.
-        lanes_per_coord: consecutive lanes with the same coordinate, which read the same words.
-        elements_per_thread: elements of the operand that each thread loads.
-        dtype: type of the elements.
-        vector_bytes: bytes of one load instruction of a thread: 4, 8 or 16.
-        is_blocked: whether a thread's elements are contiguous. Otherwise its vectors have a stride of ``num_coords``
-            vectors, which avoids bank conflicts.
+    The operand's rows (or columns) are contiguous for each k. Lane i has coordinate ``(i // lanes_per_coord) % num_coords``;
+    lanes with the same coordinate read the same words. ``is_blocked``: a thread's elements are contiguous. Otherwise its
+    vectors have a stride of ``num_coords`` vectors, which avoids bank conflicts.
 
     >>> as_b = dict(num_coords=8, lanes_per_coord=1, elements_per_thread=8)
     >>> [shared_vector_reads(**as_b, is_blocked=blocked).num_wavefronts for blocked in (True, False)]
@@ -418,9 +401,7 @@ def epilogue_store(tile_m: int, tile_n: int, out_bytes: int, kind: MmaKind) -> A
 
     ``num_wavefronts`` is 0, that is, unknown: the data-stage rule is validated for loads that hit in L1, not for stores.
 
-    Ignores:
-    * That L2 combines the halves of a sector that two requests write.
-
+    Ignores: that L2 combines the halves of a sector that two requests write.
     Source: PTX ISA, fragment layouts of ``mma.m16n8`` and ``wgmma.m64``; for fma a choice: that of a coalesced kernel.
 
     >>> epilogue_store(16, 8, 2, "mma_sync")

@@ -1,12 +1,17 @@
 """Ops that a warp program yields: one class for each PTX instruction or CUDA intrinsic.
 
-An op is data. It contains no time: the engine assigns the cost of each op (``engine/ops_*.cpp``).
+An op is data. It contains no time: the engine assigns the cost of each op (``engine/ops_*.cpp``). A role is a group of warps
+that run one program in lockstep: a producer warp, a consumer warpgroup. Counts in an op are for all warps of the role,
+except ``num_instructions`` and ``num_issues``, which are per warp (wgmma: per warpgroup). Fields that several ops have:
 
-A role is a group of warps that run one program in lockstep: a producer warp, a consumer warpgroup. Counts in an op are
-for all warps of the role unless the text says "per warp".
-
-``tile`` is a pair (panel, step). A panel is all that one work tile reads of a tensor: of A, a block row.
-A step is one slice of that panel. Two roles that name the same tile share its lines in L2.
+* ``tile``: (panel, step). A panel is all that one work tile reads of a tensor: of A, a block row. A step is one slice of
+  that panel. Two roles that name the same tile share its lines in L2.
+* ``access``: requests, sectors, lines, wavefronts and bytes, summed over the warps of the role.
+* ``allocates_in_l1``: False for ``ld.global.L1::no_allocate``, ``ld.global.cg`` and ``cp.async.cg``.
+* ``buffer``, ``stage``: stage of a ring in shared memory. An empty ``buffer`` is scratch memory, which has no stages.
+* ``barrier``, ``stage``: mbarrier of a ring.
+* ``cta_rank``: rank of the other CTA in the cluster.
+* ``is_chain``: whether each instruction waits for the result of the one before.
 """
 
 from __future__ import annotations
@@ -37,13 +42,7 @@ class Op:
 @made_quickly
 @dataclass(frozen=True, slots=True)
 class GlobalLoad(Op):
-    """``ld.global``: loads registers from global memory through L1. Yields a :class:`Token`.
-
-    Waits for a place in the MIO queue and for the load/store unit, not for the data: :class:`Use` does that.
-
-    * ``access``: sectors, lines and tag wavefronts of all warps of the role.
-    * ``allocates_in_l1``: False for ``ld.global.L1::no_allocate`` and ``ld.global.cg``.
-    """
+    """``ld.global`` through L1. Waits for the MIO queue and the load/store unit; its :class:`Token` stands for the data."""
 
     tensor: str
     tile: Tile
@@ -55,12 +54,7 @@ class GlobalLoad(Op):
 @made_quickly
 @dataclass(frozen=True, slots=True)
 class GlobalStore(Op):
-    """``st.global``: stores registers to global memory.
-
-    Waits until the last part of the store is in the store queue, not until it arrives in L2: fences do that.
-
-    * ``access``: sectors, lines and packets of all warps of the role.
-    """
+    """``st.global``. Waits until all of it is in the store queue, not until it has arrived in L2: fences do that."""
 
     tensor: str
     tile: Tile
@@ -70,13 +64,7 @@ class GlobalStore(Op):
 
 @dataclass(frozen=True, slots=True)
 class GlobalAtomic(Op):
-    """``atom.global`` or ``red.global``: a read-modify-write that L2 resolves.
-
-    Waits for the load/store unit, not for L2.
-
-    * ``returns``: True for ``atom``, which yields a :class:`Token` for the old value; False for ``red``, which yields
-      nothing.
-    """
+    """``atom.global`` (``returns``: yields a :class:`Token`) or ``red.global``. Waits for the LSU; L2 resolves it."""
 
     tensor: str
     tile: Tile
@@ -87,10 +75,7 @@ class GlobalAtomic(Op):
 @made_quickly
 @dataclass(frozen=True, slots=True)
 class Use(Op):
-    """The first instruction that reads a loaded register. Waits until the data of ``token`` have arrived.
-
-    Nsight Compute counts the wait as long scoreboard (global memory, DSMEM) or short scoreboard (shared memory).
-    """
+    """The first instruction that reads loaded registers. Waits for the data of ``token`` (long or short scoreboard)."""
 
     token: Token
 
@@ -103,19 +88,13 @@ class Use(Op):
 class CpAsync(Op):
     """``cp.async.ca|cg.shared.global``: copies from global to shared memory without passing through registers.
 
-    The next :class:`CpAsyncCommitGroup` of the role closes the group that the copy belongs to.
-    Waits for a place in the MIO queue and for the load/store unit, not for the data.
+    The next :class:`CpAsyncCommitGroup` of the role closes its group. Waits for the MIO queue and the load/store unit only.
 
-    * ``access``: sectors in global memory, and wavefronts of the write to shared memory.
-    * ``buffer``, ``stage``: destination in shared memory.
-    * ``allocates_in_l1``: True for ``.ca``, False for ``.cg``.
     * ``num_rows``: rows of the tile that are not contiguous in global memory.
     * ``num_between``: address instructions per warp between two copies (integer instructions and moves).
     * ``come_along``, ``new_fraction``: L2 promotion, as in :class:`TmaLoad`.
-    * ``fetches``: sectors and line requests of rows that do not begin on a line; None: all rows are full sectors of full
-      lines.
-    * ``num_passes``: passes of all rows through the copy stage that bypasses L1, at least one a row; see
-      :func:`gpusim.workload.gmem.line_fetches.num_passes`.
+    * ``fetches``: sectors and line requests of rows that do not begin on a line; None: full sectors of full lines.
+    * ``num_passes``: passes through the copy stage that bypasses L1 (``line_fetches.num_passes``), at least one a row.
     """
 
     tensor: str
@@ -137,8 +116,8 @@ class CpAsync(Op):
 class CpAsyncCommitGroup(Op):
     """``cp.async.commit_group``: closes the role's open group of copies.
 
-    * ``is_held``: whether code right after the commit overwrites the address registers of the group. Then the warps wait
-      until the copies have left the MIO queue.
+    ``is_held``: whether code right after it overwrites the copies' address registers. Then warps wait until the MIO queue
+    has issued the copies.
     """
 
     is_held: bool = False
@@ -153,10 +132,7 @@ class CpAsyncWaitGroup(Op):
 
 @dataclass(frozen=True, slots=True)
 class CpAsyncMbarrierArrive(Op):
-    """``cp.async.mbarrier.arrive.noinc``: one arrival for each thread, as soon as its earlier ``cp.async`` have completed.
-
-    Does not wait.
-    """
+    """``cp.async.mbarrier.arrive.noinc``: one arrival a thread when its earlier ``cp.async`` have completed. No wait."""
 
     barrier: str
     stage: int
@@ -169,17 +145,16 @@ class CpAsyncMbarrierArrive(Op):
 class TmaLoad(Op):
     """``cp.async.bulk.tensor...shared::cluster.global.mbarrier::complete_tx::bytes``: TMA copies boxes to shared memory.
 
-    Waits for space in TMA's instruction queue. The data complete the phase of ``barrier[stage]``: :class:`MbarrierWait`.
+    Waits for space in TMA's instruction queue. Its bytes complete on ``barrier``: see :class:`MbarrierWait`.
 
     * ``num_bytes``: bytes that arrive and count on the mbarrier, zeros for out-of-bounds elements included.
     * ``num_fetched_bytes``: bytes that are read from global memory.
-    * ``num_rows``: box rows that TMA generates requests for.
-    * ``num_zero_rows``: those rows that are outside of the tensor.
+    * ``num_rows``: box rows that TMA generates requests for; ``num_zero_rows`` of them are outside of the tensor.
     * ``num_outside_rows``: rows of boxes that are completely outside of the tensor.
     * ``num_boxes``: instructions, one a box.
     * ``multicast``: cluster ranks that receive the data, each on its own mbarrier; empty: this CTA alone.
-    * ``come_along``: tiles of the tensor, of the same size, that L2 fetches from memory together with this one if it misses.
-      The cause is L2 promotion: the instruction or its tensor map requests more bytes than a row of the tile has.
+    * ``come_along``: tiles of the same size that L2 fetches together with this one if it misses. The cause is L2 promotion:
+      the instruction or its tensor map requests more bytes than a row of the tile has.
     * ``new_fraction``: fraction of the tile's rows that begin a new block of memory and fetch it. The other rows were
       fetched with the tile before.
     * ``fetches``: as in :class:`CpAsync`.
@@ -205,14 +180,7 @@ class TmaLoad(Op):
 
 @dataclass(frozen=True, slots=True)
 class TmaStore(Op):
-    """``cp.async.bulk.tensor...global.shared::cta.bulk_group``: TMA copies boxes from shared to global memory.
-
-    Waits for space in TMA's instruction queue. The copy belongs to the group that :class:`BulkCommitGroup` closes.
-
-    * ``num_rows``: box rows.
-    * ``num_boxes``: instructions, one a box.
-    * ``reduce``: True for ``cp.reduce.async.bulk.tensor``, which adds to global memory.
-    """
+    """``cp.async.bulk.tensor...global.shared::cta.bulk_group`` (``reduce``: ``cp.reduce...``). Waits for TMA's queue."""
 
     tensor: str
     tile: Tile
@@ -231,10 +199,7 @@ class BulkCommitGroup(Op):
 
 @dataclass(frozen=True, slots=True)
 class BulkWaitGroup(Op):
-    """``cp.async.bulk.wait_group[.read] N``: waits until at most ``num_pending`` of the role's latest groups are in flight.
-
-    * ``read``: True for ``.read``, which waits only until the source in shared memory has been read.
-    """
+    """``cp.async.bulk.wait_group[.read] N``: waits for all but ``num_pending`` groups; ``read``: until sources are read."""
 
     num_pending: int
     read: bool = True
@@ -242,10 +207,7 @@ class BulkWaitGroup(Op):
 
 @dataclass(frozen=True, slots=True)
 class PrefetchTensormap(Op):
-    """``prefetch.tensormap``: fetches the TMA descriptors of ``tensors`` before their first use, one instruction each.
-
-    Does not wait for the descriptors.
-    """
+    """``prefetch.tensormap``: fetches the TMA descriptors of ``tensors``, one instruction each. Does not wait for them."""
 
     tensors: tuple[str, ...]
 
@@ -262,10 +224,7 @@ class MbarrierInit(Op):
 
 @dataclass(frozen=True, slots=True)
 class MbarrierArrive(Op):
-    """``mbarrier.arrive``: ``count`` arrivals on ``barrier[stage]``. Does not wait for the phase.
-
-    * ``cta_rank``: rank of the CTA in the cluster whose mbarrier it is (``mapa`` and a remote arrive); None: this CTA.
-    """
+    """``mbarrier.arrive``: ``count`` arrivals; with ``cta_rank``, ``mapa`` and a remote arrive. Does not wait."""
 
     barrier: str
     stage: int
@@ -324,10 +283,7 @@ class ClusterWait(Op):
 
 @dataclass(frozen=True, slots=True)
 class FenceProxyAsync(Op):
-    """``fence.proxy.async.shared::cta``: makes generic-proxy writes to shared memory visible to TMA and wgmma.
-
-    Waits until the role's earlier stores to shared memory are delivered.
-    """
+    """``fence.proxy.async.shared::cta``: makes stores to shared memory visible to TMA and wgmma. Waits for these stores."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,11 +305,9 @@ class FenceAcqRel(Op):
 @made_quickly
 @dataclass(frozen=True, slots=True)
 class SharedLoad(Op):
-    """``ld.shared``: loads registers from shared memory. Yields a :class:`Token`. Its cost is its wavefronts.
+    """``ld.shared``: yields a :class:`Token` for the data. Its cost is its wavefronts.
 
-    * ``buffer``: name of the buffer; empty: scratch memory, which has no stages.
-    * ``num_parts``: equal parts of the load that are used one after the other. The token is ready when the first part has
-      arrived; the others arrive while it is used.
+    ``num_parts``: equal parts that are used in turn. The token is ready with the first; the others arrive during its use.
     """
 
     access: AccessPattern
@@ -365,12 +319,7 @@ class SharedLoad(Op):
 @made_quickly
 @dataclass(frozen=True, slots=True)
 class SharedStore(Op):
-    """``st.shared``: stores registers to shared memory. Its cost is its wavefronts.
-
-    Waits until the last instruction is in the store queue.
-
-    * ``has_token``: whether it yields a :class:`Token`, which is ready when the source registers have been read.
-    """
+    """``st.shared``. Waits for the store queue. ``has_token``: yields a :class:`Token`, ready when registers are read."""
 
     access: AccessPattern
     buffer: str = ""
@@ -398,10 +347,7 @@ class Ldmatrix(Op):
 
 @dataclass(frozen=True, slots=True)
 class Stmatrix(Op):
-    """``stmatrix.sync.aligned``: stores MMA fragments as 8x8 matrices in shared memory. Waits like :class:`SharedStore`.
-
-    * ``has_token``: as in :class:`SharedStore`.
-    """
+    """``stmatrix.sync.aligned``: stores MMA fragments as 8x8 matrices. Waits like :class:`SharedStore`, with its token."""
 
     access: AccessPattern
     buffer: str = ""
@@ -411,7 +357,7 @@ class Stmatrix(Op):
 
 @dataclass(frozen=True, slots=True)
 class DsmemLoad(Op):
-    """``ld.shared::cluster``: loads ``num_bytes`` from the cluster's CTA of rank ``cta_rank``. Yields a :class:`Token`."""
+    """``ld.shared::cluster``: loads ``num_bytes`` from another CTA of the cluster. Yields a :class:`Token`."""
 
     cta_rank: int
     num_bytes: int
@@ -419,7 +365,7 @@ class DsmemLoad(Op):
 
 @dataclass(frozen=True, slots=True)
 class DsmemStore(Op):
-    """``st.shared::cluster``: stores ``num_bytes`` to the CTA of rank ``cta_rank`` in the cluster. Does not wait."""
+    """``st.shared::cluster``: stores ``num_bytes`` to another CTA of the cluster. Does not wait for the arrival."""
 
     cta_rank: int
     num_bytes: int
@@ -427,10 +373,7 @@ class DsmemStore(Op):
 
 @dataclass(frozen=True, slots=True)
 class StAsync(Op):
-    """``st.async.shared::cluster.mbarrier::complete_tx::bytes``: an asynchronous store to another CTA of the cluster.
-
-    Its ``num_bytes`` complete on ``barrier[stage]`` of the CTA of rank ``cta_rank``. Does not wait.
-    """
+    """``st.async.shared::cluster.mbarrier::complete_tx::bytes``: its bytes complete on the other CTA's mbarrier. No wait."""
 
     cta_rank: int
     num_bytes: int
@@ -458,12 +401,9 @@ class WgmmaFence(Op):
 class Wgmma(Op):
     """``wgmma.mma_async``: ``num_issues`` instructions per warpgroup of the role. Waits for space in the wgmma queue.
 
-    * ``reads``: the (buffer, stage) pairs in shared memory that the matrix descriptors point to.
-    * ``num_between``: dependent instructions of a warp between its first and last wgmma. They run while wgmma waits in the
-      queue.
-
-    Ignores:
-    * That a wgmma after such instructions may be too late to follow the previous one without a gap.
+    ``reads``: the (buffer, stage) pairs that the matrix descriptors point to. ``num_between``: dependent instructions of a
+    warp between its first and last wgmma, which run while wgmma waits in the queue.
+    Ignores: that a wgmma after such instructions may be too late to follow the previous one without a gap.
     """
 
     atom: MmaAtom
@@ -486,12 +426,10 @@ class WgmmaWaitGroup(Op):
 
 @dataclass(frozen=True, slots=True)
 class Code(Op):
-    """Instruction fetch: a block of straight-line code begins here. No PTX instruction.
+    """Instruction fetch: straight-line code of ``num_bytes`` begins here (16 bytes an instruction). No PTX instruction.
 
-    Waits if the SM's instruction caches do not hold the code. The ops after it give the cost of the instructions.
-    A program without this op runs from the caches, like a kernel that is launched repeatedly.
-
-    * ``num_bytes``: size of the code, 16 bytes an instruction.
+    Waits if the SM's instruction caches do not hold the code. The ops after it give the cost of the instructions. A program
+    without this op runs from the caches, like a kernel that is launched repeatedly.
     """
 
     name: str
@@ -503,11 +441,8 @@ class LoopCode(Op):
     """Instruction fetch: one iteration of a loop begins here. No PTX instruction.
 
     A sub-core's instruction cache may be smaller than the loop. Then part of the code is fetched again in each iteration.
-    Waits for this fetch only if the sub-core has a single warp, and as far as the loop's instructions do not hide it.
-
-    * ``num_fma``: FFMA instructions of an iteration.
-    * ``num_others``: its other instructions.
-    * ``bank_reads``: as in :class:`Fma`.
+    Waits for it only if the sub-core has a single warp, and as far as the loop's instructions do not hide it. ``num_fma``:
+    FFMA of an iteration. ``num_others``: its other instructions. ``bank_reads``: as in :class:`Fma`.
     """
 
     num_fma: float
@@ -520,8 +455,7 @@ class FarCode(Op):
     """Cold instruction fetch: code ``begin_bytes`` to ``end_bytes`` after the start of the kernel. No PTX instruction.
 
     Waits only if the instruction caches were flushed (``--l2 flushed``) and the launch does not prefetch code that far.
-
-    * ``own_cycles``: cycles that a warp takes for the overhead instructions among these, from the ops that follow.
+    ``own_cycles``: cycles that a warp takes for the overhead instructions among these, from the ops that follow.
     """
 
     name: str
@@ -534,8 +468,7 @@ class FarCode(Op):
 class Fma(Op):
     """``fma.rn.f32`` and other FP32 instructions: ``num_instructions`` per warp. Waits for the FP32 pipe.
 
-    * ``is_chain``: whether each instruction waits for the one before; False: enough of them are independent to fill the
-      pipe.
+    * ``is_chain``: False means that enough instructions are independent to fill the pipe.
     * ``bank_reads``: registers that an instruction reads from the fuller of its scheduler's two register banks, on average.
     * ``num_runs``: runs of FFMA in a GEMM's main loop, each of which waits for vectors from shared memory. With several CTAs
       on an SM, one CTA issues until it stalls, and ``cp.async`` of the other CTAs wait. 0: no such runs.
@@ -554,9 +487,8 @@ class Fma(Op):
 class Alu(Op):
     """Integer, logic, conversion and move instructions: ``num_instructions`` per warp. Waits for the integer pipe.
 
-    * ``is_chain``: whether each instruction waits for the one before.
-    * ``num_beside``: equivalent length of a chain while wgmma runs on the SM, if that is longer.
-    * ``num_more``: independent instructions between those of a chain. They take issue slots and wait for nothing.
+    ``num_beside``: equivalent length of a chain while wgmma runs on the SM, if that is longer. ``num_more``: independent
+    instructions between those of a chain, which take issue slots and wait for nothing.
     """
 
     num_instructions: float
@@ -570,11 +502,9 @@ class MadWide(Op):
     """``mad.wide`` (``IMAD.WIDE`` in SASS): ``num_instructions`` per warp, 64-bit multiply-adds for addresses.
 
     IMAD.WIDE and wgmma do not overlap on an SM: each waits for the other, and so do the warp's younger instructions.
-
-    * ``is_apart``: whether other instructions lie in between. Then warps arrive at different times, and each one delays
-      wgmma separately.
-    * ``sets_pace``: whether they belong to a k-step whose warps copy their operands themselves. If several CTAs share an SM,
-      the pace of such a k-step differs from SM to SM.
+    ``is_apart``: whether other instructions lie in between. Then warps arrive at different times, and each one delays wgmma
+    separately. ``sets_pace``: whether they belong to a k-step whose warps copy their operands themselves. If several CTAs
+    share an SM, the pace of such a k-step differs from SM to SM.
     """
 
     num_instructions: float
@@ -591,10 +521,7 @@ class Mufu(Op):
 
 @dataclass(frozen=True, slots=True)
 class Shfl(Op):
-    """``shfl.sync``: ``num_instructions`` per warp. Waits for the shuffle pipe.
-
-    * ``is_chain``: whether each instruction waits for the result of the one before.
-    """
+    """``shfl.sync``: ``num_instructions`` per warp. Waits for the shuffle pipe."""
 
     num_instructions: float
     is_chain: bool = False
@@ -604,10 +531,7 @@ class Shfl(Op):
 
 @dataclass(frozen=True, slots=True)
 class SetMaxNReg(Op):
-    """``setmaxnreg.inc|dec.sync.aligned.u32``: changes the warp's registers to ``num_registers`` per thread.
-
-    * ``direction``: ``inc`` waits until the CTA's pool has enough registers; ``dec`` returns registers to the pool.
-    """
+    """``setmaxnreg.inc|dec.sync.aligned.u32``: ``inc`` waits until the CTA's pool has enough registers."""
 
     num_registers: int
     direction: Literal["inc", "dec"]

@@ -36,9 +36,8 @@ class Epilogue:
     """Epilogue of one math role for its part of the tile, which ``num_warps`` warps hold.
 
     Models:
-    * Conversion, alpha, beta, bias, activation.
+    * Conversion, alpha, beta, bias, activation; predicated edges.
     * Stores of fragments; or slices of a staging buffer that are stored as full rows or by TMA.
-    * Predicated edges.
     * C is read once for each sector, by the warp that writes D.
 
     Ignores:

@@ -2,13 +2,8 @@
 
 In: one ``TileAccess``, or several to the same tile. Out: other layouts of the tile, with their wavefronts.
 
-Models:
-* Swizzles that XOR higher address bits into lower ones.
-* Padding of the row pitch.
-
-Ignores:
-* How often each of several accesses is executed: each counts once at each of its positions in the tile.
-
+Models: swizzles that XOR higher address bits into lower ones; padding of the row pitch.
+Ignores: how often each of several accesses is executed: each counts once at each of its positions in the tile.
 Source: counted; the closed formula is that of tutorials (see ``closed_form_swizzle``).
 """
 
@@ -80,15 +75,9 @@ def with_swizzle(access: TileAccess, swizzle: Swizzle) -> TileAccess:
 def closed_form_swizzle(access: TileAccess) -> Swizzle | None:
     """Swizzle of **bytes** by the usual formula; None if the row length is no power of two.
 
-    In elements, the formula is:
-
-    * M = log2(elements of a vector, at least of a 4-byte word).
-    * B = log2(elements in 128 bytes) - M.
-    * S = log2(elements of a row, at least of 128 bytes) - M.
-
-    It suits accesses down a column of vectors. It uses as many bits as the worst case needs: rows shorter than 128 bytes
-    need fewer.
-
+    The formula in elements: M = log2(elements of a vector, at least of a 4-byte word). B = log2(elements in 128 bytes) - M.
+    S = log2(elements of a row, at least of 128 bytes) - M. It suits accesses down a column of vectors. It uses as many bits
+    as the worst case needs: rows shorter than 128 bytes need fewer.
     Source: Lei Mao, "CuTe Swizzle", with S for rows shorter than 128 bytes as corrected by its readers.
 
     >>> from gpusim.workload.smem.tile_access import smem_tile
@@ -110,12 +99,9 @@ def closed_form_swizzle(access: TileAccess) -> Swizzle | None:
 def find_swizzle(access: TileAccess, *others: TileAccess) -> Mend | None:
     """The smallest swizzle without bank conflicts, or else the one with the fewest wavefronts; None if none helps.
 
-    Candidates, in the order of the search:
-
-    * B from 0 on; 0 is the plain layout.
-    * M, in bytes, from log2(a vector, at least a 4-byte word) on, with M + B <= 7. Higher bits do not select a bank.
-    * Every S above 0 that the tile's size permits, beginning with the row's own. A negative S with such an M only renames
-      banks.
+    The search tries B from 0 on (0 is the plain layout). M, in bytes, begins at log2(a vector, at least a 4-byte word), with
+    M + B <= 7: higher bits do not select a bank. S takes every value above 0 that the tile's size permits, beginning with
+    the row's own. (A negative S with such an M only renames banks.)
 
     Each access is counted at all of its positions in the tile. A swizzle that needs more memory is no candidate. With
     ``others``, further accesses to the same tile, wavefronts are the sum of all, and the vectors of each must stay
@@ -202,10 +188,7 @@ def _plain_addresses(access: TileAccess) -> tuple[NDArray[np.int64], NDArray[np.
 
 
 def _total(counted: Sequence[_Rows], swizzle: Swizzle, most: int | None = None) -> int:
-    """Wavefronts of all accesses with a swizzle.
-
-    Counting stops at ``most``. Then the value is a lower bound, ``most`` or more.
-    """
+    """Wavefronts of all accesses with a swizzle. Counting stops at ``most``; then the value is a lower bound."""
     left = sum(rows.num_ideal for rows in counted)
     for rows in counted:
         left += rows.total(swizzle(rows.values), None if most is None else most - left + rows.num_ideal) - rows.num_ideal
@@ -259,10 +242,7 @@ def find_padding(access: TileAccess, *others: TileAccess) -> Mend | None:
 
 
 def _paddings(accesses: Sequence[TileAccess]) -> Iterator[tuple[ByteLayout, int, int, int]]:
-    """Tiles with increasing row pitch: (tile, padding in elements, wavefronts, minimum wavefronts).
-
-    There are none if rows have no single pitch.
-    """
+    """Tiles with increasing row pitch: (tile, padding in elements, wavefronts, minimum); none without a single pitch."""
     tile, pitch, element_bytes = accesses[0].tile, accesses[0].row_pitch, accesses[0].element_bytes
     if pitch is None:
         return
@@ -357,8 +337,8 @@ class JointStudy:
     """Smallest swizzle with which all accesses are conflict-free, or the one with the fewest wavefronts; None if none
     helps."""
     padding: Mend | None
-    """Smallest padding with which all accesses are conflict-free. If neither it nor a swizzle exists: the padding with
-    the fewest wavefronts."""
+    """Smallest padding with which all accesses are conflict-free; if no fix has this property, the one with the fewest
+    wavefronts."""
 
     @property
     def tile(self) -> ByteLayout:
@@ -433,10 +413,7 @@ def remarks(access: TileAccess, *, is_in_elements: bool) -> list[str]:
 
 
 def _transposition(access: TileAccess) -> Iterator[str]:
-    """Remarks on how ldmatrix and stmatrix transpose elements of this tile.
-
-    Source: PTX ISA, ``ldmatrix`` and ``stmatrix``.
-    """
+    """Remarks on how ldmatrix and stmatrix transpose elements of this tile. Source: PTX ISA, both instructions."""
     if not access.rule.is_collective:
         return
     op, bits, is_transposing = access.op, access.tile.element_bits, access.op.endswith("_trans")

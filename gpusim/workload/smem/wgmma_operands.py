@@ -4,13 +4,10 @@ In: layouts of tiles in shared memory, in bytes. Out: atoms, :class:`WgmmaDescri
 
 Models:
 * K-major and MN-major layouts, without swizzle and with the 32-, 64- and 128-byte swizzles.
-* The 64 bits of the descriptor.
-* Core matrices of 8 rows of 16 bytes, each read separately, by the bank rule.
+* The 64 bits of the descriptor; core matrices of 8 rows of 16 bytes, each read separately, by the bank rule.
 
-Ignores:
-* Sparse operands, and types of 4 and 6 bits.
-* Patterns that do not start at a multiple of their period. The descriptor's base offset is kept, but never computed.
-
+Ignores: sparse operands; types of 4 and 6 bits; patterns that do not start at a multiple of their period. The descriptor's
+base offset is kept, but never computed.
 Source: PTX ISA, "Asynchronous Warpgroup Level Matrix Shared Memory Layout"; CUTLASS ``cute/arch/mma_sm90_desc.hpp`` and
 ``cute/atom/mma_traits_sm90_gmma.hpp``.
 """

@@ -3,15 +3,10 @@
 In: extents, strides, a type, a swizzle. Out: :class:`TmaBox`, :class:`TensorMap`, access patterns. ``make_tma_copy``
 derives both from layouts.
 
-Models:
-* Tiled tensor maps of one to five dimensions, with the limits in the driver's documentation.
-* The addresses of a box's rows in shared memory.
-
-Ignores:
-* The documented relation between one stride and the next: CUTLASS passes strides of 0, and others that violate it.
-* im2col maps, and packed types of 4 and 6 bits.
-* Swizzles of chunks of 32 and 64 bytes (CUDA 12.8).
-
+Models: tiled tensor maps of one to five dimensions, with the limits in the driver's documentation; the addresses of a box's
+rows in shared memory.
+Ignores: the documented relation between one stride and the next (CUTLASS passes strides of 0, and others that violate it);
+im2col maps. Also: packed types of 4 and 6 bits; swizzles of chunks of 32 and 64 bytes (CUDA 12.8).
 Source: CUDA driver API, ``cuTensorMapEncodeTiled`` as documented in ``cuda.h`` 13.0 (not tested with a driver); PTX ISA,
 ``cp.async.bulk.tensor``.
 """
@@ -118,10 +113,7 @@ class TmaBox:
 def outside_rows(boxes: Sequence[TmaBox], num_rows: int, num_elements: int) -> tuple[int, int]:
     """Box rows outside of the tensor, and those of them in boxes that are completely outside.
 
-    Args:
-        boxes: equal boxes that divide a tile along both modes.
-        num_rows: rows of the tile that are inside of the tensor.
-        num_elements: elements of each row that are inside.
+    Equal ``boxes`` divide a tile along both modes. ``num_rows`` of its rows, and ``num_elements`` of each row, are inside.
 
     >>> from gpusim.workload.dtypes import BF16
     >>> box = TmaBox(inner_elements=64, outer=(160,), dtype=BF16, swizzle="128B")
@@ -161,13 +153,8 @@ def tma_fill(boxes: Iterable[TmaBox]) -> AccessPattern:
 def tma_bank_writes(box: TmaBox) -> int:
     """4-byte words that one box writes to shared memory, as ``l1tex__data_bank_writes`` counts them.
 
-    Models:
-    * One write for each word, for any shape, type and swizzle.
-    * The gaps of padded rows are not written.
-
-    Ignores:
-    * Elements outside of the tensor.
-
+    Models: one write for each word, for any shape, type and swizzle; the gaps of padded rows are not written.
+    Ignores: elements outside of the tensor.
     Source: measured: H200, validation/measured/h200_sxm/tma_writes.csv, every row exact.
 
     >>> tma_bank_writes(TmaBox(inner_elements=64, outer=(128,), dtype=DType("bf16", 16, "float"), swizzle="128B"))
@@ -177,9 +164,7 @@ def tma_bank_writes(box: TmaBox) -> int:
 
 
 def row_pitch_bytes(box: TmaBox) -> int:
-    """Bytes from row to row of a box in shared memory, before the swizzle.
-
-    Rows narrower than the swizzle's span are padded to it.
+    """Bytes from row to row of a box in shared memory. Rows narrower than the swizzle's span are padded to it.
 
     Source: measured: H200, validation/measured/h200_sxm/tma_writes.csv: every byte of every box checked.
 
@@ -192,15 +177,10 @@ def row_pitch_bytes(box: TmaBox) -> int:
 def tma_wavefronts(box: TmaBox, swizzle: str | None = None) -> int:
     """Shared-memory wavefronts of the writes of one box.
 
-    Models:
-    * Each row is written separately, in one wavefront for each 128-byte line that it touches.
-    * Half a sector at the end of a row takes a separate wavefront.
-    * A swizzle moves 16-byte chunks of a row within lines, at no cost.
-
-    Ignores:
-    * Whether the port or the unit that generates the rows takes the cycle.
-    * A tenth more for packed rows of 80 bytes, and a twelfth more for boxes of three dimensions.
-
+    Models: each row is written separately, in one wavefront for each 128-byte line that it touches. Half a sector at the end
+    of a row takes a separate wavefront. A swizzle moves 16-byte chunks of a row within lines, at no cost.
+    Ignores: whether the port or the unit that generates the rows takes the cycle. Also: a tenth more for packed rows of 80
+    bytes, and a twelfth more for boxes of three dimensions.
     Source: measured: H200, validation/measured/h200_sxm/tma_writes.csv: the rate at which a full queue accepts narrow boxes,
     exact to the cycle. The counter of these writes, ``l1tex__data_bank_writes``, counts words (``tma_bank_writes``), not
     wavefronts.
