@@ -135,7 +135,7 @@ class Footprint:
     """Addresses of one tensor that the work tiles of a launch access, known without running their programs.
 
     * ``panel_of``: maps work-tile indices, int64[n], to the panel that each tile walks through, int64[n].
-    * ``panel_bytes``: maps panels, int64[n], to their size in bytes, int64[n], cut at the tensor's edges.
+    * ``panel_bytes``: maps work-tile indices, int64[n], to the bytes of these panels, int64[n], cut at the tensor's edges.
     * ``num_steps``: slices of a panel that a walk visits, one after the other.
     """
 

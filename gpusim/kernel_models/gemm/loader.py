@@ -200,7 +200,7 @@ class Loader:
     def _come_along(self, which: int, at: Coordinates, step: int) -> tuple[tuple[int, int], ...]:
         """Tiles of the k-steps that L2 fetches from memory together with this one (L2 promotion).
 
-        The tile of the k-step is among them if its boxes are narrower than L2's fetch.
+        If L2's fetch covers one k-step only, it is this tile itself, provided that its boxes are narrower than the fetch.
         """
         params, plan = self.params, self.plan
         num = self._blocks[which] // (self._tile[2] * self._width)
