@@ -142,8 +142,8 @@ def make_tma_copy(
 
     The box extends over contiguous elements of shared memory, as long as these advance through the tensor's modes in steps
     of 1. Its swizzle is that of the layout. A K-major wgmma tile has one box for each swizzle span along its K mode. An
-    MN-major tile has one box for each span along m or n. Unless the repeats extend along k first, it has one for each 8 of
-    k, too.
+    MN-major tile has one box for each span along its major mode. Unless the repeats extend along k first, it has one for
+    each 8 of k.
 
     >>> from gpusim.layout import tile_to_shape
     >>> from gpusim.workload.dtypes import BF16
