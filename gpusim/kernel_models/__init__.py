@@ -1,6 +1,6 @@
-"""Kernels told in the vocabulary: parameters in, a Launch out. Knows no time and no machine.
+"""Kernel models in the public vocabulary: parameters in, a Launch out. Knows no time and no machine.
 
-One file (or folder) a kernel, one row here.
+Each kernel is one file (or folder), and one row in ``KERNEL_MODELS``.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from gpusim.kernel_models.options import KernelParams
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelModel:
-    """A row: a name, which is also its module's, a line for ``--help``, and the name of its parameters' type."""
+    """A row: the kernel's name, which is also its module's, a line for ``--help``, and the name of its parameters' class."""
 
     name: str
     summary: str
     kind: str
     also: tuple[str, ...] = ()
-    """What else people call it, for hints."""
+    """Alternative names, for hints."""
 
     @property
     def params(self) -> type[KernelParams]:
-        """The parameters' type (a pydantic model), imported when it is first asked for: who predicts one needs no other."""
+        """Class of the parameters (a pydantic model). It is imported at first use: a prediction needs one kernel only."""
         return cast("type[KernelParams]", getattr(import_module(f"{__name__}.{self.name}"), self.kind))
 
 
 class KernelModels(dict[str, KernelModel]):
-    """Rows by name; who asks for another name is told the nearest."""
+    """Rows by name. An unknown name is refused with the nearest known one."""
 
     def __missing__(self, name: str) -> KernelModel:
-        """Refuse.
+        """Refuse an unknown name.
 
         Raises:
             KernelError: always.
@@ -72,4 +72,4 @@ KERNEL_MODELS = KernelModels({
         name="gather", summary="rows of a table by their numbers", kind="GatherParams", also=("embedding", "index_select")
     ),
 })
-"""Every kernel that can be predicted by name."""
+"""Kernels that can be predicted by name."""

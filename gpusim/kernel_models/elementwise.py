@@ -1,4 +1,4 @@
-"""Element by element: copy, scale, add, fill."""
+"""Elementwise kernels: copy, scale, add, fill."""
 
 from __future__ import annotations
 
@@ -23,21 +23,22 @@ from gpusim.workload import ops
 from gpusim.workload.launch import Launch, RoleContext, Target, WarpRole
 
 INPUTS = {"copy": ("in",), "scale": ("in",), "add": ("a", "b"), "fill": ()}
-"""What each operation reads."""
+"""Input tensors of each operation."""
 
 BEFORE_LOADS, BEFORE_STORES, EACH_ELEMENT = 20, 2, 8
-"""Integer instructions of a thread: until its first load's address is known, and its first store's; of the loop over a last
-share. Source: SASS of kernels/elementwise, sm_90a."""
+"""Integer instructions of a thread: before its first load, before its first store, and for each element of a partial last
+CTA.
+Source: SASS of kernels/elementwise, sm_90a."""
 LEAST_REGISTERS, OTHER_REGISTERS = 14, 8
-"""Registers of a thread at least, and beside the data. Source: the same."""
+"""Registers of a thread: at least, and besides the data. Source: SASS of kernels/elementwise, sm_90a."""
 REGISTER_BYTES = 4
 
 
 class ElementwiseParams(StreamParams):
     """out = in, factor * in, a + b, or a value.
 
-    Thread t of a CTA takes its vectors t, t + threads, ...; all loads of a thread are issued before its first store. A CTA
-    whose share is not full takes it element by element.
+    Thread t of a CTA processes its vectors t, t + threads, ... All loads of a thread are issued before its first store. A
+    CTA with a partial share processes it element by element.
     """
 
     op: Literal["copy", "scale", "add", "fill"] = Field(
@@ -49,19 +50,19 @@ class ElementwiseParams(StreamParams):
 
     @property
     def share_bytes(self) -> int:
-        """What a CTA takes of each tensor."""
+        """Bytes of each tensor that a CTA processes."""
         return self.threads * self.items_per_thread * self.vector_bytes
 
     @property
     def num_ctas(self) -> int:
-        """CTAs of the grid."""
+        """Number of CTAs of the grid."""
         return ceil_div(self.elements * self.element.num_bytes, self.share_bytes)
 
     def resolved(self, gpu: Target) -> ElementwiseParams:
-        """Checked; nothing depends on the GPU.
+        """Check the parameters. Nothing depends on the GPU.
 
         Raises:
-            KernelError: parameters that do not go together.
+            KernelError: incompatible parameters.
         """
         del gpu
         check_vector("elementwise", self.vector_bytes, self.element.num_bytes)
@@ -78,7 +79,7 @@ class ElementwiseParams(StreamParams):
 
 
 def registers_of(params: ElementwiseParams) -> int:
-    """Registers of a thread: all that it has loaded, and a few; a fill's value is copied for each vector."""
+    """Registers of a thread: all loaded data, and a few more. A fill's value is copied for each vector."""
     data = params.items_per_thread * params.vector_bytes // REGISTER_BYTES * max(1, len(INPUTS[params.op]))
     return max(LEAST_REGISTERS, min(255, data + OTHER_REGISTERS))
 
@@ -86,10 +87,13 @@ def registers_of(params: ElementwiseParams) -> int:
 def elementwise_launch(params: ElementwiseParams) -> Launch:
     """The Launch of checked ``params``.
 
-    All loads of a thread from a tensor are one op, and so are its stores: they follow one another without a wait.
-    Ignores: that a thread stores its first vector when that is there, and not when all are; the parameters' way through the
-    constant cache; that the compiler, to save registers, may add the first vectors before it loads the last (``add`` of four
-    16-byte vectors).
+    All loads of a thread from one tensor are one op, and so are its stores: they follow one another without a wait.
+
+    Ignores:
+    * That a thread stores its first vector as soon as it has arrived, not when all have.
+    * The latency of the parameters in the constant cache.
+    * That the compiler, to save registers, may add the first vectors before it loads the last (``add`` of four 16-byte
+      vectors).
     """
     inputs, width, threads = INPUTS[params.op], params.element.num_bytes, params.threads
     share, num_bytes = params.share_bytes, params.elements * params.element.num_bytes
@@ -115,7 +119,7 @@ def elementwise_launch(params: ElementwiseParams) -> Launch:
         yield ops.GlobalStore("out", (panel, 0), full)
 
     def last(panel: int) -> Generator[ops.Op, Any, None]:
-        """Thread t takes elements t, t + threads, ... one by one."""
+        """Process elements t, t + threads, ... in thread t, one by one."""
         for step, access in enumerate(passes(0, (num_bytes - panel * share) // width, threads, width)):
             tokens: list[ops.Token] = []
             for name in inputs:

@@ -1,4 +1,4 @@
-"""Rows of a table by their numbers: out[i] = table[index[i]]."""
+"""Gather: rows of a table by their indices, out[i] = table[index[i]]."""
 
 from __future__ import annotations
 
@@ -18,20 +18,21 @@ from gpusim.workload.smem.access import AccessPattern
 
 INDEX_BYTES = 4
 MOST_VECTORS = 32
-"""Of a row that a lane keeps."""
+"""Maximum number of vectors of a row in one lane."""
 AT_ONCE = 4
-"""Vectors of a thread at least: of short rows it takes several."""
+"""Minimum number of vectors of a thread. If rows are short, it processes several."""
 BEFORE_INDEX, BEFORE_ROWS, BEFORE_STORES = 11, 17, 4
-"""Instructions of a thread until its first load of an index, from there to the first of a row, and to the first store.
+"""Instructions of a thread: to its first load of an index, from there to the first load of a row, and to the first store.
 Source: SASS of kernels/gather, sm_90a."""
 AT_MOST = 6
-"""Vectors of a thread that are under way: more of a row are asked for when as many of the first have been stored."""
+"""Maximum number of vectors of a thread in flight. The remaining vectors of a row are loaded as the first ones are
+stored."""
 REGISTERS, MOST_REGISTERS = 24, 32
-"""Of a thread with four vectors, and with more. Source: ptxas of kernels/gather."""
+"""Registers of a thread with more than four vectors; ``REGISTERS``: with four. Source: ptxas of kernels/gather."""
 
 
 class GatherParams(StreamParams):
-    """Copies rows of a table, 16 bytes a lane: eight or more lanes, a warp at most, share a row.
+    """Copies rows of a table, 16 bytes a lane. Eight or more lanes, at most a warp, share a row.
 
     Each thread loads its indices, then its vectors (four of several rows, or six of one), then stores them.
     """
@@ -50,34 +51,34 @@ class GatherParams(StreamParams):
 
     @property
     def lanes(self) -> int:
-        """Lanes that share a row."""
+        """Number of lanes that share a row."""
         return min(WARP_SIZE, self.row_bytes // VECTOR_BYTES)
 
     @property
     def vectors(self) -> int:
-        """Vectors of a row that a lane takes."""
+        """Number of vectors of a row in one lane."""
         return self.row_bytes // (VECTOR_BYTES * self.lanes)
 
     @property
     def rows_at_once(self) -> int:
-        """Rows whose vectors a lane has under way."""
+        """Number of rows whose vectors a lane has in flight."""
         return ceil_div(AT_ONCE, self.vectors) if self.vectors < AT_ONCE else 1
 
     @property
     def rows_per_cta(self) -> int:
-        """Rows that a CTA copies."""
+        """Number of rows that a CTA copies."""
         return self.threads // self.lanes * self.rows_at_once
 
     @property
     def num_ctas(self) -> int:
-        """CTAs of the grid."""
+        """Number of CTAs of the grid."""
         return ceil_div(self.rows, self.rows_per_cta)
 
     def resolved(self, gpu: Target) -> GatherParams:
-        """Checked; nothing depends on the GPU.
+        """Check the parameters. Nothing depends on the GPU.
 
         Raises:
-            KernelError: parameters that do not go together.
+            KernelError: incompatible parameters.
         """
         del gpu
         if self.row_bytes < LINE_BYTES or self.row_bytes & (self.row_bytes - 1):
@@ -107,7 +108,9 @@ class GatherParams(StreamParams):
 def gather_launch(params: GatherParams) -> Launch:
     """The Launch of checked ``params``.
 
-    Ignores: that rows of a random index lie on sides of L2 and channels by chance; rows that a CTA copies twice.
+    Ignores:
+    * The random distribution of rows over L2 partitions and DRAM channels.
+    * Rows that a CTA copies twice.
     """
     num_warps, at_once, per_cta = params.threads // WARP_SIZE, params.rows_at_once, params.rows_per_cta
     of_warp = dense_access(0, WARP_SIZE, VECTOR_BYTES)
@@ -164,7 +167,7 @@ def gather_launch(params: GatherParams) -> Launch:
 
 
 def _chunks(num_vectors: int) -> list[int]:
-    """Vectors of a lane that it asks for together.
+    """Numbers of vectors that a lane loads together.
 
     >>> _chunks(4), _chunks(8)
     ([4], [6, 2])
@@ -173,9 +176,9 @@ def _chunks(num_vectors: int) -> list[int]:
 
 
 def _indices(params: GatherParams) -> tuple[AccessPattern, AccessPattern]:
-    """A full CTA's loads of indices: those of new sectors, and those that find theirs on its way.
+    """Loads of indices of a full CTA: those of new sectors, and those that hit sectors in flight.
 
-    With each of its loads a warp reads the numbers of its rows, neighbouring warps those of neighbouring rows.
+    With each load a warp reads the indices of its rows. Neighbouring warps read those of neighbouring rows.
     """
     num_warps = params.threads // WARP_SIZE
     num_requests = num_warps * params.rows_at_once

@@ -1,4 +1,4 @@
-"""Layer normalization of every row: mean, variance, gamma, beta. A row is read once and written once."""
+"""Layer normalization of each row: mean, variance, gamma, beta. A row is read once and written once."""
 
 from __future__ import annotations
 
@@ -14,38 +14,40 @@ from gpusim.workload import ops
 from gpusim.workload.launch import Launch, RoleContext, Target, WarpRole
 
 BEFORE_LOADS = {"warp": 16, "block": 9}
-"""Instructions of a thread until its first load. Source of this and what follows: SASS of kernels/layer_norm, sm_90a."""
+"""Instructions of a thread before its first load. Source of this and the next constants: SASS of kernels/layer_norm,
+sm_90a."""
 SCALE = 6
-"""Instructions about the one MUFU.RSQ of a lane, each of which waits for the one before."""
+"""Number of dependent instructions around the one MUFU.RSQ of a lane."""
 REGISTERS: Mapping[tuple[int, int], int] = {(4, 16): 44, (4, 32): 65, (2, 16): 40, (2, 32): 64}
-"""Of a thread, by the bytes of an element and the values that it keeps."""
+"""Registers of a thread, by the bytes of an element and the values that it holds."""
 OTHER_REGISTERS = 33
-"""Beside the values, where nothing was compiled."""
+"""Registers besides the values, for configurations that were not compiled."""
 FIRST_PARTS = 1
-"""Vectors of gamma and beta that are asked for before the variance is known."""
+"""Number of vectors of gamma and beta that are loaded before the variance is known."""
 TRIPS: Mapping[tuple[str, int, int], tuple[tuple[int, int], ...]] = {
     ("block", 4, 16): ((2, 0), (1, 4)), ("warp", 4, 32): ((2, 3), (3, 0), (2, 5)),
     ("block", 2, 16): ((1, 2),), ("warp", 2, 32): ((3, 4),),
 }  # fmt: skip
-"""How the others are asked for, by who takes a row, the bytes of an element and the values that a lane keeps: so many
-vectors that have registers at once, and what is stored of the row once they are there. Where nothing was compiled: all."""
+"""Loads of the other vectors of gamma and beta, by ``per``, the bytes of an element and the values of a lane. Each pair
+gives the vectors that have registers at once, and the vectors of the row that are stored after they have arrived.
+Configurations that were not compiled load all at once."""
 
 
 class LayerNormParams(RowParams):
     """out = (in - mean) / sqrt(variance + epsilon) * gamma + beta, row by row, in fp32 arithmetic."""
 
     def resolved(self, gpu: Target) -> LayerNormParams:
-        """Checked; nothing depends on the GPU.
+        """Check the parameters. Nothing depends on the GPU.
 
         Raises:
-            KernelError: parameters that do not go together.
+            KernelError: incompatible parameters.
         """
         del gpu
         self.check_rows("layer_norm")
         return self
 
     def registers_of(self, values: int) -> int:
-        """As compiled, or the values and what else there is."""
+        """Registers of a thread: as compiled, or the values plus ``OTHER_REGISTERS``."""
         return REGISTERS.get((self.element.num_bytes, values), values + OTHER_REGISTERS)
 
     def launch(self, gpu: Target) -> Launch:
@@ -60,10 +62,12 @@ class LayerNormParams(RowParams):
 def layer_norm_launch(params: LayerNormParams, *, num_sms: int) -> Launch:
     """The Launch of checked ``params``.
 
-    Of gamma and beta the first row asks for lines that L1 may not hold, the others find them there or on their way; as there
-    are registers for a few of their vectors, one waits for the other.
-    Ignores: warps of a CTA that run ahead of others where SMs have more than one CTA; that a load waits until a store has
-    read the registers that it fills.
+    The warps of the first row request lines of gamma and beta that L1 may lack. The other warps hit these lines in L1 or in
+    flight. Only a few of the vectors have registers at once, so loads wait for one another.
+
+    Ignores:
+    * Warps of a CTA that run ahead of others on SMs with more than one CTA.
+    * That a load waits until a store has read the registers that it overwrites.
     """
     per_cta = params.rows_per_cta
     rows = params.rows_at_once(num_sms)
@@ -93,13 +97,13 @@ def layer_norm_launch(params: LayerNormParams, *, num_sms: int) -> Launch:
 
 
 def _trips(params: LayerNormParams) -> tuple[tuple[int, int], ...]:
-    """(vectors of gamma and beta asked for, vectors of the row stored behind them), one trip after the other."""
+    """Pairs (vectors of gamma and beta that are loaded, vectors of the row that are stored afterwards), in order."""
     others = params.vectors - FIRST_PARTS
     return TRIPS.get((params.per, params.element.num_bytes, params.values), ((others, params.vectors),) if others else ())
 
 
 def _role(params: LayerNormParams, step: int, rows: int) -> WarpRole:
-    """The warps that take ``rows`` of a CTA's rows, the ``step``-th so many of them."""
+    """The warps of ``rows`` rows of a CTA, the ``step``-th group of that size."""
     values, width = params.values, params.element.num_bytes
     accesses = params.accesses(step, rows)
     num_warps = rows * params.lanes // WARP_SIZE
@@ -121,7 +125,7 @@ def _role(params: LayerNormParams, step: int, rows: int) -> WarpRole:
 
     @cache
     def loads(part: int, num_rows: int) -> tuple[ops.GlobalLoad, ...]:
-        """Of a part of both vectors, by the first row's warps, and the others'."""
+        """Loads of a part of both vectors, by the first row's warps, and by the others."""
         first, others = weights[part], weights[part].scaled(num_rows - 1)
         return tuple(
             ops.GlobalLoad(name, (0, part), access)
@@ -129,7 +133,7 @@ def _role(params: LayerNormParams, step: int, rows: int) -> WarpRole:
         )  # fmt: skip
 
     def ask(part: int, num_rows: int) -> Generator[ops.Op, Any, list[ops.Token]]:
-        """Ask for a part of both vectors."""
+        """Load a part of both vectors."""
         tokens: list[ops.Token] = []
         for load in loads(part, num_rows):
             tokens.append((yield load))

@@ -1,4 +1,4 @@
-"""What the parameters of every kernel model have in common."""
+"""Common base of the parameters of all kernel models."""
 
 from __future__ import annotations
 
@@ -18,46 +18,46 @@ if TYPE_CHECKING:
 
 
 PROBLEM, KERNEL = "Problem", "Kernel"
-"""Panels of ``--help``: how large a problem is, and how a kernel does it."""
+"""Panel of ``--help`` for options of the kernel; ``PROBLEM``: for those of the problem size."""
 
 COMPILER_OUTPUT = "Compiler output (read from SASS; 0 means unknown)"
-"""The panel of options that are known once a kernel is compiled. ``--help-all`` shows it."""
+"""Panel of options that are known after compiling. ``--help-all`` shows it."""
 
 
 class KernelParams(BaseModel):
-    """Options of one kernel, each checked by itself: a frozen pydantic model whose fields are the command line's options.
+    """Options of one kernel: a frozen pydantic model whose fields are the command line's options.
 
-    A field that is None is chosen for the GPU by :meth:`resolved`.
+    Each option is checked on its own. A field that is None is chosen for the GPU by :meth:`resolved`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     renamed: ClassVar[Mapping[str, Renamed]] = MappingProxyType({})
-    """Options of an earlier release by their old names, which are understood for one release."""
+    """Options of an earlier release by their former names, which are accepted for one release."""
 
     @classmethod
     def options(cls) -> Mapping[str, str]:
-        """For each option's name its field."""
+        """Field of each option, by the option's name."""
         return {(item.alias or name): name for name, item in cls.model_fields.items()}
 
     @classmethod
     def panel_of(cls, option: str) -> str:
-        """The panel of ``--help`` in which an option stands."""
+        """Panel of ``--help`` for an option."""
         item = cls.model_fields[cls.options()[option]]
         return PROBLEM if item.is_required() or option == "dtype" else KERNEL
 
     @classmethod
     def applies_when(cls, option: str) -> Mapping[str, str]:
-        """Under which other options an option applies, as text by its values (empty: all); none where it always does."""
+        """Conditions on other options, as text, by the option's values (empty: all); empty if the option always applies."""
         del option
         return {}
 
     @classmethod
     def in_our_words(cls, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Options as the fields take them: old names as new ones, words in any case, other names of types.
+        """Options with current names and values: former names, words in any case, and other names of types are accepted.
 
         Raises:
-            KernelError: an option under its old name and its new one.
+            KernelError: an option under its former and its current name.
         """
         found: dict[str, Any] = {}
         fields = cls.options()
@@ -72,10 +72,10 @@ class KernelParams(BaseModel):
     @model_validator(mode="wrap")
     @classmethod
     def _refused_in_a_sentence(cls, given: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
-        """What the fields refuse.
+        """Validate the fields.
 
         Raises:
-            KernelError: the first thing, as a sentence with the option's name.
+            KernelError: the first error, as a sentence with the option's name.
         """
         if isinstance(given, Mapping):
             given = cls.in_our_words(given)
@@ -84,52 +84,52 @@ class KernelParams(BaseModel):
         except ValidationError as error:
             known = [item.alias or name for name, item in cls.model_fields.items()]
             found = error.errors()
-            slips = [item for item in found if item["type"] == "extra_forbidden"]  # what is misspelled is missing, too
+            slips = [item for item in found if item["type"] == "extra_forbidden"]  # a misspelled option is missing, too
             raise KernelError(refusal_sentence((slips or found)[0], known)) from None
 
     @abstractmethod
     def resolved(self, gpu: Target) -> Self:
-        """The same with every default that depends on the GPU filled in, and the whole checked.
+        """Fill in all defaults that depend on the GPU, and check the result.
 
         Raises:
-            KernelError: parameters that do not go together.
-            LaunchError: a kernel that this GPU lacks instructions for.
+            KernelError: incompatible parameters.
+            LaunchError: the GPU lacks instructions for the kernel.
         """
 
     @abstractmethod
     def launch(self, gpu: Target) -> Launch:
-        """The kernel as it is launched on ``gpu``.
+        """The kernel's Launch on ``gpu``.
 
         Raises:
             KernelError: parameters that no kernel can have.
-            LaunchError: a kernel that this GPU cannot hold.
+            LaunchError: a kernel that does not fit on this GPU.
         """
 
     def planned(self, gpu: Target) -> tuple[Self, Launch]:
-        """:meth:`resolved`, and its launch.
+        """The resolved parameters, and their launch.
 
         Raises:
-            KernelError: as of both.
-            LaunchError: likewise.
+            KernelError: see :meth:`resolved` and :meth:`launch`.
+            LaunchError: see :meth:`resolved` and :meth:`launch`.
         """
         params = self.resolved(gpu)
         return params, params.launch(gpu)
 
     def meaning_of_none(self, option: str) -> str:
-        """What a resolved ``option`` that is None is shown as: without a meaning, unless a kernel says otherwise."""
+        """Text that is shown for a resolved ``option`` that is None. A kernel may override it."""
         del option
         return "-"
 
     def answer_to(self, ideal: str) -> Mapping[str, Any]:
-        """Options to try where making ``ideal`` free (a name of a counterfactual) saves most; empty where none is known."""
+        """Options to try if the counterfactual ``ideal`` saves the most time; empty if none is known."""
         del ideal
         return {}
 
     @classmethod
     def usual(cls, option: str, given: Mapping[str, Any], gpu: Target) -> Sequence[Any] | None:
-        """Values of ``option`` that a sweep tries for ``auto``, beside those ``given``; None where nothing is usual.
+        """Values of ``option`` that a sweep tries for ``auto``, with the options ``given``; None if there are none.
 
-        Unless a kernel says otherwise: all of an option that takes some words, or is on or off.
+        By default: all values of an option with a fixed set of them, or of a flag.
         """
         del given, gpu
         for name, item in cls.model_fields.items():
@@ -139,7 +139,7 @@ class KernelParams(BaseModel):
         return None
 
     def as_options(self) -> Mapping[str, Any]:
-        """Every parameter as the command line spells it, in its order (``{"tile": "128x256x64", ...}``)."""
+        """All parameters in the spelling and order of the command line (``{"tile": "128x256x64", ...}``)."""
         options: dict[str, Any] = {}
         for name in type(self).model_fields:
             value = getattr(self, name)
@@ -154,7 +154,7 @@ def _flag(option: str) -> str:
 
 
 def refusal_sentence(error: ErrorDetails, known: list[str]) -> str:
-    """What a pydantic model refused, in a sentence: flag, found, wanted, nearest."""
+    """A pydantic error as a sentence: flag, value, valid values, nearest name."""
     place = [str(part) for part in error["loc"]]
     flag = f"--{place[0].rstrip('_').replace('_', '-')}" if place else "parameters"
     found, context = error["input"], error.get("ctx", {})
@@ -182,6 +182,6 @@ def refusal_sentence(error: ErrorDetails, known: list[str]) -> str:
         return f"{flag} {message}"
     if message.startswith("--") or not place:
         return message
-    if message.startswith(f"{place[0]} "):  # the message names it by itself
+    if message.startswith(f"{place[0]} "):  # the message already names the option
         return f"--{message}"
     return f"{flag} is {found!r}: {message[0].lower()}{message[1:]}"

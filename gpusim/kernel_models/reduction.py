@@ -1,4 +1,4 @@
-"""Sums of the rows or of the columns of an array, in fp32."""
+"""Reduction: sums of the rows or of the columns of an array, in fp32."""
 
 from __future__ import annotations
 
@@ -27,23 +27,24 @@ from gpusim.workload.launch import Footprint, Launch, RoleContext, Target, WarpR
 from gpusim.workload.smem.access import AccessPattern, wavefronts
 
 UNROLLED = 4
-"""Loads of a thread that are under way at once. Of a row, what is left over is taken first, one by one; of columns, all
-loads of a block lie in a straight line, but there are registers for four."""
+"""Number of loads of a thread in flight. In a row, remaining loads come first, one by one. In columns, all loads of a
+block are in straight-line code, but there are registers for four."""
 BEFORE_ROW, EACH_TURN, AFTER_ROW = 33, 5, 9
-"""Instructions of a thread: until its first load, of a turn of the loop beside loads and sums, and after the last sum.
-Source of this and what follows: SASS of kernels/reduction, sm_90a."""
+"""Instructions of a thread: before its first load, per loop iteration besides loads and sums, and after the last sum.
+Source of this and the next constants: SASS of kernels/reduction, sm_90a."""
 BEFORE_COLUMNS, AFTER_COLUMNS = 44, 8
-"""Of the same where columns are added up: until the first load, and from the warps' sums to the atomic."""
+"""Instructions of a thread that sums columns: before the first load, and from the warps' sums to the atomic."""
 REGISTERS: Mapping[tuple[str, int], int] = {("row", 4): 24, ("row", 2): 26, ("column", 4): 32, ("column", 2): 32}
-"""Of a thread, by the bytes of an element."""
+"""Registers of a thread, by axis and bytes of an element."""
 
 
 class ReductionParams(StreamParams):
-    """Sums along an axis: of every row, a CTA a row; or of every column.
+    """Sums along an axis: of each row, one CTA a row; or of each column.
 
-    ``row``: threads take turns of a row's vectors, then shuffles, one word a warp through shared memory, one store.
-    ``column``: a CTA takes ``rows_per_cta`` rows of as many columns as a warp reads at once; its warps take turns of rows,
-    their sums meet in shared memory, and one fp32 atomic a column adds them to the result, which was zero.
+    * ``row``: threads alternate over a row's vectors. Then come shuffles, one word a warp through shared memory, and one
+      store.
+    * ``column``: a CTA processes ``rows_per_cta`` rows of as many columns as a warp reads at once. Its warps alternate over
+      rows and exchange sums in shared memory. One fp32 atomic a column adds them to the result, which was zero.
     """
 
     rows: Count = Field(description="Rows of the array")
@@ -61,26 +62,26 @@ class ReductionParams(StreamParams):
 
     @property
     def num_warps(self) -> int:
-        """Of a CTA."""
+        """Number of warps of a CTA."""
         return self.threads // WARP_SIZE
 
     @property
     def width(self) -> int:
-        """Columns that a warp reads at once."""
+        """Number of columns that a warp reads at once."""
         return WARP_SIZE * self.vector_elements
 
     @property
     def num_ctas(self) -> int:
-        """CTAs of the grid."""
+        """Number of CTAs of the grid."""
         if self.axis == "row":
             return self.rows
         return ceil_div(self.rows, self.rows_per_cta) * ceil_div(self.columns, self.width)
 
     def resolved(self, gpu: Target) -> ReductionParams:
-        """Checked; nothing depends on the GPU.
+        """Check the parameters. Nothing depends on the GPU.
 
         Raises:
-            KernelError: parameters that do not go together.
+            KernelError: incompatible parameters.
         """
         del gpu
         check_vector("reduction", self.vector_bytes, self.element.num_bytes)
@@ -119,17 +120,20 @@ class ReductionParams(StreamParams):
 
 
 def row_launch(params: ReductionParams, *, num_sms: int) -> Launch:
-    """A CTA a row.
+    """The Launch of a kernel with one CTA a row.
 
-    Warps go on by themselves where a row is more than one turn of the loop and no SM has two of them, else together.
-    Ignores: that warps of one CTA run ahead of others where other CTAs hide it.
+    Warps run independently if a row takes more than one loop iteration and no SM has two of them. Otherwise they run
+    together.
+
+    Ignores:
+    * Warps of one CTA that run ahead of others while other CTAs hide it.
     """
     width = params.element.num_bytes
     row_bytes = params.columns * width
     num_vectors = row_bytes // params.vector_bytes
     threads_of = [min(params.threads, num_vectors - begin) for begin in range(0, num_vectors, params.threads)]
     num_alone = len(threads_of) % UNROLLED
-    if threads_of[-1] < params.threads:  # a pass that is not full: which one is taken alone makes no difference
+    if threads_of[-1] < params.threads:  # a partial pass: it makes no difference which one is executed separately
         threads_of = threads_of[-1:] + threads_of[:-1] if num_alone else threads_of
     num_turns = len(threads_of) // UNROLLED
     at_once = 1 if num_turns > 1 and params.rows <= num_sms else params.num_warps
@@ -161,7 +165,7 @@ def row_launch(params: ReductionParams, *, num_sms: int) -> Launch:
 def _row_role(
     params: ReductionParams, threads_of: list[int], num_alone: int, first_warp: int, num_warps: int
 ) -> WarpRole:
-    """Some warps of a row; ``threads_of``: those that load in each pass over it."""
+    """Some warps of a row. ``threads_of``: number of threads that load in each pass over it."""
     num_all, elements, unpacked = params.num_warps, params.vector_elements, unpacking(params.element.num_bytes)
     first = first_warp * WARP_SIZE
     loads = [
@@ -210,9 +214,10 @@ def _row_role(
 
 
 def column_launch(params: ReductionParams) -> Launch:
-    """A CTA a block of rows and columns.
+    """The Launch of a kernel with one CTA for each block of rows and columns.
 
-    Ignores: that atomics for one column wait for one another.
+    Ignores:
+    * That atomics on the same column wait for one another.
     """
     width, num_warps, elements = params.element.num_bytes, params.num_warps, params.vector_elements
     num_groups = params.columns // params.width
@@ -272,7 +277,7 @@ def column_launch(params: ReductionParams) -> Launch:
 
 
 def _left(params: ReductionParams) -> AccessPattern:
-    """Each lane stores the sums of its columns, side by side, in vectors of four."""
+    """Stores of the sums of each lane's columns to shared memory, in vectors of four."""
     lanes = np.arange(WARP_SIZE)
     at_once = min(4, params.vector_elements)
     stores = [
@@ -286,6 +291,6 @@ def _left(params: ReductionParams) -> AccessPattern:
 
 
 def _taken(params: ReductionParams) -> AccessPattern:
-    """A thread for each column loads what every warp has left."""
+    """Loads of the sums of all warps from shared memory, by one thread for each column."""
     num = params.num_warps * ceil_div(params.width, WARP_SIZE)
     return AccessPattern(num_requests=num, num_wavefronts=num, num_bytes=params.num_warps * params.width * WORD_BYTES)

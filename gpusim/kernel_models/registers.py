@@ -1,14 +1,15 @@
-"""Registers that a launch leaves its threads."""
+"""Register limits of a launch."""
 
 from __future__ import annotations
 
 MAX_REGISTERS = 255
 REGISTERS_PER_SUB_CORE = 16384
-"""Source of both: CUDA C++ Programming Guide, technical specifications by compute capability, 8.0 to 10.0."""
+"""32-bit registers of a sub-core; ``MAX_REGISTERS``: of a thread. Source: CUDA C++ Programming Guide, technical
+specifications by compute capability, 8.0 to 10.0."""
 
 
 def launch_limit(num_warps: int, *, ctas_per_sm: int = 1) -> int:
-    """Registers that a thread can have if ``ctas_per_sm`` CTAs of ``num_warps`` warps are to fit on an SM.
+    """Maximum registers of a thread if ``ctas_per_sm`` CTAs of ``num_warps`` warps are to fit on an SM.
 
     Each sub-core holds every fourth warp in its 16384 registers.
 

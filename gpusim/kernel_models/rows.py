@@ -1,7 +1,7 @@
-"""What kernels share that take an array row by row: who takes which vectors, what a row's sum or maximum costs.
+"""Common parts of kernels that process an array row by row: the partition of a row, and the cost of its sum or maximum.
 
-A warp or a CTA takes a row, reads it once with loads of 16 bytes a lane, all of them under way at once, keeps it in
-registers as floats, and meets twice: for a maximum or a mean, and for a sum.
+A warp or a CTA processes a row. It reads the row once, with 16-byte loads that are all in flight at once, and holds it in
+registers as floats. Two reductions follow: of a maximum or a mean, and of a sum.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from gpusim.workload import ops
 from gpusim.workload.smem.access import AccessPattern
 
 VECTOR_BYTES = 16
-"""What a lane loads and stores with one instruction."""
+"""Bytes that a lane loads or stores with one instruction."""
 WORD_BYTES = 4
 MOST_VALUES = 128
-"""Of a row that a lane keeps in registers."""
+"""Maximum number of values of a row in a lane's registers."""
 WARP_STEPS = 5
-"""Shuffles until all lanes of a warp have what one instruction makes of 32 values."""
+"""Number of shuffles until all lanes of a warp have the reduction of 32 values."""
 
 Count = Annotated[int, Field(ge=1, le=MAX_ELEMENTS)]
 Columns = Annotated[int, Field(ge=1, le=1 << 26)]
-"""Of a row, whose steps are told one by one."""
+"""Number of columns of a row. Its steps are separate ops."""
 
 
 class RowParams(StreamParams):
-    """Rows of columns, each row taken by a warp or by a CTA."""
+    """Rows of columns, each row processed by a warp or by a CTA."""
 
     rows: Count = Field(description="Rows of the array")
     columns: Columns = Field(description="Elements per row")
@@ -41,17 +41,17 @@ class RowParams(StreamParams):
 
     @property
     def lanes(self) -> int:
-        """Threads that share a row."""
+        """Number of threads that share a row."""
         return WARP_SIZE if self.per == "warp" else self.threads
 
     @property
     def rows_per_cta(self) -> int:
-        """Rows that a CTA takes."""
+        """Number of rows that a CTA processes."""
         return self.threads // self.lanes
 
     @property
     def num_ctas(self) -> int:
-        """CTAs of the grid."""
+        """Number of CTAs of the grid."""
         return ceil_div(self.rows, self.rows_per_cta)
 
     @property
@@ -61,20 +61,20 @@ class RowParams(StreamParams):
 
     @property
     def values(self) -> int:
-        """Elements of a row that a lane keeps."""
+        """Number of elements of a row in one lane."""
         return self.columns // self.lanes
 
     @abstractmethod
     def registers_of(self, values: int) -> int:
-        """Registers of a thread that keeps so many values of a row."""
+        """Registers of a thread that holds ``values`` values of a row."""
 
     @property
     def vectors(self) -> int:
-        """Loads of a lane for its row."""
+        """Number of loads of a lane for its row."""
         return self.row_bytes // (self.lanes * VECTOR_BYTES)
 
     def check_rows(self, kernel: str) -> None:
-        """Refuse rows that lanes cannot share evenly or cannot keep, and grids that are too large.
+        """Refuse rows that lanes cannot share evenly or cannot hold, and grids that are too large.
 
         Raises:
             KernelError: one of these.
@@ -93,7 +93,7 @@ class RowParams(StreamParams):
         check_grid(kernel, self.num_ctas, use="use fewer --rows")
 
     def _is_shared(self, columns: int, lanes: int) -> bool:
-        """Whether a row gives each lane whole vectors, no more than it keeps, and its CTA has registers for them."""
+        """Whether each lane has full vectors of a row, no more values than it can hold, and registers for them."""
         is_whole = columns % (lanes * VECTOR_BYTES // self.element.num_bytes) == 0
         return is_whole and self._is_kept(columns // lanes, self.threads if lanes == WARP_SIZE else lanes)
 
@@ -101,7 +101,7 @@ class RowParams(StreamParams):
         return values <= MOST_VALUES and self.registers_of(values) <= launch_limit(threads // WARP_SIZE)
 
     def _way_out(self) -> str:
-        """Options that would do: for these columns, else for the next number of them that any would do for."""
+        """Flags that would work: for these columns, or else for the next number of columns with which any would."""
         if self._is_shared(self.columns, WARP_SIZE):
             return "--per warp"
         all_threads = sorted(range(WARP_SIZE, MAX_THREADS + 1, WARP_SIZE), key=lambda each: (each != self.threads, each))
@@ -130,40 +130,40 @@ class RowParams(StreamParams):
         return f"--columns {columns} --per block --threads {threads}"
 
     def rows_at_once(self, num_sms: int) -> int:
-        """Rows of a CTA whose warps are taken to keep step: one where no SM has two CTAs, and warps go on by themselves.
+        """Rows of a CTA whose warps run in lockstep: one if no SM has two CTAs, because warps then run independently.
 
-        With more, other CTAs hide what warps wait for.
+        With more CTAs an SM, other CTAs hide the waits of warps.
         """
         return 1 if self.num_ctas <= num_sms else self.rows_per_cta
 
     def accesses(self, step: int, rows: int) -> tuple[AccessPattern, AccessPattern]:
-        """What the warps of ``rows`` rows, the ``step``-th so many of a CTA, load or store: of any CTA, and of the last."""
+        """Loads or stores of ``rows`` rows, the ``step``-th group of that size in a CTA: of any CTA, and of the last one."""
         row, there = self.row_access(), self.rows - (self.num_ctas - 1) * self.rows_per_cta
         return row.scaled(rows), row.scaled(min(max(there - step * rows, 0), rows))
 
     def row_access(self) -> AccessPattern:
-        """What the lanes of one row load or store."""
+        """Loads or stores of the lanes of one row."""
         return total(passes(0, self.row_bytes // VECTOR_BYTES, self.lanes, VECTOR_BYTES))
 
 
 def unpacking(width_bytes: int) -> float:
-    """Integer instructions that make a float of an element of so many bytes: PRMT and shifts. Source: SASS, sm_90a."""
+    """Integer instructions that convert an element of ``width_bytes`` to a float: PRMT and shifts. Source: SASS, sm_90a."""
     return 0.0 if width_bytes == WORD_BYTES else 1.5
 
 
 def packing(width_bytes: int) -> float:
-    """... and of a float an element: an F2FP for two."""
+    """Instructions that convert a float to an element of ``width_bytes``: one F2FP for two."""
     return 0.0 if width_bytes == WORD_BYTES else 0.5
 
 
 class Meeting:
-    """All lanes of a row get what one instruction makes of their values: shuffles, and for a CTA one word a warp.
+    """Reduction of the values of all lanes of a row, with the result in all lanes: shuffles, and for a CTA one word a warp.
 
     Each warp of the CTA reads the words of all warps and shuffles them.
     """
 
     def __init__(self, num_warps: int, *, of_block: bool) -> None:
-        """Of the warps of a CTA: each by itself, or all together."""
+        """A reduction by ``num_warps`` warps of a CTA: within each warp, or (``of_block``) over all of them."""
         self._of_block = of_block
         self._own = ops.Shfl(WARP_STEPS, is_chain=True), ops.Alu(WARP_STEPS, is_chain=True)
         steps = max(1, (num_warps - 1).bit_length())
@@ -175,7 +175,7 @@ class Meeting:
         self._leave, self._meet, self._take = ops.SharedStore(word), ops.Syncthreads(), ops.SharedLoad(words)
 
     def __call__(self) -> Generator[ops.Op, Any, None]:
-        """The ops."""
+        """The ops of the reduction."""
         yield from self._own
         if self._of_block:
             yield self._leave

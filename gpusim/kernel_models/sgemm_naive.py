@@ -1,4 +1,4 @@
-"""D = A B in fp32, a thread an element of D: the first rungs of every ladder of GEMMs."""
+"""Naive SGEMM: D = A B in fp32, one thread for each element of D."""
 
 from __future__ import annotations
 
@@ -21,31 +21,34 @@ from gpusim.workload.launch import Buffer, Footprint, Launch, RoleContext, Targe
 from gpusim.workload.smem.access import AccessPattern
 
 TILE, WORD_BYTES = 32, 4
-"""Elements of D of a CTA, either way, and its threads; an element."""
+"""Rows and columns of a CTA's tile of D, and of its threads; ``WORD_BYTES``: bytes of an element."""
 AT_ONCE = 8
-"""Elements of A and of B that a thread asks for together, where it has them from global memory."""
+"""Elements of A and of B that a thread loads together from global memory."""
 VECTOR = 4
-"""Elements of A that a thread has from shared memory at once."""
+"""Elements of A that a thread loads from shared memory at once."""
 
 BEFORE_LOOP = {"naive": 32, "coalesced": 32, "tiled": 38}
 IN_LOOP = {"naive": 13, "coalesced": 5, "tiled": 8}
-"""Integer instructions of a thread until its first load, and of a turn of its loop; of coalesced eight more are products of
-addresses, which wait for the loads' turns. Source: SASS of kernels/sgemm_naive, sm_90a, as of what follows."""
+"""Integer instructions of a thread per loop iteration; ``BEFORE_LOOP``: before its first load. In ``coalesced``, eight
+more are IMAD.WIDE for addresses, which wait for loads on the same pipe. Source of this and the next constants: SASS of
+kernels/sgemm_naive, sm_90a."""
 WARPS_OF_ROLE = {"naive": 32, "coalesced": 16, "tiled": 32}
-"""Of those that do not meet some run ahead, and others find their lines coming; ``naive``'s all wait for tags."""
+"""Warps of a role. Warps without barriers run ahead of others, and the others' loads hit lines in flight. All warps of
+``naive`` wait for tags."""
 REGISTERS = 32
 MOST_PIECES = 64
-"""Of a row that are looked at for what comes beside them."""
+"""Maximum pieces of a row that are examined for additional bytes."""
 
 Extent = Annotated[int, Field(ge=1, le=1 << 20)]
 
 
 class SgemmNaiveParams(KernelParams):
-    """D = A B, all row-major, CTAs of 32 x 32 threads, one a tile of 32 x 32.
+    """D = A B, all row-major. CTAs have 32 x 32 threads and a tile of 32 x 32.
 
-    ``naive``: a warp has 32 rows of one column of D; for eight k at a time it asks for its elements of A and B, through L1.
-    ``coalesced``: the same with 32 columns of one row. ``tiled``: a CTA brings 32 x 32 of A and of B to shared memory,
-    meets, walks the 32 k there, and meets again; nothing overlaps inside of it.
+    * ``naive``: a warp has 32 rows of one column. It loads its operands for eight k at a time, through L1.
+    * ``coalesced``: a warp has 32 columns of one row, with the same loads.
+    * ``tiled``: a CTA loads tiles of 32 x 32 to shared memory, waits at a barrier, multiplies them, and waits again.
+      Nothing overlaps within a CTA.
     """
 
     m: Extent = Field(description="GEMM M: rows of A and D")
@@ -62,14 +65,14 @@ class SgemmNaiveParams(KernelParams):
 
     @property
     def step(self) -> int:
-        """K of a turn of the loop."""
+        """Number of k in a loop iteration."""
         return TILE if self.way == "tiled" else AT_ONCE
 
     def resolved(self, gpu: Target) -> SgemmNaiveParams:
-        """Checked; nothing depends on the GPU.
+        """Check the parameters. Nothing depends on the GPU.
 
         Raises:
-            KernelError: parameters that do not go together.
+            KernelError: incompatible parameters.
         """
         del gpu
         if self.k % TILE:
@@ -89,9 +92,9 @@ class SgemmNaiveParams(KernelParams):
 
 
 def first_and_again(addresses: IntArray, active: NDArray[np.bool_]) -> tuple[AccessPattern, AccessPattern]:
-    """What accesses of words ask for the first time, request by request, and what they find on its way.
+    """Accesses to new sectors, and accesses that hit sectors in flight, request by request.
 
-    ``addresses`` and ``active`` are of shape [..., 32], in the order of the requests.
+    ``addresses`` and ``active`` have the shape [..., 32], in the order of the requests.
     """
     everything = global_access(np.where(active, addresses, 0), WORD_BYTES, active)
     sectors = (addresses // SECTOR_BYTES).reshape(-1, WARP_SIZE)
@@ -116,9 +119,12 @@ def first_and_again(addresses: IntArray, active: NDArray[np.bool_]) -> tuple[Acc
 def sgemm_naive_launch(params: SgemmNaiveParams) -> Launch:
     """The Launch of checked ``params``.
 
-    Of each turn's operands the first requests for a sector ask L2 for it, the others find it in L1 or on its way.
-    Ignores: that warps of sixteen drift apart (of a CTA, but for coalesced); that the loads of a turn and its first products
-    overlap (naive, coalesced), and that an address waits until the load before has read its registers.
+    In each loop iteration, the first requests for a sector go to L2. The others hit it in L1 or in flight.
+
+    Ignores:
+    * That warps of a role drift (all warps of a CTA, except in coalesced).
+    * That the loads of an iteration overlap with its first FFMA (naive, coalesced).
+    * That an address waits until the previous load has read its registers.
     """
     grid, n, way = params.grid, params.n, params.way
     num_warps, num_roles = WARPS_OF_ROLE[way], TILE // WARPS_OF_ROLE[way]
@@ -207,7 +213,7 @@ def sgemm_naive_launch(params: SgemmNaiveParams) -> Launch:
 
 
 def _shared_accesses() -> tuple[AccessPattern, list[AccessPattern]]:
-    """(both tiles written, eight k read at a time), of all warps: of A in vectors, the same of all lanes."""
+    """Accesses to shared memory by all warps: (stores of both tiles, loads for eight k each). A's loads are vectors."""
     place = np.arange(TILE * TILE).reshape(1, TILE, WARP_SIZE)
     everyone = np.ones(place.shape, dtype=np.bool_)
     written = total(shared_passes(f"st_shared_b{8 * WORD_BYTES}", WORD_BYTES * place, everyone))
@@ -224,7 +230,7 @@ def _shared_accesses() -> tuple[AccessPattern, list[AccessPattern]]:
 
 
 def _operands(params: SgemmNaiveParams) -> tuple[Footprint, Footprint]:
-    """A row of tiles reads its rows of A, a column of them its columns of B."""
+    """Footprints of A and B: a row of tiles reads its rows of A, a column of tiles its columns of B."""
     grid, row_bytes = params.grid, params.k * WORD_BYTES
 
     def bytes_of_a(tiles: IntArray) -> IntArray:
@@ -234,7 +240,7 @@ def _operands(params: SgemmNaiveParams) -> tuple[Footprint, Footprint]:
         return np.asarray(np.minimum(TILE, params.n - tiles % grid.num_x * TILE) * row_bytes)
 
     num_steps = params.k // params.step
-    of_a = TILE * WORD_BYTES if params.way == "tiled" else SECTOR_BYTES  # what a warp asks for side by side
+    of_a = TILE * WORD_BYTES if params.way == "tiled" else SECTOR_BYTES  # contiguous bytes of a warp's load
     of_b = SECTOR_BYTES if params.way == "naive" else TILE * WORD_BYTES
     return (
         Footprint(
@@ -249,7 +255,7 @@ def _operands(params: SgemmNaiveParams) -> tuple[Footprint, Footprint]:
 
 
 def _unasked(row_bytes: int, piece_bytes: int, block_bytes: int) -> float:
-    """What comes beside pieces of rows that lie one behind the other, of all that comes: see ``Footprint``."""
+    """Fraction of the bytes of contiguous pieces of rows that no request asked for: see ``Footprint.unasked``."""
     end = min(row_bytes, MOST_PIECES * piece_bytes)
     edges = np.unique(np.minimum(np.arange(0, end + piece_bytes, piece_bytes), end))
     return unasked_fraction(np.arange(LINE_BYTES) * row_bytes, edges, block_bytes)

@@ -1,4 +1,4 @@
-"""A matrix copied tile by tile through shared memory, in the ways that a GEMM's operands take."""
+"""Copy of a matrix through shared memory, tile by tile, in the ways that a GEMM's operands are loaded."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ BEFORE_LOADS = {"scalar": 30, "vectorized": 34, "cp_async": 40}
 BEFORE_STORES = {"scalar": 3, "vectorized": 5, "cp_async": 0}
 AFTER_BARRIER = {"scalar": 9, "vectorized": 9, "cp_async": 12}
 EACH_ROUND = 10
-"""Integer instructions of a thread: until its first load's address is known, from there to its first store to shared memory,
-from the barrier to its first load from there, and of each further round of the scalar copy. Source: SASS of
-kernels/smem_copy, sm_90a."""
+"""Integer instructions of a thread for each further round of the scalar copy. ``BEFORE_LOADS``: before its first load.
+``BEFORE_STORES``: from there to its first store to shared memory. ``AFTER_BARRIER``: from the barrier to its first load from
+there. Source: SASS of kernels/smem_copy, sm_90a."""
 SWIZZLE = 14
-"""More of them where 16-byte chunks change places."""
+"""Additional instructions if 16-byte chunks are swizzled."""
 REGISTERS = {"scalar": 32, "vectorized": 30, "cp_async": 30, "tma": 16}
-"""Of a thread. Source: the same; fewer than 16 are not handed out."""
+"""Registers of a thread. Source: SASS of kernels/smem_copy; 16 is the minimum of a launch."""
 
 Passes = tuple[AccessPattern, ...]
 
@@ -57,11 +57,12 @@ def _tile(value: Any) -> Any:
 
 
 class SmemCopyParams(StreamParams):
-    """out = in, m x n and row-major: each CTA takes a tile from global to shared memory and from there back.
+    """out = in, m x n and row-major. Each CTA copies a tile from global to shared memory and back.
 
-    scalar and vectorized: ld.global, st.shared, barrier, ld.shared, st.global, an element or 16 bytes at a time; thread t
-    takes accesses t, t + threads, ... of its tile, row by row. cp_async: 16 bytes at a time past the registers, one group,
-    waited for at once; back as vectorized. tma: one thread, an mbarrier, one load and one store by tensor maps.
+    * scalar, vectorized: ld.global, st.shared, barrier, ld.shared, st.global, one element or 16 bytes at a time. Thread t
+      has accesses t, t + threads, ... of its tile, row by row.
+    * cp_async: 16 bytes at a time without registers, in one group, followed by a wait. Back as in vectorized.
+    * tma: one thread, an mbarrier, one load and one store by tensor maps.
     """
 
     dtype: Literal["fp32", "bf16", "fp16"] = Field("bf16", description="Element type")
@@ -82,22 +83,22 @@ class SmemCopyParams(StreamParams):
 
     @property
     def operand(self) -> OperandTile:
-        """The tile as it lies in shared memory."""
+        """The tile's layout in shared memory."""
         return OperandTile(
             rows=self.tile[0], k=self.tile[1], dtype=self.element, is_k_major=True, swizzle=self.swizzle
         )
 
     @property
     def access_bytes(self) -> int:
-        """Of a thread's load or store."""
+        """Bytes of a thread's load or store."""
         return self.element.num_bytes if self.copy_ == "scalar" else VECTOR_BYTES
 
     def resolved(self, gpu: Target) -> SmemCopyParams:
-        """Checked; a tma copy has one warp.
+        """Check the parameters. A tma copy has one warp.
 
         Raises:
-            KernelError: parameters that do not go together.
-            LayoutError: a tile that the swizzle or TMA cannot take.
+            KernelError: incompatible parameters.
+            LayoutError: a tile that the swizzle or TMA does not support.
         """
         del gpu
         check_grid("smem_copy", self.grid.num_x, self.grid.num_y, use="use a taller --tile")
@@ -128,9 +129,9 @@ class SmemCopyParams(StreamParams):
 
 
 class _Accesses:
-    """What the rounds over a tile ask for, worked out once for each kind of tile.
+    """Access patterns of the rounds over a tile, computed once for each kind of tile.
 
-    Passes that a thread has under way together are a round: its loads one op, its stores another.
+    A round consists of the passes that a thread has in flight together: its loads are one op, its stores another.
     """
 
     def __init__(self, params: SmemCopyParams) -> None:
@@ -165,8 +166,11 @@ class _Accesses:
 def smem_copy_launch(params: SmemCopyParams) -> Launch:
     """The Launch of checked ``params``.
 
-    Ignores: that a thread stores its first access when that is there, and not when all of a round are; that tiles at the
-    edges take their accesses one by one; the parameters' way through the constant cache; the fetch of tensor maps.
+    Ignores:
+    * That a thread stores its first access as soon as it has arrived, not when all of a round have.
+    * That tiles at the edges execute their accesses one by one.
+    * The latency of the parameters in the constant cache.
+    * The fetch of tensor maps.
     """
     grid, width, kind = params.grid, params.element.num_bytes, params.copy_
     by_tma = kind == "tma"
@@ -195,14 +199,14 @@ def smem_copy_launch(params: SmemCopyParams) -> Launch:
 
 
 def _begin_alike(params: SmemCopyParams) -> bool:
-    """Whether all tiles begin at the same place of a line."""
+    """Whether all tiles begin at the same offset in a line."""
     (tile_rows, tile_columns), width, grid = params.tile, params.element.num_bytes, params.grid
     down = tile_rows * params.n * width % LINE_BYTES if grid.num_y > 1 else 0
     return not (down or (tile_columns * width % LINE_BYTES if grid.num_x > 1 else 0))
 
 
 def _by_threads(params: SmemCopyParams) -> Any:
-    """Loads by all threads, a barrier, stores by all threads."""
+    """Program with loads by all threads, a barrier, and stores by all threads."""
     grid, kind, accesses = params.grid, params.copy_, _Accesses(params)
     pitch, width = params.n * params.element.num_bytes, params.element.num_bytes
     more = SWIZZLE if params.swizzle != "none" else 0
@@ -242,7 +246,7 @@ def _by_threads(params: SmemCopyParams) -> Any:
 
 
 def _copied(outer: AccessPattern, inner: AccessPattern) -> AccessPattern:
-    """Sectors and lines of global memory, wavefronts of shared memory."""
+    """Access pattern of a copy: sectors and lines of global memory, wavefronts of shared memory."""
     return AccessPattern(
         num_requests=outer.num_requests, num_sectors=outer.num_sectors, num_lines=outer.num_lines,
         num_wavefronts=inner.num_wavefronts, num_bytes=outer.num_bytes,
@@ -250,7 +254,7 @@ def _copied(outer: AccessPattern, inner: AccessPattern) -> AccessPattern:
 
 
 def _by_tma(params: SmemCopyParams) -> Any:
-    """One thread loads, waits and stores."""
+    """Program in which one thread loads, waits and stores."""
     grid, width, boxes = params.grid, params.element.num_bytes, tma_boxes(params.operand)
     num_bytes, num_rows = sum(box.num_bytes for box in boxes), sum(box.num_rows for box in boxes)
 

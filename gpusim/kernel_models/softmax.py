@@ -1,4 +1,4 @@
-"""Softmax of every row: maximum, exponentials, sum, scale. A row is read once and written once."""
+"""Softmax of each row: maximum, exponentials, sum, scale. A row is read once and written once."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from gpusim.workload import ops
 from gpusim.workload.launch import Launch, RoleContext, Target, WarpRole
 
 BEFORE_LOADS = {"warp": 14, "block": 7}
-"""Instructions of a thread until its first load. Source of this and what follows: SASS of kernels/softmax, sm_90a."""
+"""Instructions of a thread before its first load. Source of this and the next constants: SASS of kernels/softmax, sm_90a."""
 RECIPROCAL = 8
-"""Integer instructions and multiplications about the one MUFU.RCP of a lane, each of which waits for the one before."""
+"""Number of dependent integer instructions and multiplications around the one MUFU.RCP of a lane."""
 REGISTERS: Mapping[tuple[int, int], int] = {(4, 16): 31, (4, 32): 47, (2, 16): 32, (2, 32): 47}
-"""Of a thread, by the bytes of an element and the values that it keeps."""
+"""Registers of a thread, by the bytes of an element and the values that it holds."""
 OTHER_REGISTERS = 16
-"""Beside the values, where nothing was compiled."""
+"""Registers besides the values, for configurations that were not compiled."""
 
 
 class SoftmaxParams(RowParams):
     """out = exp(in - max) / sum, row by row, in fp32 arithmetic."""
 
     def resolved(self, gpu: Target) -> SoftmaxParams:
-        """Checked; nothing depends on the GPU.
+        """Check the parameters. Nothing depends on the GPU.
 
         Raises:
-            KernelError: parameters that do not go together.
+            KernelError: incompatible parameters.
         """
         del gpu
         self.check_rows("softmax")
         return self
 
     def registers_of(self, values: int) -> int:
-        """As compiled, or the values and what else there is."""
+        """Registers of a thread: as compiled, or the values plus ``OTHER_REGISTERS``."""
         return REGISTERS.get((self.element.num_bytes, values), values + OTHER_REGISTERS)
 
     def launch(self, gpu: Target) -> Launch:
@@ -50,8 +50,9 @@ class SoftmaxParams(RowParams):
 def softmax_launch(params: SoftmaxParams, *, num_sms: int) -> Launch:
     """The Launch of checked ``params``.
 
-    Ignores: that a warp's exponentials and their sum overlap; warps of a CTA that run ahead of others where SMs have more
-    than one CTA.
+    Ignores:
+    * That a warp's exponentials overlap with their sum.
+    * Warps of a CTA that run ahead of others on SMs with more than one CTA.
     """
     per_cta = params.rows_per_cta
     rows = params.rows_at_once(num_sms)
@@ -77,7 +78,7 @@ def softmax_launch(params: SoftmaxParams, *, num_sms: int) -> Launch:
 
 
 def _role(params: SoftmaxParams, step: int, rows: int) -> WarpRole:
-    """The warps that take ``rows`` of a CTA's rows, the ``step``-th so many of them."""
+    """The warps of ``rows`` rows of a CTA, the ``step``-th group of that size."""
     values, width = params.values, params.element.num_bytes
     accesses = params.accesses(step, rows)
     num_warps = rows * params.lanes // WARP_SIZE

@@ -1,6 +1,6 @@
-"""How options and their values may be spelled: any case, other names of a type, and names of an earlier release.
+"""Accepted spellings of options and values: any case, other names of a type, and names of an earlier release.
 
-In: what was typed. Out: the name and the value that the parameters' model has. Refuses nothing: the model does.
+In: the user's text. Out: the name and the value in the parameters' model. The model refuses invalid ones.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ DTYPES: Mapping[str, str] = MappingProxyType({
     "bfloat16": "bf16", "float16": "fp16", "half": "fp16", "f16": "fp16", "float32": "fp32", "float": "fp32", "f32": "fp32",
     "tfloat32": "tf32", "float8_e4m3": "fp8", "float8_e4m3fn": "fp8", "fp8_e4m3": "fp8", "e4m3": "fp8",
 })
-"""Other names of types: PyTorch's, PTX's, CUTLASS's."""
+"""Aliases of types in PyTorch, PTX and CUTLASS."""
 
 
 @dataclass(frozen=True, slots=True)
 class Renamed:
-    """What an option of an earlier release is called now. Old names are understood for one release."""
+    """New name of an option of an earlier release. Former names are accepted for one release."""
 
     name: str
     values: Mapping[str, Any] = field(default_factory=dict)
-    """For each old value the new one, where these changed."""
+    """New values by former value, if they changed."""
 
 
 def choices_of(annotation: Any) -> tuple[Any, ...]:
-    """All values of a field that takes some words.
+    """Values of a field with a fixed set of them.
 
     >>> choices_of(Literal["m", "n"] | None), choices_of(int)
     (('m', 'n'), ())
@@ -40,7 +40,7 @@ def choices_of(annotation: Any) -> tuple[Any, ...]:
 
 
 def as_choice(value: Any, choices: Sequence[Any]) -> Any:
-    """The one of ``choices`` that a text means, in any case, with or without _; what means none is left as it is.
+    """The choice that a text denotes, in any case, with or without underscores. Other values are returned unchanged.
 
     >>> as_choice("BFloat16", ["bf16", "fp16"]), as_choice("Warp-Specialized", ["warp_specialized"]), as_choice("64", [64])
     ('bf16', 'warp_specialized', 64)
@@ -53,7 +53,7 @@ def as_choice(value: Any, choices: Sequence[Any]) -> Any:
 
 
 def in_new_words(renamed: Mapping[str, Renamed], option: str, value: Any) -> tuple[str, Any]:
-    """An option and its value as they are called now.
+    """The current name and value of an option.
 
     >>> in_new_words({"refill": Renamed("prefetch", {"before_math": "before_mma"})}, "refill", "before_math")
     ('prefetch', 'before_mma')

@@ -1,8 +1,8 @@
-"""What kernels that are bound by memory share: a grid of equal CTAs, the vectors that their threads take, what each touches.
+"""Common parts of memory-bound kernels: a grid of equal CTAs, the vectors of their threads, and footprints.
 
-Tensors begin at multiples of 256 bytes, as ``cudaMalloc`` places them, so that offsets from their start are addresses. A
-tensor is cut into *shares*, one a CTA and one behind the other: share c is panel c of it. Accesses are worked out once for
-each kind (all full CTAs have the same) and then looked up.
+Tensors begin at multiples of 256 bytes, like those of ``cudaMalloc``, so offsets from their start are equivalent to
+addresses. A tensor is divided into contiguous *shares*, one for each CTA. Share c is panel c of the tensor. Accesses are
+computed once for each kind of CTA (all full CTAs have the same) and then looked up.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ IntArray = NDArray[np.int64]
 
 MAX_ELEMENTS = 1 << 40
 MAX_GRID_X, MAX_GRID_Y = (1 << 31) - 1, 65535
-"""CTAs of a grid along its axes. Source: CUDA C++ Programming Guide, technical specifications."""
+"""Maximum CTAs of a grid along y; ``MAX_GRID_X``: along x. Source: CUDA C++ Programming Guide, technical specifications."""
 MAX_VECTOR_BYTES = 16
-"""What a thread loads or stores with one instruction at most. Source: PTX ISA, ``ld`` and ``st`` of 128 bits."""
+"""Maximum bytes that a thread loads or stores with one instruction. Source: PTX ISA, ``ld`` and ``st`` of 128 bits."""
 
 Elements = Annotated[int, Field(ge=1, le=MAX_ELEMENTS)]
 MAX_THREADS = 1024
-"""Of a CTA."""
+"""Maximum threads of a CTA."""
 Threads = Annotated[int, Field(ge=WARP_SIZE, le=MAX_THREADS, multiple_of=WARP_SIZE)]
 VectorBytes = Literal[2, 4, 8, 16]
 
 
 class StreamParams(KernelParams):
-    """What all of them have: a type of elements and threads of a CTA."""
+    """Common parameters: the element type, and the threads of a CTA."""
 
     dtype: Literal["fp32", "bf16", "fp16"] = Field("fp32", description="Element type")
     threads: Threads = Field(256, description="Threads per CTA, a multiple of 32")
@@ -59,10 +59,10 @@ def ceil_div(value: int, by: int) -> int:
 
 
 def check_vector(kernel: str, vector_bytes: int, element_bytes: int) -> None:
-    """Refuse a vector that holds no element.
+    """Refuse a vector that is narrower than an element.
 
     Raises:
-        KernelError: it is narrower than one.
+        KernelError: it is narrower than an element.
     """
     if vector_bytes < element_bytes:
         raise KernelError(
@@ -72,7 +72,7 @@ def check_vector(kernel: str, vector_bytes: int, element_bytes: int) -> None:
 
 
 def check_grid(kernel: str, num_x: int, num_y: int = 1, *, use: str) -> None:
-    """Refuse a grid that CUDA cannot launch; ``use`` says what would do.
+    """Refuse a grid that CUDA cannot launch. ``use``: advice for the error.
 
     Raises:
         KernelError: too many CTAs along an axis.
@@ -103,7 +103,7 @@ def lanes_access(first_byte: int, num_threads: int, access_bytes: int, stride_by
 
 
 def dense_access(first_byte: int, num_threads: int, access_bytes: int) -> AccessPattern:
-    """The same where each thread's bytes follow those of the one before it."""
+    """One load or store of each of ``num_threads`` threads, whose bytes are contiguous."""
     return lanes_access(first_byte % LINE_BYTES, num_threads, access_bytes, access_bytes)
 
 
@@ -111,10 +111,9 @@ def dense_access(first_byte: int, num_threads: int, access_bytes: int) -> Access
 def passes(
     first_byte: int, num_accesses: int, threads: int, access_bytes: int, stride_bytes: int = 0
 ) -> tuple[AccessPattern, ...]:
-    """``num_accesses`` side by side, taken by the threads of a CTA: thread t takes t, t + threads, ..., one a pass.
+    """Access patterns of ``num_accesses`` accesses by the threads of a CTA: thread t has t, t + threads, ..., one a pass.
 
-    ``stride_bytes`` lie between the beginnings of neighbours (0: none is left out). Passes in which nobody takes any are
-    left out.
+    ``stride_bytes``: bytes from one access to the next; 0: they are contiguous. Passes without any access are omitted.
 
     >>> [item.num_bytes for item in passes(0, 600, 256, 4)]
     [1024, 1024, 352]
@@ -127,7 +126,7 @@ def passes(
 
 
 def total(accesses: Iterable[AccessPattern]) -> AccessPattern:
-    """All of them as one: what instructions that follow one another ask for together."""
+    """The sum of access patterns: consecutive instructions as one op."""
     return reduce(add, accesses, AccessPattern())
 
 
@@ -135,7 +134,7 @@ def total(accesses: Iterable[AccessPattern]) -> AccessPattern:
 def all_passes(
     first_byte: int, num_accesses: int, threads: int, access_bytes: int, stride_bytes: int = 0
 ) -> AccessPattern:
-    """What :func:`passes` ask for together."""
+    """The sum of :func:`passes`."""
     return total(passes(first_byte, num_accesses, threads, access_bytes, stride_bytes))
 
 
@@ -144,9 +143,9 @@ def all_passes(
 
 @lru_cache(maxsize=64)
 def tile_lanes(num_rows: int, row_accesses: int, threads: int) -> tuple[IntArray, IntArray]:
-    """Which access of a tile each thread takes, row by row: thread t takes t, t + threads, ..., one a pass.
+    """Accesses of a tile by thread, row by row: thread t has t, t + threads, ..., one a pass.
 
-    Rows of the tile, and accesses of a row, each int64[passes, warps, 32]; rows from ``num_rows`` on are no accesses.
+    Rows of the tile, and accesses of a row, each int64[passes, warps, 32]. Rows from ``num_rows`` on are no accesses.
 
     >>> rows, columns = tile_lanes(32, 32, 256)
     >>> rows.shape, int(rows[1, 0, 5]), int(columns[1, 0, 5])
@@ -159,7 +158,7 @@ def tile_lanes(num_rows: int, row_accesses: int, threads: int) -> tuple[IntArray
 
 
 def global_passes(addresses: IntArray, access_bytes: int, active: NDArray[np.bool_]) -> tuple[AccessPattern, ...]:
-    """What each pass asks of global memory: ``addresses`` and ``active`` are of shape [passes, warps, 32]."""
+    """Access patterns of each pass in global memory. ``addresses`` and ``active`` have the shape [passes, warps, 32]."""
     return tuple(
         global_access(np.where(mask, of_pass, 0), access_bytes, mask)
         for of_pass, mask in zip(addresses, active, strict=True)
@@ -167,7 +166,7 @@ def global_passes(addresses: IntArray, access_bytes: int, active: NDArray[np.boo
 
 
 def shared_passes(op: str, offsets: IntArray, active: NDArray[np.bool_]) -> tuple[AccessPattern, ...]:
-    """What each pass asks of shared memory by ``op``, a name of ``SMEM_OPS``, bank conflicts and all."""
+    """Access patterns of each pass in shared memory by ``op``, a name of ``SMEM_OPS``, with bank conflicts."""
     access_bytes = smem_op(op).access_bytes
     return tuple(
         AccessPattern(
@@ -181,7 +180,10 @@ def shared_passes(op: str, offsets: IntArray, active: NDArray[np.bool_]) -> tupl
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TileGrid:
-    """A matrix cut into tiles, one a CTA: along its rows first, as blockIdx.x goes; those at the edges hang over."""
+    """A matrix divided into tiles, one a CTA, ordered along rows first, like blockIdx.x.
+
+    Edge tiles extend beyond the matrix.
+    """
 
     num_rows: int
     num_columns: int
@@ -190,31 +192,31 @@ class TileGrid:
 
     @property
     def num_x(self) -> int:
-        """Tiles side by side."""
+        """Number of tiles in a row of tiles."""
         return ceil_div(self.num_columns, self.tile_columns)
 
     @property
     def num_y(self) -> int:
-        """Rows of tiles."""
+        """Number of rows of tiles."""
         return ceil_div(self.num_rows, self.tile_rows)
 
     @property
     def num_tiles(self) -> int:
-        """All of them."""
+        """Number of tiles."""
         return self.num_x * self.num_y
 
     def origin(self, tile: int) -> tuple[int, int]:
-        """(row, column) of the matrix where a tile begins."""
+        """(row, column) of a tile's first element in the matrix."""
         y, x = divmod(tile, self.num_x)
         return y * self.tile_rows, x * self.tile_columns
 
     def extent(self, tile: int) -> tuple[int, int]:
-        """(rows, columns) of it that lie inside."""
+        """(rows, columns) of a tile inside of the matrix."""
         row, column = self.origin(tile)
         return min(self.tile_rows, self.num_rows - row), min(self.tile_columns, self.num_columns - column)
 
     def tells_extents(self) -> bool:
-        """Whether tiles of as many elements have the same rows and columns: those at the two edges may differ.
+        """Whether tiles with the same number of elements have the same rows and columns. Tiles at the two edges may differ.
 
         >>> [TileGrid(num_rows=72, num_columns=num, tile_rows=32, tile_columns=32).tells_extents() for num in (72, 80, 64)]
         [False, True, True]
@@ -227,7 +229,7 @@ class TileGrid:
     def footprint(
         self, tensor: str, access: Literal["read", "write"], *, element_bytes: int, num_steps: int = 1
     ) -> Footprint:
-        """Each CTA touches its tile, as far as it lies inside."""
+        """Footprint of a tensor in which each CTA accesses its tile, as far as it is inside of the matrix."""
 
         def panel_bytes(tiles: IntArray) -> IntArray:
             y, x = np.divmod(tiles, self.num_x)
@@ -242,14 +244,17 @@ class TileGrid:
 
 
 def same(tiles: IntArray) -> IntArray:
-    """Each CTA has a panel of its own."""
+    """The panel of each CTA is its index."""
     return tiles
 
 
 def share_footprint(
     tensor: str, access: Literal["read", "write"], *, num_bytes: int, share_bytes: int, num_steps: int = 1
 ) -> Footprint:
-    """CTA c touches share c of a tensor of ``num_bytes``: ``share_bytes`` from ``c * share_bytes`` on, the last one less."""
+    """Footprint in which CTA c accesses share c of a tensor of ``num_bytes``.
+
+    A share has ``share_bytes`` bytes from ``c * share_bytes`` on; the last one may have fewer.
+    """
 
     def panel_bytes(tiles: IntArray) -> IntArray:
         found = np.full(tiles.shape, share_bytes, dtype=np.int64)
@@ -261,7 +266,7 @@ def share_footprint(
 
 
 def whole_footprint(tensor: str, *, num_bytes: int, num_steps: int = 1) -> Footprint:
-    """Every CTA reads all of a small tensor (a vector of weights): its one panel, number 0."""
+    """Footprint of a small tensor (a vector of weights) that each CTA reads completely: its single panel 0."""
     return Footprint(
         tensor=tensor, access="read", panel_of=np.zeros_like, panel_bytes=lambda tiles: np.full_like(tiles, num_bytes),
         num_steps=num_steps,

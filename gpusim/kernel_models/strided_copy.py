@@ -1,4 +1,4 @@
-"""Every n-th element of a tensor, side by side."""
+"""Strided copy: every n-th element of a tensor to a contiguous output."""
 
 from __future__ import annotations
 
@@ -24,17 +24,18 @@ from gpusim.workload import ops
 from gpusim.workload.launch import Footprint, Launch, RoleContext, Target, WarpRole
 
 BEFORE_LOADS, BEFORE_STORES, EACH_ELEMENT = 30, 2, 10
-"""Integer instructions of a thread: until its first load's address is known, and its first store's; of the loop over a last
-share. Source: SASS of kernels/strided_copy, sm_90a."""
+"""Integer instructions of a thread: before its first load, before its first store, and for each element of a partial last
+CTA.
+Source: SASS of kernels/strided_copy, sm_90a."""
 LEAST_REGISTERS, OTHER_REGISTERS = 16, 12
-"""Registers of a thread at least, and beside the data. Source: the same."""
+"""Registers of a thread: at least, and besides the data. Source: SASS of kernels/strided_copy, sm_90a."""
 
 
 class StridedCopyParams(StreamParams):
     """out[i] = in[i * stride].
 
-    Thread t of a CTA takes its elements t, t + threads, ...; all loads of a thread are issued before its first store. A CTA
-    whose share is not full takes it element by element.
+    Thread t of a CTA processes its elements t, t + threads, ... All loads of a thread are issued before its first store. A
+    CTA with a partial share processes it element by element.
     """
 
     elements: Elements = Field(description="Elements of the output")
@@ -48,14 +49,14 @@ class StridedCopyParams(StreamParams):
 
     @property
     def num_ctas(self) -> int:
-        """CTAs of the grid."""
+        """Number of CTAs of the grid."""
         return ceil_div(self.elements, self.share)
 
     def resolved(self, gpu: Target) -> StridedCopyParams:
-        """Checked; nothing depends on the GPU.
+        """Check the parameters. Nothing depends on the GPU.
 
         Raises:
-            KernelError: parameters that do not go together.
+            KernelError: incompatible parameters.
         """
         del gpu
         check_grid("strided_copy", self.num_ctas, use="use more --items-per-thread or --threads")
@@ -71,7 +72,7 @@ class StridedCopyParams(StreamParams):
 
 
 def strided_copy_launch(params: StridedCopyParams) -> Launch:
-    """The Launch of checked ``params``: reads cost the sectors that hold an element of theirs."""
+    """The Launch of checked ``params``. The cost of loads is that of all sectors that contain one of their elements."""
     width, threads, share, num_elements = params.element.num_bytes, params.threads, params.share, params.elements
     pitch = params.stride * width
     before, between, each = ops.Alu(BEFORE_LOADS, is_chain=True), ops.Alu(BEFORE_STORES), ops.Alu(EACH_ELEMENT)
@@ -106,18 +107,18 @@ def strided_copy_launch(params: StridedCopyParams) -> Launch:
             share_footprint("out", "write", num_bytes=num_elements * width, share_bytes=share * width),
         ),
         params=params.as_options(),
-        has_uniform_programs=share * width % LINE_BYTES == 0,  # CTAs begin at the same places of lines
+        has_uniform_programs=share * width % LINE_BYTES == 0,  # CTAs begin at the same offset in a line
     )
 
 
 def _sectors_footprint(params: StridedCopyParams) -> Footprint:
-    """What the CTAs read: whole sectors, and the blocks of memory that hold them."""
+    """Footprint of the input: full sectors, and the blocks of memory that contain them."""
     width = params.element.num_bytes
     pitch = params.stride * width
 
     def block_bytes(tiles: IntArray, size: int) -> IntArray:
         count = np.minimum(params.share, params.elements - tiles * params.share)
-        if pitch >= size:  # a block each
+        if pitch >= size:  # one block for each element
             return np.asarray(count * size)
         first = tiles * params.share * pitch
         end = first + (count - 1) * pitch + width

@@ -1,7 +1,6 @@
-"""Which configurations of a kernel there are: every combination of the values of its options that a GPU can launch.
+"""Configurations of a kernel: all combinations of its options' values that a GPU can launch.
 
-In: for each option the values that are to be tried, as typed. Out: resolved parameters, and what was refused and why.
-Knows no time.
+In: values to try for each option, as typed. Out: resolved parameters, and refusals with their reasons. Knows no time.
 """
 
 from __future__ import annotations
@@ -22,22 +21,22 @@ from gpusim.kernel_models.spelling import as_choice, choices_of, in_new_words
 from gpusim.workload.launch import Launch, Target
 
 AUTO = "auto"
-"""Stands for the values that are usual for an option."""
+"""Placeholder for the usual values of an option."""
 
 MOST_COUNTED = 16
-"""Numbers of a range that is counted one by one; a longer one doubles."""
+"""Maximum size of a range that counts in steps of one; longer ranges double."""
 
 MOST_CHOICES = 50_000
-"""Combinations that are looked at: more take minutes to be listed."""
+"""Maximum number of combinations; more take minutes to be listed."""
 
 TELL_EVERY = 100
-"""Combinations after which who asks hears how far it is."""
+"""Number of combinations between two progress reports."""
 
 Mapped = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]
-"""Applies a function to each of some, in order."""
+"""Function like ``map``: applies a function to each item, in order."""
 
 SEVERAL = re.compile(r"[,;]|\.\.|^auto$")
-"""What makes of a text several values."""
+"""Pattern of a text that denotes several values."""
 
 _RANGE = re.compile(r"(\d+)\.\.(\d+)(?:\+(\d+))?")
 
@@ -47,42 +46,42 @@ class Choice:
     """One configuration."""
 
     options: Mapping[str, Any]
-    """The options that have several values, and this configuration's."""
+    """Options with several values, and their values in this configuration."""
     params: KernelParams
-    """All of them, resolved for the GPU."""
+    """Parameters of the configuration, resolved for the GPU."""
     kept: Any = None
-    """What is kept of their launch."""
+    """Result of ``keep`` for the configuration's launch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """Configurations that no kernel, or not this GPU, can have, for one reason."""
+    """Configurations that are invalid for one reason, in general or on this GPU."""
 
     reason: str
-    """The first one's."""
+    """Reason of the first of them."""
     num: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choices:
-    """What a sweep may try."""
+    """Configurations that a sweep may try."""
 
     varied: tuple[str, ...]
     """Options with several values."""
     num_tried: int
     legal: tuple[Choice, ...]
     num_same: int
-    """Configurations that are another one once their defaults are filled in."""
+    """Number of configurations that equal another one after their defaults are filled in."""
     refusals: tuple[Refusal, ...]
 
 
 def values_of(kind: type[KernelParams], option: str, text: str, *, fixed: Mapping[str, Any], gpu: Target) -> tuple[Any, ...]:
-    """Values of one option as typed: ``a,b,c`` (``;`` where a value has commas), ``2..6``, ``1024..4096+512``, ``auto``.
+    """Values of one option as typed: ``a,b,c`` (``;`` if a value has commas), ``2..6``, ``1024..4096+512``, ``auto``.
 
-    A range of up to 16 numbers is counted; a longer one doubles. ``fixed``: options that have one value.
+    A range of up to 16 numbers counts in steps of one; a longer one doubles. ``fixed``: options with a single value.
 
     Raises:
-        KernelError: nothing that can be read as values.
+        KernelError: a text that denotes no values.
     """
     flag = f"--{option.replace('_', '-')}"
     if text == AUTO:
@@ -101,10 +100,10 @@ def values_of(kind: type[KernelParams], option: str, text: str, *, fixed: Mappin
 
 
 def _refuse_slip(kind: type[KernelParams], option: str, part: str) -> None:
-    """What was meant as a range or as ``auto``, and is neither.
+    """Refuse a text that looks like a range or ``auto``, but is neither.
 
     Raises:
-        KernelError: says what would be one.
+        KernelError: says what to type.
     """
     flag = f"--{option.replace('_', '-')}"
     if span := re.fullmatch(r"(\d+)-(\d+)", part):
@@ -138,9 +137,9 @@ def _range(flag: str, text: str) -> list[str]:
 
 
 def _word(kind: type[KernelParams], option: str, text: str) -> Any:
-    """A value as the model takes it: flags are on and off, choices that are numbers are numbers.
+    """A value in the model's type: flags are on and off, numeric choices are numbers.
 
-    What no GPU and no size could make legal is refused here, not one configuration among others.
+    A value that is invalid for all GPUs and sizes is an error here, not one refused configuration among others.
     """
     item, flag = kind.model_fields[kind.options()[option]], f"--{option.replace('_', '-')}"
     if _is_flag(item.annotation):
@@ -176,14 +175,18 @@ def choices(
     kind: type[KernelParams], given: Mapping[str, Any], gpu: Target, *, keep: Callable[[Launch], Any] | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None, mapped: Mapped = map,
 ) -> Choices:
-    """Every combination of ``given`` values (an option's text, one value, or a sequence of them) that ``gpu`` can launch.
+    """All combinations of the ``given`` values that ``gpu`` can launch.
 
-    ``keep`` sees each launch, and may refuse it; ``progress`` hears how many have been looked at, of how many; ``mapped``
-    does as ``map`` does.
+    Args:
+        kind: class of the kernel's parameters.
+        given: for each option a text, one value, or a sequence of values.
+        gpu: the GPU.
+        keep: function of each launch, whose result is kept; it may refuse the launch.
+        progress: function of the number of combinations that have been examined, and of all.
+        mapped: function like ``map``.
 
     Raises:
-        KernelError: an unknown option, values that cannot be read, more than :data:`MOST_CHOICES` combinations, or none
-            is legal.
+        KernelError: an unknown option, invalid values, more than :data:`MOST_CHOICES` combinations, or no valid combination.
     """
     given = kind.in_our_words(given)
     values = _values(kind, given, gpu)
@@ -221,7 +224,7 @@ def choices(
 def _looked_at(
     options: Mapping[str, Any], *, kind: type[KernelParams], gpu: Target, keep: Callable[[Launch], Any] | None
 ) -> tuple[KernelParams, Any] | str:
-    """One combination, resolved, and what is kept of its launch; or why it is none."""
+    """One combination, resolved, with the result of ``keep``; or the reason of its refusal."""
     try:
         params, launch = kind(**options).planned(gpu)
         return params, None if keep is None else keep(launch)
@@ -236,12 +239,12 @@ def _looked_at(
 def _refuse_what_is_no_value(
     kind: type[KernelParams], given: Mapping[str, Any], values: Mapping[str, Sequence[Any]]
 ) -> None:
-    """One of several values that its option can never have is a slip, and no configuration that is refused among others.
+    """Refuse a value that its option can never have: it is a typing error, not one refused configuration among others.
 
-    Numbers of a range are not typed one by one: those beyond a bound are refused among others.
+    Numbers of a range are not typed one by one. Numbers beyond a bound are therefore refused like other configurations.
 
     Raises:
-        KernelError: there is one; which, and what the option wants.
+        KernelError: names the value, and valid ones.
     """
     firsts = {name: of_option[0] for name, of_option in values.items()}
     for name, of_option in values.items():
@@ -279,5 +282,5 @@ def _combinations(values: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any
 
 
 def _note(refused: dict[str, list[str]], reason: str) -> None:
-    """Reasons that differ in numbers alone are one."""
+    """Record a reason. Reasons that differ only in numbers are counted together."""
     refused.setdefault(re.sub(r"\d[\dx]*", "N", reason.split("; use", maxsplit=1)[0]), []).append(reason)

@@ -1,4 +1,4 @@
-"""A matrix transposed in tiles of 32 x 32."""
+"""Transpose of a matrix in tiles of 32 x 32."""
 
 from __future__ import annotations
 
@@ -30,18 +30,21 @@ Smem = Literal["naive", "padded", "swizzled", "none"]
 
 BEFORE_LOADS = {"none": 30, "naive": 36, "padded": 36, "swizzled": 36}
 BEFORE_STORES = {"none": 2, "naive": 15, "padded": 15, "swizzled": 26}
-"""Integer instructions of a thread until its first load's address is known, and until its first store's (to shared memory,
-if the tile goes through it). Source: SASS of kernels/transpose, sm_90a."""
+"""Integer instructions of a thread before its first store (to shared memory, if the tile passes through it);
+``BEFORE_LOADS``: before its first load. Source: SASS of kernels/transpose, sm_90a."""
 REGISTERS = {"none": 18, "naive": 24, "padded": 24, "swizzled": 30}
-"""Of a thread. Source: the same."""
+"""Registers of a thread. Source: SASS of kernels/transpose, sm_90a."""
 
 
 class TransposeParams(StreamParams):
-    """out[x][y] = in[y][x], one CTA of 32 x 8 threads a tile of 32 x 32.
+    """out[x][y] = in[y][x], with one CTA of 32 x 8 threads for each tile of 32 x 32.
 
-    Warp y of a CTA takes rows y, y + 8, y + 16 and y + 24 of its tile. ``none``: stores what it has loaded at once. Else the
-    tile passes shared memory, a barrier between writing rows and reading columns, in rows of 32 (naive) or 33 (padded)
-    elements, or of 32 whose elements change places by the row's number (swizzled).
+    Warp y of a CTA processes rows y, y + 8, y + 16 and y + 24 of its tile. Layouts of the tile:
+
+    * ``none``: no shared memory. Stores follow the loads directly.
+    * ``naive``: rows of 32 elements in shared memory, with a barrier between writing rows and reading columns.
+    * ``padded``: rows of 33 elements.
+    * ``swizzled``: rows of 32 elements, whose column index is XORed with the row index.
     """
 
     threads: Literal[256] = Field(256, description="Threads per CTA, 32 x 8")
@@ -55,10 +58,10 @@ class TransposeParams(StreamParams):
         return TileGrid(num_rows=self.m, num_columns=self.n, tile_rows=TILE, tile_columns=TILE)
 
     def resolved(self, gpu: Target) -> TransposeParams:
-        """Checked; nothing depends on the GPU.
+        """Check the parameters. Nothing depends on the GPU.
 
         Raises:
-            KernelError: parameters that do not go together.
+            KernelError: incompatible parameters.
         """
         del gpu
         check_grid("transpose", self.grid.num_x, self.grid.num_y, use="use fewer rows")
@@ -73,12 +76,12 @@ class TransposeParams(StreamParams):
         return transpose_launch(self.resolved(gpu))
 
     def answer_to(self, ideal: str) -> Mapping[str, Any]:
-        """Padding, where bank conflicts cost most."""
+        """Padding, if bank conflicts cost the most time."""
         return {"smem": "padded"} if ideal == "bank_conflicts" and self.smem == "naive" else {}
 
 
 def place(smem: Smem, rows: IntArray, columns: IntArray) -> IntArray:
-    """Where elements of the tile lie in shared memory, in elements."""
+    """Offsets of the tile's elements in shared memory, in elements."""
     pitch = TILE + 1 if smem == "padded" else TILE
     return rows * pitch + (columns ^ rows if smem == "swizzled" else columns)
 
@@ -86,11 +89,14 @@ def place(smem: Smem, rows: IntArray, columns: IntArray) -> IntArray:
 def transpose_launch(params: TransposeParams) -> Launch:
     """The Launch of checked ``params``.
 
-    A warp's stores without shared memory lie in 32 rows of the output, in a sector each; the other warps' fill these sectors
-    in L2 up. A thread's four loads are one op, and so are its stores.
-    Ignores: that a thread goes on with its first element when that is there, and not when all four are; that tiles at the
-    edges take their elements one by one; that some of the sectors which warps store in parts leave L2 half full, are
-    fetched again and written twice (``none``: a sixth of the bytes of memory at 8192 x 8192).
+    Without shared memory, a warp's stores go to 32 rows of the output, one sector each. The other warps' stores complete
+    these sectors in L2. A thread's four loads are one op, and so are its stores.
+
+    Ignores:
+    * That a thread continues with its first element as soon as it has arrived, not when all four have.
+    * That tiles at the edges execute their elements one by one.
+    * That some partially written sectors are evicted from L2, fetched again and written twice. With ``none`` these are a
+      sixth of the memory traffic at 8192 x 8192.
     """
     grid, width, smem = params.grid, params.element.num_bytes, params.smem
     in_pitch, out_pitch = params.n * width, params.m * width
@@ -149,5 +155,5 @@ def transpose_launch(params: TransposeParams) -> Launch:
             replace(grid.footprint("out", "write", element_bytes=width), piece_bytes=TILE * width if grid.num_x > 1 else 0),
         ),
         params=params.as_options(),
-        has_uniform_programs=is_aligned and grid.tells_extents(),  # rows of tiles lie alike on their lines
+        has_uniform_programs=is_aligned and grid.tells_extents(),  # rows of tiles begin at the same offset in a line
     )

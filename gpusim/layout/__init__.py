@@ -1,11 +1,10 @@
-"""CuTe's algebra on integers: what goes in and what comes out are integers, tuples of them, and layouts.
+"""CuTe's layout algebra on integers, tuples of integers, and layouts.
 
-In: shapes, strides, offsets and coordinates. Out: layouts and offsets. This room knows no dtype, no memory,
-no time. Names and order of arguments are CuTe's; template arguments come last: ``upcast<2>(layout)`` is
-``upcast(layout, 2)``.
+In: shapes, strides, offsets and coordinates. Out: layouts and offsets. The package knows no dtype, no memory, no time. Names
+and order of arguments are CuTe's. Template arguments come last: ``upcast<2>(layout)`` is ``upcast(layout, 2)``.
 
-``from gpusim.layout import *`` leaves out CuTe's ``filter`` and ``slice``, which would hide Python's: import them by name,
-or use ``layout(coord)`` with ``_`` for a slice.
+``from gpusim.layout import *`` omits CuTe's ``filter`` and ``slice``, which would hide Python's. Import them by name, or
+use ``layout(coord)`` with ``_`` for a slice.
 """
 
 from __future__ import annotations

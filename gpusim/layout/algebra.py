@@ -1,7 +1,7 @@
-"""The algebra's core: coalesce, composition, complement and the inverses.
+"""Core of the layout algebra: coalesce, composition, complement and the inverses.
 
-Each takes layouts, and what carries one (a swizzle over a layout, a tensor). Divides and products are built from
-these, in ``divide``.
+Each function accepts layouts, and objects with a layout inside (a swizzled layout, a tensor). The module ``divide`` builds
+divides and products from these.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ Mode: TypeAlias = tuple[int, Any]
 """Size and stride of a leaf."""
 
 Path: TypeAlias = tuple[int, ...]
-"""Where a mode is: mode, mode within it, ..."""
+"""Position of a mode: mode, mode within it, ..."""
 
 _UNIT: Final = Layout(1, 0)
 
 
 def from_modes(modes: list[Mode]) -> Layout:
-    """A flat layout; a single mode stays an integer."""
+    """A flat layout. A single mode stays an integer."""
     return Layout(it.unwrap(tuple(s for s, _d in modes)), it.unwrap(tuple(d for _s, d in modes)))
 
 
 def by_mode(layout: Layout, profile: Any, function: Callable[[Layout, Any], Layout], *, keep: bool = True) -> Layout:
-    """``function`` of each mode and its part of ``profile``; modes without a part stay, or are dropped.
+    """The layout of ``function`` applied to each mode and its part of ``profile``. Modes without a part are kept or dropped.
 
     Raises:
         LayoutError: ``profile`` has more modes than ``layout``.
@@ -66,9 +66,9 @@ def show_tiler(tiler: Any) -> str:
 
 @through
 def coalesce(layout: Layout, profile: Any = None) -> Layout:
-    """The same offsets in as few modes as possible; with ``profile``, each of its leaves by itself.
+    """The layout with the same offsets and as few modes as possible; with ``profile``, for each of its leaves separately.
 
-    Offsets within the layout stay as they are; past the end they may differ.
+    Offsets within the layout do not change; past the end they may differ.
 
     >>> print(coalesce(Layout((2, (1, 6)), (1, (6, 2)))), coalesce(Layout((2, (1, 6)), (1, (6, 2))), (1, 1)))
     12:1 (2,6):(1,2)
@@ -92,7 +92,7 @@ def _merge(modes: list[Mode]) -> list[Mode]:
 
 
 def unbounded_modes(layout: Layout) -> list[Mode]:
-    """Coalesced modes that keep the offsets past the end too: the last one runs on for ever.
+    """Coalesced modes that also keep the offsets past the end, where the last mode continues without limit.
 
     >>> unbounded_modes(Layout((4, 1), (1, 9))), unbounded_modes(Layout((2, 2, 3)))
     ([(4, 1), (2, 9)], [(12, 1)])
@@ -103,7 +103,7 @@ def unbounded_modes(layout: Layout) -> list[Mode]:
 
 @through
 def filter(layout: Layout, profile: Any = None) -> Layout:
-    """Coalesced, without modes of stride 0: each offset once.
+    """The coalesced layout without modes of stride 0: each offset once.
 
     >>> print(filter(Layout((2, 4, 8), (1, 0, 2))))
     16:1
@@ -120,10 +120,9 @@ def filter(layout: Layout, profile: Any = None) -> Layout:
 def composition(lhs: Any, rhs: Any) -> Any:
     """The layout R with ``R(c) == lhs(rhs(c))`` for every coordinate c of ``rhs``, in ``rhs``'s profile.
 
-    ``rhs`` may be a layout; a *tiler*: a tuple that goes mode by mode, **dropping modes of ``lhs`` that it does not
-    name** (as CuTe does; ``logical_divide`` keeps them); an integer N for the layout ``N:1``; or ``_``. Where
-    ``rhs`` reaches past ``lhs``'s end, ``lhs`` runs on in its last mode, as in C++. A swizzle on the left, or a
-    swizzled layout, gives a ComposedLayout.
+    ``rhs`` is a layout, an integer N for the layout ``N:1``, ``_``, or a *tiler*. A tiler is a tuple that applies mode by
+    mode. **It drops modes of ``lhs`` that it does not name**, as in CuTe; ``logical_divide`` keeps them. Past the end of
+    ``lhs``, its last mode continues, as in C++. A swizzle on the left, or a swizzled layout, gives a ComposedLayout.
 
     >>> print(composition(Layout((6, 2), (8, 2)), Layout((4, 3), (3, 1))))
     ((2,2),3):((24,2),8)
@@ -133,7 +132,7 @@ def composition(lhs: Any, rhs: Any) -> Any:
     Sw<3,3,3> o 0 o (8,64):(64,1)
 
     Raises:
-        LayoutError: no layout of ``rhs``'s profile expresses the result. (CuTe answers some of these wrongly.)
+        LayoutError: no layout of ``rhs``'s profile has these values. (CuTe returns a wrong layout in some of these cases.)
     """
     if isinstance(rhs, ComposedLayout) and isinstance(lhs, Layout):
         return _compose_before_swizzle(lhs, rhs)
@@ -157,7 +156,7 @@ def _compose(lhs: Layout, rhs: Any) -> Layout:
 
 @dataclass(frozen=True, slots=True)
 class _Leaf:
-    """One mode of the right side, what it becomes, and how far it reaches in each mode of the left side."""
+    """One mode of the right operand, its composition, and its extent in each mode of the left operand."""
 
     extent: int
     step: int
@@ -166,7 +165,7 @@ class _Leaf:
 
     @property
     def is_irregular(self) -> bool:
-        """Whether its steps run over from mode to mode."""
+        """Whether its steps carry from mode to mode."""
         return -1 in self.reach
 
 
@@ -188,7 +187,7 @@ def _split_step(step: Any) -> tuple[Path, int]:
 
 
 def _paths(rhs: Layout) -> set[Path]:
-    """The modes of the left side that ``rhs`` yields coordinates of; the whole of it, (), if it yields integers."""
+    """Modes of the left operand in which ``rhs`` yields coordinates; the path () if it yields integers."""
     paths = {path for path, value in (_split_step(step) for _extent, step in rhs.modes) if value}
     if any(a != b and b[: len(a)] == a for a in paths for b in paths):
         raise LayoutError(
@@ -208,7 +207,7 @@ def _compose_leaf(outers: dict[Path, list[Mode]], leaves: dict[Path, list[_Leaf]
 
 
 def _compose_mode(outer: list[Mode], extent: int, step: int) -> tuple[list[Mode], dict[int, int]]:
-    """The modes of ``j -> outer(j * step)`` for j < extent, and how far it reaches in each mode of ``outer``."""
+    """The modes of ``j -> outer(j * step)`` for j < extent, and the extent in each mode of ``outer``."""
     sign = 1 if step > 0 else -1
     if extent == 1:
         return [(1, sign * _unused_step(outer, abs(step)))], {}
@@ -235,14 +234,14 @@ def _walk(outer: list[Mode], extent: int, step: int, position: int) -> tuple[lis
 
 
 def _unused_step(outer: list[Mode], step: int) -> Any:
-    """The stride that CuTe gives a mode of size 1; nothing depends on it within the layout."""
+    """The stride that CuTe gives a mode of size 1. It has no effect within the layout."""
     for size, _stride in outer[:-1]:
         step = -(-step // size)
     return step * outer[-1][1]
 
 
 def _by_trial(outer: list[Mode], extent: int, step: int) -> list[Mode]:
-    """The same where neither of step and size divides the other: carries may still fall into place."""
+    """The composition if neither step nor size divides the other: carries may still form a layout."""
     if any(isinstance(stride, ScaledBasis) for _size, stride in outer):
         raise LayoutError(f"steps of {step} do not fit a mode of {outer[0][0]}: use a divisor or a multiple")
     layout = from_modes(outer)
@@ -250,13 +249,13 @@ def _by_trial(outer: list[Mode], extent: int, step: int) -> list[Mode]:
 
 
 def layout_of(function: Callable[[int], int], extent: int) -> Layout:
-    """The coalesced layout that yields ``function(i)`` for every i below ``extent``.
+    """The coalesced layout with the value ``function(i)`` for every i below ``extent``.
 
     >>> print(layout_of(lambda i: i % 4 * 8 + i // 4, 12))
     (4,3):(8,1)
 
     Raises:
-        LayoutError: no layout does.
+        LayoutError: no layout has these values.
     """
     modes: list[Mode] = []
     done = 1
@@ -278,7 +277,7 @@ def layout_of(function: Callable[[int], int], extent: int) -> Layout:
 
 
 def _may_carry(outer: list[Mode], leaves: list[_Leaf]) -> bool:
-    """Whether the leaves' steps, added up, could leave a mode of ``outer``, so that leaf by leaf is not enough."""
+    """Whether the sum of the leaves' steps may leave a mode of ``outer``, so that leaf by leaf is not sufficient."""
     moving = [leaf for leaf in leaves if leaf.extent > 1]
     if len(moving) < 2 or len(outer) < 2:
         return False
@@ -312,9 +311,9 @@ def _compose_swizzle(lhs: Swizzle, rhs: Any) -> Any:
 
 
 def _pull_swizzle_out(lhs: Layout, rhs: Swizzle) -> Any:
-    """``lhs o rhs`` with the swizzle on the left, on the bits that ``lhs`` sends the old ones to.
+    """``lhs o rhs`` with the swizzle on the left, on the bits that ``lhs`` maps the original ones to.
 
-    Bits beyond ``lhs``'s end are tried last: they change nothing within it, and may be in the way.
+    Bits beyond ``lhs``'s end are tried last: they have no effect within it, and may prevent a solution.
     """
     if not isinstance(lhs, Layout):
         raise LayoutError(f"composition of {lhs} with {rhs}: a swizzle on the right goes before a plain layout: use one")
@@ -344,10 +343,10 @@ def _compose_before_swizzle(lhs: Layout, rhs: ComposedLayout) -> Any:
 
 
 def complement(layout: Layout | CarriesLayout, cotarget: Any = None) -> Layout:
-    """The layout of what ``layout`` leaves out: both together reach each offset once, up to ``cotarget`` or beyond.
+    """The complement of ``layout``: both together reach each offset once, up to ``cotarget`` or beyond.
 
-    ``cotarget`` is a size, a shape or a layout (its shape); without it, the layout's own cosize. Offsets ascend; they
-    may reach further where the layout's repeats do not divide ``cotarget``.
+    ``cotarget`` is a size, a shape or a layout (its shape); by default, the layout's cosize. Offsets ascend. They may extend
+    further if the layout's repeats do not divide ``cotarget``.
 
     >>> print(complement(Layout(4, 1), 24), complement(Layout(6, 4), 24), complement(Layout((2, 2), (1, 6)), 24))
     6:4 4:1 (3,2):(2,12)
@@ -370,7 +369,7 @@ def complement(layout: Layout | CarriesLayout, cotarget: Any = None) -> Layout:
 
 
 def repeats_of(layout: Layout, target: Any) -> Layout:
-    """Where copies of ``layout`` fit without overlap, ascending; holes between them may stay.
+    """Offsets at which copies of ``layout`` fit without overlap, in ascending order. Holes between them may remain.
 
     Raises:
         LayoutError: the layout overlaps itself, or has negative strides.
@@ -393,7 +392,7 @@ def repeats_of(layout: Layout, target: Any) -> Layout:
 
 
 def _first_hole(once: Layout) -> int | None:
-    """The first offset that no copies reach because a stride is no multiple of what lies before it."""
+    """The first offset that no copy reaches, because a stride is no multiple of the extent before it."""
     filled = 1
     for step, extent in sorted((step, extent) for extent, step in once.modes if not once.has_basis):
         if filled and step % filled:
@@ -406,7 +405,7 @@ def _first_hole(once: Layout) -> int | None:
 
 
 def _by_stride(modes: list[Mode]) -> list[tuple[int, int, int]]:
-    """(stride, size, stride in the domain) of each mode, sorted as CuTe sorts: among equals the order may turn."""
+    """(stride, size, stride in the domain) of each mode, in CuTe's sort order, which may reverse equal strides."""
     domain = it.wrap(it.compact_col_major(tuple(extent for extent, _step in modes)))
     rows = [(step, extent, place) for (extent, step), place in zip(modes, domain, strict=True)]
     for i in range(len(rows)):
@@ -429,7 +428,7 @@ def integers_only(name: str, layout: Layout) -> None:
 def right_inverse(layout: Any) -> Any:
     """The largest layout R with ``layout(R(i)) == i`` for every i below ``R.size``.
 
-    Of a swizzled layout without offset: the inverse of the layout after the swizzle, which is its own.
+    For a swizzled layout without offset: the inverse of the layout after the swizzle, which is its own inverse.
 
     >>> print(right_inverse(Layout((4, 8), (8, 1))), right_inverse(Layout((4, 8), (1, 5))))
     (8,4):(4,1) 4:1
@@ -449,8 +448,8 @@ def left_inverse(layout: Any) -> Any:
     (8,4):(4,1) (2,4):(0,1) (5,8):(1,4)
 
     Raises:
-        LayoutError: strides that are negative, bases, or no multiples of one another; modes that overlap so that
-            no layout tells them apart (CuTe answers wrongly).
+        LayoutError: strides that are negative, bases, or no multiples of one another. Also: modes whose overlap no layout
+            can invert (CuTe returns a wrong layout).
     """
     return _inverse(layout, _left_inverse)
 
@@ -499,7 +498,7 @@ def _left_inverse(layout: Layout) -> Layout:
 
 
 def _is_separated(rows: list[tuple[int, int, int]]) -> bool:
-    """Whether each stride lies beyond all that the modes before it reach: then digits never run over."""
+    """Whether each stride is beyond the offsets of all modes before it, so that digits never carry."""
     reach = 0
     for step, extent, _place in rows:
         if 0 < step <= reach and extent > 1:
@@ -517,13 +516,13 @@ def _check_quasi_inverse(layout: Layout, merged: Layout, inverse: Layout) -> Non
             )
 
 
-# What two layouts have in common
+# Common parts of two layouts
 
 
 def max_common_layout(a: Any, b: Any) -> Layout:
-    """The longest R with ``a(R(i)) == b(R(i)) == i``: what one vector instruction may copy from a to b.
+    """The longest R with ``a(R(i)) == b(R(i)) == i``: the elements that one vector instruction may copy from a to b.
 
-    A swizzle limits it to the run that it keeps together.
+    A swizzle limits it to the run that it keeps contiguous.
 
     >>> print(max_common_layout(Layout((4, 8), (8, 1)), Layout((4, 8), (8, 1))))
     (8,4):(4,1)
@@ -540,7 +539,7 @@ def max_common_layout(a: Any, b: Any) -> Layout:
 
 
 def max_common_vector(a: Any, b: Any) -> int:
-    """How many elements lie one after the other in both layouts: the size of ``max_common_layout``.
+    """Number of elements that are contiguous in both layouts: the size of ``max_common_layout``.
 
     >>> max_common_vector(Layout((4, 8)), Layout((4, 8), (1, 5)))
     4
@@ -551,14 +550,16 @@ def max_common_vector(a: Any, b: Any) -> int:
 
 
 def _runs(a: Any, b: Any) -> list[int]:
-    """The run that each swizzle keeps together, unless both do the same."""
+    """The run that each swizzle keeps contiguous; empty if both swizzles are equal."""
     swizzles = [x.layout_a for x in (a, b) if isinstance(x, ComposedLayout) and isinstance(x.layout_a, Swizzle)]
     same = len(swizzles) == 2 and swizzles[0] == swizzles[1]
     return [] if same else [1 << swizzle.base for swizzle in swizzles]
 
 
 def domain_distribute(shape: Any, count: int) -> Layout:
-    """A layout of ``count`` coordinates spread over ``shape`` so that they divide it; of fewer where none does.
+    """A layout of ``count`` coordinates distributed over ``shape`` so that they divide it.
+
+    It has fewer coordinates if no such layout exists.
 
     >>> print(domain_distribute((15, 14), 6))
     (3,2):(1,15)
@@ -573,7 +574,7 @@ def domain_distribute(shape: Any, count: int) -> Layout:
 
 
 def nullspace(layout: Layout) -> Layout:
-    """The coordinates that modes of stride 0 send to offset 0, as numbers.
+    """The coordinates that modes of stride 0 map to offset 0, as integers.
 
     >>> print(nullspace(Layout((2, 3, 4), (1, 0, 2))))
     3:2

@@ -1,9 +1,8 @@
-"""Divides cut a layout into tiles; products repeat it. Built from composition and complement.
+"""Divides, which tile a layout, and products, which repeat it, from composition and complement.
 
 A *tiler* is an integer or shape (tiles mode by mode), a tuple of layouts (a layout for each mode), or one Layout.
-**One Layout is one-dimensional: it divides the flattened layout**, whatever its own rank. A 2-D tile needs a shape or
-a tuple: ``zipped_divide(L, (32, 8))``, not ``zipped_divide(L, Layout((32, 8)))``. ``tiler_remark`` says so where
-it matters.
+**One Layout is one-dimensional: it divides the flattened layout**, for any rank. A 2-D tile needs a shape or a tuple:
+``zipped_divide(L, (32, 8))``, not ``zipped_divide(L, Layout((32, 8)))``. ``tiler_remark`` warns about it.
 """
 
 from __future__ import annotations
@@ -34,9 +33,9 @@ from gpusim.layout.layout import (
 
 @through
 def logical_divide(layout: Layout, tiler: Any) -> Layout:
-    """Each mode split into (tile, rest): ``((BLK_A,a),(BLK_B,b),x,y)``; a Layout as tiler gives ``(tile,rest)``.
+    """Each mode split into (tile, rest): ``((BLK_A,a),(BLK_B,b),x,y)``; with a Layout as tiler ``(tile,rest)``.
 
-    Modes beyond the tiler stay. A tile that does not divide a mode reaches past its end.
+    Modes beyond the tiler stay. A tile that does not divide a mode extends past its end.
 
     >>> print(logical_divide(Layout((4, 2, 3), (2, 1, 8)), Layout(4, 2)))
     ((2,2),(2,3)):((4,1),(2,8))
@@ -44,7 +43,7 @@ def logical_divide(layout: Layout, tiler: Any) -> Layout:
     ((3,3),((2,4),(2,2))):((177,59),((13,2),(26,1)))
 
     Raises:
-        LayoutError: tiles that no layout expresses; more modes in the tiler than in the layout; a swizzled tiler.
+        LayoutError: tiles that no layout can express, more modes in the tiler than in the layout, or a swizzled tiler.
     """
     if tiler is None:
         return layout
@@ -59,7 +58,7 @@ def logical_divide(layout: Layout, tiler: Any) -> Layout:
 
 
 def _plain(what: str, layout: Layout, tiler: Any) -> Layout:
-    """One layout, or one extent, as a Layout."""
+    """A layout, or an extent, as a Layout."""
     if isinstance(tiler, CarriesLayout):
         raise LayoutError(f"{what} {layout} by {tiler}: no layout has a swizzle in one mode alone: swizzle {layout} instead")
     return tiler if isinstance(tiler, Layout) else Layout(tiler)
@@ -79,7 +78,7 @@ def zipped_divide(layout: Layout, tiler: Any) -> Layout:
     """Tiles in mode 0, their repeats in mode 1: ``((BLK_A,BLK_B),(a,b,x,y))``.
 
     **A Layout as tiler divides the flattened layout**, as in CuTe: ``Layout((32, 8), (8, 1))`` is a list of 256
-    places in one dimension. For a tile of 32 rows and 8 columns give the shape ``(32, 8)``.
+    places in one dimension. For a tile of 32 rows and 8 columns use the shape ``(32, 8)``.
 
     >>> matrix = Layout((128, 64), (64, 1))
     >>> print(zipped_divide(matrix, (32, 8)))
@@ -92,7 +91,7 @@ def zipped_divide(layout: Layout, tiler: Any) -> Layout:
 
 @through
 def tiled_divide(layout: Layout, tiler: Any) -> Layout:
-    """As ``zipped_divide``, the repeats as modes of their own: ``((BLK_A,BLK_B),a,b,x,y)``.
+    """Tiles in mode 0, and each of their repeats as a separate mode: ``((BLK_A,BLK_B),a,b,x,y)``.
 
     >>> print(tiled_divide(Layout((4, 8), (8, 1)), (2, 4)))
     ((2,4),2,2):((8,1),16,4)
@@ -102,7 +101,7 @@ def tiled_divide(layout: Layout, tiler: Any) -> Layout:
 
 @through
 def flat_divide(layout: Layout, tiler: Any) -> Layout:
-    """As ``zipped_divide``, all as modes of their own: ``(BLK_A,BLK_B,a,b,x,y)``.
+    """All modes of tiles and repeats as separate modes: ``(BLK_A,BLK_B,a,b,x,y)``.
 
     >>> print(flat_divide(Layout((4, 8), (8, 1)), (2, 4)))
     (2,4,2,2):(8,1,16,4)
@@ -128,7 +127,7 @@ def _unpack(pair: Layout, *modes: int) -> Layout:
 
 
 def tiler_remark(layout: Layout, tiler: Any) -> str | None:
-    """What to know when a Layout of several modes is used as tiler; None if there is nothing to say.
+    """A remark on a Layout of several modes as tiler; None if there is none.
 
     >>> print(tiler_remark(Layout((128, 64), (64, 1)), Layout((32, 8), (8, 1))))
     the tiler (32,8):(8,1) is a Layout: it divides the flattened layout, as a list of 256 places in one dimension; for
@@ -153,9 +152,9 @@ def tiler_remark(layout: Layout, tiler: Any) -> str | None:
 
 @through
 def logical_product(block: Layout, tiler: Any) -> Layout:
-    """``(block, repeats)``: one copy of ``block`` for each place of ``tiler``, side by side without overlap.
+    """``(block, repeats)``: one copy of ``block`` for each coordinate of ``tiler``, without overlap.
 
-    A tuple goes mode by mode; an integer N repeats N times (CuTe's Python twin divides instead). A block whose
+    A tuple applies mode by mode; an integer N repeats N times (CuTe's Python implementation divides instead). A block whose
     strides are no multiples of one another leaves holes.
 
     >>> print(logical_product(Layout((2, 2), (4, 1)), Layout(6)))
@@ -187,7 +186,7 @@ def zipped_product(block: Layout, tiler: Any) -> Layout:
 
 @through
 def tiled_product(block: Layout, tiler: Any) -> Layout:
-    """As ``zipped_product``, the repeats as modes of their own: ``((BLK_A,BLK_B),a,b,x,y)``.
+    """Blocks in mode 0, and each of their repeats as a separate mode: ``((BLK_A,BLK_B),a,b,x,y)``.
 
     >>> print(tiled_product(Layout((2, 5), (5, 1)), (Layout(3, 5), Layout(4, 6))))
     ((2,5),3,4):((5,1),10,30)
@@ -197,7 +196,7 @@ def tiled_product(block: Layout, tiler: Any) -> Layout:
 
 @through
 def flat_product(block: Layout, tiler: Any) -> Layout:
-    """As ``zipped_product``, all as modes of their own: ``(BLK_A,BLK_B,a,b,x,y)``.
+    """All modes of blocks and repeats as separate modes: ``(BLK_A,BLK_B,a,b,x,y)``.
 
     >>> print(flat_product(Layout((2, 5), (5, 1)), (Layout(3, 5), Layout(4, 6))))
     (2,5,3,4):(5,1,10,30)
@@ -207,7 +206,7 @@ def flat_product(block: Layout, tiler: Any) -> Layout:
 
 @through
 def blocked_product(block: Layout, tiler: Layout) -> Layout:
-    """Copies of ``block`` where ``tiler`` puts them, mode by mode: ``((BLK_A,a),(BLK_B,b))``, each block in one piece.
+    """Copies of ``block`` at the positions of ``tiler``, mode by mode: ``((BLK_A,a),(BLK_B,b))``; each block is contiguous.
 
     >>> print(blocked_product(Layout((2, 5), (5, 1)), Layout((3, 4))))
     ((2,3),(5,4)):((5,10),(1,30))
@@ -217,7 +216,7 @@ def blocked_product(block: Layout, tiler: Layout) -> Layout:
 
 @through
 def raked_product(block: Layout, tiler: Layout) -> Layout:
-    """As ``blocked_product``, but interleaved: ``((a,BLK_A),(b,BLK_B))``, neighbours belong to different blocks.
+    """Interleaved copies of ``block``, mode by mode: ``((a,BLK_A),(b,BLK_B))``; neighbours belong to different blocks.
 
     >>> print(raked_product(Layout((2, 5), (5, 1)), Layout((3, 4))))
     ((3,2),(4,5)):((10,5),(30,1))
@@ -243,7 +242,7 @@ def _padded_product(block: Layout, tiler: Layout) -> Layout:
 
 @through
 def tile_to_shape(block: Layout, trg_shape: IntTuple, ord_shape: IntTuple | Major = GenColMajor) -> Layout:
-    """``block`` repeated until it fills ``trg_shape``, the modes of the repeats in the order of ``ord_shape``.
+    """``block`` repeated until it fills ``trg_shape``, with the modes of the repeats in the order of ``ord_shape``.
 
     >>> print(tile_to_shape(Layout((8, 64), (64, 1)), (128, 128)))
     ((8,16),(64,2)):((64,512),(1,8192))
@@ -266,7 +265,7 @@ def tile_to_shape(block: Layout, trg_shape: IntTuple, ord_shape: IntTuple | Majo
 
 
 def ceil_div(target: Any, tiler: Any) -> Any:
-    """How many tiles cover ``target``: integers, shapes, or a Layout as tiler (the rest mode of its divide).
+    """Number of tiles that cover ``target``: integers, shapes, or a Layout as tiler (the rest mode of its divide).
 
     >>> ceil_div((100, 60), (32, 8)), ceil_div(24, Layout(4, 2))
     ((4, 8), (2, 3))
@@ -279,7 +278,7 @@ def ceil_div(target: Any, tiler: Any) -> Any:
 
 
 def evenly_divides(shape: IntTuple, tiler: Any) -> bool:
-    """Whether tiles cover ``shape`` without reaching past its end.
+    """Whether tiles cover ``shape`` without extending past its end.
 
     >>> evenly_divides((128, 64), (32, 8)), evenly_divides((100, 64), (32, 8))
     (True, False)
@@ -291,7 +290,7 @@ def evenly_divides(shape: IntTuple, tiler: Any) -> bool:
 
 
 def make_fragment_like(layout: Any) -> Layout:
-    """The compact layout of registers for a slice ``layout``: mode 0 (an atom's values) first, the rest in its order.
+    """The compact register layout for a slice ``layout``: mode 0 (an atom's values) first, the rest in its order.
 
     >>> print(make_fragment_like(Layout((4, 2, 8), (64, 1, 2))))
     (4,2,8):(1,4,8)

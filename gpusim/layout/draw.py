@@ -1,7 +1,7 @@
-"""Pictures of layouts: text as CuTe prints it, SVG written by hand, and tables of offsets. No third-party imports.
+"""Pictures of layouts: text as CuTe prints it, SVG, and tables of offsets. No third-party imports.
 
-A layout is drawn as a grid: mode 0 goes down, mode 1 goes right; further modes go right too. Cells say the offset, or
-thread and value. Every picture says its unit.
+A layout is drawn as a grid: mode 0 extends downwards, mode 1 and further modes to the right. Cells show the offset, or
+thread and value. Each picture names its unit.
 """
 
 from __future__ import annotations
@@ -21,24 +21,26 @@ from gpusim.layout.layout import CarriesLayout, Layout, inner_layout
 from gpusim.layout.swizzle import ByteLayout
 
 MAX_CELLS: Final = 128 * 128
-"""More than that is no picture any more."""
+"""Maximum number of cells of a picture."""
 
 GREYS: Final = ("#ffffff", "#ececec", "#d9d9d9", "#c6c6c6", "#b3b3b3", "#a0a0a0", "#8d8d8d", "#7a7a7a")
-"""By offset mod 8, CUTLASS's habit."""
+"""Colours by offset mod 8, as in CUTLASS."""
 
 COLORS: Final = ("#ffffff", "#e69f00", "#56b4e9", "#009e73", "#f0e442", "#d55e00", "#cc79a7", "#999999")
-"""By thread mod 8; told apart without seeing red and green. Source: Okabe and Ito 2008."""
+"""Colours by thread mod 8, distinguishable without seeing red and green. Source: Okabe and Ito 2008."""
 
 _CELL_WIDTH, _CELL_HEIGHT, _MARGIN, _LETTER = 20, 26, 36, 6.1
 
 
 def by_offset(offset: int) -> str:
-    """Eight greys, by offset mod 8."""
+    """One of eight greys, by offset mod 8."""
     return GREYS[offset % 8]
 
 
 def by_bank(bytes_per_offset: float) -> Callable[[int], str]:
-    """Eight colours for groups of four banks, by offset in units of ``bytes_per_offset`` (half a byte is one, too).
+    """Function from an offset to one of eight colours, one for each group of four banks.
+
+    ``bytes_per_offset``: unit of the offset in bytes; it may be half a byte.
 
     >>> by_bank(2)(0) == by_bank(2)(7) != by_bank(2)(8)
     True
@@ -47,7 +49,7 @@ def by_bank(bytes_per_offset: float) -> Callable[[int], str]:
 
 
 def unit_of(layout: Any) -> str:
-    """What a layout's offsets count: "bytes" under a swizzle of bytes, else "elements"."""
+    """Unit of a layout's offsets: "bytes" with a swizzle of bytes, otherwise "elements"."""
     is_bytes = isinstance(layout, ByteLayout) or isinstance(getattr(layout, "layout", None), ByteLayout)
     return "bytes" if is_bytes else "elements"
 
@@ -65,7 +67,7 @@ def _grid(layout: Layout | CarriesLayout) -> list[list[Any]]:
 
 
 def layout_text(layout: Layout | CarriesLayout, unit: str | None = None) -> str:
-    """The offsets as a grid, as CuTe's ``print_layout`` shows them; ``unit`` says what they count, if not elements.
+    """The offsets as a grid, in the format of CuTe's ``print_layout``. ``unit``: unit of the offsets, if not elements.
 
     >>> print(layout_text(Layout((2, 4), (4, 1))))
     (2,4):(4,1), offsets in elements
@@ -86,7 +88,7 @@ def layout_text(layout: Layout | CarriesLayout, unit: str | None = None) -> str:
 
 
 def offset_table(layout: Layout | CarriesLayout, element_bits: int | None = None) -> list[tuple[IntTuple, Any, Any]]:
-    """(coordinate, offset in elements, offset in bytes) of every coordinate; None for a unit that is not known.
+    """(coordinate, offset in elements, offset in bytes) of every coordinate; None for an unknown unit.
 
     >>> from gpusim.layout import ComposedLayout, Swizzle
     >>> for row in offset_table(ComposedLayout(Swizzle(1, 0, 1), 0, Layout((2, 2), (2, 1))), element_bits=16):
@@ -129,7 +131,7 @@ def table_text(layout: Layout | CarriesLayout, element_bits: int | None = None) 
 def layout_svg(
     layout: Layout | CarriesLayout, color: Callable[[int], str] = by_offset, unit: str | None = None
 ) -> str:
-    """The offsets as a grid, in SVG; ``color`` gives the colour of an offset, ``unit`` says what it counts.
+    """The offsets as a grid, in SVG. ``color``: function from an offset to its colour; ``unit``: unit of the offsets.
 
     >>> layout_svg(Layout((2, 4), (4, 1))).count("<rect")
     8
@@ -143,9 +145,9 @@ def _fill(offset: Any, color: Callable[[int], str]) -> str:
 
 
 def tv_svg(layout_tv: Layout, tile: IntTuple, color: Callable[[int, int], str] | None = None) -> str:
-    """Which thread holds each place of a tile as which value: ``layout_tv`` maps (thread, value) to a place.
+    """Thread and value at each position of a tile, in SVG: ``layout_tv`` maps (thread, value) to a position.
 
-    A place that several threads hold names the first; one that none holds stays empty.
+    A position that several threads hold shows the first. A position that no thread holds stays empty.
 
     >>> svg = tv_svg(Layout((4, 2), (2, 1)), (2, 4))
     >>> ">T3<" in svg, ">V1<" in svg
@@ -168,13 +170,13 @@ def _tv_cell(holder: tuple[int, int] | None, color: Callable[[int, int], str]) -
 
 
 def holders(layout_tv: Layout, num_places: int) -> dict[int, tuple[int, int]]:
-    """(thread, value) of each place: the picture's other direction.
+    """(thread, value) of each position: the inverse of a thread-value layout.
 
     >>> holders(Layout((2, 2), (2, 1)), 4)
     {0: (0, 0), 1: (0, 1), 2: (1, 0), 3: (1, 1)}
 
     Raises:
-        LayoutError: no layout of threads and values, or places outside.
+        LayoutError: no layout of threads and values, or positions outside of the tile.
     """
     if layout_tv.rank != 2 or layout_tv.cosize > num_places:
         raise LayoutError(f"draw: {layout_tv} is no layout of (thread, value) into {num_places} places: use its tile")
@@ -221,7 +223,7 @@ def _label(x: float, y: float, text: str) -> str:
 
 
 def draw_layout(layout: Layout | CarriesLayout, filename: str | Path | None = None, **options: Any) -> str:
-    """The picture of a layout; written to ``filename`` if given, whose suffix (.svg, .txt) picks the format.
+    """The picture of a layout. It is written to ``filename`` if given, whose suffix (.svg, .txt) selects the format.
 
     >>> draw_layout(Layout((2, 4))).startswith("<svg")
     True
@@ -236,7 +238,7 @@ def draw_layout(layout: Layout | CarriesLayout, filename: str | Path | None = No
 
 
 def draw_tv(layout_tv: Layout, tile: IntTuple, filename: str | Path | None = None, **options: Any) -> str:
-    """The picture of a thread-value layout in SVG, written to ``filename`` if given.
+    """The picture of a thread-value layout in SVG. It is written to ``filename`` if given.
 
     >>> draw_tv(Layout((2, 2), (2, 1)), (2, 2)).count(">T1<")
     2
@@ -254,7 +256,7 @@ def _written(picture: str, filename: str | Path | None) -> str:
 
 
 def explain(operation: Callable[..., Any], layout: Any, other: Any) -> str:
-    """What a composition, divide or product does, step by step, and what to know about its tiler.
+    """The steps of a composition, divide or product in words, with a remark on its tiler.
 
     >>> from gpusim.layout import composition, zipped_divide
     >>> print(explain(composition, Layout((6, 2), (8, 2)), Layout((4, 3), (3, 1))))

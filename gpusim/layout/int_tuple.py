@@ -1,7 +1,7 @@
-"""IntTuples: an integer, or a tuple of IntTuples; shapes, coordinates and (without bases) strides.
+"""IntTuples: integers, or tuples of IntTuples, as shapes, coordinates and (without bases) strides.
 
-Trees of anything (``None`` in a coordinate, layouts in a tiler) share the structural functions; their types are
-checked where layouts are made.
+The structural functions also accept trees of anything: ``None`` in a coordinate, layouts in a tiler. Types are checked when
+layouts are made.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ IntTuple: TypeAlias = "int | tuple[IntTuple, ...]"
 """An integer, or a tuple of IntTuples."""
 
 Coord: TypeAlias = "int | tuple[Coord, ...] | None"
-"""An IntTuple in which ``None`` (CuTe's ``_``) stands for a whole mode."""
+"""An IntTuple in which ``None`` (CuTe's ``_``) stands for a full mode."""
 
 Stride: TypeAlias = "int | ScaledBasis | tuple[Stride, ...]"
 """An IntTuple whose leaves may also be ``ScaledBasis``: the layout then yields coordinates."""
 
 _: Final = None
-"""CuTe's underscore: this mode is kept whole."""
+"""CuTe's underscore: keeps the full mode."""
 
 X: Final = None
-"""CuTe's ``X`` in a projection: this mode is left out."""
+"""CuTe's ``X`` in a projection: omits the mode."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScaledBasis:
-    """``value`` in the mode at ``modes`` and 0 everywhere else; CuTe prints ``E(1) * 4`` as ``4@1``.
+    """``value`` in the mode at ``modes``, and 0 in all other modes; CuTe prints ``E(1) * 4`` as ``4@1``.
 
     >>> print(4 * E(1), E(0, 1))
     4@1 1@1@0
@@ -53,7 +53,7 @@ class ScaledBasis:
         return ScaledBasis(abs(self.value), self.modes)
 
     def __str__(self) -> str:
-        """As CuTe prints it: the innermost mode first."""
+        """CuTe's notation: the innermost mode first."""
         return str(self.value) + "".join(f"@{mode}" for mode in reversed(self.modes))
 
     def __repr__(self) -> str:
@@ -71,7 +71,7 @@ def E(*modes: int) -> ScaledBasis:  # noqa: N802 - CuTe's name
 
 
 def as_coord(value: int | ScaledBasis) -> IntTuple:
-    """A basis element as the tuple that it stands for; an integer stays as it is."""
+    """A basis element as the tuple that it denotes. An integer is returned unchanged."""
     if isinstance(value, int):
         return value
     coord: IntTuple = value.value
@@ -81,7 +81,7 @@ def as_coord(value: int | ScaledBasis) -> IntTuple:
 
 
 def add(a: Any, b: Any) -> Any:
-    """Add mode by mode; the shorter tuple goes on with zeros, and 0 adds to anything.
+    """Add mode by mode. The shorter tuple is padded with zeros, and 0 can be added to anything.
 
     >>> add((1, 2), (10,)), add(0, (0, 3))
     ((11, 2), (0, 3))
@@ -169,12 +169,12 @@ def get(tree: Any, *modes: int) -> Any:
 
 
 def wrap(tree: Any) -> tuple[Any, ...]:
-    """A tuple: an integer becomes a 1-tuple."""
+    """The tree as a tuple: an integer becomes a 1-tuple."""
     return tree if isinstance(tree, tuple) else (tree,)
 
 
 def unwrap(tree: Any) -> Any:
-    """Without 1-tuples on the outside.
+    """The tree without outer 1-tuples.
 
     >>> unwrap(((3,),)), unwrap((3, 4))
     (3, (3, 4))
@@ -194,7 +194,7 @@ def leaves(tree: Any) -> Iterator[Any]:
 
 
 def flatten(tree: Any) -> Any:
-    """A tuple of all leaves; an integer stays one.
+    """All leaves as a tuple. An integer stays an integer.
 
     >>> flatten((2, (3, (4,)))), flatten(5)
     ((2, 3, 4), 5)
@@ -209,7 +209,7 @@ def unflatten(flat: Any, profile: Any) -> Any:
     (1, (2, 3))
 
     Raises:
-        LayoutError: another number of leaves.
+        LayoutError: different numbers of leaves.
     """
     found, wanted = len(wrap(flat)), sum(1 for _leaf in leaves(profile))
     if found != wanted:
@@ -222,19 +222,19 @@ def _refill(source: Iterator[Any], profile: Any) -> Any:
 
 
 def map_leaves(function: Callable[..., Any], *trees: Any) -> Any:
-    """``function`` of the leaves of congruent trees, in their profile."""
+    """``function`` applied to the leaves of congruent trees, in their profile."""
     if isinstance(trees[0], tuple):
         return tuple(map_leaves(function, *items) for items in zip(*trees, strict=True))
     return function(*trees)
 
 
 def repeat_like(tree: Any, value: Any) -> Any:
-    """``value`` at every leaf of ``tree``."""
+    """A tree with the profile of ``tree`` and ``value`` at each leaf."""
     return map_leaves(lambda _leaf: value, tree)
 
 
 def repeat(count: int, value: Any) -> Any:
-    """``count`` times ``value``; just ``value`` for a count of 1, as in CuTe."""
+    """A tuple of ``count`` times ``value``; ``value`` itself for a count of 1, as in CuTe."""
     return value if count == 1 else (value,) * count
 
 
@@ -298,7 +298,7 @@ def zip2_by(tree: Any, guide: Any) -> Any:
 
 
 def has_none(tree: Any) -> bool:
-    """Whether a mode is kept whole somewhere (CuTe's ``has_underscore``)."""
+    """Whether a leaf is ``None``, that is, a full mode is kept (CuTe's ``has_underscore``)."""
     return any(leaf is None for leaf in leaves(tree))
 
 
@@ -312,7 +312,7 @@ def slice_modes(coord: Any, tree: Any) -> Any:
 
 
 def dice_modes(coord: Any, tree: Any) -> Any:
-    """The elements of ``tree`` where ``coord`` has a number: what ``slice_modes`` leaves out.
+    """The elements of ``tree`` where ``coord`` has a number: those that ``slice_modes`` omits.
 
     >>> dice_modes((None, 3, (None, 1)), (2, 4, (6, 8)))
     (4, 8)
@@ -334,7 +334,7 @@ def _lift(coord: Any, tree: Any, wanted: Callable[[Any], bool]) -> tuple[Any, ..
 
 
 def same_rank(where: str, a: Any, b: Any) -> None:
-    """Refuse a tuple ``a`` for a ``b`` that has another number of modes.
+    """Refuse a tuple ``a`` whose number of modes differs from that of ``b``.
 
     Raises:
         LayoutError: the ranks differ.
@@ -347,7 +347,7 @@ def same_rank(where: str, a: Any, b: Any) -> None:
 
 
 def product(tree: IntTuple) -> int:
-    """All leaves multiplied: the size of a shape.
+    """The product of all leaves: the size of a shape.
 
     >>> product((2, (3, 4)))
     24
@@ -377,7 +377,7 @@ def product_like(tree: IntTuple, guide: Any) -> Any:
 
 
 def inner_product(a: Any, b: Any) -> Any:
-    """Products of the leaves, added up.
+    """The sum of the products of corresponding leaves.
 
     >>> inner_product((1, (0, 3)), (3, (12, 1)))
     6
@@ -386,10 +386,11 @@ def inner_product(a: Any, b: Any) -> Any:
 
 
 def ceil_div(a: IntTuple, b: IntTuple) -> Any:
-    """How many times ``b`` it takes to cover ``a``.
+    """Number of ``b`` that cover ``a``, rounded up.
 
-    A tuple by a tuple goes mode by mode (missing modes of ``b`` are 1), a tuple by an integer consumes the
-    integer from left to right, an integer by a tuple takes the tuple's size.
+    * tuple by tuple: mode by mode; missing modes of ``b`` are 1.
+    * tuple by integer: modes use up the integer from left to right.
+    * integer by tuple: the integer by the tuple's size.
 
     >>> ceil_div(7, 2), ceil_div((4, 6), (3,)), ceil_div((4, 6), 8), ceil_div(24, (2, 4))
     (4, (2, 6), (1, 3), 3)
@@ -407,7 +408,7 @@ def _ceil_div(a: int, b: int) -> int:
 
 
 def shape_div(a: IntTuple, b: IntTuple) -> Any:
-    """Divide a shape, as ``ceil_div`` does, where one number divides the other.
+    """Divide a shape like ``ceil_div``, if one number divides the other.
 
     >>> shape_div((4, 5, 6), 40), shape_div((4, 6), (2, 3))
     ((1, 1, 3), (2, 2))
@@ -479,7 +480,7 @@ def weakly_congruent(a: Any, b: Any) -> bool:
 
 
 def compatible(a: IntTuple, b: IntTuple) -> bool:
-    """Whether every coordinate into the shape ``a`` is one into the shape ``b``, and the sizes agree.
+    """Whether each coordinate of the shape ``a`` is also a coordinate of the shape ``b``, and the sizes are equal.
 
     >>> compatible(24, (4, 6)), compatible((4, 6), ((2, 2), 6)), compatible((4, 6), 24)
     (True, True, False)
@@ -493,18 +494,18 @@ def compatible(a: IntTuple, b: IntTuple) -> bool:
 
 
 def truncated_divmod(a: Any, b: int) -> tuple[Any, Any]:
-    """Quotient and remainder as C++ has them: a negative index counts backwards. Arrays are not negative."""
+    """Quotient and remainder as in C++: a negative index counts backwards. Arrays must not be negative."""
     if isinstance(a, int) and a < 0:
         return -(-a // b), -(-a % b)
     return a // b, a % b
 
 
 def crd2idx(coord: Any, shape: IntTuple, stride: Any = None) -> Any:
-    """The index of a coordinate: each integer times its stride, added up.
+    """The index of a coordinate: the sum of each integer times its stride.
 
-    An integer for a whole tuple of modes is first split colexicographically. **It may reach past the end: it
-    then runs on in the last mode**, as in C++. Without ``stride`` the index is the colexicographical one. ``_``
-    counts as 0. Arrays of integers may stand for integers.
+    An integer for a tuple of modes is first split colexicographically. **It may be past the end: it then continues in the
+    last mode**, as in C++. Without ``stride`` the index is the colexicographical one. ``_`` counts as 0. Arrays of integers
+    are accepted in place of integers.
 
     >>> crd2idx((1, (0, 3)), (3, (2, 3)), (3, (12, 1))), crd2idx(5, (3, (2, 3)), (3, (12, 1)))
     (6, 18)
@@ -542,10 +543,10 @@ def _horner(coord: Any, shape: IntTuple) -> Any:
 
 
 def idx2crd(index: Any, shape: IntTuple, stride: Any = None) -> Any:
-    """The coordinate of an index, colexicographically; the last mode takes what lies past the end.
+    """The coordinate of an index, colexicographically. The last mode includes indices past the end.
 
-    With ``stride``, each mode gives ``index / stride % shape``: the coordinate that ``crd2idx`` maps to
-    ``index`` if the layout is compact. ``Layout.get_hier_coord`` checks that.
+    With ``stride``, each mode is ``index / stride % shape``: the coordinate that ``crd2idx`` maps to ``index`` if the layout
+    is compact. ``Layout.get_hier_coord`` checks this.
 
     >>> idx2crd(5, (3, (2, 3))), idx2crd(16, (3, (2, 3)))
     ((2, (1, 0)), (1, (1, 2)))
@@ -553,7 +554,7 @@ def idx2crd(index: Any, shape: IntTuple, stride: Any = None) -> Any:
     ((2, 6), (1, 2))
 
     Raises:
-        LayoutError: a tuple where the shape has an integer, another rank, or a stride of 0 that must be divided by.
+        LayoutError: a tuple where the shape has an integer, another rank, or a division by a stride of 0.
     """
     if isinstance(index, tuple):
         same_rank("idx2crd", index, shape)
@@ -582,7 +583,7 @@ def _split(index: Any, shape: IntTuple) -> Any:
 
 
 def crd2crd(coord: Any, source: IntTuple, target: IntTuple) -> Any:
-    """The coordinate into the shape ``target`` with the index that ``coord`` has in the shape ``source``.
+    """The coordinate in the shape ``target`` with the index of ``coord`` in the shape ``source``.
 
     >>> crd2crd((1, 2), (4, 3), (2, 6))
     (1, 4)
@@ -599,7 +600,7 @@ def crd2crd(coord: Any, source: IntTuple, target: IntTuple) -> Any:
 
 
 def compact_col_major(shape: IntTuple, current: Any = 1) -> Any:
-    """Strides that leave no gap, the leftmost mode first; modes of size 1 get stride 0, as in CuTe.
+    """Compact strides, the leftmost mode first. Modes of size 1 have stride 0, as in CuTe.
 
     >>> compact_col_major((2, (3, 1), 4)), compact_col_major((2, 3), (10, 100))
     ((1, (2, 0), 6), (10, 100))
@@ -608,7 +609,7 @@ def compact_col_major(shape: IntTuple, current: Any = 1) -> Any:
 
 
 def compact_row_major(shape: IntTuple, current: Any = 1) -> Any:
-    """Strides that leave no gap, the rightmost mode first.
+    """Compact strides, the rightmost mode first.
 
     >>> compact_row_major((2, (3, 1), 4))
     (12, (4, 0), 1)
@@ -630,13 +631,13 @@ def _compact(shape: IntTuple, current: Any, *, forward: bool) -> Any:
 
 
 def compact_order(shape: IntTuple, order: IntTuple) -> Any:
-    """Strides that leave no gap, modes with a lesser ``order`` first.
+    """Compact strides, in ascending ``order`` of the modes.
 
     >>> compact_order((2, 2, 2, 2), (0, 2, 3, 1))
     (1, 4, 8, 2)
 
     Raises:
-        LayoutError: ``order`` does not fit ``shape``, or two modes share a place (CuTe lets them overlap).
+        LayoutError: ``order`` does not fit ``shape``, or two modes have the same order (CuTe lets them overlap).
     """
     if not weakly_congruent(order, shape):
         raise LayoutError(f"order {show(order)} does not fit the shape {show(shape)}: give each mode a number")

@@ -16,7 +16,7 @@ from gpusim.layout.int_tuple import IntTuple, ScaledBasis, Stride, show
 AnyFunction = TypeVar("AnyFunction", bound=Callable[..., Any])
 
 _METHODS: dict[str, Callable[..., Any]] = {}
-"""Functions of modules that build on this one and that methods of a layout call, by name."""
+"""Functions of later modules that methods of a layout call, by name."""
 
 
 def method_of_layout(function: AnyFunction) -> AnyFunction:
@@ -26,11 +26,11 @@ def method_of_layout(function: AnyFunction) -> AnyFunction:
 
 
 MAX_WALKED = 1 << 24
-"""Coordinates that are looked at one by one, where no rule answers for all."""
+"""Maximum number of coordinates that are checked one by one, if no rule covers all of them."""
 
 
 class Major(Enum):
-    """Which mode of a compact layout comes first."""
+    """Order of the modes of a compact layout."""
 
     LEFT = "left"
     RIGHT = "right"
@@ -47,22 +47,22 @@ GenRowMajor: Final = LayoutRight
 
 
 class CarriesLayout(ABC):
-    """Something around a layout (a swizzle, a pointer) whose coordinates are the layout's."""
+    """An object with a layout inside (a swizzle, a pointer), whose coordinates are those of the layout."""
 
     __slots__ = ()
 
     @property
     @abstractmethod
     def inner(self) -> Layout:
-        """The layout whose coordinates these are."""
+        """The layout whose coordinates the object has."""
 
     @abstractmethod
     def with_inner(self, inner: Layout) -> Self:
-        """The same around another layout."""
+        """The object with another layout inside."""
 
     @abstractmethod
     def __call__(self, *coord: Any) -> Any:
-        """Where a coordinate lies; the same with fewer modes if some are ``_``."""
+        """The offset of a coordinate; an object with fewer modes if some modes are ``_``."""
 
     @property
     def shape(self) -> IntTuple:
@@ -87,11 +87,11 @@ class CarriesLayout(ABC):
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class Layout:
-    """``shape:stride``: coordinate (c0, c1, ...) lies at offset c0 d0 + c1 d1 + ...; CuTe's ``Layout``.
+    """``shape:stride``: coordinate (c0, c1, ...) has offset c0 d0 + c1 d1 + ...; CuTe's ``Layout``.
 
-    Without ``stride`` the layout is compact and column-major. An integer coordinate counts colexicographically
-    through all modes. **It may reach past the end: it then runs on in the last mode**, as in C++; a negative
-    one counts backwards. ``_`` (or ``None``) in a coordinate slices. Arrays of integers may stand for integers.
+    Without ``stride`` the layout is compact and column-major. An integer coordinate counts colexicographically through all
+    modes. **It may be past the end: it then continues in the last mode**, as in C++; a negative one counts backwards. ``_``
+    (or ``None``) in a coordinate slices. Arrays of integers are accepted in place of integers.
 
     >>> row_major = Layout((4, 8), (8, 1))
     >>> row_major(1, 2), row_major(9), row_major(32), row_major.size, row_major.cosize
@@ -139,7 +139,7 @@ class Layout:
         Sw<3,3,3> o 0 o (8,64):(64,1)
 
         Raises:
-            LayoutError: text that is no layout; says where.
+            LayoutError: text that is no layout; the error names the position.
         """
         layout: Layout | CarriesLayout = _METHODS["parse_layout"](text)
         return layout
@@ -178,7 +178,7 @@ class Layout:
 
     @property
     def coshape(self) -> IntTuple:
-        """The smallest shape that holds every offset: an integer, or a tuple if strides are bases.
+        """The smallest shape that contains every offset: an integer, or a tuple if strides are bases.
 
         >>> Layout((4, 8), (16, 2)).coshape, make_identity_layout((4, 8)).coshape
         (63, (4, 8))
@@ -230,7 +230,7 @@ class Layout:
         return tuple(it.crd2idx(c, s) for c, s in zip(coord, it.wrap(self.shape), strict=True))
 
     def get_1d_coord(self, index: int) -> int:
-        """The colexicographical number of the coordinate at offset ``index``.
+        """The colexicographical index of the coordinate at offset ``index``.
 
         >>> Layout((4, 8), (8, 1)).get_1d_coord(10)
         9
@@ -247,7 +247,7 @@ class Layout:
         return result
 
     def with_shape(self, *shape: IntTuple) -> Layout:
-        """The same offsets under another shape: ``composition(self, make_layout(shape))``.
+        """The layout with the same offsets and another shape: ``composition(self, make_layout(shape))``.
 
         >>> print(Layout(32).with_shape(4, 8))
         (4,8):(1,4)
@@ -266,7 +266,7 @@ L = TypeVar("L", bound="Layout | CarriesLayout")
 
 
 def through(function: Callable[Concatenate[Layout, P], Layout]) -> Callable[Concatenate[L, P], L]:
-    """Let an operation on layouts also take what carries one: the layout inside is changed, the rest is kept."""
+    """Decorator: an operation on layouts also accepts objects with a layout inside, of which it changes the layout only."""
 
     @wraps(function)
     def lifted(layout: L, *args: P.args, **kwargs: P.kwargs) -> L:
@@ -280,7 +280,7 @@ def through(function: Callable[Concatenate[Layout, P], Layout]) -> Callable[Conc
 
 
 def inner_layout(layout: Layout | CarriesLayout) -> Layout:
-    """The plain layout of coordinates to offsets before any swizzle."""
+    """The plain layout from coordinates to offsets, before any swizzle."""
     return layout.inner if isinstance(layout, CarriesLayout) else layout
 
 
@@ -306,19 +306,19 @@ def make_layout(*parts: Any) -> Layout:
 
 
 def make_ordered_layout(shape: IntTuple, order: IntTuple | Major) -> Layout:
-    """The compact layout whose modes come in the order of the numbers in ``order``.
+    """The compact layout whose modes are in ascending ``order``.
 
     >>> print(make_ordered_layout((2, 2, 2, 2), (0, 2, 3, 1)))
     (2,2,2,2):(1,4,8,2)
 
     Raises:
-        LayoutError: two modes share a place (CuTe lets them overlap), or ``order`` does not fit.
+        LayoutError: two modes have the same order (CuTe lets them overlap), or ``order`` does not fit.
     """
     return Layout(shape, order if isinstance(order, Major) else it.compact_order(shape, order))
 
 
 def make_layout_like(layout: Layout) -> Layout:
-    """The compact layout of the same shape and order of strides; strides of 0 stay.
+    """The compact layout with the same shape and order of strides. Strides of 0 stay.
 
     >>> print(make_layout_like(Layout((2, 3, 4, 5), (0, 42, 1, 0))))
     (2,3,4,5):(0,4,1,0)
@@ -340,7 +340,7 @@ def make_identity_layout(shape: IntTuple) -> Layout:
     return Layout(shape, it.basis_like(shape))
 
 
-# Taking layouts apart
+# Modes of layouts
 
 
 @through
@@ -357,7 +357,7 @@ def get(layout: Layout, *modes: int) -> Layout:
 
 
 def both(function: Callable[[Any], Any], layout: Layout) -> Layout:
-    """``function`` of the shape and of the stride."""
+    """The layout with ``function`` applied to the shape and to the stride."""
     return Layout(function(layout.shape), function(layout.stride))
 
 
@@ -378,7 +378,7 @@ def take(layout: Layout, begin: int, end: int) -> Layout:
 
 @through
 def select(layout: Layout, *modes: int) -> Layout:
-    """The modes named, in that order.
+    """The modes with these indices, in that order.
 
     >>> print(select(Layout((2, 3, 5)), 2, 0))
     (5,2):(6,1)
@@ -391,7 +391,7 @@ def select(layout: Layout, *modes: int) -> Layout:
 
 @through
 def group_modes(layout: Layout, begin: int, end: int) -> Layout:
-    """Modes ``begin`` to ``end`` (exclusive; -1 for the last) as one mode (CuTe's ``group``).
+    """The layout with modes ``begin`` to ``end`` (exclusive; -1 for the last) as one mode (CuTe's ``group``).
 
     >>> print(group_modes(Layout((2, 3, 5)), 0, 2))
     ((2,3),5):((1,2),6)
@@ -400,7 +400,7 @@ def group_modes(layout: Layout, begin: int, end: int) -> Layout:
 
 
 def flatten(layout: Any) -> Any:
-    """Without nesting: depth 1 at most. Takes a layout, a composed layout, a tensor or an IntTuple.
+    """The layout without nesting: depth 1 at most. Accepts a layout, a composed layout, a tensor or an IntTuple.
 
     >>> print(flatten(Layout(((2, 4), 8), ((1, 16), 2))), flatten((2, (3, 4))))
     (2,4,8):(1,16,2) (2, 3, 4)
@@ -428,7 +428,7 @@ _UNIT: Final = Layout(1, 0)
 
 @through
 def append(layout: Layout, mode: Layout = _UNIT, rank: int | None = None) -> Layout:
-    """With ``mode`` as another mode, or with as many of it as make ``rank`` modes (CuTe's ``append<N>``).
+    """The layout with ``mode`` appended, once or until it has ``rank`` modes (CuTe's ``append<N>``).
 
     >>> print(append(Layout(4), Layout(2, 8)), append(Layout((4, 2)), rank=4))
     (4,2):(1,8) (4,2,1,1):(1,4,0,0)
@@ -442,7 +442,7 @@ def append(layout: Layout, mode: Layout = _UNIT, rank: int | None = None) -> Lay
 
 @through
 def prepend(layout: Layout, mode: Layout = _UNIT, rank: int | None = None) -> Layout:
-    """As ``append``, on the left.
+    """The layout with ``mode`` prepended, once or until it has ``rank`` modes.
 
     >>> print(prepend(Layout(4), Layout(2, 8)))
     (2,4):(8,1)
@@ -457,7 +457,7 @@ def prepend(layout: Layout, mode: Layout = _UNIT, rank: int | None = None) -> La
 
 @through
 def replace(layout: Layout, mode: int, other: Layout) -> Layout:
-    """With ``other`` instead of mode ``mode``.
+    """The layout with ``other`` instead of mode ``mode``.
 
     >>> print(replace(Layout((2, 3, 5)), 1, Layout(7, 0)))
     (2,7,5):(1,0,6)
@@ -467,7 +467,7 @@ def replace(layout: Layout, mode: int, other: Layout) -> Layout:
 
 @through
 def zip_layout(layout: Layout) -> Layout:
-    """Transpose the modes' modes (CuTe's ``zip`` of one layout).
+    """The layout with the modes of its modes transposed (CuTe's ``zip`` of one layout).
 
     >>> print(zip_layout(Layout(((2, 3), (5, 7)))))
     ((2,5),(3,7)):((1,6),(2,30))
@@ -477,7 +477,7 @@ def zip_layout(layout: Layout) -> Layout:
 
 @through
 def filter_zeros(layout: Layout, profile: Any = None) -> Layout:
-    """Modes of stride 0 (or where ``profile`` is 0) with size 1, so that no offset occurs twice because of them.
+    """The layout with size 1 in modes of stride 0 (or where ``profile`` is 0): they no longer repeat offsets.
 
     >>> print(filter_zeros(Layout((2, 3), (1, 0))))
     (2,1):(1,0)
@@ -493,7 +493,7 @@ def _ones_at_zeros(guide: Any, shape: Any) -> Any:
     return it.repeat_like(shape, 1) if guide == 0 else shape
 
 
-# Asking layouts; each also takes an IntTuple
+# Properties of layouts; each function also accepts an IntTuple
 
 
 def _shape_of(thing: Any, modes: tuple[int, ...]) -> IntTuple:
@@ -555,7 +555,7 @@ def cosize(layout: Any, *modes: int) -> int:
 
 
 def coprofile(layout: Layout) -> Any:
-    """Zeros in the profile of what the layout yields.
+    """Zeros in the profile of the layout's values.
 
     >>> coprofile(Layout((4, 8))), coprofile(make_identity_layout((4, 8)))
     (0, (0, 0))
@@ -567,7 +567,7 @@ def coprofile(layout: Layout) -> Any:
 
 
 def slice(coord: Any, layout: Any) -> Any:
-    """The modes where ``coord`` has ``_``; the offset of the rest is lost for a Layout, kept for what carries one.
+    """The modes where ``coord`` has ``_``. For a Layout the offset of the rest is lost; other objects keep it.
 
     >>> print(slice((None, 3), Layout((4, 8), (8, 1))))
     (4):(8)
@@ -585,7 +585,7 @@ def slice(coord: Any, layout: Any) -> Any:
 
 
 def dice(coord: Any, layout: Any) -> Any:
-    """The modes where ``coord`` has a number: the opposite of ``slice``. Also of an IntTuple or a tiler.
+    """The modes where ``coord`` has a number: the opposite of ``slice``. Also for an IntTuple or a tiler.
 
     >>> print(dice((None, 3), Layout((4, 8), (8, 1))), dice((1, None, 1), (32, 64, 4)))
     (8):(1) (32, 4)
@@ -596,7 +596,7 @@ def dice(coord: Any, layout: Any) -> Any:
 
 
 def slice_and_offset(coord: Any, layout: Layout) -> tuple[Layout, Any]:
-    """The sliced layout, and the offset of what was fixed.
+    """The sliced layout, and the offset of the fixed coordinates.
 
     >>> slice_and_offset((None, 3), Layout((4, 8), (8, 1)))
     (Layout((4,), (8,)), 3)
@@ -614,13 +614,13 @@ def offsets(layout: Any) -> list[Any]:
 
 
 def is_injective(layout: Layout) -> bool:
-    """Whether no two coordinates share an offset.
+    """Whether no two coordinates have the same offset.
 
     >>> is_injective(Layout((4, 2), (2, 1))), is_injective(Layout((4, 2), (1, 2)))
     (True, False)
 
     Raises:
-        LayoutError: strides that interleave, and too many coordinates to look at each.
+        LayoutError: strides that interleave, and too many coordinates to check each.
     """
     if layout.has_basis:
         _refuse_many(layout)
@@ -634,12 +634,12 @@ def is_injective(layout: Layout) -> bool:
     else:
         return True
     if strides[0][0] == 0 or layout.size > 1 + sum((extent - 1) * step for step, extent in strides):
-        return False  # more coordinates than places
+        return False  # more coordinates than offsets
     _refuse_many(layout)
     import numpy as np
 
     found = np.zeros(1, dtype=np.int64)
-    for step, extent in strides:  # signs make no difference: a mode walked backwards reaches as many places
+    for step, extent in strides:  # signs make no difference: a reversed mode has the same number of offsets
         found = (found[:, None] + step * np.arange(extent)).reshape(-1)
     return len(np.unique(found)) == layout.size
 

@@ -1,4 +1,4 @@
-"""CuTe's notation for layouts, read: ``((2,4),8):((1,16),2)`` and ``Sw<3,3,3> o 0 o (8,64):(64,1)``."""
+"""Parser of CuTe's notation: ``((2,4),8):((1,16),2)`` and ``Sw<3,3,3> o 0 o (8,64):(64,1)``."""
 
 from __future__ import annotations
 
@@ -30,17 +30,18 @@ _LEAF = re.compile(r"_?(-?\d+)((?:@\d+)*)")
 MAX_TEXT = 4000
 MAX_NESTING = 64
 MAX_DIGITS = 18
-"""What notation may hold: no real layout comes near, and beyond it Python's own limits would answer."""
+"""Maximum number of digits of a number; ``MAX_TEXT``: of characters; ``MAX_NESTING``: of nested parentheses. No real layout
+comes near. Beyond these limits, errors would be Python's own."""
 
 
 def compact(text: str) -> str:
-    """``text`` without blanks, where they part nothing.
+    """``text`` without blanks that separate nothing.
 
     >>> compact("(4, 8) : (8, 1)"), compact("Sw<3,3,3> o 0 o 8:1")
     ('(4,8):(8,1)', 'Sw<3,3,3>o0o8:1')
 
     Raises:
-        LayoutError: blanks within what would be one number, or text that is too long, too deep, or has too large numbers.
+        LayoutError: blanks within a number, or text that is too long, too deeply nested, or has too large numbers.
     """
     torn = re.search(r"[0-9_@]\s+[0-9_@]", text)
     if torn is not None:
@@ -61,7 +62,7 @@ def compact(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Notation:
-    """Text as it was typed, and a piece of it without blanks, each letter of which knows its place in the text.
+    """A text, and a piece of it without blanks whose letters keep their positions in the text.
 
     >>> whole = Notation.of("(4, 8) : 8")
     >>> print(whole.bare, whole.piece(6, 7).bare, whole.piece(6, 7).place(0))
@@ -71,14 +72,14 @@ class Notation:
     typed: str
     bare: str
     places: tuple[int, ...]
-    """Of each letter of ``bare``, and of what follows its last."""
+    """Positions of the letters of ``bare`` in the text, and of its end."""
 
     @classmethod
     def of(cls, text: str | Notation) -> Notation:
-        """All of a text.
+        """The notation of a complete text.
 
         Raises:
-            LayoutError: as ``compact``.
+            LayoutError: see ``compact``.
         """
         if isinstance(text, Notation):
             return text
@@ -86,25 +87,25 @@ class Notation:
         return cls(text, compact(text), (*places, len(text)))
 
     def piece(self, start: int, end: int | None = None) -> Notation:
-        """The letters of ``bare`` from ``start`` on, up to ``end``, exclusive."""
+        """The part of ``bare`` from ``start`` to ``end``, exclusive."""
         end = len(self.bare) if end is None else end
         return Notation(self.typed, self.bare[start:end], self.places[start : end + 1])
 
     def split(self, sign: str) -> list[Notation]:
-        """The pieces between the places of ``sign``."""
+        """The pieces between the occurrences of ``sign``."""
         cuts = [-1, *(i for i, letter in enumerate(self.bare) if letter == sign), len(self.bare)]
         return [self.piece(before + 1, after) for before, after in pairwise(cuts)]
 
     def place(self, index: int) -> int:
-        """Where the letter ``index`` of ``bare`` stands in the text that was typed."""
+        """Position of the letter ``index`` of ``bare`` in the original text."""
         return self.places[index]
 
     def rest(self, index: int) -> str:
-        """What was typed from the letter ``index`` of ``bare`` to the end of the piece."""
+        """The original text from the letter ``index`` of ``bare`` to the end of the piece."""
         return self.typed[self.places[index] : self.places[-1]].rstrip()
 
     def refusal(self, sentence: str) -> LayoutError:
-        """An error that quotes what was typed."""
+        """An error that quotes the original text."""
         return LayoutError(f"{self.typed!r}: {sentence}")
 
 
@@ -118,7 +119,7 @@ def parse_layout(text: str | Notation) -> Layout | ComposedLayout:
     ComposedLayout(Swizzle(2, 3, 3), 8, Layout(64, 1))
 
     Raises:
-        LayoutError: text that is no layout; says where.
+        LayoutError: text that is no layout; the error names the position.
     """
     text = Notation.of(text)
     match = _SWIZZLE.match(text.bare)
@@ -135,7 +136,7 @@ def parse_layout(text: str | Notation) -> Layout | ComposedLayout:
 
 
 def parse_byte_layout(text: str | Notation) -> ByteLayout:
-    """A layout in shared memory whose swizzle works on byte addresses, from CuTe's notation.
+    """A layout in shared memory with a swizzle of byte addresses, from CuTe's notation.
 
     >>> parse_byte_layout("Sw<3,4,3>_smem_ptr[16b] o (8,64):(64,1)")
     ByteLayout(Swizzle(3, 4, 3), Layout((8, 64), (64, 1)), element_bits=16)
@@ -159,7 +160,7 @@ def parse_byte_layout(text: str | Notation) -> ByteLayout:
 
 
 def _refuse_swizzle(bare: str) -> None:
-    """Refuse a swizzle that has not three numbers."""
+    """Refuse a swizzle without exactly three numbers."""
     found = re.match(r"S(?:w|wizzle)?<([^>]*)>", bare)
     if found is not None and not re.fullmatch(r"\d+,\d+,-?\d+", found[1]):
         raise LayoutError(f"{found[0]!r}: a swizzle has three numbers: use Sw<B,M,S>, such as Sw<3,3,3>")
@@ -170,15 +171,15 @@ def _swizzle(match: re.Match[str]) -> Swizzle:
 
 
 def parse_swizzle(text: str, element_bits: int) -> Swizzle:
-    """The swizzle **of byte addresses** meant by ``B,M,S`` in elements, or by ``none``, ``32B``, ``64B``, ``128B``.
+    """The swizzle **of byte addresses** for ``B,M,S`` in elements, or for ``none``, ``32B``, ``64B``, ``128B``.
 
-    ``Sw<B,M,S>``, as CuTe prints it, is taken, too.
+    CuTe's ``Sw<B,M,S>`` is also accepted.
 
     >>> print(parse_swizzle("3,3,3", 16), parse_swizzle("128B", 16), parse_swizzle("Sw<3,4,3>", 16))
     Sw<3,4,3> Sw<3,4,3> Sw<3,5,3>
 
     Raises:
-        LayoutError: neither form, bit fields that overlap, or elements that are no whole bytes.
+        LayoutError: neither form, bit fields that overlap, or an element width that is no multiple of a byte.
     """
     if text in SWIZZLE_MODES:
         return swizzle_mode(text)
@@ -191,9 +192,9 @@ def parse_swizzle(text: str, element_bits: int) -> Swizzle:
 
 
 def units_remark(text: str, element_bits: int, *, is_short: bool = False) -> str | None:
-    """What to say where ``B,M,S`` reads like a mode of TMA and wgmma, whose numbers count bytes, but elements are meant.
+    """A remark if ``B,M,S`` in elements looks like a mode of TMA and wgmma, whose numbers count bytes; otherwise None.
 
-    ``is_short`` leaves out what to use instead, for sentences that say it themselves.
+    ``is_short`` omits the advice, for sentences that contain it.
 
     >>> print(units_remark("3,4,3", 16))
     Sw<3,4,3> counts elements here and is Sw<3,5,3> in bytes: it is not the 128B mode of TMA and wgmma, whose Sw<3,4,3> \
@@ -204,7 +205,7 @@ counts bytes; in elements of 16 bits that is Sw<3,3,3>: use 3,3,3 or 128B
     (None, None, None)
 
     Raises:
-        LayoutError: as ``parse_swizzle``.
+        LayoutError: see ``parse_swizzle``.
     """
     meant = parse_swizzle(text, element_bits)
     factor = element_bytes(element_bits)
@@ -226,7 +227,9 @@ counts bytes; in elements of 16 bits that is Sw<3,3,3>: use 3,3,3 or 128B
 
 
 def show_swizzle(swizzle: Swizzle, element_bits: int) -> str:
-    """A swizzle of byte addresses by the name of its mode, else as ``B,M,S`` in elements, else (parts of one move) in bytes.
+    """A swizzle of byte addresses as text: the name of its mode, or else ``B,M,S`` in elements.
+
+    A swizzle that moves parts of an element is shown in bytes.
 
     >>> [show_swizzle(Swizzle(3, base, 3), 16) for base in (4, 5)], show_swizzle(Swizzle(0, 9, 3), 16)
     (['128B', '3,4,3'], 'none')
@@ -258,7 +261,7 @@ def _plain(text: Notation) -> Layout:
 
 
 def parse_int_tuple(text: str | Notation) -> Any:
-    """An IntTuple from CuTe's notation; parentheses always make a tuple, and ``_`` alone is None.
+    """An IntTuple from CuTe's notation. Parentheses always make a tuple, and ``_`` alone is None.
 
     >>> parse_int_tuple("((2,_4),8)"), parse_int_tuple("(7)"), parse_int_tuple("(1@0,2@1)")
     (((2, 4), 8), (7,), (E(0), 2 * E(1)))
@@ -266,7 +269,7 @@ def parse_int_tuple(text: str | Notation) -> Any:
     (None, 3)
 
     Raises:
-        LayoutError: text that is no IntTuple; says where.
+        LayoutError: text that is no IntTuple; the error names the position.
     """
     text = Notation.of(text)
     if _BARE.fullmatch(text.bare):
@@ -278,7 +281,7 @@ def parse_int_tuple(text: str | Notation) -> Any:
 
 
 def _mend(rest: str) -> str:
-    """What to do about the ``rest`` of a text that was read up to it."""
+    """Advice on the ``rest`` of a text that could not be parsed."""
     if rest[0] != "o":
         return "remove it"
     inner = rest[1:].strip()

@@ -1,4 +1,4 @@
-"""The same layout in another unit: elements twice as wide, elements half as wide, bits."""
+"""Recast layouts to another unit: wider elements, narrower elements, bits."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gpusim.layout.swizzle import ByteLayout, ComposedLayout, Swizzle
 def upcast(layout: Any, factor: int) -> Any:
     """The layout in a unit ``factor`` times as large: 16-bit elements to 32-bit ones with ``factor`` 2.
 
-    A unit that is only partly covered counts as a whole one. A swizzle and its offset are converted too; one of bytes
+    A unit that is only partly covered counts as a full one. A swizzle and its offset are converted, too. A swizzle of bytes
     stays, and its elements become wider, as CuTe's ``smem_ptr_flag_bits`` do.
 
     >>> print(upcast(Layout((4, 8), (8, 1)), 4))
@@ -26,8 +26,8 @@ def upcast(layout: Any, factor: int) -> Any:
     Sw<3,4,3>_smem_ptr[64b] o (8,16):(16,1)
 
     Raises:
-        LayoutError: a stride or a run that ``factor`` does not divide, or the other way round; a swizzle that moves
-            parts of the larger unit (CuTe drops those bits); elements that are no power of two of bytes; a tensor.
+        LayoutError: a stride or an extent and ``factor``, of which neither divides the other. Also: a swizzle that moves
+            parts of the larger unit (CuTe drops those bits). Also: elements that are no power of two of bytes, or a tensor.
     """
     if isinstance(layout, Swizzle):
         return layout.upcast(factor)
@@ -49,8 +49,8 @@ def downcast(layout: Any, factor: int) -> Any:
     (4,8):(8,1)
 
     Raises:
-        LayoutError: no mode has stride 1, so that no mode can take the parts of an element; or two have, and would
-            overlap (CuTe lets them); elements narrower than a byte under a swizzle of bytes; a tensor.
+        LayoutError: no mode has stride 1 for the parts of an element; or two modes have, and would overlap (CuTe lets them).
+            Also: elements narrower than a byte with a swizzle of bytes, or a tensor.
     """
     if isinstance(layout, Swizzle):
         return layout.downcast(factor)
@@ -73,7 +73,7 @@ def _refuse_others(name: str, layout: Any) -> None:
 
 
 def _element_bits(name: str, layout: ByteLayout, factor: int) -> int:
-    """Bits of an element ``factor`` times as wide or narrow, if bytes can be counted by it."""
+    """Bits of an element ``factor`` times as wide or narrow, if its width is a power of two of bytes."""
     bits = layout.element_bits
     if factor < 1 or factor & (factor - 1) or (name == "downcast" and bits % (8 * factor)):
         most = f" of at most {bits // 8}" if name == "downcast" else ""
@@ -85,7 +85,7 @@ def _element_bits(name: str, layout: ByteLayout, factor: int) -> int:
 
 
 def _place_of_parts(layout: Layout, factor: int) -> int:
-    """The mode of stride 1, which takes the parts of an element; one of size 1 only if there is no other."""
+    """Index of the mode of stride 1, which holds the parts of an element; one of size 1 only if there is no other."""
     places = sorted((-extent, i) for i, (extent, step) in enumerate(layout.modes) if step in (1, -1))
     if factor < 1 or not places:
         raise LayoutError(f"downcast of {layout} by {factor}: no mode has stride 1: append the mode 1:1 for the parts")
@@ -103,7 +103,7 @@ def recast_layout(layout: Any, old_bits: int, new_bits: int) -> Any:
     Sw<3,3,3> o 0 o 512:1
 
     Raises:
-        LayoutError: sizes that do not fit, or a swizzle that moves parts of the new element.
+        LayoutError: incompatible sizes, or a swizzle that moves parts of the new element.
     """
     common = gcd(old_bits, new_bits)
     wide, narrow = new_bits // common, old_bits // common
@@ -145,7 +145,7 @@ def _alignment_of_tensor(tensor: Any) -> int:
     layout, offset = tensor.layout, tensor.offset
     if not isinstance(offset, int):
         raise LayoutError(f"max_alignment: {tensor} starts at a coordinate: use a tensor with integer offsets")
-    if isinstance(layout, ByteLayout):  # whose tensor's offset counts bytes
+    if isinstance(layout, ByteLayout):  # a tensor's offset counts bytes then
         offset = offset * 8 // layout.element_bits if offset * 8 % layout.element_bits == 0 else 1
     return gcd(offset, max_alignment(layout))
 

@@ -1,7 +1,7 @@
-"""Swizzles: XOR some bits of an offset into others, so that a column's elements fall into different banks.
+"""Swizzles: XOR of some offset bits into others, so that the elements of a column are in different banks.
 
-A swizzle works in one unit. ``ComposedLayout`` is the pair of swizzle and layout in elements, ``ByteLayout`` the same
-in bytes, as TMA, wgmma and a pointer into shared memory have it; each is converted into the other on demand.
+A swizzle has one unit. ``ComposedLayout`` is a swizzle and a layout in elements. ``ByteLayout`` is a swizzle of byte
+addresses and a layout, as used by TMA, wgmma and pointers to shared memory. Each can be converted to the other.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 
 
 MAX_SWIZZLE_BITS = 62
-"""Bits of an offset that a swizzle may reach: int64 without its sign, and one to spare."""
+"""Maximum bits of a swizzled offset: int64 without its sign, with one bit to spare."""
 
 
 @dataclass(frozen=True, slots=True)
 class Swizzle:
     """CuTe's ``Swizzle<B, M, S>`` = ``Swizzle(num_bits, base, shift)``.
 
-    ``x ^ ((x >> shift) & mask)``, where ``mask`` has ``num_bits`` ones from bit ``base`` on; a negative shift
-    goes the other way, as in CuTe. The unit is that of the offset that goes in: bytes or elements. A swizzle
-    is a bijection and its own inverse.
+    ``x ^ ((x >> shift) & mask)``, where ``mask`` has ``num_bits`` ones from bit ``base`` on. A negative shift goes in the
+    opposite direction, as in CuTe. The unit is that of the offset: bytes or elements. A swizzle is a bijection and its own
+    inverse.
 
     Source: CUTLASS ``cute/swizzle.hpp``.
 
@@ -63,7 +63,7 @@ class Swizzle:
             )
 
     def __str__(self) -> str:
-        """As CuTe prints it."""
+        """CuTe's notation."""
         return f"Sw<{self.num_bits},{self.base},{self.shift}>"
 
     @overload
@@ -71,7 +71,7 @@ class Swizzle:
     @overload
     def __call__(self, offset: NDArray[np.integer[Any]]) -> NDArray[np.int64]: ...
     def __call__(self, offset: int | np.integer[Any] | NDArray[np.integer[Any]]) -> int | NDArray[np.int64]:
-        """Where ``offset`` lands: an int for an int, int64 of the same shape for an array of integers.
+        """The swizzled offset: an int for an int, int64 of the same shape for an array of integers.
 
         Raises:
             LayoutError: an offset that is negative or no integer.
@@ -94,22 +94,22 @@ class Swizzle:
         return np.asarray(wide ^ self._moved(wide), dtype=np.int64)
 
     def _moved(self, offset: Any) -> Any:
-        # One of the two shifts is by 0: numpy and Python both refuse to shift by a negative count.
+        # One of the two shifts is by 0, because NumPy and Python refuse negative shift counts.
         return (offset & self.source_mask) >> max(self.shift, 0) << max(-self.shift, 0)
 
     @property
     def source_mask(self) -> int:
-        """The bits that are read (CuTe's ``yyy_msk``)."""
+        """Mask of the bits that are read (CuTe's ``yyy_msk``)."""
         return ((1 << self.num_bits) - 1) << (self.base + max(self.shift, 0))
 
     @property
     def target_mask(self) -> int:
-        """The bits that are changed (CuTe's ``zzz_msk``)."""
+        """Mask of the bits that are changed (CuTe's ``zzz_msk``)."""
         return ((1 << self.num_bits) - 1) << (self.base + max(-self.shift, 0))
 
     @property
     def period(self) -> int:
-        """Offsets after which the pattern repeats, in the offset's unit.
+        """Period of the pattern, in the offset's unit.
 
         >>> Swizzle(3, 4, 3).period
         1024
@@ -117,7 +117,7 @@ class Swizzle:
         return 1 << (self.base + abs(self.shift) + self.num_bits) if self.num_bits else 1
 
     def upcast(self, factor: int) -> Swizzle:
-        """The same swizzle in a unit ``factor`` times as large: bytes to elements of ``factor`` bytes.
+        """The swizzle in a unit ``factor`` times as large: bytes to elements of ``factor`` bytes.
 
         >>> print(Swizzle(3, 4, 3).upcast(2))
         Sw<3,3,3>
@@ -134,7 +134,7 @@ class Swizzle:
         return Swizzle(self.num_bits, base, self.shift)
 
     def downcast(self, factor: int) -> Swizzle:
-        """The same swizzle in a unit ``factor`` times as small: elements of ``factor`` bytes to bytes.
+        """The swizzle in a unit ``factor`` times as small: elements of ``factor`` bytes to bytes.
 
         >>> print(Swizzle(3, 3, 3).downcast(2))
         Sw<3,4,3>
@@ -154,7 +154,7 @@ def make_swizzle(source_mask: int, target_mask: int) -> Swizzle:
     Sw<1,2,1> Sw<2,1,5>
 
     Raises:
-        LayoutError: masks that are no runs of as many bits.
+        LayoutError: masks that are no two runs of the same number of bits.
     """
     if not is_swizzle(source_mask, target_mask):
         raise LayoutError(
@@ -167,7 +167,7 @@ def make_swizzle(source_mask: int, target_mask: int) -> Swizzle:
 
 
 def is_swizzle(source_mask: int, target_mask: int) -> bool:
-    """Whether the masks are two runs of as many bits that do not overlap.
+    """Whether the masks are two runs of the same number of bits that do not overlap.
 
     >>> is_swizzle(0b1100, 0b0011), is_swizzle(0b1100, 0b0110), is_swizzle(0b101000, 0b101)
     (True, False, False)
@@ -183,11 +183,10 @@ def _trailing_zeros(mask: int) -> int:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ComposedLayout(CarriesLayout):
-    """``layout_a o offset o layout_b``, in elements: coordinate c lies at ``layout_a(offset + layout_b(c))``.
+    """``layout_a o offset o layout_b``, in elements: coordinate c has offset ``layout_a(offset + layout_b(c))``.
 
-    ``layout_a`` is a swizzle, or a layout where no single layout expresses the result. Every operation on
-    coordinates (divide, slice, coalesce) goes to ``layout_b``. CuTe's ``ComposedLayout``; ``to_bytes`` gives the
-    same in bytes.
+    CuTe's ``ComposedLayout``. ``layout_a`` is a swizzle, or a layout if no single layout expresses the result. Operations on
+    coordinates (divide, slice, coalesce) apply to ``layout_b``. ``to_bytes`` converts it to byte addresses.
 
     >>> atom = ComposedLayout(Swizzle(3, 3, 3), 0, Layout((8, 64), (64, 1)))
     >>> print(atom, atom(1, 0), atom(1, 8))
@@ -216,16 +215,16 @@ class ComposedLayout(CarriesLayout):
 
     @property
     def inner(self) -> Layout:
-        """The layout of coordinates to offsets before the swizzle."""
+        """The layout from coordinates to offsets before the swizzle."""
         return self.layout_b
 
     def with_inner(self, inner: Layout) -> Self:
-        """The same swizzle and offset over another layout."""
+        """The swizzle and offset over another layout."""
         return type(self)(self.layout_a, self.offset, inner)
 
     @property
     def cosize(self) -> int:
-        """One more than the largest offset; CuTe says that of ``layout_b``, which a swizzle may exceed.
+        """One more than the largest offset. CuTe returns that of ``layout_b``, which a swizzle may exceed.
 
         >>> ComposedLayout(Swizzle(3, 0, 3), 0, Layout(5, 8)).cosize
         37
@@ -233,7 +232,7 @@ class ComposedLayout(CarriesLayout):
         return 1 + max(int(self(index)) for index in range(self.size))
 
     def to_bytes(self, element_bits: int) -> ByteLayout:
-        """The same addresses in bytes, for elements of ``element_bits``.
+        """The equivalent layout of byte addresses, for elements of ``element_bits``.
 
         >>> print(ComposedLayout(Swizzle(3, 3, 3), 0, Layout((8, 64), (64, 1))).to_bytes(16))
         Sw<3,4,3>_smem_ptr[16b] o (8,64):(64,1)
@@ -258,10 +257,10 @@ class ComposedLayout(CarriesLayout):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ByteLayout(CarriesLayout):
-    """A layout of elements whose swizzle works on **byte** addresses: CuTe's ``Sw<..>_smem_ptr[16b] o layout``.
+    """A layout of elements with a swizzle of **byte** addresses: CuTe's ``Sw<..>_smem_ptr[16b] o layout``.
 
-    Coordinate c lies at byte ``swizzle((offset + layout(c)) * element_bits / 8)``; the tile's start is aligned to
-    the swizzle's period.
+    Coordinate c is at byte ``swizzle((offset + layout(c)) * element_bits / 8)``. The tile's start is aligned to the
+    swizzle's period.
 
     >>> tile = ByteLayout(Swizzle(3, 4, 3), Layout((8, 64), (64, 1)), element_bits=16)
     >>> tile(1, 0), print(tile.to_elements())
@@ -291,15 +290,15 @@ class ByteLayout(CarriesLayout):
 
     @property
     def inner(self) -> Layout:
-        """The layout of coordinates to elements before the swizzle."""
+        """The layout from coordinates to elements before the swizzle."""
         return self.layout
 
     def with_inner(self, inner: Layout) -> Self:
-        """The same swizzle over another layout."""
+        """The swizzle over another layout."""
         return type(self)(self.swizzle, inner, self.element_bits, self.offset)
 
     def to_elements(self) -> ComposedLayout:
-        """The same addresses in elements.
+        """The equivalent layout in elements.
 
         Raises:
             LayoutError: the swizzle moves parts of an element.
@@ -318,7 +317,7 @@ class ByteLayout(CarriesLayout):
 
 
 def _check_offsets(swizzle: Swizzle, offset: int, layout: Layout) -> None:
-    """Refuse what a swizzle cannot move: coordinates, and offsets beyond its integers."""
+    """Refuse layouts that a swizzle cannot apply to: coordinates, and offsets beyond its integers."""
     if layout.has_basis:
         raise LayoutError(f"{swizzle} over {layout}: coordinates are no offsets, which a swizzle moves: use integer strides")
     if abs(offset) + layout.cosize >= 1 << MAX_SWIZZLE_BITS:
@@ -348,11 +347,11 @@ SWIZZLE_MODES: Mapping[str, Swizzle] = MappingProxyType(
         "128B": Swizzle(3, 4, 3),
     }
 )
-"""The modes of TMA and wgmma, on byte addresses. Source: CUTLASS ``mma_traits_sm90_gmma.hpp``."""
+"""Swizzle modes of TMA and wgmma, on byte addresses. Source: CUTLASS ``mma_traits_sm90_gmma.hpp``."""
 
 
 def swizzle_mode(name: str) -> Swizzle:
-    """The swizzle of byte addresses that TMA and wgmma call ``name``.
+    """The swizzle of byte addresses of the TMA and wgmma mode ``name``.
 
     >>> print(swizzle_mode("64B"))
     Sw<2,4,3>
@@ -366,7 +365,7 @@ def swizzle_mode(name: str) -> Swizzle:
 
 
 def mode_of(swizzle: Swizzle) -> str | None:
-    """What TMA and wgmma call a swizzle of bytes; None if they have no such mode.
+    """Name of the TMA and wgmma mode that equals a swizzle of bytes; None if there is none.
 
     >>> mode_of(Swizzle(3, 4, 3)), mode_of(Swizzle(3, 5, 3)), mode_of(Swizzle(0, 0, 7))
     ('128B', None, 'none')
@@ -377,10 +376,10 @@ def mode_of(swizzle: Swizzle) -> str | None:
 
 
 def span_bytes(name: str) -> int:
-    """Bytes of one row that the mode ``name`` permutes: the widest inner box that TMA takes with it.
+    """Bytes of a row that the mode ``name`` permutes: the widest inner box that TMA accepts with it.
 
-    16 for "none": the width of a core matrix in the interleaved layout, within which nothing moves. (TMA
-    itself sets no such limit without a swizzle.) Source: CUDA driver API, ``cuTensorMapEncodeTiled``.
+    16 for "none": the width of a core matrix in the interleaved layout, within which nothing moves. (TMA itself has no such
+    limit without a swizzle.) Source: CUDA driver API, ``cuTensorMapEncodeTiled``.
 
     >>> [span_bytes(name) for name in SWIZZLE_MODES]
     [16, 32, 64, 128]

@@ -1,4 +1,4 @@
-"""Atoms spread over a tile, as thread-value layouts: which thread holds which element, for copies and for MMAs."""
+"""Tiled copies and tiled MMAs: atoms distributed over a tile, as thread-value layouts."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from gpusim.layout.tiling import Tensor, make_tensor
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyAtomTV:
-    """What a copy instruction does with its threads' values: CuTe's ``Copy_Atom``, in elements.
+    """Thread-value layouts of a copy instruction: CuTe's ``Copy_Atom``, in elements.
 
-    ``src`` and ``dst`` map (thread, value) to the element that it reads and writes. ``ref`` is the side whose threads a
-    tiled copy names: the one in registers for ldmatrix; ``src`` unless given. ``thr_id`` maps the atom's threads to
-    lanes.
+    * ``src``, ``dst``: layouts from (thread, value) to the element that is read or written.
+    * ``ref``: layout whose threads a tiled copy refers to: the one in registers for ldmatrix; ``src`` by default.
+    * ``thr_id``: layout from the atom's threads to lanes.
 
     >>> ldmatrix_x4 = CopyAtomTV.from_bits(
     ...     src=Layout((32, 128), (128, 1)),
@@ -36,13 +36,13 @@ class CopyAtomTV:
     (32,8):(8,1) (32,(2,4)):(2,(1,64))
 
     Raises:
-        LayoutError: layouts that are no pairs of thread and value for as many threads.
+        LayoutError: layouts that are no (thread, value) pairs for the same number of threads.
     """
 
     src: Layout
     dst: Layout
-    ref: Layout = field(default=None)  # type: ignore[assignment]  # __post_init__ puts src there
-    thr_id: Layout = field(default=None)  # type: ignore[assignment]  # ... and 0, 1, 2, ...
+    ref: Layout = field(default=None)  # type: ignore[assignment]  # __post_init__ sets src
+    thr_id: Layout = field(default=None)  # type: ignore[assignment]  # __post_init__ sets 0, 1, 2, ...
 
     def __post_init__(self) -> None:
         if self.ref is None:
@@ -57,14 +57,14 @@ class CopyAtomTV:
 
     @classmethod
     def from_bits(cls, *, src: Layout, dst: Layout, ref: Layout | None = None, element_bits: int) -> Self:
-        """From layouts in bits, as CuTe's ``Copy_Traits`` give them."""
+        """An atom from layouts in bits, as in CuTe's ``Copy_Traits``."""
         reference = src if ref is None else ref
         parts = [recast_layout(layout, 1, element_bits) for layout in (src, dst, reference)]
         return cls(src=parts[0], dst=parts[1], ref=parts[2])
 
     @classmethod
     def vector(cls, num_elements: int) -> Self:
-        """One thread that moves a vector: ``ld``, ``st``, ``cp.async``; CuTe's ``UniversalCopy``.
+        """One thread that copies a vector: ``ld``, ``st``, ``cp.async``; CuTe's ``UniversalCopy``.
 
         >>> print(CopyAtomTV.vector(8).src)
         (1,8):(0,1)
@@ -75,7 +75,7 @@ class CopyAtomTV:
 
 @dataclass(frozen=True, slots=True)
 class TiledCopy:
-    """A copy atom repeated by ``layout_tv``, (thread, value) to place in a tile of shape ``tiler``.
+    """A copy atom repeated by ``layout_tv``, which maps (thread, value) to a position in a tile of shape ``tiler``.
 
     >>> copy = make_tiled_copy(CopyAtomTV.vector(8), Layout((16, 8), (8, 1)), Layout((1, 8)))
     >>> print(copy.layout_tv, copy.tiler)
@@ -99,7 +99,7 @@ class TiledCopy:
 
     @property
     def num_threads(self) -> int:
-        """Threads that copy together."""
+        """Number of threads that copy together."""
         return size(self.layout_tv, 0)
 
     def tidfrg_s(self, layout: Any) -> Any:
@@ -107,7 +107,7 @@ class TiledCopy:
         return self._tidfrg(layout, self.atom.src)
 
     def tidfrg_d(self, layout: Any) -> Any:
-        """A destination (M,N,...), as ``tidfrg_s``."""
+        """A destination (M,N,...) as (thread, (values of an atom, atoms), (RestM,RestN,...)); CuTe's ``tidfrg_D``."""
         return self._tidfrg(layout, self.atom.dst)
 
     def _tidfrg(self, layout: Any, target: Layout) -> Any:
@@ -124,11 +124,11 @@ class TiledCopy:
         return unpack(composition(tiled, (thrval, None)))
 
     def layout_s_tv(self) -> Layout:
-        """(thread, value) to place in the tile, for the source; CuTe's ``get_layoutS_TV``."""
+        """Layout from (thread, value) to a position in the tile, for the source; CuTe's ``get_layoutS_TV``."""
         return self._layout_tv(self.atom.src)
 
     def layout_d_tv(self) -> Layout:
-        """(thread, value) to place in the tile, for the destination; CuTe's ``get_layoutD_TV``."""
+        """Layout from (thread, value) to a position in the tile, for the destination; CuTe's ``get_layoutD_TV``."""
         return self._layout_tv(self.atom.dst)
 
     def _layout_tv(self, target: Layout) -> Layout:
@@ -137,7 +137,7 @@ class TiledCopy:
         return cast("Layout", self._tile_to_thrfrg(whole, target)(None, None, 0))
 
     def get_slice(self, thr_idx: int) -> ThrCopy:
-        """The share of thread ``thr_idx``.
+        """The part of thread ``thr_idx``.
 
         Raises:
             LayoutError: there is no such thread.
@@ -147,7 +147,7 @@ class TiledCopy:
         return ThrCopy(self, thr_idx)
 
     def retile(self, layout: Layout) -> Layout:
-        """A fragment partitioned by an MMA, (V,M,N), in this copy's order of values."""
+        """A fragment that an MMA partitioned, (V,M,N), in this copy's order of values."""
         values = size(layout, 0)
         inverse = cast("Layout", right_inverse(self.layout_tv)).with_shape(tiler_shape(self.tiler))
         frag_mn = upcast(inverse, self.num_threads * values)
@@ -160,7 +160,7 @@ class TiledCopy:
 
 @dataclass(frozen=True, slots=True)
 class ThrCopy:
-    """One thread's share of a tiled copy.
+    """One thread's part of a tiled copy.
 
     >>> copy = make_tiled_copy(CopyAtomTV.vector(4), Layout((8, 4), (4, 1)), Layout((1, 4)))
     >>> print(copy.get_slice(5).partition_D(Tensor(Layout((16, 16), (16, 1)))))
@@ -171,11 +171,11 @@ class ThrCopy:
     thr_idx: int
 
     def partition_S(self, tensor: Any) -> Tensor:  # noqa: N802 - CuTe's name
-        """What this thread reads: ((values, atoms), RestM, RestN, ...)."""
+        """Elements that this thread reads: ((values, atoms), RestM, RestN, ...)."""
         return self._partition(tensor, self.tiled.tidfrg_s)
 
     def partition_D(self, tensor: Any) -> Tensor:  # noqa: N802 - CuTe's name
-        """What this thread writes: ((values, atoms), RestM, RestN, ...)."""
+        """Elements that this thread writes: ((values, atoms), RestM, RestN, ...)."""
         return self._partition(tensor, self.tiled.tidfrg_d)
 
     def _partition(self, tensor: Any, tidfrg: Callable[[Any], Any]) -> Tensor:
@@ -184,18 +184,18 @@ class ThrCopy:
         return cast("Tensor", parts(self.thr_idx, None, it.repeat(whole.rank, None)))
 
     def retile_S(self, layout: Layout) -> Layout:  # noqa: N802 - CuTe's name
-        """A fragment of an MMA as this copy reads it."""
+        """An MMA's fragment in the order in which this copy reads it."""
         return self.tiled.retile(layout)
 
     def retile_D(self, layout: Layout) -> Layout:  # noqa: N802 - CuTe's name
-        """A fragment of an MMA as this copy writes it."""
+        """An MMA's fragment in the order in which this copy writes it."""
         return self.tiled.retile(layout)
 
 
 def make_tiled_copy(
     atom: CopyAtomTV, thr_layout: Layout, val_layout: Layout = Layout(1)  # noqa: B008 - layouts are frozen
 ) -> TiledCopy:
-    """A tiled copy from the layouts of threads, (m,n) to thread, and of each one's values, (m,n) to value.
+    """A tiled copy from the layouts of threads, (m,n) to thread, and of each thread's values, (m,n) to value.
 
     >>> print(make_tiled_copy(CopyAtomTV.vector(2), Layout((4, 8), (8, 1)), Layout((1, 2))).layout_tv)
     ((8,4),2):((8,1),4)
@@ -206,7 +206,7 @@ def make_tiled_copy(
 
 
 def make_tiled_copy_A(atom: CopyAtomTV, mma: TiledMma) -> TiledCopy:  # noqa: N802 - CuTe's name
-    """A tiled copy whose threads take the elements of A that ``mma`` wants them to hold.
+    """A tiled copy in which each thread has the elements of A (m x k) that it holds in ``mma``.
 
     >>> from gpusim.workload.atoms import mma_sync
     >>> from gpusim.workload.dtypes import BF16
@@ -217,7 +217,7 @@ def make_tiled_copy_A(atom: CopyAtomTV, mma: TiledMma) -> TiledCopy:  # noqa: N8
 
 
 def make_tiled_copy_B(atom: CopyAtomTV, mma: TiledMma) -> TiledCopy:  # noqa: N802 - CuTe's name
-    """As ``make_tiled_copy_A``, for B (n x k).
+    """A tiled copy in which each thread has the elements of B (n x k) that it holds in ``mma``.
 
     >>> from gpusim.workload.atoms import mma_sync
     >>> from gpusim.workload.dtypes import BF16
@@ -228,7 +228,7 @@ def make_tiled_copy_B(atom: CopyAtomTV, mma: TiledMma) -> TiledCopy:  # noqa: N8
 
 
 def make_tiled_copy_C(atom: CopyAtomTV, mma: TiledMma) -> TiledCopy:  # noqa: N802 - CuTe's name
-    """As ``make_tiled_copy_A``, for C (m x n).
+    """A tiled copy in which each thread has the elements of C (m x n) that it holds in ``mma``.
 
     >>> from gpusim.workload.atoms import mma_sync
     >>> from gpusim.workload.dtypes import BF16
@@ -259,7 +259,7 @@ def make_tiled_copy_D(atom: CopyAtomTV, tiled: TiledCopy) -> TiledCopy:  # noqa:
 
 
 def make_cotiled_copy(atom: CopyAtomTV, atom_tv_layout: Layout, data_layout: Layout) -> TiledCopy:
-    """A tiled copy from (thread, value) to *offsets* of ``data_layout``: whoever holds which coordinate.
+    """A tiled copy from a layout of (thread, value) to *offsets* of ``data_layout``.
 
     >>> copy = make_cotiled_copy(CopyAtomTV.vector(4), Layout((32, 4), (4, 1)), Layout((16, 32), (32, 1)))
     >>> print(copy.layout_tv, copy.tiler[1])
@@ -288,17 +288,17 @@ def _one_mode(shape: tuple[int, ...], mode: int) -> Layout:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MmaAtomTV:
-    """What an MMA instruction does with its threads' values: CuTe's ``MMA_Atom``.
+    """Thread-value layouts of an MMA instruction: CuTe's ``MMA_Atom``.
 
-    ``a``, ``b`` and ``c`` map (thread, value) to a place in the m x k, n x k and m x n operand, column-major;
-    ``thr_id`` maps the atom's threads to lanes.
+    ``a``, ``b`` and ``c`` map (thread, value) to a position in the m x k, n x k and m x n operand, column-major. ``thr_id``
+    maps the atom's threads to lanes.
 
     >>> one_each = Layout((4, 1), (1, 0))
     >>> MmaAtomTV(shape_mnk=(2, 2, 2), a=one_each, b=one_each, c=one_each, thr_id=Layout(4)).c(3, 0)
     3
 
     Raises:
-        LayoutError: layouts that are no pairs for as many threads.
+        LayoutError: layouts that are no (thread, value) pairs for the same number of threads.
     """
 
     shape_mnk: tuple[int, int, int]
@@ -317,7 +317,7 @@ class MmaAtomTV:
 
 @dataclass(frozen=True, slots=True)
 class TiledMma:
-    """An MMA atom repeated over threads, ``atom_layout_mnk``, and over places, ``permutation_mnk``.
+    """An MMA atom repeated over threads by ``atom_layout_mnk``, and over the tile by ``permutation_mnk``.
 
     >>> from gpusim.workload.atoms import mma_sync
     >>> from gpusim.workload.dtypes import BF16
@@ -330,7 +330,7 @@ class TiledMma:
     514 o ((2,2),2,2):((1,256),1024,16)
 
     Raises:
-        LayoutError: not three modes of atoms.
+        LayoutError: the layout of atoms does not have three modes.
     """
 
     atom: MmaAtomTV
@@ -343,16 +343,16 @@ class TiledMma:
 
     @property
     def thr_layout_vmnk(self) -> Layout:
-        """(thread of an atom, atom in m, in n, in k) to thread."""
+        """Layout from (thread of an atom, atom in m, in n, in k) to a thread."""
         return tiled_product(self.atom.thr_id, self.atom_layout_mnk)
 
     @property
     def num_threads(self) -> int:
-        """Threads that multiply together."""
+        """Number of threads that execute an MMA together."""
         return self.thr_layout_vmnk.size
 
     def permutation(self, mode: int) -> Any:
-        """What tiles m (0), n (1) or k (2) before the atoms do."""
+        """Tiler of m (0), n (1) or k (2) that is applied before the atoms."""
         given = self.permutation_mnk[mode]
         return self.atom.shape_mnk[mode] * size(self.thr_layout_vmnk, mode + 1) if given is None else given
 
@@ -388,21 +388,21 @@ class TiledMma:
         return zipped_divide(tv, spread)
 
     def layout_a_tv(self) -> Layout:
-        """(thread, value) to place in the tile of A; CuTe's ``get_layoutA_TV``."""
+        """Layout from (thread, value) to a position in the tile of A; CuTe's ``get_layoutA_TV``."""
         threads = self.thr_layout_vmnk
         same_for_n = Layout((size(threads, 1), size(threads, 2)), (1, 0))
         parts = self.thrfrg_a(Layout((self.tile_size(0), self.tile_size(2))))
         return self._by_thread(composition(parts, ((None, (same_for_n, None)), None)))
 
     def layout_b_tv(self) -> Layout:
-        """(thread, value) to place in the tile of B; CuTe's ``get_layoutB_TV``."""
+        """Layout from (thread, value) to a position in the tile of B; CuTe's ``get_layoutB_TV``."""
         threads = self.thr_layout_vmnk
         same_for_m = Layout((size(threads, 1), size(threads, 2)), (0, 1))
         parts = self.thrfrg_b(Layout((self.tile_size(1), self.tile_size(2))))
         return self._by_thread(composition(parts, ((None, (same_for_m, None)), None)))
 
     def layout_c_tv(self) -> Layout:
-        """(thread, value) to place in the tile of C; CuTe's ``get_layoutC_TV``."""
+        """Layout from (thread, value) to a position in the tile of C; CuTe's ``get_layoutC_TV``."""
         return self._by_thread(self.thrfrg_c(Layout((self.tile_size(0), self.tile_size(1)))))
 
     def _by_thread(self, parts: Layout) -> Layout:
@@ -412,7 +412,7 @@ class TiledMma:
         return cast("Layout", composition(parts, (ordered, None)))
 
     def get_slice(self, thr_idx: int) -> ThrMma:
-        """The share of thread ``thr_idx``.
+        """The part of thread ``thr_idx``.
 
         Raises:
             LayoutError: there is no such thread (CuTe wraps around).
@@ -425,7 +425,7 @@ class TiledMma:
 
 @dataclass(frozen=True, slots=True)
 class ThrMma:
-    """One thread's share of a tiled MMA; ``vmnk`` is its place in ``thr_layout_vmnk``.
+    """One thread's part of a tiled MMA; ``vmnk`` is its coordinate in ``thr_layout_vmnk``.
 
     >>> from gpusim.workload.atoms import mma_sync
     >>> from gpusim.workload.dtypes import BF16
@@ -465,19 +465,20 @@ SM80_16x8x16 = MmaAtomTV(
     c=Layout(((4, 8), (2, 2)), ((32, 1), (16, 8))),
     thr_id=Layout(32),
 )
-"""mma.sync.m16n8k16 of 16-bit operands. Source: PTX ISA 8.x, section on mma.m16n8k16; as CuTe's SM80_16x8x16."""
+"""Instruction mma.sync.m16n8k16 of 16-bit operands, like CuTe's SM80_16x8x16. Source: PTX ISA 8.x, section on
+mma.m16n8k16."""
 
 
 # Shared
 
 
 def as_tensor(tensor: Any) -> Tensor:
-    """A tensor; a layout starts at offset 0."""
+    """The argument as a tensor; a layout starts at offset 0."""
     return tensor if isinstance(tensor, Tensor) else make_tensor(0, tensor)
 
 
 def tiler_shape(tiler: Any) -> IntTuple:
-    """The shape of a tiler: layouts count by their shapes."""
+    """The shape of a tiler. A layout in it counts by its shape."""
     if isinstance(tiler, tuple):
         return tuple(tiler_shape(part) for part in tiler)
     return tiler.shape if isinstance(tiler, Layout) else cast("int", tiler)

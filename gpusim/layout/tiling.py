@@ -1,4 +1,4 @@
-"""Tensors (a layout somewhere), and cutting them into tiles for CTAs and shares for threads."""
+"""Tensors (a layout at an offset), and their partition into tiles for CTAs and parts for threads."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Tensor(CarriesLayout):
     """A layout that starts at ``offset``: CuTe's pointer and layout.
 
     Offsets are in the layout's unit (elements, or bytes for a ByteLayout). For an identity layout the offset is a
-    coordinate. A swizzled layout keeps the offset inside of its swizzle. ``data``, if given, is what the offsets index.
+    coordinate. A swizzled layout keeps the offset inside of its swizzle. ``data``, if given, is indexed by the offsets.
 
     >>> tensor = Tensor(Layout((4, 8), (8, 1)), 100)
     >>> print(tensor(1, 2), tensor(1, None), tensor)
@@ -33,7 +33,7 @@ class Tensor(CarriesLayout):
     data: Any = None
 
     def __call__(self, *coord: Any) -> Any:
-        """Where a coordinate lies; a Tensor if a mode is ``_``."""
+        """The offset of a coordinate; a Tensor if a mode is ``_``."""
         where = coord[0] if len(coord) == 1 else coord
         if not it.has_none(where):
             return it.add(self.offset, self.layout(where))
@@ -43,7 +43,7 @@ class Tensor(CarriesLayout):
         return Tensor(self.layout(where), it.add(self.offset, start), self.data)
 
     def __getitem__(self, coord: Any) -> Any:
-        """The datum at a coordinate; a Tensor if a mode is ``_``.
+        """The element of ``data`` at a coordinate; a Tensor if a mode is ``_``.
 
         Raises:
             LayoutError: there is no data.
@@ -60,7 +60,7 @@ class Tensor(CarriesLayout):
         return inner_layout(self.layout)
 
     def with_inner(self, inner: Layout) -> Self:
-        """The same place with another plain layout inside."""
+        """The tensor at the same offset with another plain layout inside."""
         layout = self.layout.with_inner(inner) if isinstance(self.layout, CarriesLayout) else inner
         return type(self)(layout, self.offset, self.data)
 
@@ -85,7 +85,7 @@ def make_tensor(offset: Any, layout: Any, stride: Any = None) -> Tensor:
 
 
 def make_identity_tensor(shape: IntTuple) -> Tensor:
-    """The tensor that holds each coordinate at that coordinate: partition it to know who works on what.
+    """The tensor with each coordinate as its element. Its partitions show the coordinates of each thread.
 
     >>> tile = local_tile(make_identity_tensor((8, 16)), (4, 4), (1, 2))
     >>> print(tile, tile(3, 1))
@@ -95,13 +95,13 @@ def make_identity_tensor(shape: IntTuple) -> Tensor:
 
 
 def recast(tensor: Tensor, old_bits: int, new_bits: int) -> Tensor:
-    """The same memory as elements of another width.
+    """The tensor as elements of another width in the same memory.
 
     >>> print(recast(Tensor(Layout((4, 8), (8, 1)), 64), old_bits=8, new_bits=32))
     16 o (4,2):(2,1)
 
     Raises:
-        LayoutError: widths that do not fit, an offset that is no whole element, negative strides, or data.
+        LayoutError: incompatible widths, an offset within an element, negative strides, or data.
     """
     if tensor.data is not None or any(abs(d) != d for _s, d in tensor.inner.modes):
         raise LayoutError(f"recast of {tensor}: use a tensor without data and without negative strides")
@@ -134,15 +134,15 @@ def _as_tensor(tensor: Any) -> Tensor:
 
 
 def inner_partition(tensor: Any, tiler: Any, coord: Coord) -> Tensor:
-    """The tile at ``coord``: everything that the tiler points to there.
+    """The tile at ``coord``: all elements that the tiler selects there.
 
-    An integer counts through all tiles; a tuple may leave trailing modes out, which are kept whole.
+    An integer counts through all tiles. A tuple may omit trailing modes, which are kept in full.
 
     >>> print(inner_partition(Tensor(Layout((16, 64))), (4, 8), (1, 2)))
     260 o (4,8):(1,16)
 
     Raises:
-        LayoutError: a coordinate outside of the grid of tiles (CuTe runs on).
+        LayoutError: a coordinate outside of the grid of tiles (CuTe continues past the end).
     """
     tiled = zipped_divide(_as_tensor(tensor), tiler)
     tile, rest = tiled.inner
@@ -150,13 +150,13 @@ def inner_partition(tensor: Any, tiler: Any, coord: Coord) -> Tensor:
 
 
 def outer_partition(tensor: Any, tiler: Any, coord: Coord) -> Tensor:
-    """The place ``coord`` of every tile: what is left when the tile is sliced away.
+    """The elements at coordinate ``coord`` of every tile.
 
     >>> print(outer_partition(Tensor(Layout((16, 64))), (4, 8), (1, 2)))
     33 o (4,8):(4,128)
 
     Raises:
-        LayoutError: a coordinate outside of the tile (CuTe runs on).
+        LayoutError: a coordinate outside of the tile (CuTe continues past the end).
     """
     tiled = zipped_divide(_as_tensor(tensor), tiler)
     tile, rest = tiled.inner
@@ -164,7 +164,7 @@ def outer_partition(tensor: Any, tiler: Any, coord: Coord) -> Tensor:
 
 
 def _place(coord: Coord, modes: Layout) -> Coord:
-    """``coord`` with the trailing modes kept whole, after a look whether it lies inside."""
+    """``coord`` with trailing modes kept in full, after a check that it is inside."""
     whole = it.pad(coord, modes.rank, None) if isinstance(coord, tuple) else coord
     if isinstance(whole, tuple):
         it.same_rank("partition", whole, modes.shape if isinstance(modes.shape, tuple) else (modes.shape,))
@@ -177,7 +177,7 @@ def _place(coord: Coord, modes: Layout) -> Coord:
 
 
 def local_tile(tensor: Any, tiler: Any, coord: Coord, proj: Any = None) -> Tensor:
-    """The CTA's tile at ``coord``; ``proj`` leaves out (``X``) the modes of tiler and coordinate that it lacks.
+    """The CTA's tile at ``coord``. ``proj`` omits (``X``) the modes of tiler and coordinate that the tensor lacks.
 
     >>> print(local_tile(Tensor(Layout((128, 64), (64, 1))), (32, 64), (1, 0)))
     2048 o (32,64):(64,1)
@@ -191,7 +191,7 @@ def local_tile(tensor: Any, tiler: Any, coord: Coord, proj: Any = None) -> Tenso
 
 
 def local_partition(tensor: Any, tile: Layout, index: int, proj: Any = None) -> Tensor:
-    """The share of thread ``index``, whose place in each tile is that of ``index`` in the layout ``tile``.
+    """The part of thread ``index``: in each tile, the element at the coordinate of ``index`` in the layout ``tile``.
 
     >>> print(local_partition(Tensor(Layout((16, 64))), Layout((2, 16)), 5))
     33 o (8,4):(2,256)

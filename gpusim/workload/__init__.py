@@ -1,4 +1,4 @@
-"""The words in which kernels are told: dtypes, atoms, access patterns, ops, Launch.
+"""The vocabulary of kernels: dtypes, atoms, access patterns, ops, Launch.
 
 In: shapes, layouts, addresses. Out: records and pure functions of them. Knows no time and no machine.
 """

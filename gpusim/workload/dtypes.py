@@ -1,4 +1,4 @@
-"""Element types: how many bits an element takes in memory, and what it is accumulated in."""
+"""Element types: their width in memory, and the accumulator types of MMAs."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from gpusim.errors import KernelError, nearest
 
 @dataclass(frozen=True, slots=True)
 class DType:
-    """An element type as it lies in memory.
+    """An element type as stored in memory.
 
-    ``bits`` is what it occupies, not what it means: TF32 has 19 significant bits and occupies 32.
+    ``bits`` is the storage width: TF32 has 19 significant bits and is stored in 32.
 
     >>> BF16.num_bytes
     2
@@ -40,7 +40,7 @@ FP16 = DType("fp16", 16, "float")
 TF32 = DType("tf32", 32, "float")
 FP32 = DType("fp32", 32, "float")
 FP8 = DType("fp8", 8, "float")
-"""e4m3; e5m2 has the same size and the same rate."""
+"""Type e4m3; e5m2 has the same size and rate."""
 INT8 = DType("int8", 8, "int")
 INT32 = DType("int32", 32, "int")
 FP64 = DType("fp64", 64, "float")
@@ -48,7 +48,7 @@ FP64 = DType("fp64", 64, "float")
 DTYPES: Mapping[str, DType] = MappingProxyType(
     {d.name: d for d in (BF16, FP16, TF32, FP32, FP8, INT8, INT32, FP64)}
 )
-"""Every element type by its name."""
+"""Element types by name."""
 
 
 STORED_DTYPES: Mapping[str, DType] = MappingProxyType({
@@ -58,19 +58,19 @@ STORED_DTYPES: Mapping[str, DType] = MappingProxyType({
         DType("int64", 64, "int"), DType("uint64", 64, "int"), DType("e5m2", 8, "float"),
     )
 })
-"""Types of which only the width counts here: they lie in memory, and no kernel model computes with them."""
+"""Types that are only stored: their width matters, and no kernel model computes with them."""
 
 ALIASES: Mapping[str, str] = MappingProxyType({
     "float32": "fp32", "float": "fp32", "f32": "fp32", "float16": "fp16", "half": "fp16", "f16": "fp16",
     "bfloat16": "bf16", "float64": "fp64", "double": "fp64", "f64": "fp64", "tfloat32": "tf32", "e4m3": "fp8",
     "float8": "fp8", "s8": "int8", "i8": "int8", "s32": "int32", "i32": "int32",
 })
-"""What others call the types: CUDA, PTX, NumPy and PyTorch."""
+"""Names of the types in CUDA, PTX, NumPy and PyTorch."""
 
 
 @cache
 def dtype(name: str) -> DType:
-    """The element type called ``name``, in any case, or by another of its names (``ALIASES``).
+    """The element type with this name in any case, or with this alias (``ALIASES``).
 
     >>> dtype("fp8").bits, dtype("BF16").name, dtype("float32").name
     (8, 'bf16', 'fp32')
@@ -82,7 +82,7 @@ def dtype(name: str) -> DType:
 
 
 def dtype_in_memory(name: str) -> DType:
-    """As ``dtype``, and of ``STORED_DTYPES``, too: where only the width of elements counts.
+    """The element type with this name, ``STORED_DTYPES`` included, for data of which only the width matters.
 
     >>> dtype_in_memory("uint16").bits, dtype_in_memory("half").name
     (16, 'fp16')
@@ -104,14 +104,14 @@ def _find(name: str, known: Mapping[str, DType]) -> DType:
 
 
 def check_dtype(where: str, found: object) -> None:
-    """Refuse what is no element type, such as its name.
+    """Refuse a value that is no element type, for example its name.
 
     >>> check_dtype("wgmma", "bf16")
     Traceback (most recent call last):
     gpusim.errors.KernelError: wgmma: 'bf16' is no DType: use dtype('bf16')
 
     Raises:
-        KernelError: it is none.
+        KernelError: the value is no :class:`DType`.
     """
     if not isinstance(found, DType):
         mend = f"dtype({found!r})" if isinstance(found, str) else "BF16, or dtype('bf16')"
@@ -119,16 +119,15 @@ def check_dtype(where: str, found: object) -> None:
 
 
 def accumulator_of(operand: DType) -> DType:
-    """What products of two ``operand`` elements are summed in: fp32 for floats, int32 for int8.
+    """Default accumulator type of an MMA with ``operand`` elements: fp32 for floats, int32 for int8, fp64 for fp64.
 
-    fp64 is summed in itself. Source: PTX ISA, ``mma`` and ``wgmma``; the fp16 accumulator that PTX allows for
-    fp16 and fp8 operands is never the default.
+    Source: PTX ISA, ``mma`` and ``wgmma``. The fp16 accumulator that PTX permits for fp16 and fp8 is never the default.
 
     >>> accumulator_of(BF16).name, accumulator_of(INT8).name
     ('fp32', 'int32')
 
     Raises:
-        KernelError: no instruction multiplies and accumulates this type (int32, and those of ``STORED_DTYPES``).
+        KernelError: no MMA has this operand type (int32, and those of ``STORED_DTYPES``).
     """
     if operand.name in STORED_DTYPES:
         raise KernelError(f"dtype {operand.name}: no MMA here takes it as an operand: use int8 or a float type")

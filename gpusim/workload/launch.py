@@ -1,4 +1,4 @@
-"""A kernel ready to run: grid, cluster, roles, barriers, shared memory, and what it touches."""
+"""A kernel launch as data: grid, cluster, warp roles, barriers, shared memory, and the tensors that it accesses."""
 
 from __future__ import annotations
 
@@ -15,39 +15,39 @@ from gpusim.workload.ops import CacheHint, Op
 from gpusim.workload.tile_work import TileWork
 
 Feature = Literal["tma", "mbarrier", "wgmma", "cluster", "setmaxnreg", "cp_async", "mma_sync", "stmatrix", "fp8"]
-"""What a GPU has or lacks; its description lists what it has (``device.features``)."""
+"""Capability of a GPU that a kernel may need. A device's TOML file lists those that it has (``device.features``)."""
 
 
 class Target(Protocol):
-    """What a host program asks of a device before it launches (``cudaGetDeviceProperties``)."""
+    """Device properties that a host program queries before a launch (``cudaGetDeviceProperties``)."""
 
     @property
     def name(self) -> str:
-        """What errors call it."""
+        """Name in error messages."""
         ...
 
     @property
     def features(self) -> Set[Feature]:
-        """Instructions and types that it has."""
+        """Instructions and data types that the device supports."""
         ...
 
     @property
     def num_sms(self) -> int:
-        """Streaming multiprocessors."""
+        """Number of streaming multiprocessors."""
         ...
 
     @property
     def max_smem_per_cta_bytes(self) -> int:
-        """Shared memory that one CTA may ask for."""
+        """Maximum shared memory of one CTA, in bytes."""
         ...
 
     def gpcs_of_clusters(self, size: int) -> Sequence[int]:
-        """The GPC of each cluster of ``size`` CTAs, one CTA an SM, in the order in which a grid's first ones are placed."""
+        """GPC of each cluster of ``size`` CTAs, one CTA an SM, in the order in which a grid's first clusters are placed."""
         ...
 
 
 class RoleContext(Protocol):
-    """What a role's program sees of the machine: who it is, and the loops that the engine owns."""
+    """The view that a role's program has of the machine: built-in indices, and the loops that the engine controls."""
 
     @property
     def cta_idx(self) -> int:
@@ -65,13 +65,17 @@ class RoleContext(Protocol):
         ...
 
     def loop(self, num_iterations: int) -> Iterator[int]:
-        """``range(num_iterations)`` that the engine may move ahead, by multiples of twice the stages."""
+        """Iterate like ``range(num_iterations)``.
+
+        The engine may skip iterations, in multiples of :attr:`Launch.parity_period`.
+        """
         ...
 
     def tiles(self, num_tiles: int, *, first: int = 0, step: int = 1) -> Iterator[tuple[int, int]]:
-        """Work tiles of a persistent CTA as (turn, tile): turn ``first``, ``first + step``, ...
+        """Iterate over the work tiles of a persistent CTA as pairs (turn, tile): turn ``first``, ``first + step``, ...
 
-        Turn t of CTA c is tile ``c + t * num_ctas``; ends at ``num_tiles``. The engine may skip turns.
+        CTA c processes tile ``c + t * num_ctas`` in turn t, as long as that is below ``num_tiles``. The engine may skip
+        turns.
         """
         ...
 
@@ -81,23 +85,23 @@ Program = Callable[[RoleContext], Iterator[Op] | Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Buffer:
-    """A ring of ``num_stages`` slots of ``stage_bytes`` in shared memory."""
+    """A ring of ``num_stages`` stages in shared memory, each of ``stage_bytes`` bytes."""
 
     name: str
     stage_bytes: int
     num_stages: int = 1
     is_overlay: bool = False
-    """Lies over the other buffers, which are drained by then, and takes no room of its own."""
+    """Whether the buffer reuses the memory of the other buffers, which are no longer in use. Then it takes no space."""
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of all stages; none for an overlay."""
+        """Bytes of all stages; 0 for an overlay."""
         return 0 if self.is_overlay else self.stage_bytes * self.num_stages
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mbarrier:
-    """A ring of ``num_stages`` mbarriers, each expecting ``num_arrivals`` arrivals a phase (8 bytes each)."""
+    """A ring of ``num_stages`` mbarriers of 8 bytes. A phase of each completes after ``num_arrivals`` arrivals."""
 
     name: str
     num_arrivals: int
@@ -106,7 +110,7 @@ class Mbarrier:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedBarrier:
-    """One of the CTA's 16 hardware barriers, for ``num_threads`` threads."""
+    """One of the CTA's 16 hardware barriers (``bar.sync``), for ``num_threads`` threads."""
 
     name: str
     num_threads: int
@@ -114,7 +118,7 @@ class NamedBarrier:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WarpRole:
-    """``num_warps`` warps that run ``program`` in lockstep."""
+    """``num_warps`` warps of a CTA that run ``program`` in lockstep."""
 
     name: str
     num_warps: int
@@ -122,17 +126,17 @@ class WarpRole:
 
     @property
     def num_threads(self) -> int:
-        """Threads of the role."""
+        """Number of threads of the role."""
         return self.num_warps * WARP_SIZE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Footprint:
-    """What the work tiles of a launch touch of one tensor, without running them.
+    """Addresses of one tensor that the work tiles of a launch access, known without running their programs.
 
-    ``panel_of`` maps work-tile indices (int64[n]) to the panel that each walks (int64[n]); a walk has
-    ``num_steps`` slices of ``step_bytes`` (bytes of a full slice; ``panel_bytes`` gives int64[n] bytes of the
-    panels themselves, edges cut).
+    * ``panel_of``: maps work-tile indices, int64[n], to the panel that each tile walks through, int64[n].
+    * ``panel_bytes``: maps work-tile indices, int64[n], to the bytes of these panels, int64[n], cut at the tensor's edges.
+    * ``num_steps``: slices of a panel that a walk visits, one after the other.
     """
 
     tensor: str
@@ -141,32 +145,34 @@ class Footprint:
     panel_bytes: Callable[[NDArray[np.int64]], NDArray[np.int64]]
     num_steps: int = 1
     num_passes: int = 1
-    """How often a tile walks its panel from end to end (a softmax reads its row again). Later walks name the same slices:
-    where L1 has lost them they find in L2 what the tiles that run at once have left of them."""
+    """Number of times that a tile walks through its panel: a softmax reads its row more than once. Later walks name the
+    same slices. If L1 no longer holds them, they hit in L2 as far as the tiles that run at the same time have not
+    evicted them."""
     cache_hint: CacheHint = "evict_normal"
-    """Of all accesses to it. A window of addresses that persist does as ``evict_last``."""
+    """L2 eviction priority of all accesses to the tensor. A persisting access-policy window acts like ``evict_last``."""
     table_bytes: int = 0
-    """Of a table out of which each tile reads rows at random (a gather): then ``panel_bytes`` says what a tile reads, no two
-    tiles have a panel together, and rows that others have read lately are found in L2. 0: panels are what they are."""
+    """Bytes of a table from which each tile reads random rows (a gather); 0: no table. For a table, ``panel_bytes`` gives
+    the bytes that a tile reads, and no two tiles share a panel. Rows that other tiles have read recently hit in L2."""
     block_bytes: Callable[[NDArray[np.int64], int], NDArray[np.int64]] | None = None
-    """Where a tile reads single sectors: (tiles, bytes of a block) to the bytes of all aligned blocks of that size that it
-    touches, for memory may give no less. None: what it reads fills its blocks."""
+    """Function for tiles that read single sectors. It maps (tiles, block size in bytes) to the bytes of all aligned
+    blocks that each tile touches. Memory may deliver no less than a block. None: the tile's reads fill their blocks."""
     piece_bytes: int = 0
-    """Where a tile touches pieces of memory that lie apart, and the tile after it does not go on where they end: how many
-    bytes lie side by side. 0: tile after tile, one byte after the other."""
+    """Bytes of a contiguous piece, if a tile accesses pieces that are not adjacent and the next tile does not continue them.
+    0: consecutive tiles access contiguous bytes."""
     unasked: Callable[[int], float] | None = None
-    """Of what L2 lacks of it, the part that comes with what was asked for, where L2 takes blocks of so many bytes at least:
-    it is missed, but in no hit rate. None: all is asked for, or ``block_bytes`` says it."""
+    """Function of L2's minimum fetch size in bytes: the fraction of the missed bytes that no request asked for. Such
+    bytes miss but are in no hit rate. None: all bytes are requested, or ``block_bytes`` describes them."""
     piece_stride_bytes: int = 0
-    """Bytes from where such a piece begins to where the next one does, where all are as far apart. 0: they lie anywhere."""
+    """Bytes from the begin of one piece of ``piece_bytes`` to the begin of the next, if constant; 0: pieces lie anywhere."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """A kernel as it is launched.
+    """A kernel launch: the kernel, its grid and its resources.
 
-    ``num_ctas`` None means a persistent grid: as many CTAs as fit on the device at once (at most ``num_tiles``).
-    ``num_tiles`` counts the work tiles (for an ordinary grid, its CTAs).
+    * ``num_ctas``: CTAs of the grid. None: a persistent grid, with as many CTAs as fit on the device, at most ``num_tiles``.
+    * ``num_tiles``: work tiles of the launch; for an ordinary grid, its CTAs.
+    * ``num_flops``: floating-point operations of the launch.
     """
 
     kernel: str
@@ -187,48 +193,53 @@ class Launch:
     params: Mapping[str, Any] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
     has_own_slots: bool = False
-    """Whether programs count their way round the rings themselves, and take no slot or parity from a loop's index: then
-    any number of a loop's iterations can be skipped, else multiples of :attr:`parity_period`."""
+    """Whether programs count ring stages and parities themselves, not by the loop index. Then the engine may skip any
+    number of iterations; otherwise only multiples of :attr:`parity_period`."""
     set_aside_bytes: int = 0
-    """Of L2, for what is hinted evict_last or lies in a window that persists (``cudaLimitPersistingL2CacheSize``); 0: what
-    the device gives by itself."""
+    """Bytes of L2 for persisting accesses: ``evict_last`` hints and persisting windows (``cudaLimitPersistingL2CacheSize``).
+    0: the device's default."""
     tensor_maps: tuple[str, ...] = ()
-    """Tensors whose TMA descriptors each SM fetches at their first use; copies of others find them there."""
+    """Tensors whose TMA descriptors each SM fetches at the first use. Copies of other tensors find their descriptors
+    cached."""
     following: tuple[Launch, ...] = ()
-    """Kernels that the same call launches afterwards (split-K's reduction)."""
+    """Kernels that the same call launches afterwards, for example split-K's reduction."""
     has_uniform_programs: bool = False
-    """Whether a CTA's programs follow from its rank in the cluster and from the bytes of its tiles, footprint by footprint.
+    """Whether a CTA's programs depend only on its cluster rank and on the bytes of its tiles, footprint by footprint.
 
-    Those of CTAs that are alike in these differ in nothing but the panels that they name. A panel is a footprint's, the
-    CTA's index, or the same for all. Then a few CTAs are traced and compared, else all are.
-    """
+    CTAs that agree in these have programs that differ only in the panels that they name. A panel is a footprint's panel, the
+    CTA's index, or the same for all CTAs. If True, a few CTAs are traced and compared; if False, all are traced."""
     work: TileWork | None = None
-    """What its CTAs do for a tile at least; None: not told."""
+    """Minimum work of a CTA for one tile; None: unknown."""
 
     @property
     def num_threads(self) -> int:
-        """Threads of one CTA."""
+        """Number of threads of one CTA."""
         return sum(role.num_threads for role in self.roles)
 
     @property
     def num_warps(self) -> int:
-        """Warps of one CTA."""
+        """Number of warps of one CTA."""
         return sum(role.num_warps for role in self.roles)
 
     @property
     def smem_bytes(self) -> int:
-        """Shared memory of one CTA: buffers, 8 bytes a mbarrier, and ``extra_smem_bytes``."""
+        """Shared memory of one CTA in bytes: buffers, 8 bytes a mbarrier, and ``extra_smem_bytes``."""
         barriers = sum(8 * ring.num_stages for ring in self.mbarriers)
         return sum(buffer.num_bytes for buffer in self.buffers) + barriers + self.extra_smem_bytes
 
     @property
     def parity_period(self) -> int:
-        """Iterations after which every ring is back at the same stage and parity: twice the stages' multiple."""
+        """Iterations after which all rings are at the same stage and parity again: twice the LCM of all stage counts."""
         rings = [ring.num_stages for ring in self.mbarriers] + [ring.num_stages for ring in self.buffers]
         return 2 * int(np.lcm.reduce(rings)) if rings else 2
 
     def __post_init__(self) -> None:
-        """Refuse what no device could run."""
+        """Refuse a launch that no device can run.
+
+        Raises:
+            LaunchError: no role, an empty grid, negative set-aside bytes, an unknown cache hint, a name that occurs twice,
+                or more than 15 named barriers.
+        """
         if not self.roles:
             raise LaunchError(f"{self.kernel}: a launch needs at least one role, found none")
         if self.num_ctas is not None and self.num_ctas < 1:

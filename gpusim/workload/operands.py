@@ -1,8 +1,8 @@
-"""Tiles of operands in shared memory, the TMA boxes that load them, and what reading and writing them costs in wavefronts.
+"""Operand tiles in shared memory, the TMA boxes that load them, and the wavefronts of accesses to them.
 
 In: extents, a type, a major mode, a swizzle. Out: :class:`OperandTile`, its boxes, access patterns.
 
-Ignores: merging of partial sectors of several stores in L2.
+Ignores: that L2 combines partial sectors of several stores.
 """
 
 from __future__ import annotations
@@ -32,20 +32,24 @@ from gpusim.workload.tma.boxes import MAX_BOX_ELEMENTS, TmaBox
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperandTile:
-    """One stage's A or B tile (or an output tile) in smem: ``rows`` (M for A, N for B) by ``k``.
+    """One stage of an A, B or output tile in shared memory: ``rows`` (M for A, N for B) by ``k`` elements.
 
-    The contiguous mode is k if ``is_k_major``, else rows. With a mode of TMA and wgmma as ``swizzle`` the tile lies
-    in panels, side by side along the contiguous mode, each as wide as the mode's span. With ``B,M,S``, in elements, it is
-    row-major and swizzled as a whole, as CuTe's ``composition(Swizzle, Layout)``. Without, it is plain row-major, with
-    ``pad`` elements behind each row, or, if ``is_interleaved``, in panels of 16 bytes: the unswizzled layout of wgmma, in
-    core matrices. The stage starts on a multiple of 1024 bytes, so that the swizzle of addresses is that of
-    offsets.
+    The contiguous mode is k if ``is_k_major``, otherwise rows. The stage starts at a multiple of 1024 bytes, so a swizzle of
+    addresses equals a swizzle of offsets. Layouts:
+
+    * ``swizzle`` is a mode of TMA and wgmma ("32B", "64B", "128B"): the tile consists of adjacent panels.
+      Panels follow one another along the contiguous mode. Each is as wide as the swizzle's span.
+    * ``swizzle`` is ``B,M,S``, in elements: the tile is row-major, with one swizzle over all of it, as CuTe's
+      ``composition(Swizzle, Layout)``.
+    * ``swizzle`` is "none": the tile is row-major, with ``pad`` elements after each row.
+    * ``is_interleaved``: the tile consists of panels of 16 bytes. This is wgmma's layout without swizzle, in core matrices.
 
     Source: PTX ISA, wgmma's shared-memory layouts; CUTLASS, ``mma_traits_sm90_gmma.hpp``.
 
     Raises:
-        LayoutError: a contiguous mode that panels do not divide, panels (or a tile) that break the swizzle's repeat, a
-            swizzle that tears 16-byte vectors, a tile both swizzled and interleaved, or padding of other than plain rows.
+        LayoutError: a contiguous mode that is no multiple of the panel width. Also: panels, or a tile, that are no multiple
+            of the swizzle's period. Also: a swizzle that splits 16-byte vectors, or a tile both swizzled and interleaved.
+            Also: padding of a tile that is not plain row-major.
     """
 
     rows: int
@@ -55,7 +59,7 @@ class OperandTile:
     swizzle: str = "128B"
     is_interleaved: bool = False
     pad: int = 0
-    """Elements behind each row (of the contiguous mode), of a plain tile."""
+    """Elements after each row (along the contiguous mode) of a plain tile."""
 
     def __post_init__(self) -> None:
         swizzle = self.byte_swizzle
@@ -97,27 +101,27 @@ class OperandTile:
 
     @property
     def byte_swizzle(self) -> Swizzle:
-        """The swizzle of byte addresses."""
+        """Swizzle of byte addresses."""
         return _byte_swizzle(self.swizzle, self.dtype.bits)
 
     @property
     def is_in_panels(self) -> bool:
-        """Whether ``swizzle`` names a mode of TMA and wgmma (or none), rather than three numbers."""
+        """Whether ``swizzle`` names a mode of TMA and wgmma (or "none"), rather than three numbers."""
         return self.swizzle in SWIZZLE_MODES
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of the stage's elements."""
+        """Bytes of the stage's elements, without padding."""
         return self.rows * self.k * self.dtype.num_bytes
 
     @property
     def pad_bytes(self) -> int:
-        """Bytes behind each row."""
+        """Bytes of padding after each row."""
         return self.pad * self.dtype.num_bytes
 
     @property
     def room_bytes(self) -> int:
-        """Bytes of the stage, padding and all."""
+        """Bytes of the stage in shared memory, with padding."""
         return self.num_bytes + self.num_strided * self.pad_bytes
 
     @property
@@ -127,19 +131,19 @@ class OperandTile:
 
     @property
     def num_strided(self) -> int:
-        """Elements of the other mode: the tile's rows as memory sees them."""
+        """Elements of the mode that is not contiguous: the rows of the tile in memory."""
         return self.rows if self.is_k_major else self.k
 
     @property
     def panel_bytes(self) -> int:
-        """Width of a panel; the whole contiguous mode where the tile is plain row-major."""
+        """Bytes of a panel's width; for a plain row-major tile, of the full contiguous mode."""
         if self.is_interleaved or (self.is_in_panels and swizzle_mode(self.swizzle).num_bits):
             return span_bytes(self.swizzle)
         return self.contiguous_bytes
 
     @property
     def smem_layout(self) -> ByteLayout:
-        """The stage as a layout (rows, k): ``byte_offsets`` in CuTe's words, for ``wgmma_descriptor`` and ``make_tma_copy``.
+        """Layout (rows, k) of the stage, equivalent to ``byte_offsets``; for ``wgmma_descriptor`` and ``make_tma_copy``.
 
         >>> bf16 = DType("bf16", 16, "float")
         >>> print(OperandTile(rows=128, k=128, dtype=bf16, is_k_major=True).smem_layout)
@@ -156,7 +160,7 @@ class OperandTile:
     def byte_offsets(
         self, strided_idx: NDArray[np.int64], contiguous_offset_bytes: NDArray[np.int64]
     ) -> NDArray[np.int64]:
-        """Where bytes of the tile lie in its stage, swizzle included: int64 of the arguments' common shape.
+        """Byte offsets within the stage, swizzled: int64 of the arguments' common shape.
 
         >>> bf16 = DType("bf16", 16, "float")
         >>> tile = OperandTile(rows=8, k=64, dtype=bf16, is_k_major=True, swizzle="128B")
@@ -174,9 +178,9 @@ def _byte_swizzle(text: str, element_bits: int) -> Swizzle:
 
 
 def tma_boxes(tile: OperandTile) -> tuple[TmaBox, ...]:
-    """The boxes, all equal, that load ``tile``: one or more for each panel, as tall as TMA allows.
+    """TMA boxes that load ``tile``, all of the same shape: one or more for each panel, as tall as TMA permits.
 
-    They are equal because one tensor map has one box; rows beyond 256 are split evenly.
+    A tensor map has a single box shape. More than 256 rows are therefore split evenly.
 
     >>> bf16 = DType("bf16", 16, "float")
     >>> boxes = tma_boxes(OperandTile(rows=128, k=128, dtype=bf16, is_k_major=True, swizzle="128B"))
@@ -184,12 +188,12 @@ def tma_boxes(tile: OperandTile) -> tuple[TmaBox, ...]:
     (2, 64, (128,))
 
     Raises:
-        LayoutError: a plain tile whose rows are wider than a box (two boxes do not make one row), or a swizzle that TMA
-            does not know.
+        LayoutError: a plain tile whose rows are wider than a box, which two boxes cannot fill; or a swizzle that TMA does
+            not support.
     """
     if not tile.is_in_panels:
         raise LayoutError(f"TMA box: swizzle {tile.swizzle!r} is no mode of TMA: use {', '.join(SWIZZLE_MODES)}")
-    # With a swizzle a box must start where the repeat of eight rows does.
+    # With a swizzle a box must start at a multiple of eight rows, the swizzle's period.
     unit = MATRIX_ROWS if swizzle_mode(tile.swizzle).num_bits else 1
     heights = range(unit, min(tile.num_strided, MAX_BOX_ELEMENTS) + 1, unit)
     box = TmaBox(
@@ -202,11 +206,11 @@ def tma_boxes(tile: OperandTile) -> tuple[TmaBox, ...]:
 
 
 def cp_async_fill(tile: OperandTile, num_threads: int) -> AccessPattern:
-    """What all ``num_threads`` ask for together when they load ``tile`` by 16-byte cp.async.
+    """Access pattern of ``num_threads`` threads that load ``tile`` by 16-byte ``cp.async``.
 
-    Threads walk along the contiguous mode, then on to the next row; the last round may leave lanes idle. In
-    global memory rows start on a line and lines belong to one row. ``num_wavefronts`` is the write into smem, of copies
-    that go around L1 (.cg) and so do not queue where they read.
+    Threads advance along the contiguous mode, then to the next row. Lanes may be idle in the last round. In global memory
+    each row starts on a 128-byte line, and no two rows share one. ``num_wavefronts`` counts writes to shared memory for
+    ``cp.async.cg``, which bypasses L1: its reads take no wavefronts.
 
     Raises:
         LayoutError: ``num_threads`` is no positive multiple of 32.
@@ -214,7 +218,7 @@ def cp_async_fill(tile: OperandTile, num_threads: int) -> AccessPattern:
     if num_threads < 1 or num_threads % WARP_SIZE:
         close = nearest_multiple(num_threads, WARP_SIZE)
         raise LayoutError(f"cp.async fill: {num_threads} threads are no whole warps: use {close}")
-    # As warps are whole, 32 consecutive chunks make a request, however many threads there are.
+    # All warps are full: 32 consecutive chunks are one request for any number of threads.
     num_chunks = tile.num_bytes // MATRIX_ROW_BYTES
     chunk_idx = np.arange(math.ceil(num_chunks / WARP_SIZE) * WARP_SIZE).reshape(-1, WARP_SIZE)
     active = chunk_idx < num_chunks
@@ -236,11 +240,11 @@ def cp_async_fill(tile: OperandTile, num_threads: int) -> AccessPattern:
 def ldmatrix_reads(
     tile: OperandTile, *, rows_per_warp: int, first_row: int = 0, k_step_idx: int = 0
 ) -> AccessPattern:
-    """One warp's fragments for one k-step, by ldmatrix: ``rows_per_warp`` rows by 32 bytes of k.
+    """Access pattern of one warp that loads ``rows_per_warp`` rows of its fragments for one k-step by ldmatrix.
 
-    The k-step is k16 at 16 bits. x4 as far as it goes, one x2 for the eight rows that may be left. For a tile
-    that is not k-major the ``.trans`` form is meant, of 16-bit elements only. For A ``rows_per_warp`` is the
-    warp's share of M, for B of N.
+    A k-step is 32 bytes along k: k16 for 16-bit elements. The warp issues x4 instructions, and one x2 if eight rows remain.
+    A tile that is not k-major needs the ``.trans`` form, which exists for 16-bit elements only. ``rows_per_warp`` is the
+    warp's part of M for A, and of N for B.
 
     >>> bf16 = DType("bf16", 16, "float")
     >>> for mode in ("none", "128B"):  # 16 matrices: eight rows in one bank group, or in eight
@@ -250,8 +254,8 @@ def ldmatrix_reads(
     16
 
     Raises:
-        LayoutError: rows that are no multiple of 8 or lie outside of the tile, a k-step outside of it, or a
-            tile that ldmatrix cannot transpose.
+        LayoutError: rows that are no multiple of 8 or lie outside of the tile, or a k-step outside of it. Also: a tile that
+            ldmatrix cannot transpose.
     """
     k_step = K_STEP_BYTES // tile.dtype.num_bytes
     if not tile.is_k_major and tile.dtype.bits != 16:
@@ -283,9 +287,9 @@ def ldmatrix_reads(
 
 
 def stmatrix_writes(tile_m: int, tile_n: int, out_dtype: DType, swizzle: str = "128B") -> AccessPattern:
-    """A whole row-major output tile written into smem by stmatrix x4, by all the warps that hold it.
+    """Access pattern of all warps that store a row-major output tile to shared memory by stmatrix x4.
 
-    Each instruction writes 16 x 16 elements. With a swizzle the tile lies in panels, ready for a TMA store.
+    Each instruction stores 16 x 16 elements. With a swizzle, the tile consists of panels, as a TMA store reads them.
 
     >>> stmatrix_writes(64, 64, DType("bf16", 16, "float")).num_wavefronts * 128 == 64 * 64 * 2
     True
@@ -314,7 +318,7 @@ def _matrix_access(
     first_strided: NDArray[np.int64],
     offset_bytes: NDArray[np.int64],
 ) -> AccessPattern:
-    """An even number of 8 x 16-byte matrices, four to an instruction and the last two by an x2."""
+    """Access pattern of an even number of 8 x 16-byte matrices: x4 instructions, and one x2 for two that remain."""
     rows = tile.byte_offsets(first_strided[:, None] + np.arange(MATRIX_ROWS), offset_bytes[:, None])
     num_quads, num_left = divmod(len(rows), 4)
     num_wavefronts = int(wavefronts(f"{verb}_x4", rows[: 4 * num_quads].reshape(-1, WARP_SIZE)).sum())
@@ -338,19 +342,18 @@ def shared_vector_reads(
     vector_bytes: int = 16,
     is_blocked: bool = True,
 ) -> AccessPattern:
-    """Vector loads of one warp's fragments of one operand for one k, as an FMA kernel reads them.
+    """Access pattern of one warp's vector loads from shared memory: fragments of one operand for one k of an FFMA kernel.
 
-    The operand lies in smem with its rows (or columns) contiguous for each k. Lane i has coordinate
-    ``(i // lanes_per_coord) % num_coords``; lanes with the same coordinate read the same words.
-    ``is_blocked``: a thread's elements lie together; otherwise its vectors are ``num_coords`` vectors apart,
-    which avoids conflicts.
+    The operand's rows (or columns) are contiguous for each k. Lane i has coordinate ``(i // lanes_per_coord) % num_coords``;
+    lanes with the same coordinate read the same words. ``is_blocked``: a thread's elements are contiguous. Otherwise its
+    vectors have a stride of ``num_coords`` vectors, which avoids bank conflicts.
 
     >>> as_b = dict(num_coords=8, lanes_per_coord=1, elements_per_thread=8)
     >>> [shared_vector_reads(**as_b, is_blocked=blocked).num_wavefronts for blocked in (True, False)]
     [16, 8]
 
     Raises:
-        LayoutError: coordinates that do not divide a warp, or elements that are no whole vectors.
+        LayoutError: coordinates that do not divide a warp, or elements that do not fill their vectors.
     """
     if num_coords < 1 or lanes_per_coord < 1 or WARP_SIZE % (num_coords * lanes_per_coord):
         raise LayoutError(
@@ -381,24 +384,25 @@ def shared_vector_reads(
     )
 
 
-# For each kind what must divide the tile, m and n, and what one request writes, rows and columns.
+# For each kind: divisors of the tile's m and n, and the rows and columns that one request writes.
 _STORE_SHAPES: Mapping[str, tuple[int, int, int, int]] = MappingProxyType(
     {"mma_sync": (16, 8, 8, 8), "wgmma": (WGMMA_M, 8, 8, 8), "fma": (4, 32, 4, 32)}
 )
 
 
 def epilogue_store(tile_m: int, tile_n: int, out_bytes: int, kind: MmaKind) -> AccessPattern:
-    """Writing a whole tile of accumulators straight to row-major global memory, rows on lines of their own.
+    """Access pattern of an epilogue that stores a tile of accumulators to row-major global memory, without shared memory.
 
-    mma_sync and wgmma: the four lanes of a quad hold eight neighbouring columns of a row, two each, and eight
-    quads eight rows. So a request writes 8 x 8 elements, one sector a row, half of it used at 16 bits. fma:
-    eight lanes side by side in each of four rows, each with a vector of four columns.
+    Each row starts on a 128-byte line.
 
-    ``num_wavefronts`` is 0, not known: the data-stage rule is validated for loads that hit in L1, not for
-    stores.
-    Ignores: merging in L2 of the halves of a sector that two requests write.
-    Source: PTX ISA, fragment layouts of ``mma.m16n8`` and ``wgmma.m64``; for fma a choice: a coalesced
-    kernel's.
+    * mma_sync, wgmma: the four lanes of a quad hold eight adjacent columns of a row, two each. Eight quads hold eight rows.
+      A request therefore writes 8 x 8 elements: one sector a row, half of it with 16-bit elements.
+    * fma: eight lanes hold adjacent columns in each of four rows. Each lane writes a vector of four columns.
+
+    ``num_wavefronts`` is 0, that is, unknown: the data-stage rule is validated for loads that hit in L1, not for stores.
+
+    Ignores: that L2 combines the halves of a sector that two requests write.
+    Source: PTX ISA, fragment layouts of ``mma.m16n8`` and ``wgmma.m64``; for fma a choice: that of a coalesced kernel.
 
     >>> epilogue_store(16, 8, 2, "mma_sync")
     AccessPattern(num_requests=2, num_sectors=16, num_lines=16, num_wavefronts=0, num_bytes=256)

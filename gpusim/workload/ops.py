@@ -1,10 +1,17 @@
-"""The op vocabulary: what a warp can be told to do, each word named after its PTX instruction or CUDA intrinsic.
+"""Ops that a warp program yields: one class for each PTX instruction or CUDA intrinsic.
 
-An op is data and knows no time; ``simulate/warp.py`` gives each its cost. A role (a producer warp, a consumer
-warpgroup) runs its warps in lockstep, so counts in an op are for the whole role unless they say "per warp".
+An op is data. It contains no time: the engine assigns the cost of each op (``engine/ops_*.cpp``). A role is a group of warps
+that run one program in lockstep: a producer warp, a consumer warpgroup. Counts in an op are for all warps of the role,
+except ``num_instructions`` and ``num_issues``, which are per warp (wgmma: per warpgroup). Fields that several ops have:
 
-``tile`` names what is accessed: ``(panel, step)``, where a panel is what one work tile reads from a tensor from
-end to end (a block row of A) and step is its slice. Two roles that name the same tile share its lines in L2.
+* ``tile``: (panel, step). A panel is all that one work tile reads of a tensor: of A, a block row. A step is one slice of
+  that panel. Two roles that name the same tile share its lines in L2.
+* ``access``: requests, sectors, lines, wavefronts and bytes, summed over the warps of the role.
+* ``allocates_in_l1``: False for ``ld.global.L1::no_allocate``, ``ld.global.cg`` and ``cp.async.cg``.
+* ``buffer``, ``stage``: stage of a ring in shared memory. An empty ``buffer`` is scratch memory, which has no stages.
+* ``barrier``, ``stage``: mbarrier of a ring.
+* ``cta_rank``: rank of the other CTA in the cluster.
+* ``is_chain``: whether each instruction waits for the result of the one before.
 """
 
 from __future__ import annotations
@@ -17,14 +24,14 @@ from gpusim.workload.atoms import MmaAtom
 from gpusim.workload.fast_init import made_quickly
 from gpusim.workload.gmem.line_fetches import Fetches
 from gpusim.workload.smem.access import AccessPattern
-from gpusim.workload.token import Token as Token  # noqa: PLC0414  # a word of the vocabulary, too
+from gpusim.workload.token import Token as Token  # noqa: PLC0414  # exported as part of the vocabulary
 
 Tile = tuple[int, int]
 CacheHint = Literal["evict_normal", "evict_first", "evict_last"]
 
 
 class Op:
-    """Any word of the vocabulary."""
+    """Base class of all ops."""
 
     __slots__ = ()
 
@@ -35,11 +42,7 @@ class Op:
 @made_quickly
 @dataclass(frozen=True, slots=True)
 class GlobalLoad(Op):
-    """``ld.global``: registers from global memory, through L1. Yields a :class:`Token`.
-
-    ``access`` holds the sectors and tag wavefronts of all warps of the role. ``allocates_in_l1`` is false for
-    ``ld.global.L1::no_allocate`` and ``.cg``.
-    """
+    """``ld.global`` through L1. Waits for the MIO queue and the load/store unit; its :class:`Token` stands for the data."""
 
     tensor: str
     tile: Tile
@@ -51,7 +54,7 @@ class GlobalLoad(Op):
 @made_quickly
 @dataclass(frozen=True, slots=True)
 class GlobalStore(Op):
-    """``st.global``: global memory from registers. The warp goes on once the LSU has taken the store."""
+    """``st.global``. Waits until all of it is in the store queue, not until it has arrived in L2: fences do that."""
 
     tensor: str
     tile: Tile
@@ -61,7 +64,7 @@ class GlobalStore(Op):
 
 @dataclass(frozen=True, slots=True)
 class GlobalAtomic(Op):
-    """``atom.global`` (``returns``, yields a :class:`Token`) or ``red.global`` (does not), resolved in L2."""
+    """``atom.global`` (``returns``: yields a :class:`Token`) or ``red.global``. Waits for the LSU; L2 resolves it."""
 
     tensor: str
     tile: Tile
@@ -72,7 +75,7 @@ class GlobalAtomic(Op):
 @made_quickly
 @dataclass(frozen=True, slots=True)
 class Use(Op):
-    """The first instruction that needs a loaded register: waits for the token."""
+    """The first instruction that reads loaded registers. Waits for the data of ``token`` (long or short scoreboard)."""
 
     token: Token
 
@@ -83,15 +86,15 @@ class Use(Op):
 @made_quickly
 @dataclass(frozen=True, slots=True)
 class CpAsync(Op):
-    """``cp.async.ca|cg.shared.global``: shared memory from global memory past the registers.
+    """``cp.async.ca|cg.shared.global``: copies from global to shared memory without passing through registers.
 
-    ``access`` holds global sectors and the wavefronts of the write into shared memory. Belongs to the group that
-    the role's next :class:`CpAsyncCommitGroup` closes. ``num_rows`` is the number of rows of the tile, each of which lies
-    elsewhere in memory. ``num_between`` are integer instructions and moves of a warp for each of its copies, between
-    which they stand: they make the addresses.
-    ``come_along``, ``new_fraction``: as of :class:`TmaLoad`.
-    ``fetches``: what rows that do not begin on a line fetch; None: whole sectors of whole lines.
-    ``num_passes``: how often its rows pass their stage on the way around L1 (``fetches.num_passes``), once each at least.
+    The next :class:`CpAsyncCommitGroup` of the role closes its group. Waits for the MIO queue and the load/store unit only.
+
+    * ``num_rows``: rows of the tile that are not contiguous in global memory.
+    * ``num_between``: address instructions per warp between two copies (integer instructions and moves).
+    * ``come_along``, ``new_fraction``: L2 promotion, as in :class:`TmaLoad`.
+    * ``fetches``: sectors and line requests of rows that do not begin on a line; None: full sectors of full lines.
+    * ``num_passes``: passes through the copy stage that bypasses L1 (``line_fetches.num_passes``), at least one a row.
     """
 
     tensor: str
@@ -111,10 +114,10 @@ class CpAsync(Op):
 
 @dataclass(frozen=True, slots=True)
 class CpAsyncCommitGroup(Op):
-    """``cp.async.commit_group``.
+    """``cp.async.commit_group``: closes the role's open group of copies.
 
-    ``is_held``: the registers that the group's addresses lie in are written anew right behind it, so that its warps wait
-    until the copies have left the queue to the load/store unit.
+    ``is_held``: whether code right after it overwrites the copies' address registers. Then warps wait until the MIO queue
+    has issued the copies.
     """
 
     is_held: bool = False
@@ -122,14 +125,14 @@ class CpAsyncCommitGroup(Op):
 
 @dataclass(frozen=True, slots=True)
 class CpAsyncWaitGroup(Op):
-    """``cp.async.wait_group N``: until at most ``num_pending`` of the role's latest groups are in flight."""
+    """``cp.async.wait_group N``: waits until at most ``num_pending`` of the role's latest groups are in flight."""
 
     num_pending: int
 
 
 @dataclass(frozen=True, slots=True)
 class CpAsyncMbarrierArrive(Op):
-    """``cp.async.mbarrier.arrive.noinc``: one arrival a thread, when its earlier cp.async are there."""
+    """``cp.async.mbarrier.arrive.noinc``: one arrival a thread when its earlier ``cp.async`` have completed. No wait."""
 
     barrier: str
     stage: int
@@ -140,17 +143,21 @@ class CpAsyncMbarrierArrive(Op):
 
 @dataclass(frozen=True, slots=True)
 class TmaLoad(Op):
-    """``cp.async.bulk.tensor...shared::cluster.global.mbarrier::complete_tx::bytes``.
+    """``cp.async.bulk.tensor...shared::cluster.global.mbarrier::complete_tx::bytes``: TMA copies boxes to shared memory.
 
-    ``num_bytes`` is what arrives and counts on the mbarrier, out-of-bounds zeros included; ``num_fetched_bytes``
-    what really crosses from memory. ``num_rows`` is the number of box rows that the engine walks,
-    ``num_zero_rows`` those of them that lie outside of the tensor, ``num_outside_rows`` those of boxes all outside.
-    ``multicast`` lists cluster ranks that receive the data (empty: this CTA alone), each on its own barrier.
-    ``come_along`` are the tiles of that tensor, of as many bytes each, that L2 takes from memory together with this one
-    where it does not have it: the instruction or its tensor map asks for more bytes than the tile's rows have. Where rows
-    lie at unlike places in such blocks of memory, ``new_fraction`` of a tile's rows begin one, and bring it; the others have
-    come along with the tile before.
-    ``fetches``: as of :class:`CpAsync`.
+    Waits for space in TMA's instruction queue. Its bytes complete on ``barrier``: see :class:`MbarrierWait`.
+
+    * ``num_bytes``: bytes that arrive and count on the mbarrier, zeros for out-of-bounds elements included.
+    * ``num_fetched_bytes``: bytes that are read from global memory.
+    * ``num_rows``: box rows that TMA generates requests for; ``num_zero_rows`` of them are outside of the tensor.
+    * ``num_outside_rows``: rows of boxes that are completely outside of the tensor.
+    * ``num_boxes``: instructions, one a box.
+    * ``multicast``: cluster ranks that receive the data, each on its own mbarrier; empty: this CTA alone.
+    * ``come_along``: tiles of the same size that L2 fetches together with this one if it misses. The cause is L2 promotion:
+      the instruction or its tensor map requests more bytes than a row of the tile has.
+    * ``new_fraction``: fraction of the tile's rows that begin a new block of memory and fetch it. The other rows were
+      fetched with the tile before.
+    * ``fetches``: as in :class:`CpAsync`.
     """
 
     tensor: str
@@ -173,7 +180,7 @@ class TmaLoad(Op):
 
 @dataclass(frozen=True, slots=True)
 class TmaStore(Op):
-    """``cp.async.bulk.tensor...global.shared::cta.bulk_group``; with ``reduce``, ``cp.reduce.async.bulk.tensor``."""
+    """``cp.async.bulk.tensor...global.shared::cta.bulk_group`` (``reduce``: ``cp.reduce...``). Waits for TMA's queue."""
 
     tensor: str
     tile: Tile
@@ -187,12 +194,12 @@ class TmaStore(Op):
 
 @dataclass(frozen=True, slots=True)
 class BulkCommitGroup(Op):
-    """``cp.async.bulk.commit_group``."""
+    """``cp.async.bulk.commit_group``: closes the role's open group of bulk stores. Does not wait."""
 
 
 @dataclass(frozen=True, slots=True)
 class BulkWaitGroup(Op):
-    """``cp.async.bulk.wait_group[.read] N``; with ``read``, only until the source has been read."""
+    """``cp.async.bulk.wait_group[.read] N``: waits for all but ``num_pending`` groups; ``read``: until sources are read."""
 
     num_pending: int
     read: bool = True
@@ -200,7 +207,7 @@ class BulkWaitGroup(Op):
 
 @dataclass(frozen=True, slots=True)
 class PrefetchTensormap(Op):
-    """``prefetch.tensormap``: brings the descriptors of ``tensors`` in before their first use, one instruction each."""
+    """``prefetch.tensormap``: fetches the TMA descriptors of ``tensors``, one instruction each. Does not wait for them."""
 
     tensors: tuple[str, ...]
 
@@ -210,14 +217,14 @@ class PrefetchTensormap(Op):
 
 @dataclass(frozen=True, slots=True)
 class MbarrierInit(Op):
-    """``mbarrier.init``, once for each stage of a ring. The counts are declared in the Launch."""
+    """``mbarrier.init`` for each stage of a ring. The Launch declares the arrival counts."""
 
     barrier: str
 
 
 @dataclass(frozen=True, slots=True)
 class MbarrierArrive(Op):
-    """``mbarrier.arrive``; with ``cta_rank``, ``mapa`` and a remote arrive on that CTA of the cluster."""
+    """``mbarrier.arrive``: ``count`` arrivals; with ``cta_rank``, ``mapa`` and a remote arrive. Does not wait."""
 
     barrier: str
     stage: int
@@ -227,7 +234,7 @@ class MbarrierArrive(Op):
 
 @dataclass(frozen=True, slots=True)
 class MbarrierArriveExpectTx(Op):
-    """``mbarrier.arrive.expect_tx``: one arrival, and ``num_bytes`` more to wait for in this phase."""
+    """``mbarrier.arrive.expect_tx``: one arrival that adds ``num_bytes`` to the bytes that the current phase waits for."""
 
     barrier: str
     stage: int
@@ -236,59 +243,59 @@ class MbarrierArriveExpectTx(Op):
 
 @dataclass(frozen=True, slots=True)
 class MbarrierWait(Op):
-    """``mbarrier.try_wait.parity`` in a loop: until the phase of parity ``parity`` has completed."""
+    """``mbarrier.try_wait.parity`` in a loop: waits until the phase with parity ``parity`` (0 or 1) has completed."""
 
     barrier: str
     stage: int
     parity: int
     by_lane: bool = False
-    """One lane waits while the others of its warp stand elsewhere: it looks more seldom."""
+    """Whether a single lane waits while the other lanes of its warp have diverged. Such a lane polls less often."""
 
 
 @dataclass(frozen=True, slots=True)
 class BarSync(Op):
-    """``bar.sync`` (``barrier.sync``) on a named barrier that the Launch declares; waits for all its threads."""
+    """``bar.sync``: waits until all threads of a named barrier have arrived. The Launch declares the barrier."""
 
     barrier: str
 
 
 @dataclass(frozen=True, slots=True)
 class BarArrive(Op):
-    """``bar.arrive``: arrives on a named barrier and goes on."""
+    """``bar.arrive``: arrives on a named barrier. Does not wait for the other threads."""
 
     barrier: str
 
 
 @dataclass(frozen=True, slots=True)
 class Syncthreads(Op):
-    """``__syncthreads()``: all threads of the CTA."""
+    """``__syncthreads()``: waits until all threads of the CTA have arrived."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterArrive(Op):
-    """``barrier.cluster.arrive``."""
+    """``barrier.cluster.arrive``: arrives on the cluster's barrier. Does not wait for the other threads."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterWait(Op):
-    """``barrier.cluster.wait``: all threads of all CTAs of the cluster have arrived."""
+    """``barrier.cluster.wait``: waits until all threads of all CTAs of the cluster have arrived."""
 
 
 @dataclass(frozen=True, slots=True)
 class FenceProxyAsync(Op):
-    """``fence.proxy.async.shared::cta``: generic writes become visible to TMA and wgmma."""
+    """``fence.proxy.async.shared::cta``: makes stores to shared memory visible to TMA and wgmma. Waits for these stores."""
 
 
 @dataclass(frozen=True, slots=True)
 class FenceMbarrierInit(Op):
-    """``fence.mbarrier_init.release.cluster``: orders, and is no instruction of its own."""
+    """``fence.mbarrier_init.release.cluster``: makes initialized mbarriers visible to the cluster. Costs one issue slot."""
 
 
 @dataclass(frozen=True, slots=True)
 class FenceAcqRel(Op):
-    """``fence.acq_rel`` of scope gpu or cluster, alone or as part of an arrival that releases at such a scope.
+    """``fence.acq_rel`` at scope gpu or cluster, alone or as part of an arrival that releases at such a scope.
 
-    Waits until the stores before it, to global memory and to other CTAs of the cluster, have arrived.
+    Waits until the role's earlier stores to global memory and to other CTAs of the cluster have arrived.
     """
 
 
@@ -298,9 +305,9 @@ class FenceAcqRel(Op):
 @made_quickly
 @dataclass(frozen=True, slots=True)
 class SharedLoad(Op):
-    """``ld.shared``. Yields a :class:`Token`; the cost is its wavefronts. ``buffer`` may be empty (scratch).
+    """``ld.shared``: yields a :class:`Token` for the data. Its cost is its wavefronts.
 
-    Of ``num_parts`` alike, read one after the other, the first is waited for: the others come while that is used.
+    ``num_parts``: equal parts that are used in turn. The token is ready with the first; the others arrive during its use.
     """
 
     access: AccessPattern
@@ -312,7 +319,7 @@ class SharedLoad(Op):
 @made_quickly
 @dataclass(frozen=True, slots=True)
 class SharedStore(Op):
-    """``st.shared``. With ``has_token`` it gives a token that is ready when its registers have been read."""
+    """``st.shared``. Waits for the store queue. ``has_token``: yields a :class:`Token`, ready when registers are read."""
 
     access: AccessPattern
     buffer: str = ""
@@ -322,7 +329,7 @@ class SharedStore(Op):
 
 @dataclass(frozen=True, slots=True)
 class SharedAtomic(Op):
-    """``atom.shared`` or ``red.shared``. Yields a :class:`Token`."""
+    """``atom.shared`` or ``red.shared``: a read-modify-write in shared memory. Yields a :class:`Token`."""
 
     access: AccessPattern
     buffer: str = ""
@@ -331,7 +338,7 @@ class SharedAtomic(Op):
 
 @dataclass(frozen=True, slots=True)
 class Ldmatrix(Op):
-    """``ldmatrix.sync.aligned``. Yields a :class:`Token`."""
+    """``ldmatrix.sync.aligned``: loads 8x8 matrices from shared memory as MMA fragments. Yields a :class:`Token`."""
 
     access: AccessPattern
     buffer: str = ""
@@ -340,7 +347,7 @@ class Ldmatrix(Op):
 
 @dataclass(frozen=True, slots=True)
 class Stmatrix(Op):
-    """``stmatrix.sync.aligned``. With ``has_token`` as :class:`SharedStore`."""
+    """``stmatrix.sync.aligned``: stores MMA fragments as 8x8 matrices. Waits like :class:`SharedStore`, with its token."""
 
     access: AccessPattern
     buffer: str = ""
@@ -350,7 +357,7 @@ class Stmatrix(Op):
 
 @dataclass(frozen=True, slots=True)
 class DsmemLoad(Op):
-    """``ld.shared::cluster`` from the CTA of rank ``cta_rank``. Yields a :class:`Token`."""
+    """``ld.shared::cluster``: loads ``num_bytes`` from another CTA of the cluster. Yields a :class:`Token`."""
 
     cta_rank: int
     num_bytes: int
@@ -358,7 +365,7 @@ class DsmemLoad(Op):
 
 @dataclass(frozen=True, slots=True)
 class DsmemStore(Op):
-    """``st.shared::cluster``."""
+    """``st.shared::cluster``: stores ``num_bytes`` to another CTA of the cluster. Does not wait for the arrival."""
 
     cta_rank: int
     num_bytes: int
@@ -366,7 +373,7 @@ class DsmemStore(Op):
 
 @dataclass(frozen=True, slots=True)
 class StAsync(Op):
-    """``st.async.shared::cluster.mbarrier::complete_tx::bytes``: a remote store that counts on a remote mbarrier."""
+    """``st.async.shared::cluster.mbarrier::complete_tx::bytes``: its bytes complete on the other CTA's mbarrier. No wait."""
 
     cta_rank: int
     num_bytes: int
@@ -379,7 +386,7 @@ class StAsync(Op):
 
 @dataclass(frozen=True, slots=True)
 class MmaSync(Op):
-    """``mma.sync``: ``num_issues`` instructions of each warp of the role, on independent accumulators."""
+    """``mma.sync``: ``num_issues`` instructions per warp, on independent accumulators. Waits for the tensor cores."""
 
     atom: MmaAtom
     num_issues: int
@@ -387,16 +394,16 @@ class MmaSync(Op):
 
 @dataclass(frozen=True, slots=True)
 class WgmmaFence(Op):
-    """``wgmma.fence.sync.aligned``."""
+    """``wgmma.fence.sync.aligned``: orders register accesses before the next wgmma. Costs a fixed number of cycles."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wgmma(Op):
-    """``wgmma.mma_async``: ``num_issues`` instructions of each warpgroup of the role.
+    """``wgmma.mma_async``: ``num_issues`` instructions per warpgroup of the role. Waits for space in the wgmma queue.
 
-    ``reads`` lists the (buffer, stage) pairs that its descriptors point into. ``num_between``: a warp's own instructions,
-    each waiting for the one before, from the first of them to the last; they pass while these wait for room in the queue.
-    Ignores: that wgmma behind such code may come too late to follow the one before at once.
+    ``reads``: the (buffer, stage) pairs that the matrix descriptors point to. ``num_between``: dependent instructions of a
+    warp between its first and last wgmma, which run while wgmma waits in the queue.
+    Ignores: that a wgmma after such instructions may be too late to follow the previous one without a gap.
     """
 
     atom: MmaAtom
@@ -407,22 +414,22 @@ class Wgmma(Op):
 
 @dataclass(frozen=True, slots=True)
 class WgmmaCommitGroup(Op):
-    """``wgmma.commit_group``."""
+    """``wgmma.commit_group``: closes the role's open group of wgmma. Does not wait."""
 
 
 @dataclass(frozen=True, slots=True)
 class WgmmaWaitGroup(Op):
-    """``wgmma.wait_group N``: until at most ``num_pending`` of the role's latest groups run."""
+    """``wgmma.wait_group N``: waits until at most ``num_pending`` of the role's latest groups are in flight."""
 
     num_pending: int
 
 
 @dataclass(frozen=True, slots=True)
 class Code(Op):
-    """Where a stretch of straight-line code begins: ``num_bytes`` (16 an instruction), which may have to be fetched.
+    """Instruction fetch: straight-line code of ``num_bytes`` begins here (16 bytes an instruction). No PTX instruction.
 
-    The ops behind it say what the instructions cost; this one is only the wait for those that the SM's caches do not hold.
-    A program without it runs out of the caches, as a kernel does that is launched over and over.
+    Waits if the SM's instruction caches do not hold the code. The ops after it give the cost of the instructions. A program
+    without this op runs from the caches, like a kernel that is launched repeatedly.
     """
 
     name: str
@@ -431,10 +438,11 @@ class Code(Op):
 
 @dataclass(frozen=True, slots=True)
 class LoopCode(Op):
-    """A turn of a loop of ``num_fma`` FFMA, of ``bank_reads`` as :class:`Fma` has them, and ``num_others`` in a row.
+    """Instruction fetch: one iteration of a loop begins here. No PTX instruction.
 
-    Where that is more code than a sub-core keeps, part of it comes anew each turn, and a sub-core's only warp waits for what
-    of its way its own instructions do not cover.
+    A sub-core's instruction cache may be smaller than the loop. Then part of the code is fetched again in each iteration.
+    Waits for it only if the sub-core has a single warp, and as far as the loop's instructions do not hide it. ``num_fma``:
+    FFMA of an iteration. ``num_others``: its other instructions. ``bank_reads``: as in :class:`Fma`.
     """
 
     num_fma: float
@@ -444,11 +452,10 @@ class LoopCode(Op):
 
 @dataclass(frozen=True, slots=True)
 class FarCode(Op):
-    """Where a stretch of a kernel begins that lies ``begin_bytes`` to ``end_bytes`` behind the kernel's first instruction.
+    """Cold instruction fetch: code ``begin_bytes`` to ``end_bytes`` after the start of the kernel. No PTX instruction.
 
-    Where caches of code were flushed (``--l2 flushed``), what lies so far that the launch does not bring it along is fetched
-    out of memory when it first runs; else it costs nothing. ``own_cycles`` is what the ops behind it, which are its
-    instructions, take of a warp, as far as they are told as code of its own.
+    Waits only if the instruction caches were flushed (``--l2 flushed``) and the launch does not prefetch code that far.
+    ``own_cycles``: cycles that a warp takes for the overhead instructions among these, from the ops that follow.
     """
 
     name: str
@@ -459,12 +466,14 @@ class FarCode(Op):
 
 @dataclass(frozen=True, slots=True)
 class Fma(Op):
-    """``fma.rn.f32`` and its like: ``num_instructions`` of each warp, independent enough to fill the pipe, or a chain.
+    """``fma.rn.f32`` and other FP32 instructions: ``num_instructions`` per warp. Waits for the FP32 pipe.
 
-    ``bank_reads``: registers that one reads of the fuller of its scheduler's two banks, on the mean. ``num_runs``: of a
-    GEMM's main loop, where each run of products waits for vectors that were read for it: a CTA of several on an SM goes on
-    until it stops, and copies of others by cp.async wait; 0: none do. ``by_age``, of those that
-    take turns: older CTAs go first, as those do whose runs never wait for copies; an SM's are all by age, or none.
+    * ``is_chain``: False means that enough instructions are independent to fill the pipe.
+    * ``bank_reads``: registers that an instruction reads from the fuller of its scheduler's two register banks, on average.
+    * ``num_runs``: runs of FFMA in a GEMM's main loop, each of which waits for vectors from shared memory. With several CTAs
+      on an SM, one CTA issues until it stalls, and ``cp.async`` of the other CTAs wait. 0: no such runs.
+    * ``by_age``: whether older CTAs issue first. That holds if runs never wait for copies; it is equal for all CTAs of an
+      SM.
     """
 
     num_instructions: float
@@ -476,10 +485,10 @@ class Fma(Op):
 
 @dataclass(frozen=True, slots=True)
 class Alu(Op):
-    """Integer, logic, conversion and move work: ``num_instructions`` of each warp; in a chain each uses the one before.
+    """Integer, logic, conversion and move instructions: ``num_instructions`` per warp. Waits for the integer pipe.
 
-    ``num_beside``: as many as a chain is worth while wgmma runs on the SM, where that is more. ``num_more``: instructions
-    between those of a chain, which wait for nothing and take their turns of the scheduler.
+    ``num_beside``: equivalent length of a chain while wgmma runs on the SM, if that is longer. ``num_more``: independent
+    instructions between those of a chain, which take issue slots and wait for nothing.
     """
 
     num_instructions: float
@@ -490,12 +499,12 @@ class Alu(Op):
 
 @dataclass(frozen=True, slots=True)
 class MadWide(Op):
-    """``mad.wide``, ``IMAD.WIDE`` in SASS: ``num_instructions`` of each warp that multiply and add to 64 bits (addresses).
+    """``mad.wide`` (``IMAD.WIDE`` in SASS): ``num_instructions`` per warp, 64-bit multiply-adds for addresses.
 
-    They wait for wgmma that runs on the SM, and it for them; what stands behind them waits with them. ``is_apart``: they
-    stand amid other instructions, so that the warps do not come to them at once, and each holds up wgmma on its own.
-    ``sets_pace``: they are of a k-step whose warps copy what they multiply, whose pace is each SM's own where several CTAs
-    share one.
+    IMAD.WIDE and wgmma do not overlap on an SM: each waits for the other, and so do the warp's younger instructions.
+    ``is_apart``: whether other instructions lie in between. Then warps arrive at different times, and each one delays wgmma
+    separately. ``sets_pace``: whether they belong to a k-step whose warps copy their operands themselves. If several CTAs
+    share an SM, the pace of such a k-step differs from SM to SM.
     """
 
     num_instructions: float
@@ -505,24 +514,24 @@ class MadWide(Op):
 
 @dataclass(frozen=True, slots=True)
 class Mufu(Op):
-    """``ex2.approx``, ``rcp.approx`` and their like: ``num_instructions`` of each warp on the special-function unit."""
+    """``ex2.approx``, ``rcp.approx`` and other MUFU instructions: ``num_instructions`` per warp. Waits for the MUFU pipe."""
 
     num_instructions: float
 
 
 @dataclass(frozen=True, slots=True)
 class Shfl(Op):
-    """``shfl.sync``: ``num_instructions`` of each warp; in a chain each uses what the one before has given."""
+    """``shfl.sync``: ``num_instructions`` per warp. Waits for the shuffle pipe."""
 
     num_instructions: float
     is_chain: bool = False
     num_warps: int | None = None
-    """Of the role's warps that do it; None: all."""
+    """Warps of the role that issue it; None: all."""
 
 
 @dataclass(frozen=True, slots=True)
 class SetMaxNReg(Op):
-    """``setmaxnreg.inc|dec.sync.aligned.u32``; ``inc`` waits until the CTA's pool has enough."""
+    """``setmaxnreg.inc|dec.sync.aligned.u32``: ``inc`` waits until the CTA's pool has enough registers."""
 
     num_registers: int
     direction: Literal["inc", "dec"]
@@ -532,7 +541,7 @@ class SetMaxNReg(Op):
 
 
 class Section(Enum):
-    """A part of a kernel that a counterfactual can make free."""
+    """Sections of a kernel. A counterfactual can remove the cost of a section."""
 
     PROLOGUE = "prologue"
     MAINLOOP = "mainloop"
@@ -541,11 +550,11 @@ class Section(Enum):
 
 @dataclass(frozen=True, slots=True)
 class RangeStart(Op):
-    """Opens a named part of the timeline (no instruction)."""
+    """Begins a named section of the timeline, as an NVTX range does. No PTX instruction."""
 
     section: Section
 
 
 @dataclass(frozen=True, slots=True)
 class RangeEnd(Op):
-    """Closes the part that was opened last (no instruction)."""
+    """Ends the innermost section of the timeline. No PTX instruction."""

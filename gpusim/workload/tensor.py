@@ -1,4 +1,4 @@
-"""A tensor in memory: where it starts, how its coordinates become offsets, what an element is, which memory holds it."""
+"""A tensor in memory: base address, layout, element type and memory space."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from gpusim.workload.dtypes import DType, check_dtype
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemRef:
-    """Base address, layout, element type and memory space: MLIR's ``memref``, as CuTe DSL has it.
+    """A tensor in memory: base address, layout, element type and memory space, like MLIR's ``memref`` in CuTe DSL.
 
-    ``layout.Tensor`` is the same without type and space; this one knows its bytes. A swizzle works on offsets if the layout
-    is a ``ComposedLayout``, on addresses if it is a ``ByteLayout``; the base must then be a multiple of its period, so
-    that both say the same.
+    ``layout.Tensor`` has neither type nor space. A swizzle applies to offsets if the layout is a ``ComposedLayout``, and to
+    addresses if it is a ``ByteLayout``. In the second case the base must be a multiple of the swizzle's period, so that both
+    are equivalent.
 
     >>> from gpusim.layout import Swizzle
     >>> from gpusim.workload.dtypes import BF16
@@ -39,9 +39,9 @@ class MemRef:
     [1024, 1168, 1312]
 
     Raises:
-        LayoutError: a base that is negative or not aligned to elements and swizzle, a layout of other elements, or one
-            that does not yield offsets.
-        KernelError: ``dtype`` is no element type, but its name, say.
+        LayoutError: a base that is negative or not aligned to elements and swizzle. Also: a layout with another element
+            width, or one that does not yield offsets.
+        KernelError: ``dtype`` is no element type, for example its name.
     """
 
     name: str
@@ -76,7 +76,7 @@ class MemRef:
         (3,5,7):(35,7,1)
 
         Raises:
-            LayoutError: as for the record, or a mode without elements.
+            LayoutError: the errors of the class, or a mode without elements.
         """
         return cls(name=name, layout=Layout(shape, LayoutRight), dtype=dtype, space=space, base_bytes=base_bytes)
 
@@ -91,23 +91,23 @@ class MemRef:
         (3,5,7):(1,3,15)
 
         Raises:
-            LayoutError: as for the record, or a mode without elements.
+            LayoutError: the errors of the class, or a mode without elements.
         """
         return cls(name=name, layout=Layout(shape, LayoutLeft), dtype=dtype, space=space, base_bytes=base_bytes)
 
     @property
     def shape(self) -> IntTuple:
-        """Sizes of its modes."""
+        """Extents of the modes."""
         return self.layout.shape
 
     @property
     def num_elements(self) -> int:
-        """Coordinates, holes between them not counted."""
+        """Number of coordinates. Holes in the layout do not count."""
         return self.layout.size
 
     @property
     def alignment_bytes(self) -> int:
-        """What the base must be a multiple of: an element, and the period of a swizzle of addresses."""
+        """Alignment of the base in bytes: an element, and the period of a swizzle of addresses."""
         period = self.layout.swizzle.period if isinstance(self.layout, ByteLayout) else 1
         return max(self.dtype.num_bytes, period)
 
@@ -125,11 +125,11 @@ class MemRef:
         return int(last) + self.dtype.num_bytes
 
     def byte_addresses(self, coords: Any) -> NDArray[np.int64]:
-        """Addresses of elements, int64 of the coordinates' common shape.
+        """Byte addresses of elements, int64 of the coordinates' common shape.
 
         Args:
-            coords: integers, or int64 arrays of them, that count colexicographically through all modes; or a tuple with
-                one of these for each mode (nested where the shape is), which are broadcast together.
+            coords: integers, or int64 arrays, that count colexicographically through all modes. Or a tuple with one of these
+                for each mode (nested like the shape), which are broadcast together.
 
         >>> from gpusim.workload.dtypes import FP32
         >>> b = MemRef.row_major("B", (4, 8), FP32, base_bytes=256)
@@ -146,7 +146,7 @@ class MemRef:
 
 
 def _inside(name: str, coords: Any, shape: IntTuple) -> Any:
-    """The coordinates as int64 arrays; refuses those that no mode has."""
+    """The coordinates as int64 arrays; refuses coordinates outside of their modes."""
     if isinstance(coords, tuple):
         parts = shape if isinstance(shape, tuple) else (shape,)
         if len(coords) != len(parts):

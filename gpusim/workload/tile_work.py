@@ -1,4 +1,4 @@
-"""The least that a CTA does for a work tile: what bounds the time of a launch whose programs nobody has run."""
+"""Minimum work of a CTA for one work tile: a lower bound on the time of a launch whose programs have not been run."""
 
 from __future__ import annotations
 
@@ -12,40 +12,40 @@ NOTHING = AccessPattern()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TileWork:
-    """What a kernel multiplies, loads and stores; its programs do no less.
+    """Math, loads and stores of a kernel. Its programs do at least this work.
 
-    A tile is walked along K in steps, each of which waits for one slot of a ring.
+    A tile is processed along K in k-steps, each of which waits for one stage of a ring.
     """
 
     atom: MmaAtom | None
-    """What multiplies; None: FFMA."""
+    """MMA instruction of the kernel; None: FFMA."""
     step_instructions: int
-    """Instructions that a k-step of a CTA multiplies with: of warpgroups (wgmma) or of warps."""
+    """Number of MMA instructions in a CTA's k-step: of warpgroups (wgmma) or of warps."""
     num_steps: int
-    """K-steps of a tile, the fewest of any."""
+    """Number of k-steps of a tile, the minimum over tiles."""
     all_steps: int
-    """K-steps of all tiles."""
+    """Number of k-steps of all tiles."""
     num_stages: int
-    """Slots of the ring."""
+    """Number of stages of the ring."""
     num_math_roles: int = 1
-    """Roles that share a k-step's instructions evenly, and then store a part of the tile each."""
+    """Number of roles that share a k-step's instructions evenly. Each then stores a part of the tile."""
     waits_each_step: bool = False
-    """Whether a role waits for a k-step's math before it issues the next one's."""
+    """Whether a role waits for the math of a k-step before it issues that of the next."""
     takes_turns: bool = False
-    """Whether roles take turns at whole tiles: one tile's math is issued before the next one's begins."""
+    """Whether roles alternate tiles (pingpong): all math of one tile is issued before the next tile's math begins."""
     box_bytes: int = 0
-    """Bytes of the smaller of a k-step's two copies by TMA; 0: nothing comes by TMA."""
+    """Bytes of the smaller of a k-step's two TMA copies; 0: no TMA copies."""
     copied_bytes: int = 0
-    """Bytes that a CTA copies by TMA for a k-step, those that it multicasts once."""
+    """Bytes that a CTA copies by TMA for a k-step. A multicast counts once."""
     copied_rows: int = 0
-    """Rows of the boxes that they lie in."""
+    """Number of box rows in these copies."""
     has_producer: bool = False
-    """Whether one lane waits for each k-step's slot and asks for its copies by TMA."""
+    """Whether one lane waits for the stage of each k-step and issues its TMA copies."""
     is_fenced: bool = False
-    """Whether a cluster's CTAs fence what they have stored each time they meet: before they begin and before they end."""
+    """Whether the CTAs of a cluster fence their stores at each cluster barrier: before the first tile, and at the end."""
     stored: AccessPattern = NOTHING
-    """What a math role stores of a tile at least; nothing where tiles reach beyond the matrix."""
+    """Minimum stores of a math role for one tile; empty if tiles extend beyond the matrix."""
     left_fraction: float = 0.0
-    """Of that, the part that must have left the SM before the role goes on."""
+    """Fraction of ``stored`` that must have left the SM before the role continues."""
     read_bytes: int = 0
-    """Bytes that the launch reads of memory, each once."""
+    """Bytes that the launch reads from memory, each counted once."""

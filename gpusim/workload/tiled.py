@@ -1,8 +1,8 @@
-"""Atoms spread over a tile by the algebra: tiled copies and MMAs of real instructions, what they issue, what they address.
+"""Tiled copies and tiled MMAs of real instructions: counts of instructions, and the addresses of their lanes.
 
 In: atoms, layouts of threads, values and atoms, tensors in memory. Out: :class:`gpusim.layout.TiledCopy` and
-:class:`gpusim.layout.TiledMma`, counts of instructions, byte addresses of lanes for ``access.wavefronts`` and
-``access.global_access``.
+:class:`gpusim.layout.TiledMma`, counts of instructions, byte addresses of lanes for ``smem.access.wavefronts`` and
+``gmem.global_access``.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from gpusim.workload.tensor import MemRef
 def tiled_copy(
     atom: CopyAtom, dtype: DType, thr_layout: Layout, val_layout: Layout = Layout(1)  # noqa: B008 - layouts are frozen
 ) -> TiledCopy:
-    """``atom`` spread over the threads (m,n) to thread and over each one's values (m,n) to value.
+    """A tiled copy: ``atom`` distributed over threads by ``thr_layout``, with the values of each by ``val_layout``.
 
-    For copies between smem and the fragments of an MMA give ``atom.tv(dtype)`` to ``layout.make_tiled_copy_A`` and its
-    sisters.
+    ``thr_layout`` maps (m, n) to a thread, ``val_layout`` maps (m, n) to a value. For copies between shared memory and MMA
+    fragments, pass ``atom.tv(dtype)`` to ``layout.make_tiled_copy_A`` (or ``_B``, ``_C``) instead.
 
     >>> from gpusim.workload.atoms import copy_atom
     >>> from gpusim.workload.dtypes import BF16
@@ -37,7 +37,7 @@ def tiled_copy(
     ((16, 64), 8)
 
     Raises:
-        KernelError: an atom that moves boxes, elements that do not fit it, or threads that are no whole warps.
+        KernelError: an atom that copies boxes, elements that do not fit it, or threads that do not fill their warps.
         LayoutError: fewer threads or values than the atom needs.
     """
     if thr_layout.size % WARP_SIZE:
@@ -51,7 +51,7 @@ def tiled_mma(
     atom_layout_mnk: Layout = Layout((1, 1, 1)),  # noqa: B008 - layouts are frozen
     permutation_mnk: tuple[Any, Any, Any] = (None, None, None),
 ) -> TiledMma:
-    """``atom`` spread over warps, or over warpgroups for wgmma, by ``atom_layout_mnk``; CuTe's ``make_tiled_mma``.
+    """A tiled MMA: ``atom`` repeated over warps (wgmma: warpgroups) by ``atom_layout_mnk``; CuTe's ``make_tiled_mma``.
 
     >>> from gpusim.workload.atoms import wgmma
     >>> from gpusim.workload.dtypes import BF16
@@ -63,7 +63,7 @@ def tiled_mma(
 
 
 def num_copy_instructions(tiled: TiledCopy, shape: tuple[int, ...]) -> int:
-    """Instructions that each warp issues to copy a tile of ``shape``.
+    """Number of instructions that each warp issues to copy a tile of ``shape``.
 
     >>> from gpusim.layout import make_tiled_copy_C
     >>> from gpusim.workload.atoms import copy_atom, wgmma
@@ -81,25 +81,25 @@ def num_copy_instructions(tiled: TiledCopy, shape: tuple[int, ...]) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MmaCounts:
-    """What each unit (a warp, or a warpgroup for wgmma) does for a tile.
+    """MMA instructions of each unit (a warp, or a warpgroup for wgmma) for one tile.
 
     >>> MmaCounts(num_accumulators=16, num_k_steps=4).num_instructions
     64
     """
 
     num_accumulators: int
-    """Accumulators of the atom's shape that each unit keeps: its instructions for one k-step."""
+    """Number of accumulator fragments in each unit, which is its number of instructions for one k-step."""
     num_k_steps: int
-    """Atoms along k that each unit takes."""
+    """Number of atoms along k in each unit."""
 
     @property
     def num_instructions(self) -> int:
-        """Instructions that each unit issues for the tile."""
+        """Number of instructions that each unit issues for the tile."""
         return self.num_accumulators * self.num_k_steps
 
 
 def mma_counts(tiled: TiledMma, tile_mnk: tuple[int, int, int]) -> MmaCounts:
-    """What each unit of ``tiled`` issues for a tile of m x n x k, and how many accumulators it keeps.
+    """Instructions and accumulators of each unit of ``tiled`` for a tile of m x n x k.
 
     >>> from gpusim.workload.atoms import mma_sync
     >>> from gpusim.workload.dtypes import BF16
@@ -107,7 +107,7 @@ def mma_counts(tiled: TiledMma, tile_mnk: tuple[int, int, int]) -> MmaCounts:
     MmaCounts(num_accumulators=32, num_k_steps=2)
 
     Raises:
-        LayoutError: a tile that the tiled MMA does not divide.
+        LayoutError: a tile that is no multiple of the tiled MMA's.
     """
     for what, have, step in zip("mnk", tile_mnk, tiled.tile_shape, strict=True):
         if have < 1 or have % step:
@@ -122,15 +122,15 @@ def mma_counts(tiled: TiledMma, tile_mnk: tuple[int, int, int]) -> MmaCounts:
 
 
 def warp_addresses(tiled: TiledCopy, tensor: MemRef, side: Literal["src", "dst"]) -> NDArray[np.int64]:
-    """The byte address that each lane gives for each instruction, int64[num_instructions, num_warps, 32].
+    """Byte addresses of the lanes for each instruction, int64[num_instructions, num_warps, 32].
 
-    For ldmatrix and stmatrix these are the rows' addresses; lanes beyond the last row repeat the first ones. Instructions
-    are in the order of the partition: through a tile, then through the tiles of ``tensor``.
+    For ldmatrix and stmatrix these are the addresses of rows; surplus lanes repeat the first ones. Instructions are ordered
+    within a tile, then through the tiles of ``tensor``.
 
     Args:
-        tiled: a tiled copy of a real instruction; its atom's layouts are of ``tensor.dtype``.
-        tensor: what is read or written: a whole number of tiles.
-        side: "src" for what is read, "dst" for what is written.
+        tiled: a tiled copy of a real instruction; its atom's layouts are for elements of ``tensor.dtype``.
+        tensor: the tensor that is read or written: a multiple of the tile.
+        side: "src" for reads, "dst" for writes.
 
     >>> from gpusim.workload.smem.access import wavefronts
     >>> from gpusim.workload.atoms import copy_atom, mma_sync
@@ -145,8 +145,8 @@ def warp_addresses(tiled: TiledCopy, tensor: MemRef, side: Literal["src", "dst"]
     [32, 32, 32, 32]
 
     Raises:
-        LayoutError: threads that are no whole warps, a tensor that tiles do not divide, a side in registers, or values of
-            an instruction that do not lie one after the other in memory.
+        LayoutError: threads that do not fill their warps, or a tensor that is no multiple of the tile. Also: operands in
+            registers, or values of an instruction that are not contiguous in memory.
     """
     if tiled.num_threads % WARP_SIZE:
         close = nearest_multiple(tiled.num_threads, WARP_SIZE)

@@ -1,7 +1,7 @@
-"""Which tile to type where one is refused: a tile is advised only if all else that was asked for goes with it.
+"""Advice on tiles: a refusal proposes a tile only if it is compatible with all other options.
 
-In: refusals that propose a tile. Out: the sentence that leaves. A proposal mends what it was refused for; what the proposed
-tile is refused for in its turn is mended likewise, until one is accepted, or none is advised.
+In: refusals that propose a tile. Out: the error for the user. A proposal fixes the cause of its refusal. If the proposed
+tile is refused in turn, that refusal's proposal is tried, until one is accepted or none is advised.
 """
 
 from __future__ import annotations
@@ -12,22 +12,27 @@ from gpusim.errors import GpusimError
 from gpusim.kernel_models.gemm.options import MAX_TILE, AnyGemm
 
 MOST_STEPS = 12
-"""Proposals that are followed."""
+"""Maximum number of proposals that are followed."""
 
 Tile = tuple[int, int, int]
 
 
-class TileRefused(GpusimError):  # noqa: N818 - it never leaves this room
-    """A tile that no kernel can have, or that a GPU has no room for; what would do is not known yet."""
+class TileRefused(GpusimError):  # noqa: N818 - it never leaves this package
+    """A tile that no kernel can have, or that does not fit on a GPU. A tile that works is not known yet."""
 
     def __init__(self, why: str, *, kind: type[GpusimError], tile: Tile | None, otherwise: str = "") -> None:
-        """``tile`` is proposed, ``otherwise`` names flags that would do as well; ``kind`` is what the refusal becomes."""
+        """``tile`` is proposed, ``otherwise`` names flags as an alternative; ``kind`` is the class of the final error."""
         super().__init__(why)
         self.kind, self.tile, self.otherwise = kind, tile, otherwise
 
 
 def advised(refused: TileRefused, accepts: Callable[[Tile], object]) -> GpusimError:
-    """The refusal in a sentence, with a tile that ``accepts`` (which raises what it refuses) does take, or without one."""
+    """The error for the user, with a tile that ``accepts`` does not refuse, or without one.
+
+    Args:
+        refused: the first refusal.
+        accepts: function that raises an error for tiles that it refuses.
+    """
     tile = _followed(refused.tile, accepts)
     flags = [refused.otherwise] if refused.otherwise else []
     if tile is not None:
@@ -36,7 +41,7 @@ def advised(refused: TileRefused, accepts: Callable[[Tile], object]) -> GpusimEr
 
 
 def _followed(tile: Tile | None, accepts: Callable[[Tile], object]) -> Tile | None:
-    """The first tile that is accepted on the way from one proposal to the next."""
+    """The first accepted tile in the chain of proposals."""
     seen: set[Tile] = set()
     for _ in range(MOST_STEPS):
         if tile is None or tile in seen or max(tile) > MAX_TILE:

@@ -1,6 +1,6 @@
-"""When an option of a GEMM applies. Refusals and ``--help`` read the same rules.
+"""Conditions under which an option of a GEMM applies. Refusals and ``--help`` use the same rules.
 
-In: parameters whose instructions are known. Out: a refusal of the first option that does not apply; each option's condition.
+In: parameters whose instructions are known. Out: a refusal of the first option that does not apply; conditions as text.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ class Needs:
 
     field: str
     values: tuple[Any, ...] = ()
-    """Values with which it holds."""
+    """Values of the other option with which the condition holds."""
     least: int = 0
-    """In place of ``values``: the smallest number with which it holds; of a cluster its CTAs."""
+    """Minimum of the other option, instead of ``values``; for a cluster, of its number of CTAs."""
     holds_unset: bool = True
-    """Whether it holds where the other option is not chosen yet."""
+    """Whether the condition holds if the other option has no value yet."""
 
     def holds_for(self, params: GemmOptions) -> bool:
         """Whether ``params`` fulfil it."""
@@ -44,7 +44,7 @@ class Needs:
 
     @property
     def text(self) -> str:
-        """As one would type it.
+        """The condition as flags.
 
         >>> Needs(field="math", values=("mma_sync", "fma")).text, Needs(field="stages", least=2).text
         ('--math mma_sync or fma', '--stages 2 or more')
@@ -68,15 +68,15 @@ IN_KERNEL, SECOND_KERNEL = (Needs(field="split_k_mode", values=(mode,)) for mode
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """An option applies only where all that it needs holds; elsewhere it is refused, if it was given."""
+    """An option applies only if all conditions hold. Otherwise it is refused, if it was given."""
 
     field: str
     needs: tuple[Needs, ...]
     why: str
-    """The refusal's reason; ``{math}``, ``{schedule}`` and ``{copy_}`` stand for those of the parameters."""
+    """Reason of the refusal; ``{math}``, ``{schedule}`` and ``{copy_}`` are replaced by those of the parameters."""
     instead: str
     only: tuple[Any, ...] = ()
-    """Values that the rule is about; empty: all."""
+    """Values that the rule applies to; empty: all."""
     harmless: tuple[Any, ...] = ()
     """Values that are never refused."""
 
@@ -138,7 +138,7 @@ OF_INSTRUCTIONS = (
          "only a multistage kernel that copies by cp.async what wgmma reads has a fence to leave out",
          "use --schedule multistage --copy cp_async --math wgmma, or leave it out"),
 )  # fmt: skip
-"""Rules that need no shape: instructions and schedule are known, a schedule that depends on the tile is not."""
+"""Rules that need no shape: instructions and schedule are known, except a schedule that depends on the tile."""
 
 OF_SCHEDULE = (
     Rule("mbarrier_arrive", (PRODUCER,), "multistage has no producer to give stages back to",
@@ -159,7 +159,7 @@ OF_SHAPE = (
          "use --schedule cooperative"),
     Rule("epilogue", (TMA,), "this kernel has no tensor maps (--copy {copy_})", "use --epilogue smem", only=("tma_store",)),
 )  # fmt: skip
-"""Rules that are looked at one by one, amid what is checked of sizes."""
+"""Rules that are checked one by one, between the checks of sizes."""
 
 WANTS_FEATURE: tuple[tuple[str, tuple[str, ...], Feature, str], ...] = (
     ("schedule", PRODUCERS, "wgmma", "--schedule multistage"),
@@ -171,7 +171,7 @@ WANTS_FEATURE: tuple[tuple[str, tuple[str, ...], Feature, str], ...] = (
     ("epilogue", ("tma_store",), "tma", "--epilogue smem"),
     ("dtype", ("fp8",), "fp8", "--dtype bf16"),
 )
-"""Options that need a feature of the GPU, the values that do (none: all but the default), what to use elsewhere."""
+"""Options that need a feature of the GPU, their values that need it (empty: all but the default), and alternatives."""
 
 
 def refuse_first(params: GemmOptions, rules: Iterable[Rule]) -> None:
@@ -187,7 +187,7 @@ def refuse_first(params: GemmOptions, rules: Iterable[Rule]) -> None:
 
 
 def typed(field: str, value: Any) -> str:
-    """An option and its value as one types them.
+    """An option with its value as flags.
 
     >>> typed("fence", False), typed("cluster", (2, 1)), typed("copy_code", 4.0)
     ('--no-fence', '--cluster 2x1', '--copy-code 4')
@@ -203,7 +203,7 @@ def _joined(value: Any) -> str:
 
 
 def applies_when(field: str) -> dict[str, str]:
-    """Under which other options an option applies, by the values that this is about (empty: all), as text.
+    """Conditions on other options, as text, by the values of the option that they concern (empty: all).
 
     >>> applies_when("consumer_split"), applies_when("m")
     ({'': '--math wgmma, --schedule multistage or warp_specialized or cooperative'}, {})
@@ -218,7 +218,7 @@ def applies_when(field: str) -> dict[str, str]:
 
 
 def _needs_by_values(field: str) -> dict[str, list[Needs]]:
-    """Conditions of an option by the values that they are about; those on one other option are one."""
+    """Conditions of an option by the values that they concern. Conditions on the same other option are merged."""
     found: dict[str, dict[str, Needs]] = {}
     for rule in (*OF_INSTRUCTIONS, *OF_SCHEDULE, *OF_SHAPE):
         if rule.field != field:

@@ -1,4 +1,4 @@
-"""What no GEMM can be: a refusal names the flag, what was found, what is wanted, what to type instead."""
+"""Compatibility of a GEMM's options. A refusal names the flag, its value, valid values, and what to use instead."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ from gpusim.workload.launch import Target
 from gpusim.workload.operands import OperandTile
 
 MAX_WORK_TILES = 1 << 22
-"""Work tiles of a grid: beyond it the plan of the traffic alone would take minutes."""
+"""Maximum number of work tiles in a grid. A larger grid's traffic plan would take minutes."""
 
 MAX_BYTES = 1 << 38
-"""Bytes of A, B and D: more than the memory of any GPU that is described."""
+"""Maximum bytes of A, B and D: more than the memory of each described GPU."""
 
 CONSUMERS = {"warp_specialized": (1,), "cooperative": (2, 3), "pingpong": (2,), "multistage": (1, 2, 3)}
 
@@ -301,7 +301,7 @@ def _check_cluster(params: GemmOptions) -> None:
                 f"{named}: {ways} CTAs share {name}, whose tile of {operand.rows} along {along} by {operand.k} along K does "
                 f"not part into {ways} boxes of whole swizzle repeats"
             )
-            if size > PORTABLE_CLUSTER:  # another tile would be refused for that
+            if size > PORTABLE_CLUSTER:  # another tile would be refused for its cluster size
                 raise KernelError(f"{why}; use --cluster 1x1")
             raise TileRefused(
                 why, kind=KernelError,
@@ -345,7 +345,7 @@ def _check_size(params: GemmOptions) -> None:
 
 
 def _with_extent(tile: tuple[int, int, int], along: str, extent: int) -> tuple[int, int, int]:
-    """The same tile with ``extent`` along M, N or K."""
+    """The tile with ``extent`` along M, N or K."""
     m, n, k = (extent if name == along else size for name, size in zip("MNK", tile, strict=True))
     return m, n, k
 

@@ -1,4 +1,4 @@
-"""What is chosen where nothing was asked for: a kernel that works on the GPU at hand."""
+"""Defaults of a GEMM's options: they select a kernel that works on the given GPU."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from gpusim.layout.swizzle import span_bytes
 from gpusim.workload.launch import Target
 
 MIN_STAGES_FOR_DEPTH = 2
-"""With so few a group left in flight holds the slot that the next load waits for."""
+"""Maximum number of stages without wgmma in flight: one group in flight would hold the stage that the next load waits
+for."""
 
 USUAL_STAGES = 4
 
@@ -35,7 +36,7 @@ def with_instructions(params: AnyGemm, gpu: Target) -> AnyGemm:
 def with_shape(params: AnyGemm, gpu: Target) -> AnyGemm:
     """What :func:`with_instructions` left None, filled in where it has a meaning; nothing is checked.
 
-    Options without a meaning (``warps`` of wgmma, ``split`` of pingpong) stay None.
+    Options that do not apply (``warps`` of wgmma, ``consumer_split`` of pingpong) stay None.
     """
     params = _with_consumers(params) if params.math == "wgmma" else _with_warps(params)
     assert params.schedule is not None  # just set
@@ -50,7 +51,7 @@ def with_shape(params: AnyGemm, gpu: Target) -> AnyGemm:
         changes["epilogue"] = "direct"
     if params.swizzle is None:
         changes["swizzle"] = "none" if params.math == "fma" or params.pad else widest_swizzle(params)
-    elif is_wgmma or params.copy_ == "tma":  # they know modes only, which three numbers may mean
+    elif is_wgmma or params.copy_ == "tma":  # these support modes only, which three numbers may describe
         changes["swizzle"] = show_swizzle(parse_swizzle(params.swizzle, params.element.bits), params.element.bits)
     if params.prefetch is None and not is_specialized:
         changes["prefetch"] = "after_mma" if is_wgmma else "before_mma"
@@ -76,7 +77,8 @@ def with_shape(params: AnyGemm, gpu: Target) -> AnyGemm:
 def _with_consumers(params: AnyGemm) -> AnyGemm:
     """Schedule, tile, consumers and split: the first that divide the tile and fit in registers.
 
-    Where none divides a tile it is refused, with the nearest legal tile: so they are those of that tile.
+    If none divides the tile, a later check refuses it and proposes the nearest valid tile. The choice is then that of this
+    tile.
     """
     choices = list(_consumer_choices(params))
     legal = [choice for choice in choices if Shares(choice).is_divisible]

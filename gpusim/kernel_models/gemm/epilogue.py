@@ -1,4 +1,4 @@
-"""The end of a tile: accumulators become D. Straight from registers, through shared memory, or by TMA."""
+"""Epilogue of a tile: accumulators are stored to D directly from registers, through shared memory, or by TMA."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ from gpusim.workload.ops import Op, RangeEnd, RangeStart, Section
 from gpusim.workload.smem.access import AccessPattern, wavefronts
 
 NUM_CHUNKS = 2
-"""Pieces, side by side, in which a direct epilogue alternates conversion and stores."""
+"""Number of adjacent column blocks in which a direct epilogue alternates conversion and stores."""
 PART_COLUMNS = 32
-"""Of a piece in which one of parts of K does: its code runs beside its stores, as SASS has one of each in turn."""
+"""Columns of a block in the direct epilogue of a split-K part. Its overhead instructions and stores alternate, as in
+SASS."""
 
 ACTIVATION_COST = {"none": (0, 0), "relu": (1, 0), "gelu": (8, 1), "silu": (3, 2)}
 """(ALU or FMA, MUFU) instructions an element. Source: relu is one FMNMX; gelu by tanh.approx; silu by ex2, "
@@ -32,11 +33,15 @@ Program = Generator[Op, Any, None]
 
 @dataclass(frozen=True)
 class Epilogue:
-    """What one math role does with its share of the tile, held by ``num_warps`` warps.
+    """Epilogue of one math role for its part of the tile, which ``num_warps`` warps hold.
 
-    Models: conversion, alpha, beta, bias, activation; stores of fragments, or slices of a staging buffer that
-    leave as whole rows or by TMA; predicated edges. C is read once for each sector, by whoever writes D.
-    Ignores: rows of D that do not begin on a sector.
+    Models:
+    * Conversion, alpha, beta, bias, activation; predicated edges.
+    * Stores of fragments; or slices of a staging buffer that are stored as full rows or by TMA.
+    * C is read once for each sector, by the warp that writes D.
+
+    Ignores:
+    * Rows of D that do not begin on a sector.
     """
 
     plan: TilePlan
@@ -46,20 +51,20 @@ class Epilogue:
     num_warps: int
     first_m: int = 0
     first_n: int = 0
-    """Where the share lies in the tile."""
+    """First column of the role's part in the tile; ``first_m`` is its first row."""
     barrier: str = ""
     """Named barrier of the role's threads, for the staging buffer; empty: ``__syncthreads``."""
     drained: str = ""
-    """Named barrier of all roles that read the stages, where the staging buffer lies over them."""
+    """Named barrier of all roles that read the stages, if the staging buffer reuses their memory."""
     buffer: str = "epilogue"
     slot: int = 0
-    """This role's slot of the staging buffer."""
+    """Index of this role's slot in the staging buffer."""
     has_stmatrix: bool = True
 
-    # -------------------------------------------------------------------------------------- what lies inside
+    # -------------------------------------------------------------------------------------- parts inside of D
 
     def _inside(self, at: Coordinates) -> tuple[int, int]:
-        """Rows and columns of the share inside of D."""
+        """Rows and columns of the role's part inside of D."""
         rows = min(self.share_m, self.plan.rows_of_a(at.m) - self.first_m)
         columns = min(self.share_n, self.plan.rows_of_b(at.n) - self.first_n)
         return max(0, rows), max(0, columns)
@@ -71,11 +76,11 @@ class Epilogue:
 
     @cached_property
     def _known_stores(self) -> dict[tuple[int, int, int], AccessPattern]:
-        """What :meth:`_stores` has worked out: all inner tiles store alike."""
+        """Results of :meth:`_stores`: all inner tiles have the same stores."""
         return {}
 
     def _stores(self, rows: int, columns: int, width: int) -> AccessPattern:
-        """Fragments of ``rows`` x ``columns``, ``width`` bytes an element, straight to global memory."""
+        """Access pattern of direct stores to global memory: ``rows`` x ``columns``, ``width`` bytes an element."""
         key = rows, columns, width
         if key not in self._known_stores:
             self._known_stores[key] = self._count_stores(rows, columns, width)
@@ -96,7 +101,7 @@ class Epilogue:
         )
 
     def _loads(self, rows: int, columns: int, width: int) -> AccessPattern:
-        """The same fragments read: neighbours find their half of a sector in L1."""
+        """Access pattern of loads of the same fragments. Neighbouring lanes hit the other half of a sector in L1."""
         stored = self._stores(rows, columns, width)
         return AccessPattern(
             num_requests=stored.num_requests, num_sectors=rows * ceil_div(columns * width, SECTOR_BYTES),
@@ -105,7 +110,7 @@ class Epilogue:
 
     @staticmethod
     def whole_rows(rows: int, columns: int, width: int) -> AccessPattern:
-        """``rows`` rows of a slice, 16 bytes a lane, row after row."""
+        """Access pattern of ``rows`` rows of a slice, 16 bytes a lane, row after row."""
         row_bytes = columns * width
         chunks = rows * ceil_div(row_bytes, 16)
         return AccessPattern(
@@ -117,7 +122,7 @@ class Epilogue:
 
     @cached_property
     def _known_arithmetic(self) -> dict[int, list[Op]]:
-        """What :meth:`_arithmetic` has worked out: all tiles compute alike."""
+        """Results of :meth:`_arithmetic`: all tiles have the same arithmetic."""
         return {}
 
     def _arithmetic(self, num_slices: int) -> list[Op]:
@@ -144,7 +149,7 @@ class Epilogue:
         return found
 
     def _walk(self, num_slices: int) -> list[Op]:
-        """A walk over the accumulators of a slice: addresses, bounds, whatever each element's way takes in instructions."""
+        """Overhead instructions of a pass over a slice's accumulators: addresses, bounds."""
         params = self.plan.params
         found: list[Op] = []
         if not num_slices:
@@ -157,7 +162,7 @@ class Epilogue:
         return found
 
     def _far_code(self, num_pieces: int, *, is_last_part: bool = False) -> list[list[Op]]:
-        """Of each piece of the way out where its code lies; of the last part of k first for zeros, then for D."""
+        """Cold instruction fetch of each piece of the epilogue; for the last split-K part, first for zeros, then for D."""
         known = self._known_places.get((num_pieces, is_last_part))
         if known is None:
             params = self.plan.params
@@ -172,7 +177,7 @@ class Epilogue:
 
     @cached_property
     def _known_places(self) -> dict[tuple[int, bool], list[list[Op]]]:
-        """What :meth:`_far_code` has worked out: all tiles leave alike."""
+        """Results of :meth:`_far_code`: all tiles have the same epilogue."""
         return {}
 
     # -------------------------------------------------------------------------------------- programs
@@ -194,7 +199,7 @@ class Epilogue:
         yield RangeEnd()
 
     def finish(self) -> Iterator[Op]:
-        """Before the CTA ends: TMA must have read the staging buffer."""
+        """Wait, before the CTA ends, until TMA has read the staging buffer."""
         if self.plan.params.epilogue == "tma_store":
             yield ops.BulkWaitGroup(0, read=True)
 
@@ -212,22 +217,22 @@ class Epilogue:
 
     @property
     def _num_chunks(self) -> int:
-        """Pieces of a tile's share that is all inside of D."""
+        """Number of column blocks of a part that is completely inside of D."""
         return max(NUM_CHUNKS, self.share_n // PART_COLUMNS if self.plan.params.split_k > 1 else 0)
 
     def _chunks(self, columns: int) -> list[tuple[int, int]]:
-        """(index, columns inside of D) of the pieces of a direct epilogue."""
+        """(index, columns inside of D) of the column blocks of a direct epilogue."""
         wide, num = self._fragment[1], self._num_chunks
         width = ceil_div(ceil_div(self.share_n, num), wide) * wide
         found = [(idx, min(width, columns - idx * width)) for idx in range(num)]
         return [(idx, inside) for idx, inside in found if inside > 0]
 
     def _step(self, idx: int) -> int:
-        """A slice's number among those of the tile: no two roles name the same one."""
+        """A slice's number in the tile. No two roles use the same number."""
         return self.slot * 1024 + idx
 
     def _direct(self, at: Coordinates, rows: int, columns: int) -> Program:
-        """Registers to global memory: C and bias first, then conversion and stores in turn."""
+        """Store registers to global memory: load C and bias first, then alternate conversion and stores."""
         params, panel = self.plan.params, self.plan.panel_of_d(at)
         width = params.out_element.num_bytes
         chunks = self._chunks(columns)
@@ -250,7 +255,7 @@ class Epilogue:
 
     @cached_property
     def _slice(self) -> OperandTile:
-        """A slice of D in the staging buffer, with the widest swizzle that its rows admit."""
+        """A slice of D in the staging buffer, with the widest swizzle that its rows permit."""
         element, columns = self.plan.params.out_element, self.staging.slice_n
         row_bytes = columns * element.num_bytes
         fitting = [mode for mode, span in (("128B", 128), ("64B", 64), ("32B", 32)) if row_bytes % span == 0]
@@ -261,7 +266,7 @@ class Epilogue:
 
     @cached_property
     def uses_stmatrix(self) -> bool:
-        """Whether fragments go into the staging buffer by stmatrix: 16-bit ones of tensor cores."""
+        """Whether stmatrix stores fragments to the staging buffer: for 16-bit elements and tensor cores."""
         params = self.plan.params
         return (
             self.has_stmatrix and params.math != "fma" and params.out_element.bits == 16
@@ -270,7 +275,7 @@ class Epilogue:
 
     @cached_property
     def _writes(self) -> Op:
-        """Fragments into the staging buffer."""
+        """Store of fragments to the staging buffer."""
         tile = self._slice
         if self.uses_stmatrix:
             access = stmatrix_writes(tile.rows, tile.k, tile.dtype, tile.swizzle)
@@ -288,7 +293,7 @@ class Epilogue:
         return ops.SharedStore(access, self.buffer, self.slot)
 
     def _staged(self, at: Coordinates, rows: int, columns: int, turn: int) -> Program:
-        """Slice by slice: wait until the buffer is free, convert, write it, meet, store it."""
+        """For each slice: wait until the buffer is free, convert, store to the buffer, barrier, store to D."""
         params, panel = self.plan.params, self.plan.panel_of_d(at)
         width = params.out_element.num_bytes
         slice_n, by_tma = self.staging.slice_n, params.epilogue == "tma_store"
@@ -327,11 +332,11 @@ class Epilogue:
 
     @property
     def _is_over_stages(self) -> bool:
-        """Whether the first slice overwrites what the role's other warps may still read."""
+        """Whether the first slice overwrites memory that the role's other warps may still read."""
         return self.staging.overlays_stages and not self.drained
 
     def _reads(self, leaving: AccessPattern) -> AccessPattern:
-        """Rows of the staging buffer, 16 bytes a lane: without conflicts."""
+        """Loads of rows of the staging buffer, 16 bytes a lane, without bank conflicts."""
         return AccessPattern(
             num_requests=leaving.num_requests, num_wavefronts=ceil_div(leaving.num_bytes, LINE_BYTES),
             num_bytes=leaving.num_bytes,
@@ -348,12 +353,12 @@ class Epilogue:
     # -------------------------------------------------------------------------------------- split-K
 
     def _split_k(self, at: Coordinates, rows: int, columns: int) -> Program:
-        """Parts of K: partial sums, added in L2 by red, or written for a second kernel to add.
+        """Split-K epilogue: partial sums, added in L2 by red, or stored for a second kernel.
 
-        In the kernel: every part adds its accumulators to a workspace with ``red.global.add``, waits until they have
-        arrived, its threads meet and one of them counts it; the last part (here: the one with the highest index) sets the
-        count back, asks for all of the sum, leaves zeros in its place, and writes D once the sum is there. Each walk over
-        the accumulators takes ``store_code``.
+        In the kernel, each part adds its accumulators to a workspace with ``red.global.add`` and waits until they have
+        arrived. Its threads meet at a barrier, and one of them increments a counter. The last part (here: the one with the
+        highest index) resets the counter, loads the complete sum and stores zeros in its place. It stores D once the sum has
+        arrived. Each pass over the accumulators takes ``store_code``.
         """
         plan, params = self.plan, self.plan.params
         chunks = self._chunks(columns) if rows else []
@@ -393,7 +398,7 @@ class Epilogue:
             yield from self._direct(at, rows, columns)
 
     def _count(self, panel: int, *, is_last: bool) -> Program:
-        """The sums have arrived, and one thread says so to all parts of the tile; the last sets the count back."""
+        """Wait until the sums have arrived, then let one thread increment the tile's counter. The last part resets it."""
         meet: Op = ops.BarSync(self.barrier) if self.barrier else ops.Syncthreads()
         yield ops.FenceAcqRel()
         yield meet

@@ -1,4 +1,4 @@
-"""Register fragments of mma.sync and fma kernels: what each slice of a k-step reads, the math it feeds."""
+"""Register fragments of mma.sync and fma kernels: the loads of each slice of a k-step, and the math that uses them."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from gpusim.workload.smem.access import AccessPattern
 Span = tuple[int, int]
 
 LANES_ALONG_N = 8
-"""Of a warp of fma."""
+"""Number of lanes of an fma warp along N."""
 MOST_KS = 2
-"""Of a slice of an fma k-step: fewer are simulated for longer, and move a kernel's time by some percent."""
+"""Maximum k of a slice of an fma k-step. Smaller slices take longer to simulate, and change a kernel's time by some
+percent."""
 
 
 def pairs(num_ks: int) -> list[int]:
-    """One, two, two, ... of ``num_ks``, as far as they go, and the last alone.
+    """Slices of ``num_ks``: one, then twos as far as they fit, and the last one separately.
 
     >>> pairs(8), pairs(9), pairs(2), pairs(1)
     ([1, 2, 2, 2, 1], [1, 2, 2, 2, 1, 1], [1, 1], [1])
@@ -37,22 +38,25 @@ def pairs(num_ks: int) -> list[int]:
 
 @dataclass(frozen=True)
 class Fragments:
-    """Slices of a k-step, of all warps together: one MMA deep for mma.sync; for fma one k, then twos, the last k alone.
+    """Slices of a k-step, for all warps together.
 
-    An fma kernel's registers hold the vectors of two k, and each k's are read behind the math of the one before: so the
-    first math of a slot waits for one k's vectors alone, and the wait for the next slot stands before the last k's math.
-    The math of two waits for the vectors of the first, as those of the second come behind its math; where each k's are read
-    before its own (``register_stages`` 1), for both.
-    Ignores: that the second's may come too late for that.
+    For mma.sync a slice has the depth of one MMA. For fma the first slice and the last have a single
+    k each, and the others have two.
+    An fma kernel's registers hold the vectors of two k. Those of a k are loaded during the math of the one before. The first
+    math of a stage therefore waits for one k's vectors only, and the wait for the next stage precedes the last k's math. The
+    math of two k waits for the vectors of the first, because those of the second arrive during its math. With
+    ``register_stages`` 1, each k's vectors are loaded before its own math, so the math waits for both.
+
+    Ignores: that the vectors of the second k may arrive too late for that.
     """
 
     plan: TilePlan
     teams: tuple[int, int] = (1, 1)
-    """Parts of the warps along M and N, of which one is meant; all of them read alike."""
+    """Number of warp groups along M and N. All groups have the same loads; the record describes one of them."""
 
     @cached_property
     def slices(self) -> list[AccessPattern]:
-        """Fragment reads of each slice."""
+        """Access patterns of the fragment loads of each slice."""
         if self.plan.params.math != "mma_sync":
             return self._vector_slices()
         rows, columns = Shares(self.plan.params).share
@@ -63,7 +67,7 @@ class Fragments:
         return self.plan.tile[2] // mma_sync(self.plan.params.element).k
 
     def _ldmatrix(self, idx: int, spans: tuple[Span, Span]) -> AccessPattern:
-        """Of slice ``idx``: rows of A and columns of B from one to another, of each warp's share."""
+        """Loads of slice ``idx``: spans of rows of A and columns of B, within each warp's part."""
         shares, found = Shares(self.plan.params), AccessPattern()
         ways = [all_ways // teams for all_ways, teams in zip(shares.ways, self.teams, strict=True)]
         for which, (operand, (begin, end)) in enumerate(zip(self.plan.operands, spans, strict=True)):
@@ -74,7 +78,7 @@ class Fragments:
         return found
 
     def _vector_slices(self) -> list[AccessPattern]:
-        """ld.shared of the thread tiles' rows of A and columns of B, 16 bytes at a time."""
+        """``ld.shared`` of rows of A and columns of B for the thread tiles, 16 bytes at a time."""
         shares = Shares(self.plan.params)
         rows, columns = shares.share
         of_a = shared_vector_reads(num_coords=4, lanes_per_coord=8, elements_per_thread=rows // 4)
@@ -85,12 +89,12 @@ class Fragments:
 
     @cached_property
     def _depths(self) -> list[int]:
-        """K's of each slice of an fma k-step."""
+        """Number of k in each slice of an fma k-step."""
         return pairs(self.plan.tile[2])
 
     @cached_property
     def reads(self) -> list[list[Op]]:
-        """For each stage the reads of its slices; each yields a token."""
+        """For each stage, the loads of its slices. Each load yields a token."""
         num_stages = self.plan.params.stages
         assert num_stages is not None  # resolved
         if self.plan.params.math == "mma_sync":
@@ -103,10 +107,11 @@ class Fragments:
 
     @cached_property
     def halves(self) -> list[list[list[tuple[ops.Ldmatrix, ops.MmaSync]]]]:
-        """For each stage and slice of mma.sync what is read first, and math until the last has come; the others, the rest.
+        """For each stage and slice of mma.sync: the first loads with their math, then the remaining loads and math.
 
-        An instruction's rows of A and 16 columns of B come first, then the other columns, then the other rows. Math goes on
-        as they come: what waits for the last of them are the instructions of its rows (or columns) alone.
+        An instruction's rows of A and 16 columns of B come first, then the other columns, then the other rows. Math
+        continues as they arrive: only the instructions of the last rows (or columns) wait for the last load.
+
         Source: SASS of ``kernels/hgemm``.
         """
         (rows, columns), atom = Shares(self.plan.params).share, mma_sync(self.plan.params.element)
@@ -129,7 +134,7 @@ class Fragments:
 
     @cached_property
     def math(self) -> list[Op]:
-        """The math of each slice."""
+        """Math of each slice."""
         rows, columns = Shares(self.plan.params).share
         if self.plan.params.math == "mma_sync":
             atom = mma_sync(self.plan.params.element)
@@ -142,6 +147,9 @@ class Fragments:
 
     @property
     def bank_reads(self) -> float:
-        """Of an FFMA: two banks give the element of B and the sum; one of them a row's element of A, too, once."""
+        """Register-bank reads of an FFMA: mean reads from the fuller bank.
+
+        Two banks supply the element of B and the sum. One of them also supplies a row's element of A, once.
+        """
         told = self.plan.params.fma_bank_reads
         return 1.0 + LANES_ALONG_N / Shares(self.plan.params).share[1] if told is None else told

@@ -1,4 +1,4 @@
-"""Code that lies far from its kernel's first instruction, which a launch behind flushed caches fetches when it runs."""
+"""Cold instruction fetch: code far from a kernel's first instruction, which is fetched at its first execution."""
 
 from __future__ import annotations
 
@@ -8,9 +8,14 @@ from gpusim.workload.ops import Op
 
 
 def far_code(name: str, begin: int, end: int, num_instructions: float, *, num_parts: int = 1) -> list[list[Op]]:
-    """For each part of a stretch of code where it lies; nothing where that is not known.
+    """Ops for each of ``num_parts`` parts of a stretch of code; empty lists if its position is unknown.
 
-    ``num_instructions`` of the stretch, most of its own, each using the one before, run while the rest is fetched.
+    Args:
+        name: name of the stretch.
+        begin: offset of its first byte from the kernel's first instruction, in bytes.
+        end: offset of its end, in bytes.
+        num_instructions: dependent overhead instructions in it. They execute while the rest is fetched.
+        num_parts: number of equal parts.
 
     >>> far_code("way out", 0, 0, 100.0)
     [[]]

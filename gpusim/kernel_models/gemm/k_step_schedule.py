@@ -1,4 +1,4 @@
-"""Where copies, meeting and reads of fragments lie in a k-step's mma.sync, with fragments that are read a slice ahead."""
+"""Schedule of copies, barriers and fragment loads in a k-step of mma.sync with two register stages."""
 
 from __future__ import annotations
 
@@ -12,26 +12,28 @@ from gpusim.workload.atoms import mma_sync
 
 What = Literal["copies", "read", "meet", "read_next", "use", "use_rest", "math"]
 ORDER: tuple[What, ...] = ("copies", "read", "meet", "read_next", "use", "use_rest")
-"""Of what lies at one place."""
+"""Order of actions at the same position."""
 
 
 @dataclass(frozen=True, slots=True)
 class Deed:
-    """One thing that a k-step does."""
+    """One action of a k-step."""
 
     what: What
     slice_idx: int = 0
-    """Of a read or a use."""
+    """Index of the slice of a read or a use."""
     math: ops.MmaSync | None = None
 
 
 def deeds(params: GemmOptions, fragments: Fragments) -> list[Deed]:
     """What a k-step does, in order.
 
-    As the source has it, a slice's fragments are read before the math of the slice before; the copies stand before all math
-    (or behind the first slice's), the meeting before the last slice's. Compilers move them: copies into the first slice's
-    math, and what is read behind these with them; the meeting up; the first use of the second slice up into the first's.
-    An instruction's rows and columns come first (``Fragments.halves``), and math goes on as the others do.
+    In source code, a slice's fragments are loaded before the math of the slice before. Copies precede all math, or follow
+    that of the first slice. The barrier precedes the last slice. Compilers move copies into the first slice's math, together
+    with later fragment loads. They also move the barrier up, and the first use of the second slice into the math of the
+    first.
+
+    An instruction's rows and columns are loaded first (``Fragments.halves``). Math continues as the others arrive.
     """
     halves = fragments.halves[0]
     rests = [parts[1][1].num_issues if len(parts) > 1 else 0 for parts in halves]

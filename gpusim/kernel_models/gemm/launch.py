@@ -1,4 +1,4 @@
-"""A GEMM's Launch: roles, buffers and barriers of the chosen schedule, and the check that it fits."""
+"""Launch of a GEMM: roles, buffers and barriers of the chosen schedule, and the check that it fits."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def gemm_launch(params: GemmOptions, gpu: Target) -> Launch:
     """The Launch of resolved ``params`` on ``gpu``.
 
     Raises:
-        LaunchError: the staging of D does not fit in shared memory.
+        LaunchError: the staging buffer of D does not fit in shared memory.
     """
     plan, staging = TilePlan(params), staging_of(params, gpu)
     has_stmatrix = "stmatrix" in gpu.features
@@ -67,7 +67,7 @@ def gemm_launch(params: GemmOptions, gpu: Target) -> Launch:
 
 
 def _when_run(make: Callable[[], Program]) -> Program:
-    """The program that ``make`` gives, made when it is first run: who only looks at a launch needs none."""
+    """The program that ``make`` returns. It is built at its first run, because reading a launch needs no program."""
     made = cache(make)
 
     def program(cta: RoleContext) -> Any:

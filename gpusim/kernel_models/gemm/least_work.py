@@ -1,4 +1,4 @@
-"""What a CTA of a GEMM does for a tile at least, told without its programs."""
+"""Minimum work of a GEMM's CTA for one tile, known without its programs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gpusim.workload.tile_work import TileWork
 
 
 def tile_work(plan: TilePlan, staging: Staging) -> TileWork:
-    """The least work of a tile: of parts of K the shortest, and no stores where any tile reaches beyond D."""
+    """Minimum work of a tile: of the shortest split-K part, and without stores if any tile extends beyond D."""
     params, shares = plan.params, Shares(plan.params)
     assert params.stages is not None  # resolved
     is_wgmma, takes_turns, by_tma = params.math == "wgmma", params.schedule == "pingpong", params.copy_ == "tma"
@@ -37,11 +37,11 @@ def tile_work(plan: TilePlan, staging: Staging) -> TileWork:
 
 
 def _stored(plan: TilePlan, num_roles: int) -> AccessPattern:
-    """What each role stores of a tile that lies all inside of D."""
+    """Stores of each role for a tile that is completely inside of D."""
     params, (rows, columns) = plan.params, plan.tile[:2]
     if params.m % rows or params.n % columns or plan.num_m * rows > params.m or plan.num_n * columns > params.n:
         return AccessPattern()
-    rows //= num_roles  # as many elements, along whichever side they are shared
+    rows //= num_roles  # the same number of elements for a partition along either dimension
     if params.epilogue != "direct":
         return Epilogue.whole_rows(rows, columns, params.out_element.num_bytes)
     width = params.out_element.num_bytes if params.split_k == 1 else SUM_BYTES
@@ -51,7 +51,7 @@ def _stored(plan: TilePlan, num_roles: int) -> AccessPattern:
 
 
 def _left_fraction(plan: TilePlan, staging: Staging) -> float:
-    """Of what a role stores, the part that has left the SM before the role goes on: all but the last of its stores."""
+    """Fraction of a role's stores that has left the SM before the role continues: all but its last store."""
     params = plan.params
     columns = Shares(params).share[1] if params.is_specialized else plan.tile[1]
     if params.epilogue == "tma_store":

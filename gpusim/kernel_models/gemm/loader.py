@@ -1,4 +1,4 @@
-"""How operands reach shared memory: each k-step's copies, by TMA (multicast in a cluster) or cp.async."""
+"""Copies of operands to shared memory in each k-step: TMA, with multicast in a cluster, or cp.async."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ from gpusim.workload.smem.access import AccessPattern, wavefronts
 from gpusim.workload.tma.boxes import TmaBox, outside_rows
 
 OPERANDS = (("A", "a"), ("B", "b"))
-"""Tensor and buffer of each operand."""
+"""Names of each operand: (tensor, buffer)."""
 
 
 ADDRESS = 3.0
-"""Additions and moves for each cp.async of warps that run wgmma, too: its pointer moves on. Source: SASS of 25 GEMMs of
-Triton 3.6: two additions each, and up to two moves where registers are few, 3.2 in all on the mean."""
+"""Address instructions (additions and moves) for each cp.async of warps that also run wgmma. Source: SASS of 25 GEMMs of
+Triton 3.6: two additions each, and up to two moves if registers are scarce. Mean: 3.2 in all."""
 
 
 def slot(step: int, stage: int) -> int:
-    """Key of a panel's copy of k-step ``step`` into ``stage``."""
+    """Key in a panel of the copy of k-step ``step`` to ``stage``."""
     return step * MAX_STAGES + stage
 
 
 TURNED_FETCH_BYTES = 64
-"""What L2 takes of memory at once for copies of an element a lane, whose rows may be shorter; the toy's takes less.
-Source: ``l2.fetch_bytes`` of an H200 (kernels/cache_hints)."""
+"""Bytes that L2 fetches from memory at once for copies of one element a lane, whose rows may be shorter. The toy GPU's L2
+fetches fewer. Source: ``l2.fetch_bytes`` of an H200 (kernels/cache_hints)."""
 
 
 def block_bytes(params: GemmOptions, which: int) -> int:
@@ -47,7 +47,7 @@ def block_bytes(params: GemmOptions, which: int) -> int:
 
 
 class TmaShape(NamedTuple):
-    """What TMA loads of as many rows and as much of K say alike, where these begin at the same place of a line."""
+    """Common fields of TMA loads with the same rows and the same extent in K that begin at the same offset in a line."""
 
     num_bytes: int
     num_fetched_bytes: int
@@ -59,10 +59,10 @@ class TmaShape(NamedTuple):
 
 
 class Panel(dict[int, Op]):
-    """Copies of one operand's panel, by :func:`slot`: made at their first use and shared by all CTAs."""
+    """Copies of one operand's panel, by :func:`slot`. They are created at their first use and shared by all CTAs."""
 
     def __init__(self, loader: Loader, which: int, at: Coordinates, rank: int) -> None:
-        """What the CTA of ``rank`` loads of operand ``which`` (A is 0, B is 1) for the work tile ``at``."""
+        """Copies by the CTA of cluster rank ``rank``, of operand ``which`` (A is 0, B is 1), for the work tile ``at``."""
         super().__init__()
         self._loader = loader
         self._which = which
@@ -70,7 +70,7 @@ class Panel(dict[int, Op]):
         self._by_tma = loader.tma_loads(which, at, rank) if loader.by_tma else None
 
     def __missing__(self, key: int) -> Op:
-        """Make it."""
+        """Create the copy."""
         step, stage = divmod(key, MAX_STAGES)
         make = self._by_tma
         op = self[key] = self._loader.cp_async(self._which, self._at, step, stage) if make is None else make(step, stage)
@@ -78,7 +78,7 @@ class Panel(dict[int, Op]):
 
 
 class Loader:
-    """Copies of one GEMM; ``num_threads`` threads issue cp.async, one issues TMA."""
+    """Copies of one GEMM. ``num_threads`` threads issue cp.async; one thread issues TMA."""
 
     def __init__(self, plan: TilePlan, *, num_threads: int) -> None:
         """Copies of ``plan``'s operands."""
@@ -100,15 +100,15 @@ class Loader:
             for is_k_major, extent in zip(self._k_major, (self.params.m, self.params.n), strict=True)
         )
         self._pitches = tuple(self._width * extent for extent in extents)
-        """Bytes from row to row of A and of B."""
+        """Bytes from row to row of A and of B in global memory."""
 
     @cached_property
     def stage_bytes(self) -> int:
-        """Bytes of A and B in one stage, which its mbarrier waits for."""
+        """Bytes of A and B in one stage: the transaction count of its mbarrier."""
         return sum(operand.num_bytes for operand in self.plan.operands)
 
     def panels(self, at: Coordinates, rank: int) -> tuple[Panel, Panel]:
-        """What the CTA of cluster rank ``rank`` loads for the work tile ``at``."""
+        """Panels of A and B that the CTA of cluster rank ``rank`` loads for the work tile ``at``."""
         return self._panel(0, at, rank), self._panel(1, at, rank)
 
     def _panel(self, which: int, at: Coordinates, rank: int) -> Panel:
@@ -130,7 +130,7 @@ class Loader:
         return same_a, same_b
 
     def feeders(self, rank: int) -> tuple[int, ...]:
-        """Ranks whose producers write into the CTA of ``rank``: they wait for its slots."""
+        """Ranks whose producers write to the CTA of ``rank``, and therefore wait for its stages."""
         same_a, same_b = self._peers
         return tuple(sorted(set(same_a[rank]) | set(same_b[rank])))
 
@@ -138,12 +138,12 @@ class Loader:
 
     @cached_property
     def _boxes(self) -> tuple[tuple[TmaBox, ...], tuple[TmaBox, ...]]:
-        """Boxes that one CTA loads of A and of B."""
+        """TMA boxes of A and of B that one CTA loads."""
         ranks_m, ranks_n = self.params.cluster
         return self.plan.boxes(0, ranks_n), self.plan.boxes(1, ranks_m)
 
     def tma_loads(self, which: int, at: Coordinates, rank: int) -> Callable[[int, int], Op]:
-        """What makes the copy of a k-step of a panel into a stage: what all of them share is worked out once."""
+        """Function from (k-step, stage) to the TMA load of a panel. Parts that all loads share are computed once."""
         plan, (tensor, buffer) = self.plan, OPERANDS[which]
         receivers = self._peers[which][rank]
         ways, part = len(receivers), receivers.index(rank)
@@ -177,7 +177,7 @@ class Loader:
         return make
 
     def _shape(self, which: int, at: Coordinates, step: int, rows: int, depth: int) -> TmaShape:
-        """What loads of so many rows and so much of K have alike, wherever they lie."""
+        """Common fields of loads with the same rows and the same extent in K."""
         key = which, rows, depth, self._lie(which, at, step, rows, depth)[0]
         found = self._shapes.get(key)
         if found is None:
@@ -190,20 +190,23 @@ class Loader:
         return found
 
     def _zero_rows(self, which: int, boxes: tuple[TmaBox, ...], rows: int, depth: int) -> tuple[int, int]:
-        """Rows of ``boxes`` outside of the tensor, of which ``rows`` and so much of K lie inside; of boxes all outside."""
+        """Rows of ``boxes`` outside of the tensor, and those in boxes that are completely outside.
+
+        ``rows`` rows and ``depth`` elements of K are inside.
+        """
         along, across = (depth, rows) if self._k_major[which] else (rows, depth)
         return outside_rows(boxes, across, along)
 
     def _come_along(self, which: int, at: Coordinates, step: int) -> tuple[tuple[int, int], ...]:
-        """Tiles of the k-steps whose bytes lie beside this one's, in what L2 takes of memory at once.
+        """Tiles of the k-steps that L2 fetches from memory together with this one (L2 promotion).
 
-        Its own, where a step's boxes lie so.
+        If L2's fetch covers one k-step only, it is this tile itself, provided that its boxes are narrower than the fetch.
         """
         params, plan = self.params, self.plan
         num = self._blocks[which] // (self._tile[2] * self._width)
         if not num or not self._k_major[which]:
             return ()
-        if num < 2:  # a step alone, of one box or more
+        if num < 2:  # a single k-step, of one box or more
             is_several = num == 1 and self.by_tma and plan.operands[which].panel_bytes < (params.l2_promotion or 0)
             return ((plan.panel(which, at), step),) if is_several else ()
         first = plan.first_k_step(at.part)
@@ -212,11 +215,11 @@ class Loader:
         return tuple((plan.panel(which, at), each) for each in steps if each != step)
 
     def _new_fraction(self, which: int, at: Coordinates, step: int, rows: int) -> float:
-        """Of the ``rows`` of a k-step those that begin a block of what L2 takes of memory at once, where each step has some.
+        """Fraction of a k-step's ``rows`` that begin a new block of L2's fetch size, if each k-step has such rows.
 
-        1 for the first step, which brings what lies beside it, and where any step has none: then rows begin their blocks
-        together, at every second step or fourth, and bring their neighbours along. Columns short of a step, and where
-        another part of the tile's rows begins, are left out.
+        The fraction is 1 for the first k-step, which fetches the adjacent bytes. It is also 1 if any k-step has no such
+        rows: then all rows begin their blocks together, at every second or fourth k-step, and fetch their neighbours. A last
+        k-step with fewer columns, and tiles whose rows begin at another offset, are not modelled.
         """
         plan, block, row_bytes, pitch = self.plan, self._blocks[which], self._tile[2] * self._width, self._pitches[which]
         if not (step and rows and self._k_major[which] and block >= 2 * row_bytes and pitch % block):
@@ -233,7 +236,7 @@ class Loader:
     # -------------------------------------------------------------------------------------- rows off a line
 
     def _fetches(self, which: int, at: Coordinates, step: int, rows: int, depth: int) -> Fetches | None:
-        """What a copy of so many rows and so much of K fetches; None where all is whole sectors of whole lines."""
+        """Fetches of a copy of ``rows`` rows and ``depth`` elements of K; None: only full sectors of full lines."""
         start, pitch, num_rows, row_bytes = self._lie(which, at, step, rows, depth)
         is_shifted = not self.by_tma and self.plan.operands[which].pad_bytes % SECTOR_BYTES
         if not (rows and depth and (start or pitch % LINE_BYTES or is_shifted)) or is_transposed(self.params, which):
@@ -244,20 +247,20 @@ class Loader:
         return self._fetched[key]
 
     def _lie(self, which: int, at: Coordinates, step: int, rows: int, depth: int) -> tuple[int, int, int, int]:
-        """Where a copy's rows lie in memory: (bytes of the first behind a line's start, pitch, rows, bytes of a row)."""
+        """Addresses of a copy's rows: (offset of the first row in its line in bytes, pitch, rows, bytes of a row)."""
         width, pitch, tile = self._width, self._pitches[which], self._tile
         first, k = (at.m if which == 0 else at.n) * tile[which], (self.plan.first_k_step(at.part) + step) * tile[2]
         along, across = ((k, depth), (first, rows)) if self._k_major[which] else ((first, rows), (k, depth))
         return (across[0] * pitch + along[0] * width) % LINE_BYTES, pitch, across[1], along[1] * width
 
     def _fetched_of(self, which: int, start: int, pitch: int, num_rows: int, row_bytes: int) -> Fetches | None:
-        """Of rows of ``row_bytes`` that lie ``pitch`` bytes apart, the first ``start`` behind a line's start."""
+        """Fetches of rows of ``row_bytes`` with a pitch of ``pitch`` bytes. The first begins ``start`` bytes into a line."""
         operand = self.plan.operands[which]
         if row_bytes % CHUNK_BYTES or (pitch | start) % CHUNK_BYTES:
             return None  # narrower copies, which L1 serves
         row, byte = np.meshgrid(np.arange(num_rows), np.arange(0, row_bytes, CHUNK_BYTES), indexing="ij")
         sources, destinations = start + row * pitch + byte, operand.byte_offsets(row, byte)
-        if self.by_tma:  # a box each panel, whose rows are asked for one by one
+        if self.by_tma:  # a box for each panel, whose rows are requested one by one
             width = operand.panel_bytes
             parts = [
                 row_fetches(sources[:, at // CHUNK_BYTES], min(width, row_bytes - at)) for at in range(0, row_bytes, width)
@@ -266,7 +269,7 @@ class Loader:
         return fetches(*_by_lanes(sources, destinations))
 
     def _num_passes(self, which: int, at: Coordinates, step: int, rows: int, depth: int) -> int:
-        """How often the rows of a copy around L1 pass their stage; 0 where no copy goes around it."""
+        """Passes of a copy's rows through the copy stage that bypasses L1; 0 if the copy does not bypass L1."""
         start, pitch, num_rows, row_bytes = self._lie(which, at, step, rows, depth)
         is_around_l1 = not (row_bytes % CHUNK_BYTES or (pitch | start) % CHUNK_BYTES or is_transposed(self.params, which))
         if not (rows and depth and is_around_l1):
@@ -280,17 +283,17 @@ class Loader:
 
     @cached_property
     def _fills(self) -> tuple[AccessPattern, AccessPattern]:
-        """What the cp.async of a whole stage of A and of B ask for."""
+        """Access patterns of the cp.async that fill a stage of A and of B."""
         return self._fill(0), self._fill(1)
 
     @property
     def copies_per_warp(self) -> float:
-        """``cp.async`` of a warp and k-step."""
+        """Number of ``cp.async`` of a warp in a k-step."""
         return sum(fill.num_requests for fill in self._fills) / (self._num_threads / WARP_SIZE)
 
     @cached_property
     def addresses(self) -> tuple[Op | None, Op | None]:
-        """What the addresses of a k-step's cp.async of A and of B take that does not run beside wgmma."""
+        """IMAD.WIDE for the addresses of a k-step's cp.async of A and of B; None if there are none."""
         each, num_warps = self.params.wide_per_copy, self._num_threads / WARP_SIZE
         if not each:
             return None, None
@@ -307,14 +310,16 @@ class Loader:
         return self._turned_fill(which, 0, pitch)
 
     def _turned_fill(self, which: int, start: int, pitch: int) -> AccessPattern:
-        """One element a lane, along k in global memory: rows lie ``pitch`` bytes apart, the first ``start`` behind a line's.
+        """Access pattern of a transposing copy, one element a lane, along k in global memory.
 
-        In shared memory k's are a padded row apart. Lanes queue at banks of both, and lines are more where rows straddle
-        them; sectors are those of rows that do not, for a row's next copy asks for the rest of one anyway.
+        Rows have a pitch of ``pitch`` bytes, and the first begins ``start`` bytes into a line. In shared memory consecutive
+        k have a stride of a padded row. Lanes queue at the banks of both memories. Rows that straddle lines count more
+        lines. Sectors are counted as for rows that do not straddle any: a row's next copy requests the rest of a sector
+        anyway.
         """
         operand = self.plan.operands[which]
         rows, depth, num_bytes = self.plan.tile[which], operand.k, operand.dtype.num_bytes
-        apart = ceil_div(depth * num_bytes + LINE_BYTES, LINE_BYTES) * LINE_BYTES  # from where on rows share no line
+        apart = ceil_div(depth * num_bytes + LINE_BYTES, LINE_BYTES) * LINE_BYTES  # from this pitch on rows share no line
         key = which, start % LINE_BYTES, min(pitch, apart + pitch % LINE_BYTES)
         found = self._turned.get(key)
         if found is None:
@@ -330,17 +335,17 @@ class Loader:
         return found
 
     def cp_async(self, which: int, at: Coordinates, step: int, stage: int) -> Op:
-        """The copy of a k-step of an operand into a stage, by threads."""
+        """The cp.async of a k-step of an operand to a stage."""
         plan, (tensor, buffer), fill = self.plan, OPERANDS[which], self._fills[which]
         rows = plan.rows_of_a(at.m) if which == 0 else plan.rows_of_b(at.n)
         depth = plan.k_extent(at.part, step)
-        in_l1 = is_transposed(self.params, which)  # .cg takes 16 bytes alone
+        in_l1 = is_transposed(self.params, which)  # .cg copies 16 bytes only
         if in_l1 and rows and depth:
             start, pitch, *_ = self._lie(which, at, step, rows, depth)
             fill = self._turned_fill(which, start, pitch)
         is_k_major = (self.params.is_a_k_major, self.params.is_b_k_major)[which]
         along, across = (depth, rows) if is_k_major else (rows, depth)
-        if rows < plan.tile[which] or depth < plan.tile[2]:  # predicated: what lies outside is zeroed
+        if rows < plan.tile[which] or depth < plan.tile[2]:  # predicated: elements outside of the matrix are zeroed
             row_bytes = along * self.params.element.num_bytes
             share = rows * depth / (plan.tile[which] * plan.tile[2])
             fill = replace(
@@ -361,7 +366,7 @@ class Loader:
 def _by_lanes(
     sources: NDArray[np.int64], destinations: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
-    """Of chunks one behind the other: int[warps, 32], and which lanes are active."""
+    """Consecutive chunks by lane, int[warps, 32], and the active lanes."""
     chunk = np.arange(ceil_div(sources.size, WARP_SIZE) * WARP_SIZE).reshape(-1, WARP_SIZE)
     active = chunk < sources.size
     chunk = np.where(active, chunk, 0)
@@ -369,5 +374,5 @@ def _by_lanes(
 
 
 def _within(extent: int, slice_extent: int, part: int) -> int:
-    """What of ``extent`` falls into slice ``part``."""
+    """Elements of ``extent`` that are in slice ``part``."""
     return max(0, min(slice_extent, extent - part * slice_extent))

@@ -1,4 +1,4 @@
-"""The schedule without a producer: the same warps load and compute."""
+"""Multistage schedule: no producer; the same warps load and compute."""
 
 from __future__ import annotations
 
@@ -28,45 +28,50 @@ from gpusim.workload.ops import Op
 Panels = tuple[Panel, Panel]
 
 CODE_OF_COPY, CODE_OF_STEP = 4, 13
-"""Instructions of a copy and its address, and of a step beside copies, loads and math. Source: SASS of fma_loops."""
+"""Instructions of a k-step besides copies, loads and math. ``CODE_OF_COPY``: those of a copy with its address. Source: SASS
+of fma_loops."""
 
 
 SET_UP = 5
-"""Instructions, each using the one before, from the last meeting to a k-step's first wgmma, beside its fence: the stage,
-its address, the descriptors. Source: SASS of 25 GEMMs of Triton 3.6 and 190 loops of kernels/own_copies, whose control
-words make that 30 to 32 cycles (TMA: 27), the fence's among them."""
+"""Instructions of the dependent chain from the last barrier to a k-step's first wgmma, besides the fence: stage index,
+address, descriptors. Source: SASS of 25 GEMMs of Triton 3.6 and 190 loops of kernels/own_copies. Their control words
+give 30 to 32 cycles (TMA: 27), fence included."""
 
 
 class Multistage:
-    """One role whose warps load and compute; any number of stages.
+    """One role whose warps load and compute, with any number of stages.
 
-    One stage: load, wait, math, wait for the math, meet; nothing overlaps inside of a CTA.
+    One stage: load, wait, math, wait for the math, barrier. Nothing overlaps within a CTA.
 
-    More, with wgmma: wait until the k-step's slot is there and all warps have passed; then either issue the
-    math and, behind it, the load of the slot that the last math has left (``prefetch`` after_mma), or load
-    first (before_math); then wait until at most ``wgmma_depth`` groups run. Or wait, meet, and load the slot
-    that the wait has freed (after_wait), which is one that the math just issued follows: a step further ahead. By TMA
-    nobody meets before the math then, and all meet before each of the two copies, as Triton 3.6 compiles it; or
-    (``cta_barrier`` before_mma) all meet before the math, and not at the copies.
-    Where a copy's address takes IMAD.WIDE, copies wait until the wgmma that has been issued is through.
-    A warp that issues more wgmma than the tensor core's queue takes waits there, and its loads with it.
+    Several stages, wgmma: wait until the k-step's stage is full and all warps have passed. Then ``prefetch`` decides:
 
-    More, with mma.sync or fma: fragments of the next slice are read (ldmatrix, ld.shared) while the present
-    one is multiplied; the k-step's load is issued with the first slice; before the last slice the warps wait
-    for the next slot and for one another, so that its first fragments can be read behind the last slice's
-    math; copies, meeting and first use lie elsewhere in the math where a program's SASS has them so
-    (:mod:`gpusim.kernel_models.gemm.k_step_schedule`). With ``register_stages`` 1 the warps wait and meet before a k-step,
-    and each
-    slice's fragments are read before its own math. With mma.sync a role is a team: one warp of each sub-core, of which
-    several act apart and meet at the CTA's barrier; the first copies A, the second B; they go on once their copies have
-    left the queue, where ``stall_on_ldgsts``. A k-step's own code stands around its copies, half before them, and with
-    ``register_stages`` 1 as much before each slice, too.
+    * after_mma: issue the math, then the load of the stage that the previous math has released.
+    * before_mma: load first, then issue the math. In both cases wait until at most ``wgmma_depth`` groups are in flight.
+    * after_wait: wait, barrier, and load the stage that the wait has released, one k-step further ahead.
+    * after_wait with TMA: no barrier precedes the math, and one precedes each of the two copies, as Triton 3.6 compiles it.
+      With ``cta_barrier`` before_mma, one barrier precedes the math and none the copies.
 
-    A persistent CTA drains its ring, runs the epilogue, and begins the next tile with a new ring's fill.
+    Copies whose addresses take IMAD.WIDE wait until the issued wgmma has completed. A warp that issues more wgmma than the
+    queue of the tensor core holds waits there, and its loads wait, too.
+
+    Several stages, mma.sync or fma: fragments of the next slice are loaded (ldmatrix, ld.shared) during the math of the
+    current one. The k-step's load is issued with the first slice. Before the last slice the warps wait for the next stage
+    and at a barrier. The next stage's first fragments are then loaded during the last slice's math. A program's SASS may
+    have copies, barrier and first use elsewhere in the math (:mod:`gpusim.kernel_models.gemm.k_step_schedule`).
+
+    ``register_stages`` 1: the warps wait and meet at a barrier before a k-step. Each slice's fragments are loaded before its
+    own math.
+
+    With mma.sync a role is a warp group: one warp of each sub-core. Several groups run independently and meet at the CTA's
+    barrier. The first copies A, and the second copies B. With ``stall_on_ldgsts`` they continue once their copies have left
+    the queue. Half of a k-step's overhead instructions precede its copies. With ``register_stages`` 1 an equal part precedes
+    each slice.
+
+    A persistent CTA drains its ring, runs the epilogue, and begins the next tile by filling the ring again.
     """
 
     def __init__(self, plan: TilePlan, loader: Loader, epilogue: Epilogue, team: int = 0) -> None:
-        """Tiles of ``plan``; the role of one ``team`` of the CTA's warps."""
+        """The role of warp group ``team``, for tiles of ``plan``."""
         self.plan = plan
         self.team, self.teams = team, Shares(plan.params).teams
         self.num_teams = Shares(plan.params).num_teams
@@ -107,7 +112,7 @@ class Multistage:
         self._fragments = Fragments(plan, self.teams)
 
     def __call__(self, cta: RoleContext) -> Iterator[Op]:
-        """The program."""
+        """The warp program."""
         yield from self._setup_code[0]
         if self.by_tma:
             if not self.team:
@@ -116,7 +121,7 @@ class Multistage:
                     yield ops.PrefetchTensormap(("A", "B"))
             yield self._meet
         yield from self._setup_code[1]
-        first = 0  # k-steps of the tiles before, which say where in the ring a tile begins
+        first = 0  # k-steps of earlier tiles, which determine the first stage of a tile
         for turn, at in work(cta, self.plan):
             first = turn * self.plan.num_k_steps(at.part)
             yield from self._tile_code
@@ -159,7 +164,7 @@ class Multistage:
         return [] if self.by_tma else [self._commit]  # an empty group keeps the count
 
     def _await_slot(self, position: int) -> list[Op]:
-        """Wait until the slot of the CTA's k-step ``position`` is there, for all threads."""
+        """Wait until the stage of the CTA's k-step ``position`` is full, for all threads."""
         rounds, stage = divmod(position, self.num_stages)
         return self._awaits[stage][rounds & 1]
 
@@ -198,14 +203,14 @@ class Multistage:
 
     @cached_property
     def _fma_code(self) -> tuple[list[Op], list[Op]]:
-        """What a step of double fragments does beside math, fragments, waits and copies."""
+        """Overhead instructions of a k-step with two register stages, before and after its copies."""
         params = self.plan.params
         more = max(0.0, params.step_instructions - params.step_code) if params.math == "fma" else 0.0
         return code_around_copies(params.step_code, num_more=more)
 
     @cached_property
     def _loop_code(self) -> list[Op]:
-        """The code of an fma k-step, which nvcc writes out whole: FFMA, loads, copies and what goes with them."""
+        """The loop body of an fma k-step, which nvcc unrolls completely: FFMA, loads, copies and overhead instructions."""
         params, (rows, columns) = self.plan.params, Shares(self.plan.params).share
         if params.math != "fma":
             return []
@@ -233,7 +238,7 @@ class Multistage:
             yield self._meet
 
     def _slice(self, stage: int, idx: int) -> Generator[Op, Any, None]:
-        """Fragments of a slice, and the math that waits for them."""
+        """Load the fragments of a slice, and execute the math that waits for them."""
         fragments = self._fragments
         if self.plan.params.math == "fma":
             token: Any = yield fragments.reads[stage][idx]
@@ -312,7 +317,7 @@ class Multistage:
         return deeds(self.plan.params, self._fragments)
 
     def _placed_loop(self, cta: RoleContext, at: Coordinates, first: int) -> Generator[Op, Any, None]:
-        """Double fragments of mma.sync: copies, meeting and reads lie where the program has them in its math."""
+        """Main loop of mma.sync with two register stages: copies, barrier and loads at their positions in the math."""
         num_k_steps, num_stages, distance = self.plan.num_k_steps(at.part), self.num_stages, self.distance
         panels, halves = self.loader.panels(at, 0), self._fragments.halves
         before, behind = code_around_copies(self.plan.params.step_code)
@@ -344,6 +349,6 @@ class Multistage:
             tokens = {0: following}
 
     def _read(self, parts: list[tuple[ops.Ldmatrix, ops.MmaSync]], tokens: list[Any]) -> Generator[Op, Any, None]:
-        """Fragments of a slice, in parts."""
+        """Load the fragments of a slice, in parts."""
         for read, _ in parts:
             tokens.append((yield read))

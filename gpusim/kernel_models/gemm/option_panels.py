@@ -1,4 +1,4 @@
-"""In which panel of ``--help`` each option of a GEMM stands."""
+"""Panels of ``--help`` for a GEMM's options."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PANELS: Mapping[str, tuple[str, ...]] = MappingProxyType({
         "store_code_end", "last_part_code_begin", "last_part_code_end",
     ),
 })
-"""Options of each panel; all others are of tile and schedule."""
+"""Options of each panel. All others are in the panel "Tile and schedule"."""
 
 
 def panel_of(option: str) -> str:

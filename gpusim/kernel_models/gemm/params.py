@@ -20,7 +20,7 @@ from gpusim.workload.launch import Launch, Target
 class GemmParams(GemmOptions):
     """D = activation(alpha A B + beta C + bias), m x n x k. None: chosen for the GPU by :meth:`resolved`.
 
-    Matrices whose rows are no multiple of 16 bytes are taken as padded to it, as TMA and cp.async want.
+    Rows that are no multiple of 16 bytes count as padded to it, because TMA and cp.async require it.
     """
 
     @classmethod
@@ -34,11 +34,11 @@ class GemmParams(GemmOptions):
         return applies_when(cls.options()[option])
 
     def resolved(self, gpu: Target) -> GemmParams:
-        """All defaults filled in for ``gpu``, and the whole checked.
+        """Fill in all defaults for ``gpu``, and check the result.
 
         Raises:
-            KernelError: parameters that do not go together.
-            LaunchError: a kernel that this GPU lacks instructions or shared memory for.
+            KernelError: incompatible options.
+            LaunchError: the GPU lacks instructions or shared memory for the kernel.
         """
         try:
             return self._checked(gpu)
@@ -46,12 +46,12 @@ class GemmParams(GemmOptions):
             raise advised(refused, lambda tile: with_tile(self, tile)._checked(gpu)) from None
 
     def _checked(self, gpu: Target) -> GemmParams:
-        """:meth:`resolved`, where a tile is refused before it is known what to advise.
+        """Implement :meth:`resolved`; a refusal may still propose a tile.
 
         Raises:
             TileRefused: proposes a tile.
-            KernelError: as of :meth:`resolved`.
-            LaunchError: likewise.
+            KernelError: see :meth:`resolved`.
+            LaunchError: see :meth:`resolved`.
         """
         check_gpu(self, gpu)
         placed = with_places(self, gpu)
@@ -64,20 +64,20 @@ class GemmParams(GemmOptions):
         return params
 
     def launch(self, gpu: Target) -> Launch:
-        """The kernel on ``gpu``.
+        """The kernel's Launch on ``gpu``.
 
         Raises:
-            KernelError: parameters that no kernel can have.
-            LaunchError: a kernel that this GPU cannot hold.
+            KernelError: options that no kernel can have.
+            LaunchError: a kernel that does not fit on this GPU.
         """
         return self.planned(gpu)[1]
 
     def planned(self, gpu: Target) -> tuple[GemmParams, Launch]:
-        """All defaults filled in, checked once, and the kernel.
+        """The options with all defaults filled in and checked, and the kernel's Launch.
 
         Raises:
-            KernelError: as of :meth:`resolved`.
-            LaunchError: likewise.
+            KernelError: see :meth:`resolved`.
+            LaunchError: see :meth:`resolved`.
         """
         params = self.resolved(gpu)
         return params, gemm_launch(params, gpu)

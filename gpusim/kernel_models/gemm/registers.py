@@ -1,7 +1,7 @@
 """Registers of a GEMM kernel: accumulators, fragments, and an overhead by schedule.
 
-Source: ``kernels/probes/register_probe/registers.csv``, 171 probe kernels compiled by ptxas of CUDA 13.0; the rule
-is within 6 registers of each tensor-core probe, and within 45 of the FMA ones.
+Source: ``kernels/probes/register_probe/registers.csv``, 171 probe kernels compiled by ptxas of CUDA 13.0. The rule is
+within 6 registers of each tensor-core probe, and within 45 of the FMA ones.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ OVERHEADS = {
     ("specialized", "wgmma", "cp_async"): 32,
     ("multistage", "fma", "cp_async"): 28,
 }
-"""Registers beyond accumulators, fragments and copies. The two pairs of mma_sync with TMA and of specialized
-cp.async were not probed and take the nearest class."""
+"""Registers besides accumulators, fragments and copies. Two kinds were not probed and have the nearest class's value:
+mma.sync with TMA, and specialized cp.async."""
 
 WGMMA_FLOOR = 26
-"""What wgmma wants beside its accumulators: below it ptxas serializes (C7511) or refuses (C7602)."""
+"""Registers that wgmma needs besides its accumulators. With fewer, ptxas serializes (C7511) or refuses (C7602)."""
 
 MMA_SYNC_FLOOR = 23
-"""What mma.sync wants beside accumulators and fragments: with more than 232 of 255 ptxas spills."""
+"""Registers that mma.sync needs besides accumulators and fragments. With more than 232 of 255 ptxas spills."""
 
 COPY_REGISTERS = 2
-"""For each 16-byte cp.async of a thread and stage: its addresses."""
+"""Address registers for each 16-byte cp.async of a thread and stage."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisterNeed:
-    """What one thread of the math warps needs."""
+    """Registers that one thread of the math warps needs."""
 
     accumulators: int
     fragments: int
@@ -42,19 +42,19 @@ class RegisterNeed:
 
     @property
     def total(self) -> int:
-        """All together, before rounding to 8."""
+        """Sum of all registers, before rounding to 8."""
         return self.accumulators + self.fragments + self.overhead
 
     @property
     def story(self) -> str:
-        """How it adds up."""
+        """The terms of the sum as text."""
         return f"{self.accumulators} accumulators + {self.fragments} fragments + {self.overhead} overhead"
 
 
 def register_need(
     *, schedule: str, math: str, copy: str, accumulators: int, fragments: int, copies_per_thread: int
 ) -> RegisterNeed:
-    """The rule for one schedule; ``copies_per_thread`` are 16-byte cp.async of a thread and stage."""
+    """Registers of one schedule. ``copies_per_thread``: 16-byte cp.async of a thread and stage."""
     kind = "multistage" if schedule == "multistage" else "specialized"
     overhead = OVERHEADS[kind, math, copy]
     if copy == "cp_async":
@@ -65,10 +65,9 @@ def register_need(
 
 
 def most_accumulators(need: RegisterNeed, *, math: str, ceiling: int) -> int:
-    """Accumulators that a thread of at most ``ceiling`` registers keeps without spills or serialized wgmma.
+    """Maximum accumulators of a thread with at most ``ceiling`` registers, without spills or serialized wgmma.
 
-    Near its ceiling ptxas saves on the overhead: tensor-core kernels down to a floor, fma kernels to half of
-    it.
+    Near its ceiling ptxas saves registers of the overhead: in tensor-core kernels down to a floor, in fma kernels to a half.
     """
     half = need.overhead - need.overhead // 2
     floor = {"wgmma": WGMMA_FLOOR, "mma_sync": MMA_SYNC_FLOOR, "fma": half}[math]
@@ -76,9 +75,9 @@ def most_accumulators(need: RegisterNeed, *, math: str, ceiling: int) -> int:
 
 
 def widest_wgmma_n(num_warps: int) -> int:
-    """The widest wgmma that ptxas takes in a CTA of ``num_warps`` warps, whatever setmaxnreg says.
+    """The widest wgmma that ptxas accepts in a CTA of ``num_warps`` warps, for any setmaxnreg.
 
-    One instruction's n / 2 accumulators and the floor must fit in what the launch gives.
+    One instruction's n / 2 accumulators and the floor must fit in the registers of the launch.
 
     >>> widest_wgmma_n(12), widest_wgmma_n(16)
     (256, 204)
@@ -87,9 +86,9 @@ def widest_wgmma_n(num_warps: int) -> int:
 
 
 def launch_registers(need: RegisterNeed, *, math: str, num_warps: int, of_consumer: int | None) -> int:
-    """What a kernel is launched with: multiples of 8, at most what one CTA leaves each thread.
+    """Registers per thread of a launch: a multiple of 8, at most the limit of one CTA.
 
-    An fma kernel that two CTAs' launch bounds squeeze without spills is launched with these.
+    An fma kernel that fits two CTAs' launch bounds without spills is launched with these.
     """
     limit = launch_limit(num_warps)
     if math == "fma":

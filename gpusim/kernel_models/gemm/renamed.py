@@ -1,4 +1,4 @@
-"""Old names of a GEMM's options. Scripts, documents and measured tables that have them stay readable."""
+"""Former names of a GEMM's options, so that scripts, documents and measured tables with them stay valid."""
 
 from __future__ import annotations
 
@@ -23,4 +23,4 @@ RENAMED: Mapping[str, Renamed] = MappingProxyType({
     "fragments": Renamed("register_stages", {"double": 2, "single": 1}),
     "prefetch_maps": Renamed("prefetch_tensormap"),
 })
-"""By old name the new one, and the new value of each old value."""
+"""New names and values by former name."""

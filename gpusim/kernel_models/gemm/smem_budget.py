@@ -1,4 +1,4 @@
-"""Shared memory of a GEMM kernel: the ring of stages, the staging buffer of D, and how many stages fit."""
+"""Shared-memory budget of a GEMM kernel: the ring of stages, the staging buffer of D, and the number of stages that fit."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from gpusim.kernel_models.gemm.warp_partition import Shares
 from gpusim.workload.launch import Target
 
 ALIGNMENT_BYTES = 1024
-"""What a CTA adds so that its stages begin where a 128-byte swizzle repeats."""
+"""Bytes that a CTA adds to align its stages to the period of a 128-byte swizzle."""
 
 FMA_PAD = 4
-"""Elements after each row of an fma operand that is turned on its way in: spreads a column over the banks."""
+"""Elements of padding after each row of an fma operand that is transposed on its way to shared memory. It distributes a
+column over the banks."""
 
 STAGE_BARRIER_BYTES = 16
-"""A full and an empty mbarrier."""
+"""Bytes of a stage's full and empty mbarriers."""
 
 TURN_BARRIER_BYTES = 32
-"""Pingpong's mbarriers."""
+"""Bytes of pingpong's mbarriers."""
 
 
 def is_transposed(params: GemmOptions, which: int) -> bool:
@@ -41,7 +42,7 @@ def stage_bytes(params: GemmOptions) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Staging:
-    """The staging buffer of an epilogue: how wide a slice is, and whether it lies over the drained stages."""
+    """Staging buffer of an epilogue: columns of a slice, bytes, and whether it reuses the memory of the drained stages."""
 
     slice_n: int
     num_bytes: int
@@ -113,8 +114,8 @@ def check_room(params: GemmOptions, gpu: Target) -> None:
     """Refuse stages and staging that do not fit.
 
     Raises:
-        LaunchError: says how many would.
-        TileRefused: not even one does.
+        LaunchError: names the number of stages that fits.
+        TileRefused: not even one stage fits.
     """
     assert params.stages is not None  # resolved
     most = most_stages(params, gpu)

@@ -1,4 +1,4 @@
-"""The second kernel of split-K: adds the parts and writes D."""
+"""Second kernel of split-K: sums the parts and writes D."""
 
 from __future__ import annotations
 
@@ -21,14 +21,15 @@ ELEMENTS_PER_THREAD = 4
 PER_CTA = THREADS * ELEMENTS_PER_THREAD
 
 THREADS_BY_ELEMENTS = 512
-"""Of a CTA whose threads add an element at a time. Source of this and what follows: cuBLAS's splitKreduce_kernel, its grids,
-and its SASS with how often each instruction ran (Nsight Compute); validation/studies/library_sums_h200_sxm.csv."""
+"""Threads of a CTA in which each thread sums one element at a time. Source of this and the next constants: cuBLAS's
+splitKreduce_kernel, its grids, and its SASS with the execution count of each instruction (Nsight Compute);
+validation/studies/library_sums_h200_sxm.csv."""
 CTAS_AN_ELEMENT = 512
-"""Threads take an element more for each so many CTAs that there would be with one. All eight grids are so."""
+"""CTAs of a grid with one element a thread that add one element to each thread. All eight grids follow this rule."""
 BEFORE, EACH_ELEMENT, EACH_PART = 50, 32, 5
-"""Instructions of a thread: once, for each element, and for each of its parts beside the load and the sum."""
+"""Instructions of a thread: once, for each element, and for each of its parts besides the load and the sum."""
 AT_ONCE = 4
-"""Parts of an element that are under way; of what fewer are left one comes first, then the others."""
+"""Parts of an element that are loaded at once. If fewer remain, one is loaded first, then the others."""
 
 
 def reduction_launch(params: GemmOptions) -> Launch:
@@ -37,7 +38,7 @@ def reduction_launch(params: GemmOptions) -> Launch:
 
 
 def _trips(parts: int) -> tuple[int, ...]:
-    """How many of an element's parts are under way at once, one time after the other.
+    """Numbers of an element's parts that are loaded at once, in order.
 
     >>> [_trips(parts) for parts in (2, 3, 4, 9)]
     [(1, 1), (1, 2), (4,), (4, 4, 1)]
@@ -49,7 +50,11 @@ def _trips(parts: int) -> tuple[int, ...]:
 def _by_elements(params: GemmOptions) -> Launch:
     """A kernel in which each thread adds ``split_k`` parts of an element, four by four, stores it and takes its next one.
 
-    Ignores: where in the workspace a tile's elements lie; edges of its tiles of 32 x 16 elements.
+    It then continues with its next element.
+
+    Ignores:
+    * The addresses of a tile's elements in the workspace.
+    * Edges of its tiles of 32 x 16 elements.
     """
     num_elements = params.m * params.n * params.batch
     each = max(1, ceil_div(num_elements, THREADS_BY_ELEMENTS) // CTAS_AN_ELEMENT)
@@ -108,7 +113,8 @@ def _by_elements(params: GemmOptions) -> Launch:
 def _by_vectors(params: GemmOptions) -> Launch:
     """A kernel in which each thread adds ``split_k`` parts of four elements, finishes and stores them.
 
-    Ignores: where in the workspace a tile's elements lie; it is walked from end to end.
+    Ignores:
+    * The addresses of a tile's elements in the workspace, which is accessed from end to end.
     """
     num_elements = params.m * params.n * params.batch
     num_ctas = ceil_div(num_elements, PER_CTA)
@@ -154,7 +160,7 @@ def _launch(
     params: GemmOptions, elements_of: Callable[[NDArray[np.int64]], NDArray[np.int64]], num_ctas: int, threads: int,
     num_steps: int, program: Program,
 ) -> Launch:
-    """Of CTAs that each add the parts of ``elements_of`` elements, in so many steps."""
+    """Launch of CTAs that each sum the parts of ``elements_of`` elements in ``num_steps`` steps."""
     parts, width = params.split_k, params.out_element.num_bytes
 
     def out_bytes(tiles: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -1,4 +1,7 @@
-"""What ``auto`` means for each option of a GEMM in a sweep: values that kernels in use have. What is legal, checks say."""
+"""Values that a sweep tries for ``auto``, for each option of a GEMM: those of kernels in use.
+
+Other modules check whether they are valid.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +15,11 @@ from gpusim.workload.launch import Target
 SIDES = (64, 128, 192, 256)
 """Rows and columns of usual tiles."""
 ROW_BYTES = 128
-"""Of a tile's row along K: what the widest swizzle spans. Half of that where warps load their fragments."""
+"""Bytes of a tile's row along K: the span of the widest swizzle. Half of that if warps load fragments."""
 
 
 def usual_values(option: str, given: Mapping[str, Any], gpu: Target) -> Sequence[Any] | None:
-    """Values of ``option`` that are usual on ``gpu`` beside the options ``given``; None where nothing is."""
+    """Usual values of ``option`` on ``gpu`` with the options ``given``; None if there are none."""
     has_wgmma = "wgmma" in gpu.features
     if option == "tile":
         width = dtype(str(given.get("dtype", "bf16"))).num_bytes

@@ -1,4 +1,4 @@
-"""Which tile a CTA works on, what it reads of A and B, and what of it lies inside of the matrices."""
+"""Grid of work tiles: the tile of each CTA, the panels of A and B that it reads, and the parts inside of the matrices."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ IntArray = NDArray[np.int64]
 BLOCK_TILES = 128
 
 MOST_PIECES = 64
-"""Of a row that are looked at for what comes besides: more than there are places within a line."""
+"""Maximum pieces of a row that are examined for additional bytes: more than there are offsets in a line."""
 TABLE_WAVES = 2
-"""Waves of clusters whose places come from ``raster_order``."""
+"""Number of waves of clusters whose positions come from ``raster_order``."""
 
 SUM_BYTES = 4
-"""An fp32 (or int32) partial sum of split-K, and an element of the bias."""
+"""Bytes of an fp32 (or int32) partial sum of split-K, and of an element of the bias."""
 
 
 class Coordinates(NamedTuple):
-    """A work tile: its row and column of tiles, its batch, its part of K."""
+    """A work tile: its row and column in the grid of tiles, its batch, its part of K."""
 
     m: int
     n: int
@@ -49,7 +49,7 @@ def ceil_div(value: int, by: int) -> int:
 
 @dataclass(frozen=True)
 class TilePlan:
-    """The grid of tiles of one GEMM, in the order in which CTAs take them."""
+    """The grid of tiles of one GEMM, in the order in which CTAs process them."""
 
     params: GemmOptions
 
@@ -61,41 +61,41 @@ class TilePlan:
 
     @cached_property
     def num_m(self) -> int:
-        """Tiles along M, rounded up to whole clusters."""
+        """Tiles along M, rounded up to full clusters."""
         ranks = self.params.cluster[0]
         return ceil_div(ceil_div(self.params.m, self.tile[0]), ranks) * ranks
 
     @cached_property
     def num_n(self) -> int:
-        """Tiles along N, rounded up to whole clusters."""
+        """Tiles along N, rounded up to full clusters."""
         ranks = self.params.cluster[1]
         return ceil_div(ceil_div(self.params.n, self.tile[1]), ranks) * ranks
 
     @cached_property
     def num_tiles(self) -> int:
-        """Work tiles: tiles of D, times batch, times parts of K."""
+        """Number of work tiles: tiles of D, times batch, times parts of K."""
         return self.num_m * self.num_n * self.params.batch * self.params.split_k
 
-    # -------------------------------------------------------------------------------------- steps of K
+    # -------------------------------------------------------------------------------------- k-steps
 
     @cached_property
     def total_k_steps(self) -> int:
-        """k-steps of all parts together."""
+        """Number of k-steps of all parts together."""
         return ceil_div(self.params.k, self.tile[2])
 
     def first_k_step(self, part: int) -> int:
-        """Where a part of K begins: parts differ by one step at most.
+        """First k-step of a part of K. Parts differ by at most one k-step.
 
         ``first_k_step(split_k)`` is the end.
         """
         return part * self.total_k_steps // self.params.split_k
 
     def num_k_steps(self, part: int) -> int:
-        """k-steps of a part."""
+        """Number of k-steps of a part."""
         return self.first_k_step(part + 1) - self.first_k_step(part)
 
     def k_extent(self, part: int, step: int) -> int:
-        """Elements of K that step ``step`` of part ``part`` finds inside of the matrices."""
+        """Elements of K inside of the matrices in k-step ``step`` of part ``part``."""
         begin = (self.first_k_step(part) + step) * self.tile[2]
         return max(0, min(self.tile[2], self.params.k - begin))
 
@@ -104,9 +104,10 @@ class TilePlan:
     def coordinates(self, tile_idx: IntArray) -> tuple[IntArray, IntArray, IntArray, IntArray]:
         """(m, n, batch, part of K) of work tiles, each int64[n].
 
-        A cluster's tiles are neighbours in the order. Bands of ``swizzle_size`` clusters are walked in the
-        raster's direction, across the band first, every second one back with ``raster_boustrophedon``; parts of K and
-        batches come last. With ``raster_order`` clusters of the first two waves have their places by it.
+        A cluster's tiles are consecutive. Bands are ``swizzle_size`` clusters wide and extend in the raster's direction.
+        Within a band, tiles are ordered across it first; with ``raster_boustrophedon`` every second band runs backwards.
+        Parts of K and batches are the slowest dimensions. With ``raster_order``, it gives the positions of clusters in the
+        first two waves.
         """
         params = self.params
         ranks_m, ranks_n = params.cluster
@@ -124,23 +125,23 @@ class TilePlan:
 
     @cached_property
     def _table(self) -> list[int]:
-        """The places of the first clusters in the order; empty where they have those of their numbers."""
+        """Positions of the first clusters in the order; empty if they are in numerical order."""
         text = self.params.raster_order
         return [int(part) for part in text.split(",")] if text != "none" else []
 
     def _by_table(self, cluster: IntArray) -> IntArray:
-        """The places of clusters in the order."""
+        """Positions of clusters in the order."""
         found, size = cluster, len(self._table)
         total = self.num_tiles // math.prod(self.params.cluster)
         for start in range(0, min(TABLE_WAVES * size, total), size) if size else ():
-            places = np.argsort(np.argsort(self._table[: total - start]))  # of a wave that is not full, among themselves
+            places = np.argsort(np.argsort(self._table[: total - start]))  # ranks within a wave that is not full
             is_inside = (cluster >= start) & (cluster < start + len(places))
             found = np.where(is_inside, start + places[np.where(is_inside, cluster - start, 0)], found)
         return found
 
     @cached_property
     def _blocks(self) -> dict[int, list[Coordinates]]:
-        """Coordinates of tiles that were asked for one by one, by the hundred."""
+        """Cache of the coordinates of single tiles, in blocks of ``BLOCK_TILES``."""
         return {}
 
     def coordinates_of(self, tile: int) -> Coordinates:
@@ -156,35 +157,35 @@ class TilePlan:
     # -------------------------------------------------------------------------------------- operands
 
     def rows_of_a(self, m: int) -> int:
-        """Rows of A's panel that lie inside of the matrix."""
+        """Rows of A's panel inside of the matrix."""
         return max(0, min(self.tile[0], self.params.m - m * self.tile[0]))
 
     def rows_of_b(self, n: int) -> int:
-        """Columns of B's panel that lie inside of the matrix."""
+        """Columns of B's panel inside of the matrix."""
         return max(0, min(self.tile[1], self.params.n - n * self.tile[1]))
 
     def is_inside(self, at: Coordinates) -> bool:
-        """Whether any of a work tile lies inside of D: those that fill up clusters do not."""
+        """Whether any element of a work tile is inside of D. Tiles that only complete a cluster are not."""
         return self.rows_of_a(at.m) > 0 and self.rows_of_b(at.n) > 0
 
     def panel(self, which: int, at: Coordinates) -> int:
-        """Panel of A (0) or B (1) that a work tile walks."""
+        """Panel of A (0) or B (1) that a work tile reads."""
         plane = at.batch * self.params.split_k + at.part
         return plane * self.num_m + at.m if which == 0 else plane * self.num_n + at.n
 
     def panel_of_d(self, at: Coordinates) -> int:
-        """Tile of D that a work tile adds to."""
+        """Tile of D that a work tile contributes to."""
         return (at.batch * self.num_m + at.m) * self.num_n + at.n
 
     @cached_property
     def operands(self) -> tuple[OperandTile, OperandTile]:
-        """One stage of A, one stage of B."""
+        """One stage of A, and one of B."""
         return self._operand(0, self.params.is_a_k_major), self._operand(1, self.params.is_b_k_major)
 
     def _operand(self, which: int, is_k_major: bool) -> OperandTile:
         params = self.params
         assert params.swizzle is not None  # resolved
-        if params.math == "fma":  # M and N are contiguous for each k, whatever they are in global memory
+        if params.math == "fma":  # M and N are contiguous for each k, with any layout in global memory
             pad = FMA_PAD if is_transposed(params, which) else 0
             return OperandTile(
                 rows=self.tile[which] + pad, k=self.tile[2], dtype=params.element, is_k_major=False,
@@ -196,7 +197,7 @@ class TilePlan:
         )
 
     def can_slice(self, which: int, ways: int) -> bool:
-        """Whether :meth:`sliced` can part an operand."""
+        """Whether :meth:`sliced` can divide an operand."""
         try:
             self.boxes(which, ways)
         except LayoutError:
@@ -204,13 +205,13 @@ class TilePlan:
         return True
 
     def boxes(self, which: int, ways: int) -> tuple[TmaBox, ...]:
-        """The boxes that one of ``ways`` CTAs loads of A or B.
+        """TMA boxes that one of ``ways`` CTAs loads of A or B.
 
-        Parts of a K-major tile may begin amid a swizzle's repeat, for TMA swizzles by address. Source: cuBLAS shares tiles
-        of 152, 168 and 248 rows out to pairs, with one multicast of each CTA a k-step (SASS).
+        Parts of a K-major tile may begin within a swizzle's period, because TMA swizzles by address. Source: cuBLAS divides
+        tiles of 152, 168 and 248 rows among pairs, with one multicast of each CTA a k-step (SASS).
 
         Raises:
-            LayoutError: the tile does not part into boxes.
+            LayoutError: the tile cannot be divided into boxes.
         """
         tile = self.operands[which]
         rows = tile.rows // ways
@@ -222,13 +223,12 @@ class TilePlan:
         return tma_boxes(self.sliced(which, ways))
 
     def sliced(self, which: int, ways: int) -> OperandTile:
-        """What one of ``ways`` CTAs of a cluster loads of A or B and multicasts.
+        """Part of A or B that one of ``ways`` CTAs of a cluster loads and multicasts.
 
-        A slice of the rows, or of K where rows are contiguous and a slice of them would be narrower than a
-        panel.
+        A slice of the rows. If rows are contiguous and a slice of them would be narrower than a panel: a slice of K.
 
         Raises:
-            LayoutError: the tile does not part into boxes.
+            LayoutError: the tile cannot be divided into boxes.
         """
         tile = self.operands[which]
         if self.slices_k(which, ways):
@@ -236,14 +236,14 @@ class TilePlan:
         return replace(tile, rows=_parted(tile.rows, ways))
 
     def slices_k(self, which: int, ways: int) -> bool:
-        """Whether :meth:`sliced` parts K."""
+        """Whether :meth:`sliced` divides K."""
         tile = self.operands[which]
         return not tile.is_k_major and (tile.contiguous_bytes // ways) % tile.panel_bytes != 0
 
     # -------------------------------------------------------------------------------------- footprints
 
     def footprints(self, num_math_roles: int) -> tuple[Footprint, ...]:
-        """What the work tiles touch; ``num_math_roles`` roles count themselves in an in-kernel split-K."""
+        """Footprints of the work tiles. ``num_math_roles`` roles increment counters in an in-kernel split-K."""
         params = self.params
         num_steps = ceil_div(self.total_k_steps, params.split_k)
         found = [
@@ -276,9 +276,9 @@ class TilePlan:
         return tuple(found)
 
     def unasked(self, which: int, block_bytes: int) -> float:
-        """What comes of A or B besides what a copy asks for that finds nothing, of all that comes: see ``Footprint``.
+        """Fraction of the missed bytes of A or B that no request asked for: see ``Footprint.unasked``.
 
-        TMA's maps promote to whole lines, and to their neighbours, which are asked for.
+        TMA's tensor maps promote to full lines, and to neighbouring lines, which are requested.
         """
         params = self.params
         if is_transposed(params, which):
@@ -311,7 +311,7 @@ class TilePlan:
         return (plane * self.num_m + m) * self.num_n + n
 
     def _depths(self, part: IntArray) -> IntArray:
-        """Elements of K of parts, int64[n]."""
+        """Elements of K in parts, int64[n]."""
         steps = [self.first_k_step(idx) for idx in range(self.params.split_k + 1)]
         starts = [min(self.params.k, step * self.tile[2]) for step in steps]
         found: IntArray = np.diff(np.array(starts, dtype=np.int64)).astype(np.int64)
@@ -334,13 +334,13 @@ class TilePlan:
         return np.asarray(rows * np.clip(self.params.n - n * self.tile[1], 0, self.tile[1]))
 
     def _writes_d(self, tiles: IntArray) -> NDArray[np.bool_]:
-        """Tiles that write D: the last part of K."""
+        """Whether tiles write D, bool[n]: those of the last part of K."""
         return np.asarray(self.coordinates(tiles)[3] == self.params.split_k - 1)
 
     def _of_d(
         self, tensor: str, access: Literal["read", "write"], width: int, *, of_all_parts: bool = False
     ) -> Footprint:
-        """A tensor that lies like D."""
+        """Footprint of a tensor with the layout of D."""
 
         def num_bytes(tiles: IntArray) -> IntArray:
             found = self._areas(tiles) * width
@@ -350,7 +350,7 @@ class TilePlan:
             if of_all_parts:
                 return self._panels_of_sums(tiles)
             m, n, batch, _ = self.coordinates(tiles)
-            nobody = self.params.batch * self.num_m * self.num_n  # parts that do not touch it
+            nobody = self.params.batch * self.num_m * self.num_n  # panel of parts that do not access D
             return np.where(self._writes_d(tiles), (batch * self.num_m + m) * self.num_n + n, nobody)
 
         return Footprint(tensor=tensor, access=access, panel_of=panels, panel_bytes=num_bytes)

@@ -1,4 +1,4 @@
-"""Whether tiles of a GEMM that read and write as many bytes do the same, but for where."""
+"""Check whether tiles of a GEMM that read and write the same number of bytes execute the same program."""
 
 from __future__ import annotations
 
@@ -10,22 +10,26 @@ from gpusim.units import LINE_BYTES
 
 
 def are_tiles_alike(plan: TilePlan) -> bool:
-    """Whether programs of tiles differ in nothing but panels where their footprints say as many bytes.
+    """Whether programs of tiles with the same bytes in their footprints differ in nothing but panels.
 
-    A copy depends on where its rows begin in lines, and in the blocks that L2 takes of memory. Parts of K may begin at
-    other places of a line, too. Tiles that fill up clusters read nothing of one operand: how deep they are is not told.
+    A copy depends on the offsets of its rows in lines, and in the blocks that L2 fetches. Parts of K (split-K) may begin at
+    other offsets in a line, too. Tiles that only complete a cluster read nothing of one operand, so their footprints do not
+    show their extent in K.
     """
     are_parts_alike = plan.params.split_k == 1 or not _has_tiles_outside(plan)
     return are_parts_alike and all(_begin_alike(plan, which) for which in (0, 1))
 
 
 def _has_tiles_outside(plan: TilePlan) -> bool:
-    """Whether some tiles lie all outside of D."""
+    """Whether some tiles are completely outside of D."""
     return plan.rows_of_a(plan.num_m - 1) == 0 or plan.rows_of_b(plan.num_n - 1) == 0
 
 
 def _begin_alike(plan: TilePlan, which: int) -> bool:
-    """Whether the copies of all panels of A (0) or B (1) begin at the same place of a line, and of a block."""
+    """Whether the copies of all panels of A (0) or B (1) begin at the same offset in a line.
+
+    They must also begin at the same offset in a block of L2's fetch size.
+    """
     params, tile_k = plan.params, plan.tile[2]
     width, is_k_major = params.element.num_bytes, (params.is_a_k_major, params.is_b_k_major)[which]
     pitch = width * (params.k if is_k_major else (params.m, params.n)[which])

@@ -1,4 +1,4 @@
-"""How a tile is dealt out to math warps, and whether the pieces suit instructions and registers."""
+"""Partition of a tile among math warps, and the check that the parts suit instructions and registers."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from gpusim.kernel_models.registers import launch_limit
 from gpusim.workload.atoms import MmaAtom, legal_wgmma_n, wgmma
 
 PRODUCER_WARPS = 4
-"""The producer is a warpgroup, of which one thread works, as setmaxnreg wants it."""
+"""Warps of the producer: a warpgroup, because setmaxnreg requires one, of which one thread works."""
 
 TEAM_WARPS = 4
-"""One of each sub-core."""
+"""Warps of a warp group: one of each sub-core."""
 
 UNITS = {"mma_sync": (16, 8), "fma": (16, 32)}
-"""(rows, columns) that a warp's piece is a multiple of; fma: 4 x 8 lanes with vectors of 4 either way."""
+"""(rows, columns) that a warp's part is a multiple of; fma: 4 x 8 lanes with vectors of 4 along both."""
 
 
 @dataclass(frozen=True)
 class Shares:
-    """Pieces of a tile in a kernel whose tile, math, schedule and consumers (or warps) are known."""
+    """Partition of a tile in a kernel whose tile, math, schedule and consumers (or warps) are known."""
 
     params: GemmOptions
 
@@ -42,7 +42,7 @@ class Shares:
 
     @property
     def ways(self) -> tuple[int, int]:
-        """Pieces of the tile along M and N."""
+        """Number of parts of the tile along M and N."""
         params = self.params
         if params.math != "wgmma":
             assert params.warps is not None  # resolved
@@ -54,12 +54,12 @@ class Shares:
 
     @property
     def share(self) -> tuple[int, int]:
-        """Rows and columns of a piece: of a consumer warpgroup, or of a warp."""
+        """Rows and columns of the part of a consumer warpgroup, or of a warp."""
         return self.tile[0] // self.ways[0], self.tile[1] // self.ways[1]
 
     @property
     def num_math_warps(self) -> int:
-        """Warps that multiply."""
+        """Number of warps that execute MMAs or FFMA."""
         params = self.params
         if params.math == "wgmma":
             assert params.consumer_warpgroups is not None  # resolved
@@ -68,15 +68,15 @@ class Shares:
 
     @property
     def num_warps(self) -> int:
-        """Warps of the CTA."""
+        """Number of warps of the CTA."""
         return self.num_math_warps + (PRODUCER_WARPS if self.params.is_specialized else 0)
 
     @property
     def teams(self) -> tuple[int, int]:
-        """Parts along M and N of the warps of mma.sync that act apart: a warp of each sub-core in every one.
+        """Parts along M and N of the warps of mma.sync: independent warp groups, each with one warp of each sub-core.
 
-        One reads, or copies, while another multiplies. (1, 1) where warps do not part so; and of split-K, whose parts one
-        thread counts.
+        One group loads or copies while another executes MMAs. (1, 1) if the warps cannot be divided in this way. Also (1, 1)
+        for split-K, whose parts are counted by a single thread.
         """
         params, (num, rest) = self.params, divmod(self.num_math_warps, TEAM_WARPS)
         if params.math != "mma_sync" or params.split_k > 1:
@@ -87,20 +87,20 @@ class Shares:
 
     @property
     def num_teams(self) -> int:
-        """How many such there are."""
+        """Number of independent warp groups."""
         return self.teams[0] * self.teams[1]
 
     # -------------------------------------------------------------------------------------- registers
 
     @property
     def accumulators(self) -> int:
-        """32-bit accumulators of a math thread."""
+        """Number of 32-bit accumulators of a math thread."""
         rows, columns = self.share
         return rows * columns // (128 if self.params.math == "wgmma" else 32)
 
     @property
     def fragments(self) -> int:
-        """Registers of a thread's fragments, of one slice or two (none for wgmma from shared memory)."""
+        """Registers of a thread's fragments, for one or two slices; 0 for wgmma, which reads shared memory."""
         rows, columns = self.share
         ways = 1 if self.params.register_stages == 1 else 2
         if self.params.math == "wgmma":
@@ -111,7 +111,7 @@ class Shares:
 
     @property
     def need(self) -> RegisterNeed:
-        """Registers of a math thread."""
+        """Registers that a math thread needs."""
         params = self.params
         assert params.math is not None  # resolved
         assert params.schedule is not None
@@ -125,13 +125,13 @@ class Shares:
 
     @property
     def ceiling(self) -> int:
-        """Registers that a math thread can have: setmaxnreg's, or what the launch leaves it."""
+        """Maximum registers of a math thread: those of setmaxnreg, or the limit of the launch."""
         of_consumer = consumer_registers(self.params)
         return launch_limit(self.num_warps) if of_consumer is None else of_consumer
 
     @property
     def fits_registers(self) -> bool:
-        """Whether ptxas neither spills nor serializes."""
+        """Whether ptxas neither spills registers nor serializes wgmma."""
         assert self.params.math is not None  # resolved
         most = most_accumulators(self.need, math=self.params.math, ceiling=self.ceiling)
         if self.params.math == "wgmma" and self.atom_or_none is None:
@@ -140,7 +140,7 @@ class Shares:
 
     @property
     def atom_or_none(self) -> MmaAtom | None:
-        """The widest wgmma that divides a share and that the launch has registers for."""
+        """The widest wgmma that divides a part and for which the launch has registers."""
         widest = widest_wgmma_n(self.num_warps)
         columns, element = self.share[1], self.params.element
         dividing = [n for n in legal_wgmma_n(element) if n <= widest and columns > 0 and columns % n == 0]
@@ -148,7 +148,7 @@ class Shares:
 
     @property
     def atom(self) -> MmaAtom:
-        """The wgmma of a share that :func:`check_shares` has passed."""
+        """The wgmma of a partition that :func:`check_shares` has accepted."""
         atom = self.atom_or_none
         assert atom is not None  # checked
         return atom
@@ -157,7 +157,7 @@ class Shares:
 
     @property
     def units(self) -> tuple[int, int]:
-        """Rows and columns that the tile must be a multiple of."""
+        """Rows and columns of which the tile must be a multiple."""
         params = self.params
         ways_m, ways_n = self.ways
         if params.math == "wgmma":
@@ -168,13 +168,13 @@ class Shares:
 
     @property
     def is_divisible(self) -> bool:
-        """Whether the tile divides into its instructions."""
+        """Whether the tile is a multiple of its instructions."""
         units = self.units
         return all(extent % unit == 0 for extent, unit in zip(self.tile[:2], units, strict=True))
 
 
 ROUND_N = 32
-"""Columns of a tile that is proposed are a multiple of this where those asked for were."""
+"""Columns of which a proposed tile is a multiple, if the requested tile was."""
 
 
 def consumer_registers(params: GemmOptions) -> int | None:
@@ -188,7 +188,7 @@ def producer_registers(params: GemmOptions) -> int | None:
 
 
 def default_setmaxnreg(schedule: str, copy: str, consumers: int) -> str:
-    """Registers dealt out where several consumers stand beside a TMA producer, which needs few."""
+    """Default of setmaxnreg. Only several consumers with a TMA producer, which needs few registers, have one."""
     if schedule not in ("cooperative", "pingpong") or copy != "tma":
         return "none"
     return {2: "40/232", 3: "32/160"}.get(consumers, "none")
@@ -198,7 +198,7 @@ def check_shares(params: GemmOptions) -> None:
     """Refuse a tile that does not divide into its instructions, or whose accumulators do not fit.
 
     Raises:
-        TileRefused: proposes what would do.
+        TileRefused: proposes a tile that fits.
     """
     shares = Shares(params)
     dealt = _dealt(params, shares)

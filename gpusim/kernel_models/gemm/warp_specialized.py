@@ -1,4 +1,4 @@
-"""Schedules with a producer of their own: one warpgroup loads, one to three compute."""
+"""Warp-specialized schedules: one producer warpgroup loads, one to three consumer warpgroups compute."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gpusim.workload.ops import Op
 def work(
     cta: RoleContext, plan: TilePlan, *, first: int = 0, step: int = 1
 ) -> Iterator[tuple[int, Coordinates]]:
-    """The tiles of a CTA: one, or every ``num_ctas``-th of a persistent grid, as (turn, coordinates)."""
+    """Iterate over the tiles of a CTA: one, or every ``num_ctas``-th of a persistent grid, as (turn, coordinates)."""
     if plan.params.persistent:
         for turn, tile in cta.tiles(plan.num_tiles, first=first, step=step):
             yield turn, plan.coordinates_of(tile)
@@ -29,9 +29,13 @@ def work(
 
 
 def code(num_instructions: float, num_wide: float = 0.0, num_beside: float = 0.0, num_more: float = 0.0) -> list[Op]:
-    """A kernel's own instructions in a row, of which each waits for the one before, and those that take turns with wgmma.
+    """Overhead instructions of a kernel: a dependent chain, and IMAD.WIDE, which do not overlap with wgmma.
 
-    ``num_beside``: what the former are worth while wgmma runs; ``num_more``: others between them, which wait for nothing.
+    Args:
+        num_instructions: length of the chain.
+        num_wide: IMAD.WIDE of a warp.
+        num_beside: equivalent length of the chain while wgmma runs.
+        num_more: independent instructions between those of the chain.
     """
     found: list[Op] = []
     if num_instructions or num_more:
@@ -40,48 +44,54 @@ def code(num_instructions: float, num_wide: float = 0.0, num_beside: float = 0.0
 
 
 def code_of_place(plan: TilePlan) -> list[Op]:
-    """Before a tile: where it lies."""
+    """Overhead instructions before a tile, which compute its coordinates."""
     params = plan.params
     return code(params.tile_code, params.tile_wide_code, params.tile_beside_code)
 
 
 BEFORE_MATH, BESIDE_MATH, BEFORE_COPIES = 0.25, 0.2, 0.5
-"""Of a k-step's own code what stands before the first wgmma, and from there to the wait; of what asks for its copies what
-stands before them. Source: SASS of ``kernels/hopper_gemm`` and ``ring_math``: 16 to 31 %, 14 to 28 %, half."""
+"""Fractions of a k-step's overhead instructions: before the first wgmma, from there to the wait, and before copies (of those
+that issue copies). Source: SASS of ``kernels/hopper_gemm`` and ``ring_math``: 16 to 31 %, 14 to 28 %, half."""
 
 
 PRODUCER_BEFORE_COPIES = 0.37
-"""The same of a producer's code from try to try, which has the loop's head in it. Source: SASS of ``kernels/hopper_gemm``
-and ``specialized_steps``: 37 to 39 %."""
+"""Fraction of a producer's overhead instructions, from try_wait to try_wait, that precede its copies. The loop head is
+included. Source: SASS of ``kernels/hopper_gemm`` and ``specialized_steps``: 37 to 39 %."""
 
 LEAST_APART, COLUMNS_APART = 3.0, 32
-"""Instructions, each using the one before, from a wgmma to a k-step's next one; one more for so many columns beyond 128.
-Source: SASS of ``kernels/hopper_gemm`` and ``specialized_steps``: 12 cycles, 20 with 192 columns, 28 with 256; in four of 35
-loops 20 with fewer. Those of ``ring_math`` have 7 to 28."""
+"""Columns of a wgmma beyond 128 that add one instruction to the chain from one wgmma of a k-step to the next. The chain has
+at least ``LEAST_APART`` instructions. Source: SASS of ``kernels/hopper_gemm`` and ``specialized_steps``: 12 cycles, 20 with
+192 columns, 28 with 256; in four of 35 loops 20 with fewer. Loops of ``ring_math`` have 7 to 28."""
 
 BEFORE_GIVING_BACK = 0.14
-"""Of a k-step's own code what stands from the wait for wgmma to the arrival that gives a slot back. Source: SASS of
+"""Fraction of a k-step's overhead instructions from the wait for wgmma to the arrival that releases a stage. Source: SASS of
 ``kernels/hopper_gemm`` and ``specialized_steps``: 11 to 17 %, once 27."""
 
 
 BEFORE_MEETING = 0.7
-"""Of a CTA's code before its first tile what stands before all its warps meet. Source: SASS of ``kernels/hopper_gemm``:
-63 to 79 %."""
+"""Fraction of a CTA's overhead instructions before its first tile that precede its first barrier. Source: SASS of
+``kernels/hopper_gemm``: 63 to 79 %."""
 
 
 def code_around_meeting(num_instructions: float) -> tuple[list[Op], list[Op]]:
-    """A CTA's code before its first tile: of the warp that makes the barriers, and of each behind the meeting."""
+    """Overhead instructions before the first tile: before the first barrier, and of each warp after it.
+
+    Those before it are of the warp that initializes the mbarriers.
+    """
     return code(num_instructions * BEFORE_MEETING), code(num_instructions * (1 - BEFORE_MEETING))
 
 
 def between_wgmma(num_instructions: float, num_issues: int, n: int) -> float:
-    """Instructions of a k-step's own code from its first wgmma, of ``n`` columns, to its last: some of those beside them."""
+    """Number of overhead instructions from a k-step's first wgmma, of ``n`` columns, to its last.
+
+    They are part of those that overlap with wgmma.
+    """
     return min(num_instructions * BESIDE_MATH, (num_issues - 1) * max(LEAST_APART, n / COLUMNS_APART - 1))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepCode:
-    """A k-step's own code: before its wgmma, between them, from the last of them to the wait, behind it; some as ops."""
+    """Overhead instructions of a k-step: before its wgmma, between them, from the last to the wait, and after the wait."""
 
     before: list[Op]
     num_between: float
@@ -90,7 +100,10 @@ class StepCode:
 
 
 def code_around_math(num_instructions: float, num_issues: int, n: int, *, least_before: float = 0.0) -> StepCode:
-    """A k-step's own code around a warpgroup's ``num_issues`` wgmma of ``n`` columns; at least ``least_before`` before."""
+    """Overhead instructions around a warpgroup's ``num_issues`` wgmma of ``n`` columns.
+
+    At least ``least_before`` precede them.
+    """
     between = between_wgmma(num_instructions, num_issues, n)
     return StepCode(
         before=code(max(least_before, num_instructions * BEFORE_MATH)), num_between=between,
@@ -101,13 +114,13 @@ def code_around_math(num_instructions: float, num_issues: int, n: int, *, least_
 def code_around_copies(
     num_instructions: float, before: float = BEFORE_COPIES, num_more: float = 0.0
 ) -> tuple[list[Op], list[Op]]:
-    """The code of copies: the share that stands before them, and what stands behind them."""
+    """Overhead instructions of copies: the fraction ``before`` precedes them, the rest follows."""
     first, last = (code(num_instructions * share, num_more=num_more * share) for share in (before, 1 - before))
     return first, last
 
 
 def meet_all(plan: TilePlan) -> list[Op]:
-    """All threads that share barriers meet: of the CTA, or of the cluster."""
+    """Barrier of all threads that share mbarriers: ``__syncthreads``, or the cluster's barrier."""
     if plan.params.num_cluster_ctas > 1:
         fence: list[Op] = [ops.FenceAcqRel()] if plan.params.cluster_sync == "release" else []
         return [*fence, ops.ClusterArrive(), ops.ClusterWait()]
@@ -115,22 +128,24 @@ def meet_all(plan: TilePlan) -> list[Op]:
 
 
 def part_from_peers(plan: TilePlan) -> list[Op]:
-    """A CTA of a cluster stays until its peers no longer write to it or arrive on its barriers."""
+    """Barrier at the end of a CTA in a cluster, so that no peer writes to it or arrives on its mbarriers after its exit."""
     return meet_all(plan) if plan.params.num_cluster_ctas > 1 else []
 
 
 class Producer:
-    """The loading role of the specialized schedules.
+    """The producer role of the warp-specialized schedules.
 
-    First it makes the barriers, and all roles meet. Then for each k-step: wait until the slot is empty,
-    announce the bytes (TMA), copy A, copy B. Runs ahead of the math by as many k-steps as there are stages.
-    With TMA one elected lane does all of it, and looks at an empty slot as seldom as lone lanes do.
-    With cp.async all its threads copy, and arrive when their copies are there.
-    Where every thread arrives (``cuda::barrier``), so does this one on the empty slot that it waits for.
+    It initializes the mbarriers, and all roles meet at a barrier. For each k-step it then waits until the stage is empty,
+    announces the bytes (TMA), and copies both operands. It runs ahead of the math by at most as many k-steps as there are
+    stages.
+
+    * TMA: one elected lane does all of this. Such a lane polls an empty stage less often than full warps do.
+    * cp.async: all threads copy, and arrive when their copies have completed.
+    * ``mbarrier_arrive`` "thread" (``cuda::barrier``): this thread also arrives on the empty stage that it waits for.
     """
 
     def __init__(self, plan: TilePlan, loader: Loader, barriers: tuple[str, ...]) -> None:
-        """``barriers``: the rings to initialize."""
+        """``barriers``: the mbarrier rings to initialize."""
         self.plan = plan
         self.loader = loader
         self.registers = producer_registers(plan.params)
@@ -157,7 +172,7 @@ class Producer:
         (self._far_code,) = far_code("producer", params.producer_code_begin, params.producer_code_end, own)
 
     def __call__(self, cta: RoleContext) -> Iterator[Op]:
-        """The program."""
+        """The warp program."""
         yield from self._prologue
         yield from meet_all(self.plan)
         yield from self._far_code
@@ -171,7 +186,7 @@ class Producer:
         plan, num_stages, rank = self.plan, self.num_stages, cta.cta_rank
         wait, expect, all_arrive = self._wait, self._expect, self._all_arrive
         before, behind = self._copy_code
-        stage, parity = 0, 0 if all_arrive else 1  # consumers give all slots away before their first k-step, or none
+        stage, parity = 0, 0 if all_arrive else 1  # consumers release all stages before their first k-step, or none
         for _, at in work(cta, plan):
             of_a, of_b = self.loader.panels(at, rank)
             yield from self._tile_code
@@ -206,22 +221,21 @@ class Producer:
 
 
 class Consumer:
-    """The math role of the specialized schedules.
+    """The consumer role of the warp-specialized schedules: wgmma and the epilogue.
 
-    For each k-step: wait until the slot is full, issue wgmma, commit, wait until at most ``wgmma_depth``
-    groups run, give the slot of the group that has ended back to the producers. After the last k-step: wait
-    for all, give the rest back, epilogue. A quarter of a k-step's own code stands before its wgmma, some of it between
-    them, and some from the wait until a slot is given back.
+    For each k-step it waits until the stage is full, issues wgmma and commits. It waits until at most ``wgmma_depth`` groups
+    are in flight, and releases the stage of the completed group to the producers. After the last k-step it waits for all
+    groups, releases the remaining stages and runs the epilogue. A quarter of a k-step's overhead instructions precede its
+    wgmma. Some lie between wgmma, and some between the wait and the release of a stage.
 
-    Where every thread arrives (``cuda::barrier``), the warpgroups' threads do so on the full slot before they wait for
-    it, on the empty one to give it back, and on all empty ones to begin with.
-
-    With ``pingpong`` two consumers take turns at whole tiles: each waits for its turn at the tensor core, and
-    passes it on when its last wgmma has been issued, so that its epilogue runs behind the other's math.
+    * ``mbarrier_arrive`` "thread" (``cuda::barrier``): all threads arrive on the full stage before they wait for it. They
+      also arrive on the empty stage to release it, and on all empty stages at the start.
+    * ``pingpong``: two consumers alternate tiles. Each waits for its turn on the tensor cores, and passes the turn on after
+      its last wgmma has been issued. Its epilogue then overlaps with the other's math.
     """
 
     def __init__(self, plan: TilePlan, loader: Loader, epilogue: Epilogue, *, idx: int) -> None:
-        """Consumer ``idx``."""
+        """``idx``: index of the consumer."""
         self.plan = plan
         self.loader = loader
         self.epilogue = epilogue
@@ -258,7 +272,7 @@ class Consumer:
         self._steps: dict[tuple[int, int | None], list[list[list[Op]]]] = {}
 
     def _releases(self, rank: int) -> list[list[Op]]:
-        """For each stage the arrivals that give it back, one for each CTA that writes into it."""
+        """For each stage, the arrivals that release it: one for each CTA that writes to it."""
         found = self._give_back.get(rank)
         if found is None:
             feeders = self.loader.feeders(rank)
@@ -272,7 +286,7 @@ class Consumer:
         return found
 
     def _k_steps(self, rank: int, lag: int | None) -> list[list[list[Op]]]:
-        """For each stage and parity a k-step, which gives back the slot ``lag`` before its own, or none."""
+        """For each stage and parity, a k-step that releases the stage ``lag`` before its own, or none."""
         found = self._steps.get((rank, lag))
         if found is None:
             num_stages, given = self.num_stages, self._releases(rank)
@@ -286,7 +300,7 @@ class Consumer:
         return found
 
     def __call__(self, cta: RoleContext) -> Iterator[Op]:
-        """The program."""
+        """The warp program."""
         yield from meet_all(self.plan)
         yield from self._behind_meeting
         if self.registers is not None:
@@ -325,16 +339,16 @@ class Consumer:
             yield end_passes_on
 
     def _slot_after(self, stage: int, parity: int, num_k_steps: int) -> tuple[int, int]:
-        """Stage and parity ``num_k_steps`` further on."""
+        """Stage and parity after ``num_k_steps`` more k-steps."""
         rounds, after = divmod(stage + num_k_steps, self.num_stages)
         return after, parity ^ (rounds & 1)
 
     def _multiply(
         self, cta: RoleContext, num_k_steps: int, stage: int, parity: int, *, passes_on: Op | None
     ) -> Generator[Op, Any, tuple[int, int]]:
-        """Multiply a tile from a slot on; returns the slot (stage, parity) behind its last k-step."""
+        """Multiply a tile, beginning at a stage. Returns (stage, parity) after its last k-step."""
         num_stages, depth, rank = self.num_stages, self.depth, cta.cta_rank
-        steps, is_first, lag = self._k_steps(rank, None), True, 0  # so many slots have not been given back
+        steps, is_first, lag = self._k_steps(rank, None), True, 0  # number of stages that have not been released
         yield ops.WgmmaFence()
         for k in cta.loop(num_k_steps):
             if k >= depth and is_first:
@@ -355,7 +369,7 @@ class Consumer:
 
 
 def issues_of_k_step(plan: TilePlan) -> int:
-    """Wgmma instructions of one warpgroup for one k-step."""
+    """Number of wgmma instructions of one warpgroup in one k-step."""
     shares = Shares(plan.params)
     atom, (rows, columns) = shares.atom, shares.share
     return (rows // atom.m) * (columns // atom.n) * (plan.tile[2] // atom.k)

@@ -1,7 +1,7 @@
 """Atoms: one record for each copy or MMA instruction.
 
-In: nothing; a new instruction is a new row. Out: ``CopyAtom`` and ``MmaAtom`` records. This room must not
-know how long an instruction takes, nor which kernel uses it; nothing branches on an atom's name.
+In: nothing; a new instruction is a new row. Out: ``CopyAtom`` and ``MmaAtom`` records. This package must not know how long
+an instruction takes, nor which kernel uses it. No code branches on the name of an atom.
 """
 
 from __future__ import annotations

@@ -18,12 +18,12 @@ Space = Literal["global", "smem", "dsmem", "registers"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyAtom:
-    """One instruction that moves bytes from ``source`` to ``target``.
+    """One instruction that copies bytes from ``source`` to ``target``.
 
-    ``num_threads`` execute it together: 32 for what a warp issues, 1 for what an elected thread issues.
-    ``bits_per_thread`` is None where a descriptor, not the instruction, says how much is moved (TMA).
-    ``smem_op`` names the rule of shared-memory wavefronts in ``access.wavefronts``; None where there is none.
-    ``num_matrices`` counts ldmatrix's and stmatrix's matrices of 8 x 16 bytes; 0 where each thread moves its own vector.
+    * ``num_threads``: threads that execute it together: 32 for a warp's instruction, 1 for an elected thread's.
+    * ``bits_per_thread``: bits that each thread copies; None if a descriptor determines the size (TMA).
+    * ``smem_op``: name of its rule in ``SMEM_OPS``, for shared-memory wavefronts; None if it has none.
+    * ``num_matrices``: 8 x 16-byte matrices of ldmatrix and stmatrix; 0 if each thread copies a separate vector.
     """
 
     name: str
@@ -38,10 +38,10 @@ class CopyAtom:
 
     @property
     def bytes_per_thread(self) -> int:
-        """Bytes that one thread's share holds.
+        """Bytes that one thread copies.
 
         Raises:
-            KernelError: the atom moves boxes.
+            KernelError: the atom copies boxes.
         """
         if self.bits_per_thread is None:
             raise KernelError(f"{self.name}: its box says how much it moves: ask tma.TmaBox.num_bytes")
@@ -49,23 +49,23 @@ class CopyAtom:
 
     @property
     def num_bytes(self) -> int:
-        """Bytes that one instruction moves with every thread active.
+        """Bytes that one instruction copies with every thread active.
 
         >>> copy_atom("ldmatrix_x4").num_bytes
         512
 
         Raises:
-            KernelError: the atom moves boxes.
+            KernelError: the atom copies boxes.
         """
         return self.num_threads * self.bytes_per_thread
 
     def tv(self, dtype: DType) -> CopyAtomTV:
-        """Which thread moves which element of ``dtype``: CuTe's ``Copy_Atom`` of this instruction.
+        """Thread-value layout of the instruction for elements of ``dtype``: CuTe's ``Copy_Atom``.
 
-        Where each thread moves its own vector (loads, stores, cp.async), threads are independent, and the layout is that
-        of one. ldmatrix and stmatrix are a warp's; ``src`` and ``dst`` map to element ``column + row * width`` of the
-        matrices one after the other, a row being 16 bytes wide; the transposing ones move units of 16 bits, in which two
-        8-bit elements stay together.
+        If each thread copies a separate vector (loads, stores, cp.async), the layout is that of one thread. For ldmatrix and
+        stmatrix it is that of a warp. There, ``src`` and ``dst`` map to element ``column + row * width`` of the consecutive
+        matrices, whose rows are 16 bytes wide. Transposing instructions move units of 16 bits, so pairs of 8-bit elements
+        stay together.
 
         >>> from gpusim.workload.dtypes import BF16
         >>> atom = copy_atom("ldmatrix_x2").tv(BF16)
@@ -75,13 +75,13 @@ class CopyAtom:
         (1,8):(0,1)
 
         Raises:
-            KernelError: the atom moves boxes, or elements of this type do not fit its units.
+            KernelError: the atom copies boxes, or elements of this type do not fit its units.
         """
         if self.bits_per_thread is None:
             raise KernelError(
                 f"{self.name}: it moves boxes, and no thread has an element of its own: use tma.TmaBox for its shape"
             )
-        # A matrix's register has 32 bits, of which a transposing instruction keeps 16 together.
+        # A matrix's register has 32 bits. A transposing instruction keeps 16 bits together.
         widest = (16 if self.is_trans else 32) if self.num_matrices else self.bits_per_thread
         if dtype.bits > widest:
             raise KernelError(
@@ -186,11 +186,11 @@ _ROWS = (
 )
 
 COPY_ATOMS: Mapping[str, CopyAtom] = MappingProxyType({atom.name: atom for atom in _ROWS})
-"""Every copy atom by its name. TMA rows leave out the rank (.1d to .5d) that PTX wants after ``tensor``."""
+"""Copy atoms by name. TMA rows omit the rank (.1d to .5d) that PTX requires after ``tensor``."""
 
 
 def copy_atom(name: str) -> CopyAtom:
-    """The copy atom called ``name``.
+    """The copy atom with this name.
 
     >>> copy_atom("cp_async_cg_b128").smem_op
     'cp_async_b128'

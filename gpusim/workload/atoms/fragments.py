@@ -1,7 +1,7 @@
-"""Which thread holds which element of an instruction's operands: the few rules behind all atoms' thread-value layouts.
+"""Thread-value layouts of instruction operands: the rules that all atoms share.
 
-Each function gives a layout of (thread, value): for a matrix to ``row + num_rows * column``, for what ``ldmatrix`` and
-``stmatrix`` move to bits. Lane i has ``groupID = i / 4`` and ``threadID_in_group = i % 4``, as PTX says.
+Each function returns a layout of (thread, value). For a matrix its values are ``row + num_rows * column``; for ``ldmatrix``
+and ``stmatrix`` they are bits. Lane i has ``groupID = i / 4`` and ``threadID_in_group = i % 4``, as in PTX.
 
 Source: PTX ISA 8.x, matrix fragments of ``mma``, ``wgmma.mma_async``, ``ldmatrix`` and ``stmatrix``.
 """
@@ -12,20 +12,21 @@ from gpusim.layout import Layout
 from gpusim.units import WARP_SIZE
 
 QUAD = 4
-"""Lanes side by side in a row of a fragment."""
+"""Number of adjacent lanes in a row of a fragment."""
 
 GROUPS = 8
-"""Rows that the quads of a warp hold, one each."""
+"""Number of rows that the quads of a warp hold, one each."""
 
 MATRIX_ROW_BITS = 128
-"""A row of ldmatrix's 8 x 8 elements of 16 bits: what one lane's address points to."""
+"""Bits of a row of ldmatrix's 8 x 8 16-bit elements, which one lane's address refers to."""
 
 
 def fragment(num_rows: int, num_columns: int, *, vector: int, num_threads: int = WARP_SIZE) -> Layout:
-    """A matrix in registers: ``vector`` neighbours of a row a lane, four lanes a row, eight rows a time.
+    """A matrix in registers: each lane holds ``vector`` adjacent elements of a row, four lanes a row, eight rows at a time.
 
-    Each warp has as many rows, one below the other. A thread's values run along its vector, then down by eight rows, then
-    along the row. For operands the vector fills 32 bits; accumulators have two neighbours whatever their type.
+    All warps have the same number of rows, one warp below the other. A thread's values advance along its vector, then down
+    by eight rows, then along the row. For operands the vector fills 32 bits; accumulators of any type have two adjacent
+    elements.
 
     >>> print(fragment(16, 8, vector=2))  # the accumulator of m16n8
     ((4,8),(2,2)):((32,1),(16,8))
@@ -44,7 +45,7 @@ def fragment(num_rows: int, num_columns: int, *, vector: int, num_threads: int =
 
 
 def shared_operand(num_rows: int, num_columns: int, *, num_threads: int) -> Layout:
-    """A matrix in shared memory that an instruction reads by descriptor: every thread sees all of it.
+    """A matrix in shared memory that an instruction reads by descriptor: each thread accesses the full matrix.
 
     >>> print(shared_operand(64, 16, num_threads=128))
     (128,(64,16)):(0,(1,64))
@@ -64,7 +65,7 @@ def outer_product(m: int, n: int) -> tuple[Layout, Layout, Layout]:
 
 
 def matrix_rows(num_matrices: int) -> Layout:
-    """(lane, bit) to bit of ldmatrix's side in memory: lane i addresses row i; lanes beyond the last repeat the first ones.
+    """Layout from (lane, bit) to a bit of ldmatrix's matrices in memory. Lane i addresses row i; surplus lanes repeat rows.
 
     >>> print(matrix_rows(2))
     ((16,2),128):((128,0),1)
@@ -74,7 +75,7 @@ def matrix_rows(num_matrices: int) -> Layout:
 
 
 def matrix_registers(num_matrices: int, *, is_trans: bool) -> Layout:
-    """(lane, bit) to bit of ldmatrix's side in registers, one register for each matrix.
+    """Layout from (lane, bit) to a bit of ldmatrix's matrices in registers, one register for each matrix.
 
     A lane holds 32 bits of row ``i / 4``; transposed, two units of 16 bits of column ``i / 4``.
 
@@ -89,7 +90,7 @@ def matrix_registers(num_matrices: int, *, is_trans: bool) -> Layout:
 
 
 def _layout(threads: list[tuple[int, int]], values: list[tuple[int, int]]) -> Layout:
-    """Of (size, stride) of threads and of values; modes of size 1 are left out."""
+    """Layout from the (size, stride) modes of threads and of values. Modes of size 1 are omitted."""
     shapes, strides = zip(_mode(threads), _mode(values), strict=True)
     return Layout(shapes, strides)
 

@@ -1,4 +1,4 @@
-"""MMA atoms: one row for each instruction that multiplies and adds up. Source of all rows: PTX ISA 8.x."""
+"""MMA atoms: one row for each multiply-accumulate instruction. Source of all rows: PTX ISA 8.x."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MmaKind = Literal["mma_sync", "wgmma", "fma"]
 OperandSource = Literal["smem", "registers"]
 
 K_STEP_BYTES = 32
-"""Bytes of k that one wgmma, or one full-depth mma.sync, takes of each row. Source: PTX ISA."""
+"""Bytes of k in each row of a wgmma operand, and of the deepest mma.sync. Source: PTX ISA."""
 
 WGMMA_M = 64
 """Rows of every wgmma. Source: PTX ISA."""
@@ -39,18 +39,18 @@ _PTX_TYPES: Mapping[str, str] = MappingProxyType(
 )
 _TENSOR_DTYPES = (BF16, FP16, TF32, FP8, INT8)
 _FP16_SUMS = (FP16, FP8)
-"""Operands that may also be summed in fp16. Source: PTX ISA, ``mma`` (fp8: from 8.7) and ``wgmma``."""
+"""Operand types with an optional fp16 accumulator. Source: PTX ISA, ``mma`` (fp8: from 8.7) and ``wgmma``."""
 
 ACCUMULATOR_VECTOR = 2
-"""Neighbours of a row that each thread holds of an accumulator, whatever its type. Source: PTX ISA."""
+"""Number of adjacent accumulator elements of a row in each thread, for all types. Source: PTX ISA."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MmaAtom:
     """One instruction D = A B + C: A is m x k, B is n x k, C and D are m x n.
 
-    A and B have the same dtype. ``num_threads`` execute it together: a warp, or a warpgroup for wgmma. B
-    comes from smem for wgmma, from registers otherwise; ``a_source`` says where A comes from.
+    A and B have the same dtype. ``num_threads`` execute it together: a warp, or a warpgroup for wgmma. B comes from shared
+    memory for wgmma, otherwise from registers; ``a_source`` is the source of A.
     """
 
     name: str
@@ -66,7 +66,7 @@ class MmaAtom:
 
     @property
     def num_flops(self) -> int:
-        """2 m n k: a multiplication and an addition are two operations."""
+        """2 m n k floating-point operations: a multiplication and an addition each."""
         return 2 * self.m * self.n * self.k
 
     @property
@@ -81,7 +81,7 @@ class MmaAtom:
 
     @property
     def accumulator_registers(self) -> int:
-        """32-bit registers that each thread keeps for the m x n accumulator.
+        """Number of 32-bit registers in each thread for the m x n accumulator.
 
         >>> wgmma(256, BF16).accumulator_registers
         128
@@ -90,12 +90,12 @@ class MmaAtom:
 
     @property
     def rate_class(self) -> str:
-        """The class whose rate this atom has within its kind: "16bit", "tf32", "fp8", "int8" or "fp32"."""
+        """Throughput class within the atom's kind: "16bit", "tf32", "fp8", "int8" or "fp32"."""
         return _RATE_CLASSES[self.a_dtype.name]
 
     @property
     def takes_mn_major(self) -> bool:
-        """Whether the operands may be contiguous along m and n in smem: for 16-bit types alone.
+        """Whether operands in shared memory may be contiguous along m and n: only for 16-bit types.
 
         wgmma transposes 16-bit operands only, and so does ``ldmatrix.trans``. Source: PTX ISA.
         """
@@ -103,11 +103,11 @@ class MmaAtom:
 
     @property
     def tv(self) -> MmaAtomTV:
-        """Which thread holds which element of A, B and C: CuTe's ``MMA_Atom`` of this instruction.
+        """Thread-value layouts of A, B and C: CuTe's ``MMA_Atom`` of this instruction.
 
-        ``a``, ``b`` and ``c`` map (thread, value) to ``row + rows * column`` of the m x k, n x k and m x n operands. An
-        operand that wgmma reads from smem is seen by every thread as a whole. FFMA's lanes are free to be anywhere; here
-        they lie row by row.
+        ``a``, ``b`` and ``c`` map (thread, value) to ``row + rows * column`` of the m x k, n x k and m x n operands. For an
+        operand in shared memory, each thread of wgmma accesses the full operand. The lanes of FFMA are arranged row by row,
+        by choice.
 
         >>> print(mma_sync(BF16).tv.a)
         ((4,8),(2,2,2)):((32,1),(16,8,128))
@@ -131,7 +131,7 @@ class MmaAtom:
 
 
 def _mma_sync(k: int, operand: DType, accumulator: DType | None = None) -> MmaAtom:
-    """A row m16n8k(k)."""
+    """The row m16n8k(k)."""
     acc = accumulator or accumulator_of(operand)
     a_type, acc_type = _PTX_TYPES[operand.name], _PTX_TYPES[acc.name]
     return MmaAtom(
@@ -160,10 +160,9 @@ FFMA = MmaAtom(
     num_threads=WARP_SIZE,
     a_source="registers",
 )
-"""One fp32 FMA of a warp: its lanes as a grid of 4 x 8, row by row, each with one element of the outer product.
+"""One fp32 FMA of a warp: a 4 x 8 grid of lanes, row by row, each with one element of the outer product.
 
-(CuTe's ``UniversalFMA`` says the same for one thread: 1 x 1 x 1.)
-"""
+(CuTe's ``UniversalFMA`` describes one thread: 1 x 1 x 1.)"""
 
 _ROWS = (
     _mma_sync(8, FP16),
@@ -177,18 +176,18 @@ _ROWS = (
     _mma_sync(16, INT8),
     _mma_sync(32, INT8),
     _mma_sync(32, FP8),  # needs sm_89 or later; sm_80 has no fp8
-    _mma_sync(16, FP8),  # ... and PTX ISA 8.7, as all that follow
+    _mma_sync(16, FP8),  # needs PTX ISA 8.7, like the next two rows
     _mma_sync(32, FP8, FP16),
     _mma_sync(16, FP8, FP16),
     FFMA,
 )
 
 MMA_ATOMS: Mapping[str, MmaAtom] = MappingProxyType({atom.name: atom for atom in _ROWS})
-"""The atoms of fixed shape by name; wgmma's shapes come from ``wgmma``."""
+"""Atoms of fixed shape by name. wgmma's shapes come from ``wgmma``."""
 
 
 def mma_sync(operand: DType, accumulator: DType | None = None) -> MmaAtom:
-    """The deepest mma.sync for ``operand``: 32 bytes of k. Without ``accumulator`` it sums in the default one.
+    """The deepest mma.sync for ``operand``: 32 bytes of k. ``accumulator`` None selects the default type.
 
     m16n8k16 for 16-bit types, m16n8k8 for tf32, m16n8k32 for fp8 and int8. The fp8 rows need sm_89 or later.
 
@@ -196,7 +195,7 @@ def mma_sync(operand: DType, accumulator: DType | None = None) -> MmaAtom:
     ('mma_sync_m16n8k16_bf16_fp32', 'mma_sync_m16n8k16_fp16_fp16')
 
     Raises:
-        KernelError: no mma.sync takes this type, or sums it so.
+        KernelError: no mma.sync has this operand type, or this accumulator type for it.
     """
     acc = _accumulator("mma.sync", operand, accumulator)
     return MMA_ATOMS[f"mma_sync_m16n8k{K_STEP_BYTES // operand.num_bytes}_{operand.name}_{acc.name}"]
@@ -204,13 +203,12 @@ def mma_sync(operand: DType, accumulator: DType | None = None) -> MmaAtom:
 
 @cache
 def legal_wgmma_n(operand: DType) -> tuple[int, ...]:
-    """Every N that wgmma has for ``operand``, in rising order.
+    """Valid N of wgmma for ``operand``, in ascending order.
 
-    Multiples of 8 up to 256 for floats; for int8 8, 24 and the multiples of 16. Source: PTX ISA, ``wgmma``
-    shapes.
+    Multiples of 8 up to 256 for floats; for int8 8, 24 and the multiples of 16. Source: PTX ISA, ``wgmma`` shapes.
 
     Raises:
-        KernelError: no wgmma takes this type.
+        KernelError: no wgmma has this operand type.
     """
     _check_tensor_dtype("wgmma", operand)
     if operand.kind == "int":
@@ -222,9 +220,9 @@ def legal_wgmma_n(operand: DType) -> tuple[int, ...]:
 def wgmma(
     n: int, operand: DType, a_source: OperandSource = "smem", accumulator: DType | None = None
 ) -> MmaAtom:
-    """The wgmma m64nNk(32 bytes) of ``operand``, with A from ``a_source`` and B from smem. Needs sm_90a.
+    """The wgmma m64nNk(32 bytes) of ``operand``, with A from ``a_source`` and B from shared memory. Needs sm_90a.
 
-    Without ``accumulator`` it sums in the default one; fp16 and fp8 may also be summed in fp16.
+    ``accumulator`` None selects the default type; fp16 and fp8 operands may also have an fp16 accumulator.
 
     >>> wgmma(128, FP8).ptx
     'wgmma.mma_async.sync.aligned.m64n128k32.f32.e4m3.e4m3'
@@ -232,7 +230,7 @@ def wgmma(
     32
 
     Raises:
-        KernelError: no wgmma has this N, takes this type, or sums it so.
+        KernelError: no wgmma has this N, this operand type, or this accumulator type for it.
     """
     legal = legal_wgmma_n(operand)
     if n not in legal:
@@ -259,13 +257,13 @@ def wgmma(
 
 
 def largest_wgmma_n(tile_n: int, operand: DType) -> int:
-    """The largest legal wgmma N that divides ``tile_n``.
+    """The largest valid wgmma N that divides ``tile_n``.
 
     >>> largest_wgmma_n(384, BF16), largest_wgmma_n(40, INT8)
     (192, 8)
 
     Raises:
-        KernelError: ``tile_n`` is no positive multiple of 8, or no wgmma takes this type.
+        KernelError: ``tile_n`` is no positive multiple of 8, or no wgmma has this operand type.
     """
     dividing = [n for n in legal_wgmma_n(operand) if tile_n > 0 and tile_n % n == 0]
     if not dividing:
@@ -284,7 +282,7 @@ def _check_tensor_dtype(instruction: str, operand: DType) -> None:
 
 
 def _accumulator(instruction: str, operand: DType, accumulator: DType | None) -> DType:
-    """What a product of ``operand`` is summed in: the default, or what was asked for if there is such an instruction."""
+    """Accumulator type for ``operand``: the default, or the requested type if an instruction supports it."""
     _check_tensor_dtype(instruction, operand)
     default = accumulator_of(operand)
     if accumulator is not None:

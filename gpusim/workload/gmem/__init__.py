@@ -1,4 +1,4 @@
-"""Accesses to global memory: sectors, lines, and what copies fetch.
+"""Accesses to global memory: sectors, lines, and the fetches of copies.
 
 In: addresses of warps. Out: requests, sectors, access patterns.
 """

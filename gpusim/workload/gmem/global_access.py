@@ -1,4 +1,4 @@
-"""Accesses of warps to global memory: sectors, lines, and what L1's tag and data stages do with them.
+"""Warp accesses to global memory: sectors, lines, and wavefronts of L1's tag and data stages.
 
 In: addresses of warps. Out: ``AccessPattern`` records and counts.
 """
@@ -24,17 +24,20 @@ _TAG_BANKS = 4
 def global_access(
     addresses: NDArray[np.integer[Any]], access_bytes: int, active: NDArray[np.bool_] | None = None
 ) -> AccessPattern:
-    """Merge the lanes of each warp into sectors and lines, and sum over warps.
+    """Coalesce the lanes of each warp into sectors and lines, and sum over warps.
 
     Args:
         addresses: int[..., 32], bytes.
         access_bytes: 1, 2, 4, 8 or 16 for each lane.
         active: bool[..., 32], or None for all; a warp without active lanes makes no request.
 
-    ``num_wavefronts`` is the data stage's by the plain bank rule, as for loads that hit in L1 (which shares the data
-    array with smem, but does not merge phases: a double at stride 0 takes 2, te42kyfo/gpu-benches @1c36d50); for stores
-    that rule is not validated.
-    Ignores: the tag stage, which ``tag_wavefronts`` counts; sectors asked for in several phases count once.
+    ``num_wavefronts`` counts wavefronts of the data stage by the bank rule of shared memory, for loads that hit in L1. L1
+    and shared memory share the data array, but L1 does not combine phases: a double at stride 0 takes 2 wavefronts
+    (te42kyfo/gpu-benches @1c36d50). For stores the rule is not validated.
+
+    Ignores:
+    * The tag stage, which ``tag_wavefronts`` counts.
+    * Repeated requests: a sector requested in several phases counts once.
 
     >>> global_access(8 * np.arange(32), 4)  # every second float
     AccessPattern(num_requests=1, num_sectors=8, num_lines=2, num_wavefronts=2, num_bytes=128)
@@ -66,7 +69,7 @@ def global_access(
 
 
 def _from_first_line(rows: NDArray[np.integer[Any]], mask: NDArray[np.bool_]) -> NDArray[np.integer[Any]]:
-    """Addresses less the first line's, 0 for lanes that ask for nothing: as a rule 32 bits hold them, and banks stay."""
+    """Addresses relative to the first line, 0 for inactive lanes. 32 bits usually hold them; banks do not change."""
     first = int(np.where(mask, rows, np.iinfo(rows.dtype).max).min()) // LINE_BYTES * LINE_BYTES
     return narrowed(np.where(mask, rows - first, 0))
 
@@ -75,19 +78,20 @@ TAG_HASHES: Mapping[str, tuple[int, ...]] = MappingProxyType({
     "ampere": (1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2),
     "hopper": (1, 2, 1, 2, 3, 1, 2, 3, 2, 1, 2, 1, 3, 1),
 })
-"""What bit i of a line's number (bit 7 + i of its address) does to its bank of tags, by XOR; by architecture."""
+"""Hashes of the tag banks by architecture. Entry i is XORed into the bank if bit i of the line number (bit 7 + i of the
+address) is set."""
 
 _KNOWN_BITS = 14
 
 
 def tag_hash_of(compute_capability: float) -> str:
-    """The name in ``TAG_HASHES`` for a GPU.
+    """Name in ``TAG_HASHES`` of the hash of a GPU.
 
     >>> tag_hash_of(9.0)
     'hopper'
 
     Raises:
-        LayoutError: nobody has counted tags on such a GPU.
+        LayoutError: the tag banks of this compute capability have not been measured.
     """
     names = {8.0: "ampere", 9.0: "hopper"}
     if compute_capability not in names:
@@ -101,17 +105,23 @@ def tag_wavefronts(
     """L1 tag-stage wavefronts of each warp access to global memory, int64[...] over the leading axes.
 
     Args:
-        addresses: int[..., 32], bytes; no lane crosses a line. Absolute, or from a start that is a multiple of the power of
-            two that holds all of them.
+        addresses: int[..., 32], bytes; no lane crosses a line. Absolute, or relative to a start that is a multiple of the
+            power of two that holds all of them.
         active: bool[..., 32], or None for all; no active lane, no wavefront.
         tag_hash: a name in ``TAG_HASHES``; ``tag_hash_of`` a GPU.
 
-    Models: four banks of tags, each of which looks up one line at a time; a line's bank is the XOR of the hash over the bits
-    of its number (address / 128). Lanes on one line share its look-up. Width and order of lanes, load or store, hit or miss
-    make no difference.
-    Ignores: lines 2 MiB apart or more, for which bits in pairs, as Ampere has them, are a guess; atomics, cp.async and TMA.
-    Source: hopper: measured: H200, validation/measured/h200_sxm/global_access.csv, all 1,830 accesses exact (bits 0 to 10),
-    and validation/published/tag_wavefronts.csv, 46 of 46 rows (bits 0 to 13); ampere: 144 of 144 rows there.
+    Models:
+    * Four tag banks, each of which looks up one line at a time.
+    * A line's bank is the XOR of the hash over the bits of its number (address / 128).
+    * Lanes on one line share its look-up.
+    * Access width, order of lanes, load or store, hit or miss make no difference.
+
+    Ignores:
+    * Lines at a distance of 2 MiB or more: their address bits are assumed to follow in pairs, as on Ampere.
+    * Atomics, cp.async and TMA.
+
+    Source: hopper: measured: H200, validation/measured/h200_sxm/global_access.csv, all 1,830 accesses exact (bits 0 to 10).
+    Published: validation/published/tag_wavefronts.csv, 46 of 46 rows of Hopper (bits 0 to 13), 144 of 144 rows of Ampere.
 
     >>> lanes = np.arange(32)
     >>> [int(tag_wavefronts(4 * stride * lanes)) for stride in (1, 8, 16, 32, 40, 64)]
@@ -132,7 +142,7 @@ def tag_wavefronts(
         step = np.s_[start : start + CHUNK_WARPS]
         lines = rows[step].astype(np.int64) // LINE_BYTES
         banks = _tag_banks(lines, tag_hash)
-        # 58 bits are left for a line's number above the two that say its bank; addresses have 49.
+        # A line number has 58 bits above the two bits of its bank; addresses have 49.
         keyed = narrowed(lines - lines.min(), _TAG_BANKS) * _TAG_BANKS + banks
         keyed = keyed if masks is None else np.where(masks[step], keyed, -1)
         found[step] = busiest(keyed, _TAG_BANKS, is_broadcasting=True)
@@ -140,7 +150,7 @@ def tag_wavefronts(
 
 
 def _tag_banks(lines: NDArray[np.int64], tag_hash: str) -> NDArray[np.int32]:
-    """The bank of tags, 0 to 3, of each line number."""
+    """The tag bank, 0 to 3, of each line number."""
     above = lines >> _KNOWN_BITS
     for shift in (32, 16, 8, 4, 2):
         above = above ^ above >> shift
@@ -150,7 +160,7 @@ def _tag_banks(lines: NDArray[np.int64], tag_hash: str) -> NDArray[np.int32]:
 
 @cache
 def _bank_table(tag_hash: str) -> NDArray[np.int32]:
-    """Banks of the lines whose bits are all known."""
+    """Tag banks of lines whose bits are all known."""
     banks = np.zeros(1, dtype=np.int32)
     for bit in TAG_HASHES[tag_hash]:
         banks = np.concatenate([banks, banks ^ np.int32(bit)])

@@ -1,18 +1,23 @@
-"""What copies from global into shared memory ask L2 for, by address: where rows do not begin on a sector or a line.
+"""Fetches of copies from global to shared memory, by address: rows that do not begin on a sector or a line.
 
-In: where the chunks of a tile lie in both. Out: counts.
+In: addresses of a tile's 16-byte chunks in global and in shared memory. Out: counts of sectors and line requests.
 
-Models: a fetch is what one 32-byte sector of global memory holds for one 32-byte piece of shared memory: of cp.async, a
-sector whose halves go into two pieces crosses to the SM twice, whichever of the two is shifted against the other. A
-request is what one instruction fetches of one line for one line of shared memory, whole sectors apart from halves, and
-halves by which half goes where; two that want the same sectors for the same line become one. Of a TMA box a request is
-the whole sectors of a line of one row, or half a sector; nothing crosses twice. A box that asks for halves shares nothing
-with neighbours, rows that straddle lines share less.
-Ignores: the order of requests (some of swizzled rows become one more, a twentieth); copies of 4 and 8 bytes, which L1
-serves.
-Source: measured: kernels/tile_pitch, h200_sxm, 2026-11-22: one SM, all pitches and layouts; who shares: pitch_sharing, of
-whose grids boxes with halves read 1.02 to 1.11 of what is asked for, 1.125 if nothing merged (in tile_pitch neighbours in
-step merge the rows that have none).
+Models:
+* A fetch is the part of one 32-byte sector of global memory that one 32-byte piece of shared memory receives.
+* cp.async: a sector whose halves go to two pieces crosses to the SM twice, for a shift of either address.
+* cp.async: a request is all that one instruction fetches of one line for one line of shared memory. Full sectors and
+  halves are separate requests; halves are also separated by source and destination half.
+* cp.async: two requests for the same sectors and the same line are combined.
+* TMA: a request is the full sectors of a line of one box row, or half a sector. Nothing crosses twice.
+* TMA: a box that requests half sectors shares no request with neighbouring SMs. Rows that straddle lines share fewer.
+
+Ignores:
+* The order of requests: a twentieth of swizzled rows cause one more.
+* Copies of 4 and 8 bytes, which L1 serves.
+
+Source: measured: kernels/tile_pitch, h200_sxm, 2026-11-22: one SM, all pitches and layouts. Sharing: pitch_sharing. Grids
+whose boxes have half sectors read 1.02 to 1.11 of the requested bytes; 1.125 would mean that nothing is combined. (In
+tile_pitch, neighbours in step do combine rows without half sectors.)
 """
 
 from __future__ import annotations
@@ -27,12 +32,12 @@ from gpusim.errors import LayoutError
 from gpusim.units import LINE_BYTES, SECTOR_BYTES
 
 CHUNK_BYTES = 16
-"""What TMA's swizzles and cp.async around L1 keep together."""
+"""Bytes that TMA's swizzles and ``cp.async.cg`` keep contiguous."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fetches:
-    """Of a tile, or of a part of it.
+    """Sectors and line requests of a tile, or of a part of it.
 
     >>> Fetches(num_bytes=64, num_crossing=3) + Fetches(num_bytes=64, num_crossing=2, num_reads=2)
     Fetches(num_bytes=128, num_sectors=0, num_crossing=5, num_reads=2, num_requests=0, num_shared=0, num_shared_requests=0)
@@ -40,30 +45,35 @@ class Fetches:
 
     num_bytes: int = 0
     num_sectors: int = 0
-    """Different ones, instruction by instruction (of a box row by row)."""
+    """Distinct sectors of each instruction (for a box: of each row), summed."""
     num_crossing: int = 0
-    """Sectors as they cross to the SM: once for each piece of shared memory that they go into."""
+    """Sectors that cross to the SM: once for each 32-byte piece of shared memory that they go to."""
     num_reads: int = 0
-    """Sectors as L2 reads them: once for each request."""
+    """Sectors that L2 reads: once for each request."""
     num_requests: int = 0
-    """Of lines, whole or in part."""
+    """Requests for lines, full or in part."""
     num_shared: int = 0
-    """Of the sectors that L2 reads those that come with a neighbour's request, where one asks for the same."""
+    """Sectors, of ``num_reads``, that arrive with a neighbouring SM's request if it requests the same ones."""
     num_shared_requests: int = 0
-    """Of the requests those that do."""
+    """Requests, of ``num_requests``, that a neighbouring SM can share."""
     num_torn: int = field(default=0, repr=False)
-    """Of the shared sectors those of rows that lie on one line more than they must, which do so more seldom."""
+    """Sectors, of ``num_shared``, in rows that touch one line more than the minimum. Such rows are shared less often."""
     num_torn_requests: int = field(default=0, repr=False)
 
     def __add__(self, other: Fetches) -> Fetches:
-        """Both."""
+        """Sum of the counts of both."""
         return Fetches(*(mine + its for mine, its in zip(astuple(self), astuple(other), strict=True)))
 
 
 def fetches(
     sources: NDArray[np.integer[Any]], destinations: NDArray[np.integer[Any]], active: NDArray[np.bool_] | None = None
 ) -> Fetches:
-    """Of cp.async of 16 bytes: int[..., 32] byte addresses in global and in shared memory, a row an instruction.
+    """Fetches of 16-byte cp.async.
+
+    Args:
+        sources: int[..., 32], byte addresses in global memory, one row an instruction.
+        destinations: int[..., 32], byte addresses in shared memory.
+        active: bool[..., 32], or None for all lanes.
 
     >>> row = 16 * np.arange(8)
     >>> fetches(row, row)
@@ -74,7 +84,7 @@ def fetches(
     Fetches(num_bytes=64, num_sectors=2, num_crossing=4, num_reads=2, num_requests=1, num_shared=2, num_shared_requests=1)
 
     Raises:
-        LayoutError: addresses of other shapes, or that are no multiples of 16.
+        LayoutError: addresses of different shapes, or that are no multiples of 16.
     """
     given, wanted, instruction = _flat(sources, destinations, active)
     crossing, keys, of = _passes(given, wanted, instruction)
@@ -100,13 +110,18 @@ def fetches(
 def num_passes(
     sources: NDArray[np.integer[Any]], destinations: NDArray[np.integer[Any]], active: NDArray[np.bool_] | None = None
 ) -> int:
-    """How often cp.async of 16 bytes pass the stage of their rows: int[..., 32] addresses in global and in shared memory.
+    """Number of passes of 16-byte cp.async through the copy stage that bypasses L1.
 
-    A pass is what one instruction brings of one line for one line of shared memory, halves of sectors apart from whole ones
-    and from one another. Banks do not count: no two rows are written at once.
+    A pass is all that one instruction brings of one line for one line of shared memory. Full sectors and half sectors pass
+    separately, and so do the kinds of halves. Banks do not matter: no two rows are written at once.
 
-    Source: measured: kernels/conflicting_copies, h200_sxm, 2026-11-23: a cycle each, within 1 % in 70 of 78 streams
-    of rows, pads and offsets; worst 16 % fewer (8 warps, lines half a line off). Simulated at 1.06 cycles: 4 % on average.
+    Args:
+        sources: int[..., 32], byte addresses in global memory, one row an instruction.
+        destinations: int[..., 32], byte addresses in shared memory.
+        active: bool[..., 32], or None for all lanes.
+
+    Source: measured: kernels/conflicting_copies, h200_sxm, 2026-11-23: one cycle a pass, within 1 % in 70 of 78 streams
+    of rows, pads and offsets. Worst: 16 % fewer (8 warps, lines half a line off). Simulated at 1.06 cycles: 4 % on average.
 
     >>> chunk = 16 * np.arange(8)
     >>> [num_passes(chunk, chunk + offset) for offset in range(0, 128, 16)]
@@ -115,7 +130,7 @@ def num_passes(
     [1, 2, 1, 2, 1, 3, 2, 3]
 
     Raises:
-        LayoutError: addresses of other shapes, or that are no multiples of 16.
+        LayoutError: addresses of different shapes, or that are no multiples of 16.
     """
     return int(_passes(*_flat(sources, destinations, active))[1].shape[1])
 
@@ -123,7 +138,7 @@ def num_passes(
 def _passes(
     given: NDArray[np.int64], wanted: NDArray[np.int64], instruction: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Sectors that cross; passes (instruction, line, line of shared memory, kind); of which pass each sector is."""
+    """Sectors that cross; passes (instruction, line, line of shared memory, kind); the pass of each sector."""
     sectors = np.stack((instruction, given // SECTOR_BYTES, wanted // SECTOR_BYTES))
     crossing, which, chunks = np.unique(sectors, axis=1, return_inverse=True, return_counts=True)
     which = which.reshape(-1)
@@ -140,7 +155,7 @@ def _passes(
 def _flat(
     sources: NDArray[np.integer[Any]], destinations: NDArray[np.integer[Any]], active: NDArray[np.bool_] | None
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Of the active chunks: source, destination, number of the instruction."""
+    """Active chunks: source, destination, index of the instruction."""
     given, wanted = np.asarray(sources, dtype=np.int64), np.asarray(destinations, dtype=np.int64)
     if given.shape != wanted.shape or not given.ndim:
         raise LayoutError(f"fetches: {given.shape} sources for {wanted.shape} destinations: use as many of both")
@@ -153,7 +168,7 @@ def _flat(
 
 
 def row_fetches(starts: NDArray[np.integer[Any]], row_bytes: int) -> Fetches:
-    """Of rows that a TMA box brings: int[n] byte addresses of their starts.
+    """Fetches of rows of ``row_bytes`` bytes that TMA boxes load. ``starts``: int[n], byte addresses of the rows.
 
     >>> row_fetches(np.array([0]), 128)
     Fetches(num_bytes=128, num_sectors=4, num_crossing=4, num_reads=4, num_requests=1, num_shared=4, num_shared_requests=1)
@@ -185,10 +200,14 @@ def row_fetches(starts: NDArray[np.integer[Any]], row_bytes: int) -> Fetches:
 
 
 def unasked_fraction(begins: NDArray[np.integer[Any]], edges: NDArray[np.integer[Any]], block_bytes: int) -> float:
-    """Of blocks of ``block_bytes`` that L2 takes as a whole, the part that nobody asked for when they were fetched.
+    """Fraction of fetched bytes that no request asked for, if L2 fetches full blocks of ``block_bytes`` bytes.
 
-    A row begins at each byte address of ``begins``, int[n], and is asked for piece by piece from there on, by whole sectors:
-    ``edges``, int[m + 1], are where its pieces begin and the last one ends. Who asks first for any of a block brings it.
+    The first request for any part of a block fetches it.
+
+    Args:
+        begins: int[n], byte addresses at which rows begin. Each row is requested piece by piece, in full sectors.
+        edges: int[m + 1], offsets in bytes at which the pieces of a row begin, and at which the last one ends.
+        block_bytes: bytes that L2 fetches at once.
 
     >>> unasked_fraction(np.array([0]), np.array([0, 64, 128, 192]), 128)  # every second piece is there already
     0.5

@@ -1,4 +1,4 @@
-"""Accesses to shared memory: addresses, banks, wavefronts, conflicts and what removes them.
+"""Accesses to shared memory: addresses, banks, wavefronts, bank conflicts and their fixes.
 
 In: layouts and instructions. Out: wavefronts and access patterns.
 """

@@ -1,16 +1,27 @@
-"""Byte addresses to sectors, lines and wavefronts: pure functions of where the bytes lie.
+"""Wavefronts of shared-memory accesses, as pure functions of their byte addresses.
 
 In: addresses of warps. Out: ``AccessPattern`` records and counts.
 
-Models: 32 banks of 4 bytes; groups of lanes that are served together (32, 16 or 8); one wavefront for each distinct word
-of the busiest bank of a group; the same word is a broadcast, but not for atomics and cp.async, whose lanes queue (of
-cp.async, at the banks that they read, too); compare-and-swaps that pass twice; two groups of a 64- or 128-bit load that
-merge where lanes share addresses in pairs and nothing conflicts; 64-bit add, min, max, and, or and xor as what SASS makes of
-them, a loop of a load and a compare-and-swap until all lanes have swapped; ldmatrix and stmatrix by matrices of 8 rows.
-Ignores: cycles lost to arbitration; values, for which a loop may be shorter (a minimum that is smaller already is not
-swapped, an and that changes nothing lets a swap behind it succeed); who goes first where sources and destinations of
-cp.async both conflict, which may take more; cp.async around L1 (.cg), whose writes no counter of wavefronts shows.
-Source: ``SmemOp.evidence`` says it rule by rule.
+Models:
+* 32 banks of 4 bytes.
+* Phases: groups of 32, 16 or 8 lanes that are served together, depending on the access width.
+* One wavefront for each distinct word in the busiest bank of a phase.
+* Broadcasts of a word to several lanes, but not for atomics and cp.async, whose lanes queue.
+* For cp.async, queues at the banks that lanes read from, too.
+* Compare-and-swaps that pass twice.
+* Two phases of a 64- or 128-bit load that merge if lanes share addresses in pairs and nothing conflicts.
+* 64-bit add, min, max, and, or, xor as SASS implements them: a loop of a load and a compare-and-swap until all lanes have
+  swapped.
+* ldmatrix and stmatrix by matrices of 8 rows.
+
+Ignores:
+* Cycles lost to arbitration.
+* Values, which may shorten a loop: a minimum that is smaller already is not swapped. An "and" that changes nothing lets a
+  later swap succeed.
+* The order of lanes if both sources and destinations of cp.async conflict, which may take more wavefronts.
+* cp.async around L1 (.cg), whose writes no wavefront counter shows.
+
+Source: ``SmemOp.evidence``, for each rule.
 """
 
 from __future__ import annotations
@@ -29,27 +40,27 @@ from gpusim.workload.smem.smem_ops import BANK_BYTES, SmemOp, smem_op
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessPattern:
-    """What a batch of warp instructions asks of the memory system, summed over its requests.
+    """Requests of a batch of warp instructions to the memory system, summed.
 
-    ``num_bytes`` is what active lanes move, a broadcast counted once for each lane. A field that a kind of
-    access does not have is 0: shared-memory accesses have no sectors or lines.
+    A field that does not apply to a kind of access is 0: shared-memory accesses have no sectors or lines.
 
     >>> AccessPattern(num_requests=1, num_sectors=4).scaled(3) + AccessPattern(num_requests=2)
     AccessPattern(num_requests=5, num_sectors=12, num_lines=0, num_wavefronts=0, num_bytes=0)
     """
 
     num_requests: int = 0
-    """Warp instructions."""
+    """Number of warp instructions."""
     num_sectors: int = 0
-    """Distinct 32-byte sectors, request by request."""
+    """Distinct 32-byte sectors of each request, summed."""
     num_lines: int = 0
-    """Distinct 128-byte lines, request by request."""
+    """Distinct 128-byte lines of each request, summed."""
     num_wavefronts: int = 0
-    """Passes of the L1 and shared-memory data stage."""
+    """Wavefronts in the data stage of L1 and shared memory."""
     num_bytes: int = 0
+    """Bytes that active lanes transfer; a broadcast counts once for each lane."""
 
     def scaled(self, times: int) -> AccessPattern:
-        """The same access ``times`` over.
+        """The access repeated ``times`` times.
 
         Raises:
             LayoutError: ``times`` is negative.
@@ -65,7 +76,7 @@ class AccessPattern:
         )
 
     def __add__(self, other: AccessPattern) -> AccessPattern:
-        """Both accesses, one after the other."""
+        """The sum of both accesses."""
         return AccessPattern(
             num_requests=self.num_requests + other.num_requests,
             num_sectors=self.num_sectors + other.num_sectors,
@@ -83,16 +94,15 @@ def wavefronts(
 ) -> NDArray[np.int64]:
     """Shared-memory wavefronts of each warp access, int64[...] over the leading axes.
 
-    Those that Nsight Compute counts for an instruction (``sm__sass_l1tex_pipe_lsu_wavefronts_mem_shared``);
-    ``data_wavefronts`` are those that the data stage counts, fewer or more for some wide loads.
+    The counts equal those of Nsight Compute for an instruction (``sm__sass_l1tex_pipe_lsu_wavefronts_mem_shared``).
+    ``data_wavefronts`` gives those that the data stage counts: fewer or more for some wide loads.
 
     Args:
         op: a name in ``gpusim.workload.smem.smem_ops.SMEM_OPS``.
-        addresses: int[..., 32], bytes; lane i's address at [..., i]. For ldmatrix and stmatrix, lanes 8i to
-            8i + 7 give the rows of matrix i, and lanes beyond the last matrix are not looked at.
-        active: bool[..., 32], or None for all; inactive lanes are not looked at. No active lane, no
-            wavefront.
-        sources: of cp.async, where lanes read in global memory, as ``addresses``; None for side by side.
+        addresses: int[..., 32], bytes; lane i's address at [..., i]. For ldmatrix and stmatrix, lanes 8i to 8i + 7 give the
+            rows of matrix i, and lanes beyond the last matrix are ignored.
+        active: bool[..., 32], or None for all; inactive lanes are ignored. No active lane, no wavefront.
+        sources: for cp.async, byte addresses in global memory, in the shape of ``addresses``; None: contiguous.
 
     Models, Ignores, Source: see the module and ``SmemOp.evidence`` of ``smem_ops``.
 
@@ -123,14 +133,14 @@ def wavefronts(
 def data_wavefronts(
     op: str, addresses: NDArray[np.integer[Any]], active: NDArray[np.bool_] | None = None
 ) -> NDArray[np.int64]:
-    """Wavefronts as the data stage of L1 counts them (``l1tex__data_pipe_lsu_wavefronts_mem_shared``), int64[...].
+    """Wavefronts as L1's data stage counts them (``l1tex__data_pipe_lsu_wavefronts_mem_shared``), int64[...].
 
-    Those of ``wavefronts`` but for 64- and 128-bit loads, and the loads of loops: there two neighbouring phases are one,
-    conflicts and all, where all lanes of the warp share addresses in pairs (i and i ^ 1, or i and i ^ 2; inactive ones agree
-    with any). Arguments and errors as ``wavefronts`` has them.
+    They equal ``wavefronts`` except for 64- and 128-bit loads, and for the loads of loops. There, two neighbouring phases
+    are one, including conflicts, if all lanes share addresses in pairs. Pairs are i and i ^ 1, or i and i ^ 2. An inactive
+    lane pairs with any lane. Arguments and errors: see ``wavefronts``.
 
-    Source: the rule is published (NVIDIA developer forum 260900, validation/published/shared_wavefronts.csv); measured: H200
-    validation/measured/h200_sxm/shared_access.csv: all 3,720 wide loads exact in ``..._op_ld``.
+    Source: NVIDIA developer forum 260900, validation/published/shared_wavefronts.csv.
+    Measured: H200, validation/measured/h200_sxm/shared_access.csv: all 3,720 wide loads exact in ``..._op_ld``.
 
     >>> lanes = np.arange(32)
     >>> pairs = 16 * (lanes // 2 % 4) * 8  # eight vectors, all in one bank
@@ -157,9 +167,9 @@ def _counted(
 def loop_rounds(
     op: str, addresses: NDArray[np.integer[Any]], active: NDArray[np.bool_] | None = None
 ) -> NDArray[np.int64]:
-    """In which round of an atomic's loop each lane succeeds, int64[..., 32], from 1; 0 for inactive lanes.
+    """Round of an atomic's loop in which each lane succeeds, int64[..., 32], from 1; 0 for inactive lanes.
 
-    Arguments and errors as ``wavefronts`` has them.
+    Arguments and errors: see ``wavefronts``.
 
     >>> lanes = np.arange(32)
     >>> loop_rounds("atom_shared_add_b64", 8 * (lanes // 2))[:6].tolist()
@@ -180,11 +190,16 @@ def loop_rounds(
 def lane_groups(
     op: str, addresses: NDArray[np.integer[Any]], active: NDArray[np.bool_] | None = None, *, is_free: bool = False
 ) -> NDArray[np.int64]:
-    """Which lanes are served together, int64[..., 32]: groups numbered from 0; -1 for lanes that ask for nothing.
+    """Group of lanes that are served together, int64[..., 32]: groups numbered from 0; -1 for inactive lanes.
 
-    The wavefronts of an access are those of its groups, added up, ``num_passes`` times; a merged group has the
-    number of its first part. A loop is one group. ``is_free`` merges phases that would be one if their words did not
-    conflict. Other arguments and errors as ``wavefronts`` has them.
+    The wavefronts of an access are the sum over its groups, times ``num_passes``. A merged group has the number of its first
+    phase. A loop is one group.
+
+    Args:
+        op: see ``wavefronts``.
+        addresses: see ``wavefronts``.
+        active: see ``wavefronts``.
+        is_free: merge phases that would merge without bank conflicts.
 
     >>> lanes = np.arange(32)
     >>> [lane_groups("ld_shared_b128", 16 * (lanes // pair))[::8].tolist() for pair in (1, 2)]
@@ -219,9 +234,9 @@ def _checked_access(
 def _is_paired(
     rows: NDArray[np.integer[Any]], mask: NDArray[np.bool_] | None, num_lanes: int
 ) -> NDArray[np.bool_]:
-    """Whether of each ``num_lanes`` all lanes i have the address of lane i ^ 1, or all that of i ^ 2, bool[num_warps, ...].
+    """Whether lanes share addresses in pairs (i, i ^ 1) or (i, i ^ 2) in each group of ``num_lanes``; bool[num_warps, ...].
 
-    Inactive lanes agree with any. A pair needs one result, so that a wavefront returns two registers of all those lanes.
+    An inactive lane pairs with any lane. A pair needs one result, so a wavefront returns two registers of all lanes.
     """
     found = np.zeros((len(rows), rows.shape[-1] // num_lanes), dtype=np.bool_)
     for distance in (1, 2):
@@ -239,7 +254,7 @@ def _merged(
     rule: SmemOp, rows: NDArray[np.integer[Any]], mask: NDArray[np.bool_] | None, units: NDArray[np.integer[Any]],
     *, is_data: bool = False,
 ) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
-    """Which two neighbouring phases are one, bool[num_warps, num_phases / 2], and the wavefronts of those that are."""
+    """Pairs of neighbouring phases that merge, bool[num_warps, num_phases / 2], and the wavefronts of the merged ones."""
     width = 2 * rule.lanes_per_phase
     found = np.empty((len(rows), WARP_SIZE // width), dtype=np.bool_)
     found[:] = _is_paired(rows, mask, WARP_SIZE) if is_data else _may_merge(rows, mask, width)
@@ -252,10 +267,11 @@ def _merged(
 
 
 def _may_merge(rows: NDArray[np.integer[Any]], mask: NDArray[np.bool_] | None, width: int) -> NDArray[np.bool_]:
-    """Whether the lanes of each ``width`` let their two phases be one, should nothing conflict, bool[num_warps, ...].
+    """Whether the lanes of each ``width`` permit their two phases to merge if there is no conflict, bool[num_warps, ...].
 
-    The last ``width`` lanes do if they are paired, where inactive ones agree with any. Those before do if they are paired
-    and both lanes of a pair are active or neither is; or, whatever they ask for, if lane 31 is inactive.
+    The last ``width`` lanes permit it if they are paired; an inactive lane pairs with any. Earlier groups permit it if they
+    are paired and in each pair either both lanes or none are active. They also do, for any addresses, if lane 31 is
+    inactive.
     """
     found = _is_paired(rows, mask, width)
     if mask is not None and width < WARP_SIZE:
@@ -267,7 +283,7 @@ def _may_merge(rows: NDArray[np.integer[Any]], mask: NDArray[np.bool_] | None, w
 def _count(
     rule: SmemOp, rows: NDArray[np.integer[Any]], mask: NDArray[np.bool_] | None, *, is_data: bool = False
 ) -> NDArray[np.int64]:
-    """Wavefronts of each row of int[num_warps, num_lanes]; ``is_data``: by the data stage's counter."""
+    """Wavefronts of each row of int[num_warps, num_lanes]. ``is_data``: as the data stage counts them."""
     if rule.is_loop:
         return _looped(rule, rows, mask, is_data=is_data)[1]
     units = _units(rule, rows, mask)
@@ -282,10 +298,10 @@ def _count(
 def _looped(
     rule: SmemOp, rows: NDArray[np.integer[Any]], mask: NDArray[np.bool_] | None, *, is_data: bool = False
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The round in which each lane of int[num_warps, 32] succeeds, from 1 (0 for inactive ones), and all wavefronts.
+    """Rounds in which the lanes of int[num_warps, 32] succeed, from 1, and the wavefronts of all rounds.
 
-    In a round all lanes that are left load, and in each phase the first lane of each bank swaps: two wavefronts a phase. One
-    whose word an earlier phase has just changed does not succeed.
+    Inactive lanes have round 0. In a round, all remaining lanes load. Then in each phase the first lane of each bank swaps,
+    in two wavefronts a phase. A lane does not succeed if an earlier phase of the round has changed its word.
     """
     load, swap = smem_op(f"ld_shared_b{8 * rule.access_bytes}"), smem_op(f"atom_shared_cas_b{8 * rule.access_bytes}")
     rounds, total = np.zeros(rows.shape, dtype=np.int64), np.zeros(len(rows), dtype=np.int64)
@@ -305,9 +321,9 @@ def _looped(
 
 
 def _swapped(units: NDArray[np.integer[Any]], asking: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Which lanes' swaps succeed in one round, bool[num_warps, num_phases, lanes]."""
+    """Lanes whose swaps succeed in one round, bool[num_warps, num_phases, lanes]."""
     num_lanes = units.shape[-1]
-    bank = units % num_lanes  # a phase has as many lanes as there are banks of their width
+    bank = units % num_lanes  # the number of lanes in a phase equals the number of banks of their width
     earlier = np.tril(np.ones((num_lanes, num_lanes), dtype=np.bool_), -1)
     queues = (bank[..., :, None] == bank[..., None, :]) & asking[..., None, :] & earlier
     won: NDArray[np.bool_] = asking & ~queues.any(axis=-1)
@@ -320,7 +336,7 @@ def _swapped(units: NDArray[np.integer[Any]], asking: NDArray[np.bool_]) -> NDAr
 
 
 def _by_phase(rule: SmemOp, units: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
-    """The units of the busiest bank of each phase, int64[num_warps, num_phases]."""
+    """Units in the busiest bank of each phase, int64[num_warps, num_phases]."""
     by_phase = units.reshape(len(units), rule.num_phases, rule.lanes_per_phase)
     num_banks = WAVEFRONT_BYTES // max(BANK_BYTES, rule.access_bytes)
     return np.asarray(busiest(by_phase, num_banks, is_broadcasting=rule.is_broadcasting), dtype=np.int64)
@@ -331,9 +347,9 @@ def _copied(
 ) -> NDArray[np.int64]:
     """Wavefronts of each phase of copies of units ``read`` to units ``written``, int64[num_warps, num_phases].
 
-    Where lanes queue in one of the two alone that is its queue. Else, wavefront by wavefront, there go, of the lanes that
-    are left, the last on each bank of the destination, and of these the first on each bank of the source. Source: the order
-    that leaves fewest of kernels/cp_async_access' rows inexact, h200_sxm.
+    If lanes queue only at the source or only at the destination, that queue counts. Otherwise each wavefront serves some of
+    the remaining lanes: the last lane on each destination bank and, among these, the first on each source bank. Source: the
+    order with the fewest inexact rows of kernels/cp_async_access, h200_sxm.
     """
     queues = np.maximum(_by_phase(rule, written), _by_phase(rule, read))
     shape = (-1, rule.lanes_per_phase)
@@ -357,9 +373,9 @@ def _copied(
 def _units(
     rule: SmemOp, rows: NDArray[np.integer[Any]], mask: NDArray[np.bool_] | None
 ) -> NDArray[np.integer[Any]]:
-    """Words, or whole vectors, that lanes want; -1 for no lane. In 32 bits where they fit: sorting those is quicker.
+    """Words or full vectors that lanes access; -1 for inactive lanes. 32-bit integers if the values fit, for faster sorting.
 
-    An aligned unit fills all of its banks, so units conflict as their words do.
+    An aligned unit fills all of its banks, so units conflict exactly if their words do.
     """
     units = narrowed(rows // max(BANK_BYTES, rule.access_bytes))
     return units if mask is None else np.where(mask, units, -1)

@@ -1,10 +1,10 @@
-"""What mends a bank conflict: the smallest swizzle or padding that frees a tile, found by search.
+"""Bank conflict fixes: a search for the smallest swizzle or padding that makes accesses to a tile conflict-free.
 
-In: one ``TileAccess``, or several to the same tile. Out: other placements of the tile, counted.
+In: one ``TileAccess``, or several to the same tile. Out: other layouts of the tile, with their wavefronts.
 
-Models: swizzles that XOR higher bits of an address into lower ones; padding of the row pitch.
-Ignores: how often each of several accesses happens: each counts once at each of its places side by side.
-Source: counting; the closed formula is that of tutorials (see ``closed_form_swizzle``).
+Models: swizzles that XOR higher address bits into lower ones; padding of the row pitch.
+Ignores: how often each of several accesses is executed: each counts once at each of its positions in the tile.
+Source: counted; the closed formula is that of tutorials (see ``closed_form_swizzle``).
 """
 
 from __future__ import annotations
@@ -36,49 +36,49 @@ from gpusim.workload.smem.smem_ops import BANK_BYTES
 from gpusim.workload.smem.tile_access import MAX_TILE_BYTES, TileAccess, in_elements
 
 _PLAIN: Final = Swizzle(0, 4, 3)
-_FIRST_ROWS: Final = 64  # counted first of a candidate, and the others only if it may still be the best
-_ALIGNED_ROWS: Final = 16  # that many rows of a tile are a multiple of 16 bytes, however they are padded
+_FIRST_ROWS: Final = 64  # rows that are counted first; the others only if the candidate may still be the best
+_ALIGNED_ROWS: Final = 16  # 16 rows of a tile are a multiple of 16 bytes with any padding
 _TRANSPOSED_BITS: Final = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mend:
-    """Another placement of the same tile, counted at the places where the tile as it is was counted."""
+    """Another layout of the same tile, with its wavefronts at the positions at which the given layout was counted."""
 
     tile: ByteLayout
     census: Census
     num_extra_bytes: int
-    """Shared memory that it takes beyond the plain layout."""
+    """Bytes of shared memory beyond the plain layout."""
     padding_elements: int = 0
-    """Elements added to each row, if it is a padding."""
+    """Elements added to each row; 0 for a swizzle."""
 
     @property
     def swizzle_bytes(self) -> Swizzle:
-        """The swizzle in bytes."""
+        """The swizzle of byte addresses."""
         return self.tile.swizzle
 
     @property
     def swizzle_elements(self) -> Swizzle | None:
-        """The swizzle in elements; None if it moves parts of one."""
+        """The swizzle of element offsets; None if it moves parts of an element."""
         return in_elements(self.tile)
 
 
 def with_swizzle(access: TileAccess, swizzle: Swizzle) -> TileAccess:
-    """The same access to the tile under another swizzle (of bytes).
+    """The access to the tile with another swizzle of byte addresses.
 
     Raises:
-        LayoutError: the swizzle tears vectors apart.
+        LayoutError: the swizzle splits vectors.
     """
     return replace(access, tile=replace(access.tile, swizzle=swizzle))
 
 
 def closed_form_swizzle(access: TileAccess) -> Swizzle | None:
-    """What the usual formula says, as a swizzle of **bytes**; None for rows that are no power of two.
+    """Swizzle of **bytes** by the usual formula; None if the row length is no power of two.
 
-    In elements: M = log2(elements of a vector, at least of a word), B = log2(elements in 128 bytes) - M, and
-    S = log2(elements of a row, but at least 128 bytes of them) - M. It suits accesses down a column of vectors; it spends
-    as many bits as the worst case wants, and rows shorter than 128 bytes need fewer.
-    Source: Lei Mao, "CuTe Swizzle", with S for rows shorter than 128 bytes as its readers mended it.
+    The formula in elements: M = log2(elements of a vector, at least of a 4-byte word). B = log2(elements in 128 bytes) - M.
+    S = log2(elements of a row, at least of 128 bytes) - M. It suits accesses down a column of vectors. It uses as many bits
+    as the worst case needs: rows shorter than 128 bytes need fewer.
+    Source: Lei Mao, "CuTe Swizzle", with S for rows shorter than 128 bytes as corrected by its readers.
 
     >>> from gpusim.workload.smem.tile_access import smem_tile
     >>> from gpusim.workload.dtypes import BF16
@@ -97,13 +97,15 @@ def closed_form_swizzle(access: TileAccess) -> Swizzle | None:
 
 
 def find_swizzle(access: TileAccess, *others: TileAccess) -> Mend | None:
-    """The smallest swizzle that frees the tile of conflicts, or else the one that leaves the fewest wavefronts.
+    """The smallest swizzle without bank conflicts, or else the one with the fewest wavefronts; None if none helps.
 
-    Searched, in this order: B from 0 on (0 is the plain layout); M from log2(a vector, at least a word) on, in bytes;
-    M + B <= 7, as higher bits choose no bank; every S above 0 that the tile's size leaves room for, nearest to the row's
-    own first. (Where M is a word or more, a negative S only gives banks other names.) Counted are the access's places
-    side by side; a swizzle that takes more memory does not count. None if none of these is better than the plain layout.
-    With ``others``, accesses to the same tile, wavefronts are those of all of them, and vectors of each stay whole.
+    The search tries B from 0 on (0 is the plain layout). M, in bytes, begins at log2(a vector, at least a 4-byte word), with
+    M + B <= 7: higher bits do not select a bank. S takes every value above 0 that the tile's size permits, beginning with
+    the row's own. (A negative S with such an M only renames banks.)
+
+    Each access is counted at all of its positions in the tile. A swizzle that needs more memory is no candidate. With
+    ``others``, further accesses to the same tile, wavefronts are the sum of all, and the vectors of each must stay
+    contiguous.
 
     >>> from gpusim.workload.smem.tile_access import smem_tile
     >>> from gpusim.workload.dtypes import BF16
@@ -131,29 +133,29 @@ def find_swizzle(access: TileAccess, *others: TileAccess) -> Mend | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Rows:
-    """The different instructions of an access over its tile, and how often each comes."""
+    """The distinct instructions of an access over its tile, with their number of occurrences."""
 
     op: str
     values: NDArray[np.int64]
-    """int64[n, 32]: what a trial makes addresses of."""
+    """Values, int64[n, 32], from which a trial computes addresses."""
     active: NDArray[np.bool_] | None
     times: NDArray[np.int64]
     ideal: NDArray[np.int64]
 
     @property
     def num_ideal(self) -> int:
-        """Wavefronts at best; a placement that keeps different bytes different leaves it as it is."""
+        """Minimum wavefronts. A layout that maps different bytes to different addresses does not change it."""
         return int((self.times * self.ideal).sum())
 
     @classmethod
     def under_swizzles(cls, access: TileAccess) -> _Rows:
-        """Of byte addresses in the plain layout; swizzles of them count as those of the tile do."""
+        """Rows of byte addresses in the plain layout. A swizzle of them has the wavefronts of the swizzled tile."""
         addresses, active = _plain_addresses(access)
         return cls._of(access, xor_first(addresses, active), active)
 
     @classmethod
     def under_paddings(cls, access: TileAccess, pitch: int) -> _Rows:
-        """Of offsets in elements from the tile's start, up to so many rows that alignment and banks do not tell."""
+        """Rows of element offsets from the tile's start, modulo the rows that change neither alignment nor banks."""
         addresses, active = _plain_addresses(access)
         offsets = addresses // access.element_bytes - access.tile.offset
         rows = np.where(active, offsets, np.iinfo(np.int64).max).min(axis=-1) // (_ALIGNED_ROWS * pitch)
@@ -163,12 +165,12 @@ class _Rows:
     def _of(cls, access: TileAccess, values: NDArray[np.int64], active: NDArray[np.bool_]) -> _Rows:
         rows, mask, which = distinct_rows(values, active)
         of_warp = None if access.rule.is_collective else mask
-        apart = rows * access.rule.access_bytes  # aligned, and equal where they were: all that the fewest depend on
+        apart = rows * access.rule.access_bytes  # aligned, with the same equalities: the minimum depends on nothing else
         times, ideal = np.bincount(which, minlength=len(rows)), ideal_wavefronts(access.op, apart, of_warp)
         return cls(op=access.op, values=rows, active=of_warp, times=times, ideal=ideal)
 
     def total(self, addresses: NDArray[np.int64], most: int | None = None) -> int:
-        """Wavefronts with these byte addresses int64[n, 32]; counting ends where there are ``most`` or more."""
+        """Wavefronts with these byte addresses, int64[n, 32]. Counting stops at ``most``."""
         total = self.num_ideal
         for part in (np.s_[:_FIRST_ROWS], np.s_[_FIRST_ROWS : 16 * _FIRST_ROWS], np.s_[16 * _FIRST_ROWS :]):
             if not len(addresses[part]):
@@ -186,7 +188,7 @@ def _plain_addresses(access: TileAccess) -> tuple[NDArray[np.int64], NDArray[np.
 
 
 def _total(counted: Sequence[_Rows], swizzle: Swizzle, most: int | None = None) -> int:
-    """Wavefronts of all accesses under a swizzle; not less than ``most`` if counting ended there."""
+    """Wavefronts of all accesses with a swizzle. Counting stops at ``most``; then the value is a lower bound."""
     left = sum(rows.num_ideal for rows in counted)
     for rows in counted:
         left += rows.total(swizzle(rows.values), None if most is None else most - left + rows.num_ideal) - rows.num_ideal
@@ -194,7 +196,7 @@ def _total(counted: Sequence[_Rows], swizzle: Swizzle, most: int | None = None) 
 
 
 def _census_under(accesses: Sequence[TileAccess], tile: ByteLayout) -> Census:
-    """Wavefronts of all accesses under another placement, each at the places that it has in its own."""
+    """Wavefronts of all accesses with another layout, each at the positions that it has in its own layout."""
     return _added(census_at(replace(one, tile=tile), one.tile_origins()) for one in accesses)
 
 
@@ -220,11 +222,11 @@ def _candidates(access: TileAccess) -> Iterator[Swizzle]:
 
 
 def find_padding(access: TileAccess, *others: TileAccess) -> Mend | None:
-    """The smallest padding of the row pitch that frees the tile of conflicts, all vectors staying aligned.
+    """The smallest padding of the row pitch without bank conflicts; None if there is none, or rows have no single pitch.
 
-    Searched: every number of elements up to 128 bytes a row with which the tile fits in shared memory. Counted without any
-    swizzle, at the access's places side by side, and at those that the padding adds as it aligns them. None if rows have
-    no single pitch, or no such padding frees the tile. ``others`` are further accesses to the same tile, to be free too.
+    Candidates are all numbers of elements up to 128 bytes a row, if the tile still fits in shared memory and all vectors
+    stay aligned. The tile has no swizzle. Each access is counted at all of its positions, and at those that the padding
+    aligns. ``others`` are further accesses to the same tile, which must be conflict-free, too.
 
     >>> from gpusim.workload.smem.tile_access import smem_tile
     >>> from gpusim.workload.dtypes import BF16
@@ -240,7 +242,7 @@ def find_padding(access: TileAccess, *others: TileAccess) -> Mend | None:
 
 
 def _paddings(accesses: Sequence[TileAccess]) -> Iterator[tuple[ByteLayout, int, int, int]]:
-    """Tiles with longer and longer rows: by how many elements, wavefronts, and the fewest; none without a single pitch."""
+    """Tiles with increasing row pitch: (tile, padding in elements, wavefronts, minimum); none without a single pitch."""
     tile, pitch, element_bytes = accesses[0].tile, accesses[0].row_pitch, accesses[0].element_bytes
     if pitch is None:
         return
@@ -258,7 +260,7 @@ def _paddings(accesses: Sequence[TileAccess]) -> Iterator[tuple[ByteLayout, int,
 
 
 def _is_aligned(access: TileAccess, rows: _Rows, addresses: NDArray[np.int64], pitch: int) -> bool:
-    """Whether vectors stay within their rows, and aligned."""
+    """Whether all vectors are aligned and stay within their rows."""
     is_whole = rows.values % pitch + access.vector_elements <= pitch
     is_right = is_whole & (addresses % access.rule.access_bytes == 0)
     return bool((is_right if rows.active is None else is_right | ~rows.active)[:, : access.rule.num_lanes].all())
@@ -270,7 +272,7 @@ def _padded_mend(accesses: Sequence[TileAccess], tile: ByteLayout, padding: int)
 
 
 def extra_bytes(tile: ByteLayout) -> int:
-    """Bytes that a tile's swizzle makes it reach beyond its plain layout.
+    """Bytes by which a swizzled tile extends beyond its plain layout.
 
     >>> extra_bytes(ByteLayout(Swizzle(3, 4, 3), Layout((64, 64), (64, 1)), element_bits=16))
     0
@@ -279,31 +281,31 @@ def extra_bytes(tile: ByteLayout) -> int:
     return max(0, int(tile.swizzle(before).max()) - int(before.max()))
 
 
-# ---------------------------------------------------------------------------------------------- all of it
+# ---------------------------------------------------------------------------------------------- studies
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Study:
-    """An access, what it costs here and side by side over its tile, and what would mend it."""
+    """An access, its wavefronts here and at all positions in its tile, and the fixes of its bank conflicts."""
 
     access: TileAccess
     instructions: tuple[Instruction, ...]
     census: Census
     swizzle: Mend | None
-    """The smallest swizzle that frees the tile, or the best that was searched; None if none helps."""
+    """Smallest swizzle without bank conflicts, or the best one of the search; None if none improves the layout."""
     padding: Mend | None
     formula: Mend | None
-    """The closed formula's swizzle, counted; None if it has no answer."""
+    """Swizzle by the closed formula, with its wavefronts; None if the formula does not apply."""
 
     @property
     def worst(self) -> int:
-        """Index of the instruction with the most wavefronts beyond the ideal ones."""
+        """Index of the instruction with the most wavefronts beyond the minimum."""
         excess = [found.num_wavefronts - found.num_ideal_wavefronts for found in self.instructions]
         return excess.index(max(excess))
 
 
 def study(access: TileAccess) -> Study:
-    """Count an access and search for what mends it.
+    """Count the wavefronts of an access and search for a fix of its bank conflicts.
 
     >>> from gpusim.workload.smem.tile_access import smem_tile
     >>> from gpusim.workload.dtypes import BF16
@@ -325,27 +327,29 @@ def _counted(access: TileAccess, swizzle: Swizzle) -> Mend:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JointStudy:
-    """Several accesses to one tile, and the one placement that suits them together."""
+    """Several accesses to one tile, and the layout that suits all of them."""
 
     studies: tuple[Study, ...]
-    """Each access by itself."""
+    """Studies of the accesses, one each."""
     census: Census
-    """Of all of them as the tile is."""
+    """Wavefronts of all accesses with the given layout."""
     swizzle: Mend | None
-    """The smallest swizzle that frees all, or the one that leaves the fewest wavefronts in all; None if none helps."""
+    """Smallest swizzle with which all accesses are conflict-free, or the one with the fewest wavefronts; None if none
+    helps."""
     padding: Mend | None
-    """The smallest padding that frees all; if neither it nor a swizzle does, the one that leaves the fewest wavefronts."""
+    """Smallest padding with which all accesses are conflict-free; if no fix has this property, the one with the fewest
+    wavefronts."""
 
     @property
     def tile(self) -> ByteLayout:
-        """The tile of all accesses."""
+        """Tile that all accesses refer to."""
         return self.studies[0].access.tile
 
     @property
     def mend(self) -> Mend | None:
-        """The swizzle if it frees all, else the padding if that does, else what leaves the fewest wavefronts.
+        """The best fix: a conflict-free swizzle, else a conflict-free padding, else the fix with the fewest wavefronts.
 
-        None if nothing is to be mended, or nothing helps.
+        None if there are no bank conflicts, or no fix helps.
         """
         found = [mend for mend in (self.swizzle, self.padding) if mend is not None]
         best = min(found, key=lambda mend: mend.census.num_wavefronts, default=None)
@@ -353,7 +357,7 @@ class JointStudy:
 
 
 def study_jointly(accesses: Sequence[TileAccess]) -> JointStudy:
-    """Count several accesses to one tile and search for the placement that frees them all.
+    """Count the wavefronts of several accesses to one tile, and search for the layout that suits all of them.
 
     >>> from gpusim.workload.smem.tile_access import smem_tile
     >>> from gpusim.workload.dtypes import FP32
@@ -380,7 +384,7 @@ def study_jointly(accesses: Sequence[TileAccess]) -> JointStudy:
 
 
 def remarks(access: TileAccess, *, is_in_elements: bool) -> list[str]:
-    """What to know about a tile's swizzle; ``is_in_elements`` says how it was given.
+    """Remarks on a tile's swizzle: units, transposition, TMA boxes. ``is_in_elements`` says in which unit it was given.
 
     >>> from gpusim.workload.smem.tile_access import smem_tile
     >>> from gpusim.workload.dtypes import BF16
@@ -409,7 +413,7 @@ def remarks(access: TileAccess, *, is_in_elements: bool) -> list[str]:
 
 
 def _transposition(access: TileAccess) -> Iterator[str]:
-    """What ldmatrix and stmatrix do to elements of this tile. Source: PTX ISA, ``ldmatrix`` and ``stmatrix``."""
+    """Remarks on how ldmatrix and stmatrix transpose elements of this tile. Source: PTX ISA, both instructions."""
     if not access.rule.is_collective:
         return
     op, bits, is_transposing = access.op, access.tile.element_bits, access.op.endswith("_trans")
@@ -430,7 +434,7 @@ def _transposition(access: TileAccess) -> Iterator[str]:
 
 
 def _boxes(access: TileAccess, span: int) -> str:
-    """Boxes of ``span`` bytes as a layout, where rows are plain."""
+    """Layout of boxes that are ``span`` bytes wide, if the tile's rows are plain; otherwise an empty text."""
     rows, columns = access.extents
     width = span // access.element_bytes
     if access.contiguous_mode != 1 or access.tile.inner.depth > 1 or columns % width:

@@ -1,11 +1,11 @@
-"""Bank conflicts of a warp's access to a tile in shared memory: who collides with whom.
+"""Bank conflicts of a warp's access to a tile in shared memory: the lanes, banks and words that collide.
 
-In: a warp's access to a tile (``tile_access``). Out: wavefronts phase by phase, and who is served when. What would mend it
-is found by ``bank_mends``.
+In: a warp's access to a tile (``tile_access``). Out: wavefronts of each phase, and the order in which lanes are served.
+The module ``bank_conflict_fixes`` searches for fixes.
 
-Models: what ``access`` models, for one instruction at a time.
-Ignores: what ``access`` ignores.
-Source: the rules are those of ``access``.
+Models: see ``access``, for one instruction at a time.
+Ignores: see ``access``.
+Source: the rules of ``access``.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ NUM_BANKS: Final = WAVEFRONT_BYTES // BANK_BYTES
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collision:
-    """Banks of a phase that several lanes want different words of (or, for atomics, the same word one by one)."""
+    """Banks of a phase in which several lanes access different words, or, for atomics, the same word one by one."""
 
     first_bank: int
     last_bank: int
     lanes: tuple[int, ...]
-    """One lane for each word, in the order in which they are served; broadcasts count once."""
+    """Lanes in the order in which they are served, one for each word. A broadcast counts once."""
     words: tuple[tuple[int, ...], ...]
-    """For each of these lanes, its words in those banks: byte address over 4."""
+    """Words of each of these lanes in those banks, as byte address / 4."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,46 +45,46 @@ class Phase:
     num_wavefronts: int
     num_ideal_wavefronts: int
     num_turns: int
-    """What the busiest bank serves one after the other; of a loop, rounds."""
+    """Accesses that the busiest bank serves one after the other; for a loop, its rounds."""
     num_ideal_turns: int
     collisions: tuple[Collision, ...]
 
     @property
     def num_ways(self) -> float:
-        """Turns over the fewest that its data could take."""
+        """Conflict degree: turns of the busiest bank over the minimum for the phase's data."""
         return self.num_turns / self.num_ideal_turns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instruction:
-    """One warp instruction: where its lanes point and in which order their words are served."""
+    """One warp instruction: the addresses of its lanes, and the order in which their words are served."""
 
     places: tuple[Place | None, ...]
-    """First element of each lane; None for lanes that take no part."""
+    """Coordinate of each lane's first element; None for inactive lanes."""
     addresses: tuple[int | None, ...]
-    """The same in bytes."""
+    """Byte address of each lane; None for inactive lanes."""
     phases: tuple[Phase, ...]
     num_ideal_wavefronts: int
-    """The fewest that any placement of the same data could take; less than the phases' own if some of them would merge."""
+    """Minimum wavefronts of any layout of the same data. Less than the sum over phases if some phases could merge."""
     num_data_wavefronts: int
-    """As the data stage counts them: what the access costs, where that is another number."""
+    """Wavefronts as the data stage counts them: the cost of the access, if the two counts differ."""
     turns: NDArray[np.int64]
-    """int64[32 lanes, 32 banks]: in which wavefront of its phase the bank serves the lane, from 1; 0 if it does not."""
+    """Wavefront of its phase in which a bank serves a lane, int64[32 lanes, 32 banks], from 1; 0 if it does not serve it."""
 
     @property
     def num_wavefronts(self) -> int:
-        """Of all phases."""
+        """Wavefronts of all phases."""
         return sum(phase.num_wavefronts for phase in self.phases)
 
     @property
     def num_ways(self) -> float:
-        """Of the worst phase."""
+        """Conflict degree of the worst phase."""
         return max((phase.num_ways for phase in self.phases), default=1.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Census:
-    """Wavefronts of an access at the places of the tile side by side, added up."""
+    """Wavefronts of an access at all of its positions in the tile, summed."""
 
     num_instructions: int
     num_wavefronts: int
@@ -93,18 +93,18 @@ class Census:
 
     @property
     def is_free(self) -> bool:
-        """No conflict at any of these places."""
+        """Whether no position has a bank conflict."""
         return self.num_wavefronts == self.num_ideal_wavefronts
 
 
 def ideal_wavefronts(
     op: str, addresses: NDArray[np.integer[Any]], active: NDArray[np.bool_] | None = None
 ) -> NDArray[np.int64]:
-    """The fewest wavefronts of an access whose data lay anywhere, int64[...]; arguments as ``access.wavefronts`` has them.
+    """Minimum wavefronts of an access over all layouts of its data, int64[...]. Arguments: see ``access.wavefronts``.
 
-    Distinct bytes over 128, and one for each group of lanes that the hardware does not merge; lanes of an atomic that
-    want the same word come one by one wherever it lies. Of a loop, what words in banks of their own take: rarely, another
-    placement takes a wavefront less.
+    The minimum is distinct bytes / 128, and at least one for each group of lanes that the hardware does not merge. Lanes of
+    an atomic that access the same word are served one by one in any layout. For a loop, each word has a separate bank; in
+    rare cases another layout takes one wavefront less.
 
     >>> lanes = np.arange(32)
     >>> [int(ideal_wavefronts("ld_shared_b32", 4 * stride * lanes)) for stride in (0, 1, 32)], int(
@@ -131,9 +131,9 @@ def ideal_wavefronts(
 
 
 def _apart(rule: SmemOp, addresses: NDArray[np.integer[Any]], active: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Addresses that are equal where these are, and else in banks of their own: in each phase, and in all if they suffice.
+    """Addresses with the same equalities, and distinct words in distinct banks of each phase; int64[..., 32].
 
-    int64[..., 32].
+    If there are enough banks, words of different phases have distinct banks, too.
     """
     placed = np.zeros(addresses.shape, dtype=np.int64)
     num_banks = WAVEFRONT_BYTES // rule.access_bytes
@@ -156,7 +156,7 @@ def _apart(rule: SmemOp, addresses: NDArray[np.integer[Any]], active: NDArray[np
 
 
 def analyze(access: TileAccess) -> list[Instruction]:
-    """Each instruction of an access: phases, collisions, and who is served when.
+    """Analyze each instruction of an access: phases, collisions, and the order in which lanes are served.
 
     >>> from gpusim.layout import Layout
     >>> from gpusim.workload.dtypes import BF16
@@ -189,10 +189,10 @@ def analyze(access: TileAccess) -> list[Instruction]:
 
 
 def _phase(rule: SmemOp, addresses: NDArray[np.int64], lanes: NDArray[np.intp], turns: NDArray[np.int64]) -> Phase:
-    """One group of lanes; fills in their ``turns``."""
+    """One phase of lanes. Fills in their ``turns``."""
     if rule.is_loop:
         return _loop(rule, addresses, lanes, turns)
-    queues: list[dict[Any, int]] = [{} for _ in range(NUM_BANKS)]  # of each bank: who is served, and its first lane
+    queues: list[dict[Any, int]] = [{} for _ in range(NUM_BANKS)]  # per bank: words as served, first lanes
     for lane in map(int, lanes):
         first = int(addresses[lane]) // BANK_BYTES
         for word in range(first, first + max(1, rule.access_bytes // BANK_BYTES)):
@@ -208,7 +208,7 @@ def _phase(rule: SmemOp, addresses: NDArray[np.int64], lanes: NDArray[np.intp], 
 
 
 def _loop(rule: SmemOp, addresses: NDArray[np.int64], lanes: NDArray[np.intp], turns: NDArray[np.int64]) -> Phase:
-    """A loop over all lanes: their turns are its rounds, and those of one bank collide."""
+    """A loop over all lanes as one phase. Turns are its rounds; lanes on one bank collide."""
     active = np.isin(np.arange(WARP_SIZE), lanes)
     rounds = loop_rounds(rule.name, addresses, active)
     apart = _apart(rule, addresses, active)
@@ -233,7 +233,7 @@ def _ideal_of_group(rule: SmemOp, addresses: NDArray[np.int64]) -> int:
 
 
 def _collisions(queues: Sequence[dict[Any, int]]) -> Iterator[Collision]:
-    """Banks in which more than one is served, neighbours with the same lanes together."""
+    """Banks that serve more than one word. Adjacent banks with the same lanes form one collision."""
     start = 0
     while start < NUM_BANKS:
         lanes = tuple(queues[start].values())
@@ -248,7 +248,7 @@ def _collisions(queues: Sequence[dict[Any, int]]) -> Iterator[Collision]:
 
 
 def census(access: TileAccess) -> Census:
-    """Wavefronts of the access at its own and the other places of the tile side by side (``tile_origins``).
+    """Wavefronts of the access at all of its positions in the tile (``tile_origins``).
 
     >>> from gpusim.layout import Layout, Swizzle
     >>> from gpusim.workload.dtypes import BF16
@@ -262,7 +262,7 @@ def census(access: TileAccess) -> Census:
 
 
 def census_at(access: TileAccess, shifts: NDArray[np.int64]) -> Census:
-    """As ``census``, at places given by their shifts int64[num_tiles, 2] from the access's own."""
+    """Wavefronts at positions given by their shifts, int64[num_tiles, 2], relative to the access's position."""
     addresses, active = all_addresses(access, shifts)
     rows, mask, which = distinct_rows(xor_first(addresses, active), active)
     of_warp = None if access.rule.is_collective else mask
@@ -276,7 +276,10 @@ def census_at(access: TileAccess, shifts: NDArray[np.int64]) -> Census:
 
 
 def all_addresses(access: TileAccess, shifts: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Byte addresses int64[num_tiles * num_instructions, 32] at these shifts, and which lanes take part (others have 0)."""
+    """Byte addresses, int64[num_tiles * num_instructions, 32], at these shifts, and the active lanes.
+
+    Inactive lanes have address 0.
+    """
     places, active = access.lane_places()
     where = np.where(active[..., None], places + shifts[:, None, None, :], 0)
     addresses = np.where(active, access.addresses_at(where), 0).reshape(-1, WARP_SIZE)
@@ -284,10 +287,10 @@ def all_addresses(access: TileAccess, shifts: NDArray[np.int64]) -> tuple[NDArra
 
 
 def xor_first(addresses: NDArray[np.int64], active: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """int64[n, 32]: ``addresses`` XOR that of the first lane that takes part.
+    """``addresses`` XOR the address of the first active lane, int64[n, 32].
 
-    An XOR of all lanes with one aligned address moves whole banks and keeps equal words equal: wavefronts stay, under any
-    swizzle, too, as that is linear.
+    An XOR of all lanes with one aligned address permutes full banks and keeps equal words equal. It does not change the
+    wavefronts, with any swizzle: swizzles are linear in XOR.
     """
     first = np.take_along_axis(addresses, active.argmax(axis=-1)[:, None], axis=-1)
     return np.where(active, addresses ^ first, 0)
@@ -296,6 +299,6 @@ def xor_first(addresses: NDArray[np.int64], active: NDArray[np.bool_]) -> NDArra
 def distinct_rows(
     rows: NDArray[np.int64], active: NDArray[np.bool_]
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_], NDArray[np.intp]]:
-    """The different ones of int64[n, 32], which of their lanes take part, and for each row the one that it equals."""
+    """Distinct rows of int64[n, 32], their active lanes, and for each row the index of its equal."""
     found, which = np.unique(np.where(active, rows, -1), axis=0, return_inverse=True)
     return np.maximum(found, 0), found >= 0, which.reshape(-1)

@@ -1,6 +1,6 @@
-"""What accesses of warps to shared and to global memory have in common: lanes checked, units counted by bank.
+"""Common parts of shared- and global-memory accesses: checks of lanes, and counts of units by bank.
 
-In: addresses int[..., 32], masks bool[..., 32]. Out: the same, checked; counts row by row.
+In: addresses int[..., 32], masks bool[..., 32]. Out: the checked arrays; counts of each row.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from gpusim.errors import LayoutError
 from gpusim.units import WARP_SIZE
 
 CHUNK_WARPS = 1 << 14
-"""Warps that are counted at once: keeps the temporaries of one step within a few MB, that is, in cache."""
+"""Warps that are counted at once. The temporaries of one step then take a few MB, which fit in cache."""
 
-_MANY_UNITS = 1 << 28  # below, a unit's bank and row go into 31 bits
+_MANY_UNITS = 1 << 28  # below this value, a unit's bank and row fit in 31 bits
 
 
 def checked_lanes(
@@ -26,9 +26,12 @@ def checked_lanes(
     access_bytes: int,
     num_lanes: int,
 ) -> tuple[NDArray[np.integer[Any]], NDArray[np.bool_] | None]:
-    """Addresses, and the mask of active lanes in the same shape (None for all); refuses bad ones.
+    """Addresses, and the mask of active lanes in the same shape (None: all lanes).
 
-    Addresses are given back as they are, so lanes that are not looked at may hold anything.
+    Addresses are returned unchanged: ignored lanes may hold any value.
+
+    Raises:
+        LayoutError: wrong shapes, addresses that are no integers, or an active lane with a negative or misaligned address.
     """
     addresses = np.asarray(addresses)
     if addresses.ndim == 0 or addresses.shape[-1] != WARP_SIZE:
@@ -61,13 +64,13 @@ def checked_lanes(
 
 
 def narrowed(units: NDArray[np.integer[Any]], factor: int = 1) -> NDArray[np.integer[Any]]:
-    """``units`` in 32 bits where ``factor`` times as many go with their banks into 31, which sort quicker; else in 64."""
+    """``units`` as int32 if ``factor`` times their values still fit in 31 bits with their bank; otherwise as int64."""
     fits = not units.size or units.max() < _MANY_UNITS // factor
     return units.astype(np.int32 if fits else np.int64, copy=False)
 
 
 def num_distinct(addresses: NDArray[np.integer[Any]], mask: NDArray[np.bool_], unit_bytes: int) -> int:
-    """Distinct units of ``unit_bytes`` along the last axis, summed over the others."""
+    """Number of distinct units of ``unit_bytes`` along the last axis, summed over the other axes."""
     ordered = np.sort(np.where(mask, addresses // unit_bytes, -1), axis=-1)
     is_first = ordered >= 0
     is_first[..., 1:] &= ordered[..., 1:] != ordered[..., :-1]
@@ -77,7 +80,10 @@ def num_distinct(addresses: NDArray[np.integer[Any]], mask: NDArray[np.bool_], u
 def busiest(
     units: NDArray[np.integer[Any]], num_banks: int, *, is_broadcasting: bool
 ) -> NDArray[np.integer[Any]]:
-    """For each row of the last axis the most units, distinct ones if ``is_broadcasting``, in one of ``num_banks`` banks."""
+    """Maximum number of units in one of ``num_banks`` banks, in each row of the last axis.
+
+    ``is_broadcasting``: count distinct units.
+    """
     keyed = _by_bank(units, num_banks)
     if is_broadcasting:
         keyed = np.sort(keyed, axis=-1)
@@ -85,7 +91,7 @@ def busiest(
         if again.any():
             keyed[..., 1:][again] = -1
     banks = (keyed >> _row_bits(keyed)).reshape(-1, units.shape[-1])
-    num_rows, columns = len(banks), num_banks + 1  # the first for units that are none, whose bank is -1
+    num_rows, columns = len(banks), num_banks + 1  # the first column is for inactive lanes, whose bank is -1
     places = banks + np.arange(1, num_rows * columns, columns).reshape(-1, 1)
     counts = np.bincount(places.reshape(-1), minlength=num_rows * columns).reshape(num_rows, columns)
     most: NDArray[np.integer[Any]] = counts[:, 1:].max(axis=-1, initial=0)
@@ -93,12 +99,12 @@ def busiest(
 
 
 def _row_bits(units: NDArray[np.integer[Any]]) -> int:
-    """Bits for the row of a unit, below those for its bank (at most 32 of them)."""
+    """Bits of a unit's row number, below the bits of its bank (at most 32 banks)."""
     return 8 * units.dtype.itemsize - 6
 
 
 def _by_bank(units: NDArray[np.integer[Any]], num_banks: int) -> NDArray[np.integer[Any]]:
-    """A number for each unit that orders by bank first; -1 stays."""
+    """A key for each unit that sorts by bank first. -1 stays -1."""
     shift = num_banks.bit_length() - 1
     keyed = ((units & (num_banks - 1)) << _row_bits(units)) | (units >> shift)
     return np.where(units >= 0, keyed, -1)

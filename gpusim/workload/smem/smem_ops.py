@@ -1,6 +1,6 @@
-"""The shared-memory instructions whose wavefronts are known, each with what its rule rests on.
+"""Shared-memory instructions whose wavefronts are known, with the evidence for each rule.
 
-In: a name. Out: its row of ``SMEM_OPS``, or what an unknown name may mean.
+In: a name. Out: its row of ``SMEM_OPS``, or a hint for an unknown name.
 """
 
 from __future__ import annotations
@@ -15,18 +15,21 @@ from gpusim.units import WARP_SIZE, WAVEFRONT_BYTES
 BANK_BYTES = 4
 MATRIX_ROWS = 8
 MATRIX_ROW_BYTES = 16
-"""A matrix of ldmatrix and stmatrix, and wgmma's core matrix: 8 rows of 16 bytes. Source: PTX ISA."""
+"""Bytes of a matrix row of ldmatrix, stmatrix and wgmma's core matrix, which have 8 rows. Source: PTX ISA."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SmemOp:
-    """How one shared-memory instruction falls into groups of lanes: a row of ``SMEM_OPS``.
+    """The phases of one shared-memory instruction: a row of ``SMEM_OPS``.
 
-    ``access_bytes`` go with each address; the first ``num_lanes`` lanes give addresses; ``is_collective`` ones need all 32
-    lanes of the warp active. ``is_merging``: two neighbouring groups become one where lanes share addresses in pairs and no
-    two words conflict. ``is_broadcasting``: lanes of a group that want the same word share a wavefront. ``num_passes``:
-    how often each wavefront is made. ``is_loop``: SASS has no such instruction, but a loop of a load and a compare-and-swap.
-    ``evidence`` says what the rule rests on.
+    * ``access_bytes``: bytes of one lane's access.
+    * ``num_lanes``: lanes that give addresses, from lane 0 on.
+    * ``is_collective``: whether all 32 lanes of the warp must be active.
+    * ``is_merging``: whether two neighbouring phases merge if lanes share addresses in pairs and no words conflict.
+    * ``is_broadcasting``: whether lanes of a phase that access the same word share a wavefront.
+    * ``num_passes``: number of times that each wavefront passes.
+    * ``is_loop``: whether SASS implements it as a loop of a load and a compare-and-swap.
+    * ``evidence``: source of the rule.
     """
 
     name: str
@@ -41,12 +44,12 @@ class SmemOp:
 
     @property
     def lanes_per_phase(self) -> int:
-        """Lanes that are served together: as many as one wavefront of 128 bytes can hold, at most a warp."""
+        """Number of lanes that are served together: those that fit in one wavefront of 128 bytes, at most a warp."""
         return min(WARP_SIZE, WAVEFRONT_BYTES // self.access_bytes)
 
     @property
     def num_phases(self) -> int:
-        """Groups of lanes before any merge."""
+        """Number of phases before any merge."""
         return self.num_lanes // self.lanes_per_phase
 
 
@@ -63,7 +66,7 @@ _LOOP = f"{_COUNTED}; a loop of a load and a compare-and-swap; 120 of 120 access
 _LOOP_OF_FLOATS = "inferred: the loop of 64-bit atomics, which was counted on an H200, with words of 32 bits"
 _LOOP_OF_VALUES = f"{_COUNTED}; a loop of a load and a compare-and-swap; at most so many, values may make it shorter"
 ATOMIC_VERBS = ("add", "min", "max", "and", "or", "xor", "exch", "cas")
-"""What ``atom.shared`` does; ``red.shared`` lacks the last two, which are nothing without their result."""
+"""Operations of ``atom.shared``. ``red.shared`` lacks the last two, which are useless without a result."""
 
 _SMEM_OP_ROWS = (
     *(
@@ -112,12 +115,12 @@ _SMEM_OP_ROWS = (
 )
 
 SMEM_OPS: Mapping[str, SmemOp] = MappingProxyType({op.name: op for op in _SMEM_OP_ROWS})
-"""Every shared-memory instruction whose wavefronts are known, by name; ``CopyAtom.smem_op`` names one. An atomic without a
-verb is the add; atomics of ``b32`` and ``b64`` are of integers, ``f32`` is of floats."""
+"""Shared-memory instructions whose wavefronts are known, by name; ``CopyAtom.smem_op`` refers to one. An atomic without an
+operation is an add. Atomics of ``b32`` and ``b64`` are integer atomics; ``f32`` is floating point."""
 
 
 def smem_op(name: str) -> SmemOp:
-    """The row of ``SMEM_OPS`` called ``name``.
+    """The row of ``SMEM_OPS`` with this name.
 
     >>> smem_op("ldmatrix_x4").num_phases
     4
@@ -131,7 +134,7 @@ def smem_op(name: str) -> SmemOp:
 
 
 def smem_op_families() -> dict[str, str]:
-    """The names of ``SMEM_OPS`` by what they begin with, widths drawn together; of atomics, verbs too.
+    """Names of ``SMEM_OPS`` by family, with widths (and for atomics operations) combined.
 
     >>> families = smem_op_families()
     >>> families["ld_shared"], families["ldmatrix"]
@@ -156,7 +159,7 @@ def smem_op_families() -> dict[str, str]:
 
 
 def smem_op_hint(name: str) -> str:
-    """What an unknown name of ``SMEM_OPS`` may mean: the family that it names, the nearest names, or all families.
+    """A hint for a name that ``SMEM_OPS`` lacks: the family that it names, the nearest names, or all families.
 
     >>> smem_op_hint("ld_shared"), smem_op_hint("atom_shared_add")
     ('use ld_shared_b8|b16|b32|b64|b128', 'use atom_shared_add_b32|b64|f32')

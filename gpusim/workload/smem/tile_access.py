@@ -1,9 +1,9 @@
-"""A warp's access to a tile in shared memory: which instruction, where its lanes point, and at which byte addresses.
+"""A warp's access to a tile in shared memory: the instruction, the coordinates of its lanes, and their byte addresses.
 
-In: a tile (layout, swizzle, element type), an instruction of ``access.SMEM_OPS``, where its lanes point. Out: addresses.
-What they cost is counted by ``banks``.
+In: a tile (layout, swizzle, element type), an instruction of ``smem_ops.SMEM_OPS``, coordinates of lanes. Out: addresses.
+The module ``banks`` counts their wavefronts.
 
-Source: the fragments of A are those of PTX's ``ldmatrix``.
+Source: PTX ISA, ``ldmatrix``: the fragments of A.
 """
 
 from __future__ import annotations
@@ -22,26 +22,27 @@ from gpusim.workload.dtypes import DType
 from gpusim.workload.smem.smem_ops import MATRIX_ROWS, SmemOp, smem_op
 
 MAX_TILE_BYTES: Final = 256 * 1024
-"""More than the shared memory of any SM (228 KiB on compute capability 9.0 and 10.0)."""
+"""Bytes of the largest tile: more than the shared memory of any SM (228 KiB on compute capability 9.0 and 10.0)."""
 MAX_THREADS: Final = 1024
-"""Lanes that ``threads`` may have: those of the largest CTA."""
+"""Maximum number of lanes in ``threads``: the threads of the largest CTA."""
 MAX_COUNTED: Final = 16384
-"""Instructions that a census counts at most: at the nearest places, where there are more."""
+"""Maximum number of instructions that a census counts. If there are more, it counts those at the nearest positions."""
 
 Place = tuple[int, int]
-"""A coordinate of a tile: (mode 0, mode 1)."""
+"""Coordinate in a tile: (mode 0, mode 1)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TileAccess:
-    """A warp instruction at one place of a tile in shared memory.
+    """A warp instruction at one position of a tile in shared memory.
 
-    ``tile`` has two modes, and byte addresses relative to a start that is aligned to its swizzle. ``threads`` says where
-    each lane's first element lies, relative to ``at``: None for the usual place (see ``lane_places``), or a layout, of any
-    shape, from lanes to the colexicographical index in the tile, or to a coordinate if its strides are bases. Its indices
-    from 32 on are the lanes of further instructions, or of further warps: (lane, instruction) is a layout of shape (32, n).
-    A basis that goes deeper, as 1@1@0 does, counts along that part of a mode.
-    ``at`` is the coordinate that the access starts from.
+    * ``op``: name of the instruction in ``SMEM_OPS``.
+    * ``tile``: a layout with two modes. Its byte addresses are relative to a start that is aligned to the swizzle's period.
+    * ``threads``: layout from lanes to their first elements, relative to ``at``; None: the default of ``lane_places``.
+      Values are colexicographical indices in the tile. If the strides are bases, values are coordinates. A nested basis, for
+      example 1@1@0, counts along that part of a mode. Indices from 32 on are lanes of further instructions or warps: (lane,
+      instruction) is a layout of shape (32, n).
+    * ``at``: coordinate at which the access starts.
 
     >>> from gpusim.workload.dtypes import BF16
     >>> access = TileAccess(op="ldmatrix_x4", tile=smem_tile(Layout((64, 64), (64, 1)), BF16))
@@ -49,7 +50,8 @@ class TileAccess:
     (8, 1, 16)
 
     Raises:
-        LayoutError: an instruction that is unknown or does not fit elements and layout, or a place outside of the tile.
+        LayoutError: an unknown instruction, one that does not fit the elements and the layout, or a coordinate outside of
+            the tile.
     """
 
     op: str
@@ -69,13 +71,13 @@ class TileAccess:
             raise LayoutError(f"banks: the start {show(self.at)} lies outside of a tile of {show(self.extents)}: move it")
         self._check(*self.lane_places())
         low = self.rule.access_bytes - 1
-        if (self.tile.swizzle.source_mask | self.tile.swizzle.target_mask) & low:  # it may tear vectors elsewhere
+        if (self.tile.swizzle.source_mask | self.tile.swizzle.target_mask) & low:  # it may split vectors at other positions
             places, active = self.lane_places()
             self._check_vectors(places + self.tile_origins()[:, None, None, :], active)
 
     @property
     def rule(self) -> SmemOp:
-        """The instruction."""
+        """Rule of the instruction."""
         return smem_op(self.op)
 
     @property
@@ -85,24 +87,24 @@ class TileAccess:
 
     @property
     def vector_elements(self) -> int:
-        """Elements that go with each address."""
+        """Elements that a lane accesses at each address."""
         return self.rule.access_bytes // self.element_bytes
 
     @property
     def extents(self) -> Place:
-        """Coordinates of each mode."""
+        """Number of coordinates in each mode."""
         first, second = product_each(self.tile.shape)
         return first, second
 
     @property
     def contiguous_mode(self) -> int:
-        """The mode that vectors run along: the one of stride 1, else that of the smallest stride above 0."""
+        """Index of the mode that vectors extend along: the one with stride 1, else with the smallest positive stride."""
         steps = [min((d for s, d in self.tile.inner[i].modes if s > 1 and d > 0), default=1 << 62) for i in (0, 1)]
         return 0 if steps[0] < steps[1] else 1
 
     @property
     def row_pitch(self) -> int | None:
-        """Elements from one row to the next, where a row is all of the contiguous mode; None if rows interleave."""
+        """Elements from one row to the next, where a row is the full contiguous mode; None if rows interleave."""
         inner, along = self.tile.inner, self.contiguous_mode
         across = [d for s, d in inner[1 - along].modes if s > 1]
         pitch = min(across, default=self.extents[along])
@@ -110,11 +112,14 @@ class TileAccess:
         return pitch if pitch >= within and all(d % pitch == 0 for _, d in inner.modes if d >= pitch) else None
 
     def lane_places(self) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """Where each lane's first element lies, int64[num_instructions, 32, 2], and which lanes take part.
+        """Coordinates of each lane's first element, int64[num_instructions, 32, 2], and the active lanes.
 
-        Without ``threads``, lanes 8i to 8i + 7 of ldmatrix and stmatrix give the rows of matrix i, a row along the
-        contiguous mode; matrices lie as the fragments a0 to a3 of A do: along mode 0 first, (0, 0), (8, 0), (0, 8), (8, 8)
-        for 16-bit elements. Of all others, lane i has the i-th vector along the contiguous mode, row after row.
+        Defaults without ``threads``:
+
+        * ldmatrix, stmatrix: lanes 8i to 8i + 7 give the rows of matrix i. A row extends along the contiguous mode. Matrices
+          are ordered like the fragments a0 to a3 of A, along mode 0 first. For 16-bit elements: (0, 0), (8, 0), (0, 8), (8,
+          8).
+        * all others: lane i accesses the i-th vector along the contiguous mode, row after row.
 
         Raises:
             LayoutError: ``threads`` is no such layout, leaves the tile, or lacks lanes.
@@ -182,7 +187,7 @@ class TileAccess:
         return first, second
 
     def _check(self, places: NDArray[np.int64], active: NDArray[np.bool_]) -> None:
-        """Refuse places outside of the tile, vectors in pieces, and addresses that are not aligned."""
+        """Refuse coordinates outside of the tile, vectors that are not contiguous, and misaligned addresses."""
         last = places.copy()
         last[..., self.contiguous_mode] += self.vector_elements - 1
         outside = active & ((places < 0) | (last >= np.asarray(self.extents))).any(axis=-1)
@@ -196,7 +201,7 @@ class TileAccess:
         self._check_vectors(places, active)
 
     def _check_vectors(self, places: NDArray[np.int64], active: NDArray[np.bool_]) -> None:
-        """Refuse vectors in pieces, and addresses that are not aligned."""
+        """Refuse vectors that are not contiguous, and misaligned addresses."""
         first_bytes = self.addresses_at(places)
         torn = np.zeros(first_bytes.shape, dtype=np.bool_)
         for i in range(1, self.vector_elements):
@@ -229,25 +234,26 @@ class TileAccess:
         raise LayoutError(f"banks: {what}, {why}: use {mend}")
 
     def addresses_at(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Byte addresses of places, int64[...] of int64[..., 2]."""
+        """Byte addresses of coordinates: int64[...] for int64[..., 2]."""
         return np.asarray(self.tile((places[..., 0], places[..., 1])), dtype=np.int64)
 
     def addresses(self) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """Byte addresses int64[num_instructions, 32] of the access itself, and which lanes take part."""
+        """Byte addresses of the access, int64[num_instructions, 32], and the active lanes."""
         places, active = self.lane_places()
         return np.where(active, self.addresses_at(places), 0), active
 
     def tile_origins(self) -> NDArray[np.int64]:
-        """Shifts int64[num_tiles, 2] of the access side by side over the tile, the nearest first.
+        """Shifts of the access to adjacent positions in the tile, int64[num_tiles, 2], the nearest first.
 
-        Places lie as far apart as the access's own bounding box is wide. Left out are those where the plain layout has
-        vectors in pieces or not aligned, and the farthest if there would be more than ``MAX_COUNTED`` instructions.
+        Positions are spaced by the bounding box of the access. Positions are omitted where
+        the plain layout has vectors that are not contiguous or not aligned. So are the farthest beyond ``MAX_COUNTED``
+        instructions.
         """
         shifts, is_aligned = self._shifts()
         return shifts[is_aligned]
 
     def _shifts(self) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """Places side by side, the nearest first, and whether their vectors are whole and aligned."""
+        """Shifts to adjacent positions, the nearest first, and whether the vectors of each are contiguous and aligned."""
         places, active = self.lane_places()
         shifts = self._box_shifts(places[active])
         shifts = shifts[np.argsort(np.abs(shifts).sum(axis=-1), kind="stable")][: max(1, MAX_COUNTED // len(places))]
@@ -262,7 +268,7 @@ class TileAccess:
         return np.stack(np.meshgrid(*steps, indexing="ij"), axis=-1).reshape(-1, 2)
 
     def _vector_starts(self) -> NDArray[np.bool_]:
-        """bool[extents]: where the plain layout has a vector that is whole and aligned."""
+        """bool[extents]: whether a contiguous, aligned vector of the plain layout starts at a coordinate."""
         rows, columns = np.meshgrid(*map(np.arange, self.extents), indexing="ij")
         offsets = np.asarray(self.tile.inner((rows, columns)), dtype=np.int64)
         starts: NDArray[np.bool_] = (offsets + self.tile.offset) * self.element_bytes % self.rule.access_bytes == 0
@@ -275,23 +281,23 @@ class TileAccess:
 
     @property
     def num_tiles(self) -> int:
-        """Places of the tile, side by side, at which the access is counted."""
+        """Number of positions in the tile at which the access is counted."""
         return len(self.tile_origins())
 
     @property
     def num_tiles_unaligned(self) -> int:
-        """Places side by side that are left out, as vectors there are in pieces or not aligned."""
+        """Number of positions that are omitted because vectors there are not contiguous or not aligned."""
         return int((~self._shifts()[1]).sum())
 
     @property
     def num_tiles_beyond(self) -> int:
-        """Places side by side that are left out as too many."""
+        """Number of positions that are omitted because there are more than ``MAX_COUNTED`` instructions."""
         places, active = self.lane_places()
         return len(self._box_shifts(places[active])) - len(self._shifts()[0])
 
 
 def _index_in(part: Any, shape: Any, *, is_mode: bool = True) -> int:
-    """The colexicographical index of a coordinate within a mode's shape; what it lacks is 0."""
+    """Colexicographical index of a coordinate within a mode's shape. Missing parts of the coordinate count as 0."""
     if isinstance(part, int):
         if not is_mode and not 0 <= part < product(shape):
             raise LayoutError(f"reaches {part} in a part of {product(shape)}: use a layout that stays inside")
@@ -306,7 +312,7 @@ def _index_in(part: Any, shape: Any, *, is_mode: bool = True) -> int:
 
 
 def smem_tile(layout: Layout | ComposedLayout | ByteLayout, dtype: DType, swizzle: Swizzle | None = None) -> ByteLayout:
-    """A tile in shared memory by byte addresses; ``swizzle`` works **in bytes**, and only a plain layout takes one.
+    """A tile in shared memory as a layout of byte addresses. ``swizzle`` is **in bytes**; only a plain layout may have one.
 
     >>> from gpusim.workload.dtypes import BF16
     >>> print(smem_tile(ComposedLayout(Swizzle(3, 3, 3), 0, Layout((8, 64), (64, 1))), BF16))
@@ -349,7 +355,7 @@ def _refuse_large(tile: ByteLayout, dtype: DType) -> None:
 
 
 def in_elements(tile: ByteLayout) -> Swizzle | None:
-    """A tile's swizzle in elements; None if it moves parts of an element.
+    """The tile's swizzle in elements; None if it moves parts of an element.
 
     >>> print(in_elements(ByteLayout(Swizzle(3, 4, 3), Layout(64), element_bits=16)))
     Sw<3,3,3>

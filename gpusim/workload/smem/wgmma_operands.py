@@ -1,11 +1,13 @@
-"""wgmma's operands in shared memory: the canonical layouts, the matrix descriptor, and what reading them costs.
+"""wgmma operands in shared memory: canonical layouts, the matrix descriptor, and the wavefronts of their reads.
 
 In: layouts of tiles in shared memory, in bytes. Out: atoms, :class:`WgmmaDescriptor`, wavefronts.
 
-Models: the K-major and MN-major layouts without swizzle and with those of 32, 64 and 128 bytes; the 64 bits of the
-descriptor; core matrices of 8 rows of 16 bytes, each a read of its own, by the bank rule.
-Ignores: sparse operands; types of 4 and 6 bits; patterns that do not start on their repeat (the descriptor's base offset
-is kept, but never worked out).
+Models:
+* K-major and MN-major layouts, without swizzle and with the 32-, 64- and 128-byte swizzles.
+* The 64 bits of the descriptor; core matrices of 8 rows of 16 bytes, each read separately, by the bank rule.
+
+Ignores: sparse operands; types of 4 and 6 bits; patterns that do not start at a multiple of their period. The descriptor's
+base offset is kept, but never computed.
 Source: PTX ISA, "Asynchronous Warpgroup Level Matrix Shared Memory Layout"; CUTLASS ``cute/arch/mma_sm90_desc.hpp`` and
 ``cute/atom/mma_traits_sm90_gmma.hpp``.
 """
@@ -33,13 +35,13 @@ from gpusim.workload.smem.access import wavefronts
 from gpusim.workload.smem.smem_ops import MATRIX_ROW_BYTES, MATRIX_ROWS
 
 Major = Literal["K", "MN"]
-"""Which mode of an operand is contiguous in shared memory; MN is M for A and N for B."""
+"""Mode of an operand that is contiguous in shared memory; MN is M for A and N for B."""
 
 ELEMENT_BITS = (8, 16, 32)
-"""Widths of the operands that wgmma takes here."""
+"""Widths in bits of the wgmma operands that are supported here."""
 
 DESCRIPTOR_REACH_BYTES = 1 << 18
-"""Addresses and offsets in a descriptor lie below: 14 bits of units of 16 bytes. Source: PTX ISA."""
+"""Upper limit in bytes of addresses and offsets in a descriptor: 14 bits of units of 16 bytes. Source: PTX ISA."""
 
 _LAYOUT_TYPES: Mapping[str, int] = MappingProxyType({"none": 0, "128B": 1, "64B": 2, "32B": 3})
 _FIELD = (1 << 14) - 1
@@ -47,7 +49,7 @@ _RESERVED = ~(_FIELD | _FIELD << 16 | _FIELD << 32 | 0b111 << 49 | 0b11 << 62) &
 
 
 def gmma_atom(major: Major, swizzle: str, *, element_bits: int) -> ByteLayout:
-    """The smallest canonical tile: 8 rows (or columns) as wide as the swizzle's span; tile it with ``tile_to_shape``.
+    """The smallest canonical tile: 8 rows (or columns), as wide as the swizzle's span. Extend it with ``tile_to_shape``.
 
     CuTe's ``GMMA::Layout_K_SW128_Atom<half_t>`` is ``gmma_atom("K", "128B", element_bits=16)``; "none" is its ``INTER``.
 
@@ -60,10 +62,10 @@ def gmma_atom(major: Major, swizzle: str, *, element_bits: int) -> ByteLayout:
     Args:
         major: the contiguous mode.
         swizzle: a name in ``SWIZZLE_MODES``.
-        element_bits: 8, 16 or 32; MN-major 16 alone, as wgmma transposes nothing else.
+        element_bits: 8, 16 or 32; for MN-major only 16, because wgmma transposes no other width.
 
     Raises:
-        LayoutError: no such mode or swizzle, or elements that wgmma does not take so.
+        LayoutError: an unknown mode or swizzle, or an element width that wgmma does not support for this mode.
     """
     _check_major("gmma atom", major, element_bits)
     span = span_bytes(swizzle) * 8 // element_bits
@@ -73,18 +75,14 @@ def gmma_atom(major: Major, swizzle: str, *, element_bits: int) -> ByteLayout:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WgmmaDescriptor:
-    """The 64 bits that tell wgmma where an operand lies in shared memory.
+    """The 64-bit matrix descriptor: address and layout of a wgmma operand in shared memory.
 
-    Offsets are distances between core matrices; which is which depends on major mode and swizzle:
+    Offsets are distances between core matrices. Their meaning depends on major mode and swizzle:
 
-    ============== ============================== ==============================
-    layout         ``leading_offset_bytes``       ``stride_offset_bytes``
-    ============== ============================== ==============================
-    K, none        next 16 bytes of k             next 8 rows
-    K, swizzled    not looked at (CuTe writes 16) next 8 rows
-    MN, none       next 8 of k                    next 8 of m or n
-    MN, swizzled   next span of m or n            next 8 of k
-    ============== ============================== ==============================
+    * K-major, none: ``leading_offset_bytes`` to the next 16 bytes of k, ``stride_offset_bytes`` to the next 8 rows.
+    * K-major, swizzled: the leading offset is ignored (CuTe writes 16). The stride offset leads to the next 8 rows.
+    * MN-major, none: the leading offset leads to the next 8 of k, the stride offset to the next 8 of m or n.
+    * MN-major, swizzled: the leading offset leads to the next span of m or n, the stride offset to the next 8 of k.
 
     >>> descriptor = WgmmaDescriptor(
     ...     start_address_bytes=1024, leading_offset_bytes=16, stride_offset_bytes=1024, swizzle="128B"
@@ -95,8 +93,8 @@ class WgmmaDescriptor:
     Source: PTX ISA, matrix-descriptor format; CUTLASS ``cute/arch/mma_sm90_desc.hpp``.
 
     Raises:
-        LayoutError: an address or offset that is no multiple of 16 or does not fit its 14 bits, a base offset that
-            does not fit 3, or no such swizzle.
+        LayoutError: an address or offset that is no multiple of 16 or does not fit in 14 bits. Also: a base offset that
+            does not fit in 3 bits, or an unknown swizzle.
     """
 
     start_address_bytes: int
@@ -132,10 +130,10 @@ class WgmmaDescriptor:
 
     @classmethod
     def from_bits(cls, bits: int) -> Self:
-        """The descriptor that these 64 bits say.
+        """The descriptor that is encoded in these 64 bits.
 
         Raises:
-            LayoutError: more than 64 bits, or one that has no meaning is set.
+            LayoutError: more than 64 bits, or a reserved bit is set.
         """
         if not 0 <= bits < 1 << 64 or bits & _RESERVED:
             raise LayoutError(f"wgmma descriptor {bits:#x}: use 64 bits with none set but 0-13, 16-29, 32-45, 49-51, 62-63")
@@ -148,17 +146,18 @@ class WgmmaDescriptor:
         )
 
     def advance(self, num_bytes: int) -> WgmmaDescriptor:
-        """The same operand ``num_bytes`` further on: 32 for the next k-step within a K-major swizzle's span.
+        """The descriptor with its start ``num_bytes`` later: 32 for the next k-step within a K-major swizzle's span.
 
         Raises:
-            LayoutError: no multiple of 16, or past what 14 bits hold.
+            LayoutError: no multiple of 16, or an address that does not fit in 14 bits.
         """
         return replace(self, start_address_bytes=self.start_address_bytes + num_bytes)
 
     def core_matrices(self, major: Major, num_mn: int) -> NDArray[np.int64]:
-        """Byte addresses that one wgmma reads: int64[num_mn / 8, 2, 8], the rows of 16 bytes of each core matrix.
+        """Byte addresses that one wgmma reads: int64[num_mn / 8, 2, 8], the 16-byte rows of each core matrix.
 
-        K-major: [i, j, r] is row 8 i + r, the j-th 16 bytes of k. MN-major: m or n from 8 i on, and k = 8 j + r.
+        K-major: [i, j, r] is row 8 i + r, and along k the j-th chunk of 16 bytes.
+        MN-major: [i, j, r] is m or n from 8 i on, and k = 8 j + r.
 
         >>> plain = WgmmaDescriptor(
         ...     start_address_bytes=0, leading_offset_bytes=128, stride_offset_bytes=256, swizzle="none"
@@ -188,7 +187,7 @@ class WgmmaDescriptor:
 
 
 SmemLayout = Layout | ComposedLayout | ByteLayout
-"""A tile's layout; one in elements is taken where its swizzle says how wide they are: only one width makes a mode of it."""
+"""Layout of a tile. A layout in elements is accepted only with a swizzle that determines the element width."""
 
 
 def wgmma_descriptor(tile: SmemLayout, major: Major, base_bytes: int = 0) -> WgmmaDescriptor:
@@ -203,11 +202,11 @@ def wgmma_descriptor(tile: SmemLayout, major: Major, base_bytes: int = 0) -> Wgm
     Args:
         tile: (m or n, k), with one k-step or more; slice the stage off first: ``tile(None, None, stage)``.
         major: the contiguous mode.
-        base_bytes: where the layout's offset 0 lies in shared memory.
+        base_bytes: address of the layout's offset 0 in shared memory.
 
     Raises:
-        LayoutError: the layout is none of the canonical ones, ``base_bytes`` breaks the swizzle's repeat, the tile starts
-            in its midst, or an offset does not fit.
+        LayoutError: the layout is not canonical, or ``base_bytes`` is no multiple of the swizzle's period. Also: the tile
+            starts within a period, or an offset does not fit.
     """
     tile = _in_bytes("wgmma descriptor", tile)
     name = _canonical_swizzle(tile, major)
@@ -248,11 +247,11 @@ def wgmma_descriptors(tile: SmemLayout, major: Major, base_bytes: int = 0) -> tu
     [0, 32, 4096, 4128]
 
     Raises:
-        LayoutError: as ``wgmma_descriptor``, for any k-step.
+        LayoutError: see ``wgmma_descriptor``, for any k-step.
     """
     tile = _in_bytes("wgmma descriptor", tile)
     step = 8 * K_STEP_BYTES // tile.element_bits
-    wgmma_descriptor(tile, major, base_bytes)  # refuses what has no whole k-steps
+    wgmma_descriptor(tile, major, base_bytes)  # refuses a tile whose k is no multiple of the k-step
     parts = (_part(tile, size(tile, 0), i) for i in range(size(tile, 1) // step))
     return tuple(wgmma_descriptor(part, major, base_bytes) for part in parts)
 
@@ -279,10 +278,11 @@ def gmma_major(tile: SmemLayout) -> Major:
 
 
 def wgmma_wavefronts(atom: MmaAtom, layouts: tuple[SmemLayout | None, SmemLayout] | None = None) -> int:
-    """Shared-memory wavefronts in which one wgmma reads its operands: all of B, and A unless in registers.
+    """Shared-memory wavefronts of one wgmma's operand reads: all of B, and A unless it comes from registers.
 
-    With ``layouts``, counted: each core matrix is 8 rows of 16 bytes at the addresses that the descriptor says, read
-    together by the bank rule. Without, for any canonical layouts: those are free of conflicts, so it is bytes over 128.
+    With ``layouts``: each core matrix is 8 rows of 16 bytes at the descriptor's addresses. Its rows are read together, by
+    the bank rule. Without: bytes / 128, because canonical layouts have no bank conflicts.
+
     Source: revollllt/flash-vla @7b15868: the larger of this and the arithmetic fits eight H100 points within half a cycle.
 
     >>> from gpusim.layout import tile_to_shape
@@ -294,12 +294,12 @@ def wgmma_wavefronts(atom: MmaAtom, layouts: tuple[SmemLayout | None, SmemLayout
 
     Args:
         atom: the instruction.
-        layouts: of A's tile (m, k), None if the atom takes A from registers, and of B's tile (n, k); tiles may hold the
-            operands of several instructions.
+        layouts: layouts of A's tile (m, k), None if the atom takes A from registers, and of B's tile (n, k). Tiles may hold
+            the operands of several instructions.
 
     Raises:
-        KernelError: the atom is no wgmma, or A is given twice or not at all.
-        LayoutError: a layout that is not canonical, or holds no whole operand of the atom.
+        KernelError: the atom is no wgmma, or A is given although it comes from registers, or missing although it does not.
+        LayoutError: a layout that is not canonical, or that is smaller than an operand of the atom.
     """
     if atom.kind != "wgmma":
         raise KernelError(f"{atom.name}: reads no operand from smem by itself: use a wgmma atom")
@@ -313,12 +313,12 @@ def wgmma_wavefronts(atom: MmaAtom, layouts: tuple[SmemLayout | None, SmemLayout
 
 
 def _in_bytes(where: str, tile: SmemLayout) -> ByteLayout:
-    """The tile in bytes; refuses elements of a width that nothing tells."""
+    """The tile as a ``ByteLayout``; refuses a layout that does not determine the element width."""
     if isinstance(tile, ByteLayout):
         return tile
     if isinstance(tile, ComposedLayout) and isinstance(tile.layout_a, Swizzle) and tile.layout_a.num_bits:
         fitting = [bits for bits in ELEMENT_BITS if mode_of(tile.layout_a.downcast(bits // 8)) is not None]
-        if fitting:  # the mode's M of 4 leaves one width
+        if fitting:  # M = 4 bytes is possible for one width only
             return tile.to_bytes(fitting[0])
     of_plain = "ByteLayout(swizzle_mode('none'), layout, element_bits=16)"
     mend = "to_bytes(16)" if isinstance(tile, ComposedLayout) else of_plain
@@ -326,7 +326,7 @@ def _in_bytes(where: str, tile: SmemLayout) -> ByteLayout:
 
 
 def _operand_wavefronts(atom: MmaAtom, tile: SmemLayout, num_mn: int) -> int:
-    """Wavefronts of one operand, (``num_mn``, a k-step) of ``tile``."""
+    """Wavefronts of one operand: ``num_mn`` rows of a k-step of ``tile``."""
     tile = _in_bytes(atom.name, tile)
     if tile.element_bits != atom.a_dtype.bits:
         raise LayoutError(f"{atom.name}: {tile} has elements of {tile.element_bits} bits: use {atom.a_dtype.bits}")
@@ -365,7 +365,7 @@ def _canonical_swizzle(tile: ByteLayout, major: str) -> str:
 
 
 def _offsets(first: Layout, major: Major, name: str, tile: ByteLayout) -> tuple[int, int]:
-    """Leading and stride offset of one k-step, in units of 16 bytes; refuses what is not canonical."""
+    """Leading and stride offset of one k-step, in units of 16 bytes; refuses layouts that are not canonical."""
     where = f"wgmma descriptor: {tile} is no canonical {major}-major layout"
     width = span_bytes(name) // MATRIX_ROW_BYTES
     try:
@@ -374,7 +374,7 @@ def _offsets(first: Layout, major: Major, name: str, tile: ByteLayout) -> tuple[
         raise LayoutError(f"{where}, its rows are not of 16 contiguous bytes: use tiles of gmma_atom") from error
     if major == "K":
         mn, k, expected_k = MATRIX_ROWS, 2, 2
-    else:  # an operand may take a part of the span: 32 columns of a tile that is 64 wide
+    else:  # an operand may be narrower than the span: 32 columns of a tile that is 64 wide
         whole = size(units, 0)
         mn, k, expected_k = (width if width % whole else whole), MATRIX_ROWS, 2 * MATRIX_ROWS
     if size(units, 1) != expected_k or size(units, 0) % mn:

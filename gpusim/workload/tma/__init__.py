@@ -1,4 +1,4 @@
-"""TMA: boxes, tensor maps, and how a tile of shared memory becomes boxes.
+"""TMA: boxes, tensor maps, and the partition of a shared-memory tile into boxes.
 
 In: layouts and tensors. Out: boxes and descriptors.
 """

@@ -1,13 +1,13 @@
-"""TMA: boxes, and the tensor map that describes them to the driver.
+"""TMA boxes, and the tensor map that describes them to the driver.
 
-In: extents, strides, a type, a swizzle. Out: :class:`TmaBox`, :class:`TensorMap`, access patterns. ``tma_copy`` derives both
-from layouts.
+In: extents, strides, a type, a swizzle. Out: :class:`TmaBox`, :class:`TensorMap`, access patterns. ``make_tma_copy``
+derives both from layouts.
 
-Models: tiled tensor maps of one to five dimensions with the limits that the driver's documentation states, but not its
-relation between one stride and the next (CUTLASS passes strides of 0, and others that break it); where the rows
-of a box land in shared memory.
-Ignores: im2col maps; packed types of 4 and 6 bits; swizzles of chunks of 32 and 64 bytes (CUDA 12.8).
-Source: CUDA driver API, ``cuTensorMapEncodeTiled`` as ``cuda.h`` 13.0 documents it (no driver has been asked); PTX ISA,
+Models: tiled tensor maps of one to five dimensions, with the limits in the driver's documentation; the addresses of a box's
+rows in shared memory.
+Ignores: the documented relation between one stride and the next (CUTLASS passes strides of 0, and others that violate it);
+im2col maps. Also: packed types of 4 and 6 bits; swizzles of chunks of 32 and 64 bytes (CUDA 12.8).
+Source: CUDA driver API, ``cuTensorMapEncodeTiled`` as documented in ``cuda.h`` 13.0 (not tested with a driver); PTX ISA,
 ``cp.async.bulk.tensor``.
 """
 
@@ -32,15 +32,17 @@ from gpusim.workload.smem.smem_ops import BANK_BYTES, MATRIX_ROW_BYTES
 
 MAX_BOX_ELEMENTS = 256
 MAX_BOX_RANK = 5
-"""Limits of a TMA box. Source: CUDA driver API, ``cuTensorMapEncodeTiled``."""
+"""Limit on the dimensions of a TMA box, each of at most 256 elements. Source: CUDA driver API,
+``cuTensorMapEncodeTiled``."""
 
 MAX_ELEMENT_STRIDE = 8
 MAX_GLOBAL_ELEMENTS = 1 << 32
 GLOBAL_STRIDE_REACH_BYTES = 1 << 40
-"""Limits of a tensor map: elements of a dimension, and what strides stay below. Source: as above."""
+"""Upper limit of a tensor map's strides in bytes; a dimension has at most 2^32 elements. Source: CUDA driver API,
+``cuTensorMapEncodeTiled``."""
 
 SMEM_BOX_ALIGNMENT_BYTES = 128
-"""Where a box without swizzle may start in shared memory. Source: PTX ISA, ``cp.async.bulk.tensor``."""
+"""Alignment in bytes of a box without swizzle in shared memory. Source: PTX ISA, ``cp.async.bulk.tensor``."""
 
 _DATA_TYPES: Mapping[str, int] = MappingProxyType(
     {"fp8": 0, "int8": 0, "int32": 3, "fp16": 6, "fp32": 7, "fp64": 8, "bf16": 9, "tf32": 11}
@@ -54,11 +56,11 @@ _OOB_FILLS: Mapping[str, int] = MappingProxyType({"zero": 0, "nan": 1})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TmaBox:
-    """What one TMA instruction moves: an inner row and up to four outer dimensions, as the hardware takes it.
+    """The box that one TMA instruction copies: an inner row and up to four outer dimensions.
 
     Args:
         inner_elements: elements of the contiguous dimension.
-        outer: elements of the other dimensions, from inside out; empty for a single row.
+        outer: elements of the other dimensions, from the innermost to the outermost; empty for a single row.
         dtype: the element type.
         swizzle: a name in ``SWIZZLE_MODES``.
 
@@ -99,19 +101,19 @@ class TmaBox:
 
     @property
     def num_rows(self) -> int:
-        """Rows of ``inner_elements``: the product of the outer dimensions."""
+        """Number of rows of ``inner_elements``: the product of the outer dimensions."""
         return math.prod(self.outer)
 
     @property
     def num_bytes(self) -> int:
-        """Bytes that the box brings, and that its mbarrier must expect (zero-filled ones included)."""
+        """Bytes of the box, zero-filled ones included: the transaction count of its mbarrier."""
         return self.num_rows * self.inner_bytes
 
 
 def outside_rows(boxes: Sequence[TmaBox], num_rows: int, num_elements: int) -> tuple[int, int]:
-    """Rows outside of their tensor of boxes alike that part a tile, and of these the rows of boxes all outside.
+    """Box rows outside of the tensor, and those of them in boxes that are completely outside.
 
-    So many rows of the tile, and elements of each, lie inside; boxes part it along both.
+    Equal ``boxes`` divide a tile along both modes. ``num_rows`` of its rows, and ``num_elements`` of each row, are inside.
 
     >>> from gpusim.workload.dtypes import BF16
     >>> box = TmaBox(inner_elements=64, outer=(160,), dtype=BF16, swizzle="128B")
@@ -126,15 +128,15 @@ def outside_rows(boxes: Sequence[TmaBox], num_rows: int, num_elements: int) -> t
 
 
 def tma_fill(boxes: Iterable[TmaBox]) -> AccessPattern:
-    """What loading ``boxes`` asks for: one request each, sectors and lines row by row, writes into smem.
+    """Access pattern of loading ``boxes``: one request each, the sectors and lines of each row, and writes to shared memory.
 
-    Rows start on a multiple of their width.
+    Each row starts at a multiple of its width.
 
     >>> tma_fill([TmaBox(inner_elements=64, outer=(128,), dtype=DType("bf16", 16, "float"), swizzle="128B")])
     AccessPattern(num_requests=1, num_sectors=512, num_lines=128, num_wavefronts=128, num_bytes=16384)
 
     Raises:
-        LayoutError: as ``tma_wavefronts``.
+        LayoutError: see ``tma_wavefronts``.
     """
     total = AccessPattern()
     for box in boxes:
@@ -149,9 +151,9 @@ def tma_fill(boxes: Iterable[TmaBox]) -> AccessPattern:
 
 
 def tma_bank_writes(box: TmaBox) -> int:
-    """Words of 4 bytes that one box writes into shared memory, as ``l1tex__data_bank_writes`` counts them.
+    """4-byte words that one box writes to shared memory, as ``l1tex__data_bank_writes`` counts them.
 
-    Models: one for each word, whatever the shape, type and swizzle; the gaps of padded rows are not written.
+    Models: one write for each word, for any shape, type and swizzle; the gaps of padded rows are not written.
     Ignores: elements outside of the tensor.
     Source: measured: H200, validation/measured/h200_sxm/tma_writes.csv, every row exact.
 
@@ -162,9 +164,9 @@ def tma_bank_writes(box: TmaBox) -> int:
 
 
 def row_pitch_bytes(box: TmaBox) -> int:
-    """From row to row of a box in shared memory, before the swizzle: rows narrower than its span are padded to it.
+    """Bytes from row to row of a box in shared memory. Rows narrower than the swizzle's span are padded to it.
 
-    Source: measured: H200, validation/measured/h200_sxm/tma_writes.csv: every byte of every box looked at.
+    Source: measured: H200, validation/measured/h200_sxm/tma_writes.csv: every byte of every box checked.
 
     >>> row_pitch_bytes(TmaBox(inner_elements=8, outer=(64,), dtype=DType("bf16", 16, "float"), swizzle="64B"))
     64
@@ -173,14 +175,14 @@ def row_pitch_bytes(box: TmaBox) -> int:
 
 
 def tma_wavefronts(box: TmaBox, swizzle: str | None = None) -> int:
-    """Shared-memory wavefronts in which one box is written.
+    """Shared-memory wavefronts of the writes of one box.
 
-    Models: each row is written alone, a wavefront for each line of 128 bytes that it touches; half a sector at a row's end
-    takes one of its own. A swizzle moves chunks of a row within lines, and costs nothing.
-    Ignores: whether the port or the unit that walks the rows takes the cycle; a tenth more of packed rows of 80 bytes, and a
-    twelfth more of boxes of three dimensions.
-    Source: measured: H200, validation/measured/h200_sxm/tma_writes.csv: the pace at which a full queue takes narrow boxes,
-    to the cycle. The counter of these writes, ``l1tex__data_bank_writes``, counts words (``tma_bank_writes``) and tells no
+    Models: each row is written separately, in one wavefront for each 128-byte line that it touches. Half a sector at the end
+    of a row takes a separate wavefront. A swizzle moves 16-byte chunks of a row within lines, at no cost.
+    Ignores: whether the port or the unit that generates the rows takes the cycle. Also: a tenth more for packed rows of 80
+    bytes, and a twelfth more for boxes of three dimensions.
+    Source: measured: H200, validation/measured/h200_sxm/tma_writes.csv: the rate at which a full queue accepts narrow boxes,
+    exact to the cycle. The counter of these writes, ``l1tex__data_bank_writes``, counts words (``tma_bank_writes``), not
     wavefronts.
 
     >>> tma_wavefronts(TmaBox(inner_elements=64, outer=(128,), dtype=DType("bf16", 16, "float"), swizzle="128B"))
@@ -189,8 +191,8 @@ def tma_wavefronts(box: TmaBox, swizzle: str | None = None) -> int:
     192
 
     Args:
-        box: what is written.
-        swizzle: a name in ``SWIZZLE_MODES`` instead of the box's own.
+        box: the box that is written.
+        swizzle: a name in ``SWIZZLE_MODES`` instead of the box's swizzle.
 
     Raises:
         LayoutError: a row wider than the swizzle's span.
@@ -203,7 +205,7 @@ def tma_wavefronts(box: TmaBox, swizzle: str | None = None) -> int:
 
 
 def check_full_rows(box: TmaBox) -> None:
-    """Refuse a swizzled box whose rows are narrower than the swizzle's span: they land apart, as no packed tile lies.
+    """Refuse a swizzled box whose rows are narrower than the swizzle's span: padded rows do not form a packed tile.
 
     Raises:
         LayoutError: rows narrower than the span.
@@ -220,7 +222,7 @@ def check_full_rows(box: TmaBox) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TensorMap:
-    """The arguments of ``cuTensorMapEncodeTiled``, in its order; all dimensions from the contiguous one outwards.
+    """Arguments of ``cuTensorMapEncodeTiled``, in its order. Dimensions are listed from the contiguous one outwards.
 
     >>> from gpusim.workload.dtypes import BF16
     >>> TensorMap(
@@ -230,23 +232,23 @@ class TensorMap:
     (9, 2, 4096, (512, 1024), (1024,), (64, 128), (1, 1), 0, 3, 2, 0)
 
     Args:
-        dtype: the element type; fp8 and int8 go as bytes.
-        global_address: where the tensor starts; a multiple of 16 (32 for interleave "32B").
+        dtype: the element type; fp8 and int8 are encoded as bytes.
+        global_address: start of the tensor, in bytes; a multiple of 16 (32 for interleave "32B").
         global_dim: elements of each dimension.
-        global_strides_bytes: from one index to the next, of all dimensions but the contiguous one; multiples of 16 (32 for
-            interleave "32B") below 2^40. 0 is taken: CUTLASS passes it for a batch of one.
-        box_dim: elements that one instruction walks along each dimension.
-        element_strides: n takes every n-th of these (1 to 8), so that ``ceil(box_dim / n)`` land in shared memory. Without
-            interleave the first is not looked at. None for 1 everywhere.
+        global_strides_bytes: strides in bytes of all dimensions except the contiguous one; multiples of 16 (32 for
+            interleave "32B") below 2^40. 0 is valid: CUTLASS passes it for a batch of one.
+        box_dim: elements that one instruction traverses along each dimension.
+        element_strides: n takes every n-th element (1 to 8), so ``ceil(box_dim / n)`` elements are written to shared memory.
+            Without interleave the first one is ignored. None: 1 everywhere.
         interleave: "none", or channels in slices of "16B" or "32B".
         swizzle: a name in ``SWIZZLE_MODES``.
-        l2_promotion: what L2 fetches for a miss: "none", "64B", "128B", "256B".
-        oob_fill: what elements outside of the tensor become: "zero", or a special "nan" for floats.
+        l2_promotion: bytes that L2 fetches on a miss: "none", "64B", "128B", "256B".
+        oob_fill: value of elements outside of the tensor: "zero", or a special "nan" for floats.
 
     Source: CUDA driver API, ``cuTensorMapEncodeTiled``.
 
     Raises:
-        LayoutError: where the documentation has the driver answer ``CUDA_ERROR_INVALID_VALUE``.
+        LayoutError: arguments for which the driver is documented to return ``CUDA_ERROR_INVALID_VALUE``.
     """
 
     dtype: DType
@@ -331,15 +333,15 @@ class TensorMap:
 
     @property
     def rank(self) -> int:
-        """Dimensions of the tensor, and of the box."""
+        """Number of dimensions of the tensor and of the box."""
         return len(self.global_dim)
 
     @property
     def box(self) -> TmaBox:
-        """What one instruction brings into shared memory, element strides applied.
+        """The box that one instruction writes to shared memory, with element strides applied.
 
         Raises:
-            LayoutError: interleaved maps, whose rows are not plain ones.
+            LayoutError: an interleaved map, whose rows are not plain rows.
         """
         if self.interleave != "none":
             raise LayoutError(f"tensor map: interleave {self.interleave!r} brings no plain box: use interleave 'none'")
@@ -356,18 +358,18 @@ class TensorMap:
 
     @property
     def smem_alignment_bytes(self) -> int:
-        """What a tile's start in shared memory is a multiple of: 128, or the swizzle's repeat.
+        """Alignment of a tile's start in shared memory, in bytes: 128, or the swizzle's period.
 
-        The hardware itself wants 128; it swizzles by address, so a tile that starts in the midst of the repeat lands
-        permuted otherwise than a layout whose swizzle counts from its start says.
+        The hardware requires 128. It swizzles by address. A tile that starts within a period is therefore permuted
+        differently from a layout whose swizzle counts from the tile's start.
         """
         return max(SMEM_BOX_ALIGNMENT_BYTES, swizzle_mode(self.swizzle).period)
 
     def check_smem_address(self, address_bytes: int) -> None:
-        """Refuse a start in shared memory that TMA does not take, or at which the swizzle is another.
+        """Refuse a shared-memory address that TMA does not accept, or at which the swizzle pattern differs.
 
         Raises:
-            LayoutError: not a multiple of ``smem_alignment_bytes``.
+            LayoutError: an address that is no multiple of ``smem_alignment_bytes``.
         """
         if address_bytes % self.smem_alignment_bytes or address_bytes < 0:
             raise LayoutError(
@@ -377,7 +379,7 @@ class TensorMap:
 
     @property
     def arguments(self) -> tuple[Any, ...]:
-        """As the driver takes them after the map itself, enumerations as numbers.
+        """Arguments of the driver's function after the map itself, with enumerations as numbers.
 
         (data type, rank, address, dimensions, strides, box, element strides, interleave, swizzle, promotion, fill)
         """

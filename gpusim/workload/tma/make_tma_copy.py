@@ -1,9 +1,14 @@
-"""How a tile of shared memory becomes TMA boxes: tensor maps from layouts, as CuTe's ``make_tma_copy`` derives them.
+"""Derive TMA boxes and tensor maps from layouts, as CuTe's ``make_tma_copy`` does.
 
 In: layouts of tensors in global memory and of tiles in shared memory. Out: :class:`TensorMap`, :class:`TmaCopy`.
 
-Models: which boxes CuTe takes for a tile, and the slices of a multicast.
-Ignores: gather, im2col, and what :mod:`gpusim.workload.tma.boxes` leaves out.
+Models:
+* The boxes that CuTe chooses for a tile.
+* The slices of a multicast.
+
+Ignores:
+* Gather, im2col, and all that :mod:`gpusim.workload.tma.boxes` ignores.
+
 Source: CUTLASS ``cute/atom/copy_traits_sm90_tma.hpp``.
 """
 
@@ -25,16 +30,16 @@ from gpusim.workload.tma.boxes import MAX_BOX_RANK, SMEM_BOX_ALIGNMENT_BYTES, Te
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TmaCopy:
-    """A tile of shared memory as instructions of one tensor map.
+    """A tile of shared memory as TMA instructions with one tensor map.
 
-    Instruction i brings ``basis.size`` elements to element ``i * basis.size`` of the tile before the swizzle. Multicast
-    splits each among ``num_multicast`` CTAs, in order.
+    Instruction i copies ``basis.size`` elements to element ``i * basis.size`` of the tile before the swizzle. Multicast
+    splits each instruction among ``num_multicast`` CTAs, in order.
 
     Args:
-        tensor_map: what the driver is given; its box is a CTA's slice.
-        basis: element of an instruction to coordinate of the tensor, relative to ``starts``; one mode for each dimension
-            of the map. CuTe's ``tma_gbasis``.
-        rest: number of an instruction to the coordinate, within the tile, at which it starts.
+        tensor_map: the driver's tensor map; its box is the slice of one CTA.
+        basis: layout from an element of an instruction to a coordinate of the tensor, relative to the instruction's start.
+            It has one mode for each dimension of the map. CuTe's ``tma_gbasis``.
+        rest: layout from the number of an instruction to the coordinate, within the tile, at which it starts.
         num_multicast: CTAs among which each instruction is split.
     """
 
@@ -45,12 +50,12 @@ class TmaCopy:
 
     @property
     def num_instructions(self) -> int:
-        """Instructions that bring the whole tile, counted once for all CTAs of a multicast."""
+        """Number of instructions that copy the full tile, counted once for all CTAs of a multicast."""
         return self.rest.size
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of the whole tile: what an mbarrier in each CTA that receives it must expect."""
+        """Bytes of the full tile: the transaction count of the mbarrier in each CTA that receives it."""
         return self.num_instructions * self.num_multicast * self.tensor_map.box.num_bytes
 
 
@@ -75,20 +80,21 @@ def tensor_map(
     (64, 128)
 
     Args:
-        tensor: in global memory, in elements.
-        dtype: the element type of both sides.
-        smem: the tile's layout in shared memory, see ``make_tma_copy``; or a box, one extent for each mode of
-            ``tensor``. A box's dimensions go from the smallest stride of ``tensor`` outwards.
-        swizzle: of a box; "none" unless given. A layout has its own.
-        tiler: of a layout, as ``make_tma_copy`` takes it.
-        num_multicast: likewise.
-        element_strides: of a box, in the order of its extents.
+        tensor: layout in global memory, in elements.
+        dtype: the element type.
+        smem: the tile's layout in shared memory, see ``make_tma_copy``; or a box, one extent for each mode of ``tensor``. A
+            box's dimensions are ordered from the smallest stride of ``tensor`` outwards.
+        swizzle: swizzle of a box; "none" by default. A layout contains its swizzle.
+        tiler: shape of a layout's tile, see ``make_tma_copy``.
+        num_multicast: CTAs of a layout's multicast, see ``make_tma_copy``.
+        element_strides: element strides of a box, in the order of its extents.
         global_address: see :class:`TensorMap`.
-        l2_promotion: likewise.
-        oob_fill: likewise.
+        l2_promotion: see :class:`TensorMap`.
+        oob_fill: see :class:`TensorMap`.
 
     Raises:
-        LayoutError: as :class:`TensorMap` and ``make_tma_copy``; a box's argument beside a layout, or the other way round.
+        LayoutError: see :class:`TensorMap` and ``make_tma_copy``. Also: an argument for boxes together with a layout, or an
+            argument for layouts together with a box.
     """
     if not isinstance(smem, tuple):
         if swizzle is not None or element_strides is not None:
@@ -132,11 +138,12 @@ def make_tma_copy(
     l2_promotion: str = "128B",
     oob_fill: str = "zero",
 ) -> TmaCopy:
-    """The boxes that bring a tile of ``tensor`` into the layout ``smem``: as large as one instruction can make them.
+    """TMA boxes that copy a tile of ``tensor`` into the layout ``smem``, each as large as one instruction permits.
 
-    What lies contiguous in shared memory is followed through the tensor's modes for as long as these are walked in steps
-    of 1; that is the box, and the swizzle is the layout's. A K-major tile of wgmma is one box for each swizzle span along
-    k, an MN-major one for each span along m or n and, unless the repeats go along k first, for each 8 of k.
+    The box extends over contiguous elements of shared memory, as long as these advance through the tensor's modes in steps
+    of 1. Its swizzle is that of the layout. A K-major wgmma tile has one box for each swizzle span along its K mode. An
+    MN-major tile has one box for each span along its major mode. Unless the repeats extend along k first, it has one for
+    each 8 of k.
 
     >>> from gpusim.layout import tile_to_shape
     >>> from gpusim.workload.dtypes import BF16
@@ -148,23 +155,24 @@ def make_tma_copy(
     ((64, 128), None)
 
     Args:
-        tensor: in global memory, in elements.
-        dtype: the element type of both sides.
+        tensor: layout in global memory, in elements.
+        dtype: the element type.
         smem: the tile, one stage of it; a swizzle in elements is converted.
-        tiler: the tile's shape in the modes of ``tensor``; the extents of ``smem``'s modes unless given.
+        tiler: the tile's shape in the modes of ``tensor``; by default the extents of ``smem``'s modes.
         num_multicast: CTAs among which an instruction is split, along its last dimensions.
         global_address: see :class:`TensorMap`.
-        l2_promotion: likewise.
-        oob_fill: likewise.
+        l2_promotion: see :class:`TensorMap`.
+        oob_fill: see :class:`TensorMap`.
 
-    Sizes and strides of the tensor are taken as CuTe takes those that it does not know when it compiles: modes are never
-    merged, and those of size 1 or stride 0 stay. Beyond five dimensions the last ones become one, of the strides' greatest
-    common divisor. Source: CUTLASS ``cute/atom/copy_traits_sm90_tma.hpp``.
+    The tensor's sizes and strides are treated like CuTe's dynamic ones: modes are never merged, and modes of size 1 or
+    stride 0 stay. Beyond five dimensions, the last ones become one, with the greatest common divisor of their strides.
+    Source: CUTLASS ``cute/atom/copy_traits_sm90_tma.hpp``.
 
     Raises:
-        LayoutError: a tile of another size or type than ``tiler`` says; gaps in shared memory; a contiguous mode that is
-            not the tensor's; a swizzle that is none of TMA's, or rows narrower than its span; a slice that multicast
-            does not divide, or that starts where a box cannot; and as :class:`TensorMap`.
+        LayoutError: a tile whose size or type differs from ``tiler``'s, or that has gaps in shared memory. Also: a
+            contiguous mode that is not the tensor's. Also: a swizzle that TMA does not support, or rows narrower than its
+            span. Also: a slice that multicast does not divide, or that starts at an invalid address. Also: see
+            :class:`TensorMap`.
     """
     swizzle, layout, offset = _swizzle_and_layout(smem, dtype)
     shape = it.product_each(layout.shape) if tiler is None else tiler
@@ -194,7 +202,7 @@ def make_tma_copy(
     check_full_rows(described.box)
     rest = Layout(*map(tuple, zip(*modes[num_box:], strict=True))) if modes[num_box:] else Layout((1,), (0,))
     described.check_smem_address(offset * dtype.num_bytes)
-    # Boxes within a tile may start in the midst of the repeat, since the swizzle works on addresses.
+    # Boxes within a tile may start within a period of the swizzle, because the swizzle applies to addresses.
     if rest.size * num_multicast > 1 and described.box.num_bytes % SMEM_BOX_ALIGNMENT_BYTES:
         raise LayoutError(
             f"TMA copy: boxes of {described.box.num_bytes} bytes side by side: use slices of whole "
@@ -218,7 +226,7 @@ def _swizzle_and_layout(smem: Layout | ComposedLayout | ByteLayout, dtype: DType
 
 
 def _smem_to_tensor(tensor: Layout, layout: Layout, shape: IntTuple) -> Layout:
-    """Element of shared memory before the swizzle to coordinate of the tensor, merged where it goes on."""
+    """Layout from an element of shared memory before the swizzle to a coordinate of the tensor, coalesced."""
     tile = composition(make_identity_layout(tensor.shape), shape)
     if tile.size != layout.size:
         raise LayoutError(f"TMA copy: a tile of {show(shape)} in {layout}, which holds {layout.size}: use as many elements")
@@ -232,7 +240,7 @@ def _smem_to_tensor(tensor: Layout, layout: Layout, shape: IntTuple) -> Layout:
 
 
 def _basis(tensor: Layout, box: list[tuple[int, ScaledBasis]]) -> Layout:
-    """The box's modes, then those of the tensor that it does not walk; beyond five, the last ones as one."""
+    """The box's modes, then the other modes of the tensor. Beyond five modes, the last ones are merged into one."""
     walked = {step.modes for _extent, step in box}
     whole = make_identity_layout(tensor.shape)
     others = [(1, step) for _extent, step in whole.modes if step.modes not in walked]
@@ -244,7 +252,7 @@ def _basis(tensor: Layout, box: list[tuple[int, ScaledBasis]]) -> Layout:
 
 
 def _global_modes(tensor: Layout, basis: Layout) -> tuple[list[int], list[int]]:
-    """Extent and stride of each dimension, in elements; modes that share one count in steps of their common divisor."""
+    """Extent and stride of each dimension, in elements. Merged modes count in steps of their greatest common divisor."""
     known = {
         step.modes: mode for mode, (_e, step) in zip(tensor.modes, make_identity_layout(tensor.shape).modes, strict=True)
     }
@@ -252,7 +260,7 @@ def _global_modes(tensor: Layout, basis: Layout) -> tuple[list[int], list[int]]:
     for part in basis:
         shared = [known[step.modes] for _extent, step in part.modes]
         stride = math.gcd(*(step for _extent, step in shared))
-        # Modes of stride 0 alone have nothing to count in: as in CuTe the last one's extent stands.
+        # If all merged modes have stride 0, the last one's extent is taken, as in CuTe.
         count = 1 + sum((extent - 1) * (step // stride) for extent, step in shared) if stride else shared[-1][0]
         dims.append(count)
         strides.append(stride)
@@ -260,7 +268,7 @@ def _global_modes(tensor: Layout, basis: Layout) -> tuple[list[int], list[int]]:
 
 
 def _split(box: list[int], num_multicast: int) -> tuple[int, ...]:
-    """The slice of each CTA: the last dimensions are divided first."""
+    """The box slice of each CTA. The last dimensions are divided first."""
     left = num_multicast
     sliced = list(box)
     for i in reversed(range(len(box))):
