@@ -59,5 +59,5 @@ def _followed(tile: Tile | None, accepts: Callable[[Tile], object]) -> Tile | No
 
 
 def with_tile(params: AnyGemm, tile: Tile) -> AnyGemm:
-    """The same with another tile."""
+    """The options with another tile."""
     return params.model_copy(update={"tile": tile})

@@ -33,7 +33,7 @@ class Needs:
     """Whether the condition holds if the other option has no value yet."""
 
     def holds_for(self, params: GemmOptions) -> bool:
-        """Whether ``params`` fulfil it."""
+        """Whether ``params`` satisfy the condition."""
         value = getattr(params, self.field)
         if value is None:
             return self.holds_unset
@@ -81,7 +81,7 @@ class Rule:
     """Values that are never refused."""
 
     def is_broken_by(self, params: GemmOptions) -> bool:
-        """Whether the option is given where it does not apply."""
+        """Whether the option is given although it does not apply."""
         value = getattr(params, self.field)
         default = type(params).model_fields[self.field].default
         if value is None or value == default or value in self.harmless or (self.only and value not in self.only):
@@ -175,7 +175,7 @@ WANTS_FEATURE: tuple[tuple[str, tuple[str, ...], Feature, str], ...] = (
 
 
 def refuse_first(params: GemmOptions, rules: Iterable[Rule]) -> None:
-    """Refuse the first option that is given where it does not apply.
+    """Refuse the first option that is given although it does not apply.
 
     Raises:
         KernelError: names the flag.

@@ -39,7 +39,7 @@ CONSUMERS = {"warp_specialized": (1,), "cooperative": (2, 3), "pingpong": (2,), 
 
 
 def check_gpu(given: GemmOptions, gpu: Target) -> None:
-    """Refuse what was asked for and this GPU lacks.
+    """Refuse options that this GPU does not support.
 
     Raises:
         LaunchError: names the flag.
@@ -52,7 +52,7 @@ def check_gpu(given: GemmOptions, gpu: Target) -> None:
 
 
 def check_places(given: GemmOptions, params: GemmOptions, gpu: Target) -> None:
-    """Refuse places by GPC (``given``) that leave lone CTAs in the order of their numbers (``params``).
+    """Refuse a raster order by GPC (``given``) that leaves CTAs without a cluster in numerical order (``params``).
 
     Raises:
         KernelError: names the flag.
@@ -70,7 +70,7 @@ def _in_order(num: int) -> str:
 
 
 def check_kinds(params: GemmOptions) -> None:
-    """Refuse instructions, types and options that do not go together, before any shape is looked at.
+    """Refuse incompatible instructions, types and options, before the shape is checked.
 
     Raises:
         KernelError: names the flag.
@@ -122,7 +122,7 @@ def _check_layout(params: GemmOptions) -> None:
 
 
 def check_shape(params: GemmOptions) -> None:
-    """Refuse sizes, tiles and counts that do not go together; every default is filled in.
+    """Refuse incompatible sizes, tiles and counts. All defaults must be filled in.
 
     Raises:
         KernelError: names the flag.
@@ -191,7 +191,7 @@ def _check_depth_of_tile(params: GemmOptions) -> None:
 
 
 def _check_pad(params: GemmOptions) -> None:
-    """Rows begin at multiples of what copies and ldmatrix take."""
+    """Refuse padding with which rows do not begin at multiples of the access size of copies and ldmatrix."""
     unit = 16 // params.element.num_bytes
     if params.pad % unit:
         raise KernelError(
@@ -201,7 +201,7 @@ def _check_pad(params: GemmOptions) -> None:
 
 
 def _check_swizzle(params: GemmOptions) -> None:
-    """Rows of both operands in shared memory must be whole spans of the swizzle."""
+    """Refuse operands whose rows in shared memory are no multiple of the swizzle's span."""
     assert params.swizzle is not None  # resolved
     tile = Shares(params).tile
     is_mode = params.swizzle in SWIZZLE_MODES
@@ -245,7 +245,7 @@ def _check_swizzle(params: GemmOptions) -> None:
 
 
 def _check_pipeline(params: GemmOptions) -> None:
-    """A k-step's slot must be free before the ring comes round to it."""
+    """Refuse pipelines in which the stage of a k-step is not free when the ring comes round to it."""
     assert params.wgmma_depth is not None  # resolved
     assert params.stages is not None
     has_waited = params.is_specialized or params.prefetch == "after_wait"

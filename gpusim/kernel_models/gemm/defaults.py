@@ -22,7 +22,7 @@ USUAL_STAGES = 4
 
 
 def with_instructions(params: AnyGemm, gpu: Target) -> AnyGemm:
-    """Math, copy, and the schedule where it does not depend on the tile."""
+    """Fill in math, copy, and the schedule if it does not depend on the tile."""
     wants_consumers = params.consumer_warpgroups is not None or params.schedule not in (None, "multistage")
     usual = "wgmma" if "wgmma" in gpu.features or wants_consumers else "mma_sync"
     math = params.math or ("fma" if params.dtype == "fp32" else usual)
@@ -34,7 +34,7 @@ def with_instructions(params: AnyGemm, gpu: Target) -> AnyGemm:
 
 
 def with_shape(params: AnyGemm, gpu: Target) -> AnyGemm:
-    """What :func:`with_instructions` left None, filled in where it has a meaning; nothing is checked.
+    """Fill in the options that :func:`with_instructions` left None, if they apply. Nothing is checked.
 
     Options that do not apply (``warps`` of wgmma, ``consumer_split`` of pingpong) stay None.
     """
@@ -75,7 +75,7 @@ def with_shape(params: AnyGemm, gpu: Target) -> AnyGemm:
 
 
 def _with_consumers(params: AnyGemm) -> AnyGemm:
-    """Schedule, tile, consumers and split: the first that divide the tile and fit in registers.
+    """Fill in schedule, tile, consumers and split: the first that divide the tile and fit in registers.
 
     If none divides the tile, a later check refuses it and proposes the nearest valid tile. The choice is then that of this
     tile.
@@ -87,7 +87,7 @@ def _with_consumers(params: AnyGemm) -> AnyGemm:
 
 
 def _least_change(params: GemmOptions) -> int:
-    """Rows and columns between the tile and the nearest that divides into its instructions."""
+    """Rows and columns between the tile and the nearest tile that is a multiple of its instructions."""
     shares = Shares(params)
     extents = zip(shares.tile[:2], shares.units, strict=True)
     return sum(abs(nearest_multiple(extent, unit) - extent) for extent, unit in extents)
@@ -140,7 +140,7 @@ def _wgmma_tile(schedule: str, consumers: int, split: str | None, element_bytes:
 
 
 def _with_warps(params: AnyGemm) -> AnyGemm:
-    """Tile and warps: the usual warps of a given tile, or the usual tile of given warps."""
+    """Fill in tile and warps: the usual warps of a given tile, or the usual tile of given warps."""
     warps, tile = params.warps, params.tile
     if tile is None:
         tile = _warp_tile(params)
@@ -153,7 +153,7 @@ def _with_warps(params: AnyGemm) -> AnyGemm:
 
 
 def _warp_tile(params: GemmOptions) -> tuple[int, int, int]:
-    """About 128 x 128, in pieces of at most 64 x 64 a warp, or of 8 x 8 a thread of fma."""
+    """A tile of about 128 x 128, with at most 64 x 64 a warp, or 8 x 8 a thread of fma."""
     is_fma = params.math == "fma"
     depth = 16 if is_fma else 64 // params.element.num_bytes
     if params.warps is None:
@@ -166,7 +166,7 @@ def _warp_tile(params: GemmOptions) -> tuple[int, int, int]:
 
 
 def widest_swizzle(params: GemmOptions, *, at_most: str = "128B") -> str:
-    """The widest swizzle that divides the rows of both operands as they lie in shared memory."""
+    """The widest swizzle that divides the rows of both operands in shared memory."""
     assert params.tile is not None  # set before
     tile_m, tile_n, tile_k = params.tile
     rows = [
@@ -180,7 +180,7 @@ def widest_swizzle(params: GemmOptions, *, at_most: str = "128B") -> str:
 
 
 def with_places(params: AnyGemm, gpu: Target) -> AnyGemm:
-    """``raster_table`` as places, where it is by GPC: clusters in the order of GPCs, those of one as they are numbered."""
+    """Replace a ``raster_order`` of "gpc" by positions: clusters ordered by GPC, and within a GPC by number."""
     if params.raster_order != "gpc":
         return params
     gpcs = gpu.gpcs_of_clusters(prod(params.cluster))

@@ -26,7 +26,7 @@ class Deed:
 
 
 def deeds(params: GemmOptions, fragments: Fragments) -> list[Deed]:
-    """What a k-step does, in order.
+    """Actions of a k-step, in order.
 
     In source code, a slice's fragments are loaded before the math of the slice before. Copies precede all math, or follow
     that of the first slice. The barrier precedes the last slice. Compilers move copies into the first slice's math, together

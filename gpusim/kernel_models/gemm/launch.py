@@ -198,7 +198,7 @@ def _features(params: GemmOptions, epilogue: Epilogue) -> frozenset[Feature]:
 
 
 def _registers(params: GemmOptions) -> tuple[int, str]:
-    """(registers that the launch asks for, how they come about)."""
+    """(registers per thread of the launch, explanation)."""
     shares, of_consumer = Shares(params), consumer_registers(params)
     if params.registers is not None:
         return params.registers, f"{params.registers}, as given"
@@ -211,7 +211,7 @@ def _registers(params: GemmOptions) -> tuple[int, str]:
 
 
 def _conflicts(params: GemmOptions, plan: TilePlan) -> list[str]:
-    """What bank conflicts multiply fragment reads by, where they do."""
+    """Remark on the factor by which bank conflicts multiply fragment loads; empty without conflicts."""
     if params.math != "mma_sync":
         return []
     reads = Fragments(plan).slices

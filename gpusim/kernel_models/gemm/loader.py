@@ -42,7 +42,7 @@ fetches fewer. Source: ``l2.fetch_bytes`` of an H200 (kernels/cache_hints)."""
 
 
 def block_bytes(params: GemmOptions, which: int) -> int:
-    """What L2 takes of memory at least where a copy of A (0) or B (1) finds nothing; 0 where that is what it asks for."""
+    """Minimum bytes that L2 fetches from memory on a miss of a copy of A (0) or B (1); 0: the bytes that are requested."""
     return params.l2_promotion or (TURNED_FETCH_BYTES if is_transposed(params, which) else 0)
 
 

@@ -1,4 +1,4 @@
-"""Options of a GEMM kernel: every one of the command line, each checked by itself."""
+"""Options of a GEMM kernel on the command line. Each option is checked on its own here."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gpusim.layout.swizzle import SWIZZLE_MODES
 from gpusim.workload.dtypes import DType, dtype
 
 MAX_EXTENT = 1 << 24
-"""Largest m, n or k: beyond it a matrix has no room on any GPU that is described."""
+"""Maximum of m, n and k. Larger matrices exceed the memory of each described GPU."""
 
 MAX_STAGES = 64
 MAX_TILE = 1024
@@ -27,7 +27,7 @@ DIRECTIONS = ("along_m", "along_n")
 
 
 def _numbers(count: int, most: int) -> Any:
-    """Accepts ``count`` numbers from 1 to ``most``, joined by x or as a tuple."""
+    """Validator for ``count`` numbers from 1 to ``most``, joined by x or as a tuple."""
     example = "128x256x64" if count == 3 else "2x1"
     wanted = f"wants {count} numbers from 1 to {most} joined by x, such as {example}"
 
@@ -97,7 +97,7 @@ CodePlace = Annotated[int, Field(ge=0, le=1 << 20)]
 class GemmOptions(KernelParams):
     """D = activation(alpha A B + beta C + bias), m x n x k. None: chosen for the GPU by ``resolved``.
 
-    Matrices whose rows are no multiple of 16 bytes are taken as padded to it, as TMA and cp.async want.
+    Rows that are no multiple of 16 bytes count as padded to it, because TMA and cp.async require it.
     """
 
     renamed: ClassVar[Mapping[str, Renamed]] = RENAMED
@@ -299,7 +299,7 @@ class GemmOptions(KernelParams):
     )
 
     def meaning_of_none(self, option: str) -> str:
-        """What is done where nothing was chosen; options without a meaning here have none."""
+        """Meaning of None for options that may stay None; "n/a" for options that do not apply."""
         return {
             "l2_promotion": "a k-step's rows", "registers": "worked out", "math_before_copies": "as prefetch says",
             "math_before_meeting": "all slices but the last", "math_before_use": "the first slice",
@@ -328,17 +328,17 @@ class GemmOptions(KernelParams):
 
     @property
     def is_specialized(self) -> bool:
-        """Whether a producer of its own loads."""
+        """Whether the schedule has a producer."""
         return self.schedule != "multistage"
 
     @property
     def num_cluster_ctas(self) -> int:
-        """CTAs of a cluster."""
+        """Number of CTAs of a cluster."""
         return self.cluster[0] * self.cluster[1]
 
 
 OUT_DTYPES = {"bf16": "bf16", "fp16": "fp16", "tf32": "fp32", "fp8": "bf16", "int8": "int32", "fp32": "fp32"}
-"""Type of D unless said otherwise."""
+"""Default type of D, by the type of A and B."""
 
 AnyGemm = TypeVar("AnyGemm", bound=GemmOptions)
-"""Options, or parameters, which are returned as what was given."""
+"""Type of options or parameters that a function returns in the type of its argument."""

@@ -1,4 +1,4 @@
-"""The parameters of a GEMM kernel: its options, what they become on a GPU, and the launch."""
+"""Parameters of a GEMM kernel: its options, their values on a GPU, and the launch."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class GemmParams(GemmOptions):
 
     @classmethod
     def panel_of(cls, option: str) -> str:
-        """Where ``--help`` shows an option; see :mod:`gpusim.kernel_models.gemm.option_panels`."""
+        """Panel of ``--help`` for an option; see :mod:`gpusim.kernel_models.gemm.option_panels`."""
         return panel_of(option)
 
     @classmethod
     def applies_when(cls, option: str) -> Mapping[str, str]:
-        """Under which other options an option applies, by its values; see :mod:`gpusim.kernel_models.gemm.applicability`."""
+        """Conditions on other options, by the option's values; see :mod:`gpusim.kernel_models.gemm.applicability`."""
         return applies_when(cls.options()[option])
 
     def resolved(self, gpu: Target) -> GemmParams:
@@ -88,7 +88,7 @@ class GemmParams(GemmOptions):
         return usual_values(option, given, gpu) or super().usual(option, given, gpu)
 
     def answer_to(self, ideal: str) -> Mapping[str, Any]:
-        """Options to try where making ``ideal`` free (a name of a counterfactual) saves most; empty where none is known."""
+        """Options to try if the counterfactual ``ideal`` saves the most time; empty if none is known."""
         if ideal == "stage" and self.stages is not None:
             return {"stages": self.stages + 1}
         if ideal == "mad_wide" and self.wide_per_copy:

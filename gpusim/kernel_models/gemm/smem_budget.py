@@ -25,12 +25,12 @@ TURN_BARRIER_BYTES = 32
 
 
 def is_transposed(params: GemmOptions, which: int) -> bool:
-    """Whether A (0) or B (1) is turned on its way in: fma wants M and N contiguous for each k."""
+    """Whether A (0) or B (1) is transposed on its way to shared memory: fma needs M and N contiguous for each k."""
     return params.math == "fma" and (params.is_a_k_major, params.is_b_k_major)[which]
 
 
 def stage_bytes(params: GemmOptions) -> int:
-    """Shared memory of one stage."""
+    """Shared memory of one stage in bytes."""
     tile = Shares(params).tile
     rows = sum(tile[which] + (FMA_PAD if is_transposed(params, which) else 0) for which in (0, 1))
     padding = sum(
@@ -50,13 +50,13 @@ class Staging:
 
 
 def column_unit(params: GemmOptions) -> int:
-    """Columns that a slice is a multiple of: whole fragments, and rows of whole 16 bytes."""
+    """Columns of which a slice is a multiple: full fragments, and rows of a multiple of 16 bytes."""
     fragment = 32 if params.math == "fma" else 8
     return max(fragment, 16 // params.out_element.num_bytes)
 
 
 def _staging_shape(params: GemmOptions) -> tuple[int, int]:
-    """(rows of a slice of all roles that stage at once, columns of a role's share)."""
+    """(rows of a slice of all roles that stage at once, columns of a role's part)."""
     tile_m, tile_n, _ = Shares(params).tile
     if not params.is_specialized:
         return tile_m, tile_n
@@ -70,7 +70,7 @@ def _has_staging(params: GemmOptions) -> bool:
 
 
 def _least_staging(params: GemmOptions) -> int:
-    """Shared memory that a persistent kernel needs beside its stages: 32 columns, or the smallest slice."""
+    """Bytes of shared memory that a persistent kernel needs besides its stages: 32 columns, or the smallest slice."""
     if not _has_staging(params) or not params.persistent:
         return 0
     rows, columns = _staging_shape(params)
@@ -80,17 +80,17 @@ def _least_staging(params: GemmOptions) -> int:
 
 
 def spare_bytes(params: GemmOptions, gpu: Target) -> int:
-    """Shared memory that a CTA has for stages and staging."""
+    """Bytes of shared memory that a CTA has for stages and staging."""
     return gpu.max_smem_per_cta_bytes - ALIGNMENT_BYTES - TURN_BARRIER_BYTES - _least_staging(params)
 
 
 def most_stages(params: GemmOptions, gpu: Target) -> int:
-    """Stages that fit in a CTA's shared memory."""
+    """Maximum number of stages in a CTA's shared memory."""
     return min(MAX_STAGES, max(0, spare_bytes(params, gpu) // (stage_bytes(params) + STAGE_BARRIER_BYTES)))
 
 
 def staging_of(params: GemmOptions, gpu: Target) -> Staging:
-    """The widest slices of D that fit: over the drained stages, or beside them in a persistent kernel."""
+    """The widest slices of D that fit: in the drained stages, or in separate memory in a persistent kernel."""
     assert params.stages is not None  # resolved
     rows, columns = _staging_shape(params)
     if not _has_staging(params):
@@ -111,7 +111,7 @@ def staging_of(params: GemmOptions, gpu: Target) -> Staging:
 
 
 def check_room(params: GemmOptions, gpu: Target) -> None:
-    """Refuse stages and staging that do not fit.
+    """Refuse stages and staging that do not fit in shared memory.
 
     Raises:
         LaunchError: names the number of stages that fits.
@@ -135,7 +135,7 @@ def check_room(params: GemmOptions, gpu: Target) -> None:
 
 
 def _smaller_tile(params: GemmOptions, gpu: Target) -> tuple[int, int, int] | None:
-    """The nearest tile of which one stage fits: less K, else fewer columns."""
+    """The nearest tile of which one stage fits: less K, or else fewer columns."""
     tile_m, tile_n, tile_k = Shares(params).tile
     step = max(1, 32 // params.element.num_bytes)
     for columns in range(tile_n, 0, -Shares(params).units[1]):

@@ -33,7 +33,7 @@ AT_ONCE = 4
 
 
 def reduction_launch(params: GemmOptions) -> Launch:
-    """The kernel that adds the parts of ``params``, as ``splitk_reduction`` says."""
+    """Launch of the kernel that sums the parts of ``params``, by its ``splitk_reduction``."""
     return _by_elements(params) if params.splitk_reduction == "scalar" else _by_vectors(params)
 
 
@@ -48,7 +48,7 @@ def _trips(parts: int) -> tuple[int, ...]:
 
 
 def _by_elements(params: GemmOptions) -> Launch:
-    """A kernel in which each thread adds ``split_k`` parts of an element, four by four, stores it and takes its next one.
+    """A kernel in which each thread sums ``split_k`` parts of one element, four at a time, and stores it.
 
     It then continues with its next element.
 
@@ -111,7 +111,7 @@ def _by_elements(params: GemmOptions) -> Launch:
 
 
 def _by_vectors(params: GemmOptions) -> Launch:
-    """A kernel in which each thread adds ``split_k`` parts of four elements, finishes and stores them.
+    """A kernel in which each thread sums ``split_k`` parts of four elements, finishes and stores them.
 
     Ignores:
     * The addresses of a tile's elements in the workspace, which is accessed from end to end.

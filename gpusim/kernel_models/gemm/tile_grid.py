@@ -374,7 +374,7 @@ def _parted(extent: int, ways: int) -> int:
 
 
 def _walk(idx: IntArray, num_across: int, num_along: int, params: GemmOptions) -> tuple[IntArray, IntArray]:
-    """Bands of ``swizzle_size`` across, walked along: (across, along) of each index.
+    """(across, along) of each index in bands that are ``swizzle_size`` wide.
 
     >>> from gpusim import GemmParams
     >>> across, along = _walk(np.arange(8), 4, 2, GemmParams(m=1, n=1, k=1, swizzle_size=3))

@@ -178,12 +178,12 @@ ROUND_N = 32
 
 
 def consumer_registers(params: GemmOptions) -> int | None:
-    """What setmaxnreg gives a consumer; None without it."""
+    """Registers per thread that setmaxnreg gives a consumer; None without setmaxnreg."""
     return None if params.setmaxnreg in ("none", "auto") else int(params.setmaxnreg.split("/")[1])
 
 
 def producer_registers(params: GemmOptions) -> int | None:
-    """What setmaxnreg leaves a producer; None without it."""
+    """Registers per thread that setmaxnreg leaves a producer; None without setmaxnreg."""
     return None if params.setmaxnreg in ("none", "auto") else int(params.setmaxnreg.split("/")[0])
 
 
@@ -195,7 +195,7 @@ def default_setmaxnreg(schedule: str, copy: str, consumers: int) -> str:
 
 
 def check_shares(params: GemmOptions) -> None:
-    """Refuse a tile that does not divide into its instructions, or whose accumulators do not fit.
+    """Refuse a tile that is no multiple of its instructions, or whose accumulators do not fit.
 
     Raises:
         TileRefused: proposes a tile that fits.
@@ -233,7 +233,7 @@ def _dealt(params: GemmOptions, shares: Shares) -> str:
 
 
 def _other_split(params: GemmOptions) -> str:
-    """``--consumer-split n`` where the same consumers could divide the other side."""
+    """``--consumer-split n`` if the same consumers could divide the other dimension."""
     if params.math != "wgmma" or params.consumer_warpgroups == 1 or params.schedule == "pingpong":
         return ""
     split = "m" if params.consumer_split == "n" else "n"
@@ -242,7 +242,7 @@ def _other_split(params: GemmOptions) -> str:
 
 
 def _other_flags(params: GemmOptions) -> str:
-    """Other warps or consumers that have the registers, as flags; empty where there are none."""
+    """Flags for other warps or consumers that have enough registers; empty if there are none."""
     for flags, changes in _other_shares(params):
         other = Shares(params.model_copy(update=changes))
         if other.is_divisible and other.fits_registers:
@@ -251,7 +251,7 @@ def _other_flags(params: GemmOptions) -> str:
 
 
 def _fitting_tile(params: GemmOptions) -> tuple[int, int, int] | None:
-    """The nearest smaller tile that has the registers."""
+    """The nearest smaller tile with enough registers."""
     tile_m, tile_n, tile_k = Shares(params).tile
     unit_m, unit_n = Shares(params).units
     round_n = math.lcm(unit_n, ROUND_N) if tile_n % ROUND_N == 0 else unit_n
