@@ -17,9 +17,9 @@ Ignores:
 * instruction cache misses
 
 Source: control words as in :mod:`gpusim.evidence.toolchain.sass`. Latencies come from ``kernels/ring_math``, one warpgroup
-that leaves a group in flight: least squares over the steps of even ring positions. The odd positions met the fit within 2 %.
-That was when the microbenchmark's model had code between wgmma, after the wait for space in their queue. It was not fitted
-again since.
+that leaves a group in flight: least squares over the steps of configs at even positions. Those at odd positions met the fit
+within 2 %. That was when the microbenchmark's model had code between wgmma, after the wait for space in their queue. It was
+not fitted again since.
 """
 
 from __future__ import annotations
