@@ -1,4 +1,4 @@
-"""Questions that take several simulations: which change would help, which configuration is best.
+"""Analyses over several simulations: counterfactuals (which fix helps) and sweeps (which configuration is best).
 
 In: launches, options, GPUs. Out: ranked answers.
 """

@@ -1,4 +1,4 @@
-"""Counterfactuals: what each fix would buy, found by simulating again with one thing made free."""
+"""Counterfactual simulations: cycles that each fix would save, with one part of the GPU made free at a time."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from gpusim.simulate.wasm_module import LIBRARY_VARIABLE
 from gpusim.workload.launch import Launch
 
 NOTHING = 0.005
-"""A saving below this share of the cycles counts as none: CTAs that end in another order move them by as much."""
+"""Fraction of the cycles below which a saving counts as none. CTAs that end in another order move them by as much."""
 
 CLEARLY_MORE = 0.02
-"""Another fix that saves this share of the cycles more than the one that ``bound_by`` points at is a disagreement."""
+"""Excess saving, as a fraction of the cycles, of another fix over the one of ``bound_by`` that counts as a disagreement."""
 
 UNEXPECTED = 0.15
-"""Where ``bound_by`` names a unit that nothing here makes free, a saving of this share is a disagreement."""
+"""Saving, as a fraction of the cycles, that counts as a disagreement if no counterfactual frees the unit in ``bound_by``."""
 
 WAVEFRONTS = "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum"
 
@@ -45,22 +45,22 @@ POINTS_AT: Mapping[str, tuple[str, ...]] = {
     "lsu_latency": ("latency", "bank_conflicts", "l2", "tma"), "epilogue": ("epilogue",),
     "launch": ("launch",), "tail": ("tail",),
 }
-"""Which counterfactuals a plain prediction's ``bound_by`` points at: the part made free, or what would hide it."""
+"""Counterfactuals by the ``bound_by`` of a plain prediction: the part made free, or what would hide its latency."""
 
 Build = Callable[[int], Launch | None]
-"""The launch with so many stages more; None where the kernel has no stages to add."""
+"""Function from a number of further stages to the launch; None where the kernel has no stages to add."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counterfactual:
-    """One thing made free."""
+    """One part made free."""
 
     name: str
     title: str
     cycles: float | None
-    """Cycles of the kernel then; None where it could not be run."""
+    """Cycles of the kernel with the part free; None where it could not run."""
     saved_cycles: float
-    """0 or more; 0 also where the kernel would become slower."""
+    """Cycles saved, 0 or more; 0 also where the kernel would become slower."""
     share: float
     """Saved cycles over the cycles of the plain run."""
     is_simulated: bool
@@ -69,31 +69,31 @@ class Counterfactual:
 
     @property
     def saves_nothing(self) -> bool:
-        """Whether the saving is within what a prediction may err."""
+        """Whether the saving is within the error of a prediction."""
         return self.share < NOTHING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """A prediction, and what it would be otherwise; the largest saving comes first."""
+    """A prediction with its counterfactuals; the largest saving comes first."""
 
     result: Result
     counterfactuals: tuple[Counterfactual, ...]
     disagreement: str
-    """Where the counterfactuals contradict ``bound_by`` of the plain run; empty where they do not."""
+    """Sentence if the counterfactuals contradict ``bound_by`` of the plain run; empty if not."""
     remarks: tuple[str, ...]
     wall_s: float
     together_cycles: float | None = None
-    """Cycles with all parts free at once, with the stages and the wave tail as they are; None: not simulated."""
+    """Cycles with all parts free at once, with unchanged stages and wave tail; None: not simulated."""
 
     @property
     def best(self) -> Counterfactual | None:
-        """The fix that saves most, if any saves something."""
+        """Fix that saves most; None if none saves anything."""
         first = next(iter(self.counterfactuals), None)
         return None if first is None or first.saves_nothing else first
 
     def as_dict(self) -> dict[str, Any]:
-        """The JSON document: the prediction's, and the counterfactuals."""
+        """JSON document of the prediction and the counterfactuals."""
         return {
             **self.result.as_dict(),
             "counterfactuals": [
@@ -118,10 +118,10 @@ def explain(
     progress: Callable[[str], None] = lambda title: None,
     **simulate_options: Any,
 ) -> Explanation:
-    """Simulate plainly, then again with each of IDEALS free that the launch has something of, with all, with one more stage.
+    """Simulate the launch plainly, with each applicable part of IDEALS free, with all of them free, and with one more stage.
 
-    The wave tail is computed. The clock is that at which the plain run was simulated, so that cycles can be compared. All
-    others then run on all cores. ``progress`` hears the title of what is waited for; ``simulate_options`` go to
+    The wave tail is computed. All runs are at the clock of the plain run, so that cycles can be compared. The runs after the
+    plain one use all cores. ``progress`` gets the title of the current run; ``simulate_options`` go to
     :func:`gpusim.simulate.run.simulate`.
 
     Raises:
@@ -136,7 +136,7 @@ def explain(
     mhz = result.simulated_mhz or result.sm_clock_mhz
     fixed = {**simulate_options, "clock": mhz, "recorded_sms": frozenset[int](), "on_progress": None}
     base, took = result, time.perf_counter() - began
-    # cycles of several kernels are at their own clocks, and those of one may have been moved to the clock that has settled
+    # kernels of one launch have different clocks, and the cycles of one kernel may have been scaled to its final clock
     if result.simulated_mhz != result.sm_clock_mhz:
         progress("as it is, at one clock")
         since = time.perf_counter()
@@ -175,14 +175,14 @@ def explain(
 
 
 SILENT_S = 3.0
-"""What is over so soon needs no word of how long it takes."""
+"""Seconds below which the remaining time is not printed."""
 
 
 @contextmanager
 def _all_cores() -> Iterator[tuple[ThreadPoolExecutor, Callable[[object], None]]]:
-    """A thread for each core, and what ends their simulations once nobody waits for them any more.
+    """(thread per core, function that ends their simulations once nobody waits for them).
 
-    The compiled engine runs beside Python. A shared library of it has room for one run.
+    The compiled engine runs in parallel to Python. Its shared library allows one run at a time.
     """
     is_over = threading.Event()
 
@@ -212,7 +212,7 @@ def _compared(
 
 
 def _one_more_stage(build: Build, gpu: GpuSpec, base: Result, fixed: Mapping[str, Any]) -> list[Counterfactual]:
-    """One, or none of a kernel that has no stages."""
+    """Counterfactual of one more stage; empty if the kernel has no stages."""
     title = "one more stage"
     try:
         launch = build(1)
@@ -225,15 +225,15 @@ def _one_more_stage(build: Build, gpu: GpuSpec, base: Result, fixed: Mapping[str
 
 
 def _is_lone_wave(result: Result) -> bool:
-    """Whether what bounds a kernel are slots that its grid does not fill."""
+    """Whether the grid does not fill the slots of one wave, and this bounds the kernel."""
     return result.bound_by == "tail" and result.waves < 1.0
 
 
 def wave_tail(base: Result, gpu: GpuSpec) -> Counterfactual:
-    """What a full last wave would save, computed: ``waves`` of equal time instead of ``ceil(waves)``.
+    """Saving of a full last wave, computed: ``waves`` of equal time instead of ``ceil(waves)``.
 
-    Launch and drain stay. The work stays too: no part can be busier than all the time, so the cycles in which the
-    busiest part works are a floor.
+    Launch and drain stay. The work stays too. No part can be busier than all the time, so the busy cycles of the busiest
+    part are a floor.
     """
     fixed = min(base.cycles, gpu.dispatcher.launch_cycles + gpu.dispatcher.drain_cycles)
     started = max(1, math.ceil(base.waves - 1e-9))
@@ -262,10 +262,10 @@ def _hidden_conflicts(item: Counterfactual, base: Result, other: Result) -> list
 def disagreement(
     result: Result, counterfactuals: list[Counterfactual], together_cycles: float | None = None
 ) -> str:
-    """A sentence where the counterfactuals contradict ``result.bound_by``, else empty.
+    """Sentence if the counterfactuals contradict ``result.bound_by``, else empty.
 
-    A part that is busy and saves little alone may have another right behind it: then all of it at once
-    (``together_cycles``) saves more than any alone, and nothing is wrong with ``bound_by``.
+    A busy part may save little because another part limits the kernel almost as much. Then all parts free at once
+    (``together_cycles``) save more than any part alone, and ``bound_by`` is right.
     """
     if _is_lone_wave(result):  # slots without a CTA are no part that can be made free
         return ""
@@ -299,7 +299,7 @@ def disagreement(
 
 
 def render_explanation(explanation: Explanation, console: Console, *, next_command: str = "") -> None:
-    """Print what each fix would buy, the largest saving first."""
+    """Print the saving of each fix, the largest first."""
     result = explanation.result
     console.print()
     console.print(
@@ -350,7 +350,7 @@ def render_explanation(explanation: Explanation, console: Console, *, next_comma
 
 
 def verdict_of_explanation(explanation: Explanation) -> str:
-    """The explanation in one sentence."""
+    """Verdict of the explanation in one sentence."""
     best = explanation.best
     if best is None:
         return f"no single fix would save anything: {verdict_of(explanation.result)}"

@@ -1,20 +1,22 @@
-"""Many configurations of one kernel, predicted and ranked; shared among processes, or among the workers of a dask cluster.
+"""Sweep over kernel configurations: predicts and ranks them, in processes or on the workers of a dask cluster.
 
 In: a kernel's name, its options with several values each, a GPU. Out: a :class:`Sweep`, or a pandas table of it.
 
 Models:
 
-* Each configuration is simulated whole, or excluded: its least time is above the times of as many others as are wanted.
-* What is least is known before it runs, and better while it runs (:mod:`gpusim.simulate.lower_bound`).
-* Those that are not excluded yet come in such an order that times near the best are known early: first where each option
-  has a value that was in a quick one.
-* All configurations of a problem are simulated at one SM clock, which the arithmetic of the lowest bound would leave. Bounds
-  hold there. Times are at the clock that the power of each allows: its cycles change on the way there by the share of parts
-  with clocks of their own.
+* Each configuration is simulated completely or excluded. It is excluded if its lower bound is above as many times as are
+  requested.
+* A lower bound is known before a run, and a better one during it (:mod:`gpusim.simulate.lower_bound`).
+* The order of runs finds times near the best early. Configurations come first if each of their options has a value that a
+  fast one had.
+* All configurations of a problem are simulated at one SM clock, which the arithmetic of the lowest bound would allow. Bounds
+  hold at that clock.
+* Times are at the clock that the power of each configuration allows. From one clock to the other its cycles change by the
+  share of parts with separate clocks.
 
 Ignores:
 
-* What a simulation at a configuration's own clock would change beyond that: some tenths of a percent.
+* further changes of a simulation at a configuration's own clock, some tenths of a percent
 """
 
 from __future__ import annotations
@@ -47,56 +49,56 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Status = Literal["simulated", "excluded", "failed", "not reached"]
-"""What became of one: simulated whole, cannot be among the best, went wrong while it ran, Ctrl-C came before; best first."""
+"""Outcome of a configuration, best first; ``excluded``: by its bound, ``not reached``: interrupted by Ctrl-C."""
 
 Problem = tuple[tuple[str, Any], ...]
 """Options without a default (m, n, k; rows, columns), batch and dtype: only equal problems are compared."""
 
 Progress = Callable[[str, int, int], None]
-"""Hears what is done, how many of it, of how many."""
+"""Callback with (description, number done, total number)."""
 
 TELL_S = 0.5
-"""Seconds between two words about progress."""
+"""Seconds between two calls of the progress callback."""
 
 FEW = 8
-"""Configurations for one process; it takes a second to start another."""
+"""Most configurations that run in this process; another process takes a second to start."""
 
 LOOKED_AT = 200
-"""Configurations of which the most promising is asked for."""
+"""Configurations among which the most promising one is chosen."""
 
 TOLERANCE = 1e-6
-"""Relative error of cycles that are looked for by halving."""
+"""Relative tolerance of bisections over cycles."""
 
 CURVE_POINTS = 129
-"""Cycles whose least times are worked out; those between them lie on straight lines."""
+"""Points of the curve from cycles to least times; values in between are interpolated linearly."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One configuration and what became of it."""
+    """One configuration and its outcome."""
 
     choice: Choice
     problem: Problem
     bound: Bound
     bound_us: float = 0.0
-    """No prediction of it is below this."""
+    """Lower bound of its time in us."""
     status: Status = "not reached"
     result: Result | None = None
     note: str = ""
     least_cycles: float = 0.0
-    """The best bound that is known of its cycles, of a run that was ended among others."""
+    """Highest known lower bound of its cycles, also from a run that was stopped."""
     is_begun: bool = False
-    """Whether it was excluded while it ran."""
+    """Whether it was excluded during its run."""
 
     @property
     def time_us(self) -> float:
-        """The predicted time; infinite without one."""
+        """Predicted time in us; infinite without a prediction."""
         return self.result.time_us if self.result is not None else inf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sweep:
-    """All configurations, and how they were found; in each problem the fastest comes first."""
+    """All configurations with their outcomes; in each problem the fastest comes first."""
 
     kernel: str
     gpu: str
@@ -106,26 +108,26 @@ class Sweep:
     num_jobs: int
     is_interrupted: bool = False
     given: Mapping[str, Any] = field(default_factory=dict)
-    """Options of the kernel as they were given, with one value or several."""
+    """Options of the kernel as the caller gave them, with one value or several."""
     simulate_options: Mapping[str, Any] = field(default_factory=dict)
-    """What each was predicted with, of what a prediction may be told beside them."""
+    """Further options of :func:`gpusim.simulate` that each configuration was predicted with."""
 
     def by_problem(self) -> dict[Problem, list[Entry]]:
-        """Entries of each problem: those simulated by time, then those excluded by their least times, then the rest."""
+        """Entries of each problem: simulated ones by time, then excluded ones by their lower bounds, then the rest."""
         found: dict[Problem, list[Entry]] = {}
         for entry in self.entries:
             found.setdefault(entry.problem, []).append(entry)
         return found
 
     def table(self) -> pd.DataFrame:
-        """A row a configuration: varied options, then what was predicted."""
+        """Table with a row per configuration: varied options, then predictions."""
         import pandas as pd
 
         return pd.DataFrame([row_of(entry) for entry in self.entries])
 
 
 def row_of(entry: Entry) -> dict[str, Any]:
-    """One configuration as plain values; None where nothing was predicted."""
+    """Plain values of one configuration; None where there is no prediction."""
     result = entry.result
     row: dict[str, Any] = {**entry.choice.options, "status": entry.status, "least_possible_us": entry.bound_us}
     for name in ("time_us", "cycles", "sm_clock_mhz", "tflops", "waves", "energy_mj", "bound_by", "reason"):
@@ -141,20 +143,20 @@ def sweep(
     kernel: str, gpu: str | GpuSpec, *, top: int = 10, jobs: int = 1, dask: str | None = None,
     simulate_options: Mapping[str, Any] | None = None, **options: Any,
 ) -> pd.DataFrame:
-    """Predict every legal combination of a kernel's options; a row each, the fastest first.
+    """Predict every legal combination of a kernel's options; one row each, the fastest first.
 
     Args:
-        kernel: a name of :data:`gpusim.KERNEL_MODELS`.
-        gpu: a GPU's name, or what :func:`gpusim.load_gpu` gives.
-        top: how many of each problem are wanted: what cannot be among them is excluded.
-        jobs: processes; with more than one a script wants ``if __name__ == "__main__"``.
-        dask: address of a dask scheduler, whose workers simulate then.
+        kernel: a key of :data:`gpusim.KERNEL_MODELS`.
+        gpu: a GPU's name, or the result of :func:`gpusim.load_gpu`.
+        top: number of best configurations per problem; those that cannot be among them are excluded.
+        jobs: processes; with more than one a script needs ``if __name__ == "__main__"``.
+        dask: address of a dask scheduler, whose workers then simulate.
         simulate_options: for :func:`gpusim.simulate` (clock, l2, data).
-        options: one value, a list of them, or text as the command line takes it (``"2..6"``, ``"auto"``).
+        options: one value, a list of values, or text as on the command line (``"2..6"``, ``"auto"``).
 
     Raises:
-        KernelError: no such kernel, option or value, or no legal combination.
-        ConfigError: no such cluster.
+        KernelError: there is no such kernel, option or value, or no legal combination.
+        ConfigError: there is no such cluster.
     """
     settings = SweepSettings(top=top, jobs=jobs, dask=dask, simulate_options=simulate_options or {})
     return run_sweep(kernel, options, load_gpu(gpu) if isinstance(gpu, str) else gpu, settings).table()
@@ -174,12 +176,12 @@ def run_sweep(
     kernel: str, options: Mapping[str, Any], gpu: GpuSpec, settings: SweepSettings, *,
     progress: Progress = lambda what, done, total: None,
 ) -> Sweep:
-    """See :func:`sweep`; ``progress`` hears how far it is. Ctrl-C keeps what there is.
+    """Sweep with ``progress`` calls, see :func:`sweep`. Ctrl-C keeps the finished configurations.
 
     Raises:
-        KernelError: no such kernel, option or value, or no legal combination.
-        ConfigError: no such cluster.
-        SimulationError: a process was ended from outside.
+        KernelError: there is no such kernel, option or value, or no legal combination.
+        ConfigError: there is no such cluster.
+        SimulationError: another program ended a process.
     """
     if kernel not in KERNEL_MODELS:
         raise KernelError(f"{kernel!r} is no kernel; {nearest(kernel, KERNEL_MODELS)}")
@@ -225,34 +227,34 @@ def run_sweep(
 
 
 class _Contest:
-    """The configurations of one problem: who comes next, who cannot win."""
+    """Configurations of one problem: chooses the next one to simulate, and excludes those that cannot be among the best."""
 
     def __init__(self, gpu: GpuSpec, options: dict[str, Any], top: int) -> None:
-        """No configuration yet."""
+        """Start without configurations."""
         self.entries: list[Entry] = []
         self.gpu, self.options = gpu, options
         self.mhz = 0.0
-        """The clock that all are simulated at; 0 until they begin."""
+        """SM clock of all simulations in MHz; 0 until they begin."""
         self._top = top
         self._times: list[float] = []
         self._waiting: list[int] = []
-        """Those that nothing has become of yet, by their bounds."""
+        """Indices of entries without an outcome, by their bounds."""
         self._bounds: list[float] = []
         self._kinds: list[int] = []
-        """One of each amount and type of arithmetic: these differ in the cycles that a time leaves them."""
+        """Index of one entry for each amount and type of arithmetic, which decide the cycles that a time allows."""
         self._num_asked = 0
         self._best_with: dict[tuple[str, Any], float] = {}
-        """The best time with a value of an option."""
+        """Best time in us with each value of an option."""
         self._most: dict[tuple[float, str], tuple[float, float]] = {}
         self._least: dict[tuple[float, str], LeastTime] = {}
 
     @property
     def is_alone(self) -> bool:
-        """Whether there is nothing to compare: then its clock is found as a prediction finds it."""
+        """Whether there is only one configuration. Its clock is then found as for a single prediction."""
         return len(self.entries) == 1
 
     def begin(self) -> None:
-        """Order them by their bounds at the clock that all are simulated at: what the lowest of them would leave."""
+        """Choose the clock of all simulations, which the lowest bound would allow, and order the entries by their bounds."""
         first = min((entry.bound for entry in self.entries), key=lambda bound: bound.cycles(self.gpu.clock.max_mhz))
         self.mhz = mhz = self._least_time(first).mhz(first.cycles(self.gpu.clock.max_mhz))
         self._least.clear()
@@ -262,7 +264,7 @@ class _Contest:
         self._kinds = list({entry.bound.arithmetic: idx for idx, entry in enumerate(self.entries)}.values())
 
     def next(self) -> int | None:
-        """Another one that may be among the best; None where none is left, and all others are excluded."""
+        """Index of another entry that may be among the best; None if none is left, and all others are excluded."""
         while num := self.num_to_come:
             step = -(-num // LOOKED_AT)
             places = range(int(step * (self._num_asked * GOLDEN % 1.0)), num, step)
@@ -283,7 +285,7 @@ class _Contest:
             self._best_with[item] = min(self._best_with.get(item, inf), time_us)
 
     def _promise(self, idx: int) -> float:
-        """The less, the sooner one is asked: best times with each of its options' values, of a new one the best of all."""
+        """Sum of the best times with each of its options' values; the lowest goes first. New values count as the best."""
         known, best = self._best_with, self._times[0] if self._times else 0.0
         return sum(known.get(item, best) for item in self.entries[idx].choice.options.items())
 
@@ -292,7 +294,7 @@ class _Contest:
         self.entries[idx] = replace(self.entries[idx], status="excluded", note=note)
 
     def most_cycles(self, idx: int) -> float:
-        """Cycles beyond which one cannot be among the best."""
+        """Cycles above which an entry cannot be among the best."""
         bound, limit_us = self.entries[idx].bound, self._times[self._top - 1] if len(self._times) >= self._top else inf
         known = self._most.get(bound.arithmetic)
         if known is None or known[0] != limit_us:
@@ -300,7 +302,7 @@ class _Contest:
         return known[1]
 
     def take(self, idx: int, answer: Answer) -> None:
-        """What became of one."""
+        """Record the outcome of an entry."""
         entry = self.entries[idx]
         if isinstance(answer, Result):
             insort(self._times, answer.time_us)
@@ -316,7 +318,7 @@ class _Contest:
 
     @property
     def num_to_come(self) -> int:
-        """Those that are not excluded by what is known now."""
+        """Number of entries that are not excluded by the current bounds."""
         if not self._waiting:
             return 0
         return bisect_right(self._bounds, max(self.most_cycles(idx) for idx in self._kinds))
@@ -326,7 +328,7 @@ class _Contest:
         return "the best time" if self._top == 1 else f"the times of the best {self._top}"
 
     def ranked(self) -> list[Entry]:
-        """All of them, the fastest first, with their least times."""
+        """All entries with their lower bounds, the fastest first."""
         if not self.mhz:
             self.begin()
         ends = [entry.least_cycles for entry in self.entries]
@@ -357,27 +359,27 @@ class _Contest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeastTime:
-    """The least time of launches that take so many cycles where all are simulated, at ``simulated_mhz``.
+    """Lower bound on the time of launches with a given number of cycles at ``simulated_mhz``.
 
-    * A launch that does nothing but its arithmetic has the highest clock that a mode leaves so many cycles: whatever else it
-      does takes power, too. More cycles take no less time.
-    * Where a launch's own clock is above ``simulated_mhz``, its cycles become more on the way there, or stay.
-    * Where it is below, they become fewer, but by no more than the clocks differ: the time is no less than at
+    * A launch that does nothing but its arithmetic has the highest clock that a mode allows for its cycles. Anything else
+      takes power, too. More cycles never take less time.
+    * If a launch's own clock is above ``simulated_mhz``, its cycles increase on the way there, or stay equal.
+    * If it is below, its cycles decrease, but by no more than the ratio of the clocks. The time is at least that at
       ``simulated_mhz``.
 
-    So the least time is that at the higher one of both clocks.
+    So the bound is the time at the higher of both clocks.
     """
 
     limiter: PowerLimiter
     clock: str | float
-    """A mode of the limiter, or MHz."""
+    """Mode of the limiter, or MHz."""
     data: str
     num_flops: float
     rate_class: str
     simulated_mhz: float = 0.0
 
     def mhz(self, cycles: float) -> float:
-        """The clock at which so many cycles take the least time."""
+        """Clock in MHz at which that many cycles take the least time."""
         if not isinstance(self.clock, str):
             return float(self.clock)
         activity = Activity(
@@ -387,11 +389,11 @@ class LeastTime:
         return max(self.simulated_mhz, self.limiter.clock_mhz(activity, mode=self.clock, data=self.data))
 
     def us(self, cycles: float) -> float:
-        """Microseconds of so many cycles."""
+        """Least time in us of that many cycles."""
         return cycles / self.mhz(cycles)
 
     def cycles(self, time_us: float) -> float:
-        """The most cycles that take no longer than ``time_us``, but for :data:`TOLERANCE`; infinite for an infinite time."""
+        """Most cycles that take at most ``time_us`` us, within :data:`TOLERANCE`; infinite for an infinite time."""
         if time_us == inf:
             return inf
         low, high = time_us * self.limiter.spec.min_mhz, time_us * self.limiter.spec.max_mhz
@@ -401,20 +403,20 @@ class LeastTime:
         return high
 
 
-# ---------------------------------------------------------------------------------------------- who simulates
+# ---------------------------------------------------------------------------------------------- simulation
 
 class GivenUp(NamedTuple):
-    """Why a run was ended: cycles that it cannot end before, too many; and about how many it would have taken."""
+    """Outcome of a run that was stopped: a lower bound of its cycles, which is too high, and an estimate of its cycles."""
 
     least_cycles: float
     cycles: float
 
 
 Answer = Result | GivenUp | str
-"""A prediction; or why there is none."""
+"""Prediction, reason for stopping, or error text."""
 
 
-class _TooSlow(Exception):  # noqa: N818  # no error: an answer
+class _TooSlow(Exception):  # noqa: N818  # a result, no error
     """A run cannot end in time."""
 
 
@@ -422,7 +424,7 @@ def predict_one(
     params: KernelParams, gpu: GpuSpec, options: Mapping[str, Any], mhz: float | None = None, bound: Bound | None = None,
     most_cycles: float = inf,
 ) -> Answer:
-    """Simulate one configuration at an SM clock, for as long as it may end within so many cycles."""
+    """Simulate one configuration at an SM clock, until its lower bound exceeds ``most_cycles``."""
     found = GivenUp(0.0, 0.0)
 
     def watch(run: EngineRun, of: Bound) -> None:
@@ -443,7 +445,7 @@ def predict_one(
 
 
 def _simulate_all(contests: list[_Contest], workers: Workers, progress: Progress) -> None:
-    """All problems, one after the other."""
+    """Simulate all problems, one after the other."""
     running: dict[Future[Any], tuple[_Contest, int]] = {}
     began, told, asked, done, total = time.monotonic(), 0.0, 0, 0, sum(len(contest.entries) for contest in contests)
     for contest in contests:

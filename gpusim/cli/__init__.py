@@ -1,7 +1,7 @@
-"""The command line. Bad input costs one sentence and status 2.
+"""Command line of gpusim. Bad input gives a one-sentence error and exit status 2.
 
-Status 0 is success, 1 a mismatch, 2 bad input, 3 nothing to compare (``check``), 130 an interruption. Whatever is slow to
-import is imported by the command that needs it. A new command is a new module here and one row in ``COMMANDS``.
+Status 0 is success, 1 a mismatch, 2 bad input, 3 nothing to compare (``check``), 130 an interruption. Slow imports are in
+the commands that need them. A new command is a new module here and one row in ``COMMANDS``.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ COMMANDS: tuple[tuple[str, typer.Typer | Callable[..., None]], ...] = (
     ("sass", sass_command),
     ("gpus", gpus_command),
 )
-"""Every command by name, a group or a function, in the order in which one meets them."""
+"""Commands by name, each a group or a function, in the order of the help."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; returns the exit status."""
+    """Run the command line and return the exit status."""
     command = get_command(app)
     try:
         status = command.main(args=arguments, prog_name="gpusim", standalone_mode=False)
@@ -83,7 +83,7 @@ def _interrupted() -> int:
 
 
 def _usage_sentence(error: TyperException) -> str:
-    """An error of the option parser, with the nearest right thing."""
+    """Error of the option parser, with a suggestion."""
     context: Any = getattr(error, "ctx", None)
     path = where(context)
     option = getattr(error, "option_name", None)
@@ -113,13 +113,13 @@ def _usage_sentence(error: TyperException) -> str:
 
 
 def _nearest_option(option: str, options: Iterable[str]) -> str:
-    """A hint without a list of fifty."""
+    """Suggestion of an option, without a long list."""
     hint = nearest(option, options)
     return hint if hint.startswith("did you") else "--help lists the options"
 
 
 class Root(Commands):
-    """All commands, in the order of ``COMMANDS``."""
+    """Group of all commands, in the order of ``COMMANDS``."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Names of all commands."""
@@ -159,7 +159,7 @@ def _version() -> str:
 
 
 OF_THEIR_OWN: dict[Any, type[TyperCommand]] = {banks_command: BanksCommand, check_command: CheckCommand}
-"""Commands whose help or options are made when they are asked for."""
+"""Commands whose help or options are created on demand."""
 
 for _name, _command in COMMANDS:
     if isinstance(_command, typer.Typer):

@@ -1,4 +1,4 @@
-"""``banks``: conflicts of a warp's access to a tile in shared memory, and what mends them."""
+"""``banks``: bank conflicts of a warp's access to a shared-memory tile, and bank conflict fixes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class BanksCommand(TyperCommand):
-    """The command, whose help lists the instructions that there are; they are looked up only then."""
+    """Command whose help lists the known instructions; they are looked up only for the help."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help."""
@@ -53,12 +53,12 @@ def banks_command(
         "--plot", metavar="FILE.png|svg", help="draw lanes and banks, as they are and mended",
         rich_help_panel="Output")] = None,
 ) -> None:
-    """Count bank conflicts of a warp's access to shared memory, and find the swizzle or padding that mends them.
+    """Count bank conflicts of a warp's access to shared memory, and find the swizzle or padding that removes them.
 
-    Without --threads, ldmatrix and stmatrix read at --at what a fragment of A
-    wants: lanes 8i to 8i+7 give the 8 rows of matrix i, and matrices start at
-    (0,0), (8,0), (0,8), (8,8), for 16-bit elements.
-    Of loads, stores, cp.async and atomics, lane i has the i-th vector along
+    Without --threads, ldmatrix and stmatrix access a fragment of A at --at.
+    Lanes 8i to 8i+7 give the 8 rows of matrix i. For 16-bit elements, matrices
+    start at (0,0), (8,0), (0,8), (8,8).
+    In loads, stores, cp.async and atomics, lane i has the i-th vector along
     the contiguous mode, row after row.
 
     For example:

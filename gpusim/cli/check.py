@@ -1,4 +1,4 @@
-"""``check``: the gate against a profile of Nsight Compute. Beside its own options it has those of the kernel named."""
+"""``check``: compares an Nsight Compute profile with predictions. It has the options of the named kernel, too."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ SIGNS = ("point", "comma")
 
 
 class CheckCommand(TyperCommand):
-    """The command; where ``--kernel NAME`` is given, with that kernel's options, too."""
+    """Command that also has the options of a kernel if ``--kernel NAME`` is given."""
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
-        """The context of the command that has the kernel's options."""
+        """Context of the command with the kernel's options."""
         name = _value_of("--kernel", args)
         if name is None:
             try:
@@ -46,10 +46,10 @@ class CheckCommand(TyperCommand):
 
 
 def _refuse_option_of_a_kernel(option: str | None) -> None:
-    """Say what is missing where ``option`` is known to a kernel alone.
+    """Name the missing ``--kernel`` if only kernels have ``option``.
 
     Raises:
-        ConfigError: it is.
+        ConfigError: a kernel has that option.
     """
     from gpusim.kernel_models import KERNEL_MODELS
 
@@ -72,7 +72,7 @@ def _value_of(option: str, args: Sequence[str]) -> str | None:
 
 
 def _with_options_of(row: KernelModel) -> Any:
-    """The command with its own options and the kernel's, which have the same names as in ``gpusim predict``."""
+    """Command with the options of ``check`` and those of the kernel, named as in ``gpusim predict``."""
     signature = inspect.signature(check_command, eval_str=True)
     own = [item.replace(kind=inspect.Parameter.KEYWORD_ONLY) for item in signature.parameters.values()]
 
@@ -128,9 +128,9 @@ def check_command(
     = None,
     junit_path: Annotated[str | None, typer.Option("--junit", metavar="FILE", help="Write the result as JUnit XML.")] = None,
 ) -> None:  # fmt: skip
-    """Hold a profile of Nsight Compute against what the model predicts.
+    """Compare an Nsight Compute profile with the predictions of kernel models.
 
-    Status 0: all within tolerance; 1: something is not; 2: bad input; 3: nothing, or not all that was asked for, to compare.
+    Status 0: all within tolerance; 1: something is not; 2: bad input; 3: nothing, or not all that was requested, to compare.
     """
     _check(locals(), None, {})
 
@@ -173,11 +173,11 @@ def _check(ours: Mapping[str, Any], row: KernelModel | None, values: Mapping[str
 
 
 def _report(ours: Mapping[str, Any], row: KernelModel | None, values: Mapping[str, Any]) -> Report:
-    """What is asked for, compared.
+    """Report of the requested comparison.
 
     Raises:
-        NotComparableError: nothing of it could be.
-        GpusimError: bad input.
+        NotComparableError: nothing can be compared.
+        GpusimError: the input is bad.
     """
     from gpusim.evidence.gate.check import Limits, check_profile
     from gpusim.evidence.gate.tolerances import parse_tolerance
@@ -225,7 +225,7 @@ def _models(ours: Mapping[str, Any], row: KernelModel | None, values: Mapping[st
 
 
 def _checked(row: KernelModel, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Options as the model wants them: numbers and flags as such, all else as it was typed."""
+    """Options in the model's types: numbers and flags as such, all others as typed."""
     found = checked_params(row, given).model_dump(by_alias=True)
     return {
         name: found[name] if isinstance(found.get(name), int | float) else value for name, value in given.items()

@@ -1,4 +1,4 @@
-"""A prediction that was asked for, as the words of other commands: explain, sweep, check, and what was chosen for it."""
+"""Command lines that follow from a prediction: explain, sweep and check of its kernel, and its chosen options."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 from gpusim.report.number_format import flag, shortened
 
 NOT_LISTED = ("dtype", "out_dtype", "wgmma_depth")
-"""Options that are not listed among the chosen ones: the problem has the type, and the others follow from it."""
+"""Options that are not listed as chosen: the problem has the type, and the others follow from it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandLine:
-    """A kernel and its options, to be typed again under other commands."""
+    """Kernel with its options, for use with other commands."""
 
     kernel: str
     given: Mapping[str, Any]
@@ -28,13 +28,13 @@ class CommandLine:
     max_events: int | None
 
     def words(self, verb: str, **changes: Any) -> list[str]:
-        """Another command of the same kernel."""
-        engine = "native" if verb == "explain" else self.engine  # the reference makes nothing free
+        """Words of another command for the kernel."""
+        engine = "native" if verb == "explain" else self.engine  # the reference has no ideal parts
         words = ["gpusim", verb, self.kernel, *option_words({**self.given, **changes}), "--gpu", self.gpu_name]
         return [*words, *replace(self, engine=engine).setting_words()]
 
     def setting_words(self) -> list[str]:
-        """Settings that are not the default ones."""
+        """Words of settings that differ from the defaults."""
         words = []
         clock = f"{self.clock:g}" if isinstance(self.clock, float) else self.clock
         for name, text, default in (
@@ -49,17 +49,17 @@ class CommandLine:
         return words
 
     def sweep_words(self, options: Sequence[str]) -> list[str]:
-        """A sweep over ``options``, without an engine: ``sweep`` has no such option."""
+        """Words of a sweep over ``options``, without an engine, since ``sweep`` has no such option."""
         plain = replace(self, engine="native", core_only=False, max_events=None)
         return plain.words("sweep", **dict.fromkeys(options, "auto"))
 
     def check_words(self) -> list[str]:
-        """A check of a profile of the same kernel."""
+        """Words of a check of a profile of the kernel."""
         options = [*option_words(self.given), *(["--l2", "warm"] if self.l2 == "warm" else [])]
         return ["gpusim", "check", "profile.csv", "--gpu", self.gpu_name, "--kernel", self.kernel, *options]
 
     def problem_words(self, options: Mapping[str, Any], needed: Sequence[str]) -> list[str]:
-        """The kernel, the options that it ``needed``, its type, and all that was typed."""
+        """Words of the kernel, its ``needed`` options, its type, and all that was typed."""
         names = [*needed, *(name for name in options if name == "dtype" or (name in self.given and name not in needed))]
         shown = {
             name: options[name] if isinstance(options[name], bool) else shortened(str(options[name])) for name in names
@@ -67,7 +67,7 @@ class CommandLine:
         return [self.kernel, *option_words(shown), "--gpu", self.gpu_name, *self.setting_words()]
 
     def chosen_words(self, options: Mapping[str, Any], asked: Mapping[str, Any]) -> list[str]:
-        """Options that were not typed: those that differ from what was ``asked``, or else all."""
+        """Words of options that were not typed: those that differ from ``asked``, or else all."""
         rest = {
             name: value for name, value in options.items()
             if name not in (*self.given, *NOT_LISTED) and value is not None and value is not False
@@ -77,7 +77,7 @@ class CommandLine:
 
 
 def option_words(options: Mapping[str, Any]) -> list[str]:
-    """Options as they are typed.
+    """Options as command-line words.
 
     >>> option_words({"m": 256, "out_dtype": "bf16", "persistent": True, "bias": False})
     ['--m', '256', '--out-dtype', 'bf16', '--persistent', '--no-bias']

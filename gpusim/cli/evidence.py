@@ -1,4 +1,4 @@
-"""``calibrate``: parameters from measured rows; and what it has in common with ``validate``."""
+"""``calibrate``: GPU parameters from measured rows; and options that it shares with ``validate``."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def calibrate_command(
 ) -> None:
     """Fit a GPU's parameters to measured rows; prints TOML lines for a person to take over.
 
-    Every second config of a sweep calibrates; a table on stderr says what the others would have given.
+    Every second config of a sweep calibrates; a table on stderr has the values that the others would give.
     """
     from dataclasses import asdict
 
@@ -52,14 +52,14 @@ def calibrate_command(
 
 
 def cases_named(names: Sequence[str] | None) -> list[Case]:
-    """The cases of ``--kernel``, all by default."""
+    """Cases of ``--kernel``, all by default."""
     from gpusim.evidence.cases.case import case_names, load_case
 
     return [load_case(name) for name in (dict.fromkeys(names) if names else case_names())]
 
 
 def measured_folder(measured: str | None, gpu_name: str) -> Path:
-    """Where the measured tables lie: ``--measured``, or those of ``--gpu``.
+    """Folder of the measured tables: ``--measured``, or that of ``--gpu``.
 
     Raises:
         ConfigError: there is no such folder.

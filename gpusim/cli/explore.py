@@ -1,4 +1,4 @@
-"""``explore``: banks and pipelines in the browser, answered by this machine; or a static copy for a course's site."""
+"""``explore``: bank conflicts and pipelines in the browser, served by this machine; or a static copy for a course's site."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gpusim.errors import ConfigError, nearest
 
 DEFAULT_PORT, LAST_PORT = 8710, 65535
 WANTS = ("starlette", "uvicorn", "jinja2")
-"""What the extra ``explore`` brings."""
+"""Packages of the extra ``explore``."""
 
 
 def explore_command(

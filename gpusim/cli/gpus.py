@@ -1,4 +1,4 @@
-"""``gpus``: list them, show one, compare two."""
+"""``gpus``: lists the described GPUs, shows one, or compares two."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A command with the options of a kernel: its help, and what it understands besides the options' exact names.
+"""Commands with the options of a kernel model: their help, old names, and the names of Triton and CUTLASS.
 
-In: words as typed. Out: the same words with options and values as they are called now; refusals that name the right option.
+In: words as typed. Out: the words with today's names of options and values; errors that name the right option.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gpusim.kernel_models import KernelModel
 
 HELP_ALL = "--help-all"
-"""Help with the options that ``--help`` leaves out."""
+"""Option for help that includes the options which ``--help`` leaves out."""
 
 FOREIGN: Mapping[str, tuple[tuple[str, ...], str]] = MappingProxyType({
     **dict.fromkeys(("num_stages", "pipe_stages", "pipeline_stages"), (("stages",), "Triton's num_stages")),
@@ -40,20 +40,20 @@ FOREIGN: Mapping[str, tuple[tuple[str, ...], str]] = MappingProxyType({
     "cols": (("columns",), "this kernel's columns"),
     "size": (("elements",), "this kernel's size"),
 })
-"""Options as others call them: what they may be here, of what a kernel has, and why."""
+"""Names of options in other tools: the possible options here, and the reason."""
 
 BLOCK = re.compile(r"(?:--)?block(?:[-_]size)?[-_]([mnk])", re.IGNORECASE)
-"""Triton's names of a tile's sides."""
+"""Pattern of Triton's names for the extents of a tile."""
 
 
 class KernelCommand(TyperCommand):
-    """A command with one kernel's options."""
+    """Command with the options of one kernel."""
 
     row: ClassVar[KernelModel]
     is_help, shows_all = False, False
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
-        """The context of the words as they are called now; a remark on stderr for each old name."""
+        """Context for the words with today's names; prints a remark on stderr for each old name."""
         self.shows_all = HELP_ALL in args
         known = {word for item in self.params for word in (*getattr(item, "opts", ()), *getattr(item, "secondary_opts", ()))}
         path = f"{where(parent)[:-2]} {info_name}: ".lstrip()
@@ -61,7 +61,7 @@ class KernelCommand(TyperCommand):
         return super().make_context(info_name, words, parent, **extra)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write the help: a flag has one name, options that are read off compiled code come last or not at all."""
+        """Write the help: a flag has one name, and options that are read off compiled code come last or not at all."""
         self.is_help = True
         try:
             super().format_help(ctx, formatter)
@@ -69,7 +69,7 @@ class KernelCommand(TyperCommand):
             self.is_help = False
 
     def get_params(self, ctx: Any) -> list[Any]:
-        """All parameters; for the help as it shows them."""
+        """All parameters; in the form of the help if that is being written."""
         found = super().get_params(ctx)
         if not self.is_help:
             return found
@@ -94,15 +94,15 @@ class KernelCommand(TyperCommand):
 
 
 def command_of(row: KernelModel) -> type[KernelCommand]:
-    """The class of a command with the options of ``row``."""
+    """Class of a command with the options of ``row``."""
     return type("KernelCommand", (KernelCommand,), {"row": row})
 
 
 def in_todays_words(args: Sequence[str], row: KernelModel, known: set[str], path: str) -> list[str]:
-    """What was typed, with options and values as they are called now; ``known``: options of the command.
+    """Typed words with today's names of options and values; ``known``: options of the command.
 
     Raises:
-        ConfigError: an option that others call so; names what it is here.
+        ConfigError: an option has the name of another tool; the text has the name here.
     """
     found: list[str] = []
     words = iter(args)
@@ -126,7 +126,7 @@ def _is_old(flag: str, row: KernelModel) -> bool:
 
 
 def _renamed(flag: str, value: str | None, words: Iterator[str], row: KernelModel, known: set[str]) -> list[str]:
-    """One option, and its value where that is looked at, as it is called now."""
+    """One option, and its value where that is read, with today's names."""
     from gpusim.kernel_models.spelling import in_new_words
 
     no = "no-" if flag.startswith("--no-") and flag not in known else ""
@@ -135,7 +135,7 @@ def _renamed(flag: str, value: str | None, words: Iterator[str], row: KernelMode
     if name not in row.params.renamed and name not in news:
         return [flag if value is None else f"{flag}={value}"]
     new = f"--{no}{in_new_words(row.params.renamed, name, None)[0].replace('_', '-')}"
-    if value is None and f"--no-{new[2:].removeprefix('no-')}" not in known:  # it is no flag
+    if value is None and f"--no-{new[2:].removeprefix('no-')}" not in known:  # the option is no flag
         value = next(words, None)
     parts = [] if value is None else [str(in_new_words(row.params.renamed, name, part)[1]) for part in value.split(",")]
     now = [new] if value is None else [new, ",".join(parts)]
@@ -146,10 +146,10 @@ def _renamed(flag: str, value: str | None, words: Iterator[str], row: KernelMode
 
 
 def _refuse_foreign(flag: str, args: Sequence[str], row: KernelModel, path: str) -> None:
-    """Refuse an option that others call so.
+    """Refuse an option that has the name of another tool.
 
     Raises:
-        ConfigError: names what it is here.
+        ConfigError: the text has the name here.
     """
     options = row.params.options()
     if BLOCK.fullmatch(flag) and "tile" in options:
@@ -163,7 +163,7 @@ def _refuse_foreign(flag: str, args: Sequence[str], row: KernelModel, path: str)
 
 
 def _sides(args: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Sides of a tile that are given by Triton's names."""
+    """(m, n or k; extent) of a tile that is given by Triton's names."""
     for place, word in enumerate(args):
         flag, mark, value = word.partition("=")
         found = BLOCK.fullmatch(flag)

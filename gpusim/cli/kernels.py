@@ -1,4 +1,4 @@
-"""``predict`` and ``explain``: a command a kernel. A new kernel needs no edit here."""
+"""``predict`` and ``explain``: one command per kernel model. A new kernel needs no change here."""
 
 from __future__ import annotations
 
@@ -57,18 +57,18 @@ PICTURES: Mapping[str, str] = {
     "occupancy": "Draw what limits the resident CTAs of an SM.",
     "waterfall": "Draw the cycles that each fix would save.",
 }
-"""Options that draw, each into a file of its own, and what."""
+"""Options that draw a picture, each into a separate file, with their help."""
 
 OF_EXPLAIN = ("waterfall",)
-"""Those that predict has nothing for."""
+"""Pictures of ``explain`` only."""
 
 OF_TIMELINE = ("plot", "ring")
-"""Those that want a timeline."""
+"""Pictures that need a timeline."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What was asked of ``predict`` or ``explain``, checked before anything is simulated."""
+    """Checked arguments of ``predict`` or ``explain``."""
 
     row: KernelModel
     params: BaseModel
@@ -82,19 +82,19 @@ class Request:
     engine: str
     core_only: bool
     max_events: int | None
-    """As many as :func:`gpusim.simulate.run.simulate` takes by default, where it is None."""
+    """Most events; None: the default of :func:`gpusim.simulate.run.simulate`."""
     json: Path | None
     trace: Path | None
     pictures: Mapping[str, Path]
-    """Where each of PICTURES that was asked for goes."""
+    """Path of each requested picture of PICTURES."""
     window: tuple[float, float] | None
-    """First and last cycle of pictures over time; by default they choose."""
+    """First and last cycle of pictures over time; None: the pictures choose."""
     shows_all: bool
-    """Whether everything is printed, not one screen."""
+    """Whether everything is printed instead of one screen."""
 
     @property
     def simulate_options(self) -> dict[str, Any]:
-        """For :func:`gpusim.simulate.run.simulate`."""
+        """Arguments for :func:`gpusim.simulate.run.simulate`."""
         records = self.trace is not None or any(name in self.pictures for name in OF_TIMELINE)
         limits = {} if self.max_events is None else {"max_events": self.max_events}
         return {
@@ -104,7 +104,7 @@ class Request:
 
     @property
     def line(self) -> CommandLine:
-        """The kernel and its options, to be typed again under other commands."""
+        """Command line of the kernel and its options, for use with other commands."""
         return CommandLine(
             kernel=self.row.name, given=self.given, gpu_name=self.gpu_name, clock=self.clock, l2=self.l2, data=self.data,
             engine=self.engine, core_only=self.core_only, max_events=self.max_events,
@@ -112,7 +112,7 @@ class Request:
 
 
 def _common_parameters(names: Sequence[str], *, has_screen: bool) -> list[inspect.Parameter]:
-    """Options that all kernels have; ``names`` of PICTURES; ``has_screen``: what is printed is one screen, or all."""
+    """Options that all kernels have. ``names``: keys of PICTURES; ``has_screen``: whether there is ``--all``."""
     prediction, output = "Simulation", "Output"
     choices = " or ".join
     return [
@@ -158,7 +158,7 @@ def _common_parameters(names: Sequence[str], *, has_screen: bool) -> list[inspec
 
 
 def _request(row: KernelModel, values: Mapping[str, Any]) -> Request:
-    """Check everything that can be checked without simulating."""
+    """Check all that can be checked without a simulation."""
     given = given_options(row, values)
     outputs = {
         "--json": output_path(values["json_path"], "--json"),
@@ -185,7 +185,7 @@ def _request(row: KernelModel, values: Mapping[str, Any]) -> Request:
 
 
 def _advised(refusal: str, row: KernelModel, values: Mapping[str, Any]) -> str:
-    """A refusal of the kernel or its launch, with all that its advice takes."""
+    """Refusal of the kernel or its launch, with all options that its advice needs."""
     from gpusim.report.advice import advice_at_the_door
 
     given = given_options(row, values)
@@ -197,10 +197,10 @@ def _advised(refusal: str, row: KernelModel, values: Mapping[str, Any]) -> str:
 
 
 def parse_clock(text: str) -> str | float:
-    """A mode, or a number of MHz.
+    """Clock mode, or MHz.
 
     Raises:
-        ConfigError: neither.
+        ConfigError: the text is neither.
     """
     if text in CLOCKS:
         return text
@@ -220,7 +220,7 @@ def parse_window(text: str | None) -> tuple[float, float] | None:
     (120000.0, 140000.0)
 
     Raises:
-        ConfigError: not two numbers, the first from 0 on and the second larger.
+        ConfigError: the text is not two numbers, the first from 0 on and the second larger.
     """
     if text is None:
         return None
@@ -234,7 +234,7 @@ def parse_window(text: str | None) -> tuple[float, float] | None:
 
 
 class Kernels(Commands):
-    """A command a row of KERNEL_MODELS; they are imported when one is asked for."""
+    """One command per row of KERNEL_MODELS; the models are imported when a command is used."""
 
     noun = "kernel"
 
@@ -245,7 +245,7 @@ class Kernels(Commands):
         return list(KERNEL_MODELS)
 
     def hint(self, name: str, known: Sequence[str]) -> str:
-        """Kernels have other names, too."""
+        """Hint at the kernel that is meant, which may have further names."""
         from gpusim.kernel_models import KERNEL_MODELS
 
         called = [row.name for row in KERNEL_MODELS.values() if name.lower().replace("-", "_") in row.also]
@@ -280,10 +280,10 @@ def _kernel_command(row: KernelModel, verb: str) -> Any:
 
 
 def _refuse_pictures(request: Request, launch: Any) -> None:
-    """Refuse, before anything is simulated, pictures of what the launch does not have.
+    """Check before the simulation that the launch has what the pictures need.
 
     Raises:
-        ConfigError: no stages to draw, or no arithmetic.
+        ConfigError: there are no stages to draw, or no arithmetic.
     """
     if "ring" in request.pictures and not {"tma", "cp_async"} & launch.features:
         raise ConfigError(f"--ring: {launch.kernel} copies nothing asynchronously (TMA, cp.async): it has no ring of stages")
@@ -379,7 +379,7 @@ def _explain(request: Request) -> None:
 
 
 ACTIONS: Mapping[str, Callable[[Request], None]] = {"predict": _predict, "explain": _explain}
-"""What each command does with a kernel."""
+"""Function of each command for a kernel."""
 
 
 def _group(summary: str) -> typer.Typer:
@@ -407,7 +407,7 @@ def _write_outputs(request: Request, launch: Any, result: Any, explanation: Any 
 
 
 def _draw(name: str, request: Request, launch: Any, result: Any, explanation: Any) -> Picture:
-    """The picture of PICTURES."""
+    """Picture with that name in PICTURES."""
     if name == "plot":
         from gpusim.report.plots.timeline import plot_timeline
 

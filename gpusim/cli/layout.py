@@ -1,4 +1,4 @@
-"""``layout``: a layout in CuTe's notation as picture and table, and what CuTe's operations make of it."""
+"""``layout``: picture and table of a layout in CuTe's notation, and results of CuTe's layout operations."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _DEFAULT_ROWS = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Shown:
-    """One expression: the layout, what was done with it, and offsets that were asked for."""
+    """One expression: the layout, the operations applied to it, and requested offsets."""
 
     layout: Any
     steps: tuple[Step, ...]
@@ -49,12 +49,12 @@ class _Shown:
 
     @property
     def caption(self) -> str | None:
-        """The unit of the result's offsets; None where the layout says it: bytes, or plain elements."""
+        """Unit of the result's offsets; None where the layout shows it: bytes, or plain elements."""
         return None if hasattr(self.result, "element_bits") else self.unit.words
 
     @property
     def start(self) -> Any:
-        """The offset from which the result goes on, where its notation does not say it."""
+        """Offset at which the result starts, where its notation does not contain it."""
         return self.unit.start
 
 
@@ -202,7 +202,7 @@ def _as_typed(context: typer.Context) -> list[Operation]:
     """Operations in the order in which they were typed, which is that of the parser's results.
 
     Raises:
-        ConfigError: one was typed twice: its second place is not known.
+        ConfigError: one was typed twice, so that its second position is unknown.
     """
     rows = {row.name: row for row in OPERATIONS}
     for name, given in context.params.items():
@@ -212,7 +212,7 @@ def _as_typed(context: typer.Context) -> list[Operation]:
 
 
 def _tile(text: str | None, plot: Path | None) -> Any:
-    """The shape that --thread-values gives; None without it.
+    """Shape of --thread-values; None without it.
 
     Raises:
         ConfigError: it is no shape, or there is nothing to draw.
@@ -235,14 +235,14 @@ def _tile(text: str | None, plot: Path | None) -> Any:
 
 
 def layout_command(context: typer.Context, **values: Any) -> None:
-    r"""Show a layout in CuTe's notation, or what an operation makes of it: facts, picture, table.
+    r"""Show a layout in CuTe's notation, or the result of an operation on it: facts, picture, table.
 
     Quote for the shell: gpusim layout '(4,(2,3)):(6,(3,1))'.
     Swizzled in elements: 'Sw<3,3,3> o 0 o (8,64):(64,1)';
     in bytes: 'Sw<3,4,3>_smem_ptr[16b] o (8,64):(64,1)'.
 
-    A TILER is a shape (32,8), which goes mode by mode; a layout a mode,
-    <4:2,8:1>; or one layout 4:2, which divides the flattened layout as a list.
+    A TILER is a shape (32,8) or a layout per mode, <4:2,8:1>, applied mode by
+    mode. Or it is one layout 4:2, which divides the flattened layout.
     For example: gpusim layout '(128,64):(64,1)' --zipped-divide '(32,8)'
     """
     operations = [(row, values[row.name]) for row in _as_typed(context) if values[row.name]]

@@ -1,7 +1,6 @@
-"""What ``layout`` can be told: CuTe's notation, and the operations of the algebra by the names of their options.
+"""CuTe notation and layout algebra for the ``layout`` command, with one option per operation.
 
-In: text of the command line. Out: layouts, and for each operation a step: what came of it, in which unit,
-and what to remark.
+In: text of the command line. Out: layouts, and for each operation a step with the result, its unit and remarks.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """An operation of the algebra as an option: its name is CuTe's, ``wants`` says what the option takes."""
+    """Operation of the algebra as an option: its name is CuTe's, ``wants`` is the placeholder of its argument."""
 
     name: str
     wants: str
@@ -32,7 +31,7 @@ class Operation:
 
     @property
     def flag(self) -> str:
-        """As it is typed."""
+        """Option on the command line."""
         return f"--{self.name.replace('_', '-')}"
 
 
@@ -60,7 +59,7 @@ OPERATIONS = (
     Operation("swizzle", "B,M,S|MODE", "a swizzle over the layout: B,M,S in elements; 32B, 64B or 128B with --dtype"),
     Operation("tile_to_shape", "SHAPE", "the layout repeated until it fills SHAPE; --order says along which mode first"),
 )
-"""Every operation, in the order of the help."""
+"""Operations in the order of the help."""
 
 _EXPLAINED = ("composition", "divide", "product")
 _MAY_LACK_ARGUMENT = ("complement", "coalesce_by")
@@ -68,23 +67,23 @@ _MAY_LACK_ARGUMENT = ("complement", "coalesce_by")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unit:
-    """What a layout's offsets count: elements, elements made wider or narrower, or (an inverse) indices; and from where.
+    """Unit of a layout's offsets: elements, wider or narrower elements, or (of an inverse) indices; and the start offset.
 
     >>> Unit(bits=16).after("upcast", 8).words, Unit().after("upcast", 8).words, Unit().after("downcast", 2).words
     ('elements of 128 bits', 'units of 8 elements', 'units of 1/2 element')
     """
 
     bits: int | None = None
-    """Of what is counted, if that is known and has a width."""
+    """Bits of the unit, if it is known and has a width."""
     factor: Fraction = Fraction(1)
-    """Elements in what is counted."""
+    """Elements in the unit."""
     is_index: bool = False
     start: Any = 0
-    """The offset of the first coordinate, which the layout does not say: that of what a slice fixed."""
+    """Offset of the first coordinate, which the layout does not contain: that of what a slice fixed."""
 
     @property
     def words(self) -> str | None:
-        """For captions; None for what needs no words."""
+        """Unit for captions; None where none is needed."""
         if self.is_index:
             return "indices"
         if self.factor == 1:
@@ -95,14 +94,14 @@ class Unit:
 
     @property
     def element_bits(self) -> int | None:
-        """Bits of what is counted; None if that is an index."""
+        """Bits of the unit; None if it is an index."""
         return None if self.is_index else self.bits
 
     def after(self, operation: str, argument: Any) -> Unit:
-        """What the result of an operation counts.
+        """Unit of an operation's result.
 
         Raises:
-            LayoutError: elements that do not divide into so many parts, or a start that lies within a wider one.
+            LayoutError: elements do not divide into that many parts, or the start lies within a wider one.
         """
         from gpusim.layout.int_tuple import show
 
@@ -127,7 +126,7 @@ class Unit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """An operation that was done: with what, in words, what came out, and what that counts."""
+    """Operation that was applied: its argument, an explanation, the result, and its unit."""
 
     operation: Operation
     argument: str
@@ -141,13 +140,13 @@ class Step:
 
 
 def parse_operand(text: str, flag: str) -> Any:
-    """A tiler or layout: a shape ``(32,8)``, a layout ``4:2``, one a mode ``<4:2,8:1>``, a swizzle, or ``_``.
+    """Tiler or layout: a shape ``(32,8)``, a layout ``4:2``, one per mode ``<4:2,8:1>``, a swizzle, or ``_``.
 
     >>> parse_operand("(32,8)", "--zipped-divide"), parse_operand("<4:2,_>", "--composition")
     ((32, 8), (Layout(4, 2), None))
 
     Raises:
-        LayoutError: no such notation; names the ``flag``.
+        LayoutError: the notation is unknown; the text names the ``flag``.
     """
     from gpusim.layout.notation import Notation
 
@@ -174,7 +173,7 @@ def _operand(text: Notation) -> Any:
 
 
 def _parts(text: Notation) -> list[Notation] | None:
-    """What stands between commas of the bracket that encloses all of ``text``; None if none does."""
+    """Parts between commas of the bracket that encloses all of ``text``; None if none does."""
     bare = text.bare
     closing = {"(": ")", "<": ">"}.get(bare[:1])
     if closing is None or bare[-1:] != closing:
@@ -190,7 +189,7 @@ def _parts(text: Notation) -> list[Notation] | None:
 
 
 def bare_swizzle(bare: str) -> Any:
-    """A swizzle alone, such as ``Sw<3,3,3>``; None if it is none."""
+    """Swizzle without a layout, for example ``Sw<3,3,3>``; None if it is none."""
     from gpusim.layout import Swizzle
 
     head, _, rest = bare.partition("<")
@@ -224,10 +223,10 @@ def _argument(operation: Operation, text: str) -> Any:
 
 
 def apply(operation: Operation, layout: Any, text: str | bool, unit: Unit | None = None, order: str | None = None) -> Step:
-    """What an operation makes of a layout whose offsets count ``unit``; ``order`` is that of ``tile_to_shape``.
+    """Result of an operation on a layout whose offsets count ``unit``; ``order`` is that of ``tile_to_shape``.
 
     Raises:
-        LayoutError: an argument that is no tiler, layout or number, or an operation that has no result.
+        LayoutError: the argument is no tiler, layout or number, or the operation has no result.
     """
     from gpusim.layout import Layout, Swizzle
     from gpusim.layout.int_tuple import add, leaves
@@ -259,7 +258,7 @@ def apply(operation: Operation, layout: Any, text: str | bool, unit: Unit | None
 
 
 def _remarks(operation: Operation, layout: Any, argument: Any, before: Unit, after: Unit) -> Iterator[str]:
-    """What to know about a result that is not as one may think."""
+    """Remarks on a result that a reader may not expect."""
     from gpusim.layout import Layout, Swizzle
     from gpusim.layout.int_tuple import show
     from gpusim.layout.layout import inner_layout
@@ -273,7 +272,7 @@ def _remarks(operation: Operation, layout: Any, argument: Any, before: Unit, aft
 
 
 def _past_end(layout: Layout, tiler: Any, what: str, mode: tuple[int, ...] = ()) -> Iterator[str]:
-    """A remark for each part of a tiler that goes beyond its mode, where the layout runs on.
+    """Remark for each part of a tiler that exceeds its mode, where the layout runs on.
 
     >>> from gpusim.layout import Layout
     >>> next(_past_end(Layout((8, 64), (64, 1)), (16, 8), "the tile "))
@@ -314,7 +313,7 @@ def _explanation(operation: Operation, layout: Any, argument: Any) -> str:
 
 
 def _sliced(layout: Any, coord: Any, text: str) -> tuple[Any, Any]:
-    """The slice, and the offset from which it goes on where its notation does not say it."""
+    """(slice, offset of its start, where its notation does not contain it)."""
     from gpusim.layout import Layout
     from gpusim.layout.int_tuple import has_none
     from gpusim.layout.layout import slice_and_offset
@@ -328,7 +327,7 @@ def _sliced(layout: Any, coord: Any, text: str) -> tuple[Any, Any]:
 
 
 def _swizzled(layout: Any, text: str, unit: Unit) -> tuple[Any, tuple[str, ...]]:
-    """A swizzle over a plain layout, in the unit of its offsets, and what to know about its numbers."""
+    """(swizzle over a plain layout, in the unit of its offsets; remarks on its numbers)."""
     from gpusim.layout import SWIZZLE_MODES, ComposedLayout, Layout, parse_swizzle, units_remark
 
     if not isinstance(layout, Layout):
@@ -367,7 +366,7 @@ def _tiled(layout: Any, shape: Any, order: str) -> Any:
 
 
 def is_inside(coord: Any, shape: Any) -> bool:
-    """Whether every part of a coordinate is below its extent; a mode that is kept is."""
+    """Whether every part of a coordinate is below its extent; a mode that is kept counts as inside."""
     from gpusim.layout import product
     from gpusim.layout.int_tuple import wrap
 

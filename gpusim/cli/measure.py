@@ -1,4 +1,4 @@
-"""``measure``: ask the GPU that is here."""
+"""``measure``: measures kernels on the GPU of this machine."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
     from gpusim.evidence.toolchain.cuda_toolkit import Cubin
 
 COUNTS = 3
-"""The tier that is judged at once: it costs no simulation."""
+"""Tier that is judged at once, since it needs no simulation."""
 
 OLDEST = (8, 0)
-"""The least compute capability of a GPU that is measured."""
+"""Lowest compute capability of a GPU that can be measured."""
 
 LAUNCH_S = 0.1
-"""What a counted launch takes, seen on an H200; for the estimate alone."""
+"""Seconds of a counted launch, seen on an H200; used for the estimate only."""
 
 TIMES_S = 1.3
-"""What the protocols of times take."""
+"""Seconds of the timing protocols."""
 
 
 def measure_command(
@@ -62,9 +62,9 @@ def measure_command(
     build_dir: Annotated[str | None, typer.Option("--build-dir", metavar="DIR", help="where cubins are kept")] = None,
     launch_only: Annotated[str | None, typer.Option("--launch-only", metavar="PLAN", hidden=True)] = None,
 ) -> None:
-    """Measure kernels on the GPU that is here, with Nsight Compute; goes on where an earlier run stopped.
+    """Measure kernels on the GPU of this machine, with Nsight Compute; continues where an earlier run stopped.
 
-    Rows go to validation/measured/<gpu>/<kernel>.csv, chunk by chunk; wrong answers give none.
+    Rows go to validation/measured/<gpu>/<kernel>.csv, chunk by chunk; kernels with a wrong output give none.
     """
     from gpusim.evidence.bench.runner import Options
     from gpusim.evidence.cases.case import case_names, load_case
@@ -107,10 +107,10 @@ def measure_command(
 
 
 def _measured_dir() -> Path:
-    """``validation/measured`` of the checkout.
+    """Folder ``validation/measured`` of the checkout.
 
     Raises:
-        ConfigError: gpusim is installed without one; the next installation would overwrite what it found there.
+        ConfigError: gpusim is installed without a checkout; the next installation would overwrite the tables.
     """
     import gpusim
     from gpusim.evidence.cases.case import kernels_dir
@@ -136,7 +136,7 @@ def _list() -> None:
 
 
 def _without_frameworks(cases: Sequence[Case], *, build_only: bool) -> list[Case]:
-    """Those of ``cases`` that can be built here, or launched; says of each other one why not."""
+    """Cases that can be built here, or launched; prints the reason for each other one."""
     from gpusim.evidence.bench.frameworks import has_source, lacking
 
     found = []
@@ -156,7 +156,7 @@ def _without_frameworks(cases: Sequence[Case], *, build_only: bool) -> list[Case
 def _build(
     cases: Sequence[Case], arch: str | None, folder: Path | None, *, is_launched: bool = True
 ) -> dict[str, Cubin]:
-    """The cubins by case; of cases that have something for the architecture. What is not launched wants no framework."""
+    """Cubins by case, of cases with kernels for the architecture. Building alone needs no framework."""
     from gpusim.evidence.bench.frameworks import built
     from gpusim.evidence.toolchain.cuda_toolkit import build, capability_of, find_gpu
 
@@ -178,7 +178,7 @@ def _build(
 
 
 def _tell_names(cases: Sequence[Case], options: Options) -> None:
-    """A CSV a case with what is launched for its configs."""
+    """Write a CSV for each case with the kernels that are launched for its configs."""
     from gpusim.evidence.bench.child_process import find_ncu
     from gpusim.evidence.bench.framework_launches import launches_of, write_launches
     from gpusim.evidence.bench.frameworks import built
@@ -244,7 +244,7 @@ def _run(bench: Bench, job: Job, until: float, console: Console) -> None:
 
 
 def _finish(cases: Sequence[Case], options: Options, capability: tuple[int, int], console: Console) -> None:
-    """Say how the simulator's rules do on what was measured, and what is left."""
+    """Print how the simulator's rules match the measurements, and what is left."""
     from gpusim.evidence.bench.runner import jobs
     from gpusim.evidence.validate.judge import judge, summaries
     from gpusim.machine.config import gpu_names, load_gpu

@@ -1,4 +1,4 @@
-"""What commands share: statuses, groups that name the nearest command, outputs, GPUs, where text goes."""
+"""Shared parts of the commands: exit statuses, command groups, output files, GPUs, consoles and progress."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ if TYPE_CHECKING:
 GPU_HELP = "GPU by name, by a unique beginning of it (gpusim gpus lists all), or by TOML file."
 
 OK, MISMATCH, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
-"""What the process leaves with."""
+"""Exit statuses of the process."""
 
 
 def where(context: Any) -> str:
-    """``predict gemm: `` for errors below a command, empty at the root."""
+    """Prefix of errors of a command, for example ``predict gemm: ``; empty at the root."""
     words = context.command_path.split()[1:] if context is not None else []
     return f"{' '.join(words)}: " if words else ""
 
 
 class Commands(TyperGroup):
-    """A group that names the nearest command."""
+    """Command group that suggests the nearest command for an unknown name."""
 
     noun = "command"
 
     def hint(self, name: str, known: Sequence[str]) -> str:
-        """What was meant by an unknown ``name``."""
+        """Hint at the known name that an unknown ``name`` means."""
         return nearest(name, known)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """The command that ``args`` begin with."""
+        """Command that ``args`` begin with."""
         known = self.list_commands(ctx)
         if args[0] not in known and not args[0].startswith("-"):
             raise ConfigError(f"{where(ctx)}{args[0]!r} is no {self.noun}; {self.hint(args[0], known)}")
@@ -56,7 +56,7 @@ def check_choice(name: str, found: str, known: Sequence[str]) -> str:
     """``found`` if it is known.
 
     Raises:
-        ConfigError: it is not; names the flag and the nearest choice.
+        ConfigError: it is unknown; the text has the flag and the nearest choice.
     """
     if found not in known:
         raise ConfigError(f"{name} {found!r} is unknown; {nearest(found, known)}")
@@ -64,10 +64,10 @@ def check_choice(name: str, found: str, known: Sequence[str]) -> str:
 
 
 def find_gpu(name: str, flag: str) -> GpuSpec:
-    """A GPU by name or path.
+    """GPU by name or path.
 
     Raises:
-        ConfigError: no such GPU, or a description that is refused; carries the flag where it concerns the name.
+        ConfigError: there is no such GPU, or its description is refused; the text has the flag where it concerns the name.
     """
     from gpusim.machine.config import gpu_names, load_gpu
 
@@ -82,15 +82,15 @@ def find_gpu(name: str, flag: str) -> GpuSpec:
 
 
 def name_of(typed: str, gpu: GpuSpec) -> str:
-    """A GPU as one types it again: the file that describes it, or its full name."""
+    """GPU as a user would type it: the file that describes it, or its full name."""
     return typed if typed.endswith(".toml") else gpu.name
 
 
 def output_path(text: str | None, flag: str, *suffixes: str) -> Path | None:
-    """Where an output goes: None if it was not asked for, ``-`` for JSON on stdout; no ``suffixes`` means any.
+    """Path of an output: None if it was not requested, ``-`` for JSON on stdout. No ``suffixes``: any is allowed.
 
     Raises:
-        GpusimError: a name that is no file's, or one that could not be written.
+        GpusimError: the name is no file's, or the file cannot be written.
     """
     from gpusim.report.output import check_output
 
@@ -103,10 +103,10 @@ def output_path(text: str | None, flag: str, *suffixes: str) -> Path | None:
 
 
 def refuse_same(outputs: Mapping[str, Path | None], inputs: Mapping[str, str | None] = MappingProxyType({})) -> None:
-    """Refuse two outputs (by flag) into one file, or one into a file that is read (``inputs``, likewise).
+    """Check that no two outputs (by flag) have one file, and that none is a file that is read (``inputs``, by flag).
 
     Raises:
-        ConfigError: the second one, by name.
+        ConfigError: an output's file is taken; the text names its flag.
     """
     taken = {Path(text).resolve(): flag for flag, text in inputs.items() if text}
     for flag, path in outputs.items():
@@ -130,7 +130,7 @@ def write_json(document: Any, path: Path) -> None:
 
 
 def _finite(value: Any) -> Any:
-    """``value`` as JSON can hold it: numpy's numbers as Python's, infinity and NaN as null, anything else as text."""
+    """JSON-compatible ``value``: numpy numbers as Python's, infinity and NaN as null, other objects as text."""
     if isinstance(value, Mapping):
         return {str(key): _finite(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -143,32 +143,33 @@ def _finite(value: Any) -> Any:
 
 
 WIDE = 1000
-"""Columns of what is no terminal, more than any table has: a row stays a line."""
+"""Columns of an output that is no terminal, more than any table has, so that a row stays a line."""
 
 
 def console_for(json_path: Path | None) -> Console:
-    """Where tables go: stdout, or stderr when stdout is the JSON document's; as wide as they need be in a file or pipe."""
+    """Console for tables: stdout, or stderr if stdout has the JSON document. Files and pipes get the full width."""
     from rich.console import Console
 
-    console = Console(stderr=json_path is not None and str(json_path) == "-", emoji=False)  # no table of their names
+    console = Console(stderr=json_path is not None and str(json_path) == "-", emoji=False)  # tables have no emoji names
     if console.is_terminal or "COLUMNS" in os.environ:
         return console
     return Console(stderr=console.stderr, width=WIDE, emoji=False)
 
 
 SILENT_S = 1.0
-"""Seconds that a simulation takes before a terminal shows how far it is."""
+"""Seconds of a simulation before a terminal shows its progress."""
 
 LEAST_SHARE = 0.15
-"""Part of the CTAs that exit before the time left is estimated. First waves take longer to simulate.
-Runs that look for a clock end before."""
+"""Fraction of the CTAs that must exit before the remaining time is estimated.
+
+First waves take longer to simulate. Runs that look for a clock end before."""
 
 
 class Spinner:
-    """What one waits for, on stderr: a spinner in a terminal, elsewhere a line now and then once it takes long."""
+    """Progress on stderr: a spinner in a terminal, elsewhere an occasional line in long runs."""
 
     def __init__(self, status: Status | None, text: str) -> None:
-        """Nothing is told yet; ``status`` is a terminal's."""
+        """Start without a line; ``status`` is a terminal's."""
         self._status = status
         self._text = text
         self._since = time.perf_counter()
@@ -177,15 +178,15 @@ class Spinner:
         self._points: list[tuple[float, int]] = []
 
     def update(self, text: str) -> None:
-        """Something else begins."""
+        """Show that another step begins."""
         self._text, self._since = text, time.perf_counter()
         self._points.clear()
         self._tell(text)
 
     def show_progress(self, num_done: int, num_ctas: int, cycle: float) -> None:
-        """So many CTAs have exited by a cycle."""
+        """Show that ``num_done`` CTAs have exited by ``cycle``."""
         now = time.perf_counter()
-        if cycle < self._cycle:  # another run of the same launch: at another clock, or of all behind a part
+        if cycle < self._cycle:  # another run of the launch: at another clock, or without a part
             self._points.clear()
         self._cycle = cycle
         self._points.append((now, num_done))
@@ -205,9 +206,9 @@ class Spinner:
 
 
 def seconds_left(points: Sequence[tuple[float, int]], num_ctas: int) -> float | None:
-    """Seconds until all CTAs have exited; None where it is too early to say. ``points``: time, CTAs that have exited.
+    """Seconds until all CTAs have exited; None where it is too early to estimate. ``points``: (time, CTAs that have exited).
 
-    The rate is that of the second half of the time: the first CTAs exit a CTA's lifetime after the start.
+    The rate is that of the second half of the time, since the first CTAs exit a CTA's lifetime after the start.
 
     >>> seconds_left([(0.0, 0), (1.0, 0), (2.0, 100), (3.0, 200), (4.0, 300)], 1000), seconds_left([(0.0, 0), (2.0, 9)], 99)
     (7.0, None)
@@ -222,12 +223,12 @@ def seconds_left(points: Sequence[tuple[float, int]], num_ctas: int) -> float | 
 
 
 LINE_AFTER_S, LINE_EVERY_S = 3.0, 10.0
-"""Where stderr is no terminal: after so many seconds the first line, and how long until the next."""
+"""Seconds until the first line where stderr is no terminal, and between lines."""
 
 
 @contextmanager
 def spinner(text: str) -> Iterator[Spinner]:
-    """What is waited for, on stderr."""
+    """Context manager that shows ``text`` and progress on stderr."""
     from rich.console import Console
 
     console = Console(stderr=True)
@@ -240,9 +241,9 @@ def spinner(text: str) -> Iterator[Spinner]:
 
 @contextmanager
 def progress(*, says_left: bool) -> Iterator[Callable[[str, int, int], None]]:
-    """Hears what is done, how many of it, of how many: on stderr a bar, or where that is no terminal a line now and then.
+    """Context manager with a callback for (description, number done, total number), shown on stderr.
 
-    ``says_left``: what it hears says how long the rest takes.
+    A terminal shows a bar, other outputs an occasional line. ``says_left``: the description includes the remaining time.
     """
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -250,7 +251,7 @@ def progress(*, says_left: bool) -> Iterator[Callable[[str, int, int], None]]:
     console = Console(stderr=True)
     if not console.is_terminal:
         told = time.perf_counter()
-        began: list[tuple[int, float]] = []  # what was there, and the first that came, behind what it takes to begin
+        began: list[tuple[int, float]] = []  # the first two (done, time) pairs; the second follows the start-up
 
         def say(what: str, done: int, total: int) -> None:
             nonlocal told

@@ -1,4 +1,4 @@
-"""Options of a kernel, made from its parameters' model."""
+"""Command-line options of a kernel, created from the fields of its parameters."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ CHOSEN = "by GPU and tile"
 
 
 def parameter(name: str, kind: Any, option: Any, default: Any) -> inspect.Parameter:
-    """One option of a command that is made at run time, as typer reads it from a signature."""
+    """Option of a command that is created at run time, as a signature parameter for typer."""
     return inspect.Parameter(
         name, inspect.Parameter.KEYWORD_ONLY, annotation=Annotated[kind, option], default=default
     )
 
 
 def kernel_parameters(row: KernelModel, *, takes_lists: bool = False) -> list[inspect.Parameter]:
-    """One option a field of the parameters' model. All but flags are text here: the model checks them.
+    """Options for the fields of the parameters' model. All but flags are text here; the model validates them.
 
     With ``takes_lists`` flags are text, too: on, off, or both.
     """
@@ -53,7 +53,7 @@ def kernel_parameters(row: KernelModel, *, takes_lists: bool = False) -> list[in
 
 
 def help_text(kind: type[KernelParams], option: str, choices: tuple[Any, ...]) -> str:
-    """What an option is, its values, what it needs, and its default.
+    """Help of an option: description, values, requirements and default.
 
     >>> from gpusim.kernel_models.gemm import GemmParams
     >>> help_text(GemmParams, "consumer_split", ("m", "n"))
@@ -90,7 +90,7 @@ def _metavar(annotation: Any) -> str:
 
 
 def _default_text(default: Any) -> str:
-    """A default as it would be typed; in words where the model chooses it."""
+    """Text of a default as typed; words where the model chooses it."""
     if default is None:
         return CHOSEN
     if isinstance(default, bool):
@@ -101,17 +101,17 @@ def _default_text(default: Any) -> str:
 
 
 def given_options(row: KernelModel, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Options of the kernel that were typed, in our words."""
+    """Options of the kernel that were typed, with today's names."""
     return row.params.in_our_words({
         option: values[name] for option, name in row.params.options().items() if values.get(name) is not None
     })
 
 
 def checked_params(row: KernelModel, given: Mapping[str, Any]) -> KernelParams:
-    """The parameters' model.
+    """Validated parameters of the kernel.
 
     Raises:
-        KernelError: the first thing that it refuses, as a sentence with the flag's name.
+        KernelError: an option is refused; the text has the first one with its flag.
     """
     try:
         return row.params(**given)

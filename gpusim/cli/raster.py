@@ -1,4 +1,4 @@
-"""``raster``: who touches what when, and which order of tiles moves the fewest bytes."""
+"""``raster``: tiles and bytes of each wave, and the tile order that moves the fewest bytes."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ MOST_GROUP, MOST_GROUPS = 4096, 16
 
 
 class Rasters(Commands):
-    """A command for each kernel whose tiles can be taken in several orders."""
+    """One command for each kernel whose tiles can be taken in several orders."""
 
     noun = "kernel with an order of tiles to choose"
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Kernels whose options say the order."""
+        """Names of kernels with options for the order of tiles."""
         from gpusim.kernel_models import KERNEL_MODELS
 
         return [name for name, row in KERNEL_MODELS.items() if {"raster", "swizzle_size"} <= row.params.model_fields.keys()]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """``raster`` for one kernel."""
+        """Command ``raster`` for one kernel."""
         from gpusim.kernel_models import KERNEL_MODELS
 
         return _kernel_command(KERNEL_MODELS[cmd_name]) if cmd_name in self.list_commands(ctx) else None

@@ -1,4 +1,4 @@
-"""``sass``: what the compiler made of a kernel."""
+"""``sass``: registers, spills, tensor instructions and wait depths in the SASS of a kernel."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def sass_command(
     arch: Annotated[str, typer.Option("--arch", metavar="SM", help="what a folder of kernels/ is built for")] = "sm_90a",
     json_path: Annotated[str | None, typer.Option("--json", metavar="FILE", help="write it as JSON; - is stdout")] = None,
 ) -> None:
-    """Registers, spills, tensor instructions, true wait depths and the main loop of compiled kernels; needs no GPU.
+    """Show registers, spills, tensor instructions, wait depths and the main loop of compiled kernels; needs no GPU.
 
-    The depth is that of wgmma.wait_group as compiled: what a prediction wants as --wgmma-depth.
+    The depth is that of wgmma.wait_group as compiled, the value for --wgmma-depth of a prediction.
     """
     from gpusim.evidence.toolchain.sass import read_sass
 
@@ -49,7 +49,7 @@ def _cubin(target: str, arch: str) -> Path:
         return Path(target)
     if target not in case_names():
         folder = kernel_folder(target) if target.isidentifier() else Path(target)
-        if folder.is_dir():  # probes of the compiler's own, which nobody launches
+        if folder.is_dir():  # compiler probes, which are never launched
             held = ", ".join(sorted(path.name for path in folder.iterdir() if path.is_file()))
             raise ConfigError(f"{kernel_path(target)} has no case.py, scripts beside it build it ({held}); give a cubin")
         raise ConfigError(f"{target!r} is no file and no folder of kernels/; {nearest(target, case_names())}")
@@ -61,7 +61,7 @@ def _cubin(target: str, arch: str) -> Path:
 
 
 def summary(kernel: KernelSass) -> dict[str, Any]:
-    """What is told of a kernel: counts of instructions as they stand in it, and in its main loop."""
+    """Properties of a kernel: static counts of instructions, overall and in its main loop."""
     loop = kernel.main_loop
     return {
         "kernel": kernel.name, "registers": kernel.num_registers, "stack_bytes": kernel.stack_bytes,
@@ -96,7 +96,7 @@ def _render(found: list[dict[str, Any]], console: Console) -> None:
 
 
 def _of(part: dict[str, Any], indent: str) -> list[str]:
-    """Tensor instructions and waits of a kernel or a loop."""
+    """Lines on tensor instructions and waits of a kernel or a loop."""
     lines = []
     if part["tensor"]:
         lines.append(f"{indent}tensor: {', '.join(f'{count} {shape}' for shape, count in part['tensor'].items())}")

@@ -1,4 +1,4 @@
-"""``sweep``: many configurations of one kernel, ranked."""
+"""``sweep``: predicts and ranks many configurations of one kernel."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 
 
 class Sweeps(Kernels):
-    """A command a kernel."""
+    """One command per kernel."""
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """``sweep`` for one kernel."""
+        """Command ``sweep`` for one kernel."""
         from gpusim.kernel_models import KERNEL_MODELS
 
         row = KERNEL_MODELS.get(cmd_name)

@@ -1,4 +1,4 @@
-"""``validate``: predictions beside measured rows, tier by tier, and what whole kernels say in all."""
+"""``validate``: predictions against measured rows by tier, and totals over validation kernels."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ if TYPE_CHECKING:
 
 
 SILENCE_S = 60.0
-"""How long a pipe hears nothing."""
+"""Seconds between progress lines where the output is a file or a pipe."""
 
 COUNTED_S, TIMED_S, MICRO_S = 0.9, 1.6, 0.015
-"""Of a core for a simulation, on average: of a whole kernel as it was counted, as it was timed, and of a microbenchmark."""
+"""Core seconds of an average simulation: of a counted validation kernel, a timed one, and a microbenchmark."""
 SLOW_S = {
     "copy_grains": 2.0, "piece_order": 1.0, "sharers_apart": 1.3, "power_tma": 1.5, "line_halves": 0.6,
     "multicast_rings": 0.7, "edges_beside_loads": 0.6, "copy_sharing": 0.6, "memory_bandwidth": 0.5,
     "loads_beside_stores": 0.4, "part_turns": 0.4, "l2_residency": 0.3, "own_copies": 0.3, "tile_sharing": 0.3,
     "launch_order": 0.1, "cold_tiles": 0.07,
 }  # fmt: skip
-"""Of microbenchmarks that take longer."""
+"""Core seconds of microbenchmarks that take longer than ``MICRO_S``."""
 SHORT_S = 10.0
-"""What is over so soon needs no word beforehand."""
+"""Seconds below which no estimate of the run time is printed."""
 
 
 def validate_command(
@@ -59,10 +59,10 @@ def validate_command(
                                                   "cycles over measured ones")] = None,
     json_path: Json = None,
 ) -> None:  # fmt: skip
-    """Hold predictions against measured rows, tier by tier; status 1 if a family misses its tier.
+    """Compare predictions with measured rows, tier by tier; status 1 if a family misses its tier.
 
-    Rows that calibrated are not judged. With --published: number by number; status 1 if one that judges is more than 10 %
-    off.
+    Rows that calibrated a parameter are not judged. With --published: number by number; status 1 if one that judges is more
+    than 10 % off.
     """
     from gpusim.evidence.validate.accuracy_summary import document
     from gpusim.evidence.validate.judge import TIERS, not_judged, summaries, totals
@@ -163,7 +163,10 @@ def _validate_published(gpu_name: str, worst: int, output: Path | None) -> None:
 def _judge_all(
     cases: Sequence[Case], folder: Path, gpu: GpuSpec, tiers: Sequence[int], *, processes: int | None, keeps: bool
 ) -> list[Judgement]:
-    """Every case's rows, a process for each core; in the order of the cases. It says beforehand how long that takes."""
+    """Judgements of every case's rows, in the order of the cases, on one process per core.
+
+    Prints an estimate of the run time beforehand.
+    """
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -179,7 +182,7 @@ def _judge_all(
     shown = Console(stderr=True)
     found: list[list[Judgement]] = [[] for _ in questions]
     told_at = time.monotonic()
-    is_short = not any(case.is_whole for case in cases) and num_tables < 2  # whose rows take no simulation, or a short one
+    is_short = not any(case.is_whole for case in cases) and num_tables < 2  # rows that need no simulation, or a short one
     order = sorted(questions, key=lambda question: not by_name[question.case].is_whole)
     kept = Kept.of(gpu) if keeps else None
     num_at_once = processes or os.cpu_count() or 1
@@ -199,7 +202,7 @@ def _judge_all(
             left[question.case] -= 1
             if shown.is_terminal:
                 continue
-            if not left[question.case] and num_tables > 1:  # a file or a pipe has no bar
+            if not left[question.case] and num_tables > 1:  # a file or a pipe has no progress bar
                 done = sum(not num for num in left.values())
                 typer.echo(f"gpusim: judged {question.case}, {done} of {num_tables} tables", err=True)
             elif time.monotonic() > told_at + SILENCE_S:
@@ -210,7 +213,7 @@ def _judge_all(
 
 
 def _seconds(case: Case, question: Question) -> float:
-    """About how long an answer takes."""
+    """Estimated seconds of one answer."""
     if not case.is_whole:
         return SLOW_S.get(case.name, MICRO_S)
     return TIMED_S if any(name.startswith(("single", "sustained")) for name in question.names) else COUNTED_S

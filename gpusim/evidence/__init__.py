@@ -1,4 +1,4 @@
-"""Predictions held against what was published or measured.
+"""Evidence for predictions: measurements, profiles and published numbers, and their comparison with the model.
 
-In: kernel models, GPUs, tables under ``validation/``. Out: tables. Nothing flows back into the model.
+In: kernel models, GPUs, tables under ``validation/``. Out: tables. The model depends on none of it.
 """

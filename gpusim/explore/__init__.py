@@ -1,5 +1,6 @@
-"""The explorer: questions that are asked in a browser, answered by the same code as the command line.
+"""Explorer in the browser: forms whose requests the command line's code answers.
 
-In: the words of a form (a query string). Out: an answer, or one sentence; as a page from the user's own machine (``app``),
-or as a static site with answers computed beforehand (``export``). ``answers`` knows no browser, ``pages`` no server.
+In: the fields of a form (a query string). Out: an answer, or an error of one sentence. It is a page served by the user's
+machine (``app``), or a static site with answers computed in advance (``export``). ``answers`` is independent of the browser,
+``pages`` of the server.
 """

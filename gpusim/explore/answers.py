@@ -1,4 +1,4 @@
-"""What is asked and answered: records that know neither browser nor server."""
+"""Records of the explorer's requests and answers, independent of browser and server."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from gpusim.kernel_models.options import refusal_sentence
 from gpusim.report.plots.picture import Picture
 
 LONGEST_TEXT = 400
-"""Characters that one field may have."""
+"""Most characters of one field."""
 
 
 class RefusedError(GpusimError):
-    """A question without an answer: one sentence, and the field of the form that it concerns."""
+    """Request without an answer: one sentence, and the field of the form that it concerns."""
 
     def __init__(self, sentence: str, field: str = "") -> None:
         super().__init__(sentence)
@@ -31,7 +31,7 @@ class RefusedError(GpusimError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """One number of an answer, which is compared with that of the last answer."""
+    """One number of an answer, which is compared with that of the previous answer."""
 
     label: str
     value: float
@@ -41,7 +41,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """A small table; of columns from ``left`` on, numbers."""
+    """Small table; columns from ``left`` on hold numbers."""
 
     caption: str
     columns: tuple[str, ...]
@@ -52,7 +52,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """A picture as SVG, with a sentence for those who do not see it."""
+    """Picture as SVG, with a description for readers who cannot see it."""
 
     title: str
     alt: str
@@ -60,13 +60,13 @@ class Shown:
 
     @classmethod
     def of(cls, title: str, picture: Picture) -> Self:
-        """As the report drew it, in fewer bytes."""
+        """Minified copy of a report's picture."""
         return cls(title=title, alt=picture.alt, svg=squeeze(picture.svg))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
-    """Another question that the answer suggests."""
+    """Further request that the answer suggests."""
 
     label: str
     query: Mapping[str, str]
@@ -74,14 +74,14 @@ class Offer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """All that a page shows."""
+    """Contents of a page's answer."""
 
     page: str
     label: str
-    """The question in a few words, for the comparison with the next."""
+    """Summary of the request in a few words, for the comparison with the next one."""
     verdict: str
     command: str
-    """The same question on the command line."""
+    """Equivalent command line."""
     figures: tuple[Figure, ...]
     facts_title: str
     facts: tuple[tuple[str, str], ...]
@@ -90,22 +90,22 @@ class Answer:
     remarks: tuple[str, ...]
     offers: tuple[Offer, ...] = ()
     launch: Mapping[str, Any] | None = None
-    """A packed launch that the page is to run: it fills in the numbers, which are zeros here."""
+    """Packed launch that the page runs. The page fills in the numbers, which are zeros here."""
     moved: str = ""
-    """A remark that holds where one of the page's sliders was moved."""
+    """Remark that is shown if a slider of the page was moved."""
 
 
 class Question(BaseModel):
-    """Words of a form, each checked by itself; what is left out has its default."""
+    """Fields of a form, each validated separately; missing fields have their defaults."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", str_max_length=LONGEST_TEXT, str_strip_whitespace=True)
 
     @classmethod
     def of(cls, words: Mapping[str, str]) -> Self:
-        """The question that a query asks; an empty word is one that is left out.
+        """Request from a query string; an empty field counts as missing.
 
         Raises:
-            RefusedError: a word that is none of the field's, or a field that there is not.
+            RefusedError: a value is invalid, or there is no such field.
         """
         try:
             return cls(**{name: text for name, text in words.items() if text.strip()})
@@ -122,7 +122,7 @@ class Question(BaseModel):
             raise RefusedError(sentence, field) from None
 
     def query(self) -> dict[str, str]:
-        """The words that differ from their defaults."""
+        """Fields that differ from their defaults, as text."""
         found = {name: getattr(self, name) for name in type(self).model_fields}
         defaults = {name: item.default for name, item in type(self).model_fields.items()}
         return {name: _word(value) for name, value in found.items() if value != defaults[name]}
@@ -133,7 +133,7 @@ def _word(value: Any) -> str:
 
 
 def field_of(sentence: str, fields: Mapping[str, str]) -> str:
-    """The field that a sentence of the command line concerns, by the first option of ``fields`` that it names.
+    """Form field that an error of the command line concerns, by the first option of ``fields`` in the text.
 
     >>> field_of("--stages 12: too many; use at most --stages 4", {"stages": "stages"}), field_of("gemm: no", {})
     ('stages', '')

@@ -1,7 +1,7 @@
-"""The server of the explorer: pages, answers, and nothing for anybody but this machine's browser.
+"""Web server of the explorer: pages and answers for the browser of this machine only.
 
-It listens on the loopback address alone. Requests whose Host or Origin is another than its own are refused, so that no page
-of the web can ask through a name that points here (DNS rebinding); answers carry a policy that loads nothing from elsewhere.
+It listens on the loopback address alone. It refuses requests whose Host or Origin is not its own. So no web page can reach
+it through a name that points here (DNS rebinding). The policy of its answers loads nothing from elsewhere.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ from gpusim.explore.worker import Worker
 LOOPBACK: Final = "127.0.0.1"
 
 MOST_QUERY: Final = 8000
-"""Characters of a query; a form's longest is shorter."""
+"""Most characters of a query; all forms need fewer."""
 
 Ask = Callable[[str, Mapping[str, str], bool], Answer]
-"""Answers words on a page, plainly or for its scripts; or raises a RefusedError."""
+"""Function from (page, words, whether for a browser without scripts) to the answer; may raise RefusedError."""
 
 HEADERS: Final = {
     "Content-Security-Policy": (
@@ -58,11 +58,11 @@ HEADERS: Final = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-"""What every answer says of itself."""
+"""Headers of every answer."""
 
 
 class OnlyHere:
-    """Passes on what this machine's browser asks of its own accord, and adds ``HEADERS`` to what comes back."""
+    """ASGI middleware that passes on requests of this machine's browser only, and adds ``HEADERS`` to the answers."""
 
     def __init__(self, app: ASGIApp, port: int) -> None:
         self.app = app
@@ -71,7 +71,7 @@ class OnlyHere:
             self.hosts |= {LOOPBACK, "localhost"}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request."""
+        """Handle one request."""
         if scope["type"] == "lifespan":
             await self.app(scope, receive, send)
             return
@@ -104,7 +104,7 @@ class OnlyHere:
 
 
 def make_app(ask: Ask, port: int) -> ASGIApp:
-    """The pages and answers; ``port`` is where it will be asked."""
+    """ASGI app with the pages and answers; ``port`` is the port that it listens on."""
 
     async def index(request: Request) -> Response:
         del request
@@ -148,7 +148,7 @@ def make_app(ask: Ask, port: int) -> ASGIApp:
 
 
 def listening(port: int) -> socket.socket:
-    """A socket on the loopback address; port 0 is any free one.
+    """Socket on the loopback address; port 0 is any free one.
 
     Raises:
         ConfigError: the port is taken, or not allowed.
@@ -165,14 +165,14 @@ def listening(port: int) -> socket.socket:
 
 
 def _warm_up(worker: Worker) -> None:
-    """Be ready before the first question, which is likely a page's own; what banks load takes longest."""
+    """Answer the default request of each page in advance. The modules of the page of banks take longest to load."""
     for page in sorted(FORMS, reverse=True):
         with suppress(RefusedError):
             worker.ask(page, {})
 
 
 def serve(found: socket.socket, *, opens: bool, tell: Callable[[str], None]) -> None:
-    """Serve on ``found`` until Ctrl-C; ``tell`` hears the address, ``opens`` shows it in the browser."""
+    """Serve on ``found`` until Ctrl-C; ``tell`` gets the address, ``opens`` shows it in the browser."""
     port = found.getsockname()[1]
     address = f"http://{LOOPBACK}:{port}/"
     worker = Worker()
@@ -182,7 +182,7 @@ def serve(found: socket.socket, *, opens: bool, tell: Callable[[str], None]) -> 
     )
     threading.Thread(target=_warm_up, args=(worker,), daemon=True).start()
     try:
-        warnings.filterwarnings("ignore", "coroutine .* was never awaited")  # where Ctrl-C comes before it begins
+        warnings.filterwarnings("ignore", "coroutine .* was never awaited")  # if Ctrl-C comes before it begins
         with suppress(KeyboardInterrupt):
             tell(address)
             if opens:

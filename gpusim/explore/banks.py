@@ -1,4 +1,4 @@
-"""The page of banks: a tile of shared memory, an access, a swizzle; how many wavefronts, who collides, what mends it."""
+"""Explorer page of bank conflicts: a shared-memory tile, an access, a swizzle; wavefronts, collisions and fixes."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ from gpusim.workload.smem.banks import Instruction
 MOST_EXTENT, MOST_PAD = 4096, 1024
 
 COLUMN = "32:1@0"
-"""Threads of a warp that reads down a column: lane i in row i."""
+"""Threads of a warp that reads a column: lane i in row i."""
 
 EVIDENCE = {
     "measured": "counted on hardware", "vendor": "published by the vendor", "paper": "published",
     "inferred": "inferred from what was counted", "guess": "a guess",
 }
-"""What the first word of a rule's source means."""
+"""Meaning of the first word of a rule's source."""
 
 
 class BanksQuestion(Question):
-    """What the form of banks holds."""
+    """Fields of the form of bank conflicts."""
 
     tile: Literal["rows", "typed"] = "rows"
     rows: Annotated[int, Field(ge=1, le=MOST_EXTENT)] = 64
@@ -56,7 +56,7 @@ class BanksQuestion(Question):
     bms: str = "3,3,3"
 
     def as_layout(self) -> str:
-        """The tile in CuTe's notation."""
+        """CuTe notation of the tile."""
         if self.tile == "typed":
             return self.layout
         rows, columns = self.rows, self.columns
@@ -64,7 +64,7 @@ class BanksQuestion(Question):
         return f"({rows},{columns}):({strides})"
 
     def asked(self) -> BanksAsked:
-        """The same question in the words of the command line."""
+        """Request to ``gpusim banks`` with these fields."""
         threads = {"usual": None, "column": COLUMN, "typed": self.threads}[self.lanes]
         swizzle = {"none": None, "typed": self.bms}.get(self.swizzle, self.swizzle)
         return BanksAsked(
@@ -73,12 +73,12 @@ class BanksQuestion(Question):
         )
 
     def label(self) -> str:
-        """The question in a few words."""
+        """Summary of the request in a few words."""
         swizzle = {"none": "no swizzle", "typed": f"swizzle {self.bms}"}.get(self.swizzle, f"swizzle {self.swizzle}")
         return f"{self.access} of {self.as_layout()} {self.dtype}, {swizzle}"
 
     def _fields(self) -> dict[str, str]:
-        """The field of each option of the command line."""
+        """Form field of each option of the command line."""
         return {
             "layout": "layout" if self.tile == "typed" else "rows", "dtype": "dtype", "access": "access",
             "swizzle": "bms" if self.swizzle == "typed" else "swizzle",
@@ -90,18 +90,18 @@ class BanksQuestion(Question):
         return self._fields()["swizzle"] if not found and "Sw<" in sentence and self.swizzle != "none" else found
 
     def answer(self) -> Answer:
-        """Wavefronts, collisions and what mends them.
+        """Wavefronts, collisions and bank conflict fixes.
 
         Raises:
-            RefusedError: what ``gpusim banks`` refuses, in the same sentence.
+            RefusedError: ``gpusim banks`` refuses the request; the sentence is the same.
         """
         return _answer(self, self.asked(), self.study())
 
     def study(self) -> Study:
-        """What is counted.
+        """Counted wavefronts and conflicts.
 
         Raises:
-            RefusedError: what ``gpusim banks`` refuses, in the same sentence.
+            RefusedError: ``gpusim banks`` refuses the request; the sentence is the same.
         """
         try:
             (access,) = self.asked().accesses()
@@ -152,7 +152,7 @@ def _phases(here: Instruction, found: Study) -> Table:
 
 
 def _offers(question: BanksQuestion, asked: BanksAsked, found: Study) -> tuple[Offer, ...]:
-    """The mends, as questions to go on with."""
+    """Bank conflict fixes, as requests to continue with."""
     offers = []
     if found.swizzle is not None and found.swizzle.swizzle_bytes != found.access.tile.swizzle:
         offers += _offer(question, asked, found.swizzle, "Take the smallest swizzle")

@@ -1,8 +1,8 @@
-"""A static copy of the explorer: the same pages, with answers worked out beforehand for the choices that it offers.
+"""Static copy of the explorer: its pages, with answers computed in advance for the choices that it offers.
 
-An answer is a file of its own, a script that a page loads when it is asked: so it works from a folder on disk, too, and the
-first page is small. Pictures lie beside it; those that are equal are one file. A copy is put together in a folder inside its
-own, and takes the place of the last one when all of it is there; one that was interrupted is gone on with.
+Each answer is a separate file, a script that the page loads on demand. So the copy works from a folder on disk, and the
+first page is small. Pictures are files next to it; equal ones are stored once. A copy is built in a folder inside its
+target, and replaces the last one when it is complete. An interrupted export continues.
 """
 
 from __future__ import annotations
@@ -37,34 +37,34 @@ from gpusim.report.output import write_whole
 from gpusim.workers import deaf_to_ctrl_c
 
 MARK = ".gpusim-explore"
-"""A file of this name says that a folder is an export, which another one may replace."""
+"""Name of a file that marks a folder as an export, which another export may replace."""
 
 ANSWERS, PICTURES = "answers", "pictures"
 
 NEXT, LAST = f"{MARK}-next", f"{MARK}-last"
-"""Folders inside a copy's own: where the next one is put together, and what it takes the place of."""
+"""Folders inside a copy's folder: where the next copy is built, and where the previous one is moved."""
 
 STAMP = "stamp"
-"""A file in NEXT: the sources and choices that its answers come from."""
+"""Name of a file in NEXT with a hash of the sources and choices of its answers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """How much was written."""
+    """Amounts that an export wrote."""
 
     num_answers: int
     num_refusals: int
     num_pictures: int
     num_bytes: int
     num_kept: int
-    """Answers that an interrupted export had worked out."""
+    """Answers that an interrupted export had computed."""
 
 
 def check_folder(folder: Path, flag: str) -> None:
-    """Refuse what is no empty folder, nor a copy from before.
+    """Check that ``folder`` is empty, new, or an earlier copy.
 
     Raises:
-        ConfigError: it holds other files, or cannot be made.
+        ConfigError: it holds other files, or cannot be created.
     """
     if folder.exists() and not folder.is_dir():
         raise ConfigError(f"{flag} {str(folder)!r} is no directory, wants an empty or a new one")
@@ -80,15 +80,15 @@ def export(
     folder: Path, *, jobs: int | None = None, offered: Mapping[str, Offered] = OFFERED,
     tell: Callable[[int, int], None] = lambda done, total: None,
 ) -> Written:
-    """Write a static copy to ``folder``, which :func:`check_folder` passed; ``tell`` hears how many answers are done.
+    """Write a static copy to ``folder``, which :func:`check_folder` passed; ``tell`` gets the number of finished answers.
 
-    What was there stays until all is written. After an interruption, the same export goes on from where it was.
+    The old contents stay until all is written. After an interruption, the same export continues where it stopped.
 
     Args:
-        folder: where to.
-        jobs: processes; by default one for each core.
+        folder: target folder.
+        jobs: processes; by default one per core.
         offered: choices of each page; the copy has these pages.
-        tell: (done, total) of answers.
+        tell: gets (done, total) of answers.
 
     Raises:
         OSError: the disk is full, or a file cannot be written.
@@ -98,7 +98,7 @@ def export(
     tasks = [(page, key, words) for page in pages for key, words in grid(FORMS[page](), offered[page])]
     kept = _kept(new)
     open_tasks = [task for task in tasks if task[:2] not in kept]
-    open_tasks.sort(key=lambda task: hashlib.sha256(task[1].encode()).digest())  # mixed: what is done tells what is left
+    open_tasks.sort(key=lambda task: hashlib.sha256(task[1].encode()).digest())  # mixed, so that the rate is steady
     done, num_refusals = len(tasks) - len(open_tasks), sum(kept.values())
     tell(done, len(tasks))
     with _hands(min(jobs or os.cpu_count() or 1, max(1, len(open_tasks)))) as ask:
@@ -123,7 +123,7 @@ def export(
 
 
 def left_over(folder: Path, offered: Mapping[str, Offered] = OFFERED) -> str:
-    """What is to be said of an export into ``folder`` that was interrupted; empty if none was."""
+    """Remark on an interrupted export into ``folder``; empty if none was."""
     new = folder / NEXT
     if not new.is_dir():
         return ""
@@ -134,7 +134,7 @@ def left_over(folder: Path, offered: Mapping[str, Offered] = OFFERED) -> str:
 
 
 def _begun(folder: Path, offered: Mapping[str, Offered]) -> Path:
-    """NEXT in ``folder``, empty or with the answers of an export that was interrupted."""
+    """Folder NEXT in ``folder``, empty or with the answers of an interrupted export."""
     new, last = folder / NEXT, folder / LAST
     try:
         folder.mkdir(exist_ok=True)
@@ -142,7 +142,7 @@ def _begun(folder: Path, offered: Mapping[str, Offered]) -> Path:
         why = f"cannot be made ({error.strerror}), wants a directory that you may write"
         raise ConfigError(f"--export {str(folder)!r} {why}") from None
     (folder / MARK).write_text("written by gpusim explore --export, which may replace it\n", encoding="utf-8")
-    if last.is_dir():  # ended between two renames
+    if last.is_dir():  # an export ended between two renames
         for path in last.iterdir():
             if not (folder / path.name).exists():
                 path.rename(folder / path.name)
@@ -157,7 +157,7 @@ def _begun(folder: Path, offered: Mapping[str, Offered]) -> Path:
 
 
 def _take_place(new: Path, folder: Path) -> None:
-    """Put what is in ``new`` where the last copy was; other files that somebody has put there stay."""
+    """Move the contents of ``new`` to the place of the last copy; other files that a user has put there stay."""
     (new / STAMP).unlink()
     last = folder / LAST
     last.mkdir()
@@ -176,7 +176,7 @@ def _is_of(new: Path, offered: Mapping[str, Offered]) -> bool:
 
 
 def _stamp(offered: Mapping[str, Offered]) -> str:
-    """Of all that answers come from: the package, the descriptions of GPUs, and what is offered."""
+    """SHA-256 of everything that answers come from: the package, the descriptions of GPUs, and the choices."""
     package = Path(__file__).resolve().parent.parent
     found = hashlib.sha256(json.dumps({page: dict(of) for page, of in offered.items()}).encode())
     for path in sorted([*package.rglob("*.py"), *package.rglob("*.html"), *configs_dir().glob("*.toml")]):
@@ -186,7 +186,7 @@ def _stamp(offered: Mapping[str, Offered]) -> str:
 
 
 def _kept(new: Path) -> dict[tuple[str, str], bool]:
-    """(page, key) of answers that are there, with whether they are refusals."""
+    """(page, key) of existing answers, with whether they are refusals."""
     found = {}
     for path in new.glob(f"{ANSWERS}/*/*.js"):
         key = path.name.removesuffix(".js")
@@ -211,11 +211,11 @@ def _write_answer(folder: Path, page: str, key: str, found: Answer | RefusedErro
     else:
         document = refusal_document(str(found), found.field)
     script = f"gpusimAnswer({json.dumps(key)}, {json.dumps(document)});\n"
-    write_whole(folder / ANSWERS / page / f"{key}.js", script.encode())  # an answer that is there is whole
+    write_whole(folder / ANSWERS / page / f"{key}.js", script.encode())  # an existing answer is complete
 
 
 def _offers_here(answer: Answer, page: str, offered: Mapping[str, Offered]) -> Answer:
-    """Without offers that the copy has no answer for."""
+    """Answer without offers that the copy has no answer for."""
     here = tuple(
         offer for offer in answer.offers
         if all(text in offered[page].get(name, ()) for name, text in offer.query.items())
@@ -233,7 +233,7 @@ def _answered(task: Task) -> tuple[str, str, Answer | RefusedError]:
 
 @contextmanager
 def _hands(num: int) -> Iterator[Callable[[list[Task]], Iterator[tuple[str, str, Answer | RefusedError]]]]:
-    """Who answers: this process, or several."""
+    """Function that answers tasks, in this process or in several."""
     if num == 1:
         yield lambda tasks: map(_answered, tasks)
         return

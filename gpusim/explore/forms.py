@@ -1,6 +1,6 @@
-"""The forms: which field is asked how, and what a static copy offers of it.
+"""Forms of the explorer: the fields of each page, and the values that a static copy offers.
 
-A form is data. ``pages`` draws it, for a server that answers everything and for a copy that has only some answers.
+A form is data. ``pages`` draws it, for a server that answers everything and for a copy that has some answers only.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gpusim.workload.dtypes import DTYPES, STORED_DTYPES
 from gpusim.workload.smem.smem_ops import SMEM_OPS, smem_op_families
 
 NARROW = 14
-"""Characters that have room beside another field."""
+"""Characters of a field that fits next to another field."""
 
 Kind = Literal["select", "number", "text", "range"]
 
@@ -37,32 +37,35 @@ class Choice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FormField:
-    """One field: its name is the question's, ``when`` another field's name and value without which it says nothing."""
+    """One field, named as in the question.
+
+    ``when`` is another field's name and the value that it must have for this field to matter.
+    """
 
     name: str
     label: str
     kind: Kind = "select"
     choices: tuple[Choice, ...] = ()
-    """Of a select all values; of others suggestions."""
+    """Values of a select; suggestions for other fields."""
     hint: str = ""
     least: float = 0.0
-    """Of a range; so are the next two."""
+    """Lower end of a range; the next two are its upper end and step."""
     most: float = 0.0
     step: float = 0.0
     longest: int = LONGEST_TEXT
     when: tuple[str, str] | None = None
     is_offered: bool = True
-    """False in a static copy that has answers for its default alone."""
+    """Whether answers cover more than the default; false in a static copy that has none."""
     default: str = ""
 
     @property
     def is_whole(self) -> bool:
-        """Whether everything that it asks for is answered."""
+        """Whether all its values have answers."""
         return self.is_offered and all(choice.is_offered for choice in self.choices)
 
     @property
     def is_wide(self) -> bool:
-        """Whether it wants a line of its own."""
+        """Whether the field needs a separate line."""
         return self.kind == "range" or any(len(choice.label) > NARROW for choice in self.choices if self.kind == "select")
 
     @property
@@ -82,15 +85,15 @@ class Fieldset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Form:
-    """One page's form."""
+    """Form of one page."""
 
     page: str
     title: str
     question: str
-    """What the page lets one find out."""
+    """Question that the page answers."""
     fieldsets: tuple[Fieldset, ...]
     scripts: tuple[str, ...] = ("draw.js", "explore.js")
-    """Files of the page's scripts, in order."""
+    """Script files of the page, in order."""
 
     @property
     def fields(self) -> tuple[FormField, ...]:
@@ -99,7 +102,7 @@ class Form:
 
 
 Offered = Mapping[str, tuple[str, ...]]
-"""What a static copy of a page offers: values by field; of other fields only the default."""
+"""Values that a static copy of a page offers, by field; other fields have their default only."""
 
 
 def _choices(*pairs: str | tuple[str, str], group: str = "") -> tuple[Choice, ...]:
@@ -108,7 +111,7 @@ def _choices(*pairs: str | tuple[str, str], group: str = "") -> tuple[Choice, ..
 
 
 def banks_form() -> Form:
-    """A tile, an access, a swizzle."""
+    """Form of a tile, an access and a swizzle."""
     families = list(smem_op_families())
     family = {op: max((name for name in families if op.startswith(name)), key=len) for op in SMEM_OPS}
     accesses = tuple(
@@ -158,7 +161,7 @@ CLUSTERS = ("1x1", "2x1", "1x2", "2x2", "4x1")
 
 
 def pipeline_form() -> Form:
-    """A GPU, a GEMM, its tile, stages and schedule."""
+    """Form of a GPU, and of a GEMM with its tile, stages and schedule."""
     return _with_defaults(Form(
         page="pipeline", title="Pipeline",
         question="How long does a GEMM take with so many stages, in this tile and schedule; who waits for what, and when?",
@@ -194,7 +197,7 @@ def pipeline_form() -> Form:
 
 
 def _with_defaults(form: Form) -> Form:
-    """Each field with the default that its question has."""
+    """Form whose fields have the defaults of the question."""
     defaults = {
         item.alias or name: item.default for name, item in QUESTIONS[form.page].model_fields.items()
     }
@@ -215,18 +218,18 @@ def _changed(form: Form, change: object) -> Form:
 
 
 FORMS = MappingProxyType({"banks": banks_form, "pipeline": pipeline_form})
-"""A row a page."""
+"""Forms by page."""
 
 
 # ---------------------------------------------------------------------------------------------- static copies
 
 
 def narrowed(form: Form, offered: Offered) -> Form:
-    """``form`` as a static copy has it: fields of ``offered`` are selects of these values, all others stay as they are."""
+    """Form of a static copy: fields of ``offered`` are selects of these values, all others stay unchanged."""
 
     def told(field: FormField) -> FormField:
         values = offered.get(field.name)
-        if field.kind == "range":  # the page moves it by itself
+        if field.kind == "range":  # the page itself moves it
             return field
         if values is None:
             return replace(field, is_offered=False)
@@ -241,7 +244,7 @@ def narrowed(form: Form, offered: Offered) -> Form:
 
 
 def key_of(form: Form, words: Mapping[str, str], offered: Offered) -> str:
-    """The name of an answer's file: the values of all offered fields, in the order of the page."""
+    """File name of an answer: the values of all offered fields, in the order of the page."""
     return "~".join(words.get(field.name, field.default) for field in form.fields if field.name in offered)
 
 
@@ -271,5 +274,6 @@ OFFERED: Mapping[str, Offered] = MappingProxyType({
         "schedule": ("multistage", "warp_specialized", "cooperative", "pingpong"),
     },
 })
-"""What ``gpusim explore --export`` has answers for, all combinations of each page, which sliders move in the page; other
-fields keep their defaults."""
+"""Fields and values that ``gpusim explore --export`` has answers for, in all combinations of a page.
+
+Sliders move in the page; other fields keep their defaults."""

@@ -1,7 +1,7 @@
-"""What a page needs to run a launch by itself: the engine's module with the names of its records, and the packed launch.
+"""Data for a page that runs a launch: the WebAssembly engine with the names of its records, and the packed launch.
 
-In: a planned and traced launch. Out: JSON for the scripts in ``page/``. Layouts of buffers, names of states and parts, and
-colours of pictures are written here from the places where Python has them.
+In: a planned and traced launch. Out: JSON for the scripts in ``page/``. Buffer layouts, names of states and parts, and
+colours of pictures are taken from their definitions in Python.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from gpusim.units import Clock
 
 
 def engine_script() -> str:
-    """A script that gives a page the engine's module, the layout of its buffers, and the words of its pictures."""
+    """Script that gives a page the engine's module, the layout of its buffers, and the words of its pictures."""
     found = {
         "records": {
             "header_bytes": HEADER.size, "place_bytes": PLACE.size, "input": _sections(INPUT_SECTIONS),
@@ -69,7 +69,7 @@ def engine_script() -> str:
 
 
 def _sections(names: Sequence[str]) -> list[dict[str, Any]]:
-    """Name, bytes of an element, and of tables the fields as (name, kind): f8, i8."""
+    """Name and element bytes of each section; of tables also the fields as (name, kind): f8, i8."""
     found = []
     for name in names:
         dtype = dtype_of(name)
@@ -83,7 +83,7 @@ def _look(look: Look) -> dict[str, str]:
 
 
 def launch_document(plan: LaunchPlan, programs: Programs, clock: Clock) -> dict[str, Any]:
-    """A packed launch, what the sliders change in it, and what is said of its results.
+    """JSON document of a packed launch: its buffer, the changes by sliders, and data for its results.
 
     Raises:
         LaunchError: the launch has ops that the GPU lacks.

@@ -1,4 +1,4 @@
-"""Pages and answers as HTML, out of templates; every value is escaped."""
+"""HTML pages and answers of the explorer, from templates; every value is escaped."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from gpusim.explore.forms import FORMS, Form
 from gpusim.explore.packed_launch import engine_script
 
 ENGINE = "engine.js"
-"""A script with the engine's module, made when it is asked for."""
+"""Name of a script with the engine's module, generated on demand."""
 
 ASSETS = {
     "explore.css": "text/css", "icon.svg": "image/svg+xml",
     **dict.fromkeys(("draw.js", ENGINE, "run.js", "timeline.js", "pipeline.js", "explore.js"), "text/javascript"),
 }
-"""Files beside the pages, with their media types."""
+"""Files next to the pages, with their media types."""
 
 SCRIPTS = "'self' 'wasm-unsafe-eval'"
-"""What pages may run: scripts beside them, and modules of WebAssembly, such as the engine."""
+"""Content policy of pages: scripts next to them, and WebAssembly modules (the engine)."""
 
 
 @cache
@@ -36,14 +36,14 @@ def _templates() -> Environment:
 
 
 def asset(name: str) -> bytes:
-    """The content of a row of ``ASSETS``."""
+    """Content of a file in ``ASSETS``."""
     if name == ENGINE:
         return engine_script().encode()
     return resources.files("gpusim.explore").joinpath("page", name).read_bytes()
 
 
 def index_page(*, copied: str = "", pages: Collection[str] = FORMS) -> str:
-    """The first page; ``copied`` says what a static copy has, empty for a server; ``pages`` are those that there are."""
+    """First page. ``copied``: contents of a static copy, empty for a server; ``pages``: the existing pages."""
     return _templates().get_template("index.html").render(
         forms=_forms(pages), page="index", copied=copied, pages=pages, policy=SCRIPTS,
     )
@@ -53,9 +53,9 @@ def form_page(
     form: Form, words: Mapping[str, str], *, answer: Answer | None = None, refusal: tuple[str, str] | None = None,
     copied: str = "", pages: Collection[str] = FORMS,
 ) -> str:
-    """The page of a form, filled with ``words``; with an answer (or a sentence and its field) for who has no JavaScript.
+    """Page of a form, filled with ``words``; with an answer (or an error and its field) for browsers without JavaScript.
 
-    ``copied`` says what a static copy has, empty for a server; ``pages`` are those that there are.
+    ``copied``: contents of a static copy, empty for a server; ``pages``: the existing pages.
     """
     drawn = None if answer is None else answer_fragment(answer)
     return _templates().get_template("form.html").render(
@@ -65,14 +65,14 @@ def form_page(
 
 
 def answer_fragment(answer: Answer, source_of: Callable[[int, Shown], str] | None = None) -> str:
-    """An answer, without its page; ``source_of`` gives a picture's address, unless it is to lie in the page itself."""
+    """HTML of an answer without its page; ``source_of`` gives a picture's address. Without it pictures are in the page."""
     give = source_of or (lambda idx, shown: _inline(shown))
     sources = [give(idx, shown) for idx, shown in enumerate(answer.pictures)]
     return _templates().get_template("answer.html").render(answer=answer, sources=sources, page=answer.page)
 
 
 def answer_document(answer: Answer, html: str) -> dict[str, Any]:
-    """What the script of a page takes: HTML to show, and numbers to compare with those of the next answer."""
+    """Document for the page's script: HTML to show, and numbers to compare with those of the next answer."""
     return {
         "html": html, "label": answer.label, "launch": answer.launch,
         "figures": [
@@ -83,7 +83,7 @@ def answer_document(answer: Answer, html: str) -> dict[str, Any]:
 
 
 def refusal_document(sentence: str, field: str) -> dict[str, Any]:
-    """The same of a question without an answer."""
+    """Document for the page's script, of a request without an answer."""
     return {"refusal": sentence, "field": field}
 
 

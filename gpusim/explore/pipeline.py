@@ -1,6 +1,6 @@
-"""The page of pipelines: a GEMM's tile, stages and schedule; cycles, what bounds it, who waits for what, the timeline.
+"""Explorer page of GEMM pipelines: tile, stages and schedule; cycles, bottleneck, warp stalls, the timeline.
 
-The page runs the packed launch itself. For a browser without scripts the same launch runs here.
+The page runs the packed launch in the browser. For a browser without scripts it runs on the server.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from gpusim.simulate.run import estimate_clock, simulate
 from gpusim.units import Clock
 
 MOST_EXTENT = 32768
-"""Largest m, n and k of a question. A question that takes a core too long is refused when its time is over."""
+"""Largest m, n and k of a request. A request that takes a core too long is refused when its time is over."""
 
 MOST_STAGES = 64
 
@@ -41,27 +41,27 @@ FLAGS = ("m", "n", "k", "dtype", "tile", "stages", "schedule", "copy", "math", "
 """Fields that are options of ``gpusim predict gemm``."""
 
 SHOWN = ("Throughput", "Of peak", "Memory", "Bound by")
-"""First lines of a prediction that a run must tell."""
+"""First lines of a prediction that need a run."""
 
 EXPECTED = "Expected error"
-"""A fact of GPUs that there are: left out where a slider was moved."""
+"""Fact that holds for unchanged GPUs only; left out if a slider was moved."""
 
 LEAST_SHARE = 5e-4
-"""States of less of a role's life are left out."""
+"""Fraction of a role's life below which a state is left out."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
-    """A launch on a GPU as it is described, before anything runs."""
+    """A launch on an unchanged GPU, before anything runs."""
 
     plan: LaunchPlan
     resolved: Mapping[str, Any]
-    """Every option of the kernel, those that were chosen for the GPU, too."""
+    """Options of the kernel, including those that were chosen for the GPU."""
     clock: Clock
-    """What the launch is estimated to run at. Sliders leave it as it is."""
+    """Estimated clock of the launch, which sliders do not change."""
 
 
 class PipelineQuestion(Question):
-    """What the form of pipelines holds; ``auto`` is chosen for the GPU, as the command line does."""
+    """Fields of the form of pipelines; ``auto`` is chosen for the GPU, as on the command line."""
 
     gpu: str = "h200_sxm"
     m: Annotated[int, Field(ge=1, le=MOST_EXTENT)] = 2048
@@ -79,7 +79,7 @@ class PipelineQuestion(Question):
     l2_bandwidth: Annotated[float, Field(ge=0.25, le=2.0, allow_inf_nan=False)] = 1.0
 
     def query(self) -> dict[str, str]:
-        """The words that differ from their defaults."""
+        """Fields that differ from their defaults, as text."""
         return {name.rstrip("_"): text for name, text in super().query().items()}
 
     def options(self) -> dict[str, str]:
@@ -89,7 +89,7 @@ class PipelineQuestion(Question):
         return {name: text for name, text in found.items() if text not in ("auto", usual.get(name))}
 
     def command(self, clock: Clock | None = None) -> str:
-        """The same question on the command line, but for the sliders."""
+        """Equivalent command line, without the sliders."""
         words = ["gpusim", "predict", "gemm"]
         for name, text in self.options().items():
             words += [f"--{name}", text]
@@ -97,39 +97,39 @@ class PipelineQuestion(Question):
         return shlex.join([*words, "--gpu", self.gpu, *at])
 
     def factors(self) -> dict[str, float]:
-        """Sliders that were moved."""
+        """Factors of the sliders that were moved."""
         return {name: factor for name in SLIDERS if (factor := getattr(self, name)) != 1.0}
 
     def label(self) -> str:
-        """The question in a few words."""
+        """Summary of the request in a few words."""
         stages = f"{self.stages} stages" if self.stages != 1 else "1 stage"
         moved = "".join(f", {factor:g} x {SLIDERS[name].word}" for name, factor in self.factors().items())
         return f"{self.m}x{self.n}x{self.k} in {self.tile}, {stages}, {self.schedule}, {self.gpu}{moved}"
 
     def answer(self) -> Answer:
-        """A packed launch, which the page runs with its sliders where they are.
+        """Packed launch, which the page runs with the current sliders.
 
         Raises:
-            RefusedError: what ``gpusim predict gemm`` refuses, in the same sentence.
+            RefusedError: ``gpusim predict gemm`` refuses the launch; the sentence is the same.
         """
         found = self.planned()
         document = launch_document(found.plan, trace_plan(found.plan), found.clock) | {"least_share": LEAST_SHARE}
         return _answer(self.model_copy(update=dict.fromkeys(SLIDERS, 1.0)), found, launch=document)
 
     def plain_answer(self) -> Answer:
-        """Cycles, what bounds the kernel, and its timeline: run here.
+        """Cycles, bottleneck and timeline of a run in this process.
 
         Raises:
-            RefusedError: what ``gpusim predict gemm`` refuses, in the same sentence.
+            RefusedError: ``gpusim predict gemm`` refuses the launch; the sentence is the same.
         """
         found = self.planned()
         return _answer(self, found, result=self.run(found))
 
     def planned(self) -> Planned:
-        """What is known before anything runs.
+        """Plan of the launch, before anything runs.
 
         Raises:
-            RefusedError: what ``gpusim predict gemm`` refuses, in the same sentence.
+            RefusedError: ``gpusim predict gemm`` refuses the launch; the sentence is the same.
         """
         fields = {"gpu": "gpu", **{name: name for name in FLAGS}}
         try:
@@ -138,21 +138,21 @@ class PipelineQuestion(Question):
             raise RefusedError(str(error), field_of(str(error), fields)) from None
 
     def run(self, found: Planned) -> Result:
-        """What is simulated, with the sliders where they are."""
+        """Simulated result with the current sliders."""
         plan = found.plan
         gpu = scaled(plan.gpu, self.factors())
         return simulate(plan.launch, gpu, clock=found.clock.sm_mhz, recorded_sms="first")
 
 
 def _find_gpu(name: str) -> GpuSpec:
-    if name not in gpu_names():  # no paths: a page reads no files
+    if name not in gpu_names():  # no paths: a page must not read files
         raise ConfigError(f"--gpu {name!r} is unknown; {nearest(name, gpu_names())}")
     return load_gpu(name)
 
 
 def _planned(options: Mapping[str, str], gpu: GpuSpec) -> Planned:
     def params_of(change: Change) -> GemmParams:
-        return GemmParams(**{**options, **change})  # type: ignore[arg-type]  # texts, as the command line gives them
+        return GemmParams(**{**options, **change})  # texts, as from the command line
 
     try:
         resolved = params_of({}).resolved(gpu)
@@ -167,7 +167,7 @@ def _planned(options: Mapping[str, str], gpu: GpuSpec) -> Planned:
 def _answer(
     question: PipelineQuestion, found: Planned, *, launch: Mapping[str, Any] | None = None, result: Result | None = None
 ) -> Answer:
-    """All that is known without a run, and what the run has told if there was one."""
+    """Answer with all that is known before a run, and the results of the run if there was one."""
     gpu = found.plan.gpu
     is_moved = bool(question.factors())
     facts = [] if result is None else [row for row in headline_rows(result, None) if row[0] in SHOWN]
@@ -187,7 +187,7 @@ def _answer(
 
 
 def _figures(result: Result | None) -> tuple[Figure, ...]:
-    """Numbers of a run; zeros for a page to fill in. So are tables."""
+    """Numbers of a run, or zeros that the page fills in. Tables are filled in this way, too."""
     values = (0.0,) * 5 if result is None else (
         result.cycles, result.time_us / 1e3, result.num_events, result.tflops, result.pct_of_peak_at_clock
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The pages that there are, and the question of each."""
+"""Pages of the explorer, and the type of their requests."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from gpusim.explore.pipeline import PipelineQuestion
 QUESTIONS: Mapping[str, type[BanksQuestion | PipelineQuestion]] = MappingProxyType(
     {"banks": BanksQuestion, "pipeline": PipelineQuestion}
 )
-"""A row a page."""
+"""Request types by page."""
 
 
 def question_of(page: str, words: Mapping[str, str]) -> BanksQuestion | PipelineQuestion:
-    """What ``words`` ask on ``page``.
+    """Request of ``words``, the fields of ``page``.
 
     Raises:
-        RefusedError: words that the page does not know.
+        RefusedError: the page has no such field, or a value is invalid.
     """
     return QUESTIONS[page].of(words)
 
 
 def answer_of(question: Question, *, is_plain: bool = False) -> Answer:
-    """The answer; a plain one leaves nothing to scripts.
+    """Answer to a request. ``is_plain``: for a browser without scripts.
 
     Raises:
-        RefusedError: there is none.
+        RefusedError: there is no answer.
     """
     assert isinstance(question, BanksQuestion | PipelineQuestion)
     if is_plain and isinstance(question, PipelineQuestion):

@@ -1,7 +1,7 @@
-"""Sliders: numbers of a GPU that a page moves by itself, in a launch that is already packed.
+"""Sliders of the explorer: GPU parameters that a page changes in a packed launch.
 
-In: a planned and traced launch. Out: the words of its buffer that a slider changes, for each of its stops. They are found
-by packing the launch again for the GPU that the slider means, so that no page knows a formula of the packing.
+In: a planned and traced launch. Out: the words of its buffer that a slider changes, for each of its stops. They are found by
+packing the launch again for each scaled GPU, so that no page contains a formula of the packing.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ from gpusim.units import Clock
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slider:
-    """A factor on some numbers of a GPU's description, none of which a launch's programs or its plan depend on."""
+    """A factor on some GPU parameters that neither a launch's programs nor its plan depend on."""
 
     label: str
-    """Of its field."""
+    """Label of the field."""
     word: str
-    """What it multiplies, in short."""
+    """Short name of the scaled quantity."""
     least: float
     most: float
     step: float
     numbers: Mapping[str, tuple[str, ...]]
-    """Names of the numbers, by part of the GPU."""
+    """Names of the parameters, by component of the GPU."""
 
     @property
     def stops(self) -> list[float]:
-        """Factors that it may have."""
+        """Factors that the slider may have."""
         return [self.least + idx * self.step for idx in range(round((self.most - self.least) / self.step) + 1)]
 
     @property
     def hint(self) -> str:
-        """The numbers, as a description has them."""
+        """Names of the parameters, as in a GPU's description."""
         return ", ".join(f"{part}.{name}" for part, names in self.numbers.items() for name in names)
 
 
@@ -66,11 +66,11 @@ SLIDERS: Mapping[str, Slider] = MappingProxyType({
         },
     ),
 })  # fmt: skip
-"""By the name of the question's field. No word of a buffer depends on two of them."""
+"""Sliders by the name of the form's field. No word of a buffer depends on two of them."""
 
 
 def scaled(gpu: GpuSpec, factors: Mapping[str, float]) -> GpuSpec:
-    """``gpu`` with the numbers of each slider times its factor."""
+    """``gpu`` with the parameters of each slider times its factor."""
     for slider, factor in factors.items():
         for part, names in SLIDERS[slider].numbers.items() if factor != 1.0 else ():
             spec = getattr(gpu, part)
@@ -81,7 +81,7 @@ def scaled(gpu: GpuSpec, factors: Mapping[str, float]) -> GpuSpec:
 def changed_words(
     slider: str, plan: LaunchPlan, programs: Programs, clock: Clock, settings: Settings
 ) -> dict[str, Any]:
-    """What ``slider`` changes in a packed launch: places of 8-byte words, and at each stop what stands there."""
+    """Changes of ``slider`` in a packed launch: indices of 8-byte words, and their contents at each stop."""
     stops = SLIDERS[slider].stops
     gpus = [scaled(plan.gpu, {slider: stop}) for stop in stops]
     packed = [pack(replace(plan, gpu=gpu), programs, clock, settings) for gpu in gpus]

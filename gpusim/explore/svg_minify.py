@@ -1,4 +1,4 @@
-"""SVG as matplotlib writes it, in a fifth of the bytes: the same shapes, drawn to a tenth of a point."""
+"""SVG minifier: matplotlib's SVG in a fifth of the bytes, with equal shapes to a tenth of a point."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ _CELL = r'<path d="M(?P<x>[-\d.]+) (?P<y>[-\d.]+)H(?P<to>[-\d.]+)V[-\d.]+H(?P=x)
 _ANY_CELL = r'<path d="M[-\d.]+ [-\d.]+H[-\d.]+V[-\d.]+H[-\d.]+z" class="s\d+"/>'
 
 _GROUP = re.compile(r'<g id="[\w.]+"(?:/>|>((?:(?!</?g\b).)*)</g>)')
-"""A group that holds no other one, and does nothing but name what it holds."""
+"""Pattern of a group that contains no other group and only names its contents."""
 
 _CIRCLE = re.compile(r"M (\S+) (\S+) ((?:C(?: \S+){6} ){8})z")
-"""How hatches draw a circle: eight curves, half of them to the point across."""
+"""Pattern of a circle in hatches: eight curves, half of them to the opposite point."""
 
 
 def squeeze(svg: str) -> str:
-    """``svg`` without what only its writer needs: digits, line breaks, metadata; styles that come again are named once.
+    """Minified ``svg``: fewer digits and line breaks, no metadata; repeated styles are named once.
 
     >>> squeeze('<svg><path d="M 1.23456 2 L 3.5 2 L 3.5 4 L 1.23456 4 z" style="fill: red"/></svg>')
     '<svg><style>.s0{fill: red}</style><path d="M1.2 2H3.5V4H1.2z" class="s0"/></svg>'
@@ -49,7 +49,7 @@ def _path(data: str) -> str:
 
 
 def _joined(cells: re.Match[str]) -> str:
-    """Rectangles of one style that follow one another from left to right without overlap, or in another row, as one path."""
+    """One path for rectangles of one style that follow one another from left to right without overlap, or in another row."""
     paths: list[str] = []
     last: tuple[str, str, float] | None = None
     for cell in re.finditer(_CELL, cells[0]):
@@ -68,7 +68,7 @@ def _joined(cells: re.Match[str]) -> str:
 def _arcs(circle: re.Match[str]) -> str:
     curves = [[float(number) for number in curve.split()] for curve in circle[3].split("C")[1:]]
     (x, y), (across_x, across_y) = (float(circle[1]), float(circle[2])), curves[3][-2:]
-    if max(abs(curves[-1][-2] - x), abs(curves[-1][-1] - y)) > 1e-3:  # it does not close
+    if max(abs(curves[-1][-2] - x), abs(curves[-1][-1] - y)) > 1e-3:  # it is not closed
         return circle[0]
     radius = f"{((x - across_x) ** 2 + (y - across_y) ** 2) ** 0.5 / 2:.1f}"
     start, across, half = f"{x:.6f} {y:.6f}", f"{across_x:.6f} {across_y:.6f}", f"A {radius} {radius} 0 1 0"

@@ -1,4 +1,4 @@
-"""Who works out answers: a process of its own, so that the page stays alive and nothing takes for ever."""
+"""Worker process of the explorer, with a time limit for each answer and a cache of answers."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from gpusim.explore.questions import answer_of, question_of
 from gpusim.workers import deaf_to_ctrl_c
 
 PATIENCE_S: Final = 30.0
-"""What one answer may take."""
+"""Seconds that one answer may take."""
 
 KEPT: Final = 64
-"""Answers that are kept, so that going back costs nothing."""
+"""Answers that are cached, so that going back is immediate."""
 
 
 class Worker:
-    """A process that answers one question after the other; one that takes too long is ended, and another started."""
+    """A process that answers one request after the other. One that takes too long is ended, and another is started."""
 
     def __init__(self, patience_s: float = PATIENCE_S) -> None:
         self._patience_s = patience_s
         self._turn = threading.Lock()
-        self._change = threading.Lock()  # of the process, which is never ended before it has all that it starts with
+        self._change = threading.Lock()  # guards the process, which is ended only when it has started completely
         self._is_over = False
         self._process: Any = None
         self._ours: Connection | None = None
         self._kept: OrderedDict[tuple[str, bool, tuple[tuple[str, str], ...]], Answer | RefusedError] = OrderedDict()
 
     def ask(self, page: str, words: Mapping[str, str], is_plain: bool = False) -> Answer:
-        """The answer to what ``words`` ask on ``page``; a plain one leaves nothing to scripts.
+        """Answer to ``words`` on ``page``. ``is_plain``: for a browser without scripts.
 
         Raises:
-            RefusedError: there is none, or it takes too long.
+            RefusedError: there is no answer, or it takes too long.
         """
         key = (page, is_plain, tuple(sorted(words.items())))
         if not self._turn.acquire(timeout=self._patience_s):
@@ -57,7 +57,7 @@ class Worker:
         return found
 
     def end(self) -> None:
-        """No more questions: what is being answered is refused, and no process is started any more."""
+        """Stop: the current request is refused, and no process is started any more."""
         self._is_over = True
         self._end_process()
 
@@ -87,7 +87,7 @@ class Worker:
             connection.send((page, dict(words), is_plain))
             if not connection.poll(self._patience_s):
                 self._end_process()
-                seconds = f"{self._patience_s:g} seconds"  # raised, not kept: a busy machine may have time the next time
+                seconds = f"{self._patience_s:g} seconds"  # raised, not cached: a busy machine may have time next time
                 raise RefusedError(f"this takes longer than {seconds}: ask for less, or use the command line")
             found: Answer | RefusedError = connection.recv()
         except (EOFError, OSError):
@@ -97,7 +97,7 @@ class Worker:
 
 
 def answered(page: str, words: Mapping[str, str], is_plain: bool = False) -> Answer | RefusedError:
-    """The answer, or why there is none."""
+    """Answer, or the reason why there is none."""
     try:
         return answer_of(question_of(page, words), is_plain=is_plain)
     except RefusedError as refusal:
@@ -107,7 +107,7 @@ def answered(page: str, words: Mapping[str, str], is_plain: bool = False) -> Ans
 
 
 def _serve(connection: Connection) -> None:
-    """Answer until nobody asks any more."""
+    """Answer requests until the connection is closed."""
     while True:
         try:
             page, words, is_plain = connection.recv()

@@ -1,7 +1,7 @@
-"""What notebooks call: measured rows, a reader's prediction held against the answer, the studies that lessons show.
+"""Functions for lesson notebooks: measured rows, comparison of a reader's prediction with the answer, studies.
 
-In: what a cell asks. Out: tables, comparisons, studies; pictures come from ``report``. It has no numbers of its own: each
-comes from the simulator or from ``validation/measured``. Nobody in gpusim imports this room.
+In: arguments of a cell. Out: tables, comparisons, studies; pictures come from ``report``. Each number comes from the
+simulator or from ``validation/measured``. No other package of gpusim imports this one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A reader's prediction held against the answer, and tables of predicted beside measured."""
+"""Comparison of a reader's prediction with the answer, and tables of predicted and measured numbers."""
 
 from __future__ import annotations
 
@@ -15,42 +15,42 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Answerable = float | str
-"""What can be predicted: a number, or the word of a choice."""
+"""Type of a prediction: a number, or the word of a choice."""
 
 CLOSE_PCT = 10.0
-"""How far a number may be off to be called right: about what the simulator keeps for whole kernels."""
+"""Percent by which a correct number may be off: about the simulator's accuracy for validation kernels."""
 
 DIGITS = 4
-"""Of a number that is not whole: nobody predicts more."""
+"""Significant digits of a number that is no integer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """A prediction beside its answer; Jupyter shows it as a sentence."""
+    """A prediction and its answer; Jupyter shows it as a sentence."""
 
     prediction: Answerable | None
-    """None where the reader has not made one."""
+    """Reader's prediction; None before the reader has made one."""
     answer: Answerable
     unit: str
     close_pct: float = CLOSE_PCT
 
     @property
     def error_pct(self) -> float | None:
-        """How far a predicted number is off, in percent of the answer; None of words, and of an answer of 0."""
+        """Error of a predicted number in percent of the answer; None for words and for an answer of 0."""
         if self.prediction is None or isinstance(self.prediction, str) or isinstance(self.answer, str) or not self.answer:
             return None
         return 100.0 * (self.prediction - self.answer) / self.answer
 
     @property
     def is_right(self) -> bool:
-        """Whether words are the same, or a number is at most ``close_pct`` off."""
+        """Whether words are equal, or a number is at most ``close_pct`` off."""
         if isinstance(self.prediction, str) and isinstance(self.answer, str):
             return self.prediction.strip().casefold() == self.answer.casefold()
         error = self.error_pct
         return self.prediction == self.answer if error is None else abs(error) <= self.close_pct
 
     def __str__(self) -> str:
-        """The sentence."""
+        """Sentence with the prediction, the verdict and the answer."""
         answer = f"The answer: {self._text(self.answer)}."
         if self.prediction is None:
             return f"No prediction yet: put one in the place of the dots and run the cell again. {answer}"
@@ -76,7 +76,7 @@ class Comparison:
 def compare(
     prediction: Answerable | EllipsisType | None, answer: Answerable, unit: str = "", *, close_pct: float = CLOSE_PCT
 ) -> Comparison:
-    """Hold a reader's prediction against the answer; dots (``...``) are no prediction yet.
+    """Compare a reader's prediction with the answer; dots (``...``) mean no prediction yet.
 
     >>> compare(..., 32, "wavefronts")
     No prediction yet: put one in the place of the dots and run the cell again. The answer: 32 wavefronts.
@@ -89,9 +89,9 @@ def compare(
 
     Args:
         prediction: a number in ``unit``, or a word.
-        answer: of the same kind.
-        unit: of both numbers; empty for words and counts.
-        close_pct: how far off a number is still right, in percent of the answer.
+        answer: a number or a word, as the prediction.
+        unit: unit of both numbers; empty for words and counts.
+        close_pct: largest error of a correct number, in percent of the answer.
 
     Raises:
         ConfigError: a word where the answer is a number, or a number where it is a word.
@@ -109,19 +109,19 @@ def beside(
     predicted: Mapping[Any, float] | Sequence[float], measured: Mapping[Any, float] | Sequence[float], unit: str,
     *, index: str = "",
 ) -> pd.DataFrame:
-    """Predictions beside measurements, with errors in percent of what was measured.
+    """Table of predictions and measurements, with errors in percent of the measured value.
 
     >>> beside({"padded": 66.0, "naive": 150.0}, {"padded": 60.0, "naive": 160.0}, "cycles").round(1).to_dict("list")
     {'predicted (cycles)': [66.0, 150.0], 'measured (cycles)': [60.0, 160.0], 'error (%)': [10.0, -6.2]}
 
     Args:
         predicted: numbers, or numbers by label.
-        measured: as many, or those of the same labels.
-        unit: of all of them.
-        index: what the labels are.
+        measured: numbers in equal number, or with equal labels.
+        unit: unit of all numbers.
+        index: name of the labels.
 
     Raises:
-        ConfigError: other labels, or another number of them.
+        ConfigError: labels or lengths differ.
     """
     import pandas as pd
 
@@ -135,13 +135,13 @@ def beside(
 
 
 def claims(said: Mapping[str, Any]) -> dict[str, bool]:
-    """What a lesson's text says, each sentence with whether its cells show it; the tests want every one to hold.
+    """Claims of a lesson's text, each sentence with whether its cells show it; tests require all to hold.
 
     >>> claims({"a column of 32 rows collides": 32 > 1})
     {'a column of 32 rows collides': True}
 
     Raises:
-        ConfigError: nothing is claimed, or something that is neither true nor false.
+        ConfigError: there are no claims, or a value is not a bool.
     """
     if not said:
         raise ConfigError("claims: are none, wants sentences with whether they hold")

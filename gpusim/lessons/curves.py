@@ -1,4 +1,4 @@
-"""Tables of lessons as pictures: measured points over predicted lines."""
+"""Plots of lesson tables: measured points over predicted lines."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def plot_beside(
     tables: pd.DataFrame | pd.Series | Mapping[str, pd.DataFrame | pd.Series], x: str, y: str, *, title: str = "",
     log_x: bool = False, log_y: bool = False, is_joined: bool = True,
 ) -> Picture:
-    """Draw what :func:`judged` or :func:`beside` gave: points where measured, lines where predicted, and the errors.
+    """Plot a table of :func:`judged` or :func:`beside`: points for measurements, lines for predictions, and the errors.
 
     >>> from gpusim.lessons import beside
     >>> picture = plot_beside(beside({1: 9.0, 2: 4.0}, {1: 8.0, 2: 4.0}, "us", index="stages"), "stages", "time_us")
@@ -28,18 +28,18 @@ def plot_beside(
     True
 
     Args:
-        tables: a table with columns ``predicted (unit)`` and ``measured (unit)``, or one of them; or predictions alone, by
-            index; or several of these by name.
-        x: the column, or the index, on the horizontal axis.
-        y: what is drawn, its unit last (``time_us``).
-        title: over the picture.
+        tables: a table with columns ``predicted (unit)`` and ``measured (unit)``, or one of them. Or predictions alone, by
+            index. Or several of these by name.
+        x: column, or index, of the horizontal axis.
+        y: name of the plotted quantity, which ends in its unit (``time_us``).
+        title: title of the picture.
         log_x: logarithmic to base 2.
         log_y: logarithmic.
-        is_joined: whether predicted values are joined; False where those of ``x`` have nothing between them.
+        is_joined: whether predicted values are joined by lines; False if no values of ``x`` lie in between.
 
     Raises:
         ConfigError: a table has neither column.
-        GpusimError: as ``plot_measured``.
+        GpusimError: as in ``plot_measured``.
     """
     several = dict(tables) if isinstance(tables, Mapping) else {"": tables}
     frames = {}

@@ -1,4 +1,4 @@
-"""What ``gpusim check`` says of a profile, as a table; and the profiles to try it with that lie in the tests."""
+"""Results of ``gpusim check`` for an Nsight Compute profile as a table, and example profiles from the tests."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 def example_profile(name: str = "copy_raw.csv") -> Path:
-    """A profile of Nsight Compute's in ``tests/evidence/data``: by default of a copy of 67,108,864 floats on an H200.
+    """Path of an Nsight Compute profile in ``tests/evidence/data``: by default of a copy of 67,108,864 floats on an H200.
 
     Raises:
-        ConfigError: there is none, as in an installation without the tests.
+        ConfigError: there is none, for example in an installation without the tests.
     """
     folder = kernels_dir().parent / "tests" / "evidence" / "data"
     path = folder / name
@@ -33,20 +33,21 @@ def example_profile(name: str = "copy_raw.csv") -> Path:
 def check_table(
     profile: str | Path, kernel: str, *, gpu: str = "h200_sxm", tolerance: dict[str, str] | None = None, **options: Any
 ) -> pd.DataFrame:
-    """Each metric of each launch in a profile beside what the model of ``kernel`` predicts.
+    """Table of each metric of each launch in a profile, with the prediction of the model of ``kernel``.
 
-    Columns ``measured``, ``predicted``, ``difference``, ``tolerance`` (both in percent, or points of metrics in percent) and
-    ``passes`` (True, False, or None where it is shown and not judged).
+    Columns are ``measured``, ``predicted``, ``difference``, ``tolerance`` and ``passes``. Difference and tolerance are in
+    percent, or in points for metrics in percent. ``passes`` is True, False, or None where the metric is shown and not
+    judged.
 
     Args:
-        profile: what ``ncu --csv`` wrote, or a report.
-        kernel: the kernel model that stands for its launches; ``options`` are that model's.
-        gpu: that it ran on.
-        tolerance: limits by class or metric, such as ``{"cycles": "10%"}``, instead of what the model kept so far.
-        options: of the model.
+        profile: output of ``ncu --csv``, or a report.
+        kernel: kernel model of the launches.
+        gpu: GPU that was profiled.
+        tolerance: limits by class or metric, for example ``{"cycles": "10%"}``, instead of the model's known errors.
+        options: options of the model.
 
     Raises:
-        GpusimError: a profile or options that are refused, or nothing that can be compared.
+        GpusimError: the profile or the options are refused, or nothing can be compared.
     """
     import pandas as pd
 

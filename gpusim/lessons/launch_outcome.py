@@ -1,4 +1,4 @@
-"""What became of a launch: it ran, it hangs, it corrupts what it computes, or it is refused; and who waited for what."""
+"""Outcome of a simulated launch: it runs, hangs, corrupts data or is refused; and tables of warp states."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ if TYPE_CHECKING:
     from gpusim.simulate.result import Result
 
 RUNS, HANGS, CORRUPTS, REFUSED = "runs", "hangs", "corrupts", "refused"
-"""What can become of a launch."""
+"""Kinds of outcome."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What became of a launch, and in the simulator's words why; Jupyter shows both."""
+    """Outcome of a launch with the simulator's explanation; Jupyter shows both."""
 
     kind: str
-    """One of RUNS, HANGS, CORRUPTS and REFUSED."""
+    """Kind of outcome: one of RUNS, HANGS, CORRUPTS and REFUSED."""
     sentence: str
     result: Result | None = None
-    """Of one that ran."""
+    """Result of a launch that ran; None otherwise."""
 
     def __str__(self) -> str:
-        """The kind, and the sentence."""
+        """Kind and explanation."""
         return f"{self.kind}: {self.sentence}"
 
     __repr__ = __str__
@@ -45,16 +45,16 @@ class Launchable(Protocol):
     """Parameters of a kernel model."""
 
     def launch(self, gpu: Any) -> Launch:
-        """The kernel on ``gpu``."""
+        """Launch of the kernel on ``gpu``."""
         ...
 
 
 def outcome(kernel: Launch | Launchable, gpu: GpuSpec, **simulate_options: Any) -> Outcome:
-    """Simulate, and tell what became of it; nothing is raised where the kernel is at fault.
+    """Simulate a launch and return its outcome; errors of the kernel are not raised.
 
     Args:
-        kernel: a launch, or parameters that make one, or are refused.
-        gpu: whose machine.
+        kernel: a launch, or parameters that create one or are refused.
+        gpu: GPU of the launch.
         simulate_options: of :func:`gpusim.simulate.run.simulate`.
     """
     try:
@@ -70,14 +70,14 @@ def outcome(kernel: Launch | Launchable, gpu: GpuSpec, **simulate_options: Any) 
 
 
 def refusal(asked: Callable[..., Any], *arguments: Any, **options: Any) -> str:
-    """The sentence with which a question is refused.
+    """Error text with which a call is refused.
 
     >>> from gpusim.machine.config import load_gpu
     >>> "h201_sxm" in refusal(load_gpu, "h201_sxm")
     True
 
     Raises:
-        ConfigError: it is answered.
+        ConfigError: the call succeeds.
     """
     try:
         asked(*arguments, **options)
@@ -87,11 +87,11 @@ def refusal(asked: Callable[..., Any], *arguments: Any, **options: Any) -> str:
 
 
 LEAST_SHARE = 0.005
-"""Of a role's life; states that none has so much of are left out."""
+"""Fraction of a role's life; states below it in every role are left out."""
 
 
 def states(results: Result | Mapping[str, Result]) -> pd.DataFrame:
-    """What the warps of each role do, in percent of their lives: a row a role, a column a state, the largest first.
+    """States of the warps of each role, in percent of their lives: a row per role, a column per state, the largest first.
 
     Args:
         results: one, or several by name; then rows are (name, role).
@@ -109,7 +109,7 @@ def states(results: Result | Mapping[str, Result]) -> pd.DataFrame:
 
 
 def summary(results: Mapping[str, Result]) -> pd.DataFrame:
-    """A row a result: cycles, percent of the peak at its clock, how long the tensor cores were busy, what bounds it."""
+    """Row per result: cycles, percent of the peak at its clock, percent of time that tensor cores are busy, bottleneck."""
     import pandas as pd
 
     rows = {

@@ -1,4 +1,4 @@
-"""Peaks and intensities in lessons: what a product moves and computes, what each level can deliver."""
+"""Peaks and arithmetic intensities in lessons: bytes and FLOP of a GEMM, bandwidth of each memory level."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def product_intensity(m: int, n: int, k: int, *, dtype: str = "bf16", out_dtype:
     {'FLOP': 137438953472, 'bytes': 100663296, 'FLOP/byte': 1365}
 
     Raises:
-        KernelError: an extent below 1, or no such type.
+        KernelError: an extent is below 1, or there is no such type.
     """
     if min(m, n, k) < 1:
         raise KernelError(f"product: m, n, k are {m}, {n}, {k}: use 1 or more")
@@ -31,7 +31,7 @@ def product_intensity(m: int, n: int, k: int, *, dtype: str = "bf16", out_dtype:
 
 
 def shared_memory_peak(gpu: GpuSpec, *, sm_clock_mhz: float) -> pd.Series:
-    """What shared memory can deliver: bytes a cycle of an SM, then GB/s of an SM and of the GPU.
+    """Peak bandwidth of shared memory: bytes per cycle of an SM, then GB/s of an SM and of the GPU.
 
     >>> from gpusim import load_gpu
     >>> shared_memory_peak(load_gpu("h200_sxm"), sm_clock_mhz=1980.0).round().tolist()
@@ -45,7 +45,7 @@ def shared_memory_peak(gpu: GpuSpec, *, sm_clock_mhz: float) -> pd.Series:
 
 
 def flops_per_cycle(gpu: GpuSpec, tflops: float, *, sm_clock_mhz: float) -> float:
-    """FLOP that each SM would have to do in a cycle for so many TFLOP/s.
+    """FLOP per cycle and SM that a given number of TFLOP/s needs.
 
     >>> from gpusim import load_gpu
     >>> round(flops_per_cycle(load_gpu("h200_sxm"), 989.4, sm_clock_mhz=1830.0))
@@ -55,14 +55,14 @@ def flops_per_cycle(gpu: GpuSpec, tflops: float, *, sm_clock_mhz: float) -> floa
 
 
 def ridge_flops_per_byte(gpu: GpuSpec, math_class: str = "16bit") -> float:
-    """Intensity at which the data sheet's arithmetic and the wires of memory take equally long.
+    """Intensity in FLOP/byte at which the data sheet's arithmetic and the peak DRAM bandwidth take equally long.
 
     >>> from gpusim import load_gpu
     >>> round(ridge_flops_per_byte(load_gpu("h200_sxm")))
     201
 
     Raises:
-        KernelError: no such class of arithmetic.
+        KernelError: there is no such class of arithmetic.
     """
     peaks = gpu.device.peak_tflops
     if math_class not in peaks:

@@ -1,4 +1,4 @@
-"""Pipelines in lessons: a product over its stages, the knee, and Little's law beside measured bytes in flight."""
+"""GEMM pipelines in lessons: cycles by number of stages, the knee, and Little's law with measured bytes in flight."""
 
 from __future__ import annotations
 
@@ -15,16 +15,22 @@ if TYPE_CHECKING:
     import pandas as pd
 
 KNEE_PCT = 2.0
-"""How much more than the least time a number of stages may take and still be at the knee."""
+"""Percent above the least time that the number of stages at the knee may take."""
 
 
 def stage_ladder(params: GemmParams, stages: Iterable[int], gpu: GpuSpec) -> pd.DataFrame:
-    """A product with these numbers of stages, one line each.
+    """Table of a GEMM with different numbers of stages, one line each.
 
-    Columns: ``smem (KiB)``, ``cycles``, ``cycles/k-step`` (start and end of the kernel are spread over its k-steps),
-    ``round trip/stages (cycles)`` (what one stage takes a k-step, over the stages: none is faster than that, if a ring
-    only keeps several copies in flight), ``tensor cores busy (%)``, ``bound by`` (what most is lost to, where no part is
-    busy for four fifths of the time; a wait counts there though products of the warps that wait may run meanwhile).
+    Columns:
+
+    * ``smem (KiB)``
+    * ``cycles``
+    * ``cycles/k-step``: start and end of the kernel are spread over its k-steps
+    * ``round trip/stages (cycles)``: cycles of a k-step with one stage, over the stages. A ring that only keeps several
+      copies in flight cannot be faster.
+    * ``tensor cores busy (%)``
+    * ``bound by``: the largest loss, where no part is busy for four fifths of the time. A wait counts there even while MMAs
+      of the waiting warps run.
 
     >>> from gpusim import load_gpu
     >>> small = GemmParams(m=1024, n=1024, k=1024, tile="128x128x64", schedule="warp_specialized")
@@ -33,13 +39,13 @@ def stage_ladder(params: GemmParams, stages: Iterable[int], gpu: GpuSpec) -> pd.
     True
 
     Args:
-        params: the product; its own ``stages`` do not count.
-        stages: numbers of stages, 1 among them.
-        gpu: where it runs.
+        params: the GEMM; its ``stages`` are ignored.
+        stages: numbers of stages, including 1.
+        gpu: GPU of the launch.
 
     Raises:
         ConfigError: 1 is not among the stages.
-        GpusimError: what ``simulate`` refuses.
+        GpusimError: ``simulate`` refuses a launch.
     """
     import pandas as pd
 
@@ -55,7 +61,7 @@ def stage_ladder(params: GemmParams, stages: Iterable[int], gpu: GpuSpec) -> pd.
     columns = ["stages", "smem (KiB)", "cycles", "tensor cores busy (%)", "bound by"]
     table = pd.DataFrame(rows, columns=columns).set_index("stages")
     tile = params.resolved(gpu).tile
-    assert tile is not None  # resolved has chosen one
+    assert tile is not None  # resolved() has chosen one
     num_steps = -(-params.k // tile[2])
     table.insert(2, "cycles/k-step", table["cycles"] / num_steps)
     round_trip_cycles = rows[0][2] / num_steps
@@ -64,7 +70,7 @@ def stage_ladder(params: GemmParams, stages: Iterable[int], gpu: GpuSpec) -> pd.
 
 
 def knee(cycles: pd.Series, *, within_pct: float = KNEE_PCT) -> int:
-    """The fewest stages that come within ``within_pct`` of the least cycles.
+    """Fewest stages whose cycles are within ``within_pct`` of the least cycles.
 
     >>> import pandas as pd
     >>> knee(pd.Series({1: 200.0, 2: 120.0, 3: 101.0, 4: 100.0}))
@@ -74,15 +80,15 @@ def knee(cycles: pd.Series, *, within_pct: float = KNEE_PCT) -> int:
 
 
 def bytes_in_flight(footprint_bytes: int, *, gpu: str = "h200_sxm") -> pd.DataFrame:
-    """What TMA brings all SMs over the bytes that each keeps in flight (``kernels/memory_bandwidth``).
+    """Bandwidth of TMA on all SMs over the bytes that each keeps in flight (``kernels/memory_bandwidth``).
 
-    Columns: ``box (KiB)``, ``boxes``, ``in flight (KiB)`` of an SM, ``Little's law (GB/s)`` (bytes in flight over the
-    latency that a single box of the smallest size shows, at most the highest rate that was measured), ``predicted (GB/s)``,
-    ``measured (GB/s)``, ``error (%)``, ``fitted``.
+    Columns: ``box (KiB)``, ``boxes``, ``in flight (KiB)`` per SM, ``Little's law (GB/s)``, ``predicted (GB/s)``, ``measured
+    (GB/s)``, ``error (%)``, ``fitted``. Little's law is bytes in flight over the latency of a single box of the smallest
+    size, limited to the highest measured rate.
 
     Args:
-        footprint_bytes: what is read, again and again: 17301504 fits in L2, 2147483648 does not.
-        gpu: whose rows.
+        footprint_bytes: bytes that are read repeatedly: 17301504 fits in L2, 2147483648 does not.
+        gpu: GPU of the rows.
 
     Raises:
         ConfigError: nothing was measured with that footprint.
@@ -103,7 +109,7 @@ def bytes_in_flight(footprint_bytes: int, *, gpu: str = "h200_sxm") -> pd.DataFr
 
 
 def latency_ns(table: pd.DataFrame, *, gpu: str = "h200_sxm") -> float:
-    """The latency behind :func:`bytes_in_flight`: what one box of the smallest size takes, in ns."""
+    """Latency in :func:`bytes_in_flight`: time of one box of the smallest size, in ns."""
     first = table[table["boxes"] == 1].sort_values("in flight (KiB)").iloc[0]
     return float(first["in flight (KiB)"] * 1024 * load_gpu(gpu).num_sms / first["measured (GB/s)"])
 
@@ -111,7 +117,7 @@ def latency_ns(table: pd.DataFrame, *, gpu: str = "h200_sxm") -> float:
 def ring_steps(
     n: int, *, depth: int = 1, num_warpgroups: int = 1, num_boxes: int = 1, gpu: str = "h200_sxm"
 ) -> pd.DataFrame:
-    """Cycles of a k-step over stages, of one CTA alone whose own warps copy by TMA and multiply (``kernels/ring_math``).
+    """Cycles of a k-step by number of stages: a single CTA whose warps copy by TMA and multiply (``kernels/ring_math``).
 
     >>> list(ring_steps(128).index)
     [2, 3, 4]
@@ -121,10 +127,10 @@ def ring_steps(
         depth: groups of wgmma left in flight, 0 or 1.
         num_warpgroups: 1 or 2.
         num_boxes: 1 for k-steps of 64, 2 for 128.
-        gpu: whose rows.
+        gpu: GPU of the rows.
 
     Raises:
-        ConfigError: no such rows.
+        ConfigError: there are no such rows.
     """
     rows = judged(
         "ring_math", "step_cycles", gpu=gpu, group="rings", n=n, depth=depth, num_warpgroups=num_warpgroups,

@@ -1,4 +1,4 @@
-"""The ring of lesson 6: which phase a step waits for, and a launch into which a reader puts roles, right or wrong."""
+"""Ring of lesson 6: the mbarrier phase that each step waits for, and a launch with a reader's roles, right or wrong."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     import pandas as pd
 
 TILE_BYTES = 128 * 64 * 2
-"""A tile of A or B: 128 rows of 64 bf16."""
+"""Bytes of a tile of A or B: 128 rows of 64 bf16."""
 MATH = wgmma(128, BF16)
-"""m64n128k16 on two tiles in shared memory."""
+"""Atom m64n128k16 on two tiles in shared memory."""
 
 
 def phases(num_stages: int, num_steps: int) -> pd.DataFrame:
-    """Which slot a step uses, and which parity each side waits for: columns ``stage``, ``round``, ``full``, ``empty``.
+    """Table of the slot of each step, and of the parities that consumer and producer wait for, with its round.
 
     >>> phases(2, 5)[["stage", "round"]].to_numpy().tolist()
     [[0, 0], [1, 0], [0, 1], [1, 1], [0, 2]]
@@ -27,7 +27,7 @@ def phases(num_stages: int, num_steps: int) -> pd.DataFrame:
     ([0, 0, 1, 1, 0], [1, 1, 0, 0, 1])
 
     Raises:
-        LaunchError: no stage or no step.
+        LaunchError: there is no stage or no step.
     """
     import pandas as pd
 
@@ -45,12 +45,12 @@ def phases(num_stages: int, num_steps: int) -> pd.DataFrame:
 def ring_launch(
     producer: Program, consumer: Program, *, num_stages: int, num_consumers: int = 1, arrivals_on_empty: int = 1
 ) -> Launch:
-    """One CTA of a producer warp and one or more consumer warpgroups around rings ``a`` and ``b`` of tiles.
+    """Launch of one CTA with a producer warp and one or more consumer warpgroups, on rings ``a`` and ``b`` of tiles.
 
-    The ring of mbarriers ``full`` wants one arrival a phase, ``empty`` as many as ``arrivals_on_empty``.
+    The mbarriers ``full`` need one arrival per phase, ``empty`` as many as ``arrivals_on_empty``.
 
     Raises:
-        LaunchError: no stage, no consumer, or no arrival.
+        LaunchError: there is no stage, no consumer, or no arrival.
     """
     if min(num_stages, num_consumers, arrivals_on_empty) < 1:
         raise LaunchError(

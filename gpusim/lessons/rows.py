@@ -1,4 +1,4 @@
-"""Rows of ``validation/measured`` as tables: what silicon said, and beside it what the simulator says now."""
+"""Tables of measured GPU rows (``validation/measured``) in lessons, with today's predictions."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ METRIC_UNITS = (
     ("sectors", "sectors"), ("wavefronts", "wavefronts"), ("requests", "requests"),
     ("inst_executed", "instructions"), ("cycles", "cycles"),
 )
-"""Units of Nsight Compute's metrics by a part of the name; the first that fits."""
+"""Units of Nsight Compute's metrics by a part of the name; the first match counts."""
 
 TEXT_COLUMNS = frozenset({"active", "addresses"})
-"""Hexadecimal masks and lists, which may look like numbers (``1e5``)."""
+"""Columns of hexadecimal masks and lists, which may look like numbers (``1e5``)."""
 
 
 def unit_in(column: str) -> str:
@@ -48,8 +48,8 @@ def unit_in(column: str) -> str:
 def measured(table: str, *, gpu: str = "h200_sxm", **where: Any) -> pd.DataFrame:
     """Rows of ``validation/measured/<gpu>/<table>.csv``, numbers as numbers.
 
-    ``attrs["units"]`` has the unit of each column, ``attrs["source"]`` says whose rows they are. Columns that hold nothing
-    in these rows are left out.
+    ``attrs["units"]`` has the unit of each column, ``attrs["source"]`` the origin of the rows. Columns that are empty in
+    these rows are left out.
 
     >>> rows = measured("transpose", kernel="transpose_padded", m=(1024, 4096))
     >>> rows["m"].tolist(), rows.attrs["units"]["sm__cycles_elapsed.max"], rows.attrs["source"]
@@ -57,11 +57,11 @@ def measured(table: str, *, gpu: str = "h200_sxm", **where: Any) -> pd.DataFrame
 
     Args:
         table: a kernel of ``kernels/``.
-        gpu: whose rows.
-        where: values of columns, or several of which each is taken: ``m=4096``, ``kernel=("a", "b")``.
+        gpu: GPU of the rows.
+        where: values of columns, or several accepted values: ``m=4096``, ``kernel=("a", "b")``.
 
     Raises:
-        ConfigError: no such table or column, or no such row.
+        ConfigError: there is no such table, column or row.
     """
     import pandas as pd
 
@@ -77,10 +77,10 @@ def measured(table: str, *, gpu: str = "h200_sxm", **where: Any) -> pd.DataFrame
 def judged(
     table: str, name: str, *, gpu: str = "h200_sxm", has_roofline: bool = False, **where: Any
 ) -> pd.DataFrame:
-    """Rows with what the simulator says of a number now, by the rules of ``gpusim validate``, beside what was measured.
+    """Measured rows with today's predictions of a number, by the rules of ``gpusim validate``.
 
-    Columns: those of the kernel's configs, ``predicted (unit)``, ``measured (unit)``, ``error (%)``, and ``fitted``:
-    whether parameters were fitted to the row, so that it proves less.
+    Columns: those of the kernel's configs, ``predicted (unit)``, ``measured (unit)``, ``error (%)``, and ``fitted``.
+    ``fitted`` means that parameters were fitted to the row, so that its error is weaker evidence.
 
     >>> rows = judged("transpose", "sm__cycles_elapsed.max", kernel="transpose_padded", m=1024)
     >>> list(rows.columns)
@@ -88,14 +88,14 @@ def judged(
 
     Args:
         table: a kernel of ``kernels/``.
-        name: a metric of Nsight Compute, or a value of the kernel's own.
-        gpu: whose rows, and the description that predicts.
-        has_roofline: two columns more, ``roofline (unit)``, ``roofline error (%)``: what the data sheet's peaks alone say.
-        where: as of :func:`measured`.
+        name: an Nsight Compute metric, or a value that the kernel measures.
+        gpu: GPU of the rows, and of the predictions.
+        has_roofline: add the columns ``roofline (unit)`` and ``roofline error (%)``, from the data sheet's peaks alone.
+        where: as in :func:`measured`.
 
     Raises:
-        ConfigError: no such table, column, number or row, one of a family that is held out, or the simulator has no answer
-            to any.
+        ConfigError: there is no such table, column, number or row, or the simulator has no answer to any row. Also for rows
+            of a family that is held out.
     """
     import pandas as pd
 
@@ -149,7 +149,7 @@ def _shown(path: Path) -> str:
 
 
 def _select(table: Table, where: Mapping[str, Any]) -> list[Row]:
-    """Rows whose columns hold what is wanted; numbers are compared as numbers."""
+    """Rows whose columns have the requested values; numbers are compared as numbers."""
     for column in where:
         if column not in table.columns:
             known = ", ".join(name for name in table.columns if name not in OWN_COLUMNS[:2])
@@ -167,7 +167,7 @@ def _several(values: Any) -> Collection[Any]:
 
 
 def _field(row: Mapping[str, str], column: str) -> Any:
-    """A field of the CSV: a whole number, a number, a word, or None where nothing was measured."""
+    """Field of the CSV: an integer, a number, a word, or None where nothing was measured."""
     text = row[column]
     for kind in () if column in TEXT_COLUMNS else (int, float):
         try:

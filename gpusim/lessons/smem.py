@@ -1,4 +1,4 @@
-"""Shared memory in lessons: studies of bank conflicts from the notation, strides, and accesses that were counted."""
+"""Shared memory in lessons: bank conflicts of accesses in CuTe notation, strides, and counted accesses."""
 
 from __future__ import annotations
 
@@ -22,30 +22,30 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 COUNTED = "sm__sass_l1tex_pipe_lsu_wavefronts_mem_shared.sum"
-"""The metric that counts an instruction's wavefronts."""
+"""Metric of the wavefronts of an instruction."""
 
 SOURCE_PITCH_BYTES = 16
-"""From lane to lane of what cp.async reads in ``kernels/shared_access``."""
+"""Bytes from lane to lane of the global source of cp.async in ``kernels/shared_access``."""
 
 
 def bank_access(
     layout: str, dtype: str, op: str, *, swizzle: str | None = None, threads: str | None = None, at: Place = (0, 0)
 ) -> TileAccess:
-    """A warp's access to a tile, in the notation of ``gpusim banks``.
+    """Access of a warp to a tile, in the notation of ``gpusim banks``.
 
     >>> bank_access("(32,33):(33,1)", "fp32", "ld_shared_b32", threads="32:1@0").addresses()[0][0, :3].tolist()
     [0, 132, 264]
 
     Args:
         layout: the tile, in CuTe's notation, offsets in elements.
-        dtype: of its elements.
+        dtype: element type.
         op: the instruction.
         swizzle: ``B,M,S`` in elements, or a mode of TMA (``32B``, ``64B``, ``128B``).
-        threads: from lane to coordinate or index; None for the usual lanes.
-        at: the coordinate that the access starts from.
+        threads: layout from lane to coordinate or index; None for the usual lanes.
+        at: coordinate at which the access starts.
 
     Raises:
-        LayoutError: what no instruction and no tile can have.
+        LayoutError: no instruction or tile can have these arguments.
     """
     element = dtype_in_memory(dtype)
     in_bytes = None if swizzle is None else parse_swizzle(swizzle, element.bits)
@@ -56,7 +56,7 @@ def bank_access(
 
 
 def bank_study(layout: str, dtype: str, op: str, **choices: Any) -> Study:
-    """Conflicts of a warp's access to a tile, and what would mend them; arguments as of :func:`bank_access`.
+    """Bank conflicts of a warp's access to a tile, and bank conflict fixes; arguments as in :func:`bank_access`.
 
     >>> bank_study("(32,32):(32,1)", "fp32", "ld_shared_b32", threads="32:1@0").instructions[0].num_wavefronts
     32
@@ -65,7 +65,7 @@ def bank_study(layout: str, dtype: str, op: str, **choices: Any) -> Study:
 
 
 def bank_wavefronts(layout: str, dtype: str, op: str, **choices: Any) -> int:
-    """Wavefronts of a warp's access to a tile, of all its instructions; arguments as of :func:`bank_access`.
+    """Wavefronts of a warp's access to a tile, over all its instructions; arguments as in :func:`bank_access`.
 
     >>> [bank_wavefronts(f"(64,{width}):({width},1)", "bf16", "ldmatrix_x4") for width in (32, 40, 48)]
     [16, 4, 8]
@@ -87,10 +87,11 @@ def strided(op: str, strides_bytes: Iterable[int]) -> pd.DataFrame:
 
 
 def counted(op: str | None = None, *, family: str | None = None, gpu: str = "h200_sxm") -> pd.DataFrame:
-    """Accesses whose wavefronts Nsight Compute counted, one launch each, with what the bank rule says of the same addresses.
+    """Accesses whose wavefronts Nsight Compute counted, one launch each, with the bank rule's count for these addresses.
 
-    Columns: ``op``, ``family`` (how addresses were drawn), ``active lanes``, ``stride (bytes)`` (empty where lanes have no
-    common one), ``predicted (wavefronts)``, ``measured (wavefronts)``. Atomics are left out: their loops depend on values.
+    Columns: ``op``, ``family`` (how addresses were drawn), ``active lanes``, ``stride (bytes)``, ``predicted (wavefronts)``,
+    ``measured (wavefronts)``. The stride is empty where lanes have no common one. Atomics are left out, since their loops
+    depend on values.
 
     >>> rows = counted("ldmatrix_x4")
     >>> bool((rows["predicted (wavefronts)"] == rows["measured (wavefronts)"]).all())
@@ -117,24 +118,24 @@ def counted(op: str | None = None, *, family: str | None = None, gpu: str = "h20
 
 
 def _stride(lanes: NDArray[np.int64], mask: NDArray[np.bool_]) -> int | None:
-    """Bytes from lane to lane where it is the same for all 32."""
+    """Bytes from lane to lane, if equal for all 32 lanes."""
     steps = np.unique(np.diff(lanes))
     return int(steps[0]) if mask.all() and len(steps) == 1 else None
 
 
 def access_cycles(op: str, *, num_warps: int = 16, gpu: str = "h200_sxm") -> pd.DataFrame:
-    """Cycles that one warp's access takes of a busy SM, over its ways, predicted and measured (``kernels/shared_rate``).
+    """Cycles that one warp's access takes on a busy SM, over its ways, predicted and measured (``kernels/shared_rate``).
 
     >>> access_cycles("ld_b32")["predicted (cycles)"].round(1).to_dict()
     {1: 1.0, 2: 2.0, 4: 4.0, 8: 8.0, 16: 16.0, 32: 32.0}
 
     Args:
-        op: an instruction of ``kernels/shared_rate``, such as ``ld_b32``, ``st_b32``, ``ldmatrix_x4``.
-        num_warps: that make it over and over, on all four sub-partitions.
-        gpu: whose rows.
+        op: an instruction of ``kernels/shared_rate``, for example ``ld_b32``, ``st_b32``, ``ldmatrix_x4``.
+        num_warps: warps that repeat the access, on all four sub-partitions.
+        gpu: GPU of the rows.
 
     Raises:
-        ConfigError: no such rows.
+        ConfigError: there are no such rows.
     """
     where: dict[str, Any] = {"kernel": f"stream_{op}", "num_partitions": 4, "warps_per_partition": num_warps // 4}
     rates = judged("shared_rate", "wavefronts_per_cycle", gpu=gpu, **where).set_index("ways")

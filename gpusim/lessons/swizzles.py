@@ -1,4 +1,4 @@
-"""Swizzles in lessons: where the chunks of a row go, and which bits choose it."""
+"""Swizzles in lessons: positions of a row's 16-byte chunks, and the address bits that choose them."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     import pandas as pd
 
 CHUNK_BYTES = 16
-"""What ldmatrix, wide loads and TMA's swizzles keep together."""
+"""Bytes that ldmatrix, wide loads and TMA's swizzles keep together."""
 
 
 def chunk_positions(dtype: str, swizzle: str | None = None, *, row_bytes: int = 128, num_rows: int = 8) -> pd.DataFrame:
-    """Where the 16-byte chunks of each row lie, counted in chunks from the row's start: one line a row, one column a chunk.
+    """Positions of the 16-byte chunks of each row, in chunks from the row's start: one line per row, one column per chunk.
 
     >>> chunk_positions("bf16", "3,3,3").loc[5].tolist()
     [5, 4, 7, 6, 1, 0, 3, 2]
@@ -28,13 +28,13 @@ def chunk_positions(dtype: str, swizzle: str | None = None, *, row_bytes: int = 
     [0, 1, 2, 3, 4, 5, 6, 7]
 
     Args:
-        dtype: of the elements, which ``B,M,S`` count.
+        dtype: element type, whose size is the unit of ``B,M,S``.
         swizzle: ``B,M,S`` in elements, or a mode of TMA; None for a plain tile.
-        row_bytes: from row to row, a multiple of 16.
-        num_rows: how many rows.
+        row_bytes: bytes from row to row, a multiple of 16.
+        num_rows: number of rows.
 
     Raises:
-        LayoutError: chunks that are torn, or that leave their row.
+        LayoutError: the swizzle splits chunks, or moves them to another row.
     """
     import pandas as pd
 
@@ -50,18 +50,18 @@ def chunk_positions(dtype: str, swizzle: str | None = None, *, row_bytes: int = 
 
 
 def swizzle_bits(swizzle: str, dtype: str, offset: int) -> pd.DataFrame:
-    """What ``B,M,S`` makes of an offset in elements, bit by bit: the offset, bits that choose, bits that change, the sum.
+    """Table of ``B,M,S`` on an offset in elements, bit by bit: the offset, bits that choose, bits that change, the result.
 
     >>> swizzle_bits("3,3,3", "bf16", 5 * 64 + 3 * 8)["bits"].tolist()
     ['101 011 000', '101 --- ---', '--- 101 ---', '101 110 000']
 
     Args:
         swizzle: in elements.
-        dtype: of the elements.
+        dtype: element type.
         offset: in elements, below 2^(B+M+S).
 
     Raises:
-        LayoutError: a swizzle of which the fields are not side by side (S is not B), or an offset beyond them.
+        LayoutError: the fields of the swizzle are not adjacent (S is not B), or the offset exceeds them.
     """
     import pandas as pd
 
@@ -87,9 +87,9 @@ def _bits(value: int, count: int) -> str:
 
 
 def box_cycles(num_bytes: int, *, num_rows: int = 64, gpu: str = "h200_sxm") -> pd.DataFrame:
-    """Cycles until so many bytes have come by TMA to one SM, by swizzle mode (``kernels/copy_rate``).
+    """Cycles of a TMA load of ``num_bytes`` to one SM, by swizzle mode (``kernels/copy_rate``).
 
-    A box has ``num_rows`` rows as wide as its mode allows (32, 64, 128 bytes), so that narrower modes take more boxes.
+    A box has ``num_rows`` rows as wide as its mode allows (32, 64, 128 bytes), so that narrower modes need more boxes.
 
     >>> box_cycles(32768)["boxes"].to_dict()
     {'32B': 16, '64B': 8, '128B': 4}
@@ -114,13 +114,13 @@ def box_cycles(num_bytes: int, *, num_rows: int = 64, gpu: str = "h200_sxm") -> 
 
 
 def mode_tile(mode: str, *, num_rows: int = 64, dtype: str = "bf16") -> str:
-    """A TMA box of one mode in CuTe's notation, rows as wide as the mode's span (16 bytes of "none").
+    """TMA box of one mode in CuTe's notation, with rows as wide as the mode's span (16 bytes for "none").
 
     >>> mode_tile("64B")
     'Sw<2,4,3>_smem_ptr[16b] o (64,32):(32,1)'
 
     Raises:
-        LayoutError: no such mode.
+        LayoutError: there is no such mode.
     """
     element = dtype_in_memory(dtype)
     moved = swizzle_mode(mode)

@@ -1,4 +1,4 @@
-"""Layouts and tiles in lessons: sectors of a warp's access to global memory, and what tiles of a product load."""
+"""Layouts and tiles in lessons: global-memory sectors of a warp's access, and bytes that the tiles of a GEMM load."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ if TYPE_CHECKING:
     import pandas as pd
 
 READ_BYTES = "l1tex__m_xbar2l1tex_read_bytes.sum"
-"""The metric that counts what SMs take in from L2."""
+"""Metric of the bytes that SMs receive from L2."""
 
 
 def warp_sectors(layout: str, dtype: str, threads: str, *, vector: int = 1) -> int:
-    """Sectors of 32 bytes that a warp's load of a matrix in global memory touches.
+    """Number of 32-byte sectors that a warp's load of a matrix in global memory touches.
 
     >>> warp_sectors("(64,1024):(1024,1)", "fp32", "32:1@1"), warp_sectors("(64,1024):(1024,1)", "fp32", "32:1@0")
     (4, 32)
 
     Args:
         layout: the matrix in CuTe's notation, offsets in elements.
-        dtype: of its elements.
-        threads: from lane to the coordinate of its first element, such as ``32:1@0`` for one lane a row.
-        vector: elements side by side that each lane loads.
+        dtype: element type.
+        threads: layout from lane to the coordinate of its first element, for example ``32:1@0`` for one lane per row.
+        vector: contiguous elements that each lane loads.
 
     Raises:
-        LayoutError: no such layouts, not 32 lanes, or an access that no instruction makes.
+        LayoutError: a layout is invalid, has not 32 lanes, or describes an access that no instruction makes.
     """
     element, matrix, lanes = dtype_in_memory(dtype), parse_layout(layout), parse_layout(threads)
     if not isinstance(matrix, Layout) or not isinstance(lanes, Layout) or not lanes.has_basis or lanes.size != WARP_SIZE:
@@ -49,7 +49,7 @@ def warp_sectors(layout: str, dtype: str, threads: str, *, vector: int = 1) -> i
 
 
 def loaded_bytes(params: GemmParams, tile: tuple[int, int]) -> int:
-    """Bytes of A and B that all tiles (rows, columns) of a product load: each row of tiles loads B, each column A.
+    """Bytes of A and B that all tiles (rows, columns) of a GEMM load: each row of tiles loads B, each column A.
 
     >>> loaded_bytes(GemmParams(m=4096, n=4096, k=4096), (64, 128)) == 2 * 4096**3 * (1 / 64 + 1 / 128)
     True
@@ -60,7 +60,7 @@ def loaded_bytes(params: GemmParams, tile: tuple[int, int]) -> int:
 
 
 def tile_ladder(params: GemmParams, tiles: Iterable[str], gpu: GpuSpec) -> pd.DataFrame:
-    """A product by tiles of several sizes: what the SMs load by the formula and in the simulation (MiB), and cycles.
+    """Table of a GEMM with tiles of several sizes: MiB that SMs load, by the formula and simulated, and cycles.
 
     >>> from gpusim import load_gpu
     >>> ladder = tile_ladder(GemmParams(m=1024, n=1024, k=512), ["64x64x64", "128x128x64"], load_gpu("h200_sxm"))
@@ -68,7 +68,7 @@ def tile_ladder(params: GemmParams, tiles: Iterable[str], gpu: GpuSpec) -> pd.Da
     [32.0, 16.0]
 
     Raises:
-        GpusimError: what a launch refuses.
+        GpusimError: a launch is refused.
     """
     import pandas as pd
 
@@ -77,7 +77,7 @@ def tile_ladder(params: GemmParams, tiles: Iterable[str], gpu: GpuSpec) -> pd.Da
         asked = {**params.model_dump(exclude_unset=True, by_alias=True), "tile": tile}
         chosen = GemmParams.model_validate(asked).resolved(gpu)
         result = simulate(chosen.launch(gpu), gpu)
-        assert chosen.tile is not None  # resolved has chosen one
+        assert chosen.tile is not None  # resolved() has chosen one
         by_formula = loaded_bytes(chosen, chosen.tile[:2])
         rows.append((tile, by_formula / 2**20, result.counters[READ_BYTES] / 2**20, result.cycles))
     columns = ["tile", "by formula (MiB)", "simulated (MiB)", "cycles"]
@@ -85,16 +85,16 @@ def tile_ladder(params: GemmParams, tiles: Iterable[str], gpu: GpuSpec) -> pd.Da
 
 
 def intake_by_smem(gpu: str = "h200_sxm") -> pd.DataFrame:
-    """What measured products took in of what their tiles hold, by how rows lie in shared memory (``kernels/hgemm``).
+    """Bytes that measured GEMMs received over the bytes of their tiles, by smem layout of the rows (``kernels/hgemm``).
 
-    One line for each of ``none``, ``pad8``, ``pad16`` (elements), ``64B``, ``128B``: rows, and least and most of
-    ``bytes taken in / bytes of the tiles``. Products that their tiles do not divide are left out.
+    One line for each of ``none``, ``pad8``, ``pad16`` (elements), ``64B``, ``128B``: number of rows, smallest and largest
+    ratio. GEMMs whose extents are no multiples of the tile are left out.
 
     >>> intake_by_smem().loc["64B", ["least", "most"]].tolist()
     [1.0, 1.0]
 
     Raises:
-        ConfigError: no such rows.
+        ConfigError: there are no such rows.
     """
     rows = measured("hgemm", gpu=gpu)
     told = rows["kernel"].str.extract(r"hgemm_(\d+)x(\d+)x(\d+)_.*_(none|pad\d+|\d+B)_")

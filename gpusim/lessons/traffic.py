@@ -1,4 +1,4 @@
-"""Lesson 8: what orders of tiles ask of L2 and memory, what of it an H200's L2 keeps, and whose requests it merges."""
+"""L2 traffic in lesson 8: bytes of tile orders, residency in an H200's L2, and request coalescing between SMs."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 MIB = 2**20
 SECTORS_READ = "lts__t_sectors_srcunit_tex_op_read.sum"
 NUM_ROUNDS = 8
-"""How often a CTA of ``kernels/l2_residency`` reads its part of the footprint."""
+"""Times that a CTA of ``kernels/l2_residency`` reads its part of the footprint."""
 
 
 def orders(
     params: GemmParams, gpu: GpuSpec, groups: Iterable[int], directions: Iterable[str] = ("along_m", "along_n")
 ) -> pd.DataFrame:
-    """Orders of a GEMM's tiles: a row a (direction, group), MiB of what is read, the best first.
+    """Table of a GEMM's tile orders: a row per (direction, group), MiB that are read, the fewest DRAM bytes first.
 
-    Columns: what a full wave reads, each line once (the mean of such waves); what memory gives; what SMs get in all.
+    Columns: lines that a full wave reads, each once (mean over full waves); bytes from DRAM; bytes that all SMs receive.
 
     Raises:
-        KernelError: no group, or no direction.
-        LaunchError: this GPU cannot run one.
+        KernelError: there is no group, or no direction.
+        LaunchError: this GPU cannot run one of them.
     """
     import pandas as pd
 
@@ -56,16 +56,16 @@ def orders(
 
 
 def fetches(readers: str, footprints_mib: Sequence[int]) -> pd.DataFrame:
-    """How often each line that is read NUM_ROUNDS times comes from memory: 1 where L2 keeps it, 8 where it keeps nothing.
+    """DRAM reads of each line that is read NUM_ROUNDS times: 1 where L2 keeps it, 8 where it keeps nothing.
 
     Columns ``footprint_mib``, ``predicted``, ``measured``, ``error (%)``.
 
     Args:
-        readers: ``split`` (an SM of one side of L2 reads a line) or ``both_sides`` (one of each does).
-        footprints_mib: MiB that are read, as ``kernels/l2_residency`` has them.
+        readers: ``split`` (an SM of one L2 partition reads a line) or ``both_sides`` (one of each partition does).
+        footprints_mib: MiB that are read, as in ``kernels/l2_residency``.
 
     Raises:
-        ConfigError: no such row.
+        ConfigError: there is no such row.
     """
     rows = judged(
         "l2_residency", "dram__bytes_read.sum", group="footprint", readers=readers, footprint_mib=tuple(footprints_mib)
@@ -77,17 +77,17 @@ def fetches(readers: str, footprints_mib: Sequence[int]) -> pd.DataFrame:
 
 
 def merging(pattern: str, sharers: Sequence[int]) -> pd.DataFrame:
-    """What L2 hands out where so many SMs read the same tiles at once, as a share of what the SMs get.
+    """Bytes read from L2 while several SMs read the same tiles at once, as a fraction of the bytes that the SMs receive.
 
-    Columns ``sharers``, ``predicted``, ``measured`` (shares), ``error (%)``. Half means that two SMs get a line that was
-    read once.
+    Columns ``sharers``, ``predicted``, ``measured`` (fractions), ``error (%)``. 0.5 means that two SMs receive a line that
+    was read once.
 
     Args:
-        pattern: ``near`` (neighbouring SMs) or ``far`` (as far apart as can be).
-        sharers: numbers of SMs, as ``kernels/tile_sharing`` has them.
+        pattern: ``near`` (neighbouring SMs) or ``far`` (SMs at the largest distance).
+        sharers: numbers of SMs, as in ``kernels/tile_sharing``.
 
     Raises:
-        ConfigError: no such row.
+        ConfigError: there is no such row.
     """
     where: dict[str, Any] = {"group": "shared", "pattern": pattern, "sharers": tuple(sharers), "stages": 4, "a_rows": 128}
     rows = judged("tile_sharing", SECTORS_READ, **where)

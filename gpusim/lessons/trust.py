@@ -1,4 +1,4 @@
-"""How far to trust predictions: whole kernels as they were judged, by family, by metric, in order, and one by one."""
+"""Accuracy of predictions for validation kernels: by family, by metric, as a ranking, and row by row."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ if TYPE_CHECKING:
 
 
 def families(metric: str = CYCLES, *, kernel: str | None = None, gpu: str = "h200_sxm") -> pd.DataFrame:
-    """Errors of whole kernels by family, in percent: mean, nine in ten, worst, a roofline's mean, what was said first.
+    """Errors of validation kernels by family, in percent: mean, P90, worst, mean of the roofline, mean of blind predictions.
 
-    A family is a kernel, or a schedule of one; ``held out`` says that nobody has looked for mechanisms in its rows.
+    A family is a kernel, or a schedule of one. ``held out`` means that nobody has looked for mechanisms in its rows.
 
     >>> list(families(kernel="softmax").columns)
     ['rows', 'held out', 'mean (%)', 'P90 (%)', 'worst (%)', 'roofline (%)', 'said first (%)']
 
     Args:
-        metric: of Nsight Compute; cycles by default.
-        kernel: only families that begin so.
-        gpu: whose rows.
+        metric: Nsight Compute metric; cycles by default.
+        kernel: beginning of the families' names.
+        gpu: GPU of the rows.
 
     Raises:
-        ConfigError: no row of a GPU was judged, or none of such a family has that metric.
+        ConfigError: no row of the GPU was judged, or no such family has the metric.
     """
     import pandas as pd
 
@@ -51,12 +51,12 @@ def families(metric: str = CYCLES, *, kernel: str | None = None, gpu: str = "h20
 
 
 def metrics(gpu: str = "h200_sxm") -> pd.DataFrame:
-    """Every number that whole kernels were judged by, over all families: rows, mean, P90, worst, a roofline's mean.
+    """Errors of every judged number of validation kernels, over all families: rows, mean, P90, worst, mean of the roofline.
 
-    In percent; hit rates in points. The mean is that of the families' means.
+    In percent; hit rates in points. The mean is over the families' means.
 
     Raises:
-        ConfigError: no row of a GPU was judged.
+        ConfigError: no row of the GPU was judged.
     """
     import pandas as pd
 
@@ -72,14 +72,14 @@ def metrics(gpu: str = "h200_sxm") -> pd.DataFrame:
 
 
 def order_of_configurations(gpu: str = "h200_sxm") -> pd.Series:
-    """How well configurations of one problem are ordered by cycles, over all kernels.
+    """Ranking of the configurations of one problem by cycles, over all kernels.
 
-    ``right order (%)``: of pairs that were measured a tenth apart or more; ties count half. ``regret (%)``: what the best
-    predicted one takes more than the best measured one, the mean over the problems; ``worst regret (%)``, and
-    ``blind regret (%)`` of a configuration taken at random.
+    ``right order (%)``: pairs in the right order, of pairs measured to differ by a tenth or more; ties count half. ``regret
+    (%)``: mean excess of the best predicted configuration over the best measured one. ``worst regret (%)``: its maximum over
+    the problems. ``blind regret (%)``: mean excess of a random configuration.
 
     Raises:
-        ConfigError: no row of a GPU was judged, or too few of a problem.
+        ConfigError: no row of the GPU was judged, or too few of each problem.
     """
     import pandas as pd
 
@@ -95,10 +95,10 @@ def order_of_configurations(gpu: str = "h200_sxm") -> pd.Series:
 
 
 def rows_of(family: str, metric: str = CYCLES, *, gpu: str = "h200_sxm") -> pd.DataFrame:
-    """The judged rows of a family: ``config``, ``predicted``, ``measured``, ``error (%)``, the largest error first.
+    """Judged rows of a family: ``config``, ``predicted``, ``measured``, ``error (%)``, the largest error first.
 
     Raises:
-        ConfigError: no such family or metric, or one that is held out, of which nobody looks at single rows.
+        ConfigError: there is no such family or metric, or it is held out, so that nobody may look at single rows.
     """
     frame = read_judged(gpu).frame()
     found = frame[(frame["family"] == family) & (frame["metric"] == metric)]
@@ -112,15 +112,15 @@ def rows_of(family: str, metric: str = CYCLES, *, gpu: str = "h200_sxm") -> pd.D
 
 
 def said_of_itself(kernel: str, gpu: str, **params: Any) -> str:
-    """How far a prediction says that it may be off, as ``gpusim predict --all`` prints it.
+    """Expected error of a prediction, in the text that ``gpusim predict --all`` prints.
 
     >>> said_of_itself("softmax", "toy")
     'outside of what was validated: no softmax was measured on toy'
 
     Args:
-        kernel: a kernel model.
-        gpu: its machine.
-        params: of the prediction, as far as they tell which family it is like.
+        kernel: name of a kernel model.
+        gpu: name of a GPU.
+        params: parameters of the prediction that determine its family.
     """
     told = expected_error(kernel, gpu, params)
     return unknown(kernel, gpu, params) if told is None else f"within {told.p90_pct:g} % of the {told.what}: {told.text}"

@@ -1,5 +1,5 @@
-"""What people see: tables, counterfactuals, traces, pictures.
+"""Output for users: tables, counterfactuals, Perfetto traces, plots.
 
-A Result or an Explanation comes in, text or a file goes out. Knows what a simulation answers and nothing of how it was
-found; changes no number.
+In: a Result or an Explanation. Out: text or a file. It uses the results of a simulation, not the simulator, and changes no
+number.
 """

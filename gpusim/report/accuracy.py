@@ -1,4 +1,4 @@
-"""What validation says of whole kernels in all: by family, orders of configurations, exact counts, what was said first."""
+"""Tables of the accuracy of validation kernels: errors by family, ranking, exact counts, blind predictions."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SHORT: Mapping[str, str] = MappingProxyType(
         CTAS_OF_SM: "CTAs an SM",
     }
 )  # fmt: skip
-"""Numbers of which the mean error is told, and their columns."""
+"""Metrics whose mean error is shown, with the titles of their columns."""
 
 TITLES: Mapping[str, str] = MappingProxyType(
     {
@@ -44,7 +44,7 @@ TITLES: Mapping[str, str] = MappingProxyType(
 
 
 def render_proof(found: Sequence[Judgement], console: Console, first: Sequence[Judgement] = ()) -> None:
-    """Whole kernels in all; nothing where there are none. ``first``: what was said before rows were measured."""
+    """Print the accuracy of validation kernels, if there are any. ``first``: judgements of blind predictions."""
     of_all = families(found)
     if not of_all:
         return
@@ -117,7 +117,7 @@ def _print_exact(counts: Sequence[Exact], console: Console) -> None:
 
 
 def _print_first(first: Sequence[Judgement], found: Sequence[Judgement], console: Console) -> None:
-    """Families by what was said of them first, and what is said of the same rows today."""
+    """Print the families' blind predictions, and today's predictions of the same rows."""
     today = {who_of(item): item for item in found}
     both = [item for item in first if who_of(item) in today]
     then, now = families(both), {item.name: item for item in families(today[who_of(item)] for item in both)}

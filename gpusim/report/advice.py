@@ -1,4 +1,4 @@
-"""Advice that is accepted when it is followed: a refusal that another would follow says all that must change, at once."""
+"""Advice in error messages of launches: completes it with all options that must change for the launch to be accepted."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from gpusim.machine.config import GpuSpec
 
 MOST_STEPS = 5
-"""Refusals one behind the other that are looked through."""
+"""Most refusals in a row that are followed."""
 
 Change = Mapping[str, str | bool]
-"""Options by name (with underscores), as text; flags as such."""
+"""Options by name (with underscores), as text; flags as bool."""
 
 
 def options_in(text: str) -> dict[str, str | bool]:
-    """What advice says to type: its first way, where it has several.
+    """Options that an advice suggests; of alternatives the first.
 
     >>> options_in("use --math mma_sync or wgmma"), options_in("use at most --stages 4")
     ({'math': 'mma_sync'}, {'stages': '4'})
@@ -44,7 +44,7 @@ def options_in(text: str) -> dict[str, str | bool]:
 
 
 def advice_at_the_door(sentence: str, params_of: Callable[[Change], Any], gpu: GpuSpec) -> str:
-    """``sentence``, a refusal of a kernel or its launch on ``gpu``, with all that its advice takes.
+    """Refusal ``sentence`` of a kernel or its launch on ``gpu``, with all options that the launch needs to be accepted.
 
     ``params_of`` gives the kernel's parameters with some options changed.
     """
@@ -59,9 +59,9 @@ def advice_at_the_door(sentence: str, params_of: Callable[[Change], Any], gpu: G
 
 
 def whole_advice(sentence: str, refusal_of: Callable[[Change], str | None]) -> str:
-    """``sentence`` with all options that it takes until nothing is refused; as it is where that is not found.
+    """Refusal ``sentence`` with all options that are needed until nothing is refused; unchanged where they are not found.
 
-    ``refusal_of`` says what is refused with some options changed, or None.
+    ``refusal_of`` gives the refusal after some options are changed, or None.
 
     >>> told = {"a": "--x 3: too large; use --x 2", "b": "--y 1: not beside --x 2; use --y 0", "c": None}
     >>> whole_advice(told["a"], lambda change: told["c" if "y" in change else "b"])

@@ -1,4 +1,4 @@
-"""Bank conflicts for people: phases, a picture of lanes and banks, what would mend them; and the same as JSON."""
+"""Shared-memory bank conflicts as text and JSON: phases, a picture of lanes and banks, bank conflict fixes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from gpusim.workload.smem.smem_ops import BANK_BYTES, MATRIX_ROWS, SmemOp
 from gpusim.workload.smem.tile_access import TileAccess, in_elements
 
 TURNS = ".123456789abcdefghijklmnopqrstuvw"
-"""How the picture writes the wavefront that serves a lane; 0 is a bank that does not."""
+"""Characters of the picture, by the wavefront that serves a lane; index 0: the bank does not serve it."""
 
 _BANKS_TOGETHER = 4
 
@@ -35,7 +35,7 @@ _BANKS_TOGETHER = 4
 
 
 def swizzle_words(tile: ByteLayout) -> str:
-    """A tile's swizzle in both units, with the mode's name if TMA and wgmma have one.
+    """Swizzle of a tile in elements and bytes, with the name of the TMA and wgmma mode if there is one.
 
     >>> from gpusim.layout import Layout, Swizzle
     >>> swizzle_words(ByteLayout(Swizzle(3, 4, 3), Layout((8, 64), (64, 1)), element_bits=16))
@@ -52,7 +52,7 @@ def swizzle_words(tile: ByteLayout) -> str:
 
 
 def ranges(numbers: Iterable[int]) -> str:
-    """Numbers with runs drawn together.
+    """Numbers with runs as ranges.
 
     >>> ranges([0, 1, 2, 3, 8, 10, 11]), ranges(range(0, 32, 4))
     ('0-3 8 10-11', '0 4 8 12 16 20 24 28')
@@ -67,7 +67,7 @@ def ranges(numbers: Iterable[int]) -> str:
 
 
 def ways(amount: float) -> str:
-    """How a conflict is called.
+    """Name of a conflict of that many ways.
 
     >>> ways(8.0), ways(1.0), ways(1.5)
     ('8-way', 'free', '1.5-way')
@@ -76,7 +76,7 @@ def ways(amount: float) -> str:
 
 
 def series(numbers: Sequence[int], most: int = 4) -> str:
-    """A list of numbers, cut where it only goes on as it began.
+    """List of numbers, shortened where it is regular or long.
 
     >>> series([0, 32, 64, 96, 128]), series([7, 3, 9]), series([5, 9, 2, 4, 8, 1])
     ('0, 32, .., 128', '7, 3, 9', '5, 9, 2, 4, ... (6)')
@@ -90,7 +90,7 @@ def series(numbers: Sequence[int], most: int = 4) -> str:
 
 
 def collision_words(collision: Collision) -> str:
-    """Who wants what, in one line.
+    """One line with the colliding lanes, their banks and words.
 
     >>> collision_words(Collision(first_bank=0, last_bank=3, lanes=(0, 1), words=((0, 1, 2, 3), (32, 33, 34, 35))))
     'banks 0-3: lanes 0-1 want 4 words each, from 0, 32'
@@ -112,7 +112,7 @@ def collision_words(collision: Collision) -> str:
 
 
 def lanes_words(access: TileAccess, instruction: Instruction) -> str:
-    """Where the lanes point, in one line."""
+    """One line with the elements that the lanes address."""
     if access.threads is not None:
         return f"first element of lane i at --threads {access.threads}, from {show(access.at)} on"
     if access.rule.is_collective:
@@ -125,12 +125,12 @@ def lanes_words(access: TileAccess, instruction: Instruction) -> str:
 
 
 def row_word(access: TileAccess) -> str:
-    """What a run along the contiguous mode is called: a row, or a column if that is mode 0."""
+    """Word for a run along the contiguous mode: a row, or a column if that is mode 0."""
     return "row" if access.contiguous_mode == 1 else "column"
 
 
 def verdict_of(study: Study) -> str:
-    """The finding in one sentence."""
+    """Verdict of a study in one sentence."""
     here, over_tile, op = study.instructions[study.worst], study.census, study.access.op
     if here.num_wavefronts > here.num_ideal_wavefronts:
         cost = f"{op} takes {count(here.num_wavefronts, 'wavefront')} where {here.num_ideal_wavefronts} would do"
@@ -179,7 +179,7 @@ def _short(mend: Mend) -> str:
 def render_banks(
     study: Study, console: Console, *, dtype_name: str, remarks: Sequence[str], next_command: str | None
 ) -> None:
-    """Print a study: what was asked, phases, lanes and banks, the whole tile, mends, verdict."""
+    """Print a study: the access, phases, lanes and banks, the full tile, bank conflict fixes, verdict."""
     instruction = study.instructions[study.worst]
     _print_asked(study, dtype_name, console)
     if len(study.instructions) > 1:
@@ -216,7 +216,7 @@ def _print_asked(study: Study, dtype_name: str, console: Console) -> None:
 
 
 def tile_words(access: TileAccess, dtype_name: str) -> str:
-    """The tile, its bytes and pitch, in one line."""
+    """One line with the tile, its bytes and its row pitch."""
     num_bytes, pitch = access.tile.inner.cosize * access.element_bytes, access.row_pitch
     has_rows = pitch is not None and access.extents[1 - access.contiguous_mode] > 1
     row = row_word(access)
@@ -252,7 +252,7 @@ def _print_phases(instruction: Instruction, console: Console, rule: SmemOp) -> N
 
 
 def phase_remarks(instruction: Instruction, rule: SmemOp) -> list[str]:
-    """What the phases do not say by themselves."""
+    """Remarks on what the table of phases does not show."""
     found = []
     if sum(phase.num_ideal_wavefronts for phase in instruction.phases) > instruction.num_ideal_wavefronts:
         found.append("ideal for all: lanes share their vectors, so two phases would be one if these did not collide")
@@ -270,7 +270,7 @@ def phase_remarks(instruction: Instruction, rule: SmemOp) -> list[str]:
 
 
 def _loop_words(instruction: Instruction) -> str:
-    """Where the wavefronts of a loop go: loads of all lanes that are left, and two for each half-warp that swaps."""
+    """Wavefronts of a loop: loads of all remaining lanes, and two for each half-warp that swaps."""
     (loop,) = instruction.phases
     return (
         f"a loop of {count(loop.num_turns, 'round')}: all lanes that are left load, then the first of each bank swaps, two "
@@ -279,7 +279,7 @@ def _loop_words(instruction: Instruction) -> str:
 
 
 def who_collides(phase: Phase, most: int = 2) -> str:
-    """The worst collisions of a phase, a line each."""
+    """Worst collisions of a phase, a line each."""
     if phase.num_ways == 1.0:
         return "nobody" if phase.num_turns == 1 else "nobody whom another layout would part"
     worst = sorted(phase.collisions, key=lambda found: -len(found.lanes))
@@ -298,7 +298,7 @@ def _print_picture(instruction: Instruction, console: Console, *, is_loop: bool)
 
 
 def picture_lines(instruction: Instruction) -> list[Text]:
-    """A row for each lane, a column for each bank, phase by phase; below each phase how many words a bank gives."""
+    """Lines with a row for each lane and a column for each bank, phase by phase. Each phase ends with words per bank."""
     places = ["-" if place is None else show(place) for place in instruction.places]
     width = max(len("first"), *map(len, places))
     margin = f"{'lane':>4}  {'first':<{width}}  {'byte':>6}  "
@@ -335,7 +335,7 @@ def _print_mends(study: Study, console: Console) -> None:
 
 
 def mend_rows(study: Study) -> tuple[tuple[str, str], ...]:
-    """The whole tile as it is and mended: (what, in words)."""
+    """(name, words) rows: the full tile as it is, and with each bank conflict fix."""
     over_tile = study.census
     access = study.access
     what = "here" if access.num_tiles == 1 else f"{number(access.num_tiles)} places side by side"
@@ -350,7 +350,7 @@ def mend_rows(study: Study) -> tuple[tuple[str, str], ...]:
 
 
 def _left_out(access: TileAccess) -> str:
-    """Places that are not counted."""
+    """Text on the tile positions that are not counted."""
     unaligned, beyond = access.num_tiles_unaligned, access.num_tiles_beyond
     said = f"; {number(unaligned)} more left out, where vectors are not aligned" if unaligned else ""
     return f"{said}; {number(beyond)} farther ones not counted" if beyond else said
@@ -414,7 +414,7 @@ def _counted(mend: Mend, where: str) -> str:
 
 
 def joint_verdict_of(joint: JointStudy) -> str:
-    """The finding about several accesses in one sentence."""
+    """Verdict on several accesses in one sentence."""
     costs = [
         f"{study.access.op} takes {study.instructions[study.worst].num_wavefronts} of "
         f"{study.instructions[study.worst].num_ideal_wavefronts}"
@@ -438,7 +438,7 @@ def joint_verdict_of(joint: JointStudy) -> str:
 def render_joint(
     joint: JointStudy, console: Console, *, dtype_name: str, remarks: Sequence[str], next_command: str | None
 ) -> None:
-    """Print several accesses to one tile: what each costs, and the one placement that suits all."""
+    """Print several accesses to one tile: the cost of each, and the one layout that suits all."""
     access = joint.studies[0].access
     table = Table.grid(padding=(0, 2))
     table.add_column(style="bold", no_wrap=True)
@@ -484,7 +484,7 @@ def _counted_words(num_wavefronts: int, num_ideal_wavefronts: int) -> str:
 
 
 def joint_document(joint: JointStudy, *, dtype_name: str, remarks: Sequence[str]) -> dict[str, Any]:
-    """Several accesses to one tile as a JSON document: ``accesses`` is a list of what each gives alone."""
+    """JSON document of several accesses to one tile: ``accesses`` lists the document of each alone."""
     return {
         "layout": str(joint.tile.inner), "dtype": dtype_name, "swizzle": _swizzle_document(joint.tile),
         "accesses": [banks_document(study, dtype_name=dtype_name, remarks=()) for study in joint.studies],
@@ -504,7 +504,7 @@ def joint_document(joint: JointStudy, *, dtype_name: str, remarks: Sequence[str]
 
 
 def banks_document(study: Study, *, dtype_name: str, remarks: Sequence[str]) -> dict[str, Any]:
-    """A study as a JSON document."""
+    """JSON document of a study."""
     access = study.access
     return {
         "layout": str(access.tile.inner), "dtype": dtype_name, "access": access.op,

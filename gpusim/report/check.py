@@ -1,4 +1,4 @@
-"""A check against a profile, for people, for JSON, and for machines that read JUnit's XML."""
+"""Report of ``gpusim check``: text for the console, JSON, and JUnit XML for continuous integration."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ JUDGED_ROWS = (
     "P90 of a kernel's judged rows: nine in ten measured launches of it, to none of which anything was fitted, were closer "
     "to their predictions."
 )
-"""What that tolerance is, said once."""
+"""Explanation of that tolerance, printed once."""
 
 
 def render_check(report: Report, console: Console) -> None:
-    """Print what was compared, launch by launch, and the verdict, also where all is well."""
+    """Print the comparisons, launch by launch, and the verdict, also if all is well."""
     for item in report.launches:
         _heading(item, report, console)
         if item.comparisons:
@@ -87,7 +87,7 @@ def _changed(found: Sequence[Change], name: str) -> Table:
 
 
 def difference_text(item: Comparison | Change) -> str:
-    """A difference with its sign and unit.
+    """Difference with its sign and unit.
 
     >>> difference_text(Comparison(metric="a.sum", measured=8.0, predicted=10.0, tolerance=None))
     '+25.00 %'
@@ -100,7 +100,7 @@ def difference_text(item: Comparison | Change) -> str:
 
 
 def _number(value: float) -> str:
-    """A number as a table has it.
+    """Number as a table shows it.
 
     >>> _number(1234567.0), _number(51.68), _number(8192.25)
     ('1,234,567', '51.68', '8,192')
@@ -109,7 +109,7 @@ def _number(value: float) -> str:
 
 
 def check_document(report: Report) -> dict[str, Any]:
-    """The JSON document."""
+    """JSON document of the report."""
     return {
         "profile": str(report.profile),
         "gpu": report.gpu,
@@ -157,7 +157,7 @@ def _launch_document(item: LaunchCheck) -> dict[str, Any]:
 
 
 def check_junit() -> None:
-    """That JUnit's XML can be written.
+    """Check that JUnit XML can be written.
 
     Raises:
         ConfigError: junitparser is not installed.
@@ -167,7 +167,7 @@ def check_junit() -> None:
 
 
 def junit_bytes(report: Report) -> bytes:
-    """The report as JUnit's XML: a suite a launch, a case a metric that has a tolerance; an error for what is not compared.
+    """JUnit XML of the report: a suite per launch, a case per metric with a tolerance; errors for what is not compared.
 
     Raises:
         ConfigError: junitparser is not installed.
@@ -211,7 +211,7 @@ def junit_bytes(report: Report) -> bytes:
 
 
 def none_junit_bytes(sentence: str) -> bytes:
-    """The XML of a check that compared nothing, for ``sentence``: one error; no file of an earlier check stands for it."""
+    """JUnit XML of a check that compared nothing, with ``sentence`` as its error. It replaces an earlier check's file."""
     from junitparser import Error, JUnitXml, TestCase, TestSuite
 
     document, suite = JUnitXml("gpusim check"), TestSuite("all that was asked for")

@@ -1,4 +1,4 @@
-"""A GPU's description as one flat TOML file, whatever it extends."""
+"""GPU description as one flat TOML file, without ``extends``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gpusim.machine.config import BELOW, COMPONENT_KINDS, GpuSpec
 
 
 def gpu_toml(gpu: GpuSpec) -> str:
-    """Every number of ``gpu`` with its source, as a file that extends nothing and loads to the same GPU.
+    """Flat TOML text of ``gpu``, every number with its source; it loads to the same GPU.
 
     >>> from gpusim import load_gpu
     >>> gpu_toml(load_gpu("toy")).splitlines()[:4]

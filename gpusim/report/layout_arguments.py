@@ -1,7 +1,7 @@
-"""What is asked in words: layouts, types and accesses as they are typed, on the command line and in the explorer.
+"""Parser for CuTe layouts, element types and shared-memory accesses as typed on the command line and in the explorer.
 
-In: texts. Out: layouts and accesses, what is to be remarked about them, and the line to type for the same question. A
-refusal names the option of the command line that it concerns.
+In: texts. Out: layouts and accesses, remarks on them, and the equivalent command line. An error names the option that it
+concerns.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 
 def parse_any(text: str, flag: str) -> Any:
-    """A layout in any of CuTe's forms: plain, swizzled in elements, swizzled in bytes (smem_ptr).
+    """Layout in any of CuTe's forms: plain, swizzled in elements, swizzled in bytes (smem_ptr).
 
     Raises:
-        LayoutError: no such notation; names the ``flag``.
+        LayoutError: the notation is unknown; the text names the ``flag``.
     """
     from gpusim.layout.notation import Notation
 
@@ -37,10 +37,10 @@ def parse_any(text: str, flag: str) -> Any:
 
 
 def any_layout(text: Notation) -> Any:
-    """As :func:`parse_any`, of text that was read; errors name no flag.
+    """Layout of text that was read already, see :func:`parse_any`; errors name no flag.
 
     Raises:
-        LayoutError: no such notation.
+        LayoutError: the notation is unknown.
     """
     from gpusim.layout import parse_byte_layout, parse_layout
 
@@ -48,15 +48,15 @@ def any_layout(text: Notation) -> Any:
 
 
 def without_layout(error: LayoutError) -> str:
-    """The sentence, to follow a flag: without the word ``layout`` that it may begin with."""
+    """Error text that can follow a flag, without a leading ``layout``."""
     return str(error).removeprefix("layout").lstrip(": ")
 
 
 def find_dtype(name: str) -> DType:
-    """The element type of ``--dtype``, where only its width counts.
+    """Element type of ``--dtype``, where only its width matters.
 
     Raises:
-        KernelError: no such element type.
+        KernelError: there is no such element type.
     """
     from gpusim.workload.dtypes import dtype_in_memory
 
@@ -71,7 +71,7 @@ def find_dtype(name: str) -> DType:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BanksAsked:
-    """One question to ``gpusim banks``, as it is typed; ``threads`` has one for each access, None for the usual lanes."""
+    """Request to ``gpusim banks`` as typed; ``threads`` has one entry per access, None for the usual lanes."""
 
     layout: str
     dtype: str
@@ -82,18 +82,18 @@ class BanksAsked:
 
     @property
     def element(self) -> DType:
-        """The element type.
+        """Element type.
 
         Raises:
-            KernelError: no such element type.
+            KernelError: there is no such element type.
         """
         return find_dtype(self.dtype)
 
     def accesses(self) -> list[TileAccess]:
-        """Each access to the tile.
+        """Accesses to the tile.
 
         Raises:
-            GpusimError: something that was typed is no such thing.
+            GpusimError: an option is invalid.
         """
         from gpusim.layout import ByteLayout, Layout
         from gpusim.workload.smem.smem_ops import SMEM_OPS, smem_op_hint
@@ -116,7 +116,7 @@ class BanksAsked:
         ]
 
     def remarks(self, accesses: Sequence[TileAccess]) -> tuple[str, ...]:
-        """What to know about ``accesses``, which these words gave: units that were mixed up, strides that were left out."""
+        """Remarks on ``accesses``, the result of this request: mixed-up units, strides that were left out."""
         from gpusim.workload.smem.bank_conflict_fixes import remarks
 
         in_elements = "smem_ptr" not in self.layout and (self.swizzle is None or "," in self.swizzle)
@@ -126,7 +126,7 @@ class BanksAsked:
         return (*said, *_stride_remark(self.layout, accesses[0]))
 
     def command(self) -> str:
-        """The line to type for this question."""
+        """Command line of this request."""
         words = ["gpusim", "banks", "--layout", self.layout, "--dtype", self.dtype]
         for access, threads in zip(self.access, self.threads, strict=True):
             words += ["--access", access]
@@ -137,7 +137,7 @@ class BanksAsked:
         return shlex.join(words)
 
     def mended(self, mend: Mend) -> BanksAsked:
-        """The same question of a mended tile."""
+        """Request for the tile with a bank conflict fix."""
         swizzle, tile = mend.swizzle_elements, mend.tile
         is_plain = bool(tile.offset) or swizzle is None or not swizzle.num_bits
         return BanksAsked(
@@ -164,7 +164,7 @@ def lanes_of(access: Sequence[str], threads: Sequence[str] | None) -> tuple[str 
 
 
 def _stride_remark(text: str, access: TileAccess) -> list[str]:
-    """What to know where a layout of several modes has no strides."""
+    """Remark on a layout of several modes without strides."""
     from gpusim.layout import Layout, LayoutRight
 
     inner = access.tile.inner
@@ -175,7 +175,7 @@ def _stride_remark(text: str, access: TileAccess) -> list[str]:
 
 
 def _check_number(name: str, dtype: DType) -> None:
-    """Refuse arithmetic on numbers of another kind than the instruction's."""
+    """Check that arithmetic is on numbers of the instruction's kind."""
     verb, _, width = name.removeprefix("atom_shared_").removeprefix("red_shared_").rpartition("_")
     if not name.startswith(("atom_shared", "red_shared")) or verb not in ("", "add", "min", "max"):
         return

@@ -1,4 +1,4 @@
-"""Layouts for people: what they are, a grid of offsets, a table; as text and as a JSON document."""
+"""CuTe layouts as text and JSON: properties, a grid of offsets, a table."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from gpusim.layout.layout import MAX_WALKED, CarriesLayout, inner_layout
 
 AnyLayout = Layout | ComposedLayout | ByteLayout
 
-_CHUNK = 1 << 20  # offsets that are looked at together
-_MOST_IN_ARRAYS = 1 << 48  # times the bytes of an element, they fit an array's integers
+_CHUNK = 1 << 20  # offsets of one array
+_MOST_IN_ARRAYS = 1 << 48  # times the bytes of an element, this fits an array's integers
 
 MOST_ROWS = 10_000
-"""Rows of a table that anybody would print."""
+"""Most rows of a table that are printed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Window(CarriesLayout):
-    """The first rows and columns of a layout's grid, to be drawn in its place.
+    """First rows and columns of a layout's grid, drawn in its place.
 
     >>> window = Window(Layout((128, 64), (64, 1)), num_rows=2, num_columns=3)
     >>> [window(index) for index in range(window.size)], str(window)
@@ -37,15 +37,15 @@ class Window(CarriesLayout):
     num_rows: int
     num_columns: int
     start: Any = 0
-    """What is added to each offset."""
+    """Offset that is added to each offset."""
 
     @property
     def inner(self) -> Layout:
-        """The window's own coordinates."""
+        """Layout of the window's coordinates."""
         return Layout((self.num_rows, self.num_columns))
 
     def with_inner(self, inner: Layout) -> Window:
-        """Refused: a window is only looked at.
+        """Refused, since a window is for drawing only.
 
         Raises:
             LayoutError: always.
@@ -53,7 +53,7 @@ class Window(CarriesLayout):
         raise LayoutError(f"window of {self.layout} cannot become {inner}: use the layout itself")
 
     def __call__(self, *coord: Any) -> Any:
-        """The offset at a place of the window."""
+        """Offset at a coordinate of the window."""
         row, column = idx2crd(self.inner(*coord), self.inner.shape)
         return add(self.start, self.layout(row + column * grid_of(self.layout)[0]))
 
@@ -62,7 +62,7 @@ class Window(CarriesLayout):
 
 
 def with_start(layout: AnyLayout, start: Any) -> str:
-    """A layout's notation, and where its offsets start if not at 0.
+    """Notation of a layout, with the start of its offsets if it is not 0.
 
     >>> with_start(Layout(16, 16), 3), with_start(Layout(16, 16), 0)
     ('16:16 from offset 3 on', '16:16')
@@ -88,7 +88,7 @@ def _offset_chunks(layout: AnyLayout) -> Iterator[Any]:
 
 
 def cosize_of(layout: AnyLayout) -> int:
-    """One more than the largest offset, swizzle included; elements, or bytes up to the end of the last element.
+    """One more than the largest offset, swizzle included; in elements, or in bytes up to the end of the last element.
 
     >>> cosize_of(ByteLayout(Swizzle(3, 4, 3), Layout((8, 64), (64, 1)), element_bits=16))
     1024
@@ -104,7 +104,7 @@ def cosize_of(layout: AnyLayout) -> int:
 
 
 def is_one_to_one(layout: AnyLayout) -> bool:
-    """Whether no two coordinates share an offset. A swizzle changes nothing in that: it is a bijection."""
+    """Whether no two coordinates share an offset. A swizzle, a bijection, does not change that."""
     if isinstance(layout, ComposedLayout) and not isinstance(layout.layout_a, Swizzle):
         import numpy as np
 
@@ -115,7 +115,7 @@ def is_one_to_one(layout: AnyLayout) -> bool:
 def layout_facts(
     layout: AnyLayout, element_bits: int | None = None, unit: str | None = None, start: Any = 0
 ) -> dict[str, Any]:
-    """What a layout is, as a JSON document; ``unit`` says what offsets and cosize count, if not elements (or bytes).
+    """Properties of a layout as a JSON document; ``unit``: unit of offsets and cosize, if not elements (or bytes).
 
     ``start`` is added to each offset; the cosize is that of the layout alone.
 
@@ -143,13 +143,13 @@ def layout_facts(
 def _all_offsets(layout: AnyLayout) -> list[Any]:
     inner = inner_layout(layout)
     is_small = not inner.has_basis and inner.cosize + abs(getattr(layout, "offset", 0)) <= _MOST_IN_ARRAYS
-    if not is_small or isinstance(getattr(layout, "layout_a", None), Layout):  # coordinates, or what strides may make large
+    if not is_small or isinstance(getattr(layout, "layout_a", None), Layout):  # coordinates, or large offsets
         return [layout(index) for index in range(layout.size)]
     return [offset for chunk in _offset_chunks(layout) for offset in chunk.tolist()]
 
 
 def swizzle_units(layout: AnyLayout, element_bits: int | None) -> Mapping[str, str | None] | None:
-    """A layout's swizzle in elements and in bytes; None for a unit in which it cannot be said.
+    """Swizzle of a layout in elements and in bytes; None for a unit in which it has no form.
 
     >>> swizzle_units(ComposedLayout(Swizzle(3, 3, 3), 0, Layout((8, 64), (64, 1))), element_bits=16)
     {'elements': 'Sw<3,3,3>', 'bytes': 'Sw<3,4,3>'}
@@ -176,7 +176,7 @@ def _try(convert: Callable[[], Any]) -> str | None:
 
 
 def facts_line(layout: AnyLayout) -> str:
-    """What a layout is, in one line.
+    """Properties of a layout in one line.
 
     >>> facts_line(Layout((4, 8), (16, 1)))
     '(4,8):(16,1)  4 x 8 coordinates, cosize 56, injective, not compact'
@@ -189,12 +189,12 @@ def facts_line(layout: AnyLayout) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Offsets:
-    """How offsets are shown."""
+    """Unit and start of the offsets to show."""
 
     unit: str | None = None
-    """Elements, bytes or another; None: the layout's."""
+    """Unit: elements, bytes or another; None: the layout's."""
     start: Any = 0
-    """The first coordinate's offset."""
+    """Offset of the first coordinate."""
 
 
 AS_IT_IS = Offsets()
@@ -203,7 +203,7 @@ AS_IT_IS = Offsets()
 def render_layout(
     layout: AnyLayout, console: Console, *, element_bits: int | None, title: str, max_rows: int, offsets: Offsets = AS_IT_IS
 ) -> None:
-    """Print what a layout is, its grid and its table, at most ``max_rows`` rows of each and what fits the console."""
+    """Print a layout's properties, grid and table, at most ``max_rows`` rows of each and what fits the console."""
     unit, start = offsets.unit, offsets.start
     facts = layout_facts(layout, element_bits, unit, start)
     console.print(f"[bold]{title}[/]  {with_start(layout, start)}", highlight=False, soft_wrap=True)
@@ -260,7 +260,7 @@ def _facts_table(layout: AnyLayout, facts: Mapping[str, Any]) -> Table:
 
 
 def _injective_words(facts: Mapping[str, Any]) -> str:
-    """What is the case.
+    """Explanation of whether the layout is injective.
 
     >>> _injective_words({"is_injective": True}), _injective_words({"is_injective": False})
     ('no two coordinates share an offset', 'some coordinates share an offset')

@@ -1,4 +1,4 @@
-"""Numbers and parts as people read them: units that fit, one decimal for percent."""
+"""Number formats: units of GPU parameters by name, scaled bytes, times and percentages, counts with nouns."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ CLOCK_MODES: Mapping[str, str] = {
     "sustained": "predicted for half a second back to back under the power limit",
     "fixed": "given with --clock",
 }
-"""How a clock was chosen."""
+"""Explanation of each way to choose a clock."""
 
 UNITS: tuple[tuple[str, str], ...] = (
     ("_flops_per_cycle", "FLOP/cycle"),
@@ -64,12 +64,12 @@ CAPITALS: Mapping[str, str] = {
 
 
 def with_unit(name: str) -> str:
-    """A quantity as an axis names it: words, and the unit that its last word is.
+    """Axis label of a quantity: its words, and the unit that its name ends in.
 
     >>> with_unit("time_us"), with_unit("stages"), with_unit("smem_bytes"), with_unit("cycles"), with_unit("num_ctas")
     ('time (us)', 'stages', 'smem (bytes)', 'cycles', 'number of CTAs')
     """
-    if "__" in name:  # a metric of Nsight Compute's
+    if "__" in name:  # an Nsight Compute metric
         return name
     ending, unit = next(((ending, unit) for ending, unit in UNITS if f"_{name}".endswith(ending)), ("", ""))
     words = f"_{name}".removesuffix(ending).strip("_")
@@ -79,7 +79,7 @@ def with_unit(name: str) -> str:
 
 
 def number(value: Any) -> str:
-    """A value without noise: at most six digits, thousands separated.
+    """Text of a value with at most six digits and thousands separators.
 
     >>> number(1234567), number(0.71), number(3352.0), number("cp_async"), number(1234.5678)
     ('1,234,567', '0.71', '3,352', 'cp_async', '1,234.57')
@@ -94,11 +94,11 @@ def number(value: Any) -> str:
 
 
 LONGEST = 48
-"""Characters of a value in a table."""
+"""Most characters of a value in a table."""
 
 
 def shortened(text: str) -> str:
-    """A value that a table has room for: a long list's first places, and how long it is.
+    """Value that fits into a table: of a long list its first items, and their number.
 
     >>> shortened("0,2,1,3"), shortened(",".join(map(str, range(132))))
     ('0,2,1,3', '0,1,2,3,4,5,6,7,8,9,10,11,12,13,... (132 places)')
@@ -122,7 +122,7 @@ def scaled(value: float, units: Iterable[tuple[float, str]]) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Seconds in the unit that fits.
+    """Seconds in a suitable unit.
 
     >>> duration(0.0000123), duration(0.25), duration(3e-9), duration(12.5)
     ('12.30 us', '250 ms', '3 ns', '12.50 s')
@@ -131,12 +131,12 @@ def duration(seconds: float) -> str:
 
 
 def energy(joules: float) -> str:
-    """Joules in the unit that fits."""
+    """Joules in a suitable unit."""
     return scaled(joules, [(1e-6, "uJ"), (1e-3, "mJ"), (1.0, "J")])
 
 
 def size(num_bytes: float) -> str:
-    """Bytes in the unit that fits.
+    """Bytes in a suitable unit.
 
     >>> size(232448), size(100), size(50 * 2**20)
     ('227 KiB', '100 B', '50 MiB')
@@ -145,7 +145,7 @@ def size(num_bytes: float) -> str:
 
 
 def percent(share: float) -> str:
-    """A share of 1 as percent with one decimal; what is there but would read 0.0 % says so.
+    """Fraction as percent with one decimal; a positive value that would round to 0.0 % is "<0.1 %".
 
     >>> percent(0.8312), percent(0.0), percent(0.0001)
     ('83.1 %', '0.0 %', '<0.1 %')
@@ -154,7 +154,7 @@ def percent(share: float) -> str:
 
 
 def count(amount: float, one: str, many: str = "") -> str:
-    """An amount with its noun.
+    """Amount with its noun.
 
     >>> count(1, "CTA"), count(12345, "event")
     ('1 CTA', '12,345 events')
@@ -163,7 +163,7 @@ def count(amount: float, one: str, many: str = "") -> str:
 
 
 def flag(option: str) -> str:
-    """An option as it is typed.
+    """Option as it is typed.
 
     >>> flag("out_dtype")
     '--out-dtype'

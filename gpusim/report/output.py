@@ -1,4 +1,4 @@
-"""Files that reports go to: checked before the work, written whole or not at all."""
+"""Output files of reports: checked before the work, and written in one step."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from gpusim.errors import GpusimError
 
 
 def check_output(path: Path, *, flag: str, suffixes: tuple[str, ...] = ()) -> None:
-    """Refuse a path that could not be written later; ``flag`` names it in errors, no ``suffixes`` means any.
+    """Check that ``path`` can be written later; ``flag`` names it in errors. No ``suffixes``: any is allowed.
 
     Raises:
-        GpusimError: wrong suffix, no such directory, a directory, or no permission.
+        GpusimError: the suffix is wrong, there is no such directory, the path is a directory, or permission is missing.
     """
     if suffixes and path.suffix.lower() not in suffixes:
         found = f"ends in {path.suffix!r}" if path.suffix else "has no suffix"
@@ -28,10 +28,10 @@ def check_output(path: Path, *, flag: str, suffixes: tuple[str, ...] = ()) -> No
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write ``content`` to a temporary file beside ``path`` and rename it; a device or pipe is written directly.
+    """Write ``content`` to a temporary file next to ``path`` and rename it; a device or pipe is written directly.
 
     Raises:
-        OSError: the disk is full, or the path has become unwritable. Then ``path`` is what it was.
+        OSError: the disk is full, or the path has become unwritable. Then ``path`` is unchanged.
     """
     target = path.resolve()
     if target.exists() and not target.is_file():

@@ -1,6 +1,6 @@
-"""A timeline as a Perfetto trace: open it at ui.perfetto.dev.
+"""Perfetto traces of a simulated timeline, for ui.perfetto.dev.
 
-The GPU is the process, each recorded SM a track, each CTA a track below it. Copies that overlap get a track each, since
+The GPU is the process, each recorded SM a track, each CTA a track below it. Overlapping copies get separate tracks, since
 slices of a track must nest.
 """
 
@@ -21,7 +21,7 @@ SEQUENCE_ID = 1
 """Trusted packet sequence: all packets come from one writer."""
 
 LATEST_WAKE_CYCLES = 100.0
-"""A wait that ends later after a phase flip was ended by something else."""
+"""Most cycles from a phase flip to the end of a wait that it ended. Other events ended later ones."""
 
 Ending = tuple[int, float]
 """(index of a role in the timeline, cycle at which its wait ends): the slice that an arrow points at."""
@@ -41,7 +41,7 @@ class Slice:
 
 
 def write_pftrace(result: Result, path: Path) -> None:
-    """Write ``result.timeline`` to ``path``, whole or not at all.
+    """Write ``result.timeline`` to ``path`` in one step.
 
     Raises:
         OSError: the file cannot be written.
@@ -50,7 +50,7 @@ def write_pftrace(result: Result, path: Path) -> None:
 
 
 def trace_bytes(result: Result) -> bytes:
-    """The trace of ``result.timeline`` as serialized protobuf."""
+    """Trace of ``result.timeline`` as serialized protobuf."""
     writer = _Writer(mhz=result.sm_clock_mhz)
     timeline = result.timeline
     gpu = writer.process(f"{result.gpu}: {result.kernel}")
@@ -135,12 +135,12 @@ def _write_role(writer: _Writer, flows: _Flows, cta: int, idx: int, role: RoleTi
 
 
 def full_slots(copies: Sequence[CopySpan], end_cycle: float | None) -> list[tuple[float, float]]:
-    """Steps (cycle, change) of the number of slots whose copies have all landed and whose refill is not yet issued."""
+    """(cycle, change) steps of the number of slots whose copies have all arrived and whose refill is not yet issued."""
     steps: list[tuple[float, float]] = []
     for stage in sorted({item.stage for item in copies}):
         fills: list[list[float]] = []
         for item in sorted((item for item in copies if item.stage == stage), key=lambda item: item.start_cycle):
-            if fills and item.start_cycle < fills[-1][1]:  # a slot filled by several copies at once
+            if fills and item.start_cycle < fills[-1][1]:  # several copies fill a slot at once
                 fills[-1][1] = max(fills[-1][1], item.end_cycle)
             else:
                 fills.append([item.start_cycle, item.end_cycle])
@@ -153,7 +153,7 @@ def full_slots(copies: Sequence[CopySpan], end_cycle: float | None) -> list[tupl
 
 
 class _Flows:
-    """Arrows: from each copy to the phase flip that it completed, and on to the waits that this ended."""
+    """Arrows from each copy to the phase flip that it completed, and on to the waits that the flip ended."""
 
     def __init__(self, timeline: Timeline) -> None:
         self._of_copy: dict[int, int] = {}
@@ -186,14 +186,14 @@ class _Flows:
         return self._of_flip.get(id(flip), ())
 
     def into(self, ending: Ending) -> tuple[int, ...]:
-        """Arrows that arrive where a role's state ends."""
+        """Arrows that arrive at the end of a role's state."""
         return self._into.get(ending, ())
 
 
 def _waits(timeline: Timeline) -> dict[int, list[list[tuple[float, float, int]]]]:
-    """For each CTA, for each role that waits for copies, its mbarrier waits as (end, start, role) in order.
+    """Mbarrier waits of each CTA and each role that waits for copies, as (end, start, role) in order.
 
-    Those are the roles that compute, or all if none does.
+    The roles are those that compute, or all if none does.
     """
     computing = {(item.cta_idx, item.role) for item in timeline.mmas}
     found: dict[int, list[list[tuple[float, float, int]]]] = defaultdict(list)
@@ -207,7 +207,7 @@ def _waits(timeline: Timeline) -> dict[int, list[list[tuple[float, float, int]]]
 
 
 def _waits_ended_by(flip: PhaseFlip, waiters: Iterable[list[tuple[float, float, int]]]) -> list[Ending]:
-    """For each waiter the wait that was open at the flip and ended at once after it."""
+    """Wait of each waiter that was open at the flip and ended at once after it."""
     endings: list[Ending] = []
     for waits in waiters:
         at = bisect_left(waits, (flip.cycle,))
@@ -219,7 +219,7 @@ def _waits_ended_by(flip: PhaseFlip, waiters: Iterable[list[tuple[float, float, 
 
 
 class _Writer:
-    """Collects tracks and events; serializes them in the order of time."""
+    """Collects tracks and events, and serializes them in the order of time."""
 
     def __init__(self, *, mhz: float) -> None:
         from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import TrackDescriptor, TrackEvent
@@ -234,20 +234,20 @@ class _Writer:
         self._is_first = True
 
     def ns(self, cycle: float) -> int:
-        """A cycle as a timestamp."""
+        """Timestamp in ns of a cycle."""
         return round(cycle * 1e3 / self._mhz)
 
     # ------------------------------------------------------------------------------------------ tracks
 
     def process(self, name: str) -> int:
-        """The root."""
+        """Root track."""
         track, uuid = self._new_track()
         track.process.pid = 1
         track.process.process_name = name
         return uuid
 
     def track(self, parent: int, name: str) -> int:
-        """A track below ``parent``."""
+        """Track below ``parent``."""
         track, uuid = self._new_track()
         track.parent_uuid = parent
         track.name = name
@@ -272,7 +272,7 @@ class _Writer:
     # ------------------------------------------------------------------------------------------ events
 
     def slices(self, parent: int, name: str, slices: Sequence[Slice], *, may_nest: bool = False) -> None:
-        """A track of ``slices``; those that overlap go to further tracks of the same name, unless they may nest."""
+        """Track of ``slices``; overlapping ones go to further tracks of the same name, unless they may nest."""
         visible = [item for item in slices if self.ns(item.end_cycle) > self.ns(item.start_cycle)]
         for lane in lanes(visible, self.ns, may_nest=may_nest):
             uuid = self.track(parent, name)
@@ -281,7 +281,7 @@ class _Writer:
                 self._event(item.end_cycle, END, self._end(uuid, item))
 
     def marks(self, parent: int, name: str, marks: Sequence[Slice]) -> None:
-        """A track of instants."""
+        """Track of instants."""
         uuid = self.track(parent, name)
         for item in marks:
             event = self._begin(uuid, item)
@@ -289,7 +289,7 @@ class _Writer:
             self._event(item.start_cycle, INSTANT, event)
 
     def counter(self, parent: int, name: str, unit: str, steps: Iterable[tuple[float, float]]) -> None:
-        """A counter from its steps (cycle, change)."""
+        """Counter from its steps (cycle, change)."""
         uuid = self.track(parent, name)
         descriptor = self._builder.trace.packet[-1].track_descriptor
         descriptor.counter.unit_name = unit
@@ -324,7 +324,7 @@ class _Writer:
         self._events.append((self.ns(cycle), order, event))
 
     def serialized(self) -> bytes:
-        """The trace; at one instant marks come first, then ends, then beginnings."""
+        """Serialized trace; at one instant marks come first, then ends, then beginnings."""
         for timestamp, _, event in sorted(self._events, key=lambda item: item[:2]):
             packet = self._packet()
             packet.timestamp = timestamp
@@ -338,7 +338,7 @@ INSTANT, END, BEGIN = range(3)
 
 
 def lanes(slices: Iterable[Slice], ns: Callable[[float], int] = round, *, may_nest: bool = False) -> list[list[Slice]]:
-    """Slices sorted by start (the longer first), in as few lanes as let those of a lane follow each other (or nest)."""
+    """Lanes of slices that follow each other (or nest), as few as possible; sorted by start, the longer first."""
     found: list[list[Slice]] = []
     open_ends: list[list[int]] = []
     for item in sorted(slices, key=lambda item: (ns(item.start_cycle), -ns(item.end_cycle))):

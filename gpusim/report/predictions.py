@@ -1,4 +1,4 @@
-"""All of a prediction as tables for people, as ``gpusim predict --all`` prints it."""
+"""Tables of a full prediction, as printed by ``gpusim predict --all``."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from gpusim.report.warp_states import states_table, width_of
 from gpusim.simulate.result import Result
 
 MAX_GUESSES = 6
-"""Guesses that a prediction lists; ``gpusim gpus NAME`` lists all."""
+"""Most guesses that a prediction lists; ``gpusim gpus NAME`` lists all."""
 
 MAIN_COUNTERS = (
     "sm__cycles_elapsed.max",
@@ -45,7 +45,7 @@ MAIN_COUNTERS = (
     "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum",
     "launch__waves_per_multiprocessor",
 )
-"""Counters that stand first in the table."""
+"""Counters at the beginning of the table."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +54,7 @@ class Options:
 
     values: Mapping[str, Any]
     defaults: Collection[str]
-    """Names of those that nobody gave."""
+    """Names of options that were not given."""
     none_texts: Mapping[str, str] = field(default_factory=dict)
     """Texts for options that are None."""
 
@@ -67,10 +67,10 @@ def render_prediction(
     steps: Sequence[tuple[str, str]] = (),
     expected: Expected | None = None,
 ) -> None:
-    """Print all of ``result``: the verdict first, what to type next last.
+    """Print all of ``result``: the verdict first, the next commands last.
 
-    ``expected`` is how far the cycles may be off, None where no measured row is like it.
-    ``steps`` are commands, each with a sentence or none.
+    ``expected``: expected error of the cycles, None where no measured row is like the launch. ``steps``: commands, each with
+    a sentence or an empty text.
     """
     unset = {flag(name) for name in options.defaults}
     console.print(f"[bold]Verdict[/]: {escape(verdict_of(result))}", highlight=False)
@@ -90,7 +90,7 @@ def render_prediction(
 
 
 def verdict_of(result: Result) -> str:
-    """The prediction in one sentence."""
+    """Prediction in one sentence."""
     is_of_memory = result.pct_of_peak_at_clock < result.pct_of_peak_memory
     of_peak = f" ({result.pct_of_peak_memory:.1f} % of its peak)" if result.peak_memory_gb_per_s else ""
     speed = (
@@ -105,12 +105,12 @@ def verdict_of(result: Result) -> str:
 
 
 def of_peak_memory(peak_gb_per_s: float, gpu_name: str) -> str:
-    """Peak bandwidth, and where its source stands: a data sheet has two or three digits of it."""
+    """Peak bandwidth with a pointer to its source: a data sheet has two or three digits of it."""
     return f"{peak_gb_per_s:,.0f} (source: gpusim gpus {shlex.quote(gpu_name)})"
 
 
 def next_explain(result: Result, options: Mapping[str, Any], unset: Collection[str]) -> str:
-    """``gpusim explain`` with the options that somebody gave."""
+    """Command ``gpusim explain`` with the options that were given."""
     words = ["gpusim", "explain", result.kernel]
     for name, value in options.items():
         if flag(name) in unset or value is None:
@@ -132,7 +132,7 @@ def _facts(rows: Iterable[tuple[str, str]]) -> Table:
 
 
 def headline_rows(result: Result, expected: Expected | None) -> list[tuple[str, str]]:
-    """What a prediction says first: (what, in words)."""
+    """First rows of a prediction: (name, text)."""
     held = result.occupancy
     seconds = result.time_us * 1e-6
     rows = [
@@ -198,7 +198,7 @@ def _print_headline(result: Result, console: Console, expected: Expected | None)
 
 
 def _power(result: Result) -> str:
-    """Board power, and how a short launch may draw more than the limit."""
+    """Board power; with a note if a short launch may exceed the limit."""
     text = f"{result.power_w:,.0f} W"
     if result.clock_mode == "single" and result.power_w > result.power_limit_w * 1.005:
         text += (
@@ -230,7 +230,7 @@ def _print_shares(result: Result, console: Console) -> None:
 
 
 def _print_counters(result: Result, console: Console, errors: Mapping[str, float]) -> None:
-    """``errors``: what nine in ten measured rows kept, by counter; percent, or points of what is percent itself."""
+    """Print the counters. ``errors``: P90 of measured rows by counter; percent, or points for metrics in percent."""
     shown = [name for name in MAIN_COUNTERS if name in result.counters]
     shown += [name for name in result.counters if name not in MAIN_COUNTERS]
     columns = ["value", "counter", *(["expected error"] if errors else [])]

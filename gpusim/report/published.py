@@ -1,4 +1,4 @@
-"""Published microbenchmarks for people: every number with its prediction, or why there is none, and the errors summed up."""
+"""Tables of published microbenchmarks: every number with its prediction, or the reason why there is none, and the errors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STANDINGS = {
 
 
 def render_published(gpu_name: str, found: Sequence[Verdict], console: Console, *, worst: int = 0) -> None:
-    """Rows, kinds of number, and what they come to; with ``worst`` so many rows alone, the furthest off first."""
+    """Print rows, kinds of numbers and summaries; with ``worst`` only that many rows, the furthest off first."""
     said = [item for item in found if item.standing != "unsaid"]
     if worst:
         said = sorted(said, key=lambda item: -abs(item.error_pct))[:worst]
@@ -49,7 +49,7 @@ def render_published(gpu_name: str, found: Sequence[Verdict], console: Console, 
 
 
 def published_document(gpu_name: str, found: Sequence[Verdict]) -> dict[str, Any]:
-    """The same as data; what there is no number of is None."""
+    """JSON document of the rows and summaries; missing numbers are None."""
     rows = [
         {
             "what": item.row.what, "parameters": dict(item.row.parameters), "published": item.row.value,

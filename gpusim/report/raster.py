@@ -1,4 +1,4 @@
-"""Waves of tiles as text: the grid, who touches what at which level, orders of tiles side by side."""
+"""Tile rasterization as text: the tile grid, a wave's bytes at L2 and DRAM, and orders in comparison."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from gpusim.report.number_format import count, number, size
 from gpusim.report.tile_orders import Comparison, Raster
 
 MOST_ROWS, MOST_COLUMNS = 32, 96
-"""Of a grid in the terminal; a larger one is drawn with several tiles to a character."""
+"""Largest grid in the terminal; in a larger one a character stands for several tiles."""
 SHADES = " ░▒▓█"
 BEFORE, AFTER = "·", " "
 EDGES_SHOWN = 4
-"""Tiles of a wave that are listed, first and last."""
+"""Tiles of a wave that are listed at its beginning and at its end."""
 
 
 def grid_lines(raster: Raster, wave: int) -> tuple[list[str], int, int]:
-    """(lines, rows and columns of tiles to a character) of the grid.
+    """(lines, rows and columns of tiles per character) of the grid.
 
-    A tile of the wave is the number of its side of L2, one of an earlier wave a dot, a later one blank. Where a character
-    stands for several tiles, its shade says how many of them are in the wave.
+    A tile of the wave is the number of its L2 partition. A tile of an earlier wave is a dot, of a later one a blank. If a
+    character stands for several tiles, its shade shows how many of them are in the wave.
     """
     tall, wide = (-(-num // most) for num, most in ((raster.num_rows, MOST_ROWS), (raster.num_columns, MOST_COLUMNS)))
     rows, columns = -(-raster.num_rows // tall), -(-raster.num_columns // wide)
@@ -44,7 +44,7 @@ def grid_lines(raster: Raster, wave: int) -> tuple[list[str], int, int]:
 
 
 def render_raster(raster: Raster, wave: int, console: Console) -> None:
-    """Print a wave: its tiles in the grid, who takes them, its bytes at each level."""
+    """Print a wave: its tiles in the grid, their CTAs and SMs, its bytes at each level."""
     launch = raster.launch
     console.print()
     console.print(
@@ -102,7 +102,7 @@ def _print_bytes(raster: Raster, wave: int, console: Console) -> None:
 
 
 def render_comparison(found: Comparison, console: Console) -> None:
-    """Print orders of tiles side by side, and the best."""
+    """Print several orders of tiles in one table, and the best."""
     table = _plain(
         "order", "group", "from memory", "to memory", "SMs read", "hits", "hits if merged", "unique a wave",
     )

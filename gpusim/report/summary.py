@@ -1,6 +1,6 @@
-"""One screen of a prediction: the verdict first, the next command last; ``--all`` has the rest.
+"""Summary of a prediction on one screen: the verdict first, the next command last; ``--all`` prints the rest.
 
-In: the JSON document of a prediction, so that both show the same numbers. Out: at most 25 lines of at most 100 columns.
+In: the JSON document of a prediction, so that both show equal numbers. Out: at most 25 lines of at most 100 columns.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ LEAST_TEXT_COLUMNS = 20
 MOST_COMMAND_LINES = 5
 MOST_BUSY, MOST_COUNTERS, MOST_REMARKS = 4, 5, 3
 FIRST_LEFT_OUT = ("Busy", "Sources")
-"""Rows that are left out where there are more than 25 lines."""
+"""Rows that are left out if there are more than 25 lines."""
 
 LEAST_COMPUTE_PCT = 10.0
-"""Percent of peak FLOP/s below which a kernel that is bound by memory shows its bandwidth alone."""
+"""Percent of peak FLOP/s below which a memory-bound kernel shows its bandwidth alone."""
 
 LEAST_BUSY = 0.0005
-"""Busy share below which a part is not listed."""
+"""Busy fraction below which a part is not listed."""
 
 LIMIT_NAMES: Mapping[str, str] = {"smem": "shared memory", "ctas": "CTAs per SM", "grid": "the grid"}
 """Limits of occupancy whose names in JSON are short."""
 
 BYTES = ((1.0, "B"), (1e3, "kB"), (1e6, "MB"), (1e9, "GB"), (1e12, "TB"))
 THOUSANDS = ((1e6, "M"), (1e9, "G"), (1e12, "T"))
-"""Decimal prefixes, as Nsight Compute has them."""
+"""Decimal prefixes, as in Nsight Compute."""
 
 TILE_CHOSEN = "Tile chosen automatically. Rank alternatives with:"
 NOT_VALIDATED = "Not validated here. Compare with a profile of Nsight Compute:"
-"""Sentences above commands to type next."""
+"""Sentences above the next commands."""
 
 COUNTERS: Mapping[str, str] = {
     "dram__bytes_read.sum": "B",
@@ -57,41 +57,41 @@ COUNTERS: Mapping[str, str] = {
     "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum": "sectors",
     "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum": "requests",
 }
-"""Counters by rank, with their units: a screen has the first that are not zero."""
+"""Counters by rank, with their units. The first nonzero ones are shown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """A command to type next."""
+    """A next command."""
 
     words: Sequence[str]
     why: str = ""
     """Sentence above the command."""
 
     def lines(self, width: int) -> list[str]:
-        """The command as it can be pasted, in lines of at most ``width`` columns; its first words where it is too long."""
+        """Command that can be pasted, in lines of at most ``width`` columns; its first words if it is too long."""
         wrapped = command_lines(self.words, width)
         if not wrapped or len(wrapped) > MOST_COMMAND_LINES:
             wrapped = _filled(f"{shlex.join(self.words[:3])} with the same options (in full: --all)", width)
         return [*_filled(self.why, width), *wrapped]
 
     def short_lines(self, width: int) -> list[str]:
-        """The sentence and the first words of the command."""
+        """Lines with the sentence and the first words of the command."""
         return _filled(f"{self.why} {shlex.join(self.words[:2])}", width)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """A prediction, and what its document does not say."""
+    """A prediction, with information that its document lacks."""
 
     document: Mapping[str, Any]
     expected: Expected | None
     gpu_name: str
-    """Name or path, as it was typed."""
+    """Name or path of the GPU, as typed."""
     problem: Sequence[str]
-    """The kernel and the options that say what was predicted, as they are typed."""
+    """Command words of the kernel and the options that define the problem."""
     chosen: Sequence[str] = ()
-    """Options that the model chose."""
+    """Command words of options that the model chose."""
     steps: Sequence[Step] = ()
 
     def lines(self, columns: int) -> list[tuple[str, str]]:
@@ -165,7 +165,7 @@ class Summary:
 
     def _compute(self) -> str:
         found = self.document
-        rate = f"{found['tflops']:,.1f} TFLOP/s: " if self._is_of_memory else ""  # else the verdict has it
+        rate = f"{found['tflops']:,.1f} TFLOP/s: " if self._is_of_memory else ""  # otherwise the verdict has it
         of_clock, at_clock = percent(found["pct_of_peak_at_clock"] / 100.0), found["peak_tflops_at_clock"]
         text = f"{rate}{of_clock} of {at_clock:,.1f} TFLOP/s at this clock"
         of_sheet, peak = percent(found["pct_of_peak_datasheet"] / 100.0), found["peak_tflops_datasheet"]
@@ -238,7 +238,7 @@ def render_summary(summary: Summary, console: Console) -> None:
 
 
 def readable(value: float, unit: str) -> str:
-    """A counter with its unit, to four digits.
+    """Counter with its unit, to four digits.
 
     >>> readable(170917888.0, "B"), readable(42826717.4, "sectors"), readable(79.4009, "%"), readable(512.0, "requests")
     ('170.9 MB', '42.83 M sectors', '79.4 %', '512 requests')
@@ -251,12 +251,12 @@ def readable(value: float, unit: str) -> str:
 
 
 def option_lines(words: Sequence[str], width: int) -> list[str]:
-    """Options as they can be pasted; an option that is longer than a line is broken."""
+    """Options that can be pasted; an option that is longer than a line is broken."""
     return command_lines(words, width, indent="") or _filled(shlex.join(words), width)
 
 
 def command_lines(words: Sequence[str], width: int, *, indent: str = "  ") -> list[str]:
-    r"""A command as it can be pasted, in lines of at most ``width`` columns; empty where an option is longer than a line.
+    r"""Command that can be pasted, in lines of at most ``width`` columns; empty if an option is longer than a line.
 
     >>> command_lines(["gpusim", "explain", "gemm", "--m", "256", "--n", "256"], 24)
     ['gpusim explain gemm \\', '  --m 256 --n 256']
@@ -279,7 +279,7 @@ def command_lines(words: Sequence[str], width: int, *, indent: str = "  ") -> li
 
 
 def one_line(text: str, width: int) -> str:
-    """``text`` in one line; where it is longer, its first words and where the rest is."""
+    """Text in one line; if it is longer, its first words and a pointer to the rest."""
     return _cut(_filled(text, width), 1, width)[0]
 
 
@@ -300,7 +300,7 @@ def _labelled(label: str, lines: Iterable[str], *, again: bool = False) -> list[
 
 
 def _spaced(text: str) -> str:
-    """Percent signs as all others on the screen."""
+    """Text with spaces before percent signs, as elsewhere on the screen."""
     return re.sub(r"(?<=\d)%", " %", text)
 
 

@@ -1,4 +1,4 @@
-"""A sweep as text: what was tried, the best, and why it wins."""
+"""Text and JSON of a sweep over kernel configurations: how many ran, the best, and why it wins."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from gpusim.simulate.bottleneck import COMPUTES, WAITS_FOR
 from gpusim.simulate.result import Result
 
 MOST_REASONS = 6
-"""Reasons of refusals that are told."""
+"""Most reasons of refusals that are printed."""
 
 NOTABLE = 0.02
-"""A difference that is worth a word: of a share, in points; of a quantity, of the larger."""
+"""Smallest difference that is mentioned: of a fraction, absolute; of a quantity, relative to the larger."""
 
 
 def sweep_document(sweep: Sweep, *, gpu_name: str = "") -> dict[str, Any]:
-    """The JSON document; ``gpu_name`` is the GPU as it was typed."""
+    """JSON document; ``gpu_name`` is the GPU as it was typed."""
     return {
         "kernel": sweep.kernel, "gpu": sweep.gpu, "varied": list(sweep.choices.varied),
         "num_tried": sweep.choices.num_tried, "num_legal": len(sweep.entries), "num_same": sweep.choices.num_same,
@@ -47,7 +47,7 @@ def sweep_document(sweep: Sweep, *, gpu_name: str = "") -> dict[str, Any]:
 
 
 def render_sweep(sweep: Sweep, console: Console, *, top: int, gpu_name: str) -> None:
-    """Print what was tried, then the best of each problem, and why."""
+    """Print how many configurations ran, then the best of each problem, and why."""
     _print_tried(sweep, console)
     problems = sweep.by_problem()
     if len(problems) > 1:
@@ -65,18 +65,18 @@ def render_sweep(sweep: Sweep, console: Console, *, top: int, gpu_name: str) -> 
 
 
 def within_error(sweep: Sweep, entries: list[Entry]) -> list[Entry]:
-    """The first of ``entries``, and those that are slower by no more than its expected error (none is known: itself)."""
+    """First of ``entries``, and those that are slower by at most its expected error. If none is known: the first alone."""
     first = entries[0]
     most = first.time_us * (1.0 + (_error_pct(sweep, entries) or 0.0) / 100.0)
     return [entry for entry in entries if entry.result is not None and entry.time_us <= most]
 
 
 def why(sweep: Sweep, entries: list[Entry], gpu_name: str = "") -> list[str]:
-    """Lines: the best as one types it after ``gpusim``, its time, how sure that is, against the second, the slowest."""
+    """Lines on the best: its command line, its time, its certainty, and comparisons with the second and the slowest."""
     timed = [entry for entry in entries if entry.result is not None]
     best = timed[0]
     result = best.result
-    assert result is not None  # of timed
+    assert result is not None  # timed entries have results
     said = [
         f"Best: {command(sweep, best, 'predict', gpu_name)}",
         f"It takes {_duration(best)}, bound by {result.bound_by}: {result.reason}.",
@@ -105,7 +105,7 @@ def why(sweep: Sweep, entries: list[Entry], gpu_name: str = "") -> list[str]:
 
 
 def differences(best: Entry, other: Entry) -> str:
-    """Where the time of ``other`` goes that ``best`` does not need, the largest first."""
+    """Reasons for the longer time of ``other`` compared to ``best``, the largest first."""
     a, b = best.result, other.result
     assert a is not None
     assert b is not None
@@ -124,7 +124,7 @@ def differences(best: Entry, other: Entry) -> str:
                        ("lsu_latency", "into waits for the load/store unit or its queue")):
         _compare(told, [_waits(result, name) for result in (a, b)], word)
     for part in ("l2", "l2_link", "sm_intake", "hbm", "smem", "tma", "lsu", "store"):
-        if b.busy.get(part, 0.0) > a.busy.get(part, 0.0):  # less is what being slower brings
+        if b.busy.get(part, 0.0) > a.busy.get(part, 0.0):  # a smaller value follows from being slower
             _compare(told, [result.busy.get(part, 0.0) for result in (a, b)], f"of the time {part} is busy")
     from_l2 = "l1tex__m_xbar2l1tex_read_bytes.sum"
     for name, word in (("dram__bytes_read.sum", "read from memory"), (from_l2, "brought from L2")):
@@ -145,7 +145,7 @@ def _compare(told: list[tuple[float, str]], shares: list[float], words: str, mor
 
 
 def _waits(result: Result, name: str) -> float:
-    """Of the life of the role that computes most."""
+    """Fraction of its life that the role that computes most spends in the waits of ``name``."""
     if not result.states:
         return 0.0
     states = max(result.states.values(), key=lambda shares: [shares.get(state.label, 0.0) for state in COMPUTES])
@@ -165,7 +165,7 @@ def _spelled(entry: Entry) -> str:
 
 
 def _typed(options: Mapping[str, Any]) -> list[str]:
-    """Options as one types them; what was left to the kernel is left out."""
+    """Options as typed; those that were left to the kernel are left out."""
     words: list[str] = []
     for name, value in options.items():
         if isinstance(value, bool):
@@ -180,13 +180,13 @@ def _value(value: Any) -> str:
 
 
 def _expected(sweep: Sweep, entries: Sequence[Entry]) -> Expected | None:
-    """Of the first of ``entries``, as `gpusim predict` says it of that configuration."""
+    """Expected error of the first of ``entries``, as `gpusim predict` prints it for that configuration."""
     result = entries[0].result if entries else None
     return expected_error(sweep.kernel, sweep.gpu, None if result is None else result.params)
 
 
 def _unknown(sweep: Sweep, entries: Sequence[Entry]) -> str:
-    """Why nothing is expected of the first of ``entries``."""
+    """Reason why no error is expected of the first of ``entries``."""
     result = entries[0].result if entries else None
     return unknown(sweep.kernel, sweep.gpu, None if result is None else result.params)
 
@@ -201,7 +201,7 @@ def _error_pct(sweep: Sweep, entries: Sequence[Entry]) -> float | None:
 
 
 def command(sweep: Sweep, entry: Entry, verb: str, gpu_name: str = "") -> str:
-    """One configuration as one types it after ``gpusim``: what its problem is, what was given, and what was varied."""
+    """Command line of a configuration after ``gpusim``: its problem, the given options and the varied ones."""
     params = entry.choice.params
     resolved, fields = params.as_options(), params.options()
     given = {name: resolved[fields[name].rstrip("_")] for name in sweep.given if name not in sweep.choices.varied}
@@ -214,7 +214,7 @@ def command(sweep: Sweep, entry: Entry, verb: str, gpu_name: str = "") -> str:
 
 
 def _became(sweep: Sweep) -> dict[str, int]:
-    """How many configurations became what."""
+    """Number of configurations by outcome."""
     became = Counter(entry.status for entry in sweep.entries)
     return {status.replace(" ", "_"): became[status] for status in get_args(Status)}
 
@@ -259,7 +259,7 @@ def _print_ranks(sweep: Sweep, entries: list[Entry], console: Console, top: int)
     timed = [entry for entry in entries if entry.result is not None]
     for rank, entry in enumerate(timed[:top], start=1):
         result = entry.result
-        assert result is not None  # of timed
+        assert result is not None  # timed entries have results
         table.add_row(
             str(rank), *(escape(_value(value)) for value in entry.choice.options.values()), _duration(entry),
             percent(entry.time_us / timed[0].time_us - 1.0), f"{result.cycles:,.0f}", f"{result.sm_clock_mhz:,.0f}",
@@ -271,7 +271,7 @@ def _print_ranks(sweep: Sweep, entries: list[Entry], console: Console, top: int)
 
 
 def _print_problems(sweep: Sweep, console: Console) -> None:
-    """The best of each."""
+    """Print the best configuration of each problem."""
     problems = sweep.by_problem()
     differing = [name for name, _ in next(iter(problems))]
     differing = [name for name in differing if len({dict(problem)[name] for problem in problems}) > 1]
@@ -287,7 +287,7 @@ def _print_problems(sweep: Sweep, console: Console) -> None:
             table.add_row(*told, *("-" for _ in chosen), "-", "-", "-", "-", entries[0].status, "0", "")
             continue
         best, result = timed[0], timed[0].result
-        assert result is not None  # of timed
+        assert result is not None  # timed entries have results
         moved = result.counters.get("dram__bytes_read.sum", 0.0) + result.counters.get("dram__bytes_write.sum", 0.0)
         behind = percent(timed[1].time_us / best.time_us - 1.0) if len(timed) > 1 else ""
         table.add_row(

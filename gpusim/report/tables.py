@@ -1,4 +1,4 @@
-"""GPUs as tables for people, and what their tables have in common with others."""
+"""Tables of GPU parameters on the console, and helpers for other tables."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from gpusim.report.number_format import count, number, size, unit_of
 from gpusim.report.parameters import meaning_of, parameters_of
 
 WIDE = 110
-"""From this width on a parameter's source stands beside it, else below."""
+"""Console width from which a parameter's source is in its row, instead of below."""
 
 SOURCE_KINDS = ("published", "measured", "inferred", "guess", "toy")
 
 
 def print_command(command: str, console: Console) -> None:
-    """A command to type, not wrapped, so that it can be copied."""
+    """Print a command without wrapping, so that it can be copied."""
     console.print(command, markup=False, highlight=False, soft_wrap=True)
 
 
 def plain_table(title: str, *columns: str, left: int = 1) -> Table:
-    """A plain table; columns from ``left`` on hold numbers."""
+    """Plain table; columns from ``left`` on hold numbers."""
     table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for idx, column in enumerate(columns):
         table.add_column(column, header_style="dim", justify="left" if idx < left else "right", overflow="fold")
@@ -37,7 +37,7 @@ def plain_table(title: str, *columns: str, left: int = 1) -> Table:
 
 
 def gpu_row(gpu: GpuSpec) -> dict[str, Any]:
-    """One GPU's headline numbers, for the list and its JSON document."""
+    """Headline numbers of one GPU, for the list and its JSON document."""
     kinds = [gpu.source_class(parameter) for parameter in gpu.parameters()]
     return {
         "name": gpu.name,
@@ -52,7 +52,7 @@ def gpu_row(gpu: GpuSpec) -> dict[str, Any]:
 
 
 def gpu_document(gpu: GpuSpec) -> dict[str, Any]:
-    """Every parameter of one GPU with its unit and source, for the JSON document."""
+    """JSON document of every parameter of one GPU, with unit and source."""
     parameters = {
         name: {
             "value": value, "unit": unit_of(name), "class": gpu.source_class(name), "source": gpu.source_of(name),
@@ -64,7 +64,7 @@ def gpu_document(gpu: GpuSpec) -> dict[str, Any]:
 
 
 def render_gpus_list(gpus: Iterable[GpuSpec], console: Console) -> None:
-    """Print one line a GPU."""
+    """Print one line per GPU."""
     table = plain_table(
         "GPUs", "name", "title", "cc", "SMs", "max MHz", "L2", "HBM GB/s, sustained", left=2
     )
@@ -149,7 +149,7 @@ def _parameters_table(has_room: bool) -> Table:
 
 
 def compare_gpus(a: GpuSpec, b: GpuSpec) -> dict[str, Any]:
-    """What differs (largest ratio first), what only one has, what is equal; ``ratio`` is b over a."""
+    """Differing parameters (largest ratio first), those that only one GPU has, equal ones; ``ratio`` is b over a."""
     of_a, of_b = a.parameters(), b.parameters()
     different = [
         {
@@ -222,7 +222,7 @@ def _ratio(a: Any, b: Any) -> float | None:
 
 
 def _spread(ratio: float | None) -> float:
-    """How far from 1, for sorting; what has no ratio comes last."""
+    """Distance of a ratio from 1, for sorting; parameters without a ratio come last."""
     if ratio is None:
         return -1.0
     return abs(math.log(ratio)) if ratio > 0.0 else math.inf

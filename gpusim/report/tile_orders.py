@@ -1,4 +1,4 @@
-"""Who touches what when, without time: tiles of a wave, bytes of each tensor at each level, orders of tiles compared."""
+"""Tile rasterization orders: tiles of a wave, bytes of each tensor at L2 and DRAM, and a comparison of orders."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gpusim.workload.launch import Footprint, Launch
 
 IntArray = NDArray[np.int64]
 ALIKE = 5e-3
-"""Orders whose bytes differ by less, of the fewest, are as good as one another."""
+"""Relative difference in bytes below which two orders are equally good."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,71 +29,73 @@ class TensorBytes:
     tensor: str
     access: str
     asked: int
-    """By all work tiles: what SMs receive or store."""
+    """Bytes that all work tiles request: what SMs receive or store."""
     requested: int
-    """Of L2, where the CTAs of a cluster multicast to one another."""
+    """Bytes requested from L2, where the CTAs of a cluster multicast to one another."""
     merged: int
-    """Of L2, where those of a group of SMs that ask for the same lines at once are merged, as many as can be."""
+    """Bytes requested from L2 after the coalescer.
+
+    It joins as many requests of a group of SMs for one line as it can."""
     unique: int
-    """Each line once."""
+    """Bytes of all touched lines, each once."""
     memory: float
-    """From memory; of a tensor that is stored, to it, at the launch's mean."""
+    """Bytes read from DRAM; for a stored tensor, bytes written to it at the launch's mean."""
 
     @property
     def reuse(self) -> float:
-        """How often a line is asked for."""
+        """Requests per line."""
         return self.asked / self.unique if self.unique else 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrderOfTiles:
-    """What one order of tiles costs below the SMs."""
+    """L2 and DRAM bytes of one order of tiles."""
 
     group: int
     direction: str
     dram_read_bytes: float
     dram_written_bytes: float
     asked_bytes: float
-    """Reads by all SMs."""
+    """Bytes that all SMs read."""
     l2_read_bytes: float
-    """Reads at L2, merged as far as can be."""
+    """Bytes read at L2, with as many requests coalesced as possible."""
     wave_unique_bytes: float
-    """Of what is read, each line once, the mean of the waves that are full."""
+    """Bytes of all lines read in a full wave, each line once; mean over the full waves."""
 
     @property
     def hit_pct(self) -> float:
-        """Percent of the bytes that SMs read that memory need not give."""
+        """Percent of the bytes that SMs read that do not come from DRAM."""
         return 100.0 * (1.0 - self.dram_read_bytes / self.asked_bytes) if self.asked_bytes else 0.0
 
     @property
     def l2_hit_pct(self) -> float:
-        """The same of what is left at L2 if neighbours' requests merge."""
+        """Percent of the bytes read at L2 that do not come from DRAM, if neighbours' requests are coalesced."""
         return 100.0 * (1.0 - self.dram_read_bytes / self.l2_read_bytes) if self.l2_read_bytes else 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """Orders of tiles, and which is best."""
+    """Orders of tiles, and the best of them."""
 
     orders: tuple[OrderOfTiles, ...]
     best: OrderOfTiles
     least_bytes: float
-    """Every line of what is read once."""
+    """Bytes of all lines that are read, each line once."""
     makes_no_difference: bool
     reason: str
 
 
 class Raster:
-    """A launch's tiles: where each lies, when and where it runs, what its wave touches.
+    """Tiles of a launch: position in the grid, wave, SM, and the panels that a wave touches.
 
-    Rows of the grid are panels of the first tensor that is read (A), columns those of the second (B).
+    Rows of the grid are panels of the first tensor that is read (A), columns are those of the second (B).
     """
 
     def __init__(self, launch: Launch, gpu: GpuSpec, *, is_warm: bool = False) -> None:
-        """Plan the traffic.
+        """Plan the L2 and DRAM traffic.
 
         Raises:
-            LaunchError: this GPU cannot run it, or it says nothing of what its tiles touch.
+            LaunchError: this GPU cannot run the launch, or the launch has no footprints.
         """
         if not launch.footprints:
             raise LaunchError(f"{launch.kernel}: its launch has no footprints, so nobody knows what its tiles touch")
@@ -120,14 +122,14 @@ class Raster:
 
     @property
     def num_columns(self) -> int:
-        """Columns of it."""
+        """Columns of the grid of tiles."""
         return int(self.column_of_tile.max()) + 1
 
     def check_wave(self, wave: int) -> None:
-        """Refuse a wave that does not come.
+        """Check that the launch has a wave of that number.
 
         Raises:
-            LaunchError: there are fewer.
+            LaunchError: it has fewer waves.
         """
         if not 0 <= wave < self.num_waves:
             better = f"0 to {self.num_waves - 1}" if self.num_waves > 1 else "0"
@@ -137,12 +139,12 @@ class Raster:
             )
 
     def tiles_of_wave(self, wave: int) -> IntArray:
-        """Work tiles that run at once."""
+        """Work tiles of a wave, int64."""
         begin, end = np.searchsorted(self.wave_of_tile, (wave, wave + 1))
         return self.tiles[begin:end]
 
     def places(self, wave: int) -> list[dict[str, int]]:
-        """For each tile of a wave who takes it: CTA (or slot of a persistent one), SM, GPC, side of L2, row, column."""
+        """For each tile of a wave its CTA (or the slot of a persistent CTA), SM, GPC, L2 partition, row and column."""
         gpc_of_sm = self.gpu.floorplan.gpc_of_sm
         return [
             {
@@ -171,7 +173,7 @@ class Raster:
         )
 
     def _at_each_level(self, item: Footprint, tiles: IntArray) -> tuple[float, float, float]:
-        """Bytes asked for, requested of L2 and left there after merging, of tiles."""
+        """Bytes that ``tiles`` request, that reach L2 after multicast, and that remain there after coalescing."""
         panels, num_bytes = self.panels[item.tensor][tiles], self.bytes[item.tensor][tiles]
         asked = float(num_bytes.sum()) * item.num_passes
         if item.access == "write":
@@ -188,7 +190,7 @@ class Raster:
         return asked, requested, float((-(-counts // limit) * each).sum()) * item.num_passes
 
     def order(self, group: int, direction: str) -> OrderOfTiles:
-        """What this launch costs, under the name of its order."""
+        """Bytes of this launch, labelled with the name of its order."""
         reads = [item for item in self.launch.footprints if item.access == "read"]
         levels = [self._at_each_level(item, self.tiles) for item in reads]
         whole = max(1, self.launch.num_tiles // self.num_at_once)
@@ -203,7 +205,7 @@ class Raster:
         )
 
     def least_read_bytes(self) -> float:
-        """Every line of what is read once."""
+        """Bytes of all lines that are read, each line once."""
         total = 0.0
         for item in self.launch.footprints:
             if item.access == "read":
@@ -214,7 +216,7 @@ class Raster:
         return total
 
     def reuse_of_tile(self) -> NDArray[np.float64]:
-        """For each tile how many of its wave read the same panels, the mean of its bytes, float64[num_tiles]."""
+        """For each tile, how many tiles of its wave read its panels, averaged over its bytes: float64[num_tiles]."""
         shared, total = np.zeros(len(self.tiles)), np.zeros(len(self.tiles))
         for item in self.launch.footprints:
             if item.access == "read":
@@ -226,7 +228,7 @@ class Raster:
         return np.asarray(np.divide(shared, total, out=np.zeros_like(shared), where=total > 0))
 
     def as_dict(self, wave: int) -> dict[str, Any]:
-        """One wave as JSON holds it."""
+        """JSON document of one wave."""
         return {
             "kernel": self.launch.kernel, "gpu": self.gpu.name, "num_tiles": self.launch.num_tiles,
             "num_waves": self.num_waves, "tiles_at_once": self.num_at_once, "num_rows": self.num_rows,
@@ -239,10 +241,12 @@ def compare_orders(
     build: Callable[[int, str], Launch], gpu: GpuSpec, *, groups: Iterable[int], directions: Iterable[str],
     is_warm: bool = False,
 ) -> Comparison:
-    """Plan each order that ``build(group, direction)`` makes; the best has fewest bytes of memory, then of a wave.
+    """Comparison of the orders that ``build(group, direction)`` makes.
+
+    The best has the fewest DRAM bytes, then the fewest bytes of a wave.
 
     Raises:
-        LaunchError: this GPU cannot run one.
+        LaunchError: this GPU cannot run one of them.
     """
     orders, least = [], 0.0
     for direction in directions:
@@ -254,7 +258,7 @@ def compare_orders(
 
 
 def judge(orders: tuple[OrderOfTiles, ...], least_bytes: float) -> Comparison:
-    """Name the best order, and why."""
+    """Comparison with the best of ``orders``, and the reason."""
     totals = {order: order.dram_read_bytes + order.dram_written_bytes for order in orders}
     fewest = min(totals.values())
     tied = [order for order in orders if totals[order] <= fewest * (1.0 + ALIKE)]
@@ -273,7 +277,7 @@ def judge(orders: tuple[OrderOfTiles, ...], least_bytes: float) -> Comparison:
 
 
 def comparison_as_dict(found: Comparison) -> Mapping[str, Any]:
-    """Orders as JSON holds them."""
+    """JSON document of a comparison."""
     return {
         "orders": [
             {**asdict(order), "hit_pct": order.hit_pct, "l2_hit_pct": order.l2_hit_pct} for order in found.orders

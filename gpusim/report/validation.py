@@ -1,4 +1,4 @@
-"""Validation and calibration for people: families of rows and their errors, parameters before and after."""
+"""Tables of validation and calibration: families of rows with their errors, parameters before and after."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from gpusim.evidence.validate.judge import TIERS, Judgement, Summary
 
 
 def render_summaries(found: Sequence[Summary], console: Console, totals: Sequence[Summary] = ()) -> None:
-    """A table a tier: rows, mean, P90 and worst error of each family, and whether it passes; then ``totals``.
+    """Print a table per tier: rows, mean, P90 and worst error of each family, and whether it passes; then ``totals``.
 
-    Beside it, where there are any, the mean error of a roofline and the mean spread of repeated measurements.
+    Further columns, where known, are the mean error of a roofline and the mean spread of repeated measurements.
     """
     for tier in sorted({item.tier for item in found}):
         table = Table(title=f"Tier {tier}: {TIERS[tier].question}", title_justify="left", box=None)
@@ -64,7 +64,7 @@ def _verdict(item: Summary) -> str:
 
 
 def _exceptions(found: Sequence[Summary]) -> str:
-    """Limits that are not the tier's, each with the names that have it."""
+    """Limits that differ from the tier's, each with the names that have it."""
     names: dict[str, list[str]] = {}
     for item in found:
         if item.limit != TIERS[item.tier].limit:
@@ -73,7 +73,7 @@ def _exceptions(found: Sequence[Summary]) -> str:
 
 
 def limits_of(tier: int) -> str:
-    """What a tier wants, in words.
+    """Limits of a tier, in words.
 
     >>> limits_of(6), limits_of(3)
     ('mean 6 %, P90 12 %, worst 25 %', 'worst 0 %')
@@ -82,7 +82,7 @@ def limits_of(tier: int) -> str:
 
 
 def render_worst(found: Sequence[Judgement], count: int, console: Console) -> None:
-    """The ``count`` numbers that are furthest off, with their configs; none of a family that is held out."""
+    """Print the ``count`` numbers with the largest errors, with their configs; none of a family that is held out."""
     held_out = held_out_families()
     shown = [item for item in found if (item.family or item.kernel) not in held_out]
     worst = sorted(shown, key=lambda item: -abs(item.error_pct))[:count]
@@ -103,7 +103,7 @@ def render_worst(found: Sequence[Judgement], count: int, console: Console) -> No
 
 
 def render_calibration(lines: Sequence[Line], num_parameters: int, console: Console) -> None:
-    """Each parameter before and after with what the judging rows say."""
+    """Print each parameter before and after, with the value of the judging rows."""
     table = Table(title="Parameters that the measured rows give", title_justify="left", box=None)
     table.add_column("parameter")
     for name in ("before", "after", "change %", "off the judging rows %"):

@@ -1,4 +1,4 @@
-"""The table of warp states: what each role spends its life on, and under which stall reasons a profile counts it."""
+"""Table of warp states: shares of each role's life, and Nsight Compute's stall reasons for each state."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ ELSEWHERE = f"{NOT_KNOWN}: a profile counts it elsewhere, not measured"
 
 
 ROOMY = 10_000
-"""Columns of a terminal that any table has room in."""
+"""Console columns in which any table fits."""
 
 
 def states_table(result: Result, console: Console) -> Table:
-    """A row a state, a column a role, and Nsight Compute's stall reasons; these stand below where they have no room."""
+    """Table with a row per state, a column per role, and Nsight Compute's stall reasons; a narrow one has these below."""
     wide = _table(result, has_reasons=True)
     return wide if width_of(wide, console) <= console.width else _table(result, has_reasons=False)
 
 
 def width_of(table: Table, console: Console) -> int:
-    """Columns of the terminal that a table takes where it has room; rich measures no more than there are."""
+    """Console columns of an unwrapped table; rich otherwise measures no more than the console has."""
     return console.measure(table, options=console.options.update(max_width=ROOMY)).maximum
 
 

@@ -1,4 +1,4 @@
-"""The bench: launch kernels on the GPU that is here, time them, read its counters.
+"""The bench: launches kernels on this GPU, times them, and reads Nsight Compute's counters.
 
-In: cases. Out: rows. The only drawer that touches a GPU.
+In: cases. Out: rows. No other folder uses a GPU.
 """

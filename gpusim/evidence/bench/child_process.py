@@ -1,6 +1,6 @@
-"""Processes that the bench starts: itself as a child, alone or under Nsight Compute, watched and never left behind.
+"""Child processes of the bench: gpusim itself, alone or under Nsight Compute, with time limits.
 
-In: a plan. Out: what each config gave, and what the profiler wrote.
+In: a plan. Out: results of each config, and the profiler's output. No child outlives the bench.
 """
 
 from __future__ import annotations
@@ -22,24 +22,26 @@ from gpusim.errors import ConfigError
 from gpusim.evidence.nsight.ncu_command import complaint, ncu_command, parse_metric_names
 
 POLL_S = 0.2
-"""How often progress is looked at."""
+"""Seconds between checks for progress."""
 
 START_S, PLAIN_S, COUNTED_S = 180.0, 0.5, 2.0
-"""How long a child may take: to start, for each config alone, for each config under the profiler."""
+"""Seconds that a child may take: to start, per config, and per config under the profiler."""
 
 WHOLE_S = 30.0
-"""For each config of a group that is timed or counted cold: gigabytes, which the profiler brings back for each pass."""
+"""Seconds per config of a group that is timed, or counted with cold caches.
+
+Such configs use gigabytes, which the profiler restores for each pass."""
 
 ASK_S = 120.0
-"""How long the profiler may take to say what it is."""
+"""Seconds that the profiler may take to report its version or metrics."""
 
 Progress = Callable[[int], None]
-"""Told how many more configs are done."""
+"""Callback that gets the number of further configs that are done."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A child that has ended: its lines of JSON, its status, and all that it said."""
+    """Results of a child that has ended: its lines of JSON, its status, and its output."""
 
     lines: list[dict[str, Any]]
     status: int
@@ -47,38 +49,38 @@ class Ended:
 
     @property
     def device(self) -> dict[str, Any]:
-        """What the child found out about the GPU."""
+        """Device properties that the child reported."""
         return dict(self.lines[0]["device"]) if self.lines and "device" in self.lines[0] else {}
 
     @property
     def answers(self) -> list[dict[str, Any]]:
-        """A line for each config that was launched, in order."""
+        """JSON lines of the configs that were launched, in order."""
         return [line for line in self.lines if "idx" in line]
 
     @property
     def sentence(self) -> str:
-        """What went wrong, in a sentence."""
+        """Error of the child in one sentence."""
         told = re.findall(r"^gpusim: (.+)$", self.said, re.MULTILINE)
         last = [line.strip() for line in self.said.splitlines() if line.strip()]
         return (told and told[-1]) or complaint(self.said) or (last and last[-1]) or f"it ended with status {self.status}"
 
 
 def child_command(plan: Path) -> list[str]:
-    """The command that launches a plan's configs and does nothing else."""
+    """Command that launches a plan's configs and does nothing else."""
     return [sys.executable, "-m", "gpusim", "measure", "--launch-only", str(plan)]
 
 
 def run_child(
     command: Sequence[str], results: Path, *, most_s: float, progress: Progress | None = None, log: Path | None = None
 ) -> Ended:
-    """Run a child to its end, or until ``most_s`` seconds have gone; then it is ended, with what it had.
+    """Run a child until it ends, or end it after ``most_s`` seconds and keep its results until then.
 
     Args:
-        command: the child's.
-        results: where it writes its lines of JSON.
-        most_s: seconds.
-        progress: told of configs as they are done.
-        log: a file of the profiler, whose text is added to what was said.
+        command: command line of the child.
+        results: file into which the child writes its lines of JSON.
+        most_s: time limit in seconds.
+        progress: called as configs are done.
+        log: log file of the profiler, whose text is added to the output.
     """
     output = results.with_suffix(".out")
     environment = {**os.environ, "LC_ALL": "C", "PYTHONUNBUFFERED": "1"}
@@ -104,14 +106,14 @@ def run_child(
 def _tell(progress: Progress | None, results: Path, seen: int) -> int:
     if progress is None or not results.exists():
         return seen
-    done = max(0, results.read_bytes().count(b"\n") - 1)  # the first line is about the GPU
+    done = max(0, results.read_bytes().count(b"\n") - 1)  # the first line describes the GPU
     if done > seen:
         progress(done - seen)
     return max(done, seen)
 
 
 def _lines(results: Path) -> list[dict[str, Any]]:
-    """Whole lines only: the last one may have been cut off."""
+    """Complete JSON lines of ``results``; the last line may have been cut off."""
     if not results.exists():
         return []
     whole, _, _ = results.read_text(encoding="utf-8").rpartition("\n")
@@ -119,7 +121,7 @@ def _lines(results: Path) -> list[dict[str, Any]]:
 
 
 def end_group(child: subprocess.Popen[bytes]) -> None:
-    """End a child that leads a process group of its own, and all that it has started."""
+    """End a child that leads a process group, and all processes of that group."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         try:
             os.killpg(child.pid, number)
@@ -136,7 +138,7 @@ def end_group(child: subprocess.Popen[bytes]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Ncu:
-    """An installed Nsight Compute and the metrics that it has for this GPU; none known means that it lists none."""
+    """An installed Nsight Compute and the metrics that it has for this GPU; an empty set means that it lists none."""
 
     path: str
     version: str
@@ -145,10 +147,10 @@ class Ncu:
     def command(
         self, metrics: Sequence[str], log: Path, plan: Path, *, is_cold: bool = False, is_marked: bool = False
     ) -> list[str]:
-        """The command that counts a plan's launches.
+        """Command that counts a plan's launches.
 
-        With all caches flushed before each if ``is_cold``; those alone that the child starts the profiler for if
-        ``is_marked``.
+        ``is_cold``: all caches are flushed before each launch. ``is_marked``: only launches are counted for which the child
+        starts the profiler.
         """
         control = "all" if is_cold else "none"
         program = child_command(plan)
@@ -156,10 +158,10 @@ class Ncu:
 
 
 def find_ncu() -> Ncu:
-    """The profiler: on the PATH, or where CUDA and Nsight Compute put it.
+    """The profiler: on the PATH, or where CUDA and Nsight Compute install it.
 
     Raises:
-        ConfigError: it is nowhere.
+        ConfigError: it is not installed.
     """
     places = [f"{os.environ[name]}/bin" for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)]
     releases = sorted(Path("/opt/nvidia/nsight-compute").glob("*"), reverse=True)

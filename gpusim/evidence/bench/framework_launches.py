@@ -1,7 +1,7 @@
-"""What a framework launches, before anything is timed: names, grids, registers, so that predictions come first.
+"""Kernels that a framework launches, without times: names, grids, registers, so that predictions can come first.
 
-In: a case whose products a framework launches, the profiler. Out: a CSV with a line a config: what was launched, as text,
-and no cycles, times or bytes. Touches no GPU itself.
+In: a case whose GEMMs a framework launches, the profiler. Out: a CSV with one line per config: the launched kernels, as
+text, without cycles, times or bytes. Child processes use the GPU; this module does not.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from gpusim.evidence.cases.case import Case, Config
 from gpusim.evidence.cases.rows import number_text
 
 METRICS = ("launch__registers_per_thread", "launch__shared_mem_per_block_dynamic", "sm__inst_executed_pipe_tensor.sum")
-"""What is asked of a launch: nothing that takes time. Tensor instructions make the profiler take it for a count."""
+"""Metrics of a launch that do not depend on time. The tensor instructions make Nsight Compute profile the launch."""
 
 OWN_COLUMNS = ("group", "kernel")
 
 
 def launches_of(case: Case, group: str, configs: Sequence[Config], ncu: Ncu) -> list[dict[str, str]]:
-    """A line for each of ``configs``: the config, ``launched``, grid, block, what its name says, :data:`METRICS`.
+    """Line for each of ``configs``: the config, ``launched``, grid, block, facts from the name, :data:`METRICS`.
 
-    One whose answer was wrong has no line.
+    Configs with a wrong output have no line.
 
     Raises:
-        ConfigError: no framework launches the case, a launch crashed, or other launches came than were made.
+        ConfigError: no framework launches the case, a launch crashed, or the counted launches differ from those made.
     """
     if case.framework is None:
         raise ConfigError(f"{case.name}: its kernels are in kernel.cu, which tells their names; wants a framework's case")
@@ -54,7 +54,7 @@ def launches_of(case: Case, group: str, configs: Sequence[Config], ncu: Ncu) -> 
 
 
 def write_launches(path: Path, lines: Sequence[Mapping[str, str]]) -> None:
-    """Write lines to a CSV at ``path``; what a line does not tell is empty."""
+    """Write lines to a CSV at ``path``; missing fields are empty."""
     columns = list(dict.fromkeys(name for line in lines for name in line))
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", encoding="utf-8", newline="") as file:
@@ -64,10 +64,10 @@ def write_launches(path: Path, lines: Sequence[Mapping[str, str]]) -> None:
 
 
 def read_launches(path: Path) -> list[dict[str, str]]:
-    """What :func:`write_launches` wrote.
+    """Lines in a file of :func:`write_launches`.
 
     Raises:
-        ConfigError: no such file, or no table of launches.
+        ConfigError: there is no such file, or it has no launches.
     """
     if not path.is_file():
         raise ConfigError(f"{path}: is no file, wants what gpusim measure --names-only wrote")

@@ -1,8 +1,8 @@
-"""Matrix products by frameworks: torch, whatever its library chooses, or Triton. The only use of both.
+"""GEMMs launched by frameworks: torch with a kernel chosen by its library, or Triton.
 
-In: a :class:`gpusim.evidence.cases.case.Product`. Out: something that can be enqueued like a kernel of our own, a sample
-of the
-answer beside a reference, and what the framework tells of the kernel. Nothing here is imported before a GPU is asked.
+In: a :class:`gpusim.evidence.cases.case.Product`. Out: a launch to enqueue, a sample of its output with a reference, and
+facts that the framework reports about the kernel. No other module uses torch or Triton. They are imported only when a GPU is
+used.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ from gpusim.evidence.toolchain.cuda_toolkit import Cubin, build
 from gpusim.evidence.toolchain.sass import KernelSass, read_sass
 
 PACKAGES = {"torch": ("torch",), "triton": ("torch", "triton")}
-"""What a case's ``framework`` needs."""
+"""Python packages that a case's ``framework`` requires."""
 
 TOLD_PACKAGES = ("torch", "triton", "nvidia-cublas", "nvidia-cublas-cu12")
-"""Whose versions decide what is launched."""
+"""Packages whose versions decide which kernel is launched."""
 
 MARK = "FillFunctor"
-"""In the name of torch's own fill, which is launched before each product under the profiler: no library's GEMM has it."""
+"""Part of the name of torch's fill kernel, which runs before each GEMM under the profiler. No library GEMM has it."""
 
 SAMPLE_STEP = 64
-"""One row and one column of D are looked at of so many: at least one element of every tile."""
+"""Rows or columns of D per sampled one, so that every tile has at least one sampled element."""
 
 SIGNATURES = {"by_pointers": False, "by_descriptors": True}
-"""Triton kernels, and whether they take descriptors of tiles."""
+"""Triton kernels, by whether they take tensor descriptors of tiles."""
 
 
 def built(case: Case, arch: str | None = None, build_dir: Path | None = None) -> Cubin:
-    """What stands for a cubin: the folder, a hash of the source and of the frameworks' versions, and these.
+    """Stand-in for a cubin: the case's folder, a hash of the source and the frameworks' versions, and these versions.
 
-    Of a case with a ``kernel.cu`` beside the framework's kernels its cubin for ``arch``, where that is given.
+    If ``arch`` is given and the case has a ``kernel.cu`` as well, the cubin of that file is built and named.
 
     Raises:
         ConfigError: a framework is not installed.
@@ -66,12 +66,12 @@ def built(case: Case, arch: str | None = None, build_dir: Path | None = None) ->
 
 
 def has_source(case: Case) -> bool:
-    """Whether it has a ``kernel.cu``."""
+    """Whether the case has a ``kernel.cu``."""
     return (kernel_folder(case.name) / "kernel.cu").exists()
 
 
 def lacking(case: Case) -> str | None:
-    """What is missing here to launch ``case``, in a sentence; None where nothing is."""
+    """Sentence with the package that is missing to launch ``case``; None where none is."""
     for name in PACKAGES[case.framework] if case.framework else ():
         if importlib.util.find_spec(name) is None:
             return f"{case.name} is launched by {case.framework}, and {name} is missing here: wants pip install {name}"
@@ -90,24 +90,24 @@ def _versions() -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class PreparedProduct:
-    """A product whose operands are on the GPU."""
+    """A GEMM whose operands are on the GPU."""
 
     enqueue: Callable[[], None]
-    """Once, on the default stream; does not wait."""
+    """Function that launches it once on the default stream without waiting."""
     enqueue_counted: Callable[[], None]
-    """Once, with a mark before it, for a profiler that counts between its start and stop alone; waits."""
+    """Function that launches it once between the profiler's start and stop, after torch's fill, and waits."""
     fetch: Callable[[], dict[str, NDArray[Any]]]
-    """``d`` and ``reference``, float32[sampled rows, sampled columns]."""
+    """Function that returns ``d`` and ``reference``, float32[sampled rows, sampled columns]."""
     facts: Mapping[str, str]
-    """What the framework tells of the kernel."""
+    """Facts about the kernel that the framework reports."""
     on_gpu: OnGpu
 
 
 class Frameworks:
-    """Torch, and Triton where it is asked for, on the first GPU and in its primary context, on the default stream."""
+    """Torch, and Triton if the case needs it, on the first GPU: its primary context and the default stream."""
 
     def __init__(self, case: Case, *, device: str = "cuda") -> None:
-        """For the products of ``case``.
+        """Import torch for the GEMMs of ``case``.
 
         Raises:
             ConfigError: torch is missing or finds no GPU.
@@ -127,14 +127,14 @@ class Frameworks:
         self.errors: tuple[type[Exception], ...] = (RuntimeError,)
 
     def about(self) -> dict[str, str]:
-        """Versions of all that decides what is launched."""
+        """Versions of the packages that decide which kernel is launched."""
         return {**_versions(), "torch_cuda": str(self._torch.version.cuda)}
 
     def prepare(self, product: Product) -> PreparedProduct:
-        """Operands on the GPU, the kernel chosen or compiled, and launched once.
+        """GEMM with operands on the GPU, whose kernel is chosen or compiled and has run once.
 
         Raises:
-            WrongAnswer: the framework makes no kernel of it.
+            WrongAnswer: the framework cannot build the kernel.
         """
         torch = self._torch
         a, right = self._random(product)
@@ -151,7 +151,7 @@ class Frameworks:
                 enqueue, compiled = self._triton(product, a, right, d)
             except RuntimeError:
                 raise
-            except Exception as error:  # noqa: BLE001 - whatever a compiler says: the other configs go on
+            except Exception as error:  # noqa: BLE001 - any error of the compiler, so that other configs continue
                 said = " ".join(str(error).split())[:200]
                 raise WrongAnswer(f"Triton makes no kernel of it: {type(error).__name__} {said}") from None
             facts = compiled_facts(compiled)
@@ -179,11 +179,11 @@ class Frameworks:
             self._torch.cuda.synchronize()
 
     def _random(self, product: Product) -> tuple[Any, Any]:
-        """A and B, normal numbers, the same for every launch of the same shapes; B's layout is that of the product."""
+        """A and B with normal random numbers, equal for all launches of the same shapes; B has the GEMM's layout."""
         torch = self._torch
         key = (product.m, product.n, product.k, product.dtype, product.layout)
         if self._operands is None or self._operands[0] != key:
-            self._operands = None  # room for the next ones
+            self._operands = None  # frees memory for the next operands
             dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}[product.dtype]
             numbers = torch.Generator(device=self._device).manual_seed(product.seed)
             is_b_k_major = product.layout == "tn"
@@ -197,7 +197,7 @@ class Frameworks:
         return self._operands[1], self._operands[2]
 
     def _sample(self, product: Product, a: Any, right: Any, d: Any) -> dict[str, NDArray[Any]]:
-        """Rows and columns of D, and the same of the product of fp32 copies."""
+        """Sampled rows and columns of D, and of the GEMM of fp32 copies."""
         torch = self._torch
         numbers = np.random.default_rng(product.seed)
         rows, columns = (torch.from_numpy(sampled(extent, numbers)).to(self._device) for extent in (product.m, product.n))
@@ -208,7 +208,7 @@ class Frameworks:
     # ------------------------------------------------------------------------------------------ Triton
 
     def _triton(self, product: Product, a: Any, right: Any, d: Any) -> tuple[Callable[[], None], Any]:
-        """(what launches, the compiled kernel); it has been launched once."""
+        """(launch function, compiled kernel); the kernel has run once."""
         module = self._module()
         kernel, tile = getattr(module, str(product.kernel)), product.tile
         operands = (a, right.t(), d)
@@ -229,7 +229,7 @@ class Frameworks:
         return enqueue, enqueue()
 
     def _module(self) -> ModuleType:
-        """``kernel.py`` of the case."""
+        """Module ``kernel.py`` of the case."""
         name = f"gpusim_triton_{self._folder.name}"
         if name not in sys.modules:
             spec = importlib.util.spec_from_file_location(name, self._folder / "kernel.py")
@@ -242,7 +242,7 @@ class Frameworks:
 
 
 def sampled(extent: int, numbers: np.random.Generator) -> NDArray[np.int64]:
-    """One index of every ``SAMPLE_STEP``, and the first and the last.
+    """int64 indices: one of every ``SAMPLE_STEP``, with the first and the last.
 
     >>> sampled(200, np.random.default_rng(0))[[0, -1]].tolist()
     [0, 199]
@@ -253,7 +253,7 @@ def sampled(extent: int, numbers: np.random.Generator) -> NDArray[np.int64]:
 
 
 def compiled_facts(compiled: Any) -> dict[str, str]:
-    """What Triton's compiled kernel is, as its SASS has it where a cuobjdump is here; nothing of what it does not tell."""
+    """Shared memory and SASS facts of Triton's compiled kernel, as far as they are known. SASS requires cuobjdump."""
     asm = getattr(compiled, "asm", {})
     cubin = asm.get("cubin") if hasattr(asm, "get") else None
     facts: dict[str, str] = {}
@@ -267,13 +267,13 @@ def compiled_facts(compiled: Any) -> dict[str, str]:
         file.flush()
         try:
             kernels = list(read_sass(Path(file.name)).values())
-        except (ConfigError, OSError):  # no cuobjdump, or none that knows this cubin: the row counts all the same
+        except (ConfigError, OSError):  # no cuobjdump, or one that cannot read this cubin: the row stays valid
             return facts
     return {**facts, **sass_facts(kernels[0])}
 
 
 def sass_facts(kernel: KernelSass) -> dict[str, str]:
-    """What decides a GEMM's pace, as text."""
+    """Properties of SASS that decide a GEMM's speed, as text."""
     opcodes = kernel.opcodes
     return {
         "registers": str(kernel.num_registers),

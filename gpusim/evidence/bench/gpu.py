@@ -1,7 +1,7 @@
-"""The part of the bench that touches a GPU: launch every config of a plan, check what comes back. The only use of PyCUDA.
+"""Launches every config of a plan on a GPU through PyCUDA and checks its outputs.
 
-In: a plan, as JSON. Out: a line of JSON for each config, written as soon as it is known, so that a crash costs no more than
-the launch that crashed. ``gpusim measure --launch-only PLAN`` runs it, by itself or under Nsight Compute.
+In: a plan, as JSON. Out: a line of JSON for each config, written at once, so that a crash loses one launch only. ``gpusim
+measure --launch-only PLAN`` runs it, alone or under Nsight Compute. No other module uses PyCUDA.
 """
 
 from __future__ import annotations
@@ -42,45 +42,45 @@ if TYPE_CHECKING:
     from gpusim.evidence.bench.frameworks import PreparedProduct
 
 STATIC_SMEM_LIMIT_BYTES = 48 * 1024
-"""Dynamic shared memory up to here needs no opting in. Source: CUDA programming guide."""
+"""Bytes of dynamic shared memory that need no opt-in. Source: CUDA programming guide."""
 
 NON_PORTABLE_CLUSTER_SIZE_ALLOWED = 14
-"""``CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED``, which PyCUDA has no name for. Source: cuda.h 13.0."""
+"""Value of ``CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED``, for which PyCUDA has no name. Source: cuda.h 13.0."""
 
 POISON = 0xFF
-"""Every byte of an output that comes back in windows, before a launch."""
+"""Byte that fills an output that is checked in windows, before a launch."""
 
 MOST_BYTES_AT_ONCE = 2**30
-"""Of a copy or a fill: lengths of 32 bits hold it."""
+"""Most bytes of one copy or fill, so that the length fits 32 bits."""
 
 TENSOR_MAP_BYTES = 128
 TENSOR_MAP_ALIGNMENT_BYTES = 64
-"""Source: CUDA driver API, ``CUtensorMap``."""
+"""Bytes of a tensor map and its alignment. Source: CUDA driver API, ``CUtensorMap``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What one process launches, in order; ``gpusim measure`` writes it for its own child."""
+    """Launches of one process, in order; ``gpusim measure`` writes it for its child."""
 
     case: str
     cubin: str
     configs: Sequence[Mapping[str, str]]
     is_counted: bool
-    """Under the profiler: every config is launched exactly once."""
+    """Mode under the profiler: every config is launched exactly once."""
     results: str
-    """Where the lines of JSON go."""
+    """Path of the file of JSON lines."""
     times: tuple[str, ...] = ()
     """Protocols in which every config is timed."""
     probe: str = ""
-    """The stopwatch's cubin, where there are any."""
+    """Cubin of the stopwatch's kernels; empty where no config is timed."""
 
     def write(self, path: Path) -> None:
-        """Write it as JSON."""
+        """Write the plan to ``path`` as JSON."""
         path.write_text(json.dumps(asdict(self)), encoding="utf-8")
 
     @classmethod
     def read(cls, path: Path) -> Plan:
-        """What :meth:`write` wrote."""
+        """Plan in a file that :meth:`write` wrote."""
         document = json.loads(path.read_text(encoding="utf-8"))
         return cls(**document | {"times": tuple(document["times"])})
 
@@ -88,12 +88,11 @@ class Plan:
 def launch_plan(path: Path) -> None:
     """Launch all configs of the plan at ``path``.
 
-    A line for each: ``{"idx": i, "values": {...}}`` (and ``"facts"``, text, where a framework tells any),
-    ``{"idx": i, "wrong": reason}``, or ``{"idx": i, "crash": reason}``,
-    after which the process can launch no more and ends.
+    A line for each: ``{"idx": i, "values": {...}}`` (and ``"facts"``, text, where a framework reports any), ``{"idx": i,
+    "wrong": reason}``, or ``{"idx": i, "crash": reason}``. After a crash the process can launch no more and ends.
 
     Raises:
-        ConfigError: no PyCUDA, or no GPU that it can use.
+        ConfigError: there is no PyCUDA, or no GPU that it can use.
     """
     plan = Plan.read(path)
     case = load_case(plan.case)
@@ -118,7 +117,7 @@ def _write_line(file: IO[str], document: Mapping[str, Any]) -> None:
 def _answer(
     gpu: Gpu, case: Case, config: Mapping[str, str], stopwatch: Stopwatch | None, plan: Plan
 ) -> dict[str, Any]:
-    """What a config's launches give: values and times, or why there are none."""
+    """JSON fields of a config's launches: values and times, or the reason why there are none."""
     launch = case.launch(config, plan.is_counted)
     seen: list[dict[str, float]] = []
     times: dict[str, float] = {}
@@ -128,7 +127,7 @@ def _answer(
             if case.checks_counted or not plan.is_counted:
                 seen.append(case.check(config, outputs))
         if stopwatch is not None:
-            prepared = gpu.prepare(launch)  # held by name: its memory must outlive the last launch
+            prepared = gpu.prepare(launch)  # keeps the memory of the last launch alive
             times = stopwatch.times(prepared.enqueue, plan.times)
     except WrongAnswer as error:
         return {"wrong": str(error)}
@@ -138,7 +137,7 @@ def _answer(
 
 
 def summary(seen: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """The median of each value, and with more than one launch its least and most.
+    """Median of each value; with more than one launch also its minimum and maximum.
 
     >>> summary([{"cycles": 20.0}, {"cycles": 19.0}, {"cycles": 25.0}])
     {'cycles': 20.0, 'cycles_min': 19.0, 'cycles_max': 25.0}
@@ -155,7 +154,7 @@ def summary(seen: Sequence[Mapping[str, float]]) -> dict[str, float]:
 
 
 def pieces(num_bytes: int) -> list[tuple[int, int]]:
-    """(offset, bytes) of what is set at once.
+    """(offset, bytes) of the parts that one copy or fill handles.
 
     >>> pieces(5), pieces(MOST_BYTES_AT_ONCE + 1)
     ([(0, 5)], [(0, 1073741824), (1073741824, 1)])
@@ -166,24 +165,24 @@ def pieces(num_bytes: int) -> list[tuple[int, int]]:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A launch whose arguments are on the GPU: it can be enqueued many times."""
+    """A launch whose arguments are on the GPU, so that it can be enqueued many times."""
 
     enqueue: Callable[[], None]
-    """On the default stream; does not wait."""
+    """Function that enqueues the launch on the default stream without waiting."""
     outputs: tuple[tuple[Output | Windows, Any], ...]
     held: tuple[Any, ...]
-    """Memory that lives as long as this."""
+    """GPU memory that lives as long as this object."""
     product: PreparedProduct | None = None
-    """What a framework has prepared, which knows its outputs itself."""
+    """Launch that a framework has prepared, which fetches its outputs itself."""
     watched: Product | None = None
-    """What is watched while it runs."""
+    """Launch that a second kernel observes while it runs."""
 
 
 class Gpu:
-    """The first GPU, with one cubin loaded or with the frameworks that a case asks for; a context manager.
+    """First GPU, with one cubin loaded or with the frameworks that a case needs; a context manager.
 
     Raises:
-        ConfigError: no PyCUDA, no such framework, or no GPU that they can use.
+        ConfigError: there is no PyCUDA, no such framework, or no GPU that they can use.
     """
 
     def __init__(self, cubin: Path | None, *, frameworks_of: Case | None = None) -> None:
@@ -198,14 +197,14 @@ class Gpu:
             self._device = cuda.Device(0)
             if frameworks_of is None:
                 self._context = self._device.make_context()
-            else:  # theirs, so that streams, events and memory are the same
+            else:  # the frameworks' context, to share streams, events and memory
                 self._context = self._device.retain_primary_context()
                 self._context.push()
         except cuda.Error as error:
             raise ConfigError(f"measure: no GPU can be used ({error}), wants one that is free and visible") from None
         self._frameworks: Frameworks | None = None
         self.facts: dict[str, str] = {}
-        """What a framework told of the kernel that it prepared last."""
+        """Facts that a framework reported about the kernel that it prepared last."""
         if frameworks_of is not None:
             self._frameworks = Frameworks(frameworks_of)
             self.errors = (cuda.Error, *self._frameworks.errors)
@@ -223,10 +222,10 @@ class Gpu:
             self._rooms.clear()
             self._context.pop()
         except self.errors:
-            return  # a crash has left nothing to give back; it was told already
+            return  # after a crash, reported already, there is nothing to free
 
     def about(self) -> dict[str, Any]:
-        """What the driver says of the GPU: name, SMs, L2 and shared memory, driver."""
+        """Properties of the GPU as the driver reports them: name, SMs, L2 bytes, driver, frameworks."""
         attribute = self._cuda.device_attribute
         return {
             "device": self._device.name(),
@@ -237,7 +236,7 @@ class Gpu:
         }
 
     def launch(self, launch: KernelLaunch | Product, *, is_counted: bool = False) -> dict[str, NDArray[Any]]:
-        """Launch once, wait, and bring the outputs back."""
+        """Outputs of one launch, by name; waits for it."""
         prepared = self.prepare(launch)
         if is_counted and prepared.product is not None:
             prepared.product.enqueue_counted()
@@ -246,9 +245,9 @@ class Gpu:
         return self.outputs(prepared)
 
     def prepare(self, launch: KernelLaunch | Product) -> Prepared:
-        """All that a launch needs, on the GPU."""
+        """Launch with all its arguments on the GPU."""
         if isinstance(launch, Product):
-            assert self._frameworks is not None  # of a case that says so
+            assert self._frameworks is not None  # the case names its framework
             product = self._frameworks.prepare(launch)
             self.facts = dict(product.facts)
             return Prepared(product.enqueue, (), (), product, launch if launch.watch and self._module else None)
@@ -276,7 +275,7 @@ class Gpu:
         return Prepared(enqueue, tuple(outputs), tuple(held))
 
     def _persisting(self, launch: KernelLaunch, arguments: Sequence[Any]) -> Any:
-        """Set room of L2 aside, or give it back; the stream whose window persists, None for the default stream."""
+        """Reserve L2 for persisting accesses, or free it; the stream whose window persists, None for the default stream."""
         if launch.set_aside_bytes or self._has_set_aside:
             set_aside.set_aside(launch.set_aside_bytes)
             self._has_set_aside = bool(launch.set_aside_bytes)
@@ -288,7 +287,7 @@ class Gpu:
         return stream
 
     def outputs(self, prepared: Prepared) -> dict[str, NDArray[Any]]:
-        """Wait for what was enqueued, and bring its outputs back."""
+        """Outputs of what was enqueued, by name; waits for it."""
         self._context.synchronize()
         if prepared.product is not None:
             return {**prepared.product.fetch(), **self._seen(prepared)}
@@ -302,7 +301,7 @@ class Gpu:
         return came
 
     def _seen(self, prepared: Prepared) -> dict[str, NDArray[Any]]:
-        """What a kernel beside a product saw of it, run for run; nothing where none looks on."""
+        """Outputs of the kernel that observes a framework's launch; empty where none does."""
         product, of = prepared.product, prepared.watched
         if product is None or of is None or of.watch is None or self._module is None:
             return {}
@@ -320,7 +319,7 @@ class Gpu:
         return came
 
     def _opt_in(self, function: Any, launch: KernelLaunch) -> None:
-        """What a kernel must ask for before it is launched."""
+        """Set the function attributes that a launch requires."""
         attribute = self._cuda.function_attribute
         if launch.smem_bytes and launch.smem_bytes + function.shared_size_bytes > STATIC_SMEM_LIMIT_BYTES:
             function.set_attribute(attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES, launch.smem_bytes)
@@ -355,12 +354,12 @@ class Gpu:
         return argument
 
     def _repeated(self, repeated: Repeated) -> Any:
-        """A buffer of its own, spread from the copy of the array by doubling."""
-        kept: list[Any] = []  # a copy of an array that can be written to lives until its bytes are spread
+        """New buffer, filled from the array's copy by doubling."""
+        kept: list[Any] = []  # keeps the copy of a writable array until its bytes are spread
         source = self._input(repeated.array, kept)
         pointer = self._cuda.mem_alloc(repeated.num_bytes)
         own = repeated.array.nbytes
-        whole = max(1, MOST_BYTES_AT_ONCE // own) * own  # at once, so that what follows begins anew
+        whole = max(1, MOST_BYTES_AT_ONCE // own) * own  # bytes of one copy, a multiple of the array
         done = min(own, repeated.num_bytes)
         self._cuda.memcpy_dtod(pointer, source, done)
         while done < repeated.num_bytes:
@@ -371,7 +370,7 @@ class Gpu:
         return pointer
 
     def _scratch(self, scratch: Scratch) -> Any:
-        """The room of that name, made and emptied when it is first asked for."""
+        """Buffer of that name, allocated and zeroed at its first use."""
         room = self._rooms.get(scratch.name)
         if room is None or room[0] < scratch.num_bytes:
             pointer = self._cuda.mem_alloc(scratch.num_bytes)
@@ -380,12 +379,12 @@ class Gpu:
         return room[1]
 
     def _input(self, array: NDArray[Any], held: list[Any]) -> Any:
-        """A pointer to a copy; of an array that cannot be written to, the copy that was made before."""
+        """Pointer to a copy of ``array``; a read-only array is copied once."""
         if array.flags.writeable:
             held.append(self._copied(array))
             return held[-1]
         if id(array) not in self._kept:
-            self._kept[id(array)] = (array, self._copied(array))  # the array too, so that its id stays its own
+            self._kept[id(array)] = (array, self._copied(array))  # holds the array, so that its id stays unique
         return self._kept[id(array)][1]
 
     def _copied(self, array: NDArray[Any]) -> Any:
@@ -396,11 +395,11 @@ class Gpu:
 
 
 def encode_tensor_map(tensor_map: TensorMap, address: int) -> NDArray[np.uint8]:
-    """The 128 bytes that the driver makes of a tensor map, for a tensor at ``address``.
+    """uint8[128]: the driver's encoding of a tensor map, for a tensor at ``address``.
 
     Raises:
-        ConfigError: no driver that knows tensor maps.
-        WrongAnswer: it refuses this one.
+        ConfigError: the driver does not support tensor maps.
+        WrongAnswer: the driver refuses this tensor map.
     """
     dtype, rank, _, dims, strides, box, steps, interleave, swizzle, promotion, fill = tensor_map.arguments
     try:

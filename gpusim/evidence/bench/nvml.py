@@ -1,9 +1,9 @@
-"""What the board draws at a moment, by NVIDIA's management library.
+"""Board power of a GPU, by NVIDIA's management library (NVML).
 
-In: the PCI bus id of a GPU. Out: watts, or None where the driver does not tell.
+In: the PCI bus ID of a GPU. Out: watts, or None where the driver has no reading.
 
-Source: nvml.h of CUDA 13.0: ``nvmlFieldValue_t``, ``NVML_FI_DEV_POWER_INSTANT``. The other reading of power, nvidia-smi's
-own, is an average over a second, longer than what is timed here.
+Source: nvml.h of CUDA 13.0: ``nvmlFieldValue_t``, ``NVML_FI_DEV_POWER_INSTANT``. The power in nvidia-smi is an average over
+a second, longer than the launches timed here.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import ctypes
 from typing import Any
 
 POWER_INSTANT = 186
-"""``NVML_FI_DEV_POWER_INSTANT``, in milliwatts."""
+"""Field ``NVML_FI_DEV_POWER_INSTANT``, in milliwatts."""
 
 
 class FieldValue(ctypes.Structure):
-    """``nvmlFieldValue_t``."""
+    """Structure ``nvmlFieldValue_t``."""
 
     _fields_ = (
         ("field_id", ctypes.c_uint), ("scope_id", ctypes.c_uint), ("timestamp_us", ctypes.c_longlong),
@@ -29,7 +29,7 @@ class BoardPower:
     """Power of one GPU's board.
 
     Args:
-        bus_id: as the driver gives it, ``0000:07:00.0``.
+        bus_id: PCI bus ID from the driver, ``0000:07:00.0``.
     """
 
     def __init__(self, bus_id: str) -> None:
@@ -41,12 +41,12 @@ class BoardPower:
                 bus_id.encode(), ctypes.byref(self._device)
             )
         except (OSError, AttributeError):
-            return  # no such library, or one from before these calls
+            return  # there is no such library, or it is older than these calls
         if is_there:
             self._nvml = nvml
 
     def watts(self) -> float | None:
-        """Now; None where the driver does not tell."""
+        """Board power in watts now; None where the driver has no reading."""
         field = FieldValue(field_id=POWER_INSTANT)
         if self._nvml is None or self._nvml.nvmlDeviceGetFieldValues(self._device, 1, ctypes.byref(field)) or field.status:
             return None

@@ -1,6 +1,6 @@
-"""Room of L2 that is set aside for lines that persist, and the window of addresses whose lines do: the driver's own calls.
+"""Persisting L2 accesses through the CUDA driver API: the part of L2 to set aside, and the access policy window of a stream.
 
-PyCUDA has no words for either. ``set_aside`` acts on the context that is current, ``window`` on one stream.
+PyCUDA has neither. ``set_aside`` acts on the current context, ``window`` on one stream.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from typing import Any
 from gpusim.evidence.bench.timing import DriverError
 
 LIMIT_PERSISTING_L2 = 0x06
-"""``CU_LIMIT_PERSISTING_L2_CACHE_SIZE``. Source: cuda.h 13.0, as the two below."""
+"""Value of ``CU_LIMIT_PERSISTING_L2_CACHE_SIZE``. Source: cuda.h 13.0, also for the next two."""
 ATTRIBUTE_ACCESS_POLICY_WINDOW = 1
-"""``CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW``."""
+"""Value of ``CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW``."""
 ACCESS_NORMAL, ACCESS_PERSISTING = 0, 2
-"""``CUaccessProperty``."""
+"""Values of ``CUaccessProperty``: normal, persisting."""
 ATTRIBUTE_BYTES = 64
-"""Of a launch attribute's value, whichever it is."""
+"""Bytes of a launch attribute's value, of any kind."""
 
 
 class _Window(ctypes.Structure):
-    """``CUaccessPolicyWindow``."""
+    """Structure ``CUaccessPolicyWindow``."""
 
     _fields_ = (
         ("base_ptr", ctypes.c_void_p), ("num_bytes", ctypes.c_size_t), ("hit_ratio", ctypes.c_float),
@@ -34,7 +34,7 @@ class _Value(ctypes.Union):
 
 
 def set_aside(num_bytes: int) -> None:
-    """Let lines that persist have so much of L2 (the driver gives what it can), and forget those that do.
+    """Set aside ``num_bytes`` of L2 for persisting lines (the driver may give less), and reset the lines that persist now.
 
     Raises:
         DriverError: the driver refuses.
@@ -44,7 +44,7 @@ def set_aside(num_bytes: int) -> None:
 
 
 def window(stream: int, address: int, num_bytes: int) -> None:
-    """Lines from ``address`` on persist where kernels of ``stream`` touch them without a hint of their own.
+    """Make lines from ``address`` on persist if kernels of ``stream`` access them without a cache hint.
 
     Raises:
         DriverError: the driver refuses.

@@ -1,8 +1,10 @@
-"""The bench: measure kernels on the GPU that is here, chunk by chunk, and keep what came.
+"""The bench: measures kernels on this GPU, chunk by chunk, with and without Nsight Compute.
 
-A chunk is launched twice: alone, which checks every answer and takes the kernel's own times, and under Nsight Compute, which
-counts one launch a config, matched by launch order. Only then are its rows written, so a run can be cut off anywhere and
-goes on where it was. In: cases, options. Out: tables under ``validation/measured``. Touches no GPU itself.
+A chunk is launched twice. The first run checks every output and takes the kernel's values and times. The second run is under
+Nsight Compute, which counts one launch per config, matched by launch order. Rows are written only then, so an interrupted
+run continues where it stopped.
+
+In: cases, options. Out: tables under ``validation/measured``. Child processes use the GPU; this module does not.
 """
 
 from __future__ import annotations
@@ -37,19 +39,19 @@ from gpusim.evidence.nsight.ncu_command import Profile, added_up, available, bet
 from gpusim.evidence.toolchain.cuda_toolkit import Cubin, GpuFound, gpu_state
 
 CHUNK_CONFIGS = 400
-"""What is lost at most when a run is cut off; the start of two processes is spread over so many."""
+"""Configs of a chunk: the most that an interruption loses. The start of two processes is spread over them."""
 
 PROBE = "clock_probe"
-"""The folder of ``kernels/`` with what a stopwatch launches."""
+"""Folder of ``kernels/`` with the kernels that a stopwatch launches."""
 
 MOST_CRASHES = 8
-"""Of a job, before it is given up."""
+"""Crashes of a job before it is abandoned."""
 
 CYCLES = (
     "sm__cycles_elapsed.min", "sm__cycles_elapsed.avg", "sm__cycles_elapsed.max", "sm__cycles_active.avg",
     "sm__cycles_active.max",
 )  # fmt: skip
-"""Counted with every row, whatever its group asks for."""
+"""Metrics counted with every row, whatever its group requests."""
 
 MEANINGS = {
     "run": "index into runs, which say what was the same for these rows",
@@ -69,32 +71,32 @@ class Job:
 
     @property
     def rules(self) -> Group:
-        """The group itself."""
+        """Group of the job's configs."""
         return self.case.groups[self.group]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What was asked for."""
+    """Options of a measurement."""
 
     out: Path
-    """The GPU's own folder."""
+    """Folder of the GPU's tables."""
     seed: int = 1
     only: tuple[str, ...] = ()
-    """Patterns of groups or entry points; none means all."""
+    """Patterns of groups or entry points; empty: all."""
     has_counters: bool = True
     retries: bool = False
-    """Configs that were put aside are tried again."""
+    """Whether configs that were put aside are tried again."""
     chunk_configs: int = CHUNK_CONFIGS
 
 
 def table_path(case: Case, options: Options) -> Path:
-    """Where a case's rows go."""
+    """Path of a case's table."""
     return options.out / f"{case.name}.csv"
 
 
 def jobs(cases: Iterable[Case], options: Options, capability: tuple[int, int]) -> tuple[list[Job], list[str]]:
-    """What is to be measured, the most important first, and a sentence for each group that this GPU cannot run.
+    """(jobs, the most important first; a sentence for each group that this GPU cannot run).
 
     Raises:
         ConfigError: ``only`` matches nothing.
@@ -125,16 +127,16 @@ def _is_wanted(group: str, config: Config, only: Sequence[str]) -> bool:
 
 @dataclass(slots=True)
 class Chunk:
-    """What came of some configs."""
+    """Results of several configs."""
 
     values: dict[int, dict[str, float]] = field(default_factory=dict)
     facts: dict[int, dict[str, str]] = field(default_factory=dict)
-    """Columns of text, by index."""
+    """Text columns, by index of the config."""
     profiles: dict[int, Profile] = field(default_factory=dict)
     put_aside: dict[int, str] = field(default_factory=dict)
-    """Reasons, by index."""
+    """Reasons, by index of the config."""
     skipped_kernels: set[str] = field(default_factory=set)
-    """Entry points that crashed: their other configs are left for another day."""
+    """Entry points that crashed, whose other configs are skipped."""
     about: dict[str, Any] = field(default_factory=dict)
 
 
@@ -143,12 +145,12 @@ class Bench:
     """Measures jobs on one GPU.
 
     Args:
-        gpu: what it is.
-        options: what was asked for.
-        cubins: by case; the stopwatch's among them where groups are timed.
-        ncu: the profiler, or None to take times alone.
-        progress: told of configs that are done.
-        state: how the GPU stands; asked before and after a chunk.
+        gpu: properties of the GPU.
+        options: options of the measurement.
+        cubins: by case; with the stopwatch's if groups are timed.
+        ncu: the profiler, or None to take times only.
+        progress: called as configs are done.
+        state: returns the GPU's state; called before and after a chunk.
     """
 
     gpu: GpuFound
@@ -177,7 +179,7 @@ class Bench:
                 yield self._measure(table, job, configs)
 
     def _check_source(self, table: Table, case: Case) -> None:
-        """A table holds rows of one source only."""
+        """Check that a table holds rows of this kernel source only."""
         digest = self.cubins[case.name].source_hash
         others = {str(run["source_hash"]) for run in table.runs} - {digest}
         if others:
@@ -227,11 +229,11 @@ class Bench:
     # ------------------------------------------------------------------------------------------ launching
 
     def _launch_alone(self, job: Job, configs: Sequence[Config], chunk: Chunk) -> None:
-        """Answers checked, values taken; what is wrong or crashes is put aside."""
+        """Check outputs and take values without the profiler; configs that are wrong or crash are put aside."""
         self._launch(job, configs, chunk, list(range(len(configs))), ncu=None)
 
     def _launch_counted(self, job: Job, configs: Sequence[Config], chunk: Chunk, ncu: Ncu) -> None:
-        """Counts of the configs whose answers were right."""
+        """Count the configs whose outputs were right."""
         self.progress(len(configs) - len(chunk.values))
         right = sorted(chunk.values)
         self._launch(job, configs, chunk, right, ncu=ncu)
@@ -240,7 +242,7 @@ class Bench:
                 del chunk.values[idx]
 
     def _launch(self, job: Job, configs: Sequence[Config], chunk: Chunk, wanted: list[int], *, ncu: Ncu | None) -> None:
-        """Launch the ``wanted`` configs; after a crash go on behind it, without the entry point that crashed."""
+        """Launch the ``wanted`` configs; after a crash continue after it, without the entry point that crashed."""
         for _ in range(MOST_CRASHES):
             wanted = [idx for idx in wanted if configs[idx]["kernel"] not in chunk.skipped_kernels]
             if not wanted:
@@ -253,7 +255,7 @@ class Bench:
     def _launch_once(
         self, job: Job, configs: Sequence[Config], chunk: Chunk, wanted: list[int], folder: Path, ncu: Ncu | None
     ) -> list[int]:
-        """One process; returns what is still to be launched because it crashed on the way."""
+        """Configs still to be launched after one process, which may have crashed on the way."""
         plan, results, log = folder / "plan.json", folder / "results.jsonl", folder / "ncu.csv"
         Plan(
             case=job.case.name, cubin=str(self.cubins[job.case.name].path), configs=[configs[idx] for idx in wanted],
@@ -283,12 +285,12 @@ class Bench:
         self, ended: Ended, configs: Sequence[Config], chunk: Chunk, wanted: list[int], *, is_counted: bool,
         skips_kernels: bool = True,
     ) -> list[int]:
-        """Read a child's answers; returns what must be launched again.
+        """Configs that must be launched again, after the answers of a child are recorded in ``chunk``.
 
         ``skips_kernels``: the entry point that crashed is not launched again; a framework's kernels differ by config.
 
         Raises:
-            ConfigError: the child could not even begin.
+            ConfigError: the child could not begin.
         """
         if not ended.device:
             raise ConfigError(ended.sentence)
@@ -309,14 +311,14 @@ class Bench:
         chunk.put_aside[culprit] = f"crash: {answers[-1]['crash'] if is_crash else ended.sentence}"
         if skips_kernels:
             chunk.skipped_kernels.add(configs[culprit]["kernel"])
-        # counts come with a process that ends well: all that it launched is launched again
+        # counts come only with a process that ends well, so all that it launched is launched again
         if is_counted:
             return [idx for idx in wanted if idx in chunk.values]
         return wanted[wanted.index(culprit) + 1 :]
 
 
 def config_s(group: Group, num_repeats: int, *, is_counted: bool) -> float:
-    """How long a config of ``group`` may take at most.
+    """Most seconds that a config of ``group`` may take.
 
     >>> config_s(Group(configs=list), 3, is_counted=False), config_s(Group(configs=list, is_cold=True), 3, is_counted=True)
     (1.5, 32.0)
@@ -326,7 +328,7 @@ def config_s(group: Group, num_repeats: int, *, is_counted: bool) -> float:
 
 
 def counted_text(log: Path, ended: Ended) -> str:
-    """What Nsight Compute wrote; where it wrote no file, what its process printed."""
+    """Text that Nsight Compute wrote to its log file; without a file, the text that its process printed."""
     return log.read_text(encoding="utf-8", errors="replace") if log.exists() else ended.said
 
 
@@ -334,12 +336,13 @@ def match_profiles(
     text: str, metrics: Sequence[str], wanted: Mapping[int, Config], chunk: Chunk,
     *, is_marked: bool = False, followers: Collection[str] = (),
 ) -> None:
-    """Give each config its profile, by launch order, those of ``followers`` added; or the sum of those behind its mark.
+    """Assign to each config its profile, by launch order.
 
-    ``wanted``: the configs that were launched, by their numbers in the chunk.
+    Profiles of ``followers`` are added to it. With ``is_marked`` a config gets the sum of the profiles after its mark.
+    ``wanted``: the launched configs, by their index in the chunk.
 
     Raises:
-        ConfigError: other launches were counted than were made.
+        ConfigError: the counted launches differ from those that were made.
     """
     profiles = parse_profiles(text, metrics)
     kernels = [config["kernel"] for config in wanted.values()]
@@ -358,12 +361,12 @@ def match_profiles(
             "them is kept"
         )
     for idx, profile in zip(wanted, profiles, strict=True):
-        if idx in chunk.values:  # a counted launch may have been wrong
+        if idx in chunk.values:  # the output of a counted launch may have been wrong
             chunk.profiles[idx] = profile
 
 
 def told_of(case: Case, config: Config, facts: Mapping[str, str], profile: Profile | None) -> dict[str, str]:
-    """Columns of text of a row that a framework has launched; none of others."""
+    """Text columns of a row that a framework has launched; empty for other rows."""
     if case.framework is None:
         return {}
     told = dict(facts)
@@ -374,7 +377,7 @@ def told_of(case: Case, config: Config, facts: Mapping[str, str], profile: Profi
 
 
 def about(case: Case) -> dict[str, Any]:
-    """What is said of a whole table: the question, and every column that is not a metric or a config's own."""
+    """Description of a table: what its rows answer, and every column that is neither a metric nor part of a config."""
     values = dict(case.values)
     timed = {name: meaning for name, meaning in VALUES.items() if name in case.names}
     ends = (("min", "least"), ("max", "most"))

@@ -1,10 +1,10 @@
-"""A product watched while it runs: when elements of its D are written, as a kernel beside it sees them.
+"""Store probe: times at which elements of a GEMM's D are written, read by a second kernel while the GEMM runs.
 
-In: a product on the GPU, the entry point that looks on (``kernels/tile_order``), a driver's module (PyCUDA's, handed in).
-Out: nanoseconds of every element of a lattice, run by run.
+In: a GEMM on the GPU, the entry point of the probe (``kernels/tile_order``), a driver module (PyCUDA's, passed in). Out:
+nanoseconds of every element of a lattice, run by run.
 
-The one that looks on begins first, on a stream that the default stream does not wait for; D is NaN until then. It ends by
-its own limits, so that a product that writes nothing costs time and hangs nobody.
+The probe kernel starts first, on a stream that the default stream does not wait for; D is NaN until then. It ends at its
+limits of time and polls, so that a GEMM that writes nothing costs time but does not hang.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ from gpusim.errors import ConfigError
 from gpusim.evidence.cases.case import Product
 
 NON_BLOCKING = 1
-"""``CU_STREAM_NON_BLOCKING``. Source: CUDA driver API."""
+"""Value of ``CU_STREAM_NON_BLOCKING``. Source: CUDA driver API."""
 
 HEAD_START_S = 3e-4
-"""Between the two launches."""
+"""Seconds between the two launches."""
 
 MOST_NS, MOST_POLLS = 20_000_000, 200_000
-"""Limits of the one that looks on."""
+"""Limits of the probe kernel: nanoseconds and polls."""
 
 INFINITY = {"bf16": 0x7F80, "fp16": 0x7C00}
-"""Bits; what is above, without the sign, is NaN."""
+"""Bits of infinity by type; larger bits, without the sign, are NaN."""
 
 NUM_CTAS = 16
 WORDS = ("rows", "columns", "row_step", "column_step", "row_elements", "infinity", "most_polls", "pad")
 LATTICE = np.dtype([*((name, "<u4") for name in WORDS), ("most_ns", "<u8")])
-"""As ``kernel.cu`` has it."""
+"""Layout of the structure in ``kernel.cu``."""
 
 
 @dataclass(frozen=True, slots=True)
 class OnGpu:
-    """Of a product: what launches it, where D lies, what makes D NaN and waits."""
+    """GEMM on the GPU: function that launches it, address of D, function that sets D to NaN and waits."""
 
     enqueue: Callable[[], None]
     d_address: int
@@ -48,7 +48,7 @@ class OnGpu:
 
 
 def lattice_of(product: Product) -> NDArray[Any]:
-    """The structure that ``kernel.cu`` takes, [1].
+    """Structure argument of ``kernel.cu``, [1].
 
     >>> from gpusim.evidence.cases.case import Watch
     >>> found = lattice_of(Product(m=200, n=256, k=64, watch=Watch(kernel="look_on", row_step=64, column_step=128)))[0]
@@ -56,7 +56,7 @@ def lattice_of(product: Product) -> NDArray[Any]:
     (4, 2, 256)
 
     Raises:
-        ConfigError: nothing is to be watched.
+        ConfigError: the GEMM has no ``watch``.
     """
     watch = product.watch
     if watch is None:
@@ -67,20 +67,20 @@ def lattice_of(product: Product) -> NDArray[Any]:
 
 
 def watched(cuda: Any, function: Any, product: Product, on_gpu: OnGpu, wait: Callable[[], None]) -> dict[str, NDArray[Any]]:
-    """Run the product several times, looked on by ``function``.
+    """Run the GEMM several times while ``function``, the probe kernel, reads D.
 
     Returns:
-        ``seen_ns``, int64[runs, rows, columns] of the lattice, 0 for what was never seen; ``begin_ns``, int64[runs, CTAs]:
-        when those that look on began.
+        ``seen_ns``, int64[runs, rows, columns] of the lattice, 0 for elements that were never seen; ``begin_ns``,
+        int64[runs, CTAs]: start times of the probe's CTAs.
     """
     lattice = lattice_of(product)
     num_rows, num_columns = int(lattice["rows"][0]), int(lattice["columns"][0])
-    assert product.watch is not None  # lattice_of has said so
+    assert product.watch is not None  # lattice_of has checked it
     num_runs = product.watch.num_runs
     seen = np.zeros((num_runs, num_rows * num_columns), dtype=np.int64)
     begin = np.zeros((num_runs, NUM_CTAS), dtype=np.int64)
     stream = cuda.Stream(NON_BLOCKING)
-    function.set_attribute(cuda.function_attribute.PREFERRED_SHARED_MEMORY_CARVEOUT, 100)  # an SM in use cannot change it
+    function.set_attribute(cuda.function_attribute.PREFERRED_SHARED_MEMORY_CARVEOUT, 100)  # cannot change on an SM in use
     seen_at, begin_at = cuda.mem_alloc(seen[0].nbytes), cuda.mem_alloc(begin[0].nbytes)
     for run in range(num_runs):
         on_gpu.clear()
@@ -98,14 +98,14 @@ def watched(cuda: Any, function: Any, product: Product, on_gpu: OnGpu, wait: Cal
 
 
 def right_runs(outputs: Mapping[str, NDArray[Any]]) -> NDArray[np.bool_]:
-    """[runs]: whether all was seen, and nothing before the last one that looks on had begun."""
+    """bool[runs]: whether all elements were seen, and none before the last CTA of the probe had started."""
     seen, begin = outputs["seen_ns"], outputs["begin_ns"]
     has_begun = (begin > 0).all(axis=1) & (seen.min(axis=(1, 2)) > begin.max(axis=1))
     return np.asarray((seen > 0).all(axis=(1, 2)) & has_begun, dtype=np.bool_)
 
 
 def since_first_ns(outputs: Mapping[str, NDArray[Any]]) -> NDArray[np.int64]:
-    """int64[right runs, rows, columns]: when each was seen, from the first one of its run on."""
+    """int64[right runs, rows, columns]: time in ns at which each element was seen, from the first one of its run on."""
     seen: NDArray[np.int64] = outputs["seen_ns"][right_runs(outputs)]
     return seen - seen.min(axis=(1, 2), keepdims=True) if len(seen) else seen
 
@@ -114,7 +114,7 @@ TENTH_US = 100
 
 
 def as_text(arrivals_ns: NDArray[np.int64]) -> str:
-    """The median over runs in tenths of a microsecond: numbers apart by spaces, rows of the lattice by slashes.
+    """Text of the median over runs in tenths of a microsecond: spaces between numbers, slashes between rows of the lattice.
 
     >>> as_text(np.array([[[0, 220], [300, 140]]]))
     '0 2/3 1'
@@ -124,7 +124,7 @@ def as_text(arrivals_ns: NDArray[np.int64]) -> str:
 
 
 def of_text(text: str) -> NDArray[np.int64]:
-    """What :func:`as_text` told, int64[rows, columns], tenths of a microsecond.
+    """int64[rows, columns] from the text of :func:`as_text`, in tenths of a microsecond.
 
     >>> of_text("0 2/3 1").tolist()
     [[0, 2], [3, 1]]

@@ -1,12 +1,12 @@
-"""Times of launches without a profiler, and the SMs' clock beside: one launch alone, or half a second of them.
+"""Launch times without a profiler, and the SM clock during them: single launches, or half a second of launches.
 
-In: a callable that enqueues one launch on a stream. Out: microseconds by events, MHz by a probe kernel on every SM. Knows no
-kernel, no PyCUDA and no framework: :class:`CudaDevice` talks to the driver in the context that is current, so that a
-library's own stream can be timed, too (``Stopwatch(CudaDevice(cubin, stream=torch.cuda.current_stream().cuda_stream))``).
+In: a callable that enqueues one launch on a stream. Out: microseconds by events, MHz by a probe kernel on every SM. This
+module uses no kernel of a case, no PyCUDA and no framework. :class:`CudaDevice` calls the driver in the current context, so
+that a library's stream can be timed, too (``Stopwatch(CudaDevice(cubin, stream=torch.cuda.current_stream().cuda_stream))``).
 
-What dilutes the clock: a probe reads it before the launch and after it, and between are two ends of kernels and two events,
-some 5 us at the clock of a GPU that has nothing to do. Of a launch of 50 us that is a tenth, in which a clock that falls by
-10 % is seen to fall by 9; of shorter ones no clock is given. Half a second of launches has such gaps between them all.
+The measured clock is diluted. A probe reads it before and after the launch, and two ends of kernels and two events lie in
+between. They take some 5 us at the clock of an idle GPU. For a launch of 50 us that is a tenth, in which a drop of 10 % is
+measured as 9 %. Shorter launches get no clock. Half a second of launches has such gaps between all of them.
 """
 
 from __future__ import annotations
@@ -26,28 +26,28 @@ from gpusim.errors import ConfigError, GpusimError
 from gpusim.evidence.bench.nvml import BoardPower
 
 PROTOCOL = 2
-"""Raised when times are taken otherwise. 1 rested 2 ms before each launch, however long it was, and not at all before the
-first: after long work the limiter held the clock of what came next."""
+"""Version of the protocol, raised when times are measured differently. Version 1 rested 2 ms before each launch, however
+long it was, and not at all before the first. After long work the limiter then held the clock of the next launch."""
 NUM_SINGLE = 20
 """Launches of the protocol ``single``."""
 COOL_S = 0.5
-"""Before the first of them, so that what ran before is forgotten."""
+"""Seconds of rest before the first launch, so that earlier work has no influence."""
 REST_S, REST_SHARE = 2e-3, 4.0
-"""Before each of them, or so many times as long as one takes, whichever is longer: the GPU is busy a fifth of the time."""
+"""Seconds of rest before each launch, or that multiple of its time, if longer. The GPU is busy a fifth of the time."""
 HOLD_US = 300.0
-"""How long the stream is held, so that probe, events and launch follow one another at the GPU's pace, not the host's."""
+"""Microseconds for which the stream is held, so that probe, events and launch follow at the GPU's pace, not the host's."""
 LEAST_CLOCK_US = 50.0
-"""Of a launch whose clock is given."""
+"""Shortest launch, in us, whose clock is reported."""
 HALF_S = 0.25
-"""``sustained``: so long before anything is read, and so long again."""
+"""Seconds of ``sustained`` before the measurement, and seconds of the measurement."""
 BATCH_US, MOST_IN_BATCH, BATCHES_AHEAD = 2_000.0, 100, 3
-"""Launches that are enqueued at a time, and how many batches the host may be ahead of the GPU."""
+"""Microseconds and launches of a batch, and batches that the host may be ahead of the GPU."""
 LEAST_WAIT = 0.05
-"""Share of the second half in which the host has to wait for the GPU; less, and the host sets the pace."""
+"""Fraction of the measurement that the host must spend waiting for the GPU; with less the host sets the pace."""
 POWER_PERIOD_S = 20e-3
-"""From one reading of the board's power to the next; the driver has a new one every 20 to 100 ms."""
+"""Seconds between readings of the board's power; the driver has a new one every 20 to 100 ms."""
 NUM_EMPTY = 400
-"""Launches of nothing, one after the other; a stream takes 1024 without blocking its host."""
+"""Empty launches in a row; a stream takes 1024 without blocking the host."""
 EMPTY_HOLD_US = 20_000.0
 
 VALUES = {
@@ -61,25 +61,25 @@ VALUES = {
     **{f"single_{what}_{end}": f"the {word} of the 20" for what in ("us", "clock_mhz")
        for end, word in (("min", "least"), ("max", "most"))},
 }  # fmt: skip
-"""What a table says of these columns."""
+"""Descriptions of these columns for the table."""
 
 
 UNTOLD = frozenset({"sustained_power_w"})
-"""What not every driver tells."""
+"""Columns that not every driver can provide."""
 
 
 class DriverError(GpusimError):
-    """The driver refuses a call: what was launched before has crashed, or there is no context."""
+    """The driver refuses a call: an earlier launch has crashed, or there is no context."""
 
 
 class Device(Protocol):
-    """What a stopwatch asks of a GPU. All but ``wait``, ``readings`` and ``rest`` are enqueued, in order, on one stream."""
+    """GPU of a stopwatch. Flushes, holds, launches, probes and events are enqueued, in order, on one stream."""
 
     def flush(self) -> None:
-        """Leave nothing in L2 that a kernel asks for, nor anything that must be written back."""
+        """Leave neither data of a kernel nor dirty lines in L2."""
 
     def hold(self, us: float) -> None:
-        """Hold the stream for so long."""
+        """Hold the stream for ``us`` microseconds."""
 
     def nothing(self) -> None:
         """Launch a kernel that does nothing."""
@@ -88,36 +88,36 @@ class Device(Protocol):
         """Read the clocks of all SMs into ``slot``."""
 
     def event(self) -> Any:
-        """An event, recorded here."""
+        """Event, recorded at this point of the stream."""
 
     def elapsed_us(self, first: Any, last: Any) -> float:
-        """Time between two events, after the last one has come."""
+        """Time in us between two events, once both are complete."""
 
     def wait(self, event: Any) -> None:
-        """Wait until ``event`` has come."""
+        """Wait until ``event`` is complete."""
 
     def readings(self, num_slots: int) -> NDArray[np.uint64]:
-        """Cycles and nanoseconds, uint64[slot, SM, 2], zero where an SM was not seen; then all are zero again."""
+        """Cycles and nanoseconds, uint64[slot, SM, 2], zero for SMs without a reading; then all are reset to zero."""
 
     def rest(self, seconds: float) -> None:
-        """Wait until all is done, and so much longer."""
+        """Wait until all work is done, and ``seconds`` longer."""
 
     def now_s(self) -> float:
-        """The host's own clock."""
+        """Time of the host's clock in seconds."""
 
     def power_w(self) -> float | None:
-        """What the board draws now; None where nobody tells."""
+        """Board power in watts; None where it is unknown."""
 
 
 def clock_mhz(before: NDArray[np.uint64], after: NDArray[np.uint64]) -> float:
-    """The median SM's clock between two readings, uint64[SM, 2] of cycles and nanoseconds; SMs not seen twice are left out.
+    """MHz of the median SM between two readings, uint64[SM, 2] of cycles and nanoseconds. SMs without both are left out.
 
     >>> before = np.array([[0, 0], [1000, 500], [7, 9]], dtype=np.uint64)
     >>> clock_mhz(before, before + np.array([1500, 1000], dtype=np.uint64))
     1500.0
 
     Raises:
-        DriverError: no SM was seen twice.
+        DriverError: no SM has both readings.
     """
     seen = (before[:, 1] > 0) & (after[:, 1] > before[:, 1])
     if not seen.any():
@@ -127,7 +127,7 @@ def clock_mhz(before: NDArray[np.uint64], after: NDArray[np.uint64]) -> float:
 
 
 def spread(name: str, numbers: Sequence[float]) -> dict[str, float]:
-    """Median, least and most, as columns.
+    """Median, minimum and maximum, as columns.
 
     >>> spread("single_us", [3.0, 1.0, 2.0])
     {'single_us': 2.0, 'single_us_min': 1.0, 'single_us_max': 3.0}
@@ -147,12 +147,12 @@ class Stopwatch:
         self._empty: dict[str, float] = {}
 
     def times(self, launch: Callable[[], object], protocols: Sequence[str]) -> dict[str, float]:
-        """The columns of ``protocols`` (``single``, ``sustained``) for ``launch``, which enqueues one launch and returns.
+        """Columns of ``protocols`` (``single``, ``sustained``) for ``launch``, which enqueues one launch and returns.
 
-        With them what a kernel that does nothing takes, measured once.
+        They include the times of an empty kernel, measured once.
 
         Raises:
-            ConfigError: another protocol.
+            ConfigError: a protocol is unknown.
             DriverError: a launch crashed.
         """
         ways = {"single": self.single, "sustained": self.sustained}
@@ -164,7 +164,7 @@ class Stopwatch:
         return found | self.empty() if found else found
 
     def single(self, launch: Callable[[], object]) -> dict[str, float]:
-        """``single_us`` and, of launches of at least 50 us, ``single_clock_mhz``; each with its least and most."""
+        """``single_us`` and, for launches of at least 50 us, ``single_clock_mhz``; each with its minimum and maximum."""
         device, times = self.device, [0.0]
         launch()
         device.rest(COOL_S)
@@ -188,7 +188,7 @@ class Stopwatch:
         return found
 
     def sustained(self, launch: Callable[[], object]) -> dict[str, float]:
-        """``sustained_us`` and ``sustained_clock_mhz``; nothing where the host cannot launch as fast as the GPU works."""
+        """``sustained_us``, ``sustained_clock_mhz`` and board power; empty if the host launches slower than the GPU runs."""
         device = self.device
         device.rest(0.0)
         device.readings(2)
@@ -219,9 +219,9 @@ class Stopwatch:
     def _run(
         self, launch: Callable[[], object], num: int, *, until_s: float, watts: list[float] | None = None
     ) -> tuple[int, float]:
-        """Batches of ``num`` launches until a time of the host's; returns how many, and how long the host has waited.
+        """(number of batches, seconds that the host waited): enqueues batches of ``num`` launches until a host time.
 
-        Readings of the board's power go to ``watts``.
+        Readings of the board's power are appended to ``watts``.
         """
         device, next_s = self.device, 0.0
         ends: deque[Any] = deque()
@@ -242,7 +242,7 @@ class Stopwatch:
         return batches, waited_s
 
     def empty(self) -> dict[str, float]:
-        """``empty_single_us`` and ``empty_sustained_us``: what events and launches cost by themselves; measured once."""
+        """``empty_single_us`` and ``empty_sustained_us``: the time of events and launches by themselves, measured once."""
         if not self._empty:
             device = self.device
             alone = self.single(device.nothing)["single_us"]
@@ -256,10 +256,10 @@ class Stopwatch:
         return self._empty
 
 
-# ---------------------------------------------------------------------------------------------- the driver
+# ---------------------------------------------------------------------------------------------- CUDA driver
 
 NUM_SMS_ATTRIBUTE, L2_BYTES_ATTRIBUTE = 16, 38
-"""``CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT`` and ``_L2_CACHE_SIZE``. Source: cuda.h 13.0."""
+"""Values of ``CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT`` and ``_L2_CACHE_SIZE``. Source: cuda.h 13.0."""
 
 MOST_SMS = 256
 MOST_SLOTS = 2 * NUM_SINGLE
@@ -267,7 +267,7 @@ SWEEP_CTAS, SWEEP_THREADS, PROBE_THREADS = 1024, 512, 1024
 
 
 class _Event:
-    """An event of the driver's, given back when nobody holds it."""
+    """CUDA event, destroyed with its last reference."""
 
     def __init__(self, handle: ctypes.c_void_p, cuda: ctypes.CDLL) -> None:
         self.handle, self._cuda = handle, cuda
@@ -277,14 +277,14 @@ class _Event:
 
 
 class CudaDevice:
-    """The GPU of the context that is current, by the driver's own interface.
+    """GPU of the current context, through the CUDA driver API.
 
     Args:
         cubin: of ``kernels/clock_probe``, for this GPU.
-        stream: handle of the stream that launches go to; 0 is the default one.
+        stream: handle of the stream of the launches; 0 is the default stream.
 
     Raises:
-        DriverError: no driver, no context, or it refuses a call.
+        DriverError: there is no driver or no context, or the driver refuses a call.
     """
 
     def __init__(self, cubin: Path, *, stream: int = 0) -> None:
@@ -340,43 +340,43 @@ class CudaDevice:
         self._call("cuLaunchKernel", self._functions[kernel], *shape, self._stream, packed, None)
 
     def flush(self) -> None:
-        """Write twice L2's size, then read as much of other memory: what was written leaves, and what stays is clean."""
+        """Write twice L2's size, then read as much of other memory: this evicts the written lines and leaves clean ones."""
         self._call("cuMemsetD8Async", self._buffer, ctypes.c_ubyte(0), ctypes.c_size_t(2 * self._l2_bytes), self._stream)
         num = ctypes.c_uint64(2 * self._l2_bytes // 16)
         self._launch("sweep", SWEEP_CTAS, SWEEP_THREADS, self._other, num, self._out)
 
     def hold(self, us: float) -> None:
-        """One thread waits."""
+        """Spin in one thread."""
         self._launch("spin", 1, 1, ctypes.c_uint64(round(us * 1e3)))
 
     def nothing(self) -> None:
-        """A warp that stores a word."""
+        """Launch a warp that stores a word."""
         self._launch("nothing", 1, 32, self._out, ctypes.c_uint32(0))
 
     def probe(self, slot: int) -> None:
-        """A CTA on every SM."""
+        """Launch a CTA on every SM that reads the clocks."""
         at = ctypes.c_uint64(self._readings.value + slot * MOST_SMS * 16)
         self._launch("probe", self._num_sms, PROBE_THREADS, at)
 
     def event(self) -> _Event:
-        """A new event."""
+        """New event, recorded on the stream."""
         handle = ctypes.c_void_p()
         self._call("cuEventCreate", ctypes.byref(handle), ctypes.c_uint(0))
         self._call("cuEventRecord", handle, self._stream)
         return _Event(handle, self._cuda)
 
     def elapsed_us(self, first: _Event, last: _Event) -> float:
-        """By the driver."""
+        """Time in us between two events, by the driver."""
         ms = ctypes.c_float()
         self._call("cuEventElapsedTime", ctypes.byref(ms), first.handle, last.handle)
         return ms.value * 1e3
 
     def wait(self, event: _Event) -> None:
-        """On the host."""
+        """Wait for an event on the host."""
         self._call("cuEventSynchronize", event.handle)
 
     def readings(self, num_slots: int) -> NDArray[np.uint64]:
-        """A copy; SMs beyond those that there are stay zero."""
+        """Copy of the readings; slots beyond the GPU's SMs stay zero."""
         came = np.zeros((MOST_SLOTS, MOST_SMS, 2), dtype=np.uint64)
         self._call("cuStreamSynchronize", self._stream)
         self._call("cuMemcpyDtoH_v2", ctypes.c_void_p(came.ctypes.data), self._readings, ctypes.c_size_t(came.nbytes))
@@ -385,15 +385,15 @@ class CudaDevice:
         return came[:num_slots]
 
     def rest(self, seconds: float) -> None:
-        """Sleeps on the host."""
+        """Synchronize, then sleep on the host."""
         self._call("cuStreamSynchronize", self._stream)
         if seconds:
             time.sleep(seconds)
 
     def now_s(self) -> float:
-        """A clock that never goes back."""
+        """Seconds of a monotonic clock."""
         return time.perf_counter()
 
     def power_w(self) -> float | None:
-        """By NVML."""
+        """Board power in watts, by NVML."""
         return self._power.watts()

@@ -1,4 +1,4 @@
-"""What each measuring kernel is to the bench and to the judge: its configs, its launch, its model, its measured rows.
+"""Cases of measuring kernels: their configs, launches, models and measured rows.
 
-In: folders of ``kernels/``, tables under ``validation/measured``. Out: cases and rows. Knows no GPU.
+In: folders of ``kernels/``, tables under ``validation/measured``. Out: cases and rows. Needs no GPU.
 """

@@ -1,7 +1,7 @@
-"""Accesses of one warp to shared memory, drawn by a seed: where 32 lanes go, and which of them are awake.
+"""Random shared-memory accesses of one warp: addresses of 32 lanes, and the mask of active lanes.
 
-In: a generator, bytes a lane. Out: byte addresses int64[32], masks bool[32]. Kernels that ask for single accesses draw from
-here, each family by its name.
+In: a generator, bytes per lane. Out: byte addresses int64[32], masks bool[32]. Microbenchmarks of single accesses draw from
+this module, each family by its name.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 SMEM_BYTES = 32768
-"""Addresses are below; families may go beyond, and are wrapped around."""
+"""Upper end of the addresses; families that exceed it are wrapped around."""
 
 LANES = np.arange(32)
 
 Draw = Callable[[np.random.Generator, int], NDArray[np.int64]]
-"""(generator, bytes a lane) to addresses, multiples of those bytes."""
+"""Function from (generator, bytes per lane) to addresses, multiples of those bytes."""
 
 
 def mask_text(active: NDArray[np.bool_]) -> str:
-    """A mask as eight hexadecimal digits, lane 0 the lowest bit.
+    """Mask as eight hexadecimal digits, lane 0 the lowest bit.
 
     >>> mask_text(LANES < 4)
     '0000000f'
@@ -30,7 +30,7 @@ def mask_text(active: NDArray[np.bool_]) -> str:
 
 
 def mask_of(text: str) -> NDArray[np.bool_]:
-    """The mask that :func:`mask_text` wrote.
+    """Mask from the text of :func:`mask_text`.
 
     >>> int(mask_of("0000000f").sum())
     4
@@ -40,13 +40,13 @@ def mask_of(text: str) -> NDArray[np.bool_]:
 
 
 def lane_values() -> NDArray[np.uint8]:
-    """What each lane stores, uint8[32, 16]: the kernels' ``value_of``, words that differ between lanes."""
+    """uint8[32, 16]: bytes that each lane stores, the kernels' ``value_of``, words that differ between lanes."""
     words = (np.arange(128, dtype=np.uint64) * 0x85EBCA6B + 0xC2B2AE35).astype("<u4")
     return words.reshape(32, 4).view(np.uint8)
 
 
 def mask(rng: np.random.Generator) -> NDArray[np.bool_]:
-    """Some lanes awake: by chance, the first few, every n-th, or blocks of them."""
+    """bool[32]: random lanes, the first few, every n-th, or blocks of them are active."""
     kind = rng.integers(4)
     if kind == 0:
         active = rng.random(32) < rng.choice([0.1, 0.3, 0.5, 0.8])
@@ -62,23 +62,23 @@ def mask(rng: np.random.Generator) -> NDArray[np.bool_]:
 
 
 def random(rng: np.random.Generator, size: int) -> NDArray[np.int64]:
-    """Anywhere."""
+    """Random addresses."""
     return rng.integers(0, SMEM_BYTES // size, 32) * size
 
 
 def window(rng: np.random.Generator, size: int) -> NDArray[np.int64]:
-    """Anywhere in 64 to 1024 bytes."""
+    """Random addresses within 64 to 1024 bytes."""
     span = int(rng.choice([64, 128, 256, 512, 1024]))
     return rng.integers(0, max(1, span // size), 32) * size + int(rng.integers(0, 8)) * 128
 
 
 def strided(rng: np.random.Generator, size: int) -> NDArray[np.int64]:
-    """0 to 40 elements apart."""
+    """Addresses with a stride of 0 to 40 elements."""
     return LANES * int(rng.integers(0, 41)) * size
 
 
 def swizzled(rng: np.random.Generator, size: int) -> NDArray[np.int64]:
-    """A column of a tile of 32- to 256-byte rows, swizzled somehow."""
+    """Column of a tile with rows of 32 to 256 bytes and a random swizzle."""
     row_bytes = int(rng.choice([32, 64, 128, 256]))
     offset = LANES * row_bytes + int(rng.integers(0, max(1, row_bytes // size))) * size
     bits = int(rng.integers(0, 4))
@@ -88,14 +88,14 @@ def swizzled(rng: np.random.Generator, size: int) -> NDArray[np.int64]:
 
 
 def broadcast(rng: np.random.Generator, size: int) -> NDArray[np.int64]:
-    """2 to 32 lanes share an address, neighbours or every n-th."""
+    """Addresses that 2 to 32 lanes share, neighbours or every n-th."""
     group = int(rng.choice([2, 4, 8, 16, 32]))
     which = LANES // group if rng.random() < 0.5 else LANES % group
     return (rng.integers(0, 2048 // size, 32) * size)[which]
 
 
 def paired(rng: np.random.Generator, size: int) -> NDArray[np.int64]:
-    """Lanes share addresses in pairs at a distance; sometimes in all pairs but one."""
+    """Addresses shared by pairs of lanes at a distance; sometimes by all pairs but one."""
     distance = int(rng.choice([1, 2, 4, 8, 16]))
     addresses = rng.integers(0, 2048 // size, 32) * size
     alike: NDArray[np.int64] = addresses[LANES & ~distance]
@@ -105,7 +105,7 @@ def paired(rng: np.random.Generator, size: int) -> NDArray[np.int64]:
 
 
 def phases(rng: np.random.Generator, size: int) -> NDArray[np.int64]:
-    """Parts of 4, 8 or 16 lanes that touch the same words, in the same or another order, or rows further on."""
+    """Groups of 4, 8 or 16 lanes that touch the same words in the same or another order, or rows further on."""
     length = int(rng.choice([4, 8, 16]))
     words = rng.integers(0, 1024 // size, length) * size
     if rng.random() < 0.5:
@@ -120,7 +120,7 @@ def _turned(rng: np.random.Generator, words: NDArray[np.int64], kind: int) -> ND
 
 
 def partly_alike(rng: np.random.Generator, size: int) -> NDArray[np.int64]:
-    """Phases in twos: each two are alike, disjoint in their banks, or collide in a few; so some may merge and some not."""
+    """Phases in pairs: equal, disjoint in their banks, or with a few collisions, so that some may merge and some not."""
     length = 128 // size
     parts: list[NDArray[np.int64]] = []
     while len(parts) * length < 32:
@@ -146,7 +146,7 @@ def few_banks(rng: np.random.Generator, size: int) -> NDArray[np.int64]:
 
 
 def same_words(rng: np.random.Generator, size: int) -> NDArray[np.int64]:
-    """2, 4, 8, 16 or 32 lanes on each word, the words in banks of their own; lanes in order or shuffled."""
+    """2, 4, 8, 16 or 32 lanes per word, words in different banks; lanes in order or shuffled."""
     lanes_per_word = int(rng.choice([2, 4, 8, 16, 32]))
     words = rng.permutation(128 // size)[: max(1, 32 // lanes_per_word)] + int(rng.integers(0, 8)) * (128 // size)
     addresses = np.resize(np.repeat(words, lanes_per_word), 32) * size
@@ -154,20 +154,20 @@ def same_words(rng: np.random.Generator, size: int) -> NDArray[np.int64]:
 
 
 def same_bank(rng: np.random.Generator, size: int) -> NDArray[np.int64]:
-    """1, 2, 4 or 8 banks, every lane on a word of its own."""
+    """1, 2, 4 or 8 banks, with a different word for every lane."""
     num_banks = int(rng.choice([1, 2, 4, 8]))
     rows = rng.permutation(SMEM_BYTES // 128)[:32]
     return rows * 128 + (LANES % num_banks) * max(size, 4)
 
 
 def mixed(rng: np.random.Generator, size: int) -> NDArray[np.int64]:
-    """A few words in a few banks, lanes spread over them by chance: same words and same banks both."""
+    """A few words in a few banks with random lanes: lanes share words and banks."""
     rows, banks = int(rng.choice([2, 3, 4, 8])), int(rng.choice([1, 2, 4, 8]))
     return rng.integers(0, rows, 32) * 128 + rng.integers(0, banks, 32) * size
 
 
 def two_of_them(rng: np.random.Generator, size: int) -> NDArray[np.int64]:
-    """Two, or a few, lanes on one word; all others alone and in banks of their own."""
+    """Two, or a few, lanes on one word; all others in different banks."""
     addresses = LANES * max(size, 4)
     sharers = rng.permutation(32)[: int(rng.choice([2, 2, 3, 5]))]
     addresses[sharers] = addresses[sharers[0]]
@@ -175,9 +175,9 @@ def two_of_them(rng: np.random.Generator, size: int) -> NDArray[np.int64]:
 
 
 def half(rng: np.random.Generator) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Addresses int64[16] and a mask of 16 lanes that load 16 bytes: few vectors, as a rule in banks of their own.
+    """Addresses int64[16] and a mask of 16 lanes that load 16 bytes: few vectors, usually in different banks.
 
-    Lanes go to them by chance, in pairs at a distance, in pairs but for one lane, or quad by quad in pairs of either kind.
+    Lanes are assigned at random, in pairs at a distance, in pairs but for one lane, or quad by quad in pairs of either kind.
     """
     lanes = np.arange(16)
     num_vectors = int(rng.choice([2, 3, 4, 5, 6, 8]))
@@ -203,9 +203,10 @@ def half(rng: np.random.Generator) -> tuple[NDArray[np.int64], NDArray[np.bool_]
 
 
 def asleep(rng: np.random.Generator) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Addresses int64[32] and a mask of 16-byte loads: no half has a conflict, the lower is paired but for sleepers.
+    """Addresses int64[32] and a mask of 16-byte loads without conflicts in a half; active lower lanes are paired.
 
-    Pairs sleep, or single lanes do, whose partners want what lane 31 wants, or something else; lane 31 is mostly awake.
+    Pairs are inactive, or single lanes. Partners of single inactive lanes load the vector of lane 31, or another one. Lane
+    31 is mostly active.
     """
     lanes = np.arange(16)
     lower, upper = rng.permutation(8), rng.permutation(8) + 8 * rng.integers(0, 16, 8)
@@ -213,7 +214,7 @@ def asleep(rng: np.random.Generator) -> tuple[NDArray[np.int64], NDArray[np.bool
     which = lower[rng.integers(0, 6, 16)][lanes & ~distance]
     active = np.ones(32, dtype=bool)
     partner = int(rng.integers(16))
-    if kind < 2:  # pairs asleep, at their own distance or at the other
+    if kind < 2:  # inactive pairs, at their own distance or at the other
         other = distance if kind == 0 else 3 - distance
         for lane in rng.choice(16, int(rng.choice([1, 2, 4])), replace=False):
             active[[lane, lane ^ other]] = False

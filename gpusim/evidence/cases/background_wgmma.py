@@ -1,9 +1,15 @@
-"""Trains of wgmma that other work runs beside: their instruction for ``kernel.cu``, their operands.
+"""Background wgmma of microbenchmarks: the instruction for ``kernel.cu`` and its operands.
 
-In: where A lies, N, how many rows. Out: text that a case's ``includes`` gives, operands as numbers and as bytes.
+In: where A lies, N, number of rows. Out: text for a case's ``includes``, operands as numbers and as bytes.
 
-Models: bf16, M and K of 64; small whole numbers, so that sums are exact in any order.
-Ignores: other types and depths (kernels/wgmma_operands, wgmma_rate).
+Models:
+
+* bf16, M and K of 64
+* small integers, so that sums are exact in any order
+
+Ignores:
+
+* other types and depths (kernels/wgmma_operands, wgmma_rate)
 """
 
 from __future__ import annotations
@@ -19,12 +25,12 @@ M, K, K_STEPS = 64, 64, 4
 
 
 def atom_of(source: str, n: int) -> MmaAtom:
-    """The train's instruction, with A in shared memory (``ss``) or in registers (``rs``)."""
+    """Atom of the wgmma, with A in shared memory (``ss``) or in registers (``rs``)."""
     return wgmma(n, BF16, "smem" if source == "ss" else "registers")
 
 
 def struct(name: str, source: str, n: int, *, more: str = "") -> str:
-    """``struct name`` of CUDA, whose ``issue`` is the instruction; ``more`` are further constants of it, as text."""
+    """CUDA text of ``struct name``, whose ``issue`` is the instruction; ``more``: text of further constants."""
     atom = atom_of(source, n)
     num = atom.accumulator_registers
     sums = ", ".join(f"%{i}" for i in range(num))
@@ -46,7 +52,7 @@ def struct(name: str, source: str, n: int, *, more: str = "") -> str:
 
 
 def operand(rows: int, salt: int) -> NDArray[np.int64]:
-    """Small whole numbers, so that every sum is exact; none is 0. int64[rows, 64].
+    """Small integers without 0, so that every sum is exact: int64[rows, 64].
 
     >>> made = operand(4, 0)
     >>> made.shape, set(made.ravel().tolist()) == {-2, -1, 1, 2}
@@ -56,7 +62,7 @@ def operand(rows: int, salt: int) -> NDArray[np.int64]:
 
 
 def encode(numbers: NDArray[np.int64]) -> NDArray[np.uint8]:
-    """bf16, uint8[rows, bytes of a row].
+    """Numbers in bf16, uint8[rows, bytes of a row].
 
     >>> encode(np.array([[1, -2]])).tolist()
     [[128, 63, 0, 192]]
@@ -66,7 +72,7 @@ def encode(numbers: NDArray[np.int64]) -> NDArray[np.uint8]:
 
 
 def image(rows: int, salt: int) -> NDArray[np.uint8]:
-    """An operand as it lies in shared memory: rows of 128 bytes, swizzled."""
+    """Bytes of an operand in shared memory, uint8: rows of 128 bytes, 128B swizzle."""
     plain = encode(operand(rows, salt)).reshape(-1)
     made = np.empty_like(plain)
     made[np.asarray(swizzle_mode("128B")(np.arange(plain.size)))] = plain

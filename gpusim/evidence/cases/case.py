@@ -1,10 +1,12 @@
-"""What a measuring kernel is to the bench: its configs, what it launches for one, how its answer is checked.
+"""A measured CUDA kernel as data: its configs, launches, output checks and predictions.
 
-``kernels/<name>/case.py`` defines ``CASE``, a :class:`Case`. Its functions know no GPU: they turn a config into data to
-launch and outputs into values, so that all but the launch itself is tested without one.
+``kernels/<name>/case.py`` defines ``CASE``, a :class:`Case`. Its functions need no GPU. They turn a config into data to
+launch, and outputs into values, so that everything but the launch is tested without a GPU.
 
-In: a folder of ``kernels/``. Out: :class:`Case`. Words as in NVIDIA's nsight-python: a *config* is what varies, a *metric*
-what the profiler counts, a *value* what the kernel itself measures, *derive* what follows from them.
+In: a folder of ``kernels/``. Out: :class:`Case`.
+
+Words follow NVIDIA's nsight-python. A *config* is what varies. A *metric* is what the profiler counts. A *value* is what the
+kernel itself measures. *derive* computes what follows from these.
 """
 
 from __future__ import annotations
@@ -54,21 +56,23 @@ __all__ = [
     "Windows",
     "by_value",
 ]
-"""What is launched, beside what stands here."""
+"""Names that a case imports: those of this module and those of its launch arguments."""
 
 Config = Mapping[str, str]
-"""What varies, as text, so that a row that is read back is the config that was measured; ``kernel`` is the entry point."""
+"""Columns of a config as text, so that a row read from a file equals the config that was measured.
+
+``kernel`` is the entry point."""
 
 Outputs = Mapping[str, NDArray[Any]]
-"""What a launch left in its outputs, by name."""
+"""Output arrays of a launch, by name."""
 
 
 Given = TypeVar("Given")
-"""What a case's function gives."""
+"""Return type of a case's function."""
 
 
-class WrongAnswer(GpusimError):  # noqa: N818 - it is said of a kernel, and no fault of ours
-    """A kernel's output is not the reference: no number of it counts."""
+class WrongAnswer(GpusimError):  # noqa: N818 - the error is the kernel's, not gpusim's
+    """A kernel's output differs from the reference, so none of its numbers counts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,12 +80,12 @@ class Group:
     """Configs that are measured together.
 
     Args:
-        configs: all of them, by seed; in the same order every time, no two alike.
-        metrics: what Nsight Compute is asked for; names with their suffix. Empty: it is not asked.
-        rank: groups of low rank come first where several kernels are measured.
-        least_capability: compute capability from which on the GPU has the instructions.
-        is_cold: whether launches are counted with all caches flushed before; otherwise as the launch before left them.
-        times: protocols in which launches are timed without the profiler, and the SMs' clock beside
+        configs: maps a seed to all configs, in the same order every time and without duplicates.
+        metrics: Nsight Compute metric names with their suffix. Empty: the profiler does not run.
+        rank: groups of low rank come first when several kernels are measured.
+        least_capability: lowest compute capability whose GPUs have the instructions.
+        is_cold: flush all caches before each counted launch. Otherwise they keep what the previous launch left.
+        times: protocols that time launches without the profiler and record the SM clock
             (:mod:`gpusim.evidence.bench.timing`): ``single``, ``sustained``.
     """
 
@@ -95,11 +99,11 @@ class Group:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fitted:
-    """A parameter of a GPU as measured rows have it.
+    """A GPU parameter computed from measured rows.
 
-    ``parameter`` is its name in ``GpuSpec.sources`` (``hbm.latency_ns``), in the unit that the name ends in; ``how`` says in
-    a few words how the number comes from the rows ("median of the cluster", "slope over bytes"). A fraction of what a GPU's
-    description states besides is given as the whole, and ``per`` says of what it is a part.
+    ``parameter`` is its name in ``GpuSpec.sources`` (``hbm.latency_ns``), in the unit that the name ends in. ``how`` says in
+    a few words how the number follows from the rows ("median of the cluster", "slope over bytes"). If the parameter is a
+    fraction of another parameter, ``value`` is the absolute number and ``per`` returns the reference it is divided by.
     """
 
     parameter: str
@@ -108,16 +112,16 @@ class Fitted:
     per: Callable[[GpuSpec], float] | None = None
 
     def of(self, gpu: GpuSpec) -> float:
-        """The parameter of ``gpu``, which gave the rows."""
+        """Value of the parameter for ``gpu``, which gave the rows."""
         return self.value if self.per is None else self.value / self.per(gpu)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TwinConstant:
-    """A constant of a twin's own code, as the calibrating rows have it.
+    """A constant in the code of a microbenchmark's model, fitted to the calibrating rows.
 
-    ``name`` is what ``case.py`` calls it; of a table or a tuple, ``key`` are the subscripts. ``how`` as of :class:`Fitted`.
-    The number in the code is this one, rounded to the digits that stand there.
+    ``name`` is the constant's name in ``case.py``. ``key`` holds the subscripts if it is a table or a tuple. ``how`` is as
+    in :class:`Fitted`. The code states this number, rounded to as many digits as it shows.
     """
 
     name: str
@@ -127,7 +131,7 @@ class TwinConstant:
 
     @property
     def label(self) -> str:
-        """As it is written.
+        """Expression that names the constant in ``case.py``.
 
         >>> TwinConstant(name="LOOP_CYCLES", key=("1d",), value=215.0, how="").label
         "LOOP_CYCLES['1d']"
@@ -146,54 +150,57 @@ class TwinConstant:
 
 
 def nothing_fitted(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
-    """The rows hold no parameter; they judge alone."""
+    """Default of ``Case.fit``: the rows give no parameter and are used for judging only."""
     del rows
     return []
 
 
 def no_twin_constants(rows: Sequence[Mapping[str, str]], gpu: GpuSpec) -> list[TwinConstant]:
-    """The twin has no number of its own that rows gave."""
+    """Default of ``Case.twin_constants``: the microbenchmark's model has no fitted constant."""
     del rows, gpu
     return []
 
 
 def no_options(config: Config, gpu: GpuSpec) -> Mapping[str, Any]:
-    """For kernels that no kernel model predicts."""
+    """Default of ``Case.model_options``: no kernel model predicts the kernel."""
     del config, gpu
     return {}
 
 
 def no_values(config: Config) -> dict[str, float]:
-    """Nothing is derived."""
+    """Default of ``Case.derive``: nothing is derived."""
     del config
     return {}
 
 
 def nothing_told(config: Config, facts: Mapping[str, str]) -> dict[str, str]:
-    """Nothing follows."""
+    """Default of ``Case.told``: no further columns follow."""
     del config, facts
     return {}
 
 
 def nothing_predicted(config: Config, gpu: GpuSpec) -> dict[str, float]:
-    """The simulator has no answer."""
+    """Default of ``Case.predict``: the simulator predicts nothing."""
     del config, gpu
     return {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
-    """How close a family of rows must come; None: no limit. In percent, or in points where the numbers are percent."""
+    """Largest errors allowed for a family of rows; None: no limit.
+
+    Unit: percent, or percentage points where the numbers themselves are percent.
+    """
 
     mean_pct: float | None = None
     p90_pct: float | None = None
     worst_pct: float | None = None
     is_points: bool = False
-    """Errors are differences, not shares of what was measured: of rates in percent."""
+    """Errors are differences in percentage points instead of fractions of the measured value. Used for rates in percent."""
 
     @property
     def text(self) -> str:
-        """In words.
+        """Limits in words.
 
         >>> Limit(mean_pct=6.0, worst_pct=25.0).text, Limit(mean_pct=3.0, is_points=True).text, Limit().text
         ('mean 6 %, worst 25 %', 'mean 3 points', 'no limit')
@@ -205,12 +212,12 @@ class Limit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What the simulator says of one number of a row.
+    """Simulator's prediction for one number of a row.
 
     Args:
-        value: in the number's own unit.
-        roofline: what the data sheet's peaks alone give, where that is a question.
-        floor: the least that an error is taken relative to, where next to nothing may have been measured.
+        value: prediction, in the unit of the measured number.
+        roofline: prediction from the data sheet's peaks alone, where there is one.
+        floor: smallest reference for a relative error, for numbers whose measured value may be close to zero.
     """
 
     value: float
@@ -219,19 +226,19 @@ class Answer:
 
 
 def never_refused(config: Config, row: Mapping[str, str], gpu: GpuSpec) -> str | None:
-    """No row is refused."""
+    """Default of ``Case.refused``: no row is refused."""
     del config, row, gpu
     return None
 
 
 def no_families(group: str, config: Config) -> tuple[str, ...]:
-    """All rows are of one."""
+    """Default of ``Case.families``: all rows belong to one family."""
     del group, config
     return ()
 
 
 def no_problem(config: Config) -> Hashable:
-    """Rows are not ranked."""
+    """Default of ``Case.problem``: rows are not ranked."""
     del config
     return None
 
@@ -241,44 +248,43 @@ class Case:
     """A kernel that is measured.
 
     Args:
-        name: its folder's.
-        question: what its rows answer, in a sentence.
-        columns: what a config says, beside ``kernel``; the columns of the table, in order.
-        groups: by name.
+        name: name of its folder.
+        question: what its rows answer, in one sentence.
+        columns: columns of a config besides ``kernel``, in the order of the table.
+        groups: groups of configs, by name.
         launch: (config, is_counted) to what is launched; ``is_counted``: under the profiler.
         check: (config, outputs) to the values that the kernel measured; raises WrongAnswer.
-        values: every value's meaning and unit, by name.
-        checks_counted: the counted launch's outputs are checked too; otherwise only those of the one before it, where
+        values: meaning and unit of every value, by name.
+        checks_counted: check the outputs of the counted launch too. Otherwise only the previous launch is checked, because
             the check would add to the counts.
-        num_repeats: launches without the profiler, of which a value's median, least and most are kept.
-        predict: (config, GPU) to metrics and values as the simulator has them; a name may be missing.
-        refused: (config, the measured row, GPU) to why ``predict_row`` gives nothing for it; None where it does.
-        predict_row: (config, the measured row, GPU, names that are asked for) to answers by name, in the place of
-            ``predict``: where what is predicted depends on something measured beside it, as cycles do on the row's clock.
-        predict_launched: (config, columns of text of a launch that nothing was measured of, GPU) to metrics and values,
-            where a framework chooses the kernel; nothing of one that the model cannot be.
-        tiers: the tier (validation/README.md) at which a metric or value is judged, by name; others are not.
-        limits: how close the rows of a name must come, where that is not what its tier wants.
-        is_whole: whether it is a whole kernel, whose rows judge the model and calibrate nothing
+        num_repeats: launches without the profiler. Their median, minimum and maximum of a value are kept.
+        predict: (config, GPU) to predicted metrics and values; a name may be missing.
+        refused: (config, measured row, GPU) to the reason why ``predict_row`` gives nothing for the row; None: it does.
+        predict_row: (config, measured row, GPU, requested names) to answers by name. Replaces ``predict`` where a prediction
+            depends on another measured number, for example cycles on the row's clock.
+        predict_launched: (config, text columns of a launch that was not measured, GPU) to metrics and values. Used where a
+            framework chooses the kernel. Kernels outside the model's range give nothing.
+        tiers: tier (validation/README.md) at which a metric or value is judged, by name; other names are not judged.
+        limits: limits by name, where they differ from those of the tier.
+        is_whole: a validation kernel, whose rows judge the model and calibrate nothing
             (:func:`gpusim.evidence.cases.validation_kernel.whole_kernel`).
-        families: (group, config) to names under which the row is summed up: the family that it is of, then others, which cut
-            across families and count in no total. None: all rows are of one family, called as the kernel is.
-        problem: a config to what it computes (m, n, k and a type): rows of one problem are ranked among each other; None
-            where they are not.
-        derived: numbers that are judged and follow from several columns of a row, by name; None where it lacks one.
-        fit: rows to parameters of the machine. A case that has it, or ``twin_constants``, is calibrated with every second
-            config and judged by the others.
-        twin_constants: (rows, the GPU that gave them) to the constants of ``predict``'s own code that were read off rows:
-            what the kernel does beside what it measures. They come from the calibrating half, as ``fit``'s do. What comes
-            from SASS, from print or from the kernel's definition is none.
-        derive: a whole row to quantities that follow from it.
-        includes: texts that ``kernel.cu`` includes, by file name, where they are generated.
-        framework: ``torch`` or ``triton`` where that launches, and ``launch`` gives a :class:`Product`; there is no
-            ``kernel.cu`` then. Such rows have columns of text, too: the kernels that ran (``launched``; what is counted is
-            the sum of theirs), grid and block of the longest, what the framework tells.
-        told: (config, these columns) to further columns of text that follow from them.
-        model_options: (config, GPU) to all options of the kernel model that predicts it; empty where a row tells them.
-        followers: entry points that are launched behind those of configs (``KernelLaunch.following``), by no config itself.
+        families: (group, config) to names under which the row is summarized. The first is its family. The others cut across
+            families and count in no total. Empty: all rows belong to one family with the kernel's name.
+        problem: config to what it computes (m, n, k and a type), so that rows of one problem are ranked; None: not ranked.
+        derived: judged numbers that follow from several columns of a row, by name; None where the row lacks a column.
+        fit: rows to parameters of the GPU. A case with ``fit`` or ``twin_constants`` is calibrated with every second config
+            and judged by the others.
+        twin_constants: (rows, their GPU) to constants in the code of ``predict`` that were read off rows. They describe what
+            the kernel does besides the operation that it measures, and come from the calibrating half, as ``fit``'s do.
+            Numbers from SASS, from publications or from the kernel's definition do not belong here.
+        derive: config to quantities that follow from it.
+        includes: generated texts that ``kernel.cu`` includes, by file name.
+        framework: ``torch`` or ``triton`` if the framework launches the kernel. Then ``launch`` gives a :class:`Product` and
+            there is no ``kernel.cu``. Its rows also have text columns: the kernels that ran (``launched``), grid and block
+            of the longest, and what the framework reports. Counts are summed over these kernels.
+        told: (config, these text columns) to further text columns that follow from them.
+        model_options: (config, GPU) to all options of the kernel model that predicts it; empty where the row has them.
+        followers: entry points launched after those of configs (``KernelLaunch.following``), never by a config itself.
     """
 
     name: str
@@ -312,21 +318,21 @@ class Case:
     followers: tuple[str, ...] = ()
 
     def answers(self, config: Config, row: Mapping[str, str], gpu: GpuSpec, names: Collection[str]) -> Mapping[str, Answer]:
-        """What the simulator says of a measured row, by name; a name may be missing."""
+        """Predictions for a measured row, by name; a name may be missing."""
         if self.predict_row is not None:
             return self.predict_row(config, row, gpu, names)
         return {name: Answer(value=value) for name, value in self.predict(config, gpu).items()}
 
     @property
     def calibrates(self) -> bool:
-        """Whether parameters or constants come from its rows, so that only every second one judges."""
+        """Whether parameters or constants are fitted to its rows, so that only every second row judges."""
         return self.fit is not nothing_fitted or self.twin_constants is not no_twin_constants
 
     def stated(self, constant: TwinConstant) -> float:
-        """What ``case.py`` has there.
+        """Value of ``constant`` that ``case.py`` states.
 
         Raises:
-            ConfigError: nothing of that name, or nothing under that key.
+            ConfigError: ``case.py`` has no such name or key.
         """
         try:
             found = getattr(sys.modules[self.launch.__module__], constant.name)
@@ -338,29 +344,29 @@ class Case:
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """Every metric of any group, each once."""
+        """Metrics of all groups, without duplicates."""
         return tuple(dict.fromkeys(metric for group in self.groups.values() for metric in group.metrics))
 
     @property
     def names(self) -> frozenset[str]:
-        """All that its rows may hold beside their configs: metrics, values, times."""
+        """Names of all metrics, values, derived numbers and times that a row may hold besides its config."""
         is_timed = any(group.times for group in self.groups.values())
         return frozenset((*self.metrics, *self.values, *self.derived, *(VALUES if is_timed else ())))
 
     def __post_init__(self) -> None:
-        """A whole kernel calibrates nothing.
+        """Check that a validation kernel calibrates nothing.
 
         Raises:
-            ConfigError: it would.
+            ConfigError: it has ``fit`` or ``twin_constants``.
         """
         if self.is_whole and self.calibrates:
             raise ConfigError(f"{self.name}: is a whole kernel, whose rows judge: leave fit and twin_constants out")
 
     def configs(self, group: str, seed: int) -> list[Config]:
-        """The configs of a group.
+        """Configs of a group, drawn with ``seed``.
 
         Raises:
-            ConfigError: a config does not say what the columns want, or says what another one said.
+            ConfigError: a config's columns differ from ``columns``, or two configs are equal.
         """
         wanted = {"kernel", *self.columns}
         configs = list(self.groups[group].configs(seed))
@@ -373,7 +379,7 @@ class Case:
 
 
 def key_of(config: Config) -> tuple[tuple[str, str], ...]:
-    """What tells configs apart, hashable.
+    """Hashable key of a config.
 
     >>> key_of({"kernel": "k", "n": "8"})
     (('kernel', 'k'), ('n', '8'))
@@ -385,7 +391,7 @@ kernels_dir, kernel_folder, kernel_path = places.kernels_dir, places.kernel_fold
 
 
 def case_names(folder: Path | None = None) -> list[str]:
-    """Every kernel that can be measured: folders with a ``case.py``.
+    """Names of all kernels that can be measured: folders with a ``case.py``.
 
     >>> "shared_access" in case_names()
     True
@@ -394,10 +400,10 @@ def case_names(folder: Path | None = None) -> list[str]:
 
 
 def asked(case: Case, what: str, function: Callable[..., Given], *arguments: Any) -> Given:
-    """What a case's own function ``what`` answers to ``arguments``.
+    """Result of ``function(*arguments)``, a case's function; errors name it as ``what``.
 
     Raises:
-        ConfigError: it fails; says where. What gpusim itself refuses passes.
+        ConfigError: the function fails; the text names the line. Errors of gpusim pass unchanged.
     """
     try:
         return function(*arguments)
@@ -408,7 +414,7 @@ def asked(case: Case, what: str, function: Callable[..., Given], *arguments: Any
 
 
 def _where(error: BaseException) -> str:
-    """An error with the innermost line that it came from.
+    """Text of an error with the innermost line that raised it.
 
     >>> try:
     ...     {}["n"]
@@ -430,7 +436,7 @@ def load_case(name: str, folder: Path | None = None) -> Case:
     'shared_access'
 
     Raises:
-        ConfigError: no such kernel, or its ``case.py`` defines no ``CASE`` of that name.
+        ConfigError: there is no such kernel, or its ``case.py`` defines no ``CASE`` of that name.
     """
     folder = folder or kernels_dir()
     if name not in case_names(folder):

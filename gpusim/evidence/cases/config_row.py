@@ -1,4 +1,4 @@
-"""A config as a frozen dataclass: a field for each column, in the table's order."""
+"""A config as a frozen dataclass: one field per column, in the table's order."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class ConfigRow:
     """Fields that only the kernel's name depends on."""
 
     def text(self) -> Config:
-        """The config as text, the kernel first; truth is 1 or 0."""
+        """Config as text, the kernel first; True is 1 and False is 0."""
         values: dict[str, Any] = {"kernel": getattr(self, "kernel")}  # noqa: B009  # subclasses have it
         values |= {item.name: getattr(self, item.name) for item in fields(self) if item.name not in self.NO_COLUMNS}
         return {name: str(int(value) if isinstance(value, bool) else value) for name, value in values.items()}

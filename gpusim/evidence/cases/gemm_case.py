@@ -1,7 +1,7 @@
-"""Cases of GEMMs that frameworks launch: how their answers are checked, and how their rows are predicted.
+"""Cases of GEMMs that frameworks launch: output checks and predictions.
 
-In: a case's folder, its configs, how a row becomes options of the GEMM model. Out: a :class:`Case` whose rows judge and
-never calibrate, as those of :mod:`gpusim.evidence.cases.validation_kernel`.
+In: a case's folder, its configs, a function from a row to options of the GEMM model. Out: a :class:`Case` whose rows judge
+and never calibrate, as in :mod:`gpusim.evidence.cases.validation_kernel`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ METRICS = (
     "launch__occupancy_limit_warps",
     "launch__waves_per_multiprocessor",
 )
-"""What is counted of every product, beside the other cycles that every row has."""
+"""Metrics counted for every GEMM, besides the other cycle counts of every row."""
 
 JUDGED = (
     *whole.DRAM, "lts__t_sectors_srcunit_tex_op_read.sum", "lts__t_sectors_srcunit_tex_op_write.sum", whole.HIT_RATE,
@@ -57,7 +57,7 @@ TIERS: Mapping[str, int] = MappingProxyType(
 )
 
 ROUNDING = 2.0**-7
-"""Of a sum that is rounded to bf16 twice: parts of K that a library has added in bf16 among them."""
+"""Relative error of a sum that is rounded to bf16 twice. It covers split-K parts that a library adds in bf16."""
 
 TOLD = {
     "launched": "the kernels that ran, one after the other; what is counted is the sum over them",
@@ -67,10 +67,10 @@ TOLD = {
 
 
 def check(config: Config, outputs: Outputs) -> dict[str, float]:
-    """The largest error of the sample, in units of what may be.
+    """Largest error of the sample, as a fraction of the allowed error.
 
     Raises:
-        WrongAnswer: an element that was not written, or is further off than rounding explains.
+        WrongAnswer: an element was not written, or its error exceeds what rounding explains.
     """
     found, reference = outputs["d"].astype(np.float64), outputs["reference"].astype(np.float64)
     if found.shape != reference.shape or not found.size:
@@ -85,7 +85,7 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
 
 
 def product_group(configs: Callable[[int], list[Config]], *, rank: int = 4) -> Group:
-    """A group of products: counted with caches flushed, and timed in both protocols."""
+    """Group of GEMMs: counted with caches flushed, and timed in both protocols."""
     return whole.whole_group(configs, rank=rank, metrics=METRICS, least_capability=(9, 0))
 
 
@@ -95,14 +95,14 @@ def product_case(
     options: Callable[[Config, Mapping[str, str], GpuSpec], Mapping[str, Any] | None],
     dtype: Callable[[Config], str] = lambda config: "bf16",
 ) -> Case:
-    """The case of a framework's GEMMs.
+    """Case of a framework's GEMMs.
 
     Args:
-        case: what :class:`Case` wants of any kernel. Its columns have ``k``; :func:`product_group` makes its groups.
+        case: what :class:`Case` requires of any kernel. Its columns have ``k``; its groups come from :func:`product_group`.
             Its check is :func:`check`. Its ``values`` are added to those that all GEMMs have.
-        options: a config, its measured row (empty before there is one) and the GPU to options of ``gpusim predict gemm``;
-            None where the row tells too little. Of a kernel that the model cannot be nothing is predicted either.
-        dtype: a config's type.
+        options: (config, its measured row, which may be empty, GPU) to options of ``gpusim predict gemm``; None where the
+            row has too little information. Kernels outside the model's range are not predicted either.
+        dtype: type of a config.
     """
 
     def launched(
@@ -145,7 +145,7 @@ def product_case(
 
 
 def problem_of(config: Config, dtype: str) -> tuple[str, ...]:
-    """What a product computes: m, n, k and its type.
+    """Problem of a GEMM: m, n, k and its type.
 
     >>> problem_of({"kernel": "k", "m": "64", "n": "128", "k": "32", "tile": "1"}, "bf16")
     ('64', '128', '32', 'bf16')
@@ -154,7 +154,7 @@ def problem_of(config: Config, dtype: str) -> tuple[str, ...]:
 
 
 def number_of(row: Mapping[str, str], name: str) -> int | None:
-    """A whole number of a row; None where it has none.
+    """Integer in a column of a row; None where it is missing.
 
     >>> number_of({"registers": "168"}, "registers"), number_of({}, "registers")
     (168, None)

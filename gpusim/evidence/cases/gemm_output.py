@@ -1,9 +1,15 @@
-"""D of a matrix product of our own kernels: what of it comes back, and whether that is right.
+"""Output D of GEMM kernels of this project: the rows that are copied back, and the check against a reference.
 
-In: a config with ``m``, ``n``, ``k``; the operands' bytes. Out: the windows of a launch; the largest error, or a refusal.
+In: a config with ``m``, ``n``, ``k``; the operands' bytes. Out: the windows of a launch; the largest error, or WrongAnswer.
 
-Models: D row-major, of the operands' type; sampled rows come back whole, sampled columns of them are compared.
-Ignores: elements of rows that are no sample.
+Models:
+
+* D row-major, of the operands' type
+* full sampled rows that are copied back, with comparison of the sampled columns
+
+Ignores:
+
+* elements of rows that are not sampled
 """
 
 from __future__ import annotations
@@ -22,7 +28,7 @@ Element = Literal["fp32", "bf16"]
 
 
 def sample(config: Config) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Rows and columns of D that are looked at: at least one element of each 64 x 64, and the edges.
+    """Sampled rows and columns of D: at least one element of each 64 x 64, and the edges.
 
     >>> rows, columns = sample({"kernel": "k", "m": "4", "n": "130"})
     >>> rows[0], rows[-1], columns[0], columns[-1]
@@ -33,7 +39,7 @@ def sample(config: Config) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 
 
 def target(config: Config, dtype: Element) -> Windows:
-    """D, of which the sampled rows come back."""
+    """Output D with its sampled rows as windows."""
     row_bytes = int(config["n"]) * WIDTHS[dtype]
     rows, _ = sample(config)
     return Windows("d", int(config["m"]) * row_bytes, tuple((int(row) * row_bytes, row_bytes) for row in rows))
@@ -42,7 +48,7 @@ def target(config: Config, dtype: Element) -> Windows:
 def rows_of(
     matrix: Repeated, rows: NDArray[np.int64], extent: int, k: int, dtype: Element, *, is_k_major: bool
 ) -> NDArray[np.float64]:
-    """Rows of A (columns of B), of ``extent`` in all, as they lie in memory: float64[rows, k]."""
+    """Rows of A (columns of B), of ``extent`` in all, read from memory: float64[rows, k]."""
     if is_k_major:
         row_bytes = k * WIDTHS[dtype]
         return np.stack([floats(matrix.window(int(row) * row_bytes, row_bytes), dtype) for row in rows])
@@ -54,7 +60,7 @@ def check(
     config: Config, outputs: Outputs, operands: tuple[Repeated, Repeated], dtype: Element, *,
     is_k_major: tuple[bool, bool], allowed: Callable[[NDArray[np.float64]], NDArray[np.float64]],
 ) -> dict[str, float]:
-    """All of the sampled rows is written, and the sampled columns of them are the products in float64 of the very bytes.
+    """Check that the sampled rows are written, and their sampled columns equal the float64 GEMM of the operands' bytes.
 
     Args:
         config: with ``m``, ``n`` and ``k``.
@@ -62,10 +68,10 @@ def check(
         operands: A and B.
         dtype: of A, B and D.
         is_k_major: whether A and B are contiguous along K.
-        allowed: how far off rounding lets an element be, from the products.
+        allowed: reference elements to their allowed absolute rounding errors.
 
     Raises:
-        WrongAnswer: an element that was not written, or is further off than rounding explains.
+        WrongAnswer: an element was not written, or its error exceeds what rounding explains.
     """
     m, n, k = (int(config[name]) for name in "mnk")
     rows, columns = sample(config)

@@ -1,6 +1,6 @@
-"""What is counted of whole kernels, by Nsight Compute's names, at which tier each is judged, and how close it must come.
+"""Nsight Compute metrics of validation kernels, the tier at which each is judged, and its limits.
 
-Names, tiers and limits alone: how they are predicted is in :mod:`gpusim.evidence.cases.validation_kernel`.
+This module has names, tiers and limits only. :mod:`gpusim.evidence.cases.validation_kernel` predicts them.
 """
 
 from __future__ import annotations
@@ -13,14 +13,18 @@ from gpusim.evidence.cases.case import Limit
 
 CYCLES, DURATION = places.CYCLES, places.DURATION
 CLOCK = "sm__cycles_elapsed.avg.per_second"
-"""Cycles and time of one pass; cycles over duration may be of two, which differ by some percent in launches of some us."""
+"""Clock of one profiler pass, cycles over its time.
+
+Cycles over duration may combine two passes, which differ by some percent in launches of some us."""
 DRAM = ("dram__bytes_read.sum", "dram__bytes_write.sum")
 DRAM_ACCESS: Mapping[str, str] = MappingProxyType(dict(zip(DRAM, ("read", "write"), strict=True)))
 HIT_RATE = "lts__t_sector_hit_rate.pct"
 SHARED = "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum"
 THREAD_NUMBERS = 1
-"""Numbers that a warp asks for of its threads (``SR_TID``): along x alone, where blocks have one dimension. Nsight
-Compute counts each as a wavefront of shared memory (``SHARED``). Source: kernels/shared_counter; how many, SASS."""
+"""Reads of ``SR_TID`` by each warp: one, along x, where blocks have one dimension.
+
+Nsight Compute counts each as a wavefront of shared memory (``SHARED``). Source: kernels/shared_counter; the number is from
+SASS."""
 JUDGED_COUNTS = (
     *DRAM,
     "lts__t_sectors_srcunit_tex_op_read.sum",
@@ -40,7 +44,7 @@ COUNTED = (
     "dram__cycles_elapsed.avg.per_second",
     "launch__registers_per_thread",
 )
-"""Of every whole kernel, beside the other cycles that every row has: some five passes on a GH100."""
+"""Metrics counted for every validation kernel, besides the other cycle counts of every row. Some five passes on a GH100."""
 
 _SASS = "sm__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op"
 EXACT = (
@@ -55,19 +59,19 @@ EXACT = (
     "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_gmma.sum",
     *(f"{_SASS}_{op}.sum" for op in ("ldsm", "ld", "st", "stsm")),
 )
-"""Counts that follow from the kernel alone: of instructions by opcode, and of wavefronts of shared memory by opcode.
+"""Counts that follow from the kernel alone: instructions by opcode, and shared-memory wavefronts by opcode.
 
-Wavefronts of cp.async, and of loads and stores as the data stage counts them (:data:`TIMED_WAVEFRONTS`), depend on who is
-beside them: validation/deviations/08_wavefronts.md."""
+Wavefronts of cp.async are not in it, because they depend on concurrent accesses: validation/deviations/08_wavefronts.md.
+Loads and stores as the data stage counts them (:data:`TIMED_WAVEFRONTS`) are not in it either."""
 TENSOR = "sm__inst_executed_pipe_tensor.sum"
-"""Of products of libraries, exact, too; kernels without tensor cores have others under that name."""
+"""Tensor-core instructions, exact for GEMMs of libraries. Without tensor cores the metric counts other instructions."""
 EXACT_LIMIT = Limit(worst_pct=0.0)
 
 TIMED_WAVEFRONTS = tuple(f"l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{op}.sum" for op in ("ld", "st"))
-"""Loads and stores of shared memory, with those that are taken again beside wgmma and TMA."""
+"""Wavefronts of shared-memory loads and stores, including those repeated while wgmma and TMA run."""
 
 REGISTERS, CTAS_OF_SM = "launch__registers_per_thread", "ctas_of_sm"
-"""As the rule for registers has them, whatever the row's kernel was compiled to; CTAs that an SM holds, with those."""
+"""Registers by the model's rule, whatever the row's kernel was compiled to, and the resident CTAs per SM that follow."""
 
 SINGLE, SUSTAINED = ("single_us", "single_clock_mhz"), ("sustained_us", "sustained_clock_mhz")
 EMPTY = ("empty_single_us", "empty_sustained_us")
@@ -78,9 +82,9 @@ TIERS: Mapping[str, int] = MappingProxyType(
         **dict.fromkeys((*SINGLE, *SUSTAINED, POWER), 7),
     }
 )
-"""What a whole kernel is judged by."""
+"""Tier of each number of a validation kernel."""
 PRODUCT_TIERS: Mapping[str, int] = MappingProxyType({REGISTERS: 5, CTAS_OF_SM: 5})
-"""What a matrix product is judged by, too, as there is a rule for its registers."""
+"""Tiers of further numbers of a GEMM, for whose registers there is a rule."""
 
 CLOCK_LIMIT = Limit(worst_pct=4.0)
 LIMITS: Mapping[str, Limit] = MappingProxyType(
@@ -92,7 +96,7 @@ LIMITS: Mapping[str, Limit] = MappingProxyType(
         **dict.fromkeys((*EXACT, TENSOR), EXACT_LIMIT),
     }
 )
-"""Where a name's rows must come closer, or may stay further off, than their tier says."""
+"""Limits of names whose rows must be closer than their tier requires, or may be further off."""
 
 GEMM_LIMITS: Mapping[str, Limit] = MappingProxyType(
     {
@@ -101,8 +105,12 @@ GEMM_LIMITS: Mapping[str, Limit] = MappingProxyType(
         CYCLES: Limit(mean_pct=5.0, p90_pct=10.0, worst_pct=20.0),
     }
 )
-"""Of matrix products: cycles closer than of other kernels, and, as tiles meet in L2, bytes and sectors within 8 %."""
+"""Limits of GEMMs. Cycles must be closer than for other kernels.
+
+Bytes and sectors may be 8 % off, since tiles share data in L2."""
 
 FLOOR_SHARE = 0.25
-"""Of all bytes that a kernel touches, each once: errors of memory's bytes are never taken relative to less. So next to
-nothing measured (writes that stay in L2) is no reason for an endless error, and a direction that is used is not spared."""
+"""Fraction of a kernel's touched bytes, each counted once, that is the floor for errors of DRAM bytes.
+
+A measured value near zero (writes that stay in L2) then gives no infinite error, and a direction that is used is still
+judged."""

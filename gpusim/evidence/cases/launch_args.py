@@ -1,7 +1,7 @@
-"""What a measuring kernel is given and launched with, as data: arrays, tensors, room on the GPU, the launch itself.
+"""Kernel launches as data: arrays, tensors and buffers of the arguments, and the launch parameters.
 
-In: numbers and arrays of a case. Out: records that :mod:`gpusim.evidence.bench.gpu` and :mod:`.frameworks` launch.
-Knows no GPU and no case.
+In: numbers and arrays of a case. Out: records that :mod:`gpusim.evidence.bench.gpu` and :mod:`.frameworks` launch. Needs no
+GPU and no case.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from gpusim.workload.tma.boxes import TensorMap
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """An array that the kernel gets a pointer to. One that cannot be written to is copied to the GPU once."""
+    """Array to which the kernel gets a pointer. A read-only array is copied to the GPU once."""
 
     array: NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """An array that the kernel gets a pointer to, with what is in it beforehand; its content comes back as ``name``."""
+    """Array to which the kernel gets a pointer, with its initial contents; the contents afterwards come back as ``name``."""
 
     name: str
     array: NDArray[Any]
@@ -33,7 +33,7 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class MappedTensor:
-    """A tensor that the kernel gets a pointer to the tensor map of; the map's own address is not looked at."""
+    """Tensor to whose tensor map the kernel gets a pointer; the address in ``tensor_map`` is ignored."""
 
     array: NDArray[Any] | Repeated | Windows
     tensor_map: TensorMap
@@ -41,9 +41,9 @@ class MappedTensor:
 
 @dataclass(frozen=True, slots=True)
 class Scratch:
-    """Room on the GPU that the kernel gets a pointer to: ``num_bytes``, zero before the first launch, then left as it is.
+    """Scratch buffer on the GPU: ``num_bytes``, zero before the first launch and unchanged between launches.
 
-    Launches of one process that ask for the same ``name`` share it.
+    Launches of one process with an equal ``name`` share it.
     """
 
     name: str
@@ -52,17 +52,17 @@ class Scratch:
 
 @dataclass(frozen=True, slots=True)
 class Repeated:
-    """A read-only buffer of ``num_bytes`` that repeats the bytes of ``array`` from its start on.
+    """Read-only buffer of ``num_bytes`` that repeats the bytes of ``array`` from its start on.
 
-    What is not on the host needs no room there: an ``array`` that cannot be written to is copied to the GPU once and spread
-    there. Two of them never share memory, even with the same ``array``.
+    The full buffer exists on the GPU only. A read-only ``array`` is copied to the GPU once and repeated there. Two buffers
+    never share memory, even with the same ``array``.
     """
 
     array: NDArray[Any]
     num_bytes: int
 
     def window(self, offset: int, num_bytes: int) -> NDArray[np.uint8]:
-        """What lies at ``offset``, uint8[num_bytes].
+        """Bytes at ``offset``, uint8[num_bytes].
 
         >>> Repeated(np.arange(4, dtype=np.uint8), 100).window(6, 5).tolist()
         [2, 3, 0, 1, 2]
@@ -76,9 +76,9 @@ class Repeated:
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """An output of ``num_bytes``, all 0xFF before a launch that is checked, of which only windows come back.
+    """Output of ``num_bytes``, filled with 0xFF before a checked launch, of which only windows come back.
 
-    ``windows`` are (offset, bytes); ``outputs[name]`` is uint8[their bytes], one window after the other.
+    ``windows`` are (offset, bytes). ``outputs[name]`` is uint8[sum of their bytes], the windows in order.
     """
 
     name: str
@@ -86,10 +86,10 @@ class Windows:
     windows: tuple[tuple[int, int], ...]
 
     def __post_init__(self) -> None:
-        """Windows lie in the buffer.
+        """Check that all windows lie in the buffer.
 
         Raises:
-            ConfigError: one does not.
+            ConfigError: a window does not.
         """
         for offset, num_bytes in self.windows:
             if offset < 0 or num_bytes <= 0 or offset + num_bytes > self.num_bytes:
@@ -99,7 +99,7 @@ class Windows:
                 )
 
     def split(self, came: NDArray[np.uint8]) -> list[NDArray[np.uint8]]:
-        """The windows in what came back.
+        """Windows in the returned bytes.
 
         >>> came = np.arange(5, dtype=np.uint8)
         >>> [part.tolist() for part in Windows("out", 9, ((0, 2), (6, 3))).split(came)]
@@ -110,51 +110,51 @@ class Windows:
 
 
 Argument = Input | Output | MappedTensor | Scratch | Repeated | Windows | np.generic
-"""An argument of a kernel: pointers, or a number or structure by value."""
+"""Argument of a kernel: a pointer, or a number or structure by value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelLaunch:
-    """One launch, as data: an entry point of ``kernel.cu``, its arguments in order, and its shape."""
+    """One launch as data: an entry point of ``kernel.cu``, its arguments in order, and its shape."""
 
     kernel: str
     arguments: tuple[Argument, ...]
     grid: tuple[int, int, int] = (1, 1, 1)
     block: tuple[int, int, int]
     smem_bytes: int = 0
-    """Dynamic shared memory; what goes beyond 48 KiB with the static part is opted in to."""
+    """Dynamic shared memory in bytes; more than 48 KiB, with the static part, needs an opt-in."""
     carveout_pct: int | None = None
-    """Share of L1 that becomes shared memory, as a wish; None leaves it to the driver."""
+    """Preferred shared-memory carveout in percent of L1; None leaves it to the driver."""
     has_large_cluster: bool = False
-    """Whether its clusters have more than eight CTAs, which is opted in to."""
+    """Whether clusters have more than eight CTAs, which needs an opt-in."""
     set_aside_bytes: int = 0
-    """Room of L2 for lines that persist, as a wish."""
+    """Bytes of L2 to set aside for persisting lines, as a preference."""
     window: tuple[int, int] | None = None
-    """(argument, bytes): lines of that buffer's first bytes persist, in the room that is set aside."""
+    """(argument, bytes): the first bytes of that buffer persist in the L2 part that is set aside."""
     following: tuple[KernelLaunch, ...] = ()
-    """Launched behind it on the same stream; counts and times are of all together, under the first one's name."""
+    """Launches that follow on the same stream. Counts and times cover all together, under the first one's name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watch:
-    """Elements of a product's D that an entry point of the case's own ``kernel.cu`` looks at while the product runs.
+    """Elements of a GEMM's D that an entry point of the case's ``kernel.cu`` reads while the GEMM runs.
 
-    Outputs are those of :func:`gpusim.evidence.bench.store_probe.watched`, beside the product's own.
+    Its outputs are those of :func:`gpusim.evidence.bench.store_probe.watched`, in addition to the GEMM's.
     """
 
     kernel: str
     row_step: int
     column_step: int
-    """Of rows and columns of D one in so many."""
+    """Step of the sampled rows and columns of D: one in so many."""
     num_runs: int = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Product:
-    """D[m, n] = A[m, k] B[k, n], launched by a framework (:mod:`gpusim.evidence.bench.frameworks`), as data.
+    """GEMM D[m, n] = A[m, k] B[k, n] as data, launched by a framework (:mod:`gpusim.evidence.bench.frameworks`).
 
-    ``outputs``: ``d`` and ``reference``, float32 of the same sampled rows and columns, with at least one element of every
-    64 x 64 of D; the reference is the product of fp32 copies.
+    ``outputs`` are ``d`` and ``reference``, float32 of the same sampled rows and columns. They have at least one element of
+    every 64 x 64 of D. The reference is the GEMM of fp32 copies.
     """
 
     m: int
@@ -162,10 +162,10 @@ class Product:
     k: int
     dtype: Literal["bf16", "fp16"] = "bf16"
     layout: Literal["tn", "tt"] = "tn"
-    """As of a GEMM's parameters: tn has A and B contiguous along K, tt both row-major."""
+    """Layout of A and B in a GEMM's parameters: tn has both contiguous along K, tt both row-major."""
     seed: int = 0
     kernel: str | None = None
-    """A Triton kernel of the case's ``kernel.py``; None leaves the choice to torch's library."""
+    """Triton kernel of the case's ``kernel.py``; None leaves the choice to torch's library."""
     tile: tuple[int, int, int] = (0, 0, 0)
     num_stages: int = 0
     num_warps: int = 0
@@ -174,7 +174,7 @@ class Product:
 
 
 def by_value(array: NDArray[Any]) -> np.void:
-    """A structure argument: the bytes of ``array``.
+    """Structure argument with the bytes of ``array``.
 
     >>> by_value(np.array([1, 256], dtype="<u4")).tobytes().hex()
     '0100000000010000'

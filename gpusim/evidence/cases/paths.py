@@ -1,4 +1,4 @@
-"""Where evidence lies, and what every row of it has: light, for each prediction asks how far it may be off."""
+"""Paths of kernels and validation data, and metrics of every row. Imports little, since each prediction uses it."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ CYCLES, DURATION = "sm__cycles_elapsed.max", "gpu__time_duration.sum"
 
 
 def kernels_dir() -> Path:
-    """Where the kernels lie: beside the package in a checkout, inside it when installed."""
+    """Folder of the kernels: next to the package in a checkout, inside it when installed."""
     package = Path(__file__).resolve().parents[2]
     inside = package / "kernels"
     return inside if inside.is_dir() else package.parent / "kernels"
 
 
 def kernel_folder(name: str, root: Path | None = None) -> Path:
-    """The folder of a kernel, on whichever shelf of ``kernels/`` it lies; ``root / name`` where there is none.
+    """Folder of a kernel, below any group of ``kernels/``; ``root / name`` where there is none.
 
     >>> kernel_folder("pointer_chase").relative_to(kernels_dir()).as_posix()
     'microbench/l2/pointer_chase'
@@ -29,7 +29,7 @@ def kernel_folder(name: str, root: Path | None = None) -> Path:
 
 @cache
 def kernel_folders(root: Path) -> tuple[Path, ...]:
-    """Folders with a kernel: those below ``root`` that hold files and no folder but of Python's cache."""
+    """Folders with a kernel: those below ``root`` without subfolders, except for Python's cache."""
     found: list[Path] = []
     for path in sorted(Path(entry) for entry in os.scandir(root) if entry.is_dir() and not entry.name.startswith("__")):
         found += kernel_folders(path) or (path,)
@@ -37,7 +37,7 @@ def kernel_folders(root: Path) -> tuple[Path, ...]:
 
 
 def kernel_path(name: str) -> str:
-    """The folder of a kernel as messages and sources show it.
+    """Path of a kernel's folder in messages and sources.
 
     >>> kernel_path("gather"), kernel_path("unknown")
     ('kernels/validation/gather', 'kernels/unknown')

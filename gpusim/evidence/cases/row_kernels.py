@@ -1,4 +1,4 @@
-"""What twins of row kernels share: arrays of whole rows, a row for each block or each of its warps, values near a reference.
+"""Shared parts of the cases of row kernels (a row per block or warp): arrays, launches, model options, output checks.
 
 In: a config with ``rows``, ``columns``, ``dtype`` and ``per``. Out: arguments, a launch, options of the model, a check.
 """
@@ -14,14 +14,14 @@ from gpusim.evidence.cases.case import Argument, Config, KernelLaunch, Repeated,
 from gpusim.evidence.cases.validation_kernel import WIDTHS, floats, pattern, windows
 
 THREADS = 256
-"""Of a block."""
+"""Threads of a block."""
 WARPS = THREADS // 32
 
 Values = NDArray[np.float64]
 
 
 def row_arrays(config: Config) -> tuple[Repeated, Windows]:
-    """The input, and the output of which windows of whole rows are looked at."""
+    """Input array, and the output with windows of full rows."""
     row_bytes = int(config["columns"]) * WIDTHS[config["dtype"]]
     num_bytes = int(config["rows"]) * row_bytes
     return (
@@ -31,7 +31,7 @@ def row_arrays(config: Config) -> tuple[Repeated, Windows]:
 
 
 def row_launch(config: Config, arguments: tuple[Argument, ...]) -> KernelLaunch:
-    """A row for each block or each of its warps."""
+    """Launch with a row for each block or each of its warps."""
     rows = int(config["rows"])
     return KernelLaunch(
         kernel=config["kernel"], arguments=arguments,
@@ -40,7 +40,7 @@ def row_launch(config: Config, arguments: tuple[Argument, ...]) -> KernelLaunch:
 
 
 def row_options(config: Config) -> dict[str, object]:
-    """As ``gpusim predict`` takes them."""
+    """Options of the kernel model in ``gpusim predict``."""
     return {
         "rows": int(config["rows"]), "columns": int(config["columns"]), "per": config["per"], "dtype": config["dtype"],
         "threads": THREADS,
@@ -50,23 +50,23 @@ def row_options(config: Config) -> dict[str, object]:
 def check_rows(
     config: Config, raw: NDArray[np.uint8], *, reference: Callable[[Values], Values], allowed: Callable[[Values], Values]
 ) -> None:
-    """Windows of whole rows, each value as near to the reference's as it may be.
+    """Check windows of full rows against a reference.
 
     Args:
-        config: which.
-        raw: what came back of the windows, bytes.
-        reference: rows of the input to what they should be, float64[rows, columns].
-        allowed: the reference's values to how far off each may be.
+        config: config of the launch.
+        raw: bytes of the windows.
+        reference: rows of the input to expected rows, float64[rows, columns].
+        allowed: expected values to their allowed absolute errors.
 
     Raises:
-        WrongAnswer: the first value that is further off, or is no number.
+        WrongAnswer: a value is further off, or is no number; the text has the first one.
     """
     dtype, columns = config["dtype"], int(config["columns"])
     given, out = row_arrays(config)
     for (offset, num_bytes), of_window in zip(out.windows, out.split(raw), strict=True):
         wanted = reference(floats(given.window(offset, num_bytes), dtype).reshape(-1, columns))
         found = floats(of_window, dtype).reshape(-1, columns)
-        is_off = ~(np.abs(found - wanted) <= allowed(wanted))  # NaN is off, too
+        is_off = ~(np.abs(found - wanted) <= allowed(wanted))  # NaN counts as wrong
         if is_off.any():
             row, column = (int(place) for place in np.argwhere(is_off)[0])
             raise WrongAnswer(

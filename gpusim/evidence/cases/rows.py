@@ -1,7 +1,7 @@
-"""Measured rows on disk: a CSV of numbers and, beside it, a JSON file that says where they come from.
+"""Measured rows on disk: a CSV table of numbers, and a JSON file with their origin.
 
-``validation/measured/README.md`` is the format's description. In: rows of one kernel on one GPU. Out: the same rows.
-A file is only ever replaced whole, by one that has all its rows and more, so a run that is cut off loses nothing.
+``validation/measured/README.md`` describes the format. In: rows of one kernel on one GPU. Out: the rows, read back. A file
+is only replaced in one step, by one that has all its rows and more, so an interrupted run loses nothing.
 """
 
 from __future__ import annotations
@@ -20,25 +20,24 @@ from gpusim.errors import ConfigError
 from gpusim.evidence.cases.case import Config, key_of
 
 OWN_COLUMNS = ("run", "seed", "group", "kernel")
-"""The first columns of every table: which run of the JSON file, the seed that the config was drawn by, its group, the
-entry point."""
+"""First columns of every table: index of the run in the JSON file, seed of the config, its group, the entry point."""
 
 FORMAT = 1
-"""Of the JSON file; raised when an old reader would misread a new file."""
+"""Version of the JSON file's format. Raised when an old reader would misread a new file."""
 
 NUM_ROWS = "num_rows"
-"""How many rows of the CSV a run has, in the JSON file: a table that was cut off at the end of a line is found out."""
+"""Key in the JSON file: rows of a run in the CSV. It reveals a table that was cut off at the end of a line."""
 
 NO_NUMBERS = frozenset({"nan", "inf", "-inf"})
-"""What no field may hold."""
+"""Texts that no field may hold."""
 
 Row = dict[str, str]
-"""One line of the CSV, all text; a number that is not there is empty."""
+"""One line of the CSV as text; a missing number is empty."""
 
 
 @dataclass(slots=True)
 class Table:
-    """One kernel's rows on one GPU, with what is said about them.
+    """One kernel's rows on one GPU, with their description.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -50,27 +49,27 @@ class Table:
     """
 
     path: Path
-    """The CSV; the JSON file has the same name with another suffix."""
+    """Path of the CSV; the JSON file has the same name with another suffix."""
     columns: list[str] = field(default_factory=lambda: list(OWN_COLUMNS))
     rows: list[Row] = field(default_factory=list)
     runs: list[dict[str, Any]] = field(default_factory=list)
-    """What was the same for a chunk of rows; the column ``run`` is an index into it."""
+    """Properties shared by a chunk of rows; the column ``run`` is an index into this list."""
     about: dict[str, Any] = field(default_factory=dict)
-    """What holds for the whole table: the kernel's name and question, every column's meaning."""
+    """Properties of the full table: the kernel's name, what its rows answer, every column's meaning."""
     put_aside: list[dict[str, Any]] = field(default_factory=list)
     """Configs without a number, each with its reason."""
 
     @property
     def about_path(self) -> Path:
-        """The JSON file beside the CSV."""
+        """Path of the JSON file next to the CSV."""
         return self.path.with_suffix(".json")
 
     @classmethod
     def read(cls, path: Path) -> Table:
-        """The table at ``path``; an empty one where there is none.
+        """Table at ``path``; an empty one where there is none.
 
         Raises:
-            ConfigError: one of the two files is missing, or they are not what this module writes.
+            ConfigError: one of the two files is missing, or gpusim did not write them.
         """
         table = cls(path)
         if not path.exists() and not table.about_path.exists():
@@ -103,15 +102,15 @@ class Table:
         return table
 
     def check_gpu(self, name: str, folder_of: Mapping[str, str]) -> None:
-        """That no run is of another GPU that has a description in ``configs/`` than the one called ``name``.
+        """Check that no run is of another GPU with a description in ``configs/`` than the one called ``name``.
 
-        ``folder_of``: descriptions by the driver's name of the GPU.
+        ``folder_of``: names of descriptions by the driver's name of the GPU.
 
         Raises:
-            ConfigError: rows of another GPU.
+            ConfigError: the table holds rows of another GPU.
         """
         if name not in folder_of.values():
-            return  # somebody's own description may stand for whatever was measured
+            return  # a user's description may stand for any measured GPU
         for run in self.runs:
             of = folder_of.get(str(run.get("gpu")), name)
             if of != name:
@@ -131,7 +130,7 @@ class Table:
                 )
         found = Counter(int(row["run"]) for row in self.rows)
         for number, run in enumerate(self.runs):
-            is_unfinished = 0 < number == len(self.runs) - 1 and not found[number]  # the CSV did not follow
+            is_unfinished = 0 < number == len(self.runs) - 1 and not found[number]  # the CSV was not written
             if found[number] != run.get(NUM_ROWS, found[number]) and not is_unfinished:
                 raise ConfigError(
                     f"{self.path}: holds {found[number]} rows of run {number}, wants the {run[NUM_ROWS]} that "
@@ -144,9 +143,9 @@ class Table:
         """(group, key) of every config of ``seed`` that is done: measured, or put aside.
 
         Args:
-            columns: what a config says, beside its kernel.
-            seed: the seed that the configs were drawn by.
-            has_aside: whether those put aside count as done.
+            columns: columns of a config besides its kernel.
+            seed: seed that the configs were drawn with.
+            has_aside: whether configs that were put aside count as done.
         """
         names = ("kernel", *columns)
         done = {
@@ -164,8 +163,8 @@ class Table:
     ) -> None:
         """Add a run, its rows and the configs that gave none, and write both files.
 
-        The JSON file goes first: should the CSV not follow, a run without rows remains, which harms nobody. New columns
-        go to the end, and old rows are empty there.
+        The JSON file is written first. If the CSV does not follow, a harmless run without rows remains. New columns are
+        appended, and old rows are empty there.
         """
         if self.runs and not any(row["run"] == str(len(self.runs) - 1) for row in self.rows):
             self.runs[-1][NUM_ROWS] = 0
@@ -179,7 +178,7 @@ class Table:
         self.write()
 
     def _forget(self, rows: Sequence[Mapping[str, str]], put_aside: Sequence[Mapping[str, Any]]) -> None:
-        """Configs that have a number now, or a new reason, lose the old reason."""
+        """Remove the old reasons of configs that have a number now, or a new reason."""
         again = [(str(item["seed"]), item["group"], item["config"]) for item in put_aside]
         for item in list(self.put_aside):
             who = (str(item["seed"]), item["group"], item["config"])
@@ -191,7 +190,7 @@ class Table:
                 self.put_aside.remove(item)
 
     def write(self) -> None:
-        """Write both files, each replaced whole."""
+        """Write both files, each in one step."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         document = {"format": FORMAT, "about": self.about, "runs": self.runs, "put_aside": self.put_aside}
         replace_file(self.about_path, json.dumps(document, indent=1) + "\n")
@@ -203,7 +202,7 @@ class Table:
 
 
 def replace_file(path: Path, text: str) -> None:
-    """Put ``text`` in the place of ``path``, in one step: whoever reads finds the old file or the new one."""
+    """Replace ``path`` with ``text`` in one step: a reader finds the old file or the new one."""
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with partial.open("w", encoding="utf-8", newline="") as file:
@@ -216,7 +215,7 @@ def replace_file(path: Path, text: str) -> None:
 
 
 def number_text(value: float) -> str:
-    """A number as the CSV has it: whole numbers without a point, others in full.
+    """Text of a number in the CSV: integers without a point, others with all digits.
 
     >>> number_text(3.0), number_text(0.1)
     ('3', '0.1')
@@ -225,7 +224,7 @@ def number_text(value: float) -> str:
 
 
 def config_of(row: Mapping[str, str], columns: Iterable[str]) -> Config:
-    """The config that a row was measured for.
+    """Config that a row was measured for.
 
     >>> config_of({"run": "0", "kernel": "k", "n": "8", "cycles": "19"}, ["n"])
     {'kernel': 'k', 'n': '8'}
@@ -240,13 +239,13 @@ def config_of(row: Mapping[str, str], columns: Iterable[str]) -> Config:
 
 
 def number_in(row: Mapping[str, str], name: str) -> float:
-    """A number of a row.
+    """Number in a column of a row.
 
     >>> number_in({"cycles": "273.5"}, "cycles")
     273.5
 
     Raises:
-        ConfigError: there is something else, or no such column.
+        ConfigError: the field holds no number, or there is no such column.
     """
     try:
         return float(row[name])

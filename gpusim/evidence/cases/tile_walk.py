@@ -1,6 +1,6 @@
-"""What kernels whose SMs walk over tiles share: words to read, SMs by GPC, the meeting of all CTAs.
+"""Shared parts of kernels whose SMs walk over tiles: data to read, SMs by GPC, the grid-wide barrier.
 
-In: how many bytes, which GPU. Out: arrays, lists of SMs, text of ``kernels/common/grid.cuh``.
+In: number of bytes, name of a GPU. Out: arrays, lists of SMs, text of ``kernels/common/grid.cuh``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MULTIPLIER, ADDEND = 0x9E3779B1, 0x7F4A7C15
 
 @cache
 def random_words(num_bytes: int) -> NDArray[np.uint32]:
-    """Words that look random, ``MULTIPLIER`` times their index and ``ADDEND``; copied to the GPU once.
+    """Pseudo-random uint32 words, read-only: index times ``MULTIPLIER`` plus ``ADDEND``. Copied to the GPU once.
 
     >>> [hex(word) for word in random_words(8).tolist()]
     ['0x7f4a7c15', '0x1d81f5c6']
@@ -33,7 +33,7 @@ def random_words(num_bytes: int) -> NDArray[np.uint32]:
 
 @cache
 def sms_by_gpc(gpu_name: str) -> list[list[int]]:
-    """SMs of each GPC, in order of number.
+    """SMs of each GPC, in ascending order.
 
     >>> [len(sms) for sms in sms_by_gpc("toy")]
     [4]
@@ -47,9 +47,9 @@ def sms_by_gpc(gpu_name: str) -> list[list[int]]:
 
 @cache
 def dealt_as_clusters(gpu_name: str) -> list[int]:
-    """For each CTA of a simulated grid without clusters, one an SM, the CTA that a kernel with clusters of one has there.
+    """For each CTA of a simulated grid without clusters, one per SM: the CTA of a kernel with clusters of one on that SM.
 
-    A kernel with ``__cluster_dims__(1)`` goes over GPCs in turn, one without goes over one GPC after the other.
+    A kernel with ``__cluster_dims__(1)`` is distributed over GPCs in turn, one without fills one GPC after the other.
 
     >>> dealt_as_clusters("h200_sxm")[:10]
     [0, 12, 1, 13, 2, 14, 3, 15, 4, 16]
@@ -60,5 +60,5 @@ def dealt_as_clusters(gpu_name: str) -> list[int]:
 
 
 def grid_include() -> dict[str, str]:
-    """``grid.cuh``: how all CTAs of a grid meet."""
+    """Text of ``grid.cuh``, the barrier of all CTAs of a grid."""
     return {"grid.cuh": (kernels_dir() / "common" / "grid.cuh").read_text(encoding="utf-8")}

@@ -1,11 +1,16 @@
-"""Waves of tiles: which of them a launch makes at a time, as they were seen to be stored or as the model walks them.
+"""Waves of GEMM tiles: the order in which clusters of tiles were stored, or in which the model runs them.
 
-In: times at a lattice of D's elements (:mod:`gpusim.evidence.bench.store_probe`), tile and cluster of the kernel. Out: the
-wave of every
-cluster of tiles, and how many rows and columns of tiles a wave has: what its CTAs share follows from these.
+In: store times at a lattice of D's elements (:mod:`gpusim.evidence.bench.store_probe`), tile and cluster of the kernel. Out:
+the wave of every cluster of tiles, and how many rows and columns of tiles a wave has. These decide what its CTAs share.
 
-Models: a persistent grid takes its tiles in turn, all CTAs alike: the first ``grid`` tiles to be stored are the first wave.
-Ignores: the order within a wave; drift of a CTA by more than a tile.
+Models:
+
+* a persistent grid takes its tiles in turn, at equal speed on all CTAs: the first ``grid`` tiles stored are the first wave
+
+Ignores:
+
+* the order within a wave
+* drift of a CTA by more than a tile
 """
 
 from __future__ import annotations
@@ -33,12 +38,12 @@ Ints = NDArray[np.int64]
 def last_of_clusters(
     arrivals: Ints, steps: tuple[int, int], sides: tuple[int, int], extents: tuple[int, int]
 ) -> NDArray[np.float64]:
-    """When the last point of every cluster was seen, float64[rows, columns] of clusters; NaN where the lattice has no point.
+    """Time when the last point of every cluster was seen, float64[rows, columns] of clusters; NaN without a lattice point.
 
     Args:
         arrivals: int64[rows, columns] of the lattice.
-        steps: its elements along rows and columns of D.
-        sides: elements of a cluster of tiles, likewise.
+        steps: elements of D from point to point, along rows and columns.
+        sides: elements of a cluster of tiles, along rows and columns.
         extents: rows and columns of D.
 
     >>> last_of_clusters(np.array([[1, 5, 2], [4, 3, 9]]), (64, 64), (128, 128), (128, 192)).tolist()
@@ -53,7 +58,7 @@ def last_of_clusters(
 
 
 def waves_by_time(times: NDArray[np.float64], num_at_once: int) -> Ints:
-    """The wave of every cluster, ``num_at_once`` of them at a time, the earliest first.
+    """int64[rows, columns]: wave of every cluster, ``num_at_once`` clusters per wave, the earliest first.
 
     >>> waves_by_time(np.array([[1.0, 9.0], [5.0, 3.0]]), 2).tolist()
     [[0, 1], [1, 0]]
@@ -65,7 +70,7 @@ def waves_by_time(times: NDArray[np.float64], num_at_once: int) -> Ints:
 
 
 def shape_of_waves(waves: Ints, num_at_once: int) -> tuple[float, float]:
-    """Rows and columns that a full wave has tiles in, mean over full waves; of a lone one that is not full, its own.
+    """(rows, columns) of tiles in a full wave, mean over the full waves; of the first wave if none is full.
 
     >>> shape_of_waves(np.array([[0, 0, 1], [2, 1, 1]]), 2)
     (1.0, 2.0)
@@ -78,20 +83,20 @@ def shape_of_waves(waves: Ints, num_at_once: int) -> tuple[float, float]:
 
 @dataclass(frozen=True, slots=True)
 class Bands:
-    """How tiles were walked."""
+    """Order in which clusters of tiles are walked, in bands."""
 
     off: float
-    """How many places the median cluster came early or late, against the median of all."""
+    """Median distance of a cluster from its predicted position, after subtraction of the median shift of all."""
     axis: int
-    """The side of D that a band parts: 0 our rows, 1 our columns; it is walked along the other one."""
+    """Dimension of D that bands divide: 0 rows, 1 columns. Tiles are walked along the other one."""
     width: int
-    """Clusters."""
+    """Clusters across a band."""
     is_snake: bool
-    """Every second band is walked back."""
+    """Whether every second band is walked backwards."""
 
 
 def places(shape: tuple[int, int], bands: Bands) -> Ints:
-    """The place of every cluster in the order.
+    """int64[rows, columns]: position of every cluster in the order.
 
     >>> places((2, 3), Bands(0.0, 1, 2, is_snake=True)).tolist()
     [[0, 1, 5], [2, 3, 4]]
@@ -107,9 +112,9 @@ def places(shape: tuple[int, int], bands: Bands) -> Ints:
 
 
 def seen_bands(times: NDArray[np.float64], axis: int) -> Bands:
-    """The bands along ``axis`` whose order is nearest to that of ``times``: the median cluster's place is the least off.
+    """Bands along ``axis`` whose order is nearest to that of ``times``: smallest median distance of a cluster.
 
-    Clusters that came late, since their SMs were held, are few: the median does not see them, nor that all others moved up.
+    A few clusters were late because their SMs were held. The median ignores them, and the shift of all others.
     """
     rank = np.empty(times.size, dtype=np.int64)
     rank[np.argsort(times, axis=None, kind="stable")] = np.arange(times.size)
@@ -123,7 +128,7 @@ def seen_bands(times: NDArray[np.float64], axis: int) -> Bands:
 
 
 def seen_times(config: Mapping[str, str], row: Mapping[str, str]) -> tuple[NamedKernel, NDArray[np.float64]] | None:
-    """A row's kernel, and when its clusters were stored, [our rows, our columns]; None where it says too little."""
+    """(kernel of a row, store times of its clusters [rows of D, columns of D]); None where the row has too little."""
     kernel = parse_name(row.get("launched", ""))
     if kernel is None or not row.get("arrivals"):
         return None
@@ -135,16 +140,16 @@ def seen_times(config: Mapping[str, str], row: Mapping[str, str]) -> tuple[Named
 
 
 def seen_waves(config: Mapping[str, str], row: Mapping[str, str]) -> Ints | None:
-    """Waves of a watched product as they were stored, int64[rows, columns] of clusters; None where a row says too little."""
+    """int64[rows, columns] of clusters: waves of a watched GEMM as they were stored; None where the row has too little."""
     found = seen_times(config, row)
     return None if found is None or not row.get("grid") else waves_by_time(found[1], num_at_once(row))
 
 
 def numbers(config: Mapping[str, str], row: Mapping[str, str], gpu: GpuSpec) -> Ints | None:
-    """Which cluster of tiles has which number, int64[our rows, our columns], as the model hands them out.
+    """int64[rows of D, columns of D]: number of every cluster of tiles, in the order of the model.
 
-    Those below :func:`num_at_once` are the first wave, numbered as the clusters of the grid that make them. None where the
-    row says too little.
+    Numbers below :func:`num_at_once` are the first wave; they equal the numbers of the clusters of the grid that compute
+    them. None where the row has too little information.
     """
     found, kernel = options(config, row, gpu), parse_name(row.get("launched", ""))
     if found is None or kernel is None or not row.get("grid"):
@@ -159,7 +164,7 @@ def numbers(config: Mapping[str, str], row: Mapping[str, str], gpu: GpuSpec) -> 
 
 
 def modelled_waves(config: Mapping[str, str], row: Mapping[str, str], gpu: GpuSpec) -> Ints | None:
-    """The waves as the model walks them, like :func:`seen_waves`."""
+    """Waves in the model's order, in the form of :func:`seen_waves`."""
     of = numbers(config, row, gpu)
     return None if of is None else of // num_at_once(row)
 

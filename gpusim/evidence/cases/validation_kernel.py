@@ -1,7 +1,8 @@
-"""Whole kernels beside their models: the case of each, and how what is counted of it (:mod:`.counted`) is predicted.
+"""Cases of validation kernels: Nsight Compute counts and times of a kernel, predicted by its kernel model.
 
-In: the name of a kernel model, how a config becomes its options, what is launched. Out: a :class:`Case` whose rows judge and
-never calibrate. Cycles are predicted at the clock that the counted launch ran at, time and clock with the model's own clock.
+In: the name of a kernel model, a function from a config to its options, what is launched. Out: a :class:`Case` whose rows
+judge the model and never calibrate it. Cycles are predicted at the clock of the counted launch. Time and clock are predicted
+with the model's clock. Metric names are in :mod:`gpusim.evidence.cases.judged_metrics`.
 """
 
 from __future__ import annotations
@@ -90,19 +91,19 @@ __all__ = [
     "TIERS",
     "TIMED_WAVEFRONTS",
 ]
-"""What is counted and judged, beside what stands here."""
+"""Names that cases of validation kernels import, with those of ``judged_metrics``."""
 
 MIB = 2**20
 SIZES = (MIB, 4 * MIB, 16 * MIB, 64 * MIB, 256 * MIB, 1024 * MIB, 4096 * MIB)
 """Bytes of the main input."""
 
 PATTERN_BYTES = 64 * MIB
-"""Of what inputs repeat."""
+"""Bytes after which the contents of an input repeat."""
 
 WHOLE_BYTES = 4 * MIB
-"""Outputs up to here are checked whole."""
+"""Bytes up to which an output is checked in full."""
 NUM_WINDOWS, WINDOW_BYTES = 12, 64 * 1024
-"""Of larger ones."""
+"""Number and bytes of the windows that are checked in larger outputs."""
 
 
 # ---------------------------------------------------------------------------------------------- data
@@ -110,9 +111,9 @@ NUM_WINDOWS, WINDOW_BYTES = 12, 64 * 1024
 
 @cache
 def pattern(dtype: Literal["fp32", "bf16", "fp16"], seed: int = 0) -> NDArray[Any]:
-    """Normal numbers of 64 MiB that cannot be written to; bf16 as its bits, uint16, cut off from fp32.
+    """Read-only normal random numbers, 64 MiB; bf16 as uint16 bits, truncated from fp32.
 
-    For :class:`gpusim.evidence.cases.case.Repeated`. Other seeds, other numbers.
+    For :class:`gpusim.evidence.cases.case.Repeated`. Different seeds give different numbers.
     """
     num = PATTERN_BYTES // (4 if dtype == "fp32" else 2)
     made: NDArray[Any] = np.random.default_rng(seed).standard_normal(num, dtype=np.float32)
@@ -126,16 +127,17 @@ def pattern(dtype: Literal["fp32", "bf16", "fp16"], seed: int = 0) -> NDArray[An
 
 @cache
 def pattern_words(seed: int, end: int = 2**32) -> NDArray[np.uint32]:
-    """uint32[PATTERN_BYTES / 4] below ``end``, which look random: what an array repeats that is not of a dtype."""
+    """Random uint32[PATTERN_BYTES / 4] below ``end``, read-only: contents of arrays that hold no floating-point type."""
     made = np.random.default_rng(seed).integers(0, end, PATTERN_BYTES // 4, dtype=np.uint32)
     made.setflags(write=False)
     return made
 
 
 def windows(num_bytes: int, *, unit_bytes: int = 16, seed: int = 0) -> tuple[tuple[int, int], ...]:
-    """Windows of an output that are checked: all of a small one, else a dozen, the first and the last bytes among them.
+    """(start, length) in bytes of the parts of an output that are checked.
 
-    ``unit_bytes``: their starts and lengths are multiples of it, and so must ``num_bytes`` be.
+    A small output is checked in full. A larger one is checked in a dozen windows, including its first and last bytes.
+    ``unit_bytes``: starts, lengths and ``num_bytes`` are multiples of it.
 
     >>> windows(1024)
     ((0, 1024),)
@@ -144,7 +146,7 @@ def windows(num_bytes: int, *, unit_bytes: int = 16, seed: int = 0) -> tuple[tup
     (12, (0, 65536), (1073676288, 65536), True)
 
     Raises:
-        ConfigError: ``num_bytes`` are no whole units.
+        ConfigError: ``num_bytes`` is no multiple of ``unit_bytes``.
     """
     if num_bytes % unit_bytes:
         raise ConfigError(f"an output of {num_bytes} bytes is no multiple of {unit_bytes}: use windows of your own")
@@ -159,7 +161,7 @@ def whole_group(
     configs: Callable[[int], list[Config]], *, rank: int = 4, metrics: tuple[str, ...] = COUNTED,
     least_capability: tuple[int, int] = (8, 0),
 ) -> Group:
-    """A group of a whole kernel: counted with caches flushed, and timed in both protocols."""
+    """Group of a validation kernel: counted with caches flushed, and timed in both protocols."""
     return Group(
         configs=configs, metrics=metrics, rank=rank, least_capability=least_capability, is_cold=True,
         times=("single", "sustained"),
@@ -167,11 +169,11 @@ def whole_group(
 
 
 WIDTHS = {"fp32": 4, "bf16": 2}
-"""Bytes of an element."""
+"""Bytes of an element, by type."""
 
 
 def floats(raw: NDArray[np.uint8], dtype: str) -> NDArray[np.float64]:
-    """What bytes of fp32 or bf16 say, float64.
+    """Values of raw bytes in fp32 or bf16, as float64.
 
     >>> floats(np.array([0x80, 0x3F], dtype=np.uint8), "bf16").tolist()
     [1.0]
@@ -183,14 +185,14 @@ def floats(raw: NDArray[np.uint8], dtype: str) -> NDArray[np.float64]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowSweep:
-    """Configs of a kernel of rows: every shape at every size of the input; some of them are timed, in a group of their own.
+    """Configs of a kernel that works on rows: every shape at every input size. Some are timed, in a separate group.
 
     Args:
-        way: the column that says how rows are taken, such as ``per``.
-        shapes: (that, type, columns), each.
-        timed: of these, those that are timed.
-        timed_from_bytes: the least size of those.
-        kernel: the entry point's name from a shape.
+        way: column that says how rows are processed, for example ``per``.
+        shapes: (value of ``way``, type, columns) of each shape.
+        timed: shapes that are timed.
+        timed_from_bytes: smallest input, in bytes, that is timed.
+        kernel: (value of ``way``, type, columns) to the entry point's name.
     """
 
     way: str
@@ -210,12 +212,12 @@ class RowSweep:
         ]  # fmt: skip
 
     def of_sizes(self, seed: int) -> list[Config]:
-        """Every shape at every size that is not timed."""
+        """Configs of every shape and size that are not timed."""
         timed = self.of_timed(seed)
         return [config for config in self._configs(SIZES, self.shapes) if config not in timed]
 
     def of_timed(self, seed: int) -> list[Config]:
-        """Large ones of the shapes that are timed."""
+        """Configs of the timed shapes at large sizes."""
         del seed  # a sweep, the same for every seed
         return self._configs((size for size in SIZES if size >= self.timed_from_bytes), self.timed)
 
@@ -226,13 +228,13 @@ class RowSweep:
 def whole_kernel(
     case: Case, *, model: str, options: Callable[[Config], Mapping[str, Any]], thread_numbers: int = THREAD_NUMBERS
 ) -> Case:
-    """The case of a kernel that ``KERNEL_MODELS[model]`` tells.
+    """Case of a validation kernel that ``KERNEL_MODELS[model]`` predicts.
 
     Args:
-        case: what :class:`Case` wants of any kernel; its ``limits`` are those that differ from :data:`LIMITS`.
-        model: a row of ``KERNEL_MODELS``.
-        options: a config to the model's options, as the fields of its parameters are called.
-        thread_numbers: that each warp asks for, by SASS.
+        case: what :class:`Case` requires of any kernel; its ``limits`` are those that differ from :data:`LIMITS`.
+        model: a key of ``KERNEL_MODELS``.
+        options: config to the model's options, named as the fields of its parameters.
+        thread_numbers: reads of ``SR_TID`` by each warp, from SASS.
     """
     has_rule = model == "gemm"
 
@@ -240,7 +242,7 @@ def whole_kernel(
         return _resolved(model, options(config), gpu)
 
     def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
-        """Without a row: the simulator's own counters, at the clock of a single launch."""
+        """Counters, us and MHz at the clock of a single launch, for a config without a measured row."""
         result = _simulated(params(config, gpu).launch(gpu), gpu, clock="single")
         return {**result.counters, SINGLE[0]: result.time_us, SINGLE[1]: result.sm_clock_mhz}
 
@@ -271,12 +273,12 @@ def _simulated(launch: Launch, gpu: GpuSpec, *, clock: Any, l2: Literal["cold", 
 
 
 def without_registers(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options that leave registers to the model's rule."""
+    """Options without ``registers``, so that the model's rule estimates them."""
     return {name: value for name, value in options.items() if name != "registers"}
 
 
 def by_rule(launch: Launch, gpu: GpuSpec) -> dict[str, Answer]:
-    """Registers of a launch that was told none, and how many of its CTAs an SM holds: none where one does not fit."""
+    """Estimated registers per thread and resident CTAs per SM of a launch without given registers; 0 CTAs if none fits."""
     try:
         num_ctas = check(launch, gpu).ctas_per_sm
     except LaunchError:
@@ -285,7 +287,7 @@ def by_rule(launch: Launch, gpu: GpuSpec) -> dict[str, Answer]:
 
 
 def ctas_of_sm(row: Mapping[str, str]) -> float | None:
-    """CTAs that an SM held, by the least of the limits that were counted; None where none was."""
+    """Resident CTAs per SM: the smallest occupancy limit that was counted; None where none was counted."""
     limits = [
         number_in(row, name) for of in ("registers", "shared_mem", "warps", "blocks")
         if row.get(name := f"launch__occupancy_limit_{of}")
@@ -299,11 +301,11 @@ DERIVED: Mapping[str, Callable[[Mapping[str, str]], float | None]] = MappingProx
 def answers(
     launch: Launch, row: Mapping[str, str], gpu: GpuSpec, names: Collection[str], *, thread_numbers: int = THREAD_NUMBERS
 ) -> dict[str, Answer]:
-    """What the simulator says of ``names`` of a row that ``launch`` gave: each protocol is simulated only if asked for.
+    """Predictions for the ``names`` of a measured row of ``launch``. Each protocol is simulated only if requested.
 
-    Counts and cycles with L2 flushed before each kernel, at the row's clock; ``single_*`` with a cold L2 and
-    ``sustained_*`` with what the launch before left there, at the clock that the model gives them, and with what events or
-    launches take by themselves.
+    Counts and cycles are at the row's clock, with L2 flushed before each kernel. ``single_*`` begins with a cold L2,
+    ``sustained_*`` with the L2 contents that the previous launch left. Both run at the model's clock and include the time of
+    the events or launches themselves.
     """
     has = {name for name in names if row.get(name)}
     roof_us = roofline_us(launch, gpu)
@@ -313,8 +315,8 @@ def answers(
         counters = as_counted(_simulated(launch, gpu, clock=mhz, l2="flushed").counters, thread_numbers)
         floor = FLOOR_SHARE * touched_bytes(launch)
         for name in has & set(counters):
-            value = float(round(counters[name])) if name in (*EXACT, TENSOR) else counters[name]  # sums of shares of a whole
-            if name in DRAM:  # a roofline moves all that is touched, once
+            value = float(round(counters[name])) if name in (*EXACT, TENSOR) else counters[name]  # sums of fractions
+            if name in DRAM:  # the roofline moves every touched byte once
                 found[name] = Answer(value=value, floor=floor, roofline=touched_bytes(launch, (DRAM_ACCESS[name],)))
             else:
                 found[name] = Answer(value=value)
@@ -323,7 +325,7 @@ def answers(
     for protocol, clock, l2 in ((SINGLE, "single", "cold"), (SUSTAINED, "sustained", "warm")):
         if has & {*protocol, *([POWER] if protocol == SUSTAINED else [])}:
             result = _simulated(launch, gpu, clock=clock, l2=l2)  # type: ignore[arg-type]  # words of the table above
-            beside_us = event_us(row, f"empty_{protocol[0]}", gpu, l2=l2)  # type: ignore[arg-type]  # as above
+            beside_us = event_us(row, f"empty_{protocol[0]}", gpu, l2=l2)  # as above
             roof = None if roof_us is None else roof_us + beside_us
             found[protocol[0]] = Answer(value=result.time_us + beside_us, roofline=roof)
             found[protocol[1]] = Answer(value=result.sm_clock_mhz, roofline=gpu.clock.max_mhz)
@@ -333,9 +335,10 @@ def answers(
 
 
 def unmeasured(launch: Launch, row: Mapping[str, str], gpu: GpuSpec) -> dict[str, float]:
-    """What the simulator says of a launch that nothing was measured of: counts and cycles at the clock of a single launch.
+    """Predicted counts, cycles, times (us) and clocks (MHz) for a launch without measured numbers.
 
-    Of ``row`` only what events take beside an empty kernel is looked at, where it tells that.
+    Counts and cycles are at the clock of a single launch. The only measured number in ``row`` that is used is the time of
+    the events around an empty kernel, where the row has it.
     """
     single = _simulated(launch, gpu, clock="single")
     sustained = _simulated(launch, gpu, clock="sustained", l2="warm")
@@ -348,13 +351,13 @@ def unmeasured(launch: Launch, row: Mapping[str, str], gpu: GpuSpec) -> dict[str
 
 
 def as_counted(counters: Mapping[str, float], thread_numbers: int = THREAD_NUMBERS) -> dict[str, float]:
-    """The simulator's counters with what Nsight Compute counts beside them: a wavefront for each of ``thread_numbers``."""
+    """Simulated counters plus what Nsight Compute counts in addition: one wavefront per warp for each ``thread_numbers``."""
     warps = counters["launch__grid_size"] * counters["launch__block_size"] / 32
     return {**counters, SHARED: counters[SHARED] + thread_numbers * warps}
 
 
 def row_clock_mhz(row: Mapping[str, str], gpu: GpuSpec) -> float:
-    """The SMs' clock in the counted launch, within what ``gpu`` can run at: as counted, or cycles over duration.
+    """SM clock of the counted launch in MHz: the counted clock, or cycles over duration, limited to the range of ``gpu``.
 
     Raises:
         ConfigError: the row has neither.
@@ -369,15 +372,12 @@ def row_clock_mhz(row: Mapping[str, str], gpu: GpuSpec) -> float:
 
 
 def event_us(row: Mapping[str, str], name: str, gpu: GpuSpec, *, l2: Literal["cold", "warm"] = "cold") -> float:
-    """What a protocol takes beside a kernel's own time: of an empty kernel, measured with the row, less its own time.
-
-    Nothing where the row does not tell.
-    """
+    """Time in us that a protocol adds: a measured empty kernel minus its simulated time; 0 where the row has none."""
     return number_in(row, name) - empty_us(gpu, l2=l2) if row.get(name) else 0.0
 
 
 def empty_us(gpu: GpuSpec, *, l2: Literal["cold", "warm"] = "cold") -> float:
-    """What the simulator says of a kernel that does nothing, at the highest clock."""
+    """Simulated time in us of a kernel that does nothing, at the highest clock."""
     def nothing(cta: RoleContext) -> Iterator[ops.Op]:
         del cta
         yield from ()
@@ -387,7 +387,7 @@ def empty_us(gpu: GpuSpec, *, l2: Literal["cold", "warm"] = "cold") -> float:
 
 
 def touched_bytes(launch: Launch, accesses: Collection[str] = ("read", "write")) -> float:
-    """All bytes that a launch reads or writes, each once a direction; of its footprints of ``accesses``."""
+    """Bytes that a launch reads or writes, each once per direction. Only footprints of ``accesses`` count."""
     tiles = np.arange(launch.num_tiles, dtype=np.int64)
     total = 0.0
     for footprint in launch.footprints:
@@ -400,9 +400,9 @@ def touched_bytes(launch: Launch, accesses: Collection[str] = ("read", "write"))
 
 
 def roofline_us(launch: Launch, gpu: GpuSpec) -> float | None:
-    """Time at the data sheet's peaks: what is touched over memory's bandwidth, or arithmetic, whichever is longer.
+    """Time in us at the data sheet's peaks: touched bytes over memory bandwidth, or arithmetic, whichever is longer.
 
-    None where a launch says nothing of either.
+    None where a launch has neither bytes nor FLOPs.
     """
     peak = gpu.device.peak_tflops.get(launch.math_class, 0.0)
     math_us = launch.num_flops / peak * 1e-6 if peak else 0.0

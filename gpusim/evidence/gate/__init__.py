@@ -1,4 +1,4 @@
-"""The gate: a profile of Nsight Compute held against predictions, or against an older profile.
+"""The gate: compares an Nsight Compute profile with predictions, or with an older profile.
 
 In: profiles and models. Out: verdicts and an exit status.
 """

@@ -1,11 +1,11 @@
-"""This profile against an older one: what became worse, and what explains it.
+"""Nsight Compute profile against an older one: metrics that became worse, and their causes.
 
-In: a launch that was judged, both profiles. Out: changes metric by metric, and sentences. Launches are paired by kernel name
-and by how many of that name ran before.
+In: a judged launch, both profiles. Out: changes metric by metric, and sentences. Launches are paired by kernel name and by
+their index among launches of that name.
 
-What explains a change: counts that grew (each names what makes them grow), the clock, the launch's shape; what the model
-says is busy; and where the options were others then (``was``), what the model predicts for both, and which part made free
-would win the most back.
+Causes are counts that grew (each with its usual reasons), the clock, and the launch's shape. The model adds which part is
+busy. If the options were different before (``was``), the model predicts both sets, and names the part that would win the
+most back if made free.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ MEANINGS: tuple[tuple[str, str, str], ...] = (
     ("smsp__inst_executed", "instructions", "more work by each thread, less unrolled, or spills"),
     ("sm__inst_executed", "instructions", "more work by each thread, less unrolled, or spills"),
 )
-"""Beginning of a metric, what it counts, why it grows."""
+"""Rows of (beginning of a metric, what it counts, why it grows)."""
 
 PARTS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
@@ -51,18 +51,18 @@ PARTS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "sm__inst_executed": ("issue", "the issue slots"),
     }
 )
-"""The part of the model that works a count off."""
+"""Part of the model that processes a count, with its name."""
 
 NOTABLE = 0.02
-"""A change of a count below this share explains nothing."""
+"""Relative change below which a count explains nothing."""
 FALLEN = 0.01
-"""A clock lower by this share is told of."""
+"""Relative decrease from which a lower clock is mentioned."""
 
 
 def against(
     item: LaunchCheck, profile: ProfileFile, old: ProfileFile, gpu: GpuSpec, asked: Mapping[str, float]
 ) -> LaunchCheck:
-    """``item`` with its changes since the ``old`` profile, and what explains them; a remark where that lacks the launch."""
+    """``item`` with its changes since the ``old`` profile and their causes; with a remark if that lacks the launch."""
     same = [launch for launch in profile.launches if launch.kernel == item.launch.kernel]
     then = [launch for launch in old.launches if launch.kernel == item.launch.kernel]
     place = same.index(item.launch)
@@ -87,7 +87,7 @@ def against(
 
 
 def changes(before: ProfiledLaunch, now: ProfiledLaunch, asked: Mapping[str, float]) -> list[Change]:
-    """Metrics of a class that both launches have; cycles and time first."""
+    """Changes of the classified metrics that both launches have; cycles and time first."""
     found = []
     for metric in sorted(now.metrics, key=lambda name: (same_as(name) != CYCLES, same_as(name) != DURATION, name)):
         kind = class_of(metric)
@@ -110,7 +110,7 @@ def changes(before: ProfiledLaunch, now: ProfiledLaunch, asked: Mapping[str, flo
 def explain_changes(
     found: Sequence[Change], item: LaunchCheck, before: ProfiledLaunch, gpu: GpuSpec
 ) -> list[str]:
-    """Sentences: what grew with the cycles, what the clock did, what the model says of it."""
+    """Sentences on the causes: counts that grew, the clock, and the model's view."""
     slower = [change for change in found if same_as(change.metric) in (CYCLES, DURATION) and change.is_worse]
     said = list(_launch_sentences(before, item.launch))
     clock = _clock_sentence(before, item.launch, gpu)
@@ -136,7 +136,7 @@ def _meaning(metric: str) -> tuple[str, str, str] | None:
 
 
 def _grew(factor: float) -> str:
-    """How a factor is said.
+    """Growth by a factor, in words.
 
     >>> _grew(8.0), _grew(1.12), _grew(float("inf"))
     ('8x', 'by 12 %', 'from nothing')
@@ -147,7 +147,7 @@ def _grew(factor: float) -> str:
 
 
 def _busy(metric: str, result: Result) -> str:
-    """What the model says of the part that works a count off."""
+    """Remark on how busy the part that processes a count is in the model."""
     for start, (part, name) in PARTS.items():
         if metric.startswith(start) and part in result.busy:
             return f"; in the model {name} is busy {result.busy[part]:.0%} of the time" + (
@@ -173,7 +173,7 @@ def _launch_sentences(before: ProfiledLaunch, now: ProfiledLaunch) -> list[str]:
 
 
 def _clock_sentence(before: ProfiledLaunch, now: ProfiledLaunch, gpu: GpuSpec) -> str:
-    """Whether the SMs ran slower; cycles do not tell."""
+    """Sentence if the SM clock fell, which cycles do not show."""
     old, new = clock_of(before, gpu)[0], clock_of(now, gpu)[0]
     if old is None or new is None or new >= old * (1.0 - FALLEN):
         return ""
@@ -181,7 +181,7 @@ def _clock_sentence(before: ProfiledLaunch, now: ProfiledLaunch, gpu: GpuSpec) -
 
 
 def _by_model(item: LaunchCheck, gpu: GpuSpec, *, is_slower: bool) -> list[str]:
-    """What the model says of both sets of options, at the same clock."""
+    """Sentences on the model's predictions for both sets of options, at one clock."""
     model, now, l2 = item.model, item.result, state_of(item.model)
 
     def kernel_of(changes: Mapping[str, Any]) -> Launch:

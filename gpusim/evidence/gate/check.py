@@ -1,9 +1,11 @@
-"""The gate: launches of a Nsight Compute profile beside what their models predict.
+"""The gate: compares launches of an Nsight Compute profile with the predictions of their kernel models.
 
-In: a profile, which kernel model (with which options) stands for which launch, a GPU. Out: a :class:`Report`, metric by
-metric, with a verdict. Cycles are predicted at the clock that the launch ran at, with flushed caches unless a model says
-warm (Nsight Compute flushes before each pass of each kernel unless told ``--cache-control none``). A model whose call
-launches several kernels is held against each by itself, as they are profiled.
+In: a profile, which kernel model (with which options) belongs to which launch, a GPU. Out: a :class:`Report` with a verdict
+for each metric.
+
+Cycles are predicted at the clock of the launch. Caches are flushed unless a model specifies warm, since Nsight Compute
+flushes them before each pass unless ``--cache-control none`` is given. If one call of a model launches several kernels, each
+is compared separately, as it is profiled.
 """
 
 from __future__ import annotations
@@ -45,24 +47,25 @@ CLUSTER = "launch__cluster_size"
 SMS, LAUNCH_SMS = "device__attribute_multiprocessor_count", "launch__sm_count"
 
 SLOW_CLOCK, FAST_CLOCK, FAST_RATIO = 0.5, 1.05, 1.25
-"""Beyond these times its lowest and its highest clock no GPU runs; cycles and time of different passes give up to 1.08 times
-the highest (1,896 measured launches)."""
+"""Multiples of the lowest and highest clock that no GPU exceeds.
+
+Cycles and time of different passes give up to 1.08 times the highest clock (1,896 measured launches)."""
 
 
 class NotComparableError(GpusimError):
-    """A profile and a model that have nothing in common: another architecture, or no metric."""
+    """A profile and a model that cannot be compared: another architecture, or no common metric."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Limits by metric or class, which win over the models' own."""
+    """Limits by metric or class, which override those of the models."""
 
     tolerances: Mapping[str, float] = field(default_factory=dict)
-    """Differences between prediction and measurement."""
+    """Allowed differences between prediction and measurement, in percent or points."""
     worse: Mapping[str, float] = field(default_factory=dict)
-    """Changes since the baseline."""
+    """Allowed increases over the baseline, in percent or points."""
     is_strict: bool = False
-    """Whether models and launches without counterpart, and launches without cycles and time, are not comparable."""
+    """Whether the report is "not comparable" if a model or launch has no counterpart, or a launch has no cycles and time."""
 
 
 NO_LIMITS = Limits()
@@ -77,11 +80,11 @@ def check_profile(
     baseline: Path | None = None,
     decimal: Decimal | None = None,
 ) -> Report:
-    """Hold every launch of a profile that a model stands for against it, and against ``baseline``, an older profile.
+    """Compare every launch of a profile with its model, and with ``baseline``, an older profile.
 
     Raises:
-        NotComparableError: a profile of another architecture, or one without a launch of these kernels.
-        GpusimError: a profile, options or models that are refused.
+        NotComparableError: the profile is of another architecture, or has no launch of these kernels.
+        GpusimError: the profile, the options or the models are refused.
     """
     profile = read_profile(path, decimal=decimal)
     old = None if baseline is None else read_profile(baseline, decimal=decimal)
@@ -92,7 +95,7 @@ def check_profile(
     _refuse_mixture(profile, models)
     remarks = list(profile.remarks)
     for told in models:
-        told.params(gpu)  # refused even where no launch is its
+        told.params(gpu)  # refuses bad options even of models without a launch
     judged: list[LaunchCheck] = []
     untold: list[str] = []
     simulated: dict[tuple[int, int, float], Result] = {}
@@ -136,7 +139,7 @@ def check_profile(
 def _of_models(
     models: Sequence[Model], unmet: Sequence[Model], profile: ProfileFile, *, has_baseline: bool
 ) -> list[str]:
-    """What models of a file say that nothing is held against."""
+    """Remarks on a file's models, or parts of them, that nothing is compared with."""
     said, kernels = [], [launch.kernel for launch in profile.launches]
     for model in unmet:
         hint = f"; {nearest(model.match, kernels)}" if get_close_matches(model.match, kernels) else ""
@@ -150,16 +153,16 @@ def _of_models(
 
 
 def _gone(profile: ProfileFile, old: ProfileFile, models: Sequence[Model]) -> tuple[str, ...]:
-    """Of the launches of the ``old`` profile that a model stands for those that the new one has none for, by kernel name."""
+    """Kernel names of launches that the ``old`` profile has and the new one lacks, of those that belong to a model."""
     now = Counter(launch.kernel for launch in profile.launches)
     then = Counter(launch.kernel for launch in old.launches if model_for(launch, models) is not None)
-    if not any(model.match or model.regex for model in models):  # the one model is of what is here, whatever was there
+    if not any(model.match or model.regex for model in models):  # one model without a name is for this profile
         then = Counter({name: num for name, num in then.items() if name in now})
     return tuple((then - now).elements())
 
 
 def _refuse_mixture(profile: ProfileFile, models: Sequence[Model]) -> None:
-    """One model without a name, and launches of several kernels: which of them it tells nobody knows."""
+    """Check that a single model without a name has launches of one kernel only."""
     names = list(dict.fromkeys(launch.kernel for launch in profile.launches))
     if len(names) > 1 and any(not model.match and not model.regex for model in models):
         raise ConfigError(
@@ -175,7 +178,7 @@ def _refuse_other_gpu(launch: ProfiledLaunch, gpu: GpuSpec, path: Path) -> None:
             f"{gpu.compute_capability}: give the GPU that it was profiled on"
         )
     ran_on = FOLDERS.get(launch.device, gpu.base_name)
-    if gpu.base_name in FOLDERS.values() and ran_on != gpu.base_name:  # somebody's own description may stand for any
+    if gpu.base_name in FOLDERS.values() and ran_on != gpu.base_name:  # a user's description may stand for any GPU
         raise NotComparableError(
             f"{path}: launch {launch.idx} ran on {launch.device}, not on {gpu.name}: give --gpu {ran_on}"
         )
@@ -188,10 +191,10 @@ def _refuse_other_gpu(launch: ProfiledLaunch, gpu: GpuSpec, path: Path) -> None:
 
 
 def _refuse_impossible(launch: ProfiledLaunch, gpu: GpuSpec, path: Path) -> None:
-    """Cycles and times that no launch has: a unit is wrong, or a number was cut.
+    """Check for cycles and times that no launch has: a wrong unit, or a number that was cut.
 
     Raises:
-        ConfigError: says which, and what would be possible.
+        ConfigError: a number is impossible; the text has the possible range.
     """
     where = f"{path}: launch {launch.idx}"
     told = {SAME[name]: value for name, value in launch.metrics.items() if name in SAME} | dict(launch.metrics)
@@ -212,7 +215,7 @@ def _refuse_impossible(launch: ProfiledLaunch, gpu: GpuSpec, path: Path) -> None
 
 
 def _on_trust(launches: Sequence[ProfiledLaunch], gpu: GpuSpec, name: str) -> list[str]:
-    """That nothing but the command line says on which of several GPUs of one capability launches ran."""
+    """Remark that only the command line names the GPU, out of several with one compute capability."""
     unnamed = [item for item in launches if item.capability and not item.device]
     if not unnamed or gpu.base_name not in FOLDERS.values():
         return []
@@ -228,7 +231,7 @@ def _on_trust(launches: Sequence[ProfiledLaunch], gpu: GpuSpec, name: str) -> li
 
 
 def _unmeasured(name: str, judged: Sequence[LaunchCheck]) -> str:
-    """That a tolerance is of a metric that no launch has, and which one may have been meant."""
+    """Sentence on a tolerance whose metric no launch has, with the metric that may have been meant."""
     said = f"--tolerance {name}: no launch has that metric measured and predicted"
     known = {part.metric for item in judged for part in item.comparisons}
     meant = sorted(metric for metric in known if metric.partition(".")[0] == name.partition(".")[0]) or get_close_matches(
@@ -283,7 +286,7 @@ def _judged(
 
 
 def _which(kernels: Sequence[Launch], measured: Mapping[str, float]) -> int:
-    """The one that is launched with as many CTAs and threads as was ``measured``; else the first."""
+    """Index of the kernel whose CTAs and threads equal those of ``measured``; 0 if none does."""
     for idx, kernel in enumerate(kernels):
         told = {"launch__grid_size": kernel.num_ctas, "launch__block_size": kernel.num_threads}
         if all(measured.get(name) == value for name, value in told.items()):
@@ -316,14 +319,14 @@ def _shape(launch: ProfiledLaunch) -> dict[str, float]:
 
 
 def thread_numbers(launch: ProfiledLaunch) -> int:
-    """Numbers that each warp asks for of its threads: one for each side along which a block has more than one thread."""
+    """Reads of ``SR_TID`` by each warp: one per dimension along which a block has more than one thread."""
     return max(THREAD_NUMBERS, sum(side > 1 for side in launch.block))
 
 
 def predictions(
     result: Result, wanted: Iterable[str], *, thread_numbers: int = THREAD_NUMBERS
 ) -> dict[str, float]:
-    """Predicted numbers by metric: counters as they are counted, and what follows from them (sums, bytes a second)."""
+    """Predicted numbers by metric: counters as Nsight Compute counts them, with sums and bytes per second."""
     found = as_counted(result.counters, thread_numbers)
     read, written = (found[name] for name in DRAM)
     found["dram__bytes.sum"] = read + written
@@ -338,7 +341,7 @@ def predictions(
 
 
 def _several(judged: Sequence[LaunchCheck]) -> list[str]:
-    """Models that stand for more than one launch, and their tolerances of what none of these has."""
+    """Remarks on models of more than one launch, and on their tolerances for metrics that none of these has."""
     names: dict[int, list[str]] = {}
     for item in judged:
         names.setdefault(id(item.model), []).append(item.launch.idx)
@@ -356,14 +359,14 @@ def _several(judged: Sequence[LaunchCheck]) -> list[str]:
 
 
 def _not_worse(worse: Mapping[str, float], judged: Sequence[LaunchCheck]) -> tuple[str, ...]:
-    """Of what may be no worse than last time what no launch has now and then."""
+    """Names in ``worse`` that no launch has both now and in the baseline."""
     seen = {change.metric for item in judged for change in item.changes}
     kinds = {kind.name for kind in map(class_of, seen) if kind is not None and kind.baseline is not None}
     return tuple(name for name in worse if name not in seen and name not in kinds)
 
 
 def _unused(tolerances: Mapping[str, float], judged: Sequence[LaunchCheck]) -> list[str]:
-    """Metrics, and classes of them, that a tolerance was asked for and that no launch has."""
+    """Metrics and classes in ``tolerances`` that no launch has."""
     seen = {part.metric for item in judged for part in item.comparisons}
     kinds = {kind.name for kind in map(class_of, seen) if kind is not None}
     return [name for name in tolerances if name not in seen and name not in kinds]

@@ -1,6 +1,6 @@
-"""Which kernel model stands for which launches of a profile, and with which options.
+"""Kernel models of the gate: the launches of a profile that each predicts, and its options.
 
-In: a TOML file of tables ``[[model]]``, or what a command line says. Out: :class:`Model`, checked.
+In: a TOML file of tables ``[[model]]``, or arguments of a command line. Out: :class:`Model`, checked.
 """
 
 from __future__ import annotations
@@ -25,47 +25,47 @@ if TYPE_CHECKING:
     from gpusim.workload.launch import Launch
 
 L2 = Literal["flushed", "cold", "warm"]
-"""Of caches before a kernel; ``cold`` says the same as ``flushed``, which a profiler does."""
+"""States of the caches before a kernel; ``cold`` is a synonym of ``flushed``, the state that a profiler leaves."""
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 MODEL_KEYS = ("match", "regex", "kernel", "options", "was", "l2", "tolerance", "worse")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
-    """A kernel model and the launches that it stands for."""
+    """A kernel model and the launches that it predicts."""
 
     kernel: str
-    """A name of ``KERNEL_MODELS``."""
+    """Key in ``KERNEL_MODELS``."""
     options: Mapping[str, Any]
     match: str = ""
-    """The launches' kernel name; with ``regex`` empty, too: all."""
+    """Kernel name of the launches; if ``regex`` is empty, too: all launches."""
     regex: str = ""
     l2: L2 = "flushed"
     tolerances: Mapping[str, float] = field(default_factory=dict)
-    """How far predictions may be off, by class or metric, where not as by default."""
+    """Allowed errors of predictions by class or metric, where they differ from the defaults."""
     worse: Mapping[str, float] = field(default_factory=dict)
-    """How much worse than the baseline they may be, likewise."""
+    """Allowed increases over the baseline by class or metric."""
     was: Mapping[str, Any] = field(default_factory=dict)
-    """Options that were others when the baseline was taken."""
+    """Options that had other values when the baseline was taken."""
     source: str = ""
-    """The file that says so, where one does."""
+    """File that defines the model; empty without a file."""
 
     @property
     def awaited(self) -> str:
-        """Of which launches it is, as a sentence has it."""
+        """Launches of the model in the words of a sentence."""
         return self.match or self.regex or "any kernel"
 
     def covers(self, name: str) -> bool:
-        """Whether it stands for launches of a kernel of that name."""
+        """Whether it predicts launches of a kernel of that name."""
         if self.match:
             return name == self.match
         return not self.regex or re.search(self.regex, name) is not None
 
     def params(self, gpu: GpuSpec, changes: Mapping[str, Any] = NOTHING) -> KernelParams:
-        """The model's parameters, checked, with ``changes``.
+        """Parameters of the model with ``changes``, checked.
 
         Raises:
-            GpusimError: no such model, or options that it refuses.
+            GpusimError: there is no such model, or it refuses the options.
         """
         if self.kernel not in KERNEL_MODELS:
             where = f"{self.source}: " if self.source else ""
@@ -84,17 +84,17 @@ class Model:
 
 
 def _in_our_words(kernel: str, options: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Options of a file that may have names of an earlier release."""
+    """Options of a file, which may have names of an earlier release."""
     from gpusim.kernel_models import KERNEL_MODELS
 
     return KERNEL_MODELS[kernel].params.in_our_words(options) if kernel in KERNEL_MODELS else options
 
 
 def _refuse_flag(kind: type[KernelParams], option: str, value: Any) -> None:
-    """Numbers are no flags and flags no numbers, though Python takes them for one another.
+    """Check that flags are bool and other options are not, although Python accepts one for the other.
 
     Raises:
-        ConfigError: ``true`` or ``false`` for an option that is neither, or a number or word for one that is.
+        ConfigError: ``true`` or ``false`` for an option that is no flag, or a number or word for a flag.
     """
     taken = {item.alias or name: item.annotation for name, item in kind.model_fields.items()}.get(option)
     is_flag = taken is bool or bool in get_args(taken)
@@ -105,10 +105,10 @@ def _refuse_flag(kind: type[KernelParams], option: str, value: Any) -> None:
 
 
 def read_models(path: Path) -> tuple[Model, ...]:
-    """The models of a TOML file: a table ``[[model]]`` each.
+    """Models of a TOML file, one per table ``[[model]]``.
 
     Raises:
-        ConfigError: no such file, or keys and values that are not of a model; says which.
+        ConfigError: there is no such file, or a key or value does not belong to a model; the text names it.
     """
     if not path.is_file():
         raise ConfigError(f"{path}: is no file, wants tables [[model]]")
@@ -156,15 +156,18 @@ def _model(item: Mapping[str, Any]) -> Model:
 
 
 def state_of(model: Model) -> Literal["warm", "flushed"]:
-    """Of the caches as the profiler leaves them: flushed, those of code, too, or as the launch before left them."""
+    """State of the caches when the profiler starts a launch.
+
+    Flushed, the instruction caches too, or as the previous launch left them.
+    """
     return "warm" if model.l2 == "warm" else "flushed"
 
 
 def model_for(launch: ProfiledLaunch, models: Sequence[Model]) -> Model | None:
-    """The model that stands for a launch: a whole name before a regular expression.
+    """Model of a launch: an exact name takes precedence over a regular expression.
 
     Raises:
-        ConfigError: two that are as good.
+        ConfigError: two models match equally well.
     """
     found = [model for model in models if model.covers(launch.kernel)]
     exact = [model for model in found if model.match]
@@ -176,12 +179,12 @@ def model_for(launch: ProfiledLaunch, models: Sequence[Model]) -> Model | None:
 
 
 def kernels_of_call(launch: Launch) -> tuple[Launch, ...]:
-    """The kernels that a call launches one after the other, each by itself, as a profiler runs them."""
+    """Kernels that a call launches in order, each as a separate launch, as a profiler runs them."""
     return (replace(launch, following=()), *launch.following)
 
 
 def clock_of(launch: ProfiledLaunch, gpu: GpuSpec) -> tuple[float | None, str]:
-    """(SM clock of a launch in MHz, what that is from); None where the profile does not tell."""
+    """(SM clock of a launch in MHz, where it comes from); None where the profile has no clock."""
     told = {SAME[name]: value for name, value in launch.metrics.items() if name in SAME} | dict(launch.metrics)
     row = {name: repr(told[name]) for name in (CLOCK, CYCLES, DURATION) if told.get(name)}
     if CLOCK not in row and not {CYCLES, DURATION} <= set(row):

@@ -1,8 +1,8 @@
-"""How far a metric may be off, and where that number comes from.
+"""Tolerances of Nsight Compute metrics in the gate, each with its source.
 
-A metric belongs to a class by its name. The class has a limit; where predictions of a kernel's family were held against rows
-that nothing was fitted to, nine in ten of which were further off (``validation/held_out.toml``), that is the limit. What
-somebody asks for wins. Metrics of no class are shown and not judged.
+A metric belongs to a class by its name, and the class has a limit. Where a kernel's family was judged on rows that nothing
+was fitted to, the P90 of these errors (``validation/held_out.toml``) is the limit. A limit that the user requests overrides
+both. Metrics without a class are shown and not judged.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from gpusim.evidence.cases.validation_kernel import CLOCK, CYCLES, DRAM, DURATIO
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tolerance:
-    """What a difference is held against: percent of the measured, or points for a number that is percent itself."""
+    """Limit of a difference: percent of the measured value, or points if the metric is in percent."""
 
     limit: float
     is_points: bool = False
@@ -30,7 +30,7 @@ class Tolerance:
 
     @property
     def text(self) -> str:
-        """The limit as a table has it.
+        """Limit as a table shows it.
 
         >>> Tolerance(limit=10.0).text, Tolerance(limit=3.0, is_points=True).text
         ('10 %', '3 points')
@@ -42,20 +42,20 @@ class Tolerance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricClass:
-    """Metrics that are judged alike."""
+    """Metrics that are judged by one limit."""
 
     name: str
-    """What ``--tolerance`` calls it."""
+    """Name of the class in ``--tolerance``."""
     pattern: str
-    """A regular expression that the whole name of a metric matches."""
+    """Regular expression that matches the full name of a metric."""
     limit: float
     source: str
     baseline: float | None
-    """How much worse than last time it may be, percent or points; None: shown, and never a failure by itself."""
+    """Largest increase over the last run, percent or points; None: shown, never a failure by itself."""
     is_points: bool = False
     is_better_high: bool = False
     held_out: str = ""
-    """The metric whose P90 stands for the class, if not its own."""
+    """Metric whose P90 is used for the class; empty: the metric itself."""
 
 
 CLASSES: tuple[MetricClass, ...] = (
@@ -80,7 +80,7 @@ CLASSES: tuple[MetricClass, ...] = (
     MetricClass(name="registers", pattern=r"launch__registers_per_thread", limit=15.0, baseline=None,
                 source="a compiler's choice"),
 )  # fmt: skip
-"""In order: the first that matches counts."""
+"""Classes in order of precedence: the first match counts."""
 
 SAME: Mapping[str, str] = MappingProxyType(
     {
@@ -92,24 +92,25 @@ SAME: Mapping[str, str] = MappingProxyType(
         "gpu__time_duration.max": DURATION,
     }
 )
-"""Metrics that are another one under the name of its unit, or of a version: GPCs run at the clock of their SMs, and a
-section of Nsight Compute shows their cycles as a launch's."""
+"""Metrics that are another one under the name of a unit or version.
+
+GPCs run at the clock of their SMs, and a section of Nsight Compute shows their cycles as a launch's."""
 
 RAW_COUNTS: tuple[MetricClass, ...] = (
     MetricClass(name="instructions", pattern=r"smsp?__inst_executed\.sum", limit=1.0, baseline=5.0, source="counted"),
     MetricClass(name="l2_sectors", pattern=r"lts__t_sectors\w*\.sum", limit=10.0, baseline=10.0, source="counted"),
 )
-"""Not predicted, or never held against rows, but compared with last time."""
+"""Classes that are not predicted or never judged on rows, but compared with the last run."""
 
 HELD_OUT_NAMES = frozenset({CYCLES, *JUDGED_COUNTS})
-"""Whose P90 is kept."""
+"""Metrics whose P90 is kept."""
 
 USELESS = 25.0
-"""A P90 above this is no tolerance: the model does not know that number, and it is shown alone."""
+"""Percent above which a P90 is no tolerance. The model does not know that number, and it is only shown."""
 
 
 def same_as(metric: str) -> str:
-    """The metric that we know ``metric`` as.
+    """Name under which gpusim knows ``metric``.
 
     >>> same_as("gpc__cycles_elapsed.max"), same_as("dram__bytes.sum")
     ('sm__cycles_elapsed.max', 'dram__bytes.sum')
@@ -118,7 +119,7 @@ def same_as(metric: str) -> str:
 
 
 def class_of(metric: str) -> MetricClass | None:
-    """The class that a metric is judged in; None where it has none.
+    """Class that a metric is judged in; None where it has none.
 
     >>> class_of("dram__bytes_read.sum").name, class_of("gpu__time_duration.sum").name, class_of("sm__cycles_active.avg")
     ('bytes', 'time', None)
@@ -133,7 +134,7 @@ def parse_tolerance(text: str, flag: str = "--tolerance") -> tuple[str, float]:
     (('cycles', 10.0), ('dram__bytes_read.sum', 2.5))
 
     Raises:
-        ConfigError: no such name, or no limit.
+        ConfigError: the name is unknown, or there is no limit.
     """
     name, mark, limit = text.partition("=")
     if not mark:
@@ -144,10 +145,10 @@ def parse_tolerance(text: str, flag: str = "--tolerance") -> tuple[str, float]:
 
 
 def limits_of(limits: Mapping[str, str | float], flag: str = "tolerance") -> dict[str, float]:
-    """Limits by class or metric, as they are written.
+    """Limits by class or metric, parsed from text.
 
     Raises:
-        ConfigError: no such name, or no number from 0 on.
+        ConfigError: a name is unknown, or a limit is no number from 0 on.
     """
     return {_checked_name(name, flag): _limit(name, limit, flag) for name, limit in limits.items()}
 
@@ -157,7 +158,7 @@ def _limit(name: str, limit: str | float, flag: str) -> float:
     if number is None:
         raise ConfigError(f"{flag} {name}={limit} wants a number of percent from 0 on, such as {name}=10%")
     value = float(number[1])
-    if not number[2] and 0.0 < value < 1.0 and not _is_points(name):  # a share, or a part of a percent: nobody knows
+    if not number[2] and 0.0 < value < 1.0 and not _is_points(name):  # a fraction, or a part of a percent: ambiguous
         raise ConfigError(
             f"{flag} {name}={limit} is a share or less than one percent, wants its unit: {name}={100.0 * value:g}% or "
             f"{name}={value:g}%"
@@ -166,7 +167,7 @@ def _limit(name: str, limit: str | float, flag: str) -> float:
 
 
 def _is_points(name: str) -> bool:
-    """Whether limits of a class or metric are points, of which a tenth is nothing odd."""
+    """Whether limits of a class or metric are points, where a tenth is not unusual."""
     return any(item.name == name and item.is_points for item in CLASSES) or name.endswith(".pct") or ".pct_of_" in name
 
 
@@ -184,9 +185,9 @@ def _checked_name(name: str, flag: str) -> str:
 
 
 def tolerance_of(metric: str, model: str, gpu: str, asked: Mapping[str, float]) -> Tolerance | None:
-    """What ``metric`` of a launch of ``model`` is held against; None where it is shown alone.
+    """Tolerance of ``metric`` for a launch of ``model``; None where the metric is only shown.
 
-    ``asked``: limits by metric or class, of the command line.
+    ``asked``: limits of the command line, by metric or class.
 
     >>> tolerance_of("gpu__time_duration.sum", "transpose", "h200_sxm", {}).source[:30]
     "P90 of transpose's judged rows"
@@ -211,6 +212,6 @@ def tolerance_of(metric: str, model: str, gpu: str, asked: Mapping[str, float]) 
 
 @cache
 def _held_out() -> Mapping[str, Mapping[str, Mapping[str, float]]]:
-    """By GPU, family and metric; beside the families of a GPU its source."""
+    """P90 by GPU, family and metric; each GPU also has its ``source``."""
     path = kernels_dir().parent / "validation" / "held_out.toml"
     return MappingProxyType(tomllib.loads(path.read_text(encoding="utf-8")))

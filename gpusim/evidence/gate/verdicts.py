@@ -1,6 +1,6 @@
-"""What the gate has to say: metrics beside one another, launches, a report and the status that it ends with.
+"""Verdicts of the gate: compared metrics, launches, the report, and its exit status.
 
-In: numbers and tolerances. Out: a verdict of each, and in one sentence.
+In: numbers and tolerances. Out: a verdict for each, and one sentence for all.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ if TYPE_CHECKING:
     from gpusim.simulate.result import Result
 
 PASS, FAIL, BAD_INPUT, NOT_COMPARABLE = 0, 1, 2, 3
-"""What a check ends with."""
+"""Exit status of a check."""
 
 
 def in_points(metric: str) -> bool:
-    """Whether differences of a metric are in points, as it is percent itself."""
+    """Whether differences of a metric are in points, since the metric is in percent."""
     return metric.endswith(".pct") or ".pct_of_" in metric
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """A metric, measured and predicted (or measured now and last time)."""
+    """A metric, measured and predicted, or measured now and in the baseline."""
 
     metric: str
     measured: float
     predicted: float
     tolerance: Tolerance | None
     floor: float = 0.0
-    """The least that the difference is taken relative to."""
+    """Smallest reference for the relative difference."""
 
     @property
     def difference(self) -> float:
-        """Predicted less measured, in percent of the measured or the floor; in points where the metric is percent.
+        """Predicted minus measured, in percent of the measured value or the floor; in points if the metric is in percent.
 
         >>> Comparison(metric="a.sum", measured=10.0, predicted=9.0, tolerance=None).difference
         -10.0
@@ -54,7 +54,7 @@ class Comparison:
 
     @property
     def is_of_floor(self) -> bool:
-        """Whether a difference is taken relative to the floor, as less was measured."""
+        """Whether the difference is relative to the floor, because the measured value is smaller."""
         return self.floor > abs(self.measured) and self.difference != 0.0
 
     @property
@@ -64,7 +64,7 @@ class Comparison:
 
     @property
     def passes(self) -> bool | None:
-        """Within the tolerance; None where it is not judged."""
+        """Whether the difference is within the tolerance; None where it is not judged."""
         if self.tolerance is None or math.isinf(self.tolerance.limit):
             return None
         return abs(self.difference) <= self.tolerance.limit + 1e-9
@@ -72,18 +72,18 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """A metric, last time and now."""
+    """A metric in the baseline and now."""
 
     metric: str
     before: float
     now: float
     tolerance: Tolerance | None
-    """How much worse it may be; None: shown alone."""
+    """Largest allowed increase; None: only shown."""
     is_better_high: bool = False
 
     @property
     def difference(self) -> float:
-        """Now less then, in percent or points; see :class:`Comparison`.
+        """Change since the baseline, in percent or points; see :class:`Comparison`.
 
         >>> Change(metric="a.sum", before=10.0, now=12.0, tolerance=None).difference
         20.0
@@ -92,13 +92,13 @@ class Change:
 
     @property
     def is_worse(self) -> bool:
-        """Beyond the tolerance, in the direction that costs."""
+        """Whether the metric is beyond the tolerance in the direction that costs."""
         grown = -self.difference if self.is_better_high else self.difference
         return self.tolerance is not None and grown > self.tolerance.limit + 1e-9
 
     @property
     def factor(self) -> float:
-        """Now over then."""
+        """Ratio of now to the baseline."""
         return self.now / self.before if self.before else math.inf if self.now else 1.0
 
 
@@ -110,36 +110,36 @@ class LaunchCheck:
     model: Model
     comparisons: tuple[Comparison, ...]
     clock: str
-    """At which clock it was predicted, in words."""
+    """Clock of the prediction, in words."""
     result: Result
     kernel_idx: int = 0
-    """Which of the kernels that a call of the model launches it is."""
+    """Index among the kernels that a call of the model launches."""
     remarks: tuple[str, ...] = ()
     changes: tuple[Change, ...] = ()
-    """Against the baseline."""
+    """Changes since the baseline."""
     causes: tuple[str, ...] = ()
-    """What explains the changes, a sentence each."""
+    """Causes of the changes, a sentence each."""
     lacking: tuple[str, ...] = ()
-    """Metrics that the baseline has and this launch has not."""
+    """Metrics that the baseline has and this launch lacks."""
 
     is_other_launch: bool = False
-    """Whether grid or block were others in the baseline."""
+    """Whether grid or block differ from the baseline."""
 
     @property
     def num_judged(self) -> int:
-        """Metrics with a verdict."""
+        """Number of metrics with a verdict."""
         return sum(item.passes is not None for item in self.comparisons)
 
     @property
     def is_timed(self) -> bool:
-        """Whether its cycles or its time have a verdict: beside what is predicted, or beside last time."""
+        """Whether its cycles or time have a verdict, against the prediction or the baseline."""
         judged = [part.metric for part in self.comparisons if part.passes is not None]
         judged += [change.metric for change in self.changes if change.tolerance is not None]
         return any(same_as(name) in (CYCLES, DURATION) for name in judged)
 
     @property
     def passes(self) -> bool:
-        """Whether nothing is out of its tolerance, and nothing is worse than last time."""
+        """Whether all metrics are within tolerance, and none is worse than in the baseline."""
         return not any(item.passes is False for item in self.comparisons) and not any(
             item.is_worse for item in self.changes
         )
@@ -147,7 +147,7 @@ class LaunchCheck:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """All that was compared."""
+    """All comparisons of a profile."""
 
     profile: Path
     gpu: str
@@ -155,21 +155,21 @@ class Report:
     remarks: tuple[str, ...]
     baseline: Path | None = None
     lacking: tuple[str, ...] = ()
-    """Metrics, and classes of them, that a tolerance was asked for and that no launch has."""
+    """Metrics and classes with a tolerance that no launch has."""
     gone: tuple[str, ...] = ()
-    """Kernels, a name each launch, that the baseline has launches of and this profile has not."""
+    """Kernels of launches that only the baseline has, one name per launch."""
     not_worse: tuple[str, ...] = ()
-    """Metrics, and classes of them, that a limit of getting worse was asked for and that no launch has now and then."""
+    """Metrics and classes with a limit on increases that no launch has both now and in the baseline."""
     unmet: tuple[str, ...] = ()
-    """Models that stand for no launch, by the name or the expression that they wait for."""
+    """Models without a launch, by the name or expression that they match."""
     untold: tuple[str, ...] = ()
-    """Kernels of launches that no model stands for."""
+    """Kernels of launches without a model."""
     is_strict: bool = False
-    """Whether models without launches, launches without models and launches without cycles or time are held against it."""
+    """Whether models without launches, and launches without models, cycles or time, make it not comparable."""
 
     @property
     def status(self) -> int:
-        """0 all within tolerance, 1 something is not, 3 nothing, or not all that was asked for, could be compared."""
+        """Exit status: 0 if all is within tolerance, 1 if not, 3 if nothing or only a part of the request was comparable."""
         if not any(item.num_judged or item.changes for item in self.launches):
             return NOT_COMPARABLE
         if not all(item.passes for item in self.launches):
@@ -178,24 +178,24 @@ class Report:
 
     @property
     def has_no_counter(self) -> bool:
-        """Whether nothing that was counted is compared: how a launch is laid out alone says nothing of how it ran."""
+        """Whether no counted metric is compared: the launch parameters alone say nothing about the run."""
         names = [part.metric for item in self.launches for part in item.comparisons if part.passes is not None]
         names += [part.metric for item in self.launches for part in item.changes]
         return all(name.startswith("launch__") for name in names)
 
     @property
     def has_no_last_time(self) -> bool:
-        """Whether there is a baseline, and no launch of it is one of these."""
+        """Whether there is a baseline that has none of these launches."""
         return self.baseline is not None and not any(item.changes for item in self.launches)
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """Metrics that the baseline has or a tolerance was asked for, and that the profile has not."""
+        """Metrics that the baseline has or a tolerance names, and that the profile lacks."""
         return tuple(dict.fromkeys([*self.lacking, *(name for item in self.launches for name in item.lacking)]))
 
     @property
     def verdict(self) -> str:
-        """The report in one sentence."""
+        """Verdict of the report in one sentence."""
         judged = sum(item.num_judged for item in self.launches)
         if self.status == NOT_COMPARABLE:
             rest = "; the rest is within tolerance" if judged and not self.has_no_counter else ""
@@ -210,7 +210,7 @@ class Report:
 
     @property
     def not_compared(self) -> tuple[str, ...]:
-        """What was asked for and could not be compared, a sentence each; empty where all could."""
+        """Requested comparisons that were not possible, a sentence each; empty if all were."""
         said = []
         measured = {name for item in self.launches for name in item.launch.metrics}
         kinds = {kind.name for kind in map(class_of, measured) if kind is not None}
@@ -236,7 +236,7 @@ class Report:
         return tuple(said)
 
     def _strictly(self) -> list[str]:
-        """What is missing where everything has to be compared."""
+        """Sentences on what is missing in a strict check."""
         said = [f"no launch of {', '.join(self.unmet)}"] if self.unmet else []
         if self.untold:
             said.append(f"no model stands for {', '.join(self.untold)}")
@@ -251,7 +251,7 @@ class Report:
 
     @property
     def _unsaid(self) -> str:
-        """What a verdict would be taken to say: of models without a launch, and of cycles where none are compared."""
+        """Restrictions of the verdict: models without a launch, launches of another shape, and uncompared cycles."""
         unmet = f"; no launch of {', '.join(self.unmet)}" if self.unmet else ""
         if self.baseline is not None and any(item.is_other_launch for item in self.launches):
             unmet += f"; grid or block were others in {self.baseline.name}"

@@ -1,9 +1,9 @@
-"""Nsight Compute from the outside: its command line, its raw CSV, its complaints.
+"""Nsight Compute command line, the parser of its raw CSV page, and explanations of its error messages.
 
 In: the text that ``ncu --csv --page raw`` writes. Out: a :class:`Profile` for each launch, in launch order.
 
-Source: Nsight Compute CLI documentation, "Options" and "CSV": lines that begin with ``==`` are messages; the first line of
-the table holds names, the second units; numbers may have thousands separators.
+Source: Nsight Compute CLI documentation, "Options" and "CSV". Lines that begin with ``==`` are messages. The first line of
+the table holds names, the second units. Numbers may have thousands separators.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ COMPLAINTS = (
     ("Profiling is not supported", "this GPU cannot be profiled by the installed version"),
     ("No kernels were profiled", "no kernel was launched"),
 )
-"""What a message of Nsight Compute contains, and what it means."""
+"""Parts of Nsight Compute's messages, with their meanings."""
 
 NO_NUMBER = ("", "n/a", "nan")
-"""What stands in the place of a metric that could not be collected."""
+"""Texts of a metric that could not be collected."""
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """One launch: the kernel's name, its metrics by name, its shape (empty where the table does not tell)."""
+    """One launch: the kernel's name, its metrics by name, its shape (empty where the table has none)."""
 
     kernel: str
     metrics: dict[str, float]
@@ -49,7 +49,7 @@ def ncu_command(
     ncu: str, metrics: Sequence[str], log: str, program: Sequence[str], *, cache_control: str = "none",
     is_marked: bool = False,
 ) -> list[str]:
-    """The command that runs ``program`` under Nsight Compute, clocks as they are, one line of CSV a launch.
+    """Command that runs ``program`` under Nsight Compute with unchanged clocks and one line of CSV per launch.
 
     ``is_marked``: only launches between the program's own start and stop of the profiler are counted.
 
@@ -64,13 +64,13 @@ def ncu_command(
 
 
 def parse_number(text: str) -> float:
-    """A number as Nsight Compute prints it.
+    """Value of a number as Nsight Compute prints it.
 
     >>> parse_number("1,234"), parse_number("0.50"), parse_number("12,345,678.25")
     (1234.0, 0.5, 12345678.25)
 
     Raises:
-        ConfigError: no number.
+        ConfigError: the text is no number.
     """
     if not re.fullmatch(r"[+-]?(\d{1,3}(,\d{3})+|\d+)(\.\d+)?([eE][+-]?\d+)?", text):
         raise ConfigError(f"Nsight Compute: {text!r} is no number, wants one such as 1,234.5: check its locale and metrics")
@@ -78,7 +78,7 @@ def parse_number(text: str) -> float:
 
 
 def parse_profiles(text: str, metrics: Iterable[str]) -> list[Profile]:
-    """The launches of a raw CSV, in launch order, with those of ``metrics`` that have a number.
+    """Launches of a raw CSV, in launch order, with those of ``metrics`` that have a number.
 
     >>> text = '''==PROF== Connected to process 7
     ... "ID","Kernel Name","a.sum","b.sum"
@@ -89,7 +89,7 @@ def parse_profiles(text: str, metrics: Iterable[str]) -> list[Profile]:
     [Profile(kernel='k', metrics={'a.sum': 1024.0}, grid=(), block=())]
 
     Raises:
-        ConfigError: no table, a row cut off, launches out of order, or a metric that is text.
+        ConfigError: there is no table, a row is cut off, launches are out of order, or a metric is text.
     """
     lines = [line for line in text.splitlines() if line.startswith('"')]
     if not lines:
@@ -113,7 +113,7 @@ def parse_profiles(text: str, metrics: Iterable[str]) -> list[Profile]:
 
 
 def between_marks(profiles: Iterable[Profile], mark: str) -> list[list[Profile]]:
-    """The launches that follow each launch whose kernel has ``mark`` in its name, up to the next such.
+    """Launches after each launch whose kernel has ``mark`` in its name, up to the next such launch.
 
     >>> launches = [Profile(name, {}) for name in ("fill", "gemm", "fill", "gemm", "reduce")]
     >>> [[item.kernel for item in group] for group in between_marks(launches, "fill")]
@@ -129,7 +129,7 @@ def between_marks(profiles: Iterable[Profile], mark: str) -> list[list[Profile]]
 
 
 def with_followers(profiles: Iterable[Profile], followers: Collection[str]) -> list[Profile]:
-    """Each launch together with those of ``followers`` right behind it.
+    """Launches, each combined with those of ``followers`` right after it.
 
     >>> launches = [Profile("gemm", {"a.sum": 3.0}), Profile("add", {"a.sum": 1.0}), Profile("gemm", {"a.sum": 2.0})]
     >>> [profile.metrics["a.sum"] for profile in with_followers(launches, ("add",))]
@@ -145,7 +145,7 @@ def with_followers(profiles: Iterable[Profile], followers: Collection[str]) -> l
 
 
 def added_up(profiles: Sequence[Profile]) -> Profile:
-    """Launches of one config as one: sums, cycles and times of all of them, the rest of the one that took longest.
+    """Launches of one config as one: sums, cycles and times are added, the rest is from the longest launch.
 
     >>> first = Profile("gemm", {"a.sum": 3.0, "sm__cycles_elapsed.max": 90.0, "b.pct": 50.0}, (8, 1, 1))
     >>> both = added_up([first, Profile("reduce", {"a.sum": 1.0, "sm__cycles_elapsed.max": 10.0, "b.pct": 0.0})])
@@ -174,9 +174,9 @@ def parse_metric_names(text: str) -> set[str]:
 
 
 def available(metrics: Iterable[str], known: set[str]) -> tuple[list[str], list[str]]:
-    """``metrics`` that a GPU has, and those that it lacks; all of them count as there if nothing is ``known``.
+    """(``metrics`` that a GPU has, those that it lacks); if nothing is ``known``, all count as available.
 
-    What a launch is told (``launch__*``) is always there and in no list.
+    Launch parameters (``launch__*``) are always available and in no list.
 
     >>> available(["dram__bytes.sum", "nothing__such.sum"], {"dram__bytes"})
     (['dram__bytes.sum'], ['nothing__such.sum'])
@@ -191,7 +191,7 @@ def available(metrics: Iterable[str], known: set[str]) -> tuple[list[str], list[
 
 
 def complaint(text: str) -> str | None:
-    """What Nsight Compute's messages complain of, in our words, or in its own; None where they do not.
+    """Explanation of an error in Nsight Compute's messages, else the message itself; None where there is no error.
 
     >>> complaint("==ERROR== ERR_NVGPUCTRPERM - The user does not have permission")[:24]
     'the performance counters'

@@ -1,11 +1,21 @@
-"""Profiles that somebody else took with Nsight Compute: any page, any metrics, units and separators as it writes them.
+"""Nsight Compute profiles from any source: every page, metric, unit and number format that ``ncu`` writes.
 
 In: the text of ``ncu --csv`` (raw or details page), or a report file. Out: a :class:`ProfiledLaunch` for each launch, its
 metrics in base units: bytes, nanoseconds, hertz, percent.
 
-Models: SI units that are scaled (1 Kbyte is 1000 bytes), thousands separators, decimal commas, a launch a line or a metric a
-line, what the details page calls a metric.
-Ignores: rules, source counters, instanced metrics.
+Models:
+
+* scaled SI units (1 Kbyte is 1000 bytes)
+* thousands separators and decimal commas
+* a launch per line, or a metric per line
+* metric labels of the details page
+
+Ignores:
+
+* rules
+* source counters
+* instanced metrics
+
 Source: Nsight Compute CLI documentation, "Options" and "CSV"; the labels of its ``.section`` files.
 """
 
@@ -24,7 +34,7 @@ from gpusim.errors import ConfigError
 from gpusim.evidence.nsight.ncu_command import KERNEL_COLUMN, NO_NUMBER, SHAPE_COLUMNS, complaint
 
 METRIC_COLUMNS = ("Metric Name", "Metric Unit", "Metric Value")
-"""Of the details page."""
+"""Columns of the details page."""
 
 LABELS: Mapping[str, str] = MappingProxyType(
     {
@@ -46,18 +56,18 @@ LABELS: Mapping[str, str] = MappingProxyType(
         "Block Limit SM": "launch__occupancy_limit_blocks",
     }
 )
-"""What sections call the metrics that we predict or need."""
+"""Section labels of the metrics that gpusim predicts or needs, with the metrics' names."""
 
 SCALES: Mapping[str, float] = MappingProxyType({"": 1.0, "K": 1e3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15})
 DEVICE = "device__attribute_display_name"
 
 SECONDS: Mapping[str, float] = MappingProxyType({"n": 1.0, "u": 1e3, "\u00b5": 1e3, "\u03bc": 1e3, "m": 1e6, "": 1e9})
-"""In nanoseconds."""
+"""Nanoseconds of a second with an SI prefix."""
 
 TIME = re.compile(r"([num\u00b5\u03bc]?)(?:s|sec|second)s?")
 SCALED = re.compile(r"([KkMGTP]?)(byte|bytes|hz|Hz|cycle|inst|sector|request|warp|B)")
 COUNTED = ("", "inst", "sector", "request", "warp", "block", "cluster", "thread", "wavefront", "pass", "SM", "instruction")
-"""Units of what is counted."""
+"""Units of counts."""
 
 DIMENSIONS: tuple[tuple[str, str], ...] = (
     (r".*(\.pct|\.pct_of_\w+)", "%"), (r"(?!\w*_per_)\w*bytes\w*\.(sum|avg|max|min)", "byte"),
@@ -66,10 +76,10 @@ DIMENSIONS: tuple[tuple[str, str], ...] = (
     (r"\w+__cycles_(elapsed|active)\.\w+\.per_second", "hertz"),
     (r"\w+__(\w*sectors|\w*wavefronts|inst_executed)\w*\.sum", "count"),
 )
-"""Names of metrics, and what their unit has to be one of."""
+"""Patterns of metric names, with the dimension that their unit must have."""
 
 SPACES = "\u00a0\u202f\u2009'\u2019 "
-"""Thousands separators that nobody takes for a decimal sign."""
+"""Thousands separators that cannot be a decimal sign."""
 
 Decimal = Literal["point", "comma"]
 
@@ -78,25 +88,25 @@ PASSES = re.compile(r'^==PROF== Profiling "?(.+?)"?(?: - (\d+))?(?: \(.*\))?: .*
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfiledLaunch:
-    """One launch, as Nsight Compute saw it."""
+    """One launch in an Nsight Compute profile."""
 
     idx: str
-    """Its ID in the profile."""
+    """ID of the launch in the profile."""
     kernel: str
-    """As in the profile, without arguments."""
+    """Kernel name in the profile, without arguments."""
     metrics: Mapping[str, float]
-    """By name, in base units: bytes, ns, Hz, percent."""
+    """Metrics by name, in base units: bytes, ns, Hz, percent."""
     grid: tuple[int, ...] = ()
     block: tuple[int, ...] = ()
     capability: str = ""
-    """Compute capability, such as 9.0; empty where the profile does not tell."""
+    """Compute capability, for example 9.0; empty where the profile has none."""
     device: str = ""
-    """The GPU's name, likewise."""
+    """Name of the GPU; empty where the profile has none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfileFile:
-    """What a file holds, and what one should know of how it was read or taken."""
+    """Launches of a file, with remarks on how it was read or profiled."""
 
     path: Path
     launches: tuple[ProfiledLaunch, ...]
@@ -104,12 +114,10 @@ class ProfileFile:
 
 
 def read_profile(path: Path, *, decimal: Decimal | None = None) -> ProfileFile:
-    """The launches of a profile: a CSV, or a report (``.ncu-rep``) where NVIDIA's ``ncu-report`` is installed.
-
-    ``decimal`` says what the decimal sign is; found out by default.
+    """Launches of a CSV, or of a report (``.ncu-rep``) where ``ncu-report`` is installed. ``decimal``: detected by default.
 
     Raises:
-        ConfigError: no profile, cut off, of a page that has no launches, or numbers that cannot be read; says which.
+        ConfigError: the file is no profile, is cut off, is of a page without launches, or holds numbers that cannot be read.
     """
     if path.suffix in {".ncu-rep", ".ncu-repz"}:
         return _report(path)
@@ -128,7 +136,7 @@ def read_profile(path: Path, *, decimal: Decimal | None = None) -> ProfileFile:
 
 
 def unit_scale(unit: str) -> float:
-    """What a number of ``unit`` is multiplied with to be one of the base unit: bytes, ns, Hz; 1 where it is a count.
+    """Factor from ``unit`` to the base unit: bytes, ns, Hz; 1 for counts.
 
     >>> unit_scale("Kbyte"), unit_scale("us"), unit_scale("Ghz"), unit_scale("Gbyte/second"), unit_scale("byte/us")
     (1000.0, 1000.0, 1000000000.0, 1000000000.0, 1000000.0)
@@ -147,7 +155,7 @@ def unit_scale(unit: str) -> float:
 
 
 def dimension(unit: str) -> str:
-    """What a unit is one of; empty where it is none that Nsight Compute writes of a metric that we know.
+    """Dimension of a unit; empty where Nsight Compute writes no such unit for the metrics known here.
 
     >>> dimension("us"), dimension("Kbyte"), dimension("Mbyte/s"), dimension("Ghz"), dimension("inst"), dimension("parsec")
     ('time', 'byte', 'byte/second', 'hertz', 'count', '')
@@ -171,7 +179,7 @@ def dimension(unit: str) -> str:
 
 
 def wanted_dimension(metric: str) -> str:
-    """What the unit of ``metric`` has to be one of; empty where we do not know.
+    """Dimension that the unit of ``metric`` must have; empty where it is unknown.
 
     >>> wanted_dimension("gpu__time_duration.sum"), wanted_dimension("dram__bytes_read.sum"), wanted_dimension("launch__x")
     ('time', 'byte', '')
@@ -182,13 +190,13 @@ def wanted_dimension(metric: str) -> str:
 
 
 def decimal_sign(numbers: Iterable[str]) -> Decimal | None:
-    """What separates decimals in a file's numbers; None where each could be read both ways.
+    """Decimal sign of a file's numbers; None where every number can be read both ways.
 
     >>> decimal_sign(["1,234.5", "12"]), decimal_sign(["1.234,5"]), decimal_sign(["0,25", "1.024"]), decimal_sign(["1,024"])
     ('point', 'comma', 'comma', None)
 
     Raises:
-        ConfigError: some want the one and some the other.
+        ConfigError: some numbers need a point and some a comma.
     """
     said: dict[Decimal, str] = {}
     for number in numbers:
@@ -201,7 +209,7 @@ def decimal_sign(numbers: Iterable[str]) -> Decimal | None:
 
 
 def _sign_of(number: str) -> Decimal | None:
-    """What one number tells: both separators, one of them twice, or a group that is no three digits."""
+    """Decimal sign that one number implies: both separators, one of them twice, or a group that has not three digits."""
     text = number.strip().lstrip("+-").lower().split("e")[0]
     for space in SPACES:
         text = text.replace(space, "")
@@ -214,19 +222,19 @@ def _sign_of(number: str) -> Decimal | None:
         return last
     groups = re.split(r"[.,]", text)
     if len(marks) > 1:
-        return other  # a decimal sign stands once
+        return other  # a number has one decimal sign
     is_grouped = len(groups[1]) == 3 and 1 <= len(groups[0]) <= 3 and groups[0] != "0"
     return None if is_grouped else last
 
 
 def parse_decimal(text: str, decimal: Decimal) -> float:
-    """A number with thousands separators.
+    """Value of a number with thousands separators.
 
     >>> parse_decimal("1,234.5", "point"), parse_decimal("1.234,5", "comma"), parse_decimal("12 345,6", "comma")
     (1234.5, 1234.5, 12345.6)
 
     Raises:
-        ConfigError: no number.
+        ConfigError: the text is no number.
     """
     plain = text.strip()
     for space in SPACES:
@@ -243,12 +251,12 @@ def parse_decimal(text: str, decimal: Decimal) -> float:
 
 @dataclass(slots=True)
 class _Cell:
-    """A metric of a launch, still text."""
+    """A metric of a launch as text."""
 
     launch: str
     name: str
     unit: str | None
-    """None where the page has no line of units."""
+    """Unit as text; None where the page has no line of units."""
     value: str
 
 
@@ -301,12 +309,12 @@ def parse_csv(text: str, *, decimal: Decimal | None = None) -> tuple[tuple[Profi
 
 
 def _is_rounded(one: float, other: float) -> bool:
-    """Whether two sections print the same number, scaled and rounded to two digits."""
+    """Whether two sections print one number, scaled and rounded to two digits."""
     return abs(one - other) <= 0.006 * max(abs(one), abs(other))
 
 
 def _table(text: str) -> tuple[list[str], list[dict[str, str]]]:
-    """(header, rows by column); what a program printed between is left out."""
+    """(header, rows by column); lines that the profiled program printed in between are left out."""
     lines = text.splitlines(keepends=True)
     start = next((i for i, line in enumerate(lines) if line.startswith('"') and f'"{KERNEL_COLUMN}"' in line), None)
     if start is None:
@@ -327,7 +335,7 @@ def _table(text: str) -> tuple[list[str], list[dict[str, str]]]:
     rows = []
     ends_with_value = header.index("Metric Value") + 1 if "Metric Value" in header else len(header)
     for row in table:
-        if len(row) == ends_with_value + 1 and not row[-1]:  # columns of rules are left out beside metrics
+        if len(row) == ends_with_value + 1 and not row[-1]:  # ncu leaves the columns of rules out in lines of metrics
             row.extend([""] * (len(header) - len(row)))
         if len(row) != len(header):
             raise ConfigError(f"a line has {len(row)} of {len(header)} fields: it is cut off, wants the whole profile")
@@ -338,9 +346,9 @@ def _table(text: str) -> tuple[list[str], list[dict[str, str]]]:
 
 
 def _quoted(lines: Sequence[str]) -> list[str]:
-    """Lines of the table, each of whose fields is quoted: without messages, and what a program printed in between."""
+    """Lines of the table, all of whose fields are quoted. Messages and the profiled program's output are left out."""
     kept: list[str] = []
-    is_open = False  # within a field that goes on in the next line
+    is_open = False  # within a field that continues in the next line
     for line in lines:
         if is_open or line.startswith('"'):
             kept.append(line)
@@ -349,7 +357,7 @@ def _quoted(lines: Sequence[str]) -> list[str]:
 
 
 def _raw(header: Sequence[str], rows: Sequence[Mapping[str, str]]) -> list[_Cell]:
-    """A launch a line; the line without an ID has the units."""
+    """Cells of the raw page: one launch per line; the line without an ID has the units."""
     units: Mapping[str, str | None] = next((row for row in rows if not row["ID"]), dict.fromkeys(header))
     names = [name for name in header if "__" in name]
     if twice := next((name for name in names if names.count(name) > 1), ""):
@@ -369,7 +377,7 @@ def _raw(header: Sequence[str], rows: Sequence[Mapping[str, str]]) -> list[_Cell
 
 
 def _details(rows: Sequence[Mapping[str, str]]) -> list[_Cell]:
-    """A metric a line, under its own name or its section's label; lines of rules have none."""
+    """Cells of the details page: one metric per line, under its name or its section's label. Rules have no metric."""
     name, unit, value = METRIC_COLUMNS
     return [
         _Cell(row["ID"], LABELS.get(row[name], row[name]), row[unit], row[value])
@@ -382,13 +390,13 @@ def _number(cell: _Cell, sign: Decimal) -> float | None:
     text, where = cell.value.strip(), f"launch {cell.launch}, {cell.name}"
     wanted = wanted_dimension(cell.name)
     if wanted and (instanced := re.fullmatch(r"([\d.,\s]+?)\s*\(.*\)", text)):
-        text = instanced[1]  # its instances behind it
+        text = instanced[1]  # instances follow in parentheses
     if text.lower().removeprefix("(!)").strip(" -+") in (*NO_NUMBER, "inf", "no data", "!"):
         return None
     if not re.search(r"\d", text) or re.search(r"[A-Za-z_:;(]", text.replace("e", "").replace("E", "")):
         if wanted not in ("", "%"):
             raise ConfigError(f"{where}: {cell.value!r} is no number")
-        return None  # a text, such as the name of a cache policy
+        return None  # text, for example the name of a cache policy
     try:
         return _in_base_unit(where, cell.name, parse_decimal(text, sign), cell.unit)
     except ConfigError as error:
@@ -396,10 +404,10 @@ def _number(cell: _Cell, sign: Decimal) -> float | None:
 
 
 def _in_base_unit(where: str, metric: str, number: float, unit: str | None) -> float:
-    """A metric's number in the base of its ``unit``; None: it is in that.
+    """Number of a metric in the base of its ``unit``; None: it is in the base unit.
 
     Raises:
-        ConfigError: a unit that the metric cannot have, or less than nothing.
+        ConfigError: the metric cannot have that unit, or the number is negative.
     """
     wanted = wanted_dimension(metric)
     if wanted and unit is not None and dimension(unit) != wanted and (unit or wanted != "cycle"):
@@ -424,7 +432,7 @@ def _launch(idx: str, row: Mapping[str, str], metrics: Mapping[str, float]) -> P
 
 
 def short_name(kernel: str) -> str:
-    """A kernel's name without its arguments.
+    """Name of a kernel without its arguments.
 
     >>> short_name("void copy<float, (int)4>(float *, int)"), short_name("scale(float)"), short_name("nvjet_sm90_tst")
     ('void copy<float, (int)4>', 'scale', 'nvjet_sm90_tst')
@@ -448,7 +456,7 @@ def _passes(text: str) -> list[str]:
 
 
 def _report(path: Path) -> ProfileFile:
-    """Launches of a report file, through NVIDIA's own reader."""
+    """Launches of a report file, read with NVIDIA's ``ncu_report``."""
     try:
         import ncu_report
     except ImportError:
@@ -460,7 +468,7 @@ def _report(path: Path) -> ProfileFile:
         raise ConfigError(f"{path} is no file, wants a report of Nsight Compute")
     try:
         context = ncu_report.load_report(str(path))
-    except Exception as error:  # noqa: BLE001  # its reader raises what it likes
+    except Exception as error:  # noqa: BLE001  # ncu_report raises any exception
         raise ConfigError(f"{path}: is no report of Nsight Compute, or cut off ({error})") from None
     actions = [
         context.range_by_idx(i).action_by_idx(j)
@@ -477,7 +485,7 @@ def _report(path: Path) -> ProfileFile:
 
 
 def _of_action(idx: str, action: Any, remarks: list[str]) -> ProfiledLaunch:
-    """``remarks`` get what could not be collected."""
+    """Launch of a report's action. Metrics that could not be collected are added to ``remarks``."""
     metrics: dict[str, float] = {}
     device = ""
     for name in action.metric_names():

@@ -1,4 +1,4 @@
-"""What compilers made of kernels: nvcc, SASS, register banks, names of cuBLAS kernels.
+"""Compiled kernels: nvcc, SASS, register banks, names of cuBLAS kernels.
 
 In: cubins and names. Out: instructions, registers, tiles. Runs nothing on a GPU.
 """

@@ -1,12 +1,19 @@
-"""What a library's GEMM kernel is to the model: its name, its launch, and what is assumed where neither tells.
+"""Options of the GEMM model for a cuBLAS kernel, from its name, its launch, and assumptions where neither has them.
 
-In: a product's config (``m``, ``n``, ``k``, ``dtype``, ``layout``), the text that a profiler gave of its launch
-(``launched``, ``grid``, ``block``). Out: options of ``gpusim predict gemm``. Of a GPU it knows how many SMs it has.
+In: a GEMM's config (``m``, ``n``, ``k``, ``dtype``, ``layout``) and the text that a profiler gave of its launch
+(``launched``, ``grid``, ``block``). Out: options of ``gpusim predict gemm``. The only property of a GPU used is its number
+of SMs.
 
-Models: the product as the library makes it, D^T = B^T A^T, whose M is our N.
-Ignores: other families than :mod:`gpusim.evidence.toolchain.cublas_names` reads.
-Source: kernels/tile_order for bands of tiles, CUTLASS for those of other families than nvjet; what else is assumed is said
-where it is (:func:`assumed`).
+Models:
+
+* the GEMM as the library computes it, D^T = B^T A^T, whose M is the caller's N
+
+Ignores:
+
+* families that :mod:`gpusim.evidence.toolchain.cublas_names` does not read
+
+Source: kernels/tile_order for bands of tiles, and CUTLASS for those of families other than nvjet. Other assumptions are
+listed by :func:`assumed`.
 """
 
 from __future__ import annotations
@@ -28,9 +35,9 @@ CONSUMER_THREADS, PRODUCER_THREADS = 128, 128
 
 
 def told(config: Config, facts: Mapping[str, str]) -> dict[str, str]:
-    """What the name of the kernel says, in the library's order (its M is our N); nothing of a name that cannot be read.
+    """Properties in the kernel's name, in the library's order (its M is the caller's N); empty if the name cannot be read.
 
-    ``library_schedule`` and ``library_assumed`` are what the model makes of it.
+    ``library_schedule`` and ``library_assumed`` are what the model derives from it.
     """
     kernel = parse_name(facts.get("launched", ""))
     if kernel is None:
@@ -48,9 +55,10 @@ def told(config: Config, facts: Mapping[str, str]) -> dict[str, str]:
 
 
 def assumed(kernel: NamedKernel) -> tuple[str, ...]:
-    """What neither the name nor the launch of ``kernel`` says, nor its SASS, and the model needs.
+    """Properties that the model needs and that neither the name, the launch nor the SASS of ``kernel`` has.
 
-    Source of what nvjet does: SASS of eleven (a producer warp by TMA, D by TMA, a tile a warpgroup without coop).
+    Source of nvjet's properties: SASS of eleven kernels (a producer warp by TMA, D by TMA, a tile per warpgroup without
+    coop).
     """
     if not kernel.is_wgmma:
         return ("cp.async", "D through shared memory", "order of tiles")
@@ -62,7 +70,7 @@ def assumed(kernel: NamedKernel) -> tuple[str, ...]:
 
 
 def as_made(kernel: NamedKernel) -> tuple[NamedKernel, bool]:
-    """``kernel`` as the model takes it, and whether its M is ours: the library's own is our N.
+    """(``kernel`` in the model's order, whether its M is the caller's M); the library's own M is the caller's N.
 
     >>> from gpusim.evidence.toolchain.cublas_names import parse_name
     >>> as_made(parse_name("nvjet_tst_168x128_64x5_2x1_v_bz_coopB_TNN"))[1]
@@ -74,7 +82,7 @@ def as_made(kernel: NamedKernel) -> tuple[NamedKernel, bool]:
 
 
 def options(config: Config, row: Mapping[str, str], gpu: GpuSpec) -> dict[str, Any] | None:
-    """Options of the GEMM model: :func:`kernel_options`, and bands of tiles by how many clusters ``gpu`` runs at once."""
+    """Options of the GEMM model: :func:`kernel_options`, and bands of tiles by how many clusters run at once on ``gpu``."""
     found, kernel = kernel_options(config, row), parse_name(row.get("launched", ""))
     if found is None or kernel is None or not kernel.is_wgmma:
         return found
@@ -83,20 +91,23 @@ def options(config: Config, row: Mapping[str, str], gpu: GpuSpec) -> dict[str, A
 
 
 def kernel_options(config: Config, row: Mapping[str, str]) -> dict[str, Any] | None:
-    """What name and launch say on any GPU: all but the bands of tiles; None where the name cannot be read.
+    """Options from name and launch that hold on any GPU: all but the bands of tiles; None where the name cannot be read.
 
-    The product is told as the library makes it: D^T = B^T A^T, M and N exchanged; or as we see it where only the other side
-    of the tile is a multiple of the 64 rows of a wgmma.
+    The GEMM is described as the library computes it: D^T = B^T A^T, M and N exchanged. It is described as the caller sees it
+    if only the tile's other extent is a multiple of the 64 rows of a wgmma.
 
-    Where an nvjet's name says no coop, a tile is one warpgroup's: two take turns, and with a CTA a tile one has nothing to
-    do. Source: counted wgmma, 64 x 48 x 16 in one each (a half of it each would be two).
+    If an nvjet's name has no coop, a tile belongs to one warpgroup. Two warpgroups alternate; with one CTA per tile one of
+    them is idle. Source: counted wgmma, 64 x 48 x 16 in one warpgroup each (half a tile each would be two).
 
-    What neither name nor launch says is assumed: nvjet and xmma kernels with wgmma have a producer that loads by TMA, and
-    store D by TMA; nvjet asks for no tensor map before its first copy (no UTMACCTL in its SASS); 384 threads are two
-    consumers; one group of wgmma is left in flight; nvjet's bands are as those of
-    ``kernels/tile_order`` (:func:`band`), others' as CUTLASS's scheduler makes them; split-K adds in the kernel unless a
-    second one ran, which adds element by element (SASS of splitKreduce_kernel). Kernels of older families are multistage,
-    by cp.async and mma.sync, and store D through shared memory.
+    Assumptions beyond name and launch:
+
+    * nvjet and xmma kernels with wgmma have a producer that loads by TMA, and store D by TMA.
+    * nvjet fetches no tensor map before its first copy (no UTMACCTL in its SASS).
+    * 384 threads are two consumers.
+    * One group of wgmma is left in flight.
+    * Bands of nvjet are those of ``kernels/tile_order`` (:func:`band`), bands of others those of CUTLASS's scheduler.
+    * Split-K adds in the kernel unless a second kernel ran, which adds element by element (SASS of splitKreduce_kernel).
+    * Kernels of older families are multistage, by cp.async and mma.sync, and store D through shared memory.
     """
     launched = row.get("launched", "")
     kernel = parse_name(launched)
@@ -132,7 +143,7 @@ def kernel_options(config: Config, row: Mapping[str, str]) -> dict[str, Any] | N
 def _specialized(
     kernel: NamedKernel, row: Mapping[str, str], m: int, n: int, split_k: int, num_ctas: int | None
 ) -> dict[str, Any]:
-    """Schedule, cluster, side along which tiles are walked."""
+    """Options of a warp-specialized kernel: schedule, cluster, and the dimension along which tiles are walked."""
     threads = math.prod(map(int, row["block"].split("x"))) if row.get("block") else PRODUCER_THREADS + 2 * CONSUMER_THREADS
     consumers = max(1, (threads - PRODUCER_THREADS) // CONSUMER_THREADS)
     num_tiles = tiles_of(kernel, m, n)
@@ -143,7 +154,7 @@ def _specialized(
         "raster": f"along_{kernel.walks_along or 'm'}",
     }  # fmt: skip
     if math.prod(kernel.cluster) > 1:
-        found["cluster_sync"] = "relaxed"  # as CUTLASS has it
+        found["cluster_sync"] = "relaxed"  # as in CUTLASS
     if split_k == 1:
         found["epilogue"] = "tma_store"
     if consumers == 1:
@@ -155,11 +166,11 @@ def _specialized(
 
 
 def _bands(kernel: NamedKernel, m: int, n: int, num_sms: int) -> dict[str, Any]:
-    """Bands of tiles, as nvjet walks them; of other families as CUTLASS's scheduler makes them.
+    """Options for bands of tiles: those of nvjet, or for other families those of CUTLASS's scheduler.
 
-    A cluster of nvjet finds its first tile by its number in a table among the kernel's parameters. Source: SASS (``ULDC.U8``
-    at ``SR_CTAID``); the table's places: clusters that came late in kernels/tile_order, which have them GPC by GPC. Lone
-    CTAs are handed out so anyway.
+    A cluster of nvjet looks up its first tile by its number, in a table among the kernel's parameters. Source: SASS
+    (``ULDC.U8`` at ``SR_CTAID``). The table's order comes from late clusters in kernels/tile_order, whose tiles go GPC by
+    GPC. CTAs without a cluster are distributed in that order anyway.
     """
     if kernel.family == "nvjet":
         ranks = math.prod(kernel.cluster)
@@ -169,7 +180,7 @@ def _bands(kernel: NamedKernel, m: int, n: int, num_sms: int) -> dict[str, Any]:
 
 
 def cutlass_band(kernel: NamedKernel, m: int, n: int) -> int:
-    """Clusters across a band, as CUTLASS chooses its swizzle: 8, 4, 2 or 1, by how few tiles either side has.
+    """Clusters across a band, CUTLASS's swizzle: 8, 4, 2 or 1, by the smaller number of tiles along M or N.
 
     Source: NVIDIA/cutlass, ``get_log_swizzle_size`` of its persistent tile scheduler, whose largest is 8 here.
     """
@@ -181,13 +192,13 @@ def cutlass_band(kernel: NamedKernel, m: int, n: int) -> int:
 
 
 def tiles_of(kernel: NamedKernel, m: int, n: int) -> int:
-    """Tiles of D, rounded up to whole clusters."""
+    """Tiles of D, rounded up to full clusters."""
     sides = zip((m, n), kernel.tile[:2], kernel.cluster, strict=True)
     return math.prod(-(-extent // (tile * ranks)) * ranks for extent, tile, ranks in sides)
 
 
 def split_of(kernel: NamedKernel, m: int, n: int, num_ctas: int | None) -> int | None:
-    """CTAs that share a tile's K; None where a name says split-K and the grid is no multiple of the tiles."""
+    """CTAs that share a tile's K; None where the name has split-K and the grid is no multiple of the tiles."""
     if not kernel.is_split_k:
         return 1
     num_tiles = tiles_of(kernel, m, n)
@@ -197,15 +208,15 @@ def split_of(kernel: NamedKernel, m: int, n: int, num_ctas: int | None) -> int |
 
 
 def band(kernel: NamedKernel, num_clusters: int) -> int:
-    """Clusters across a band: about as many as the wave's square root, more where a tile is longer across than along.
+    """Clusters across a band: about the square root of the wave, more where a tile is longer across than along.
 
-    Of the library's own numbers only those of clusters with one tile across were seen; tiles as a CTA has them.
+    The library's numbers were seen only for clusters with one tile across. Tiles are those of a CTA.
 
     >>> from gpusim.evidence.toolchain.cublas_names import parse_name
     >>> band(parse_name("nvjet_sm90_tst_320x128_64x3_1x2_h_bz_coopB_TNT"), 66)
     13
 
-    Source: kernels/tile_order, h200_sxm, 2026-11-22: read off the even shapes, the same in the odd ones.
+    Source: kernels/tile_order, h200_sxm, 2026-11-22: read off the even shapes, confirmed by the odd ones.
     """
     across, along = (kernel.tile[0], kernel.tile[1]) if kernel.walks_along == "n" else (kernel.tile[1], kernel.tile[0])
     return max(1, round(math.sqrt(num_clusters * across / along)))

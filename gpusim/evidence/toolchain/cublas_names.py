@@ -1,13 +1,22 @@
-"""What the name of a library's GEMM kernel says: tile, stages, cluster, who multiplies.
+"""Parser for the names of cuBLAS GEMM kernels: tile, stages, cluster, how warpgroups share a tile.
 
-In: a kernel's name as a profiler gives it. Out: a :class:`NamedKernel`, or None for a name that says nothing.
+In: a kernel's name from a profiler. Out: a :class:`NamedKernel`, or None for an unknown name.
 
-A library thinks in columns: it makes D^T = B^T A^T, so that its M is our N. Everything here is in the library's own order.
+A library is column-major: it computes D^T = B^T A^T, so that its M is the caller's N. This module uses the library's order.
 
-Models: nvjet (cuBLAS 12.6 and later on Hopper), xmma, cutlass 2 and ampere kernels of cuBLAS, kernels that add parts of K.
-Ignores: names of other families; what a name does not say (who loads, in which order tiles are walked).
-Source: names that profilers show; those of CUTLASS 2 are explained in NVIDIA/cutlass, issue 1025. That nvjet's pairs are
-tile, K and stages, cluster agrees with its shared memory; what its letters mean is a reading, not a document.
+Models:
+
+* nvjet (cuBLAS 12.6 and later on Hopper)
+* xmma, cutlass 2 and ampere kernels of cuBLAS
+* kernels that add parts of K
+
+Ignores:
+
+* names of other families
+* properties that a name does not have: which warps load, in which order tiles are walked
+
+Source: names that profilers show. NVIDIA/cutlass, issue 1025 explains those of CUTLASS 2. That nvjet's pairs are tile, K and
+stages, cluster agrees with its shared memory. The meaning of its letters is a reading, not a document.
 """
 
 from __future__ import annotations
@@ -31,29 +40,29 @@ AMPERE = re.compile(
 )
 
 REDUCTIONS = ("splitKreduce", "splitk_reduce", "reduceSplitK")
-"""What the names of kernels have that add parts of K."""
+"""Parts of the names of kernels that add parts of K."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedKernel:
-    """What a name says; what it does not say is None."""
+    """Properties in a kernel's name; None where the name has none."""
 
     family: str
     tile: tuple[int, int, int]
-    """M, N, K of the library, whose M is our N."""
+    """Tile extents M, N, K of the library, whose M is the caller's N."""
     stages: int | None = None
     cluster: tuple[int, int] = (1, 1)
     """CTAs of a cluster along the library's M and N."""
     is_wgmma: bool = False
     cooperates_along: str | None = None
-    """``m`` or ``n``: two warpgroups share a tile, and each has half of its rows or of its columns."""
+    """Dimension ``m`` or ``n`` along which two warpgroups split a tile; None where they do not."""
     walks_along: str | None = None
-    """``m`` or ``n``: neighbours in the order of tiles are neighbours along it."""
+    """Dimension ``m`` or ``n`` along which consecutive tiles are neighbours; None where unknown."""
     is_split_k: bool = False
 
     @property
     def turned(self) -> NamedKernel:
-        """The same with M and N exchanged.
+        """Kernel with M and N exchanged.
 
         >>> kernel = NamedKernel(family="nvjet", tile=(168, 128, 64), cluster=(2, 1), cooperates_along="n", walks_along="m")
         >>> kernel.turned.tile, kernel.turned.cluster, kernel.turned.cooperates_along, kernel.turned.walks_along
@@ -67,7 +76,7 @@ class NamedKernel:
 
 
 def parse_name(name: str) -> NamedKernel | None:
-    """What ``name`` says; None where it is of no known family.
+    """Properties in ``name``; None where the family is unknown.
 
     >>> kernel = parse_name("nvjet_hsh_128x256_64x4_2x1_v_bz_coopA_NTN")
     >>> kernel.tile, kernel.stages, kernel.cluster, kernel.cooperates_along, kernel.walks_along
@@ -100,7 +109,7 @@ def parse_name(name: str) -> NamedKernel | None:
 
 
 def is_reduction(name: str) -> bool:
-    """Whether a kernel adds parts of K that another one has left.
+    """Whether a kernel adds split-K parts of another kernel.
 
     >>> is_reduction("void cublasLt::splitKreduce_kernel<"), is_reduction("nvjet_tst_64x8_64x16_4x1_v_bz_splitK_TNT")
     (True, False)

@@ -1,6 +1,6 @@
-"""The programs of the CUDA toolkit and driver that the bench calls: nvcc, nvidia-smi.
+"""CUDA toolkit and driver programs of the bench: nvcc builds cubins, nvidia-smi describes the GPU.
 
-In: a case. Out: its cubin for an architecture, built once for each source; what GPU this is and how it stands.
+In: a case. Out: its cubin for an architecture, built once per source; the properties and state of this GPU.
 """
 
 from __future__ import annotations
@@ -21,32 +21,32 @@ from gpusim.evidence.cases.rows import replace_file
 
 FOLDERS = {"NVIDIA H200": "h200_sxm", "NVIDIA H100 80GB HBM3": "h100_sxm", "NVIDIA H100 PCIe": "h100_pcie",
            "NVIDIA A100-SXM4-40GB": "a100_sxm_40gb", "NVIDIA A100-SXM4-80GB": "a100_sxm_80gb"}  # fmt: skip
-"""Where rows of a GPU lie, by the driver's name for it: as its description in ``configs/`` is called."""
+"""Folders of a GPU's rows, by the driver's name for it. The folder is named as the description in ``configs/``."""
 
 STATE = {
     "clocks.sm": "sm_clock_mhz", "clocks.mem": "memory_clock_mhz", "clocks.max.sm": "max_sm_clock_mhz",
     "clocks.max.mem": "max_memory_clock_mhz", "power.draw": "power_w", "power.limit": "power_limit_w",
     "temperature.gpu": "temperature_c",
 }  # fmt: skip
-"""What nvidia-smi says of a GPU at a moment, and what we call it; the driver tells no L2 clock."""
+"""Fields of nvidia-smi with their names here; the driver has no field for the L2 clock."""
 
 ASK_S = 60.0
-"""How long nvidia-smi may take."""
+"""Seconds that nvidia-smi may take."""
 
 
 @dataclass(frozen=True, slots=True)
 class GpuFound:
-    """The GPU that is measured, as the driver names it."""
+    """GPU that is measured, as the driver names it."""
 
     name: str
     capability: tuple[int, int]
     driver: str
     uuid: str = ""
-    """Which one of its kind; empty where it is not known."""
+    """Identifier of the individual GPU; empty where it is unknown."""
 
     @property
     def folder(self) -> str:
-        """Its folder under ``validation/measured``.
+        """Folder of its rows under ``validation/measured``.
 
         >>> GpuFound("NVIDIA H200", (9, 0), "580").folder, GpuFound("NVIDIA L40S", (8, 9), "580").folder
         ('h200_sxm', 'nvidia_l40s')
@@ -55,7 +55,7 @@ class GpuFound:
 
     @property
     def arch(self) -> str:
-        """What nvcc builds for it.
+        """Architecture that nvcc builds for.
 
         >>> GpuFound("NVIDIA H200", (9, 0), "580").arch, GpuFound("NVIDIA A100-SXM4-40GB", (8, 0), "580").arch
         ('sm_90a', 'sm_80')
@@ -64,7 +64,7 @@ class GpuFound:
 
 
 def arch_of(capability: tuple[int, int]) -> str:
-    """The architecture with all instructions of a compute capability.
+    """Architecture with all instructions of a compute capability.
 
     >>> arch_of((9, 0))
     'sm_90a'
@@ -74,13 +74,13 @@ def arch_of(capability: tuple[int, int]) -> str:
 
 
 def capability_of(arch: str) -> tuple[int, int]:
-    """The compute capability that an architecture is for.
+    """Compute capability of an architecture.
 
     >>> capability_of("sm_90a"), capability_of("sm_80")
     ((9, 0), (8, 0))
 
     Raises:
-        ConfigError: no such name.
+        ConfigError: there is no such architecture.
     """
     found = re.fullmatch(r"sm_(\d+)(\d)[af]?", arch)
     if found is None:
@@ -89,10 +89,10 @@ def capability_of(arch: str) -> tuple[int, int]:
 
 
 def find_gpu() -> GpuFound:
-    """The first GPU that this process may use.
+    """First GPU that this process may use.
 
     Raises:
-        ConfigError: no driver, or no GPU.
+        ConfigError: there is no driver, or no GPU.
     """
     name, capability, driver, uuid = _ask_smi(("name", "compute_cap", "driver_version", "uuid"))
     major, _, minor = capability.partition(".")
@@ -102,7 +102,7 @@ def find_gpu() -> GpuFound:
 
 
 def gpu_state() -> dict[str, float]:
-    """How the GPU stands now: clocks, power, temperature; what the driver does not tell is left out."""
+    """State of the GPU: clocks in MHz, power in W, temperature in degrees C. Values that the driver lacks are left out."""
     answers = zip(STATE.values(), _ask_smi(tuple(STATE)), strict=True)
     return {name: float(text) for name, text in answers if re.fullmatch(r"\d+(\.\d+)?", text)}
 
@@ -130,22 +130,22 @@ def _ask_smi(fields: Sequence[str]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Cubin:
-    """A kernel built for an architecture."""
+    """Kernel built for an architecture."""
 
     path: Path
     source_hash: str
-    """Of ``kernel.cu`` and what it includes: twelve digits of SHA-256."""
+    """SHA-256 of ``kernel.cu`` and the files that it includes, twelve digits."""
     compiler: str
-    """The release of nvcc that built it."""
+    """Release of nvcc that built it."""
 
 
 def default_build_dir() -> Path:
-    """Where cubins are kept: ``gpusim/cubins`` in the user's cache."""
+    """Folder for cubins: ``gpusim/cubins`` in the user's cache."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gpusim" / "cubins"
 
 
 def source_hash(case: Case) -> str:
-    """Twelve digits of SHA-256 over all that the case's kernel is built from."""
+    """SHA-256 over all sources of the case's kernel, twelve digits."""
     digest = hashlib.sha256((kernel_folder(case.name) / "kernel.cu").read_bytes())
     for name, text in sorted(case.includes().items()):
         digest.update(f"\0{name}\0{text}".encode())
@@ -153,10 +153,10 @@ def source_hash(case: Case) -> str:
 
 
 def build(case: Case, arch: str, folder: Path | None = None) -> Cubin:
-    """The case's cubin for ``arch``; built where it is not there yet.
+    """Cubin of a case for ``arch``; built if there is none yet.
 
     Raises:
-        ConfigError: no nvcc, or it refuses the source.
+        ConfigError: there is no nvcc, or it refuses the source.
     """
     folder = folder or default_build_dir()
     digest = source_hash(case)
@@ -174,7 +174,7 @@ USUAL_PLACES = ("/usr/local/cuda/bin",)
 
 
 def find_program(name: str) -> str | None:
-    """A program of the CUDA toolkit: on the PATH, below CUDA_HOME, in its usual place, or in NVIDIA's Python packages."""
+    """Path of a CUDA toolkit program: on the PATH, below CUDA_HOME, in its usual folder, or in NVIDIA's Python packages."""
     places = [f"{os.environ[key]}/bin" for key in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(key)]
     packages = importlib.util.find_spec("nvidia")
     roots = packages.submodule_search_locations if packages is not None else None
@@ -184,10 +184,10 @@ def find_program(name: str) -> str | None:
 
 
 def find_nvcc() -> str:
-    """The compiler, as ``find_program`` finds it.
+    """Path of nvcc, see :func:`find_program`.
 
     Raises:
-        ConfigError: it is nowhere.
+        ConfigError: it is not installed.
     """
     found = find_program("nvcc")
     if found is None:
@@ -199,7 +199,7 @@ def find_nvcc() -> str:
 
 
 def nvcc_release(nvcc: str) -> str:
-    """The release of a compiler, such as 13.0.88."""
+    """Release of a compiler, for example 13.0.88."""
     said = subprocess.run([nvcc, "--version"], capture_output=True, text=True, check=True).stdout
     found = re.search(r"\bV(\d+\.\d+\.\d+)", said)
     return found[1] if found else "unknown"

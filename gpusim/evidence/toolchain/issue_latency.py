@@ -1,15 +1,25 @@
-"""How long a lone warp takes to issue compiled code, in order.
+"""Issue time of SASS: cycles that a single warp takes to issue compiled code in order.
 
-In: a kernel's SASS and a way through it. Out: cycles. What a kernel's own instructions cost between the copies, waits and
-products that a program tells of is read so, and told to the model as instructions that wait for one another.
+In: a kernel's SASS and a path through it. Out: cycles. This measures the instructions that a kernel executes between the
+copies, waits and MMAs of its model. The model gets them as instructions that depend on each other.
 
-Models: the compiler's own schedule (stalls of the control words), waits for what has no fixed latency, taken branches; of
-mma.sync the tensor core's pace, where it is told.
-Ignores: other warps of the sub-core; other full pipes; misses of the instruction caches.
-Source: the control words as in :mod:`gpusim.evidence.toolchain.sass`; latencies by ``kernels/ring_math``, one warpgroup
-that leaves a
-group in flight, at even places: least squares over its steps, which the odd ones met within 2 % (when the twin had code
-between wgmma behind the wait for room in their queue; not fitted anew since).
+Models:
+
+* the compiler's schedule: stall counts of the control words
+* scoreboard waits for instructions without a fixed latency
+* taken branches
+* the tensor core's rate for mma.sync, if ``mma_interval_cycles`` is given
+
+Ignores:
+
+* other warps of the sub-core
+* other full pipes
+* instruction cache misses
+
+Source: control words as in :mod:`gpusim.evidence.toolchain.sass`. Latencies come from ``kernels/ring_math``, one warpgroup
+that leaves a group in flight: least squares over the steps of configs at even positions. Those at odd positions met the fit
+within 2 %. That was when the microbenchmark's model had code between wgmma, after the wait for space in their queue. It was
+not fitted again since.
 """
 
 from __future__ import annotations
@@ -21,38 +31,41 @@ from gpusim.errors import ConfigError
 from gpusim.evidence.toolchain.sass import MEMORY, Instruction, KernelSass
 
 MOST_INSTRUCTIONS = 1 << 16
-"""Of a way that ends."""
+"""Instructions after which a path counts as endless."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Latencies:
-    """Cycles from issue until a barrier of the warp is free again, by kind; and what some instructions take besides."""
+    """Cycles from issue until a scoreboard of the warp is free again, by kind, and extra cycles of some instructions."""
 
     special_register_cycles: float = 31.2
     constant_cycles: float = 28.9
     copy_operands_cycles: float = 20.8
-    """UTMALDG: until its operands are read."""
+    """Cycles until UTMALDG has read its operands."""
     barrier_operands_cycles: float = 5.0
-    """SYNCS but for a try: until its operands are read."""
+    """Cycles until SYNCS has read its operands; tries of a wait are excluded."""
     try_wait_cycles: float = 0.0
-    """SYNCS.PHASECHK.TRYWAIT of a phase that is complete: the program tells of it."""
+    """Cycles of SYNCS.PHASECHK.TRYWAIT on a complete phase. The program models this wait itself."""
     store_operands_cycles: float = 0.0
-    """Stores, reductions and copies but UTMALDG: until their operands are read. The program tells of them."""
+    """Cycles until stores, reductions and copies other than UTMALDG have read their operands. The program models these."""
     other_cycles: float = 20.0
-    """Conversions and reciprocals, the multi-function unit. Source: guess."""
+    """Cycles of conversions and reciprocals in the multi-function unit. Source: guess."""
     taken_branch_cycles: float = 6.6
     yield_cycles: float = 36.0
-    """Source: guess, between two and three times a dependent try; some 40 in Nsight Compute's samples of such loops."""
+    """Cycles of YIELD. Source: guess, between two and three times a dependent try.
+
+    Samples of such loops in Nsight Compute show some 40."""
     mma_interval_cycles: float = 0.0
-    """From a HMMA to the next, at least, and then LDSM takes nothing, for the program tells of it; 0: as the compiler has
-    both."""
+    """Minimum cycles from one HMMA to the next; 0: the compiler's schedule decides.
+
+    If it is given, LDSM takes no cycles, because the program models it."""
     least_cycles: float = 0.0
-    """From an instruction that reads or writes registers of lanes to the next, at least."""
+    """Minimum cycles from an instruction that uses per-lane registers to the next instruction."""
     wide_cycles: float = 0.0
-    """From a product of 64 bits (IMAD.WIDE, IMAD.HI) to the next instruction, at least."""
+    """Minimum cycles from a 64-bit multiply (IMAD.WIDE, IMAD.HI) to the next instruction."""
 
     def of(self, item: Instruction) -> float:
-        """Of an instruction with a barrier."""
+        """Cycles until the scoreboard of ``item`` is free."""
         if item.name in ("S2R", "S2UR"):
             return self.special_register_cycles
         if item.name == "LDC":
@@ -66,22 +79,26 @@ class Latencies:
 
 LATENCIES = Latencies()
 BESIDE_WGMMA = Latencies(least_cycles=4.0, wide_cycles=25.39)
-"""Beside another warpgroup's wgmma. Source: ``warp_scheduler.beside_interval_cycles`` and ``mad_wide_beside_cycles``, of
-``kernels/turn_taking``, whose divisions take 375 and 633 cycles by this and 373 and 700 to 750 in fact."""
+"""Latencies while another warpgroup's wgmma runs.
+
+Source: ``warp_scheduler.beside_interval_cycles`` and ``mad_wide_beside_cycles``, from ``kernels/turn_taking``. Its divisions
+take 375 and 633 cycles with these latencies, and were measured at 373 and 700 to 750."""
 BESIDE_MMA = Latencies(mma_interval_cycles=6.017)
-"""Of code around mma.sync of 16-bit types, 32 bytes of k deep. Source: the tensor core's rate, ``kernels/math_rate``."""
+"""Latencies of code around mma.sync of 16-bit types whose k extent is 32 bytes.
+
+Source: the tensor core's rate, ``kernels/math_rate``."""
 
 
 def way(
     kernel: KernelSass, begin: int, end: int, takes: Callable[[Instruction], bool]
 ) -> Iterator[tuple[Instruction, bool]]:
-    """Instructions from address ``begin`` until ``end`` comes (again), each with whether it branches away.
+    """Instructions from address ``begin`` until ``end`` is reached (again), each with whether its branch is taken.
 
-    Waits for a phase succeed at once, one lane asks for a copy, warps do not diverge; all other conditional branches are
-    ``takes``'.
+    Waits for a phase succeed at once. One lane issues a copy. Warps do not diverge. ``takes`` decides all other conditional
+    branches.
 
     Raises:
-        ConfigError: no instruction there, or a way that does not end.
+        ConfigError: there is no instruction at ``begin``, or the path does not end.
     """
     at = {item.address: idx for idx, item in enumerate(kernel.instructions)}
     if begin not in at:
@@ -106,21 +123,21 @@ def way(
 
 
 WITHOUT_LANES = ("BRA", "BSSY", "BSYNC", "WARPSYNC", "WARPGROUP", "DEPBAR", "BAR", "NOP", "R2UR", "S2UR", "VOTEU", "SYNCS")
-"""Instructions that use none of the lanes' registers, or hardly; all of those whose names begin with U are such."""
+"""Instructions that use no per-lane registers, or hardly any. All instructions whose names begin with U belong here too."""
 
 
 def is_wide(item: Instruction) -> bool:
-    """Whether it is a product of 64 bits, which takes turns with wgmma."""
+    """Whether the instruction is a 64-bit multiply, which does not overlap with wgmma."""
     return item.opcode.startswith(("IMAD.WIDE", "IMAD.HI"))
 
 
 def has_lanes(item: Instruction) -> bool:
-    """Whether an instruction takes a turn of the registers of lanes."""
+    """Whether the instruction uses per-lane registers."""
     return not item.name.startswith("U") and item.name not in WITHOUT_LANES
 
 
 def issue_cycles(items: Sequence[tuple[Instruction, bool]], latencies: Latencies = LATENCIES) -> float:
-    """Cycles from the first instruction's issue until what follows the last can be issued."""
+    """Cycles from the issue of the first instruction until the instruction after the last can issue."""
     cycle, free, math_free = 0.0, dict.fromkeys(range(6), 0.0), 0.0
     for item, is_taken in items:
         cycle = max([cycle, *(free[barrier] for barrier in item.waits_for)])
@@ -145,7 +162,7 @@ def issue_cycles(items: Sequence[tuple[Instruction, bool]], latencies: Latencies
 
 
 def turn(kernel: KernelSass, loop: KernelSass, num_inner: int = 1) -> list[tuple[Instruction, bool]]:
-    """The way through a turn of ``loop``: loops in it turn ``num_inner`` times, no other branch is taken."""
+    """Path through one iteration of ``loop``. Inner loops run ``num_inner`` times, and no other branch is taken."""
     begin, end = loop.instructions[0].address, loop.instructions[-1].address
     left = {
         other.instructions[-1].address: num_inner - 1 for other in kernel.loops
@@ -162,11 +179,11 @@ def turn(kernel: KernelSass, loop: KernelSass, num_inner: int = 1) -> list[tuple
 
 
 def beyond_math(items: Sequence[tuple[Instruction, bool]], latencies: Latencies) -> float:
-    """Cycles of a loop's turn that its mma.sync do not hide, ldmatrix and waits for it left out."""
+    """Cycles of a loop iteration that its mma.sync do not hide, without ldmatrix and the waits for it."""
     num = sum(item.name == "HMMA" for item, _ in items)
     return loop_cycles(items, latencies) - num * latencies.mma_interval_cycles
 
 
 def loop_cycles(items: Sequence[tuple[Instruction, bool]], latencies: Latencies = LATENCIES) -> float:
-    """The same of a loop's turn, behind another."""
+    """Cycles of one loop iteration that follows another iteration."""
     return issue_cycles([*items, *items], latencies) - issue_cycles(items, latencies)

@@ -1,13 +1,23 @@
-"""What compiled FFMAs take of a sub-core's register banks.
+"""Register bank conflicts of compiled FFMAs in a sub-core.
 
-In: a loop's SASS. Out: turns an FFMA. A register lies in one of two banks, by whether its number is even, and a bank gives
-one register of a warp a cycle; what ptxas has marked ``.reuse`` is kept where the next FFMA wants it as the same operand,
-and is read no more. So an FFMA of three registers takes more than its turn, unless others beside it take less.
+In: a loop's SASS. Out: issue cycles per FFMA. A register lies in one of two banks, by whether its number is even. A bank
+gives one register of a warp per cycle. ptxas marks operands ``.reuse``; they are kept and not read again if the next FFMA
+has them in the same position. So an FFMA of three registers takes more than its issue cycle, unless neighbouring FFMAs take
+less.
 
-Models: two banks, a read each a cycle; an instruction's reads may go on for some cycles while others issue behind it.
-Ignores: what loads write, and read for their addresses; that nothing might be kept behind other warps' FFMAs.
-Source: kernels/math_rate, h200_sxm, 2026-11-20, whose SASS has one or two chains: FFMA of two odd registers and an even one
-takes 2.00 cycles, by turns with one of an odd register alone 1.51, HFMA2 of three each 1.75; this says 2.00, 1.50 and 1.74.
+Models:
+
+* two banks with one read per cycle each
+* reads of an instruction that continue for some cycles while others issue after it
+
+Ignores:
+
+* registers that loads write, or read for their addresses
+* that FFMAs of other warps in between may prevent the reuse
+
+Source: kernels/math_rate, h200_sxm, 2026-11-20, whose SASS has one or two chains. FFMA of two odd registers and an even one
+takes 2.00 cycles. Alternating with an FFMA of an odd register alone it takes 1.51, and HFMA2 of three takes 1.75 each. This
+module computes 2.00, 1.50 and 1.74.
 """
 
 from __future__ import annotations
@@ -19,18 +29,20 @@ from gpusim.evidence.toolchain.sass import Instruction
 
 NUM_BANKS = 2
 WINDOW_CYCLES = 3.0
-"""For how long an instruction's reads may go on. Source: kernels/fma_loops, h200_sxm, 2026-11-23: math of 16 x 8 sums by two
-warps a scheduler takes 1.13 turns; this says 1.12, a window of two cycles 1.18 and more."""
+"""Cycles for which an instruction's reads may continue.
+
+Source: kernels/fma_loops, h200_sxm, 2026-11-23. Math of 16 x 8 sums by two warps per scheduler takes 1.13 cycles per FFMA.
+This module computes 1.12; a window of two cycles gives 1.18 and more."""
 WARM_INSTRUCTIONS = 64
-"""Before those that count, at least."""
+"""Minimum number of instructions before those that count."""
 NUM_DISTANCES = 16
-"""Between two warps, that are tried."""
+"""Distances between two warps that are tried."""
 
 _REGISTER = re.compile(r"[-|]*R(\d+)")
 
 
 def file_reads(items: Sequence[Instruction], name: str = "FFMA") -> list[tuple[int, ...]]:
-    """Registers that each instruction called ``name`` wants of each bank."""
+    """Registers that each instruction called ``name`` reads from each bank."""
     kept: dict[int, int] = {}
     found = []
     for item in items:
@@ -52,9 +64,9 @@ def file_reads(items: Sequence[Instruction], name: str = "FFMA") -> list[tuple[i
 
 
 def bank_reads(items: Sequence[Instruction], name: str = "FFMA", *, num_warps: int = 1) -> float:
-    """What an instruction called ``name`` of a loop takes of its scheduler's turns, on the mean, a read a cycle and bank.
+    """Issue cycles per instruction called ``name`` of a loop, mean, with one read per cycle and bank.
 
-    ``num_warps`` of the scheduler, which take turns: the mean over how far they are apart in the loop.
+    ``num_warps`` of the scheduler alternate; the mean is over their distance in the loop.
 
     >>> of = lambda operands: Instruction(0, "", "FFMA", operands)
     >>> bank_reads([of("R15, R7, R15, R2")]), bank_reads([of("R13, R7.reuse, R13, R2.reuse"), of("R15, R7, R15, R2")])
@@ -68,10 +80,10 @@ def bank_reads(items: Sequence[Instruction], name: str = "FFMA", *, num_warps: i
 
 
 def _turns(reads: Sequence[tuple[int, ...]], num_warps: int, distance: int) -> float:
-    """Of an instruction in a turn of a loop behind others, by warps so many instructions one behind the other."""
+    """Issue cycles per instruction in a loop iteration that follows others; ``distance``: instructions between warps."""
     num = len(reads)
     order = [reads[(idx + warp * distance) % num] for idx in range(num) for warp in range(num_warps)]
-    even = odd = cycle = begin = 0.0  # when a bank is free; banks by name and no max(), since this is done a million times
+    even = odd = cycle = begin = 0.0  # when a bank is free; named banks and no max(): a million calls
     for _ in range(1 + -(-WARM_INSTRUCTIONS // num)):
         begin = cycle
         for of_even, of_odd in order:

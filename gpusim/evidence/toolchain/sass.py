@@ -1,11 +1,18 @@
-"""What a compiled kernel really does: instructions, loops, wait depths, registers and spills, read from its SASS.
+"""SASS reader: instructions, loops, wait depths, registers and spills of a compiled kernel.
 
 In: a cubin, or cuobjdump's text. Out: :class:`KernelSass` by kernel.
 
-Models: straight loops, found by their backward branches; the *main loop* is the one with the most tensor instructions, or
-else the most memory instructions, the innermost of those that tie.
-Ignores: latencies beyond the compiler's own schedule; loops closed by indirect branches.
-Source: ``cuobjdump -sass`` and ``-res-usage`` of CUDA 12 and 13; the control word of Volta and later GPUs, bits 105 to 121
+Models:
+
+* loops that end with a direct backward branch
+* the *main loop*: the loop with the most tensor instructions, or else the most memory instructions, the innermost of ties
+
+Ignores:
+
+* latencies beyond the compiler's schedule
+* loops closed by indirect branches
+
+Source: ``cuobjdump -sass`` and ``-res-usage`` of CUDA 12 and 13. The control word of Volta and later GPUs is bits 105 to 121
 of an instruction (Jia et al., arXiv:1804.06826, 2.1).
 """
 
@@ -41,36 +48,37 @@ _SHAPE = re.compile(r"\.(\d+x\d+x\d+|\d{4,6})\b")
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """One instruction: where, under which predicate, its opcode with modifiers, and its operands as text."""
+    """One instruction: its address, predicate, opcode with modifiers, and operands as text."""
 
     address: int
     predicate: str
     opcode: str
     operands: str
     stall_cycles: int = 0
-    """Cycles until the warp's next instruction, as the compiler has scheduled it, NOPs behind it among them; 0 where the
-    text has no encoding."""
+    """Cycles until the warp's next instruction in the compiler's schedule, including NOPs after it.
+
+    0 where the text has no encoding."""
     read_barrier: int | None = None
-    """The scoreboard barrier that is free again once the operands are read."""
+    """Scoreboard barrier that is free again once the operands are read."""
     waits_for: frozenset[int] = frozenset()
-    """The barriers that it waits for before it is issued."""
+    """Barriers that it waits for before it issues."""
     write_barrier: int | None = None
-    """The barrier that is free again once its result is there."""
+    """Barrier that is free again once its result is available."""
 
     @property
     def name(self) -> str:
-        """The opcode without modifiers."""
+        """Opcode without modifiers."""
         return self.opcode.split(".")[0]
 
     @property
     def shape(self) -> str:
-        """``64x128x16`` of a wgmma, ``16816`` of an mma; empty otherwise."""
+        """Shape of a tensor instruction: ``64x128x16`` of a wgmma, ``16816`` of an mma; empty otherwise."""
         found = _SHAPE.search(self.opcode)
         return found[1] if found and self.name in TENSOR else ""
 
     @property
     def branch_target(self) -> int | None:
-        """Where a direct branch goes."""
+        """Target address of a direct branch; None otherwise."""
         if self.name != "BRA":
             return None
         found = re.search(r"0x([0-9a-f]+)\s*$", self.operands)
@@ -79,7 +87,7 @@ class Instruction:
 
 @dataclass(frozen=True, slots=True)
 class KernelSass:
-    """A kernel's instructions, in order, and what it occupies."""
+    """A kernel's instructions, in order, and its resources."""
 
     name: str
     instructions: tuple[Instruction, ...]
@@ -89,21 +97,21 @@ class KernelSass:
 
     @property
     def opcodes(self) -> Counter[str]:
-        """How often each opcode stands there, modifiers left out."""
+        """Number of instructions by opcode without modifiers."""
         return Counter(instruction.name for instruction in self.instructions)
 
     def select(self, *names: str) -> tuple[Instruction, ...]:
-        """The instructions with one of these opcodes, in order."""
+        """Instructions with one of these opcodes, in order."""
         return tuple(instruction for instruction in self.instructions if instruction.name in names)
 
     @property
     def num_spills(self) -> int:
-        """Loads and stores of local memory: spills, and arrays that are indexed at run time."""
+        """Number of local-memory loads and stores: spills, and arrays that are indexed at run time."""
         return len(self.select(*LOCAL))
 
     @property
     def loops(self) -> tuple[KernelSass, ...]:
-        """Every loop, from a backward branch's target to the branch; inner ones are also in outer ones."""
+        """Loops, each from a backward branch's target to the branch; inner loops are also in outer ones."""
         found = []
         for end, instruction in enumerate(self.instructions):
             target = instruction.branch_target
@@ -114,7 +122,7 @@ class KernelSass:
 
     @property
     def main_loop(self) -> KernelSass | None:
-        """The loop that does the work; None without loops."""
+        """Loop that does the work; None without loops."""
 
         def work(loop: KernelSass) -> tuple[int, int, int]:
             return len(loop.select(*TENSOR)), len(loop.select(*MEMORY)), -len(loop.instructions)
@@ -123,7 +131,7 @@ class KernelSass:
 
     @property
     def tensor_shapes(self) -> Counter[str]:
-        """How often each tensor instruction stands there, as ``HGMMA 64x128x16``."""
+        """Number of tensor instructions by name and shape, for example ``HGMMA 64x128x16``."""
         return Counter(f"{item.name} {item.shape}" for item in self.select(*TENSOR))
 
     @property
@@ -133,14 +141,14 @@ class KernelSass:
 
     @property
     def cp_async_wait_depths(self) -> tuple[int, ...]:
-        """The same of cp.async groups: ``DEPBAR.LE SB0, N``."""
+        """Groups of cp.async that each wait leaves in flight, in order: ``DEPBAR.LE SB0, N``."""
         return _depths(self.select("DEPBAR"), "DEPBAR")
 
     @property
     def num_dummy_wgmmas(self) -> int:
-        """Wgmmas that compute nothing: the compiler's, to end a group where no wgmma of the source can.
+        """Number of wgmmas that compute nothing. The compiler adds them to end a group where no wgmma of the source can.
 
-        Their sums go nowhere (``RZ``); a first wgmma that only takes no sums (``RZ, !UPT``) keeps its own.
+        Their results go nowhere (``RZ``). A first wgmma that only reads no accumulator (``RZ, !UPT``) keeps its results.
         """
         return sum(item.operands.startswith("RZ,") for item in self.select(*WARPGROUP_TENSOR))
 
@@ -173,7 +181,7 @@ def parse_sass(text: str, usage: str = "") -> dict[str, KernelSass]:
         usage: of ``cuobjdump -res-usage``.
 
     Raises:
-        ConfigError: no kernel in it.
+        ConfigError: the text has no kernel.
     """
     sizes = {found[0]: tuple(map(int, found[1:4])) for found in _USAGE.findall(usage)}
     names = list(_FUNCTION.finditer(text))
@@ -208,17 +216,17 @@ def _control(upper: str) -> tuple[int, int | None, frozenset[int], int | None]:
 
 @cache
 def _control_of(word: int) -> tuple[int, int | None, frozenset[int], int | None]:
-    """The same of the control word's 17 bits, which repeat often."""
+    """Fields of the control word's 17 bits, as :func:`_control`; cached, since words repeat often."""
     written, read, waited = word >> 5 & 7, word >> 8 & 7, word >> 11 & 63
     barriers = frozenset(idx for idx in range(6) if waited >> idx & 1)
     return word & 15, read if read < 6 else None, barriers, written if written < 6 else None
 
 
 def read_sass(cubin: Path) -> dict[str, KernelSass]:
-    """The kernels of a cubin.
+    """Kernels of a cubin by name.
 
     Raises:
-        ConfigError: no cuobjdump, or it refuses the file.
+        ConfigError: there is no cuobjdump, or it refuses the file.
     """
     program = find_program("cuobjdump")
     if program is None:
@@ -227,7 +235,7 @@ def read_sass(cubin: Path) -> dict[str, KernelSass]:
             "nvidia-cuda-nvdisasm"
         )
     texts = []
-    beside = {**os.environ, "PATH": f"{Path(program).parent}{os.pathsep}{os.environ.get('PATH', '')}"}  # nvdisasm lies there
+    beside = {**os.environ, "PATH": f"{Path(program).parent}{os.pathsep}{os.environ.get('PATH', '')}"}  # folder of nvdisasm
     for option in ("-sass", "-res-usage"):
         done = subprocess.run([program, option, str(cubin)], capture_output=True, text=True, check=False, env=beside)
         if done.returncode:

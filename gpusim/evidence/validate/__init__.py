@@ -1,4 +1,4 @@
-"""Predictions held against measured and published rows; parameters calibrated from microbenchmarks.
+"""Validation of predictions on measured and published rows, and calibration of GPU parameters from microbenchmarks.
 
 In: rows and GPUs. Out: errors by family, expected errors, fitted parameters.
 """

@@ -1,7 +1,7 @@
-"""What is said of whole kernels in all: errors by family, how well configurations are ranked, which counts are exact.
+"""Accuracy of validation kernels: errors by family, ranking of configurations, and exact Nsight Compute counts.
 
 In: judgements. Out: records that ``report`` prints and ``--json`` writes. A family is a kernel, or a part of one that its
-case tells apart (a schedule); cuts go across families (all with clusters) and count in no total.
+case separates (a schedule). Cuts go across families (all with clusters) and count in no total.
 """
 
 from __future__ import annotations
@@ -18,51 +18,51 @@ from gpusim.evidence.validate.judge import Judgement, Summary, summaries, totals
 from gpusim.evidence.validate.ranking import Ranking, ranking
 
 HEADLINES = (CYCLES, SINGLE[0], SUSTAINED[0])
-"""Numbers that have a table of their own, with P90 and worst."""
+"""Numbers that have a separate table, with P90 and worst."""
 
 RANK_LIMIT = Limit(mean_pct=3.0, worst_pct=10.0)
-"""Of the regret of what is predicted to be the best."""
+"""Limits of the regret of the configuration that is predicted to be the best, in percent."""
 LEAST_TAU = 0.9
-"""Kendall's, of pairs that are clearly apart."""
+"""Smallest allowed Kendall's tau over pairs whose times clearly differ."""
 LEAST_ROWS = 3
-"""Configurations of a problem that are worth an order."""
+"""Configurations that a problem needs to be ranked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
-    """A family, or a cut, and what of it was judged."""
+    """Judged numbers of a family or a cut."""
 
     name: str
     is_cut: bool
     is_held_out: bool
-    """Whether it was held out: named before the model had met a row of it, and predicted before it was measured."""
+    """Whether the family was held out: named before the model had seen a row of it, and predicted before it was measured."""
     of: Mapping[str, Summary]
-    """By the number's name."""
+    """Summaries by the number's name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ranks:
-    """Orders of configurations, summed up over the problems of one scope."""
+    """Ranking scores of configurations, summarized over the problems of one scope."""
 
     scope: str
     by: str
-    """What is ranked."""
+    """Name of the ranked number."""
     num_problems: int
     num_rows: int
     tau: float
-    """Over all pairs of all problems."""
+    """Kendall's tau over all pairs of all problems."""
     num_clear_pairs: int
     clear_tau: float
-    """Over those that are clearly apart."""
+    """Kendall's tau over pairs that clearly differ."""
     regret_pct: float
-    """Mean over the problems."""
+    """Mean regret over the problems, in percent."""
     worst_regret_pct: float
     blind_regret_pct: float
-    """What any configuration takes more than the best, on average: a roofline tells none from another."""
+    """Mean excess of all configurations over the best, in percent: the regret of a roofline, which ranks none."""
 
     @property
     def passes(self) -> bool:
-        """Whether it keeps the limits."""
+        """Whether the scores keep the limits."""
         return (
             self.clear_tau >= LEAST_TAU
             and self.regret_pct <= (RANK_LIMIT.mean_pct or 0.0)
@@ -72,7 +72,7 @@ class Ranks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exact:
-    """A count that must be exact, over a family."""
+    """Rows of a family whose count of one name is exact."""
 
     family: str
     name: str
@@ -82,7 +82,7 @@ class Exact:
 
 
 def families(judgements: Iterable[Judgement]) -> list[Family]:
-    """Whole kernels by family in the order in which they were met, then cuts."""
+    """Validation kernels by family, in the order of their first row, then cuts."""
     held_out = held_out_families()
     own: dict[str, list[Judgement]] = {}
     cut: dict[str, list[Judgement]] = {}
@@ -100,11 +100,11 @@ def families(judgements: Iterable[Judgement]) -> list[Family]:
     ]  # fmt: skip
 
 
-# ---------------------------------------------------------------------------------------------- orders
+# ---------------------------------------------------------------------------------------------- ranking
 
 
 def ranks(judgements: Iterable[Judgement], name: str) -> list[Ranks]:
-    """How configurations of one problem are ordered by the number ``name``: those of each kernel, then of all together."""
+    """Ranking of the configurations of one problem by the number ``name``: for each kernel, then over all kernels."""
     found = [item for item in judgements if item.name == name and item.problem is not None]
     scopes = {item.kernel: [each for each in found if each.kernel == item.kernel] for item in found}
     if len(scopes) > 1:
@@ -117,9 +117,9 @@ def ranks(judgements: Iterable[Judgement], name: str) -> list[Ranks]:
 
 
 def own_ranks(judgements: Iterable[Judgement], name: str = CYCLES) -> Ranks | None:
-    """What the measurement scores against itself: times of other launches in the place of predictions of ``name``.
+    """Ranking score of the measurement against itself: times of other launches replace predictions of ``name``.
 
-    None where no problem has rows enough that were measured twice.
+    None where no problem has enough rows that were measured twice.
     """
     found = [item for item in judgements if item.name == name and item.problem is not None and item.again_us is not None]
     orders = [[(item.again_us or 0.0, item.measured) for item in of] for of in _by_problem(found)]
@@ -134,7 +134,7 @@ def _by_problem(items: Iterable[Judgement]) -> list[list[Judgement]]:
 
 
 def _ranks(scope: str, by: str, orders: Iterable[Sequence[tuple[float, float]]]) -> Ranks | None:
-    """``orders``: of each problem pairs (predicted, measured)."""
+    """Ranking scores over problems. ``orders``: pairs (predicted, measured) of each problem."""
     worth = [of for of in orders if len(of) >= LEAST_ROWS]
     found: list[Ranking] = [ranking([guess for guess, _ in of], [taken for _, taken in of]) for of in worth]
     if not found:
@@ -170,11 +170,11 @@ def exact_counts(judgements: Iterable[Judgement]) -> list[Exact]:
     ]
 
 
-# ---------------------------------------------------------------------------------------------- all of it
+# ---------------------------------------------------------------------------------------------- JSON
 
 
 def document(judgements: Sequence[Judgement]) -> dict[str, Any]:
-    """For ``--json``: families, totals, orders and exact counts."""
+    """JSON document for ``--json``: families, totals, ranking and exact counts."""
     itself = own_ranks(judgements)
     return {
         "families_of_whole_kernels": [

@@ -1,8 +1,8 @@
-"""What the simulator says of measured rows, question by question: in this process, in several, or as it was kept before.
+"""Simulated answers for measured GPU rows: in this process, in worker processes, or from a cache on disk.
 
-In: cases, their measured tables, a GPU. Out: answers, by question. A *question* are the numbers of one row that one
-simulation answers, so that work spreads evenly and nothing is simulated twice. Answers are kept on disk under all that they
-can depend on: the sources that make them, the GPU's description, and the row.
+In: cases, their measured tables, a GPU. Out: answers by request. A request (:class:`Question`) holds the numbers of one row
+that one simulation answers, so that work spreads evenly and nothing is simulated twice. The cache key covers everything that
+answers depend on: the sources that compute them, the GPU's description, and the row.
 """
 
 from __future__ import annotations
@@ -38,37 +38,37 @@ LOOK_ON = (
         )
     ),
 )  # fmt: skip
-"""Parts of the package that no answer depends on."""
+"""Paths below ``gpusim/`` that no answer depends on."""
 
 MOST_KEPT = 12
-"""Files of answers that are kept, the latest: one for each tree and GPU."""
+"""Cache files that are kept, the latest ones: one for each version of the sources and GPU."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """Numbers of one row that are asked for together."""
+    """Numbers of one row that are requested together."""
 
     case: str
     path: Path
-    """Of the table."""
+    """Path of the row's table."""
     row: Row
     names: tuple[str, ...]
 
     @property
     def key(self) -> str:
-        """Of the row and the names, wherever the row's table lies."""
+        """Cache key of the row and the names, independent of where the table lies."""
         row = {name: text for name, text in sorted(self.row.items()) if name not in ("run",)}
         return _hash([self.case, row, sorted(self.names)])
 
 
-# ---------------------------------------------------------------------------------------------- what is asked
+# ---------------------------------------------------------------------------------------------- requests
 
 
 def questions_of(case: Case, folder: Path, gpu: GpuSpec, tiers: Iterable[int]) -> list[Question]:
-    """All that rows of ``case`` in ``folder`` are asked at ``tiers``: those that judge, of configs that it asks for.
+    """Requests for the rows of ``case`` in ``folder`` at ``tiers``: judging rows of configs that the case asks for.
 
     Raises:
-        ConfigError: the table is none, or lacks a column of its case's configs.
+        ConfigError: there is no table, or it lacks a column of its case's configs.
     """
     path, wanted = folder / f"{case.name}.csv", set(tiers)
     if not wanted & set(case.tiers.values()) or not path.exists():
@@ -88,7 +88,10 @@ def questions_of(case: Case, folder: Path, gpu: GpuSpec, tiers: Iterable[int]) -
 
 
 def _together(case: Case) -> list[tuple[str, ...]]:
-    """Names that one simulation answers: of a whole kernel what was counted, and each way in which it was timed."""
+    """Names grouped by the simulation that answers them.
+
+    A validation kernel has one group for the counted launch and one for each protocol that times it.
+    """
     if not case.is_whole:
         return [tuple(case.tiers)]
     kinds: dict[str, list[str]] = {}
@@ -98,7 +101,7 @@ def _together(case: Case) -> list[tuple[str, ...]]:
 
 
 def asked_rows(case: Case, rows: Sequence[Row]) -> list[Row]:
-    """Those of configs that the case asks for, in their group."""
+    """Rows whose config is one that the case asks for, in the same group."""
     wanted: dict[tuple[str, str], set[Any]] = {}
     for row in rows:
         who = (row["group"], row["seed"])
@@ -108,14 +111,14 @@ def asked_rows(case: Case, rows: Sequence[Row]) -> list[Row]:
     return [row for row in rows if key_of(config_of(row, case.columns)) in wanted[row["group"], row["seed"]]]
 
 
-# ---------------------------------------------------------------------------------------------- who answers
+# ---------------------------------------------------------------------------------------------- simulation
 
 
 def answer(case: Case, question: Question, gpu: GpuSpec) -> dict[str, Answer]:
-    """What the simulator says, by name; a name may be missing.
+    """Simulator's answers for ``question``, by name; a name may be missing.
 
     Raises:
-        ConfigError: the case's own code fails, or the row holds no number where one is wanted.
+        ConfigError: the case's function fails, or a field of the row holds no number.
     """
     try:
         config = config_of(question.row, case.columns)
@@ -129,14 +132,14 @@ def answers_to(
     questions: Sequence[Question], gpu: GpuSpec, cases: Mapping[str, Case] | None = None, *, kept: Kept | None = None,
     num_processes: int | None = None,
 ) -> Iterator[tuple[Question, dict[str, Answer]]]:
-    """Each question with its answers, as they come: first those that are kept, then the others.
+    """(request, answers) pairs as they become available: cached ones first.
 
     Args:
-        questions: what is asked.
-        gpu: of whom.
-        cases: who asks, by name: all in this process. None: the cases of ``kernels/``, in several processes.
-        kept: where answers are kept.
-        num_processes: at most so many at once; by default one for each core.
+        questions: requests.
+        gpu: the GPU to simulate.
+        cases: cases by name, all simulated in this process. None: the cases of ``kernels/``, in worker processes.
+        kept: cache of answers.
+        num_processes: most worker processes at once; by default one per core.
     """
     left = []
     for question in questions:
@@ -177,7 +180,7 @@ def _simulated(
 
 
 _HERE: dict[str, Any] = {}
-"""Of a process that answers: the GPU, and who asks."""
+"""State of a worker process: the GPU, and its parent's process ID."""
 
 
 def _remember(gpu: GpuSpec) -> None:
@@ -186,23 +189,26 @@ def _remember(gpu: GpuSpec) -> None:
 
 def _answer_here(question: Question) -> dict[str, Answer]:
     if os.getppid() != _HERE["parent"]:
-        os._exit(1)  # who asked is gone, and others' questions would still be answered
+        os._exit(1)  # the parent is gone, so nobody needs further answers
     return answer(load_case(question.case), question, _HERE["gpu"])
 
 
-# ---------------------------------------------------------------------------------------------- what is kept
+# ---------------------------------------------------------------------------------------------- cache
 
 
 @dataclass(slots=True)
 class Kept:
-    """Answers on disk: a file for each tree and GPU, a line for each question. Whoever changes either finds an empty one."""
+    """Answers on disk: a file for each version of the sources and GPU, a line for each request.
+
+    A change of the sources or of the GPU starts an empty file.
+    """
 
     path: Path
     _lines: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, gpu: GpuSpec, folder: Path | None = None) -> Kept:
-        """Those of this tree and ``gpu`` in ``folder``, by default :func:`kept_dir`; older trees' are forgotten."""
+        """Cache of the current sources and ``gpu`` in ``folder``, by default :func:`kept_dir`, without unfinished lines."""
         folder = folder or kept_dir()
         kept = cls(folder / f"{_hash([source_hash(), str(gpu)])}.jsonl")
         if kept.path.exists():
@@ -210,17 +216,17 @@ class Kept:
                 try:
                     key, answers = json.loads(line)
                 except ValueError:
-                    continue  # the end of a line that a run did not finish
+                    continue  # the unfinished last line of a run
                 kept._lines[key] = answers
         return kept
 
     def get(self, question: Question) -> dict[str, Answer] | None:
-        """What was answered; None where nothing is kept."""
+        """Cached answers by name; None where there are none."""
         found = self._lines.get(question.key)
         return None if found is None else {name: Answer(**fields) for name, fields in found.items()}
 
     def put(self, question: Question, answers: Mapping[str, Answer]) -> None:
-        """Keep it, at once."""
+        """Cache ``answers`` and write them to disk at once."""
         fields = {name: asdict(item) for name, item in answers.items()}
         self._lines[question.key] = fields
         if not self.path.exists():
@@ -239,7 +245,7 @@ def kept_dir() -> Path:
 
 
 def sources() -> list[Path]:
-    """All that answers come from: the package with its engine, but for what only looks on, and the kernels' cases."""
+    """Files that answers depend on: the package without ``LOOK_ON``, its engine, and the kernels' cases."""
     package = Path(__file__).resolve().parents[2]
     found = [path for path in package.rglob("*.py") if not path.relative_to(package).as_posix().startswith(LOOK_ON)]
     return sorted([*found, package / "engine.wasm", *kernels_dir().rglob("*.py")])
@@ -247,7 +253,7 @@ def sources() -> list[Path]:
 
 @cache
 def source_hash() -> str:
-    """Of :func:`sources`."""
+    """SHA-256 of the names and contents of :func:`sources`."""
     found = hashlib.sha256()
     for path in sources():
         found.update(f"{path.parent.name}/{path.name}".encode())

@@ -1,6 +1,6 @@
-"""What the model said before it had met a row: the tables of ``validation/first``, held against what was measured since.
+"""Blind predictions: numbers in ``validation/first``, made before a GPU row was known, against later measurements.
 
-In: those tables, which are never rewritten, and measured rows. Out: judgements, as of today's model.
+In: those tables, which are never rewritten, and measured rows. Out: judgements in the form of today's model.
 """
 
 from __future__ import annotations
@@ -22,36 +22,36 @@ if TYPE_CHECKING:
     from gpusim.machine.config import GpuSpec
 
 COLUMNS = ("kernel", "group", "config", "name", "tier", "predicted")
-"""Of such a table, at least; one that was made beside the rows has ``measured``, too."""
+"""Columns that such a table must have; one that was made next to the rows has ``measured``, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class First:
-    """What was said of one row."""
+    """Predictions of one row."""
 
     kernel: str
     group: str
     config: str
-    """As ``name=value`` of each column, with blanks between."""
+    """Config as ``name=value`` of each column, separated by blanks."""
     predicted: Mapping[str, float]
     knew_rows: bool
-    """Whether the row's times were predicted with what a protocol takes beside a kernel."""
+    """Whether the times were predicted with the protocol's overhead, which the row states."""
 
 
 LAUNCHES = ".launches.csv"
-"""What names and launches alone told, which such predictions were made from."""
+"""Suffix of files with names and launch parameters alone, from which such predictions were made."""
 
 
 def first_dir() -> Path:
-    """``validation/first``."""
+    """Folder ``validation/first``."""
     return kernels_dir().parent / "validation" / "first"
 
 
 def read_first(folder: Path | None = None) -> list[First]:
-    """Every row that something was said of.
+    """Predictions of every row in the tables of ``folder``.
 
     Raises:
-        ConfigError: a table lacks a column, or holds no number.
+        ConfigError: a table lacks a column, or a field holds no number.
     """
     found = []
     for path in sorted((folder or first_dir()).glob("*.csv")):
@@ -81,10 +81,10 @@ def read_first(folder: Path | None = None) -> list[First]:
 def judge_first(
     said: Iterable[First], cases: Sequence[Case], folder: Path, gpu: GpuSpec, today: Iterable[Judgement]
 ) -> list[Judgement]:
-    """First predictions of the numbers that ``today`` judges, of rows in ``folder``; errors are taken relative to the same.
+    """Judgements of the blind predictions for numbers that ``today`` judges, with the same floors.
 
-    Cycles are as they were said, at the clock that was predicted, not at the row's. Times are of the kernel alone, and get
-    what an empty kernel took by the same protocol, where they were said without.
+    Cycles are unchanged, at the predicted clock instead of the row's. Times of the kernel alone get the measured time of an
+    empty kernel in the same protocol added.
     """
     floors = {who_of(item): item.floor for item in today}
     of_case: dict[str, dict[tuple[str, str], First]] = {}
@@ -106,7 +106,7 @@ def judge_first(
 
 
 def who_of(item: Judgement) -> tuple[str, str, str, tuple[tuple[str, str], ...]]:
-    """What tells a judgement from others of the same tables."""
+    """Key that identifies a judgement among those of the same tables."""
     return item.kernel, item.group, item.name, tuple(item.config.items())
 
 

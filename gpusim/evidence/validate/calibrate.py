@@ -1,7 +1,7 @@
-"""Parameters of a GPU from rows that it gave: every second config of a sweep calibrates, the others judge.
+"""Calibration of GPU parameters from measured rows: every second config of a sweep is fitted, the others judge.
 
-In: measured tables, the cases that know what their rows mean, the GPU's description. Out: lines for ``configs/<gpu>.toml``
-that a person takes over, each with its source, and what the judging half of the rows would have said. Writes no file.
+In: measured tables, the cases that interpret their rows, the GPU's description. Out: lines for ``configs/<gpu>.toml`` that a
+person takes over, each with its source, and the value that the judging half of the rows gives. Writes no file.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """One parameter, before and after.
+    """One parameter, before and after calibration.
 
-    ``judged`` is what the other half of the rows gives; NaN if they give nothing.
+    ``judged`` is the value from the other half of the rows; NaN if they give none.
     """
 
     parameter: str
@@ -34,16 +34,16 @@ class Line:
     source_before: str
     source: str
     is_whole: bool = False
-    """Whether the description has a whole number there."""
+    """Whether the description has an integer there."""
 
     @property
     def change_pct(self) -> float:
-        """After over before, less one."""
+        """Change of the parameter in percent."""
         return _percent(self.after, self.before)
 
     @property
     def judged_pct(self) -> float:
-        """How far off the judging rows are."""
+        """Difference from the value of the judging rows, in percent."""
         return _percent(self.after, self.judged)
 
 
@@ -52,9 +52,9 @@ def _percent(value: float, reference: float) -> float:
 
 
 def halves(case: Case, table: Table) -> tuple[list[Row], list[Row]]:
-    """(rows that calibrate, rows that judge): configs at even and at odd places of their group, as the case orders them.
+    """(rows that calibrate, rows that judge): configs at even and odd positions of their group, in the case's order.
 
-    Without anything to calibrate all rows judge.
+    If there is nothing to calibrate, all rows judge.
     """
     if not case.calibrates:
         return [], list(table.rows)
@@ -66,15 +66,15 @@ def halves(case: Case, table: Table) -> tuple[list[Row], list[Row]]:
             configs = case.configs(row["group"], int(row["seed"])) if row["group"] in case.groups else []
             place[who] = {key_of(config): idx for idx, config in enumerate(configs)}
         idx = place[who].get(key_of(config_of(row, case.columns)))
-        sorted_out[1 if idx is None else idx % 2].append(row)  # what the case asks no longer is no ground to fit on
+        sorted_out[1 if idx is None else idx % 2].append(row)  # configs that the case no longer has are not fitted
     return sorted_out
 
 
 def calibrate(cases: Iterable[Case], folder: Path, gpu: GpuSpec) -> list[Line]:
-    """The parameters that the tables in ``folder`` give, in the order of the cases.
+    """Parameters fitted from the tables in ``folder``, in the order of the cases.
 
     Raises:
-        ConfigError: a case fits what the GPU's description does not have, or two cases fit the same.
+        ConfigError: a case fits a parameter that the GPU's description lacks, or two cases fit the same one.
     """
     lines: dict[str, Line] = {}
     for case in cases:
@@ -94,7 +94,7 @@ def calibrate(cases: Iterable[Case], folder: Path, gpu: GpuSpec) -> list[Line]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConstantLine:
-    """A constant of a twin's code: as it stands there, and as the calibrating half of the rows has it."""
+    """A constant of a microbenchmark's model: as stated in the code, and as fitted to the calibrating half of the rows."""
 
     kernel: str
     constant: TwinConstant
@@ -102,12 +102,12 @@ class ConstantLine:
 
     @property
     def agrees(self) -> bool:
-        """Whether the code says what the rows say."""
+        """Whether the code states the fitted value."""
         return self.constant.agrees(self.stated)
 
 
 def twin_constants(case: Case, table: Table, gpu: GpuSpec) -> list[ConstantLine]:
-    """The constants of a case's twin from the calibrating half of ``table``, which ``gpu`` gave.
+    """Constants of the model of ``case``, fitted to the calibrating half of ``table``, which ``gpu`` gave.
 
     Raises:
         ConfigError: the case's code has no such constant.
@@ -131,14 +131,14 @@ def _line(case: Case, fitted: Fitted, table: Table, others: Mapping[str, float],
 
 
 def parameter(gpu: GpuSpec, name: str) -> float:
-    """A number of the GPU's description by ``component.parameter``, or ``component.parameter.class`` if each class has one.
+    """Number in a GPU's description by ``component.parameter``, or ``component.parameter.class`` if it has classes.
 
     >>> from gpusim.machine.config import load_gpu
     >>> parameter(load_gpu("toy"), "hbm.latency_ns") > 0, parameter(load_gpu("h200_sxm"), "device.peak_tflops.fp32")
     (True, 67.0)
 
     Raises:
-        ConfigError: no such parameter, or one that is no number.
+        ConfigError: there is no such parameter, or it is no number.
     """
     value = _value(gpu, name)
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -160,9 +160,9 @@ def _value(gpu: GpuSpec, name: str) -> Any:
 
 
 def toml_lines(lines: Sequence[Line], gpu: GpuSpec | None = None) -> str:
-    """The lines to take over, by component, numbers first and sources after them.
+    """TOML lines to take over, by component, numbers first and sources after them.
 
-    Of a parameter with a number for each class, the classes that rows say nothing of keep what ``gpu`` has.
+    If a parameter has a number for each class, the classes without rows keep the numbers of ``gpu``.
     """
     by_component: dict[str, list[Line]] = {}
     for line in lines:
@@ -193,7 +193,7 @@ def _number(line: Line) -> str:
 
 
 def _rounded(value: float) -> str:
-    """Four digits, as a TOML number.
+    """TOML number with four significant digits.
 
     >>> _rounded(273.46), _rounded(0.0123456), _rounded(132.0), _rounded(4917.3)
     ('273.5', '0.01235', '132.0', '4917.0')
@@ -202,7 +202,7 @@ def _rounded(value: float) -> str:
 
 
 def _key(name: str) -> str:
-    """A TOML key, quoted where it must be."""
+    """TOML key, quoted if necessary."""
     return name if name.replace("_", "").isalpha() else f'"{name}"'
 
 

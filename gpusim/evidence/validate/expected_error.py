@@ -1,8 +1,10 @@
-"""How far a prediction may be off: what nine in ten measured rows of its family kept (``validation/held_out.toml``).
+"""Expected error of a prediction: the P90 of its family's measured rows (``validation/held_out.toml``).
 
-No row of a whole kernel was fitted to. Of families that are held out no row was looked at, either: their error is what may
-be expected of a kernel that nobody has measured. One GPU's errors are never another's: where no row of a GPU judged, steps
-of published ladders of GEMMs on it do, and otherwise its predictions lie outside of what was validated.
+No row of a validation kernel was used for fitting. For families that are held out, nobody looked at a row, either. Their
+error is the one to expect of a kernel that nobody has measured.
+
+Errors of one GPU are never used for another. If no row of a GPU was judged, steps of published GEMM ladders on it are used.
+Without these its predictions are outside of what was validated.
 """
 
 from __future__ import annotations
@@ -20,39 +22,39 @@ from gpusim.errors import ConfigError
 from gpusim.evidence.cases.paths import CYCLES, held_out_families, kernels_dir
 
 TELLING: tuple[str, ...] = ("dtype", "layout", "stages", "batch", "beta", "bias", "activation")
-"""Options without which a kernel is another, beside those that say how large its problem is."""
+"""Options that make a kernel another kernel, besides those that give its problem size."""
 
 EXACTLY: tuple[str, ...] = ("stages", "batch", "beta")
-"""Numbers of which no more is like a row's than what rows have; sizes may be twice as large or half as small."""
+"""Numbers that must lie within the rows' range; sizes may be twice as large or half as small."""
 
 ALIKE: Mapping[str, str] = MappingProxyType({"fp16": "bf16"})
-"""Types of the same size and rate as one that rows have."""
+"""Types with the size and rate of a type that rows have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """What nine in ten predictions of a family's cycles kept, or of the time of published steps."""
+    """Expected error: P90 of a family's cycles, or of the time of published steps."""
 
     p90_pct: float
     gpu: str
-    """Whose rows judged."""
+    """GPU of the judged rows."""
     family: str
-    """Of rows."""
+    """Family of the judged rows."""
     is_held_out: bool = False
     """Whether nobody has looked for mechanisms in that family's rows."""
     num_published: int = 0
-    """Steps of published ladders that judged, whose speeds others measured; 0 where our own rows did."""
+    """Number of judged steps of published ladders, whose speeds others measured; 0 where measured rows were judged."""
     counters: Mapping[str, float] = field(default_factory=dict)
-    """The same of counters of those rows, by Nsight Compute's name: percent of the measured, hit rates in points."""
+    """P90 of those rows' counters, by Nsight Compute metric: percent of the measured value, hit rates in points."""
 
     @property
     def what(self) -> str:
-        """What is so far off: cycles, or, where speeds were published, time."""
+        """Quantity of the error: cycles, or time where speeds were published."""
         return "time" if self.num_published else "cycles"
 
     @property
     def text(self) -> str:
-        """In words."""
+        """Explanation of the error in words."""
         if self.num_published:
             return f"nine in ten of {self.num_published} steps of published {self.family} ladders on {self.gpu} were closer"
         kind = "held-out family" if self.is_held_out else "family"
@@ -60,9 +62,9 @@ class Expected:
 
 
 def expected_error(kernel: str, gpu: str, params: Mapping[str, Any] | None = None) -> Expected | None:
-    """Of a prediction of ``kernel`` on ``gpu``, by ``params`` of the family that it is like; None where nothing judged it.
+    """Expected error of a prediction of ``kernel`` on ``gpu`` with ``params``; None where nothing judged it.
 
-    A family's rows go before those of all of the kernel's families, and these before published ladders.
+    Rows of the prediction's family come first, then rows of all families of the kernel, then published ladders.
     """
     of_gpu = _measured().get(gpu, {})
     for family in dict.fromkeys((family_of(kernel, params or {}), kernel)):
@@ -83,7 +85,7 @@ def expected_error(kernel: str, gpu: str, params: Mapping[str, Any] | None = Non
 
 
 def outside(rows: Mapping[str, Any], params: Mapping[str, Any]) -> str:
-    """Of ``params`` what no row is like, in words; empty where all lies within ``rows``, the ranges of a family's options.
+    """Parameter that is unlike all rows, in words; empty if all lie within ``rows``, the ranges of a family's options.
 
     >>> outside({"m": [64, 8192], "dtype": ["bf16"]}, {"m": 1, "dtype": "bf16"})
     'm is 1, rows have 64 to 8192'
@@ -105,7 +107,7 @@ def outside(rows: Mapping[str, Any], params: Mapping[str, Any]) -> str:
 
 
 def unknown(kernel: str, gpu: str, params: Mapping[str, Any] | None = None) -> str:
-    """Why :func:`expected_error` has nothing to say.
+    """Reason why :func:`expected_error` has no answer.
 
     >>> unknown("softmax", "toy")
     'outside of what was validated: no softmax was measured on toy'
@@ -131,7 +133,7 @@ def _measured() -> Mapping[str, Mapping[str, Mapping[str, Any]]]:
 
 
 def _published_errors(gpu: str) -> list[float]:
-    """Of the time of every step of published ladders on ``gpu``, by the latest predictions: shares, without sign."""
+    """Absolute relative errors of the time of every step of published ladders on ``gpu``, by the latest predictions."""
     folder = kernels_dir().parent / "validation" / "published"
     keys = ("ladder", "step", "m", "n", "k")
     latest = sorted(folder.glob("predictions_*.csv"))[-1:]
@@ -147,7 +149,7 @@ def _published_errors(gpu: str) -> list[float]:
 
 
 def _published_ranges(gpu: str) -> dict[str, list[Any]]:
-    """Of steps of published ladders on ``gpu``, as of a family's rows."""
+    """Ranges of options in published ladders on ``gpu``, in the form of a family's rows."""
     folder = kernels_dir().parent / "validation" / "published"
     rows = [row for path in sorted(folder.glob("gemm_ladder_*.csv")) for row in _rows(path) if row["gpu"] == gpu]
     sizes = {name: [int(row[name]) for row in rows] for name in "mnk"}
@@ -163,7 +165,7 @@ def _rows(path: Path) -> list[dict[str, str]]:
 
 
 def family_of(kernel: str, params: Mapping[str, Any]) -> str:
-    """The family of measured rows that a prediction is like; ``kernel`` itself where none is.
+    """Family of measured rows that a prediction belongs to; ``kernel`` itself where there is none.
 
     >>> family_of("gemm", {"math": "wgmma", "copy": "tma", "schedule": "pingpong", "dtype": "bf16", "split_k": 1})
     'hopper_gemm pingpong'

@@ -1,7 +1,7 @@
-"""What the simulator answers beside what a GPU gave: every judging row of a tier, kernel by kernel.
+"""Prediction errors against measured GPU rows, for every judging row of a tier, kernel by kernel.
 
-In: measured tables, the cases that know how to ask the simulator, the GPU's description. Out: errors, row by row and summed
-up, and whether they pass. A row that calibrated is never judged.
+In: measured tables, the cases that ask the simulator, the GPU's description. Out: errors by row and summarized, and whether
+they pass. Rows that calibrated a parameter are never judged.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tier:
-    """A rung of the ladder, and how close a family of rows must come."""
+    """One level of the validation ladder, and the error limits of a family of rows."""
 
     question: str
     limit: Limit
@@ -42,16 +42,16 @@ TIERS: Mapping[int, Tier] = MappingProxyType(
         7: Tier(question="whole kernels: time and clock", limit=Limit(mean_pct=7.0)),
     }
 )
-"""Tiers 0 and 1 are tests. Source: validation/README.md."""
+"""Tiers 2 to 7 of the ladder. Tiers 0 and 1 are tests. Source: validation/README.md."""
 
 
 AGAIN = "single_us"
-"""Of a row, the time of other launches than the one that was counted."""
+"""Column with the time of further launches, separate from the counted launch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """One number of one row."""
+    """One number of one row: predicted and measured."""
 
     kernel: str
     group: str
@@ -61,32 +61,32 @@ class Judgement:
     predicted: float
     measured: float
     limit: Limit | None = None
-    """Where it is not the tier's."""
+    """Limits of the number where they differ from the tier's."""
     roofline: float | None = None
-    """What the data sheet's peaks alone give."""
+    """Prediction from the data sheet's peaks alone."""
     floor: float = 0.0
-    """The least that errors are taken relative to."""
+    """Smallest reference for relative errors."""
     spread_pct: float | None = None
-    """Half of what repeated measurements are apart, of the measured; None where there are none."""
+    """Half the range of repeated measurements, in percent of the measured value; None without repeats."""
     is_whole: bool = False
-    """Of a whole kernel."""
+    """Row of a validation kernel."""
     family: str = ""
-    """That it is summed up with; empty: its kernel."""
+    """Family that the row is summarized with; empty: its kernel."""
     cuts: tuple[str, ...] = ()
-    """Names that cut across families, under which it is summed up, too."""
+    """Further names, across families, under which the row is summarized too."""
     again_us: float | None = None
-    """What another launch of the same took; None where nobody has timed one."""
+    """Time in us of another launch of the kernel; None where none was timed."""
     problem: Hashable = None
-    """What it computes: judgements of one problem are ranked among each other."""
+    """Problem that the row computes. Judgements of one problem are ranked against each other."""
 
     @property
     def limits(self) -> Limit:
-        """What its family must keep."""
+        """Limits that its family must keep."""
         return self.limit or TIERS[self.tier].limit
 
     @property
     def error_pct(self) -> float:
-        """How far the prediction is off. See :meth:`error_of`.
+        """Prediction error in percent, or in points. See :meth:`error_of`.
 
         >>> Judgement(kernel="k", group="g", name="n", tier=3, config={}, predicted=9.0, measured=10.0).error_pct
         -10.0
@@ -95,13 +95,13 @@ class Judgement:
 
     @property
     def roofline_pct(self) -> float | None:
-        """How far the roofline is off."""
+        """Roofline error in percent, or in points; None without a roofline."""
         return None if self.roofline is None else self.error_of(self.roofline)
 
     def error_of(self, number: float) -> float:
-        """``number`` less the measured, of the measured or the floor; in points just less the measured.
+        """``number`` minus the measured value, in percent of the measured value or of the floor.
 
-        Infinite where nothing was measured, something predicted, and there is no floor.
+        In points: the difference alone. Infinite if the measured value is zero, ``number`` is not, and there is no floor.
         """
         if number == self.measured:
             return 0.0
@@ -113,7 +113,7 @@ class Judgement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """A family: the rows of a kernel's group for one number."""
+    """Errors of one family: the rows of a kernel's group for one number."""
 
     kernel: str
     group: str
@@ -125,12 +125,13 @@ class Summary:
     worst_pct: float
     limit: Limit
     roofline_pct: float | None = None
-    """Mean error of the roofline, of rows that have one."""
+    """Mean error of the roofline in percent, over the rows that have one."""
     spread_pct: float | None = None
-    """Mean of the rows' spreads: a floor, below which errors say nothing."""
+    """Mean spread of the rows in percent. Errors below it carry no information."""
     num_families: int = 0
-    """Where it sums up families, how many: ``mean_pct`` (and the roofline's) is the mean of their means, P90 and worst are
-    over all rows."""
+    """Number of families that the line summarizes; 0: it is one family.
+
+    Of several families, ``mean_pct`` and ``roofline_pct`` are means of their means. P90 and worst are over all rows."""
 
     @property
     def passes(self) -> bool:
@@ -141,14 +142,13 @@ class Summary:
 
 
 def judge(cases: Iterable[Case], folder: Path, gpu: GpuSpec, tiers: Iterable[int]) -> list[Judgement]:
-    """Every number of ``tiers`` that judging rows in ``folder`` have and the simulator answers for ``gpu``.
+    """Judgements of all numbers of ``tiers`` in judging rows of ``folder`` that the simulator predicts for ``gpu``.
 
-    Rows of configs that a case does not ask for are left out; :func:`not_judged` tells of them. All in this process:
-    :mod:`gpusim.evidence.validate.answers` knows several, and what was answered before.
+    Rows of configs that a case does not request are left out; :func:`not_judged` lists them. Everything runs in this
+    process; :mod:`gpusim.evidence.validate.answers` has worker processes and a cache.
 
     Raises:
-        ConfigError: a table lacks a column of its case's configs, holds no number where one is wanted, or a case's own code
-            fails.
+        ConfigError: a table lacks a column of its case's configs, a field holds no number, or a case's function fails.
     """
     wanted, by_name = set(tiers), {case.name: case for case in cases}
     questions = [question for case in by_name.values() for question in questions_of(case, folder, gpu, wanted)]
@@ -162,10 +162,10 @@ def judge(cases: Iterable[Case], folder: Path, gpu: GpuSpec, tiers: Iterable[int
 def judgements_of(
     case: Case, question: Question, answers: Mapping[str, Answer], tiers: Collection[int]
 ) -> list[Judgement]:
-    """The numbers of ``tiers`` that were asked for and answered.
+    """Judgements of the numbers of ``tiers`` that were requested and predicted.
 
     Raises:
-        ConfigError: the row holds no number where one is wanted.
+        ConfigError: a field of the row holds no number.
     """
     row = question.row
     config = config_of(row, case.columns)
@@ -191,19 +191,19 @@ def judgements_of(
 
 
 def measured_in(case: Case, row: Mapping[str, str], name: str) -> float | None:
-    """A number of a row, or one that follows from several of its columns; None where it is not there."""
+    """Number in a row, or one derived from several of its columns; None where it is missing."""
     if name in case.derived:
         return case.derived[name](row)
     return number_in(row, name) if row.get(name) else None
 
 
 def _is_no_rate(row: Mapping[str, str], name: str) -> bool:
-    """Whether a share is of more than all: of a short launch, its parts were counted in different passes."""
+    """Whether a rate exceeds 100 %. This happens in short launches whose parts were counted in different passes."""
     return name.endswith("_rate.pct") and bool(row.get(name)) and number_in(row, name) > 100.0
 
 
 def _spread_pct(row: Mapping[str, str], name: str) -> float | None:
-    """Half of the distance from the least to the most of the repeats, of the number itself."""
+    """Half the range of the repeats, in percent of the number itself."""
     ends = (f"{name}_min", f"{name}_max")
     if not all(row.get(end) for end in ends):
         return None
@@ -214,10 +214,10 @@ def _spread_pct(row: Mapping[str, str], name: str) -> float | None:
 def not_judged(
     cases: Sequence[Case], folder: Path, tiers: Iterable[int], gpu: GpuSpec | None = None, *, knows_all: bool = True
 ) -> list[str]:
-    """A sentence for each table, row or column of one that is not judged: unknown, not asked for, or not there.
+    """A sentence for each table, row or column that is not judged because it is unknown, not requested or missing.
 
-    With ``gpu`` also one for each row that the model refuses. ``knows_all``: ``cases`` are all that there are, so that other
-    tables are strangers.
+    With ``gpu`` also one for each row that the model refuses. ``knows_all``: ``cases`` are all cases, so that other tables
+    belong to no kernel.
     """
     wanted, known = set(tiers), {case.name for case in cases}
     strangers = [path.name for path in sorted(folder.glob("*.csv")) if knows_all and path.stem not in known]
@@ -250,7 +250,7 @@ def not_judged(
 
 
 def summaries(judgements: Iterable[Judgement]) -> list[Summary]:
-    """Families in the order in which they were met."""
+    """Summaries of families, in the order of their first row."""
     families: dict[tuple[str, str, str, int], list[Judgement]] = {}
     for item in judgements:
         families.setdefault((item.kernel, item.group, item.name, item.tier), []).append(item)
@@ -269,15 +269,15 @@ def _summary(kernel: str, group: str, name: str, tier: int, items: Sequence[Judg
 
 
 def _limit_pct(item: Judgement) -> float:
-    """The mean that an item's family must keep, in percent."""
+    """Mean limit of an item's family, in percent."""
     return math.inf if item.limits.mean_pct is None else item.limits.mean_pct
 
 
 def totals(judgements: Iterable[Judgement]) -> list[Summary]:
-    """Whole kernels in all, a line a name: mean of the families' means, P90 and worst over all their rows.
+    """Totals over all validation kernels, one line a name.
 
-    A family here is a kernel, or a part of one that its case tells apart, with all its groups; the limit is the strictest
-    that one of them has.
+    The mean is over the families' means. P90 and worst are over all their rows. A family here is a kernel, or a part of one
+    that its case separates, with all its groups. The limit is the strictest of any family.
     """
     by_name: dict[tuple[int, str], list[Judgement]] = {}
     for item in judgements:
@@ -298,7 +298,7 @@ def totals(judgements: Iterable[Judgement]) -> list[Summary]:
 
 
 def quantile(numbers: Iterable[float], share: float) -> float:
-    """The least of ``numbers`` that at least ``share`` of them do not exceed.
+    """Smallest of ``numbers`` that at least a fraction ``share`` of them does not exceed.
 
     >>> quantile([5.0, 1.0, 2.0, 3.0, 4.0, 6.0, 7.0, 8.0, 9.0, 10.0], 0.9)
     9.0

@@ -1,7 +1,7 @@
-"""Whole kernels as they were last judged: ``validation/judged/GPU.csv``, a row for each kernel, config and number.
+"""Judged rows of validation kernels: ``validation/judged/GPU.csv``, one row for each kernel, config and number.
 
-``scripts/trust.py`` writes it from what ``gpusim validate --gpu GPU --first --json REPORT.json`` wrote, and fills the README
-from it. In: that table. Out: judgements as ``validate`` has them, or a pandas frame.
+``scripts/trust.py`` writes the table from the report of ``gpusim validate --gpu GPU --first --json REPORT.json``, and fills
+the README from it. In: that table. Out: judgements as in ``validate``, or a pandas frame.
 """
 
 from __future__ import annotations
@@ -28,23 +28,24 @@ COLUMNS = (
     "kernel", "group", "config", "family", "held_out", "name", "tier", "measured", "predicted", "said_first", "roofline",
     "floor", "limit", "cuts", "problem", "again_us",
 )  # fmt: skip
-"""``said_first``: what was predicted of the row before the model had met one, empty where nothing was. The others as
-:class:`gpusim.evidence.validate.judge.Judgement` has them."""
+"""Columns of the table, named as the fields of :class:`gpusim.evidence.validate.judge.Judgement`.
+
+``said_first`` is the blind prediction: made before the model had seen the row, empty where there was none."""
 
 LISTS = ";"
-"""Between the cuts of a row, and the parts of a problem."""
+"""Separator of the cuts of a row, and of the parts of a problem."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """A table: what is predicted today, and what was said first, of the same rows."""
+    """Judged table of a GPU: today's and blind predictions of the same rows."""
 
     gpu: str
     rows: tuple[Judgement, ...]
     first: tuple[Judgement, ...]
 
     def document(self) -> dict[str, Any]:
-        """Families, totals, orders and exact counts, as ``gpusim validate --json`` writes them, and the rows."""
+        """JSON document of families, totals, ranking and exact counts, as in ``gpusim validate --json``, and the rows."""
 
         def told(items: Iterable[Judgement]) -> list[dict[str, Any]]:
             return [
@@ -55,9 +56,9 @@ class Judged:
         return {"gpu": self.gpu, **document(self.rows), "rows": told(self.rows), "first": told(self.first)}
 
     def frame(self) -> pd.DataFrame:
-        """A row for each kernel, config and number; errors in percent (of rates in points), NaN where there is none.
+        """Frame with a row for each kernel, config and number; errors in percent (rates: points), NaN where there is none.
 
-        Nobody looks at single rows of families that are held out (``held_out``): sum them up.
+        Single rows of families that are held out (``held_out``) must not be looked at: summarize them.
         """
         import pandas as pd
 
@@ -76,15 +77,15 @@ class Judged:
 
 
 def judged_dir() -> Path:
-    """``validation/judged``."""
+    """Folder ``validation/judged``."""
     return kernels_dir().parent / "validation" / "judged"
 
 
 def table_of(rows: Iterable[Judgement], first: Iterable[Judgement] = ()) -> str:
-    """The table as text; numbers with ten digits.
+    """Text of the table; numbers with ten digits.
 
     Raises:
-        ConfigError: a row's config, cuts or problem hold what separates them.
+        ConfigError: a row's config, cuts or problem contain a separator.
     """
     said = {who_of(item): item.predicted for item in first}
     held_out = held_out_families()
@@ -109,10 +110,10 @@ def table_of(rows: Iterable[Judgement], first: Iterable[Judgement] = ()) -> str:
 
 @cache
 def read_judged(gpu: str = "h200_sxm", folder: Path | None = None) -> Judged:
-    """The table of ``gpu``.
+    """Judged table of ``gpu``.
 
     Raises:
-        ConfigError: there is none, it lacks a column, or holds no number where one is wanted.
+        ConfigError: there is none, it lacks a column, or a field holds no number.
     """
     path = (folder or judged_dir()) / f"{gpu}.csv"
     if not path.exists():
@@ -158,7 +159,7 @@ def _number(text: str) -> float | None:
 
 
 def _text(value: float | None) -> str:
-    """Ten digits, none for None.
+    """Text of a number with ten digits; empty for None.
 
     >>> _text(147862784.0), _text(0.25), _text(None)
     ('147862784', '0.25', '')
@@ -167,7 +168,7 @@ def _text(value: float | None) -> str:
 
 
 def _limit_text(limit: Limit | None) -> str:
-    """Mean, P90 and worst, in percent or points; empty: the tier's own.
+    """Text of mean, P90 and worst, in percent or points; empty: the tier's limits.
 
     >>> _limit_text(Limit(mean_pct=5.0, worst_pct=20.0)), _limit(_limit_text(Limit(mean_pct=3.0, is_points=True)))
     ('5,,20 %', Limit(mean_pct=3.0, p90_pct=None, worst_pct=None, is_points=True))

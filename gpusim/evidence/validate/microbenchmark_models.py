@@ -1,9 +1,9 @@
-"""Published microbenchmarks in the simulator's words: one question a kind of number.
+"""Models of published microbenchmarks: one function for each kind of number.
 
-Most ask the twin of a measuring kernel (``kernels/<name>/case.py``) with a config of the same question; what no kernel of
-ours measures is a program in ``micro_programs.py``.
+Most run the model of a measuring kernel (``kernels/<name>/case.py``) with a config that measures the published quantity. The
+others are programs in ``microbenchmark_programs.py``.
 
-In: a row's parameters, a GPU. Out: the number as the simulator has it, in the question's unit.
+In: a row's parameters, a GPU. Out: the simulated number, in the unit of the row.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from gpusim.units import LINE_BYTES, WARP_SIZE, WAVEFRONT_BYTES
 from gpusim.workload.atoms.mma import MMA_ATOMS
 
 Ask = Callable[[Params, GpuSpec], float | At]
-"""A number stands for the GPU's highest clock."""
+"""Function from parameters and a GPU to the answer; a plain number is at the GPU's highest clock."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """A kind of number.
+    """A kind of published number.
 
     Args:
-        unit: what ``ask`` answers in: ``cycles``, ``B/cycle`` (of the GPU), or a unit that is not converted.
-        parameters: what a row of it says, all of them.
-        ask: the simulator's answer; None where there is none, and every row says why.
+        unit: unit of the answer of ``ask``: ``cycles``, ``B/cycle`` (of the GPU), or a unit that is not converted.
+        parameters: names of all parameters that a row states.
+        ask: the simulator's answer; None where there is none, and every such row states why.
     """
 
     unit: str
@@ -39,16 +39,16 @@ class Question:
     ask: Ask | None = None
 
 
-# ---------------------------------------------------------------------------------------------- twins of kernels
+# ---------------------------------------------------------------------------------------------- models of kernels
 
 
 def answer(
     case_name: str, group: str, name: str, gpu: GpuSpec, wanted: Params, *, changed: Params = MappingProxyType({})
 ) -> float:
-    """``name`` as the twin of a kernel has it: for the first config of ``group`` that says ``wanted``, with ``changed``.
+    """``name`` as a kernel's model predicts it for the first config of ``group`` that matches ``wanted``, with ``changed``.
 
     Raises:
-        ConfigError: there is no such config, or the twin has no such answer for this GPU.
+        ConfigError: there is no such config, or the model has no such answer for this GPU.
     """
     case = load_case(case_name)
     asked: Config | None = next(
@@ -74,22 +74,22 @@ def _shared_chain(op: str, ways: str, gpu: GpuSpec) -> float:
 
 
 def smem_load_latency(params: Params, gpu: GpuSpec) -> float:
-    """A chain of 4-byte loads of one warp."""
+    """Cycles of a load in a dependent chain of 4-byte smem loads, one warp."""
     return _shared_chain("ld_b32", params["ways"], gpu)
 
 
 def smem_atomic_latency(params: Params, gpu: GpuSpec) -> float:
-    """A chain of atomics of one warp."""
+    """Cycles of an atomic in a dependent chain of smem atomics, one warp."""
     return _shared_chain(f"atom_{params['op']}_b32", "1", gpu)
 
 
 def ldmatrix_latency(params: Params, gpu: GpuSpec) -> float:
-    """A chain of ldmatrix of one warp."""
+    """Cycles of an ldmatrix in a dependent chain, one warp."""
     return _shared_chain(f"ldmatrix_x{params['matrices']}", "1", gpu)
 
 
 def smem_read_bandwidth(params: Params, gpu: GpuSpec) -> float:
-    """A stream of 4-byte loads of 16 warps and more, all in banks of their own."""
+    """Bytes per cycle and SM of a stream of 4-byte loads by 16 or more warps, free of bank conflicts."""
     del params
     for group in load_case("shared_rate").groups:
         for config in load_case("shared_rate").configs(group, 1):
@@ -111,7 +111,7 @@ FULL = MappingProxyType({"num_chains": "4", "warps_per_partition": "4", "num_par
 
 
 def fma_rate(params: Params, gpu: GpuSpec) -> float:
-    """FLOP a cycle of an SM whose pipes are full."""
+    """FLOP per cycle of an SM whose FMA pipes are full."""
     del params
     return 2 * WARP_SIZE * _math("ffma", "instructions_per_cycle", gpu, FULL)
 
@@ -124,29 +124,29 @@ def _mma_name(params: Params) -> str:
 
 
 def mma_sync_latency(params: Params, gpu: GpuSpec) -> float:
-    """A chain of one warp."""
+    """Cycles of an mma.sync in a dependent chain, one warp."""
     return _math(_mma_name(params), "cycles_per_step", gpu, ALONE)
 
 
 def mma_sync_interval(params: Params, gpu: GpuSpec) -> float:
-    """From one to the next on a full sub-partition, of which there are four."""
+    """Cycles between mma.sync on a full SM sub-partition, of which there are four."""
     return 4.0 / _math(_mma_name(params), "instructions_per_cycle", gpu, FULL)
 
 
 def mma_sync_rate(params: Params, gpu: GpuSpec) -> float:
-    """FLOP a cycle of a full SM."""
+    """FLOP per cycle of an SM full of mma.sync."""
     name = _mma_name(params)
     return MMA_ATOMS[name].num_flops * _math(name, "instructions_per_cycle", gpu, FULL)
 
 
 def wgmma_interval(params: Params, gpu: GpuSpec) -> float:
-    """A stream of one warpgroup that nothing waits for."""
+    """Cycles of a wgmma in a stream of one warpgroup without waits."""
     wanted = {"question": "stream", "source": params["a"], "dtype": params["dtype"], "n": params["n"], "majors": "kk"}
     return answer("wgmma_rate", "every_shape", "cycles_each", gpu, wanted)
 
 
 def wgmma_interval_waited(params: Params, gpu: GpuSpec) -> float:
-    """Groups, behind each of which a wait leaves some in flight; cycles a wgmma."""
+    """Cycles of a wgmma in groups, each followed by a wait that leaves some groups in flight."""
     wanted = {"question": "wait", "source": params["a"], "dtype": params["dtype"], "n": params["n"]}
     changed = {"wgmmas_per_group": params["per_group"], "num_pending": params["pending"]}
     for group in load_case("wgmma_rate").groups:
@@ -156,12 +156,12 @@ def wgmma_interval_waited(params: Params, gpu: GpuSpec) -> float:
 
 
 def wgmma_group_latency(params: Params, gpu: GpuSpec) -> float:
-    """A fence, a group, its commit, and the wait for all of it."""
+    """Cycles of a fence, a group, its commit, and the wait for the full group."""
     return int(params["per_group"]) * wgmma_interval_waited({**params, "pending": "0"}, gpu)
 
 
 def _barrier_slope(probe: str, group: str, gpu: GpuSpec, **wanted: str) -> float:
-    """Cycles of one more of ``probe``: between rows of 16 and of 8."""
+    """Cycles that one more repetition of ``probe`` takes: slope between rows of 16 and of 8."""
     suffix = f"_c{wanted['cluster']}" if int(wanted.get("cluster", "1")) > 1 else ""
     many, some = (
         answer("barriers", group, "cycles", gpu, {"kernel": f"{probe}_{count}{suffix}", **wanted}) for count in (16, 8)
@@ -170,34 +170,34 @@ def _barrier_slope(probe: str, group: str, gpu: GpuSpec, **wanted: str) -> float
 
 
 def bar_sync(params: Params, gpu: GpuSpec) -> float:
-    """``__syncthreads`` of a CTA."""
+    """Cycles of ``__syncthreads`` in a CTA."""
     return _barrier_slope("bar_sync", "bar", gpu, warps=params["warps"])
 
 
 def mbarrier_arrive(params: Params, gpu: GpuSpec) -> float:
-    """Arrivals of one lane."""
+    """Cycles of an mbarrier arrival by one lane."""
     del params
     return _barrier_slope("mbarrier_arrive", "mbarrier", gpu, lanes="1")
 
 
 def mbarrier_round_trip(params: Params, gpu: GpuSpec) -> float:
-    """Arrive, and wait for the phase that this completes."""
+    """Cycles of an mbarrier arrival and the wait for the phase that it completes."""
     del params
     return _barrier_slope("mbarrier_self", "mbarrier", gpu)
 
 
 def dsmem_latency(params: Params, gpu: GpuSpec) -> float:
-    """A chain of loads from another CTA's shared memory."""
+    """Cycles of a load in a dependent chain of loads from another CTA's shared memory."""
     return _barrier_slope("dsmem_chain", "cluster", gpu, cluster=params["cluster"], partner=params["partner"])
 
 
 def cluster_barrier(params: Params, gpu: GpuSpec) -> float:
-    """All of a cluster of CTAs of four warps."""
+    """Cycles of a barrier over a cluster of CTAs of four warps."""
     return _barrier_slope("cluster_barrier", "cluster", gpu, cluster=params["cluster"], warps="4", clusters="1")
 
 
 def dsmem_read_bandwidth(params: Params, gpu: GpuSpec) -> float:
-    """What each CTA of a cluster takes in from its neighbour while all do; bytes a cycle and SM."""
+    """Bytes per cycle and SM that each CTA of a cluster reads from its neighbour while all do."""
     size = params["cluster"]
     wanted = {"kernel": f"dsmem_load_c{size}", "cluster": size, "warps": "32", "only_first": "0", "clusters": "1"}
     many, some = (answer("barriers", "dsmem", "cycles", gpu, {**wanted, "loads": loads}) for loads in ("32", "16"))
@@ -205,7 +205,7 @@ def dsmem_read_bandwidth(params: Params, gpu: GpuSpec) -> float:
 
 
 def tma_multicast_bandwidth(params: Params, gpu: GpuSpec) -> float:
-    """What each CTA of a cluster gets where each sends its share of a slot to all; bytes a cycle and SM."""
+    """Bytes per cycle and SM that each CTA of a cluster receives while each multicasts its part of a slot to all."""
     size, slot = int(params["ctas"]), int(params["slot_bytes"])
     share = slot // size
     wanted = {
@@ -214,7 +214,7 @@ def tma_multicast_bandwidth(params: Params, gpu: GpuSpec) -> float:
     return share / answer("copy_rate", "multicast", "cycles_per_copy", gpu, wanted)
 
 
-# ---------------------------------------------------------------------------------------------- the vocabulary
+# ---------------------------------------------------------------------------------------------- kinds of numbers
 
 _CHASE = ("footprint_kib", "cached", "warmed")
 _MMA = ("shape", "dtype", "accumulator")
@@ -227,9 +227,9 @@ CHOICES: Mapping[str, tuple[str, ...]] = MappingProxyType({
     "cached": ("l1", "l2"), "warmed": ("yes", "no"), "level": tuple(own.L2_OF), "kernel": tuple(own.STREAMS),
     "pattern": ("stride", "block"), "data": ("random", "zeros"), "a": ("ss", "rs"),
 })  # fmt: skip
-"""What parameters of a few values may be."""
+"""Allowed values of parameters that have few."""
 NAMES = frozenset({"dtype", "shape", "accumulator", "op", "direction", "order", "how", "addresses"})
-"""Parameters that are some name; all others are whole numbers."""
+"""Parameters whose value is a name; all others are integers."""
 
 QUESTIONS: Mapping[str, Question] = MappingProxyType({
     "load_latency_l1": Question(unit="cycles", parameters=_CHASE, ask=own.load_latency),
@@ -287,4 +287,4 @@ QUESTIONS: Mapping[str, Question] = MappingProxyType({
     "launch_interval": Question(unit="cycles", parameters=("how",)),
     "grid_ramp": Question(unit="cycles", parameters=("ctas",)),
 })  # fmt: skip
-"""What a published number can be of, by the word in the table's column ``what``."""
+"""Kinds of published numbers, by the word in the table's column ``what``."""

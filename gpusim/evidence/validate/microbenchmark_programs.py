@@ -1,6 +1,6 @@
-"""Published microbenchmarks that no kernel of ours measures, as programs in the simulator's vocabulary.
+"""Programs of published microbenchmarks that no kernel of this project measures, in the simulator's ops.
 
-In: a row's parameters, a GPU. Out: cycles, bytes a cycle, or what the function says.
+In: a row's parameters, a GPU. Out: cycles, bytes per cycle, or the unit that the function states.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ Program = Callable[[RoleContext], Steps]
 
 @dataclass(frozen=True, slots=True)
 class At:
-    """An answer that holds at a clock of its own, in the question's unit."""
+    """Answer at a specific clock, in the unit of its number."""
 
     value: float
     mhz: float
 
 
 SHORT, LONG = 6, 18
-"""Steps (waves) of the two launches whose difference is a rate."""
+"""Steps (waves) of the two launches whose difference gives a rate."""
 
 
 def _cycles(launch: Launch, gpu: GpuSpec, *, l2: Literal["cold", "warm"] = "warm") -> float:
@@ -48,21 +48,26 @@ def _cycles(launch: Launch, gpu: GpuSpec, *, l2: Literal["cold", "warm"] = "warm
 
 
 def _lone(program: Program, num_warps: int, **fields: Any) -> Launch:
-    """A CTA of one role."""
+    """Launch of one CTA with one role."""
     role = WarpRole(name="all", num_warps=num_warps, program=program)
     return Launch(kernel="micro", num_ctas=1, num_tiles=1, roles=(role,), **fields)
 
 
 NUM_LUMPS, NUM_WALKS, EVERY = 1024, 3, 32
-"""A chain falls into so many parts, each of which stays in a cache or leaves it as one; walks, the last of them timed; in it
-one line of every so many parts stands for all, and the other parts are walked on."""
+"""Parts of a chain, its walks, and the distance of timed parts.
+
+Each part stays in a cache or leaves it as one. The last walk is timed. In it one line of every ``EVERY``-th part is timed
+for all; the other parts are loaded without timing."""
 
 PAUSE = ops.Alu(1 << 14)
-"""Before the line that stands for others, so that the parts before it hold nothing up."""
+"""Pause before a timed line, so that the parts before it delay nothing."""
 
 
 def load_latency(params: Params, gpu: GpuSpec) -> float:
-    """A chain through ``footprint_kib``, line after line, that was walked before in the same order, or never."""
+    """Cycles of a load in a dependent chain through ``footprint_kib``, line after line.
+
+    The chain was walked before in this order, or never.
+    """
     in_l1, is_warmed = params["cached"] == "l1", params["warmed"] == "yes"
     sectors = max(1, int(params["footprint_kib"]) * KIB // NUM_LUMPS // SECTOR_BYTES)
     lump = AccessPattern(num_requests=1, num_sectors=sectors, num_lines=1, num_bytes=SECTOR_BYTES * sectors)
@@ -86,7 +91,7 @@ def load_latency(params: Params, gpu: GpuSpec) -> float:
 
 
 def _access(num_warps: int, access_bytes: int, times: int = 1) -> AccessPattern:
-    """Warps that each ask for one piece of memory, lane by lane."""
+    """Access of warps that each load one contiguous piece of memory."""
     size = WARP_SIZE * access_bytes * num_warps * times
     lines = max(1, size // LINE_BYTES)
     return AccessPattern(
@@ -96,7 +101,7 @@ def _access(num_warps: int, access_bytes: int, times: int = 1) -> AccessPattern:
 
 
 def _l1_stream_cycles(access: AccessPattern, gpu: GpuSpec) -> float:
-    """Cycles of ``access``, of all warps of a CTA, again and again, from L1; four in flight."""
+    """Cycles per repetition of ``access`` by all warps of a CTA, from L1, with four in flight."""
 
     def launch(num: int) -> Launch:
         def program(cta: RoleContext) -> Steps:
@@ -115,7 +120,7 @@ def _l1_stream_cycles(access: AccessPattern, gpu: GpuSpec) -> float:
 
 
 def l1_read_bandwidth(params: Params, gpu: GpuSpec) -> float:
-    """Loads of 32 warps that hit in L1, lane beside lane; bytes a cycle and SM."""
+    """Bytes per cycle and SM of coalesced loads by 32 warps that hit in L1."""
     access = _access(32, int(params["access_bytes"]))
     return access.num_bytes / _l1_stream_cycles(access, gpu)
 
@@ -128,12 +133,12 @@ OFFSETS: Mapping[tuple[str, str], tuple[int, ...]] = {
     ("ampere", "stride"): (0, 3, 5, 10, 12, 15, 17, 20, 22, 24, 26, 30, 32, 35, 38, 40, 43, 45),
     ("ampere", "block"): (0, 3, 5, 10, 12, 15, 17, 20, 22, 24, 26, 30, 32, 35, 38, 40, 43, 45),
 }
-"""Elements by which the loads of a thread differ, by tag hash and pattern. Found so that the published counts of tag
-wavefronts come out to the last digit: the version of the benchmark that counted them is lost."""
+"""Offsets in elements between the loads of a thread, by tag hash and pattern. They reproduce the published counts of tag
+wavefronts exactly. The version of the benchmark that counted them is lost."""
 
 
 def strided_addresses(params: Params, tag_hash: str) -> NDArray[np.int64]:
-    """What gpu-strides loads, int64[loads, 32 warps, 32 lanes] in bytes: strided over four warps, or in blocks."""
+    """int64[loads, 32 warps, 32 lanes]: byte addresses that gpu-strides loads, strided over four warps, or in blocks."""
     thread, parameter = np.arange(1024), int(params["parameter"])
     if params["pattern"] == "block":
         element = thread % parameter % 64 + (thread // parameter % 32 + 1) * PITCH
@@ -144,7 +149,7 @@ def strided_addresses(params: Params, tag_hash: str) -> NDArray[np.int64]:
 
 
 def l1_load_cycles(params: Params, gpu: GpuSpec) -> float:
-    """Cycles of a warp's load from L1 by its pattern, 32 warps at once."""
+    """Cycles of a warp's load from L1 by its pattern, with 32 warps at once."""
     tag_hash = tag_hash_of(gpu.compute_capability)
     addresses = strided_addresses(params, tag_hash)
     asked = global_access(addresses[0], int(params["element_bytes"]))
@@ -167,7 +172,7 @@ def _itself(tiles: NDArray[np.int64]) -> NDArray[np.int64]:
 def _read_rate(
     gpu: GpuSpec, *, threads: int, ctas_per_sm: int, access_bytes: int, in_flight: int, footprint_bytes: int
 ) -> float:
-    """Bytes a cycle that all SMs read: CTAs stay, and each reads its own."""
+    """Bytes per cycle that all SMs read; CTAs are persistent, and each reads its private part."""
     ctas, warps = gpu.num_sms * ctas_per_sm, threads // WARP_SIZE
     num_roles = min(4, warps)
     access = _access(warps // num_roles, access_bytes, in_flight)
@@ -189,7 +194,7 @@ def _read_rate(
 def _readers(
     access: AccessPattern, num_roles: int, num_warps: int, work: Callable[[int], tuple[int, range]]
 ) -> tuple[WarpRole, ...]:
-    """Roles that share ``num_warps``; ``work`` says which panel a CTA reads, and which of its steps."""
+    """Roles that share ``num_warps``; ``work`` gives the panel that a CTA reads, and its steps."""
 
     def role(idx: int) -> Program:
         def program(cta: RoleContext) -> Steps:
@@ -206,16 +211,17 @@ def _readers(
 
 
 PASSES, LEAST_STEPS = 3, 16
-"""Over the footprint, and of an SM's slot, before the rate is taken over as many again: L2 has settled by then."""
+"""Passes over the footprint and steps of an SM slot before the measurement, which is as long: L2 has settled by then."""
 
 
 def _parted_read_rate(gpu: GpuSpec, asked: Mapping[str, int], *, footprint_bytes: int, part_bytes: int) -> At:
-    """Bytes a cycle of a long grid whose CTAs read parts of one footprint in turn, each CTA one part.
+    """Bytes per cycle of a long grid whose CTAs read parts of one footprint in turn, each CTA one part.
 
-    Seen in its middle: CTAs have begun one after the other, evenly, so those of the first wave have the less left to read
-    the sooner they began. Which lines L2 has is found while it runs, for no wave walks in step. Requests do not merge: a
-    lump of all that a few warps ask for would merge as one, where single lines seldom meet. At the clock that launches of
-    milliseconds, one after the other, sustain. ``asked``: threads, ctas_per_sm, access_bytes and in_flight.
+    The rate is measured in the middle of the grid. CTAs of the first wave are staggered evenly: one that begins earlier has
+    less left to read. L2 hits are determined during the run, because the waves do not run in step.
+
+    Requests do not merge. A large access of a few warps would merge as one, whereas single lines seldom do. The clock is the
+    one that back-to-back launches of milliseconds sustain. ``asked``: threads, ctas_per_sm, access_bytes and in_flight.
     """
     ctas_per_sm, warps = asked["ctas_per_sm"], asked["threads"] // WARP_SIZE
     slots, num_roles = gpu.num_sms * ctas_per_sm, min(2, warps)
@@ -245,14 +251,14 @@ def _parted_read_rate(gpu: GpuSpec, asked: Mapping[str, int], *, footprint_bytes
 
 
 def _smem_bytes(gpu: GpuSpec, ctas_per_sm: int) -> int:
-    """Shared memory with which just so many CTAs fit on an SM."""
+    """Shared memory in bytes with which exactly ``ctas_per_sm`` CTAs fit on an SM."""
     device = gpu.device
     most = device.smem_per_sm_bytes // ctas_per_sm // device.smem_allocation_bytes * device.smem_allocation_bytes
     return int(min(device.smem_per_cta_bytes, most - device.smem_reserved_per_cta_bytes))
 
 
 def l2_read_bandwidth(params: Params, gpu: GpuSpec) -> At:
-    """Bytes a cycle that all SMs read of a footprint, in parts that CTAs read in turn, or each CTA its own."""
+    """Bytes per cycle that all SMs read of a footprint, in parts that CTAs read in turn, or a private part per CTA."""
     names = ("threads", "ctas_per_sm", "access_bytes", "in_flight")
     asked = {name: int(params[name]) for name in names}
     num_bytes, part_bytes = int(params["footprint_kib"]) * KIB, int(params["part_kib"]) * KIB
@@ -262,7 +268,7 @@ def l2_read_bandwidth(params: Params, gpu: GpuSpec) -> At:
 
 
 def sm_read_bandwidth(params: Params, gpu: GpuSpec) -> float:
-    """Bytes a cycle and SM while all read their own from L2."""
+    """Bytes per cycle and SM while all SMs read private parts from L2."""
     asked = {"threads": "1024", "ctas_per_sm": "1", "access_bytes": "16", "in_flight": "4", "part_kib": "0"}
     return l2_read_bandwidth({**asked, **params}, gpu).value / gpu.num_sms
 
@@ -271,12 +277,13 @@ IN_HBM = 1 << 31
 STREAMS = MappingProxyType({"init": (0, 1), "read": (1, 0), "scale": (1, 1), "triad": (2, 1)})
 """Loads and stores of a thread of gpu-stream."""
 ADDRESS, ADDRESS_CHAIN = 30, 8
-"""Instructions of such a thread beside them, and those that wait for one another: its index, the test of its end, addresses.
-Counted in what nvcc 13 makes of such kernels, 28 to 39 and 8."""
+"""Other instructions of such a thread, and those of them in a dependent chain: index, bounds check, addresses.
+
+Counted in nvcc 13's code for such kernels, 28 to 39 and 8."""
 
 
 def hbm_read_bandwidth(params: Params, gpu: GpuSpec) -> float:
-    """Bytes a cycle that all SMs read of two GiB."""
+    """Bytes per cycle that all SMs read of two GiB."""
     return _read_rate(
         gpu, threads=int(params["threads"]), ctas_per_sm=int(params["ctas_per_sm"]),
         access_bytes=int(params["access_bytes"]), in_flight=4, footprint_bytes=IN_HBM,
@@ -284,12 +291,12 @@ def hbm_read_bandwidth(params: Params, gpu: GpuSpec) -> float:
 
 
 def hbm_write_bandwidth(params: Params, gpu: GpuSpec) -> float:
-    """Bytes a cycle that all SMs write, CTA after CTA."""
+    """Bytes per cycle that all SMs write, CTA after CTA."""
     return stream_bandwidth({"kernel": "init", "threads": params["threads"]}, gpu)
 
 
 def stream_bandwidth(params: Params, gpu: GpuSpec) -> float:
-    """Bytes a cycle of CTAs, two an SM, whose threads each load and store one double and end."""
+    """Bytes per cycle of CTAs, two per SM, whose threads each load and store one double and end."""
     num_loads, num_stores = STREAMS[params["kernel"]]
     warps = int(params["threads"]) // WARP_SIZE
     access = _access(warps, 8)
@@ -325,7 +332,7 @@ L2_OF: Mapping[str, Literal["cold", "warm"]] = MappingProxyType({"l2": "warm", "
 
 
 def tma_latency(params: Params, gpu: GpuSpec) -> float:
-    """A box, the wait for it, and then the next one."""
+    """Cycles of a TMA box and the wait for it, one box after the other."""
     size, rows = int(params["bytes"]), max(1, int(params["bytes"]) // int(params["row_bytes"]))
 
     def launch(num: int) -> Launch:
@@ -349,7 +356,7 @@ RING_STEPS = 24, 72
 
 
 def tma_read_bandwidth(params: Params, gpu: GpuSpec) -> float:
-    """Bytes a cycle of all SMs, each CTA with a ring of boxes in flight."""
+    """Bytes per cycle of all SMs, each CTA with a ring of TMA boxes in flight."""
     size, stages, per_sm = int(params["box_bytes"]), int(params["stages"]), int(params["ctas_per_sm"])
     rows, ctas = max(1, size // int(params["row_bytes"])), gpu.num_sms * per_sm
 
@@ -375,7 +382,7 @@ def tma_read_bandwidth(params: Params, gpu: GpuSpec) -> float:
 
 
 NUM_GROUPS, GROUP = 256, 4
-"""Groups of wgmma of one warpgroup, and wgmma of each."""
+"""Groups of wgmma of one warpgroup, and wgmma per group."""
 
 
 def wgmma_rate(params: Params, gpu: GpuSpec) -> float:
@@ -403,7 +410,7 @@ def wgmma_rate(params: Params, gpu: GpuSpec) -> float:
 
 
 def null_kernel(params: Params, gpu: GpuSpec) -> float:
-    """A kernel of one warp that does nothing."""
+    """Cycles of a kernel of one warp that does nothing."""
     del params
 
     def program(cta: RoleContext) -> Steps:

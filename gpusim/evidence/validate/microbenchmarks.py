@@ -1,8 +1,11 @@
-"""Published microbenchmarks, number by number, beside what the simulator says of each.
+"""Published microbenchmark numbers against the simulator's predictions.
 
-In: ``validation/published/micro.csv`` and a GPU. Out: for each row of that GPU a prediction, or why there is none.
-A number whose source a parameter of that GPU cites is *cited*: it may show no more than that the simulator says what it was
-told, and does not judge; neither does one that its source, or another source, makes *doubtful*. All are shown and counted.
+In: ``validation/published/micro.csv`` and a GPU. Out: for each row of that GPU a prediction, or the reason why there is
+none.
+
+A number is *cited* if a parameter of that GPU has it as a source. It may only repeat the simulator's input, and does not
+judge. A number is *doubtful* if its source or another source gives reason to doubt it, and does not judge either. All are
+shown and counted.
 """
 
 from __future__ import annotations
@@ -29,13 +32,15 @@ if TYPE_CHECKING:
 
 COLUMNS = ("what", "parameters", "gpu", "value", "unit", "source", "reliability", "doubt", "settles", "note", "why_not")
 RELIABILITY = ("read", "second_hand", "derived")
-"""Read in the source itself; read where another text quotes it; worked out from figures that were read."""
+"""Values of the column ``reliability``.
+
+Read in the source itself, read where another text quotes it, or computed from figures that were read."""
 
 UNITS: Mapping[str, tuple[str, ...]] = MappingProxyType({"cycles": ("cycles", "ns", "us"), "B/cycle": ("B/cycle", "GB/s")})
-"""What a row may be given in, by what its question answers in; others are given in just that."""
+"""Units that a row may have, by the unit of its model's answer; other units are not converted."""
 
 GOAL_PCT = 10.0
-"""Beyond which a row is called far."""
+"""Error in percent above which a row counts as far."""
 
 Standing = Literal["judges", "cited", "doubtful", "unsaid"]
 
@@ -53,19 +58,19 @@ class Row:
     reliability: str
     doubt: str
     settles: str
-    """The parameter that such a number is taken over as, if one is."""
+    """Parameter that takes over such a number; empty if none does."""
     note: str
     why_not: str
 
     @property
     def question(self) -> Question:
-        """What is asked of the simulator."""
+        """Kind of number, with the function that predicts it."""
         return QUESTIONS[self.what]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """A row with its prediction, in the row's unit; NaN where ``why_not`` says why there is none."""
+    """A row with its prediction, in the row's unit; NaN where ``why_not`` has the reason."""
 
     row: Row
     standing: Standing
@@ -74,18 +79,18 @@ class Verdict:
 
     @property
     def error_pct(self) -> float:
-        """Predicted over published, less one; NaN without a prediction."""
+        """Error in percent of the published number; NaN without a prediction."""
         return 100.0 * (self.predicted - self.row.value) / self.row.value
 
     @property
     def is_far(self) -> bool:
-        """Whether a prediction is further off than the goal."""
+        """Whether the error exceeds the goal."""
         return abs(self.error_pct) > GOAL_PCT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """Errors of some rows, in percent; NaN of none."""
+    """Errors of several rows in percent; NaN without rows."""
 
     name: str
     num_rows: int
@@ -99,10 +104,10 @@ class Summary:
 
 
 def read_micro(path: Path | None = None) -> list[Row]:
-    """Every row of the table.
+    """Rows of the table.
 
     Raises:
-        ConfigError: a row says what nobody can ask, or lacks what it must say; names the line.
+        ConfigError: a row names an unknown number, or lacks a field; the text names the line.
     """
     path = path or published_dir() / "micro.csv"
     with path.open(encoding="utf-8", newline="") as file:
@@ -124,10 +129,10 @@ def read_micro(path: Path | None = None) -> list[Row]:
 
 
 def row_of(fields: Mapping[str, str], where: str) -> Row:
-    """A row, checked.
+    """Row from the fields of a line, checked.
 
     Raises:
-        ConfigError: it is refused; says ``where``.
+        ConfigError: the row is refused; the text begins with ``where``.
     """
 
     def refuse(problem: str) -> ConfigError:
@@ -165,7 +170,7 @@ def row_of(fields: Mapping[str, str], where: str) -> Row:
 
 
 def _parameters(text: str, where: str) -> dict[str, str]:
-    """``a=1 b=x`` by name."""
+    """Values of ``a=1 b=x`` by name."""
     found: dict[str, str] = {}
     for word in text.split():
         name, sign, value = word.partition("=")
@@ -187,7 +192,7 @@ def _number(text: str) -> float | None:
 
 
 def in_unit(value: float, question: str, unit: str, mhz: float) -> float:
-    """What a question answers, in the unit of a row, at so many MHz.
+    """Answer in the unit of a row, at ``mhz`` MHz.
 
     >>> in_unit(1980.0, "cycles", "us", 1980.0), in_unit(1000.0, "B/cycle", "GB/s", 1980.0)
     (1.0, 1980.0)
@@ -203,7 +208,7 @@ def is_cited(row: Row, gpu: GpuSpec) -> bool:
 
 
 def source_keys(source: str) -> list[str]:
-    """The words by which a source is known again: repositories and numbers of papers, or else what it is called.
+    """Words that identify a source: repositories and numbers of papers, or else its title.
 
     >>> source_keys("te42kyfo/gpu-benches @1c36d50, gpu-latency"), source_keys("Luo et al., arXiv 2402.13499, Table 4")
     (['te42kyfo/gpu-benches'], ['2402.13499'])
@@ -215,7 +220,7 @@ def source_keys(source: str) -> list[str]:
 
 
 def judge_micro(rows: Iterable[Row], gpu: GpuSpec) -> list[Verdict]:
-    """Every row of ``gpu``, predicted or with the reason why not; at the GPU's highest clock unless the answer has one."""
+    """Predictions for the rows of ``gpu``, or reasons why there is none. At the highest clock unless the answer has one."""
     asked: dict[tuple[object, ...], float | At | str] = {}
     found = []
     for row in rows:
@@ -253,14 +258,14 @@ def summary(name: str, verdicts: Sequence[Verdict]) -> Summary:
 
 
 def summaries(verdicts: Sequence[Verdict]) -> list[Summary]:
-    """By standing, with all at the end; the four standings count every row once."""
+    """Summaries by standing, and of all rows at the end; the four standings count every row once."""
     names: tuple[Standing, ...] = ("judges", "cited", "doubtful", "unsaid")
     found = [summary(name, [item for item in verdicts if item.standing == name]) for name in names]
     return [*found, replace(summary("all", verdicts), num_rows=len(verdicts))]
 
 
 def families(verdicts: Sequence[Verdict]) -> list[Summary]:
-    """Kind of number by kind, of the rows that judge, in the order in which they were met."""
+    """Summaries of the judging rows by kind of number, in the order of their first row."""
     by_what: dict[str, list[Verdict]] = {}
     for item in verdicts:
         if item.standing == "judges":

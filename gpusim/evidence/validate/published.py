@@ -1,11 +1,10 @@
-"""Published ladders of kernels, predicted step by step.
+"""Published GEMM ladders, predicted step by step.
 
     python -m gpusim.evidence.validate.published predict   # validation/published/*.csv -> the next predictions_N.csv
-    beside them
     python -m gpusim.evidence.validate.published compare   # the table of residuals, and whether steps come in order
 
-Predictions are written, and committed, before anybody looks at a residual; no parameter is changed for them. Later
-predictions stand beside the earlier ones.
+Predictions are written and committed before anybody looks at a residual. No parameter is changed for them. Later predictions
+are written to further files next to the earlier ones.
 """
 
 from __future__ import annotations
@@ -32,15 +31,15 @@ PARAMETERS = (
 
 KEYS = ["ladder", "step", "m", "n", "k"]
 PREDICTIONS = "predictions*.csv"
-"""Tables of predictions, by name in the order in which they were made. None is ever written again."""
+"""Pattern of the tables of predictions, whose names sort by date. None is ever rewritten."""
 
 APART = 0.10
-"""Steps whose published speeds differ by at least this share must come in order."""
+"""Fraction by which published speeds of two steps must differ for their order to count."""
 
 
 @dataclass(frozen=True, slots=True)
 class Protocol:
-    """How the authors measured, in our words."""
+    """Measurement protocol of the authors, as options of a simulation."""
 
     clock: str
     l2: str
@@ -50,29 +49,31 @@ PROTOCOLS = {
     "h100_sxm": Protocol(clock="single", l2="warm"),
     "a100_sxm_40gb": Protocol(clock="sustained", l2="cold"),
 }
-"""fast.cu rests five seconds and times eight launches on the same matrices (``matmul.cu``): 1.5 to 11 ms, over before the
-limit of half a second holds (some 20 ms). learn-cuda uses a benchmark that flushes L2 between launches."""
+"""Protocols by GPU.
+
+fast.cu rests five seconds and times eight launches on the same matrices (``matmul.cu``). They take 1.5 to 11 ms and are over
+before the limit of half a second applies (some 20 ms). learn-cuda uses a benchmark that flushes L2 between launches."""
 
 
 def published_dir() -> Path:
-    """Where the published ladders lie: beside the package in a checkout, inside it when installed."""
+    """Folder of the published ladders: next to the package in a checkout, inside it when installed."""
     package = Path(__file__).resolve().parents[2]
     inside = package / "validation" / "published"
     return inside if inside.is_dir() else package.parent / "validation" / "published"
 
 
 def read_ladders(folder: Path | None = None) -> pd.DataFrame:
-    """All ladders, one row a step and size."""
+    """Rows of all ladders, one per step and size."""
     folder = folder or published_dir()
     tables = [pd.read_csv(path, dtype=str, keep_default_na=False) for path in sorted(folder.glob("gemm_ladder_*.csv"))]
     return pd.concat(tables, ignore_index=True)
 
 
 def params_of(row: dict[str, Any]) -> GemmParams:
-    """A ladder's row as parameters of the GEMM model; empty fields keep their defaults.
+    """Parameters of the GEMM model for a ladder's row; empty fields keep their defaults.
 
     Raises:
-        KernelError: the row says what no kernel can be.
+        KernelError: the row describes an impossible kernel.
     """
     options = GemmParams.in_our_words({name: row[name] for name in PARAMETERS if row.get(name, "") != ""})
     options["persistent"] = options.get("persistent") == "yes"
@@ -84,7 +85,7 @@ def params_of(row: dict[str, Any]) -> GemmParams:
 
 
 def predict(folder: Path | None = None) -> pd.DataFrame:
-    """Predictions for every step that can be said: cycles, clock, TFLOP/s, what bounds it. Reads no published speed."""
+    """Predictions for every step that the model can express: cycles, clock, TFLOP/s, bottleneck. Reads no speeds."""
     rows = []
     for row in read_ladders(folder).to_dict("records"):
         if row["expressible"] != "yes":
@@ -109,12 +110,12 @@ def predict(folder: Path | None = None) -> pd.DataFrame:
 
 
 def prediction_tables(folder: Path | None = None) -> list[Path]:
-    """All tables of predictions, the latest last."""
+    """Paths of all tables of predictions, the latest last."""
     return sorted((folder or published_dir()).glob(PREDICTIONS))
 
 
 def compare(folder: Path | None = None) -> pd.DataFrame:
-    """Published against the latest predictions: one row a step, ``error`` as predicted over published, minus one."""
+    """Published speeds and the latest predictions, one row per step; ``error`` is predicted over published, minus one."""
     folder = folder or published_dir()
     latest = prediction_tables(folder)[-1]
     predictions = pd.read_csv(latest, dtype=dict.fromkeys(KEYS, str))
@@ -125,7 +126,7 @@ def compare(folder: Path | None = None) -> pd.DataFrame:
 
 
 def out_of_order(table: pd.DataFrame) -> list[tuple[str, str, str]]:
-    """(ladder and size, slower step, faster step) of pairs that are at least 10 % apart and predicted the other way."""
+    """(ladder and size, slower step, faster step) of pairs that differ by at least 10 % and are predicted in reverse."""
     wrong = []
     said = table[table["tflops_predicted"].notna()]
     for (ladder, m), steps in said.groupby(["ladder", "m"], sort=False):
@@ -139,7 +140,7 @@ def out_of_order(table: pd.DataFrame) -> list[tuple[str, str, str]]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run ``predict`` or ``compare``."""
+    """Run ``predict`` or ``compare``; the exit status."""
     if list(arguments) == ["predict"]:
         table = predict()
         path = published_dir() / f"predictions_{len(prediction_tables()) + 1}.csv"

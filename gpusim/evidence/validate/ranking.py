@@ -1,4 +1,4 @@
-"""How well predictions rank what was measured: pairs in the right order, and what the best predicted one costs."""
+"""Ranking quality of predictions: Kendall's tau over configurations, and the regret of the best predicted one."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from itertools import combinations
 from gpusim.errors import ConfigError
 
 CLEARLY_APART = 0.10
-"""Of the slower one: pairs measured at least so far apart have an order worth asking for."""
+"""Difference relative to the slower configuration, from which the measured order of a pair is meaningful."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ranking:
-    """Configurations of one problem, in the order that is predicted and in the one that was measured."""
+    """Ranking scores of the configurations of one problem."""
 
     num: int
     num_pairs: int
     tau: float
-    """Kendall's, over all pairs: 1 all in order, -1 all reversed; pairs that tie count half. 1 without pairs."""
+    """Kendall's tau over all pairs: 1 all in order, -1 all reversed. A predicted tie counts half; 1 without pairs."""
     num_clear_pairs: int
     clear_tau: float
-    """The same over pairs measured clearly apart."""
+    """Kendall's tau over pairs whose measurements clearly differ."""
     regret: float
-    """How much slower than the best measured one the best predicted one is: 0.05 is 5 %."""
+    """Excess of the best predicted configuration over the best measured one: 0.05 is 5 %."""
 
 
 def kendall_tau(predicted: Sequence[float], measured: Sequence[float], *, apart: float = 0.0) -> tuple[float, int]:
     """(tau, number of pairs) over pairs whose measured numbers differ, by at least ``apart`` of the larger.
 
-    Right pairs less wrong ones, over all; a pair predicted alike is neither.
+    tau is right pairs minus wrong pairs, over all pairs. A pair with equal predictions is neither right nor wrong.
 
     >>> kendall_tau([1.0, 2.0, 3.0], [10.0, 30.0, 20.0])[1]
     3
@@ -38,7 +38,7 @@ def kendall_tau(predicted: Sequence[float], measured: Sequence[float], *, apart:
     (1.0, 2)
 
     Raises:
-        ConfigError: different numbers of them.
+        ConfigError: the sequences have different lengths.
     """
     if len(predicted) != len(measured):
         raise ConfigError(f"ranking: {len(predicted)} predictions beside {len(measured)} measurements, wants as many")
@@ -52,13 +52,13 @@ def kendall_tau(predicted: Sequence[float], measured: Sequence[float], *, apart:
 
 
 def regret(predicted: Sequence[float], measured: Sequence[float]) -> float:
-    """How much more the least predicted one takes than the least measured one, as a share; of equals the worst counts.
+    """Excess of the lowest prediction's measurement over the lowest measurement, as a fraction; of equals the worst counts.
 
     >>> regret([1.0, 2.0], [11.0, 10.0])
     0.1
 
     Raises:
-        ConfigError: none, as many as not, or a measured number that is not above 0.
+        ConfigError: the sequences are empty or differ in length, or a measured number is not above 0.
     """
     if not predicted or len(predicted) != len(measured) or min(measured) <= 0.0:
         raise ConfigError("ranking: wants as many predictions as measurements, one or more, above 0")

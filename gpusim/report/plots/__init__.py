@@ -1,4 +1,4 @@
-"""Pictures of predictions, layouts and measurements. The only folder that imports matplotlib.
+"""Plots of predictions, layouts and measurements. No other folder imports matplotlib.
 
 In: results and layouts. Out: SVG or PNG files.
 """

@@ -1,4 +1,4 @@
-"""Lanes and banks as a picture: without the swizzle that they have, as they are, and mended."""
+"""Plot of lanes and shared-memory banks: without the swizzle, as it is, and with a bank conflict fix."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gpusim.workload.smem.bank_conflict_fixes import JointStudy, Mend, Study
 from gpusim.workload.smem.banks import NUM_BANKS, Instruction, analyze
 
 WIDEST = 62
-"""Letters of a line over a panel."""
+"""Letters of a line above a panel."""
 
 PHASES = (SKY, ORANGE, PURPLE, YELLOW)
 """Colours of the phases' bands, in turn."""
@@ -30,31 +30,31 @@ NONE = Swizzle(0, 0, 0)
 PANEL_INCHES = 5.6, 7.4
 
 LETTERS_AN_INCH = 12
-"""Of the line over all panels."""
+"""Letters per inch of the line above all panels."""
 
 CELL = np.array([(0, 0), (1, 0), (1, 1), (0, 1), (0, 0)])
 
 _FREE, _CONFLICTS = "#009E73", ("#F0E442", "#E69F00", "#D55E00", "#A02000")
-"""Okabe and Ito's colours: green is served at once; then by how many wavefronts a lane waits (1, 2-3, 4-7, more)."""
+"""Colours of Okabe and Ito: green is served at once, the others by the wavefronts that a lane waits (1, 2-3, 4-7, more)."""
 
 
 def plot_banks(study: Study, path: str | Path | None = None) -> Picture:
-    """Which bank serves which lane in which wavefront, before and after; written to ``path`` if there is one.
+    """Plot which bank serves which lane in which wavefront, before and after a fix; written to ``path`` if given.
 
-    Before: a tile with a swizzle without it. After: what is given, and where that has conflicts the same mended.
+    Before: a swizzled tile without its swizzle. After: the given tile, and if it has conflicts the tile with a fix.
 
     Raises:
-        GpusimError: another suffix, or nowhere to write.
+        GpusimError: the suffix is unknown, or ``path`` cannot be written.
         OSError: the file cannot be written.
     """
     return _plot([study], best_mend(study), path)
 
 
 def plot_joint(joint: JointStudy, path: str | Path | None = None) -> Picture:
-    """As ``plot_banks``, for several accesses to one tile: a row each, beside it under the one placement for all.
+    """Plot as ``plot_banks`` for several accesses to one tile: a row each, with the one layout that suits all.
 
     Raises:
-        GpusimError: another suffix, or nowhere to write.
+        GpusimError: the suffix is unknown, or ``path`` cannot be written.
         OSError: the file cannot be written.
     """
     return _plot(joint.studies, joint.mend, path)
@@ -85,7 +85,7 @@ def _plot(studies: Sequence[Study], mend: Mend | None, path: str | Path | None) 
 
 
 def best_mend(study: Study) -> Mend | None:
-    """The swizzle that helps, else the padding; None if nothing is to be mended, or nothing helps."""
+    """Swizzle that helps, else the padding; None if there are no conflicts, or nothing helps."""
     if study.census.is_free:
         return None
     swizzle = study.swizzle
@@ -103,7 +103,7 @@ def _draw(op: str, rows: Sequence[Sequence[tuple[str, Instruction]]]) -> Any:
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     with settings():
-        apart = ConstrainedLayoutEngine(w_pad=0.1)  # inches: phases stand at the right of a panel, lanes at the left
+        apart = ConstrainedLayoutEngine(w_pad=0.1)  # inches, for phase labels at the right and lane labels at the left
         width = PANEL_INCHES[0] * max(map(len, rows))
         figure = Figure(figsize=(width, PANEL_INCHES[1] * len(rows)), layout=apart)
         areas = figure.subplots(len(rows), max(map(len, rows)), squeeze=False)
@@ -112,7 +112,7 @@ def _draw(op: str, rows: Sequence[Sequence[tuple[str, Instruction]]]) -> Any:
                 _draw_panel(area, title, found)
             for area in axes[len(panels) :]:
                 area.set_axis_off()
-            axes[0].set_ylabel("lane, and where its first element lies")  # of its neighbour, too, whose phases stand between
+            axes[0].set_ylabel("lane, and where its first element lies")  # of its neighbour, too, beyond the phases
         most = max(int(found.turns.max()) for panels in rows for _, found in panels)
         letters = f" ({TURNS[10]} is the 10th, {TURNS[11]} the 11th, ...)" if most > 9 else ""
         title = f"{op}: the wavefront of its phase in which a bank serves a lane{letters}"
@@ -137,7 +137,7 @@ def _draw_panel(axes: Any, title: str, found: Instruction) -> None:
                 axes.text(
                     bank + 0.5, row + 0.52, TURNS[turn], ha="center", va="center", fontsize=7, color=ink, in_layout=False
                 )
-    for color, places in cells.items():  # one shape a colour: a thousand are slow to draw and to show
+    for color, places in cells.items():  # one shape per colour: a thousand are slow to draw and to show
         corners = (CELL + np.array(places)[:, None, :]).reshape(-1, 2)
         codes = [Shape.MOVETO, *[Shape.LINETO] * 3, Shape.CLOSEPOLY] * len(places)
         shape = Shape(corners, codes)

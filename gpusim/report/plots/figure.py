@@ -1,4 +1,4 @@
-"""What all pictures share: colours, type and how a figure becomes a Picture."""
+"""Shared parts of all plots: colours, fonts, and the conversion of a matplotlib figure to a Picture."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from gpusim.report.plots.picture import Picture, made
 BLACK, ORANGE, SKY, GREEN, YELLOW, BLUE, VERMILION, PURPLE = (
     "#000000", "#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7",
 )  # fmt: skip
-"""Colours that the colour-blind tell apart. Source: Okabe and Ito 2008."""
+"""Colours that colour-blind readers can distinguish. Source: Okabe and Ito 2008."""
 
 SMALLEST_PT = 7.0
-"""No text is smaller, in points of the size at which a picture is made."""
+"""Points of the smallest text, at the size at which a picture is made."""
 
 DPI = 130
 
@@ -26,16 +26,16 @@ SETTINGS: dict[Any, Any] = {
     "legend.fontsize": 8.0, "hatch.linewidth": 0.6, "svg.hashsalt": "gpusim", "svg.fonttype": "none",
     "axes.spines.top": False, "axes.spines.right": False,
 }  # fmt: skip
-"""matplotlib's settings: text stays text, the same input gives the same file, whatever a user has set."""
+"""Settings of matplotlib. Text stays text, and equal input gives an equal file, whatever a user has set."""
 
 
 ONE_AT_A_TIME = RLock()
-"""matplotlib's settings are the process's: a second thread would draw, and leave behind, with the first one's."""
+"""Lock for matplotlib's settings, which belong to the process. A second thread would draw with the first one's."""
 
 
 @contextmanager
 def settings() -> Iterator[None]:
-    """Draw, and render, with SETTINGS on matplotlib's defaults, one thread at a time."""
+    """Context in which figures are drawn and rendered: SETTINGS on matplotlib's defaults, one thread at a time."""
     import matplotlib as mpl
 
     with ONE_AT_A_TIME, mpl.rc_context():
@@ -45,10 +45,10 @@ def settings() -> Iterator[None]:
 
 
 def picture_of(figure: Any, alt: str, path: str | Path | None = None, *, dpi: int = DPI) -> Picture:
-    """A matplotlib figure as a Picture, written to ``path`` if there is one; its parts are placed once, for both formats.
+    """Picture of a matplotlib figure, written to ``path`` if given. Its parts are placed once, for both formats.
 
     Raises:
-        GpusimError: another suffix, or nowhere to write.
+        GpusimError: the suffix is unknown, or ``path`` cannot be written.
         OSError: the file cannot be written.
     """
     from matplotlib.backends.backend_svg import FigureCanvasSVG
@@ -73,12 +73,12 @@ def picture_of(figure: Any, alt: str, path: str | Path | None = None, *, dpi: in
 
 
 def beside(axes: Any, x: float, y: float, words: str, **looks: Any) -> None:
-    """Write ``words`` a little to the right of a point; browsers drop a space that a text begins with."""
+    """Write ``words`` to the right of a point, by an offset, since browsers drop leading spaces."""
     axes.annotate(words, (x, y), xytext=(4.0, 0.0), textcoords="offset points", va="center", fontsize=8, **looks)
 
 
 def luminance(colour: str) -> float:
-    """How bright ``#RRGGBB`` is where only grey is left, from 0 (black) to 1. Source: ITU-R BT.709, on linear light.
+    """Luminance of ``#RRGGBB`` from 0 (black) to 1. Source: ITU-R BT.709, on linear light.
 
     >>> round(luminance("#FFFFFF"), 3), round(luminance("#0072B2"), 2), round(luminance("#E69F00"), 2)
     (1.0, 0.15, 0.42)
@@ -89,7 +89,7 @@ def luminance(colour: str) -> float:
 
 
 def ink_on(colour: str) -> str:
-    """Black or white, whichever is read more easily on ``#RRGGBB``.
+    """Black or white, whichever is easier to read on ``#RRGGBB``.
 
     >>> ink_on("#0072B2"), ink_on("#F0E442")
     ('#FFFFFF', '#000000')

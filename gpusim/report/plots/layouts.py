@@ -1,4 +1,4 @@
-"""A layout's grid: as PNG by matplotlib; as SVG, which ``gpusim.layout.draw`` writes directly."""
+"""Plot of a CuTe layout's grid of offsets: PNG by matplotlib, SVG by ``gpusim.layout.draw``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gpusim.report.plots.figure import picture_of, settings
 from gpusim.report.plots.picture import Picture, check_plot, made
 
 MAX_LABELS = 64 * 64
-"""Cells up to which each says its offset."""
+"""Most cells that get a label with their offset."""
 
 _CELL_INCHES, _LETTER_INCHES = 0.24, 0.065
 
@@ -23,11 +23,11 @@ def plot_layout(
     layout: AnyLayout | Window, path: str | Path | None = None, color: Callable[[int], str] = by_offset,
     unit: str | None = None,
 ) -> Picture:
-    """The grid of offsets; ``color`` gives the colour of an offset, ``unit`` what it counts; written to ``path`` if given.
+    """Plot the grid of offsets; written to ``path`` if given. ``color``: offset to its colour; ``unit``: unit of offsets.
 
     Raises:
-        GpusimError: another suffix, or nowhere to write.
-        LayoutError: more cells than a picture can show.
+        GpusimError: the suffix is unknown, or ``path`` cannot be written.
+        LayoutError: there are more cells than a picture can show.
         OSError: the file cannot be written.
     """
     check_plot(path)

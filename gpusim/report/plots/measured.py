@@ -1,4 +1,4 @@
-"""What was measured over what was predicted: points over lines, and the error of each below."""
+"""Plot of measured points over predicted lines, with the error of each point below."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ LOOKS: tuple[tuple[str, Any, str], ...] = (
     (BLUE, "-", "o"), (VERMILION, "--", "s"), (GREEN, "-.", "^"), (PURPLE, ":", "D"), (ORANGE, (0, (5, 1, 1, 1, 1, 1)), "v"),
     (BLACK, (0, (1, 2)), "P"),
 )  # fmt: skip
-"""Colour, line and marker of each series: told apart without colour, too."""
+"""Colour, line and marker of each series, which differ without colour, too."""
 
 MOST_TICKS = 12
-"""More numbers than these have ticks of matplotlib's choice."""
+"""Most numbers on the axis that get a tick each; with more, matplotlib chooses the ticks."""
 
 LETTER_SHARE = 0.011
-"""Of the horizontal axis, what a letter of a tick's label takes."""
+"""Fraction of the horizontal axis that a letter of a tick label takes."""
 
 FloatArray = NDArray[np.float64]
 
@@ -47,7 +47,7 @@ class _Series:
 
     @property
     def errors_pct(self) -> FloatArray:
-        """Predicted over measured, less one, in percent; NaN where either lacks."""
+        """Predicted over measured, minus one, in percent; NaN where either is missing."""
         return np.asarray(100.0 * (self.predicted / self.measured - 1.0))
 
 
@@ -55,22 +55,23 @@ def plot_measured(
     series: DataFrame | Mapping[str, DataFrame], path: str | Path | None = None, *, x: str, y: str, title: str = "",
     log_x: bool = False, log_y: bool = False, is_joined: bool = True,
 ) -> Picture:
-    """Measured points over predicted lines, and below them the error in percent; written to ``path`` if there is one.
+    """Plot measured points over predicted lines, and below them the error in percent; written to ``path`` if given.
 
     Args:
-        series: one frame, or several by name: the column ``x`` and one or both of ``measured`` and ``predicted`` (NaN
-            where there is no number).
+        series: one frame, or several by name: the column ``x`` and one or both of ``measured`` and ``predicted`` (NaN where
+            there is no number).
         path: PNG or SVG by suffix.
-        x: the column on the horizontal axis, numbers or words.
-        y: what is measured; its last word is its unit (``time_us``).
-        title: over the picture.
+        x: column of the horizontal axis, numbers or words.
+        y: name of the measured quantity, which ends in its unit (``time_us``).
+        title: title of the picture.
         log_x: whether the horizontal axis is logarithmic, to base 2.
         log_y: whether the vertical axis is logarithmic.
-        is_joined: whether what lies between two predicted points lies on a line between them; False: each value of ``x``
-            has a place and a bar, as words have.
+        is_joined: whether predicted points are joined by lines. False: each value of ``x`` has a separate position and a
+            bar, as words have.
 
     Raises:
-        GpusimError: a column lacks, there is nothing to draw, or words or zeros on a logarithmic axis; a bad ``path``.
+        GpusimError: a column is missing, there is nothing to draw, an axis with words or zeros is logarithmic, or ``path``
+            is invalid.
         OSError: the file cannot be written.
     """
     check_plot(path)
@@ -92,7 +93,7 @@ def plot_measured(
 
 
 def _words(frames: Mapping[str, DataFrame], x: str, *, is_joined: bool = True) -> list[str] | None:
-    """The words of ``x`` in the order in which they come, numbers by size; None where all are numbers, and joined."""
+    """Labels of ``x``: words in order of appearance, numbers by size; None where all are numbers, and joined."""
     import pandas as pd
 
     for name, frame in frames.items():
@@ -107,7 +108,7 @@ def _words(frames: Mapping[str, DataFrame], x: str, *, is_joined: bool = True) -
 
 
 def _word(value: Any) -> str:
-    """A value of the horizontal axis as it is written there.
+    """Label of a value on the horizontal axis.
 
     >>> _word("128B"), _word(4096), _word(0.5)
     ('128B', '4,096', '0.5')
@@ -219,7 +220,7 @@ def _axes(axes: Any, found: list[_Series], words: list[str] | None, *, log_x: bo
 
 
 def _labels(places: list[float], *, log_x: bool) -> list[str]:
-    """Of each tick its number, or nothing where that would touch the one before; the last one is always written.
+    """Label of each tick, empty where it would touch the previous one; the last one always has its label.
 
     >>> _labels([20.0, 28.0, 32.0, 36.0, 124.0, 252.0, 256.0], log_x=False)
     ['20', '28', '', '36', '124', '', '256']

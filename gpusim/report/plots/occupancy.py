@@ -1,4 +1,4 @@
-"""What limits how many CTAs an SM holds, and where the limit steps."""
+"""Plot of occupancy: the resources that limit the resident CTAs of an SM, and the steps of the limit."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from gpusim.simulate.plan import check
 from gpusim.workload.launch import Launch
 
 SMEM_STEPS = 512
-"""Sizes of shared memory that are tried from none to all that a CTA may have."""
+"""Shared-memory sizes that are tried from zero to the most that a CTA may have."""
 
 ROWS = {"registers": "registers", "smem": "shared memory", "threads": "threads", "warps": "warps", "ctas": "CTA slots"}
 """Rows of the picture, by the names of an Occupancy's limits."""
 
 
 def plot_occupancy(launch: Launch, gpu: GpuSpec, path: str | Path | None = None) -> Picture:
-    """CTAs an SM that each resource alone would admit, and the limit over registers a thread and shared memory a CTA.
+    """Plot CTAs per SM that each resource alone admits, and the limit over registers per thread and shared memory per CTA.
 
     Raises:
-        GpusimError: another suffix, or nowhere to write.
+        GpusimError: the suffix is unknown, or ``path`` cannot be written.
         LaunchError: this GPU cannot run the launch.
         OSError: the file cannot be written.
     """
@@ -45,7 +45,7 @@ def plot_occupancy(launch: Launch, gpu: GpuSpec, path: str | Path | None = None)
 def held_with(
     launch: Launch, gpu: GpuSpec, *, registers_per_thread: int | None = None, smem_bytes: int | None = None
 ) -> tuple[int, int]:
-    """CTAs an SM holds of ``launch`` with another number of registers or bytes of shared memory, and by that alone.
+    """(CTAs per SM, CTAs per SM by that resource alone) with other registers per thread or bytes of shared memory.
 
     0 where none fits.
     """
@@ -150,5 +150,5 @@ def _steps(
 
 
 def _whole(most: int) -> list[int]:
-    """Ticks at whole numbers, some eight at most."""
+    """Ticks at integers, some eight at most."""
     return list(range(0, most + 1, max(1, -(-most // 8))))

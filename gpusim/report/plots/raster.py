@@ -1,4 +1,4 @@
-"""Tiles of a launch as a picture: by wave, and by how many of a wave share what a tile reads."""
+"""Plot of a launch's tiles: by wave, and by the number of tiles of a wave that share what a tile reads."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from gpusim.report.plots.picture import Picture, check_plot
 from gpusim.report.tile_orders import Raster
 
 MOST_OUTLINED = 2048
-"""Tiles of a wave that are outlined one by one."""
+"""Most tiles of a wave that are outlined one by one."""
 MOST_NAMED, MOST_SIDE = 300, 40
-"""Tiles of a wave up to which each has its number, on a grid that is so many high and wide at most."""
+"""Most tiles of a wave that get their number, and the largest height and width of such a grid."""
 FEW_WAVES = 16
-"""Up to so many each have a colour of their own, without a scale between them."""
+"""Most waves that get separate colours instead of a scale."""
 
 
 def plot_raster(raster: Raster, wave: int = 0, path: str | Path | None = None) -> Picture:
-    """The grid of tiles twice, the tiles of ``wave`` outlined; written to ``path`` if there is one.
+    """Plot the grid of tiles twice, with the tiles of ``wave`` outlined; written to ``path`` if given.
 
     Raises:
-        GpusimError: another suffix, or nowhere to write.
+        GpusimError: the suffix is unknown, or ``path`` cannot be written.
         LaunchError: there is no such wave.
         OSError: the file cannot be written.
     """

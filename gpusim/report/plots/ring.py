@@ -1,4 +1,4 @@
-"""The ring of stages of a pipelined kernel over time: who fills which stage, who reads it, when its barriers flip."""
+"""Plot of the pipeline stages of one CTA over time: copies into each stage, reads from it, mbarrier phase flips."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from gpusim.simulate.result import Result
 from gpusim.simulate.timeline import CopySpan, PhaseFlip, Timeline
 
 CLOSE_CYCLES = 1e-6
-"""Cycles that differ by less are one."""
+"""Cycles below which two times count as equal."""
 
 
 GIVEN_BACK = 0.9
-"""Of rounds, which a barrier must give back to be one that does; skipped iterations may hide some."""
+"""Fraction of rounds in which a barrier must free a stage to count as one that does. Skipped iterations may hide some."""
 
 
 class StageState(Enum):
-    """What a stage of a ring is in, at any time in one."""
+    """State of a pipeline stage; it is in one at any time."""
 
     EMPTY = "empty: no copy issued yet"
     FILLING = "filling: copies in flight"
@@ -41,40 +41,40 @@ LOOKS: Mapping[StageState, Look] = {
     StageState.FULL: Look(StageState.FULL.value, YELLOW, "...."),
     StageState.READ: Look(StageState.READ.value, GREEN),
 }
-"""Colour and hatch of each state."""
+"""Colour and hatching of each state."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fill:
-    """One round of a stage: its copies, and the reads of what they brought, in cycles."""
+    """One round of a stage in cycles: its copies, and the reads of their data."""
 
     start_cycle: float
     full_cycle: float | None
-    """When all of it was there; None: not in what was recorded."""
+    """Cycle at which all copies were complete; None: not recorded."""
     read_cycle: float | None
-    """When the first read began; None: nobody read it."""
+    """Cycle at which the first read began; None: no read."""
     end_cycle: float | None
-    """When the last read ended."""
+    """Cycle at which the last read ended; None: no read."""
     parity: int | None
-    """Of the phase of the full barrier; None where there is none (cp.async)."""
+    """Parity of the full barrier's phase; None where there is no barrier (cp.async)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ring:
-    """Stages that are filled together, of one CTA."""
+    """Stages of one CTA that are filled together."""
 
     cta_idx: int
     buffers: tuple[str, ...]
     barrier: str
-    """What the copies complete on; empty for cp.async."""
+    """Mbarrier on which the copies complete; empty for cp.async."""
     fills: Mapping[int, Sequence[Fill]]
-    """Of each stage, in order."""
+    """Rounds of each stage, in order."""
     freed: Sequence[PhaseFlip]
-    """Flips of the barriers that give a stage back: behind the last read of each round, before the next one's first copy."""
+    """Flips of the barriers that free a stage, after the last read of a round and before the next round's first copy."""
 
     @property
     def num_stages(self) -> int:
-        """Stages that were filled."""
+        """Number of stages that were filled."""
         return len(self.fills)
 
 
@@ -82,17 +82,18 @@ def plot_stage_ring(
     result: Result, path: str | Path | None = None, *, cta_idx: int | None = None, buffer: str | None = None,
     window: Window | None = None,
 ) -> Picture:
-    """A row for each stage, coloured by what it is in, with the parity of its phase and the flips of its mbarriers.
+    """Plot a row for each stage, coloured by its state, with the parity of its phase and the flips of its mbarriers.
 
     Args:
         result: simulated with ``recorded_sms="first"``.
         path: PNG or SVG by suffix.
         cta_idx: the CTA; by default the first that copies.
-        buffer: only the ring that this buffer belongs to; by default every ring that goes round.
+        buffer: only the ring of this buffer; by default every ring with several stages.
         window: first and last cycle; by default the beginning, until each stage has been filled a few times.
 
     Raises:
-        GpusimError: no timeline, no asynchronous copies, no such CTA or buffer, an empty window; a bad ``path``.
+        GpusimError: there is no timeline, asynchronous copy, CTA or buffer of that name. Also for an empty window or an
+            invalid ``path``.
         OSError: the file cannot be written.
     """
     check_plot(path)
@@ -120,7 +121,7 @@ def plot_stage_ring(
 
 
 def rings_of(timeline: Timeline, cta_idx: int) -> list[Ring]:
-    """The rings of a CTA's buffers: those whose copies complete on the same mbarriers, or on none, go together."""
+    """Rings of a CTA's buffers. Buffers whose copies complete on the same mbarriers, or on none, share a ring."""
     copies = [item for item in timeline.copies if item.cta_idx == cta_idx]
     flips = [item for item in timeline.flips if item.cta_idx == cta_idx]
     filled_by = {item.barrier for item in copies}
@@ -144,7 +145,7 @@ def rings_of(timeline: Timeline, cta_idx: int) -> list[Ring]:
 
 
 def _gives_back(fills: Mapping[int, Sequence[Fill]], flips: Sequence[PhaseFlip]) -> bool:
-    """Whether flips of one barrier stand between the last read of a round and the first copy of the next, nearly always."""
+    """Whether one barrier flips between the last read of a round and the first copy of the next, nearly always."""
     tried = met = 0
     for stage, rounds in fills.items():
         cycles = [item.cycle for item in flips if item.stage == stage]
@@ -158,7 +159,7 @@ def _gives_back(fills: Mapping[int, Sequence[Fill]], flips: Sequence[PhaseFlip])
 def _fills(
     timeline: Timeline, cta_idx: int, buffers: Sequence[str], copies: list[CopySpan], flips: list[PhaseFlip]
 ) -> list[Fill]:
-    """Rounds of one stage: copies up to a flip of its full barrier; without one, copies until something is read."""
+    """Rounds of one stage: copies up to a flip of its full barrier; without a barrier, copies until something is read."""
     reads = sorted(
         (item.start_cycle, item.end_cycle)
         for item in timeline.reads
@@ -194,17 +195,17 @@ def _fills(
 
 @dataclass(frozen=True, slots=True)
 class Spell:
-    """A stage in one state, from cycle to cycle."""
+    """Stage in one state, from cycle to cycle."""
 
     state: StageState
     start_cycle: float
     end_cycle: float
     parity: int | None = None
-    """Of the phase that brought what is read."""
+    """Parity of the phase that brought the data being read."""
 
 
 def spells(fills: Sequence[Fill], window: Window) -> list[Spell]:
-    """What a stage is in from the beginning of ``window`` to its end, one state after the other."""
+    """States of a stage from the beginning of ``window`` to its end, in order."""
     start, end = window
     edges: list[tuple[float, StageState, int | None]] = [(start, StageState.EMPTY, None)]
     for fill in fills:

@@ -1,4 +1,4 @@
-"""The roofline of a GPU at a predicted clock, with kernels on it."""
+"""Roofline plot of a GPU at a predicted clock, with kernels on it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CLASSES: Mapping[str, str] = {
 
 
 CLOSE = 1e-6
-"""Rates that differ by less, relatively, are one."""
+"""Relative difference below which two rates count as equal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,30 +38,32 @@ class Placed:
     name: str
     tflops: float
     dram_flops_per_byte: float
-    """Infinite where nothing comes from memory or goes there."""
+    """FLOP per DRAM byte; infinite without DRAM traffic."""
     l2_flops_per_byte: float
     peak_tflops: float
-    """Of the arithmetic units that it uses, at its clock."""
+    """TFLOP/s of the arithmetic units that the kernel uses, at its clock."""
     mhz: float
     types: tuple[str, ...] = ()
-    """Of :data:`CLASSES`: what it computes in; several where their rates are alike, none where no unit has its rate."""
+    """Types that the kernel computes in, keys of :data:`CLASSES`.
+
+    Several where their rates are equal, none where no unit has its rate."""
 
     def roof_tflops(self, hbm_gb_per_s: float) -> float:
-        """What its intensity allows with so many GB/s of memory."""
+        """TFLOP/s that the kernel's DRAM intensity allows at ``hbm_gb_per_s`` GB/s."""
         return min(self.peak_tflops or inf, self.dram_flops_per_byte * hbm_gb_per_s * 1e-3)
 
 
 def plot_roofline(
     results: Result | Sequence[Result], gpu: GpuSpec, path: str | Path | None = None, *, names: Sequence[str] | None = None
 ) -> Picture:
-    """Throughput over arithmetic intensity, with the roofs of memory and L2 and the ceilings of the types that are used.
+    """Plot throughput over arithmetic intensity, with the roofs of DRAM and L2 and the ceilings of the types in use.
 
-    A full point is a kernel over its predicted bytes of memory, a hollow one the same over its bytes of L2. Roofs are what
-    is sustained, at the clock of the fastest of ``results``. ``names`` label the kernels.
+    A filled marker is a kernel over its predicted DRAM bytes. A hollow one is the kernel over its L2 bytes. Roofs are
+    sustained rates, at the clock of the fastest of ``results``. ``names`` label the kernels.
 
     Raises:
-        GpusimError: a bad ``path``; no result, more than can be told apart, one of another GPU, without arithmetic or
-            without time; another number of names.
+        GpusimError: ``path`` is invalid, or there are no results, too many to distinguish, or another number of names. Also
+            for a result of another GPU, without arithmetic, or without time.
         OSError: the file cannot be written.
     """
     check_plot(path)
@@ -82,7 +84,7 @@ def plot_roofline(
 
 
 def _per_byte(flops: float, words: str) -> str:
-    """As a sentence says it.
+    """Intensity in the words of a sentence.
 
     >>> _per_byte(12.34, "per byte of L2"), _per_byte(inf, "per byte of L2")
     ('12.3 per byte of L2', 'no byte of L2')
@@ -114,9 +116,9 @@ def _placed(results: list[Result], gpu: GpuSpec, names: Sequence[str] | None) ->
 
 
 def names_of(results: Sequence[Result]) -> list[str]:
-    """Each kernel's name, and where several have the same what tells them apart.
+    """Label of each kernel: its name, and the parameters that differ where several have one name.
 
-    Those alike in all parameters are numbered.
+    Kernels with equal parameters are numbered.
     """
     names = []
     for item in results:
@@ -130,12 +132,12 @@ def names_of(results: Sequence[Result]) -> list[str]:
 
 
 def l2_gb_per_s(gpu: GpuSpec, mhz: float) -> float:
-    """What the slices of L2 sustain at an SM clock; L2 has a clock of its own, which falls less than the SMs'."""
+    """GB/s that the L2 slices sustain at an SM clock. L2 has a separate clock, which falls less than the SM clock."""
     return Shared.of(gpu, Clock(sm_mhz=mhz)).slices_bytes_per_cycle * mhz * 1e-3
 
 
 def types_of(result: Result, gpu: GpuSpec) -> tuple[str, ...]:
-    """Of :data:`CLASSES` those whose rate is a kernel's, by the fastest unit; the kernel's own where several are."""
+    """Keys of :data:`CLASSES` whose rate in the fastest unit is the kernel's; the kernel's class where several match."""
     core, per_sm = gpu.tensor_core, result.peak_tflops_at_clock * 1e6 / (result.sm_clock_mhz or inf) / gpu.num_sms
     rates = {**(core.wgmma_flops_per_cycle or core.mma_sync_flops_per_cycle), "fp32": 2.0 * gpu.warp_scheduler.fp32_lanes}
     found = tuple(name for name, rate in rates.items() if rate > 0.0 and abs(per_sm / rate - 1.0) < CLOSE)
@@ -143,9 +145,9 @@ def types_of(result: Result, gpu: GpuSpec) -> tuple[str, ...]:
 
 
 def ceilings(gpu: GpuSpec, mhz: float, types: Collection[str] = ()) -> dict[str, float]:
-    """TFLOP/s of the whole device at an SM clock, by unit and types; those that are alike share a line.
+    """TFLOP/s of the full device at an SM clock, by unit and types. Units with equal rates share a line.
 
-    Of ``types`` alone, if there are some.
+    ``types``: the types to include; all if empty.
     """
     core = gpu.tensor_core
     per_cycle: dict[str, float] = {}
@@ -162,7 +164,7 @@ def ceilings(gpu: GpuSpec, mhz: float, types: Collection[str] = ()) -> dict[str,
 
 
 def joined(names: Sequence[str]) -> str:
-    """Names of one ceiling, the unit said once.
+    """Label of one ceiling, with each unit named once.
 
     >>> joined(["wgmma fp8", "wgmma int8", "mma.sync fp8"])
     'wgmma fp8, int8; mma.sync fp8'
@@ -239,7 +241,7 @@ def _draw(placed: list[Placed], gpu: GpuSpec, mhz: float) -> Any:
     axes.set_title(f"Roofline of {gpu.name}: sustained rates of memory and L2", loc="left", fontweight="bold")
     _name_ceilings(axes, figure, tops, right)
     _name_points(axes, figure, placed)
-    figure.draw_without_rendering()  # places the axes, so that the roofs' angle is known
+    figure.draw_without_rendering()  # places the axes, which gives the angle of the roofs
     (x0, y0), (x1, y1) = axes.transData.transform([(1.0, 1.0), (10.0, 10.0)])
     for text in roofs:
         text.set_rotation(degrees(atan2(y1 - y0, x1 - x0)))
@@ -247,7 +249,7 @@ def _draw(placed: list[Placed], gpu: GpuSpec, mhz: float) -> Any:
 
 
 def _mark_ridges(axes: Any, peaks: Sequence[float], hbm: float, l2: float) -> None:
-    """Where a roof meets a ceiling that is used, and at how many FLOP per byte."""
+    """Mark where a roof meets a ceiling in use, with its FLOP per byte."""
     for peak in peaks:
         for gb_per_s, side in ((hbm, "left"), (l2, "right")):
             at = 1e3 * peak / gb_per_s
@@ -259,7 +261,7 @@ def _mark_ridges(axes: Any, peaks: Sequence[float], hbm: float, l2: float) -> No
 
 
 def _name_points(axes: Any, figure: Any, placed: Sequence[Placed]) -> None:
-    """Each kernel's name and throughput at its point, below those that lie close."""
+    """Label each point with the kernel's name and throughput; labels of close points are stacked."""
     height, at = 8.0 * 1.4 / 72.0 * figure.dpi, inf
     for item in sorted(placed, key=lambda item: -item.tflops):
         x = item.dram_flops_per_byte if item.dram_flops_per_byte < inf else item.l2_flops_per_byte
@@ -275,7 +277,7 @@ def _name_points(axes: Any, figure: Any, placed: Sequence[Placed]) -> None:
 
 
 def _name_ceilings(axes: Any, figure: Any, tops: Mapping[str, float], right: float) -> None:
-    """Each ceiling at its right end, one below the other where they lie close."""
+    """Label each ceiling at its right end; labels of close ceilings are stacked."""
     figure.draw_without_rendering()
     height = 7.5 * 1.35 / 72.0 * figure.dpi
     at = inf

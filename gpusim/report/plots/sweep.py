@@ -1,4 +1,4 @@
-"""Predicted time over a swept option."""
+"""Plot of predicted time over a swept kernel option."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from gpusim.report.plots.measured import LOOKS
 from gpusim.report.plots.picture import Picture, check_plot
 
 MOST_TICKS = 16
-"""More values of a numeric option are not written one by one."""
+"""Most values of a numeric option that get a tick each."""
 
 SPREAD = 0.12
-"""Distance of neighbouring groups of one value, where values are words."""
+"""Distance of neighbouring groups at one value, where values are words."""
 
 
 def plot_sweep(sweep: Sweep, path: str | Path | None = None, *, over: str = "") -> Picture:
-    """Every time over the option ``over`` (default: the one with most values); large marks are the best of a value.
+    """Plot every time over the option ``over`` (default: the one with most values); large marks are the best at a value.
 
-    Schedules have colours and marks, or the values of another option where no schedule varies.
+    Colours and marks distinguish schedules, or the values of another option where the schedule is fixed.
 
     Raises:
-        GpusimError: another suffix, or nowhere to write.
+        GpusimError: the suffix is unknown, or ``path`` cannot be written.
         OSError: the file cannot be written.
     """
     check_plot(path)
@@ -45,12 +45,12 @@ def plot_sweep(sweep: Sweep, path: str | Path | None = None, *, over: str = "") 
 
 
 def most_varied(sweep: Sweep) -> str:
-    """The option with most values; empty where none varies."""
+    """Option with most values; empty where none varies."""
     return max(sweep.choices.varied, key=lambda name: len(_values(sweep.entries, name)), default="")
 
 
 def grouped_by(sweep: Sweep, over: str) -> str:
-    """The option whose values are told apart: the schedule, else the one with most values that can be; empty for none."""
+    """Option whose values get different colours: the schedule, else the one with most values that fit; empty for none."""
     timed = _timed(sweep)
     sizes = {name: len(_values(timed, name)) for name in sweep.choices.varied if name != over}
     found = {name: size for name, size in sizes.items() if 1 < size <= len(LOOKS)}

@@ -1,4 +1,4 @@
-"""Which thread holds which element of a tile, as which value: thread-value layouts as CuTe's papers draw them."""
+"""Plot of thread-value layouts: the thread and value that hold each element of a tile, as in CuTe's papers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gpusim.report.plots.picture import Picture, check_plot
 from gpusim.units import WARP_SIZE
 
 MAX_LABELS = 64 * 64
-"""Cells up to which each says its thread and its value."""
+"""Most cells that get a label with thread and value."""
 
 WIDE, HIGH, SMALL = 0.42, 0.34, 0.08
 """Inches of a cell with a label, and of one without."""
@@ -26,11 +26,11 @@ WIDE, HIGH, SMALL = 0.42, 0.34, 0.08
 def plot_thread_values(
     layout_tv: Layout, shape: IntTuple, path: str | Path | None = None, *, title: str = "", is_row_major: bool = False
 ) -> Picture:
-    """The grid of a tile of ``shape``, in each cell the thread (T) and value (V) that hold it, coloured by thread.
+    """Plot the grid of a tile of ``shape`` with the thread (T) and value (V) of each element, coloured by thread.
 
-    ``layout_tv`` maps (thread, value) to ``row + num_rows * column``, as the ``tv`` of MMA atoms and tiled copies do; with
-    ``is_row_major`` to ``column + num_columns * row``, as that of ldmatrix and stmatrix does. Where several threads hold
-    an element the first is named, and the title says how many there are.
+    ``layout_tv`` maps (thread, value) to ``row + num_rows * column``, as the ``tv`` of MMA atoms and tiled copies do. With
+    ``is_row_major`` it maps to ``column + num_columns * row``, as the layout of ldmatrix and stmatrix does. If several
+    threads hold an element, the first is named, and the title has their number.
 
     >>> from gpusim.workload.atoms import mma_sync
     >>> from gpusim.workload.dtypes import BF16
@@ -38,8 +38,8 @@ def plot_thread_values(
     'Which of 32 threads holds which element of a tile of 16 x 8, 4 values'
 
     Raises:
-        GpusimError: another suffix, or nowhere to write.
-        LayoutError: no layout of threads and values, one that leaves the tile, or too many cells for a picture.
+        GpusimError: the suffix is unknown, or ``path`` cannot be written.
+        LayoutError: the layout is not one of threads and values, or leaves the tile, or there are too many cells.
         OSError: the file cannot be written.
     """
     check_plot(path)
@@ -126,7 +126,7 @@ def _draw(
 
 
 def _borders(of: Any) -> list[list[tuple[int, int]]]:
-    """Edges between cells of a grid, int64[rows, columns], that are not alike, and around it."""
+    """Edges around a grid, int64[rows, columns], and between its cells that differ."""
     num_rows, num_columns = of.shape
     framed = np.full((num_rows + 2, num_columns + 2), -9, dtype=np.int64)
     framed[1:-1, 1:-1] = of

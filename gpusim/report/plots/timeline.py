@@ -1,4 +1,4 @@
-"""Pictures: the only room that knows matplotlib, and imports it when a picture is asked for."""
+"""Timeline plot of one SM's pipeline: copies, loads and stores in flight, tensor core, warp states."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from gpusim.simulate.result import Result
 from gpusim.simulate.timeline import RoleTimeline, Timeline, WarpState
 
 MAX_CTAS = 2
-"""CTAs of the SM that get lanes of their own: the first ones, and where no ring fills the picture as many of later on."""
+"""CTAs of the SM with lanes: the first ones. If there are no copies, also that many later ones."""
 
 LEAST_OF_LIFE = 0.8
-"""Least part of the longest life in a window that a CTA with lanes lives in it."""
+"""Smallest time in the window, relative to the longest of a CTA, for a CTA to get lanes."""
 
 WAITS_HATCH = "////"
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """How one kind of bar is drawn: colours of Okabe and Ito, told apart by hatching as well."""
+    """Style of one kind of bar: colours of Okabe and Ito, also distinguished by hatching."""
 
     label: str
     colour: str
@@ -39,7 +39,7 @@ OWN_MMA = Look("below a role: its math runs in the tensor core", "#009E73")
 LOADS = Look("loads in flight", SKY)
 STORES = Look("stores in flight", PURPLE, "....")
 OF_MEMORY = (LOADS, STORES)
-"""By whether a span is a store."""
+"""Styles of loads and stores, indexed by whether a span is a store."""
 
 LOOKS: Mapping[WarpState, Look] = {
     WarpState.START: Look("start", "#E8E8E8"),
@@ -58,7 +58,7 @@ LOOKS: Mapping[WarpState, Look] = {
     WarpState.LONG_SCOREBOARD: Look("wait: global load", "#D55E00", WAITS_HATCH),
     WarpState.SHORT_SCOREBOARD: Look("wait: shared load or shuffle", "#F0E442", "...."),
 }
-"""Every state of a warp."""
+"""Style of every warp state."""
 
 NO_WAITS = frozenset({"start", "issue", "tensor"})
 """Names of the states in which a role does not wait."""
@@ -66,7 +66,7 @@ NO_WAITS = frozenset({"start", "issue", "tensor"})
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """Something drawn in a lane, in cycles."""
+    """A bar of a lane, in cycles."""
 
     start_cycle: float
     end_cycle: float
@@ -75,7 +75,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """A row of the picture; lanes of a ``group`` lie together."""
+    """A row of the picture; lanes of a ``group`` are adjacent."""
 
     label: str
     group: str
@@ -83,18 +83,18 @@ class Lane:
     slot: tuple[int, str, int] | None = None
     """(CTA, buffer, stage) of a lane of copies."""
     own_math: Sequence[Bar] = ()
-    """When math of a role's runs in the tensor core, whatever the role does meanwhile."""
+    """Bars for the time in which a role's math runs in the tensor core, whatever state the role is in."""
 
 
 def plot_timeline(
     result: Result, path: str | Path | None = None, *, sm_idx: int | None = None, window: Window | None = None
 ) -> Picture:
-    """The pipeline of one SM: copies, loads and stores in flight, tensor core, roles by state; written to ``path``.
+    """Plot the pipeline of one SM: copies, loads and stores in flight, tensor core, roles by state; written to ``path``.
 
     By default the first recorded SM, and the window of :func:`steady_window`.
 
     Raises:
-        GpusimError: another suffix, nowhere to write, a result without a timeline, or a window in which nothing lies.
+        GpusimError: the suffix is unknown, ``path`` cannot be written, there is no timeline, or the window is empty.
         OSError: the file cannot be written.
     """
     check_plot(path)
@@ -121,9 +121,9 @@ def _alt(result: Result, timeline: Timeline, window: Window) -> str:
 
 
 def lanes_of(timeline: Timeline, window: Window) -> list[Lane]:
-    """Rows from top to bottom: stages of each CTA, the tensor core, then of each CTA loads, stores and roles.
+    """Rows from top to bottom: stages of each CTA, the tensor core, then loads, stores and roles of each CTA.
 
-    Of the CTAs that do something in ``window`` those of :func:`ctas_shown`.
+    The CTAs are those of :func:`ctas_shown`.
     """
     found: list[Lane] = []
     ctas, _ = ctas_shown(timeline, window)
@@ -162,9 +162,9 @@ def lanes_of(timeline: Timeline, window: Window) -> list[Lane]:
 
 
 def ctas_shown(timeline: Timeline, window: Window) -> tuple[list[int], int]:
-    """CTAs that get lanes, and how many do something in ``window``.
+    """(CTAs with lanes, number of CTAs that are active in ``window``).
 
-    The first ones of those that live in it nearly as long as any; without copies some of half-way, too.
+    The first CTAs that are active nearly as long as any; without copies some from the middle, too.
     """
     seen = {cta: min(end, window[1]) - max(start, window[0]) for cta, (start, end) in lives_of(timeline).items()}
     live = sorted(cta for cta, cycles in seen.items() if cycles > 0.0)
@@ -178,7 +178,7 @@ def ctas_shown(timeline: Timeline, window: Window) -> tuple[list[int], int]:
 
 
 def in_flight(timeline: Timeline, look: Look, window: Window) -> list[tuple[float, float]]:
-    """Bytes that loads or stores of the SM have in flight, over a window: (cycle, bytes from there on)."""
+    """(cycle, bytes from then on): bytes of loads or stores that the SM has in flight, over a window."""
     spans = [item for item in timeline.memory if OF_MEMORY[item.is_store] is look]
     steps = sorted([
         *((item.start_cycle, item.num_bytes) for item in spans), *((item.end_cycle, -item.num_bytes) for item in spans),
@@ -198,7 +198,7 @@ def in_flight(timeline: Timeline, look: Look, window: Window) -> list[tuple[floa
 
 
 def _states(role: RoleTimeline) -> list[Bar]:
-    """States of a role; those that follow each other without a change are one."""
+    """State bars of a role; adjacent bars of equal state are joined."""
     found: list[Bar] = []
     for state, start, end in role.states:
         goes_on = bool(found) and found[-1].look is LOOKS[state] and found[-1].end_cycle == start
@@ -209,7 +209,7 @@ def _states(role: RoleTimeline) -> list[Bar]:
 LANE_INCHES, PLOT_INCHES, LETTER_INCHES = 0.30, 9.0, 0.062
 BYTES_INCHES = 1.1
 OWN_MATH_HEIGHT = 0.3
-"""Of a lane, the part below a role's states that shows when its math runs."""
+"""Fraction of a lane, below a role's states, that shows when its math runs."""
 GAP = 0.45
 """Space between groups of lanes, in lanes."""
 
@@ -240,7 +240,7 @@ def _draw(result: Result, timeline: Timeline, lanes: Sequence[Lane], window: Win
 
 
 def _positions(lanes: Sequence[Lane]) -> list[float]:
-    """Height of each lane, from the top, with gaps between groups."""
+    """Position of each lane, from the top, with gaps between groups."""
     found: list[float] = []
     at, group = 0.0, None
     for lane in lanes:
@@ -274,7 +274,7 @@ def _draw_lane(axes: Any, lane: Lane, position: float, window: Window, seen: dic
 
 
 def _draw_own_math(axes: Any, lane: Lane, position: float, window: Window, seen: dict[str, Look]) -> None:
-    """When math of a role's runs, below its states."""
+    """Draw the time in which a role's math runs, below its states."""
     shown = batches(
         (max(bar.start_cycle, window[0]), min(bar.end_cycle, window[1]))
         for bar in lane.own_math if bar.start_cycle < window[1] and bar.end_cycle > window[0]
@@ -287,7 +287,7 @@ def _draw_own_math(axes: Any, lane: Lane, position: float, window: Window, seen:
 
 
 def _draw_bytes(axes: Any, timeline: Timeline, window: Window, seen: dict[str, Look]) -> None:
-    """What the loads and stores of the SM have in flight, one upon the other in time."""
+    """Draw the bytes in flight of the SM's loads and stores over time."""
     for look in OF_MEMORY:
         steps = in_flight(timeline, look, window)
         if max(num_bytes for _, num_bytes in steps) > 0.0:
@@ -305,7 +305,7 @@ def _draw_bytes(axes: Any, timeline: Timeline, window: Window, seen: dict[str, L
 
 
 def _name_widest(axes: Any, look: Look, spans: Sequence[tuple[float, float]], position: float, window: Window) -> None:
-    """Write a state's name into its widest bar, where it has room."""
+    """Write a state's name into its widest bar, if it fits."""
     left, width = max(spans, key=lambda span: span[1])
     if width / (window[1] - window[0]) * PLOT_INCHES > LETTER_INCHES * len(look.label) + 0.1:
         axes.text(
@@ -316,7 +316,7 @@ def _name_widest(axes: Any, look: Look, spans: Sequence[tuple[float, float]], po
 
 
 def _mark_flip(axes: Any, lanes: Sequence[Lane], positions: Sequence[float], timeline: Timeline, flip: Any) -> None:
-    """A triangle at the end of the copies that this phase was waiting for."""
+    """Draw a triangle at the end of the copies that complete this phase."""
     filled = {
         (item.cta_idx, item.buffer, item.stage)
         for item in timeline.copies

@@ -1,4 +1,4 @@
-"""Predicted over measured: rows of whole kernels, by family; of families that are held out sums alone."""
+"""Plot of predicted over measured Nsight Compute metrics: rows of validation kernels, by family."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from gpusim.report.plots.figure import picture_of, settings
 from gpusim.report.plots.picture import Picture, check_plot
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-"""Okabe's and Ito's, which a colour-blind reader tells apart."""
+"""Colours of Okabe and Ito, which a colour-blind reader can distinguish."""
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">")
-"""Families of one colour differ in these, too."""
+"""Markers, which distinguish families of one colour."""
 
 BANDS_PCT = (5.0, 10.0, 20.0)
-"""Errors within which a point lies, from the inside."""
+"""Errors in percent of the shaded bands, from the inside."""
 GREYS = ("#C8C8C8", "#DEDEDE", "#EFEFEF")
 
 
 def plot_validation(
     found: Sequence[Judgement], path: str | Path | None = None, *, gpu: str, name: str = CYCLES
 ) -> Picture:
-    """The predicted ``name`` of whole kernels over the measured one, both axes logarithmic; written to ``path`` if given.
+    """Plot the predicted ``name`` of validation kernels over the measured one, both axes logarithmic; written to ``path``.
 
-    Rows of families that are held out are left out, since nobody looks at single ones; the picture says how many.
+    Rows of families that are held out are left out, since nobody may look at single ones. The picture states how many.
 
     Raises:
-        GpusimError: another suffix, nowhere to write, or no row of a whole kernel has that number.
+        GpusimError: the suffix is unknown, ``path`` cannot be written, or no row of a validation kernel has that number.
         OSError: the file cannot be written.
     """
     check_plot(path)

@@ -1,4 +1,4 @@
-"""Where the cycles go: what each thing that could be free would save, alone, and what remains."""
+"""Waterfall plot of a kernel's cycles: the saving of each counterfactual alone, and what remains."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ WHOLE = "#4D4D4D"
 
 
 def plot_waterfall(explanation: Explanation, path: str | Path | None = None) -> Picture:
-    """The cycles of a kernel, and for each counterfactual what it alone would save of them; written to ``path`` if given.
+    """Plot the cycles of a kernel, and the saving of each counterfactual alone; written to ``path`` if given.
 
-    Savings overlap, so that none stands on another: each begins at the whole. The last bar is what remains with all parts
-    free at once.
+    Savings overlap, so that bars are not stacked: each begins at the full cycles. The last bar is what remains with all
+    parts free at once.
 
     Raises:
-        GpusimError: another suffix, or nowhere to write.
+        GpusimError: the suffix is unknown, or ``path`` cannot be written.
         OSError: the file cannot be written.
     """
     check_plot(path)
@@ -73,7 +73,7 @@ def _draw(explanation: Explanation) -> Any:
 
 
 def overlap(explanation: Explanation) -> str:
-    """How the savings overlap, in numbers."""
+    """Sentence on how the savings overlap, in numbers."""
     total = explanation.result.cycles
     parts = [item for item in explanation.counterfactuals if item.name not in ("stage", "tail")]
     alone = sum(item.saved_cycles for item in parts)

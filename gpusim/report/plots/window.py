@@ -1,4 +1,4 @@
-"""Which cycles a picture over time shows: those that somebody asked for, a run's beginning, or its steady part."""
+"""Cycle windows of plots over time: requested ones, the beginning of a run, or its steady part."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ LIVES_SHOWN = 2.5
 """Lives of a CTA in the steady window of a kernel without a ring of stages."""
 
 LOADS_SHOWN = 10.0
-"""Most batches of loads of a CTA in the same window: a CTA may load in a loop."""
+"""Most batches of loads of a CTA in the steady window of such a kernel: a CTA may load in a loop."""
 
 NEARLY_ALL = 1.5
-"""A run of at most so many windows is shown from its start to its end."""
+"""Longest run, in windows, that is shown from its start to its end."""
 
 MARGIN = 0.02
-"""Share of a window that lies before the first thing that it shows."""
+"""Fraction of a window that lies before the first event that it shows."""
 
 
 def of_sm(timeline: Timeline, sm_idx: int | None) -> Timeline:
-    """What happened on one SM (the first recorded if None)."""
+    """Timeline of one SM (the first recorded if None)."""
     if sm_idx is None:
         sm_idx = min((role.sm_idx for role in timeline.roles), default=0)
     return Timeline(
@@ -46,10 +46,10 @@ def of_sm(timeline: Timeline, sm_idx: int | None) -> Timeline:
 
 
 def check_window(timeline: Timeline, window: Window) -> None:
-    """Refuse a window that shows nothing.
+    """Check that a window shows something.
 
     Raises:
-        GpusimError: its end is not after its start, or it begins when all is over.
+        GpusimError: its end is not after its start, or it begins after the run.
     """
     start, end = window
     if not end > start:
@@ -60,9 +60,9 @@ def check_window(timeline: Timeline, window: Window) -> None:
 
 
 def opening_window(timeline: Timeline) -> Window:
-    """From the first thing that happens after the launch gap until a ring has been filled ``COPIES_SHOWN`` times.
+    """Window from the first event after the launch gap until a ring has been filled ``COPIES_SHOWN`` times.
 
-    Of several rings of the first CTA the one that is filled soonest: another may be filled once a tile.
+    If the first CTA has several rings, the one that is filled soonest counts: another may be filled once per tile.
     """
     first, last = _run_of(timeline)
     first_cta = min(role.cta_idx for role in timeline.roles)
@@ -79,10 +79,10 @@ def opening_window(timeline: Timeline) -> Window:
 
 
 def steady_window(timeline: Timeline) -> Window:
-    """A few rounds of the ring of stages, or lives of a CTA, in the middle of the run; a short run from start to end.
+    """Window of a few rounds of the ring, or lives of a CTA, mid-run; a short run from start to end.
 
-    The CTA that lives in the middle of the run decides. Where several of its roles use the tensor core, each does so in
-    the window: of a ping-pong kernel it shows how one takes over from the other.
+    The CTA that lives in the middle of the run decides. If several of its roles use the tensor core, each does so in the
+    window. For a ping-pong kernel it shows how one takes over from the other.
     """
     first, last = _run_of(timeline)
     cta_idx, begins, ends = _middle_cta(timeline, (first + last) / 2)
@@ -110,14 +110,14 @@ def steady_window(timeline: Timeline) -> Window:
 
 
 def _run_of(timeline: Timeline) -> Window:
-    """When the first role has started, and when the last one ends."""
+    """Cycle at which the first role has started, and cycle at which the last one ends."""
     begun = [start for role in timeline.roles for state, start, _ in role.states if state is not WarpState.START]
     ends = [role.states[-1][2] for role in timeline.roles if role.states]
     return min(begun, default=0.0), max(ends, default=1.0)
 
 
 def _by_slot(copies: Iterable[CopySpan], cta_idx: int) -> list[list[CopySpan]]:
-    """Copies of a CTA by buffer and stage, in the order in which they start; of those that overlap the first."""
+    """Copies of a CTA by buffer and stage, in the order in which they start; of overlapping ones only the first."""
     slots: dict[tuple[str, int], list[CopySpan]] = {}
     for item in sorted(copies, key=lambda item: item.start_cycle):
         if item.cta_idx == cta_idx:
@@ -128,7 +128,7 @@ def _by_slot(copies: Iterable[CopySpan], cta_idx: int) -> list[list[CopySpan]]:
 
 
 def lives_of(timeline: Timeline) -> dict[int, Window]:
-    """From when to when each CTA lives, without its start."""
+    """First and last cycle of each CTA's life, without its start."""
     found: dict[int, Window] = {}
     for role in timeline.roles:
         for state, start, end in role.states:
@@ -139,7 +139,7 @@ def lives_of(timeline: Timeline) -> dict[int, Window]:
 
 
 def _middle_cta(timeline: Timeline, middle: float) -> tuple[int, float, float]:
-    """The CTA that lives at a cycle, the youngest of several, else the one nearest to it: (CTA, begin, end)."""
+    """CTA that lives at a cycle, the youngest of several, else the nearest one: (CTA, begin, end)."""
     lives = lives_of(timeline) or {timeline.roles[0].cta_idx: (0.0, 0.0)}
 
     def rank(cta_idx: int) -> tuple[float, float, int]:
@@ -151,7 +151,7 @@ def _middle_cta(timeline: Timeline, middle: float) -> tuple[int, float, float]:
 
 
 def _all_at_work(mmas: Sequence[MmaSpan], middle: float, length: float) -> float:
-    """The cycle nearest to ``middle`` about which a window has math of every role that has some.
+    """Cycle nearest to ``middle`` whose window has math of every role that has some.
 
     ``middle`` where there is none.
     """
@@ -166,7 +166,7 @@ def _all_at_work(mmas: Sequence[MmaSpan], middle: float, length: float) -> float
 
 
 def batches(spans: Iterable[Window]) -> list[Window]:
-    """Spans that touch or overlap made one.
+    """Spans with touching or overlapping ones joined.
 
     >>> batches([(5.0, 9.0), (0.0, 2.0), (2.0, 3.0), (6.0, 7.0)])
     [(0.0, 3.0), (5.0, 9.0)]
