@@ -110,7 +110,8 @@ def defined_names(path: Path) -> set[str]:
 @cache
 def _forbidden() -> tuple[tuple[re.Pattern[str], frozenset[str], tuple[tuple[str, tuple[str, ...]], ...]], ...]:
     """For texts a pattern, for identifiers a set; and files in which a word means something else."""
-    words = [word for table in ("concepts", "plain_english") for forbidden in GLOSSARY[table].values() for word in forbidden]
+    tables = ("concepts", "parameters", "plain_english")
+    words = [word for table in tables for forbidden in GLOSSARY[table].values() for word in forbidden]
     pattern = re.compile(rf"\b({'|'.join(map(re.escape, words))})\b", re.IGNORECASE)
     elsewhere = tuple((word, tuple(places)) for word, places in GLOSSARY["elsewhere"].items())
     return ((pattern, frozenset(words), elsewhere),)
