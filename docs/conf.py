@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from pages import write_pages
+from pages import linked, write_pages
 
 project = "gpusim"
 author = "the gpusim developers"
@@ -29,3 +30,8 @@ nb_remove_code_source = False
 suppress_warnings = ["myst.header", "misc.highlighting_failure", "mystnb.unknown_mime_type"]
 
 write_pages(Path(__file__).parent / "generated", Path(__file__).parent.parent)
+
+
+def setup(app: Any) -> None:
+    """Links to files of the tree become links to the pages that are made from them."""
+    app.connect("source-read", lambda _, name, source: source.__setitem__(0, linked(name, source[0])))

@@ -21,6 +21,9 @@ COPIED = {
 }
 """Pages that lie elsewhere in the tree, and their name on the site."""
 
+MADE_FROM = {"gpusim/workload/ops.py": "ops.md", "engine": "parts.md"}
+"""Sources of pages, and their name on the site."""
+
 ROOMS = ("layout", "workload", "kernel_models", "machine", "program", "traffic", "simulate", "reference")
 """Rooms whose docstrings say what a part models, in the order of the data; the engine's own parts come first."""
 
@@ -94,6 +97,22 @@ def _unfolded(cell: dict[str, Any]) -> dict[str, Any]:
     if cell["cell_type"] == "markdown":
         text = text.removeprefix(FOLD).removesuffix(FOLD_END)
     return {**cell, "source": text.splitlines(keepends=True)}
+
+
+def linked(name: str, text: str) -> str:
+    """A page directly in ``docs/``, with links to files of the tree as links to their pages on the site.
+
+    >>> linked("guide", "[why](../validation/deviations/05_clock.md), [ops](../gpusim/workload/ops.py)")
+    '[why](generated/deviations/05_clock.md), [ops](generated/ops.md)'
+    """
+    if "/" in name:
+        return text
+    pages = {**COPIED, **MADE_FROM}
+    return re.sub(
+        r"\]\(\.\./(validation/deviations/)?([\w/.]+)\)",
+        lambda match: f"](generated/{'deviations/' + match[2] if match[1] else pages.get(match[2], '../../' + match[2])})",
+        text,
+    )
 
 
 def command_line() -> str:

@@ -17,7 +17,8 @@ CASES = sorted((ROOT / "kernels").rglob("*.py"))
 SCRIPTS = sorted((ROOT / "scripts").glob("*.py"))
 PYTHON = (*MODULES, *CASES, *SCRIPTS)
 DOCUMENTS = sorted([
-    *ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "validation").glob("*.md"),
+    *ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "decisions").glob("*.md"),
+    *(ROOT / "validation").glob("*.md"),
     *(ROOT / "validation" / "deviations").rglob("*.md"), *(ROOT / "kernels").rglob("README.md"),
 ])  # fmt: skip
 ENGINE = sorted([*(ROOT / "engine").glob("*.h"), *(ROOT / "engine").glob("*.cpp")])
