@@ -121,9 +121,6 @@ def full_gpu_name(name: str, known: Iterable[str]) -> str:
     ('h200_sxm', 'h100_sxm')
 
     Raises:
-        ConfigError: no GPU or several have names that begin so.
-
-    Raises:
         ConfigError: no name or several names begin so.
     """
     names, low = list(known), name.lower().replace("-", "_")

@@ -232,7 +232,7 @@ def test_the_best_line_gives_that_configuration(
     assert main(["sweep", *options.split(), *clock, "--gpu", "h200_sxm", "--jobs", "1", "--json", str(found)]) == 0
     (best,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("Best: ")]
     (problem,) = json.loads(found.read_text())["problems"]
-    assert main([*shlex.split(best.removeprefix("Best: ")), "--json", "-"]) == 0
+    assert main([*shlex.split(best.removeprefix("Best: gpusim ")), "--json", "-"]) == 0
     said = json.loads(capsys.readouterr().out)
     assert said["time_us"] == problem["time_us"]
     for name, value in problem["best"].items():

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gpusim.cli.options import console_for, find_gpu, output_path, write_json
-from gpusim.errors import ConfigError
+from gpusim.errors import ConfigError, full_gpu_name
 
 if TYPE_CHECKING:
     from gpusim.evidence.cases.case import Case
@@ -65,10 +65,13 @@ def measured_folder(measured: str | None, gpu_name: str) -> Path:
         ConfigError: there is no such folder.
     """
     from gpusim.evidence.cases.case import kernels_dir
+    from gpusim.machine.config import gpu_names
 
-    folder = Path(measured) if measured else kernels_dir().parent / "validation" / "measured" / Path(gpu_name).stem
+    own = gpu_name.endswith(".toml")
+    name = Path(gpu_name).stem if own else full_gpu_name(gpu_name, gpu_names())
+    folder = Path(measured) if measured else kernels_dir().parent / "validation" / "measured" / name
     if not folder.is_dir():
-        if not measured and gpu_name.endswith(".toml"):
+        if not measured and own:
             raise ConfigError(f"--gpu {gpu_name!r} is a description of your own: say which rows judge it, --measured DIR")
         where = f"--measured {measured!r}" if measured else str(folder)
         raise ConfigError(f"{where} is no folder of measured tables; run gpusim measure --all on that GPU first")

@@ -78,7 +78,7 @@ def why(sweep: Sweep, entries: list[Entry], gpu_name: str = "") -> list[str]:
     result = best.result
     assert result is not None  # timed entries have results
     said = [
-        f"Best: {command(sweep, best, 'predict', gpu_name)}",
+        f"Best: gpusim {command(sweep, best, 'predict', gpu_name)}",
         f"It takes {_duration(best)}, bound by {result.bound_by}: {result.reason}.",
     ]
     expected = _expected(sweep, timed)
