@@ -137,8 +137,11 @@ def build_module(output: Path, *, folder: Path = SOURCES, cache: Path = CACHE) -
     folder, cache = folder.resolve(), cache.resolve()
     profile = []
     if (folder / PROFILE).is_file():  # functions that have changed since have no counts
+        counts = (folder / PROFILE).read_bytes()
+        named = cache / f"{hashlib.sha256(counts).hexdigest()}.profdata"  # the compiler's cache looks at names alone
+        named.write_bytes(counts)
         quiet = ("-Wno-profile-instr-out-of-date", "-Wno-profile-instr-unprofiled")
-        profile = [f"-fprofile-instr-use={PROFILE}", *quiet]
+        profile = [f"-fprofile-instr-use={named}", *quiet]
     cache.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as made:
         linked = Path(made) / "engine.wasm"

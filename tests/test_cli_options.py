@@ -90,6 +90,12 @@ def test_what_an_option_needs_is_what_it_is_refused_for() -> None:
 # ---------------------------------------------------------------------------------------------- old names
 
 
+@pytest.mark.parametrize("words", ["--consumers 2 --consumer-warpgroups 1", "--swizzle-size=4 --raster-group 8"])
+def test_an_option_by_both_its_names_is_refused(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*["predict", "gemm", "--gpu", "toy", "--m", "256", "--n", "256", "--k", "128"], *words.split()]) == 2
+    assert "are one option; give one of them" in capsys.readouterr().err
+
+
 OLD: list[tuple[str, str, str]] = [
     ("--consumers 2", "--consumer-warpgroups 2", ""),
     ("--split n", "--consumer-split n", ""),

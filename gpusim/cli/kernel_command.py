@@ -102,9 +102,10 @@ def in_todays_words(args: Sequence[str], row: KernelModel, known: set[str], path
     """Typed words with today's names of options and values; ``known``: options of the command.
 
     Raises:
-        ConfigError: an option has the name of another tool; the text has the name here.
+        ConfigError: an option has the name of another tool, or is given by its old and its new name.
     """
     found: list[str] = []
+    typed: dict[str, str] = {}
     words = iter(args)
     for word in words:
         if not word.startswith("--"):
@@ -115,7 +116,10 @@ def in_todays_words(args: Sequence[str], row: KernelModel, known: set[str], path
         flag, mark, value = word.partition("=")
         low = flag.lower().replace("_", "-")
         flag = low if flag not in known and low in known else flag
-        found += _renamed(flag, value if mark else None, words, row, known)
+        now = _renamed(flag, value if mark else None, words, row, known)
+        if typed.setdefault(now[0].partition("=")[0], flag) != flag:
+            raise ConfigError(f"{path}: {typed[now[0].partition('=')[0]]} and {flag} are one option; give one of them")
+        found += now
         if found[-1].startswith("--") and flag not in known and not _is_old(flag, row):
             _refuse_foreign(flag, args, row, path)
     return found

@@ -42,24 +42,21 @@ NOT_KNOWN = "n/a"
 
 STALL_REASONS: Mapping[WarpState, str] = {
     WarpState.ISSUE: "selected, not_selected, wait",
-    WarpState.TENSOR: "wait, mio_throttle",
+    WarpState.TENSOR: "wait, barrier, mio_throttle",
     WarpState.WAIT_WGMMA: "barrier",
     WarpState.WAIT_BARRIER: "barrier", WarpState.WAIT_CLUSTER: "barrier, membar",
     WarpState.WAIT_MBARRIER: "long_scoreboard",
     WarpState.WAIT_CP_ASYNC: "long_scoreboard", WarpState.WAIT_BULK: "long_scoreboard",
     WarpState.LONG_SCOREBOARD: "long_scoreboard", WarpState.SHORT_SCOREBOARD: "short_scoreboard",
-    WarpState.LSU: "lg_throttle, mio_throttle, membar, long_scoreboard",
+    WarpState.LSU: "long_scoreboard, short_scoreboard, lg_throttle, mio_throttle, membar",
     WarpState.MATH_PIPE: "math_pipe_throttle", WarpState.NO_INSTRUCTION: "no_instruction",
 }  # fmt: skip
-"""Stall reasons of Nsight Compute (``smsp__average_warps_issue_stalled_..._per_issue_active.ratio``) by warp state.
+"""Stall reasons of Nsight Compute (``smsp__average_warps_issue_stalled_..._per_issue_active.ratio``) by our states.
 
-* ``wait``: mma.sync.
-* ``mio_throttle``: wgmma and shared memory.
-* ``lg_throttle``: global memory.
-* ``membar``: ``__threadfence``.
-* ``long_scoreboard``: proxy fences.
+A state may show as several reasons. ``lg_throttle`` and ``mio_throttle`` appear only where queues of loads are full.
 
-Source: measured: kernels/probes/stall_reasons, h200_sxm, 2026-11-29; Nsight Compute's Kernel Profiling Guide for the rest.
+Source: measured: kernels/probes/stall_reasons, h200_sxm, 2026-11-29; Nsight Compute's Kernel Profiling Guide for
+``math_pipe_throttle``, ``lg_throttle``, ``mio_throttle``.
 """
 
 

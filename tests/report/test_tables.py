@@ -85,13 +85,13 @@ def test_states_carry_the_stall_reasons_of_a_profile(make_result: Callable[..., 
     }
     result = make_result(states=life)
     reasons = {
-        "tensor": "wait, mio_throttle", "wait_mbarrier": "long_scoreboard", "wait_barrier": "barrier",
-        "lsu": "lg_throttle, mio_throttle, membar, long_scoreboard", "wait_registers": "n/a",
+        "tensor": "wait, barrier, mio_throttle", "wait_mbarrier": "long_scoreboard", "wait_barrier": "barrier",
+        "lsu": "long_scoreboard, short_scoreboard, lg_throttle, mio_throttle, membar", "wait_registers": "n/a",
         "math_pipe": "math_pipe_throttle",
     }
     assert result.as_dict()["stall_reasons"] == reasons
     assert result.as_dict()["states"] == life
-    for width in (90, 120, 200):
+    for width in (120, 150, 200):
         text = prediction(result, width)
         rows = [line.split("  ") for line in text.splitlines()]
         for state, reason in reasons.items():
@@ -103,7 +103,7 @@ def test_stall_reasons_stand_below_where_they_have_no_room(make_result: Callable
     life = {f"role{idx}": {"tensor": 0.5, "wait_mbarrier": 0.5} for idx in range(9)}
     text = prediction(make_result(states=life), 80)
     assert "stall reason in a profile" not in text
-    assert "Stall reasons in a profile: tensor: wait, mio_throttle" in " ".join(text.split())
+    assert "Stall reasons in a profile: tensor: wait, barrier, mio_throttle" in " ".join(text.split())
 
 
 def test_every_state_has_a_stall_reason_or_says_that_none_is_known() -> None:

@@ -117,8 +117,8 @@ class GemmOptions(KernelParams):
     )
     tile: Tile | None = Field(None, description="CTA tile MxNxK in elements (CUTLASS TileShape)")
     stages: Annotated[int, Field(ge=1, le=MAX_STAGES)] | None = Field(
-        None, description="Pipeline stages of A and B (CUTLASS Stages, Triton num_stages). A stage takes (M + N) x K elements "
-        "of shared memory"
+        None, description="Pipeline stages of A and B (CUTLASS Stages, Triton num_stages). A stage takes (M + N) x K "
+        "elements of shared memory"
     )
     copy_: Literal["cp_async", "tma"] | None = Field(
         None, alias="copy", description="Copies of A and B to shared memory: cp.async (LDGSTS) or TMA "
