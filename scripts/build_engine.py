@@ -135,14 +135,17 @@ def build_module(output: Path, *, folder: Path = SOURCES, cache: Path = CACHE) -
     if not sources(folder):
         raise SystemExit(f"build_engine: {folder} has no sources (*.cpp)")
     folder, cache = folder.resolve(), cache.resolve()
+    cache.mkdir(parents=True, exist_ok=True)
     profile = []
     if (folder / PROFILE).is_file():  # functions that have changed since have no counts
         counts = (folder / PROFILE).read_bytes()
         named = cache / f"{hashlib.sha256(counts).hexdigest()}.profdata"  # the compiler's cache looks at names alone
-        named.write_bytes(counts)
+        if not named.is_file():
+            part = named.with_suffix(f".{os.getpid()}")
+            part.write_bytes(counts)
+            part.replace(named)  # whole, whoever else builds meanwhile
         quiet = ("-Wno-profile-instr-out-of-date", "-Wno-profile-instr-unprofiled")
         profile = [f"-fprofile-instr-use={named}", *quiet]
-    cache.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as made:
         linked = Path(made) / "engine.wasm"
         compile_sources(
