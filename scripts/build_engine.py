@@ -143,7 +143,7 @@ def build_module(output: Path, *, folder: Path = SOURCES, cache: Path = CACHE) -
         if not named.is_file():
             part = named.with_suffix(f".{os.getpid()}")
             part.write_bytes(counts)
-            part.replace(named)  # whole, whoever else builds meanwhile
+            part.replace(named)  # another process may build at the same time
         quiet = ("-Wno-profile-instr-out-of-date", "-Wno-profile-instr-unprofiled")
         profile = [f"-fprofile-instr-use={named}", *quiet]
     with tempfile.TemporaryDirectory() as made:
