@@ -12,7 +12,8 @@ import pytest
 
 from gpusim.errors import ConfigError
 from gpusim.evidence.cases import validation_kernel
-from gpusim.evidence.cases.case import Answer, Case, Config, KernelLaunch, Limit, Outputs, Repeated, Windows
+from gpusim.evidence.cases.case import Answer, Case, Config, KernelLaunch, Limit, Outputs, Repeated, Windows, case_names
+from gpusim.evidence.cases.paths import kernel_folder
 from gpusim.evidence.cases.rows import Table
 from gpusim.evidence.cases.validation_kernel import (
     CLOCK,
@@ -313,3 +314,13 @@ def test_a_roofline_stands_beside_and_spreads_are_averaged() -> None:
 def test_without_a_row_of_its_own_a_case_answers_as_before() -> None:
     plain = replace(case(), predict_row=None, predict=lambda config, gpu: {"n": 7.0})
     assert plain.answers(configs(1)[0], row(), GPU, {"n"}) == {"n": Answer(value=7.0)}
+
+
+def test_a_folder_that_holds_a_cache_alone_is_no_kernel(tmp_path: Path) -> None:
+    """Python's cache stays behind when a kernel moves to another shelf."""
+    (tmp_path / "chase" / "__pycache__").mkdir(parents=True)
+    moved = tmp_path / "microbench" / "l2" / "chase"
+    moved.mkdir(parents=True)
+    (moved / "case.py").write_text("", encoding="utf-8")
+    assert kernel_folder("chase", tmp_path) == moved
+    assert case_names(tmp_path) == ["chase"]

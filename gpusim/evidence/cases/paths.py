@@ -29,10 +29,10 @@ def kernel_folder(name: str, root: Path | None = None) -> Path:
 
 @cache
 def kernel_folders(root: Path) -> tuple[Path, ...]:
-    """Folders with a kernel: those below ``root`` without subfolders, except for Python's cache."""
+    """Folders with a kernel: those below ``root`` that hold files and no subfolder, except for Python's cache."""
     found: list[Path] = []
     for path in sorted(Path(entry) for entry in os.scandir(root) if entry.is_dir() and not entry.name.startswith("__")):
-        found += kernel_folders(path) or (path,)
+        found += kernel_folders(path) or ((path,) if any(item.is_file() for item in path.iterdir()) else ())
     return tuple(found)
 
 
