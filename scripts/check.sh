@@ -20,6 +20,7 @@ find engine scripts -name '*.cpp' -o -name '*.h' ! -name records.h | xargs .venv
 status=0
 # a worker begins with one part of the files, in order, so that what tests of a file share is made once, and then helps others
 .venv/bin/python -m pytest -q -n auto --dist worksteal --durations=15 "$@" || status=$?
-wait "$types" || status=$?
-wait "$module" || status=$?
+# the last lines say what failed beside the tests
+wait "$types" || { status=$?; echo "mypy failed: see above the tests' dots, or run .venv/bin/mypy"; }
+wait "$module" || { status=$?; echo "The module is not what engine/ gives: python scripts/build_engine.py"; }
 exit "$status"

@@ -152,7 +152,7 @@ def _find_gpu(name: str) -> GpuSpec:
 
 def _planned(options: Mapping[str, str], gpu: GpuSpec) -> Planned:
     def params_of(change: Change) -> GemmParams:
-        return GemmParams(**{**options, **change})  # texts, as from the command line
+        return GemmParams(**{**options, **change})  # type: ignore[arg-type]  # texts, as from the command line
 
     try:
         resolved = params_of({}).resolved(gpu)

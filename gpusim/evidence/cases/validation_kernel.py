@@ -268,6 +268,12 @@ def _resolved(model: str, options: Mapping[str, Any], gpu: GpuSpec) -> KernelPar
     return KERNEL_MODELS[model].params.model_validate(dict(options)).resolved(gpu)
 
 
+_PROTOCOLS: tuple[tuple[tuple[str, ...], Literal["single", "sustained"], Literal["cold", "warm"]], ...] = (
+    (SINGLE, "single", "cold"),
+    (SUSTAINED, "sustained", "warm"),
+)
+
+
 def _simulated(launch: Launch, gpu: GpuSpec, *, clock: Any, l2: Literal["cold", "warm", "flushed"] = "cold") -> Result:
     return simulate(launch, gpu, clock=clock, l2=l2, data="random")
 
@@ -322,10 +328,10 @@ def answers(
                 found[name] = Answer(value=value)
         if CYCLES in found and roof_us is not None:
             found[CYCLES] = Answer(value=counters[CYCLES], roofline=roof_us * mhz)
-    for protocol, clock, l2 in ((SINGLE, "single", "cold"), (SUSTAINED, "sustained", "warm")):
+    for protocol, clock, l2 in _PROTOCOLS:
         if has & {*protocol, *([POWER] if protocol == SUSTAINED else [])}:
-            result = _simulated(launch, gpu, clock=clock, l2=l2)  # type: ignore[arg-type]  # words of the table above
-            beside_us = event_us(row, f"empty_{protocol[0]}", gpu, l2=l2)  # as above
+            result = _simulated(launch, gpu, clock=clock, l2=l2)
+            beside_us = event_us(row, f"empty_{protocol[0]}", gpu, l2=l2)
             roof = None if roof_us is None else roof_us + beside_us
             found[protocol[0]] = Answer(value=result.time_us + beside_us, roofline=roof)
             found[protocol[1]] = Answer(value=result.sm_clock_mhz, roofline=gpu.clock.max_mhz)
