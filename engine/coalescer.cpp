@@ -21,7 +21,7 @@ BatchPrice Coalescer::price(const LineBatch& batch, Reader* reader, double behin
   counters.xbar.passed_bytes += batch.zeros.num_bytes;
   counters.xbar.carried_bytes += more;
   if (more != 0.0)  // rows of zeros are one line, which is read once for as many requests as can be one
-    counters.xbar.served_bytes += batch.zeros.num_bytes / input.xbar->merge_limit;
+    counters.xbar.served_bytes += batch.zeros.num_bytes / input.xbar->coalesce_max_requests;
   price.moved_bytes += batch.zeros.num_bytes;
   price.carried_bytes += more;
   return price;
@@ -45,7 +45,7 @@ BatchPrice Coalescer::price_lines(const LineBatch& batch, Reader* reader, double
     begin = asked_at;
   else if (asked_at < begin - ahead_bytes_)
     asked_at = begin - ahead_bytes_;
-  double gone_bytes = (begin - asked_at) * (1.0 - input.xbar->merge_wait_fraction);
+  double gone_bytes = (begin - asked_at) * (1.0 - input.xbar->coalesce_wait_fraction);
   LineRequest* asked = tile->asked.begin();
   while (asked != tile->asked.end() && asked->region != reader->merge_region) asked++;
   bool has_neighbour = asked != tile->asked.end();
@@ -71,7 +71,7 @@ BatchPrice Coalescer::price_lines(const LineBatch& batch, Reader* reader, double
       merged = merged_share(late + asked->gone_bytes / rate, waits);
       late = larger(0.0, late - waits);  // the last line
     }
-    double room = smaller(1.0, input.xbar->merge_limit - asked->num_served);
+    double room = smaller(1.0, input.xbar->coalesce_max_requests - asked->num_served);
     joins *= room * batch.sharing;
     merged *= room;
     bool is_other = asked->port != reader;
@@ -81,7 +81,7 @@ BatchPrice Coalescer::price_lines(const LineBatch& batch, Reader* reader, double
       read = num_bytes * (1.0 - merged);
       served += merged * asked->num_served;
       if (is_other) {  // what an SM asks for twice is read once and sent to it twice
-        double window = input.xbar->merge_window_cycles;
+        double window = input.xbar->coalesce_window_cycles;
         passing = read;
         ahead = smaller(window, larger(0.0, late_cycles_ - late));
         double early = window * rate;
@@ -108,7 +108,7 @@ BatchPrice Coalescer::price_lines(const LineBatch& batch, Reader* reader, double
 double Coalescer::pending_share(const TileState* tile, double at_cycle) const {
   double last_at = tile->done_at + far_cycles_;
   double first_at = tile->began_at + input.xbar->merge_fill_cycles;
-  double since = at_cycle - input.xbar->merge_window_cycles - first_at;
+  double since = at_cycle - input.xbar->coalesce_window_cycles - first_at;
   if (since <= 0.0 || since >= last_at - first_at) return since <= 0.0 ? 1.0 : 0.0;
   return 1.0 - since / (last_at - first_at);
 }

@@ -72,9 +72,9 @@ class Coalescer {
   double busy_share(Reader* reader);
 
   Lately lately_[2];
-  const double spread_cycles_ = smaller(input.xbar->merge_window_cycles, input.l2->slice_spread_cycles);
-  const double early_cycles_ = input.xbar->merge_window_cycles - spread_cycles_;
-  const double late_cycles_ = input.xbar->merge_window_cycles + spread_cycles_;
+  const double spread_cycles_ = smaller(input.xbar->coalesce_window_cycles, input.l2->slice_spread_cycles);
+  const double early_cycles_ = input.xbar->coalesce_window_cycles - spread_cycles_;
+  const double late_cycles_ = input.xbar->coalesce_window_cycles + spread_cycles_;
   const double far_cycles_ = input.l2->far_latency_cycles - input.l2->near_latency_cycles;
   const double ahead_bytes_ = input.xbar->sm_read_bytes_per_cycle * input.l2->near_latency_cycles;
   const double queue_cycles_ = input.l2->near_latency_cycles != 0.0 ? input.l2->queue_cycles : 0.0;

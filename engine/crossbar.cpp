@@ -133,7 +133,7 @@ void Crossbar::share_stores(uint32_t partition) {
     const WriteLinkRecord& record = input.write_links[link];
     for (const Sharer& each : sharers)
       if (each.gpc == uint32_t(record.gpc))
-        write_links_[link].rate = each.gets / input.xbar->num_gpc_parts * record.width;
+        write_links_[link].rate = each.gets / input.xbar->num_gpc_store_ports * record.width;
   }
 }
 
@@ -141,7 +141,7 @@ void Crossbar::share_stores(uint32_t partition) {
 
 double Crossbar::behind_stores(uint32_t sm, double num_lines, double at_cycle) {
   StorePort& store_port = ports_[sm].stores;
-  if (!store_port.is_busy || input.xbar->request_turn_packets == 0.0) return at_cycle;
+  if (!store_port.is_busy || input.xbar->request_interval_packets == 0.0) return at_cycle;
   if (input.xbar->line_request_bytes != 0.0) {
     Pipe& link = write_links_[uint32_t(input.sms[sm].write_link)];
     link.reserve(num_lines * input.xbar->line_request_bytes, agenda.cycle);

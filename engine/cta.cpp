@@ -123,8 +123,8 @@ void Mbarrier::complete_tx(int64_t num_bytes, double at_cycle) {
 double Mbarrier::goes_on_at(double since, bool by_lane) const {
   const MbarrierConstants& spec = *input.mbarrier;
   if (by_lane) {
-    double first = since + spec.lone_try_wait_cycles;
-    double retry = spec.lone_retry_cycles;
+    double first = since + spec.one_lane_try_wait_cycles;
+    double retry = spec.one_lane_retry_cycles;
     if (completed_at <= first || retry == 0.0) return larger(first, completed_at);
     return first + __builtin_ceil((completed_at - first) / retry) * retry;
   }

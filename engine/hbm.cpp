@@ -107,7 +107,7 @@ double Hbm::mixed_cycles(double num_parts) {
 double Hbm::uneven_cycles(double num_bytes, double place, bool are_apart, double part_bytes) {
   if (input.hbm->channel_cycles == 0.0 || place == 0.0) return 0.0;
   double parts = (pending_bytes_ + num_bytes) / input.hbm->per_channel_bytes;
-  if (!are_apart) parts *= input.hbm->side_by_side_fraction;
+  if (!are_apart) parts *= input.hbm->interleaved_variance_fraction;
   double num = larger(1.0, (part_bytes != 0.0 ? part_bytes : num_bytes) / input.hbm->channel_bytes);
   if (place < 0.0) {
     double most = most_of(int(smaller(MOST_LINES, rounded(num))));
@@ -145,9 +145,9 @@ void Hbm::fill(double num_bytes, L2Fill* done, const MemoryRequest& request, dou
                double num_part_requests, double times) {
   counters.hbm.read_bytes += num_bytes * times;
   if (piece_bytes != 0.0)
-    num_bytes *= 1.0 + input.hbm->piece_read_bytes / piece_bytes;
+    num_bytes *= 1.0 + input.hbm->row_open_read_bytes / piece_bytes;
   else if (num_part_requests != 0.0)
-    num_bytes += input.hbm->part_request_bytes * num_part_requests;
+    num_bytes += input.hbm->partial_line_request_bytes * num_part_requests;
   pending_bytes_ += num_bytes * times;
   intakes_[request.sm].fill(Fill{num_bytes, num_bytes, times, done, false, false}, request.issued_at,
                             request.asked_until, request.num_turns);
@@ -210,7 +210,7 @@ double Hbm::write_back(double num_bytes, Completion* done, double piece_bytes) {
     double queued = smaller(pending_bytes_ / 1e6, MOST_QUEUED_MB);
     cost *= 1.0 + input.hbm->turnaround_fraction + input.hbm->queued_turnaround_per_mb * queued;
   }
-  if (piece_bytes != 0.0) cost += input.hbm->write_cost * input.hbm->piece_write_bytes / piece_bytes;
+  if (piece_bytes != 0.0) cost += input.hbm->write_cost * input.hbm->row_open_write_bytes / piece_bytes;
   pending_bytes_ += num_bytes * cost;
   wire.transfer(num_bytes * cost, done);
   return num_bytes * cost;

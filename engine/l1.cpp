@@ -14,7 +14,7 @@ Passage L1::accept(double num_requests, double num_lines, double num_wavefronts,
 }
 
 double L1::wait_for_lines(TileKey key, double num_requests, double since, double at_cycle) {
-  double more = input.l1->coming_request_cycles;
+  double more = input.l1->hit_on_miss_cycles;
   if (more == 0.0) return at_cycle;
   const L1Tile* tile = tiles_.get(key);
   double each = 1.0 / input.l1->requests_per_cycle;

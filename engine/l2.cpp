@@ -25,8 +25,8 @@ L2::L2() {
   uint32_t num_links = uint32_t(input.l2->num_links);
   uint32_t link = 0;
   for (uint32_t partition = 0; partition < input.partitions.size && link < num_links; partition++)
-    if (input.partitions[partition].link_bytes_per_cycle > 0.0)
-      links_[link++].init(input.partitions[partition].link_bytes_per_cycle);
+    if (input.partitions[partition].fabric_bytes_per_cycle > 0.0)
+      links_[link++].init(input.partitions[partition].fabric_bytes_per_cycle);
 }
 
 double L2::spread_cycles(double num_lines) const {
@@ -114,8 +114,8 @@ void L2::fill(const MemoryRequest& request, TileState* tile, double share) {
   counters.l2.miss_sectors += num_bytes * times / SECTOR_BYTES;
   if (!residency_.is_planned(request.tensor)) counters.l2.unplanned_miss_bytes += num_bytes;
   double paid = num_bytes * tensor.fetch_scale;
-  double num_rows = larger(
-      larger(request.num_rows * share * request.new_fraction, num_bytes / input.hbm->refresh_bytes), 1.0);
+  double num_refreshed = num_bytes / input.hbm->refresh_granularity_bytes;
+  double num_rows = larger(larger(request.num_rows * share * request.new_fraction, num_refreshed), 1.0);
   bool are_apart = request.num_rows > 1.0 || (tensor.piece_bytes > 0.0 && tensor.are_pieces_anywhere);
   double place = hbm.waits.next(PLASTIC);
   bool is_many = request.num_bytes > PARTITION_BYTES;
@@ -319,7 +319,7 @@ double L2Link::store(double num_bytes, double at_cycle, double* deviation) {
   double read = at_cycle > pipe_.free_at ? 0.0 : read_bytes_;
   double beside = smaller(num_bytes, read);
   read_bytes_ = read - beside;
-  double taken = num_bytes + input.l2->link_turnaround_fraction * beside;
+  double taken = num_bytes + input.l2->fabric_turnaround_fraction * beside;
   return pass(num_bytes, taken, at_cycle, deviation);
 }
 

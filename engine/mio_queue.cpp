@@ -110,7 +110,7 @@ void MioQueue::ask(QueuedLoad* load, double at_cycle) {
 
 bool MioQueue::wait_for_place(Role* role) {
   int32_t mine = role->cta->idx;
-  bool is_first = role->has_entered || waiting_.empty() || input.smem->replay_wavefronts == 0.0 ||
+  bool is_first = role->has_entered || waiting_.empty() || input.smem->overtakable_wavefronts == 0.0 ||
                   waiting_.first().at > mine || (waiting_.first().at == mine && role->num_warps == 1);
   role->has_entered = false;
   if (is_first) return true;

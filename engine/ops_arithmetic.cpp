@@ -226,9 +226,9 @@ bool mad_wide(Role* role, const Op& op) {
   if (left_cycles > EPSILON_CYCLES) {
     // what an IMAD.WIDE of each warp takes of wgmma, and from one to the next beside them
     bool is_apart = (op.flags & 1) && role->num_warps > 1;
-    double each = is_apart ? spec.mad_wide_apart_cycles : spec.mad_wide_cycles;
+    double each = is_apart ? spec.imad_wide_interleaved_cycles : spec.imad_wide_cycles;
     double taken = pace * each * warps_each(role->num_warps, spec.num_schedulers);
-    double turn = larger(pace * spec.mad_wide_beside_cycles, 2.0 * taken);
+    double turn = larger(pace * spec.imad_wide_during_wgmma_cycles, 2.0 * taken);
     now = smaller(num, left_cycles / (turn - taken));
     core.pipe.free_at += now * taken;
     core.wgmma_until += now * taken;
@@ -236,7 +236,7 @@ bool mad_wide(Role* role, const Op& op) {
     end = role->t + now * turn;
   } else {
     now = core.wgmma_until != 0.0 ? smaller(num, TURN_INSTRUCTIONS) : num;
-    double own = role->t + now * pace * spec.mad_wide_cycles;
+    double own = role->t + now * pace * spec.imad_wide_cycles;
     end = scheduler.execute(scheduler.mad_wide_pipe, now * pace, role->num_warps, role->t);
     end = larger(end, own);
     if (end > core.wide_until) core.wide_until = end;

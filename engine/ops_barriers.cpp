@@ -129,7 +129,7 @@ void fence_proxy_async(Role* role, const Op&) {
   counters.smem.wavefronts += role->num_warps;
   double in_at = larger(role->t, role->stored_at + input.smem->store_latency_cycles);
   role->spend(WarpState::ISSUE, role->t + spec.fence_cycles);
-  double seen_at = in_at + spec.fence_cycles + spec.fence_view_cycles;
+  double seen_at = in_at + spec.fence_cycles + spec.proxy_fence_visible_cycles;
   role->all_fenced_at = seen_at + (role->num_warps - 1) * spec.fence_warp_cycles;
 }
 

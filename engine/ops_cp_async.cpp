@@ -73,7 +73,7 @@ void copy_through_l1(Role* role, const Op& op, const AsyncCopyRecord& copy) {
   double more = num * input.l1->cp_async_cycles;
   double later = 0.0;
   if (!hits) {
-    passing *= input.l1->cp_async_first_fraction;
+    passing *= input.l1->cp_async_miss_first_pass_fraction;
     later = wavefronts - passing;
   }
   Passage passage = sm.l1.accept(num, access.num_lines, passing, role->t, more);

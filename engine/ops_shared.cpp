@@ -64,8 +64,8 @@ bool shared_load(Role* role, const Op& op) {
   double ready = whole;
   int32_t num_parts = is_matrix ? 1 : op.step;
   if (num_parts != 1) {
-    double behind = wavefronts * (1.0 - 1.0 / num_parts);
-    ready = smem.ready(served.end - behind / input.smem->wavefronts_per_cycle, per_warp / num_parts, words,
+    double rest = wavefronts * (1.0 - 1.0 / num_parts);
+    ready = smem.ready(served.end - rest / input.smem->wavefronts_per_cycle, per_warp / num_parts, words,
                        asked_at);
   }
   role->is_partly_done = false;

@@ -338,7 +338,7 @@ struct SmRecord {
 
 struct PartitionRecord {
   double slices_bytes_per_cycle;
-  double link_bytes_per_cycle;
+  double fabric_bytes_per_cycle;
   double store_bytes_per_cycle;
 };
 
@@ -481,10 +481,10 @@ struct DispatcherConstants {
 struct HbmConstants {
   double latency_cycles;
   double refresh_cycles;
-  double refresh_bytes;
+  double refresh_granularity_bytes;
   double refresh_fraction;
   double channel_bytes;
-  double side_by_side_fraction;
+  double interleaved_variance_fraction;
   double write_cycles;
   double mixed_cycles;
   double turn_cycles;
@@ -500,9 +500,9 @@ struct HbmConstants {
   double per_channel_bytes;
   double turnaround_fraction;
   double queued_turnaround_per_mb;
-  double piece_read_bytes;
-  double piece_write_bytes;
-  double part_request_bytes;
+  double row_open_read_bytes;
+  double row_open_write_bytes;
+  double partial_line_request_bytes;
 };
 
 struct L2Constants {
@@ -516,7 +516,7 @@ struct L2Constants {
   double request_bytes;
   double sustained_fraction;
   double write_back_queue_bytes;
-  double link_turnaround_fraction;
+  double fabric_turnaround_fraction;
   double num_lanes;
 };
 
@@ -525,20 +525,20 @@ struct XbarConstants {
   double sm_write_bytes_per_cycle;
   double write_bytes_per_cycle;
   double alone_bytes_per_cycle;
-  double store_way_bytes;
+  double store_in_flight_bytes;
   double line_request_bytes;
-  double request_turn_packets;
-  double last_request_fraction;
+  double request_interval_packets;
+  double request_wait_per_efold_fraction;
   double red_header_fraction;
   double store_packet_bytes;
   double gpc_write_bytes_per_cycle;
-  double num_gpc_parts;
+  double num_gpc_store_ports;
   double bulk_weight;
   double multicast_weight;
   double merges;
-  double merge_limit;
-  double merge_window_cycles;
-  double merge_wait_fraction;
+  double coalesce_max_requests;
+  double coalesce_window_cycles;
+  double coalesce_wait_fraction;
   double merge_fill_cycles;
 };
 
@@ -548,11 +548,11 @@ struct L1Constants {
   double lines_per_cycle;
   double requests_per_cycle;
   double wavefronts_per_cycle;
-  double coming_request_cycles;
+  double hit_on_miss_cycles;
   double outstanding_bytes;
   double queue_cycles;
   double cp_async_cycles;
-  double cp_async_first_fraction;
+  double cp_async_miss_first_pass_fraction;
   double cp_async_bypass_cycles;
   double cp_async_row_cycles;
   double max_queued_rows;
@@ -574,12 +574,12 @@ struct SmemConstants {
   double vector_word_cycles;
   double atomic_latency_cycles;
   double store_latency_cycles;
-  double replay_wavefronts;
+  double overtakable_wavefronts;
   double global_load_wavefronts;
   double global_store_wavefronts;
-  double copied_row_wavefronts;
-  double operand_load_registers_per_cycle;
-  double operand_store_wavefronts_per_cycle;
+  double cp_async_row_wavefronts;
+  double wgmma_lds_registers_per_cycle;
+  double wgmma_sts_wavefronts_per_cycle;
 };
 
 struct WarpSchedulerConstants {
@@ -592,15 +592,15 @@ struct WarpSchedulerConstants {
   double shuffle_rate;
   double shuffle_cycles;
   double dependent_cycles;
-  double mad_wide_cycles;
-  double mad_wide_beside_cycles;
-  double mad_wide_apart_cycles;
-  double beside_interval_cycles;
+  double imad_wide_cycles;
+  double imad_wide_during_wgmma_cycles;
+  double imad_wide_interleaved_cycles;
+  double math_interval_during_wgmma_cycles;
   double barrier_base_cycles;
   double barrier_warp_cycles;
   double bar_arrive_cycles;
   double fence_cycles;
-  double fence_view_cycles;
+  double proxy_fence_visible_cycles;
   double fence_warp_cycles;
   double gpu_fence_cycles;
   double gpu_fence_warp_cycles;
@@ -619,8 +619,8 @@ struct TmaConstants {
   double bytes_per_cycle;
   double store_latency_cycles;
   double group_wait_cycles;
-  double map_miss_cycles;
-  double map_prefetch_cycles;
+  double tensormap_miss_cycles;
+  double tensormap_prefetch_cycles;
   double map_memory_cycles;
 };
 
@@ -630,14 +630,14 @@ struct MbarrierConstants {
   double max_queued_arrivals;
   double try_wait_cycles;
   double wake_cycles;
-  double lone_try_wait_cycles;
-  double lone_retry_cycles;
+  double one_lane_try_wait_cycles;
+  double one_lane_retry_cycles;
 };
 
 struct DsmemConstants {
   double latency_cycles;
   double one_way_cycles;
-  double pair_saving_cycles;
+  double same_tpc_saving_cycles;
   double bytes_per_cycle;
   double serve_fraction;
 };

@@ -20,7 +20,7 @@ Served SharedMemory::load(double num_wavefronts, double registers_per_wavefront,
                           double way_wavefronts) {
   double most = 1.0;
   if (at_cycle < operands_until_ && registers_per_wavefront > 0.0) {
-    most = input.smem->operand_load_registers_per_cycle / registers_per_wavefront / data.rate;
+    most = input.smem->wgmma_lds_registers_per_cycle / registers_per_wavefront / data.rate;
     if (registers_per_wavefront < 1.0 && conflict_share_ < most) most = conflict_share_;
   }
   if (is_way_watched_ && way_wavefronts != 0.0) at_cycle = on_way(way_wavefronts, at_cycle);
@@ -55,9 +55,10 @@ double SharedMemory::ready(double end_cycle, double wavefronts_per_warp, double 
 }
 
 double SharedMemory::replay_cycles(double num_wavefronts, double num_bytes, double backlog_cycles) const {
-  if (num_wavefronts * WAVEFRONT_BYTES <= num_bytes || input.smem->replay_wavefronts == 0.0) return 0.0;
+  double longest = input.smem->overtakable_wavefronts / input.smem->wavefronts_per_cycle;
+  if (num_wavefronts * WAVEFRONT_BYTES <= num_bytes || longest == 0.0) return 0.0;
   double share = 1.0 - num_bytes / (num_wavefronts * WAVEFRONT_BYTES);
-  return smaller(input.smem->replay_wavefronts / input.smem->wavefronts_per_cycle, share * backlog_cycles);
+  return smaller(longest, share * backlog_cycles);
 }
 
 // ---------------------------------------------------------------------- copies, global accesses
@@ -75,7 +76,7 @@ double SharedMemory::pass_copies(double num_wavefronts, double at_cycle) {
 }
 
 double SharedMemory::copy_rows(double num_rows, double at_cycle) {
-  double num_wavefronts = num_rows * input.smem->copied_row_wavefronts;
+  double num_wavefronts = num_rows * input.smem->cp_async_row_wavefronts;
   GapPipe& way = watched_way();
   if (num_wavefronts == 0.0) return larger(at_cycle, way.free_at);
   double begin = on_way(num_wavefronts, at_cycle);
@@ -96,9 +97,9 @@ void SharedMemory::pass_commits(double num_cycles, double at_cycle) {
 }
 
 double SharedMemory::passes_at(double at_cycle, double num_waiting) const {
-  if (input.smem->replay_wavefronts == 0.0 || at_cycle < operands_until_) return at_cycle;
+  if (input.smem->overtakable_wavefronts == 0.0 || at_cycle < operands_until_) return at_cycle;
   double past =
-      asked_until_ + (num_waiting - input.smem->replay_wavefronts) / input.smem->wavefronts_per_cycle;
+      asked_until_ + (num_waiting - input.smem->overtakable_wavefronts) / input.smem->wavefronts_per_cycle;
   return past > at_cycle ? past : at_cycle;
 }
 
@@ -184,7 +185,7 @@ Served SharedMemory::take(double num_wavefronts, double at_cycle, double most_sh
 double Dsmem::read(double num_bytes, double at_cycle, Dsmem& far, bool is_pair) {
   counters.dsmem.read_bytes += num_bytes;
   far.link.reserve(num_bytes * input.dsmem->serve_fraction, at_cycle);
-  double latency = input.dsmem->latency_cycles - (is_pair ? 2.0 * input.dsmem->pair_saving_cycles : 0.0);
+  double latency = input.dsmem->latency_cycles - (is_pair ? 2.0 * input.dsmem->same_tpc_saving_cycles : 0.0);
   return link.reserve(num_bytes, at_cycle) + latency;
 }
 
@@ -194,7 +195,7 @@ double Dsmem::write(double num_bytes, double at_cycle, bool is_pair) {
 }
 
 double Dsmem::one_way_cycles(bool is_pair) {
-  return input.dsmem->one_way_cycles - (is_pair ? input.dsmem->pair_saving_cycles : 0.0);
+  return input.dsmem->one_way_cycles - (is_pair ? input.dsmem->same_tpc_saving_cycles : 0.0);
 }
 
 }  // namespace gpusim

@@ -78,7 +78,7 @@ class SharedMemory {
   bool is_way_watched_ = false;
   double operands_until_ = 0.0;
   double asked_until_ = 0.0;
-  double most_stored_ = input.smem->operand_store_wavefronts_per_cycle / input.smem->wavefronts_per_cycle;
+  double most_stored_ = input.smem->wgmma_sts_wavefronts_per_cycle / input.smem->wavefronts_per_cycle;
   double free_share_ = 1.0;
   double conflict_share_ = 1.0;
   double filling_ = 0.0;

@@ -11,7 +11,7 @@ void StorePort::send(double num_bytes, double issued_at, double through_at, Comp
                      Completion* arrived, double packet_bytes) {
   double begin = sent_;
   sent_ = begin + num_bytes;
-  double leaves_at = sent_ - input.xbar->store_way_bytes;
+  double leaves_at = sent_ - input.xbar->store_in_flight_bytes;
   if (begin < leaves_at && leaves_at < sent_) ends_.push(leaves_at);
   ends_.push(sent_);
   stores_.push(Store{begin, sent_, leaves_at, through_at, through_at, num_bytes, issued_at, packet_bytes,
@@ -22,7 +22,7 @@ void StorePort::send(double num_bytes, double issued_at, double through_at, Comp
 
 double StorePort::behind(double num_lines, double at_cycle) {
   double now = agenda.cycle;
-  double held = input.xbar->store_way_bytes;
+  double held = input.xbar->store_in_flight_bytes;
   double each = larger(pace(current_end_ - current_begin_, crossed_at_ - began_at_), 1.0 / pipe_->rate);
   double passed = smaller(current_end_, current_begin_ + (now - began_at_) / each);
   if (at_cycle > now) passed += (at_cycle - now) / each;
@@ -30,17 +30,17 @@ double StorePort::behind(double num_lines, double at_cycle) {
   double queued = sent_ - passed;
   if (queued <= 0.0) return since;
   double num = larger(num_lines, 1.0);
-  double turn = packet_bytes_ * input.xbar->request_turn_packets;
+  double turn = packet_bytes_ * input.xbar->request_interval_packets;
   double turns = turn != 0.0 && queued < held ? smaller(num, queued / turn) : num;
   requests_end_at_ = since + turns * turn * each;
-  double apart = turn * each - LINE_BYTES / input.xbar->sm_read_bytes_per_cycle;
-  if (apart > 0.0) since += apart * turns;
-  return since + smaller(queued, held) * each * (1.0 + input.xbar->last_request_fraction * log(num));
+  since += turns * larger(0.0, turn * each - LINE_BYTES / input.xbar->sm_read_bytes_per_cycle);
+  return since +
+         smaller(queued, held) * each * (1.0 + input.xbar->request_wait_per_efold_fraction * log(num));
 }
 
 // Cycles a byte of so many that take so long and of those before them, as many as the way holds.
 double StorePort::pace(double num_bytes, double cycles) const {
-  double held = input.xbar->store_way_bytes;
+  double held = input.xbar->store_in_flight_bytes;
   double all_bytes = held + num_bytes;
   return all_bytes != 0.0 ? (cycles_per_byte_ * held + cycles) / all_bytes : cycles_per_byte_;
 }

@@ -14,13 +14,13 @@ Tma::Tma() {
 }
 
 void Tma::prefetch(uint32_t tensor, double at_cycle) {
-  if (map_at_[tensor] == INFINITE) fetch(tensor, at_cycle, input.tma->map_prefetch_cycles);
+  if (map_at_[tensor] == INFINITE) fetch(tensor, at_cycle, input.tma->tensormap_prefetch_cycles);
 }
 
 double Tma::map_at(uint32_t tensor, double at_cycle) {
   if (!num_unknown_ && at_cycle >= waits_until_) return at_cycle;
   double found = map_at_[tensor] < 0.0 ? 0.0 : map_at_[tensor];
-  if (found == INFINITE) found = fetch(tensor, at_cycle, input.tma->map_miss_cycles);
+  if (found == INFINITE) found = fetch(tensor, at_cycle, input.tma->tensormap_miss_cycles);
   if (found <= at_cycle && map_at_[tensor] >= 0.0) {
     map_at_[tensor] = -1.0;
     num_unknown_--;

@@ -21,7 +21,7 @@ double WarpScheduler::execute(GapPipe& pipe, double num_instructions, int32_t nu
   double end = pipe.reserve(total, at_cycle);
   double own_cycles = total / (pipe.rate * (num_warps < schedulers ? num_warps / schedulers : 1.0));
   if (wgmma_until > at_cycle && total > 0.0) {
-    double each = input.warp_scheduler->beside_interval_cycles * warps_each(num_warps, schedulers);
+    double each = input.warp_scheduler->math_interval_during_wgmma_cycles * warps_each(num_warps, schedulers);
     double beside = smaller(1.0, (wgmma_until - at_cycle) / (each * num_instructions));
     double passed = beside_pipe.reserve(total * beside, at_cycle);
     passed = larger(passed, at_cycle + each * num_instructions * beside) + (1.0 - beside) * own_cycles;

@@ -36,12 +36,13 @@ COLUMNS = (
     "points_worse", "mean_points", "counters_moved", "decision",
 )  # fmt: skip
 OFF: Mapping[str, float] = {
-    "hbm.mixed_wait_ns": 0.0, "hbm.write_turn_ns": 0.0, "xbar.merge_wait_fraction": 0.0, "xbar.num_gpc_parts": 1,
-    "xbar.torn_merge_fraction": 1.0, "xbar.last_request_fraction": 0.0, "l2.link_turnaround_fraction": 0.0,
-    "l2.life_spread_fraction": 0.0, "l2.dirty_crossing_fraction": 0.0, "l2.slice_lookup_sectors": 0.0,
-    "l2.write_back_queue_bytes": 1e12, "l1.queue_cycles": 1e6, "dispatcher.cold_start_cycles": 0.0,
-    "dispatcher.store_exit_cycles": 0.0, "dispatcher.store_end_cycles": 0.0, "instruction_cache.launch_fetched_bytes": 1e9,
-    "warp_scheduler.mad_wide_spread_fraction": 0.0, "mbarrier.max_queued_arrivals": 1000, "xbar.write_bytes_per_cycle": 1e6,
+    "hbm.read_write_turnaround_wait_ns": 0.0, "hbm.write_burst_ns": 0.0, "xbar.coalesce_wait_fraction": 0.0,
+    "xbar.num_gpc_store_ports": 1, "xbar.misaligned_coalesce_fraction": 1.0, "xbar.request_wait_per_efold_fraction": 0.0,
+    "l2.fabric_turnaround_fraction": 0.0, "l2.cta_lifetime_cv": 0.0, "l2.dirty_fabric_fraction": 0.0,
+    "l2.slice_lookup_sectors": 0.0, "l2.write_back_queue_bytes": 1e12, "l1.queue_cycles": 1e6,
+    "dispatcher.cold_start_cycles": 0.0, "dispatcher.store_exit_cycles": 0.0, "dispatcher.store_end_cycles": 0.0,
+    "instruction_cache.launch_fetched_bytes": 1e9, "warp_scheduler.imad_wide_sm_cv": 0.0,
+    "mbarrier.max_queued_arrivals": 1000, "xbar.write_bytes_per_cycle": 1e6,
 }  # fmt: skip
 """Parameters of mechanisms that tiers 0 to 4 do not judge, and where each does nothing."""
 

@@ -21,7 +21,7 @@ def gpus_command(
         bool, typer.Option("--toml", help="print the description of one GPU as a TOML file that extends no other")
     ] = False,
     explained: Annotated[
-        str | None, typer.Option("--explain", metavar="PART[.NAME]", help="meanings of parameters: hbm, or hbm.queue_ns")
+        str | None, typer.Option("--explain", metavar="PART[.NAME]", help="meanings of parameters: hbm, or hbm.latency_ns")
     ] = None,
 ) -> None:
     """List the GPUs, show one with the source of every number, or compare two."""

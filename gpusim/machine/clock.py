@@ -31,7 +31,7 @@ class ClockSpec:
     tensor_pj_per_flop: Mapping[str, float]
     """Energy of tensor math with operand reads, at ``max_mhz`` on random data, by type class; fp16 under its name
     (power_clock, power_tma)."""
-    zeros_fraction: float
+    tensor_zeros_fraction: float
     """Energy of tensor math on zeros, relative to random data (board_power)."""
     mma_sync_extra_fraction: float
     """Extra energy of mma.sync, with operands and sums in registers, relative to wgmma (power_mma)."""
@@ -42,7 +42,7 @@ class ClockSpec:
     (power_clock)."""
     tensor_rest_us: float
     """Longest pause of tensor cores that counts as no rest, for example between tiles of a kernel (power_bursts)."""
-    tensor_least_mhz: float
+    tensor_min_mhz: float
     """Lowest SM clock that bursts of tensor math cause. Simulated kernels report no bursts (power_bursts)."""
     load_line_mhz_per_w: float
     """Clock loss of a single launch per watt of tensor-core power; a sustained run has none (power_clock)."""
@@ -66,7 +66,7 @@ class ClockSpec:
     """Energy of HBM accesses to zeros, relative to random data (board_power)."""
     sm_busy_w: float
     """Power of all SMs while they issue instructions, at ``max_mhz`` (board_power)."""
-    l2_follow_fraction: float
+    l2_clock_coupling_fraction: float
     """Coupling of the L2 and crossbar clock to the SM clock: 0 independent, 1 proportional (power_tma)."""
 
 
@@ -152,7 +152,8 @@ class PowerLimiter:
     def tensor_w(self, activity: Activity, *, mhz: float, data: str) -> float:
         """Power of the tensor cores when ``activity`` runs at ``mhz``, in watts."""
         spec = self.spec
-        each = spec.tensor_pj_per_flop.get(activity.rate_class, 0.0) * (spec.zeros_fraction if data == "zeros" else 1.0)
+        each = spec.tensor_pj_per_flop.get(activity.rate_class, 0.0)
+        each *= spec.tensor_zeros_fraction if data == "zeros" else 1.0
         each *= 1.0 + (spec.mma_sync_extra_fraction if activity.is_mma_sync else 0.0)
         return activity.num_flops * each * 1e-12 * mhz * 1e6 / max(activity.cycles, 1.0) * self.voltage_squared(mhz)
 
@@ -174,11 +175,11 @@ class PowerLimiter:
         if rested_us <= spec.tensor_rest_us * num or not num:
             return spec.max_mhz - spec.tensor_mhz
         dropped = (spec.max_mhz - spec.tensor_mhz) * activity.tensor_share + spec.tensor_burst_mhz_us * num / time_us
-        return min(dropped, spec.max_mhz - spec.tensor_least_mhz)
+        return min(dropped, spec.max_mhz - spec.tensor_min_mhz)
 
     def l2_cycles(self, mhz: float) -> float:
         """L2 and crossbar cycles per SM cycle at ``mhz``, relative to the highest clock."""
-        return power(self.spec.max_mhz / mhz, 1.0 - self.spec.l2_follow_fraction)
+        return power(self.spec.max_mhz / mhz, 1.0 - self.spec.l2_clock_coupling_fraction)
 
     def clock_mhz(self, activity: Activity, *, mode: str, data: str) -> float:
         """Highest clock of ``activity`` under the power limit of ``mode`` (``single`` or ``sustained``), in MHz.

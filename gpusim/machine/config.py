@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 from gpusim.errors import ConfigError, full_gpu_name, nearest
 from gpusim.machine.clock import ClockSpec
-from gpusim.machine.description import NO_NUMBERS, chain_of, flat_table, sections
+from gpusim.machine.description import NO_NUMBERS, chain_of, flat_table, parameter_hint, sections
 from gpusim.machine.dispatcher import DispatcherSpec, slots_of_grid
 from gpusim.machine.floorplan import DeviceSpec, Feature, Floorplan, floorplan_of
 from gpusim.machine.memory.dsmem import DsmemSpec
@@ -41,9 +41,10 @@ OPTIONAL_KEYS = "wgmma_"
 """Prefix of keys that a GPU without wgmma leaves out, all of them."""
 
 NOT_ZERO = (
-    "l0_bytes", "l1_bytes", "prefetched_bytes", "refresh_bytes", "beside_interval_cycles", "mad_wide_beside_cycles",
-    "loop_paces", "_per_cycle", "_per_s", "_mhz", "num_", "sustained_fraction", "bulk_read_fraction",
-    "multicast_read_fraction", "allocation_bytes", "allocation_unit", "lanes", "max_queued_boxes", "wgmma_max_groups",
+    "l0_bytes", "l1_bytes", "prefetched_bytes", "refresh_granularity_bytes", "math_interval_during_wgmma_cycles",
+    "imad_wide_during_wgmma_cycles", "loop_fetch_rate_by_tpc", "_per_cycle", "_per_s", "_mhz", "num_", "sustained_fraction",
+    "bulk_read_fraction", "multicast_read_fraction", "allocation_bytes", "allocation_unit", "lanes", "max_queued_boxes",
+    "wgmma_max_groups",
 )  # fmt: skip
 """Prefixes and suffixes of keys that must not be 0: divisors, and lengths of queues."""
 
@@ -51,7 +52,7 @@ QUEUES = ("max_queued_boxes", "wgmma_max_groups")
 MOST_PARTS, MOST_PLACES = 1024, 65536
 """Limits on counts of parts and on lengths of queues, so that a typing error does not exhaust memory."""
 
-WORDS = ("order", "merge_scope")
+WORDS = ("order", "coalesce_scope")
 """Keys whose value is a word, not a number."""
 
 SIGNED = ("component.tma.latency_cycles",)
@@ -116,7 +117,7 @@ class GpuSpec:
     def floorplan(self) -> Floorplan:
         """Which SMs share a TPC and a GPC."""
         device = self.device
-        return floorplan_of(tuple(device.gpcs.items()), device.lone_sms, tuple(device.gpc_sides))
+        return floorplan_of(tuple(device.gpcs.items()), device.singleton_tpc_sms, tuple(device.gpc_l2_partition))
 
     def gpcs_of_clusters(self, size: int) -> tuple[int, ...]:
         """GPC of each cluster of ``size`` CTAs, one CTA an SM, in the order of a grid's first clusters."""
@@ -133,8 +134,8 @@ class GpuSpec:
         """Capacities of each L2 partition."""
         l2 = self.l2
         return Sides(
-            num=l2.num_partitions, side_bytes=l2.capacity_bytes * l2.shared_capacity_fraction,
-            spread=l2.capacity_spread_fraction, dirty_bytes=l2.capacity_bytes * l2.dirty_fraction / l2.num_partitions,
+            num=l2.num_partitions, side_bytes=l2.capacity_bytes * l2.partition_capacity_fraction,
+            spread=l2.eviction_width_fraction, dirty_bytes=l2.capacity_bytes * l2.dirty_fraction / l2.num_partitions,
             first_bytes=l2.capacity_bytes * l2.evict_first_fraction / l2.num_partitions,
             last_bytes=l2.capacity_bytes * l2.evict_last_fraction / l2.num_partitions,
         )
@@ -269,29 +270,29 @@ def gpu_from_table(table: Mapping[str, Any], where: str) -> GpuSpec:
             raise ConfigError(f"{where}: device.features has {feature!r}, wants component.{part}, which does it")
     held = sum(int(size) * count for size, count in device.gpcs.items() if size.isdecimal())
     smallest = min((int(size) for size in device.gpcs if size.isdecimal()), default=0)
-    if held != device.num_sms or device.lone_sms > smallest:
+    if held != device.num_sms or device.singleton_tpc_sms > smallest:
         raise ConfigError(
-            f"{where}: device.gpcs hold {held} SMs, {device.lone_sms} of the first in lone pairs; wants the "
+            f"{where}: device.gpcs hold {held} SMs, {device.singleton_tpc_sms} of the first in lone pairs; wants the "
             f"{device.num_sms} of device.num_sms, and no more lone ones than the smallest has"
         )
     sides = range(l2.num_partitions)
-    if len(device.gpc_sides) != sum(device.gpcs.values()) or not set(device.gpc_sides) <= set(sides):
+    if len(device.gpc_l2_partition) != sum(device.gpcs.values()) or not set(device.gpc_l2_partition) <= set(sides):
         raise ConfigError(
-            f"{where}: device.gpc_sides is {list(device.gpc_sides)}, wants one of {len(sides)} partitions of L2 "
-            f"for each of {sum(device.gpcs.values())} GPCs, counted from 0"
+            f"{where}: device.gpc_l2_partition is {list(device.gpc_l2_partition)}, wants one of {len(sides)} partitions "
+            f"of L2 for each of {sum(device.gpcs.values())} GPCs, counted from 0"
         )
     if l2.num_partitions == 1 and l2.far_latency_cycles != l2.near_latency_cycles:
         raise ConfigError(
             f"{where}: component.l2.far_latency_cycles is {l2.far_latency_cycles:g} where num_partitions is 1; wants "
             f"{l2.near_latency_cycles:g}, as near_latency_cycles is: there is no far partition"
         )
-    floorplan = Floorplan(device.gpcs, lone_sms=device.lone_sms, gpc_sides=device.gpc_sides)
-    paces = parts["instruction_cache"].loop_paces
+    floorplan = Floorplan(device.gpcs, singleton_tpc_sms=device.singleton_tpc_sms, gpc_l2_partition=device.gpc_l2_partition)
+    paces = parts["instruction_cache"].loop_fetch_rate_by_tpc
     wanted = [str(tpc) for tpc in range(max(floorplan.tpc_of_sm) + 1)]
     if not set(wanted) <= set(paces) or not all(key.isdecimal() for key in paces):
         raise ConfigError(
-            f"{where}: component.instruction_cache.loop_paces has {', '.join(paces) or 'nothing'}, wants a number of each "
-            f"TPC of a GPC: {', '.join(wanted)}"
+            f"{where}: component.instruction_cache.loop_fetch_rate_by_tpc has {', '.join(paces) or 'nothing'}, wants a "
+            f"number of each TPC: {', '.join(wanted)}"
         )
     return GpuSpec(name=table["name"], title=table["title"], sources=sources, **parts)
 
@@ -299,7 +300,7 @@ def gpu_from_table(table: Mapping[str, Any], where: str) -> GpuSpec:
 def _refuse_unknown(where: str, prefix: str, section: Mapping[str, Any], known: set[str]) -> None:
     for key in section:
         if key not in known:
-            raise ConfigError(f"{where}: {prefix}{key} is unknown; {nearest(key, known)}")
+            raise ConfigError(f"{where}: {prefix}{key} is unknown; {parameter_hint(key, known)}")
 
 
 @cache

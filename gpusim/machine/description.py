@@ -6,7 +6,7 @@ In: a TOML file. Out: a table with every number; the source of an inherited numb
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,14 @@ def chain_of(path: Path, folder: Path, children: tuple[str, ...] = ()) -> tuple[
     if parent in children:
         raise ConfigError(f"{path.name}: extends {parent!r}, which extends it in turn; one of them must not")
     return (path.name, text), *chain_of(folder / f"{parent}.toml", folder, (*children, parent))
+
+
+def parameter_hint(name: str, known: Collection[str]) -> str:
+    """What to write instead of the unknown parameter ``name``, with or without its part: today's name, or the nearest."""
+    part, dot, parameter = name.rpartition(".")
+    renamed = tomllib.loads((Path(__file__).parent / "renamed_parameters.toml").read_text(encoding="utf-8"))
+    today = f"{part}{dot}{renamed.get(parameter)}"
+    return f"it is called {today} today" if today in known else nearest(name, known)
 
 
 @lru_cache(maxsize=16)

@@ -45,9 +45,9 @@ class DeviceSpec:
     """Dense peak throughput in the data sheet, by type class (vendor)."""
     gpcs: Mapping[str, int]
     """Number of GPCs by SMs per GPC (memory_bandwidth)."""
-    lone_sms: int
+    singleton_tpc_sms: int
     """SMs of the first GPC in TPCs that run no cluster larger than two CTAs (memory_bandwidth)."""
-    gpc_sides: tuple[int, ...]
+    gpc_l2_partition: tuple[int, ...]
     """L2 partition of each GPC, GPCs with fewer SMs first (line_sharing)."""
 
 
@@ -71,20 +71,20 @@ class Floorplan:
 
     __slots__ = ("gpc_of_sm", "lone", "members", "num_sms", "side_of_sm", "tpc_of_sm")
 
-    def __init__(self, gpcs: Mapping[str, int], *, lone_sms: int = 0, gpc_sides: Sequence[int] = ()) -> None:
+    def __init__(self, gpcs: Mapping[str, int], *, singleton_tpc_sms: int = 0, gpc_l2_partition: Sequence[int] = ()) -> None:
         """Floorplan of GPCs.
 
         Args:
             gpcs: number of GPCs by SMs per GPC.
-            lone_sms: SMs of the first GPC in lone pairs.
-            gpc_sides: L2 partition of each GPC; 0 and 1 in turn if not given.
+            singleton_tpc_sms: SMs of the first GPC in lone pairs.
+            gpc_l2_partition: L2 partition of each GPC; 0 and 1 in turn if not given.
         """
         sizes = [size for size, count in sorted((int(key), count) for key, count in gpcs.items()) for _ in range(count)]
         self.num_sms = sum(sizes)
         filled: list[list[int]] = [[] for _ in sizes]
-        wanted = [size - (0 if idx else lone_sms) for idx, size in enumerate(sizes)]
+        wanted = [size - (0 if idx else singleton_tpc_sms) for idx, size in enumerate(sizes)]
         next_sm = 0
-        while next_sm < self.num_sms - lone_sms:
+        while next_sm < self.num_sms - singleton_tpc_sms:
             for mine, size in zip(filled, wanted, strict=True):
                 num = min(SMS_PER_TPC, size - len(mine))
                 mine.extend(range(next_sm, next_sm + num))
@@ -98,13 +98,13 @@ class Floorplan:
         for gpc_idx, sms in enumerate(self.members):
             for rank, sm_idx in enumerate((*sms, *(() if gpc_idx else self.lone))):
                 self.gpc_of_sm[sm_idx], self.tpc_of_sm[sm_idx] = gpc_idx, rank // SMS_PER_TPC
-        self.side_of_sm = [gpc_sides[gpc_idx] if gpc_sides else gpc_idx % 2 for gpc_idx in self.gpc_of_sm]
+        self.side_of_sm = [gpc_l2_partition[gpc_idx] if gpc_l2_partition else gpc_idx % 2 for gpc_idx in self.gpc_of_sm]
         """L2 partition of each SM."""
 
     def in_order(self) -> list[int]:
         """All SMs, lone ones first and then GPC by GPC.
 
-        >>> Floorplan({"4": 1, "6": 1}, lone_sms=2).in_order()
+        >>> Floorplan({"4": 1, "6": 1}, singleton_tpc_sms=2).in_order()
         [8, 9, 0, 1, 2, 3, 4, 5, 6, 7]
         """
         return [*self.lone, *(sm_idx for mine in self.members for sm_idx in mine)]
@@ -112,7 +112,7 @@ class Floorplan:
     def some(self, num_sms: int) -> list[int]:
         """SMs of a small grid: lone ones, then the first SM of each TPC, GPCs in turn, then the second; in order.
 
-        >>> Floorplan({"4": 1, "6": 1}, lone_sms=2).some(5)
+        >>> Floorplan({"4": 1, "6": 1}, singleton_tpc_sms=2).some(5)
         [8, 9, 0, 2, 4]
         """
         taken = set(self.lone[:num_sms])
@@ -127,7 +127,7 @@ class Floorplan:
     def clusters(self, size: int) -> list[tuple[int, ...]]:
         """SMs of all clusters of ``size`` that fit at once: lone pairs, then one cluster of each GPC in turn.
 
-        >>> Floorplan({"4": 1, "6": 1}, lone_sms=2).clusters(2)
+        >>> Floorplan({"4": 1, "6": 1}, singleton_tpc_sms=2).clusters(2)
         [(8, 9), (0, 1), (2, 3), (4, 5), (6, 7)]
         """
         lone = _runs(self.lone, size) if size <= SMS_PER_TPC else []
@@ -140,7 +140,7 @@ class Floorplan:
 
         Source: kernels/sharers_apart (own, bands, wave: H200, 2026-11-23).
 
-        >>> Floorplan({"4": 1, "6": 1}, lone_sms=2).singles()
+        >>> Floorplan({"4": 1, "6": 1}, singleton_tpc_sms=2).singles()
         [8, 0, 2, 9, 1, 3, 4, 5, 6, 7]
         """
         lone = [self.lone[rank::SMS_PER_TPC] for rank in range(SMS_PER_TPC)]
@@ -177,6 +177,6 @@ def _runs(sms: Sequence[int], size: int) -> list[tuple[int, ...]]:
 
 
 @lru_cache(maxsize=64)
-def floorplan_of(gpcs: tuple[tuple[str, int], ...], lone_sms: int, gpc_sides: tuple[int, ...]) -> Floorplan:
+def floorplan_of(gpcs: tuple[tuple[str, int], ...], singleton_tpc_sms: int, gpc_l2_partition: tuple[int, ...]) -> Floorplan:
     """Cached floorplan; callers share it and must not change it."""
-    return Floorplan(dict(gpcs), lone_sms=lone_sms, gpc_sides=gpc_sides)
+    return Floorplan(dict(gpcs), singleton_tpc_sms=singleton_tpc_sms, gpc_l2_partition=gpc_l2_partition)

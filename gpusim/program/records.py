@@ -111,6 +111,10 @@ stages and all mbarriers of a CTA, -1 for none. The meaning of the other fields,
   ============================  ====================================================================================="""
 
 
+def _names(text: str) -> Sequence[str]:
+    return tuple(text.split())
+
+
 def _record(**fields: str) -> np.dtype[np.void]:
     """A record of 8-byte fields, each ``f8`` or ``i8``."""
     return np.dtype([(name, f"<{kind}") for name, kind in fields.items()])
@@ -164,7 +168,7 @@ TABLES: Mapping[str, np.dtype[np.void]] = {
         loop_bytes_per_cycle="f8", cluster_place="i8", num_free_ctas="i8", is_recorded="i8",
     ),
     "partitions": _record(
-        slices_bytes_per_cycle="f8", link_bytes_per_cycle="f8", store_bytes_per_cycle="f8",
+        slices_bytes_per_cycle="f8", fabric_bytes_per_cycle="f8", store_bytes_per_cycle="f8",
     ),
 }
 """Tables of records, by name.
@@ -204,61 +208,38 @@ CONSTANTS: Mapping[str, Sequence[str]] = {
         "compute_capability", "num_stages",
     ),
     "ideals": tuple(ideal.name.lower() for ideal in Ideal),
-    "dispatcher": (
-        "launch_cycles", "dispatch_cycles_per_cta", "round_cycles", "cta_start_cycles", "cold_start_cycles",
-        "cta_exit_cycles", "retire_cycles", "cluster_start_cycles", "drain_cycles", "store_end_cycles",
-        "store_exit_cycles",
-    ),
-    "hbm": (
-        "latency_cycles", "refresh_cycles", "refresh_bytes", "refresh_fraction", "channel_bytes",
-        "side_by_side_fraction", "write_cycles", "mixed_cycles", "turn_cycles", "spread_cycles", "queue_cycles",
-        "peak_bytes_per_cycle", "most_share", "window_cycles", "write_cost", "wire_bytes_per_cycle",
-        "sm_bytes_per_cycle", "channel_cycles", "per_channel_bytes", "turnaround_fraction", "queued_turnaround_per_mb",
-        "piece_read_bytes", "piece_write_bytes", "part_request_bytes",
-    ),
-    "l2": (
-        "num_partitions", "num_links", "far_share", "near_latency_cycles", "far_latency_cycles", "slice_spread_cycles",
-        "queue_cycles", "request_bytes", "sustained_fraction", "write_back_queue_bytes", "link_turnaround_fraction",
-        "num_lanes",
-    ),
-    "xbar": (
-        "sm_read_bytes_per_cycle", "sm_write_bytes_per_cycle", "write_bytes_per_cycle", "alone_bytes_per_cycle",
-        "store_way_bytes", "line_request_bytes", "request_turn_packets", "last_request_fraction",
-        "red_header_fraction", "store_packet_bytes", "gpc_write_bytes_per_cycle", "num_gpc_parts", "bulk_weight",
-        "multicast_weight", "merges", "merge_limit", "merge_window_cycles", "merge_wait_fraction", "merge_fill_cycles",
-    ),
-    "l1": (
-        "capacity_bytes", "hit_latency_cycles", "lines_per_cycle", "requests_per_cycle", "wavefronts_per_cycle",
-        "coming_request_cycles", "outstanding_bytes", "queue_cycles", "cp_async_cycles", "cp_async_first_fraction",
-        "cp_async_bypass_cycles", "cp_async_row_cycles", "max_queued_rows", "max_queued_copies",
-        "cp_async_latency_cycles", "cp_async_interval_cycles", "commit_cycles", "max_queued_stores",
-        "store_queue_bytes", "max_queued_scheduler_stores", "store_release_cycles", "has_store_queue",
-    ),
-    "smem": (
-        "wavefronts_per_cycle", "load_latency_cycles", "warp_cycles_per_wavefront", "vector_word_cycles",
-        "atomic_latency_cycles", "store_latency_cycles", "replay_wavefronts", "global_load_wavefronts",
-        "global_store_wavefronts", "copied_row_wavefronts", "operand_load_registers_per_cycle",
-        "operand_store_wavefronts_per_cycle",
-    ),
-    "warp_scheduler": (
-        "num_schedulers", "fma_rate", "alu_rate", "mad_wide_rate", "mufu_rate", "beside_rate", "shuffle_rate",
-        "shuffle_cycles", "dependent_cycles", "mad_wide_cycles", "mad_wide_beside_cycles", "mad_wide_apart_cycles",
-        "beside_interval_cycles", "barrier_base_cycles", "barrier_warp_cycles", "bar_arrive_cycles", "fence_cycles",
-        "fence_view_cycles", "fence_warp_cycles", "gpu_fence_cycles", "gpu_fence_warp_cycles",
-    ),
-    "tensor_core": ("num_sub_cores", "mma_sync_load_cycles", "wgmma_latency_cycles", "wgmma_max_groups"),
-    "tma": (
-        "issue_cycles", "max_queued_boxes", "bytes_per_cycle", "store_latency_cycles", "group_wait_cycles",
-        "map_miss_cycles", "map_prefetch_cycles", "map_memory_cycles",
-    ),
-    "mbarrier": (
-        "arrive_cycles", "arrive_interval_cycles", "max_queued_arrivals", "try_wait_cycles", "wake_cycles",
-        "lone_try_wait_cycles", "lone_retry_cycles",
-    ),
-    "dsmem": ("latency_cycles", "one_way_cycles", "pair_saving_cycles", "bytes_per_cycle", "serve_fraction"),
-    "instruction_cache": (
-        "l0_bytes", "l1_bytes", "l1_latency_cycles", "prefetched_bytes", "loop_kept_bytes", "launch_fetched_bytes",
-    ),
+    "dispatcher": _names("""launch_cycles dispatch_cycles_per_cta round_cycles cta_start_cycles cold_start_cycles
+        cta_exit_cycles retire_cycles cluster_start_cycles drain_cycles store_end_cycles store_exit_cycles"""),
+    "hbm": _names("""latency_cycles refresh_cycles refresh_granularity_bytes refresh_fraction channel_bytes
+        interleaved_variance_fraction write_cycles mixed_cycles turn_cycles spread_cycles queue_cycles peak_bytes_per_cycle
+        most_share window_cycles write_cost wire_bytes_per_cycle sm_bytes_per_cycle channel_cycles per_channel_bytes
+        turnaround_fraction queued_turnaround_per_mb row_open_read_bytes row_open_write_bytes partial_line_request_bytes"""),
+    "l2": _names("""num_partitions num_links far_share near_latency_cycles far_latency_cycles slice_spread_cycles
+        queue_cycles request_bytes sustained_fraction write_back_queue_bytes fabric_turnaround_fraction num_lanes"""),
+    "xbar": _names("""sm_read_bytes_per_cycle sm_write_bytes_per_cycle write_bytes_per_cycle alone_bytes_per_cycle
+        store_in_flight_bytes line_request_bytes request_interval_packets request_wait_per_efold_fraction red_header_fraction
+        store_packet_bytes gpc_write_bytes_per_cycle num_gpc_store_ports bulk_weight multicast_weight merges
+        coalesce_max_requests coalesce_window_cycles coalesce_wait_fraction merge_fill_cycles"""),
+    "l1": _names("""capacity_bytes hit_latency_cycles lines_per_cycle requests_per_cycle wavefronts_per_cycle
+        hit_on_miss_cycles outstanding_bytes queue_cycles cp_async_cycles cp_async_miss_first_pass_fraction
+        cp_async_bypass_cycles cp_async_row_cycles max_queued_rows max_queued_copies cp_async_latency_cycles
+        cp_async_interval_cycles commit_cycles max_queued_stores store_queue_bytes max_queued_scheduler_stores
+        store_release_cycles has_store_queue"""),
+    "smem": _names("""wavefronts_per_cycle load_latency_cycles warp_cycles_per_wavefront vector_word_cycles
+        atomic_latency_cycles store_latency_cycles overtakable_wavefronts global_load_wavefronts global_store_wavefronts
+        cp_async_row_wavefronts wgmma_lds_registers_per_cycle wgmma_sts_wavefronts_per_cycle"""),
+    "warp_scheduler": _names("""num_schedulers fma_rate alu_rate mad_wide_rate mufu_rate beside_rate shuffle_rate
+        shuffle_cycles dependent_cycles imad_wide_cycles imad_wide_during_wgmma_cycles imad_wide_interleaved_cycles
+        math_interval_during_wgmma_cycles barrier_base_cycles barrier_warp_cycles bar_arrive_cycles fence_cycles
+        proxy_fence_visible_cycles fence_warp_cycles gpu_fence_cycles gpu_fence_warp_cycles"""),
+    "tensor_core": _names("num_sub_cores mma_sync_load_cycles wgmma_latency_cycles wgmma_max_groups"),
+    "tma": _names("""issue_cycles max_queued_boxes bytes_per_cycle store_latency_cycles group_wait_cycles
+        tensormap_miss_cycles tensormap_prefetch_cycles map_memory_cycles"""),
+    "mbarrier": _names("""arrive_cycles arrive_interval_cycles max_queued_arrivals try_wait_cycles wake_cycles
+        one_lane_try_wait_cycles one_lane_retry_cycles"""),
+    "dsmem": _names("latency_cycles one_way_cycles same_tpc_saving_cycles bytes_per_cycle serve_fraction"),
+    "instruction_cache": _names("""l0_bytes l1_bytes l1_latency_cycles prefetched_bytes loop_kept_bytes
+        launch_fetched_bytes"""),
 }
 """Numbers of the machine at one clock and of the launch, all float64, by part. Cycles are SM cycles; flags are 0 or 1.
 

@@ -41,41 +41,41 @@ from gpusim.machine.config import CHANGED, OFF, GpuSpec
 from gpusim.workload import ops
 
 NONE = {
-    "device": "lone_sms",
-    "hbm": """turnaround_fraction queued_turnaround_per_mb refresh_fraction refresh_ns write_wait_ns mixed_wait_ns
-        write_turn_ns fill_spread_ns queue_ns channel_bytes piece_read_bytes piece_write_bytes part_request_bytes""",
-    "l2": "side_lead_fraction request_bytes capacity_spread_fraction life_spread_fraction slice_spread_cycles queue_cycles",
-    "xbar": "store_way_bytes request_turn_packets red_header_fraction sm_distance_cycles",
-    "l1": """coming_request_cycles cp_async_cycles cp_async_bypass_cycles cp_async_row_cycles max_queued_copies
+    "device": "singleton_tpc_sms",
+    "hbm": """turnaround_fraction queued_turnaround_per_mb refresh_fraction refresh_ns read_behind_write_wait_ns
+        read_write_turnaround_wait_ns write_burst_ns fill_spread_ns queue_wait_at_half_load_ns channel_bytes
+        row_open_read_bytes row_open_write_bytes partial_line_request_bytes""",
+    "l2": "partition0_lead_fraction request_bytes eviction_width_fraction cta_lifetime_cv slice_spread_cycles queue_cycles",
+    "xbar": "store_in_flight_bytes request_interval_packets red_header_fraction sm_distance_cycles",
+    "l1": """hit_on_miss_cycles cp_async_cycles cp_async_bypass_cycles cp_async_row_cycles max_queued_copies
         cp_async_latency_cycles cp_async_interval_cycles commit_cycles max_queued_stores max_queued_scheduler_stores""",
-    "smem": """warp_cycles_per_wavefront vector_word_cycles store_latency_cycles replay_wavefronts global_load_wavefronts
-        global_store_wavefronts copied_row_wavefronts""",
-    "tma": "store_header_bytes map_miss_cycles",
-    "dsmem": "pair_saving_cycles",
-    "warp_scheduler": "barrier_warp_cycles fence_warp_cycles fence_view_cycles gpu_fence_warp_cycles",
+    "smem": """warp_cycles_per_wavefront vector_word_cycles store_latency_cycles overtakable_wavefronts
+        global_load_wavefronts global_store_wavefronts cp_async_row_wavefronts""",
+    "tma": "store_header_bytes tensormap_miss_cycles", "dsmem": "same_tpc_saving_cycles",
+    "warp_scheduler": "barrier_warp_cycles fence_warp_cycles proxy_fence_visible_cycles gpu_fence_warp_cycles",
     "tensor_core": """mma_sync_step_latency_cycles mma_sync_load_cycles wgmma_min_interval_cycles wgmma_smem_a_cycles
-        wgmma_register_a_cycles wgmma_switch_cycles""",
-    "mbarrier": "arrive_interval_cycles lone_retry_cycles",
+        wgmma_register_a_cycles wgmma_conflict_load_cycles""",
+    "mbarrier": "arrive_interval_cycles one_lane_retry_cycles",
     "dispatcher": "round_cycles cold_start_cycles store_exit_cycles",
 }
 """Parameters of each part that switch a mechanism off where they are 0."""
 
 PLENTY = {
-    "xbar.gpc_read_bytes_per_cycle": 1e6, "smem.operand_load_registers_per_cycle": 1e3,
-    "smem.operand_store_wavefronts_per_cycle": 1e3, "tensor_core.wgmma_between_wavefronts": 1e9,
-    "tensor_core.wgmma_max_queued": 1e3, "instruction_cache.l0_bytes": 1e9, "instruction_cache.l1_bytes": 1e9,
-    "instruction_cache.prefetched_bytes": 1e9, "instruction_cache.loop_kept_bytes": 1e9,
-    "instruction_cache.launch_fetched_bytes": 1e9,
+    "xbar.gpc_read_bytes_per_cycle": 1e6, "smem.wgmma_lds_registers_per_cycle": 1e3,
+    "smem.wgmma_sts_wavefronts_per_cycle": 1e3, "tensor_core.wgmma_min_free_wavefronts": 1e9,
+    "tensor_core.wgmma_max_queued": 1e3,
+    **{f"instruction_cache.{name}_bytes": 1e9 for name in ("l0", "l1", "prefetched", "loop_kept", "launch_fetched")},
 }
 """Rates and capacities that never limit at these values or above."""
 
 CORE_OFF: Mapping[str, Any] = MappingProxyType({
     **{f"{part}.{name}": 0.0 for part, names in NONE.items() for name in names.split()}, **PLENTY, **OFF,
-    "device.gpcs": lambda gpu: {str(gpu.num_sms): 1}, "device.gpc_sides": (0,), "dispatcher.order": "breadth_first",
+    "device.gpcs": lambda gpu: {str(gpu.num_sms): 1}, "device.gpc_l2_partition": (0,), "dispatcher.order": "breadth_first",
     "l2.num_partitions": 1, "l2.far_latency_cycles": lambda gpu: gpu.l2.near_latency_cycles,
-    "xbar.num_gpc_parts": 1, "xbar.bulk_read_fraction": 1.0, "xbar.multicast_read_fraction": 1.0, "xbar.merge_scope": "sm",
-    "l1.cp_async_first_fraction": 1.0, "warp_scheduler.beside_interval_cycles": 1e-9, "clock.l2_follow_fraction": 1.0,
-    "tensor_core.mma_sync_sum_cycles": lambda gpu: dict.fromkeys(gpu.tensor_core.mma_sync_sum_cycles, 0.0),
+    "xbar.num_gpc_store_ports": 1, "xbar.bulk_read_fraction": 1.0, "xbar.multicast_read_fraction": 1.0,
+    "xbar.coalesce_scope": "sm", "l1.cp_async_miss_first_pass_fraction": 1.0,
+    "warp_scheduler.math_interval_during_wgmma_cycles": 1e-9, "clock.l2_clock_coupling_fraction": 1.0,
+    "tensor_core.mma_sync_accumulate_cycles": lambda gpu: dict.fromkeys(gpu.tensor_core.mma_sync_accumulate_cycles, 0.0),
 })  # fmt: skip
 """Parameters of mechanisms beyond the core, and the value at which each does nothing; some depend on the GPU."""
 
@@ -85,7 +85,7 @@ def beyond_core(gpu: GpuSpec) -> list[str]:
 
     >>> from gpusim.machine.config import load_gpu
     >>> beyond_core(load_gpu("toy")), beyond_core(load_gpu("h200_sxm"))[:1], beyond_core(core_only(load_gpu("h200_sxm")))
-    ([], ['device.lone_sms'], [])
+    ([], ['device.singleton_tpc_sms'], [])
     """
     found = []
     for name, off in CORE_OFF.items():

@@ -193,7 +193,7 @@ def mbarrier_arrive_expect_tx(role: Role, op: ops.MbarrierArriveExpectTx) -> Non
 def mbarrier_wait(role: Role, op: ops.MbarrierWait) -> Wait:
     """Wait until the phase of a parity has completed. A warp tests once; if that is too early, it sleeps until woken."""
     spec, barrier = role.part("mbarrier"), role.cta.mbarriers[op.barrier, op.stage]
-    looked_at: float = role.t + (spec.lone_try_wait_cycles if op.by_lane else spec.try_wait_cycles)
+    looked_at: float = role.t + (spec.one_lane_try_wait_cycles if op.by_lane else spec.try_wait_cycles)
     wake_cycles = 0.0 if op.by_lane else spec.wake_cycles
 
     def goes_on_at(completed_at: float) -> float:

@@ -13,8 +13,9 @@ from functools import cache
 from itertools import pairwise
 from typing import NamedTuple
 
-from gpusim.errors import ConfigError, nearest
+from gpusim.errors import ConfigError
 from gpusim.machine.config import COMPONENT_KINDS, GpuSpec
+from gpusim.machine.description import parameter_hint
 from gpusim.machine.floorplan import DeviceSpec
 
 _ORIGIN = re.compile(r"(.*) \(([^()]+)\)\.")
@@ -59,7 +60,7 @@ def parameters_of(gpu: GpuSpec, wanted: str) -> list[str]:
     found = [name for name in names if f"{name}.".startswith(f"{wanted}.")]
     if not found:
         known = dict.fromkeys([*(name.split(".")[0] for name in names), *names])
-        raise ConfigError(f"gpus: {gpu.name} has no parameter {wanted!r}; {nearest(wanted, known)}")
+        raise ConfigError(f"gpus: {gpu.name} has no parameter {wanted!r}; {parameter_hint(wanted, known)}")
     return found
 
 

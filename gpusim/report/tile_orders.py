@@ -181,12 +181,12 @@ class Raster:
         is_first = first_of(self.wave_of_tile[tiles], tiles // self.launch.cluster_size, panels)
         requested = float(num_bytes[is_first].sum()) * item.num_passes
         xbar = self.gpu.xbar
-        scope = np.asarray(self.gpu.floorplan.groups(xbar.merge_scope), dtype=np.int64)
+        scope = np.asarray(self.gpu.floorplan.groups(xbar.coalesce_scope), dtype=np.int64)
         groups = scope[self.sm_of_tile[tiles[is_first]]]
         keys = np.stack((self.wave_of_tile[tiles[is_first]], groups, panels[is_first]))
         _, first, counts = np.unique(keys, axis=1, return_index=True, return_counts=True)
         each = num_bytes[is_first][first]
-        limit = max(1, xbar.merge_limit)
+        limit = max(1, xbar.coalesce_max_requests)
         return asked, requested, float((-(-counts // limit) * each).sum()) * item.num_passes
 
     def order(self, group: int, direction: str) -> OrderOfTiles:

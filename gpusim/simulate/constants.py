@@ -43,7 +43,7 @@ class Shared:
 
     slices_bytes_per_cycle: float
     """Bytes per SM cycle of all L2 slices under full load."""
-    link_bytes_per_cycle: float
+    fabric_bytes_per_cycle: float
     write_bytes_per_cycle: float
     gpc_read_bytes_per_cycle: float
     gpc_write_bytes_per_cycle: float
@@ -55,7 +55,7 @@ class Shared:
         l2, xbar = gpu.l2, gpu.xbar
         return cls(
             slices_bytes_per_cycle=l2.num_slices * (l2.slice_bytes_per_cycle * l2_cycles) * l2.sustained_fraction,
-            link_bytes_per_cycle=l2.link_bytes_per_cycle * l2_cycles,
+            fabric_bytes_per_cycle=l2.fabric_bytes_per_cycle * l2_cycles,
             write_bytes_per_cycle=xbar.write_bytes_per_cycle * l2_cycles,
             gpc_read_bytes_per_cycle=xbar.gpc_read_bytes_per_cycle * l2_cycles,
             gpc_write_bytes_per_cycle=xbar.gpc_write_bytes_per_cycle * l2_cycles,
@@ -168,8 +168,9 @@ def hbm_numbers(spec: HbmSpec, clock: Clock, l2_latency_ns: float) -> Numbers:
     channel = clock.bytes_per_cycle(gb_per_s=spec.channel_gb_per_s)
     return _named(
         "hbm", spec, latency_cycles=latency, refresh_cycles=clock.cycles(ns=spec.refresh_ns),
-        write_cycles=clock.cycles(ns=spec.write_wait_ns), mixed_cycles=clock.cycles(ns=spec.mixed_wait_ns),
-        turn_cycles=clock.cycles(ns=spec.write_turn_ns), queue_cycles=clock.cycles(ns=spec.queue_ns),
+        write_cycles=clock.cycles(ns=spec.read_behind_write_wait_ns),
+        mixed_cycles=clock.cycles(ns=spec.read_write_turnaround_wait_ns),
+        turn_cycles=clock.cycles(ns=spec.write_burst_ns), queue_cycles=clock.cycles(ns=spec.queue_wait_at_half_load_ns),
         spread_cycles=min(clock.cycles(ns=spec.fill_spread_ns), 2.0 * latency), peak_bytes_per_cycle=peak,
         most_share=min(MOST_SHARE, spec.sustained_read_gb_per_s / spec.peak_gb_per_s),
         window_cycles=QUEUE_LATENCIES * clock.cycles(ns=spec.latency_ns) or 1.0,
@@ -187,22 +188,23 @@ def _xbar_numbers(spec: XbarSpec, shared: Shared, *, fill_cycles: float) -> Numb
         gpc_write_bytes_per_cycle=shared.gpc_write_bytes_per_cycle,
         alone_bytes_per_cycle=min(spec.sm_read_bytes_per_cycle, shared.slices_bytes_per_cycle),
         bulk_weight=1.0 / spec.bulk_read_fraction, multicast_weight=1.0 / spec.multicast_read_fraction,
-        merges=float(spec.merge_scope != "sm" and spec.merge_limit > 1), merge_fill_cycles=fill_cycles,
+        merges=float(spec.coalesce_scope != "sm" and spec.coalesce_max_requests > 1), merge_fill_cycles=fill_cycles,
     )
 
 
 def _scheduler_numbers(spec: WarpSchedulerSpec) -> Numbers:
     return _named(
         "warp_scheduler", spec, fma_rate=spec.fp32_lanes / WARP_SIZE, alu_rate=spec.int32_lanes / WARP_SIZE,
-        mad_wide_rate=spec.mad_wide_lanes / WARP_SIZE, mufu_rate=spec.mufu_lanes / WARP_SIZE,
-        beside_rate=spec.num_schedulers / spec.beside_interval_cycles, shuffle_rate=spec.shuffle_lanes / WARP_SIZE,
+        mad_wide_rate=spec.imad_wide_lanes / WARP_SIZE, mufu_rate=spec.mufu_lanes / WARP_SIZE,
+        beside_rate=spec.num_schedulers / spec.math_interval_during_wgmma_cycles,
+        shuffle_rate=spec.shuffle_lanes / WARP_SIZE,
     )
 
 
 def links_of(gpu: GpuSpec, shared: Shared) -> list[float]:
     """Rates of the links between the L2 partitions: one into each partition with SMs; none with one partition."""
     weights = weights_of(gpu)
-    return [shared.link_bytes_per_cycle * weight for weight in weights if weight] if len(weights) > 1 else []
+    return [shared.fabric_bytes_per_cycle * weight for weight in weights if weight] if len(weights) > 1 else []
 
 
 def weights_of(gpu: GpuSpec) -> list[float]:
@@ -223,14 +225,14 @@ def machine_tables(
     slots = slots_of(gpu.dispatcher, floorplan, cluster_size, ctas_per_sm, plan.num_ctas)
     sms = _sms(gpu)
     shares_schedulers = ctas_per_sm > 1 and plan.num_ctas > gpu.num_sms
-    sms["pace"] = own_paces(gpu.num_sms, gpu.warp_scheduler.mad_wide_spread_fraction if shares_schedulers else 0.0)
+    sms["pace"] = own_paces(gpu.num_sms, gpu.warp_scheduler.imad_wide_sm_cv if shares_schedulers else 0.0)
     if cluster_size > 1:  # SMs that no cluster fills at first
         sms["num_free_ctas"] = ctas_per_sm
         sms["num_free_ctas"][slots] = 0
     sms["is_recorded"][slots[:1].tolist() if recorded_sms == "first" else sorted(recorded_sms)] = 1
     return {
         "partitions": _partitions(gpu, shared), "gpc_links": _gpc_links(floorplan, shared),
-        "write_links": _write_links(floorplan, gpu.xbar.num_gpc_parts, shared), "sms": sms, "slots": slots,
+        "write_links": _write_links(floorplan, gpu.xbar.num_gpc_store_ports, shared), "sms": sms, "slots": slots,
     }
 
 
@@ -240,10 +242,10 @@ def _partitions(gpu: GpuSpec, shared: Shared) -> Table:
     Link k is in row k, so rows of partitions without SMs have links, too.
     """
     links, num = links_of(gpu, shared), gpu.l2.num_partitions
-    shares = side_shares(gpu.floorplan.side_of_sm, gpu.l2.side_lead_fraction)
+    shares = side_shares(gpu.floorplan.side_of_sm, gpu.l2.partition0_lead_fraction)
     found = np.zeros(num, dtype=TABLES["partitions"])
     for side, weight in enumerate(weights_of(gpu)):
-        stores = shared.link_bytes_per_cycle * weight / (1.0 - 1.0 / num) if links else inf
+        stores = shared.fabric_bytes_per_cycle * weight / (1.0 - 1.0 / num) if links else inf
         link = links[side] if side < len(links) else inf
         found[side] = shared.slices_bytes_per_cycle * shares.get(side, 0.0), link, stores
     return found
@@ -276,12 +278,12 @@ def _sms(gpu: GpuSpec) -> Table:
     found = np.zeros(plan.num_sms, dtype=TABLES["sms"])
     found["partition"] = plan.side_of_sm
     found["gpc"] = _renumbered(plan.gpc_of_sm)
-    found["write_link"] = _renumbered(parts_of_gpcs(plan.gpc_of_sm, xbar.num_gpc_parts))
-    found["merge_region"] = plan.groups(xbar.merge_scope)
+    found["write_link"] = _renumbered(parts_of_gpcs(plan.gpc_of_sm, xbar.num_gpc_store_ports))
+    found["merge_region"] = plan.groups(xbar.coalesce_scope)
     found["is_lone"][list(plan.lone)] = 1
     for place, sm_idx in enumerate(plan.in_order()):
         found["distance_cycles"][sm_idx] = xbar.sm_distance_cycles * ((place * GOLDEN + 0.5) % 1.0 - 0.5)
-    paces, rate = cache.loop_paces, cache.loop_bytes_per_cycle
+    paces, rate = cache.loop_fetch_rate_by_tpc, cache.loop_bytes_per_cycle
     mean = sum_in_order(paces.values()) / len(paces)
     found["loop_bytes_per_cycle"] = [rate * paces.get(str(tpc), mean) for tpc in plan.tpc_of_sm]
     found["cluster_place"] = _renumbered(plan.cluster_groups())

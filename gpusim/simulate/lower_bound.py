@@ -152,11 +152,11 @@ class Links:
         if gpu.mbarrier is not None and gpu.tma is not None and work.box_bytes:
             tma, look = gpu.tma, 0.0
             if work.has_producer:
-                look = gpu.mbarrier.lone_try_wait_cycles + gpu.mbarrier.arrive_cycles
-            passed = max(work.box_bytes / xbar.sm_read_bytes_per_cycle - xbar.merge_window_cycles, -AHEAD_CYCLES)
+                look = gpu.mbarrier.one_lane_try_wait_cycles + gpu.mbarrier.arrive_cycles
+            passed = max(work.box_bytes / xbar.sm_read_bytes_per_cycle - xbar.coalesce_window_cycles, -AHEAD_CYCLES)
             way = passed + gpu.l2.near_latency_cycles - xbar.sm_distance_cycles / 2 + tma.latency_cycles
             arrival = max(0.0, way) + min(gpu.mbarrier.wake_cycles, gpu.mbarrier.try_wait_cycles)
-            ask, tensor_map = meet + look + tma.issue_cycles, min(tma.map_miss_cycles, tma.map_prefetch_cycles)
+            ask, tensor_map = meet + look + tma.issue_cycles, min(tma.tensormap_miss_cycles, tma.tensormap_prefetch_cycles)
             walk = max(work.copied_rows * tma.row_cycles, work.copied_bytes / tma.bytes_per_cycle)
             copies = max(walk, look + 2.0 * tma.issue_cycles if work.has_producer else 0.0)
         return cls(

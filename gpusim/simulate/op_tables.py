@@ -62,7 +62,7 @@ def tma_load_row(gpu: GpuSpec, spec: TmaSpec, row: TmaLoadRow, *, port_bytes_per
     if lines < op.num_rows:  # narrow rows lie in separate lines
         more += _spread_cycles(gpu, op.num_rows) - _spread_cycles(gpu, lines)
     num_lines = max(op.num_fetched_bytes / LINE_BYTES, float(num_requests - op.num_zero_rows))
-    zero_bytes, carried_bytes = zero_row_bytes(op, spec)
+    zero_bytes, carried_bytes = oob_row_bytes(op, spec)
     counted = zero_bytes + (op.num_fetched_bytes if op.fetches is None else op.fetches.num_crossing * SECTOR_BYTES)
     return (
         op.num_boxes * spec.box_cycles + walked, spec.latency_cycles + more, num_lines, op.num_bytes,
@@ -83,7 +83,7 @@ def tma_store_row(spec: TmaSpec, op: ops.TmaStore) -> Row:
     return op.num_bytes, op.num_boxes, op.num_boxes * spec.store_box_cycles, more_bytes, int(op.reduce)
 
 
-def zero_row_bytes(op: ops.TmaLoad, spec: TmaSpec) -> tuple[float, float]:
+def oob_row_bytes(op: ops.TmaLoad, spec: TmaSpec) -> tuple[float, float]:
     """Bytes of a copy's rows outside of its tensor, and the bytes that take as much of the slices' time."""
     if not op.num_zero_rows:
         return 0.0, 0.0
@@ -91,7 +91,7 @@ def zero_row_bytes(op: ops.TmaLoad, spec: TmaSpec) -> tuple[float, float]:
     in_part = op.num_zero_rows - op.num_outside_rows if op.num_fetched_bytes else 0
     num_boxes = op.num_boxes * (1.0 - op.num_outside_rows / op.num_rows)
     first = min(in_part, FIRST_ZERO_ROWS * num_boxes)
-    carried = spec.zero_row_bytes * first + spec.outside_row_bytes * (op.num_zero_rows - first)
+    carried = spec.oob_row_bytes * first + spec.oob_box_row_bytes * (op.num_zero_rows - first)
     return num_bytes, max(num_bytes, carried)
 
 
@@ -102,9 +102,9 @@ def mask_bytes(op: ops.TmaStore) -> float:
     return num_rows * (2 * SECTOR_BYTES - rest) if rest else 0.0
 
 
-def fetches_row(fetches: Fetches, *, torn_merge_fraction: float) -> Row:
+def fetches_row(fetches: Fetches, *, misaligned_coalesce_fraction: float) -> Row:
     """Fields of ``fetches``: bytes of a tile that cross, are read and can be coalesced, relative to its requested bytes."""
-    less = 1.0 - torn_merge_fraction
+    less = 1.0 - misaligned_coalesce_fraction
     if not (fetches.num_bytes and fetches.num_crossing and fetches.num_reads and fetches.num_requests):
         return 1.0, 1.0, 1.0, 0.0, 1.0, fetches.num_sectors, fetches.num_bytes  # no request
     return (
@@ -131,11 +131,11 @@ def wgmma_row(launch: Launch, gpu: GpuSpec, op: ops.Wgmma, num_warpgroups: int, 
     each = spec.wgmma_cycles(rate_class=atom.rate_class, num_flops=atom.num_flops, num_wavefronts=wavefronts)
     start = spec.wgmma_register_a_cycles if atom.a_source == "registers" else spec.wgmma_smem_a_cycles
     tail = max(start + arithmetic, wavefronts / rate) + spec.wgmma_overhead_cycles - each
-    free = max(each - wavefronts / rate, spec.wgmma_between_wavefronts / rate) / each
+    free = max(each - wavefronts / rate, spec.wgmma_min_free_wavefronts / rate) / each
     num_issues = op.num_issues * num_warpgroups
     return (
         num_issues * each, tail, spec.wgmma_max_queued * each, free,
-        free / (1.0 + free * spec.wgmma_switch_cycles * rate), num_issues * wavefronts, op.num_issues * num_warps,
+        free / (1.0 + free * spec.wgmma_conflict_load_cycles * rate), num_issues * wavefronts, op.num_issues * num_warps,
         op.num_between,
     )  # fmt: skip
 
@@ -154,7 +154,7 @@ def mma_sync_row(launch: Launch, gpu: GpuSpec, atom: MmaAtom) -> Row:
     spec = gpu.tensor_core
     _check_rate(launch, gpu, atom, spec.mma_sync_flops_per_cycle, "has no mma.sync")
     per_sub_core = spec.mma_sync_flops_per_cycle[atom.rate_class] / spec.num_sub_cores
-    added = atom.accumulator_registers * spec.mma_sync_sum_cycles.get(atom.rate_class, 0.0)
+    added = atom.accumulator_registers * spec.mma_sync_accumulate_cycles.get(atom.rate_class, 0.0)
     interval = max(atom.num_flops / per_sub_core + added, spec.mma_sync_min_interval_cycles)
     k_bytes = atom.k * atom.a_dtype.bits / 8
     shallow = (1.0 - k_bytes / K_STEP_BYTES) * 2.0 * spec.mma_sync_step_latency_cycles

@@ -92,7 +92,7 @@ def op_sections(plan: LaunchPlan, programs: Programs, *, port_bytes_per_cycle: f
         tma, port = gpu.tma, port_bytes_per_cycle
         tma_loads = [op_tables.tma_load_row(gpu, tma, row, port_bytes_per_cycle=port) for row in costs.tma_loads.items]
         tma_stores = [op_tables.tma_store_row(tma, op) for op in costs.tma_stores.items]
-    torn = gpu.xbar.torn_merge_fraction
+    torn = gpu.xbar.misaligned_coalesce_fraction
     rows: dict[str, Sequence[op_tables.Row]] = {
         "roles": [
             (role.num_warps, role.num_threads, max(1, role.num_threads // WARPGROUP_THREADS)) for role in launch.roles
@@ -106,7 +106,7 @@ def op_sections(plan: LaunchPlan, programs: Programs, *, port_bytes_per_cycle: f
         "stores": costs.stores.items, "async_copies": costs.async_copies.items, "far_codes": costs.far_codes.items,
         "alus": costs.alus.items, "wgmmas": wgmmas, "mma_syncs": mma_syncs,
         "tma_loads": tma_loads, "tma_stores": tma_stores,
-        "fetches": [op_tables.fetches_row(item, torn_merge_fraction=torn) for item in costs.fetches.items],
+        "fetches": [op_tables.fetches_row(item, misaligned_coalesce_fraction=torn) for item in costs.fetches.items],
         "fmas": [op_tables.fma_row(gpu, op) for op in costs.fmas.items],
         "loop_codes": [op_tables.loop_code_row(gpu, op) for op in costs.loop_codes.items],
     }  # fmt: skip

@@ -175,7 +175,7 @@ def plan_traffic(launch: Launch, gpu: GpuSpec, uses: Uses, *, num_slots: int, is
 def life_deviation(launch: Launch, gpu: GpuSpec, uses: Uses) -> float:
     """Coefficient of variation of the lifetimes of CTAs that run at once: standard deviation over the mean.
 
-    L2 slices make lifetimes vary, so ``l2.life_spread_fraction`` is scaled by 1 less the ratio of two times. One is the
+    L2 slices make lifetimes vary, so ``l2.cta_lifetime_cv`` is scaled by 1 less the ratio of two times. One is the
     arithmetic at its peak. The other is the time that L2 takes for all reads, with one multicast read for the CTAs of a
     cluster.
 
@@ -192,7 +192,7 @@ def life_deviation(launch: Launch, gpu: GpuSpec, uses: Uses) -> float:
         return 0.0
     l2 = gpu.l2
     by_slices = read / (l2.num_slices * l2.slice_bytes_per_cycle * l2.sustained_fraction)
-    return l2.life_spread_fraction * max(0.0, 1.0 - launch.num_flops / peak / by_slices)
+    return l2.cta_lifetime_cv * max(0.0, 1.0 - launch.num_flops / peak / by_slices)
 
 
 def at_slots(launch: Launch, of_slot: NDArray[np.int64]) -> NDArray[np.int64]:

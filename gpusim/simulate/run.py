@@ -289,8 +289,8 @@ def estimate_clock(plan: LaunchPlan, *, mode: str, data: str) -> float:
     overhead = gpu.dispatcher.launch_cycles + gpu.dispatcher.drain_cycles + 2000.0 * max(1.0, waves)
     hbm_bytes = sum_in_order(item.read_miss_bytes for item in plan.traffic.values())
     l2_bytes = sum_in_order(float(use.bytes_of_tile.sum()) for use in plan.uses.of_tensors)
-    merge_limit = gpu.xbar.merge_limit if gpu.xbar.merge_scope != "sm" else 1
-    unmerged = 0.2 + 0.8 / max(1, merge_limit)  # a fifth of the neighbours' requests comes too late to be coalesced
+    limit = gpu.xbar.coalesce_max_requests if gpu.xbar.coalesce_scope != "sm" else 1
+    unmerged = 0.2 + 0.8 / max(1, limit)  # a fifth of the neighbours' requests comes too late to be coalesced
     by_tma = "tma" in launch.features
     clock = Clock(sm_mhz=gpu.clock.max_mhz)
     moved = hbm_bytes / clock.bytes_per_cycle(gb_per_s=gpu.hbm.sustained_read_gb_per_s)

@@ -177,7 +177,7 @@ def _lookups(ran: Ran, counters: Mapping[str, float], promoted: float) -> dict[s
     misses = min(misses - unasked, reads) + unasked
     far_share = 1.0 - 1.0 / ran.gpu.l2.num_partitions
     crossing = sum_in_order(item.crossing_bytes for item in planned) / SECTOR_BYTES + far_share * writes + promoted
-    crossing += ran.gpu.l2.dirty_crossing_fraction * _left_dirty_sectors(ran, counters)
+    crossing += ran.gpu.l2.dirty_fabric_fraction * _left_dirty_sectors(ran, counters)
     crossing_misses = sum_in_order(item.crossing_miss_bytes for item in planned) / SECTOR_BYTES
     num_sms = min(ran.gpu.num_sms, ran.plan.num_ctas)
     others, others_hits = looked_up_beside(ran.gpu.l2, reads + writes, num_sms)

@@ -57,7 +57,7 @@ class _Tables:
     def tensor(self, name: str, footprint: Footprint | None) -> tuple[float, ...]:
         """Fields of ``tensors``."""
         plan, gpu = self._plan, self._plan.gpu
-        has_map = gpu.tma is not None and gpu.tma.map_miss_cycles > 0.0 and name in plan.launch.tensor_maps
+        has_map = gpu.tma is not None and gpu.tma.tensormap_miss_cycles > 0.0 and name in plan.launch.tensor_maps
         found = plan.traffic.get(name)
         written_back = times_fetched = (0, 0)
         first_walk, num_walks, has_own_panels = len(self._walks), 0, False

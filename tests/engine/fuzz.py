@@ -34,7 +34,7 @@ def small(name: str, num_gpcs: int = 2) -> GpuSpec:
     """A GPU with so many GPCs of four SMs, on both sides by turns."""
     gpu = load_gpu(name)
     sides = tuple(idx % 2 for idx in range(num_gpcs))
-    device = replace(gpu.device, num_sms=4 * num_gpcs, gpcs={"4": num_gpcs}, lone_sms=0, gpc_sides=sides)
+    device = replace(gpu.device, num_sms=4 * num_gpcs, gpcs={"4": num_gpcs}, singleton_tpc_sms=0, gpc_l2_partition=sides)
     return replace(gpu, name=f"small {name}", device=device)
 
 

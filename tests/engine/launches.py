@@ -254,8 +254,8 @@ ELSEWHERE = [
 # ------------------------------------------------------------------------------------------ kernels of one's own
 
 SMALL_L2 = {"l2": {"capacity_bytes": 8 << 20, "write_back_queue_bytes": 65536.0}}
-LOSES_PARTS = {"l2": {"capacity_bytes": 3 << 20, "capacity_spread_fraction": 0.3, "write_back_queue_bytes": 65536.0}}
-REPLAYS = {"smem": {"replay_wavefronts": 100.0, "warp_cycles_per_wavefront": 2.0}}
+LOSES_PARTS = {"l2": {"capacity_bytes": 3 << 20, "eviction_width_fraction": 0.3, "write_back_queue_bytes": 65536.0}}
+REPLAYS = {"smem": {"overtakable_wavefronts": 100.0, "warp_cycles_per_wavefront": 2.0}}
 
 OWN = [
     user("far_words_2", kernels.far_words, 2, 24),

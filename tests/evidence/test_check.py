@@ -120,7 +120,7 @@ def test_a_gpu_of_another_name_is_not_comparable(tmp_path: Path) -> None:
 
 def test_a_changed_description_of_a_gpu_is_still_that_gpu(tmp_path: Path) -> None:
     described = (configs_dir() / "h200_sxm.toml").read_text(encoding="utf-8")
-    described = described.replace("mad_wide_lanes = 32", "mad_wide_lanes = 16", 1)
+    described = described.replace("imad_wide_lanes = 32", "imad_wide_lanes = 16", 1)
     (tmp_path / "mine.toml").write_text(described, encoding="utf-8")
     gpu = load_gpu(tmp_path / "mine.toml")
     assert gpu.name == "h200_sxm (changed)"

@@ -74,5 +74,5 @@ def test_ways_that_lead_nowhere_are_refused() -> None:
 
 def test_code_beside_wgmma_goes_at_the_paces_that_the_description_has() -> None:
     spec = load_gpu("h200_sxm").warp_scheduler
-    assert BESIDE_WGMMA.least_cycles == spec.beside_interval_cycles
-    assert BESIDE_WGMMA.wide_cycles == spec.mad_wide_beside_cycles
+    assert BESIDE_WGMMA.least_cycles == spec.math_interval_during_wgmma_cycles
+    assert BESIDE_WGMMA.wide_cycles == spec.imad_wide_during_wgmma_cycles

@@ -259,12 +259,12 @@ def test_ctas_live_as_unalike_as_the_description_has_it() -> None:
         by_slices = 2 * (m + n) * k / (H100.l2.num_slices * H100.l2.slice_bytes_per_cycle * H100.l2.sustained_fraction / 132)
         found.append(_deviation(row) / (1.0 - 2 * m * n * k / 4096 / by_slices))
     assert len(found) == 328
-    assert median(found) == pytest.approx(H100.l2.life_spread_fraction, rel=0.05)
+    assert median(found) == pytest.approx(H100.l2.cta_lifetime_cv, rel=0.05)
 
 
 def test_what_is_read_of_memory_is_nearer_with_ctas_that_come_apart() -> None:
     """44 grids of 3072 x 8192 x 8192, whose lives gave the number and whose bytes did not. In step 24 % off."""
-    alike = replace(H100, l2=replace(H100.l2, life_spread_fraction=0.0))
+    alike = replace(H100, l2=replace(H100.l2, cta_lifetime_cv=0.0))
     errors: dict[float, list[float]] = {}
     for row in _rows("tile_gemm_h100_sxm.csv"):
         launch = GemmParams(**_options(row)).launch(H100)
@@ -274,7 +274,7 @@ def test_what_is_read_of_memory_is_nearer_with_ctas_that_come_apart() -> None:
                 launch, gpu, Uses.of(launch, gpu), num_slots=count_slots(launch, gpu, held), is_warm=False
             )
             read = sum(item.read_miss_bytes for item in traffic.values())
-            errors.setdefault(gpu.l2.life_spread_fraction, []).append(read / float(row[BYTES]) - 1.0)
+            errors.setdefault(gpu.l2.cta_lifetime_cv, []).append(read / float(row[BYTES]) - 1.0)
     (apart, in_step) = errors.values()
     assert len(apart) == 44
     assert mean(map(abs, in_step)) == pytest.approx(0.242, abs=0.005)
@@ -290,7 +290,7 @@ def test_a_lone_loop_by_cp_async_goes_at_its_own_pace() -> None:
         for row in _rows("tile_gemm_one_tile_h100_sxm.csv")
     }
     case, errors = sys.modules[TILE_GEMM.launch.__module__], []
-    alike = replace(H100, warp_scheduler=replace(H100.warp_scheduler, mad_wide_spread_fraction=0.0))  # the mean of all SMs
+    alike = replace(H100, warp_scheduler=replace(H100.warp_scheduler, imad_wide_sm_cv=0.0))  # the mean of all SMs
     for tile, stages, warps, held in (("64x128x64", "4", "4", 2), ("64x64x64", "3", "4", 4), ("128x128x64", "3", "8", 2)):
         rows = [lives["by_pointers", tile, stages, warps, str(held), k] for k in ("2048", "12288")]
         measured = (float(rows[1]["life_cycles"]) - float(rows[0]["life_cycles"])) / 160 / held

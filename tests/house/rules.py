@@ -52,6 +52,7 @@ BANNED_IN_MODULES = {
 """Words that no file is named after."""
 
 GLOSSARY = tomllib.loads((ROOT / "docs" / "glossary.toml").read_text(encoding="utf-8"))
+RENAMED_PARAMETERS = tomllib.loads((ROOT / "gpusim" / "machine" / "renamed_parameters.toml").read_text(encoding="utf-8"))
 
 SPEED = {"gpusim/workload/fast_init.py"}
 """Modules that are written for speed; the first line of each says so."""
@@ -110,8 +111,8 @@ def defined_names(path: Path) -> set[str]:
 @cache
 def _forbidden() -> tuple[tuple[re.Pattern[str], frozenset[str], tuple[tuple[str, tuple[str, ...]], ...]], ...]:
     """For texts a pattern, for identifiers a set; and files in which a word means something else."""
-    tables = ("concepts", "parameters", "plain_english")
-    words = [word for table in tables for forbidden in GLOSSARY[table].values() for word in forbidden]
+    words = [word for table in ("concepts", "plain_english") for forbidden in GLOSSARY[table].values() for word in forbidden]
+    words += RENAMED_PARAMETERS
     pattern = re.compile(rf"\b({'|'.join(map(re.escape, words))})\b", re.IGNORECASE)
     elsewhere = tuple((word, tuple(places)) for word, places in GLOSSARY["elsewhere"].items())
     return ((pattern, frozenset(words), elsewhere),)
@@ -122,9 +123,11 @@ def _synonyms(prose: str, names: set[str], file: str) -> int:
     allowed = {word for word, places in elsewhere if file.startswith(tuple(places))}
     in_text = sum(match.lower() not in allowed for match in pattern.findall(prose))
     in_names = 0
+    long_words = [word for word in words - RENAMED_PARAMETERS.keys() if "_" in word]
     for name in names:
         parts = {part.lower() for part in _IDENTIFIER_PARTS.findall(name)}
-        in_names += bool(parts & words - allowed) or any(word in name for word in words if "_" in word)
+        in_names += bool(parts & words - allowed) or any(word in name for word in long_words)
+        in_names += name in RENAMED_PARAMETERS
     return in_text + in_names
 
 

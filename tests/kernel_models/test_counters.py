@@ -171,7 +171,7 @@ def test_small_operands_are_read_from_memory_once(run: Run) -> None:
 
 @pytest.mark.parametrize("cluster", ["2x1", "1x2", "2x2", "4x1", "1x4"])
 def test_multicast_takes_reads_off_l2_and_none_off_the_ports(run: Run, h200: GpuSpec, cluster: str) -> None:
-    apart = replace(h200, xbar=replace(h200.xbar, merge_scope="sm"))  # else requests merge that are no multicast's
+    apart = replace(h200, xbar=replace(h200.xbar, coalesce_scope="sm"))  # else requests merge that are no multicast's
     alone = run(m=1024, n=1024, k=512, tile="128x128x64", gpu=apart).counters
     shared = run(m=1024, n=1024, k=512, tile="128x128x64", cluster=cluster, gpu=apart).counters
     assert shared[TMA_BYTES] == alone[TMA_BYTES] == 2 * 8 * 8 * 128 * 512 * 2

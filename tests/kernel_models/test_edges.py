@@ -47,6 +47,6 @@ def test_tiles_over_an_edge_take_longer_where_all_ctas_have_them() -> None:
     """One tile along m, of which 64 rows lie inside; as many columns of tiles as SMs."""
     params = GemmParams(m=64, n=128 * 132, k=4096, tile="128x128x64", stages=4, schedule="cooperative")
     assert GPU.tma is not None
-    free = replace(GPU, tma=replace(GPU.tma, zero_row_bytes=0.0, outside_row_bytes=0.0))
+    free = replace(GPU, tma=replace(GPU.tma, oob_row_bytes=0.0, oob_box_row_bytes=0.0))
     dear, cheap = (simulate(params.launch(gpu), gpu).cycles for gpu in (GPU, free))
     assert dear > 1.01 * cheap

@@ -447,7 +447,7 @@ def test_programs_use_the_public_vocabulary_alone(h200: GpuSpec) -> None:
 def test_a_kernels_own_code_takes_its_chain_where_it_is_longer_than_the_math(schedule: str) -> None:
     gpu, num_steps, more = load_gpu("h200_sxm"), 24, 1000.0
     assert gpu.tma is not None
-    gpu = replace(gpu, tma=replace(gpu.tma, map_miss_cycles=0.0))  # code ahead of the first copy would hide that
+    gpu = replace(gpu, tma=replace(gpu.tma, tensormap_miss_cycles=0.0))  # code ahead of the first copy would hide that
 
     def cycles(**code: float) -> float:
         options = {

@@ -224,7 +224,7 @@ OTHER = replace(
     GPU, mbarrier=replace(GPU.mbarrier, arrive_interval_cycles=11.0, try_wait_cycles=21.0, wake_cycles=99.0),
     dsmem=replace(
         GPU.dsmem, latency_cycles=250.0, bytes_per_cycle=30.0, cluster_barrier_cycles=555.0, one_way_cycles=120.0,
-        pair_saving_cycles=20.0, serve_fraction=0.5, cluster_barrier_cta_cycles=7.0,
+        same_tpc_saving_cycles=20.0, serve_fraction=0.5, cluster_barrier_cta_cycles=7.0,
     ),
     warp_scheduler=replace(
         GPU.warp_scheduler, barrier_base_cycles=9.0, barrier_warp_cycles=2.0, fence_cycles=5.0, bar_arrive_cycles=20.0,
@@ -233,7 +233,7 @@ OTHER = replace(
 )  # fmt: skip
 FITTED = {
     "mbarrier.arrive_interval_cycles", "mbarrier.try_wait_cycles", "mbarrier.wake_cycles", "dsmem.latency_cycles",
-    "dsmem.one_way_cycles", "dsmem.pair_saving_cycles", "dsmem.bytes_per_cycle", "dsmem.serve_fraction",
+    "dsmem.one_way_cycles", "dsmem.same_tpc_saving_cycles", "dsmem.bytes_per_cycle", "dsmem.serve_fraction",
     "dsmem.cluster_barrier_cycles", "dsmem.cluster_barrier_cta_cycles", "warp_scheduler.barrier_base_cycles",
     "warp_scheduler.barrier_warp_cycles", "warp_scheduler.bar_arrive_cycles", "warp_scheduler.fence_cycles",
     "warp_scheduler.gpu_fence_cycles", "warp_scheduler.gpu_fence_warp_cycles", "warp_scheduler.shuffle_cycles",

@@ -77,7 +77,7 @@ def test_kernels_hold_what_their_names_say_between_their_clocks(sass: Sass) -> N
 
 def test_a_load_of_the_twin_waits_for_what_is_ahead_whoever_asked_but_for_what_replays() -> None:
     gpu = load_gpu("h200_sxm")
-    replayed = gpu.smem.replay_wavefronts
+    replayed = gpu.smem.overtakable_wavefronts
     alone = CASE.predict(config(num="0", ahead="same", ways="2"), gpu)["probe_cycles"]
     few = CASE.predict(config(num="8", ways="2", delay="160"), gpu)["probe_cycles"]
     assert few == pytest.approx(alone, abs=1.0)  # all is served by then

@@ -69,7 +69,7 @@ def test_arithmetic_follows_the_clock() -> None:
 
 OTHER = replace(GPU, clock=replace(
     GPU.clock, voltage_slope=0.6, idle_power_w=100.0, sm_busy_w=60.0, l2_pj_per_byte=50.0, l2_zeros_fraction=0.8,
-    hbm_pj_per_byte=50.0, hbm_zeros_fraction=0.4, zeros_fraction=0.4,
+    hbm_pj_per_byte=50.0, hbm_zeros_fraction=0.4, tensor_zeros_fraction=0.4,
 ))  # fmt: skip
 
 

@@ -79,7 +79,7 @@ def test_lines_can_be_joined_for_a_small_part_of_what_shots_wait_and_both_halves
     calibrating, judging = halves(CASE, Table.read(TABLE))
     found, told = (CASE.fit(rows)[0].value for rows in (calibrating, judging))
     assert found == pytest.approx(told, abs=0.02)
-    assert found == pytest.approx(load_gpu("h100_sxm").xbar.merge_wait_fraction, abs=0.001)
+    assert found == pytest.approx(load_gpu("h100_sxm").xbar.coalesce_wait_fraction, abs=0.001)
     assert found < 0.25
 
 

@@ -120,5 +120,5 @@ def test_what_rows_take_is_read_off_readers_that_alone_take_the_whole_stage() ->
         )
     ]  # fmt: skip
     (found,) = case.fit(told)
-    assert (found.parameter, found.value) == ("smem.copied_row_wavefronts", pytest.approx(0.5))
+    assert (found.parameter, found.value) == ("smem.cp_async_row_wavefronts", pytest.approx(0.5))
     assert case.fit(told[3:]) == []

@@ -52,9 +52,12 @@ def test_registers_and_accesses_are_those_that_the_compiler_made(sass: Sass) -> 
             assert names[: names.index("STG")].count("LDG") == num
 
 
-def time_us(kernel: str, *, queued_turnaround_per_mb: float, mixed_wait_ns: float, **config: str) -> float:
+def time_us(kernel: str, *, queued_turnaround_per_mb: float, read_write_turnaround_wait_ns: float, **config: str) -> float:
     """64 MiB out of memory and to it."""
-    hbm = replace(GPU.hbm, queued_turnaround_per_mb=queued_turnaround_per_mb, mixed_wait_ns=mixed_wait_ns, write_wait_ns=0.0)
+    hbm = replace(
+        GPU.hbm, queued_turnaround_per_mb=queued_turnaround_per_mb,
+        read_write_turnaround_wait_ns=read_write_turnaround_wait_ns, read_behind_write_wait_ns=0.0,
+    )  # fmt: skip
     whole = {"threads": "256", "ctas_per_sm": "0", "pause_cycles": "0", "array_bytes": str(64 * MIB), **config}
     return simulate(case.twin({"kernel": kernel, **whole}), replace(GPU, hbm=hbm), clock="max").time_us
 
@@ -62,8 +65,8 @@ def time_us(kernel: str, *, queued_turnaround_per_mb: float, mixed_wait_ns: floa
 def test_what_waits_for_memory_makes_its_turns_longer() -> None:
     """With 16 MB under way by far more than with 4; reads alone do not turn."""
     grown = {
-        kernel: time_us(kernel, queued_turnaround_per_mb=0.01, mixed_wait_ns=0.0)
-        / time_us(kernel, queued_turnaround_per_mb=0.0, mixed_wait_ns=0.0)
+        kernel: time_us(kernel, queued_turnaround_per_mb=0.01, read_write_turnaround_wait_ns=0.0)
+        / time_us(kernel, queued_turnaround_per_mb=0.0, read_write_turnaround_wait_ns=0.0)
         for kernel in ("strided_b16_u1", "strided_b16_u4", "read_b16_u1")
     }
     assert grown["read_b16_u1"] == pytest.approx(1.0, rel=1e-3)
@@ -72,8 +75,8 @@ def test_what_waits_for_memory_makes_its_turns_longer() -> None:
 
 def test_reads_wait_for_turns_of_writes_where_few_bytes_are_under_way() -> None:
     grown = {
-        (kernel, ctas): time_us(kernel, queued_turnaround_per_mb=0.0, mixed_wait_ns=400.0, ctas_per_sm=ctas)
-        / time_us(kernel, queued_turnaround_per_mb=0.0, mixed_wait_ns=0.0, ctas_per_sm=ctas)
+        (kernel, ctas): time_us(kernel, queued_turnaround_per_mb=0.0, read_write_turnaround_wait_ns=400.0, ctas_per_sm=ctas)
+        / time_us(kernel, queued_turnaround_per_mb=0.0, read_write_turnaround_wait_ns=0.0, ctas_per_sm=ctas)
         for kernel, ctas in (("strided_b16_u1", "2"), ("strided_b16_u4", "0"), ("read_b16_u1", "2"))
     }
     assert grown["read_b16_u1", "2"] == pytest.approx(1.0, rel=1e-3)

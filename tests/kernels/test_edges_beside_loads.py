@@ -64,16 +64,16 @@ def test_the_fit_finds_what_rows_were_made_with() -> None:
             cycles = own * b + shared * inside + each * (a - inside)
             rows.append({**config, "group": group, "cycles_per_step": str(cycles)})
     found = {item.parameter: item.value for item in CASE.fit(rows)}
-    assert found["tma.zero_row_bytes"] == pytest.approx(zero / own * 128)
-    assert found["tma.outside_row_bytes"] == pytest.approx(outside / own * 128)
+    assert found["tma.oob_row_bytes"] == pytest.approx(zero / own * 128)
+    assert found["tma.oob_box_row_bytes"] == pytest.approx(outside / own * 128)
 
 
 def test_the_calibrating_half_says_what_the_configuration_has() -> None:
     found = {item.parameter: item.value for item in CASE.fit(halves(CASE, Table.read(TABLE))[0])}
     tma = load_gpu("h100_sxm").tma
     assert tma is not None
-    assert found["tma.zero_row_bytes"] == pytest.approx(tma.zero_row_bytes, abs=0.1)
-    assert found["tma.outside_row_bytes"] == pytest.approx(tma.outside_row_bytes, abs=0.1)
+    assert found["tma.oob_row_bytes"] == pytest.approx(tma.oob_row_bytes, abs=0.1)
+    assert found["tma.oob_box_row_bytes"] == pytest.approx(tma.oob_box_row_bytes, abs=0.1)
 
 
 @pytest.mark.parametrize(("inside", "measured", "off"), [(128, 656, 0.12), (64, 1270, 0.08), (0, 1256, 0.08)])

@@ -218,19 +218,20 @@ def test_ctas_that_come_one_after_the_other_meet_nobody() -> None:
 
 
 def test_nothing_is_said_of_a_gpu_with_fewer_sms_than_ctas() -> None:
-    few = replace(GPU, device=replace(GPU.device, num_sms=66, gpcs={"16": 3, "18": 1}, gpc_sides=(0, 0, 1, 1), lone_sms=0))
+    gpcs = {"16": 3, "18": 1}
+    few = replace(GPU, device=replace(GPU.device, num_sms=66, gpcs=gpcs, gpc_l2_partition=(0, 0, 1, 1), singleton_tpc_sms=0))
     assert CASE.predict(find(m=64, n=64, dtype="bf16", way="tma", sms=132), few) == {}
     assert CASE.predict(find(m=64, n=64, dtype="bf16", way="tma", sms=1), few)
 
 
 ONE_LIMIT = replace(
-    GPU, l2=replace(GPU.l2, link_bytes_per_cycle=1e6),
-    xbar=replace(GPU.xbar, gpc_write_bytes_per_cycle=1e6, write_bytes_per_cycle=4 * GPU.l2.link_bytes_per_cycle),
+    GPU, l2=replace(GPU.l2, fabric_bytes_per_cycle=1e6),
+    xbar=replace(GPU.xbar, gpc_write_bytes_per_cycle=1e6, write_bytes_per_cycle=4 * GPU.l2.fabric_bytes_per_cycle),
 )  # fmt: skip
 """All SMs' stores wait in one place, as the fit takes it; behind links some 2 KB more of an SM's are under way."""
 
 OTHER = replace(
-    ONE_LIMIT, xbar=replace(ONE_LIMIT.xbar, store_packet_bytes=60.0, store_way_bytes=5000.0),
+    ONE_LIMIT, xbar=replace(ONE_LIMIT.xbar, store_packet_bytes=60.0, store_in_flight_bytes=5000.0),
 )  # fmt: skip
 
 
@@ -244,7 +245,7 @@ def test_rows_of_a_machine_that_is_known_give_its_numbers_back(gpu: GpuSpec, hal
     assert fitted == {
         "xbar.store_packet_bytes": pytest.approx(gpu.xbar.store_packet_bytes, rel=0.03),
         # L2's part of a store begins with its issue, some 30 cycles before the engine comes to it
-        "xbar.store_way_bytes": pytest.approx(gpu.xbar.store_way_bytes, rel=0.12),
+        "xbar.store_in_flight_bytes": pytest.approx(gpu.xbar.store_in_flight_bytes, rel=0.12),
     }
 
 

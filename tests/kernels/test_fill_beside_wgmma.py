@@ -173,7 +173,7 @@ def test_a_train_runs_at_the_rate_of_the_tensor_cores() -> None:
 def test_a_fill_by_tma_runs_at_the_pace_of_its_loop_and_one_by_stores_at_no_more_than_shared_memory() -> None:
     gpu = GPU
     assert gpu.tma is not None and gpu.mbarrier is not None
-    turn = gpu.mbarrier.lone_try_wait_cycles + gpu.mbarrier.arrive_cycles + gpu.tma.issue_cycles
+    turn = gpu.mbarrier.one_lane_try_wait_cycles + gpu.mbarrier.arrive_cycles + gpu.tma.issue_cycles
     turn += gpu.smem.load_latency_cycles + case.TURN_CYCLES["tma"]  # the flag is waited for
     predicted = predict(one("tma", has_train=False))["fill_bytes_per_cycle"]
     assert predicted == pytest.approx(8192 / turn, rel=0.05)
@@ -190,7 +190,7 @@ def test_operand_reads_are_predicted_as_counted() -> None:
 
 
 def test_loads_beside_wgmma_return_no_more_registers_than_the_gpu_says() -> None:
-    most = 128 * GPU.smem.operand_load_registers_per_cycle
+    most = 128 * GPU.smem.wgmma_lds_registers_per_cycle
     for source, n in (("rs", 64), ("rs", 256), ("ss", 256)):
         assert 0.9 * most < predict(one("ld_shared", source=source, n=n))["fill_bytes_per_cycle"] <= most * (1 + 1e-9)
     assert predict(one("st_shared", source="rs", n=64))["fill_bytes_per_cycle"] > most

@@ -198,7 +198,7 @@ def code_in(kernel: KernelSass, schedule: str) -> tuple[int, ...]:
         first = min(loop.instructions[0].address for loop in copying_loops(kernel) if loop.instructions[0].address in inside)
     else:
         step, first = loop_cycles(list(way(kernel, begin, begin, taking(CONSUMER)))), begin
-        producer, tries, done = producers_loop(kernel)  # of whose code lone_try_wait_cycles holds some already
+        producer, tries, done = producers_loop(kernel)  # of whose code one_lane_try_wait_cycles holds some already
         copy = issue_cycles(list(way(kernel, done, tries, taking("Y")))) - loops.HEAD_CYCLES
     tile = list(way(kernel, tiles.instructions[0].address, first, taking("")))
     turn = [idx for idx, (item, _) in enumerate(tile) if "TRYWAIT" in item.opcode]

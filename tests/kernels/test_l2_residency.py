@@ -144,7 +144,7 @@ def rate_of(config: dict[str, str]) -> float:
 def test_a_round_that_fits_runs_at_the_rate_of_the_slices() -> None:
     l2 = GPU.l2
     of_side = l2.num_slices * l2.slice_bytes_per_cycle * l2.sustained_fraction / 2
-    turn = of_side * (1.0 - l2.side_lead_fraction) / 4  # of the four GPCs of the side that does not lead
+    turn = of_side * (1.0 - l2.partition0_lead_fraction) / 4  # of the four GPCs of the side that does not lead
     most = GPU.num_sms * turn / 18  # all wait for SMs of its GPC of 18
     free = replace(GPU, l2=replace(l2, queue_cycles=0.0), xbar=replace(GPU.xbar, sm_distance_cycles=0.0))
     cycles = CASE.predict(one(24), free)["round_cycles"]
@@ -161,7 +161,7 @@ def test_a_round_that_does_not_fit_runs_at_the_rate_of_hbm() -> None:
 @pytest.mark.parametrize(("readers", "links"), [("one_side", 2), ("both_sides", 4)])
 def test_a_round_beyond_what_a_side_holds_brings_half_across(readers: str, links: int) -> None:
     """Less what is lost as lanes are unlike (an H200's 1,250 and 2,400 B a cycle)."""
-    link = links * GPU.l2.link_bytes_per_cycle
+    link = links * GPU.l2.fabric_bytes_per_cycle
     assert 0.93 * link < rate_of(one(52, readers)) < link
 
 
@@ -192,10 +192,10 @@ def as_measured(configs: list[dict[str, str]]) -> list[dict[str, str]]:
 
 def test_the_machines_own_side_is_found_in_rows_that_it_made() -> None:
     held, spread = CASE.fit(as_measured(CONFIGS["footprint"]))
-    assert (held.parameter, spread.parameter) == ("l2.shared_capacity_fraction", "l2.capacity_spread_fraction")
+    assert (held.parameter, spread.parameter) == ("l2.partition_capacity_fraction", "l2.eviction_width_fraction")
     step_bytes = 2 * case.MIB  # between two footprints
-    assert held.value == pytest.approx(GPU.l2.shared_capacity_fraction, abs=step_bytes / GPU.l2.capacity_bytes)
-    assert spread.value == pytest.approx(GPU.l2.capacity_spread_fraction, rel=0.25)
+    assert held.value == pytest.approx(GPU.l2.partition_capacity_fraction, abs=step_bytes / GPU.l2.capacity_bytes)
+    assert spread.value == pytest.approx(GPU.l2.eviction_width_fraction, rel=0.25)
 
 
 def test_rows_without_a_knee_settle_nothing() -> None:

@@ -55,7 +55,7 @@ def test_kernels_load_what_their_names_say(sass: Sass) -> None:
 
 def test_halves_of_the_twin_take_what_each_request_of_them_costs() -> None:
     gpu = load_gpu("h100_sxm")
-    free = replace(gpu, hbm=replace(gpu.hbm, part_request_bytes=0.0))
+    free = replace(gpu, hbm=replace(gpu.hbm, partial_line_request_bytes=0.0))
 
     def ns(name: str, of: object) -> float:
         config = {"kernel": name, "array_bytes": str(case.SIZES[0] // 8)}  # less than is measured takes seconds less
@@ -63,5 +63,5 @@ def test_halves_of_the_twin_take_what_each_request_of_them_costs() -> None:
 
     for name, request_bytes in (("b2_near", 64), ("b4_near", 128), ("b8_near", 256)):
         more = ns(name, gpu) / ns(name, free) - 1.0
-        assert more == pytest.approx(gpu.hbm.part_request_bytes / request_bytes, rel=0.2), name
+        assert more == pytest.approx(gpu.hbm.partial_line_request_bytes / request_bytes, rel=0.2), name
     assert ns("b4_whole", gpu) == ns("b4_whole", free)

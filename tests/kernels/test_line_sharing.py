@@ -141,7 +141,7 @@ def reads(config: dict[str, str]) -> float:
 
 
 def test_neighbours_merge_within_the_window_and_not_beyond_it_and_about_it_by_how_far_a_lines_slice_is() -> None:
-    window, spread = GPU.xbar.merge_window_cycles, GPU.l2.slice_spread_cycles
+    window, spread = GPU.xbar.coalesce_window_cycles, GPU.l2.slice_spread_cycles
     assert window > spread > 0.0
     for skew in (*case.SKEWS, *case.EDGES["l2"]):
         expected = 1.0 + min(1.0, max(0.0, (skew - window + spread) / (2.0 * spread)))
@@ -156,7 +156,7 @@ def test_what_must_not_merge_does_not() -> None:
 
 
 def test_two_to_one_is_the_most() -> None:
-    limit = GPU.xbar.merge_limit
+    limit = GPU.xbar.coalesce_max_requests
     for num in range(1, 7):
         assert reads(one(kernel="bulk", sms=" ".join(map(str, case.OF_ONE_GPC[:num])))) == -(-num // limit)
 
@@ -210,10 +210,10 @@ def test_the_machines_own_numbers_are_found_in_rows_that_it_made() -> None:
     rows = as_measured([config for config in CONFIGS["skew"] if config["kernel"] == "load_1"], "skew")
     rows += as_measured(CONFIGS["distance"], "distance") + as_measured(CONFIGS["readers"][::3], "readers")
     found = {fitted.parameter: fitted.value for fitted in CASE.fit(rows)}
-    below = max(skew for skew in case.SKEWS if skew <= GPU.xbar.merge_window_cycles)
-    above = min(skew for skew in case.SKEWS if skew > GPU.xbar.merge_window_cycles)
-    assert below <= found["xbar.merge_window_cycles"] <= above
-    assert found["xbar.merge_limit"] == GPU.xbar.merge_limit
+    below = max(skew for skew in case.SKEWS if skew <= GPU.xbar.coalesce_window_cycles)
+    above = min(skew for skew in case.SKEWS if skew > GPU.xbar.coalesce_window_cycles)
+    assert below <= found["xbar.coalesce_window_cycles"] <= above
+    assert found["xbar.coalesce_max_requests"] == GPU.xbar.coalesce_max_requests
 
 
 def test_who_merges_is_of_one_gpc_and_who_sends_more_across_l2_of_another_side() -> None:

@@ -99,9 +99,9 @@ def test_the_twin_waits_for_loads_that_walk() -> None:
 
 def test_a_twin_s_walks_give_what_a_line_on_its_way_costs_back() -> None:
     gpu, some = load_gpu("h200_sxm"), 0.5
-    tuned = replace(gpu, l1=replace(gpu.l1, coming_request_cycles=some))
+    tuned = replace(gpu, l1=replace(gpu.l1, hit_on_miss_cycles=some))
     one = next(each for each in WALKS if (each["kernel"], each["warps"], each["a_walks"]) == ("walk_8_8", "32", "1"))
     took = CASE.predict(one, tuned)["cycles_per_turn"]
     (fitted,) = CASE.fit([{**one, "cycles_per_turn": str(took)}])
-    assert fitted.parameter == "l1.coming_request_cycles" and fitted.value == pytest.approx(some)
+    assert fitted.parameter == "l1.hit_on_miss_cycles" and fitted.value == pytest.approx(some)
     assert CASE.fit([{**WALKS[0], "cycles_per_turn": "9.0"}]) == []  # eight warps leave the unit idle

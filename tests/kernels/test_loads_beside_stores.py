@@ -22,7 +22,7 @@ case = sys.modules[CASE.launch.__module__]
 CONFIGS = {group: CASE.configs(group, 1) for group in CASE.groups}
 KINDS = ("none", *case.KINDS)
 TABLE = kernels_dir().parent / "validation" / "measured" / "h100_sxm" / "loads_beside_stores.csv"
-FITTED = ("xbar.line_request_bytes", "xbar.request_turn_packets", "xbar.last_request_fraction")
+FITTED = ("xbar.line_request_bytes", "xbar.request_interval_packets", "xbar.request_wait_per_efold_fraction")
 LOST = 7
 """Copies, or loads, of which an SM issues more than 100."""
 

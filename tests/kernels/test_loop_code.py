@@ -75,7 +75,7 @@ def test_a_loop_that_is_kept_takes_its_ffma_and_a_long_one_what_the_place_of_the
     assert CASE.predict(find(instructions=1024, warps=4), GPU)["turn_cycles"] == pytest.approx(1024)
     for sm, tpc in ((0, 0), (32, 2), (124, 4)):
         config = find(instructions=3072, sm=sm)
-        wanted = case.code_bytes(config) / (spec.loop_bytes_per_cycle * spec.loop_paces[str(tpc)])
+        wanted = case.code_bytes(config) / (spec.loop_bytes_per_cycle * spec.loop_fetch_rate_by_tpc[str(tpc)])
         own = 3072 + case.LOOP_CODE
         assert CASE.predict(config, GPU)["turn_cycles"] == pytest.approx(3072 + wanted - own)
     for warps in (8, 16):  # what they lose is not told
@@ -88,7 +88,7 @@ def test_a_loop_that_is_kept_takes_its_ffma_and_a_long_one_what_the_place_of_the
 
 PACES = {str(tpc): 1 - 0.02 * (tpc - case.FIRST_PLACE) for tpc in range(9)}
 OTHER = replace(GPU, instruction_cache=replace(
-    GPU.instruction_cache, loop_kept_bytes=32000.0, loop_bytes_per_cycle=7.0, loop_paces=PACES,
+    GPU.instruction_cache, loop_kept_bytes=32000.0, loop_bytes_per_cycle=7.0, loop_fetch_rate_by_tpc=PACES,
 ))  # fmt: skip
 
 
@@ -104,7 +104,7 @@ def test_rows_of_a_machine_that_is_known_give_its_numbers_back(gpu: GpuSpec) -> 
             {**config, "group": group, "turn_cycles": str(CASE.predict(config, gpu)["turn_cycles"])} for config in asked
         ]
     fitted = {item.parameter: item.value for item in CASE.fit(rows)}
-    paces = {f"instruction_cache.loop_paces.{tpc}" for tpc in range(9)}
+    paces = {f"instruction_cache.loop_fetch_rate_by_tpc.{tpc}" for tpc in range(9)}
     assert fitted.keys() == {"instruction_cache.loop_kept_bytes", *paces}
     for name, value in fitted.items():
         assert value == pytest.approx(parameter(gpu, name), rel=0.01), name

@@ -227,7 +227,7 @@ FITTED = {
     "tensor_core.mma_sync_min_interval_cycles", "tensor_core.mma_sync_latency_cycles",
     "tensor_core.mma_sync_step_latency_cycles",
     *(f"tensor_core.mma_sync_flops_per_cycle.{name}" for name in ("16bit", "tf32", "fp8", "int8")),
-    "tensor_core.mma_sync_sum_cycles.fp8",
+    "tensor_core.mma_sync_accumulate_cycles.fp8",
 }  # fmt: skip
 
 

@@ -359,7 +359,8 @@ def rate(kernel: str, gpu: GpuSpec = GPU, **columns: object) -> float:
 
 
 WHOLE = replace(
-    GPU, l2=replace(GPU.l2, side_lead_fraction=0.0), xbar=replace(GPU.xbar, num_gpc_parts=1, sm_distance_cycles=0.0)
+    GPU, l2=replace(GPU.l2, partition0_lead_fraction=0.0),
+    xbar=replace(GPU.xbar, num_gpc_store_ports=1, sm_distance_cycles=0.0),
 )
 """All SMs and sides alike, and GPCs that store as a whole, as what is read off rows has it (deviations 18: parts)."""
 
@@ -398,13 +399,13 @@ def test_all_sms_saturate_what_the_description_sustains() -> None:
 
 def test_all_sms_together_store_what_crosses_between_the_sides() -> None:
     stored = CASE.predict(case.config_of("write_b128_u4", footprint_bytes=case.IN_L2, threads=512), GPU)
-    assert stored["summed_bytes_per_cycle"] == pytest.approx(4 * GPU.l2.link_bytes_per_cycle, rel=0.02)
+    assert stored["summed_bytes_per_cycle"] == pytest.approx(4 * GPU.l2.fabric_bytes_per_cycle, rel=0.02)
 
 
 @pytest.mark.xfail(strict=True, reason="the median SM, of a part of six, stores less than its share (deviations 17)")
 def test_the_median_sm_stores_its_share_of_that() -> None:
     assert rate("write_b128_u4", footprint_bytes=case.IN_L2, threads=512) == pytest.approx(
-        4 * GPU.l2.link_bytes_per_cycle / 132, rel=0.02
+        4 * GPU.l2.fabric_bytes_per_cycle / 132, rel=0.02
     )
 
 
@@ -479,7 +480,7 @@ def test_nothing_is_said_of_a_gpu_with_other_sms() -> None:
 FITTED = {
     "l2.sustained_fraction",
     "xbar.gpc_read_bytes_per_cycle", "xbar.gpc_write_bytes_per_cycle", "xbar.bulk_read_fraction",
-    "l2.link_bytes_per_cycle", "xbar.sm_write_bytes_per_cycle", "l1.outstanding_bytes",
+    "l2.fabric_bytes_per_cycle", "xbar.sm_write_bytes_per_cycle", "l1.outstanding_bytes",
 }  # fmt: skip
 OTHER = replace(
     GPU, l2=replace(GPU.l2, sustained_fraction=0.7),
@@ -524,7 +525,7 @@ def rows_of(gpu: GpuSpec, half: int) -> list[dict[str, str]]:
 
 KNOWN = {"h200-even": (WHOLE, 0), "h200-odd": (GPU, 1), "other-even": (OTHER, 0)}
 """Machines that made-up rows are of, and the half of the rows."""
-LINK, BULK = "l2.link_bytes_per_cycle", "xbar.bulk_read_fraction"
+LINK, BULK = "l2.fabric_bytes_per_cycle", "xbar.bulk_read_fraction"
 
 
 @cache

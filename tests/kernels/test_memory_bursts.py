@@ -79,14 +79,14 @@ def test_copies_along_a_line_give_the_link_turnaround_back(half: int) -> None:
     l2 = load_gpu("h200_sxm").l2
 
     def cycles(size: int) -> float:
-        return 1000.0 + size * 2.25 / (4 * l2.link_bytes_per_cycle) + case.late_cycles(size, l2)
+        return 1000.0 + size * 2.25 / (4 * l2.fabric_bytes_per_cycle) + case.late_cycles(size, l2)
 
     rows = [
         {**config, "middle_sm_cycles": str(cycles(case.num_bytes(config)))}
         for config in CONFIGS[half::2] if config["way"] in case.COPIES
     ]  # fmt: skip
     (fitted,) = CASE.fit(rows)
-    assert fitted.parameter == "l2.link_turnaround_fraction" and fitted.value == pytest.approx(0.25)
+    assert fitted.parameter == "l2.fabric_turnaround_fraction" and fitted.value == pytest.approx(0.25)
 
 
 def test_rows_that_tell_nothing_fit_nothing() -> None:

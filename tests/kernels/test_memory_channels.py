@@ -102,5 +102,5 @@ def test_the_fit_finds_the_parts_that_channels_were_given() -> None:
         rows.append({**config, "group": group, "cycles": str(last), "p50_cycles": "1000", "middle_sm_cycles": "1150"})
     fitted = {item.parameter: item.value for item in CASE.fit(rows)}
     assert fitted["hbm.channel_bytes"] == pytest.approx(channel_bytes, rel=0.01)
-    assert fitted["hbm.side_by_side_fraction"] == pytest.approx(fraction, rel=0.01)
-    assert 100.0 < fitted["hbm.refresh_bytes"] < 2000.0
+    assert fitted["hbm.interleaved_variance_fraction"] == pytest.approx(fraction, rel=0.01)
+    assert 100.0 < fitted["hbm.refresh_granularity_bytes"] < 2000.0

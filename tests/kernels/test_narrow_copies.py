@@ -183,9 +183,9 @@ def test_wavefronts_of_copies_are_those_that_were_counted() -> None:
 def test_what_copies_out_of_l2_take_at_first_is_what_the_rows_say() -> None:
     table = Table.read(TABLE)
     fitting, _ = halves(CASE, table)
-    for rows, value in ((table.rows, 0.786), (fitting, load_gpu("h100_sxm").l1.cp_async_first_fraction)):
+    for rows, value in ((table.rows, 0.786), (fitting, load_gpu("h100_sxm").l1.cp_async_miss_first_pass_fraction)):
         (found,) = case.fit(rows)
-        assert (found.parameter, found.value) == ("l1.cp_async_first_fraction", pytest.approx(value, abs=0.001))
+        assert (found.parameter, found.value) == ("l1.cp_async_miss_first_pass_fraction", pytest.approx(value, abs=0.001))
 
 
 def test_the_fraction_is_read_off_what_four_copies_more_cost_few_warps() -> None:
@@ -206,7 +206,7 @@ def test_the_fraction_is_read_off_what_four_copies_more_cost_few_warps() -> None
         for copies in (4, 8)
     ]  # fmt: skip
     (found,) = case.fit(made)
-    assert (found.parameter, found.value) == ("l1.cp_async_first_fraction", pytest.approx(0.5))
+    assert (found.parameter, found.value) == ("l1.cp_async_miss_first_pass_fraction", pytest.approx(0.5))
     assert case.fit(made[6:]) == []
 
 
@@ -252,7 +252,7 @@ def test_of_copies_that_miss_a_part_passes_before_the_loads_behind_them(way: dic
     """
 
     def read_cycles(copies: int, fraction: float) -> float:
-        gpu = replace(GPU, l1=replace(GPU.l1, cp_async_first_fraction=fraction))
+        gpu = replace(GPU, l1=replace(GPU.l1, cp_async_miss_first_pass_fraction=fraction))
         return CASE.predict(round_of(copies, ahead=8, **(way if copies else {})), gpu)["read_cycles"]
 
     num, each = 4 * 8, case.access(way).num_wavefronts / GPU.smem.wavefronts_per_cycle

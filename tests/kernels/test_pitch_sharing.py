@@ -81,5 +81,5 @@ def test_what_merges_of_torn_rows_is_read_off_grids_alike() -> None:
     # half of what is asked for of rows on lines, 0.9 of it of rows on two lines
     assert case.fit is not None
     (found,) = case.fit([row(0, 0.5), row(32, 0.25 * 0.5 + 0.75 * 0.9), row(64, 0.5 * 0.5 + 0.5 * 0.9)])
-    assert found.parameter == "xbar.torn_merge_fraction" and found.value == pytest.approx(0.2)
+    assert found.parameter == "xbar.misaligned_coalesce_fraction" and found.value == pytest.approx(0.2)
     assert case.fit([row(0, 0.5)]) == []

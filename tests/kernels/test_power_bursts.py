@@ -65,10 +65,10 @@ def row_of(config: Config, gpu: GpuSpec) -> dict[str, str]:
 
 
 def test_rows_of_a_machine_that_is_known_give_its_rests_back() -> None:
-    gpu = replace(GPU, clock=replace(GPU.clock, tensor_rest_us=1.0, tensor_least_mhz=1700.0))
+    gpu = replace(GPU, clock=replace(GPU.clock, tensor_rest_us=1.0, tensor_min_mhz=1700.0))
     found = {item.parameter: item.value for item in CASE.fit([row_of(config, gpu) for config in CONFIGS[::2]])}
     assert found["clock.tensor_rest_us"] == pytest.approx(1.0, abs=0.26)
-    assert found["clock.tensor_least_mhz"] == pytest.approx(1700.0, abs=10.0)
+    assert found["clock.tensor_min_mhz"] == pytest.approx(1700.0, abs=10.0)
     assert CASE.fit([]) == []
 
 

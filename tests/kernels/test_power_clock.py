@@ -172,7 +172,7 @@ def test_work_of_full_duty_runs_at_the_rates_of_the_description() -> None:
 def test_a_gpu_with_fewer_sms_works_on_those() -> None:
     """Half of the work, at one clock: fewer tensor cores would lower it less."""
     whole = replace(GPU, clock=replace(GPU.clock, load_line_mhz_per_w=0.0))
-    device = replace(GPU.device, num_sms=66, gpcs={"16": 3, "18": 1}, gpc_sides=(0, 0, 1, 1), lone_sms=0)
+    device = replace(GPU.device, num_sms=66, gpcs={"16": 3, "18": 1}, gpc_l2_partition=(0, 0, 1, 1), singleton_tpc_sms=0)
     half = replace(whole, device=device)
     config = find(run_us=250, tensor_duty=50, stream="none", data="zeros")
     found = [CASE.predict(config, gpu)["tflops"] for gpu in (half, whole)]

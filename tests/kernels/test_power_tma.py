@@ -171,7 +171,7 @@ def test_what_is_fed_is_counted_and_what_many_ask_for_comes_faster() -> None:
 
 ENERGIES = {"16bit": case.OF_CLOCKS["tensor_pj_per_flop.16bit"], "fp16": 0.8, "tf32": 1.6, "fp8": 0.5, "int8": 0.3}
 KNOWN = replace(GPU, clock=replace(
-    GPU.clock, l2_follow_fraction=1.0, tensor_pj_per_flop={**ENERGIES, "bf16_rs": 0.7}, bulk_pj_per_byte=30.0,
+    GPU.clock, l2_clock_coupling_fraction=1.0, tensor_pj_per_flop={**ENERGIES, "bf16_rs": 0.7}, bulk_pj_per_byte=30.0,
     fill_pj_per_byte=15.0,
 ))  # fmt: skip
 
@@ -200,7 +200,7 @@ def test_rows_of_a_machine_that_is_known_give_its_energies_back(half: int) -> No
     assert fitted.keys() == {
         "clock.bulk_pj_per_byte", "clock.fill_pj_per_byte", "clock.tensor_pj_per_flop.fp16",
         "clock.tensor_pj_per_flop.tf32", "clock.tensor_pj_per_flop.fp8", "clock.tensor_pj_per_flop.int8",
-        "clock.l2_follow_fraction",
+        "clock.l2_clock_coupling_fraction",
     }  # fmt: skip
     for name, value in fitted.items():
         assert value == pytest.approx(parameter(KNOWN, name), rel=0.03), name

@@ -129,7 +129,7 @@ def _rows() -> list[dict[str, str]]:
         pauses = case.READ_PAUSES.index(int(config["read_pause_cycles"])), int(config["write_pause_cycles"])
         read = (0.03, 0.07, 0.12, 0.2)[pauses[0]] * (4.0 if "vector" in config["kernel"] else 1.0) / 4.0
         write = 120.0 / pauses[1] if pauses[1] else 0.0
-        alone = load_gpu(case.GPU).hbm.write_wait_ns * write
+        alone = load_gpu(case.GPU).hbm.read_behind_write_wait_ns * write
         wait = (MIXED_NS * (read * write) ** 0.5 + alone) / (1.0 - write) + (1e4 if read + write >= 0.7 else 0.0)
         rows.append({
             "group": "mixes", **config, "read_gb_per_s": str(read * peak), "write_gb_per_s": str(write * peak),
@@ -144,7 +144,7 @@ def _rows() -> list[dict[str, str]]:
 def test_rows_that_the_law_makes_give_its_parameters_back(half: int) -> None:
     found = {item.parameter: item.value for item in CASE.fit(_rows()[half::2])}
     assert found == pytest.approx(
-        {"hbm.mixed_wait_ns": MIXED_NS, "hbm.write_turn_ns": TURN_NS}, rel=1e-6
+        {"hbm.read_write_turnaround_wait_ns": MIXED_NS, "hbm.write_burst_ns": TURN_NS}, rel=1e-6
     )
 
 

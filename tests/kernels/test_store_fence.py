@@ -73,8 +73,9 @@ def test_rows_of_a_machine_that_is_known_give_its_numbers_back() -> None:
         rows.append({**config, "fenced_last_cycles": str(fenced - ahead), "met_cycles": str(met)})
     for half in (rows[::2], rows[1::2]):
         assert {item.parameter: item.value for item in CASE.fit(half)} == {
-            "smem.store_latency_cycles": pytest.approx(latency), "smem.replay_wavefronts": pytest.approx(replay),
-            "warp_scheduler.fence_view_cycles": pytest.approx(view), "warp_scheduler.fence_warp_cycles": pytest.approx(each),
+            "smem.store_latency_cycles": pytest.approx(latency), "smem.overtakable_wavefronts": pytest.approx(replay),
+            "warp_scheduler.proxy_fence_visible_cycles": pytest.approx(view),
+            "warp_scheduler.fence_warp_cycles": pytest.approx(each),
         }  # fmt: skip
 
 

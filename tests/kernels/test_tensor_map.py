@@ -184,9 +184,9 @@ def test_first_uses_cost_a_fetch_that_a_prefetch_hides() -> None:
         predicted, delay = predict(config), float(config["delay_cycles"])
         late = predicted["first_cycles"] - predicted["second_cycles"]
         if config["prefetches"] == "0":
-            assert late == pytest.approx(GPU.tma.map_miss_cycles)
+            assert late == pytest.approx(GPU.tma.tensormap_miss_cycles)
         else:
-            left = GPU.tma.map_prefetch_cycles - delay - case.PREFETCH_CYCLES
+            left = GPU.tma.tensormap_prefetch_cycles - delay - case.PREFETCH_CYCLES
             assert late == pytest.approx(max(0.0, left), abs=2 * GPU.tma.issue_cycles)
 
 

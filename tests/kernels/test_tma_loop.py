@@ -191,9 +191,9 @@ def test_a_ring_of_one_stage_costs_the_tries_that_a_round_trip_holds() -> None:
     assert gpu.tma is not None and gpu.mbarrier is not None
     steps = gpu.mbarrier.arrive_cycles + own_cycles(1)
     for num_tries in (2, 3):
-        wanted = steps + gpu.mbarrier.lone_try_wait_cycles + (num_tries - 1) * gpu.mbarrier.lone_retry_cycles
+        wanted = steps + gpu.mbarrier.one_lane_try_wait_cycles + (num_tries - 1) * gpu.mbarrier.one_lane_retry_cycles
         rows = {2: 1, 3: 64}[num_tries]
-        tries = (predict(one(num_stages=1, box_rows=rows))["cycles_per_stage"] - wanted) / gpu.mbarrier.lone_retry_cycles
+        tries = (predict(one(num_stages=1, box_rows=rows))["cycles_per_stage"] - wanted) / gpu.mbarrier.one_lane_retry_cycles
         assert tries == pytest.approx(round(tries), abs=1e-6)
     short, long = (predict(one(num_stages=1, num_boxes=8, box_rows=rows))["cycles_per_stage"] for rows in (8, 64))
     assert short < long
@@ -208,7 +208,7 @@ def test_with_stages_enough_a_stage_costs_the_producers_steps() -> None:
     """But for where the reader, which is faster, falls asleep and catches up at the ends of what is timed."""
     gpu = GPU
     assert gpu.tma is not None and gpu.mbarrier is not None
-    wanted = gpu.mbarrier.lone_try_wait_cycles + gpu.mbarrier.arrive_cycles + own_cycles(1)
+    wanted = gpu.mbarrier.one_lane_try_wait_cycles + gpu.mbarrier.arrive_cycles + own_cycles(1)
     assert predict(one(num_stages=16))["cycles_per_stage"] == pytest.approx(wanted, rel=0.02)
 
 
@@ -226,11 +226,11 @@ def test_more_boxes_take_longer_and_large_ones_what_the_port_needs() -> None:
 def test_a_machine_that_is_known_gives_its_lone_waits_back() -> None:
     gpu = GPU
     assert gpu.mbarrier is not None
-    first, retry = gpu.mbarrier.lone_try_wait_cycles, gpu.mbarrier.lone_retry_cycles
+    first, retry = gpu.mbarrier.one_lane_try_wait_cycles, gpu.mbarrier.one_lane_retry_cycles
     waits = [case.CLOCK_CYCLES + first + num * retry for num in (0, 0, 1, 2)]
     rows = [{"group": "timed", "wait_cycles": str(wait)} for wait in waits]
     fitted = {item.parameter: item.value for item in CASE.fit(rows)}
-    assert fitted == {"mbarrier.lone_try_wait_cycles": first, "mbarrier.lone_retry_cycles": retry}
+    assert fitted == {"mbarrier.one_lane_try_wait_cycles": first, "mbarrier.one_lane_retry_cycles": retry}
 
 
 def test_lanes_of_one_warp_are_not_predicted() -> None:

@@ -388,7 +388,7 @@ def test_loads_beside_tell_what_goes_between_two_wgmma() -> None:
             told = {"cycles_each": str(each), "traffic_wavefronts_per_cycle": str(2.5 / each)}
             rows.append({**config, "group": "traffic", **told})
     fitted = {item.parameter: item.value for item in CASE.fit(rows)}
-    assert fitted["tensor_core.wgmma_between_wavefronts"] == pytest.approx(2.5)
+    assert fitted["tensor_core.wgmma_min_free_wavefronts"] == pytest.approx(2.5)
 
 
 def test_rows_that_tell_nothing_fit_nothing() -> None:

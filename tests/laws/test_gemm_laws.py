@@ -18,8 +18,8 @@ from gpusim.errors import GpusimError
 from gpusim.simulate.plan import check
 
 TOY, H200 = load_gpu("toy"), load_gpu("h200_sxm")
-FOUR_SMS = replace(H200, device=replace(H200.device, num_sms=4, gpcs={"4": 1}, lone_sms=0, gpc_sides=(0,)))
-NO_TURNS = replace(FOUR_SMS, hbm=replace(FOUR_SMS.hbm, write_turn_ns=0.0))
+FOUR_SMS = replace(H200, device=replace(H200.device, num_sms=4, gpcs={"4": 1}, singleton_tpc_sms=0, gpc_l2_partition=(0,)))
+NO_TURNS = replace(FOUR_SMS, hbm=replace(FOUR_SMS.hbm, write_burst_ns=0.0))
 """The same, whose reads wait for no turns of writes: what a larger L2 keeps leaves later, beside other reads."""
 SECTOR_BYTES, WIDTH = 32, 2
 READ, SECTORS = "dram__bytes_read.sum", "lts__t_sectors_srcunit_tex_op_read.sum"
@@ -131,7 +131,7 @@ def test_a_further_stage_of_a_ring_that_costs_no_cta_is_never_slower(params: Gem
     unit = FOUR_SMS.mbarrier
     assert unit is not None
     cycles = run(resolved).cycles
-    assert run(more).cycles <= cycles + max(0.01 * cycles, min(unit.lone_retry_cycles, 0.015 * cycles))
+    assert run(more).cycles <= cycles + max(0.01 * cycles, min(unit.one_lane_retry_cycles, 0.015 * cycles))
 
 
 @FEW

@@ -125,7 +125,7 @@ def bursts(num: int, share: float, cycles: float = 1e6) -> Activity:
 
 def test_tensor_cores_that_rest_slow_the_sms_down_while_they_work_and_at_each_begin() -> None:
     """A fifth of a million cycles at 900 MHz, and ten bursts of 2000 MHz us each: 20 and 0.02 f MHz less."""
-    spec = replace(TOY, tensor_mhz=900.0, tensor_burst_mhz_us=2000.0, tensor_rest_us=50.0, tensor_least_mhz=850.0)
+    spec = replace(TOY, tensor_mhz=900.0, tensor_burst_mhz_us=2000.0, tensor_rest_us=50.0, tensor_min_mhz=850.0)
     assert clock(bursts(0, 0.2), spec) == pytest.approx(900.0)  # no rest is long enough to be told
     assert clock(bursts(10, 0.2), spec) == pytest.approx(980.0 / 1.02)
     assert clock(bursts(20, 0.2), spec) == pytest.approx(900.0)  # rests of 44 us at this clock are none
@@ -150,7 +150,7 @@ def test_zeros_in_memory_draw_less_too() -> None:
 @pytest.mark.parametrize(("follows", "l2_cycles"), [(0.0, 2.0), (1.0, 1.0), (0.5, 2.0**0.5)])
 def test_l2_keeps_its_own_clock_or_follows(follows: float, l2_cycles: float) -> None:
     """At half the clock an SM cycle has two of L2's, one, or what lies between."""
-    limiter = PowerLimiter(replace(TOY, l2_follow_fraction=follows))
+    limiter = PowerLimiter(replace(TOY, l2_clock_coupling_fraction=follows))
     assert limiter.l2_cycles(500.0) == pytest.approx(l2_cycles)
     assert limiter.l2_cycles(1000.0) == 1.0
 

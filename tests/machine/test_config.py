@@ -95,7 +95,7 @@ def test_a100_has_mbarriers_and_neither_tma_nor_clusters_nor_wgmma(
     assert gpu.tma is None and gpu.dsmem is None and gpu.mbarrier is not None
     assert gpu.device.max_cluster_size == 1
     assert not gpu.tensor_core.wgmma_flops_per_cycle
-    assert not [parameter for parameter in gpu.parameters() if "wgmma" in parameter]
+    assert not [parameter for parameter in gpu.parameters() if parameter.startswith("tensor_core.wgmma")]
 
 
 @pytest.mark.parametrize("name", [*HOPPERS, "toy"])
@@ -318,12 +318,16 @@ def test_an_unchanged_copy_loads_as_the_original(tmp_path: Path) -> None:
             'order = "gpc_first"', 'order = "random"', "component.dispatcher.order: ", id="no such order"
         ),
         pytest.param('"16" = 6', '"16" = 5', "device.gpcs hold 116 SMs", id="GPCs that hold other SMs"),
-        pytest.param("lone_sms = 8", "lone_sms = 18", "18 of the first in lone pairs", id="more lone SMs than there are"),
-        pytest.param("gpc_sides = [0,", "gpc_sides = [2,", "wants one of 2 partitions", id="a GPC on no side"),
-        pytest.param("gpc_sides = [0,", "gpc_sides = [0, 0,", "for each of 8 GPCs", id="a side of no GPC"),
-        pytest.param('{ "0" = 0.8968, ', "{ ", "loop_paces has 1, 2, 3, 4, 5, 6, 7, 8, wants", id="a TPC without a pace"),
-        pytest.param('{ "0" = 0.8968', '{ "0" = 0.0', "instruction_cache.loop_paces.0 is 0.0", id="a pace of zero"),
-        pytest.param('{ "0" = 0.8968', '{ "TPC" = 1.0, "0" = 0.8968', "loop_paces has TPC, 0", id="a pace of no TPC"),
+        pytest.param("singleton_tpc_sms = 8", "singleton_tpc_sms = 18", "18 of the first in lone pairs",
+        id="more lone SMs than there are"),
+        pytest.param("gpc_l2_partition = [0,", "gpc_l2_partition = [2,", "wants one of 2 partitions", id="a GPC on no side"),
+        pytest.param("gpc_l2_partition = [0,", "gpc_l2_partition = [0, 0,", "for each of 8 GPCs", id="a side of no GPC"),
+        pytest.param('{ "0" = 0.8968, ', "{ ", "loop_fetch_rate_by_tpc has 1, 2, 3, 4, 5, 6, 7, 8, wants",
+        id="a TPC without a pace"),
+        pytest.param('{ "0" = 0.8968', '{ "0" = 0.0', "instruction_cache.loop_fetch_rate_by_tpc.0 is 0.0",
+        id="a pace of zero"),
+        pytest.param('{ "0" = 0.8968', '{ "TPC" = 1.0, "0" = 0.8968', "loop_fetch_rate_by_tpc has TPC, 0",
+        id="a pace of no TPC"),
         pytest.param(
             'kind = "l2"',
             'kind = "l3"',
@@ -481,9 +485,11 @@ def test_what_a_file_does_not_say_is_as_in_the_one_that_it_extends(tmp_path: Pat
     ("parameter", "of_parent", "of_child"),
     [
         ("hbm.latency_ns", "inferred", "guess: less; settled by a chase"),
-        ("hbm.mixed_wait_ns", "measured", "inferred: h100_sxm (measured: kernels/reads_beside_writes, h100_sxm, 2026-11-2"),
+        ("hbm.read_write_turnaround_wait_ns", "measured",
+        "inferred: h100_sxm (measured: kernels/reads_beside_writes, h100_sxm, 2026-11-2"),
         ("hbm.peak_gb_per_s", "published", "inferred: h100_sxm (vendor: NVIDIA H100 data sheet, SXM, 3.35 TB/s; 5120 bit x"),
-        ("hbm.refresh_bytes", "inferred", "inferred: h200_sxm, HBM3 for HBM3e; kernels/memory_channels, 2026-11-22"),
+        ("hbm.refresh_granularity_bytes", "inferred",
+        "inferred: h200_sxm, HBM3 for HBM3e; kernels/memory_channels, 2026-11-22"),
         ("l2.write_back_queue_bytes", "guess", "guess: some KB a slice; settled by the time of stores of 10 to 200 MB"),
     ],
 )
@@ -529,10 +535,10 @@ def test_features_are_those_that_launches_name() -> None:
 
 def test_a_table_is_overridden_as_one(tmp_path: Path) -> None:
     text = (
-        '[component.tensor_core]\nmma_sync_sum_cycles = { "16bit" = 0.5 }\n'
-        '[component.tensor_core.source]\nmma_sync_sum_cycles = "guess: none; settled by kernels/math_rate"\n'
+        '[component.tensor_core]\nmma_sync_accumulate_cycles = { "16bit" = 0.5 }\n'
+        '[component.tensor_core.source]\nmma_sync_accumulate_cycles = "guess: none; settled by kernels/math_rate"\n'
     )
-    assert load_gpu(child(tmp_path, text)).tensor_core.mma_sync_sum_cycles == {"16bit": 0.5}
+    assert load_gpu(child(tmp_path, text)).tensor_core.mma_sync_accumulate_cycles == {"16bit": 0.5}
 
 
 @pytest.mark.parametrize("name", gpu_names())
@@ -620,7 +626,7 @@ def test_a_new_number_may_have_a_value_that_switches_it_off(monkeypatch: pytest.
 
 def test_a_side_of_l2_holds_about_half(gpus: dict[str, GpuSpec]) -> None:
     for gpu in gpus.values():
-        assert 0.9 < gpu.l2.shared_capacity_fraction * gpu.l2.num_partitions < 1.1
+        assert 0.9 < gpu.l2.partition_capacity_fraction * gpu.l2.num_partitions < 1.1
 
 
 def test_an_unknown_gpu_is_refused_with_the_nearest_name_of_that_model() -> None:
@@ -645,6 +651,6 @@ def test_a_file_that_changes_one_of_ours_is_another_gpu(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text(text, encoding="utf-8")
     assert load_gpu(path).name == "h200_sxm"
-    assert "mad_wide_lanes = 32" in text
-    path.write_text(text.replace("mad_wide_lanes = 32", "mad_wide_lanes = 16", 1), encoding="utf-8")
+    assert "imad_wide_lanes = 32" in text
+    path.write_text(text.replace("imad_wide_lanes = 32", "imad_wide_lanes = 16", 1), encoding="utf-8")
     assert load_gpu(path).name == "h200_sxm (changed)"

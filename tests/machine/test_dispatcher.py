@@ -15,7 +15,7 @@ H200 = load_gpu("h200_sxm")
 
 
 FOUR = Floorplan({"4": 1})
-THREE_GPCS = Floorplan({"4": 2, "6": 1}, lone_sms=2)
+THREE_GPCS = Floorplan({"4": 2, "6": 1}, singleton_tpc_sms=2)
 """SMs 0 1, 2 3 6 7 and 4 5 8 9 10 11, and of the first GPC the lone 12 13."""
 
 

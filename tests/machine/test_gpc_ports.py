@@ -10,7 +10,7 @@ from gpusim.machine.memory.gpc_ports import side_shares
 
 @pytest.mark.parametrize(("sides", "lead"), [([0] * 12 + [1], 0.1), ([0, 1], 1.0), ([0, 1, 2], 0.01)])
 def test_a_lead_that_leaves_the_other_side_nothing_is_refused(sides: list[int], lead: float) -> None:
-    with pytest.raises(ConfigError, match="side_lead_fraction"):
+    with pytest.raises(ConfigError, match="partition0_lead_fraction"):
         side_shares(sides, lead)
 
 

@@ -68,7 +68,7 @@ TWEAKS: dict[str, dict[str, dict[str, Any]]] = {
         },
     },
     "mbarriers cost": {
-        "mbarrier": {"arrive_cycles": 5.0, "try_wait_cycles": 7.0, "wake_cycles": 11.0, "lone_try_wait_cycles": 13.0},
+        "mbarrier": {"arrive_cycles": 5.0, "try_wait_cycles": 7.0, "wake_cycles": 11.0, "one_lane_try_wait_cycles": 13.0},
     },
     "TMA costs": {
         "tma": {
@@ -116,8 +116,8 @@ TWEAKS: dict[str, dict[str, dict[str, Any]]] = {
 
 
 BEYOND: dict[str, dict[str, Any]] = {
-    "tensor_core": {"wgmma_between_wavefronts": 1.0},
-    "warp_scheduler": {"beside_interval_cycles": 1.0},
+    "tensor_core": {"wgmma_min_free_wavefronts": 1.0},
+    "warp_scheduler": {"math_interval_during_wgmma_cycles": 1.0},
     "instruction_cache": {
         "l0_bytes": 1024.0, "l1_bytes": 4096.0, "prefetched_bytes": 64.0, "loop_kept_bytes": 1024.0,
         "launch_fetched_bytes": 4096.0,

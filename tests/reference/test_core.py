@@ -23,7 +23,7 @@ MODELLED = {
     "device": """num_sms compute_capability max_threads_per_sm max_warps_per_sm max_ctas_per_sm smem_per_sm_bytes
         smem_per_cta_bytes smem_reserved_per_cta_bytes smem_allocation_bytes max_cluster_size features""",
     "hbm": "sustained_read_gb_per_s sustained_write_gb_per_s latency_ns sm_gb_per_s",
-    "l2": """capacity_bytes num_slices slice_bytes_per_cycle sustained_fraction shared_capacity_fraction dirty_fraction
+    "l2": """capacity_bytes num_slices slice_bytes_per_cycle sustained_fraction partition_capacity_fraction dirty_fraction
         evict_first_fraction evict_last_fraction near_latency_cycles write_back_queue_bytes""",
     "xbar": "sm_read_bytes_per_cycle sm_write_bytes_per_cycle write_bytes_per_cycle gpc_write_bytes_per_cycle",
     "l1": """unified_bytes hit_latency_cycles tag_lines_per_cycle requests_per_cycle wavefronts_per_cycle outstanding_bytes
@@ -38,7 +38,7 @@ MODELLED = {
         bank_reads_per_cycle barrier_base_cycles fence_cycles bar_arrive_cycles gpu_fence_cycles""",
     "tensor_core": """mma_sync_flops_per_cycle mma_sync_latency_cycles mma_sync_min_interval_cycles wgmma_flops_per_cycle
         wgmma_smem_wavefronts_per_cycle wgmma_overhead_cycles wgmma_latency_cycles wgmma_max_groups num_sub_cores""",
-    "mbarrier": "arrive_cycles try_wait_cycles wake_cycles lone_try_wait_cycles",
+    "mbarrier": "arrive_cycles try_wait_cycles wake_cycles one_lane_try_wait_cycles",
     "dispatcher": """launch_cycles dispatch_cycles_per_cta cta_start_cycles cta_exit_cycles retire_cycles_per_cta
         cluster_retire_cycles_per_cta cluster_start_cycles drain_cycles store_end_cycles""",
     "clock": "max_mhz",
@@ -47,19 +47,19 @@ MODELLED = {
 
 WITHOUT_EFFECT = {
     "device": "peak_tflops",
-    "hbm": "peak_gb_per_s refresh_bytes channel_gb_per_s side_by_side_fraction",
-    "l2": """link_bytes_per_cycle link_turnaround_fraction fetch_bytes promoted_read_fraction launch_lookup_sectors
-        launch_hit_sectors slice_lookup_sectors dirty_crossing_fraction""",
-    "xbar": """line_request_bytes last_request_fraction store_packet_bytes merge_limit torn_merge_fraction
-        merge_window_cycles merge_wait_fraction""",
+    "hbm": "peak_gb_per_s refresh_granularity_bytes channel_gb_per_s interleaved_variance_fraction",
+    "l2": """fabric_bytes_per_cycle fabric_turnaround_fraction fetch_bytes promoted_read_fraction launch_lookup_sectors
+        launch_hit_sectors slice_lookup_sectors dirty_fabric_fraction""",
+    "xbar": """line_request_bytes request_wait_per_efold_fraction store_packet_bytes coalesce_max_requests
+        misaligned_coalesce_fraction coalesce_window_cycles coalesce_wait_fraction""",
     "l1": "max_queued_rows store_queue_bytes store_release_cycles",
-    "tma": "zero_row_bytes outside_row_bytes map_prefetch_cycles",
-    "warp_scheduler": """mad_wide_lanes mad_wide_cycles mad_wide_beside_cycles mad_wide_apart_cycles
-        mad_wide_spread_fraction""",
+    "tma": "oob_row_bytes oob_box_row_bytes tensormap_prefetch_cycles",
+    "warp_scheduler": """imad_wide_lanes imad_wide_cycles imad_wide_during_wgmma_cycles imad_wide_interleaved_cycles
+        imad_wide_sm_cv""",
     "mbarrier": "max_queued_arrivals",
-    "instruction_cache": "l1_latency_cycles loop_bytes_per_cycle loop_paces",
+    "instruction_cache": "l1_latency_cycles loop_bytes_per_cycle loop_fetch_rate_by_tpc",
     "clock": """min_mhz power_limit_w single_power_w single_power_delay_us idle_power_w voltage_slope tensor_pj_per_flop
-        zeros_fraction mma_sync_extra_fraction tensor_mhz tensor_burst_mhz_us tensor_rest_us tensor_least_mhz
+        tensor_zeros_fraction mma_sync_extra_fraction tensor_mhz tensor_burst_mhz_us tensor_rest_us tensor_min_mhz
         load_line_mhz_per_w fp32_pj_per_flop smem_pj_per_byte l2_pj_per_byte l2_zeros_fraction bulk_pj_per_byte
         fill_pj_per_byte bulk_zeros_fraction hbm_pj_per_byte hbm_zeros_fraction sm_busy_w""",
 }

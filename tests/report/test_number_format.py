@@ -20,8 +20,8 @@ def test_a_small_share_is_not_shown_as_none() -> None:
 @pytest.mark.parametrize("name", gpu_names())
 def test_every_parameter_that_is_no_count_has_a_unit(name: str) -> None:
     dimensionless = (
-        "num_", "max_", "compute_capability", "_lanes", "_depth", "_slope", "loop_paces", "allocation_unit", "device.gpcs",
-        "lone_sms", "gpc_sides", "merge_scope", "merge_limit", "order",
+        "num_", "max_", "compute_capability", "_lanes", "_depth", "_slope", "loop_fetch_rate_by_tpc", "allocation_unit",
+        "device.gpcs", "singleton_tpc_sms", "gpc_l2_partition", "coalesce_scope", "coalesce_max_requests", "order", "_cv",
     )
     for parameter in load_gpu(name).parameters():
         if not unit_of(parameter):

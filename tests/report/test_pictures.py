@@ -290,7 +290,8 @@ def test_the_roof_of_l2_is_what_the_engine_gives_its_slices(mhz: float) -> None:
     per_cycle = Shared.of(H200, Clock(sm_mhz=mhz)).slices_bytes_per_cycle
     assert l2_gb_per_s(H200, mhz) == pytest.approx(per_cycle * mhz * 1e-3)
     at_most = H200.l2.num_slices * H200.l2.slice_bytes_per_cycle * H200.l2.sustained_fraction * H200.clock.max_mhz * 1e-3
-    assert l2_gb_per_s(H200, mhz) == pytest.approx(at_most * (mhz / H200.clock.max_mhz) ** H200.clock.l2_follow_fraction)
+    coupling = H200.clock.l2_clock_coupling_fraction
+    assert l2_gb_per_s(H200, mhz) == pytest.approx(at_most * (mhz / H200.clock.max_mhz) ** coupling)
 
 
 @cache

@@ -183,8 +183,8 @@ def test_a_table_is_explained_once() -> None:
 
 
 def test_what_is_no_parameter_is_not_explained(toy: GpuSpec) -> None:
-    with pytest.raises(ConfigError, match=r"toy has no parameter 'hbm.qeue_ns'; did you mean 'hbm.queue_ns'\?"):
-        shown(lambda console: render_meanings(toy, "hbm.qeue_ns", console))
+    with pytest.raises(ConfigError, match=r"toy has no parameter 'hbm.latency_nss'; did you mean 'hbm.latency_ns'\?"):
+        shown(lambda console: render_meanings(toy, "hbm.latency_nss", console))
 
 
 def test_gpus_are_listed_one_a_line(toy: GpuSpec) -> None:

@@ -77,7 +77,7 @@ def test_warps_that_store_beside_anothers_train_take_the_rest_when_it_is_over() 
 
 def loads_cycles(num: int, cost: float, *, are_there: bool = False) -> float:
     """Of so many loads in a row of one line, which the first of them, or one before, has asked L2 for."""
-    gpu = changed(H200, l1={"coming_request_cycles": cost})
+    gpu = changed(H200, l1={"hit_on_miss_cycles": cost})
 
     def program(cta: RoleContext) -> Iterator[Any]:
         if are_there:

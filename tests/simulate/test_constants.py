@@ -119,7 +119,7 @@ def test_rates_of_partitions_and_gpcs_add_up_to_the_slices(name: str) -> None:
 @pytest.mark.parametrize("side", [0, 1])
 def test_a_partition_without_sms_has_no_link(side: int) -> None:
     gpu = GPUS["toy"]
-    gpu = replace(gpu, device=replace(gpu.device, gpc_sides=(side,)), l2=replace(gpu.l2, num_partitions=2))
+    gpu = replace(gpu, device=replace(gpu.device, gpc_l2_partition=(side,)), l2=replace(gpu.l2, num_partitions=2))
     assert machine_numbers(plan_on(gpu), SLOW)["l2"]["num_links"] == 1.0
     assert machine_tables(plan_on(gpu), SLOW, ())["partitions"]["slices_bytes_per_cycle"][1 - side] == 0.0
 

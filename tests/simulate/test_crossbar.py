@@ -18,7 +18,7 @@ from .kernels import changed, contiguous, expect, launch, role, wait
 GPU = load_gpu("h200_sxm")
 MAX_MHZ = GPU.clock.max_mhz
 SLICES = GPU.l2.num_slices * GPU.l2.slice_bytes_per_cycle * GPU.l2.sustained_fraction
-LEAD = GPU.l2.side_lead_fraction
+LEAD = GPU.l2.partition0_lead_fraction
 SM_OF_CTA = slots_of(GPU.dispatcher, GPU.floorplan, 1, 1, GPU.num_sms).tolist()
 EVERY_SM = range(GPU.num_sms)
 NUM_BYTES, GROUP, NUM_GROUPS = 4096, 4, 75
@@ -75,9 +75,9 @@ def test_gpcs_of_a_side_get_alike_so_that_sms_of_a_larger_one_get_less() -> None
 
 def test_stores_of_the_far_side_cross_in_turns_of_parts_of_gpcs() -> None:
     got = rates(EVERY_SM, stores=True)
-    parts = parts_of_gpcs(GPU.floorplan.gpc_of_sm, GPU.xbar.num_gpc_parts)
+    parts = parts_of_gpcs(GPU.floorplan.gpc_of_sm, GPU.xbar.num_gpc_store_ports)
     far = [sm for sm in EVERY_SM if GPU.side_of_sm[sm] == 1]
-    turn = 2 * GPU.l2.link_bytes_per_cycle / 12
+    turn = 2 * GPU.l2.fabric_bytes_per_cycle / 12
     for part in {parts[sm] for sm in far}:  # four GPCs of three parts, of four SMs or six
         assert sum(got[sm] for sm in far if parts[sm] == part) == pytest.approx(turn, rel=0.04)
 
@@ -124,7 +124,7 @@ def test_a_neighbour_is_joined_in_the_same_fill_alone(is_evicted: bool, served: 
     """One of the same GPC that asks later finds the lines in L2, or, when they have left since, reads them anew."""
     first, second = GPU.floorplan.members[0][:2]
     capacity = (2 if is_evicted else 100) * NUM_BYTES
-    gpu = changed(GPU, l2={"capacity_bytes": 2 * capacity, "shared_capacity_fraction": 1.0})
+    gpu = changed(GPU, l2={"capacity_bytes": 2 * capacity, "partition_capacity_fraction": 1.0})
 
     def ask(tile: tuple[int, int]) -> Iterator[Any]:
         yield ops.Use((yield ops.GlobalLoad("A", tile, contiguous(NUM_BYTES))))

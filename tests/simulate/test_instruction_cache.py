@@ -18,7 +18,7 @@ LAUNCHED = 2048
 GPU = changed(instruction_cache={
     "l0_bytes": float(L0), "l1_bytes": 4096.0, "l1_latency_cycles": 16.0, "prefetched_bytes": 64.0,
     "launch_fetched_bytes": float(LAUNCHED), "loop_kept_bytes": float(KEPT), "loop_bytes_per_cycle": PACE,
-    "loop_paces": {"0": 1.0, "1": 0.5},
+    "loop_fetch_rate_by_tpc": {"0": 1.0, "1": 0.5},
 })  # fmt: skip
 ISSUE, OF_L1 = 1 / 16, 16.0 / 64
 """Cycles of a byte: of an instruction of 16 to issue, of a fetch out of L1."""

@@ -23,7 +23,7 @@ from .kernels import TOY, changed, launch, role, wait
 H200 = load_gpu("h200_sxm")
 SMALL_H200 = replace(
     H200,
-    device=replace(H200.device, num_sms=4, gpcs={"4": 1}, lone_sms=0, gpc_sides=(0,)),
+    device=replace(H200.device, num_sms=4, gpcs={"4": 1}, singleton_tpc_sms=0, gpc_l2_partition=(0,)),
 )
 ALL_SMS = frozenset(range(4))
 MATH = wgmma(128, BF16)
@@ -150,7 +150,7 @@ def test_every_byte_that_is_asked_for_crosses_the_port_once(
         yield wait(0)
 
     group = {"sm": 1, "tpc": 2, "gpc": 4}[scope]
-    gpu = changed(xbar={"merge_scope": scope, "merge_limit": group})
+    gpu = changed(xbar={"coalesce_scope": scope, "coalesce_max_requests": group})
     result = simulate(
         launch(role(program), num_ctas=num_ctas, extra_smem_bytes=100_000),
         gpu,

@@ -52,7 +52,7 @@ def test_each_slice_is_told_by_each_sm_once() -> None:
 
 
 def test_what_is_left_dirty_crosses_once_more_in_an_l2_that_was_flushed() -> None:
-    gpu = toy(dirty_crossing_fraction=0.25)
+    gpu = toy(dirty_fabric_fraction=0.25)
     cold, plain = copied(gpu), copied(TOY)
     left = cold[WRITTEN] - cold["dram__bytes_write.sum"] / 32.0
     assert left > 0.0

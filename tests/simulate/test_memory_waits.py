@@ -37,14 +37,14 @@ ALONE = read_cycles(TOY)[0]
 
 
 def test_a_lone_read_waits_for_nobody() -> None:
-    assert read_cycles(changed(hbm={"queue_ns": 20.0}))[0] == ALONE
+    assert read_cycles(changed(hbm={"queue_wait_at_half_load_ns": 20.0}))[0] == ALONE
 
 
 def test_a_read_waits_by_what_was_taken_lately_over_what_is_left() -> None:
     """In proportion to the length of queues, however short they are."""
     times = []
     for queue in (10.0, 20.0, 40.0):
-        took = read_cycles(changed(hbm={"queue_ns": queue}), num=200, num_rows=1)[-1]
+        took = read_cycles(changed(hbm={"queue_wait_at_half_load_ns": queue}), num=200, num_rows=1)[-1]
         share = NUM_BYTES / took / TOY.hbm.peak_gb_per_s
         times.append((took - read_cycles(TOY, num_rows=1)[0]) / (queue * share / (1.0 - share)))
     assert times == pytest.approx([times[0]] * 3, rel=0.03) and times[0] > 1.0
@@ -77,7 +77,7 @@ def test_a_piece_that_is_read_alone_takes_some_bytes_more(piece_bytes: int, more
         piece_bytes=piece_bytes,
     )
     plain, pieces = (
-        read_cycles(changed(hbm={"piece_read_bytes": each}), 1, num_bytes=num_bytes, footprints=(footprint,))[0]
+        read_cycles(changed(hbm={"row_open_read_bytes": each}), 1, num_bytes=num_bytes, footprints=(footprint,))[0]
         for each in (0.0, 36.0)
     )
     assert pieces - plain == pytest.approx(more * num_bytes / TOY.hbm.sustained_read_gb_per_s)
@@ -123,8 +123,8 @@ def test_lines_of_the_other_partition_cross_over_a_link_once_memory_has_given_th
     num_bytes = 16 * KIB
 
     def read(link: float) -> float:
-        gpu = changed(l2={"num_partitions": 2, "link_bytes_per_cycle": link, "far_latency_cycles": 200.5})
-        gpu = replace(gpu, device=replace(gpu.device, gpcs={"2": 2}, gpc_sides=(0, 1)))
+        gpu = changed(l2={"num_partitions": 2, "fabric_bytes_per_cycle": link, "far_latency_cycles": 200.5})
+        gpu = replace(gpu, device=replace(gpu.device, gpcs={"2": 2}, gpc_l2_partition=(0, 1)))
         return read_cycles(gpu, 1, num_bytes=num_bytes, num_rows=128)[0]
 
     fast, *slow = (read(link) for link in (1e6, 8.0, 4.0, 2.0))

@@ -170,11 +170,11 @@ def test_a_store_of_parts_of_sectors_takes_their_masks_besides(num_bytes: int, n
 
 def test_fetches_say_what_crosses_is_read_and_may_merge() -> None:
     fetches = Fetches(4096, 200, 160, 128, 64, 96, 48, 32, 16)
-    found = named("fetches", fetches_row(fetches, torn_merge_fraction=0.25))
+    found = named("fetches", fetches_row(fetches, misaligned_coalesce_fraction=0.25))
     assert found["crossings"] == fetches.num_crossing * 32 / fetches.num_bytes
     assert found["reads"] == fetches.num_reads / fetches.num_crossing
     assert found["sharing"] == (fetches.num_shared - 0.75 * fetches.num_torn) / fetches.num_reads
-    assert fetches_row(Fetches(), torn_merge_fraction=0.5) == (1.0, 1.0, 1.0, 0.0, 1.0, 0, 0)
+    assert fetches_row(Fetches(), misaligned_coalesce_fraction=0.5) == (1.0, 1.0, 1.0, 0.0, 1.0, 0, 0)
 
 
 @pytest.mark.parametrize("reads", [0.0, 0.5, 1.0, 2.5])

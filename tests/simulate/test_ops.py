@@ -153,7 +153,7 @@ def test_stores_have_what_operand_reads_leave(n: int, left: float) -> None:
         yield ops.Fma(1)
         yield ops.SharedStore(shared(10))
 
-    gpu = changed(tensor_core={"wgmma_between_wavefronts": 1.0})
+    gpu = changed(tensor_core={"wgmma_min_free_wavefronts": 1.0})
     result = run(role(math, "math", 4), role(store, "store"), gpu=gpu)
     assert ends_of(result, "store") == [pytest.approx(2 + 10 / left - 1)]
     assert ends_of(run(role(store, "store")), "store") == [2 + 10 - 1]
@@ -282,7 +282,7 @@ def test_beside_wgmma_arithmetic_has_a_turn_in_so_many_cycles(interval: float, e
         yield ops.WgmmaCommitGroup()
         yield ops.Fma(10)
 
-    gpu = changed(warp_scheduler={"beside_interval_cycles": interval})
+    gpu = changed(warp_scheduler={"math_interval_during_wgmma_cycles": interval})
     assert ends_of(run(role(program, "own", 4), gpu=gpu), "own") == [pytest.approx(expected)]
 
 
@@ -470,7 +470,8 @@ def test_a_barrier_behind_a_fence_waits_for_conflicts_that_the_fence_does_not_wa
         yield ops.Syncthreads()
 
     gpu = changed(
-        l1=QUEUE, smem={"replay_wavefronts": 10.0, "store_latency_cycles": 7.0}, warp_scheduler={"fence_view_cycles": 9.0},
+        l1=QUEUE, smem={"overtakable_wavefronts": 10.0, "store_latency_cycles": 7.0},
+        warp_scheduler={"proxy_fence_visible_cycles": 9.0},
     )  # fmt: skip
     (wait,) = spans_of(run(role(program, num_warps=1), gpu=gpu), WarpState.WAIT_BARRIER, "worker")
     assert wait == (1 + 48 - 10 + 7 + 8, 1 + 48 + 7 + 8 + 9 + TOY.warp_scheduler.barrier_base_cycles)
@@ -709,7 +710,7 @@ def test_what_waits_on_the_way_to_l2_has_left_its_sm() -> None:
         yield ops.GlobalStore("D", (0, cta.cta_idx), contiguous(4096))
 
     for held, left_at in ((0.0, 256.0), (1000.0, 4 * (4096 - 1000) / 64), (4000.0, 64.0)):
-        gpu = changed(l1={**QUEUE, "store_release_cycles": 1e6}, xbar={"store_way_bytes": held})
+        gpu = changed(l1={**QUEUE, "store_release_cycles": 1e6}, xbar={"store_in_flight_bytes": held})
         result = run(program, gpu=gpu, num_ctas=4)
         assert ends_of(result) == [pytest.approx(left_at, abs=1)] * 4
         assert result.cycles == pytest.approx(4 * store_cycles(4096) + 200, abs=1)  # nothing arrives sooner
@@ -1167,7 +1168,7 @@ def test_a_fence_of_scope_gpu_waits_for_what_is_on_its_way() -> None:
 
 
 def test_a_cluster_of_two_is_nearer() -> None:
-    gpu = changed(dsmem={"pair_saving_cycles": 20.0})
+    gpu = changed(dsmem={"same_tpc_saving_cycles": 20.0})
 
     def program(cta: RoleContext) -> Ops:
         if cta.cta_rank == 0:

@@ -11,7 +11,7 @@ from gpusim.machine.config import GpuSpec
 from gpusim.simulate.result import Result
 
 H200 = load_gpu("h200_sxm")
-IN_STEP = replace(H200, warp_scheduler=replace(H200.warp_scheduler, mad_wide_spread_fraction=0.0))
+IN_STEP = replace(H200, warp_scheduler=replace(H200.warp_scheduler, imad_wide_sm_cv=0.0))
 SECTORS = "lts__t_sectors_srcunit_tex_op_read.sum"
 TRITON = {
     "tile": "64x128x64", "stages": 4, "schedule": "multistage", "math": "wgmma", "copy": "cp_async", "consumers": 1,

@@ -40,7 +40,7 @@ def test_ctas_store_no_faster_than_stores_leave_their_sm() -> None:
         if item.sm_idx == 0
     )  # fmt: skip
     each = 256 * 16
-    held = each * (check(of, H200).ctas_per_sm + 8) + H200.xbar.store_way_bytes
+    held = each * (check(of, H200).ctas_per_sm + 8) + H200.xbar.store_in_flight_bytes
     rate = H200.xbar.sm_write_bytes_per_cycle
     for idx, cycle in enumerate(starts):
         assert idx * each <= rate * (cycle - starts[0]) + held

@@ -15,7 +15,7 @@ from .kernels import TOY, changed, cycles, ends_of, expect, hit_cycles, load, ru
 
 Ops = Iterator[Any]
 MISS, PREFETCHED = 300.0, 100.0
-GPU = changed(tma={"map_miss_cycles": MISS, "map_prefetch_cycles": PREFETCHED})
+GPU = changed(tma={"tensormap_miss_cycles": MISS, "tensormap_prefetch_cycles": PREFETCHED})
 BYTES = 4096
 MEMORY = TOY.hbm.latency_ns - TOY.l2.far_latency_cycles
 """At 1 GHz: what memory takes beyond L2."""

@@ -145,7 +145,7 @@ def test_two_sms_share_the_slices() -> None:
 
 
 def test_requests_of_neighbours_merge_and_cost_the_slices_once() -> None:
-    merging = changed(xbar={"merge_scope": "tpc", "merge_limit": 2})
+    merging = changed(xbar={"coalesce_scope": "tpc", "coalesce_max_requests": 2})
     result = run(one_tile(6400), num_ctas=2, gpu=merging)
     assert result.cycles == pytest.approx(100 + 200 + 100)
     assert result.counters["lts__t_sectors_srcunit_tex_op_read.sum"] == 200
@@ -158,7 +158,7 @@ def test_requests_of_neighbours_merge_and_cost_the_slices_once() -> None:
 def test_merging_has_a_limit_and_ends_at_the_groups_border(
     num_ctas: int, scope: str, limit: int, served: int
 ) -> None:
-    gpu = changed(xbar={"merge_scope": scope, "merge_limit": limit})
+    gpu = changed(xbar={"coalesce_scope": scope, "coalesce_max_requests": limit})
     result = run(one_tile(6400), num_ctas=num_ctas, gpu=gpu)
     assert result.counters["lts__t_sectors_srcunit_tex_op_read.sum"] == served * 200
 
@@ -170,7 +170,7 @@ def test_a_late_request_joins_within_the_window_and_not_after(lag: int, merges: 
             yield ops.Alu(lag / 2)  # one warp feeds a quarter of 64 lanes: half an instruction a cycle
         yield from one_tile(64)(cta)
 
-    gpu = changed(xbar={"merge_scope": "tpc", "merge_limit": 2, "merge_window_cycles": 50.0})
+    gpu = changed(xbar={"coalesce_scope": "tpc", "coalesce_max_requests": 2, "coalesce_window_cycles": 50.0})
     result = run(program, num_ctas=2, gpu=gpu)
     assert result.counters["lts__t_sectors_srcunit_tex_op_read.sum"] == (2 if merges else 4)
 
@@ -185,7 +185,8 @@ def test_lines_of_far_slices_can_be_joined_for_longer(lag: int, sectors: float) 
         yield from one_tile(64)(cta)
 
     gpu = changed(
-        xbar={"merge_scope": "tpc", "merge_limit": 2, "merge_window_cycles": 50.0}, l2={"slice_spread_cycles": 20.0}
+        xbar={"coalesce_scope": "tpc", "coalesce_max_requests": 2, "coalesce_window_cycles": 50.0},
+        l2={"slice_spread_cycles": 20.0},
     )
     result = run(program, num_ctas=2, gpu=gpu)
     assert result.counters["lts__t_sectors_srcunit_tex_op_read.sum"] == pytest.approx(sectors)
@@ -201,7 +202,7 @@ def test_who_asks_late_where_the_slices_are_busy_reads_the_lines_that_are_gone_a
         yield ops.TmaLoad("A", (cta.cta_idx // 2, 0), 6400, 6400, 50, "a", 0, "full")
         yield wait(0, 0)
 
-    gpu = changed(xbar={"merge_scope": "tpc", "merge_limit": 2})
+    gpu = changed(xbar={"coalesce_scope": "tpc", "coalesce_max_requests": 2})
     result = run(program, num_ctas=4, gpu=gpu)
     sectors = result.counters["lts__t_sectors_srcunit_tex_op_read.sum"]
     assert 2 * 200 < sectors < 4 * 200  # some of the lines of each pair are read twice
@@ -222,7 +223,8 @@ def test_lines_can_be_joined_for_their_part_of_a_wait(part: float, lag: int, sec
         yield wait(0, 0)
 
     gpu = changed(
-        xbar={"merge_scope": "tpc", "merge_limit": 2, "merge_window_cycles": 5.0, "merge_wait_fraction": part}
+        xbar={"coalesce_scope": "tpc", "coalesce_max_requests": 2, "coalesce_window_cycles": 5.0,
+              "coalesce_wait_fraction": part},
     )
     read = run(program, num_ctas=2, gpu=gpu).counters["lts__t_sectors_srcunit_tex_op_read.sum"]
     assert read == pytest.approx(2 * 50 + sectors)
@@ -241,7 +243,7 @@ def test_rows_outside_of_a_tensor_take_the_slices_time_and_cross_the_port() -> N
 
         return copy
 
-    free, dear = (changed(tma={"zero_row_bytes": each, "outside_row_bytes": each}) for each in (0.0, 1280.0))
+    free, dear = (changed(tma={"oob_row_bytes": each, "oob_box_row_bytes": each}) for each in (0.0, 1280.0))
     whole = cycles(program(6400, 0), gpu=dear)
     assert cycles(program(3200, 25), gpu=free) == pytest.approx(whole)  # zeros cross the port, too
     assert cycles(program(3200, 25), gpu=dear) > whole + 25 * 1280 / 64 / 2
@@ -249,7 +251,7 @@ def test_rows_outside_of_a_tensor_take_the_slices_time_and_cross_the_port() -> N
     read = [
         run(program(*told), gpu=free).counters["lts__t_sectors_srcunit_tex_op_read.sum"] for told in ((3200, 0), (3200, 25))
     ]
-    assert read[1] - read[0] == pytest.approx(3200 / 32 / free.xbar.merge_limit)
+    assert read[1] - read[0] == pytest.approx(3200 / 32 / free.xbar.coalesce_max_requests)
 
 
 def test_more_rows_outside_than_there_are_is_refused() -> None:
@@ -283,7 +285,7 @@ def test_zeros_of_a_multicast_are_read_once_and_cross_every_port() -> None:
 
         return copy
 
-    gpu = changed(xbar={"merge_limit": 2}, tma={"zero_row_bytes": 128.0, "outside_row_bytes": 128.0})
+    gpu = changed(xbar={"coalesce_max_requests": 2}, tma={"oob_row_bytes": 128.0, "oob_box_row_bytes": 128.0})
     for fetched, zeros in ((3200, 25), (0, 50)):
         result = run(program(fetched, zeros), num_ctas=2, cluster_size=2, gpu=gpu)
         assert result.counters["l1tex__m_xbar2l1tex_read_bytes.sum"] == 2 * 6400
@@ -305,7 +307,7 @@ def test_rows_of_boxes_all_outside_cost_their_own_price() -> None:
 
         return program
 
-    gpu = changed(tma={"zero_row_bytes": 1280.0, "outside_row_bytes": 640.0})
+    gpu = changed(tma={"oob_row_bytes": 1280.0, "oob_box_row_bytes": 640.0})
     dear, cheap = (cycles(copy(num), gpu=gpu) for num in (0, 48))
     assert dear - cheap == pytest.approx(48 * 640 / 64)
 

@@ -137,7 +137,8 @@ def test_maps_are_fetched_where_the_launch_names_them_and_the_gpu_takes_time_for
     gpu = load_gpu("h200_sxm")
     launch = KERNEL_MODELS["gemm"].params(m=512, n=512, k=512, tile="128x128x64").launch(gpu)
     assert gpu.tma is not None
-    for described, expected in ((gpu, [1, 1, 0]), (replace(gpu, tma=replace(gpu.tma, map_miss_cycles=0.0)), [0, 0, 0])):
+    free = replace(gpu, tma=replace(gpu.tma, tensormap_miss_cycles=0.0))
+    for described, expected in ((gpu, [1, 1, 0]), (free, [0, 0, 0])):
         plan = plan_launch(replace(launch, tensor_maps=("A", "B")), described, is_warm=False)
         assert traffic_tables(plan, ["A", "B", "D"])["tensors"]["has_map"].tolist() == expected
 

@@ -184,7 +184,7 @@ def test_lives_differ_as_far_as_slices_pace_them() -> None:
     }  # fmt: skip
     l2 = GPU.l2
     by_slices = 24 * 1024 * GPU.num_sms / (l2.num_slices * l2.slice_bytes_per_cycle * l2.sustained_fraction)
-    assert deviation["64x128x64"] == pytest.approx(l2.life_spread_fraction * (1.0 - 256 / by_slices))
+    assert deviation["64x128x64"] == pytest.approx(l2.cta_lifetime_cv * (1.0 - 256 / by_slices))
     assert deviation["64x64x64"] > deviation["64x128x64"] > deviation["128x256x64"] > 0.0
     fp32 = gemm("64x64x8", dtype="fp32", math="fma", schedule="multistage", copy="cp_async")
     assert life_deviation(fp32, GPU, Uses.of(fp32, GPU)) == 0.0
@@ -193,7 +193,7 @@ def test_lives_differ_as_far_as_slices_pace_them() -> None:
 def test_the_plan_of_a_launch_has_its_ctas_apart() -> None:
     """64 x 128 tiles of 8192 cubed, a row of tiles at a time: most of B is read by each row."""
     launch = gemm("64x128x64", schedule="multistage", stages=3)
-    alike = replace(GPU, l2=replace(GPU.l2, life_spread_fraction=0.0))
+    alike = replace(GPU, l2=replace(GPU.l2, cta_lifetime_cv=0.0))
     apart, in_step = (
         sum(
             item.read_miss_bytes

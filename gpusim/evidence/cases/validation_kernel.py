@@ -268,12 +268,6 @@ def _resolved(model: str, options: Mapping[str, Any], gpu: GpuSpec) -> KernelPar
     return KERNEL_MODELS[model].params.model_validate(dict(options)).resolved(gpu)
 
 
-_PROTOCOLS: tuple[tuple[tuple[str, ...], Literal["single", "sustained"], Literal["cold", "warm"]], ...] = (
-    (SINGLE, "single", "cold"),
-    (SUSTAINED, "sustained", "warm"),
-)
-
-
 def _simulated(launch: Launch, gpu: GpuSpec, *, clock: Any, l2: Literal["cold", "warm", "flushed"] = "cold") -> Result:
     return simulate(launch, gpu, clock=clock, l2=l2, data="random")
 
@@ -328,12 +322,12 @@ def answers(
                 found[name] = Answer(value=value)
         if CYCLES in found and roof_us is not None:
             found[CYCLES] = Answer(value=counters[CYCLES], roofline=roof_us * mhz)
-    for protocol, clock, l2 in _PROTOCOLS:
+    for protocol, clock in ((SINGLE, "single"), (SUSTAINED, "sustained")):
         if has & {*protocol, *([POWER] if protocol == SUSTAINED else [])}:
+            l2: Literal["cold", "warm"] = "cold" if protocol == SINGLE else "warm"
             result = _simulated(launch, gpu, clock=clock, l2=l2)
-            beside_us = event_us(row, f"empty_{protocol[0]}", gpu, l2=l2)
-            roof = None if roof_us is None else roof_us + beside_us
-            found[protocol[0]] = Answer(value=result.time_us + beside_us, roofline=roof)
+            more_us = event_us(row, f"empty_{protocol[0]}", gpu, l2=l2)
+            found[protocol[0]] = Answer(value=result.time_us + more_us, roofline=roof_us and roof_us + more_us)
             found[protocol[1]] = Answer(value=result.sm_clock_mhz, roofline=gpu.clock.max_mhz)
             if protocol == SUSTAINED:
                 found[POWER] = Answer(value=result.power_w, roofline=gpu.clock.power_limit_w)

@@ -81,8 +81,9 @@ LATENCIES = Latencies()
 BESIDE_WGMMA = Latencies(least_cycles=4.0, wide_cycles=25.39)
 """Latencies while another warpgroup's wgmma runs.
 
-Source: ``warp_scheduler.beside_interval_cycles`` and ``mad_wide_beside_cycles``, from ``kernels/turn_taking``. Its divisions
-take 375 and 633 cycles with these latencies, and were measured at 373 and 700 to 750."""
+Source: ``warp_scheduler.math_interval_during_wgmma_cycles`` and ``imad_wide_during_wgmma_cycles``, from
+``kernels/turn_taking``. Its divisions take 375 and 633 cycles with these latencies, and were
+measured at 373 and 700 to 750."""
 BESIDE_MMA = Latencies(mma_interval_cycles=6.017)
 """Latencies of code around mma.sync of 16-bit types whose k extent is 32 bytes.
 

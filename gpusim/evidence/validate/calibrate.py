@@ -15,6 +15,7 @@ from gpusim.errors import ConfigError, nearest
 from gpusim.evidence.cases.case import Case, Fitted, TwinConstant, asked, key_of
 from gpusim.evidence.cases.rows import Row, Table, config_of
 from gpusim.evidence.toolchain.cuda_toolkit import FOLDERS
+from gpusim.machine.description import parameter_hint
 
 if TYPE_CHECKING:
     from gpusim.machine.config import GpuSpec
@@ -149,7 +150,7 @@ def parameter(gpu: GpuSpec, name: str) -> float:
 def _value(gpu: GpuSpec, name: str) -> Any:
     whole = ".".join(name.split(".")[:2])
     if whole not in gpu.sources:
-        raise ConfigError(f"{gpu.name} has no parameter {name!r}; {nearest(name, gpu.sources)}")
+        raise ConfigError(f"{gpu.name} has no parameter {name!r}; {parameter_hint(name, gpu.sources)}")
     component, key, *of_class = name.split(".")
     value = getattr(getattr(gpu, component), key)
     if of_class and isinstance(value, Mapping):

@@ -227,7 +227,7 @@ def _parted_read_rate(gpu: GpuSpec, asked: Mapping[str, int], *, footprint_bytes
     slots, num_roles = gpu.num_sms * ctas_per_sm, min(2, warps)
     access = _access(warps // num_roles, asked["access_bytes"], asked["in_flight"])
     num_parts, num_steps = max(1, footprint_bytes // part_bytes), max(1, part_bytes // (num_roles * access.num_bytes))
-    alone = replace(gpu, xbar=replace(gpu.xbar, merge_limit=1))
+    alone = replace(gpu, xbar=replace(gpu.xbar, coalesce_max_requests=1))
 
     def work(cta: int) -> tuple[int, range]:
         return cta % num_parts, range(num_steps - (cta + 1) * num_steps // slots if cta < slots else 0, num_steps)

@@ -15,7 +15,7 @@ class DsmemSpec:
     """Round-trip latency of a load from another SM's shared memory (barriers)."""
     one_way_cycles: float = field(metadata=idealized(latency=0.0))
     """Latency of a remote store or mbarrier arrival until it takes effect (barriers)."""
-    pair_saving_cycles: float = field(metadata=idealized(latency=0.0))
+    same_tpc_saving_cycles: float = field(metadata=idealized(latency=0.0))
     """Latency that each direction saves in a cluster of two CTAs, which share a TPC (barriers)."""
     bytes_per_cycle: float
     """Bandwidth of one SM's link to the SM-to-SM network (barriers)."""

@@ -22,12 +22,12 @@ def side_shares(side_of_sm: Sequence[int], lead_fraction: float) -> dict[int, fl
     nums = {side: side_of_sm.count(side) for side in sorted(set(side_of_sm))}
     leads = dict.fromkeys(nums, 0.0)
     if len(nums) > 2 and lead_fraction:
-        raise ConfigError(f"l2.side_lead_fraction is {lead_fraction:g} for {len(nums)} partitions; wants 0 above two")
+        raise ConfigError(f"l2.partition0_lead_fraction is {lead_fraction:g} for {len(nums)} partitions; wants 0 above two")
     if len(nums) == 2:
         first, second = nums
         if lead_fraction * nums[first] >= nums[second]:
             raise ConfigError(
-                f"l2.side_lead_fraction is {lead_fraction:g}, which leaves {nums[second]} SMs of a partition no "
+                f"l2.partition0_lead_fraction is {lead_fraction:g}, which leaves {nums[second]} SMs of a partition no "
                 f"bandwidth next to {nums[first]} of the other; wants less than {nums[second] / nums[first]:.3g}"
             )
         leads = {first: lead_fraction, second: -lead_fraction * (nums[first] / nums[second])}

@@ -34,21 +34,21 @@ class HbmSpec:
     """Fraction of time in which a bank refreshes, so that its reads wait (pointer_chase)."""
     refresh_ns: float = field(metadata=idealized(latency=0.0))
     """Longest wait of a read for a bank's refresh (pointer_chase)."""
-    refresh_bytes: float
+    refresh_granularity_bytes: float
     """Contiguous bytes that wait for a refresh together (memory_channels)."""
-    write_wait_ns: float
+    read_behind_write_wait_ns: float
     """Scale of a read's mean wait behind writes: w / (1 - w) times this at a write share w of the peak
     (memory_bandwidth)."""
-    mixed_wait_ns: float
+    read_write_turnaround_wait_ns: float
     """Scale of a read's extra wait in mixed traffic: sqrt(r w) / (1 - w) times this, r and w being read and write
     shares (reads_beside_writes)."""
-    write_turn_ns: float = field(metadata=idealized(hbm=0.0, latency=0.0))
+    write_burst_ns: float = field(metadata=idealized(hbm=0.0, latency=0.0))
     """Length of one burst of writes that a read waits for: variance of the wait over its mean (reads_beside_writes)."""
     fill_spread_ns: float
     """Spread between fast and slow fills of many lines on idle HBM, evenly distributed (tile_arrival)."""
     sm_gb_per_s: float = field(metadata=idealized(hbm=INFINITE))
     """Highest HBM read bandwidth of one SM alone (tile_arrival)."""
-    queue_ns: float = field(metadata=idealized(hbm=0.0, latency=0.0))
+    queue_wait_at_half_load_ns: float = field(metadata=idealized(hbm=0.0, latency=0.0))
     """Scale of a line's mean queue wait at its channel: u / (1 - u) times this at a share u of the peak
     (memory_bandwidth)."""
     channel_gb_per_s: float = field(metadata=idealized(hbm=INFINITE, latency=INFINITE))
@@ -56,13 +56,13 @@ class HbmSpec:
     channel_bytes: float
     """Contiguous bytes in one channel; addresses map to channels as if at random, and 0 loads all evenly
     (memory_channels)."""
-    side_by_side_fraction: float
+    interleaved_variance_fraction: float
     """Variance of queued bytes among channels for contiguous requests, relative to scattered ones (memory_channels)."""
-    piece_read_bytes: float
+    row_open_read_bytes: float
     """Extra bytes of HBM time per isolated piece read, for opening a DRAM row (piece_order)."""
-    piece_write_bytes: float
+    row_open_write_bytes: float
     """Extra bytes of HBM time per isolated piece written, for opening a DRAM row (piece_order)."""
-    part_request_bytes: float
+    partial_line_request_bytes: float
     """Extra bytes of HBM time per warp request for parts of lines whose other parts other requests fetch (line_halves)."""
 
 

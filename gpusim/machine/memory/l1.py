@@ -21,7 +21,7 @@ class L1Spec:
     """Warp instructions that the LSU accepts (inferred)."""
     wavefronts_per_cycle: float
     """Wavefronts of at most 128 bytes that the data stage reads for global loads (paper)."""
-    coming_request_cycles: float
+    hit_on_miss_cycles: float
     """Extra LSU time of a warp's load whose line is still in flight, a hit on miss (load_loops)."""
     outstanding_bytes: float = field(metadata=idealized(l2=INFINITE))
     """Most bytes in flight to one SM for global loads and cp.async through L1 (memory_bandwidth)."""
@@ -29,7 +29,7 @@ class L1Spec:
     """LSU backlog up to which the warps that feed it do not stall (guess)."""
     cp_async_cycles: float
     """Extra LSU time of a warp's cp.async through L1, beyond a load of the same width (copy_rate)."""
-    cp_async_first_fraction: float
+    cp_async_miss_first_pass_fraction: float
     """Wavefronts of a cp.async that misses L1 which pass before the miss is known, relative to all of them
     (narrow_copies)."""
     cp_async_bypass_cycles: float

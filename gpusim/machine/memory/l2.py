@@ -23,16 +23,16 @@ class L2Spec:
     """Peak read bandwidth of one slice (inferred)."""
     sustained_fraction: float
     """Bandwidth of all slices under full load, relative to their peak (memory_bandwidth)."""
-    side_lead_fraction: float
+    partition0_lead_fraction: float
     """Extra bandwidth of partition 0 under full load, relative to its share by SMs; partition 1 has less (tile_sharing)."""
     request_bytes: float
     """Minimum slice time of one line request, in bytes that the slices could deliver meanwhile (tile_pitch)."""
-    shared_capacity_fraction: float
+    partition_capacity_fraction: float
     """Capacity of one partition, copies of lines from the other included, relative to ``capacity_bytes`` (l2_residency)."""
-    capacity_spread_fraction: float
+    eviction_width_fraction: float
     """Width of the logistic step from kept to evicted lines, relative to a partition's capacity; 0: a sharp step
     (l2_residency)."""
-    life_spread_fraction: float
+    cta_lifetime_cv: float
     """Coefficient of variation of CTA lifetimes when L2 bandwidth is the only limit; smaller as math becomes the limit
     (validation/studies)."""
     dirty_fraction: float
@@ -42,9 +42,9 @@ class L2Spec:
     evict_last_fraction: float
     """Capacity kept for lines hinted evict_last without a persisting set-aside, relative to ``capacity_bytes``
     (cache_hints)."""
-    link_bytes_per_cycle: float = field(metadata=idealized(l2=INFINITE))
+    fabric_bytes_per_cycle: float = field(metadata=idealized(l2=INFINITE))
     """Bandwidth of the L2 fabric between the partitions, in each direction (memory_bandwidth)."""
-    link_turnaround_fraction: float
+    fabric_turnaround_fraction: float
     """Extra L2-fabric time of a stored byte while equally many bytes are read in its direction (memory_bursts)."""
     near_latency_cycles: float = field(metadata=idealized(latency=0.0))
     """Mean latency of a hit in the SM's own partition, from issue to use (pointer_chase)."""
@@ -66,7 +66,7 @@ class L2Spec:
     """Sectors counted as hits during a launch that accesses no memory (promoted_lookups)."""
     slice_lookup_sectors: float
     """Extra sectors looked up, all of them hits, per SM and slice that the SM accesses (promoted_lookups)."""
-    dirty_crossing_fraction: float
+    dirty_fabric_fraction: float
     """Extra sectors that cross the L2 fabric and hit, relative to sectors that a launch on a cold L2 leaves dirty
     (cache_hints)."""
 

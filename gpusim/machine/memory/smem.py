@@ -23,19 +23,19 @@ class SmemSpec:
     """Latency of an atomic of one wavefront, from issue to use (shared_rate)."""
     store_latency_cycles: float
     """Time from a store's last wavefront until its registers are free and a fence is past it (store_fence)."""
-    replay_wavefronts: float
+    overtakable_wavefronts: float
     """Queued wavefronts of the data stage that younger global accesses need not wait for; 0: they wait for none
     (store_fence)."""
     global_load_wavefronts: float
     """Data-stage time of one wavefront of a global load, hit or miss, in shared-memory wavefronts (shared_data_stage)."""
     global_store_wavefronts: float
     """Data-stage time of one line of a global store, in shared-memory wavefronts (shared_data_stage)."""
-    copied_row_wavefronts: float
+    cp_async_row_wavefronts: float
     """Data-stage time of a tile row, or a line of it, of bypassing cp.async, in shared-memory wavefronts
     (copies_beside_reads)."""
-    operand_load_registers_per_cycle: float
+    wgmma_lds_registers_per_cycle: float
     """Warp registers (128 bytes) that loads return while wgmma reads its operands, at most (fill_beside_wgmma)."""
-    operand_store_wavefronts_per_cycle: float
+    wgmma_sts_wavefronts_per_cycle: float
     """Wavefronts of shared or global stores while wgmma reads its operands, at most (fill_beside_wgmma)."""
 
 

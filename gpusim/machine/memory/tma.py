@@ -32,14 +32,14 @@ class TmaSpec:
     """Time from when a store's bytes have left the SM until its source may be overwritten (copy_rate)."""
     group_wait_cycles: float = field(metadata=idealized(latency=0.0))
     """Minimum time of ``cp.async.bulk.wait_group`` (epilogue_pieces)."""
-    zero_row_bytes: float
+    oob_row_bytes: float
     """Slice time, in deliverable bytes, of an out-of-bounds row in a partly filled box, up to row 64
     (edges_beside_loads)."""
-    outside_row_bytes: float
+    oob_box_row_bytes: float
     """Slice time, in deliverable bytes, of further out-of-bounds rows and of boxes entirely outside (edges_beside_loads)."""
-    map_miss_cycles: float = field(metadata=idealized(latency=0.0))
+    tensormap_miss_cycles: float = field(metadata=idealized(latency=0.0))
     """Wait of a copy whose tensor map is in L2 but not in the SM; 0: maps are always there (tensor_map)."""
-    map_prefetch_cycles: float = field(metadata=idealized(latency=0.0))
+    tensormap_prefetch_cycles: float = field(metadata=idealized(latency=0.0))
     """Time from ``prefetch.tensormap`` of a map in L2 until copies find it (tensor_map)."""
 
 

@@ -18,14 +18,14 @@ class XbarSpec:
     """Highest write bandwidth of one SM to L2 (memory_bandwidth)."""
     write_bytes_per_cycle: float = field(metadata=idealized(l2=INFINITE))
     """Highest write bandwidth of all SMs to L2 (guess)."""
-    store_way_bytes: float
+    store_in_flight_bytes: float
     """Bytes of stores that have left an SM and are in flight to L2, at most (epilogue_pieces)."""
     line_request_bytes: float
     """Store-link time of one line request while its SM stores, as bytes that the link could carry (loads_beside_stores)."""
-    request_turn_packets: float
+    request_interval_packets: float
     """Store packets that leave an SM between two line requests of its copies; 0: copies wait for no stores
     (loads_beside_stores)."""
-    last_request_fraction: float
+    request_wait_per_efold_fraction: float
     """Extra wait behind stores per e-fold increase in outstanding line requests, relative to the wait of one
     (loads_beside_stores)."""
     store_packet_bytes: float
@@ -36,23 +36,23 @@ class XbarSpec:
     """Highest read bandwidth of all SMs of a GPC from L2 (memory_bandwidth)."""
     gpc_write_bytes_per_cycle: float = field(metadata=idealized(l2=INFINITE))
     """Highest write bandwidth of all SMs of a GPC to L2 (memory_bandwidth)."""
-    num_gpc_parts: int
+    num_gpc_store_ports: int
     """Parts of a GPC, each with a fixed equal share of its store bandwidth; TPCs are assigned round-robin (store_drift)."""
     bulk_read_fraction: float
     """Slice and link bandwidth of bulk copies without a tensor map, relative to loads and boxes (memory_bandwidth)."""
     multicast_read_fraction: float
     """Slice and link bandwidth of multicast boxes, each counted once, relative to boxes without multicast
     (multicast_rings)."""
-    merge_scope: Literal["sm", "tpc", "gpc"]
+    coalesce_scope: Literal["sm", "tpc", "gpc"]
     """SMs whose requests for one line coalesce: those of a ``gpc``, those of a ``tpc``, or none, ``sm`` (line_sharing)."""
-    merge_limit: int
+    coalesce_max_requests: int
     """Most requests for a line that coalesce into one (line_sharing)."""
-    torn_merge_fraction: float
+    misaligned_coalesce_fraction: float
     """Coalescing rate of misaligned box rows, which touch one line more than they need, relative to aligned rows
     (pitch_sharing)."""
-    merge_window_cycles: float
+    coalesce_window_cycles: float
     """Time after a line has passed its slice in which another request can still coalesce with it (line_sharing)."""
-    merge_wait_fraction: float
+    coalesce_wait_fraction: float
     """Fraction of a request's wait for the slices during which its lines stay open to coalescing (busy_sharing)."""
     sm_distance_cycles: float = field(metadata=idealized(latency=0.0))
     """Extra latency of the SM farthest from L2 over the nearest; other SMs lie evenly between (tile_arrival)."""

@@ -31,8 +31,8 @@ class InstructionCacheSpec:
     loop_kept_bytes: float
     """Code of a loop that a sub-core keeps between iterations; each byte beyond it evicts five (loop_code)."""
     loop_bytes_per_cycle: float
-    """Refetch rate of evicted loop code at a TPC whose :attr:`loop_paces` is 1 (fma_loops)."""
-    loop_paces: Mapping[str, float]
+    """Refetch rate of evicted loop code at a TPC whose :attr:`loop_fetch_rate_by_tpc` is 1 (fma_loops)."""
+    loop_fetch_rate_by_tpc: Mapping[str, float]
     """Refetch rate of a TPC, by its number in the GPC, relative to :attr:`loop_bytes_per_cycle`; missing numbers take
     the mean (loop_code)."""
     launch_fetched_bytes: float

@@ -21,7 +21,7 @@ class MbarrierSpec:
     """Latency of a ``try_wait`` on a complete phase; on an incomplete phase the warp then sleeps (barriers)."""
     wake_cycles: float = field(metadata=idealized(latency=0.0))
     """Time from a phase's completion until a sleeping warp resumes (barriers)."""
-    lone_try_wait_cycles: float = field(metadata=idealized(latency=0.0))
+    one_lane_try_wait_cycles: float = field(metadata=idealized(latency=0.0))
     """Latency of a ``try_wait`` by one lane of a diverged warp on a complete phase (tma_loop)."""
-    lone_retry_cycles: float = field(metadata=idealized(latency=0.0))
+    one_lane_retry_cycles: float = field(metadata=idealized(latency=0.0))
     """Extra latency of a one-lane ``try_wait`` per failed try (tma_loop)."""

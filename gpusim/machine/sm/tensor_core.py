@@ -23,7 +23,7 @@ class TensorCoreSpec:
     """Latency that an mma.sync with 16 bytes of k saves over one with 32 (math_rate)."""
     mma_sync_min_interval_cycles: float
     """Minimum interval between two mma.sync of a sub-core (math_rate)."""
-    mma_sync_sum_cycles: Mapping[str, float]
+    mma_sync_accumulate_cycles: Mapping[str, float]
     """Extra sub-core time per accumulator register, by type class, where other instructions add the sums; absent: none
     (math_rate)."""
     mma_sync_load_cycles: float
@@ -46,9 +46,9 @@ class TensorCoreSpec:
     """Groups of a warpgroup in flight; a wgmma of one more waits for the oldest (wgmma_rate)."""
     wgmma_max_queued: float = float("inf")
     """Unfinished wgmma of several warpgroups before the next issue stalls; a lone warpgroup does not stall (ring_math)."""
-    wgmma_between_wavefronts: float = 0.0
+    wgmma_min_free_wavefronts: float = 0.0
     """Wavefronts of other accesses that pass per wgmma whose operands leave no free cycle (wgmma_rate)."""
-    wgmma_switch_cycles: float = 0.0
+    wgmma_conflict_load_cycles: float = 0.0
     """Extra time per wavefront of a load with bank conflicts during operand reads, beyond the wait for a free cycle
     (wgmma_rate)."""
     num_sub_cores: int

@@ -26,7 +26,7 @@ class WarpSchedulerSpec:
     """FP32 lanes of an SM (math_rate)."""
     int32_lanes: int
     """INT32 lanes of an SM (math_rate)."""
-    mad_wide_lanes: int
+    imad_wide_lanes: int
     """Lanes of an SM for ``IMAD.WIDE`` (pipe_beside_wgmma)."""
     mufu_lanes: int
     """Special-function (MUFU) lanes of an SM (math_rate)."""
@@ -38,17 +38,17 @@ class WarpSchedulerSpec:
     """Operand reads of each of a scheduler's two register banks (math_rate)."""
     dependent_cycles: float
     """Latency of a math instruction until a dependent one (math_rate)."""
-    mad_wide_cycles: float
+    imad_wide_cycles: float
     """Interval between two independent ``IMAD.WIDE`` of a warp (pipe_beside_wgmma)."""
-    mad_wide_beside_cycles: float
+    imad_wide_during_wgmma_cycles: float
     """Interval between two ``IMAD.WIDE`` of a warp while wgmma runs on the SM (turn_taking)."""
-    mad_wide_apart_cycles: float
+    imad_wide_interleaved_cycles: float
     """Time that wgmma loses per ``IMAD.WIDE`` interleaved with other instructions, as warps reach it at different times
     (turn_taking)."""
-    mad_wide_spread_fraction: float
+    imad_wide_sm_cv: float
     """Standard deviation of SMs' ``IMAD.WIDE`` time in a launch with several CTAs an SM, relative to the mean
     (validation/studies)."""
-    beside_interval_cycles: float
+    math_interval_during_wgmma_cycles: float
     """Minimum interval between math instructions of a scheduler while wgmma runs on the SM (turn_taking)."""
     barrier_base_cycles: float = field(metadata=idealized(latency=0.0))
     """Latency of ``bar.sync`` from the last arrival to the first release, without the term per warp (barriers)."""
@@ -58,7 +58,7 @@ class WarpSchedulerSpec:
     """Issue time of ``bar.arrive`` (barriers)."""
     fence_cycles: float
     """Latency of a proxy or wgmma fence with nothing outstanding (barriers)."""
-    fence_view_cycles: float
+    proxy_fence_visible_cycles: float
     """Time from a proxy fence's end until the async proxy sees earlier stores; a later barrier waits for it
     (store_fence)."""
     fence_warp_cycles: float

@@ -398,7 +398,7 @@ CODE: Mapping[str, tuple[int, ...]] = {
 """Cycles that an entry point's own instructions take a warp, in order, with the stalls and waits for results that nvcc 13.0
 has scheduled (``gpusim.evidence.toolchain.issue_latency``): a k-step beside wgmma, barriers and copies; asking for a
 k-step's copies, of a
-producer from one wait's try to the next one's, less what ``mbarrier.lone_try_wait_cycles`` holds of such code
+producer from one wait's try to the next one's, less what ``mbarrier.one_lane_try_wait_cycles`` holds of such code
 (``HEAD_CYCLES`` of kernels/tma_loop); a tile's place; what of that stands behind the wait for a turn, beside wgmma; a tile's
 way out; these without IMAD.WIDE or IMAD.HI, of which so many stand in the place and so many on the way out; place and way
 out beside another warpgroup's wgmma."""

@@ -661,7 +661,7 @@ def _fit_network(
             "cluster barriers that release, less relaxed ones and a warp's fence, over the warps beyond four, median",
         ),
         "dsmem.latency_cycles": (there_and_back, "slope of a chain of loads, median of the partners in clusters of 4 and 8"),
-        "dsmem.pair_saving_cycles": (saving, "half of what a chain of loads takes less in a cluster of two"),
+        "dsmem.same_tpc_saving_cycles": (saving, "half of what a chain of loads takes less in a cluster of two"),
         "dsmem.one_way_cycles": (
             one_way, "half of what arrivals take there and back in clusters of 4 and 8, less fence, issue and wake, median"
         ),

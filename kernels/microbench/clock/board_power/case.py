@@ -73,7 +73,7 @@ def predict_row(
 
 BEGIN = {
     "idle_power_w": 100.0, "sm_busy_w": 50.0, "l2_pj_per_byte": 40.0, "l2_zeros_fraction": 0.5, "hbm_pj_per_byte": 60.0,
-    "hbm_zeros_fraction": 0.5, "zeros_fraction": 0.3, "tensor_pj_per_flop.16bit": 0.8,
+    "hbm_zeros_fraction": 0.5, "tensor_zeros_fraction": 0.3, "tensor_pj_per_flop.16bit": 0.8,
 }  # fmt: skip
 """What is searched together, and where it begins."""
 OF_OTHERS = ("tensor_pj_per_flop.16bit",)
@@ -113,7 +113,7 @@ def limiter_of(values: Mapping[str, float]) -> PowerLimiter:
         ClockSpec(
             max_mhz=MAX_MHZ, min_mhz=0.1 * MAX_MHZ, power_limit_w=0.0, single_power_w=0.0, single_power_delay_us=0.0,
             voltage_slope=VOLTAGE_SLOPE, tensor_mhz=MAX_MHZ, tensor_burst_mhz_us=0.0, tensor_rest_us=0.0,
-            tensor_least_mhz=MAX_MHZ, load_line_mhz_per_w=0.0, l2_follow_fraction=0.0, mma_sync_extra_fraction=0.0,
+            tensor_min_mhz=MAX_MHZ, load_line_mhz_per_w=0.0, l2_clock_coupling_fraction=0.0, mma_sync_extra_fraction=0.0,
             smem_pj_per_byte=0.0,
             tensor_pj_per_flop={"16bit": values["tensor_pj_per_flop.16bit"]}, fp32_pj_per_flop=0.0, bulk_pj_per_byte=0.0,
             fill_pj_per_byte=0.0, bulk_zeros_fraction=1.0, **others,

@@ -146,7 +146,7 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
     how = f"least squares over the clocks of {len(ran)} launches, with what kernels/power_clock and power_mma give"
     return [
         Fitted(parameter="clock.tensor_rest_us", value=float(rest_us), how=how),
-        Fitted(parameter="clock.tensor_least_mhz", value=float(least_mhz), how=how),
+        Fitted(parameter="clock.tensor_min_mhz", value=float(least_mhz), how=how),
     ]
 
 
@@ -154,7 +154,7 @@ def _square(rows: Sequence[Mapping[str, str]], rest_us: float, least_mhz: float)
     limiter = PowerLimiter(
         ClockSpec(
             max_mhz=MAX_MHZ, min_mhz=0.1 * MAX_MHZ, power_limit_w=loads.LIMIT_W, single_power_delay_us=loads.DELAY_US,
-            tensor_rest_us=rest_us, tensor_least_mhz=least_mhz, l2_follow_fraction=0.0,
+            tensor_rest_us=rest_us, tensor_min_mhz=least_mhz, l2_clock_coupling_fraction=0.0,
             tensor_pj_per_flop=TENSOR_PJ_PER_FLOP, fp32_pj_per_flop=0.0, bulk_pj_per_byte=0.0,
             fill_pj_per_byte=0.0, bulk_zeros_fraction=1.0, **loads.OF_WATTS,
             **OF_OTHERS,

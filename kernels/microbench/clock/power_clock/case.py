@@ -400,10 +400,10 @@ LIMIT_W = 700.0
 """The data sheet's: clocks know no watt."""
 OF_WATTS = {
     "idle_power_w": 134.3, "sm_busy_w": 31.6, "l2_pj_per_byte": 39.3, "l2_zeros_fraction": 0.5313,
-    "hbm_pj_per_byte": 64.13, "hbm_zeros_fraction": 0.728, "zeros_fraction": 0.1772,
+    "hbm_pj_per_byte": 64.13, "hbm_zeros_fraction": 0.728, "tensor_zeros_fraction": 0.1772,
 }  # fmt: skip
 """What kernels/board_power gives, where no limit lowers the clock: as described of the H200."""
-OF_TENSOR = {"tensor_mhz": 1809.6, "tensor_rest_us": 1.75, "tensor_least_mhz": 1760.0}
+OF_TENSOR = {"tensor_mhz": 1809.6, "tensor_rest_us": 1.75, "tensor_min_mhz": 1760.0}
 """What kernels/power_mma gives, where tensor cores never rest, and power_bursts: as described of the H200."""
 WORKING_CYCLES = 64 * 128
 """Of a burst, that tensor cores work: of every type."""
@@ -473,7 +473,7 @@ def _limiter(values: NDArray[np.float64], highest_mhz: float) -> PowerLimiter:
     return PowerLimiter(
         ClockSpec(
             max_mhz=highest_mhz, min_mhz=0.1 * highest_mhz, power_limit_w=LIMIT_W, single_power_delay_us=DELAY_US,
-            l2_follow_fraction=0.0, tensor_pj_per_flop={"16bit": found.pop("tensor_pj_per_flop.16bit")},
+            l2_clock_coupling_fraction=0.0, tensor_pj_per_flop={"16bit": found.pop("tensor_pj_per_flop.16bit")},
             mma_sync_extra_fraction=0.0, smem_pj_per_byte=0.0, fp32_pj_per_flop=0.0,
             bulk_pj_per_byte=0.0, fill_pj_per_byte=0.0, bulk_zeros_fraction=1.0, **OF_WATTS, **OF_TENSOR, **found,
         )

@@ -371,7 +371,7 @@ def limiter_of(values: Mapping[str, float]) -> PowerLimiter:
         ClockSpec(
             max_mhz=MAX_MHZ, min_mhz=0.1 * MAX_MHZ, power_limit_w=0.0, single_power_w=0.0, single_power_delay_us=0.0,
             voltage_slope=OF_CLOCKS["voltage_slope"], tensor_mhz=MAX_MHZ, tensor_burst_mhz_us=0.0, tensor_rest_us=0.0,
-            tensor_least_mhz=MAX_MHZ, load_line_mhz_per_w=0.0, l2_follow_fraction=0.0, tensor_pj_per_flop=tensor,
+            tensor_min_mhz=MAX_MHZ, load_line_mhz_per_w=0.0, l2_clock_coupling_fraction=0.0, tensor_pj_per_flop=tensor,
             bulk_pj_per_byte=0.0, fill_pj_per_byte=0.0,
             bulk_zeros_fraction=1.0, **loads.OF_WATTS, **values,
         )

@@ -549,7 +549,7 @@ def _of_l2(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
     if not slopes:
         return []
     how = "streams by TMA out of L2 beside wgmma, GB/s over clock: slope of logarithms from the fastest on, median"
-    return [Fitted(parameter="clock.l2_follow_fraction", value=float(np.median(slopes)), how=how)]
+    return [Fitted(parameter="clock.l2_clock_coupling_fraction", value=float(np.median(slopes)), how=how)]
 
 
 def _has_rates(row: Mapping[str, str]) -> bool:
@@ -586,7 +586,8 @@ def limiter_of(values: dict[str, float], highest_mhz: float) -> PowerLimiter:
     return PowerLimiter(
         ClockSpec(
             max_mhz=highest_mhz, min_mhz=0.1 * highest_mhz, power_limit_w=loads.LIMIT_W,
-            single_power_delay_us=loads.DELAY_US, l2_follow_fraction=0.0, fp32_pj_per_flop=0.0, bulk_zeros_fraction=1.0,
+            single_power_delay_us=loads.DELAY_US, l2_clock_coupling_fraction=0.0, fp32_pj_per_flop=0.0,
+            bulk_zeros_fraction=1.0,
             **loads.OF_TENSOR, mma_sync_extra_fraction=0.0, smem_pj_per_byte=0.0,
             tensor_pj_per_flop=tensor, **others,
         )

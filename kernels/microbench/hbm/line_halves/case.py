@@ -185,7 +185,7 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
     if not found:
         return []
     return [Fitted(
-        parameter="hbm.part_request_bytes", value=max(0.0, float(np.median(found))),
+        parameter="hbm.partial_line_request_bytes", value=max(0.0, float(np.median(found))),
         how="2 GiB less 512 MiB, halves of lines by warps side by side: time over that of whole lines, less one, times a "
         f"request's bytes: median of {len(found)} widths",
     )]  # fmt: skip

@@ -992,7 +992,7 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
             reads, "reads of 8 to 30 MiB over what slices serve at most, own chunks, all SMs together, the faster of "
             "threads and TMA"
         ),
-        "l2.link_bytes_per_cycle": (
+        "l2.fabric_bytes_per_cycle": (
             None if writes is None else writes * NUM_SMS / 4,
             f"writes of 8 to 30 MiB, of which half cross, half of these each way, {all_sms}"
         ),
@@ -1006,11 +1006,11 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
             _top(rows, "bytes_per_cycle", 4 * MIB, ("write", "tma_store")),
             f"writes of 4 MiB, one SM, median of the {NUM_TOP} fastest ways"
         ),
-        "hbm.queue_ns": (
+        "hbm.queue_wait_at_half_load_ns": (
             _queue_ns(rows), "what a chase in memory waits beside reads of memory beyond what it waits beside next to none, "
             "over what those take of the peak rate over what they leave: median"
         ),
-        "hbm.write_wait_ns": (
+        "hbm.read_behind_write_wait_ns": (
             _write_wait_ns(rows), "what a chase in memory waits beside writes of memory at less than "
             f"{MUCH_TAKEN:.0%} of their rate, beyond its latency and its queue, over their part of the peak: median"
         ),
@@ -1048,7 +1048,7 @@ def _write_wait_ns(rows: Sequence[Mapping[str, str]]) -> float | None:
     for share, ns in _chases(rows, "write", hbm.sustained_write_gb_per_s):
         if share < MUCH_TAKEN:
             of_peak = share * hbm.sustained_write_gb_per_s / hbm.peak_gb_per_s
-            queued = hbm.queue_ns * of_peak / (1.0 - of_peak)
+            queued = hbm.queue_wait_at_half_load_ns * of_peak / (1.0 - of_peak)
             waits.append((ns - hbm.latency_ns - queued) / of_peak)
     return float(np.median(waits)) if waits else None
 

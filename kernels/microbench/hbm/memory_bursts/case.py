@@ -180,11 +180,11 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
         return []
     sizes, cycles = np.array(told).T
     l2 = load_gpu(GPU).l2
-    ways = 4 * l2.link_bytes_per_cycle  # half of the bytes cross, half of these each way
+    ways = 4 * l2.fabric_bytes_per_cycle  # half of the bytes cross, half of these each way
     late = [late_cycles(size, l2) for size in sizes]
     return [
         Fitted(
-            parameter="l2.link_turnaround_fraction", value=float(np.polyfit(sizes, cycles - late, 1)[0]) * ways - 2.0,
+            parameter="l2.fabric_turnaround_fraction", value=float(np.polyfit(sizes, cycles - late, 1)[0]) * ways - 2.0,
             how="copies of 4 MiB and more, 16 KiB an SM and round: slope of the median SM's end, less what its last line "
             "waits for unlike lanes, over bytes, over what the link takes of reads and of stores alone, beyond 2",
         )
@@ -194,7 +194,7 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
 def late_cycles(num_bytes: float, l2: L2Spec) -> float:
     """What the last line of an SM waits longer for the fullest lane, of all that a copy of so many bytes passes each way."""
     lanes = l2.num_slices / l2.num_partitions
-    deviation = np.sqrt(num_bytes / 2 * LINE_BYTES * lanes) / l2.link_bytes_per_cycle  # each line on a lane as if drawn
+    deviation = np.sqrt(num_bytes / 2 * LINE_BYTES * lanes) / l2.fabric_bytes_per_cycle  # each line on a lane as if drawn
     return float(most_of(round(lanes)) * deviation)
 
 

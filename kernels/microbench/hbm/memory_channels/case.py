@@ -404,11 +404,13 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
             how=f"chunks of 512 bytes to 16 KiB: {how}: over bytes, as the fullest of all channels has it",
         ),
         Fitted(
-            parameter="hbm.refresh_bytes", value=bytes_of_a_wait(rows),
+            parameter="hbm.refresh_granularity_bytes", value=bytes_of_a_wait(rows),
             how="runs of 256 and 512 KiB: an SM's last line beyond the median one, as the last of so many that may wait for "
             "a refresh: median",
         ),
-        Fitted(parameter="hbm.side_by_side_fraction", value=together / apart, how=f"runs of lines over chunks: {how}"),
+        Fitted(
+            parameter="hbm.interleaved_variance_fraction", value=together / apart, how=f"runs of lines over chunks: {how}"
+        ),
     ]  # fmt: skip
 
 

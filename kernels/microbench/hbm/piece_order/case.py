@@ -201,7 +201,7 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
 def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
     """What a piece takes beside its bytes, of the shortest ones."""
     found = []
-    for way, name in (("read", "hbm.piece_read_bytes"), ("write", "hbm.piece_write_bytes")):
+    for way, name in (("read", "hbm.row_open_read_bytes"), ("write", "hbm.row_open_write_bytes")):
         times = [
             (int(row["piece_bits"]), float(row["gpu__time_duration.sum"])) for row in rows
             if row["way"] == way and row["unrolled"] == "1" and row.get("gpu__time_duration.sum")

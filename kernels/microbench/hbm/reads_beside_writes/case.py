@@ -205,7 +205,7 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
     """What a load waits for turns between reads and writes, and how unevenly."""
     told = list(waits(rows))
     found: list[Fitted] = []
-    alone = load_gpu(GPU).hbm.write_wait_ns
+    alone = load_gpu(GPU).hbm.read_behind_write_wait_ns
     mixed = [
         (wait.mean_ns * (1.0 - wait.write_share) - alone * wait.write_share) / (wait.read_share * wait.write_share) ** 0.5
         for wait in told if wait.mean_ns > LEAST_MEAN_NS
@@ -216,7 +216,7 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
             "leave, less what a chase beside writes waits, over the root of the parts of reads and writes: median of rows "
             f"with less than {MOST_TAKEN:.0%} of the rate"
         )
-        found.append(Fitted(parameter="hbm.mixed_wait_ns", value=float(np.median(mixed)), how=how))
+        found.append(Fitted(parameter="hbm.read_write_turnaround_wait_ns", value=float(np.median(mixed)), how=how))
     turns = [
         wait.variance_ns2 / wait.mean_ns for wait in told
         if wait.kernel in ("line", "vector") and wait.mean_ns > LEAST_WAIT_NS and wait.variance_ns2 > 0.0
@@ -224,7 +224,7 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
     if turns:
         how = "what the variance of a load's time grows by beside writes, over what its mean grows by: median of rows"
         how += f" where that is more than {LEAST_WAIT_NS:g} ns"
-        found.append(Fitted(parameter="hbm.write_turn_ns", value=float(np.median(turns)), how=how))
+        found.append(Fitted(parameter="hbm.write_burst_ns", value=float(np.median(turns)), how=how))
     return found
 
 

@@ -177,7 +177,7 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
             paces[place] = min(pace, paces.get(place, pace))
     found += [
         Fitted(
-            parameter=f"instruction_cache.loop_paces.{place}", value=pace / paces[FIRST_PLACE],
+            parameter=f"instruction_cache.loop_fetch_rate_by_tpc.{place}", value=pace / paces[FIRST_PLACE],
             how="loops of 48 KiB without loads, one warp a sub-core, lone SMs: the slowest TPC of that number of the GPCs "
             f"that calibrate, over that of number {FIRST_PLACE}, which runs a lone CTA",
         ) for place, pace in sorted(paces.items()) if FIRST_PLACE in paces

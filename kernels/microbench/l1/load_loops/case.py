@@ -320,7 +320,7 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
         and row.get("cycles_per_turn")
     ]  # fmt: skip
     gpu = load_gpu(GPU)
-    tuned = [replace(gpu, l1=replace(gpu.l1, coming_request_cycles=tried)) for tried in TRIED]
+    tuned = [replace(gpu, l1=replace(gpu.l1, hit_on_miss_cycles=tried)) for tried in TRIED]
     found = []
     for row in told:
         config = {name: row[name] for name in ("kernel", *COLUMNS)}
@@ -330,7 +330,7 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
         return []
     return [
         Fitted(
-            parameter="l1.coming_request_cycles", value=float(np.median(found)),
+            parameter="l1.hit_on_miss_cycles", value=float(np.median(found)),
             how="loops of 32 warps, eight words and eight lines, that walk: as the twin takes as long, median",
         )
     ]  # fmt: skip

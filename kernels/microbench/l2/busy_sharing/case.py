@@ -224,7 +224,7 @@ def fit(rows: Sequence[Config]) -> list[Fitted]:
         if slots != "0" and idle_wait and wait > QUEUED * idle_wait:
             found.append((end - idle_end) / (wait - idle_wait))
     how = "skew at which half of the lines are read twice, less the same without loads, over what shots wait longer, median"
-    return [Fitted(parameter="xbar.merge_wait_fraction", value=float(np.median(found)), how=how)] if found else []
+    return [Fitted(parameter="xbar.coalesce_wait_fraction", value=float(np.median(found)), how=how)] if found else []
 
 
 HOPPER = (9, 0)

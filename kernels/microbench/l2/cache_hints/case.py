@@ -314,7 +314,7 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
     crossing = sum(item.crossing_bytes for item in found.values()) + writes * (1.0 - 1.0 / gpu.l2.num_partitions)
     crossing_misses = sum(item.crossing_miss_bytes for item in found.values())
     values[READ_MISSES] = misses / SECTOR_BYTES
-    crossing += gpu.l2.dirty_crossing_fraction * max(0.0, writes - values.get(DRAM_WRITE, 0.0))
+    crossing += gpu.l2.dirty_fabric_fraction * max(0.0, writes - values.get(DRAM_WRITE, 0.0))
     others, found_by_others = looked_up_beside(gpu.l2, (reads + writes) / SECTOR_BYTES, NUM_CTAS)
     sectors = (reads + writes + crossing) / SECTOR_BYTES
     hits = sectors - (misses + crossing_misses) / SECTOR_BYTES + found_by_others
@@ -406,7 +406,7 @@ def fit(rows: Sequence[Config]) -> list[Fitted]:
     found = []
     if crossed:
         found.append(Fitted(
-            parameter="l2.dirty_crossing_fraction", value=median(crossed),
+            parameter="l2.dirty_fabric_fraction", value=median(crossed),
             how="one pass of stores: what crosses beyond half of them, over what is not in memory at its end, median",
         ))  # fmt: skip
     if dirty:

@@ -387,11 +387,11 @@ def fit(rows: Sequence[Config]) -> list[Fitted]:
     shares_apart = 2.0 * np.log(3.0)  # a logistic curve goes from a quarter to three quarters over so many of its widths
     return [
         Fitted(
-            parameter="l2.shared_capacity_fraction", value=half / load_gpu(GPU).l2.capacity_bytes,
+            parameter="l2.partition_capacity_fraction", value=half / load_gpu(GPU).l2.capacity_bytes,
             how="footprint of which both sides fetch half again in each round, over the capacity",
         ),
         Fitted(
-            parameter="l2.capacity_spread_fraction", value=float((most - quarter) / half / shares_apart),
+            parameter="l2.eviction_width_fraction", value=float((most - quarter) / half / shares_apart),
             how="footprints of which both sides fetch a quarter and three quarters again: between them, over 2.2 times the "
             "one of which they fetch half",
         ),

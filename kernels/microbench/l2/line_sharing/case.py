@@ -390,8 +390,8 @@ def alu_per_cycle(gpu: GpuSpec) -> float:
 def fit(rows: Sequence[Config]) -> list[Fitted]:
     """Where merging ends in time and in number; among SMs it ends at the GPC, as ``distance`` shows."""
     found = [
-        _fitted("xbar.merge_window_cycles", _windows(rows), "skew at which a line is read 1.5 times, median of the pairs"),
-        _fitted("xbar.merge_limit", _limits(rows), "most readers for one read of a line, at no skew"),
+        _fitted("xbar.coalesce_window_cycles", _windows(rows), "skew at which a line is read 1.5 times: median of pairs"),
+        _fitted("xbar.coalesce_max_requests", _limits(rows), "most readers for one read of a line, at no skew"),
     ]
     return [fitted for fitted in found if fitted is not None]
 

@@ -476,8 +476,8 @@ def fit(rows: Sequence[Config]) -> list[Fitted]:
                 takes.append((packet - few) * turns[-1] * PACKET_BYTES[kind] / few)
     found = {
         "line_request_bytes": (takes, "what packets take longer beside six copies than beside one of a line"),
-        "request_turn_packets": (turns, "cycles a line of six copies over cycles a packet"),
-        "last_request_fraction": (
+        "request_interval_packets": (turns, "cycles a line of six copies over cycles a packet"),
+        "request_wait_per_efold_fraction": (
             growths, "copies to 2 KiB: wait less turns, beyond a lone line's, over it and the logarithm",
         ),
     }

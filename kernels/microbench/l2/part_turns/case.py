@@ -104,7 +104,7 @@ def sum_of_ring(config: Config, cta: int) -> int:
 def in_short_parts() -> NDArray[np.bool_]:
     """Whether each SM is in a part of its GPC that has fewer TPCs than others, bool[132]."""
     gpu = load_gpu(GPU)
-    parts = parts_of_gpcs(gpu.floorplan.gpc_of_sm, gpu.xbar.num_gpc_parts)
+    parts = parts_of_gpcs(gpu.floorplan.gpc_of_sm, gpu.xbar.num_gpc_store_ports)
     num = Counter(parts)
     return np.array([num[part] < max(num.values()) for part in parts])
 

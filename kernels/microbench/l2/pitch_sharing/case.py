@@ -247,7 +247,7 @@ TORN = {"32": 0.75, "64": 0.5, "96": 0.75}
 
 
 def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
-    """``xbar.torn_merge_fraction``: what merges of rows on two lines, over what does of the same grid's rows on lines."""
+    """``xbar.misaligned_coalesce_fraction``: merged share of rows that span two lines, over that of aligned rows."""
     shape = [name for name in COLUMNS if name != "beyond_bytes"]
     read = {
         (tuple(row[name] for name in shape), row["beyond_bytes"]): float(row[READ]) * 32 / float(row["asked_bytes"])
@@ -261,7 +261,7 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
     if not found:
         return []
     how = "grids that nothing paces: what merges of rows off a line over what does of rows on lines, median"
-    return [Fitted(parameter="xbar.torn_merge_fraction", value=float(np.median(found)), how=how)]
+    return [Fitted(parameter="xbar.misaligned_coalesce_fraction", value=float(np.median(found)), how=how)]
 
 
 def derive(row: Config) -> dict[str, float]:

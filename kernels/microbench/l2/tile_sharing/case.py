@@ -557,7 +557,7 @@ def _lead(rows: Sequence[Config]) -> list[Fitted]:
     if not found:
         return []
     how = "full rings of three stages and more, own tiles: four GPCs' rate less the other four's, over all, median"
-    return [Fitted(parameter="l2.side_lead_fraction", value=float(np.median(found)), how=how)]
+    return [Fitted(parameter="l2.partition0_lead_fraction", value=float(np.median(found)), how=how)]
 
 
 def _group(configs: Any, rank: int) -> Group:

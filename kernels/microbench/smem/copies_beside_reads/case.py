@@ -336,7 +336,7 @@ def _of_stage(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
     if not found:
         return []
     how = "streams beside readers that alone take the whole stage: what these lose, over the rows, median"
-    return [Fitted(parameter="smem.copied_row_wavefronts", value=float(np.median(found)), how=how)]
+    return [Fitted(parameter="smem.cp_async_row_wavefronts", value=float(np.median(found)), how=how)]
 
 
 def _of_queue(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:

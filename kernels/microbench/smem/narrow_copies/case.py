@@ -331,7 +331,7 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
         "rounds of four and eight warps, one load behind: cycles of a copy more, from four to eight, less "
         "l1.cp_async_cycles, over its wavefronts"
     )
-    return [Fitted(parameter="l1.cp_async_first_fraction", value=float(np.median(found)), how=f"{how}, median")]
+    return [Fitted(parameter="l1.cp_async_miss_first_pass_fraction", value=float(np.median(found)), how=f"{how}, median")]
 
 
 CASE = Case(

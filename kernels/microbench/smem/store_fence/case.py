@@ -213,13 +213,13 @@ def fit(rows: Rows) -> list[Fitted]:
         "smem.store_latency_cycles": (
             latencies, "the last fence behind stores without conflicts, less their wavefronts and a fence, median"
         ),
-        "smem.replay_wavefronts": (replays, "how much earlier fences behind stores with conflicts are over, median"),
+        "smem.overtakable_wavefronts": (replays, "how much earlier fences behind stores with conflicts are over, median"),
     }
     if len({warps for warps, _ in seen}) > 1:
         each = slope(seen)
         how = "barriers behind stores and fences of 4 to 16 warps, less both"
         found["warp_scheduler.fence_warp_cycles"] = ([each], f"{how}: slope over warps")
-        found["warp_scheduler.fence_view_cycles"] = (
+        found["warp_scheduler.proxy_fence_visible_cycles"] = (
             [cycles - each * warps for warps, cycles in seen], f"{how}, as of one warp, median"
         )
     return [

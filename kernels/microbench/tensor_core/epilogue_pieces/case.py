@@ -486,7 +486,7 @@ def fit(rows: Rows) -> list[Fitted]:
         "xbar.store_packet_bytes": (
             _packet_bytes(rows), "fp32 fragments stored by one SM, a sector a line, until a fence: slope over lines"
         ),
-        "xbar.store_way_bytes": (
+        "xbar.store_in_flight_bytes": (
             _way_bytes(rows),
             "stores by TMA of 132 SMs at once: bytes less what L2 takes of them until the source is read, median",
         ),

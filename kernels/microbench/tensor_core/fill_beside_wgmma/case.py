@@ -405,8 +405,8 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
     """What loads return, and stores bring, beside wgmma whose operands leave them more."""
     fitted = []
     for fill, word, parameter in (
-        ("ld_shared", "loads", "operand_load_registers_per_cycle"),
-        ("st_shared", "stores", "operand_store_wavefronts_per_cycle"),
+        ("ld_shared", "loads", "wgmma_lds_registers_per_cycle"),
+        ("st_shared", "stores", "wgmma_sts_wavefronts_per_cycle"),
     ):  # fmt: skip
         found = [
             float(row["fill_bytes_per_cycle"]) / LINE_BYTES for row in rows

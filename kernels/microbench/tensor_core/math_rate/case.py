@@ -734,7 +734,7 @@ def _of_several(full: Mapping[str, Sequence[float]]) -> dict[str, tuple[Sequence
         "tensor_core.mma_sync_flops_per_cycle.fp8": (
             [NUM_SUB_PARTITIONS / by_flops], f"{how} FLOP: least squares, FLOP a cycle"
         ),
-        "tensor_core.mma_sync_sum_cycles.fp8": ([by_register], f"{how} registers of sums: least squares"),
+        "tensor_core.mma_sync_accumulate_cycles.fp8": ([by_register], f"{how} registers of sums: least squares"),
     }  # fmt: skip
 
 

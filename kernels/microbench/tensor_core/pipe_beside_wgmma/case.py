@@ -380,10 +380,10 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
     found = []
     if len(one) > 1:
         how = "steps of IMAD.WIDE alone, one warpgroup, and ptxas' moves beside: slope over instructions"
-        found.append(Fitted(parameter="warp_scheduler.mad_wide_cycles", value=_slope(one), how=how))
+        found.append(Fitted(parameter="warp_scheduler.imad_wide_cycles", value=_slope(one), how=how))
     if len(two) > 1:
         how = "steps of IMAD.WIDE alone, two warpgroups: warps of the SM over the slope, times 32, and whole"
-        found.append(Fitted(parameter="warp_scheduler.mad_wide_lanes", value=32.0 * 8.0 / _slope(two), how=how))
+        found.append(Fitted(parameter="warp_scheduler.imad_wide_lanes", value=32.0 * 8.0 / _slope(two), how=how))
     return found
 
 

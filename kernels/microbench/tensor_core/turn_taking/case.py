@@ -278,11 +278,11 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
     fitted = []
     for kinds, num, parameter, how in (
         (
-            ("wide",), TURN, "mad_wide_beside_cycles",
+            ("wide",), TURN, "imad_wide_during_wgmma_cycles",
             "IMAD.WIDEs of one warpgroup beside the other's train, turns over items: median",
         ),
         (
-            ("imad", "pack"), TURN + LOOP_INSTRUCTIONS, "beside_interval_cycles",
+            ("imad", "pack"), TURN + LOOP_INSTRUCTIONS, "math_interval_during_wgmma_cycles",
             "IMAD and F2FP of one warpgroup beside the other's train, turns over 34 instructions each: median, and whole",
         ),
     ):  # fmt: skip
@@ -304,7 +304,7 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
         how = (
             "what a train loses to IMAD.WIDEs and IMAD.HIs of the other warpgroup that stand amid other instructions: median"
         )
-        fitted.append(Fitted(parameter="warp_scheduler.mad_wide_apart_cycles", value=float(np.median(lost)), how=how))
+        fitted.append(Fitted(parameter="warp_scheduler.imad_wide_interleaved_cycles", value=float(np.median(lost)), how=how))
     return fitted
 
 

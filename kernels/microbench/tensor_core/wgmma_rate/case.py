@@ -686,11 +686,11 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
     ]  # fmt: skip
     return list(rates.medians({
         **found,
-        "tensor_core.wgmma_switch_cycles": (
+        "tensor_core.wgmma_conflict_load_cycles": (
             switches,
             "loads with conflicts beside wgmma from n = 64 on: cycles a wavefront less those that operands leave, median",
         ),
-        "tensor_core.wgmma_between_wavefronts": (
+        "tensor_core.wgmma_min_free_wavefronts": (
             between, "loads without conflicts beside ss up to n = 64, wavefronts a wgmma: median"
         ),
         "tensor_core.wgmma_smem_wavefronts_per_cycle": (

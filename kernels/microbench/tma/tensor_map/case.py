@@ -326,7 +326,7 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
     middle = (min(waits) + max(waits)) / 2
     sides = [float(np.median([wait for wait in waits if (wait > middle) is is_far])) for is_far in (False, True)]
     how = "first use less the second: mean of the sides"
-    found = [Fitted(parameter="tma.map_miss_cycles", value=float(np.mean(sides)), how=how)]
+    found = [Fitted(parameter="tma.tensormap_miss_cycles", value=float(np.mean(sides)), how=how)]
     taken = [
         late[key_of(row)] + float(row["delay_cycles"]) + float(row["prefetch_cycles"])
         for row in built if row["prefetches"] == "1" and late[key_of(row)] > STILL_LATE_CYCLES
@@ -334,7 +334,7 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
     if taken:
         value = float(np.median(taken)) - (sides[1] - float(np.mean(sides)))
         how = "prefetch, delay and what the first use still takes longer, median, less half of what the sides are apart"
-        found.append(Fitted(parameter="tma.map_prefetch_cycles", value=value, how=how))
+        found.append(Fitted(parameter="tma.tensormap_prefetch_cycles", value=value, how=how))
     return found
 
 

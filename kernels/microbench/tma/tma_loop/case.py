@@ -356,25 +356,25 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
     at_once = [wait for wait in waits if wait < 1.5 * least]
     first = float(np.median(at_once))
     how = "an elected lane's wait for a stage that is empty, less the clock, median"
-    found = [Fitted(parameter="mbarrier.lone_try_wait_cycles", value=first, how=how)]
+    found = [Fitted(parameter="mbarrier.one_lane_try_wait_cycles", value=first, how=how)]
     retries = [(wait - first) / max(1, round((wait - first) / first)) for wait in waits if wait >= 1.5 * least]
     if retries:
         how = "its longer waits less that, median over the tries they hold"
-        found.append(Fitted(parameter="mbarrier.lone_retry_cycles", value=float(np.median(retries)), how=how))
+        found.append(Fitted(parameter="mbarrier.one_lane_retry_cycles", value=float(np.median(retries)), how=how))
     return found
 
 
 CLOCK_CYCLES = 2.0
 """Of one reading of the clock: kernels/copy_rate."""
 HEAD_CYCLES = 10.0
-"""From the clock to a wait's first try, by boxes 9 or 10: the loop's own code that ``mbarrier.lone_try_wait_cycles`` holds.
-From SASS; a test reads it again."""
+"""From the clock to a wait's first try, by boxes 9 or 10: the loop's own code that
+``mbarrier.one_lane_try_wait_cycles`` holds. From SASS; a test reads it again."""
 
 
 def twin_constants(rows: Sequence[Mapping[str, str]], gpu: GpuSpec) -> list[TwinConstant]:
     """What the producer's step takes beyond its schedule, of rings whose producer never waits for a stage."""
     waits = {fitted.parameter: fitted.value for fitted in fit(rows)}
-    lone = waits.get("mbarrier.lone_try_wait_cycles", float("nan"))
+    lone = waits.get("mbarrier.one_lane_try_wait_cycles", float("nan"))
     assert gpu.tma is not None  # it has measured this kernel
     found = []
     for kernel in REST_CYCLES:
