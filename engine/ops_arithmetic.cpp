@@ -41,16 +41,15 @@ void multiply(Role* role, const Op& op) {
 
 // Queues FFMA of a role in the FP32 pipe.
 void multiply_add(Role* role, const Op& op) {
-  const FmaRecord& cost = input.fmas[uint32_t(op.cost)];
-  Sm& sm = sm_of(role);
+  const FmaRecord& fma = input.fmas[uint32_t(op.cost)];
+  WarpScheduler& scheduler = sm_of(role).scheduler;
   bool is_chain = op.flags & 1;
-  double num = cost.num_instructions;
+  double num = fma.num_instructions;
   double chained = is_chain ? role->t + num * input.warp_scheduler->dependent_cycles : 0.0;
   counters.warp_scheduler.fma_instructions += num * role->num_warps;
-  double wgmma_until = is_chain ? 0.0 : sm.tensor_core.wgmma_until;
-  double end = sm.scheduler.execute(sm.scheduler.fma_pipe, num, role->num_warps, role->t, wgmma_until,
-                                    cost.turns_each);
-  role->spend(WarpState::MATH_PIPE, end > chained ? end : chained);
+  double until = is_chain ? 0.0 : sm_of(role).tensor_core.wgmma_until;
+  double end = scheduler.execute(scheduler.fma_pipe, num, role->num_warps, role->t, until, fma.turns_each);
+  role->spend(WarpState::MATH_PIPE, larger(end, chained));
 }
 
 // A kernel's own instructions, each waiting for the one before it; `num_more` take turns between.
