@@ -11,16 +11,7 @@ import pytest
 from gpusim.machine.clock import Activity
 from gpusim.machine.sm.occupancy import Occupancy
 from gpusim.simulate.result import Result
-from gpusim.simulate.timeline import (
-    CopySpan,
-    MmaSpan,
-    PhaseFlip,
-    ReadSpan,
-    RoleTimeline,
-    Span,
-    Timeline,
-    WarpState,
-)
+from gpusim.simulate.timeline import CopySpan, MmaSpan, PhaseFlip, ReadSpan, RoleTimeline, Span, Timeline, WarpState
 
 STAGES, STEPS = 3, 12
 COPY_CYCLES, MATH_CYCLES, START, WAKE = 700.0, 256.0, 1000.0, 20.0

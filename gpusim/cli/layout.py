@@ -10,15 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gpusim.cli.layout_operations import (
-    OPERATIONS,
-    Operation,
-    Step,
-    Unit,
-    apply,
-    bare_swizzle,
-    is_inside,
-)
+from gpusim.cli.layout_operations import OPERATIONS, Operation, Step, Unit, apply, bare_swizzle, is_inside
 from gpusim.cli.options import console_for, output_path, refuse_same, write_json
 from gpusim.cli.parameters import parameter
 from gpusim.errors import ConfigError, LayoutError

@@ -21,15 +21,7 @@ from typing import Any
 from gpusim.errors import ConfigError
 from gpusim.explore.answers import Answer, RefusedError, Shown
 from gpusim.explore.forms import FORMS, OFFERED, Offered, grid, narrowed
-from gpusim.explore.pages import (
-    ASSETS,
-    answer_document,
-    answer_fragment,
-    asset,
-    form_page,
-    index_page,
-    refusal_document,
-)
+from gpusim.explore.pages import ASSETS, answer_document, answer_fragment, asset, form_page, index_page, refusal_document
 from gpusim.explore.worker import answered
 from gpusim.machine.config import configs_dir
 from gpusim.report.number_format import count

@@ -15,16 +15,7 @@ from gpusim.explore.sliders import SLIDERS, changed_words
 from gpusim.machine.counters import COUNTERS
 from gpusim.machine.exact_math import sum_in_order
 from gpusim.program.programs import Programs
-from gpusim.program.records import (
-    CONSTANTS,
-    FAILURE,
-    INPUT_SECTIONS,
-    OUTPUT_SECTIONS,
-    SM_TOTALS,
-    TOTALS,
-    Failure,
-    dtype_of,
-)
+from gpusim.program.records import CONSTANTS, FAILURE, INPUT_SECTIONS, OUTPUT_SECTIONS, SM_TOTALS, TOTALS, Failure, dtype_of
 from gpusim.report.plots import ring as plots_ring
 from gpusim.report.plots import timeline as plots
 from gpusim.report.plots import window

@@ -21,9 +21,7 @@ from gpusim.layout.algebra import (
     nullspace,
     right_inverse,
 )
-from gpusim.layout.algebra import (
-    filter as filter,
-)
+from gpusim.layout.algebra import filter as filter
 from gpusim.layout.divide import (
     blocked_product,
     ceil_div,
@@ -111,9 +109,7 @@ from gpusim.layout.layout import (
     unflatten,
     zip_layout,
 )
-from gpusim.layout.layout import (
-    slice as slice,
-)
+from gpusim.layout.layout import slice as slice
 from gpusim.layout.notation import (
     parse_byte_layout,
     parse_int_tuple,

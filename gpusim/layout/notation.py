@@ -11,15 +11,7 @@ from typing import Any
 from gpusim.errors import LayoutError, nearest
 from gpusim.layout.int_tuple import ScaledBasis
 from gpusim.layout.layout import Layout, method_of_layout
-from gpusim.layout.swizzle import (
-    SWIZZLE_MODES,
-    ByteLayout,
-    ComposedLayout,
-    Swizzle,
-    element_bytes,
-    mode_of,
-    swizzle_mode,
-)
+from gpusim.layout.swizzle import SWIZZLE_MODES, ByteLayout, ComposedLayout, Swizzle, element_bytes, mode_of, swizzle_mode
 
 _SWIZZLE = re.compile(r"^S(?:w|wizzle)?<(\d+),(\d+),(-?\d+)>(?:_smem_ptr\[(\d+)b\])?(.*)$")
 _THREE_NUMBERS = re.compile(r"(?:(\d+),(\d+),(-?\d+))|(?:(?:S(?:w|wizzle)?)?<(\d+),(\d+),(-?\d+)>)")

@@ -16,12 +16,7 @@ from gpusim.layout.int_tuple import show
 from gpusim.report.number_format import count, number, percent
 from gpusim.report.tables import print_command
 from gpusim.workload.smem.bank_conflict_fixes import JointStudy, Mend, Study
-from gpusim.workload.smem.banks import (
-    NUM_BANKS,
-    Collision,
-    Instruction,
-    Phase,
-)
+from gpusim.workload.smem.banks import NUM_BANKS, Collision, Instruction, Phase
 from gpusim.workload.smem.smem_ops import BANK_BYTES, MATRIX_ROWS, SmemOp
 from gpusim.workload.smem.tile_access import TileAccess, in_elements
 

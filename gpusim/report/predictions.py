@@ -12,17 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from gpusim.evidence.validate.expected_error import Expected, unknown
-from gpusim.report.number_format import (
-    CLOCK_MODES,
-    count,
-    duration,
-    energy,
-    flag,
-    number,
-    percent,
-    shortened,
-    size,
-)
+from gpusim.report.number_format import CLOCK_MODES, count, duration, energy, flag, number, percent, shortened, size
 from gpusim.report.tables import plain_table, print_command
 from gpusim.report.warp_states import states_table, width_of
 from gpusim.simulate.result import Result

@@ -11,14 +11,7 @@ from functools import cache
 from itertools import chain
 from pathlib import Path
 
-from .prose import (
-    attribute_docstrings,
-    comments_of_classes,
-    docstrings,
-    help_texts,
-    long_sentences,
-    messages,
-)
+from .prose import attribute_docstrings, comments_of_classes, docstrings, help_texts, long_sentences, messages
 from .tree import (
     BY_NAME,
     CASES,

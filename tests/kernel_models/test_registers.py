@@ -10,12 +10,7 @@ from pathlib import Path
 import pytest
 
 from gpusim.kernel_models.gemm import GemmParams
-from gpusim.kernel_models.gemm.registers import (
-    RegisterNeed,
-    most_accumulators,
-    register_need,
-    widest_wgmma_n,
-)
+from gpusim.kernel_models.gemm.registers import RegisterNeed, most_accumulators, register_need, widest_wgmma_n
 from gpusim.kernel_models.gemm.warp_partition import Shares
 from gpusim.kernel_models.registers import launch_limit
 from gpusim.machine.config import GpuSpec

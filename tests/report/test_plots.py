@@ -10,16 +10,7 @@ import pytest
 from gpusim.errors import GpusimError
 from gpusim.kernel_models import KERNEL_MODELS
 from gpusim.machine.config import load_gpu
-from gpusim.report.plots.timeline import (
-    LOADS,
-    LOOKS,
-    OWN_MMA,
-    STORES,
-    ctas_shown,
-    in_flight,
-    lanes_of,
-    plot_timeline,
-)
+from gpusim.report.plots.timeline import LOADS, LOOKS, OWN_MMA, STORES, ctas_shown, in_flight, lanes_of, plot_timeline
 from gpusim.report.plots.window import ROUNDS_SHOWN, Window, of_sm, opening_window, steady_window
 from gpusim.simulate.result import Result
 from gpusim.simulate.run import simulate

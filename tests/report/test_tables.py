@@ -12,13 +12,7 @@ from gpusim.machine.config import GpuSpec, load_gpu
 from gpusim.report.number_format import number
 from gpusim.report.parameters import meaning_of
 from gpusim.report.predictions import Options, render_prediction
-from gpusim.report.tables import (
-    compare_gpus,
-    render_gpu,
-    render_gpu_comparison,
-    render_gpus_list,
-    render_meanings,
-)
+from gpusim.report.tables import compare_gpus, render_gpu, render_gpu_comparison, render_gpus_list, render_meanings
 from gpusim.simulate.result import Result
 from gpusim.simulate.summary import one_after_the_other
 from gpusim.simulate.timeline import NOT_KNOWN, WarpState

@@ -23,17 +23,7 @@ from gpusim.layout import (
     offsets,
     swizzle_mode,
 )
-from gpusim.workload.atoms import (
-    COPY_ATOMS,
-    FFMA,
-    MMA_ATOMS,
-    CopyAtom,
-    MmaAtom,
-    copy_atom,
-    legal_wgmma_n,
-    mma_sync,
-    wgmma,
-)
+from gpusim.workload.atoms import COPY_ATOMS, FFMA, MMA_ATOMS, CopyAtom, MmaAtom, copy_atom, legal_wgmma_n, mma_sync, wgmma
 from gpusim.workload.atoms.mma import MmaKind
 from gpusim.workload.dtypes import BF16, DTYPES, FP8, FP16, FP32, FP64, INT8, TF32, DType
 from gpusim.workload.gmem.global_access import global_access

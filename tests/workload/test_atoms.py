@@ -7,16 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpusim.errors import KernelError
-from gpusim.workload.atoms import (
-    COPY_ATOMS,
-    FFMA,
-    MMA_ATOMS,
-    copy_atom,
-    largest_wgmma_n,
-    legal_wgmma_n,
-    mma_sync,
-    wgmma,
-)
+from gpusim.workload.atoms import COPY_ATOMS, FFMA, MMA_ATOMS, copy_atom, largest_wgmma_n, legal_wgmma_n, mma_sync, wgmma
 from gpusim.workload.dtypes import BF16, FP8, FP16, FP32, FP64, INT8, INT32, TF32, DType
 from gpusim.workload.smem.smem_ops import SMEM_OPS
 

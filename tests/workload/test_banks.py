@@ -37,13 +37,7 @@ from gpusim.workload.smem.bank_conflict_fixes import (
     study_jointly,
     with_swizzle,
 )
-from gpusim.workload.smem.banks import (
-    NUM_BANKS,
-    analyze,
-    census,
-    census_at,
-    ideal_wavefronts,
-)
+from gpusim.workload.smem.banks import NUM_BANKS, analyze, census, census_at, ideal_wavefronts
 from gpusim.workload.smem.smem_ops import SMEM_OPS
 from gpusim.workload.smem.tile_access import MAX_COUNTED, TileAccess, in_elements, smem_tile
 from gpusim.workload.tensor import MemRef

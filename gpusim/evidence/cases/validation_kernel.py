@@ -17,12 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim.errors import ConfigError, LaunchError, nearest
-from gpusim.evidence.cases.case import (
-    Answer,
-    Case,
-    Config,
-    Group,
-)
+from gpusim.evidence.cases.case import Answer, Case, Config, Group
 from gpusim.evidence.cases.judged_metrics import (
     CLOCK,
     CLOCK_LIMIT,

@@ -9,12 +9,7 @@ from dataclasses import dataclass
 from gpusim.errors import KernelError, nearest_multiple
 from gpusim.kernel_models.gemm.advice import TileRefused
 from gpusim.kernel_models.gemm.options import GemmOptions
-from gpusim.kernel_models.gemm.registers import (
-    RegisterNeed,
-    most_accumulators,
-    register_need,
-    widest_wgmma_n,
-)
+from gpusim.kernel_models.gemm.registers import RegisterNeed, most_accumulators, register_need, widest_wgmma_n
 from gpusim.kernel_models.registers import launch_limit
 from gpusim.workload.atoms import MmaAtom, legal_wgmma_n, wgmma
 

@@ -7,15 +7,7 @@ an instruction takes, nor which kernel uses it. No code branches on the name of 
 from __future__ import annotations
 
 from gpusim.workload.atoms.copy import COPY_ATOMS, CopyAtom, copy_atom
-from gpusim.workload.atoms.mma import (
-    FFMA,
-    MMA_ATOMS,
-    MmaAtom,
-    largest_wgmma_n,
-    legal_wgmma_n,
-    mma_sync,
-    wgmma,
-)
+from gpusim.workload.atoms.mma import FFMA, MMA_ATOMS, MmaAtom, largest_wgmma_n, legal_wgmma_n, mma_sync, wgmma
 
 __all__ = [
     "COPY_ATOMS",

@@ -9,17 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim import Buffer, GpuSpec, Launch, WarpRole, simulate
-from gpusim.evidence.cases.case import (
-    Case,
-    Config,
-    Group,
-    Input,
-    KernelLaunch,
-    MappedTensor,
-    Output,
-    Outputs,
-    WrongAnswer,
-)
+from gpusim.evidence.cases.case import Case, Config, Group, Input, KernelLaunch, MappedTensor, Output, Outputs, WrongAnswer
 from gpusim.evidence.cases.validation_kernel import SHARED, as_counted
 from gpusim.workload import ops
 from gpusim.workload.dtypes import dtype

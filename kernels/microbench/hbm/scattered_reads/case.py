@@ -7,17 +7,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusim.evidence.cases.case import (
-    Case,
-    Config,
-    Group,
-    KernelLaunch,
-    Output,
-    Outputs,
-    Repeated,
-    WrongAnswer,
-    by_value,
-)
+from gpusim.evidence.cases.case import Case, Config, Group, KernelLaunch, Output, Outputs, Repeated, WrongAnswer, by_value
 from gpusim.evidence.cases.validation_kernel import pattern_words
 
 THREADS, NUM_CTAS = 1024, 264

@@ -10,17 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim import GpuSpec, Launch, WarpRole, load_gpu, simulate
-from gpusim.evidence.cases.case import (
-    Case,
-    Config,
-    Fitted,
-    Group,
-    KernelLaunch,
-    Output,
-    Outputs,
-    Repeated,
-    WrongAnswer,
-)
+from gpusim.evidence.cases.case import Case, Config, Fitted, Group, KernelLaunch, Output, Outputs, Repeated, WrongAnswer
 from gpusim.workload import ops
 from gpusim.workload.launch import RoleContext
 from gpusim.workload.smem.access import AccessPattern

@@ -8,17 +8,7 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusim.evidence.cases.case import (
-    Case,
-    Config,
-    Fitted,
-    Group,
-    KernelLaunch,
-    Output,
-    Outputs,
-    WrongAnswer,
-    by_value,
-)
+from gpusim.evidence.cases.case import Case, Config, Fitted, Group, KernelLaunch, Output, Outputs, WrongAnswer, by_value
 from gpusim.evidence.cases.tile_walk import grid_include
 
 NUM_CTAS = 132

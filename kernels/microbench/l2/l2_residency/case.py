@@ -9,17 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim import Buffer, Launch, WarpRole, load_gpu, simulate
-from gpusim.evidence.cases.case import (
-    Case,
-    Config,
-    Fitted,
-    Group,
-    KernelLaunch,
-    Output,
-    Outputs,
-    WrongAnswer,
-    by_value,
-)
+from gpusim.evidence.cases.case import Case, Config, Fitted, Group, KernelLaunch, Output, Outputs, WrongAnswer, by_value
 from gpusim.evidence.cases.tile_walk import grid_include
 from gpusim.machine.config import GpuSpec
 from gpusim.simulate.plan import side_of_cta

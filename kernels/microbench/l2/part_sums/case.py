@@ -10,16 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim import GpuSpec, Launch, WarpRole, simulate
-from gpusim.evidence.cases.case import (
-    Case,
-    Config,
-    Group,
-    KernelLaunch,
-    Output,
-    Outputs,
-    WrongAnswer,
-    by_value,
-)
+from gpusim.evidence.cases.case import Case, Config, Group, KernelLaunch, Output, Outputs, WrongAnswer, by_value
 from gpusim.evidence.cases.tile_walk import grid_include
 from gpusim.workload import ops
 from gpusim.workload.gmem.global_access import global_access

@@ -10,17 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim import GpuSpec, Launch, WarpRole, simulate
-from gpusim.evidence.cases.case import (
-    Case,
-    Config,
-    Group,
-    KernelLaunch,
-    Output,
-    Outputs,
-    Repeated,
-    WrongAnswer,
-    by_value,
-)
+from gpusim.evidence.cases.case import Case, Config, Group, KernelLaunch, Output, Outputs, Repeated, WrongAnswer, by_value
 from gpusim.evidence.cases.tile_walk import ADDEND, MULTIPLIER, grid_include
 from gpusim.evidence.cases.validation_kernel import pattern_words
 from gpusim.kernel_models.streaming import dense_access, same
