@@ -210,8 +210,8 @@ bool alu(Role* role, const Op& op) {
 
 // Products and sums of 64 bits: while wgmma runs each waits for its turn, and takes it from it; alone at
 // their pace.
-bool mad_wide(Role* role, const Op& op) {
-  if (machine.run.is_ideal(Ideal::MAD_WIDE)) return true;
+bool imad_wide(Role* role, const Op& op) {
+  if (machine.run.is_ideal(Ideal::IMAD_WIDE)) return true;
   Sm& sm = sm_of(role);
   WarpScheduler& scheduler = sm.scheduler;
   TensorCore& core = sm.tensor_core;
@@ -224,8 +224,8 @@ bool mad_wide(Role* role, const Op& op) {
   double end;
   if (left_cycles > EPSILON_CYCLES) {
     // what an IMAD.WIDE of each warp takes of wgmma, and from one to the next beside them
-    bool is_apart = (op.flags & 1) && role->num_warps > 1;
-    double each = is_apart ? spec.imad_wide_interleaved_cycles : spec.imad_wide_cycles;
+    bool is_interleaved = (op.flags & 1) && role->num_warps > 1;
+    double each = is_interleaved ? spec.imad_wide_interleaved_cycles : spec.imad_wide_cycles;
     double taken = pace * each * warps_each(role->num_warps, spec.num_schedulers);
     double turn = larger(pace * spec.imad_wide_during_wgmma_cycles, 2.0 * taken);
     now = smaller(num, left_cycles / (turn - taken));
@@ -236,7 +236,7 @@ bool mad_wide(Role* role, const Op& op) {
   } else {
     now = core.wgmma_until != 0.0 ? smaller(num, TURN_INSTRUCTIONS) : num;
     double own = role->t + now * pace * spec.imad_wide_cycles;
-    end = scheduler.execute(scheduler.mad_wide_pipe, now * pace, role->num_warps, role->t);
+    end = scheduler.execute(scheduler.imad_wide_pipe, now * pace, role->num_warps, role->t);
     end = larger(end, own);
     if (end > core.wide_until) core.wide_until = end;
   }

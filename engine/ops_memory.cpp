@@ -102,7 +102,7 @@ bool global_load(Role* role, const Op& op) {
     double noted = sm.l1.wait_for_lines(request.tile, access.num_requests, role->loads_since + waited, at);
     if (noted > end) end = noted;
   }
-  sm.scheduler.mad_wide_pipe.reserve(LOAD_PRODUCTS * access.num_requests, role->t);
+  sm.scheduler.imad_wide_pipe.reserve(LOAD_PRODUCTS * access.num_requests, role->t);
   double of_stage = access.num_wavefronts * input.smem->global_load_wavefronts;
   if (of_stage != 0.0) sm.smem.pass_global(of_stage, role->t);
   role->spend(WarpState::LSU, larger(role->t, end - waited - input.l1->queue_cycles));

@@ -51,7 +51,7 @@ enum class OpKind : uint8_t {
   LOOP_CODE = 40,
   FMA = 41,
   ALU = 42,
-  MAD_WIDE = 43,
+  IMAD_WIDE = 43,
   MUFU = 44,
   SHFL = 45,
   SET_MAX_NREG = 46,
@@ -70,7 +70,7 @@ enum class Ideal : uint8_t {
   BANK_CONFLICTS = 0,
   EPILOGUE = 1,
   OWN_CODE = 2,
-  MAD_WIDE = 3,
+  IMAD_WIDE = 3,
   PROLOGUE = 4,
   MAINLOOP = 5,
 };
@@ -459,7 +459,7 @@ struct IdealsConstants {
   double bank_conflicts;
   double epilogue;
   double own_code;
-  double mad_wide;
+  double imad_wide;
   double prologue;
   double mainloop;
 };
@@ -586,7 +586,7 @@ struct WarpSchedulerConstants {
   double num_schedulers;
   double fma_rate;
   double alu_rate;
-  double mad_wide_rate;
+  double imad_wide_rate;
   double mufu_rate;
   double beside_rate;
   double shuffle_rate;
@@ -747,7 +747,7 @@ struct Totals {
   double has_bank_conflicts;
   double has_epilogue;
   double has_own_code;
-  double has_mad_wide;
+  double has_imad_wide;
   double has_prologue;
   double has_mainloop;
   double link_busy_cycles;
@@ -1025,7 +1025,7 @@ void far_code(Role* role, const Op& op);
 void loop_code(Role* role, const Op& op);
 bool fma(Role* role, const Op& op);
 bool alu(Role* role, const Op& op);
-bool mad_wide(Role* role, const Op& op);
+bool imad_wide(Role* role, const Op& op);
 void mufu(Role* role, const Op& op);
 void shfl(Role* role, const Op& op);
 bool set_max_nreg(Role* role, const Op& op);
@@ -1078,7 +1078,7 @@ inline bool carry_out(Role* role, const Op& op) {
     case OpKind::LOOP_CODE: loop_code(role, op); break;
     case OpKind::FMA: return fma(role, op);
     case OpKind::ALU: return alu(role, op);
-    case OpKind::MAD_WIDE: return mad_wide(role, op);
+    case OpKind::IMAD_WIDE: return imad_wide(role, op);
     case OpKind::MUFU: mufu(role, op); break;
     case OpKind::SHFL: shfl(role, op); break;
     case OpKind::SET_MAX_NREG: return set_max_nreg(role, op);

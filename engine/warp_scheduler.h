@@ -19,7 +19,7 @@ class WarpScheduler {
   GapPipe issue_slots{input.warp_scheduler->num_schedulers};
   GapPipe fma_pipe{input.warp_scheduler->fma_rate};
   GapPipe alu_pipe{input.warp_scheduler->alu_rate};
-  GapPipe mad_wide_pipe{input.warp_scheduler->mad_wide_rate};
+  GapPipe imad_wide_pipe{input.warp_scheduler->imad_wide_rate};
   GapPipe mufu_pipe{input.warp_scheduler->mufu_rate};
   GapPipe beside_pipe{input.warp_scheduler->beside_rate};
   GapPipe shuffle_pipe{input.warp_scheduler->shuffle_rate};

@@ -78,11 +78,11 @@ def main(paths: list[str]) -> None:
     for path in paths:
         gpu, rows = read(Path(path))
         for row in rows:
-            if row.is_whole and row.name == CYCLES:
+            if row.is_validation and row.name == CYCLES:
                 found_options = options_of(row.kernel, dict(row.config), gpu)
                 for who in {MODELS.get(row.kernel, row.kernel), row.family or row.kernel}:
                     told.setdefault(gpu, {}).setdefault(who, {})[f"{row.kernel} {row.config}"] = found_options
-            if row.is_whole and row.name in HELD_OUT_NAMES and row.error_pct is not None:
+            if row.is_validation and row.name in HELD_OUT_NAMES and row.error_pct is not None:
                 for who in {MODELS.get(row.kernel, row.kernel), row.family or row.kernel}:
                     found = errors.setdefault(gpu, {}).setdefault(who, {})
                     found.setdefault(row.name, []).append(abs(row.error_pct))

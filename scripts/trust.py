@@ -114,7 +114,7 @@ def _sentences(report: Mapping[str, Any], in_all: Mapping[str, Any]) -> list[str
             f"Instructions and wavefronts of shared memory by opcode: {right:,} of {rows:,} numbers are exact "
             "(`validation/deviations/08_wavefronts.md`)."
         )
-    cycles = [abs(row["error_pct"]) for row in report["rows"] if row["name"] == CYCLES and row["is_whole"]]
+    cycles = [abs(row["error_pct"]) for row in report["rows"] if row["name"] == CYCLES and row["is_validation"]]
     if cycles:
         found.append(f"Nine in ten of all {len(cycles)} rows are within {_pct(quantile(cycles, 0.9))} of the cycles.")
     return found
@@ -154,7 +154,7 @@ def short_of(report: Mapping[str, Any]) -> str:
     cycles = {item["name"]: item["of"][CYCLES] for item in families if CYCLES in item["of"] and not item["is_cut"]}
     errors: dict[str, list[float]] = {}
     for row in report["rows"]:
-        if row["name"] == CYCLES and row["is_whole"]:
+        if row["name"] == CYCLES and row["is_validation"]:
             errors.setdefault(row["family"], []).append(abs(row["error_pct"]))
     lines = ["| Kernels | Launches, families | Mean error | P90 | Worst |", "|---|---|---|---|---|"]
     class_of = {kernel: title for title, kernels in CLASSES.items() for kernel in kernels}
@@ -196,7 +196,7 @@ def judgements_in(rows: Iterable[Mapping[str, Any]]) -> list[Judgement]:
         told["limit"] = Limit(**told["limit"]) if told["limit"] else None
         told["cuts"] = tuple(told["cuts"])
         told["problem"] = None if told["problem"] is None else tuple(told["problem"])
-        if row["is_whole"]:
+        if row["is_validation"]:
             found.append(Judgement(**told))
     return found
 

@@ -89,10 +89,10 @@ def _write_one(access: TileAccess, asked: BanksAsked, json_path: Path | None, pl
         plot_banks(found, plot_path)
     if json_path is not None:
         write_json(banks_document(found, dtype_name=dtype_name, remarks=remarks), json_path)
-    mend = found.padding
-    if found.swizzle is not None and (found.swizzle.census.is_free or mend is None):
-        mend = found.swizzle
-    following = None if found.census.is_free or mend is None else asked.mended(mend).command()
+    fix = found.padding
+    if found.swizzle is not None and (found.swizzle.census.is_free or fix is None):
+        fix = found.swizzle
+    following = None if found.census.is_free or fix is None else asked.fixed(fix).command()
     render_banks(found, console_for(json_path), dtype_name=dtype_name, remarks=remarks, next_command=following)
 
 
@@ -107,5 +107,5 @@ def _write_joint(accesses: list[TileAccess], asked: BanksAsked, json_path: Path 
         plot_joint(found, plot_path)
     if json_path is not None:
         write_json(joint_document(found, dtype_name=dtype_name, remarks=remarks), json_path)
-    following = None if found.mend is None else asked.mended(found.mend).command()
+    following = None if found.fix is None else asked.fixed(found.fix).command()
     render_joint(found, console_for(json_path), dtype_name=dtype_name, remarks=remarks, next_command=following)

@@ -182,8 +182,8 @@ def _judge_all(
     shown = Console(stderr=True)
     found: list[list[Judgement]] = [[] for _ in questions]
     told_at = time.monotonic()
-    is_short = not any(case.is_whole for case in cases) and num_tables < 2  # rows that need no simulation, or a short one
-    order = sorted(questions, key=lambda question: not by_name[question.case].is_whole)
+    is_short = not any(case.is_validation for case in cases) and num_tables < 2  # rows that need no long simulation
+    order = sorted(questions, key=lambda question: not by_name[question.case].is_validation)
     kept = Kept.of(gpu) if keeps else None
     num_at_once = processes or os.cpu_count() or 1
     to_do = [question for question in order if kept is None or kept.get(question) is None]
@@ -214,7 +214,7 @@ def _judge_all(
 
 def _seconds(case: Case, question: Question) -> float:
     """Estimated seconds of one answer."""
-    if not case.is_whole:
+    if not case.is_validation:
         return SLOW_S.get(case.name, MICRO_S)
     return TIMED_S if any(name.startswith(("single", "sustained")) for name in question.names) else COUNTED_S
 

@@ -10,8 +10,8 @@ from gpusim.errors import GpusimError
 from gpusim.explore.answers import Answer, Figure, Offer, Question, RefusedError, Shown, Table, field_of
 from gpusim.layout import parse_swizzle
 from gpusim.report.banks import (
+    fix_rows,
     lanes_words,
-    mend_rows,
     phase_remarks,
     ranges,
     swizzle_words,
@@ -23,7 +23,7 @@ from gpusim.report.banks import (
 from gpusim.report.layout_arguments import BanksAsked
 from gpusim.report.number_format import count
 from gpusim.report.plots.banks import plot_banks
-from gpusim.workload.smem.bank_conflict_fixes import Mend, Study, study
+from gpusim.workload.smem.bank_conflict_fixes import Fix, Study, study
 from gpusim.workload.smem.banks import Instruction
 
 MOST_EXTENT, MOST_PAD = 4096, 1024
@@ -119,7 +119,7 @@ def _answer(question: BanksQuestion, asked: BanksAsked, found: Study) -> Answer:
         ("access", f"{access.op}: {count(access.rule.access_bytes, 'byte')} with each address{several}"),
         ("lanes", lanes_words(access, here)), ("rule", f"{kind}: {access.rule.evidence}"),
     )
-    mends = Table(caption="Over the whole tile, and mended", columns=("what", "in words"), rows=mend_rows(found), left=2)
+    fixes = Table(caption="Over the whole tile, and mended", columns=("what", "in words"), rows=fix_rows(found), left=2)
     return Answer(
         page="banks", label=question.label(), verdict=f"{verdict_of(found)}.", command=asked.command(),
         figures=(
@@ -129,7 +129,7 @@ def _answer(question: BanksQuestion, asked: BanksAsked, found: Study) -> Answer:
             Figure(label="bank conflicts over the whole tile", unit="",
                    value=found.census.num_wavefronts - found.census.num_ideal_wavefronts),
         ),
-        facts_title="What was asked", facts=facts, tables=(_phases(here, found), mends),
+        facts_title="What was asked", facts=facts, tables=(_phases(here, found), fixes),
         pictures=(Shown.of("Lanes and banks, as they are and mended", plot_banks(found)),),
         remarks=asked.remarks([access]), offers=_offers(question, asked, found),
     )
@@ -161,13 +161,13 @@ def _offers(question: BanksQuestion, asked: BanksAsked, found: Study) -> tuple[O
     return tuple(offers)
 
 
-def _offer(question: BanksQuestion, asked: BanksAsked, mend: Mend, words: str) -> list[Offer]:
-    mended = asked.mended(mend)
+def _offer(question: BanksQuestion, asked: BanksAsked, fix: Fix, words: str) -> list[Offer]:
+    mended = asked.fixed(fix)
     swizzle: dict[str, str] = {"swizzle": "none"}
     if mended.swizzle is not None:
         mode = next((mode for mode in ("32B", "64B", "128B") if _is_mode(mended, mode)), None)
         swizzle = {"swizzle": mode} if mode is not None else {"swizzle": "typed", "bms": mended.swizzle}
-    pad = mend.padding_elements
+    pad = fix.padding_elements
     if question.tile == "rows" and mended.layout == question.model_copy(update={"pad": question.pad + pad}).as_layout():
         tile: dict[str, object] = {"pad": question.pad + pad}
     elif question.tile == "rows" and mended.layout == question.as_layout():
@@ -175,7 +175,7 @@ def _offer(question: BanksQuestion, asked: BanksAsked, mend: Mend, words: str) -
     else:
         tile = {"tile": "typed", "layout": mended.layout}
     following = question.model_copy(update={**tile, **swizzle})
-    return [Offer(label=f"{words}: {_told(following, mend)}", query=following.query())]
+    return [Offer(label=f"{words}: {_told(following, fix)}", query=following.query())]
 
 
 def _is_mode(mended: BanksAsked, mode: str) -> bool:
@@ -183,7 +183,7 @@ def _is_mode(mended: BanksAsked, mode: str) -> bool:
     return mended.swizzle is not None and parse_swizzle(mode, bits) == parse_swizzle(mended.swizzle, bits)
 
 
-def _told(following: BanksQuestion, mend: Mend) -> str:
-    if mend.padding_elements:
-        return f"{count(mend.padding_elements, 'element')} more a row"
+def _told(following: BanksQuestion, fix: Fix) -> str:
+    if fix.padding_elements:
+        return f"{count(fix.padding_elements, 'element')} more a row"
     return {"none": "none", "typed": following.bms}.get(following.swizzle, following.swizzle)

@@ -153,7 +153,7 @@ def sgemm_naive_launch(params: SgemmNaiveParams) -> Launch:
         inside = (row < rows) & (column < columns)
         return global_access(np.where(inside, first_byte + (row * n + column) * WORD_BYTES, 0), WORD_BYTES, inside)
 
-    before, between, addresses = ops.Alu(BEFORE_LOOP[way], is_chain=True), ops.Alu(IN_LOOP[way]), ops.MadWide(AT_ONCE)
+    before, between, addresses = ops.Alu(BEFORE_LOOP[way], is_chain=True), ops.Alu(IN_LOOP[way]), ops.ImadWide(AT_ONCE)
     multiply, meet = ops.Fma(AT_ONCE, is_chain=True), ops.Syncthreads()
     written, parts = _shared_accesses()
     store_tile = ops.SharedStore(written, "tiles", 0)

@@ -84,7 +84,7 @@ def cp_async(role: RoleRows, op: ops.CpAsync) -> None:
         raise issued(op.num_between * op.access.num_requests / role.num_warps)
     stage, fetches = role.stage(op.buffer, op.stage), _fetches(role, op)
     tensor, column, step = role.place(op.tensor, op.tile)
-    neighbours = role.neighbours(op) if op.come_along else ()
+    neighbours = role.neighbours(op) if op.promoted_tiles else ()
     key = access, op.num_rows, op.num_passes, op.num_between, op.new_fraction, fetches, neighbours
     cost = tables.costs.async_copies.by_key.get(key)
     if cost is None:
@@ -100,7 +100,7 @@ def tma_load(role: RoleRows, op: ops.TmaLoad) -> None:
         LaunchError: an undeclared stage, mbarrier or rank, or inconsistent bytes and rows.
     """
     tables, ranks, fetches = role.tables, op.multicast and tuple(op.multicast), _fetches(role, op)
-    neighbours = role.neighbours(op) if op.come_along else ()
+    neighbours = role.neighbours(op) if op.promoted_tiles else ()
     key = OF_TMA_LOAD(op), ranks, fetches, neighbours
     cost = tables.costs.tma_loads.by_key.get(key)
     if cost is None:

@@ -26,7 +26,7 @@ OpKind = IntEnum("OpKind", [
     "SYNCTHREADS", "CLUSTER_ARRIVE", "CLUSTER_WAIT", "FENCE_PROXY_ASYNC", "FENCE_MBARRIER_INIT", "FENCE_ACQ_REL",
     "SHARED_LOAD", "SHARED_STORE", "SHARED_ATOMIC", "LDMATRIX", "STMATRIX", "DSMEM_LOAD", "DSMEM_STORE", "ST_ASYNC",
     "MMA_SYNC", "WGMMA_FENCE", "WGMMA", "WGMMA_COMMIT_GROUP", "WGMMA_WAIT_GROUP", "CODE", "FAR_CODE", "LOOP_CODE", "FMA",
-    "ALU", "MAD_WIDE", "MUFU", "SHFL", "SET_MAX_NREG", "RANGE_START", "RANGE_END", "TURN",
+    "ALU", "IMAD_WIDE", "MUFU", "SHFL", "SET_MAX_NREG", "RANGE_START", "RANGE_END", "TURN",
 ], start=0)  # fmt: skip
 """Kinds of op records, named after ``workload/ops.py``.
 
@@ -37,7 +37,7 @@ Section = IntEnum("Section", ["PROLOGUE", "MAINLOOP", "EPILOGUE"], start=0)
 """Named parts of a program, as ``ops.Section``."""
 
 Ideal = IntEnum("Ideal", [
-    "BANK_CONFLICTS", "EPILOGUE", "OWN_CODE", "MAD_WIDE", "PROLOGUE", "MAINLOOP",
+    "BANK_CONFLICTS", "EPILOGUE", "OWN_CODE", "IMAD_WIDE", "PROLOGUE", "MAINLOOP",
 ], start=0)  # fmt: skip
 """Counterfactuals that the engine itself carries out; see ``simulate/idealize.py``."""
 
@@ -102,7 +102,7 @@ stages and all mbarriers of a CTA, -1 for none. The meaning of the other fields,
   LOOP_CODE                     cost: row of ``loop_codes``
   FMA                           cost: row of ``fmas``; flags 1: chain, 2: by age
   ALU                           cost: row of ``alus``; flags 1: chain
-  MAD_WIDE                      number: instructions; flags 1: is interleaved, 2: sets pace
+  IMAD_WIDE                      number: instructions; flags 1: is interleaved, 2: sets pace
   MUFU                          number: instructions
   SHFL                          number: instructions; flags 1: chain; extra: warps
   SET_MAX_NREG                  extra: registers; flags 1: inc
@@ -228,7 +228,7 @@ CONSTANTS: Mapping[str, Sequence[str]] = {
     "smem": _names("""wavefronts_per_cycle load_latency_cycles warp_cycles_per_wavefront vector_word_cycles
         atomic_latency_cycles store_latency_cycles overtakable_wavefronts global_load_wavefronts global_store_wavefronts
         cp_async_row_wavefronts wgmma_lds_registers_per_cycle wgmma_sts_wavefronts_per_cycle"""),
-    "warp_scheduler": _names("""num_schedulers fma_rate alu_rate mad_wide_rate mufu_rate beside_rate shuffle_rate
+    "warp_scheduler": _names("""num_schedulers fma_rate alu_rate imad_wide_rate mufu_rate beside_rate shuffle_rate
         shuffle_cycles dependent_cycles imad_wide_cycles imad_wide_during_wgmma_cycles imad_wide_interleaved_cycles
         math_interval_during_wgmma_cycles barrier_base_cycles barrier_warp_cycles bar_arrive_cycles fence_cycles
         proxy_fence_visible_cycles fence_warp_cycles gpu_fence_cycles gpu_fence_warp_cycles"""),
@@ -247,7 +247,7 @@ A GPU without TMA, mbarriers or distributed shared memory has zeros there: the p
 
 TOTALS: Sequence[str] = (
     "end_cycle", "last_exit_cycle", "exit_cycles", "num_exits", "num_events", "trace_hash_low", "trace_hash_high",
-    "copy_cycles", "num_copies", "has_bank_conflicts", "has_epilogue", "has_own_code", "has_mad_wide", "has_prologue",
+    "copy_cycles", "num_copies", "has_bank_conflicts", "has_epilogue", "has_own_code", "has_imad_wide", "has_prologue",
     "has_mainloop", "link_busy_cycles",
 )
 """Sums of a run, all float64.

@@ -161,7 +161,7 @@ class RoleRows:
 
     def neighbours(self, op: ops.TmaLoad | ops.CpAsync) -> tuple[tuple[int, int], ...]:
         """Column and step of each tile that L2 promotion fetches in addition."""
-        return tuple(self.place(op.tensor, tile)[1:] for tile in op.come_along)
+        return tuple(self.place(op.tensor, tile)[1:] for tile in op.promoted_tiles)
 
     def access(self, access: AccessPattern) -> int:
         """Index of an access pattern.

@@ -22,7 +22,7 @@ The toy GPU has none of the mechanisms on. :func:`beyond_core` lists those of ot
 
 Some ops are beyond the core on any GPU, and the reference refuses them:
 
-* ``MadWide``.
+* ``ImadWide``.
 * Loads from shared memory of more than 32 wavefronts on an SM that has not run wgmma, which take turns.
 * Rows that are not aligned to lines, and rows out of bounds.
 * Tables with random reads, and panels with repeated walks.
@@ -107,7 +107,7 @@ def core_only(gpu: GpuSpec) -> GpuSpec:
 
 
 BEYOND_CORE: Mapping[type, Mapping[str, str]] = MappingProxyType({
-    ops.Alu: {"num_beside": "code that is slower beside wgmma"}, ops.MadWide: {"num_instructions": "IMAD.WIDE"},
+    ops.Alu: {"num_beside": "code that is slower beside wgmma"}, ops.ImadWide: {"num_instructions": "IMAD.WIDE"},
     ops.CpAsync: {"fetches": "rows off lines"}, ops.TmaLoad: {"fetches": "rows off lines", "num_zero_rows": "rows outside"},
 })  # fmt: skip
 """Fields of ops that must be empty or 0 in the core, and the mechanisms that they ask for."""

@@ -370,8 +370,8 @@ class Role:
 
     def request(self, op: Any, num_bytes: float, *, at: float | None = None) -> Request:
         """Memory request of an op, issued at the cursor, or at a cycle that is not past."""
-        issued_at, come_along = self.t if at is None else max(at, self.env.now), getattr(op, "come_along", ())
-        return Request(self.sm.idx, op.tensor, op.tile, num_bytes, self.wave, issued_at, come_along)
+        issued_at, promoted_tiles = self.t if at is None else max(at, self.env.now), getattr(op, "promoted_tiles", ())
+        return Request(self.sm.idx, op.tensor, op.tile, num_bytes, self.wave, issued_at, promoted_tiles)
 
     def part(self, name: str) -> Any:
         """Spec of a part that not all GPUs have.

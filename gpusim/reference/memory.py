@@ -48,7 +48,7 @@ class Request:
     """Index of the requesting work tile on its slot."""
     issued_at: float
     """Cycle at which the first byte is requested: the present, or later."""
-    come_along: tuple[Tile, ...] = ()
+    promoted_tiles: tuple[Tile, ...] = ()
     """Tiles of the same tensor that L2 promotion fetches together with this one."""
     num_loads: int = 0
     """Loads of each thread; 0: one request for all bytes."""
@@ -224,8 +224,8 @@ class Memory:
         num_turns = max(1, min(request.num_loads, MOST_TURNS))
         drawn = intake.carry(num_bytes, num_turns=num_turns, is_behind=is_behind)
         self.env.process(self._fill(drawn, request.issued_at + num_bytes / self._wire.alone, self._filled[key]))
-        for neighbour in request.come_along:
-            self._look_up(replace(request, tile=neighbour, come_along=(), num_loads=0, asked_until=-inf))
+        for neighbour in request.promoted_tiles:
+            self._look_up(replace(request, tile=neighbour, promoted_tiles=(), num_loads=0, asked_until=-inf))
 
     def _fill(self, drawn: Fact, soonest: float, filled: Fact) -> Wait:
         """Move a tile from memory to L2."""

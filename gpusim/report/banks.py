@@ -15,7 +15,7 @@ from gpusim.layout import ByteLayout, mode_of
 from gpusim.layout.int_tuple import show
 from gpusim.report.number_format import count, number, percent
 from gpusim.report.tables import print_command
-from gpusim.workload.smem.bank_conflict_fixes import JointStudy, Mend, Study
+from gpusim.workload.smem.bank_conflict_fixes import Fix, JointStudy, Study
 from gpusim.workload.smem.banks import NUM_BANKS, Collision, Instruction, Phase
 from gpusim.workload.smem.smem_ops import BANK_BYTES, MATRIX_ROWS, SmemOp
 from gpusim.workload.smem.tile_access import TileAccess, in_elements
@@ -145,7 +145,7 @@ def verdict_of(study: Study) -> str:
 
 
 def _why_free(study: Study) -> str:
-    here, mend = study.instructions[study.worst], study.swizzle
+    here, fix = study.instructions[study.worst], study.swizzle
     rule, asked = study.access.rule, [address for address in here.addresses if address is not None]
     if not rule.is_broadcasting and len(set(asked)) < len(asked):
         return ": lanes queue for the same word, which no layout changes"
@@ -155,17 +155,17 @@ def _why_free(study: Study) -> str:
         return f": each passes {rule.num_passes} times"
     if not study.access.tile.swizzle.num_bits:
         return ": no swizzle needed"
-    if mend is not None and not mend.swizzle_bytes.num_bits:
+    if fix is not None and not fix.swizzle_bytes.num_bits:
         return ", and so it would without a swizzle"
     return ", thanks to the swizzle"
 
 
-def _short(mend: Mend) -> str:
-    if not mend.swizzle_bytes.num_bits:
+def _short(fix: Fix) -> str:
+    if not fix.swizzle_bytes.num_bits:
         return "the plain layout"
-    if mend.swizzle_elements is None:
-        return f"{mend.swizzle_bytes} in bytes"
-    return f"{mend.swizzle_elements} in elements"
+    if fix.swizzle_elements is None:
+        return f"{fix.swizzle_bytes} in bytes"
+    return f"{fix.swizzle_elements} in elements"
 
 
 # ---------------------------------------------------------------------------------------------- text
@@ -323,13 +323,13 @@ def _print_mends(study: Study, console: Console) -> None:
     table = Table.grid(padding=(0, 2))
     table.add_column(style="bold", no_wrap=True)
     table.add_column()
-    for name, words in mend_rows(study):
+    for name, words in fix_rows(study):
         table.add_row(name, words)
     console.print(table, highlight=False)
     console.print()
 
 
-def mend_rows(study: Study) -> tuple[tuple[str, str], ...]:
+def fix_rows(study: Study) -> tuple[tuple[str, str], ...]:
     """(name, words) rows: the full tile as it is, and with each bank conflict fix."""
     over_tile = study.census
     access = study.access
@@ -359,14 +359,14 @@ def _swizzle_cell(study: Study) -> str:
     return _swizzle_words(study.swizzle, study.access.tile, _where(study.access))
 
 
-def _swizzle_words(mend: Mend | None, tile: ByteLayout, where: str) -> str:
-    if mend is None:
+def _swizzle_words(fix: Fix | None, tile: ByteLayout, where: str) -> str:
+    if fix is None:
         return "none with S > 0 that keeps vectors and words whole, in no more memory, is better than the plain layout"
-    if not mend.swizzle_bytes.num_bits:
+    if not fix.swizzle_bytes.num_bits:
         return "no swizzle needed: the plain layout is free of conflicts"
-    if mend.swizzle_bytes == tile.swizzle:
-        return f"{_short(mend)}, the one that is there: {_counted(mend, where)}"
-    return f"{swizzle_words(mend.tile)}: {_counted(mend, where)}, no more memory"
+    if fix.swizzle_bytes == tile.swizzle:
+        return f"{_short(fix)}, the one that is there: {_counted(fix, where)}"
+    return f"{swizzle_words(fix.tile)}: {_counted(fix, where)}, no more memory"
 
 
 def _formula_cell(study: Study) -> str:
@@ -386,23 +386,23 @@ def _padding_cell(study: Study) -> str:
     return _padding_words(study.access, study.padding, _where(study.access))
 
 
-def _padding_words(access: TileAccess, mend: Mend | None, where: str) -> str:
+def _padding_words(access: TileAccess, fix: Fix | None, where: str) -> str:
     row = row_word(access)
-    if mend is None:
+    if fix is None:
         if access.row_pitch is None:
             return f"not searched: {row}s have no single pitch"
         return f"none of up to 128 bytes a {row} keeps vectors aligned, fits in shared memory, and frees the tile"
-    if not mend.padding_elements:
-        return "no padding needed" if mend.census.is_free else "none is better than the plain layout"
+    if not fix.padding_elements:
+        return "no padding needed" if fix.census.is_free else "none is better than the plain layout"
     plain = access.tile.inner.cosize * access.element_bytes
-    cost = f"{number(mend.num_extra_bytes)} bytes more ({percent(mend.num_extra_bytes / plain)})"
-    return f"{count(mend.padding_elements, 'element')} more a {row}, {mend.tile.inner}: {_counted(mend, where)}, {cost}"
+    cost = f"{number(fix.num_extra_bytes)} bytes more ({percent(fix.num_extra_bytes / plain)})"
+    return f"{count(fix.padding_elements, 'element')} more a {row}, {fix.tile.inner}: {_counted(fix, where)}, {cost}"
 
 
-def _counted(mend: Mend, where: str) -> str:
-    if mend.census.is_free:
+def _counted(fix: Fix, where: str) -> str:
+    if fix.census.is_free:
         return f"free {where}"
-    return f"{number(mend.census.num_wavefronts)} wavefronts, {number(mend.census.num_ideal_wavefronts)} at best"
+    return f"{number(fix.census.num_wavefronts)} wavefronts, {number(fix.census.num_ideal_wavefronts)} at best"
 
 
 # ---------------------------------------------------------------------------------------------- several accesses
@@ -416,17 +416,17 @@ def joint_verdict_of(joint: JointStudy) -> str:
         for study in joint.studies
     ]
     finding = f"wavefronts, against the fewest: {', '.join(costs)}"
-    mend, access = joint.mend, joint.studies[0].access
+    fix, access = joint.fix, joint.studies[0].access
     if joint.census.is_free:
         return f"{finding}; all are free of conflicts, side by side over the tile"
-    if mend is None:
+    if fix is None:
         searched = f"no swizzle and no padding of {row_word(access)}s that was searched helps"
         return f"{finding}; {searched}: let lanes take other elements"
-    padding = f"{count(mend.padding_elements, 'element')} more a {row_word(access)}"
-    what = padding if mend.padding_elements else _short(mend)
-    if mend.census.is_free:
+    padding = f"{count(fix.padding_elements, 'element')} more a {row_word(access)}"
+    what = padding if fix.padding_elements else _short(fix)
+    if fix.census.is_free:
         return f"{finding}; {what} frees {'both' if len(joint.studies) == 2 else 'all'}"
-    saved = f"{number(joint.census.num_wavefronts)} wavefronts in all to {number(mend.census.num_wavefronts)}"
+    saved = f"{number(joint.census.num_wavefronts)} wavefronts in all to {number(fix.census.num_wavefronts)}"
     return f"{finding}; no swizzle and no padding that was searched frees all, {what} does best, from {saved}"
 
 
@@ -489,7 +489,7 @@ def joint_document(joint: JointStudy, *, dtype_name: str, remarks: Sequence[str]
         },
         "mends": {
             "swizzle": _mend_document(joint.swizzle), "padding": _mend_document(joint.padding),
-            "best": _mend_document(joint.mend),
+            "best": _mend_document(joint.fix),
         },
         "remarks": list(remarks), "verdict": joint_verdict_of(joint),
     }
@@ -549,11 +549,11 @@ def _swizzle_document(tile: ByteLayout) -> dict[str, str | None]:
     return {"elements": None if elements is None else str(elements), "bytes": str(tile.swizzle)}
 
 
-def _mend_document(mend: Mend | None) -> dict[str, Any] | None:
-    if mend is None:
+def _mend_document(fix: Fix | None) -> dict[str, Any] | None:
+    if fix is None:
         return None
     return {
-        "layout": str(mend.tile.inner), "padding_elements": mend.padding_elements, "num_extra_bytes": mend.num_extra_bytes,
-        "swizzle": _swizzle_document(mend.tile),
-        "num_wavefronts": mend.census.num_wavefronts, "is_free": mend.census.is_free,
+        "layout": str(fix.tile.inner), "padding_elements": fix.padding_elements, "num_extra_bytes": fix.num_extra_bytes,
+        "swizzle": _swizzle_document(fix.tile),
+        "num_wavefronts": fix.census.num_wavefronts, "is_free": fix.census.is_free,
     }

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gpusim.layout import Layout, Swizzle
     from gpusim.layout.notation import Notation
     from gpusim.workload.dtypes import DType
-    from gpusim.workload.smem.bank_conflict_fixes import Mend
+    from gpusim.workload.smem.bank_conflict_fixes import Fix
     from gpusim.workload.smem.tile_access import TileAccess
 
 
@@ -136,9 +136,9 @@ class BanksAsked:
         words += ["--swizzle", self.swizzle] if self.swizzle is not None else []
         return shlex.join(words)
 
-    def mended(self, mend: Mend) -> BanksAsked:
+    def fixed(self, fix: Fix) -> BanksAsked:
         """Request for the tile with a bank conflict fix."""
-        swizzle, tile = mend.swizzle_elements, mend.tile
+        swizzle, tile = fix.swizzle_elements, fix.tile
         is_plain = bool(tile.offset) or swizzle is None or not swizzle.num_bits
         return BanksAsked(
             layout=str(tile if tile.offset else tile.inner), dtype=self.element.name, access=self.access,

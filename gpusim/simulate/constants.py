@@ -195,7 +195,7 @@ def _xbar_numbers(spec: XbarSpec, shared: Shared, *, fill_cycles: float) -> Numb
 def _scheduler_numbers(spec: WarpSchedulerSpec) -> Numbers:
     return _named(
         "warp_scheduler", spec, fma_rate=spec.fp32_lanes / WARP_SIZE, alu_rate=spec.int32_lanes / WARP_SIZE,
-        mad_wide_rate=spec.imad_wide_lanes / WARP_SIZE, mufu_rate=spec.mufu_lanes / WARP_SIZE,
+        imad_wide_rate=spec.imad_wide_lanes / WARP_SIZE, mufu_rate=spec.mufu_lanes / WARP_SIZE,
         beside_rate=spec.num_schedulers / spec.math_interval_during_wgmma_cycles,
         shuffle_rate=spec.shuffle_lanes / WARP_SIZE,
     )

@@ -16,7 +16,7 @@ IDEALS: Mapping[str, str] = {
     "latency": "no latency",
     "epilogue": "epilogue for nothing",
     "own_code": "integer code in a chain for nothing (addresses, code of its own)",
-    "mad_wide": "no IMAD.WIDE beside wgmma",
+    "imad_wide": "no IMAD.WIDE beside wgmma",
     "launch": "launch and CTA start for nothing",
 }
 """Names of the counterfactuals, and their descriptions in reports."""
@@ -29,7 +29,7 @@ EVERY_LAUNCH_HAS = ("l2", "hbm", "latency", "launch")
 def idealize(gpu: GpuSpec, ideals: frozenset[str]) -> GpuSpec:
     """``gpu`` with the parts named in ``ideals`` made free.
 
-    The engine itself carries out ``bank_conflicts``, ``epilogue``, ``own_code`` and ``mad_wide``.
+    The engine itself carries out ``bank_conflicts``, ``epilogue``, ``own_code`` and ``imad_wide``.
     """
     if "l2" in ideals:  # stored lines are written back as before
         dirty = gpu.l2.dirty_fraction * gpu.l2.capacity_bytes / INFINITE

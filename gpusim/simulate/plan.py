@@ -18,7 +18,7 @@ from gpusim.machine.config import GpuSpec
 from gpusim.machine.dispatcher import GOLDEN, slots_of_grid
 from gpusim.machine.exact_math import sum_in_order
 from gpusim.machine.sm.occupancy import Occupancy, occupancy
-from gpusim.traffic.cta_drift import Lives, come_apart
+from gpusim.traffic.cta_drift import CtaLifetimes, add_drift_misses
 from gpusim.traffic.footprints import Uses, read_bytes
 from gpusim.traffic.l2_plan import panel_traffic
 from gpusim.traffic.panels import FloatArray, PanelTraffic
@@ -165,11 +165,11 @@ def plan_traffic(launch: Launch, gpu: GpuSpec, uses: Uses, *, num_slots: int, is
         held = replace(held, last_bytes=launch.set_aside_bytes / held.num)
     waves = waves_of_tiles(launch.num_tiles, num_slots)
     in_step = panel_traffic(uses.of_tensors, waves, sides=held, side_of_tile=side_of_tile, is_warm=is_warm)
-    lives = Lives(
+    lives = CtaLifetimes(
         num_slots=num_slots, cluster_size=launch.cluster_size, deviation=life_deviation(launch, gpu, uses),
         is_persistent=launch.num_ctas is None,
     )
-    return come_apart(in_step, uses.of_tensors, waves, sides=held, lives=lives)
+    return add_drift_misses(in_step, uses.of_tensors, waves, sides=held, lives=lives)
 
 
 def life_deviation(launch: Launch, gpu: GpuSpec, uses: Uses) -> float:

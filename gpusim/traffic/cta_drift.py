@@ -24,7 +24,7 @@ NEVER = 1e9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lives:
+class CtaLifetimes:
     """Order in which CTAs follow one another on their slots, and how much their lifetimes vary."""
 
     num_slots: int
@@ -39,7 +39,7 @@ class Lives:
     def begins(self, num_tiles: int) -> FloatArray:
         """Start of each tile in mean lifetimes since the launch began, float64[num_tiles].
 
-        >>> lives = Lives(num_slots=2, cluster_size=1, deviation=0.0, is_persistent=False)
+        >>> lives = CtaLifetimes(num_slots=2, cluster_size=1, deviation=0.0, is_persistent=False)
         >>> lives.begins(5).tolist()
         [0.0, 0.0, 1.0, 1.0, 2.0]
         """
@@ -68,8 +68,9 @@ def _one_after_the_other(took: Sequence[float], num_slots: int) -> list[float]:
     return begins
 
 
-def come_apart(
-    traffic: Mapping[str, PanelTraffic], uses: Sequence[PanelUse], wave_of_tile: IntArray, *, sides: Sides, lives: Lives
+def add_drift_misses(
+    traffic: Mapping[str, PanelTraffic], uses: Sequence[PanelUse], wave_of_tile: IntArray, *,
+    sides: Sides, lives: CtaLifetimes,
 ) -> dict[str, PanelTraffic]:
     """Add the misses of CTA drift: late readers of a wave fetch again what early ones brought into L2.
 

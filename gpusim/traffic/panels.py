@@ -84,7 +84,7 @@ class PanelTraffic:
     times_fetched_by_wave: FloatArray | None = None
     """Fetches from memory of a line that L2 lacks, while each wave runs, float64[num_waves]. None: one.
 
-    More than one where its readers run at very different times (:func:`gpusim.traffic.cta_drift.come_apart`)."""
+    More than one where its readers run at very different times (:func:`gpusim.traffic.cta_drift.add_drift_misses`)."""
 
 
 class PanelLosses(Mapping[int, Mapping[int, Loss]]):

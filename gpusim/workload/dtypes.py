@@ -114,8 +114,8 @@ def check_dtype(where: str, found: object) -> None:
         KernelError: the value is no :class:`DType`.
     """
     if not isinstance(found, DType):
-        mend = f"dtype({found!r})" if isinstance(found, str) else "BF16, or dtype('bf16')"
-        raise KernelError(f"{where}: {found!r} is no DType: use {mend}")
+        fix = f"dtype({found!r})" if isinstance(found, str) else "BF16, or dtype('bf16')"
+        raise KernelError(f"{where}: {found!r} is no DType: use {fix}")
 
 
 def accumulator_of(operand: DType) -> DType:

@@ -92,7 +92,7 @@ class CpAsync(Op):
 
     * ``num_rows``: rows of the tile that are not contiguous in global memory.
     * ``num_between``: address instructions per warp between two copies (integer instructions and moves).
-    * ``come_along``, ``new_fraction``: L2 promotion, as in :class:`TmaLoad`.
+    * ``promoted_tiles``, ``new_fraction``: L2 promotion, as in :class:`TmaLoad`.
     * ``fetches``: sectors and line requests of rows that do not begin on a line; None: full sectors of full lines.
     * ``num_passes``: passes through the copy stage that bypasses L1 (``line_fetches.num_passes``), at least one a row.
     """
@@ -106,7 +106,7 @@ class CpAsync(Op):
     num_rows: int = 1
     cache_hint: CacheHint = "evict_normal"
     num_between: float = 0.0
-    come_along: tuple[Tile, ...] = ()
+    promoted_tiles: tuple[Tile, ...] = ()
     fetches: Fetches | None = None
     num_passes: float = 0.0
     new_fraction: float = 1.0
@@ -153,8 +153,8 @@ class TmaLoad(Op):
     * ``num_outside_rows``: rows of boxes that are completely outside of the tensor.
     * ``num_boxes``: instructions, one a box.
     * ``multicast``: cluster ranks that receive the data, each on its own mbarrier; empty: this CTA alone.
-    * ``come_along``: tiles of the same size that L2 fetches together with this one if it misses. The cause is L2 promotion:
-      the instruction or its tensor map requests more bytes than a row of the tile has.
+    * ``promoted_tiles``: tiles of the same size that L2 fetches together with this one if it misses. The cause is L2
+      promotion: the instruction or its tensor map requests more bytes than a row of the tile has.
     * ``new_fraction``: fraction of the tile's rows that begin a new block of memory and fetch it. The other rows were
       fetched with the tile before.
     * ``fetches``: as in :class:`CpAsync`.
@@ -171,7 +171,7 @@ class TmaLoad(Op):
     multicast: tuple[int, ...] = ()
     num_boxes: int = 1
     cache_hint: CacheHint = "evict_normal"
-    come_along: tuple[Tile, ...] = ()
+    promoted_tiles: tuple[Tile, ...] = ()
     fetches: Fetches | None = None
     num_zero_rows: int = 0
     num_outside_rows: int = 0
@@ -498,17 +498,17 @@ class Alu(Op):
 
 
 @dataclass(frozen=True, slots=True)
-class MadWide(Op):
+class ImadWide(Op):
     """``mad.wide`` (``IMAD.WIDE`` in SASS): ``num_instructions`` per warp, 64-bit multiply-adds for addresses.
 
     IMAD.WIDE and wgmma do not overlap on an SM: each waits for the other, and so do the warp's younger instructions.
-    ``is_apart``: whether other instructions lie in between. Then warps arrive at different times, and each one delays wgmma
-    separately. ``sets_pace``: whether they belong to a k-step whose warps copy their operands themselves. If several CTAs
-    share an SM, the pace of such a k-step differs from SM to SM.
+    ``is_interleaved``: whether other instructions lie in between. Then warps arrive at different times, and each one delays
+    wgmma separately. ``sets_pace``: whether they belong to a k-step whose warps copy their operands themselves. If several
+    CTAs share an SM, the pace of such a k-step differs from SM to SM.
     """
 
     num_instructions: float
-    is_apart: bool = False
+    is_interleaved: bool = False
     sets_pace: bool = False
 
 

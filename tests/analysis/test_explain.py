@@ -122,7 +122,7 @@ def conflicting() -> Explanation:
 
 
 def test_what_the_kernel_has_one_more_stage_and_the_tail_are_tried(conflicting: Explanation) -> None:
-    has = {*IDEALS} - {"tma", "mad_wide", "own_code"}  # it copies by cp.async, and multiplies by mma.sync
+    has = {*IDEALS} - {"tma", "imad_wide", "own_code"}  # it copies by cp.async, and multiplies by mma.sync
     assert {item.name for item in conflicting.counterfactuals} == {*has, "stage", "tail"}
     savings = [item.saved_cycles for item in conflicting.counterfactuals]
     assert savings == sorted(savings, reverse=True)
@@ -203,7 +203,7 @@ def cycles_of(*ideals: str, **options: Any) -> float:
     [
         ("own_code", {"step_code": 1000.0}, {"schedule": "warp_specialized"}),
         ("own_code", {"tile_code": 4000.0, "store_code": 4000.0}, {"schedule": "warp_specialized"}),
-        ("mad_wide", {"wide_per_copy": 8}, {"schedule": "multistage", "math": "wgmma", "copy": "cp_async"}),
+        ("imad_wide", {"wide_per_copy": 8}, {"schedule": "multistage", "math": "wgmma", "copy": "cp_async"}),
     ],
 )
 def test_code_of_ones_own_made_free_is_code_that_is_not_there(ideal: str, code: Any, options: Any) -> None:
@@ -212,5 +212,5 @@ def test_code_of_ones_own_made_free_is_code_that_is_not_there(ideal: str, code: 
 
 def test_what_addresses_cost_is_answered_by_pointers_that_move_on() -> None:
     params = GemmParams(m=64, n=64, k=64, schedule="multistage", math="wgmma", copy="cp_async", wide_per_copy=1)
-    assert params.answer_to("mad_wide") == {"wide_per_copy": 0}
-    assert params.model_copy(update={"wide_per_copy": 0}).answer_to("mad_wide") == {}
+    assert params.answer_to("imad_wide") == {"wide_per_copy": 0}
+    assert params.model_copy(update={"wide_per_copy": 0}).answer_to("imad_wide") == {}

@@ -347,7 +347,7 @@ def box_edges(num_ctas: int) -> Launch:
                 )  # fmt: skip
             else:
                 yield tma(
-                    (panel, step), stage, 8192, 64, come_along=((panel, step ^ 1),), new_fraction=0.75,
+                    (panel, step), stage, 8192, 64, promoted_tiles=((panel, step ^ 1),), new_fraction=0.75,
                     cache_hint="evict_last" if step == 1 else "evict_normal",
                 )
 
@@ -373,7 +373,7 @@ def copies(num_ctas: int, *, is_planned: bool = False) -> Launch:
             yield ops.CpAsync("A", (panel, step), contiguous(4096), "a", stage, allocates_in_l1=True, num_rows=32)
             yield ops.CpAsync(
                 "B", (cta.cta_idx, step), part, "a", stage, num_rows=20, fetches=Fetches(2304, 72, 80, 76, 30, 40, 12),
-                num_passes=26.0, come_along=((cta.cta_idx, step ^ 1),), new_fraction=0.5,
+                num_passes=26.0, promoted_tiles=((cta.cta_idx, step ^ 1),), new_fraction=0.5,
             )  # fmt: skip
             yield ops.CpAsyncCommitGroup()
             if step % 3 == 0:
@@ -605,7 +605,7 @@ def beside_products(num_ctas: int) -> Launch:
         for turn in range(3):
             yield ops.Code("body", 4096)
             yield ops.Alu(40, is_chain=True, num_beside=90.0, num_more=20.0)
-            yield ops.MadWide(30, is_apart=turn == 1, sets_pace=turn == 2)
+            yield ops.ImadWide(30, is_interleaved=turn == 1, sets_pace=turn == 2)
             yield ops.Fma(60)
             yield ops.Mufu(10)
             yield ops.SharedStore(shared(120, 16))
@@ -739,7 +739,7 @@ def _drawn_ops(draw: random.Random, num: int) -> Iterator[Plan]:
             lambda cta_idx, tokens, count=count: ops.Alu(count, is_chain=count % 2 == 0, num_more=count % 3),
             lambda cta_idx, tokens, count=count: ops.Mufu(count / 4),
             lambda cta_idx, tokens, count=count: ops.Shfl(count / 2, is_chain=count % 3 == 0),
-            lambda cta_idx, tokens, count=count: ops.MadWide(count / 3, is_apart=count % 2 == 0),
+            lambda cta_idx, tokens, count=count: ops.ImadWide(count / 3, is_interleaved=count % 2 == 0),
             lambda cta_idx, tokens, count=count: ops.Code(f"code{count % 4}", 1024 * (1 + count % 4)),
             lambda cta_idx, tokens, count=count: ops.MmaSync(mma_sync(BF16), 1 + count % 5),
             lambda cta_idx, tokens, step=step, size=size: ops.GlobalLoad("in", (cta_idx // 2, step), contiguous(size)),

@@ -45,7 +45,7 @@ def product(asked: list[frozenset[str]]) -> Case:
         groups={"all": Group(configs=lambda seed: [{"kernel": "p", "size": size} for size in "12"])},
         launch=lambda config, is_counted: KernelLaunch(kernel="p", arguments=(), block=(32, 1, 1)),
         check=lambda config, outputs: {}, values=dict.fromkeys(NAMES, "?"), predict_row=predict, tiers=NAMES,
-        is_whole=True, families=lambda group, config: (f"product {config['size']}", "product, all"),
+        is_validation=True, families=lambda group, config: (f"product {config['size']}", "product, all"),
         problem=lambda config: "one", derived={"ctas_of_sm": ctas_of_sm},
     )  # fmt: skip
 
@@ -137,13 +137,14 @@ def test_processes_answer_as_this_one_does(tmp_path: Path) -> None:
 def item(family: str, error: float, **rest: object) -> Judgement:
     fields: dict[str, object] = {
         "kernel": "product", "group": "g", "name": "sm__cycles_elapsed.max", "tier": 6, "config": {"n": family},
-        "predicted": 100.0 + error, "measured": 100.0, "is_whole": True, "family": family,
+        "predicted": 100.0 + error, "measured": 100.0, "is_validation": True, "family": family,
     }  # fmt: skip
     return Judgement(**{**fields, **rest})  # type: ignore[arg-type]  # fields of the record
 
 
 def test_families_are_parts_of_a_kernel_and_cuts_count_in_no_total() -> None:
-    found = [item("a", 4.0, cuts=("all",)), item("b", -2.0, cuts=("all",)), item("b", 0.0), item("", 1.0, is_whole=False)]
+    found = [item("a", 4.0, cuts=("all",)), item("b", -2.0, cuts=("all",)), item("b", 0.0)]
+    found.append(item("", 1.0, is_validation=False))
     assert [(each.name, each.is_cut) for each in families(found)] == [("a", False), ("b", False), ("all", True)]
     assert families(found)[2].of["sm__cycles_elapsed.max"].mean_pct == pytest.approx(3.0)
     (whole,) = totals(found)
@@ -169,7 +170,7 @@ def test_all_that_is_said_of_whole_kernels_is_printed_and_written(capsys: pytest
     written = document(found)
     assert [each["name"] for each in written["families_of_whole_kernels"]] == ["a", "b"]
     assert written["ranks"][0]["num_rows"] == 3
-    render_proof([item("", 1.0, is_whole=False)], Console())
+    render_proof([item("", 1.0, is_validation=False)], Console())
     assert capsys.readouterr().out == ""
 
 
@@ -256,7 +257,7 @@ def test_the_picture_has_every_family(suffix: str, tmp_path: Path) -> None:
     written = path.read_bytes()
     assert written.startswith(b"\x89PNG") if suffix == "png" else b"ours: 1 rows, 5.0%" in written
     with pytest.raises(GpusimError, match="no row of a whole kernel"):
-        plot_validation([item("ours", 5.0, is_whole=False)], path, gpu="toy")
+        plot_validation([item("ours", 5.0, is_validation=False)], path, gpu="toy")
 
 
 def test_the_picture_draws_no_row_of_a_family_that_is_held_out() -> None:

@@ -318,7 +318,7 @@ def off_by(kernel: str, errors: Sequence[float], tier: int = 6, **rest: object) 
     return [
         Judgement(
             kernel=kernel, group="g", name="cycles", tier=tier, config={}, predicted=100 + error, measured=100.0,
-            is_whole=True, **rest,  # type: ignore[arg-type]  # fields of the record
+            is_validation=True, **rest,  # type: ignore[arg-type]  # fields of the record
         )
         for error in errors
     ]  # fmt: skip
@@ -326,7 +326,7 @@ def off_by(kernel: str, errors: Sequence[float], tier: int = 6, **rest: object) 
 
 def test_whole_kernels_in_all_are_the_mean_of_their_families_and_the_worst_of_their_rows() -> None:
     few, many = off_by("copy", [10.0, 2.0], roofline=150.0), off_by("softmax", [-1.0] * 18, roofline=110.0)
-    other = replace(off_by("chase", [90.0])[0], is_whole=False)
+    other = replace(off_by("chase", [90.0])[0], is_validation=False)
     (found,) = totals([*few, *many, other])
     assert (found.num_rows, found.num_families) == (20, 2)
     assert found.mean_pct == pytest.approx((6.0 + 1.0) / 2) and found.roofline_pct == pytest.approx((50 + 10) / 2)
@@ -383,7 +383,7 @@ def test_the_repeats_of_a_number_give_its_spread(tmp_path: Path) -> None:
 
 def test_a_whole_kernel_calibrates_nothing() -> None:
     with pytest.raises(ConfigError, match="chase: is a whole kernel, whose rows judge"):
-        replace(chase(), is_whole=True)
+        replace(chase(), is_validation=True)
 
 
 def test_a_column_that_was_renamed_is_asked_for_by_name(tmp_path: Path) -> None:

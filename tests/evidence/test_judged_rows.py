@@ -27,7 +27,7 @@ GPUS = sorted(path.stem for path in judged_dir().glob("*.csv"))
 def item(**fields: Any) -> Judgement:
     told: dict[str, Any] = {
         "kernel": "copy", "group": "sizes", "name": "sm__cycles_elapsed.max", "tier": 6, "config": {"n": "1", "refill": ""},
-        "predicted": 110.5, "measured": 100.0, "is_whole": True, "family": "copy", **fields,
+        "predicted": 110.5, "measured": 100.0, "is_validation": True, "family": "copy", **fields,
     }  # fmt: skip
     return Judgement(**told)
 

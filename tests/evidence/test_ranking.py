@@ -87,7 +87,7 @@ def test_nothing_to_rank_is_refused(predicted: list[float], measured: list[float
 def row(n: int, tile: str, predicted: float, measured: float, *, kernel: str = "k", name: str = "cycles") -> Judgement:
     return Judgement(
         kernel=kernel, group="g", name=name, tier=6, config={"n": str(n), "tile": tile}, predicted=predicted,
-        measured=measured, is_whole=True, problem=n or None,
+        measured=measured, is_validation=True, problem=n or None,
     )  # fmt: skip
 
 

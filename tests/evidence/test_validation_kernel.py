@@ -42,8 +42,8 @@ from gpusim.evidence.cases.validation_kernel import (
     roofline_us,
     row_clock_mhz,
     touched_bytes,
+    validation_case,
     whole_group,
-    whole_kernel,
     windows,
 )
 from gpusim.evidence.validate.judge import Judgement, summaries
@@ -72,7 +72,7 @@ def configs(seed: int) -> list[Config]:
 
 
 def case() -> Case:
-    return whole_kernel(
+    return validation_case(
         Case(
             name="a_gemm",
             question="How fast?",
@@ -136,7 +136,7 @@ def test_what_is_judged_is_counted_or_timed() -> None:
 
 
 def test_a_group_that_is_not_timed_is_not_judged_by_times() -> None:
-    counted = whole_kernel(
+    counted = validation_case(
         Case(
             name="a",
             question="?",
@@ -235,7 +235,7 @@ def test_a_warp_takes_a_wavefront_that_is_no_access() -> None:
 
 
 def test_an_unknown_model_is_refused_by_name() -> None:
-    broken = whole_kernel(
+    broken = validation_case(
         Case(
             name="a",
             question="?",

@@ -23,11 +23,11 @@ def copies_of(**options: Any) -> list[ops.TmaLoad | ops.CpAsync]:
 def test_a_gemms_rows_begin_their_blocks_together_where_they_lie_on_blocks() -> None:
     on = copies_of()
     assert [op.new_fraction for op in on] == [1.0] * 16
-    assert [len(op.come_along) for op in on] == [1] * 16
+    assert [len(op.promoted_tiles) for op in on] == [1] * 16
     off = copies_of(k=1032)  # 16 bytes behind a block from row to row: an eighth of the rows would, a half does
-    assert off[0].new_fraction == 1.0 and len(off[0].come_along) == 1
+    assert off[0].new_fraction == 1.0 and len(off[0].promoted_tiles) == 1
     assert [op.new_fraction for op in off[1:]] == pytest.approx([0.5] * 16)
-    assert all(op.come_along == () for op in off[1:])
+    assert all(op.promoted_tiles == () for op in off[1:])
     two = copies_of(k=1088)  # every second row half a block behind the others: each begins at every second step
     assert [op.new_fraction for op in two[1:]] == pytest.approx([0.5] * 16)
     alone = copies_of(k=1032, l2_promotion=128)  # a step's rows are blocks of their own
@@ -36,7 +36,7 @@ def test_a_gemms_rows_begin_their_blocks_together_where_they_lie_on_blocks() -> 
 
 def test_few_rows_and_blocks_of_four_steps_begin_together_as_before() -> None:
     one = copies_of(m=1, k=1032)  # one row begins a block at every second step
-    assert [op.new_fraction for op in one] == [1.0] * 17 and all(op.come_along for op in one[:16])
+    assert [op.new_fraction for op in one] == [1.0] * 17 and all(op.promoted_tiles for op in one[:16])
     four = copies_of(tile="128x128x32", k=1088)  # half of the rows begin one at steps 0, 4, 8, ... and half at 2, 6, 10, ...
     assert [op.new_fraction for op in four] == [1.0] * 34
     spread = copies_of(tile="128x128x32", k=1032)
@@ -48,8 +48,8 @@ def test_short_rows_of_an_operand_that_is_turned_come_two_by_two() -> None:
     fma = {"dtype": "fp32", "layout": "tt", "copy": "cp_async", "math": "fma",
            "schedule": "multistage", "l2_promotion": None}
     short = copies_of(**fma, tile=(128, 128, 8), warps=(4, 2), stages=1)
-    assert [op.come_along for op in short] == [((0, step ^ 1),) for step in range(128)]
+    assert [op.promoted_tiles for op in short] == [((0, step ^ 1),) for step in range(128)]
     ragged = copies_of(**fma, tile=(128, 128, 8), warps=(4, 2), stages=1, k=1044)  # 16 bytes further from row to row
     assert [op.new_fraction for op in ragged[1:]] == pytest.approx([0.5] * 130)
     long = copies_of(**fma, tile=(128, 128, 16), warps=(4, 2), stages=1)
-    assert all(op.come_along == () and op.new_fraction == 1.0 for op in long)
+    assert all(op.promoted_tiles == () and op.new_fraction == 1.0 for op in long)

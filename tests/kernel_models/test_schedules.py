@@ -411,8 +411,8 @@ def test_addresses_that_want_wide_multiplications_have_one_for_each_copy_of_a_wa
         "m": 128, "n": 256, "k": 256, "tile": "128x256x64", "consumer_warpgroups": 2, "consumer_split": "m", "stages": 3,
         "schedule": "multistage", "copy": "cp_async", "math": "wgmma",
     }  # fmt: skip
-    assert not ops_of(GemmParams(**params).launch(h200), ops.MadWide)
-    found = [op.num_instructions for _, op in ops_of(GemmParams(**params, wide_per_copy=1).launch(h200), ops.MadWide)]
+    assert not ops_of(GemmParams(**params).launch(h200), ops.ImadWide)
+    found = [op.num_instructions for _, op in ops_of(GemmParams(**params, wide_per_copy=1).launch(h200), ops.ImadWide)]
     assert found == [4.0, 8.0] * 4  # 16 and 32 KiB by eight warps, 512 bytes each; four k-steps
     unset = {"consumer_warpgroups": None, "consumer_split": None}
     for other in ({"copy": "tma"}, {"math": "mma_sync"}, {"schedule": "warp_specialized"}):

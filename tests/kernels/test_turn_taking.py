@@ -78,11 +78,11 @@ def test_a_tile_leaves_in_so_many_instructions(sass: Sass) -> None:
 
 def test_a_steps_code_is_that_of_the_sass(sass: Sass) -> None:
     kernels = sass("turn_taking", "sm_90a")
-    for n, num, is_apart, gives in case.wait_builds():
-        kernel = kernels[case.wait_name(n, num, is_apart, gives)]
+    for n, num, is_interleaved, gives in case.wait_builds():
+        kernel = kernels[case.wait_name(n, num, is_interleaved, gives)]
         loop = sorted(kernel.loops, key=lambda loop: len(loop.instructions))[-2]
         assert len(loop.select("HGMMA")) == (4 if n else 0)
-        assert round(loop_cycles(turn(kernel, loop))) == case.CODE[n, num][2 * is_apart + gives], kernel.name
+        assert round(loop_cycles(turn(kernel, loop))) == case.CODE[n, num][2 * is_interleaved + gives], kernel.name
 
 
 def test_divisions_take_what_their_code_takes_alone_and_less_than_measured_beside_wgmma(sass: Sass) -> None:

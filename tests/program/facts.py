@@ -80,14 +80,14 @@ def facts_of(op: Any, launch: Launch, role: WarpRole, context: Context) -> Facts
         case ops.CpAsync():
             numbers = op.num_rows, op.num_passes, op.num_between, op.new_fraction
             named = op.tensor, op.tile, op.buffer, op.stage
-            return OpKind.CP_ASYNC, *named, op.access, numbers, op.fetches, op.come_along, op.allocates_in_l1
+            return OpKind.CP_ASYNC, *named, op.access, numbers, op.fetches, op.promoted_tiles, op.allocates_in_l1
         case ops.TmaLoad():
             numbers = (
                 op.num_bytes, op.num_fetched_bytes, op.num_rows, op.num_boxes, op.num_zero_rows, op.num_outside_rows,
                 op.new_fraction,
             )  # fmt: skip
             named = op.tensor, op.tile, op.buffer, op.stage, op.barrier
-            return OpKind.TMA_LOAD, *named, numbers, op.multicast, op.fetches, op.come_along
+            return OpKind.TMA_LOAD, *named, numbers, op.multicast, op.fetches, op.promoted_tiles
         case ops.TmaStore():
             numbers = op.num_bytes, op.num_rows, op.num_boxes, op.reduce
             return OpKind.TMA_STORE, op.tensor, op.tile, (op.buffer, op.stage) if op.buffer else None, numbers
@@ -140,8 +140,8 @@ def facts_of(op: Any, launch: Launch, role: WarpRole, context: Context) -> Facts
             return OpKind.FMA, op.num_instructions, op.bank_reads, op.num_runs, op.is_chain, op.by_age
         case ops.Alu():
             return OpKind.ALU, op.num_instructions, op.num_beside, op.num_more, op.is_chain
-        case ops.MadWide():
-            return OpKind.MAD_WIDE, op.num_instructions, op.is_apart, op.sets_pace
+        case ops.ImadWide():
+            return OpKind.IMAD_WIDE, op.num_instructions, op.is_interleaved, op.sets_pace
         case ops.Mufu():
             return OpKind.MUFU, op.num_instructions
         case ops.Shfl():
@@ -283,7 +283,7 @@ def _facts(all_of: Programs, row: dict[str, Any], cta_idx: int, owner: dict[int,
         case OpKind.ALU:
             alu = costs.alus.items[cost]
             return kind, alu.num_instructions, alu.num_beside, alu.num_more, bool(flags & 1)
-        case OpKind.MAD_WIDE:
+        case OpKind.IMAD_WIDE:
             return kind, number, bool(flags & 1), bool(flags & 2)
         case OpKind.MUFU:
             return kind, number

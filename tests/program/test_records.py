@@ -42,7 +42,7 @@ def every_op(cta: RoleContext) -> Iterator[Any]:
     yield ops.Use(summed)
     yield ops.Use(long)
     yield ops.CpAsync("A", (mine, 4), ACCESS, "a", 2, num_rows=3, num_between=1.5, num_passes=2.0, fetches=fetched)
-    yield ops.CpAsync("A", (mine, 5), ACCESS, "a", 3, allocates_in_l1=True, come_along=((mine, 6), (mine + 9, 7)))
+    yield ops.CpAsync("A", (mine, 5), ACCESS, "a", 3, allocates_in_l1=True, promoted_tiles=((mine, 6), (mine + 9, 7)))
     yield ops.CpAsyncCommitGroup(is_held=True)
     yield ops.CpAsyncCommitGroup()
     yield ops.CpAsyncWaitGroup(1)
@@ -50,7 +50,7 @@ def every_op(cta: RoleContext) -> Iterator[Any]:
     yield ops.PrefetchTensormap(("A", "Z"))
     yield ops.TmaLoad("A", (mine, 8), 128, 64, 4, "a", 1, "full", num_boxes=2, num_zero_rows=2, num_outside_rows=1)
     yield ops.TmaLoad(
-        "A", (mine, 9), 128, 128, 4, "a", 1, "full", multicast=(0, 1), come_along=((mine, 10),), new_fraction=0.5,
+        "A", (mine, 9), 128, 128, 4, "a", 1, "full", multicast=(0, 1), promoted_tiles=((mine, 10),), new_fraction=0.5,
         fetches=fetched,
     )  # fmt: skip
     yield ops.TmaStore("D", (mine, 0), 64, 2, "a", 0, num_boxes=3, reduce=True)
@@ -98,8 +98,8 @@ def every_op(cta: RoleContext) -> Iterator[Any]:
     yield ops.Fma(3, is_chain=True, bank_reads=1.5, num_runs=2, by_age=True)
     yield ops.Alu(4)
     yield ops.Alu(4, is_chain=True, num_beside=2.0, num_more=1.0)
-    yield ops.MadWide(5, is_apart=True)
-    yield ops.MadWide(5, sets_pace=True)
+    yield ops.ImadWide(5, is_interleaved=True)
+    yield ops.ImadWide(5, sets_pace=True)
     yield ops.Mufu(6)
     yield ops.Shfl(7)
     yield ops.Shfl(7, is_chain=True, num_warps=1)

@@ -112,7 +112,7 @@ REFUSED: list[tuple[tuple[Any, ...], str]] = [
     ((ops.Alu(-1.5),), "-1.5 instructions were issued, wants 0 or more"),
     ((ops.Alu(-1.5, is_chain=True),), "-1.5 instructions were issued, wants 0 or more"),
     ((ops.Alu(4, is_chain=True, num_more=-2),), "-2 instructions were issued, wants 0 or more"),
-    ((ops.MadWide(-3),), "-3 instructions were issued, wants 0 or more"),
+    ((ops.ImadWide(-3),), "-3 instructions were issued, wants 0 or more"),
     ((ops.Mufu(-1),), "-1 instructions were issued, wants 0 or more"),
     ((ops.Shfl(-1),), "-1 instructions were issued, wants 0 or more"),
     ((ops.SetMaxNReg(20, "dec"),), "{who}: setmaxnreg 20, wants a multiple of 8 from 24 to 256"),

@@ -301,7 +301,7 @@ class Math(Act):
         num = draw.randint(1, 40)
         if not stage.is_core and draw.random() < 0.3:
             return draw.choice((
-                ops.MadWide(num, is_apart=draw.random() < 0.5), ops.Alu(num, is_chain=True, num_beside=2.0 * num),
+                ops.ImadWide(num, is_interleaved=draw.random() < 0.5), ops.Alu(num, is_chain=True, num_beside=2.0 * num),
                 ops.Fma(num, num_runs=draw.randint(1, 3)),
             ))  # fmt: skip
         return draw.choice((
@@ -663,7 +663,7 @@ class Ring(Act):
             tile = (tile[0], tile[1] * self.size + rank)
         return ops.TmaLoad(
             tensor, tile, num_bytes, fetched, num_rows, buffer, slot, self.full, ranks, num_boxes,
-            come_along=((tile[0], (tile[1] + 1) % self.num_steps),) if brings_next else (),
+            promoted_tiles=((tile[0], (tile[1] + 1) % self.num_steps),) if brings_next else (),
         )
 
     def _release(self, player: Player, slot: int) -> Ops:

@@ -314,7 +314,7 @@ def test_a_gpu_with_more_than_the_core_is_refused() -> None:
 @pytest.mark.parametrize(
     ("op", "said"),
     [
-        (ops.MadWide(3), r"yields MadWide \(IMAD.WIDE\), wants an op of the core"),
+        (ops.ImadWide(3), r"yields ImadWide \(IMAD.WIDE\), wants an op of the core"),
         (ops.Alu(3, is_chain=True, num_beside=6.0), r"yields Alu \(code that is slower beside wgmma\), wants an op"),
         (ops.SharedLoad(AccessPattern(num_requests=2, num_wavefronts=33, num_bytes=256)), "loads 33 wavefronts at once"),
         ("an op", r"yields str \(an op\), wants an op of the core"),

@@ -27,7 +27,7 @@ def walk(*, is_pair: bool, new_fraction: float = 1.0, gpu: GpuSpec = TOY) -> tup
             yield ops.MbarrierArriveExpectTx("full", 0, TILE_BYTES)
             yield ops.TmaLoad(
                 "A", (0, step), TILE_BYTES, TILE_BYTES, 64, "ring", 0, "full",
-                come_along=((0, step ^ 1),) if is_pair else (), new_fraction=new_fraction if step else 1.0,
+                promoted_tiles=((0, step ^ 1),) if is_pair else (), new_fraction=new_fraction if step else 1.0,
             )
             yield ops.MbarrierWait("full", 0, step & 1)
             yield ops.RangeEnd()

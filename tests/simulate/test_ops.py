@@ -56,9 +56,9 @@ def busy(cta: RoleContext, num_cycles: int) -> Ops:
         (ops.Alu(100), 1, 200),  # 64 lanes
         (ops.Alu(100), 4, 200),
         (ops.Alu(100), 8, 400),
-        (ops.MadWide(100), 1, 400),  # 32 lanes, four cycles from one of a warp to its next
-        (ops.MadWide(100), 4, 400),
-        (ops.MadWide(100), 8, 800),
+        (ops.ImadWide(100), 1, 400),  # 32 lanes, four cycles from one of a warp to its next
+        (ops.ImadWide(100), 4, 400),
+        (ops.ImadWide(100), 8, 800),
         (ops.Mufu(100), 4, 800),  # 16 lanes
         (ops.Mufu(100), 1, 800),
         (ops.Shfl(100), 4, 400),  # 32 lanes
@@ -234,7 +234,7 @@ def test_a_wide_multiplication_waits_for_its_own_wgmma_and_holds_up_the_next() -
     def own(cta: RoleContext) -> Ops:
         yield ops.Wgmma(WGMMA, 1)
         yield ops.WgmmaCommitGroup()
-        yield ops.MadWide(25)
+        yield ops.ImadWide(25)
         yield ops.Wgmma(WGMMA, 1)
         yield ops.WgmmaCommitGroup()
         yield ops.WgmmaWaitGroup(0)
@@ -255,7 +255,7 @@ def test_wide_multiplications_and_wgmma_of_other_warps_wait_for_one_another() ->
 
     def other(cta: RoleContext) -> Ops:
         yield ops.Fma(25)  # behind the other role's in the issue slots: the first wgmma has been issued, the second not
-        yield ops.MadWide(25)
+        yield ops.ImadWide(25)
 
     result = run(role(math, "math", 4), role(other, "other", 4))
     assert ends_of(result, "other") == [125 + 25 * 8]
@@ -268,7 +268,7 @@ def test_wide_multiplications_that_outlast_the_wgmma_go_on_at_their_own_pace() -
     def program(cta: RoleContext) -> Ops:
         yield ops.Wgmma(WGMMA, 1)
         yield ops.WgmmaCommitGroup()
-        yield ops.MadWide(200)
+        yield ops.ImadWide(200)
 
     assert cycles(role(program, num_warps=4)) == 2 * WGMMA_CYCLES + 72 * 4
 

@@ -33,7 +33,7 @@ def test_sharers_of_tiles_drift_apart_where_two_ctas_share_an_sm() -> None:
 
 
 @pytest.mark.parametrize(
-    "told", [{"num_rows": 2}, {"wide": 0}, {"ideals": ("mad_wide",)}], ids=["one CTA an SM", "no IMAD.WIDE", "ideal"]
+    "told", [{"num_rows": 2}, {"wide": 0}, {"ideals": ("imad_wide",)}], ids=["one CTA an SM", "no IMAD.WIDE", "ideal"]
 )
 def test_others_stay_in_step(told: dict[str, object]) -> None:
     apart, in_step = (result(gpu, **told) for gpu in (H200, IN_STEP))  # type: ignore[arg-type]

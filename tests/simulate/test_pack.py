@@ -74,14 +74,14 @@ def check_buffer(packed: PackedLaunch) -> None:
 
 def test_settings_are_in_the_buffer() -> None:
     settings = Settings(
-        ideals=frozenset({"epilogue", "latency", "mad_wide"}), l2="flushed", recorded_sms="first", max_events=12,
+        ideals=frozenset({"epilogue", "latency", "imad_wide"}), l2="flushed", recorded_sms="first", max_events=12,
         keeps_trace=True,
     )
     gpu = idealize(H200, settings.ideals)
     launch = KERNEL_MODELS["gemm"].params(m=512, n=512, k=512, tile="128x128x64", cluster="2x1").launch(H200)
     packed = pack_launch(launch, gpu, Clock(sm_mhz=1500.0), settings)
     found = constants_in(packed)
-    assert {name for name, is_free in found["ideals"].items() if is_free} == {"epilogue", "mad_wide"}
+    assert {name for name, is_free in found["ideals"].items() if is_free} == {"epilogue", "imad_wide"}
     assert (found["launch"]["max_events"], found["launch"]["keeps_trace"], found["launch"]["is_flushed"]) == (12, 1, 1)
     sms = read_buffer(packed.buffer, INPUT_SECTIONS)["sms"]
     assert sms["is_recorded"].nonzero()[0].tolist() == [packed.plan.gpu.floorplan.clusters(2)[0][0]]

@@ -15,7 +15,7 @@ from gpusim.kernel_models.gemm import GemmParams
 from gpusim.machine.config import load_gpu
 from gpusim.machine.memory.l2_capacity import Sides
 from gpusim.simulate.plan import life_deviation, plan_traffic, waves_of_tiles
-from gpusim.traffic.cta_drift import MOST_CLUSTERS, Lives, come_apart
+from gpusim.traffic.cta_drift import MOST_CLUSTERS, CtaLifetimes, add_drift_misses
 from gpusim.traffic.footprints import Uses
 from gpusim.traffic.l2_plan import panel_traffic
 from gpusim.traffic.panels import PanelTraffic, PanelUse
@@ -28,8 +28,8 @@ NUM_CHUNKS = 64
 """Of a panel, where lines are looked at one by one."""
 
 
-def lives(deviation: float, *, is_persistent: bool = False, cluster_size: int = 1) -> Lives:
-    return Lives(num_slots=NUM_SLOTS, cluster_size=cluster_size, deviation=deviation, is_persistent=is_persistent)
+def lives(deviation: float, *, is_persistent: bool = False, cluster_size: int = 1) -> CtaLifetimes:
+    return CtaLifetimes(num_slots=NUM_SLOTS, cluster_size=cluster_size, deviation=deviation, is_persistent=is_persistent)
 
 
 def product(rows: int, columns: int, *, cache_hint: str = "evict_normal") -> list[PanelUse]:
@@ -44,12 +44,12 @@ def product(rows: int, columns: int, *, cache_hint: str = "evict_normal") -> lis
 
 
 def planned(
-    uses: list[PanelUse], of: Lives, *, side_mib: float, num_slots: int = NUM_SLOTS
+    uses: list[PanelUse], of: CtaLifetimes, *, side_mib: float, num_slots: int = NUM_SLOTS
 ) -> tuple[dict[str, PanelTraffic], dict[str, PanelTraffic]]:
     """In step, and apart."""
     waves, sides = waves_of_tiles(len(uses[0].panel_of_tile), num_slots), Sides(num=1, side_bytes=side_mib * MIB, spread=0.0)
     in_step = panel_traffic(uses, waves, sides=sides, is_warm=False)
-    return in_step, come_apart(in_step, uses, waves, sides=sides, lives=of)
+    return in_step, add_drift_misses(in_step, uses, waves, sides=sides, lives=of)
 
 
 def read_mib(traffic: dict[str, PanelTraffic]) -> float:

@@ -1,4 +1,4 @@
-"""Bank conflicts of tiles: phases add up to the instruction's wavefronts, and what is said to mend them does."""
+"""Bank conflicts of tiles: phases add up to the instruction's wavefronts, and what is said to fix them does."""
 
 from __future__ import annotations
 
@@ -227,10 +227,10 @@ TILES = [
 @pytest.mark.parametrize(("layout", "dtype"), TILES, ids=str)
 def test_the_smallest_swizzle_frees_every_tile_and_no_smaller_one_does(layout: Layout, dtype: DType) -> None:
     access = ldmatrix(layout, dtype)
-    mend = find_swizzle(access)
-    assert mend is not None
-    assert mend.census.is_free
-    swizzle, step = mend.swizzle_bytes, 16 // dtype.num_bytes
+    fix = find_swizzle(access)
+    assert fix is not None
+    assert fix.census.is_free
+    swizzle, step = fix.swizzle_bytes, 16 // dtype.num_bytes
     rows, columns = access.extents if access.contiguous_mode == 1 else access.extents[::-1]
     lanes = np.arange(32)
     for row, column in product(range(0, rows, 16), range(0, columns, 2 * step)):
@@ -263,9 +263,9 @@ def test_no_swizzle_at_all_of_whole_words_leaves_fewer_wavefronts(
         if abs(shift) >= num_bits:
             trial = with_swizzle(access, Swizzle(num_bits, base, shift))
             found += [] if extra_bytes(trial.tile) else [census(trial).num_wavefronts]
-    mend = find_swizzle(access)
-    assert min(found) == (found[0] if mend is None else mend.census.num_wavefronts)
-    assert mend is None or mend.tile == access.tile or mend.census.num_wavefronts < found[0] or mend.census.is_free
+    fix = find_swizzle(access)
+    assert min(found) == (found[0] if fix is None else fix.census.num_wavefronts)
+    assert fix is None or fix.tile == access.tile or fix.census.num_wavefronts < found[0] or fix.census.is_free
 
 
 def test_a_swizzle_that_takes_more_memory_is_no_mend() -> None:
@@ -279,9 +279,9 @@ def test_a_swizzle_that_takes_more_memory_is_no_mend() -> None:
 def test_a_tile_with_an_offset_is_freed_by_a_swizzle_and_keeps_its_offset() -> None:
     tile = replace(smem_tile(row_major(16, 64), BF16), offset=64 * 63)
     access = TileAccess(op="ldmatrix_x4", tile=tile)
-    mend = find_swizzle(access)
-    assert mend is not None and mend.census.is_free
-    assert mend.tile.offset == tile.offset
+    fix = find_swizzle(access)
+    assert fix is not None and fix.census.is_free
+    assert fix.tile.offset == tile.offset
 
 
 def test_a_swizzle_that_mends_only_the_first_tile_mends_nothing() -> None:
@@ -289,44 +289,44 @@ def test_a_swizzle_that_mends_only_the_first_tile_mends_nothing() -> None:
     first_only = with_swizzle(access, Swizzle(2, 4, 4))
     assert census_at(first_only, access.tile_origins()[:1]).is_free
     assert not census(first_only).is_free
-    mend = find_swizzle(access)
-    assert mend is not None
-    assert mend.census.is_free
-    assert mend.swizzle_bytes != Swizzle(2, 4, 4)
+    fix = find_swizzle(access)
+    assert fix is not None
+    assert fix.census.is_free
+    assert fix.swizzle_bytes != Swizzle(2, 4, 4)
 
 
 def test_fragments_of_an_accumulator_are_stored_free_under_chunks_wider_than_their_vectors() -> None:
     tile = smem_tile(row_major(64, 64), BF16)
     access = TileAccess(op="st_shared_b32", tile=tile, threads=Layout.parse("(4,8):(2@1,1@0)"))  # type: ignore[arg-type]  # plain
     assert analyze(access)[0].num_ways == 8
-    mend = find_swizzle(access)
-    assert mend is not None
-    assert str(mend.swizzle_elements) == "Sw<3,3,3>"
-    assert mend.census.is_free
+    fix = find_swizzle(access)
+    assert fix is not None
+    assert str(fix.swizzle_elements) == "Sw<3,3,3>"
+    assert fix.census.is_free
 
 
 @pytest.mark.parametrize(("layout", "dtype"), TILES, ids=str)
 def test_the_padding_is_the_smallest_that_keeps_vectors_aligned(layout: Layout, dtype: DType) -> None:
     access = ldmatrix(layout, dtype)
-    mend = find_padding(access)
-    assert mend is not None
-    assert mend.census.is_free
-    assert mend.padding_elements % access.vector_elements == 0
-    assert mend.num_extra_bytes == (mend.tile.inner.cosize - layout.cosize) * dtype.num_bytes
-    assert find_padding(ldmatrix(mend.tile.inner, dtype)).padding_elements == 0  # type: ignore[union-attr]  # found above
+    fix = find_padding(access)
+    assert fix is not None
+    assert fix.census.is_free
+    assert fix.padding_elements % access.vector_elements == 0
+    assert fix.num_extra_bytes == (fix.tile.inner.cosize - layout.cosize) * dtype.num_bytes
+    assert find_padding(ldmatrix(fix.tile.inner, dtype)).padding_elements == 0  # type: ignore[union-attr]  # found above
     plain_is_free = census(access).is_free
-    assert (mend.padding_elements == 0) == plain_is_free
-    if mend.padding_elements > access.vector_elements:
+    assert (fix.padding_elements == 0) == plain_is_free
+    if fix.padding_elements > access.vector_elements:
         pytest.fail("one vector a row frees every row that is a power of two")
 
 
 def test_a_padding_may_be_less_than_a_vector_where_every_touched_row_stays_aligned() -> None:
     """Every fourth row is touched: 2 elements a row are 16 bytes from one to the next."""
     access = ldmatrix(row_major(64, 64), threads=Layout.parse("(16,2):(4@0,16@1)"))
-    mend = find_padding(access)
-    assert mend is not None
-    assert (mend.padding_elements, str(mend.tile.inner)) == (2, "(64,64):(66,1)")
-    assert mend.census.is_free and census(replace(access, tile=mend.tile)).is_free
+    fix = find_padding(access)
+    assert fix is not None
+    assert (fix.padding_elements, str(fix.tile.inner)) == (2, "(64,64):(66,1)")
+    assert fix.census.is_free and census(replace(access, tile=fix.tile)).is_free
     with pytest.raises(LayoutError, match="no multiple of 16"):
         replace(access, tile=smem_tile(row_major(64, 64, 65), BF16))
     assert find_padding(replace(access, at=(1, 0))) is None  # rows 1, 5, ...: whole vectors only, 64 or 128 bytes apart
@@ -340,8 +340,8 @@ def test_a_padding_that_frees_the_first_place_only_is_passed_over() -> None:
     by_three = replace(access, tile=smem_tile(row_major(8, 16, 20), FP8))
     assert census_at(by_three, access.tile_origins()[:1]).is_free
     assert not census(by_three).is_free
-    mend = find_padding(access)
-    assert mend is not None and mend.padding_elements == 6
+    fix = find_padding(access)
+    assert fix is not None and fix.padding_elements == 6
     trials = [census(replace(access, tile=smem_tile(row_major(8, 16, 17 + more), FP8))).is_free for more in range(7)]
     assert trials == [False] * 6 + [True]
 
@@ -362,8 +362,8 @@ def test_the_padding_is_the_first_that_frees_all_places_when_each_number_of_elem
         if census(each[0]).is_free:
             found = padding
             break
-    mend = find_padding(access)
-    assert found == (None if mend is None else mend.padding_elements)
+    fix = find_padding(access)
+    assert found == (None if fix is None else fix.padding_elements)
 
 
 def test_a_padding_frees_the_places_as_well_that_it_aligns() -> None:
@@ -373,16 +373,16 @@ def test_a_padding_frees_the_places_as_well_that_it_aligns() -> None:
     by_one = replace(access, tile=smem_tile(row_major(16, 64, 66), FP8))
     assert census_at(by_one, access.tile_origins()).is_free
     assert by_one.num_tiles > access.num_tiles and not census(by_one).is_free
-    mend = find_padding(access)
-    assert mend is None or census(replace(access, tile=mend.tile)).is_free
+    fix = find_padding(access)
+    assert fix is None or census(replace(access, tile=fix.tile)).is_free
 
 
 def test_a_padding_that_no_shared_memory_holds_is_not_proposed() -> None:
     access = TileAccess(op="ld_shared_b8", tile=smem_tile(row_major(512, 512), FP8), threads=Layout(32, 1))
     assert find_padding(access) is None
     shorter = TileAccess(op="ld_shared_b8", tile=smem_tile(row_major(256, 512), FP8), threads=Layout(32, 1))
-    mend = find_padding(shorter)
-    assert mend is not None and mend.padding_elements == 4
+    fix = find_padding(shorter)
+    assert fix is not None and fix.padding_elements == 4
 
 
 @pytest.mark.parametrize(
@@ -542,11 +542,11 @@ def test_a_transpose_tile_is_freed_for_both_by_one_swizzle_and_by_one_more_eleme
     assert joint.swizzle is not None and joint.padding is not None
     assert str(joint.swizzle.swizzle_elements) == "Sw<5,0,5>"
     assert joint.padding.padding_elements == 1
-    assert joint.mend == joint.swizzle
-    for mend in (joint.swizzle, joint.padding):
-        alone = [census(replace(access, tile=mend.tile)) for access in transpose()]
+    assert joint.fix == joint.swizzle
+    for fix in (joint.swizzle, joint.padding):
+        alone = [census(replace(access, tile=fix.tile)) for access in transpose()]
         assert all(one.is_free for one in alone)
-        assert mend.census.num_wavefronts == sum(one.num_wavefronts for one in alone)
+        assert fix.census.num_wavefronts == sum(one.num_wavefronts for one in alone)
 
 
 def test_a_mend_of_one_that_breaks_the_other_is_none() -> None:
@@ -555,10 +555,10 @@ def test_a_mend_of_one_that_breaks_the_other_is_none() -> None:
     wide = TileAccess(op="st_shared_b128", tile=tile)
     column = TileAccess(op="ld_shared_b32", tile=tile, threads=Layout(32, 1))
     joint = study_jointly([wide, column])
-    assert joint.swizzle is not None and joint.padding is not None and joint.mend is not None
+    assert joint.swizzle is not None and joint.padding is not None and joint.fix is not None
     assert not joint.swizzle.census.is_free and not joint.padding.census.is_free
     fewest = min(joint.swizzle.census.num_wavefronts, joint.padding.census.num_wavefronts)
-    assert joint.mend.census.num_wavefronts == fewest < joint.census.num_wavefronts
+    assert joint.fix.census.num_wavefronts == fewest < joint.census.num_wavefronts
     assert joint.swizzle.tile.swizzle.base >= 4
     assert joint.padding.padding_elements % 4 == 0
     assert "does best" in joint_verdict_of(joint)
@@ -566,7 +566,7 @@ def test_a_mend_of_one_that_breaks_the_other_is_none() -> None:
 
 def test_what_is_free_for_all_has_no_mend_and_accesses_to_two_tiles_none_in_common() -> None:
     joint = study_jointly(transpose(pitch=33))
-    assert joint.census.is_free and joint.mend is None
+    assert joint.census.is_free and joint.fix is None
     with pytest.raises(LayoutError, match="use one tile"):
         study_jointly([transpose()[0], transpose(pitch=33)[1]])
 

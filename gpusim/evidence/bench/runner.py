@@ -373,7 +373,7 @@ def told_of(case: Case, config: Config, facts: Mapping[str, str], profile: Profi
     if profile is not None:
         shapes = {"grid": profile.grid, "block": profile.block}
         told |= {"launched": profile.kernel, **{name: "x".join(map(str, shape)) for name, shape in shapes.items()}}
-    return {**told, **case.told(config, told)}
+    return {**told, **case.text_columns(config, told)}
 
 
 def about(case: Case) -> dict[str, Any]:

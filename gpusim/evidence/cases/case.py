@@ -117,7 +117,7 @@ class Fitted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TwinConstant:
+class FittedConstant:
     """A constant in the code of a microbenchmark's model, fitted to the calibrating rows.
 
     ``name`` is the constant's name in ``case.py``. ``key`` holds the subscripts if it is a table or a tuple. ``how`` is as
@@ -133,7 +133,7 @@ class TwinConstant:
     def label(self) -> str:
         """Expression that names the constant in ``case.py``.
 
-        >>> TwinConstant(name="LOOP_CYCLES", key=("1d",), value=215.0, how="").label
+        >>> FittedConstant(name="LOOP_CYCLES", key=("1d",), value=215.0, how="").label
         "LOOP_CYCLES['1d']"
         """
         return self.name + "".join(f"[{key!r}]" for key in self.key)
@@ -141,7 +141,7 @@ class TwinConstant:
     def agrees(self, stated: float) -> bool:
         """Whether ``stated`` is the value, rounded to as many digits as ``stated`` has.
 
-        >>> fitted = TwinConstant(name="C", value=214.6, how="")
+        >>> fitted = FittedConstant(name="C", value=214.6, how="")
         >>> fitted.agrees(215.0), fitted.agrees(214.6), fitted.agrees(214.5)
         (True, True, False)
         """
@@ -155,8 +155,8 @@ def nothing_fitted(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
     return []
 
 
-def no_twin_constants(rows: Sequence[Mapping[str, str]], gpu: GpuSpec) -> list[TwinConstant]:
-    """Default of ``Case.twin_constants``: the microbenchmark's model has no fitted constant."""
+def no_fitted_constants(rows: Sequence[Mapping[str, str]], gpu: GpuSpec) -> list[FittedConstant]:
+    """Default of ``Case.fitted_constants``: the microbenchmark's model has no fitted constant."""
     del rows, gpu
     return []
 
@@ -173,8 +173,8 @@ def no_values(config: Config) -> dict[str, float]:
     return {}
 
 
-def nothing_told(config: Config, facts: Mapping[str, str]) -> dict[str, str]:
-    """Default of ``Case.told``: no further columns follow."""
+def no_text_columns(config: Config, facts: Mapping[str, str]) -> dict[str, str]:
+    """Default of ``Case.text_columns``: no further columns follow."""
     del config, facts
     return {}
 
@@ -266,23 +266,23 @@ class Case:
             framework chooses the kernel. Kernels outside the model's range give nothing.
         tiers: tier (validation/README.md) at which a metric or value is judged, by name; other names are not judged.
         limits: limits by name, where they differ from those of the tier.
-        is_whole: a validation kernel, whose rows judge the model and calibrate nothing
-            (:func:`gpusim.evidence.cases.validation_kernel.whole_kernel`).
+        is_validation: a validation kernel, whose rows judge the model and calibrate nothing
+            (:func:`gpusim.evidence.cases.validation_kernel.validation_case`).
         families: (group, config) to names under which the row is summarized. The first is its family. The others cut across
             families and count in no total. Empty: all rows belong to one family with the kernel's name.
         problem: config to what it computes (m, n, k and a type), so that rows of one problem are ranked; None: not ranked.
         derived: judged numbers that follow from several columns of a row, by name; None where the row lacks a column.
-        fit: rows to parameters of the GPU. A case with ``fit`` or ``twin_constants`` is calibrated with every second config
-            and judged by the others.
-        twin_constants: (rows, their GPU) to constants in the code of ``predict`` that were read off rows. They describe what
-            the kernel does besides the operation that it measures, and come from the calibrating half, as ``fit``'s do.
+        fit: rows to parameters of the GPU. A case with ``fit`` or ``fitted_constants`` is calibrated with every second
+            config and judged by the others.
+        fitted_constants: (rows, their GPU) to constants in the code of ``predict`` that were read off rows. They describe
+            what the kernel does besides the operation that it measures, and come from the calibrating half, as ``fit``'s do.
             Numbers from SASS, from publications or from the kernel's definition do not belong here.
         derive: config to quantities that follow from it.
         includes: generated texts that ``kernel.cu`` includes, by file name.
         framework: ``torch`` or ``triton`` if the framework launches the kernel. Then ``launch`` gives a :class:`Product` and
             there is no ``kernel.cu``. Its rows also have text columns: the kernels that ran (``launched``), grid and block
             of the longest, and what the framework reports. Counts are summed over these kernels.
-        told: (config, these text columns) to further text columns that follow from them.
+        text_columns: (config, these text columns) to further text columns that follow from them.
         model_options: (config, GPU) to all options of the kernel model that predicts it; empty where the row has them.
         followers: entry points launched after those of configs (``KernelLaunch.following``), never by a config itself.
     """
@@ -302,18 +302,18 @@ class Case:
     predict_launched: Callable[[Config, Mapping[str, str], GpuSpec], dict[str, float]] | None = None
     tiers: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     limits: Mapping[str, Limit] = field(default_factory=lambda: MappingProxyType({}))
-    is_whole: bool = False
+    is_validation: bool = False
     families: Callable[[str, Config], tuple[str, ...]] = no_families
     problem: Callable[[Config], Hashable] = no_problem
     derived: Mapping[str, Callable[[Mapping[str, str]], float | None]] = field(
         default_factory=lambda: MappingProxyType({})
     )
     fit: Callable[[Sequence[Mapping[str, str]]], Sequence[Fitted]] = nothing_fitted
-    twin_constants: Callable[[Sequence[Mapping[str, str]], GpuSpec], Sequence[TwinConstant]] = no_twin_constants
+    fitted_constants: Callable[[Sequence[Mapping[str, str]], GpuSpec], Sequence[FittedConstant]] = no_fitted_constants
     derive: Callable[[Config], dict[str, float]] = no_values
     includes: Callable[[], dict[str, str]] = dict
     framework: Literal["torch", "triton"] | None = None
-    told: Callable[[Config, Mapping[str, str]], Mapping[str, str]] = nothing_told
+    text_columns: Callable[[Config, Mapping[str, str]], Mapping[str, str]] = no_text_columns
     model_options: Callable[[Config, GpuSpec], Mapping[str, Any]] = no_options
     followers: tuple[str, ...] = ()
 
@@ -326,9 +326,9 @@ class Case:
     @property
     def calibrates(self) -> bool:
         """Whether parameters or constants are fitted to its rows, so that only every second row judges."""
-        return self.fit is not nothing_fitted or self.twin_constants is not no_twin_constants
+        return self.fit is not nothing_fitted or self.fitted_constants is not no_fitted_constants
 
-    def stated(self, constant: TwinConstant) -> float:
+    def stated(self, constant: FittedConstant) -> float:
         """Value of ``constant`` that ``case.py`` states.
 
         Raises:
@@ -357,10 +357,10 @@ class Case:
         """Check that a validation kernel calibrates nothing.
 
         Raises:
-            ConfigError: it has ``fit`` or ``twin_constants``.
+            ConfigError: it has ``fit`` or ``fitted_constants``.
         """
-        if self.is_whole and self.calibrates:
-            raise ConfigError(f"{self.name}: is a whole kernel, whose rows judge: leave fit and twin_constants out")
+        if self.is_validation and self.calibrates:
+            raise ConfigError(f"{self.name}: is a whole kernel, whose rows judge: leave fit and fitted_constants out")
 
     def configs(self, group: str, seed: int) -> list[Config]:
         """Configs of a group, drawn with ``seed``.

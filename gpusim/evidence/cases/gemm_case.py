@@ -138,7 +138,7 @@ def product_case(
 
     return replace(
         case, values={"error_share": "largest error of the sample, of what rounding allows", **TOLD, **case.values},
-        predict_row=predict_row, predict_launched=predict_launched, refused=refused, is_whole=True, tiers=TIERS,
+        predict_row=predict_row, predict_launched=predict_launched, refused=refused, is_validation=True, tiers=TIERS,
         limits={key: limit for key, limit in whole.GEMM_LIMITS.items() if key in JUDGED},
         problem=lambda config: problem_of(config, dtype(config)), derived=whole.DERIVED,
     )

@@ -220,7 +220,7 @@ class RowSweep:
 # ---------------------------------------------------------------------------------------------- the case
 
 
-def whole_kernel(
+def validation_case(
     case: Case, *, model: str, options: Callable[[Config], Mapping[str, Any]], thread_numbers: int = THREAD_NUMBERS
 ) -> Case:
     """Case of a validation kernel that ``KERNEL_MODELS[model]`` predicts.
@@ -250,7 +250,7 @@ def whole_kernel(
         return found
 
     judged = replace(
-        case, predict=predict, predict_row=predict_row, limits={**LIMITS, **case.limits}, is_whole=True,
+        case, predict=predict, predict_row=predict_row, limits={**LIMITS, **case.limits}, is_validation=True,
         derived=DERIVED if has_rule else {}, model_options=lambda config, gpu: params(config, gpu).as_options(),
     )
     tiers = {**TIERS, **PRODUCT_TIERS} if has_rule else TIERS

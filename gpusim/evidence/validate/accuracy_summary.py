@@ -87,7 +87,7 @@ def families(judgements: Iterable[Judgement]) -> list[Family]:
     own: dict[str, list[Judgement]] = {}
     cut: dict[str, list[Judgement]] = {}
     for item in judgements:
-        if item.is_whole:
+        if item.is_validation:
             own.setdefault(item.family or item.kernel, []).append(item)
             for name in item.cuts:
                 cut.setdefault(name, []).append(item)
@@ -162,7 +162,7 @@ def exact_counts(judgements: Iterable[Judgement]) -> list[Exact]:
     """Counts that must be exact, by family and name."""
     found: dict[tuple[str, str], list[float]] = {}
     for item in judgements:
-        if item.is_whole and item.limit == EXACT_LIMIT:
+        if item.is_validation and item.limit == EXACT_LIMIT:
             found.setdefault((item.family or item.kernel, item.name), []).append(abs(item.error_pct))
     return [
         Exact(family=family, name=name, num_rows=len(errors), num_exact=errors.count(0.0), worst_pct=max(errors))

@@ -92,7 +92,7 @@ def _together(case: Case) -> list[tuple[str, ...]]:
 
     A validation kernel has one group for the counted launch and one for each protocol that times it.
     """
-    if not case.is_whole:
+    if not case.is_validation:
         return [tuple(case.tiers)]
     kinds: dict[str, list[str]] = {}
     for name in case.tiers:

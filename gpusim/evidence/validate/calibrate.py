@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpusim.errors import ConfigError, nearest
-from gpusim.evidence.cases.case import Case, Fitted, TwinConstant, asked, key_of
+from gpusim.evidence.cases.case import Case, Fitted, FittedConstant, asked, key_of
 from gpusim.evidence.cases.rows import Row, Table, config_of
 from gpusim.evidence.toolchain.cuda_toolkit import FOLDERS
 from gpusim.machine.description import parameter_hint
@@ -98,7 +98,7 @@ class ConstantLine:
     """A constant of a microbenchmark's model: as stated in the code, and as fitted to the calibrating half of the rows."""
 
     kernel: str
-    constant: TwinConstant
+    constant: FittedConstant
     stated: float
 
     @property
@@ -107,7 +107,7 @@ class ConstantLine:
         return self.constant.agrees(self.stated)
 
 
-def twin_constants(case: Case, table: Table, gpu: GpuSpec) -> list[ConstantLine]:
+def fitted_constants(case: Case, table: Table, gpu: GpuSpec) -> list[ConstantLine]:
     """Constants of the model of ``case``, fitted to the calibrating half of ``table``, which ``gpu`` gave.
 
     Raises:
@@ -116,7 +116,7 @@ def twin_constants(case: Case, table: Table, gpu: GpuSpec) -> list[ConstantLine]
     fitting, _ = halves(case, table)
     return [
         ConstantLine(kernel=case.name, constant=constant, stated=case.stated(constant))
-        for constant in asked(case, "twin_constants", case.twin_constants, fitting, gpu)
+        for constant in asked(case, "fitted_constants", case.fitted_constants, fitting, gpu)
     ]
 
 

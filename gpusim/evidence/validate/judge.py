@@ -68,7 +68,7 @@ class Judgement:
     """Smallest reference for relative errors."""
     spread_pct: float | None = None
     """Half the range of repeated measurements, in percent of the measured value; None without repeats."""
-    is_whole: bool = False
+    is_validation: bool = False
     """Row of a validation kernel."""
     family: str = ""
     """Family that the row is summarized with; empty: its kernel."""
@@ -183,8 +183,8 @@ def judgements_of(
                 kernel=case.name, group=row["group"], name=name, tier=case.tiers[name], config=config,
                 predicted=answers[name].value, measured=measured, limit=case.limits.get(name),
                 roofline=answers[name].roofline, floor=answers[name].floor, spread_pct=_spread_pct(row, name),
-                is_whole=case.is_whole, family=family, cuts=tuple(cuts), problem=case.problem(config),
-                again_us=number_in(row, AGAIN) if case.is_whole and row.get(AGAIN) else None,
+                is_validation=case.is_validation, family=family, cuts=tuple(cuts), problem=case.problem(config),
+                again_us=number_in(row, AGAIN) if case.is_validation and row.get(AGAIN) else None,
             )
         )  # fmt: skip
     return found
@@ -281,7 +281,7 @@ def totals(judgements: Iterable[Judgement]) -> list[Summary]:
     """
     by_name: dict[tuple[int, str], list[Judgement]] = {}
     for item in judgements:
-        if item.is_whole:
+        if item.is_validation:
             by_name.setdefault((item.tier, item.name), []).append(item)
     found = []
     for (tier, name), items in by_name.items():

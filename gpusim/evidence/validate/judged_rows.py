@@ -49,7 +49,7 @@ class Judged:
 
         def told(items: Iterable[Judgement]) -> list[dict[str, Any]]:
             return [
-                {"name": item.name, "family": item.family, "is_whole": item.is_whole, "error_pct": item.error_pct}
+                {"name": item.name, "family": item.family, "is_validation": item.is_validation, "error_pct": item.error_pct}
                 for item in items
             ]
 
@@ -141,7 +141,7 @@ def _row(line: Mapping[str, str], predicted: str) -> Judgement:
         kernel=line["kernel"], group=line["group"], name=line["name"], tier=int(line["tier"]),
         config=dict(pair.split("=", 1) for pair in line["config"].split()), predicted=float(predicted),
         measured=float(line["measured"]), limit=_limit(line["limit"]), roofline=_number(line["roofline"]),
-        floor=float(line["floor"]), is_whole=True, family=line["family"], cuts=_parts(line["cuts"]),
+        floor=float(line["floor"]), is_validation=True, family=line["family"], cuts=_parts(line["cuts"]),
         problem=_parts(line["problem"]) or None, again_us=_number(line["again_us"]),
     )  # fmt: skip
 

@@ -133,8 +133,8 @@ def out_of_order(table: pd.DataFrame) -> list[tuple[str, str, str]]:
         records = steps.to_dict("records")
         for slow in records:
             for fast in records:
-                is_apart = fast["tflops"] >= slow["tflops"] * (1.0 + APART)
-                if is_apart and fast["tflops_predicted"] <= slow["tflops_predicted"]:
+                is_interleaved = fast["tflops"] >= slow["tflops"] * (1.0 + APART)
+                if is_interleaved and fast["tflops_predicted"] <= slow["tflops_predicted"]:
                     wrong.append((f"{ladder} {m}", str(slow["step"]), str(fast["step"])))
     return wrong
 

@@ -158,7 +158,7 @@ class Epilogue:
             beside = params.store_beside_code / num_slices
             found.append(ops.Alu(params.store_code / num_slices, is_chain=True, num_beside=beside))
         if params.store_wide_code:
-            found.append(ops.MadWide(params.store_wide_code / num_slices, is_apart=True))
+            found.append(ops.ImadWide(params.store_wide_code / num_slices, is_interleaved=True))
         return found
 
     def _far_code(self, num_pieces: int, *, is_last_part: bool = False) -> list[list[Op]]:

@@ -166,7 +166,7 @@ class Loader:
             if shape is None:
                 shape = shapes[like] = self._shape(which, at, step, rows, depth)
             new = 1.0 if comes_alone else self._new_fraction(which, at, step, rows)
-            along = () if comes_alone or new < 1.0 else self._come_along(which, at, step)
+            along = () if comes_alone or new < 1.0 else self._promoted_tiles(which, at, step)
             return ops.TmaLoad(
                 tensor, (panel, step * ways + part), shape.num_bytes, shape.num_fetched_bytes, shape.num_rows, buffer, stage,
                 "full", multicast, shape.num_boxes, "evict_normal",
@@ -197,7 +197,7 @@ class Loader:
         along, across = (depth, rows) if self._k_major[which] else (rows, depth)
         return outside_rows(boxes, across, along)
 
-    def _come_along(self, which: int, at: Coordinates, step: int) -> tuple[tuple[int, int], ...]:
+    def _promoted_tiles(self, which: int, at: Coordinates, step: int) -> tuple[tuple[int, int], ...]:
         """Tiles of the k-steps that L2 fetches from memory together with this one (L2 promotion).
 
         If L2's fetch covers one k-step only, it is this tile itself, provided that its boxes are narrower than the fetch.
@@ -298,7 +298,7 @@ class Loader:
         if not each:
             return None, None
         of_a, of_b = (
-            ops.MadWide(each * fill.num_requests / num_warps, is_apart=True, sets_pace=True) for fill in self._fills
+            ops.ImadWide(each * fill.num_requests / num_warps, is_interleaved=True, sets_pace=True) for fill in self._fills
         )
         return of_a, of_b
 
@@ -357,7 +357,7 @@ class Loader:
         return ops.CpAsync(
             tensor, (plan.panel(which, at), step), fill, buffer, stage, allocates_in_l1=in_l1, num_rows=across,
             num_between=ADDRESS if is_by_math else 0.0,
-            come_along=() if new < 1.0 else self._come_along(which, at, step),
+            promoted_tiles=() if new < 1.0 else self._promoted_tiles(which, at, step),
             new_fraction=new, fetches=self._fetches(which, at, step, rows, depth),
             num_passes=self._num_passes(which, at, step, rows, depth),
         )

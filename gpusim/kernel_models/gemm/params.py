@@ -91,7 +91,7 @@ class GemmParams(GemmOptions):
         """Options to try if the counterfactual ``ideal`` saves the most time; empty if none is known."""
         if ideal == "stage" and self.stages is not None:
             return {"stages": self.stages + 1}
-        if ideal == "mad_wide" and self.wide_per_copy:
+        if ideal == "imad_wide" and self.wide_per_copy:
             return {"wide_per_copy": 0}
         if ideal in ("bank_conflicts", "tma") and self.math != "fma" and self.swizzle != widest_swizzle(self):
             return {"swizzle": widest_swizzle(self), **({"pad": 0} if self.pad else {})}

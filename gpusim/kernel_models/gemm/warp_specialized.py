@@ -40,7 +40,7 @@ def code(num_instructions: float, num_wide: float = 0.0, num_beside: float = 0.0
     found: list[Op] = []
     if num_instructions or num_more:
         found.append(ops.Alu(num_instructions, is_chain=True, num_beside=num_beside, num_more=num_more))
-    return [*found, ops.MadWide(num_wide, is_apart=True)] if num_wide else found
+    return [*found, ops.ImadWide(num_wide, is_interleaved=True)] if num_wide else found
 
 
 def code_of_place(plan: TilePlan) -> list[Op]:

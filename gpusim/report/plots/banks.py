@@ -16,7 +16,7 @@ from gpusim.report.banks import TURNS, swizzle_words, ways
 from gpusim.report.number_format import count
 from gpusim.report.plots.figure import ORANGE, PURPLE, SKY, YELLOW, picture_of, settings
 from gpusim.report.plots.picture import Picture, check_plot
-from gpusim.workload.smem.bank_conflict_fixes import JointStudy, Mend, Study
+from gpusim.workload.smem.bank_conflict_fixes import Fix, JointStudy, Study
 from gpusim.workload.smem.banks import NUM_BANKS, Instruction, analyze
 
 WIDEST = 62
@@ -57,10 +57,10 @@ def plot_joint(joint: JointStudy, path: str | Path | None = None) -> Picture:
         GpusimError: the suffix is unknown, or ``path`` cannot be written.
         OSError: the file cannot be written.
     """
-    return _plot(joint.studies, joint.mend, path)
+    return _plot(joint.studies, joint.fix, path)
 
 
-def _plot(studies: Sequence[Study], mend: Mend | None, path: str | Path | None) -> Picture:
+def _plot(studies: Sequence[Study], fix: Fix | None, path: str | Path | None) -> Picture:
     check_plot(path)
     rows, said = [], []
     for study in studies:
@@ -70,21 +70,21 @@ def _plot(studies: Sequence[Study], mend: Mend | None, path: str | Path | None) 
             before = analyze(replace(study.access, tile=plain))[study.worst]
             panels.append((_title(f"{name}without the swizzle", plain, before), before))
         panels.append((_title(f"{name}as it is", study.access.tile, here), here))
-        if mend is not None:
-            mended = analyze(replace(study.access, tile=mend.tile))[study.worst]
-            panels.append((_title(f"{name}mended", mend.tile, mended), mended))
+        if fix is not None:
+            mended = analyze(replace(study.access, tile=fix.tile))[study.worst]
+            panels.append((_title(f"{name}mended", fix.tile, mended), mended))
         rows.append(panels)
         words = [f"{study.access.op} takes {count(here.num_wavefronts, 'wavefront')} ({ways(here.num_ways)})"]
         if study.access.tile.swizzle.num_bits:
             words.append(f"without its swizzle {before.num_wavefronts} ({ways(before.num_ways)})")
-        if mend is not None:
+        if fix is not None:
             words.append(f"mended {mended.num_wavefronts} ({ways(mended.num_ways)})")
         said.append(f"{', '.join(words)}, at best {here.num_ideal_wavefronts}")
     alt = f"Lanes by banks: {'; '.join(said)}."
     return picture_of(_draw(" and ".join(study.access.op for study in studies), rows), alt, path, dpi=120)
 
 
-def best_mend(study: Study) -> Mend | None:
+def best_mend(study: Study) -> Fix | None:
     """Swizzle that helps, else the padding; None if there are no conflicts, or nothing helps."""
     if study.census.is_free:
         return None

@@ -40,7 +40,7 @@ def plot_validation(
     held_out, by_family, left_out = held_out_families(), dict[str, list[tuple[float, float]]](), Counter[str]()
     for item in found:
         family = item.family or item.kernel
-        if not item.is_whole or item.name != name or min(item.measured, item.predicted) <= 0.0:
+        if not item.is_validation or item.name != name or min(item.measured, item.predicted) <= 0.0:
             continue
         if family in held_out:
             left_out[family] += 1

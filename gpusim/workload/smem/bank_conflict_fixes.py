@@ -42,7 +42,7 @@ _TRANSPOSED_BITS: Final = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mend:
+class Fix:
     """Another layout of the same tile, with its wavefronts at the positions at which the given layout was counted."""
 
     tile: ByteLayout
@@ -96,7 +96,7 @@ def closed_form_swizzle(access: TileAccess) -> Swizzle | None:
     return Swizzle(most, base, max(_log2(pitch * access.element_bytes) - base, most))
 
 
-def find_swizzle(access: TileAccess, *others: TileAccess) -> Mend | None:
+def find_swizzle(access: TileAccess, *others: TileAccess) -> Fix | None:
     """The smallest swizzle without bank conflicts, or else the one with the fewest wavefronts; None if none helps.
 
     The search tries B from 0 on (0 is the plain layout). M, in bytes, begins at log2(a vector, at least a 4-byte word), with
@@ -128,7 +128,7 @@ def find_swizzle(access: TileAccess, *others: TileAccess) -> Mend | None:
     if found == _PLAIN and best > fewest:
         return None
     tile = replace(access.tile, swizzle=found)
-    return Mend(tile=tile, census=_census_under(accesses, tile), num_extra_bytes=0)
+    return Fix(tile=tile, census=_census_under(accesses, tile), num_extra_bytes=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,7 +221,7 @@ def _candidates(access: TileAccess) -> Iterator[Swizzle]:
             yield from (Swizzle(num_bits, base, s) for _, s in nearest_first)
 
 
-def find_padding(access: TileAccess, *others: TileAccess) -> Mend | None:
+def find_padding(access: TileAccess, *others: TileAccess) -> Fix | None:
     """The smallest padding of the row pitch without bank conflicts; None if there is none, or rows have no single pitch.
 
     Candidates are all numbers of elements up to 128 bytes a row, if the tile still fits in shared memory and all vectors
@@ -230,8 +230,8 @@ def find_padding(access: TileAccess, *others: TileAccess) -> Mend | None:
 
     >>> from gpusim.workload.smem.tile_access import smem_tile
     >>> from gpusim.workload.dtypes import BF16
-    >>> mend = find_padding(TileAccess(op="ldmatrix_x4", tile=smem_tile(Layout((64, 64), (64, 1)), BF16)))
-    >>> mend.padding_elements, mend.num_extra_bytes, str(mend.tile.inner)
+    >>> fix = find_padding(TileAccess(op="ldmatrix_x4", tile=smem_tile(Layout((64, 64), (64, 1)), BF16)))
+    >>> fix.padding_elements, fix.num_extra_bytes, str(fix.tile.inner)
     (8, 1008, '(64,64):(72,1)')
     """
     accesses = (access, *others)
@@ -266,9 +266,9 @@ def _is_aligned(access: TileAccess, rows: _Rows, addresses: NDArray[np.int64], p
     return bool((is_right if rows.active is None else is_right | ~rows.active)[:, : access.rule.num_lanes].all())
 
 
-def _padded_mend(accesses: Sequence[TileAccess], tile: ByteLayout, padding: int) -> Mend:
+def _padded_mend(accesses: Sequence[TileAccess], tile: ByteLayout, padding: int) -> Fix:
     extra = (tile.inner.cosize - accesses[0].tile.inner.cosize) * accesses[0].element_bytes
-    return Mend(tile=tile, census=_census_under(accesses, tile), num_extra_bytes=extra, padding_elements=padding)
+    return Fix(tile=tile, census=_census_under(accesses, tile), num_extra_bytes=extra, padding_elements=padding)
 
 
 def extra_bytes(tile: ByteLayout) -> int:
@@ -291,10 +291,10 @@ class Study:
     access: TileAccess
     instructions: tuple[Instruction, ...]
     census: Census
-    swizzle: Mend | None
+    swizzle: Fix | None
     """Smallest swizzle without bank conflicts, or the best one of the search; None if none improves the layout."""
-    padding: Mend | None
-    formula: Mend | None
+    padding: Fix | None
+    formula: Fix | None
     """Swizzle by the closed formula, with its wavefronts; None if the formula does not apply."""
 
     @property
@@ -320,9 +320,9 @@ def study(access: TileAccess) -> Study:
     )
 
 
-def _counted(access: TileAccess, swizzle: Swizzle) -> Mend:
+def _counted(access: TileAccess, swizzle: Swizzle) -> Fix:
     tile = replace(access.tile, swizzle=swizzle)
-    return Mend(tile=tile, census=_census_under([access], tile), num_extra_bytes=extra_bytes(tile))
+    return Fix(tile=tile, census=_census_under([access], tile), num_extra_bytes=extra_bytes(tile))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -333,10 +333,10 @@ class JointStudy:
     """Studies of the accesses, one each."""
     census: Census
     """Wavefronts of all accesses with the given layout."""
-    swizzle: Mend | None
+    swizzle: Fix | None
     """Smallest swizzle with which all accesses are conflict-free, or the one with the fewest wavefronts; None if none
     helps."""
-    padding: Mend | None
+    padding: Fix | None
     """Smallest padding with which all accesses are conflict-free; if no fix has this property, the one with the fewest
     wavefronts."""
 
@@ -346,13 +346,13 @@ class JointStudy:
         return self.studies[0].access.tile
 
     @property
-    def mend(self) -> Mend | None:
+    def fix(self) -> Fix | None:
         """The best fix: a conflict-free swizzle, else a conflict-free padding, else the fix with the fewest wavefronts.
 
         None if there are no bank conflicts, or no fix helps.
         """
-        found = [mend for mend in (self.swizzle, self.padding) if mend is not None]
-        best = min(found, key=lambda mend: mend.census.num_wavefronts, default=None)
+        found = [fix for fix in (self.swizzle, self.padding) if fix is not None]
+        best = min(found, key=lambda fix: fix.census.num_wavefronts, default=None)
         return best if best is not None and best.census.num_wavefronts < self.census.num_wavefronts else None
 
 
@@ -365,7 +365,7 @@ def study_jointly(accesses: Sequence[TileAccess]) -> JointStudy:
     >>> down, along = (TileAccess(op=op, tile=tile, threads=threads) for op, threads in (
     ...     ("ld_shared_b32", Layout(32, 1)), ("st_shared_b32", Layout(32, 32))))
     >>> found = study_jointly([down, along])
-    >>> [one.census.is_free for one in found.studies], str(found.mend.swizzle_elements), found.mend.census.is_free
+    >>> [one.census.is_free for one in found.studies], str(found.fix.swizzle_elements), found.fix.census.is_free
     ([False, True], 'Sw<5,0,5>', True)
 
     Raises:
@@ -424,12 +424,12 @@ def _transposition(access: TileAccess) -> Iterator[str]:
             f"use {other} on a tile that is contiguous along k"
         )
     elif is_transposing != (access.contiguous_mode == 0):
-        mend = f"use {other}"
+        fix = f"use {other}"
         if not is_transposing and bits != _TRANSPOSED_BITS:
-            mend = f"use a tile that is contiguous along mode 1, as {other} transposes units of {_TRANSPOSED_BITS} bits only"
+            fix = f"use a tile that is contiguous along mode 1, as {other} transposes units of {_TRANSPOSED_BITS} bits only"
         yield (
             f"{op} along mode {access.contiguous_mode} hands out the transpose: for a fragment of A, with mode 0 as m and "
-            f"mode 1 as k, {mend}; as it is, it suits a tile with mode 0 as k"
+            f"mode 1 as k, {fix}; as it is, it suits a tile with mode 0 as k"
         )
 
 

@@ -220,7 +220,7 @@ class TileAccess:
         what = f"lane {lane} of {self.op} wants {self.vector_elements} elements from {show(tuple(map(int, place)))} on"
         num_bytes = self.rule.access_bytes
         if not is_torn:
-            why, mend = f"at byte {address}, which is no multiple of {num_bytes}", "an aligned row pitch and start"
+            why, fix = f"at byte {address}, which is no multiple of {num_bytes}", "an aligned row pitch and start"
         elif self.tile.swizzle.num_bits:
             elements = in_elements(self.tile)
             is_said_twice = elements is None or self.element_bytes == 1
@@ -228,10 +228,10 @@ class TileAccess:
             least = f"M >= {_log2(num_bytes)} in bytes"
             if self.element_bytes > 1:
                 least = f"M >= {_log2(self.vector_elements)} in elements, that is {least}"
-            mend = f"a swizzle that keeps {num_bytes} bytes whole: {least}"
+            fix = f"a swizzle that keeps {num_bytes} bytes whole: {least}"
         else:
-            why, mend = "which do not follow one another", "a layout with a mode of stride 1, or a narrower access"
-        raise LayoutError(f"banks: {what}, {why}: use {mend}")
+            why, fix = "which do not follow one another", "a layout with a mode of stride 1, or a narrower access"
+        raise LayoutError(f"banks: {what}, {why}: use {fix}")
 
     def addresses_at(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
         """Byte addresses of coordinates: int64[...] for int64[..., 2]."""

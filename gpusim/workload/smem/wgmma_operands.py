@@ -321,8 +321,8 @@ def _in_bytes(where: str, tile: SmemLayout) -> ByteLayout:
         if fitting:  # M = 4 bytes is possible for one width only
             return tile.to_bytes(fitting[0])
     of_plain = "ByteLayout(swizzle_mode('none'), layout, element_bits=16)"
-    mend = "to_bytes(16)" if isinstance(tile, ComposedLayout) else of_plain
-    raise LayoutError(f"{where}: {tile} does not say how wide its elements are: use {mend}, or gmma_atom and tile_to_shape")
+    fix = "to_bytes(16)" if isinstance(tile, ComposedLayout) else of_plain
+    raise LayoutError(f"{where}: {tile} does not say how wide its elements are: use {fix}, or gmma_atom and tile_to_shape")
 
 
 def _operand_wavefronts(atom: MmaAtom, tile: SmemLayout, num_mn: int) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gpusim.evidence.cases.case import Argument, Case, Config, Group, KernelLaunch, Outputs, Repeated, Windows, WrongAnswer
-from gpusim.evidence.cases.validation_kernel import COUNTED, MIB, SIZES, pattern, whole_group, whole_kernel, windows
+from gpusim.evidence.cases.validation_kernel import COUNTED, MIB, SIZES, pattern, validation_case, whole_group, windows
 
 THREADS, ELEMENT_BYTES = 256, 4
 VALUE = np.float32(1.5)
@@ -129,7 +129,7 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
     return {}
 
 
-CASE = whole_kernel(
+CASE = validation_case(
     Case(
         name="elementwise",
         question="How long does it take to copy, scale, add or fill tensors, by size and width of accesses?",

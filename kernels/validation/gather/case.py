@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim.evidence.cases.case import Case, Config, Group, Input, KernelLaunch, Outputs, Repeated, Windows, WrongAnswer
-from gpusim.evidence.cases.validation_kernel import COUNTED, SIZES, pattern, whole_kernel, windows
+from gpusim.evidence.cases.validation_kernel import COUNTED, SIZES, pattern, validation_case, windows
 
 THREADS = 256
 ROWS_PER_BLOCK = {128: 128, 512: 32, 4096: 8}
@@ -87,7 +87,7 @@ def options(config: Config) -> dict[str, object]:
     }
 
 
-CASE: Case = whole_kernel(
+CASE: Case = validation_case(
     Case(
         name="gather",
         question="What does it take to gather rows of a table, short and long ones, from anywhere or in order?",

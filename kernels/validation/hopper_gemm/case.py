@@ -31,7 +31,7 @@ from gpusim.evidence.cases.case import (
     load_case,
 )
 from gpusim.evidence.cases.gemm_case import METRICS, ROUNDING, problem_of
-from gpusim.evidence.cases.validation_kernel import GEMM_LIMITS, SHARED, pattern, whole_group, whole_kernel
+from gpusim.evidence.cases.validation_kernel import GEMM_LIMITS, SHARED, pattern, validation_case, whole_group
 from gpusim.kernel_models.gemm import GemmParams
 from gpusim.units import DEPENDENT_CYCLES
 from gpusim.workload.atoms import wgmma
@@ -695,7 +695,7 @@ def families(group: str, config: Config) -> tuple[str, ...]:
 
 
 CASE = replace(
-    whole_kernel(
+    validation_case(
         Case(
             name="hopper_gemm",
             question=__doc__,

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from gpusim.evidence.cases.case import Case, Config, Group, Input, KernelLaunch, Outputs
 from gpusim.evidence.cases.row_kernels import Values, check_rows, row_arrays, row_launch, row_options
-from gpusim.evidence.cases.validation_kernel import COUNTED, MIB, RowSweep, floats, pattern, whole_kernel
+from gpusim.evidence.cases.validation_kernel import COUNTED, MIB, RowSweep, floats, pattern, validation_case
 
 SHAPES = (("warp", "fp32", 1024), ("warp", "bf16", 1024), ("block", "fp32", 4096), ("block", "bf16", 4096))
 TIMED_SHAPES, TIMED_FROM_BYTES = SHAPES[1:2], 64 * MIB
@@ -58,7 +58,7 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
     return {}
 
 
-CASE: Case = whole_kernel(
+CASE: Case = validation_case(
     Case(
         name="layer_norm",
         question="What does a layer normalization by warps or blocks take, whose rows all read two vectors?",

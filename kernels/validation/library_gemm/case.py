@@ -112,7 +112,7 @@ CASE = product_case(
         columns=COLUMNS,
         groups={"large": product_group(large), "small": product_group(small), "more": product_group(more)},
         launch=launch,
-        told=told,
+        text_columns=told,
         families=families,
         values={
             "library_family": "of the first kernel's name; empty where it cannot be read, and then nothing is predicted",

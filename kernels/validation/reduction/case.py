@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim.evidence.cases.case import Case, Config, Group, KernelLaunch, Output, Outputs, Repeated, WrongAnswer
-from gpusim.evidence.cases.validation_kernel import COUNTED, MIB, PATTERN_BYTES, WIDTHS, RowSweep, pattern, whole_kernel
+from gpusim.evidence.cases.validation_kernel import COUNTED, MIB, PATTERN_BYTES, WIDTHS, RowSweep, pattern, validation_case
 
 THREADS = 256
 ROWS_PER_BLOCK = 64
@@ -76,7 +76,7 @@ def options(config: Config) -> dict[str, object]:
     }
 
 
-CASE: Case = whole_kernel(
+CASE: Case = validation_case(
     Case(
         name="reduction",
         question="What do the sums of all rows or columns of an array take?",

@@ -15,7 +15,7 @@ import numpy as np
 from gpusim.evidence.cases import gemm_output as sampled_products
 from gpusim.evidence.cases.case import Case, Config, KernelLaunch, Outputs, Repeated
 from gpusim.evidence.cases.gemm_case import METRICS, problem_of
-from gpusim.evidence.cases.validation_kernel import COUNTED, GEMM_LIMITS, pattern, whole_group, whole_kernel
+from gpusim.evidence.cases.validation_kernel import COUNTED, GEMM_LIMITS, pattern, validation_case, whole_group
 from gpusim.units import DEPENDENT_CYCLES
 
 TILES = ((64, 64, 8), (64, 64, 16), (128, 64, 16), (64, 128, 8), (128, 128, 8), (128, 128, 16), (256, 128, 8))
@@ -277,7 +277,7 @@ PIECES = (
 )
 """Wavefronts of shared memory by opcode."""
 
-CASE = whole_kernel(
+CASE = validation_case(
     Case(
         name="sgemm",
         question=__doc__ or "",

@@ -12,7 +12,7 @@ import numpy as np
 from gpusim.evidence.cases import gemm_output as sampled_products
 from gpusim.evidence.cases.case import Case, Config, KernelLaunch, Outputs, Repeated
 from gpusim.evidence.cases.gemm_case import METRICS, problem_of
-from gpusim.evidence.cases.validation_kernel import COUNTED, GEMM_LIMITS, pattern, whole_group, whole_kernel
+from gpusim.evidence.cases.validation_kernel import COUNTED, GEMM_LIMITS, pattern, validation_case, whole_group
 
 WAYS = ("naive", "coalesced", "tiled")
 SHAPES = (
@@ -71,7 +71,7 @@ PIECES = (
 )
 """Wavefronts of shared memory by opcode."""
 
-CASE = whole_kernel(
+CASE = validation_case(
     Case(
         name="sgemm_naive",
         question=__doc__ or "",

@@ -19,7 +19,7 @@ from gpusim.evidence.cases.case import (
     Windows,
     WrongAnswer,
 )
-from gpusim.evidence.cases.validation_kernel import COUNTED, SIZES, pattern, whole_kernel, windows
+from gpusim.evidence.cases.validation_kernel import COUNTED, SIZES, pattern, validation_case, windows
 from gpusim.workload.dtypes import BF16
 from gpusim.workload.tma.boxes import TensorMap
 
@@ -102,7 +102,7 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
     return {}
 
 
-CASE = whole_kernel(
+CASE = validation_case(
     Case(
         name="smem_copy",
         question="How long does it take to copy a matrix through shared memory, by the way that its tiles go?",

@@ -6,7 +6,7 @@ import numpy as np
 
 from gpusim.evidence.cases.case import Case, Config, Group, KernelLaunch, Outputs
 from gpusim.evidence.cases.row_kernels import Values, check_rows, row_arrays, row_launch, row_options
-from gpusim.evidence.cases.validation_kernel import COUNTED, MIB, RowSweep, whole_kernel
+from gpusim.evidence.cases.validation_kernel import COUNTED, MIB, RowSweep, validation_case
 
 SHAPES = (
     ("warp", "fp32", 1024), ("warp", "bf16", 1024), ("block", "fp32", 4096), ("block", "bf16", 4096),
@@ -43,7 +43,7 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
     return {}
 
 
-CASE: Case = whole_kernel(
+CASE: Case = validation_case(
     Case(
         name="softmax",
         question="What does a softmax by warps or blocks take, that reads once, keeps a row in registers and writes once?",

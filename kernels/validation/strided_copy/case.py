@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gpusim.evidence.cases.case import Case, Config, Group, KernelLaunch, Outputs, Repeated, Windows, WrongAnswer
-from gpusim.evidence.cases.validation_kernel import COUNTED, SIZES, pattern, whole_kernel, windows
+from gpusim.evidence.cases.validation_kernel import COUNTED, SIZES, pattern, validation_case, windows
 
 THREADS, ELEMENT_BYTES = 256, 4
 STRIDES = (2, 8, 32)
@@ -79,7 +79,7 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
     return {}
 
 
-CASE = whole_kernel(
+CASE = validation_case(
     Case(
         name="strided_copy",
         question="How long does it take to gather every n-th element of a tensor?",

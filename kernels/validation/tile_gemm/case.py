@@ -153,7 +153,7 @@ CASE = product_case(
         columns=COLUMNS,
         groups={"descriptors": product_group(by_descriptors), "pointers": product_group(by_pointers)},
         launch=launch,
-        told=told,
+        text_columns=told,
         families=families,
         values={
             "smem_bytes": "shared memory of a CTA, as Triton tells",

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gpusim.evidence.cases.case import Case, Config, Group, KernelLaunch, Outputs, Repeated, Windows, WrongAnswer
-from gpusim.evidence.cases.validation_kernel import COUNTED, SIZES, pattern, whole_kernel, windows
+from gpusim.evidence.cases.validation_kernel import COUNTED, SIZES, pattern, validation_case, windows
 
 TILE, HEIGHT, ELEMENT_BYTES = 32, 8, 4
 WAYS = ("none", "naive", "padded", "swizzled")
@@ -61,7 +61,7 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
     return {}
 
 
-CASE = whole_kernel(
+CASE = validation_case(
     Case(
         name="transpose",
         question="How long does it take to transpose a matrix, by the way that its tiles go?",

@@ -13,11 +13,11 @@ from gpusim.evidence.cases.case import (
     Case,
     Config,
     Fitted,
+    FittedConstant,
     Group,
     KernelLaunch,
     Output,
     Outputs,
-    TwinConstant,
     WrongAnswer,
     by_value,
 )
@@ -778,7 +778,7 @@ def _stream_rate(rows: Rows) -> float | None:
     return float(np.median(rates)) if rates else None
 
 
-def twin_constants(rows: Rows, gpu: GpuSpec) -> list[TwinConstant]:
+def fitted_constants(rows: Rows, gpu: GpuSpec) -> list[FittedConstant]:
     """What rounds take beside their steps, and what steps take that no row measures alone.
 
     The twin is linear in them, so that what stands in the code now cancels.
@@ -794,12 +794,12 @@ def twin_constants(rows: Rows, gpu: GpuSpec) -> list[TwinConstant]:
     batches = _excess(left.get("dsmem_load", ()), "loads", 1.0 / BATCH_LOADS)
     checks = _excess(left.get("st_async", ()), "count", 2.0)
     how = "loads of a lone warp beyond the twin's, slope over batches, median of the sizes"
-    found = [TwinConstant(name="BATCH_CYCLES", value=BATCH_CYCLES + value, how=how) for value in batches]
+    found = [FittedConstant(name="BATCH_CYCLES", value=BATCH_CYCLES + value, how=how) for value in batches]
     how = "half of what a step takes beyond the twin's, slope over count, median of the partners"
-    found += [TwinConstant(name="CHECK_CYCLES", value=CHECK_CYCLES + value, how=how) for value in checks]
+    found += [FittedConstant(name="CHECK_CYCLES", value=CHECK_CYCLES + value, how=how) for value in checks]
     how = "cycles beyond the twin's steps, median of one cluster's rows of 1 and 8 steps (of loads: a lone warp's)"
     return found + [
-        TwinConstant(name="FRAME_CYCLES", key=(name,), value=float(np.median([value for _, value in values])), how=how)
+        FittedConstant(name="FRAME_CYCLES", key=(name,), value=float(np.median([value for _, value in values])), how=how)
         for name, values in left.items()
     ]
 
@@ -842,6 +842,6 @@ CASE = Case(
     predict=predict,
     tiers={"long_cycles": 2},
     fit=fit,
-    twin_constants=twin_constants,
+    fitted_constants=fitted_constants,
     derive=derive,
 )  # fmt: skip

@@ -114,7 +114,7 @@ CASE = Case(
     launch=launch,
     check=check,
     checks_counted=False,
-    told=told,
+    text_columns=told,
     values={
         "error_share": "largest error of the sample, of what rounding allows", **products.TOLD,
         "arrivals": "when each point of the lattice was seen to be written, 0.1 us from the first on, median of the right "

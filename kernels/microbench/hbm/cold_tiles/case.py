@@ -14,13 +14,13 @@ from gpusim.evidence.cases.case import (
     Argument,
     Case,
     Config,
+    FittedConstant,
     Group,
     KernelLaunch,
     MappedTensor,
     Output,
     Outputs,
     Repeated,
-    TwinConstant,
     WrongAnswer,
     by_value,
 )
@@ -370,7 +370,7 @@ def _walk(config: Config, gpu: GpuSpec, grid: Grid) -> NDArray[np.float64]:
             for panel in (a, b):
                 yield ops.TmaLoad(
                     "T", (panel, at), tile_bytes, tile_bytes, rows, "ring", step % stages, "full",
-                    come_along=((panel, at ^ 1),) if config["source"] == PROMOTED else (),
+                    promoted_tiles=((panel, at ^ 1),) if config["source"] == PROMOTED else (),
                 )  # fmt: skip
         else:
             for panel in (a, b):
@@ -429,7 +429,7 @@ def start_cycle(cta: int, gpu: GpuSpec) -> float:
     return dispatched + spec.cta_start_cycles
 
 
-def twin_constants(rows: Sequence[Config], gpu: GpuSpec) -> list[TwinConstant]:
+def fitted_constants(rows: Sequence[Config], gpu: GpuSpec) -> list[FittedConstant]:
     """What the loops' code takes: one tile at a time, and tiles in L2 so many at a time that code alone is the limit."""
     found = []
     for name, kind, which, stated in (
@@ -446,7 +446,7 @@ def twin_constants(rows: Sequence[Config], gpu: GpuSpec) -> list[TwinConstant]:
         more = [float(row["step_cycles"]) - predict(row, gpu)["step_cycles"] for row in chosen]
         how = f"{which[1]} out of {which[0]}, {which[2]} under way: what a step takes beyond the twin's, median"
         key = (kind,) if name == "ASK_CYCLES" else ()
-        found.append(TwinConstant(name=name, key=key, value=stated + float(np.median(more)), how=how))
+        found.append(FittedConstant(name=name, key=key, value=stated + float(np.median(more)), how=how))
     return found
 
 
@@ -476,7 +476,7 @@ CASE = Case(
     },
     num_repeats=3,
     predict=predict,
-    twin_constants=twin_constants,
+    fitted_constants=fitted_constants,
     tiers={"step_cycles": 4},
     derive=derive,
     includes=grid_include,

@@ -17,13 +17,13 @@ from gpusim.evidence.cases.case import (
     Case,
     Config,
     Fitted,
+    FittedConstant,
     Group,
     Input,
     KernelLaunch,
     Output,
     Outputs,
     Repeated,
-    TwinConstant,
     WrongAnswer,
     by_value,
 )
@@ -345,14 +345,14 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
     return {"cycles": cycles[0] - cycles[1] + CODE_CYCLES}
 
 
-def twin_constants(rows: Sequence[Mapping[str, str]], gpu: GpuSpec) -> list[TwinConstant]:
+def fitted_constants(rows: Sequence[Mapping[str, str]], gpu: GpuSpec) -> list[FittedConstant]:
     """What a launch does between the common start and a load, and behind it."""
     latency = (gpu.l2.near_latency_cycles + gpu.l2.far_latency_cycles) / 2.0
     found = [float(row["p50_cycles"]) - latency for row in rows if row["source"] == "l2" and row["total_kib"] == "512"]
     if not found:
         return []
     how = "median line of 512 KiB in L2, less the mean latency: median"
-    return [TwinConstant(name="CODE_CYCLES", value=float(np.median(found)), how=how)]
+    return [FittedConstant(name="CODE_CYCLES", value=float(np.median(found)), how=how)]
 
 
 # ---------------------------------------------------------------------------------------------- the machine's numbers
@@ -428,7 +428,7 @@ CASE = Case(
     check=check,
     predict=predict,
     fit=fit,
-    twin_constants=twin_constants,
+    fitted_constants=fitted_constants,
     tiers={"cycles": 4},
     num_repeats=1,
     values={

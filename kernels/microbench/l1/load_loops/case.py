@@ -200,8 +200,8 @@ TWIN_TURNS = (8, 24)
 ALU_OF_TURN, ALU_OF_LINE = 4, 2
 """Integer instructions of a turn, and for each line's address. Source: SASS."""
 TWIN_OPS = {
-    "wide": (ops.MadWide, 1),
-    "chain": (ops.MadWide, 1),
+    "wide": (ops.ImadWide, 1),
+    "chain": (ops.ImadWide, 1),
     "add": (ops.Alu, 1),
     "add64": (ops.Alu, 2),
     "fma": (ops.Fma, 1),
@@ -267,7 +267,7 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
         wide = b if kernel.startswith("wide") else 0
         yield ops.Alu(ALU_OF_TURN + ALU_OF_LINE * (b - wide))
         if wide:
-            yield ops.MadWide(wide)
+            yield ops.ImadWide(wide)
         for token in tokens:
             yield ops.Use(token)
         yield ops.Fma(max(a, b), is_chain=True)

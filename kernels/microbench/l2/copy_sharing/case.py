@@ -13,12 +13,12 @@ from gpusim import Buffer, Launch, WarpRole, load_gpu, simulate
 from gpusim.evidence.cases.case import (
     Case,
     Config,
+    FittedConstant,
     Group,
     KernelLaunch,
     Output,
     Outputs,
     Repeated,
-    TwinConstant,
     WrongAnswer,
     by_value,
     key_of,
@@ -273,7 +273,7 @@ def _access(num_rows: int) -> AccessPattern:
     )  # fmt: skip
 
 
-def twin_constants(rows: Sequence[Config], gpu: GpuSpec) -> list[TwinConstant]:
+def fitted_constants(rows: Sequence[Config], gpu: GpuSpec) -> list[FittedConstant]:
     """What the loop's own instructions take, of lone CTAs whose sub-cores have a warp each."""
     lone = [row for row in rows if row["ctas"] == "1" and row["warps"] == "4" and row["math_cycles"] != "0"]
     if not lone:
@@ -285,9 +285,9 @@ def twin_constants(rows: Sequence[Config], gpu: GpuSpec) -> list[TwinConstant]:
     rest = [float(row["cycles_per_step"]) - _twin(row, gpu)["cycles_per_step"] + STEP_CYCLES for row in lone[:8]]
     how = "lone CTAs of four warps: cycles of a stage's copies over a warp's number of them, median"
     return [
-        TwinConstant(name="COPY_CYCLES", value=copies["close"], how=how, key=("close",)),
-        TwinConstant(name="COPY_CYCLES", value=copies["apart"], how=how, key=("apart",)),
-        TwinConstant(name="STEP_CYCLES", value=float(np.median(rest)), how="the same: cycles beyond the twin's, median"),
+        FittedConstant(name="COPY_CYCLES", value=copies["close"], how=how, key=("close",)),
+        FittedConstant(name="COPY_CYCLES", value=copies["apart"], how=how, key=("apart",)),
+        FittedConstant(name="STEP_CYCLES", value=float(np.median(rest)), how="the same: cycles beyond the twin's, median"),
     ]
 
 
@@ -379,7 +379,7 @@ CASE = Case(
     },
     num_repeats=3,
     predict=predict,
-    twin_constants=twin_constants,
+    fitted_constants=fitted_constants,
     tiers={"cycles_per_step": 4, READ: 5},
     derive=derive,
     includes=grid_include,

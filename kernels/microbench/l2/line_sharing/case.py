@@ -16,11 +16,11 @@ from gpusim.evidence.cases.case import (
     Case,
     Config,
     Fitted,
+    FittedConstant,
     Group,
     KernelLaunch,
     Output,
     Outputs,
-    TwinConstant,
     WrongAnswer,
     by_value,
 )
@@ -396,7 +396,7 @@ def fit(rows: Sequence[Config]) -> list[Fitted]:
     return [fitted for fitted in found if fitted is not None]
 
 
-def twin_constants(rows: Sequence[Config], gpu: GpuSpec) -> list[TwinConstant]:
+def fitted_constants(rows: Sequence[Config], gpu: GpuSpec) -> list[FittedConstant]:
     """What a shot's code takes: the first reader's wait out of L2 without skew, less the twin's reads."""
     left: dict[str, list[tuple[float, float]]] = {}
     for row in rows:
@@ -410,11 +410,11 @@ def twin_constants(rows: Sequence[Config], gpu: GpuSpec) -> list[TwinConstant]:
         by_loads = {num: float(np.median([y for x, y in points if x == num])) for num, _ in points}
         if way == "load" and len(by_loads) > 1:  # whose results are added up
             slope, base = (float(value) for value in np.polyfit(list(by_loads), list(by_loads.values()), 1))
-            found.append(TwinConstant(name="CODE_CYCLES", key=(way, 0), value=base, how=f"{how}: line over loads"))
-            found.append(TwinConstant(name="CODE_CYCLES", key=(way, 1), value=slope, how=f"{how}: its slope"))
+            found.append(FittedConstant(name="CODE_CYCLES", key=(way, 0), value=base, how=f"{how}: line over loads"))
+            found.append(FittedConstant(name="CODE_CYCLES", key=(way, 1), value=slope, how=f"{how}: its slope"))
         else:
             base = float(np.median([value for _, value in points]))
-            found.append(TwinConstant(name="CODE_CYCLES", key=(way, 0), value=base, how=f"{how}: median"))
+            found.append(FittedConstant(name="CODE_CYCLES", key=(way, 0), value=base, how=f"{how}: median"))
     return found
 
 
@@ -478,7 +478,7 @@ CASE = Case(
     predict=predict,
     tiers={READ: 5, "first_p50_cycles": 2, "second_p50_cycles": 2},
     fit=fit,
-    twin_constants=twin_constants,
+    fitted_constants=fitted_constants,
     derive=derive,
     includes=grid_include,
 )  # fmt: skip

@@ -263,7 +263,7 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
                 yield ops.MbarrierArriveExpectTx("full", step % stages, tile_bytes)
                 yield ops.TmaLoad(
                     "T", (panel, step), tile_bytes, tile_bytes, ROWS, "ring", step % stages, "full",
-                    come_along=((panel, step ^ 1),) if fetch_bytes == 2 * row_bytes == 256 else (),
+                    promoted_tiles=((panel, step ^ 1),) if fetch_bytes == 2 * row_bytes == 256 else (),
                 )  # fmt: skip
 
     edges = np.arange(0, ACROSS_BYTES + row_bytes, row_bytes)

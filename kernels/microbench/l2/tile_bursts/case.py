@@ -13,12 +13,12 @@ from gpusim import Buffer, Launch, Mbarrier, WarpRole, simulate
 from gpusim.evidence.cases.case import (
     Case,
     Config,
+    FittedConstant,
     Group,
     KernelLaunch,
     MappedTensor,
     Output,
     Outputs,
-    TwinConstant,
     WrongAnswer,
     by_value,
 )
@@ -308,7 +308,7 @@ def start_cycle(cta: int, gpu: GpuSpec) -> float:
     return dispatched + spec.cta_start_cycles
 
 
-def twin_constants(rows: Sequence[Config], gpu: GpuSpec) -> list[TwinConstant]:
+def fitted_constants(rows: Sequence[Config], gpu: GpuSpec) -> list[FittedConstant]:
     """What the loop's code takes, of the smallest tiles out of L2, which SMs share and so hardly wait for one another."""
     least = [
         row for row in rows if row["source"] == "l2" and row["a_rows"] == "64" and row["pattern"] in ("tall_4", "tall_8")
@@ -324,9 +324,9 @@ def twin_constants(rows: Sequence[Config], gpu: GpuSpec) -> list[TwinConstant]:
     after = float(np.median([float(row["step_cycles"]) - float(row["burst_p50_cycles"]) for row in apart]))
     of_what = "tiles of 64 rows out of L2 that CTAs share down columns of 4 and 8"
     return [
-        TwinConstant(name="ISSUE_CYCLES", value=issue, how=f"{of_what}, met: until A is there, beyond the twin's, median"),
-        TwinConstant(name="BETWEEN_CYCLES", value=between, how=f"{of_what}, met: from A to B, beyond the twin's, median"),
-        TwinConstant(name="NEXT_CYCLES", value=after, how=f"{of_what}, not met: steps less bursts, median"),
+        FittedConstant(name="ISSUE_CYCLES", value=issue, how=f"{of_what}, met: until A is there, beyond the twin's, median"),
+        FittedConstant(name="BETWEEN_CYCLES", value=between, how=f"{of_what}, met: from A to B, beyond the twin's, median"),
+        FittedConstant(name="NEXT_CYCLES", value=after, how=f"{of_what}, not met: steps less bursts, median"),
     ]
 
 
@@ -350,7 +350,7 @@ CASE = Case(
     },
     num_repeats=3,
     predict=predict,
-    twin_constants=twin_constants,
+    fitted_constants=fitted_constants,
     tiers={"burst_p50_cycles": 2, "step_cycles": 4, READ: 5},
     derive=derive,
     includes=grid_include,

@@ -15,12 +15,12 @@ from gpusim.evidence.cases.case import (
     Case,
     Config,
     Fitted,
+    FittedConstant,
     Group,
     KernelLaunch,
     MappedTensor,
     Output,
     Outputs,
-    TwinConstant,
     WrongAnswer,
     by_value,
     key_of,
@@ -488,7 +488,7 @@ def start_cycle(cta: int, gpu: GpuSpec) -> float:
     return dispatched + spec.cta_start_cycles
 
 
-def twin_constants(rows: Sequence[Config], gpu: GpuSpec) -> list[TwinConstant]:
+def fitted_constants(rows: Sequence[Config], gpu: GpuSpec) -> list[FittedConstant]:
     """What the loops take: of rings whose producer is behind, whose consumer is, and of rings of one stage."""
     assert gpu.mbarrier is not None  # it has measured this kernel
     assert gpu.tma is not None
@@ -512,7 +512,7 @@ def twin_constants(rows: Sequence[Config], gpu: GpuSpec) -> list[TwinConstant]:
         "ISSUE_CYCLES": (issue, "rings of one stage of 64 rows, own tiles: cycles beyond the twin's, median"),
         "NEXT_CYCLES": (rest, "rings of 3 and more stages of 64 rows, own tiles: cycles left, median"),
     }
-    return [TwinConstant(name=name, value=value, how=how) for name, (value, how) in found.items()]
+    return [FittedConstant(name=name, value=value, how=how) for name, (value, how) in found.items()]
 
 
 FULL_BYTES = 64 * 1024
@@ -586,7 +586,7 @@ CASE = Case(
     },
     num_repeats=3,
     predict=predict,
-    twin_constants=twin_constants,
+    fitted_constants=fitted_constants,
     fit=fit,
     tiers={"cycles_per_stage": 4, READ: 5},
     derive=derive,

@@ -16,13 +16,13 @@ from gpusim.evidence.cases.case import (
     Case,
     Config,
     Fitted,
+    FittedConstant,
     Group,
     Input,
     KernelLaunch,
     MappedTensor,
     Output,
     Outputs,
-    TwinConstant,
     WrongAnswer,
     by_value,
 )
@@ -428,7 +428,7 @@ def operand_share(row: Mapping[str, str]) -> float:
     return wgmma_wavefronts(atom_of(row["source"], int(row["n"]))) / float(row["wgmma_cycles"])
 
 
-def twin_constants(rows: Sequence[Mapping[str, str]], gpu: GpuSpec) -> list[TwinConstant]:
+def fitted_constants(rows: Sequence[Mapping[str, str]], gpu: GpuSpec) -> list[FittedConstant]:
     """What fills that run alone take of a turn beyond what is simulated, without a pace and with one that is too fast."""
     turns: dict[tuple[str, str], float] = {}
     for row in rows:
@@ -440,12 +440,12 @@ def twin_constants(rows: Sequence[Mapping[str, str]], gpu: GpuSpec) -> list[Twin
         if (fill, "0") in turns:
             spans = _simulated(gpu, "ss", SOME_N[0], fill, has_train=False, is_paced=False)
             value = cycles + turns[fill, "0"] - spans["fill"] / TWIN_TURNS[fill]
-            found.append(TwinConstant(name="TURN_CYCLES", key=(fill,), value=value, how="alone, without a pace"))
+            found.append(FittedConstant(name="TURN_CYCLES", key=(fill,), value=value, how="alone, without a pace"))
     for fill in PACE_CYCLES:
         if (fill, "0") in turns and (fill, FASTEST) in turns:
             value = turns[fill, FASTEST] - turns[fill, "0"]
             how = "alone, at the fastest pace, less none"
-            found.append(TwinConstant(name="PACE_CYCLES", key=(fill,), value=value, how=how))
+            found.append(FittedConstant(name="PACE_CYCLES", key=(fill,), value=value, how=how))
     return found
 
 
@@ -485,7 +485,7 @@ CASE = Case(
     predict=predict,
     tiers={GMMA_WAVEFRONTS: 3, "wgmma_cycles": 4, "fill_bytes_per_cycle": 4},
     fit=fit,
-    twin_constants=twin_constants,
+    fitted_constants=fitted_constants,
     derive=derive,
     includes=includes,
 )

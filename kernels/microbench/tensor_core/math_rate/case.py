@@ -108,10 +108,10 @@ def line(x: Sequence[float], y: Sequence[float]) -> tuple[float, float]:
     """
     xs, ys = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
     first, second = np.triu_indices(len(xs), 1)
-    is_apart = xs[first] != xs[second]
-    if not is_apart.any():
+    is_interleaved = xs[first] != xs[second]
+    if not is_interleaved.any():
         return float("nan"), float("nan")
-    slope = float(np.median(((ys[second] - ys[first])[is_apart]) / (xs[second] - xs[first])[is_apart]))
+    slope = float(np.median(((ys[second] - ys[first])[is_interleaved]) / (xs[second] - xs[first])[is_interleaved]))
     return slope, float(np.median(ys - slope * xs))
 
 

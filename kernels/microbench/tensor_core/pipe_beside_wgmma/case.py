@@ -437,7 +437,7 @@ def instructions(
     """One step of a role's warps; ``later_wide`` of the IMAD.WIDEs of their addresses stand among copies."""
     if kind == "imad_wide":
         if later_wide:
-            yield ops.MadWide(later_wide)
+            yield ops.ImadWide(later_wide)
     elif kind in ALU_KINDS:
         # of two 64-bit additions of a chain ptxas makes one pair of instructions, whose low words are the chain
         yield ops.Alu(count / 2 if kind == "add64" and is_chain else count, is_chain)
@@ -456,7 +456,7 @@ def instructions(
             num_bytes=PIECE_BYTES * requests,
         )  # fmt: skip
         if kind == "ldgsts_wide" and later_wide:
-            yield ops.MadWide(later_wide, is_apart=True)
+            yield ops.ImadWide(later_wide, is_interleaved=True)
         elif kind == "ldgsts_add":  # of two words
             yield ops.Alu(2 * count)
         yield ops.CpAsync("T", (0, stage), access, "copied", stage, num_rows=requests)
@@ -487,7 +487,7 @@ def _role(name: str, config: Config, gpu: GpuSpec, num_warps: int = 0, warpgroup
                 yield ops.WgmmaFence()
                 for num in places[:-1]:
                     if num:
-                        yield ops.MadWide(num, is_apart=kind in COPIES)
+                        yield ops.ImadWide(num, is_interleaved=kind in COPIES)
                         if kind in COPIES:  # what it multiplies has changed
                             yield ops.Alu(num)
                     yield ops.Wgmma(atom_of(config["source"], n), 1, reads=(("operands", warpgroup),))

@@ -58,14 +58,14 @@ def _name(word: str) -> str:
 def wait_builds() -> list[tuple[int, int, bool, bool]]:
     """(N or 0, waits, whether lanes may differ, whether stages are given back)."""
     return [
-        (n, num, is_apart, gives) for n in (0, 64, 128) for num in WAITS for is_apart in (False, True)
+        (n, num, is_interleaved, gives) for n in (0, 64, 128) for num in WAITS for is_interleaved in (False, True)
         for gives in (False, True) if n or num
     ]  # fmt: skip
 
 
-def wait_name(n: int, num: int, is_apart: bool, gives: bool) -> str:
+def wait_name(n: int, num: int, is_interleaved: bool, gives: bool) -> str:
     """The entry point."""
-    return f"waits_n{n}_{num}_{'apart' if is_apart else 'alike'}{'_gives' if gives else ''}"
+    return f"waits_n{n}_{num}_{'apart' if is_interleaved else 'alike'}{'_gives' if gives else ''}"
 
 
 def includes() -> dict[str, str]:
@@ -74,19 +74,19 @@ def includes() -> dict[str, str]:
     for n in SOME_N:
         text += "".join(f"TURN_KERNEL(beside_n{n}_{kind}, 256, beside, N{n}, {_name(kind)})\n" for kind in KINDS)
         text += "".join(f"TURN_KERNEL(turns_n{n}_{way}, 256, turns, N{n}, {_name(way)})\n" for way in WAYS)
-    for n, num, is_apart, gives in wait_builds():
-        told = (f"N{n}" if n else "None", num, str(is_apart).lower(), str(gives).lower())
-        text += f"TURN_KERNEL({wait_name(n, num, is_apart, gives)}, 128, waits, {', '.join(map(str, told))})\n"
+    for n, num, is_interleaved, gives in wait_builds():
+        told = (f"N{n}" if n else "None", num, str(is_interleaved).lower(), str(gives).lower())
+        text += f"TURN_KERNEL({wait_name(n, num, is_interleaved, gives)}, 128, waits, {', '.join(map(str, told))})\n"
     return {"shapes.inc": text}
 
 
 # ---------------------------------------------------------------------------------------------- configs
 
-COLUMNS = ("n", "work", "steps", "turns", "waits", "is_apart", "gives")
+COLUMNS = ("n", "work", "steps", "turns", "waits", "is_interleaved", "gives")
 
 
 def _config(kernel: str, n: int, work: str, **others: int) -> Config:
-    told = {"steps": 0, "turns": 0, "waits": 0, "is_apart": 0, "gives": 0} | others
+    told = {"steps": 0, "turns": 0, "waits": 0, "is_interleaved": 0, "gives": 0} | others
     return {"kernel": kernel, "n": str(n), "work": work, **{name: str(value) for name, value in told.items()}}
 
 
@@ -114,7 +114,7 @@ def waits(seed: int) -> list[Config]:
     """Steps of one warpgroup by what it waits for."""
     del seed  # a sweep, the same for every seed
     return [
-        _config(wait_name(*build), build[0], "waits", waits=build[1], is_apart=int(build[2]), gives=int(build[3]))
+        _config(wait_name(*build), build[0], "waits", waits=build[1], is_interleaved=int(build[2]), gives=int(build[3]))
         for build in wait_builds()
     ]  # fmt: skip
 
@@ -335,14 +335,14 @@ def _items(kind: str, turn: int) -> Iterator[Any]:
     if kind in ("imad", "pack"):
         yield ops.Alu(TURN + LOOP_INSTRUCTIONS)
     elif kind in ("wide", "high"):
-        yield ops.MadWide(TURN)
+        yield ops.ImadWide(TURN)
     elif kind == "divide":
         for _ in range(TURN // 8):
-            yield ops.MadWide(DIVISION_WIDE, is_apart=True)
+            yield ops.ImadWide(DIVISION_WIDE, is_interleaved=True)
             yield ops.Alu(DIVISION / 4.0, is_chain=True, num_beside=DIVISION_BESIDE / 4.0)
     elif kind in ("wide_eighth", "high_eighth"):
         for _ in range(TURN // 8):
-            yield ops.MadWide(1, is_apart=True)
+            yield ops.ImadWide(1, is_interleaved=True)
             yield ops.Alu(7)
         yield ops.Alu(LOOP_INSTRUCTIONS)
     elif kind in ("store", "store_wide"):
@@ -350,7 +350,7 @@ def _items(kind: str, turn: int) -> Iterator[Any]:
             yield ops.GlobalStore("D", (0, 0), fragments)
         else:
             for _ in range(TURN):
-                yield ops.MadWide(1, is_apart=True)
+                yield ops.ImadWide(1, is_interleaved=True)
                 yield ops.GlobalStore("D", (0, 0), _part(fragments, TURN))
     elif kind == "matrix":
         yield ops.Stmatrix(stmatrix_writes(M, TURN * 16, BF16, "128B"))
@@ -408,7 +408,7 @@ def _turns(config: Config, gpu: GpuSpec) -> dict[str, float]:
             return
         for _ in range(pairs):
             if way == "direct":
-                yield ops.MadWide(1, is_apart=True)
+                yield ops.ImadWide(1, is_interleaved=True)
             yield ops.Alu(1)
             yield ops.GlobalStore("D", (0, 0), _part(fragments, pairs))
 
@@ -440,7 +440,7 @@ def _turns(config: Config, gpu: GpuSpec) -> dict[str, float]:
 
 def _waits(config: Config, gpu: GpuSpec) -> dict[str, float]:
     n = int(config["n"])
-    cycles = CODE[n, int(config["waits"])][2 * int(config["is_apart"]) + int(config["gives"])]
+    cycles = CODE[n, int(config["waits"])][2 * int(config["is_interleaved"]) + int(config["gives"])]
     code = cycles / gpu.warp_scheduler.dependent_cycles
 
     def program(cta: RoleContext) -> Iterator[Any]:

@@ -17,12 +17,12 @@ from gpusim.evidence.cases.case import (
     Case,
     Config,
     Fitted,
+    FittedConstant,
     Group,
     Input,
     KernelLaunch,
     Output,
     Outputs,
-    TwinConstant,
     WrongAnswer,
     by_value,
     load_case,
@@ -714,7 +714,7 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
     }))  # fmt: skip
 
 
-def twin_constants(rows: Sequence[Mapping[str, str]], gpu: GpuSpec) -> list[TwinConstant]:
+def fitted_constants(rows: Sequence[Mapping[str, str]], gpu: GpuSpec) -> list[FittedConstant]:
     """What a round takes beside its wgmma: of one warpgroup that waits for every group, so that nothing hides it."""
     left: dict[tuple[str, str], list[float]] = {}
     for row in rows:
@@ -727,7 +727,7 @@ def twin_constants(rows: Sequence[Mapping[str, str]], gpu: GpuSpec) -> list[Twin
                 left.setdefault(key, []).append(ROUND_CYCLES[key[0]][key[1]] + beyond)  # what stands there cancels
     how = "one warpgroup that waits for every group: cycles of a round beyond the twin's, median"
     return [
-        TwinConstant(name="ROUND_CYCLES", key=key, value=float(np.median(values)), how=how) for key, values in left.items()
+        FittedConstant(name="ROUND_CYCLES", key=key, value=float(np.median(values)), how=how) for key, values in left.items()
     ]
 
 
@@ -785,6 +785,6 @@ CASE = Case(
     predict=predict,
     tiers={"cycles_each": 4, "after_wait": 2},
     fit=fit,
-    twin_constants=twin_constants,
+    fitted_constants=fitted_constants,
     includes=includes,
 )

@@ -17,13 +17,13 @@ from gpusim.evidence.cases.case import (
     Case,
     Config,
     Fitted,
+    FittedConstant,
     Group,
     Input,
     KernelLaunch,
     MappedTensor,
     Output,
     Outputs,
-    TwinConstant,
     WrongAnswer,
     by_value,
 )  # fmt: skip
@@ -1136,7 +1136,7 @@ def _fit_cp_async(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
     return fitted
 
 
-def twin_constants(rows: Sequence[Mapping[str, str]], gpu: GpuSpec) -> list[TwinConstant]:
+def fitted_constants(rows: Sequence[Mapping[str, str]], gpu: GpuSpec) -> list[FittedConstant]:
     """What loops and trains take beside what is measured, where SASS does not tell."""
     del gpu  # every number is a difference of rows, or of rows and SASS
     found: list[tuple[str, tuple[str, ...], list[float], str]] = []
@@ -1186,7 +1186,7 @@ def twin_constants(rows: Sequence[Mapping[str, str]], gpu: GpuSpec) -> list[Twin
     ]
     found.append(("MULTICAST_LOOP_CYCLES", (), [min(stages)] if stages else [], "least cycles of a stage"))
     return [
-        TwinConstant(name=name, key=key, value=float(np.median(values)), how=how)
+        FittedConstant(name=name, key=key, value=float(np.median(values)), how=how)
         for name, key, values, how in found if values
     ]
 
@@ -1232,6 +1232,6 @@ CASE = Case(
     predict=predict,
     tiers={"cycles": 2, "read_cycles": 2, "issue_cycles": 4, "cycles_per_copy": 4},
     fit=fit,
-    twin_constants=twin_constants,
+    fitted_constants=fitted_constants,
     derive=derive,
 )

@@ -249,11 +249,12 @@ def twin(config: Config, gpu: GpuSpec) -> dict[str, float]:
             if a_bytes:
                 yield ops.TmaLoad(
                     "A", (0, at), a_bytes, a_bytes - outside * ROW_BYTES, a_bytes // ROW_BYTES, "a", stage, "full",
-                    come_along=((0, at ^ 1),), num_zero_rows=outside,
+                    promoted_tiles=((0, at ^ 1),), num_zero_rows=outside,
                 )  # fmt: skip
             if b_bytes:
                 yield ops.TmaLoad(
-                    "B", (cta.cta_idx, at), b_bytes, b_bytes, b_rows, "b", stage, "full", come_along=((cta.cta_idx, at ^ 1),)
+                    "B", (cta.cta_idx, at), b_bytes, b_bytes, b_rows, "b", stage, "full",
+                    promoted_tiles=((cta.cta_idx, at ^ 1),),
                 )
 
     def consume(cta: RoleContext) -> Iterator[Any]:

@@ -13,6 +13,7 @@ from gpusim import Buffer, Launch, Mbarrier, WarpRole, load_gpu, simulate
 from gpusim.evidence.cases.case import (
     Case,
     Config,
+    FittedConstant,
     Group,
     Input,
     KernelLaunch,
@@ -20,7 +21,6 @@ from gpusim.evidence.cases.case import (
     Output,
     Outputs,
     Scratch,
-    TwinConstant,
     WrongAnswer,
     by_value,
 )
@@ -447,7 +447,7 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
     return {**values, READ: result.counters[READ] + prepared_bytes(config) / 32}
 
 
-def twin_constants(rows: Sequence[Config], gpu: GpuSpec) -> list[TwinConstant]:
+def fitted_constants(rows: Sequence[Config], gpu: GpuSpec) -> list[FittedConstant]:
     """What the consumer's loop takes, of full rings that math paces."""
     assert gpu.mbarrier is not None  # it has measured this kernel
     waited = gpu.mbarrier.try_wait_cycles + gpu.mbarrier.arrive_cycles
@@ -458,7 +458,7 @@ def twin_constants(rows: Sequence[Config], gpu: GpuSpec) -> list[TwinConstant]:
     if not paced:
         return []
     how = "full rings with math (growth, out of L2): cycles beyond it and a wait, median"
-    return [TwinConstant(name="CONSUMER_CYCLES", value=float(np.median(paced)), how=how)]
+    return [FittedConstant(name="CONSUMER_CYCLES", value=float(np.median(paced)), how=how)]
 
 
 def _code(num_cycles: float, gpu: GpuSpec) -> ops.Alu:
@@ -503,7 +503,7 @@ CASE = Case(
         **{f"sm_{sm}_cycles": f"the same of SM {sm}" for sm in range(NUM_CTAS)},
     },
     predict=predict,
-    twin_constants=twin_constants,
+    fitted_constants=fitted_constants,
     derive=derive,
     includes=grid_include,
     followers=("plain",),

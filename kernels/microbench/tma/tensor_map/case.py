@@ -15,13 +15,13 @@ from gpusim.evidence.cases.case import (
     Case,
     Config,
     Fitted,
+    FittedConstant,
     Group,
     Input,
     KernelLaunch,
     MappedTensor,
     Output,
     Outputs,
-    TwinConstant,
     WrongAnswer,
     by_value,
     key_of,
@@ -296,7 +296,7 @@ CODE_CYCLES = {"build": 13.0, "turns": 10.0}
 """What lies between the clock's two readings beside issue, copy and wait, on an H200."""
 
 
-def twin_constants(rows: Sequence[Mapping[str, str]], gpu: GpuSpec) -> list[TwinConstant]:
+def fitted_constants(rows: Sequence[Mapping[str, str]], gpu: GpuSpec) -> list[FittedConstant]:
     """What the code around a copy through a known map takes beyond the twin's copy."""
     left: dict[str, list[float]] = {}
     for row in rows:
@@ -307,7 +307,7 @@ def twin_constants(rows: Sequence[Mapping[str, str]], gpu: GpuSpec) -> list[Twin
         )  # what stands there cancels
     how = "copies through a known map: cycles beyond the twin's, median"
     return [
-        TwinConstant(name="CODE_CYCLES", key=(way,), value=float(np.median(values)), how=how)
+        FittedConstant(name="CODE_CYCLES", key=(way,), value=float(np.median(values)), how=how)
         for way, values in left.items() if values
     ]
 
@@ -375,6 +375,6 @@ CASE = Case(
     num_repeats=5,
     predict=predict,
     tiers={"first_cycles": 2, "second_cycles": 2, "third_cycles": 2, "last_turn_cycles": 2},
-    twin_constants=twin_constants,
+    fitted_constants=fitted_constants,
     fit=fit,
 )

@@ -16,13 +16,13 @@ from gpusim.evidence.cases.case import (
     Case,
     Config,
     Fitted,
+    FittedConstant,
     Group,
     Input,
     KernelLaunch,
     MappedTensor,
     Output,
     Outputs,
-    TwinConstant,
     WrongAnswer,
     by_value,
 )
@@ -443,7 +443,7 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
     return [Fitted(parameter="l2.request_bytes", value=value, how="the most bytes over the most requests, five of each")]
 
 
-def twin_constants(rows: Sequence[Config], gpu: GpuSpec) -> list[TwinConstant]:
+def fitted_constants(rows: Sequence[Config], gpu: GpuSpec) -> list[FittedConstant]:
     """What the loops take: of one SM alone, small tiles whose rows lie on lines."""
 
     def of(kernel: str, rows_: str, row_bytes: str) -> list[Config]:
@@ -464,12 +464,12 @@ def twin_constants(rows: Sequence[Config], gpu: GpuSpec) -> list[TwinConstant]:
     loop = STEP_CYCLES["cp_async_4"] + cycles(narrow) - predict(narrow[0], gpu)["cycles_per_stage"]
     box = STEP_CYCLES["tma"] + cycles(boxes) - predict(boxes[0], gpu)["cycles_per_stage"]
     return [
-        TwinConstant(name="STEP_CYCLES", key=("tma",), value=box, how="boxes of 64 rows: cycles beyond the twin's"),
-        TwinConstant(
+        FittedConstant(name="STEP_CYCLES", key=("tma",), value=box, how="boxes of 64 rows: cycles beyond the twin's"),
+        FittedConstant(
             name="STEP_CYCLES", key=("cp_async_4",), value=loop + (COPY_CYCLES - copy) * each,
             how="rows of 64 bytes: cycles beyond the twin's",
         ),
-        TwinConstant(name="COPY_CYCLES", value=copy, how="rows of 128 bytes less rows of 64, over copies"),
+        FittedConstant(name="COPY_CYCLES", value=copy, how="rows of 128 bytes less rows of 64, over copies"),
     ]  # fmt: skip
 
 
@@ -520,7 +520,7 @@ CASE = Case(
     num_repeats=3,
     predict=predict,
     fit=fit,
-    twin_constants=twin_constants,
+    fitted_constants=fitted_constants,
     tiers={"cycles_per_stage": 4, READ: 5, XBAR: 5},
     derive=derive,
     includes=grid_include,

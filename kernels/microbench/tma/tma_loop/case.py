@@ -15,12 +15,12 @@ from gpusim.evidence.cases.case import (
     Case,
     Config,
     Fitted,
+    FittedConstant,
     Group,
     KernelLaunch,
     MappedTensor,
     Output,
     Outputs,
-    TwinConstant,
     WrongAnswer,
     by_value,
 )
@@ -371,7 +371,7 @@ HEAD_CYCLES = 10.0
 ``mbarrier.one_lane_try_wait_cycles`` holds. From SASS; a test reads it again."""
 
 
-def twin_constants(rows: Sequence[Mapping[str, str]], gpu: GpuSpec) -> list[TwinConstant]:
+def fitted_constants(rows: Sequence[Mapping[str, str]], gpu: GpuSpec) -> list[FittedConstant]:
     """What the producer's step takes beyond its schedule, of rings whose producer never waits for a stage."""
     waits = {fitted.parameter: fitted.value for fitted in fit(rows)}
     lone = waits.get("mbarrier.one_lane_try_wait_cycles", float("nan"))
@@ -388,11 +388,11 @@ def twin_constants(rows: Sequence[Mapping[str, str]], gpu: GpuSpec) -> list[Twin
                 left.append(float(row["cycles_per_stage"]) - lone - before - first - between - last)
         if left:
             how = "4 and more stages of boxes of 1 KiB: cycles_per_stage less the schedule and a lone lane's wait, median"
-            found.append(TwinConstant(name="REST_CYCLES", key=(kernel,), value=float(np.median(left)), how=how))
+            found.append(FittedConstant(name="REST_CYCLES", key=(kernel,), value=float(np.median(left)), how=how))
     return found + _seen(rows, gpu)
 
 
-def _seen(rows: Sequence[Mapping[str, str]], gpu: GpuSpec) -> list[TwinConstant]:
+def _seen(rows: Sequence[Mapping[str, str]], gpu: GpuSpec) -> list[FittedConstant]:
     """A lone lane looks from time to time, so that rings of one stage jump: what leaves the least squares."""
     rings = [
         row for row in rows if row["num_stages"] == "1" and row["kernel"] in REST_CYCLES and row.get("cycles_per_stage")
@@ -408,7 +408,7 @@ def _seen(rows: Sequence[Mapping[str, str]], gpu: GpuSpec) -> list[TwinConstant]
         return float(np.sum((np.array(ratios) - 1.0) ** 2))
 
     how = "rings of one stage: what leaves the least squares of the twin's relative errors, in steps of four cycles"
-    return [TwinConstant(name="SEEN_CYCLES", value=float(min(SEEN_GRID, key=squares)), how=how)]
+    return [FittedConstant(name="SEEN_CYCLES", value=float(min(SEEN_GRID, key=squares)), how=how)]
 
 
 def derive(row: Config) -> dict[str, float]:
@@ -454,6 +454,6 @@ CASE = Case(
     predict=predict,
     tiers={"cycles_per_stage": 4},
     fit=fit,
-    twin_constants=twin_constants,
+    fitted_constants=fitted_constants,
     derive=derive,
 )  # fmt: skip

@@ -10,13 +10,13 @@ import pytest
 
 from gpusim import load_gpu
 from gpusim.errors import ConfigError
-from gpusim.evidence.cases.case import TwinConstant, case_names, load_case, no_twin_constants
+from gpusim.evidence.cases.case import FittedConstant, case_names, load_case, no_fitted_constants
 from gpusim.evidence.cases.rows import Table
-from gpusim.evidence.validate.calibrate import ConstantLine, halves, twin_constants
+from gpusim.evidence.validate.calibrate import ConstantLine, fitted_constants, halves
 
 GPU = load_gpu("h200_sxm")
 MEASURED = Path(__file__).resolve().parents[2] / "validation" / "measured" / GPU.name
-DECLARING = [name for name in case_names() if load_case(name).twin_constants is not no_twin_constants]
+DECLARING = [name for name in case_names() if load_case(name).fitted_constants is not no_fitted_constants]
 
 
 @cache
@@ -26,7 +26,7 @@ def table_of(name: str) -> Table:
 
 @cache
 def lines_of(name: str) -> list[ConstantLine]:
-    return twin_constants(load_case(name), table_of(name), GPU)
+    return fitted_constants(load_case(name), table_of(name), GPU)
 
 
 def test_the_kernels_whose_twins_have_constants_of_their_own_declare_them() -> None:
@@ -35,7 +35,7 @@ def test_the_kernels_whose_twins_have_constants_of_their_own_declare_them() -> N
 
 @pytest.mark.parametrize("name", DECLARING)
 def test_the_code_states_what_the_calibrating_rows_say(name: str) -> None:
-    """``python scripts/twin_constants.py h200_sxm`` prints all of them; the code is what changes, not the fit."""
+    """``python scripts/fitted_constants.py h200_sxm`` prints all of them; the code is what changes, not the fit."""
     lines = lines_of(name)
     assert lines
     assert {line.constant.label: (line.stated, line.constant.value) for line in lines if not line.agrees} == {}
@@ -51,7 +51,7 @@ def test_rows_that_judge_move_no_constant(name: str) -> None:
     assert judging and altered.rows != table.rows
     before, after = (
         {line.constant.label: line.constant.value for line in lines}
-        for lines in (lines_of(name), twin_constants(case, altered, GPU))
+        for lines in (lines_of(name), fitted_constants(case, altered, GPU))
     )
     assert before == after
 
@@ -77,11 +77,11 @@ def test_rows_that_calibrate_move_constants(name: str) -> None:
     calibrating = {id(row) for row in fitting}
     config_columns = {"run", "seed", "group", "kernel", *case.columns}
     rows = [_altered(row, config_columns) if id(row) in calibrating else row for row in table.rows]
-    lines = twin_constants(case, replace(table, rows=rows), GPU)
+    lines = fitted_constants(case, replace(table, rows=rows), GPU)
     assert any(not line.agrees for line in lines)
 
 
 def test_a_constant_that_the_code_does_not_have_is_refused() -> None:
-    missing = TwinConstant(name="NO_SUCH_CYCLES", key=("a",), value=1.0, how="")
+    missing = FittedConstant(name="NO_SUCH_CYCLES", key=("a",), value=1.0, how="")
     with pytest.raises(ConfigError, match=r"NO_SUCH_CYCLES\['a'\]"):
         load_case("tma_loop").stated(missing)

@@ -13,7 +13,7 @@ from gpusim import load_gpu
 from gpusim.errors import GpusimError
 from gpusim.evidence.cases.case import case_names, load_case
 from gpusim.evidence.cases.rows import Table
-from gpusim.evidence.validate.calibrate import twin_constants
+from gpusim.evidence.validate.calibrate import fitted_constants
 
 
 def main() -> int:
@@ -26,7 +26,7 @@ def main() -> int:
     differ = 0
     for name in args.kernels or case_names():
         path = folder / f"{name}.csv"
-        for line in twin_constants(load_case(name), Table.read(path), gpu) if path.exists() else ():
+        for line in fitted_constants(load_case(name), Table.read(path), gpu) if path.exists() else ():
             mark = "" if line.agrees else "  differs"
             print(f"{name:16}{line.constant.label:44}{line.stated:10.5g}{line.constant.value:12.5g}{mark}")
             print(f"    {line.constant.how}")
@@ -38,5 +38,5 @@ if __name__ == "__main__":
     try:
         raise SystemExit(main())
     except GpusimError as error:
-        sys.stderr.write(f"twin_constants: {error}\n")
+        sys.stderr.write(f"fitted_constants: {error}\n")
         raise SystemExit(2) from None
