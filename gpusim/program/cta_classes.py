@@ -115,6 +115,6 @@ def _programs(
         class_programs=np.array(class_programs, dtype=np.int32).reshape(len(class_programs), -1), cta_panels=cta_panels,
         tensors=tuple(tables.tensors), stages=tables.stage_names, barriers=tables.barrier_names,
         named_barriers=tuple(tables.named_barriers), code_names=tuple(tables.codes),
-        far_code_names=tuple(tables.far_code_names),
+        cold_code_names=tuple(tables.cold_code_names),
         num_ops_traced=tracer.num_ops, costs=tables.costs,
     )

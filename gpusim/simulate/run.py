@@ -288,7 +288,7 @@ def estimate_clock(plan: LaunchPlan, *, mode: str, data: str) -> float:
     work = launch.num_flops / peak * -(-launch.num_tiles // plan.num_slots) / waves if peak else 0.0
     overhead = gpu.dispatcher.launch_cycles + gpu.dispatcher.drain_cycles + 2000.0 * max(1.0, waves)
     hbm_bytes = sum_in_order(item.read_miss_bytes for item in plan.traffic.values())
-    l2_bytes = sum_in_order(float(use.bytes_of_tile.sum()) for use in plan.uses.of_tensors)
+    l2_bytes = sum_in_order(float(row.bytes_of_tile.sum()) for row in plan.footprints.of_tensors)
     limit = gpu.xbar.coalesce_max_requests if gpu.xbar.coalesce_scope != "sm" else 1
     unmerged = 0.2 + 0.8 / max(1, limit)  # a fifth of the neighbours' requests comes too late to be coalesced
     by_tma = "tma" in launch.features

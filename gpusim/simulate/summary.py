@@ -205,7 +205,7 @@ def _left_dirty_sectors(ran: Ran, counters: Mapping[str, float]) -> float:
 
 def _unasked_fraction(ran: Ran) -> float:
     """Share of sectors among the SMs' L2 misses that were not requested, but fetched with requested ones."""
-    block_bytes, scales = ran.gpu.l2.fetch_bytes, ran.plan.uses.fetch_scales
+    block_bytes, scales = ran.gpu.l2.fetch_bytes, ran.plan.footprints.fetch_scales
     missed = unasked = 0.0
     for item in ran.launch.footprints:
         found = ran.plan.traffic.get(item.tensor)
