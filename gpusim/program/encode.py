@@ -230,9 +230,7 @@ def set_max_nreg(role: RoleRows, op: ops.SetMaxNReg) -> None:
     if not 24 <= num <= 256 or num % 8:
         raise LaunchError(f"{role.who}: setmaxnreg {num}, wants a multiple of 8 from 24 to 256")
     if (num > before and op.direction == "dec") or (num < before and op.direction == "inc"):
-        raise LaunchError(
-            f"{role.who}: setmaxnreg.{op.direction} {num} from {before} registers, wants the other direction"
-        )
+        raise LaunchError(f"{role.who}: setmaxnreg.{op.direction} {num} from {before} registers, wants the other direction")
     row = PACK(OpKind.SET_MAX_NREG, op.direction == "inc", 0, 0, 0, NONE, NONE, num, 0.0)
     role.registers = num
     role.add(row)

@@ -121,9 +121,7 @@ def _record(**fields: str) -> np.dtype[np.void]:
 
 
 TABLES: Mapping[str, np.dtype[np.void]] = {
-    "accesses": _record(
-        num_requests="f8", num_sectors="f8", num_lines="f8", num_wavefronts="f8", num_bytes="f8",
-    ),
+    "accesses": _record(num_requests="f8", num_sectors="f8", num_lines="f8", num_wavefronts="f8", num_bytes="f8"),
     "stores": _record(access="i8", num_warps="i8", kind="i8"),
     "async_copies": _record(
         access="i8", num_rows="f8", num_passes="f8", num_between="f8", new_fraction="f8", fetches="i8",
@@ -157,9 +155,7 @@ TABLES: Mapping[str, np.dtype[np.void]] = {
         written_back_begin="i8", num_written_back="i8", times_fetched_begin="i8", num_times_fetched="i8",
         first_walk="i8", num_walks="i8", has_own_panels="i8",
     ),
-    "walks": _record(
-        num_panels="i8", groups_begin="i8", rows_begin="i8", num_groups="i8",
-    ),
+    "walks": _record(num_panels="i8", groups_begin="i8", rows_begin="i8", num_groups="i8"),
     "loss_rows": _record(wave="i8", memory_0="f8", memory_1="f8", crossing_0="f8", crossing_1="f8"),
     "gpc_links": _record(partition="i8", bytes_per_cycle="f8", whole_share_bytes_per_cycle="f8"),
     "write_links": _record(gpc="i8", width="f8", bytes_per_cycle="f8"),
@@ -167,9 +163,7 @@ TABLES: Mapping[str, np.dtype[np.void]] = {
         partition="i8", gpc="i8", write_link="i8", coalesce_region="i8", is_lone="i8", distance_cycles="f8", pace="f8",
         loop_bytes_per_cycle="f8", cluster_place="i8", num_free_ctas="i8", is_recorded="i8",
     ),
-    "partitions": _record(
-        slices_bytes_per_cycle="f8", fabric_bytes_per_cycle="f8", store_bytes_per_cycle="f8",
-    ),
+    "partitions": _record(slices_bytes_per_cycle="f8", fabric_bytes_per_cycle="f8", store_bytes_per_cycle="f8"),
 }
 """Tables of records, by name.
 
@@ -259,9 +253,7 @@ SM_TOTALS: Sequence[str] = (
 )
 """Sums of each SM, float64."""
 
-FAILURE: Sequence[str] = (
-    "kind", "cycle", "cta", "role", "op", "barrier", "stage", "first", "second", "third",
-)
+FAILURE: Sequence[str] = ("kind", "cycle", "cta", "role", "op", "barrier", "stage", "first", "second", "third")
 """Fields of a failure, float64. The meaning of the last three depends on the kind."""
 
 RESULTS: Mapping[str, np.dtype[np.void]] = {
@@ -279,9 +271,7 @@ RESULTS: Mapping[str, np.dtype[np.void]] = {
         num_arrivals="i8", tx_bytes="i8", announced_bytes="i8", delivered_bytes="i8", number="i8",
     ),
     "trace": _record(cycle="f8"),
-    "memory_spans": _record(
-        cta="i8", sm="i8", role="i8", is_store="i8", start_cycle="f8", end_cycle="f8", num_bytes="f8",
-    ),
+    "memory_spans": _record(cta="i8", sm="i8", role="i8", is_store="i8", start_cycle="f8", end_cycle="f8", num_bytes="f8"),
 }
 """Tables that come back: timelines of recorded SMs, blocked roles of a deadlock, and the trace if it was requested."""
 
@@ -304,9 +294,7 @@ Wait = IntEnum("Wait", [
 """Causes of a blocked role's wait; ``simulate/failures.py`` has the words."""
 
 
-INPUT_SECTIONS: Sequence[str] = (
-    *(f"constants_{part}" for part in CONSTANTS), *TABLES, *ARRAYS,
-)
+INPUT_SECTIONS: Sequence[str] = (*(f"constants_{part}" for part in CONSTANTS), *TABLES, *ARRAYS)
 """Sections of a packed launch, in the order of their numbers."""
 
 OUTPUT_SECTIONS: Sequence[str] = (*RESULT_ARRAYS, *RESULTS)

@@ -86,10 +86,7 @@ def bound_by(ran: Ran, busy: dict[str, float]) -> tuple[str, str]:
     leader = f"{BUSY[part]} busy {at_most_all(busy)[part]:.1%} of the time"
     if share >= SATURATED:
         return part, leader
-    losses = {
-        "launch": _launch_share(ran), "tail": _empty_slots(ran), "epilogue": _epilogue_share(ran),
-        **_wait_shares(ran),
-    }
+    losses = {"launch": _launch_share(ran), "tail": _empty_slots(ran), "epilogue": _epilogue_share(ran), **_wait_shares(ran)}
     word = max(losses, key=lambda name: losses[name])
     lost = losses[word]
     if lost < NOTABLE:

@@ -53,21 +53,10 @@ IDLE_HBM = 0.75
 
 
 def simulate(
-    launch: Launch,
-    gpu: GpuSpec,
-    *,
-    clock: ClockMode | float = "single",
-    l2: L2State = "cold",
-    data: Data = "random",
-    ideals: Collection[str] = (),
-    recorded_sms: Collection[int] | Literal["first"] = (),
-    engine: EngineName = "native",
-    core_only: bool = False,
-    max_ops: int = MAX_OPS,
-    max_events: int = MOST_EVENTS,
-    on_progress: Progress | None = None,
-    simulated_mhz: float | None = None,
-    watch: Watch | None = None,
+    launch: Launch, gpu: GpuSpec, *, clock: ClockMode | float = "single", l2: L2State = "cold", data: Data = "random",
+    ideals: Collection[str] = (), recorded_sms: Collection[int] | Literal["first"] = (), engine: EngineName = "native",
+    core_only: bool = False, max_ops: int = MAX_OPS, max_events: int = MOST_EVENTS, on_progress: Progress | None = None,
+    simulated_mhz: float | None = None, watch: Watch | None = None,
 ) -> Result:
     """Predict ``launch`` on ``gpu``: every CTA, every iteration, every SM.
 

@@ -240,9 +240,7 @@ def _stored(table: Touches, order: Order, l2: L2Partitions, ages: Ages, *, is_wa
         end, now = stored_by[until, home], stored_by
         waiting = dirty.mean_lost_share(np.maximum(0.0, end - now[step + 1, home]), end - now[step, home])
         next_step = np.minimum(step + 1, until)
-        lost = l2.mean_lost_share(
-            ages.between_launches(next_step, until, home), ages.between_launches(step, until, home)
-        )
+        lost = l2.mean_lost_share(ages.between_launches(next_step, until, home), ages.between_launches(step, until, home))
         leaving += np.maximum(lost, waiting) / num
     of_step = np.bincount(step, weights=leaving * table.num_bytes, minlength=order.num_steps).astype(np.float64)
     stored, left = float(table.num_bytes.sum()), float(of_step.sum())
