@@ -46,7 +46,5 @@ class PartCounters(NamedTuple):
 
 KINDS: Mapping[str, type[Counters]] = get_type_hints(PartCounters)
 
-COUNTERS: Mapping[str, tuple[str, ...]] = {
-    part: tuple(item.name for item in fields(kind)) for part, kind in KINDS.items()
-}
+COUNTERS: Mapping[str, tuple[str, ...]] = {part: tuple(item.name for item in fields(kind)) for part, kind in KINDS.items()}
 """Names of the counters of each part, in the order in which the engine has them."""

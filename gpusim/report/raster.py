@@ -32,7 +32,7 @@ def grid_lines(raster: Raster, wave: int) -> tuple[list[str], int, int]:
     in_wave = np.bincount(place[of_wave], minlength=rows * columns)
     before = np.bincount(place[raster.wave_of_tile < wave], minlength=rows * columns)
     side = np.zeros(rows * columns, dtype=np.int64)
-    side[place[of_wave]] = raster.side_of_tile[of_wave]
+    side[place[of_wave]] = raster.partition_of_tile[of_wave]
     characters = []
     for idx in range(rows * columns):
         if in_wave[idx]:

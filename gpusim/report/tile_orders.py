@@ -102,12 +102,12 @@ class Raster:
         plan = plan_launch(launch, gpu, is_warm=is_warm)
         self.launch, self.gpu, self.num_at_once, self.traffic = launch, gpu, plan.num_at_once, plan.traffic
         self.ctas_per_sm = plan.occupancy.ctas_per_sm
-        self.tiles = tiles = plan.uses.tiles
+        self.tiles = tiles = plan.footprints.tiles
         self.wave_of_tile = waves_of_tiles(launch.num_tiles, self.num_at_once)
         self.num_waves = int(self.wave_of_tile[-1]) + 1
         sm_of_slot = slots_of(gpu.dispatcher, gpu.floorplan, launch.cluster_size, self.ctas_per_sm, plan.num_ctas)
         self.sm_of_tile: IntArray = at_slots(launch, sm_of_slot[: self.num_at_once].astype(np.int64))
-        self.side_of_tile: IntArray = np.asarray(gpu.side_of_sm, dtype=np.int64)[self.sm_of_tile]
+        self.partition_of_tile: IntArray = np.asarray(gpu.partition_of_sm, dtype=np.int64)[self.sm_of_tile]
         self.panels = {item.tensor: item.panel_of(tiles) for item in launch.footprints}
         self.bytes = {item.tensor: item.panel_bytes(tiles) for item in launch.footprints}
         reads = [item.tensor for item in launch.footprints if item.access == "read"]
@@ -150,7 +150,7 @@ class Raster:
             {
                 "tile": tile, "cta": tile if self.launch.num_ctas == self.launch.num_tiles else tile % self.num_at_once,
                 "sm": int(self.sm_of_tile[tile]), "gpc": gpc_of_sm[int(self.sm_of_tile[tile])],
-                "side": int(self.side_of_tile[tile]), "row": int(self.row_of_tile[tile]),
+                "side": int(self.partition_of_tile[tile]), "row": int(self.row_of_tile[tile]),
                 "column": int(self.column_of_tile[tile]),
             }
             for tile in self.tiles_of_wave(wave).tolist()

@@ -320,7 +320,7 @@ def test_an_unchanged_copy_loads_as_the_original(tmp_path: Path) -> None:
         pytest.param('"16" = 6', '"16" = 5', "device.gpcs hold 116 SMs", id="GPCs that hold other SMs"),
         pytest.param("singleton_tpc_sms = 8", "singleton_tpc_sms = 18", "18 of the first in lone pairs",
         id="more lone SMs than there are"),
-        pytest.param("gpc_l2_partition = [0,", "gpc_l2_partition = [2,", "wants one of 2 partitions", id="a GPC on no side"),
+        pytest.param("gpc_l2_partition = [0,", "gpc_l2_partition = [2,", "one of 2 L2 partitions", id="GPC on no partition"),
         pytest.param("gpc_l2_partition = [0,", "gpc_l2_partition = [0, 0,", "for each of 8 GPCs", id="a side of no GPC"),
         pytest.param('{ "0" = 0.8968, ', "{ ", "loop_fetch_rate_by_tpc has 1, 2, 3, 4, 5, 6, 7, 8, wants",
         id="a TPC without a pace"),
