@@ -29,7 +29,7 @@ FOREIGN: Mapping[str, tuple[tuple[str, ...], str]] = MappingProxyType({
     "num_ctas": (("cluster",), "Triton's num_ctas"),
     "cluster_shape": (("cluster",), "CUTLASS's ClusterShape"),
     **dict.fromkeys(("group_m", "group_size_m"), (("swizzle_size",), "Triton's GROUP_SIZE_M")),
-    "max_swizzle_size": (("swizzle_size",), "CUTLASS's swizzle size"),
+    **dict.fromkeys(("max_swizzle", "max_swizzle_size"), (("swizzle_size",), "CUTLASS's swizzle size")),
     **dict.fromkeys(("mainloop", "mainloop_schedule", "kernel_schedule"), (("schedule",), "CUTLASS's KernelSchedule")),
     "epilogue_schedule": (("epilogue",), "CUTLASS's EpilogueSchedule"),
     **dict.fromkeys(("tile_shape", "cta_tile", "threadblock_shape"), (("tile",), "CUTLASS's TileShape")),

@@ -279,12 +279,15 @@ def _kernel_command(row: KernelModel, verb: str) -> Any:
     return get_command(single)
 
 
-def _refuse_pictures(request: Request, launch: Any) -> None:
-    """Check before the simulation that the launch has what the pictures need.
+def _check_outputs(request: Request, launch: Any) -> None:
+    """Check before the simulation that the engine and the launch have what the outputs need.
 
     Raises:
-        ConfigError: there are no stages to draw, or no arithmetic.
+        ConfigError: the engine records no timeline, or there are no stages to draw, or no arithmetic.
     """
+    over_time = [*(["trace"] if request.trace else []), *(name for name in OF_TIMELINE if name in request.pictures)]
+    if request.engine == "reference" and over_time:
+        raise ConfigError(f"--{over_time[0]} needs a timeline, and --engine reference records none; use --engine native")
     if "ring" in request.pictures and not {"tma", "cp_async"} & launch.features:
         raise ConfigError(f"--ring: {launch.kernel} copies nothing asynchronously (TMA, cp.async): it has no ring of stages")
     if "roofline" in request.pictures and not launch.num_flops:
@@ -301,7 +304,7 @@ def _predict(request: Request) -> None:
         params: Any = request.params
         resolved = params.resolved(request.gpu)
         launch = resolved.launch(request.gpu)
-        _refuse_pictures(request, launch)
+        _check_outputs(request, launch)
         result = simulate(launch, request.gpu, on_progress=status.show_progress, **request.simulate_options)
     _write_outputs(request, launch, result)
     expected = expected_error(result.kernel, result.gpu, result.params)
@@ -362,7 +365,7 @@ def _explain(request: Request) -> None:
             status.update(f"{_simulating(request)}: {title}")
 
         launch = resolved.launch(request.gpu)
-        _refuse_pictures(request, launch)
+        _check_outputs(request, launch)
         explanation = explain(
             build, request.gpu, progress=tell, on_progress=status.show_progress, **request.simulate_options
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import sys
 import time
 from bisect import bisect_right
@@ -11,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, cast
 
 from typer.core import TyperGroup
 
@@ -151,9 +152,23 @@ def console_for(json_path: Path | None) -> Console:
     from rich.console import Console
 
     console = Console(stderr=json_path is not None and str(json_path) == "-", emoji=False)  # tables have no emoji names
-    if console.is_terminal or "COLUMNS" in os.environ:
+    if console.is_terminal:
         return console
-    return Console(stderr=console.stderr, width=WIDE, emoji=False)
+    width = None if "COLUMNS" in os.environ else WIDE
+    return Console(file=cast("IO[str]", _Trimmed(console.file)), width=width, emoji=False)
+
+
+class _Trimmed:
+    """Text file that drops blanks at the end of a line."""
+
+    def __init__(self, file: IO[str]) -> None:
+        self._file = file
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+    def write(self, text: str) -> int:
+        return self._file.write(re.sub(r" +$", "", text, flags=re.MULTILINE) if text.endswith("\n") else text)
 
 
 SILENT_S = 1.0

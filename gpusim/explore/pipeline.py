@@ -25,7 +25,7 @@ from gpusim.report.plots.occupancy import plot_occupancy
 from gpusim.report.plots.ring import plot_stage_ring
 from gpusim.report.plots.timeline import plot_timeline
 from gpusim.report.plots.window import of_sm, opening_window
-from gpusim.report.predictions import headline_rows, verdict_of
+from gpusim.report.predictions import full_occupancy_words, headline_rows, verdict_of
 from gpusim.simulate.pack import trace_plan
 from gpusim.simulate.plan import LaunchPlan, plan_launch
 from gpusim.simulate.result import Result
@@ -201,7 +201,6 @@ def _figures(result: Result | None) -> tuple[Figure, ...]:
 
 def _facts(question: PipelineQuestion, found: Planned) -> list[tuple[str, str]]:
     plan, launch, gpu = found.plan, found.plan.launch, found.plan.gpu
-    held, limits = plan.occupancy, sorted(plan.occupancy.limits.items(), key=lambda item: item[1])
     expected = expected_error(launch.kernel, gpu.name, launch.params)
     error = (
         unknown(launch.kernel, gpu.name, launch.params)
@@ -215,10 +214,8 @@ def _facts(question: PipelineQuestion, found: Planned) -> list[tuple[str, str]]:
         ("Memory latency", f"L2's slices answer in {number(gpu.l2.near_latency_cycles)} (near) and "
                            f"{number(gpu.l2.far_latency_cycles)} cycles (far), HBM in {number(gpu.hbm.latency_ns)} ns; "
                            "times what the slider says"),
-        ("Occupancy", f"{count(held.ctas_per_sm, 'CTA')} an SM, {held.warps_per_sm} of {held.max_warps_per_sm} warps, "
-                      f"limited by {held.limited_by} (CTAs that each admits: "
-                      f"{', '.join(f'{name} {limit}' for name, limit in limits)})"),
-        ("Registers", f"{launch.registers_per_thread} a thread (estimated; {launch.registers_source or 'no rule stated'})"),
+        ("Occupancy", full_occupancy_words(plan.occupancy)),
+        ("Registers", f"{launch.registers_per_thread}/thread (estimated; {launch.registers_source or 'no rule stated'})"),
         ("Shared memory", f"{size(launch.smem_bytes)} a CTA"),
         ("Grid", f"{count(plan.num_ctas, 'CTA')} for {count(launch.num_tiles, 'tile')}, {plan.num_at_once} at once"),
         ("Chosen", ", ".join(chosen) if chosen else "nothing: all was said"),

@@ -12,10 +12,11 @@ from rich.markup import escape
 from rich.table import Table
 
 from gpusim.evidence.validate.expected_error import Expected, unknown
+from gpusim.machine.sm.occupancy import Occupancy
 from gpusim.report.number_format import CLOCK_MODES, count, duration, energy, flag, number, percent, shortened, size
 from gpusim.report.tables import plain_table, print_command
 from gpusim.report.warp_states import states_table, width_of
-from gpusim.simulate.result import Result
+from gpusim.simulate.result import OCCUPANCY, Result
 
 MAX_GUESSES = 6
 """Most guesses that a prediction lists; ``gpusim gpus NAME`` lists all."""
@@ -99,6 +100,27 @@ def of_peak_memory(peak_gb_per_s: float, gpu_name: str) -> str:
     return f"{peak_gb_per_s:,.0f} (source: gpusim gpus {shlex.quote(gpu_name)})"
 
 
+LIMIT_NAMES: Mapping[str, str] = {"smem": "shared memory", "ctas": "CTAs per SM", "grid": "the grid"}
+"""Limits of occupancy whose names in JSON are short."""
+
+
+def occupancy_words(held: Mapping[str, Any]) -> str:
+    """CTAs and warps of an SM, and every resource that admits no further CTA; ``held`` is of a result's document."""
+    limits = [name for name, num in held["limits"].items() if num == held["ctas_per_sm"]] or [held["limited_by"]]
+    return (
+        f"{count(held['ctas_per_sm'], 'CTA')}/SM, {held['warps_per_sm']} of {held['max_warps_per_sm']} warps, limited by "
+        f"{', '.join(LIMIT_NAMES.get(name, name) for name in limits)}"
+    )
+
+
+def full_occupancy_words(held: Occupancy) -> str:
+    """Occupancy in words, with the number of CTAs that each resource alone admits."""
+    words = occupancy_words({name: getattr(held, name) for name in OCCUPANCY})
+    limits = sorted(held.limits.items(), key=lambda item: item[1])
+    each = ", ".join(f"{LIMIT_NAMES.get(name, name)} {num}" for name, num in limits)
+    return f"{words} ({held.pct:.1f} % of the warps; CTAs/SM that each alone admits: {each})"
+
+
 def next_explain(result: Result, options: Mapping[str, Any], unset: Collection[str]) -> str:
     """Command ``gpusim explain`` with the options that were given."""
     words = ["gpusim", "explain", result.kernel]
@@ -123,7 +145,6 @@ def _facts(rows: Iterable[tuple[str, str]]) -> Table:
 
 def headline_rows(result: Result, expected: Expected | None) -> list[tuple[str, str]]:
     """First rows of a prediction: (name, text)."""
-    held = result.occupancy
     seconds = result.time_us * 1e-6
     rows = [
         ("Time", duration(seconds)),
@@ -155,20 +176,10 @@ def headline_rows(result: Result, expected: Expected | None) -> list[tuple[str, 
         peak = of_peak_memory(result.peak_memory_gb_per_s, result.gpu)
         memory += f", {result.pct_of_peak_memory:.1f} % of {peak}"
     rows.append(("Memory", memory))
-    others = ", ".join(
-        f"{name} {limit}" for name, limit in sorted(held.limits.items(), key=lambda item: item[1])
-    )
     rows += [
         ("Bound by", f"{result.bound_by}: {result.reason}"),
-        (
-            "Occupancy",
-            f"{count(held.ctas_per_sm, 'CTA')} an SM, {held.warps_per_sm} of {held.max_warps_per_sm} warps "
-            f"({held.pct:.1f} %), limited by {held.limited_by} (CTAs that each admits: {others})",
-        ),
-        (
-            "Registers",
-            f"{result.registers_per_thread} a thread (estimated; {result.registers_source or 'no rule stated'})",
-        ),
+        ("Occupancy", full_occupancy_words(result.occupancy)),
+        ("Registers", f"{result.registers_per_thread}/thread (estimated; {result.registers_source or 'no rule stated'})"),
         ("Shared memory", f"{size(result.smem_bytes)} a CTA"),
         (
             "Grid",
