@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from gpusim.cli.options import console_for, output_path, refuse_same, write_json
+from gpusim.cli.options import console_for, write_json
+from gpusim.cli.parameters import output_paths
 from gpusim.report.layout_arguments import BanksAsked, lanes_of
 
 if TYPE_CHECKING:
@@ -64,8 +65,7 @@ def banks_command(
     For example:
     gpusim banks --layout '(64,64):(64,1)' --dtype bf16 --access ldmatrix_x4
     """
-    outputs = {"--json": output_path(json_path, "--json"), "--plot": output_path(plot_path, "--plot", ".png", ".svg")}
-    refuse_same(outputs)
+    outputs = output_paths({"json_path": json_path, "plot_path": plot_path})
     asked = BanksAsked(
         layout=layout, dtype=dtype, access=tuple(access), threads=lanes_of(access, threads), swizzle=swizzle, at=at
     )

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gpusim.cli.layout_operations import OPERATIONS, Operation, Step, Unit, apply, bare_swizzle, is_inside
-from gpusim.cli.options import console_for, output_path, refuse_same, write_json
-from gpusim.cli.parameters import parameter
+from gpusim.cli.options import console_for, write_json
+from gpusim.cli.parameters import json_option, option, output_paths, parameter, plot_option
 from gpusim.errors import ConfigError, LayoutError
 from gpusim.report.layout_arguments import find_dtype, parse_any
 
@@ -155,31 +155,24 @@ def _document(shown: _Shown) -> dict[str, Any]:
 
 
 def _signature() -> inspect.Signature:
-    output = "Output"
     own = [
         inspect.Parameter(
             "expressions", inspect.Parameter.POSITIONAL_OR_KEYWORD,
             annotation=Annotated[list[str], typer.Argument(metavar="EXPR", help="a layout in CuTe's notation")],
         ),
         inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context),
-        parameter("dtype", str | None, typer.Option(
-            "--dtype", help="element type (bf16, fp32, ...): adds bytes to the table, and colours banks in the plot",
-            metavar="NAME"), None),
-        parameter("coords", list[str] | None, typer.Option(
-            "--coord", help="say the offset of a coordinate of the result", metavar="COORD"), None),
-        parameter("max_rows", str, typer.Option(
-            "--rows", help="show at most so many rows of the picture and of the table", metavar="N"), str(_DEFAULT_ROWS)),
-        parameter("order", str | None, typer.Option(
-            "--order", help="of --tile-to-shape: the places of the modes, (1,0) to repeat along mode 1 first",
-            metavar="ORDER"), None),
-        parameter("json_path", str | None, typer.Option(
-            "--json", help="write what is shown as JSON; - is stdout", metavar="FILE", rich_help_panel=output), None),
-        parameter("plot_path", str | None, typer.Option(
-            "--plot", help="draw the result", metavar="FILE.svg|png", rich_help_panel=output), None),
-        parameter("thread_values", str | None, typer.Option(
-            "--thread-values", help="the plot is a tile of this shape with the thread and the value of each element; the "
-            "result maps (thread, value) to row + rows x column", metavar="(ROWS,COLUMNS)", rich_help_panel=output), None),
-    ]
+        option("dtype", "Element type (bf16, fp32, ...): adds bytes to the table, and colours banks in the plot.",
+               metavar="NAME"),
+        option("coords", "Offset of a coordinate of the result.", list[str], metavar="COORD", flag="--coord"),
+        option("max_rows", "Most rows of the picture and of the table.", default=str(_DEFAULT_ROWS), metavar="N",
+               flag="--rows"),
+        option("order", "For --tile-to-shape: the places of the modes, (1,0) to repeat along mode 1 first.",
+               metavar="ORDER"),
+        json_option("Write what is shown as JSON."),
+        plot_option("Draw the result."),
+        option("thread_values", "Draw a tile of this shape with the thread and the value of each element. The result maps "
+               "(thread, value) to row + rows x column.", metavar="(ROWS,COLUMNS)", panel="Output"),
+    ]  # fmt: skip
     panel = "Operations (done in the order in which they are typed)"
     for row in OPERATIONS:
         kind: Any = list[str] | None if row.wants else bool
@@ -245,11 +238,7 @@ def layout_command(context: typer.Context, **values: Any) -> None:
         raise ConfigError(f"--rows {typed_rows[:20]} wants a whole number from 1 to {MOST_ROWS}, such as {_DEFAULT_ROWS}")
     if values["order"] is not None and not values["tile_to_shape"]:
         raise ConfigError(f"--order {values['order']} says how --tile-to-shape repeats; give that, too")
-    outputs = {
-        "--json": output_path(values["json_path"], "--json"),
-        "--plot": output_path(values["plot_path"], "--plot", ".svg", ".png"),
-    }
-    refuse_same(outputs)
+    outputs = output_paths(values)
     expressions = values["expressions"]
     if outputs["--plot"] is not None and len(expressions) > 1:
         raise ConfigError(f"--plot draws one layout, {len(expressions)} are given; give one")

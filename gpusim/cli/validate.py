@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gpusim.cli.evidence import Gpu, Json, Kernels, Measured, cases_named, measured_folder
-from gpusim.cli.options import MISMATCH, console_for, find_gpu, output_path, refuse_same, write_json
+from gpusim.cli.options import MISMATCH, console_for, find_gpu, write_json
+from gpusim.cli.parameters import output_paths
 from gpusim.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -69,8 +70,7 @@ def validate_command(
     from gpusim.report.accuracy import render_proof
     from gpusim.report.validation import render_summaries, render_worst
 
-    output, plot = output_path(json_path, "--json"), output_path(plot_path, "--plot", ".png", ".svg")
-    refuse_same({"--json": output, "--plot": plot})
+    output, plot = output_paths({"json_path": json_path, "plot_path": plot_path}).values()
     wanted = _tiers(tiers or ",".join(map(str, TIERS)))
     if worst < 0:
         raise ConfigError(f"--worst {worst} is negative, wants a number of rows from 0 on")

@@ -132,20 +132,3 @@ def beside(
     table["error (%)"] = 100.0 * (table.iloc[:, 0] - table.iloc[:, 1]) / table.iloc[:, 1]
     table.index.name = index or None
     return table
-
-
-def claims(said: Mapping[str, Any]) -> dict[str, bool]:
-    """Claims of a lesson's text, each sentence with whether its cells show it; tests require all to hold.
-
-    >>> claims({"a column of 32 rows collides": 32 > 1})
-    {'a column of 32 rows collides': True}
-
-    Raises:
-        ConfigError: there are no claims, or a value is not a bool.
-    """
-    if not said:
-        raise ConfigError("claims: are none, wants sentences with whether they hold")
-    for sentence, holds in said.items():
-        if type(holds).__name__ not in ("bool", "bool_"):
-            raise ConfigError(f"claims: {sentence!r} is {holds!r}, wants true or false")
-    return {sentence: bool(holds) for sentence, holds in said.items()}

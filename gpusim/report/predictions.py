@@ -100,7 +100,7 @@ def of_peak_memory(peak_gb_per_s: float, gpu_name: str) -> str:
     return f"{peak_gb_per_s:,.0f} (source: gpusim gpus {shlex.quote(gpu_name)})"
 
 
-LIMIT_NAMES: Mapping[str, str] = {"smem": "shared memory", "ctas": "CTAs per SM", "grid": "the grid"}
+LIMIT_NAMES: Mapping[str, str] = {"smem": "shared memory", "ctas": "CTA slots", "grid": "the grid"}
 """Limits of occupancy whose names in JSON are short."""
 
 

@@ -8,7 +8,7 @@ import pytest
 from gpusim import GemmParams, load_gpu
 from gpusim.errors import ConfigError, KernelError, LayoutError
 from gpusim.layout import Swizzle
-from gpusim.lessons import beside, claims, compare, judged, measured
+from gpusim.lessons import beside, compare, judged, measured
 from gpusim.lessons.curves import plot_beside
 from gpusim.lessons.peaks import product_intensity, ridge_flops_per_byte
 from gpusim.lessons.pipelines import bytes_in_flight, knee, latency_ns, stage_ladder
@@ -56,13 +56,6 @@ def test_tables_want_the_same_labels() -> None:
     with pytest.raises(ConfigError, match="wants the same"):
         beside({"a": 1.0}, {"b": 1.0}, "cycles")
     assert list(beside([1.0, 2.0], [2.0, 2.0], "us")["error (%)"]) == [-50.0, 0.0]
-
-
-def test_claims_are_sentences_with_true_or_false() -> None:
-    assert claims({"so": False}) == {"so": False}
-    for wrong in ({}, {"so": 1}):
-        with pytest.raises(ConfigError):
-            claims(wrong)
 
 
 def test_measured_rows_are_those_asked_for() -> None:
