@@ -75,7 +75,7 @@ def banks_command(
     else:
         _write_joint(accesses, asked, outputs["--json"], outputs["--plot"])
     if outputs["--plot"] is not None:
-        console_for(Path("-")).print(f"Plot: {outputs['--plot']}", highlight=False, soft_wrap=True)
+        console_for(Path("-")).print(f"Plot: {outputs['--plot']}", soft_wrap=True)
 
 
 def _write_one(access: TileAccess, asked: BanksAsked, json_path: Path | None, plot_path: Path | None) -> None:

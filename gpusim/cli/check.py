@@ -217,9 +217,7 @@ def _models(ours: Mapping[str, Any], row: KernelModel | None, values: Mapping[st
 def _checked(row: KernelModel, given: Mapping[str, Any]) -> dict[str, Any]:
     """Options in the model's types: numbers and flags as such, all others as typed."""
     found = checked_params(row, given).model_dump(by_alias=True)
-    return {
-        name: found[name] if isinstance(found.get(name), int | float) else value for name, value in given.items()
-    }
+    return {name: found[name] if isinstance(found.get(name), int | float) else value for name, value in given.items()}
 
 
 def _regex(text: str | None) -> str:

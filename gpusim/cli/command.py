@@ -61,9 +61,7 @@ class CommandLine:
     def problem_words(self, options: Mapping[str, Any], needed: Sequence[str]) -> list[str]:
         """Words of the kernel, its ``needed`` options, its type, and all that was typed."""
         names = [*needed, *(name for name in options if name == "dtype" or (name in self.given and name not in needed))]
-        shown = {
-            name: options[name] if isinstance(options[name], bool) else shortened(str(options[name])) for name in names
-        }
+        shown = {name: options[name] if isinstance(options[name], bool) else shortened(str(options[name])) for name in names}
         return [self.kernel, *option_words(shown), "--gpu", self.gpu_name, *self.setting_words()]
 
     def chosen_words(self, options: Mapping[str, Any], asked: Mapping[str, Any]) -> list[str]:

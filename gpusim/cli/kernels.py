@@ -202,8 +202,7 @@ def _predict(request: Request) -> None:
     _write_outputs(request, launch, result)
     expected = expected_error(result.kernel, result.gpu, result.params)
     document = {
-        **result.as_dict(),
-        "expected_error_pct": None if expected is None else expected.p90_pct,
+        **result.as_dict(), "expected_error_pct": None if expected is None else expected.p90_pct,
         "expected_errors": {} if expected is None else dict(expected.counters),
         "expected_error_source": unknown(result.kernel, result.gpu, result.params) if expected is None else expected.text,
     }
@@ -288,14 +287,14 @@ def _write_outputs(request: Request, launch: Any, result: Any, explanation: Any 
         from gpusim.report.perfetto import write_pftrace
 
         write_pftrace(result, request.trace)
-        chatter.print(f"Trace: {request.trace} (open it at https://ui.perfetto.dev)", highlight=False, soft_wrap=True)
+        chatter.print(f"Trace: {request.trace} (open it at https://ui.perfetto.dev)", soft_wrap=True)
     for name, path in request.pictures.items():
         try:
             picture = _draw(name, request, launch, result, explanation)
         except GpusimError as error:
             raise type(error)(str(error).replace("plot:", f"--{name}:", 1)) from None
         picture.save(path)
-        chatter.print(f"{name.capitalize()}: {path}", highlight=False, soft_wrap=True)
+        chatter.print(f"{name.capitalize()}: {path}", soft_wrap=True)
 
 
 def _draw(name: str, request: Request, launch: Any, result: Any, explanation: Any) -> Picture:

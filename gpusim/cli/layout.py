@@ -98,14 +98,14 @@ def _print(shown: _Shown, console: Console, max_rows: int) -> None:
 
     steps, result = shown.steps, shown.result
     if steps and not isinstance(shown.layout, Swizzle):
-        console.print(f"[bold]layout[/]  {facts_line(shown.layout)}", highlight=False, soft_wrap=True)
+        console.print(f"[bold]layout[/]  {facts_line(shown.layout)}", soft_wrap=True)
     for step in steps:
         words = f"{step.operation.name.removesuffix('_by')} {step.argument}".rstrip()
-        console.print(f"[bold]{words}[/] gives {with_start(step.result, step.unit.start)}", highlight=False, soft_wrap=True)
+        console.print(f"[bold]{words}[/] gives {with_start(step.result, step.unit.start)}", soft_wrap=True)
         for line in step.explanation.splitlines():
-            console.print(line, markup=False, highlight=False, soft_wrap=True)
+            console.print(line, markup=False, soft_wrap=True)
         for remark in step.remarks:
-            console.print(f"[yellow]Remark[/]: {remark}", highlight=False)
+            console.print(f"[yellow]Remark[/]: {remark}")
     if steps:
         console.print()
     title = "result" if steps else "layout"
@@ -114,9 +114,9 @@ def _print(shown: _Shown, console: Console, max_rows: int) -> None:
         offsets=Offsets(shown.caption, shown.start),
     )
     for coord, offset in shown.found:
-        console.print(f"{coord} lies at offset {offset}", markup=False, highlight=False, soft_wrap=True)
+        console.print(f"{coord} lies at offset {offset}", markup=False, soft_wrap=True)
     if steps:
-        console.print(f"[bold]Result[/]: {with_start(result, shown.start)}", highlight=False, soft_wrap=True)
+        console.print(f"[bold]Result[/]: {with_start(result, shown.start)}", soft_wrap=True)
 
 
 def _offset_at(layout: Any, text: str) -> Any:
@@ -168,17 +168,14 @@ def _signature() -> inspect.Signature:
                flag="--rows"),
         option("order", "For --tile-to-shape: the places of the modes, (1,0) to repeat along mode 1 first.",
                metavar="ORDER"),
-        json_option("Write what is shown as JSON."),
-        plot_option("Draw the result."),
+        json_option("Write what is shown as JSON."), plot_option("Draw the result."),
         option("thread_values", "Draw a tile of this shape with the thread and the value of each element. The result maps "
                "(thread, value) to row + rows x column.", metavar="(ROWS,COLUMNS)", panel="Output"),
     ]  # fmt: skip
     panel = "Operations (done in the order in which they are typed)"
     for row in OPERATIONS:
         kind: Any = list[str] | None if row.wants else bool
-        info = typer.Option(
-            row.flag, help=row.help, rich_help_panel=panel, show_default=False, metavar=row.wants or None
-        )
+        info = typer.Option(row.flag, help=row.help, rich_help_panel=panel, show_default=False, metavar=row.wants or None)
         own.append(parameter(row.name, kind, info, None if row.wants else False))
     return inspect.Signature(own)
 
@@ -253,7 +250,7 @@ def layout_command(context: typer.Context, **values: Any) -> None:
     for one in shown:
         _print(one, console_for(outputs["--json"]), int(typed_rows))
     if outputs["--plot"] is not None:
-        console_for(Path("-")).print(f"Plot: {outputs['--plot']}", highlight=False, soft_wrap=True)
+        console_for(Path("-")).print(f"Plot: {outputs['--plot']}", soft_wrap=True)
 
 
 layout_command.__signature__ = _signature()  # type: ignore[attr-defined]  # typer reads options from it

@@ -147,15 +147,19 @@ WIDE = 1000
 """Columns of an output that is no terminal, more than any table has, so that a row stays a line."""
 
 
+PLAIN: Mapping[str, Any] = MappingProxyType({"emoji": False, "highlight": False})
+"""Arguments of consoles: tables have no emoji names, and numbers no colour."""
+
+
 def console_for(json_path: Path | None) -> Console:
     """Console for tables: stdout, or stderr if stdout has the JSON document. Files and pipes get the full width."""
     from rich.console import Console
 
-    console = Console(stderr=json_path is not None and str(json_path) == "-", emoji=False)  # tables have no emoji names
+    console = Console(stderr=json_path is not None and str(json_path) == "-", **PLAIN)
     if console.is_terminal:
         return console
     width = None if "COLUMNS" in os.environ else WIDE
-    return Console(file=cast("IO[str]", _Trimmed(console.file)), width=width, emoji=False)
+    return Console(file=cast("IO[str]", _Trimmed(console.file)), width=width, **PLAIN)
 
 
 class _Trimmed:
@@ -280,7 +284,7 @@ def progress(*, says_left: bool) -> Iterator[Callable[[str, int, int], None]]:
             before, since = began[-1]
             if done > before and not says_left:
                 text += f", about {(now - since) / (done - before) * (total - done):.0f} s left"
-            console.print(text, highlight=False, soft_wrap=True)
+            console.print(text, soft_wrap=True)
 
         yield say
         return

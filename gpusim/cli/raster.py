@@ -52,8 +52,7 @@ class Rasters(Kernels):
             option("wave", "Wave that is shown, from 0.", int, 0, metavar="W", panel=panel),
             option("l2_state", f"L2 before the launch: {' or '.join(L2_STATES)}.", default="cold",
                    metavar="|".join(L2_STATES), panel=panel),
-            json_option("Write wave and orders as JSON."),
-            plot_option("Draw the tiles by wave and by reuse."),
+            json_option("Write wave and orders as JSON."), plot_option("Draw the tiles by wave and by reuse."),
         ]  # fmt: skip
         text = f"Waves of tiles and orders of them: {row.summary}"
         return kernel_command(row, command, [*kernel_parameters(row), *options], text)
@@ -102,4 +101,4 @@ def _raster(row: KernelModel, values: Mapping[str, Any]) -> None:
         from gpusim.report.plots.raster import plot_raster
 
         plot_raster(shown, values["wave"], plot_path)
-        console.print(f"Plot: {plot_path}", highlight=False, soft_wrap=True)
+        console.print(f"Plot: {plot_path}", soft_wrap=True)

@@ -87,6 +87,6 @@ def _sweep(row: KernelModel, values: Mapping[str, Any]) -> None:
         plot_sweep(sweep, plot_path)
     for word, path in (("Table", csv_path), ("Plot", plot_path)):
         if path is not None:
-            console.print(f"{word}: {path}", highlight=False, soft_wrap=True)
+            console.print(f"{word}: {path}", soft_wrap=True)
     if sweep.is_interrupted:
         raise typer.Exit(INTERRUPTED)

@@ -45,8 +45,7 @@ def validate_command(
     tiers: Annotated[
         str | None, typer.Option("--tier", metavar="N[,N...]", help="rungs of the ladder: 2 latency, 3 counts, 4 rates, 5 "
                                  "to 7 whole kernels; all by default")] = None,
-    measured: Measured = None,
-    kernels: Kernels = None,
+    measured: Measured = None, kernels: Kernels = None,
     published: Annotated[bool, typer.Option("--published", help="against microbenchmarks that others published, instead "
                                             "of measured tables; --gpu all takes every GPU")] = False,
     first: Annotated[bool, typer.Option("--first", help="what was predicted before a row was measured (validation/first), "
@@ -193,9 +192,7 @@ def _judge_all(
         typer.echo(f"gpusim: {len(to_do):,} simulations, {told} with {num_at_once} at once", err=True)
     with Progress(*columns, console=shown, transient=True) as progress:
         task = progress.add_task("judging", total=len(questions))
-        answered = answers_to(
-            order, gpu, by_name if is_short else None, kept=kept, num_processes=num_at_once
-        )  # fmt: skip
+        answered = answers_to(order, gpu, by_name if is_short else None, kept=kept, num_processes=num_at_once)
         for question, answers in answered:
             found[place[id(question)]] = judgements_of(by_name[question.case], question, answers, tiers)
             progress.advance(task)

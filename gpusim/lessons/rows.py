@@ -74,9 +74,7 @@ def measured(table: str, *, gpu: str = "h200_sxm", **where: Any) -> pd.DataFrame
     return frame
 
 
-def judged(
-    table: str, name: str, *, gpu: str = "h200_sxm", has_roofline: bool = False, **where: Any
-) -> pd.DataFrame:
+def judged(table: str, name: str, *, gpu: str = "h200_sxm", has_roofline: bool = False, **where: Any) -> pd.DataFrame:
     """Measured rows with today's predictions of a number, by the rules of ``gpusim validate``.
 
     Columns: those of the kernel's configs, ``predicted (unit)``, ``measured (unit)``, ``error (%)``, and ``fitted``.

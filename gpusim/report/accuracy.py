@@ -69,9 +69,9 @@ def _print_errors(title: str, rows: Sequence[tuple[Family, Summary]], in_all: Su
     for family, item in rows:
         table.add_row(_name(family), *_errors(item), "" if family.is_cut else _verdict(item))
     table.add_row(f"{in_all.num_families} families, mean of their means", *_errors(in_all), "")
-    console.print(table, highlight=False)
+    console.print(table)
     limits = dict.fromkeys(item.limit.text for family, item in rows if not family.is_cut)
-    console.print(f"wanted: {', or '.join(limits)}\n", highlight=False)
+    console.print(f"wanted: {', or '.join(limits)}\n")
 
 
 def _print_means(of_all: Sequence[Family], in_all: Mapping[str, Summary], console: Console) -> None:
@@ -85,8 +85,8 @@ def _print_means(of_all: Sequence[Family], in_all: Mapping[str, Summary], consol
     table.add_row("mean of families' means", *(_mean(in_all[name]) for name in names))
     rooflines = (in_all[name].roofline_pct for name in names)
     table.add_row("a roofline: all that is touched, once", *("" if off is None else f"{off:.2f}" for off in rooflines))
-    console.print(table, highlight=False)
-    console.print("registers and CTAs an SM: as the model's rule has them, of products alone\n", highlight=False)
+    console.print(table)
+    console.print("registers and CTAs an SM: as the model's rule has them, of products alone\n")
 
 
 def _print_ranks(said: Sequence[Ranks], itself: Ranks | None, console: Console) -> None:
@@ -99,11 +99,11 @@ def _print_ranks(said: Sequence[Ranks], itself: Ranks | None, console: Console) 
             f"{item.clear_tau:.3f}", f"{item.regret_pct:.2f}", f"{item.worst_regret_pct:.2f}",
             f"{item.blind_regret_pct:.2f}", "measured itself" if item is itself else "pass" if item.passes else "FAIL",
         )  # fmt: skip
-    console.print(table, highlight=False)
+    console.print(table)
     console.print(
         f"tau: Kendall's, over all pairs, and over pairs measured {CLEARLY_APART:.0%} apart or more; regret: what the best "
         f"predicted one takes more than the best (blind: any one, on average); wanted: clear tau {LEAST_TAU:g}, regret "
-        f"{RANK_LIMIT.text}\n", highlight=False,
+        f"{RANK_LIMIT.text}\n",
     )
 
 
@@ -111,9 +111,9 @@ def _print_exact(counts: Sequence[Exact], console: Console) -> None:
     table = _table("Counts that must be exact", "family", "what", numbers=("rows", "exact", "worst %"))
     for item in counts:
         table.add_row(item.family, item.name, f"{item.num_rows}", f"{item.num_exact}", f"{item.worst_pct:.4g}")
-    console.print(table, highlight=False)
+    console.print(table)
     rows, exact = sum(item.num_rows for item in counts), sum(item.num_exact for item in counts)
-    console.print(f"{exact:,} of {rows:,} numbers are exact\n", highlight=False)
+    console.print(f"{exact:,} of {rows:,} numbers are exact\n")
 
 
 def _print_first(first: Sequence[Judgement], found: Sequence[Judgement], console: Console) -> None:
@@ -130,11 +130,11 @@ def _print_first(first: Sequence[Judgement], found: Sequence[Judgement], console
         table = _table(title, "family", numbers=numbers)
         for family, old, new in rows:
             table.add_row(_name(family), *_errors(old)[:4], *_errors(new)[1:4])
-        console.print(table, highlight=False)
-        console.print("", highlight=False)
+        console.print(table)
+        console.print("")
     console.print(
         "first: before the model had met a row, from validation/first; of products at the clock that was predicted, where "
-        "today's cycles are at the row's\n", highlight=False,
+        "today's cycles are at the row's\n",
     )
 
 

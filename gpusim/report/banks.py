@@ -187,8 +187,8 @@ def render_banks(
 
 def _print_end(remarks: Sequence[str], verdict: str, next_command: str | None, console: Console) -> None:
     for remark in remarks:
-        console.print(f"[yellow]Remark[/]: {escape(remark)}", highlight=False)
-    console.print(f"[bold]Verdict[/]: {escape(verdict)}.", highlight=False)
+        console.print(f"[yellow]Remark[/]: {escape(remark)}")
+    console.print(f"[bold]Verdict[/]: {escape(verdict)}.")
     if next_command is not None:
         console.print("Next: ", end="")
         print_command(next_command, console)
@@ -206,7 +206,7 @@ def _print_asked(study: Study, dtype_name: str, console: Console) -> None:
     table.add_row("lanes", lanes_words(access, study.instructions[study.worst]))
     table.add_row("rule", access.rule.evidence)
     console.print()
-    console.print(table, highlight=False)
+    console.print(table)
     console.print()
 
 
@@ -224,7 +224,7 @@ def _print_instructions(study: Study, console: Console) -> None:
     each = [found.num_wavefronts for found in study.instructions]
     told = f"{count(each[0], 'wavefront')} each" if len(set(each)) == 1 else f"{series(each, most=16)} wavefronts"
     which = "the first" if study.worst == 0 else f"number {study.worst} (from 0), the worst,"
-    console.print(f"{len(each)} warp instructions take {told}; {which} is shown", highlight=False)
+    console.print(f"{len(each)} warp instructions take {told}; {which} is shown")
     console.print()
 
 
@@ -240,9 +240,9 @@ def _print_phases(instruction: Instruction, console: Console, rule: SmemOp) -> N
     total = (str(instruction.num_wavefronts), str(instruction.num_ideal_wavefronts), ways(instruction.num_ways))
     if len(instruction.phases) > 1:
         table.add_row("all", "", *total, "", style="bold")
-    console.print(table, highlight=False)
+    console.print(table)
     for line in phase_remarks(instruction, rule):
-        console.print(line, highlight=False)
+        console.print(line)
     console.print()
 
 
@@ -286,9 +286,9 @@ def who_collides(phase: Phase, most: int = 2) -> str:
 
 def _print_picture(instruction: Instruction, console: Console, *, is_loop: bool) -> None:
     digit = "the round of the loop in which the lane swaps" if is_loop else "the wavefront of its phase that serves the lane"
-    console.print(f"Lanes and banks: a digit is {digit}", style="bold", highlight=False)
+    console.print(f"Lanes and banks: a digit is {digit}", style="bold")
     for line in picture_lines(instruction):
-        console.print(line, no_wrap=True, highlight=False, soft_wrap=True)
+        console.print(line, no_wrap=True, soft_wrap=True)
     console.print()
 
 
@@ -325,7 +325,7 @@ def _print_mends(study: Study, console: Console) -> None:
     table.add_column()
     for name, words in fix_rows(study):
         table.add_row(name, words)
-    console.print(table, highlight=False)
+    console.print(table)
     console.print()
 
 
@@ -443,7 +443,7 @@ def render_joint(
     for study in joint.studies:
         table.add_row("access", f"{study.access.op}: {lanes_words(study.access, study.instructions[study.worst])}")
     console.print()
-    console.print(table, highlight=False)
+    console.print(table)
     console.print()
     _print_costs(joint.studies, console)
     mends = Table.grid(padding=(0, 2))
@@ -452,7 +452,7 @@ def render_joint(
     mends.add_row("as it is", _counted_words(joint.census.num_wavefronts, joint.census.num_ideal_wavefronts))
     mends.add_row("one swizzle", _swizzle_words(joint.swizzle, joint.tile, "side by side"))
     mends.add_row("one padding", _padding_words(access, joint.padding, "side by side"))
-    console.print(mends, highlight=False)
+    console.print(mends)
     console.print()
     _print_end(remarks, joint_verdict_of(joint), next_command, console)
 
@@ -470,7 +470,7 @@ def _print_costs(studies: Sequence[Study], console: Console) -> None:
             Text(ways(found.num_ways), style="red" if found.num_ways > 1 else "green"),
             number(over_tile.num_wavefronts), number(over_tile.num_ideal_wavefronts), who_collides(worst, most=1),
         )
-    console.print(table, highlight=False)
+    console.print(table)
     console.print()
 
 
@@ -504,8 +504,7 @@ def banks_document(study: Study, *, dtype_name: str, remarks: Sequence[str]) -> 
     return {
         "layout": str(access.tile.inner), "dtype": dtype_name, "access": access.op,
         "threads": None if access.threads is None else str(access.threads), "at": list(access.at),
-        "swizzle": _swizzle_document(access.tile),
-        "rule": access.rule.evidence,
+        "swizzle": _swizzle_document(access.tile), "rule": access.rule.evidence,
         "instructions": [_instruction_document(found) for found in study.instructions],
         "offset_elements": access.tile.offset,
         "side_by_side": {
@@ -554,6 +553,5 @@ def _mend_document(fix: Fix | None) -> dict[str, Any] | None:
         return None
     return {
         "layout": str(fix.tile.inner), "padding_elements": fix.padding_elements, "num_extra_bytes": fix.num_extra_bytes,
-        "swizzle": _swizzle_document(fix.tile),
-        "num_wavefronts": fix.census.num_wavefronts, "is_free": fix.census.is_free,
+        "swizzle": _swizzle_document(fix.tile), "num_wavefronts": fix.census.num_wavefronts, "is_free": fix.census.is_free,
     }

@@ -120,9 +120,7 @@ class BanksAsked:
         from gpusim.workload.smem.bank_conflict_fixes import remarks
 
         in_elements = "smem_ptr" not in self.layout and (self.swizzle is None or "," in self.swizzle)
-        said = dict.fromkeys(
-            sentence for one in accesses for sentence in remarks(one, is_in_elements=in_elements)
-        )
+        said = dict.fromkeys(sentence for one in accesses for sentence in remarks(one, is_in_elements=in_elements))
         return (*said, *_stride_remark(self.layout, accesses[0]))
 
     def command(self) -> str:
@@ -157,9 +155,7 @@ def lanes_of(access: Sequence[str], threads: Sequence[str] | None) -> tuple[str 
         return (None,) * len(access)
     if len(threads) != len(access):
         lanes, accesses = ("once" if len(given) == 1 else f"{len(given)} times" for given in (threads, access))
-        raise ConfigError(
-            f"--threads is given {lanes}, --access {accesses}; give one for each, _ for the usual lanes"
-        )
+        raise ConfigError(f"--threads is given {lanes}, --access {accesses}; give one for each, _ for the usual lanes")
     return tuple(None if text.strip() == "_" else text for text in threads)
 
 

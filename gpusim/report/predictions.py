@@ -51,11 +51,7 @@ class Options:
 
 
 def render_prediction(
-    result: Result,
-    console: Console,
-    options: Options,
-    *,
-    steps: Sequence[tuple[str, str]] = (),
+    result: Result, console: Console, options: Options, *, steps: Sequence[tuple[str, str]] = (),
     expected: Expected | None = None,
 ) -> None:
     """Print all of ``result``: the verdict first, the next commands last.
@@ -64,7 +60,7 @@ def render_prediction(
     a sentence or an empty text.
     """
     unset = {flag(name) for name in options.defaults}
-    console.print(f"[bold]Verdict[/]: {escape(verdict_of(result))}", highlight=False)
+    console.print(f"[bold]Verdict[/]: {escape(verdict_of(result))}")
     console.print()
     _print_headline(result, console, expected)
     _print_shares(result, console)
@@ -177,8 +173,7 @@ def headline_rows(result: Result, expected: Expected | None) -> list[tuple[str, 
         memory += f", {result.pct_of_peak_memory:.1f} % of {peak}"
     rows.append(("Memory", memory))
     rows += [
-        ("Bound by", f"{result.bound_by}: {result.reason}"),
-        ("Occupancy", full_occupancy_words(result.occupancy)),
+        ("Bound by", f"{result.bound_by}: {result.reason}"), ("Occupancy", full_occupancy_words(result.occupancy)),
         ("Registers", f"{result.registers_per_thread}/thread (estimated; {result.registers_source or 'no rule stated'})"),
         ("Shared memory", f"{size(result.smem_bytes)} a CTA"),
         (
@@ -186,8 +181,7 @@ def headline_rows(result: Result, expected: Expected | None) -> list[tuple[str, 
             f"{count(result.num_ctas, 'CTA')} for {count(result.num_tiles, 'tile')}, {number(result.ctas_at_once)} at "
             f"once: {result.waves:.2f} waves",
         ),
-        ("Power", _power(result)),
-        ("Simulated", _simulated(result)),
+        ("Power", _power(result)), ("Simulated", _simulated(result)),
     ]
     return rows
 
@@ -278,9 +272,9 @@ def _print_sources(result: Result, console: Console) -> None:
     if not total:
         return
     kinds = ", ".join(f"{num} {KIND_WORDS.get(kind, kind)}" for kind, num in result.sources.items() if num)
-    console.print(f"Uses {count(total, 'GPU parameter')} of {escape(result.gpu)}: {kinds}.", highlight=False)
+    console.print(f"Uses {count(total, 'GPU parameter')} of {escape(result.gpu)}: {kinds}.")
     if result.guesses:
         rest = len(result.guesses) - MAX_GUESSES
         more = f" and {rest} more (gpusim gpus {result.gpu})" if rest > 0 else ""
-        console.print(f"Guesses: {escape(', '.join(result.guesses[:MAX_GUESSES]) + more)}.", highlight=False)
+        console.print(f"Guesses: {escape(', '.join(result.guesses[:MAX_GUESSES]) + more)}.")
     console.print()

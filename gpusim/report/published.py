@@ -35,7 +35,7 @@ def render_published(gpu_name: str, found: Sequence[Verdict], console: Console, 
             row.what, _parameters(item), f"{row.value:g} {row.unit}", f"{item.predicted:.5g}", _percent(item.error_pct),
             " ".join(marks), row.source,
         )  # fmt: skip
-    console.print(table, highlight=False)
+    console.print(table)
     unsaid = [item for item in found if item.standing == "unsaid"]
     if unsaid and not worst:
         title = f"{gpu_name}: not said by the simulator"
@@ -43,7 +43,7 @@ def render_published(gpu_name: str, found: Sequence[Verdict], console: Console, 
         for item in unsaid:
             row = item.row
             table.add_row(row.what, _parameters(item), f"{row.value:g} {row.unit}", item.why_not, row.source)
-        console.print(table, highlight=False)
+        console.print(table)
     _render_summaries(f"{gpu_name}: by kind, of the rows that judge", families(found), console)
     _render_summaries(f"{gpu_name}: in all, goal {GOAL_PCT:g} %", summaries(found), console)
 
@@ -81,7 +81,7 @@ def _render_summaries(title: str, found: Sequence[Summary], console: Console) ->
     for item in found:
         errors = (_percent(number) for number in (item.mean_pct, item.p90_pct, item.worst_pct))
         table.add_row(STANDINGS.get(item.name, item.name), f"{item.num_rows:,}", *errors, f"{item.num_far:,}")
-    console.print(table, highlight=False)
+    console.print(table)
     console.print()
 
 

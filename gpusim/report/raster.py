@@ -51,20 +51,19 @@ def render_raster(raster: Raster, wave: int, console: Console) -> None:
         f"[bold]{escape(launch.kernel)}[/] on [bold]{escape(raster.gpu.name)}[/]: "
         f"{count(launch.num_tiles, 'tile')} in {count(raster.num_rows, 'row')} and {count(raster.num_columns, 'column')}, "
         f"{number(raster.num_at_once)} at once: {count(raster.num_waves, 'wave')}; wave {wave}:",
-        highlight=False,
     )
     lines, tall, wide = grid_lines(raster, wave)
     width = len(lines[0])
-    console.print(f"┌{'─' * width}┐", highlight=False, soft_wrap=True)
+    console.print(f"┌{'─' * width}┐", soft_wrap=True)
     for line in lines:
-        console.print(f"│{line}│", highlight=False, markup=False, soft_wrap=True)
-    console.print(f"└{'─' * width}┘", highlight=False, soft_wrap=True)
+        console.print(f"│{line}│", markup=False, soft_wrap=True)
+    console.print(f"└{'─' * width}┘", soft_wrap=True)
     what = (
         "0, 1: a tile of the wave, by its SM's side of L2"
         if tall * wide == 1
         else f"a character is {tall} x {wide} tiles, darker the more of them are in the wave"
     )
-    console.print(f"{what}; ·: an earlier wave", style="dim", highlight=False)
+    console.print(f"{what}; ·: an earlier wave", style="dim")
     console.print()
     _print_places(raster, wave, console)
     _print_bytes(raster, wave, console)
@@ -103,9 +102,7 @@ def _print_bytes(raster: Raster, wave: int, console: Console) -> None:
 
 def render_comparison(found: Comparison, console: Console) -> None:
     """Print several orders of tiles in one table, and the best."""
-    table = _plain(
-        "order", "group", "from memory", "to memory", "SMs read", "hits", "hits if merged", "unique a wave",
-    )
+    table = _plain("order", "group", "from memory", "to memory", "SMs read", "hits", "hits if merged", "unique a wave")
     for order in found.orders:
         table.add_row(
             order.direction, number(order.group), size(order.dram_read_bytes), size(order.dram_written_bytes),
@@ -113,7 +110,7 @@ def render_comparison(found: Comparison, console: Console) -> None:
             style="bold" if order is found.best and not found.makes_no_difference else "",
         )  # fmt: skip
     console.print(table)
-    console.print("hits if merged: of what is left at L2 where neighbours' requests merge", style="dim", highlight=False)
+    console.print("hits if merged: of what is left at L2 where neighbours' requests merge", style="dim")
     console.print()
     best = found.best
     times = best.dram_read_bytes / found.least_bytes if found.least_bytes else 1.0
@@ -121,5 +118,4 @@ def render_comparison(found: Comparison, console: Console) -> None:
     console.print(
         f"[bold]Best[/]: --raster {best.direction} --swizzle-size {best.group}: {escape(found.reason)} "
         f"({size(best.dram_read_bytes)} read, {once}).",
-        highlight=False,
     )

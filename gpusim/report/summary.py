@@ -232,7 +232,7 @@ def render_summary(summary: Summary, console: Console) -> None:
     for label, text in summary.lines(min(console.width, MOST_COLUMNS)):
         style = "bold yellow" if label == "Remark" else "bold"
         body = (text, "bold" if label == "Verdict" else "")
-        console.print(Text.assemble((f"{label:<{LABEL_COLUMNS}}", style), body), soft_wrap=True, highlight=False)
+        console.print(Text.assemble((f"{label:<{LABEL_COLUMNS}}", style), body), soft_wrap=True)
 
 
 def readable(value: float, unit: str) -> str:

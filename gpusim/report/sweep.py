@@ -59,7 +59,7 @@ def render_sweep(sweep: Sweep, console: Console, *, top: int, gpu_name: str) -> 
         console.print("Nothing was simulated.")
         return
     for sentence in why(sweep, entries, gpu_name):
-        console.print(escape(sentence), highlight=False, soft_wrap=True)
+        console.print(escape(sentence), soft_wrap=True)
     console.print("Next: ", end="")
     print_command(f"gpusim {command(sweep, entries[0], 'explain', gpu_name)}", console)
 
@@ -229,22 +229,20 @@ def _print_tried(sweep: Sweep, console: Console) -> None:
     console.print(
         f"[bold]{escape(sweep.kernel)}[/] on [bold]{escape(sweep.gpu)}[/]: {count(found.num_tried, 'configuration')} tried, "
         f"{len(sweep.entries)} legal: {', '.join(told)}; {duration(sweep.wall_s)} on {count(sweep.num_jobs, 'core')}.",
-        highlight=False,
     )
     if sweep.is_interrupted:
         console.print("[yellow]Interrupted[/]: what follows is what was done until then.")
     if found.num_same:
-        console.print(f"{found.num_same} are another one once defaults are filled in.", highlight=False)
+        console.print(f"{found.num_same} are another one once defaults are filled in.")
     for item in found.refusals[:MOST_REASONS]:
-        console.print(f"[dim]{item.num} refused, such as: {escape(item.reason)}[/]", highlight=False, soft_wrap=True)
+        console.print(f"[dim]{item.num} refused, such as: {escape(item.reason)}[/]", soft_wrap=True)
     rest = sum(item.num for item in found.refusals[MOST_REASONS:])
     if rest:
-        console.print(f"[dim]{rest} more refused, for other reasons (--json has all)[/]", highlight=False)
+        console.print(f"[dim]{rest} more refused, for other reasons (--json has all)[/]")
     for status in ("excluded", "failed"):
         notes = [entry for entry in sweep.entries if entry.status == status and entry.note]
         if notes:
-            console.print(f"[dim]{len(notes)} {status}, such as {escape(_spelled(notes[0]))}: {escape(notes[0].note)}[/]",
-                          highlight=False, soft_wrap=True)
+            console.print(f"[dim]{len(notes)} {status}, such as {escape(_spelled(notes[0]))}: {escape(notes[0].note)}[/]", soft_wrap=True)
     console.print()
 
 
@@ -298,6 +296,6 @@ def _print_problems(sweep: Sweep, console: Console) -> None:
     console.print()
     expected = _expected(sweep, sweep.entries)
     how_sure = f"Expected error: {_unknown(sweep, sweep.entries)}" if expected is None else _told(expected)
-    console.print(f"{how_sure}.", highlight=False)
+    console.print(f"{how_sure}.")
     if chosen:
-        console.print('"next": how much slower the second is, out of so many ("of") simulated.', highlight=False)
+        console.print('"next": how much slower the second is, out of so many ("of") simulated.')

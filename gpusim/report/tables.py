@@ -25,7 +25,7 @@ SOURCE_KINDS = ("published", "measured", "inferred", "guess", "toy")
 
 def print_command(command: str, console: Console) -> None:
     """Print a command without wrapping, so that it can be copied."""
-    console.print(command, markup=False, highlight=False, soft_wrap=True)
+    console.print(command, markup=False, soft_wrap=True)
 
 
 def plain_table(title: str, *columns: str, left: int = 1) -> Table:
@@ -40,12 +40,8 @@ def gpu_row(gpu: GpuSpec) -> dict[str, Any]:
     """Headline numbers of one GPU, for the list and its JSON document."""
     kinds = [gpu.source_class(parameter) for parameter in gpu.parameters()]
     return {
-        "name": gpu.name,
-        "title": gpu.title,
-        "compute_capability": gpu.compute_capability,
-        "num_sms": gpu.num_sms,
-        "max_mhz": gpu.clock.max_mhz,
-        "l2_bytes": gpu.l2.capacity_bytes,
+        "name": gpu.name, "title": gpu.title, "compute_capability": gpu.compute_capability, "num_sms": gpu.num_sms,
+        "max_mhz": gpu.clock.max_mhz, "l2_bytes": gpu.l2.capacity_bytes,
         "hbm_read_gb_per_s": gpu.hbm.sustained_read_gb_per_s,
         "sources": {kind: kinds.count(kind) for kind in dict.fromkeys(kinds)},
     }
@@ -65,9 +61,7 @@ def gpu_document(gpu: GpuSpec) -> dict[str, Any]:
 
 def render_gpus_list(gpus: Iterable[GpuSpec], console: Console) -> None:
     """Print one line per GPU."""
-    table = plain_table(
-        "GPUs", "name", "title", "cc", "SMs", "max MHz", "L2", "HBM GB/s, sustained", left=2
-    )
+    table = plain_table("GPUs", "name", "title", "cc", "SMs", "max MHz", "L2", "HBM GB/s, sustained", left=2)
     told = plain_table("Parameters, by where they come from", "name", *SOURCE_KINDS, "all", left=1)
     for either in (table, told):
         either.columns[0].no_wrap = True
@@ -95,7 +89,7 @@ def render_gpu(gpu: GpuSpec, console: Console) -> None:
     """Print every parameter with its unit, value and source."""
     has_room = console.width >= WIDE
     component = ""
-    console.print(f"[bold]{escape(gpu.title)}[/] ({gpu.name})", highlight=False)
+    console.print(f"[bold]{escape(gpu.title)}[/] ({gpu.name})")
     table = _parameters_table(has_room)
     for parameter, value in gpu.parameters().items():
         part, name = parameter.split(".", 1)
@@ -114,13 +108,13 @@ def render_gpu(gpu: GpuSpec, console: Console) -> None:
     if has_room:
         console.print(table)
     console.print()
-    console.print(f"Features: {', '.join(gpu.device.features)}.", highlight=False)
+    console.print(f"Features: {', '.join(gpu.device.features)}.")
     for name in _lacking(gpu):
         console.print(f"{gpu.name} has no {name}.")
     sources = gpu_row(gpu)["sources"]
     kinds = ", ".join(f"{num} {kind}" for kind, num in sources.items())
-    console.print(f"[bold]Verdict[/]: {count(sum(sources.values()), 'parameter')}: {kinds}.", highlight=False)
-    console.print("Meaning of a part's parameters: add --explain hbm.", highlight=False)
+    console.print(f"[bold]Verdict[/]: {count(sum(sources.values()), 'parameter')}: {kinds}.")
+    console.print("Meaning of a part's parameters: add --explain hbm.")
 
 
 def render_meanings(gpu: GpuSpec, wanted: str, console: Console) -> None:
@@ -132,7 +126,7 @@ def render_meanings(gpu: GpuSpec, wanted: str, console: Console) -> None:
     parameters = gpu.parameters()
     for field, names in groupby(parameters_of(gpu, wanted), key=lambda name: ".".join(name.split(".")[:2])):
         for name in names:
-            console.print(f"[bold]{name}[/] = {number(parameters[name])} {unit_of(name)}".rstrip(), highlight=False)
+            console.print(f"[bold]{name}[/] = {number(parameters[name])} {unit_of(name)}".rstrip())
         console.print(Padding(Text(meaning_of(field).text), (0, 0, 0, 4)))
         console.print(Padding(Text(gpu.source_of(field), style="dim"), (0, 0, 0, 4)))
 
@@ -161,10 +155,7 @@ def compare_gpus(a: GpuSpec, b: GpuSpec) -> dict[str, Any]:
     ]
     different.sort(key=lambda row: -_spread(row["ratio"]))
     return {
-        "a": a.name,
-        "b": b.name,
-        "different": different,
-        "only_a": {name: of_a[name] for name in of_a if name not in of_b},
+        "a": a.name, "b": b.name, "different": different, "only_a": {name: of_a[name] for name in of_a if name not in of_b},
         "only_b": {name: of_b[name] for name in of_b if name not in of_a},
         "equal": [name for name in of_a if name in of_b and of_a[name] == of_b[name]],
     }
@@ -188,26 +179,24 @@ def render_gpu_comparison(a: GpuSpec, b: GpuSpec, console: Console) -> None:
             console.print(f"{other.name} has no {part}, {gpu.name} has.")
         features = [name for name in gpu.device.features if name not in other.device.features]
         if features:
-            console.print(f"{gpu.name} has the features {', '.join(features)}, {other.name} lacks them.", highlight=False)
+            console.print(f"{gpu.name} has the features {', '.join(features)}, {other.name} lacks them.")
         rest = [name for name in found[key] if name.split(".")[0] not in parts]
         if rest:
-            console.print(f"Only {gpu.name} states {', '.join(rest)}.", highlight=False)
+            console.print(f"Only {gpu.name} states {', '.join(rest)}.")
     total = len(different) + len(found["equal"])
     if different:
         if found["equal"]:
-            console.print(f"[dim]Equal: {', '.join(found['equal'])}.[/]", highlight=False)
+            console.print(f"[dim]Equal: {', '.join(found['equal'])}.[/]")
         first = different[0]
         most = f", most of all {first['parameter']} ({first['ratio']:.3g}x)" if first["ratio"] is not None else ""
         console.print(
             f"[bold]Verdict[/]: {len(different)} of {count(total, 'parameter')} that both have differ between {a.name} "
             f"and {b.name}{most}; a ratio above 1 means more on {b.name}.",
-            highlight=False,
         )
     else:
         console.print(
             f"[bold]Verdict[/]: no difference: {a.name} and {b.name} have the same value in all "
             f"{count(total, 'parameter')} that both have.",
-            highlight=False,
         )
 
 

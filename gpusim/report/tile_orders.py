@@ -200,8 +200,7 @@ class Raster:
             dram_read_bytes=sum_in_order(self.traffic[item.tensor].read_miss_bytes for item in reads),
             dram_written_bytes=sum_in_order(item.written_back_bytes for item in self.traffic.values()),
             asked_bytes=sum_in_order(asked for asked, _, _ in levels),
-            l2_read_bytes=sum_in_order(merged for _, _, merged in levels),
-            wave_unique_bytes=float(unique),
+            l2_read_bytes=sum_in_order(merged for _, _, merged in levels), wave_unique_bytes=float(unique),
         )
 
     def least_read_bytes(self) -> float:
@@ -279,9 +278,7 @@ def judge(orders: tuple[OrderOfTiles, ...], least_bytes: float) -> Comparison:
 def comparison_as_dict(found: Comparison) -> Mapping[str, Any]:
     """JSON document of a comparison."""
     return {
-        "orders": [
-            {**asdict(order), "hit_pct": order.hit_pct, "l2_hit_pct": order.l2_hit_pct} for order in found.orders
-        ],
+        "orders": [{**asdict(order), "hit_pct": order.hit_pct, "l2_hit_pct": order.l2_hit_pct} for order in found.orders],
         "best": {"group": found.best.group, "direction": found.best.direction}, "reason": found.reason,
         "makes_no_difference": found.makes_no_difference, "least_read_bytes": found.least_bytes,
     }  # fmt: skip

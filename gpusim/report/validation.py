@@ -47,8 +47,8 @@ def render_summaries(found: Sequence[Summary], console: Console, totals: Sequenc
             "all", "", "mean of family means", f"{rows:,}", *means, "", worst, *("" for _ in beside),
             f"{sum(item.passes for item in of_tier)} of {len(of_tier)} pass",
         )  # fmt: skip
-        console.print(table, highlight=False)
-        console.print(f"wanted: {limits_of(tier)}{_exceptions(of_tier)}\n", highlight=False)
+        console.print(table)
+        console.print(f"wanted: {limits_of(tier)}{_exceptions(of_tier)}\n")
 
 
 def _roofline_pct(item: Summary) -> float | None:
@@ -97,9 +97,9 @@ def render_worst(found: Sequence[Judgement], count: int, console: Console) -> No
             f"{item.kernel} {item.group}", item.name, config, f"{item.measured:g}", f"{item.predicted:g}",
             _percent(item.error_pct),
         )  # fmt: skip
-    console.print(table, highlight=False)
+    console.print(table)
     if len(shown) < len(found):
-        console.print("Single rows of families that are held out are not shown.", highlight=False)
+        console.print("Single rows of families that are held out are not shown.")
 
 
 def render_calibration(lines: Sequence[Line], num_parameters: int, console: Console) -> None:
@@ -114,8 +114,8 @@ def render_calibration(lines: Sequence[Line], num_parameters: int, console: Cons
             line.parameter, f"{line.before:.4g}", f"{line.after:.4g}", _percent(line.change_pct), _percent(line.judged_pct),
             line.source_before.split(":")[0],
         )  # fmt: skip
-    console.print(table, highlight=False)
-    console.print(f"{len(lines)} of the GPU's {num_parameters} parameters. Lines to take over:\n", highlight=False)
+    console.print(table)
+    console.print(f"{len(lines)} of the GPU's {num_parameters} parameters. Lines to take over:\n")
 
 
 def _percent(value: float) -> str:

@@ -40,9 +40,7 @@ def _table(result: Result, *, has_reasons: bool) -> Table:
         padding=(0, 2, 0, 0), caption_justify="left",
     )
     for idx, title in enumerate(titles):
-        table.add_column(
-            title, header_style="dim", justify="right" if 0 < idx <= len(roles) else "left", overflow="fold",
-        )  # fmt: skip
+        table.add_column(title, header_style="dim", justify="right" if 0 < idx <= len(roles) else "left", overflow="fold")
     for row in rows:
         table.add_row(*row)
     known = "; ".join(f"{state}: {reason}" for state, reason in reasons.items() if reason != NOT_KNOWN)

@@ -149,9 +149,7 @@ def _draw_panel(axes: Any, title: str, found: Instruction) -> None:
             (NUM_BANKS + 0.2, start), 1.0, len(phase.lanes), facecolor=PHASES[i % len(PHASES)], linewidth=0, clip_on=False
         ))  # fmt: skip
         label = f"phase {i}: {count(phase.num_wavefronts, 'wavefront')}"
-        axes.text(
-            NUM_BANKS + 1.6, start + len(phase.lanes) / 2, label, va="center", ha="left", fontsize=8, rotation=270
-        )
+        axes.text(NUM_BANKS + 1.6, start + len(phase.lanes) / 2, label, va="center", ha="left", fontsize=8, rotation=270)
         start += len(phase.lanes)
     axes.set(xlim=(0, NUM_BANKS), ylim=(len(rows), 0), xlabel="bank (4 bytes)")
     axes.set_xticks([bank + 0.5 for bank in range(0, NUM_BANKS, 4)], [str(bank) for bank in range(0, NUM_BANKS, 4)])

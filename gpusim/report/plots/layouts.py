@@ -67,9 +67,7 @@ def _figure(layout: AnyLayout | Window, color: Callable[[int], str], unit: str) 
     height = num_rows * _CELL_INCHES + 0.75
     with settings():
         figure = Figure(figsize=(width, height))
-        axes = figure.add_axes((
-            0.4 / width, 0.1 / height, num_columns * wide / width, num_rows * _CELL_INCHES / height
-        ))  # fmt: skip
+        axes = figure.add_axes((0.4 / width, 0.1 / height, num_columns * wide / width, num_rows * _CELL_INCHES / height))
         places = [(row, column) for row in range(num_rows) for column in range(num_columns)]
         colors = [color(sum(leaves(offsets[row][column]))) for row, column in places]
         cells = [Rectangle((column, row), 1, 1) for row, column in places]

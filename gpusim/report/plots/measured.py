@@ -143,9 +143,7 @@ def _alt(found: list[_Series], x: str, y: str, title: str) -> str:
     return f"{title + ': ' if title else ''}{with_unit(y)} over {with_unit(x)}; {'; '.join(said)}."
 
 
-def _draw(
-    found: list[_Series], words: list[str] | None, *, x: str, y: str, title: str, log_x: bool, log_y: bool
-) -> Any:
+def _draw(found: list[_Series], words: list[str] | None, *, x: str, y: str, title: str, log_x: bool, log_y: bool) -> Any:
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 

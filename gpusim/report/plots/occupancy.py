@@ -99,8 +99,7 @@ def _bars(axes: Any, launch: Launch, gpu: GpuSpec, held: Occupancy) -> None:
         "smem": f"{size(launch.smem_bytes)} of {size(device.smem_per_sm_bytes)}, "
                 f"{size(device.smem_reserved_per_cta_bytes)} more a CTA for the system",
         "threads": f"{launch.num_threads} of {device.max_threads_per_sm:,}",
-        "warps": f"{launch.num_warps} of {device.max_warps_per_sm}",
-        "ctas": f"1 of {device.max_ctas_per_sm}",
+        "warps": f"{launch.num_warps} of {device.max_warps_per_sm}", "ctas": f"1 of {device.max_ctas_per_sm}",
     }  # fmt: skip
     limits: Mapping[str, int] = {str(name): limit for name, limit in held.limits.items()}
     names = [name for name in ROWS if name in limits]
@@ -113,9 +112,7 @@ def _bars(axes: Any, launch: Launch, gpu: GpuSpec, held: Occupancy) -> None:
             edgecolor="black", linewidth=0.6,
         )  # fmt: skip
         words = " limits" if is_least else ", bar cut" if limit > most else ""
-        beside(
-            axes, min(limit, most), row, f"{limit}{words} ({asks[name]})", fontweight="bold" if is_least else "normal"
-        )
+        beside(axes, min(limit, most), row, f"{limit}{words} ({asks[name]})", fontweight="bold" if is_least else "normal")
     axes.axvline(held.ctas_per_sm, color="black", linestyle=":", linewidth=1.0)
     axes.set_yticks(range(len(names)), [ROWS[name] for name in names])
     axes.set_ylim(len(names) - 0.4, -0.6)

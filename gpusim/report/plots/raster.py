@@ -46,8 +46,7 @@ def _draw(raster: Raster, wave: int) -> Any:
     figure = Figure(figsize=(10.5, 5.4), layout="constrained")
     left, right = figure.subplots(1, 2)
     _panel(
-        figure, left, raster, wave, raster.wave_of_tile.astype(np.float64), "wave",
-        "which wave takes a tile", is_whole=True,
+        figure, left, raster, wave, raster.wave_of_tile.astype(np.float64), "wave", "which wave takes a tile", is_whole=True,
     )
     _panel(
         figure, right, raster, wave, raster.reuse_of_tile(), "tiles that share its bytes in its wave (mean)",

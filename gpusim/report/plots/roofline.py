@@ -22,9 +22,7 @@ LOOKS = (
 )  # fmt: skip
 """Colour and marker of each kernel."""
 
-CLASSES: Mapping[str, str] = {
-    "16bit": "bf16, fp16", "tf32": "tf32", "fp8": "fp8", "int8": "int8", "fp32": "fp32",
-}  # fmt: skip
+CLASSES: Mapping[str, str] = {"16bit": "bf16, fp16", "tf32": "tf32", "fp8": "fp8", "int8": "int8", "fp32": "fp32"}
 
 
 CLOSE = 1e-6
@@ -108,8 +106,7 @@ def _placed(results: list[Result], gpu: GpuSpec, names: Sequence[str] | None) ->
         sectors = sum(item.counters.get(f"lts__t_sectors_srcunit_tex_op_{way}.sum", 0.0) for way in ("read", "write"))
         found.append(Placed(
             name=name, tflops=item.tflops, mhz=item.sm_clock_mhz, peak_tflops=item.peak_tflops_at_clock,
-            types=types_of(item, gpu),
-            dram_flops_per_byte=flops / dram if dram else inf,
+            types=types_of(item, gpu), dram_flops_per_byte=flops / dram if dram else inf,
             l2_flops_per_byte=flops / (sectors * SECTOR_BYTES) if sectors else inf,
         ))  # fmt: skip
     return found
@@ -126,9 +123,7 @@ def names_of(results: Sequence[Result]) -> list[str]:
         differ = [key for key in item.params if len({str(other.params.get(key)) for other in alike}) > 1]
         words = [f"{flag(key)} {item.params[key]}" for key in differ[:3]]
         names.append(" ".join([item.kernel, *words]))
-    return [
-        f"{name} ({names[: idx + 1].count(name)})" if names.count(name) > 1 else name for idx, name in enumerate(names)
-    ]
+    return [f"{name} ({names[: idx + 1].count(name)})" if names.count(name) > 1 else name for idx, name in enumerate(names)]
 
 
 def l2_gb_per_s(gpu: GpuSpec, mhz: float) -> float:

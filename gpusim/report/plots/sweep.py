@@ -118,8 +118,6 @@ def _axes(axes: Any, values: list[str], *, is_numeric: bool) -> None:
         axes.minorticks_off()
     elif not is_numeric:
         is_long = sum(map(len, values)) > 70
-        axes.set_xticks(
-            range(len(values)), values, rotation=30 if is_long else 0, ha="right" if is_long else "center",
-        )
+        axes.set_xticks(range(len(values)), values, rotation=30 if is_long else 0, ha="right" if is_long else "center")
         axes.set_xlim(-0.6, len(values) - 0.4)
     axes.set_ylim(bottom=0.0)

@@ -93,9 +93,7 @@ def _draw(
     width = max(num_columns * wide + 0.7, 0.078 * max(map(len, lines)) + 0.3)
     height = num_rows * high + 0.5 + 0.2 * len(lines)
     figure = Figure(figsize=(width, height))
-    axes = figure.add_axes((
-        0.5 / width, 0.15 / height, num_columns * wide / width, num_rows * high / height
-    ))  # fmt: skip
+    axes = figure.add_axes((0.5 / width, 0.15 / height, num_columns * wide / width, num_rows * high / height))
     cells, colours = [], []
     for row in range(num_rows):
         for column in range(num_columns):

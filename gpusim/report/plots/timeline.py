@@ -138,9 +138,7 @@ def lanes_of(timeline: Timeline, window: Window) -> list[Lane]:
             ]
             found.append(Lane(f"{prefix}{buffer}[{stage}]", f"{prefix}{buffer}", bars, (cta_idx, buffer, stage)))
     if timeline.mmas:
-        found.append(
-            Lane("tensor core", "", [Bar(item.start_cycle, item.end_cycle, MMA) for item in timeline.mmas])
-        )
+        found.append(Lane("tensor core", "", [Bar(item.start_cycle, item.end_cycle, MMA) for item in timeline.mmas]))
     for cta_idx in ctas:
         prefix = f"CTA {cta_idx} " if len(ctas) > 1 else ""
         for look in OF_MEMORY:
@@ -328,9 +326,7 @@ def _mark_flip(axes: Any, lanes: Sequence[Lane], positions: Sequence[float], tim
             axes.plot([flip.cycle], [position], marker="<", markersize=4.5, color="black", zorder=3)
 
 
-def _decorate(
-    axes: Any, result: Result, lanes: Sequence[Lane], positions: Sequence[float], window: Window,
-) -> None:
+def _decorate(axes: Any, result: Result, lanes: Sequence[Lane], positions: Sequence[float], window: Window) -> None:
     axes.set_xlim(*window)
     axes.set_ylim(positions[-1] + 0.7, -0.7)
     axes.set_yticks(positions, [lane.label for lane in lanes])

@@ -25,9 +25,7 @@ BANDS_PCT = (5.0, 10.0, 20.0)
 GREYS = ("#C8C8C8", "#DEDEDE", "#EFEFEF")
 
 
-def plot_validation(
-    found: Sequence[Judgement], path: str | Path | None = None, *, gpu: str, name: str = CYCLES
-) -> Picture:
+def plot_validation(found: Sequence[Judgement], path: str | Path | None = None, *, gpu: str, name: str = CYCLES) -> Picture:
     """Plot the predicted ``name`` of validation kernels over the measured one, both axes logarithmic; written to ``path``.
 
     Rows of families that are held out are left out, since nobody may look at single ones. The picture states how many.
