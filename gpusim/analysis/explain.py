@@ -14,13 +14,12 @@ from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from gpusim.errors import GpusimError, LaunchError
 from gpusim.machine.config import GpuSpec
 from gpusim.report.number_format import count, duration, percent
 from gpusim.report.predictions import verdict_of
-from gpusim.report.tables import print_command
+from gpusim.report.tables import plain_table, print_command
 from gpusim.simulate.idealize import IDEALS
 from gpusim.simulate.result import Result
 from gpusim.simulate.run import simulate
@@ -300,11 +299,7 @@ def render_explanation(explanation: Explanation, console: Console, *, next_comma
     )
     console.print(f"The plain run says: bound by {escape(result.bound_by)}: {escape(result.reason)}.")
     console.print()
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("if there were", header_style="dim", no_wrap=True)
-    for column in ("cycles", "saves", "share"):
-        table.add_column(column, header_style="dim", justify="right", no_wrap=True)
-    table.add_column("")
+    table = plain_table("", "if there were", "cycles", "saves", "share", "", ends=1)
     for item in explanation.counterfactuals:
         note = item.note if item.is_simulated else f"computed: {item.note}"
         if item.cycles is None:

@@ -43,11 +43,11 @@ def banks_command(
     threads: Annotated[list[str] | None, typer.Option(
         "--threads", metavar="LAYOUT",
         help="where the first element of each lane's vector lies: a layout from lane to the index in the tile (mode 0 "
-        "counts first), or to a coordinate, such as 32:1@0 for one lane a row; 33rd and later lanes are those of a second "
+        "counts first), or to a coordinate, for example 32:1@0 for one lane a row; 33rd and later lanes are those of a second "
         "instruction: (32,2) is (lane,instruction). With several --access, one each in the same order, _ for the usual "
         "lanes")] = None,
     at: Annotated[str | None, typer.Option(
-        "--at", metavar="COORD", help="where the access starts in the tile, such as (0,16)")] = None,
+        "--at", metavar="COORD", help="where the access starts in the tile, for example (0,16)")] = None,
     json_path: Annotated[str | None, typer.Option(
         "--json", metavar="FILE", help="write the result as JSON; - is stdout", rich_help_panel="Output")] = None,
     plot_path: Annotated[str | None, typer.Option(

@@ -234,7 +234,7 @@ def _option(text: str, known: Any) -> tuple[str, str]:
     name, mark, value = text.partition("=")
     name = name.removeprefix("--").replace("-", "_")
     if not mark:
-        raise ConfigError(f"--was {text!r} wants OPTION=VALUE, such as stages=3")
+        raise ConfigError(f"--was {text!r} wants OPTION=VALUE, for example stages=3")
     if name not in known:
         raise ConfigError(f"--was {name!r} is no option of the kernel; {nearest(name, known)}")
     return name, value

@@ -126,14 +126,14 @@ def _request(row: KernelModel, values: Mapping[str, Any]) -> Request:
 
 def _advised(refusal: str, row: KernelModel, values: Mapping[str, Any]) -> str:
     """Refusal of the kernel or its launch, with all options that its advice needs."""
-    from gpusim.report.advice import advice_at_the_door
+    from gpusim.report.advice import complete_advice
 
     given = given_options(row, values)
     try:
         gpu = find_gpu(values["gpu"], "--gpu")
     except GpusimError:
         return refusal
-    return advice_at_the_door(refusal, lambda change: checked_params(row, {**given, **change}), gpu)
+    return complete_advice(refusal, lambda change: checked_params(row, {**given, **change}), gpu)
 
 
 def parse_window(text: str | None) -> tuple[float, float] | None:

@@ -70,7 +70,7 @@ def _evaluated(
     result = steps[-1].result if steps else layout
     if isinstance(result, Swizzle):
         raise LayoutError(
-            f"layout: {result} is a swizzle alone, wants a layout under it, such as '{result} o 0 o (8,64):(64,1)'"
+            f"layout: {result} is a swizzle alone, wants a layout under it, for example '{result} o 0 o (8,64):(64,1)'"
         )
     first = steps[-1].unit.start if steps else 0
     found = tuple((coord, add(first, _offset_at(result, coord))) for coord in coords)
@@ -210,7 +210,7 @@ def _tile(text: str | None, plot: Path | None) -> Any:
         raise ConfigError(f"--thread-values {error}") from None
     sizes = flatten(shape) if isinstance(shape, tuple) else (shape,)
     if has_none(shape) or not all(isinstance(size, int) and size > 0 for size in sizes) or len(sizes) > 2:
-        raise ConfigError(f"--thread-values {text} is no shape of rows and columns, such as (16,8)")
+        raise ConfigError(f"--thread-values {text} is no shape of rows and columns, for example (16,8)")
     if plot is None:
         raise ConfigError(f"--thread-values {text} says what --plot draws; give that, too")
     return shape
@@ -232,7 +232,7 @@ def layout_command(context: typer.Context, **values: Any) -> None:
 
     typed_rows = values["max_rows"].strip()
     if not typed_rows.isdecimal() or not 1 <= int(typed_rows[:9]) <= MOST_ROWS:
-        raise ConfigError(f"--rows {typed_rows[:20]} wants a whole number from 1 to {MOST_ROWS}, such as {_DEFAULT_ROWS}")
+        raise ConfigError(f"--rows {typed_rows[:20]} wants a whole number from 1 to {MOST_ROWS}, for example {_DEFAULT_ROWS}")
     if values["order"] is not None and not values["tile_to_shape"]:
         raise ConfigError(f"--order {values['order']} says how --tile-to-shape repeats; give that, too")
     outputs = output_paths(values)

@@ -192,7 +192,7 @@ class Spinner:
         self._status = status
         self._text = text
         self._since = time.perf_counter()
-        self._told_at = self._since + LINE_AFTER_S - LINE_EVERY_S
+        self._last_line = self._since + LINE_AFTER_S - LINE_EVERY_S
         self._cycle = 0.0
         self._points: list[tuple[float, int]] = []
 
@@ -218,8 +218,8 @@ class Spinner:
     def _tell(self, text: str) -> None:
         if self._status is not None:
             self._status.update(text)
-        elif (now := time.perf_counter()) >= self._told_at + LINE_EVERY_S:
-            self._told_at = now
+        elif (now := time.perf_counter()) >= self._last_line + LINE_EVERY_S:
+            self._last_line = now
             sys.stderr.write(f"gpusim: {text}\n")
             sys.stderr.flush()
 
@@ -269,17 +269,17 @@ def progress(*, says_left: bool) -> Iterator[Callable[[str, int, int], None]]:
 
     console = Console(stderr=True)
     if not console.is_terminal:
-        told = time.perf_counter()
+        last_line = time.perf_counter()
         began: list[tuple[int, float]] = []  # the first two (done, time) pairs; the second follows the start-up
 
         def say(what: str, done: int, total: int) -> None:
-            nonlocal told
+            nonlocal last_line
             now = time.perf_counter()
             if len(began) < 2:
                 began.append((done, now))
-            if now - told < LINE_EVERY_S or done >= total:
+            if now - last_line < LINE_EVERY_S or done >= total:
                 return
-            told = now
+            last_line = now
             text = f"{done} of {total}: {what}"
             before, since = began[-1]
             if done > before and not says_left:

@@ -59,7 +59,7 @@ class FormField:
     default: str = ""
 
     @property
-    def is_whole(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether all its values have answers."""
         return self.is_offered and all(choice.is_offered for choice in self.choices)
 
@@ -106,8 +106,8 @@ Offered = Mapping[str, tuple[str, ...]]
 
 
 def _choices(*pairs: str | tuple[str, str], group: str = "") -> tuple[Choice, ...]:
-    told = [pair if isinstance(pair, tuple) else (pair, pair) for pair in pairs]
-    return tuple(Choice(value=value, label=label, group=group) for value, label in told)
+    labelled = [pair if isinstance(pair, tuple) else (pair, pair) for pair in pairs]
+    return tuple(Choice(value=value, label=label, group=group) for value, label in labelled)
 
 
 def banks_form() -> Form:
@@ -199,11 +199,11 @@ def _with_defaults(form: Form) -> Form:
     defaults = {item.alias or name: item.default for name, item in QUESTIONS[form.page].model_fields.items()}
     assert sorted(defaults) == sorted(field.name for field in form.fields)
 
-    def told(field: FormField) -> FormField:
+    def changed(field: FormField) -> FormField:
         value = defaults[field.name]
         return replace(field, default=f"{value:g}" if isinstance(value, float) else str(value))
 
-    return _changed(form, told)
+    return _changed(form, changed)
 
 
 def _changed(form: Form, change: object) -> Form:
@@ -223,7 +223,7 @@ FORMS = MappingProxyType({"banks": banks_form, "pipeline": pipeline_form})
 def narrowed(form: Form, offered: Offered) -> Form:
     """Form of a static copy: fields of ``offered`` are selects of these values, all others stay unchanged."""
 
-    def told(field: FormField) -> FormField:
+    def changed(field: FormField) -> FormField:
         values = offered.get(field.name)
         if field.kind == "range":  # the page itself moves it
             return field
@@ -234,7 +234,7 @@ def narrowed(form: Form, offered: Offered) -> Form:
             return replace(field, kind="select", choices=_choices(*values), hint="")
         return replace(field, choices=tuple(replace(choice, is_offered=choice.value in values) for choice in field.choices))
 
-    return _changed(form, told)
+    return _changed(form, changed)
 
 
 def key_of(form: Form, words: Mapping[str, str], offered: Offered) -> str:

@@ -8,13 +8,12 @@ from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 from rich.text import Text
 
 from gpusim.layout import ByteLayout, mode_of
 from gpusim.layout.int_tuple import show
 from gpusim.report.number_format import count, number, percent
-from gpusim.report.tables import print_command
+from gpusim.report.tables import facts_table, plain_table, print_command
 from gpusim.workload.smem.bank_conflict_fixes import Fix, JointStudy, Study
 from gpusim.workload.smem.banks import NUM_BANKS, Collision, Instruction, Phase
 from gpusim.workload.smem.smem_ops import BANK_BYTES, MATRIX_ROWS, SmemOp
@@ -181,7 +180,7 @@ def render_banks(
         _print_instructions(study, console)
     _print_phases(instruction, console, study.access.rule)
     _print_picture(instruction, console, is_loop=study.access.rule.is_loop)
-    _print_mends(study, console)
+    _print_fixes(study, console)
     _print_end(remarks, verdict_of(study), next_command, console)
 
 
@@ -196,17 +195,14 @@ def _print_end(remarks: Sequence[str], verdict: str, next_command: str | None, c
 
 def _print_asked(study: Study, dtype_name: str, console: Console) -> None:
     access = study.access
-    table = Table.grid(padding=(0, 2))
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column()
-    table.add_row("tile", tile_words(access, dtype_name))
-    table.add_row("swizzle", swizzle_words(access.tile))
     each = f"{count(access.rule.access_bytes, 'byte')} ({count(access.vector_elements, 'element')}) with each address"
-    table.add_row("access", f"{access.op}: {each}, along mode {access.contiguous_mode}")
-    table.add_row("lanes", lanes_words(access, study.instructions[study.worst]))
-    table.add_row("rule", access.rule.evidence)
+    rows = (
+        ("tile", tile_words(access, dtype_name)), ("swizzle", swizzle_words(access.tile)),
+        ("access", f"{access.op}: {each}, along mode {access.contiguous_mode}"),
+        ("lanes", lanes_words(access, study.instructions[study.worst])), ("rule", access.rule.evidence),
+    )
     console.print()
-    console.print(table)
+    console.print(facts_table(rows))
     console.print()
 
 
@@ -222,21 +218,17 @@ def tile_words(access: TileAccess, dtype_name: str) -> str:
 
 def _print_instructions(study: Study, console: Console) -> None:
     each = [found.num_wavefronts for found in study.instructions]
-    told = f"{count(each[0], 'wavefront')} each" if len(set(each)) == 1 else f"{series(each, most=16)} wavefronts"
+    taken = f"{count(each[0], 'wavefront')} each" if len(set(each)) == 1 else f"{series(each, most=16)} wavefronts"
     which = "the first" if study.worst == 0 else f"number {study.worst} (from 0), the worst,"
-    console.print(f"{len(each)} warp instructions take {told}; {which} is shown")
+    console.print(f"{len(each)} warp instructions take {taken}; {which} is shown")
     console.print()
 
 
 def _print_phases(instruction: Instruction, console: Console, rule: SmemOp) -> None:
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", pad_edge=False)
-    for header in ("phase", "lanes", "wavefronts", "ideal", "conflict", "who collides"):
-        table.add_column(header, justify="right" if header in ("wavefronts", "ideal") else "left")
+    table = plain_table("", "phase", "lanes", "wavefronts", "ideal", "conflict", "who collides", left=2, ends=2)
     for i, phase in enumerate(instruction.phases):
-        who = who_collides(phase)
-        style = "red" if phase.num_ways > 1 else "green"
         table.add_row(str(i), ranges(phase.lanes), str(phase.num_wavefronts), str(phase.num_ideal_wavefronts),
-                      Text(ways(phase.num_ways), style=style), who)
+                      _conflict(phase), who_collides(phase))
     total = (str(instruction.num_wavefronts), str(instruction.num_ideal_wavefronts), ways(instruction.num_ways))
     if len(instruction.phases) > 1:
         table.add_row("all", "", *total, "", style="bold")
@@ -244,6 +236,10 @@ def _print_phases(instruction: Instruction, console: Console, rule: SmemOp) -> N
     for line in phase_remarks(instruction, rule):
         console.print(line)
     console.print()
+
+
+def _conflict(item: Phase | Instruction) -> Text:
+    return Text(ways(item.num_ways), style="red" if item.num_ways > 1 else "green")
 
 
 def phase_remarks(instruction: Instruction, rule: SmemOp) -> list[str]:
@@ -319,13 +315,8 @@ def _cells(turns: Sequence[int]) -> Text:
     return cells
 
 
-def _print_mends(study: Study, console: Console) -> None:
-    table = Table.grid(padding=(0, 2))
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column()
-    for name, words in fix_rows(study):
-        table.add_row(name, words)
-    console.print(table)
+def _print_fixes(study: Study, console: Console) -> None:
+    console.print(facts_table(fix_rows(study)))
     console.print()
 
 
@@ -347,8 +338,8 @@ def fix_rows(study: Study) -> tuple[tuple[str, str], ...]:
 def _left_out(access: TileAccess) -> str:
     """Text on the tile positions that are not counted."""
     unaligned, beyond = access.num_tiles_unaligned, access.num_tiles_beyond
-    said = f"; {number(unaligned)} more left out, where vectors are not aligned" if unaligned else ""
-    return f"{said}; {number(beyond)} farther ones not counted" if beyond else said
+    words = f"; {number(unaligned)} more left out, where vectors are not aligned" if unaligned else ""
+    return f"{words}; {number(beyond)} farther ones not counted" if beyond else words
 
 
 def _where(access: TileAccess) -> str:
@@ -377,9 +368,9 @@ def _formula_cell(study: Study) -> str:
     along = row_word(study.access)
     same = study.swizzle is not None and study.swizzle.swizzle_bytes == study.formula.swizzle_bytes
     counted = _counted(study.formula, _where(study.access))
-    told = f"{elements}, the same" if same else f"{swizzle_words(study.formula.tile)}: {counted}, {cost}"
+    found = f"{elements}, the same" if same else f"{swizzle_words(study.formula.tile)}: {counted}, {cost}"
     vector = "vector" if study.access.rule.access_bytes >= BANK_BYTES else "word"
-    return f"M = log2({vector}), B and S from the {along}: {told}"
+    return f"M = log2({vector}), B and S from the {along}: {found}"
 
 
 def _padding_cell(study: Study) -> str:
@@ -435,40 +426,32 @@ def render_joint(
 ) -> None:
     """Print several accesses to one tile: the cost of each, and the one layout that suits all."""
     access = joint.studies[0].access
-    table = Table.grid(padding=(0, 2))
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column()
-    table.add_row("tile", tile_words(access, dtype_name))
-    table.add_row("swizzle", swizzle_words(joint.tile))
-    for study in joint.studies:
-        table.add_row("access", f"{study.access.op}: {lanes_words(study.access, study.instructions[study.worst])}")
+    lanes = [lanes_words(study.access, study.instructions[study.worst]) for study in joint.studies]
     console.print()
-    console.print(table)
+    console.print(facts_table((
+        ("tile", tile_words(access, dtype_name)), ("swizzle", swizzle_words(joint.tile)),
+        *(("access", f"{study.access.op}: {words}") for study, words in zip(joint.studies, lanes, strict=True)),
+    )))
     console.print()
     _print_costs(joint.studies, console)
-    mends = Table.grid(padding=(0, 2))
-    mends.add_column(style="bold", no_wrap=True)
-    mends.add_column()
-    mends.add_row("as it is", _counted_words(joint.census.num_wavefronts, joint.census.num_ideal_wavefronts))
-    mends.add_row("one swizzle", _swizzle_words(joint.swizzle, joint.tile, "side by side"))
-    mends.add_row("one padding", _padding_words(access, joint.padding, "side by side"))
-    console.print(mends)
+    console.print(facts_table((
+        ("as it is", _counted_words(joint.census.num_wavefronts, joint.census.num_ideal_wavefronts)),
+        ("one swizzle", _swizzle_words(joint.swizzle, joint.tile, "side by side")),
+        ("one padding", _padding_words(access, joint.padding, "side by side")),
+    )))
     console.print()
     _print_end(remarks, joint_verdict_of(joint), next_command, console)
 
 
 def _print_costs(studies: Sequence[Study], console: Console) -> None:
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", pad_edge=False)
-    headers = ("access", "wavefronts", "ideal", "conflict", "side by side", "ideal", "who collides")
-    for header in headers:
-        table.add_column(header, justify="right" if header in ("wavefronts", "ideal", "side by side") else "left")
+    titles = ("access", "wavefronts", "ideal", "side by side", "ideal", "conflict", "who collides")
+    table = plain_table("", *titles, ends=2)
     for study in studies:
         found, over_tile = study.instructions[study.worst], study.census
         worst = max(found.phases, key=lambda phase: phase.num_ways)
         table.add_row(
-            study.access.op, str(found.num_wavefronts), str(found.num_ideal_wavefronts),
-            Text(ways(found.num_ways), style="red" if found.num_ways > 1 else "green"),
-            number(over_tile.num_wavefronts), number(over_tile.num_ideal_wavefronts), who_collides(worst, most=1),
+            study.access.op, str(found.num_wavefronts), str(found.num_ideal_wavefronts), number(over_tile.num_wavefronts),
+            number(over_tile.num_ideal_wavefronts), _conflict(found), who_collides(worst, most=1),
         )
     console.print(table)
     console.print()
@@ -488,8 +471,8 @@ def joint_document(joint: JointStudy, *, dtype_name: str, remarks: Sequence[str]
             "num_wavefronts": joint.census.num_wavefronts, "num_ideal_wavefronts": joint.census.num_ideal_wavefronts,
         },
         "mends": {
-            "swizzle": _mend_document(joint.swizzle), "padding": _mend_document(joint.padding),
-            "best": _mend_document(joint.fix),
+            "swizzle": _fix_document(joint.swizzle), "padding": _fix_document(joint.padding),
+            "best": _fix_document(joint.fix),
         },
         "remarks": list(remarks), "verdict": joint_verdict_of(joint),
     }
@@ -513,8 +496,8 @@ def banks_document(study: Study, *, dtype_name: str, remarks: Sequence[str]) -> 
             "num_wavefronts": study.census.num_wavefronts, "num_ideal_wavefronts": study.census.num_ideal_wavefronts,
         },
         "mends": {
-            "swizzle": _mend_document(study.swizzle), "formula": _mend_document(study.formula),
-            "padding": _mend_document(study.padding),
+            "swizzle": _fix_document(study.swizzle), "formula": _fix_document(study.formula),
+            "padding": _fix_document(study.padding),
         },
         "remarks": list(remarks), "verdict": verdict_of(study),
     }
@@ -548,7 +531,7 @@ def _swizzle_document(tile: ByteLayout) -> dict[str, str | None]:
     return {"elements": None if elements is None else str(elements), "bytes": str(tile.swizzle)}
 
 
-def _mend_document(fix: Fix | None) -> dict[str, Any] | None:
+def _fix_document(fix: Fix | None) -> dict[str, Any] | None:
     if fix is None:
         return None
     return {

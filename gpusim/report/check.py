@@ -14,6 +14,7 @@ from rich.table import Table
 from gpusim.errors import ConfigError
 from gpusim.evidence.gate.models import state_of
 from gpusim.evidence.gate.verdicts import Change, Comparison, LaunchCheck, Report, in_points
+from gpusim.report.tables import plain_table
 
 VERDICTS = {True: "pass", False: "FAIL", None: "-"}
 
@@ -54,12 +55,8 @@ def _heading(item: LaunchCheck, report: Report, console: Console) -> None:
 
 
 def _predicted(found: Sequence[Comparison]) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("metric", overflow="fold")
-    for name in ("measured", "predicted", "difference", "tolerance"):
-        table.add_column(name, justify="right")
-    table.add_column("verdict")
-    table.add_column("tolerance from", overflow="fold", style="dim")
+    titles = ("metric", "measured", "predicted", "difference", "tolerance", "verdict", "tolerance from")
+    table = plain_table("", *titles, ends=2)
     for item in found:
         limit, source = ("", "shown alone") if item.tolerance is None else (item.tolerance.text, item.tolerance.source)
         table.add_row(
@@ -70,11 +67,8 @@ def _predicted(found: Sequence[Comparison]) -> Table:
 
 
 def _changed(found: Sequence[Change], name: str) -> Table:
-    table = Table(title=f"Against {escape(name)}", title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("metric", overflow="fold")
-    for title in ("before", "now", "difference", "may be worse by"):
-        table.add_column(title, justify="right")
-    table.add_column("verdict")
+    titles = ("metric", "before", "now", "difference", "may be worse by", "verdict")
+    table = plain_table(f"Against {escape(name)}", *titles, ends=1)
     for item in found:
         limit = "" if item.tolerance is None else item.tolerance.text
         verdict = VERDICTS[None if item.tolerance is None else not item.is_worse]

@@ -174,8 +174,8 @@ class _Flows:
 
     def of_copy(self, copy: CopySpan) -> tuple[int, ...]:
         """Arrows that leave ``copy``."""
-        flow = self._of_copy.get(id(copy))
-        return () if flow is None else (flow,)
+        arrow = self._of_copy.get(id(copy))
+        return () if arrow is None else (arrow,)
 
     def of_flip(self, flip: PhaseFlip) -> tuple[int, ...]:
         """Arrows that pass through ``flip``."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,8 +13,20 @@ from rich.table import Table
 
 from gpusim.evidence.validate.expected_error import Expected, unknown
 from gpusim.machine.sm.occupancy import Occupancy
-from gpusim.report.number_format import CLOCK_MODES, count, duration, energy, flag, number, percent, shortened, size
-from gpusim.report.tables import plain_table, print_command
+from gpusim.report.number_format import (
+    CLOCK_MODES,
+    USUAL_SETTINGS,
+    count,
+    duration,
+    energy,
+    flag,
+    number,
+    option_words,
+    percent,
+    shortened,
+    size,
+)
+from gpusim.report.tables import facts_table, plain_table, print_command
 from gpusim.report.warp_states import states_table, width_of
 from gpusim.simulate.result import OCCUPANCY, Result
 
@@ -119,24 +131,15 @@ def full_occupancy_words(held: Occupancy) -> str:
 
 def next_explain(result: Result, options: Mapping[str, Any], unset: Collection[str]) -> str:
     """Command ``gpusim explain`` with the options that were given."""
-    words = ["gpusim", "explain", result.kernel]
-    for name, value in options.items():
-        if flag(name) in unset or value is None:
-            continue
-        if isinstance(value, bool):
-            words.append(flag(name) if value else f"--no-{flag(name)[2:]}")
-        else:
-            words += [flag(name), str(value)]
-    return shlex.join([*words, "--gpu", result.gpu])
+    given = {name: value for name, value in options.items() if flag(name) not in unset}
+    return shlex.join(["gpusim", "explain", result.kernel, *option_words(given), "--gpu", result.gpu])
 
 
-def _facts(rows: Iterable[tuple[str, str]]) -> Table:
-    table = Table.grid(padding=(0, 2))
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column()
-    for name, text in rows:
-        table.add_row(name, escape(text))
-    return table
+def error_words(expected: Expected | None, kernel: str, gpu: str, params: Mapping[str, Any]) -> str:
+    """Expected error of a prediction in words, or why none is known."""
+    if expected is None:
+        return unknown(kernel, gpu, params)
+    return f"within {expected.p90_pct:g} % of the {expected.what}: {expected.text}"
 
 
 def headline_rows(result: Result, expected: Expected | None) -> list[tuple[str, str]]:
@@ -146,11 +149,7 @@ def headline_rows(result: Result, expected: Expected | None) -> list[tuple[str, 
         ("Time", duration(seconds)),
         ("Energy", f"{energy(result.energy_mj * 1e-3)} of the board, at {result.power_w:,.0f} W"),
         ("Cycles", f"{result.cycles:,.0f} SM cycles"),
-        (
-            "Expected error",
-            unknown(result.kernel, result.gpu, result.params)
-            if expected is None else f"within {expected.p90_pct:g} % of the {expected.what}: {expected.text}",
-        ),
+        ("Expected error", error_words(expected, result.kernel, result.gpu, result.params)),
         ("SM clock", f"{result.sm_clock_mhz:,.0f} MHz, {CLOCK_MODES.get(result.clock_mode, result.clock_mode)}"),
     ]
     if result.peak_tflops_at_clock:
@@ -188,7 +187,7 @@ def headline_rows(result: Result, expected: Expected | None) -> list[tuple[str, 
 
 def _print_headline(result: Result, console: Console, expected: Expected | None) -> None:
     console.print(f"[bold]{escape(result.kernel)}[/] on [bold]{escape(result.gpu)}[/]")
-    console.print(_facts(headline_rows(result, expected)))
+    console.print(facts_table(headline_rows(result, expected)))
     console.print()
 
 
@@ -239,7 +238,6 @@ def _print_counters(result: Result, console: Console, errors: Mapping[str, float
     console.print()
 
 
-USUAL_SETTINGS = {"clock": "single", "l2": "cold", "data": "random"}
 SETTING_FLAGS = {"clock": "--clock", "l2": "--l2", "data": "--data"}
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from gpusim.report.number_format import count, number, size
+from gpusim.report.tables import plain_table
 from gpusim.report.tile_orders import Comparison, Raster
 
 MOST_ROWS, MOST_COLUMNS = 32, 96
@@ -69,16 +69,9 @@ def render_raster(raster: Raster, wave: int, console: Console) -> None:
     _print_bytes(raster, wave, console)
 
 
-def _plain(*columns: str, left: int = 1) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for idx, column in enumerate(columns):
-        table.add_column(column, header_style="dim", justify="left" if idx < left else "right", overflow="fold")
-    return table
-
-
 def _print_places(raster: Raster, wave: int, console: Console) -> None:
     places = raster.places(wave)
-    table = _plain("tile", "row", "column", "CTA", "SM", "GPC", "side", left=0)
+    table = plain_table("", "tile", "row", "column", "CTA", "SM", "GPC", "side", left=0)
     names = ("tile", "row", "column", "cta", "sm", "gpc", "side")
     shown = places if len(places) <= 2 * EDGES_SHOWN else [*places[:EDGES_SHOWN], *places[-EDGES_SHOWN:]]
     for idx, place in enumerate(shown):
@@ -90,7 +83,7 @@ def _print_places(raster: Raster, wave: int, console: Console) -> None:
 
 
 def _print_bytes(raster: Raster, wave: int, console: Console) -> None:
-    table = _plain("tensor", "SMs", "asked of L2", "if merged", "unique", "memory", "reuse")
+    table = plain_table("", "tensor", "SMs", "asked of L2", "if merged", "unique", "memory", "reuse")
     for item in raster.tensors(wave):
         table.add_row(
             f"{item.tensor}, {item.access}", size(item.asked), size(item.requested), size(item.merged), size(item.unique),
@@ -102,7 +95,8 @@ def _print_bytes(raster: Raster, wave: int, console: Console) -> None:
 
 def render_comparison(found: Comparison, console: Console) -> None:
     """Print several orders of tiles in one table, and the best."""
-    table = _plain("order", "group", "from memory", "to memory", "SMs read", "hits", "hits if merged", "unique a wave")
+    titles = ("order", "group", "from memory", "to memory", "SMs read", "hits", "hits if merged", "unique a wave")
+    table = plain_table("", *titles)
     for order in found.orders:
         table.add_row(
             order.direction, number(order.group), size(order.dram_read_bytes), size(order.dram_written_bytes),

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from itertools import groupby
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, JustifyMethod
 from rich.markup import escape
 from rich.padding import Padding
 from rich.table import Table
@@ -28,11 +28,21 @@ def print_command(command: str, console: Console) -> None:
     console.print(command, markup=False, soft_wrap=True)
 
 
-def plain_table(title: str, *columns: str, left: int = 1) -> Table:
-    """Plain table; columns from ``left`` on hold numbers."""
+def plain_table(title: str, *columns: str, left: int = 1, ends: int = 0, no_wrap: bool = False) -> Table:
+    """Plain table; all columns but the first ``left`` and the last ``ends`` hold numbers."""
     table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for idx, column in enumerate(columns):
-        table.add_column(column, header_style="dim", justify="left" if idx < left else "right", overflow="fold")
+        justify: JustifyMethod = "right" if left <= idx < len(columns) - ends else "left"
+        table.add_column(column, header_style="dim", justify=justify, overflow="fold", no_wrap=no_wrap)
+    return table
+
+
+def facts_table(rows: Iterable[tuple[str, ...]]) -> Table:
+    """Table of (name, text) rows without titles; texts are no markup."""
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="bold", no_wrap=True)
+    for name, *texts in rows:
+        table.add_row(name, *map(escape, texts))
     return table
 
 
@@ -62,8 +72,8 @@ def gpu_document(gpu: GpuSpec) -> dict[str, Any]:
 def render_gpus_list(gpus: Iterable[GpuSpec], console: Console) -> None:
     """Print one line per GPU."""
     table = plain_table("GPUs", "name", "title", "cc", "SMs", "max MHz", "L2", "HBM GB/s, sustained", left=2)
-    told = plain_table("Parameters, by where they come from", "name", *SOURCE_KINDS, "all", left=1)
-    for either in (table, told):
+    sources_table = plain_table("Parameters, by where they come from", "name", *SOURCE_KINDS, "all", left=1)
+    for either in (table, sources_table):
         either.columns[0].no_wrap = True
     rows = [gpu_row(gpu) for gpu in gpus]
     if not rows:
@@ -75,10 +85,10 @@ def render_gpus_list(gpus: Iterable[GpuSpec], console: Console) -> None:
             row["name"], escape(row["title"]), str(row["compute_capability"]), number(row["num_sms"]),
             number(row["max_mhz"]), size(row["l2_bytes"]), number(row["hbm_read_gb_per_s"]),
         )
-        told.add_row(row["name"], *(str(sources.get(kind, 0)) for kind in SOURCE_KINDS), str(sum(sources.values())))
+        sources_table.add_row(row["name"], *(str(sources.get(kind, 0)) for kind in SOURCE_KINDS), str(sum(sources.values())))
     console.print(table)
     console.print()
-    console.print(told)
+    console.print(sources_table)
     console.print()
     names = [row["name"] for row in rows]
     console.print("Next: ", end="")
@@ -87,10 +97,10 @@ def render_gpus_list(gpus: Iterable[GpuSpec], console: Console) -> None:
 
 def render_gpu(gpu: GpuSpec, console: Console) -> None:
     """Print every parameter with its unit, value and source."""
-    has_room = console.width >= WIDE
+    is_wide = console.width >= WIDE
     component = ""
     console.print(f"[bold]{escape(gpu.title)}[/] ({gpu.name})")
-    table = _parameters_table(has_room)
+    table = _parameters_table(is_wide)
     for parameter, value in gpu.parameters().items():
         part, name = parameter.split(".", 1)
         if part != component:
@@ -100,12 +110,12 @@ def render_gpu(gpu: GpuSpec, console: Console) -> None:
         source = gpu.source_of(parameter).split(":", 1)[1].strip()
         shown = f"[yellow]{kind}[/]" if kind == "guess" else kind
         cells = [f"  {name}", number(value), unit_of(parameter), shown]
-        table.add_row(*cells, *([escape(source)] if has_room else []))
-        if not has_room:
+        table.add_row(*cells, *([escape(source)] if is_wide else []))
+        if not is_wide:
             console.print(table)
             console.print(Padding(Text(source, style="dim"), (0, 0, 0, 4)))
-            table = _parameters_table(has_room)
-    if has_room:
+            table = _parameters_table(is_wide)
+    if is_wide:
         console.print(table)
     console.print()
     console.print(f"Features: {', '.join(gpu.device.features)}.")
@@ -131,13 +141,13 @@ def render_meanings(gpu: GpuSpec, wanted: str, console: Console) -> None:
         console.print(Padding(Text(gpu.source_of(field), style="dim"), (0, 0, 0, 4)))
 
 
-def _parameters_table(has_room: bool) -> Table:
+def _parameters_table(is_wide: bool) -> Table:
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True, width=36)
     table.add_column(justify="right", no_wrap=True, width=12)
     table.add_column(no_wrap=True, width=12)
     table.add_column(no_wrap=True, width=9)
-    if has_room:
+    if is_wide:
         table.add_column(overflow="fold")
     return table
 

@@ -11,7 +11,7 @@ from typing import Any
 from gpusim.errors import GpusimError
 from gpusim.machine.config import GpuSpec
 from gpusim.report.number_format import flag, number, percent
-from gpusim.report.plots.figure import BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILION, picture_of, settings
+from gpusim.report.plots.figure import BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILION, new_figure, picture_of, settings
 from gpusim.report.plots.picture import Picture, check_plot
 from gpusim.simulate.constants import Shared
 from gpusim.simulate.result import Result
@@ -69,14 +69,14 @@ def plot_roofline(
     placed = _placed(every, gpu, names)
     mhz = max(item.sm_clock_mhz for item in every)
     hbm = gpu.hbm.sustained_read_gb_per_s
-    said = [
+    sentences = [
         f"{item.name} reaches {number(round(item.tflops, 1))} TFLOP/s at "
         f"{_per_byte(item.dram_flops_per_byte, 'FLOP per byte of memory')} and "
         f"{_per_byte(item.l2_flops_per_byte, 'per byte of L2')}, "
         f"{percent(item.tflops / item.roof_tflops(hbm))} of its roof"
         for item in placed
     ]
-    alt = f"Roofline of {gpu.name} at {mhz:,.0f} MHz: {'; '.join(said)}."
+    alt = f"Roofline of {gpu.name} at {mhz:,.0f} MHz: {'; '.join(sentences)}."
     with settings():
         return picture_of(_draw(placed, gpu, mhz), alt, path)
 
@@ -119,8 +119,8 @@ def names_of(results: Sequence[Result]) -> list[str]:
     """
     names = []
     for item in results:
-        alike = [other for other in results if other.kernel == item.kernel]
-        differ = [key for key in item.params if len({str(other.params.get(key)) for other in alike}) > 1]
+        same_kernel = [other for other in results if other.kernel == item.kernel]
+        differ = [key for key in item.params if len({str(other.params.get(key)) for other in same_kernel}) > 1]
         words = [f"{flag(key)} {item.params[key]}" for key in differ[:3]]
         names.append(" ".join([item.kernel, *words]))
     return [f"{name} ({names[: idx + 1].count(name)})" if names.count(name) > 1 else name for idx, name in enumerate(names)]
@@ -172,7 +172,6 @@ def joined(names: Sequence[str]) -> str:
 
 
 def _draw(placed: list[Placed], gpu: GpuSpec, mhz: float) -> Any:
-    from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
     tops = ceilings(gpu, mhz, {name for item in placed for name in item.types} if all(item.types for item in placed) else ())
@@ -182,7 +181,7 @@ def _draw(placed: list[Placed], gpu: GpuSpec, mhz: float) -> Any:
     left = min([*finite, 1e3 * min(tops.values()) / l2]) / 3.0
     right = max([*finite, 1e3 * highest / hbm]) * 3.0
     bottom = min([*(item.tflops for item in placed), min(tops.values())]) / 3.0
-    figure = Figure(figsize=(8.2, 5.4), layout="constrained")
+    figure = new_figure(8.2, 5.4)
     axes = figure.subplots()
     axes.set_xscale("log")
     axes.set_yscale("log")

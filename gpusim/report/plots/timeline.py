@@ -9,7 +9,7 @@ from typing import Any
 
 from gpusim.errors import GpusimError
 from gpusim.report.number_format import count, percent
-from gpusim.report.plots.figure import PURPLE, SKY, ink_on, picture_of, settings
+from gpusim.report.plots.figure import PURPLE, SKY, ink_on, new_figure, picture_of, settings
 from gpusim.report.plots.picture import Picture, check_plot
 from gpusim.report.plots.window import Window, batches, check_window, lives_of, of_sm, steady_window
 from gpusim.simulate.result import Result
@@ -213,13 +213,11 @@ GAP = 0.45
 
 
 def _draw(result: Result, timeline: Timeline, lanes: Sequence[Lane], window: Window) -> Any:
-    from matplotlib.figure import Figure
-
     positions = _positions(lanes)
     has_bytes = bool(timeline.memory) and not timeline.copies
     lanes_inches, bytes_inches = (positions[-1] + 1.0) * LANE_INCHES, BYTES_INCHES * has_bytes
     with settings():
-        figure = Figure(figsize=(10.5, lanes_inches + bytes_inches + 1.9), layout="constrained")
+        figure = new_figure(10.5, lanes_inches + bytes_inches + 1.9)
         heights = [bytes_inches, lanes_inches] if has_bytes else [lanes_inches]
         *above, axes = figure.subplots(len(heights), 1, sharex=True, squeeze=False, height_ratios=heights)[:, 0]
         seen: dict[str, Look] = {}
