@@ -42,10 +42,10 @@ def banks_command(
         help="a swizzle over the layout: B,M,S in elements, or 32B, 64B, 128B of TMA and wgmma (in bytes)")] = None,
     threads: Annotated[list[str] | None, typer.Option(
         "--threads", metavar="LAYOUT",
-        help="where the first element of each lane's vector lies: a layout from lane to the index in the tile (mode 0 "
-        "counts first), or to a coordinate, for example 32:1@0 for one lane a row; 33rd and later lanes are those of a second "
+        help="Where the first element of each lane's vector lies: a layout from lane to the index in the tile (mode 0 "
+        "counts first), or to a coordinate. 32:1@0 is one lane a row. Lanes from the 33rd on are those of a second "
         "instruction: (32,2) is (lane,instruction). With several --access, one each in the same order, _ for the usual "
-        "lanes")] = None,
+        "lanes.")] = None,
     at: Annotated[str | None, typer.Option(
         "--at", metavar="COORD", help="where the access starts in the tile, for example (0,16)")] = None,
     json_path: Annotated[str | None, typer.Option(

@@ -232,7 +232,7 @@ def layout_command(context: typer.Context, **values: Any) -> None:
 
     typed_rows = values["max_rows"].strip()
     if not typed_rows.isdecimal() or not 1 <= int(typed_rows[:9]) <= MOST_ROWS:
-        raise ConfigError(f"--rows {typed_rows[:20]} wants a whole number from 1 to {MOST_ROWS}, for example {_DEFAULT_ROWS}")
+        raise ConfigError(f"--rows {typed_rows[:20]} wants an integer from 1 to {MOST_ROWS}, for example {_DEFAULT_ROWS}")
     if values["order"] is not None and not values["tile_to_shape"]:
         raise ConfigError(f"--order {values['order']} says how --tile-to-shape repeats; give that, too")
     outputs = output_paths(values)
