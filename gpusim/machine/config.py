@@ -262,7 +262,16 @@ def gpu_from_table(table: Mapping[str, Any], where: str) -> GpuSpec:
     for name in COMPONENT_KINDS:
         if name not in parts and name not in OPTIONAL:
             raise ConfigError(f"{where}: component.{name} is missing, a GPU's description needs it")
-    device, l2 = parts["device"], parts["l2"]
+    device, l2, hbm = parts["device"], parts["l2"], parts["hbm"]
+    if not device.features:
+        raise ConfigError(f"{where}: device.features is [], wants those that the GPU has, for example cp_async and mma_sync")
+    for way in ("read", "write"):
+        rate = getattr(hbm, f"sustained_{way}_gb_per_s")
+        if rate > hbm.peak_gb_per_s:
+            raise ConfigError(
+                f"{where}: component.hbm.sustained_{way}_gb_per_s is {rate:g}, above the peak, peak_gb_per_s, "
+                f"{hbm.peak_gb_per_s:g}"
+            )
     for feature, part in FEATURE_PARTS.items():
         if feature in device.features and part not in parts:
             raise ConfigError(f"{where}: device.features has {feature!r}, wants component.{part}, which does it")
