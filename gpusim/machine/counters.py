@@ -1,4 +1,8 @@
-"""Counters of all parts of the machine: the engine writes them, a summary reads them."""
+"""Counters of all parts of the machine: the engine writes them, a summary reads them.
+
+A field that a Spec's module defines by ``ncu("...")``, for example in :mod:`gpusim.machine.memory.l1`, has that name in
+``result.counters``. ``docs/extend.md`` says how to add one.
+"""
 
 from __future__ import annotations
 

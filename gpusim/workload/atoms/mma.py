@@ -1,4 +1,4 @@
-"""MMA atoms: one row for each multiply-accumulate instruction. Source of all rows: PTX ISA 8.x."""
+"""MMA atoms: a row for each multiply-accumulate instruction (PTX ISA 8.x). ``docs/extend.md`` has the files of a new MMA."""
 
 from __future__ import annotations
 
