@@ -1,5 +1,4 @@
-// The L2 request coalescer: line requests that ride on a neighbour's, and what the others wait at their
-// slices.
+// The L2 request coalescer: line requests that ride on a neighbour's, and the waits of others at slices.
 #include "coalescer.h"
 
 #include "machine.h"
@@ -103,8 +102,7 @@ BatchPrice Coalescer::price_lines(const LineBatch& batch, Reader* reader, double
   return BatchPrice{length, carried, ahead};
 }
 
-// What of a fill's lines one that asks at `at_cycle` can still join: they come evenly, the other partition's
-// later.
+// Share of a fill's lines that can be joined at `at_cycle`: they come evenly, the other partition's later.
 double Coalescer::pending_share(const TileState* tile, double at_cycle) const {
   double last_at = tile->done_at + far_cycles_;
   double first_at = tile->began_at + input.xbar->coalesce_fill_cycles;
@@ -113,8 +111,7 @@ double Coalescer::pending_share(const TileState* tile, double at_cycle) const {
   return 1.0 - since / (last_at - first_at);
 }
 
-// What of a request's lines joins another's that was so much earlier, where its last line gained
-// `waits_cycles`.
+// Share of a request's lines that joins one so much earlier, whose last line gained `waits_cycles`.
 double Coalescer::merged_share(double late_cycles, double waits_cycles) const {
   if (late_cycles <= early_cycles_) return 1.0;
   if (late_cycles - waits_cycles >= late_cycles_) return 0.0;

@@ -1,5 +1,4 @@
-// The L2 request coalescer: line requests that ride on a neighbour's, and what the others wait at their
-// slices.
+// The L2 request coalescer: line requests that ride on a neighbour's, and the waits of others at slices.
 #pragma once
 #include "request.h"
 
@@ -13,8 +12,7 @@ struct Reader {
   Sequence draws;
 };
 
-// Rows of TMA boxes outside of their tensors: bytes that cross the SM's port, and what they take of the
-// slices.
+// Rows of TMA boxes outside of their tensors: bytes that cross the SM's port, and their cost at the slices.
 struct ZeroRows {
   bool is_any = false;
   double num_bytes = 0.0;
@@ -35,19 +33,20 @@ struct LineBatch {
   double request_sharing = 1.0;  // of its requests what may come with a neighbour's
 };
 
-// What a batch costs: how far the slices' clock goes on meanwhile, what slices and links carry, cycles
-// gained.
+// Cost of a batch: advance of the slices' clock, bytes of slices and links, cycles gained.
 struct BatchPrice {
   double moved_bytes;
   double carried_bytes;
   double ahead_cycles;
 };
 
-// Models: lines that another SM of the same region waits for come with that SM's, up to a number of requests
-// a line; a line can be joined until some cycles after it has passed the slices, longer the farther its slice
-// is; of a fill that comes in, lines that are not there yet are joined; a queue at each slice, in which the
-// slowest line of a bulk copy waits, the longer the busier all were lately.
-// Ignores: what the crossbar does, whose part it is (crossbar.h).
+// Models:
+// * lines that another SM of the region waits for come with its request, up to a number of requests;
+// * a line can be joined until some cycles after it has passed the slices, longer for a farther slice;
+// * lines of a fill that have not arrived yet are joined;
+// * a queue at each slice, in which the slowest line of a bulk copy waits, longer after busy cycles.
+// Ignores:
+// * the crossbar's own costs (crossbar.h).
 // Source: the crossbar's (crossbar.h).
 class Coalescer {
  public:

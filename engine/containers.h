@@ -1,5 +1,4 @@
-// Containers of the engine, and their memory: grown pages in WebAssembly, the C library's heap in a native
-// build.
+// Containers of the engine, and their memory: grown pages in WebAssembly, the C heap in a native build.
 #pragma once
 #include <stddef.h>
 #include <stdint.h>

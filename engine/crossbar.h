@@ -16,8 +16,7 @@ struct TransferPart {
 
 class Transfer;
 
-// One SM's way in: transfers one after the other, the first of them sharing the slices with other SMs; and
-// its stores' way out.
+// One SM's reads: one transfer after the other, the first sharing the slices with other SMs; and its stores.
 struct SmPort : public Reader {
   uint32_t gpc;  // row of gpc_links
   Transfer* active = nullptr;
@@ -105,8 +104,7 @@ class Crossbar {
   // Fetches a tile once and delivers it to receivers, each of which takes in so much at most.
   void multicast(const MemoryRequest& request, Receiver* receivers, double bytes_per_cycle,
                  const ZeroRows& zeros);
-  // Stores a tile; `left` is told when its last byte has left the SM, `arrived` when it has passed what L2
-  // takes.
+  // Stores a tile; `left` is called when its last byte has left the SM, `arrived` when L2 has taken it.
   void write(const MemoryRequest& request, Completion* left, Completion* arrived, double num_distinct_bytes,
              StoreKind kind, double num_packet_bytes = 0.0, double packet_bytes = LINE_BYTES,
              double num_more_bytes = 0.0);

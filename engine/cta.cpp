@@ -87,8 +87,7 @@ void Stage::end_read(double at_cycle) {
 
 // ------------------------------------------------------------------------------------------ mbarriers
 
-// Behind those that are there at `at_cycle`, before those that roles ahead of the clock have issued for
-// later.
+// Behind those that are there at `at_cycle`, before those that roles ahead of the clock issued for later.
 void MbarrierUnit::arrive(double at_cycle, double* goes_on, double* counts_at) {
   const MbarrierConstants& spec = *input.mbarrier;
   double lag = larger(0.0, spec.max_queued_arrivals * (spec.arrive_interval_cycles - spec.arrive_cycles));

@@ -1,5 +1,4 @@
-// CTAs and clusters while they run: mbarriers, barriers, stages of shared memory, groups of copies, the
-// register pool.
+// CTAs and clusters while they run: mbarriers, barriers, shared-memory stages, copy groups, register pool.
 #pragma once
 #include "input.h"
 #include "timing.h"
@@ -10,8 +9,7 @@ class Role;
 struct Cta;
 struct TileState;
 
-// Copies that were committed together: complete when the last of them is, and not before the group ahead of
-// it.
+// Copies committed together: complete when the last of them is, and not before the previous group.
 class AsyncGroup : public Completion {
  public:
   int32_t num_pending = 0;
@@ -85,10 +83,12 @@ struct Stage {
   void end_read(double at_cycle);
 };
 
-// What takes the arrivals of one SM's warps.
-// Models: one arrival after the other, an interval apart, and a queue before it, so that the first ones cost
-// no more than their issue.
-// Ignores: waits in the same queue; a queue for each sub-core; lanes of a warp, which arrive together.
+// Takes the mbarrier arrivals of one SM's warps.
+// Models:
+// * one arrival after the other, an interval apart;
+// * a queue before it: the first arrivals cost only their issue.
+// Ignores:
+// * waits in the same queue; a queue for each sub-core; lanes of a warp, which arrive together.
 // Source: the GPU's description.
 class MbarrierUnit {
  public:
@@ -102,10 +102,12 @@ class MbarrierUnit {
 };
 
 // One mbarrier object in shared memory.
-// Models: arrival count, transaction count, phase and parity; a phase completes when both counts are zero, at
-// the latest of its arrivals' cycles; a waiter that has gone to sleep goes on some cycles later, a lone lane
-// when it looks next.
-// Ignores: the issue slots that a failing try_wait loop takes.
+// Models:
+// * arrival count, transaction count, phase and parity;
+// * a phase completes when both counts are zero, at the latest of its arrivals' cycles;
+// * a sleeping waiter goes on some cycles later, a lone lane at its next try.
+// Ignores:
+// * the issue slots that a failing try_wait loop takes.
 // Source: PTX ISA, mbarrier; the GPU's description.
 struct Mbarrier {
   Cta* cta;

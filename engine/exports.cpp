@@ -1,5 +1,4 @@
-// What the host calls: memory for a packed launch, its run in slices, its results, and functions to be
-// tested.
+// What the host calls: memory for a packed launch, its run in slices, its results, functions for tests.
 #include "machine.h"
 #include "numeric.h"
 #include "order_statistics.h"

@@ -77,8 +77,7 @@ void CountedCopies::complete(double cycle) {
   machine.flights.counted.release(this);
 }
 
-// What its last instruction's data take from when they are asked for: as long as L1's, L2's or, out of
-// memory, memory's.
+// Latency of the last instruction's data: that of L1, of L2 or of memory.
 double CpAsyncInFlight::latency_cycles(double cycle) const {
   double soonest = issued.hits ? input.l1->hit_latency_cycles : input.l2->near_latency_cycles;
   bool is_late = issued.hits && input.l1->cp_async_latency_cycles != 0.0;

@@ -76,8 +76,7 @@ class CpAsyncInFlight : public Completion {
   double latency_cycles(double cycle) const;
 };
 
-// One of a store's two ends: its last byte has left the SM, or has passed what L2 takes. The kernel ends
-// after both.
+// One of a store's two ends: its last byte has left the SM, or L2 has taken it. The kernel ends after both.
 class StoreInFlight : public Completion {
  public:
   explicit StoreInFlight(AsyncGroup* group);

@@ -41,12 +41,10 @@ class Hbm {
   double busy_cycles(double num_rows);
   // The same of `num_parts` in channels of their own, beside writes; 0 where nothing was written of late.
   double mixed_cycles(double num_parts);
-  // How much later than with even channels the last of `part_bytes` out of `num_bytes` comes; place below 0:
-  // the mean.
+  // Delay of the last of `part_bytes` out of `num_bytes` against even channels; place below 0: the mean.
   double uneven_cycles(double num_bytes, double place, bool are_apart, double part_bytes);
 
-  // Reads `num_bytes` for a miss of one SM, `times` over; `done` is told when the last byte has passed the
-  // wire.
+  // Reads `num_bytes` for a miss of one SM, `times` over; `done` is called when the last byte has passed.
   void fill(double num_bytes, L2Fill* done, const MemoryRequest& request, double piece_bytes,
             double num_part_requests, double times);
   // Writes `num_bytes` of evicted dirty lines, in pieces of `piece_bytes` or side by side.

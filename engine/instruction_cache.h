@@ -6,11 +6,12 @@
 namespace gpusim {
 
 // Models:
-// * code beyond what the launch brings along, which the first SM fetches out of memory, and others out of L2;
+// * code beyond what the launch brings along: the first SM fetches it from memory, others from L2;
 // * levels that keep each line at one place: code longer than a level evicts as much of what it began with;
 // * a miss waits for the level behind, whose latency is spread over the bytes that are fetched ahead;
 // * a loop's code that a sub-core does not keep comes at the pace of its TPC's place in the GPC.
-// Ignores: branches; warps that are not together; constants, which share L1; the traffic of instructions.
+// Ignores:
+// * branches; warps that are not together; constants, which share L1; the traffic of instructions.
 // Source: the GPU's description; kernels/counted_code, loop_code.
 class InstructionCache {
  public:

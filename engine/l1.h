@@ -35,14 +35,14 @@ struct Passage {
 };
 
 // Models:
-// * one unit that takes a warp's instructions in order, each for as long as the slower of tags and data
-//   stage;
-// * cp.async passes for longer than a load, one that misses with a part of its wavefronts; commits pass, too;
+// * one unit that takes instructions in order, each for as long as the slower of tags and data stage;
+// * cp.async passes for longer than a load, a miss with a part of its wavefronts; commits pass, too;
 // * behind it a queue of the rows of tiles that cp.async copies around L1;
 // * hit latency; a hit on a line that is still being filled waits for the fill;
 // * tiles that stay (least recently used leave); no allocation on stores;
 // * the bytes that may be under way to it at once; a queue of stores while their warps go on.
-// Ignores: sets, partial lines, how long a batch of many hits takes beyond its first.
+// Ignores:
+// * sets, partial lines, the time of a batch of many hits beyond its first.
 // Source: the GPU's description; lines on their way: kernels/load_loops, h200_sxm, 2026-11-23.
 class L1 {
  public:

@@ -120,15 +120,15 @@ void L2::fill(const MemoryRequest& request, TileState* tile, double share) {
   double place = hbm.waits.next(PLASTIC);
   bool is_many = request.num_bytes > PARTITION_BYTES;
   double spread = is_many && num_rows >= FEW_ROWS ? hbm.spread_cycles() : 0.0;
-  double together = request.batch_scale;
+  double batch_scale = request.batch_scale;
   L2Fill* done = fills_.make();
   done->tile = tile;
-  done->waits = waits_of(num_rows * together, paid, are_apart, is_many, place, 0.0);
+  done->waits = waits_of(num_rows * batch_scale, paid, are_apart, is_many, place, 0.0);
   done->part_waits = done->waits;
   if (request.num_warps > 1) {
     double parts = request.num_warps;
-    done->part_waits = waits_of(larger(1.0, num_rows / parts) * together, paid, are_apart, is_many, -1.0,
-                                paid / parts * together);
+    done->part_waits = waits_of(larger(1.0, num_rows / parts) * batch_scale, paid, are_apart, is_many, -1.0,
+                                paid / parts * batch_scale);
   }
   done->earliest = request.issued_at + paid / hbm.wire.alone();
   done->latency_cycles = input.hbm->latency_cycles + spread;

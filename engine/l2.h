@@ -21,8 +21,7 @@ class L2Link {
  public:
   void init(double bytes_per_cycle) { pipe_.rate = bytes_per_cycle; }
 
-  // Passes what an SM reads. Returns when so much has passed with even lanes; `deviation`: of the lanes, in
-  // cycles.
+  // Passes what an SM reads. Returns when so much has passed with even lanes; `deviation` of lanes in cycles.
   double read(double num_bytes, double at_cycle, double* deviation);
   // The same of what an SM stores.
   double store(double num_bytes, double at_cycle, double* deviation);
@@ -38,8 +37,8 @@ class L2Link {
   double crossed_bytes_ = 0.0;  // all that it has passed since it was idle
 };
 
-// Cycles that a line waits: in its queue, from when it could pass; at a channel that is fuller than others,
-// from when the last byte has; for a refresh, from there.
+// Cycles that a line waits: in its queue, from when it could pass; at a fuller channel than others, from when
+// the last byte has; for a refresh, from there.
 struct FillWaits {
   double queued_cycles;
   double uneven_cycles;

@@ -1,5 +1,4 @@
-// The queue of instructions before an SM's data stage of shared memory, and warps that wait for a place in
-// it.
+// The queue of instructions before an SM's shared-memory data stage, and warps that wait for a place.
 #include "mio_queue.h"
 
 #include "machine.h"

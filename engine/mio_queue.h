@@ -1,5 +1,4 @@
-// The queue of instructions before an SM's data stage of shared memory, and warps that wait for a place in
-// it.
+// The queue of instructions before an SM's shared-memory data stage, and warps that wait for a place.
 #pragma once
 #include "role.h"
 
@@ -50,11 +49,13 @@ class QueuedLoad : public QueuedWarp {
   double first_left_;
 };
 
-// Models: a queue of so many instructions, served in the order in which they came; whoever waits for a place
-// gets one when somebody leaves: CTAs in the order of their age, warps of one CTA in turns. Loads of global
-// memory and copies by cp.async wait for a place as well.
-// Ignores: what short loads, stores and copies take of its places; that each scheduler has half of it at
-// most; an SM that has run wgmma; that other GPUs may have another queue than an H100.
+// Models:
+// * a queue of so many instructions, served in the order in which they came;
+// * a free place goes to the oldest waiting CTA, and to warps of one CTA in turns;
+// * loads of global memory and copies by cp.async wait for a place as well.
+// Ignores:
+// * the places that short loads, stores and copies take; the limit of half of it for each scheduler;
+// * an SM that has run wgmma; other queues of other GPUs than an H100.
 // Source: kernels/behind_conflicts (places), kernels/load_turns (whose turn), both h100_sxm, 2026-11-27.
 class MioQueue : public Action {
  public:

@@ -1,5 +1,4 @@
-// The tensor cores of an SM, and whose mma.sync they take, or whose FFMA its schedulers, where several roles
-// multiply so.
+// The tensor cores of an SM, and whose mma.sync (or FFMA) is issued where several roles multiply.
 #pragma once
 #include "role.h"
 
@@ -7,11 +6,12 @@ namespace gpusim {
 
 // The tensor cores of one SM as one pipe, for mma.sync and for wgmma.
 // Models:
-// * wgmma's rate (worked out before the run), arithmetic that begins once A is there;
+// * wgmma's rate (computed before the run), arithmetic that begins once A is there;
 // * groups of a warpgroup in flight, and the wgmma of all warpgroups in one queue;
 // * mma.sync's rate, minimum interval and latency; ldmatrix that keeps others' mma.sync from being issued;
-// * IMAD.WIDE and wgmma exclude one another, whoever issued them.
-// Ignores: the order in which warpgroups alternate inside the pipe; what issuing a wgmma takes; sparsity.
+// * IMAD.WIDE and wgmma exclude one another, whichever role issued them.
+// Ignores:
+// * the order in which warpgroups alternate inside the pipe; the issue cost of a wgmma; sparsity.
 // Source: the GPU's description; kernels/ring_math, pipe_beside_wgmma, turn_taking.
 struct TensorCore {
   Pipe pipe;
@@ -26,12 +26,13 @@ struct TensorCore {
 };
 
 // Models:
-// * greedy, then oldest: who multiplies goes on until it stops; then the one that has waited longest does;
-// * FFMA leave a scheduler's other warps no turns: cp.async of other roles wait until they stop, or where
-//   each has one warp on a scheduler, for as many runs as there are CTAs that multiply;
+// * greedy, then oldest: a role multiplies until it stops; then the one that has waited longest does;
+// * FFMA leave a scheduler's other warps no turns: cp.async of other roles wait until they stop;
+// * where each role has one warp on a scheduler, they wait for as many runs as there are CTAs that multiply;
 // * CTAs of rings of two slots and more are served by age.
-// Ignores: that copies slip in within what is asked for at once; more than 256 runs by any but a stop; CTAs
-// of fewer warps than schedulers; what other instructions than copies wait beside FFMA.
+// Ignores:
+// * copies that slip in within one request; more than 256 runs, except by a stop;
+// * CTAs of fewer warps than schedulers; waits of instructions other than copies during FFMA.
 // Source: kernels/mma_loops, h200_sxm, 2026-11-22; kernels/fma_loops, h200_sxm, 2026-11-23, and h100_sxm,
 // 2026-11-27; validation/studies/sgemm_h100_sxm.csv, cta_ends_h100_sxm.csv.
 class MmaArbiter : public Action {
@@ -42,8 +43,7 @@ class MmaArbiter : public Action {
   MmaArbiter(WarpState state, Wait wait) : state_(state), wait_(wait) {}
   // Multiplies now, `num_runs` times, or waits for the role's turn and does so then.
   bool ask(Role* role, const Op& op, Multiply multiply, int32_t num_runs, bool by_age);
-  // Waits until another one that multiplies lets a role issue `num_copies` of each of its warps; true: copy
-  // now.
+  // Waits until a role that multiplies lets another issue `num_copies` of each of its warps; true: copy now.
   bool hold(Role* role, double num_copies);
   void act(uint8_t what) override;
 

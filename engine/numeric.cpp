@@ -19,7 +19,7 @@ constexpr double SMALLEST_EXPONENT = -745.2;            // below it e^x is zero
 constexpr int SCALE_EXPONENT = 200;                     // by which subnormal results are scaled once more
 constexpr double SQRT_HALF = 0.7071067811865476;
 constexpr double INVERSE_SQRT_PI = 5.6418958354775628695e-1;
-constexpr double LARGEST_WHOLE = 4096.0;  // up to it whole powers are products
+constexpr double LARGEST_INTEGER = 4096.0;  // up to it whole powers are products
 constexpr double ERF_NEAR = 0.46875;
 constexpr double ERF_FAR = 4.0;
 constexpr double ERFC_END = 27.3;  // from it on erfc is zero
@@ -151,7 +151,7 @@ double log(double x) {
   return num * LN2_HIGH - ((half - (s * (half + beyond) + num * LN2_LOW)) - f);
 }
 
-double whole_power(double x, int num) {
+double integer_power(double x, int num) {
   double found = 1.0;
   double square = x;
   while (num) {
@@ -163,9 +163,9 @@ double whole_power(double x, int num) {
 }
 
 double power(double x, double y) {
-  if (0.0 <= y && y <= LARGEST_WHOLE) {
+  if (0.0 <= y && y <= LARGEST_INTEGER) {
     int num = int(y);
-    if (num == y) return whole_power(x, num);
+    if (num == y) return integer_power(x, num);
   }
   if (x == 1.0) return 1.0;
   return exp(y * log(x));

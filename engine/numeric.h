@@ -12,7 +12,7 @@ double exp(double x);
 double log(double x);
 
 // `x` to the power of `num`, 0 or more: a product of squares.
-double whole_power(double x, int num);
+double integer_power(double x, int num);
 
 // `x`, 0 or more, to the power of `y`: a product where `y` is whole and up to 4096, else e^(y ln x).
 // Up to two units in the last place are lost for each unit of y ln x.

@@ -62,8 +62,7 @@ void chain(Role* role, double num_instructions, double num_more) {
   role->spend(WarpState::ISSUE, end > chained ? end : chained);
 }
 
-// A chain that takes longer beside wgmma: what is left goes on at its pace when the wgmma that run have
-// ended.
+// A chain that takes longer during wgmma: the rest goes on at its own pace when the running wgmma have ended.
 bool slowed_chain(Role* role, const AluRecord& cost) {
   WarpScheduler& scheduler = sm_of(role).scheduler;
   double dependent = input.warp_scheduler->dependent_cycles;
@@ -163,8 +162,7 @@ void fetch_code(Role* role, const Op& op) {
   role->spend(WarpState::NO_INSTRUCTION, role->t + waited);
 }
 
-// Waits for what a sub-core does not keep of a loop's code, where one warp issues it; two and more do so
-// meanwhile.
+// Waits for loop code that a sub-core does not keep, where one warp issues it; two and more hide it.
 void loop_body(Role* role, const Op& op) {
   Sm& sm = sm_of(role);
   if (role->num_warps * double(sm.num_ctas) > input.warp_scheduler->num_schedulers) return;
@@ -208,8 +206,7 @@ bool alu(Role* role, const Op& op) {
   return true;
 }
 
-// Products and sums of 64 bits: while wgmma runs each waits for its turn, and takes it from it; alone at
-// their pace.
+// IMAD.WIDE: while wgmma runs each waits for its turn, and takes it from wgmma; alone at their own pace.
 bool imad_wide(Role* role, const Op& op) {
   if (machine.run.is_ideal(Ideal::IMAD_WIDE)) return true;
   Sm& sm = sm_of(role);

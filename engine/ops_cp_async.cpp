@@ -138,8 +138,7 @@ bool cp_async(Role* role, const Op& op) {
   return true;
 }
 
-// Closes the group; that passes the load/store unit, too, and is held where its copies' addresses are written
-// anew.
+// Closes the group; passes the load/store unit, too, and stalls where its copies' addresses are rewritten.
 bool cp_async_commit_group(Role* role, const Op& op) {
   Sm& sm = sm_of(role);
   role->copy_pass = CopyPass::NONE;

@@ -121,8 +121,7 @@ bool global_load(Role* role, const Op& op) {
   return true;
 }
 
-// Through the load/store unit; the warps go on when the last of it waits in the store queue. So do
-// reductions.
+// Stores and reductions: the load/store unit; the warps go on when the last waits in the store queue.
 bool global_store(Role* role, const Op& op) {
   Sm& sm = sm_of(role);
   const StoreRecord& store = input.stores[uint32_t(op.cost)];
@@ -185,8 +184,7 @@ bool until_stored(Role* role, Fifo<QueuedStore>& queued, double num_left_bytes) 
   return waited == nullptr || role->wait_group(waited, WarpState::LSU, Wait::STORE_QUEUE);
 }
 
-// A store that L2 resolves; with a result it comes back a latency later. A fence waits for it as for any
-// store.
+// A store that L2 resolves; a result comes back a latency later. A fence waits for it as for any store.
 bool global_atomic(Role* role, const Op& op) {
   if (!(op.flags & 1)) return global_store(role, op);
   const AccessRecord& access = input.accesses[uint32_t(input.stores[uint32_t(op.cost)].access)];

@@ -80,8 +80,7 @@ bool shared_load(Role* role, const Op& op) {
 
 bool ldmatrix(Role* role, const Op& op) { return shared_load(role, op); }
 
-// Wavefronts of the data stage, from the first instruction on; the warps go on when the last waits in its
-// queue.
+// Wavefronts of the data stage from the first instruction on; warps go on when the last is in its queue.
 bool shared_store(Role* role, const Op& op) {
   const AccessRecord& access = input.accesses[uint32_t(op.cost)];
   SharedMemory& smem = sm_of(role).smem;

@@ -56,8 +56,8 @@ double answer(Numbers... numbers) {
   return *found;
 }
 
-// Each of `num_values` to the power of `num`, as `whole_power`; `values` are changed.
-void whole_powers(double* values, int num_values, int num, double* found) {
+// Each of `num_values` to the power of `num`, as `integer_power`; `values` are changed.
+void integer_powers(double* values, int num_values, int num, double* found) {
   for (int idx = 0; idx < num_values; idx++) found[idx] = 1.0;
   while (num) {
     if (num & 1)
@@ -86,7 +86,7 @@ double work_out_expected_max(int num) {
   static double values[DEVIATION_STEPS + 1];
   static double powers[DEVIATION_STEPS + 1];
   for (int idx = 0; idx <= DEVIATION_STEPS; idx++) values[idx] = shares[idx];
-  whole_powers(values, DEVIATION_STEPS + 1, num, powers);
+  integer_powers(values, DEVIATION_STEPS + 1, num, powers);
   return DEVIATIONS - area(powers, DEVIATION_STEPS + 1, STEP);
 }
 
@@ -131,7 +131,7 @@ double work_out_slowest_of_both(int num_rows, int share_steps, double refresh_fr
     }
   }
   double longer[NUM_POINTS];
-  whole_powers(is_over, NUM_POINTS, num_rows, longer);
+  integer_powers(is_over, NUM_POINTS, num_rows, longer);
   for (int idx = 0; idx < NUM_POINTS; idx++) longer[idx] = 1.0 - longer[idx];
   return area(longer, NUM_POINTS, step);
 }
@@ -143,8 +143,7 @@ double between(const double* values, double place) {
   return values[idx] + (values[idx + 1] - values[idx]) * (place - idx);
 }
 
-// Of a wait of turns, at points `step` apart: the chance that it is over, and the integral of that up to
-// there.
+// Of a wait of turns, at points in steps of `step`: the chance that it is over, and its integral.
 void turns_over(double mean, double turn, double step, double* is_over, double* until) {
   static double logs_of_middles[WAIT_STEPS];
   static bool is_known = false;
@@ -197,8 +196,8 @@ double work_out_slowest_beside_writes(double num_parts, double chance, double wa
   int quarters = int(QUARTERS * num_parts + 0.5);
   double all_idle[NUM_POINTS];
   double all_over[NUM_POINTS];
-  whole_powers(is_idle, NUM_POINTS, quarters, all_idle);
-  whole_powers(is_over, NUM_POINTS, quarters, all_over);
+  integer_powers(is_idle, NUM_POINTS, quarters, all_idle);
+  integer_powers(is_over, NUM_POINTS, quarters, all_over);
   for (int idx = 0; idx < NUM_POINTS; idx++) all_idle[idx] = all_idle[idx] - all_over[idx];
   return area(all_idle, NUM_POINTS, apart);
 }

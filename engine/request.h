@@ -25,10 +25,8 @@ struct MemoryRequest : TileRequest {
   const int32_t* neighbours = nullptr;  // (column, step) pairs of tiles that L2 fetches with it
   uint32_t num_neighbours = 0;
   // Bytes that cross the SM's port for each that is asked for, bytes that L2 reads for each that crosses,
-  // what
-  // of these may come with a neighbour's request; requests of lines (0: as few as its bytes need), and what
-  // of
-  // them may.
+  // what of these may come with a neighbour's request; requests of lines (0: as few as its bytes need), and
+  // what of them may.
   FetchRecord fetched = {1.0, 1.0, 1.0, 0.0, 1.0, 0.0, 0.0};
   int32_t num_warps = 1;           // warps that each wait for a part of it alone
   double new_fraction = 1.0;       // of its rows those that begin a block of memory that L2 takes as a whole

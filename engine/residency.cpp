@@ -96,23 +96,21 @@ bool Residency::kept_loss(const MemoryRequest& request, uint32_t partition, Loss
     tiles_.put(request.tile, tile);
   }
   double share = 1.0 / num_partitions_;
-  PartitionLines* partitions = tile->partitions;
-  bool is_known = partitions[0].is_held || partitions[1].is_held || partitions[0].was_evicted ||
-                  partitions[1].was_evicted;
+  PartitionLines* lines = tile->partitions;
+  bool is_known = lines[0].is_held || lines[1].is_held || lines[0].was_evicted || lines[1].was_evicted;
   if (input.launch->is_warm != 0.0 && !is_known) {
     for (uint32_t each = 0; each < num_partitions_; each++)  // both have what was there before
-      touch(&partitions[each], kept_[each], request.num_bytes, false);
+      touch(&lines[each], kept_[each], request.num_bytes, false);
     return false;
   }
-  bool has_copy = partitions[partition].is_copied;
+  bool has_copy = lines[partition].is_copied;
   for (uint32_t each = 0; each < num_partitions_; each++) {
-    loss->memory[each] = partitions[each].is_held ? 0.0 : share;
+    loss->memory[each] = lines[each].is_held ? 0.0 : share;
     loss->crossing[each] = 1.0 - share;
   }
   for (uint32_t other = 0; other < num_partitions_; other++)
-    if (!has_copy && other != partition)
-      touch(&partitions[other], kept_[other], request.num_bytes * share, true);
-  touch(&partitions[partition], kept_[partition], request.num_bytes, false);
+    if (!has_copy && other != partition) touch(&lines[other], kept_[other], request.num_bytes * share, true);
+  touch(&lines[partition], kept_[partition], request.num_bytes, false);
   loss->is_of_reader = true;
   return !has_copy;
 }

@@ -4,11 +4,13 @@
 
 namespace gpusim {
 
-// Says which reads find nothing in L2.
-// Models: what was planned, by panel and wave (traffic plan); for launches without footprints, partitions
-// that keep what was used last, each tile as a whole where it is read, and one half of it at home on the
-// other partition.
-// Ignores: sets; the order of requests within a wave.
+// Decides which reads miss in L2.
+// Models:
+// * the traffic plan, by panel and wave;
+// * without footprints: partitions that keep the tiles used last, entire where they are read;
+// * half of such a tile has its home on the other partition.
+// Ignores:
+// * sets; the order of requests within a wave.
 // Source: the traffic plan, or the capacity of a partition in the GPU's description.
 class Residency {
  public:

@@ -9,10 +9,12 @@ namespace gpusim {
 // Whether a role that has waited for who multiplies may copy, however long others multiply by then.
 enum class CopyPass : uint8_t { NONE, ONCE, UNTIL_COMMIT };
 
-// How far behind the warps that are simulated the last one of a role is.
-// Models: each load makes another warp the last, so that delays of loads that follow one another add up as in
-// a random walk; who is late finds free what the others took turns at meanwhile.
-// Ignores: which warp it is; that what it stores comes later, too.
+// How far the slowest warp of a role trails the simulated ones.
+// Models:
+// * each load makes another warp the slowest: delays of successive loads add up as in a random walk;
+// * a late warp finds free the units that the others took turns at before.
+// Ignores:
+// * which warp it is; its later stores.
 // Source: kernels/memory_bursts (rounds of loads), kernels/memory_bandwidth (loops), h200_sxm, 2026-11-22.
 struct SlowestWarp {
   double cycles = 0.0;
@@ -50,8 +52,8 @@ struct OpenSection {
   double start_cycle;
 };
 
-// The warps of one role of one CTA, in lockstep but for the last one. A role keeps a cursor, the cycle up to
-// which its warps are accounted for. It may run ahead of the clock by a few issue cycles; before it queues
+// The warps of one role of one CTA, in lockstep but for the slowest one. A role keeps a cursor, the cycle up
+// to which its warps are accounted for. It may run ahead of the clock by a few issue cycles. Before it queues
 // work on a shared pipe it lets the clock catch up.
 class Role : public Action, public Completion {
  public:

@@ -1,5 +1,4 @@
-// One launch while it runs: dispatch of CTAs, the end of roles and CTAs, the end of the kernel, or why it
-// ended early.
+// One launch while it runs: dispatch of CTAs, ends of roles and CTAs, and the kernel's end or failure.
 #pragma once
 #include "cta.h"
 #include "role.h"
@@ -11,8 +10,9 @@ namespace gpusim {
 // * rate at which CTAs are handed out, and the slower one at which their exits are noted;
 // * start and exit of a CTA; a round over the SMs, which spreads starts evenly;
 // * a freed slot taken by the next CTA; clusters within a GPC, later on whatever SMs of it fall free.
-// Ignores: preferences among SMs that are free at the same cycle; at which GPC a grid begins; warps that
-// leave before their CTA does; priorities, other kernels.
+// Ignores:
+// * preferences among SMs that are free at the same cycle; the GPC at which a grid begins;
+// * warps that leave before their CTA does; priorities, other kernels.
 // Source: the GPU's description; order: kernels/launch_order, h200_sxm, 2026-11-20.
 class Dispatcher {
  public:

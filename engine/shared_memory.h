@@ -31,9 +31,8 @@ class SharedMemory {
  public:
   GapPipe data{input.smem->wavefronts_per_cycle};
 
-  // Reads, which is not counted here. `way_wavefronts`: what it takes of the way there; 0: it asks again,
-  // and is
-  // past the way.
+  // Reads, which is not counted here. `way_wavefronts`: what it takes of the way there; 0: it asks again, and
+  // is past the way.
   Served load(double num_wavefronts, double registers_per_wavefront, double at_cycle, double way_wavefronts);
   // Writes. `is_again`: it asks again, and is past the way there.
   Served store(double num_wavefronts, double at_cycle, bool is_again);
@@ -86,9 +85,11 @@ class SharedMemory {
 };
 
 // One SM's end of the network over which the SMs of a cluster reach one another's shared memory.
-// Models: latency there and back and one way, shorter in a cluster of two; rate of the SM that asks, which
-// has less of it while it is asked itself.
-// Ignores: the far end's banks, distance in larger clusters, what clusters side by side take of one another.
+// Models:
+// * latency there and back and one way, shorter in a cluster of two;
+// * rate of the SM that asks, less while others ask it.
+// Ignores:
+// * the far end's banks, distance in larger clusters, bandwidth that neighbouring clusters share.
 // Source: the GPU's description.
 class Dsmem {
  public:

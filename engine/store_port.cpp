@@ -1,5 +1,4 @@
-// An SM's stores on their way to L2, one after the other, and the requests of its copies that stand behind
-// them.
+// An SM's stores on their way to L2, one after the other, and requests of copies that stand behind them.
 #include "store_port.h"
 
 #include "machine.h"

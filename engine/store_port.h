@@ -1,15 +1,17 @@
-// An SM's stores on their way to L2, one after the other, and the requests of its copies that stand behind
-// them.
+// An SM's stores on their way to L2, one after the other, and requests of copies that stand behind them.
 #pragma once
 #include "request.h"
 
 namespace gpusim {
 
-// Models: stores one after the other, so that SMs share what L2 takes, not transfers; a way that holds what
-// has left the SM and waits for its turn; requests of copies that stand behind stores.
-// Ignores: that stores are acknowledged late.
+// Models:
+// * stores one after the other: SMs share what L2 takes, not transfers;
+// * a buffer of stores that have left the SM and wait for their turn;
+// * requests of copies that stand behind stores.
+// Ignores:
+// * late acknowledgements of stores.
 // Source: kernels/store_drift, kernels/loads_beside_stores. Positions are bytes since the beginning. A store
-// has left the SM when all of it but what the way holds has passed.
+// has left the SM when all of it has passed, except for what the buffer holds.
 class StorePort : public Completion, public Action {
  public:
   bool is_busy = false;  // whether stores are on their way

@@ -94,8 +94,10 @@ class Agenda {
 };
 
 // A unit that serves one thing after the other, with a rate and a busy-until.
-// Models: rate; queueing in order of arrival.
-// Ignores: gaps: work reserved ahead of time is never overtaken.
+// Models:
+// * rate; queueing in order of arrival.
+// Ignores:
+// * gaps: work reserved ahead of time is never overtaken.
 // Source: rates come from the GPU's description.
 struct Pipe {
   double rate;
@@ -115,8 +117,10 @@ struct Pipe {
 };
 
 // A pipe that is asked out of order, by roles whose cursors run ahead of the clock.
-// Models: a gap that work reserved ahead has left is filled by work that is ready earlier; it may be split.
-// Ignores: gaps but the last few, which is as far as cursors run ahead.
+// Models:
+// * a gap before work reserved ahead is filled by work that is ready earlier, split if needed.
+// Ignores:
+// * gaps but the last few, which is as far as cursors run ahead.
 // Source: order of arrival, as of any queue.
 class GapPipe : public Pipe {
  public:
@@ -163,9 +167,12 @@ struct Ticket {
 };
 
 // A part that many share: transfers in flight split its rate equally, each capped by its own port.
-// Models: processor sharing with equal shares and one cap, in virtual time; transfers of weight 0, which ride
-// on another; unequal shares among transfers that begin while the rate is short.
-// Ignores: unequal caps; distance; that shares of those in flight change when the rate is no longer short.
+// Models:
+// * processor sharing with equal shares and one cap, in virtual time;
+// * transfers of weight 0, which ride on another;
+// * unequal shares among transfers that begin while the rate is short.
+// Ignores:
+// * unequal caps; distance; shares of those in flight when the rate is no longer short.
 // Source: fluid model of generalized processor sharing (Parekh and Gallager, 1993).
 class SharedPipe {
  public:

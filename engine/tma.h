@@ -8,14 +8,14 @@ namespace gpusim {
 
 // The engine that walks boxes.
 // Models:
-// * time a box, a row and a byte; a queue of some boxes, for room in which the issuing thread waits;
-// * latency against a load's; the issuing thread's cost; a store's source is free and the store complete at
-//   once;
-// * the fetch of a tensor map at its first use on the SM, or at its prefetch: L2 has it from when memory has
-//   sent it to the first SM that asked.
-// Ignores: a map's sectors; which partition it lies on; that it may be evicted; that an SM keeps some
-// hundreds
-// of them; writes into shared memory beside operand reads.
+// * time a box, a row and a byte; a queue of some boxes, for a place in which the issuing thread waits;
+// * latency against a load's; the issuing thread's cost;
+// * a store's source is free and the store complete at once;
+// * the fetch of a tensor map at its first use on the SM, or at its prefetch;
+// * L2 has a map from when memory has sent it to the first SM that asked.
+// Ignores:
+// * a map's sectors, its partition, its eviction; the limit of some hundred maps an SM;
+// * writes into shared memory during operand reads.
 // Source: the GPU's description; maps: kernels/tensor_map, kernels/first_loads.
 class Tma {
  public:

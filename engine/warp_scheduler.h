@@ -8,11 +8,12 @@ namespace gpusim {
 // Models:
 // * one warp instruction a cycle and scheduler, the lanes of each pipe; warps of a role spread evenly;
 // * chains of integer instructions and of shuffles where a program names them;
-// * beside wgmma a scheduler's arithmetic has one turn in four cycles;
+// * during wgmma a scheduler's arithmetic has one turn in four cycles;
 // * FFMAs whose registers lie in one bank take more turns, and others of the scheduler wait behind them;
 // * loads of global memory have the pipe of IMAD.WIDE for two cycles each;
 // * SMs that have paces of their own where several CTAs share one.
-// Ignores: dependences inside a role's arithmetic that no program names; dual roles of the INT pipe.
+// Ignores:
+// * dependences inside a role's arithmetic that no program names; dual roles of the INT pipe.
 // Source: the GPU's description; kernels/turn_taking, pipe_beside_wgmma, fma_loops, load_loops.
 class WarpScheduler {
  public:

@@ -82,7 +82,7 @@ BAD: list[tuple[list[str], list[str]]] = [
     (["(8,64)", "--tile-to-shape", "(100,64)"], ["(8,64) does not divide (100,64)"]),
     (["(8,64)", "--swizze", "3,3,3"], ["did you mean '--swizzle'?"]),
     (["(8,64):(64,1)", "--dtype", "bf16", "--downcast", "3"], ["16 bits do not divide"]),
-    (["Sw<3,4,3>_smem_ptr[16b] o (8,64):(64,1)", "--downcast", "4"], ["no elements of whole bytes", "at most 2"]),
+    (["Sw<3,4,3>_smem_ptr[16b] o (8,64):(64,1)", "--downcast", "4"], ["no elements of full bytes", "at most 2"]),
     (["Sw<3,4,3>_smem_ptr[16b] o (8,64):(64,1)", "--dtype", "fp32"], ["elements of 16 bits, --dtype 32"]),
     (["(4,8)", "--dtype", "bf17"], ["'bf17' is unknown", "did you mean 'bf16'?"]),
     (["(512,512)", "--plot", "x.svg"], ["262144 cells", "--slice"]),

@@ -292,10 +292,10 @@ def _check_sums(outer: list[Mode], leaves: list[_Leaf]) -> None:
     for coord in product(*(range(leaf.extent) for leaf in leaves)):
         offset = sum(c * leaf.step for c, leaf in zip(coord, leaves, strict=True))
         parts = reduce(it.add, (leaf.piece(c) for c, leaf in zip(coord, leaves, strict=True)))
-        whole = layout(offset)
-        if it.add(whole, it.repeat_like(parts, 0)) != it.add(parts, it.repeat_like(whole, 0)):
+        full = layout(offset)
+        if it.add(full, it.repeat_like(parts, 0)) != it.add(parts, it.repeat_like(full, 0)):
             raise LayoutError(
-                f"{show(coord)} lies at {show(whole)}, but its modes one by one add up to {show(parts)}: no "
+                f"{show(coord)} lies at {show(full)}, but its modes one by one add up to {show(parts)}: no "
                 "layout expresses that; use modes that do not run into each other, or tile mode by mode"
             )
 

@@ -70,7 +70,7 @@ def _compose(layout: Layout, tiler: Any) -> Layout:
 
 
 def _hint(layout: Layout, tile: Layout) -> str:
-    return f"; mode by mode: a tuple such as {it.show((tile.size, None))}" if layout.rank > 1 else ""
+    return f"; mode by mode: for example the tuple {it.show((tile.size, None))}" if layout.rank > 1 else ""
 
 
 @through

@@ -125,10 +125,10 @@ def as_int_tuple(value: Any, what: str) -> Any:
     try:
         return operator.index(value)
     except TypeError:
-        mend = "use parse_layout, or parse_int_tuple, which read text" if isinstance(value, str) else (
+        advice = "use parse_layout, or parse_int_tuple, which read text" if isinstance(value, str) else (
             "use integers and tuples of them")
         found = repr(value) if isinstance(value, str) else value
-        raise LayoutError(f"{what}: {found} is no integer: {mend}") from None
+        raise LayoutError(f"{what}: {found} is no integer: {advice}") from None
 
 
 # Structure

@@ -56,8 +56,8 @@ def compact(text: str) -> str:
 class Notation:
     """A text, and a piece of it without blanks whose letters keep their positions in the text.
 
-    >>> whole = Notation.of("(4, 8) : 8")
-    >>> print(whole.bare, whole.piece(6, 7).bare, whole.piece(6, 7).place(0))
+    >>> full = Notation.of("(4, 8) : 8")
+    >>> print(full.bare, full.piece(6, 7).bare, full.piece(6, 7).place(0))
     (4,8):8 8 9
     """
 
@@ -155,7 +155,7 @@ def _refuse_swizzle(bare: str) -> None:
     """Refuse a swizzle without exactly three numbers."""
     found = re.match(r"S(?:w|wizzle)?<([^>]*)>", bare)
     if found is not None and not re.fullmatch(r"\d+,\d+,-?\d+", found[1]):
-        raise LayoutError(f"{found[0]!r}: a swizzle has three numbers: use Sw<B,M,S>, such as Sw<3,3,3>")
+        raise LayoutError(f"{found[0]!r}: a swizzle has three numbers: use Sw<B,M,S>, for example Sw<3,3,3>")
 
 
 def _swizzle(match: re.Match[str]) -> Swizzle:
@@ -179,7 +179,7 @@ def parse_swizzle(text: str, element_bits: int) -> Swizzle:
     if numbers is None:
         hint = nearest(text, SWIZZLE_MODES)
         more = f"; {hint}" if hint.startswith("did") else ""
-        raise LayoutError(f"swizzle {text!r}: use B,M,S in elements, such as 3,3,3, or {', '.join(SWIZZLE_MODES)}{more}")
+        raise LayoutError(f"swizzle {text!r}: use B,M,S in elements, for example 3,3,3, or {', '.join(SWIZZLE_MODES)}{more}")
     return Swizzle(*(int(number) for number in numbers.groups() if number is not None)).downcast(element_bytes(element_bits))
 
 
@@ -243,7 +243,7 @@ def _number(text: Notation) -> int:
 
 def _plain(text: Notation) -> Layout:
     if not re.match(r"[(\d_:,.-]", text.bare):
-        raise text.refusal(f"no layout at position {text.place(0)}: use shape:stride, such as (8,64):(64,1)")
+        raise text.refusal(f"no layout at position {text.place(0)}: use shape:stride, for example (8,64):(64,1)")
     colon = text.bare.find(":")
     parts = [text] if colon < 0 else [text.piece(0, colon), text.piece(colon + 1)]
     if any(_BARE.fullmatch(part.bare) for part in parts):
@@ -268,11 +268,11 @@ def parse_int_tuple(text: str | Notation) -> Any:
         raise text.refusal(f"parentheses are missing: use ({text.bare})")
     value, end = _tree(text, 0)
     if end != len(text.bare):
-        raise text.refusal(f"{text.rest(end)!r} is left over at position {text.place(end)}: {_mend(text.rest(end))}")
+        raise text.refusal(f"{text.rest(end)!r} is left over at position {text.place(end)}: {_advice(text.rest(end))}")
     return value
 
 
-def _mend(rest: str) -> str:
+def _advice(rest: str) -> str:
     """Advice on the ``rest`` of a text that could not be parsed."""
     if rest[0] != "o":
         return "remove it"

@@ -78,7 +78,7 @@ def _element_bits(name: str, layout: ByteLayout, factor: int) -> int:
     if factor < 1 or factor & (factor - 1) or (name == "downcast" and bits % (8 * factor)):
         most = f" of at most {bits // 8}" if name == "downcast" else ""
         raise LayoutError(
-            f"{name} of {layout} by {factor}: no elements of whole bytes come of it, whose swizzle counts bytes: use a "
+            f"{name} of {layout} by {factor}: no elements of full bytes come of it, whose swizzle counts bytes: use a "
             f"power of two{most}"
         )
     return bits * factor if name == "upcast" else bits // factor
@@ -127,8 +127,8 @@ def max_alignment(layout: Any) -> int:
     if isinstance(layout, Swizzle):
         return 1 << layout.base
     if isinstance(layout, ByteLayout):
-        whole = max(1, (1 << layout.swizzle.base) * 8 // layout.element_bits) if layout.swizzle.num_bits else 0
-        return gcd(whole, layout.offset, max_alignment(layout.layout))
+        full = max(1, (1 << layout.swizzle.base) * 8 // layout.element_bits) if layout.swizzle.num_bits else 0
+        return gcd(full, layout.offset, max_alignment(layout.layout))
     if isinstance(layout, ComposedLayout):
         return gcd(max_alignment(layout.layout_a), layout.offset, max_alignment(layout.layout_b))
     if isinstance(layout, CarriesLayout):

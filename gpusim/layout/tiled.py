@@ -131,8 +131,8 @@ class TiledCopy:
 
     def _layout_tv(self, target: Layout) -> Layout:
         tile = Layout(tiler_shape(self.tiler))
-        whole = make_layout(tile, Layout(1, 0))
-        return cast("Layout", self._tile_to_thrfrg(whole, target)(None, None, 0))
+        full = make_layout(tile, Layout(1, 0))
+        return cast("Layout", self._tile_to_thrfrg(full, target)(None, None, 0))
 
     def get_slice(self, thr_idx: int) -> ThrCopy:
         """The part of thread ``thr_idx``.
@@ -177,9 +177,9 @@ class ThrCopy:
         return self._partition(tensor, self.tiled.tidfrg_d)
 
     def _partition(self, tensor: Any, tidfrg: Callable[[Any], Any]) -> Tensor:
-        whole = as_tensor(tensor)
-        parts = tidfrg(whole)
-        return cast("Tensor", parts(self.thr_idx, None, it.repeat(whole.rank, None)))
+        full = as_tensor(tensor)
+        parts = tidfrg(full)
+        return cast("Tensor", parts(self.thr_idx, None, it.repeat(full.rank, None)))
 
     def retile_S(self, layout: Layout) -> Layout:  # noqa: N802 - CuTe's name
         """An MMA's fragment in the order in which this copy reads it."""
@@ -449,8 +449,8 @@ class ThrMma:
         return self._partition(tensor, self.tiled.thrfrg_c, 1, 2)
 
     def _partition(self, tensor: Any, thrfrg: Callable[[Any], Any], first: int, second: int) -> Tensor:
-        whole = as_tensor(tensor)
-        parts = thrfrg(whole)
+        full = as_tensor(tensor)
+        parts = thrfrg(full)
         place = (self.vmnk[0], (self.vmnk[first], self.vmnk[second]))
         rest = it.repeat(it.rank(it.get(parts.inner.shape, 1, 1)), None)
         return cast("Tensor", parts(place, (None, rest)))

@@ -107,7 +107,7 @@ def recast(tensor: Tensor, old_bits: int, new_bits: int) -> Tensor:
         raise LayoutError(f"recast of {tensor}: use a tensor without data and without negative strides")
     place, rest = divmod(tensor.offset * old_bits, new_bits)
     if rest:
-        raise LayoutError(f"recast of {tensor}: its offset is no whole element of {new_bits} bits: align it")
+        raise LayoutError(f"recast of {tensor}: its offset is no full element of {new_bits} bits: align it")
     return Tensor(recast_layout(tensor.layout, old_bits, new_bits), place)
 
 
@@ -165,15 +165,15 @@ def outer_partition(tensor: Any, tiler: Any, coord: Coord) -> Tensor:
 
 def _place(coord: Coord, modes: Layout) -> Coord:
     """``coord`` with trailing modes kept in full, after a check that it is inside."""
-    whole = it.pad(coord, modes.rank, None) if isinstance(coord, tuple) else coord
-    if isinstance(whole, tuple):
-        it.same_rank("partition", whole, modes.shape if isinstance(modes.shape, tuple) else (modes.shape,))
-        parts = zip(whole, it.product_each(modes.shape), strict=True)
+    full = it.pad(coord, modes.rank, None) if isinstance(coord, tuple) else coord
+    if isinstance(full, tuple):
+        it.same_rank("partition", full, modes.shape if isinstance(modes.shape, tuple) else (modes.shape,))
+        parts = zip(full, it.product_each(modes.shape), strict=True)
     else:
-        parts = zip((whole,), (modes.size,), strict=True)
+        parts = zip((full,), (modes.size,), strict=True)
     if any(isinstance(c, int) and not 0 <= c < extent for c, extent in parts):
         raise LayoutError(f"partition: {show(coord)} lies outside of {show(modes.shape)}: use a place inside")
-    return cast("Coord", whole)
+    return cast("Coord", full)
 
 
 def local_tile(tensor: Any, tiler: Any, coord: Coord, proj: Any = None) -> Tensor:

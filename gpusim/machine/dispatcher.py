@@ -88,7 +88,7 @@ def slots_of_grid(
     order = first_sms(spec, floorplan)
     turns = [order] * ctas_per_sm
     if spec.order == "gpc_first" and num_ctas is not None and num_ctas < floorplan.num_sms * ctas_per_sm:
-        whole, rest = divmod(num_ctas, floorplan.num_sms)
+        num_rounds, rest = divmod(num_ctas, floorplan.num_sms)
         some = floorplan.some(rest)
-        turns[whole] = some + [sm_idx for sm_idx in order if sm_idx not in set(some)]
+        turns[num_rounds] = some + [sm_idx for sm_idx in order if sm_idx not in set(some)]
     return [(sm_idx,) for turn in turns for sm_idx in turn]

@@ -30,7 +30,7 @@ SCALE_EXPONENT = 200
 SCALE = 1.0 / (1 << SCALE_EXPONENT)
 SQRT_HALF = 0.7071067811865476
 COARSE = float(1 << 34)
-LARGEST_WHOLE = 4096
+LARGEST_INTEGER = 4096
 """Largest integer exponent whose power is computed by multiplication."""
 
 
@@ -110,10 +110,10 @@ def log(x: float) -> float:
     return num * LN2_HIGH - ((half - (s * (half + beyond) + num * LN2_LOW)) - f)
 
 
-def whole_power(x: float, num: int) -> float:
+def integer_power(x: float, num: int) -> float:
     """``x`` to the power of ``num``, 0 or more, by repeated squaring.
 
-    >>> whole_power(3.0, 4), whole_power(0.0, 0)
+    >>> integer_power(3.0, 4), integer_power(0.0, 0)
     (81.0, 1.0)
     """
     found, square = 1.0, x
@@ -127,17 +127,17 @@ def whole_power(x: float, num: int) -> float:
 
 
 def power(x: float, y: float) -> float:
-    """``x``, 0 or more, to the power of ``y``: by multiplication for integers up to LARGEST_WHOLE, else e^(y ln x).
+    """``x``, 0 or more, to the power of ``y``: by multiplication for integers up to LARGEST_INTEGER, else e^(y ln x).
 
     Up to two units in the last place are lost for each unit of y ln x.
 
     >>> power(0.5, 2.0), power(4.0, 0.5), power(0.0, 0.5), power(2.0, 0.0)
     (0.25, 2.0, 0.0, 1.0)
     """
-    if 0.0 <= y <= LARGEST_WHOLE:
+    if 0.0 <= y <= LARGEST_INTEGER:
         num = int(y)
         if num == y:
-            return whole_power(x, num)
+            return integer_power(x, num)
     if x == 1.0:
         return 1.0
     return exp(y * log(x))

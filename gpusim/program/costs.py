@@ -87,13 +87,13 @@ class Known(Generic[Item]):
         self.by_id: dict[int, Item] = {}
         self._kept: list[object] = []
 
-    def keep(self, of: object, item: Item) -> None:
+    def keep(self, owner: object, item: Item) -> None:
         """Remember an item. The object is kept alive, so that its identity stays unique."""
         if len(self._kept) >= MOST_KEPT:
             self.by_id.clear()
             self._kept.clear()
-        self.by_id[id(of)] = item
-        self._kept.append(of)
+        self.by_id[id(owner)] = item
+        self._kept.append(owner)
 
 
 class Rows(Generic[Item]):

@@ -53,9 +53,6 @@ def trace_launch(
     return _trace_all(Tracer(launch, num_ctas=num_ctas, max_ops=max_ops), num_ctas)
 
 
-# ---------------------------------------------------------------------------------------------- some CTAs of each sort
-
-
 def _trace_sorts(
     tracer: Tracer, launch: Launch, num_ctas: int, panels_of: Mapping[str, Int64Array], bytes_of: Mapping[str, Int64Array]
 ) -> Programs | None:
@@ -69,7 +66,7 @@ def _trace_sorts(
     sources = Sources(panels_of, tables, num_ctas, -(-num_tiles // num_ctas))
     cta_panels = np.zeros((num_ctas, len(tables.columns)), dtype=np.int32)
     for sort in sorts:
-        of_columns = sort.sources(sources) if sort.are_alike() else None
+        of_columns = sort.sources(sources) if sort.are_same() else None
         if of_columns is None:
             return None
         for column, source in zip(sort.first.columns, of_columns, strict=True):
@@ -77,9 +74,6 @@ def _trace_sorts(
     classes: dict[tuple[int, ...], int] = {}
     of_sort = np.array([classes.setdefault(sort.first.programs, len(classes)) for sort in sorts], dtype=np.int32)
     return _programs(tracer, of_sort[of_cta], list(classes), cta_panels)
-
-
-# ---------------------------------------------------------------------------------------------- all CTAs
 
 
 def _trace_all(tracer: Tracer, num_ctas: int) -> Programs:
@@ -97,9 +91,6 @@ def _trace_all(tracer: Tracer, num_ctas: int) -> Programs:
         of_ctas = np.array(panels, dtype=np.int32).reshape(len(ctas), len(columns))
         cta_panels[np.array(ctas)[:, None], np.array(columns, dtype=np.int64)] = of_ctas
     return _programs(tracer, cta_class, list(classes), cta_panels)
-
-
-# ---------------------------------------------------------------------------------------------- result
 
 
 def _programs(tracer: Tracer, cta_class: IntArray, class_programs: list[tuple[int, ...]], cta_panels: IntArray) -> Programs:

@@ -46,11 +46,7 @@ def is_plain(word: Any) -> bool:
 
 
 def wait_groups(kind: OpKind) -> Encoder:
-    """Encoder of a wait for all groups except the last few.
-
-    Raises:
-        LaunchError: from the encoder, if the number of pending groups is negative.
-    """
+    """Encoder of a wait for all groups except the last few."""
 
     def encode(role: RoleRows, op: ops.CpAsyncWaitGroup | ops.BulkWaitGroup | ops.WgmmaWaitGroup) -> None:
         if op.num_pending < 0:
@@ -58,9 +54,6 @@ def wait_groups(kind: OpKind) -> Encoder:
         role.keep(op, PACK(kind, bool(getattr(op, "read", False)), 0, 0, 0, NONE, NONE, op.num_pending, 0.0))
 
     return encode
-
-
-# ---------------------------------------------------------------------------------------------- mbarriers
 
 
 def mbarrier_init(role: RoleRows, op: ops.MbarrierInit) -> None:
@@ -79,11 +72,7 @@ def mbarrier_arrive(role: RoleRows, op: ops.MbarrierArrive) -> None:
 
 
 def on_mbarrier(kind: OpKind, extra: str = "") -> Encoder:
-    """Encoder of an op on an mbarrier of this CTA. ``extra``: the op's number that goes into the field ``extra``.
-
-    Raises:
-        LaunchError: from the encoder, for an undeclared mbarrier or a parity other than 0 and 1.
-    """
+    """Encoder of an op on an mbarrier of this CTA. ``extra``: the op's number that goes into the field ``extra``."""
 
     def encode(role: RoleRows, op: ops.MbarrierArriveExpectTx | ops.MbarrierWait | ops.CpAsyncMbarrierArrive) -> None:
         barrier = role.barrier(op.barrier, op.stage)
@@ -95,15 +84,8 @@ def on_mbarrier(kind: OpKind, extra: str = "") -> Encoder:
     return encode
 
 
-# ---------------------------------------------------------------------------------------------- thread barriers
-
-
 def named_barrier(kind: OpKind) -> Encoder:
-    """Encoder of an arrival at a named barrier.
-
-    Raises:
-        LaunchError: from the encoder, for a barrier that the launch does not declare.
-    """
+    """Encoder of an arrival at a named barrier. Raises LaunchError: a barrier that the launch does not declare."""
 
     def encode(role: RoleRows, op: ops.BarSync | ops.BarArrive) -> None:
         declared = role.tables.named_barriers
@@ -123,18 +105,11 @@ def cluster_arrive(role: RoleRows, op: ops.ClusterArrive) -> None:
 
 
 def cluster_wait(role: RoleRows, op: ops.ClusterWait) -> None:
-    """Encode ``barrier.cluster.wait``.
-
-    Raises:
-        LaunchError: no ``barrier.cluster.arrive`` before it.
-    """
+    """Encode ``barrier.cluster.wait``. Raises LaunchError: no ``barrier.cluster.arrive`` before it."""
     if not role.has_arrived:
         raise LaunchError(f"{role.who} waits on the cluster barrier and has not arrived; arrive first")
     role.has_arrived = False
     role.add(PACK(OpKind.CLUSTER_WAIT, 0, 0, 0, 0, NONE, NONE, 0, 0.0))
-
-
-# ---------------------------------------------------------------------------------------------- tensor cores
 
 
 def mma_sync(role: RoleRows, op: ops.MmaSync) -> None:
@@ -155,15 +130,8 @@ def wgmma(role: RoleRows, op: ops.Wgmma) -> None:
     role.keep(op, PACK(OpKind.WGMMA, 0, 0, cost, len(reads), NONE, num_issues, tables.list_of(reads), 0.0))
 
 
-# ---------------------------------------------------------------------------------------------- code
-
-
 def fetch_code(role: RoleRows, op: ops.FetchCode) -> None:
-    """Encode a block of code, of equal length each time.
-
-    Raises:
-        LaunchError: a block of no bytes, or of another length than before.
-    """
+    """Encode a block of code, of equal length each time."""
     codes, name, num_bytes = role.tables.codes, op.name, op.num_bytes
     number, before = codes.get(name, (len(codes), None))
     if num_bytes <= 0 or before not in (None, num_bytes):
@@ -186,15 +154,8 @@ def fetch_cold_code(role: RoleRows, op: ops.FetchColdCode) -> None:
     role.keep(op, PACK(OpKind.FETCH_COLD_CODE, 0, 0, tables.costs.cold_codes.number(row, row), 0, NONE, NONE, 0, 0.0))
 
 
-# ---------------------------------------------------------------------------------------------- arithmetic
-
-
 def fma(role: RoleRows, op: ops.Fma) -> None:
-    """Encode FP32 instructions.
-
-    Raises:
-        LaunchError: a negative number of instructions, or issue by age without runs.
-    """
+    """Encode FP32 instructions. Raises LaunchError: a negative number of instructions, or issue by age without runs."""
     if op.by_age and not op.num_runs:
         raise LaunchError(f"{role.who} multiplies by age and takes no turns, wants num_runs of 1 or more")
     not_below_none(op.num_instructions)
@@ -203,11 +164,7 @@ def fma(role: RoleRows, op: ops.Fma) -> None:
 
 
 def alu(role: RoleRows, op: ops.Alu) -> None:
-    """Encode integer instructions.
-
-    Raises:
-        LaunchError: a negative number of instructions.
-    """
+    """Encode integer instructions. Raises LaunchError: a negative number of instructions."""
     not_below_none(op.num_instructions)
     not_below_none(op.num_more if op.is_chain else 0.0)
     row = AluRow(float(op.num_instructions), float(op.num_beside), float(op.num_more))
@@ -221,11 +178,7 @@ def shfl(role: RoleRows, op: ops.Shfl) -> None:
 
 
 def set_max_nreg(role: RoleRows, op: ops.SetMaxNReg) -> None:
-    """Encode setmaxnreg: registers given to the CTA's pool, or taken from it.
-
-    Raises:
-        LaunchError: a number that the instruction does not take, or the wrong direction.
-    """
+    """Encode setmaxnreg: registers given to the CTA's pool, or taken from it."""
     num, before = op.num_registers, role.registers
     if not 24 <= num <= 256 or num % 8:
         raise LaunchError(f"{role.who}: setmaxnreg {num}, wants a multiple of 8 from 24 to 256")
@@ -236,9 +189,6 @@ def set_max_nreg(role: RoleRows, op: ops.SetMaxNReg) -> None:
     role.add(row)
 
 
-# ---------------------------------------------------------------------------------------------- ranges
-
-
 def range_start(role: RoleRows, op: ops.RangeStart) -> None:
     """Encode the begin of a section."""
     role.num_sections += 1
@@ -246,11 +196,7 @@ def range_start(role: RoleRows, op: ops.RangeStart) -> None:
 
 
 def range_end(role: RoleRows, op: ops.RangeEnd) -> None:
-    """Encode the end of the section that began last.
-
-    Raises:
-        LaunchError: no section is open.
-    """
+    """Encode the end of the section that began last. Raises LaunchError: no section is open."""
     if not role.num_sections:
         raise LaunchError(f"{role.who} ends a range that it never started; yield RangeStart first")
     role.num_sections -= 1

@@ -26,15 +26,12 @@ OF_TMA_LOAD = attrgetter(
 )
 OF_TMA_STORE = attrgetter("num_bytes", "num_rows", "num_boxes", "reduce")
 
-# ---------------------------------------------------------------------------------------------- global memory
-
-
 def global_load(role: RoleRows, op: ops.GlobalLoad) -> Token:
     """Encode a load from global memory into registers."""
     access = role.access(op.access)
     tensor, column, step = role.place(op.tensor, op.tile)
     row = PACK(OpKind.GLOBAL_LOAD, bool(op.allocates_in_l1), column, access, step, 0, NONE, tensor, 0.0)
-    return role.give(row, is_long=True, in_stage=True)
+    return role.give(row, in_stage=True)
 
 
 def _store(role: RoleRows, op: ops.GlobalStore | ops.GlobalAtomic, kind: StoreKind) -> int:
@@ -57,15 +54,12 @@ def global_atomic(role: RoleRows, op: ops.GlobalAtomic) -> Token | None:
         role.add(PACK(OpKind.GLOBAL_ATOMIC, 0, column, cost, step, NONE, NONE, tensor, 0.0))
         return None
     row = PACK(OpKind.GLOBAL_ATOMIC, 1, column, cost, step, 0, NONE, tensor, 0.0)
-    return role.give(row, is_long=True, in_stage=True)
+    return role.give(row, in_stage=True)
 
 
 def use(role: RoleRows, op: ops.Use) -> None:
     """Encode a wait for a token."""
     role.use(op.token)
-
-
-# ---------------------------------------------------------------------------------------------- copies
 
 
 def _fetches(role: RoleRows, op: ops.TmaLoad | ops.CpAsync) -> int:
@@ -74,11 +68,7 @@ def _fetches(role: RoleRows, op: ops.TmaLoad | ops.CpAsync) -> int:
 
 
 def cp_async(role: RoleRows, op: ops.CpAsync) -> None:
-    """Encode a cp.async copy into a stage. It belongs to the group that is committed next.
-
-    Raises:
-        LaunchError: an undeclared stage, or a negative number of instructions.
-    """
+    """Encode a cp.async copy into a stage. It belongs to the group that is committed next."""
     tables, access = role.tables, role.access(op.access)
     if op.num_between < 0:
         raise issued(op.num_between * op.access.num_requests / role.num_warps)
@@ -94,11 +84,7 @@ def cp_async(role: RoleRows, op: ops.CpAsync) -> None:
 
 
 def tma_load(role: RoleRows, op: ops.TmaLoad) -> None:
-    """Encode a TMA load into this CTA's stage, or into those of ranks of the cluster.
-
-    Raises:
-        LaunchError: an undeclared stage, mbarrier or rank, or inconsistent bytes and rows.
-    """
+    """Encode a TMA load into this CTA's stage, or into those of ranks of the cluster."""
     tables, ranks, fetches = role.tables, op.multicast and tuple(op.multicast), _fetches(role, op)
     neighbours = role.neighbours(op) if op.promoted_tiles else ()
     key = OF_TMA_LOAD(op), ranks, fetches, neighbours
@@ -131,20 +117,13 @@ def prefetch_tensormap(role: RoleRows, op: ops.PrefetchTensormap) -> None:
     role.keep(op, PACK(OpKind.PREFETCH_TENSORMAP, 0, 0, begin, 0, NONE, NONE, len(tensors), 0.0))
 
 
-# ---------------------------------------------------------------------------------------------- shared memory
-
-
 def shared_load(role: RoleRows, op: ops.SharedLoad | ops.Ldmatrix) -> Token:
-    """Encode a load or ldmatrix from shared memory.
-
-    Raises:
-        LaunchError: an undeclared stage, or no part.
-    """
+    """Encode a load or ldmatrix from shared memory. Raises LaunchError: an undeclared stage, or no part."""
     access, stage = role.access(op.access), role.stage(op.buffer, op.stage) if op.buffer else NONE
     kind, num_parts = (OpKind.SHARED_LOAD, op.num_parts) if isinstance(op, ops.SharedLoad) else (OpKind.LDMATRIX, 1)
     if num_parts < 1:
         raise LaunchError(f"{role.who} reads {num_parts} parts, wants 1 or more")
-    return role.give(PACK(kind, 0, 0, access, num_parts, stage, NONE, 0, 0.0), is_long=False, in_stage=False)
+    return role.give(PACK(kind, 0, 0, access, num_parts, stage, NONE, 0, 0.0), in_stage=False)
 
 
 def shared_store(kind: OpKind) -> Encoder:
@@ -154,7 +133,7 @@ def shared_store(kind: OpKind) -> Encoder:
         stage, access = role.stage(op.buffer, op.stage) if op.buffer else NONE, role.access(op.access)
         row = PACK(kind, bool(op.has_token), 0, access, 0, stage, NONE, 0, 0.0)
         if op.has_token:
-            return role.give(row, is_long=False, in_stage=False)
+            return role.give(row, in_stage=False)
         role.keep(op, row)
         return None
 
@@ -164,14 +143,14 @@ def shared_store(kind: OpKind) -> Encoder:
 def shared_atomic(role: RoleRows, op: ops.SharedAtomic) -> Token:
     """Encode an atomic on shared memory."""
     row = PACK(OpKind.SHARED_ATOMIC, 0, 0, role.access(op.access), 0, NONE, NONE, 0, 0.0)
-    return role.give(row, is_long=False, in_stage=False)
+    return role.give(row, in_stage=False)
 
 
 def dsmem_load(role: RoleRows, op: ops.DsmemLoad) -> Token:
     """Encode a load from another CTA's shared memory."""
     rank = role.check_rank(op.cta_rank)
     row = PACK(OpKind.DSMEM_LOAD, 0, 0, rank, 0, NONE, NONE, 0, float(op.num_bytes))
-    return role.give(row, is_long=True, in_stage=False)
+    return role.give(row, in_stage=False)
 
 
 def dsmem_store(role: RoleRows, op: ops.DsmemStore) -> None:

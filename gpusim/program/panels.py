@@ -69,7 +69,7 @@ class Sort:
         self._num_ops = tracer.num_ops - before
         self._panels = {int(members[0]): self.first.panels}
 
-    def is_alike(self, place: int) -> bool:
+    def is_same(self, place: int) -> bool:
         """Record a member; returns whether it runs the first member's programs and names panels in the same columns."""
         cta_idx = int(self.members[place])
         if cta_idx in self._panels:
@@ -78,10 +78,10 @@ class Sort:
         self._panels[cta_idx] = traced.panels
         return traced[:2] == self.first[:2]
 
-    def are_alike(self) -> bool:
+    def are_same(self) -> bool:
         """Compare the last member with the first, and one in the middle if a CTA has few ops."""
         num = len(self.members)
-        return self.is_alike(num - 1) and (self._num_ops > FEW_OPS or self.is_alike(num // 2))
+        return self.is_same(num - 1) and (self._num_ops > FEW_OPS or self.is_same(num // 2))
 
     def sources(self, every: Sources) -> list[Source] | None:
         """Source of the panels of each column. None where no source fits, or a member differs.
@@ -106,7 +106,7 @@ class Sort:
             differs = self._difference(candidates)
             if differs is None:
                 return candidates[0]
-            if not self.is_alike(differs):
+            if not self.is_same(differs):
                 return None
 
     def _gives(self, source: Source, place: int) -> bool:

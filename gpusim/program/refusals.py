@@ -16,9 +16,6 @@ def place_of(kind: str, name: str, stage: int, declared: Mapping[str, Sequence[i
     5
 
     Raises:
-        LaunchError: the launch declares no such buffer or ring, or not so many stages.
-
-    Raises:
         LaunchError: the launch declares no such buffer or ring, or fewer stages.
     """
     try:
@@ -35,19 +32,15 @@ def issued(num_instructions: float) -> LaunchError:
 
 
 def not_below_none(num_instructions: float) -> float:
-    """``num_instructions`` as float.
-
-    Raises:
-        LaunchError: the number is negative.
-    """
+    """``num_instructions`` as float. Raises LaunchError: the number is negative."""
     if num_instructions < 0:
         raise issued(num_instructions)
     return float(num_instructions)
 
 
-def not_whole(who: str, op: ops.Op) -> LaunchError:
+def not_integer(who: str, op: ops.Op) -> LaunchError:
     """Error for an op whose numbers fit no record."""
-    return LaunchError(f"{who} yields {op!r}, wants whole numbers below 2**31 where ops count")
+    return LaunchError(f"{who} yields {op!r}, wants integers below 2**31 where ops count")
 
 
 @contextmanager
@@ -102,6 +95,6 @@ def check_wgmma(kernel: str, op: ops.Wgmma, num_warps: int) -> None:
         LaunchError: partial warpgroups, no wgmma, or a negative number of instructions between them.
     """
     if num_warps % 4 or op.num_issues < 1:
-        raise LaunchError(f"{kernel}: {op.num_issues} wgmma by {num_warps} warps, wants 1 or more by whole warpgroups of 4")
+        raise LaunchError(f"{kernel}: {op.num_issues} wgmma by {num_warps} warps, wants 1 or more by full warpgroups of 4")
     if op.num_between < 0:
         raise LaunchError(f"{kernel}: {op.num_between} instructions between wgmma, wants 0 or more")

@@ -83,8 +83,6 @@ class RoleRows:
         self._in_stage: list[bool] = []
         """Flag of each token: the op that gives it has the slot in ``stage``; otherwise in ``extra``."""
 
-    # ------------------------------------------------------------------------------------------ ops
-
     def add(self, row: bytes) -> None:
         """Append an op."""
         self.rows.append(row)
@@ -94,9 +92,9 @@ class RoleRows:
         self.known.keep(op, row)
         self.rows.append(row)
 
-    def give(self, row: bytes, *, is_long: bool, in_stage: bool) -> Token:
+    def give(self, row: bytes, *, in_stage: bool) -> Token:
         """Append an op that gives a token."""
-        token = Token(is_long=is_long)
+        token = Token()
         number = self._tokens[token] = len(self._in_stage)
         self._in_stage.append(in_stage)
         self._places.append((len(self.rows), number))
@@ -104,11 +102,7 @@ class RoleRows:
         return token
 
     def use(self, token: object) -> None:
-        """Append an op that waits for a token of this role.
-
-        Raises:
-            LaunchError: ``token`` is no token of this role.
-        """
+        """Append an op that waits for a token of this role. Raises LaunchError: ``token`` is no token of this role."""
         number = self._tokens.get(token) if isinstance(token, Token) else None
         if number is None:
             raise LaunchError(f"{self.who} uses {token!r}, wants the token that a load has given")
@@ -126,8 +120,6 @@ class RoleRows:
         """Remove the record of a turn without ops."""
         if self.rows and self.rows[-1][0] == OpKind.TURN:
             self.rows.pop()
-
-    # ------------------------------------------------------------------------------------------ references of ops
 
     def place(self, tensor: str, tile: Any) -> tuple[int, int, int]:
         """Index of the tensor, column of the panel, and step of a tile."""
@@ -164,11 +156,7 @@ class RoleRows:
         return tuple(self.place(op.tensor, tile)[1:] for tile in op.promoted_tiles)
 
     def access(self, access: AccessPattern) -> int:
-        """Index of an access pattern.
-
-        Raises:
-            LaunchError: a negative number of requests.
-        """
+        """Index of an access pattern. Raises LaunchError: a negative number of requests."""
         if access.num_requests < 0:
             raise issued(access.num_requests / self.num_warps)
         return self.tables.costs.accesses.number(access)
@@ -182,17 +170,11 @@ class RoleRows:
         return place_of("mbarrier", ring, stage, self.tables.barriers)
 
     def check_rank(self, rank: int) -> int:
-        """Rank of a CTA of the cluster.
-
-        Raises:
-            LaunchError: the cluster has no such rank.
-        """
+        """Rank of a CTA of the cluster. Raises LaunchError: the cluster has no such rank."""
         size = self.tables.launch.cluster_size
         if not 0 <= rank < size:
             raise LaunchError(f"{self.who} names cluster rank {rank}, the cluster has ranks 0 to {size - 1}")
         return rank
-
-    # ------------------------------------------------------------------------------------------ the end
 
     def finish(self) -> tuple[bytes, int]:
         """All records as bytes, with token slots filled in, and the number of slots."""

@@ -62,7 +62,7 @@ class Tables:
 
         Pairs of integral numbers are converted. Any other tile gets a separate panel below 0.
         """
-        numbers = tuple(map(_whole, tile)) if isinstance(tile, tuple) and len(tile) == 2 else (None, None)
+        numbers = tuple(map(_integral, tile)) if isinstance(tile, tuple) and len(tile) == 2 else (None, None)
         panel, step = numbers
         if panel is not None and step is not None and 0 <= panel <= MOST_INT32 and abs(step) <= MOST_INT32:
             return panel, step
@@ -77,17 +77,17 @@ def _begin(items: tuple[Item, ...], every: list[Item], known: dict[tuple[Item, .
     return begin
 
 
-def _whole(number: Any) -> int | None:
+def _integral(number: Any) -> int | None:
     """An integral number as int, else None.
 
-    >>> _whole(3), _whole(3.0), _whole(2.5), _whole("3")
+    >>> _integral(3), _integral(3.0), _integral(2.5), _integral("3")
     (3, 3, None, None)
     """
     try:
         return index(number)
     except TypeError:
-        is_whole = isinstance(number, float | np.floating) and float(number).is_integer()
-        return int(number) if is_whole else None
+        is_integral = isinstance(number, float | np.floating) and float(number).is_integer()
+        return int(number) if is_integral else None
 
 
 def _flat(rings: Any) -> tuple[dict[str, range], tuple[tuple[str, int], ...]]:

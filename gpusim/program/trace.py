@@ -27,7 +27,7 @@ import numpy as np
 from gpusim.errors import LaunchError
 from gpusim.program.costs import Known, Rows
 from gpusim.program.encode import ENCODERS
-from gpusim.program.refusals import named, not_whole
+from gpusim.program.refusals import named, not_integer
 from gpusim.program.role_rows import Panels, RoleRows
 from gpusim.program.tables import Tables
 from gpusim.workload.launch import Launch
@@ -48,11 +48,7 @@ class RoleTrace(RoleRows):
 
     @property
     def t(self) -> NoReturn:
-        """Refused: programs are traced before they run, and have no clock.
-
-        Raises:
-            LaunchError: always.
-        """
+        """Refused: programs are traced before they run, and have no clock. Raises LaunchError: always."""
         raise LaunchError(
             f"{self.who} reads cta.t: programs are traced before they run and know no time; "
             "yield RangeStart, RangeEnd, read the timeline"
@@ -112,11 +108,11 @@ class RoleTrace(RoleRows):
             if plain is None:
                 if isinstance(error, TypeError):
                     raise
-                raise not_whole(self.who, op) from None
+                raise not_integer(self.who, op) from None
         try:
             return encode(self, plain)
         except StructError:
-            raise not_whole(self.who, op) from None
+            raise not_integer(self.who, op) from None
 
 
 def with_plain_numbers(op: Op) -> Op | None:
@@ -160,7 +156,7 @@ class Tracer:
         """Ops recorded so far, of all CTAs."""
         self._launch, self._num_ctas, self._max_ops = launch, num_ctas, max_ops
         self._known: list[list[Known[bytes]]] = [[Known() for _ in range(launch.cluster_size)] for _ in launch.roles]
-        self._alike: dict[tuple[int, int], tuple[int, int]] = {}
+        self._of_all_ctas: dict[tuple[int, int], tuple[int, int]] = {}
         """Index and number of ops of a program that is the same in all CTAs, by role and rank."""
 
     def trace(self, cta_idx: int) -> TracedCta:
@@ -172,13 +168,13 @@ class Tracer:
         rank, panels = cta_idx % self._launch.cluster_size, Panels()
         numbers: list[int] = []
         for place, (spec, known) in enumerate(zip(self._launch.roles, self._known, strict=True)):
-            found = self._alike.get((place, rank))
+            found = self._of_all_ctas.get((place, rank))
             if found is None:
                 role = RoleTrace(self.tables, spec, panels, known[rank], cta_idx=cta_idx, num_ctas=self._num_ctas)
                 num_ops = role.run(self._max_ops)
                 found = self.programs.number(*role.finish()), num_ops
                 if not role.is_of_cta:
-                    self._alike[place, rank] = found
+                    self._of_all_ctas[place, rank] = found
             numbers.append(found[0])
             self.num_ops += found[1]
         return TracedCta(tuple(numbers), tuple(panels.columns), panels.panels)

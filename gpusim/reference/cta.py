@@ -55,11 +55,7 @@ class Stage:
         self._full_at = self._read_until = 0.0
 
     def begin_write(self, at: float, who: str) -> None:
-        """Begin a write at cycle ``at``.
-
-        Raises:
-            HazardError: the stage is still read.
-        """
+        """Begin a write at cycle ``at``. Raises HazardError: the stage is still read."""
         until = inf if self._num_reads else self._read_until
         if until > at + EPSILON_CYCLES:
             raise HazardError(
@@ -294,8 +290,6 @@ class Role:
         self.spend("start", starts_at)
         self.env.process(self._run())
 
-    # ------------------------------------------------------------------------------------------ RoleContext
-
     def loop(self, num_iterations: int) -> Iterator[int]:
         """Iterations 0 to ``num_iterations`` - 1. Each of them is carried out."""
         return iter(range(num_iterations))
@@ -308,8 +302,6 @@ class Role:
                 return
             self.wave = turn
             yield turn, tile
-
-    # ------------------------------------------------------------------------------------------ the process
 
     def _run(self) -> Wait:
         """Run the program from the start of its warps to its end."""
@@ -328,12 +320,10 @@ class Role:
         except StopIteration:
             pass
         except (HazardError, LaunchError) as error:
-            said = str(error).removeprefix(f"{self.kernel.launch.kernel}: ")
-            raise type(error)(str(error) if self.name in said else f"{self.who}: {said}") from None
+            sentence = str(error).removeprefix(f"{self.kernel.launch.kernel}: ")
+            raise type(error)(str(error) if self.name in sentence else f"{self.who}: {sentence}") from None
         self.is_done = True
         self.cta.role_ended()
-
-    # ------------------------------------------------------------------------------------------ helpers of ops
 
     def spend(self, state: str, until: float) -> None:
         """Be in ``state`` from the cursor to the cycle ``until``, if that lies ahead of the cursor."""
@@ -374,11 +364,7 @@ class Role:
         return Request(self.sm.idx, op.tensor, op.tile, num_bytes, self.wave, issued_at, promoted_tiles)
 
     def part(self, name: str) -> Any:
-        """Spec of a part that not all GPUs have.
-
-        Raises:
-            LaunchError: the GPU lacks it.
-        """
+        """Spec of a part that not all GPUs have. Raises LaunchError: the GPU lacks it."""
         spec = self.kernel.gpu.component(name)
         if spec is None:
             raise LaunchError(f"{self.who} needs {name}, which {self.kernel.gpu.name} lacks")

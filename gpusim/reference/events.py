@@ -58,16 +58,16 @@ class Fact(Event):
 
 def all_of(env: Environment, facts: Sequence[Fact]) -> Fact:
     """A fact that is known when all ``facts`` are, and counts when the last of them does."""
-    whole = Fact(env)
+    last = Fact(env)
 
     def look(_: float = 0.0) -> None:
-        if whole.cycle is None and all(fact.cycle is not None for fact in facts):
-            whole.tell(max((fact.cycle or 0.0 for fact in facts), default=0.0))
+        if last.cycle is None and all(fact.cycle is not None for fact in facts):
+            last.tell(max((fact.cycle or 0.0 for fact in facts), default=0.0))
 
     for fact in facts:
         fact.then(look)
     look()
-    return whole
+    return last
 
 
 class Pipe:
@@ -198,7 +198,7 @@ class SharedPipe:
 
 
 class Passage(Fact):
-    """Bytes that pass a Door together, in one turn or several. Known when they have passed."""
+    """Bytes that pass a SmPort together, in one turn or several. Known when they have passed."""
 
     def __init__(self, env: Environment, num_bytes: float, num_turns: int, weight: float, group: object) -> None:
         """Queue the bytes for ``num_turns`` turns."""
@@ -208,7 +208,7 @@ class Passage(Fact):
         """Whether it takes turns with the previous passage; and its transfer."""
 
 
-class Door:
+class SmPort:
     """One SM's port to a SharedPipe. Its transfers follow one another, and share the pipe with those of other SMs."""
 
     def __init__(self, env: Environment, pipe: SharedPipe) -> None:

@@ -42,11 +42,7 @@ class Loaded(Fact):
 
 
 def carry_out(role: Role, op: object) -> Any:
-    """Carry out an op of a role's program.
-
-    Raises:
-        LaunchError: an op that is beyond the core, or no op.
-    """
+    """Carry out an op of a role's program. Raises LaunchError: an op that is beyond the core, or no op."""
     name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(op).__name__).lower()
     beyond = [what for item, what in BEYOND_CORE.get(type(op), {}).items() if getattr(op, item)]
     if beyond or not isinstance(op, ops.Op) or name not in globals():

@@ -48,7 +48,7 @@ def simulate(launch: Launch, gpu: GpuSpec, *, sm_mhz: float | None = None, is_wa
         DeadlockError, HazardError: the kernel deadlocks, or reads and writes shared memory in a race.
     """
     if others := beyond_core(gpu):
-        raise LaunchError(f"{gpu.name} has {len(others)} mechanisms beyond the core, such as {others[0]}: use core_only")
+        raise LaunchError(f"{gpu.name} has {len(others)} mechanisms beyond the core, for example {others[0]}: use core_only")
     kernel = Kernel(launch, gpu, Clock(sm_mhz=sm_mhz or gpu.clock.max_mhz), is_warm=is_warm)
     kernel.run()
     return Answer(cycles=kernel.end_cycle, num_events=next(kernel.env._eid), counters=kernel.counters, states=kernel.states)
@@ -77,9 +77,9 @@ class Kernel(Grid):
         of_one = gpu.floorplan.clusters(size) if size > 1 else [(sm.idx,) for sm in self._sms]
         self._places = of_one * self.ctas_per_sm
         """SMs of the clusters that start first: one cluster on each group of SMs, then a second one, and so on."""
-        self._room = Counter({sm.idx: self.ctas_per_sm for sm in self._sms})
+        self._free_smem = Counter({sm.idx: self.ctas_per_sm for sm in self._sms})
         """CTAs that still fit on each SM, in addition to running CTAs and those of the first wave."""
-        self._room.subtract(sm_idx for sms in self._places for sm_idx in sms)
+        self._free_smem.subtract(sm_idx for sms in self._places for sm_idx in sms)
         self._next_cta, self._live = 0, dict[int, Cta]()
         self._dispatched_at, self._retired_at = gpu.dispatcher.launch_cycles, 0.0
         self._num_stores, self._stored_at = 0, 0.0
@@ -125,11 +125,11 @@ class Kernel(Grid):
         self._retired_at = max(now, self._retired_at) + each
         if self.has_stored or self._num_stores or self._stored_at > now:
             self._stored_at = max(self._stored_at, self._retired_at + spec.store_end_cycles)
-        self._room[cta.sm.idx] += 1
-        with_room = [idx for idx in sorted(self._room) if self._room[idx] > 0]
-        if self._next_cta < self.num_ctas and len(with_room) >= size:
-            self._room.subtract(with_room[:size])
-            self._start_cluster(tuple(with_room[:size]), ready_at=self._retired_at + spec.cta_exit_cycles)
+        self._free_smem[cta.sm.idx] += 1
+        with_free_smem = [idx for idx in sorted(self._free_smem) if self._free_smem[idx] > 0]
+        if self._next_cta < self.num_ctas and len(with_free_smem) >= size:
+            self._free_smem.subtract(with_free_smem[:size])
+            self._start_cluster(tuple(with_free_smem[:size]), ready_at=self._retired_at + spec.cta_exit_cycles)
         self._end_if_over()
 
     def watch(self, store: tuple[Fact, Fact]) -> tuple[Fact, Fact]:
@@ -151,7 +151,7 @@ class Kernel(Grid):
     def _who_waits(self) -> str:
         """Message of a deadlock."""
         waiting = [role for cta in self._live.values() for role in cta.roles if not role.is_done]
-        named = [of for of in waiting[:4] if of.cta is waiting[0].cta]
-        lines = [f"{of.name} waits for {of.blocked_on()} since cycle {of.blocked_since:.0f}" for of in named]
+        named = [role for role in waiting[:4] if role.cta is waiting[0].cta]
+        lines = [f"{role.name} waits for {role.blocked_on()} since cycle {role.blocked_since:.0f}" for role in named]
         more = f"; and {len(waiting) - len(lines)} more" if len(waiting) > len(lines) else ""
         return f"{self.launch.kernel}: deadlock: {'; '.join(lines)}{more}"

@@ -16,7 +16,7 @@ from simpy import Environment
 
 from gpusim.errors import LaunchError
 from gpusim.machine.config import GpuSpec
-from gpusim.reference.events import Door, Fact, Pipe, SharedPipe, Wait
+from gpusim.reference.events import Fact, Pipe, SharedPipe, SmPort, Wait
 from gpusim.traffic.l2_plan import panel_traffic, shares_of_stores
 from gpusim.traffic.panels import FootprintRow, PanelTraffic
 from gpusim.units import SECTOR_BYTES, Clock
@@ -59,9 +59,6 @@ class Request:
     def key(self) -> Key:
         """Tensor and tile."""
         return self.tensor, self.tile
-
-
-# ---------------------------------------------------------------------------------------------- hits of L2
 
 
 class Planned:
@@ -117,9 +114,6 @@ Residency = Planned | LeastRecentlyUsed
 """Model of L2 hits."""
 
 
-# ---------------------------------------------------------------------------------------------- L2 and memory
-
-
 class Memory:
     """L2 and HBM, and the ports of all SMs to them.
 
@@ -148,7 +142,7 @@ class Memory:
         slices_rate = l2.num_slices * l2.slice_bytes_per_cycle * l2.sustained_fraction
         self.slices = SharedPipe(env, slices_rate, xbar.sm_read_bytes_per_cycle, rank=-1)
         """Slices of L2, shared by reads. Memory traffic and stores have separate pipes."""
-        self._intakes, self._doors = [Door(env, self._wire) for _ in sms], [Door(env, self.slices) for _ in sms]
+        self._intakes, self._doors = [SmPort(env, self._wire) for _ in sms], [SmPort(env, self.slices) for _ in sms]
         """Intake of each SM from memory, and its read port."""
         self._ports, self._link = [Pipe(xbar.sm_write_bytes_per_cycle) for _ in sms], Pipe(xbar.gpc_write_bytes_per_cycle)
         """Write port of each SM, and the link of all SMs behind them."""

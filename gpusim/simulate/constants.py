@@ -76,9 +76,6 @@ def slots_of(
     return np.array(places, dtype=np.int32).reshape(-1)
 
 
-# ---------------------------------------------------------------------------------------------- constants
-
-
 def machine_numbers(plan: LaunchPlan, clock: Clock) -> dict[str, Numbers]:
     """Constants of every part of the machine, by part and name.
 
@@ -89,9 +86,6 @@ def machine_numbers(plan: LaunchPlan, clock: Clock) -> dict[str, Numbers]:
     >>> numbers = machine_numbers(plan, Clock(sm_mhz=1755.0))
     >>> numbers["tensor_core"]["num_sub_cores"], numbers["l2"]["num_links"]
     (4.0, 2.0)
-
-    Raises:
-        ConfigError: an L2 that the engine does not know.
 
     Raises:
         ConfigError: more L2 partitions than the engine supports.
@@ -213,9 +207,6 @@ def weights_of(gpu: GpuSpec) -> list[float]:
     return [partitions.count(partition) / gpu.num_sms * num for partition in range(num)]
 
 
-# ---------------------------------------------------------------------------------------------- tables
-
-
 def machine_tables(
     plan: LaunchPlan, clock: Clock, recorded_sms: Collection[int] | Literal["first"]
 ) -> dict[str, NDArray[Any]]:
@@ -256,8 +247,8 @@ def _gpc_links(plan: Floorplan, shared: Shared) -> Table:
     gpcs = plan.gpc_of_sm
     found = np.zeros(len(set(gpcs)), dtype=TABLES["gpc_links"])
     for row, gpc_idx in enumerate(dict.fromkeys(gpcs)):
-        whole = shared.slices_bytes_per_cycle * gpcs.count(gpc_idx) / len(gpcs)
-        found[row] = plan.partition_of_sm[gpcs.index(gpc_idx)], shared.gpc_read_bytes_per_cycle, whole
+        full = shared.slices_bytes_per_cycle * gpcs.count(gpc_idx) / len(gpcs)
+        found[row] = plan.partition_of_sm[gpcs.index(gpc_idx)], shared.gpc_read_bytes_per_cycle, full
     return found
 
 

@@ -33,11 +33,7 @@ NEEDS: Mapping[OpKind, tuple[Feature, str]] = {
 
 
 def check_features(launch: Launch, gpu: GpuSpec, programs: Programs) -> None:
-    """Refuse ops that the GPU does not have.
-
-    Raises:
-        LaunchError: one of them, named with its role and CTA.
-    """
+    """Refuse ops that the GPU does not have. Raises LaunchError: one of them, named with its role and CTA."""
     kinds, features = programs.ops["kind"], gpu.features
     lacking = [(kinds == kind, what, feature) for kind, (feature, what) in NEEDS.items() if feature not in features]
     if "cluster" not in features:  # arrivals on another CTA's mbarrier

@@ -49,9 +49,6 @@ def table_of(name: str, rows: Sequence[Row]) -> Table:
     return np.array([tuple(row) for row in rows], dtype=TABLES[name])  # numpy would turn named tuples into rows of one field
 
 
-# ---------------------------------------------------------------------------------------------- TMA
-
-
 def tma_load_row(gpu: GpuSpec, spec: TmaSpec, row: TmaLoadRow, *, port_bytes_per_cycle: float) -> Row:
     """Fields of ``tma_loads``. ``port_bytes_per_cycle``: rate at which an SM reads when it has the L2 slices alone."""
     op = row.op
@@ -115,15 +112,8 @@ def fetches_row(fetches: Fetches, *, misaligned_coalesce_fraction: float) -> Row
     )  # fmt: skip
 
 
-# ---------------------------------------------------------------------------------------------- arithmetic
-
-
 def wgmma_row(launch: Launch, gpu: GpuSpec, op: ops.Wgmma, num_warpgroups: int, num_warps: int) -> Row:
-    """Fields of ``wgmmas``.
-
-    Raises:
-        LaunchError: an instruction that the GPU lacks.
-    """
+    """Fields of ``wgmmas``. Raises LaunchError: an instruction that the GPU lacks."""
     spec, atom = gpu.tensor_core, op.atom
     _check_rate(launch, gpu, atom, spec.wgmma_flops_per_cycle, "states no wgmma rate")
     wavefronts, rate = float(wgmma_wavefronts(atom)), spec.wgmma_smem_wavefronts_per_cycle
@@ -146,11 +136,7 @@ def _check_rate(launch: Launch, gpu: GpuSpec, atom: MmaAtom, rates: Mapping[str,
 
 
 def mma_sync_row(launch: Launch, gpu: GpuSpec, atom: MmaAtom) -> Row:
-    """Fields of ``mma_syncs``.
-
-    Raises:
-        LaunchError: a data type that the GPU's mma.sync does not take.
-    """
+    """Fields of ``mma_syncs``. Raises LaunchError: a data type that the GPU's mma.sync does not take."""
     spec = gpu.tensor_core
     _check_rate(launch, gpu, atom, spec.mma_sync_flops_per_cycle, "has no mma.sync")
     per_sub_core = spec.mma_sync_flops_per_cycle[atom.rate_class] / spec.num_sub_cores

@@ -34,11 +34,7 @@ def pack(plan: LaunchPlan, programs: Programs, clock: Clock, settings: Settings)
 
 
 def sections_of(plan: LaunchPlan, programs: Programs, clock: Clock, settings: Settings) -> dict[str, NDArray[Any]]:
-    """Every section of the input buffer, by name.
-
-    Raises:
-        LaunchError, ConfigError: as :func:`pack`.
-    """
+    """Every section of the input buffer, by name. Raises LaunchError, ConfigError: as :func:`pack`."""
     launch = plan.launch
     check_features(launch, plan.gpu, programs)
     numbers: dict[str, Numbers] = {
@@ -69,9 +65,6 @@ def _launch_numbers(plan: LaunchPlan, programs: Programs, clock: Clock, settings
         "max_events": settings.max_events, "keeps_trace": settings.keeps_trace, "num_stages": len(programs.stages),
         "compute_capability": gpu.compute_capability, "partition_bytes": gpu.l2_partitions.partition_bytes,
     }
-
-
-# ---------------------------------------------------------------------------------------------- costs of ops
 
 
 def op_sections(plan: LaunchPlan, programs: Programs, *, port_bytes_per_cycle: float) -> dict[str, NDArray[Any]]:

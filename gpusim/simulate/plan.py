@@ -77,9 +77,6 @@ def plan_launch(launch: Launch, gpu: GpuSpec, *, is_warm: bool) -> LaunchPlan:
 
     Raises:
         LaunchError: the GPU cannot run it.
-
-    Raises:
-        LaunchError: the GPU cannot run it.
     """
     held = check(launch, gpu)
     num_slots = count_slots(launch, gpu, held)
@@ -118,10 +115,10 @@ def check(launch: Launch, gpu: GpuSpec) -> Occupancy:
         most = gpu.device.max_cluster_size
         raise LaunchError(
             f"{launch.kernel}: a cluster of {size} CTAs, {gpu.name} "
-            + (f"takes at most {most}; use a smaller --cluster, such as 2x1" if most > 1 else "has no clusters; use 1x1")
+            + (f"takes at most {most}; use a smaller --cluster, for example 2x1" if most > 1 else "has no clusters; use 1x1")
         )
     if launch.num_ctas is not None and launch.num_ctas % size:
-        raise LaunchError(f"{launch.kernel}: {launch.num_ctas} CTAs do not make whole clusters of {size}")
+        raise LaunchError(f"{launch.kernel}: {launch.num_ctas} CTAs do not make full clusters of {size}")
     return occupancy(
         gpu, kernel=launch.kernel, num_threads=launch.num_threads, registers_per_thread=launch.registers_per_thread,
         smem_bytes=launch.smem_bytes,

@@ -39,7 +39,7 @@ MOST_MOVED = 2.5e-2
 
 A choice: a GEMM of 8192 x 28672 x 8192 changes by 2.3 %, and is 0.14 % off its simulation at the settled clock."""
 
-APART = 0.04
+CLOCK_DISTANCE = 0.04
 """Relative difference of two clocks from which on the change of the cycles between them is used."""
 
 STEEPEST = 0.8
@@ -86,9 +86,9 @@ def simulate(
         LaunchError: the GPU cannot run it, or an argument has none of the values above.
         DeadlockError, HazardError: the kernel deadlocks, or reads and writes shared memory in a race.
     """
-    for thing, kind, such_as in ((launch, Launch, "params.launch(gpu)"), (gpu, GpuSpec, "load_gpu('h200_sxm')")):
+    for thing, kind, source in ((launch, Launch, "params.launch(gpu)"), (gpu, GpuSpec, "load_gpu('h200_sxm')")):
         if not isinstance(thing, kind):
-            raise LaunchError(f"simulate: got a {type(thing).__name__}, wants a {kind.__name__}, such as {such_as} gives")
+            raise LaunchError(f"simulate: got a {type(thing).__name__}, wants a {kind.__name__}, for example from {source}")
     for name, found, known in (
         ("l2", l2, get_args(L2State)), ("data", data, get_args(Data)), ("engine", engine, get_args(EngineName)),
     ):
@@ -135,7 +135,7 @@ def _engines_gpu(gpu: GpuSpec, engine: str, *, core_only: bool) -> tuple[GpuSpec
     if not core_only:
         raise LaunchError(
             f"engine 'reference' has the core of the model alone, {gpu.name} has {len(beyond)} parameters beyond it, "
-            f"such as {', '.join(beyond[:3])}; use core_only (--core-only), or engine 'native'"
+            f"for example {', '.join(beyond[:3])}; use core_only (--core-only), or engine 'native'"
         )
     return reference.core_only(gpu), (f"switched off, as beyond the core of the model: {', '.join(beyond)}",)
 
@@ -151,11 +151,11 @@ def _simulate(launch: Launch, gpu: GpuSpec, settings: Settings) -> Result:
     run_at: Callable[[Clock, Any], Ran] = runs(plan, settings)
     search = ClockSearch(limiter=PowerLimiter(gpu.clock), settings=settings)
     is_free = mode not in ("fixed", "max") and settings.simulated_mhz is None
-    num_events = num_whole = 0
-    while num_whole < MOST_ROUNDS:
-        is_looked_at = is_free and not num_whole and len(search.parts) < MOST_PARTS
+    num_events = num_full = 0
+    while num_full < MOST_ROUNDS:
+        is_looked_at = is_free and not num_full and len(search.parts) < MOST_PARTS
         ran = run_at(Clock(sm_mhz=mhz), partial(search.is_off, mhz=mhz) if is_looked_at else None)
-        simulated_mhz, num_whole = mhz, num_whole + (not ran.is_part)
+        simulated_mhz, num_full = mhz, num_full + (not ran.is_part)
         num_events += ran.num_events
         if mode in ("fixed", "max"):
             break
@@ -211,7 +211,7 @@ class ClockSearch:
     @property
     def slope(self) -> float | None:
         """Relative change of the cycles with the clock, from the first and the last partial run; None for close clocks."""
-        if not self.parts or abs(self.parts[-1][0] / self.parts[0][0] - 1.0) < APART:
+        if not self.parts or abs(self.parts[-1][0] / self.parts[0][0] - 1.0) < CLOCK_DISTANCE:
             return None
         (first, cycles), (last, others) = self.parts[0], self.parts[-1]
         return min(max((cycles / others - 1.0) / (first / last - 1.0), 0.0), 1.0)

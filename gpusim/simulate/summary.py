@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from gpusim.machine.clock import Activity, PowerLimiter
 from gpusim.machine.exact_math import sum_in_order
-from gpusim.machine.memory.l2 import looked_up_beside
+from gpusim.machine.memory.l2 import other_lookups
 from gpusim.simulate.bottleneck import at_most_all, bound_by, busy_shares, sources_used
 from gpusim.simulate.engine_run import Ran
 from gpusim.simulate.idealize import EVERY_LAUNCH_HAS, IDEALS
@@ -154,7 +154,7 @@ def _lookups(ran: Ran, counters: Mapping[str, float], promoted: float) -> dict[s
     * The counter of reductions counts both lookups.
     * Sectors that are fetched in addition to the requested ones count as misses of an SM. They are in no hit rate.
     * The ``promoted`` sectors, of lines with their neighbours, are read, cross and hit.
-    * Lookups for other reasons (:func:`looked_up_beside`) hit.
+    * Lookups for other reasons (:func:`other_lookups`) hit.
 
     Source: kernels/cache_hints, l2_residency, half_stores (reductions), promoted_lookups (additional sectors), h200_sxm,
     2026-11-22. 1 less the misses without additional sectors over all lookups is within 0.1 points of the hit rate in 114 of
@@ -176,7 +176,7 @@ def _lookups(ran: Ran, counters: Mapping[str, float], promoted: float) -> dict[s
     crossing += ran.gpu.l2.dirty_fabric_fraction * _left_dirty_sectors(ran, counters)
     crossing_misses = sum_in_order(item.crossing_miss_bytes for item in planned) / SECTOR_BYTES
     num_sms = min(ran.gpu.num_sms, ran.plan.num_ctas)
-    others, others_hits = looked_up_beside(ran.gpu.l2, reads + writes, num_sms)
+    others, others_hits = other_lookups(ran.gpu.l2, reads + writes, num_sms)
     sectors = reads + writes + crossing + others
     hits = sectors - others + others_hits - (misses - unasked + crossing_misses)
     return {

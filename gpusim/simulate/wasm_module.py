@@ -84,11 +84,7 @@ class WasmInstance:
             self.call(CONSTRUCTORS)
 
     def call(self, name: str, *arguments: float) -> float:
-        """Call an export.
-
-        Raises:
-            TrapError: the call trapped.
-        """
+        """Call an export. Raises TrapError: the call trapped."""
         try:
             found: float = self._functions[name](self._store, *arguments)
         except self._traps as error:
@@ -113,11 +109,7 @@ class WasmInstance:
         return int(self._memory.data_len(self._store)) >= MOST_BYTES
 
     def _bytes(self, pointer: int, num_bytes: int) -> NDArray[np.uint8]:
-        """View of memory, valid until memory grows.
-
-        Raises:
-            TrapError: the view does not lie in memory.
-        """
+        """View of memory, valid until memory grows. Raises TrapError: the view does not lie in memory."""
         if pointer + num_bytes > self._memory.data_len(self._store):
             raise TrapError(f"{num_bytes} bytes at {pointer} do not lie in memory")
         return np.frombuffer(self._memory.get_buffer_ptr(self._store, num_bytes, pointer), dtype=np.uint8)
@@ -236,11 +228,7 @@ atexit.register(_module.cache_clear)  # frees the module while wasmtime is still
 
 
 def engine_module() -> EngineModule:
-    """The engine, compiled once per process.
-
-    Raises:
-        SimulationError: no engine can be loaded.
-    """
+    """The engine, compiled once per process. Raises SimulationError: no engine can be loaded."""
     return _module(os.environ.get(LIBRARY_VARIABLE, ""))
 
 
@@ -334,11 +322,7 @@ class EngineRun:
             raise self._stopped(error) from None
 
     def section(self, name: str) -> NDArray[Any]:
-        """One section of the result at the present cycle.
-
-        Raises:
-            SimulationError: no memory was left for it.
-        """
+        """One section of the result at the present cycle. Raises SimulationError: no memory was left for it."""
         kind, place = dtype_of(name), HEADER.size + PLACE.size * OUTPUT_SECTIONS.index(name)
         try:
             pointer = self._instance.pointer("results")

@@ -113,8 +113,8 @@ def add_drift_misses(
         return found  # few lines are lost, however far CTAs drift
     readers = [row for row in footprints if not row.is_write]
     in_step = _missed(footprints, readers, wave_of_tile, wave_of_tile.astype(np.float64), l2)
-    apart = _missed(footprints, readers, wave_of_tile, lifetimes.begins(num_tiles), l2)
-    for row, before, after in zip(readers, in_step, apart, strict=True):
+    drifted = _missed(footprints, readers, wave_of_tile, lifetimes.begins(num_tiles), l2)
+    for row, before, after in zip(readers, in_step, drifted, strict=True):
         item = traffic[row.tensor]
         missed = item.miss_bytes_by_wave
         again = np.where(missed > 0.0, np.maximum(0.0, after - before), 0.0)

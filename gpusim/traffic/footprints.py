@@ -41,7 +41,7 @@ class FootprintTable:
             if names.count(name) > 1:
                 raise LaunchError(
                     f"{launch.kernel}: two footprints name the tensor {name!r}; what is read and written in place wants two "
-                    "names, such as in and out"
+                    "names, for example in and out"
                 )
         tiles = np.arange(launch.num_tiles, dtype=np.int64)
         footprints: list[FootprintRow] = []
@@ -52,12 +52,12 @@ class FootprintTable:
             if item.num_passes > 1 and not is_own:
                 raise LaunchError(
                     f"{launch.kernel}: {item.tensor} is walked {item.num_passes} times and shared by tiles, which is not "
-                    "modelled: give each tile a panel of its own, or say one pass"
+                    "modelled: give each tile a separate panel, or one pass"
                 )
-            room_bytes = item.table_bytes or (int(num_bytes.sum()) if is_own else 0)
-            if room_bytes > MOST_BYTES:
+            smem_bytes = item.table_bytes or (int(num_bytes.sum()) if is_own else 0)
+            if smem_bytes > MOST_BYTES:
                 raise LaunchError(
-                    f"{launch.kernel}: {item.tensor} has {room_bytes >> 30} GiB, no GPU has room for more than "
+                    f"{launch.kernel}: {item.tensor} has {smem_bytes >> 30} GiB, no GPU has memory for more than "
                     f"{MOST_BYTES >> 30}: take a smaller size"
                 )
             if item.block_bytes is not None:
@@ -93,8 +93,8 @@ def read_bytes(row: FootprintRow, cluster_size: int) -> float:
 
     >>> panels, num_bytes = np.array([0, 0, 1, 2, 3]), np.array([0, 10, 10, 10, 10])
     >>> row = FootprintRow(tensor="a", is_write=False, panel_of_tile=panels, bytes_of_tile=num_bytes)
-    >>> whole = FootprintRow(tensor="a", is_write=False, panel_of_tile=panels, bytes_of_tile=num_bytes + 10)
-    >>> read_bytes(row, 1), read_bytes(row, 2), read_bytes(whole, 2)
+    >>> longer = FootprintRow(tensor="a", is_write=False, panel_of_tile=panels, bytes_of_tile=num_bytes + 10)
+    >>> read_bytes(row, 1), read_bytes(row, 2), read_bytes(longer, 2)
     (40.0, 40.0, 70.0)
     """
     tiles = np.flatnonzero(row.bytes_of_tile)

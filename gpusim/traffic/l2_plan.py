@@ -284,8 +284,8 @@ def _by_wave(leaving: FloatArray, order: Order, kinds: Sequence[tuple[FloatArray
     lost = np.zeros(is_later.shape)  # (interval, edge)
     lost[is_later] = of_later
     lost = np.maximum.accumulate(lost, axis=1)
-    whole = lost[:, -1:]
-    lost = np.where(whole > 0.0, lost / np.where(whole > 0.0, whole, 1.0), is_later)
+    final = lost[:, -1:]
+    lost = np.where(final > 0.0, lost / np.where(final > 0.0, final, 1.0), is_later)
     by_edge = np.concatenate(([0.0], np.cumsum(np.diff((of_stretch[:, None] * lost).sum(axis=0)))))
     by_step = along(np.arange(ends[-1] + 1), ends, by_edge)
     by_wave = np.diff(by_step[:: order.num_passes])

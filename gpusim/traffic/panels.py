@@ -110,11 +110,7 @@ class PanelLosses(Mapping[int, Mapping[int, Loss]]):
         self.memory, self.crossing = memory.T, crossing.T
 
     def __getitem__(self, panel: int) -> Mapping[int, Loss]:
-        """Lost shares of one panel, by wave.
-
-        Raises:
-            KeyError: the panel loses nothing.
-        """
+        """Lost shares of one panel, by wave. Raises KeyError: the panel loses nothing."""
         group = self.touches.group_of(panel)
         rows = slice(*np.searchsorted(self.panels, (group, group + 1)).tolist())
         if rows.start == rows.stop:

@@ -27,7 +27,7 @@ class DType:
 
     def __post_init__(self) -> None:
         if self.bits <= 0 or self.bits % 8:
-            raise KernelError(f"dtype {self.name}: {self.bits} bits are no whole bytes: use a multiple of 8")
+            raise KernelError(f"dtype {self.name}: {self.bits} bits are no full bytes: use a multiple of 8")
 
     @property
     def num_bytes(self) -> int:

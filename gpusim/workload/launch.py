@@ -192,9 +192,6 @@ class Launch:
     math_class: str = ""
     params: Mapping[str, Any] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
-    has_own_slots: bool = False
-    """Whether programs count ring stages and parities themselves, not by the loop index. Then the engine may skip any
-    number of iterations; otherwise only multiples of :attr:`parity_period`."""
     set_aside_bytes: int = 0
     """Bytes of L2 for persisting accesses: ``evict_last`` hints and persisting windows (``cudaLimitPersistingL2CacheSize``).
     0: the device's default."""
@@ -261,4 +258,5 @@ class Launch:
             if twice:
                 raise LaunchError(f"{self.kernel}: two {kind}s are named {sorted(twice)[0]!r}, wants distinct names")
         if len(self.named_barriers) > 15:
-            raise LaunchError(f"{self.kernel}: {len(self.named_barriers)} named barriers, a CTA has 15 beside __syncthreads")
+            num = len(self.named_barriers)
+            raise LaunchError(f"{self.kernel}: {num} named barriers, a CTA has 15 besides __syncthreads")

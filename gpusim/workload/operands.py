@@ -120,7 +120,7 @@ class OperandTile:
         return self.pad * self.dtype.num_bytes
 
     @property
-    def room_bytes(self) -> int:
+    def padded_bytes(self) -> int:
         """Bytes of the stage in shared memory, with padding."""
         return self.num_bytes + self.num_strided * self.pad_bytes
 
@@ -213,7 +213,7 @@ def cp_async_fill(tile: OperandTile, num_threads: int) -> AccessPattern:
     """
     if num_threads < 1 or num_threads % WARP_SIZE:
         close = nearest_multiple(num_threads, WARP_SIZE)
-        raise LayoutError(f"cp.async fill: {num_threads} threads are no whole warps: use {close}")
+        raise LayoutError(f"cp.async fill: {num_threads} threads are no full warps: use {close}")
     # All warps are full: 32 consecutive chunks are one request for any number of threads.
     num_chunks = tile.num_bytes // MATRIX_ROW_BYTES
     chunk_idx = np.arange(math.ceil(num_chunks / WARP_SIZE) * WARP_SIZE).reshape(-1, WARP_SIZE)
@@ -263,7 +263,7 @@ def ldmatrix_reads(tile: OperandTile, *, rows_per_warp: int, first_row: int = 0,
     if not 0 <= k_step_idx < tile.k // k_step:
         raise LayoutError(
             f"ldmatrix: k-step {k_step_idx} of a tile with k={tile.k}, that is {tile.k // k_step} "
-            f"whole k-steps of {k_step}: use an index from 0 on below that"
+            f"full k-steps of {k_step}: use an index from 0 on below that"
         )
     row_block, k_half = np.divmod(np.arange(rows_per_warp // MATRIX_ROWS * 2), 2)
     first_rows = first_row + MATRIX_ROWS * row_block
@@ -347,7 +347,7 @@ def shared_vector_reads(
     if thread_bytes < 1 or thread_bytes % vector_bytes:
         close = nearest_multiple(thread_bytes, vector_bytes) // dtype.num_bytes
         raise LayoutError(
-            f"shared vector reads: {elements_per_thread} elements of {dtype.name} are no whole vectors of "
+            f"shared vector reads: {elements_per_thread} elements of {dtype.name} are no full vectors of "
             f"{vector_bytes} bytes: use {close}"
         )
     num_vectors = thread_bytes // vector_bytes

@@ -135,8 +135,8 @@ class MemRef:
         Raises:
             LayoutError: a coordinate outside of the tensor, or of another profile.
         """
-        whole = _inside(self.name, coords, self.shape)
-        offsets = np.asarray(self.layout(whole), dtype=np.int64)
+        full = _inside(self.name, coords, self.shape)
+        offsets = np.asarray(self.layout(full), dtype=np.int64)
         scale = 1 if isinstance(self.layout, ByteLayout) else self.dtype.num_bytes
         return self.base_bytes + scale * offsets
 

@@ -42,7 +42,7 @@ def tiled_copy(
     """
     if thr_layout.size % WARP_SIZE:
         close = nearest_multiple(thr_layout.size, WARP_SIZE)
-        raise KernelError(f"tiled copy of {atom.name}: {thr_layout.size} threads are no whole warps: use {close}")
+        raise KernelError(f"tiled copy of {atom.name}: {thr_layout.size} threads are no full warps: use {close}")
     return make_tiled_copy(atom.tv(dtype), thr_layout, val_layout)
 
 
@@ -150,7 +150,7 @@ def warp_addresses(tiled: TiledCopy, tensor: MemRef, side: Literal["src", "dst"]
     """
     if tiled.num_threads % WARP_SIZE:
         close = nearest_multiple(tiled.num_threads, WARP_SIZE)
-        raise LayoutError(f"warp addresses: {tiled.num_threads} threads are no whole warps: use {close}")
+        raise LayoutError(f"warp addresses: {tiled.num_threads} threads are no full warps: use {close}")
     atom = tiled.atom
     if atom.src != atom.dst and getattr(atom, side) == atom.ref:
         other = "dst" if side == "src" else "src"
@@ -172,5 +172,5 @@ def warp_addresses(tiled: TiledCopy, tensor: MemRef, side: Literal["src", "dst"]
 def _parts(tiled: TiledCopy, layout: Any, side: Literal["src", "dst"]) -> Any:
     """The layout as (thread, (values of an instruction, instructions), tiles)."""
     if not evenly_divides(layout.shape, tiled.tiler):
-        raise LayoutError(f"tiled copy: tiles of {tiled.tiler} do not divide {layout.shape}: use whole tiles")
+        raise LayoutError(f"tiled copy: tiles of {tiled.tiler} do not divide {layout.shape}: use full tiles")
     return tiled.tidfrg_s(layout) if side == "src" else tiled.tidfrg_d(layout)

@@ -37,7 +37,7 @@ def _area(values: FloatArray, step: float) -> float:
 
 
 def _whole_powers(values: FloatArray, num: int) -> FloatArray:
-    """Each to the power of ``num``, as ``whole_power``."""
+    """Each to the power of ``num``, as ``integer_power``."""
     found, square = np.ones_like(values), values
     while num:
         if num & 1:

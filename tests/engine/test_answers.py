@@ -79,7 +79,7 @@ def kinds_of(launch: Launch) -> set[type[Any]]:
                     op = program.send(sent)
                     found.add(type(op))
                     gives = isinstance(op, GIVES_TOKEN) or getattr(op, "has_token", False)
-                    sent = ops.Token(is_long=False) if gives else None
+                    sent = ops.Token() if gives else None
             except StopIteration:
                 pass
     return found

@@ -70,8 +70,8 @@ def test_a_power_is_right_within_two_units_for_each_unit_of_its_logarithm() -> N
     for x, y in zip(points(1e-6, 2.0), points(-20.0, 40.0), strict=True):
         assert units_apart(numeric.power(x, y), x**y) <= 2.0 * (1.0 + abs(y * math.log(x)))
     for x, num in zip(points(0.5, 1.0), range(4096), strict=False):
-        assert numeric.power(x, float(num)) == numeric.whole_power(x, num)
-        assert units_apart(numeric.whole_power(x, num), x**num) <= 1.0 + num
+        assert numeric.power(x, float(num)) == numeric.integer_power(x, num)
+        assert units_apart(numeric.integer_power(x, num), x**num) <= 1.0 + num
 
 
 def test_a_length_is_right_within_one_unit() -> None:
@@ -152,7 +152,7 @@ __attribute__((export_name("answer"))) void answer(int which, int num) {
       case 5: at[0] = normal_inverse_cdf(a); break;
       case 6: at[0] = normal_cdf(a); break;
       case 7: at[0] = erfc(a); break;
-      case 8: at[0] = whole_power(a, int(b)); break;
+      case 8: at[0] = integer_power(a, int(b)); break;
       case 9: at[0] = expected_max(int(a)); break;
       case 10: at[0] = slowest_wait(int(a), int(b)); break;
       case 11: at[0] = slowest_of_both(int(a), int(b), c, d); break;
@@ -244,7 +244,7 @@ def test_the_engine_gives_the_same_bits_for_powers_and_lengths(engine: Engine) -
     for which, found in ((2, numeric.power), (4, normal.hypot)):
         assert bits(engine(which, pairs)) == bits([found(x, y) for x, y in pairs])
     whole = [(x, float(num % 5000)) for num, x in enumerate(points(-1.1, 1.1))]
-    assert bits(engine(8, whole)) == bits([numeric.whole_power(x, int(num)) for x, num in whole])
+    assert bits(engine(8, whole)) == bits([numeric.integer_power(x, int(num)) for x, num in whole])
 
 
 def test_the_engine_gives_the_same_bits_for_what_is_slowest(engine: Engine) -> None:

@@ -69,7 +69,7 @@ def dry_run(launch: Launch, *, num_ctas: int | None = None) -> dict[str, list[tu
                 except StopIteration:
                     break
                 found[role.name].append((cta, op))
-                token = ops.Token(is_long=True) if isinstance(op, GIVES_TOKEN) else None
+                token = ops.Token() if isinstance(op, GIVES_TOKEN) else None
     return found
 
 

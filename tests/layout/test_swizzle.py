@@ -223,8 +223,8 @@ def test_alignment_is_known_of_every_carrier() -> None:
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (lambda tile: upcast(tile, 3), "no elements of whole bytes"),
-        (lambda tile: downcast(tile, 4), "no elements of whole bytes .* at most 2"),
+        (lambda tile: upcast(tile, 3), "no elements of full bytes"),
+        (lambda tile: downcast(tile, 4), "no elements of full bytes .* at most 2"),
         (lambda tile: upcast(Tensor(tile), 2), "use recast"),
         (lambda tile: downcast(Tensor(tile), 2), "use recast"),
         (lambda tile: upcast((4, 8), 2), "use make_layout"),

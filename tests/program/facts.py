@@ -57,7 +57,7 @@ def said_by(launch: Launch, role: WarpRole, *, cta_idx: int, num_ctas: int) -> l
             if context.facts and context.facts[-1][0] == OpKind.TURN:
                 context.facts.pop()
             return context.facts
-        token = Token(is_long=False) if gives_token(op) else None
+        token = Token() if gives_token(op) else None
         if token is not None:
             tokens[token] = len(context.facts)
         if isinstance(op, ops.Use):

@@ -84,7 +84,7 @@ REFUSED: list[tuple[tuple[Any, ...], str]] = [
     ((ops.GlobalAtomic("A", (0, 0), LESS, returns=True),), "-0.25 instructions were issued, wants 0 or more"),
     ((ops.Wgmma(MATH, 1, (("b", 0),)),), "buffer 'b' is not declared in the launch; known: a"),
     ((ops.Wgmma(MATH, 1, (("a", 4),)),), "buffer 'a' has 4 stages, stage 4 was used"),
-    ((ops.Wgmma(MATH, 0),), "0 wgmma by 4 warps, wants 1 or more by whole warpgroups of 4"),
+    ((ops.Wgmma(MATH, 0),), "0 wgmma by 4 warps, wants 1 or more by full warpgroups of 4"),
     ((ops.Wgmma(MATH, 1, num_between=-1.0),), "-1.0 instructions between wgmma, wants 0 or more"),
     ((ops.BarSync("maths"),), "{who} uses barrier 'maths', the launch declares math"),
     ((ops.BarArrive("maths"),), "{who} uses barrier 'maths', the launch declares math"),
@@ -180,7 +180,7 @@ def test_an_op_is_refused(some: tuple[Any, ...], said: str, name: str) -> None:
 
 def test_wgmma_of_part_of_a_warpgroup_is_refused() -> None:
     of = launch(yields(ops.Wgmma(MATH, 1)), num_warps=2)
-    assert refusal(of).endswith("of CTA 0: 1 wgmma by 2 warps, wants 1 or more by whole warpgroups of 4")
+    assert refusal(of).endswith("of CTA 0: 1 wgmma by 2 warps, wants 1 or more by full warpgroups of 4")
 
 
 def test_a_launch_without_named_barriers_says_that_it_has_none() -> None:
@@ -414,7 +414,7 @@ def test_numpys_numbers_are_taken_for_what_they_are(op: ops.Op, field: str, numb
     ids=str,
 )  # fmt: skip
 def test_numbers_that_are_not_whole_or_too_large_are_refused(op: ops.Op) -> None:
-    assert "wants whole numbers below 2**31" in refusal(launch(yields(op)))
+    assert "wants integers below 2**31" in refusal(launch(yields(op)))
 
 
 def test_a_sentence_does_not_depend_on_how_many_ctas_are_traced() -> None:

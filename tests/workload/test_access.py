@@ -128,7 +128,7 @@ def test_wavefronts_are_those_of_the_bank_rule(access: tuple[str, list[int]], ac
 def test_wavefronts_lie_between_one_a_phase_and_one_a_lane(access: tuple[str, list[int]]) -> None:
     op, addresses = access
     rule = SMEM_OPS[op]
-    fewest = rule.num_phases // (2 if rule.is_merging else 1)
+    fewest = rule.num_phases // (2 if rule.merges_phases else 1)
     rounds = 32 * (32 + 2 * rule.num_phases) if rule.is_loop else rule.num_passes * rule.num_lanes
     assert fewest <= wavefronts(op, np.array(addresses)) <= rounds
 
@@ -138,7 +138,7 @@ def test_lanes_of_a_phase_may_change_places(access: tuple[str, list[int]], data:
     """Unless pairs make phases merge: then only whole quads may; in a loop, the first lane of a bank swaps first."""
     op, addresses = access
     assume(not SMEM_OPS[op].is_loop)
-    block = 4 if SMEM_OPS[op].is_merging else 1
+    block = 4 if SMEM_OPS[op].merges_phases else 1
     width = SMEM_OPS[op].lanes_per_phase
     order = [
         lane
@@ -191,7 +191,7 @@ def test_one_address_for_all_lanes_is_the_least_that_an_op_can_take_and_the_most
         expected = 32 + 2 * (2 * 16 + 16 if rule.access_bytes == 8 else 32)
     elif not rule.is_broadcasting:
         expected = 32 * rule.num_passes
-    elif rule.is_merging:
+    elif rule.merges_phases:
         expected = rule.num_phases // 2
     else:
         expected = rule.num_phases
@@ -241,7 +241,7 @@ def test_both_counters_agree_but_for_wide_loads(access: tuple[str, list[int]], a
     op, addresses = access
     mask = np.array([True] * 32 if SMEM_OPS[op].is_collective else active)
     rule = SMEM_OPS[op]
-    assume(not rule.is_merging and not (rule.is_loop and rule.access_bytes == 8))
+    assume(not rule.merges_phases and not (rule.is_loop and rule.access_bytes == 8))
     assert data_wavefronts(op, np.array(addresses), mask) == wavefronts(op, np.array(addresses), mask)
 
 
@@ -680,7 +680,7 @@ def test_a_request_of_half_rows_touches_a_line_a_row() -> None:
 
 def test_cp_async_takes_whole_warps_only() -> None:
     tile = OperandTile(rows=16, k=64, dtype=BF16, is_k_major=True)
-    with pytest.raises(LayoutError, match="100 threads are no whole warps: use 96"):
+    with pytest.raises(LayoutError, match="100 threads are no full warps: use 96"):
         cp_async_fill(tile, 100)
 
 
@@ -721,7 +721,7 @@ def test_eight_rows_are_read_by_an_x2() -> None:
         ({"rows_per_warp": 0}, "rows_per_warp=0"),
         ({"rows_per_warp": 8, "first_row": 4}, "first_row=4"),
         ({"rows_per_warp": 64, "first_row": 8}, "use rows_per_warp <= 56"),
-        ({"rows_per_warp": 8, "k_step_idx": 4}, "4 whole k-steps of 16"),
+        ({"rows_per_warp": 8, "k_step_idx": 4}, "4 full k-steps of 16"),
         ({"rows_per_warp": 8, "k_step_idx": -1}, "k-step -1"),
     ],
 )
@@ -774,7 +774,7 @@ def test_vectors_apart_do_not_conflict() -> None:
         ({"num_coords": 8, "lanes_per_coord": 8, "elements_per_thread": 4}, "do not divide a warp"),
         (
             {"num_coords": 8, "lanes_per_coord": 4, "elements_per_thread": 6},
-            "no whole vectors of 16 bytes: use 8",
+            "no full vectors of 16 bytes: use 8",
         ),
         (
             {"num_coords": 8, "lanes_per_coord": 4, "elements_per_thread": 6, "vector_bytes": 12},

@@ -391,10 +391,10 @@ def test_tiles_that_do_not_divide_a_tensor_are_refused() -> None:
 
 
 def test_threads_that_are_no_whole_warps_are_refused() -> None:
-    with pytest.raises(KernelError, match="24 threads are no whole warps: use 32"):
+    with pytest.raises(KernelError, match="24 threads are no full warps: use 32"):
         cp_async_copy(num_rows=3)
     one_thread = TiledCopy(copy_atom("ld_shared_b128").tv(BF16), Layout((8, 8), (8, 1)), (8, 8))
-    with pytest.raises(LayoutError, match="8 threads are no whole warps: use 32"):
+    with pytest.raises(LayoutError, match="8 threads are no full warps: use 32"):
         warp_addresses(one_thread, MemRef.row_major("A", (8, 8), BF16), "src")
 
 

@@ -181,10 +181,6 @@ def test_columns_that_no_n_divides_are_refused(tile_n: int) -> None:
         largest_wgmma_n(tile_n, BF16)
 
 
-def test_only_16_bit_operands_may_be_contiguous_along_m_and_n() -> None:
-    assert [d.name for d in TENSOR_DTYPES if wgmma(64, d).takes_mn_major] == ["bf16", "fp16"]
-
-
 def test_a_of_wgmma_comes_from_smem_or_registers() -> None:
     with pytest.raises(KernelError, match="use 'smem' or 'registers'"):
         wgmma(64, BF16, "foo")  # type: ignore[arg-type]  # what is tested

@@ -94,7 +94,7 @@ def test_no_mma_takes_int32_operands() -> None:
 
 
 def test_a_type_of_no_whole_bytes_is_refused() -> None:
-    with pytest.raises(KernelError, match="no whole bytes"):
+    with pytest.raises(KernelError, match="no full bytes"):
         DType("fp4", 4, "float")
 
 

@@ -158,14 +158,13 @@ def _specialized(
         "mbarriers": tuple(mbarriers),
         "named_barriers": tuple(named),
         "features": _features(params, epilogues[0]),
-        "has_own_slots": not is_pingpong,
     }
 
 
 def _buffers(params: GemmOptions, plan: TilePlan, staging: Staging, *, num_slots: int) -> tuple[Buffer, ...]:
     assert params.stages is not None  # resolved
     found = [
-        Buffer(name=name, stage_bytes=operand.room_bytes, num_stages=params.stages)
+        Buffer(name=name, stage_bytes=operand.padded_bytes, num_stages=params.stages)
         for name, operand in zip("ab", plan.operands, strict=True)
     ]
     if staging.num_bytes:

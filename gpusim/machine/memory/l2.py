@@ -75,7 +75,7 @@ RUN_SECTORS = 512 // SECTOR_BYTES
 """Sectors of a warp's 512-byte request, which one slice serves. Guess; from a few MiB on every SM accesses every slice."""
 
 
-def looked_up_beside(spec: L2Spec, asked_sectors: float, num_sms: int) -> tuple[float, float]:
+def other_lookups(spec: L2Spec, asked_sectors: float, num_sms: int) -> tuple[float, float]:
     """(look-ups, hits) in sectors of a launch besides those of SM requests and crossings of the L2 fabric.
 
     A launch without accesses has some. Each SM adds a fixed number at each slice that it accesses, with slices drawn at
@@ -85,8 +85,8 @@ def looked_up_beside(spec: L2Spec, asked_sectors: float, num_sms: int) -> tuple[
     (model: 2,100 and 3,900).
     """
     drawn = asked_sectors / RUN_SECTORS / num_sms / spec.num_slices
-    told = spec.slice_lookup_sectors * num_sms * spec.num_slices * (1.0 - exp(-drawn))
-    return spec.launch_lookup_sectors + told, spec.launch_hit_sectors + told
+    drawn_sectors = spec.slice_lookup_sectors * num_sms * spec.num_slices * (1.0 - exp(-drawn))
+    return spec.launch_lookup_sectors + drawn_sectors, spec.launch_hit_sectors + drawn_sectors
 
 
 @dataclass(slots=True)

@@ -67,15 +67,15 @@ class L2Partitions:
         if math.isinf(self.partition_bytes):
             return self.lost_share(least_bytes)
         least, most = (np.asarray(each, dtype=np.float64) - self.partition_bytes for each in (least_bytes, most_bytes))
-        apart = most - least
+        between = most - least
         width = self.spread * self.partition_bytes
         if width:
             begin, end = (width * softplus_of(each / width) for each in (least, most))
         else:
             begin, end = np.maximum(0.0, least), np.maximum(0.0, most)
-        has_span = apart > CERTAIN * self.partition_bytes
-        found = certain((end - begin) / np.where(has_span, apart, 1.0))
-        found[~has_span] = self.lost_share(np.broadcast_to(least_bytes, apart.shape)[~has_span])
+        has_span = between > CERTAIN * self.partition_bytes
+        found = certain((end - begin) / np.where(has_span, between, 1.0))
+        found[~has_span] = self.lost_share(np.broadcast_to(least_bytes, between.shape)[~has_span])
         return found
 
 

@@ -86,14 +86,6 @@ class MmaAtom:
         return _RATE_CLASSES[self.a_dtype.name]
 
     @property
-    def takes_mn_major(self) -> bool:
-        """Whether operands in shared memory may be contiguous along m and n: only for 16-bit types.
-
-        wgmma transposes 16-bit operands only, and so does ``ldmatrix.trans``. Source: PTX ISA.
-        """
-        return self.a_dtype.bits == 16
-
-    @property
     def tv(self) -> MmaAtomTV:
         """Thread-value layouts of A, B and C: CuTe's ``MMA_Atom`` of this instruction.
 

@@ -87,15 +87,15 @@ def fetches(
         LayoutError: addresses of different shapes, or that are no multiples of 16.
     """
     given, wanted, instruction = _flat(sources, destinations, active)
-    crossing, keys, of = _passes(given, wanted, instruction)
+    crossing, keys, lines = _passes(given, wanted, instruction)
     per_line = LINE_BYTES // SECTOR_BYTES
     masks = np.zeros(keys.shape[1], dtype=np.int64)
-    np.bitwise_or.at(masks, of.reshape(-1), 1 << crossing[1] % per_line)
-    requests, alike = np.unique(np.stack((*keys[:3], masks)), axis=1, return_inverse=True)
+    np.bitwise_or.at(masks, lines.reshape(-1), 1 << crossing[1] % per_line)
+    requests, of_same_start = np.unique(np.stack((*keys[:3], masks)), axis=1, return_inverse=True)
     is_torn = np.isin(keys[0] << 40 | keys[1], (keys[0] << 40 | keys[1])[keys[3] > 0])
-    is_double = np.bincount(alike.reshape(-1), minlength=requests.shape[1]) > 1
+    is_double = np.bincount(of_same_start.reshape(-1), minlength=requests.shape[1]) > 1
     is_shared = is_double.copy()
-    is_shared[alike.reshape(-1)[~is_torn]] = True
+    is_shared[of_same_start.reshape(-1)[~is_torn]] = True
     return Fetches(
         num_bytes=CHUNK_BYTES * given.size,
         num_sectors=np.unique(np.stack((instruction, given // SECTOR_BYTES)), axis=1).shape[1],
@@ -144,10 +144,10 @@ def _passes(
     is_half = chunks[which] == 1
     kind[which[is_half]] = (1 + 2 * (given // CHUNK_BYTES % 2) + wanted // CHUNK_BYTES % 2)[is_half]
     per_line = LINE_BYTES // SECTOR_BYTES
-    keys, of = np.unique(
+    keys, lines = np.unique(
         np.stack((crossing[0], crossing[1] // per_line, crossing[2] // per_line, kind)), axis=1, return_inverse=True
     )
-    return crossing, keys, of
+    return crossing, keys, lines
 
 
 def _flat(

@@ -119,7 +119,7 @@ def wavefronts(
     if sources.shape != addresses.shape:
         raise LayoutError(f"{op}: sources have shape {sources.shape}: use {addresses.shape}, as the addresses have")
     masks = None if mask is None else mask.reshape(-1, WARP_SIZE)
-    written, read = (_units(rule, of.reshape(-1, WARP_SIZE), masks) for of in (addresses, sources))
+    written, read = (_units(rule, each.reshape(-1, WARP_SIZE), masks) for each in (addresses, sources))
     return np.asarray(_copied(rule, written, read).sum(axis=-1).reshape(addresses.shape[:-1]), dtype=np.int64)
 
 
@@ -200,7 +200,7 @@ def lane_groups(
     addresses, mask = _checked_access(rule, addresses, active)
     lanes_per_group = WARP_SIZE if rule.is_loop else rule.lanes_per_phase
     group = np.broadcast_to(np.arange(WARP_SIZE) // lanes_per_group, addresses.shape)
-    if rule.is_merging:
+    if rule.merges_phases:
         rows = addresses.reshape(-1, WARP_SIZE)
         masks = None if mask is None else mask.reshape(-1, WARP_SIZE)
         if is_free:
@@ -277,7 +277,7 @@ def _count(
         return _looped(rule, rows, mask, is_data=is_data)[1]
     units = _units(rule, rows, mask)
     by_phase = _by_phase(rule, units)
-    if rule.is_merging:
+    if rule.merges_phases:
         is_merged, fewest = _merged(rule, rows, mask, units, is_data=is_data)
         by_two = by_phase.reshape(*is_merged.shape, 2).sum(axis=-1)
         by_phase = np.where(is_merged, fewest, by_two)
@@ -342,16 +342,16 @@ def _copied(rule: SmemOp, written: NDArray[np.integer[Any]], read: NDArray[np.in
     shape = (-1, rule.lanes_per_phase)
     both = ((_by_phase(rule, written) > 1) & (_by_phase(rule, read) > 1)).reshape(-1)
     num_banks = WAVEFRONT_BYTES // max(BANK_BYTES, rule.access_bytes)
-    to, of = written.reshape(shape)[both], read.reshape(shape)[both]
-    to_banks, of_banks = to % num_banks, of % num_banks
-    left, counted = to >= 0, np.zeros(len(to), dtype=np.int64)
+    targets, origins = written.reshape(shape)[both], read.reshape(shape)[both]
+    target_banks, origin_banks = targets % num_banks, origins % num_banks
+    left, counted = targets >= 0, np.zeros(len(targets), dtype=np.int64)
     lane = np.arange(rule.lanes_per_phase)
-    alike_to = to_banks[:, :, None] == to_banks[:, None, :]
-    alike_of = of_banks[:, :, None] == of_banks[:, None, :]
+    same_target = target_banks[:, :, None] == target_banks[:, None, :]
+    same_origin = origin_banks[:, :, None] == origin_banks[:, None, :]
     while left.any():
         counted += left.any(axis=1)
-        is_last = left & ~(alike_to & left[:, None, :] & (lane[None, None, :] > lane[None, :, None])).any(axis=2)
-        left &= ~(is_last & ~(alike_of & is_last[:, None, :] & (lane[None, None, :] < lane[None, :, None])).any(axis=2))
+        is_last = left & ~(same_target & left[:, None, :] & (lane[None, None, :] > lane[None, :, None])).any(axis=2)
+        left &= ~(is_last & ~(same_origin & is_last[:, None, :] & (lane[None, None, :] < lane[None, :, None])).any(axis=2))
     found = queues.reshape(-1)
     found[both] = counted
     return np.asarray(found.reshape(queues.shape), dtype=np.int64)

@@ -33,7 +33,7 @@ from gpusim.workload.smem.banks import (
     xor_first,
 )
 from gpusim.workload.smem.smem_ops import BANK_BYTES
-from gpusim.workload.smem.tile_access import MAX_TILE_BYTES, TileAccess, in_elements
+from gpusim.workload.smem.tile_access import MAX_TILE_BYTES, TileAccess, in_elements, log2
 
 _PLAIN: Final = Swizzle(0, 4, 3)
 _FIRST_ROWS: Final = 64  # rows that are counted first; the others only if the candidate may still be the best
@@ -91,9 +91,9 @@ def closed_form_swizzle(access: TileAccess) -> Swizzle | None:
     pitch = access.row_pitch
     if pitch is None or pitch & (pitch - 1):
         return None
-    base = _log2(max(access.rule.access_bytes, BANK_BYTES))
-    most = _log2(WAVEFRONT_BYTES) - base
-    return Swizzle(most, base, max(_log2(pitch * access.element_bytes) - base, most))
+    base = log2(max(access.rule.access_bytes, BANK_BYTES))
+    most = log2(WAVEFRONT_BYTES) - base
+    return Swizzle(most, base, max(log2(pitch * access.element_bytes) - base, most))
 
 
 def find_swizzle(access: TileAccess, *others: TileAccess) -> Fix | None:
@@ -165,8 +165,8 @@ class _Rows:
     def _of(cls, access: TileAccess, values: NDArray[np.int64], active: NDArray[np.bool_]) -> _Rows:
         rows, mask, which = distinct_rows(values, active)
         of_warp = None if access.rule.is_collective else mask
-        apart = rows * access.rule.access_bytes  # aligned, with the same equalities: the minimum depends on nothing else
-        times, ideal = np.bincount(which, minlength=len(rows)), ideal_wavefronts(access.op, apart, of_warp)
+        spaced = rows * access.rule.access_bytes  # aligned, with the same equalities: the minimum depends on nothing else
+        times, ideal = np.bincount(which, minlength=len(rows)), ideal_wavefronts(access.op, spaced, of_warp)
         return cls(op=access.op, values=rows, active=of_warp, times=times, ideal=ideal)
 
     def total(self, addresses: NDArray[np.int64], most: int | None = None) -> int:
@@ -211,7 +211,7 @@ def _added(each: Iterable[Census]) -> Census:
 
 def _candidates(access: TileAccess) -> Iterator[Swizzle]:
     """Swizzles of bytes that change banks, the smallest first."""
-    least, most = _log2(max(access.rule.access_bytes, BANK_BYTES)), _log2(WAVEFRONT_BYTES)
+    least, most = log2(max(access.rule.access_bytes, BANK_BYTES)), log2(WAVEFRONT_BYTES)
     top = ((access.tile.offset + access.tile.inner.cosize) * access.element_bytes - 1).bit_length()
     row = max(((access.row_pitch or 0) * access.element_bytes - 1).bit_length(), most)
     for num_bits in range(1, most - least + 1):
@@ -236,7 +236,7 @@ def find_padding(access: TileAccess, *others: TileAccess) -> Fix | None:
     accesses = (access, *others)
     for tile, padding, total, fewest in _paddings(accesses):
         if total == fewest and all(census(replace(one, tile=tile)).is_free for one in accesses):
-            return _padded_mend(accesses, tile, padding)
+            return _padded_fix(accesses, tile, padding)
     return None
 
 
@@ -260,12 +260,12 @@ def _paddings(accesses: Sequence[TileAccess]) -> Iterator[tuple[ByteLayout, int,
 
 def _is_aligned(access: TileAccess, rows: _Rows, addresses: NDArray[np.int64], pitch: int) -> bool:
     """Whether all vectors are aligned and stay within their rows."""
-    is_whole = rows.values % pitch + access.vector_elements <= pitch
-    is_right = is_whole & (addresses % access.rule.access_bytes == 0)
+    is_within = rows.values % pitch + access.vector_elements <= pitch
+    is_right = is_within & (addresses % access.rule.access_bytes == 0)
     return bool((is_right if rows.active is None else is_right | ~rows.active)[:, : access.rule.num_lanes].all())
 
 
-def _padded_mend(accesses: Sequence[TileAccess], tile: ByteLayout, padding: int) -> Fix:
+def _padded_fix(accesses: Sequence[TileAccess], tile: ByteLayout, padding: int) -> Fix:
     extra = (tile.inner.cosize - accesses[0].tile.inner.cosize) * accesses[0].element_bytes
     return Fix(tile=tile, census=_census_under(accesses, tile), num_extra_bytes=extra, padding_elements=padding)
 
@@ -375,7 +375,7 @@ def study_jointly(accesses: Sequence[TileAccess]) -> JointStudy:
     swizzle, padding = find_swizzle(*accesses), find_padding(*accesses)
     if padding is None and (swizzle is None or not swizzle.census.is_free):
         best = min(_paddings(accesses), key=lambda trial: trial[2], default=None)
-        padding = None if best is None else _padded_mend(accesses, best[0], best[1])
+        padding = None if best is None else _padded_fix(accesses, best[0], best[1])
     return JointStudy(
         studies=tuple(map(study, accesses)), census=_added(map(census, accesses)), swizzle=swizzle, padding=padding
     )
@@ -391,23 +391,25 @@ def remarks(access: TileAccess, *, is_in_elements: bool) -> list[str]:
     'Sw<3,4,3> counts elements here and is Sw<3,5,3> in bytes'
     """
     tile = access.tile
-    said = [*_transposition(access)]
+    notes = [*_transposition(access)]
     asked, mode = in_elements(tile), mode_of(tile.swizzle)
     if asked is not None and is_in_elements:
         mixed_up = units_remark(f"{asked.num_bits},{asked.base},{asked.shift}", tile.element_bits)
-        said += [] if mixed_up is None else [mixed_up]
+        notes += [] if mixed_up is None else [mixed_up]
     pitch = access.row_pitch
     if mode not in (None, "none") and mode is not None and pitch is not None:
         row_bytes, extent = pitch * access.element_bytes, access.extents[access.contiguous_mode]
         if pitch > extent:
-            told = f"{extent * access.element_bytes} bytes"
-            said.append(f"TMA writes no padding: it lays rows of {told} one behind the other, these are {row_bytes} apart")
+            notes.append(
+                f"TMA writes no padding: it lays rows of {extent * access.element_bytes} bytes one behind the other, these "
+                f"are {row_bytes} apart"
+            )
         elif row_bytes > span_bytes(mode):
-            said.append(
+            notes.append(
                 f"the {mode} mode permutes {span_bytes(mode)} bytes and TMA takes no wider box with it: rows of {row_bytes} "
                 f"bytes are several boxes, which TMA lays one behind the other{_boxes(access, span_bytes(mode))}"
             )
-    return said
+    return notes
 
 
 def _transposition(access: TileAccess) -> Iterator[str]:
@@ -438,7 +440,3 @@ def _boxes(access: TileAccess, span: int) -> str:
     if access.contiguous_mode != 1 or access.tile.inner.depth > 1 or columns % width:
         return ""
     return f": use --layout '({rows},({width},{columns // width})):({width},(1,{rows * width}))'"
-
-
-def _log2(power: int) -> int:
-    return power.bit_length() - 1

@@ -115,7 +115,7 @@ def ideal_wavefronts(
     addresses = np.asarray(addresses, dtype=np.int64)
     if rule.is_loop:
         return np.minimum(
-            wavefronts(op, _apart(rule, addresses, groups >= 0), groups >= 0), wavefronts(op, addresses, groups >= 0)
+            wavefronts(op, _separated(rule, addresses, groups >= 0), groups >= 0), wavefronts(op, addresses, groups >= 0)
         )
     total = np.zeros(groups.shape[:-1], dtype=np.int64)
     for group in range(int(groups.max(initial=-1)) + 1):
@@ -130,7 +130,7 @@ def ideal_wavefronts(
     return total
 
 
-def _apart(rule: SmemOp, addresses: NDArray[np.integer[Any]], active: NDArray[np.bool_]) -> NDArray[np.int64]:
+def _separated(rule: SmemOp, addresses: NDArray[np.integer[Any]], active: NDArray[np.bool_]) -> NDArray[np.int64]:
     """Addresses with the same equalities, and distinct words in distinct banks of each phase; int64[..., 32].
 
     If there are enough banks, words of different phases have distinct banks, too.
@@ -210,14 +210,14 @@ def _loop(rule: SmemOp, addresses: NDArray[np.int64], lanes: NDArray[np.intp], t
     """A loop over all lanes as one phase. Turns are its rounds; lanes on one bank collide."""
     active = np.isin(np.arange(WARP_SIZE), lanes)
     rounds = loop_rounds(rule.name, addresses, active)
-    apart = _apart(rule, addresses, active)
+    separated = _separated(rule, addresses, active)
     queues: list[dict[Any, int]] = [{} for _ in range(NUM_BANKS)]
     for lane in sorted(map(int, lanes), key=lambda lane: (rounds[lane], lane)):
         first = int(addresses[lane]) // BANK_BYTES
         for word in range(first, first + rule.access_bytes // BANK_BYTES):
             queues[word % NUM_BANKS][word, lane] = lane
             turns[lane, word % NUM_BANKS] = rounds[lane]
-    turn, ideal_turn = int(rounds.max()), int(loop_rounds(rule.name, apart, active).max())
+    turn, ideal_turn = int(rounds.max()), int(loop_rounds(rule.name, separated, active).max())
     return Phase(
         lanes=tuple(map(int, lanes)), num_wavefronts=int(wavefronts(rule.name, addresses, active)),
         num_ideal_wavefronts=int(ideal_wavefronts(rule.name, addresses, active)), num_turns=turn,

@@ -25,7 +25,7 @@ class SmemOp:
     * ``access_bytes``: bytes of one lane's access.
     * ``num_lanes``: lanes that give addresses, from lane 0 on.
     * ``is_collective``: whether all 32 lanes of the warp must be active.
-    * ``is_merging``: whether two neighbouring phases merge if lanes share addresses in pairs and no words conflict.
+    * ``merges_phases``: whether two neighbouring phases merge if lanes share addresses in pairs and no words conflict.
     * ``is_broadcasting``: whether lanes of a phase that access the same word share a wavefront.
     * ``num_passes``: number of times that each wavefront passes.
     * ``is_loop``: whether SASS implements it as a loop of a load and a compare-and-swap.
@@ -36,7 +36,7 @@ class SmemOp:
     access_bytes: int
     num_lanes: int = WARP_SIZE
     is_collective: bool = False
-    is_merging: bool = False
+    merges_phases: bool = False
     is_broadcasting: bool = True
     num_passes: int = 1
     is_loop: bool = False
@@ -71,7 +71,7 @@ ATOMIC_VERBS = ("add", "min", "max", "and", "or", "xor", "exch", "cas")
 _SMEM_OP_ROWS = (
     *(
         SmemOp(
-            name=f"{verb}_shared_b{8 * n}", access_bytes=n, is_merging=verb == "ld" and n > 4,
+            name=f"{verb}_shared_b{8 * n}", access_bytes=n, merges_phases=verb == "ld" and n > 4,
             evidence=_MERGED[n] if verb == "ld" and n > 4 else _SEEN,
         )
         for verb in ("ld", "st")
@@ -148,12 +148,12 @@ def smem_op_families() -> dict[str, str]:
         widths.setdefault(family, {})[width] = None
         if stem != family:
             verbs.setdefault(family, {})[stem.removeprefix(family)] = None
-    told = {}
+    rules = {}
     for family, found in widths.items():
         of_atomics = f"[{'|'.join(verbs[family])}]" if family in verbs else ""
         transposed = "[_trans]" if f"{family}_{next(iter(found))}_trans" in SMEM_OPS else ""
-        told[family] = f"{family}{of_atomics}_{'|'.join(found)}{transposed}"
-    return told
+        rules[family] = f"{family}{of_atomics}_{'|'.join(found)}{transposed}"
+    return rules
 
 
 def smem_op_hint(name: str) -> str:

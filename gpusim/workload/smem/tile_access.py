@@ -179,7 +179,7 @@ class TileAccess:
     def _place(self, where: Any, threads: Layout) -> Place:
         where = where if isinstance(where, tuple) else (where,)
         if len(where) > 2:
-            raise LayoutError(f"banks: threads {threads} gives coordinates such as {show(where)}: use those of two modes")
+            raise LayoutError(f"banks: threads {threads} gives coordinates like {show(where)}: use those of two modes")
         try:
             first, second = (_index_in(part, self.tile.inner[i].shape) for i, part in enumerate((*where, 0)[:2]))
         except LayoutError as error:
@@ -223,11 +223,11 @@ class TileAccess:
             why, fix = f"at byte {address}, which is no multiple of {num_bytes}", "an aligned row pitch and start"
         elif self.tile.swizzle.num_bits:
             elements = in_elements(self.tile)
-            is_said_twice = elements is None or self.element_bytes == 1
-            why = f"which {'' if is_said_twice else f'{elements} in elements, '}{self.tile.swizzle} in bytes tears apart"
-            least = f"M >= {_log2(num_bytes)} in bytes"
+            is_given_twice = elements is None or self.element_bytes == 1
+            why = f"which {'' if is_given_twice else f'{elements} in elements, '}{self.tile.swizzle} in bytes tears apart"
+            least = f"M >= {log2(num_bytes)} in bytes"
             if self.element_bytes > 1:
-                least = f"M >= {_log2(self.vector_elements)} in elements, that is {least}"
+                least = f"M >= {log2(self.vector_elements)} in elements, that is {least}"
             fix = f"a swizzle that keeps {num_bytes} bytes whole: {least}"
         else:
             why, fix = "which do not follow one another", "a layout with a mode of stride 1, or a narrower access"
@@ -333,7 +333,7 @@ def smem_tile(layout: Layout | ComposedLayout | ByteLayout, dtype: DType, swizzl
     if inner.has_basis or any(step < 0 for _, step in inner.modes):
         raise LayoutError(f"banks: {inner} has strides that are no offsets in memory: use integers, 0 or more")
     if inner.rank > 2:
-        raise LayoutError(f"banks: {inner} has {inner.rank} modes: use two, such as ((8,2),64) for (8,2,64)")
+        raise LayoutError(f"banks: {inner} has {inner.rank} modes: use two, for example ((8,2),64) for (8,2,64)")
     _refuse_large(tile, dtype)
     return tile if inner.rank == 2 else tile.with_inner(make_layout(Layout(1, 0), inner))
 
@@ -366,5 +366,6 @@ def in_elements(tile: ByteLayout) -> Swizzle | None:
         return None
 
 
-def _log2(power: int) -> int:
+def log2(power: int) -> int:
+    """Logarithm of a power of two."""
     return power.bit_length() - 1

@@ -325,7 +325,7 @@ def _operand_wavefronts(atom: MmaAtom, tile: SmemLayout, num_mn: int) -> int:
     if tile.element_bits != atom.a_dtype.bits:
         raise LayoutError(f"{atom.name}: {tile} has elements of {tile.element_bits} bits: use {atom.a_dtype.bits}")
     if tile.rank != 2 or size(tile, 0) % num_mn or size(tile, 1) % atom.k:
-        raise LayoutError(f"{atom.name}: {tile} holds no whole operands: use multiples of ({num_mn},{atom.k})")
+        raise LayoutError(f"{atom.name}: {tile} holds no full operands: use multiples of ({num_mn},{atom.k})")
     major = gmma_major(tile)
     rows = wgmma_descriptor(_part(tile, num_mn, 0), major).core_matrices(major, num_mn).reshape(-1, MATRIX_ROWS)
     lanes = np.zeros((len(rows), WARP_SIZE), dtype=np.int64)
@@ -369,8 +369,8 @@ def _offsets(first: Layout, major: Major, name: str, tile: ByteLayout) -> tuple[
     if major == "K":
         mn, k, expected_k = MATRIX_ROWS, 2, 2
     else:  # an operand may be narrower than the span: 32 columns of a tile that is 64 wide
-        whole = size(units, 0)
-        mn, k, expected_k = (width if width % whole else whole), MATRIX_ROWS, 2 * MATRIX_ROWS
+        full = size(units, 0)
+        mn, k, expected_k = (width if width % full else full), MATRIX_ROWS, 2 * MATRIX_ROWS
     if size(units, 1) != expected_k or size(units, 0) % mn:
         raise LayoutError(
             f"{where}, a k-step has {size(units, 0)} x {size(units, 1)} units of 16 bytes: use {expected_k} along k and a "

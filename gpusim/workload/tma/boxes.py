@@ -197,9 +197,9 @@ def tma_wavefronts(box: TmaBox, swizzle: str | None = None) -> int:
     """
     placed = box if swizzle is None else replace(box, swizzle=swizzle)
     starts = row_pitch_bytes(placed) * np.arange(placed.num_rows)
-    whole = max(placed.inner_bytes // SECTOR_BYTES * SECTOR_BYTES, MATRIX_ROW_BYTES)
-    lines = (starts + whole - 1) // LINE_BYTES - starts // LINE_BYTES + 1
-    return int(lines.sum()) + placed.num_rows * (placed.inner_bytes > whole)
+    full = max(placed.inner_bytes // SECTOR_BYTES * SECTOR_BYTES, MATRIX_ROW_BYTES)
+    lines = (starts + full - 1) // LINE_BYTES - starts // LINE_BYTES + 1
+    return int(lines.sum()) + placed.num_rows * (placed.inner_bytes > full)
 
 
 def check_full_rows(box: TmaBox) -> None:

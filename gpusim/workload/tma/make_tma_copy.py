@@ -218,8 +218,8 @@ def _smem_to_tensor(tensor: Layout, layout: Layout, shape: IntTuple) -> Layout:
 def _basis(tensor: Layout, box: list[tuple[int, ScaledBasis]]) -> Layout:
     """The box's modes, then the other modes of the tensor. Beyond five modes, the last ones are merged into one."""
     walked = {step.modes for _extent, step in box}
-    whole = make_identity_layout(tensor.shape)
-    others = [(1, step) for _extent, step in whole.modes if step.modes not in walked]
+    full = make_identity_layout(tensor.shape)
+    others = [(1, step) for _extent, step in full.modes if step.modes not in walked]
     modes: list[tuple[Any, Any]] = [*box, *others]
     if len(modes) >= MAX_BOX_RANK:
         last = modes[MAX_BOX_RANK - 1 :]

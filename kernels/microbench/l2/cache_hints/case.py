@@ -29,7 +29,7 @@ from gpusim.evidence.cases.case import (
 from gpusim.evidence.cases.tile_walk import grid_include
 from gpusim.evidence.cases.validation_kernel import FLOOR_SHARE, windows
 from gpusim.machine.config import GpuSpec
-from gpusim.machine.memory.l2 import looked_up_beside
+from gpusim.machine.memory.l2 import other_lookups
 from gpusim.simulate.plan import partition_of_cta
 from gpusim.traffic.l2_plan import panel_traffic
 from gpusim.traffic.panels import FootprintRow, PanelTraffic
@@ -315,7 +315,7 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
     crossing_misses = sum(item.crossing_miss_bytes for item in found.values())
     values[READ_MISSES] = misses / SECTOR_BYTES
     crossing += gpu.l2.dirty_fabric_fraction * max(0.0, writes - values.get(DRAM_WRITE, 0.0))
-    others, found_by_others = looked_up_beside(gpu.l2, (reads + writes) / SECTOR_BYTES, NUM_CTAS)
+    others, found_by_others = other_lookups(gpu.l2, (reads + writes) / SECTOR_BYTES, NUM_CTAS)
     sectors = (reads + writes + crossing) / SECTOR_BYTES
     hits = sectors - (misses + crossing_misses) / SECTOR_BYTES + found_by_others
     values[HIT_RATE] = min(100.0, 100.0 * hits / (sectors + others))
