@@ -319,8 +319,8 @@ def test_an_a100_has_no_clusters() -> None:
         ({"engine": "fast"}, "engine 'fast' is unknown, wants one of native, reference"),
         ({"recorded_sms": [4]}, "recorded_sms has 4, wants numbers from 0 to 3, or 'first'"),
         ({"recorded_sms": "last"}, "recorded_sms has 'l', wants"),
-        ({"gpu": "toy"}, "got a str, wants a GpuSpec, such as load_gpu('h200_sxm') gives"),
-        ({"launch": {"m": 1}}, "got a dict, wants a Launch, such as params.launch(gpu) gives"),
+        ({"gpu": "toy"}, "got a str, wants a GpuSpec, for example from load_gpu('h200_sxm')"),
+        ({"launch": {"m": 1}}, "got a dict, wants a Launch, for example from params.launch(gpu)"),
     ],
     ids=str,
 )
