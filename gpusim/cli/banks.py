@@ -42,8 +42,8 @@ def banks_command(
         help="a swizzle over the layout: B,M,S in elements, or 32B, 64B, 128B of TMA and wgmma (in bytes)")] = None,
     threads: Annotated[list[str] | None, typer.Option(
         "--threads", metavar="LAYOUT",
-        help="Where the first element of each lane's vector lies: a layout from lane to the index in the tile (mode 0 "
-        "counts first), or to a coordinate. 32:1@0 is one lane a row. Lanes from the 33rd on are those of a second "
+        help="Layout from lane to the first element of its vector: the index in the tile (mode 0 counts first), or a "
+        "coordinate. 32:1@0 is one lane a row. Lanes from the 33rd on are those of a second "
         "instruction: (32,2) is (lane,instruction). With several --access, one each in the same order, _ for the usual "
         "lanes.")] = None,
     at: Annotated[str | None, typer.Option(

@@ -23,8 +23,8 @@ def explore_command(
     no_open: Annotated[bool, typer.Option("--no-open", help="Do not open the browser.")] = False,
     export: Annotated[str | None, typer.Option(
         "--export", metavar="DIR", rich_help_panel="Output",
-        help="write a static copy instead, with some 800 answers and launches made beforehand (some minutes of a core, "
-        "40 MB), and end; an older copy stays until all is written, and after Ctrl-C the same --export goes on")] = None,
+        help="Write a static copy instead, with some 800 answers and launches (some minutes of a core, 40 MB), and end. An "
+        "older copy stays until all is written. After Ctrl-C the same --export goes on.")] = None,
     only: Annotated[str | None, typer.Option(
         "--only", metavar="PAGE", help="the page of --export, banks or pipeline; by default both",
         rich_help_panel="Output")] = None,

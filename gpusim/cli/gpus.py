@@ -11,19 +11,15 @@ from gpusim.errors import ConfigError
 
 
 def gpus_command(
-    names: Annotated[
-        list[str] | None, typer.Argument(metavar="[A [B]]", help="none lists all, one shows it, two compares them")
-    ] = None,
-    json_path: Annotated[
-        str | None, typer.Option("--json", metavar="FILE", help="write the table as JSON; - is stdout")
-    ] = None,
-    as_toml: Annotated[
-        bool, typer.Option("--toml", help="print the description of one GPU as a TOML file that extends no other")
-    ] = False,
-    explained: Annotated[
-        str | None, typer.Option("--explain", metavar="PART[.NAME]", help="meanings of parameters: hbm, or hbm.latency_ns")
-    ] = None,
-) -> None:
+    names: Annotated[list[str] | None, typer.Argument(
+        metavar="[A [B]]", help="None lists all, one shows it, two compares them.")] = None,
+    json_path: Annotated[str | None, typer.Option(
+        "--json", metavar="FILE", help="Write the table as JSON. - is stdout.")] = None,
+    as_toml: Annotated[bool, typer.Option(
+        "--toml", help="Print the description of one GPU as a TOML file that extends no other.")] = False,
+    explained: Annotated[str | None, typer.Option(
+        "--explain", metavar="PART[.NAME]", help="Meanings of parameters: hbm, or hbm.latency_ns.")] = None,
+) -> None:  # fmt: skip
     """List the GPUs, show one with the source of every number, or compare two."""
     from gpusim.machine.config import gpu_names
     from gpusim.report import tables
@@ -42,15 +38,9 @@ def gpus_command(
     output = output_path(json_path, "--json")
     gpus = [find_gpu(name, "gpus:") for name in names or gpu_names()]
     console = console_for(output)
-    document: Any
-    if not names:
-        document = [tables.gpu_row(gpu) for gpu in gpus]
-    elif len(names) == 1:
-        document = tables.gpu_document(gpus[0])
-    else:
-        document = tables.compare_gpus(gpus[0], gpus[1])
     if output is not None:
-        write_json(document, output)
+        document: Any = tables.compare_gpus(*gpus) if len(names) == 2 else tables.gpu_document(gpus[0])
+        write_json(document if names else [tables.gpu_row(gpu) for gpu in gpus], output)
     if not names:
         tables.render_gpus_list(gpus, console)
     elif explained is not None:

@@ -14,7 +14,7 @@ from gpusim.cli.layout_operations import OPERATIONS, Operation, Step, Unit, appl
 from gpusim.cli.options import console_for, write_json
 from gpusim.cli.parameters import json_option, option, output_paths, parameter, plot_option
 from gpusim.errors import ConfigError, LayoutError
-from gpusim.report.layout_arguments import find_dtype, parse_any
+from gpusim.report.layout_arguments import find_dtype, naming, parse_any
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -123,13 +123,11 @@ def _offset_at(layout: Any, text: str) -> Any:
     from gpusim.layout import parse_int_tuple, size
     from gpusim.layout.int_tuple import has_none
 
-    try:
+    with naming("--coord", "crd2idx: "):
         coord = parse_int_tuple(text)
         if has_none(coord):
             raise LayoutError(f"{text!r} keeps a mode: use --slice")
         offset = layout(coord)
-    except LayoutError as error:
-        raise LayoutError(f"--coord {str(error).removeprefix('crd2idx: ')}") from None
     from gpusim.layout import crd2idx
 
     if not 0 <= crd2idx(coord, layout.shape) < size(layout) or not is_inside(coord, layout.shape):
@@ -197,17 +195,15 @@ def _tile(text: str | None, plot: Path | None) -> Any:
     """Shape of --thread-values; None without it.
 
     Raises:
-        ConfigError: it is no shape, or there is nothing to draw.
+        GpusimError: it is no shape, or there is nothing to draw.
     """
     from gpusim.layout import parse_int_tuple
     from gpusim.layout.int_tuple import flatten, has_none
 
     if text is None:
         return None
-    try:
+    with naming("--thread-values"):
         shape = parse_int_tuple(text)
-    except LayoutError as error:
-        raise ConfigError(f"--thread-values {error}") from None
     sizes = flatten(shape) if isinstance(shape, tuple) else (shape,)
     if has_none(shape) or not all(isinstance(size, int) and size > 0 for size in sizes) or len(sizes) > 2:
         raise ConfigError(f"--thread-values {text} is no shape of rows and columns, for example (16,8)")
@@ -232,7 +228,7 @@ def layout_command(context: typer.Context, **values: Any) -> None:
 
     typed_rows = values["max_rows"].strip()
     if not typed_rows.isdecimal() or not 1 <= int(typed_rows[:9]) <= MOST_ROWS:
-        raise ConfigError(f"--rows {typed_rows[:20]} wants an integer from 1 to {MOST_ROWS}, for example {_DEFAULT_ROWS}")
+        raise ConfigError(f"--rows {typed_rows[:20]} wants a whole number from 1 to {MOST_ROWS}; 16 by default")
     if values["order"] is not None and not values["tile_to_shape"]:
         raise ConfigError(f"--order {values['order']} says how --tile-to-shape repeats; give that, too")
     outputs = output_paths(values)

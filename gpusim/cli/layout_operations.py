@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from gpusim.errors import LayoutError
-from gpusim.report.layout_arguments import any_layout, without_layout
+from gpusim.report.layout_arguments import any_layout, naming, without_layout
 
 if TYPE_CHECKING:
 
@@ -208,10 +208,8 @@ def _argument(operation: Operation, text: str) -> Any:
         return parse_operand(text, operation.flag)
     if operation.name == "swizzle":
         return text
-    try:
+    with naming(operation.flag):
         value = parse_int_tuple(text)
-    except LayoutError as error:
-        raise LayoutError(f"{operation.flag} {error}") from None
     if operation.wants in ("COSIZE", "SHAPE") and isinstance(value, tuple) and has_none(value):
         raise LayoutError(f"{operation.flag} {text!r} has a _, wants integers and tuples of them")
     if operation.wants == "N" and not (isinstance(value, int) and value >= 1):
@@ -337,12 +335,9 @@ def _swizzled(layout: Any, text: str, unit: Unit) -> tuple[Any, tuple[str, ...]]
     bits = unit.element_bits
     if text in SWIZZLE_MODES and bits is None:
         raise LayoutError(f"--swizzle {text} counts bytes, wants the element type: add --dtype, for example --dtype bf16")
-    try:
-        of_bytes = parse_swizzle(text, bits or 8)
-        swizzle = of_bytes.upcast((bits or 8) // 8)
+    with naming("--swizzle", "swizzle "):
+        swizzle = parse_swizzle(text, bits or 8).upcast((bits or 8) // 8)
         remark = units_remark(text, bits or 8)
-    except LayoutError as error:
-        raise LayoutError(f"--swizzle {str(error).removeprefix('swizzle ')}") from None
     remarks = [] if remark is None else [remark]
     lowest, last = swizzle.source_mask & -swizzle.source_mask, unit.start + layout.cosize - 1
     if lowest > last:
@@ -355,14 +350,10 @@ def _swizzled(layout: Any, text: str, unit: Unit) -> tuple[Any, tuple[str, ...]]
 def _tiled(layout: Any, shape: Any, order: str) -> Any:
     from gpusim.layout import parse_int_tuple, tile_to_shape
 
-    try:
+    with naming("--order"):
         places = parse_int_tuple(order)
-    except LayoutError as error:
-        raise LayoutError(f"--order {error}") from None
-    try:
+    with naming(f"--tile-to-shape with --order {order}:"):
         return tile_to_shape(layout, shape, places)
-    except LayoutError as error:
-        raise LayoutError(f"--tile-to-shape with --order {order}: {error}") from None
 
 
 def is_inside(coord: Any, shape: Any) -> bool:

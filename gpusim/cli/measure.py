@@ -35,33 +35,25 @@ TIMES_S = 1.3
 
 
 def measure_command(
-    names: Annotated[
-        list[str] | None, typer.Argument(metavar="[KERNEL...]", help="folders of kernels/; none lists them")
-    ] = None,
-    every: Annotated[bool, typer.Option("--all", help="every kernel, the most important questions first")] = False,
-    out: Annotated[
-        str | None,
-        typer.Option("--out", metavar="DIR", help="where tables go (a folder a GPU); validation/measured by default"),
-    ] = None,
-    seed: Annotated[int, typer.Option("--seed", metavar="N", help="draw the configs by another seed, to confirm")] = 1,
-    only: Annotated[
-        list[str] | None,
-        typer.Option("--only", metavar="PATTERN", help="these groups or entry points alone, as ld_shared_b*; repeat"),
-    ] = None,
-    minutes: Annotated[
-        float | None, typer.Option("--minutes", metavar="M", help="begin nothing new after M minutes")
-    ] = None,
-    no_counters: Annotated[bool, typer.Option("--no-counters", help="times alone, without Nsight Compute")] = False,
-    names_only: Annotated[
-        bool,
-        typer.Option("--names-only", help="what a framework launches, nothing timed: <gpu>/<kernel>.launches.csv, in --out"),
-    ] = False,
-    retry: Annotated[bool, typer.Option("--retry", help="try again what was put aside")] = False,
-    build_only: Annotated[bool, typer.Option("--build-only", help="build the cubins and stop; needs no GPU")] = False,
-    arch: Annotated[str | None, typer.Option("--arch", metavar="SM", help="with --build-only: sm_80 or sm_90a")] = None,
-    build_dir: Annotated[str | None, typer.Option("--build-dir", metavar="DIR", help="where cubins are kept")] = None,
+    names: Annotated[list[str] | None, typer.Argument(
+        metavar="[KERNEL...]", help="Folders of kernels/. None lists them.")] = None,
+    every: Annotated[bool, typer.Option("--all", help="Every kernel, the most important ones first.")] = False,
+    out: Annotated[str | None, typer.Option(
+        "--out", metavar="DIR", help="Folder of the tables, with a folder per GPU. By default validation/measured.")] = None,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Seed by which configs are drawn, to confirm.")] = 1,
+    only: Annotated[list[str] | None, typer.Option(
+        "--only", metavar="PATTERN", help="These groups or entry points alone, as ld_shared_b*. Repeatable.")] = None,
+    minutes: Annotated[float | None, typer.Option(
+        "--minutes", metavar="M", help="Begin nothing new after M minutes.")] = None,
+    no_counters: Annotated[bool, typer.Option("--no-counters", help="Times alone, without Nsight Compute.")] = False,
+    names_only: Annotated[bool, typer.Option(
+        "--names-only", help="What a framework launches, without times: <gpu>/<kernel>.launches.csv, in --out.")] = False,
+    retry: Annotated[bool, typer.Option("--retry", help="Try again what was put aside.")] = False,
+    build_only: Annotated[bool, typer.Option("--build-only", help="Build the cubins and stop. Needs no GPU.")] = False,
+    arch: Annotated[str | None, typer.Option("--arch", metavar="SM", help="With --build-only: sm_80 or sm_90a.")] = None,
+    build_dir: Annotated[str | None, typer.Option("--build-dir", metavar="DIR", help="Folder of the cubins.")] = None,
     launch_only: Annotated[str | None, typer.Option("--launch-only", metavar="PLAN", hidden=True)] = None,
-) -> None:
+) -> None:  # fmt: skip
     """Measure kernels on the GPU of this machine, with Nsight Compute; continues where an earlier run stopped.
 
     Rows go to validation/measured/<gpu>/<kernel>.csv, chunk by chunk; kernels with a wrong output give none.

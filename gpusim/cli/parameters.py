@@ -39,12 +39,14 @@ def parameter(name: str, kind: Any, option: Any, default: Any) -> inspect.Parame
 
 
 def option(
-    name: str, text: str, kind: Any = str, default: Any = None, *, metavar: str | None = None, panel: str | None = None,
-    flag: str = "", **more: Any,
+    name: str, text: str, kind: Any = str, default: Any = None, *, flag: str = "", **look: Any
 ) -> inspect.Parameter:
-    """Option of a command with its help; by default its flag is the name without ``_path`` and ``_state``."""
+    """Option of a command with its help; by default its flag is the name without ``_path`` and ``_state``.
+
+    ``look``: metavar and panel of the help, and limits of the value.
+    """
     flag = flag or f"--{name.removesuffix('_path').removesuffix('_state').replace('_', '-')}"
-    shown = typer.Option(flag, help=text, metavar=metavar, rich_help_panel=panel, **more)
+    shown = typer.Option(flag, help=text, rich_help_panel=look.pop("panel", None), **look)
     return parameter(name, kind | None if default is None else kind, shown, default)
 
 

@@ -221,5 +221,5 @@ def _tiers(text: str) -> list[int]:
 
     parts = text.split(",")
     if not all(part.strip().isdigit() and int(part) in TIERS for part in parts):
-        raise ConfigError(f"--tier {text!r} wants numbers of {', '.join(map(str, TIERS))} joined by commas, for example 2,3,4")
+        raise ConfigError(f"--tier {text!r} wants numbers of {', '.join(map(str, TIERS))} with commas, for example 2,3,4")
     return sorted({int(part) for part in parts})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -17,8 +17,7 @@ KINDS = ("predicted", "measured")
 
 
 def plot_errors(
-    tables: pd.DataFrame | pd.Series | Mapping[str, pd.DataFrame | pd.Series], x: str, y: str, *, title: str = "",
-    log_x: bool = False, log_y: bool = False, is_joined: bool = True,
+    tables: pd.DataFrame | pd.Series | Mapping[str, pd.DataFrame | pd.Series], x: str, y: str, **look: Any
 ) -> Picture:
     """Plot a table of :func:`judged` or :func:`error_table`: points for measurements, lines for predictions, and the errors.
 
@@ -32,10 +31,7 @@ def plot_errors(
             index. Or several of these by name.
         x: column, or index, of the horizontal axis.
         y: name of the plotted quantity, which ends in its unit (``time_us``).
-        title: title of the picture.
-        log_x: logarithmic to base 2.
-        log_y: logarithmic.
-        is_joined: whether predicted values are joined by lines; False if no values of ``x`` lie in between.
+        look: title, axes and lines, as in :func:`plot_measured`.
 
     Raises:
         ConfigError: a table has neither column.
@@ -50,4 +46,4 @@ def plot_errors(
         if x not in flat.columns or not found:
             raise ConfigError(f"plot: {name or 'the table'} has {list(flat.columns)}, wants {x}, and predicted or measured")
         frames[name] = flat[[x, *found]].rename(columns=found)
-    return plot_measured(frames, x=x, y=y, title=title, log_x=log_x, log_y=log_y, is_joined=is_joined)
+    return plot_measured(frames, x=x, y=y, **look)

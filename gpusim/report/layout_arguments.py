@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -52,6 +53,15 @@ def without_layout(error: LayoutError) -> str:
     return str(error).removeprefix("layout").lstrip(": ")
 
 
+@contextmanager
+def naming(flag: str, instead: str = "") -> Iterator[None]:
+    """Context whose errors begin with ``flag``, which replaces their beginning ``instead``."""
+    try:
+        yield
+    except (KernelError, LayoutError) as error:
+        raise type(error)(f"{flag} {str(error).removeprefix(instead)}") from None
+
+
 def find_dtype(name: str) -> DType:
     """Element type of ``--dtype``, where only its width matters.
 
@@ -60,10 +70,8 @@ def find_dtype(name: str) -> DType:
     """
     from gpusim.workload.dtypes import dtype_in_memory
 
-    try:
+    with naming("--dtype", "dtype: "):
         return dtype_in_memory(name)
-    except KernelError as error:
-        raise KernelError(f"--dtype {str(error).removeprefix('dtype: ')}") from None
 
 
 # ---------------------------------------------------------------------------------------------- banks
@@ -188,10 +196,8 @@ def _check_number(name: str, dtype: DType) -> None:
 def _swizzle(text: str, dtype: DType) -> Swizzle:
     from gpusim.layout import parse_swizzle
 
-    try:
+    with naming("--swizzle", "swizzle "):
         return parse_swizzle(text, dtype.bits)
-    except LayoutError as error:
-        raise LayoutError(f"--swizzle {str(error).removeprefix('swizzle ')}") from None
 
 
 def _threads(text: str) -> Layout:

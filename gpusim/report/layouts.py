@@ -235,7 +235,8 @@ def _facts_table(layout: AnyLayout, facts: Mapping[str, Any]) -> Table:
         ("cosize", str(facts["cosize"]), "coordinates below the largest of each mode, and it" if is_coordinates else
          f"{unit}: one more than the largest offset{from_start}"),
         ("rank, depth", f"{facts['rank']}, {facts['depth']}", "modes, and levels of nesting"),
-        ("injective", _yes(facts["is_injective"]), _injective_words(facts)),
+        ("injective", _yes(facts["is_injective"]),
+         f"{'no two' if facts['is_injective'] else 'some'} coordinates share an offset"),
         ("compact", _yes(facts["is_compact"]), _compact_words(facts)),
     ]
     if facts["swizzle"] is not None:
@@ -257,15 +258,6 @@ def _facts_table(layout: AnyLayout, facts: Mapping[str, Any]) -> Table:
     for row in rows:
         table.add_row("  " + row[0], *row[1:])
     return table
-
-
-def _injective_words(facts: Mapping[str, Any]) -> str:
-    """Explanation of whether the layout is injective.
-
-    >>> _injective_words({"is_injective": True}), _injective_words({"is_injective": False})
-    ('no two coordinates share an offset', 'some coordinates share an offset')
-    """
-    return "no two coordinates share an offset" if facts["is_injective"] else "some coordinates share an offset"
 
 
 def _compact_words(facts: Mapping[str, Any]) -> str:

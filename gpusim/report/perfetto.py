@@ -84,7 +84,7 @@ def _write_sm(writer: _Writer, timeline: Timeline, flows: _Flows, gpu: int, sm_i
             marks = [
                 Slice(
                     item.cycle, item.cycle, f"mark {barrier}[{item.stage}] phase flips", "mark",
-                    flows_out=flows.of_flip(item),
+                    flows_out=flows.of_flip.get(id(item), ()),
                 )
                 for item in flips
                 if item.barrier == barrier
@@ -108,7 +108,7 @@ def _write_copies(writer: _Writer, flows: _Flows, cta: int, copies: Sequence[Cop
         lanes[item.buffer, item.stage].append(
             Slice(
                 item.start_cycle, item.end_cycle, f"{'TMA' if item.barrier else 'cp.async'} {item.tensor}", notes=notes,
-                flows_out=flows.of_copy(item),
+                flows_out=flows.of_copy.get(id(item), ()),
             )
         )
     for (buffer, stage), slices in sorted(lanes.items()):
@@ -123,7 +123,7 @@ def _write_role(writer: _Writer, flows: _Flows, cta: int, idx: int, role: RoleTi
             states[-1].end_cycle = end
         else:
             states.append(Slice(start, end, state.label))
-        states[-1].flows_in = flows.into((idx, end))
+        states[-1].flows_in = flows.into.get((idx, end), ())
     writer.slices(cta, f"{role.role} ({warps})", states)
     if role.sections:
         ranges = [Slice(item.start_cycle, item.end_cycle, item.name) for item in role.sections]
@@ -152,9 +152,12 @@ class _Flows:
     """Arrows from each copy to the phase flip that it completed, and on to the waits that the flip ended."""
 
     def __init__(self, timeline: Timeline) -> None:
-        self._of_copy: dict[int, int] = {}
-        self._of_flip: dict[int, tuple[int, ...]] = {}
-        self._into: dict[Ending, tuple[int, ...]] = {}
+        self.of_copy: dict[int, tuple[int, ...]] = {}
+        """Arrow that leaves a copy, by the copy's id."""
+        self.of_flip: dict[int, tuple[int, ...]] = {}
+        """Arrows that pass through a flip, by the flip's id."""
+        self.into: dict[Ending, tuple[int, ...]] = {}
+        """Arrows that arrive at the end of a role's state."""
         pending: dict[tuple[int, str, int], list[CopySpan]] = defaultdict(list)
         for copy in sorted(timeline.copies, key=lambda item: item.end_cycle):
             if copy.barrier:
@@ -164,26 +167,11 @@ class _Flows:
             queue = pending[flip.cta_idx, flip.barrier, flip.stage]
             done = [item for item in queue if item.end_cycle <= flip.cycle + 1e-6]
             del queue[: len(done)]
-            flows = []
-            for copy in done:
-                self._of_copy[id(copy)] = len(self._of_copy) + 1
-                flows.append(self._of_copy[id(copy)])
-            self._of_flip[id(flip)] = tuple(flows)
+            flows = tuple(range(len(self.of_copy) + 1, len(self.of_copy) + 1 + len(done)))
+            self.of_copy |= {id(copy): (number,) for copy, number in zip(done, flows, strict=True)}
+            self.of_flip[id(flip)] = flows
             for ending in _waits_ended_by(flip, waits[flip.cta_idx]) if flows else ():
-                self._into.setdefault(ending, tuple(flows))  # a wait is for one phase: the first that completes
-
-    def of_copy(self, copy: CopySpan) -> tuple[int, ...]:
-        """Arrows that leave ``copy``."""
-        arrow = self._of_copy.get(id(copy))
-        return () if arrow is None else (arrow,)
-
-    def of_flip(self, flip: PhaseFlip) -> tuple[int, ...]:
-        """Arrows that pass through ``flip``."""
-        return self._of_flip.get(id(flip), ())
-
-    def into(self, ending: Ending) -> tuple[int, ...]:
-        """Arrows that arrive at the end of a role's state."""
-        return self._into.get(ending, ())
+                self.into.setdefault(ending, flows)  # a wait is for one phase: the first that completes
 
 
 def _waits(timeline: Timeline) -> dict[int, list[list[tuple[float, float, int]]]]:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
@@ -23,7 +24,7 @@ from gpusim.cli import main
 from gpusim.errors import DeadlockError, KernelError, SimulationError
 from gpusim.evidence.validate.expected_error import expected_error
 from gpusim.kernel_models.sweep_values import choices
-from gpusim.report.sweep import why, within_error
+from gpusim.report.sweep import clock_remark, why, within_error
 from gpusim.simulate.lower_bound import lower_bound
 from gpusim.simulate.result import Result
 from gpusim.workers import MANY, workers_of
@@ -63,11 +64,20 @@ def test_it_ranks_and_says_why(capsys: pytest.CaptureFixture[str], monkeypatch: 
     out = capsys.readouterr().out
     for word in ("24 configurations tried", "8 refused, such as: --tile 100x1x1", "bound by",
                  "Best: gpusim predict gemm --m 512", "Expected error",
-                 " MHz and rescaled to the clock in the table. gpusim predict simulates at that clock",
                  "Against the second", "Against the slowest", "Next: gpusim explain gemm --m 512"):
         assert word in out
     command = next(line for line in out.splitlines() if line.startswith("Next: "))[len("Next: gpusim ") :]
     assert main(command.split()) == 0
+
+
+def test_it_says_at_which_clock_all_were_simulated() -> None:
+    entries: list[Any] = [
+        SimpleNamespace(result=SimpleNamespace(simulated_mhz=1725.0, sm_clock_mhz=mhz)) for mhz in (1750.0, 1752.0)
+    ]
+    assert clock_remark(entries).startswith("All were simulated at 1,725 MHz and rescaled to the clock in the table.")
+    assert clock_remark(entries[:1]) == ""
+    same: list[Any] = [SimpleNamespace(result=SimpleNamespace(simulated_mhz=1000.0, sm_clock_mhz=1000.0))] * 2
+    assert clock_remark(same) == ""
 
 
 @pytest.mark.parametrize(

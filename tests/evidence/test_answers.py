@@ -23,7 +23,7 @@ from gpusim.evidence.validate.answers import Kept, Question, answers_to, questio
 from gpusim.evidence.validate.blind_predictions import judge_first, read_first
 from gpusim.evidence.validate.judge import Judgement, judge, totals
 from gpusim.machine.config import GpuSpec, load_gpu
-from gpusim.report.accuracy import render_proof
+from gpusim.report.accuracy import render_accuracy
 from gpusim.report.plots.validate import plot_validation
 
 TOY = load_gpu("toy")
@@ -163,14 +163,14 @@ def test_all_that_is_said_of_whole_kernels_is_printed_and_written(capsys: pytest
     ]
     found.append(item("a", 1.0, name=EXACT[1], tier=5, limit=EXACT_LIMIT))
     first = [replace(each, predicted=90.0) for each in found[:3]]
-    render_proof(found, Console(width=160), first)
+    render_accuracy(found, Console(width=160), first)
     out = capsys.readouterr().out
     for text in ("FAIL", "Orders of configurations", "Counts that must be exact", "0 of 1 numbers", "Said first, and today"):
         assert text in out, text
     written = document(found)
     assert [each["name"] for each in written["families_of_whole_kernels"]] == ["a", "b"]
     assert written["ranks"][0]["num_rows"] == 3
-    render_proof([item("", 1.0, is_validation=False)], Console())
+    render_accuracy([item("", 1.0, is_validation=False)], Console())
     assert capsys.readouterr().out == ""
 
 

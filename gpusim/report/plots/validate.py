@@ -51,8 +51,8 @@ def plot_validation(found: Sequence[Judgement], path: str | Path | None = None, 
     note = f"{note}single ones." if left_out else ""
     errors = [abs(model / real - 1.0) for of in by_family.values() for real, model in of]
     alt = (
-        f"Predicted over measured {name} of {len(errors)} rows of {count(len(by_family), 'family', 'families')} of validation "
-        f"kernels on {gpu}: mean error {sum(errors) / len(errors):.1%}, worst {max(errors):.1%}. {note}"
+        f"Predicted over measured {name} of {len(errors)} rows of {count(len(by_family), 'family', 'families')} of "
+        f"validation kernels on {gpu}: mean error {sum(errors) / len(errors):.1%}, worst {max(errors):.1%}. {note}"
     ).strip()
     with settings():
         return picture_of(_draw(by_family, gpu, name, note), alt, path)
