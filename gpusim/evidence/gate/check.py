@@ -43,6 +43,9 @@ if TYPE_CHECKING:
     from gpusim.simulate.result import Result
     from gpusim.workload.launch import Launch
 
+MOST_NAMES = 3
+"""Kernel names in the remark on launches without a model."""
+
 CLUSTER = "launch__cluster_size"
 SMS, LAUNCH_SMS = "device__attribute_multiprocessor_count", "launch__sm_count"
 
@@ -97,13 +100,12 @@ def check_profile(
     for told in models:
         told.params(gpu)  # refuses bad options even of models without a launch
     judged: list[LaunchCheck] = []
-    untold: list[str] = []
+    unmodelled: list[ProfiledLaunch] = []
     simulated: dict[tuple[int, int, float], Result] = {}
     for launch in profile.launches:
         model = model_for(launch, models)
         if model is None:
-            remarks.append(f"launch {launch.idx}, {launch.kernel}: no model stands for it, not judged")
-            untold.append(launch.kernel)
+            unmodelled.append(launch)
             continue
         _refuse_other_gpu(launch, gpu, path)
         _refuse_impossible(launch, gpu, path)
@@ -113,6 +115,9 @@ def check_profile(
         how = "match of a [[model]] takes such a name whole, regex a part of it" if models[0].source else (
             "--match takes a part of such a name")
         raise NotComparableError(f"{path}: no model stands for any of its launches ({names}); {how}")
+    if unmodelled:
+        names = _some_names([launch.kernel for launch in unmodelled])
+        remarks.append(f"{len(unmodelled)} launch{'es' * (len(unmodelled) > 1)} without a model, not judged: {names}")
     remarks += _on_trust([item.launch for item in judged], gpu, "the profile")
     if old is not None:
         remarks += _on_trust([item for item in old.launches if model_for(item, models)], gpu, old.path.name)
@@ -132,8 +137,15 @@ def check_profile(
     return Report(
         profile=path, gpu=gpu.name, launches=tuple(judged), remarks=tuple(remarks), baseline=baseline, lacking=tuple(unused),
         gone=gone, not_worse=() if old is None else _not_worse(limits.worse, judged),
-        unmet=tuple(item.awaited for item in unmet), untold=tuple(dict.fromkeys(untold)), is_strict=limits.is_strict,
+        unmet=tuple(item.awaited for item in unmet), unmodelled=tuple(unmodelled), is_strict=limits.is_strict,
     )
+
+
+def _some_names(kernels: Sequence[str]) -> str:
+    """The first three names, each once, and the number of further ones."""
+    names = list(dict.fromkeys(kernels))
+    more = f" and {len(names) - MOST_NAMES} more (--json FILE lists all)" if len(names) > MOST_NAMES else ""
+    return ", ".join(names[:MOST_NAMES]) + more
 
 
 def _of_models(

@@ -30,14 +30,14 @@ class Tolerance:
 
     @property
     def text(self) -> str:
-        """Limit as a table shows it.
+        """Limit as a table shows it; ``pt``: percentage points.
 
         >>> Tolerance(limit=10.0).text, Tolerance(limit=3.0, is_points=True).text
-        ('10 %', '3 points')
+        ('10 %', '3 pt')
         """
         if math.isinf(self.limit):
             return ""
-        return f"{self.limit:g} {'points' if self.is_points else '%'}"
+        return f"{self.limit:g} {'pt' if self.is_points else '%'}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

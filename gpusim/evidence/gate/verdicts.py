@@ -162,8 +162,8 @@ class Report:
     """Metrics and classes with a limit on increases that no launch has both now and in the baseline."""
     unmet: tuple[str, ...] = ()
     """Models without a launch, by the name or expression that they match."""
-    untold: tuple[str, ...] = ()
-    """Kernels of launches without a model."""
+    unmodelled: tuple[ProfiledLaunch, ...] = ()
+    """Launches without a model."""
     is_strict: bool = False
     """Whether models without launches, and launches without models, cycles or time, make it not comparable."""
 
@@ -238,8 +238,8 @@ class Report:
     def _strictly(self) -> list[str]:
         """Sentences on what is missing in a strict check."""
         said = [f"no launch of {', '.join(self.unmet)}"] if self.unmet else []
-        if self.untold:
-            said.append(f"no model stands for {', '.join(self.untold)}")
+        if self.unmodelled:
+            said.append(f"no model stands for {', '.join(dict.fromkeys(launch.kernel for launch in self.unmodelled))}")
         others = [item.launch.idx for item in self.launches if item.is_other_launch and not item.model.was]
         if others and self.baseline is not None:
             which = f"launch{'es' * (len(others) > 1)} {', '.join(others)}"
