@@ -14,7 +14,8 @@ from rich.table import Table
 
 from gpusim.errors import ConfigError
 from gpusim.evidence.gate.models import state_of
-from gpusim.evidence.gate.verdicts import Change, Comparison, LaunchCheck, Report, in_points
+from gpusim.evidence.gate.tolerances import in_points
+from gpusim.evidence.gate.verdicts import Change, Comparison, LaunchCheck, Report
 
 VERDICTS = {True: "pass", False: "FAIL", None: "-"}
 
