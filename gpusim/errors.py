@@ -86,14 +86,14 @@ def nearest(name: str, known: Iterable[str]) -> str:
 def _slips(typed: str, known: Iterable[tuple[str, str]]) -> list[str]:
     """Names of ``known`` (as they are, and in lower case) closest to ``typed``, with at most one letter in three wrong."""
     most = max(1, len(typed.strip("-")) // 3) if len(typed) > 1 else 0
-    found: dict[float, list[str]] = {}
+    by_distance: dict[float, list[str]] = {}
     for choice, low in known:
         distance: float = _distance(typed, low)
         if len(typed) > _MOST_MEANT and distance > most and _distance(typed, low[: len(typed)]) == 1:
             distance = most + 0.5  # one wrong letter in the beginning of a longer name: only if no other name is near
         if distance <= most + 0.5:
-            found.setdefault(distance, []).append(choice)
-    return found[min(found)] if found else []
+            by_distance.setdefault(distance, []).append(choice)
+    return by_distance[min(by_distance)] if by_distance else []
 
 
 def _distance(a: str, b: str) -> int:

@@ -84,7 +84,7 @@ def _refuse_combinations(asked: Asked) -> None:
         raise ConfigError(f"gpusim_check wants either kernel, with its options, or models, a TOML file; {given}")
     for name, limits in (("tolerance", asked.tolerance), ("worse", asked.worse)):
         if not isinstance(limits, Mapping):
-            raise ConfigError(f'gpusim_check: {name} is {limits!r}, wants a mapping such as {{"cycles": "10%"}}')
+            raise ConfigError(f'gpusim_check: {name} is {limits!r}, wants a mapping like {{"cycles": "10%"}}')
     for name, value in (("worse", asked.worse), ("was", asked.was)):
         if value and asked.baseline is None:
             raise ConfigError(f"gpusim_check: {name} goes with baseline, an older profile")
@@ -105,7 +105,7 @@ def _refuse_values(asked: Asked) -> None:
         if path is not None and not Path(path).is_file():
             raise ConfigError(f"gpusim_check: {name} {str(path)!r} is no file, wants one that is there")
     if not isinstance(asked.gpu, str | Path):
-        raise ConfigError(f"gpusim_check: gpu is {asked.gpu!r}, wants a name such as h200_sxm, or a TOML file")
+        raise ConfigError(f"gpusim_check: gpu is {asked.gpu!r}, wants a name (h200_sxm) or a TOML file")
     if asked.decimal not in (None, "point", "comma"):
         hint = nearest(str(asked.decimal), ("point", "comma"))
         raise ConfigError(f"gpusim_check: decimal {asked.decimal!r} is unknown; {hint}")

@@ -89,10 +89,10 @@ def workers_of(jobs: int, dask: str | None) -> Iterator[Workers]:
         yield HERE
         return
 
-    def mapped(ask: Callable[[Any], Any], each: Iterable[Any]) -> Iterator[Any]:
-        questions = list(each)
+    def mapped(ask: Callable[[Any], Any], inputs_given: Iterable[Any]) -> Iterator[Any]:
+        inputs = list(inputs_given)
         try:
-            yield from pool.map(ask, questions, chunksize=CHUNK) if len(questions) > MANY else map(ask, questions)
+            yield from pool.map(ask, inputs, chunksize=CHUNK) if len(inputs) > MANY else map(ask, inputs)
         except BrokenExecutor:
             raise ENDED from None
 
@@ -139,7 +139,7 @@ def _cluster(address: str) -> Iterator[Workers]:
     except (OSError, TypeError, ValueError) as error:
         raise ConfigError(
             f"--dask {address}: no scheduler answers ({str(error).splitlines()[0]}); wants the address that dask scheduler "
-            "prints, such as tcp://127.0.0.1:8786"
+            "prints (tcp://127.0.0.1:8786)"
         ) from None
     with client:
         num = sum(client.nthreads().values())

@@ -39,10 +39,41 @@ def test_status_0_says_what_was_compared(capsys: pytest.CaptureFixture[str]) -> 
     out = capsys.readouterr().out
     lines = {line.split()[0]: line for line in out.splitlines() if "__" in line.split(" ")[0]}
     cycles = lines["sm__cycles_elapsed.max"]
-    assert "pass" in cycles and "P90 of elementwise's judged rows" in cycles and "nine in ten measured launches of it" in out
-    assert "default of bytes" in lines["dram__bytes_read.sum"] and "shown alone" in lines["sm__cycles_active.avg"]
+    notes = {words[0]: words[1] for line in out.splitlines() if len(words := line.split(" ", 1)) > 1 and line[0] == "["}
+    assert "pass" in cycles and "P90 of elementwise's judged rows" in notes[cycles.split()[-1]] and "Nine in ten" in out
+    for metric, source in (("dram__bytes_read.sum", "default of bytes"), ("sm__cycles_active.avg", "shown only")):
+        assert source in notes[lines[metric].split()[-1]]
     assert "L2 flushed" in out and "MHz" in out
     assert "Verdict: PASS: 0 of" in out
+
+
+@pytest.mark.parametrize(("columns", "most"), [(100, 1), (80, 2)])
+def test_a_row_of_the_table_is_one_line_at_100_columns(
+    columns: int, most: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    assert main(["check", COPY, *H200, *OF_COPY]) == 0
+    _, _, table = capsys.readouterr().out.partition("metric  ")
+    table, _, _ = table.partition("\n[1] ")
+    rows = [line for line in table.splitlines()[1:] if line.rstrip().endswith("]")]
+    assert len(rows) > 5 and len(table.splitlines()) - 1 <= most * len(rows)
+
+
+def test_sums_averages_and_maxima_that_agree_share_a_row(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    names = ("sm__cycles_elapsed.max", *(f"gpu__time_duration.{how}" for how in ("avg", "max", "sum")))
+    header = ",".join(f'"{name}"' for name in ("ID", "Kernel Name", *names))
+    launches = "".join(f'"{idx}","{name}","200,000","100","100","100"\n' for idx, name in enumerate(["copy", *"abcdea"]))
+    path = tmp_path / "p.csv"
+    path.write_text(f'{header}\n"","","cycle","us","us","us"\n{launches}', encoding="utf-8")
+    words = ["check", str(path), *H200, *OF_COPY, "--match", "copy", "--tolerance", "cycles=90%", "--tolerance", "time=90%"]
+    assert main(words) == 0
+    out = capsys.readouterr().out
+    assert sum("gpu__time_duration.avg .max .sum" in line for line in out.splitlines()) == 1
+    assert "6 launches without a model, not judged: a, b, c and 2 more (--json FILE lists all)" in out
+    assert main([*words, "--json", "-"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert [item["kernel"] for item in document["launches_without_a_model"]] == [*"abcdea"]
+    assert len(document["launches"][0]["metrics"]) == len(names)
 
 
 def test_status_3_says_which_metrics_have_gone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,6 +7,7 @@ the commands that need them. A new command is a new module here and one row in `
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Annotated, Any
@@ -107,6 +108,8 @@ def _usage_sentence(error: TyperException) -> str:
     if param is not None and "unable to parse" in message:
         kind = "a whole number" if "integer" in message else "a number"
         return f"{param.opts[0]} wants {kind}{f' ({param.help})' if param.help else ''}"
+    if param is not None and (bound := re.search(r"Input should be (greater|less) than or equal to (\S+)", message)):
+        return f"{path}{param.opts[0]} wants {bound[2]} or {'more' if bound[1] == 'greater' else 'less'}"
     if param is not None:
         return f"{path}{param.opts[0]}: {error.message}"
     return f"{path}{message[0].lower()}{message[1:]}"

@@ -353,7 +353,8 @@ def _part(where: str, path: str, section: Mapping[str, Any], spec: type, sources
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"])
-        raise ConfigError(f"{where}: {path}.{key}: {first['msg'].lower()}, found {first['input']!r}") from None
+        wanted = first["msg"].lower().replace("input should be", "wants")
+        raise ConfigError(f"{where}: {path}.{key} is {first['input']!r}, {wanted}") from None
 
 
 def _may_lack(item: Field[Any], section: Mapping[str, Any]) -> bool:

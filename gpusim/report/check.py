@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import fields
 from importlib.util import find_spec
 from typing import Any
 
@@ -13,17 +14,17 @@ from rich.table import Table
 
 from gpusim.errors import ConfigError
 from gpusim.evidence.gate.models import state_of
-from gpusim.evidence.gate.verdicts import Change, Comparison, LaunchCheck, Report, in_points
-from gpusim.report.tables import plain_table
+from gpusim.evidence.gate.tolerances import in_points
+from gpusim.evidence.gate.verdicts import Change, Comparison, LaunchCheck, Report
 
 VERDICTS = {True: "pass", False: "FAIL", None: "-"}
 
 
-JUDGED_ROWS = (
-    "P90 of a kernel's judged rows: nine in ten measured launches of it, to none of which anything was fitted, were closer "
-    "to their predictions."
+P90 = (
+    "A P90 limit is from measured launches of the kernel. Nine in ten were closer to their predictions, and nothing was "
+    "fitted to them."
 )
-"""Explanation of that tolerance, printed once."""
+"""Explanation of such a limit, printed once."""
 
 
 def render_check(report: Report, console: Console) -> None:
@@ -32,6 +33,8 @@ def render_check(report: Report, console: Console) -> None:
         _heading(item, report, console)
         if item.comparisons:
             console.print(_predicted(item.comparisons))
+            for number, source in enumerate(_sources(item.comparisons), start=1):
+                console.print(f"[dim]{escape(f'[{number}]')} {escape(source)}[/]")
         if item.changes and report.baseline is not None:
             console.print(_changed(item.changes, report.baseline.name))
         for title, sentences in (("Remark", item.remarks), ("What changed", item.causes)):
@@ -40,9 +43,8 @@ def render_check(report: Report, console: Console) -> None:
         console.print()
     for sentence in report.remarks:
         console.print(f"[yellow]Remark[/]: {escape(sentence)}")
-    if any(part.tolerance is not None and "judged rows" in part.tolerance.source for item in report.launches
-           for part in item.comparisons):
-        console.print(f"[dim]{JUDGED_ROWS}[/]")
+    if any("P90" in source for item in report.launches for source in _sources(item.comparisons)):
+        console.print(f"[dim]{P90}[/]")
     console.print(f"[bold]Verdict[/]: {escape(report.verdict)}")
 
 
@@ -54,33 +56,63 @@ def _heading(item: LaunchCheck, report: Report, console: Console) -> None:
     )
 
 
-def _predicted(found: Sequence[Comparison]) -> Table:
-    titles = ("metric", "measured", "predicted", "difference", "tolerance", "verdict", "tolerance from")
-    table = plain_table("", *titles, ends=2)
-    for item in found:
-        limit, source = ("", "shown alone") if item.tolerance is None else (item.tolerance.text, item.tolerance.source)
+def _source(item: Comparison) -> str:
+    """Source of the limit, in the words of the table's notes."""
+    return "shown only, no limit" if item.tolerance is None else item.tolerance.source
+
+
+def _sources(comparisons: Sequence[Comparison]) -> list[str]:
+    """Sources of the limits, each once."""
+    return list(dict.fromkeys(map(_source, comparisons)))
+
+
+def _table(title: str | None, *columns: str) -> Table:
+    """Table whose rows fit in 100 columns. The columns after the metric's name are numbers and a verdict."""
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("metric", overflow="fold")
+    for name in columns:
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("", no_wrap=True)
+    return table
+
+
+def _merged(parts: Sequence[Any]) -> list[tuple[str, Any]]:
+    """(name, part) of each row. Parts that differ only in how a metric is summed up share a row: ``a.avg .max .sum``."""
+    rows: dict[tuple[Any, ...], list[Any]] = {}
+    for part in parts:
+        values = [getattr(part, field.name) for field in fields(part) if field.name != "metric"]
+        rows.setdefault((part.metric.partition(".")[0], *values), []).append(part)
+    return [(" .".join([same[0].metric, *(part.metric.partition(".")[2] for part in same[1:])]), same[0])
+            for same in rows.values()]
+
+
+def _predicted(comparisons: Sequence[Comparison]) -> Table:
+    table = _table(None, "measured", "predicted", "difference", "limit")
+    table.add_column("", style="dim", no_wrap=True)
+    sources = _sources(comparisons)
+    for name, item in _merged(comparisons):
+        limit = "" if item.tolerance is None else item.tolerance.text
         table.add_row(
-            item.metric, _number(item.measured), _number(item.predicted), difference_text(item), limit,
-            VERDICTS[item.passes], escape(source), style="red" if item.passes is False else None,
+            name, _number(item.measured), _number(item.predicted), difference_text(item), limit, VERDICTS[item.passes],
+            escape(f"[{sources.index(_source(item)) + 1}]"), style="red" if item.passes is False else None,
         )  # fmt: skip
     return table
 
 
-def _changed(found: Sequence[Change], name: str) -> Table:
-    titles = ("metric", "before", "now", "difference", "may be worse by", "verdict")
-    table = plain_table(f"Against {escape(name)}", *titles, ends=1)
-    for item in found:
+def _changed(changes: Sequence[Change], baseline: str) -> Table:
+    table = _table(f"Against {escape(baseline)}", "before", "now", "difference", "limit")
+    for name, item in _merged(changes):
         limit = "" if item.tolerance is None else item.tolerance.text
         verdict = VERDICTS[None if item.tolerance is None else not item.is_worse]
         table.add_row(
-            item.metric, _number(item.before), _number(item.now), difference_text(item), limit, verdict,
+            name, _number(item.before), _number(item.now), difference_text(item), limit, verdict,
             style="red" if item.is_worse else None,
         )  # fmt: skip
     return table
 
 
 def difference_text(item: Comparison | Change) -> str:
-    """Difference with its sign and unit.
+    """Difference with its sign and unit; ``pt``: percentage points.
 
     >>> difference_text(Comparison(metric="a.sum", measured=8.0, predicted=10.0, tolerance=None))
     '+25.00 %'
@@ -89,7 +121,7 @@ def difference_text(item: Comparison | Change) -> str:
         return "from nothing"
     if isinstance(item, Comparison) and item.is_of_floor:
         return f"{item.difference:+.2f} % of floor"
-    return f"{item.difference:+.2f} {'points' if in_points(item.metric) else '%'}"
+    return f"{item.difference:+.2f} {'pt' if in_points(item.metric) else '%'}"
 
 
 def _number(value: float) -> str:
@@ -107,7 +139,9 @@ def check_document(report: Report) -> dict[str, Any]:
         "profile": str(report.profile), "gpu": report.gpu,
         "baseline": None if report.baseline is None else str(report.baseline), "status": report.status,
         "verdict": report.verdict, "strict": report.is_strict, "not_compared": list(report.not_compared),
-        "models_without_a_launch": list(report.unmet), "launches": [_launch_document(item) for item in report.launches],
+        "models_without_a_launch": list(report.unmet),
+        "launches_without_a_model": [{"id": launch.idx, "kernel": launch.kernel} for launch in report.unmodelled],
+        "launches": [_launch_document(item) for item in report.launches],
         "remarks": list(report.remarks),
     }
 

@@ -356,7 +356,7 @@ def test_rows_that_a_case_does_not_ask_for_are_told_and_not_judged(tmp_path: Pat
     Table.read(tmp_path / "chase.csv").append({"date": "2026-01-31"}, rows)
     assert [item.config["size"] for item in judge([chase()], tmp_path, TOY, tiers=[2])] == ["2"]
     (said,) = not_judged([chase()], tmp_path, [2])
-    assert said == "chase.csv: holds 2 rows of configs that chase does not ask for, not judged"
+    assert said == "chase.csv: holds 2 rows of configs that chase does not have, not judged"
     assert not_judged([chase()], tmp_path, [3]) == []
 
 

@@ -16,7 +16,7 @@ import pytest
 from gpusim.errors import ConfigError, KernelError
 from gpusim.evidence.bench import frameworks
 from gpusim.evidence.bench.child_process import Ended
-from gpusim.evidence.bench.runner import Chunk, counted_text, match_profiles, told_of
+from gpusim.evidence.bench.runner import Chunk, counted_text, launch_facts, match_profiles
 from gpusim.evidence.cases.case import Product, WrongAnswer, kernel_folder, load_case
 from gpusim.evidence.cases.gemm_case import check
 from gpusim.evidence.nsight.ncu_command import Profile, ncu_command, parse_profiles
@@ -83,7 +83,7 @@ def test_a_name_that_says_nothing_is_none(name: str) -> None:
 
 def test_a_row_of_a_kernel_with_a_strange_name_is_kept_and_not_predicted() -> None:
     config = LIBRARY.configs("large", 1)[0]
-    row = told_of(LIBRARY, config, {}, Profile("magic_gemm", {}, (8, 1, 1), (128, 1, 1)))
+    row = launch_facts(LIBRARY, config, {}, Profile("magic_gemm", {}, (8, 1, 1), (128, 1, 1)))
     assert row == {"launched": "magic_gemm", "grid": "8x1x1", "block": "128x1x1"}
     assert library.options(config, row, load_gpu("h200_sxm")) is None
 

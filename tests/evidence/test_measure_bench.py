@@ -185,7 +185,7 @@ raise SystemExit(3)
     told: list[int] = []
     ended = run_child(python(code), results, most_s=60, progress=told.append)
     assert ended.device == {"num_sms": 132} and [line["idx"] for line in ended.answers] == [0]
-    assert ended.status == 3 and "it said this" in ended.said and sum(told) == 1
+    assert ended.status == 3 and "it said this" in ended.output and sum(told) == 1
 
 
 def test_a_child_that_hangs_is_ended_with_all_that_it_started(tmp_path: Path) -> None:
@@ -217,7 +217,7 @@ def test_a_plan_is_read_as_it_was_written(tmp_path: Path) -> None:
         (["--all", "--minutes", "0"], "above 0"),
         (["--all", "--seed", "-1"], "--seed -1"),
         (["--all", "--arch", "sm_80"], "--build-only"),
-        (["--all", "--build-only", "--arch", "hopper"], "such as sm_80"),
+        (["--all", "--build-only", "--arch", "hopper"], "for example sm_80"),
     ],
 )
 def test_bad_input_costs_a_sentence_and_status_2(

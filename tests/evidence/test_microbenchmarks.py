@@ -16,7 +16,7 @@ import pytest
 
 from gpusim.cli import main
 from gpusim.errors import ConfigError
-from gpusim.evidence.validate.microbenchmark_models import QUESTIONS
+from gpusim.evidence.validate.microbenchmark_models import KINDS
 from gpusim.evidence.validate.microbenchmark_programs import strided_addresses
 from gpusim.evidence.validate.microbenchmarks import (
     COLUMNS,
@@ -49,7 +49,7 @@ ASKED = int(os.environ.get("GPUSIM_MICRO_ROWS", "2"))
 def some_rows(gpu: str) -> list[Row]:
     """In the table's order."""
     found = []
-    for what in QUESTIONS:
+    for what in KINDS:
         every = [row for row in ROWS if (row.gpu, row.what) == (gpu, what)]
         asked = [row for row in every if not row.why_not]
         kept = {round(idx * (len(asked) - 1) / max(1, ASKED - 1)) for idx in range(ASKED)} if asked else set()
@@ -70,7 +70,7 @@ def judged(request: pytest.FixtureRequest) -> tuple[GpuSpec, list[Verdict]]:
 def test_no_row_of_the_table_is_left_out() -> None:
     with (published_dir() / "micro.csv").open(newline="") as file:
         assert len(ROWS) == sum(1 for _ in csv.DictReader(file)) > 400
-    assert {row.what for row in ROWS} <= set(QUESTIONS)
+    assert {row.what for row in ROWS} <= set(KINDS)
 
 
 def test_every_row_is_predicted_or_says_why_not(judged: tuple[GpuSpec, list[Verdict]]) -> None:
@@ -97,7 +97,7 @@ def test_what_the_table_says_why_not_is_not_asked(judged: tuple[GpuSpec, list[Ve
 
 def test_a_question_without_an_answer_needs_no_row_that_has_one() -> None:
     for row in ROWS:
-        assert row.why_not or row.question.ask is not None
+        assert row.why_not or row.kind.ask is not None
 
 
 def test_what_a_row_settles_is_a_parameter_of_its_gpu() -> None:
@@ -108,12 +108,12 @@ def test_what_a_row_settles_is_a_parameter_of_its_gpu() -> None:
 @pytest.mark.parametrize(
     ("changed", "problem"),
     [
-        ({"what": "smem_load_latencies"}, "line 7: 'smem_load_latencies' is nothing that is asked; did you mean"),
+        ({"what": "smem_load_latencies"}, "line 7: 'smem_load_latencies' is no kind of published number; did you mean"),
         ({"gpu": "h200"}, "gpu 'h200' is unknown; did you mean 'h200_sxm'"),
         ({"parameters": "lanes=2"}, "smem_load_latency has parameters lanes, wants ways"),
         ({"parameters": ""}, "smem_load_latency has parameters none, wants ways"),
         ({"parameters": "ways=2 ways=4"}, "each name once"),
-        ({"parameters": "ways"}, "want words such as bytes=16"),
+        ({"parameters": "ways"}, "want words like bytes=16"),
         ({"parameters": "ways=two"}, "ways 'two' is no whole number, wants one"),
         ({"what": "stream_bandwidth", "parameters": "kernel=add threads=64"}, "kernel 'add' is unknown"),
         ({"value": "-3"}, "value '-3' is no number above 0"),
@@ -122,7 +122,7 @@ def test_what_a_row_settles_is_a_parameter_of_its_gpu() -> None:
         ({"unit": "GB/s"}, "unit 'GB/s' does not fit smem_load_latency, wants cycles or ns or us"),
         ({"source": ""}, "has no source"),
         ({"reliability": "sure"}, "reliability 'sure' is unknown"),
-        ({"what": "syncwarp", "parameters": ""}, "the simulator cannot say syncwarp, wants the reason in why_not"),
+        ({"what": "syncwarp", "parameters": ""}, "the simulator cannot predict syncwarp, wants the reason in why_not"),
     ],
 )
 def test_a_bad_row_is_refused_in_one_sentence(changed: Mapping[str, str], problem: str) -> None:
@@ -222,7 +222,7 @@ def test_the_command_shows_every_row_and_its_sums(
     assert whole["num_rows"] == len(wanted)
     assert status == (1 if judging["num_far"] else 0)
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
-    rows = [words for words in lines if words[:1] and words[0] in QUESTIONS]
+    rows = [words for words in lines if words[:1] and words[0] in KINDS]
     assert len(rows) == len(wanted) + len(document["kinds"])
     assert [words[1] for words in lines if words[:1] == ["all"]] == [str(len(wanted))]
 

@@ -184,7 +184,7 @@ def _copy(old: str, new: str) -> str:
         ('"byte"', '"KiB"', "its unit is 'KiB', wants one of byte"),
         ('"240,586"', '"lots"', "sm__cycles_elapsed.max: 'lots' is no number"),
         ('"240,586"', '"-240,586"', "sm__cycles_elapsed.max is -240586, wants 0 or more"),
-        ('"(65536, 1, 1)"', '"foo"', "its Grid Size is 'foo', wants one such as"),
+        ('"(65536, 1, 1)"', '"foo"', "its Grid Size is 'foo', wants for example"),
         ('"sm__cycles_active.avg"', '"sm__cycles_elapsed.max"', "has a column sm__cycles_elapsed.max twice"),
         ('","', '";"', "semicolons"),
     ],

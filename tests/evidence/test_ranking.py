@@ -29,7 +29,7 @@ whole = st.lists(st.tuples(st.integers(1, 10_000), st.integers(1, 10_000)), min_
 @given(rows, st.sampled_from((0.0, 0.1, 0.5)))
 def test_tau_lies_between_its_ends_and_clear_pairs_are_pairs(of: list[tuple[float, float]], apart: float) -> None:
     predicted, measured = zip(*of, strict=True)
-    tau, num = kendall_tau(predicted, measured, apart=apart)
+    tau, num = kendall_tau(predicted, measured, tie=apart)
     assert -1.0 <= tau <= 1.0
     assert 0 <= num <= kendall_tau(predicted, measured)[1] <= math.comb(len(of), 2)
 
@@ -69,8 +69,8 @@ def test_pairs_by_hand() -> None:
 
 
 def test_a_pair_is_clear_from_a_tenth_of_the_slower_on() -> None:
-    assert kendall_tau([1, 2], [90.0, 100.0], apart=0.1)[1] == 1
-    assert kendall_tau([1, 2], [90.1, 100.0], apart=0.1)[1] == 0
+    assert kendall_tau([1, 2], [90.0, 100.0], tie=0.1)[1] == 1
+    assert kendall_tau([1, 2], [90.1, 100.0], tie=0.1)[1] == 0
 
 
 def test_a_tie_of_predictions_is_half_right_and_costs_the_slower() -> None:

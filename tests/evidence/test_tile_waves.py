@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from gpusim.evidence.cases.tile_waves import last_of_clusters, modelled_waves, seen_waves, shape_of_waves, waves_by_time
-from gpusim.evidence.toolchain.cublas_kernels import assumed, told
+from gpusim.evidence.toolchain.cublas_kernels import assumed, name_facts
 from gpusim.evidence.toolchain.cublas_names import parse_name
 from gpusim.machine.config import load_gpu
 
@@ -36,7 +36,7 @@ def test_what_names_and_rows_do_not_tell_has_no_waves() -> None:
 def test_a_row_says_what_is_assumed_of_its_kernel() -> None:
     config = {"m": "1024", "n": "1024", "k": "1024", "dtype": "bf16", "layout": "tn"}
     row = {"launched": "nvjet_sm90_tst_128x64_64x8_1x2_h_bz_TNT", "grid": "2x64x1", "block": "384x1x1"}
-    found = told(config, row)
+    found = name_facts(config, row)
     assert found["library_schedule"] == "warp_specialized, a CTA a tile"
     assert found["library_assumed"] == "one group of wgmma in flight"
     parts = parse_name("nvjet_sm90_tst_128x64_64x8_1x2_h_bz_splitK_TNT")

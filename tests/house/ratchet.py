@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -63,3 +64,12 @@ def hold(rule: str) -> None:
     wrong, old = worse(found, listed), better(found, listed)
     assert not wrong, f"{rule}: new or worse than in {LIST.name}: {wrong}"
     assert not old, f"{rule}: better than in {LIST.name}: {old}; run scripts/ratchet.py"
+
+
+def raised(listed: Mapping[str, Offenders], before: Mapping[str, Offenders], text: str) -> list[str]:
+    """Entries above their number ``before``, or new; an entry whose line gives a reason behind ``#`` may be so."""
+    excused = set(re.findall(r'^"(.+)" = \d+ +# \w+', text, re.MULTILINE))
+    return [
+        f"{rule}: {name}" for rule, offenders in listed.items()
+        for name in worse(offenders, before.get(rule, {})) if name not in excused
+    ]

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -67,3 +70,25 @@ def test_the_list_is_read_as_it_was_written(monkeypatch: pytest.MonkeyPatch, tmp
     assert ratchet.read() == {"a": {}, "b": {"a.py:name": 2, "z.py": 1}}
     lines = ratchet.LIST.read_text().splitlines()
     assert [line for line in lines if line.startswith('"')] == ['"a.py:name" = 2', '"z.py" = 1']
+
+
+def git(*words: str) -> str:
+    """Output of git, empty where it fails."""
+    done = subprocess.run(["git", *words], cwd=ratchet.LIST.parent, capture_output=True, text=True, check=False)
+    return "" if done.returncode else done.stdout.strip()
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="no git")
+def test_nobody_raises_an_entry_of_the_list_by_hand() -> None:
+    before = git("show", f"{git('merge-base', 'main', 'HEAD') or 'HEAD'}:./{ratchet.LIST.name}")
+    if not before:
+        pytest.skip("no checkout")
+    text = ratchet.LIST.read_text(encoding="utf-8")
+    assert not ratchet.raised(ratchet.read(), tomllib.loads(before), text), "give the reason behind # on the entry's line"
+
+
+def test_an_entry_is_raised_where_it_is_higher_or_new_and_gives_no_reason() -> None:
+    text = '"same" = 3\n"worse" = 7  # why\n"new" = 1\n'
+    assert ratchet.raised({"rule": FOUND}, {"rule": LISTED}, text) == ["rule: new"]
+    assert ratchet.raised({"rule": FOUND}, {"rule": LISTED}, "") == ["rule: worse", "rule: new"]
+    assert not ratchet.raised({"rule": LISTED}, {"rule": LISTED}, "")

@@ -287,7 +287,8 @@ def test_an_unchanged_copy_loads_as_the_original(tmp_path: Path) -> None:
             "component.xbar.bulk_read_fraction is 0.0, wants a number above 0", id="no part of a rate",
         ),
         pytest.param(
-            "num_slices = 80", "num_slices = 79.5", "component.l2.num_slices: ", id="fraction of a slice"
+            "num_slices = 80", "num_slices = 79.5", "component.l2.num_slices is 79.5, wants a valid integer",
+            id="fraction of a slice",
         ),
         pytest.param(
             "num_slices = 80",
@@ -315,7 +316,8 @@ def test_an_unchanged_copy_loads_as_the_original(tmp_path: Path) -> None:
             id="negative in a table",
         ),
         pytest.param(
-            'order = "gpc_first"', 'order = "random"', "component.dispatcher.order: ", id="no such order"
+            'order = "gpc_first"', 'order = "random"', "component.dispatcher.order is 'random', wants 'breadth_first'",
+            id="no such order",
         ),
         pytest.param('"16" = 6', '"16" = 5', "device.gpcs hold 116 SMs", id="GPCs that hold other SMs"),
         pytest.param("singleton_tpc_sms = 8", "singleton_tpc_sms = 18", "18 of the first in lone pairs",
@@ -512,7 +514,7 @@ def test_a_source_alone_says_why_an_inherited_number_holds(tmp_path: Path) -> No
 
 def test_a_feature_that_there_is_not_is_refused(tmp_path: Path) -> None:
     text = '[device]\nfeatures = ["tma", "wgmna"]\n'
-    assert "device.features.1: input should be 'tma', 'mbarrier', 'wgmma'" in refusal(child(tmp_path, text))
+    assert "device.features.1 is 'wgmna', wants 'tma', 'mbarrier', 'wgmma'" in refusal(child(tmp_path, text))
 
 
 def test_features_may_differ_alone_and_are_no_numbers(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -20,6 +19,7 @@ from typing import Any
 
 from gpusim.errors import ConfigError
 from gpusim.evidence.nsight.ncu_command import complaint, ncu_command, parse_metric_names
+from gpusim.evidence.toolchain.cuda_toolkit import find_program
 
 POLL_S = 0.2
 """Seconds between checks for progress."""
@@ -45,7 +45,7 @@ class Ended:
 
     lines: list[dict[str, Any]]
     status: int
-    said: str
+    output: str
 
     @property
     def device(self) -> dict[str, Any]:
@@ -60,9 +60,10 @@ class Ended:
     @property
     def sentence(self) -> str:
         """Error of the child in one sentence."""
-        told = re.findall(r"^gpusim: (.+)$", self.said, re.MULTILINE)
-        last = [line.strip() for line in self.said.splitlines() if line.strip()]
-        return (told and told[-1]) or complaint(self.said) or (last and last[-1]) or f"it ended with status {self.status}"
+        errors = re.findall(r"^gpusim: (.+)$", self.output, re.MULTILINE)
+        printed = [line.strip() for line in self.output.splitlines() if line.strip()]
+        last = printed[-1] if printed else f"it ended with status {self.status}"
+        return errors[-1] if errors else complaint(self.output) or last
 
 
 def child_command(plan: Path) -> list[str]:
@@ -97,10 +98,8 @@ def run_child(
         if child.poll() is None:
             end_group(child)
     _tell(progress, results, seen)
-    said = output.read_text(encoding="utf-8", errors="replace")
-    if log is not None and log.exists():
-        said += log.read_text(encoding="utf-8", errors="replace")
-    return Ended(_lines(results), child.returncode, said)
+    texts = [path.read_text(encoding="utf-8", errors="replace") for path in (output, log) if path and path.exists()]
+    return Ended(_lines(results), child.returncode, "".join(texts))
 
 
 def _tell(progress: Progress | None, results: Path, seen: int) -> int:
@@ -116,8 +115,8 @@ def _lines(results: Path) -> list[dict[str, Any]]:
     """Complete JSON lines of ``results``; the last line may have been cut off."""
     if not results.exists():
         return []
-    whole, _, _ = results.read_text(encoding="utf-8").rpartition("\n")
-    return [json.loads(line) for line in whole.splitlines()]
+    complete, _, _ = results.read_text(encoding="utf-8").rpartition("\n")
+    return [json.loads(line) for line in complete.splitlines()]
 
 
 def end_group(child: subprocess.Popen[bytes]) -> None:
@@ -163,18 +162,15 @@ def find_ncu() -> Ncu:
     Raises:
         ConfigError: it is not installed.
     """
-    places = [f"{os.environ[name]}/bin" for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)]
-    releases = sorted(Path("/opt/nvidia/nsight-compute").glob("*"), reverse=True)
-    places += ["/usr/local/cuda/bin", *map(str, releases)]
-    path = shutil.which("ncu") or next((found for place in places if (found := shutil.which("ncu", path=place))), None)
+    path = find_program("ncu", *map(str, sorted(Path("/opt/nvidia/nsight-compute").glob("*"), reverse=True)))
     if path is None:
         raise ConfigError("measure: no ncu on the PATH, wants Nsight Compute, or --no-counters to measure times alone")
-    version = re.search(r"Version (\S+)", _said(path, "--version"))
-    names = parse_metric_names(_said(path, "--query-metrics"))
+    version = re.search(r"Version (\S+)", _output(path, "--version"))
+    names = parse_metric_names(_output(path, "--query-metrics"))
     return Ncu(path, version[1] if version else "unknown", frozenset(names))
 
 
-def _said(path: str, option: str) -> str:
+def _output(path: str, option: str) -> str:
     environment = {**os.environ, "LC_ALL": "C"}
     try:
         done = subprocess.run([path, option], capture_output=True, text=True, check=False, timeout=ASK_S, env=environment)

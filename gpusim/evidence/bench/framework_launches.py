@@ -14,7 +14,7 @@ from pathlib import Path
 from gpusim.errors import ConfigError
 from gpusim.evidence.bench.child_process import START_S, Ncu, run_child
 from gpusim.evidence.bench.gpu import Plan
-from gpusim.evidence.bench.runner import Chunk, config_s, counted_text, match_profiles, told_of
+from gpusim.evidence.bench.runner import Chunk, config_s, counted_text, launch_facts, match_profiles
 from gpusim.evidence.cases.case import Case, Config
 from gpusim.evidence.cases.rows import number_text
 
@@ -45,12 +45,12 @@ def launches_of(case: Case, group: str, configs: Sequence[Config], ncu: Ncu) -> 
         chunk = Chunk(values={answer["idx"]: {} for answer in ended.answers if "values" in answer})
         match_profiles(counted_text(log, ended), METRICS, dict(enumerate(configs)), chunk, is_marked=True)
     facts = {answer["idx"]: answer.get("facts", {}) for answer in ended.answers}
-    found = []
+    lines = []
     for idx, profile in sorted(chunk.profiles.items()):
         config = configs[idx]
         numbers = {metric: number_text(number) for metric, number in profile.metrics.items()}
-        found.append({"group": group, **config, **told_of(case, config, facts.get(idx, {}), profile), **numbers})
-    return found
+        lines.append({"group": group, **config, **launch_facts(case, config, facts.get(idx, {}), profile), **numbers})
+    return lines
 
 
 def write_launches(path: Path, lines: Sequence[Mapping[str, str]]) -> None:

@@ -30,7 +30,7 @@ from gpusim.evidence.toolchain.sass import KernelSass, read_sass
 PACKAGES = {"torch": ("torch",), "triton": ("torch", "triton")}
 """Python packages that a case's ``framework`` requires."""
 
-TOLD_PACKAGES = ("torch", "triton", "nvidia-cublas", "nvidia-cublas-cu12")
+VERSIONED_PACKAGES = ("torch", "triton", "nvidia-cublas", "nvidia-cublas-cu12")
 """Packages whose versions decide which kernel is launched."""
 
 MARK = "FillFunctor"
@@ -79,13 +79,13 @@ def lacking(case: Case) -> str | None:
 
 
 def _versions() -> dict[str, str]:
-    found = {}
-    for name in TOLD_PACKAGES:
+    versions = {}
+    for name in VERSIONED_PACKAGES:
         try:
-            found[name] = version(name)
+            versions[name] = version(name)
         except PackageNotFoundError:
             continue
-    return found
+    return versions
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,8 +152,8 @@ class Frameworks:
             except RuntimeError:
                 raise
             except Exception as error:  # noqa: BLE001 - any error of the compiler, so that other configs continue
-                said = " ".join(str(error).split())[:200]
-                raise WrongAnswer(f"Triton makes no kernel of it: {type(error).__name__} {said}") from None
+                reason = " ".join(str(error).split())[:200]
+                raise WrongAnswer(f"Triton makes no kernel of it: {type(error).__name__} {reason}") from None
             facts = compiled_facts(compiled)
 
         def clear() -> None:
@@ -201,9 +201,9 @@ class Frameworks:
         torch = self._torch
         numbers = np.random.default_rng(product.seed)
         rows, columns = (torch.from_numpy(sampled(extent, numbers)).to(self._device) for extent in (product.m, product.n))
-        found = d[rows][:, columns].float()
+        sample = d[rows][:, columns].float()
         reference = a[rows].float() @ right[:, columns].float()
-        return {"d": found.cpu().numpy(), "reference": reference.cpu().numpy()}
+        return {"d": sample.cpu().numpy(), "reference": reference.cpu().numpy()}
 
     # ------------------------------------------------------------------------------------------ Triton
 
@@ -248,8 +248,8 @@ def sampled(extent: int, numbers: np.random.Generator) -> NDArray[np.int64]:
     [0, 199]
     """
     starts = np.arange(0, extent, SAMPLE_STEP)
-    found = starts + numbers.integers(0, np.minimum(SAMPLE_STEP, extent - starts))
-    return np.unique(np.concatenate([[0], found, [extent - 1]])).astype(np.int64)
+    indices = starts + numbers.integers(0, np.minimum(SAMPLE_STEP, extent - starts))
+    return np.unique(np.concatenate([[0], indices, [extent - 1]])).astype(np.int64)
 
 
 def compiled_facts(compiled: Any) -> dict[str, str]:

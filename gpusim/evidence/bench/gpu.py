@@ -210,7 +210,7 @@ class Gpu:
             self.errors = (cuda.Error, *self._frameworks.errors)
         self._module = None if cubin is None else cuda.module_from_file(str(cubin))
         self._kept: dict[int, tuple[NDArray[Any], Any]] = {}
-        self._rooms: dict[str, tuple[int, Any]] = {}
+        self._scratches: dict[str, tuple[int, Any]] = {}
         self._has_set_aside = False
 
     def __enter__(self) -> Gpu:
@@ -219,7 +219,7 @@ class Gpu:
     def __exit__(self, *_: object) -> None:
         try:
             self._kept.clear()
-            self._rooms.clear()
+            self._scratches.clear()
             self._context.pop()
         except self.errors:
             return  # after a crash, reported already, there is nothing to free
@@ -257,11 +257,9 @@ class Gpu:
         held: list[Any] = []
         outputs: list[tuple[Output | Windows, Any]] = []
         arguments = [self._argument(argument, held, outputs) for argument in launch.arguments]
-
         stream = self._persisting(launch, arguments)
         if stream is not None:
             held.append(stream)
-
         following = [self.prepare(other) for other in launch.following]
         for other in following:
             outputs += other.outputs
@@ -359,11 +357,11 @@ class Gpu:
         source = self._input(repeated.array, kept)
         pointer = self._cuda.mem_alloc(repeated.num_bytes)
         own = repeated.array.nbytes
-        whole = max(1, MOST_BYTES_AT_ONCE // own) * own  # bytes of one copy, a multiple of the array
+        most = max(1, MOST_BYTES_AT_ONCE // own) * own  # bytes of one copy, a multiple of the array
         done = min(own, repeated.num_bytes)
         self._cuda.memcpy_dtod(pointer, source, done)
         while done < repeated.num_bytes:
-            num_bytes = min(done, repeated.num_bytes - done, whole)
+            num_bytes = min(done, repeated.num_bytes - done, most)
             self._cuda.memcpy_dtod(int(pointer) + done, pointer, num_bytes)
             done += num_bytes
         self._context.synchronize()
@@ -371,12 +369,12 @@ class Gpu:
 
     def _scratch(self, scratch: Scratch) -> Any:
         """Buffer of that name, allocated and zeroed at its first use."""
-        room = self._rooms.get(scratch.name)
-        if room is None or room[0] < scratch.num_bytes:
+        buffer = self._scratches.get(scratch.name)
+        if buffer is None or buffer[0] < scratch.num_bytes:
             pointer = self._cuda.mem_alloc(scratch.num_bytes)
             self._cuda.memset_d8(pointer, 0, scratch.num_bytes)
-            room = self._rooms[scratch.name] = (scratch.num_bytes, pointer)
-        return room[1]
+            buffer = self._scratches[scratch.name] = (scratch.num_bytes, pointer)
+        return buffer[1]
 
     def _input(self, array: NDArray[Any], held: list[Any]) -> Any:
         """Pointer to a copy of ``array``; a read-only array is copied once."""
@@ -406,14 +404,14 @@ def encode_tensor_map(tensor_map: TensorMap, address: int) -> NDArray[np.uint8]:
         encode = ctypes.CDLL("libcuda.so.1").cuTensorMapEncodeTiled
     except (OSError, AttributeError) as error:
         raise ConfigError(f"measure: the driver encodes no tensor maps ({error}), wants one of CUDA 12 or later") from None
-    room = (ctypes.c_uint8 * (TENSOR_MAP_BYTES + TENSOR_MAP_ALIGNMENT_BYTES))()
-    start = -ctypes.addressof(room) % TENSOR_MAP_ALIGNMENT_BYTES
+    buffer = (ctypes.c_uint8 * (TENSOR_MAP_BYTES + TENSOR_MAP_ALIGNMENT_BYTES))()
+    start = -ctypes.addressof(buffer) % TENSOR_MAP_ALIGNMENT_BYTES
     u32, u64 = ctypes.c_uint32, ctypes.c_uint64
     status = encode(
-        ctypes.c_void_p(ctypes.addressof(room) + start), ctypes.c_int(dtype), u32(rank), ctypes.c_void_p(address),
+        ctypes.c_void_p(ctypes.addressof(buffer) + start), ctypes.c_int(dtype), u32(rank), ctypes.c_void_p(address),
         (u64 * rank)(*dims), (u64 * max(1, rank - 1))(*strides), (u32 * rank)(*box), (u32 * rank)(*steps),
         ctypes.c_int(interleave), ctypes.c_int(swizzle), ctypes.c_int(promotion), ctypes.c_int(fill),
     )  # fmt: skip
     if status:
         raise WrongAnswer(f"the driver refuses the tensor map with status {status}")
-    return np.frombuffer(bytes(room)[start : start + TENSOR_MAP_BYTES], dtype=np.uint8).copy()
+    return np.frombuffer(bytes(buffer)[start : start + TENSOR_MAP_BYTES], dtype=np.uint8).copy()

@@ -30,7 +30,7 @@ class _Window(ctypes.Structure):
 
 
 class _Value(ctypes.Union):
-    _fields_ = (("window", _Window), ("room", ctypes.c_uint8 * ATTRIBUTE_BYTES))
+    _fields_ = (("window", _Window), ("padding", ctypes.c_uint8 * ATTRIBUTE_BYTES))
 
 
 def set_aside(num_bytes: int) -> None:

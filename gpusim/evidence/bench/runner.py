@@ -101,7 +101,7 @@ def jobs(cases: Iterable[Case], options: Options, capability: tuple[int, int]) -
     Raises:
         ConfigError: ``only`` matches nothing.
     """
-    found: list[Job] = []
+    job_list: list[Job] = []
     skipped: list[str] = []
     names: set[str] = set()
     for case in cases:
@@ -115,10 +115,10 @@ def jobs(cases: Iterable[Case], options: Options, capability: tuple[int, int]) -
                 skipped.append(f"{case.name} {name}: needs compute capability {least}, skipped")
             elif wanted and (options.has_counters or case.values or group.times):
                 left = tuple(config for config in wanted if (name, key_of(config)) not in done)
-                found.append(Job(case, name, left))
-    if options.only and not found and not skipped:
+                job_list.append(Job(case, name, left))
+    if options.only and not job_list and not skipped:
         raise ConfigError(f"--only {' '.join(options.only)} matches no group or kernel; {nearest(options.only[0], names)}")
-    return sorted(found, key=lambda job: job.rules.rank), skipped
+    return sorted(job_list, key=lambda job: job.rules.rank), skipped
 
 
 def _is_wanted(group: str, config: Config, only: Sequence[str]) -> bool:
@@ -181,8 +181,7 @@ class Bench:
     def _check_source(self, table: Table, case: Case) -> None:
         """Check that a table holds rows of this kernel source only."""
         digest = self.cubins[case.name].source_hash
-        others = {str(run["source_hash"]) for run in table.runs} - {digest}
-        if others:
+        if others := {str(run["source_hash"]) for run in table.runs} - {digest}:
             raise ConfigError(
                 f"{table.path}: was measured with kernel source {', '.join(sorted(others))}, this one is {digest}: "
                 "use another --out, or move the two files away"
@@ -191,7 +190,7 @@ class Bench:
     def _measure(self, table: Table, job: Job, configs: Sequence[Config]) -> list[str]:
         before = self.state()
         chunk = Chunk()
-        self._launch_alone(job, configs, chunk)
+        self._launch(job, configs, chunk, list(range(len(configs))), ncu=None)  # checks outputs, takes values
         if self.ncu is not None and job.rules.metrics:
             self._launch_counted(job, configs, chunk, self.ncu)
         else:
@@ -200,9 +199,9 @@ class Bench:
         for idx in sorted(chunk.values):
             config = configs[idx]
             numbers = {**(chunk.profiles[idx].metrics if idx in chunk.profiles else {}), **chunk.values[idx]}
-            texts = {name: number_text(number) for name, number in numbers.items()}
-            told = told_of(job.case, config, chunk.facts.get(idx, {}), chunk.profiles.get(idx))
-            rows.append({"seed": str(self.options.seed), "group": job.group, **config, **told, **texts})
+            texts = launch_facts(job.case, config, chunk.facts.get(idx, {}), chunk.profiles.get(idx))
+            texts |= {name: number_text(number) for name, number in numbers.items()}
+            rows.append({"seed": str(self.options.seed), "group": job.group, **config, **texts})
         aside = [
             {"seed": self.options.seed, "group": job.group, "config": dict(configs[idx]), "reason": reason}
             for idx, reason in chunk.put_aside.items()
@@ -227,10 +226,6 @@ class Bench:
         }  # fmt: skip
 
     # ------------------------------------------------------------------------------------------ launching
-
-    def _launch_alone(self, job: Job, configs: Sequence[Config], chunk: Chunk) -> None:
-        """Check outputs and take values without the profiler; configs that are wrong or crash are put aside."""
-        self._launch(job, configs, chunk, list(range(len(configs))), ncu=None)
 
     def _launch_counted(self, job: Job, configs: Sequence[Config], chunk: Chunk, ncu: Ncu) -> None:
         """Count the configs whose outputs were right."""
@@ -288,9 +283,6 @@ class Bench:
         """Configs that must be launched again, after the answers of a child are recorded in ``chunk``.
 
         ``skips_kernels``: the entry point that crashed is not launched again; a framework's kernels differ by config.
-
-        Raises:
-            ConfigError: the child could not begin.
         """
         if not ended.device:
             raise ConfigError(ended.sentence)
@@ -329,7 +321,7 @@ def config_s(group: Group, num_repeats: int, *, is_counted: bool) -> float:
 
 def counted_text(log: Path, ended: Ended) -> str:
     """Text that Nsight Compute wrote to its log file; without a file, the text that its process printed."""
-    return log.read_text(encoding="utf-8", errors="replace") if log.exists() else ended.said
+    return log.read_text(encoding="utf-8", errors="replace") if log.exists() else ended.output
 
 
 def match_profiles(
@@ -365,29 +357,25 @@ def match_profiles(
             chunk.profiles[idx] = profile
 
 
-def told_of(case: Case, config: Config, facts: Mapping[str, str], profile: Profile | None) -> dict[str, str]:
+def launch_facts(case: Case, config: Config, facts: Mapping[str, str], profile: Profile | None) -> dict[str, str]:
     """Text columns of a row that a framework has launched; empty for other rows."""
     if case.framework is None:
         return {}
-    told = dict(facts)
+    texts = dict(facts)
     if profile is not None:
         shapes = {"grid": profile.grid, "block": profile.block}
-        told |= {"launched": profile.kernel, **{name: "x".join(map(str, shape)) for name, shape in shapes.items()}}
-    return {**told, **case.text_columns(config, told)}
+        texts |= {"launched": profile.kernel, **{name: "x".join(map(str, shape)) for name, shape in shapes.items()}}
+    return {**texts, **case.text_columns(config, texts)}
 
 
 def about(case: Case) -> dict[str, Any]:
     """Description of a table: what its rows answer, and every column that is neither a metric nor part of a config."""
-    values = dict(case.values)
+    ends = (("min", "least"), ("max", "most")) if case.num_repeats > 1 else ()
+    spread = {f"{name}_{end}": f"the {word} of the repeats" for name in case.values for end, word in ends}
     timed = {name: meaning for name, meaning in VALUES.items() if name in case.names}
-    ends = (("min", "least"), ("max", "most"))
-    spread = {f"{name}_{end}": f"the {word} of the repeats" for name in values for end, word in ends}
     return {
         "kernel": case.name,
         "question": case.question,
-        "columns": {**MEANINGS, **values, **(spread if case.num_repeats > 1 else {}), **timed},
+        "columns": {**MEANINGS, **case.values, **spread, **timed},
         "metrics": "columns with a dot are Nsight Compute's metrics, of one launch",
     }
-
-
-# ---------------------------------------------------------------------------------------------- against the simulator

@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import fmean, median
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,43 +72,6 @@ class DriverError(GpusimError):
     """The driver refuses a call: an earlier launch has crashed, or there is no context."""
 
 
-class Device(Protocol):
-    """GPU of a stopwatch. Flushes, holds, launches, probes and events are enqueued, in order, on one stream."""
-
-    def flush(self) -> None:
-        """Leave neither data of a kernel nor dirty lines in L2."""
-
-    def hold(self, us: float) -> None:
-        """Hold the stream for ``us`` microseconds."""
-
-    def nothing(self) -> None:
-        """Launch a kernel that does nothing."""
-
-    def probe(self, slot: int) -> None:
-        """Read the clocks of all SMs into ``slot``."""
-
-    def event(self) -> Any:
-        """Event, recorded at this point of the stream."""
-
-    def elapsed_us(self, first: Any, last: Any) -> float:
-        """Time in us between two events, once both are complete."""
-
-    def wait(self, event: Any) -> None:
-        """Wait until ``event`` is complete."""
-
-    def readings(self, num_slots: int) -> NDArray[np.uint64]:
-        """Cycles and nanoseconds, uint64[slot, SM, 2], zero for SMs without a reading; then all are reset to zero."""
-
-    def rest(self, seconds: float) -> None:
-        """Wait until all work is done, and ``seconds`` longer."""
-
-    def now_s(self) -> float:
-        """Time of the host's clock in seconds."""
-
-    def power_w(self) -> float | None:
-        """Board power in watts; None where it is unknown."""
-
-
 def clock_mhz(before: NDArray[np.uint64], after: NDArray[np.uint64]) -> float:
     """MHz of the median SM between two readings, uint64[SM, 2] of cycles and nanoseconds. SMs without both are left out.
 
@@ -121,7 +84,7 @@ def clock_mhz(before: NDArray[np.uint64], after: NDArray[np.uint64]) -> float:
     """
     seen = (before[:, 1] > 0) & (after[:, 1] > before[:, 1])
     if not seen.any():
-        raise DriverError("no SM has told its clock before and after: is the probe's cubin that of this GPU?")
+        raise DriverError("no SM has a clock reading before and after: is the probe's cubin that of this GPU?")
     step = (after[seen] - before[seen]).astype(np.float64)
     return float(np.median(step[:, 0] / step[:, 1])) * 1e3
 
@@ -142,7 +105,7 @@ class Stopwatch:
         device: a GPU.
     """
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: CudaDevice) -> None:
         self.device = device
         self._empty: dict[str, float] = {}
 
@@ -158,10 +121,10 @@ class Stopwatch:
         ways = {"single": self.single, "sustained": self.sustained}
         if unknown := [name for name in protocols if name not in ways]:
             raise ConfigError(f"{unknown[0]!r} is no protocol of times, wants {' or '.join(ways)}")
-        found: dict[str, float] = {}
+        columns: dict[str, float] = {}
         for name in protocols:
-            found |= ways[name](launch)
-        return found | self.empty() if found else found
+            columns |= ways[name](launch)
+        return columns | self.empty() if columns else columns
 
     def single(self, launch: Callable[[], object]) -> dict[str, float]:
         """``single_us`` and, for launches of at least 50 us, ``single_clock_mhz``; each with its minimum and maximum."""
@@ -181,11 +144,11 @@ class Stopwatch:
             device.wait(last)
             times.append(device.elapsed_us(first, last))
         device.rest(0.0)
-        found = spread("single_us", times[1:])
-        if found["single_us"] >= LEAST_CLOCK_US:
+        columns = spread("single_us", times[1:])
+        if columns["single_us"] >= LEAST_CLOCK_US:
             read = device.readings(2 * NUM_SINGLE)
-            found |= spread("single_clock_mhz", [clock_mhz(read[2 * i], read[2 * i + 1]) for i in range(NUM_SINGLE)])
-        return found
+            columns |= spread("single_clock_mhz", [clock_mhz(read[2 * i], read[2 * i + 1]) for i in range(NUM_SINGLE)])
+        return columns
 
     def sustained(self, launch: Callable[[], object]) -> dict[str, float]:
         """``sustained_us``, ``sustained_clock_mhz`` and board power; empty if the host launches slower than the GPU runs."""
@@ -277,7 +240,7 @@ class _Event:
 
 
 class CudaDevice:
-    """GPU of the current context, through the CUDA driver API.
+    """GPU of the current context, through the CUDA driver API. All work is enqueued on one stream, in order.
 
     Args:
         cubin: of ``kernels/clock_probe``, for this GPU.
@@ -346,7 +309,7 @@ class CudaDevice:
         self._launch("sweep", SWEEP_CTAS, SWEEP_THREADS, self._other, num, self._out)
 
     def hold(self, us: float) -> None:
-        """Spin in one thread."""
+        """Hold the stream for ``us`` microseconds: one thread spins."""
         self._launch("spin", 1, 1, ctypes.c_uint64(round(us * 1e3)))
 
     def nothing(self) -> None:
@@ -354,7 +317,7 @@ class CudaDevice:
         self._launch("nothing", 1, 32, self._out, ctypes.c_uint32(0))
 
     def probe(self, slot: int) -> None:
-        """Launch a CTA on every SM that reads the clocks."""
+        """Launch a CTA on every SM that reads the clocks into ``slot``."""
         at = ctypes.c_uint64(self._readings.value + slot * MOST_SMS * 16)
         self._launch("probe", self._num_sms, PROBE_THREADS, at)
 
@@ -366,17 +329,17 @@ class CudaDevice:
         return _Event(handle, self._cuda)
 
     def elapsed_us(self, first: _Event, last: _Event) -> float:
-        """Time in us between two events, by the driver."""
+        """Time in us between two complete events."""
         ms = ctypes.c_float()
         self._call("cuEventElapsedTime", ctypes.byref(ms), first.handle, last.handle)
         return ms.value * 1e3
 
     def wait(self, event: _Event) -> None:
-        """Wait for an event on the host."""
+        """Wait on the host until ``event`` is complete."""
         self._call("cuEventSynchronize", event.handle)
 
     def readings(self, num_slots: int) -> NDArray[np.uint64]:
-        """Copy of the readings; slots beyond the GPU's SMs stay zero."""
+        """Cycles and nanoseconds, uint64[slot, SM, 2], zero for SMs without a reading; then all are reset to zero."""
         came = np.zeros((MOST_SLOTS, MOST_SMS, 2), dtype=np.uint64)
         self._call("cuStreamSynchronize", self._stream)
         self._call("cuMemcpyDtoH_v2", ctypes.c_void_p(came.ctypes.data), self._readings, ctypes.c_size_t(came.nbytes))
@@ -385,7 +348,7 @@ class CudaDevice:
         return came[:num_slots]
 
     def rest(self, seconds: float) -> None:
-        """Synchronize, then sleep on the host."""
+        """Wait until all work is done, and ``seconds`` longer."""
         self._call("cuStreamSynchronize", self._stream)
         if seconds:
             time.sleep(seconds)
@@ -395,5 +358,5 @@ class CudaDevice:
         return time.perf_counter()
 
     def power_w(self) -> float | None:
-        """Board power in watts, by NVML."""
+        """Board power in watts, by NVML; None where it is unknown."""
         return self._power.watts()

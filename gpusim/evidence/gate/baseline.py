@@ -60,35 +60,31 @@ FALLEN = 0.01
 
 
 def against(
-    item: LaunchCheck, profile: ProfileFile, old: ProfileFile, gpu: GpuSpec, asked: Mapping[str, float]
+    check: LaunchCheck, profile: ProfileFile, old: ProfileFile, gpu: GpuSpec, asked: Mapping[str, float]
 ) -> LaunchCheck:
-    """``item`` with its changes since the ``old`` profile and their causes; with a remark if that lacks the launch."""
-    same = [launch for launch in profile.launches if launch.kernel == item.launch.kernel]
-    then = [launch for launch in old.launches if launch.kernel == item.launch.kernel]
-    place = same.index(item.launch)
-    if place >= len(then):
-        said = f"{old.path.name} has {len(then)} launches of {item.launch.kernel}, not this one: nothing to compare it with"
-        return replace(item, remarks=(*item.remarks, said))
-    found = changes(then[place], item.launch, {**item.model.worse, **asked})
-    if not found:
-        said = f"{old.path.name} has no metric in common with it"
-        return replace(item, remarks=(*item.remarks, said))
-    causes = explain_changes(found, item, then[place], gpu)
-    lacking = tuple(
-        name for name in then[place].metrics if name not in item.launch.metrics and class_of(name) is not None
-    )
-    remarks = item.remarks
+    """``check`` with its changes since the ``old`` profile and their causes; with a remark if that lacks the launch."""
+    now, name, remarks = check.launch, old.path.name, check.remarks
+    same = [launch for launch in profile.launches if launch.kernel == now.kernel]
+    older = [launch for launch in old.launches if launch.kernel == now.kernel]
+    if (place := same.index(now)) >= len(older):
+        remark = f"{name} has {len(older)} launches of {now.kernel}, not this one: nothing to compare it with"
+        return replace(check, remarks=(*remarks, remark))
+    then = older[place]
+    new_changes = changes(then, now, {**check.model.worse, **asked})
+    if not new_changes:
+        return replace(check, remarks=(*remarks, f"{name} has no metric in common with it"))
+    lacking = tuple(metric for metric in then.metrics if metric not in now.metrics and class_of(metric) is not None)
     if lacking:
-        remarks = (*remarks, f"{old.path.name} has {', '.join(lacking)}, this launch has not: not compared")
-    is_other = any(old and new and old != new for old, new in _shapes(then[place], item.launch))
+        remarks = (*remarks, f"{name} has {', '.join(lacking)}, this launch has not: not compared")
     return replace(
-        item, changes=tuple(found), causes=tuple(causes), lacking=lacking, remarks=remarks, is_other_launch=is_other
+        check, changes=tuple(new_changes), causes=tuple(explain_changes(new_changes, check, then, gpu)), lacking=lacking,
+        remarks=remarks, is_other_launch=bool(_new_shapes(then, now)),
     )
 
 
 def changes(before: ProfiledLaunch, now: ProfiledLaunch, asked: Mapping[str, float]) -> list[Change]:
     """Changes of the classified metrics that both launches have; cycles and time first."""
-    found = []
+    compared = []
     for metric in sorted(now.metrics, key=lambda name: (same_as(name) != CYCLES, same_as(name) != DURATION, name)):
         kind = class_of(metric)
         if kind is None or metric not in before.metrics:
@@ -98,41 +94,31 @@ def changes(before: ProfiledLaunch, now: ProfiledLaunch, asked: Mapping[str, flo
         if limit is not None:
             source = "asked for" if metric in asked or kind.name in asked else f"last time, {kind.name}"
             tolerance = Tolerance(limit=limit, is_points=kind.is_points, source=source)
-        found.append(
+        compared.append(
             Change(
                 metric=metric, before=before.metrics[metric], now=now.metrics[metric], tolerance=tolerance,
                 is_better_high=kind.is_better_high,
             )
         )
-    return found
+    return compared
 
 
-def explain_changes(
-    found: Sequence[Change], item: LaunchCheck, before: ProfiledLaunch, gpu: GpuSpec
-) -> list[str]:
+def explain_changes(new_changes: Sequence[Change], check: LaunchCheck, before: ProfiledLaunch, gpu: GpuSpec) -> list[str]:
     """Sentences on the causes: counts that grew, the clock, and the model's view."""
-    slower = [change for change in found if same_as(change.metric) in (CYCLES, DURATION) and change.is_worse]
-    said = list(_launch_sentences(before, item.launch))
-    clock = _clock_sentence(before, item.launch, gpu)
-    if clock:
-        said.append(clock)
-    grown = [item for item in found if _meaning(item.metric) and item.factor > 1.0 + NOTABLE]
-    grown.sort(key=lambda item: -item.factor)
-    for change in grown:
-        _, what, why = _meaning(change.metric) or ("", "", "")
-        said.append(f"{what} grew {_grew(change.factor)} ({change.metric}): {why}{_busy(change.metric, item.result)}")
-    if slower and not grown and not said:
-        said.append(
+    slower = [change for change in new_changes if same_as(change.metric) in (CYCLES, DURATION) and change.is_worse]
+    sentences = [*_launch_sentences(before, check.launch), *_clock_sentences(before, check.launch, gpu)]
+    grown = [(change, meaning) for change in new_changes if change.factor > 1.0 + NOTABLE
+             if (meaning := next((row[1:] for row in MEANINGS if change.metric.startswith(row[0])), None))]
+    for change, (what, why) in sorted(grown, key=lambda pair: -pair[0].factor):
+        sentences.append(f"{what} grew {_grew(change.factor)} ({change.metric}): {why}{_busy(change.metric, check.result)}")
+    if slower and not grown and not sentences:
+        sentences.append(
             "no count that both profiles have grew, and the clock did not fall: what changed is waiting (latency, "
-            f"occupancy, order); the model is bound by {item.result.bound_by}: {item.result.reason}"
+            f"occupancy, order); the model is bound by {check.result.bound_by}: {check.result.reason}"
         )
-    if item.model.was:
-        said += _by_model(item, gpu, is_slower=bool(slower))
-    return said
-
-
-def _meaning(metric: str) -> tuple[str, str, str] | None:
-    return next((row for row in MEANINGS if metric.startswith(row[0])), None)
+    if check.model.was:
+        sentences += _by_model(check, gpu, is_slower=bool(slower))
+    return sentences
 
 
 def _grew(factor: float) -> str:
@@ -156,56 +142,56 @@ def _busy(metric: str, result: Result) -> str:
     return ""
 
 
-def _shapes(before: ProfiledLaunch, now: ProfiledLaunch) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
-    """(then, now) of grid and block."""
-    return (before.grid, now.grid), (before.block, now.block)
+def _new_shapes(before: ProfiledLaunch, now: ProfiledLaunch) -> list[tuple[str, tuple[int, ...], tuple[int, ...]]]:
+    """(name, then, now) of grid and block, where they are known and differ."""
+    shapes = (("grid", before.grid, now.grid), ("block", before.block, now.block))
+    return [(name, old, new) for name, old, new in shapes if old and new and old != new]
 
 
 def _launch_sentences(before: ProfiledLaunch, now: ProfiledLaunch) -> list[str]:
-    said = []
-    for what, (old, new) in zip(("grid", "block"), _shapes(before, now), strict=True):
-        if old and new and old != new:
-            said.append(f"the {what} was {'x'.join(map(str, old))}, now {'x'.join(map(str, new))}: another launch")
-    name = "launch__registers_per_thread"
-    if name in before.metrics and name in now.metrics and before.metrics[name] != now.metrics[name]:
-        said.append(f"registers of a thread were {before.metrics[name]:.0f}, now {now.metrics[name]:.0f}")
-    return said
+    sentences = [
+        f"the {name} was {'x'.join(map(str, old))}, now {'x'.join(map(str, new))}: another launch"
+        for name, old, new in _new_shapes(before, now)
+    ]
+    old, new = (launch.metrics.get("launch__registers_per_thread") for launch in (before, now))
+    if old is not None and new is not None and old != new:
+        sentences.append(f"registers of a thread were {old:.0f}, now {new:.0f}")
+    return sentences
 
 
-def _clock_sentence(before: ProfiledLaunch, now: ProfiledLaunch, gpu: GpuSpec) -> str:
+def _clock_sentences(before: ProfiledLaunch, now: ProfiledLaunch, gpu: GpuSpec) -> list[str]:
     """Sentence if the SM clock fell, which cycles do not show."""
     old, new = clock_of(before, gpu)[0], clock_of(now, gpu)[0]
     if old is None or new is None or new >= old * (1.0 - FALLEN):
-        return ""
-    return f"the SM clock fell from {old:,.0f} to {new:,.0f} MHz: time grew {_grew(old / new)} by that alone"
+        return []
+    return [f"the SM clock fell from {old:,.0f} to {new:,.0f} MHz: time grew {_grew(old / new)} by that alone"]
 
 
-def _by_model(item: LaunchCheck, gpu: GpuSpec, *, is_slower: bool) -> list[str]:
+def _by_model(check: LaunchCheck, gpu: GpuSpec, *, is_slower: bool) -> list[str]:
     """Sentences on the model's predictions for both sets of options, at one clock."""
-    model, now, l2 = item.model, item.result, state_of(item.model)
+    model, now, l2 = check.model, check.result, state_of(check.model)
 
     def kernel_of(changes: Mapping[str, Any]) -> Launch:
         kernels = kernels_of_call(model.params(gpu, changes).launch(gpu))
-        return kernels[min(item.kernel_idx, len(kernels) - 1)]
+        return kernels[min(check.kernel_idx, len(kernels) - 1)]
 
     then = simulate(kernel_of(model.was), gpu, clock=now.sm_clock_mhz, l2=l2)
-    options = {**dict.fromkeys(model.was), **{name: model.options.get(name) for name in model.was}}
-    told = ", ".join(f"{name} {_text(model.was[name])} to {_text(options[name])}" for name in model.was)
+    changed = ", ".join(f"{name} {_text(old)} to {_text(model.options.get(name))}" for name, old in model.was.items())
     share = 100.0 * (now.cycles / then.cycles - 1.0)
     bound = f"bound by {then.bound_by} before and now" if then.bound_by == now.bound_by else (
         f"bound by {then.bound_by} before, by {now.bound_by} now"
     )
-    said = [f"the model predicts {share:+.1f} % cycles for {told}: {bound}: {now.reason}"]
+    sentences = [f"the model predicts {share:+.1f} % cycles for {changed}: {bound}: {now.reason}"]
     if is_slower:
         try:
-            found = explain(lambda more: None if more else kernel_of({}), gpu, clock=now.sm_clock_mhz, l2=l2)
+            fixes = explain(lambda more: None if more else kernel_of({}), gpu, clock=now.sm_clock_mhz, l2=l2)
         except GpusimError as error:
-            return [*said, f"what would win it back is not known: {error}"]
-        if found.best is not None:
-            said.append(
-                f"in the model {found.best.title!r} would save most, {found.best.share:.0%} of the cycles of now"
+            return [*sentences, f"what would win it back is not known: {error}"]
+        if fixes.best is not None:
+            sentences.append(
+                f"in the model {fixes.best.title!r} would save most, {fixes.best.share:.0%} of the cycles of now"
             )
-    return said
+    return sentences
 
 
 def _text(value: Any) -> str:

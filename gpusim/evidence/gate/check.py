@@ -43,6 +43,9 @@ if TYPE_CHECKING:
     from gpusim.simulate.result import Result
     from gpusim.workload.launch import Launch
 
+MOST_NAMES = 3
+"""Kernel names in the remark on launches without a model."""
+
 CLUSTER = "launch__cluster_size"
 SMS, LAUNCH_SMS = "device__attribute_multiprocessor_count", "launch__sm_count"
 
@@ -94,16 +97,15 @@ def check_profile(
             _refuse_impossible(launch, gpu, baseline or path)
     _refuse_mixture(profile, models)
     remarks = list(profile.remarks)
-    for told in models:
-        told.params(gpu)  # refuses bad options even of models without a launch
+    for stated in models:
+        stated.params(gpu)  # refuses bad options even of models without a launch
     judged: list[LaunchCheck] = []
-    untold: list[str] = []
+    unmodelled: list[ProfiledLaunch] = []
     simulated: dict[tuple[int, int, float], Result] = {}
     for launch in profile.launches:
         model = model_for(launch, models)
         if model is None:
-            remarks.append(f"launch {launch.idx}, {launch.kernel}: no model stands for it, not judged")
-            untold.append(launch.kernel)
+            unmodelled.append(launch)
             continue
         _refuse_other_gpu(launch, gpu, path)
         _refuse_impossible(launch, gpu, path)
@@ -113,11 +115,13 @@ def check_profile(
         how = "match of a [[model]] takes such a name whole, regex a part of it" if models[0].source else (
             "--match takes a part of such a name")
         raise NotComparableError(f"{path}: no model stands for any of its launches ({names}); {how}")
+    if unmodelled:
+        names = _some_names([launch.kernel for launch in unmodelled])
+        remarks.append(f"{len(unmodelled)} launch{'es' * (len(unmodelled) > 1)} without a model, not judged: {names}")
     remarks += _on_trust([item.launch for item in judged], gpu, "the profile")
-    if old is not None:
-        remarks += _on_trust([item for item in old.launches if model_for(item, models)], gpu, old.path.name)
     gone: tuple[str, ...] = ()
     if old is not None:
+        remarks += _on_trust([item for item in old.launches if model_for(item, models)], gpu, old.path.name)
         judged = [against(item, profile, old, gpu, limits.worse) for item in judged]
         gone = _gone(profile, old, models)
         remarks += [
@@ -132,24 +136,29 @@ def check_profile(
     return Report(
         profile=path, gpu=gpu.name, launches=tuple(judged), remarks=tuple(remarks), baseline=baseline, lacking=tuple(unused),
         gone=gone, not_worse=() if old is None else _not_worse(limits.worse, judged),
-        unmet=tuple(item.awaited for item in unmet), untold=tuple(dict.fromkeys(untold)), is_strict=limits.is_strict,
+        unmet=tuple(item.awaited for item in unmet), unmodelled=tuple(unmodelled), is_strict=limits.is_strict,
     )
 
 
-def _of_models(
-    models: Sequence[Model], unmet: Sequence[Model], profile: ProfileFile, *, has_baseline: bool
-) -> list[str]:
+def _some_names(kernels: Sequence[str]) -> str:
+    """The first three names, each once, and the number of further ones."""
+    names = list(dict.fromkeys(kernels))
+    more = f" and {len(names) - MOST_NAMES} more (--json FILE lists all)" if len(names) > MOST_NAMES else ""
+    return ", ".join(names[:MOST_NAMES]) + more
+
+
+def _of_models(models: Sequence[Model], unmet: Sequence[Model], profile: ProfileFile, *, has_baseline: bool) -> list[str]:
     """Remarks on a file's models, or parts of them, that nothing is compared with."""
-    said, kernels = [], [launch.kernel for launch in profile.launches]
+    sentences, kernels = [], [launch.kernel for launch in profile.launches]
     for model in unmet:
         hint = f"; {nearest(model.match, kernels)}" if get_close_matches(model.match, kernels) else ""
-        said.append(f"no launch is of {model.awaited}: nothing is held against that model, {model.kernel}{hint}")
+        sentences.append(f"no launch is of {model.awaited}: nothing is held against that model, {model.kernel}{hint}")
     if not has_baseline:
-        said += [
+        sentences += [
             f"worse and was of {model.awaited} go with --baseline, an older profile: not looked at"
             for model in models if model.source and (model.worse or model.was)
         ]
-    return said
+    return sentences
 
 
 def _gone(profile: ProfileFile, old: ProfileFile, models: Sequence[Model]) -> tuple[str, ...]:
@@ -191,22 +200,18 @@ def _refuse_other_gpu(launch: ProfiledLaunch, gpu: GpuSpec, path: Path) -> None:
 
 
 def _refuse_impossible(launch: ProfiledLaunch, gpu: GpuSpec, path: Path) -> None:
-    """Check for cycles and times that no launch has: a wrong unit, or a number that was cut.
-
-    Raises:
-        ConfigError: a number is impossible; the text has the possible range.
-    """
+    """Check for cycles and times that no launch has: a wrong unit, or a number that was cut."""
     where = f"{path}: launch {launch.idx}"
-    told = {SAME[name]: value for name, value in launch.metrics.items() if name in SAME} | dict(launch.metrics)
+    metrics = {SAME[name]: value for name, value in launch.metrics.items() if name in SAME} | dict(launch.metrics)
     for name in (CYCLES, DURATION, CLOCK):
-        if told.get(name) == 0.0:
+        if metrics.get(name) == 0.0:
             raise ConfigError(f"{where}: {name} is 0, which no launch takes")
     spec = gpu.clock
-    found = [(told[CLOCK] * 1e-6, FAST_CLOCK, CLOCK)] if CLOCK in told else []
-    if CYCLES in told and DURATION in told:
-        cycles, ns = told[CYCLES], told[DURATION]
-        found.append((cycles / ns * 1e3, FAST_RATIO, f"{cycles:,.0f} cycles in {ns:,.0f} ns"))
-    for mhz, most, what in found:
+    clocks = [(metrics[CLOCK] * 1e-6, FAST_CLOCK, CLOCK)] if CLOCK in metrics else []
+    if CYCLES in metrics and DURATION in metrics:
+        cycles, ns = metrics[CYCLES], metrics[DURATION]
+        clocks.append((cycles / ns * 1e3, FAST_RATIO, f"{cycles:,.0f} cycles in {ns:,.0f} ns"))
+    for mhz, most, what in clocks:
         if not SLOW_CLOCK * spec.min_mhz <= mhz <= most * spec.max_mhz:
             raise ConfigError(
                 f"{where}: {what} {'is' if what == CLOCK else 'are'} {mhz:,.4g} MHz, and {gpu.name} runs at "
@@ -232,11 +237,11 @@ def _on_trust(launches: Sequence[ProfiledLaunch], gpu: GpuSpec, name: str) -> li
 
 def _unmeasured(name: str, judged: Sequence[LaunchCheck]) -> str:
     """Sentence on a tolerance whose metric no launch has, with the metric that may have been meant."""
-    said = f"--tolerance {name}: no launch has that metric measured and predicted"
+    sentence = f"--tolerance {name}: no launch has that metric measured and predicted"
     known = {part.metric for item in judged for part in item.comparisons}
     meant = sorted(metric for metric in known if metric.partition(".")[0] == name.partition(".")[0]) or get_close_matches(
         name, known, n=1)
-    return f"{said}; did you mean {meant[0]!r}?" if meant else said
+    return f"{sentence}; did you mean {meant[0]!r}?" if meant else sentence
 
 
 def _judged(
@@ -246,16 +251,16 @@ def _judged(
     mhz, clock = clock_of(launch, gpu)
     kernels = kernels_of_call(model.params(gpu).launch(gpu))
     kernel_idx = _which(kernels, {**_shape(launch), **launch.metrics})
-    told = kernels[kernel_idx]
+    kernel = kernels[kernel_idx]
     key = (id(model), kernel_idx, mhz or 0.0)
     if key not in simulated:
-        simulated[key] = simulate(told, gpu, clock=mhz or "single", l2=state_of(model), data="random")
+        simulated[key] = simulate(kernel, gpu, clock=mhz or "single", l2=state_of(model), data="random")
     result = simulated[key]
     measured = {**_shape(launch), **launch.metrics}
     if measured.get(CLUSTER) == 0.0:
         measured[CLUSTER] = 1.0  # a launch without clusters
     predicted = predictions(result, measured, thread_numbers=thread_numbers(launch))
-    floor = FLOOR_SHARE * touched_bytes(told)
+    floor = FLOOR_SHARE * touched_bytes(kernel)
     comparisons, remarks = [], []
     for metric, value in measured.items():
         if metric not in predicted:
@@ -275,7 +280,7 @@ def _judged(
     if len(kernels) > 1:
         remarks.append(
             f"a call of the model launches {len(kernels)} kernels: this launch is held against number {kernel_idx + 1} "
-            f"alone, {told.kernel} of {told.num_ctas or 'as many as fit'} CTAs"
+            f"alone, {kernel.kernel} of {kernel.num_ctas or 'as many as fit'} CTAs"
         )
     remarks += _remarks(launch, comparisons)
     order = sorted(comparisons, key=lambda item: (same_as(item.metric) not in (CYCLES, DURATION), item.passes is None))
@@ -288,56 +293,54 @@ def _judged(
 def _which(kernels: Sequence[Launch], measured: Mapping[str, float]) -> int:
     """Index of the kernel whose CTAs and threads equal those of ``measured``; 0 if none does."""
     for idx, kernel in enumerate(kernels):
-        told = {"launch__grid_size": kernel.num_ctas, "launch__block_size": kernel.num_threads}
-        if all(measured.get(name) == value for name, value in told.items()):
+        shape = {"launch__grid_size": kernel.num_ctas, "launch__block_size": kernel.num_threads}
+        if all(measured.get(name) == value for name, value in shape.items()):
             return idx
     return 0
 
 
-def _remarks(launch: ProfiledLaunch, found: Sequence[Comparison]) -> list[str]:
-    said = []
-    for item in found:
+def _remarks(launch: ProfiledLaunch, comparisons: Sequence[Comparison]) -> list[str]:
+    lines = []
+    for item in comparisons:
         if item.is_of_floor:
-            said.append(
+            lines.append(
                 f"{item.metric}: its difference is in percent of {item.floor:,.0f} bytes, the floor: {FLOOR_SHARE:.0%} of "
                 "what the kernel touches, as less was measured (errors of next to nothing would be endless)"
             )
-    if not any(item.passes is not None for item in found):
-        said.append("no metric of it is judged: profile with --metrics sm__cycles_elapsed.max,dram__bytes_read.sum, ...")
-    elif CYCLES not in {same_as(item.metric) for item in found}:
-        said.append(f"{CYCLES} is missing: cycles are not compared")
-    if any(item.metric.startswith("launch__") and item.passes is False and "size" in item.metric for item in found):
-        said.append("it is launched otherwise than the model: are these its options?")
+    if not any(item.passes is not None for item in comparisons):
+        lines.append("no metric of it is judged: profile with --metrics sm__cycles_elapsed.max,dram__bytes_read.sum, ...")
+    elif CYCLES not in {same_as(item.metric) for item in comparisons}:
+        lines.append(f"{CYCLES} is missing: cycles are not compared")
+    if any(item.metric.startswith("launch__") and item.passes is False and "size" in item.metric for item in comparisons):
+        lines.append("it is launched otherwise than the model: are these its options?")
     if not launch.capability:
-        said.append("the profile does not tell on what it ran")
-    return said
+        lines.append("the profile does not tell on what it ran")
+    return lines
 
 
 def _shape(launch: ProfiledLaunch) -> dict[str, float]:
-    parts = (("launch__grid_size", launch.grid), ("launch__block_size", launch.block))
-    return {name: float(math.prod(shape)) for name, shape in parts if shape}
+    shapes = {"launch__grid_size": launch.grid, "launch__block_size": launch.block}
+    return {name: float(math.prod(shape)) for name, shape in shapes.items() if shape}
 
 
 def thread_numbers(launch: ProfiledLaunch) -> int:
     """Reads of ``SR_TID`` by each warp: one per dimension along which a block has more than one thread."""
-    return max(THREAD_NUMBERS, sum(side > 1 for side in launch.block))
+    return max(THREAD_NUMBERS, sum(extent > 1 for extent in launch.block))
 
 
-def predictions(
-    result: Result, wanted: Iterable[str], *, thread_numbers: int = THREAD_NUMBERS
-) -> dict[str, float]:
+def predictions(result: Result, wanted: Iterable[str], *, thread_numbers: int = THREAD_NUMBERS) -> dict[str, float]:
     """Predicted numbers by metric: counters as Nsight Compute counts them, with sums and bytes per second."""
-    found = as_counted(result.counters, thread_numbers)
-    read, written = (found[name] for name in DRAM)
-    found["dram__bytes.sum"] = read + written
+    numbers = as_counted(result.counters, thread_numbers)
+    read, written = (numbers[name] for name in DRAM)
+    numbers["dram__bytes.sum"] = read + written
     for name in ("read", "write"):
-        found[f"dram__sectors_{name}.sum"] = found[f"dram__bytes_{name}.sum"] / 32.0
-    found |= {name: found[same] for name, same in SAME.items() if same in found}
+        numbers[f"dram__sectors_{name}.sum"] = numbers[f"dram__bytes_{name}.sum"] / 32.0
+    numbers |= {name: numbers[same] for name, same in SAME.items() if same in numbers}
     for name in wanted:
         base = name.removesuffix(".per_second")
-        if base != name and base in found and base.endswith(".sum") and result.time_us:
-            found[name] = found[base] / result.time_us * 1e6
-    return found
+        if base != name and base in numbers and base.endswith(".sum") and result.time_us:
+            numbers[name] = numbers[base] / result.time_us * 1e6
+    return numbers
 
 
 def _several(judged: Sequence[LaunchCheck]) -> list[str]:
@@ -345,28 +348,28 @@ def _several(judged: Sequence[LaunchCheck]) -> list[str]:
     names: dict[int, list[str]] = {}
     for item in judged:
         names.setdefault(id(item.model), []).append(item.launch.idx)
-    said = [
+    sentences = [
         f"one model, {item.model.kernel}, stands for launches {', '.join(idxs)}: all of them are judged"
         for item in judged if len(idxs := names[id(item.model)]) > 1 and item.launch.idx == idxs[0]
     ]  # fmt: skip
     for first in {id(item.model): item.model for item in judged}.values():
         of_model = [item for item in judged if item.model is first]
-        said += [
+        sentences += [
             f"tolerance {name} of {first.kernel}: no launch of it has that metric measured and predicted"
             for name in _unused(first.tolerances, of_model)
         ]
-    return said
+    return sentences
 
 
 def _not_worse(worse: Mapping[str, float], judged: Sequence[LaunchCheck]) -> tuple[str, ...]:
     """Names in ``worse`` that no launch has both now and in the baseline."""
     seen = {change.metric for item in judged for change in item.changes}
-    kinds = {kind.name for kind in map(class_of, seen) if kind is not None and kind.baseline is not None}
-    return tuple(name for name in worse if name not in seen and name not in kinds)
+    names = {kind.name for kind in map(class_of, seen) if kind is not None and kind.baseline is not None}
+    return tuple(name for name in worse if name not in seen | names)
 
 
 def _unused(tolerances: Mapping[str, float], judged: Sequence[LaunchCheck]) -> list[str]:
     """Metrics and classes in ``tolerances`` that no launch has."""
     seen = {part.metric for item in judged for part in item.comparisons}
-    kinds = {kind.name for kind in map(class_of, seen) if kind is not None}
-    return [name for name in tolerances if name not in seen and name not in kinds]
+    names = {kind.name for kind in map(class_of, seen) if kind is not None}
+    return [name for name in tolerances if name not in seen | names]

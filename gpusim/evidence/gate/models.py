@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 L2 = Literal["flushed", "cold", "warm"]
 """States of the caches before a kernel; ``cold`` is a synonym of ``flushed``, the state that a profiler leaves."""
 NOTHING: Mapping[str, Any] = MappingProxyType({})
+MODEL_TEXTS, MODEL_TABLES = ("kernel", "match", "regex"), ("options", "was", "tolerance", "worse")
 MODEL_KEYS = ("match", "regex", "kernel", "options", "was", "l2", "tolerance", "worse")
 
 
@@ -75,8 +76,8 @@ class Model:
             given = {**kind.in_our_words(self.options), **kind.in_our_words(changes)}
             for name, value in given.items():
                 _refuse_flag(kind, name, value)
-            found: KernelParams = kind(**given)
-            return found.resolved(gpu)
+            params: KernelParams = kind(**given)
+            return params.resolved(gpu)
         except GpusimError as error:
             if not self.source:
                 raise
@@ -85,17 +86,11 @@ class Model:
 
 def _in_our_words(kernel: str, options: Mapping[str, Any]) -> Mapping[str, Any]:
     """Options of a file, which may have names of an earlier release."""
-    from gpusim.kernel_models import KERNEL_MODELS
-
     return KERNEL_MODELS[kernel].params.in_our_words(options) if kernel in KERNEL_MODELS else options
 
 
 def _refuse_flag(kind: type[KernelParams], option: str, value: Any) -> None:
-    """Check that flags are bool and other options are not, although Python accepts one for the other.
-
-    Raises:
-        ConfigError: ``true`` or ``false`` for an option that is no flag, or a number or word for a flag.
-    """
+    """Check that flags are bool and other options are not, although Python accepts one for the other."""
     taken = {item.alias or name: item.annotation for name, item in kind.model_fields.items()}.get(option)
     is_flag = taken is bool or bool in get_args(taken)
     if taken is not None and isinstance(value, bool) and not is_flag:
@@ -128,12 +123,10 @@ def _model(item: Mapping[str, Any]) -> Model:
     for key in item:
         if key not in MODEL_KEYS:
             raise ConfigError(f"[[model]] key {key!r} is unknown; {nearest(key, MODEL_KEYS)}")
-    for key, kind, words in (
-        ("kernel", str, "a text"), ("match", str, "a text"), ("regex", str, "a text"), ("options", dict, "a table"),
-        ("was", dict, "a table"), ("tolerance", dict, "a table"), ("worse", dict, "a table"),
-    ):  # fmt: skip
-        if key in item and not isinstance(item[key], kind):
-            raise ConfigError(f"[[model]] {key} is {item[key]!r}, wants {words}")
+    for kind, words, keys in ((str, "a text", MODEL_TEXTS), (dict, "a table", MODEL_TABLES)):
+        for key in keys:
+            if key in item and not isinstance(item[key], kind):
+                raise ConfigError(f"[[model]] {key} is {item[key]!r}, wants {words}")
     if "kernel" not in item:
         raise ConfigError("[[model]] lacks kernel, wants the name of a kernel model")
     if ("match" in item) == ("regex" in item):
@@ -169,13 +162,12 @@ def model_for(launch: ProfiledLaunch, models: Sequence[Model]) -> Model | None:
     Raises:
         ConfigError: two models match equally well.
     """
-    found = [model for model in models if model.covers(launch.kernel)]
-    exact = [model for model in found if model.match]
-    found = exact or found
-    if len(found) > 1:
-        names = " and ".join(f"{item.kernel} ({item.match or item.regex})" for item in found[:2])
+    matching = [model for model in models if model.covers(launch.kernel)]
+    matching = [model for model in matching if model.match] or matching
+    if len(matching) > 1:
+        names = " and ".join(f"{model.kernel} ({model.match or model.regex})" for model in matching[:2])
         raise ConfigError(f"launch {launch.idx}, {launch.kernel}: two models stand for it, {names}; wants one")
-    return found[0] if found else None
+    return matching[0] if matching else None
 
 
 def kernels_of_call(launch: Launch) -> tuple[Launch, ...]:
@@ -185,8 +177,8 @@ def kernels_of_call(launch: Launch) -> tuple[Launch, ...]:
 
 def clock_of(launch: ProfiledLaunch, gpu: GpuSpec) -> tuple[float | None, str]:
     """(SM clock of a launch in MHz, where it comes from); None where the profile has no clock."""
-    told = {SAME[name]: value for name, value in launch.metrics.items() if name in SAME} | dict(launch.metrics)
-    row = {name: repr(told[name]) for name in (CLOCK, CYCLES, DURATION) if told.get(name)}
+    metrics = {SAME[name]: value for name, value in launch.metrics.items() if name in SAME} | dict(launch.metrics)
+    row = {name: repr(metrics[name]) for name in (CLOCK, CYCLES, DURATION) if metrics.get(name)}
     if CLOCK not in row and not {CYCLES, DURATION} <= set(row):
         return None, "the model's own clock, as the profile tells none"
     mhz = row_clock_mhz(row, gpu)

@@ -30,14 +30,14 @@ class Tolerance:
 
     @property
     def text(self) -> str:
-        """Limit as a table shows it.
+        """Limit as a table shows it; ``pt``: percentage points.
 
         >>> Tolerance(limit=10.0).text, Tolerance(limit=3.0, is_points=True).text
-        ('10 %', '3 points')
+        ('10 %', '3 pt')
         """
         if math.isinf(self.limit):
             return ""
-        return f"{self.limit:g} {'points' if self.is_points else '%'}"
+        return f"{self.limit:g} {'pt' if self.is_points else '%'}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +138,7 @@ def parse_tolerance(text: str, flag: str = "--tolerance") -> tuple[str, float]:
     """
     name, mark, limit = text.partition("=")
     if not mark:
-        raise ConfigError(f"{flag} {text!r} wants NAME=LIMIT, such as cycles=10%")
+        raise ConfigError(f"{flag} {text!r} wants NAME=LIMIT, for example cycles=10%")
     if "=" in limit:
         raise ConfigError(f"{flag} {text!r} holds several limits, wants {flag} once for each")
     return next(iter(limits_of({name.strip(): limit}, flag).items()))
@@ -156,9 +156,10 @@ def limits_of(limits: Mapping[str, str | float], flag: str = "tolerance") -> dic
 def _limit(name: str, limit: str | float, flag: str) -> float:
     number = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(%|pt|points)?\s*", str(limit))
     if number is None:
-        raise ConfigError(f"{flag} {name}={limit} wants a number of percent from 0 on, such as {name}=10%")
+        raise ConfigError(f"{flag} {name}={limit} wants a number of percent from 0 on, for example {name}=10%")
     value = float(number[1])
-    if not number[2] and 0.0 < value < 1.0 and not _is_points(name):  # a fraction, or a part of a percent: ambiguous
+    is_points = in_points(name) or any(kind.name == name and kind.is_points for kind in CLASSES)
+    if not number[2] and 0.0 < value < 1.0 and not is_points:  # a fraction, or a part of a percent: ambiguous
         raise ConfigError(
             f"{flag} {name}={limit} is a share or less than one percent, wants its unit: {name}={100.0 * value:g}% or "
             f"{name}={value:g}%"
@@ -166,9 +167,9 @@ def _limit(name: str, limit: str | float, flag: str) -> float:
     return value
 
 
-def _is_points(name: str) -> bool:
-    """Whether limits of a class or metric are points, where a tenth is not unusual."""
-    return any(item.name == name and item.is_points for item in CLASSES) or name.endswith(".pct") or ".pct_of_" in name
+def in_points(metric: str) -> bool:
+    """Whether differences of a metric are in points, since the metric is in percent."""
+    return metric.endswith(".pct") or ".pct_of_" in metric
 
 
 def _checked_name(name: str, flag: str) -> str:
@@ -176,7 +177,7 @@ def _checked_name(name: str, flag: str) -> str:
     if name in known:
         return name
     if not re.fullmatch(r"[a-z0-9]+__\w+(\.\w+)*", name):
-        raise ConfigError(f"{flag} {name!r} is unknown; wants a metric such as {CYCLES}, or a class: {nearest(name, known)}")
+        raise ConfigError(f"{flag} {name!r} is unknown; wants a metric ({CYCLES}) or a class: {nearest(name, known)}")
     if "." not in name and not name.startswith(("launch__", "device__")):
         meant = [metric for metric in (*HELD_OUT_NAMES, *SAME, DURATION) if metric.partition(".")[0] == name]
         hint = f"did you mean {sorted(meant)[0]!r}?" if meant else f"such as {name}.sum"
@@ -195,18 +196,18 @@ def tolerance_of(metric: str, model: str, gpu: str, asked: Mapping[str, float]) 
     '4 %'
     """
     kind = class_of(metric)
-    is_points = metric.endswith(".pct") or ".pct_of_" in metric
+    is_points = in_points(metric)
     for name in (metric, kind.name if kind else ""):
         if name in asked:
             return Tolerance(limit=asked[name], is_points=is_points, source=f"asked for, {name}")
     if kind is None or kind in RAW_COUNTS:
         return None
     known = _held_out().get(gpu, {})
-    found = known.get(model, {}).get(kind.held_out or same_as(metric))
-    if found is not None and found > USELESS:
-        return Tolerance(limit=math.inf, is_points=is_points, source=f"not judged: the P90 of {model}'s rows is {found:g} %")
-    if found is not None and (kind.held_out or found > kind.limit):
-        return Tolerance(limit=found, is_points=is_points, source=f"P90 of {model}'s judged rows: {known['source']}")
+    p90 = known.get(model, {}).get(kind.held_out or same_as(metric))
+    if p90 is not None and p90 > USELESS:
+        return Tolerance(limit=math.inf, is_points=is_points, source=f"not judged: the P90 of {model}'s rows is {p90:g} %")
+    if p90 is not None and (kind.held_out or p90 > kind.limit):
+        return Tolerance(limit=p90, is_points=is_points, source=f"P90 of {model}'s judged rows: {known['source']}")
     return Tolerance(limit=kind.limit, is_points=is_points, source=f"default of {kind.name}: {kind.source}")
 
 

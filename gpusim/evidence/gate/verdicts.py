@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpusim.evidence.cases.validation_kernel import CYCLES, DURATION
-from gpusim.evidence.gate.tolerances import Tolerance, class_of, same_as
+from gpusim.evidence.gate.tolerances import Tolerance, class_of, in_points, same_as
 from gpusim.evidence.nsight.profiles import ProfiledLaunch
 
 if TYPE_CHECKING:
@@ -20,11 +20,6 @@ if TYPE_CHECKING:
 
 PASS, FAIL, BAD_INPUT, NOT_COMPARABLE = 0, 1, 2, 3
 """Exit status of a check."""
-
-
-def in_points(metric: str) -> bool:
-    """Whether differences of a metric are in points, since the metric is in percent."""
-    return metric.endswith(".pct") or ".pct_of_" in metric
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,8 +157,8 @@ class Report:
     """Metrics and classes with a limit on increases that no launch has both now and in the baseline."""
     unmet: tuple[str, ...] = ()
     """Models without a launch, by the name or expression that they match."""
-    untold: tuple[str, ...] = ()
-    """Kernels of launches without a model."""
+    unmodelled: tuple[ProfiledLaunch, ...] = ()
+    """Launches without a model."""
     is_strict: bool = False
     """Whether models without launches, and launches without models, cycles or time, make it not comparable."""
 
@@ -205,52 +200,52 @@ class Report:
         last = "" if self.baseline is None else f", {worse} worse than {self.baseline.name}"
         return (
             f"{'PASS' if self.status == PASS else 'FAIL'}: {out} of {judged} metrics of {len(self.launches)} "
-            f"launch{'es' if len(self.launches) > 1 else ''} out of tolerance{last}{self._unsaid}"
+            f"launch{'es' if len(self.launches) > 1 else ''} out of tolerance{last}{self._restrictions}"
         )
 
     @property
     def not_compared(self) -> tuple[str, ...]:
         """Requested comparisons that were not possible, a sentence each; empty if all were."""
-        said = []
+        lines = []
         measured = {name for item in self.launches for name in item.launch.metrics}
         kinds = {kind.name for kind in map(class_of, measured) if kind is not None}
         here = [name for name in self.lacking if name in measured or name in kinds]
         absent = [name for name in self.missing if name not in here]
         if here:
-            said.append(f"{', '.join(here)}: counted, and nothing to compare it with")
+            lines.append(f"{', '.join(here)}: counted, and nothing to compare it with")
         if absent:
-            said.append(f"the profile lacks {', '.join(absent)}")
+            lines.append(f"the profile lacks {', '.join(absent)}")
         if self.has_no_last_time and self.baseline is not None:
-            said.append(f"{self.baseline.name} has no launch of these")
+            lines.append(f"{self.baseline.name} has no launch of these")
         elif self.baseline is not None:
             new = [item.launch.kernel for item in self.launches if not item.changes]
             for word, names in (("fewer", new), ("more", self.gone)):
                 if names:
-                    said.append(f"{self.baseline.name} has {word} launches of {', '.join(dict.fromkeys(names))}")
+                    lines.append(f"{self.baseline.name} has {word} launches of {', '.join(dict.fromkeys(names))}")
             if self.not_worse:
-                said.append(f"nothing to hold --worse {', '.join(self.not_worse)} against in {self.baseline.name} and now")
+                lines.append(f"nothing to hold --worse {', '.join(self.not_worse)} against in {self.baseline.name} and now")
         if self.is_strict:
-            said += self._strictly()
+            lines += self._strictly()
         if self.has_no_counter:
-            said.append("nothing that the profile counted is predicted")
-        return tuple(said)
+            lines.append("nothing that the profile counted is predicted")
+        return tuple(lines)
 
     def _strictly(self) -> list[str]:
         """Sentences on what is missing in a strict check."""
-        said = [f"no launch of {', '.join(self.unmet)}"] if self.unmet else []
-        if self.untold:
-            said.append(f"no model stands for {', '.join(self.untold)}")
+        lines = [f"no launch of {', '.join(self.unmet)}"] if self.unmet else []
+        if self.unmodelled:
+            lines.append(f"no model stands for {', '.join(dict.fromkeys(launch.kernel for launch in self.unmodelled))}")
         others = [item.launch.idx for item in self.launches if item.is_other_launch and not item.model.was]
         if others and self.baseline is not None:
             which = f"launch{'es' * (len(others) > 1)} {', '.join(others)}"
-            said.append(f"grid or block of {which} were others in {self.baseline.name}")
+            lines.append(f"grid or block of {which} were others in {self.baseline.name}")
         timeless = [item.launch.idx for item in self.launches if not item.is_timed]
         if timeless:
-            said.append(f"neither cycles nor time are judged of launch{'es' * (len(timeless) > 1)} {', '.join(timeless)}")
-        return said
+            lines.append(f"neither cycles nor time are judged of launch{'es' * (len(timeless) > 1)} {', '.join(timeless)}")
+        return lines
 
     @property
-    def _unsaid(self) -> str:
+    def _restrictions(self) -> str:
         """Restrictions of the verdict: models without a launch, launches of another shape, and uncompared cycles."""
         unmet = f"; no launch of {', '.join(self.unmet)}" if self.unmet else ""
         if self.baseline is not None and any(item.is_other_launch for item in self.launches):

@@ -73,7 +73,7 @@ def parse_number(text: str) -> float:
         ConfigError: the text is no number.
     """
     if not re.fullmatch(r"[+-]?(\d{1,3}(,\d{3})+|\d+)(\.\d+)?([eE][+-]?\d+)?", text):
-        raise ConfigError(f"Nsight Compute: {text!r} is no number, wants one such as 1,234.5: check its locale and metrics")
+        raise ConfigError(f"Nsight Compute: {text!r} is no number, wants for example 1,234.5: check its locale and metrics")
     return float(text.replace(",", ""))
 
 
@@ -182,11 +182,8 @@ def available(metrics: Iterable[str], known: set[str]) -> tuple[list[str], list[
     (['dram__bytes.sum'], ['nothing__such.sum'])
     """
     metrics = list(metrics)
-    lacking = [
-        metric
-        for metric in metrics
-        if known and not metric.startswith("launch__") and metric.split(".", maxsplit=1)[0] not in known
-    ]
+    lacking = [metric for metric in metrics
+               if known and not metric.startswith("launch__") and metric.split(".", maxsplit=1)[0] not in known]
     return [metric for metric in metrics if metric not in lacking], lacking
 
 
@@ -198,7 +195,7 @@ def complaint(text: str) -> str | None:
     """
     for mark, meaning in COMPLAINTS:
         if mark in text:
-            found = re.search(rf"^==\w+== (.*{re.escape(mark)}.*)$", text, re.MULTILINE)
-            return f"{meaning} ({found[1].strip()})" if found and mark == "Failed to find metric" else meaning
-    found = re.search(r"^==ERROR== (.+)$", text, re.MULTILINE)
-    return found[1].strip() if found else None
+            line = re.search(rf"^==\w+== (.*{re.escape(mark)}.*)$", text, re.MULTILINE)
+            return f"{meaning} ({line[1].strip()})" if line and mark == "Failed to find metric" else meaning
+    line = re.search(r"^==ERROR== (.+)$", text, re.MULTILINE)
+    return line[1].strip() if line else None

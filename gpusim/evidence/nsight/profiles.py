@@ -198,21 +198,23 @@ def decimal_sign(numbers: Iterable[str]) -> Decimal | None:
     Raises:
         ConfigError: some numbers need a point and some a comma.
     """
-    said: dict[Decimal, str] = {}
+    seen: dict[Decimal, str] = {}
     for number in numbers:
         sign = _sign_of(number)
         if sign is not None:
-            said.setdefault(sign, number)
-    if len(said) > 1:
-        raise ConfigError(f"{said['point']!r} has a decimal point and {said['comma']!r} a decimal comma: wants one locale")
-    return next(iter(said), None)
+            seen.setdefault(sign, number)
+    if len(seen) > 1:
+        raise ConfigError(f"{seen['point']!r} has a decimal point and {seen['comma']!r} a decimal comma: wants one locale")
+    return next(iter(seen), None)
+
+
+def _without_spaces(number: str) -> str:
+    return number.strip().translate(dict.fromkeys(map(ord, SPACES)))
 
 
 def _sign_of(number: str) -> Decimal | None:
     """Decimal sign that one number implies: both separators, one of them twice, or a group that has not three digits."""
-    text = number.strip().lstrip("+-").lower().split("e")[0]
-    for space in SPACES:
-        text = text.replace(space, "")
+    text = _without_spaces(number).lstrip("+-").lower().split("e")[0]
     marks = [letter for letter in text if letter in ".,"]
     if not marks or not re.fullmatch(r"[\d.,]+", text):
         return None
@@ -236,9 +238,7 @@ def parse_decimal(text: str, decimal: Decimal) -> float:
     Raises:
         ConfigError: the text is no number.
     """
-    plain = text.strip()
-    for space in SPACES:
-        plain = plain.replace(space, "")
+    plain = _without_spaces(text)
     thousands, sign = (r",", r"\.") if decimal == "point" else (r"\.", ",")
     if not re.fullmatch(rf"[+-]?(\d{{1,3}}({thousands}\d{{3}})+|\d+)({sign}\d+)?([eE][+-]?\d+)?", plain):
         raise ConfigError(f"{text!r} is no number with a decimal {decimal}: give --decimal, or export it again")
@@ -297,13 +297,13 @@ def parse_csv(text: str, *, decimal: Decimal | None = None) -> tuple[tuple[Profi
     for cell in cells:
         number = _number(cell, sign)
         if number is None and wanted_dimension(cell.name) and cell.value.strip():
-            told = f"launch {cell.launch}, {cell.name} is {cell.value.strip()!r}"
-            remarks.append(f"{told}: could not be collected, not compared")
+            where = f"launch {cell.launch}, {cell.name}"
+            remarks.append(f"{where} is {cell.value.strip()!r}: could not be collected, not compared")
         if number is not None:
-            found = metrics[cell.launch].setdefault(cell.name, number)
-            if found != number and not _is_rounded(found, number):
+            first = metrics[cell.launch].setdefault(cell.name, number)
+            if first != number and not _is_rounded(first, number):
                 raise ConfigError(
-                    f"launch {cell.launch} has {cell.name} twice, {found:g} and {number:g}: wants one pass over each launch"
+                    f"launch {cell.launch} has {cell.name} twice, {first:g} and {number:g}: wants one pass over each launch"
                 )
     return tuple(_launch(idx, launches[idx], metrics[idx]) for idx in launches), tuple(remarks)
 
@@ -338,10 +338,10 @@ def _table(text: str) -> tuple[list[str], list[dict[str, str]]]:
         if len(row) == ends_with_value + 1 and not row[-1]:  # ncu leaves the columns of rules out in lines of metrics
             row.extend([""] * (len(header) - len(row)))
         if len(row) != len(header):
-            raise ConfigError(f"a line has {len(row)} of {len(header)} fields: it is cut off, wants the whole profile")
+            raise ConfigError(f"a line has {len(row)} of {len(header)} fields: it is cut off, wants the complete profile")
         rows.append(dict(zip(header, row, strict=True)))
     if not body[-1].endswith(("\n", "\r")):
-        raise ConfigError("its last line has no end: it is cut off, wants the whole profile")
+        raise ConfigError("its last line has no end: it is cut off, wants the complete profile")
     return header, rows
 
 
@@ -404,11 +404,7 @@ def _number(cell: _Cell, sign: Decimal) -> float | None:
 
 
 def _in_base_unit(where: str, metric: str, number: float, unit: str | None) -> float:
-    """Number of a metric in the base of its ``unit``; None: it is in the base unit.
-
-    Raises:
-        ConfigError: the metric cannot have that unit, or the number is negative.
-    """
+    """Number of a metric in the base of its ``unit``; None: it is in the base unit."""
     wanted = wanted_dimension(metric)
     if wanted and unit is not None and dimension(unit) != wanted and (unit or wanted != "cycle"):
         raise ConfigError(f"{where}: its unit is {unit!r}, wants one of {'a count' if wanted == 'count' else wanted}")
@@ -423,7 +419,7 @@ def _launch(idx: str, row: Mapping[str, str], metrics: Mapping[str, float]) -> P
         raise ConfigError(f"launch {idx} is a range of launches (range replay), wants kernels by themselves")
     for column in SHAPE_COLUMNS:
         if row.get(column) and not re.fullmatch(r"\(?\s*\d+([\s,.;x]+\d+){0,2}\s*\)?", row[column]):
-            raise ConfigError(f"launch {idx}: its {column} is {row[column]!r}, wants one such as (128, 1, 1)")
+            raise ConfigError(f"launch {idx}: its {column} is {row[column]!r}, wants for example (128, 1, 1)")
     grid, block = (tuple(map(int, re.findall(r"\d+", row.get(column, "")))) for column in SHAPE_COLUMNS)
     return ProfiledLaunch(
         idx=idx, kernel=kernel, metrics=MappingProxyType(dict(metrics)), grid=grid, block=block,

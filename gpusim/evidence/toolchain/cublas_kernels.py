@@ -34,7 +34,7 @@ WGMMA_ROWS = 64
 CONSUMER_THREADS, PRODUCER_THREADS = 128, 128
 
 
-def told(config: Config, facts: Mapping[str, str]) -> dict[str, str]:
+def name_facts(config: Config, facts: Mapping[str, str]) -> dict[str, str]:
     """Properties in the kernel's name, in the library's order (its M is the caller's N); empty if the name cannot be read.
 
     ``library_schedule`` and ``library_assumed`` are what the model derives from it.

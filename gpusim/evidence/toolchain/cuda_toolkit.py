@@ -82,10 +82,10 @@ def capability_of(arch: str) -> tuple[int, int]:
     Raises:
         ConfigError: there is no such architecture.
     """
-    found = re.fullmatch(r"sm_(\d+)(\d)[af]?", arch)
-    if found is None:
-        raise ConfigError(f"architecture {arch!r} is none, wants one such as sm_80 or sm_90a")
-    return int(found[1]), int(found[2])
+    digits = re.fullmatch(r"sm_(\d+)(\d)[af]?", arch)
+    if digits is None:
+        raise ConfigError(f"architecture {arch!r} is none, wants for example sm_80 or sm_90a")
+    return int(digits[1]), int(digits[2])
 
 
 def find_gpu() -> GpuFound:
@@ -120,8 +120,8 @@ def _ask_smi(fields: Sequence[str]) -> list[str]:
     lines = done.stdout.strip().splitlines()
     answers = [text.strip() for text in lines[0].split(",")] if lines else []
     if done.returncode or len(answers) != len(fields):
-        said = " ".join((done.stderr or done.stdout).split()) or f"status {done.returncode}"
-        raise ConfigError(f"measure: no GPU answers nvidia-smi ({said}), wants an NVIDIA GPU that is visible here")
+        reason = " ".join((done.stderr or done.stdout).split()) or f"status {done.returncode}"
+        raise ConfigError(f"measure: no GPU answers nvidia-smi ({reason}), wants an NVIDIA GPU that is visible here")
     return answers
 
 
@@ -173,14 +173,17 @@ def build(case: Case, arch: str, folder: Path | None = None) -> Cubin:
 USUAL_PLACES = ("/usr/local/cuda/bin",)
 
 
-def find_program(name: str) -> str | None:
-    """Path of a CUDA toolkit program: on the PATH, below CUDA_HOME, in its usual folder, or in NVIDIA's Python packages."""
+def find_program(name: str, *folders: str) -> str | None:
+    """Path of a CUDA toolkit program: on the PATH, below CUDA_HOME, in its usual folder, or in NVIDIA's Python packages.
+
+    ``folders`` are searched last.
+    """
     places = [f"{os.environ[key]}/bin" for key in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(key)]
     packages = importlib.util.find_spec("nvidia")
     roots = packages.submodule_search_locations if packages is not None else None
     wheels = [str(path) for root in roots or () for path in sorted(Path(root).glob("cu*/bin"), reverse=True)]
-    found = (shutil.which(name, path=place) for place in (None, *places, *USUAL_PLACES, *wheels))
-    return next((path for path in found if path), None)
+    paths = (shutil.which(name, path=place) for place in (None, *places, *USUAL_PLACES, *wheels, *folders))
+    return next((path for path in paths if path), None)
 
 
 def find_nvcc() -> str:
@@ -189,20 +192,20 @@ def find_nvcc() -> str:
     Raises:
         ConfigError: it is not installed.
     """
-    found = find_program("nvcc")
-    if found is None:
+    path = find_program("nvcc")
+    if path is None:
         raise ConfigError(
             "measure: no nvcc on the PATH, wants the CUDA toolkit, pip install -e '.[nvcc]' in the checkout, or cubins "
             "built elsewhere (--build-only --build-dir DIR)"
         )
-    return found
+    return path
 
 
 def nvcc_release(nvcc: str) -> str:
     """Release of a compiler, for example 13.0.88."""
-    said = subprocess.run([nvcc, "--version"], capture_output=True, text=True, check=True).stdout
-    found = re.search(r"\bV(\d+\.\d+\.\d+)", said)
-    return found[1] if found else "unknown"
+    text = subprocess.run([nvcc, "--version"], capture_output=True, text=True, check=True).stdout
+    release = re.search(r"\bV(\d+\.\d+\.\d+)", text)
+    return release[1] if release else "unknown"
 
 
 def _compile(nvcc: str, case: Case, arch: str, cubin: Path) -> None:
@@ -217,8 +220,8 @@ def _compile(nvcc: str, case: Case, arch: str, cubin: Path) -> None:
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
-            said = [line for line in done.stderr.splitlines() if line.strip()] or [f"status {done.returncode}"]
-            first = next((line for line in said if "error" in line or "fatal" in line), said[-1])
+            errors = [line for line in done.stderr.splitlines() if line.strip()] or [f"status {done.returncode}"]
+            first = next((line for line in errors if "error" in line or "fatal" in line), errors[-1])
             raise ConfigError(f"nvcc refuses {kernel_path(case.name)}/kernel.cu for {arch}: {first.strip()}")
         if "C75" in done.stderr:
             raise ConfigError(f"nvcc changes the wgmma of {kernel_path(case.name)}/kernel.cu: {done.stderr.splitlines()[0]}")

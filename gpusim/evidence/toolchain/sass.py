@@ -33,7 +33,6 @@ from gpusim.evidence.toolchain.cuda_toolkit import find_program
 TENSOR = ("HGMMA", "QGMMA", "IGMMA", "BGMMA", "HMMA", "IMMA", "QMMA", "DMMA")
 WARPGROUP_TENSOR = TENSOR[:4]
 MEMORY = ("LDG", "STG", "LDS", "STS", "LDSM", "STSM", "LDGSTS", "UTMALDG", "UTMASTG", "UBLKCP", "ATOMS", "ATOMG", "RED")
-BARRIERS = ("BAR", "SYNCS")
 LOCAL = ("LDL", "STL")
 
 _INSTRUCTION = re.compile(
@@ -112,13 +111,13 @@ class KernelSass:
     @property
     def loops(self) -> tuple[KernelSass, ...]:
         """Loops, each from a backward branch's target to the branch; inner loops are also in outer ones."""
-        found = []
+        loops = []
         for end, instruction in enumerate(self.instructions):
             target = instruction.branch_target
             if target is not None and target < instruction.address:
                 begin = next(i for i, other in enumerate(self.instructions) if other.address >= target)
-                found.append(KernelSass(self.name, self.instructions[begin : end + 1], self.num_registers))
-        return tuple(found)
+                loops.append(KernelSass(self.name, self.instructions[begin : end + 1], self.num_registers))
+        return tuple(loops)
 
     @property
     def main_loop(self) -> KernelSass | None:
@@ -154,12 +153,10 @@ class KernelSass:
 
 
 def _depths(instructions: Iterable[Instruction], opcode: str) -> tuple[int, ...]:
-    found = []
-    for instruction in instructions:
-        depth = re.search(r",\s*0x([0-9a-f]+)", instruction.operands)
-        if instruction.opcode.startswith(opcode) and depth:
-            found.append(int(depth[1], 16))
-    return tuple(found)
+    return tuple(
+        int(depth[1], 16) for instruction in instructions
+        if instruction.opcode.startswith(opcode) and (depth := re.search(r",\s*0x([0-9a-f]+)", instruction.operands))
+    )
 
 
 def parse_sass(text: str, usage: str = "") -> dict[str, KernelSass]:
@@ -209,9 +206,7 @@ def _control(upper: str) -> tuple[int, int | None, frozenset[int], int | None]:
     >>> _control("000fe20008000f00")
     (1, None, frozenset(), None)
     """
-    if not upper:
-        return 0, None, frozenset(), None
-    return _control_of(int(upper, 16) >> 41 & 0x1FFFF)
+    return _control_of(int(upper, 16) >> 41 & 0x1FFFF) if upper else (0, None, frozenset(), None)
 
 
 @cache
@@ -235,9 +230,10 @@ def read_sass(cubin: Path) -> dict[str, KernelSass]:
             "nvidia-cuda-nvdisasm"
         )
     texts = []
-    beside = {**os.environ, "PATH": f"{Path(program).parent}{os.pathsep}{os.environ.get('PATH', '')}"}  # folder of nvdisasm
+    folder = Path(program).parent  # of nvdisasm, too
+    environment = {**os.environ, "PATH": f"{folder}{os.pathsep}{os.environ.get('PATH', '')}"}
     for option in ("-sass", "-res-usage"):
-        done = subprocess.run([program, option, str(cubin)], capture_output=True, text=True, check=False, env=beside)
+        done = subprocess.run([program, option, str(cubin)], capture_output=True, text=True, check=False, env=environment)
         if done.returncode:
             raise ConfigError(f"SASS: cuobjdump refuses {cubin}: {' '.join((done.stderr or done.stdout).split())}")
         texts.append(done.stdout)

@@ -105,15 +105,15 @@ def families(judgements: Iterable[Judgement]) -> list[Family]:
 
 def ranks(judgements: Iterable[Judgement], name: str) -> list[Ranks]:
     """Ranking of the configurations of one problem by the number ``name``: for each kernel, then over all kernels."""
-    found = [item for item in judgements if item.name == name and item.problem is not None]
-    scopes = {item.kernel: [each for each in found if each.kernel == item.kernel] for item in found}
+    ranked = [item for item in judgements if item.name == name and item.problem is not None]
+    scopes = {item.kernel: [each for each in ranked if each.kernel == item.kernel] for item in ranked}
     if len(scopes) > 1:
-        scopes["all kernels"] = found
-    said = (
+        scopes["all kernels"] = ranked
+    scores = (
         _ranks(scope, name, [[(item.predicted, item.measured) for item in of] for of in _by_problem(items)])
         for scope, items in scopes.items()
     )
-    return [item for item in said if item is not None]
+    return [item for item in scores if item is not None]
 
 
 def own_ranks(judgements: Iterable[Judgement], name: str = CYCLES) -> Ranks | None:
@@ -121,37 +121,37 @@ def own_ranks(judgements: Iterable[Judgement], name: str = CYCLES) -> Ranks | No
 
     None where no problem has enough rows that were measured twice.
     """
-    found = [item for item in judgements if item.name == name and item.problem is not None and item.again_us is not None]
-    orders = [[(item.again_us or 0.0, item.measured) for item in of] for of in _by_problem(found)]
+    ranked = [item for item in judgements if item.name == name and item.problem is not None and item.again_us is not None]
+    orders = [[(item.again_us or 0.0, item.measured) for item in of] for of in _by_problem(ranked)]
     return _ranks("all kernels", "other launches, measured", orders)
 
 
 def _by_problem(items: Iterable[Judgement]) -> list[list[Judgement]]:
-    found: dict[Any, list[Judgement]] = {}
+    problems: dict[Any, list[Judgement]] = {}
     for item in items:
-        found.setdefault(item.problem, []).append(item)
-    return list(found.values())
+        problems.setdefault(item.problem, []).append(item)
+    return list(problems.values())
 
 
 def _ranks(scope: str, by: str, orders: Iterable[Sequence[tuple[float, float]]]) -> Ranks | None:
     """Ranking scores over problems. ``orders``: pairs (predicted, measured) of each problem."""
     worth = [of for of in orders if len(of) >= LEAST_ROWS]
-    found: list[Ranking] = [ranking([guess for guess, _ in of], [taken for _, taken in of]) for of in worth]
-    if not found:
+    scores: list[Ranking] = [ranking([guess for guess, _ in of], [taken for _, taken in of]) for of in worth]
+    if not scores:
         return None
     blind = (fmean(taken for _, taken in of) / min(taken for _, taken in of) - 1.0 for of in worth)
 
     def pooled(tau: Callable[[Ranking], float], num: Callable[[Ranking], int]) -> float:
-        pairs = sum(num(item) for item in found)
-        return sum(tau(item) * num(item) for item in found) / pairs if pairs else 1.0
+        pairs = sum(num(item) for item in scores)
+        return sum(tau(item) * num(item) for item in scores) / pairs if pairs else 1.0
 
     return Ranks(
-        scope=scope, by=by, num_problems=len(found), num_rows=sum(item.num for item in found),
+        scope=scope, by=by, num_problems=len(scores), num_rows=sum(item.num for item in scores),
         tau=pooled(lambda item: item.tau, lambda item: item.num_pairs),
-        num_clear_pairs=sum(item.num_clear_pairs for item in found),
+        num_clear_pairs=sum(item.num_clear_pairs for item in scores),
         clear_tau=pooled(lambda item: item.clear_tau, lambda item: item.num_clear_pairs),
-        regret_pct=100.0 * fmean(item.regret for item in found), worst_regret_pct=100.0 * max(item.regret for item in found),
-        blind_regret_pct=100.0 * fmean(blind),
+        regret_pct=100.0 * fmean(item.regret for item in scores), blind_regret_pct=100.0 * fmean(blind),
+        worst_regret_pct=100.0 * max(item.regret for item in scores),
     )  # fmt: skip
 
 
@@ -160,13 +160,13 @@ def _ranks(scope: str, by: str, orders: Iterable[Sequence[tuple[float, float]]])
 
 def exact_counts(judgements: Iterable[Judgement]) -> list[Exact]:
     """Counts that must be exact, by family and name."""
-    found: dict[tuple[str, str], list[float]] = {}
+    errors_by_count: dict[tuple[str, str], list[float]] = {}
     for item in judgements:
         if item.is_validation and item.limit == EXACT_LIMIT:
-            found.setdefault((item.family or item.kernel, item.name), []).append(abs(item.error_pct))
+            errors_by_count.setdefault((item.family or item.kernel, item.name), []).append(abs(item.error_pct))
     return [
         Exact(family=family, name=name, num_rows=len(errors), num_exact=errors.count(0.0), worst_pct=max(errors))
-        for (family, name), errors in found.items()
+        for (family, name), errors in errors_by_count.items()
     ]
 
 

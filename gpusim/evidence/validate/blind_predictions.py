@@ -53,7 +53,7 @@ def read_first(folder: Path | None = None) -> list[First]:
     Raises:
         ConfigError: a table lacks a column, or a field holds no number.
     """
-    found = []
+    rows = []
     for path in sorted((folder or first_dir()).glob("*.csv")):
         if path.name.endswith(LAUNCHES):
             continue
@@ -67,19 +67,19 @@ def read_first(folder: Path | None = None) -> list[First]:
                 try:
                     value = float(line["predicted"])
                 except ValueError:
-                    said = line["predicted"]
-                    raise ConfigError(f"{path}: predicted {said!r} of {line['config']}, wants a number") from None
+                    text = line["predicted"]
+                    raise ConfigError(f"{path}: predicted {text!r} of {line['config']}, wants a number") from None
                 by_row.setdefault((line["kernel"], line["group"], line["config"]), {})[line["name"]] = value
             knew = "measured" in (reader.fieldnames or ())
-        found += [
+        rows += [
             First(kernel=kernel, group=group, config=config, predicted=predicted, knew_rows=knew)
             for (kernel, group, config), predicted in by_row.items()
         ]
-    return found
+    return rows
 
 
 def judge_first(
-    said: Iterable[First], cases: Sequence[Case], folder: Path, gpu: GpuSpec, today: Iterable[Judgement]
+    predictions: Iterable[First], cases: Sequence[Case], folder: Path, gpu: GpuSpec, today: Iterable[Judgement]
 ) -> list[Judgement]:
     """Judgements of the blind predictions for numbers that ``today`` judges, with the same floors.
 
@@ -88,9 +88,9 @@ def judge_first(
     """
     floors = {who_of(item): item.floor for item in today}
     of_case: dict[str, dict[tuple[str, str], First]] = {}
-    for item in said:
+    for item in predictions:
         of_case.setdefault(item.kernel, {})[item.group, item.config] = item
-    found = []
+    judgements = []
     for case in cases:
         path = folder / f"{case.name}.csv"
         if case.name not in of_case or not path.exists():
@@ -101,8 +101,8 @@ def judge_first(
                 names = tuple(name for name in first.predicted if name in case.tiers)
                 question = Question(case=case.name, path=path, row=row, names=names)
                 answers = {name: Answer(value=_value(first, name, row, gpu)) for name in names}
-                found += judgements_of(case, question, answers, {case.tiers[name] for name in names})
-    return [replace(item, floor=floors[who_of(item)]) for item in found if who_of(item) in floors]
+                judgements += judgements_of(case, question, answers, {case.tiers[name] for name in names})
+    return [replace(item, floor=floors[who_of(item)]) for item in judgements if who_of(item) in floors]
 
 
 def who_of(item: Judgement) -> tuple[str, str, str, tuple[tuple[str, str], ...]]:
@@ -115,8 +115,8 @@ def _text(case: Case, row: Row) -> str:
 
 
 def _value(first: First, name: str, row: Row, gpu: GpuSpec) -> float:
-    said = first.predicted[name]
+    value = first.predicted[name]
     for (of_time, _), l2 in ((SINGLE, "cold"), (SUSTAINED, "warm")):
         if name == of_time and not first.knew_rows:
-            return said + event_us(row, f"empty_{of_time}", gpu, l2=l2)  # type: ignore[arg-type]  # one of the two words
-    return said
+            return value + event_us(row, f"empty_{of_time}", gpu, l2=l2)  # type: ignore[arg-type]  # one of the two words
+    return value

@@ -34,7 +34,7 @@ class Line:
     judged: float
     source_before: str
     source: str
-    is_whole: bool = False
+    is_integer: bool = False
     """Whether the description has an integer there."""
 
     @property
@@ -122,12 +122,12 @@ def fitted_constants(case: Case, table: Table, gpu: GpuSpec) -> list[ConstantLin
 
 def _line(case: Case, fitted: Fitted, table: Table, others: Mapping[str, float], gpu: GpuSpec) -> Line:
     before = parameter(gpu, fitted.parameter)
-    is_whole = isinstance(_value(gpu, fitted.parameter), int)
+    is_integer = isinstance(_value(gpu, fitted.parameter), int)
     date = max((str(run.get("date", ""))[:10] for run in table.runs), default="")
     return Line(
         parameter=fitted.parameter, before=before, after=fitted.of(gpu), judged=others.get(fitted.parameter, float("nan")),
         source_before=gpu.sources[".".join(fitted.parameter.split(".")[:2])],
-        source=f"measured: kernels/{case.name}, {gpu.name}, {date}: {fitted.how}", is_whole=is_whole,
+        source=f"measured: kernels/{case.name}, {gpu.name}, {date}: {fitted.how}", is_integer=is_integer,
     )  # fmt: skip
 
 
@@ -148,14 +148,14 @@ def parameter(gpu: GpuSpec, name: str) -> float:
 
 
 def _value(gpu: GpuSpec, name: str) -> Any:
-    whole = ".".join(name.split(".")[:2])
-    if whole not in gpu.sources:
+    parameter_name = ".".join(name.split(".")[:2])
+    if parameter_name not in gpu.sources:
         raise ConfigError(f"{gpu.name} has no parameter {name!r}; {parameter_hint(name, gpu.sources)}")
     component, key, *of_class = name.split(".")
     value = getattr(getattr(gpu, component), key)
     if of_class and isinstance(value, Mapping):
         if of_class[0] not in value:
-            raise ConfigError(f"{gpu.name}: {whole} has no {of_class[0]!r}; {nearest(of_class[0], value)}")
+            raise ConfigError(f"{gpu.name}: {parameter_name} has no {of_class[0]!r}; {nearest(of_class[0], value)}")
         value = value[of_class[0]]
     return value
 
@@ -169,11 +169,11 @@ def toml_lines(lines: Sequence[Line], gpu: GpuSpec | None = None) -> str:
     for line in lines:
         by_component.setdefault(line.parameter.partition(".")[0], []).append(line)
     parts = []
-    for component, found in by_component.items():
+    for component, component_lines in by_component.items():
         values: list[str] = []
         sources: dict[str, str] = {}
         classes: dict[str, dict[str, str]] = {}
-        for line in found:
+        for line in component_lines:
             _, key, *of_class = line.parameter.split(".")
             if of_class:
                 kept = _value(gpu, f"{component}.{key}") if gpu else {}
@@ -190,7 +190,7 @@ def toml_lines(lines: Sequence[Line], gpu: GpuSpec | None = None) -> str:
 
 
 def _number(line: Line) -> str:
-    return str(round(line.after)) if line.is_whole else _rounded(line.after)
+    return str(round(line.after)) if line.is_integer else _rounded(line.after)
 
 
 def _rounded(value: float) -> str:

@@ -69,12 +69,12 @@ def expected_error(kernel: str, gpu: str, params: Mapping[str, Any] | None = Non
     of_gpu = _measured().get(gpu, {})
     for family in dict.fromkeys((family_of(kernel, params or {}), kernel)):
         of_family = of_gpu.get(family, {})
-        found = of_family.get(CYCLES)
-        if found is not None and outside(of_family.get("rows", {}), params or {}):
+        p90 = of_family.get(CYCLES)
+        if p90 is not None and outside(of_family.get("rows", {}), params or {}):
             return None
-        if found is not None:
+        if p90 is not None:
             return Expected(
-                p90_pct=float(found), gpu=gpu, family=family, is_held_out=family in held_out_families(),
+                p90_pct=float(p90), gpu=gpu, family=family, is_held_out=family in held_out_families(),
                 counters={name: float(value) for name, value in of_family.items() if name != "rows"},
             )
     errors = sorted(_published_errors(gpu)) if kernel == "gemm" else []
@@ -92,17 +92,17 @@ def outside(rows: Mapping[str, Any], params: Mapping[str, Any]) -> str:
     >>> outside({"m": [64, 8192], "dtype": ["bf16"]}, {"m": 16384, "dtype": "int8"})
     'dtype is int8, rows have bf16'
     """
-    for name, told in rows.items():
+    for name, known in rows.items():
         value = params.get(name)
         if value is None:
             continue
-        if isinstance(told[0], int | float) and not isinstance(told[0], bool):
-            least, most = told
+        if isinstance(known[0], int | float) and not isinstance(known[0], bool):
+            least, most = known
             slack = 1.0 if name in EXACTLY else 2.0
             if not least / slack <= float(value) <= most * slack:
                 return f"{name} is {value}, rows have {least}" + (f" to {most}" if most != least else "")
-        elif ALIKE.get(str(value), value) not in told:
-            return f"{name} is {value}, rows have {', '.join(map(str, told))}"
+        elif ALIKE.get(str(value), value) not in known:
+            return f"{name} is {value}, rows have {', '.join(map(str, known))}"
     return ""
 
 
@@ -153,10 +153,10 @@ def _published_ranges(gpu: str) -> dict[str, list[Any]]:
     folder = kernels_dir().parent / "validation" / "published"
     rows = [row for path in sorted(folder.glob("gemm_ladder_*.csv")) for row in _rows(path) if row["gpu"] == gpu]
     sizes = {name: [int(row[name]) for row in rows] for name in "mnk"}
-    found: dict[str, list[Any]] = {name: [min(of), max(of)] for name, of in sizes.items()}
+    ranges: dict[str, list[Any]] = {name: [min(of), max(of)] for name, of in sizes.items()}
     if rows and "dtype" in rows[0]:
-        found["dtype"] = sorted({row["dtype"] for row in rows})
-    return found
+        ranges["dtype"] = sorted({row["dtype"] for row in rows})
+    return ranges
 
 
 def _rows(path: Path) -> list[dict[str, str]]:

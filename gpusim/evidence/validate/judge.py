@@ -170,7 +170,7 @@ def judgements_of(
     row = question.row
     config = config_of(row, case.columns)
     family, *cuts = case.families(row["group"], config) or (case.name,)
-    found = []
+    judgements = []
     for name in question.names:
         try:
             measured = measured_in(case, row, name)
@@ -178,7 +178,7 @@ def judgements_of(
             raise ConfigError(f"{question.path}: {error}") from None
         if name not in answers or case.tiers[name] not in tiers or measured is None or _is_no_rate(row, name):
             continue
-        found.append(
+        judgements.append(
             Judgement(
                 kernel=case.name, group=row["group"], name=name, tier=case.tiers[name], config=config,
                 predicted=answers[name].value, measured=measured, limit=case.limits.get(name),
@@ -187,7 +187,7 @@ def judgements_of(
                 again_us=number_in(row, AGAIN) if case.is_validation and row.get(AGAIN) else None,
             )
         )  # fmt: skip
-    return found
+    return judgements
 
 
 def measured_in(case: Case, row: Mapping[str, str], name: str) -> float | None:
@@ -221,7 +221,7 @@ def not_judged(
     """
     wanted, known = set(tiers), {case.name for case in cases}
     strangers = [path.name for path in sorted(folder.glob("*.csv")) if knows_all and path.stem not in known]
-    said = [f"{name}: no kernel has that name, not judged" for name in strangers]
+    lines = [f"{name}: no kernel has that name, not judged" for name in strangers]
     for case in cases:
         path = folder / f"{case.name}.csv"
         if not path.exists():
@@ -232,21 +232,21 @@ def not_judged(
             if tier in wanted and name not in {*table.columns, *UNTOLD, *case.derived}
         ]
         if lacking:
-            said.append(f"{path.name}: has no column {', '.join(lacking)}, not judged")
+            lines.append(f"{path.name}: has no column {', '.join(lacking)}, not judged")
         if set(case.columns) <= set(table.columns) and set(case.tiers.values()) & wanted:
             num_strays = len(table.rows) - len(asked_rows(case, table.rows))
             if num_strays:
-                said.append(f"{path.name}: holds {num_strays} rows of configs that {case.name} does not ask for, not judged")
+                lines.append(f"{path.name}: holds {num_strays} rows of configs that {case.name} does not have, not judged")
         for row in table.rows if gpu is not None and set(case.tiers.values()) & wanted else ():
             config = config_of(row, case.columns)
             reason = asked(case, "refused", case.refused, config, row, gpu)
             if reason is not None:
-                told = ", ".join(f"{key} {value}" for key, value in config.items())
-                said.append(f"{path.name}: {told}: not predicted and not judged: {reason}")
+                options = ", ".join(f"{key} {value}" for key, value in config.items())
+                lines.append(f"{path.name}: {options}: not predicted and not judged: {reason}")
         for name in (name for name, tier in case.tiers.items() if tier in wanted):
             if num := sum(_is_no_rate(row, name) for row in table.rows):
-                said.append(f"{path.name}: holds {num} values of {name} above 100 %, which is no rate, not judged")
-    return said
+                lines.append(f"{path.name}: holds {num} values of {name} above 100 %, which is no rate, not judged")
+    return lines
 
 
 def summaries(judgements: Iterable[Judgement]) -> list[Summary]:
@@ -283,18 +283,18 @@ def totals(judgements: Iterable[Judgement]) -> list[Summary]:
     for item in judgements:
         if item.is_validation:
             by_name.setdefault((item.tier, item.name), []).append(item)
-    found = []
+    lines = []
     for (tier, name), items in by_name.items():
         families = summaries(replace(item, kernel=item.family or item.kernel, group="") for item in items)
         rooflines = [family.roofline_pct for family in families if family.roofline_pct is not None]
-        found.append(
+        lines.append(
             replace(
                 _summary("whole kernels", "", name, tier, sorted(items, key=_limit_pct)), num_families=len(families),
                 mean_pct=fmean(family.mean_pct for family in families),
                 roofline_pct=fmean(rooflines) if rooflines else None,
             )
         )  # fmt: skip
-    return found
+    return lines
 
 
 def quantile(numbers: Iterable[float], share: float) -> float:

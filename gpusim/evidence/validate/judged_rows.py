@@ -47,13 +47,13 @@ class Judged:
     def document(self) -> dict[str, Any]:
         """JSON document of families, totals, ranking and exact counts, as in ``gpusim validate --json``, and the rows."""
 
-        def told(items: Iterable[Judgement]) -> list[dict[str, Any]]:
+        def row_facts(items: Iterable[Judgement]) -> list[dict[str, Any]]:
             return [
                 {"name": item.name, "family": item.family, "is_validation": item.is_validation, "error_pct": item.error_pct}
                 for item in items
             ]
 
-        return {"gpu": self.gpu, **document(self.rows), "rows": told(self.rows), "first": told(self.first)}
+        return {"gpu": self.gpu, **document(self.rows), "rows": row_facts(self.rows), "first": row_facts(self.first)}
 
     def frame(self) -> pd.DataFrame:
         """Frame with a row for each kernel, config and number; errors in percent (rates: points), NaN where there is none.
@@ -67,10 +67,10 @@ class Judged:
         return pd.DataFrame([
             {
                 "family": item.family or item.kernel, "held_out": (item.family or item.kernel) in held_out,
-                "kernel": item.kernel, "config": _told(item.config), "metric": item.name, "measured": item.measured,
+                "kernel": item.kernel, "config": _pairs(item.config), "metric": item.name, "measured": item.measured,
                 "predicted": item.predicted, "error_pct": item.error_pct, "roofline": item.roofline,
                 "roofline_error_pct": item.roofline_pct,
-                "first_error_pct": said.error_pct if (said := first.get(who_of(item))) else None,
+                "first_error_pct": blind.error_pct if (blind := first.get(who_of(item))) else None,
             }
             for item in self.rows
         ]).astype(dict.fromkeys(("roofline", "roofline_error_pct", "first_error_pct"), float))  # fmt: skip
@@ -87,7 +87,7 @@ def table_of(rows: Iterable[Judgement], first: Iterable[Judgement] = ()) -> str:
     Raises:
         ConfigError: a row's config, cuts or problem contain a separator.
     """
-    said = {who_of(item): item.predicted for item in first}
+    blind = {who_of(item): item.predicted for item in first}
     held_out = held_out_families()
     written = StringIO()
     writer = csv.writer(written, lineterminator="\n")
@@ -97,11 +97,11 @@ def table_of(rows: Iterable[Judgement], first: Iterable[Judgement] = ()) -> str:
         if any(LISTS in str(part) for part in (*item.cuts, *problem)) or any(
             " " in part or "=" in part for pair in item.config.items() for part in pair
         ):
-            raise ConfigError(f"{item.kernel}: {_told(item.config)}: holds what separates parts of a row")
+            raise ConfigError(f"{item.kernel}: {_pairs(item.config)}: holds what separates parts of a row")
         family = item.family or item.kernel
         writer.writerow((
-            item.kernel, item.group, _told(item.config), family, "yes" if family in held_out else "", item.name, item.tier,
-            _text(item.measured), _text(item.predicted), _text(said.get(who_of(item))), _text(item.roofline),
+            item.kernel, item.group, _pairs(item.config), family, "yes" if family in held_out else "", item.name, item.tier,
+            _text(item.measured), _text(item.predicted), _text(blind.get(who_of(item))), _text(item.roofline),
             _text(item.floor), _limit_text(item.limit), LISTS.join(item.cuts), LISTS.join(map(str, problem)),
             _text(item.again_us),
         ))  # fmt: skip
@@ -146,7 +146,7 @@ def _row(line: Mapping[str, str], predicted: str) -> Judgement:
     )  # fmt: skip
 
 
-def _told(config: Mapping[str, str]) -> str:
+def _pairs(config: Mapping[str, str]) -> str:
     return " ".join(f"{name}={value}" for name, value in config.items())
 
 

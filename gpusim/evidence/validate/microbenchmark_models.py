@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from gpusim.errors import ConfigError
-from gpusim.evidence.cases.case import Config, kernel_path, load_case
+from gpusim.evidence.cases.case import kernel_path, load_case
 from gpusim.evidence.validate import microbenchmark_programs as own
 from gpusim.evidence.validate.microbenchmark_programs import At, Params
 from gpusim.machine.config import GpuSpec
@@ -25,7 +25,7 @@ Ask = Callable[[Params, GpuSpec], float | At]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class Kind:
     """A kind of published number.
 
     Args:
@@ -51,16 +51,14 @@ def answer(
         ConfigError: there is no such config, or the model has no such answer for this GPU.
     """
     case = load_case(case_name)
-    asked: Config | None = next(
-        (config for config in case.configs(group, 1) if all(config[key] == value for key, value in wanted.items())), None
-    )
-    if asked is None:
-        said = ", ".join(f"{key} {value}" for key, value in wanted.items())
-        raise ConfigError(f"{kernel_path(case_name)} asks nothing with {said}")
-    found = case.predict({**asked, **changed}, gpu)
-    if name not in found:
-        raise ConfigError(f"the twin of {kernel_path(case_name)} has no {name} for {gpu.name}")
-    return found[name]
+    match = next((config for config in case.configs(group, 1) if wanted.items() <= config.items()), None)
+    if match is None:
+        options = ", ".join(f"{key} {value}" for key, value in wanted.items())
+        raise ConfigError(f"{kernel_path(case_name)} has no config with {options}")
+    predicted = case.predict({**match, **changed}, gpu)
+    if name not in predicted:
+        raise ConfigError(f"the model of {kernel_path(case_name)} has no {name} for {gpu.name}")
+    return predicted[name]
 
 
 def _shared_chain(op: str, ways: str, gpu: GpuSpec) -> float:
@@ -70,7 +68,7 @@ def _shared_chain(op: str, ways: str, gpu: GpuSpec) -> float:
         configs = load_case("shared_rate").configs(group, 1)
         if any(config["question"] == "chase" and config["op"] == op for config in configs):
             return answer("shared_rate", group, "cycles_per_access", gpu, wanted)
-    raise ConfigError(f"kernels/shared_rate asks for no chain of {op}")
+    raise ConfigError(f"kernels/shared_rate has no chain of {op}")
 
 
 def smem_load_latency(params: Params, gpu: GpuSpec) -> float:
@@ -88,31 +86,29 @@ def ldmatrix_latency(params: Params, gpu: GpuSpec) -> float:
     return _shared_chain(f"ldmatrix_x{params['matrices']}", "1", gpu)
 
 
-def smem_read_bandwidth(params: Params, gpu: GpuSpec) -> float:
+def smem_read_bandwidth(_: Params, gpu: GpuSpec) -> float:
     """Bytes per cycle and SM of a stream of 4-byte loads by 16 or more warps, free of bank conflicts."""
-    del params
     for group in load_case("shared_rate").groups:
         for config in load_case("shared_rate").configs(group, 1):
             is_full = config["num_partitions"] == "4" and int(config["warps_per_partition"]) >= 4
             if config["question"] == "stream" and config["op"] == "ld_b32" and config["ways"] == "1" and is_full:
                 return WAVEFRONT_BYTES * load_case("shared_rate").predict(config, gpu)["wavefronts_per_cycle"]
-    raise ConfigError("kernels/shared_rate asks for no full stream of ld_b32")
+    raise ConfigError("kernels/shared_rate has no full stream of ld_b32")
 
 
 def _math(name: str, metric: str, gpu: GpuSpec, chains: Params) -> float:
     for group in load_case("math_rate").groups:
         if any(config["op"] == name for config in load_case("math_rate").configs(group, 1)):
             return answer("math_rate", group, metric, gpu, {"op": name, **chains})
-    raise ConfigError(f"kernels/math_rate asks nothing of {name}")
+    raise ConfigError(f"kernels/math_rate has no config of {name}")
 
 
 ALONE = MappingProxyType({"num_chains": "1", "warps_per_partition": "1", "num_partitions": "1"})
 FULL = MappingProxyType({"num_chains": "4", "warps_per_partition": "4", "num_partitions": "4"})
 
 
-def fma_rate(params: Params, gpu: GpuSpec) -> float:
+def fma_rate(_: Params, gpu: GpuSpec) -> float:
     """FLOP per cycle of an SM whose FMA pipes are full."""
-    del params
     return 2 * WARP_SIZE * _math("ffma", "instructions_per_cycle", gpu, FULL)
 
 
@@ -152,7 +148,7 @@ def wgmma_interval_waited(params: Params, gpu: GpuSpec) -> float:
     for group in load_case("wgmma_rate").groups:
         if any(config["question"] == "wait" for config in load_case("wgmma_rate").configs(group, 1)):
             return answer("wgmma_rate", group, "cycles_each", gpu, wanted, changed=changed)
-    raise ConfigError("kernels/wgmma_rate asks for no waits")
+    raise ConfigError("kernels/wgmma_rate has no config with waits")
 
 
 def wgmma_group_latency(params: Params, gpu: GpuSpec) -> float:
@@ -174,15 +170,13 @@ def bar_sync(params: Params, gpu: GpuSpec) -> float:
     return _barrier_slope("bar_sync", "bar", gpu, warps=params["warps"])
 
 
-def mbarrier_arrive(params: Params, gpu: GpuSpec) -> float:
+def mbarrier_arrive(_: Params, gpu: GpuSpec) -> float:
     """Cycles of an mbarrier arrival by one lane."""
-    del params
     return _barrier_slope("mbarrier_arrive", "mbarrier", gpu, lanes="1")
 
 
-def mbarrier_round_trip(params: Params, gpu: GpuSpec) -> float:
+def mbarrier_round_trip(_: Params, gpu: GpuSpec) -> float:
     """Cycles of an mbarrier arrival and the wait for the phase that it completes."""
-    del params
     return _barrier_slope("mbarrier_self", "mbarrier", gpu)
 
 
@@ -231,60 +225,55 @@ CHOICES: Mapping[str, tuple[str, ...]] = MappingProxyType({
 NAMES = frozenset({"dtype", "shape", "accumulator", "op", "direction", "order", "how", "addresses"})
 """Parameters whose value is a name; all others are integers."""
 
-QUESTIONS: Mapping[str, Question] = MappingProxyType({
-    "load_latency_l1": Question(unit="cycles", parameters=_CHASE, ask=own.load_latency),
-    "load_latency_l1_evicted": Question(unit="cycles", parameters=_CHASE, ask=own.load_latency),
-    "load_latency_l2": Question(unit="cycles", parameters=_CHASE, ask=own.load_latency),
-    "load_latency_hbm": Question(unit="cycles", parameters=_CHASE, ask=own.load_latency),
-    "load_latency_l2_near": Question(unit="cycles"),
-    "load_latency_l2_far": Question(unit="cycles"),
-    "load_latency_hbm_near": Question(unit="cycles"),
-    "load_latency_hbm_far": Question(unit="cycles"),
-    "smem_load_latency": Question(unit="cycles", parameters=("ways",), ask=smem_load_latency),
-    "smem_atomic_latency": Question(unit="cycles", parameters=("op",), ask=smem_atomic_latency),
-    "smem_atomic_pair": Question(unit="cycles"),
-    "ldmatrix_latency": Question(unit="cycles", parameters=("matrices",), ask=ldmatrix_latency),
-    "smem_read_bandwidth": Question(unit="B/cycle/SM", ask=smem_read_bandwidth),
-    "l1_read_bandwidth": Question(unit="B/cycle/SM", parameters=("access_bytes",), ask=own.l1_read_bandwidth),
-    "l1_load_cycles": Question(unit="cycles", parameters=("pattern", "element_bytes", "parameter"), ask=own.l1_load_cycles),
-    "alu_latency": Question(unit="cycles", parameters=("dtype",)),
-    "fma_rate": Question(unit="FLOP/cycle/SM", parameters=("dtype",), ask=fma_rate),
-    "mma_sync_latency": Question(unit="cycles", parameters=_MMA, ask=mma_sync_latency),
-    "mma_sync_interval": Question(unit="cycles", parameters=_MMA, ask=mma_sync_interval),
-    "mma_sync_rate": Question(unit="FLOP/cycle/SM", parameters=_MMA, ask=mma_sync_rate),
-    "wgmma_interval": Question(unit="cycles", parameters=_WGMMA, ask=wgmma_interval),
-    "wgmma_interval_waited": Question(
+KINDS: Mapping[str, Kind] = MappingProxyType({
+    **dict.fromkeys(
+        ("load_latency_l1", "load_latency_l1_evicted", "load_latency_l2", "load_latency_hbm"),
+        Kind(unit="cycles", parameters=_CHASE, ask=own.load_latency),
+    ),
+    **dict.fromkeys(
+        ("load_latency_l2_near", "load_latency_l2_far", "load_latency_hbm_near", "load_latency_hbm_far", "smem_atomic_pair",
+         "syncwarp", "shuffle", "threadfence", "grid_sync", "launch_latency"),
+        Kind(unit="cycles"),
+    ),
+    "smem_load_latency": Kind(unit="cycles", parameters=("ways",), ask=smem_load_latency),
+    "smem_atomic_latency": Kind(unit="cycles", parameters=("op",), ask=smem_atomic_latency),
+    "ldmatrix_latency": Kind(unit="cycles", parameters=("matrices",), ask=ldmatrix_latency),
+    "smem_read_bandwidth": Kind(unit="B/cycle/SM", ask=smem_read_bandwidth),
+    "l1_read_bandwidth": Kind(unit="B/cycle/SM", parameters=("access_bytes",), ask=own.l1_read_bandwidth),
+    "l1_load_cycles": Kind(unit="cycles", parameters=("pattern", "element_bytes", "parameter"), ask=own.l1_load_cycles),
+    "alu_latency": Kind(unit="cycles", parameters=("dtype",)),
+    "fma_rate": Kind(unit="FLOP/cycle/SM", parameters=("dtype",), ask=fma_rate),
+    "mma_sync_latency": Kind(unit="cycles", parameters=_MMA, ask=mma_sync_latency),
+    "mma_sync_interval": Kind(unit="cycles", parameters=_MMA, ask=mma_sync_interval),
+    "mma_sync_rate": Kind(unit="FLOP/cycle/SM", parameters=_MMA, ask=mma_sync_rate),
+    "wgmma_interval": Kind(unit="cycles", parameters=_WGMMA, ask=wgmma_interval),
+    "wgmma_interval_waited": Kind(
         unit="cycles", parameters=(*_WGMMA, "per_group", "pending"), ask=wgmma_interval_waited
     ),
-    "wgmma_group_latency": Question(unit="cycles", parameters=(*_WGMMA, "per_group"), ask=wgmma_group_latency),
-    "wgmma_interval_contended": Question(unit="cycles", parameters=_WGMMA),
-    "wgmma_rate": Question(unit="TFLOP/s", parameters=(*_WGMMA, "data"), ask=own.wgmma_rate),
-    "l2_read_bandwidth": Question(unit="B/cycle", parameters=_READ, ask=own.l2_read_bandwidth),
-    "sm_read_bandwidth": Question(unit="B/cycle/SM", parameters=("footprint_kib",), ask=own.sm_read_bandwidth),
-    "hbm_read_bandwidth": Question(unit="B/cycle", parameters=_HBM, ask=own.hbm_read_bandwidth),
-    "hbm_write_bandwidth": Question(unit="B/cycle", parameters=_HBM, ask=own.hbm_write_bandwidth),
-    "stream_bandwidth": Question(unit="B/cycle", parameters=("kernel", "threads"), ask=own.stream_bandwidth),
-    "tma_latency": Question(unit="cycles", parameters=("bytes", "row_bytes", "level"), ask=own.tma_latency),
-    "tma_ring_interval": Question(unit="cycles", parameters=("box_bytes", "stages")),
-    "tma_read_bandwidth": Question(unit="B/cycle", parameters=_TMA, ask=own.tma_read_bandwidth),
-    "tma_multicast_bandwidth": Question(unit="B/cycle/SM", parameters=("ctas", "slot_bytes"), ask=tma_multicast_bandwidth),
-    "dsmem_latency": Question(unit="cycles", parameters=("cluster", "partner"), ask=dsmem_latency),
-    "dsmem_read_bandwidth": Question(unit="B/cycle/SM", parameters=("cluster",), ask=dsmem_read_bandwidth),
-    "dsmem_pair_bandwidth": Question(unit="B/cycle/SM", parameters=("cluster", "direction")),
-    "bar_sync": Question(unit="cycles", parameters=("warps",), ask=bar_sync),
-    "syncwarp": Question(unit="cycles"),
-    "shuffle": Question(unit="cycles"),
-    "mbarrier_arrive": Question(unit="cycles", ask=mbarrier_arrive),
-    "mbarrier_round_trip": Question(unit="cycles", ask=mbarrier_round_trip),
-    "mbarrier_round_trip_busy": Question(unit="cycles", parameters=("warps",)),
-    "cluster_barrier": Question(unit="cycles", parameters=("cluster",), ask=cluster_barrier),
-    "threadfence": Question(unit="cycles"),
-    "grid_sync": Question(unit="cycles"),
-    "flag_hand_over": Question(unit="cycles", parameters=("order",)),
-    "atomic_rate": Question(unit="Gop/s", parameters=("addresses",)),
-    "null_kernel": Question(unit="cycles", ask=own.null_kernel),
-    "launch_latency": Question(unit="cycles"),
-    "launch_interval": Question(unit="cycles", parameters=("how",)),
-    "grid_ramp": Question(unit="cycles", parameters=("ctas",)),
+    "wgmma_group_latency": Kind(unit="cycles", parameters=(*_WGMMA, "per_group"), ask=wgmma_group_latency),
+    "wgmma_interval_contended": Kind(unit="cycles", parameters=_WGMMA),
+    "wgmma_rate": Kind(unit="TFLOP/s", parameters=(*_WGMMA, "data"), ask=own.wgmma_rate),
+    "l2_read_bandwidth": Kind(unit="B/cycle", parameters=_READ, ask=own.l2_read_bandwidth),
+    "sm_read_bandwidth": Kind(unit="B/cycle/SM", parameters=("footprint_kib",), ask=own.sm_read_bandwidth),
+    "hbm_read_bandwidth": Kind(unit="B/cycle", parameters=_HBM, ask=own.hbm_read_bandwidth),
+    "hbm_write_bandwidth": Kind(unit="B/cycle", parameters=_HBM, ask=own.hbm_write_bandwidth),
+    "stream_bandwidth": Kind(unit="B/cycle", parameters=("kernel", "threads"), ask=own.stream_bandwidth),
+    "tma_latency": Kind(unit="cycles", parameters=("bytes", "row_bytes", "level"), ask=own.tma_latency),
+    "tma_ring_interval": Kind(unit="cycles", parameters=("box_bytes", "stages")),
+    "tma_read_bandwidth": Kind(unit="B/cycle", parameters=_TMA, ask=own.tma_read_bandwidth),
+    "tma_multicast_bandwidth": Kind(unit="B/cycle/SM", parameters=("ctas", "slot_bytes"), ask=tma_multicast_bandwidth),
+    "dsmem_latency": Kind(unit="cycles", parameters=("cluster", "partner"), ask=dsmem_latency),
+    "dsmem_read_bandwidth": Kind(unit="B/cycle/SM", parameters=("cluster",), ask=dsmem_read_bandwidth),
+    "dsmem_pair_bandwidth": Kind(unit="B/cycle/SM", parameters=("cluster", "direction")),
+    "bar_sync": Kind(unit="cycles", parameters=("warps",), ask=bar_sync),
+    "mbarrier_arrive": Kind(unit="cycles", ask=mbarrier_arrive),
+    "mbarrier_round_trip": Kind(unit="cycles", ask=mbarrier_round_trip),
+    "mbarrier_round_trip_busy": Kind(unit="cycles", parameters=("warps",)),
+    "cluster_barrier": Kind(unit="cycles", parameters=("cluster",), ask=cluster_barrier),
+    "flag_hand_over": Kind(unit="cycles", parameters=("order",)),
+    "atomic_rate": Kind(unit="Gop/s", parameters=("addresses",)),
+    "null_kernel": Kind(unit="cycles", ask=own.null_kernel),
+    "launch_interval": Kind(unit="cycles", parameters=("how",)),
+    "grid_ramp": Kind(unit="cycles", parameters=("ctas",)),
 })  # fmt: skip
 """Kinds of published numbers, by the word in the table's column ``what``."""

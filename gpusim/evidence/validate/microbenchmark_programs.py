@@ -75,8 +75,7 @@ def load_latency(params: Params, gpu: GpuSpec) -> float:
     timed = range((NUM_WALKS - 1) * NUM_LUMPS, NUM_WALKS * NUM_LUMPS, EVERY)
 
     def launch(is_timed: bool) -> Launch:
-        def program(cta: RoleContext) -> Steps:
-            del cta
+        def program(_: RoleContext) -> Steps:
             for step in range(0 if is_warmed else timed.start, NUM_WALKS * NUM_LUMPS):
                 if step in timed:
                     yield PAUSE
@@ -104,10 +103,9 @@ def _l1_stream_cycles(access: AccessPattern, gpu: GpuSpec) -> float:
     """Cycles per repetition of ``access`` by all warps of a CTA, from L1, with four in flight."""
 
     def launch(num: int) -> Launch:
-        def program(cta: RoleContext) -> Steps:
-            del cta
+        def program(_: RoleContext) -> Steps:
             tokens: list[Any] = []
-            for _ in range(num):
+            for _step in range(num):
                 tokens.append((yield ops.GlobalLoad("data", (0, 0), access)))
                 if len(tokens) > 4:
                     yield ops.Use(tokens.pop(0))
@@ -161,7 +159,7 @@ def l1_load_cycles(params: Params, gpu: GpuSpec) -> float:
     return _l1_stream_cycles(access, gpu) / asked.num_requests
 
 
-def _whole(num_bytes: int) -> Callable[[NDArray[np.int64]], NDArray[np.int64]]:
+def _constant(num_bytes: int) -> Callable[[NDArray[np.int64]], NDArray[np.int64]]:
     return lambda tiles: np.full_like(tiles, num_bytes)
 
 
@@ -178,9 +176,8 @@ def _read_rate(
     access = _access(warps // num_roles, access_bytes, in_flight)
 
     def launch(num: int) -> Launch:
-        footprint = Footprint(
-            tensor="data", access="read", panel_of=_itself, panel_bytes=_whole(footprint_bytes // ctas)
-        )
+        panel_bytes = _constant(footprint_bytes // ctas)
+        footprint = Footprint(tensor="data", access="read", panel_of=_itself, panel_bytes=panel_bytes)
         return Launch(
             kernel="read", num_ctas=ctas, num_tiles=ctas, footprints=(footprint,),
             roles=_readers(access, num_roles, warps, lambda cta: (cta, range(num))),
@@ -239,9 +236,7 @@ def _parted_read_rate(gpu: GpuSpec, asked: Mapping[str, int], *, footprint_bytes
         )  # fmt: skip
 
     waves = max(math.ceil(LEAST_STEPS / num_steps), math.ceil(PASSES * num_parts / slots))
-    result = simulate(
-        launch(2 * waves + 1), alone, clock="sustained", l2="cold", recorded_sms=range(gpu.num_sms)
-    )  # fmt: skip
+    result = simulate(launch(2 * waves + 1), alone, clock="sustained", l2="cold", recorded_sms=range(gpu.num_sms))
     ends: dict[int, float] = {}
     for role in result.timeline.roles:
         ends[role.cta_idx] = max(ends.get(role.cta_idx, 0.0), role.states[-1][2])
@@ -314,10 +309,10 @@ def stream_bandwidth(params: Params, gpu: GpuSpec) -> float:
                 yield ops.GlobalStore(f"to{idx}", (cta.cta_idx, 0), access)
 
         ctas = 2 * gpu.num_sms * num_waves
-        whole = _whole(IN_HBM // ctas)
+        size = _constant(IN_HBM // ctas)
         footprints = [
-            *(Footprint(tensor=f"from{i}", access="read", panel_of=_itself, panel_bytes=whole) for i in range(num_loads)),
-            *(Footprint(tensor=f"to{i}", access="write", panel_of=_itself, panel_bytes=whole) for i in range(num_stores)),
+            *(Footprint(tensor=f"from{i}", access="read", panel_of=_itself, panel_bytes=size) for i in range(num_loads)),
+            *(Footprint(tensor=f"to{i}", access="write", panel_of=_itself, panel_bytes=size) for i in range(num_stores)),
         ]
         return Launch(
             kernel="stream", num_ctas=ctas, num_tiles=ctas, footprints=tuple(footprints),
@@ -336,8 +331,7 @@ def tma_latency(params: Params, gpu: GpuSpec) -> float:
     size, rows = int(params["bytes"]), max(1, int(params["bytes"]) // int(params["row_bytes"]))
 
     def launch(num: int) -> Launch:
-        def program(cta: RoleContext) -> Steps:
-            del cta
+        def program(_: RoleContext) -> Steps:
             for step in range(num):
                 yield ops.MbarrierArriveExpectTx("full", 0, size)
                 yield ops.TmaLoad("T", (0, step), size, size, rows, "box", 0, "full")
@@ -369,10 +363,10 @@ def tma_read_bandwidth(params: Params, gpu: GpuSpec) -> float:
                     yield ops.MbarrierArriveExpectTx("full", step % stages, size)
                     yield ops.TmaLoad("T", (cta.cta_idx, step), size, size, rows, "boxes", step % stages, "full")
 
-        room = max(0, _smem_bytes(gpu, per_sm) - size * stages - KIB)
+        rest = max(0, _smem_bytes(gpu, per_sm) - size * stages - KIB)
         return Launch(
             kernel="tma", num_ctas=ctas, num_tiles=ctas, roles=(WarpRole(name="all", num_warps=1, program=program),),
-            buffers=(Buffer(name="boxes", stage_bytes=size, num_stages=stages),), extra_smem_bytes=room,
+            buffers=(Buffer(name="boxes", stage_bytes=size, num_stages=stages),), extra_smem_bytes=rest,
             mbarriers=(Mbarrier(name="full", num_arrivals=1, num_stages=stages),),
         )  # fmt: skip
 
@@ -409,12 +403,9 @@ def wgmma_rate(params: Params, gpu: GpuSpec) -> float:
     return num_flops / (short.cycles / short.sm_clock_mhz) / 1e6
 
 
-def null_kernel(params: Params, gpu: GpuSpec) -> float:
+def null_kernel(_: Params, gpu: GpuSpec) -> float:
     """Cycles of a kernel of one warp that does nothing."""
-    del params
-
-    def program(cta: RoleContext) -> Steps:
-        del cta
+    def program(_: RoleContext) -> Steps:
         yield from ()
 
     return _cycles(_lone(program, 1), gpu)

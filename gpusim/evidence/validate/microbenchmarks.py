@@ -14,7 +14,7 @@ import csv
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 from types import MappingProxyType
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Literal
 
 from gpusim.errors import ConfigError, GpusimError, nearest
 from gpusim.evidence.validate.judge import quantile
-from gpusim.evidence.validate.microbenchmark_models import CHOICES, NAMES, QUESTIONS, Question
+from gpusim.evidence.validate.microbenchmark_models import CHOICES, KINDS, NAMES, Kind
 from gpusim.evidence.validate.microbenchmark_programs import At
 from gpusim.evidence.validate.published import published_dir
 from gpusim.machine.config import gpu_names
@@ -63,9 +63,9 @@ class Row:
     why_not: str
 
     @property
-    def question(self) -> Question:
+    def kind(self) -> Kind:
         """Kind of number, with the function that predicts it."""
-        return QUESTIONS[self.what]
+        return KINDS[self.what]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,8 +113,8 @@ def read_micro(path: Path | None = None) -> list[Row]:
     with path.open(encoding="utf-8", newline="") as file:
         reader = csv.DictReader(file)
         if tuple(reader.fieldnames or ()) != COLUMNS:
-            found = ", ".join(reader.fieldnames or ())
-            raise ConfigError(f"{path.name}: the columns are {found}, wants {', '.join(COLUMNS)}")
+            columns = ", ".join(reader.fieldnames or ())
+            raise ConfigError(f"{path.name}: the columns are {columns}, wants {', '.join(COLUMNS)}")
         rows: dict[tuple[object, ...], Row] = {}
         for fields in reader:
             where = f"{path.name} line {reader.line_num}"
@@ -139,14 +139,14 @@ def row_of(fields: Mapping[str, str], where: str) -> Row:
         return ConfigError(f"{where}: {problem}")
 
     what = fields["what"]
-    if what not in QUESTIONS:
-        raise refuse(f"{what!r} is nothing that is asked; {nearest(what, QUESTIONS)}")
-    question = QUESTIONS[what]
+    if what not in KINDS:
+        raise refuse(f"{what!r} is no kind of published number; {nearest(what, KINDS)}")
+    kind = KINDS[what]
     if fields["gpu"] not in gpu_names():
         raise refuse(f"gpu {fields['gpu']!r} is unknown; {nearest(fields['gpu'], gpu_names())}")
     parameters = _parameters(fields["parameters"], where)
-    if tuple(parameters) != question.parameters:
-        wanted = " ".join(question.parameters) or "none"
+    if tuple(parameters) != kind.parameters:
+        wanted = " ".join(kind.parameters) or "none"
         raise refuse(f"{what} has parameters {' '.join(parameters) or 'none'}, wants {wanted}")
     for name, text in parameters.items():
         if name in CHOICES and text not in CHOICES[name]:
@@ -156,28 +156,28 @@ def row_of(fields: Mapping[str, str], where: str) -> Row:
     value = _number(fields["value"])
     if value is None:
         raise refuse(f"value {fields['value']!r} is no number above 0, wants one")
-    units = UNITS.get(question.unit, (question.unit,))
+    units = UNITS.get(kind.unit, (kind.unit,))
     if fields["unit"] not in units:
         raise refuse(f"unit {fields['unit']!r} does not fit {what}, wants {' or '.join(units)}")
     if not fields["source"]:
         raise refuse("has no source, wants one")
     if fields["reliability"] not in RELIABILITY:
         raise refuse(f"reliability {fields['reliability']!r} is unknown; {nearest(fields['reliability'], RELIABILITY)}")
-    if question.ask is None and not fields["why_not"]:
-        raise refuse(f"the simulator cannot say {what}, wants the reason in why_not")
+    if kind.ask is None and not fields["why_not"]:
+        raise refuse(f"the simulator cannot predict {what}, wants the reason in why_not")
     texts = {name: text for name, text in fields.items() if name not in ("parameters", "value")}
     return Row(parameters=MappingProxyType(parameters), value=value, **texts)
 
 
 def _parameters(text: str, where: str) -> dict[str, str]:
     """Values of ``a=1 b=x`` by name."""
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for word in text.split():
         name, sign, value = word.partition("=")
-        if not (name and sign and value) or name in found:
-            raise ConfigError(f"{where}: parameters {text!r} want words such as bytes=16, each name once")
-        found[name] = value
-    return found
+        if not (name and sign and value) or name in values:
+            raise ConfigError(f"{where}: parameters {text!r} want words like bytes=16, each name once")
+        values[name] = value
+    return values
 
 
 def _number(text: str) -> float | None:
@@ -191,14 +191,14 @@ def _number(text: str) -> float | None:
 # ---------------------------------------------------------------------------------------------- predictions
 
 
-def in_unit(value: float, question: str, unit: str, mhz: float) -> float:
+def in_unit(value: float, unit_of_kind: str, unit: str, mhz: float) -> float:
     """Answer in the unit of a row, at ``mhz`` MHz.
 
     >>> in_unit(1980.0, "cycles", "us", 1980.0), in_unit(1000.0, "B/cycle", "GB/s", 1980.0)
     (1.0, 1980.0)
     """
     times = {"ns": 1e3 / mhz, "us": 1.0 / mhz, "GB/s": mhz / 1e3}
-    return value if unit == question else value * times[unit]
+    return value if unit == unit_of_kind else value * times[unit]
 
 
 def is_cited(row: Row, gpu: GpuSpec) -> bool:
@@ -215,35 +215,35 @@ def source_keys(source: str) -> list[str]:
     >>> source_keys("Chips and Cheese, H100 article, 2023")
     ['Chips and Cheese']
     """
-    found = re.findall(r"\d{4}\.\d{5}", source) or re.findall(r"^[\w.-]+/[\w.-]+", source)
-    return found or [source.partition(",")[0]]
+    keys = re.findall(r"\d{4}\.\d{5}", source) or re.findall(r"^[\w.-]+/[\w.-]+", source)
+    return keys or [source.partition(",")[0]]
 
 
 def judge_micro(rows: Iterable[Row], gpu: GpuSpec) -> list[Verdict]:
     """Predictions for the rows of ``gpu``, or reasons why there is none. At the highest clock unless the answer has one."""
-    asked: dict[tuple[object, ...], float | At | str] = {}
-    found = []
+    answers: dict[tuple[object, ...], float | At | str] = {}
+    verdicts = []
     for row in rows:
         if row.gpu != gpu.name:
             continue
-        if row.why_not or row.question.ask is None:
-            found.append(Verdict(row=row, standing="unsaid", why_not=row.why_not))
+        if row.why_not or row.kind.ask is None:
+            verdicts.append(Verdict(row=row, standing="unsaid", why_not=row.why_not))
             continue
         key = (row.what, tuple(row.parameters.items()))
-        if key not in asked:
+        if key not in answers:
             try:
-                asked[key] = row.question.ask(row.parameters, gpu)
+                answers[key] = row.kind.ask(row.parameters, gpu)
             except GpusimError as error:
-                asked[key] = str(error)
-        said = asked[key]
-        if isinstance(said, str):
-            found.append(Verdict(row=row, standing="unsaid", why_not=said))
+                answers[key] = str(error)
+        answer = answers[key]
+        if isinstance(answer, str):
+            verdicts.append(Verdict(row=row, standing="unsaid", why_not=answer))
             continue
         standing: Standing = "cited" if is_cited(row, gpu) else "doubtful" if row.doubt else "judges"
-        at = said if isinstance(said, At) else At(said, gpu.clock.max_mhz)
-        predicted = in_unit(at.value, row.question.unit, row.unit, at.mhz)
-        found.append(Verdict(row=row, standing=standing, predicted=predicted))
-    return found
+        at = answer if isinstance(answer, At) else At(answer, gpu.clock.max_mhz)
+        predicted = in_unit(at.value, row.kind.unit, row.unit, at.mhz)
+        verdicts.append(Verdict(row=row, standing=standing, predicted=predicted))
+    return verdicts
 
 
 def summary(name: str, verdicts: Sequence[Verdict]) -> Summary:
@@ -260,8 +260,8 @@ def summary(name: str, verdicts: Sequence[Verdict]) -> Summary:
 def summaries(verdicts: Sequence[Verdict]) -> list[Summary]:
     """Summaries by standing, and of all rows at the end; the four standings count every row once."""
     names: tuple[Standing, ...] = ("judges", "cited", "doubtful", "unsaid")
-    found = [summary(name, [item for item in verdicts if item.standing == name]) for name in names]
-    return [*found, replace(summary("all", verdicts), num_rows=len(verdicts))]
+    by_standing = [summary(name, [item for item in verdicts if item.standing == name]) for name in names]
+    return [*by_standing, summary("all", verdicts)]
 
 
 def families(verdicts: Sequence[Verdict]) -> list[Summary]:

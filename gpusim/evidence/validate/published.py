@@ -98,14 +98,10 @@ def predict(folder: Path | None = None) -> pd.DataFrame:
         except GpusimError as error:
             rows.append(base | {"refused": str(error)})
             continue
-        rows.append(
-            base
-            | {
-                "cycles": round(result.cycles), "sm_clock_mhz": round(result.sm_clock_mhz),
-                "time_us": round(result.time_us, 2), "tflops_predicted": round(result.tflops, 1),
-                "bound_by": result.bound_by, "refused": "",
-            }
-        )
+        rows.append(base | {
+            "cycles": round(result.cycles), "sm_clock_mhz": round(result.sm_clock_mhz), "time_us": round(result.time_us, 2),
+            "tflops_predicted": round(result.tflops, 1), "bound_by": result.bound_by, "refused": "",
+        })  # fmt: skip
     return pd.DataFrame(rows)
 
 
@@ -128,13 +124,13 @@ def compare(folder: Path | None = None) -> pd.DataFrame:
 def out_of_order(table: pd.DataFrame) -> list[tuple[str, str, str]]:
     """(ladder and size, slower step, faster step) of pairs that differ by at least 10 % and are predicted in reverse."""
     wrong = []
-    said = table[table["tflops_predicted"].notna()]
-    for (ladder, m), steps in said.groupby(["ladder", "m"], sort=False):
+    predicted = table[table["tflops_predicted"].notna()]
+    for (ladder, m), steps in predicted.groupby(["ladder", "m"], sort=False):
         records = steps.to_dict("records")
         for slow in records:
             for fast in records:
-                is_interleaved = fast["tflops"] >= slow["tflops"] * (1.0 + APART)
-                if is_interleaved and fast["tflops_predicted"] <= slow["tflops_predicted"]:
+                is_faster = fast["tflops"] >= slow["tflops"] * (1.0 + APART)
+                if is_faster and fast["tflops_predicted"] <= slow["tflops_predicted"]:
                     wrong.append((f"{ladder} {m}", str(slow["step"]), str(fast["step"])))
     return wrong
 

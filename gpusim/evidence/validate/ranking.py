@@ -27,24 +27,24 @@ class Ranking:
     """Excess of the best predicted configuration over the best measured one: 0.05 is 5 %."""
 
 
-def kendall_tau(predicted: Sequence[float], measured: Sequence[float], *, apart: float = 0.0) -> tuple[float, int]:
-    """(tau, number of pairs) over pairs whose measured numbers differ, by at least ``apart`` of the larger.
+def kendall_tau(predicted: Sequence[float], measured: Sequence[float], *, tie: float = 0.0) -> tuple[float, int]:
+    """(tau, number of pairs) over pairs whose measured numbers differ, by at least the fraction ``tie`` of the larger.
 
     tau is right pairs minus wrong pairs, over all pairs. A pair with equal predictions is neither right nor wrong.
 
     >>> kendall_tau([1.0, 2.0, 3.0], [10.0, 30.0, 20.0])[1]
     3
-    >>> kendall_tau([1.0, 2.0, 3.0], [10.0, 30.0, 29.0], apart=0.1)
+    >>> kendall_tau([1.0, 2.0, 3.0], [10.0, 30.0, 29.0], tie=0.1)
     (1.0, 2)
 
     Raises:
         ConfigError: the sequences have different lengths.
     """
     if len(predicted) != len(measured):
-        raise ConfigError(f"ranking: {len(predicted)} predictions beside {len(measured)} measurements, wants as many")
+        raise ConfigError(f"ranking: {len(predicted)} predictions and {len(measured)} measurements, wants as many")
     score = num = 0
     for (p, m), (q, n) in combinations(zip(predicted, measured, strict=True), 2):
-        if m == n or abs(m - n) < apart * max(abs(m), abs(n)):
+        if m == n or abs(m - n) < tie * max(abs(m), abs(n)):
             continue
         num += 1
         score += 0 if p == q else 1 if (p < q) == (m < n) else -1
@@ -70,7 +70,7 @@ def regret(predicted: Sequence[float], measured: Sequence[float]) -> float:
 def ranking(predicted: Sequence[float], measured: Sequence[float]) -> Ranking:
     """Both taus and the regret. See :func:`kendall_tau`, :func:`regret`."""
     tau, num_pairs = kendall_tau(predicted, measured)
-    clear, num_clear = kendall_tau(predicted, measured, apart=CLEARLY_APART)
+    clear, num_clear = kendall_tau(predicted, measured, tie=CLEARLY_APART)
     return Ranking(
         num=len(predicted), num_pairs=num_pairs, tau=tau, num_clear_pairs=num_clear, clear_tau=clear,
         regret=regret(predicted, measured),

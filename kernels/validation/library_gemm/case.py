@@ -6,7 +6,7 @@ import random
 
 from gpusim.evidence.cases.case import Case, Config, Product
 from gpusim.evidence.cases.gemm_case import check, product_case, product_group
-from gpusim.evidence.toolchain.cublas_kernels import options, told
+from gpusim.evidence.toolchain.cublas_kernels import name_facts, options
 
 COLUMNS = ("m", "n", "k", "dtype", "layout")
 
@@ -112,7 +112,7 @@ CASE = product_case(
         columns=COLUMNS,
         groups={"large": product_group(large), "small": product_group(small), "more": product_group(more)},
         launch=launch,
-        text_columns=told,
+        text_columns=name_facts,
         families=families,
         values={
             "library_family": "of the first kernel's name; empty where it cannot be read, and then nothing is predicted",

@@ -82,11 +82,11 @@ def includes() -> dict[str, str]:
 
 # ---------------------------------------------------------------------------------------------- configs
 
-COLUMNS = ("n", "work", "steps", "turns", "waits", "is_interleaved", "gives")
+COLUMNS = ("n", "work", "steps", "turns", "waits", "is_apart", "gives")
 
 
 def _config(kernel: str, n: int, work: str, **others: int) -> Config:
-    told = {"steps": 0, "turns": 0, "waits": 0, "is_interleaved": 0, "gives": 0} | others
+    told = {"steps": 0, "turns": 0, "waits": 0, "is_apart": 0, "gives": 0} | others
     return {"kernel": kernel, "n": str(n), "work": work, **{name: str(value) for name, value in told.items()}}
 
 
@@ -114,7 +114,7 @@ def waits(seed: int) -> list[Config]:
     """Steps of one warpgroup by what it waits for."""
     del seed  # a sweep, the same for every seed
     return [
-        _config(wait_name(*build), build[0], "waits", waits=build[1], is_interleaved=int(build[2]), gives=int(build[3]))
+        _config(wait_name(*build), build[0], "waits", waits=build[1], is_apart=int(build[2]), gives=int(build[3]))
         for build in wait_builds()
     ]  # fmt: skip
 
@@ -440,7 +440,7 @@ def _turns(config: Config, gpu: GpuSpec) -> dict[str, float]:
 
 def _waits(config: Config, gpu: GpuSpec) -> dict[str, float]:
     n = int(config["n"])
-    cycles = CODE[n, int(config["waits"])][2 * int(config["is_interleaved"]) + int(config["gives"])]
+    cycles = CODE[n, int(config["waits"])][2 * int(config["is_apart"]) + int(config["gives"])]
     code = cycles / gpu.warp_scheduler.dependent_cycles
 
     def program(cta: RoleContext) -> Iterator[Any]:

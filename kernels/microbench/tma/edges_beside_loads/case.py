@@ -312,8 +312,8 @@ def fit(rows: Sequence[Config]) -> list[Fitted]:
             of.append(each / own * ROW_BYTES)
     return [
         Fitted(parameter=f"tma.{name}_row_bytes", value=float(np.median(found)), how=how) for name, found, how in (
-            ("zero", first, "rings in L2, cycles of up to 64 rows outside over those of rows that nobody shares, times 128"),
-            ("outside", others, "the same of boxes all outside"),
+            ("oob", first, "rings in L2, cycles of up to 64 rows outside over those of rows that nobody shares, times 128"),
+            ("oob_box", others, "the same of boxes all outside"),
         ) if found
     ]  # fmt: skip
 
