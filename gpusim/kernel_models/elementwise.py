@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field
 
@@ -58,24 +58,15 @@ class ElementwiseParams(StreamParams):
         """Number of CTAs of the grid."""
         return ceil_div(self.elements * self.element.num_bytes, self.share_bytes)
 
-    def resolved(self, gpu: Target) -> ElementwiseParams:
-        """Check the parameters. Nothing depends on the GPU.
+    def checked(self) -> Self:
+        """Check the options against each other.
 
         Raises:
             KernelError: incompatible parameters.
         """
-        del gpu
         check_vector("elementwise", self.vector_bytes, self.element.num_bytes)
         check_grid("elementwise", self.num_ctas, use="use more --items-per-thread, --threads or --vector-bytes")
         return self
-
-    def launch(self, gpu: Target) -> Launch:
-        """The kernel on ``gpu``.
-
-        Raises:
-            KernelError: parameters that no kernel can have.
-        """
-        return elementwise_launch(self.resolved(gpu))
 
 
 def registers_of(params: ElementwiseParams) -> int:
@@ -84,7 +75,7 @@ def registers_of(params: ElementwiseParams) -> int:
     return max(LEAST_REGISTERS, min(255, data + OTHER_REGISTERS))
 
 
-def elementwise_launch(params: ElementwiseParams) -> Launch:
+def elementwise_launch(params: ElementwiseParams, _gpu: Target) -> Launch:
     """The Launch of checked ``params``.
 
     All loads of a thread from one tensor are one op, and so are its stores: they follow one another without a wait.
@@ -142,6 +133,5 @@ def elementwise_launch(params: ElementwiseParams) -> Launch:
         ),
         num_flops=params.elements if has_math else 0,
         math_class="fp32" if has_math else "",
-        params=params.as_options(),
         has_uniform_programs=True,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from pydantic import Field
 
@@ -74,13 +74,12 @@ class GatherParams(StreamParams):
         """Number of CTAs of the grid."""
         return ceil_div(self.rows, self.rows_per_cta)
 
-    def resolved(self, gpu: Target) -> GatherParams:
-        """Check the parameters. Nothing depends on the GPU.
+    def checked(self) -> Self:
+        """Check the options against each other.
 
         Raises:
             KernelError: incompatible parameters.
         """
-        del gpu
         if self.row_bytes < LINE_BYTES or self.row_bytes & (self.row_bytes - 1):
             raise KernelError(
                 f"gather: rows of {self.row_bytes} bytes, wants a power of two from {LINE_BYTES} bytes on: use "
@@ -96,16 +95,8 @@ class GatherParams(StreamParams):
         check_grid("gather", self.num_ctas, use="use fewer --rows")
         return self
 
-    def launch(self, gpu: Target) -> Launch:
-        """The kernel on ``gpu``.
 
-        Raises:
-            KernelError: parameters that no kernel can have.
-        """
-        return gather_launch(self.resolved(gpu))
-
-
-def gather_launch(params: GatherParams) -> Launch:
+def gather_launch(params: GatherParams, _gpu: Target) -> Launch:
     """The Launch of checked ``params``.
 
     Ignores:
@@ -161,7 +152,6 @@ def gather_launch(params: GatherParams) -> Launch:
             share_footprint("out", "write", num_bytes=num_bytes, share_bytes=share, num_steps=len(chunks)),
         ),
         math_class="fp32",
-        params=params.as_options(),
         has_uniform_programs=True,
     )
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Self, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, ModelWrapValidatorHandler, ValidationError, model_validator
 
@@ -31,6 +31,9 @@ class KernelParams(BaseModel):
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+    row: ClassVar[KernelModel]
+    """The kernel's row of ``KERNEL_MODELS``."""
 
     renamed: ClassVar[Mapping[str, Renamed]] = MappingProxyType({})
     """Options of an earlier release by their former names, which are accepted for one release."""
@@ -87,33 +90,47 @@ class KernelParams(BaseModel):
             slips = [item for item in found if item["type"] == "extra_forbidden"]  # a misspelled option is missing, too
             raise KernelError(refusal_sentence((slips or found)[0], known)) from None
 
-    @abstractmethod
+    def checked(self) -> Self:
+        """The options, checked against each other. A kernel overrides it.
+
+        Raises:
+            KernelError: incompatible options.
+        """
+        return self
+
+    def chosen(self, config: Any) -> Self:
+        """The options with the values of ``config``, which the kernel's row resolved them to."""
+        assert isinstance(config, type(self))
+        return config
+
     def resolved(self, gpu: Target) -> Self:
         """Fill in all defaults that depend on the GPU, and check the result.
 
         Raises:
-            KernelError: incompatible parameters.
-            LaunchError: the GPU lacks instructions for the kernel.
+            KernelError: incompatible options.
+            LaunchError: the GPU lacks instructions or memory for the kernel.
         """
+        return self.chosen(self.row.resolve(self, gpu))
 
-    @abstractmethod
+    def planned(self, gpu: Target) -> tuple[Self, Launch]:
+        """The resolved options, and their launch.
+
+        Raises:
+            KernelError: incompatible options.
+            LaunchError: a kernel that does not fit on this GPU.
+        """
+        config = self.row.resolve(self, gpu)
+        resolved = self.chosen(config)
+        return resolved, replace(self.row.launch(config, gpu), params=resolved.as_options())
+
     def launch(self, gpu: Target) -> Launch:
         """The kernel's Launch on ``gpu``.
 
         Raises:
-            KernelError: parameters that no kernel can have.
+            KernelError: incompatible options.
             LaunchError: a kernel that does not fit on this GPU.
         """
-
-    def planned(self, gpu: Target) -> tuple[Self, Launch]:
-        """The resolved parameters, and their launch.
-
-        Raises:
-            KernelError: see :meth:`resolved` and :meth:`launch`.
-            LaunchError: see :meth:`resolved` and :meth:`launch`.
-        """
-        params = self.resolved(gpu)
-        return params, params.launch(gpu)
+        return self.planned(gpu)[1]
 
     def meaning_of_none(self, option: str) -> str:
         """Text that is shown for a resolved ``option`` that is None. A kernel may override it."""
@@ -125,19 +142,6 @@ class KernelParams(BaseModel):
         del ideal
         return {}
 
-    @classmethod
-    def usual(cls, option: str, given: Mapping[str, Any], gpu: Target) -> Sequence[Any] | None:
-        """Values of ``option`` that a sweep tries for ``auto``, with the options ``given``; None if there are none.
-
-        By default: all values of an option with a fixed set of them, or of a flag.
-        """
-        del given, gpu
-        for name, item in cls.model_fields.items():
-            if option == (item.alias or name):
-                is_flag = item.annotation is bool or bool in get_args(item.annotation)
-                return (False, True) if is_flag else choices_of(item.annotation) or None
-        return None
-
     def as_options(self) -> Mapping[str, Any]:
         """All parameters in the spelling and order of the command line (``{"tile": "128x256x64", ...}``)."""
         options: dict[str, Any] = {}
@@ -147,6 +151,42 @@ class KernelParams(BaseModel):
                 value = "x".join(str(part) for part in value)
             options[name.rstrip("_")] = value
         return options
+
+
+def _checked(options: KernelParams, gpu: Target) -> KernelParams:
+    """Resolve options that do not depend on the GPU."""
+    del gpu
+    return options.checked()
+
+
+def _no_values(option: str, given: Mapping[str, Any], gpu: Target) -> None:
+    """Values of a kernel whose options have no usual ones."""
+    del option, given, gpu
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelModel:
+    """A row of ``KERNEL_MODELS``: a kernel's name, its options, and the functions that make a launch of them."""
+
+    name: str
+    summary: str
+    """Line for ``--help``."""
+    params: type[KernelParams]
+    """Options, each checked on its own."""
+    launch: Callable[[Any, Target], Launch]
+    """The Launch on a GPU, from the result of ``resolve``."""
+    resolve: Callable[[Any, Target], Any] = _checked
+    """Config of the kernel that is built on a GPU, from the options."""
+    sweep_values: Callable[[str, Mapping[str, Any], Target], Sequence[Any] | None] = _no_values
+    """Values of an option that a sweep tries for ``auto``, with other options given; None: all values, if it has few."""
+    family: Callable[[Mapping[str, Any]], str] | None = None
+    """Family of measured rows, by the resolved options; None: the kernel's name."""
+    also: tuple[str, ...] = ()
+    """Alternative names, for hints."""
+
+    def __post_init__(self) -> None:
+        """Tell the options their row."""
+        self.params.row = self
 
 
 def _flag(option: str) -> str:

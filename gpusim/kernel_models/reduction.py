@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from pydantic import Field
@@ -77,13 +77,12 @@ class ReductionParams(StreamParams):
             return self.rows
         return ceil_div(self.rows, self.rows_per_cta) * ceil_div(self.columns, self.width)
 
-    def resolved(self, gpu: Target) -> ReductionParams:
-        """Check the parameters. Nothing depends on the GPU.
+    def checked(self) -> Self:
+        """Check the options against each other.
 
         Raises:
             KernelError: incompatible parameters.
         """
-        del gpu
         check_vector("reduction", self.vector_bytes, self.element.num_bytes)
         if self.columns % self.vector_elements:
             raise KernelError(
@@ -109,17 +108,13 @@ class ReductionParams(StreamParams):
                 f"fewer --vector-bytes"
             )
 
-    def launch(self, gpu: Target) -> Launch:
-        """The kernel on ``gpu``.
 
-        Raises:
-            KernelError: parameters that no kernel can have.
-        """
-        params = self.resolved(gpu)
-        return row_launch(params, num_sms=gpu.num_sms) if params.axis == "row" else column_launch(params)
+def reduction_launch(params: ReductionParams, gpu: Target) -> Launch:
+    """The Launch of checked ``params``."""
+    return row_launch(params, gpu.num_sms) if params.axis == "row" else column_launch(params)
 
 
-def row_launch(params: ReductionParams, *, num_sms: int) -> Launch:
+def row_launch(params: ReductionParams, num_sms: int) -> Launch:
     """The Launch of a kernel with one CTA a row.
 
     Warps run independently if a row takes more than one loop iteration and no SM has two of them. Otherwise they run
@@ -157,7 +152,6 @@ def row_launch(params: ReductionParams, *, num_sms: int) -> Launch:
         ),
         num_flops=params.rows * params.columns,
         math_class="fp32",
-        params=params.as_options(),
         has_uniform_programs=True,
     )
 
@@ -271,7 +265,6 @@ def column_launch(params: ReductionParams) -> Launch:
         ),
         num_flops=params.rows * params.columns,
         math_class="fp32",
-        params=params.as_options(),
         has_uniform_programs=True,
     )
 

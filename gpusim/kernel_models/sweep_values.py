@@ -85,10 +85,12 @@ def values_of(kind: type[KernelParams], option: str, text: str, *, fixed: Mappin
     """
     flag = f"--{option.replace('_', '-')}"
     if text == AUTO:
-        found = kind.usual(option, fixed, gpu)
-        if found is None:
+        annotation = kind.model_fields[kind.options()[option]].annotation
+        usual = kind.row.sweep_values(option, fixed, gpu)
+        usual = usual or ((False, True) if _is_flag(annotation) else choices_of(annotation))
+        if not usual:
             raise KernelError(f"{flag} auto: nothing is usual here; wants values, such as {flag} 1,2,4 or {flag} 2..6")
-        return tuple(found)
+        return tuple(usual)
     parts = [part.strip() for part in re.split(";" if ";" in text else ",", text)]
     values: list[Any] = []
     for part in parts:

@@ -5,15 +5,11 @@ In: parameters whose instructions are known. Out: a refusal of the first option 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from math import prod
+from typing import Any
 
-from gpusim.errors import KernelError
 from gpusim.workload.launch import Feature
-
-if TYPE_CHECKING:
-    from gpusim.kernel_models.gemm.options import GemmOptions
 
 MULTISTAGE = ("multistage",)
 PRODUCERS = ("warp_specialized", "cooperative", "pingpong")
@@ -32,13 +28,13 @@ class Needs:
     holds_unset: bool = True
     """Whether the condition holds if the other option has no value yet."""
 
-    def holds_for(self, params: GemmOptions) -> bool:
-        """Whether ``params`` satisfy the condition."""
-        value = getattr(params, self.field)
+    def holds_for(self, options: Any) -> bool:
+        """Whether ``options`` (or a config) satisfy the condition."""
+        value = getattr(options, self.field)
         if value is None:
             return self.holds_unset
         if self.least:
-            number: int = params.num_cluster_ctas if self.field == "cluster" else value
+            number: int = prod(value) if self.field == "cluster" else value
             return number >= self.least
         return value in self.values
 
@@ -52,7 +48,7 @@ class Needs:
         flag = f"--{self.field.rstrip('_').replace('_', '-')}"
         if self.least:
             return f"{flag} of {self.least} CTAs or more" if self.field == "cluster" else f"{flag} {self.least} or more"
-        return f"{flag} {' or '.join(map(_joined, self.values))}"
+        return f"{flag} {' or '.join(map(joined, self.values))}"
 
 
 WGMMA, MMA_SYNC, FMA = (Needs(field="math", values=(math,)) for math in ("wgmma", "mma_sync", "fma"))
@@ -80,13 +76,12 @@ class Rule:
     harmless: tuple[Any, ...] = ()
     """Values that are never refused."""
 
-    def is_broken_by(self, params: GemmOptions) -> bool:
-        """Whether the option is given although it does not apply."""
-        value = getattr(params, self.field)
-        default = type(params).model_fields[self.field].default
+    def is_broken_by(self, options: Any, default: Any) -> bool:
+        """Whether the option is given, with another value than its ``default``, although it does not apply."""
+        value = getattr(options, self.field)
         if value is None or value == default or value in self.harmless or (self.only and value not in self.only):
             return False
-        return not all(condition.holds_for(params) for condition in self.needs)
+        return not all(condition.holds_for(options) for condition in self.needs)
 
 
 OF_INSTRUCTIONS = (
@@ -161,6 +156,8 @@ OF_SHAPE = (
 )  # fmt: skip
 """Rules that are checked one by one, between the checks of sizes."""
 
+RULES = (*OF_INSTRUCTIONS, *OF_SCHEDULE, *OF_SHAPE)
+
 WANTS_FEATURE: tuple[tuple[str, tuple[str, ...], Feature, str], ...] = (
     ("schedule", PRODUCERS, "wgmma", "--schedule multistage"),
     ("math", ("wgmma",), "wgmma", "--math mma_sync"),
@@ -174,18 +171,6 @@ WANTS_FEATURE: tuple[tuple[str, tuple[str, ...], Feature, str], ...] = (
 """Options that need a feature of the GPU, their values that need it (empty: all but the default), and alternatives."""
 
 
-def refuse_first(params: GemmOptions, rules: Iterable[Rule]) -> None:
-    """Refuse the first option that is given although it does not apply.
-
-    Raises:
-        KernelError: names the flag.
-    """
-    for rule in rules:
-        if rule.is_broken_by(params):
-            why = rule.why.format(math=params.math, schedule=params.schedule, copy_=params.copy_)
-            raise KernelError(f"{typed(rule.field, getattr(params, rule.field))}: {why}; {rule.instead}")
-
-
 def typed(field: str, value: Any) -> str:
     """An option with its value as flags.
 
@@ -195,10 +180,15 @@ def typed(field: str, value: Any) -> str:
     flag = field.rstrip("_").replace("_", "-")
     if isinstance(value, bool):
         return f"--{flag}" if value else f"--no-{flag}"
-    return f"--{flag} {value:g}" if isinstance(value, float) else f"--{flag} {_joined(value)}"
+    return f"--{flag} {value:g}" if isinstance(value, float) else f"--{flag} {joined(value)}"
 
 
-def _joined(value: Any) -> str:
+def joined(value: Any) -> str:
+    """A value as typed.
+
+    >>> joined((2, 1)), joined("tma")
+    ('2x1', 'tma')
+    """
     return "x".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
@@ -217,10 +207,16 @@ def applies_when(field: str) -> dict[str, str]:
     return {values: ", ".join(texts) for values, texts in conditions.items()}
 
 
+def applies(field: str, config: Any) -> bool:
+    """Whether an option applies to a kernel, whatever its value."""
+    rules = (rule for rule in RULES if rule.field == field and not (rule.only or rule.harmless))
+    return all(condition.holds_for(config) for rule in rules for condition in rule.needs)
+
+
 def _needs_by_values(field: str) -> dict[str, list[Needs]]:
     """Conditions of an option by the values that they concern. Conditions on the same other option are merged."""
     found: dict[str, dict[str, Needs]] = {}
-    for rule in (*OF_INSTRUCTIONS, *OF_SCHEDULE, *OF_SHAPE):
+    for rule in RULES:
         if rule.field != field:
             continue
         merged = found.setdefault(" or ".join(map(str, rule.only)), {})

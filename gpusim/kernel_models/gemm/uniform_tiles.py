@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from math import lcm
 
-from gpusim.kernel_models.gemm.loader import block_bytes
-from gpusim.kernel_models.gemm.tile_grid import TilePlan, ceil_div
+from gpusim.kernel_models.gemm.tile_grid import TilePlan
+from gpusim.kernel_models.mainloop.loader import block_bytes
+from gpusim.kernel_models.mainloop.shape import ceil_div
 from gpusim.units import LINE_BYTES
 
 
@@ -16,13 +17,13 @@ def are_tiles_alike(plan: TilePlan) -> bool:
     other offsets in a line, too. Tiles that only complete a cluster read nothing of one operand, so their footprints do not
     show their extent in K.
     """
-    are_parts_alike = plan.params.split_k == 1 or not _has_tiles_outside(plan)
+    are_parts_alike = plan.config.split_k == 1 or not _has_tiles_outside(plan)
     return are_parts_alike and all(_begin_alike(plan, which) for which in (0, 1))
 
 
 def _has_tiles_outside(plan: TilePlan) -> bool:
     """Whether some tiles are completely outside of D."""
-    return plan.rows_of_a(plan.num_m - 1) == 0 or plan.rows_of_b(plan.num_n - 1) == 0
+    return plan.rows_inside(0, plan.num_m - 1) == 0 or plan.rows_inside(1, plan.num_n - 1) == 0
 
 
 def _begin_alike(plan: TilePlan, which: int) -> bool:
@@ -30,16 +31,16 @@ def _begin_alike(plan: TilePlan, which: int) -> bool:
 
     They must also begin at the same offset in a block of L2's fetch size.
     """
-    params, tile_k = plan.params, plan.tile[2]
-    width, is_k_major = params.element.num_bytes, (params.is_a_k_major, params.is_b_k_major)[which]
-    pitch = width * (params.k if is_k_major else (params.m, params.n)[which])
+    config, tile_k = plan.config, plan.tile[2]
+    width, is_k_major = config.element.num_bytes, config.are_k_major[which]
+    pitch = width * plan.extents[2 if is_k_major else which]
     step_bytes, panel_bytes = (tile_k * width, plan.tile[which] * pitch) if is_k_major else (
         tile_k * pitch, plan.tile[which] * width
     )
-    at_once = block_bytes(params, which)
+    at_once = block_bytes(plan.shape, which)
     block = lcm(LINE_BYTES, at_once or 1)
     if (plan.num_m, plan.num_n)[which] > 1 and panel_bytes % block:
         return False
     steps = lcm(max(1, at_once // step_bytes), max(1, ceil_div(at_once, step_bytes))) if is_k_major else 1
-    firsts = [plan.first_k_step(part) for part in range(params.split_k)]
+    firsts = [plan.first_k_step(part) for part in range(config.split_k)]
     return all(first * step_bytes % block == 0 and first % steps == 0 for first in firsts)
