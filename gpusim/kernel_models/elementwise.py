@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -58,15 +58,9 @@ class ElementwiseParams(StreamParams):
         """Number of CTAs of the grid."""
         return ceil_div(self.elements * self.element.num_bytes, self.share_bytes)
 
-    def checked(self) -> Self:
-        """Check the options against each other.
-
-        Raises:
-            KernelError: incompatible parameters.
-        """
+    def _check(self) -> None:
         check_vector("elementwise", self.vector_bytes, self.element.num_bytes)
         check_grid("elementwise", self.num_ctas, use="use more --items-per-thread, --threads or --vector-bytes")
-        return self
 
 
 def registers_of(params: ElementwiseParams) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import replace
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -74,12 +74,7 @@ class GatherParams(StreamParams):
         """Number of CTAs of the grid."""
         return ceil_div(self.rows, self.rows_per_cta)
 
-    def checked(self) -> Self:
-        """Check the options against each other.
-
-        Raises:
-            KernelError: incompatible parameters.
-        """
+    def _check(self) -> None:
         if self.row_bytes < LINE_BYTES or self.row_bytes & (self.row_bytes - 1):
             raise KernelError(
                 f"gather: rows of {self.row_bytes} bytes, wants a power of two from {LINE_BYTES} bytes on: use "
@@ -93,7 +88,6 @@ class GatherParams(StreamParams):
         if self.index == "sequential" and self.table_rows < self.rows:
             raise KernelError(f"gather: {self.rows} rows one behind the other, the table has {self.table_rows}: use fewer")
         check_grid("gather", self.num_ctas, use="use fewer --rows")
-        return self
 
 
 def gather_launch(params: GatherParams, _gpu: Target) -> Launch:

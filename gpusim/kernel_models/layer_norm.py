@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping
 from functools import cache
 from itertools import accumulate, pairwise
-from typing import Any, Self
+from typing import Any, ClassVar
 
 from gpusim.kernel_models.rows import VECTOR_BYTES, WORD_BYTES, Meeting, RowParams, packing, unpacking
 from gpusim.kernel_models.streaming import passes, share_footprint, total, whole_footprint
@@ -36,18 +36,8 @@ Configurations that were not compiled load all at once."""
 class LayerNormParams(RowParams):
     """out = (in - mean) / sqrt(variance + epsilon) * gamma + beta, row by row, in fp32 arithmetic."""
 
-    def checked(self) -> Self:
-        """Check the options against each other.
-
-        Raises:
-            KernelError: incompatible parameters.
-        """
-        self.check_rows("layer_norm")
-        return self
-
-    def registers_of(self, values: int) -> int:
-        """Registers of a thread: as compiled, or the values plus ``OTHER_REGISTERS``."""
-        return REGISTERS.get((self.element.num_bytes, values), values + OTHER_REGISTERS)
+    registers: ClassVar[Mapping[tuple[int, int], int]] = REGISTERS
+    other_registers: ClassVar[int] = OTHER_REGISTERS
 
 
 def layer_norm_launch(params: LayerNormParams, gpu: Target) -> Launch:

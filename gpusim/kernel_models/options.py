@@ -91,12 +91,16 @@ class KernelParams(BaseModel):
             raise KernelError(refusal_sentence((slips or found)[0], known)) from None
 
     def checked(self) -> Self:
-        """The options, checked against each other. A kernel overrides it.
+        """The options, checked against each other.
 
         Raises:
             KernelError: incompatible options.
         """
+        self._check()
         return self
+
+    def _check(self) -> None:
+        """Refuse incompatible options. A kernel overrides it."""
 
     def chosen(self, config: Any) -> Self:
         """The options with the values of ``config``, which the kernel's row resolved them to."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field
@@ -77,12 +77,7 @@ class ReductionParams(StreamParams):
             return self.rows
         return ceil_div(self.rows, self.rows_per_cta) * ceil_div(self.columns, self.width)
 
-    def checked(self) -> Self:
-        """Check the options against each other.
-
-        Raises:
-            KernelError: incompatible parameters.
-        """
+    def _check(self) -> None:
         check_vector("reduction", self.vector_bytes, self.element.num_bytes)
         if self.columns % self.vector_elements:
             raise KernelError(
@@ -92,7 +87,6 @@ class ReductionParams(StreamParams):
         if self.axis == "column":
             self._check_columns()
         check_grid("reduction", self.num_ctas, use="use fewer --rows")
-        return self
 
     def _check_columns(self) -> None:
         for name, has, unit, why in (

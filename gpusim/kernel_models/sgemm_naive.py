@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from functools import cache, partial
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,18 +68,12 @@ class SgemmNaiveParams(KernelParams):
         """Number of k in a loop iteration."""
         return TILE if self.way == "tiled" else AT_ONCE
 
-    def checked(self) -> Self:
-        """Check the options against each other.
-
-        Raises:
-            KernelError: incompatible parameters.
-        """
+    def _check(self) -> None:
         if self.k % TILE:
             raise KernelError(
                 f"sgemm_naive: k is {self.k}, wants a multiple of {TILE}: use --k {nearest_multiple(self.k, TILE)}"
             )
         check_grid("sgemm_naive", self.grid.num_x, self.grid.num_y, use="use fewer rows")
-        return self
 
 
 def first_and_again(addresses: IntArray, active: NDArray[np.bool_]) -> tuple[AccessPattern, AccessPattern]:

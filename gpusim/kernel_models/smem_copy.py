@@ -94,10 +94,10 @@ class SmemCopyParams(StreamParams):
         return self.element.num_bytes if self.copy_ == "scalar" else VECTOR_BYTES
 
     def checked(self) -> Self:
-        """Check the options. A tma copy has one warp.
+        """The options, checked against each other. A tma copy has one warp.
 
         Raises:
-            KernelError: incompatible parameters.
+            KernelError: incompatible options.
             LayoutError: a tile that the swizzle or TMA does not support.
         """
         check_grid("smem_copy", self.grid.num_x, self.grid.num_y, use="use a taller --tile")

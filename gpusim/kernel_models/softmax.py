@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
-from typing import Any, Self
+from typing import Any, ClassVar
 
 from gpusim.kernel_models.rows import WORD_BYTES, Meeting, RowParams, packing, unpacking
 from gpusim.kernel_models.streaming import share_footprint
@@ -24,18 +24,8 @@ OTHER_REGISTERS = 16
 class SoftmaxParams(RowParams):
     """out = exp(in - max) / sum, row by row, in fp32 arithmetic."""
 
-    def checked(self) -> Self:
-        """Check the options against each other.
-
-        Raises:
-            KernelError: incompatible parameters.
-        """
-        self.check_rows("softmax")
-        return self
-
-    def registers_of(self, values: int) -> int:
-        """Registers of a thread: as compiled, or the values plus ``OTHER_REGISTERS``."""
-        return REGISTERS.get((self.element.num_bytes, values), values + OTHER_REGISTERS)
+    registers: ClassVar[Mapping[tuple[int, int], int]] = REGISTERS
+    other_registers: ClassVar[int] = OTHER_REGISTERS
 
 
 def softmax_launch(params: SoftmaxParams, gpu: Target) -> Launch:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import Annotated, Any, Self
+from typing import Annotated, Any
 
 import numpy as np
 from pydantic import Field
@@ -52,14 +52,8 @@ class StridedCopyParams(StreamParams):
         """Number of CTAs of the grid."""
         return ceil_div(self.elements, self.share)
 
-    def checked(self) -> Self:
-        """Check the options against each other.
-
-        Raises:
-            KernelError: incompatible parameters.
-        """
+    def _check(self) -> None:
         check_grid("strided_copy", self.num_ctas, use="use more --items-per-thread or --threads")
-        return self
 
 
 def strided_copy_launch(params: StridedCopyParams, _gpu: Target) -> Launch:

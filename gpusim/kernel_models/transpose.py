@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping
 from dataclasses import replace
 from functools import cache
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -57,14 +57,8 @@ class TransposeParams(StreamParams):
         """Tiles of the input."""
         return TileGrid(num_rows=self.m, num_columns=self.n, tile_rows=TILE, tile_columns=TILE)
 
-    def checked(self) -> Self:
-        """Check the options against each other.
-
-        Raises:
-            KernelError: incompatible parameters.
-        """
+    def _check(self) -> None:
         check_grid("transpose", self.grid.num_x, self.grid.num_y, use="use fewer rows")
-        return self
 
     def answer_to(self, ideal: str) -> Mapping[str, Any]:
         """Padding, if bank conflicts cost the most time."""

@@ -11,7 +11,7 @@ from gpusim.kernel_models.mainloop.epilogue import Epilogue
 from gpusim.kernel_models.mainloop.instruction_fetch import cold_code
 from gpusim.kernel_models.mainloop.loader import Loader
 from gpusim.kernel_models.mainloop.ring import Ring
-from gpusim.kernel_models.mainloop.shape import MAX_STAGES, Coordinates
+from gpusim.kernel_models.mainloop.shape import MAX_STAGES, Coordinates, cached_method
 from gpusim.workload import ops
 from gpusim.workload.launch import RoleContext
 from gpusim.workload.ops import Op
@@ -255,36 +255,27 @@ class Consumer:
              ops.WgmmaCommitGroup(), *step.beside, ops.WgmmaWaitGroup(self.depth), *self._before_giving]
             for s in stages
         ]  # fmt: skip
-        self._give_back: dict[int, list[list[Op]]] = {}
-        self._steps: dict[tuple[int, int | None], list[list[list[Op]]]] = {}
 
+    @cached_method
     def _releases(self, rank: int) -> list[list[Op]]:
         """For each stage, the arrivals that release it: one for each CTA that writes to it."""
-        found = self._give_back.get(rank)
-        if found is None:
-            feeders = self.loader.feeders(rank)
-            found = self._give_back[rank] = [
-                [
-                    ops.MbarrierArrive("empty", s, self._num_arrivals, None if feeder == rank else feeder)
-                    for feeder in feeders
-                ]
-                for s in range(self.num_stages)
-            ]
-        return found
+        feeders = [None if feeder == rank else feeder for feeder in self.loader.feeders(rank)]
+        return [
+            [ops.MbarrierArrive("empty", s, self._num_arrivals, feeder) for feeder in feeders]
+            for s in range(self.num_stages)
+        ]
 
+    @cached_method
     def _k_steps(self, rank: int, lag: int | None) -> list[list[list[Op]]]:
         """For each stage and parity, a k-step that releases the stage ``lag`` before its own, or none."""
-        found = self._steps.get((rank, lag))
-        if found is None:
-            num_stages, given = self.num_stages, self._releases(rank)
-            found = self._steps[rank, lag] = [
-                [
-                    [*wait, *self._math[s], *([] if lag is None else given[(s - lag) % num_stages]), *self._behind]
-                    for wait in self._wait[s]
-                ]
-                for s in range(num_stages)
+        num_stages, given = self.num_stages, self._releases(rank)
+        return [
+            [
+                [*wait, *self._math[s], *([] if lag is None else given[(s - lag) % num_stages]), *self._behind]
+                for wait in self._wait[s]
             ]
-        return found
+            for s in range(num_stages)
+        ]
 
     def __call__(self, cta: RoleContext) -> Iterator[Op]:
         """The warp program."""

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from gpusim.kernel_models.mainloop.instruction_fetch import cold_code
-from gpusim.kernel_models.mainloop.shape import Coordinates, TileGrid, ceil_div
+from gpusim.kernel_models.mainloop.shape import Coordinates, TileGrid, cached_method, ceil_div
 from gpusim.units import LINE_BYTES, SECTOR_BYTES, WARP_SIZE
 from gpusim.workload import ops
 from gpusim.workload.atoms.mma import MmaKind
@@ -108,19 +108,9 @@ class Epilogue:
         """Rows and columns that one warp instruction covers."""
         return (4, 32) if self.math == "fma" else (8, 8)
 
-    @cached_property
-    def _known_stores(self) -> dict[tuple[int, int, int], AccessPattern]:
-        """Results of :meth:`_stores`: all inner tiles have the same stores."""
-        return {}
-
+    @cached_method
     def _stores(self, rows: int, columns: int, width: int) -> AccessPattern:
         """Access pattern of direct stores to global memory: ``rows`` x ``columns``, ``width`` bytes an element."""
-        key = rows, columns, width
-        if key not in self._known_stores:
-            self._known_stores[key] = self._count_stores(rows, columns, width)
-        return self._known_stores[key]
-
-    def _count_stores(self, rows: int, columns: int, width: int) -> AccessPattern:
         high, wide = self._fragment
         if rows % 64 == 0 and columns % wide == 0:
             return epilogue_store(rows, columns, width, self.math)
@@ -152,19 +142,9 @@ class Epilogue:
 
     # -------------------------------------------------------------------------------------- arithmetic
 
-    @cached_property
-    def _known_arithmetic(self) -> dict[int, list[Op]]:
-        """Results of :meth:`_arithmetic`: all tiles have the same arithmetic."""
-        return {}
-
+    @cached_method
     def _arithmetic(self, num_slices: int) -> list[Op]:
         """Scaling, C, bias, activation and conversion of a slice, as instructions of each warp."""
-        found = self._known_arithmetic.get(num_slices)
-        if found is None:
-            found = self._known_arithmetic[num_slices] = self._count_arithmetic(num_slices)
-        return found
-
-    def _count_arithmetic(self, num_slices: int) -> list[Op]:
         output = self.output
         elements = self.share_m * self.share_n / (self.num_warps * WARP_SIZE) / num_slices
         per_element, mufu = (float(count) for count in ACTIVATION_COST[output.activation])
@@ -192,19 +172,11 @@ class Epilogue:
             found.append(ops.ImadWide(output.wide_code / num_slices, is_interleaved=True))
         return found
 
+    @cached_method
     def _cold_code(self, num_pieces: int) -> list[list[Op]]:
         """Cold instruction fetch of each piece of the epilogue."""
-        known = self._known_code.get(num_pieces)
-        if known is None:
-            output = self.output
-            known = cold_code("epilogue", output.code_begin, output.code_end, output.code, num_parts=num_pieces)
-            self._known_code[num_pieces] = known
-        return known
-
-    @cached_property
-    def _known_code(self) -> dict[int, list[list[Op]]]:
-        """Results of :meth:`_cold_code`: all tiles have the same epilogue."""
-        return {}
+        output = self.output
+        return cold_code("epilogue", output.code_begin, output.code_end, output.code, num_parts=num_pieces)
 
     def _cold_code_of_d(self) -> list[list[Op]]:
         """Cold instruction fetch of each column block of D."""

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusim.kernel_models.mainloop.shape import MAX_STAGES, Coordinates, MainloopShape, TileGrid, ceil_div
+from gpusim.kernel_models.mainloop.shape import MAX_STAGES, Coordinates, MainloopShape, TileGrid, cached_method, ceil_div
 from gpusim.units import LINE_BYTES, SECTOR_BYTES, WARP_SIZE
 from gpusim.workload import ops
 from gpusim.workload.gmem.global_access import global_access
@@ -88,10 +88,6 @@ class Loader:
         self.by_tma = shape.by_tma
         self._num_threads, self._wide_per_copy, self._num_between = num_threads, wide_per_copy, num_between
         self._panels: dict[tuple[int, int, int], Panel] = {}
-        self._fetched: dict[tuple[int, ...], Fetches | None] = {}
-        self._passed: dict[tuple[int, ...], int] = {}
-        self._turned: dict[tuple[int, ...], AccessPattern] = {}
-        self._new: dict[tuple[int, int, int], list[float]] = {}
         self._shapes: dict[tuple[int, int, int, int], TmaShape] = {}
         self._width, self._tile, self._k_major = shape.element.num_bytes, shape.tile, shape.are_k_major
         self._blocks = block_bytes(shape, 0), block_bytes(shape, 1)
@@ -227,14 +223,16 @@ class Loader:
         grid, block, row_bytes, pitch = self.grid, self._blocks[which], self._tile[2] * self._width, self._pitches[which]
         if not (step and rows and self._k_major[which] and block >= 2 * row_bytes and pitch % block):
             return 1.0
-        first = at[which] * self._tile[which]
-        key = (which, first, rows)
-        found = self._new.get(key)
-        if found is None:
-            begins = (first + np.arange(rows)) * pitch + np.arange(0, block, row_bytes)[:, None]
-            found = ((begins + row_bytes - 1) // block * block >= begins).mean(axis=1).tolist()
-            self._new[key] = found = found if min(found) else [1.0] * len(found)
-        return found[(grid.first_k_step(at.part) + step) % len(found)]
+        fractions = self._new_fractions(which, at[which] * self._tile[which], rows)
+        return fractions[(grid.first_k_step(at.part) + step) % len(fractions)]
+
+    @cached_method
+    def _new_fractions(self, which: int, first: int, rows: int) -> list[float]:
+        """Results of :meth:`_new_fraction` for the k-steps of a block, with rows from ``first`` on."""
+        block, row_bytes = self._blocks[which], self._tile[2] * self._width
+        begins = (first + np.arange(rows)) * self._pitches[which] + np.arange(0, block, row_bytes)[:, None]
+        fractions: list[float] = ((begins + row_bytes - 1) // block * block >= begins).mean(axis=1).tolist()
+        return fractions if min(fractions) else [1.0] * len(fractions)
 
     # -------------------------------------------------------------------------------------- rows off a line
 
@@ -244,10 +242,7 @@ class Loader:
         is_shifted = not self.by_tma and self.shape.operands[which].pad_bytes % SECTOR_BYTES
         if not (rows and depth and (start or pitch % LINE_BYTES or is_shifted)) or self.shape.is_transposed(which):
             return None
-        key = (which, start, num_rows, row_bytes)
-        if key not in self._fetched:
-            self._fetched[key] = self._fetched_of(which, start, pitch, num_rows, row_bytes)
-        return self._fetched[key]
+        return self._fetched_of(which, start, pitch, num_rows, row_bytes)
 
     def _lie(self, which: int, at: Coordinates, step: int, rows: int, depth: int) -> tuple[int, int, int, int]:
         """Addresses of a copy's rows: (offset of the first row in its line in bytes, pitch, rows, bytes of a row)."""
@@ -256,6 +251,7 @@ class Loader:
         along, across = ((k, depth), (first, rows)) if self._k_major[which] else ((first, rows), (k, depth))
         return (across[0] * pitch + along[0] * width) % LINE_BYTES, pitch, across[1], along[1] * width
 
+    @cached_method
     def _fetched_of(self, which: int, start: int, pitch: int, num_rows: int, row_bytes: int) -> Fetches | None:
         """Fetches of rows of ``row_bytes`` with a pitch of ``pitch`` bytes. The first begins ``start`` bytes into a line."""
         operand = self.shape.operands[which]
@@ -277,12 +273,14 @@ class Loader:
         is_around_l1 = not (row_bytes % CHUNK_BYTES or (pitch | start) % CHUNK_BYTES or self.shape.is_transposed(which))
         if not (rows and depth and is_around_l1):
             return 0
-        key = (which, start, num_rows, row_bytes)
-        if key not in self._passed:
-            row, byte = np.meshgrid(np.arange(num_rows), np.arange(0, row_bytes, CHUNK_BYTES), indexing="ij")
-            destinations = self.shape.operands[which].byte_offsets(row, byte)
-            self._passed[key] = num_passes(*_by_lanes(start + row * pitch + byte, destinations))
-        return self._passed[key]
+        return self._passes_of(which, start, pitch, num_rows, row_bytes)
+
+    @cached_method
+    def _passes_of(self, which: int, start: int, pitch: int, num_rows: int, row_bytes: int) -> int:
+        """Passes of rows, see :meth:`_fetched_of`."""
+        row, byte = np.meshgrid(np.arange(num_rows), np.arange(0, row_bytes, CHUNK_BYTES), indexing="ij")
+        destinations = self.shape.operands[which].byte_offsets(row, byte)
+        return num_passes(*_by_lanes(start + row * pitch + byte, destinations))
 
     @cached_property
     def _fills(self) -> tuple[AccessPattern, AccessPattern]:
@@ -320,22 +318,23 @@ class Loader:
         lines. Sectors are counted as for rows that do not straddle any: a row's next copy requests the rest of a sector
         anyway.
         """
+        unshared = ceil_div(self._tile[2] * self._width + LINE_BYTES, LINE_BYTES) * LINE_BYTES  # from this pitch on rows share no line
+        return self._transposing(which, start % LINE_BYTES, min(pitch, unshared + pitch % LINE_BYTES))
+
+    @cached_method
+    def _transposing(self, which: int, start: int, pitch: int) -> AccessPattern:
+        """Access pattern of a transposing copy, see :meth:`_turned_fill`."""
         operand = self.shape.operands[which]
         rows, depth, num_bytes = self._tile[which], operand.k, operand.dtype.num_bytes
-        unshared = ceil_div(depth * num_bytes + LINE_BYTES, LINE_BYTES) * LINE_BYTES  # from this pitch on rows share no line
-        key = which, start % LINE_BYTES, min(pitch, unshared + pitch % LINE_BYTES)
-        found = self._turned.get(key)
-        if found is None:
-            element = np.arange(ceil_div(rows * depth, WARP_SIZE) * WARP_SIZE).reshape(-1, WARP_SIZE)
-            active = element < rows * depth
-            row, k = np.divmod(element, depth)
-            sources = key[1] + row * key[2] + k * num_bytes
-            read = global_access(sources, num_bytes, active)
-            written = wavefronts(f"cp_async_b{8 * num_bytes}", operand.byte_offsets(k, row * num_bytes), active, sources)
-            found = self._turned[key] = replace(
-                read, num_sectors=rows * ceil_div(depth * num_bytes, SECTOR_BYTES), num_wavefronts=int(written.sum())
-            )
-        return found
+        element = np.arange(ceil_div(rows * depth, WARP_SIZE) * WARP_SIZE).reshape(-1, WARP_SIZE)
+        active = element < rows * depth
+        row, k = np.divmod(element, depth)
+        sources = start + row * pitch + k * num_bytes
+        read = global_access(sources, num_bytes, active)
+        written = wavefronts(f"cp_async_b{8 * num_bytes}", operand.byte_offsets(k, row * num_bytes), active, sources)
+        return replace(
+            read, num_sectors=rows * ceil_div(depth * num_bytes, SECTOR_BYTES), num_wavefronts=int(written.sum())
+        )
 
     def cp_async(self, which: int, at: Coordinates, step: int, stage: int) -> Op:
         """The cp.async of a k-step of an operand to a stage."""

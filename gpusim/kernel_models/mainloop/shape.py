@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import NamedTuple, Protocol
+from functools import cache, cached_property, partial
+from typing import NamedTuple, Protocol, TypeVar, cast
 
 from gpusim.errors import LayoutError
 from gpusim.workload.atoms.mma import MmaKind
@@ -12,6 +13,8 @@ from gpusim.workload.dtypes import DType
 from gpusim.workload.operands import OperandTile, tma_boxes
 from gpusim.workload.smem.smem_ops import MATRIX_ROWS
 from gpusim.workload.tma.boxes import MAX_BOX_ELEMENTS, TmaBox
+
+Method = TypeVar("Method", bound=Callable[..., object])
 
 MAX_STAGES = 64
 
@@ -147,6 +150,11 @@ def _divided(extent: int, num_ctas: int) -> int:
             f"operand tile: {extent} do not part into {num_ctas}: use {max(1, extent // num_ctas) * num_ctas}"
         )
     return extent // num_ctas
+
+
+def cached_method(method: Method) -> Method:
+    """A method that keeps its results, for each object."""
+    return cast("Method", cached_property(lambda owner: cache(partial(method, owner))))
 
 
 def ceil_div(value: int, by: int) -> int:
