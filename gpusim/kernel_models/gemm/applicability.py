@@ -46,15 +46,18 @@ class Needs:
         ('--math mma_sync or fma', '--stages 2 or more')
         """
         flag = f"--{self.field.rstrip('_').replace('_', '-')}"
+        if self.values in ((False,), (True,)):
+            return typed(self.field, self.values[0])
         if self.least:
             return f"{flag} of {self.least} CTAs or more" if self.field == "cluster" else f"{flag} {self.least} or more"
         return f"{flag} {' or '.join(map(joined, self.values))}"
 
 
 WGMMA, MMA_SYNC, FMA = (Needs(field="math", values=(math,)) for math in ("wgmma", "mma_sync", "fma"))
-BY_WARPS = Needs(field="math", values=("mma_sync", "fma"))
+BY_WARPS, BY_MMA = (Needs(field="math", values=("mma_sync", other)) for other in ("fma", "wgmma"))
 TMA, CP_ASYNC = (Needs(field="copy_", values=(copy,)) for copy in ("tma", "cp_async"))
 NO_PRODUCER = Needs(field="schedule", values=MULTISTAGE)
+NO_TURNS = Needs(field="schedule", values=("multistage", "warp_specialized", "cooperative"))
 PRODUCER = Needs(field="schedule", values=PRODUCERS, holds_unset=False)
 AFTER_WAIT = Needs(field="prefetch", values=("after_wait",), holds_unset=False)
 TWO_REGISTER_STAGES = Needs(field="register_stages", values=(2,))
@@ -69,7 +72,7 @@ class Rule:
     field: str
     needs: tuple[Needs, ...]
     why: str
-    """Reason of the refusal; ``{math}``, ``{schedule}`` and ``{copy_}`` are replaced by those of the parameters."""
+    """Reason of the refusal; ``{math}`` and other options in braces are replaced by their values."""
     instead: str
     only: tuple[Any, ...] = ()
     """Values that the rule applies to; empty: all."""
@@ -84,12 +87,27 @@ class Rule:
         return not all(condition.holds_for(options) for condition in self.needs)
 
 
+OF_TYPES = (
+    Rule("math", (Needs(field="dtype", values=("fp32",)),), "multiplies fp32, --dtype is {dtype}",
+         "use --math mma_sync or wgmma", only=("fma",)),
+    Rule("math", (Needs(field="dtype", values=("bf16", "fp16", "tf32", "fp8", "int8")),), "does not take --dtype fp32",
+         "use --math fma, or --dtype tf32", only=("mma_sync", "wgmma")),
+    Rule("schedule", (BY_MMA,), "its consumers run wgmma, the math is {math}",
+         "use --schedule multistage, or --dtype tf32", only=PRODUCERS),
+    Rule("schedule", (WGMMA,), "its consumers run wgmma, the math is {math}",
+         "use --schedule multistage, or --math wgmma", only=PRODUCERS),
+    Rule("copy_", (BY_MMA,), "the fma kernel loads by cp.async", "use --copy cp_async", only=("tma",)),
+    Rule("out_dtype", (Needs(field="dtype", values=("int8",)),), "products of {dtype} are fp32",
+         "use --out-dtype fp32 or bf16", only=("int8", "int32")),
+)  # fmt: skip
+"""Rules of types, and of the instructions that take them."""
+
 OF_INSTRUCTIONS = (
     Rule("warps", (BY_WARPS,), "wgmma is issued by warpgroups", "use --consumer-warpgroups"),
     Rule("consumer_warpgroups", (WGMMA,), "{math} is issued by warps", "use --warps"),
     Rule("consumer_split", (WGMMA,), "{math} is issued by warps", "use --warps"),
-    Rule("consumer_split", (Needs(field="schedule", values=("multistage", "warp_specialized", "cooperative")),),
-         "pingpong's consumers take whole tiles", "use --schedule cooperative, or leave it out"),
+    Rule("consumer_split", (NO_TURNS,), "pingpong's consumers take whole tiles",
+         "use --schedule cooperative, or leave it out"),
     Rule("wgmma_depth", (WGMMA,), "the math is {math}", "leave it out"),
     Rule("prefetch", (NO_PRODUCER,), "{schedule} has a producer warp", "use --schedule multistage, or leave it out"),
     Rule("prefetch", (WGMMA,), "it waits for wgmma, the math is {math}", "use --prefetch before_mma or after_mma",
@@ -110,8 +128,8 @@ OF_INSTRUCTIONS = (
     Rule("pad", (MMA_SYNC,), "the math is {math}", "use --math mma_sync, or leave it out"),
     Rule("pad", (CP_ASYNC,), "TMA writes rows without gaps", "use --copy cp_async, or leave it out"),
     Rule("pad", (Needs(field="swizzle", values=("none",)),), "rows are swizzled", "use --swizzle none"),
-    Rule("swizzle", (Needs(field="math", values=("mma_sync", "wgmma")),),
-         "the fma kernel reads rows as vectors, without conflicts", "use --swizzle none", harmless=("none",)),
+    Rule("swizzle", (BY_MMA,), "the fma kernel reads rows as vectors, without conflicts", "use --swizzle none",
+         harmless=("none",)),
     Rule("wide_per_copy", (NO_PRODUCER, WGMMA, CP_ASYNC), "only warps that copy by cp.async and run wgmma have them",
          "use --schedule multistage --copy cp_async --math wgmma, or leave it out"),
     Rule("copy_code", (TMA,), "only copies by TMA have code of this kind", "use --copy tma, or leave it out"),
@@ -135,6 +153,15 @@ OF_INSTRUCTIONS = (
 )  # fmt: skip
 """Rules that need no shape: instructions and schedule are known, except a schedule that depends on the tile."""
 
+OF_PERSISTENCE = (
+    Rule("persistent", (NO_TURNS,), "pingpong's consumers take turns at the tiles of one CTA",
+         "use --persistent, or --schedule cooperative", only=(False,)),
+    Rule("split_k", (NO_TURNS,), "the parts of a tile are CTAs of their own", "use --schedule cooperative"),
+    Rule("split_k", (Needs(field="persistent", values=(False,)),), "the parts of a tile are CTAs of their own",
+         "use --no-persistent"),
+)  # fmt: skip
+"""Rules of CTAs that walk over tiles."""
+
 OF_SCHEDULE = (
     Rule("mbarrier_arrive", (PRODUCER,), "multistage has no producer to give stages back to",
          "use --mbarrier-arrive warpgroup"),
@@ -153,10 +180,13 @@ OF_SHAPE = (
     Rule("cluster", (PRODUCER,), "operands are multicast from a producer warp, multistage has none",
          "use --schedule cooperative"),
     Rule("epilogue", (TMA,), "this kernel has no tensor maps (--copy {copy_})", "use --epilogue smem", only=("tma_store",)),
+    Rule("epilogue", (Needs(field="split_k", values=(1,)),),
+         "with --split-k {split_k} the parts leave as fp32 from registers", "use --epilogue direct",
+         only=("smem", "tma_store")),
 )  # fmt: skip
 """Rules that are checked one by one, between the checks of sizes."""
 
-RULES = (*OF_INSTRUCTIONS, *OF_SCHEDULE, *OF_SHAPE)
+RULES = (*OF_TYPES, *OF_INSTRUCTIONS, *OF_PERSISTENCE, *OF_SCHEDULE, *OF_SHAPE)
 
 WANTS_FEATURE: tuple[tuple[str, tuple[str, ...], Feature, str], ...] = (
     ("schedule", PRODUCERS, "wgmma", "--schedule multistage"),

@@ -8,8 +8,10 @@ from gpusim.errors import KernelError, LaunchError, LayoutError, nearest_multipl
 from gpusim.kernel_models.gemm.advice import TileRefused
 from gpusim.kernel_models.gemm.applicability import (
     OF_INSTRUCTIONS,
+    OF_PERSISTENCE,
     OF_SCHEDULE,
     OF_SHAPE,
+    OF_TYPES,
     WANTS_FEATURE,
     Rule,
     joined,
@@ -31,6 +33,9 @@ MAX_WORK_TILES = 1 << 22
 
 MAX_BYTES = 1 << 38
 """Maximum bytes of A, B and D: more than the memory of each described GPU."""
+
+NAMED = ("dtype", "math", "schedule", "copy_", "split_k")
+"""Options that reasons of rules name."""
 
 CONSUMERS = {"warp_specialized": (1,), "cooperative": (2, 3), "pingpong": (2,), "multistage": (1, 2, 3)}
 
@@ -72,26 +77,7 @@ def check_kinds(options: GemmOptions) -> None:
     Raises:
         KernelError: names the flag.
     """
-    math, schedule = options.math, options.schedule
-    if math == "fma" and options.dtype != "fp32":
-        raise KernelError(
-            f"--math fma: multiplies fp32, --dtype is {options.dtype}; use --math mma_sync or wgmma"
-        )
-    if options.dtype == "fp32" and math != "fma":
-        raise KernelError(f"--math {math}: does not take --dtype fp32; use --math fma, or --dtype tf32")
-    if schedule not in (None, "multistage") and math != "wgmma":
-        other = "--dtype tf32" if math == "fma" else "--math wgmma"
-        raise KernelError(
-            f"--schedule {schedule}: its consumers run wgmma, the math is {math}; use --schedule multistage, "
-            f"or {other}"
-        )
-    if math == "fma" and options.copy_ == "tma":
-        raise KernelError("--copy tma: the fma kernel loads by cp.async; use --copy cp_async")
-    if options.element.kind == "float" and options.out_element.kind == "int":
-        raise KernelError(
-            f"--out-dtype {options.out_dtype}: products of {options.dtype} are fp32; use --out-dtype "
-            "fp32 or bf16"
-        )
+    refuse_first(options, OF_TYPES)
     for what, begin, end in (
         ("producer", options.producer_code_begin, options.producer_code_end),
         ("store", options.store_code_begin, options.store_code_end),
@@ -144,16 +130,7 @@ def _shape_rules(field: str) -> list[Rule]:
 
 def _check_schedule(config: GemmConfig) -> None:
     schedule = config.schedule
-    if schedule == "pingpong" and not config.persistent:
-        raise KernelError(
-            "--no-persistent: pingpong's consumers take turns at the tiles of one CTA; use --persistent, or "
-            "--schedule cooperative"
-        )
-    if config.split_k > 1 and config.persistent:
-        better = "--schedule cooperative" if schedule == "pingpong" else "--no-persistent"
-        raise KernelError(
-            f"--split-k {config.split_k}: the parts of a tile are CTAs of their own; use {better}"
-        )
+    refuse_first(config, OF_PERSISTENCE)
     if config.math == "wgmma" and config.consumer_warpgroups not in CONSUMERS[schedule]:
         counts = " or ".join(str(count) for count in CONSUMERS[schedule])
         close = min(CONSUMERS[schedule], key=lambda count: abs(count - config.consumer_warpgroups))
@@ -301,11 +278,6 @@ def _check_cluster(config: GemmConfig) -> None:
 def _check_epilogue(config: GemmConfig) -> None:
     epilogue, columns = config.epilogue, config.partition.warp_tile[1] if config.is_specialized else config.tile[1]
     refuse_first(config, _shape_rules("epilogue"))
-    if config.split_k > 1 and epilogue != "direct":
-        raise KernelError(
-            f"--epilogue {epilogue}: with --split-k {config.split_k} the parts leave as fp32 from registers; "
-            f"use --epilogue direct"
-        )
     row_bytes = columns * config.out_element.num_bytes
     if epilogue != "direct" and row_bytes % 16:
         raise KernelError(
@@ -345,5 +317,5 @@ def refuse_first(options: GemmOptions | GemmConfig, rules: Iterable[Rule]) -> No
     """
     for rule in rules:
         if rule.is_broken_by(options, GemmOptions.model_fields[rule.field].default):
-            why = rule.why.format(math=options.math, schedule=options.schedule, copy_=options.copy_)
+            why = rule.why.format(**{name: getattr(options, name) for name in NAMED})
             raise KernelError(f"{typed(rule.field, getattr(options, rule.field))}: {why}; {rule.instead}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from functools import cached_property
 from typing import Any
 
@@ -20,7 +20,6 @@ from gpusim.kernel_models.mainloop.epilogue import Epilogue
 from gpusim.kernel_models.mainloop.fragments import Fragments
 from gpusim.kernel_models.mainloop.loader import Loader, Panel, slot
 from gpusim.kernel_models.mainloop.ring import Ring
-from gpusim.kernel_models.mainloop.shape import Coordinates
 from gpusim.workload import ops
 from gpusim.workload.launch import RoleContext
 from gpusim.workload.ops import Op
@@ -121,16 +120,23 @@ class Multistage:
             yield from self._tile_code
             if turn:
                 yield self._meet  # all have left the ring and the staging buffer
-            if self.plan.config.math == "wgmma":
-                yield from self._wgmma_loop(cta, at, first)
-            elif self.plan.config.register_stages == 1:
-                yield from self._single_loop(cta, at, first)
-            elif self.num_stages == 1:
-                yield from self._one_stage(cta, at, first)
-            else:
-                yield from self._register_loop(cta, at, first)
+            panels = self.loader.panels(at, 0)
+            for k in range(self.distance if self.num_stages > 1 else 0):
+                yield from self._refill(panels, k, first, self.plan.num_k_steps(at.part))
+            yield from self._loop(cta, panels, self.plan.num_k_steps(at.part), first)
             yield from self.epilogue.program(at, turn)
         yield from self.epilogue.finish()
+
+    @cached_property
+    def _loop(self) -> Callable[[RoleContext, Panels, int, int], Iterator[Op]]:
+        """The main loop, after its first copies: a function of panels, number of k-steps, and k-steps of earlier tiles."""
+        if self.plan.config.math == "wgmma":
+            return self._wgmma_loop
+        if self.plan.config.register_stages == 1:
+            return self._single_loop
+        if self.num_stages == 1:
+            return self._one_stage
+        return self._scheduled_loop if self.plan.config.math == "mma_sync" else self._register_loop
 
     # -------------------------------------------------------------------------------------- loading
 
@@ -164,14 +170,11 @@ class Multistage:
 
     # -------------------------------------------------------------------------------------- wgmma
 
-    def _wgmma_loop(self, cta: RoleContext, at: Coordinates, first: int) -> Iterator[Op]:
-        num_k_steps, num_stages, distance = self.plan.num_k_steps(at.part), self.num_stages, self.distance
-        panels = self.loader.panels(at, 0)
+    def _wgmma_loop(self, cta: RoleContext, panels: Panels, num_k_steps: int, first: int) -> Iterator[Op]:
+        num_stages, distance = self.num_stages, self.distance
         is_ring, refills_first, refills_last, math = num_stages > 1, self.refills_first, self.refills_last, self._wgmma
         fence, commit, wait = ops.WgmmaFence(), ops.WgmmaCommitGroup(), ops.WgmmaWaitGroup(self.depth)
         before, beside, behind = self._step_code
-        for k in range(distance if is_ring else 0):
-            yield from self._refill(panels, k, first, num_k_steps)
         for k in cta.loop(num_k_steps):
             if not is_ring:
                 yield from self._load(panels, k, 0)
@@ -214,10 +217,10 @@ class Multistage:
         others += told if told else (CODE_OF_COPY - 1) * num_copies + CODE_OF_STEP
         return [ops.LoopBody(rows * columns // 32 * depth, others, self._fragments.bank_reads)]
 
-    def _one_stage(self, cta: RoleContext, at: Coordinates, first: int) -> Generator[Op, Any, None]:
-        panels, reads, math = self.loader.panels(at, 0), self._fragments.reads[0], self._fragments.math
+    def _one_stage(self, cta: RoleContext, panels: Panels, num_k_steps: int, first: int) -> Generator[Op, Any, None]:
+        reads, math = self._fragments.reads[0], self._fragments.math
         num_slices, (before, behind) = len(math), self._fma_code
-        for k in cta.loop(self.plan.num_k_steps(at.part)):
+        for k in cta.loop(num_k_steps):
             yield from self._loop_code
             yield from before
             yield from self._load(panels, k, 0)
@@ -246,14 +249,11 @@ class Multistage:
             yield ops.Use(token)
             yield math
 
-    def _single_loop(self, cta: RoleContext, at: Coordinates, first: int) -> Generator[Op, Any, None]:
-        num_k_steps, num_stages, distance = self.plan.num_k_steps(at.part), self.num_stages, self.distance
-        panels, num_slices = self.loader.panels(at, 0), len(self._fragments.slices)
-        is_ring = num_stages > 1
+    def _single_loop(self, cta: RoleContext, panels: Panels, num_k_steps: int, first: int) -> Generator[Op, Any, None]:
+        num_stages, distance = self.num_stages, self.distance
+        num_slices, is_ring = len(self._fragments.slices), num_stages > 1
         each = self.plan.config.step_code / (1 + num_slices)
         own, (before, behind) = code(each), code_around_copies(each)
-        for k in range(distance if is_ring else 0):
-            yield from self._refill(panels, k, first, num_k_steps)
         for k in cta.loop(num_k_steps):
             if is_ring:
                 yield from self._await_slot(first + k)
@@ -273,16 +273,11 @@ class Multistage:
             if not is_ring:
                 yield self._meet
 
-    def _register_loop(self, cta: RoleContext, at: Coordinates, first: int) -> Generator[Op, Any, None]:
-        num_k_steps, num_stages, distance = self.plan.num_k_steps(at.part), self.num_stages, self.distance
-        if self.plan.config.math == "mma_sync":
-            yield from self._placed_loop(cta, at, first)
-            return
-        panels, reads, math = self.loader.panels(at, 0), self._fragments.reads, self._fragments.math
+    def _register_loop(self, cta: RoleContext, panels: Panels, num_k_steps: int, first: int) -> Generator[Op, Any, None]:
+        num_stages, distance = self.num_stages, self.distance
+        reads, math = self._fragments.reads, self._fragments.math
         last, (before, behind) = len(math) - 1, self._fma_code
         loads_first = self.refills_first or not last
-        for k in range(distance):
-            yield from self._refill(panels, k, first, num_k_steps)
         yield from self._await_slot(first)
         token: Any = yield reads[first % num_stages][0]
         for k in cta.loop(num_k_steps):
@@ -310,13 +305,11 @@ class Multistage:
     def _schedule(self) -> list[IssueSlot]:
         return k_step_schedule(self.plan.config, self._fragments)
 
-    def _placed_loop(self, cta: RoleContext, at: Coordinates, first: int) -> Generator[Op, Any, None]:
+    def _scheduled_loop(self, cta: RoleContext, panels: Panels, num_k_steps: int, first: int) -> Generator[Op, Any, None]:
         """Main loop of mma.sync with two register stages: copies, barrier and loads at their positions in the math."""
-        num_k_steps, num_stages, distance = self.plan.num_k_steps(at.part), self.num_stages, self.distance
-        panels, halves = self.loader.panels(at, 0), self._fragments.halves
+        num_stages, distance = self.num_stages, self.distance
+        halves = self._fragments.halves
         before, behind = code_around_copies(self.plan.config.step_code)
-        for k in range(distance):
-            yield from self._refill(panels, k, first, num_k_steps)
         yield from self._await_slot(first)
         tokens: dict[int, list[Any]] = {0: []}
         yield from self._read(halves[first % num_stages][0], tokens[0])

@@ -157,11 +157,16 @@ class Producer:
             self._prologue.append(ops.FenceMbarrierInit())
         if loader.by_tma and config.prefetch_tensormap:
             self._prologue.append(ops.PrefetchTensormap(("A", "B")))
-        self._arrive = [ops.CpAsyncMbarrierArrive("full", s) for s in range(config.stages)]
-        self._all_arrive = config.mbarrier_arrive == "thread"
-        self._arrive_empty = [ops.MbarrierArrive("empty", s) for s in range(config.stages)]
-        self._copy_code = code_around_copies(config.copy_code, PRODUCER_BEFORE_COPIES)
-        self._tile_code = code_of_place(plan)
+        self._all_arrive, ring, stages = config.mbarrier_arrive == "thread", self._ring, range(config.stages)
+        arrive: list[list[Op]] = [[ops.MbarrierArrive("empty", s)] if self._all_arrive else [] for s in stages]
+        if loader.by_tma:
+            before_copies, behind_copies = code_around_copies(config.copy_code, PRODUCER_BEFORE_COPIES)
+            self._tile_code, self._behind = code_of_place(plan), [behind_copies for s in stages]
+            announce: list[list[Op]] = [[*before_copies, ring.expect[s]] for s in stages]
+        else:
+            self._tile_code, announce = [], [[] for s in stages]
+            self._behind = [[ops.CpAsyncMbarrierArrive("full", s)] for s in stages]
+        self._before = [[[*arrive[s], wait, *announce[s]] for wait in ring.wait_empty[s]] for s in stages]
         own = config.tile_code + config.setup_code * (1 - BEFORE_MEETING)
         (self._cold_code,) = cold_code("producer", config.producer_code_begin, config.producer_code_end, own)
 
@@ -173,42 +178,21 @@ class Producer:
         yield from self._behind_meeting
         if self.registers:
             yield ops.SetMaxNReg(self.registers, "dec")
-        yield from self._fill_by_tma(cta) if self.loader.by_tma else self._fill_by_cp_async(cta)
+        yield from self._fill(cta)
         yield from part_from_peers(self.plan)
 
-    def _fill_by_tma(self, cta: RoleContext) -> Iterator[Op]:
-        plan, num_stages, rank = self.plan, self._ring.num_stages, cta.cta_rank
-        wait, expect, all_arrive = self._ring.wait_empty, self._ring.expect, self._all_arrive
-        before, behind = self._copy_code
-        stage, parity = 0, 0 if all_arrive else 1  # consumers release all stages before their first k-step, or none
+    def _fill(self, cta: RoleContext) -> Iterator[Op]:
+        plan, num_stages, before, behind = self.plan, self._ring.num_stages, self._before, self._behind
+        stage, parity = 0, 0 if self._all_arrive else 1  # consumers release all stages before their first k-step, or none
         for _, at in work(cta, plan):
-            of_a, of_b = self.loader.panels(at, rank)
+            of_a, of_b = self.loader.panels(at, cta.cta_rank)
             yield from self._tile_code
             for k in cta.loop(plan.num_k_steps(at.part)):
                 key = k * MAX_STAGES + stage  # slot(k, stage)
-                if all_arrive:
-                    yield self._arrive_empty[stage]
-                yield wait[stage][parity]
-                yield from before
-                yield expect[stage]
+                yield from before[stage][parity]
                 yield of_a[key]
                 yield of_b[key]
-                yield from behind
-                stage += 1
-                if stage == num_stages:
-                    stage, parity = 0, parity ^ 1
-
-    def _fill_by_cp_async(self, cta: RoleContext) -> Iterator[Op]:
-        plan, num_stages, wait = self.plan, self._ring.num_stages, self._ring.wait_empty
-        stage, parity = 0, 1
-        for _, at in work(cta, plan):
-            of_a, of_b = self.loader.panels(at, 0)
-            for k in cta.loop(plan.num_k_steps(at.part)):
-                key = k * MAX_STAGES + stage  # slot(k, stage)
-                yield wait[stage][parity]
-                yield of_a[key]
-                yield of_b[key]
-                yield self._arrive[stage]
+                yield from behind[stage]
                 stage += 1
                 if stage == num_stages:
                     stage, parity = 0, parity ^ 1

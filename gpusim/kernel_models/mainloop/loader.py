@@ -318,7 +318,8 @@ class Loader:
         lines. Sectors are counted as for rows that do not straddle any: a row's next copy requests the rest of a sector
         anyway.
         """
-        unshared = ceil_div(self._tile[2] * self._width + LINE_BYTES, LINE_BYTES) * LINE_BYTES  # from this pitch on rows share no line
+        # from this pitch on rows share no line
+        unshared = ceil_div(self._tile[2] * self._width + LINE_BYTES, LINE_BYTES) * LINE_BYTES
         return self._transposing(which, start % LINE_BYTES, min(pitch, unshared + pitch % LINE_BYTES))
 
     @cached_method
