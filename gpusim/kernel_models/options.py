@@ -62,15 +62,15 @@ class KernelParams(BaseModel):
         Raises:
             KernelError: an option under its former and its current name.
         """
-        found: dict[str, Any] = {}
+        options: dict[str, Any] = {}
         fields = cls.options()
         for option, given_value in given.items():
             name, value = in_new_words(cls.renamed, option, given_value)
-            if name in found:
+            if name in options:
                 raise KernelError(f"{_flag(name)} is given twice, under its old name, too; leave one out")
             choices = choices_of(cls.model_fields[fields[name]].annotation) if name in fields else ()
-            found[name] = as_choice(value, choices)
-        return found
+            options[name] = as_choice(value, choices)
+        return options
 
     @model_validator(mode="wrap")
     @classmethod
@@ -86,9 +86,9 @@ class KernelParams(BaseModel):
             return handler(given)
         except ValidationError as error:
             known = [item.alias or name for name, item in cls.model_fields.items()]
-            found = error.errors()
-            slips = [item for item in found if item["type"] == "extra_forbidden"]  # a misspelled option is missing, too
-            raise KernelError(refusal_sentence((slips or found)[0], known)) from None
+            errors = error.errors()
+            slips = [item for item in errors if item["type"] == "extra_forbidden"]  # a misspelled option is missing, too
+            raise KernelError(refusal_sentence((slips or errors)[0], known)) from None
 
     def checked(self) -> Self:
         """The options, checked against each other.
@@ -201,7 +201,7 @@ def refusal_sentence(error: ErrorDetails, known: list[str]) -> str:
     """A pydantic error as a sentence: flag, value, valid values, nearest name."""
     place = [str(part) for part in error["loc"]]
     flag = f"--{place[0].rstrip('_').replace('_', '-')}" if place else "parameters"
-    found, context = error["input"], error.get("ctx", {})
+    value, context = error["input"], error.get("ctx", {})
     kind = error["type"]
     if kind == "missing":
         return f"{flag} is missing, wants a value"
@@ -209,18 +209,18 @@ def refusal_sentence(error: ErrorDetails, known: list[str]) -> str:
         return f"{flag} is no option of this kernel; {nearest(place[0], known)}"
     if kind == "literal_error":
         choices = [choice.strip("'") for choice in str(context["expected"]).replace(" or ", ", ").split(", ")]
-        hint = hint_at(str(found), choices)
+        hint = hint_at(str(value), choices)
         rest = f" (known: {', '.join(choices)})" if hint.startswith("did you") else ""
-        return f"{flag} {str(found)!r} is unknown; {hint}{rest}"
+        return f"{flag} {str(value)!r} is unknown; {hint}{rest}"
     if kind.startswith(("int_", "float_")):
-        return f"{flag} is {found!r}, wants a {'whole ' if kind.startswith('int_') else ''}number"
+        return f"{flag} is {value!r}, wants a {'whole ' if kind.startswith('int_') else ''}number"
     if kind == "finite_number":
-        return f"{flag} is {found!r}, wants a finite number"
+        return f"{flag} is {value!r}, wants a finite number"
     bounds = {"greater_than_equal": ("ge", "{} or more"), "greater_than": ("gt", "more than {}"),
               "less_than_equal": ("le", "at most {}"), "less_than": ("lt", "less than {}")}
     if kind in bounds:
         key, text = bounds[kind]
-        return f"{flag} is {found}, wants {text.format(context[key])}"
+        return f"{flag} is {value}, wants {text.format(context[key])}"
     message = error["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
     if message.startswith(("is ", "wants ", "has ")):
         return f"{flag} {message}"
@@ -228,4 +228,4 @@ def refusal_sentence(error: ErrorDetails, known: list[str]) -> str:
         return message
     if message.startswith(f"{place[0]} "):  # the message already names the option
         return f"--{message}"
-    return f"{flag} is {found!r}: {message[0].lower()}{message[1:]}"
+    return f"{flag} is {value!r}: {message[0].lower()}{message[1:]}"

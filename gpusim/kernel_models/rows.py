@@ -112,13 +112,13 @@ class RowParams(StreamParams):
         step = self.lanes * VECTOR_BYTES // self.element.num_bytes
         if self._is_shared(ceil_div(self.columns, step) * step, self.lanes):
             return f"--columns {ceil_div(self.columns, step) * step}, or another multiple of {step}"
-        found = []
+        fitting = []
         for threads in all_threads:
             step = threads * VECTOR_BYTES // self.element.num_bytes
             columns = ceil_div(self.columns, step) * step
             if self._is_kept(columns // threads, threads):
-                found.append((columns, threads))
-        if not found:
+                fitting.append((columns, threads))
+        if not fitting:
             step = VECTOR_BYTES // self.element.num_bytes
             columns, threads = max(
                 (threads * values, threads)
@@ -127,7 +127,7 @@ class RowParams(StreamParams):
                 if self._is_kept(values, threads)
             )
             return f"--columns {columns} --per block --threads {threads}, the most that a CTA keeps"
-        columns, threads = min(found)
+        columns, threads = min(fitting)
         return f"--columns {columns} --per block --threads {threads}"
 
     def rows_at_once(self, num_sms: int) -> int:

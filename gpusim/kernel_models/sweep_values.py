@@ -127,10 +127,10 @@ def _range(flag: str, text: str) -> list[str]:
     if last < first or first < 1 or match[3] == "0":
         raise KernelError(f"{flag} {text!r} is no range; wants one that grows from 1 or more, such as 2..6")
     if step or last - first < MOST_COUNTED:
-        found = range(first, last + 1, step or 1)
-        if len(found) > MOST_CHOICES:
-            raise KernelError(f"{flag} {text!r} has {len(found)} numbers; wants at most {MOST_CHOICES}")
-        return [str(number) for number in found]
+        count = range(first, last + 1, step or 1)
+        if len(count) > MOST_CHOICES:
+            raise KernelError(f"{flag} {text!r} has {len(count)} numbers; wants at most {MOST_CHOICES}")
+        return [str(number) for number in count]
     numbers = []
     while first <= last:
         numbers.append(str(first))
@@ -194,7 +194,7 @@ def choices(
     values = _values(kind, given, gpu)
     number = prod(len(of_option) for of_option in values.values())
     if number > MOST_CHOICES:
-        sizes = " x ".join(f"{len(of)} {name}" for name, of in values.items() if len(of) > 1)
+        sizes = " x ".join(f"{len(some)} {name}" for name, some in values.items() if len(some) > 1)
         raise KernelError(f"{number} configurations ({sizes}), gpusim tries at most {MOST_CHOICES}; give fewer values")
     varied = tuple(name for name, of_option in values.items() if len(of_option) > 1)
     _refuse_what_is_no_value(kind, given, values)
@@ -210,10 +210,11 @@ def choices(
             continue
         params, kept = seen
         num_legal += 1
-        told = params.as_options()
-        chosen = {name: told[fields[name].rstrip("_")] for name in varied}
+        resolved = params.as_options()
+        chosen = {name: resolved[fields[name].rstrip("_")] for name in varied}
         legal.setdefault(params, Choice(options=chosen, params=params, kept=kept))
-    refusals = sorted((Refusal(reason=of[0], num=len(of)) for of in refused.values()), key=lambda item: -item.num)
+    refusals = [Refusal(reason=reasons[0], num=len(reasons)) for reasons in refused.values()]
+    refusals.sort(key=lambda item: -item.num)
     if not legal:
         reason = refusals[0].reason if refusals else "there are no values"
         raise KernelError(reason if number == 1 else f"none of {number} configurations can run: {reason}")
@@ -265,17 +266,17 @@ def _values(kind: type[KernelParams], given: Mapping[str, Any], gpu: Target) -> 
         name: value for name, value in given.items()
         if not isinstance(value, list | tuple) and not (isinstance(value, str) and SEVERAL.search(value))
     }
-    found: dict[str, tuple[Any, ...]] = {}
+    chosen: dict[str, tuple[Any, ...]] = {}
     for name, value in given.items():
         if name not in names:
             raise KernelError(f"--{name.replace('_', '-')} is unknown; {nearest(name, names)}")
         if isinstance(value, str):
-            found[name] = values_of(kind, name, value, fixed=fixed, gpu=gpu)
+            chosen[name] = values_of(kind, name, value, fixed=fixed, gpu=gpu)
         else:
-            found[name] = tuple(value) if isinstance(value, list | tuple) else (value,)
-        if not found[name]:
+            chosen[name] = tuple(value) if isinstance(value, list | tuple) else (value,)
+        if not chosen[name]:
             raise KernelError(f"--{name.replace('_', '-')} has no values, wants one or more")
-    return found
+    return chosen
 
 
 def _combinations(values: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:

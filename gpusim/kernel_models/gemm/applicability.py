@@ -245,14 +245,14 @@ def applies(field: str, config: Any) -> bool:
 
 def _needs_by_values(field: str) -> dict[str, list[Needs]]:
     """Conditions of an option by the values that they concern. Conditions on the same other option are merged."""
-    found: dict[str, dict[str, Needs]] = {}
+    by_values: dict[str, dict[str, Needs]] = {}
     for rule in RULES:
         if rule.field != field:
             continue
-        merged = found.setdefault(" or ".join(map(str, rule.only)), {})
+        merged = by_values.setdefault(" or ".join(map(str, rule.only)), {})
         for condition in rule.needs:
             other = merged.setdefault(condition.field, condition)
             if other.values:
                 both = tuple(value for value in other.values if value in condition.values)
                 merged[condition.field] = replace(other, values=both)
-    return {values: list(merged.values()) for values, merged in found.items()}
+    return {values: list(merged.values()) for values, merged in by_values.items()}

@@ -109,7 +109,7 @@ def warp_choices(config: GemmConfig) -> list[tuple[int, int]]:
     area = 64 * 64 if config.math == "mma_sync" else 32 * 64
     usual = min(16, max(4, tile_m * tile_n // area))
     stretch = 1.0 if config.math == "mma_sync" else 2.0  # fma: 4 lanes along M, 8 along N
-    found = [
+    choices = [
         (warps_m, warps_n)
         for warps_m in range(1, 17)
         for warps_n in range(1, 17)
@@ -120,4 +120,4 @@ def warp_choices(config: GemmConfig) -> list[tuple[int, int]]:
         piece_m, piece_n = tile_m / warps[0] * stretch, tile_n / warps[1]
         return abs(warps[0] * warps[1] - usual), max(piece_m / piece_n, piece_n / piece_m), warps[0]
 
-    return sorted(found, key=rank)
+    return sorted(choices, key=rank)

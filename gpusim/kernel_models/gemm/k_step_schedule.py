@@ -44,20 +44,20 @@ def k_step_schedule(config: GemmConfig, fragments: Fragments) -> list[IssueSlot]
 
     copies = place(config.math_before_copies, 0 if config.prefetch == "before_mma" or num == 1 else 1)
     meeting = max(place(config.math_before_meeting, num - 1), copies, (num - 2) * each)
-    found: list[tuple[int, What, int]] = [
+    actions: list[tuple[int, What, int]] = [
         (copies, "copies", 0), (meeting, "meet", 0), (max(meeting, (num - 1) * each), "read_next", 0),
     ]  # fmt: skip
     for idx in range(num):
         begin = idx * each if idx != 1 else max(place(config.math_before_use, 1), copies)
-        found += [(begin, "use", idx), (max(begin, (idx + 1) * each - rests[idx]), "use_rest", idx)]
+        actions += [(begin, "use", idx), (max(begin, (idx + 1) * each - rests[idx]), "use_rest", idx)]
         if idx:
-            found.append((copies if idx == 1 else (idx - 1) * each, "read", idx))
-    atom, done, made = mma_sync(config.element), 0, []
-    for at, what, idx in sorted(found, key=lambda action: (action[0], ORDER.index(action[1]))):
-        if at > done:
-            made.append(IssueSlot("math", math=ops.MmaSync(atom, at - done)))
-            done = at
-        made.append(IssueSlot(what, idx))
+            actions.append((copies if idx == 1 else (idx - 1) * each, "read", idx))
+    atom, done, slots = mma_sync(config.element), 0, []
+    for position, what, idx in sorted(actions, key=lambda action: (action[0], ORDER.index(action[1]))):
+        if position > done:
+            slots.append(IssueSlot("math", math=ops.MmaSync(atom, position - done)))
+            done = position
+        slots.append(IssueSlot(what, idx))
     if done < num * each:
-        made.append(IssueSlot("math", math=ops.MmaSync(atom, num * each - done)))
-    return made
+        slots.append(IssueSlot("math", math=ops.MmaSync(atom, num * each - done)))
+    return slots

@@ -159,22 +159,14 @@ def _buffers(plan: TilePlan, staging: Staging, *, num_slots: int) -> tuple[Buffe
 
 
 def _features(config: GemmConfig, epilogue: Epilogue) -> frozenset[Feature]:
-    found: set[Feature] = {"tma" if config.copy_ == "tma" else "cp_async"}
-    if config.copy_ == "tma" or config.is_specialized:
-        found.add("mbarrier")
-    if config.math == "wgmma":
-        found.add("wgmma")
-    if config.math == "mma_sync":
-        found.add("mma_sync")
-    if config.num_cluster_ctas > 1:
-        found.add("cluster")
-    if config.setmaxnreg != "none":
-        found.add("setmaxnreg")
-    if epilogue.staging.num_bytes and epilogue.uses_stmatrix:
-        found.add("stmatrix")
-    if config.dtype == "fp8":
-        found.add("fp8")
-    return frozenset(found)
+    by_tma = config.copy_ == "tma"
+    uses: dict[Feature, bool] = {
+        "tma": by_tma, "cp_async": not by_tma, "mbarrier": by_tma or config.is_specialized,
+        "wgmma": config.math == "wgmma", "mma_sync": config.math == "mma_sync", "cluster": config.num_cluster_ctas > 1,
+        "setmaxnreg": config.setmaxnreg != "none", "fp8": config.dtype == "fp8",
+        "stmatrix": epilogue.staging.num_bytes > 0 and epilogue.uses_stmatrix,
+    }  # fmt: skip
+    return frozenset(feature for feature, is_used in uses.items() if is_used)
 
 
 def _conflicts(config: GemmConfig) -> list[str]:

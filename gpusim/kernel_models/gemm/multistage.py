@@ -148,15 +148,15 @@ class Multistage:
             met: list[Op] = [self._meet] if self.meets_at_copies else []
             before, behind = self._copy_code
             return [*before, self._ring.expect[stage], *met, panels[0][key], *met, panels[1][key], *behind]
-        found: list[Op] = []
+        copies: list[Op] = []
         for which, (panel, addresses) in enumerate(zip(panels, self.loader.addresses, strict=True)):
             if self._partition.num_warp_groups > 1 and which != self.warp_group:
                 continue
             if addresses is not None:
-                found.append(addresses)
-            found.append(panel[key])
-        found.append(self._commit)
-        return found
+                copies.append(addresses)
+            copies.append(panel[key])
+        copies.append(self._commit)
+        return copies
 
     def _refill(self, panels: Panels, k: int, first: int, num_k_steps: int) -> list[Op]:
         if k < num_k_steps:
@@ -212,9 +212,9 @@ class Multistage:
         if config.math != "fma":
             return []
         depth = self.plan.tile[2]
-        num_copies, told = self.loader.copies_per_warp, config.step_instructions
+        num_copies, given = self.loader.copies_per_warp, config.step_instructions
         others = depth * (rows // 4 + columns // 8) / 4 + num_copies
-        others += told if told else (CODE_OF_COPY - 1) * num_copies + CODE_OF_STEP
+        others += given if given else (CODE_OF_COPY - 1) * num_copies + CODE_OF_STEP
         return [ops.LoopBody(rows * columns // 32 * depth, others, self._fragments.bank_reads)]
 
     def _one_stage(self, cta: RoleContext, panels: Panels, num_k_steps: int, first: int) -> Generator[Op, Any, None]:

@@ -169,7 +169,7 @@ def _launch(
     def same(tiles: NDArray[np.int64]) -> NDArray[np.int64]:
         return tiles
 
-    found = [
+    footprints = [
         Footprint(
             tensor="workspace", access="read", panel_of=same,
             panel_bytes=lambda tiles: elements_of(tiles) * SUM_BYTES * parts, num_steps=parts * num_steps,
@@ -177,7 +177,7 @@ def _launch(
         Footprint(tensor="D", access="write", panel_of=same, panel_bytes=out_bytes, num_steps=num_steps),
     ]
     if config.beta != 0.0:
-        found.append(Footprint(tensor="C", access="read", panel_of=same, panel_bytes=out_bytes, num_steps=num_steps))
+        footprints.append(Footprint(tensor="C", access="read", panel_of=same, panel_bytes=out_bytes, num_steps=num_steps))
     return Launch(
         kernel="gemm_reduction",
         num_ctas=num_ctas,
@@ -187,7 +187,7 @@ def _launch(
         registers_source=(
             "as cuBLAS has it" if config.splitk_reduction == "scalar" else "4 accumulators, addresses; a light one"
         ),
-        footprints=tuple(found),
+        footprints=tuple(footprints),
         num_flops=config.m * config.n * config.batch * parts,
         math_class="fp32",
         has_uniform_programs=True,

@@ -111,13 +111,13 @@ class TilePlan:
 
     def _by_table(self, cluster: IntArray) -> IntArray:
         """Positions of clusters in the order."""
-        found, size = cluster, len(self._table)
+        positions, size = cluster, len(self._table)
         total = self.num_tiles // math.prod(self.config.cluster)
         for start in range(0, min(TABLE_WAVES * size, total), size) if size else ():
             places = np.argsort(np.argsort(self._table[: total - start]))  # ranks within a wave that is not full
             is_inside = (cluster >= start) & (cluster < start + len(places))
-            found = np.where(is_inside, start + places[np.where(is_inside, cluster - start, 0)], found)
-        return found
+            positions = np.where(is_inside, start + places[np.where(is_inside, cluster - start, 0)], positions)
+        return positions
 
     @cached_property
     def _blocks(self) -> dict[int, list[Coordinates]]:
@@ -168,7 +168,7 @@ class TilePlan:
         """Footprints of the work tiles. ``num_math_roles`` roles increment counters in an in-kernel split-K."""
         config = self.config
         num_steps = ceil_div(self.total_k_steps, config.split_k)
-        found = [
+        footprints = [
             Footprint(
                 tensor=tensor, access="read", panel_of=partial(self._panels, which),
                 panel_bytes=partial(self._bytes, which), num_steps=num_steps, unasked=partial(self.unasked, which),
@@ -176,23 +176,23 @@ class TilePlan:
             for which, tensor in enumerate("AB")
         ]
         if config.split_k > 1:
-            found.append(self._of_d("workspace", "write", SUM_BYTES, of_all_parts=True))
+            footprints.append(self._of_d("workspace", "write", SUM_BYTES, of_all_parts=True))
             if config.split_k_mode == "second_kernel":
-                return tuple(found)
-            found.append(
+                return tuple(footprints)
+            footprints.append(
                 Footprint(
                     tensor="counters", access="write", panel_of=self._panels_of_sums,
                     panel_bytes=lambda tiles: SUM_BYTES * num_math_roles * (self._areas(tiles) > 0),
                 )
             )
         width = config.out_element.num_bytes
-        found.append(self._of_d("D", "write", width))
+        footprints.append(self._of_d("D", "write", width))
         if config.beta != 0.0:
-            found.append(self._of_d("C", "read", width))
+            footprints.append(self._of_d("C", "read", width))
         if config.bias:
             panels, num_bytes = self._panels_of_bias, self._bytes_of_bias
-            found.append(Footprint(tensor="bias", access="read", panel_of=panels, panel_bytes=num_bytes))
-        return tuple(found)
+            footprints.append(Footprint(tensor="bias", access="read", panel_of=panels, panel_bytes=num_bytes))
+        return tuple(footprints)
 
     def unasked(self, which: int, block_bytes: int) -> float:
         """Fraction of the missed bytes of A or B that no request asked for: see ``Footprint.unasked``.
@@ -239,8 +239,8 @@ class TilePlan:
         """Elements of K in parts, int64[n]."""
         steps = [self.first_k_step(idx) for idx in range(self.config.split_k + 1)]
         starts = [min(self.config.k, step * self.tile[2]) for step in steps]
-        found: IntArray = np.diff(np.array(starts, dtype=np.int64)).astype(np.int64)
-        return found[part]
+        depths: IntArray = np.diff(np.array(starts, dtype=np.int64)).astype(np.int64)
+        return depths[part]
 
     def _areas(self, tiles: IntArray) -> IntArray:
         """Elements of D inside of the matrix, int64[n]."""
@@ -256,9 +256,9 @@ class TilePlan:
     ) -> Footprint:
         """Footprint of a tensor with the layout of D."""
 
-        def num_bytes(tiles: IntArray) -> IntArray:
-            found = self._areas(tiles) * width
-            return found if of_all_parts else np.where(self._writes_d(tiles), found, 0)
+        def sizes(tiles: IntArray) -> IntArray:
+            num_bytes = self._areas(tiles) * width
+            return num_bytes if of_all_parts else np.where(self._writes_d(tiles), num_bytes, 0)
 
         def panels(tiles: IntArray) -> IntArray:
             if of_all_parts:
@@ -267,7 +267,7 @@ class TilePlan:
             nobody = self.config.batch * self.num_m * self.num_n  # panel of parts that do not access D
             return np.where(self._writes_d(tiles), (batch * self.num_m + m) * self.num_n + n, nobody)
 
-        return Footprint(tensor=tensor, access=access, panel_of=panels, panel_bytes=num_bytes)
+        return Footprint(tensor=tensor, access=access, panel_of=panels, panel_bytes=sizes)
 
     def _panels_of_bias(self, tiles: IntArray) -> IntArray:
         _, n, _, _ = self.coordinates(tiles)

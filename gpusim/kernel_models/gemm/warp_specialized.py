@@ -37,10 +37,10 @@ def code(num_instructions: float, num_wide: float = 0.0, num_beside: float = 0.0
         num_beside: equivalent length of the chain while wgmma runs.
         num_more: independent instructions between those of the chain.
     """
-    found: list[Op] = []
+    instructions: list[Op] = []
     if num_instructions or num_more:
-        found.append(ops.Alu(num_instructions, is_chain=True, num_beside=num_beside, num_more=num_more))
-    return [*found, ops.ImadWide(num_wide, is_interleaved=True)] if num_wide else found
+        instructions.append(ops.Alu(num_instructions, is_chain=True, num_beside=num_beside, num_more=num_more))
+    return [*instructions, ops.ImadWide(num_wide, is_interleaved=True)] if num_wide else instructions
 
 
 def code_of_place(plan: TilePlan) -> list[Op]:

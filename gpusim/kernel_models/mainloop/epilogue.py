@@ -155,22 +155,22 @@ class Epilogue:
         if output.bias:
             per_element += 1.0
         per_element += {1: 1.0, 2: 0.5, 4: 0.0}[output.element.num_bytes]  # packing
-        found: list[Op] = [ops.Alu(elements * per_element), *self._walk(num_slices)]
+        instructions: list[Op] = [ops.Alu(elements * per_element), *self._walk(num_slices)]
         if mufu:
-            found.append(ops.Mufu(elements * mufu))
-        return found
+            instructions.append(ops.Mufu(elements * mufu))
+        return instructions
 
     def _walk(self, num_slices: int) -> list[Op]:
         """Overhead instructions of a pass over a slice's accumulators: addresses, bounds."""
-        output, found = self.output, list[Op]()
+        output, instructions = self.output, list[Op]()
         if not num_slices:
-            return found
+            return instructions
         if output.code:
             overlapped = output.overlapped_code / num_slices
-            found.append(ops.Alu(output.code / num_slices, is_chain=True, num_beside=overlapped))
+            instructions.append(ops.Alu(output.code / num_slices, is_chain=True, num_beside=overlapped))
         if output.wide_code:
-            found.append(ops.ImadWide(output.wide_code / num_slices, is_interleaved=True))
-        return found
+            instructions.append(ops.ImadWide(output.wide_code / num_slices, is_interleaved=True))
+        return instructions
 
     @cached_method
     def _cold_code(self, num_pieces: int) -> list[list[Op]]:
@@ -226,8 +226,8 @@ class Epilogue:
         """(index, columns inside of D) of the column blocks of a direct epilogue."""
         wide, num = self._fragment[1], self._num_chunks
         width = ceil_div(ceil_div(self.share_n, num), wide) * wide
-        found = [(idx, min(width, columns - idx * width)) for idx in range(num)]
-        return [(idx, inside) for idx, inside in found if inside > 0]
+        chunks = [(idx, min(width, columns - idx * width)) for idx in range(num)]
+        return [(idx, inside) for idx, inside in chunks if inside > 0]
 
     def _step(self, idx: int) -> int:
         """A slice's number in the tile. No two roles use the same number."""

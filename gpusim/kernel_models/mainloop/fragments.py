@@ -25,12 +25,12 @@ def pairs(num_ks: int) -> list[int]:
     >>> pairs(8), pairs(9), pairs(2), pairs(1)
     ([1, 2, 2, 2, 1], [1, 2, 2, 2, 1, 1], [1, 1], [1])
     """
-    found: list[int] = []
+    slices: list[int] = []
     left = num_ks - 1
     while left:
-        found.append(min(2 ** len(found), left, MOST_KS))
-        left -= found[-1]
-    return [*found, 1]
+        slices.append(min(2 ** len(slices), left, MOST_KS))
+        left -= slices[-1]
+    return [*slices, 1]
 
 
 @dataclass(frozen=True)

@@ -107,10 +107,10 @@ class Loader:
 
     def _panel(self, which: int, at: Coordinates, rank: int) -> Panel:
         key = (which, self.grid.panel(which, at), rank)
-        found = self._panels.get(key)
-        if found is None:
-            found = self._panels[key] = Panel(self, which, at, rank)
-        return found
+        panel = self._panels.get(key)
+        if panel is None:
+            panel = self._panels[key] = Panel(self, which, at, rank)
+        return panel
 
     def k_extent(self, part: int, step: int) -> int:
         """Elements of K inside of the matrices in k-step ``step`` of part ``part``."""
@@ -178,15 +178,15 @@ class Loader:
     def _shape(self, which: int, at: Coordinates, step: int, rows: int, depth: int) -> TmaShape:
         """Common fields of loads with the same rows and the same extent in K."""
         key = which, rows, depth, self._lie(which, at, step, rows, depth)[0]
-        found = self._shapes.get(key)
-        if found is None:
+        shape = self._shapes.get(key)
+        if shape is None:
             boxes = self._boxes[which]
             num_zero_rows, num_outside_rows = self._zero_rows(which, boxes, rows, depth)
-            found = self._shapes[key] = TmaShape(
+            shape = self._shapes[key] = TmaShape(
                 sum(box.num_bytes for box in boxes), rows * depth * self._width, sum(box.num_rows for box in boxes),
                 len(boxes), num_zero_rows, num_outside_rows, self._fetches(which, at, step, rows, depth),
             )
-        return found
+        return shape
 
     def _zero_rows(self, which: int, boxes: tuple[TmaBox, ...], rows: int, depth: int) -> tuple[int, int]:
         """Rows of ``boxes`` outside of the tensor, and those in boxes that are completely outside.
