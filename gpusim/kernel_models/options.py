@@ -75,11 +75,7 @@ class KernelParams(BaseModel):
     @model_validator(mode="wrap")
     @classmethod
     def _refused_in_a_sentence(cls, given: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
-        """Validate the fields.
-
-        Raises:
-            KernelError: the first error, as a sentence with the option's name.
-        """
+        """Validate the fields. The first error is refused in a sentence with the option's name."""
         if isinstance(given, Mapping):
             given = cls.in_our_words(given)
         try:

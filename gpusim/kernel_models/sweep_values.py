@@ -6,14 +6,12 @@ In: values to try for each option, as typed. Out: resolved parameters, and refus
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from math import prod
 from typing import Any, Literal, get_args, get_origin
-
-from pydantic import ValidationError
 
 from gpusim.errors import GpusimError, KernelError, nearest
 from gpusim.kernel_models.options import KernelParams
@@ -102,11 +100,7 @@ def values_of(kind: type[KernelParams], option: str, text: str, *, fixed: Mappin
 
 
 def _refuse_slip(kind: type[KernelParams], option: str, part: str) -> None:
-    """Refuse a text that looks like a range or ``auto``, but is neither.
-
-    Raises:
-        KernelError: says what to type.
-    """
+    """Refuse a text that looks like a range or ``auto``, but is neither."""
     flag = f"--{option.replace('_', '-')}"
     if span := re.fullmatch(r"(\d+)-(\d+)", part):
         raise KernelError(f"{flag} {part!r} is no range; wants {span[1]}..{span[2]}")
@@ -186,9 +180,6 @@ def choices(
         keep: function of each launch, whose result is kept; it may refuse the launch.
         progress: function of the number of combinations that have been examined, and of all.
         mapped: function like ``map``.
-
-    Raises:
-        KernelError: an unknown option, invalid values, more than :data:`MOST_CHOICES` combinations, or no valid combination.
     """
     given = kind.in_our_words(given)
     values = _values(kind, given, gpu)
@@ -201,8 +192,9 @@ def choices(
     legal: dict[KernelParams, Choice] = {}
     refused: dict[str, list[str]] = {}
     num_legal, fields = 0, kind.options()
+    combinations = (dict(zip(values, chosen, strict=True)) for chosen in product(*values.values()))
     look = partial(_looked_at, kind=kind, gpu=gpu, keep=keep)
-    for done, seen in enumerate(mapped(look, _combinations(values))):
+    for done, seen in enumerate(mapped(look, combinations)):
         if not done % TELL_EVERY:
             progress(done, number)
         if isinstance(seen, str):
@@ -231,10 +223,6 @@ def _looked_at(
     try:
         params, launch = kind(**options).planned(gpu)
         return params, None if keep is None else keep(launch)
-    except ValidationError as error:
-        first = error.errors()[0]
-        flag = "".join(f"--{str(part).replace('_', '-')} " for part in first["loc"][:1])
-        return f"{flag}{first['msg'].removeprefix('Value error, ')}"
     except GpusimError as error:
         return str(error)
 
@@ -245,9 +233,6 @@ def _refuse_what_is_no_value(
     """Refuse a value that its option can never have: it is a typing error, not one refused configuration among others.
 
     Numbers of a range are not typed one by one. Numbers beyond a bound are therefore refused like other configurations.
-
-    Raises:
-        KernelError: names the value, and valid ones.
     """
     firsts = {name: of_option[0] for name, of_option in values.items()}
     for name, of_option in values.items():
@@ -277,11 +262,6 @@ def _values(kind: type[KernelParams], given: Mapping[str, Any], gpu: Target) -> 
         if not chosen[name]:
             raise KernelError(f"--{name.replace('_', '-')} has no values, wants one or more")
     return chosen
-
-
-def _combinations(values: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:
-    for combination in product(*values.values()):
-        yield dict(zip(values, combination, strict=True))
 
 
 def _note(refused: dict[str, list[str]], reason: str) -> None:

@@ -14,7 +14,6 @@ from gpusim.kernel_models.gemm.smem_budget import ALIGNMENT_BYTES, staging_of
 from gpusim.kernel_models.gemm.splitk_epilogue import SplitKEpilogue
 from gpusim.kernel_models.gemm.splitk_reduce import reduction_launch
 from gpusim.kernel_models.gemm.tile_grid import TilePlan
-from gpusim.kernel_models.gemm.uniform_tiles import are_tiles_alike
 from gpusim.kernel_models.gemm.warp_specialized import Consumer, Producer
 from gpusim.kernel_models.mainloop.epilogue import Epilogue, Staging
 from gpusim.kernel_models.mainloop.fragments import Fragments
@@ -67,7 +66,7 @@ def gemm_launch(config: GemmConfig, gpu: Target) -> Launch:
         tensor_maps=tuple(name for name, is_used in maps.items() if is_used),
         remarks=_remarks(config, plan),
         following=(reduction_launch(config),) if is_second else (),
-        has_uniform_programs=are_tiles_alike(plan),
+        has_uniform_programs=plan.has_uniform_programs,
         work=tile_work(plan, staging),
     )
 

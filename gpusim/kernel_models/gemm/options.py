@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field
@@ -10,10 +11,9 @@ from pydantic import BeforeValidator, Field
 from gpusim.errors import LayoutError
 from gpusim.kernel_models.gemm.applicability import applies, applies_when
 from gpusim.kernel_models.gemm.config import GemmTypes, widest_swizzle
-from gpusim.kernel_models.gemm.option_panels import panel_of
 from gpusim.kernel_models.gemm.renamed import RENAMED
 from gpusim.kernel_models.mainloop.shape import MAX_STAGES
-from gpusim.kernel_models.options import KernelParams
+from gpusim.kernel_models.options import COMPILER_OUTPUT, PROBLEM, KernelParams
 from gpusim.kernel_models.spelling import Renamed, as_choice
 from gpusim.layout.notation import parse_swizzle
 from gpusim.layout.swizzle import SWIZZLE_MODES
@@ -315,8 +315,12 @@ class GemmOptions(GemmTypes, KernelParams):
 
     @classmethod
     def panel_of(cls, option: str) -> str:
-        """Panel of ``--help`` for an option; see :mod:`gpusim.kernel_models.gemm.option_panels`."""
-        return panel_of(option)
+        """Panel of ``--help`` for an option.
+
+        >>> GemmOptions.panel_of("pad"), GemmOptions.panel_of("stages")
+        ('Memory path', 'Tile and schedule')
+        """
+        return next((panel for panel, options in PANELS.items() if option in options), "Tile and schedule")
 
     @classmethod
     def applies_when(cls, option: str) -> Mapping[str, str]:
@@ -339,6 +343,20 @@ class GemmOptions(GemmTypes, KernelParams):
             return {} if self.swizzle == widest else {"swizzle": widest, **({"pad": 0} if self.pad else {})}
         return {}
 
+
+PANELS: Mapping[str, tuple[str, ...]] = MappingProxyType({
+    PROBLEM: ("m", "n", "k", "batch", "dtype", "out_dtype", "layout"),
+    "Memory path": ("copy", "swizzle", "pad", "l2_promotion", "prefetch_tensormap", "stall_on_ldgsts"),
+    "Epilogue": ("epilogue", "alpha", "beta", "bias", "activation"),
+    "Synchronization": ("mbarrier_arrive", "cta_barrier", "cluster_sync", "fence"),
+    COMPILER_OUTPUT: (
+        "math_before_copies", "math_before_meeting", "math_before_use", "wide_per_copy", "fma_bank_reads", "step_code",
+        "step_instructions", "copy_code", "setup_code", "tile_code", "tile_wide_code", "tile_beside_code", "turn_code",
+        "store_code", "store_wide_code", "store_beside_code", "producer_code_begin", "producer_code_end", "store_code_begin",
+        "store_code_end", "last_part_code_begin", "last_part_code_end",
+    ),
+})
+"""Options of each panel. All others are in the panel "Tile and schedule"."""
 
 CHOSEN = (
     "out_dtype", "tile", "stages", "copy_", "math", "schedule", "warps", "consumer_warpgroups", "consumer_split",

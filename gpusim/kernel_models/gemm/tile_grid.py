@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from gpusim.kernel_models.gemm.config import GemmConfig
 from gpusim.kernel_models.mainloop.epilogue import SUM_BYTES
+from gpusim.kernel_models.mainloop.loader import block_bytes
 from gpusim.kernel_models.mainloop.shape import Coordinates, MainloopShape, ceil_div
 from gpusim.units import LINE_BYTES
 from gpusim.workload.gmem.line_fetches import unasked_fraction
@@ -276,6 +277,34 @@ class TilePlan:
     def _bytes_of_bias(self, tiles: IntArray) -> IntArray:
         _, n, _, _ = self.coordinates(tiles)
         return np.where(self._panels_of_bias(tiles) < self.num_n, self._inside(1, n) * SUM_BYTES, 0)
+
+
+    # -------------------------------------------------------------------------------------- programs of tiles
+
+    @property
+    def has_uniform_programs(self) -> bool:
+        """Whether programs of tiles with the same bytes in their footprints differ in nothing but panels.
+
+        A copy depends on the offsets of its rows in lines, and in the blocks that L2 fetches. Parts of K (split-K) may begin
+        at other offsets in a line, too. Tiles that only complete a cluster read nothing of one operand, so their footprints
+        do not show their extent in K.
+        """
+        is_cluster_full = self.rows_inside(0, self.num_m - 1) > 0 and self.rows_inside(1, self.num_n - 1) > 0
+        return (self.config.split_k == 1 or is_cluster_full) and all(self._has_one_offset(which) for which in (0, 1))
+
+    def _has_one_offset(self, which: int) -> bool:
+        """Whether all panels of A (0) or B (1) begin at one offset in a line, and in a block of L2's fetch size."""
+        tile_k, width, is_k_major = self.tile[2], self.config.element.num_bytes, self.config.are_k_major[which]
+        pitch = width * self.extents[2 if is_k_major else which]
+        row_pitch, k_pitch = (pitch, width) if is_k_major else (width, pitch)
+        step_bytes, panel_bytes = tile_k * k_pitch, self.tile[which] * row_pitch
+        at_once = block_bytes(self.shape, which)
+        block = math.lcm(LINE_BYTES, at_once or 1)
+        if (self.num_m, self.num_n)[which] > 1 and panel_bytes % block:
+            return False
+        steps = math.lcm(max(1, at_once // step_bytes), max(1, ceil_div(at_once, step_bytes))) if is_k_major else 1
+        firsts = [self.first_k_step(part) for part in range(self.config.split_k)]
+        return all(first * step_bytes % block == 0 and first % steps == 0 for first in firsts)
 
 
 def _walk(
