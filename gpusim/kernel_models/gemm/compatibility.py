@@ -21,8 +21,8 @@ from gpusim.kernel_models.gemm.check_tile import check_partition
 from gpusim.kernel_models.gemm.config import GemmConfig
 from gpusim.kernel_models.gemm.options import MAX_CLUSTER, PORTABLE_CLUSTER, GemmOptions
 from gpusim.kernel_models.gemm.tile_grid import TilePlan
-from gpusim.kernel_models.mainloop.shape import ceil_div
 from gpusim.kernel_models.mainloop.warp_partition import PRODUCER_WARPS
+from gpusim.kernel_models.streaming import ceil_div
 from gpusim.layout.notation import units_remark
 from gpusim.layout.swizzle import SWIZZLE_MODES, span_bytes
 from gpusim.workload.launch import Target

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from gpusim.kernel_models.gemm.config import GemmConfig
 from gpusim.kernel_models.mainloop.epilogue import ACTIVATION_COST, SUM_BYTES
-from gpusim.kernel_models.mainloop.shape import ceil_div
+from gpusim.kernel_models.streaming import ceil_div
 from gpusim.units import LINE_BYTES, SECTOR_BYTES, WARP_SIZE
 from gpusim.workload import ops
 from gpusim.workload.launch import Footprint, Launch, Program, RoleContext, WarpRole

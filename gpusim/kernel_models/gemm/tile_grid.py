@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from gpusim.kernel_models.gemm.config import GemmConfig
 from gpusim.kernel_models.mainloop.epilogue import SUM_BYTES
 from gpusim.kernel_models.mainloop.loader import block_bytes
-from gpusim.kernel_models.mainloop.shape import Coordinates, MainloopShape, ceil_div
+from gpusim.kernel_models.mainloop.shape import Coordinates, MainloopShape
+from gpusim.kernel_models.streaming import ceil_div
 from gpusim.units import LINE_BYTES
 from gpusim.workload.gmem.line_fetches import unasked_fraction
 from gpusim.workload.launch import Footprint

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from gpusim.kernel_models.mainloop.instruction_fetch import cold_code
-from gpusim.kernel_models.mainloop.shape import Coordinates, TileGrid, cached_method, ceil_div
+from gpusim.kernel_models.mainloop.shape import Coordinates, OperandGrid, cached_method
+from gpusim.kernel_models.streaming import ceil_div
 from gpusim.units import LINE_BYTES, SECTOR_BYTES, WARP_SIZE
 from gpusim.workload import ops
 from gpusim.workload.atoms.mma import MmaKind
@@ -76,7 +77,7 @@ class Epilogue:
     * Rows of D that do not begin on a sector.
     """
 
-    grid: TileGrid
+    grid: OperandGrid
     math: MmaKind
     output: Output
     staging: Staging

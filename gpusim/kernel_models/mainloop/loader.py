@@ -10,7 +10,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusim.kernel_models.mainloop.shape import MAX_STAGES, Coordinates, MainloopShape, TileGrid, cached_method, ceil_div
+from gpusim.kernel_models.mainloop.shape import MAX_STAGES, Coordinates, MainloopShape, OperandGrid, cached_method
+from gpusim.kernel_models.streaming import ceil_div
 from gpusim.units import LINE_BYTES, SECTOR_BYTES, WARP_SIZE
 from gpusim.workload import ops
 from gpusim.workload.gmem.global_access import global_access
@@ -73,7 +74,7 @@ class Loader:
     """Copies of one kernel. ``num_threads`` threads issue cp.async; one thread issues TMA."""
 
     def __init__(
-        self, shape: MainloopShape, grid: TileGrid, *, num_threads: int, wide_per_copy: int = 0, num_between: float = 0.0
+        self, shape: MainloopShape, grid: OperandGrid, *, num_threads: int, wide_per_copy: int = 0, num_between: float = 0.0
     ) -> None:
         """Copies of the operands of ``grid``'s tiles.
 

@@ -32,7 +32,7 @@ class Coordinates(NamedTuple):
     part: int
 
 
-class TileGrid(Protocol):
+class OperandGrid(Protocol):
     """Work tiles of a kernel, as its main loop and its epilogue see them. Operand A is 0, and B is 1."""
 
     @property
@@ -155,8 +155,3 @@ def _divided(extent: int, num_ctas: int) -> int:
 def cached_method(method: Method) -> Method:
     """A method that keeps its results, for each object."""
     return cast("Method", cached_property(lambda owner: cache(partial(method, owner))))
-
-
-def ceil_div(value: int, by: int) -> int:
-    """``value / by``, rounded up."""
-    return (value + by - 1) // by
