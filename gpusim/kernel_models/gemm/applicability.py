@@ -228,7 +228,9 @@ def applies_when(field: str) -> dict[str, str]:
     >>> applies_when("consumer_split"), applies_when("m")
     ({'': '--math wgmma, --schedule multistage or warp_specialized or cooperative'}, {})
     >>> applies_when("epilogue")
-    {'tma_store': '--copy tma, a GPU with tma'}
+    {'tma_store': '--copy tma, a GPU with tma', 'smem or tma_store': '--split-k 1'}
+    >>> applies_when("persistent")
+    {'--no-persistent': '--schedule multistage or warp_specialized or cooperative'}
     """
     conditions = {values: [condition.text for condition in needs] for values, needs in _needs_by_values(field).items()}
     for name, wanting, feature, _ in WANTS_FEATURE:
@@ -249,7 +251,8 @@ def _needs_by_values(field: str) -> dict[str, list[Needs]]:
     for rule in RULES:
         if rule.field != field:
             continue
-        merged = by_values.setdefault(" or ".join(map(str, rule.only)), {})
+        words = (typed(field, value) if isinstance(value, bool) else str(value) for value in rule.only)
+        merged = by_values.setdefault(" or ".join(words), {})
         for condition in rule.needs:
             other = merged.setdefault(condition.field, condition)
             if other.values:
