@@ -19,7 +19,8 @@ def cold_code(name: str, begin: int, end: int, num_instructions: float, *, num_p
 
     >>> cold_code("epilogue", 0, 0, 100.0)
     [[]]
-    >>> [[op.begin_bytes, op.end_bytes, op.overhead_cycles] for (op,) in cold_code("epilogue", 1000, 3000, 100.0, num_parts=2)]
+    >>> parts = cold_code("epilogue", 1000, 3000, 100.0, num_parts=2)
+    >>> [[op.begin_bytes, op.end_bytes, op.overhead_cycles] for (op,) in parts]
     [[1000, 2000, 200.0], [2000, 3000, 200.0]]
     """
     if end <= begin or not num_parts:
