@@ -15,7 +15,7 @@ from gpusim.cli.parameters import help_text
 from gpusim.errors import KernelError
 from gpusim.kernel_models import KERNEL_MODELS
 from gpusim.kernel_models.gemm import GemmParams
-from gpusim.kernel_models.gemm.applicability import OF_INSTRUCTIONS, OF_SCHEDULE, OF_SHAPE, WANTS_FEATURE
+from gpusim.kernel_models.gemm.applicability import RULES, WANTS_FEATURE
 from gpusim.kernel_models.gemm.renamed import RENAMED
 from gpusim.kernel_models.options import COMPILER_OUTPUT
 from gpusim.kernel_models.spelling import choices_of
@@ -76,7 +76,7 @@ def test_the_two_swizzles_point_at_each_other() -> None:
 
 
 def test_what_an_option_needs_is_what_it_is_refused_for() -> None:
-    for rule in (*OF_INSTRUCTIONS, *OF_SCHEDULE, *OF_SHAPE):
+    for rule in RULES:
         option = rule.field.rstrip("_")
         text = help_text(GemmParams, option, ())
         for condition in rule.needs:

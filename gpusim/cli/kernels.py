@@ -211,7 +211,7 @@ def _predict(request: Request) -> None:
     options = resolved.as_options()
     steps = [Step(words=request.line.words("explain"))]
     open_choices = [name for name in ("tile", "stages", "schedule") if name in options and name not in request.line.given]
-    if "tile" in open_choices and result.kernel == "gemm":
+    if "tile" in open_choices and request.row.params.model_fields["tile"].default is None:
         steps.append(Step(why=TILE_CHOSEN, words=request.line.sweep_words(open_choices)))
     elif expected is None and "toy" not in result.sources:
         steps.append(Step(why=NOT_VALIDATED, words=request.line.check_words()))

@@ -90,7 +90,7 @@ class PipelineQuestion(Question):
 
     def command(self, clock: Clock | None = None) -> str:
         """Equivalent command line, without the sliders."""
-        words = ["gpusim", "predict", "gemm"]
+        words = ["gpusim", "predict", GemmParams.row.name]
         for name, text in self.options().items():
             words += [f"--{name}", text]
         at = [] if clock is None else ["--clock", f"{clock.sm_mhz:g}"]

@@ -1,32 +1,24 @@
-"""Kernel models in the public vocabulary: parameters in, a Launch out. Knows no time and no machine.
+"""Kernel models in the public vocabulary: options in, a Launch out. Knows no time and no machine.
 
 Each kernel is one file (or folder), and one row in ``KERNEL_MODELS``.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from importlib import import_module
-from typing import cast
-
 from gpusim.errors import KernelError, nearest
-from gpusim.kernel_models.options import KernelParams
+from gpusim.kernel_models.elementwise import ElementwiseParams, elementwise_launch
+from gpusim.kernel_models.gather import GatherParams, gather_launch
+from gpusim.kernel_models.gemm import GemmParams, family_of, gemm_launch, resolve, usual_values
+from gpusim.kernel_models.layer_norm import LayerNormParams, layer_norm_launch
+from gpusim.kernel_models.options import KernelModel
+from gpusim.kernel_models.reduction import ReductionParams, reduction_launch
+from gpusim.kernel_models.sgemm_naive import SgemmNaiveParams, sgemm_naive_launch
+from gpusim.kernel_models.smem_copy import SmemCopyParams, smem_copy_launch
+from gpusim.kernel_models.softmax import SoftmaxParams, softmax_launch
+from gpusim.kernel_models.strided_copy import StridedCopyParams, strided_copy_launch
+from gpusim.kernel_models.transpose import TransposeParams, transpose_launch
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KernelModel:
-    """A row: the kernel's name, which is also its module's, a line for ``--help``, and the name of its parameters' class."""
-
-    name: str
-    summary: str
-    kind: str
-    also: tuple[str, ...] = ()
-    """Alternative names, for hints."""
-
-    @property
-    def params(self) -> type[KernelParams]:
-        """Class of the parameters (a pydantic model). It is imported at first use: a prediction needs one kernel only."""
-        return cast("type[KernelParams]", getattr(import_module(f"{__name__}.{self.name}"), self.kind))
+__all__ = ["KERNEL_MODELS", "KernelModel", "KernelModels"]
 
 
 class KernelModels(dict[str, KernelModel]):
@@ -41,35 +33,48 @@ class KernelModels(dict[str, KernelModel]):
         raise KernelError(f"{name!r} is no kernel; {nearest(str(name), self)}")
 
 
-KERNEL_MODELS = KernelModels({
-    "gemm": KernelModel(
-        name="gemm", summary="D = activation(alpha A B + beta C + bias), every schedule", kind="GemmParams",
+_ROWS = (
+    KernelModel(
+        name="gemm", summary="D = activation(alpha A B + beta C + bias), every schedule", params=GemmParams,
+        resolve=resolve, launch=gemm_launch, sweep_values=usual_values, family=family_of,
         also=("matmul", "mm", "linear", "addmm", "bmm"),
     ),
-    "sgemm_naive": KernelModel(
-        name="sgemm_naive", summary="D = A B in fp32, a thread an element of D", kind="SgemmNaiveParams"
+    KernelModel(
+        name="sgemm_naive", summary="D = A B in fp32, a thread an element of D", params=SgemmNaiveParams,
+        launch=sgemm_naive_launch,
     ),
-    "elementwise": KernelModel(
-        name="elementwise", summary="copy, scale, add or fill, a vector a load", kind="ElementwiseParams",
-        also=("copy", "scale", "add", "fill", "memcpy", "vector_add", "axpy", "stream"),
+    KernelModel(
+        name="elementwise", summary="copy, scale, add or fill, a vector a load", params=ElementwiseParams,
+        launch=elementwise_launch, also=("copy", "scale", "add", "fill", "memcpy", "vector_add", "axpy", "stream"),
     ),
-    "smem_copy": KernelModel(
-        name="smem_copy", summary="a matrix copied through shared memory, tile by tile", kind="SmemCopyParams"
+    KernelModel(
+        name="smem_copy", summary="a matrix copied through shared memory, tile by tile", params=SmemCopyParams,
+        launch=smem_copy_launch,
     ),
-    "strided_copy": KernelModel(
-        name="strided_copy", summary="every n-th element of a tensor, side by side", kind="StridedCopyParams"
+    KernelModel(
+        name="strided_copy", summary="every n-th element of a tensor, side by side", params=StridedCopyParams,
+        launch=strided_copy_launch,
     ),
-    "transpose": KernelModel(name="transpose", summary="a matrix transposed in tiles of 32 x 32", kind="TransposeParams"),
-    "reduction": KernelModel(
-        name="reduction", summary="sum of every row, or of every column", kind="ReductionParams", also=("sum", "reduce")
+    KernelModel(
+        name="transpose", summary="a matrix transposed in tiles of 32 x 32", params=TransposeParams,
+        launch=transpose_launch,
     ),
-    "softmax": KernelModel(name="softmax", summary="softmax of every row, by a warp or a CTA", kind="SoftmaxParams"),
-    "layer_norm": KernelModel(
-        name="layer_norm", summary="layer normalization of every row, by a warp or a CTA", kind="LayerNormParams",
-        also=("layernorm", "norm"),
+    KernelModel(
+        name="reduction", summary="sum of every row, or of every column", params=ReductionParams,
+        launch=reduction_launch, also=("sum", "reduce"),
     ),
-    "gather": KernelModel(
-        name="gather", summary="rows of a table by their numbers", kind="GatherParams", also=("embedding", "index_select")
+    KernelModel(
+        name="softmax", summary="softmax of every row, by a warp or a CTA", params=SoftmaxParams, launch=softmax_launch
     ),
-})
+    KernelModel(
+        name="layer_norm", summary="layer normalization of every row, by a warp or a CTA", params=LayerNormParams,
+        launch=layer_norm_launch, also=("layernorm", "norm"),
+    ),
+    KernelModel(
+        name="gather", summary="rows of a table by their numbers", params=GatherParams, launch=gather_launch,
+        also=("embedding", "index_select"),
+    ),
+)  # fmt: skip
+
+KERNEL_MODELS = KernelModels({row.name: row for row in _ROWS})
 """Kernels that can be predicted by name."""

@@ -58,24 +58,9 @@ class ElementwiseParams(StreamParams):
         """Number of CTAs of the grid."""
         return ceil_div(self.elements * self.element.num_bytes, self.share_bytes)
 
-    def resolved(self, gpu: Target) -> ElementwiseParams:
-        """Check the parameters. Nothing depends on the GPU.
-
-        Raises:
-            KernelError: incompatible parameters.
-        """
-        del gpu
+    def _check(self) -> None:
         check_vector("elementwise", self.vector_bytes, self.element.num_bytes)
         check_grid("elementwise", self.num_ctas, use="use more --items-per-thread, --threads or --vector-bytes")
-        return self
-
-    def launch(self, gpu: Target) -> Launch:
-        """The kernel on ``gpu``.
-
-        Raises:
-            KernelError: parameters that no kernel can have.
-        """
-        return elementwise_launch(self.resolved(gpu))
 
 
 def registers_of(params: ElementwiseParams) -> int:
@@ -84,7 +69,7 @@ def registers_of(params: ElementwiseParams) -> int:
     return max(LEAST_REGISTERS, min(255, data + OTHER_REGISTERS))
 
 
-def elementwise_launch(params: ElementwiseParams) -> Launch:
+def elementwise_launch(params: ElementwiseParams, _gpu: Target) -> Launch:
     """The Launch of checked ``params``.
 
     All loads of a thread from one tensor are one op, and so are its stores: they follow one another without a wait.
@@ -142,6 +127,5 @@ def elementwise_launch(params: ElementwiseParams) -> Launch:
         ),
         num_flops=params.elements if has_math else 0,
         math_class="fp32" if has_math else "",
-        params=params.as_options(),
         has_uniform_programs=True,
     )

@@ -74,13 +74,7 @@ class GatherParams(StreamParams):
         """Number of CTAs of the grid."""
         return ceil_div(self.rows, self.rows_per_cta)
 
-    def resolved(self, gpu: Target) -> GatherParams:
-        """Check the parameters. Nothing depends on the GPU.
-
-        Raises:
-            KernelError: incompatible parameters.
-        """
-        del gpu
+    def _check(self) -> None:
         if self.row_bytes < LINE_BYTES or self.row_bytes & (self.row_bytes - 1):
             raise KernelError(
                 f"gather: rows of {self.row_bytes} bytes, wants a power of two from {LINE_BYTES} bytes on: use "
@@ -94,18 +88,9 @@ class GatherParams(StreamParams):
         if self.index == "sequential" and self.table_rows < self.rows:
             raise KernelError(f"gather: {self.rows} rows one behind the other, the table has {self.table_rows}: use fewer")
         check_grid("gather", self.num_ctas, use="use fewer --rows")
-        return self
-
-    def launch(self, gpu: Target) -> Launch:
-        """The kernel on ``gpu``.
-
-        Raises:
-            KernelError: parameters that no kernel can have.
-        """
-        return gather_launch(self.resolved(gpu))
 
 
-def gather_launch(params: GatherParams) -> Launch:
+def gather_launch(params: GatherParams, _gpu: Target) -> Launch:
     """The Launch of checked ``params``.
 
     Ignores:
@@ -161,7 +146,6 @@ def gather_launch(params: GatherParams) -> Launch:
             share_footprint("out", "write", num_bytes=num_bytes, share_bytes=share, num_steps=len(chunks)),
         ),
         math_class="fp32",
-        params=params.as_options(),
         has_uniform_programs=True,
     )
 

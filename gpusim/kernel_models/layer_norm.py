@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping
 from functools import cache
 from itertools import accumulate, pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 from gpusim.kernel_models.rows import VECTOR_BYTES, WORD_BYTES, Meeting, RowParams, packing, unpacking
 from gpusim.kernel_models.streaming import passes, share_footprint, total, whole_footprint
@@ -36,30 +36,11 @@ Configurations that were not compiled load all at once."""
 class LayerNormParams(RowParams):
     """out = (in - mean) / sqrt(variance + epsilon) * gamma + beta, row by row, in fp32 arithmetic."""
 
-    def resolved(self, gpu: Target) -> LayerNormParams:
-        """Check the parameters. Nothing depends on the GPU.
-
-        Raises:
-            KernelError: incompatible parameters.
-        """
-        del gpu
-        self.check_rows("layer_norm")
-        return self
-
-    def registers_of(self, values: int) -> int:
-        """Registers of a thread: as compiled, or the values plus ``OTHER_REGISTERS``."""
-        return REGISTERS.get((self.element.num_bytes, values), values + OTHER_REGISTERS)
-
-    def launch(self, gpu: Target) -> Launch:
-        """The kernel on ``gpu``.
-
-        Raises:
-            KernelError: parameters that no kernel can have.
-        """
-        return layer_norm_launch(self.resolved(gpu), num_sms=gpu.num_sms)
+    registers: ClassVar[Mapping[tuple[int, int], int]] = REGISTERS
+    other_registers: ClassVar[int] = OTHER_REGISTERS
 
 
-def layer_norm_launch(params: LayerNormParams, *, num_sms: int) -> Launch:
+def layer_norm_launch(params: LayerNormParams, gpu: Target) -> Launch:
     """The Launch of checked ``params``.
 
     The warps of the first row request lines of gamma and beta that L1 may lack. The other warps hit these lines in L1 or in
@@ -70,7 +51,7 @@ def layer_norm_launch(params: LayerNormParams, *, num_sms: int) -> Launch:
     * That a load waits until a store has read the registers that it overwrites.
     """
     per_cta = params.rows_per_cta
-    rows = params.rows_at_once(num_sms)
+    rows = params.rows_at_once(gpu.num_sms)
     num_steps = per_cta // rows
     share, num_bytes = params.row_bytes * per_cta, params.row_bytes * params.rows
     trips = _trips(params)
@@ -91,7 +72,6 @@ def layer_norm_launch(params: LayerNormParams, *, num_sms: int) -> Launch:
         ),
         num_flops=7 * params.rows * params.columns,
         math_class="fp32",
-        params=params.as_options(),
         has_uniform_programs=True,
     )
 

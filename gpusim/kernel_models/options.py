@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Self, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, ModelWrapValidatorHandler, ValidationError, model_validator
 
@@ -31,6 +31,9 @@ class KernelParams(BaseModel):
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+    row: ClassVar[KernelModel]
+    """The kernel's row of ``KERNEL_MODELS``."""
 
     renamed: ClassVar[Mapping[str, Renamed]] = MappingProxyType({})
     """Options of an earlier release by their former names, which are accepted for one release."""
@@ -59,61 +62,75 @@ class KernelParams(BaseModel):
         Raises:
             KernelError: an option under its former and its current name.
         """
-        found: dict[str, Any] = {}
+        options: dict[str, Any] = {}
         fields = cls.options()
         for option, given_value in given.items():
             name, value = in_new_words(cls.renamed, option, given_value)
-            if name in found:
+            if name in options:
                 raise KernelError(f"{_flag(name)} is given twice, under its old name, too; leave one out")
             choices = choices_of(cls.model_fields[fields[name]].annotation) if name in fields else ()
-            found[name] = as_choice(value, choices)
-        return found
+            options[name] = as_choice(value, choices)
+        return options
 
     @model_validator(mode="wrap")
     @classmethod
     def _refused_in_a_sentence(cls, given: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
-        """Validate the fields.
-
-        Raises:
-            KernelError: the first error, as a sentence with the option's name.
-        """
+        """Validate the fields. The first error is refused in a sentence with the option's name."""
         if isinstance(given, Mapping):
             given = cls.in_our_words(given)
         try:
             return handler(given)
         except ValidationError as error:
             known = [item.alias or name for name, item in cls.model_fields.items()]
-            found = error.errors()
-            slips = [item for item in found if item["type"] == "extra_forbidden"]  # a misspelled option is missing, too
-            raise KernelError(refusal_sentence((slips or found)[0], known)) from None
+            errors = error.errors()
+            slips = [item for item in errors if item["type"] == "extra_forbidden"]  # a misspelled option is missing, too
+            raise KernelError(refusal_sentence((slips or errors)[0], known)) from None
 
-    @abstractmethod
+    def checked(self) -> Self:
+        """The options, checked against each other.
+
+        Raises:
+            KernelError: incompatible options.
+        """
+        self._check()
+        return self
+
+    def _check(self) -> None:
+        """Refuse incompatible options. A kernel overrides it."""
+
+    def chosen(self, config: Any) -> Self:
+        """The options with the values of ``config``, which the kernel's row resolved them to."""
+        assert isinstance(config, type(self))
+        return config
+
     def resolved(self, gpu: Target) -> Self:
         """Fill in all defaults that depend on the GPU, and check the result.
 
         Raises:
-            KernelError: incompatible parameters.
-            LaunchError: the GPU lacks instructions for the kernel.
+            KernelError: incompatible options.
+            LaunchError: the GPU lacks instructions or memory for the kernel.
         """
+        return self.chosen(self.row.resolve(self, gpu))
 
-    @abstractmethod
+    def planned(self, gpu: Target) -> tuple[Self, Launch]:
+        """The resolved options, and their launch.
+
+        Raises:
+            KernelError: incompatible options.
+            LaunchError: a kernel that does not fit on this GPU.
+        """
+        config = self.row.resolve(self, gpu)
+        resolved = self.chosen(config)
+        return resolved, replace(self.row.launch(config, gpu), params=resolved.as_options())
+
     def launch(self, gpu: Target) -> Launch:
         """The kernel's Launch on ``gpu``.
 
         Raises:
-            KernelError: parameters that no kernel can have.
+            KernelError: incompatible options.
             LaunchError: a kernel that does not fit on this GPU.
         """
-
-    def planned(self, gpu: Target) -> tuple[Self, Launch]:
-        """The resolved parameters, and their launch.
-
-        Raises:
-            KernelError: see :meth:`resolved` and :meth:`launch`.
-            LaunchError: see :meth:`resolved` and :meth:`launch`.
-        """
-        params = self.resolved(gpu)
-        return params, params.launch(gpu)
+        return self.planned(gpu)[1]
 
     def meaning_of_none(self, option: str) -> str:
         """Text that is shown for a resolved ``option`` that is None. A kernel may override it."""
@@ -124,19 +141,6 @@ class KernelParams(BaseModel):
         """Options to try if the counterfactual ``ideal`` saves the most time; empty if none is known."""
         del ideal
         return {}
-
-    @classmethod
-    def usual(cls, option: str, given: Mapping[str, Any], gpu: Target) -> Sequence[Any] | None:
-        """Values of ``option`` that a sweep tries for ``auto``, with the options ``given``; None if there are none.
-
-        By default: all values of an option with a fixed set of them, or of a flag.
-        """
-        del given, gpu
-        for name, item in cls.model_fields.items():
-            if option == (item.alias or name):
-                is_flag = item.annotation is bool or bool in get_args(item.annotation)
-                return (False, True) if is_flag else choices_of(item.annotation) or None
-        return None
 
     def as_options(self) -> Mapping[str, Any]:
         """All parameters in the spelling and order of the command line (``{"tile": "128x256x64", ...}``)."""
@@ -149,6 +153,42 @@ class KernelParams(BaseModel):
         return options
 
 
+def _checked(options: KernelParams, gpu: Target) -> KernelParams:
+    """Resolve options that do not depend on the GPU."""
+    del gpu
+    return options.checked()
+
+
+def _no_values(option: str, given: Mapping[str, Any], gpu: Target) -> None:
+    """Values of a kernel whose options have no usual ones."""
+    del option, given, gpu
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelModel:
+    """A row of ``KERNEL_MODELS``: a kernel's name, its options, and the functions that make a launch of them."""
+
+    name: str
+    summary: str
+    """Line for ``--help``."""
+    params: type[KernelParams]
+    """Options, each checked on its own."""
+    launch: Callable[[Any, Target], Launch]
+    """The Launch on a GPU, from the result of ``resolve``."""
+    resolve: Callable[[Any, Target], Any] = _checked
+    """Config of the kernel that is built on a GPU, from the options."""
+    sweep_values: Callable[[str, Mapping[str, Any], Target], Sequence[Any] | None] = _no_values
+    """Values of an option that a sweep tries for ``auto``, with other options given; None: all values, if it has few."""
+    family: Callable[[Mapping[str, Any]], str] | None = None
+    """Family of measured rows, by the resolved options; None: the kernel's name."""
+    also: tuple[str, ...] = ()
+    """Alternative names, for hints."""
+
+    def __post_init__(self) -> None:
+        """Tell the options their row."""
+        self.params.row = self
+
+
 def _flag(option: str) -> str:
     return f"--{option.rstrip('_').replace('_', '-')}"
 
@@ -157,7 +197,7 @@ def refusal_sentence(error: ErrorDetails, known: list[str]) -> str:
     """A pydantic error as a sentence: flag, value, valid values, nearest name."""
     place = [str(part) for part in error["loc"]]
     flag = f"--{place[0].rstrip('_').replace('_', '-')}" if place else "parameters"
-    found, context = error["input"], error.get("ctx", {})
+    value, context = error["input"], error.get("ctx", {})
     kind = error["type"]
     if kind == "missing":
         return f"{flag} is missing, wants a value"
@@ -165,18 +205,18 @@ def refusal_sentence(error: ErrorDetails, known: list[str]) -> str:
         return f"{flag} is no option of this kernel; {nearest(place[0], known)}"
     if kind == "literal_error":
         choices = [choice.strip("'") for choice in str(context["expected"]).replace(" or ", ", ").split(", ")]
-        hint = hint_at(str(found), choices)
+        hint = hint_at(str(value), choices)
         rest = f" (known: {', '.join(choices)})" if hint.startswith("did you") else ""
-        return f"{flag} {str(found)!r} is unknown; {hint}{rest}"
+        return f"{flag} {str(value)!r} is unknown; {hint}{rest}"
     if kind.startswith(("int_", "float_")):
-        return f"{flag} is {found!r}, wants a {'whole ' if kind.startswith('int_') else ''}number"
+        return f"{flag} is {value!r}, wants a {'whole ' if kind.startswith('int_') else ''}number"
     if kind == "finite_number":
-        return f"{flag} is {found!r}, wants a finite number"
+        return f"{flag} is {value!r}, wants a finite number"
     bounds = {"greater_than_equal": ("ge", "{} or more"), "greater_than": ("gt", "more than {}"),
               "less_than_equal": ("le", "at most {}"), "less_than": ("lt", "less than {}")}
     if kind in bounds:
         key, text = bounds[kind]
-        return f"{flag} is {found}, wants {text.format(context[key])}"
+        return f"{flag} is {value}, wants {text.format(context[key])}"
     message = error["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
     if message.startswith(("is ", "wants ", "has ")):
         return f"{flag} {message}"
@@ -184,4 +224,4 @@ def refusal_sentence(error: ErrorDetails, known: list[str]) -> str:
         return message
     if message.startswith(f"{place[0]} "):  # the message already names the option
         return f"--{message}"
-    return f"{flag} is {found!r}: {message[0].lower()}{message[1:]}"
+    return f"{flag} is {value!r}: {message[0].lower()}{message[1:]}"

@@ -77,13 +77,7 @@ class ReductionParams(StreamParams):
             return self.rows
         return ceil_div(self.rows, self.rows_per_cta) * ceil_div(self.columns, self.width)
 
-    def resolved(self, gpu: Target) -> ReductionParams:
-        """Check the parameters. Nothing depends on the GPU.
-
-        Raises:
-            KernelError: incompatible parameters.
-        """
-        del gpu
+    def _check(self) -> None:
         check_vector("reduction", self.vector_bytes, self.element.num_bytes)
         if self.columns % self.vector_elements:
             raise KernelError(
@@ -93,7 +87,6 @@ class ReductionParams(StreamParams):
         if self.axis == "column":
             self._check_columns()
         check_grid("reduction", self.num_ctas, use="use fewer --rows")
-        return self
 
     def _check_columns(self) -> None:
         for name, has, unit, why in (
@@ -109,17 +102,13 @@ class ReductionParams(StreamParams):
                 f"fewer --vector-bytes"
             )
 
-    def launch(self, gpu: Target) -> Launch:
-        """The kernel on ``gpu``.
 
-        Raises:
-            KernelError: parameters that no kernel can have.
-        """
-        params = self.resolved(gpu)
-        return row_launch(params, num_sms=gpu.num_sms) if params.axis == "row" else column_launch(params)
+def reduction_launch(params: ReductionParams, gpu: Target) -> Launch:
+    """The Launch of checked ``params``."""
+    return row_launch(params, gpu.num_sms) if params.axis == "row" else column_launch(params)
 
 
-def row_launch(params: ReductionParams, *, num_sms: int) -> Launch:
+def row_launch(params: ReductionParams, num_sms: int) -> Launch:
     """The Launch of a kernel with one CTA a row.
 
     Warps run independently if a row takes more than one loop iteration and no SM has two of them. Otherwise they run
@@ -157,7 +146,6 @@ def row_launch(params: ReductionParams, *, num_sms: int) -> Launch:
         ),
         num_flops=params.rows * params.columns,
         math_class="fp32",
-        params=params.as_options(),
         has_uniform_programs=True,
     )
 
@@ -271,7 +259,6 @@ def column_launch(params: ReductionParams) -> Launch:
         ),
         num_flops=params.rows * params.columns,
         math_class="fp32",
-        params=params.as_options(),
         has_uniform_programs=True,
     )
 

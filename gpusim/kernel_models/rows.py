@@ -6,9 +6,8 @@ registers as floats. Two reductions follow: of a maximum or a mean, and of a sum
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Generator
-from typing import Annotated, Any, Literal
+from collections.abc import Generator, Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -34,6 +33,11 @@ Columns = Annotated[int, Field(ge=1, le=1 << 26)]
 
 class RowParams(StreamParams):
     """Rows of columns, each row processed by a warp or by a CTA."""
+
+    registers: ClassVar[Mapping[tuple[int, int], int]]
+    """Registers of a thread as compiled, by the bytes of an element and the values that it holds."""
+    other_registers: ClassVar[int]
+    """Registers besides the values, for configurations that were not compiled."""
 
     rows: Count = Field(description="Rows of the array")
     columns: Columns = Field(description="Elements per row")
@@ -64,21 +68,18 @@ class RowParams(StreamParams):
         """Number of elements of a row in one lane."""
         return self.columns // self.lanes
 
-    @abstractmethod
     def registers_of(self, values: int) -> int:
-        """Registers of a thread that holds ``values`` values of a row."""
+        """Registers of a thread that holds ``values`` values of a row: as compiled, or the values and some others."""
+        return self.registers.get((self.element.num_bytes, values), values + self.other_registers)
 
     @property
     def vectors(self) -> int:
         """Number of loads of a lane for its row."""
         return self.row_bytes // (self.lanes * VECTOR_BYTES)
 
-    def check_rows(self, kernel: str) -> None:
-        """Refuse rows that lanes cannot share evenly or cannot hold, and grids that are too large.
-
-        Raises:
-            KernelError: one of these.
-        """
+    def _check(self) -> None:
+        """Refuse rows that lanes cannot share evenly or cannot hold, and grids that are too large."""
+        kernel = self.row.name
         if not self._is_shared(self.columns, self.lanes):
             if self.columns % (self.lanes * VECTOR_BYTES // self.element.num_bytes):
                 why = f"do not give {self.lanes} lanes whole vectors of {VECTOR_BYTES} bytes"
@@ -89,7 +90,7 @@ class RowParams(StreamParams):
                     f"take {self.registers_of(self.values)} registers a lane, a CTA of {self.threads} threads has at most "
                     f"{launch_limit(self.threads // WARP_SIZE)}"
                 )
-            raise KernelError(f"{kernel}: {self.columns} columns {why}: use {self._way_out()}")
+            raise KernelError(f"{kernel}: {self.columns} columns {why}: use {self._flags_that_work()}")
         check_grid(kernel, self.num_ctas, use="use fewer --rows")
 
     def _is_shared(self, columns: int, lanes: int) -> bool:
@@ -100,7 +101,7 @@ class RowParams(StreamParams):
     def _is_kept(self, values: int, threads: int) -> bool:
         return values <= MOST_VALUES and self.registers_of(values) <= launch_limit(threads // WARP_SIZE)
 
-    def _way_out(self) -> str:
+    def _flags_that_work(self) -> str:
         """Flags that would work: for these columns, or else for the next number of columns with which any would."""
         if self._is_shared(self.columns, WARP_SIZE):
             return "--per warp"
@@ -111,13 +112,13 @@ class RowParams(StreamParams):
         step = self.lanes * VECTOR_BYTES // self.element.num_bytes
         if self._is_shared(ceil_div(self.columns, step) * step, self.lanes):
             return f"--columns {ceil_div(self.columns, step) * step}, or another multiple of {step}"
-        found = []
+        fitting = []
         for threads in all_threads:
             step = threads * VECTOR_BYTES // self.element.num_bytes
             columns = ceil_div(self.columns, step) * step
             if self._is_kept(columns // threads, threads):
-                found.append((columns, threads))
-        if not found:
+                fitting.append((columns, threads))
+        if not fitting:
             step = VECTOR_BYTES // self.element.num_bytes
             columns, threads = max(
                 (threads * values, threads)
@@ -126,7 +127,7 @@ class RowParams(StreamParams):
                 if self._is_kept(values, threads)
             )
             return f"--columns {columns} --per block --threads {threads}, the most that a CTA keeps"
-        columns, threads = min(found)
+        columns, threads = min(fitting)
         return f"--columns {columns} --per block --threads {threads}"
 
     def rows_at_once(self, num_sms: int) -> int:

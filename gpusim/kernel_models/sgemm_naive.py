@@ -68,27 +68,12 @@ class SgemmNaiveParams(KernelParams):
         """Number of k in a loop iteration."""
         return TILE if self.way == "tiled" else AT_ONCE
 
-    def resolved(self, gpu: Target) -> SgemmNaiveParams:
-        """Check the parameters. Nothing depends on the GPU.
-
-        Raises:
-            KernelError: incompatible parameters.
-        """
-        del gpu
+    def _check(self) -> None:
         if self.k % TILE:
             raise KernelError(
                 f"sgemm_naive: k is {self.k}, wants a multiple of {TILE}: use --k {nearest_multiple(self.k, TILE)}"
             )
         check_grid("sgemm_naive", self.grid.num_x, self.grid.num_y, use="use fewer rows")
-        return self
-
-    def launch(self, gpu: Target) -> Launch:
-        """The kernel on ``gpu``.
-
-        Raises:
-            KernelError: parameters that no kernel can have.
-        """
-        return sgemm_naive_launch(self.resolved(gpu))
 
 
 def first_and_again(addresses: IntArray, active: NDArray[np.bool_]) -> tuple[AccessPattern, AccessPattern]:
@@ -116,7 +101,7 @@ def first_and_again(addresses: IntArray, active: NDArray[np.bool_]) -> tuple[Acc
     )
 
 
-def sgemm_naive_launch(params: SgemmNaiveParams) -> Launch:
+def sgemm_naive_launch(params: SgemmNaiveParams, _gpu: Target) -> Launch:
     """The Launch of checked ``params``.
 
     In each loop iteration, the first requests for a sector go to L2. The others hit it in L1 or in flight.
@@ -207,7 +192,6 @@ def sgemm_naive_launch(params: SgemmNaiveParams) -> Launch:
         footprints=(*_operands(params), grid.footprint("D", "write", element_bytes=WORD_BYTES, num_steps=num_roles)),
         num_flops=2 * params.m * n * params.k,
         math_class="fp32",
-        params=params.as_options(),
         has_uniform_programs=True,
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from functools import cache
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field
 
@@ -93,14 +93,13 @@ class SmemCopyParams(StreamParams):
         """Bytes of a thread's load or store."""
         return self.element.num_bytes if self.copy_ == "scalar" else VECTOR_BYTES
 
-    def resolved(self, gpu: Target) -> SmemCopyParams:
-        """Check the parameters. A tma copy has one warp.
+    def checked(self) -> Self:
+        """The options, checked against each other. A tma copy has one warp.
 
         Raises:
-            KernelError: incompatible parameters.
+            KernelError: incompatible options.
             LayoutError: a tile that the swizzle or TMA does not support.
         """
-        del gpu
         check_grid("smem_copy", self.grid.num_x, self.grid.num_y, use="use a taller --tile")
         width = self.element.num_bytes
         for what, extent in (("n", self.n), ("the tile's width", self.tile[1])):
@@ -118,14 +117,6 @@ class SmemCopyParams(StreamParams):
                 f"{self.access_bytes} bytes: use fewer --threads, or a larger --tile"
             )
         return self
-
-    def launch(self, gpu: Target) -> Launch:
-        """The kernel on ``gpu``.
-
-        Raises:
-            KernelError: parameters that no kernel can have.
-        """
-        return smem_copy_launch(self.resolved(gpu))
 
 
 class _Accesses:
@@ -163,7 +154,7 @@ class _Accesses:
         return tuple(access for access in rounds if access.num_requests)
 
 
-def smem_copy_launch(params: SmemCopyParams) -> Launch:
+def smem_copy_launch(params: SmemCopyParams, _gpu: Target) -> Launch:
     """The Launch of checked ``params``.
 
     Ignores:
@@ -193,7 +184,6 @@ def smem_copy_launch(params: SmemCopyParams) -> Launch:
             grid.footprint("out", "write", element_bytes=width, num_steps=num_steps),
         ),
         tensor_maps=("in", "out") if by_tma else (),
-        params=params.as_options(),
         has_uniform_programs=(by_tma or _begin_alike(params)) and grid.tells_extents(),
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from gpusim.kernel_models.rows import WORD_BYTES, Meeting, RowParams, packing, unpacking
 from gpusim.kernel_models.streaming import share_footprint
@@ -24,30 +24,11 @@ OTHER_REGISTERS = 16
 class SoftmaxParams(RowParams):
     """out = exp(in - max) / sum, row by row, in fp32 arithmetic."""
 
-    def resolved(self, gpu: Target) -> SoftmaxParams:
-        """Check the parameters. Nothing depends on the GPU.
-
-        Raises:
-            KernelError: incompatible parameters.
-        """
-        del gpu
-        self.check_rows("softmax")
-        return self
-
-    def registers_of(self, values: int) -> int:
-        """Registers of a thread: as compiled, or the values plus ``OTHER_REGISTERS``."""
-        return REGISTERS.get((self.element.num_bytes, values), values + OTHER_REGISTERS)
-
-    def launch(self, gpu: Target) -> Launch:
-        """The kernel on ``gpu``.
-
-        Raises:
-            KernelError: parameters that no kernel can have.
-        """
-        return softmax_launch(self.resolved(gpu), num_sms=gpu.num_sms)
+    registers: ClassVar[Mapping[tuple[int, int], int]] = REGISTERS
+    other_registers: ClassVar[int] = OTHER_REGISTERS
 
 
-def softmax_launch(params: SoftmaxParams, *, num_sms: int) -> Launch:
+def softmax_launch(params: SoftmaxParams, gpu: Target) -> Launch:
     """The Launch of checked ``params``.
 
     Ignores:
@@ -55,7 +36,7 @@ def softmax_launch(params: SoftmaxParams, *, num_sms: int) -> Launch:
     * Warps of a CTA that run ahead of others on SMs with more than one CTA.
     """
     per_cta = params.rows_per_cta
-    rows = params.rows_at_once(num_sms)
+    rows = params.rows_at_once(gpu.num_sms)
     share, num_bytes = params.row_bytes * per_cta, params.row_bytes * params.rows
     num_steps = per_cta // rows
     return Launch(
@@ -72,7 +53,6 @@ def softmax_launch(params: SoftmaxParams, *, num_sms: int) -> Launch:
         ),
         num_flops=4 * params.rows * params.columns,
         math_class="fp32",
-        params=params.as_options(),
         has_uniform_programs=True,
     )
 

@@ -257,10 +257,10 @@ def share_footprint(
     """
 
     def panel_bytes(tiles: IntArray) -> IntArray:
-        found = np.full(tiles.shape, share_bytes, dtype=np.int64)
+        sizes = np.full(tiles.shape, share_bytes, dtype=np.int64)
         is_cut = np.flatnonzero(tiles >= num_bytes // share_bytes)
-        found[is_cut] = np.clip(num_bytes - tiles[is_cut] * share_bytes, 0, share_bytes)
-        return found
+        sizes[is_cut] = np.clip(num_bytes - tiles[is_cut] * share_bytes, 0, share_bytes)
+        return sizes
 
     return Footprint(tensor=tensor, access=access, panel_of=same, panel_bytes=panel_bytes, num_steps=num_steps)
 

@@ -52,26 +52,11 @@ class StridedCopyParams(StreamParams):
         """Number of CTAs of the grid."""
         return ceil_div(self.elements, self.share)
 
-    def resolved(self, gpu: Target) -> StridedCopyParams:
-        """Check the parameters. Nothing depends on the GPU.
-
-        Raises:
-            KernelError: incompatible parameters.
-        """
-        del gpu
+    def _check(self) -> None:
         check_grid("strided_copy", self.num_ctas, use="use more --items-per-thread or --threads")
-        return self
-
-    def launch(self, gpu: Target) -> Launch:
-        """The kernel on ``gpu``.
-
-        Raises:
-            KernelError: parameters that no kernel can have.
-        """
-        return strided_copy_launch(self.resolved(gpu))
 
 
-def strided_copy_launch(params: StridedCopyParams) -> Launch:
+def strided_copy_launch(params: StridedCopyParams, _gpu: Target) -> Launch:
     """The Launch of checked ``params``. The cost of loads is that of all sectors that contain one of their elements."""
     width, threads, share, num_elements = params.element.num_bytes, params.threads, params.share, params.elements
     pitch = params.stride * width
@@ -106,7 +91,6 @@ def strided_copy_launch(params: StridedCopyParams) -> Launch:
             _sectors_footprint(params),
             share_footprint("out", "write", num_bytes=num_elements * width, share_bytes=share * width),
         ),
-        params=params.as_options(),
         has_uniform_programs=share * width % LINE_BYTES == 0,  # CTAs begin at the same offset in a line
     )
 

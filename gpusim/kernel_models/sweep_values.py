@@ -6,14 +6,12 @@ In: values to try for each option, as typed. Out: resolved parameters, and refus
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from math import prod
 from typing import Any, Literal, get_args, get_origin
-
-from pydantic import ValidationError
 
 from gpusim.errors import GpusimError, KernelError, nearest
 from gpusim.kernel_models.options import KernelParams
@@ -85,10 +83,12 @@ def values_of(kind: type[KernelParams], option: str, text: str, *, fixed: Mappin
     """
     flag = f"--{option.replace('_', '-')}"
     if text == AUTO:
-        found = kind.usual(option, fixed, gpu)
-        if found is None:
+        annotation = kind.model_fields[kind.options()[option]].annotation
+        usual = kind.row.sweep_values(option, fixed, gpu)
+        usual = usual or ((False, True) if _is_flag(annotation) else choices_of(annotation))
+        if not usual:
             raise KernelError(f"{flag} auto: nothing is usual here; wants values, such as {flag} 1,2,4 or {flag} 2..6")
-        return tuple(found)
+        return tuple(usual)
     parts = [part.strip() for part in re.split(";" if ";" in text else ",", text)]
     values: list[Any] = []
     for part in parts:
@@ -100,11 +100,7 @@ def values_of(kind: type[KernelParams], option: str, text: str, *, fixed: Mappin
 
 
 def _refuse_slip(kind: type[KernelParams], option: str, part: str) -> None:
-    """Refuse a text that looks like a range or ``auto``, but is neither.
-
-    Raises:
-        KernelError: says what to type.
-    """
+    """Refuse a text that looks like a range or ``auto``, but is neither."""
     flag = f"--{option.replace('_', '-')}"
     if span := re.fullmatch(r"(\d+)-(\d+)", part):
         raise KernelError(f"{flag} {part!r} is no range; wants {span[1]}..{span[2]}")
@@ -125,10 +121,10 @@ def _range(flag: str, text: str) -> list[str]:
     if last < first or first < 1 or match[3] == "0":
         raise KernelError(f"{flag} {text!r} is no range; wants one that grows from 1 or more, such as 2..6")
     if step or last - first < MOST_COUNTED:
-        found = range(first, last + 1, step or 1)
-        if len(found) > MOST_CHOICES:
-            raise KernelError(f"{flag} {text!r} has {len(found)} numbers; wants at most {MOST_CHOICES}")
-        return [str(number) for number in found]
+        count = range(first, last + 1, step or 1)
+        if len(count) > MOST_CHOICES:
+            raise KernelError(f"{flag} {text!r} has {len(count)} numbers; wants at most {MOST_CHOICES}")
+        return [str(number) for number in count]
     numbers = []
     while first <= last:
         numbers.append(str(first))
@@ -184,23 +180,21 @@ def choices(
         keep: function of each launch, whose result is kept; it may refuse the launch.
         progress: function of the number of combinations that have been examined, and of all.
         mapped: function like ``map``.
-
-    Raises:
-        KernelError: an unknown option, invalid values, more than :data:`MOST_CHOICES` combinations, or no valid combination.
     """
     given = kind.in_our_words(given)
     values = _values(kind, given, gpu)
     number = prod(len(of_option) for of_option in values.values())
     if number > MOST_CHOICES:
-        sizes = " x ".join(f"{len(of)} {name}" for name, of in values.items() if len(of) > 1)
+        sizes = " x ".join(f"{len(some)} {name}" for name, some in values.items() if len(some) > 1)
         raise KernelError(f"{number} configurations ({sizes}), gpusim tries at most {MOST_CHOICES}; give fewer values")
     varied = tuple(name for name, of_option in values.items() if len(of_option) > 1)
     _refuse_what_is_no_value(kind, given, values)
     legal: dict[KernelParams, Choice] = {}
     refused: dict[str, list[str]] = {}
     num_legal, fields = 0, kind.options()
+    combinations = (dict(zip(values, chosen, strict=True)) for chosen in product(*values.values()))
     look = partial(_looked_at, kind=kind, gpu=gpu, keep=keep)
-    for done, seen in enumerate(mapped(look, _combinations(values))):
+    for done, seen in enumerate(mapped(look, combinations)):
         if not done % TELL_EVERY:
             progress(done, number)
         if isinstance(seen, str):
@@ -208,10 +202,11 @@ def choices(
             continue
         params, kept = seen
         num_legal += 1
-        told = params.as_options()
-        chosen = {name: told[fields[name].rstrip("_")] for name in varied}
+        resolved = params.as_options()
+        chosen = {name: resolved[fields[name].rstrip("_")] for name in varied}
         legal.setdefault(params, Choice(options=chosen, params=params, kept=kept))
-    refusals = sorted((Refusal(reason=of[0], num=len(of)) for of in refused.values()), key=lambda item: -item.num)
+    refusals = [Refusal(reason=reasons[0], num=len(reasons)) for reasons in refused.values()]
+    refusals.sort(key=lambda item: -item.num)
     if not legal:
         reason = refusals[0].reason if refusals else "there are no values"
         raise KernelError(reason if number == 1 else f"none of {number} configurations can run: {reason}")
@@ -228,10 +223,6 @@ def _looked_at(
     try:
         params, launch = kind(**options).planned(gpu)
         return params, None if keep is None else keep(launch)
-    except ValidationError as error:
-        first = error.errors()[0]
-        flag = "".join(f"--{str(part).replace('_', '-')} " for part in first["loc"][:1])
-        return f"{flag}{first['msg'].removeprefix('Value error, ')}"
     except GpusimError as error:
         return str(error)
 
@@ -242,9 +233,6 @@ def _refuse_what_is_no_value(
     """Refuse a value that its option can never have: it is a typing error, not one refused configuration among others.
 
     Numbers of a range are not typed one by one. Numbers beyond a bound are therefore refused like other configurations.
-
-    Raises:
-        KernelError: names the value, and valid ones.
     """
     firsts = {name: of_option[0] for name, of_option in values.items()}
     for name, of_option in values.items():
@@ -263,22 +251,17 @@ def _values(kind: type[KernelParams], given: Mapping[str, Any], gpu: Target) -> 
         name: value for name, value in given.items()
         if not isinstance(value, list | tuple) and not (isinstance(value, str) and SEVERAL.search(value))
     }
-    found: dict[str, tuple[Any, ...]] = {}
+    chosen: dict[str, tuple[Any, ...]] = {}
     for name, value in given.items():
         if name not in names:
             raise KernelError(f"--{name.replace('_', '-')} is unknown; {nearest(name, names)}")
         if isinstance(value, str):
-            found[name] = values_of(kind, name, value, fixed=fixed, gpu=gpu)
+            chosen[name] = values_of(kind, name, value, fixed=fixed, gpu=gpu)
         else:
-            found[name] = tuple(value) if isinstance(value, list | tuple) else (value,)
-        if not found[name]:
+            chosen[name] = tuple(value) if isinstance(value, list | tuple) else (value,)
+        if not chosen[name]:
             raise KernelError(f"--{name.replace('_', '-')} has no values, wants one or more")
-    return found
-
-
-def _combinations(values: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:
-    for combination in product(*values.values()):
-        yield dict(zip(values, combination, strict=True))
+    return chosen
 
 
 def _note(refused: dict[str, list[str]], reason: str) -> None:

@@ -57,23 +57,8 @@ class TransposeParams(StreamParams):
         """Tiles of the input."""
         return TileGrid(num_rows=self.m, num_columns=self.n, tile_rows=TILE, tile_columns=TILE)
 
-    def resolved(self, gpu: Target) -> TransposeParams:
-        """Check the parameters. Nothing depends on the GPU.
-
-        Raises:
-            KernelError: incompatible parameters.
-        """
-        del gpu
+    def _check(self) -> None:
         check_grid("transpose", self.grid.num_x, self.grid.num_y, use="use fewer rows")
-        return self
-
-    def launch(self, gpu: Target) -> Launch:
-        """The kernel on ``gpu``.
-
-        Raises:
-            KernelError: parameters that no kernel can have.
-        """
-        return transpose_launch(self.resolved(gpu))
 
     def answer_to(self, ideal: str) -> Mapping[str, Any]:
         """Padding, if bank conflicts cost the most time."""
@@ -86,7 +71,7 @@ def place(smem: Smem, rows: IntArray, columns: IntArray) -> IntArray:
     return rows * pitch + (columns ^ rows if smem == "swizzled" else columns)
 
 
-def transpose_launch(params: TransposeParams) -> Launch:
+def transpose_launch(params: TransposeParams, _gpu: Target) -> Launch:
     """The Launch of checked ``params``.
 
     Without shared memory, a warp's stores go to 32 rows of the output, one sector each. The other warps' stores complete
@@ -154,6 +139,5 @@ def transpose_launch(params: TransposeParams) -> Launch:
             grid.footprint("in", "read", element_bytes=width),
             replace(grid.footprint("out", "write", element_bytes=width), piece_bytes=TILE * width if grid.num_x > 1 else 0),
         ),
-        params=params.as_options(),
         has_uniform_programs=is_aligned and grid.tells_extents(),  # rows of tiles begin at the same offset in a line
     )

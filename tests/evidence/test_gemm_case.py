@@ -21,7 +21,7 @@ from gpusim.evidence.cases.case import Product, WrongAnswer, kernel_folder, load
 from gpusim.evidence.cases.gemm_case import check
 from gpusim.evidence.nsight.ncu_command import Profile, ncu_command, parse_profiles
 from gpusim.evidence.toolchain.cublas_names import is_reduction, parse_name
-from gpusim.kernel_models.gemm import GemmParams
+from gpusim.kernel_models.gemm import GemmParams, resolve
 from gpusim.kernel_models.gemm.tile_grid import TilePlan
 from gpusim.machine.config import GpuSpec, load_gpu
 
@@ -137,9 +137,9 @@ def test_triton_walks_tiles_as_the_model_does(h200: GpuSpec) -> None:
     exec(compile(ast.Module([found], []), "kernel.py", "exec"), names)  # the kernel's own lines, on plain numbers
     for group, (rows, columns) in itertools.product((1, 2, 3, 8, 16), ((4, 8), (7, 3), (16, 16))):
         options = {"m": rows * 64, "n": columns * 64, "k": 64, "tile": "64x64x64", "schedule": "multistage"}
-        params = GemmParams.model_validate({**options, "swizzle_size": group, "raster": "along_n"}).resolved(h200)
+        params = GemmParams.model_validate({**options, "swizzle_size": group, "raster": "along_n"})
         places = np.arange(rows * columns)
-        m, n, _, _ = TilePlan(params).coordinates(places)
+        m, n, _, _ = TilePlan(resolve(params, h200)).coordinates(places)
         assert [names["_tile_of"](place, rows, columns, group) for place in places.tolist()] == list(zip(m, n, strict=True))
 
 

@@ -7,8 +7,10 @@ from dataclasses import replace
 import pytest
 
 from gpusim import GemmParams, load_gpu, simulate
-from gpusim.kernel_models.gemm.loader import Loader, slot
-from gpusim.kernel_models.gemm.tile_grid import Coordinates, TilePlan
+from gpusim.kernel_models.gemm import resolve
+from gpusim.kernel_models.gemm.tile_grid import TilePlan
+from gpusim.kernel_models.mainloop.loader import Loader, slot
+from gpusim.kernel_models.mainloop.shape import Coordinates
 from gpusim.workload import ops
 
 GPU = load_gpu("h200_sxm")
@@ -17,8 +19,8 @@ GPU = load_gpu("h200_sxm")
 def loads(at: tuple[int, int], step: int, **options: object) -> tuple[ops.TmaLoad, ops.TmaLoad]:
     """What the CTA of a tile asks for of A and B."""
     given = {"stages": 3, "schedule": "cooperative", "tile": "128x128x64", **options}
-    params = GemmParams.model_validate(given).resolved(GPU)
-    loader = Loader(TilePlan(params), num_threads=1)
+    plan = TilePlan(resolve(GemmParams.model_validate(given), GPU))
+    loader = Loader(plan.shape, plan, num_threads=1)
     found = tuple(loader.panels(Coordinates(*at, 0, 0), 0)[which][slot(step, 0)] for which in (0, 1))
     assert all(isinstance(op, ops.TmaLoad) for op in found)
     return found  # type: ignore[return-value]  # just asserted

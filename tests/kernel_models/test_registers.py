@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from gpusim.kernel_models.gemm import GemmParams
-from gpusim.kernel_models.gemm.registers import RegisterNeed, most_accumulators, register_need, widest_wgmma_n
-from gpusim.kernel_models.gemm.warp_partition import Shares
+from gpusim.kernel_models.gemm import GemmParams, resolve
+from gpusim.kernel_models.mainloop.registers import RegisterNeed, most_accumulators, register_need, widest_wgmma_n
 from gpusim.kernel_models.registers import launch_limit
 from gpusim.machine.config import GpuSpec
 
@@ -29,7 +28,7 @@ def probes() -> list[dict[str, str]]:
 
 def need_of(row: dict[str, str]) -> RegisterNeed:
     return register_need(
-        schedule="multistage" if row["schedule"] == "multistage" else "specialized", math=MATH[row["math"]],
+        is_specialized=row["schedule"] != "multistage", math=MATH[row["math"]],
         copy=row["copy"], accumulators=int(row["accumulators"]), fragments=int(row["fragments"]),
         copies_per_thread=int(row["num_copies"]) if row["copy"] == "cp_async" else 0,
     )
@@ -88,17 +87,17 @@ def test_registers_are_accumulators_and_overhead_or_what_setmaxnreg_deals_out(
 ) -> None:
     params = GemmParams(m=4096, n=4096, k=4096, **options)
     launch = params.launch(h200)
-    assert Shares(params.resolved(h200)).accumulators == accumulators
+    assert resolve(params, h200).partition.accumulators == accumulators
     assert launch.registers_per_thread == registers
     assert f"{accumulators} accumulators" in launch.registers_source
 
 
 def test_no_wgmma_is_wider_than_the_launch_has_registers_for(h200: GpuSpec) -> None:
     assert widest_wgmma_n(16) // 2 + 26 == launch_limit(16)
-    three = GemmParams(m=4096, n=4096, k=4096, tile="192x256x64", consumer_warpgroups=3).resolved(h200)
-    assert Shares(three).atom.n == 128  # 256 would want 128 + 26 of 128 registers
-    two = GemmParams(m=4096, n=4096, k=4096, tile="128x256x64").resolved(h200)
-    assert Shares(two).atom.n == 256
+    three = GemmParams(m=4096, n=4096, k=4096, tile="192x256x64", consumer_warpgroups=3)
+    assert resolve(three, h200).partition.atom.n == 128  # 256 would want 128 + 26 of 128 registers
+    two = GemmParams(m=4096, n=4096, k=4096, tile="128x256x64")
+    assert resolve(two, h200).partition.atom.n == 256
 
 
 def test_an_fma_kernel_of_8x8_a_thread_fits_twice_on_an_sm(h200: GpuSpec) -> None:

@@ -9,15 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpusim.kernel_models.gemm import GemmParams
+from gpusim.kernel_models.gemm import GemmParams, resolve
 from gpusim.kernel_models.gemm.tile_grid import TilePlan
+from gpusim.kernel_models.mainloop.loader import Loader
 from gpusim.machine.config import GpuSpec, load_gpu
 
 H200 = load_gpu("h200_sxm")
 
 
 def plan_of(**options: Any) -> TilePlan:
-    return TilePlan(GemmParams(**{"tile": "64x32x16", "schedule": "warp_specialized", **options}).resolved(H200))
+    return TilePlan(resolve(GemmParams(**{"tile": "64x32x16", "schedule": "warp_specialized", **options}), H200))
 
 
 problems = st.fixed_dictionaries(
@@ -46,10 +47,11 @@ def test_the_order_of_tiles_is_a_bijection(problem: dict[str, Any]) -> None:
 @given(problems)
 def test_the_tiles_cover_the_matrices_exactly_once(problem: dict[str, Any]) -> None:
     plan = plan_of(**problem)
-    assert sum(plan.rows_of_a(m) for m in range(plan.num_m)) == problem["m"]
-    assert sum(plan.rows_of_b(n) for n in range(plan.num_n)) == problem["n"]
+    assert sum(plan.rows_inside(0, m) for m in range(plan.num_m)) == problem["m"]
+    assert sum(plan.rows_inside(1, n) for n in range(plan.num_n)) == problem["n"]
+    loader = Loader(plan.shape, plan, num_threads=1)
     depths = [
-        plan.k_extent(part, step)
+        loader.k_extent(part, step)
         for part in range(problem["split_k"]) for step in range(plan.num_k_steps(part))
     ]
     assert sum(depths) == problem["k"]

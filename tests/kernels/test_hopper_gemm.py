@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from gpusim.evidence.cases.case import Config, Windows, WrongAnswer, load_case
 from gpusim.evidence.toolchain.issue_latency import BESIDE_WGMMA, is_wide, issue_cycles, loop_cycles, way
 from gpusim.evidence.toolchain.sass import WARPGROUP_TENSOR, Instruction, KernelSass
-from gpusim.kernel_models.gemm import GemmParams, warp_specialized
+from gpusim.kernel_models.gemm import GemmParams, resolve, warp_specialized
 from gpusim.kernel_models.gemm.smem_budget import staging_of
 from gpusim.machine.config import load_gpu
 from gpusim.simulate.run import simulate
@@ -58,7 +58,7 @@ def test_the_launch_is_the_models(config: Config) -> None:
     if is_persistent:  # one on an SM
         assert 2 * (launched.smem_bytes + 1024) > gpu.device.smem_per_sm_bytes
     if config["epilogue"] != "direct":
-        staging = staging_of(params, gpu)
+        staging = staging_of(resolve(params, gpu), gpu)
         assert staging.slice_n == case.slice_of(entry, int(config["stages"]), is_persistent)
         assert staging.slice_n % 64 == 0
 

@@ -13,7 +13,7 @@ import pytest
 from gpusim import KERNEL_MODELS, GemmParams, load_gpu, simulate
 from gpusim.analysis.sweep import LeastTime
 from gpusim.errors import GpusimError, SimulationError
-from gpusim.kernel_models.gemm.tile_grid import ceil_div
+from gpusim.kernel_models.streaming import ceil_div
 from gpusim.machine.clock import Activity, PowerLimiter
 from gpusim.machine.config import GpuSpec
 from gpusim.program.records import SM_TOTALS

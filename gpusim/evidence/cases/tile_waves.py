@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from gpusim.evidence.bench.store_probe import of_text
 from gpusim.evidence.toolchain.cublas_kernels import as_made, options
 from gpusim.evidence.toolchain.cublas_names import NamedKernel, parse_name
-from gpusim.kernel_models.gemm import GemmParams
+from gpusim.kernel_models.gemm import GemmParams, resolve
 from gpusim.kernel_models.gemm.tile_grid import TilePlan
 
 if TYPE_CHECKING:
@@ -154,8 +154,8 @@ def numbers(config: Mapping[str, str], row: Mapping[str, str], gpu: GpuSpec) -> 
     found, kernel = options(config, row, gpu), parse_name(row.get("launched", ""))
     if found is None or kernel is None or not row.get("grid"):
         return None
-    params = GemmParams.model_validate(found).resolved(gpu)
-    plan, (ranks_m, ranks_n) = TilePlan(params), params.cluster
+    plan = TilePlan(resolve(GemmParams.model_validate(found), gpu))
+    ranks_m, ranks_n = plan.config.cluster
     num = plan.num_m * plan.num_n // (ranks_m * ranks_n)
     m, n, _, _ = plan.coordinates(np.arange(num, dtype=np.int64) * ranks_m * ranks_n)
     of = np.empty((plan.num_m // ranks_m, plan.num_n // ranks_n), dtype=np.int64)

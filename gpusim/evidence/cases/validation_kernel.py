@@ -231,7 +231,7 @@ def validation_case(
         options: config to the model's options, named as the fields of its parameters.
         thread_numbers: reads of ``SR_TID`` by each warp, from SASS.
     """
-    has_rule = model == "gemm"
+    has_rule = model in KERNEL_MODELS and "registers" in KERNEL_MODELS[model].params.model_fields
 
     def params(config: Config, gpu: GpuSpec) -> KernelParams:
         return _resolved(model, options(config), gpu)

@@ -20,6 +20,7 @@ from typing import Any
 
 from gpusim.errors import ConfigError
 from gpusim.evidence.cases.paths import CYCLES, held_out_families, kernels_dir
+from gpusim.kernel_models import KERNEL_MODELS
 
 TELLING: tuple[str, ...] = ("dtype", "layout", "stages", "batch", "beta", "bias", "activation")
 """Options that make a kernel another kernel, besides those that give its problem size."""
@@ -77,8 +78,8 @@ def expected_error(kernel: str, gpu: str, params: Mapping[str, Any] | None = Non
                 p90_pct=float(p90), gpu=gpu, family=family, is_held_out=family in held_out_families(),
                 counters={name: float(value) for name, value in of_family.items() if name != "rows"},
             )
-    errors = sorted(_published_errors(gpu)) if kernel == "gemm" else []
-    if not errors or outside(_published_ranges(gpu), params or {}):
+    errors = sorted(_published_errors(kernel, gpu))
+    if not errors or outside(_published_ranges(kernel, gpu), params or {}):
         return None
     p90 = errors[math.ceil(0.9 * len(errors)) - 1]
     return Expected(p90_pct=math.ceil(1000.0 * p90) / 10.0, gpu=gpu, family=kernel, num_published=len(errors))
@@ -117,7 +118,7 @@ def unknown(kernel: str, gpu: str, params: Mapping[str, Any] | None = None) -> s
         of_family = of_gpu.get(family, {})
         if CYCLES in of_family and (why := outside(of_family.get("rows", {}), params or {})):
             return f"outside of what was validated: of the family {family} on {gpu} {why}"
-    if kernel == "gemm" and _published_errors(gpu) and (why := outside(_published_ranges(gpu), params or {})):
+    if _published_errors(kernel, gpu) and (why := outside(_published_ranges(kernel, gpu), params or {})):
         return f"outside of what was validated: of published ladders on {gpu} {why}"
     if gpu in _measured():
         return f"not known: no measured row on {gpu} is like it"
@@ -132,26 +133,33 @@ def _measured() -> Mapping[str, Mapping[str, Mapping[str, Any]]]:
         raise ConfigError(f"{path}: cut off, or no TOML ({error}); install gpusim anew") from None
 
 
-def _published_errors(gpu: str) -> list[float]:
+def _published_rows(kernel: str, gpu: str) -> list[dict[str, str]]:
+    """Steps of published ladders of ``kernel`` on ``gpu``."""
+    paths = sorted(path for path in _published().glob("*.csv") if path.name.startswith(f"{kernel}_ladder_"))
+    return [row for path in paths for row in _rows(path) if row["gpu"] == gpu]
+
+
+def _published() -> Path:
+    return kernels_dir().parent / "validation" / "published"
+
+
+def _published_errors(kernel: str, gpu: str) -> list[float]:
     """Absolute relative errors of the time of every step of published ladders on ``gpu``, by the latest predictions."""
-    folder = kernels_dir().parent / "validation" / "published"
     keys = ("ladder", "step", "m", "n", "k")
-    latest = sorted(folder.glob("predictions_*.csv"))[-1:]
+    latest = sorted(_published().glob("predictions_*.csv"))[-1:]
     predicted = {
         tuple(row[key] for key in keys): float(row["tflops_predicted"])
         for path in latest for row in _rows(path) if row["tflops_predicted"]
     }
     return [
         abs(float(row["tflops"]) / predicted[key] - 1.0)
-        for path in sorted(folder.glob("gemm_ladder_*.csv")) for row in _rows(path)
-        if row["gpu"] == gpu and (key := tuple(row[name] for name in keys)) in predicted
+        for row in _published_rows(kernel, gpu) if (key := tuple(row[name] for name in keys)) in predicted
     ]
 
 
-def _published_ranges(gpu: str) -> dict[str, list[Any]]:
+def _published_ranges(kernel: str, gpu: str) -> dict[str, list[Any]]:
     """Ranges of options in published ladders on ``gpu``, in the form of a family's rows."""
-    folder = kernels_dir().parent / "validation" / "published"
-    rows = [row for path in sorted(folder.glob("gemm_ladder_*.csv")) for row in _rows(path) if row["gpu"] == gpu]
+    rows = _published_rows(kernel, gpu)
     sizes = {name: [int(row[name]) for row in rows] for name in "mnk"}
     ranges: dict[str, list[Any]] = {name: [min(of), max(of)] for name, of in sizes.items()}
     if rows and "dtype" in rows[0]:
@@ -167,17 +175,8 @@ def _rows(path: Path) -> list[dict[str, str]]:
 def family_of(kernel: str, params: Mapping[str, Any]) -> str:
     """Family of measured rows that a prediction belongs to; ``kernel`` itself where there is none.
 
-    >>> family_of("gemm", {"math": "wgmma", "copy": "tma", "schedule": "pingpong", "dtype": "bf16", "split_k": 1})
-    'hopper_gemm pingpong'
-    >>> family_of("gemm", {"math": "fma"}), family_of("softmax", {})
-    ('sgemm', 'softmax')
+    >>> family_of("softmax", {})
+    'softmax'
     """
-    if kernel != "gemm" or "math" not in params:
-        return kernel
-    if params["math"] in ("fma", "mma_sync"):
-        return {"fma": "sgemm", "mma_sync": "hgemm"}[params["math"]]
-    if params.get("copy") == "cp_async":
-        return "tile_gemm by_pointers"
-    if str(params.get("dtype")) == "fp8":
-        return "hopper_gemm fp8"
-    return f"hopper_gemm {'split_k' if params.get('split_k', 1) > 1 else params['schedule']}"
+    row = KERNEL_MODELS.get(kernel)
+    return kernel if row is None or row.family is None else row.family(params) or kernel

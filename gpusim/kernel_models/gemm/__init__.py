@@ -1,10 +1,17 @@
-"""GEMM in all schedules, in the public vocabulary alone. In: :class:`GemmParams`. Out: a Launch.
+"""GEMM in all schedules, in the public vocabulary alone: :class:`GemmOptions` -> :class:`GemmConfig` -> a Launch.
 
-Modules import from left to right: ``options`` -> ``warp_partition``, ``smem_budget``, ``tile_grid`` -> ``defaults``,
-``compatibility``; ``loader``, ``fragments``, ``epilogue`` -> ``warp_specialized``, ``multistage`` -> ``launch``; both end in
-``params``.
+Modules import from left to right: ``config`` -> ``options``, ``smem_budget``, ``check_tile``, ``tile_grid`` ->
+``compatibility`` -> ``resolve``; ``splitk_epilogue``, ``warp_specialized``, ``multistage`` -> ``launch``.
 """
 
-from gpusim.kernel_models.gemm.params import GemmParams
+from gpusim.kernel_models.gemm.config import GemmConfig
+from gpusim.kernel_models.gemm.family import family_of
+from gpusim.kernel_models.gemm.launch import gemm_launch
+from gpusim.kernel_models.gemm.options import GemmOptions
+from gpusim.kernel_models.gemm.resolve import resolve
+from gpusim.kernel_models.gemm.sweep_values import usual_values
 
-__all__ = ["GemmParams"]
+GemmParams = GemmOptions
+"""Public name of the options."""
+
+__all__ = ["GemmConfig", "GemmOptions", "GemmParams", "family_of", "gemm_launch", "resolve", "usual_values"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gpusim.errors import GpusimError
-from gpusim.kernel_models.gemm.options import MAX_TILE, AnyGemm
+from gpusim.kernel_models.gemm.options import MAX_TILE
 
 MOST_STEPS = 12
 """Maximum number of proposals that are followed."""
@@ -56,8 +56,3 @@ def _followed(tile: Tile | None, accepts: Callable[[Tile], object]) -> Tile | No
         else:
             return tile
     return None
-
-
-def with_tile(params: AnyGemm, tile: Tile) -> AnyGemm:
-    """The options with another tile."""
-    return params.model_copy(update={"tile": tile})

@@ -5,15 +5,11 @@ In: parameters whose instructions are known. Out: a refusal of the first option 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from math import prod
+from typing import Any
 
-from gpusim.errors import KernelError
 from gpusim.workload.launch import Feature
-
-if TYPE_CHECKING:
-    from gpusim.kernel_models.gemm.options import GemmOptions
 
 MULTISTAGE = ("multistage",)
 PRODUCERS = ("warp_specialized", "cooperative", "pingpong")
@@ -32,13 +28,13 @@ class Needs:
     holds_unset: bool = True
     """Whether the condition holds if the other option has no value yet."""
 
-    def holds_for(self, params: GemmOptions) -> bool:
-        """Whether ``params`` satisfy the condition."""
-        value = getattr(params, self.field)
+    def holds_for(self, options: Any) -> bool:
+        """Whether ``options`` (or a config) satisfy the condition."""
+        value = getattr(options, self.field)
         if value is None:
             return self.holds_unset
         if self.least:
-            number: int = params.num_cluster_ctas if self.field == "cluster" else value
+            number: int = prod(value) if self.field == "cluster" else value
             return number >= self.least
         return value in self.values
 
@@ -50,15 +46,18 @@ class Needs:
         ('--math mma_sync or fma', '--stages 2 or more')
         """
         flag = f"--{self.field.rstrip('_').replace('_', '-')}"
+        if self.values in ((False,), (True,)):
+            return typed(self.field, self.values[0])
         if self.least:
             return f"{flag} of {self.least} CTAs or more" if self.field == "cluster" else f"{flag} {self.least} or more"
-        return f"{flag} {' or '.join(map(_joined, self.values))}"
+        return f"{flag} {' or '.join(map(joined, self.values))}"
 
 
 WGMMA, MMA_SYNC, FMA = (Needs(field="math", values=(math,)) for math in ("wgmma", "mma_sync", "fma"))
-BY_WARPS = Needs(field="math", values=("mma_sync", "fma"))
+BY_WARPS, BY_MMA = (Needs(field="math", values=("mma_sync", other)) for other in ("fma", "wgmma"))
 TMA, CP_ASYNC = (Needs(field="copy_", values=(copy,)) for copy in ("tma", "cp_async"))
 NO_PRODUCER = Needs(field="schedule", values=MULTISTAGE)
+NO_TURNS = Needs(field="schedule", values=("multistage", "warp_specialized", "cooperative"))
 PRODUCER = Needs(field="schedule", values=PRODUCERS, holds_unset=False)
 AFTER_WAIT = Needs(field="prefetch", values=("after_wait",), holds_unset=False)
 TWO_REGISTER_STAGES = Needs(field="register_stages", values=(2,))
@@ -73,28 +72,42 @@ class Rule:
     field: str
     needs: tuple[Needs, ...]
     why: str
-    """Reason of the refusal; ``{math}``, ``{schedule}`` and ``{copy_}`` are replaced by those of the parameters."""
+    """Reason of the refusal; ``{math}`` and other options in braces are replaced by their values."""
     instead: str
     only: tuple[Any, ...] = ()
     """Values that the rule applies to; empty: all."""
     harmless: tuple[Any, ...] = ()
     """Values that are never refused."""
 
-    def is_broken_by(self, params: GemmOptions) -> bool:
-        """Whether the option is given although it does not apply."""
-        value = getattr(params, self.field)
-        default = type(params).model_fields[self.field].default
+    def is_broken_by(self, options: Any, default: Any) -> bool:
+        """Whether the option is given, with another value than its ``default``, although it does not apply."""
+        value = getattr(options, self.field)
         if value is None or value == default or value in self.harmless or (self.only and value not in self.only):
             return False
-        return not all(condition.holds_for(params) for condition in self.needs)
+        return not all(condition.holds_for(options) for condition in self.needs)
 
+
+OF_TYPES = (
+    Rule("math", (Needs(field="dtype", values=("fp32",)),), "multiplies fp32, --dtype is {dtype}",
+         "use --math mma_sync or wgmma", only=("fma",)),
+    Rule("math", (Needs(field="dtype", values=("bf16", "fp16", "tf32", "fp8", "int8")),), "does not take --dtype fp32",
+         "use --math fma, or --dtype tf32", only=("mma_sync", "wgmma")),
+    Rule("schedule", (BY_MMA,), "its consumers run wgmma, the math is {math}",
+         "use --schedule multistage, or --dtype tf32", only=PRODUCERS),
+    Rule("schedule", (WGMMA,), "its consumers run wgmma, the math is {math}",
+         "use --schedule multistage, or --math wgmma", only=PRODUCERS),
+    Rule("copy_", (BY_MMA,), "the fma kernel loads by cp.async", "use --copy cp_async", only=("tma",)),
+    Rule("out_dtype", (Needs(field="dtype", values=("int8",)),), "products of {dtype} are fp32",
+         "use --out-dtype fp32 or bf16", only=("int8", "int32")),
+)  # fmt: skip
+"""Rules of types, and of the instructions that take them."""
 
 OF_INSTRUCTIONS = (
     Rule("warps", (BY_WARPS,), "wgmma is issued by warpgroups", "use --consumer-warpgroups"),
     Rule("consumer_warpgroups", (WGMMA,), "{math} is issued by warps", "use --warps"),
     Rule("consumer_split", (WGMMA,), "{math} is issued by warps", "use --warps"),
-    Rule("consumer_split", (Needs(field="schedule", values=("multistage", "warp_specialized", "cooperative")),),
-         "pingpong's consumers take whole tiles", "use --schedule cooperative, or leave it out"),
+    Rule("consumer_split", (NO_TURNS,), "pingpong's consumers take whole tiles",
+         "use --schedule cooperative, or leave it out"),
     Rule("wgmma_depth", (WGMMA,), "the math is {math}", "leave it out"),
     Rule("prefetch", (NO_PRODUCER,), "{schedule} has a producer warp", "use --schedule multistage, or leave it out"),
     Rule("prefetch", (WGMMA,), "it waits for wgmma, the math is {math}", "use --prefetch before_mma or after_mma",
@@ -115,8 +128,8 @@ OF_INSTRUCTIONS = (
     Rule("pad", (MMA_SYNC,), "the math is {math}", "use --math mma_sync, or leave it out"),
     Rule("pad", (CP_ASYNC,), "TMA writes rows without gaps", "use --copy cp_async, or leave it out"),
     Rule("pad", (Needs(field="swizzle", values=("none",)),), "rows are swizzled", "use --swizzle none"),
-    Rule("swizzle", (Needs(field="math", values=("mma_sync", "wgmma")),),
-         "the fma kernel reads rows as vectors, without conflicts", "use --swizzle none", harmless=("none",)),
+    Rule("swizzle", (BY_MMA,), "the fma kernel reads rows as vectors, without conflicts", "use --swizzle none",
+         harmless=("none",)),
     Rule("wide_per_copy", (NO_PRODUCER, WGMMA, CP_ASYNC), "only warps that copy by cp.async and run wgmma have them",
          "use --schedule multistage --copy cp_async --math wgmma, or leave it out"),
     Rule("copy_code", (TMA,), "only copies by TMA have code of this kind", "use --copy tma, or leave it out"),
@@ -140,6 +153,15 @@ OF_INSTRUCTIONS = (
 )  # fmt: skip
 """Rules that need no shape: instructions and schedule are known, except a schedule that depends on the tile."""
 
+OF_PERSISTENCE = (
+    Rule("persistent", (NO_TURNS,), "pingpong's consumers take turns at the tiles of one CTA",
+         "use --persistent, or --schedule cooperative", only=(False,)),
+    Rule("split_k", (NO_TURNS,), "the parts of a tile are CTAs of their own", "use --schedule cooperative"),
+    Rule("split_k", (Needs(field="persistent", values=(False,)),), "the parts of a tile are CTAs of their own",
+         "use --no-persistent"),
+)  # fmt: skip
+"""Rules of CTAs that walk over tiles."""
+
 OF_SCHEDULE = (
     Rule("mbarrier_arrive", (PRODUCER,), "multistage has no producer to give stages back to",
          "use --mbarrier-arrive warpgroup"),
@@ -158,8 +180,13 @@ OF_SHAPE = (
     Rule("cluster", (PRODUCER,), "operands are multicast from a producer warp, multistage has none",
          "use --schedule cooperative"),
     Rule("epilogue", (TMA,), "this kernel has no tensor maps (--copy {copy_})", "use --epilogue smem", only=("tma_store",)),
+    Rule("epilogue", (Needs(field="split_k", values=(1,)),),
+         "with --split-k {split_k} the parts leave as fp32 from registers", "use --epilogue direct",
+         only=("smem", "tma_store")),
 )  # fmt: skip
 """Rules that are checked one by one, between the checks of sizes."""
+
+RULES = (*OF_TYPES, *OF_INSTRUCTIONS, *OF_PERSISTENCE, *OF_SCHEDULE, *OF_SHAPE)
 
 WANTS_FEATURE: tuple[tuple[str, tuple[str, ...], Feature, str], ...] = (
     ("schedule", PRODUCERS, "wgmma", "--schedule multistage"),
@@ -174,18 +201,6 @@ WANTS_FEATURE: tuple[tuple[str, tuple[str, ...], Feature, str], ...] = (
 """Options that need a feature of the GPU, their values that need it (empty: all but the default), and alternatives."""
 
 
-def refuse_first(params: GemmOptions, rules: Iterable[Rule]) -> None:
-    """Refuse the first option that is given although it does not apply.
-
-    Raises:
-        KernelError: names the flag.
-    """
-    for rule in rules:
-        if rule.is_broken_by(params):
-            why = rule.why.format(math=params.math, schedule=params.schedule, copy_=params.copy_)
-            raise KernelError(f"{typed(rule.field, getattr(params, rule.field))}: {why}; {rule.instead}")
-
-
 def typed(field: str, value: Any) -> str:
     """An option with its value as flags.
 
@@ -195,10 +210,15 @@ def typed(field: str, value: Any) -> str:
     flag = field.rstrip("_").replace("_", "-")
     if isinstance(value, bool):
         return f"--{flag}" if value else f"--no-{flag}"
-    return f"--{flag} {value:g}" if isinstance(value, float) else f"--{flag} {_joined(value)}"
+    return f"--{flag} {value:g}" if isinstance(value, float) else f"--{flag} {joined(value)}"
 
 
-def _joined(value: Any) -> str:
+def joined(value: Any) -> str:
+    """A value as typed.
+
+    >>> joined((2, 1)), joined("tma")
+    ('2x1', 'tma')
+    """
     return "x".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
@@ -208,7 +228,9 @@ def applies_when(field: str) -> dict[str, str]:
     >>> applies_when("consumer_split"), applies_when("m")
     ({'': '--math wgmma, --schedule multistage or warp_specialized or cooperative'}, {})
     >>> applies_when("epilogue")
-    {'tma_store': '--copy tma, a GPU with tma'}
+    {'tma_store': '--copy tma, a GPU with tma', 'smem or tma_store': '--split-k 1'}
+    >>> applies_when("persistent")
+    {'--no-persistent': '--schedule multistage or warp_specialized or cooperative'}
     """
     conditions = {values: [condition.text for condition in needs] for values, needs in _needs_by_values(field).items()}
     for name, wanting, feature, _ in WANTS_FEATURE:
@@ -217,16 +239,23 @@ def applies_when(field: str) -> dict[str, str]:
     return {values: ", ".join(texts) for values, texts in conditions.items()}
 
 
+def applies(field: str, config: Any) -> bool:
+    """Whether an option applies to a kernel, whatever its value."""
+    rules = (rule for rule in RULES if rule.field == field and not (rule.only or rule.harmless))
+    return all(condition.holds_for(config) for rule in rules for condition in rule.needs)
+
+
 def _needs_by_values(field: str) -> dict[str, list[Needs]]:
     """Conditions of an option by the values that they concern. Conditions on the same other option are merged."""
-    found: dict[str, dict[str, Needs]] = {}
-    for rule in (*OF_INSTRUCTIONS, *OF_SCHEDULE, *OF_SHAPE):
+    by_values: dict[str, dict[str, Needs]] = {}
+    for rule in RULES:
         if rule.field != field:
             continue
-        merged = found.setdefault(" or ".join(map(str, rule.only)), {})
+        words = (typed(field, value) if isinstance(value, bool) else str(value) for value in rule.only)
+        merged = by_values.setdefault(" or ".join(words), {})
         for condition in rule.needs:
             other = merged.setdefault(condition.field, condition)
             if other.values:
                 both = tuple(value for value in other.values if value in condition.values)
                 merged[condition.field] = replace(other, values=both)
-    return {values: list(merged.values()) for values, merged in found.items()}
+    return {values: list(merged.values()) for values, merged in by_values.items()}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from gpusim.kernel_models.gemm.fragments import Fragments
-from gpusim.kernel_models.gemm.options import GemmOptions
+from gpusim.kernel_models.gemm.config import GemmConfig
+from gpusim.kernel_models.mainloop.fragments import Fragments
 from gpusim.workload import ops
 from gpusim.workload.atoms import mma_sync
 
@@ -16,7 +16,7 @@ ORDER: tuple[What, ...] = ("copies", "read", "meet", "read_next", "use", "use_re
 
 
 @dataclass(frozen=True, slots=True)
-class Deed:
+class IssueSlot:
     """One action of a k-step."""
 
     what: What
@@ -25,7 +25,7 @@ class Deed:
     math: ops.MmaSync | None = None
 
 
-def deeds(params: GemmOptions, fragments: Fragments) -> list[Deed]:
+def k_step_schedule(config: GemmConfig, fragments: Fragments) -> list[IssueSlot]:
     """Actions of a k-step, in order.
 
     In source code, a slice's fragments are loaded before the math of the slice before. Copies precede all math, or follow
@@ -42,22 +42,22 @@ def deeds(params: GemmOptions, fragments: Fragments) -> list[Deed]:
     def place(slices: float | None, default: int) -> int:
         return round(min(num, default if slices is None else slices) * each)
 
-    copies = place(params.math_before_copies, 0 if params.prefetch == "before_mma" or num == 1 else 1)
-    meeting = max(place(params.math_before_meeting, num - 1), copies, (num - 2) * each)
-    found: list[tuple[int, What, int]] = [
+    copies = place(config.math_before_copies, 0 if config.prefetch == "before_mma" or num == 1 else 1)
+    meeting = max(place(config.math_before_meeting, num - 1), copies, (num - 2) * each)
+    actions: list[tuple[int, What, int]] = [
         (copies, "copies", 0), (meeting, "meet", 0), (max(meeting, (num - 1) * each), "read_next", 0),
     ]  # fmt: skip
     for idx in range(num):
-        begin = idx * each if idx != 1 else max(place(params.math_before_use, 1), copies)
-        found += [(begin, "use", idx), (max(begin, (idx + 1) * each - rests[idx]), "use_rest", idx)]
+        begin = idx * each if idx != 1 else max(place(config.math_before_use, 1), copies)
+        actions += [(begin, "use", idx), (max(begin, (idx + 1) * each - rests[idx]), "use_rest", idx)]
         if idx:
-            found.append((copies if idx == 1 else (idx - 1) * each, "read", idx))
-    atom, done, made = mma_sync(params.element), 0, []
-    for at, what, idx in sorted(found, key=lambda deed: (deed[0], ORDER.index(deed[1]))):
-        if at > done:
-            made.append(Deed("math", math=ops.MmaSync(atom, at - done)))
-            done = at
-        made.append(Deed(what, idx))
+            actions.append((copies if idx == 1 else (idx - 1) * each, "read", idx))
+    atom, done, slots = mma_sync(config.element), 0, []
+    for position, what, idx in sorted(actions, key=lambda action: (action[0], ORDER.index(action[1]))):
+        if position > done:
+            slots.append(IssueSlot("math", math=ops.MmaSync(atom, position - done)))
+            done = position
+        slots.append(IssueSlot(what, idx))
     if done < num * each:
-        made.append(Deed("math", math=ops.MmaSync(atom, num * each - done)))
-    return made
+        slots.append(IssueSlot("math", math=ops.MmaSync(atom, num * each - done)))
+    return slots

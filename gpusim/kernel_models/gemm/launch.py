@@ -6,63 +6,68 @@ from collections.abc import Callable
 from functools import cache, partial
 from typing import Any
 
-from gpusim.kernel_models.gemm.defaults import widest_swizzle
-from gpusim.kernel_models.gemm.epilogue import Epilogue
-from gpusim.kernel_models.gemm.fragments import Fragments
+from gpusim.kernel_models.gemm.config import GemmConfig
 from gpusim.kernel_models.gemm.least_work import tile_work
-from gpusim.kernel_models.gemm.loader import Loader
 from gpusim.kernel_models.gemm.multistage import Multistage
 from gpusim.kernel_models.gemm.options import GemmOptions
-from gpusim.kernel_models.gemm.registers import launch_registers
-from gpusim.kernel_models.gemm.smem_budget import ALIGNMENT_BYTES, Staging, staging_of
+from gpusim.kernel_models.gemm.smem_budget import ALIGNMENT_BYTES, staging_of
+from gpusim.kernel_models.gemm.splitk_epilogue import SplitKEpilogue
 from gpusim.kernel_models.gemm.splitk_reduce import reduction_launch
 from gpusim.kernel_models.gemm.tile_grid import TilePlan
-from gpusim.kernel_models.gemm.uniform_tiles import are_tiles_alike
-from gpusim.kernel_models.gemm.warp_partition import PRODUCER_WARPS, Shares, consumer_registers
 from gpusim.kernel_models.gemm.warp_specialized import Consumer, Producer
+from gpusim.kernel_models.mainloop.epilogue import Epilogue, Staging
+from gpusim.kernel_models.mainloop.fragments import Fragments
+from gpusim.kernel_models.mainloop.loader import Loader
+from gpusim.kernel_models.mainloop.ring import Ring
+from gpusim.kernel_models.mainloop.warp_partition import PRODUCER_WARPS
 from gpusim.layout.notation import units_remark
 from gpusim.units import WAVEFRONT_BYTES
 from gpusim.workload.launch import Buffer, Feature, Launch, Mbarrier, NamedBarrier, Program, RoleContext, Target, WarpRole
 
+ADDRESS = 3.0
+"""Address instructions (additions and moves) for each cp.async of warps that also run wgmma. Source: SASS of 25 GEMMs of
+Triton 3.6: two additions each, and up to two moves if registers are scarce. Mean: 3.2 in all."""
 
-def gemm_launch(params: GemmOptions, gpu: Target) -> Launch:
-    """The Launch of resolved ``params`` on ``gpu``.
+
+
+def gemm_launch(config: GemmConfig, gpu: Target) -> Launch:
+    """The Launch of ``config`` on ``gpu``.
 
     Raises:
         LaunchError: the staging buffer of D does not fit in shared memory.
     """
-    plan, staging = TilePlan(params), staging_of(params, gpu)
-    has_stmatrix = "stmatrix" in gpu.features
-    if params.is_specialized:
-        parts = _specialized(params, plan, staging, has_stmatrix=has_stmatrix)
-    else:
-        parts = _multistage(params, plan, staging, has_stmatrix=has_stmatrix)
-    roles: tuple[WarpRole, ...] = parts["roles"]
-    num_math_roles = sum(role.name != "producer" for role in roles)
-    registers, story = _registers(params)
-    by_tma = params.copy_ == "tma"
-    is_second = params.split_k > 1 and params.split_k_mode == "second_kernel"
+    plan, staging = TilePlan(config), staging_of(config, gpu)
+    epilogues, named_barriers = _epilogues(plan, staging, has_stmatrix="stmatrix" in gpu.features)
+    loader = Loader(
+        plan.shape, plan, num_threads=32 * (PRODUCER_WARPS if config.is_specialized else config.partition.num_warps),
+        wide_per_copy=config.wide_per_copy,
+        num_between=ADDRESS if config.math == "wgmma" and not config.is_specialized else 0.0,
+    )
+    roles, mbarriers = (_specialized if config.is_specialized else _multistage)(plan, loader, epilogues)
+    is_second = config.split_k > 1 and config.split_k_mode == "second_kernel"
+    maps = {"A": loader.by_tma, "B": loader.by_tma, "D": config.epilogue == "tma_store"}
     return Launch(
-        kernel="gemm",
-        num_ctas=None if params.persistent else plan.num_tiles,
+        kernel=GemmOptions.row.name,
+        num_ctas=None if config.persistent else plan.num_tiles,
         num_tiles=plan.num_tiles,
-        buffers=_buffers(params, plan, staging, num_slots=num_math_roles),
-        cluster_size=params.num_cluster_ctas,
-        registers_per_thread=registers,
-        registers_source=story,
-        extra_smem_bytes=ALIGNMENT_BYTES if params.math == "wgmma" or params.copy_ == "tma" else 0,
-        footprints=plan.footprints(num_math_roles),
-        num_flops=2 * params.m * params.n * params.k * params.batch,
-        math_class="16bit" if params.element.bits == 16 else params.dtype,
-        tensor_maps=tuple(
-            name for name, is_used in (("A", by_tma), ("B", by_tma), ("D", params.epilogue == "tma_store")) if is_used
-        ),
-        params=params.as_options(),
-        remarks=_remarks(params, plan),
-        following=(reduction_launch(params),) if is_second else (),
-        has_uniform_programs=are_tiles_alike(plan),
+        roles=roles,
+        buffers=_buffers(plan, staging, num_slots=len(epilogues)),
+        mbarriers=mbarriers,
+        named_barriers=named_barriers,
+        cluster_size=config.num_cluster_ctas,
+        registers_per_thread=config.registers,
+        registers_source=config.registers_source,
+        extra_smem_bytes=ALIGNMENT_BYTES if config.math == "wgmma" or loader.by_tma else 0,
+        features=_features(config, epilogues[0]),
+        footprints=plan.footprints(len(epilogues)),
+        num_flops=2 * config.m * config.n * config.k * config.batch,
+        math_class="16bit" if config.element.bits == 16 else config.dtype,
+        has_own_slots=config.schedule in ("warp_specialized", "cooperative"),
+        tensor_maps=tuple(name for name, is_used in maps.items() if is_used),
+        remarks=_remarks(config, plan),
+        following=(reduction_launch(config),) if is_second else (),
+        has_uniform_programs=plan.has_uniform_programs,
         work=tile_work(plan, staging),
-        **parts,
     )
 
 
@@ -76,171 +81,124 @@ def _when_run(make: Callable[[], Program]) -> Program:
     return program
 
 
-def _multistage(
-    params: GemmOptions, plan: TilePlan, staging: Staging, *, has_stmatrix: bool
-) -> dict[str, Any]:
-    tile_m, tile_n, _ = plan.tile
-    shares, num = Shares(params), Shares(params).num_teams
-    num_warps, loader = shares.num_warps // num, Loader(plan, num_threads=shares.num_warps * 32)
+def _epilogues(
+    plan: TilePlan, staging: Staging, *, has_stmatrix: bool
+) -> tuple[list[Epilogue], tuple[NamedBarrier, ...]]:
+    """Epilogue of each math role, and the named barriers of their threads."""
+    config, partition = plan.config, plan.config.partition
+    if config.is_specialized:
+        num, num_warps, grid, (rows, columns) = config.consumer_warpgroups, 4, config.warp_grid, partition.warp_tile
+    else:
+        num, columns = partition.num_warp_groups, plan.tile[1]
+        num_warps, grid, rows = partition.num_warps // num, (num, 1), plan.tile[0] // num
     drained = "drained" if num > 1 and staging.num_bytes and staging.overlays_stages else ""
-    barriers = [f"epilogue{idx}" for idx in range(num)] if num > 1 else [""]
+    names = [f"epilogue{idx}" for idx in range(num)] if config.is_specialized or num > 1 else [""]
+    kind = partial(SplitKEpilogue, plan=plan) if config.split_k > 1 else Epilogue
     epilogues = [
-        Epilogue(
-            plan, staging, tile_m // num, tile_n, num_warps, first_m=idx * (tile_m // num), barrier=barriers[idx],
-            drained=drained, slot=idx, has_stmatrix=has_stmatrix,
+        kind(
+            plan, config.math, config.output, staging, rows, columns, num_warps, first_m=idx % grid[0] * rows,
+            first_n=idx % grid[1] * columns, barrier=name, drained=drained, slot=idx, has_stmatrix=has_stmatrix,
         )
-        for idx in range(num)
-    ]  # fmt: skip
-    assert params.stages is not None  # resolved
-    full = Mbarrier(name="full", num_arrivals=1, num_stages=params.stages)
-    named = [NamedBarrier(name=name, num_threads=32 * num_warps) for name in barriers if name]
+        for idx, name in enumerate(names)
+    ]
+    named = [NamedBarrier(name=name, num_threads=32 * num_warps) for name in names if name]
     if drained:
         named.append(NamedBarrier(name=drained, num_threads=32 * num_warps * num))
-    return {
-        "roles": tuple(
-            WarpRole(
-                name=f"math{idx}" if num > 1 else "math", num_warps=num_warps,
-                program=_when_run(partial(Multistage, plan, loader, epilogue, team=idx)),
-            )
-            for idx, epilogue in enumerate(epilogues)
-        ),
-        "mbarriers": (full,) if params.copy_ == "tma" else (),
-        "named_barriers": tuple(named),
-        "features": _features(params, epilogues[0]),
-    }  # fmt: skip
+    return epilogues, tuple(named)
 
 
-def _specialized(
-    params: GemmOptions, plan: TilePlan, staging: Staging, *, has_stmatrix: bool
-) -> dict[str, Any]:
-    assert params.stages is not None  # resolved
-    assert params.consumer_warpgroups is not None
-    consumers, is_pingpong, by_tma = params.consumer_warpgroups, params.schedule == "pingpong", params.copy_ == "tma"
-    shares = Shares(params)
-    (share_m, share_n), (ways_m, ways_n) = shares.share, shares.ways
-    loader = Loader(plan, num_threads=PRODUCER_WARPS * 32)
-    all_drain = "drained" if consumers > 1 and staging.num_bytes and staging.overlays_stages else ""
-    epilogues = [
-        Epilogue(
-            plan, staging, share_m, share_n, 4, first_m=idx % ways_m * share_m,
-            first_n=idx % ways_n * share_n, barrier=f"epilogue{idx}", drained=all_drain, slot=idx,
-            has_stmatrix=has_stmatrix,
+Roles = tuple[tuple[WarpRole, ...], tuple[Mbarrier, ...]]
+
+
+def _multistage(plan: TilePlan, loader: Loader, epilogues: list[Epilogue]) -> Roles:
+    num = len(epilogues)
+    roles = tuple(
+        WarpRole(
+            name=f"math{idx}" if num > 1 else "math", num_warps=epilogue.num_warps,
+            program=_when_run(partial(Multistage, plan, loader, epilogue, warp_group=idx)),
         )
-        for idx in range(consumers)
-    ]
-    num_releasing = (1 if is_pingpong else consumers) * len(loader.feeders(0))
-    num_filling = 1 if by_tma else PRODUCER_WARPS * 32
-    if params.mbarrier_arrive == "thread":
-        num_releasing = consumers * 128 + 1
-        num_filling = consumers * 128 + 1
-    mbarriers = [
-        Mbarrier(name="full", num_arrivals=num_filling, num_stages=params.stages),
-        Mbarrier(name="empty", num_arrivals=num_releasing, num_stages=params.stages),
-    ]
+        for idx, epilogue in enumerate(epilogues)
+    )
+    return roles, Ring(plan.config.stages).mbarriers(1) if loader.by_tma else ()
+
+
+def _specialized(plan: TilePlan, loader: Loader, epilogues: list[Epilogue]) -> Roles:
+    config, num = plan.config, len(epilogues)
+    is_pingpong = config.schedule == "pingpong"
+    num_releasing = (1 if is_pingpong else num) * len(loader.feeders(0))
+    num_filling = 1 if loader.by_tma else PRODUCER_WARPS * 32
+    if config.mbarrier_arrive == "thread":
+        num_releasing = num_filling = num * 128 + 1
+    mbarriers = Ring(config.stages).mbarriers(num_filling, num_releasing)
     if is_pingpong:
         turns = ("math_turn", "epilogue_turn")
-        mbarriers += [Mbarrier(name=name, num_arrivals=1, num_stages=2) for name in turns]
+        mbarriers += tuple(Mbarrier(name=name, num_arrivals=1, num_stages=2) for name in turns)
     producer = _when_run(partial(Producer, plan, loader, tuple(ring.name for ring in mbarriers)))
-    named = [NamedBarrier(name=f"epilogue{idx}", num_threads=128) for idx in range(consumers)]
-    if all_drain:
-        named.append(NamedBarrier(name=all_drain, num_threads=128 * consumers))
-    return {
-        "roles": (
-            WarpRole(name="producer", num_warps=PRODUCER_WARPS, program=producer),
-            *(
-                WarpRole(
-                    name=f"consumer{idx}", num_warps=4,
-                    program=_when_run(partial(Consumer, plan, loader, epilogue, idx=idx)),
-                )
-                for idx, epilogue in enumerate(epilogues)
-            ),
-        ),
-        "mbarriers": tuple(mbarriers),
-        "named_barriers": tuple(named),
-        "features": _features(params, epilogues[0]),
-    }
+    consumers = (
+        WarpRole(
+            name=f"consumer{idx}", num_warps=epilogue.num_warps,
+            program=_when_run(partial(Consumer, plan, loader, epilogue, idx=idx)),
+        )
+        for idx, epilogue in enumerate(epilogues)
+    )
+    return (WarpRole(name="producer", num_warps=PRODUCER_WARPS, program=producer), *consumers), mbarriers
 
 
-def _buffers(params: GemmOptions, plan: TilePlan, staging: Staging, *, num_slots: int) -> tuple[Buffer, ...]:
-    assert params.stages is not None  # resolved
-    found = [
-        Buffer(name=name, stage_bytes=operand.padded_bytes, num_stages=params.stages)
-        for name, operand in zip("ab", plan.operands, strict=True)
+def _buffers(plan: TilePlan, staging: Staging, *, num_slots: int) -> tuple[Buffer, ...]:
+    buffers = [
+        Buffer(name=name, stage_bytes=operand.room_bytes, num_stages=plan.config.stages)
+        for name, operand in zip("ab", plan.shape.operands, strict=True)
     ]
     if staging.num_bytes:
-        found.append(
-            Buffer(
-                name="epilogue", stage_bytes=staging.num_bytes // num_slots, num_stages=num_slots,
-                is_overlay=staging.overlays_stages,
-            )
+        slot_bytes = staging.num_bytes // num_slots
+        buffers.append(
+            Buffer(name="epilogue", stage_bytes=slot_bytes, num_stages=num_slots, is_overlay=staging.overlays_stages)
         )
-    return tuple(found)
+    return tuple(buffers)
 
 
-def _features(params: GemmOptions, epilogue: Epilogue) -> frozenset[Feature]:
-    found: set[Feature] = {"tma" if params.copy_ == "tma" else "cp_async"}
-    if params.copy_ == "tma" or params.is_specialized:
-        found.add("mbarrier")
-    if params.math == "wgmma":
-        found.add("wgmma")
-    if params.math == "mma_sync":
-        found.add("mma_sync")
-    if params.num_cluster_ctas > 1:
-        found.add("cluster")
-    if params.setmaxnreg != "none":
-        found.add("setmaxnreg")
-    if epilogue.staging.num_bytes and epilogue.uses_stmatrix:
-        found.add("stmatrix")
-    if params.dtype == "fp8":
-        found.add("fp8")
-    return frozenset(found)
+def _features(config: GemmConfig, epilogue: Epilogue) -> frozenset[Feature]:
+    by_tma = config.copy_ == "tma"
+    uses: dict[Feature, bool] = {
+        "tma": by_tma, "cp_async": not by_tma, "mbarrier": by_tma or config.is_specialized,
+        "wgmma": config.math == "wgmma", "mma_sync": config.math == "mma_sync", "cluster": config.num_cluster_ctas > 1,
+        "setmaxnreg": config.setmaxnreg != "none", "fp8": config.dtype == "fp8",
+        "stmatrix": epilogue.staging.num_bytes > 0 and epilogue.uses_stmatrix,
+    }  # fmt: skip
+    return frozenset(feature for feature, is_used in uses.items() if is_used)
 
 
-def _registers(params: GemmOptions) -> tuple[int, str]:
-    """(registers per thread of the launch, explanation)."""
-    shares, of_consumer = Shares(params), consumer_registers(params)
-    if params.registers is not None:
-        return params.registers, f"{params.registers}, as given"
-    registers = launch_registers(
-        shares.need, math=params.math or "", num_warps=shares.num_warps, of_consumer=of_consumer
-    )
-    if of_consumer is None:
-        return registers, shares.need.story
-    return registers, f"{shares.need.story}; launched with {registers}, setmaxnreg {params.setmaxnreg}"
-
-
-def _conflicts(params: GemmOptions, plan: TilePlan) -> list[str]:
+def _conflicts(config: GemmConfig) -> list[str]:
     """Remark on the factor by which bank conflicts multiply fragment loads; empty without conflicts."""
-    if params.math != "mma_sync":
+    if config.math != "mma_sync":
         return []
-    reads = Fragments(plan).slices
+    reads = Fragments(config.partition).slices
     times = sum(read.num_wavefronts for read in reads) * WAVEFRONT_BYTES / sum(read.num_bytes for read in reads)
     if times < 1.01:
         return []
-    better = widest_swizzle(params) + (" --pad 0" if params.pad else "")
-    mend = f"; --swizzle {better} has none or fewer" if better != params.swizzle else ""
+    better = config.widest_swizzle + (" --pad 0" if config.pad else "")
+    mend = f"; --swizzle {better} has none or fewer" if better != config.swizzle else ""
     return [f"bank conflicts: fragment reads take {times:.3g} times the wavefronts of their bytes{mend}"]
 
 
-def _remarks(params: GemmOptions, plan: TilePlan) -> tuple[str, ...]:
+def _remarks(config: GemmConfig, plan: TilePlan) -> tuple[str, ...]:
     remarks = []
-    assert params.swizzle is not None  # resolved
-    mixed_up = units_remark(params.swizzle, params.element.bits)
+    mixed_up = units_remark(config.swizzle, config.element.bits)
     if mixed_up is not None:
         remarks.append(mixed_up)
-    remarks += _conflicts(params, plan)
+    remarks += _conflicts(config)
     area = plan.num_m * plan.tile[0] * plan.num_n * plan.tile[1]
-    outside = area - params.m * params.n
+    outside = area - config.m * config.n
     if outside:
         share = outside / area
         remarks.append(f"{share:.1%} of the tiles' area lies outside of D and is computed for nothing")
-    if params.swizzle == "none" and params.math == "wgmma" and params.copy_ == "tma":
+    if config.swizzle == "none" and config.math == "wgmma" and config.copy_ == "tma":
         remarks.append("without a swizzle TMA fills core matrices 16 bytes wide, which it does slowly")
     padded = [
         name for name, extent, num_bytes in (
-            ("A", params.k if params.is_a_k_major else params.m, params.element.num_bytes),
-            ("B", params.k if params.is_b_k_major else params.n, params.element.num_bytes),
-            ("D", params.n, params.out_element.num_bytes),
+            ("A", config.k if config.are_k_major[0] else config.m, config.element.num_bytes),
+            ("B", config.k if config.are_k_major[1] else config.n, config.element.num_bytes),
+            ("D", config.n, config.out_element.num_bytes),
         )
         if extent * num_bytes % 16
     ]

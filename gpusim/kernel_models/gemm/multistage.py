@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from functools import cached_property
 from typing import Any
 
-from gpusim.kernel_models.gemm.epilogue import Epilogue
-from gpusim.kernel_models.gemm.fragments import Fragments
-from gpusim.kernel_models.gemm.k_step_schedule import Deed, deeds
-from gpusim.kernel_models.gemm.loader import Loader, Panel, slot
-from gpusim.kernel_models.gemm.tile_grid import Coordinates, TilePlan
-from gpusim.kernel_models.gemm.warp_partition import Shares
+from gpusim.kernel_models.gemm.k_step_schedule import IssueSlot, k_step_schedule
+from gpusim.kernel_models.gemm.tile_grid import TilePlan
 from gpusim.kernel_models.gemm.warp_specialized import (
     code,
     code_around_copies,
     code_around_math,
     code_around_meeting,
     code_of_place,
-    issues_of_k_step,
     work,
 )
+from gpusim.kernel_models.mainloop.epilogue import Epilogue
+from gpusim.kernel_models.mainloop.fragments import Fragments
+from gpusim.kernel_models.mainloop.loader import Loader, Panel, slot
+from gpusim.kernel_models.mainloop.ring import Ring
 from gpusim.workload import ops
 from gpusim.workload.launch import RoleContext
 from gpusim.workload.ops import Op
@@ -70,54 +69,48 @@ class Multistage:
     A persistent CTA drains its ring, runs the epilogue, and begins the next tile by filling the ring again.
     """
 
-    def __init__(self, plan: TilePlan, loader: Loader, epilogue: Epilogue, team: int = 0) -> None:
-        """The role of warp group ``team``, for tiles of ``plan``."""
+    def __init__(self, plan: TilePlan, loader: Loader, epilogue: Epilogue, warp_group: int = 0) -> None:
+        """The role of ``warp_group``, for tiles of ``plan``."""
         self.plan = plan
-        self.team, self.teams = team, Shares(plan.params).teams
-        self.num_teams = Shares(plan.params).num_teams
+        self.warp_group, self._partition = warp_group, plan.config.partition
         self.loader = loader
         self.epilogue = epilogue
-        params = plan.params
-        assert params.stages is not None  # resolved
-        self.num_stages = num_stages = params.stages
-        self.depth = params.wgmma_depth or 0
-        self.by_tma = params.copy_ == "tma"
-        self.refills_first = params.prefetch == "before_mma"
-        self.refills_last = params.prefetch == "after_wait"
-        self.meets_at_copies = params.cta_barrier == "before_copies"
+        config = plan.config
+        self.num_stages = num_stages = config.stages
+        self.depth = config.wgmma_depth or 0
+        self.by_tma = config.copy_ == "tma"
+        self.refills_first = config.prefetch == "before_mma"
+        self.refills_last = config.prefetch == "after_wait"
+        self.meets_at_copies = config.cta_barrier == "before_copies"
         self.distance = max(1, num_stages - (max(1, self.depth) if self.refills_last else 1 + self.depth))
-        self._expect: list[Op] = [
-            ops.MbarrierArriveExpectTx("full", s, loader.stage_bytes) for s in range(num_stages)
-        ]
-        stages = range(num_stages)
-        self._wait_full = [[ops.MbarrierWait("full", s, parity) for parity in (0, 1)] for s in stages]
-        self._commit, self._meet = ops.CpAsyncCommitGroup(is_held=bool(params.stall_on_ldgsts)), ops.Syncthreads()
-        self._copy_code = code_around_copies(params.copy_code)
+        self._ring, stages = Ring(num_stages, loader.stage_bytes), range(num_stages)
+        self._commit, self._meet = ops.CpAsyncCommitGroup(is_held=bool(config.stall_on_ldgsts)), ops.Syncthreads()
+        self._copy_code = code_around_copies(config.copy_code)
         self._tile_code = code_of_place(plan)
-        self._setup_code = code_around_meeting(params.setup_code)
+        self._setup_code = code_around_meeting(config.setup_code)
         # cp.async writes through the generic proxy, wgmma reads through the async one
-        fence: list[Op] = [ops.FenceProxyAsync()] if params.math == "wgmma" and params.fence else []
+        fence: list[Op] = [ops.FenceProxyAsync()] if config.math == "wgmma" and config.fence else []
         self._arrived: list[Op] = [ops.CpAsyncWaitGroup(self.distance - 1), *fence, self._meet]
         if self.by_tma:
             met = [] if self.meets_at_copies else [self._meet]
-            self._awaits = [[[wait, *met] for wait in waits] for waits in self._wait_full]
+            self._awaits = [[[wait, *met] for wait in waits] for waits in self._ring.wait_full]
         else:
             self._awaits = [[self._arrived, self._arrived] for _ in stages]
         self._wgmma: list[Op] = []
-        if params.math == "wgmma":
-            atom, num_issues = Shares(params).atom, issues_of_k_step(plan)
-            step = code_around_math(params.step_code, num_issues, atom.n, least_before=SET_UP)
+        if config.math == "wgmma":
+            atom, num_issues = self._partition.atom, self._partition.num_wgmma
+            step = code_around_math(config.step_code, num_issues, atom.n, least_before=SET_UP)
             self._step_code = step.before, step.beside, code(step.num_behind)
             self._wgmma = [ops.Wgmma(atom, num_issues, (("a", s), ("b", s)), step.num_between) for s in stages]
-        self._fragments = Fragments(plan, self.teams)
+        self._fragments = Fragments(self._partition, self._partition.warp_groups, config.fma_bank_reads)
 
     def __call__(self, cta: RoleContext) -> Iterator[Op]:
         """The warp program."""
         yield from self._setup_code[0]
         if self.by_tma:
-            if not self.team:
+            if not self.warp_group:
                 yield ops.MbarrierInit("full")
-                if self.plan.params.prefetch_tensormap:
+                if self.plan.config.prefetch_tensormap:
                     yield ops.PrefetchTensormap(("A", "B"))
             yield self._meet
         yield from self._setup_code[1]
@@ -127,36 +120,43 @@ class Multistage:
             yield from self._tile_code
             if turn:
                 yield self._meet  # all have left the ring and the staging buffer
-            if self.plan.params.math == "wgmma":
-                yield from self._wgmma_loop(cta, at, first)
-            elif self.plan.params.register_stages == 1:
-                yield from self._single_loop(cta, at, first)
-            elif self.num_stages == 1:
-                yield from self._one_stage(cta, at, first)
-            else:
-                yield from self._register_loop(cta, at, first)
+            panels = self.loader.panels(at, 0)
+            for k in range(self.distance if self.num_stages > 1 else 0):
+                yield from self._refill(panels, k, first, self.plan.num_k_steps(at.part))
+            yield from self._loop(cta, panels, self.plan.num_k_steps(at.part), first)
             yield from self.epilogue.program(at, turn)
         yield from self.epilogue.finish()
+
+    @cached_property
+    def _loop(self) -> Callable[[RoleContext, Panels, int, int], Iterator[Op]]:
+        """The main loop, after its first copies: a function of panels, number of k-steps, and k-steps of earlier tiles."""
+        if self.plan.config.math == "wgmma":
+            return self._wgmma_loop
+        if self.plan.config.register_stages == 1:
+            return self._single_loop
+        if self.num_stages == 1:
+            return self._one_stage
+        return self._scheduled_loop if self.plan.config.math == "mma_sync" else self._register_loop
 
     # -------------------------------------------------------------------------------------- loading
 
     def _load(self, panels: Panels, k: int, stage: int) -> list[Op]:
         key = slot(k, stage)
         if self.by_tma:
-            if self.team:
+            if self.warp_group:
                 return []
             met: list[Op] = [self._meet] if self.meets_at_copies else []
             before, behind = self._copy_code
-            return [*before, self._expect[stage], *met, panels[0][key], *met, panels[1][key], *behind]
-        found: list[Op] = []
+            return [*before, self._ring.expect[stage], *met, panels[0][key], *met, panels[1][key], *behind]
+        copies: list[Op] = []
         for which, (panel, addresses) in enumerate(zip(panels, self.loader.addresses, strict=True)):
-            if self.num_teams > 1 and which != self.team:
+            if self._partition.num_warp_groups > 1 and which != self.warp_group:
                 continue
             if addresses is not None:
-                found.append(addresses)
-            found.append(panel[key])
-        found.append(self._commit)
-        return found
+                copies.append(addresses)
+            copies.append(panel[key])
+        copies.append(self._commit)
+        return copies
 
     def _refill(self, panels: Panels, k: int, first: int, num_k_steps: int) -> list[Op]:
         if k < num_k_steps:
@@ -165,19 +165,16 @@ class Multistage:
 
     def _await_slot(self, position: int) -> list[Op]:
         """Wait until the stage of the CTA's k-step ``position`` is full, for all threads."""
-        rounds, stage = divmod(position, self.num_stages)
-        return self._awaits[stage][rounds & 1]
+        stage, parity = self._ring.place_of(position)
+        return self._awaits[stage][parity]
 
     # -------------------------------------------------------------------------------------- wgmma
 
-    def _wgmma_loop(self, cta: RoleContext, at: Coordinates, first: int) -> Iterator[Op]:
-        num_k_steps, num_stages, distance = self.plan.num_k_steps(at.part), self.num_stages, self.distance
-        panels = self.loader.panels(at, 0)
+    def _wgmma_loop(self, cta: RoleContext, panels: Panels, num_k_steps: int, first: int) -> Iterator[Op]:
+        num_stages, distance = self.num_stages, self.distance
         is_ring, refills_first, refills_last, math = num_stages > 1, self.refills_first, self.refills_last, self._wgmma
         fence, commit, wait = ops.WgmmaFence(), ops.WgmmaCommitGroup(), ops.WgmmaWaitGroup(self.depth)
         before, beside, behind = self._step_code
-        for k in range(distance if is_ring else 0):
-            yield from self._refill(panels, k, first, num_k_steps)
         for k in cta.loop(num_k_steps):
             if not is_ring:
                 yield from self._load(panels, k, 0)
@@ -204,26 +201,26 @@ class Multistage:
     @cached_property
     def _fma_code(self) -> tuple[list[Op], list[Op]]:
         """Overhead instructions of a k-step with two register stages, before and after its copies."""
-        params = self.plan.params
-        more = max(0.0, params.step_instructions - params.step_code) if params.math == "fma" else 0.0
-        return code_around_copies(params.step_code, num_more=more)
+        config = self.plan.config
+        more = max(0.0, config.step_instructions - config.step_code) if config.math == "fma" else 0.0
+        return code_around_copies(config.step_code, num_more=more)
 
     @cached_property
     def _loop_code(self) -> list[Op]:
         """The loop body of an fma k-step, which nvcc unrolls completely: FFMA, loads, copies and overhead instructions."""
-        params, (rows, columns) = self.plan.params, Shares(self.plan.params).share
-        if params.math != "fma":
+        config, (rows, columns) = self.plan.config, self._partition.warp_tile
+        if config.math != "fma":
             return []
         depth = self.plan.tile[2]
-        num_copies, told = self.loader.copies_per_warp, params.step_instructions
+        num_copies, given = self.loader.copies_per_warp, config.step_instructions
         others = depth * (rows // 4 + columns // 8) / 4 + num_copies
-        others += told if told else (CODE_OF_COPY - 1) * num_copies + CODE_OF_STEP
+        others += given if given else (CODE_OF_COPY - 1) * num_copies + CODE_OF_STEP
         return [ops.LoopBody(rows * columns // 32 * depth, others, self._fragments.bank_reads)]
 
-    def _one_stage(self, cta: RoleContext, at: Coordinates, first: int) -> Generator[Op, Any, None]:
-        panels, reads, math = self.loader.panels(at, 0), self._fragments.reads[0], self._fragments.math
+    def _one_stage(self, cta: RoleContext, panels: Panels, num_k_steps: int, first: int) -> Generator[Op, Any, None]:
+        reads, math = self._fragments.reads[0], self._fragments.math
         num_slices, (before, behind) = len(math), self._fma_code
-        for k in cta.loop(self.plan.num_k_steps(at.part)):
+        for k in cta.loop(num_k_steps):
             yield from self._loop_code
             yield from before
             yield from self._load(panels, k, 0)
@@ -240,7 +237,7 @@ class Multistage:
     def _slice(self, stage: int, idx: int) -> Generator[Op, Any, None]:
         """Load the fragments of a slice, and execute the math that waits for them."""
         fragments = self._fragments
-        if self.plan.params.math == "fma":
+        if self.plan.config.math == "fma":
             token: Any = yield fragments.reads[stage][idx]
             yield ops.Use(token)
             yield fragments.math[idx]
@@ -252,14 +249,11 @@ class Multistage:
             yield ops.Use(token)
             yield math
 
-    def _single_loop(self, cta: RoleContext, at: Coordinates, first: int) -> Generator[Op, Any, None]:
-        num_k_steps, num_stages, distance = self.plan.num_k_steps(at.part), self.num_stages, self.distance
-        panels, num_slices = self.loader.panels(at, 0), len(self._fragments.slices)
-        is_ring = num_stages > 1
-        each = self.plan.params.step_code / (1 + num_slices)
+    def _single_loop(self, cta: RoleContext, panels: Panels, num_k_steps: int, first: int) -> Generator[Op, Any, None]:
+        num_stages, distance = self.num_stages, self.distance
+        num_slices, is_ring = len(self._fragments.slices), num_stages > 1
+        each = self.plan.config.step_code / (1 + num_slices)
         own, (before, behind) = code(each), code_around_copies(each)
-        for k in range(distance if is_ring else 0):
-            yield from self._refill(panels, k, first, num_k_steps)
         for k in cta.loop(num_k_steps):
             if is_ring:
                 yield from self._await_slot(first + k)
@@ -279,16 +273,11 @@ class Multistage:
             if not is_ring:
                 yield self._meet
 
-    def _register_loop(self, cta: RoleContext, at: Coordinates, first: int) -> Generator[Op, Any, None]:
-        num_k_steps, num_stages, distance = self.plan.num_k_steps(at.part), self.num_stages, self.distance
-        if self.plan.params.math == "mma_sync":
-            yield from self._placed_loop(cta, at, first)
-            return
-        panels, reads, math = self.loader.panels(at, 0), self._fragments.reads, self._fragments.math
+    def _register_loop(self, cta: RoleContext, panels: Panels, num_k_steps: int, first: int) -> Generator[Op, Any, None]:
+        num_stages, distance = self.num_stages, self.distance
+        reads, math = self._fragments.reads, self._fragments.math
         last, (before, behind) = len(math) - 1, self._fma_code
         loads_first = self.refills_first or not last
-        for k in range(distance):
-            yield from self._refill(panels, k, first, num_k_steps)
         yield from self._await_slot(first)
         token: Any = yield reads[first % num_stages][0]
         for k in cta.loop(num_k_steps):
@@ -313,36 +302,34 @@ class Multistage:
                 token = following
 
     @cached_property
-    def _deeds(self) -> list[Deed]:
-        return deeds(self.plan.params, self._fragments)
+    def _schedule(self) -> list[IssueSlot]:
+        return k_step_schedule(self.plan.config, self._fragments)
 
-    def _placed_loop(self, cta: RoleContext, at: Coordinates, first: int) -> Generator[Op, Any, None]:
+    def _scheduled_loop(self, cta: RoleContext, panels: Panels, num_k_steps: int, first: int) -> Generator[Op, Any, None]:
         """Main loop of mma.sync with two register stages: copies, barrier and loads at their positions in the math."""
-        num_k_steps, num_stages, distance = self.plan.num_k_steps(at.part), self.num_stages, self.distance
-        panels, halves = self.loader.panels(at, 0), self._fragments.halves
-        before, behind = code_around_copies(self.plan.params.step_code)
-        for k in range(distance):
-            yield from self._refill(panels, k, first, num_k_steps)
+        num_stages, distance = self.num_stages, self.distance
+        halves = self._fragments.halves
+        before, behind = code_around_copies(self.plan.config.step_code)
         yield from self._await_slot(first)
         tokens: dict[int, list[Any]] = {0: []}
         yield from self._read(halves[first % num_stages][0], tokens[0])
         for k in cta.loop(num_k_steps):
             following: list[Any] = []
             here, there = ((first + k + ahead) % num_stages for ahead in (0, 1))
-            for deed in self._deeds:
-                if deed.math is not None:
-                    yield deed.math
-                elif deed.what == "copies":
+            for action in self._schedule:
+                if action.math is not None:
+                    yield action.math
+                elif action.what == "copies":
                     yield from before
                     yield from self._refill(panels, k + distance, first, num_k_steps)
                     yield from behind
-                elif deed.what == "read":
-                    tokens[deed.slice_idx] = []
-                    yield from self._read(halves[here][deed.slice_idx], tokens[deed.slice_idx])
-                elif deed.what in ("use", "use_rest"):
-                    yield ops.Use(tokens[deed.slice_idx][0 if deed.what == "use" else -1])
+                elif action.what == "read":
+                    tokens[action.slice_idx] = []
+                    yield from self._read(halves[here][action.slice_idx], tokens[action.slice_idx])
+                elif action.what in ("use", "use_rest"):
+                    yield ops.Use(tokens[action.slice_idx][0 if action.what == "use" else -1])
                 elif k + 1 < num_k_steps:
-                    if deed.what == "meet":
+                    if action.what == "meet":
                         yield from self._await_slot(first + k + 1)
                     else:
                         yield from self._read(halves[there][0], following)

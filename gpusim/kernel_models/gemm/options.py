@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from types import MappingProxyType
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field
 
 from gpusim.errors import LayoutError
+from gpusim.kernel_models.gemm.applicability import applies, applies_when
+from gpusim.kernel_models.gemm.config import GemmTypes, widest_swizzle
 from gpusim.kernel_models.gemm.renamed import RENAMED
-from gpusim.kernel_models.options import KernelParams
+from gpusim.kernel_models.mainloop.shape import MAX_STAGES
+from gpusim.kernel_models.options import COMPILER_OUTPUT, PROBLEM, KernelParams
 from gpusim.kernel_models.spelling import Renamed, as_choice
 from gpusim.layout.notation import parse_swizzle
 from gpusim.layout.swizzle import SWIZZLE_MODES
-from gpusim.workload.dtypes import DType, dtype
 
 MAX_EXTENT = 1 << 24
 """Maximum of m, n and k. Larger matrices exceed the memory of each described GPU."""
 
-MAX_STAGES = 64
 MAX_TILE = 1024
 MAX_WARPS = 32
 MAX_CLUSTER, PORTABLE_CLUSTER = 16, 8
@@ -94,7 +96,7 @@ Instructions = Annotated[float, Field(ge=0, le=1 << 20, allow_inf_nan=False)]
 CodePlace = Annotated[int, Field(ge=0, le=1 << 20)]
 
 
-class GemmOptions(KernelParams):
+class GemmOptions(GemmTypes, KernelParams):
     """D = activation(alpha A B + beta C + bias), m x n x k. None: chosen for the GPU by ``resolved``.
 
     Rows that are no multiple of 16 bytes count as padded to it, because TMA and cp.async require it.
@@ -311,39 +313,55 @@ class GemmOptions(KernelParams):
             "fma_bank_reads": "as a thread's sums have it",
         }.get(option, "n/a")
 
-    @property
-    def element(self) -> DType:
-        """Type of A and B."""
-        return dtype(self.dtype)
+    @classmethod
+    def panel_of(cls, option: str) -> str:
+        """Panel of ``--help`` for an option.
 
-    @property
-    def out_element(self) -> DType:
-        """Type of C and D."""
-        return dtype(self.out_dtype or OUT_DTYPES[self.dtype])
+        >>> GemmOptions.panel_of("pad"), GemmOptions.panel_of("stages")
+        ('Memory path', 'Tile and schedule')
+        """
+        return next((panel for panel, options in PANELS.items() if option in options), "Tile and schedule")
 
-    @property
-    def is_a_k_major(self) -> bool:
-        """Whether A is contiguous along K (BLAS letter t)."""
-        return self.layout[0] == "t"
+    @classmethod
+    def applies_when(cls, option: str) -> Mapping[str, str]:
+        """Conditions on other options, by the option's values; see :mod:`gpusim.kernel_models.gemm.applicability`."""
+        return applies_when(cls.options()[option])
 
-    @property
-    def is_b_k_major(self) -> bool:
-        """Whether B is contiguous along K (BLAS letter n)."""
-        return self.layout[1] == "n"
+    def chosen(self, config: Any) -> Self:
+        """The options with the values of a :class:`GemmConfig`. Options that do not apply stay None."""
+        names = [name for name in CHOSEN if applies(name, config) or getattr(self, name) is not None]
+        return self.model_copy(update={name: getattr(config, name) for name in names})
 
-    @property
-    def is_specialized(self) -> bool:
-        """Whether the schedule has a producer."""
-        return self.schedule != "multistage"
+    def answer_to(self, ideal: str) -> Mapping[str, Any]:
+        """Options to try if the counterfactual ``ideal`` saves the most time; empty if none is known."""
+        if ideal == "stage" and self.stages is not None:
+            return {"stages": self.stages + 1}
+        if ideal == "imad_wide" and self.wide_per_copy:
+            return {"wide_per_copy": 0}
+        if ideal in ("bank_conflicts", "tma") and self.math != "fma" and self.tile is not None:
+            widest = widest_swizzle(self.tile, self.are_k_major, self.element)
+            return {} if self.swizzle == widest else {"swizzle": widest, **({"pad": 0} if self.pad else {})}
+        return {}
 
-    @property
-    def num_cluster_ctas(self) -> int:
-        """Number of CTAs of a cluster."""
-        return self.cluster[0] * self.cluster[1]
 
+PANELS: Mapping[str, tuple[str, ...]] = MappingProxyType({
+    PROBLEM: ("m", "n", "k", "batch", "dtype", "out_dtype", "layout"),
+    "Memory path": ("copy", "swizzle", "pad", "l2_promotion", "prefetch_tensormap", "stall_on_ldgsts"),
+    "Epilogue": ("epilogue", "alpha", "beta", "bias", "activation"),
+    "Synchronization": ("mbarrier_arrive", "cta_barrier", "cluster_sync", "fence"),
+    COMPILER_OUTPUT: (
+        "math_before_copies", "math_before_meeting", "math_before_use", "wide_per_copy", "fma_bank_reads", "step_code",
+        "step_instructions", "copy_code", "setup_code", "tile_code", "tile_wide_code", "tile_beside_code", "turn_code",
+        "store_code", "store_wide_code", "store_beside_code", "producer_code_begin", "producer_code_end", "store_code_begin",
+        "store_code_end", "last_part_code_begin", "last_part_code_end",
+    ),
+})
+"""Options of each panel. All others are in the panel "Tile and schedule"."""
 
-OUT_DTYPES = {"bf16": "bf16", "fp16": "fp16", "tf32": "fp32", "fp8": "bf16", "int8": "int32", "fp32": "fp32"}
-"""Default type of D, by the type of A and B."""
-
-AnyGemm = TypeVar("AnyGemm", bound=GemmOptions)
-"""Type of options or parameters that a function returns in the type of its argument."""
+CHOSEN = (
+    "out_dtype", "tile", "stages", "copy_", "math", "schedule", "warps", "consumer_warpgroups", "consumer_split",
+    "persistent", "raster_order", "swizzle", "register_stages", "stall_on_ldgsts", "epilogue", "setmaxnreg", "wgmma_depth",
+    "prefetch", "cta_barrier",
+)  # fmt: skip
+"""Options that have the value of the config once they are resolved. Others are as given: what None means is in
+:meth:`GemmOptions.meaning_of_none`."""

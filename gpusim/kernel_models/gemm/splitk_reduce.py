@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusim.kernel_models.gemm.epilogue import ACTIVATION_COST
-from gpusim.kernel_models.gemm.options import GemmOptions
-from gpusim.kernel_models.gemm.tile_grid import SUM_BYTES, ceil_div
+from gpusim.kernel_models.gemm.config import GemmConfig
+from gpusim.kernel_models.mainloop.epilogue import ACTIVATION_COST, SUM_BYTES
+from gpusim.kernel_models.streaming import ceil_div
 from gpusim.units import LINE_BYTES, SECTOR_BYTES, WARP_SIZE
 from gpusim.workload import ops
 from gpusim.workload.launch import Footprint, Launch, Program, RoleContext, WarpRole
@@ -32,9 +32,9 @@ AT_ONCE = 4
 """Parts of an element that are loaded at once. If fewer remain, one is loaded first, then the others."""
 
 
-def reduction_launch(params: GemmOptions) -> Launch:
-    """Launch of the kernel that sums the parts of ``params``, by its ``splitk_reduction``."""
-    return _by_elements(params) if params.splitk_reduction == "scalar" else _by_vectors(params)
+def reduction_launch(config: GemmConfig) -> Launch:
+    """Launch of the kernel that sums the parts of ``config``, by its ``splitk_reduction``."""
+    return _by_elements(config) if config.splitk_reduction == "scalar" else _by_vectors(config)
 
 
 def _trips(parts: int) -> tuple[int, ...]:
@@ -47,7 +47,7 @@ def _trips(parts: int) -> tuple[int, ...]:
     return (AT_ONCE,) * (parts // AT_ONCE) + ((1,) if left else ()) + ((left - 1,) if left > 1 else ())
 
 
-def _by_elements(params: GemmOptions) -> Launch:
+def _by_elements(config: GemmConfig) -> Launch:
     """A kernel in which each thread sums ``split_k`` parts of one element, four at a time, and stores it.
 
     It then continues with its next element.
@@ -56,11 +56,11 @@ def _by_elements(params: GemmOptions) -> Launch:
     * The addresses of a tile's elements in the workspace.
     * Edges of its tiles of 32 x 16 elements.
     """
-    num_elements = params.m * params.n * params.batch
+    num_elements = config.m * config.n * config.batch
     each = max(1, ceil_div(num_elements, THREADS_BY_ELEMENTS) // CTAS_AN_ELEMENT)
     per_cta = each * THREADS_BY_ELEMENTS
-    parts, width = params.split_k, params.out_element.num_bytes
-    alu, mufu = ACTIVATION_COST[params.activation]
+    parts, width = config.split_k, config.out_element.num_bytes
+    alu, mufu = ACTIVATION_COST[config.activation]
     before, of_element = ops.Alu(BEFORE, is_chain=True), ops.Alu(EACH_ELEMENT + alu, is_chain=True)
     of_part, add = ops.Alu(EACH_PART), ops.Fma(1.0, is_chain=True)
     trips = _trips(parts)
@@ -93,10 +93,10 @@ def _by_elements(params: GemmOptions) -> Launch:
                 for token in tokens:
                     yield ops.Use(token)
                     yield add
-            if params.beta != 0.0:
+            if config.beta != 0.0:
                 token = yield ops.GlobalLoad("C", (cta.cta_idx, element), access(count, width))
                 yield ops.Use(token)
-            if params.bias:
+            if config.bias:
                 token = yield ops.GlobalLoad("bias", (0, 0), sums)
                 yield ops.Use(token)
             yield of_element
@@ -107,20 +107,20 @@ def _by_elements(params: GemmOptions) -> Launch:
     def elements_of(tiles: NDArray[np.int64]) -> NDArray[np.int64]:
         return np.asarray(np.clip(num_elements - tiles * per_cta, 0, per_cta))
 
-    return _launch(params, elements_of, ceil_div(num_elements, per_cta), THREADS_BY_ELEMENTS, each, program)
+    return _launch(config, elements_of, ceil_div(num_elements, per_cta), THREADS_BY_ELEMENTS, each, program)
 
 
-def _by_vectors(params: GemmOptions) -> Launch:
+def _by_vectors(config: GemmConfig) -> Launch:
     """A kernel in which each thread sums ``split_k`` parts of four elements, finishes and stores them.
 
     Ignores:
     * The addresses of a tile's elements in the workspace, which is accessed from end to end.
     """
-    num_elements = params.m * params.n * params.batch
+    num_elements = config.m * config.n * config.batch
     num_ctas = ceil_div(num_elements, PER_CTA)
-    parts, width = params.split_k, params.out_element.num_bytes
-    alu, mufu = ACTIVATION_COST[params.activation]
-    per_element = 1.0 + alu + (params.beta != 0.0) + params.bias  # alpha and conversion
+    parts, width = config.split_k, config.out_element.num_bytes
+    alu, mufu = ACTIVATION_COST[config.activation]
+    per_element = 1.0 + alu + (config.beta != 0.0) + config.bias  # alpha and conversion
 
     def elements_of(tiles: NDArray[np.int64]) -> NDArray[np.int64]:
         return np.asarray(np.clip(num_elements - tiles * PER_CTA, 0, PER_CTA))
@@ -139,9 +139,9 @@ def _by_vectors(params: GemmOptions) -> Launch:
         for part in range(parts):
             tokens.append((yield ops.GlobalLoad("workspace", (cta.cta_idx, part), load)))
         others = []
-        if params.beta != 0.0:
+        if config.beta != 0.0:
             others.append((yield ops.GlobalLoad("C", (cta.cta_idx, 0), vectors(cta, width))))
-        if params.bias:
+        if config.bias:
             others.append((yield ops.GlobalLoad("bias", (0, 0), load)))
         for token in tokens:
             yield ops.Use(token)
@@ -153,15 +153,15 @@ def _by_vectors(params: GemmOptions) -> Launch:
             yield ops.Mufu(ELEMENTS_PER_THREAD * mufu)
         yield ops.GlobalStore("D", (cta.cta_idx, 0), vectors(cta, width))
 
-    return _launch(params, elements_of, num_ctas, THREADS, 1, program)
+    return _launch(config, elements_of, num_ctas, THREADS, 1, program)
 
 
 def _launch(
-    params: GemmOptions, elements_of: Callable[[NDArray[np.int64]], NDArray[np.int64]], num_ctas: int, threads: int,
+    config: GemmConfig, elements_of: Callable[[NDArray[np.int64]], NDArray[np.int64]], num_ctas: int, threads: int,
     num_steps: int, program: Program,
 ) -> Launch:
     """Launch of CTAs that each sum the parts of ``elements_of`` elements in ``num_steps`` steps."""
-    parts, width = params.split_k, params.out_element.num_bytes
+    parts, width = config.split_k, config.out_element.num_bytes
 
     def out_bytes(tiles: NDArray[np.int64]) -> NDArray[np.int64]:
         return elements_of(tiles) * width
@@ -169,15 +169,15 @@ def _launch(
     def same(tiles: NDArray[np.int64]) -> NDArray[np.int64]:
         return tiles
 
-    found = [
+    footprints = [
         Footprint(
             tensor="workspace", access="read", panel_of=same,
             panel_bytes=lambda tiles: elements_of(tiles) * SUM_BYTES * parts, num_steps=parts * num_steps,
         ),
         Footprint(tensor="D", access="write", panel_of=same, panel_bytes=out_bytes, num_steps=num_steps),
     ]
-    if params.beta != 0.0:
-        found.append(Footprint(tensor="C", access="read", panel_of=same, panel_bytes=out_bytes, num_steps=num_steps))
+    if config.beta != 0.0:
+        footprints.append(Footprint(tensor="C", access="read", panel_of=same, panel_bytes=out_bytes, num_steps=num_steps))
     return Launch(
         kernel="gemm_reduction",
         num_ctas=num_ctas,
@@ -185,10 +185,10 @@ def _launch(
         roles=(WarpRole(name="reduce", num_warps=threads // WARP_SIZE, program=program),),
         registers_per_thread=32,
         registers_source=(
-            "as cuBLAS has it" if params.splitk_reduction == "scalar" else "4 accumulators, addresses; a light one"
+            "as cuBLAS has it" if config.splitk_reduction == "scalar" else "4 accumulators, addresses; a light one"
         ),
-        footprints=tuple(found),
-        num_flops=params.m * params.n * params.batch * parts,
+        footprints=tuple(footprints),
+        num_flops=config.m * config.n * config.batch * parts,
         math_class="fp32",
         has_uniform_programs=True,
     )

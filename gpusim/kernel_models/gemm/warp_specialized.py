@@ -6,12 +6,12 @@ from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from gpusim.kernel_models.gemm.epilogue import Epilogue
-from gpusim.kernel_models.gemm.instruction_fetch import far_code
-from gpusim.kernel_models.gemm.loader import Loader
-from gpusim.kernel_models.gemm.options import MAX_STAGES
-from gpusim.kernel_models.gemm.tile_grid import Coordinates, TilePlan
-from gpusim.kernel_models.gemm.warp_partition import Shares, consumer_registers, producer_registers
+from gpusim.kernel_models.gemm.tile_grid import TilePlan
+from gpusim.kernel_models.mainloop.epilogue import Epilogue
+from gpusim.kernel_models.mainloop.instruction_fetch import cold_code
+from gpusim.kernel_models.mainloop.loader import Loader
+from gpusim.kernel_models.mainloop.ring import Ring
+from gpusim.kernel_models.mainloop.shape import MAX_STAGES, Coordinates, cached_method
 from gpusim.workload import ops
 from gpusim.workload.launch import RoleContext
 from gpusim.workload.ops import Op
@@ -21,7 +21,7 @@ def work(
     cta: RoleContext, plan: TilePlan, *, first: int = 0, step: int = 1
 ) -> Iterator[tuple[int, Coordinates]]:
     """Iterate over the tiles of a CTA: one, or every ``num_ctas``-th of a persistent grid, as (turn, coordinates)."""
-    if plan.params.persistent:
+    if plan.config.persistent:
         for turn, tile in cta.tiles(plan.num_tiles, first=first, step=step):
             yield turn, plan.coordinates_of(tile)
     else:
@@ -37,16 +37,16 @@ def code(num_instructions: float, num_wide: float = 0.0, num_beside: float = 0.0
         num_beside: equivalent length of the chain while wgmma runs.
         num_more: independent instructions between those of the chain.
     """
-    found: list[Op] = []
+    instructions: list[Op] = []
     if num_instructions or num_more:
-        found.append(ops.Alu(num_instructions, is_chain=True, num_beside=num_beside, num_more=num_more))
-    return [*found, ops.ImadWide(num_wide, is_interleaved=True)] if num_wide else found
+        instructions.append(ops.Alu(num_instructions, is_chain=True, num_beside=num_beside, num_more=num_more))
+    return [*instructions, ops.ImadWide(num_wide, is_interleaved=True)] if num_wide else instructions
 
 
 def code_of_place(plan: TilePlan) -> list[Op]:
     """Overhead instructions before a tile, which compute its coordinates."""
-    params = plan.params
-    return code(params.tile_code, params.tile_wide_code, params.tile_beside_code)
+    config = plan.config
+    return code(config.tile_code, config.tile_wide_code, config.tile_beside_code)
 
 
 BEFORE_MATH, BESIDE_MATH, BEFORE_COPIES = 0.25, 0.2, 0.5
@@ -121,15 +121,15 @@ def code_around_copies(
 
 def meet_all(plan: TilePlan) -> list[Op]:
     """Barrier of all threads that share mbarriers: ``__syncthreads``, or the cluster's barrier."""
-    if plan.params.num_cluster_ctas > 1:
-        fence: list[Op] = [ops.FenceAcqRel()] if plan.params.cluster_sync == "release" else []
+    if plan.config.num_cluster_ctas > 1:
+        fence: list[Op] = [ops.FenceAcqRel()] if plan.config.cluster_sync == "release" else []
         return [*fence, ops.ClusterArrive(), ops.ClusterWait()]
     return [ops.Syncthreads()]
 
 
 def part_from_peers(plan: TilePlan) -> list[Op]:
     """Barrier at the end of a CTA in a cluster, so that no peer writes to it or arrives on its mbarriers after its exit."""
-    return meet_all(plan) if plan.params.num_cluster_ctas > 1 else []
+    return meet_all(plan) if plan.config.num_cluster_ctas > 1 else []
 
 
 class Producer:
@@ -146,75 +146,53 @@ class Producer:
 
     def __init__(self, plan: TilePlan, loader: Loader, barriers: tuple[str, ...]) -> None:
         """``barriers``: the mbarrier rings to initialize."""
+        config = plan.config
         self.plan = plan
         self.loader = loader
-        self.registers = producer_registers(plan.params)
-        num_stages = plan.params.stages
-        assert num_stages is not None  # resolved
-        self.num_stages = num_stages
-        before, self._behind_meeting = code_around_meeting(plan.params.setup_code)
+        self.registers = config.setmaxnreg_registers[0]
+        self._ring = Ring(config.stages, loader.stage_bytes, polls_by_lane=loader.by_tma)
+        before, self._behind_meeting = code_around_meeting(config.setup_code)
         self._prologue: list[Op] = [*before, *(ops.MbarrierInit(name) for name in barriers)]
-        if plan.params.num_cluster_ctas > 1:
+        if config.num_cluster_ctas > 1:
             self._prologue.append(ops.FenceMbarrierInit())
-        if loader.by_tma and plan.params.prefetch_tensormap:
+        if loader.by_tma and config.prefetch_tensormap:
             self._prologue.append(ops.PrefetchTensormap(("A", "B")))
-        self._wait = [
-            [ops.MbarrierWait("empty", s, parity, by_lane=loader.by_tma) for parity in (0, 1)] for s in range(num_stages)
-        ]
-        self._expect = [ops.MbarrierArriveExpectTx("full", s, loader.stage_bytes) for s in range(num_stages)]
-        self._arrive = [ops.CpAsyncMbarrierArrive("full", s) for s in range(num_stages)]
-        self._all_arrive = plan.params.mbarrier_arrive == "thread"
-        self._arrive_empty = [ops.MbarrierArrive("empty", s) for s in range(num_stages)]
-        params = plan.params
-        self._copy_code = code_around_copies(params.copy_code, PRODUCER_BEFORE_COPIES)
-        self._tile_code = code_of_place(plan)
-        own = params.tile_code + params.setup_code * (1 - BEFORE_MEETING)
-        (self._far_code,) = far_code("producer", params.producer_code_begin, params.producer_code_end, own)
+        self._all_arrive, ring, stages = config.mbarrier_arrive == "thread", self._ring, range(config.stages)
+        arrive: list[list[Op]] = [[ops.MbarrierArrive("empty", s)] if self._all_arrive else [] for s in stages]
+        if loader.by_tma:
+            before_copies, behind_copies = code_around_copies(config.copy_code, PRODUCER_BEFORE_COPIES)
+            self._tile_code, self._behind = code_of_place(plan), [behind_copies for s in stages]
+            announce: list[list[Op]] = [[*before_copies, ring.expect[s]] for s in stages]
+        else:
+            self._tile_code, announce = [], [[] for s in stages]
+            self._behind = [[ops.CpAsyncMbarrierArrive("full", s)] for s in stages]
+        self._before = [[[*arrive[s], wait, *announce[s]] for wait in ring.wait_empty[s]] for s in stages]
+        own = config.tile_code + config.setup_code * (1 - BEFORE_MEETING)
+        (self._cold_code,) = cold_code("producer", config.producer_code_begin, config.producer_code_end, own)
 
     def __call__(self, cta: RoleContext) -> Iterator[Op]:
         """The warp program."""
         yield from self._prologue
         yield from meet_all(self.plan)
-        yield from self._far_code
+        yield from self._cold_code
         yield from self._behind_meeting
-        if self.registers is not None:
+        if self.registers:
             yield ops.SetMaxNReg(self.registers, "dec")
-        yield from self._fill_by_tma(cta) if self.loader.by_tma else self._fill_by_cp_async(cta)
+        yield from self._fill(cta)
         yield from part_from_peers(self.plan)
 
-    def _fill_by_tma(self, cta: RoleContext) -> Iterator[Op]:
-        plan, num_stages, rank = self.plan, self.num_stages, cta.cta_rank
-        wait, expect, all_arrive = self._wait, self._expect, self._all_arrive
-        before, behind = self._copy_code
-        stage, parity = 0, 0 if all_arrive else 1  # consumers release all stages before their first k-step, or none
+    def _fill(self, cta: RoleContext) -> Iterator[Op]:
+        plan, num_stages, before, behind = self.plan, self._ring.num_stages, self._before, self._behind
+        stage, parity = 0, 0 if self._all_arrive else 1  # consumers release all stages before their first k-step, or none
         for _, at in work(cta, plan):
-            of_a, of_b = self.loader.panels(at, rank)
+            of_a, of_b = self.loader.panels(at, cta.cta_rank)
             yield from self._tile_code
             for k in cta.loop(plan.num_k_steps(at.part)):
                 key = k * MAX_STAGES + stage  # slot(k, stage)
-                if all_arrive:
-                    yield self._arrive_empty[stage]
-                yield wait[stage][parity]
-                yield from before
-                yield expect[stage]
+                yield from before[stage][parity]
                 yield of_a[key]
                 yield of_b[key]
-                yield from behind
-                stage += 1
-                if stage == num_stages:
-                    stage, parity = 0, parity ^ 1
-
-    def _fill_by_cp_async(self, cta: RoleContext) -> Iterator[Op]:
-        plan, num_stages = self.plan, self.num_stages
-        stage, parity = 0, 1
-        for _, at in work(cta, plan):
-            of_a, of_b = self.loader.panels(at, 0)
-            for k in cta.loop(plan.num_k_steps(at.part)):
-                key = k * MAX_STAGES + stage  # slot(k, stage)
-                yield self._wait[stage][parity]
-                yield of_a[key]
-                yield of_b[key]
-                yield self._arrive[stage]
+                yield from behind[stage]
                 stage += 1
                 if stage == num_stages:
                     stage, parity = 0, parity ^ 1
@@ -240,70 +218,54 @@ class Consumer:
         self.loader = loader
         self.epilogue = epilogue
         self.idx = idx
-        params = plan.params
-        self.registers = consumer_registers(params)
-        assert params.stages is not None  # resolved
-        assert params.wgmma_depth is not None
-        self.num_stages = params.stages
-        self.depth = params.wgmma_depth
-        self.is_pingpong = params.schedule == "pingpong"
-        atom, num_issues = Shares(params).atom, issues_of_k_step(plan)
+        config = plan.config
+        self.registers = config.setmaxnreg_registers[1]
+        self.num_stages = config.stages
+        self.depth = config.wgmma_depth
+        self.is_pingpong = config.schedule == "pingpong"
+        atom, num_issues = config.partition.atom, config.partition.num_wgmma
         # cp.async writes through the generic proxy, wgmma reads through the async one
         self._fence: list[Op] = [] if loader.by_tma else [ops.FenceProxyAsync()]
-        stages = range(self.num_stages)
-        self._wait: list[list[list[Op]]] = [[[ops.MbarrierWait("full", s, parity)] for parity in (0, 1)] for s in stages]
-        self._num_arrivals = 1
-        if params.mbarrier_arrive == "thread":
-            self._num_arrivals = 128
-            for s, waits in enumerate(self._wait):
-                for each in waits:
-                    each.insert(0, ops.MbarrierArrive("full", s, 128))
-        step, before_giving = code_around_math(params.step_code, num_issues, atom.n), params.step_code * BEFORE_GIVING_BACK
+        stages, self._num_arrivals = range(self.num_stages), 128 if config.mbarrier_arrive == "thread" else 1
+        arrive = [[ops.MbarrierArrive("full", s, 128)] if self._num_arrivals > 1 else [] for s in stages]
+        self._wait = [[[*arrive[s], wait] for wait in waits] for s, waits in enumerate(Ring(self.num_stages).wait_full)]
+        step, before_giving = code_around_math(config.step_code, num_issues, atom.n), config.step_code * BEFORE_GIVING_BACK
         self._before_giving, self._behind = code(before_giving), code(step.num_behind - before_giving)
         self._tile_code = code_of_place(plan)
-        self._turn_code = code(params.turn_code)
-        _, self._behind_meeting = code_around_meeting(params.setup_code)
+        self._turn_code = code(config.turn_code)
+        _, self._behind_meeting = code_around_meeting(config.setup_code)
         self._math: list[list[Op]] = [
             [*step.before, *self._fence, ops.Wgmma(atom, num_issues, (("a", s), ("b", s)), step.num_between),
              ops.WgmmaCommitGroup(), *step.beside, ops.WgmmaWaitGroup(self.depth), *self._before_giving]
             for s in stages
         ]  # fmt: skip
-        self._give_back: dict[int, list[list[Op]]] = {}
-        self._steps: dict[tuple[int, int | None], list[list[list[Op]]]] = {}
 
+    @cached_method
     def _releases(self, rank: int) -> list[list[Op]]:
         """For each stage, the arrivals that release it: one for each CTA that writes to it."""
-        found = self._give_back.get(rank)
-        if found is None:
-            feeders = self.loader.feeders(rank)
-            found = self._give_back[rank] = [
-                [
-                    ops.MbarrierArrive("empty", s, self._num_arrivals, None if feeder == rank else feeder)
-                    for feeder in feeders
-                ]
-                for s in range(self.num_stages)
-            ]
-        return found
+        feeders = [None if feeder == rank else feeder for feeder in self.loader.feeders(rank)]
+        return [
+            [ops.MbarrierArrive("empty", s, self._num_arrivals, feeder) for feeder in feeders]
+            for s in range(self.num_stages)
+        ]
 
+    @cached_method
     def _k_steps(self, rank: int, lag: int | None) -> list[list[list[Op]]]:
         """For each stage and parity, a k-step that releases the stage ``lag`` before its own, or none."""
-        found = self._steps.get((rank, lag))
-        if found is None:
-            num_stages, given = self.num_stages, self._releases(rank)
-            found = self._steps[rank, lag] = [
-                [
-                    [*wait, *self._math[s], *([] if lag is None else given[(s - lag) % num_stages]), *self._behind]
-                    for wait in self._wait[s]
-                ]
-                for s in range(num_stages)
+        num_stages, given = self.num_stages, self._releases(rank)
+        return [
+            [
+                [*wait, *self._math[s], *([] if lag is None else given[(s - lag) % num_stages]), *self._behind]
+                for wait in self._wait[s]
             ]
-        return found
+            for s in range(num_stages)
+        ]
 
     def __call__(self, cta: RoleContext) -> Iterator[Op]:
         """The warp program."""
         yield from meet_all(self.plan)
         yield from self._behind_meeting
-        if self.registers is not None:
+        if self.registers:
             yield ops.SetMaxNReg(self.registers, "inc")
         if self._num_arrivals > 1:
             for given in self._releases(cta.cta_rank):
@@ -366,10 +328,3 @@ class Consumer:
         for behind in range(min(depth, num_k_steps)):
             yield from give_back[(held + behind) % num_stages]
         return stage, parity
-
-
-def issues_of_k_step(plan: TilePlan) -> int:
-    """Number of wgmma instructions of one warpgroup in one k-step."""
-    shares = Shares(plan.params)
-    atom, (rows, columns) = shares.atom, shares.share
-    return (rows // atom.m) * (columns // atom.n) * (plan.tile[2] // atom.k)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from gpusim.kernel_models.gemm.tile_grid import TilePlan
-from gpusim.kernel_models.gemm.warp_partition import Shares
+from gpusim.kernel_models.mainloop.warp_partition import WarpPartition
 from gpusim.workload import ops
 from gpusim.workload.atoms import mma_sync
 from gpusim.workload.operands import ldmatrix_reads, shared_vector_reads
@@ -15,8 +14,6 @@ from gpusim.workload.smem.access import AccessPattern
 
 Span = tuple[int, int]
 
-LANES_ALONG_N = 8
-"""Number of lanes of an fma warp along N."""
 MOST_KS = 2
 """Maximum k of a slice of an fma k-step. Smaller slices take longer to simulate, and change a kernel's time by some
 percent."""
@@ -28,12 +25,12 @@ def pairs(num_ks: int) -> list[int]:
     >>> pairs(8), pairs(9), pairs(2), pairs(1)
     ([1, 2, 2, 2, 1], [1, 2, 2, 2, 1, 1], [1, 1], [1])
     """
-    found: list[int] = []
+    slices: list[int] = []
     left = num_ks - 1
     while left:
-        found.append(min(2 ** len(found), left, MOST_KS))
-        left -= found[-1]
-    return [*found, 1]
+        slices.append(min(2 ** len(slices), left, MOST_KS))
+        left -= slices[-1]
+    return [*slices, 1]
 
 
 @dataclass(frozen=True)
@@ -50,56 +47,56 @@ class Fragments:
     Ignores: that the vectors of the second k may arrive too late for that.
     """
 
-    plan: TilePlan
-    teams: tuple[int, int] = (1, 1)
+    partition: WarpPartition
+    warp_groups: tuple[int, int] = (1, 1)
     """Number of warp groups along M and N. All groups have the same loads; the record describes one of them."""
+    bank_reads: float = 1.0
+    """Register-bank reads of an FFMA: mean reads from the fuller bank."""
 
     @cached_property
     def slices(self) -> list[AccessPattern]:
         """Access patterns of the fragment loads of each slice."""
-        if self.plan.params.math != "mma_sync":
+        if self.partition.shape.math != "mma_sync":
             return self._vector_slices()
-        rows, columns = Shares(self.plan.params).share
+        rows, columns = self.partition.warp_tile
         return [self._ldmatrix(idx, ((0, rows), (0, columns))) for idx in range(self._num_slices)]
 
     @property
     def _num_slices(self) -> int:
-        return self.plan.tile[2] // mma_sync(self.plan.params.element).k
+        return self.partition.shape.tile[2] // mma_sync(self.partition.shape.element).k
 
     def _ldmatrix(self, idx: int, spans: tuple[Span, Span]) -> AccessPattern:
         """Loads of slice ``idx``: spans of rows of A and columns of B, within each warp's part."""
-        shares, found = Shares(self.plan.params), AccessPattern()
-        ways = [all_ways // teams for all_ways, teams in zip(shares.ways, self.teams, strict=True)]
-        for which, (operand, (begin, end)) in enumerate(zip(self.plan.operands, spans, strict=True)):
-            for warp in range(ways[which] if end > begin else 0):
-                first = warp * shares.share[which] + begin
+        partition, reads = self.partition, AccessPattern()
+        num_parts = [parts // groups for parts, groups in zip(partition.warp_grid, self.warp_groups, strict=True)]
+        for which, (operand, (begin, end)) in enumerate(zip(self.partition.shape.operands, spans, strict=True)):
+            for warp in range(num_parts[which] if end > begin else 0):
+                first = warp * partition.warp_tile[which] + begin
                 read = ldmatrix_reads(operand, rows_per_warp=end - begin, first_row=first, k_step_idx=idx)
-                found += read.scaled(ways[1 - which])
-        return found
+                reads += read.scaled(num_parts[1 - which])
+        return reads
 
     def _vector_slices(self) -> list[AccessPattern]:
         """``ld.shared`` of rows of A and columns of B for the thread tiles, 16 bytes at a time."""
-        shares = Shares(self.plan.params)
-        rows, columns = shares.share
+        rows, columns = self.partition.warp_tile
         of_a = shared_vector_reads(num_coords=4, lanes_per_coord=8, elements_per_thread=rows // 4)
         of_b = shared_vector_reads(
             num_coords=8, lanes_per_coord=1, elements_per_thread=columns // 8, is_blocked=False
         )
-        return [(of_a + of_b).scaled(shares.num_math_warps * num_ks) for num_ks in self._depths]
+        return [(of_a + of_b).scaled(self.partition.num_math_warps * num_ks) for num_ks in self._depths]
 
     @cached_property
     def _depths(self) -> list[int]:
         """Number of k in each slice of an fma k-step."""
-        return pairs(self.plan.tile[2])
+        return pairs(self.partition.shape.tile[2])
 
     @cached_property
     def reads(self) -> list[list[Op]]:
         """For each stage, the loads of its slices. Each load yields a token."""
-        num_stages = self.plan.params.stages
-        assert num_stages is not None  # resolved
-        if self.plan.params.math == "mma_sync":
+        num_stages = self.partition.shape.stages
+        if self.partition.shape.math == "mma_sync":
             return [[ops.Ldmatrix(access, "a", stage) for access in self.slices] for stage in range(num_stages)]
-        parts = [1 if self.plan.params.register_stages == 1 else num_ks for num_ks in self._depths]
+        parts = [1 if self.partition.register_stages == 1 else num_ks for num_ks in self._depths]
         return [
             [ops.SharedLoad(access, "a", stage, num) for access, num in zip(self.slices, parts, strict=True)]
             for stage in range(num_stages)
@@ -114,11 +111,10 @@ class Fragments:
 
         Source: SASS of ``kernels/hgemm``.
         """
-        (rows, columns), atom = Shares(self.plan.params).share, mma_sync(self.plan.params.element)
+        (rows, columns), atom = self.partition.warp_tile, mma_sync(self.partition.shape.element)
         wide = min(columns, 2 * atom.n)
         num, num_last = rows // atom.m * (columns // atom.n), columns // atom.n if rows > atom.m else wide // atom.n
-        num_stages = self.plan.params.stages
-        assert num_stages is not None  # resolved
+        num_stages = self.partition.shape.stages
         slices: list[list[tuple[AccessPattern, ops.MmaSync]]] = []
         for idx in range(self._num_slices):
             first = self._ldmatrix(idx, ((0, atom.m), (0, wide)))
@@ -135,21 +131,12 @@ class Fragments:
     @cached_property
     def math(self) -> list[Op]:
         """Math of each slice."""
-        rows, columns = Shares(self.plan.params).share
-        if self.plan.params.math == "mma_sync":
-            atom = mma_sync(self.plan.params.element)
+        rows, columns = self.partition.warp_tile
+        if self.partition.shape.math == "mma_sync":
+            atom = mma_sync(self.partition.shape.element)
             return [ops.MmaSync(atom, (rows // atom.m) * (columns // atom.n))] * len(self.slices)
-        is_ring = (self.plan.params.stages or 1) > 1
+        is_ring = self.partition.shape.stages > 1
         return [
             ops.Fma(rows * columns // 32 * num_ks, bank_reads=self.bank_reads, num_runs=num_ks, by_age=is_ring)
             for num_ks in self._depths
         ]
-
-    @property
-    def bank_reads(self) -> float:
-        """Register-bank reads of an FFMA: mean reads from the fuller bank.
-
-        Two banks supply the element of B and the sum. One of them also supplies a row's element of A, once.
-        """
-        told = self.plan.params.fma_bank_reads
-        return 1.0 + LANES_ALONG_N / Shares(self.plan.params).share[1] if told is None else told

@@ -10,9 +10,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusim.kernel_models.gemm.options import MAX_STAGES, GemmOptions
-from gpusim.kernel_models.gemm.smem_budget import is_transposed
-from gpusim.kernel_models.gemm.tile_grid import Coordinates, TilePlan, ceil_div
+from gpusim.kernel_models.mainloop.shape import MAX_STAGES, Coordinates, MainloopShape, OperandGrid, cached_method
+from gpusim.kernel_models.streaming import ceil_div
 from gpusim.units import LINE_BYTES, SECTOR_BYTES, WARP_SIZE
 from gpusim.workload import ops
 from gpusim.workload.gmem.global_access import global_access
@@ -25,12 +24,6 @@ from gpusim.workload.tma.boxes import TmaBox, outside_rows
 OPERANDS = (("A", "a"), ("B", "b"))
 """Names of each operand: (tensor, buffer)."""
 
-
-ADDRESS = 3.0
-"""Address instructions (additions and moves) for each cp.async of warps that also run wgmma. Source: SASS of 25 GEMMs of
-Triton 3.6: two additions each, and up to two moves if registers are scarce. Mean: 3.2 in all."""
-
-
 def slot(step: int, stage: int) -> int:
     """Key in a panel of the copy of k-step ``step`` to ``stage``."""
     return step * MAX_STAGES + stage
@@ -41,9 +34,9 @@ TURNED_FETCH_BYTES = 64
 fetches fewer. Source: ``l2.fetch_bytes`` of an H200 (kernels/cache_hints)."""
 
 
-def block_bytes(params: GemmOptions, which: int) -> int:
+def block_bytes(shape: MainloopShape, which: int) -> int:
     """Minimum bytes that L2 fetches from memory on a miss of a copy of A (0) or B (1); 0: the bytes that are requested."""
-    return params.l2_promotion or (TURNED_FETCH_BYTES if is_transposed(params, which) else 0)
+    return shape.l2_promotion or (TURNED_FETCH_BYTES if shape.is_transposed(which) else 0)
 
 
 class TmaShape(NamedTuple):
@@ -78,52 +71,59 @@ class Panel(dict[int, Op]):
 
 
 class Loader:
-    """Copies of one GEMM. ``num_threads`` threads issue cp.async; one thread issues TMA."""
+    """Copies of one kernel. ``num_threads`` threads issue cp.async; one thread issues TMA."""
 
-    def __init__(self, plan: TilePlan, *, num_threads: int) -> None:
-        """Copies of ``plan``'s operands."""
-        self.plan = plan
-        self.params = plan.params
-        self.by_tma = plan.params.copy_ == "tma"
-        self._num_threads = num_threads
+    def __init__(
+        self, shape: MainloopShape, grid: OperandGrid, *, num_threads: int, wide_per_copy: int = 0, num_between: float = 0.0
+    ) -> None:
+        """Copies of the operands of ``grid``'s tiles.
+
+        Args:
+            shape: tiles in shared memory.
+            grid: tiles in the matrices.
+            num_threads: threads that issue cp.async.
+            wide_per_copy: IMAD.WIDE for the address of a cp.async.
+            num_between: other address instructions for each cp.async.
+        """
+        self.shape, self.grid = shape, grid
+        self.by_tma = shape.by_tma
+        self._num_threads, self._wide_per_copy, self._num_between = num_threads, wide_per_copy, num_between
         self._panels: dict[tuple[int, int, int], Panel] = {}
-        self._fetched: dict[tuple[int, ...], Fetches | None] = {}
-        self._passed: dict[tuple[int, ...], int] = {}
-        self._turned: dict[tuple[int, ...], AccessPattern] = {}
-        self._new: dict[tuple[int, int, int], list[float]] = {}
         self._shapes: dict[tuple[int, int, int, int], TmaShape] = {}
-        self._width, self._tile = plan.params.element.num_bytes, plan.tile
-        self._k_major = plan.params.is_a_k_major, plan.params.is_b_k_major
-        self._blocks = block_bytes(plan.params, 0), block_bytes(plan.params, 1)
-        extents = (
-            self.params.k if is_k_major else extent
-            for is_k_major, extent in zip(self._k_major, (self.params.m, self.params.n), strict=True)
+        self._width, self._tile, self._k_major = shape.element.num_bytes, shape.tile, shape.are_k_major
+        self._blocks = block_bytes(shape, 0), block_bytes(shape, 1)
+        self._pitches = tuple(
+            self._width * grid.extents[2 if is_k_major else which] for which, is_k_major in enumerate(self._k_major)
         )
-        self._pitches = tuple(self._width * extent for extent in extents)
         """Bytes from row to row of A and of B in global memory."""
 
     @cached_property
     def stage_bytes(self) -> int:
         """Bytes of A and B in one stage: the transaction count of its mbarrier."""
-        return sum(operand.num_bytes for operand in self.plan.operands)
+        return sum(operand.num_bytes for operand in self.shape.operands)
 
     def panels(self, at: Coordinates, rank: int) -> tuple[Panel, Panel]:
         """Panels of A and B that the CTA of cluster rank ``rank`` loads for the work tile ``at``."""
         return self._panel(0, at, rank), self._panel(1, at, rank)
 
     def _panel(self, which: int, at: Coordinates, rank: int) -> Panel:
-        key = (which, self.plan.panel(which, at), rank)
-        found = self._panels.get(key)
-        if found is None:
-            found = self._panels[key] = Panel(self, which, at, rank)
-        return found
+        key = (which, self.grid.panel(which, at), rank)
+        panel = self._panels.get(key)
+        if panel is None:
+            panel = self._panels[key] = Panel(self, which, at, rank)
+        return panel
+
+    def k_extent(self, part: int, step: int) -> int:
+        """Elements of K inside of the matrices in k-step ``step`` of part ``part``."""
+        begin = (self.grid.first_k_step(part) + step) * self._tile[2]
+        return max(0, min(self._tile[2], self.grid.extents[2] - begin))
 
     # -------------------------------------------------------------------------------------- clusters
 
     @cached_property
     def _peers(self) -> tuple[dict[int, tuple[int, ...]], dict[int, tuple[int, ...]]]:
         """For each rank, the ranks that share its A (same rows) and its B (same columns)."""
-        ranks_m, ranks_n = self.params.cluster
+        ranks_m, ranks_n = self.shape.cluster
         ranks = range(ranks_m * ranks_n)
         same_a = {rank: tuple(ranks[rank % ranks_m :: ranks_m]) for rank in ranks}
         same_b = {rank: tuple(ranks[rank // ranks_m * ranks_m :][:ranks_m]) for rank in ranks}
@@ -139,28 +139,28 @@ class Loader:
     @cached_property
     def _boxes(self) -> tuple[tuple[TmaBox, ...], tuple[TmaBox, ...]]:
         """TMA boxes of A and of B that one CTA loads."""
-        ranks_m, ranks_n = self.params.cluster
-        return self.plan.boxes(0, ranks_n), self.plan.boxes(1, ranks_m)
+        ranks_m, ranks_n = self.shape.cluster
+        return self.shape.boxes(0, ranks_n), self.shape.boxes(1, ranks_m)
 
     def tma_loads(self, which: int, at: Coordinates, rank: int) -> Callable[[int, int], Op]:
         """Function from (k-step, stage) to the TMA load of a panel. Parts that all loads share are computed once."""
-        plan, (tensor, buffer) = self.plan, OPERANDS[which]
+        grid, (tensor, buffer) = self.grid, OPERANDS[which]
         receivers = self._peers[which][rank]
-        ways, part = len(receivers), receivers.index(rank)
-        multicast, panel = receivers if ways > 1 else (), plan.panel(which, at)
-        rows = plan.rows_of_a(at.m) if which == 0 else plan.rows_of_b(at.n)
-        parts_k = ways > 1 and plan.slices_k(which, ways)
-        if ways > 1 and not parts_k:
-            rows = _within(rows, self._tile[which] // ways, part)
+        num_ctas, part = len(receivers), receivers.index(rank)
+        multicast, panel = receivers if num_ctas > 1 else (), grid.panel(which, at)
+        rows = grid.rows_inside(which, at[which])
+        parts_k = num_ctas > 1 and self.shape.slices_k(which, num_ctas)
+        if num_ctas > 1 and not parts_k:
+            rows = _within(rows, self._tile[which] // num_ctas, part)
         comes_alone = parts_k or not self._k_major[which] or self._blocks[which] < self._tile[2] * self._width
-        begin, tile_k, k = plan.first_k_step(at.part) * self._tile[2], self._tile[2], self.params.k
+        begin, tile_k, k = grid.first_k_step(at.part) * self._tile[2], self._tile[2], grid.extents[2]
         stride = tile_k * (self._width if self._k_major[which] else self._pitches[which])
         shapes: dict[tuple[int, int], TmaShape] = {}
 
         def make(step: int, stage: int) -> Op:
             depth = max(0, min(tile_k, k - begin - step * tile_k))
             if parts_k:
-                depth = _within(depth, tile_k // ways, part)
+                depth = _within(depth, tile_k // num_ctas, part)
             like = depth, step * stride % LINE_BYTES
             shape = shapes.get(like)
             if shape is None:
@@ -168,9 +168,9 @@ class Loader:
             new = 1.0 if comes_alone else self._new_fraction(which, at, step, rows)
             along = () if comes_alone or new < 1.0 else self._promoted_tiles(which, at, step)
             return ops.TmaLoad(
-                tensor, (panel, step * ways + part), shape.num_bytes, shape.num_fetched_bytes, shape.num_rows, buffer, stage,
-                "full", multicast, shape.num_boxes, "evict_normal",
-                tuple([(other, each * ways + part) for other, each in along]) if along else (), shape.fetches,
+                tensor, (panel, step * num_ctas + part), shape.num_bytes, shape.num_fetched_bytes, shape.num_rows, buffer,
+                stage, "full", multicast, shape.num_boxes, "evict_normal",
+                tuple([(other, each * num_ctas + part) for other, each in along]) if along else (), shape.fetches,
                 shape.num_zero_rows, shape.num_outside_rows, new,
             )
 
@@ -179,15 +179,15 @@ class Loader:
     def _shape(self, which: int, at: Coordinates, step: int, rows: int, depth: int) -> TmaShape:
         """Common fields of loads with the same rows and the same extent in K."""
         key = which, rows, depth, self._lie(which, at, step, rows, depth)[0]
-        found = self._shapes.get(key)
-        if found is None:
+        shape = self._shapes.get(key)
+        if shape is None:
             boxes = self._boxes[which]
             num_zero_rows, num_outside_rows = self._zero_rows(which, boxes, rows, depth)
-            found = self._shapes[key] = TmaShape(
+            shape = self._shapes[key] = TmaShape(
                 sum(box.num_bytes for box in boxes), rows * depth * self._width, sum(box.num_rows for box in boxes),
                 len(boxes), num_zero_rows, num_outside_rows, self._fetches(which, at, step, rows, depth),
             )
-        return found
+        return shape
 
     def _zero_rows(self, which: int, boxes: tuple[TmaBox, ...], rows: int, depth: int) -> tuple[int, int]:
         """Rows of ``boxes`` outside of the tensor, and those in boxes that are completely outside.
@@ -202,17 +202,17 @@ class Loader:
 
         If L2's fetch covers one k-step only, it is this tile itself, provided that its boxes are narrower than the fetch.
         """
-        params, plan = self.params, self.plan
+        grid = self.grid
         num = self._blocks[which] // (self._tile[2] * self._width)
         if not num or not self._k_major[which]:
             return ()
         if num < 2:  # a single k-step, of one box or more
-            is_several = num == 1 and self.by_tma and plan.operands[which].panel_bytes < (params.l2_promotion or 0)
-            return ((plan.panel(which, at), step),) if is_several else ()
-        first = plan.first_k_step(at.part)
+            is_several = num == 1 and self.by_tma and self.shape.operands[which].panel_bytes < self.shape.l2_promotion
+            return ((grid.panel(which, at), step),) if is_several else ()
+        first = grid.first_k_step(at.part)
         begin = (first + step) // num * num - first
-        steps = range(max(0, begin), min(begin + num, plan.num_k_steps(at.part)))
-        return tuple((plan.panel(which, at), each) for each in steps if each != step)
+        steps = range(max(0, begin), min(begin + num, grid.num_k_steps(at.part)))
+        return tuple((grid.panel(which, at), each) for each in steps if each != step)
 
     def _new_fraction(self, which: int, at: Coordinates, step: int, rows: int) -> float:
         """Fraction of a k-step's ``rows`` that begin a new block of L2's fetch size, if each k-step has such rows.
@@ -221,41 +221,41 @@ class Loader:
         rows: then all rows begin their blocks together, at every second or fourth k-step, and fetch their neighbours. A last
         k-step with fewer columns, and tiles whose rows begin at another offset, are not modelled.
         """
-        plan, block, row_bytes, pitch = self.plan, self._blocks[which], self._tile[2] * self._width, self._pitches[which]
+        grid, block, row_bytes, pitch = self.grid, self._blocks[which], self._tile[2] * self._width, self._pitches[which]
         if not (step and rows and self._k_major[which] and block >= 2 * row_bytes and pitch % block):
             return 1.0
-        first = (at.m, at.n)[which] * self._tile[which]
-        key = (which, first, rows)
-        found = self._new.get(key)
-        if found is None:
-            begins = (first + np.arange(rows)) * pitch + np.arange(0, block, row_bytes)[:, None]
-            found = ((begins + row_bytes - 1) // block * block >= begins).mean(axis=1).tolist()
-            self._new[key] = found = found if min(found) else [1.0] * len(found)
-        return found[(plan.first_k_step(at.part) + step) % len(found)]
+        fractions = self._new_fractions(which, at[which] * self._tile[which], rows)
+        return fractions[(grid.first_k_step(at.part) + step) % len(fractions)]
+
+    @cached_method
+    def _new_fractions(self, which: int, first: int, rows: int) -> list[float]:
+        """Results of :meth:`_new_fraction` for the k-steps of a block, with rows from ``first`` on."""
+        block, row_bytes = self._blocks[which], self._tile[2] * self._width
+        begins = (first + np.arange(rows)) * self._pitches[which] + np.arange(0, block, row_bytes)[:, None]
+        fractions: list[float] = ((begins + row_bytes - 1) // block * block >= begins).mean(axis=1).tolist()
+        return fractions if min(fractions) else [1.0] * len(fractions)
 
     # -------------------------------------------------------------------------------------- rows off a line
 
     def _fetches(self, which: int, at: Coordinates, step: int, rows: int, depth: int) -> Fetches | None:
         """Fetches of a copy of ``rows`` rows and ``depth`` elements of K; None: only full sectors of full lines."""
         start, pitch, num_rows, row_bytes = self._lie(which, at, step, rows, depth)
-        is_shifted = not self.by_tma and self.plan.operands[which].pad_bytes % SECTOR_BYTES
-        if not (rows and depth and (start or pitch % LINE_BYTES or is_shifted)) or is_transposed(self.params, which):
+        is_shifted = not self.by_tma and self.shape.operands[which].pad_bytes % SECTOR_BYTES
+        if not (rows and depth and (start or pitch % LINE_BYTES or is_shifted)) or self.shape.is_transposed(which):
             return None
-        key = (which, start, num_rows, row_bytes)
-        if key not in self._fetched:
-            self._fetched[key] = self._fetched_of(which, start, pitch, num_rows, row_bytes)
-        return self._fetched[key]
+        return self._fetched_of(which, start, pitch, num_rows, row_bytes)
 
     def _lie(self, which: int, at: Coordinates, step: int, rows: int, depth: int) -> tuple[int, int, int, int]:
         """Addresses of a copy's rows: (offset of the first row in its line in bytes, pitch, rows, bytes of a row)."""
         width, pitch, tile = self._width, self._pitches[which], self._tile
-        first, k = (at.m if which == 0 else at.n) * tile[which], (self.plan.first_k_step(at.part) + step) * tile[2]
+        first, k = at[which] * tile[which], (self.grid.first_k_step(at.part) + step) * tile[2]
         along, across = ((k, depth), (first, rows)) if self._k_major[which] else ((first, rows), (k, depth))
         return (across[0] * pitch + along[0] * width) % LINE_BYTES, pitch, across[1], along[1] * width
 
+    @cached_method
     def _fetched_of(self, which: int, start: int, pitch: int, num_rows: int, row_bytes: int) -> Fetches | None:
         """Fetches of rows of ``row_bytes`` with a pitch of ``pitch`` bytes. The first begins ``start`` bytes into a line."""
-        operand = self.plan.operands[which]
+        operand = self.shape.operands[which]
         if row_bytes % CHUNK_BYTES or (pitch | start) % CHUNK_BYTES:
             return None  # narrower copies, which L1 serves
         row, byte = np.meshgrid(np.arange(num_rows), np.arange(0, row_bytes, CHUNK_BYTES), indexing="ij")
@@ -271,15 +271,17 @@ class Loader:
     def _num_passes(self, which: int, at: Coordinates, step: int, rows: int, depth: int) -> int:
         """Passes of a copy's rows through the copy stage that bypasses L1; 0 if the copy does not bypass L1."""
         start, pitch, num_rows, row_bytes = self._lie(which, at, step, rows, depth)
-        is_around_l1 = not (row_bytes % CHUNK_BYTES or (pitch | start) % CHUNK_BYTES or is_transposed(self.params, which))
+        is_around_l1 = not (row_bytes % CHUNK_BYTES or (pitch | start) % CHUNK_BYTES or self.shape.is_transposed(which))
         if not (rows and depth and is_around_l1):
             return 0
-        key = (which, start, num_rows, row_bytes)
-        if key not in self._passed:
-            row, byte = np.meshgrid(np.arange(num_rows), np.arange(0, row_bytes, CHUNK_BYTES), indexing="ij")
-            destinations = self.plan.operands[which].byte_offsets(row, byte)
-            self._passed[key] = num_passes(*_by_lanes(start + row * pitch + byte, destinations))
-        return self._passed[key]
+        return self._passes_of(which, start, pitch, num_rows, row_bytes)
+
+    @cached_method
+    def _passes_of(self, which: int, start: int, pitch: int, num_rows: int, row_bytes: int) -> int:
+        """Passes of rows, see :meth:`_fetched_of`."""
+        row, byte = np.meshgrid(np.arange(num_rows), np.arange(0, row_bytes, CHUNK_BYTES), indexing="ij")
+        destinations = self.shape.operands[which].byte_offsets(row, byte)
+        return num_passes(*_by_lanes(start + row * pitch + byte, destinations))
 
     @cached_property
     def _fills(self) -> tuple[AccessPattern, AccessPattern]:
@@ -294,7 +296,7 @@ class Loader:
     @cached_property
     def addresses(self) -> tuple[Op | None, Op | None]:
         """IMAD.WIDE for the addresses of a k-step's cp.async of A and of B; None if there are none."""
-        each, num_warps = self.params.wide_per_copy, self._num_threads / WARP_SIZE
+        each, num_warps = self._wide_per_copy, self._num_threads / WARP_SIZE
         if not each:
             return None, None
         of_a, of_b = (
@@ -303,8 +305,8 @@ class Loader:
         return of_a, of_b
 
     def _fill(self, which: int) -> AccessPattern:
-        operand = self.plan.operands[which]
-        if not is_transposed(self.params, which):
+        operand = self.shape.operands[which]
+        if not self.shape.is_transposed(which):
             return cp_async_fill(operand, self._num_threads)
         pitch = ceil_div(operand.k * operand.dtype.num_bytes, LINE_BYTES) * LINE_BYTES
         return self._turned_fill(which, 0, pitch)
@@ -317,46 +319,47 @@ class Loader:
         lines. Sectors are counted as for rows that do not straddle any: a row's next copy requests the rest of a sector
         anyway.
         """
-        operand = self.plan.operands[which]
-        rows, depth, num_bytes = self.plan.tile[which], operand.k, operand.dtype.num_bytes
-        apart = ceil_div(depth * num_bytes + LINE_BYTES, LINE_BYTES) * LINE_BYTES  # from this pitch on rows share no line
-        key = which, start % LINE_BYTES, min(pitch, apart + pitch % LINE_BYTES)
-        found = self._turned.get(key)
-        if found is None:
-            element = np.arange(ceil_div(rows * depth, WARP_SIZE) * WARP_SIZE).reshape(-1, WARP_SIZE)
-            active = element < rows * depth
-            row, k = np.divmod(element, depth)
-            sources = key[1] + row * key[2] + k * num_bytes
-            read = global_access(sources, num_bytes, active)
-            written = wavefronts(f"cp_async_b{8 * num_bytes}", operand.byte_offsets(k, row * num_bytes), active, sources)
-            found = self._turned[key] = replace(
-                read, num_sectors=rows * ceil_div(depth * num_bytes, SECTOR_BYTES), num_wavefronts=int(written.sum())
-            )
-        return found
+        # from this pitch on rows share no line
+        unshared = ceil_div(self._tile[2] * self._width + LINE_BYTES, LINE_BYTES) * LINE_BYTES
+        return self._transposing(which, start % LINE_BYTES, min(pitch, unshared + pitch % LINE_BYTES))
+
+    @cached_method
+    def _transposing(self, which: int, start: int, pitch: int) -> AccessPattern:
+        """Access pattern of a transposing copy, see :meth:`_turned_fill`."""
+        operand = self.shape.operands[which]
+        rows, depth, num_bytes = self._tile[which], operand.k, operand.dtype.num_bytes
+        element = np.arange(ceil_div(rows * depth, WARP_SIZE) * WARP_SIZE).reshape(-1, WARP_SIZE)
+        active = element < rows * depth
+        row, k = np.divmod(element, depth)
+        sources = start + row * pitch + k * num_bytes
+        read = global_access(sources, num_bytes, active)
+        written = wavefronts(f"cp_async_b{8 * num_bytes}", operand.byte_offsets(k, row * num_bytes), active, sources)
+        return replace(
+            read, num_sectors=rows * ceil_div(depth * num_bytes, SECTOR_BYTES), num_wavefronts=int(written.sum())
+        )
 
     def cp_async(self, which: int, at: Coordinates, step: int, stage: int) -> Op:
         """The cp.async of a k-step of an operand to a stage."""
-        plan, (tensor, buffer), fill = self.plan, OPERANDS[which], self._fills[which]
-        rows = plan.rows_of_a(at.m) if which == 0 else plan.rows_of_b(at.n)
-        depth = plan.k_extent(at.part, step)
-        in_l1 = is_transposed(self.params, which)  # .cg copies 16 bytes only
+        grid, (tensor, buffer), fill = self.grid, OPERANDS[which], self._fills[which]
+        rows = grid.rows_inside(which, at[which])
+        depth = self.k_extent(at.part, step)
+        in_l1 = self.shape.is_transposed(which)  # .cg copies 16 bytes only
         if in_l1 and rows and depth:
             start, pitch, *_ = self._lie(which, at, step, rows, depth)
             fill = self._turned_fill(which, start, pitch)
-        is_k_major = (self.params.is_a_k_major, self.params.is_b_k_major)[which]
+        is_k_major = self._k_major[which]
         along, across = (depth, rows) if is_k_major else (rows, depth)
-        if rows < plan.tile[which] or depth < plan.tile[2]:  # predicated: elements outside of the matrix are zeroed
-            row_bytes = along * self.params.element.num_bytes
-            share = rows * depth / (plan.tile[which] * plan.tile[2])
+        if rows < self._tile[which] or depth < self._tile[2]:  # predicated: elements outside of the matrix are zeroed
+            row_bytes = along * self._width
+            share = rows * depth / (self._tile[which] * self._tile[2])
             fill = replace(
                 fill, num_sectors=across * ceil_div(row_bytes, SECTOR_BYTES),
                 num_lines=round(fill.num_lines * share), num_bytes=across * row_bytes,
             )
-        is_by_math = self.params.math == "wgmma" and not self.params.is_specialized
         new = self._new_fraction(which, at, step, rows)
         return ops.CpAsync(
-            tensor, (plan.panel(which, at), step), fill, buffer, stage, allocates_in_l1=in_l1, num_rows=across,
-            num_between=ADDRESS if is_by_math else 0.0,
+            tensor, (grid.panel(which, at), step), fill, buffer, stage, allocates_in_l1=in_l1, num_rows=across,
+            num_between=self._num_between,
             promoted_tiles=() if new < 1.0 else self._promoted_tiles(which, at, step),
             new_fraction=new, fetches=self._fetches(which, at, step, rows, depth),
             num_passes=self._num_passes(which, at, step, rows, depth),

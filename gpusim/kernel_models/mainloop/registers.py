@@ -1,4 +1,4 @@
-"""Registers of a GEMM kernel: accumulators, fragments, and an overhead by schedule.
+"""Registers of an MMA kernel: accumulators, fragments, and an overhead by schedule.
 
 Source: ``kernels/probes/register_probe/registers.csv``, 171 probe kernels compiled by ptxas of CUDA 13.0. The rule is
 within 6 registers of each tensor-core probe, and within 45 of the FMA ones.
@@ -52,11 +52,10 @@ class RegisterNeed:
 
 
 def register_need(
-    *, schedule: str, math: str, copy: str, accumulators: int, fragments: int, copies_per_thread: int
+    *, is_specialized: bool, math: str, copy: str, accumulators: int, fragments: int, copies_per_thread: int
 ) -> RegisterNeed:
     """Registers of one schedule. ``copies_per_thread``: 16-byte cp.async of a thread and stage."""
-    kind = "multistage" if schedule == "multistage" else "specialized"
-    overhead = OVERHEADS[kind, math, copy]
+    overhead = OVERHEADS["specialized" if is_specialized else "multistage", math, copy]
     if copy == "cp_async":
         overhead += COPY_REGISTERS * copies_per_thread
     if math == "wgmma":
@@ -85,8 +84,8 @@ def widest_wgmma_n(num_warps: int) -> int:
     return min(256, 2 * (launch_limit(num_warps) - WGMMA_FLOOR))
 
 
-def launch_registers(need: RegisterNeed, *, math: str, num_warps: int, of_consumer: int | None) -> int:
-    """Registers per thread of a launch: a multiple of 8, at most the limit of one CTA.
+def launch_registers(need: RegisterNeed, *, math: str, num_warps: int, setmaxnreg: int) -> int:
+    """Registers per thread of a launch: those of ``setmaxnreg``, or a multiple of 8, at most the limit of one CTA.
 
     An fma kernel that fits two CTAs' launch bounds without spills is launched with these.
     """
@@ -95,4 +94,4 @@ def launch_registers(need: RegisterNeed, *, math: str, num_warps: int, of_consum
         squeezed = launch_limit(num_warps, ctas_per_sm=2)
         if need.accumulators <= most_accumulators(need, math=math, ceiling=squeezed):
             limit = squeezed
-    return min(limit, -(-need.total // 8) * 8 if of_consumer is None else of_consumer)
+    return min(limit, setmaxnreg or -(-need.total // 8) * 8)

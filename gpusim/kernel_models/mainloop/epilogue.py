@@ -9,26 +9,59 @@ from typing import Any
 
 import numpy as np
 
-from gpusim.kernel_models.gemm.instruction_fetch import far_code
-from gpusim.kernel_models.gemm.smem_budget import Staging
-from gpusim.kernel_models.gemm.tile_grid import SUM_BYTES, Coordinates, TilePlan, ceil_div
+from gpusim.kernel_models.mainloop.instruction_fetch import cold_code
+from gpusim.kernel_models.mainloop.shape import Coordinates, OperandGrid, cached_method
+from gpusim.kernel_models.streaming import ceil_div
 from gpusim.units import LINE_BYTES, SECTOR_BYTES, WARP_SIZE
 from gpusim.workload import ops
+from gpusim.workload.atoms.mma import MmaKind
+from gpusim.workload.dtypes import DType
 from gpusim.workload.operands import OperandTile, epilogue_store, stmatrix_writes, tma_boxes
 from gpusim.workload.ops import Op, RangeEnd, RangeStart, Section
 from gpusim.workload.smem.access import AccessPattern, wavefronts
 
 NUM_CHUNKS = 2
 """Number of adjacent column blocks in which a direct epilogue alternates conversion and stores."""
-PART_COLUMNS = 32
-"""Columns of a block in the direct epilogue of a split-K part. Its overhead instructions and stores alternate, as in
-SASS."""
+SUM_BYTES = 4
+"""Bytes of an fp32 (or int32) partial sum of split-K, and of an element of the bias."""
 
 ACTIVATION_COST = {"none": (0, 0), "relu": (1, 0), "gelu": (8, 1), "silu": (3, 2)}
 """(ALU or FMA, MUFU) instructions an element. Source: relu is one FMNMX; gelu by tanh.approx; silu by ex2, "
 "rcp."""
 
 Program = Generator[Op, Any, None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """What an epilogue makes of accumulators, and the path of D to global memory."""
+
+    element: DType
+    """Type of C and D."""
+    path: str = "direct"
+    """``direct``, ``smem`` or ``tma_store``."""
+    alpha: float = 1.0
+    beta: float = 0.0
+    bias: bool = False
+    activation: str = "none"
+    code: float = 0.0
+    """Dependent overhead instructions of a pass over the accumulators."""
+    overlapped_code: float = 0.0
+    """Equivalent of ``code`` while another warpgroup's wgmma runs."""
+    wide_code: float = 0.0
+    """IMAD.WIDE of a pass."""
+    code_begin: int = 0
+    code_end: int = 0
+    """Byte offsets of the epilogue's code, if it is cold; zeros: unknown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Staging:
+    """Staging buffer of an epilogue: columns of a slice, bytes, and whether it reuses the memory of the drained stages."""
+
+    slice_n: int = 0
+    num_bytes: int = 0
+    overlays_stages: bool = True
 
 
 @dataclass(frozen=True)
@@ -44,7 +77,9 @@ class Epilogue:
     * Rows of D that do not begin on a sector.
     """
 
-    plan: TilePlan
+    grid: OperandGrid
+    math: MmaKind
+    output: Output
     staging: Staging
     share_m: int
     share_n: int
@@ -65,35 +100,23 @@ class Epilogue:
 
     def _inside(self, at: Coordinates) -> tuple[int, int]:
         """Rows and columns of the role's part inside of D."""
-        rows = min(self.share_m, self.plan.rows_of_a(at.m) - self.first_m)
-        columns = min(self.share_n, self.plan.rows_of_b(at.n) - self.first_n)
+        rows = min(self.share_m, self.grid.rows_inside(0, at.m) - self.first_m)
+        columns = min(self.share_n, self.grid.rows_inside(1, at.n) - self.first_n)
         return max(0, rows), max(0, columns)
 
     @cached_property
     def _fragment(self) -> tuple[int, int]:
         """Rows and columns that one warp instruction covers."""
-        return (4, 32) if self.plan.params.math == "fma" else (8, 8)
+        return (4, 32) if self.math == "fma" else (8, 8)
 
-    @cached_property
-    def _known_stores(self) -> dict[tuple[int, int, int], AccessPattern]:
-        """Results of :meth:`_stores`: all inner tiles have the same stores."""
-        return {}
-
+    @cached_method
     def _stores(self, rows: int, columns: int, width: int) -> AccessPattern:
         """Access pattern of direct stores to global memory: ``rows`` x ``columns``, ``width`` bytes an element."""
-        key = rows, columns, width
-        if key not in self._known_stores:
-            self._known_stores[key] = self._count_stores(rows, columns, width)
-        return self._known_stores[key]
-
-    def _count_stores(self, rows: int, columns: int, width: int) -> AccessPattern:
         high, wide = self._fragment
-        kind = self.plan.params.math
-        assert kind is not None  # resolved
         if rows % 64 == 0 and columns % wide == 0:
-            return epilogue_store(rows, columns, width, kind)
-        whole, rest = divmod(columns, wide)
-        sectors = whole * ceil_div(wide * width, SECTOR_BYTES) + ceil_div(rest * width, SECTOR_BYTES)
+            return epilogue_store(rows, columns, width, self.math)
+        num_full, rest = divmod(columns, wide)
+        sectors = num_full * ceil_div(wide * width, SECTOR_BYTES) + ceil_div(rest * width, SECTOR_BYTES)
         requests = ceil_div(columns, wide)
         return AccessPattern(
             num_requests=ceil_div(rows, high) * requests, num_sectors=rows * sectors,
@@ -109,7 +132,7 @@ class Epilogue:
         )
 
     @staticmethod
-    def whole_rows(rows: int, columns: int, width: int) -> AccessPattern:
+    def full_rows(rows: int, columns: int, width: int) -> AccessPattern:
         """Access pattern of ``rows`` rows of a slice, 16 bytes a lane, row after row."""
         row_bytes = columns * width
         chunks = rows * ceil_div(row_bytes, 16)
@@ -120,65 +143,45 @@ class Epilogue:
 
     # -------------------------------------------------------------------------------------- arithmetic
 
-    @cached_property
-    def _known_arithmetic(self) -> dict[int, list[Op]]:
-        """Results of :meth:`_arithmetic`: all tiles have the same arithmetic."""
-        return {}
-
+    @cached_method
     def _arithmetic(self, num_slices: int) -> list[Op]:
         """Scaling, C, bias, activation and conversion of a slice, as instructions of each warp."""
-        found = self._known_arithmetic.get(num_slices)
-        if found is None:
-            found = self._known_arithmetic[num_slices] = self._count_arithmetic(num_slices)
-        return found
-
-    def _count_arithmetic(self, num_slices: int) -> list[Op]:
-        params = self.plan.params
+        output = self.output
         elements = self.share_m * self.share_n / (self.num_warps * WARP_SIZE) / num_slices
-        per_element, mufu = (float(count) for count in ACTIVATION_COST[params.activation])
-        if params.alpha != 1.0 or params.beta != 0.0:
+        per_element, mufu = (float(count) for count in ACTIVATION_COST[output.activation])
+        if output.alpha != 1.0 or output.beta != 0.0:
             per_element += 1.0
-        if params.beta != 0.0:
+        if output.beta != 0.0:
             per_element += 0.5  # C's 16-bit pairs are unpacked
-        if params.bias:
+        if output.bias:
             per_element += 1.0
-        per_element += {1: 1.0, 2: 0.5, 4: 0.0}[params.out_element.num_bytes]  # packing
-        found: list[Op] = [ops.Alu(elements * per_element), *self._walk(num_slices)]
+        per_element += {1: 1.0, 2: 0.5, 4: 0.0}[output.element.num_bytes]  # packing
+        instructions: list[Op] = [ops.Alu(elements * per_element), *self._walk(num_slices)]
         if mufu:
-            found.append(ops.Mufu(elements * mufu))
-        return found
+            instructions.append(ops.Mufu(elements * mufu))
+        return instructions
 
     def _walk(self, num_slices: int) -> list[Op]:
         """Overhead instructions of a pass over a slice's accumulators: addresses, bounds."""
-        params = self.plan.params
-        found: list[Op] = []
+        output, instructions = self.output, list[Op]()
         if not num_slices:
-            return found
-        if params.store_code:
-            beside = params.store_beside_code / num_slices
-            found.append(ops.Alu(params.store_code / num_slices, is_chain=True, num_beside=beside))
-        if params.store_wide_code:
-            found.append(ops.ImadWide(params.store_wide_code / num_slices, is_interleaved=True))
-        return found
+            return instructions
+        if output.code:
+            overlapped = output.overlapped_code / num_slices
+            instructions.append(ops.Alu(output.code / num_slices, is_chain=True, num_beside=overlapped))
+        if output.wide_code:
+            instructions.append(ops.ImadWide(output.wide_code / num_slices, is_interleaved=True))
+        return instructions
 
-    def _far_code(self, num_pieces: int, *, is_last_part: bool = False) -> list[list[Op]]:
-        """Cold instruction fetch of each piece of the epilogue; for the last split-K part, first for zeros, then for D."""
-        known = self._known_places.get((num_pieces, is_last_part))
-        if known is None:
-            params = self.plan.params
-            if is_last_part:
-                begin, end = params.last_part_code_begin, params.last_part_code_end
-                known = far_code("last part", begin, end, 2 * params.store_code, num_parts=2 * num_pieces)
-            else:
-                begin, end = params.store_code_begin, params.store_code_end
-                known = far_code("way out", begin, end, params.store_code, num_parts=num_pieces)
-            self._known_places[num_pieces, is_last_part] = known
-        return known
+    @cached_method
+    def _cold_code(self, num_pieces: int) -> list[list[Op]]:
+        """Cold instruction fetch of each piece of the epilogue."""
+        output = self.output
+        return cold_code("epilogue", output.code_begin, output.code_end, output.code, num_parts=num_pieces)
 
-    @cached_property
-    def _known_places(self) -> dict[tuple[int, bool], list[list[Op]]]:
-        """Results of :meth:`_far_code`: all tiles have the same epilogue."""
-        return {}
+    def _cold_code_of_d(self) -> list[list[Op]]:
+        """Cold instruction fetch of each column block of D."""
+        return self._cold_code(self._num_chunks)
 
     # -------------------------------------------------------------------------------------- programs
 
@@ -186,25 +189,25 @@ class Epilogue:
         """The epilogue of the tile ``at``, the CTA's tile number ``turn``."""
         yield RangeStart(Section.EPILOGUE)
         rows, columns = self._inside(at)
-        params = self.plan.params
         if self.drained and not turn:
             yield ops.BarSync(self.drained)
-        if params.split_k > 1 and self.plan.is_inside(at):
-            yield from self._split_k(at, rows, columns)
-        elif rows and columns:
-            if params.epilogue == "direct":
-                yield from self._direct(at, rows, columns)
-            else:
-                yield from self._staged(at, rows, columns, turn)
+        yield from self._store(at, rows, columns, turn)
         yield RangeEnd()
+
+    def _store(self, at: Coordinates, rows: int, columns: int, turn: int) -> Program:
+        """Store the role's part."""
+        if rows and columns and self.output.path == "direct":
+            yield from self._direct(at, rows, columns)
+        elif rows and columns:
+            yield from self._staged(at, rows, columns, turn)
 
     def finish(self) -> Iterator[Op]:
         """Wait, before the CTA ends, until TMA has read the staging buffer."""
-        if self.plan.params.epilogue == "tma_store":
+        if self.output.path == "tma_store":
             yield ops.BulkWaitGroup(0, read=True)
 
     def _bias(self, at: Coordinates, columns: int) -> Program:
-        if self.plan.params.bias:
+        if self.output.bias:
             num_bytes = columns * SUM_BYTES
             token = yield ops.GlobalLoad(
                 "bias", (at.n, self.first_n),
@@ -218,14 +221,14 @@ class Epilogue:
     @property
     def _num_chunks(self) -> int:
         """Number of column blocks of a part that is completely inside of D."""
-        return max(NUM_CHUNKS, self.share_n // PART_COLUMNS if self.plan.params.split_k > 1 else 0)
+        return NUM_CHUNKS
 
     def _chunks(self, columns: int) -> list[tuple[int, int]]:
         """(index, columns inside of D) of the column blocks of a direct epilogue."""
         wide, num = self._fragment[1], self._num_chunks
         width = ceil_div(ceil_div(self.share_n, num), wide) * wide
-        found = [(idx, min(width, columns - idx * width)) for idx in range(num)]
-        return [(idx, inside) for idx, inside in found if inside > 0]
+        chunks = [(idx, min(width, columns - idx * width)) for idx in range(num)]
+        return [(idx, inside) for idx, inside in chunks if inside > 0]
 
     def _step(self, idx: int) -> int:
         """A slice's number in the tile. No two roles use the same number."""
@@ -233,17 +236,17 @@ class Epilogue:
 
     def _direct(self, at: Coordinates, rows: int, columns: int) -> Program:
         """Store registers to global memory: load C and bias first, then alternate conversion and stores."""
-        params, panel = self.plan.params, self.plan.panel_of_d(at)
-        width = params.out_element.num_bytes
+        output, panel = self.output, self.grid.panel_of_d(at)
+        width = output.element.num_bytes
         chunks = self._chunks(columns)
         tokens = []
-        if params.beta != 0.0:
+        if output.beta != 0.0:
             for idx, inside in chunks:
                 access = self._loads(rows, inside, width)
                 tokens.append((yield ops.GlobalLoad("C", (panel, self._step(idx)), access)))
         yield from self._bias(at, columns)
         arithmetic = self._arithmetic(len(chunks))
-        far = self._far_code(self._num_chunks, is_last_part=params.split_k > 1)[-self._num_chunks :]
+        far = self._cold_code_of_d()
         for position, (idx, inside) in enumerate(chunks):
             if tokens:
                 yield ops.Use(tokens[position])
@@ -256,7 +259,7 @@ class Epilogue:
     @cached_property
     def _slice(self) -> OperandTile:
         """A slice of D in the staging buffer, with the widest swizzle that its rows permit."""
-        element, columns = self.plan.params.out_element, self.staging.slice_n
+        element, columns = self.output.element, self.staging.slice_n
         row_bytes = columns * element.num_bytes
         fitting = [mode for mode, span in (("128B", 128), ("64B", 64), ("32B", 32)) if row_bytes % span == 0]
         return OperandTile(
@@ -267,9 +270,8 @@ class Epilogue:
     @cached_property
     def uses_stmatrix(self) -> bool:
         """Whether stmatrix stores fragments to the staging buffer: for 16-bit elements and tensor cores."""
-        params = self.plan.params
         return (
-            self.has_stmatrix and params.math != "fma" and params.out_element.bits == 16
+            self.has_stmatrix and self.math != "fma" and self.output.element.bits == 16
             and self.share_m % 16 == 0 and self.staging.slice_n % 16 == 0
         )
 
@@ -294,18 +296,18 @@ class Epilogue:
 
     def _staged(self, at: Coordinates, rows: int, columns: int, turn: int) -> Program:
         """For each slice: wait until the buffer is free, convert, store to the buffer, barrier, store to D."""
-        params, panel = self.plan.params, self.plan.panel_of_d(at)
-        width = params.out_element.num_bytes
-        slice_n, by_tma = self.staging.slice_n, params.epilogue == "tma_store"
+        output, panel = self.output, self.grid.panel_of_d(at)
+        width = output.element.num_bytes
+        slice_n, by_tma = self.staging.slice_n, output.path == "tma_store"
         num_slices = self.share_n // slice_n
-        arithmetic, far = self._arithmetic(num_slices), self._far_code(num_slices)
+        arithmetic, far = self._arithmetic(num_slices), self._cold_code(num_slices)
         meet: Op = ops.BarSync(self.barrier) if self.barrier else ops.Syncthreads()
         yield from self._bias(at, columns)
         for idx in range(ceil_div(columns, slice_n)):
             inside, step = min(slice_n, columns - idx * slice_n), self._step(idx)
-            leaving = self.whole_rows(rows, inside, width)
+            leaving = self.full_rows(rows, inside, width)
             token = None
-            if params.beta != 0.0:
+            if output.beta != 0.0:
                 access = self._loads(rows, inside, width) if by_tma else leaving
                 token = yield ops.GlobalLoad("C", (panel, step), access)
             if by_tma:  # the slice's last reader was the TMA engine
@@ -349,62 +351,3 @@ class Epilogue:
             "D", (panel, step), rows * columns * self._slice.dtype.num_bytes, num_rows, self.buffer,
             self.slot, num_boxes=len(boxes),
         )
-
-    # -------------------------------------------------------------------------------------- split-K
-
-    def _split_k(self, at: Coordinates, rows: int, columns: int) -> Program:
-        """Split-K epilogue: partial sums, added in L2 by red, or stored for a second kernel.
-
-        In the kernel, each part adds its accumulators to a workspace with ``red.global.add`` and waits until they have
-        arrived. Its threads meet at a barrier, and one of them increments a counter. The last part (here: the one with the
-        highest index) resets the counter, loads the complete sum and stores zeros in its place. It stores D once the sum has
-        arrived. Each pass over the accumulators takes ``store_code``.
-        """
-        plan, params = self.plan, self.plan.params
-        chunks = self._chunks(columns) if rows else []
-        sums = [(idx, self._stores(rows, inside, SUM_BYTES)) for idx, inside in chunks]
-        panel = plan.panel_of_d(at)
-        walk, far = self._walk(len(chunks)), self._far_code(self._num_chunks)
-        if params.split_k_mode == "second_kernel":
-            plane = at.batch * params.split_k + at.part
-            panel = (plane * plan.num_m + at.m) * plan.num_n + at.n
-            for idx, access in sums:
-                yield from far[idx]
-                yield from walk
-                yield ops.GlobalStore("workspace", (panel, self._step(idx)), access)
-            return
-        for idx, access in sums:
-            yield from far[idx]
-            yield from walk
-            yield ops.GlobalAtomic("workspace", (panel, self._step(idx)), access)
-        is_last = at.part == params.split_k - 1
-        yield from self._count(panel, is_last=is_last)
-        if not is_last:
-            return
-        yield ops.FenceAcqRel()
-        tokens = []
-        for idx, inside in chunks:
-            access = self._loads(rows, inside, SUM_BYTES)
-            yield from walk
-            tokens.append((yield ops.GlobalLoad("workspace", (panel, self._step(idx)), access, allocates_in_l1=False)))
-        far = self._far_code(self._num_chunks, is_last_part=True)
-        for idx, access in sums:  # zeros, for the next launch
-            yield from far[idx]
-            yield from walk
-            yield ops.GlobalStore("workspace", (panel, self._step(idx)), access)
-        for token in tokens:
-            yield ops.Use(token)
-        if chunks:
-            yield from self._direct(at, rows, columns)
-
-    def _count(self, panel: int, *, is_last: bool) -> Program:
-        """Wait until the sums have arrived, then let one thread increment the tile's counter. The last part resets it."""
-        meet: Op = ops.BarSync(self.barrier) if self.barrier else ops.Syncthreads()
-        yield ops.FenceAcqRel()
-        yield meet
-        one = AccessPattern(num_requests=1, num_sectors=1, num_lines=1, num_bytes=SUM_BYTES)
-        counted = yield ops.GlobalAtomic("counters", (panel, self.slot), one, returns=True)
-        yield ops.Use(counted)
-        if is_last:
-            yield ops.GlobalStore("counters", (panel, self.slot), one)
-        yield meet

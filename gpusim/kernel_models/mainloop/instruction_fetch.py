@@ -7,7 +7,7 @@ from gpusim.workload import ops
 from gpusim.workload.ops import Op
 
 
-def far_code(name: str, begin: int, end: int, num_instructions: float, *, num_parts: int = 1) -> list[list[Op]]:
+def cold_code(name: str, begin: int, end: int, num_instructions: float, *, num_parts: int = 1) -> list[list[Op]]:
     """Ops for each of ``num_parts`` parts of a stretch of code; empty lists if its position is unknown.
 
     Args:
@@ -17,9 +17,10 @@ def far_code(name: str, begin: int, end: int, num_instructions: float, *, num_pa
         num_instructions: dependent overhead instructions in it. They execute while the rest is fetched.
         num_parts: number of equal parts.
 
-    >>> far_code("way out", 0, 0, 100.0)
+    >>> cold_code("epilogue", 0, 0, 100.0)
     [[]]
-    >>> [[op.begin_bytes, op.end_bytes, op.overhead_cycles] for (op,) in far_code("way out", 1000, 3000, 100.0, num_parts=2)]
+    >>> parts = cold_code("epilogue", 1000, 3000, 100.0, num_parts=2)
+    >>> [[op.begin_bytes, op.end_bytes, op.overhead_cycles] for (op,) in parts]
     [[1000, 2000, 200.0], [2000, 3000, 200.0]]
     """
     if end <= begin or not num_parts:

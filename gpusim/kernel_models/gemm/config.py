@@ -1,0 +1,184 @@
+"""A GEMM kernel as it is built: every choice has a value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gpusim.kernel_models.mainloop.epilogue import Output
+from gpusim.kernel_models.mainloop.shape import MainloopShape
+from gpusim.kernel_models.mainloop.warp_partition import WarpPartition
+from gpusim.layout.swizzle import span_bytes
+from gpusim.workload.atoms.mma import MmaKind
+from gpusim.workload.dtypes import DType, dtype
+
+OUT_DTYPES = {"bf16": "bf16", "fp16": "fp16", "tf32": "fp32", "fp8": "bf16", "int8": "int32", "fp32": "fp32"}
+"""Default type of D, by the type of A and B."""
+
+
+class GemmTypes:
+    """Properties that options and configs of a GEMM have in common."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:  # pydantic would take annotations as fields
+        dtype: str
+        out_dtype: str | None
+        layout: str
+        schedule: str | None
+        cluster: tuple[int, int]
+
+    @property
+    def element(self) -> DType:
+        """Type of A and B."""
+        return dtype(self.dtype)
+
+    @property
+    def out_element(self) -> DType:
+        """Type of C and D."""
+        return dtype(self.out_dtype or OUT_DTYPES[self.dtype])
+
+    @property
+    def are_k_major(self) -> tuple[bool, bool]:
+        """Whether A (BLAS letter t) and B (BLAS letter n) are contiguous along K."""
+        return self.layout[0] == "t", self.layout[1] == "n"
+
+    @property
+    def is_specialized(self) -> bool:
+        """Whether the schedule has a producer."""
+        return self.schedule != "multistage"
+
+    @property
+    def num_cluster_ctas(self) -> int:
+        """Number of CTAs of a cluster."""
+        return self.cluster[0] * self.cluster[1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GemmConfig(GemmTypes):
+    """A GEMM kernel that can be built. A field has the meaning of the option of its name.
+
+    An option that does not apply has a neutral value here: 0, an empty text, False, or one part.
+    """
+
+    m: int
+    n: int
+    k: int
+    batch: int
+    dtype: str
+    out_dtype: str
+    layout: str
+    tile: tuple[int, int, int]
+    stages: int
+    copy_: str
+    math: MmaKind
+    schedule: str
+    warps: tuple[int, int]
+    consumer_warpgroups: int
+    consumer_split: str
+    cluster: tuple[int, int]
+    persistent: bool
+    raster: str
+    swizzle_size: int
+    raster_boustrophedon: bool
+    raster_order: str
+    split_k: int
+    split_k_mode: str
+    splitk_reduction: str
+    swizzle: str
+    pad: int
+    register_stages: int
+    stall_on_ldgsts: bool
+    math_before_copies: float
+    math_before_meeting: float
+    math_before_use: float
+    epilogue: str
+    alpha: float
+    beta: float
+    bias: bool
+    activation: str
+    setmaxnreg: str
+    wgmma_depth: int
+    mbarrier_arrive: str
+    prefetch: str
+    cta_barrier: str
+    fence: bool
+    prefetch_tensormap: bool
+    wide_per_copy: int
+    l2_promotion: int
+    fma_bank_reads: float
+    step_code: float
+    step_instructions: float
+    copy_code: float
+    setup_code: float
+    tile_code: float
+    tile_wide_code: float
+    tile_beside_code: float
+    turn_code: float
+    store_code: float
+    store_wide_code: float
+    store_beside_code: float
+    producer_code_begin: int
+    producer_code_end: int
+    store_code_begin: int
+    store_code_end: int
+    last_part_code_begin: int
+    last_part_code_end: int
+    cluster_sync: str
+    registers: int
+    """Registers of a thread at launch; 0 until they are worked out."""
+    registers_source: str = ""
+    """Explanation of ``registers``."""
+
+    @property
+    def warp_grid(self) -> tuple[int, int]:
+        """Number of parts of the tile along M and N: a warp's, or a consumer warpgroup's."""
+        if self.math != "wgmma":
+            return self.warps
+        if self.schedule == "pingpong":
+            return 1, 1
+        return (1, self.consumer_warpgroups) if self.consumer_split == "n" else (self.consumer_warpgroups, 1)
+
+    @property
+    def setmaxnreg_registers(self) -> tuple[int, int]:
+        """Registers of a producer's and of a consumer's thread; zeros without setmaxnreg."""
+        producer, _, consumer = self.setmaxnreg.partition("/")
+        return (int(producer), int(consumer)) if consumer else (0, 0)
+
+    @property
+    def mainloop(self) -> MainloopShape:
+        """Tiles of A and B in shared memory."""
+        return MainloopShape(
+            self.tile, self.stages, self.element, self.math, self.copy_, self.are_k_major, self.swizzle, self.pad,
+            self.cluster, self.l2_promotion,
+        )
+
+    @property
+    def partition(self) -> WarpPartition:
+        """Parts of the tile. The parts of a split K are counted by a single thread, so that warp groups stay together."""
+        grid = self.warp_grid
+        return WarpPartition(
+            self.mainloop, grid, 4 * self.consumer_warpgroups if self.math == "wgmma" else grid[0] * grid[1],
+            is_specialized=self.is_specialized, register_stages=self.register_stages,
+            setmaxnreg=self.setmaxnreg_registers[1], may_split=self.split_k == 1,
+        )
+
+    @property
+    def output(self) -> Output:
+        """What the epilogue makes of the accumulators."""
+        return Output(
+            element=self.out_element, path=self.epilogue, alpha=self.alpha, beta=self.beta, bias=self.bias,
+            activation=self.activation, code=self.store_code, overlapped_code=self.store_beside_code,
+            wide_code=self.store_wide_code, code_begin=self.store_code_begin, code_end=self.store_code_end,
+        )
+
+    @property
+    def widest_swizzle(self) -> str:
+        """The widest swizzle that divides the rows of both operands in shared memory."""
+        return widest_swizzle(self.tile, self.are_k_major, self.element)
+
+
+def widest_swizzle(tile: tuple[int, int, int], are_k_major: tuple[bool, bool], element: DType) -> str:
+    """The widest swizzle that divides the rows of A and of B in shared memory."""
+    rows = [(tile[2] if is_k_major else tile[which]) * element.num_bytes for which, is_k_major in enumerate(are_k_major)]
+    return next((mode for mode in ("128B", "64B", "32B") if all(row % span_bytes(mode) == 0 for row in rows)), "none")

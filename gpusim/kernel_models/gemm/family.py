@@ -1,0 +1,25 @@
+"""Family of measured rows that a GEMM belongs to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def family_of(params: Mapping[str, Any]) -> str:
+    """Validation kernel with the same instructions and schedule; empty without resolved options.
+
+    >>> family_of({"math": "wgmma", "copy": "tma", "schedule": "pingpong", "dtype": "bf16", "split_k": 1})
+    'hopper_gemm pingpong'
+    >>> family_of({"math": "fma"}), family_of({})
+    ('sgemm', '')
+    """
+    if "math" not in params:
+        return ""
+    if params["math"] in ("fma", "mma_sync"):
+        return {"fma": "sgemm", "mma_sync": "hgemm"}[params["math"]]
+    if params.get("copy") == "cp_async":
+        return "tile_gemm by_pointers"
+    if str(params.get("dtype")) == "fp8":
+        return "hopper_gemm fp8"
+    return f"hopper_gemm {'split_k' if params.get('split_k', 1) > 1 else params['schedule']}"

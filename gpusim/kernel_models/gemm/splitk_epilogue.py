@@ -1,0 +1,100 @@
+"""Epilogue of a split-K kernel: partial sums, which the last part or a second kernel completes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from gpusim.kernel_models.gemm.tile_grid import TilePlan
+from gpusim.kernel_models.mainloop.epilogue import SUM_BYTES, Epilogue, Program
+from gpusim.kernel_models.mainloop.instruction_fetch import cold_code
+from gpusim.kernel_models.mainloop.shape import Coordinates
+from gpusim.workload import ops
+from gpusim.workload.ops import Op
+from gpusim.workload.smem.access import AccessPattern
+
+PART_COLUMNS = 32
+"""Columns of a block in the direct epilogue of a split-K part. Its overhead instructions and stores alternate, as in
+SASS."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SplitKEpilogue(Epilogue):
+    """Epilogue of one math role for its part of a tile whose K is divided among CTAs."""
+
+    plan: TilePlan
+
+    @property
+    def _num_chunks(self) -> int:
+        return max(super()._num_chunks, self.share_n // PART_COLUMNS)
+
+    @cached_property
+    def _last_part_code(self) -> list[list[Op]]:
+        """Cold instruction fetch of the last part: of each column block's zeros, then of D."""
+        config, num = self.plan.config, 2 * self._num_chunks
+        begin, end = config.last_part_code_begin, config.last_part_code_end
+        return cold_code("last part", begin, end, 2 * config.store_code, num_parts=num)
+
+    def _cold_code_of_d(self) -> list[list[Op]]:
+        return self._last_part_code[-self._num_chunks :]
+
+    def _store(self, at: Coordinates, rows: int, columns: int, turn: int) -> Program:
+        del turn
+        if self.plan.is_inside(at):
+            yield from self._split_k(at, rows, columns)
+
+    def _split_k(self, at: Coordinates, rows: int, columns: int) -> Program:
+        """Split-K epilogue: partial sums, added in L2 by red, or stored for a second kernel.
+
+        In the kernel, each part adds its accumulators to a workspace with ``red.global.add`` and waits until they have
+        arrived. Its threads meet at a barrier, and one of them increments a counter. The last part (here: the one with the
+        highest index) resets the counter, loads the complete sum and stores zeros in its place. It stores D once the sum has
+        arrived. Each pass over the accumulators takes ``store_code``.
+        """
+        plan, config = self.plan, self.plan.config
+        chunks = self._chunks(columns) if rows else []
+        sums = [(idx, self._stores(rows, inside, SUM_BYTES)) for idx, inside in chunks]
+        panel = plan.panel_of_d(at)
+        walk, far = self._walk(len(chunks)), self._cold_code(self._num_chunks)
+        if config.split_k_mode == "second_kernel":
+            panel = plan.panel_of_part(at)
+            for idx, access in sums:
+                yield from far[idx]
+                yield from walk
+                yield ops.GlobalStore("workspace", (panel, self._step(idx)), access)
+            return
+        for idx, access in sums:
+            yield from far[idx]
+            yield from walk
+            yield ops.GlobalAtomic("workspace", (panel, self._step(idx)), access)
+        is_last = at.part == config.split_k - 1
+        yield from self._count(panel, is_last=is_last)
+        if not is_last:
+            return
+        yield ops.FenceAcqRel()
+        tokens = []
+        for idx, inside in chunks:
+            access = self._loads(rows, inside, SUM_BYTES)
+            yield from walk
+            tokens.append((yield ops.GlobalLoad("workspace", (panel, self._step(idx)), access, allocates_in_l1=False)))
+        far = self._last_part_code
+        for idx, access in sums:  # zeros, for the next launch
+            yield from far[idx]
+            yield from walk
+            yield ops.GlobalStore("workspace", (panel, self._step(idx)), access)
+        for token in tokens:
+            yield ops.Use(token)
+        if chunks:
+            yield from self._direct(at, rows, columns)
+
+    def _count(self, panel: int, *, is_last: bool) -> Program:
+        """Wait until the sums have arrived, then let one thread increment the tile's counter. The last part resets it."""
+        meet: Op = ops.BarSync(self.barrier) if self.barrier else ops.Syncthreads()
+        yield ops.FenceAcqRel()
+        yield meet
+        one = AccessPattern(num_requests=1, num_sectors=1, num_lines=1, num_bytes=SUM_BYTES)
+        counted = yield ops.GlobalAtomic("counters", (panel, self.slot), one, returns=True)
+        yield ops.Use(counted)
+        if is_last:
+            yield ops.GlobalStore("counters", (panel, self.slot), one)
+        yield meet
