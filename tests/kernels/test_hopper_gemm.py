@@ -42,10 +42,6 @@ def test_every_entry_point_and_every_option_comes_at_least_thrice(seed: int) -> 
     assert {seen["stages", str(stages)] > 2 for stages in range(1, 7)} == {True}
 
 
-def test_groups_hold_each_config_once() -> None:
-    assert [len(CASE.configs(group, 1)) for group in ("best", "drawn", "parts")] == [6, 57, 12]
-
-
 @pytest.mark.parametrize("config", ALL, ids=str)
 def test_the_launch_is_the_models(config: Config) -> None:
     gpu = load_gpu("h200_sxm")
@@ -68,15 +64,6 @@ def answer(config: Config) -> NDArray[np.uint8]:
     m, n, k = (int(config[name]) for name in "mnk")
     exact = case.reference(m, n, k, "bf16").astype("<f4").view("<u4")
     return np.ascontiguousarray((exact + 0x7FFF + (exact >> 16 & 1)) >> 16).astype("<u2").reshape(-1).view(np.uint8)
-
-
-def test_a_right_product_passes_and_a_wrong_element_does_not() -> None:
-    right = answer(SMALL)
-    assert CASE.check(SMALL, {"d": right})["error_share"] <= 0.51
-    wrong = right.view("<u2").copy()
-    wrong[-1] ^= 0x8000
-    with pytest.raises(WrongAnswer, match="row 199, column 135"):
-        CASE.check(SMALL, {"d": wrong.view(np.uint8)})
 
 
 def test_a_product_short_of_one_step_of_k_is_refused() -> None:
