@@ -409,7 +409,7 @@ RIGHT: dict[str, Callable[[Any], list[Right]]] = {
     "tile_arrival": lambda t: _arrays(t, "outputs_of", [t.one(num_live=33), t.one(watched=1)]),
     "tile_bursts": lambda t: _arrays(t, "outputs_of", [t.one("tall_16", "memory", met=0)]),
     "tile_order": lambda t: [(t.CONFIGS[0], t.seen())],
-    "tile_pitch": lambda t: _arrays(t, "answer", [configs[8] for configs in t.CONFIGS.values()]),
+    "tile_pitch": lambda t: _arrays(t, "answer", [t.CONFIGS[group][8] for group in ("alone", "shared", "cold")]),
     "tile_sharing": lambda t: _arrays(t, "answer", [configs[7] for configs in t.CONFIGS.values()]),
     "tma_edges": lambda t: [(config := t.case.config_of(rows_inside=8), {
         "smem": t.case.expected_smem(config), "times": np.array([[1000, 0]], dtype="<u4"),

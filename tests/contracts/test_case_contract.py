@@ -28,7 +28,7 @@ READ_ALL_NUMBERS = {
     "store_fence", "tensor_map", "tile_arrival", "tile_sharing", "turn_taking",
 }  # fmt: skip
 """Cases whose fit takes for granted that each row has all its numbers."""
-SLOW_MODELS = {"copy_grains", "piece_order"}
+SLOW_MODELS = {"copy_grains", "piece_order", "power_tma"}
 """Cases whose smallest grid takes seconds; their own tests ask the model."""
 OUTCOMES = tomllib.loads(EXPECTED.read_text(encoding="utf-8"))
 
