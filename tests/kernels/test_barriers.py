@@ -53,14 +53,6 @@ def answers(config: Config, cycles: int = 300) -> dict[str, NDArray[np.generic]]
     return {"samples": samples, "result": result}
 
 
-def test_as_many_configs_as_the_readme_says_the_same_every_time() -> None:
-    assert {group: len(CASE.configs(group, 1)) for group in CASE.groups} == {
-        "mbarrier": 90, "bar": 96, "cluster": 538, "dsmem": 336, "fences_90": 32, "registers": 2, "fences": 44, "warp": 36,
-        "cluster_16": 12,
-    }  # fmt: skip
-    assert all(CASE.configs(group, 1) == CASE.configs(group, 2) for group in CASE.groups)
-
-
 def test_even_and_odd_positions_both_have_a_slope() -> None:
     """Of each probe with several counts, two are at even positions and two at odd ones."""
     for group in ("mbarrier", "bar", "cluster", "fences", "fences_90", "warp"):
@@ -127,17 +119,6 @@ def test_registers_are_given_and_taken_between_readings(sass: Sass) -> None:
     alone = between_readings(sass("barriers", "sm_90a")["setmaxnreg_alone"])
     assert [pieces["USETMAXREG"] for pieces in alone] == [1, 1]
     assert sass("barriers", "sm_90a")["setmaxnreg_hand_over"].num_registers == 168
-
-
-@pytest.mark.parametrize("idx", range(0, len(CONFIGS), 37))
-def test_right_counts_pass_and_a_wrong_one_does_not(idx: int) -> None:
-    config = CONFIGS[idx]
-    outputs = answers(config)
-    assert CASE.check(config, outputs)["cycles"] == 300.0
-    told = int(np.flatnonzero(case.expected(config) >= 0)[0])
-    outputs["result"][told] += 1  # type: ignore[call-overload]  # numbers
-    with pytest.raises(WrongAnswer, match=f"thread {told} counts"):
-        CASE.check(config, outputs)
 
 
 def test_a_clock_that_stands_still_is_no_answer() -> None:

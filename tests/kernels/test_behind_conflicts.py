@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from gpusim.evidence.cases.case import Config, WrongAnswer, load_case
+from gpusim.evidence.cases.case import Config, load_case
 from gpusim.machine.config import load_gpu
 
 from .conftest import Sass
@@ -36,27 +36,6 @@ def outputs_of(config: Config) -> dict[str, np.ndarray]:
     clocks[:, case.PROBER] = 445, 455, 515
     stored = np.full(32, case.ROUNDS - 1 if config["probe"] == "store" else 0, dtype="<u4")
     return {"clocks": clocks, "sums": case.sums(config).astype("<u4"), "stored": stored}
-
-
-@pytest.mark.parametrize("config", ALL[::97], ids=lambda config: f"{config['kernel']}-{config['ahead']}")
-def test_right_sums_pass_and_wrong_ones_do_not(config: Config) -> None:
-    outputs = outputs_of(config)
-    found = CASE.check(config, outputs)
-    if config["num"] != "0":
-        assert (found["issued_cycles"], found["first_cycles"], found["last_cycles"]) == (30.0, 90.0, 90.0)
-    if config["probe"] != "none":
-        assert (found["probe_issued_cycles"], found["probe_cycles"]) == (10.0, 70.0)
-    outputs["stored"][3] += 1
-    with pytest.raises(WrongAnswer, match="stored"):
-        CASE.check(config, outputs)
-    outputs["sums"][0, 3] += 1
-    with pytest.raises(WrongAnswer, match="add up"):
-        CASE.check(config, outputs)
-
-
-def test_configs_are_there_once() -> None:
-    assert len({tuple(config.values()) for config in ALL}) == len(ALL) == 7 + 90 + 7 * 180
-    assert all(case.PROBER not in warps for warps in case.AHEAD.values())
 
 
 def test_kernels_hold_what_their_names_say_between_their_clocks(sass: Sass) -> None:

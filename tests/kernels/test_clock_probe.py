@@ -20,11 +20,6 @@ def done(us: float = 1000.0, mhz: float = 1500.0) -> np.ndarray:
     return rows
 
 
-def test_a_kernel_that_knows_its_own_clock_tells_it() -> None:
-    assert CASE.check(BUSY, {"done": done()}) == {"own_mhz": 1500.0, "own_us": 1000.0}
-    assert CASE.check(NOTHING, {"mark": np.array([0xC10C], dtype="<u4")}) == {}
-
-
 @pytest.mark.parametrize(("change", "says"), [
     (lambda rows: rows.__setitem__((5, 1), 10), "ended after 10 ns"), (lambda rows: rows.__setitem__((5, 2), 6), "one SM"),
 ])  # fmt: skip

@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from gpusim.evidence.cases.case import Config, WrongAnswer, load_case
+from gpusim.evidence.cases.case import Config, load_case
 from gpusim.machine.config import load_gpu
 from gpusim.simulate.timeline import Span
 from gpusim.workload import ops
@@ -28,25 +28,6 @@ def outputs_of(config: Config) -> dict[str, np.ndarray]:
     return {
         "clocks": clocks, "sums": case.sums(config).astype("<u4"), "copied": case.copied(config).reshape(-1).copy(),
     }  # fmt: skip
-
-
-@pytest.mark.parametrize("config", ALL[::13], ids=lambda config: f"{config['kernel']}-{config['warps']}")
-def test_right_bytes_pass_and_wrong_ones_do_not(config: Config) -> None:
-    outputs = outputs_of(config)
-    found = CASE.check(config, outputs)
-    if config["kernel"] == "streams":
-        copiers = int(config["warps"]) - int(config["readers"])
-        assert found.get("copies_per_cycle", 0.0) == pytest.approx(copiers * 4 * 10 / 100)
-        assert found.get("read_wavefronts_per_cycle", 0.0) == pytest.approx(int(config["readers"]) * 32 * 10 / 100)
-    else:
-        assert found == {"issued_cycles": 40.0, "read_cycles": 100.0}
-    outputs["copied"][0] ^= 1
-    with pytest.raises(WrongAnswer, match="other bytes"):
-        CASE.check(config, outputs)
-    outputs["copied"][0] ^= 1
-    outputs["sums"][0, 3] += 1
-    with pytest.raises(WrongAnswer, match="add up"):
-        CASE.check(config, outputs)
 
 
 def test_configs_are_there_once_and_fit() -> None:

@@ -34,14 +34,6 @@ def find(kernel: str, **columns: object) -> dict[str, str]:
 # ---------------------------------------------------------------------------------------------- configs
 
 
-def test_the_sweeps_are_as_large_as_promised_and_the_same_every_time() -> None:
-    assert {group: len(configs) for group, configs in CONFIGS.items()} == {
-        "load_train": 444, "load_ring": 349, "store_train": 218, "store_ring": 356, "multicast": 82, "cp_async_train": 24,
-        "cp_async_ring": 277, "load_lanes": 48, "reduce_ring": 106, "multicast_of_16": 22,
-    }  # fmt: skip
-    assert all(CASE.configs(group, 1) == CASE.configs(group, 2) for group in CASE.groups)
-
-
 def test_every_width_rank_swizzle_depth_and_number_of_issuers_is_asked() -> None:
     loads = CONFIGS["load_train"] + CONFIGS["load_ring"]
     assert {config["kernel"].rsplit("_", 1)[1] for config in loads} == {"bulk", "1d", "2d", "3d"}

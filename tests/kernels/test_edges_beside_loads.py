@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from gpusim.evidence.cases.case import WrongAnswer, load_case
+from gpusim.evidence.cases.case import load_case
 from gpusim.evidence.cases.paths import kernels_dir
 from gpusim.evidence.cases.rows import Table
 from gpusim.evidence.validate.calibrate import halves
@@ -40,18 +40,6 @@ def test_stages_hold_the_bytes_inside_and_zeros_behind_them(group: str) -> None:
             assert (plain[:, :inside] != 0).mean() > 0.9
         if int(config["b_rows"]):
             assert (plain[:, height:] != 0).mean() > 0.9
-
-
-def test_other_bytes_and_waits_that_were_given_up_are_refused() -> None:
-    config = case.config_of(rows_inside=8)
-    good = {"smem": case.expected_smem(config), "times": np.full((128, 2), (9600, 0), dtype="<u4")}
-    assert case.check(config, good)["cycles_per_step"] == 9600 / (case.NUM_STEPS - case.FIRST_STEP)
-    with pytest.raises(WrongAnswer, match="given up"):
-        case.check(config, {**good, "times": np.full((128, 2), (9600, 1), dtype="<u4")})
-    with pytest.raises(WrongAnswer, match="stood still"):
-        case.check(config, {**good, "times": np.zeros((128, 2), dtype="<u4")})
-    with pytest.raises(WrongAnswer, match="other bytes"):
-        case.check(config, {**good, "smem": good["smem"] ^ 1})
 
 
 def test_the_fit_finds_what_rows_were_made_with() -> None:

@@ -8,15 +8,11 @@ import numpy as np
 import pytest
 
 from gpusim import load_gpu
-from gpusim.evidence.cases.case import Config, WrongAnswer, load_case
+from gpusim.evidence.cases.case import Config, load_case
 
 CASE = load_case("half_stores")
 case = sys.modules[CASE.launch.__module__]
 ALL = [config for group in CASE.groups for config in CASE.configs(group, 1)]
-
-
-def test_there_are_as_many_configs_as_promised() -> None:
-    assert {group: len(CASE.configs(group, 1)) for group in CASE.groups} == {"stores": 68, "shifted": 18, "reductions": 12}
 
 
 @pytest.mark.parametrize("config", ALL, ids=str)
@@ -34,16 +30,6 @@ def test_the_walk_of_the_kernel_meets_every_word_once_and_stays_inside(config: C
     assert len(np.unique(words)) == words.size == case.asked_bytes({**config, "num_ctas": "1"}) // case.NUM_ROUNDS // 4
     assert words.max() < len(held)
     assert words.size - 1 <= np.count_nonzero(held[words]) == np.count_nonzero(held)
-
-
-def test_a_right_answer_passes_and_a_wrong_word_does_not() -> None:
-    for kernel in ("store_2_0", "red_8"):
-        config = case.config_of(kernel, warps=4, ctas=1)
-        held = case.wanted(config)
-        assert CASE.check(config, {"buffer": held})["asked_bytes"] == 64 * 4 * 128 * case.NUM_ROUNDS
-        held[5] ^= 1
-        with pytest.raises(WrongAnswer, match="word 5 "):
-            CASE.check(config, {"buffer": held})
 
 
 def test_the_twin_counts_sectors_that_are_written() -> None:

@@ -147,14 +147,16 @@ def test_the_code_between_is_that_of_the_sass(sass: Sass) -> None:
         is_single, vectors = build.fragments == "single", rows * slice_n // 8 // build.threads
         step = step_code(kernels[build.name], depth // 16, is_single=is_single)
         around = code_around(kernels[build.name], columns // slice_n, vectors, is_single=is_single)
-        assert tuple(map(round, (step, *around))) == case.CODE[build.name], build.name
+        assert tuple(map(round, (step, *around))) == tuple(case.CODE[build.name].values()), build.name
 
 
 def test_copies_meetings_and_uses_lie_where_the_sass_has_them(sass: Sass) -> None:
     kernels = sass("hgemm", "sm_90a")
     doubles = [build for build in case.builds() if build.fragments == "double" and build.stages > 1]
     places = {build.name: math_places(kernels[build.name], build.tile[2] // 16) for build in doubles}
-    assert {name: tuple(round(place or 0.0, 3) for place in found) for name, found in places.items()} == dict(case.PLACES)
+    assert {name: tuple(round(place or 0.0, 3) for place in found) for name, found in places.items()} == {
+        name: tuple(of_build.values()) for name, of_build in case.PLACES.items()
+    }
     free = [
         build.name for build in case.builds()
         if not is_held(kernels[build.name], build.tile[2] // 16, is_single=build.fragments == "single")

@@ -42,10 +42,6 @@ def test_every_entry_point_and_every_option_comes_at_least_thrice(seed: int) -> 
     assert {seen["stages", str(stages)] > 2 for stages in range(1, 7)} == {True}
 
 
-def test_groups_hold_each_config_once() -> None:
-    assert [len(CASE.configs(group, 1)) for group in ("best", "drawn", "parts")] == [6, 57, 12]
-
-
 @pytest.mark.parametrize("config", ALL, ids=str)
 def test_the_launch_is_the_models(config: Config) -> None:
     gpu = load_gpu("h200_sxm")
@@ -68,15 +64,6 @@ def answer(config: Config) -> NDArray[np.uint8]:
     m, n, k = (int(config[name]) for name in "mnk")
     exact = case.reference(m, n, k, "bf16").astype("<f4").view("<u4")
     return np.ascontiguousarray((exact + 0x7FFF + (exact >> 16 & 1)) >> 16).astype("<u2").reshape(-1).view(np.uint8)
-
-
-def test_a_right_product_passes_and_a_wrong_element_does_not() -> None:
-    right = answer(SMALL)
-    assert CASE.check(SMALL, {"d": right})["error_share"] <= 0.51
-    wrong = right.view("<u2").copy()
-    wrong[-1] ^= 0x8000
-    with pytest.raises(WrongAnswer, match="row 199, column 135"):
-        CASE.check(SMALL, {"d": wrong.view(np.uint8)})
 
 
 def test_a_product_short_of_one_step_of_k_is_refused() -> None:
@@ -275,7 +262,7 @@ def test_the_model_takes_a_way_out_as_long_as_its_code(epilogue: str) -> None:
 def test_the_code_between_is_that_of_the_sass(sass: Sass) -> None:
     kernels = sass("hopper_gemm", "sm_90a")
     found = {name: code_in(kernels[name], entry.schedule) for name, entry in case.ENTRIES.items()}
-    assert found == dict(case.CODE)
+    assert found == {name: tuple(code.values()) for name, code in case.CODE.items()}
 
 
 def apart_in(kernel: KernelSass) -> float:
@@ -296,15 +283,15 @@ def test_a_steps_code_lies_around_its_wgmma_and_copies_as_in_the_sass(sass: Sass
     apart: Counter[int] = Counter()
     given, announced = [], []
     for folder in ("hopper_gemm", "specialized_steps"):
-        for name, (step, copy, *_) in sys.modules[load_case(folder).launch.__module__].CODE.items():
+        for name, code in sys.modules[load_case(folder).launch.__module__].CODE.items():
             kernel, entry = sass(folder, "sm_90a")[name], case.ENTRIES[name]
             told = warp_specialized.between_wgmma(1e6, 2, entry.tile[1]) * case.DEPENDENT_CYCLES
             apart[round(apart_in(kernel) - told)] += 1
             if entry.schedule != "multistage":
                 steps, (producer, _, done) = loops_around(kernel)[0], producers_loop(kernel)
                 (waits,) = (item.address for item in steps.select("WARPGROUP") if "DEPBAR" in item.opcode)
-                given.append(cycles_to_arrival(kernel, steps, waits) / step)
-                announced.append(cycles_to_arrival(kernel, producer, done) / copy)
+                given.append(cycles_to_arrival(kernel, steps, waits) / code["step"])
+                announced.append(cycles_to_arrival(kernel, producer, done) / code["copy"])
     assert apart == {0: 31, 8: 4}
     for shares, share, least, most in (
         (given, warp_specialized.BEFORE_GIVING_BACK, 0.10, 0.28),
@@ -357,7 +344,9 @@ def test_code_that_is_far_lies_where_the_sass_has_it(sass: Sass) -> None:
     kernels, near = sass("hopper_gemm", "sm_90a"), load_gpu("h200_sxm").instruction_cache.launch_fetched_bytes
     long = [name for name in case.ENTRIES if kernels[name].instructions[-1].address > near]
     assert set(long) == set(case.PLACES)
-    assert {name: places_in(kernels[name]) for name in long} == dict(case.PLACES)
+    assert {name: places_in(kernels[name]) for name in long} == {
+        name: tuple(places.values()) for name, places in case.PLACES.items()
+    }
     for kernel in kernels.values():  # other ways out are near: D, rows and boxes, reductions
         stores = [item.address for item in kernel.instructions if item.name in ("STSM", "UTMASTG", "RED", "REDG")]
         of_d = walks_of(kernel, lambda opcode: opcode.startswith("STG.E") and not opcode.startswith("STG.E.64"))
@@ -376,7 +365,9 @@ def test_far_code_is_told_of_what_runs_it() -> None:
         for parts, mode in ((1, ""), (2, "in_kernel"), (2, "second_kernel"))
     )  # fmt: skip
     assert {key for key in whole if key.endswith(("_begin", "_end"))} == {"producer_code_begin", "producer_code_end"}
-    assert (added["last_part_code_begin"], apart["store_code_end"]) == (case.PLACES[name][2], case.PLACES[name][5])
+    assert (added["last_part_code_begin"], apart["store_code_end"]) == (
+        case.PLACES[name]["last_part_begin"], case.PLACES[name]["store_end"]
+    )  # fmt: skip
     assert "store_code_begin" not in added and "last_part_code_begin" not in apart
     small = case.options(case.config_of("ws1_64x64x64_c1x1_d1_bf16", (512, 512, 1024)))
     assert not any(key.endswith("_begin") for key in small)

@@ -31,11 +31,6 @@ def one(mib: int = 24, readers: str = "split", writes: int = 0, **hints: str) ->
     }  # fmt: skip
 
 
-def test_configs_are_the_same_every_time_and_as_many_as_promised() -> None:
-    assert {group: len(configs) for group, configs in CONFIGS.items()} == {"footprint": 80, "writes": 72, "hints": 72}
-    assert all(CASE.configs(group, 7) == configs for group, configs in CONFIGS.items())
-
-
 def test_footprints_grow_within_a_sweep_up_to_what_the_pool_holds() -> None:
     for group, sizes in (("footprint", case.FOOTPRINTS_MIB), ("writes", case.FEWER_MIB), ("hints", case.FEWER_MIB)):
         found = [int(config["footprint_mib"]) for config in CONFIGS[group]]

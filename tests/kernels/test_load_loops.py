@@ -34,15 +34,6 @@ def outputs_of(config: Config) -> dict[str, np.ndarray]:
     return {"times": times.reshape(-1), "sums": sums.reshape(-1)}
 
 
-@pytest.mark.parametrize("config", [*CASE.configs("between", 1)[::47], *WALKS[::13]], ids=str)
-def test_right_answers_pass_and_wrong_ones_do_not(config: Config) -> None:
-    right = outputs_of(config)
-    assert CASE.check(config, right) == {"cycles_per_turn": 4.0 + int(config["ctas"]), "first_cycles_per_turn": 5.0}
-    right["sums"][40] += 1
-    with pytest.raises(WrongAnswer, match="a sum of CTA 0 is wrong"):
-        CASE.check(config, right)
-
-
 def test_zeros_stay_zeros_and_all_sms_have_their_ctas() -> None:
     config = WALKS[3]
     outputs = outputs_of(config)

@@ -36,11 +36,6 @@ def test_every_pass_asks_for_each_line_once_and_for_no_page_beyond_the_region(co
     assert at_once <= case.SMEM_BYTES + 8192
 
 
-def test_configs_are_all_different_and_the_same_every_time() -> None:
-    assert len({tuple(config.values()) for config in ALL}) == len(ALL)
-    assert [config for group in CASE.groups for config in CASE.configs(group, 5)] == ALL
-
-
 def test_strides_lie_at_equal_distances_and_fill_the_region() -> None:
     for config in CASE.configs("strides", 1):
         begins = case.lines(config)[:: int(config["chunk_bytes"]) // case.LINE_BYTES] * case.LINE_BYTES

@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from gpusim.evidence.cases.case import WrongAnswer, load_case
+from gpusim.evidence.cases.case import load_case
 from gpusim.machine.config import load_gpu
 
 from .conftest import Sass
@@ -22,15 +22,6 @@ def outputs_of(config: dict[str, str], step_cycles: int) -> dict[str, np.ndarray
     """What a launch leaves whose steps take so long."""
     cycles = np.array(case.ROUNDS, dtype="<u4") * step_cycles + 1000
     return {"cycles": cycles, "sums": case.weighted_sums(case.build_of(config)).astype("<i4")}
-
-
-@pytest.mark.parametrize("config", CONFIGS[::9], ids=str)
-def test_right_sums_pass_and_a_step_short_does_not(config: dict[str, str]) -> None:
-    outputs = outputs_of(config, 300)
-    assert CASE.check(config, outputs)["step_cycles"] == 300
-    outputs["sums"] = outputs["sums"] - outputs["sums"] // sum(case.ROUNDS)
-    with pytest.raises(WrongAnswer, match="so many times the product"):
-        CASE.check(config, outputs)
 
 
 def test_every_build_fits_and_is_there_once() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpusim.evidence.cases.case import MappedTensor, WrongAnswer, load_case
+from gpusim.evidence.cases.case import MappedTensor, load_case
 from gpusim.evidence.toolchain.cuda_toolkit import Cubin
 from gpusim.evidence.toolchain.issue_latency import issue_cycles, loop_cycles, way
 from gpusim.evidence.toolchain.sass import Instruction, KernelSass, read_sass
@@ -53,17 +53,6 @@ def test_clusters_share_b_and_bands_share_both() -> None:
         for first in range(0, len(bands), size):
             assert len({b for _, b in bands[first : first + size]}) == 1
         assert {a for a, _ in bands} == set(range(16)) and sum(b == 0 for _, b in bands) == 16
-
-
-def test_only_the_tiles_own_words_count() -> None:
-    config = config_of(2, "bands", 0)
-    right = told(config)
-    assert CASE.check(config, {"told": right})["cycles_per_stage"] == 100.0
-    for column, value, said in ((1, 7, "words"), (3, 0, "given up"), (0, 0, "two CTAs"), (2, 0, "stood still")):
-        wrong = right.copy()
-        wrong[5, column] = value
-        with pytest.raises(WrongAnswer, match=said):
-            CASE.check(config, {"told": wrong})
 
 
 def test_what_nobody_shares_is_read_once_a_cluster_and_pace_is_kept() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpusim.evidence.cases.case import MappedTensor, WrongAnswer, load_case
+from gpusim.evidence.cases.case import MappedTensor, load_case
 from gpusim.evidence.toolchain.cuda_toolkit import Cubin
 from gpusim.evidence.toolchain.sass import read_sass
 from gpusim.machine.config import load_gpu
@@ -49,17 +49,6 @@ def test_pairs_are_pairs() -> None:
             for idx in range(len(panels) - apart):
                 if idx // apart % 2 == 0:
                     assert panels[idx] == panels[idx + apart] and panels.count(panels[idx]) == 2
-
-
-def test_only_the_tiles_own_words_count() -> None:
-    config = config_of(2, "pairs_4")
-    right = told(config)
-    assert CASE.check(config, {"told": right})["cycles_per_stage"] == 100.0
-    for column, value, said in ((1, 7, "words"), (3, 0, "given up"), (0, 0, "two CTAs"), (2, 0, "stood still")):
-        wrong = right.copy()
-        wrong[5, column] = value
-        with pytest.raises(WrongAnswer, match=said):
-            CASE.check(config, {"told": wrong})
 
 
 def test_what_nobody_shares_is_read_once_a_cluster() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gpusim import load_gpu
-from gpusim.evidence.cases.case import WrongAnswer, load_case
+from gpusim.evidence.cases.case import load_case
 from gpusim.evidence.toolchain.sass import KernelSass
 
 Sass = Callable[[str, str], dict[str, KernelSass]]
@@ -108,15 +108,6 @@ def test_a_row_takes_what_the_fastest_burst_without_math_has_between_64_and_128_
     assert (of_rows.parameter, of_rows.value) == ("l1.cp_async_row_cycles", 1.5)
     assert (of_queue.parameter, of_queue.value) == ("l1.max_queued_copies", pytest.approx(24 * 1024 / 512))
     assert not CASE.fit([])
-
-
-@pytest.mark.parametrize(("output", "said"), [("sums", "accumulators"), ("words", "ring")])
-def test_wrong_sums_and_wrong_bytes_are_refused(output: str, said: str) -> None:
-    config = one()
-    wrong = outputs_of(config)
-    wrong[output][0] += 1
-    with pytest.raises(WrongAnswer, match=said):
-        CASE.check(config, wrong)
 
 
 # ---------------------------------------------------------------------------------------------- SASS

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpusim import GpuSpec, load_gpu
-from gpusim.evidence.cases.case import Config, Output, Scratch, WrongAnswer, kernel_folder, load_case
+from gpusim.evidence.cases.case import Config, Output, Scratch, kernel_folder, load_case
 from gpusim.evidence.toolchain.sass import KernelSass
 from gpusim.evidence.validate.calibrate import parameter
 
@@ -25,12 +25,6 @@ CONFIGS = [config for group in CASE.groups for config in CASE.configs(group, 1)]
 GPU = load_gpu("h200_sxm")
 CYCLES = {"first": 550, "again": 270, "reference": 480}
 OVERHEAD = 20
-
-
-def test_there_are_as_many_configs_as_the_readme_says_and_the_same_every_time() -> None:
-    counts = {group: len(CASE.configs(group, 1)) for group in CASE.groups}
-    assert counts == {"footprint": 369, "side": 264, "page": 99, "order": 22}
-    assert all(CASE.configs(group, 1) == CASE.configs(group, 2) for group in CASE.groups)
 
 
 def test_nodes_lie_in_the_buffer_apart_from_what_empties_l2() -> None:
@@ -117,34 +111,6 @@ def outputs_of(config: Config, cycles: dict[str, int] | None = None) -> dict[str
 
 
 SIDE = CASE.configs("side", 1)[5]
-
-
-def test_the_right_answer_passes_and_the_clocks_own_time_is_taken_off() -> None:
-    values = CASE.check(SIDE, outputs_of(SIDE))
-    for name, cycles in CYCLES.items():
-        assert values[f"{name}_p50_cycles"] == values[f"{name}_mean_cycles"] == values[f"{name}_centre0_cycles"] == cycles
-        assert values[f"{name}_share0"] == 1.0
-    assert values["whole_cycles"] == CYCLES["first"] and values["overhead_cycles"] == OVERHEAD
-    assert values["sm_clock_mhz"] == pytest.approx(1900.0)
-    assert set(values) <= set(CASE.values)
-
-
-@pytest.mark.parametrize(
-    ("spoil", "why"),
-    [
-        (lambda out: out["state"]["ends"][0].__setitem__(0, 128), "pass whole ended"),
-        (lambda out: out["state"]["ends"][0].__setitem__(3, 8), "pass reference ended"),
-        (lambda out: out["state"].__setitem__("has_failed", 1), "did not meet"),
-        (lambda out: out["state"]["ctas_on_sm"][0].__setitem__(5, 0), "SM 5"),
-        (lambda out: out["state"].__setitem__("whole_cycles", 0), "clock"),
-        (lambda out: out["times"].__setitem__((0, 7), 0), "clock"),
-    ],
-)
-def test_a_wrong_answer_is_refused(spoil: Callable[[dict[str, Any]], None], why: str) -> None:
-    outputs = outputs_of(SIDE)
-    spoil(outputs)
-    with pytest.raises(WrongAnswer, match=why):
-        CASE.check(SIDE, outputs)
 
 
 def test_two_sides_show_as_two_heaps_and_in_the_correlation() -> None:

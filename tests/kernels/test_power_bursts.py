@@ -6,10 +6,9 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
-from gpusim.evidence.cases.case import Config, WrongAnswer, load_case
+from gpusim.evidence.cases.case import Config, load_case
 from gpusim.evidence.toolchain.sass import KernelSass
 from gpusim.evidence.validate.calibrate import parameter
 from gpusim.machine.clock import PowerLimiter
@@ -32,20 +31,6 @@ def test_bursts_divide_the_steps() -> None:
     for config in CONFIGS:
         whole = case.steps.WGMMA_STEPS if config["kernel"] == "wgmma_bf16" else case.steps.STEPS
         assert whole % int(config["grain"]) == 0
-
-
-def test_a_wait_that_was_given_up_is_refused() -> None:
-    config = next(config for config in CONFIGS if config["kernel"] == "feed_bf16")
-    samples = np.zeros((132, case.loads.num_samples(config), 2), dtype=np.uint64)
-    samples[:, :, 0] = 1000 + np.arange(samples.shape[1]) * 5000
-    samples[:, :, 1] = samples[:, :, 0] * np.uint64(3) // np.uint64(2)
-    done = np.zeros((132, 18), dtype=np.uint64)
-    done[:, :16] = 5
-    outputs = {"samples": samples, "done": done, "d": case.steps.product("feed_bf16", "random").astype(np.float32)}
-    assert CASE.check(config, outputs)["mhz"] == pytest.approx(1500.0)
-    done[9, 16] = 1
-    with pytest.raises(WrongAnswer, match="too long"):
-        CASE.check(config, outputs)
 
 
 def test_warps_meet_at_an_mbarrier_alone(sass: Sass) -> None:

@@ -30,11 +30,6 @@ def find(**fields: object) -> Config:
     )  # fmt: skip
 
 
-def test_as_many_configs_as_the_readme_says_the_same_every_time() -> None:
-    assert {group: len(CASE.configs(group, 1)) for group in CASE.groups} == {"single": 97, "sustained": 57}
-    assert all(CASE.configs(group, 1) == CASE.configs(group, 2) for group in CASE.groups)
-
-
 def test_the_loop_is_a_burst_of_wgmmas_and_nothing_of_the_compilers(sass: Sass) -> None:
     kernel = sass("power_clock", "sm_90a")["work"]
     loop = kernel.main_loop

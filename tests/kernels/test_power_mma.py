@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from gpusim.evidence.cases.case import Config, WrongAnswer, load_case
+from gpusim.evidence.cases.case import Config, load_case
 from gpusim.evidence.toolchain.sass import KernelSass
 from gpusim.evidence.validate.calibrate import parameter
 from gpusim.machine.clock import PowerLimiter
@@ -25,11 +25,6 @@ Sass = Callable[[str, str], dict[str, KernelSass]]
 
 def find(**fields: object) -> Config:
     return next(config for config in CONFIGS if all(config[name] == str(value) for name, value in fields.items()))
-
-
-def test_as_many_configs_as_the_readme_says_the_same_every_time() -> None:
-    assert {group: len(CASE.configs(group, 1)) for group in CASE.groups} == {"mixes": 40}
-    assert all(CASE.configs(group, 1) == CASE.configs(group, 2) for group in CASE.groups)
 
 
 def test_each_half_has_every_kind_of_work_and_its_zeros() -> None:
@@ -105,25 +100,6 @@ def test_rates_are_those_of_the_steps() -> None:
     assert found["tflops"] == pytest.approx(steps * 16 * 4096 / 1e-3 / 1e12)
     assert found["smem_gb_per_s"] == pytest.approx(steps * 6 * 512 / 1e-3 / 1e9)
     assert found["gb_per_s"] == pytest.approx(steps * 1024 / 1e-3 / 1e9)
-
-
-@pytest.mark.parametrize("kernel", ["mma_bf16", "feed_bf16", "read_smem", "copy_l2"])
-def test_a_wrong_answer_is_refused(kernel: str) -> None:
-    config = find(kernel=kernel, duty=50, data="random")
-    CASE.check(config, outputs_of(config, 1))
-    wrong = outputs_of(config, 1)
-    if kernel == "copy_l2":
-        wrong["done"][7, 17] ^= np.uint64(1)
-    elif kernel == "read_smem":
-        wrong["d"].view("<u4")[0, 3] ^= 1
-    else:
-        wrong["d"][5, 100] += 1.0
-    with pytest.raises(WrongAnswer):
-        CASE.check(config, wrong)
-    idle = outputs_of(config, 1)
-    idle["done"][3, 2] = 0
-    with pytest.raises(WrongAnswer, match="nothing of its work"):
-        CASE.check(config, idle)
 
 
 def test_the_loops_are_what_a_step_is(sass: Sass) -> None:

@@ -31,11 +31,6 @@ def find(**fields: object) -> Config:
     )  # fmt: skip
 
 
-def test_as_many_configs_as_the_readme_says_the_same_every_time() -> None:
-    assert {group: len(CASE.configs(group, 1)) for group in CASE.groups} == {"single": 87, "sustained": 87}
-    assert all(CASE.configs(group, 1) == CASE.configs(group, 2) for group in CASE.groups)
-
-
 def test_each_half_has_every_kind_of_work() -> None:
     for group in CASE.groups:
         kinds = [
@@ -209,8 +204,3 @@ def test_rows_of_a_machine_that_is_known_give_its_energies_back(half: int) -> No
 def test_the_search_takes_bf16_and_the_load_line_as_the_h200_is_described() -> None:
     for name, value in case.OF_CLOCKS.items():
         assert value == pytest.approx(parameter(GPU, f"clock.{name}"), rel=0.01), name
-
-
-def test_rows_that_tell_nothing_fit_nothing() -> None:
-    assert CASE.fit([]) == []
-    assert CASE.fit([{**config, "group": group} for group in CASE.groups for config in CASE.configs(group, 1)]) == []

@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from gpusim.evidence.cases.case import Config, WrongAnswer, load_case
+from gpusim.evidence.cases.case import Config, load_case
 from gpusim.machine.config import load_gpu
 
 from .conftest import Sass
@@ -33,23 +33,6 @@ def outputs_of(config: Config) -> dict[str, np.ndarray]:
     times["sum"] = sums.reshape(-1)
     times["begin"], times["end"] = 100, 100 + 5 * case.NUM_ROUNDS
     return {"lines": lines, "times": times}
-
-
-@pytest.mark.parametrize("config", CASE.configs("rounds", 1)[::5], ids=str)
-def test_right_answers_pass_and_wrong_ones_do_not(config: Config) -> None:
-    right = outputs_of(config)
-    assert CASE.check(config, right) == {"cycles_per_round": 5.0}
-    right["times"]["sum"][0, 40] += 1
-    with pytest.raises(WrongAnswer, match="sum is wrong"):
-        CASE.check(config, right)
-
-
-def test_a_store_that_did_not_land_is_seen() -> None:
-    config = {"kernel": "store_1", "ways": "8"}
-    outputs = outputs_of(config)
-    outputs["lines"][3, 5, 7] += 1
-    with pytest.raises(WrongAnswer, match="does not hold"):
-        CASE.check(config, outputs)
 
 
 def test_rounds_have_the_accesses_that_their_names_say(sass: Sass) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Callable
 
@@ -12,7 +11,6 @@ from numpy.typing import NDArray
 
 from gpusim import load_gpu, simulate
 from gpusim.evidence.cases.case import Config, KernelLaunch, Output, WrongAnswer, load_case
-from gpusim.evidence.cases.paths import kernel_folder
 from gpusim.evidence.toolchain.sass import KernelSass
 
 CASE = load_case("side_bursts")
@@ -52,16 +50,6 @@ def outputs_of(config: Config) -> dict[str, NDArray[np.uint32]]:
         times[:, 6] = words.sum(axis=(1, 3, 4), dtype=np.uint32).reshape(-1)
     made["told"][0] = 2621
     return made
-
-
-def test_configs_are_as_many_as_the_readme_says_and_no_two_alike() -> None:
-    readme = (kernel_folder("side_bursts") / "README.md").read_text(encoding="utf-8")
-    told = re.search(r"# (\d+) configs", readme)
-    assert told is not None and int(told[1]) == len(CONFIGS)
-    assert {group: len(CASE.configs(group, 1)) for group in CASE.groups} == {
-        name: int(num) for name, num in re.findall(r"^\| `(\w+)` \| (\d+) \|", readme, re.MULTILINE)
-    }
-    assert len({tuple(config.items()) for config in CONFIGS}) == len(CONFIGS)
 
 
 def test_all_ctas_find_room_and_a_side_has_the_lines_they_take() -> None:

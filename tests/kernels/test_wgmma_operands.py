@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from gpusim.evidence.cases.case import Input, WrongAnswer, load_case
+from gpusim.evidence.cases.case import Input, load_case
 from gpusim.machine.config import load_gpu
 from gpusim.workload.smem.wgmma_operands import WgmmaDescriptor
 
@@ -81,16 +81,6 @@ def answers(config: dict[str, str]) -> dict[str, NDArray[np.generic]]:
             column = 8 * (register >> 2) + 2 * (thread % 4) + (register & 1)
             sums[register, thread] = product[row, column] * 2 * case.num_wgmmas(config)
     return {"d": sums, "times": np.array([1234, 2], dtype="<i8")}
-
-
-@pytest.mark.parametrize("idx", range(0, len(CONFIGS), 40))
-def test_right_sums_pass_and_one_wrong_sum_does_not(idx: int) -> None:
-    config = CONFIGS[idx]
-    outputs = answers(dict(config))
-    assert CASE.check(config, outputs) == {"cycles": 1234.0}
-    outputs["d"][1, 77] += 1
-    with pytest.raises(WrongAnswer, match=r"thread 77 .* accumulator 1"):
-        CASE.check(config, outputs)
 
 
 def test_sums_are_whole_numbers_that_fp8_sums_still_hold() -> None:

@@ -6,6 +6,7 @@ import os
 import tomllib
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 CYCLES, DURATION = "sm__cycles_elapsed.max", "gpu__time_duration.sum"
 
@@ -43,6 +44,12 @@ def kernel_path(name: str) -> str:
     ('kernels/validation/gather', 'kernels/unknown')
     """
     return f"kernels/{kernel_folder(name).relative_to(kernels_dir()).as_posix()}"
+
+
+@cache
+def sass_figures(name: str) -> dict[str, dict[str, Any]]:
+    """Tables of a kernel's ``sass.toml``: what the compiler made of its entry points, read from SASS, by entry point."""
+    return tomllib.loads((kernel_folder(name) / "sass.toml").read_text(encoding="utf-8"))
 
 
 def held_out_families() -> frozenset[str]:

@@ -14,6 +14,7 @@ import numpy as np
 from gpusim.evidence.cases import gemm_output as sampled_products
 from gpusim.evidence.cases.case import Case, Config, KernelLaunch, Outputs, Repeated
 from gpusim.evidence.cases.gemm_case import METRICS, problem_of
+from gpusim.evidence.cases.paths import sass_figures
 from gpusim.evidence.cases.validation_kernel import COUNTED, GEMM_LIMITS, pattern, validation_case, whole_group
 from gpusim.units import DEPENDENT_CYCLES
 
@@ -189,105 +190,21 @@ def products(seed: int) -> list[Config]:
 
 # ---------------------------------------------------------------------------------------------- model
 
-REGISTERS: Mapping[str, int] = {
-    "hgemm_128x128x32_2x2_s4_64B_double": 232,
-    "hgemm_128x128x32_2x2_s4_pad8_single": 190,
-    "hgemm_128x128x32_2x4_s3_none_double": 148,
-    "hgemm_128x128x32_2x4_s5_64B_single": 114,
-    "hgemm_128x128x64_2x2_s3_none_double": 238,
-    "hgemm_128x128x64_2x4_s2_pad8_single": 116,
-    "hgemm_128x128x64_2x4_s3_128B_double": 158,
-    "hgemm_128x128x64_2x4_s3_64B_single": 116,
-    "hgemm_128x256x32_2x4_s3_pad16_double": 232,
-    "hgemm_128x256x32_2x4_s4_64B_double": 230,
-    "hgemm_128x256x32_2x4_s4_pad16_double": 230,
-    "hgemm_128x256x32_2x4_s5_pad8_double": 230,
-    "hgemm_128x64x64_2x2_s1_128B_double": 148,
-    "hgemm_128x64x64_2x2_s4_128B_double": 160,
-    "hgemm_128x64x64_2x4_s4_pad16_single": 80,
-    "hgemm_256x128x32_2x4_s1_pad8_single": 196,
-    "hgemm_256x128x32_2x4_s4_pad8_single": 194,
-    "hgemm_256x128x32_2x4_s5_64B_single": 194,
-    "hgemm_64x128x32_2x2_s1_64B_double": 140,
-    "hgemm_64x128x32_2x4_s2_pad16_double": 96,
-    "hgemm_64x128x32_2x4_s4_64B_double": 96,
-    "hgemm_64x256x32_2x2_s3_64B_single": 192,
-    "hgemm_64x256x32_2x4_s1_none_single": 111,
-    "hgemm_64x256x32_2x4_s4_pad8_single": 115,
-    "hgemm_64x256x32_2x4_s5_pad16_single": 115,
-    "hgemm_64x64x32_2x2_s2_pad16_single": 72,
-    "hgemm_64x64x32_2x2_s3_64B_single": 72,
-    "hgemm_64x64x32_2x4_s3_pad16_single": 60,
-    "hgemm_64x64x64_2x2_s4_128B_single": 75,
-    "hgemm_64x64x64_2x4_s1_64B_double": 72,
-    "hgemm_64x64x64_2x4_s5_128B_double": 72,
-}
-"""Of a thread, by entry point. Source: ptxas of nvcc 13.0, sm_90a."""
-
-CODE: Mapping[str, tuple[int, int, int, int]] = {
-    "hgemm_128x128x32_2x2_s4_64B_double": (20, 924, 1700, 2110),
-    "hgemm_128x128x32_2x2_s4_pad8_single": (226, 848, 1305, 1478),
-    "hgemm_128x128x32_2x4_s3_none_double": (47, 664, 557, 1119),
-    "hgemm_128x128x32_2x4_s5_64B_single": (203, 744, 361, 777),
-    "hgemm_128x128x64_2x2_s3_none_double": (83, 1031, 2087, 2481),
-    "hgemm_128x128x64_2x4_s2_pad8_single": (295, 610, 363, 769),
-    "hgemm_128x128x64_2x4_s3_128B_double": (51, 778, 750, 1286),
-    "hgemm_128x128x64_2x4_s3_64B_single": (316, 721, 358, 779),
-    "hgemm_128x256x32_2x4_s3_pad16_double": (14, 776, 1700, 2110),
-    "hgemm_128x256x32_2x4_s4_64B_double": (14, 881, 1700, 2110),
-    "hgemm_128x256x32_2x4_s4_pad16_double": (14, 874, 1700, 2110),
-    "hgemm_128x256x32_2x4_s5_pad8_double": (14, 956, 1700, 2110),
-    "hgemm_128x64x64_2x2_s1_128B_double": (140, 500, 288, 619),
-    "hgemm_128x64x64_2x2_s4_128B_double": (85, 1017, 750, 1228),
-    "hgemm_128x64x64_2x4_s4_pad16_single": (290, 707, 254, 421),
-    "hgemm_256x128x32_2x4_s1_pad8_single": (189, 465, 609, 2112),
-    "hgemm_256x128x32_2x4_s4_pad8_single": (214, 814, 606, 1376),
-    "hgemm_256x128x32_2x4_s5_64B_single": (218, 886, 607, 1370),
-    "hgemm_64x128x32_2x2_s1_64B_double": (103, 469, 551, 1044),
-    "hgemm_64x128x32_2x4_s2_pad16_double": (48, 546, 287, 594),
-    "hgemm_64x128x32_2x4_s4_64B_double": (55, 612, 338, 692),
-    "hgemm_64x256x32_2x2_s3_64B_single": (238, 825, 1331, 1695),
-    "hgemm_64x256x32_2x4_s1_none_single": (180, 451, 630, 1212),
-    "hgemm_64x256x32_2x4_s4_pad8_single": (209, 703, 627, 862),
-    "hgemm_64x256x32_2x4_s5_pad16_single": (209, 782, 627, 862),
-    "hgemm_64x64x32_2x2_s2_pad16_single": (195, 521, 235, 487),
-    "hgemm_64x64x32_2x2_s3_64B_single": (203, 606, 235, 487),
-    "hgemm_64x64x32_2x4_s3_pad16_single": (174, 485, 137, 244),
-    "hgemm_64x64x64_2x2_s4_128B_single": (312, 764, 233, 466),
-    "hgemm_64x64x64_2x4_s1_64B_double": (94, 486, 119, 230),
-    "hgemm_64x64x64_2x4_s5_128B_double": (65, 803, 302, 449),
-}
-"""Cycles that an entry point's own instructions take a warp, in order, with the stalls and waits for results that nvcc 13.0
-has scheduled (``gpusim.evidence.toolchain.issue_latency``): a k-step beyond its mma.sync, and with double fragments beyond
-what it reads in
-their shade; all before the k-steps; a tile's way out of fragments; its way out through shared memory."""
+SASS = sass_figures("hgemm")
+"""Tables of ``sass.toml``, with their sources."""
+REGISTERS, CODE, PLACES = (SASS[name] for name in ("registers", "code", "places"))
 
 
-PLACES: Mapping[str, tuple[float, float, float]] = {
-    "hgemm_128x128x32_2x2_s4_64B_double": (0.598, 1.25, 1.0),
-    "hgemm_128x128x32_2x4_s3_none_double": (0.953, 1.188, 1.0),
-    "hgemm_128x128x64_2x2_s3_none_double": (0.785, 2.062, 1.0),
-    "hgemm_128x128x64_2x4_s3_128B_double": (0.961, 2.125, 1.0),
-    "hgemm_128x256x32_2x4_s3_pad16_double": (0.599, 1.25, 1.0),
-    "hgemm_128x256x32_2x4_s4_64B_double": (0.547, 1.25, 1.0),
-    "hgemm_128x256x32_2x4_s4_pad16_double": (0.547, 1.25, 1.0),
-    "hgemm_128x256x32_2x4_s5_pad8_double": (0.547, 1.25, 1.0),
-    "hgemm_128x64x64_2x2_s4_128B_double": (0.932, 2.125, 1.0),
-    "hgemm_64x128x32_2x4_s2_pad16_double": (0.958, 1.0, 1.0),
-    "hgemm_64x128x32_2x4_s4_64B_double": (1.0, 1.0, 1.0),
-    "hgemm_64x64x64_2x4_s5_128B_double": (1.0, 2.25, 1.0),
-}
-"""Slices of a k-step's mma.sync that stand before its copies (their mean), before the wait for the next slot, and before the
-first use of what is read behind the copies, with double fragments: where ptxas has put them. Source: SASS of nvcc 13.0."""
+
 FREE = ("hgemm_64x64x64_2x4_s1_64B_double", "hgemm_64x128x32_2x4_s4_64B_double")
-"""Whose warps go on behind a k-step's copies; all others wait for the registers of their addresses. Source: the same."""
-OF_PLACES = ("math_before_copies", "math_before_meeting", "math_before_use")
+"""Whose warps go on behind a k-step's copies; all others wait for the registers of their addresses. Source: SASS of nvcc 13.0."""
 
 
 def code_of(config: Config) -> dict[str, float]:
     """An entry point's own instructions, to the model."""
-    step, tile, direct, staged = CODE[config["kernel"]]
-    cycles = {"step_code": step, "tile_code": tile, "store_code": direct if config["epilogue"] == "direct" else staged}
+    code = CODE[config["kernel"]]
+    way = "direct" if config["epilogue"] == "direct" else "staged"
+    cycles = {"step_code": code["step"], "tile_code": code["tile"], "store_code": code[way]}
     return {name: number / DEPENDENT_CYCLES for name, number in cycles.items()}
 
 
@@ -301,7 +218,7 @@ def options(config: Config) -> Mapping[str, Any]:
         "epilogue": config["epilogue"],
         "prefetch": "before_mma", "raster": "along_n", "swizzle_size": int(config["raster_group"]),
         "registers": REGISTERS.get(build.name), "l2_promotion": 128 if build.has_line_fetches else 64,
-        "stall_on_ldgsts": build.name not in FREE, **dict(zip(OF_PLACES, PLACES.get(build.name, ()), strict=False)),
+        "stall_on_ldgsts": build.name not in FREE, **PLACES.get(build.name, {}),
         **code_of(config),
     }  # fmt: skip
 

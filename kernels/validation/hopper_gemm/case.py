@@ -31,6 +31,7 @@ from gpusim.evidence.cases.case import (
     load_case,
 )
 from gpusim.evidence.cases.gemm_case import METRICS, ROUNDING, problem_of
+from gpusim.evidence.cases.paths import sass_figures
 from gpusim.evidence.cases.validation_kernel import GEMM_LIMITS, SHARED, pattern, validation_case, whole_group
 from gpusim.kernel_models.gemm import GemmParams
 from gpusim.units import DEPENDENT_CYCLES
@@ -356,120 +357,42 @@ def options(config: Config) -> Mapping[str, Any]:
     return found
 
 
-REGISTERS: Mapping[str, int] = {
-    "ms1_64x64x64_c1x1_d0_bf16": 82, "ms1_64x128x64_c1x1_d1_bf16": 120, "ms2_128x64x64_c1x1_d1_bf16": 82,
-    "ms2_128x128x64_c1x1_d0_bf16": 120, "ms2_128x128x64_c1x1_d1_bf16": 120, "ms2_128x128x128_c1x1_d0_bf16": 120,
-    "ws1_64x64x64_c1x1_d1_bf16": 64, "ws1_64x128x64_c1x1_d1_bf16": 122, "ws1_128x128x64_c1x1_d1_bf16": 200,
-    "co2_128x128x64_c1x1_d1_bf16": 122, "co2_128x256x64_c1x1_d1_bf16": 162, "co3_192x192x64_c1x1_d1_bf16": 126,
-    "pp2_64x128x64_c1x1_d1_bf16": 122, "pp2_64x256x64_c1x1_d1_bf16": 163,
-}  # fmt: skip
-"""Of a thread at launch, as ptxas of CUDA 13.0 has them; with setmaxnreg it takes the most that all warps can have."""
+SASS = sass_figures("hopper_gemm")
+"""Tables of ``sass.toml``, with their sources."""
+REGISTERS, CODE, SETUP, PLACES = (SASS[name] for name in ("registers", "code", "setup", "places"))
 LIMITED = {384: 168, 512: 128}
-"""That is, by threads of a CTA."""
-CODE: Mapping[str, tuple[int, ...]] = {
-    "ms1_64x64x64_c1x1_d0_bf16": (390, 182, 407, 0, 558, 9, 11, 578, 740),
-    "ms1_64x128x64_c1x1_d1_bf16": (413, 182, 410, 0, 799, 9, 19, 573, 1112),
-    "ms2_128x64x64_c1x1_d1_bf16": (413, 182, 419, 0, 558, 9, 11, 580, 740),
-    "ms2_128x128x64_c1x1_d0_bf16": (390, 182, 411, 0, 799, 9, 19, 579, 1112),
-    "ms2_128x128x64_c1x1_d1_bf16": (413, 182, 410, 0, 799, 9, 19, 573, 1112),
-    "ms2_128x128x128_c1x1_d0_bf16": (436, 320, 411, 0, 799, 9, 19, 579, 1112),
-    "ws1_64x64x64_c1x1_d1_bf16": (254, 123, 401, 0, 595, 9, 11, 461, 785),
-    "ws1_64x128x64_c1x1_d1_bf16": (254, 125, 401, 0, 805, 9, 19, 461, 1131),
-    "ws1_128x128x64_c1x1_d1_bf16": (302, 125, 396, 0, 2636, 9, 64, 457, 3509),
-    "co2_128x64x64_c1x1_d1_regs_bf16": (254, 125, 401, 0, 605, 9, 11, 463, 797),
-    "co2_128x128x64_c1x1_d1_bf16": (254, 125, 401, 0, 819, 9, 19, 461, 1144),
-    "co2_128x128x64_c1x2_d1_regs_bf16": (257, 118, 389, 0, 1504, 9, 32, 450, 1966),
-    "co2_128x128x128_c1x1_d1_regs_bf16": (302, 132, 401, 0, 817, 9, 19, 463, 1144),
-    "co2_128x256x64_c1x1_d1_bf16": (305, 125, 399, 0, 2702, 9, 64, 416, 3624),
-    "co2_128x256x64_c1x1_d1_regs_bf16": (302, 125, 396, 0, 2742, 9, 64, 456, 3651),
-    "co2_128x256x64_c2x1_d1_regs_bf16": (305, 118, 396, 0, 2742, 9, 64, 457, 3651),
-    "co2_128x256x64_c1x2_d1_regs_bf16": (305, 118, 389, 0, 2742, 9, 64, 449, 3651),
-    "co2_256x128x64_c1x1_d1_regs_bf16": (302, 125, 396, 0, 2659, 9, 64, 456, 3535),
-    "co2_256x128x64_c2x1_d1_regs_bf16": (305, 118, 402, 0, 2659, 9, 64, 462, 3530),
-    "co3_192x192x64_c1x1_d1_bf16": (278, 125, 396, 0, 2550, 9, 48, 456, 3189),
-    "co3_192x192x64_c1x1_d1_regs_bf16": (278, 125, 396, 0, 2531, 9, 48, 457, 3172),
-    "pp2_64x128x64_c1x1_d1_bf16": (220, 125, 412, 185, 882, 9, 19, 426, 1184),
-    "pp2_64x256x64_c1x1_d1_bf16": (308, 125, 410, 177, 2753, 9, 64, 423, 3679),
-    "pp2_64x256x64_c1x1_d1_regs_bf16": (300, 125, 400, 237, 2791, 9, 64, 461, 3701),
-    "pp2_64x256x64_c2x1_d1_regs_bf16": (303, 118, 405, 237, 2789, 9, 64, 469, 3706),
-    "co2_128x128x128_c1x1_d1_regs_fp8": (254, 125, 401, 0, 817, 9, 19, 463, 1144),
-    "co2_128x256x128_c2x1_d1_regs_fp8": (305, 118, 396, 0, 2742, 9, 64, 457, 3651),
-}  # fmt: skip
-"""Cycles that an entry point's own instructions take a warp, in order, with the stalls and waits for results that nvcc 13.0
-has scheduled (``gpusim.evidence.toolchain.issue_latency``): a k-step beside wgmma, barriers and copies; asking for a
-k-step's copies, of a
-producer from one wait's try to the next one's, less what ``mbarrier.one_lane_try_wait_cycles`` holds of such code
-(``HEAD_CYCLES`` of kernels/tma_loop); a tile's place; what of that stands behind the wait for a turn, beside wgmma; a tile's
-way out; these without IMAD.WIDE or IMAD.HI, of which so many stand in the place and so many on the way out; place and way
-out beside another warpgroup's wgmma."""
-SETUP: Mapping[str, int] = {
-    "ms1_64x64x64_c1x1_d0_bf16": 634, "ms1_64x128x64_c1x1_d1_bf16": 682, "ms2_128x64x64_c1x1_d1_bf16": 669,
-    "ms2_128x128x64_c1x1_d0_bf16": 679, "ms2_128x128x64_c1x1_d1_bf16": 679, "ms2_128x128x128_c1x1_d0_bf16": 679,
-    "ws1_64x64x64_c1x1_d1_bf16": 584, "ws1_64x128x64_c1x1_d1_bf16": 618, "ws1_128x128x64_c1x1_d1_bf16": 701,
-    "co2_128x64x64_c1x1_d1_regs_bf16": 647, "co2_128x128x64_c1x1_d1_bf16": 633,
-    "co2_128x128x64_c1x2_d1_regs_bf16": 706, "co2_128x128x128_c1x1_d1_regs_bf16": 679,
-    "co2_128x256x64_c1x1_d1_bf16": 692, "co2_128x256x64_c1x1_d1_regs_bf16": 740,
-    "co2_128x256x64_c2x1_d1_regs_bf16": 774, "co2_128x256x64_c1x2_d1_regs_bf16": 772,
-    "co2_256x128x64_c1x1_d1_regs_bf16": 765, "co2_256x128x64_c2x1_d1_regs_bf16": 797,
-    "co3_192x192x64_c1x1_d1_bf16": 661, "co3_192x192x64_c1x1_d1_regs_bf16": 708, "pp2_64x128x64_c1x1_d1_bf16": 653,
-    "pp2_64x256x64_c1x1_d1_bf16": 674, "pp2_64x256x64_c1x1_d1_regs_bf16": 720, "pp2_64x256x64_c2x1_d1_regs_bf16": 772,
-    "co2_128x128x128_c1x1_d1_regs_fp8": 679, "co2_128x256x128_c2x1_d1_regs_fp8": 774,
-}  # fmt: skip
-"""The same of a CTA before its first tile: barriers of up to four stages, which warp does what."""
+"""Registers of a thread with setmaxnreg, by threads of a CTA: the most that all its warps can have."""
 STAGED_CODE = {"smem": (435, 266), "tma_store": (345, 140)}
 STAGED_WIDE = {"smem": 4, "tma_store": 0}
-"""The same of a tile's way out through shared memory, and more for each 64 columns and rows of a warpgroup. Source: SASS of
+"""Cycles of a tile's way out through shared memory, as in ``sass.toml``, and more for each 64 columns and rows of a warpgroup. Source: SASS of
 ``ws1_64x64x64`` and ``ws1_64x128x64``, whose tiles leave as one slice: the line through both."""
 
 
-PLACES: Mapping[str, tuple[int, int, int, int, int, int]] = {
-    "ws1_128x128x64_c1x1_d1_bf16": (0x15500, 0x15f70, 0xccd0, 0x12bb0, 0x12d10, 0x15400),
-    "co2_128x256x64_c1x1_d1_bf16": (0x175b0, 0x18020, 0xe830, 0x14a80, 0x14c00, 0x174b0),
-    "co2_128x256x64_c1x1_d1_regs_bf16": (0x17240, 0x17cb0, 0xe4a0, 0x146f0, 0x14870, 0x17120),
-    "co2_128x256x64_c2x1_d1_regs_bf16": (0x17320, 0x17e60, 0xe590, 0x147e0, 0x14960, 0x17210),
-    "co2_128x256x64_c1x2_d1_regs_bf16": (0x17310, 0x17e70, 0xe580, 0x147d0, 0x14950, 0x17200),
-    "co2_256x128x64_c1x1_d1_regs_bf16": (0x154f0, 0x15f60, 0xcd80, 0x12be0, 0x12d40, 0x153d0),
-    "co2_256x128x64_c2x1_d1_regs_bf16": (0x15610, 0x16160, 0xce70, 0x12cf0, 0x12e50, 0x15500),
-    "co3_192x192x64_c1x1_d1_bf16": (0x126e0, 0x13150, 0xb8b0, 0x104c0, 0x10650, 0x125e0),
-    "co3_192x192x64_c1x1_d1_regs_bf16": (0x12550, 0x12fc0, 0xb6e0, 0x10310, 0x104a0, 0x12430),
-    "pp2_64x256x64_c1x1_d1_bf16": (0x17870, 0x182e0, 0xea10, 0x14cb0, 0x14e30, 0x176e0),
-    "pp2_64x256x64_c1x1_d1_regs_bf16": (0x17660, 0x180d0, 0xe7c0, 0x14a80, 0x14c00, 0x174b0),
-    "pp2_64x256x64_c2x1_d1_regs_bf16": (0x177c0, 0x18310, 0xe930, 0x14bf0, 0x14d70, 0x17620),
-    "co2_128x256x128_c2x1_d1_regs_fp8": (0x17320, 0x17e60, 0xe590, 0x147e0, 0x14960, 0x17210),
-}  # fmt: skip
-"""Of entry points longer than what a launch brings along (66 KiB): bytes from the first instruction to the begin and the end
-of the producer's code up to its first copies, of what the last part of k does behind its count (zeros, then D), and of the
-stores of a part that a second kernel adds up; the other ways out lie before all that. Source: SASS of nvcc 13.0."""
 
 
 def places_of(config: Config) -> dict[str, int]:
     """Where an entry point's code lies that is far from its first instruction, to the model."""
-    name = config["kernel"]
-    if name not in PLACES:
+    places = PLACES.get(config["kernel"])
+    if places is None:
         return {}
-    producer_begin, producer_end, last_begin, last_end, apart_begin, apart_end = PLACES[name]
-    found = {"producer_code_begin": producer_begin, "producer_code_end": producer_end}
-    if config["split_k_mode"] == "in_kernel":
-        found |= {"last_part_code_begin": last_begin, "last_part_code_end": last_end}
-    if config["split_k_mode"] == "second_kernel":
-        found |= {"store_code_begin": apart_begin, "store_code_end": apart_end}
-    return found
+    of_mode = {"in_kernel": ["last_part"], "second_kernel": ["store"]}.get(config["split_k_mode"], [])
+    return {f"{part}_code_{end}": places[f"{part}_{end}"] for part in ("producer", *of_mode) for end in ("begin", "end")}
 
 
 def code_of(entry: Entry, epilogue: str) -> dict[str, float]:
     """An entry point's own instructions, to the model."""
-    step, copy, tile, turn, direct, tile_wide, wide, tile_beside, direct_beside = CODE[entry.name]
+    code = CODE[entry.name]
     rows = entry.tile[0] if entry.schedule == "pingpong" else entry.tile[0] // entry.consumers
     panels = (entry.tile[1] // 64) * (rows // 64)
-    base, each = STAGED_CODE.get(epilogue, (direct, 0))
-    store, wide = base + each * panels, STAGED_WIDE[epilogue] * panels if epilogue in STAGED_WIDE else wide
+    base, each = STAGED_CODE.get(epilogue, (code["store"], 0))
+    wide = STAGED_WIDE[epilogue] * panels if epilogue in STAGED_WIDE else code["store_wide"]
     cycles = {
-        "setup_code": SETUP[entry.name], "step_code": step, "copy_code": copy, "tile_code": tile, "turn_code": turn,
-        "store_code": store, "tile_beside_code": tile_beside,
-        "store_beside_code": 0 if epilogue in STAGED_CODE else direct_beside,
+        "setup_code": SETUP[entry.name], **{f"{name}_code": code[name] for name in ("step", "copy", "tile", "turn")},
+        "store_code": base + each * panels, "tile_beside_code": code["tile_beside"],
+        "store_beside_code": 0 if epilogue in STAGED_CODE else code["store_beside"],
     }  # fmt: skip
     found = {name: number / DEPENDENT_CYCLES for name, number in cycles.items()}
-    return found | {"tile_wide_code": float(tile_wide), "store_wide_code": float(wide)}
+    return found | {"tile_wide_code": float(code["tile_wide"]), "store_wide_code": float(wide)}
 
 
 def registers_of(entry: Entry) -> int:

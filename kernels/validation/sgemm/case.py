@@ -15,6 +15,7 @@ import numpy as np
 from gpusim.evidence.cases import gemm_output as sampled_products
 from gpusim.evidence.cases.case import Case, Config, KernelLaunch, Outputs, Repeated
 from gpusim.evidence.cases.gemm_case import METRICS, problem_of
+from gpusim.evidence.cases.paths import sass_figures
 from gpusim.evidence.cases.validation_kernel import COUNTED, GEMM_LIMITS, pattern, validation_case, whole_group
 from gpusim.units import DEPENDENT_CYCLES
 
@@ -149,78 +150,10 @@ def products(seed: int) -> list[Config]:
 
 # ---------------------------------------------------------------------------------------------- model
 
-REGISTERS: Mapping[str, int] = {
-    "sgemm_128x128x16_2x2_s1_tt": 211,
-    "sgemm_128x128x16_2x2_s3_nt": 201,
-    "sgemm_128x128x16_2x4_s2_nt": 125,
-    "sgemm_128x128x16_2x4_s3_nt": 125,
-    "sgemm_128x128x8_2x4_s1_tn": 121,
-    "sgemm_128x128x8_4x2_s1_nn": 128,
-    "sgemm_128x128x8_4x2_s1_tt": 123,
-    "sgemm_128x128x8_4x2_s2_nt": 128,
-    "sgemm_128x64x16_2x2_s1_nn": 121,
-    "sgemm_128x64x16_2x2_s1_nt": 119,
-    "sgemm_128x64x16_2x2_s2_nn": 128,
-    "sgemm_128x64x16_4x2_s3_tt": 95,
-    "sgemm_256x128x8_4x2_s1_nt": 213,
-    "sgemm_256x128x8_4x2_s2_nt": 202,
-    "sgemm_64x128x8_2x2_s2_nn": 126,
-    "sgemm_64x128x8_2x2_s3_nn": 126,
-    "sgemm_64x128x8_2x4_s1_tn": 87,
-    "sgemm_64x64x16_2x2_s1_tt": 95,
-    "sgemm_64x64x16_4x2_s2_tt": 79,
-    "sgemm_64x64x8_2x2_s1_nt": 95,
-    "sgemm_64x64x8_2x2_s3_tn": 95,
-}
-"""Of a thread, by entry point. Source: ptxas of nvcc 13.0, sm_90a."""
+SASS = sass_figures("sgemm")
+"""Tables of ``sass.toml``, with their sources."""
+REGISTERS, CODE, INSTRUCTIONS, BANK_READS = (SASS[name] for name in ("registers", "code", "instructions", "bank_reads"))
 
-CODE: Mapping[str, tuple[int, int, int]] = {
-    "sgemm_128x128x16_2x2_s1_tt": (206, 853, 184),
-    "sgemm_128x128x16_2x2_s3_nt": (325, 895, 300),
-    "sgemm_128x128x16_2x4_s2_nt": (206, 687, 266),
-    "sgemm_128x128x16_2x4_s3_nt": (202, 780, 302),
-    "sgemm_128x128x8_2x4_s1_tn": (111, 538, 243),
-    "sgemm_128x128x8_4x2_s1_nn": (121, 536, 95),
-    "sgemm_128x128x8_4x2_s1_tt": (118, 491, 107),
-    "sgemm_128x128x8_4x2_s2_nt": (142, 600, 121),
-    "sgemm_128x64x16_2x2_s1_nn": (159, 605, 249),
-    "sgemm_128x64x16_2x2_s1_nt": (138, 512, 241),
-    "sgemm_128x64x16_2x2_s2_nn": (163, 806, 307),
-    "sgemm_128x64x16_4x2_s3_tt": (334, 1024, 165),
-    "sgemm_256x128x8_4x2_s1_nt": (155, 567, 182),
-    "sgemm_256x128x8_4x2_s2_nt": (148, 710, 202),
-    "sgemm_64x128x8_2x2_s2_nn": (150, 749, 178),
-    "sgemm_64x128x8_2x2_s3_nn": (152, 851, 178),
-    "sgemm_64x128x8_2x4_s1_tn": (102, 505, 147),
-    "sgemm_64x64x16_2x2_s1_tt": (119, 611, 151),
-    "sgemm_64x64x16_4x2_s2_tt": (123, 599, 140),
-    "sgemm_64x64x8_2x2_s1_nt": (76, 497, 111),
-    "sgemm_64x64x8_2x2_s3_tn": (137, 739, 407),
-}
-"""Cycles that an entry point's own instructions take a warp, in order, with the stalls that nvcc 13.0 has scheduled
-(``gpusim.evidence.toolchain.issue_latency``): a k-step beside FFMA, LDS and LDGSTS; all before the k-steps; all behind."""
-INSTRUCTIONS: Mapping[str, int] = {
-    "sgemm_128x128x16_2x2_s1_tt": 116, "sgemm_128x128x16_2x2_s3_nt": 95, "sgemm_128x128x16_2x4_s2_nt": 83,
-    "sgemm_128x128x16_2x4_s3_nt": 76, "sgemm_128x128x8_2x4_s1_tn": 36, "sgemm_128x128x8_4x2_s1_nn": 33,
-    "sgemm_128x128x8_4x2_s1_tt": 36, "sgemm_128x128x8_4x2_s2_nt": 54, "sgemm_128x64x16_2x2_s1_nn": 63,
-    "sgemm_128x64x16_2x2_s1_nt": 46, "sgemm_128x64x16_2x2_s2_nn": 79, "sgemm_128x64x16_4x2_s3_tt": 117,
-    "sgemm_256x128x8_4x2_s1_nt": 26, "sgemm_256x128x8_4x2_s2_nt": 60, "sgemm_64x128x8_2x2_s2_nn": 77,
-    "sgemm_64x128x8_2x2_s3_nn": 76, "sgemm_64x128x8_2x4_s1_tn": 32, "sgemm_64x64x16_2x2_s1_tt": 51,
-    "sgemm_64x64x16_4x2_s2_tt": 48, "sgemm_64x64x8_2x2_s1_nt": 17, "sgemm_64x64x8_2x2_s3_tn": 56,
-}  # fmt: skip
-"""Instructions of a k-step beside FFMA, LDS and LDGSTS, by entry point. Source: SASS of nvcc 13.0."""
-BANK_READS: Mapping[str, float] = {
-    "sgemm_128x128x16_2x2_s1_tt": 1.16, "sgemm_128x128x16_2x2_s3_nt": 1.16, "sgemm_128x128x16_2x4_s2_nt": 1.27,
-    "sgemm_128x128x16_2x4_s3_nt": 1.27, "sgemm_128x128x8_2x4_s1_tn": 1.22, "sgemm_128x128x8_4x2_s1_nn": 1.32,
-    "sgemm_128x128x8_4x2_s1_tt": 1.26, "sgemm_128x128x8_4x2_s2_nt": 1.25, "sgemm_128x64x16_2x2_s1_nn": 1.22,
-    "sgemm_128x64x16_2x2_s1_nt": 1.27, "sgemm_128x64x16_2x2_s2_nn": 1.24, "sgemm_128x64x16_4x2_s3_tt": 1.26,
-    "sgemm_256x128x8_4x2_s1_nt": 1.13, "sgemm_256x128x8_4x2_s2_nt": 1.19, "sgemm_64x128x8_2x2_s2_nn": 1.22,
-    "sgemm_64x128x8_2x2_s3_nn": 1.22, "sgemm_64x128x8_2x4_s1_tn": 1.22, "sgemm_64x64x16_2x2_s1_tt": 1.26,
-    "sgemm_64x64x16_4x2_s2_tt": 1.29, "sgemm_64x64x8_2x2_s1_nt": 1.23, "sgemm_64x64x8_2x2_s3_tn": 1.22,
-}  # fmt: skip
-"""Registers that an FFMA of an entry point's k-steps reads of the fuller bank of its scheduler, on the mean, beside another
-warp's (``gpusim.evidence.toolchain.register_banks``). Source: SASS of nvcc 13.0."""
-PLACES = ("step_code", "tile_code", "store_code")
 
 
 def options(config: Config) -> Mapping[str, Any]:
@@ -232,7 +165,7 @@ def options(config: Config) -> Mapping[str, Any]:
         "epilogue": "direct", "prefetch": "before_mma", "raster": "along_n", "swizzle_size": int(config["raster_group"]),
         "registers": REGISTERS.get(build.name), "fma_bank_reads": BANK_READS[build.name],
         "step_instructions": INSTRUCTIONS[build.name],
-        **{name: cycles / DEPENDENT_CYCLES for name, cycles in zip(PLACES, CODE[build.name], strict=True)},
+        **{name: cycles / DEPENDENT_CYCLES for name, cycles in CODE[build.name].items()},
     }  # fmt: skip
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -21,6 +20,7 @@ from gpusim.evidence.cases.case import (
     kernel_folder,
     load_case,
 )
+from gpusim.evidence.cases.paths import sass_figures
 from gpusim.evidence.cases.tile_walk import grid_include
 from gpusim.kernel_models.gemm import GemmParams
 from gpusim.machine.config import GpuSpec
@@ -134,28 +134,17 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
     }  # fmt: skip
 
 
-CODE: Mapping[str, tuple[int, ...]] = {
-    "ms1_64x64x64_c1x1_d0_bf16": (388, 175, 593, 0, 606, 9, 11, 701, 772),
-    "ms1_64x128x64_c1x1_d1_bf16": (388, 175, 618, 0, 887, 9, 19, 712, 1190),
-    "ms2_128x128x64_c1x1_d1_bf16": (388, 175, 623, 0, 888, 9, 19, 715, 1189),
-    "ws1_64x64x64_c1x1_d1_bf16": (252, 123, 400, 0, 594, 9, 11, 462, 776),
-    "ws1_64x128x64_c1x1_d1_bf16": (250, 125, 413, 0, 842, 9, 19, 550, 1162),
-    "ws1_128x128x64_c1x1_d1_bf16": (298, 125, 406, 0, 2645, 9, 64, 540, 3523),
-    "pp2_64x128x64_c1x1_d1_bf16": (287, 125, 391, 236, 904, 9, 19, 544, 1239),
-    "pp2_64x256x64_c1x1_d1_bf16": (313, 125, 372, 236, 2820, 9, 64, 536, 3723),
-}  # fmt: skip
-"""As hopper_gemm's: the same loops inside of another come out a little otherwise."""
+SASS = sass_figures("specialized_steps")
+"""Tables of ``sass.toml``, with their sources."""
+CODE = SASS["code"]
 
 
 def options(config: Config) -> dict[str, Any]:
     """The same loop to the model, with its own code."""
-    *cycles, tile_wide, wide, tile_beside, direct_beside = CODE[config["kernel"]]
-    names = ["step_code", "copy_code", "tile_code", "turn_code"]
-    found = {"tile_wide_code": float(tile_wide), "tile_beside_code": tile_beside / gemms.DEPENDENT_CYCLES}
-    if config["epilogue"] == "direct":
-        names.append("store_code")
-        found |= {"store_wide_code": float(wide), "store_beside_code": direct_beside / gemms.DEPENDENT_CYCLES}
-    found |= {name: number / gemms.DEPENDENT_CYCLES for name, number in zip(names, cycles, strict=False)}
+    code, is_direct = CODE[config["kernel"]], config["epilogue"] == "direct"
+    names = ("step", "copy", "tile", "turn", "tile_beside", *(("store", "store_beside") if is_direct else ()))
+    found = {f"{name}_code": code[name] / gemms.DEPENDENT_CYCLES for name in names}
+    found |= {f"{name}_code": float(code[name]) for name in ("tile_wide", *(("store_wide",) if is_direct else ()))}
     return {**gemms.options(config), **found}
 
 
