@@ -62,7 +62,6 @@ def gemm_launch(config: GemmConfig, gpu: Target) -> Launch:
         footprints=plan.footprints(len(epilogues)),
         num_flops=2 * config.m * config.n * config.k * config.batch,
         math_class="16bit" if config.element.bits == 16 else config.dtype,
-        has_own_slots=config.schedule in ("warp_specialized", "cooperative"),
         tensor_maps=tuple(name for name, is_used in maps.items() if is_used),
         remarks=_remarks(config, plan),
         following=(reduction_launch(config),) if is_second else (),
@@ -146,7 +145,7 @@ def _specialized(plan: TilePlan, loader: Loader, epilogues: list[Epilogue]) -> R
 
 def _buffers(plan: TilePlan, staging: Staging, *, num_slots: int) -> tuple[Buffer, ...]:
     buffers = [
-        Buffer(name=name, stage_bytes=operand.room_bytes, num_stages=plan.config.stages)
+        Buffer(name=name, stage_bytes=operand.padded_bytes, num_stages=plan.config.stages)
         for name, operand in zip("ab", plan.shape.operands, strict=True)
     ]
     if staging.num_bytes:
