@@ -12,11 +12,12 @@ kernel itself measures. *derive* computes what follows from these.
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import sys
 import traceback
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, wraps
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -26,6 +27,7 @@ from numpy.typing import NDArray
 from gpusim.errors import ConfigError, GpusimError, nearest
 from gpusim.evidence.bench.timing import VALUES
 from gpusim.evidence.cases import paths as places
+from gpusim.evidence.cases.config_row import ConfigRow
 from gpusim.evidence.cases.launch_args import (
     Argument,
     Input,
@@ -80,7 +82,8 @@ class Group:
     """Configs that are measured together.
 
     Args:
-        configs: maps a seed to all configs, in the same order every time and without duplicates.
+        configs: maps a seed to all configs, in the same order every time and without duplicates. A sweep, the same for every
+            seed, takes no argument.
         metrics: Nsight Compute metric names with their suffix. Empty: the profiler does not run.
         rank: groups of low rank come first when several kernels are measured.
         least_capability: lowest compute capability whose GPUs have the instructions.
@@ -89,7 +92,7 @@ class Group:
             (:mod:`gpusim.evidence.bench.timing`): ``single``, ``sustained``.
     """
 
-    configs: Callable[[int], Sequence[Config]]
+    configs: Callable[[int], Sequence[Config]] | Callable[[], Sequence[Config]]
     metrics: tuple[str, ...] = ()
     rank: int = 5
     least_capability: tuple[int, int] = (8, 0)
@@ -250,9 +253,10 @@ class Case:
     Args:
         name: name of its folder.
         question: what its rows answer, in one sentence.
-        columns: columns of a config besides ``kernel``, in the order of the table.
+        config_type: dataclass of its configs. Functions that take a config get it as that; None: they get text.
+        columns: columns of a config besides ``kernel``, in the order of the table; left out with ``config_type``.
         groups: groups of configs, by name.
-        launch: (config, is_counted) to what is launched; ``is_counted``: under the profiler.
+        launch: (config, is_counted) to what is launched; ``is_counted``: under the profiler. May take the config alone.
         check: (config, outputs) to the values that the kernel measured; raises WrongAnswer.
         values: meaning and unit of every value, by name.
         checks_counted: check the outputs of the counted launch too. Otherwise only the previous launch is checked, because
@@ -289,22 +293,23 @@ class Case:
 
     name: str
     question: str
-    columns: tuple[str, ...]
+    config_type: type[ConfigRow] | None = None
+    columns: tuple[str, ...] = ()
     groups: Mapping[str, Group]
-    launch: Callable[[Config, bool], KernelLaunch | Product]
-    check: Callable[[Config, Outputs], dict[str, float]]
+    launch: Callable[..., KernelLaunch | Product]
+    check: Callable[[Any, Outputs], dict[str, float]]
     values: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     checks_counted: bool = True
     num_repeats: int = 1
-    predict: Callable[[Config, GpuSpec], dict[str, float]] = nothing_predicted
-    predict_row: Callable[[Config, Mapping[str, str], GpuSpec, Collection[str]], Mapping[str, Answer]] | None = None
-    refused: Callable[[Config, Mapping[str, str], GpuSpec], str | None] = never_refused
-    predict_launched: Callable[[Config, Mapping[str, str], GpuSpec], dict[str, float]] | None = None
+    predict: Callable[[Any, GpuSpec], dict[str, float]] = nothing_predicted
+    predict_row: Callable[[Any, Mapping[str, str], GpuSpec, Collection[str]], Mapping[str, Answer]] | None = None
+    refused: Callable[[Any, Mapping[str, str], GpuSpec], str | None] = never_refused
+    predict_launched: Callable[[Any, Mapping[str, str], GpuSpec], dict[str, float]] | None = None
     tiers: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     limits: Mapping[str, Limit] = field(default_factory=lambda: MappingProxyType({}))
     is_validation: bool = False
-    families: Callable[[str, Config], tuple[str, ...]] = no_families
-    problem: Callable[[Config], Hashable] = no_problem
+    families: Callable[[str, Any], tuple[str, ...]] = no_families
+    problem: Callable[[Any], Hashable] = no_problem
     derived: Mapping[str, Callable[[Mapping[str, str]], float | None]] = field(
         default_factory=lambda: MappingProxyType({})
     )
@@ -313,8 +318,8 @@ class Case:
     derive: Callable[[Config], dict[str, float]] = no_values
     includes: Callable[[], dict[str, str]] = dict
     framework: Literal["torch", "triton"] | None = None
-    text_columns: Callable[[Config, Mapping[str, str]], Mapping[str, str]] = no_text_columns
-    model_options: Callable[[Config, GpuSpec], Mapping[str, Any]] = no_options
+    text_columns: Callable[[Any, Mapping[str, str]], Mapping[str, str]] = no_text_columns
+    model_options: Callable[[Any, GpuSpec], Mapping[str, Any]] = no_options
     followers: tuple[str, ...] = ()
 
     def answers(self, config: Config, row: Mapping[str, str], gpu: GpuSpec, names: Collection[str]) -> Mapping[str, Answer]:
@@ -354,11 +359,16 @@ class Case:
         return frozenset((*self.metrics, *self.values, *self.derived, *(VALUES if is_timed else ())))
 
     def __post_init__(self) -> None:
-        """Check that a validation kernel calibrates nothing.
+        """Let its functions take the config as ``config_type``; check that a validation kernel calibrates nothing.
 
         Raises:
             ConfigError: it has ``fit`` or ``fitted_constants``.
         """
+        if self.config_type is not None:
+            object.__setattr__(self, "columns", tuple(self.config_type.names()[1:]))
+        for name in TAKE_A_CONFIG:
+            if (function := getattr(self, name)) is not None:
+                object.__setattr__(self, name, _typed(function, self.config_type, place=name == "families"))
         if self.is_validation and self.calibrates:
             raise ConfigError(f"{self.name}: is a whole kernel, whose rows judge: leave fit and fitted_constants out")
 
@@ -369,13 +379,38 @@ class Case:
             ConfigError: a config's columns differ from ``columns``, or two configs are equal.
         """
         wanted = {"kernel", *self.columns}
-        configs = list(self.groups[group].configs(seed))
+        function = self.groups[group].configs
+        configs = list(function(*(seed,)[: _num_parameters(function)]))
         for config in configs:
             if set(config) != wanted:
                 raise ConfigError(f"{self.name}: a config of {group!r} has {sorted(config)}: use {sorted(wanted)}")
         if len({key_of(config) for config in configs}) != len(configs):
             raise ConfigError(f"{self.name}: group {group!r} has the same config twice: use a column that tells them apart")
         return configs
+
+
+TAKE_A_CONFIG = (
+    "launch", "check", "predict", "predict_row", "refused", "predict_launched", "families", "problem", "text_columns",
+    "model_options",
+)  # fmt: skip
+"""Functions of a case that take a config. Those that take a row get text."""
+
+
+def _num_parameters(function: Callable[..., Any]) -> int:
+    """Number of arguments that ``function`` takes."""
+    return len(inspect.signature(function).parameters)
+
+
+def _typed(function: Callable[..., Given], config_type: type[ConfigRow] | None, *, place: int) -> Callable[..., Given]:
+    """``function``, given the config at ``place`` as ``config_type`` and no more arguments than it takes."""
+    num = _num_parameters(function)
+
+    @wraps(function)
+    def called(*arguments: Any) -> Given:
+        config = arguments[place] if config_type is None else config_type.of(arguments[place])
+        return function(*arguments[:place], config, *arguments[place + 1 : num])
+
+    return called
 
 
 def key_of(config: Config) -> tuple[tuple[str, str], ...]:
