@@ -22,7 +22,7 @@ def test_cold_and_warm_are_alike() -> None:
 
 @pytest.mark.parametrize("kernel", case.KERNELS)
 def test_right_answers_pass_and_one_wrong_word_does_not(kernel: str) -> None:
-    config = {"kernel": kernel, "state": "cold", "num_ctas": "2", "turn": "0"}
+    config = case.Config(kernel, "cold", num_ctas=2, turn=0)
     words = case.given(config)
     to = np.zeros_like(words)
     for thread in range(0, 512, 32):

@@ -5,13 +5,15 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from gpusim import load_gpu
-from gpusim.evidence.cases.case import Output, WrongAnswer, load_case
+from gpusim.evidence.cases.case import Config, Output, WrongAnswer, load_case
 from gpusim.evidence.cases.rows import Table
 from gpusim.evidence.toolchain.cuda_toolkit import build, find_program
 from gpusim.evidence.toolchain.sass import KernelSass, read_sass
@@ -26,9 +28,9 @@ ALL = [config for configs in CONFIGS.values() for config in configs]
 Sass = Callable[[str, str], dict[str, KernelSass]]
 
 
-def one(kernel: str = "load_1", sms: str = "0 1", skew: int = 0, state: str = "l2", **others: str) -> dict[str, str]:
-    region = {"region": "64" if state == "l2" else "3", "lines": "same", "shot_bytes": "2048"}
-    return {"kernel": kernel, "sms": sms, "state": state, "skew_cycles": str(skew), **region, **others}
+def one(kernel: str = "load_1", sms: str = "0 1", skew: int = 0, state: str = "l2", **others: Any) -> Config:
+    made: Config = case.Config(kernel, sms, state, "same", 2048, skew, 64 if state == "l2" else 3)
+    return replace(made, **others)
 
 
 def test_configs_are_the_same_every_time_and_as_many_as_promised() -> None:

@@ -22,6 +22,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+import numpy as np
 from numpy.typing import NDArray
 
 from gpusim.errors import ConfigError, GpusimError, nearest
@@ -113,6 +114,11 @@ class Fitted:
     value: float
     how: str
     per: Callable[[GpuSpec], float] | None = None
+
+    @classmethod
+    def median(cls, parameter: str, values: Sequence[float], how: str) -> list[Fitted]:
+        """Parameter that is the median of ``values``; empty without any."""
+        return [cls(parameter=parameter, value=float(np.median(values)), how=how)] if values else []
 
     def of(self, gpu: GpuSpec) -> float:
         """Value of the parameter for ``gpu``, which gave the rows."""

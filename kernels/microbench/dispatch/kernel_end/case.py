@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from gpusim import GpuSpec, Launch, WarpRole, simulate
-from gpusim.evidence.cases.case import Case, Fitted, Group, KernelLaunch, Output, Outputs, WrongAnswer
+from gpusim.evidence.cases.case import Case, Fitted, Group, KernelLaunch, Output, Outputs
+from gpusim.evidence.cases.checks import check_words
 from gpusim.evidence.cases.config_row import ConfigRow
 from gpusim.workload import ops
 from gpusim.workload.gmem.global_access import global_access
@@ -66,15 +67,8 @@ def expected(config: Config) -> np.ndarray[Any, np.dtype[np.uint32]]:
 
 
 def check(config: Config, outputs: Outputs) -> dict[str, float]:
-    """Every word is what it should be.
-
-    Raises:
-        WrongAnswer: one is not.
-    """
-    wanted = expected(config)
-    wrong = np.flatnonzero(outputs["to"] != wanted)
-    if len(wrong):
-        raise WrongAnswer(f"{config['kernel']}: word {wrong[0]} is {outputs['to'][wrong[0]]}, wants {wanted[wrong[0]]}")
+    """Every word is what it should be."""
+    check_words(outputs["to"], expected(config), config.kernel)
     return {}
 
 
@@ -113,10 +107,8 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
         float(np.median(ends[kernel]) - np.median(ends["nothing"]))
         for ends in found.values() for kernel in SMALL if "nothing" in ends and kernel in ends
     ]  # fmt: skip
-    if not more:
-        return []
     how = "elapsed less active, what stores at most a word a thread less what stores nothing, of grids and chains, median"
-    return [Fitted(parameter="dispatcher.store_end_cycles", value=float(np.median(more)), how=how)]
+    return Fitted.median("dispatcher.store_end_cycles", more, how)
 
 
 CASE = Case(
@@ -124,9 +116,5 @@ CASE = Case(
     question="When does a kernel end that has stored something: with its last CTA's exit, or when the store has arrived?",
     config_type=Config,
     groups={"ends": Group(configs=configs, metrics=METRICS, rank=5)},
-    launch=launch,
-    check=check,
-    predict=predict,
-    fit=fit,
-    tiers={CYCLES: 6},
-)
+    launch=launch, check=check, predict=predict, fit=fit, tiers={CYCLES: 6},
+)  # fmt: skip
