@@ -15,6 +15,7 @@ import pytest
 from gpusim import load_gpu
 from gpusim.evidence.cases.case import Config, Output, WrongAnswer, load_case
 from gpusim.evidence.cases.rows import Table
+from gpusim.evidence.cases.tile_walk import sum_of_words
 from gpusim.evidence.toolchain.cuda_toolkit import build, find_program
 from gpusim.evidence.toolchain.sass import KernelSass, read_sass
 from gpusim.evidence.validate.calibrate import halves
@@ -99,7 +100,7 @@ def test_the_plan_has_a_word_for_each_field_and_time_between_two_shots() -> None
 @pytest.mark.parametrize(("first", "num_bytes"), [(0, 4), (4096, 1024), (256 << 20, 4 << 20)])
 def test_the_expected_sum_is_that_of_the_pools_words(first: int, num_bytes: int) -> None:
     words = np.arange(first // 4, (first + num_bytes) // 4, dtype=np.uint64) * 0x9E3779B1 + 0x7F4A7C15
-    assert case.sum_of_words(first, num_bytes) == int((words % 2**32).sum()) % 2**32
+    assert sum_of_words(num_bytes, first) == int((words % 2**32).sum()) % 2**32
 
 
 def outputs_of(config: dict[str, str], waits: tuple[int, ...]) -> dict[str, np.ndarray]:
@@ -108,7 +109,7 @@ def outputs_of(config: dict[str, str], waits: tuple[int, ...]) -> dict[str, np.n
     arrays["shots"][:, :, 0] = 5
     for reader, wait in enumerate(waits):
         arrays["shots"][reader, :, 1] = wait
-        checksum = case.sum_of_words(case.first_byte(config, reader), case.num_region_bytes(config))
+        checksum = sum_of_words(case.num_region_bytes(config), case.first_byte(config, reader))
         arrays["told"][reader] = (int(config["sms"].split()[reader]), checksum, 7 * reader, 0)
     return arrays
 

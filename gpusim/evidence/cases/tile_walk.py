@@ -103,6 +103,21 @@ def sum_of_random_words(first: NDArray[np.int64], each: int) -> int:
     return (idx * MULTIPLIER + first.size * each * ADDEND) % 2**32
 
 
+def sum_of_words(num_bytes: int, first_byte: int = 0) -> int:
+    """Sum, modulo 2^32, of the words of :func:`random_words` in ``num_bytes`` from ``first_byte`` on.
+
+    >>> sum_of_words(8, 4) == ((MULTIPLIER + ADDEND) + (2 * MULTIPLIER + ADDEND)) % 2**32
+    True
+    """
+    return sum_of_random_words(np.array([first_byte // 4]), num_bytes // 4)
+
+
+def shot_quantiles(name: str, cycles: NDArray[np.int64]) -> dict[str, float]:
+    """P10, median and P90 of all shots."""
+    found = np.quantile(cycles, (0.1, 0.5, 0.9))
+    return {f"{name}_p{pct}_cycles": float(value) for pct, value in zip((10, 50, 90), found, strict=True)}
+
+
 def sum_of_box(words: NDArray[np.uint32], first_row: int, num_rows: int, *, pitch_bytes: int, column: int) -> int:
     """Sum of the words of a box of 128-byte rows in a tensor that repeats ``words``; ``column`` counts boxes."""
     starts = np.arange(first_row, first_row + num_rows) * (pitch_bytes // 4) + column * 32

@@ -51,19 +51,11 @@ def num_instructions(config: Config) -> int:
 
 
 @cache
-def flush_buffer() -> NDArray[np.uint8]:
-    """What all CTAs read to empty L2; copied to the GPU once."""
-    buffer = np.zeros(FLUSH_BYTES, dtype=np.uint8)
-    buffer.setflags(write=False)
-    return buffer
-
-
-@cache
-def no_buffer() -> NDArray[np.uint8]:
-    """Nothing to read."""
-    buffer = np.zeros(16, dtype=np.uint8)
-    buffer.setflags(write=False)
-    return buffer
+def buffer(num_bytes: int) -> NDArray[np.uint8]:
+    """Zeros; copied to the GPU once."""
+    zeros = np.zeros(num_bytes, dtype=np.uint8)
+    zeros.setflags(write=False)
+    return zeros
 
 
 def launch(config: Config) -> KernelLaunch:
@@ -73,7 +65,7 @@ def launch(config: Config) -> KernelLaunch:
     return KernelLaunch(
         kernel="straight",
         arguments=(
-            by_value(np.array(plan, dtype="<u4")), Input(flush_buffer() if is_flushed else no_buffer()),
+            by_value(np.array(plan, dtype="<u4")), Input(buffer(FLUSH_BYTES if is_flushed else 16)),
             np.float32(1.0), np.float32(1.0), Output("num_arrived", np.zeros(1, dtype="<u4")),
             Output("times", np.full((NUM_SMS, NUM_ROUNDS), -1, dtype="<i8")),
             Output("sums", np.full((NUM_SMS, NUM_ROUNDS), -1, dtype="<f4")),

@@ -8,12 +8,11 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gpusim.evidence.cases.case import Case, Fitted, Group, KernelLaunch, Output, Outputs, by_value
 from gpusim.evidence.cases.checks import wrong_if
 from gpusim.evidence.cases.config_row import ConfigRow
-from gpusim.evidence.cases.tile_walk import grid_include
+from gpusim.evidence.cases.tile_walk import grid_include, shot_quantiles, sum_of_words
 
 NUM_CTAS = 132
 """One an SM of the H200; where SMs have other numbers the launch gives itself up."""
@@ -142,16 +141,6 @@ def launch(config: Config) -> KernelLaunch:
     )  # fmt: skip
 
 
-def sum_of_words(num_bytes: int) -> int:
-    """The sum, modulo 2^32, of the pool's first words.
-
-    >>> sum_of_words(8) == (0x9E3779B1 + 2 * 0x7F4A7C15) % 2**32
-    True
-    """
-    num = num_bytes // 4
-    return (0x9E3779B1 * (num * (num - 1) // 2) + 0x7F4A7C15 * num) % 2**32
-
-
 def check(config: Config, outputs: Outputs) -> dict[str, float]:
     """Waits of the first, second and last reader, how far apart their shots were asked for and came, what loads got."""
     wrong_if(outputs["flags"][1], "a wait was given up: an SM that is named has no CTA, or a copy never came")
@@ -163,8 +152,8 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
     wrong_if((wait <= 0).any(), "a shot came in no time, or not at all")
     skews = config.skew_cycles + late[1] - late[0]
     values = {
-        **quantiles("first", wait[0]), **quantiles("second", wait[1]), **quantiles("last", wait[-1]),
-        **quantiles("skew", skews), **quantiles("apart", skews + wait[1] - wait[0]),
+        **shot_quantiles("first", wait[0]), **shot_quantiles("second", wait[1]), **shot_quantiles("last", wait[-1]),
+        **shot_quantiles("skew", skews), **shot_quantiles("apart", skews + wait[1] - wait[0]),
         "drift_cycles": float(outputs["told"][:, 2].max()), "load_bytes_per_cycle": 0.0,
     }  # fmt: skip
     sms = loading_sms(config)
@@ -173,12 +162,6 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
         wrong_if(not cycles.all(), "an SM that was to load has not")
         values["load_bytes_per_cycle"] = float((num_slots * SLOT_BYTES / cycles).mean())
     return values
-
-
-def quantiles(name: str, cycles: NDArray[np.int64]) -> dict[str, float]:
-    """P10, median and P90 of all shots."""
-    found = np.quantile(cycles, (0.1, 0.5, 0.9))
-    return {f"{name}_p{pct}_cycles": float(value) for pct, value in zip((10, 50, 90), found, strict=True)}
 
 
 def merged_share(row: Mapping[str, str]) -> float | None:

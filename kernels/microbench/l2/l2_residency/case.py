@@ -13,7 +13,7 @@ from gpusim import Buffer, Launch, WarpRole, load_gpu, simulate
 from gpusim.evidence.cases.case import Case, Fitted, Group, KernelLaunch, Output, Outputs, WrongAnswer, by_value
 from gpusim.evidence.cases.checks import wrong_if
 from gpusim.evidence.cases.config_row import ConfigRow
-from gpusim.evidence.cases.tile_walk import grid_include
+from gpusim.evidence.cases.tile_walk import grid_include, sum_of_words
 from gpusim.machine.config import GpuSpec
 from gpusim.simulate.plan import side_of_cta
 from gpusim.traffic.l2_plan import panel_traffic
@@ -118,12 +118,6 @@ def launch(config: Config) -> KernelLaunch:
         ),
         grid=(NUM_CTAS, 1, 1), block=(NUM_THREADS, 1, 1), smem_bytes=ONE_CTA_BYTES,
     )  # fmt: skip
-
-
-def sum_of_words(num_bytes: int) -> int:
-    """The sum, modulo 2^32, of the pool's first words."""
-    num = num_bytes // 4
-    return (0x9E3779B1 * (num * (num - 1) // 2) + 0x7F4A7C15 * num) % 2**32
 
 
 def num_readings(config: Config) -> int:

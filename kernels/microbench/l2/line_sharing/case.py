@@ -9,7 +9,6 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gpusim import Buffer, Launch, Mbarrier, WarpRole, simulate
 from gpusim.evidence.cases.case import (
@@ -25,7 +24,7 @@ from gpusim.evidence.cases.case import (
 )
 from gpusim.evidence.cases.checks import wrong_if
 from gpusim.evidence.cases.config_row import ConfigRow
-from gpusim.evidence.cases.tile_walk import grid_include, start_cycle
+from gpusim.evidence.cases.tile_walk import grid_include, shot_quantiles, start_cycle, sum_of_words
 from gpusim.machine.config import GpuSpec
 from gpusim.machine.dispatcher import first_sms
 from gpusim.workload import ops
@@ -209,40 +208,24 @@ def launch(config: Config) -> KernelLaunch:
     )  # fmt: skip
 
 
-def sum_of_words(first: int, num_bytes: int) -> int:
-    """The sum, modulo 2^32, of the pool's words from byte ``first`` on, ``num_bytes`` of them.
-
-    >>> sum_of_words(4, 8) == ((0x9E3779B1 + 0x7F4A7C15) + (2 * 0x9E3779B1 + 0x7F4A7C15)) % 2**32
-    True
-    """
-    start, num = first // 4, num_bytes // 4
-    return (0x9E3779B1 * (num * start + num * (num - 1) // 2) + 0x7F4A7C15 * num) % 2**32
-
-
 def check(config: Config, outputs: Outputs) -> dict[str, float]:
     """Waits of the first, the second and the last reader, and how far apart their requests really were."""
     wrong_if(outputs["flags"][1], "a wait was given up: an SM that is named has no CTA, or a shot never came")
     for reader, (sm, checksum, _, _) in enumerate(outputs["told"].tolist()):
         if config.sms != "cluster" and sm != int(config.sms.split()[reader]):
             raise WrongAnswer(f"reader {reader} was on SM {sm}, not on those of {config.sms!r}")
-        wanted = sum_of_words(first_byte(config, reader), num_region_bytes(config))
+        wanted = sum_of_words(num_region_bytes(config), first_byte(config, reader))
         wrong_if(checksum != wanted, f"reader {reader} read words that sum up to {checksum}, not {wanted}")
     late, wait = (outputs["shots"][:, :, idx].astype(np.int64) for idx in range(2))
     wrong_if((wait <= 0).any(), "a shot came in no time, or not at all")
     values = {"num_sm_distance": float(outputs["told"][-1, 0] - outputs["told"][0, 0])}
     for name, reader in (("first", 0), ("second", 1), ("last", -1)):
         if len(wait) > abs(reader) or name == "first":
-            values |= quantiles(name, wait[reader])
+            values |= shot_quantiles(name, wait[reader])
     if len(wait) > 1:
-        values |= quantiles("skew", config.skew_cycles + late[1] - late[0])
+        values |= shot_quantiles("skew", config.skew_cycles + late[1] - late[0])
         values["drift_cycles"] = float(outputs["told"][:, 2].max())
     return values
-
-
-def quantiles(name: str, cycles: NDArray[np.int64]) -> dict[str, float]:
-    """P10, median and P90 of all shots."""
-    found = np.quantile(cycles, (0.1, 0.5, 0.9))
-    return {f"{name}_p{pct}_cycles": float(value) for pct, value in zip((10, 50, 90), found, strict=True)}
 
 
 def warm_sectors(config: Config) -> float:
@@ -369,11 +352,12 @@ def alu_per_cycle(gpu: GpuSpec) -> float:
 
 def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
     """Where merging ends in time and in number; among SMs it ends at the GPC, as ``distance`` shows."""
-    found = [
-        _fitted("xbar.coalesce_window_cycles", _windows(rows), "skew at which a line is read 1.5 times: median of pairs"),
-        _fitted("xbar.coalesce_max_requests", _limits(rows), "most readers for one read of a line, at no skew"),
+    window = "skew at which a line is read 1.5 times: median of pairs"
+    limit = "most readers for one read of a line, at no skew"
+    return [
+        *Fitted.median("xbar.coalesce_window_cycles", _windows(rows), window),
+        *Fitted.median("xbar.coalesce_max_requests", _limits(rows), limit),
     ]
-    return [fitted for fitted in found if fitted is not None]
 
 
 def fitted_constants(rows: Sequence[Mapping[str, str]], gpu: GpuSpec) -> list[FittedConstant]:
@@ -396,10 +380,6 @@ def fitted_constants(rows: Sequence[Mapping[str, str]], gpu: GpuSpec) -> list[Fi
             base = float(np.median([value for _, value in points]))
             found.append(FittedConstant(name="CODE_CYCLES", key=(way, 0), value=base, how=f"{how}: median"))
     return found
-
-
-def _fitted(parameter: str, values: Sequence[float], how: str) -> Fitted | None:
-    return Fitted(parameter=parameter, value=float(np.median(values)), how=how) if values else None
 
 
 def _reads(row: Mapping[str, str]) -> float:

@@ -28,6 +28,7 @@ from gpusim.evidence.cases.case import (
 )
 from gpusim.evidence.cases.checks import wrong_if
 from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.tile_walk import random_words
 from gpusim.machine.config import GpuSpec
 from gpusim.workload import ops
 from gpusim.workload.dtypes import BF16
@@ -47,7 +48,6 @@ SMEM_BYTES = 192 << 10
 """So that an SM has one CTA; the ring takes a third of it."""
 NUM_WORDS = 1_000_003
 """After which memory has the same words again: a prime, so that no two tiles are alike."""
-MULTIPLIER, ADDEND = 0x9E3779B1, 0x7F4A7C15
 HIT_RATE, TEX_MISSES = "lts__t_sector_hit_rate.pct", "lts__t_sectors_srcunit_tex_lookup_miss.sum"
 METRICS = (
     HIT_RATE, "lts__t_sectors.sum", "lts__t_sectors_lookup_hit.sum", "lts__t_sectors_lookup_miss.sum",
@@ -107,12 +107,9 @@ def others() -> list[Config]:
     return [*spins, *(Config(kernel, mib=mib) for kernel in ("copy_words", "fill_words") for mib in (1, 16, 128, 512))]
 
 
-@lru_cache(maxsize=1)
 def words() -> NDArray[np.uint32]:
-    """uint32[NUM_WORDS] that look random; copied to the GPU once."""
-    made = np.arange(NUM_WORDS, dtype=np.uint32) * np.uint32(MULTIPLIER) + np.uint32(ADDEND)
-    made.setflags(write=False)
-    return made
+    """Words that look random; copied to the GPU once."""
+    return random_words(4 * NUM_WORDS)
 
 
 def num_panels(config: Config) -> int:

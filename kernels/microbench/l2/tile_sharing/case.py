@@ -484,7 +484,7 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
         return _lead(rows)
     gpu, found = load_gpu(GPU), []
     gpus = [replace(gpu, l2=replace(gpu.l2, queue_cycles=queue)) for queue in QUEUES]
-    smallest = [_twin(least[0], each)["cycles_per_stage"] for each in gpus]
+    smallest = [_twin(Config.of(least[0]), each)["cycles_per_stage"] for each in gpus]
     for row in larger:
         measured = float(row["cycles_per_stage"]) - float(least[0]["cycles_per_stage"])
         low, high = (
