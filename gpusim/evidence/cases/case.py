@@ -316,9 +316,7 @@ class Case:
     is_validation: bool = False
     families: Callable[[str, Any], tuple[str, ...]] = no_families
     problem: Callable[[Any], Hashable] = no_problem
-    derived: Mapping[str, Callable[[Mapping[str, str]], float | None]] = field(
-        default_factory=lambda: MappingProxyType({})
-    )
+    derived: Mapping[str, Callable[[Mapping[str, str]], float | None]] = field(default_factory=lambda: MappingProxyType({}))
     fit: Callable[[Sequence[Mapping[str, str]]], Sequence[Fitted]] = nothing_fitted
     fitted_constants: Callable[[Sequence[Mapping[str, str]], GpuSpec], Sequence[FittedConstant]] = no_fitted_constants
     derive: Callable[[Config], dict[str, float]] = no_values

@@ -41,9 +41,7 @@ class ConfigRow(Mapping[str, str]):
     @classmethod
     def sweep(cls, **columns: Any) -> list[Self]:
         """Configs with each combination of values; the last column varies fastest, and text or a number is one value."""
-        values = [
-            item if isinstance(item, Iterable) and not isinstance(item, str) else (item,) for item in columns.values()
-        ]
+        values = [item if isinstance(item, Iterable) and not isinstance(item, str) else (item,) for item in columns.values()]
         return [cls(**dict(zip(columns, combination, strict=True))) for combination in product(*values)]
 
     def text(self) -> Mapping[str, str]:

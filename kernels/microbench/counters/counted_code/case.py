@@ -103,7 +103,9 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
             yield ops.Fma(num_bytes / straight.INSTRUCTION_BYTES)
 
     launched = Launch(
-        kernel="straight", num_ctas=straight.NUM_SMS, num_tiles=straight.NUM_SMS,
+        kernel="straight",
+        num_ctas=straight.NUM_SMS,
+        num_tiles=straight.NUM_SMS,
         roles=(WarpRole(name="all", num_warps=num_warps, program=program),),
     )
     result = simulate(launched, gpu, clock="max", l2="flushed" if is_flushed else "warm")

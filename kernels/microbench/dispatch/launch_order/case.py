@@ -121,7 +121,12 @@ def refill() -> list[Config]:
         grid = NUM_SMS * 4 + 40
         found.append(
             Config(
-                grid, threads=threads, registers=registers, stay_cycles=4000, spread_cycles=2000, aligned=NUM_SMS,
+                grid,
+                threads=threads,
+                registers=registers,
+                stay_cycles=4000,
+                spread_cycles=2000,
+                aligned=NUM_SMS,
                 first=grid - 40,
             )
         )

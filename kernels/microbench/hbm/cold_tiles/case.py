@@ -264,7 +264,6 @@ def sums_of_last_tiles(config: Config) -> tuple[int, ...]:
     return tuple(total)
 
 
-
 def check(config: Config, outputs: Outputs) -> dict[str, float]:
     """Cycles of a step, and from its request to its end."""
     wrong_if(outputs["flags"][1], "a wait was given up: an SM has two CTAs, or a tile never came")

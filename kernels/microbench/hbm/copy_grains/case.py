@@ -164,10 +164,14 @@ def twin(config: Config) -> Launch:
         for name, way, other in (("in", "read", "write"), ("out", "write", "read")) if kind != other
     ]  # fmt: skip
     return Launch(
-        kernel=config.kernel, num_ctas=grid, num_tiles=num_shares,
+        kernel=config.kernel,
+        num_ctas=grid,
+        num_tiles=num_shares,
         roles=(WarpRole(name="all", num_warps=threads // WARP_SIZE, program=program),),
         registers_per_thread=REGISTERS[kind, width][unrolled.bit_length() - 1],
-        extra_smem_bytes=SMEM_OF_CTAS[config.ctas_per_sm], footprints=tuple(footprints), has_uniform_programs=True,
+        extra_smem_bytes=SMEM_OF_CTAS[config.ctas_per_sm],
+        footprints=tuple(footprints),
+        has_uniform_programs=True,
     )
 
 

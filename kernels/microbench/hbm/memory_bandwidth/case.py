@@ -81,7 +81,6 @@ WORKER = np.dtype([("begin_ns", "<i8"), ("end_ns", "<i8"), ("cycles", "<i8"), ("
 # ---------------------------------------------------------------------------------------------- configs
 
 
-
 SHARINGS = ("own", "turned", "blocked", "all", "together")
 
 
@@ -523,7 +522,8 @@ def _check_sums(config: Config, state: Any, num_live: int) -> dict[str, float]:
     moved = plan.num_workers * plan.chunk_bytes * (2 if config.kernel.startswith("copy") else 1)
     return {
         "used_bytes": float(plan.used_bytes * (2 if config.kernel.startswith("copy") else 1)),
-        "moved_bytes": float(moved * plan.num_steps), "all_bytes": float(moved * (plan.num_warm + plan.num_steps)),
+        "moved_bytes": float(moved * plan.num_steps),
+        "all_bytes": float(moved * (plan.num_warm + plan.num_steps)),
     }
 
 
@@ -714,7 +714,12 @@ def _boxes_of(
 
 
 def twin(
-    config: Config, num_steps: int, *, num_live: int, num_passes: float = 1.0, live: frozenset[int] | None = None,
+    config: Config,
+    num_steps: int,
+    *,
+    num_live: int,
+    num_passes: float = 1.0,
+    live: frozenset[int] | None = None,
     workers: Sequence[int] | None = None,
 ) -> Launch:
     """The kernel in the simulator's words: ``num_steps`` steps of each CTA, of a footprint as large as the kernel's.

@@ -146,8 +146,12 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
 
 
 def _summary(
-    loaded: NDArray[np.int64], stored: NDArray[np.int64], fenced: NDArray[np.int64], sms: NDArray[np.int64],
-    has_read: NDArray[np.bool_], has_written: NDArray[np.bool_],
+    loaded: NDArray[np.int64],
+    stored: NDArray[np.int64],
+    fenced: NDArray[np.int64],
+    sms: NDArray[np.int64],
+    has_read: NDArray[np.bool_],
+    has_written: NDArray[np.bool_],
 ) -> dict[str, float]:
     """Quantiles over warps; ends of SMs."""
     values: dict[str, float] = {}

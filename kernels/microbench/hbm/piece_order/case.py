@@ -193,7 +193,8 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
     found: list[Fitted] = []
     for way, name in (("read", "hbm.row_open_read_bytes"), ("write", "hbm.row_open_write_bytes")):
         times = [
-            (int(row["piece_bits"]), float(row["gpu__time_duration.sum"])) for row in rows
+            (int(row["piece_bits"]), float(row["gpu__time_duration.sum"]))
+            for row in rows
             if row["way"] == way and row["unrolled"] == "1" and row.get("gpu__time_duration.sum")
         ]
         along = [ns for piece, ns in times if not piece]

@@ -62,7 +62,8 @@ class Config(ConfigRow):
 def lengths() -> list[Config]:
     """One warp a sub-core on one SM, every length; two and four, together and apart by a part of a turn."""
     return [
-        *(Config(num, "none") for num in PLAIN), *(Config(num, "each_16") for num in READS),
+        *(Config(num, "none") for num in PLAIN),
+        *(Config(num, "each_16") for num in READS),
         *(Config(num, "none", warps) for warps in (8, 16) for num in SHARED),
         *(Config(num, "none", 8, round(part * num)) for part in (0.25, 1.0, 1.75) for num in SHARED),
     ]

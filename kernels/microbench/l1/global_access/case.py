@@ -38,6 +38,7 @@ STORE_METRICS = (
     "l1tex__data_pipe_lsu_wavefronts_mem_lgds.sum", "lts__t_sectors_srcunit_tex_op_write.sum",
 )  # fmt: skip
 
+
 def _buffer() -> NDArray[np.uint8]:
     words = (np.arange(BUFFER_BYTES // 4, dtype=np.uint64) * 0x9E3779B1 + 0x7F4A7C15).astype("<u4").view(np.uint8)
     words.setflags(write=False)

@@ -39,7 +39,6 @@ PLACES = ((8, 1), (16, 1), (32, 1), (32, 2))
 """Warps of a CTA, CTAs of an SM."""
 
 
-
 @dataclass(frozen=True)
 class Config(ConfigRow):
     """Columns of one config."""

@@ -297,7 +297,11 @@ def _twin(config: Config, gpu: GpuSpec) -> tuple[tuple[float, ...], float]:
     )  # fmt: skip
     found_code = replace(gpu, dispatcher=replace(gpu.dispatcher, cold_start_cycles=0.0))  # the lines are cold, no more
     result = simulate(
-        launched, found_code, clock="max", l2="warm" if config.state == "l2" else "cold", recorded_sms=range(gpu.num_sms),
+        launched,
+        found_code,
+        clock="max",
+        l2="warm" if config.state == "l2" else "cold",
+        recorded_sms=range(gpu.num_sms),
     )
     ends = {role.cta_idx: role.states[-1][2] for role in result.timeline.roles if role.cta_idx in of_cta}
     waits = {reader: ends[cta] - when[cta] + code_cycles(kernel) for cta, reader in of_cta.items()}
@@ -404,7 +408,8 @@ def _windows(rows: Sequence[Mapping[str, str]]) -> list[float]:
 def _limits(rows: Sequence[Mapping[str, str]]) -> list[float]:
     """The most readers for one read, of those that ask at the same time: where seven take two reads, one is for four."""
     found = [
-        math.ceil(num_readers(Config.of(row)) / max(1, round(_reads(row)))) for row in rows
+        math.ceil(num_readers(Config.of(row)) / max(1, round(_reads(row))))
+        for row in rows
         if row["group"] == "readers" and row["skew_cycles"] == "0" and row["sms"].startswith("0 1 ") and row.get(READ)
     ]
     return [float(max(found))] if found else []

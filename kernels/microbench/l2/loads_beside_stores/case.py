@@ -462,7 +462,8 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
         "line_request_bytes": (takes, "what packets take longer beside six copies than beside one of a line"),
         "request_interval_packets": (turns, "cycles a line of six copies over cycles a packet"),
         "request_wait_per_efold_fraction": (
-            growths, "copies to 2 KiB: wait less turns, beyond a lone line's, over it and the logarithm",
+            growths,
+            "copies to 2 KiB: wait less turns, beyond a lone line's, over it and the logarithm",
         ),
     }
     return [

@@ -122,8 +122,10 @@ def values_of(rates: NDArray[np.float64]) -> dict[str, float]:
     """Of bytes a cycle of each SM."""
     short = in_short_parts()
     return {
-        "bytes_per_cycle": float(rates.sum()), "long_part_bytes_per_cycle": float(rates[~short].mean()),
-        "short_part_bytes_per_cycle": float(rates[short].mean()), "least_bytes_per_cycle": float(rates.min()),
+        "bytes_per_cycle": float(rates.sum()),
+        "long_part_bytes_per_cycle": float(rates[~short].mean()),
+        "short_part_bytes_per_cycle": float(rates[short].mean()),
+        "least_bytes_per_cycle": float(rates.min()),
         "most_bytes_per_cycle": float(rates.max()),
     }
 

@@ -72,7 +72,6 @@ METRICS = (READ, "lts__t_requests_srcunit_tex_op_read.sum", "lts__t_sectors_srcu
 # ---------------------------------------------------------------------------------------------- configs
 
 
-
 @dataclass(frozen=True)
 class Config(ConfigRow):
     """Columns of one config."""

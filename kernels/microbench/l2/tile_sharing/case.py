@@ -74,7 +74,6 @@ METRICS = (
 # ---------------------------------------------------------------------------------------------- configs
 
 
-
 @dataclass(frozen=True)
 class Config(ConfigRow):
     """Columns of one config."""

@@ -200,10 +200,13 @@ def launch(config: Config) -> KernelLaunch:
 def sum_of_last_stages(config: Config, operand: str, panel: int) -> int:
     """The sum, modulo 2^32, of the words of an operand that a ring holds in the end."""
     rows, words = box_rows(config, operand), random_words(PATTERN_BYTES)
-    return sum(
-        sum_of_box(words, panel * rows, rows, pitch_bytes=pitch_bytes(config), column=step % config.wrap)
-        for step in range(config.steps - config.stages, config.steps)
-    ) % 2**32
+    return (
+        sum(
+            sum_of_box(words, panel * rows, rows, pitch_bytes=pitch_bytes(config), column=step % config.wrap)
+            for step in range(config.steps - config.stages, config.steps)
+        )
+        % 2**32
+    )
 
 
 def check(config: Config, outputs: Outputs) -> dict[str, float]:
