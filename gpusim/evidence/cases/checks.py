@@ -25,8 +25,12 @@ def wrong_if(is_wrong: object, text: str) -> None:
         raise WrongAnswer(text)
 
 
+def _of(kernel: str) -> str:
+    return f"{kernel}: " if kernel else ""
+
+
 def check_words(found: NDArray[Any], wanted: NDArray[Any], kernel: str = "") -> None:
-    """Compare words one by one.
+    """Compare words one by one; an error names ``kernel``.
 
     >>> check_words(np.array([1, 2]), np.array([1, 3]))
     Traceback (most recent call last):
@@ -37,11 +41,12 @@ def check_words(found: NDArray[Any], wanted: NDArray[Any], kernel: str = "") -> 
     """
     wrong = np.flatnonzero(found != wanted)
     if len(wrong):
-        of_kernel = f"{kernel}: " if kernel else ""
-        raise WrongAnswer(f"{of_kernel}word {wrong[0]} is {found[wrong[0]]}, wants {wanted[wrong[0]]}")
+        raise WrongAnswer(f"{_of(kernel)}word {wrong[0]} is {found[wrong[0]]}, wants {wanted[wrong[0]]}")
 
 
-def check_windows(out: Windows, came: NDArray[np.uint8], expected: Callable[[int, int], NDArray[np.uint8]]) -> None:
+def check_windows(
+    out: Windows, came: NDArray[np.uint8], expected: Callable[[int, int], NDArray[np.uint8]], kernel: str = ""
+) -> None:
     """Compare all bytes of an output's windows; ``expected`` returns those of (offset, number of bytes).
 
     Raises:
@@ -50,4 +55,4 @@ def check_windows(out: Windows, came: NDArray[np.uint8], expected: Callable[[int
     for (offset, num_bytes), window in zip(out.windows, out.split(came), strict=True):
         is_off = window != expected(offset, num_bytes)
         if is_off.any():
-            raise WrongAnswer(f"byte {offset + int(np.argmax(is_off))} of the output is not what it should be")
+            raise WrongAnswer(f"{_of(kernel)}byte {offset + int(np.argmax(is_off))} of the output is not what it should be")

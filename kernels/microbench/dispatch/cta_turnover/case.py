@@ -112,7 +112,7 @@ def expected(config: Config, offset: int, num_bytes: int) -> NDArray[np.uint8]:
 
 def check(config: Config, outputs: Outputs) -> dict[str, float]:
     """Windows of what was stored, every byte; nothing where nothing is."""
-    check_windows(_out(config), outputs["out"], partial(expected, config))
+    check_windows(_out(config), outputs["out"], partial(expected, config), config.kernel)
     return {}
 
 
