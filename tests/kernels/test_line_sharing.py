@@ -175,7 +175,7 @@ def test_a_request_for_a_line_that_is_on_its_way_waits_for_the_rest_of_the_way()
 
 def test_who_joins_a_line_waits_for_so_much_less_as_it_asks_later() -> None:
     """It comes to both at once, but for what their ways from L2 differ; who joins some lines waits for the others."""
-    shots = {skew: one(kernel="bulk", sms="0 1", skew=skew) | {"shot_bytes": "16384"} for skew in (10, 40, 90, 150)}
+    shots = {skew: one(kernel="bulk", sms="0 1", skew=skew, shot_bytes=16384) for skew in (10, 40, 90, 150)}
     found = {skew: CASE.predict(shot, GPU) for skew, shot in shots.items()}
     waits = {skew: predicted["second_p50_cycles"] for skew, predicted in found.items()}
     assert found[40][case.READ] == found[10][case.READ] < found[90][case.READ] < found[150][case.READ]
@@ -187,7 +187,7 @@ def test_a_hit_costs_latency_and_bytes() -> None:
     """And the farthest slice, and the kernel's own code; the bytes move while the rest is looked up."""
     base, of_load = case.CODE_CYCLES["load"]
     for num_bytes in (8192, 16384):
-        wait = CASE.predict(one(kernel="load_8", sms="0", shot_bytes=str(num_bytes)), GPU)["first_p50_cycles"]
+        wait = CASE.predict(one(kernel="load_8", sms="0", shot_bytes=num_bytes), GPU)["first_p50_cycles"]
         moved, lines = num_bytes / GPU.xbar.sm_read_bytes_per_cycle, num_bytes / 128
         latency = GPU.l2.near_latency_cycles + GPU.l2.slice_spread_cycles * (lines - 1) / (lines + 1)
         issue = num_bytes / 512 / 4

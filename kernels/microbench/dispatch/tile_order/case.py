@@ -61,19 +61,15 @@ class Config(ConfigRow):
     column_step: int
 
 
-def _config(m: int, n: int, k: int, dtype: str, layout: str, steps: tuple[int, int]) -> Config:
-    return Config("look_on", m, n, k, dtype, layout, *steps)
-
-
 def configs() -> list[Config]:
     """One a shape, in an order that does not matter."""
     step = {side: NARROW_STEP if side <= NARROW else WIDE_STEP for shape in SHAPES for side in shape[:2]}
-    return [_config(m, n, *others, (step[m], step[n])) for m, n, *others in SHAPES]
+    return [Config("look_on", m, n, k, dtype, layout, step[m], step[n]) for m, n, k, dtype, layout in SHAPES]
 
 
 def lone() -> list[Config]:
     """The same of shapes with few tiles: clusters whose SMs the watchers hold come late, and so show where they are."""
-    return [_config(*shape, (NARROW_STEP, NARROW_STEP)) for shape in LONE_SHAPES]
+    return [Config("look_on", *shape, NARROW_STEP, NARROW_STEP) for shape in LONE_SHAPES]
 
 
 def launch(config: Config, is_counted: bool) -> Product:

@@ -136,13 +136,13 @@ def footprint_configs() -> list[Config]:
 
 def in_flight_configs() -> list[Config]:
     """Bytes in flight an SM: CTAs, threads, loads of each, their width; boxes of TMA; all SMs live, and one."""
-    everywhere = [
+    everywhere: list[tuple[str, dict[str, Any]]] = [
         *((f"read_cg_b128_u{u}", {"threads": n}) for u in (1, 2, 4, 8) for n in (32, 64, 128, 256, 512, 1024)),
         *((f"write_b128_u{u}", {"threads": n}) for u in (1, 4) for n in (32, 64, 128, 256, 512, 1024)),
         *((kernel, {"box_bytes": box, "stages": stages}) for kernel in ("tma_load", "tma_store")
           for box in (KIB << i for i in range(6)) for stages in (1, 2, 4, 8) if box * stages <= 192 * KIB),
     ]  # fmt: skip
-    on_all = [
+    on_all: list[tuple[str, dict[str, Any]]] = [
         *((f"read_cg_b128_u{u}", {"threads": n, "ctas_per_sm": ctas})
           for ctas, sizes in ((2, (64, 256, 512)), (4, (32, 128, 256))) for u in (1, 4) for n in sizes),
         *((f"read_cg_b{bits}_u{u}", {"threads": n}) for bits in (32, 64) for u in (1, 4) for n in (128, 512, 1024)),
@@ -150,9 +150,8 @@ def in_flight_configs() -> list[Config]:
         *((f"read_{tag}_b128_u4", {"threads": n}) for tag in ("ca", "na") for n in (128, 512, 1024)),
     ]  # fmt: skip
     found = []
-    for kernels, place, resident in (
-        (everywhere + on_all, {}, IN_L2), (everywhere, {"placement": "first", "count": 1}, 4 * MIB),
-    ):  # fmt: skip
+    first: dict[str, Any] = {"placement": "first", "count": 1}
+    for kernels, place, resident in ((everywhere + on_all, {}, IN_L2), (everywhere, first, 4 * MIB)):
         for size in (resident, IN_HBM):
             found += [Config(kernel, footprint_bytes=size, **place, **columns) for kernel, columns in kernels]
     return found
@@ -194,7 +193,7 @@ def loaded_configs() -> list[Config]:
 def counted_configs() -> list[Config]:
     """A few of the others, counted: how many bytes the slices and memory move for those that were asked for."""
     threads, boxes = {"threads": 512}, {"threads": 64, "box_bytes": 16 * KIB, "stages": 8}
-    kinds = [
+    kinds: list[tuple[str, dict[str, Any]]] = [
         *(("read_cg_b128_u4", {"sharing": sharing, **threads}) for sharing in ("own", "turned", "all", "together")),
         *((f"read_{tag}_b128_u4", threads) for tag in ("ca", "na")),
         ("write_b128_u4", threads), ("copy_b128_u4", threads), ("mix_b128_u4", {"write_quarters": 2, **threads}),
@@ -1101,7 +1100,7 @@ def _values() -> Mapping[str, str]:
     return found
 
 
-def _group(configs: Callable[[int], list[Config]], rank: int, metrics: tuple[str, ...] = ()) -> Group:
+def _group(configs: Callable[..., list[Config]], rank: int, metrics: tuple[str, ...] = ()) -> Group:
     return Group(configs=configs, rank=rank, metrics=metrics, least_capability=(9, 0))
 
 

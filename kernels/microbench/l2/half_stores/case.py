@@ -134,7 +134,7 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
     return {"asked_bytes": float(asked_bytes(config))}
 
 
-def asked_bytes(config: Mapping[str, str]) -> int:
+def asked_bytes(config: Config) -> int:
     """That are stored or added to."""
     return config.num_ctas * NUM_GROUPS * 8 * config.num_warps * ROW_BYTES * NUM_ROUNDS
 

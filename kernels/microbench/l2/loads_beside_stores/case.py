@@ -472,7 +472,7 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
     ]  # fmt: skip
 
 
-def _of(rows: Sequence[Mapping[str, str]], group: str, kind: str) -> list[Config]:
+def _of(rows: Sequence[Mapping[str, str]], group: str, kind: str) -> list[Mapping[str, str]]:
     return [row for row in rows if row["group"] == group and row["kernel"] == f"beside_{kind}"]
 
 

@@ -90,7 +90,7 @@ def wave() -> list[Config]:
 
 def several() -> list[Config]:
     """Small tiles of four CTAs an SM, and wide ones in three waves."""
-    kinds: tuple[dict[str, int], ...] = (
+    kinds: tuple[dict[str, Any], ...] = (
         {"m_tiles": 24, "n_tiles": 33, "a_rows": 64, "b_rows": 64, "stages": 3, "ctas_per_sm": 4, "steps": 48, "wrap": 48},
         {"m_tiles": 33, "n_tiles": 12, "a_rows": 64, "b_rows": 256, "stages": 4, "steps": 32, "wrap": 32},
     )
