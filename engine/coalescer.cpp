@@ -32,7 +32,7 @@ BatchPrice Coalescer::price_lines(const LineBatch& batch, Reader* reader, double
   double num_bytes = batch.num_bytes;
   double asked_at = batch.asked_at;
   double of_requests = batch.request_bytes;
-  if (!batch.merges) {
+  if (!batch.coalesces) {
     double carried = larger(num_bytes * batch.weight, of_requests);
     counters.xbar.carried_bytes += carried;
     return BatchPrice{num_bytes, carried, 0.0};
@@ -47,7 +47,7 @@ BatchPrice Coalescer::price_lines(const LineBatch& batch, Reader* reader, double
     asked_at = begin - ahead_bytes_;
   double gone_bytes = (begin - asked_at) * (1.0 - input.xbar->coalesce_wait_fraction);
   LineRequest* asked = tile->asked.begin();
-  while (asked != tile->asked.end() && asked->region != reader->merge_region) asked++;
+  while (asked != tile->asked.end() && asked->region != reader->coalesce_region) asked++;
   bool has_neighbour = asked != tile->asked.end();
   double asking = num_bytes * rate / slices->alone();
   double read = num_bytes;
@@ -91,7 +91,7 @@ BatchPrice Coalescer::price_lines(const LineBatch& batch, Reader* reader, double
       }
     }
   }
-  LineRequest mine{reader->merge_region, begin, begin + length / pace, served, reader, gone_bytes};
+  LineRequest mine{reader->coalesce_region, begin, begin + length / pace, served, reader, gone_bytes};
   if (has_neighbour)
     *asked = mine;
   else
@@ -107,7 +107,7 @@ BatchPrice Coalescer::price_lines(const LineBatch& batch, Reader* reader, double
 // later.
 double Coalescer::pending_share(const TileState* tile, double at_cycle) const {
   double last_at = tile->done_at + far_cycles_;
-  double first_at = tile->began_at + input.xbar->merge_fill_cycles;
+  double first_at = tile->began_at + input.xbar->coalesce_fill_cycles;
   double since = at_cycle - input.xbar->coalesce_window_cycles - first_at;
   if (since <= 0.0 || since >= last_at - first_at) return since <= 0.0 ? 1.0 : 0.0;
   return 1.0 - since / (last_at - first_at);

@@ -9,7 +9,7 @@ namespace gpusim {
 struct Reader {
   SharedPipe* slices = nullptr;  // those of its partition
   uint32_t partition = 0;
-  uint32_t merge_region = 0;  // with whom its requests merge
+  uint32_t coalesce_region = 0;  // with whom its requests merge
   Sequence draws;
 };
 
@@ -28,7 +28,7 @@ struct LineBatch {
   double reads;   // how many of each byte they read
   ZeroRows zeros;
   TileState* tile = nullptr;     // where it may merge, and wait in slices' queues
-  bool merges = false;           // whether lines of it may come with a neighbour's
+  bool coalesces = false;        // whether lines of it may come with a neighbour's
   double request_bytes = 0.0;    // what its requests of lines take of the slices at least
   double asked_at = 0.0;         // what the slices had moved when it was asked for
   double sharing = 1.0;          // of its bytes what may come with a neighbour's

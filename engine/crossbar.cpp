@@ -82,7 +82,7 @@ SmPort::SmPort(const SmRecord& record, uint32_t sm)
     : gpc(uint32_t(record.gpc)), stores(&crossbar.stores, sm) {
   slices = &crossbar.slices[record.partition];
   partition = uint32_t(record.partition);
-  merge_region = uint32_t(record.merge_region);
+  coalesce_region = uint32_t(record.coalesce_region);
   draws.num = DRAWS_APART * sm;
 }
 
@@ -176,7 +176,7 @@ void Crossbar::read(MemoryRequest& request, Completion* done, const void* group,
   bool is_row = group != nullptr && request.num_bytes > MOST_ROW_BYTES * request.num_rows;
   LineBatch batch{num_bytes, is_row ? input.xbar->bulk_weight : 1.0, request.fetched.reads, zeros};
   batch.request_bytes = request.fetched.num_line_requests * input.l2->request_bytes;
-  if (input.xbar->merges == 0.0) {
+  if (input.xbar->coalesces == 0.0) {
     counters.xbar.passed_bytes += num_bytes;
     counters.xbar.served_bytes += num_bytes * request.fetched.reads;
   } else if (num_bytes != 0.0 || !zeros.is_any) {
@@ -184,7 +184,7 @@ void Crossbar::read(MemoryRequest& request, Completion* done, const void* group,
     double moved = slices->moved();
     batch.asked_at = moved + (request.issued_at - agenda.cycle) * slices->rate;
     batch.tile = part.tile;
-    batch.merges = true;
+    batch.coalesces = true;
     batch.sharing = request.fetched.sharing;
     batch.request_sharing = request.fetched.request_sharing;
   }

@@ -190,7 +190,7 @@ EXPORT(numeric) double numeric(int32_t which, double x, double y) {
 // What the slowest of several takes that draw their waits alike.
 EXPORT(evaluate) double evaluate(int32_t which, double a, double b, double c, double d, double e) {
   switch (which) {
-    case 0: return most_of(int(a));
+    case 0: return expected_max(int(a));
     case 1: return slowest_wait(int(a), int(b));
     case 2: return slowest_of_both(int(a), int(b), c, d);
     default: return slowest_beside_writes(a, b, c, d, e);

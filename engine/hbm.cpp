@@ -110,7 +110,7 @@ double Hbm::uneven_cycles(double num_bytes, double place, bool are_apart, double
   if (!are_apart) parts *= input.hbm->interleaved_variance_fraction;
   double num = larger(1.0, (part_bytes != 0.0 ? part_bytes : num_bytes) / input.hbm->channel_bytes);
   if (place < 0.0) {
-    double most = most_of(int(smaller(MOST_LINES, rounded(num))));
+    double most = expected_max(int(smaller(MOST_LINES, rounded(num))));
     return input.hbm->channel_cycles * __builtin_sqrt(parts) * most;
   }
   double deviation = normal_inverse_cdf(power(place, 1.0 / num));

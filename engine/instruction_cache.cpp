@@ -39,15 +39,15 @@ double InstructionCache::wait_cycles(int32_t name, double num_bytes, int32_t num
   return num_bytes * waits;
 }
 
-double InstructionCache::loop_cycles(double num_instructions, double own_cycles) const {
+double InstructionCache::loop_cycles(double num_instructions, double overhead_cycles) const {
   double num_bytes = num_instructions * INSTRUCTION_BYTES;
   double kept = input.instruction_cache->loop_kept_bytes;
   if (num_bytes <= kept) return 0.0;
   double lost = smaller(1.0, (1.0 + LOOP_WAYS) * (num_bytes - kept) / num_bytes);
-  return lost * larger(0.0, num_bytes / loop_bytes_per_cycle_ - own_cycles);
+  return lost * larger(0.0, num_bytes / loop_bytes_per_cycle_ - overhead_cycles);
 }
 
-double InstructionCache::late_cycles(const FarCodeRecord& code, double at_cycle) {
+double InstructionCache::late_cycles(const ColdCodeRecord& code, double at_cycle) {
   const InstructionCacheConstants& spec = *input.instruction_cache;
   double far = code.end_bytes - larger(code.begin_bytes, spec.launch_fetched_bytes);
   if (far <= 0.0) return 0.0;
@@ -60,7 +60,7 @@ double InstructionCache::late_cycles(const FarCodeRecord& code, double at_cycle)
     there_at = larger(at_cycle + turns * input.l2->near_latency_cycles,
                       since + turns * input.launch->code_latency_cycles);
   }
-  double own = code.own_cycles * far / (code.end_bytes - code.begin_bytes);
+  double own = code.overhead_cycles * far / (code.end_bytes - code.begin_bytes);
   return larger(0.0, there_at - at_cycle - own);
 }
 

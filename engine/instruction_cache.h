@@ -19,9 +19,9 @@ class InstructionCache {
   // How long warps stand still for a stretch of code, beyond issuing it; it then is the latest in the caches.
   double wait_cycles(int32_t name, double num_bytes, int32_t num_warps_each);
   // How much longer a turn of a loop takes than the cycles in which a scheduler issues it, for its code.
-  double loop_cycles(double num_instructions, double own_cycles) const;
+  double loop_cycles(double num_instructions, double overhead_cycles) const;
   // How much longer a stretch takes than its own cycles, behind flushed caches.
-  double late_cycles(const FarCodeRecord& code, double at_cycle);
+  double late_cycles(const ColdCodeRecord& code, double at_cycle);
 
  private:
   struct Stretch {

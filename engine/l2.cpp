@@ -120,7 +120,7 @@ void L2::fill(const MemoryRequest& request, TileState* tile, double share) {
   double place = hbm.waits.next(PLASTIC);
   bool is_many = request.num_bytes > PARTITION_BYTES;
   double spread = is_many && num_rows >= FEW_ROWS ? hbm.spread_cycles() : 0.0;
-  double together = request.num_together;
+  double together = request.batch_scale;
   L2Fill* done = fills_.make();
   done->tile = tile;
   done->waits = waits_of(num_rows * together, paid, are_apart, is_many, place, 0.0);
@@ -326,7 +326,7 @@ double L2Link::store(double num_bytes, double at_cycle, double* deviation) {
 double L2Link::late_cycles(double num_bytes, double deviation) const {
   double lines = num_bytes / LINE_BYTES;
   if (lines <= 1.0 || deviation == 0.0) return 0.0;
-  return most_of(int(rounded(smaller(lines, input.l2->num_lanes)))) * deviation;
+  return expected_max(int(rounded(smaller(lines, input.l2->num_lanes)))) * deviation;
 }
 
 double L2Link::pass(double num_bytes, double taken_bytes, double at_cycle, double* deviation) {

@@ -54,7 +54,7 @@ void multiply_add(Role* role, const Op& op) {
 
 // A kernel's own instructions, each waiting for the one before it; `num_more` take turns between.
 void chain(Role* role, double num_instructions, double num_more) {
-  if (machine.run.is_ideal(Ideal::OWN_CODE)) return;
+  if (machine.run.is_ideal(Ideal::OVERHEAD_CODE)) return;
   WarpScheduler& scheduler = sm_of(role).scheduler;
   double chained = role->t + num_instructions * input.warp_scheduler->dependent_cycles;
   double end = scheduler.execute(scheduler.alu_pipe, num_instructions, role->num_warps, role->t);
@@ -82,7 +82,7 @@ bool slowed_chain(Role* role, const AluRecord& cost) {
   double now = smaller(share, left_cycles / beside_cycles);
   double end = role->t + now * beside_cycles;
   if ((share - now) * cost.num_instructions > EPSILON_INSTRUCTIONS)
-    return role->ask_again(end, role->t, share - now, WarpState::ISSUE, Wait::OWN_CODE);
+    return role->ask_again(end, role->t, share - now, WarpState::ISSUE, Wait::OVERHEAD_CODE);
   role->spend(WarpState::ISSUE, end);
   return true;
 }
@@ -157,7 +157,7 @@ void wgmma_wait_group(Role* role, const Op& op) {
 }
 
 // Waits for instructions that the SM's caches do not hold.
-void code(Role* role, const Op& op) {
+void fetch_code(Role* role, const Op& op) {
   int32_t num_each = warps_each(role->num_warps, input.warp_scheduler->num_schedulers);
   double waited = sm_of(role).instruction_cache.wait_cycles(op.cost, op.number, num_each);
   role->spend(WarpState::NO_INSTRUCTION, role->t + waited);
@@ -165,19 +165,19 @@ void code(Role* role, const Op& op) {
 
 // Waits for what a sub-core does not keep of a loop's code, where one warp issues it; two and more do so
 // meanwhile.
-void loop_code(Role* role, const Op& op) {
+void loop_body(Role* role, const Op& op) {
   Sm& sm = sm_of(role);
   if (role->num_warps * double(sm.num_ctas) > input.warp_scheduler->num_schedulers) return;
-  const LoopCodeRecord& code = input.loop_codes[uint32_t(op.cost)];
-  double waited = sm.instruction_cache.loop_cycles(code.num_instructions, code.own_cycles);
-  if (waited > 0.0 && !machine.run.is_ideal(Ideal::OWN_CODE))
+  const LoopBodyRecord& code = input.loop_bodies[uint32_t(op.cost)];
+  double waited = sm.instruction_cache.loop_cycles(code.num_instructions, code.overhead_cycles);
+  if (waited > 0.0 && !machine.run.is_ideal(Ideal::OVERHEAD_CODE))
     role->spend(WarpState::NO_INSTRUCTION, role->t + waited);
 }
 
 // Where caches of code were flushed, waits for instructions that the launch has not brought along.
-void far_code(Role* role, const Op& op) {
+void fetch_cold_code(Role* role, const Op& op) {
   if (input.launch->is_flushed == 0.0) return;
-  double late = sm_of(role).instruction_cache.late_cycles(input.far_codes[uint32_t(op.cost)], role->t);
+  double late = sm_of(role).instruction_cache.late_cycles(input.cold_codes[uint32_t(op.cost)], role->t);
   if (late > 0.0) role->spend(WarpState::NO_INSTRUCTION, role->t + late);
 }
 
@@ -197,7 +197,7 @@ bool alu(Role* role, const Op& op) {
   const AluRecord& cost = input.alus[uint32_t(op.cost)];
   if (op.flags & 1) {
     bool is_slowed = cost.num_beside > cost.num_instructions && cost.num_instructions > 0.0;
-    if (is_slowed && !machine.run.is_ideal(Ideal::OWN_CODE)) return slowed_chain(role, cost);
+    if (is_slowed && !machine.run.is_ideal(Ideal::OVERHEAD_CODE)) return slowed_chain(role, cost);
     chain(role, cost.num_instructions, cost.num_more);
     return true;
   }

@@ -98,7 +98,7 @@ bool global_load(Role* role, const Op& op) {
   flight->request = role->request(op, access.num_sectors * SECTOR_BYTES, 0.0);
   MemoryRequest& request = flight->request;
   if (allocates) {
-    if (role->laggard.asked_bytes == 0.0) role->loads_since = role->t;
+    if (role->slowest_warp.asked_bytes == 0.0) role->loads_since = role->t;
     double noted = sm.l1.wait_for_lines(request.tile, access.num_requests, role->loads_since + waited, at);
     if (noted > end) end = noted;
   }
@@ -114,7 +114,7 @@ bool global_load(Role* role, const Op& op) {
   request.asked_until = end;
   if (access.num_sectors * SECTOR_BYTES < access.num_lines * LINE_BYTES)
     request.num_part_requests = access.num_requests;
-  request.num_together = role->laggard.asks(token, request.num_bytes);
+  request.batch_scale = role->slowest_warp.asks(token, request.num_bytes);
   flight->span.begin(role, false, request.issued_at, request.num_bytes);
   role->give_token(op.stage, token);
   sm.l1.read(request, flight, allocates, passage.begin, false);
@@ -211,7 +211,7 @@ bool use(Role* role, const Op& op) {
   WarpState state = WarpState::SHORT_SCOREBOARD;
   if (token->is_long) {
     state = WarpState::LONG_SCOREBOARD;
-    role->laggard.asked_bytes = 0.0;
+    role->slowest_warp.asked_bytes = 0.0;
   }
   if (token->is_ready) {
     role->spend(state, token->ready_at);

@@ -75,7 +75,7 @@ double area(const double* values, int num_values, double step) {
   return (sum - 0.5 * (values[0] + values[num_values - 1])) * step;
 }
 
-double work_out_most_of(int num) {
+double work_out_expected_max(int num) {
   static double shares[DEVIATION_STEPS + 1];
   static bool is_known = false;
   constexpr double STEP = 2.0 * DEVIATIONS / DEVIATION_STEPS;
@@ -205,7 +205,7 @@ double work_out_slowest_beside_writes(double num_parts, double chance, double wa
 
 }  // namespace
 
-double most_of(int num) { return num <= 1 ? 0.0 : answer<work_out_most_of>(num); }
+double expected_max(int num) { return num <= 1 ? 0.0 : answer<work_out_expected_max>(num); }
 
 double slowest_wait(int num_lines, int share_steps) {
   return answer<work_out_slowest_wait>(num_lines, share_steps);

@@ -5,7 +5,7 @@
 namespace gpusim {
 
 // The mean of the largest of `num` normal draws, in deviations.
-double most_of(int num);
+double expected_max(int num);
 
 // The mean of the longest of `num_lines` waits, each none or, with the chance `share_steps` of 64,
 // exponential of mean 1.

@@ -46,9 +46,9 @@ enum class OpKind : uint8_t {
   WGMMA = 35,
   WGMMA_COMMIT_GROUP = 36,
   WGMMA_WAIT_GROUP = 37,
-  CODE = 38,
-  FAR_CODE = 39,
-  LOOP_CODE = 40,
+  FETCH_CODE = 38,
+  FETCH_COLD_CODE = 39,
+  LOOP_BODY = 40,
   FMA = 41,
   ALU = 42,
   IMAD_WIDE = 43,
@@ -69,7 +69,7 @@ enum class Section : uint8_t {
 enum class Ideal : uint8_t {
   BANK_CONFLICTS = 0,
   EPILOGUE = 1,
-  OWN_CODE = 2,
+  OVERHEAD_CODE = 2,
   IMAD_WIDE = 3,
   PROLOGUE = 4,
   MAINLOOP = 5,
@@ -114,7 +114,7 @@ enum class Wait : uint8_t {
   BULK_GROUP = 10,
   ITS_COPIES = 11,
   REGISTERS = 12,
-  OWN_CODE = 13,
+  OVERHEAD_CODE = 13,
   PRODUCTS_TURN = 14,
   TENSOR_CORES = 15,
   FMA_PIPE = 16,
@@ -236,16 +236,16 @@ struct MmaSyncRecord {
   int64_t is_integer;
 };
 
-struct FarCodeRecord {
+struct ColdCodeRecord {
   int64_t name;
   double begin_bytes;
   double end_bytes;
-  double own_cycles;
+  double overhead_cycles;
 };
 
-struct LoopCodeRecord {
+struct LoopBodyRecord {
   double num_instructions;
-  double own_cycles;
+  double overhead_cycles;
 };
 
 struct FmaRecord {
@@ -326,7 +326,7 @@ struct SmRecord {
   int64_t partition;
   int64_t gpc;
   int64_t write_link;
-  int64_t merge_region;
+  int64_t coalesce_region;
   int64_t is_lone;
   double distance_cycles;
   double pace;
@@ -447,10 +447,10 @@ struct LaunchConstants {
   double is_flushed;
   double code_latency_cycles;
   double num_code_names;
-  double num_far_code_names;
+  double num_cold_code_names;
   double max_events;
   double keeps_trace;
-  double side_bytes;
+  double partition_bytes;
   double compute_capability;
   double num_stages;
 };
@@ -458,7 +458,7 @@ struct LaunchConstants {
 struct IdealsConstants {
   double bank_conflicts;
   double epilogue;
-  double own_code;
+  double overhead_code;
   double imad_wide;
   double prologue;
   double mainloop;
@@ -535,11 +535,11 @@ struct XbarConstants {
   double num_gpc_store_ports;
   double bulk_weight;
   double multicast_weight;
-  double merges;
+  double coalesces;
   double coalesce_max_requests;
   double coalesce_window_cycles;
   double coalesce_wait_fraction;
-  double merge_fill_cycles;
+  double coalesce_fill_cycles;
 };
 
 struct L1Constants {
@@ -746,7 +746,7 @@ struct Totals {
   double num_copies;
   double has_bank_conflicts;
   double has_epilogue;
-  double has_own_code;
+  double has_overhead_code;
   double has_imad_wide;
   double has_prologue;
   double has_mainloop;
@@ -798,8 +798,8 @@ enum class Input : uint32_t {
   FETCHES = 19,
   WGMMAS = 20,
   MMA_SYNCS = 21,
-  FAR_CODES = 22,
-  LOOP_CODES = 23,
+  COLD_CODES = 22,
+  LOOP_BODIES = 23,
   FMAS = 24,
   ALUS = 25,
   PROGRAMS = 26,
@@ -871,8 +871,8 @@ struct InputData {
   Table<FetchRecord> fetches;
   Table<WgmmaRecord> wgmmas;
   Table<MmaSyncRecord> mma_syncs;
-  Table<FarCodeRecord> far_codes;
-  Table<LoopCodeRecord> loop_codes;
+  Table<ColdCodeRecord> cold_codes;
+  Table<LoopBodyRecord> loop_bodies;
   Table<FmaRecord> fmas;
   Table<AluRecord> alus;
   Table<ProgramRecord> programs;
@@ -922,8 +922,8 @@ struct InputData {
     visit(Input::FETCHES, fetches);
     visit(Input::WGMMAS, wgmmas);
     visit(Input::MMA_SYNCS, mma_syncs);
-    visit(Input::FAR_CODES, far_codes);
-    visit(Input::LOOP_CODES, loop_codes);
+    visit(Input::COLD_CODES, cold_codes);
+    visit(Input::LOOP_BODIES, loop_bodies);
     visit(Input::FMAS, fmas);
     visit(Input::ALUS, alus);
     visit(Input::PROGRAMS, programs);
@@ -1020,9 +1020,9 @@ void wgmma_fence(Role* role, const Op& op);
 void wgmma(Role* role, const Op& op);
 void wgmma_commit_group(Role* role, const Op& op);
 void wgmma_wait_group(Role* role, const Op& op);
-void code(Role* role, const Op& op);
-void far_code(Role* role, const Op& op);
-void loop_code(Role* role, const Op& op);
+void fetch_code(Role* role, const Op& op);
+void fetch_cold_code(Role* role, const Op& op);
+void loop_body(Role* role, const Op& op);
 bool fma(Role* role, const Op& op);
 bool alu(Role* role, const Op& op);
 bool imad_wide(Role* role, const Op& op);
@@ -1073,9 +1073,9 @@ inline bool carry_out(Role* role, const Op& op) {
     case OpKind::WGMMA: wgmma(role, op); break;
     case OpKind::WGMMA_COMMIT_GROUP: wgmma_commit_group(role, op); break;
     case OpKind::WGMMA_WAIT_GROUP: wgmma_wait_group(role, op); break;
-    case OpKind::CODE: code(role, op); break;
-    case OpKind::FAR_CODE: far_code(role, op); break;
-    case OpKind::LOOP_CODE: loop_code(role, op); break;
+    case OpKind::FETCH_CODE: fetch_code(role, op); break;
+    case OpKind::FETCH_COLD_CODE: fetch_cold_code(role, op); break;
+    case OpKind::LOOP_BODY: loop_body(role, op); break;
     case OpKind::FMA: return fma(role, op);
     case OpKind::ALU: return alu(role, op);
     case OpKind::IMAD_WIDE: return imad_wide(role, op);

@@ -33,7 +33,7 @@ struct MemoryRequest : TileRequest {
   int32_t num_warps = 1;           // warps that each wait for a part of it alone
   double new_fraction = 1.0;       // of its rows those that begin a block of memory that L2 takes as a whole
   double num_part_requests = 0.0;  // instructions that ask for parts of lines each
-  double num_together = 1.0;       // bytes that are waited for together, over these
+  double batch_scale = 1.0;        // bytes that are waited for together, over these
   // loads of a thread that ask for it, in turns with other warps'; 0: as a whole
   int32_t num_turns = 0;
   double asked_until = 0.0;  // cycle at which the last of these loads is issued

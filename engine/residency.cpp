@@ -96,39 +96,41 @@ bool Residency::kept_loss(const MemoryRequest& request, uint32_t partition, Loss
     tiles_.put(request.tile, tile);
   }
   double share = 1.0 / num_partitions_;
-  KeptSide* sides = tile->sides;
-  bool is_known = sides[0].is_held || sides[1].is_held || sides[0].was_evicted || sides[1].was_evicted;
+  PartitionLines* partitions = tile->partitions;
+  bool is_known = partitions[0].is_held || partitions[1].is_held || partitions[0].was_evicted ||
+                  partitions[1].was_evicted;
   if (input.launch->is_warm != 0.0 && !is_known) {
     for (uint32_t each = 0; each < num_partitions_; each++)  // both have what was there before
-      touch(&sides[each], kept_[each], request.num_bytes, false);
+      touch(&partitions[each], kept_[each], request.num_bytes, false);
     return false;
   }
-  bool has_copy = sides[partition].is_copied;
+  bool has_copy = partitions[partition].is_copied;
   for (uint32_t each = 0; each < num_partitions_; each++) {
-    loss->memory[each] = sides[each].is_held ? 0.0 : share;
+    loss->memory[each] = partitions[each].is_held ? 0.0 : share;
     loss->crossing[each] = 1.0 - share;
   }
   for (uint32_t other = 0; other < num_partitions_; other++)
-    if (!has_copy && other != partition) touch(&sides[other], kept_[other], request.num_bytes * share, true);
-  touch(&sides[partition], kept_[partition], request.num_bytes, false);
+    if (!has_copy && other != partition)
+      touch(&partitions[other], kept_[other], request.num_bytes * share, true);
+  touch(&partitions[partition], kept_[partition], request.num_bytes, false);
   loss->is_of_reader = true;
   return !has_copy;
 }
 
-void Residency::touch(KeptSide* side, Kept& kept, double num_bytes, bool is_home) {
+void Residency::touch(PartitionLines* lines, Kept& kept, double num_bytes, bool is_home) {
   double held = 0.0;
-  if (side->is_held) {
-    held = side->held_bytes;
-    kept.sides.remove(side);
+  if (lines->is_held) {
+    held = lines->held_bytes;
+    kept.least_recent.remove(lines);
   }
-  if (!is_home) side->is_copied = true;
-  side->held_bytes = is_home ? larger(held, num_bytes) : num_bytes;
-  side->is_held = true;
-  kept.sides.append(side);
-  kept.num_bytes += side->held_bytes - held;
-  while (kept.num_bytes > input.launch->side_bytes && kept.sides.oldest() != side) {
-    KeptSide* gone = kept.sides.oldest();
-    kept.sides.remove(gone);
+  if (!is_home) lines->is_copied = true;
+  lines->held_bytes = is_home ? larger(held, num_bytes) : num_bytes;
+  lines->is_held = true;
+  kept.least_recent.append(lines);
+  kept.num_bytes += lines->held_bytes - held;
+  while (kept.num_bytes > input.launch->partition_bytes && kept.least_recent.oldest() != lines) {
+    PartitionLines* gone = kept.least_recent.oldest();
+    kept.least_recent.remove(gone);
     gone->is_held = false;
     gone->is_copied = false;
     gone->was_evicted = true;

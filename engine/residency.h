@@ -23,21 +23,21 @@ class Residency {
 
  private:
   // A tile where lines are kept by use, on one partition.
-  struct KeptSide {
+  struct PartitionLines {
     double held_bytes = 0.0;
     bool is_held = false;
     bool is_copied = false;
     bool was_evicted = false;
-    KeptSide* older = nullptr;
-    KeptSide* newer = nullptr;
+    PartitionLines* older = nullptr;
+    PartitionLines* newer = nullptr;
   };
   struct KeptTile {
-    KeptSide sides[2];
+    PartitionLines partitions[2];
   };
 
   // Tiles that a partition keeps, the one that was used last at the end.
   struct Kept {
-    LinkedList<KeptSide> sides;
+    LinkedList<PartitionLines> least_recent;
     double num_bytes = 0.0;
   };
 
@@ -45,7 +45,7 @@ class Residency {
   bool loss_again(const MemoryRequest& request, Loss* loss);
   bool find(const WalkRecord& walk, int32_t panel, int32_t wave, bool is_first, Loss* loss) const;
   bool kept_loss(const MemoryRequest& request, uint32_t partition, Loss* loss);
-  void touch(KeptSide* side, Kept& kept, double num_bytes, bool is_home);
+  void touch(PartitionLines* lines, Kept& kept, double num_bytes, bool is_home);
 
   Map<TileKey, uint32_t> num_walks_;  // how often a tile has been walked within its wave
   Pool<uint32_t> walks_pool_;

@@ -39,14 +39,14 @@ bool is_in(uint64_t set, uint8_t kind) { return (set >> kind) & 1; }
 
 // ------------------------------------------------------------------------------------------ the last warp
 
-double Laggard::asks(Token* token, double num_bytes) {
+double SlowestWarp::asks(Token* token, double num_bytes) {
   token->late_before = cycles;
   token->num_meetings = num_meetings;
   asked_bytes += num_bytes;
   return num_bytes != 0.0 ? asked_bytes / num_bytes : 1.0;
 }
 
-void Laggard::fall_behind(const Token* token, double late, double worked) {
+void SlowestWarp::fall_behind(const Token* token, double late, double worked) {
   if (late <= 0.0) return;
   double still = larger(0.0, cycles - (worked - worked_before));
   double before = token->num_meetings == num_meetings ? smaller(token->late_before, still) : 0.0;
@@ -55,7 +55,7 @@ void Laggard::fall_behind(const Token* token, double late, double worked) {
   worked_before = worked;
 }
 
-double Laggard::meet(double worked) {
+double SlowestWarp::meet(double worked) {
   num_meetings++;
   double late = cycles - (worked - worked_before);
   cycles = 0.0;
@@ -182,7 +182,7 @@ void Role::issue(double num_instructions) {
 }
 
 void Role::meet() {
-  double late = laggard.cycles != 0.0 ? laggard.meet(worked()) : 0.0;
+  double late = slowest_warp.cycles != 0.0 ? slowest_warp.meet(worked()) : 0.0;
   if (late != 0.0) spend(WarpState::LONG_SCOREBOARD, t + late);
 }
 
@@ -223,7 +223,7 @@ bool Role::ask_again(double cycle, double asked_at, double left, WarpState state
 void Role::fall_behind(const Token* token) {
   if (token->late_cycles == 0.0) return;
   double late = token->late_cycles - larger(0.0, t - token->ready_at);
-  laggard.fall_behind(token, late, worked());
+  slowest_warp.fall_behind(token, late, worked());
 }
 
 // ------------------------------------------------------------------------------------------ what ops need

@@ -14,7 +14,7 @@ enum class CopyPass : uint8_t { NONE, ONCE, UNTIL_COMMIT };
 // a random walk; who is late finds free what the others took turns at meanwhile.
 // Ignores: which warp it is; that what it stores comes later, too.
 // Source: kernels/memory_bursts (rounds of loads), kernels/memory_bandwidth (loops), h200_sxm, 2026-11-22.
-struct Laggard {
+struct SlowestWarp {
   double cycles = 0.0;
   double worked_before = 0.0;  // cycles of shared work when it fell behind
   uint32_t num_meetings = 0;
@@ -71,7 +71,7 @@ class Role : public Action, public Completion {
   bool must_retry = false;
   bool has_entered = false;  // a place before the data stage that it has waited for
   CopyPass copy_pass = CopyPass::NONE;
-  Laggard laggard;
+  SlowestWarp slowest_warp;
 
   // What an op waits for the rest of its turn beside wgmma: since when, and how much is left of it.
   bool is_partly_done = false;

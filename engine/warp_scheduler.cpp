@@ -19,15 +19,15 @@ double WarpScheduler::execute(GapPipe& pipe, double num_instructions, int32_t nu
   double schedulers = input.warp_scheduler->num_schedulers;
   double total = num_instructions * num_warps;
   double end = pipe.reserve(total, at_cycle);
-  double own_cycles = total / (pipe.rate * (num_warps < schedulers ? num_warps / schedulers : 1.0));
+  double pipe_cycles = total / (pipe.rate * (num_warps < schedulers ? num_warps / schedulers : 1.0));
   if (wgmma_until > at_cycle && total > 0.0) {
     double each = input.warp_scheduler->math_interval_during_wgmma_cycles * warps_each(num_warps, schedulers);
     double beside = smaller(1.0, (wgmma_until - at_cycle) / (each * num_instructions));
     double passed = beside_pipe.reserve(total * beside, at_cycle);
-    passed = larger(passed, at_cycle + each * num_instructions * beside) + (1.0 - beside) * own_cycles;
+    passed = larger(passed, at_cycle + each * num_instructions * beside) + (1.0 - beside) * pipe_cycles;
     end = larger(end, passed);
   }
-  return larger(larger(end, issued), at_cycle + own_cycles);
+  return larger(larger(end, issued), at_cycle + pipe_cycles);
 }
 
 }  // namespace gpusim

@@ -32,8 +32,8 @@ def struct_name(table: str) -> str:
     >>> struct_name("tma_loads"), struct_name("accesses"), struct_name("role_states"), struct_name("phase_flips")
     ('TmaLoadRecord', 'AccessRecord', 'RoleStateRecord', 'PhaseFlipRecord')
     """
-    singular = {"accesses": "access", "fetches": "fetch", "async_copies": "async_copy", "trace": "trace"}
-    word = singular.get(table, table.removesuffix("s"))
+    singular = {"accesses": "access", "fetches": "fetch", "trace": "trace"}
+    word = singular.get(table, re.sub("ie$", "y", table.removesuffix("s")))
     return "".join(part.capitalize() for part in word.split("_")) + "Record"
 
 

@@ -54,6 +54,16 @@ def test_an_engine_that_is_none_names_the_nearest(verb: str, capsys: pytest.Capt
     assert capsys.readouterr().err == "gpusim: --engine 'nativ' is unknown; did you mean 'native'?\n"
 
 
+@pytest.mark.parametrize("flag", ["--trace", "--plot", "--ring"])
+def test_the_reference_records_no_timeline_and_writes_none(
+    flag: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / f"found.{'pftrace' if flag == '--trace' else 'png'}"
+    assert main(["predict", *GEMM, "--engine", "reference", flag, str(path)]) == 2
+    says = f"gpusim: {flag} needs a timeline, and --engine reference records none; use --engine native\n"
+    assert capsys.readouterr().err == says and not path.exists()
+
+
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_document_says_which_engine_it_is_from(engine: str, tmp_path: Path) -> None:
     assert main(["predict", *GEMM, *ENGINES[engine], "--json", str(tmp_path / "found.json")]) == 0

@@ -90,7 +90,7 @@ BAD: list[tuple[list[str], list[str]]] = [
     (["(4,8)", "(8,4)", "--plot", "x.svg"], ["draws one layout"]),
     (["(4,8)", "--thread-values", "(4,8)"], ["--thread-values (4,8) says what --plot draws"]),
     (["(4,8)", "--thread-values", "(4,x)", "--plot", "x.svg"], ["--thread-values '(4,x)'"]),
-    (["(4,8)", "--thread-values", "(4,_)", "--plot", "x.svg"], ["no shape of rows and columns, such as (16,8)"]),
+    (["(4,8)", "--thread-values", "(4,_)", "--plot", "x.svg"], ["no shape of rows and columns, for example (16,8)"]),
     (["(4,8)", "--thread-values", "(2,4)", "--plot", "x.svg"], ["use its tile"]),
     (["(4,2,4)", "--thread-values", "(4,8)", "--plot", "x.svg"], ["wants two modes, and no swizzle"]),
     (["(4,8)", "--json", "x.svg", "--plot", "x.svg"], ["is the file of"]),

@@ -161,6 +161,13 @@ def test_a_sweep_takes_old_names(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(("typed", "name", "value"), [
     ("--dtype BF16", "dtype", "bf16"), ("--dtype bfloat16", "dtype", "bf16"), ("--dtype Half", "dtype", "fp16"),
     ("--dtype float16", "dtype", "fp16"), ("--dtype float32", "dtype", "fp32"), ("--dtype float8_e4m3", "dtype", "fp8"),
+    ("--dtype torch.bfloat16", "dtype", "bf16"), ("--dtype torch.float16", "dtype", "fp16"),
+    ("--dtype e4m3", "dtype", "fp8"), ("--dtype e5m2", "dtype", "fp8"), ("--dtype torch.float8_e5m2", "dtype", "fp8"),
+    ("--copy LDGSTS", "copy", "cp_async"),
+    ("--schedule KernelTmaWarpSpecialized", "schedule", "warp_specialized"),
+    ("--schedule KernelTmaWarpSpecializedCooperative", "schedule", "cooperative"),
+    ("--schedule KernelTmaWarpSpecializedPingpong", "schedule", "pingpong"),
+    ("--schedule KernelMultistage", "schedule", "multistage"),
     ("--layout TN", "layout", "tn"), ("--schedule Cooperative", "schedule", "cooperative"),
     ("--schedule warp-specialized", "schedule", "warp_specialized"), ("--swizzle 128b", "swizzle", "128B"),
     ("--setmaxnreg None", "setmaxnreg", "none"), ("--raster AlongM", "raster", "along_m"),
@@ -186,6 +193,8 @@ def test_words_are_understood_in_any_case(
     ("--GROUP_SIZE_M 8", "did you mean --swizzle-size (Triton's GROUP_SIZE_M)?"),
     ("--raster-order along_m", "--raster has along_m and along_n"),
     ("--stagse 3", "--stagse is unknown; did you mean '--stages'?"),
+    ("--max-swizzle 4", "--max-swizzle is unknown; did you mean --swizzle-size (CUTLASS's swizzle size)?"),
+    ("--schedule KernelCpAsyncWarpSpecialized", "is unknown; use --schedule warp_specialized --copy cp_async"),
 ])  # fmt: skip
 def test_other_peoples_names_are_refused_with_ours(typed: str, hint: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*H200, *typed.split()]) == 2

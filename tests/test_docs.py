@@ -1,7 +1,8 @@
 """What README and docs show is run.
 
 Every fenced block and every `gpusim ...` in backticks falls under one rule: commands and Python run; blocks marked `gpu`
-are understood, and refused where there is no GPU; set-up and test commands are those that CI runs; `text` is no code.
+are understood, and refused where there is no GPU; set-up and test commands are those that CI runs; `text` is no code,
+but where it begins with `$ gpusim`: that command is refused with the lines below it.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ MOST_QUESTIONS = int(os.environ.get("GPUSIM_DOCS_QUESTIONS", "6"))
 """To a table that a page judges; some take a minute of a core, and kernels of their rows have tests of their own."""
 CHANGE = re.compile(r"diff|(python|cpp|toml) \S+/\S+")
 """A file of a checkout, or changes of some: tests/test_extend.py applies them."""
-FOLDERS = ("docs/", "kernels/", "validation/", "tests/", "gpusim/", "configs/", "scripts/", "notebooks/")
+FOLDERS = ("docs/", "engine/", "kernels/", "validation/", "tests/", "gpusim/", "configs/", "scripts/", "notebooks/")
 
 pytest_plugins = ["pytester"]
 
@@ -69,6 +70,11 @@ class Block:
     def name(self) -> str:
         """For a test's id."""
         return f"{self.page}:{self.line}"
+
+    @property
+    def commands(self) -> list[str]:
+        """Lines of a shell, those that end in a backslash with the next one."""
+        return re.sub(r"\\\n\s*", "", self.text).splitlines()
 
 
 def blocks_of(path: Path) -> list[Block]:
@@ -99,7 +105,7 @@ def typed() -> dict[str, str]:
     """Every command line of gpusim that a page shows outside of blocks marked gpu, and where."""
     found: dict[str, str] = {}
     for block in of("sh"):
-        for line in block.text.splitlines():
+        for line in block.commands:
             for command in re.split(r"\s&&\s", line.removeprefix("$ ")):
                 plain = command.strip().removeprefix(".venv/bin/")
                 if plain.startswith("gpusim "):
@@ -118,6 +124,7 @@ KEPT = WANTS_GPU + WANTS_COMPILER + TAKES_MINUTES + STAYS
 COMMANDS = [line for line in TYPED if not line.startswith(KEPT) and WANTS_CLUSTER not in line]
 PYTHON = [block for block in of("python") if not block.text.startswith("def test_")]
 TESTS = [block for block in of("python") if block.text.startswith("def test_")]
+REFUSED = [block for block in of("text") if block.text.startswith("$ ")]
 
 
 @pytest.fixture
@@ -151,7 +158,7 @@ def test_a_block_falls_under_a_rule(block: Block) -> None:
     is_change = block.page == "docs/extend.md" and CHANGE.fullmatch(block.language)
     assert is_change or block.language in {"sh", "sh gpu", "python", "toml", "yaml", "text", "{toctree}"}
     if block.language == "sh":
-        for line in block.text.splitlines():
+        for line in block.commands:
             for command in re.split(r"\s&&\s", line):
                 plain = command.strip().removeprefix(".venv/bin/")
                 assert not plain or plain.startswith(("gpusim ", "#", *SET_UP)), command
@@ -169,6 +176,13 @@ def test_a_command_runs(
     out = capsys.readouterr().out
     assert status == 0 or (status == 1 and command.startswith("gpusim validate"))  # what is off is no failure of the command
     assert len(out) > 200
+
+
+@pytest.mark.parametrize("block", REFUSED, ids=lambda block: block.name)
+def test_a_command_is_refused_as_a_block_shows(block: Block, capsys: pytest.CaptureFixture[str]) -> None:
+    command, *shown = block.text.splitlines()
+    assert main(words_of(command.removeprefix("$ gpusim "))) == 2
+    assert capsys.readouterr().err.splitlines() == shown
 
 
 @pytest.mark.parametrize("command", [line for line in TYPED if line not in COMMANDS])

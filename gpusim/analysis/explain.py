@@ -14,13 +14,12 @@ from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from gpusim.errors import GpusimError, LaunchError
 from gpusim.machine.config import GpuSpec
 from gpusim.report.number_format import count, duration, percent
 from gpusim.report.predictions import verdict_of
-from gpusim.report.tables import print_command
+from gpusim.report.tables import plain_table, print_command
 from gpusim.simulate.idealize import IDEALS
 from gpusim.simulate.result import Result
 from gpusim.simulate.run import simulate
@@ -104,19 +103,13 @@ class Explanation:
                 }
                 for item in self.counterfactuals
             ],
-            "together_cycles": self.together_cycles,
-            "disagreement": self.disagreement,
-            "explain_remarks": list(self.remarks),
-            "explain_wall_s": self.wall_s,
+            "together_cycles": self.together_cycles, "disagreement": self.disagreement,
+            "explain_remarks": list(self.remarks), "explain_wall_s": self.wall_s,
         }
 
 
 def explain(
-    build: Build,
-    gpu: GpuSpec,
-    *,
-    progress: Callable[[str], None] = lambda title: None,
-    **simulate_options: Any,
+    build: Build, gpu: GpuSpec, *, progress: Callable[[str], None] = lambda title: None, **simulate_options: Any,
 ) -> Explanation:
     """Simulate the launch plainly, with each applicable part of IDEALS free, with all of them free, and with one more stage.
 
@@ -259,9 +252,7 @@ def _hidden_conflicts(item: Counterfactual, base: Result, other: Result) -> list
     return [f"Bank conflicts cost {wavefronts}."]
 
 
-def disagreement(
-    result: Result, counterfactuals: list[Counterfactual], together_cycles: float | None = None
-) -> str:
+def disagreement(result: Result, counterfactuals: list[Counterfactual], together_cycles: float | None = None) -> str:
     """Sentence if the counterfactuals contradict ``result.bound_by``, else empty.
 
     A busy part may save little because another part limits the kernel almost as much. Then all parts free at once
@@ -305,15 +296,10 @@ def render_explanation(explanation: Explanation, console: Console, *, next_comma
     console.print(
         f"[bold]{escape(result.kernel)}[/] on [bold]{escape(result.gpu)}[/]: {result.cycles:,.0f} cycles, "
         f"{duration(result.time_us * 1e-6)} at {result.sm_clock_mhz:,.0f} MHz",
-        highlight=False,
     )
-    console.print(f"The plain run says: bound by {escape(result.bound_by)}: {escape(result.reason)}.", highlight=False)
+    console.print(f"The plain run says: bound by {escape(result.bound_by)}: {escape(result.reason)}.")
     console.print()
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("if there were", header_style="dim", no_wrap=True)
-    for column in ("cycles", "saves", "share"):
-        table.add_column(column, header_style="dim", justify="right", no_wrap=True)
-    table.add_column("")
+    table = plain_table("", "if there were", "cycles", "saves", "share", "", ends=1)
     for item in explanation.counterfactuals:
         note = item.note if item.is_simulated else f"computed: {item.note}"
         if item.cycles is None:
@@ -321,29 +307,22 @@ def render_explanation(explanation: Explanation, console: Console, *, next_comma
         elif item.saves_nothing:
             table.add_row(item.title, f"{item.cycles:,.0f}", "saves nothing", "", escape(note), style="dim")
         else:
-            table.add_row(
-                item.title, f"{item.cycles:,.0f}", f"{item.saved_cycles:,.0f}", percent(item.share), escape(note)
-            )
+            table.add_row(item.title, f"{item.cycles:,.0f}", f"{item.saved_cycles:,.0f}", percent(item.share), escape(note))
     console.print(table)
     console.print()
     console.print(
         f"Each alone, at the same SM clock; savings do not add up, and below {percent(NOTHING)} count as nothing.",
-        highlight=False,
     )
     if explanation.together_cycles is not None:
-        console.print(
-            f"With all parts free at once {explanation.together_cycles:,.0f} cycles would remain.", highlight=False
-        )
+        console.print(f"With all parts free at once {explanation.together_cycles:,.0f} cycles would remain.")
     for remark in explanation.remarks:
-        console.print(escape(remark), highlight=False)
+        console.print(escape(remark))
     if explanation.disagreement:
-        console.print(f"[yellow]Disagreement[/]: {escape(explanation.disagreement)}", highlight=False)
+        console.print(f"[yellow]Disagreement[/]: {escape(explanation.disagreement)}")
     num_simulated = sum(item.is_simulated and item.cycles is not None for item in explanation.counterfactuals)
-    console.print(
-        f"{count(num_simulated, 'counterfactual')} simulated in {duration(explanation.wall_s)}.", highlight=False
-    )
+    console.print(f"{count(num_simulated, 'counterfactual')} simulated in {duration(explanation.wall_s)}.")
     console.print()
-    console.print(f"[bold]Verdict[/]: {escape(verdict_of_explanation(explanation))}", highlight=False)
+    console.print(f"[bold]Verdict[/]: {escape(verdict_of_explanation(explanation))}")
     if next_command:
         console.print("Next: ", end="")
         print_command(next_command, console)

@@ -447,7 +447,7 @@ def predict_one(
 def _simulate_all(contests: list[_Contest], workers: Workers, progress: Progress) -> None:
     """Simulate all problems, one after the other."""
     running: dict[Future[Any], tuple[_Contest, int]] = {}
-    began, told, asked, done, total = time.monotonic(), 0.0, 0, 0, sum(len(contest.entries) for contest in contests)
+    began, last_call, asked, done, total = time.monotonic(), 0.0, 0, 0, sum(len(contest.entries) for contest in contests)
     for contest in contests:
         contest.begin()
     waiting = iter(contests)
@@ -468,8 +468,8 @@ def _simulate_all(contests: list[_Contest], workers: Workers, progress: Progress
             of.take(idx, workers.answer(future))
             asked += 1
         now = time.monotonic()
-        if now - told > TELL_S or not running:
-            told = now
+        if now - last_call > TELL_S or not running:
+            last_call = now
             became = [entry.status for each in contests for entry in each.entries]
             to_come = sum(each.num_to_come for each in contests) + len(running)
             done = total - to_come

@@ -134,8 +134,7 @@ app = typer.Typer(
 
 @app.callback(invoke_without_command=True)
 def root(
-    context: typer.Context,
-    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+    context: typer.Context, version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
 ) -> None:
     """How fast a GPU kernel will be, and why, before it is written.
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from gpusim.cli.options import console_for, output_path, refuse_same, write_json
+from gpusim.cli.options import console_for, write_json
+from gpusim.cli.parameters import output_paths
 from gpusim.report.layout_arguments import BanksAsked, lanes_of
 
 if TYPE_CHECKING:
@@ -41,12 +42,12 @@ def banks_command(
         help="a swizzle over the layout: B,M,S in elements, or 32B, 64B, 128B of TMA and wgmma (in bytes)")] = None,
     threads: Annotated[list[str] | None, typer.Option(
         "--threads", metavar="LAYOUT",
-        help="where the first element of each lane's vector lies: a layout from lane to the index in the tile (mode 0 "
-        "counts first), or to a coordinate, such as 32:1@0 for one lane a row; 33rd and later lanes are those of a second "
+        help="Where the first element of each lane's vector lies: a layout from lane to the index in the tile (mode 0 "
+        "counts first), or to a coordinate. 32:1@0 is one lane a row. Lanes from the 33rd on are those of a second "
         "instruction: (32,2) is (lane,instruction). With several --access, one each in the same order, _ for the usual "
-        "lanes")] = None,
+        "lanes.")] = None,
     at: Annotated[str | None, typer.Option(
-        "--at", metavar="COORD", help="where the access starts in the tile, such as (0,16)")] = None,
+        "--at", metavar="COORD", help="where the access starts in the tile, for example (0,16)")] = None,
     json_path: Annotated[str | None, typer.Option(
         "--json", metavar="FILE", help="write the result as JSON; - is stdout", rich_help_panel="Output")] = None,
     plot_path: Annotated[str | None, typer.Option(
@@ -64,8 +65,7 @@ def banks_command(
     For example:
     gpusim banks --layout '(64,64):(64,1)' --dtype bf16 --access ldmatrix_x4
     """
-    outputs = {"--json": output_path(json_path, "--json"), "--plot": output_path(plot_path, "--plot", ".png", ".svg")}
-    refuse_same(outputs)
+    outputs = output_paths({"json_path": json_path, "plot_path": plot_path})
     asked = BanksAsked(
         layout=layout, dtype=dtype, access=tuple(access), threads=lanes_of(access, threads), swizzle=swizzle, at=at
     )
@@ -75,7 +75,7 @@ def banks_command(
     else:
         _write_joint(accesses, asked, outputs["--json"], outputs["--plot"])
     if outputs["--plot"] is not None:
-        console_for(Path("-")).print(f"Plot: {outputs['--plot']}", highlight=False, soft_wrap=True)
+        console_for(Path("-")).print(f"Plot: {outputs['--plot']}", soft_wrap=True)
 
 
 def _write_one(access: TileAccess, asked: BanksAsked, json_path: Path | None, plot_path: Path | None) -> None:

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 from typer.exceptions import TyperException
-from typer.main import get_command
 
-from gpusim.cli.kernel_command import command_of
-from gpusim.cli.options import check_choice, console_for, find_gpu, output_path, refuse_same, spinner, write_json
-from gpusim.cli.parameters import checked_params, given_options, kernel_parameters
+from gpusim.cli.kernel_command import kernel_command
+from gpusim.cli.options import check_choice, console_for, find_gpu, spinner, write_json
+from gpusim.cli.parameters import checked_params, given_options, kernel_parameters, output_paths
 from gpusim.errors import ConfigError, GpusimError, nearest
 
 if TYPE_CHECKING:
@@ -80,14 +79,7 @@ def _with_options_of(row: KernelModel) -> Any:
         ours = {item.name: values.pop(item.name) for item in own}
         _check(ours, row, values)
 
-    command.__signature__ = inspect.Signature(  # type: ignore[attr-defined]  # typer reads options from it
-        [*own, *kernel_parameters(row)]
-    )
-    command.__doc__ = check_command.__doc__
-    single = typer.Typer(add_completion=False, rich_markup_mode="rich",
-                         context_settings={"help_option_names": ["-h", "--help"]})
-    single.command(name="check", cls=command_of(row))(command)
-    return get_command(single)
+    return kernel_command(row, command, [*own, *kernel_parameters(row)], check_command.__doc__, "check")
 
 
 def check_command(
@@ -144,30 +136,28 @@ def _check(ours: Mapping[str, Any], row: KernelModel | None, values: Mapping[str
     for flag, name in (("--was", "was"), ("--worse", "worse")):
         if ours[name] and ours["baseline"] is None:
             raise ConfigError(f"{flag} goes with --baseline, an older profile")
-    outputs = {
-        "--json": output_path(ours["json_path"], "--json"), "--junit": output_path(ours["junit_path"], "--junit", ".xml"),
-    }
-    refuse_same(outputs, {"PROFILE": ours["profile"], "--baseline": ours["baseline"], "--models": ours["models"]})
-    if outputs["--junit"] is not None:
+    inputs = {"PROFILE": ours["profile"], "--baseline": ours["baseline"], "--models": ours["models"]}
+    json_path, junit_path = output_paths(ours, inputs).values()
+    if junit_path is not None:
         check_junit()
     try:
         report = _report(ours, row, values)
     except GpusimError as error:
         is_bad = not isinstance(error, NotComparableError)
         status, word = (BAD_INPUT, "BAD INPUT") if is_bad else (NOT_COMPARABLE, "NOT COMPARABLE")
-        if outputs["--junit"] is not None:
-            write_whole(outputs["--junit"], none_junit_bytes(str(error)))
-        if outputs["--json"] is not None:
-            write_json({"status": status, "verdict": f"{word}: {error}", "launches": []}, outputs["--json"])
+        if junit_path is not None:
+            write_whole(junit_path, none_junit_bytes(str(error)))
+        if json_path is not None:
+            write_json({"status": status, "verdict": f"{word}: {error}", "launches": []}, json_path)
         if is_bad:
             raise
         typer.echo(f"gpusim: {error}", err=True)
         raise typer.Exit(NOT_COMPARABLE) from None
-    if outputs["--junit"] is not None:
-        write_whole(outputs["--junit"], junit_bytes(report))
-    if outputs["--json"] is not None:
-        write_json(check_document(report), outputs["--json"])
-    render_check(report, console_for(outputs["--json"]))
+    if junit_path is not None:
+        write_whole(junit_path, junit_bytes(report))
+    if json_path is not None:
+        write_json(check_document(report), json_path)
+    render_check(report, console_for(json_path))
     if report.status:
         raise typer.Exit(report.status)
 
@@ -227,9 +217,7 @@ def _models(ours: Mapping[str, Any], row: KernelModel | None, values: Mapping[st
 def _checked(row: KernelModel, given: Mapping[str, Any]) -> dict[str, Any]:
     """Options in the model's types: numbers and flags as such, all others as typed."""
     found = checked_params(row, given).model_dump(by_alias=True)
-    return {
-        name: found[name] if isinstance(found.get(name), int | float) else value for name, value in given.items()
-    }
+    return {name: found[name] if isinstance(found.get(name), int | float) else value for name, value in given.items()}
 
 
 def _regex(text: str | None) -> str:
@@ -246,7 +234,7 @@ def _option(text: str, known: Any) -> tuple[str, str]:
     name, mark, value = text.partition("=")
     name = name.removeprefix("--").replace("-", "_")
     if not mark:
-        raise ConfigError(f"--was {text!r} wants OPTION=VALUE, such as stages=3")
+        raise ConfigError(f"--was {text!r} wants OPTION=VALUE, for example stages=3")
     if name not in known:
         raise ConfigError(f"--was {name!r} is no option of the kernel; {nearest(name, known)}")
     return name, value

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gpusim.report.number_format import flag, shortened
+from gpusim.report.number_format import USUAL_SETTINGS, option_words, setting_words, shortened
 
 NOT_LISTED = ("dtype", "out_dtype", "wgmma_depth")
 """Options that are not listed as chosen: the problem has the type, and the others follow from it."""
@@ -35,18 +35,9 @@ class CommandLine:
 
     def setting_words(self) -> list[str]:
         """Words of settings that differ from the defaults."""
-        words = []
-        clock = f"{self.clock:g}" if isinstance(self.clock, float) else self.clock
-        for name, text, default in (
-            ("clock", clock, "single"), ("l2", self.l2, "cold"), ("data", self.data, "random"),
-            ("engine", self.engine, "native"),
-        ):
-            words += [] if text == default else [f"--{name}", text]
-        if self.core_only:
-            words.append("--core-only")
-        if self.max_events is not None:
-            words += ["--max-events", str(self.max_events)]
-        return words
+        words = setting_words({name: getattr(self, name) for name in USUAL_SETTINGS})
+        words += ["--core-only"] if self.core_only else []
+        return [*words, *option_words({"max_events": self.max_events})]
 
     def sweep_words(self, options: Sequence[str]) -> list[str]:
         """Words of a sweep over ``options``, without an engine, since ``sweep`` has no such option."""
@@ -61,9 +52,7 @@ class CommandLine:
     def problem_words(self, options: Mapping[str, Any], needed: Sequence[str]) -> list[str]:
         """Words of the kernel, its ``needed`` options, its type, and all that was typed."""
         names = [*needed, *(name for name in options if name == "dtype" or (name in self.given and name not in needed))]
-        shown = {
-            name: options[name] if isinstance(options[name], bool) else shortened(str(options[name])) for name in names
-        }
+        shown = {name: options[name] if isinstance(options[name], bool) else shortened(str(options[name])) for name in names}
         return [self.kernel, *option_words(shown), "--gpu", self.gpu_name, *self.setting_words()]
 
     def chosen_words(self, options: Mapping[str, Any], asked: Mapping[str, Any]) -> list[str]:
@@ -74,18 +63,3 @@ class CommandLine:
         }
         chosen = {name: value for name, value in rest.items() if value != asked[name]}
         return option_words(chosen or rest)
-
-
-def option_words(options: Mapping[str, Any]) -> list[str]:
-    """Options as command-line words.
-
-    >>> option_words({"m": 256, "out_dtype": "bf16", "persistent": True, "bias": False})
-    ['--m', '256', '--out-dtype', 'bf16', '--persistent', '--no-bias']
-    """
-    words: list[str] = []
-    for name, value in options.items():
-        if isinstance(value, bool):
-            words.append(flag(name) if value else f"--no-{flag(name)[2:]}")
-        else:
-            words += [flag(name), str(value)]
-    return words

@@ -18,15 +18,11 @@ Gpu = Annotated[str, typer.Option("--gpu", metavar="NAME|TOML", help="a GPU's na
 Measured = Annotated[
     str | None, typer.Option("--measured", metavar="DIR", help="its measured tables; validation/measured/<gpu> by default")
 ]
-Kernels = Annotated[
-    list[str] | None, typer.Option("--kernel", metavar="NAME", help="the rows of this kernel alone; repeat")
-]
+Kernels = Annotated[list[str] | None, typer.Option("--kernel", metavar="NAME", help="the rows of this kernel alone; repeat")]
 Json = Annotated[str | None, typer.Option("--json", metavar="FILE", help="write the result as JSON; - is stdout")]
 
 
-def calibrate_command(
-    gpu_name: Gpu, measured: Measured = None, kernels: Kernels = None, json_path: Json = None
-) -> None:
+def calibrate_command(gpu_name: Gpu, measured: Measured = None, kernels: Kernels = None, json_path: Json = None) -> None:
     """Fit a GPU's parameters to measured rows; prints TOML lines for a person to take over.
 
     Every second config of a sweep calibrates; a table on stderr has the values that the others would give.
@@ -48,7 +44,7 @@ def calibrate_command(
     if output is not None:
         write_json([asdict(line) for line in lines], output)
     render_calibration(lines, len(gpu.sources), console_for(Path("-")))
-    console_for(output).print(toml_lines(lines, gpu), highlight=False, markup=False, soft_wrap=True)
+    console_for(output).print(toml_lines(lines, gpu), markup=False, soft_wrap=True)
 
 
 def cases_named(names: Sequence[str] | None) -> list[Case]:

@@ -73,15 +73,14 @@ def _export(folder: str, only: str | None, jobs: int | None) -> None:
     if only is not None and only not in OFFERED:
         raise ConfigError(f"--only {only!r} is unknown; {nearest(only, list(OFFERED))}")
     offered = OFFERED if only is None else {only: OFFERED[only]}
-    if said := left_over(where, offered):
-        typer.echo(f"explore: {said}", err=True)
+    if remark := left_over(where, offered):
+        typer.echo(f"explore: {remark}", err=True)
     with progress(says_left=False) as tell:
         try:
             written = export(where, jobs=jobs, offered=offered, tell=partial(tell, "answers worked out"))
         except KeyboardInterrupt:
             kept = "the older copy is as it was" if (where / "index.html").is_file() else "no page is written yet"
-            told = f"{kept}; the same command goes on with the answers that are done"
-            typer.echo(f"explore: {told}", err=True)
+            typer.echo(f"explore: {kept}; the same command goes on with the answers that are done", err=True)
             raise
     kept = f" ({written.num_kept} of them from before)" if written.num_kept else ""
     answers = f"{count(written.num_answers, 'answer')} and {count(written.num_refusals, 'refusal')}{kept}"

@@ -5,16 +5,19 @@ In: words as typed. Out: the words with today's names of options and values; err
 
 from __future__ import annotations
 
+import inspect
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import typer
 from typer.core import TyperCommand
+from typer.main import get_command
 
-from gpusim.cli.options import where
+from gpusim.cli.options import Commands, where
 from gpusim.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -29,7 +32,7 @@ FOREIGN: Mapping[str, tuple[tuple[str, ...], str]] = MappingProxyType({
     "num_ctas": (("cluster",), "Triton's num_ctas"),
     "cluster_shape": (("cluster",), "CUTLASS's ClusterShape"),
     **dict.fromkeys(("group_m", "group_size_m"), (("swizzle_size",), "Triton's GROUP_SIZE_M")),
-    "max_swizzle_size": (("swizzle_size",), "CUTLASS's swizzle size"),
+    **dict.fromkeys(("max_swizzle", "max_swizzle_size"), (("swizzle_size",), "CUTLASS's swizzle size")),
     **dict.fromkeys(("mainloop", "mainloop_schedule", "kernel_schedule"), (("schedule",), "CUTLASS's KernelSchedule")),
     "epilogue_schedule": (("epilogue",), "CUTLASS's EpilogueSchedule"),
     **dict.fromkeys(("tile_shape", "cta_tile", "threadblock_shape"), (("tile",), "CUTLASS's TileShape")),
@@ -93,9 +96,49 @@ class KernelCommand(TyperCommand):
         return shown
 
 
-def command_of(row: KernelModel) -> type[KernelCommand]:
-    """Class of a command with the options of ``row``."""
-    return type("KernelCommand", (KernelCommand,), {"row": row})
+def kernel_command(
+    row: KernelModel, run: Callable[..., None], parameters: Sequence[inspect.Parameter], text: str | None, name: str = ""
+) -> Any:
+    """Command that calls ``run`` with ``parameters``, the kernel's options among them; ``text``: its help."""
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # typer reads options from it
+    single = typer.Typer(add_completion=False, rich_markup_mode="rich",
+                         context_settings={"help_option_names": ["-h", "--help"]})
+    single.command(name=name or row.name, help=text, cls=type("KernelCommand", (KernelCommand,), {"row": row}))(run)
+    return get_command(single)
+
+
+class Kernels(Commands):
+    """One command per row of KERNEL_MODELS; the models are imported when a command is used."""
+
+    noun = "kernel"
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Names of all kernels."""
+        from gpusim.kernel_models import KERNEL_MODELS
+
+        return list(KERNEL_MODELS)
+
+    def hint(self, name: str, known: Sequence[str]) -> str:
+        """Hint at the kernel that is meant, which may have further names."""
+        from gpusim.kernel_models import KERNEL_MODELS
+
+        called = [row.name for row in KERNEL_MODELS.values() if name.lower().replace("-", "_") in row.also]
+        return f"did you mean {called[0]!r}?" if called else super().hint(name, known)
+
+    def command_for(self, row: KernelModel, verb: str) -> Any:
+        """Command ``verb`` for one kernel."""
+        raise NotImplementedError
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Command of this group for one kernel."""
+        from gpusim.kernel_models import KERNEL_MODELS
+
+        return self.command_for(KERNEL_MODELS[cmd_name], ctx.info_name) if cmd_name in self.list_commands(ctx) else None
+
+
+def kernel_group(kind: type[Kernels], text: str) -> typer.Typer:
+    """Group with a command per kernel; ``text``: its help."""
+    return typer.Typer(cls=kind, help=text, rich_markup_mode="rich")
 
 
 def in_todays_words(args: Sequence[str], row: KernelModel, known: set[str], path: str) -> list[str]:

@@ -10,25 +10,21 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-from typer.main import get_command
-
 from gpusim.cli.command import CommandLine
-from gpusim.cli.kernel_command import command_of
-from gpusim.cli.options import (
-    GPU_HELP,
-    Commands,
-    check_choice,
-    console_for,
-    find_gpu,
-    name_of,
-    output_path,
-    refuse_same,
-    spinner,
-    write_json,
+from gpusim.cli.kernel_command import Kernels, kernel_command, kernel_group
+from gpusim.cli.options import check_choice, console_for, find_gpu, name_of, spinner, write_json
+from gpusim.cli.parameters import (
+    checked_params,
+    given_options,
+    json_option,
+    kernel_parameters,
+    option,
+    output_paths,
+    plot_option,
+    simulation_options,
+    simulation_settings,
 )
-from gpusim.cli.parameters import checked_params, given_options, kernel_parameters, parameter
-from gpusim.errors import ConfigError, GpusimError, KernelError, LaunchError, nearest
+from gpusim.errors import ConfigError, GpusimError, KernelError, LaunchError
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -37,13 +33,6 @@ if TYPE_CHECKING:
     from gpusim.machine.config import GpuSpec
     from gpusim.report.plots.picture import Picture
 
-CLOCKS = ("max", "single", "sustained")
-L2_STATES = ("cold", "warm", "flushed")
-L2_HELP = (
-    "L2 before the launch: cold, warm, or flushed as by Nsight Compute. flushed empties the instruction cache, too, which "
-    "counts where code addresses are given (--producer-code-begin)."
-)
-DATA = ("random", "zeros")
 ENGINES = ("native", "reference")
 ENGINE_HELP = (
     "Simulator: native is the compiled engine. reference is the core of the model in simpy, for a GPU that has no more, or "
@@ -72,17 +61,9 @@ class Request:
 
     row: KernelModel
     params: BaseModel
-    given: Mapping[str, Any]
-    """Options of the kernel that were typed."""
-    gpu_name: str
+    line: CommandLine
+    """Kernel, its options that were typed, and the settings of the simulation."""
     gpu: GpuSpec
-    clock: str | float
-    l2: str
-    data: str
-    engine: str
-    core_only: bool
-    max_events: int | None
-    """Most events; None: the default of :func:`gpusim.simulate.run.simulate`."""
     json: Path | None
     trace: Path | None
     pictures: Mapping[str, Path]
@@ -96,89 +77,48 @@ class Request:
     def simulate_options(self) -> dict[str, Any]:
         """Arguments for :func:`gpusim.simulate.run.simulate`."""
         records = self.trace is not None or any(name in self.pictures for name in OF_TIMELINE)
-        limits = {} if self.max_events is None else {"max_events": self.max_events}
+        line = self.line
         return {
-            "clock": self.clock, "l2": self.l2, "data": self.data, "engine": self.engine, "core_only": self.core_only,
-            "recorded_sms": "first" if records else frozenset(), **limits,
+            "clock": line.clock, "l2": line.l2, "data": line.data, "engine": line.engine, "core_only": line.core_only,
+            "recorded_sms": "first" if records else frozenset(),
+            **({} if line.max_events is None else {"max_events": line.max_events}),
         }
 
-    @property
-    def line(self) -> CommandLine:
-        """Command line of the kernel and its options, for use with other commands."""
-        return CommandLine(
-            kernel=self.row.name, given=self.given, gpu_name=self.gpu_name, clock=self.clock, l2=self.l2, data=self.data,
-            engine=self.engine, core_only=self.core_only, max_events=self.max_events,
-        )
 
-
-def _common_parameters(names: Sequence[str], *, has_screen: bool) -> list[inspect.Parameter]:
+def _options(names: Sequence[str], *, has_screen: bool) -> list[inspect.Parameter]:
     """Options that all kernels have. ``names``: keys of PICTURES; ``has_screen``: whether there is ``--all``."""
-    prediction, output = "Simulation", "Output"
-    choices = " or ".join
+    simulation, output = "Simulation", "Output"
     return [
-        parameter("gpu", str, typer.Option(
-            "--gpu", help=GPU_HELP, metavar="NAME|TOML",
-            rich_help_panel=prediction), inspect.Parameter.empty),
-        parameter("clock", str, typer.Option(
-            "--clock", help="SM clock: max, single (one launch, over before the power limit takes full effect), sustained "
-            "(0.5 s back to back, under the limit), or MHz.", metavar="MODE|MHZ",
-            rich_help_panel=prediction), "single"),
-        parameter("l2_state", str, typer.Option(
-            "--l2", help=L2_HELP, metavar="|".join(L2_STATES),
-            rich_help_panel=prediction), "cold"),
-        parameter("data", str, typer.Option(
-            "--data", help=f"Values of the operands, for the power that they draw: {choices(DATA)}.", metavar="|".join(DATA),
-            rich_help_panel=prediction), "random"),
-        parameter("engine", str, typer.Option(
-            "--engine", help=ENGINE_HELP, metavar="|".join(ENGINES), rich_help_panel=prediction), "native"),
-        parameter("core_only", bool, typer.Option(
-            "--core-only", help="Switch off what the GPU has beyond the model's core. A remark lists it.",
-            rich_help_panel=prediction), False),
-        parameter("max_events", int | None, typer.Option(
-            "--max-events", min=1, metavar="N", help="Stop with an error after N events (about 0.6 us each).",
-            rich_help_panel=prediction), None),
-        *([parameter("shows_all", bool, typer.Option(
-            "--all", help="Print everything: counters, warp states, options, sources and remarks.",
-            rich_help_panel=output), False)] if has_screen else []),
-        parameter("json_path", str | None, typer.Option(
-            "--json", help="Write the result as JSON. - is stdout, tables then go to stderr.", metavar="FILE",
-            rich_help_panel=output), None),
-        parameter("trace_path", str | None, typer.Option(
-            "--trace", help="Write a Perfetto trace of one SM, for ui.perfetto.dev.", metavar="FILE.pftrace",
-            rich_help_panel=output), None),
-        *(
-            parameter(f"{name}_path", str | None, typer.Option(
-                f"--{name}", help=PICTURES[name], metavar="FILE.png|svg", rich_help_panel=output), None)
-            for name in names
-        ),
-        parameter("window", str | None, typer.Option(
-            "--window", help="first and last cycle of --plot and --ring; by default --plot shows a steady part of the run, "
-            "--ring its beginning", metavar="A,B", rich_help_panel=output), None),
+        *simulation_options(simulation),
+        option("engine", ENGINE_HELP, default="native", metavar="|".join(ENGINES), panel=simulation),
+        option("core_only", "Switch off what the GPU has beyond the model's core. A remark lists it.", bool, False,
+               panel=simulation),
+        option("max_events", "Stop with an error after N events (about 0.6 us each).", int, metavar="N", panel=simulation,
+               min=1),
+        *([option("shows_all", "Print everything: counters, warp states, options, sources and remarks.", bool, False,
+                  panel=output, flag="--all")] if has_screen else []),
+        json_option("Write the result as JSON."),
+        option("trace_path", "Write a Perfetto trace of one SM, for ui.perfetto.dev.", metavar="FILE.pftrace", panel=output),
+        *(plot_option(PICTURES[name], name) for name in names),
+        option("window", "First and last cycle of --plot and --ring. By default --plot shows a steady part of the run, "
+               "--ring its beginning.", metavar="A,B", panel=output),
     ]  # fmt: skip
 
 
 def _request(row: KernelModel, values: Mapping[str, Any]) -> Request:
     """Check all that can be checked without a simulation."""
-    given = given_options(row, values)
-    outputs = {
-        "--json": output_path(values["json_path"], "--json"),
-        "--trace": output_path(values["trace_path"], "--trace", ".pftrace"),
-        **{
-            f"--{name}": output_path(values[f"{name}_path"], f"--{name}", ".png", ".svg")
-            for name in PICTURES if f"{name}_path" in values
-        },
-    }  # fmt: skip
-    refuse_same(outputs)
+    given, outputs = given_options(row, values), output_paths(values)
     window = parse_window(values["window"])
     if window is not None and not any(outputs[f"--{name}"] for name in OF_TIMELINE):
         raise ConfigError("--window is of pictures over time, and none is drawn; add --plot FILE or --ring FILE")
     gpu = find_gpu(values["gpu"], "--gpu")
+    line = CommandLine(
+        kernel=row.name, given=given, gpu_name=name_of(values["gpu"], gpu), **simulation_settings(values),
+        engine=check_choice("--engine", values["engine"], ENGINES), core_only=values["core_only"],
+        max_events=values["max_events"],
+    )
     return Request(
-        row=row, params=checked_params(row, given), given=given,
-        gpu_name=name_of(values["gpu"], gpu), gpu=gpu,
-        clock=parse_clock(values["clock"]), l2=check_choice("--l2", values["l2_state"], L2_STATES),
-        data=check_choice("--data", values["data"], DATA), engine=check_choice("--engine", values["engine"], ENGINES),
-        core_only=values["core_only"], max_events=values["max_events"], json=outputs["--json"], trace=outputs["--trace"],
+        row=row, params=checked_params(row, given), line=line, gpu=gpu, json=outputs["--json"], trace=outputs["--trace"],
         pictures={name: path for name in PICTURES if (path := outputs.get(f"--{name}")) is not None}, window=window,
         shows_all=values.get("shows_all", False),
     )
@@ -186,31 +126,14 @@ def _request(row: KernelModel, values: Mapping[str, Any]) -> Request:
 
 def _advised(refusal: str, row: KernelModel, values: Mapping[str, Any]) -> str:
     """Refusal of the kernel or its launch, with all options that its advice needs."""
-    from gpusim.report.advice import advice_at_the_door
+    from gpusim.report.advice import complete_advice
 
     given = given_options(row, values)
     try:
         gpu = find_gpu(values["gpu"], "--gpu")
     except GpusimError:
         return refusal
-    return advice_at_the_door(refusal, lambda change: checked_params(row, {**given, **change}), gpu)
-
-
-def parse_clock(text: str) -> str | float:
-    """Clock mode, or MHz.
-
-    Raises:
-        ConfigError: the text is neither.
-    """
-    if text in CLOCKS:
-        return text
-    try:
-        mhz = float(text)
-    except ValueError:
-        raise ConfigError(f"--clock {text!r} is no number of MHz and no mode; {nearest(text, CLOCKS)}") from None
-    if not 1.0 <= mhz <= 1e5:
-        raise ConfigError(f"--clock {text!r} wants a number of MHz from 1 to 100000, such as 1755")
-    return mhz
+    return complete_advice(refusal, lambda change: checked_params(row, {**given, **change}), gpu)
 
 
 def parse_window(text: str | None) -> tuple[float, float] | None:
@@ -233,58 +156,31 @@ def parse_window(text: str | None) -> tuple[float, float] | None:
     return start, end
 
 
-class Kernels(Commands):
-    """One command per row of KERNEL_MODELS; the models are imported when a command is used."""
+class Predictions(Kernels):
+    """``predict`` or ``explain``."""
 
-    noun = "kernel"
-
-    def list_commands(self, ctx: Any) -> list[str]:
-        """Names of all kernels."""
-        from gpusim.kernel_models import KERNEL_MODELS
-
-        return list(KERNEL_MODELS)
-
-    def hint(self, name: str, known: Sequence[str]) -> str:
-        """Hint at the kernel that is meant, which may have further names."""
-        from gpusim.kernel_models import KERNEL_MODELS
-
-        called = [row.name for row in KERNEL_MODELS.values() if name.lower().replace("-", "_") in row.also]
-        return f"did you mean {called[0]!r}?" if called else super().hint(name, known)
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+    def command_for(self, row: KernelModel, verb: str) -> Any:
         """``predict`` or ``explain`` for one kernel."""
-        from gpusim.kernel_models import KERNEL_MODELS
+        def command(**values: Any) -> None:
+            try:
+                ACTIONS[verb](_request(row, values))
+            except (KernelError, LaunchError) as error:
+                raise type(error)(_advised(str(error), row, values)) from None
 
-        row = KERNEL_MODELS.get(cmd_name)
-        return None if row is None else _kernel_command(row, ctx.info_name)
-
-
-def _kernel_command(row: KernelModel, verb: str) -> Any:
-    action = ACTIONS[verb]
-    names = [name for name in PICTURES if verb == "explain" or name not in OF_EXPLAIN]
-
-    def command(**values: Any) -> None:
-        try:
-            action(_request(row, values))
-        except (KernelError, LaunchError) as error:
-            raise type(error)(_advised(str(error), row, values)) from None
-
-    own = kernel_parameters(row)
-    command.__signature__ = inspect.Signature(  # type: ignore[attr-defined]  # typer reads options from it
-        [*own, *_common_parameters(names, has_screen=verb == "predict")]
-    )
-    single = typer.Typer(add_completion=False, rich_markup_mode="rich",
-                         context_settings={"help_option_names": ["-h", "--help"]})
-    single.command(name=row.name, help=row.summary, cls=command_of(row))(command)
-    return get_command(single)
+        names = [name for name in PICTURES if verb == "explain" or name not in OF_EXPLAIN]
+        options = _options(names, has_screen=verb == "predict")
+        return kernel_command(row, command, [*kernel_parameters(row), *options], row.summary)
 
 
-def _refuse_pictures(request: Request, launch: Any) -> None:
-    """Check before the simulation that the launch has what the pictures need.
+def _check_outputs(request: Request, launch: Any) -> None:
+    """Check before the simulation that the engine and the launch have what the outputs need.
 
     Raises:
-        ConfigError: there are no stages to draw, or no arithmetic.
+        ConfigError: the engine records no timeline, or there are no stages to draw, or no arithmetic.
     """
+    over_time = [*(["trace"] if request.trace else []), *(name for name in OF_TIMELINE if name in request.pictures)]
+    if request.line.engine == "reference" and over_time:
+        raise ConfigError(f"--{over_time[0]} needs a timeline, and --engine reference records none; use --engine native")
     if "ring" in request.pictures and not {"tma", "cp_async"} & launch.features:
         raise ConfigError(f"--ring: {launch.kernel} copies nothing asynchronously (TMA, cp.async): it has no ring of stages")
     if "roofline" in request.pictures and not launch.num_flops:
@@ -301,13 +197,12 @@ def _predict(request: Request) -> None:
         params: Any = request.params
         resolved = params.resolved(request.gpu)
         launch = resolved.launch(request.gpu)
-        _refuse_pictures(request, launch)
+        _check_outputs(request, launch)
         result = simulate(launch, request.gpu, on_progress=status.show_progress, **request.simulate_options)
     _write_outputs(request, launch, result)
     expected = expected_error(result.kernel, result.gpu, result.params)
     document = {
-        **result.as_dict(),
-        "expected_error_pct": None if expected is None else expected.p90_pct,
+        **result.as_dict(), "expected_error_pct": None if expected is None else expected.p90_pct,
         "expected_errors": {} if expected is None else dict(expected.counters),
         "expected_error_source": unknown(result.kernel, result.gpu, result.params) if expected is None else expected.text,
     }
@@ -315,7 +210,7 @@ def _predict(request: Request) -> None:
         write_json(document, request.json)
     options = resolved.as_options()
     steps = [Step(words=request.line.words("explain"))]
-    open_choices = [name for name in ("tile", "stages", "schedule") if name in options and name not in request.given]
+    open_choices = [name for name in ("tile", "stages", "schedule") if name in options and name not in request.line.given]
     if "tile" in open_choices and result.kernel == "gemm":
         steps.append(Step(why=TILE_CHOSEN, words=request.line.sweep_words(open_choices)))
     elif expected is None and "toy" not in result.sources:
@@ -323,7 +218,7 @@ def _predict(request: Request) -> None:
     console = console_for(request.json)
     if request.shows_all:
         shown = Options(
-            values=options, defaults=[name for name in options if name not in request.given],
+            values=options, defaults=[name for name in options if name not in request.line.given],
             none_texts={name: resolved.meaning_of_none(name) for name in options},
         )
         lines = [(step.why, shlex.join(step.words)) for step in steps]
@@ -332,7 +227,7 @@ def _predict(request: Request) -> None:
     kind = request.row.params
     needed = [option for option, name in kind.options().items() if kind.model_fields[name].is_required()]
     summary = Summary(
-        document=document, expected=expected, gpu_name=request.gpu_name,
+        document=document, expected=expected, gpu_name=request.line.gpu_name,
         problem=request.line.problem_words(options, needed), steps=steps,
         chosen=request.line.chosen_words(options, params.as_options()),
     )
@@ -362,7 +257,7 @@ def _explain(request: Request) -> None:
             status.update(f"{_simulating(request)}: {title}")
 
         launch = resolved.launch(request.gpu)
-        _refuse_pictures(request, launch)
+        _check_outputs(request, launch)
         explanation = explain(
             build, request.gpu, progress=tell, on_progress=status.show_progress, **request.simulate_options
         )
@@ -382,12 +277,8 @@ ACTIONS: Mapping[str, Callable[[Request], None]] = {"predict": _predict, "explai
 """Function of each command for a kernel."""
 
 
-def _group(summary: str) -> typer.Typer:
-    return typer.Typer(cls=Kernels, help=summary, rich_markup_mode="rich")
-
-
-PREDICT = _group("Predict time, cycles, throughput and what bounds a kernel.")
-EXPLAIN = _group("Say what each fix would buy: simulate again with one thing made free at a time.")
+PREDICT = kernel_group(Predictions, "Predict time, cycles, throughput and what bounds a kernel.")
+EXPLAIN = kernel_group(Predictions, "Say what each fix would buy: simulate again with one thing made free at a time.")
 
 
 def _write_outputs(request: Request, launch: Any, result: Any, explanation: Any = None) -> None:
@@ -396,14 +287,14 @@ def _write_outputs(request: Request, launch: Any, result: Any, explanation: Any 
         from gpusim.report.perfetto import write_pftrace
 
         write_pftrace(result, request.trace)
-        chatter.print(f"Trace: {request.trace} (open it at https://ui.perfetto.dev)", highlight=False, soft_wrap=True)
+        chatter.print(f"Trace: {request.trace} (open it at https://ui.perfetto.dev)", soft_wrap=True)
     for name, path in request.pictures.items():
         try:
             picture = _draw(name, request, launch, result, explanation)
         except GpusimError as error:
             raise type(error)(str(error).replace("plot:", f"--{name}:", 1)) from None
         picture.save(path)
-        chatter.print(f"{name.capitalize()}: {path}", highlight=False, soft_wrap=True)
+        chatter.print(f"{name.capitalize()}: {path}", soft_wrap=True)
 
 
 def _draw(name: str, request: Request, launch: Any, result: Any, explanation: Any) -> Picture:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gpusim.cli.layout_operations import OPERATIONS, Operation, Step, Unit, apply, bare_swizzle, is_inside
-from gpusim.cli.options import console_for, output_path, refuse_same, write_json
-from gpusim.cli.parameters import parameter
+from gpusim.cli.options import console_for, write_json
+from gpusim.cli.parameters import json_option, option, output_paths, parameter, plot_option
 from gpusim.errors import ConfigError, LayoutError
 from gpusim.report.layout_arguments import find_dtype, parse_any
 
@@ -70,7 +70,7 @@ def _evaluated(
     result = steps[-1].result if steps else layout
     if isinstance(result, Swizzle):
         raise LayoutError(
-            f"layout: {result} is a swizzle alone, wants a layout under it, such as '{result} o 0 o (8,64):(64,1)'"
+            f"layout: {result} is a swizzle alone, wants a layout under it, for example '{result} o 0 o (8,64):(64,1)'"
         )
     first = steps[-1].unit.start if steps else 0
     found = tuple((coord, add(first, _offset_at(result, coord))) for coord in coords)
@@ -98,14 +98,14 @@ def _print(shown: _Shown, console: Console, max_rows: int) -> None:
 
     steps, result = shown.steps, shown.result
     if steps and not isinstance(shown.layout, Swizzle):
-        console.print(f"[bold]layout[/]  {facts_line(shown.layout)}", highlight=False, soft_wrap=True)
+        console.print(f"[bold]layout[/]  {facts_line(shown.layout)}", soft_wrap=True)
     for step in steps:
         words = f"{step.operation.name.removesuffix('_by')} {step.argument}".rstrip()
-        console.print(f"[bold]{words}[/] gives {with_start(step.result, step.unit.start)}", highlight=False, soft_wrap=True)
+        console.print(f"[bold]{words}[/] gives {with_start(step.result, step.unit.start)}", soft_wrap=True)
         for line in step.explanation.splitlines():
-            console.print(line, markup=False, highlight=False, soft_wrap=True)
+            console.print(line, markup=False, soft_wrap=True)
         for remark in step.remarks:
-            console.print(f"[yellow]Remark[/]: {remark}", highlight=False)
+            console.print(f"[yellow]Remark[/]: {remark}")
     if steps:
         console.print()
     title = "result" if steps else "layout"
@@ -114,9 +114,9 @@ def _print(shown: _Shown, console: Console, max_rows: int) -> None:
         offsets=Offsets(shown.caption, shown.start),
     )
     for coord, offset in shown.found:
-        console.print(f"{coord} lies at offset {offset}", markup=False, highlight=False, soft_wrap=True)
+        console.print(f"{coord} lies at offset {offset}", markup=False, soft_wrap=True)
     if steps:
-        console.print(f"[bold]Result[/]: {with_start(result, shown.start)}", highlight=False, soft_wrap=True)
+        console.print(f"[bold]Result[/]: {with_start(result, shown.start)}", soft_wrap=True)
 
 
 def _offset_at(layout: Any, text: str) -> Any:
@@ -155,37 +155,27 @@ def _document(shown: _Shown) -> dict[str, Any]:
 
 
 def _signature() -> inspect.Signature:
-    output = "Output"
     own = [
         inspect.Parameter(
             "expressions", inspect.Parameter.POSITIONAL_OR_KEYWORD,
             annotation=Annotated[list[str], typer.Argument(metavar="EXPR", help="a layout in CuTe's notation")],
         ),
         inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context),
-        parameter("dtype", str | None, typer.Option(
-            "--dtype", help="element type (bf16, fp32, ...): adds bytes to the table, and colours banks in the plot",
-            metavar="NAME"), None),
-        parameter("coords", list[str] | None, typer.Option(
-            "--coord", help="say the offset of a coordinate of the result", metavar="COORD"), None),
-        parameter("max_rows", str, typer.Option(
-            "--rows", help="show at most so many rows of the picture and of the table", metavar="N"), str(_DEFAULT_ROWS)),
-        parameter("order", str | None, typer.Option(
-            "--order", help="of --tile-to-shape: the places of the modes, (1,0) to repeat along mode 1 first",
-            metavar="ORDER"), None),
-        parameter("json_path", str | None, typer.Option(
-            "--json", help="write what is shown as JSON; - is stdout", metavar="FILE", rich_help_panel=output), None),
-        parameter("plot_path", str | None, typer.Option(
-            "--plot", help="draw the result", metavar="FILE.svg|png", rich_help_panel=output), None),
-        parameter("thread_values", str | None, typer.Option(
-            "--thread-values", help="the plot is a tile of this shape with the thread and the value of each element; the "
-            "result maps (thread, value) to row + rows x column", metavar="(ROWS,COLUMNS)", rich_help_panel=output), None),
-    ]
+        option("dtype", "Element type (bf16, fp32, ...): adds bytes to the table, and colours banks in the plot.",
+               metavar="NAME"),
+        option("coords", "Offset of a coordinate of the result.", list[str], metavar="COORD", flag="--coord"),
+        option("max_rows", "Most rows of the picture and of the table.", default=str(_DEFAULT_ROWS), metavar="N",
+               flag="--rows"),
+        option("order", "For --tile-to-shape: the places of the modes, (1,0) to repeat along mode 1 first.",
+               metavar="ORDER"),
+        json_option("Write what is shown as JSON."), plot_option("Draw the result."),
+        option("thread_values", "Draw a tile of this shape with the thread and the value of each element. The result maps "
+               "(thread, value) to row + rows x column.", metavar="(ROWS,COLUMNS)", panel="Output"),
+    ]  # fmt: skip
     panel = "Operations (done in the order in which they are typed)"
     for row in OPERATIONS:
         kind: Any = list[str] | None if row.wants else bool
-        info = typer.Option(
-            row.flag, help=row.help, rich_help_panel=panel, show_default=False, metavar=row.wants or None
-        )
+        info = typer.Option(row.flag, help=row.help, rich_help_panel=panel, show_default=False, metavar=row.wants or None)
         own.append(parameter(row.name, kind, info, None if row.wants else False))
     return inspect.Signature(own)
 
@@ -220,7 +210,7 @@ def _tile(text: str | None, plot: Path | None) -> Any:
         raise ConfigError(f"--thread-values {error}") from None
     sizes = flatten(shape) if isinstance(shape, tuple) else (shape,)
     if has_none(shape) or not all(isinstance(size, int) and size > 0 for size in sizes) or len(sizes) > 2:
-        raise ConfigError(f"--thread-values {text} is no shape of rows and columns, such as (16,8)")
+        raise ConfigError(f"--thread-values {text} is no shape of rows and columns, for example (16,8)")
     if plot is None:
         raise ConfigError(f"--thread-values {text} says what --plot draws; give that, too")
     return shape
@@ -242,14 +232,10 @@ def layout_command(context: typer.Context, **values: Any) -> None:
 
     typed_rows = values["max_rows"].strip()
     if not typed_rows.isdecimal() or not 1 <= int(typed_rows[:9]) <= MOST_ROWS:
-        raise ConfigError(f"--rows {typed_rows[:20]} wants a whole number from 1 to {MOST_ROWS}, such as {_DEFAULT_ROWS}")
+        raise ConfigError(f"--rows {typed_rows[:20]} wants an integer from 1 to {MOST_ROWS}, for example {_DEFAULT_ROWS}")
     if values["order"] is not None and not values["tile_to_shape"]:
         raise ConfigError(f"--order {values['order']} says how --tile-to-shape repeats; give that, too")
-    outputs = {
-        "--json": output_path(values["json_path"], "--json"),
-        "--plot": output_path(values["plot_path"], "--plot", ".svg", ".png"),
-    }
-    refuse_same(outputs)
+    outputs = output_paths(values)
     expressions = values["expressions"]
     if outputs["--plot"] is not None and len(expressions) > 1:
         raise ConfigError(f"--plot draws one layout, {len(expressions)} are given; give one")
@@ -264,7 +250,7 @@ def layout_command(context: typer.Context, **values: Any) -> None:
     for one in shown:
         _print(one, console_for(outputs["--json"]), int(typed_rows))
     if outputs["--plot"] is not None:
-        console_for(Path("-")).print(f"Plot: {outputs['--plot']}", highlight=False, soft_wrap=True)
+        console_for(Path("-")).print(f"Plot: {outputs['--plot']}", soft_wrap=True)
 
 
 layout_command.__signature__ = _signature()  # type: ignore[attr-defined]  # typer reads options from it

@@ -38,7 +38,7 @@ class Operation:
 OPERATIONS = (
     Operation("composition", "LAYOUT", "the layout at the places of another: R(c) = EXPR(LAYOUT(c)); a tiler, too"),
     Operation("coalesce", "", "the same offsets in as few modes as possible"),
-    Operation("coalesce_by", "PROFILE", "coalesce each mode of PROFILE, such as (1,1), by itself"),
+    Operation("coalesce_by", "PROFILE", "coalesce each mode of PROFILE, for example (1,1), by itself"),
     Operation("filter", "", "coalesce, without modes of stride 0 and size 1"),
     Operation("complement", "COSIZE", "what is left out, up to COSIZE; _ for the layout's own cosize"),
     Operation("right_inverse", "", "from offset to index, as far as offsets are contiguous"),
@@ -336,7 +336,7 @@ def _swizzled(layout: Any, text: str, unit: Unit) -> tuple[Any, tuple[str, ...]]
         raise LayoutError(f"--swizzle {text}: {layout} yields coordinates, wants a layout with integer strides")
     bits = unit.element_bits
     if text in SWIZZLE_MODES and bits is None:
-        raise LayoutError(f"--swizzle {text} counts bytes, wants the element type: add --dtype, such as --dtype bf16")
+        raise LayoutError(f"--swizzle {text} counts bytes, wants the element type: add --dtype, for example --dtype bf16")
     try:
         of_bytes = parse_swizzle(text, bits or 8)
         swizzle = of_bytes.upcast((bits or 8) // 8)

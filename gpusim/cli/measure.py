@@ -153,9 +153,7 @@ def _without_frameworks(cases: Sequence[Case], *, build_only: bool) -> list[Case
     return found
 
 
-def _build(
-    cases: Sequence[Case], arch: str | None, folder: Path | None, *, is_launched: bool = True
-) -> dict[str, Cubin]:
+def _build(cases: Sequence[Case], arch: str | None, folder: Path | None, *, is_launched: bool = True) -> dict[str, Cubin]:
     """Cubins by case, of cases with kernels for the architecture. Building alone needs no framework."""
     from gpusim.evidence.bench.frameworks import built
     from gpusim.evidence.toolchain.cuda_toolkit import build, capability_of, find_gpu

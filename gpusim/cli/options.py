@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import sys
 import time
 from bisect import bisect_right
@@ -11,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, cast
 
 from typer.core import TyperGroup
 
@@ -146,14 +147,32 @@ WIDE = 1000
 """Columns of an output that is no terminal, more than any table has, so that a row stays a line."""
 
 
+PLAIN: Mapping[str, Any] = MappingProxyType({"emoji": False, "highlight": False})
+"""Arguments of consoles: tables have no emoji names, and numbers no colour."""
+
+
 def console_for(json_path: Path | None) -> Console:
     """Console for tables: stdout, or stderr if stdout has the JSON document. Files and pipes get the full width."""
     from rich.console import Console
 
-    console = Console(stderr=json_path is not None and str(json_path) == "-", emoji=False)  # tables have no emoji names
-    if console.is_terminal or "COLUMNS" in os.environ:
+    console = Console(stderr=json_path is not None and str(json_path) == "-", **PLAIN)
+    if console.is_terminal:
         return console
-    return Console(stderr=console.stderr, width=WIDE, emoji=False)
+    width = None if "COLUMNS" in os.environ else WIDE
+    return Console(file=cast("IO[str]", _Trimmed(console.file)), width=width, **PLAIN)
+
+
+class _Trimmed:
+    """Text file that drops blanks at the end of a line."""
+
+    def __init__(self, file: IO[str]) -> None:
+        self._file = file
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+    def write(self, text: str) -> int:
+        return self._file.write(re.sub(r" +$", "", text, flags=re.MULTILINE) if text.endswith("\n") else text)
 
 
 SILENT_S = 1.0
@@ -173,7 +192,7 @@ class Spinner:
         self._status = status
         self._text = text
         self._since = time.perf_counter()
-        self._told_at = self._since + LINE_AFTER_S - LINE_EVERY_S
+        self._last_line = self._since + LINE_AFTER_S - LINE_EVERY_S
         self._cycle = 0.0
         self._points: list[tuple[float, int]] = []
 
@@ -199,8 +218,8 @@ class Spinner:
     def _tell(self, text: str) -> None:
         if self._status is not None:
             self._status.update(text)
-        elif (now := time.perf_counter()) >= self._told_at + LINE_EVERY_S:
-            self._told_at = now
+        elif (now := time.perf_counter()) >= self._last_line + LINE_EVERY_S:
+            self._last_line = now
             sys.stderr.write(f"gpusim: {text}\n")
             sys.stderr.flush()
 
@@ -250,22 +269,22 @@ def progress(*, says_left: bool) -> Iterator[Callable[[str, int, int], None]]:
 
     console = Console(stderr=True)
     if not console.is_terminal:
-        told = time.perf_counter()
+        last_line = time.perf_counter()
         began: list[tuple[int, float]] = []  # the first two (done, time) pairs; the second follows the start-up
 
         def say(what: str, done: int, total: int) -> None:
-            nonlocal told
+            nonlocal last_line
             now = time.perf_counter()
             if len(began) < 2:
                 began.append((done, now))
-            if now - told < LINE_EVERY_S or done >= total:
+            if now - last_line < LINE_EVERY_S or done >= total:
                 return
-            told = now
+            last_line = now
             text = f"{done} of {total}: {what}"
             before, since = began[-1]
             if done > before and not says_left:
                 text += f", about {(now - since) / (done - before) * (total - done):.0f} s left"
-            console.print(text, highlight=False, soft_wrap=True)
+            console.print(text, soft_wrap=True)
 
         yield say
         return

@@ -4,25 +4,120 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from types import NoneType, UnionType
+from pathlib import Path
+from types import MappingProxyType, NoneType, UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
 
 import typer
 
-from gpusim.errors import KernelError
+from gpusim.cli.options import GPU_HELP, check_choice, output_path, refuse_same
+from gpusim.errors import ConfigError, KernelError, nearest
 
 if TYPE_CHECKING:
     from gpusim.kernel_models import KernelModel
     from gpusim.kernel_models.options import KernelParams
 
-CHOSEN = "by GPU and tile"
+CHOSEN = "chosen for GPU and tile"
+
+REQUIRED: Any = inspect.Parameter.empty
+
+CLOCKS = ("max", "single", "sustained")
+L2_STATES = ("cold", "warm", "flushed")
+DATA = ("random", "zeros")
+
+SUFFIXES: Mapping[str, tuple[str, ...]] = MappingProxyType({
+    "--json": (), "--csv": (".csv",), "--trace": (".pftrace",), "--junit": (".xml",),
+})
+"""Suffixes of the files of each output; other outputs are pictures."""
+
+PICTURE_SUFFIXES = (".png", ".svg")
 
 
 def parameter(name: str, kind: Any, option: Any, default: Any) -> inspect.Parameter:
     """Option of a command that is created at run time, as a signature parameter for typer."""
-    return inspect.Parameter(
-        name, inspect.Parameter.KEYWORD_ONLY, annotation=Annotated[kind, option], default=default
-    )
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=Annotated[kind, option], default=default)
+
+
+def option(
+    name: str, text: str, kind: Any = str, default: Any = None, *, metavar: str | None = None, panel: str | None = None,
+    flag: str = "", **more: Any,
+) -> inspect.Parameter:
+    """Option of a command with its help; by default its flag is the name without ``_path`` and ``_state``."""
+    flag = flag or f"--{name.removesuffix('_path').removesuffix('_state').replace('_', '-')}"
+    shown = typer.Option(flag, help=text, metavar=metavar, rich_help_panel=panel, **more)
+    return parameter(name, kind | None if default is None else kind, shown, default)
+
+
+def gpu_option(panel: str) -> inspect.Parameter:
+    """``--gpu``."""
+    return option("gpu", GPU_HELP, default=REQUIRED, metavar="NAME|TOML", panel=panel)
+
+
+def simulation_options(panel: str) -> list[inspect.Parameter]:
+    """``--gpu`` and the options of :func:`simulation_settings`."""
+    return [
+        gpu_option(panel),
+        option("clock", "SM clock: max, single (one launch, over before the power limit takes full effect), sustained (0.5 "
+               "s back to back, under the limit), or MHz.", default="single", metavar="MODE|MHZ", panel=panel),
+        option("l2_state", "L2 before the launch: cold (empty), warm (holds what fits of the operands), or flushed as by "
+               "Nsight Compute. flushed empties the instruction cache, too, which counts where code addresses are given "
+               "(--producer-code-begin).", default="cold", metavar="|".join(L2_STATES), panel=panel),
+        option("data", f"Values of the operands, for the power that they draw: {' or '.join(DATA)}.", default="random",
+               metavar="|".join(DATA), panel=panel),
+    ]  # fmt: skip
+
+
+def simulation_settings(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Clock, state of L2 and data as :func:`gpusim.simulate.run.simulate` takes them.
+
+    Raises:
+        ConfigError: a value is unknown.
+    """
+    return {
+        "clock": parse_clock(values["clock"]), "l2": check_choice("--l2", values["l2_state"], L2_STATES),
+        "data": check_choice("--data", values["data"], DATA),
+    }
+
+
+def parse_clock(text: str) -> str | float:
+    """Clock mode, or MHz.
+
+    Raises:
+        ConfigError: the text is neither.
+    """
+    if text in CLOCKS:
+        return text
+    try:
+        mhz = float(text)
+    except ValueError:
+        raise ConfigError(f"--clock {text!r} is no number of MHz and no mode; {nearest(text, CLOCKS)}") from None
+    if not 1.0 <= mhz <= 1e5:
+        raise ConfigError(f"--clock {text!r} wants a number of MHz from 1 to 100000, for example 1755")
+    return mhz
+
+
+def json_option(text: str) -> inspect.Parameter:
+    """``--json``."""
+    return option("json_path", f"{text} - is stdout, tables then go to stderr.", metavar="FILE", panel="Output")
+
+
+def plot_option(text: str, name: str = "plot") -> inspect.Parameter:
+    """``--plot``, or the option of another picture."""
+    return option(f"{name}_path", text, metavar="FILE.png|svg", panel="Output")
+
+
+def output_paths(
+    values: Mapping[str, Any], inputs: Mapping[str, str | None] = MappingProxyType({})
+) -> dict[str, Path | None]:
+    """Path of each output by its flag, from values whose names end in ``_path``; ``inputs``: files that are read, by flag.
+
+    Raises:
+        GpusimError: a file cannot be written, or two of them are one file.
+    """
+    flags = {f"--{name.removesuffix('_path')}": text for name, text in values.items() if name.endswith("_path")}
+    paths = {flag: output_path(text, flag, *SUFFIXES.get(flag, PICTURE_SUFFIXES)) for flag, text in flags.items()}
+    refuse_same(paths, inputs)
+    return paths
 
 
 def kernel_parameters(row: KernelModel, *, takes_lists: bool = False) -> list[inspect.Parameter]:
@@ -58,7 +153,7 @@ def help_text(kind: type[KernelParams], option: str, choices: tuple[Any, ...]) -
     >>> from gpusim.kernel_models.gemm import GemmParams
     >>> help_text(GemmParams, "consumer_split", ("m", "n"))
     'Tile dimension that the consumer warpgroups divide: m or n. Needs --math wgmma, --schedule multistage or \
-warp_specialized or cooperative. [default: by GPU and tile]'
+warp_specialized or cooperative. [default: chosen for GPU and tile]'
     """
     item = kind.model_fields[kind.options()[option]]
     text = item.description or option

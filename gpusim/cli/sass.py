@@ -92,7 +92,7 @@ def _render(found: list[dict[str, Any]], console: Console) -> None:
             opcodes = ", ".join(f"{count} {name}" for name, count in loop["opcodes"].items())
             lines += [f"  main loop, {loop['instructions']} instructions: {opcodes}", *_of(loop, "    ")]
         for line in lines:
-            console.print(line, highlight=False, markup=False, soft_wrap=True)
+            console.print(line, markup=False, soft_wrap=True)
 
 
 def _of(part: dict[str, Any], indent: str) -> list[str]:

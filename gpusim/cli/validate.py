@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gpusim.cli.evidence import Gpu, Json, Kernels, Measured, cases_named, measured_folder
-from gpusim.cli.options import MISMATCH, console_for, find_gpu, output_path, refuse_same, write_json
+from gpusim.cli.options import MISMATCH, console_for, find_gpu, write_json
+from gpusim.cli.parameters import output_paths
 from gpusim.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -44,8 +45,7 @@ def validate_command(
     tiers: Annotated[
         str | None, typer.Option("--tier", metavar="N[,N...]", help="rungs of the ladder: 2 latency, 3 counts, 4 rates, 5 "
                                  "to 7 whole kernels; all by default")] = None,
-    measured: Measured = None,
-    kernels: Kernels = None,
+    measured: Measured = None, kernels: Kernels = None,
     published: Annotated[bool, typer.Option("--published", help="against microbenchmarks that others published, instead "
                                             "of measured tables; --gpu all takes every GPU")] = False,
     first: Annotated[bool, typer.Option("--first", help="what was predicted before a row was measured (validation/first), "
@@ -66,11 +66,10 @@ def validate_command(
     """
     from gpusim.evidence.validate.accuracy_summary import document
     from gpusim.evidence.validate.judge import TIERS, not_judged, summaries, totals
-    from gpusim.report.accuracy import render_proof
+    from gpusim.report.accuracy import render_accuracy
     from gpusim.report.validation import render_summaries, render_worst
 
-    output, plot = output_path(json_path, "--json"), output_path(plot_path, "--plot", ".png", ".svg")
-    refuse_same({"--json": output, "--plot": plot})
+    output, plot = output_paths({"json_path": json_path, "plot_path": plot_path}).values()
     wanted = _tiers(tiers or ",".join(map(str, TIERS)))
     if worst < 0:
         raise ConfigError(f"--worst {worst} is negative, wants a number of rows from 0 on")
@@ -95,13 +94,13 @@ def validate_command(
         raise ConfigError(
             f"validate: no table in {folder} has rows of tier {tiers or 'any'}; run gpusim measure --all on that GPU first"
         )
-    said_first = _first(cases, folder, gpu, found) if first else []
+    blind = _first(cases, folder, gpu, found) if first else []
     families = summaries(found)
     if output is not None:
-        write_json(_document(gpu, found, said_first, document(found)), output)
+        write_json(_document(gpu, found, blind, document(found)), output)
     console = console_for(output)
     render_summaries(families, console, totals(found))
-    render_proof(found, console, said_first)
+    render_accuracy(found, console, blind)
     if worst:
         render_worst(found, worst, console)
     if plot is not None:
@@ -113,7 +112,7 @@ def validate_command(
 
 
 def _document(
-    gpu: GpuSpec, found: Sequence[Judgement], said_first: Sequence[Judgement], proof: dict[str, Any]
+    gpu: GpuSpec, found: Sequence[Judgement], blind: Sequence[Judgement], accuracy: dict[str, Any]
 ) -> dict[str, Any]:
     from gpusim.evidence.validate.judge import summaries
 
@@ -121,7 +120,7 @@ def _document(
         return [{**asdict(item), "error_pct": item.error_pct, "roofline_pct": item.roofline_pct} for item in items]
 
     families = [{**asdict(item), "passes": item.passes} for item in summaries(found)]
-    return {"gpu": gpu.name, "families": families, **proof, "rows": rows(found), "first": rows(said_first)}
+    return {"gpu": gpu.name, "families": families, **accuracy, "rows": rows(found), "first": rows(blind)}
 
 
 def _first(cases: Sequence[Case], folder: Path, gpu: GpuSpec, today: Sequence[Judgement]) -> list[Judgement]:
@@ -181,7 +180,7 @@ def _judge_all(
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     shown = Console(stderr=True)
     found: list[list[Judgement]] = [[] for _ in questions]
-    told_at = time.monotonic()
+    last_line = time.monotonic()
     is_short = not any(case.is_validation for case in cases) and num_tables < 2  # rows that need no long simulation
     order = sorted(questions, key=lambda question: not by_name[question.case].is_validation)
     kept = Kept.of(gpu) if keeps else None
@@ -189,13 +188,11 @@ def _judge_all(
     to_do = [question for question in order if kept is None or kept.get(question) is None]
     seconds = sum(_seconds(by_name[question.case], question) for question in to_do) / num_at_once
     if seconds > SHORT_S:
-        told = f"about {seconds / 60:.0f} minutes" if seconds > 90 else f"about {seconds:.0f} s"
-        typer.echo(f"gpusim: {len(to_do):,} simulations, {told} with {num_at_once} at once", err=True)
+        estimate = f"about {seconds / 60:.0f} minutes" if seconds > 90 else f"about {seconds:.0f} s"
+        typer.echo(f"gpusim: {len(to_do):,} simulations, {estimate} with {num_at_once} at once", err=True)
     with Progress(*columns, console=shown, transient=True) as progress:
         task = progress.add_task("judging", total=len(questions))
-        answered = answers_to(
-            order, gpu, by_name if is_short else None, kept=kept, num_processes=num_at_once
-        )  # fmt: skip
+        answered = answers_to(order, gpu, by_name if is_short else None, kept=kept, num_processes=num_at_once)
         for question, answers in answered:
             found[place[id(question)]] = judgements_of(by_name[question.case], question, answers, tiers)
             progress.advance(task)
@@ -205,8 +202,8 @@ def _judge_all(
             if not left[question.case] and num_tables > 1:  # a file or a pipe has no progress bar
                 done = sum(not num for num in left.values())
                 typer.echo(f"gpusim: judged {question.case}, {done} of {num_tables} tables", err=True)
-            elif time.monotonic() > told_at + SILENCE_S:
-                told_at = time.monotonic()
+            elif time.monotonic() > last_line + SILENCE_S:
+                last_line = time.monotonic()
                 num_left = sum(left.values())
                 typer.echo(f"gpusim: {len(questions) - num_left:,} of {len(questions):,} simulations", err=True)
     return [item for items in found for item in items]
@@ -224,5 +221,5 @@ def _tiers(text: str) -> list[int]:
 
     parts = text.split(",")
     if not all(part.strip().isdigit() and int(part) in TIERS for part in parts):
-        raise ConfigError(f"--tier {text!r} wants numbers of {', '.join(map(str, TIERS))} joined by commas, such as 2,3,4")
+        raise ConfigError(f"--tier {text!r} wants numbers of {', '.join(map(str, TIERS))} joined by commas, for example 2,3,4")
     return sorted({int(part) for part in parts})

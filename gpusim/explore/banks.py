@@ -175,7 +175,7 @@ def _offer(question: BanksQuestion, asked: BanksAsked, fix: Fix, words: str) -> 
     else:
         tile = {"tile": "typed", "layout": mended.layout}
     following = question.model_copy(update={**tile, **swizzle})
-    return [Offer(label=f"{words}: {_told(following, fix)}", query=following.query())]
+    return [Offer(label=f"{words}: {_fix_words(following, fix)}", query=following.query())]
 
 
 def _is_mode(mended: BanksAsked, mode: str) -> bool:
@@ -183,7 +183,7 @@ def _is_mode(mended: BanksAsked, mode: str) -> bool:
     return mended.swizzle is not None and parse_swizzle(mode, bits) == parse_swizzle(mended.swizzle, bits)
 
 
-def _told(following: BanksQuestion, fix: Fix) -> str:
+def _fix_words(following: BanksQuestion, fix: Fix) -> str:
     if fix.padding_elements:
         return f"{count(fix.padding_elements, 'element')} more a row"
     return {"none": "none", "typed": following.bms}.get(following.swizzle, following.swizzle)

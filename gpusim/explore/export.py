@@ -99,11 +99,11 @@ def export(
             _write_answer(new, page, key, found, offered)
             done += 1
             tell(done, len(tasks))
-    said = f"{count(len(tasks), 'answer')}, worked out beforehand"
-    (new / "index.html").write_text(index_page(copied=said, pages=pages), encoding="utf-8")
+    remark = f"{count(len(tasks), 'answer')}, worked out beforehand"
+    (new / "index.html").write_text(index_page(copied=remark, pages=pages), encoding="utf-8")
     for page in pages:
         form = narrowed(FORMS[page](), offered[page])
-        (new / f"{page}.html").write_text(form_page(form, {}, copied=said, pages=pages), encoding="utf-8")
+        (new / f"{page}.html").write_text(form_page(form, {}, copied=remark, pages=pages), encoding="utf-8")
     for name in ASSETS:
         (new / name).write_bytes(asset(name))
     _take_place(new, folder)
@@ -119,10 +119,10 @@ def left_over(folder: Path, offered: Mapping[str, Offered] = OFFERED) -> str:
     new = folder / NEXT
     if not new.is_dir():
         return ""
-    said = f"the last export into {str(folder)!r} was interrupted"
+    remark = f"the last export into {str(folder)!r} was interrupted"
     if not _is_of(new, offered):
-        return f"{said}, with another gpusim or other choices: begun anew"
-    return f"{said}: goes on with the {count(len(_kept(new)), 'answer')} that it had"
+        return f"{remark}, with another gpusim or other choices: begun anew"
+    return f"{remark}: goes on with the {count(len(_kept(new)), 'answer')} that it had"
 
 
 def _begun(folder: Path, offered: Mapping[str, Offered]) -> Path:

@@ -59,7 +59,7 @@ class FormField:
     default: str = ""
 
     @property
-    def is_whole(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether all its values have answers."""
         return self.is_offered and all(choice.is_offered for choice in self.choices)
 
@@ -106,17 +106,15 @@ Offered = Mapping[str, tuple[str, ...]]
 
 
 def _choices(*pairs: str | tuple[str, str], group: str = "") -> tuple[Choice, ...]:
-    told = [pair if isinstance(pair, tuple) else (pair, pair) for pair in pairs]
-    return tuple(Choice(value=value, label=label, group=group) for value, label in told)
+    labelled = [pair if isinstance(pair, tuple) else (pair, pair) for pair in pairs]
+    return tuple(Choice(value=value, label=label, group=group) for value, label in labelled)
 
 
 def banks_form() -> Form:
     """Form of a tile, an access and a swizzle."""
     families = list(smem_op_families())
     family = {op: max((name for name in families if op.startswith(name)), key=len) for op in SMEM_OPS}
-    accesses = tuple(
-        Choice(value=op, label=op, group=name) for name in families for op in SMEM_OPS if family[op] == name
-    )
+    accesses = tuple(Choice(value=op, label=op, group=name) for name in families for op in SMEM_OPS if family[op] == name)
     rows, typed = ("tile", "rows"), ("tile", "typed")
     return _with_defaults(Form(
         page="banks", title="Banks",
@@ -198,16 +196,14 @@ def pipeline_form() -> Form:
 
 def _with_defaults(form: Form) -> Form:
     """Form whose fields have the defaults of the question."""
-    defaults = {
-        item.alias or name: item.default for name, item in QUESTIONS[form.page].model_fields.items()
-    }
+    defaults = {item.alias or name: item.default for name, item in QUESTIONS[form.page].model_fields.items()}
     assert sorted(defaults) == sorted(field.name for field in form.fields)
 
-    def told(field: FormField) -> FormField:
+    def changed(field: FormField) -> FormField:
         value = defaults[field.name]
         return replace(field, default=f"{value:g}" if isinstance(value, float) else str(value))
 
-    return _changed(form, told)
+    return _changed(form, changed)
 
 
 def _changed(form: Form, change: object) -> Form:
@@ -227,7 +223,7 @@ FORMS = MappingProxyType({"banks": banks_form, "pipeline": pipeline_form})
 def narrowed(form: Form, offered: Offered) -> Form:
     """Form of a static copy: fields of ``offered`` are selects of these values, all others stay unchanged."""
 
-    def told(field: FormField) -> FormField:
+    def changed(field: FormField) -> FormField:
         values = offered.get(field.name)
         if field.kind == "range":  # the page itself moves it
             return field
@@ -236,11 +232,9 @@ def narrowed(form: Form, offered: Offered) -> Form:
         field = replace(field, default=field.default if field.default in values else values[0])
         if field.kind != "select":
             return replace(field, kind="select", choices=_choices(*values), hint="")
-        return replace(field, choices=tuple(
-            replace(choice, is_offered=choice.value in values) for choice in field.choices
-        ))
+        return replace(field, choices=tuple(replace(choice, is_offered=choice.value in values) for choice in field.choices))
 
-    return _changed(form, told)
+    return _changed(form, changed)
 
 
 def key_of(form: Form, words: Mapping[str, str], offered: Offered) -> str:
@@ -258,9 +252,7 @@ def grid(form: Form, offered: Offered) -> Iterator[tuple[str, dict[str, str]]]:
 
 OFFERED: Mapping[str, Offered] = MappingProxyType({
     "banks": {
-        "pad": ("0", "1", "8"),
-        "dtype": ("bf16", "fp32"),
-        "swizzle": ("none", "32B", "64B", "128B"),
+        "pad": ("0", "1", "8"), "dtype": ("bf16", "fp32"), "swizzle": ("none", "32B", "64B", "128B"),
         "access": (
             "ld_shared_b32", "ld_shared_b64", "ld_shared_b128", "st_shared_b32", "st_shared_b128", "cp_async_b128",
             "ldmatrix_x1", "ldmatrix_x4", "ldmatrix_x4_trans", "stmatrix_x4", "atom_shared_exch_b32", "atom_shared_cas_b32",
@@ -268,10 +260,8 @@ OFFERED: Mapping[str, Offered] = MappingProxyType({
         "lanes": ("usual", "column"),
     },
     "pipeline": {
-        "k": ("1024", "2048", "4096"),
-        "tile": ("64x128x64", "128x128x64", "128x256x64"),
-        "stages": ("1", "2", "3", "4", "5", "6"),
-        "schedule": ("multistage", "warp_specialized", "cooperative", "pingpong"),
+        "k": ("1024", "2048", "4096"), "tile": ("64x128x64", "128x128x64", "128x256x64"),
+        "stages": ("1", "2", "3", "4", "5", "6"), "schedule": ("multistage", "warp_specialized", "cooperative", "pingpong"),
     },
 })
 """Fields and values that ``gpusim explore --export`` has answers for, in all combinations of a page.

@@ -13,19 +13,19 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from gpusim.errors import ConfigError, GpusimError, KernelError, LaunchError, nearest
-from gpusim.evidence.validate.expected_error import expected_error, unknown
+from gpusim.evidence.validate.expected_error import expected_error
 from gpusim.explore.answers import Answer, Figure, Question, RefusedError, Shown, Table, field_of
 from gpusim.explore.packed_launch import launch_document
 from gpusim.explore.sliders import SLIDERS, scaled
 from gpusim.kernel_models.gemm import GemmParams
 from gpusim.machine.config import GpuSpec, gpu_names, load_gpu
-from gpusim.report.advice import Change, advice_at_the_door
+from gpusim.report.advice import Change, complete_advice
 from gpusim.report.number_format import count, number, percent, size
 from gpusim.report.plots.occupancy import plot_occupancy
 from gpusim.report.plots.ring import plot_stage_ring
 from gpusim.report.plots.timeline import plot_timeline
 from gpusim.report.plots.window import of_sm, opening_window
-from gpusim.report.predictions import headline_rows, verdict_of
+from gpusim.report.predictions import error_words, full_occupancy_words, headline_rows, verdict_of
 from gpusim.simulate.pack import trace_plan
 from gpusim.simulate.plan import LaunchPlan, plan_launch
 from gpusim.simulate.result import Result
@@ -158,10 +158,10 @@ def _planned(options: Mapping[str, str], gpu: GpuSpec) -> Planned:
         resolved = params_of({}).resolved(gpu)
         plan = plan_launch(resolved.launch(gpu), gpu, is_warm=False)
     except (KernelError, LaunchError) as error:
-        raise type(error)(advice_at_the_door(str(error), params_of, gpu)) from None
+        raise type(error)(complete_advice(str(error), params_of, gpu)) from None
     mhz = estimate_clock(plan, mode="single", data="random")
-    whole = min(max(float(round(mhz)), gpu.clock.min_mhz), gpu.clock.max_mhz)  # can be typed
-    return Planned(plan=plan, resolved=resolved.as_options(), clock=Clock(sm_mhz=whole))
+    rounded_mhz = min(max(float(round(mhz)), gpu.clock.min_mhz), gpu.clock.max_mhz)  # can be typed
+    return Planned(plan=plan, resolved=resolved.as_options(), clock=Clock(sm_mhz=rounded_mhz))
 
 
 def _answer(
@@ -201,12 +201,8 @@ def _figures(result: Result | None) -> tuple[Figure, ...]:
 
 def _facts(question: PipelineQuestion, found: Planned) -> list[tuple[str, str]]:
     plan, launch, gpu = found.plan, found.plan.launch, found.plan.gpu
-    held, limits = plan.occupancy, sorted(plan.occupancy.limits.items(), key=lambda item: item[1])
     expected = expected_error(launch.kernel, gpu.name, launch.params)
-    error = (
-        unknown(launch.kernel, gpu.name, launch.params)
-        if expected is None else f"within {expected.p90_pct:g} % of the {expected.what}: {expected.text}"
-    )
+    error = error_words(expected, launch.kernel, gpu.name, launch.params)
     given, resolved = question.options(), found.resolved
     chosen = [f"--{name} {resolved[name]}" for name in FLAGS if name in resolved and name not in given]
     return [
@@ -215,10 +211,8 @@ def _facts(question: PipelineQuestion, found: Planned) -> list[tuple[str, str]]:
         ("Memory latency", f"L2's slices answer in {number(gpu.l2.near_latency_cycles)} (near) and "
                            f"{number(gpu.l2.far_latency_cycles)} cycles (far), HBM in {number(gpu.hbm.latency_ns)} ns; "
                            "times what the slider says"),
-        ("Occupancy", f"{count(held.ctas_per_sm, 'CTA')} an SM, {held.warps_per_sm} of {held.max_warps_per_sm} warps, "
-                      f"limited by {held.limited_by} (CTAs that each admits: "
-                      f"{', '.join(f'{name} {limit}' for name, limit in limits)})"),
-        ("Registers", f"{launch.registers_per_thread} a thread (estimated; {launch.registers_source or 'no rule stated'})"),
+        ("Occupancy", full_occupancy_words(plan.occupancy)),
+        ("Registers", f"{launch.registers_per_thread}/thread (estimated; {launch.registers_source or 'no rule stated'})"),
         ("Shared memory", f"{size(launch.smem_bytes)} a CTA"),
         ("Grid", f"{count(plan.num_ctas, 'CTA')} for {count(launch.num_tiles, 'tile')}, {plan.num_at_once} at once"),
         ("Chosen", ", ".join(chosen) if chosen else "nothing: all was said"),

@@ -78,9 +78,7 @@ def scaled(gpu: GpuSpec, factors: Mapping[str, float]) -> GpuSpec:
     return gpu
 
 
-def changed_words(
-    slider: str, plan: LaunchPlan, programs: Programs, clock: Clock, settings: Settings
-) -> dict[str, Any]:
+def changed_words(slider: str, plan: LaunchPlan, programs: Programs, clock: Clock, settings: Settings) -> dict[str, Any]:
     """Changes of ``slider`` in a packed launch: indices of 8-byte words, and their contents at each stop."""
     stops = SLIDERS[slider].stops
     gpus = [scaled(plan.gpu, {slider: stop}) for stop in stops]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, get_args
 from pydantic import BaseModel, ConfigDict, ModelWrapValidatorHandler, ValidationError, model_validator
 
 from gpusim.errors import KernelError, nearest
-from gpusim.kernel_models.spelling import Renamed, as_choice, choices_of, in_new_words
+from gpusim.kernel_models.spelling import Renamed, as_choice, choices_of, hint_at, in_new_words
 from gpusim.workload.launch import Launch, Target
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ def refusal_sentence(error: ErrorDetails, known: list[str]) -> str:
         return f"{flag} is no option of this kernel; {nearest(place[0], known)}"
     if kind == "literal_error":
         choices = [choice.strip("'") for choice in str(context["expected"]).replace(" or ", ", ").split(", ")]
-        hint = nearest(str(found), choices)
+        hint = hint_at(str(found), choices)
         rest = f" (known: {', '.join(choices)})" if hint.startswith("did you") else ""
         return f"{flag} {str(found)!r} is unknown; {hint}{rest}"
     if kind.startswith(("int_", "float_")):

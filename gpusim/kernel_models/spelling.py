@@ -10,11 +10,26 @@ from dataclasses import dataclass, field
 from types import MappingProxyType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-DTYPES: Mapping[str, str] = MappingProxyType({
+from gpusim.errors import nearest
+
+ALIASES: Mapping[str, str] = MappingProxyType({
     "bfloat16": "bf16", "float16": "fp16", "half": "fp16", "f16": "fp16", "float32": "fp32", "float": "fp32", "f32": "fp32",
     "tfloat32": "tf32", "float8_e4m3": "fp8", "float8_e4m3fn": "fp8", "fp8_e4m3": "fp8", "e4m3": "fp8",
+    "float8_e5m2": "fp8", "fp8_e5m2": "fp8", "e5m2": "fp8", "ldgsts": "cp_async", "kernelmultistage": "multistage",
+    "kerneltmawarpspecialized": "warp_specialized", "kerneltmawarpspecializedcooperative": "cooperative",
+    "kerneltmawarpspecializedpingpong": "pingpong",
 })
-"""Aliases of types in PyTorch, PTX and CUTLASS."""
+"""Names of types, copies and schedules in PyTorch, PTX, SASS and CUTLASS, in lower case."""
+
+HINTS: Mapping[str, str] = MappingProxyType({
+    "kernelcpasyncwarpspecialized": "use --schedule warp_specialized --copy cp_async",
+})
+"""Hint at the options that stand for one name of CUTLASS, in lower case."""
+
+
+def hint_at(text: str, known: Sequence[str]) -> str:
+    """Hint at the value that an unknown ``text`` means."""
+    return HINTS.get(text.lower()) or nearest(text, known)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +57,13 @@ def choices_of(annotation: Any) -> tuple[Any, ...]:
 def as_choice(value: Any, choices: Sequence[Any]) -> Any:
     """The choice that a text denotes, in any case, with or without underscores. Other values are returned unchanged.
 
-    >>> as_choice("BFloat16", ["bf16", "fp16"]), as_choice("Warp-Specialized", ["warp_specialized"]), as_choice("64", [64])
+    >>> as_choice("torch.bfloat16", ["bf16"]), as_choice("Warp-Specialized", ["warp_specialized"]), as_choice("64", [64])
     ('bf16', 'warp_specialized', 64)
     """
     if not isinstance(value, str) or value in choices:
         return value
-    low = value.strip().lower().replace("-", "_")
-    low = DTYPES.get(low, low).replace("_", "")
+    low = value.strip().lower().replace("-", "_").removeprefix("torch.")
+    low = ALIASES.get(low, low).replace("_", "")
     return next((choice for choice in choices if str(choice).lower().replace("_", "") == low), value)
 
 

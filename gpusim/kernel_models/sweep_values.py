@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from gpusim.errors import GpusimError, KernelError, nearest
 from gpusim.kernel_models.options import KernelParams
-from gpusim.kernel_models.spelling import as_choice, choices_of, in_new_words
+from gpusim.kernel_models.spelling import as_choice, choices_of, hint_at, in_new_words
 from gpusim.workload.launch import Launch, Target
 
 AUTO = "auto"
@@ -153,7 +153,7 @@ def _word(kind: type[KernelParams], option: str, text: str) -> Any:
     members = (item.annotation,) if get_origin(item.annotation) is Literal else get_args(item.annotation)
     if known and not item.metadata and all(get_origin(each) is Literal or each is type(None) for each in members):
         words = [str(choice) for choice in known]
-        raise KernelError(f"{flag} {text!r} is unknown; {nearest(text, words)}")
+        raise KernelError(f"{flag} {text!r} is unknown; {hint_at(text, words)}")
     if item.annotation is int and not _is_whole(text):
         raise KernelError(f"{flag} is {text!r}, wants a whole number")
     return text

@@ -128,9 +128,7 @@ def table_text(layout: Layout | CarriesLayout, element_bits: int | None = None) 
 # SVG
 
 
-def layout_svg(
-    layout: Layout | CarriesLayout, color: Callable[[int], str] = by_offset, unit: str | None = None
-) -> str:
+def layout_svg(layout: Layout | CarriesLayout, color: Callable[[int], str] = by_offset, unit: str | None = None) -> str:
     """The offsets as a grid, in SVG. ``color``: function from an offset to its colour; ``unit``: unit of the offsets.
 
     >>> layout_svg(Layout((2, 4), (4, 1))).count("<rect")

@@ -450,9 +450,7 @@ def prepend(layout: Layout, mode: Layout = _UNIT, rank: int | None = None) -> La
     missing = 1 if rank is None else rank - layout.rank
     if missing <= 0:
         return append(layout, mode, rank)
-    return Layout(
-        (*([mode.shape] * missing), *it.wrap(layout.shape)), (*([mode.stride] * missing), *it.wrap(layout.stride))
-    )
+    return Layout((*([mode.shape] * missing), *it.wrap(layout.shape)), (*([mode.stride] * missing), *it.wrap(layout.stride)))
 
 
 @through

@@ -53,9 +53,7 @@ class Swizzle:
         if self.num_bits < 0 or self.base < 0:
             raise LayoutError(f"{self}: num_bits and base count bits: use 0 or more")
         if self.num_bits + self.base + abs(self.shift) > MAX_SWIZZLE_BITS:
-            raise LayoutError(
-                f"{self}: reaches beyond bit {MAX_SWIZZLE_BITS - 1}, where no offset is: use smaller numbers"
-            )
+            raise LayoutError(f"{self}: reaches beyond bit {MAX_SWIZZLE_BITS - 1}, where no offset is: use smaller numbers")
         if abs(self.shift) < self.num_bits:
             raise LayoutError(
                 f"{self}: a shift of {self.shift} makes the bit fields overlap: "
@@ -340,12 +338,7 @@ def element_bytes(element_bits: int) -> int:
 
 
 SWIZZLE_MODES: Mapping[str, Swizzle] = MappingProxyType(
-    {
-        "none": Swizzle(0, 4, 3),
-        "32B": Swizzle(1, 4, 3),
-        "64B": Swizzle(2, 4, 3),
-        "128B": Swizzle(3, 4, 3),
-    }
+    {"none": Swizzle(0, 4, 3), "32B": Swizzle(1, 4, 3), "64B": Swizzle(2, 4, 3), "128B": Swizzle(3, 4, 3)}
 )
 """Swizzle modes of TMA and wgmma, on byte addresses. Source: CUTLASS ``mma_traits_sm90_gmma.hpp``."""
 

@@ -112,9 +112,7 @@ class TiledCopy:
 
     def _tidfrg(self, layout: Any, target: Layout) -> Any:
         if it.rank(layout.shape) < it.rank(self.tiler):
-            raise LayoutError(
-                f"tiled copy: {layout} has fewer modes than the tiler {show_shape(self.tiler)}: use as many"
-            )
+            raise LayoutError(f"tiled copy: {layout} has fewer modes than the tiler {show_shape(self.tiler)}: use as many")
         return self._tile_to_thrfrg(zipped_divide(layout, self.tiler), target)
 
     def _tile_to_thrfrg(self, tiled: Any, target: Layout) -> Any:
@@ -459,11 +457,8 @@ class ThrMma:
 
 
 SM80_16x8x16 = MmaAtomTV(
-    shape_mnk=(16, 8, 16),
-    a=Layout(((4, 8), (2, 2, 2)), ((32, 1), (16, 8, 128))),
-    b=Layout(((4, 8), (2, 2)), ((16, 1), (8, 64))),
-    c=Layout(((4, 8), (2, 2)), ((32, 1), (16, 8))),
-    thr_id=Layout(32),
+    shape_mnk=(16, 8, 16), a=Layout(((4, 8), (2, 2, 2)), ((32, 1), (16, 8, 128))),
+    b=Layout(((4, 8), (2, 2)), ((16, 1), (8, 64))), c=Layout(((4, 8), (2, 2)), ((32, 1), (16, 8))), thr_id=Layout(32),
 )
 """Instruction mma.sync.m16n8k16 of 16-bit operands, like CuTe's SM80_16x8x16. Source: PTX ISA 8.x, section on
 mma.m16n8k16."""

@@ -6,7 +6,7 @@ simulator or from ``validation/measured``. No other package of gpusim imports th
 
 from __future__ import annotations
 
-from gpusim.lessons.answers import Comparison, beside, claims, compare
+from gpusim.lessons.answers import Comparison, compare, error_table
 from gpusim.lessons.rows import judged, measured
 
-__all__ = ["Comparison", "beside", "claims", "compare", "judged", "measured"]
+__all__ = ["Comparison", "compare", "error_table", "judged", "measured"]

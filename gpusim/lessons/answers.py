@@ -105,13 +105,13 @@ def compare(
     return Comparison(prediction=guess, answer=found, unit=unit, close_pct=close_pct)
 
 
-def beside(
+def error_table(
     predicted: Mapping[Any, float] | Sequence[float], measured: Mapping[Any, float] | Sequence[float], unit: str,
     *, index: str = "",
 ) -> pd.DataFrame:
     """Table of predictions and measurements, with errors in percent of the measured value.
 
-    >>> beside({"padded": 66.0, "naive": 150.0}, {"padded": 60.0, "naive": 160.0}, "cycles").round(1).to_dict("list")
+    >>> error_table({"padded": 66.0, "naive": 150.0}, {"padded": 60.0, "naive": 160.0}, "cycles").round(1).to_dict("list")
     {'predicted (cycles)': [66.0, 150.0], 'measured (cycles)': [60.0, 160.0], 'error (%)': [10.0, -6.2]}
 
     Args:
@@ -127,25 +127,8 @@ def beside(
 
     first, second = (dict(of) if isinstance(of, Mapping) else dict(enumerate(of)) for of in (predicted, measured))
     if set(first) != set(second):
-        raise ConfigError(f"beside: predicted are {list(first)}, measured {list(second)}: wants the same of both")
+        raise ConfigError(f"error_table: predicted are {list(first)}, measured {list(second)}: wants the same of both")
     table = pd.DataFrame({f"predicted ({unit})": first, f"measured ({unit})": {label: second[label] for label in first}})
     table["error (%)"] = 100.0 * (table.iloc[:, 0] - table.iloc[:, 1]) / table.iloc[:, 1]
     table.index.name = index or None
     return table
-
-
-def claims(said: Mapping[str, Any]) -> dict[str, bool]:
-    """Claims of a lesson's text, each sentence with whether its cells show it; tests require all to hold.
-
-    >>> claims({"a column of 32 rows collides": 32 > 1})
-    {'a column of 32 rows collides': True}
-
-    Raises:
-        ConfigError: there are no claims, or a value is not a bool.
-    """
-    if not said:
-        raise ConfigError("claims: are none, wants sentences with whether they hold")
-    for sentence, holds in said.items():
-        if type(holds).__name__ not in ("bool", "bool_"):
-            raise ConfigError(f"claims: {sentence!r} is {holds!r}, wants true or false")
-    return {sentence: bool(holds) for sentence, holds in said.items()}

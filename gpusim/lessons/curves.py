@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 KINDS = ("predicted", "measured")
 
 
-def plot_beside(
+def plot_errors(
     tables: pd.DataFrame | pd.Series | Mapping[str, pd.DataFrame | pd.Series], x: str, y: str, *, title: str = "",
     log_x: bool = False, log_y: bool = False, is_joined: bool = True,
 ) -> Picture:
-    """Plot a table of :func:`judged` or :func:`beside`: points for measurements, lines for predictions, and the errors.
+    """Plot a table of :func:`judged` or :func:`error_table`: points for measurements, lines for predictions, and the errors.
 
-    >>> from gpusim.lessons import beside
-    >>> picture = plot_beside(beside({1: 9.0, 2: 4.0}, {1: 8.0, 2: 4.0}, "us", index="stages"), "stages", "time_us")
+    >>> from gpusim.lessons import error_table
+    >>> picture = plot_errors(error_table({1: 9.0, 2: 4.0}, {1: 8.0, 2: 4.0}, "us", index="stages"), "stages", "time_us")
     >>> "stages" in picture.alt
     True
 

@@ -35,8 +35,7 @@ def phases(num_stages: int, num_steps: int) -> pd.DataFrame:
         raise LaunchError(f"phases: {num_stages} stages and {num_steps} steps, wants 1 or more of each")
     steps = range(num_steps)
     return pd.DataFrame({
-        "stage": [step % num_stages for step in steps],
-        "round": [step // num_stages for step in steps],
+        "stage": [step % num_stages for step in steps], "round": [step // num_stages for step in steps],
         "full: consumer waits for parity": [step // num_stages & 1 for step in steps],
         "empty: producer waits for parity": [step // num_stages & 1 ^ 1 for step in steps],
     }, index=pd.Index(steps, name="step"))  # fmt: skip

@@ -74,9 +74,7 @@ def measured(table: str, *, gpu: str = "h200_sxm", **where: Any) -> pd.DataFrame
     return frame
 
 
-def judged(
-    table: str, name: str, *, gpu: str = "h200_sxm", has_roofline: bool = False, **where: Any
-) -> pd.DataFrame:
+def judged(table: str, name: str, *, gpu: str = "h200_sxm", has_roofline: bool = False, **where: Any) -> pd.DataFrame:
     """Measured rows with today's predictions of a number, by the rules of ``gpusim validate``.
 
     Columns: those of the kernel's configs, ``predicted (unit)``, ``measured (unit)``, ``error (%)``, and ``fitted``.
@@ -103,7 +101,7 @@ def judged(
     if name not in case.names:
         raise ConfigError(f"{table}: has no number called {name!r}: wants one of {', '.join(sorted(case.names))}")
     fitted = {id(row) for row in halves(case, found)[0]}
-    predicted, measured_unit, told = f"predicted ({unit_in(name)})", f"measured ({unit_in(name)})", []
+    predicted, measured_unit, rows_shown = f"predicted ({unit_in(name)})", f"measured ({unit_in(name)})", []
     rows = _select(found, where)
     _check_none_is_held_out(case, rows)
     for row in rows:
@@ -111,19 +109,19 @@ def judged(
         answer, value = case.answers(config, row, spec, {name}).get(name), measured_in(case, row, name)
         if answer is None or value is None:
             continue
-        told.append({
+        rows_shown.append({
             **{column: _field(config, column) for column in config}, predicted: answer.value, measured_unit: value,
             "error (%)": 100.0 * (answer.value - value) / value if value else None, "fitted": id(row) in fitted,
         })
         if has_roofline:
             of_peaks = answer.roofline
-            told[-1] |= {
+            rows_shown[-1] |= {
                 f"roofline ({unit_in(name)})": of_peaks,
                 "roofline error (%)": None if of_peaks is None or not value else 100.0 * (of_peaks - value) / value,
             }
-    if not told:
+    if not rows_shown:
         raise ConfigError(f"{table}: the simulator has no answer to {name} of these rows: ask for others")
-    return pd.DataFrame(told)
+    return pd.DataFrame(rows_shown)
 
 
 def _check_none_is_held_out(case: Case, rows: Collection[Row]) -> None:

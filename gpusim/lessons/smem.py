@@ -9,7 +9,7 @@ import numpy as np
 
 from gpusim.errors import LayoutError
 from gpusim.layout import Layout, parse_layout, parse_swizzle
-from gpusim.lessons.answers import beside
+from gpusim.lessons.answers import error_table
 from gpusim.lessons.rows import judged, measured
 from gpusim.workload.dtypes import dtype_in_memory
 from gpusim.workload.smem.access import wavefronts
@@ -102,19 +102,19 @@ def counted(op: str | None = None, *, family: str | None = None, gpu: str = "h20
     where = {name: value for name, value in (("kernel", op), ("family", family)) if value is not None}
     rows = measured("shared_access", gpu=gpu, **where)
     rows = rows[~rows["kernel"].str.startswith(("atom_", "red_"))]
-    told = []
+    accesses = []
     for kernel, drawn, active, addresses, found in zip(
         rows["kernel"], rows["family"], rows["active"], rows["addresses"], rows[COUNTED], strict=True
     ):
         lanes = np.array([int(word) for word in addresses.split()], dtype=np.int64)
         mask = (int(str(active), 16) >> np.arange(32) & 1).astype(np.bool_)
         sources = SOURCE_PITCH_BYTES * np.arange(32) if kernel.startswith("cp_async") else None
-        told.append({
+        accesses.append({
             "op": kernel, "family": drawn, "active lanes": int(mask.sum()), "stride (bytes)": _stride(lanes, mask),
             "predicted (wavefronts)": int(wavefronts(kernel, lanes, None if mask.all() else mask, sources)),
             "measured (wavefronts)": int(found),
         })
-    return pd.DataFrame(told)
+    return pd.DataFrame(accesses)
 
 
 def _stride(lanes: NDArray[np.int64], mask: NDArray[np.bool_]) -> int | None:
@@ -141,5 +141,5 @@ def access_cycles(op: str, *, num_warps: int = 16, gpu: str = "h200_sxm") -> pd.
     rates = judged("shared_rate", "wavefronts_per_cycle", gpu=gpu, **where).set_index("ways")
     spans = measured("shared_rate", gpu=gpu, **where).set_index("ways")["cycles_per_access"] / num_warps
     counts = spans * rates["measured (per cycle)"]  # wavefronts of an access, by rule
-    table = beside(dict(counts / rates["predicted (per cycle)"]), dict(spans), "cycles", index="ways")
+    table = error_table(dict(counts / rates["predicted (per cycle)"]), dict(spans), "cycles", index="ways")
     return table.assign(fitted=rates["fitted"])

@@ -8,7 +8,7 @@ import numpy as np
 
 from gpusim.errors import LayoutError
 from gpusim.layout import ByteLayout, Layout, parse_swizzle, swizzle_mode
-from gpusim.lessons.answers import beside
+from gpusim.lessons.answers import error_table
 from gpusim.lessons.rows import judged
 from gpusim.workload.dtypes import dtype_in_memory
 
@@ -42,8 +42,8 @@ def chunk_positions(dtype: str, swizzle: str | None = None, *, row_bytes: int = 
     moved = swizzle_mode("none") if swizzle is None else parse_swizzle(swizzle, element.bits)
     bytes_of = np.asarray(moved(np.arange(num_rows * row_bytes))).reshape(num_rows, -1, CHUNK_BYTES)
     starts = bytes_of[:, :, 0]
-    is_whole = (bytes_of == starts[:, :, None] + np.arange(CHUNK_BYTES)).all() and (starts % CHUNK_BYTES == 0).all()
-    if not is_whole or (starts // row_bytes != np.arange(num_rows)[:, None]).any():
+    is_complete = (bytes_of == starts[:, :, None] + np.arange(CHUNK_BYTES)).all() and (starts % CHUNK_BYTES == 0).all()
+    if not is_complete or (starts // row_bytes != np.arange(num_rows)[:, None]).any():
         raise LayoutError(f"swizzle {swizzle} tears chunks of {CHUNK_BYTES} bytes, or moves them to other rows: use another")
     table = pd.DataFrame(starts % row_bytes // CHUNK_BYTES)
     return table.rename_axis(index="row", columns="chunk")
@@ -105,7 +105,7 @@ def box_cycles(num_bytes: int, *, num_rows: int = 64, gpu: str = "h200_sxm") -> 
         ).iloc[0]
         for mode, width in widths.items()
     }
-    table = beside(
+    table = error_table(
         {mode: row["predicted (cycles)"] for mode, row in rows.items()},
         {mode: row["measured (cycles)"] for mode, row in rows.items()}, "cycles", index="mode",
     )

@@ -97,13 +97,13 @@ def intake_by_smem(gpu: str = "h200_sxm") -> pd.DataFrame:
         ConfigError: there are no such rows.
     """
     rows = measured("hgemm", gpu=gpu)
-    told = rows["kernel"].str.extract(r"hgemm_(\d+)x(\d+)x(\d+)_.*_(none|pad\d+|\d+B)_")
-    extents = told[[0, 1, 2]].astype(int)
-    is_whole = (rows["m"] % extents[0] == 0) & (rows["n"] % extents[1] == 0) & (rows["k"] % extents[2] == 0)
+    parts = rows["kernel"].str.extract(r"hgemm_(\d+)x(\d+)x(\d+)_.*_(none|pad\d+|\d+B)_")
+    extents = parts[[0, 1, 2]].astype(int)
+    is_divisible = (rows["m"] % extents[0] == 0) & (rows["n"] % extents[1] == 0) & (rows["k"] % extents[2] == 0)
     of_tiles = [
         loaded_bytes(GemmParams.model_validate({"m": m, "n": n, "k": k}), (bm, bn))
         for m, n, k, bm, bn in zip(rows["m"], rows["n"], rows["k"], extents[0], extents[1], strict=True)
     ]
-    share = (rows[READ_BYTES] / of_tiles)[is_whole].round(3)
-    table = share.groupby(told[3][is_whole]).agg(["size", "min", "max"])
+    share = (rows[READ_BYTES] / of_tiles)[is_divisible].round(3)
+    table = share.groupby(parts[3][is_divisible]).agg(["size", "min", "max"])
     return table.set_axis(["rows", "least", "most"], axis=1).rename_axis("rows in shared memory")

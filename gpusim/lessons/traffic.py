@@ -37,8 +37,8 @@ def orders(
     import pandas as pd
 
     def build(group: int, direction: str) -> Launch:
-        told = {**params.model_dump(by_alias=True), "raster": direction, "swizzle_size": group}
-        return GemmParams(**told).launch(gpu)
+        options = {**params.model_dump(by_alias=True), "raster": direction, "swizzle_size": group}
+        return GemmParams(**options).launch(gpu)
 
     groups, directions = list(groups), list(directions)
     if not groups or not directions:
@@ -76,7 +76,7 @@ def fetches(readers: str, footprints_mib: Sequence[int]) -> pd.DataFrame:
     return table
 
 
-def merging(pattern: str, sharers: Sequence[int]) -> pd.DataFrame:
+def coalescing(pattern: str, sharers: Sequence[int]) -> pd.DataFrame:
     """Bytes read from L2 while several SMs read the same tiles at once, as a fraction of the bytes that the SMs receive.
 
     Columns ``sharers``, ``predicted``, ``measured`` (fractions), ``error (%)``. 0.5 means that two SMs receive a line that

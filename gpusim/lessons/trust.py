@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from gpusim.errors import ConfigError
 from gpusim.evidence.cases.paths import CYCLES
-from gpusim.evidence.validate.expected_error import expected_error, unknown
+from gpusim.evidence.validate.expected_error import expected_error
 from gpusim.evidence.validate.judged_rows import read_judged
+from gpusim.report.predictions import error_words
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,13 +35,13 @@ def families(metric: str = CYCLES, *, kernel: str | None = None, gpu: str = "h20
     table = read_judged(gpu)
     rows = table.frame()
     rows = rows[rows["metric"] == metric]
-    said = rows["first_error_pct"].abs().groupby(rows["family"]).mean()
+    blind = rows["first_error_pct"].abs().groupby(rows["family"]).mean()
     found = {
         item["name"]: {
             "rows": item["of"][metric]["num_rows"], "held out": item["is_held_out"],
             "mean (%)": item["of"][metric]["mean_pct"], "P90 (%)": item["of"][metric]["p90_pct"],
             "worst (%)": item["of"][metric]["worst_pct"], "roofline (%)": item["of"][metric]["roofline_pct"],
-            "said first (%)": said[item["name"]],
+            "said first (%)": blind[item["name"]],
         }
         for item in table.document()["families_of_whole_kernels"]
         if not item["is_cut"] and metric in item["of"] and item["name"].startswith(kernel or "")
@@ -111,10 +112,10 @@ def rows_of(family: str, metric: str = CYCLES, *, gpu: str = "h200_sxm") -> pd.D
     return found.sort_values("error (%)", key=abs, ascending=False).reset_index(drop=True)
 
 
-def said_of_itself(kernel: str, gpu: str, **params: Any) -> str:
+def expected_error_text(kernel: str, gpu: str, **params: Any) -> str:
     """Expected error of a prediction, in the text that ``gpusim predict --all`` prints.
 
-    >>> said_of_itself("softmax", "toy")
+    >>> expected_error_text("softmax", "toy")
     'outside of what was validated: no softmax was measured on toy'
 
     Args:
@@ -122,5 +123,4 @@ def said_of_itself(kernel: str, gpu: str, **params: Any) -> str:
         gpu: name of a GPU.
         params: parameters of the prediction that determine its family.
     """
-    told = expected_error(kernel, gpu, params)
-    return unknown(kernel, gpu, params) if told is None else f"within {told.p90_pct:g} % of the {told.what}: {told.text}"
+    return error_words(expected_error(kernel, gpu, params), kernel, gpu, params)

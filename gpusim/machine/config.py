@@ -18,7 +18,7 @@ from gpusim.machine.memory.dsmem import DsmemSpec
 from gpusim.machine.memory.hbm import HbmSpec
 from gpusim.machine.memory.l1 import L1Spec
 from gpusim.machine.memory.l2 import L2Spec
-from gpusim.machine.memory.l2_capacity import Sides
+from gpusim.machine.memory.l2_capacity import L2Partitions
 from gpusim.machine.memory.register_file import RegisterFileSpec
 from gpusim.machine.memory.smem import SmemSpec
 from gpusim.machine.memory.tma import TmaSpec
@@ -125,16 +125,16 @@ class GpuSpec:
         return tuple(self.floorplan.gpc_of_sm[slot[0]] for slot in slots)
 
     @property
-    def side_of_sm(self) -> tuple[int, ...]:
+    def partition_of_sm(self) -> tuple[int, ...]:
         """L2 partition of each SM."""
-        return tuple(self.floorplan.side_of_sm)
+        return tuple(self.floorplan.partition_of_sm)
 
     @property
-    def l2_sides(self) -> Sides:
+    def l2_partitions(self) -> L2Partitions:
         """Capacities of each L2 partition."""
         l2 = self.l2
-        return Sides(
-            num=l2.num_partitions, side_bytes=l2.capacity_bytes * l2.partition_capacity_fraction,
+        return L2Partitions(
+            num=l2.num_partitions, partition_bytes=l2.capacity_bytes * l2.partition_capacity_fraction,
             spread=l2.eviction_width_fraction, dirty_bytes=l2.capacity_bytes * l2.dirty_fraction / l2.num_partitions,
             first_bytes=l2.capacity_bytes * l2.evict_first_fraction / l2.num_partitions,
             last_bytes=l2.capacity_bytes * l2.evict_last_fraction / l2.num_partitions,
@@ -252,9 +252,7 @@ def gpu_from_table(table: Mapping[str, Any], where: str) -> GpuSpec:
         if kind is None:
             raise ConfigError(f"{where}: component.{name} lacks kind, wants one of {', '.join(COMPONENT_KINDS)}")
         if not isinstance(kind, str) or kind not in COMPONENT_KINDS:
-            raise ConfigError(
-                f"{where}: component.{name}.kind {kind!r} is unknown; {nearest(str(kind), COMPONENT_KINDS)}"
-            )
+            raise ConfigError(f"{where}: component.{name}.kind {kind!r} is unknown; {nearest(str(kind), COMPONENT_KINDS)}")
         if name != kind:
             raise ConfigError(f"{where}: component.{name} is of kind {kind!r}, wants the same name, component.{kind}")
         below = section.get("below")
@@ -264,7 +262,16 @@ def gpu_from_table(table: Mapping[str, Any], where: str) -> GpuSpec:
     for name in COMPONENT_KINDS:
         if name not in parts and name not in OPTIONAL:
             raise ConfigError(f"{where}: component.{name} is missing, a GPU's description needs it")
-    device, l2 = parts["device"], parts["l2"]
+    device, l2, hbm = parts["device"], parts["l2"], parts["hbm"]
+    if not device.features:
+        raise ConfigError(f"{where}: device.features is [], wants those that the GPU has, for example cp_async and mma_sync")
+    for way in ("read", "write"):
+        rate = getattr(hbm, f"sustained_{way}_gb_per_s")
+        if rate > hbm.peak_gb_per_s:
+            raise ConfigError(
+                f"{where}: component.hbm.sustained_{way}_gb_per_s is {rate:g}, above the peak, peak_gb_per_s, "
+                f"{hbm.peak_gb_per_s:g}"
+            )
     for feature, part in FEATURE_PARTS.items():
         if feature in device.features and part not in parts:
             raise ConfigError(f"{where}: device.features has {feature!r}, wants component.{part}, which does it")
@@ -275,11 +282,11 @@ def gpu_from_table(table: Mapping[str, Any], where: str) -> GpuSpec:
             f"{where}: device.gpcs hold {held} SMs, {device.singleton_tpc_sms} of the first in lone pairs; wants the "
             f"{device.num_sms} of device.num_sms, and no more lone ones than the smallest has"
         )
-    sides = range(l2.num_partitions)
-    if len(device.gpc_l2_partition) != sum(device.gpcs.values()) or not set(device.gpc_l2_partition) <= set(sides):
+    partitions, num_gpcs = range(l2.num_partitions), sum(device.gpcs.values())
+    if len(device.gpc_l2_partition) != num_gpcs or not set(device.gpc_l2_partition) <= set(partitions):
         raise ConfigError(
-            f"{where}: device.gpc_l2_partition is {list(device.gpc_l2_partition)}, wants one of {len(sides)} partitions "
-            f"of L2 for each of {sum(device.gpcs.values())} GPCs, counted from 0"
+            f"{where}: device.gpc_l2_partition is {list(device.gpc_l2_partition)}, wants one of {l2.num_partitions} L2 "
+            f"partitions for each of {num_gpcs} GPCs, counted from 0"
         )
     if l2.num_partitions == 1 and l2.far_latency_cycles != l2.near_latency_cycles:
         raise ConfigError(

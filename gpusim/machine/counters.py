@@ -1,4 +1,8 @@
-"""Counters of all parts of the machine: the engine writes them, a summary reads them."""
+"""Counters of all parts of the machine: the engine writes them, a summary reads them.
+
+A field that a Spec's module defines by ``ncu("...")``, for example in :mod:`gpusim.machine.memory.l1`, has that name in
+``result.counters``. ``docs/extend.md`` says how to add one.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +50,5 @@ class PartCounters(NamedTuple):
 
 KINDS: Mapping[str, type[Counters]] = get_type_hints(PartCounters)
 
-COUNTERS: Mapping[str, tuple[str, ...]] = {
-    part: tuple(item.name for item in fields(kind)) for part, kind in KINDS.items()
-}
+COUNTERS: Mapping[str, tuple[str, ...]] = {part: tuple(item.name for item in fields(kind)) for part, kind in KINDS.items()}
 """Names of the counters of each part, in the order in which the engine has them."""

@@ -69,7 +69,7 @@ class Floorplan:
     2026-11-20. There, lone pairs coalesce with the first GPC; sectors cross L2 for two SMs of different partitions.
     """
 
-    __slots__ = ("gpc_of_sm", "lone", "members", "num_sms", "side_of_sm", "tpc_of_sm")
+    __slots__ = ("gpc_of_sm", "lone", "members", "num_sms", "partition_of_sm", "tpc_of_sm")
 
     def __init__(self, gpcs: Mapping[str, int], *, singleton_tpc_sms: int = 0, gpc_l2_partition: Sequence[int] = ()) -> None:
         """Floorplan of GPCs.
@@ -98,7 +98,7 @@ class Floorplan:
         for gpc_idx, sms in enumerate(self.members):
             for rank, sm_idx in enumerate((*sms, *(() if gpc_idx else self.lone))):
                 self.gpc_of_sm[sm_idx], self.tpc_of_sm[sm_idx] = gpc_idx, rank // SMS_PER_TPC
-        self.side_of_sm = [gpc_l2_partition[gpc_idx] if gpc_l2_partition else gpc_idx % 2 for gpc_idx in self.gpc_of_sm]
+        self.partition_of_sm = [gpc_l2_partition[gpc_idx] if gpc_l2_partition else gpc_idx % 2 for gpc_idx in self.gpc_of_sm]
         """L2 partition of each SM."""
 
     def in_order(self) -> list[int]:

@@ -12,7 +12,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from gpusim.program.records import StoreKind
 from gpusim.workload.atoms import MmaAtom
 from gpusim.workload.gmem.line_fetches import Fetches
-from gpusim.workload.ops import Fma, LoopCode, TmaLoad, TmaStore, Wgmma
+from gpusim.workload.ops import Fma, LoopBody, TmaLoad, TmaStore, Wgmma
 from gpusim.workload.smem.access import AccessPattern
 
 Item = TypeVar("Item")
@@ -61,13 +61,13 @@ class WgmmaRow(NamedTuple):
     num_warps: int
 
 
-class FarCodeRow(NamedTuple):
-    """A range of a kernel's code; ``name`` is its index in ``far_code_names``."""
+class ColdCodeRow(NamedTuple):
+    """A range of a kernel's code; ``name`` is its index in ``cold_code_names``."""
 
     name: int
     begin_bytes: float
     end_bytes: float
-    own_cycles: float
+    overhead_cycles: float
 
 
 class AluRow(NamedTuple):
@@ -154,7 +154,7 @@ class Costs:
         self.tma_loads: Rows[TmaLoadRow] = Rows()
         self.tma_stores: Rows[TmaStore] = Rows()
         self.wgmmas: Rows[WgmmaRow] = Rows()
-        self.far_codes: Rows[FarCodeRow] = Rows()
-        self.loop_codes: Rows[LoopCode] = Rows()
+        self.cold_codes: Rows[ColdCodeRow] = Rows()
+        self.loop_bodies: Rows[LoopBody] = Rows()
         self.fmas: Rows[Fma] = Rows()
         self.alus: Rows[AluRow] = Rows()

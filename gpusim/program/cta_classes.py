@@ -102,9 +102,7 @@ def _trace_all(tracer: Tracer, num_ctas: int) -> Programs:
 # ---------------------------------------------------------------------------------------------- result
 
 
-def _programs(
-    tracer: Tracer, cta_class: IntArray, class_programs: list[tuple[int, ...]], cta_panels: IntArray
-) -> Programs:
+def _programs(tracer: Tracer, cta_class: IntArray, class_programs: list[tuple[int, ...]], cta_panels: IntArray) -> Programs:
     tables, programs = tracer.tables, tracer.programs.by_key
     lengths = np.array([len(program) // OPS.itemsize for program in programs])
     table = np.zeros(len(lengths), dtype=TABLES["programs"])
@@ -115,6 +113,5 @@ def _programs(
         class_programs=np.array(class_programs, dtype=np.int32).reshape(len(class_programs), -1), cta_panels=cta_panels,
         tensors=tuple(tables.tensors), stages=tables.stage_names, barriers=tables.barrier_names,
         named_barriers=tuple(tables.named_barriers), code_names=tuple(tables.codes),
-        far_code_names=tuple(tables.far_code_names),
-        num_ops_traced=tracer.num_ops, costs=tables.costs,
+        cold_code_names=tuple(tables.cold_code_names), num_ops_traced=tracer.num_ops, costs=tables.costs,
     )

@@ -12,7 +12,7 @@ from dataclasses import fields
 from typing import Any
 
 from gpusim.errors import LaunchError
-from gpusim.program.costs import AluRow, FarCodeRow, WgmmaRow
+from gpusim.program.costs import AluRow, ColdCodeRow, WgmmaRow
 from gpusim.program.encode_memory import MEMORY_ENCODERS, Encoder
 from gpusim.program.programs import NONE
 from gpusim.program.records import OpKind, Section
@@ -158,7 +158,7 @@ def wgmma(role: RoleRows, op: ops.Wgmma) -> None:
 # ---------------------------------------------------------------------------------------------- code
 
 
-def code(role: RoleRows, op: ops.Code) -> None:
+def fetch_code(role: RoleRows, op: ops.FetchCode) -> None:
     """Encode a block of code, of equal length each time.
 
     Raises:
@@ -169,21 +169,21 @@ def code(role: RoleRows, op: ops.Code) -> None:
     if num_bytes <= 0 or before not in (None, num_bytes):
         raise LaunchError(f"code {name!r} has {num_bytes:g} bytes and had {before or 0:g}, wants one length above 0")
     codes[name] = number, num_bytes
-    role.keep(op, PACK(OpKind.CODE, 0, 0, number, 0, NONE, NONE, 0, float(num_bytes)))
+    role.keep(op, PACK(OpKind.FETCH_CODE, 0, 0, number, 0, NONE, NONE, 0, float(num_bytes)))
 
 
-def loop_code(role: RoleRows, op: ops.LoopCode) -> None:
+def loop_body(role: RoleRows, op: ops.LoopBody) -> None:
     """Encode the code of one loop iteration."""
-    cost = role.tables.costs.loop_codes.number((op.num_fma, op.num_others, op.bank_reads), op)
-    role.keep(op, PACK(OpKind.LOOP_CODE, 0, 0, cost, 0, NONE, NONE, 0, 0.0))
+    cost = role.tables.costs.loop_bodies.number((op.num_fma, op.num_others, op.bank_reads), op)
+    role.keep(op, PACK(OpKind.LOOP_BODY, 0, 0, cost, 0, NONE, NONE, 0, 0.0))
 
 
-def far_code(role: RoleRows, op: ops.FarCode) -> None:
+def fetch_cold_code(role: RoleRows, op: ops.FetchColdCode) -> None:
     """Encode a range of code that lies far from the kernel's beginning."""
-    tables, names = role.tables, role.tables.far_code_names
+    tables, names = role.tables, role.tables.cold_code_names
     name = names.setdefault(op.name, len(names))
-    row = FarCodeRow(name, float(op.begin_bytes), float(op.end_bytes), float(op.own_cycles))
-    role.keep(op, PACK(OpKind.FAR_CODE, 0, 0, tables.costs.far_codes.number(row, row), 0, NONE, NONE, 0, 0.0))
+    row = ColdCodeRow(name, float(op.begin_bytes), float(op.end_bytes), float(op.overhead_cycles))
+    role.keep(op, PACK(OpKind.FETCH_COLD_CODE, 0, 0, tables.costs.cold_codes.number(row, row), 0, NONE, NONE, 0, 0.0))
 
 
 # ---------------------------------------------------------------------------------------------- arithmetic
@@ -230,9 +230,7 @@ def set_max_nreg(role: RoleRows, op: ops.SetMaxNReg) -> None:
     if not 24 <= num <= 256 or num % 8:
         raise LaunchError(f"{role.who}: setmaxnreg {num}, wants a multiple of 8 from 24 to 256")
     if (num > before and op.direction == "dec") or (num < before and op.direction == "inc"):
-        raise LaunchError(
-            f"{role.who}: setmaxnreg.{op.direction} {num} from {before} registers, wants the other direction"
-        )
+        raise LaunchError(f"{role.who}: setmaxnreg.{op.direction} {num} from {before} registers, wants the other direction")
     row = PACK(OpKind.SET_MAX_NREG, op.direction == "inc", 0, 0, 0, NONE, NONE, num, 0.0)
     role.registers = num
     role.add(row)
@@ -276,9 +274,9 @@ ENCODERS: Mapping[type[ops.Op], Encoder] = {
     ops.MmaSync: mma_sync,
     ops.Wgmma: wgmma,
     ops.WgmmaWaitGroup: wait_groups(OpKind.WGMMA_WAIT_GROUP),
-    ops.Code: code,
-    ops.FarCode: far_code,
-    ops.LoopCode: loop_code,
+    ops.FetchCode: fetch_code,
+    ops.FetchColdCode: fetch_cold_code,
+    ops.LoopBody: loop_body,
     ops.Fma: fma,
     ops.Alu: alu,
     ops.Shfl: shfl,

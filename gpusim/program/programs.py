@@ -43,7 +43,7 @@ class Programs:
     """Pair (ring, stage) of each index in a CTA's list of mbarriers."""
     named_barriers: tuple[str, ...]
     code_names: tuple[str, ...]
-    far_code_names: tuple[str, ...]
+    cold_code_names: tuple[str, ...]
     costs: Costs
     num_ops_traced: int
     """Ops that programs yielded during tracing, including CTAs that were only compared."""

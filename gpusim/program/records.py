@@ -25,8 +25,8 @@ OpKind = IntEnum("OpKind", [
     "MBARRIER_INIT", "MBARRIER_ARRIVE", "MBARRIER_ARRIVE_EXPECT_TX", "MBARRIER_WAIT", "BAR_SYNC", "BAR_ARRIVE",
     "SYNCTHREADS", "CLUSTER_ARRIVE", "CLUSTER_WAIT", "FENCE_PROXY_ASYNC", "FENCE_MBARRIER_INIT", "FENCE_ACQ_REL",
     "SHARED_LOAD", "SHARED_STORE", "SHARED_ATOMIC", "LDMATRIX", "STMATRIX", "DSMEM_LOAD", "DSMEM_STORE", "ST_ASYNC",
-    "MMA_SYNC", "WGMMA_FENCE", "WGMMA", "WGMMA_COMMIT_GROUP", "WGMMA_WAIT_GROUP", "CODE", "FAR_CODE", "LOOP_CODE", "FMA",
-    "ALU", "IMAD_WIDE", "MUFU", "SHFL", "SET_MAX_NREG", "RANGE_START", "RANGE_END", "TURN",
+    "MMA_SYNC", "WGMMA_FENCE", "WGMMA", "WGMMA_COMMIT_GROUP", "WGMMA_WAIT_GROUP", "FETCH_CODE", "FETCH_COLD_CODE",
+    "LOOP_BODY", "FMA", "ALU", "IMAD_WIDE", "MUFU", "SHFL", "SET_MAX_NREG", "RANGE_START", "RANGE_END", "TURN",
 ], start=0)  # fmt: skip
 """Kinds of op records, named after ``workload/ops.py``.
 
@@ -37,7 +37,7 @@ Section = IntEnum("Section", ["PROLOGUE", "MAINLOOP", "EPILOGUE"], start=0)
 """Named parts of a program, as ``ops.Section``."""
 
 Ideal = IntEnum("Ideal", [
-    "BANK_CONFLICTS", "EPILOGUE", "OWN_CODE", "IMAD_WIDE", "PROLOGUE", "MAINLOOP",
+    "BANK_CONFLICTS", "EPILOGUE", "OVERHEAD_CODE", "IMAD_WIDE", "PROLOGUE", "MAINLOOP",
 ], start=0)  # fmt: skip
 """Counterfactuals that the engine itself carries out; see ``simulate/idealize.py``."""
 
@@ -97,12 +97,12 @@ stages and all mbarriers of a CTA, -1 for none. The meaning of the other fields,
                                 barrier: issues times warpgroups
   WGMMA_COMMIT_GROUP
   WGMMA_WAIT_GROUP              extra: groups that may be in flight
-  CODE                          cost: number of its name; number: bytes
-  FAR_CODE                      cost: row of ``far_codes``
-  LOOP_CODE                     cost: row of ``loop_codes``
+  FETCH_CODE                    cost: number of its name; number: bytes
+  FETCH_COLD_CODE               cost: row of ``cold_codes``
+  LOOP_BODY                     cost: row of ``loop_bodies``
   FMA                           cost: row of ``fmas``; flags 1: chain, 2: by age
   ALU                           cost: row of ``alus``; flags 1: chain
-  IMAD_WIDE                      number: instructions; flags 1: is interleaved, 2: sets pace
+  IMAD_WIDE                     number: instructions; flags 1: is interleaved, 2: sets pace
   MUFU                          number: instructions
   SHFL                          number: instructions; flags 1: chain; extra: warps
   SET_MAX_NREG                  extra: registers; flags 1: inc
@@ -121,9 +121,7 @@ def _record(**fields: str) -> np.dtype[np.void]:
 
 
 TABLES: Mapping[str, np.dtype[np.void]] = {
-    "accesses": _record(
-        num_requests="f8", num_sectors="f8", num_lines="f8", num_wavefronts="f8", num_bytes="f8",
-    ),
+    "accesses": _record(num_requests="f8", num_sectors="f8", num_lines="f8", num_wavefronts="f8", num_bytes="f8"),
     "stores": _record(access="i8", num_warps="i8", kind="i8"),
     "async_copies": _record(
         access="i8", num_rows="f8", num_passes="f8", num_between="f8", new_fraction="f8", fetches="i8",
@@ -144,8 +142,8 @@ TABLES: Mapping[str, np.dtype[np.void]] = {
         num_warp_instructions="f8", num_between="f8",
     ),
     "mma_syncs": _record(interval_cycles="f8", latency_cycles="f8", is_integer="i8"),
-    "far_codes": _record(name="i8", begin_bytes="f8", end_bytes="f8", own_cycles="f8"),
-    "loop_codes": _record(num_instructions="f8", own_cycles="f8"),
+    "cold_codes": _record(name="i8", begin_bytes="f8", end_bytes="f8", overhead_cycles="f8"),
+    "loop_bodies": _record(num_instructions="f8", overhead_cycles="f8"),
     "fmas": _record(num_instructions="f8", turns_each="f8", num_runs="i8"),
     "alus": _record(num_instructions="f8", num_beside="f8", num_more="f8"),
     "programs": _record(begin="i8", num_ops="i8", num_tokens="i8"),
@@ -157,19 +155,15 @@ TABLES: Mapping[str, np.dtype[np.void]] = {
         written_back_begin="i8", num_written_back="i8", times_fetched_begin="i8", num_times_fetched="i8",
         first_walk="i8", num_walks="i8", has_own_panels="i8",
     ),
-    "walks": _record(
-        num_panels="i8", groups_begin="i8", rows_begin="i8", num_groups="i8",
-    ),
+    "walks": _record(num_panels="i8", groups_begin="i8", rows_begin="i8", num_groups="i8"),
     "loss_rows": _record(wave="i8", memory_0="f8", memory_1="f8", crossing_0="f8", crossing_1="f8"),
     "gpc_links": _record(partition="i8", bytes_per_cycle="f8", whole_share_bytes_per_cycle="f8"),
     "write_links": _record(gpc="i8", width="f8", bytes_per_cycle="f8"),
     "sms": _record(
-        partition="i8", gpc="i8", write_link="i8", merge_region="i8", is_lone="i8", distance_cycles="f8", pace="f8",
+        partition="i8", gpc="i8", write_link="i8", coalesce_region="i8", is_lone="i8", distance_cycles="f8", pace="f8",
         loop_bytes_per_cycle="f8", cluster_place="i8", num_free_ctas="i8", is_recorded="i8",
     ),
-    "partitions": _record(
-        slices_bytes_per_cycle="f8", fabric_bytes_per_cycle="f8", store_bytes_per_cycle="f8",
-    ),
+    "partitions": _record(slices_bytes_per_cycle="f8", fabric_bytes_per_cycle="f8", store_bytes_per_cycle="f8"),
 }
 """Tables of records, by name.
 
@@ -204,7 +198,7 @@ CONSTANTS: Mapping[str, Sequence[str]] = {
     "launch": (
         "num_ctas", "num_sms", "num_at_once", "cluster_size", "ctas_per_sm", "num_threads", "registers_per_thread",
         "smem_bytes", "num_panels", "cluster_barrier_cycles", "has_traffic_plan", "is_warm", "is_flushed",
-        "code_latency_cycles", "num_code_names", "num_far_code_names", "max_events", "keeps_trace", "side_bytes",
+        "code_latency_cycles", "num_code_names", "num_cold_code_names", "max_events", "keeps_trace", "partition_bytes",
         "compute_capability", "num_stages",
     ),
     "ideals": tuple(ideal.name.lower() for ideal in Ideal),
@@ -218,8 +212,8 @@ CONSTANTS: Mapping[str, Sequence[str]] = {
         queue_cycles request_bytes sustained_fraction write_back_queue_bytes fabric_turnaround_fraction num_lanes"""),
     "xbar": _names("""sm_read_bytes_per_cycle sm_write_bytes_per_cycle write_bytes_per_cycle alone_bytes_per_cycle
         store_in_flight_bytes line_request_bytes request_interval_packets request_wait_per_efold_fraction red_header_fraction
-        store_packet_bytes gpc_write_bytes_per_cycle num_gpc_store_ports bulk_weight multicast_weight merges
-        coalesce_max_requests coalesce_window_cycles coalesce_wait_fraction merge_fill_cycles"""),
+        store_packet_bytes gpc_write_bytes_per_cycle num_gpc_store_ports bulk_weight multicast_weight coalesces
+        coalesce_max_requests coalesce_window_cycles coalesce_wait_fraction coalesce_fill_cycles"""),
     "l1": _names("""capacity_bytes hit_latency_cycles lines_per_cycle requests_per_cycle wavefronts_per_cycle
         hit_on_miss_cycles outstanding_bytes queue_cycles cp_async_cycles cp_async_miss_first_pass_fraction
         cp_async_bypass_cycles cp_async_row_cycles max_queued_rows max_queued_copies cp_async_latency_cycles
@@ -247,7 +241,7 @@ A GPU without TMA, mbarriers or distributed shared memory has zeros there: the p
 
 TOTALS: Sequence[str] = (
     "end_cycle", "last_exit_cycle", "exit_cycles", "num_exits", "num_events", "trace_hash_low", "trace_hash_high",
-    "copy_cycles", "num_copies", "has_bank_conflicts", "has_epilogue", "has_own_code", "has_imad_wide", "has_prologue",
+    "copy_cycles", "num_copies", "has_bank_conflicts", "has_epilogue", "has_overhead_code", "has_imad_wide", "has_prologue",
     "has_mainloop", "link_busy_cycles",
 )
 """Sums of a run, all float64.
@@ -259,9 +253,7 @@ SM_TOTALS: Sequence[str] = (
 )
 """Sums of each SM, float64."""
 
-FAILURE: Sequence[str] = (
-    "kind", "cycle", "cta", "role", "op", "barrier", "stage", "first", "second", "third",
-)
+FAILURE: Sequence[str] = ("kind", "cycle", "cta", "role", "op", "barrier", "stage", "first", "second", "third")
 """Fields of a failure, float64. The meaning of the last three depends on the kind."""
 
 RESULTS: Mapping[str, np.dtype[np.void]] = {
@@ -279,9 +271,7 @@ RESULTS: Mapping[str, np.dtype[np.void]] = {
         num_arrivals="i8", tx_bytes="i8", announced_bytes="i8", delivered_bytes="i8", number="i8",
     ),
     "trace": _record(cycle="f8"),
-    "memory_spans": _record(
-        cta="i8", sm="i8", role="i8", is_store="i8", start_cycle="f8", end_cycle="f8", num_bytes="f8",
-    ),
+    "memory_spans": _record(cta="i8", sm="i8", role="i8", is_store="i8", start_cycle="f8", end_cycle="f8", num_bytes="f8"),
 }
 """Tables that come back: timelines of recorded SMs, blocked roles of a deadlock, and the trace if it was requested."""
 
@@ -298,15 +288,13 @@ RESULT_ARRAYS: Mapping[str, str] = {
 
 Wait = IntEnum("Wait", [
     "NOTHING", "MBARRIER", "NAMED_BARRIER", "SYNCTHREADS", "CLUSTER_BARRIER", "STORE_QUEUE", "ITS_STORES", "DATA_STAGE",
-    "A_LOAD", "CP_ASYNC_GROUP", "BULK_GROUP", "ITS_COPIES", "REGISTERS", "OWN_CODE", "PRODUCTS_TURN", "TENSOR_CORES",
+    "A_LOAD", "CP_ASYNC_GROUP", "BULK_GROUP", "ITS_COPIES", "REGISTERS", "OVERHEAD_CODE", "PRODUCTS_TURN", "TENSOR_CORES",
     "FMA_PIPE", "SCHEDULERS_TURN", "PLACE_BEFORE_DATA_STAGE",
 ], start=0)  # fmt: skip
 """Causes of a blocked role's wait; ``simulate/failures.py`` has the words."""
 
 
-INPUT_SECTIONS: Sequence[str] = (
-    *(f"constants_{part}" for part in CONSTANTS), *TABLES, *ARRAYS,
-)
+INPUT_SECTIONS: Sequence[str] = (*(f"constants_{part}" for part in CONSTANTS), *TABLES, *ARRAYS)
 """Sections of a packed launch, in the order of their numbers."""
 
 OUTPUT_SECTIONS: Sequence[str] = (*RESULT_ARRAYS, *RESULTS)

@@ -82,9 +82,7 @@ def check_tma_load(kernel: str, op: ops.TmaLoad, held_bytes: int) -> None:
             f"{op.buffer!r}, whose stages hold {held_bytes}; wants no more than that"
         )
     if op.num_rows < 1 or op.num_boxes < 1:
-        raise LaunchError(
-            f"{kernel}: a TmaLoad of {op.num_rows} rows in {op.num_boxes} boxes, wants 1 or more of each"
-        )
+        raise LaunchError(f"{kernel}: a TmaLoad of {op.num_rows} rows in {op.num_boxes} boxes, wants 1 or more of each")
     if not 0 <= op.num_outside_rows <= op.num_zero_rows <= op.num_rows:
         raise LaunchError(
             f"{kernel}: a TmaLoad of {op.num_rows} rows, {op.num_zero_rows} of them outside of its tensor, "
@@ -104,9 +102,6 @@ def check_wgmma(kernel: str, op: ops.Wgmma, num_warps: int) -> None:
         LaunchError: partial warpgroups, no wgmma, or a negative number of instructions between them.
     """
     if num_warps % 4 or op.num_issues < 1:
-        raise LaunchError(
-            f"{kernel}: {op.num_issues} wgmma by {num_warps} warps, "
-            "wants 1 or more by whole warpgroups of 4"
-        )
+        raise LaunchError(f"{kernel}: {op.num_issues} wgmma by {num_warps} warps, wants 1 or more by whole warpgroups of 4")
     if op.num_between < 0:
         raise LaunchError(f"{kernel}: {op.num_between} instructions between wgmma, wants 0 or more")

@@ -38,7 +38,7 @@ class Tables:
         """Column by (tensor, turn, index of the panel among the tensor's panels in that turn)."""
         self.codes: dict[str, tuple[int, float]] = {}
         """Index and length in bytes of each block of code, by name."""
-        self.far_code_names: dict[str, int] = {}
+        self.cold_code_names: dict[str, int] = {}
         self.lists: list[int] = []
         self.neighbours: list[tuple[int, int]] = []
         self._lists: dict[tuple[int, ...], int] = {}

@@ -284,11 +284,11 @@ def range_start(role: Role, op: ops.RangeStart) -> None:
         role.spend("math_pipe", role.mma_done_at)
 
 
-def code(role: Role, op: ops.Op) -> None:
+def fetch_code(role: Role, op: ops.Op) -> None:
     """Ignore the op: instruction caches are beyond the core."""
 
 
-far_code = loop_code = range_end = code
+fetch_cold_code = loop_body = range_end = fetch_code
 
 
 # ---------------------------------------------------------------------------------------------- shared memory

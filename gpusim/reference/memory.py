@@ -18,7 +18,7 @@ from gpusim.errors import LaunchError
 from gpusim.machine.config import GpuSpec
 from gpusim.reference.events import Door, Fact, Pipe, SharedPipe, Wait
 from gpusim.traffic.l2_plan import panel_traffic, shares_of_stores
-from gpusim.traffic.panels import PanelTraffic, PanelUse
+from gpusim.traffic.panels import FootprintRow, PanelTraffic
 from gpusim.units import SECTOR_BYTES, Clock
 from gpusim.workload.launch import Launch
 from gpusim.workload.ops import Tile
@@ -69,17 +69,17 @@ class Planned:
 
     def __init__(self, launch: Launch, gpu: GpuSpec, *, num_at_once: int, is_warm: bool) -> None:
         """Plan the traffic. The plan has no time: only the number of tiles that run at once."""
-        tiles, sides = np.arange(launch.num_tiles, dtype=np.int64), gpu.l2_sides
-        uses = []
+        tiles, l2 = np.arange(launch.num_tiles, dtype=np.int64), gpu.l2_partitions
+        footprints = []
         for item in launch.footprints:
             if item.table_bytes or item.block_bytes or item.num_passes > 1:
                 raise LaunchError(f"{launch.kernel}: rows at random, single sectors, later walks are beyond the core")
-            uses.append(PanelUse(
+            footprints.append(FootprintRow(
                 tensor=item.tensor, is_write=item.access == "write", panel_of_tile=item.panel_of(tiles),
                 bytes_of_tile=item.panel_bytes(tiles), cache_hint=item.cache_hint,
             ))  # fmt: skip
-        sides = replace(sides, last_bytes=launch.set_aside_bytes or sides.last_bytes)
-        self.plan: Mapping[str, PanelTraffic] = panel_traffic(uses, tiles // num_at_once, sides=sides, is_warm=is_warm)
+        l2 = replace(l2, last_bytes=launch.set_aside_bytes or l2.last_bytes)
+        self.plan: Mapping[str, PanelTraffic] = panel_traffic(footprints, tiles // num_at_once, l2=l2, is_warm=is_warm)
 
     def lacks(self, request: Request, last_wave: int) -> bool:
         """Whether a tile must come from memory that was last fetched in ``last_wave`` (-1: never)."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from gpusim.errors import GpusimError
-from gpusim.report.number_format import flag
+from gpusim.report.number_format import option_words
 from gpusim.simulate.plan import check
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def options_in(text: str) -> dict[str, str | bool]:
     return found
 
 
-def advice_at_the_door(sentence: str, params_of: Callable[[Change], Any], gpu: GpuSpec) -> str:
+def complete_advice(sentence: str, params_of: Callable[[Change], Any], gpu: GpuSpec) -> str:
     """Refusal ``sentence`` of a kernel or its launch on ``gpu``, with all options that the launch needs to be accepted.
 
     ``params_of`` gives the kernel's parameters with some options changed.
@@ -55,16 +55,16 @@ def advice_at_the_door(sentence: str, params_of: Callable[[Change], Any], gpu: G
             return str(error)
         return None
 
-    return whole_advice(sentence, refusal_of)
+    return advice_until_accepted(sentence, refusal_of)
 
 
-def whole_advice(sentence: str, refusal_of: Callable[[Change], str | None]) -> str:
+def advice_until_accepted(sentence: str, refusal_of: Callable[[Change], str | None]) -> str:
     """Refusal ``sentence`` with all options that are needed until nothing is refused; unchanged where they are not found.
 
     ``refusal_of`` gives the refusal after some options are changed, or None.
 
-    >>> told = {"a": "--x 3: too large; use --x 2", "b": "--y 1: not beside --x 2; use --y 0", "c": None}
-    >>> whole_advice(told["a"], lambda change: told["c" if "y" in change else "b"])
+    >>> refusals = {"a": "--x 3: too large; use --x 2", "b": "--y 1: not beside --x 2; use --y 0", "c": None}
+    >>> advice_until_accepted(refusals["a"], lambda change: refusals["c" if "y" in change else "b"])
     '--x 3: too large; use --x 2 --y 0'
     """
     changes: dict[str, Any] = {}
@@ -77,12 +77,5 @@ def whole_advice(sentence: str, refusal_of: Callable[[Change], str | None]) -> s
         changes |= options
         refusal = refusal_of(changes)
         if refusal is None:
-            return sentence if not step else f"{sentence.rpartition('use ')[0]}use {' '.join(map(_typed, changes.items()))}"
+            return sentence if not step else f"{sentence.rpartition('use ')[0]}use {' '.join(option_words(changes))}"
     return sentence
-
-
-def _typed(option: tuple[str, str | bool]) -> str:
-    name, value = option
-    if isinstance(value, bool):
-        return flag(name) if value else f"--no-{flag(name)[2:]}"
-    return f"{flag(name)} {value}"

@@ -8,13 +8,12 @@ from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 from rich.text import Text
 
 from gpusim.layout import ByteLayout, mode_of
 from gpusim.layout.int_tuple import show
 from gpusim.report.number_format import count, number, percent
-from gpusim.report.tables import print_command
+from gpusim.report.tables import facts_table, plain_table, print_command
 from gpusim.workload.smem.bank_conflict_fixes import Fix, JointStudy, Study
 from gpusim.workload.smem.banks import NUM_BANKS, Collision, Instruction, Phase
 from gpusim.workload.smem.smem_ops import BANK_BYTES, MATRIX_ROWS, SmemOp
@@ -181,14 +180,14 @@ def render_banks(
         _print_instructions(study, console)
     _print_phases(instruction, console, study.access.rule)
     _print_picture(instruction, console, is_loop=study.access.rule.is_loop)
-    _print_mends(study, console)
+    _print_fixes(study, console)
     _print_end(remarks, verdict_of(study), next_command, console)
 
 
 def _print_end(remarks: Sequence[str], verdict: str, next_command: str | None, console: Console) -> None:
     for remark in remarks:
-        console.print(f"[yellow]Remark[/]: {escape(remark)}", highlight=False)
-    console.print(f"[bold]Verdict[/]: {escape(verdict)}.", highlight=False)
+        console.print(f"[yellow]Remark[/]: {escape(remark)}")
+    console.print(f"[bold]Verdict[/]: {escape(verdict)}.")
     if next_command is not None:
         console.print("Next: ", end="")
         print_command(next_command, console)
@@ -196,17 +195,14 @@ def _print_end(remarks: Sequence[str], verdict: str, next_command: str | None, c
 
 def _print_asked(study: Study, dtype_name: str, console: Console) -> None:
     access = study.access
-    table = Table.grid(padding=(0, 2))
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column()
-    table.add_row("tile", tile_words(access, dtype_name))
-    table.add_row("swizzle", swizzle_words(access.tile))
     each = f"{count(access.rule.access_bytes, 'byte')} ({count(access.vector_elements, 'element')}) with each address"
-    table.add_row("access", f"{access.op}: {each}, along mode {access.contiguous_mode}")
-    table.add_row("lanes", lanes_words(access, study.instructions[study.worst]))
-    table.add_row("rule", access.rule.evidence)
+    rows = (
+        ("tile", tile_words(access, dtype_name)), ("swizzle", swizzle_words(access.tile)),
+        ("access", f"{access.op}: {each}, along mode {access.contiguous_mode}"),
+        ("lanes", lanes_words(access, study.instructions[study.worst])), ("rule", access.rule.evidence),
+    )
     console.print()
-    console.print(table, highlight=False)
+    console.print(facts_table(rows))
     console.print()
 
 
@@ -222,28 +218,28 @@ def tile_words(access: TileAccess, dtype_name: str) -> str:
 
 def _print_instructions(study: Study, console: Console) -> None:
     each = [found.num_wavefronts for found in study.instructions]
-    told = f"{count(each[0], 'wavefront')} each" if len(set(each)) == 1 else f"{series(each, most=16)} wavefronts"
+    taken = f"{count(each[0], 'wavefront')} each" if len(set(each)) == 1 else f"{series(each, most=16)} wavefronts"
     which = "the first" if study.worst == 0 else f"number {study.worst} (from 0), the worst,"
-    console.print(f"{len(each)} warp instructions take {told}; {which} is shown", highlight=False)
+    console.print(f"{len(each)} warp instructions take {taken}; {which} is shown")
     console.print()
 
 
 def _print_phases(instruction: Instruction, console: Console, rule: SmemOp) -> None:
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", pad_edge=False)
-    for header in ("phase", "lanes", "wavefronts", "ideal", "conflict", "who collides"):
-        table.add_column(header, justify="right" if header in ("wavefronts", "ideal") else "left")
+    table = plain_table("", "phase", "lanes", "wavefronts", "ideal", "conflict", "who collides", left=2, ends=2)
     for i, phase in enumerate(instruction.phases):
-        who = who_collides(phase)
-        style = "red" if phase.num_ways > 1 else "green"
         table.add_row(str(i), ranges(phase.lanes), str(phase.num_wavefronts), str(phase.num_ideal_wavefronts),
-                      Text(ways(phase.num_ways), style=style), who)
+                      _conflict(phase), who_collides(phase))
     total = (str(instruction.num_wavefronts), str(instruction.num_ideal_wavefronts), ways(instruction.num_ways))
     if len(instruction.phases) > 1:
         table.add_row("all", "", *total, "", style="bold")
-    console.print(table, highlight=False)
+    console.print(table)
     for line in phase_remarks(instruction, rule):
-        console.print(line, highlight=False)
+        console.print(line)
     console.print()
+
+
+def _conflict(item: Phase | Instruction) -> Text:
+    return Text(ways(item.num_ways), style="red" if item.num_ways > 1 else "green")
 
 
 def phase_remarks(instruction: Instruction, rule: SmemOp) -> list[str]:
@@ -286,9 +282,9 @@ def who_collides(phase: Phase, most: int = 2) -> str:
 
 def _print_picture(instruction: Instruction, console: Console, *, is_loop: bool) -> None:
     digit = "the round of the loop in which the lane swaps" if is_loop else "the wavefront of its phase that serves the lane"
-    console.print(f"Lanes and banks: a digit is {digit}", style="bold", highlight=False)
+    console.print(f"Lanes and banks: a digit is {digit}", style="bold")
     for line in picture_lines(instruction):
-        console.print(line, no_wrap=True, highlight=False, soft_wrap=True)
+        console.print(line, no_wrap=True, soft_wrap=True)
     console.print()
 
 
@@ -319,13 +315,8 @@ def _cells(turns: Sequence[int]) -> Text:
     return cells
 
 
-def _print_mends(study: Study, console: Console) -> None:
-    table = Table.grid(padding=(0, 2))
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column()
-    for name, words in fix_rows(study):
-        table.add_row(name, words)
-    console.print(table, highlight=False)
+def _print_fixes(study: Study, console: Console) -> None:
+    console.print(facts_table(fix_rows(study)))
     console.print()
 
 
@@ -347,8 +338,8 @@ def fix_rows(study: Study) -> tuple[tuple[str, str], ...]:
 def _left_out(access: TileAccess) -> str:
     """Text on the tile positions that are not counted."""
     unaligned, beyond = access.num_tiles_unaligned, access.num_tiles_beyond
-    said = f"; {number(unaligned)} more left out, where vectors are not aligned" if unaligned else ""
-    return f"{said}; {number(beyond)} farther ones not counted" if beyond else said
+    words = f"; {number(unaligned)} more left out, where vectors are not aligned" if unaligned else ""
+    return f"{words}; {number(beyond)} farther ones not counted" if beyond else words
 
 
 def _where(access: TileAccess) -> str:
@@ -377,9 +368,9 @@ def _formula_cell(study: Study) -> str:
     along = row_word(study.access)
     same = study.swizzle is not None and study.swizzle.swizzle_bytes == study.formula.swizzle_bytes
     counted = _counted(study.formula, _where(study.access))
-    told = f"{elements}, the same" if same else f"{swizzle_words(study.formula.tile)}: {counted}, {cost}"
+    found = f"{elements}, the same" if same else f"{swizzle_words(study.formula.tile)}: {counted}, {cost}"
     vector = "vector" if study.access.rule.access_bytes >= BANK_BYTES else "word"
-    return f"M = log2({vector}), B and S from the {along}: {told}"
+    return f"M = log2({vector}), B and S from the {along}: {found}"
 
 
 def _padding_cell(study: Study) -> str:
@@ -435,42 +426,34 @@ def render_joint(
 ) -> None:
     """Print several accesses to one tile: the cost of each, and the one layout that suits all."""
     access = joint.studies[0].access
-    table = Table.grid(padding=(0, 2))
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column()
-    table.add_row("tile", tile_words(access, dtype_name))
-    table.add_row("swizzle", swizzle_words(joint.tile))
-    for study in joint.studies:
-        table.add_row("access", f"{study.access.op}: {lanes_words(study.access, study.instructions[study.worst])}")
+    lanes = [lanes_words(study.access, study.instructions[study.worst]) for study in joint.studies]
     console.print()
-    console.print(table, highlight=False)
+    console.print(facts_table((
+        ("tile", tile_words(access, dtype_name)), ("swizzle", swizzle_words(joint.tile)),
+        *(("access", f"{study.access.op}: {words}") for study, words in zip(joint.studies, lanes, strict=True)),
+    )))
     console.print()
     _print_costs(joint.studies, console)
-    mends = Table.grid(padding=(0, 2))
-    mends.add_column(style="bold", no_wrap=True)
-    mends.add_column()
-    mends.add_row("as it is", _counted_words(joint.census.num_wavefronts, joint.census.num_ideal_wavefronts))
-    mends.add_row("one swizzle", _swizzle_words(joint.swizzle, joint.tile, "side by side"))
-    mends.add_row("one padding", _padding_words(access, joint.padding, "side by side"))
-    console.print(mends, highlight=False)
+    console.print(facts_table((
+        ("as it is", _counted_words(joint.census.num_wavefronts, joint.census.num_ideal_wavefronts)),
+        ("one swizzle", _swizzle_words(joint.swizzle, joint.tile, "side by side")),
+        ("one padding", _padding_words(access, joint.padding, "side by side")),
+    )))
     console.print()
     _print_end(remarks, joint_verdict_of(joint), next_command, console)
 
 
 def _print_costs(studies: Sequence[Study], console: Console) -> None:
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", pad_edge=False)
-    headers = ("access", "wavefronts", "ideal", "conflict", "side by side", "ideal", "who collides")
-    for header in headers:
-        table.add_column(header, justify="right" if header in ("wavefronts", "ideal", "side by side") else "left")
+    titles = ("access", "wavefronts", "ideal", "side by side", "ideal", "conflict", "who collides")
+    table = plain_table("", *titles, ends=2)
     for study in studies:
         found, over_tile = study.instructions[study.worst], study.census
         worst = max(found.phases, key=lambda phase: phase.num_ways)
         table.add_row(
-            study.access.op, str(found.num_wavefronts), str(found.num_ideal_wavefronts),
-            Text(ways(found.num_ways), style="red" if found.num_ways > 1 else "green"),
-            number(over_tile.num_wavefronts), number(over_tile.num_ideal_wavefronts), who_collides(worst, most=1),
+            study.access.op, str(found.num_wavefronts), str(found.num_ideal_wavefronts), number(over_tile.num_wavefronts),
+            number(over_tile.num_ideal_wavefronts), _conflict(found), who_collides(worst, most=1),
         )
-    console.print(table, highlight=False)
+    console.print(table)
     console.print()
 
 
@@ -488,8 +471,8 @@ def joint_document(joint: JointStudy, *, dtype_name: str, remarks: Sequence[str]
             "num_wavefronts": joint.census.num_wavefronts, "num_ideal_wavefronts": joint.census.num_ideal_wavefronts,
         },
         "mends": {
-            "swizzle": _mend_document(joint.swizzle), "padding": _mend_document(joint.padding),
-            "best": _mend_document(joint.fix),
+            "swizzle": _fix_document(joint.swizzle), "padding": _fix_document(joint.padding),
+            "best": _fix_document(joint.fix),
         },
         "remarks": list(remarks), "verdict": joint_verdict_of(joint),
     }
@@ -504,8 +487,7 @@ def banks_document(study: Study, *, dtype_name: str, remarks: Sequence[str]) -> 
     return {
         "layout": str(access.tile.inner), "dtype": dtype_name, "access": access.op,
         "threads": None if access.threads is None else str(access.threads), "at": list(access.at),
-        "swizzle": _swizzle_document(access.tile),
-        "rule": access.rule.evidence,
+        "swizzle": _swizzle_document(access.tile), "rule": access.rule.evidence,
         "instructions": [_instruction_document(found) for found in study.instructions],
         "offset_elements": access.tile.offset,
         "side_by_side": {
@@ -514,8 +496,8 @@ def banks_document(study: Study, *, dtype_name: str, remarks: Sequence[str]) -> 
             "num_wavefronts": study.census.num_wavefronts, "num_ideal_wavefronts": study.census.num_ideal_wavefronts,
         },
         "mends": {
-            "swizzle": _mend_document(study.swizzle), "formula": _mend_document(study.formula),
-            "padding": _mend_document(study.padding),
+            "swizzle": _fix_document(study.swizzle), "formula": _fix_document(study.formula),
+            "padding": _fix_document(study.padding),
         },
         "remarks": list(remarks), "verdict": verdict_of(study),
     }
@@ -549,11 +531,10 @@ def _swizzle_document(tile: ByteLayout) -> dict[str, str | None]:
     return {"elements": None if elements is None else str(elements), "bytes": str(tile.swizzle)}
 
 
-def _mend_document(fix: Fix | None) -> dict[str, Any] | None:
+def _fix_document(fix: Fix | None) -> dict[str, Any] | None:
     if fix is None:
         return None
     return {
         "layout": str(fix.tile.inner), "padding_elements": fix.padding_elements, "num_extra_bytes": fix.num_extra_bytes,
-        "swizzle": _swizzle_document(fix.tile),
-        "num_wavefronts": fix.census.num_wavefronts, "is_free": fix.census.is_free,
+        "swizzle": _swizzle_document(fix.tile), "num_wavefronts": fix.census.num_wavefronts, "is_free": fix.census.is_free,
     }

@@ -14,6 +14,7 @@ from rich.table import Table
 from gpusim.errors import ConfigError
 from gpusim.evidence.gate.models import state_of
 from gpusim.evidence.gate.verdicts import Change, Comparison, LaunchCheck, Report, in_points
+from gpusim.report.tables import plain_table
 
 VERDICTS = {True: "pass", False: "FAIL", None: "-"}
 
@@ -30,19 +31,19 @@ def render_check(report: Report, console: Console) -> None:
     for item in report.launches:
         _heading(item, report, console)
         if item.comparisons:
-            console.print(_predicted(item.comparisons), highlight=False)
+            console.print(_predicted(item.comparisons))
         if item.changes and report.baseline is not None:
-            console.print(_changed(item.changes, report.baseline.name), highlight=False)
+            console.print(_changed(item.changes, report.baseline.name))
         for title, sentences in (("Remark", item.remarks), ("What changed", item.causes)):
             for sentence in sentences:
-                console.print(f"[yellow]{title}[/]: {escape(sentence)}", highlight=False)
+                console.print(f"[yellow]{title}[/]: {escape(sentence)}")
         console.print()
     for sentence in report.remarks:
-        console.print(f"[yellow]Remark[/]: {escape(sentence)}", highlight=False)
+        console.print(f"[yellow]Remark[/]: {escape(sentence)}")
     if any(part.tolerance is not None and "judged rows" in part.tolerance.source for item in report.launches
            for part in item.comparisons):
-        console.print(f"[dim]{JUDGED_ROWS}[/]", highlight=False)
-    console.print(f"[bold]Verdict[/]: {escape(report.verdict)}", highlight=False)
+        console.print(f"[dim]{JUDGED_ROWS}[/]")
+    console.print(f"[bold]Verdict[/]: {escape(report.verdict)}")
 
 
 def _heading(item: LaunchCheck, report: Report, console: Console) -> None:
@@ -50,17 +51,12 @@ def _heading(item: LaunchCheck, report: Report, console: Console) -> None:
     console.print(
         f"Launch {item.launch.idx}, [bold]{escape(item.launch.kernel)}[/]: model [bold]{escape(item.model.kernel)}[/] "
         f"{escape(options)} on [bold]{escape(report.gpu)}[/], L2 {state_of(item.model)}, at {escape(item.clock)}",
-        highlight=False,
     )
 
 
 def _predicted(found: Sequence[Comparison]) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("metric", overflow="fold")
-    for name in ("measured", "predicted", "difference", "tolerance"):
-        table.add_column(name, justify="right")
-    table.add_column("verdict")
-    table.add_column("tolerance from", overflow="fold", style="dim")
+    titles = ("metric", "measured", "predicted", "difference", "tolerance", "verdict", "tolerance from")
+    table = plain_table("", *titles, ends=2)
     for item in found:
         limit, source = ("", "shown alone") if item.tolerance is None else (item.tolerance.text, item.tolerance.source)
         table.add_row(
@@ -71,11 +67,8 @@ def _predicted(found: Sequence[Comparison]) -> Table:
 
 
 def _changed(found: Sequence[Change], name: str) -> Table:
-    table = Table(title=f"Against {escape(name)}", title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("metric", overflow="fold")
-    for title in ("before", "now", "difference", "may be worse by"):
-        table.add_column(title, justify="right")
-    table.add_column("verdict")
+    titles = ("metric", "before", "now", "difference", "may be worse by", "verdict")
+    table = plain_table(f"Against {escape(name)}", *titles, ends=1)
     for item in found:
         limit = "" if item.tolerance is None else item.tolerance.text
         verdict = VERDICTS[None if item.tolerance is None else not item.is_worse]
@@ -111,29 +104,18 @@ def _number(value: float) -> str:
 def check_document(report: Report) -> dict[str, Any]:
     """JSON document of the report."""
     return {
-        "profile": str(report.profile),
-        "gpu": report.gpu,
-        "baseline": None if report.baseline is None else str(report.baseline),
-        "status": report.status,
-        "verdict": report.verdict,
-        "strict": report.is_strict,
-        "not_compared": list(report.not_compared),
-        "models_without_a_launch": list(report.unmet),
-        "launches": [_launch_document(item) for item in report.launches],
+        "profile": str(report.profile), "gpu": report.gpu,
+        "baseline": None if report.baseline is None else str(report.baseline), "status": report.status,
+        "verdict": report.verdict, "strict": report.is_strict, "not_compared": list(report.not_compared),
+        "models_without_a_launch": list(report.unmet), "launches": [_launch_document(item) for item in report.launches],
         "remarks": list(report.remarks),
     }
 
 
 def _launch_document(item: LaunchCheck) -> dict[str, Any]:
     return {
-        "id": item.launch.idx,
-        "kernel": item.launch.kernel,
-        "model": item.model.kernel,
-        "options": dict(item.model.options),
-        "l2": state_of(item.model),
-        "clock": item.clock,
-        "sm_clock_mhz": item.result.sm_clock_mhz,
-        "passes": item.passes,
+        "id": item.launch.idx, "kernel": item.launch.kernel, "model": item.model.kernel, "options": dict(item.model.options),
+        "l2": state_of(item.model), "clock": item.clock, "sm_clock_mhz": item.result.sm_clock_mhz, "passes": item.passes,
         "bound_by": item.result.bound_by,
         "metrics": [
             {
@@ -151,8 +133,7 @@ def _launch_document(item: LaunchCheck) -> dict[str, Any]:
             }
             for part in item.changes
         ],
-        "causes": list(item.causes),
-        "remarks": list(item.remarks),
+        "causes": list(item.causes), "remarks": list(item.remarks),
     }
 
 

@@ -120,10 +120,8 @@ class BanksAsked:
         from gpusim.workload.smem.bank_conflict_fixes import remarks
 
         in_elements = "smem_ptr" not in self.layout and (self.swizzle is None or "," in self.swizzle)
-        said = dict.fromkeys(
-            sentence for one in accesses for sentence in remarks(one, is_in_elements=in_elements)
-        )
-        return (*said, *_stride_remark(self.layout, accesses[0]))
+        sentences = dict.fromkeys(sentence for one in accesses for sentence in remarks(one, is_in_elements=in_elements))
+        return (*sentences, *_stride_remark(self.layout, accesses[0]))
 
     def command(self) -> str:
         """Command line of this request."""
@@ -157,9 +155,7 @@ def lanes_of(access: Sequence[str], threads: Sequence[str] | None) -> tuple[str 
         return (None,) * len(access)
     if len(threads) != len(access):
         lanes, accesses = ("once" if len(given) == 1 else f"{len(given)} times" for given in (threads, access))
-        raise ConfigError(
-            f"--threads is given {lanes}, --access {accesses}; give one for each, _ for the usual lanes"
-        )
+        raise ConfigError(f"--threads is given {lanes}, --access {accesses}; give one for each, _ for the usual lanes")
     return tuple(None if text.strip() == "_" else text for text in threads)
 
 
@@ -210,6 +206,6 @@ def _threads(text: str) -> Layout:
 def _place(text: str, rank: int) -> tuple[int, int]:
     numbers = re.findall(r"-?\d+", text)
     if not re.fullmatch(r"\(?\s*-?\d+\s*(,\s*-?\d+\s*)?\)?", text) or len(numbers) != rank:
-        wanted = "two numbers such as (0,16)" if rank > 1 else "one number, as the layout has one mode"
+        wanted = "two numbers, for example (0,16)" if rank > 1 else "one number, as the layout has one mode"
         raise ConfigError(f"--at {text!r} is no coordinate of the layout, wants {wanted}")
     return (int(numbers[0]), int(numbers[1])) if rank > 1 else (0, int(numbers[0]))

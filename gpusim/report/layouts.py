@@ -206,17 +206,17 @@ def render_layout(
     """Print a layout's properties, grid and table, at most ``max_rows`` rows of each and what fits the console."""
     unit, start = offsets.unit, offsets.start
     facts = layout_facts(layout, element_bits, unit, start)
-    console.print(f"[bold]{title}[/]  {with_start(layout, start)}", highlight=False, soft_wrap=True)
-    console.print(_facts_table(layout, facts), highlight=False)
+    console.print(f"[bold]{title}[/]  {with_start(layout, start)}", soft_wrap=True)
+    console.print(_facts_table(layout, facts))
     console.print()
     for line in grid_lines(layout, max_rows=max_rows, width=console.width, unit=unit, start=start):
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+        console.print(line, markup=False, soft_wrap=True)
     console.print()
-    console.print(_offsets_table(layout, element_bits, max_rows, start), highlight=False)
+    console.print(_offsets_table(layout, element_bits, max_rows, start))
     if layout.size > max_rows:
         left = layout.size - max_rows
         how = f"--rows {layout.size} shows all" if layout.size <= MOST_ROWS else "--slice shows others"
-        console.print(f"... and {left} more coordinates: {how}", highlight=False, soft_wrap=True)
+        console.print(f"... and {left} more coordinates: {how}", soft_wrap=True)
     console.print()
 
 
@@ -278,9 +278,7 @@ def _yes(flag: bool) -> str:
     return "yes" if flag else "no"
 
 
-def grid_lines(
-    layout: AnyLayout, *, max_rows: int, width: int, unit: str | None = None, start: Any = 0
-) -> list[str]:
+def grid_lines(layout: AnyLayout, *, max_rows: int, width: int, unit: str | None = None, start: Any = 0) -> list[str]:
     r"""The grid in at most ``max_rows`` rows and ``width`` characters, with a last line that says what was cut.
 
     >>> print("\n".join(grid_lines(Layout((128, 64), (64, 1)), max_rows=2, width=40)))

@@ -105,8 +105,8 @@ def shortened(text: str) -> str:
     """
     if len(text) <= LONGEST:
         return text
-    whole = text[: LONGEST - 16].rpartition(",")[0]
-    return f"{whole},... ({text.count(',') + 1} places)" if whole else text
+    beginning = text[: LONGEST - 16].rpartition(",")[0]
+    return f"{beginning},... ({text.count(',') + 1} places)" if beginning else text
 
 
 def scaled(value: float, units: Iterable[tuple[float, str]]) -> str:
@@ -169,3 +169,33 @@ def flag(option: str) -> str:
     '--out-dtype'
     """
     return f"--{option.strip('-').rstrip('_').replace('_', '-')}"
+
+
+def option_words(options: Mapping[str, Any]) -> list[str]:
+    """Options as command-line words; None is left out.
+
+    >>> option_words({"m": 256, "out_dtype": "bf16", "persistent": True, "bias": False, "tile": None})
+    ['--m', '256', '--out-dtype', 'bf16', '--persistent', '--no-bias']
+    """
+    words: list[str] = []
+    for name, value in options.items():
+        if isinstance(value, bool):
+            words.append(flag(name) if value else f"--no-{flag(name)[2:]}")
+        elif value is not None:
+            words += [flag(name), str(value)]
+    return words
+
+
+USUAL_SETTINGS: Mapping[str, str] = {"clock": "single", "l2": "cold", "data": "random", "engine": "native"}
+"""Defaults of a simulation's settings on the command line."""
+
+
+def setting_words(settings: Mapping[str, Any]) -> list[str]:
+    """Settings that differ from USUAL_SETTINGS as command-line words.
+
+    >>> setting_words({"clock": 1755.0, "l2": "cold"})
+    ['--clock', '1755']
+    """
+    given = {name: settings.get(name, usual) for name, usual in USUAL_SETTINGS.items()}
+    texts = {name: f"{value:g}" if isinstance(value, float) else value for name, value in given.items()}
+    return option_words({name: text for name, text in texts.items() if text != USUAL_SETTINGS[name]})

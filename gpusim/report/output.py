@@ -19,7 +19,7 @@ def check_output(path: Path, *, flag: str, suffixes: tuple[str, ...] = ()) -> No
         raise GpusimError(f"{flag} {str(path)!r} {found}, wants a name that ends in {_either(suffixes)}")
     if path.is_dir():
         example = path / f"gpusim{suffixes[0] if suffixes else '.json'}"
-        raise GpusimError(f"{flag} {str(path)!r} is a directory, wants the name of a file, such as {example}")
+        raise GpusimError(f"{flag} {str(path)!r} is a directory, wants the name of a file, for example {example}")
     folder = path.resolve().parent
     if not folder.is_dir():
         raise GpusimError(f"{flag} {str(path)!r} lies in {folder}, which is no directory; make it first")

@@ -64,9 +64,7 @@ def trace_bytes(result: Result) -> bytes:
 def _write_sm(writer: _Writer, timeline: Timeline, flows: _Flows, gpu: int, sm_idx: int) -> None:
     sm = writer.track(gpu, f"SM {sm_idx}")
     mmas = [
-        Slice(
-            item.start_cycle, item.end_cycle, f"mma x{item.num_issues}", notes={"role": item.role, "cta": item.cta_idx}
-        )
+        Slice(item.start_cycle, item.end_cycle, f"mma x{item.num_issues}", notes={"role": item.role, "cta": item.cta_idx})
         for item in timeline.mmas
         if item.sm_idx == sm_idx
     ]
@@ -92,9 +90,7 @@ def _write_sm(writer: _Writer, timeline: Timeline, flows: _Flows, gpu: int, sm_i
                 if item.barrier == barrier
             ]
             writer.marks(cta, f"mbarrier {barrier}", marks)
-        roles = [
-            (idx, item) for idx, item in enumerate(timeline.roles) if (item.sm_idx, item.cta_idx) == (sm_idx, cta_idx)
-        ]
+        roles = [(idx, item) for idx, item in enumerate(timeline.roles) if (item.sm_idx, item.cta_idx) == (sm_idx, cta_idx)]
         for idx, role in roles:
             _write_role(writer, flows, cta, idx, role, timeline)
         life_ends = max((role.states[-1][2] for _, role in roles if role.states), default=None)
@@ -178,8 +174,8 @@ class _Flows:
 
     def of_copy(self, copy: CopySpan) -> tuple[int, ...]:
         """Arrows that leave ``copy``."""
-        flow = self._of_copy.get(id(copy))
-        return () if flow is None else (flow,)
+        arrow = self._of_copy.get(id(copy))
+        return () if arrow is None else (arrow,)
 
     def of_flip(self, flip: PhaseFlip) -> tuple[int, ...]:
         """Arrows that pass through ``flip``."""
@@ -316,9 +312,7 @@ class _Writer:
         return event
 
     def _end(self, uuid: int, item: Slice) -> Any:
-        return self._event_types(
-            track_uuid=uuid, type=self._event_types.TYPE_SLICE_END, terminating_flow_ids=item.flows_in
-        )
+        return self._event_types(track_uuid=uuid, type=self._event_types.TYPE_SLICE_END, terminating_flow_ids=item.flows_in)
 
     def _event(self, cycle: float, order: int, event: Any) -> None:
         self._events.append((self.ns(cycle), order, event))

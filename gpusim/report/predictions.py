@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,10 +12,23 @@ from rich.markup import escape
 from rich.table import Table
 
 from gpusim.evidence.validate.expected_error import Expected, unknown
-from gpusim.report.number_format import CLOCK_MODES, count, duration, energy, flag, number, percent, shortened, size
-from gpusim.report.tables import plain_table, print_command
+from gpusim.machine.sm.occupancy import Occupancy
+from gpusim.report.number_format import (
+    CLOCK_MODES,
+    USUAL_SETTINGS,
+    count,
+    duration,
+    energy,
+    flag,
+    number,
+    option_words,
+    percent,
+    shortened,
+    size,
+)
+from gpusim.report.tables import facts_table, plain_table, print_command
 from gpusim.report.warp_states import states_table, width_of
-from gpusim.simulate.result import Result
+from gpusim.simulate.result import OCCUPANCY, Result
 
 MAX_GUESSES = 6
 """Most guesses that a prediction lists; ``gpusim gpus NAME`` lists all."""
@@ -50,11 +63,7 @@ class Options:
 
 
 def render_prediction(
-    result: Result,
-    console: Console,
-    options: Options,
-    *,
-    steps: Sequence[tuple[str, str]] = (),
+    result: Result, console: Console, options: Options, *, steps: Sequence[tuple[str, str]] = (),
     expected: Expected | None = None,
 ) -> None:
     """Print all of ``result``: the verdict first, the next commands last.
@@ -63,7 +72,7 @@ def render_prediction(
     a sentence or an empty text.
     """
     unset = {flag(name) for name in options.defaults}
-    console.print(f"[bold]Verdict[/]: {escape(verdict_of(result))}", highlight=False)
+    console.print(f"[bold]Verdict[/]: {escape(verdict_of(result))}")
     console.print()
     _print_headline(result, console, expected)
     _print_shares(result, console)
@@ -99,41 +108,48 @@ def of_peak_memory(peak_gb_per_s: float, gpu_name: str) -> str:
     return f"{peak_gb_per_s:,.0f} (source: gpusim gpus {shlex.quote(gpu_name)})"
 
 
+LIMIT_NAMES: Mapping[str, str] = {"smem": "shared memory", "ctas": "CTA slots", "grid": "the grid"}
+"""Limits of occupancy whose names in JSON are short."""
+
+
+def occupancy_words(held: Mapping[str, Any]) -> str:
+    """CTAs and warps of an SM, and every resource that admits no further CTA; ``held`` is of a result's document."""
+    limits = [name for name, num in held["limits"].items() if num == held["ctas_per_sm"]] or [held["limited_by"]]
+    return (
+        f"{count(held['ctas_per_sm'], 'CTA')}/SM, {held['warps_per_sm']} of {held['max_warps_per_sm']} warps, limited by "
+        f"{', '.join(LIMIT_NAMES.get(name, name) for name in limits)}"
+    )
+
+
+def full_occupancy_words(held: Occupancy) -> str:
+    """Occupancy in words, with the number of CTAs that each resource alone admits."""
+    words = occupancy_words({name: getattr(held, name) for name in OCCUPANCY})
+    limits = sorted(held.limits.items(), key=lambda item: item[1])
+    each = ", ".join(f"{LIMIT_NAMES.get(name, name)} {num}" for name, num in limits)
+    return f"{words} ({held.pct:.1f} % of the warps; CTAs/SM that each alone admits: {each})"
+
+
 def next_explain(result: Result, options: Mapping[str, Any], unset: Collection[str]) -> str:
     """Command ``gpusim explain`` with the options that were given."""
-    words = ["gpusim", "explain", result.kernel]
-    for name, value in options.items():
-        if flag(name) in unset or value is None:
-            continue
-        if isinstance(value, bool):
-            words.append(flag(name) if value else f"--no-{flag(name)[2:]}")
-        else:
-            words += [flag(name), str(value)]
-    return shlex.join([*words, "--gpu", result.gpu])
+    given = {name: value for name, value in options.items() if flag(name) not in unset}
+    return shlex.join(["gpusim", "explain", result.kernel, *option_words(given), "--gpu", result.gpu])
 
 
-def _facts(rows: Iterable[tuple[str, str]]) -> Table:
-    table = Table.grid(padding=(0, 2))
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column()
-    for name, text in rows:
-        table.add_row(name, escape(text))
-    return table
+def error_words(expected: Expected | None, kernel: str, gpu: str, params: Mapping[str, Any]) -> str:
+    """Expected error of a prediction in words, or why none is known."""
+    if expected is None:
+        return unknown(kernel, gpu, params)
+    return f"within {expected.p90_pct:g} % of the {expected.what}: {expected.text}"
 
 
 def headline_rows(result: Result, expected: Expected | None) -> list[tuple[str, str]]:
     """First rows of a prediction: (name, text)."""
-    held = result.occupancy
     seconds = result.time_us * 1e-6
     rows = [
         ("Time", duration(seconds)),
         ("Energy", f"{energy(result.energy_mj * 1e-3)} of the board, at {result.power_w:,.0f} W"),
         ("Cycles", f"{result.cycles:,.0f} SM cycles"),
-        (
-            "Expected error",
-            unknown(result.kernel, result.gpu, result.params)
-            if expected is None else f"within {expected.p90_pct:g} % of the {expected.what}: {expected.text}",
-        ),
+        ("Expected error", error_words(expected, result.kernel, result.gpu, result.params)),
         ("SM clock", f"{result.sm_clock_mhz:,.0f} MHz, {CLOCK_MODES.get(result.clock_mode, result.clock_mode)}"),
     ]
     if result.peak_tflops_at_clock:
@@ -155,35 +171,23 @@ def headline_rows(result: Result, expected: Expected | None) -> list[tuple[str, 
         peak = of_peak_memory(result.peak_memory_gb_per_s, result.gpu)
         memory += f", {result.pct_of_peak_memory:.1f} % of {peak}"
     rows.append(("Memory", memory))
-    others = ", ".join(
-        f"{name} {limit}" for name, limit in sorted(held.limits.items(), key=lambda item: item[1])
-    )
     rows += [
-        ("Bound by", f"{result.bound_by}: {result.reason}"),
-        (
-            "Occupancy",
-            f"{count(held.ctas_per_sm, 'CTA')} an SM, {held.warps_per_sm} of {held.max_warps_per_sm} warps "
-            f"({held.pct:.1f} %), limited by {held.limited_by} (CTAs that each admits: {others})",
-        ),
-        (
-            "Registers",
-            f"{result.registers_per_thread} a thread (estimated; {result.registers_source or 'no rule stated'})",
-        ),
+        ("Bound by", f"{result.bound_by}: {result.reason}"), ("Occupancy", full_occupancy_words(result.occupancy)),
+        ("Registers", f"{result.registers_per_thread}/thread (estimated; {result.registers_source or 'no rule stated'})"),
         ("Shared memory", f"{size(result.smem_bytes)} a CTA"),
         (
             "Grid",
             f"{count(result.num_ctas, 'CTA')} for {count(result.num_tiles, 'tile')}, {number(result.ctas_at_once)} at "
             f"once: {result.waves:.2f} waves",
         ),
-        ("Power", _power(result)),
-        ("Simulated", _simulated(result)),
+        ("Power", _power(result)), ("Simulated", _simulated(result)),
     ]
     return rows
 
 
 def _print_headline(result: Result, console: Console, expected: Expected | None) -> None:
     console.print(f"[bold]{escape(result.kernel)}[/] on [bold]{escape(result.gpu)}[/]")
-    console.print(_facts(headline_rows(result, expected)))
+    console.print(facts_table(headline_rows(result, expected)))
     console.print()
 
 
@@ -234,7 +238,6 @@ def _print_counters(result: Result, console: Console, errors: Mapping[str, float
     console.print()
 
 
-USUAL_SETTINGS = {"clock": "single", "l2": "cold", "data": "random"}
 SETTING_FLAGS = {"clock": "--clock", "l2": "--l2", "data": "--data"}
 
 
@@ -267,9 +270,9 @@ def _print_sources(result: Result, console: Console) -> None:
     if not total:
         return
     kinds = ", ".join(f"{num} {KIND_WORDS.get(kind, kind)}" for kind, num in result.sources.items() if num)
-    console.print(f"Uses {count(total, 'GPU parameter')} of {escape(result.gpu)}: {kinds}.", highlight=False)
+    console.print(f"Uses {count(total, 'GPU parameter')} of {escape(result.gpu)}: {kinds}.")
     if result.guesses:
         rest = len(result.guesses) - MAX_GUESSES
         more = f" and {rest} more (gpusim gpus {result.gpu})" if rest > 0 else ""
-        console.print(f"Guesses: {escape(', '.join(result.guesses[:MAX_GUESSES]) + more)}.", highlight=False)
+        console.print(f"Guesses: {escape(', '.join(result.guesses[:MAX_GUESSES]) + more)}.")
     console.print()

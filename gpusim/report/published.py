@@ -8,9 +8,9 @@ from dataclasses import asdict
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 
 from gpusim.evidence.validate.microbenchmarks import GOAL_PCT, Summary, Verdict, families, summaries
+from gpusim.report.tables import plain_table
 
 STANDINGS = {
     "judges": "judge",
@@ -23,27 +23,27 @@ STANDINGS = {
 
 def render_published(gpu_name: str, found: Sequence[Verdict], console: Console, *, worst: int = 0) -> None:
     """Print rows, kinds of numbers and summaries; with ``worst`` only that many rows, the furthest off first."""
-    said = [item for item in found if item.standing != "unsaid"]
+    predicted = [item for item in found if item.standing != "unsaid"]
     if worst:
-        said = sorted(said, key=lambda item: -abs(item.error_pct))[:worst]
-    title = f"{gpu_name}: the {len(said)} furthest off" if worst else f"{gpu_name}: published microbenchmarks"
-    table = _table(title, ("what", "parameters"), ("published", "predicted", "error %"), ("", "source"))
-    for item in said:
+        predicted = sorted(predicted, key=lambda item: -abs(item.error_pct))[:worst]
+    title = f"{gpu_name}: the {len(predicted)} furthest off" if worst else f"{gpu_name}: published microbenchmarks"
+    table = plain_table(title, "what", "parameters", "published", "predicted", "error %", "", "source", left=2, ends=2)
+    for item in predicted:
         row = item.row
         marks = [word for word, is_so in (("FAR", item.is_far), (item.standing, item.standing != "judges")) if is_so]
         table.add_row(
             row.what, _parameters(item), f"{row.value:g} {row.unit}", f"{item.predicted:.5g}", _percent(item.error_pct),
             " ".join(marks), row.source,
         )  # fmt: skip
-    console.print(table, highlight=False)
+    console.print(table)
     unsaid = [item for item in found if item.standing == "unsaid"]
     if unsaid and not worst:
         title = f"{gpu_name}: not said by the simulator"
-        table = _table(title, ("what", "parameters"), ("published",), ("why not", "source"))
+        table = plain_table(title, "what", "parameters", "published", "why not", "source", left=2, ends=2)
         for item in unsaid:
             row = item.row
             table.add_row(row.what, _parameters(item), f"{row.value:g} {row.unit}", item.why_not, row.source)
-        console.print(table, highlight=False)
+        console.print(table)
     _render_summaries(f"{gpu_name}: by kind, of the rows that judge", families(found), console)
     _render_summaries(f"{gpu_name}: in all, goal {GOAL_PCT:g} %", summaries(found), console)
 
@@ -65,23 +65,12 @@ def published_document(gpu_name: str, found: Sequence[Verdict]) -> dict[str, Any
     return {"gpu": gpu_name, "rows": rows, **numbers}
 
 
-def _table(title: str, texts: Sequence[str], numbers: Sequence[str], ends: Sequence[str]) -> Table:
-    table = Table(title=title, title_justify="left", box=None)
-    for name in texts:
-        table.add_column(name, overflow="fold")
-    for name in numbers:
-        table.add_column(name, justify="right")
-    for name in ends:
-        table.add_column(name, overflow="fold")
-    return table
-
-
 def _render_summaries(title: str, found: Sequence[Summary], console: Console) -> None:
-    table = _table(title, ("",), ("rows", "mean %", "P90 %", "worst %", "far"), ())
+    table = plain_table(title, "", "rows", "mean %", "P90 %", "worst %", "far")
     for item in found:
         errors = (_percent(number) for number in (item.mean_pct, item.p90_pct, item.worst_pct))
         table.add_row(STANDINGS.get(item.name, item.name), f"{item.num_rows:,}", *errors, f"{item.num_far:,}")
-    console.print(table, highlight=False)
+    console.print(table)
     console.print()
 
 

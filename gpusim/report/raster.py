@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from gpusim.report.number_format import count, number, size
+from gpusim.report.tables import plain_table
 from gpusim.report.tile_orders import Comparison, Raster
 
 MOST_ROWS, MOST_COLUMNS = 32, 96
@@ -32,7 +32,7 @@ def grid_lines(raster: Raster, wave: int) -> tuple[list[str], int, int]:
     in_wave = np.bincount(place[of_wave], minlength=rows * columns)
     before = np.bincount(place[raster.wave_of_tile < wave], minlength=rows * columns)
     side = np.zeros(rows * columns, dtype=np.int64)
-    side[place[of_wave]] = raster.side_of_tile[of_wave]
+    side[place[of_wave]] = raster.partition_of_tile[of_wave]
     characters = []
     for idx in range(rows * columns):
         if in_wave[idx]:
@@ -51,35 +51,27 @@ def render_raster(raster: Raster, wave: int, console: Console) -> None:
         f"[bold]{escape(launch.kernel)}[/] on [bold]{escape(raster.gpu.name)}[/]: "
         f"{count(launch.num_tiles, 'tile')} in {count(raster.num_rows, 'row')} and {count(raster.num_columns, 'column')}, "
         f"{number(raster.num_at_once)} at once: {count(raster.num_waves, 'wave')}; wave {wave}:",
-        highlight=False,
     )
     lines, tall, wide = grid_lines(raster, wave)
     width = len(lines[0])
-    console.print(f"┌{'─' * width}┐", highlight=False, soft_wrap=True)
+    console.print(f"┌{'─' * width}┐", soft_wrap=True)
     for line in lines:
-        console.print(f"│{line}│", highlight=False, markup=False, soft_wrap=True)
-    console.print(f"└{'─' * width}┘", highlight=False, soft_wrap=True)
+        console.print(f"│{line}│", markup=False, soft_wrap=True)
+    console.print(f"└{'─' * width}┘", soft_wrap=True)
     what = (
         "0, 1: a tile of the wave, by its SM's side of L2"
         if tall * wide == 1
         else f"a character is {tall} x {wide} tiles, darker the more of them are in the wave"
     )
-    console.print(f"{what}; ·: an earlier wave", style="dim", highlight=False)
+    console.print(f"{what}; ·: an earlier wave", style="dim")
     console.print()
     _print_places(raster, wave, console)
     _print_bytes(raster, wave, console)
 
 
-def _plain(*columns: str, left: int = 1) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for idx, column in enumerate(columns):
-        table.add_column(column, header_style="dim", justify="left" if idx < left else "right", overflow="fold")
-    return table
-
-
 def _print_places(raster: Raster, wave: int, console: Console) -> None:
     places = raster.places(wave)
-    table = _plain("tile", "row", "column", "CTA", "SM", "GPC", "side", left=0)
+    table = plain_table("", "tile", "row", "column", "CTA", "SM", "GPC", "side", left=0)
     names = ("tile", "row", "column", "cta", "sm", "gpc", "side")
     shown = places if len(places) <= 2 * EDGES_SHOWN else [*places[:EDGES_SHOWN], *places[-EDGES_SHOWN:]]
     for idx, place in enumerate(shown):
@@ -91,7 +83,7 @@ def _print_places(raster: Raster, wave: int, console: Console) -> None:
 
 
 def _print_bytes(raster: Raster, wave: int, console: Console) -> None:
-    table = _plain("tensor", "SMs", "asked of L2", "if merged", "unique", "memory", "reuse")
+    table = plain_table("", "tensor", "SMs", "asked of L2", "if merged", "unique", "memory", "reuse")
     for item in raster.tensors(wave):
         table.add_row(
             f"{item.tensor}, {item.access}", size(item.asked), size(item.requested), size(item.merged), size(item.unique),
@@ -103,9 +95,8 @@ def _print_bytes(raster: Raster, wave: int, console: Console) -> None:
 
 def render_comparison(found: Comparison, console: Console) -> None:
     """Print several orders of tiles in one table, and the best."""
-    table = _plain(
-        "order", "group", "from memory", "to memory", "SMs read", "hits", "hits if merged", "unique a wave",
-    )
+    titles = ("order", "group", "from memory", "to memory", "SMs read", "hits", "hits if merged", "unique a wave")
+    table = plain_table("", *titles)
     for order in found.orders:
         table.add_row(
             order.direction, number(order.group), size(order.dram_read_bytes), size(order.dram_written_bytes),
@@ -113,7 +104,7 @@ def render_comparison(found: Comparison, console: Console) -> None:
             style="bold" if order is found.best and not found.makes_no_difference else "",
         )  # fmt: skip
     console.print(table)
-    console.print("hits if merged: of what is left at L2 where neighbours' requests merge", style="dim", highlight=False)
+    console.print("hits if merged: of what is left at L2 where neighbours' requests merge", style="dim")
     console.print()
     best = found.best
     times = best.dram_read_bytes / found.least_bytes if found.least_bytes else 1.0
@@ -121,5 +112,4 @@ def render_comparison(found: Comparison, console: Console) -> None:
     console.print(
         f"[bold]Best[/]: --raster {best.direction} --swizzle-size {best.group}: {escape(found.reason)} "
         f"({size(best.dram_read_bytes)} read, {once}).",
-        highlight=False,
     )

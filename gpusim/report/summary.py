@@ -1,6 +1,7 @@
 """Summary of a prediction on one screen: the verdict first, the next command last; ``--all`` prints the rest.
 
-In: the JSON document of a prediction, so that both show equal numbers. Out: at most 25 lines of at most 100 columns.
+In: the JSON document of a prediction, so that both show equal numbers. Out: at most 25 lines of 80 to 100 columns, or 30
+lines of a narrower terminal.
 """
 
 from __future__ import annotations
@@ -17,26 +18,26 @@ from rich.text import Text
 
 from gpusim.evidence.validate.expected_error import Expected
 from gpusim.report.number_format import count, duration, energy, percent, scaled, size
-from gpusim.report.predictions import of_peak_memory
+from gpusim.report.predictions import occupancy_words, of_peak_memory
 
 MOST_LINES, MOST_COLUMNS = 25, 100
+NARROW, MOST_NARROW_LINES = 80, 30
+"""Columns below which a terminal is narrow, and most lines there."""
+
 LABEL_COLUMNS = 11
 LEAST_TEXT_COLUMNS = 20
 """Columns of text next to the labels, however narrow the terminal is."""
 
 MOST_COMMAND_LINES = 5
 MOST_BUSY, MOST_COUNTERS, MOST_REMARKS = 4, 5, 3
-FIRST_LEFT_OUT = ("Busy", "Sources")
-"""Rows that are left out if there are more than 25 lines."""
+FIRST_LEFT_OUT, LAST_LEFT_OUT = ("Busy", "Sources"), ("Power", "Compute", "Memory", "Grid", "Chosen")
+"""Rows that are left out where lines are few: for remarks, too, and only if the rest would not fit."""
 
 LEAST_COMPUTE_PCT = 10.0
 """Percent of peak FLOP/s below which a memory-bound kernel shows its bandwidth alone."""
 
 LEAST_BUSY = 0.0005
 """Busy fraction below which a part is not listed."""
-
-LIMIT_NAMES: Mapping[str, str] = {"smem": "shared memory", "ctas": "CTAs per SM", "grid": "the grid"}
-"""Limits of occupancy whose names in JSON are short."""
 
 BYTES = ((1.0, "B"), (1e3, "kB"), (1e6, "MB"), (1e9, "GB"), (1e12, "TB"))
 THOUSANDS = ((1e6, "M"), (1e9, "G"), (1e12, "T"))
@@ -100,9 +101,9 @@ class Summary:
         remarks = [one_line(remark, width) for remark in self.document["remarks"]]
         first = self.steps[0].lines(width) if self.steps else []
         rows = dict(self._rows(width))
-        num_free = MOST_LINES - len(first) - sum(map(len, rows.values()))
-        for label in FIRST_LEFT_OUT:
-            if num_free < min(len(remarks), MOST_REMARKS):
+        num_free = (MOST_LINES if columns >= NARROW else MOST_NARROW_LINES) - len(first) - sum(map(len, rows.values()))
+        for label in (*FIRST_LEFT_OUT, *LAST_LEFT_OUT):
+            if num_free < min(len(remarks), MOST_REMARKS if label in FIRST_LEFT_OUT else 1):
                 num_free += len(rows.pop(label, ()))
         if len(remarks) > max(num_free, 0):
             kept = max(num_free - 1, 0)
@@ -136,10 +137,10 @@ class Summary:
             parts = (f"{part} {percent(share)}" for part, share in busy[:MOST_BUSY])
             yield "Busy", _filled(f"{', '.join(parts)} of the cycles", width)
         yield "Error", _cut(_filled(self._error(), width), 2, width)
-        yield "Occupancy", _filled(self._occupancy(), width)
+        yield "Occupancy", _filled(occupancy_words(found["occupancy"]), width)
         yield "Grid", _filled(self._grid(), width)
         yield "Power", _filled(self._power(), width)
-        counters = list(self._counters(width))
+        counters = self._counters(width)
         if counters:
             yield "Counters", counters
         if self.chosen:
@@ -188,16 +189,6 @@ class Summary:
             rows = f"of {expected.num_published} steps of published {expected.family} ladders"
         return f"{expected.what} within {expected.p90_pct:g} % expected: nine in ten {rows}"
 
-    def _occupancy(self) -> str:
-        found = self.document
-        held = found["occupancy"]
-        limits = [name for name, num in held["limits"].items() if num == held["ctas_per_sm"]] or [held["limited_by"]]
-        by = ", ".join(LIMIT_NAMES.get(name, name) for name in limits)
-        return (
-            f"{count(held['ctas_per_sm'], 'CTA')}/SM, {held['warps_per_sm']} of {held['max_warps_per_sm']} warps, "
-            f"limited by {by}"
-        )
-
     def _grid(self) -> str:
         found = self.document
         tiles = f" for {count(found['num_tiles'], 'tile')}" if found["num_tiles"] != found["num_ctas"] else ""
@@ -214,19 +205,26 @@ class Summary:
             text += f"; limit for launches back to back: {found['power_limit_w']:,.0f} W"
         return text
 
-    def _counters(self, width: int) -> Iterator[str]:
+    def _counters(self, width: int) -> list[str]:
+        """Counters with their expected errors; in a narrow terminal without the noun, which is in the name."""
         found = self.document
         shown = [name for name in COUNTERS if found["counters"].get(name)][:MOST_COUNTERS]
+        errors = {
+            name: f"{found['expected_errors'][name]:g} {'points' if name.endswith('.pct') else '%'}"
+            for name in shown if name in found["expected_errors"]
+        }
         values = {name: readable(found["counters"][name], COUNTERS[name]) for name in shown}
-        wide = max((len(value) for value in values.values()), default=0)
-        longest = max(map(len, shown), default=0)
-        for name, value in values.items():
-            line = f"{value:>{wide}}  {name}"
-            error = found["expected_errors"].get(name)
-            if error is not None:
-                more = f"{name:<{longest}}  within {error:g} {'points' if name.endswith('.pct') else '%'}"
-                line = line if wide + 2 + len(more) > width else f"{value:>{wide}}  {more}"
-            yield line
+        within = {name: f"within {errors[name]}" if name in errors else "" for name in shown}
+        lines = _columns((values[name], name, within[name]) for name in shown)
+        if max(map(len, lines), default=0) <= width:
+            return lines
+        short = {
+            name: value if COUNTERS[name] in ("%", "B") else value.removesuffix(f" {COUNTERS[name]}")
+            for name, value in values.items()
+        }
+        lines = _columns((short[name], f"±{errors[name]}" if name in errors else "", name) for name in shown)
+        fitting = [line for line in lines if len(line) <= width]
+        return [*fitting, *([f"{len(lines) - len(fitting)} more: --all"] if len(fitting) < len(lines) else [])]
 
 
 def render_summary(summary: Summary, console: Console) -> None:
@@ -234,7 +232,7 @@ def render_summary(summary: Summary, console: Console) -> None:
     for label, text in summary.lines(min(console.width, MOST_COLUMNS)):
         style = "bold yellow" if label == "Remark" else "bold"
         body = (text, "bold" if label == "Verdict" else "")
-        console.print(Text.assemble((f"{label:<{LABEL_COLUMNS}}", style), body), soft_wrap=True, highlight=False)
+        console.print(Text.assemble((f"{label:<{LABEL_COLUMNS}}", style), body), soft_wrap=True)
 
 
 def readable(value: float, unit: str) -> str:
@@ -281,6 +279,13 @@ def command_lines(words: Sequence[str], width: int, *, indent: str = "  ") -> li
 def one_line(text: str, width: int) -> str:
     """Text in one line; if it is longer, its first words and a pointer to the rest."""
     return _cut(_filled(text, width), 1, width)[0]
+
+
+def _columns(rows: Iterable[tuple[str, str, str]]) -> list[str]:
+    """Lines of a table without titles; the first column is of numbers."""
+    cells = list(rows)
+    first, second, _ = (max(map(len, column)) for column in zip(*cells, strict=True)) if cells else (0, 0, 0)
+    return [f"{one:>{first}}  {f'{two:<{second}}  ' if second else ''}{three}".rstrip() for one, two, three in cells]
 
 
 def _cut(lines: list[str], most: int, width: int) -> list[str]:

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import ceil
 from typing import Any, get_args
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from gpusim.analysis.sweep import Entry, Status, Sweep, row_of
 from gpusim.evidence.validate.expected_error import Expected, expected_error, unknown
-from gpusim.report.number_format import count, duration, flag, percent, size
-from gpusim.report.tables import print_command
+from gpusim.report.number_format import count, duration, option_words, percent, setting_words, size
+from gpusim.report.tables import plain_table, print_command
 from gpusim.simulate.bottleneck import COMPUTES, WAITS_FOR
 from gpusim.simulate.result import Result
 
@@ -58,10 +57,24 @@ def render_sweep(sweep: Sweep, console: Console, *, top: int, gpu_name: str) -> 
     if entries[0].result is None:
         console.print("Nothing was simulated.")
         return
+    if clock := clock_remark(entries):
+        console.print(clock, soft_wrap=True)
     for sentence in why(sweep, entries, gpu_name):
-        console.print(escape(sentence), highlight=False, soft_wrap=True)
+        console.print(escape(sentence), soft_wrap=True)
     console.print("Next: ", end="")
     print_command(f"gpusim {command(sweep, entries[0], 'explain', gpu_name)}", console)
+
+
+def clock_remark(entries: Sequence[Entry]) -> str:
+    """Remark on the SM clock at which all configurations were simulated; empty where there is no difference to predict."""
+    results = [entry.result for entry in entries if entry.result is not None]
+    simulated = {result.simulated_mhz for result in results if result.simulated_mhz != result.sm_clock_mhz}
+    if len(entries) < 2 or len(simulated) != 1:
+        return ""
+    return (
+        f"All were simulated at {simulated.pop():,.0f} MHz and rescaled to the clock in the table. gpusim predict simulates "
+        "at that clock, and may differ by a few percent."
+    )
 
 
 def within_error(sweep: Sweep, entries: list[Entry]) -> list[Entry]:
@@ -72,36 +85,37 @@ def within_error(sweep: Sweep, entries: list[Entry]) -> list[Entry]:
 
 
 def why(sweep: Sweep, entries: list[Entry], gpu_name: str = "") -> list[str]:
-    """Lines on the best: its command line, its time, its certainty, and comparisons with the second and the slowest."""
+    """Lines on the best: its command line, its time, its order, and comparisons with the second and the slowest."""
     timed = [entry for entry in entries if entry.result is not None]
     best = timed[0]
     result = best.result
     assert result is not None  # timed entries have results
-    said = [
+    lines = [
         f"Best: gpusim {command(sweep, best, 'predict', gpu_name)}",
         f"It takes {_duration(best)}, bound by {result.bound_by}: {result.reason}.",
     ]
     expected = _expected(sweep, timed)
     if expected is None:
-        said.append(f"Expected error: {_unknown(sweep, timed)}: how sure the order is, is not known.")
+        lines.append(f"Expected error: {_unknown(sweep, timed)}: how sure the order is, is not known.")
     else:
         others = len(within_error(sweep, timed)) - 1
-        told = (
+        order = (
             f"{count(others, 'other is', 'others are')} within it: the order among them is no finding" if others
             else "no other is within it"
         )
         most_us = best.time_us * (1.0 + expected.p90_pct / 100.0)
         unknown_others = sum(entry.status == "excluded" and entry.bound_us <= most_us for entry in entries)
-        told += f"; {count(unknown_others, 'excluded one')} may be" if unknown_others else ""
-        said.append(
-            f"{_told(expected)}; {told}. Errors of neighbours are partly the same, so that ranks may be better than this."
+        order += f"; {count(unknown_others, 'excluded one')} may be" if unknown_others else ""
+        lines.append(
+            f"{_error_words(expected)}; {order}. Errors of neighbours are partly the same, so that ranks may be better "
+            "than this."
         )
     if len(timed) > 1:
-        said.append(f"Against the second, {_spelled(timed[1])} ({_slower(best, timed[1])}): {differences(best, timed[1])}.")
+        lines.append(f"Against the second, {_spelled(timed[1])} ({_slower(best, timed[1])}): {differences(best, timed[1])}.")
     slowest = max(timed, key=lambda entry: entry.time_us)
     if len(timed) > 2 and slowest is not timed[1]:
-        said.append(f"Against the slowest, {_spelled(slowest)} ({_slower(best, slowest)}): {differences(best, slowest)}.")
-    return said
+        lines.append(f"Against the slowest, {_spelled(slowest)} ({_slower(best, slowest)}): {differences(best, slowest)}.")
+    return lines
 
 
 def differences(best: Entry, other: Entry) -> str:
@@ -109,39 +123,39 @@ def differences(best: Entry, other: Entry) -> str:
     a, b = best.result, other.result
     assert a is not None
     assert b is not None
-    told: list[tuple[float, str]] = []
+    reasons: list[tuple[float, str]] = []
     change = b.cycles / a.cycles - 1.0
     if abs(change) >= NOTABLE / 2:
-        told.append((2.0, f"{percent(abs(change))} {'more' if change > 0 else 'fewer'} cycles"))
+        reasons.append((2.0, f"{percent(abs(change))} {'more' if change > 0 else 'fewer'} cycles"))
     change = b.sm_clock_mhz / a.sm_clock_mhz - 1.0
     if abs(change) >= NOTABLE / 2:
-        told.append((1.9, f"its clock is {percent(abs(change))} {'higher' if change > 0 else 'lower'} "
+        reasons.append((1.9, f"its clock is {percent(abs(change))} {'higher' if change > 0 else 'lower'} "
                           f"({b.sm_clock_mhz:,.0f} against {a.sm_clock_mhz:,.0f} MHz)"))
     empty = [1.0 - result.waves / ceil(result.waves - 1e-9) if result.waves > 1e-9 else 0.0 for result in (a, b)]
-    _compare(told, empty, "of its waves' slots stay empty at the end", f"{b.waves:.2f} waves against {a.waves:.2f}")
+    _compare(reasons, empty, "of its waves' slots stay empty at the end", f"{b.waves:.2f} waves against {a.waves:.2f}")
     for name, word in (("latency", "of its math role's life goes into waits for loads"),
                        ("barrier", "into waits at barriers"), ("store_latency", "into waits for stores"),
                        ("lsu_latency", "into waits for the load/store unit or its queue")):
-        _compare(told, [_waits(result, name) for result in (a, b)], word)
+        _compare(reasons, [_waits(result, name) for result in (a, b)], word)
     for part in ("l2", "l2_link", "sm_intake", "hbm", "smem", "tma", "lsu", "store"):
         if b.busy.get(part, 0.0) > a.busy.get(part, 0.0):  # a smaller value follows from being slower
-            _compare(told, [result.busy.get(part, 0.0) for result in (a, b)], f"of the time {part} is busy")
+            _compare(reasons, [result.busy.get(part, 0.0) for result in (a, b)], f"of the time {part} is busy")
     from_l2 = "l1tex__m_xbar2l1tex_read_bytes.sum"
     for name, word in (("dram__bytes_read.sum", "read from memory"), (from_l2, "brought from L2")):
         x, y = a.counters.get(name, 0.0), b.counters.get(name, 0.0)
         if abs(y - x) > 5 * NOTABLE * max(x, y):
-            told.append((abs(y - x) / max(x, y) / 10.0, f"{size(round(y))} {word} against {size(round(x))}"))
-    told.sort(key=lambda item: -item[0])
+            reasons.append((abs(y - x) / max(x, y) / 10.0, f"{size(round(y))} {word} against {size(round(x))}"))
+    reasons.sort(key=lambda item: -item[0])
     if b.bound_by != a.bound_by:
-        told.append((0.0, f"it is bound by {b.bound_by}"))
-    return ", ".join(text for _, text in told[:5]) or "nothing that is counted differs"
+        reasons.append((0.0, f"it is bound by {b.bound_by}"))
+    return ", ".join(text for _, text in reasons[:5]) or "nothing that is counted differs"
 
 
-def _compare(told: list[tuple[float, str]], shares: list[float], words: str, more: str = "") -> None:
+def _compare(reasons: list[tuple[float, str]], shares: list[float], words: str, more: str = "") -> None:
     ours, theirs = shares
     if abs(theirs - ours) >= NOTABLE:
         rest = f" ({more})" if more else ""
-        told.append((abs(theirs - ours), f"{percent(theirs)} {words}, against {percent(ours)}{rest}"))
+        reasons.append((abs(theirs - ours), f"{percent(theirs)} {words}, against {percent(ours)}{rest}"))
 
 
 def _waits(result: Result, name: str) -> float:
@@ -161,18 +175,7 @@ def _duration(entry: Entry) -> str:
 
 
 def _spelled(entry: Entry) -> str:
-    return shlex.join(_typed(entry.choice.options)) or "the only configuration"
-
-
-def _typed(options: Mapping[str, Any]) -> list[str]:
-    """Options as typed; those that were left to the kernel are left out."""
-    words: list[str] = []
-    for name, value in options.items():
-        if isinstance(value, bool):
-            words.append(flag(name) if value else f"--no-{flag(name)[2:]}")
-        elif value is not None:
-            words += [flag(name), str(value)]
-    return words
+    return shlex.join(option_words(entry.choice.options)) or "the only configuration"
 
 
 def _value(value: Any) -> str:
@@ -191,7 +194,7 @@ def _unknown(sweep: Sweep, entries: Sequence[Entry]) -> str:
     return unknown(sweep.kernel, sweep.gpu, None if result is None else result.params)
 
 
-def _told(expected: Expected) -> str:
+def _error_words(expected: Expected) -> str:
     return f"Expected error: {expected.p90_pct:g} % of the {expected.what} ({expected.text})"
 
 
@@ -205,12 +208,8 @@ def command(sweep: Sweep, entry: Entry, verb: str, gpu_name: str = "") -> str:
     params = entry.choice.params
     resolved, fields = params.as_options(), params.options()
     given = {name: resolved[fields[name].rstrip("_")] for name in sweep.given if name not in sweep.choices.varied}
-    words = [verb, sweep.kernel, *_typed({**given, **dict(entry.problem), **entry.choice.options})]
-    words += ["--gpu", gpu_name or sweep.gpu]
-    for name, default in (("clock", "single"), ("l2", "cold"), ("data", "random")):
-        value = sweep.simulate_options.get(name, default)
-        words += [] if value == default else [f"--{name}", f"{value:g}" if isinstance(value, float) else str(value)]
-    return shlex.join(words)
+    words = [verb, sweep.kernel, *option_words({**given, **dict(entry.problem), **entry.choice.options})]
+    return shlex.join([*words, "--gpu", gpu_name or sweep.gpu, *setting_words(sweep.simulate_options)])
 
 
 def _became(sweep: Sweep) -> dict[str, int]:
@@ -223,39 +222,35 @@ def _print_tried(sweep: Sweep, console: Console) -> None:
     found = sweep.choices
     became = _became(sweep)
     begun = sum(entry.is_begun for entry in sweep.entries)
-    told = [f"{became['simulated']} simulated, {became['excluded']} excluded" + (f" ({begun} as they ran)" if begun else "")]
-    told += [f"{became[status]} {status.replace('_', ' ')}" for status in ("failed", "not_reached") if became[status]]
+    as_they_ran = f" ({begun} as they ran)" if begun else ""
+    outcomes = [f"{became['simulated']} simulated, {became['excluded']} excluded{as_they_ran}"]
+    outcomes += [f"{became[status]} {status.replace('_', ' ')}" for status in ("failed", "not_reached") if became[status]]
     console.print()
     console.print(
         f"[bold]{escape(sweep.kernel)}[/] on [bold]{escape(sweep.gpu)}[/]: {count(found.num_tried, 'configuration')} tried, "
-        f"{len(sweep.entries)} legal: {', '.join(told)}; {duration(sweep.wall_s)} on {count(sweep.num_jobs, 'core')}.",
-        highlight=False,
+        f"{len(sweep.entries)} legal: {', '.join(outcomes)}; {duration(sweep.wall_s)} on {count(sweep.num_jobs, 'core')}.",
     )
     if sweep.is_interrupted:
         console.print("[yellow]Interrupted[/]: what follows is what was done until then.")
     if found.num_same:
-        console.print(f"{found.num_same} are another one once defaults are filled in.", highlight=False)
+        console.print(f"{found.num_same} are another one once defaults are filled in.")
     for item in found.refusals[:MOST_REASONS]:
-        console.print(f"[dim]{item.num} refused, such as: {escape(item.reason)}[/]", highlight=False, soft_wrap=True)
+        console.print(f"[dim]{item.num} refused, such as: {escape(item.reason)}[/]", soft_wrap=True)
     rest = sum(item.num for item in found.refusals[MOST_REASONS:])
     if rest:
-        console.print(f"[dim]{rest} more refused, for other reasons (--json has all)[/]", highlight=False)
+        console.print(f"[dim]{rest} more refused, for other reasons (--json has all)[/]")
     for status in ("excluded", "failed"):
         notes = [entry for entry in sweep.entries if entry.status == status and entry.note]
         if notes:
-            console.print(f"[dim]{len(notes)} {status}, such as {escape(_spelled(notes[0]))}: {escape(notes[0].note)}[/]",
-                          highlight=False, soft_wrap=True)
+            first = f"{_spelled(notes[0])}: {notes[0].note}"
+            console.print(f"[dim]{len(notes)} {status}, for example {escape(first)}[/]", soft_wrap=True)
     console.print()
 
 
 def _print_ranks(sweep: Sweep, entries: list[Entry], console: Console, top: int) -> None:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("", justify="right", header_style="dim")
-    for name in sweep.choices.varied:
-        table.add_column(name, header_style="dim", no_wrap=True)
-    for name in ("time", "slower", "cycles", "MHz", "TFLOP/s", "waves", "from memory"):
-        table.add_column(name, header_style="dim", justify="right", no_wrap=True)
-    table.add_column("bound by", header_style="dim", no_wrap=True)
+    varied = sweep.choices.varied
+    numbers = ("time", "slower", "cycles", "MHz", "TFLOP/s", "waves", "from memory")
+    table = plain_table("", "", *varied, *numbers, "bound by", left=len(varied) + 1, ends=1, no_wrap=True)
     timed = [entry for entry in entries if entry.result is not None]
     for rank, entry in enumerate(timed[:top], start=1):
         result = entry.result
@@ -276,28 +271,27 @@ def _print_problems(sweep: Sweep, console: Console) -> None:
     differing = [name for name, _ in next(iter(problems))]
     differing = [name for name in differing if len({dict(problem)[name] for problem in problems}) > 1]
     chosen = [name for name in sweep.choices.varied if name not in differing]
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for name in (*differing, *chosen, "time", "cycles", "TFLOP/s", "GB/s", "bound by", "of", "next"):
-        is_text = name in (*chosen, "bound by")
-        table.add_column(name, header_style="dim", justify="left" if is_text else "right", no_wrap=True)
+    titles = (*differing, *chosen, "time", "cycles", "TFLOP/s", "GB/s", "bound by", "of", "next")
+    table = plain_table("", *titles, left=len(differing) + len(chosen), no_wrap=True)
     for problem, entries in problems.items():
         timed = [entry for entry in entries if entry.result is not None]
-        told = [str(dict(problem)[name]) for name in differing]
+        cells = [str(dict(problem)[name]) for name in differing]
         if not timed:
-            table.add_row(*told, *("-" for _ in chosen), "-", "-", "-", "-", entries[0].status, "0", "")
+            table.add_row(*cells, *("-" for _ in chosen), "-", "-", "-", "-", entries[0].status, "0", "")
             continue
         best, result = timed[0], timed[0].result
         assert result is not None  # timed entries have results
         moved = result.counters.get("dram__bytes_read.sum", 0.0) + result.counters.get("dram__bytes_write.sum", 0.0)
         behind = percent(timed[1].time_us / best.time_us - 1.0) if len(timed) > 1 else ""
         table.add_row(
-            *told, *(escape(_value(best.choice.options[name])) for name in chosen), _duration(best), f"{result.cycles:,.0f}",
-            f"{result.tflops:,.1f}", f"{moved / result.time_us * 1e-3:,.0f}", result.bound_by, str(len(timed)), behind,
+            *cells, *(escape(_value(best.choice.options[name])) for name in chosen), _duration(best),
+            f"{result.cycles:,.0f}", f"{result.tflops:,.1f}", f"{moved / result.time_us * 1e-3:,.0f}", result.bound_by,
+            str(len(timed)), behind,
         )
     console.print(table)
     console.print()
     expected = _expected(sweep, sweep.entries)
-    how_sure = f"Expected error: {_unknown(sweep, sweep.entries)}" if expected is None else _told(expected)
-    console.print(f"{how_sure}.", highlight=False)
+    how_sure = f"Expected error: {_unknown(sweep, sweep.entries)}" if expected is None else _error_words(expected)
+    console.print(f"{how_sure}.")
     if chosen:
-        console.print('"next": how much slower the second is, out of so many ("of") simulated.', highlight=False)
+        console.print('"next": how much slower the second is, out of so many ("of") simulated.')

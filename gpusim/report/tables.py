@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from itertools import groupby
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, JustifyMethod
 from rich.markup import escape
 from rich.padding import Padding
 from rich.table import Table
@@ -25,14 +25,24 @@ SOURCE_KINDS = ("published", "measured", "inferred", "guess", "toy")
 
 def print_command(command: str, console: Console) -> None:
     """Print a command without wrapping, so that it can be copied."""
-    console.print(command, markup=False, highlight=False, soft_wrap=True)
+    console.print(command, markup=False, soft_wrap=True)
 
 
-def plain_table(title: str, *columns: str, left: int = 1) -> Table:
-    """Plain table; columns from ``left`` on hold numbers."""
+def plain_table(title: str, *columns: str, left: int = 1, ends: int = 0, no_wrap: bool = False) -> Table:
+    """Plain table; all columns but the first ``left`` and the last ``ends`` hold numbers."""
     table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for idx, column in enumerate(columns):
-        table.add_column(column, header_style="dim", justify="left" if idx < left else "right", overflow="fold")
+        justify: JustifyMethod = "right" if left <= idx < len(columns) - ends else "left"
+        table.add_column(column, header_style="dim", justify=justify, overflow="fold", no_wrap=no_wrap)
+    return table
+
+
+def facts_table(rows: Iterable[tuple[str, ...]]) -> Table:
+    """Table of (name, text) rows without titles; texts are no markup."""
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="bold", no_wrap=True)
+    for name, *texts in rows:
+        table.add_row(name, *map(escape, texts))
     return table
 
 
@@ -40,12 +50,8 @@ def gpu_row(gpu: GpuSpec) -> dict[str, Any]:
     """Headline numbers of one GPU, for the list and its JSON document."""
     kinds = [gpu.source_class(parameter) for parameter in gpu.parameters()]
     return {
-        "name": gpu.name,
-        "title": gpu.title,
-        "compute_capability": gpu.compute_capability,
-        "num_sms": gpu.num_sms,
-        "max_mhz": gpu.clock.max_mhz,
-        "l2_bytes": gpu.l2.capacity_bytes,
+        "name": gpu.name, "title": gpu.title, "compute_capability": gpu.compute_capability, "num_sms": gpu.num_sms,
+        "max_mhz": gpu.clock.max_mhz, "l2_bytes": gpu.l2.capacity_bytes,
         "hbm_read_gb_per_s": gpu.hbm.sustained_read_gb_per_s,
         "sources": {kind: kinds.count(kind) for kind in dict.fromkeys(kinds)},
     }
@@ -65,11 +71,9 @@ def gpu_document(gpu: GpuSpec) -> dict[str, Any]:
 
 def render_gpus_list(gpus: Iterable[GpuSpec], console: Console) -> None:
     """Print one line per GPU."""
-    table = plain_table(
-        "GPUs", "name", "title", "cc", "SMs", "max MHz", "L2", "HBM GB/s, sustained", left=2
-    )
-    told = plain_table("Parameters, by where they come from", "name", *SOURCE_KINDS, "all", left=1)
-    for either in (table, told):
+    table = plain_table("GPUs", "name", "title", "cc", "SMs", "max MHz", "L2", "HBM GB/s, sustained", left=2)
+    sources_table = plain_table("Parameters, by where they come from", "name", *SOURCE_KINDS, "all", left=1)
+    for either in (table, sources_table):
         either.columns[0].no_wrap = True
     rows = [gpu_row(gpu) for gpu in gpus]
     if not rows:
@@ -81,10 +85,10 @@ def render_gpus_list(gpus: Iterable[GpuSpec], console: Console) -> None:
             row["name"], escape(row["title"]), str(row["compute_capability"]), number(row["num_sms"]),
             number(row["max_mhz"]), size(row["l2_bytes"]), number(row["hbm_read_gb_per_s"]),
         )
-        told.add_row(row["name"], *(str(sources.get(kind, 0)) for kind in SOURCE_KINDS), str(sum(sources.values())))
+        sources_table.add_row(row["name"], *(str(sources.get(kind, 0)) for kind in SOURCE_KINDS), str(sum(sources.values())))
     console.print(table)
     console.print()
-    console.print(told)
+    console.print(sources_table)
     console.print()
     names = [row["name"] for row in rows]
     console.print("Next: ", end="")
@@ -93,10 +97,10 @@ def render_gpus_list(gpus: Iterable[GpuSpec], console: Console) -> None:
 
 def render_gpu(gpu: GpuSpec, console: Console) -> None:
     """Print every parameter with its unit, value and source."""
-    has_room = console.width >= WIDE
+    is_wide = console.width >= WIDE
     component = ""
-    console.print(f"[bold]{escape(gpu.title)}[/] ({gpu.name})", highlight=False)
-    table = _parameters_table(has_room)
+    console.print(f"[bold]{escape(gpu.title)}[/] ({gpu.name})")
+    table = _parameters_table(is_wide)
     for parameter, value in gpu.parameters().items():
         part, name = parameter.split(".", 1)
         if part != component:
@@ -106,21 +110,21 @@ def render_gpu(gpu: GpuSpec, console: Console) -> None:
         source = gpu.source_of(parameter).split(":", 1)[1].strip()
         shown = f"[yellow]{kind}[/]" if kind == "guess" else kind
         cells = [f"  {name}", number(value), unit_of(parameter), shown]
-        table.add_row(*cells, *([escape(source)] if has_room else []))
-        if not has_room:
+        table.add_row(*cells, *([escape(source)] if is_wide else []))
+        if not is_wide:
             console.print(table)
             console.print(Padding(Text(source, style="dim"), (0, 0, 0, 4)))
-            table = _parameters_table(has_room)
-    if has_room:
+            table = _parameters_table(is_wide)
+    if is_wide:
         console.print(table)
     console.print()
-    console.print(f"Features: {', '.join(gpu.device.features)}.", highlight=False)
+    console.print(f"Features: {', '.join(gpu.device.features)}.")
     for name in _lacking(gpu):
         console.print(f"{gpu.name} has no {name}.")
     sources = gpu_row(gpu)["sources"]
     kinds = ", ".join(f"{num} {kind}" for kind, num in sources.items())
-    console.print(f"[bold]Verdict[/]: {count(sum(sources.values()), 'parameter')}: {kinds}.", highlight=False)
-    console.print("Meaning of a part's parameters: add --explain hbm.", highlight=False)
+    console.print(f"[bold]Verdict[/]: {count(sum(sources.values()), 'parameter')}: {kinds}.")
+    console.print("Meaning of a part's parameters: add --explain hbm.")
 
 
 def render_meanings(gpu: GpuSpec, wanted: str, console: Console) -> None:
@@ -132,18 +136,18 @@ def render_meanings(gpu: GpuSpec, wanted: str, console: Console) -> None:
     parameters = gpu.parameters()
     for field, names in groupby(parameters_of(gpu, wanted), key=lambda name: ".".join(name.split(".")[:2])):
         for name in names:
-            console.print(f"[bold]{name}[/] = {number(parameters[name])} {unit_of(name)}".rstrip(), highlight=False)
+            console.print(f"[bold]{name}[/] = {number(parameters[name])} {unit_of(name)}".rstrip())
         console.print(Padding(Text(meaning_of(field).text), (0, 0, 0, 4)))
         console.print(Padding(Text(gpu.source_of(field), style="dim"), (0, 0, 0, 4)))
 
 
-def _parameters_table(has_room: bool) -> Table:
+def _parameters_table(is_wide: bool) -> Table:
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True, width=36)
     table.add_column(justify="right", no_wrap=True, width=12)
     table.add_column(no_wrap=True, width=12)
     table.add_column(no_wrap=True, width=9)
-    if has_room:
+    if is_wide:
         table.add_column(overflow="fold")
     return table
 
@@ -161,10 +165,7 @@ def compare_gpus(a: GpuSpec, b: GpuSpec) -> dict[str, Any]:
     ]
     different.sort(key=lambda row: -_spread(row["ratio"]))
     return {
-        "a": a.name,
-        "b": b.name,
-        "different": different,
-        "only_a": {name: of_a[name] for name in of_a if name not in of_b},
+        "a": a.name, "b": b.name, "different": different, "only_a": {name: of_a[name] for name in of_a if name not in of_b},
         "only_b": {name: of_b[name] for name in of_b if name not in of_a},
         "equal": [name for name in of_a if name in of_b and of_a[name] == of_b[name]],
     }
@@ -188,26 +189,24 @@ def render_gpu_comparison(a: GpuSpec, b: GpuSpec, console: Console) -> None:
             console.print(f"{other.name} has no {part}, {gpu.name} has.")
         features = [name for name in gpu.device.features if name not in other.device.features]
         if features:
-            console.print(f"{gpu.name} has the features {', '.join(features)}, {other.name} lacks them.", highlight=False)
+            console.print(f"{gpu.name} has the features {', '.join(features)}, {other.name} lacks them.")
         rest = [name for name in found[key] if name.split(".")[0] not in parts]
         if rest:
-            console.print(f"Only {gpu.name} states {', '.join(rest)}.", highlight=False)
+            console.print(f"Only {gpu.name} states {', '.join(rest)}.")
     total = len(different) + len(found["equal"])
     if different:
         if found["equal"]:
-            console.print(f"[dim]Equal: {', '.join(found['equal'])}.[/]", highlight=False)
+            console.print(f"[dim]Equal: {', '.join(found['equal'])}.[/]")
         first = different[0]
         most = f", most of all {first['parameter']} ({first['ratio']:.3g}x)" if first["ratio"] is not None else ""
         console.print(
             f"[bold]Verdict[/]: {len(different)} of {count(total, 'parameter')} that both have differ between {a.name} "
             f"and {b.name}{most}; a ratio above 1 means more on {b.name}.",
-            highlight=False,
         )
     else:
         console.print(
             f"[bold]Verdict[/]: no difference: {a.name} and {b.name} have the same value in all "
             f"{count(total, 'parameter')} that both have.",
-            highlight=False,
         )
 
 

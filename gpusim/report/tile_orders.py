@@ -18,7 +18,7 @@ from gpusim.traffic.footprints import first_of
 from gpusim.workload.launch import Footprint, Launch
 
 IntArray = NDArray[np.int64]
-ALIKE = 5e-3
+TIE = 5e-3
 """Relative difference in bytes below which two orders are equally good."""
 
 
@@ -102,12 +102,12 @@ class Raster:
         plan = plan_launch(launch, gpu, is_warm=is_warm)
         self.launch, self.gpu, self.num_at_once, self.traffic = launch, gpu, plan.num_at_once, plan.traffic
         self.ctas_per_sm = plan.occupancy.ctas_per_sm
-        self.tiles = tiles = plan.uses.tiles
+        self.tiles = tiles = plan.footprints.tiles
         self.wave_of_tile = waves_of_tiles(launch.num_tiles, self.num_at_once)
         self.num_waves = int(self.wave_of_tile[-1]) + 1
         sm_of_slot = slots_of(gpu.dispatcher, gpu.floorplan, launch.cluster_size, self.ctas_per_sm, plan.num_ctas)
         self.sm_of_tile: IntArray = at_slots(launch, sm_of_slot[: self.num_at_once].astype(np.int64))
-        self.side_of_tile: IntArray = np.asarray(gpu.side_of_sm, dtype=np.int64)[self.sm_of_tile]
+        self.partition_of_tile: IntArray = np.asarray(gpu.partition_of_sm, dtype=np.int64)[self.sm_of_tile]
         self.panels = {item.tensor: item.panel_of(tiles) for item in launch.footprints}
         self.bytes = {item.tensor: item.panel_bytes(tiles) for item in launch.footprints}
         reads = [item.tensor for item in launch.footprints if item.access == "read"]
@@ -150,7 +150,7 @@ class Raster:
             {
                 "tile": tile, "cta": tile if self.launch.num_ctas == self.launch.num_tiles else tile % self.num_at_once,
                 "sm": int(self.sm_of_tile[tile]), "gpc": gpc_of_sm[int(self.sm_of_tile[tile])],
-                "side": int(self.side_of_tile[tile]), "row": int(self.row_of_tile[tile]),
+                "side": int(self.partition_of_tile[tile]), "row": int(self.row_of_tile[tile]),
                 "column": int(self.column_of_tile[tile]),
             }
             for tile in self.tiles_of_wave(wave).tolist()
@@ -200,8 +200,7 @@ class Raster:
             dram_read_bytes=sum_in_order(self.traffic[item.tensor].read_miss_bytes for item in reads),
             dram_written_bytes=sum_in_order(item.written_back_bytes for item in self.traffic.values()),
             asked_bytes=sum_in_order(asked for asked, _, _ in levels),
-            l2_read_bytes=sum_in_order(merged for _, _, merged in levels),
-            wave_unique_bytes=float(unique),
+            l2_read_bytes=sum_in_order(merged for _, _, merged in levels), wave_unique_bytes=float(unique),
         )
 
     def least_read_bytes(self) -> float:
@@ -261,27 +260,25 @@ def judge(orders: tuple[OrderOfTiles, ...], least_bytes: float) -> Comparison:
     """Comparison with the best of ``orders``, and the reason."""
     totals = {order: order.dram_read_bytes + order.dram_written_bytes for order in orders}
     fewest = min(totals.values())
-    tied = [order for order in orders if totals[order] <= fewest * (1.0 + ALIKE)]
+    tied = [order for order in orders if totals[order] <= fewest * (1.0 + TIE)]
     smallest = min(order.wave_unique_bytes for order in tied)
-    best = next(order for order in tied if order.wave_unique_bytes <= smallest * (1.0 + ALIKE))
-    is_alike = len(tied) == len(orders)
-    if is_alike and best.dram_read_bytes <= least_bytes * (1.0 + ALIKE):
+    best = next(order for order in tied if order.wave_unique_bytes <= smallest * (1.0 + TIE))
+    is_tie = len(tied) == len(orders)
+    if is_tie and best.dram_read_bytes <= least_bytes * (1.0 + TIE):
         reason = "it makes no difference to memory: whatever the order, all that is read again is still in L2"
-    elif is_alike:
+    elif is_tie:
         reason = "it makes no difference to memory: all orders fetch as much"
     elif len(tied) > 1:
         reason = "of those with the fewest bytes of memory its waves touch the fewest bytes"
     else:
         reason = "it moves the fewest bytes of memory"
-    return Comparison(orders=orders, best=best, least_bytes=least_bytes, makes_no_difference=is_alike, reason=reason)
+    return Comparison(orders=orders, best=best, least_bytes=least_bytes, makes_no_difference=is_tie, reason=reason)
 
 
 def comparison_as_dict(found: Comparison) -> Mapping[str, Any]:
     """JSON document of a comparison."""
     return {
-        "orders": [
-            {**asdict(order), "hit_pct": order.hit_pct, "l2_hit_pct": order.l2_hit_pct} for order in found.orders
-        ],
+        "orders": [{**asdict(order), "hit_pct": order.hit_pct, "l2_hit_pct": order.l2_hit_pct} for order in found.orders],
         "best": {"group": found.best.group, "direction": found.best.direction}, "reason": found.reason,
         "makes_no_difference": found.makes_no_difference, "least_read_bytes": found.least_bytes,
     }  # fmt: skip

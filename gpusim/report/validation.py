@@ -6,11 +6,11 @@ import math
 from collections.abc import Sequence
 
 from rich.console import Console
-from rich.table import Table
 
 from gpusim.evidence.cases.paths import held_out_families
 from gpusim.evidence.validate.calibrate import Line
 from gpusim.evidence.validate.judge import TIERS, Judgement, Summary
+from gpusim.report.tables import plain_table
 
 
 def render_summaries(found: Sequence[Summary], console: Console, totals: Sequence[Summary] = ()) -> None:
@@ -19,22 +19,17 @@ def render_summaries(found: Sequence[Summary], console: Console, totals: Sequenc
     Further columns, where known, are the mean error of a roofline and the mean spread of repeated measurements.
     """
     for tier in sorted({item.tier for item in found}):
-        table = Table(title=f"Tier {tier}: {TIERS[tier].question}", title_justify="left", box=None)
-        table.add_column("kernel", no_wrap=True)
-        table.add_column("group", no_wrap=True)
-        table.add_column("what", overflow="fold")
         of_tier = [item for item in found if item.tier == tier]
         of_all = [item for item in totals if item.tier == tier and item.num_families > 1]
-        beside = [
+        extra = [
             (title, number)
             for title, number in (("roofline %", _roofline_pct), ("spread %", _spread_pct))
             if any(number(item) is not None for item in of_tier)
         ]
-        for name in ("rows", "mean %", "P90 %", "worst %", *(title for title, _ in beside)):
-            table.add_column(name, justify="right")
-        table.add_column("")
+        titles = ("kernel", "group", "what", "rows", "mean %", "P90 %", "worst %", *(title for title, _ in extra), "")
+        table = plain_table(f"Tier {tier}: {TIERS[tier].question}", *titles, left=3, ends=1)
         for item in (*of_tier, *of_all):
-            others = [_percent(value) if (value := number(item)) is not None else "" for _, number in beside]
+            others = [_percent(value) if (value := number(item)) is not None else "" for _, number in extra]
             table.add_row(
                 item.kernel, item.group or f"{item.num_families} families", item.name, f"{item.num_rows:,}",
                 _percent(item.mean_pct), _percent(item.p90_pct), _percent(item.worst_pct), *others, _verdict(item),
@@ -44,11 +39,11 @@ def render_summaries(found: Sequence[Summary], console: Console, totals: Sequenc
         means = [_percent(sum(item.mean_pct for item in in_percent) / len(in_percent))] if in_percent else [""]
         worst = _percent(max((item.worst_pct for item in in_percent), default=math.nan))
         table.add_row(
-            "all", "", "mean of family means", f"{rows:,}", *means, "", worst, *("" for _ in beside),
+            "all", "", "mean of family means", f"{rows:,}", *means, "", worst, *("" for _ in extra),
             f"{sum(item.passes for item in of_tier)} of {len(of_tier)} pass",
         )  # fmt: skip
-        console.print(table, highlight=False)
-        console.print(f"wanted: {limits_of(tier)}{_exceptions(of_tier)}\n", highlight=False)
+        console.print(table)
+        console.print(f"wanted: {limits_of(tier)}{_exceptions(of_tier)}\n")
 
 
 def _roofline_pct(item: Summary) -> float | None:
@@ -86,36 +81,30 @@ def render_worst(found: Sequence[Judgement], count: int, console: Console) -> No
     held_out = held_out_families()
     shown = [item for item in found if (item.family or item.kernel) not in held_out]
     worst = sorted(shown, key=lambda item: -abs(item.error_pct))[:count]
-    table = Table(title=f"The {len(worst)} furthest off", title_justify="left", box=None)
-    for name in ("kernel", "what", "config"):
-        table.add_column(name, overflow="fold")
-    for name in ("measured", "predicted", "error %"):
-        table.add_column(name, justify="right")
+    title = f"The {len(worst)} furthest off"
+    table = plain_table(title, "kernel", "what", "config", "measured", "predicted", "error %", left=3)
     for item in worst:
         config = ", ".join(f"{key} {value}" for key, value in item.config.items() if len(value) < 40)
         table.add_row(
             f"{item.kernel} {item.group}", item.name, config, f"{item.measured:g}", f"{item.predicted:g}",
             _percent(item.error_pct),
         )  # fmt: skip
-    console.print(table, highlight=False)
+    console.print(table)
     if len(shown) < len(found):
-        console.print("Single rows of families that are held out are not shown.", highlight=False)
+        console.print("Single rows of families that are held out are not shown.")
 
 
 def render_calibration(lines: Sequence[Line], num_parameters: int, console: Console) -> None:
     """Print each parameter before and after, with the value of the judging rows."""
-    table = Table(title="Parameters that the measured rows give", title_justify="left", box=None)
-    table.add_column("parameter")
-    for name in ("before", "after", "change %", "off the judging rows %"):
-        table.add_column(name, justify="right")
-    table.add_column("was", overflow="fold")
+    titles = ("parameter", "before", "after", "change %", "off the judging rows %", "was")
+    table = plain_table("Parameters that the measured rows give", *titles, ends=1)
     for line in lines:
         table.add_row(
             line.parameter, f"{line.before:.4g}", f"{line.after:.4g}", _percent(line.change_pct), _percent(line.judged_pct),
             line.source_before.split(":")[0],
         )  # fmt: skip
-    console.print(table, highlight=False)
-    console.print(f"{len(lines)} of the GPU's {num_parameters} parameters. Lines to take over:\n", highlight=False)
+    console.print(table)
+    console.print(f"{len(lines)} of the GPU's {num_parameters} parameters. Lines to take over:\n")
 
 
 def _percent(value: float) -> str:

@@ -6,6 +6,7 @@ from rich.console import Console
 from rich.table import Table
 
 from gpusim.report.number_format import percent
+from gpusim.report.tables import plain_table
 from gpusim.simulate.result import Result
 from gpusim.simulate.timeline import NOT_KNOWN
 
@@ -35,14 +36,8 @@ def _table(result: Result, *, has_reasons: bool) -> Table:
         rows.append([state, *("-" if share is None else percent(share) for share in shares)])
         rows[-1] += [reasons[state]] if has_reasons else []
     titles = ["state", *roles, *(["stall reason in a profile"] if has_reasons else [])]
-    table = Table(
-        title="States, share of a role's life", title_justify="left", title_style="bold", box=None, pad_edge=False,
-        padding=(0, 2, 0, 0), caption_justify="left",
-    )
-    for idx, title in enumerate(titles):
-        table.add_column(
-            title, header_style="dim", justify="right" if 0 < idx <= len(roles) else "left", overflow="fold",
-        )  # fmt: skip
+    table = plain_table("States, share of a role's life", *titles, ends=int(has_reasons))
+    table.caption_justify = "left"
     for row in rows:
         table.add_row(*row)
     known = "; ".join(f"{state}: {reason}" for state, reason in reasons.items() if reason != NOT_KNOWN)

@@ -23,7 +23,7 @@ SATURATED = 0.80
 
 BUSY = {
     "tensor": "the tensor cores are", "fma": "the FMA pipe is", "smem": "shared memory is", "issue": "the issue slots are",
-    "lsu": "the load/store unit is", "l2": "the L2 slices are", "l2_link": "the link between L2's sides is",
+    "lsu": "the load/store unit is", "l2": "the L2 slices are", "l2_link": "the link between L2's partitions is",
     "sm_intake": "an SM's port from L2 is",
     "store": "the stores' way to L2 is", "hbm": "HBM is", "tma": "the TMA engine is",
 }
@@ -86,10 +86,7 @@ def bound_by(ran: Ran, busy: dict[str, float]) -> tuple[str, str]:
     leader = f"{BUSY[part]} busy {at_most_all(busy)[part]:.1%} of the time"
     if share >= SATURATED:
         return part, leader
-    losses = {
-        "launch": _launch_share(ran), "tail": _empty_slots(ran), "epilogue": _epilogue_share(ran),
-        **_wait_shares(ran),
-    }
+    losses = {"launch": _launch_share(ran), "tail": _empty_slots(ran), "epilogue": _epilogue_share(ran), **_wait_shares(ran)}
     word = max(losses, key=lambda name: losses[name])
     lost = losses[word]
     if lost < NOTABLE:

@@ -20,7 +20,7 @@ from gpusim.machine.config import GpuSpec
 from gpusim.machine.dispatcher import GOLDEN, DispatcherSpec, slots_of_grid
 from gpusim.machine.exact_math import sum_in_order
 from gpusim.machine.floorplan import Floorplan
-from gpusim.machine.memory.gpc_ports import parts_of_gpcs, side_shares
+from gpusim.machine.memory.gpc_ports import partition_shares, parts_of_gpcs
 from gpusim.machine.memory.hbm import MOST_SHARE, QUEUE_LATENCIES, HbmSpec
 from gpusim.machine.memory.xbar import XbarSpec
 from gpusim.machine.sm.warp_scheduler import WarpSchedulerSpec, own_paces
@@ -188,7 +188,7 @@ def _xbar_numbers(spec: XbarSpec, shared: Shared, *, fill_cycles: float) -> Numb
         gpc_write_bytes_per_cycle=shared.gpc_write_bytes_per_cycle,
         alone_bytes_per_cycle=min(spec.sm_read_bytes_per_cycle, shared.slices_bytes_per_cycle),
         bulk_weight=1.0 / spec.bulk_read_fraction, multicast_weight=1.0 / spec.multicast_read_fraction,
-        merges=float(spec.coalesce_scope != "sm" and spec.coalesce_max_requests > 1), merge_fill_cycles=fill_cycles,
+        coalesces=float(spec.coalesce_scope != "sm" and spec.coalesce_max_requests > 1), coalesce_fill_cycles=fill_cycles,
     )
 
 
@@ -209,8 +209,8 @@ def links_of(gpu: GpuSpec, shared: Shared) -> list[float]:
 
 def weights_of(gpu: GpuSpec) -> list[float]:
     """Number of SMs of each partition, relative to the mean partition."""
-    sides, num = gpu.floorplan.side_of_sm, gpu.l2.num_partitions
-    return [sides.count(side) / gpu.num_sms * num for side in range(num)]
+    partitions, num = gpu.floorplan.partition_of_sm, gpu.l2.num_partitions
+    return [partitions.count(partition) / gpu.num_sms * num for partition in range(num)]
 
 
 # ---------------------------------------------------------------------------------------------- tables
@@ -242,12 +242,12 @@ def _partitions(gpu: GpuSpec, shared: Shared) -> Table:
     Link k is in row k, so rows of partitions without SMs have links, too.
     """
     links, num = links_of(gpu, shared), gpu.l2.num_partitions
-    shares = side_shares(gpu.floorplan.side_of_sm, gpu.l2.partition0_lead_fraction)
+    shares = partition_shares(gpu.floorplan.partition_of_sm, gpu.l2.partition0_lead_fraction)
     found = np.zeros(num, dtype=TABLES["partitions"])
-    for side, weight in enumerate(weights_of(gpu)):
+    for partition, weight in enumerate(weights_of(gpu)):
         stores = shared.fabric_bytes_per_cycle * weight / (1.0 - 1.0 / num) if links else inf
-        link = links[side] if side < len(links) else inf
-        found[side] = shared.slices_bytes_per_cycle * shares.get(side, 0.0), link, stores
+        link = links[partition] if partition < len(links) else inf
+        found[partition] = shared.slices_bytes_per_cycle * shares.get(partition, 0.0), link, stores
     return found
 
 
@@ -257,7 +257,7 @@ def _gpc_links(plan: Floorplan, shared: Shared) -> Table:
     found = np.zeros(len(set(gpcs)), dtype=TABLES["gpc_links"])
     for row, gpc_idx in enumerate(dict.fromkeys(gpcs)):
         whole = shared.slices_bytes_per_cycle * gpcs.count(gpc_idx) / len(gpcs)
-        found[row] = plan.side_of_sm[gpcs.index(gpc_idx)], shared.gpc_read_bytes_per_cycle, whole
+        found[row] = plan.partition_of_sm[gpcs.index(gpc_idx)], shared.gpc_read_bytes_per_cycle, whole
     return found
 
 
@@ -276,10 +276,10 @@ def _sms(gpu: GpuSpec) -> Table:
     """One row for each SM, without the fields that depend on the launch."""
     plan, xbar, cache = gpu.floorplan, gpu.xbar, gpu.instruction_cache
     found = np.zeros(plan.num_sms, dtype=TABLES["sms"])
-    found["partition"] = plan.side_of_sm
+    found["partition"] = plan.partition_of_sm
     found["gpc"] = _renumbered(plan.gpc_of_sm)
     found["write_link"] = _renumbered(parts_of_gpcs(plan.gpc_of_sm, xbar.num_gpc_store_ports))
-    found["merge_region"] = plan.groups(xbar.coalesce_scope)
+    found["coalesce_region"] = plan.groups(xbar.coalesce_scope)
     found["is_lone"][list(plan.lone)] = 1
     for place, sm_idx in enumerate(plan.in_order()):
         found["distance_cycles"][sm_idx] = xbar.sm_distance_cycles * ((place * GOLDEN + 0.5) % 1.0 - 0.5)

@@ -61,7 +61,7 @@ WAITS: Mapping[Wait, str] = {
     Wait.DATA_STAGE: "the data stage of shared memory",
     Wait.A_LOAD: "a load",
     Wait.ITS_COPIES: "its copies to be on their way",
-    Wait.OWN_CODE: "its own instructions",
+    Wait.OVERHEAD_CODE: "its own instructions",
     Wait.PRODUCTS_TURN: "the products' turn",
     Wait.TENSOR_CORES: "the tensor cores",
     Wait.FMA_PIPE: "the FMA pipe",

@@ -15,7 +15,7 @@ IDEALS: Mapping[str, str] = {
     "tma": "a TMA engine without limit",
     "latency": "no latency",
     "epilogue": "epilogue for nothing",
-    "own_code": "integer code in a chain for nothing (addresses, code of its own)",
+    "overhead_code": "integer code in a chain for nothing (addresses, code of its own)",
     "imad_wide": "no IMAD.WIDE beside wgmma",
     "launch": "launch and CTA start for nothing",
 }
@@ -29,7 +29,7 @@ EVERY_LAUNCH_HAS = ("l2", "hbm", "latency", "launch")
 def idealize(gpu: GpuSpec, ideals: frozenset[str]) -> GpuSpec:
     """``gpu`` with the parts named in ``ideals`` made free.
 
-    The engine itself carries out ``bank_conflicts``, ``epilogue``, ``own_code`` and ``imad_wide``.
+    The engine itself carries out ``bank_conflicts``, ``epilogue``, ``overhead_code`` and ``imad_wide``.
     """
     if "l2" in ideals:  # stored lines are written back as before
         dirty = gpu.l2.dirty_fraction * gpu.l2.capacity_bytes / INFINITE

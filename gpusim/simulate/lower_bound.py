@@ -23,7 +23,7 @@ from gpusim.simulate.constants import l2_latency_ns
 from gpusim.simulate.op_tables import mma_sync_row, wgmma_row
 from gpusim.simulate.plan import check, grid_of_persistent
 from gpusim.simulate.wasm_module import EngineRun
-from gpusim.traffic.footprints import Uses
+from gpusim.traffic.footprints import FootprintTable
 from gpusim.units import SECTOR_BYTES, WARP_SIZE
 from gpusim.workload.launch import Launch
 from gpusim.workload.ops import Wgmma
@@ -209,7 +209,7 @@ def lower_bound(launch: Launch, gpu: GpuSpec, *, is_cold: bool = True) -> Bound:
     begin = Path(spec.launch_cycles + start + (spec.cold_start_cycles if is_cold else 0.0))
     paths = {"launch": begin.then(leave + spec.drain_cycles)}
     if is_cold:
-        num_bytes = _bytes_once(Uses.of(launch, gpu)) if work is None else float(work.read_bytes)
+        num_bytes = _bytes_once(FootprintTable.of(launch, gpu)) if work is None else float(work.read_bytes)
         peak = max(gpu.hbm.peak_gb_per_s, gpu.hbm.sustained_read_gb_per_s)
         paths["hbm"] = begin.then(spec.drain_cycles, num_bytes / peak * 1e-3)
     if work is None:
@@ -253,11 +253,11 @@ def _rate_class(launch: Launch, work: TileWork, gpu: GpuSpec) -> str:
     return min((name for name in names if name in energies), key=energies.__getitem__, default=launch.math_class)
 
 
-def _bytes_once(uses: Uses) -> float:
+def _bytes_once(footprints: FootprintTable) -> float:
     """Bytes of all panels that are read, each counted once. Gathered tables do not count: their rows are unknown."""
     total = 0.0
-    for use in uses.of_tensors:
-        if not use.is_write and not use.table_bytes:
-            _, first = np.unique(use.panel_of_tile, return_index=True)
-            total += float(use.bytes_of_tile[first].sum())
+    for row in footprints.of_tensors:
+        if not row.is_write and not row.table_bytes:
+            _, first = np.unique(row.panel_of_tile, return_index=True)
+            total += float(row.bytes_of_tile[first].sum())
     return total

@@ -167,7 +167,7 @@ def fma_row(gpu: GpuSpec, op: ops.Fma) -> Row:
     return op.num_instructions, turns if turns > 1.0 else 1.0, op.num_runs
 
 
-def loop_code_row(gpu: GpuSpec, op: ops.LoopCode) -> Row:
-    """Fields of ``loop_codes``: instructions of one iteration, and the cycles in which a scheduler issues them."""
+def loop_body_row(gpu: GpuSpec, op: ops.LoopBody) -> Row:
+    """Fields of ``loop_bodies``: instructions of one iteration, and the cycles in which a scheduler issues them."""
     turns = max(1.0, op.bank_reads / gpu.warp_scheduler.bank_reads_per_cycle)
     return op.num_fma + op.num_others, op.num_fma * turns + op.num_others

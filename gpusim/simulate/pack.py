@@ -65,9 +65,9 @@ def _launch_numbers(plan: LaunchPlan, programs: Programs, clock: Clock, settings
         "num_panels": programs.cta_panels.shape[1], "cluster_barrier_cycles": constants.cluster_barrier_cycles(plan),
         "has_traffic_plan": bool(plan.traffic), "is_warm": plan.is_warm, "is_flushed": settings.l2 == "flushed",
         "code_latency_cycles": constants.code_latency_cycles(plan, clock),
-        "num_code_names": len(programs.code_names), "num_far_code_names": len(programs.far_code_names),
-        "max_events": settings.max_events, "keeps_trace": settings.keeps_trace, "side_bytes": gpu.l2_sides.side_bytes,
-        "compute_capability": gpu.compute_capability, "num_stages": len(programs.stages),
+        "num_code_names": len(programs.code_names), "num_cold_code_names": len(programs.cold_code_names),
+        "max_events": settings.max_events, "keeps_trace": settings.keeps_trace, "num_stages": len(programs.stages),
+        "compute_capability": gpu.compute_capability, "partition_bytes": gpu.l2_partitions.partition_bytes,
     }
 
 
@@ -103,12 +103,12 @@ def op_sections(plan: LaunchPlan, programs: Programs, *, port_bytes_per_cycle: f
             (item.num_requests, item.num_sectors, item.num_lines, item.num_wavefronts, item.num_bytes)
             for item in costs.accesses.items
         ],
-        "stores": costs.stores.items, "async_copies": costs.async_copies.items, "far_codes": costs.far_codes.items,
+        "stores": costs.stores.items, "async_copies": costs.async_copies.items, "cold_codes": costs.cold_codes.items,
         "alus": costs.alus.items, "wgmmas": wgmmas, "mma_syncs": mma_syncs,
         "tma_loads": tma_loads, "tma_stores": tma_stores,
         "fetches": [op_tables.fetches_row(item, misaligned_coalesce_fraction=torn) for item in costs.fetches.items],
         "fmas": [op_tables.fma_row(gpu, op) for op in costs.fmas.items],
-        "loop_codes": [op_tables.loop_code_row(gpu, op) for op in costs.loop_codes.items],
+        "loop_bodies": [op_tables.loop_body_row(gpu, op) for op in costs.loop_bodies.items],
     }  # fmt: skip
     return {name: op_tables.table_of(name, of_name) for name, of_name in rows.items()}
 
@@ -119,12 +119,12 @@ def trace_plan(plan: LaunchPlan, *, max_ops: int = MAX_OPS) -> Programs:
     Raises:
         LaunchError: a program is refused.
     """
-    of_tensors = zip(plan.launch.footprints, plan.uses.of_tensors, strict=True)
+    of_tensors = zip(plan.launch.footprints, plan.footprints.of_tensors, strict=True)
     return trace_launch(
-        plan.launch, num_ctas=plan.num_ctas, panels_of={use.tensor: use.panel_of_tile for use in plan.uses.of_tensors},
+        plan.launch, num_ctas=plan.num_ctas, panels_of={row.tensor: row.panel_of_tile for row in plan.footprints.of_tensors},
         bytes_of={  # bytes of tiles, not of the memory blocks that they touch
-            use.tensor: use.bytes_of_tile if item.block_bytes is None else item.panel_bytes(plan.uses.tiles)
-            for item, use in of_tensors
+            row.tensor: row.bytes_of_tile if item.block_bytes is None else item.panel_bytes(plan.footprints.tiles)
+            for item, row in of_tensors
         },
         max_ops=max_ops,
     )  # fmt: skip

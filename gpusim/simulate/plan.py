@@ -19,7 +19,7 @@ from gpusim.machine.dispatcher import GOLDEN, slots_of_grid
 from gpusim.machine.exact_math import sum_in_order
 from gpusim.machine.sm.occupancy import Occupancy, occupancy
 from gpusim.traffic.cta_drift import CtaLifetimes, add_drift_misses
-from gpusim.traffic.footprints import Uses, read_bytes
+from gpusim.traffic.footprints import FootprintTable, read_bytes
 from gpusim.traffic.l2_plan import panel_traffic
 from gpusim.traffic.panels import FloatArray, PanelTraffic
 from gpusim.workload.launch import Launch
@@ -45,7 +45,7 @@ class LaunchPlan:
     """CTAs that fit on the device at once."""
     num_ctas: int
     """CTAs of the grid. A persistent grid has at most ``num_slots``."""
-    uses: Uses
+    footprints: FootprintTable
     """Panels that each tile touches."""
     traffic: Mapping[str, PanelTraffic]
     """Traffic below L2 by tensor; empty for a launch without footprints."""
@@ -84,11 +84,11 @@ def plan_launch(launch: Launch, gpu: GpuSpec, *, is_warm: bool) -> LaunchPlan:
     held = check(launch, gpu)
     num_slots = count_slots(launch, gpu, held)
     num_ctas = launch.num_ctas or grid_of_persistent(launch, num_slots)
-    uses = Uses.of(launch, gpu)
-    traffic = plan_traffic(launch, gpu, uses, num_slots=min(num_slots, num_ctas), is_warm=is_warm)
+    footprints = FootprintTable.of(launch, gpu)
+    traffic = plan_traffic(launch, gpu, footprints, num_slots=min(num_slots, num_ctas), is_warm=is_warm)
     return LaunchPlan(
-        launch=launch, gpu=gpu, is_warm=is_warm, occupancy=held, num_slots=num_slots, num_ctas=num_ctas, uses=uses,
-        traffic=traffic,
+        launch=launch, gpu=gpu, is_warm=is_warm, occupancy=held, num_slots=num_slots, num_ctas=num_ctas,
+        footprints=footprints, traffic=traffic,
     )
 
 
@@ -151,28 +151,30 @@ def grid_of_persistent(launch: Launch, num_slots: int) -> int:
     return min(num_slots, -(-launch.num_tiles // size) * size)
 
 
-def plan_traffic(launch: Launch, gpu: GpuSpec, uses: Uses, *, num_slots: int, is_warm: bool) -> dict[str, PanelTraffic]:
+def plan_traffic(
+    launch: Launch, gpu: GpuSpec, footprints: FootprintTable, *, num_slots: int, is_warm: bool
+) -> dict[str, PanelTraffic]:
     """Traffic below L2 of each tensor, from the order of CTAs. Nothing is timed.
 
     Empty for a launch without footprints.
     """
     if not launch.footprints:
         return {}
-    sides = side_of_cta(gpu, launch.cluster_size)
-    side_of_tile = at_slots(launch, sides[np.arange(num_slots) % len(sides)])
-    held = gpu.l2_sides
+    partitions = partition_of_cta(gpu, launch.cluster_size)
+    partition_of_tile = at_slots(launch, partitions[np.arange(num_slots) % len(partitions)])
+    held = gpu.l2_partitions
     if launch.set_aside_bytes:
         held = replace(held, last_bytes=launch.set_aside_bytes / held.num)
     waves = waves_of_tiles(launch.num_tiles, num_slots)
-    in_step = panel_traffic(uses.of_tensors, waves, sides=held, side_of_tile=side_of_tile, is_warm=is_warm)
-    lives = CtaLifetimes(
-        num_slots=num_slots, cluster_size=launch.cluster_size, deviation=life_deviation(launch, gpu, uses),
+    in_step = panel_traffic(footprints.of_tensors, waves, l2=held, partition_of_tile=partition_of_tile, is_warm=is_warm)
+    lifetimes = CtaLifetimes(
+        num_slots=num_slots, cluster_size=launch.cluster_size, deviation=lifetime_cv(launch, gpu, footprints),
         is_persistent=launch.num_ctas is None,
     )
-    return add_drift_misses(in_step, uses.of_tensors, waves, sides=held, lives=lives)
+    return add_drift_misses(in_step, footprints.of_tensors, waves, l2=held, lifetimes=lifetimes)
 
 
-def life_deviation(launch: Launch, gpu: GpuSpec, uses: Uses) -> float:
+def lifetime_cv(launch: Launch, gpu: GpuSpec, footprints: FootprintTable) -> float:
     """Coefficient of variation of the lifetimes of CTAs that run at once: standard deviation over the mean.
 
     L2 slices make lifetimes vary, so ``l2.cta_lifetime_cv`` is scaled by 1 less the ratio of two times. One is the
@@ -187,7 +189,7 @@ def life_deviation(launch: Launch, gpu: GpuSpec, uses: Uses) -> float:
     num_stages = max(rings, default=1)
     if not peak or num_stages < 2:
         return 0.0
-    read = sum_in_order(read_bytes(use, launch.cluster_size) for use in uses.of_tensors if not use.is_write)
+    read = sum_in_order(read_bytes(row, launch.cluster_size) for row in footprints.of_tensors if not row.is_write)
     if not read:
         return 0.0
     l2 = gpu.l2
@@ -221,11 +223,11 @@ def waves_of_tiles(num_tiles: int, num_slots: int) -> NDArray[np.int64]:
     return np.repeat(np.arange(-(-num_tiles // num_slots), dtype=np.int64), num_slots)[:num_tiles]
 
 
-def side_of_cta(gpu: GpuSpec, cluster_size: int = 1) -> NDArray[np.int64]:
+def partition_of_cta(gpu: GpuSpec, cluster_size: int = 1) -> NDArray[np.int64]:
     """L2 partition of the SM of each CTA of a wave, int64[CTAs], with one CTA per SM in the order in which SMs are filled.
 
     With more CTAs per SM the array repeats.
     """
     slots = slots_of_grid(gpu.dispatcher, gpu.floorplan, cluster_size=cluster_size, ctas_per_sm=1)
-    sides = gpu.side_of_sm
-    return np.array([sides[sm_idx] for slot in slots for sm_idx in slot], dtype=np.int64)
+    partitions = gpu.partition_of_sm
+    return np.array([partitions[sm_idx] for slot in slots for sm_idx in slot], dtype=np.int64)

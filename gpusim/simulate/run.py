@@ -53,21 +53,10 @@ IDLE_HBM = 0.75
 
 
 def simulate(
-    launch: Launch,
-    gpu: GpuSpec,
-    *,
-    clock: ClockMode | float = "single",
-    l2: L2State = "cold",
-    data: Data = "random",
-    ideals: Collection[str] = (),
-    recorded_sms: Collection[int] | Literal["first"] = (),
-    engine: EngineName = "native",
-    core_only: bool = False,
-    max_ops: int = MAX_OPS,
-    max_events: int = MOST_EVENTS,
-    on_progress: Progress | None = None,
-    simulated_mhz: float | None = None,
-    watch: Watch | None = None,
+    launch: Launch, gpu: GpuSpec, *, clock: ClockMode | float = "single", l2: L2State = "cold", data: Data = "random",
+    ideals: Collection[str] = (), recorded_sms: Collection[int] | Literal["first"] = (), engine: EngineName = "native",
+    core_only: bool = False, max_ops: int = MAX_OPS, max_events: int = MOST_EVENTS, on_progress: Progress | None = None,
+    simulated_mhz: float | None = None, watch: Watch | None = None,
 ) -> Result:
     """Predict ``launch`` on ``gpu``: every CTA, every iteration, every SM.
 
@@ -288,7 +277,7 @@ def estimate_clock(plan: LaunchPlan, *, mode: str, data: str) -> float:
     work = launch.num_flops / peak * -(-launch.num_tiles // plan.num_slots) / waves if peak else 0.0
     overhead = gpu.dispatcher.launch_cycles + gpu.dispatcher.drain_cycles + 2000.0 * max(1.0, waves)
     hbm_bytes = sum_in_order(item.read_miss_bytes for item in plan.traffic.values())
-    l2_bytes = sum_in_order(float(use.bytes_of_tile.sum()) for use in plan.uses.of_tensors)
+    l2_bytes = sum_in_order(float(row.bytes_of_tile.sum()) for row in plan.footprints.of_tensors)
     limit = gpu.xbar.coalesce_max_requests if gpu.xbar.coalesce_scope != "sm" else 1
     unmerged = 0.2 + 0.8 / max(1, limit)  # a fifth of the neighbours' requests comes too late to be coalesced
     by_tma = "tma" in launch.features

@@ -41,9 +41,7 @@ def _type_of(ran: Ran) -> str:
     return own if own in ran.gpu.clock.tensor_pj_per_flop else ran.launch.math_class
 
 
-def result_of(
-    ran: Ran, settings: Settings, *, mhz: float, simulated_mhz: float, num_events: int, wall_s: float
-) -> Result:
+def result_of(ran: Ran, settings: Settings, *, mhz: float, simulated_mhz: float, num_events: int, wall_s: float) -> Result:
     """Result of a run at the SM clock ``mhz``."""
     launch, gpu, activity, cycles = ran.launch, ran.gpu, activity_of(ran), ran.end_cycle
     time_us = Clock(sm_mhz=mhz).time_us(cycles=cycles)
@@ -71,12 +69,10 @@ def result_of(
         bound_by=kind, reason=reason, occupancy=ran.plan.occupancy, num_ctas=ran.plan.num_ctas,
         num_tiles=launch.num_tiles, ctas_at_once=at_once, waves=launch.num_tiles / ran.plan.num_slots,
         registers_per_thread=launch.registers_per_thread, registers_source=launch.registers_source,
-        smem_bytes=launch.smem_bytes,
-        power_w=PowerLimiter(gpu.clock).power_w(activity, mhz=mhz, data=settings.data),
+        smem_bytes=launch.smem_bytes, power_w=PowerLimiter(gpu.clock).power_w(activity, mhz=mhz, data=settings.data),
         power_limit_w=gpu.clock.power_limit_w, activity=activity,
         counters=counters_of(ran, mhz), busy=at_most_all(busy), states=states, sources=sources, guesses=guesses,
-        num_events=num_events, wall_s=wall_s, simulated_mhz=simulated_mhz,
-        ideals=ideals_of(ran), remarks=remarks,
+        num_events=num_events, wall_s=wall_s, simulated_mhz=simulated_mhz, ideals=ideals_of(ran), remarks=remarks,
         peak_memory_gb_per_s=gpu.hbm.peak_gb_per_s,
         fill_wavefronts=ran.counted.smem.fill_wavefronts, timeline=ran.timeline, engine=settings.engine,
     )
@@ -205,7 +201,7 @@ def _left_dirty_sectors(ran: Ran, counters: Mapping[str, float]) -> float:
 
 def _unasked_fraction(ran: Ran) -> float:
     """Share of sectors among the SMs' L2 misses that were not requested, but fetched with requested ones."""
-    block_bytes, scales = ran.gpu.l2.fetch_bytes, ran.plan.uses.fetch_scales
+    block_bytes, scales = ran.gpu.l2.fetch_bytes, ran.plan.footprints.fetch_scales
     missed = unasked = 0.0
     for item in ran.launch.footprints:
         found = ran.plan.traffic.get(item.tensor)

@@ -72,7 +72,7 @@ class _Tables:
                 self._walk(name, losses)
             num_walks = len(self._walks) - first_walk
         return (
-            int(found is not None), int(has_map), plan.uses.fetch_scales.get(name, 1.0), piece_bytes(gpu, footprint),
+            int(found is not None), int(has_map), plan.footprints.fetch_scales.get(name, 1.0), piece_bytes(gpu, footprint),
             int(are_pieces_anywhere(gpu, footprint)), *written_back, *times_fetched, first_walk, num_walks,
             int(has_own_panels),
         )  # fmt: skip
@@ -140,6 +140,6 @@ def _loss_rows(losses: PanelLosses) -> NDArray[np.void]:
     """Rows of ``loss_rows``, sorted by group and wave. A missing second partition loses nothing."""
     found = np.zeros(len(losses.panels), dtype=TABLES["loss_rows"])
     found["wave"] = losses.waves
-    for side in range(losses.memory.shape[1]):
-        found[f"memory_{side}"], found[f"crossing_{side}"] = losses.memory[:, side], losses.crossing[:, side]
+    for idx in range(losses.memory.shape[1]):
+        found[f"memory_{idx}"], found[f"crossing_{idx}"] = losses.memory[:, idx], losses.crossing[:, idx]
     return found

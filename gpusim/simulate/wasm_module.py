@@ -244,7 +244,7 @@ def engine_module() -> EngineModule:
     return _module(os.environ.get(LIBRARY_VARIABLE, ""))
 
 
-def most_of(num: int) -> float:
+def expected_max(num: int) -> float:
     """Mean of the largest of ``num`` standard normal numbers, in standard deviations."""
     return engine_module().evaluate(0, float(num))  # the engine takes no int
 

@@ -10,8 +10,8 @@ from itertools import pairwise
 import numpy as np
 
 from gpusim.machine.exact_math import COARSE
-from gpusim.machine.memory.l2_capacity import Sides
-from gpusim.traffic.panels import FloatArray, IntArray, PanelTraffic, PanelUse
+from gpusim.machine.memory.l2_capacity import L2Partitions
+from gpusim.traffic.panels import FloatArray, FootprintRow, IntArray, PanelTraffic
 
 MOST_CLUSTERS = 1 << 16
 """Clusters of a launch up to which drift is computed; larger launches take too long."""
@@ -39,8 +39,8 @@ class CtaLifetimes:
     def begins(self, num_tiles: int) -> FloatArray:
         """Start of each tile in mean lifetimes since the launch began, float64[num_tiles].
 
-        >>> lives = CtaLifetimes(num_slots=2, cluster_size=1, deviation=0.0, is_persistent=False)
-        >>> lives.begins(5).tolist()
+        >>> lifetimes = CtaLifetimes(num_slots=2, cluster_size=1, deviation=0.0, is_persistent=False)
+        >>> lifetimes.begins(5).tolist()
         [0.0, 0.0, 1.0, 1.0, 2.0]
         """
         size = self.cluster_size
@@ -69,8 +69,8 @@ def _one_after_the_other(took: Sequence[float], num_slots: int) -> list[float]:
 
 
 def add_drift_misses(
-    traffic: Mapping[str, PanelTraffic], uses: Sequence[PanelUse], wave_of_tile: IntArray, *,
-    sides: Sides, lives: CtaLifetimes,
+    traffic: Mapping[str, PanelTraffic], footprints: Sequence[FootprintRow], wave_of_tile: IntArray, *,
+    l2: L2Partitions, lifetimes: CtaLifetimes,
 ) -> dict[str, PanelTraffic]:
     """Add the misses of CTA drift: late readers of a wave fetch again what early ones brought into L2.
 
@@ -96,33 +96,33 @@ def add_drift_misses(
     validation/deviations/18_library_gemms.md.
 
     Args:
-        traffic: traffic in step, one entry for each of ``uses``.
-        uses: panels of each tensor; arrays int64[num_tiles].
+        traffic: traffic in step, one entry for each of ``footprints``.
+        footprints: panels of each tensor; arrays int64[num_tiles].
         wave_of_tile: int64[num_tiles], in ascending order.
-        sides: capacity of the L2 partitions.
-        lives: lifetimes of the CTAs.
+        l2: capacity of the L2 partitions.
+        lifetimes: lifetimes of the CTAs.
     """
     found = dict(traffic)
     num_tiles, num_waves = len(wave_of_tile), int(wave_of_tile.max()) + 1
-    if num_waves < 2 or not lives.deviation or num_tiles > MOST_CLUSTERS * lives.cluster_size:
+    if num_waves < 2 or not lifetimes.deviation or num_tiles > MOST_CLUSTERS * lifetimes.cluster_size:
         return found
-    if any(use.num_passes > 1 or use.table_bytes or use.cache_hint != "evict_normal" for use in uses):
+    if any(row.num_passes > 1 or row.table_bytes or row.cache_hint != "evict_normal" for row in footprints):
         return found
     touched = sum((item.touched_bytes_by_wave for item in traffic.values()), np.zeros(num_waves))
-    if float((touched[1:] + touched[:-1]).max()) < sides.side_bytes:
+    if float((touched[1:] + touched[:-1]).max()) < l2.partition_bytes:
         return found  # few lines are lost, however far CTAs drift
-    readers = [use for use in uses if not use.is_write]
-    in_step = _missed(uses, readers, wave_of_tile, wave_of_tile.astype(np.float64), sides)
-    apart = _missed(uses, readers, wave_of_tile, lives.begins(num_tiles), sides)
-    for use, before, after in zip(readers, in_step, apart, strict=True):
-        item = traffic[use.tensor]
+    readers = [row for row in footprints if not row.is_write]
+    in_step = _missed(footprints, readers, wave_of_tile, wave_of_tile.astype(np.float64), l2)
+    apart = _missed(footprints, readers, wave_of_tile, lifetimes.begins(num_tiles), l2)
+    for row, before, after in zip(readers, in_step, apart, strict=True):
+        item = traffic[row.tensor]
         missed = item.miss_bytes_by_wave
         again = np.where(missed > 0.0, np.maximum(0.0, after - before), 0.0)
         if not again.any():
             continue
         times = 1.0 + again / np.where(missed > 0.0, missed, 1.0)
         share = float(again.sum()) / item.read_miss_bytes
-        found[use.tensor] = replace(
+        found[row.tensor] = replace(
             item, miss_bytes_by_wave=missed + again, read_miss_bytes=item.read_miss_bytes + float(again.sum()),
             times_fetched_by_wave=times, lookup_miss_bytes=item.lookup_miss_bytes * (1.0 + share),
             crossing_bytes=item.crossing_bytes * (1.0 + share), crossing_miss_bytes=item.crossing_miss_bytes * (1.0 + share),
@@ -131,7 +131,8 @@ def add_drift_misses(
 
 
 def _missed(
-    uses: Sequence[PanelUse], readers: Sequence[PanelUse], wave_of_tile: IntArray, begins: FloatArray, sides: Sides
+    rows: Sequence[FootprintRow], readers: Sequence[FootprintRow], wave_of_tile: IntArray, begins: FloatArray,
+    l2: L2Partitions,
 ) -> list[FloatArray]:
     """Bytes of each tensor in ``readers`` that its tiles miss in L2, by wave: float64[num_waves] each.
 
@@ -139,31 +140,31 @@ def _missed(
     until then count.
     """
     num_waves = int(wave_of_tile.max()) + 1
-    gaps = {use.tensor: _gaps(use, begins) for use in uses}
-    waves = np.concatenate([wave_of_tile] * len(uses))
+    gaps = {row.tensor: _gaps(row, begins) for row in rows}
+    waves = np.concatenate([wave_of_tile] * len(rows))
     until = np.concatenate([until_next for _, until_next in gaps.values()])
-    num_bytes = np.concatenate([use.bytes_of_tile for use in uses])
+    num_bytes = np.concatenate([row.bytes_of_tile for row in rows])
     order = np.lexsort((until, waves))
     bounds = np.searchsorted(waves[order], np.arange(num_waves + 1))
     tiles_of_wave = [slice(*pair) for pair in pairwise(np.searchsorted(wave_of_tile, np.arange(num_waves + 1)))]
     between = [np.empty(len(begins)) for _ in readers]  # bytes touched between a tile's readers
     for tiles, (first, last) in zip(tiles_of_wave, pairwise(bounds), strict=True):
-        rows = order[first:last]
-        ends, of_row = until[rows], num_bytes[rows].astype(np.float64)
+        sorted_tiles = order[first:last]
+        ends, of_row = until[sorted_tiles], num_bytes[sorted_tiles].astype(np.float64)
         ended = np.concatenate(([0.0], np.cumsum(ends * of_row)))
         going = float(of_row.sum()) - np.concatenate(([0.0], np.cumsum(of_row)))
-        for found, use in zip(between, readers, strict=True):
-            since = gaps[use.tensor][0][tiles]
+        for found, row in zip(between, readers, strict=True):
+            since = gaps[row.tensor][0][tiles]
             idx = np.searchsorted(ends, since)
             found[tiles] = ended[idx] + since * going[idx]
-    missed = [sides.lost_share(found) * use.bytes_of_tile for found, use in zip(between, readers, strict=True)]
+    missed = [l2.lost_share(found) * row.bytes_of_tile for found, row in zip(between, readers, strict=True)]
     return [np.array([of_tile[tiles].sum() for tiles in tiles_of_wave]) for of_tile in missed]
 
 
-def _gaps(use: PanelUse, begins: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _gaps(row: FootprintRow, begins: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Mean lifetimes from a tile to the previous and to the next one of the same panel, float64[num_tiles] each."""
     none = -1 - np.arange(len(begins))  # a tile that touches nothing gets a unique panel
-    touched = np.where(use.bytes_of_tile > 0, use.panel_of_tile, none)
+    touched = np.where(row.bytes_of_tile > 0, row.panel_of_tile, none)
     order = np.lexsort((begins, touched))
     panels, at = touched[order], begins[order]
     gaps = np.where(panels[1:] == panels[:-1], np.diff(at), NEVER)

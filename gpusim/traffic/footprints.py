@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from gpusim.errors import LaunchError
 from gpusim.machine.config import GpuSpec
-from gpusim.traffic.panels import PanelUse, are_distinct
+from gpusim.traffic.panels import FootprintRow, are_distinct
 from gpusim.workload.launch import Launch
 
 MOST_BYTES = 192 << 30
@@ -18,19 +18,19 @@ MOST_BYTES = 192 << 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Uses:
+class FootprintTable:
     """Panels of all tiles of a launch, computed once for all later steps."""
 
     tiles: NDArray[np.int64]
     """Tile indices 0, 1 and so on, int64[num_tiles]."""
-    of_tensors: tuple[PanelUse, ...]
+    of_tensors: tuple[FootprintRow, ...]
     """Panels of each footprint, in order."""
     fetch_scales: Mapping[str, float] = field(default_factory=dict)
     """Bytes fetched from memory per requested byte, by tensor. Only tensors that are fetched in larger blocks have an entry.
     """
 
     @classmethod
-    def of(cls, launch: Launch, gpu: GpuSpec) -> Uses:
+    def of(cls, launch: Launch, gpu: GpuSpec) -> FootprintTable:
         """Panels of all tiles of ``launch``. Memory of ``gpu`` delivers blocks of ``gpu.l2.fetch_bytes``.
 
         Raises:
@@ -44,7 +44,7 @@ class Uses:
                     "names, such as in and out"
                 )
         tiles = np.arange(launch.num_tiles, dtype=np.int64)
-        uses: list[PanelUse] = []
+        footprints: list[FootprintRow] = []
         scales: dict[str, float] = {}
         for item in launch.footprints:
             panels, num_bytes = item.panel_of(tiles), item.panel_bytes(tiles)
@@ -64,14 +64,14 @@ class Uses:
                 asked = float(num_bytes.sum())
                 num_bytes = np.maximum(num_bytes, item.block_bytes(tiles, gpu.l2.fetch_bytes))
                 scales[item.tensor] = float(num_bytes.sum()) / max(asked, 1.0)
-            uses.append(
-                PanelUse(
+            footprints.append(
+                FootprintRow(
                     tensor=item.tensor, is_write=item.access == "write", panel_of_tile=panels,
                     bytes_of_tile=num_bytes, num_passes=item.num_passes, table_bytes=item.table_bytes,
                     cache_hint=item.cache_hint,
                 )
             )
-        return cls(tiles=tiles, of_tensors=tuple(uses), fetch_scales=scales)
+        return cls(tiles=tiles, of_tensors=tuple(footprints), fetch_scales=scales)
 
 
 def first_of(*keys: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -88,16 +88,16 @@ def first_of(*keys: NDArray[np.int64]) -> NDArray[np.bool_]:
     return found
 
 
-def read_bytes(use: PanelUse, cluster_size: int) -> float:
+def read_bytes(row: FootprintRow, cluster_size: int) -> float:
     """Bytes of a tensor that all tiles request. A panel that tiles of one cluster share counts once.
 
     >>> panels, num_bytes = np.array([0, 0, 1, 2, 3]), np.array([0, 10, 10, 10, 10])
-    >>> use = PanelUse(tensor="a", is_write=False, panel_of_tile=panels, bytes_of_tile=num_bytes)
-    >>> whole = PanelUse(tensor="a", is_write=False, panel_of_tile=panels, bytes_of_tile=num_bytes + 10)
-    >>> read_bytes(use, 1), read_bytes(use, 2), read_bytes(whole, 2)
+    >>> row = FootprintRow(tensor="a", is_write=False, panel_of_tile=panels, bytes_of_tile=num_bytes)
+    >>> whole = FootprintRow(tensor="a", is_write=False, panel_of_tile=panels, bytes_of_tile=num_bytes + 10)
+    >>> read_bytes(row, 1), read_bytes(row, 2), read_bytes(whole, 2)
     (40.0, 40.0, 70.0)
     """
-    tiles = np.flatnonzero(use.bytes_of_tile)
+    tiles = np.flatnonzero(row.bytes_of_tile)
     if cluster_size > 1:
-        tiles = tiles[first_of(use.panel_of_tile[tiles], tiles // cluster_size)]
-    return float(use.bytes_of_tile[tiles].sum())
+        tiles = tiles[first_of(row.panel_of_tile[tiles], tiles // cluster_size)]
+    return float(row.bytes_of_tile[tiles].sum())

@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 
 from gpusim.machine.exact_array_math import along
 from gpusim.machine.exact_math import sum_in_order
-from gpusim.machine.memory.l2_capacity import CERTAIN, Sides
+from gpusim.machine.memory.l2_capacity import CERTAIN, L2Partitions
 from gpusim.traffic.gather_plan import table_added_bytes, table_traffic
 from gpusim.traffic.panels import (
     FloatArray,
+    FootprintRow,
     IntArray,
     Order,
     PanelTraffic,
-    PanelUse,
     Touches,
     added_bytes,
     distinct,
@@ -34,7 +34,8 @@ LONG_AGO = -1e30
 
 
 def panel_traffic(
-    uses: Sequence[PanelUse], wave_of_tile: IntArray, *, sides: Sides, side_of_tile: IntArray | None = None, is_warm: bool
+    footprints: Sequence[FootprintRow], wave_of_tile: IntArray, *, l2: L2Partitions,
+    partition_of_tile: IntArray | None = None, is_warm: bool,
 ) -> dict[str, PanelTraffic]:
     """Classify the first request of each wave for each panel: near L2 partition, far L2 partition, or memory.
 
@@ -49,46 +50,44 @@ def panel_traffic(
     of earlier launches are ignored.
 
     Args:
-        uses: one entry for each tensor; arrays int64[num_tiles].
+        footprints: one entry for each tensor; arrays int64[num_tiles].
         wave_of_tile: int64[num_tiles], in ascending order.
-        sides: capacity of the L2 partitions.
-        side_of_tile: int64[num_tiles], L2 partition of the SM that runs a tile; needed with two partitions.
+        l2: capacity of the L2 partitions.
+        partition_of_tile: int64[num_tiles], L2 partition of the SM that runs a tile; needed with two partitions.
         is_warm: whether earlier launches did the same, until one more changes nothing. All bytes of one launch are touched
             between two launches' touches of a line.
     """
-    order = Order.of(
-        wave_of_tile, side_of_tile, num_sides=sides.num, num_passes=max((use.num_passes for use in uses), default=1)
-    )
-    tables = [Touches.of(use, order) for use in uses]
-    by_table = [(table_added_bytes if table.use.table_bytes else added_bytes)(table, order) for table in tables]
-    ages = Ages.of(tables, by_table, sides)
+    num_passes = max((row.num_passes for row in footprints), default=1)
+    order = Order.of(wave_of_tile, partition_of_tile, num_partitions=l2.num, num_passes=num_passes)
+    tables = [Touches.of(row, order) for row in footprints]
+    by_table = [(table_added_bytes if table.footprint.table_bytes else added_bytes)(table, order) for table in tables]
+    ages = Ages.of(tables, by_table, l2)
     now = ages.every
-    found = {
-        table.use.tensor: _stored(table, order, sides, ages, is_warm=is_warm) for table in tables if table.use.is_write
-    }
+    writes = [table for table in tables if table.footprint.is_write]
+    found = {table.footprint.tensor: _stored(table, order, l2, ages, is_warm=is_warm) for table in writes}
     for table, added in zip(tables, by_table, strict=True):
-        if table.use.table_bytes:
-            others = now - np.concatenate((np.zeros((1, sides.num)), np.cumsum(added, axis=0)))
-            found[table.use.tensor] = table_traffic(table, order, sides, others, is_warm=is_warm)
+        if table.footprint.table_bytes:
+            others = now - np.concatenate((np.zeros((1, l2.num)), np.cumsum(added, axis=0)))
+            found[table.footprint.tensor] = table_traffic(table, order, l2, others, is_warm=is_warm)
     if is_warm:
         nothing = np.zeros_like(by_table[0])
-        of_tables = sum((each for table, each in zip(tables, by_table, strict=True) if table.use.table_bytes), nothing)
-        found |= _after_launches([table for table in tables if not table.use.table_bytes], order, sides, of_tables)
+        of_tables = sum((each for table, each in zip(tables, by_table, strict=True) if table.footprint.table_bytes), nothing)
+        found |= _after_launches([table for table in tables if not table.footprint.table_bytes], order, l2, of_tables)
     else:
-        read = [table for table in tables if table.use.tensor not in found]
-        found |= {table.use.tensor: _after_a_flush(table, order, sides, ages) for table in read}
-    return {use.tensor: found[use.tensor] for use in uses}
+        read = [table for table in tables if table.footprint.tensor not in found]
+        found |= {table.footprint.tensor: _after_a_flush(table, order, l2, ages) for table in read}
+    return {row.tensor: found[row.tensor] for row in footprints}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ages:
-    """Bytes touched before each step and at the end, by their effect on other lines: float64[num_steps + 1, num_sides].
+    """Bytes touched before each step and at the end, by their effect on other lines: float64[num_steps + 1, num_partitions].
 
     Lines read with evict_first take no space from others. Lines stored with evict_first take at most the dirty capacity.
     Home lines with evict_last have reserved space, which other lines lack.
     """
 
-    sides: Sides
+    l2: L2Partitions
     every: FloatArray
     stored: FloatArray
     """Bytes stored, at their home partition."""
@@ -97,65 +96,66 @@ class Ages:
     last: FloatArray
     """Bytes touched with evict_last, at their home partition."""
     again: FloatArray | None
-    """Bytes touched before each step whose previous touch was before another step, float64[num_sides, step, other]. None
-    where there are too many steps; then a line touched in several steps counts each time."""
+    """Bytes touched before each step whose previous touch was before another step: float64[num_partitions, step, other].
+
+    None where there are too many steps; then a line touched in several steps counts each time."""
 
     @classmethod
-    def of(cls, tables: Sequence[Touches], added: Sequence[FloatArray], sides: Sides) -> Ages:
-        """Sum ``added``, the bytes that each table touches in each step, float64[num_steps, num_sides]."""
+    def of(cls, tables: Sequence[Touches], added: Sequence[FloatArray], l2: L2Partitions) -> Ages:
+        """Sum ``added``, the bytes that each table touches in each step, float64[num_steps, num_partitions]."""
 
-        def so_far(is_chosen: Callable[[PanelUse], bool], *, is_home: bool = False) -> FloatArray:
-            found = np.zeros((len(added[0]) + 1, sides.num))
+        def so_far(is_chosen: Callable[[FootprintRow], bool], *, is_home: bool = False) -> FloatArray:
+            found = np.zeros((len(added[0]) + 1, l2.num))
             for table, of_table in zip(tables, added, strict=True):
-                if is_chosen(table.use):
-                    found[1:] += _at_home(table, len(of_table), sides.num) if is_home else of_table
+                if is_chosen(table.footprint):
+                    found[1:] += _at_home(table, len(of_table), l2.num) if is_home else of_table
             return np.cumsum(found, axis=0)
 
         return cls(
-            sides=sides, every=so_far(lambda use: True), stored=so_far(lambda use: use.is_write, is_home=True),
-            plain=so_far(lambda use: use.cache_hint != "evict_first"),
-            stored_first=so_far(lambda use: use.is_write and use.cache_hint == "evict_first", is_home=True),
-            last=so_far(lambda use: use.cache_hint == "evict_last", is_home=True),
-            again=_touched_again(tables, len(added[0]), sides.num),
+            l2=l2, every=so_far(lambda row: True), stored=so_far(lambda row: row.is_write, is_home=True),
+            plain=so_far(lambda row: row.cache_hint != "evict_first"),
+            stored_first=so_far(lambda row: row.is_write and row.cache_hint == "evict_first", is_home=True),
+            last=so_far(lambda row: row.cache_hint == "evict_last", is_home=True),
+            again=_touched_again(tables, len(added[0]), l2.num),
         )
 
-    def between(self, begin: IntArray, end: IntArray, side: int) -> FloatArray:
+    def between(self, begin: IntArray, end: IntArray, partition: int) -> FloatArray:
         """Bytes of distinct lines touched from steps ``begin`` until steps ``end``, without hints."""
-        touched = self.plain[end, side] - self.plain[begin, side]
+        touched = self.plain[end, partition] - self.plain[begin, partition]
         if self.again is None:
             return np.asarray(touched)
-        of_side = self.again[side]
-        before = of_side[end, begin] - of_side[begin, begin]  # last touched before the interval, and touched again in it
-        every = of_side[end, -1] - of_side[begin, -1]
+        again = self.again[partition]
+        before = again[end, begin] - again[begin, begin]  # last touched before the interval, and touched again in it
+        every = again[end, -1] - again[begin, -1]
         return np.asarray(touched - (every - before))
 
-    def between_launches(self, begin: IntArray, end: IntArray, side: int) -> FloatArray:
+    def between_launches(self, begin: IntArray, end: IntArray, partition: int) -> FloatArray:
         """Bytes of distinct lines between two steps, as :meth:`between`, where ``end`` may lie in the next launch.
 
         Steps of the next launch count on from the number of steps. Its part is at most the bytes of one launch.
         """
         last = np.full_like(begin, len(self.plain) - 1)
         begins, ends = np.minimum(begin, last), np.minimum(end, last)
-        found = self.between(begins, ends, side)
+        found = self.between(begins, ends, partition)
         beyond, none = np.maximum(end - last, 0), np.zeros_like(last)
-        after = self.between(np.maximum(begin - last, 0), beyond, side)
-        return np.where(beyond > 0, np.minimum(found + after, self.between(none, last, side)), found)
+        after = self.between(np.maximum(begin - last, 0), beyond, partition)
+        return np.where(beyond > 0, np.minimum(found + after, self.between(none, last, partition)), found)
 
-    def lost_share(self, begin: IntArray, end: IntArray, side: int, hint: str, *, is_home: bool) -> FloatArray:
+    def lost_share(self, begin: IntArray, end: IntArray, partition: int, hint: str, *, is_home: bool) -> FloatArray:
         """Share of the lines lost that were touched in steps ``begin`` and are requested in steps ``end``."""
-        sides = self.sides
+        l2 = self.l2
         if hint == "evict_first":
-            since = self.every[end, side] - self.every[begin, side]
-            is_full = sides.lost_share(self.every[end, side])
-            return np.asarray(np.minimum(is_full, replace(sides, side_bytes=sides.first_bytes).lost_share(since)))
-        since = self.between(begin, end, side)
-        since = since + np.minimum(self.stored_first[end, side] - self.stored_first[begin, side], sides.dirty_bytes)
+            since = self.every[end, partition] - self.every[begin, partition]
+            is_full = l2.lost_share(self.every[end, partition])
+            return np.asarray(np.minimum(is_full, replace(l2, partition_bytes=l2.first_bytes).lost_share(since)))
+        since = self.between(begin, end, partition)
+        since = since + np.minimum(self.stored_first[end, partition] - self.stored_first[begin, partition], l2.dirty_bytes)
         if hint != "evict_last":
-            return np.asarray(sides.lost_share(since + np.minimum(self.last[begin, side], sides.last_bytes)))
-        lost = sides.lost_share(since)
-        if is_home and sides.last_bytes:
-            since_last = self.last[end, side] - self.last[begin, side]
-            lost = np.where(since_last <= sides.last_bytes * (1.0 + CERTAIN), 0.0, lost)
+            return np.asarray(l2.lost_share(since + np.minimum(self.last[begin, partition], l2.last_bytes)))
+        lost = l2.lost_share(since)
+        if is_home and l2.last_bytes:
+            since_last = self.last[end, partition] - self.last[begin, partition]
+            lost = np.where(since_last <= l2.last_bytes * (1.0 + CERTAIN), 0.0, lost)
         return np.asarray(lost)
 
 
@@ -163,70 +163,70 @@ MOST_STEPS = 512
 """Steps up to which the previous touch of each byte is tracked."""
 
 
-def _touched_again(tables: Sequence[Touches], num_steps: int, num_sides: int) -> FloatArray | None:
+def _touched_again(tables: Sequence[Touches], num_steps: int, num_partitions: int) -> FloatArray | None:
     """Sums for :attr:`Ages.again`, over steps and over the steps of the previous touch."""
     if num_steps > MOST_STEPS:
         return None
-    found = np.zeros((num_sides, num_steps + 1, num_steps + 1))
+    found = np.zeros((num_partitions, num_steps + 1, num_steps + 1))
     for table in tables:
-        if (table.has_own_panels and table.use.num_passes == 1) or table.use.cache_hint == "evict_first":
+        if (table.has_own_panels and table.footprint.num_passes == 1) or table.footprint.cache_hint == "evict_first":
             continue
         home = previous_rows(table)
-        for side in range(num_sides):
-            parts = [(home, table.num_bytes / num_sides)]
-            if num_sides > 1:
-                copied = np.where(table.by_side[side], table.num_bytes * (1.0 - 1.0 / num_sides), 0.0)
-                parts.append((previous_rows(table, side=side), copied))
+        for partition in range(num_partitions):
+            parts = [(home, table.num_bytes / num_partitions)]
+            if num_partitions > 1:
+                copied = np.where(table.by_partition[partition], table.num_bytes * (1.0 - 1.0 / num_partitions), 0.0)
+                parts.append((previous_rows(table, partition=partition), copied))
             for previous, num_bytes in parts:
                 rows = np.flatnonzero(previous >= 0)
-                np.add.at(found[side], (table.step[rows] + 1, table.step[previous[rows]] + 1), num_bytes[rows])
+                np.add.at(found[partition], (table.step[rows] + 1, table.step[previous[rows]] + 1), num_bytes[rows])
     if not found.any():
         return None
     return np.asarray(found.cumsum(axis=1).cumsum(axis=2))
 
 
-def _at_home(table: Touches, num_steps: int, num_sides: int) -> FloatArray:
+def _at_home(table: Touches, num_steps: int, num_partitions: int) -> FloatArray:
     """Bytes of home lines that each step touches in each L2 partition, float64[num_steps, 1]."""
-    found = np.bincount(table.step, weights=table.num_bytes, minlength=num_steps) / num_sides
+    found = np.bincount(table.step, weights=table.num_bytes, minlength=num_steps) / num_partitions
     return np.asarray(found[:, None])
 
 
 # ---------------------------------------------------------------------------------------------- a cold launch
 
 
-def _after_a_flush(table: Touches, order: Order, sides: Sides, ages: Ages) -> PanelTraffic:
+def _after_a_flush(table: Touches, order: Order, l2: L2Partitions, ages: Ages) -> PanelTraffic:
     """Traffic of one tensor that is read, where L2 was empty before the launch."""
-    hint = table.use.cache_hint
-    num, step, by_side = sides.num, table.step, table.by_side
+    hint = table.footprint.cache_hint
+    num, step, by_partition = l2.num, table.step, table.by_partition
 
-    def lost_since(last_row: IntArray, side: int, *, is_home: bool) -> FloatArray:
-        found = ages.lost_share(step[np.maximum(last_row, 0)], step, side, hint, is_home=is_home)
+    def lost_since(last_row: IntArray, partition: int, *, is_home: bool) -> FloatArray:
+        found = ages.lost_share(step[np.maximum(last_row, 0)], step, partition, hint, is_home=is_home)
         lost: FloatArray = np.where(last_row >= 0, found, 1.0)
         return lost
 
-    copy_lost = [lost_since(previous_rows(table, side=side), side, is_home=False) for side in range(num)]
+    copy_lost = [lost_since(previous_rows(table, partition=partition), partition, is_home=False) for partition in range(num)]
     last_row = previous_rows(table)
     memory, crossing = np.zeros((num, len(step))), np.zeros((num, len(step)))
     for home in range(num):
         lost = lost_since(last_row, home, is_home=True)
-        missing = np.where(by_side[home], lost, 0.0)
+        missing = np.where(by_partition[home], lost, 0.0)
         for other in range(num):
             if other != home:
-                across = np.where(by_side[other], copy_lost[other], 0.0)
-                crossing[other] += np.where(by_side[other], across, 1.0) / num
-                missing = np.where(by_side[home], missing, np.maximum(missing, np.minimum(lost, across)))
+                across = np.where(by_partition[other], copy_lost[other], 0.0)
+                crossing[other] += np.where(by_partition[other], across, 1.0) / num
+                missing = np.where(by_partition[home], missing, np.maximum(missing, np.minimum(lost, across)))
         memory[home] = missing / num
     return read_traffic(table, order, memory, crossing)
 
 
-def _stored(table: Touches, order: Order, sides: Sides, ages: Ages, *, is_warm: bool) -> PanelTraffic:
+def _stored(table: Touches, order: Order, l2: L2Partitions, ages: Ages, *, is_warm: bool) -> PanelTraffic:
     """Traffic of a tensor that is stored: lines that leave L2 before they are stored again, or before the launch ends.
 
     A stored line is evicted as any line. Or it is written back, and L2 keeps a clean copy, when more bytes have been stored
     since than may wait dirty. With ``is_warm``, lines still dirty at the end of a launch leave during the next. As many of
     the previous launch leave during this one.
     """
-    num, step, dirty = sides.num, table.step, replace(sides, side_bytes=sides.dirty_bytes)
+    num, step, dirty = l2.num, table.step, replace(l2, partition_bytes=l2.dirty_bytes)
     until = np.full(len(step), order.num_steps)
     has_next = table.panel[1:] == table.panel[:-1]
     until[:-1][has_next] = step[1:][has_next]
@@ -240,13 +240,11 @@ def _stored(table: Touches, order: Order, sides: Sides, ages: Ages, *, is_warm: 
         end, now = stored_by[until, home], stored_by
         waiting = dirty.mean_lost_share(np.maximum(0.0, end - now[step + 1, home]), end - now[step, home])
         next_step = np.minimum(step + 1, until)
-        lost = sides.mean_lost_share(
-            ages.between_launches(next_step, until, home), ages.between_launches(step, until, home)
-        )
+        lost = l2.mean_lost_share(ages.between_launches(next_step, until, home), ages.between_launches(step, until, home))
         leaving += np.maximum(lost, waiting) / num
     of_step = np.bincount(step, weights=leaving * table.num_bytes, minlength=order.num_steps).astype(np.float64)
     stored, left = float(table.num_bytes.sum()), float(of_step.sum())
-    kinds = ((touched_by, sides), (stored_by, dirty))
+    kinds = ((touched_by, l2), (stored_by, dirty))
     return PanelTraffic(
         losses={}, read_miss_bytes=0.0, written_back_fraction=left / stored if stored else 0.0, written_back_bytes=left,
         written_back_by_wave=_by_wave(of_step, order, kinds), miss_bytes_by_wave=np.zeros(order.num_waves),
@@ -259,7 +257,7 @@ def _again(now: FloatArray) -> FloatArray:
     return np.concatenate((now, now[1:] + now[-1]))
 
 
-def _by_wave(leaving: FloatArray, order: Order, kinds: Sequence[tuple[FloatArray, Sides]]) -> FloatArray:
+def _by_wave(leaving: FloatArray, order: Order, kinds: Sequence[tuple[FloatArray, L2Partitions]]) -> FloatArray:
     """Bytes that leave L2 while each wave runs, float64[num_waves], from those of each step: ``leaving`` float64[num_steps].
 
     ``kinds``: pairs of bytes touched or stored so far, and the capacity that they fill. Lines leave as lines of their age
@@ -275,12 +273,12 @@ def _by_wave(leaving: FloatArray, order: Order, kinds: Sequence[tuple[FloatArray
     begin, end = np.nonzero(is_later)
     of_later = np.zeros(len(begin))  # share of an interval's stores that is lost by a later edge
     for now, held in kinds:
-        at, num_sides = now[ends], now.shape[1]
+        at, num_partitions = now[ends], now.shape[1]
         shares = [
             held.mean_lost_share(
                 np.maximum(0.0, at[end, home] - at[begin + 1, home]), np.maximum(0.0, at[end, home] - at[begin, home])
             )
-            for home in range(num_sides)
+            for home in range(num_partitions)
         ]
         of_later = np.maximum(of_later, np.mean(shares, axis=0))
     lost = np.zeros(is_later.shape)  # (interval, edge)
@@ -315,29 +313,29 @@ def shares_of_stores(written_back: FloatArray, stored: FloatArray) -> list[float
 
 
 def _after_launches(
-    tables: Sequence[Touches], order: Order, sides: Sides, of_tables: FloatArray
+    tables: Sequence[Touches], order: Order, l2: L2Partitions, of_tables: FloatArray
 ) -> dict[str, PanelTraffic]:
     """Traffic of every tensor that is read, where earlier launches did the same.
 
-    ``of_tables``: bytes that each step gathers from tables in addition, float64[num_steps, num_sides].
+    ``of_tables``: bytes that each step gathers from tables in addition, float64[num_steps, num_partitions].
     """
     is_even = order.num_passes == 1 and all(table.has_own_panels for table in tables)
     num_steps = 1 if is_even else order.num_steps  # all panels were touched equally long ago: one step suffices
     more = of_tables.sum(axis=0, keepdims=True) if is_even else of_tables
-    recencies = [_Recency.of(table, sides, num_steps) for table in tables]
-    now = np.zeros(sides.num)
+    recencies = [_Recency.of(table, l2, num_steps) for table in tables]
+    now = np.zeros(l2.num)
     before = -1.0
     for _ in range(MOST_PASSES):
         begun = now
-        now = _walk(recencies, sides, now, more)
+        now = _walk(recencies, l2, now, more)
         missed = sum_in_order(recency.missed_bytes() for recency in recencies) + float((now - begun).sum())
         if abs(missed - before) <= CERTAIN * missed:
             break
         before = missed
-    _walk(recencies, sides, now, more)
+    _walk(recencies, l2, now, more)
     return {
-        recency.table.use.tensor: read_traffic(recency.table, order, recency.memory, recency.crossing)
-        for recency in recencies if not recency.table.use.is_write
+        recency.table.footprint.tensor: read_traffic(recency.table, order, recency.memory, recency.crossing)
+        for recency in recencies if not recency.table.footprint.is_write
     }  # fmt: skip
 
 
@@ -353,10 +351,10 @@ class _Recency:
     """Bytes touched in a partition before the lines were last touched there: by home partition, by partition, by panel."""
     memory: FloatArray
     crossing: FloatArray
-    """Missing shares of the last simulated launch, float64[num_sides, rows]."""
+    """Missing shares of the last simulated launch, float64[num_partitions, rows]."""
 
     @classmethod
-    def of(cls, table: Touches, sides: Sides, num_steps: int) -> _Recency:
+    def of(cls, table: Touches, l2: L2Partitions, num_steps: int) -> _Recency:
         """Start with a tensor of which no line has been touched."""
         found, places = np.unique(table.panel, return_inverse=True)
         step = table.step if num_steps > 1 else np.zeros_like(table.step)
@@ -364,40 +362,40 @@ class _Recency:
         bounds = np.searchsorted(step[by_step], np.arange(num_steps + 1)).tolist()
         return cls(
             table=table, rows_of_step=[by_step[begin:end] for begin, end in pairwise(bounds)], places=places,
-            touched_at=[[np.full(len(found), LONG_AGO) for _ in range(sides.num)] for _ in range(sides.num)],
-            memory=np.zeros((sides.num, len(step))), crossing=np.zeros((sides.num, len(step))),
+            touched_at=[[np.full(len(found), LONG_AGO) for _ in range(l2.num)] for _ in range(l2.num)],
+            memory=np.zeros((l2.num, len(step))), crossing=np.zeros((l2.num, len(step))),
         )
 
-    def touch(self, step: int, began: FloatArray, now: FloatArray, sides: Sides) -> FloatArray:
+    def touch(self, step: int, began: FloatArray, now: FloatArray, l2: L2Partitions) -> FloatArray:
         """Record the lines that are lost in a step, touch all its lines, and return the bytes touched in each L2 partition.
 
         ``began``: bytes touched before the launch. Readers of copies do not renew the home line.
         """
         rows = self.rows_of_step[step]
-        panels, by_side, is_write = self.places[rows], self.table.by_side[:, rows], self.table.use.is_write
-        of_home = self.table.num_bytes[rows] / sides.num
-        added = np.zeros(sides.num)
-        crossing = np.zeros((sides.num, len(rows)))
-        for home in range(sides.num):
-            at_home, here = self.touched_at[home][home], by_side[home]
-            lost = sides.lost_share(_between(at_home[panels], began[home], now[home]))
+        panels, by_partition, is_write = self.places[rows], self.table.by_partition[:, rows], self.table.footprint.is_write
+        of_home = self.table.num_bytes[rows] / l2.num
+        added = np.zeros(l2.num)
+        crossing = np.zeros((l2.num, len(rows)))
+        for home in range(l2.num):
+            at_home, here = self.touched_at[home][home], by_partition[home]
+            lost = l2.lost_share(_between(at_home[panels], began[home], now[home]))
             fetched = here.astype(np.float64)  # share of the home lines that is touched
             missing = np.where(here, lost, 0.0)
-            for other in range(sides.num):
+            for other in range(l2.num):
                 if other == home:
                     continue
-                there, copies = by_side[other], self.touched_at[home][other]
+                there, copies = by_partition[other], self.touched_at[home][other]
                 if is_write:
                     across = there.astype(np.float64)
                 else:
-                    across = sides.lost_share(_between(copies[panels], began[other], now[other]))
-                    crossing[other] += np.where(there, across, 1.0) / sides.num
+                    across = l2.lost_share(_between(copies[panels], began[other], now[other]))
+                    crossing[other] += np.where(there, across, 1.0) / l2.num
                     across = np.where(there, across, 0.0)
                     missing = np.where(here, missing, np.maximum(missing, np.minimum(lost, across)))
                 fetched = np.maximum(fetched, across)
                 copies[panels[there]] = now[other]
                 added[other] += float(of_home[there].sum())
-            self.memory[home, rows] = 0.0 if is_write else missing / sides.num
+            self.memory[home, rows] = 0.0 if is_write else missing / l2.num
             at_home[panels] = fetched * now[home] + (1.0 - fetched) * at_home[panels]
             added[home] += float((of_home * fetched).sum())
         self.crossing[:, rows] = crossing
@@ -406,19 +404,19 @@ class _Recency:
     def end(self, began: FloatArray) -> None:
         """End a launch: for the next one, every line was last touched by an earlier launch."""
         for of_home in self.touched_at:
-            for of_side, at in zip(of_home, began.tolist(), strict=True):
-                np.minimum(of_side, at, out=of_side)
+            for of_partition, at in zip(of_home, began.tolist(), strict=True):
+                np.minimum(of_partition, at, out=of_partition)
 
     def missed_bytes(self) -> float:
         """Bytes from memory of the last simulated launch."""
         return float((self.memory.sum(axis=0) * self.table.num_bytes).sum())
 
 
-def _walk(recencies: Sequence[_Recency], sides: Sides, now: FloatArray, more: FloatArray) -> FloatArray:
+def _walk(recencies: Sequence[_Recency], l2: L2Partitions, now: FloatArray, more: FloatArray) -> FloatArray:
     """Walk one launch that begins after ``now`` bytes touched in each partition; return the bytes at its end."""
     began = now
     for step, others in enumerate(more):
-        now = now + sum((recency.touch(step, began, now, sides) for recency in recencies), others)
+        now = now + sum((recency.touch(step, began, now, l2) for recency in recencies), others)
     for recency in recencies:
         recency.end(began)
     return now

@@ -26,7 +26,7 @@ def distinct(values: IntArray) -> IntArray:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PanelUse:
+class FootprintRow:
     """Panel of one tensor that each tile touches.
 
     ``panel_of_tile`` int64[num_tiles]: index of the tile's panel. ``bytes_of_tile`` int64[num_tiles]: bytes of that panel.
@@ -101,8 +101,8 @@ class PanelLosses(Mapping[int, Mapping[int, Loss]]):
         Args:
             touches: panels that each step touches.
             rows: int64[n], indices of the rows that lose lines.
-            memory: float64[num_sides, n], as :attr:`Loss.memory`.
-            crossing: float64[num_sides, n], as :attr:`Loss.crossing`.
+            memory: float64[num_partitions, n], as :attr:`Loss.memory`.
+            crossing: float64[num_partitions, n], as :attr:`Loss.crossing`.
             num_passes: walks of a wave; a row's wave is its step divided by this.
         """
         self.touches = touches
@@ -136,29 +136,31 @@ class Order:
     """Wave and L2 partition of each tile. A wave is the set of tiles that run at once.
 
     A step is one walk of a wave's tiles over their panels. ``wave_of_tile`` int64[num_tiles] is in ascending order.
-    ``side_of_tile`` int64[num_tiles] is the L2 partition of the SM that runs the tile.
+    ``partition_of_tile`` int64[num_tiles] is the L2 partition of the SM that runs the tile.
     """
 
     wave_of_tile: IntArray
-    side_of_tile: IntArray
+    partition_of_tile: IntArray
     num_waves: int
-    num_sides: int
+    num_partitions: int
     num_passes: int
     slot_of_tile: IntArray
     """Wave times number of L2 partitions, plus the partition, int64[num_tiles]."""
 
     @classmethod
-    def of(cls, wave_of_tile: IntArray, side_of_tile: IntArray | None, *, num_sides: int, num_passes: int) -> Order:
+    def of(
+        cls, wave_of_tile: IntArray, partition_of_tile: IntArray | None, *, num_partitions: int, num_passes: int
+    ) -> Order:
         """Build the order from waves and partitions, both int64[num_tiles].
 
-        ``side_of_tile`` None: partition 0 for all tiles.
+        ``partition_of_tile`` None: partition 0 for all tiles.
         """
         num_waves = int(wave_of_tile.max()) + 1
-        sides = np.zeros_like(wave_of_tile) if side_of_tile is None else side_of_tile
-        slots = wave_of_tile if num_sides == 1 else wave_of_tile * num_sides + sides
+        partitions = np.zeros_like(wave_of_tile) if partition_of_tile is None else partition_of_tile
+        slots = wave_of_tile if num_partitions == 1 else wave_of_tile * num_partitions + partitions
         return cls(
-            wave_of_tile=wave_of_tile, side_of_tile=sides, num_waves=num_waves, num_sides=num_sides, num_passes=num_passes,
-            slot_of_tile=slots,
+            wave_of_tile=wave_of_tile, partition_of_tile=partitions, num_waves=num_waves, num_partitions=num_partitions,
+            num_passes=num_passes, slot_of_tile=slots,
         )
 
     @property
@@ -166,9 +168,9 @@ class Order:
         """Steps of all waves."""
         return self.num_waves * self.num_passes
 
-    def passes_of(self, use: PanelUse) -> range:
+    def passes_of(self, row: FootprintRow) -> range:
         """Walks of a wave that touch a tensor. Reads take the first walks, writes the last."""
-        return range(self.num_passes - use.num_passes, self.num_passes) if use.is_write else range(use.num_passes)
+        return range(self.num_passes - row.num_passes, self.num_passes) if row.is_write else range(row.num_passes)
 
 
 @dataclass(kw_only=True)
@@ -179,39 +181,39 @@ class Touches:
     In the row of a group, ``panel`` is the group's number.
     """
 
-    use: PanelUse
+    footprint: FootprintRow
     panel: IntArray
     step: IntArray
     num_bytes: FloatArray
-    by_side: NDArray[np.bool_]
-    """Flags bool[num_sides, rows]: SMs of an L2 partition touch the row's panel."""
+    by_partition: NDArray[np.bool_]
+    """Flags bool[num_partitions, rows]: SMs of an L2 partition touch the row's panel."""
     slot_of_tile: IntArray | None
     """Wave and L2 partition of each tile that touches anything, where panels are grouped; else None."""
     tiles: IntArray | slice
     """Tiles that touch anything."""
 
     @classmethod
-    def of(cls, use: PanelUse, order: Order) -> Touches:
+    def of(cls, row: FootprintRow, order: Order) -> Touches:
         """Build the rows from all tiles, which are sorted only where needed."""
-        panels, num_bytes = use.panel_of_tile, use.bytes_of_tile
+        panels, num_bytes = row.panel_of_tile, row.bytes_of_tile
         tiles: IntArray | slice = slice(None)
-        waves, sides, slots = order.wave_of_tile, order.side_of_tile, order.slot_of_tile
+        waves, partitions, slots = order.wave_of_tile, order.partition_of_tile, order.slot_of_tile
         if len(num_bytes) and not num_bytes.min():
             tiles = np.flatnonzero(num_bytes)
-            panels, num_bytes, waves, sides, slots = (
-                each[tiles] for each in (panels, num_bytes, waves, sides, slots)
+            panels, num_bytes, waves, partitions, slots = (
+                each[tiles] for each in (panels, num_bytes, waves, partitions, slots)
             )
         rows = _own_panels if len(panels) and are_distinct(panels) else _shared_panels
-        panel, wave, row_bytes, by_side = rows(panels, num_bytes, waves, sides, slots, order)
-        passes = order.passes_of(use)
+        panel, wave, row_bytes, by_partition = rows(panels, num_bytes, waves, partitions, slots, order)
+        passes = order.passes_of(row)
         if order.num_passes > 1:
             wave = wave * order.num_passes + passes.start
             if len(passes) > 1:
                 wave = (wave[:, None] + np.arange(len(passes))).ravel()
                 panel, row_bytes = np.repeat(panel, len(passes)), np.repeat(row_bytes, len(passes))
-                by_side = np.repeat(by_side, len(passes), axis=1)
+                by_partition = np.repeat(by_partition, len(passes), axis=1)
         return cls(
-            use=use, panel=panel, step=wave, num_bytes=row_bytes, by_side=by_side, tiles=tiles,
+            footprint=row, panel=panel, step=wave, num_bytes=row_bytes, by_partition=by_partition, tiles=tiles,
             slot_of_tile=slots if rows is _own_panels else None,
         )
 
@@ -222,7 +224,7 @@ class Touches:
 
     def touched_bytes(self, order: Order) -> FloatArray:
         """Bytes of distinct panels that each wave touches, float64[num_waves]."""
-        first = self.step % order.num_passes == order.passes_of(self.use).start
+        first = self.step % order.num_passes == order.passes_of(self.footprint).start
         return np.bincount(
             self.step[first] // order.num_passes, weights=self.num_bytes[first], minlength=order.num_waves
         ).astype(np.float64)
@@ -232,7 +234,7 @@ class Touches:
         """Wave and L2 partition of each panel, -1 where no tile touches it. None where panels are not grouped."""
         if self.slot_of_tile is None:
             return None
-        panels = self.use.panel_of_tile[self.tiles]
+        panels = self.footprint.panel_of_tile[self.tiles]
         if _are_in_order(panels):
             return self.slot_of_tile
         found = np.full(int(panels.max(initial=-1)) + 1, -1, dtype=np.int64)
@@ -250,7 +252,7 @@ class Touches:
         """Panels of the given groups; the inverse of :meth:`group_of`."""
         if self.slot_of_tile is None:
             return groups
-        return np.asarray(self.use.panel_of_tile[self.tiles][np.isin(self.slot_of_tile, groups)])
+        return np.asarray(self.footprint.panel_of_tile[self.tiles][np.isin(self.slot_of_tile, groups)])
 
 
 Rows = tuple[IntArray, IntArray, FloatArray, NDArray[np.bool_]]
@@ -278,31 +280,31 @@ def are_distinct(panels: IntArray) -> bool:
 
 
 def _own_panels(
-    panels: IntArray, num_bytes: IntArray, waves: IntArray, sides: IntArray, slots: IntArray, order: Order
+    panels: IntArray, num_bytes: IntArray, waves: IntArray, partitions: IntArray, slots: IntArray, order: Order
 ) -> Rows:
     """Rows of panels that a single tile touches: one for each wave and L2 partition."""
-    del panels, sides
-    num_slots = order.num_waves * order.num_sides
+    del panels, partitions
+    num_slots = order.num_waves * order.num_partitions
     by_slot = np.bincount(slots, weights=num_bytes, minlength=num_slots).astype(np.float64)
     groups = np.flatnonzero(by_slot)
-    of_side = groups % order.num_sides
-    return groups, groups // order.num_sides, by_slot[groups], of_side == np.arange(order.num_sides)[:, None]
+    of_partition = groups % order.num_partitions
+    return groups, groups // order.num_partitions, by_slot[groups], of_partition == np.arange(order.num_partitions)[:, None]
 
 
 def _shared_panels(
-    panels: IntArray, num_bytes: IntArray, waves: IntArray, sides: IntArray, slots: IntArray, order: Order
+    panels: IntArray, num_bytes: IntArray, waves: IntArray, partitions: IntArray, slots: IntArray, order: Order
 ) -> Rows:
     """Rows of panels that tiles share: one for each panel and each wave that touches it."""
     del slots
     num_waves = order.num_waves
     if not len(panels):
-        return panels, panels, np.zeros(0), np.zeros((order.num_sides, 0), dtype=np.bool_)
+        return panels, panels, np.zeros(0), np.zeros((order.num_partitions, 0), dtype=np.bool_)
     found, inverse = np.unique(panels * num_waves + waves, return_inverse=True)
-    by_side = np.zeros((order.num_sides, len(found)), dtype=np.bool_)
-    by_side[sides, inverse] = True
+    by_partition = np.zeros((order.num_partitions, len(found)), dtype=np.bool_)
+    by_partition[partitions, inverse] = True
     of_row = np.zeros(len(found))
     of_row[inverse] = num_bytes
-    return found // num_waves, found % num_waves, of_row, by_side
+    return found // num_waves, found % num_waves, of_row, by_partition
 
 
 def read_traffic(table: Touches, order: Order, memory: FloatArray, crossing: FloatArray) -> PanelTraffic:
@@ -315,22 +317,22 @@ def read_traffic(table: Touches, order: Order, memory: FloatArray, crossing: Flo
     Args:
         table: rows of the tensor.
         order: wave and partition of each tile.
-        memory: float64[num_sides, rows], as :attr:`Loss.memory`.
-        crossing: float64[num_sides, rows], as :attr:`Loss.crossing`.
+        memory: float64[num_partitions, rows], as :attr:`Loss.memory`.
+        crossing: float64[num_partitions, rows], as :attr:`Loss.crossing`.
     """
     share = memory.sum(axis=0)
     missed = np.bincount(
         table.step // order.num_passes, weights=share * table.num_bytes, minlength=order.num_waves
     ).astype(np.float64)
-    is_lost = np.max([share, *np.where(table.by_side, crossing, 0.0)], axis=0) > 0.0
+    is_lost = np.max([share, *np.where(table.by_partition, crossing, 0.0)], axis=0) > 0.0
     of_pass = table.step % order.num_passes
     losses = [
         PanelLosses(table, kept, memory[:, kept], crossing[:, kept], num_passes=order.num_passes)
-        for kept in (np.flatnonzero(is_lost & (of_pass == each)) for each in order.passes_of(table.use))
+        for kept in (np.flatnonzero(is_lost & (of_pass == each)) for each in order.passes_of(table.footprint))
     ]
-    reading = table.by_side.sum(axis=0)
-    own = np.where(table.by_side, 1.0 / np.maximum(reading, 1), 0.0)  # share of a missing line's lookups made at its home
-    crossing_bytes = float((np.where(table.by_side, crossing, 0.0) * table.num_bytes).sum())
+    reading = table.by_partition.sum(axis=0)
+    own = np.where(table.by_partition, 1.0 / np.maximum(reading, 1), 0.0)  # share of a missing line's lookups at its home
+    crossing_bytes = float((np.where(table.by_partition, crossing, 0.0) * table.num_bytes).sum())
     return PanelTraffic(
         losses=losses[0], losses_again=tuple(losses[1:]), read_miss_bytes=float(missed.sum()), written_back_fraction=0.0,
         written_back_bytes=0.0, written_back_by_wave=np.zeros(order.num_waves), miss_bytes_by_wave=missed,
@@ -340,31 +342,31 @@ def read_traffic(table: Touches, order: Order, memory: FloatArray, crossing: Flo
     )
 
 
-def previous_rows(table: Touches, *, side: int | None = None) -> IntArray:
+def previous_rows(table: Touches, *, partition: int | None = None) -> IntArray:
     """Previous row of the same panel for each row, int64[rows]; -1 for none.
 
     Args:
         table: rows of one tensor.
-        side: an L2 partition, to count only the rows that its SMs touch as previous. None: all rows.
+        partition: an L2 partition, to count only the rows that its SMs touch as previous. None: all rows.
     """
     rows = np.arange(len(table.step))
     is_first = np.ones(len(rows), dtype=np.bool_)
     is_first[1:] = table.panel[1:] != table.panel[:-1]
     begin = np.maximum.accumulate(np.where(is_first, rows, 0))
-    last = rows if side is None else np.maximum.accumulate(np.where(table.by_side[side], rows, -1))
+    last = rows if partition is None else np.maximum.accumulate(np.where(table.by_partition[partition], rows, -1))
     previous = np.concatenate(([-1], last[:-1])) if len(rows) else rows
     return np.asarray(np.where(previous >= begin, previous, -1))
 
 
 def added_bytes(table: Touches, order: Order) -> FloatArray:
-    """Bytes that each step touches in each L2 partition, float64[num_steps, num_sides].
+    """Bytes that each step touches in each L2 partition, float64[num_steps, num_partitions].
 
     Each line has one home. A read or store from the other partition adds a copy there.
     """
-    added = np.zeros((order.num_steps, order.num_sides))
-    added += np.bincount(table.step, weights=table.num_bytes, minlength=order.num_steps)[:, None] / order.num_sides
-    if order.num_sides > 1:
-        for side in range(order.num_sides):
-            copies = table.num_bytes * table.by_side[side] * (1.0 - 1.0 / order.num_sides)
-            added[:, side] += np.bincount(table.step, weights=copies, minlength=order.num_steps)
+    added = np.zeros((order.num_steps, order.num_partitions))
+    added += np.bincount(table.step, weights=table.num_bytes, minlength=order.num_steps)[:, None] / order.num_partitions
+    if order.num_partitions > 1:
+        for partition in range(order.num_partitions):
+            copies = table.num_bytes * table.by_partition[partition] * (1.0 - 1.0 / order.num_partitions)
+            added[:, partition] += np.bincount(table.step, weights=copies, minlength=order.num_steps)
     return added

@@ -45,9 +45,7 @@ INT8 = DType("int8", 8, "int")
 INT32 = DType("int32", 32, "int")
 FP64 = DType("fp64", 64, "float")
 
-DTYPES: Mapping[str, DType] = MappingProxyType(
-    {d.name: d for d in (BF16, FP16, TF32, FP32, FP8, INT8, INT32, FP64)}
-)
+DTYPES: Mapping[str, DType] = MappingProxyType({d.name: d for d in (BF16, FP16, TF32, FP32, FP8, INT8, INT32, FP64)})
 """Element types by name."""
 
 

@@ -261,6 +261,4 @@ class Launch:
             if twice:
                 raise LaunchError(f"{self.kernel}: two {kind}s are named {sorted(twice)[0]!r}, wants distinct names")
         if len(self.named_barriers) > 15:
-            raise LaunchError(
-                f"{self.kernel}: {len(self.named_barriers)} named barriers, a CTA has 15 beside __syncthreads"
-            )
+            raise LaunchError(f"{self.kernel}: {len(self.named_barriers)} named barriers, a CTA has 15 beside __syncthreads")

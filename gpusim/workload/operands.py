@@ -157,9 +157,7 @@ class OperandTile:
         layout = make_layout(rows, panels) if self.is_k_major else make_layout(panels, rows)
         return ByteLayout(self.byte_swizzle, layout, element_bits=self.dtype.bits)
 
-    def byte_offsets(
-        self, strided_idx: NDArray[np.int64], contiguous_offset_bytes: NDArray[np.int64]
-    ) -> NDArray[np.int64]:
+    def byte_offsets(self, strided_idx: NDArray[np.int64], contiguous_offset_bytes: NDArray[np.int64]) -> NDArray[np.int64]:
         """Byte offsets within the stage, swizzled: int64 of the arguments' common shape.
 
         >>> bf16 = DType("bf16", 16, "float")
@@ -198,9 +196,7 @@ def tma_boxes(tile: OperandTile) -> tuple[TmaBox, ...]:
     heights = range(unit, min(tile.num_strided, MAX_BOX_ELEMENTS) + 1, unit)
     box = TmaBox(
         inner_elements=tile.panel_bytes // tile.dtype.num_bytes,
-        outer=(max(height for height in heights if tile.num_strided % height == 0),),
-        dtype=tile.dtype,
-        swizzle=tile.swizzle,
+        outer=(max(height for height in heights if tile.num_strided % height == 0),), dtype=tile.dtype, swizzle=tile.swizzle,
     )
     return (box,) * (tile.num_bytes // box.num_bytes)
 
@@ -225,21 +221,14 @@ def cp_async_fill(tile: OperandTile, num_threads: int) -> AccessPattern:
     strided_idx, column_idx = np.divmod(chunk_idx, tile.contiguous_bytes // MATRIX_ROW_BYTES)
     pitch_bytes = math.ceil(tile.contiguous_bytes / LINE_BYTES) * LINE_BYTES
     read = global_access(strided_idx * pitch_bytes + column_idx * MATRIX_ROW_BYTES, MATRIX_ROW_BYTES, active)
-    written = wavefronts(
-        "cp_async_b128", tile.byte_offsets(strided_idx, column_idx * MATRIX_ROW_BYTES), active
-    )
+    written = wavefronts("cp_async_b128", tile.byte_offsets(strided_idx, column_idx * MATRIX_ROW_BYTES), active)
     return AccessPattern(
-        num_requests=read.num_requests,
-        num_sectors=read.num_sectors,
-        num_lines=read.num_lines,
-        num_wavefronts=int(written.sum()),
-        num_bytes=read.num_bytes,
+        num_requests=read.num_requests, num_sectors=read.num_sectors, num_lines=read.num_lines,
+        num_wavefronts=int(written.sum()), num_bytes=read.num_bytes,
     )
 
 
-def ldmatrix_reads(
-    tile: OperandTile, *, rows_per_warp: int, first_row: int = 0, k_step_idx: int = 0
-) -> AccessPattern:
+def ldmatrix_reads(tile: OperandTile, *, rows_per_warp: int, first_row: int = 0, k_step_idx: int = 0) -> AccessPattern:
     """Access pattern of one warp that loads ``rows_per_warp`` rows of its fragments for one k-step by ldmatrix.
 
     A k-step is 32 bytes along k: k16 for 16-bit elements. The warp issues x4 instructions, and one x2 if eight rows remain.
@@ -279,9 +268,7 @@ def ldmatrix_reads(
     row_block, k_half = np.divmod(np.arange(rows_per_warp // MATRIX_ROWS * 2), 2)
     first_rows = first_row + MATRIX_ROWS * row_block
     if tile.is_k_major:
-        return _matrix_access(
-            tile, "ldmatrix", first_rows, K_STEP_BYTES * k_step_idx + MATRIX_ROW_BYTES * k_half
-        )
+        return _matrix_access(tile, "ldmatrix", first_rows, K_STEP_BYTES * k_step_idx + MATRIX_ROW_BYTES * k_half)
     first_ks = k_step * k_step_idx + MATRIX_ROWS * k_half
     return _matrix_access(tile, "ldmatrix", first_ks, first_rows * tile.dtype.num_bytes)
 
@@ -298,9 +285,7 @@ def stmatrix_writes(tile_m: int, tile_n: int, out_dtype: DType, swizzle: str = "
         LayoutError: elements that are not of 16 bits, or a tile that 16 x 16 does not divide.
     """
     if out_dtype.bits != 16:
-        raise LayoutError(
-            f"stmatrix: {out_dtype.name} has {out_dtype.bits} bits: use 16-bit elements, or st_shared"
-        )
+        raise LayoutError(f"stmatrix: {out_dtype.name} has {out_dtype.bits} bits: use 16-bit elements, or st_shared")
     for what, size in (("tile_m", tile_m), ("tile_n", tile_n)):
         if size < 1 or size % 16:
             close = nearest_multiple(size, 16)
@@ -313,9 +298,7 @@ def stmatrix_writes(tile_m: int, tile_n: int, out_dtype: DType, swizzle: str = "
 
 
 def _matrix_access(
-    tile: OperandTile,
-    verb: Literal["ldmatrix", "stmatrix"],
-    first_strided: NDArray[np.int64],
+    tile: OperandTile, verb: Literal["ldmatrix", "stmatrix"], first_strided: NDArray[np.int64],
     offset_bytes: NDArray[np.int64],
 ) -> AccessPattern:
     """Access pattern of an even number of 8 x 16-byte matrices: x4 instructions, and one x2 for two that remain."""
@@ -327,19 +310,13 @@ def _matrix_access(
         last[: 2 * MATRIX_ROWS] = rows[4 * num_quads :].reshape(-1)
         num_wavefronts += int(wavefronts(f"{verb}_x2", last))
     return AccessPattern(
-        num_requests=num_quads + (num_left > 0),
-        num_wavefronts=num_wavefronts,
+        num_requests=num_quads + (num_left > 0), num_wavefronts=num_wavefronts,
         num_bytes=len(rows) * MATRIX_ROWS * MATRIX_ROW_BYTES,
     )
 
 
 def shared_vector_reads(
-    *,
-    num_coords: int,
-    lanes_per_coord: int,
-    elements_per_thread: int,
-    dtype: DType = FP32,
-    vector_bytes: int = 16,
+    *, num_coords: int, lanes_per_coord: int, elements_per_thread: int, dtype: DType = FP32, vector_bytes: int = 16,
     is_blocked: bool = True,
 ) -> AccessPattern:
     """Access pattern of one warp's vector loads from shared memory: fragments of one operand for one k of an FFMA kernel.
@@ -378,8 +355,7 @@ def shared_vector_reads(
     vector = np.arange(num_vectors)[:, None]
     vector_idx = coord * num_vectors + vector if is_blocked else vector * num_coords + coord
     return AccessPattern(
-        num_requests=num_vectors,
-        num_wavefronts=int(data_wavefronts(op, vector_idx * vector_bytes).sum()),
+        num_requests=num_vectors, num_wavefronts=int(data_wavefronts(op, vector_idx * vector_bytes).sum()),
         num_bytes=WARP_SIZE * thread_bytes,
     )
 

@@ -425,7 +425,7 @@ class WgmmaWaitGroup(Op):
 
 
 @dataclass(frozen=True, slots=True)
-class Code(Op):
+class FetchCode(Op):
     """Instruction fetch: straight-line code of ``num_bytes`` begins here (16 bytes an instruction). No PTX instruction.
 
     Waits if the SM's instruction caches do not hold the code. The ops after it give the cost of the instructions. A program
@@ -437,7 +437,7 @@ class Code(Op):
 
 
 @dataclass(frozen=True, slots=True)
-class LoopCode(Op):
+class LoopBody(Op):
     """Instruction fetch: one iteration of a loop begins here. No PTX instruction.
 
     A sub-core's instruction cache may be smaller than the loop. Then part of the code is fetched again in each iteration.
@@ -451,17 +451,17 @@ class LoopCode(Op):
 
 
 @dataclass(frozen=True, slots=True)
-class FarCode(Op):
+class FetchColdCode(Op):
     """Cold instruction fetch: code ``begin_bytes`` to ``end_bytes`` after the start of the kernel. No PTX instruction.
 
     Waits only if the instruction caches were flushed (``--l2 flushed``) and the launch does not prefetch code that far.
-    ``own_cycles``: cycles that a warp takes for the overhead instructions among these, from the ops that follow.
+    ``overhead_cycles``: cycles that a warp takes for the overhead instructions among these, from the ops that follow.
     """
 
     name: str
     begin_bytes: int
     end_bytes: int
-    own_cycles: float
+    overhead_cycles: float
 
 
 @dataclass(frozen=True, slots=True)

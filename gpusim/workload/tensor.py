@@ -66,9 +66,7 @@ class MemRef:
             )
 
     @classmethod
-    def row_major(
-        cls, name: str, shape: IntTuple, dtype: DType, space: Space = "global", base_bytes: int = 0
-    ) -> Self:
+    def row_major(cls, name: str, shape: IntTuple, dtype: DType, space: Space = "global", base_bytes: int = 0) -> Self:
         """A dense tensor whose last mode is contiguous.
 
         >>> from gpusim.workload.dtypes import FP8
@@ -81,9 +79,7 @@ class MemRef:
         return cls(name=name, layout=Layout(shape, LayoutRight), dtype=dtype, space=space, base_bytes=base_bytes)
 
     @classmethod
-    def column_major(
-        cls, name: str, shape: IntTuple, dtype: DType, space: Space = "global", base_bytes: int = 0
-    ) -> Self:
+    def column_major(cls, name: str, shape: IntTuple, dtype: DType, space: Space = "global", base_bytes: int = 0) -> Self:
         """A dense tensor whose first mode is contiguous.
 
         >>> from gpusim.workload.dtypes import FP8

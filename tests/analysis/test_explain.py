@@ -122,7 +122,7 @@ def conflicting() -> Explanation:
 
 
 def test_what_the_kernel_has_one_more_stage_and_the_tail_are_tried(conflicting: Explanation) -> None:
-    has = {*IDEALS} - {"tma", "imad_wide", "own_code"}  # it copies by cp.async, and multiplies by mma.sync
+    has = {*IDEALS} - {"tma", "imad_wide", "overhead_code"}  # it copies by cp.async, and multiplies by mma.sync
     assert {item.name for item in conflicting.counterfactuals} == {*has, "stage", "tail"}
     savings = [item.saved_cycles for item in conflicting.counterfactuals]
     assert savings == sorted(savings, reverse=True)
@@ -162,7 +162,7 @@ def test_the_document_holds_the_prediction_and_the_counterfactuals(conflicting: 
 def test_only_what_a_kernel_has_is_made_free(kernel: str, options: Any, has: set[str]) -> None:
     launch = KERNEL_MODELS[kernel].params(**options).launch(TOY)
     found = {item.name for item in explain(lambda more: None if more else launch, TOY).counterfactuals}
-    assert found - {"own_code"} == {*EVERY_LAUNCH_HAS, "tail", *has}
+    assert found - {"overhead_code"} == {*EVERY_LAUNCH_HAS, "tail", *has}
 
 
 def test_what_is_not_there_saves_nothing_to_the_cycle_at_whatever_clock() -> None:
@@ -201,8 +201,8 @@ def cycles_of(*ideals: str, **options: Any) -> float:
 @pytest.mark.parametrize(
     ("ideal", "code", "options"),
     [
-        ("own_code", {"step_code": 1000.0}, {"schedule": "warp_specialized"}),
-        ("own_code", {"tile_code": 4000.0, "store_code": 4000.0}, {"schedule": "warp_specialized"}),
+        ("overhead_code", {"step_code": 1000.0}, {"schedule": "warp_specialized"}),
+        ("overhead_code", {"tile_code": 4000.0, "store_code": 4000.0}, {"schedule": "warp_specialized"}),
         ("imad_wide", {"wide_per_copy": 8}, {"schedule": "multistage", "math": "wgmma", "copy": "cp_async"}),
     ],
 )

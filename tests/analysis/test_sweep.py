@@ -63,6 +63,7 @@ def test_it_ranks_and_says_why(capsys: pytest.CaptureFixture[str], monkeypatch: 
     out = capsys.readouterr().out
     for word in ("24 configurations tried", "8 refused, such as: --tile 100x1x1", "bound by",
                  "Best: gpusim predict gemm --m 512", "Expected error",
+                 " MHz and rescaled to the clock in the table. gpusim predict simulates at that clock",
                  "Against the second", "Against the slowest", "Next: gpusim explain gemm --m 512"):
         assert word in out
     command = next(line for line in out.splitlines() if line.startswith("Next: "))[len("Next: gpusim ") :]

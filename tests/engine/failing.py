@@ -123,7 +123,7 @@ REFUSALS: dict[str, Callable[[], Launch]] = {
     "no_range": lambda: failing(of_ops(ops.RangeEnd())),
     "wrong_direction": lambda: failing(of_ops(ops.SetMaxNReg(40, "inc")), registers_per_thread=168),
     "odd_registers": lambda: failing(of_ops(ops.SetMaxNReg(41, "dec")), registers_per_thread=168),
-    "two_lengths": lambda: failing(of_ops(ops.Code("body", 512), ops.Code("body", 1024))),
+    "two_lengths": lambda: failing(of_ops(ops.FetchCode("body", 512), ops.FetchCode("body", 1024))),
     "negative_groups": lambda: failing(of_ops(ops.CpAsyncWaitGroup(-1))),
     "no_op": lambda: failing(of_ops("wgmma")),
     "no_token": lambda: failing(of_ops(ops.Use("soon"))),  # type: ignore[arg-type]

@@ -603,7 +603,7 @@ def beside_products(num_ctas: int) -> Launch:
 
     def other(cta: RoleContext) -> Ops:
         for turn in range(3):
-            yield ops.Code("body", 4096)
+            yield ops.FetchCode("body", 4096)
             yield ops.Alu(40, is_chain=True, num_beside=90.0, num_more=20.0)
             yield ops.ImadWide(30, is_interleaved=turn == 1, sets_pace=turn == 2)
             yield ops.Fma(60)
@@ -612,8 +612,8 @@ def beside_products(num_ctas: int) -> Launch:
             yield ops.SharedLoad(shared(64, 16))
             yield ops.GlobalStore("out", (cta.cta_idx, turn), contiguous(8192))
             yield ops.Use((yield ops.Ldmatrix(shared(64, 16))))
-            yield ops.Code("tail", 60000)
-            yield ops.FarCode("far", 70000, 90000, 300.0)
+            yield ops.FetchCode("tail", 60000)
+            yield ops.FetchColdCode("far", 70000, 90000, 300.0)
 
     return launch("beside_products", role(math, "math", 8), role(other, "other"), num_ctas=num_ctas)
 
@@ -678,7 +678,7 @@ def sums(num_ctas: int, *, by_age: bool, num_warps: int = 4) -> Launch:
             yield ops.CpAsync("T", (cta.cta_idx % 4, step + 10), contiguous(1024), "a", 0)
             yield ops.CpAsyncCommitGroup()
             for part in range(3):
-                yield ops.LoopCode(600.0 * (1 + 3 * part), 40.0, 1.2)
+                yield ops.LoopBody(600.0 * (1 + 3 * part), 40.0, 1.2)
                 yield ops.Fma(256.0, bank_reads=1.25, num_runs=1 + part, by_age=by_age)
             yield ops.Alu(2, is_chain=True)
             yield ops.CpAsync("T", (cta.cta_idx % 4, step + 20), contiguous(512), "a", 0)
@@ -740,7 +740,7 @@ def _drawn_ops(draw: random.Random, num: int) -> Iterator[Plan]:
             lambda cta_idx, tokens, count=count: ops.Mufu(count / 4),
             lambda cta_idx, tokens, count=count: ops.Shfl(count / 2, is_chain=count % 3 == 0),
             lambda cta_idx, tokens, count=count: ops.ImadWide(count / 3, is_interleaved=count % 2 == 0),
-            lambda cta_idx, tokens, count=count: ops.Code(f"code{count % 4}", 1024 * (1 + count % 4)),
+            lambda cta_idx, tokens, count=count: ops.FetchCode(f"code{count % 4}", 1024 * (1 + count % 4)),
             lambda cta_idx, tokens, count=count: ops.MmaSync(mma_sync(BF16), 1 + count % 5),
             lambda cta_idx, tokens, step=step, size=size: ops.GlobalLoad("in", (cta_idx // 2, step), contiguous(size)),
             lambda cta_idx, tokens, step=step, size=size: ops.GlobalStore("out", (cta_idx, step), contiguous(size)),

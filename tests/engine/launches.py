@@ -194,7 +194,7 @@ PRODUCTS = [
           ideals=("bank_conflicts",)),
     model("gemm_no_epilogue", "gemm", {"m": 1024, "n": 1024, "k": 256, **COOPERATIVE}, ideals=("epilogue", "latency")),
     model("gemm_no_own_code", "gemm", {"m": 1024, "n": 1024, "k": 256, **PINGPONG, **OF_SASS["pingpong"]},
-          ideals=("own_code", "imad_wide")),
+          ideals=("overhead_code", "imad_wide")),
     model("gemm_free_memory", "gemm", {"m": 1024, "n": 1024, "k": 256, **COOPERATIVE},
           ideals=("hbm", "l2", "tma", "launch")),
     model("gemm_2048", "gemm", {"m": 2048, "n": 2048, "k": 2048, **COOPERATIVE}),

@@ -56,10 +56,10 @@ def _normal_shares() -> FloatArray:
 
 
 @lru_cache(maxsize=MOST_LINES)
-def most_of(num: int) -> float:
+def expected_max(num: int) -> float:
     """The mean of the largest of ``num`` normal draws, in deviations.
 
-    >>> round(most_of(1), 2), round(most_of(2), 2), round(most_of(100), 2)
+    >>> round(expected_max(1), 2), round(expected_max(2), 2), round(expected_max(100), 2)
     (0.0, 0.56, 2.51)
     """
     if num <= 1:

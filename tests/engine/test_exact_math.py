@@ -105,7 +105,7 @@ def on_average(drawn: NDArray[np.float64]) -> float:
 @pytest.mark.parametrize("num", [2, 16, 200])
 def test_the_most_of_normal_draws_is_what_is_drawn(num: int) -> None:
     drawn = np.random.default_rng(3).standard_normal((20_000, num))
-    assert draws.most_of(num) == pytest.approx(on_average(drawn), abs=0.02)
+    assert draws.expected_max(num) == pytest.approx(on_average(drawn), abs=0.02)
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ __attribute__((export_name("answer"))) void answer(int which, int num) {
       case 6: at[0] = normal_cdf(a); break;
       case 7: at[0] = erfc(a); break;
       case 8: at[0] = whole_power(a, int(b)); break;
-      case 9: at[0] = most_of(int(a)); break;
+      case 9: at[0] = expected_max(int(a)); break;
       case 10: at[0] = slowest_wait(int(a), int(b)); break;
       case 11: at[0] = slowest_of_both(int(a), int(b), c, d); break;
       case 12: at[0] = slowest_beside_writes(a, b, c, d, e); break;
@@ -250,7 +250,7 @@ def test_the_engine_gives_the_same_bits_for_powers_and_lengths(engine: Engine) -
 def test_the_engine_gives_the_same_bits_for_what_is_slowest(engine: Engine) -> None:
     drawn = random.Random(11)
     nums = [(float(num),) for num in range(draws.MOST_LINES + 1)]
-    assert bits(engine(9, nums)) == bits([draws.most_of(int(num)) for (num,) in nums])
+    assert bits(engine(9, nums)) == bits([draws.expected_max(int(num)) for (num,) in nums])
     waits = [(float(drawn.randint(1, draws.MOST_LINES)), float(drawn.randint(0, draws.SHARE_STEPS))) for _ in range(3000)]
     assert bits(engine(10, waits)) == bits([draws.slowest_wait(int(num), int(steps)) for num, steps in waits])
     both = [

@@ -256,7 +256,7 @@ def test_the_picture_has_every_family(suffix: str, tmp_path: Path) -> None:
     plot_validation([item("ours", 5.0), item("theirs", -5.0)], path, gpu="toy")
     written = path.read_bytes()
     assert written.startswith(b"\x89PNG") if suffix == "png" else b"ours: 1 rows, 5.0%" in written
-    with pytest.raises(GpusimError, match="no row of a whole kernel"):
+    with pytest.raises(GpusimError, match="no row of a validation kernel"):
         plot_validation([item("ours", 5.0, is_validation=False)], path, gpu="toy")
 
 

@@ -17,7 +17,7 @@ from gpusim import GemmParams, load_gpu, simulate
 from gpusim.evidence.cases.case import load_case
 from gpusim.evidence.cases.paths import kernels_dir
 from gpusim.simulate.plan import check, count_slots, plan_traffic
-from gpusim.traffic.footprints import Uses
+from gpusim.traffic.footprints import FootprintTable
 from gpusim.units import DEPENDENT_CYCLES
 
 VALIDATION = kernels_dir().parent / "validation"
@@ -271,7 +271,7 @@ def test_what_is_read_of_memory_is_nearer_with_ctas_that_come_apart() -> None:
         for gpu in (H100, alike):
             held = check(launch, gpu)
             traffic = plan_traffic(
-                launch, gpu, Uses.of(launch, gpu), num_slots=count_slots(launch, gpu, held), is_warm=False
+                launch, gpu, FootprintTable.of(launch, gpu), num_slots=count_slots(launch, gpu, held), is_warm=False
             )
             read = sum(item.read_miss_bytes for item in traffic.values())
             errors.setdefault(gpu.l2.cta_lifetime_cv, []).append(read / float(row[BYTES]) - 1.0)

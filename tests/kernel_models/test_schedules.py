@@ -570,7 +570,7 @@ def test_far_code_of_tiles_over_an_edge_is_that_of_their_pieces(h200: GpuSpec, s
     ).launch(h200)
     told = [
         (op.name, op.begin_bytes, op.end_bytes)
-        for of_role in dry_run(launch).values() for _, op in of_role if isinstance(op, ops.FarCode)
+        for of_role in dry_run(launch).values() for _, op in of_role if isinstance(op, ops.FetchColdCode)
     ]  # fmt: skip
     assert told and len({name for name, *_ in told}) == len(set(told)) == 4
     assert simulate(launch, h200, clock="max", l2="flushed").cycles > simulate(launch, h200, clock="max").cycles
@@ -627,7 +627,7 @@ def test_the_code_of_an_fma_loop_is_told_once_a_step_and_is_what_nvcc_writes_out
         "m": 128, "n": 128, "k": 64, "tile": (128, 128, 16), "warps": (2, 2), "stages": 2, "dtype": "fp32", "layout": "tt",
         "copy": "cp_async", "math": "fma", "schedule": "multistage",
     })  # fmt: skip
-    told = [op for _, op in ops_of(params.launch(h200), ops.LoopCode)]
+    told = [op for _, op in ops_of(params.launch(h200), ops.LoopBody)]
     assert len(told) == 4 and {op.num_fma for op in told} == {2048}
     (num,) = {op.num_fma + op.num_others for op in told}
     assert num == pytest.approx(2233, rel=0.005)

@@ -112,12 +112,12 @@ def fetched(config: dict[str, str]) -> float:
     return CASE.derive({**config, case.DRAM_READ: str(num_bytes)})["refetched_fraction"]
 
 
-SIDE_MIB = GPU.l2_sides.side_bytes / case.MIB
+SIDE_MIB = GPU.l2_partitions.partition_bytes / case.MIB
 """What a side holds; the share lost is a logistic curve around it."""
 
 
 def lost(pressure: float) -> float:
-    return float(GPU.l2_sides.lost_share(pressure * GPU.l2_sides.side_bytes))
+    return float(GPU.l2_partitions.lost_share(pressure * GPU.l2_partitions.partition_bytes))
 
 
 @pytest.mark.parametrize("mib", [8, 28, 32, 36, 40, 44, 56, 64])

@@ -231,7 +231,7 @@ def test_who_merges_is_of_one_gpc_and_who_sends_more_across_l2_of_another_side()
         assert merges == (plan.gpc_of_sm[first] == plan.gpc_of_sm[second])
         if first or second > 1:  # the very first launch of all has to cross anyway
             crosses = float(row["lts__t_sectors_srcunit_ltcfabric.sum"]) > 1e5
-            assert crosses == (plan.side_of_sm[first] != plan.side_of_sm[second])
+            assert crosses == (plan.partition_of_sm[first] != plan.partition_of_sm[second])
 
 
 def test_rows_without_counters_or_merging_settle_nothing() -> None:

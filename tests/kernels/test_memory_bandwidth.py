@@ -415,7 +415,7 @@ def test_a_larger_footprint_is_never_faster_and_falls_where_l2_ends() -> None:
     assert all(later <= before * 1.001 for before, later in pairwise(rates))
     for size, found in zip(sizes, rates, strict=True):
         share = 0.75 if found < 30 else 0.5  # of each line on a side: its home is given up where copies stay
-        assert (found > 30) == (share * size <= GPU.l2_sides.side_bytes)
+        assert (found > 30) == (share * size <= GPU.l2_partitions.partition_bytes)
 
 
 def test_counts_are_the_bytes_that_all_steps_move() -> None:

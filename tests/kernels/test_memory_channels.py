@@ -95,7 +95,7 @@ def test_the_fit_finds_the_parts_that_channels_were_given() -> None:
     for config in ALL:
         size = int(config["total_kib"]) * 1024.0
         share = channel_bytes * (1.0 if int(config["chunk_bytes"]) else fraction)
-        late = case.most_of(192) * (share * size / channel / peak) ** 0.5
+        late = case.expected_max(192) * (share * size / channel / peak) ** 0.5
         wire = size / (case.SUSTAINED_GB_PER_S * 1e3 / case.MHZ) if size >= 1 << 20 else 0.0
         last = 1000.0 + wire + (np.hypot(late, refresh) if size >= 1 << 20 else refresh)
         group = "chunks" if int(config["chunk_bytes"]) else "rows"

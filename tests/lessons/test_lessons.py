@@ -8,8 +8,8 @@ import pytest
 from gpusim import GemmParams, load_gpu
 from gpusim.errors import ConfigError, KernelError, LayoutError
 from gpusim.layout import Swizzle
-from gpusim.lessons import beside, claims, compare, judged, measured
-from gpusim.lessons.curves import plot_beside
+from gpusim.lessons import compare, error_table, judged, measured
+from gpusim.lessons.curves import plot_errors
 from gpusim.lessons.peaks import product_intensity, ridge_flops_per_byte
 from gpusim.lessons.pipelines import bytes_in_flight, knee, latency_ns, stage_ladder
 from gpusim.lessons.smem import access_cycles, bank_access, bank_study, counted
@@ -54,15 +54,8 @@ def test_what_jupyter_shows_is_escaped() -> None:
 
 def test_tables_want_the_same_labels() -> None:
     with pytest.raises(ConfigError, match="wants the same"):
-        beside({"a": 1.0}, {"b": 1.0}, "cycles")
-    assert list(beside([1.0, 2.0], [2.0, 2.0], "us")["error (%)"]) == [-50.0, 0.0]
-
-
-def test_claims_are_sentences_with_true_or_false() -> None:
-    assert claims({"so": False}) == {"so": False}
-    for wrong in ({}, {"so": 1}):
-        with pytest.raises(ConfigError):
-            claims(wrong)
+        error_table({"a": 1.0}, {"b": 1.0}, "cycles")
+    assert list(error_table([1.0, 2.0], [2.0, 2.0], "us")["error (%)"]) == [-50.0, 0.0]
 
 
 def test_measured_rows_are_those_asked_for() -> None:
@@ -171,11 +164,11 @@ def test_a_product_of_nothing_has_no_intensity() -> None:
 
 
 def test_a_table_without_numbers_of_either_kind_is_not_drawn() -> None:
-    table = beside([1.0, 2.0], [2.0, 2.0], "us", index="n")
-    assert "2 points" in plot_beside(table, x="n", y="time_us").alt
+    table = error_table([1.0, 2.0], [2.0, 2.0], "us", index="n")
+    assert "2 points" in plot_errors(table, x="n", y="time_us").alt
     for wrong in (table[["error (%)"]], table.rename_axis("m")):
         with pytest.raises(ConfigError, match="wants n, and predicted or measured"):
-            plot_beside(wrong, x="n", y="time_us")
+            plot_errors(wrong, x="n", y="time_us")
 
 
 def test_a_roofline_is_told_where_it_is_asked_for() -> None:

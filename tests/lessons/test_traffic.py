@@ -7,7 +7,7 @@ import pytest
 from gpusim import GemmParams, load_gpu
 from gpusim.errors import ConfigError, KernelError
 from gpusim.evidence.validate.judged_rows import read_judged
-from gpusim.lessons.traffic import fetches, merging, orders
+from gpusim.lessons.traffic import coalescing, fetches, orders
 from gpusim.lessons.trust import families
 
 GPU = load_gpu("h200_sxm")
@@ -33,7 +33,7 @@ def test_a_line_that_l2_keeps_comes_from_memory_once() -> None:
 
 
 def test_neighbours_merge_and_far_ones_do_not() -> None:
-    near, far = merging("near", (2,)), merging("far", (2,))
+    near, far = coalescing("near", (2,)), coalescing("far", (2,))
     assert near["measured"].item() == pytest.approx(0.5, abs=0.02)
     assert far["measured"].item() == pytest.approx(1.0, abs=0.02)
     assert near["error (%)"].item() == pytest.approx(100.0 * (near["predicted"] / near["measured"] - 1.0).item(), abs=1e-6)

@@ -11,7 +11,7 @@ from gpusim.evidence.cases.paths import held_out_families
 from gpusim.evidence.validate.judged_rows import read_judged
 from gpusim.lessons.launch_outcome import refusal
 from gpusim.lessons.rows import judged
-from gpusim.lessons.trust import families, metrics, order_of_configurations, rows_of, said_of_itself
+from gpusim.lessons.trust import expected_error_text, families, metrics, order_of_configurations, rows_of
 
 
 def test_rows_of_a_held_out_family_are_not_shown() -> None:
@@ -38,8 +38,8 @@ def test_metrics_and_orders_are_those_of_the_table() -> None:
 
 
 def test_a_prediction_says_by_what_it_was_judged() -> None:
-    assert "the family softmax on h200_sxm" in said_of_itself("softmax", "h200_sxm")
-    cooperative = said_of_itself("gemm", "h200_sxm", math="wgmma", copy="tma", schedule="cooperative")
+    assert "the family softmax on h200_sxm" in expected_error_text("softmax", "h200_sxm")
+    cooperative = expected_error_text("gemm", "h200_sxm", math="wgmma", copy="tma", schedule="cooperative")
     assert "the held-out family hopper_gemm cooperative" in cooperative
 
 

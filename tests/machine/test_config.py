@@ -320,7 +320,7 @@ def test_an_unchanged_copy_loads_as_the_original(tmp_path: Path) -> None:
         pytest.param('"16" = 6', '"16" = 5', "device.gpcs hold 116 SMs", id="GPCs that hold other SMs"),
         pytest.param("singleton_tpc_sms = 8", "singleton_tpc_sms = 18", "18 of the first in lone pairs",
         id="more lone SMs than there are"),
-        pytest.param("gpc_l2_partition = [0,", "gpc_l2_partition = [2,", "wants one of 2 partitions", id="a GPC on no side"),
+        pytest.param("gpc_l2_partition = [0,", "gpc_l2_partition = [2,", "one of 2 L2 partitions", id="GPC on no partition"),
         pytest.param("gpc_l2_partition = [0,", "gpc_l2_partition = [0, 0,", "for each of 8 GPCs", id="a side of no GPC"),
         pytest.param('{ "0" = 0.8968, ', "{ ", "loop_fetch_rate_by_tpc has 1, 2, 3, 4, 5, 6, 7, 8, wants",
         id="a TPC without a pace"),
@@ -362,6 +362,10 @@ def test_an_unchanged_copy_loads_as_the_original(tmp_path: Path) -> None:
             'title = "', 'titel = "', "titel is unknown; did you mean 'title'?", id="misspelt title"
         ),
         pytest.param("[device]\n", "[device\n", "not valid TOML", id="no TOML"),
+        pytest.param(
+            "sustained_read_gb_per_s = 3153.0", "sustained_read_gb_per_s = 3353.0",
+            "component.hbm.sustained_read_gb_per_s is 3353, above the peak, peak_gb_per_s, 3352", id="sustained above peak",
+        ),
     ],
 )
 def test_a_wrong_line_is_refused_by_file_and_key(tmp_path: Path, old: str, new: str, said: str) -> None:
@@ -515,6 +519,7 @@ def test_features_may_differ_alone_and_are_no_numbers(tmp_path: Path) -> None:
     gpu = load_gpu(child(tmp_path, '[device]\nfeatures = ["cp_async", "mma_sync", "tma"]\n'))
     assert gpu.features == {"cp_async", "mma_sync", "tma"}
     assert gpu.parameters() == load_gpu("h100_sxm").parameters() and "device.features" not in gpu.sources
+    assert "device.features is [], wants those that the GPU has" in refusal(child(tmp_path, "[device]\nfeatures = []\n"))
     text = '[device]\nfeatures = ["tma"]\n[device.source]\nfeatures = "guess: some"\n'
     assert "device.source.features is unknown" in refusal(child(tmp_path, text))
 

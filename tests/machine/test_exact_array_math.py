@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gpusim.machine.exact_array_math import CHUNK, along, exp_of, softplus_of
-from gpusim.machine.memory.l2_capacity import CERTAIN, MOST_SPREADS, Sides
+from gpusim.machine.memory.l2_capacity import CERTAIN, MOST_SPREADS, L2Partitions
 
 WIDE = np.linspace(-690.0, 690.0, 3 * CHUNK + 1)
 NEAR = np.linspace(-45.0, 45.0, 3 * CHUNK + 1)
@@ -49,9 +49,9 @@ def test_between_points_values_are_even(seed: int) -> None:
 
 
 def test_lines_far_from_what_a_side_holds_are_lost_for_certain() -> None:
-    sides = Sides(num=1, side_bytes=1000.0, spread=0.05)
+    partitions = L2Partitions(num=1, partition_bytes=1000.0, spread=0.05)
     touched = np.linspace(0.0, 2000.0, 4001)
     by_formula = 1.0 / (1.0 + np.exp(-(touched / 1000.0 - 1.0) / 0.05))
     expected = np.where(by_formula < CERTAIN, 0.0, np.where(by_formula > 1.0 - CERTAIN, 1.0, by_formula))
-    assert np.allclose(sides.lost_share(touched), expected, rtol=1e-14)
+    assert np.allclose(partitions.lost_share(touched), expected, rtol=1e-14)
     assert 1.0 / (1.0 + np.exp(MOST_SPREADS)) < CERTAIN

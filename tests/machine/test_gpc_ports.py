@@ -5,17 +5,17 @@ from __future__ import annotations
 import pytest
 
 from gpusim.errors import ConfigError
-from gpusim.machine.memory.gpc_ports import side_shares
+from gpusim.machine.memory.gpc_ports import partition_shares
 
 
-@pytest.mark.parametrize(("sides", "lead"), [([0] * 12 + [1], 0.1), ([0, 1], 1.0), ([0, 1, 2], 0.01)])
-def test_a_lead_that_leaves_the_other_side_nothing_is_refused(sides: list[int], lead: float) -> None:
+@pytest.mark.parametrize(("partitions", "lead"), [([0] * 12 + [1], 0.1), ([0, 1], 1.0), ([0, 1, 2], 0.01)])
+def test_a_lead_that_leaves_the_other_partition_nothing_is_refused(partitions: list[int], lead: float) -> None:
     with pytest.raises(ConfigError, match="partition0_lead_fraction"):
-        side_shares(sides, lead)
+        partition_shares(partitions, lead)
 
 
-@pytest.mark.parametrize("sides", [[0] * 12 + [1], [0, 1], [1, 1, 0]])
-def test_sides_have_all_of_the_slices_whoever_leads(sides: list[int]) -> None:
-    shares = side_shares(sides, 0.08)
+@pytest.mark.parametrize("partitions", [[0] * 12 + [1], [0, 1], [1, 1, 0]])
+def test_partitions_have_all_of_the_slices_whoever_leads(partitions: list[int]) -> None:
+    shares = partition_shares(partitions, 0.08)
     assert sum(shares.values()) == pytest.approx(1.0)
     assert min(shares.values()) > 0.0

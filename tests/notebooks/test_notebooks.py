@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 import sys
+import tomllib
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
@@ -43,6 +44,34 @@ def cells(path: Path, kind: str, tag: str | None = None) -> list[Any]:
     ]
 
 
+SHOWN = '''
+def shown_claims(code):
+    found, kept = {}, globals().setdefault("names_of_claims", {})
+    names = {**kept, **globals(), "claims": found.update}
+    exec(code, names)
+    kept.update(names)
+    assert {type(holds).__name__ for holds in found.values()} <= {"bool", "bool_"}, found
+    return {sentence: bool(holds) for sentence, holds in found.items()}
+'''
+"""Function that runs a cell of claims on a copy of a lesson's names, so that the lesson does not need the cell."""
+
+
+def claims_of(path: Path) -> Any:
+    """Sentences of a lesson, with the expressions that show them; readers do not see them."""
+    return tomllib.loads((Path(__file__).parent / "claims" / f"{path.stem}.toml").read_text(encoding="utf-8"))
+
+
+def with_claims(path: Path) -> Any:
+    """A lesson with a cell of claims behind each cell that has some."""
+    notebook, claims = read(path), claims_of(path)
+    for cell in reversed(claims["cell"]):  # of several behind a cell the first comes first
+        (place,) = (idx for idx, other in enumerate(notebook.cells) if other.id == cell["after"])
+        code = claims.get("imports", "") + cell["code"]
+        asked = nbformat.v4.new_code_cell(f"{SHOWN}shown_claims({code!r})", metadata={"tags": ["claim"]})
+        notebook.cells.insert(place + 1, asked)
+    return notebook
+
+
 def text_of(path: Path) -> str:
     return "\n\n".join(cell.source for cell in cells(path, "markdown"))
 
@@ -67,7 +96,7 @@ def test_a_lesson_runs_from_top_to_bottom_and_its_claims_hold(
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")])))
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
-    notebook = read(path)
+    notebook = with_claims(path)
     resources = {"metadata": {"path": str(tmp_path)}}
     nbclient.NotebookClient(notebook, timeout=MOST_SECONDS, kernel_name="python3", resources=resources).execute()
     num_claims, told = 0, ""
@@ -117,7 +146,7 @@ def test_a_lesson_has_its_parts(path: Path) -> None:
     assert text.count("**Exercise") >= 1
     assert text.count("<details>") == text.count("</details>") >= 1
     assert len(cells(path, "code", "solution")) >= 1
-    shown = [cell for cell in read(path).cells if "remove-cell" not in cell.metadata.get("tags", [])]
+    shown = read(path).cells
     words = [cell for cell in shown if cell.cell_type == "markdown" and "answer" in cell.metadata.get("tags", [])]
     assert 12 <= len(shown) - len(words) <= 46  # words that are folded belong to the cell before them
     assert 700 <= len(text.split()) <= 1900
@@ -142,7 +171,7 @@ def test_a_cell_is_short_and_has_no_logic_of_its_own(path: Path) -> None:
         found = [node for node in ast.walk(tree) if isinstance(node, wrong)]
         assert is_kernel or not found, cell.source
         assert is_kernel or len(cell.source.splitlines()) <= MOST_LINES, cell.source
-        assert "claim" in tags or max(map(len, cell.source.splitlines())) <= 125, cell.source
+        assert max(map(len, cell.source.splitlines())) <= 125, cell.source
 
 
 @each(NOTEBOOKS)
@@ -163,9 +192,13 @@ def test_what_is_folded_is_folded_in_jupyter_and_on_the_site(path: Path) -> None
     for cell in cells(path, "code", "solution"):
         assert {"hide-cell", "hide-input"} & set(cell.metadata.tags)
         assert cell.metadata.jupyter.source_hidden
-    for cell in cells(path, "code", "claim"):
-        assert "remove-cell" in cell.metadata.tags
-        assert cell.metadata.jupyter.source_hidden
+
+
+@each(NOTEBOOKS)
+def test_readers_do_not_see_the_claims(path: Path) -> None:
+    assert not [cell.source for cell in read(path).cells if "claim" in cell.metadata.get("tags", []) or "claims(" in cell.source]
+    places = list(dict.fromkeys(cell["after"] for cell in claims_of(path)["cell"]))
+    assert places == [cell.id for cell in read(path).cells if cell.id in places]
 
 
 @each(NOTEBOOKS)
@@ -194,7 +227,7 @@ def test_no_answer_stands_open_below_its_question(path: Path) -> None:
 @each(NOTEBOOKS)
 def test_words_behind_an_answer_are_folded_with_it(path: Path) -> None:
     """What follows an answer in words begins something new: a heading, a step, another fold."""
-    shown = [cell for cell in read(path).cells if "remove-cell" not in cell.metadata.get("tags", [])]
+    shown = read(path).cells
     for cell, following in pairwise(shown):
         if "answer" in cell.metadata.get("tags", []) and following.cell_type == "code":
             assert {"answer", "prediction"} & set(following.metadata.get("tags", [])), following.source

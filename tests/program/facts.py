@@ -130,12 +130,12 @@ def facts_of(op: Any, launch: Launch, role: WarpRole, context: Context) -> Facts
         case ops.Wgmma():
             numbers = op.num_issues, op.num_between, num_groups, num_warps
             return OpKind.WGMMA, op.atom, numbers, op.reads, op.num_issues * num_groups
-        case ops.Code():
-            return OpKind.CODE, op.name, op.num_bytes
-        case ops.FarCode():
-            return OpKind.FAR_CODE, op.name, op.begin_bytes, op.end_bytes, op.own_cycles
-        case ops.LoopCode():
-            return OpKind.LOOP_CODE, op.num_fma, op.num_others, op.bank_reads
+        case ops.FetchCode():
+            return OpKind.FETCH_CODE, op.name, op.num_bytes
+        case ops.FetchColdCode():
+            return OpKind.FETCH_COLD_CODE, op.name, op.begin_bytes, op.end_bytes, op.overhead_cycles
+        case ops.LoopBody():
+            return OpKind.LOOP_BODY, op.num_fma, op.num_others, op.bank_reads
         case ops.Fma():
             return OpKind.FMA, op.num_instructions, op.bank_reads, op.num_runs, op.is_chain, op.by_age
         case ops.Alu():
@@ -269,13 +269,13 @@ def _facts(all_of: Programs, row: dict[str, Any], cta_idx: int, owner: dict[int,
             reads = tuple(all_of.stages[idx] for idx in all_of.lists[extra : extra + row["step"]])
             numbers = batch.op.num_issues, batch.op.num_between, batch.num_warpgroups, batch.num_warps
             return kind, batch.op.atom, numbers, reads, row["barrier"]
-        case OpKind.CODE:
+        case OpKind.FETCH_CODE:
             return kind, all_of.code_names[cost], number
-        case OpKind.FAR_CODE:
-            far = costs.far_codes.items[cost]
-            return kind, all_of.far_code_names[far.name], far.begin_bytes, far.end_bytes, far.own_cycles
-        case OpKind.LOOP_CODE:
-            code = costs.loop_codes.items[cost]
+        case OpKind.FETCH_COLD_CODE:
+            far = costs.cold_codes.items[cost]
+            return kind, all_of.cold_code_names[far.name], far.begin_bytes, far.end_bytes, far.overhead_cycles
+        case OpKind.LOOP_BODY:
+            code = costs.loop_bodies.items[cost]
             return kind, code.num_fma, code.num_others, code.bank_reads
         case OpKind.FMA:
             fma = costs.fmas.items[cost]

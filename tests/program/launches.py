@@ -15,7 +15,7 @@ from gpusim.program.cta_classes import trace_launch
 from gpusim.program.programs import Programs
 from gpusim.program.records import OpKind
 from gpusim.simulate.plan import check, count_slots, grid_of_persistent
-from gpusim.traffic.footprints import Uses
+from gpusim.traffic.footprints import FootprintTable
 from gpusim.workload.launch import Footprint, RoleContext
 from gpusim.workload.smem.access import AccessPattern
 
@@ -56,7 +56,7 @@ def launch(*programs: Program | WarpRole, num_warps: int = 4, **more: Any) -> La
 
 def arguments(of: Launch, gpu: GpuSpec = TOY) -> Mapping[str, Any]:
     """What tracing asks for beside a launch."""
-    uses = Uses.of(of, gpu)
+    uses = FootprintTable.of(of, gpu)
     return {
         "num_ctas": of.num_ctas or grid_of_persistent(of, count_slots(of, gpu, check(of, gpu))),
         "panels_of": {use.tensor: use.panel_of_tile for use in uses.of_tensors},

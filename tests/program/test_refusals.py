@@ -105,8 +105,11 @@ REFUSED: list[tuple[tuple[Any, ...], str]] = [
     ((ops.CpAsyncWaitGroup(-1),), "{who} waits until -1 groups are in flight, wants 0 or more"),
     ((ops.BulkWaitGroup(-2),), "{who} waits until -2 groups are in flight, wants 0 or more"),
     ((ops.WgmmaWaitGroup(-1),), "{who} waits until -1 groups are in flight, wants 0 or more"),
-    ((ops.Code("loop", 0),), "code 'loop' has 0 bytes and had 0, wants one length above 0"),
-    ((ops.Code("loop", 64), ops.Code("loop", 128),), "code 'loop' has 128 bytes and had 64, wants one length above 0"),
+    ((ops.FetchCode("loop", 0),), "code 'loop' has 0 bytes and had 0, wants one length above 0"),
+    (
+        (ops.FetchCode("loop", 64), ops.FetchCode("loop", 128),),
+        "code 'loop' has 128 bytes and had 64, wants one length above 0",
+    ),
     ((ops.Fma(8, by_age=True),), "{who} multiplies by age and takes no turns, wants num_runs of 1 or more"),
     ((ops.Fma(-1),), "-1 instructions were issued, wants 0 or more"),
     ((ops.Alu(-1.5),), "-1.5 instructions were issued, wants 0 or more"),

@@ -389,8 +389,8 @@ class Marks(Act):
         self.before = draw.sample(
             [
                 ops.MbarrierInit(self.barrier), ops.FenceMbarrierInit(), ops.WgmmaFence(), ops.FenceAcqRel(),
-                ops.PrefetchTensormap(("a", "b")), ops.Code(name, num_bytes), ops.LoopCode(40.0, 3.0),
-                ops.FarCode(name, 4096, 4096 + num_bytes, 10.0), ops.FenceProxyAsync(),
+                ops.PrefetchTensormap(("a", "b")), ops.FetchCode(name, num_bytes), ops.LoopBody(40.0, 3.0),
+                ops.FetchColdCode(name, 4096, 4096 + num_bytes, 10.0), ops.FenceProxyAsync(),
             ],
             6,
         )

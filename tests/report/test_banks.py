@@ -16,7 +16,7 @@ from gpusim.errors import GpusimError
 from gpusim.layout import Layout, Swizzle
 from gpusim.report.banks import TURNS, banks_document, picture_lines, render_banks, swizzle_words, verdict_of
 from gpusim.report.plots import banks as plots_banks
-from gpusim.report.plots.banks import best_mend, plot_banks
+from gpusim.report.plots.banks import best_fix, plot_banks
 from gpusim.report.plots.layouts import plot_layout
 from gpusim.workload.dtypes import BF16, FP8, FP32
 from gpusim.workload.smem.bank_conflict_fixes import Study, study
@@ -92,7 +92,7 @@ def test_the_rule_says_what_it_rests_on() -> None:
 def test_what_is_free_needs_no_swizzle_and_no_picture_of_a_mend() -> None:
     found = ldmatrix(72)
     assert verdict_of(found) == "ldmatrix_x4 takes 4 wavefronts, as few as it can: no swizzle needed"
-    assert best_mend(found) is None
+    assert best_fix(found) is None
     assert verdict_of(ldmatrix(swizzle=Swizzle(3, 4, 3))).endswith("thanks to the swizzle")
 
 

@@ -443,7 +443,7 @@ def test_words_on_an_axis_have_no_lines_between_them() -> None:
     (FRAME.assign(measured=float("nan"), predicted=float("nan")), {}, "nothing to draw"),
     (FRAME.assign(stages=["a", "b", "c"]), {"log_x": True}, "leave log_x out"),
     (FRAME.assign(measured=0.0), {"log_y": True}, "leave log_y out"),
-    ({str(idx): FRAME for idx in range(9)}, {}, "at most 6 are told apart"),
+    ({str(idx): FRAME for idx in range(9)}, {}, "at most 6 can be distinguished"),
 ])  # fmt: skip
 def test_what_cannot_be_drawn_is_refused(frame: Any, options: dict[str, Any], words: str) -> None:
     with pytest.raises(GpusimError, match=words):

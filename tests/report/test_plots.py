@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 from gpusim.errors import GpusimError
 from gpusim.kernel_models import KERNEL_MODELS
 from gpusim.machine.config import load_gpu
+from gpusim.report import plots
 from gpusim.report.plots.timeline import LOADS, LOOKS, OWN_MMA, STORES, ctas_shown, in_flight, lanes_of, plot_timeline
 from gpusim.report.plots.window import ROUNDS_SHOWN, Window, of_sm, opening_window, steady_window
 from gpusim.simulate.result import Result
@@ -209,3 +211,13 @@ def test_a_shuffle_is_not_called_a_load() -> None:
 def test_a_window_that_begins_behind_the_end_is_refused(result: Result) -> None:
     with pytest.raises(GpusimError, match=r"begins at cycle 900,000, and nothing happens after \d"):
         plot_timeline(result, window=(900000.0, 900001.0))
+
+
+def test_every_plot_can_be_imported_from_the_folder() -> None:
+    folder = Path(plots.__file__).parent
+    public = re.compile(r"^def (plot_\w+)", re.MULTILINE)
+    defined = {name: path.stem for path in folder.glob("*.py") for name in public.findall(path.read_text())}
+    assert defined == plots.MODULES
+    assert all(callable(getattr(plots, name)) for name in defined)
+    with pytest.raises(ImportError, match="plot_nothing"):
+        from gpusim.report.plots import plot_nothing  # noqa: F401

@@ -95,14 +95,16 @@ def is_shown(text: str, value: float) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("words", "columns"), [*((words, columns) for words in RUNS for columns in (80, 100)), (RUNS[0], 200)]
+    ("words", "columns"), [*((words, columns) for words in RUNS for columns in (60, 80, 100)), (RUNS[0], 200)]
 )
 def test_a_prediction_is_one_screen_with_the_verdict_first(words: str, columns: int) -> None:
     lines, document, _ = _predicted(words, (), columns)
-    assert len(lines) <= MOST_LINES == 25
+    assert len(lines) <= (25 if columns >= 80 else 30) and MOST_LINES == 25
     assert max(map(len, lines)) <= min(columns, MOST_COLUMNS) and MOST_COLUMNS == 100
-    assert lines[0].startswith("Verdict    ") and f"bound by {document['bound_by']}" in lines[0]
     rows = rows_of(lines)
+    assert lines[0].startswith("Verdict    ") and f"bound by {document['bound_by']}" in " ".join(rows["Verdict"])
+    for name, error in document["expected_errors"].items():  # seen wherever its counter is
+        assert all(f"{error:g} %" in line or f"{error:g} points" in line for line in rows["Counters"] if name in line)
     assert list(rows)[1] == "Kernel" and list(rows)[-1] == "Next"
     assert len(" ".join(rows["Bound by"]).split()) <= 25
     assert len(rows.get("Remark", [])) <= len(document["remarks"])

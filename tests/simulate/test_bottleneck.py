@@ -47,7 +47,7 @@ def test_copies_that_fill_the_link_between_the_sides_say_so_and_those_that_fill_
         launch = KERNEL_MODELS["elementwise"].params(op="copy", elements=2**exponent).launch(H200)
         found.append(simulate(launch, H200, clock=1980.0))
     small, large = found
-    assert small.bound_by == "l2_link" and "the link between L2's sides is busy" in small.reason
+    assert small.bound_by == "l2_link" and "the link between L2's partitions is busy" in small.reason
     assert small.busy["l2_link"] > 0.8 > small.busy["hbm"]
     assert large.bound_by == "hbm" and large.busy["hbm"] > 0.8
     assert 0.8 < large.busy["l2_link"] <= 1.0

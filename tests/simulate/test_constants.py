@@ -18,7 +18,7 @@ from gpusim.program.records import CONSTANTS, TABLES
 from gpusim.simulate.constants import in_order, machine_numbers, machine_tables
 from gpusim.simulate.idealize import IDEALS, idealize
 from gpusim.simulate.plan import LaunchPlan
-from gpusim.traffic.footprints import Uses
+from gpusim.traffic.footprints import FootprintTable
 from gpusim.units import Clock
 
 FAST, SLOW = Clock(sm_mhz=1600.0), Clock(sm_mhz=800.0)
@@ -39,7 +39,7 @@ def plan_on(
     )
     return LaunchPlan(
         launch=launch, gpu=gpu, is_warm=is_warm, occupancy=held, num_slots=gpu.num_sms * ctas_per_sm, num_ctas=num_ctas,
-        uses=Uses(tiles=np.arange(num_ctas), of_tensors=()), traffic={},
+        footprints=FootprintTable(tiles=np.arange(num_ctas), of_tensors=()), traffic={},
     )
 
 

@@ -61,7 +61,7 @@ def rates(sms: Collection[int], *, stores: bool = False) -> dict[int, float]:
 
 @pytest.mark.parametrize("side", [0, 1])
 def test_sms_of_one_side_get_half_of_what_all_slices_serve_but_for_its_lead(side: int) -> None:
-    sms = [sm for sm, of_sm in enumerate(GPU.side_of_sm) if of_sm == side]
+    sms = [sm for sm, of_sm in enumerate(GPU.partition_of_sm) if of_sm == side]
     assert sum(rates(sms).values()) == pytest.approx(SLICES / 2 * (1 + LEAD * (1 - 2 * side)), rel=0.01)
 
 
@@ -76,7 +76,7 @@ def test_gpcs_of_a_side_get_alike_so_that_sms_of_a_larger_one_get_less() -> None
 def test_stores_of_the_far_side_cross_in_turns_of_parts_of_gpcs() -> None:
     got = rates(EVERY_SM, stores=True)
     parts = parts_of_gpcs(GPU.floorplan.gpc_of_sm, GPU.xbar.num_gpc_store_ports)
-    far = [sm for sm in EVERY_SM if GPU.side_of_sm[sm] == 1]
+    far = [sm for sm in EVERY_SM if GPU.partition_of_sm[sm] == 1]
     turn = 2 * GPU.l2.fabric_bytes_per_cycle / 12
     for part in {parts[sm] for sm in far}:  # four GPCs of three parts, of four SMs or six
         assert sum(got[sm] for sm in far if parts[sm] == part) == pytest.approx(turn, rel=0.04)

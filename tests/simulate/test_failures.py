@@ -27,7 +27,7 @@ BARRIER = (NamedBarrier(name="math", num_threads=64),)
 def plan_of(name: str = "worker") -> LaunchPlan:
     """Of a launch that declares what those of these tests do."""
     return plan_launch(
-        launch(of_ops(ops.Code("loop", 16), name=name), named_barriers=BARRIER, num_ctas=12), TOY, is_warm=True
+        launch(of_ops(ops.FetchCode("loop", 16), name=name), named_barriers=BARRIER, num_ctas=12), TOY, is_warm=True
     )
 
 
@@ -137,7 +137,7 @@ def test_a_cta_that_exits_with_bytes_on_their_way() -> None:
         (ops.MbarrierArrive("full", 0, cta_rank=3), Failure.NO_SUCH_RANK, {"first": 3, "second": 1}),
         (ops.SetMaxNReg(24, "inc"), Failure.SETMAXNREG_DIRECTION, {"first": 24, "second": 168, "third": 1}),
         (ops.SetMaxNReg(232, "dec"), Failure.SETMAXNREG_DIRECTION, {"first": 232, "second": 168}),
-        (ops.Code("loop", 0), Failure.CODE_LENGTH, {"first": 0, "second": 0, "third": 0}),
+        (ops.FetchCode("loop", 0), Failure.CODE_LENGTH, {"first": 0, "second": 0, "third": 0}),
     ],
     ids=str,
 )

@@ -15,7 +15,7 @@ from gpusim.program.records import TABLES
 from gpusim.simulate.op_tables import (
     fetches_row,
     fma_row,
-    loop_code_row,
+    loop_body_row,
     mma_sync_row,
     tma_load_row,
     tma_store_row,
@@ -181,7 +181,7 @@ def test_fetches_say_what_crosses_is_read_and_may_merge() -> None:
 def test_an_ffma_takes_the_turns_that_its_registers_bank_needs(reads: float) -> None:
     bank_reads = reads * TOY.warp_scheduler.bank_reads_per_cycle
     assert fma_row(TOY, ops.Fma(10.0, bank_reads=bank_reads, num_runs=2)) == (10.0, max(1.0, reads), 2)
-    assert loop_code_row(TOY, ops.LoopCode(10.0, 5.0, bank_reads)) == (15.0, 10.0 * max(1.0, reads) + 5.0)
+    assert loop_body_row(TOY, ops.LoopBody(10.0, 5.0, bank_reads)) == (15.0, 10.0 * max(1.0, reads) + 5.0)
 
 
 @pytest.mark.parametrize("name", GPUS)

@@ -115,7 +115,7 @@ def test_code_is_waited_for_where_it_lies_and_then_where_it_fits(l2: str) -> Non
 
     def program(cta: RoleContext) -> Ops:
         for _ in range(2):
-            yield ops.Code("body", 1536)
+            yield ops.FetchCode("body", 1536)
             yield ops.Fma(96)
 
     cache = {"l0_bytes": 1024.0, "l1_bytes": 4096.0, "l1_latency_cycles": 8.0, "prefetched_bytes": 64.0}

@@ -56,7 +56,7 @@ def test_a_packed_launch_has_what_its_plan_and_programs_have(name: str) -> None:
         arrivals = {ring.name: ring.num_arrivals for ring in each.mbarriers}
         assert sections["mbarriers"]["num_arrivals"].tolist() == [arrivals[ring] for ring, _ in programs.barriers]
         assert sections["roles"]["num_warps"].tolist() == [role.num_warps for role in each.roles]
-        for table in ("accesses", "stores", "tma_loads", "tma_stores", "wgmmas", "mma_syncs", "fmas", "alus", "far_codes"):
+        for table in ("accesses", "stores", "tma_loads", "tma_stores", "wgmmas", "mma_syncs", "fmas", "alus", "cold_codes"):
             assert len(sections[table]) == len(getattr(programs.costs, table).items)
         check_buffer(packed)
 

@@ -85,13 +85,13 @@ def test_tables_say_what_the_plan_says(case: tuple[str, Launch], is_warm: bool) 
     for name, tensor in zip(names, tables["tensors"], strict=True):
         traffic = plan.traffic.get(name)
         assert tensor["is_planned"] == (traffic is not None)
-        assert tensor["fetch_scale"] == plan.uses.fetch_scales.get(name, 1.0)
+        assert tensor["fetch_scale"] == plan.footprints.fetch_scales.get(name, 1.0)
         if traffic is None:
             assert tensor["num_walks"] == 0
             continue
         check_shares(tables, tensor, traffic)
         walk = int(tensor["first_walk"])
-        use = next(use for use in plan.uses.of_tensors if use.tensor == name)
+        use = next(use for use in plan.footprints.of_tensors if use.tensor == name)
         most = int(use.panel_of_tile.max())
         panels = [-2, -1, *np.unique(np.linspace(0, most + 3, MOST_LOOKED_UP).astype(np.int64)).tolist()]
         check_walk(tables, walk, traffic.losses, panels)

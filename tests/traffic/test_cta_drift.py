@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from gpusim.kernel_models.gemm import GemmParams
 from gpusim.machine.config import load_gpu
-from gpusim.machine.memory.l2_capacity import Sides
-from gpusim.simulate.plan import life_deviation, plan_traffic, waves_of_tiles
+from gpusim.machine.memory.l2_capacity import L2Partitions
+from gpusim.simulate.plan import lifetime_cv, plan_traffic, waves_of_tiles
 from gpusim.traffic.cta_drift import MOST_CLUSTERS, CtaLifetimes, add_drift_misses
-from gpusim.traffic.footprints import Uses
+from gpusim.traffic.footprints import FootprintTable
 from gpusim.traffic.l2_plan import panel_traffic
-from gpusim.traffic.panels import PanelTraffic, PanelUse
+from gpusim.traffic.panels import FootprintRow, PanelTraffic
 from gpusim.workload.launch import Launch
 
 GPU = load_gpu("h200_sxm")
@@ -28,15 +28,15 @@ NUM_CHUNKS = 64
 """Of a panel, where lines are looked at one by one."""
 
 
-def lives(deviation: float, *, is_persistent: bool = False, cluster_size: int = 1) -> CtaLifetimes:
+def lifetimes(deviation: float, *, is_persistent: bool = False, cluster_size: int = 1) -> CtaLifetimes:
     return CtaLifetimes(num_slots=NUM_SLOTS, cluster_size=cluster_size, deviation=deviation, is_persistent=is_persistent)
 
 
-def product(rows: int, columns: int, *, cache_hint: str = "evict_normal") -> list[PanelUse]:
+def product(rows: int, columns: int, *, cache_hint: str = "evict_normal") -> list[FootprintRow]:
     """A and B of a product of so many tiles, a row of tiles after the other: panels of a MiB."""
     tiles = np.arange(rows * columns)
     return [
-        PanelUse(
+        FootprintRow(
             tensor=name, is_write=False, panel_of_tile=panels, bytes_of_tile=np.full(len(tiles), MIB), cache_hint=cache_hint
         )
         for name, panels in (("a", tiles // columns), ("b", tiles % columns))
@@ -44,27 +44,28 @@ def product(rows: int, columns: int, *, cache_hint: str = "evict_normal") -> lis
 
 
 def planned(
-    uses: list[PanelUse], of: CtaLifetimes, *, side_mib: float, num_slots: int = NUM_SLOTS
+    footprints: list[FootprintRow], of: CtaLifetimes, *, side_mib: float, num_slots: int = NUM_SLOTS
 ) -> tuple[dict[str, PanelTraffic], dict[str, PanelTraffic]]:
     """In step, and apart."""
-    waves, sides = waves_of_tiles(len(uses[0].panel_of_tile), num_slots), Sides(num=1, side_bytes=side_mib * MIB, spread=0.0)
-    in_step = panel_traffic(uses, waves, sides=sides, is_warm=False)
-    return in_step, add_drift_misses(in_step, uses, waves, sides=sides, lives=of)
+    waves = waves_of_tiles(len(footprints[0].panel_of_tile), num_slots)
+    l2 = L2Partitions(num=1, partition_bytes=side_mib * MIB, spread=0.0)
+    in_step = panel_traffic(footprints, waves, l2=l2, is_warm=False)
+    return in_step, add_drift_misses(in_step, footprints, waves, l2=l2, lifetimes=of)
 
 
 def read_mib(traffic: dict[str, PanelTraffic]) -> float:
     return sum(item.read_miss_bytes for item in traffic.values()) / MIB
 
 
-def lru_mib(uses: list[PanelUse], begins: np.ndarray, *, side_mib: float) -> float:
+def lru_mib(footprints: list[FootprintRow], begins: np.ndarray, *, side_mib: float) -> float:
     """MiB from memory where each tile takes a life for its panels, chunk by chunk, and the least recently used leave L2."""
     held: OrderedDict[tuple[str, int, int], None] = OrderedDict()
     room, missed = round(side_mib * NUM_CHUNKS), 0
     at = begins[:, None] + np.arange(NUM_CHUNKS) / NUM_CHUNKS
     for idx in np.argsort(at, axis=None, kind="stable").tolist():
         tile, chunk = divmod(idx, NUM_CHUNKS)
-        for use in uses:
-            key = (use.tensor, int(use.panel_of_tile[tile]), chunk)
+        for row in footprints:
+            key = (row.tensor, int(row.panel_of_tile[tile]), chunk)
             if key in held:
                 held.move_to_end(key)
                 continue
@@ -76,13 +77,13 @@ def lru_mib(uses: list[PanelUse], begins: np.ndarray, *, side_mib: float) -> flo
 
 
 def test_alike_ctas_begin_wave_by_wave() -> None:
-    found = lives(0.0).begins(3 * NUM_SLOTS)
+    found = lifetimes(0.0).begins(3 * NUM_SLOTS)
     assert found.tolist() == [float(wave) for wave in range(3) for _ in range(NUM_SLOTS)]
 
 
 @given(st.sampled_from([0.01, 0.05, 0.2]), st.booleans(), st.sampled_from([1, 2, 4]))
 def test_clusters_begin_together_and_later_ones_further_apart(deviation: float, is_persistent: bool, size: int) -> None:
-    found = lives(deviation, is_persistent=is_persistent, cluster_size=size).begins(9 * NUM_SLOTS).reshape(9, -1, size)
+    found = lifetimes(deviation, is_persistent=is_persistent, cluster_size=size).begins(9 * NUM_SLOTS).reshape(9, -1, size)
     assert (found == found[:, :, :1]).all()
     spread = found[:, :, 0].std(axis=1)
     assert spread[0] == 0.0 < spread[1] < spread[8]
@@ -90,14 +91,14 @@ def test_clusters_begin_together_and_later_ones_further_apart(deviation: float, 
 
 
 def test_a_free_slot_takes_the_next_tile_and_a_persistent_cta_its_own() -> None:
-    by_turn, own = (lives(0.1, is_persistent=own).begins(4 * NUM_SLOTS) for own in (False, True))
+    by_turn, own = (lifetimes(0.1, is_persistent=own).begins(4 * NUM_SLOTS) for own in (False, True))
     assert (np.diff(by_turn) >= 0.0).all()
     assert (np.diff(own[NUM_SLOTS : 2 * NUM_SLOTS]) < 0.0).any()
     assert np.sort(own[NUM_SLOTS : 2 * NUM_SLOTS]) == pytest.approx(by_turn[NUM_SLOTS : 2 * NUM_SLOTS])
 
 
 def test_a_launch_has_the_same_lives_each_time() -> None:
-    assert (lives(0.05).begins(500) == lives(0.05).begins(500)).all()
+    assert (lifetimes(0.05).begins(500) == lifetimes(0.05).begins(500)).all()
 
 
 @settings(max_examples=20, deadline=None)
@@ -107,10 +108,10 @@ def test_a_launch_has_the_same_lives_each_time() -> None:
 def test_apart_all_is_read_once_at_least_and_at_most_by_each_who_asks(
     rows: int, columns: int, side_mib: float, deviation: float
 ) -> None:
-    uses = product(rows, columns)
-    in_step, apart = planned(uses, lives(deviation), side_mib=side_mib)
-    for use in uses:
-        before, after = in_step[use.tensor], apart[use.tensor]
+    footprints = product(rows, columns)
+    in_step, apart = planned(footprints, lifetimes(deviation), side_mib=side_mib)
+    for row in footprints:
+        before, after = in_step[row.tensor], apart[row.tensor]
         asked = np.bincount(waves_of_tiles(rows * columns, NUM_SLOTS)) * float(MIB)
         assert (after.miss_bytes_by_wave >= before.miss_bytes_by_wave).all()
         assert (after.miss_bytes_by_wave <= np.maximum(asked, before.miss_bytes_by_wave) * (1.0 + 1e-9)).all()
@@ -130,9 +131,9 @@ def test_what_is_fetched_again_is_what_lines_one_by_one_say(
     rows: int, columns: int, side_mib: float, deviation: float, is_persistent: bool
 ) -> None:
     """Where tiles in step would read a sixth less at least."""
-    uses, of = product(rows, columns), lives(deviation, is_persistent=is_persistent)
-    in_step, apart = planned(uses, of, side_mib=side_mib)
-    want = lru_mib(uses, of.begins(rows * columns), side_mib=side_mib)
+    footprints, of = product(rows, columns), lifetimes(deviation, is_persistent=is_persistent)
+    in_step, apart = planned(footprints, of, side_mib=side_mib)
+    want = lru_mib(footprints, of.begins(rows * columns), side_mib=side_mib)
     assert read_mib(in_step) < 0.85 * want
     assert read_mib(apart) == pytest.approx(want, rel=0.03)
 
@@ -143,12 +144,12 @@ def test_tiles_that_touch_nothing_bring_nothing() -> None:
     has_bytes = np.arange(64 * 16) % 2 * MIB
     shared = replace(b, bytes_of_tile=has_bytes)
     own = replace(shared, panel_of_tile=np.where(has_bytes > 0, b.panel_of_tile, 1000 + np.arange(64 * 16)))
-    read = [read_mib(planned([a, other], lives(0.05), side_mib=4.0)[1]) for other in (shared, own)]
+    read = [read_mib(planned([a, other], lifetimes(0.05), side_mib=4.0)[1]) for other in (shared, own)]
     assert read[0] == pytest.approx(read[1])
 
 
 def test_ctas_far_apart_read_more_than_in_step() -> None:
-    in_step, apart = planned(product(64, 16), lives(0.05), side_mib=4.0)
+    in_step, apart = planned(product(64, 16), lifetimes(0.05), side_mib=4.0)
     assert read_mib(apart) > 1.3 * read_mib(in_step)
     assert apart["b"].lookup_miss_bytes / in_step["b"].lookup_miss_bytes == pytest.approx(
         apart["b"].read_miss_bytes / in_step["b"].read_miss_bytes
@@ -156,17 +157,17 @@ def test_ctas_far_apart_read_more_than_in_step() -> None:
 
 
 def test_hinted_tensors_stay_in_step() -> None:
-    in_step, apart = planned(product(64, 16, cache_hint="evict_first"), lives(0.05), side_mib=4.0)
+    in_step, apart = planned(product(64, 16, cache_hint="evict_first"), lifetimes(0.05), side_mib=4.0)
     assert apart == in_step
 
 
 def test_launches_of_very_many_ctas_stay_in_step() -> None:
-    in_step, apart = planned(product(MOST_CLUSTERS // 16 + 1, 16), lives(0.05), side_mib=4.0)
+    in_step, apart = planned(product(MOST_CLUSTERS // 16 + 1, 16), lifetimes(0.05), side_mib=4.0)
     assert apart["b"] is in_step["b"]
 
 
 def test_the_first_waves_fetch_lines_once_and_later_ones_again() -> None:
-    _, apart = planned(product(64, 16), lives(0.05), side_mib=4.0)
+    _, apart = planned(product(64, 16), lifetimes(0.05), side_mib=4.0)
     times = apart["b"].times_fetched_by_wave
     assert times is not None and times[0] == 1.0 and times[-2] > 1.3
 
@@ -179,7 +180,7 @@ def gemm(tile: str, **options: Any) -> Launch:
 def test_lives_differ_as_far_as_slices_pace_them() -> None:
     """By hand: 64 x 128 of 64: 256 cycles of arithmetic for 24 KiB, for which an SM's part of the slices takes 668."""
     deviation = {
-        tile: life_deviation(launch, GPU, Uses.of(launch, GPU))
+        tile: lifetime_cv(launch, GPU, FootprintTable.of(launch, GPU))
         for tile in ("64x64x64", "64x128x64", "128x256x64") for launch in [gemm(tile, schedule="multistage")]
     }  # fmt: skip
     l2 = GPU.l2
@@ -187,7 +188,7 @@ def test_lives_differ_as_far_as_slices_pace_them() -> None:
     assert deviation["64x128x64"] == pytest.approx(l2.cta_lifetime_cv * (1.0 - 256 / by_slices))
     assert deviation["64x64x64"] > deviation["64x128x64"] > deviation["128x256x64"] > 0.0
     fp32 = gemm("64x64x8", dtype="fp32", math="fma", schedule="multistage", copy="cp_async")
-    assert life_deviation(fp32, GPU, Uses.of(fp32, GPU)) == 0.0
+    assert lifetime_cv(fp32, GPU, FootprintTable.of(fp32, GPU)) == 0.0
 
 
 def test_the_plan_of_a_launch_has_its_ctas_apart() -> None:
@@ -197,7 +198,7 @@ def test_the_plan_of_a_launch_has_its_ctas_apart() -> None:
     apart, in_step = (
         sum(
             item.read_miss_bytes
-            for item in plan_traffic(launch, gpu, Uses.of(launch, gpu), num_slots=396, is_warm=False).values()
+            for item in plan_traffic(launch, gpu, FootprintTable.of(launch, gpu), num_slots=396, is_warm=False).values()
         )
         for gpu in (GPU, alike)
     )
@@ -208,4 +209,4 @@ def test_the_plan_of_a_launch_has_its_ctas_apart() -> None:
 def test_rings_of_one_stage_stay_in_step(schedule: str) -> None:
     """Whatever the epilogue has two slots of."""
     one, two = (gemm("64x64x64", schedule=schedule, stages=stages, epilogue="tma_store") for stages in (1, 2))
-    assert life_deviation(one, GPU, Uses.of(one, GPU)) == 0.0 < life_deviation(two, GPU, Uses.of(two, GPU))
+    assert lifetime_cv(one, GPU, FootprintTable.of(one, GPU)) == 0.0 < lifetime_cv(two, GPU, FootprintTable.of(two, GPU))

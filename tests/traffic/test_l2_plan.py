@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpusim.machine.memory.l2_capacity import Sides
+from gpusim.machine.memory.l2_capacity import L2Partitions
 from gpusim.traffic.l2_plan import panel_traffic
-from gpusim.traffic.panels import Loss, Order, PanelTraffic, PanelUse, Touches
+from gpusim.traffic.panels import FootprintRow, Loss, Order, PanelTraffic, Touches
 
 KIB = 1024
 ALL = Loss((1.0,), (0.0,))
@@ -28,14 +28,14 @@ def traffic(
     is_write: bool = False,
 ) -> PanelTraffic:
     """One tensor's traffic: tile i walks panel ``panels[i]`` in wave ``waves[i]``."""
-    use = PanelUse(
+    row = FootprintRow(
         tensor="a",
         is_write=is_write,
         panel_of_tile=np.array(panels),
         bytes_of_tile=np.full(len(panels), panel_bytes),
     )
-    sides = Sides(num=1, side_bytes=capacity, spread=0.0)
-    return panel_traffic([use], np.array(waves), sides=sides, is_warm=is_warm)["a"]
+    l2 = L2Partitions(num=1, partition_bytes=capacity, spread=0.0)
+    return panel_traffic([row], np.array(waves), l2=l2, is_warm=is_warm)["a"]
 
 
 def missed(result: PanelTraffic) -> dict[int, set[int]]:
@@ -86,8 +86,8 @@ def test_stores_leave_for_what_capacity_lacks_and_are_never_fetched() -> None:
 
 
 def test_tensors_take_room_from_one_another() -> None:
-    uses = [
-        PanelUse(
+    footprints = [
+        FootprintRow(
             tensor=name,
             is_write=name == "d",
             panel_of_tile=np.array([0, 0]),
@@ -96,8 +96,8 @@ def test_tensors_take_room_from_one_another() -> None:
         for name in ("a", "b", "d")
     ]
     for capacity, waves in ((3 * KIB, {0}), (3 * KIB - 1, {0, 1})):
-        sides = Sides(num=1, side_bytes=capacity, spread=0.0)
-        result = panel_traffic(uses, np.array([0, 1]), sides=sides, is_warm=False)
+        l2 = L2Partitions(num=1, partition_bytes=capacity, spread=0.0)
+        result = panel_traffic(footprints, np.array([0, 1]), l2=l2, is_warm=False)
         assert missed(result["a"])[0] == missed(result["b"])[0] == waves
 
 
@@ -154,62 +154,65 @@ def test_panels_are_lost_as_the_least_recently_used_are(tiles: list[tuple[int, i
 # ---------------------------------------------------------------------- streams: a panel belongs to one tile
 
 
-def stream(num_tiles: int, *, per_wave: int, side: float, order: np.ndarray | None = None) -> dict[str, PanelTraffic]:
-    """A copy: each tile reads 1 KiB of x and stores 1 KiB of y, on two sides in turn."""
+def stream(num_tiles: int, *, per_wave: int, partition: float, order: np.ndarray | None = None) -> dict[str, PanelTraffic]:
+    """A copy: each tile reads 1 KiB of x and stores 1 KiB of y, on two partitions in turn."""
     tiles = np.arange(num_tiles)
     panels = tiles if order is None else order
-    uses = [
-        PanelUse(tensor=name, is_write=name == "y", panel_of_tile=panels, bytes_of_tile=np.full(num_tiles, KIB))
+    footprints = [
+        FootprintRow(tensor=name, is_write=name == "y", panel_of_tile=panels, bytes_of_tile=np.full(num_tiles, KIB))
         for name in ("x", "y")
     ]
-    sides = Sides(num=2, side_bytes=side * KIB, spread=0.0)
-    return panel_traffic(uses, tiles // per_wave, sides=sides, side_of_tile=tiles % 2, is_warm=False)
+    l2 = L2Partitions(num=2, partition_bytes=partition * KIB, spread=0.0)
+    return panel_traffic(footprints, tiles // per_wave, l2=l2, partition_of_tile=tiles % 2, is_warm=False)
 
 
 @given(num_tiles=st.integers(1, 60), per_wave=st.integers(1, 9), seed=st.integers(0, 5))
 def test_a_stream_reads_each_byte_once_in_whatever_order(num_tiles: int, per_wave: int, seed: int) -> None:
     order = np.random.default_rng(seed).permutation(num_tiles)
-    result = stream(num_tiles, per_wave=per_wave, side=4, order=order)["x"]
+    result = stream(num_tiles, per_wave=per_wave, partition=4, order=order)["x"]
     assert result.read_miss_bytes == num_tiles * KIB
     whole = Loss((0.5, 0.5), (0.5, 0.5))
     assert result.losses == {int(panel): {tile // per_wave: whole} for tile, panel in enumerate(order)}
 
 
 def test_what_a_stream_stores_last_stays() -> None:
-    """A copy of 1 KiB takes 1.5 KiB of the two sides' 2 x 12 for x, as much for y: the last 8 of y stay of any more."""
-    assert stream(8, per_wave=2, side=12)["y"].written_back_bytes == 0.0
-    assert stream(80, per_wave=2, side=12)["y"].written_back_bytes == pytest.approx(72 * KIB)
+    """A copy of 1 KiB takes 1.5 KiB of the two partitions' 2 x 12 for x, as much for y: the last 8 of y stay of any more."""
+    assert stream(8, per_wave=2, partition=12)["y"].written_back_bytes == 0.0
+    assert stream(80, per_wave=2, partition=12)["y"].written_back_bytes == pytest.approx(72 * KIB)
 
 
 def test_a_stream_of_a_million_tiles_takes_as_many_rows_as_waves_have_sides() -> None:
     num, per_wave = 1 << 20, 1056
     tiles = np.arange(num)
-    use = PanelUse(tensor="x", is_write=False, panel_of_tile=tiles, bytes_of_tile=np.full(num, KIB))
-    order = Order.of(tiles // per_wave, tiles % 2, num_sides=2, num_passes=1)
-    assert len(Touches.of(use, order).panel) == 2 * -(-num // per_wave)
+    row = FootprintRow(tensor="x", is_write=False, panel_of_tile=tiles, bytes_of_tile=np.full(num, KIB))
+    order = Order.of(tiles // per_wave, tiles % 2, num_partitions=2, num_passes=1)
+    assert len(Touches.of(row, order).panel) == 2 * -(-num // per_wave)
 
 
 def test_rows_that_all_read_come_from_memory_once_beside_a_stream() -> None:
     tiles = np.arange(40)
-    uses = [
-        PanelUse(tensor="x", is_write=False, panel_of_tile=tiles, bytes_of_tile=np.full(40, KIB)),
-        PanelUse(tensor="gamma", is_write=False, panel_of_tile=np.zeros(40, dtype=np.int64), bytes_of_tile=np.full(40, KIB)),
+    footprints = [
+        FootprintRow(tensor="x", is_write=False, panel_of_tile=tiles, bytes_of_tile=np.full(40, KIB)),
+        FootprintRow(
+            tensor="gamma", is_write=False, panel_of_tile=np.zeros(40, dtype=np.int64), bytes_of_tile=np.full(40, KIB)
+        ),
     ]
-    for side, fetched in ((5.0, 1), (4.99, 10)):  # a wave of four tiles touches 4 KiB of x and 1 of gamma
+    for partition, fetched in ((5.0, 1), (4.99, 10)):  # a wave of four tiles touches 4 KiB of x and 1 of gamma
         result = panel_traffic(
-            uses, tiles // 4, sides=Sides(num=1, side_bytes=side * KIB, spread=0.0), is_warm=False
+            footprints, tiles // 4, l2=L2Partitions(num=1, partition_bytes=partition * KIB, spread=0.0), is_warm=False
         )["gamma"]
         assert result.read_miss_bytes == fetched * KIB
 
 
-@pytest.mark.parametrize(("side", "num_missing"), [(4.0, 0), (3.99, 4)])
-def test_a_second_walk_finds_what_a_wave_leaves(side: float, num_missing: int) -> None:
+@pytest.mark.parametrize(("partition", "num_missing"), [(4.0, 0), (3.99, 4)])
+def test_a_second_walk_finds_what_a_wave_leaves(partition: float, num_missing: int) -> None:
     """Waves of four tiles, each of which walks its 1 KiB twice."""
     tiles = np.arange(8)
-    use = PanelUse(
+    row = FootprintRow(
         tensor="x", is_write=False, panel_of_tile=tiles, bytes_of_tile=np.full(8, KIB), num_passes=2
     )
-    result = panel_traffic([use], tiles // 4, sides=Sides(num=1, side_bytes=side * KIB, spread=0.0), is_warm=False)["x"]
+    l2 = L2Partitions(num=1, partition_bytes=partition * KIB, spread=0.0)
+    result = panel_traffic([row], tiles // 4, l2=l2, is_warm=False)["x"]
     assert result.miss_bytes_by_wave.tolist() == [(4 + num_missing) * KIB] * 2
     assert result.touched_bytes_by_wave.tolist() == [4 * KIB] * 2
     first, again = result.losses.get(5) or {}, [losses.get(5) or {} for losses in result.losses_again]
@@ -233,31 +236,31 @@ def test_rows_at_random_are_found_as_often_as_the_least_recently_used_of_a_table
                 held.popitem(last=False)
     tiles = np.arange(num_tiles)
     each = np.full(num_tiles, per_tile)
-    uses = [
-        PanelUse(tensor="t", is_write=False, panel_of_tile=tiles, bytes_of_tile=each, table_bytes=num_rows),
-        PanelUse(tensor="x", is_write=False, panel_of_tile=tiles, bytes_of_tile=each),
+    footprints = [
+        FootprintRow(tensor="t", is_write=False, panel_of_tile=tiles, bytes_of_tile=each, table_bytes=num_rows),
+        FootprintRow(tensor="x", is_write=False, panel_of_tile=tiles, bytes_of_tile=each),
     ]
-    sides = Sides(num=1, side_bytes=room, spread=0.0)
-    result = panel_traffic(uses, tiles // per_wave, sides=sides, is_warm=False)["t"]
+    l2 = L2Partitions(num=1, partition_bytes=room, spread=0.0)
+    result = panel_traffic(footprints, tiles // per_wave, l2=l2, is_warm=False)["t"]
     assert result.read_miss_bytes == pytest.approx(num_missed, rel=0.06)
     assert result.losses[5][1].memory[0] == pytest.approx(1.0, abs=0.2)  # hardly any row was there before
 
 
 def test_a_table_that_stays_is_read_once_by_both_sides() -> None:
     tiles = np.arange(4000)
-    use = PanelUse(
+    row = FootprintRow(
         tensor="t", is_write=False, panel_of_tile=tiles, bytes_of_tile=np.full(4000, KIB), table_bytes=200 * KIB
     )
     for is_warm, fetched in ((False, 200 * KIB), (True, 0.0)):
-        result = panel_traffic(
-            [use], tiles // 8, sides=Sides(num=2, side_bytes=400 * KIB, spread=0.0), side_of_tile=tiles % 2, is_warm=is_warm
-        )["t"]
+        l2 = L2Partitions(num=2, partition_bytes=400 * KIB, spread=0.0)
+        result = panel_traffic([row], tiles // 8, l2=l2, partition_of_tile=tiles % 2, is_warm=is_warm)["t"]
         assert result.read_miss_bytes == pytest.approx(fetched, rel=0.03, abs=KIB)
 
 
 def test_tiles_that_touch_nothing_have_no_panel() -> None:
-    use = PanelUse(tensor="x", is_write=False, panel_of_tile=np.array([0, 9, 9]), bytes_of_tile=np.array([KIB, 0, 0]))
-    result = panel_traffic([use], np.array([0, 0, 1]), sides=Sides(num=1, side_bytes=KIB, spread=0.0), is_warm=False)["x"]
+    row = FootprintRow(tensor="x", is_write=False, panel_of_tile=np.array([0, 9, 9]), bytes_of_tile=np.array([KIB, 0, 0]))
+    l2 = L2Partitions(num=1, partition_bytes=KIB, spread=0.0)
+    result = panel_traffic([row], np.array([0, 0, 1]), l2=l2, is_warm=False)["x"]
     assert (list(result.losses), result.losses.get(9), result.losses.get(0)) == ([0], None, {0: ALL})
 
 
@@ -266,27 +269,28 @@ def test_tiles_that_touch_nothing_have_no_panel() -> None:
 
 def set_and_stream(
     *, set_hint: str = "evict_normal", stream_hint: str = "evict_normal", is_write: bool = False, set_kib: int = 4,
-    stream_kib: int = 12, side: float = 8.0, dirty: float = 100.0, first: float = 2.0, last: float = 0.0,
+    stream_kib: int = 12, partition: float = 8.0, dirty: float = 100.0, first: float = 2.0, last: float = 0.0,
 ) -> dict[str, PanelTraffic]:
-    """A set, a stream of other lines a KiB a wave, the set again; one side of 8 KiB."""
+    """A set, a stream of other lines a KiB a wave, the set again; one partition of 8 KiB."""
     num_waves = stream_kib + 2
     waves = np.repeat(np.arange(num_waves), set_kib)
     tiles = np.arange(len(waves))
     is_set = (waves == 0) | (waves == num_waves - 1)
-    uses = [
-        PanelUse(
+    footprints = [
+        FootprintRow(
             tensor="set", is_write=False, panel_of_tile=tiles % set_kib, bytes_of_tile=np.where(is_set, KIB, 0),
             cache_hint=set_hint,
         ),
-        PanelUse(
+        FootprintRow(
             tensor="stream", is_write=is_write, panel_of_tile=tiles, cache_hint=stream_hint,
             bytes_of_tile=np.where(~is_set & (tiles % set_kib == 0), KIB, 0),
         ),
     ]
-    sides = Sides(
-        num=1, side_bytes=side * KIB, spread=0.0, dirty_bytes=dirty * KIB, first_bytes=first * KIB, last_bytes=last * KIB
+    l2 = L2Partitions(
+        num=1, partition_bytes=partition * KIB, spread=0.0, dirty_bytes=dirty * KIB, first_bytes=first * KIB,
+        last_bytes=last * KIB,
     )
-    return panel_traffic(uses, waves, sides=sides, is_warm=False)
+    return panel_traffic(footprints, waves, l2=l2, is_warm=False)
 
 
 def again_kib(result: dict[str, PanelTraffic]) -> float:
@@ -325,25 +329,25 @@ def test_what_is_kept_for_evict_last_others_lack() -> None:
         panels = np.array([0] * 1 + list(range(stream_kib)) * 2)
         waves = np.array([0] + [1] * stream_kib + [2] * stream_kib)
         is_set = waves == 0
-        uses = [
-            PanelUse(
+        footprints = [
+            FootprintRow(
                 tensor="kept", is_write=False, panel_of_tile=np.zeros(len(waves), dtype=np.int64),
                 bytes_of_tile=np.where(is_set, 4 * KIB, 0), cache_hint="evict_last",
             ),
-            PanelUse(tensor="x", is_write=False, panel_of_tile=panels, bytes_of_tile=np.where(is_set, 0, KIB)),
+            FootprintRow(tensor="x", is_write=False, panel_of_tile=panels, bytes_of_tile=np.where(is_set, 0, KIB)),
         ]
-        sides = Sides(num=1, side_bytes=8 * KIB, spread=0.0, last_bytes=4 * KIB)
-        result = panel_traffic(uses, waves, sides=sides, is_warm=False)["x"]
+        l2 = L2Partitions(num=1, partition_bytes=8 * KIB, spread=0.0, last_bytes=4 * KIB)
+        result = panel_traffic(footprints, waves, l2=l2, is_warm=False)["x"]
         assert result.miss_bytes_by_wave[2] == fetched * KIB
 
 
 @pytest.mark.parametrize(("stored", "written"), [(3, 0), (4, 1), (40, 37)])
 def test_more_than_may_be_dirty_is_written_back(stored: int, written: int) -> None:
-    use = PanelUse(
+    row = FootprintRow(
         tensor="y", is_write=True, panel_of_tile=np.arange(stored), bytes_of_tile=np.full(stored, KIB)
     )
-    sides = Sides(num=1, side_bytes=8 * KIB, spread=0.0, dirty_bytes=3 * KIB)
-    result = panel_traffic([use], np.arange(stored), sides=sides, is_warm=False)["y"]
+    l2 = L2Partitions(num=1, partition_bytes=8 * KIB, spread=0.0, dirty_bytes=3 * KIB)
+    result = panel_traffic([row], np.arange(stored), l2=l2, is_warm=False)["y"]
     assert result.written_back_bytes == pytest.approx(written * KIB)
 
 
@@ -355,10 +359,10 @@ def test_what_a_launch_leaves_dirty_the_next_one_writes_back_unless_it_stores_th
     stored: int, cold: int, warm: int
 ) -> None:
     """3 KiB may wait, and lie between two stores to the same line as many bytes as a launch stores."""
-    use = PanelUse(tensor="y", is_write=True, panel_of_tile=np.arange(stored), bytes_of_tile=np.full(stored, KIB))
-    sides = Sides(num=1, side_bytes=100.0 * KIB, spread=0.0, dirty_bytes=3.0 * KIB)
+    row = FootprintRow(tensor="y", is_write=True, panel_of_tile=np.arange(stored), bytes_of_tile=np.full(stored, KIB))
+    l2 = L2Partitions(num=1, partition_bytes=100.0 * KIB, spread=0.0, dirty_bytes=3.0 * KIB)
     for is_warm, written in ((False, cold), (True, warm)):
-        result = panel_traffic([use], np.arange(stored), sides=sides, is_warm=is_warm)["y"]
+        result = panel_traffic([row], np.arange(stored), l2=l2, is_warm=is_warm)["y"]
         assert result.written_back_bytes == pytest.approx(written * KIB)
         assert result.written_back_by_wave.sum() == pytest.approx(written * KIB)
         if is_warm and written:  # each wave pushes out what was stored 3 KiB ago, by this launch or the one before
@@ -367,96 +371,96 @@ def test_what_a_launch_leaves_dirty_the_next_one_writes_back_unless_it_stores_th
 
 def test_a_launch_that_reads_pushes_out_what_the_one_before_has_stored() -> None:
     """4 KiB are read, then 2 stored: between two stores to a line lie 5 KiB and a part of its own wave's."""
-    uses = [
-        PanelUse(tensor=name, is_write=name == "y", panel_of_tile=np.arange(6), bytes_of_tile=np.array(sizes) * KIB)
+    footprints = [
+        FootprintRow(tensor=name, is_write=name == "y", panel_of_tile=np.arange(6), bytes_of_tile=np.array(sizes) * KIB)
         for name, sizes in (("x", [1, 1, 1, 1, 0, 0]), ("y", [0, 0, 0, 0, 1, 1]))
     ]
-    for side, written in ((5.0, 2), (6.0, 0)):
-        sides = Sides(num=1, side_bytes=side * KIB, spread=0.0)
-        result = panel_traffic(uses, np.arange(6), sides=sides, is_warm=True)["y"]
+    for partition, written in ((5.0, 2), (6.0, 0)):
+        l2 = L2Partitions(num=1, partition_bytes=partition * KIB, spread=0.0)
+        result = panel_traffic(footprints, np.arange(6), l2=l2, is_warm=True)["y"]
         assert result.written_back_bytes == pytest.approx(written * KIB)
 
 
 def test_a_line_that_both_sides_read_is_missed_once_and_a_half() -> None:
-    """Each asks its own side first; half of the lines are at home on the other, and looked up there too."""
-    result = two_sides([(0, 0), (0, 1)], 1, side=8)
+    """Each asks its own partition first; half of the lines are at home on the other, and looked up there too."""
+    result = two_partitions([(0, 0), (0, 1)], 1, partition=8)
     assert (result.lookup_miss_bytes, result.crossing_bytes, result.crossing_miss_bytes) == (1.5 * KIB, KIB, KIB / 2)
-    result = two_sides([(0, 0)], 1, side=8)
+    result = two_partitions([(0, 0)], 1, partition=8)
     assert (result.lookup_miss_bytes, result.crossing_bytes, result.crossing_miss_bytes) == (KIB, KIB / 2, KIB / 2)
 
 
-# ---------------------------------------------------------------------- two sides
+# ---------------------------------------------------------------------- two partitions
 
 
-def two_sides(
+def two_partitions(
     readers: list[tuple[int, int]],
     num_waves: int,
     *,
-    side: float,
+    partition: float,
     spread: float = 0.0,
     stores: float = 0.0,
     is_warm: bool = False,
 ) -> PanelTraffic:
-    """Each wave the same tiles, (panel, side) of each; panels of 1 KiB; each tile stores ``stores`` KiB to new lines."""
-    panels, sides = (np.array(column * num_waves) for column in map(list, zip(*readers, strict=True)))
+    """Each wave the same tiles, (panel, partition) of each; panels of 1 KiB; a tile stores ``stores`` KiB to new lines."""
+    panels, partitions = (np.array(column * num_waves) for column in map(list, zip(*readers, strict=True)))
     waves = np.repeat(np.arange(num_waves), len(readers))
     tiles = np.arange(len(panels))
-    uses = [
-        PanelUse(tensor="a", is_write=False, panel_of_tile=panels, bytes_of_tile=np.full(len(panels), KIB)),
-        PanelUse(
+    footprints = [
+        FootprintRow(tensor="a", is_write=False, panel_of_tile=panels, bytes_of_tile=np.full(len(panels), KIB)),
+        FootprintRow(
             tensor="d", is_write=True, panel_of_tile=tiles, bytes_of_tile=np.full(len(tiles), int(stores * KIB))
         ),
     ]
-    held = Sides(num=2, side_bytes=side * KIB, spread=spread)
-    return panel_traffic(uses, waves, sides=held, side_of_tile=sides, is_warm=is_warm)["a"]
+    held = L2Partitions(num=2, partition_bytes=partition * KIB, spread=spread)
+    return panel_traffic(footprints, waves, l2=held, partition_of_tile=partitions, is_warm=is_warm)["a"]
 
 
 def test_a_first_reading_brings_half_across() -> None:
-    result = two_sides([(0, 0)], 1, side=8)
+    result = two_partitions([(0, 0)], 1, partition=8)
     assert result.losses == {0: {0: Loss((0.5, 0.5), (0.5, 0.5))}}
 
 
-@pytest.mark.parametrize(("side", "refetched"), [(4, 0.0), (3.99, 1.0)])
-def test_each_side_holds_all_that_both_read(side: float, refetched: float) -> None:
+@pytest.mark.parametrize(("partition", "refetched"), [(4, 0.0), (3.99, 1.0)])
+def test_each_side_holds_all_that_both_read(partition: float, refetched: float) -> None:
     readers = [(panel, of_side) for panel in range(4) for of_side in range(2)]
-    result = two_sides(readers, 2, side=side)
+    result = two_partitions(readers, 2, partition=partition)
     assert result.miss_bytes_by_wave.tolist() == [4 * KIB, refetched * 4 * KIB]
 
 
-@pytest.mark.parametrize(("side", "refetched"), [(4, 0.0), (3.99, 0.5), (2, 0.5), (1.99, 1.0)])
+@pytest.mark.parametrize(("partition", "refetched"), [(4, 0.0), (3.99, 0.5), (2, 0.5), (1.99, 1.0)])
 def test_what_one_side_cannot_hold_is_half_in_memory_and_half_across_until_that_fills_up_too(
-    side: float, refetched: float
+    partition: float, refetched: float
 ) -> None:
-    result = two_sides([(panel, 0) for panel in range(4)], 2, side=side)
+    result = two_partitions([(panel, 0) for panel in range(4)], 2, partition=partition)
     assert result.miss_bytes_by_wave.tolist() == [4 * KIB, refetched * 4 * KIB]
     if refetched == 0.5:
         assert result.losses[0][1] == Loss((0.5, 0.0), (0.5, 0.5))
 
 
-@pytest.mark.parametrize(("side", "refetched"), [(3, 0.0), (2.99, 1.0)])
-def test_lines_of_one_reader_take_a_home_and_half_a_copy(side: float, refetched: float) -> None:
-    """Of four panels two are read on each side: two and the homes of half of the others' lines."""
-    result = two_sides([(panel, panel % 2) for panel in range(4)], 2, side=side)
+@pytest.mark.parametrize(("partition", "refetched"), [(3, 0.0), (2.99, 1.0)])
+def test_lines_of_one_reader_take_a_home_and_half_a_copy(partition: float, refetched: float) -> None:
+    """Of four panels two are read on each partition: two and the homes of half of the others' lines."""
+    result = two_partitions([(panel, panel % 2) for panel in range(4)], 2, partition=partition)
     assert result.miss_bytes_by_wave.tolist() == [4 * KIB, refetched * 4 * KIB]
 
 
-@pytest.mark.parametrize(("side", "refetched"), [(6, 0.0), (5.99, 1.0)])
-def test_stores_take_as_much(side: float, refetched: float) -> None:
-    result = two_sides([(panel, panel % 2) for panel in range(4)], 2, side=side, stores=1)
+@pytest.mark.parametrize(("partition", "refetched"), [(6, 0.0), (5.99, 1.0)])
+def test_stores_take_as_much(partition: float, refetched: float) -> None:
+    result = two_partitions([(panel, panel % 2) for panel in range(4)], 2, partition=partition, stores=1)
     assert result.miss_bytes_by_wave.tolist() == [4 * KIB, refetched * 4 * KIB]
 
 
 def test_homes_of_copies_are_worn_out_by_earlier_launches() -> None:
-    """Only half as many lines lie on each side then; but a side that loses all of them, loses them in each launch."""
+    """Only half as many lines lie on each partition then; a partition that loses all of them loses them in each launch."""
     readers = [(panel, panel % 2) for panel in range(4)]
-    assert two_sides(readers, 1, side=3, is_warm=True).read_miss_bytes == 0
-    assert two_sides(readers, 1, side=2.9, spread=0.05, is_warm=True).read_miss_bytes < KIB / 100
-    assert two_sides(readers, 1, side=2.9, is_warm=True).read_miss_bytes == 4 * KIB
-    assert two_sides(readers, 1, side=1.9, spread=0.05, is_warm=True).read_miss_bytes > 3 * KIB
+    assert two_partitions(readers, 1, partition=3, is_warm=True).read_miss_bytes == 0
+    assert two_partitions(readers, 1, partition=2.9, spread=0.05, is_warm=True).read_miss_bytes < KIB / 100
+    assert two_partitions(readers, 1, partition=2.9, is_warm=True).read_miss_bytes == 4 * KIB
+    assert two_partitions(readers, 1, partition=1.9, spread=0.05, is_warm=True).read_miss_bytes > 3 * KIB
 
 
 def test_lines_leave_one_by_one() -> None:
-    readers = [(panel, side) for panel in range(4) for side in range(2)]
-    shares = [two_sides(readers, 2, side=size, spread=0.1).miss_bytes_by_wave[1] / 4 / KIB for size in (5, 4, 3.5)]
+    readers = [(panel, partition) for panel in range(4) for partition in range(2)]
+    shares = [two_partitions(readers, 2, partition=size, spread=0.1).miss_bytes_by_wave[1] / 4 / KIB for size in (5, 4, 3.5)]
     assert 0 < shares[0] < shares[1] < shares[2] < 1
     assert shares[1] == pytest.approx(0.5)

@@ -19,11 +19,11 @@ def far_code(name: str, begin: int, end: int, num_instructions: float, *, num_pa
 
     >>> far_code("way out", 0, 0, 100.0)
     [[]]
-    >>> [[op.begin_bytes, op.end_bytes, op.own_cycles] for (op,) in far_code("way out", 1000, 3000, 100.0, num_parts=2)]
+    >>> [[op.begin_bytes, op.end_bytes, op.overhead_cycles] for (op,) in far_code("way out", 1000, 3000, 100.0, num_parts=2)]
     [[1000, 2000, 200.0], [2000, 3000, 200.0]]
     """
     if end <= begin or not num_parts:
         return [[] for _ in range(num_parts)]
     places = [begin + round((end - begin) * idx / num_parts) for idx in range(num_parts + 1)]
     own = num_instructions * DEPENDENT_CYCLES / num_parts
-    return [[ops.FarCode(f"{name} {idx}", places[idx], places[idx + 1], own)] for idx in range(num_parts)]
+    return [[ops.FetchColdCode(f"{name} {idx}", places[idx], places[idx + 1], own)] for idx in range(num_parts)]

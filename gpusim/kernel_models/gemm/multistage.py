@@ -218,7 +218,7 @@ class Multistage:
         num_copies, told = self.loader.copies_per_warp, params.step_instructions
         others = depth * (rows // 4 + columns // 8) / 4 + num_copies
         others += told if told else (CODE_OF_COPY - 1) * num_copies + CODE_OF_STEP
-        return [ops.LoopCode(rows * columns // 32 * depth, others, self._fragments.bank_reads)]
+        return [ops.LoopBody(rows * columns // 32 * depth, others, self._fragments.bank_reads)]
 
     def _one_stage(self, cta: RoleContext, at: Coordinates, first: int) -> Generator[Op, Any, None]:
         panels, reads, math = self.loader.panels(at, 0), self._fragments.reads[0], self._fragments.math

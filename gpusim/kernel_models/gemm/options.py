@@ -115,7 +115,10 @@ class GemmOptions(KernelParams):
         "tn", description="BLAS transpose letters of A and B: with tn both are K-contiguous, with tt both are row-major. "
         "D is row-major"
     )
-    tile: Tile | None = Field(None, description="CTA tile MxNxK in elements (CUTLASS TileShape)")
+    tile: Tile | None = Field(
+        None, description="CTA tile MxNxK in elements (CUTLASS TileShape). By default the usual one of math and "
+        "schedule, 128x256x64 for a cooperative one of bf16. The prediction prints it, gpusim sweep --tile auto ranks others"
+    )
     stages: Annotated[int, Field(ge=1, le=MAX_STAGES)] | None = Field(
         None, description="Pipeline stages of A and B (CUTLASS Stages, Triton num_stages). A stage takes (M + N) x K "
         "elements of shared memory"
@@ -156,7 +159,8 @@ class GemmOptions(KernelParams):
     )
     raster_order: Annotated[str, BeforeValidator(_table)] = Field(
         "none", description="CTA rasterization: places of the clusters of the first and second wave, joined by commas. "
-        "With gpc the clusters of one GPC are neighbours (cuBLAS)"
+        "With gpc the clusters of one GPC are neighbours (cuBLAS). By default none: the order of --raster and "
+        "--swizzle-size"
     )
     split_k: Annotated[int, Field(ge=1, le=256)] = Field(1, description="Split-K factor: CTAs that share the K of one "
         "tile")

@@ -8,18 +8,18 @@ from gpusim.errors import ConfigError
 from gpusim.machine.floorplan import SMS_PER_TPC
 
 
-def side_shares(side_of_sm: Sequence[int], lead_fraction: float) -> dict[int, float]:
+def partition_shares(partition_of_sm: Sequence[int], lead_fraction: float) -> dict[int, float]:
     """Share of each partition in the slices' bandwidth: in proportion to its SMs, with a lead for the first of two.
 
-    >>> side_shares([0, 0, 1, 1], 0.1), side_shares([0, 0], 0.1)
+    >>> partition_shares([0, 0, 1, 1], 0.1), partition_shares([0, 0], 0.1)
     ({0: 0.55, 1: 0.45}, {0: 1.0})
-    >>> {side: round(share, 2) for side, share in side_shares([0, 0, 0, 1], 0.1).items()}  # the sum stays 1
+    >>> {partition: round(share, 2) for partition, share in partition_shares([0, 0, 0, 1], 0.1).items()}  # the sum stays 1
     {0: 0.83, 1: 0.17}
 
     Raises:
         ConfigError: the lead leaves the second partition no bandwidth, or there are more than two partitions.
     """
-    nums = {side: side_of_sm.count(side) for side in sorted(set(side_of_sm))}
+    nums = {partition: partition_of_sm.count(partition) for partition in sorted(set(partition_of_sm))}
     leads = dict.fromkeys(nums, 0.0)
     if len(nums) > 2 and lead_fraction:
         raise ConfigError(f"l2.partition0_lead_fraction is {lead_fraction:g} for {len(nums)} partitions; wants 0 above two")
@@ -31,7 +31,7 @@ def side_shares(side_of_sm: Sequence[int], lead_fraction: float) -> dict[int, fl
                 f"bandwidth next to {nums[first]} of the other; wants less than {nums[second] / nums[first]:.3g}"
             )
         leads = {first: lead_fraction, second: -lead_fraction * (nums[first] / nums[second])}
-    return {side: num / len(side_of_sm) * (1.0 + leads[side]) for side, num in nums.items()}
+    return {partition: num / len(partition_of_sm) * (1.0 + leads[partition]) for partition, num in nums.items()}
 
 
 def parts_of_gpcs(gpc_of_sm: Sequence[int], num_parts: int) -> list[tuple[int, int]]:

@@ -17,12 +17,12 @@ MOST_SPREADS = 7.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sides:
+class L2Partitions:
     """L2 partitions; each keeps the lines whose home it is, and copies of lines that its SMs read.
 
     Args:
         num: number of partitions; with two, each is the home of half of the lines.
-        side_bytes: capacity of one partition.
+        partition_bytes: capacity of one partition.
         spread: width of the step from kept to lost lines, relative to the capacity; 0: a sharp step.
         dirty_bytes: most dirty bytes of one partition before it writes back.
         first_bytes: capacity of a full partition for lines hinted evict_first.
@@ -30,7 +30,7 @@ class Sides:
     """
 
     num: int
-    side_bytes: float
+    partition_bytes: float
     spread: float
     dirty_bytes: float = math.inf
     first_bytes: float = math.inf
@@ -41,14 +41,15 @@ class Sides:
 
         Replacement is LRU; ``spread`` is for the uneven use of sets.
 
-        >>> Sides(num=1, side_bytes=100.0, spread=0.0).lost_share(np.array([100.0, 101.0])).tolist()
+        >>> L2Partitions(num=1, partition_bytes=100.0, spread=0.0).lost_share(np.array([100.0, 101.0])).tolist()
         [0.0, 1.0]
-        >>> Sides(num=2, side_bytes=100.0, spread=0.05).lost_share(np.array([50.0, 95.0, 100.0, 200.0])).round(3).tolist()
+        >>> l2 = L2Partitions(num=2, partition_bytes=100.0, spread=0.05)
+        >>> l2.lost_share(np.array([50.0, 95.0, 100.0, 200.0])).round(3).tolist()
         [0.0, 0.269, 0.5, 1.0]
         """
-        if math.isinf(self.side_bytes):
+        if math.isinf(self.partition_bytes):
             return np.zeros_like(np.asarray(between_bytes, dtype=np.float64))
-        beyond = np.asarray(np.asarray(between_bytes) / self.side_bytes - 1.0)
+        beyond = np.asarray(np.asarray(between_bytes) / self.partition_bytes - 1.0)
         found = np.asarray(beyond > 0.0).astype(np.float64)
         if self.spread:
             near = np.abs(beyond) < MOST_SPREADS * self.spread
@@ -59,20 +60,20 @@ class Sides:
     def mean_lost_share(self, least_bytes: Any, most_bytes: Any) -> Any:
         """Mean of :meth:`lost_share` over accesses evenly distributed between two distances.
 
-        >>> sides = Sides(num=1, side_bytes=100.0, spread=0.0)
-        >>> sides.mean_lost_share(np.array([0.0, 60.0]), np.array([80.0, 140.0])).tolist()
+        >>> partitions = L2Partitions(num=1, partition_bytes=100.0, spread=0.0)
+        >>> partitions.mean_lost_share(np.array([0.0, 60.0]), np.array([80.0, 140.0])).tolist()
         [0.0, 0.5]
         """
-        if math.isinf(self.side_bytes):
+        if math.isinf(self.partition_bytes):
             return self.lost_share(least_bytes)
-        least, most = (np.asarray(each, dtype=np.float64) - self.side_bytes for each in (least_bytes, most_bytes))
+        least, most = (np.asarray(each, dtype=np.float64) - self.partition_bytes for each in (least_bytes, most_bytes))
         apart = most - least
-        width = self.spread * self.side_bytes
+        width = self.spread * self.partition_bytes
         if width:
             begin, end = (width * softplus_of(each / width) for each in (least, most))
         else:
             begin, end = np.maximum(0.0, least), np.maximum(0.0, most)
-        has_span = apart > CERTAIN * self.side_bytes
+        has_span = apart > CERTAIN * self.partition_bytes
         found = certain((end - begin) / np.where(has_span, apart, 1.0))
         found[~has_span] = self.lost_share(np.broadcast_to(least_bytes, apart.shape)[~has_span])
         return found

@@ -32,9 +32,7 @@ class Occupancy:
         return 100.0 * self.warps_per_sm / self.max_warps_per_sm
 
 
-def occupancy(
-    gpu: GpuSpec, *, kernel: str, num_threads: int, registers_per_thread: int, smem_bytes: int
-) -> Occupancy:
+def occupancy(gpu: GpuSpec, *, kernel: str, num_threads: int, registers_per_thread: int, smem_bytes: int) -> Occupancy:
     """Resident CTAs of ``num_threads`` threads on one SM of ``gpu``.
 
     Registers are allocated to warps in units, from the sub-core that the warp runs on. The number of warps is therefore
@@ -49,13 +47,10 @@ def occupancy(
         raise LaunchError(f"{kernel}: a CTA of {num_threads} threads, a CTA has at most 1024")
     if registers_per_thread > registers.max_registers_per_thread:
         raise LaunchError(
-            f"{kernel}: {registers_per_thread} registers a thread, a thread has at most "
-            f"{registers.max_registers_per_thread}"
+            f"{kernel}: {registers_per_thread} registers a thread, a thread has at most {registers.max_registers_per_thread}"
         )
     if smem_bytes > limits.smem_per_cta_bytes:
-        raise LaunchError(
-            f"{kernel}: {smem_bytes} bytes of shared memory, a CTA has at most {limits.smem_per_cta_bytes}"
-        )
+        raise LaunchError(f"{kernel}: {smem_bytes} bytes of shared memory, a CTA has at most {limits.smem_per_cta_bytes}")
     unit = limits.smem_allocation_bytes
     cta_smem = -(-(smem_bytes + limits.smem_reserved_per_cta_bytes) // unit) * unit
     partition = registers.num_registers // registers.num_partitions

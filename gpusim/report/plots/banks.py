@@ -14,7 +14,7 @@ from gpusim.layout import Swizzle
 from gpusim.layout.int_tuple import show
 from gpusim.report.banks import TURNS, swizzle_words, ways
 from gpusim.report.number_format import count
-from gpusim.report.plots.figure import ORANGE, PURPLE, SKY, YELLOW, picture_of, settings
+from gpusim.report.plots.figure import ORANGE, PURPLE, SKY, YELLOW, headline, new_figure, picture_of, settings
 from gpusim.report.plots.picture import Picture, check_plot
 from gpusim.workload.smem.bank_conflict_fixes import Fix, JointStudy, Study
 from gpusim.workload.smem.banks import NUM_BANKS, Instruction, analyze
@@ -47,7 +47,7 @@ def plot_banks(study: Study, path: str | Path | None = None) -> Picture:
         GpusimError: the suffix is unknown, or ``path`` cannot be written.
         OSError: the file cannot be written.
     """
-    return _plot([study], best_mend(study), path)
+    return _plot([study], best_fix(study), path)
 
 
 def plot_joint(joint: JointStudy, path: str | Path | None = None) -> Picture:
@@ -62,7 +62,7 @@ def plot_joint(joint: JointStudy, path: str | Path | None = None) -> Picture:
 
 def _plot(studies: Sequence[Study], fix: Fix | None, path: str | Path | None) -> Picture:
     check_plot(path)
-    rows, said = [], []
+    rows, sentences = [], []
     for study in studies:
         here, name = study.instructions[study.worst], f"{study.access.op}, " if len(studies) > 1 else ""
         panels, plain = [], replace(study.access.tile, swizzle=NONE)
@@ -79,12 +79,12 @@ def _plot(studies: Sequence[Study], fix: Fix | None, path: str | Path | None) ->
             words.append(f"without its swizzle {before.num_wavefronts} ({ways(before.num_ways)})")
         if fix is not None:
             words.append(f"mended {mended.num_wavefronts} ({ways(mended.num_ways)})")
-        said.append(f"{', '.join(words)}, at best {here.num_ideal_wavefronts}")
-    alt = f"Lanes by banks: {'; '.join(said)}."
+        sentences.append(f"{', '.join(words)}, at best {here.num_ideal_wavefronts}")
+    alt = f"Lanes by banks: {'; '.join(sentences)}."
     return picture_of(_draw(" and ".join(study.access.op for study in studies), rows), alt, path, dpi=120)
 
 
-def best_mend(study: Study) -> Fix | None:
+def best_fix(study: Study) -> Fix | None:
     """Swizzle that helps, else the padding; None if there are no conflicts, or nothing helps."""
     if study.census.is_free:
         return None
@@ -99,13 +99,12 @@ def _title(what: str, tile: Any, found: Instruction) -> str:
 
 
 def _draw(op: str, rows: Sequence[Sequence[tuple[str, Instruction]]]) -> Any:
-    from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     with settings():
-        apart = ConstrainedLayoutEngine(w_pad=0.1)  # inches, for phase labels at the right and lane labels at the left
+        layout = ConstrainedLayoutEngine(w_pad=0.1)  # inches, for phase labels at the right and lane labels at the left
         width = PANEL_INCHES[0] * max(map(len, rows))
-        figure = Figure(figsize=(width, PANEL_INCHES[1] * len(rows)), layout=apart)
+        figure = new_figure(width, PANEL_INCHES[1] * len(rows), layout)
         areas = figure.subplots(len(rows), max(map(len, rows)), squeeze=False)
         for panels, axes in zip(rows, areas, strict=True):
             for (title, found), area in zip(panels, axes, strict=False):
@@ -116,9 +115,7 @@ def _draw(op: str, rows: Sequence[Sequence[tuple[str, Instruction]]]) -> Any:
         most = max(int(found.turns.max()) for panels in rows for _, found in panels)
         letters = f" ({TURNS[10]} is the 10th, {TURNS[11]} the 11th, ...)" if most > 9 else ""
         title = f"{op}: the wavefront of its phase in which a bank serves a lane{letters}"
-        figure.suptitle(
-            fill(title, int(LETTERS_AN_INCH * width)), fontsize=10, fontweight="bold", x=0.01, ha="left", wrap=False
-        )
+        headline(figure, fill(title, int(LETTERS_AN_INCH * width)))
     return figure
 
 
@@ -149,9 +146,7 @@ def _draw_panel(axes: Any, title: str, found: Instruction) -> None:
             (NUM_BANKS + 0.2, start), 1.0, len(phase.lanes), facecolor=PHASES[i % len(PHASES)], linewidth=0, clip_on=False
         ))  # fmt: skip
         label = f"phase {i}: {count(phase.num_wavefronts, 'wavefront')}"
-        axes.text(
-            NUM_BANKS + 1.6, start + len(phase.lanes) / 2, label, va="center", ha="left", fontsize=8, rotation=270
-        )
+        axes.text(NUM_BANKS + 1.6, start + len(phase.lanes) / 2, label, va="center", ha="left", fontsize=8, rotation=270)
         start += len(phase.lanes)
     axes.set(xlim=(0, NUM_BANKS), ylim=(len(rows), 0), xlabel="bank (4 bytes)")
     axes.set_xticks([bank + 0.5 for bank in range(0, NUM_BANKS, 4)], [str(bank) for bank in range(0, NUM_BANKS, 4)])

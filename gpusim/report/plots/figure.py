@@ -44,6 +44,18 @@ def settings() -> Iterator[None]:
         yield
 
 
+def new_figure(width: float, height: float, layout: Any = "constrained") -> Any:
+    """Empty matplotlib figure of that size in inches; ``layout``: how its parts are placed, None for by hand."""
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), layout=layout)
+
+
+def headline(figure: Any, text: str) -> None:
+    """Title of all panels."""
+    figure.suptitle(text, fontsize=10, fontweight="bold", x=0.01, ha="left")
+
+
 def picture_of(figure: Any, alt: str, path: str | Path | None = None, *, dpi: int = DPI) -> Picture:
     """Picture of a matplotlib figure, written to ``path`` if given. Its parts are placed once, for both formats.
 
@@ -72,7 +84,7 @@ def picture_of(figure: Any, alt: str, path: str | Path | None = None, *, dpi: in
     return made(Picture(alt, render), path)
 
 
-def beside(axes: Any, x: float, y: float, words: str, **looks: Any) -> None:
+def name_right(axes: Any, x: float, y: float, words: str, **looks: Any) -> None:
     """Write ``words`` to the right of a point, by an offset, since browsers drop leading spaces."""
     axes.annotate(words, (x, y), xytext=(4.0, 0.0), textcoords="offset points", va="center", fontsize=8, **looks)
 

@@ -10,7 +10,7 @@ from gpusim.errors import LayoutError
 from gpusim.layout.draw import MAX_CELLS, by_offset, layout_svg, unit_of
 from gpusim.layout.int_tuple import leaves, show
 from gpusim.report.layouts import AnyLayout, Window, grid_of
-from gpusim.report.plots.figure import picture_of, settings
+from gpusim.report.plots.figure import new_figure, picture_of, settings
 from gpusim.report.plots.picture import Picture, check_plot, made
 
 MAX_LABELS = 64 * 64
@@ -50,7 +50,6 @@ def plot_layout(
 
 def _figure(layout: AnyLayout | Window, color: Callable[[int], str], unit: str) -> Any:
     from matplotlib.collections import PatchCollection
-    from matplotlib.figure import Figure
     from matplotlib.patches import Rectangle
 
     num_rows, num_columns = grid_of(layout)
@@ -66,10 +65,8 @@ def _figure(layout: AnyLayout | Window, color: Callable[[int], str], unit: str) 
     width = max(num_columns * wide + 0.5, 0.078 * len(title) + 0.3)
     height = num_rows * _CELL_INCHES + 0.75
     with settings():
-        figure = Figure(figsize=(width, height))
-        axes = figure.add_axes((
-            0.4 / width, 0.1 / height, num_columns * wide / width, num_rows * _CELL_INCHES / height
-        ))  # fmt: skip
+        figure = new_figure(width, height, None)
+        axes = figure.add_axes((0.4 / width, 0.1 / height, num_columns * wide / width, num_rows * _CELL_INCHES / height))
         places = [(row, column) for row in range(num_rows) for column in range(num_columns)]
         colors = [color(sum(leaves(offsets[row][column]))) for row, column in places]
         cells = [Rectangle((column, row), 1, 1) for row, column in places]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from gpusim.errors import GpusimError
 from gpusim.report.number_format import count, number, with_unit
-from gpusim.report.plots.figure import BLACK, BLUE, GREEN, ORANGE, PURPLE, VERMILION, picture_of, settings
+from gpusim.report.plots.figure import BLACK, BLUE, GREEN, ORANGE, PURPLE, VERMILION, new_figure, picture_of, settings
 from gpusim.report.plots.picture import Picture, check_plot
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def plot_measured(
     frames = dict(series) if isinstance(series, Mapping) else {"": series}
     words = _words(frames, x, is_joined=is_joined)
     if len(frames) > len(LOOKS):
-        raise GpusimError(f"plot: {len(frames)} series, at most {len(LOOKS)} are told apart; draw fewer")
+        raise GpusimError(f"plot: {len(frames)} series, at most {len(LOOKS)} can be distinguished; draw fewer")
     found = [_series(name, frame, x, words) for name, frame in frames.items()]
     drawn = np.concatenate([np.concatenate((item.measured, item.predicted)) for item in found] or [np.zeros(0)])
     if not np.isfinite(drawn).any():
@@ -128,7 +128,7 @@ def _series(name: str, frame: DataFrame, x: str, words: list[str] | None) -> _Se
 
 
 def _alt(found: list[_Series], x: str, y: str, title: str) -> str:
-    said = []
+    sentences = []
     for item in found:
         errors = item.errors_pct[np.isfinite(item.errors_pct)]
         name = f"{item.label}: " if item.label else ""
@@ -139,18 +139,15 @@ def _alt(found: list[_Series], x: str, y: str, title: str) -> str:
         ends = f"{kind} {number(round(float(np.nanmin(values)), 3))} to {number(round(float(np.nanmax(values)), 3))}"
         if len(errors):
             ends += f", predicted within {np.abs(errors).max():.1f} %, {np.abs(errors).mean():.1f} % in the mean"
-        said.append(f"{name}{count(len(item.places), 'point')}, {ends}")
-    return f"{title + ': ' if title else ''}{with_unit(y)} over {with_unit(x)}; {'; '.join(said)}."
+        sentences.append(f"{name}{count(len(item.places), 'point')}, {ends}")
+    return f"{title + ': ' if title else ''}{with_unit(y)} over {with_unit(x)}; {'; '.join(sentences)}."
 
 
-def _draw(
-    found: list[_Series], words: list[str] | None, *, x: str, y: str, title: str, log_x: bool, log_y: bool
-) -> Any:
-    from matplotlib.figure import Figure
+def _draw(found: list[_Series], words: list[str] | None, *, x: str, y: str, title: str, log_x: bool, log_y: bool) -> Any:
     from matplotlib.lines import Line2D
 
     has_errors = any(np.isfinite(item.errors_pct).any() for item in found)
-    figure = Figure(figsize=(7.6, 5.2 if has_errors else 4.0), layout="constrained")
+    figure = new_figure(7.6, 5.2 if has_errors else 4.0)
     heights = [3, 1] if has_errors else [1]
     grid = figure.subplots(len(heights), 1, sharex=True, squeeze=False, height_ratios=heights)
     axes = grid[0, 0]

@@ -10,7 +10,7 @@ from gpusim.errors import LaunchError
 from gpusim.machine.config import GpuSpec
 from gpusim.machine.sm.occupancy import Occupancy, occupancy
 from gpusim.report.number_format import count, size
-from gpusim.report.plots.figure import BLUE, ORANGE, SKY, VERMILION, beside, picture_of, settings
+from gpusim.report.plots.figure import BLUE, ORANGE, SKY, VERMILION, headline, name_right, new_figure, picture_of, settings
 from gpusim.report.plots.picture import Picture, check_plot
 from gpusim.simulate.plan import check
 from gpusim.workload.launch import Launch
@@ -32,10 +32,10 @@ def plot_occupancy(launch: Launch, gpu: GpuSpec, path: str | Path | None = None)
     """
     check_plot(path)
     held = check(launch, gpu)
-    said = [f"{ROWS[name]} {limit}" for name, limit in held.limits.items() if name in ROWS]
+    parts = [f"{ROWS[name]} {limit}" for name, limit in held.limits.items() if name in ROWS]
     alt = (
         f"An SM of {gpu.name} holds {count(held.ctas_per_sm, 'CTA')} of {launch.kernel}, limited by "
-        f"{ROWS.get(held.limited_by, held.limited_by)}; CTAs that each would admit: {', '.join(said)}; "
+        f"{ROWS.get(held.limited_by, held.limited_by)}; CTAs that each would admit: {', '.join(parts)}; "
         f"{held.warps_per_sm} of {held.max_warps_per_sm} warps."
     )
     with settings():
@@ -62,9 +62,7 @@ def held_with(
 
 
 def _draw(launch: Launch, gpu: GpuSpec, held: Occupancy) -> Any:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(8.2, 5.4), layout="constrained")
+    figure = new_figure(8.2, 5.4)
     axes: Mapping[str, Any] = figure.subplot_mosaic([["bars", "bars"], ["registers", "smem"]], height_ratios=[1.0, 1.15])
     _bars(axes["bars"], launch, gpu, held)
     most = gpu.register_file.max_registers_per_thread
@@ -84,11 +82,8 @@ def _draw(launch: Launch, gpu: GpuSpec, held: Occupancy) -> Any:
     )
     handles, labels = axes["smem"].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False)
-    figure.suptitle(
-        f"{launch.kernel} on {gpu.name}: {count(held.ctas_per_sm, 'CTA')} an SM, {held.warps_per_sm} of "
-        f"{held.max_warps_per_sm} warps ({held.pct:.3g} %)",
-        fontsize=10, fontweight="bold", x=0.01, ha="left",
-    )  # fmt: skip
+    headline(figure, f"{launch.kernel} on {gpu.name}: {count(held.ctas_per_sm, 'CTA')} an SM, {held.warps_per_sm} of "
+             f"{held.max_warps_per_sm} warps ({held.pct:.3g} %)")  # fmt: skip
     return figure
 
 
@@ -99,8 +94,7 @@ def _bars(axes: Any, launch: Launch, gpu: GpuSpec, held: Occupancy) -> None:
         "smem": f"{size(launch.smem_bytes)} of {size(device.smem_per_sm_bytes)}, "
                 f"{size(device.smem_reserved_per_cta_bytes)} more a CTA for the system",
         "threads": f"{launch.num_threads} of {device.max_threads_per_sm:,}",
-        "warps": f"{launch.num_warps} of {device.max_warps_per_sm}",
-        "ctas": f"1 of {device.max_ctas_per_sm}",
+        "warps": f"{launch.num_warps} of {device.max_warps_per_sm}", "ctas": f"1 of {device.max_ctas_per_sm}",
     }  # fmt: skip
     limits: Mapping[str, int] = {str(name): limit for name, limit in held.limits.items()}
     names = [name for name in ROWS if name in limits]
@@ -113,14 +107,13 @@ def _bars(axes: Any, launch: Launch, gpu: GpuSpec, held: Occupancy) -> None:
             edgecolor="black", linewidth=0.6,
         )  # fmt: skip
         words = " limits" if is_least else ", bar cut" if limit > most else ""
-        beside(
-            axes, min(limit, most), row, f"{limit}{words} ({asks[name]})", fontweight="bold" if is_least else "normal"
-        )
+        weight = "bold" if is_least else "normal"
+        name_right(axes, min(limit, most), row, f"{limit}{words} ({asks[name]})", fontweight=weight)
     axes.axvline(held.ctas_per_sm, color="black", linestyle=":", linewidth=1.0)
     axes.set_yticks(range(len(names)), [ROWS[name] for name in names])
     axes.set_ylim(len(names) - 0.4, -0.6)
     axes.set_xlim(0, most * 1.75)
-    axes.set_xticks(_whole(most))
+    axes.set_xticks(_integer_ticks(most))
     axes.set_xlabel("CTAs an SM that each resource alone would admit")
     axes.tick_params(axis="y", length=0)
 
@@ -145,10 +138,10 @@ def _steps(
     axes.set_ylabel("CTAs an SM")
     axes.set_xlim(places[0], places[-1])
     axes.set_ylim(0, most)
-    axes.set_yticks(_whole(most))
+    axes.set_yticks(_integer_ticks(most))
     axes.grid(color="#D0D0D0", linewidth=0.5)
 
 
-def _whole(most: int) -> list[int]:
+def _integer_ticks(most: int) -> list[int]:
     """Ticks at integers, some eight at most."""
     return list(range(0, most + 1, max(1, -(-most // 8))))

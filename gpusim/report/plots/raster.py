@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gpusim.report.number_format import count, size
-from gpusim.report.plots.figure import picture_of, settings
+from gpusim.report.plots.figure import new_figure, picture_of, settings
 from gpusim.report.plots.picture import Picture, check_plot
 from gpusim.report.tile_orders import Raster
 
@@ -41,17 +41,14 @@ def plot_raster(raster: Raster, wave: int = 0, path: str | Path | None = None) -
 
 
 def _draw(raster: Raster, wave: int) -> Any:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(10.5, 5.4), layout="constrained")
+    figure = new_figure(10.5, 5.4)
     left, right = figure.subplots(1, 2)
     _panel(
-        figure, left, raster, wave, raster.wave_of_tile.astype(np.float64), "wave",
-        "which wave takes a tile", is_whole=True,
+        figure, left, raster, wave, raster.wave_of_tile.astype(np.float64), "wave", "which wave takes a tile", is_wave=True,
     )
     _panel(
         figure, right, raster, wave, raster.reuse_of_tile(), "tiles that share its bytes in its wave (mean)",
-        "reuse within a wave", is_whole=False,
+        "reuse within a wave", is_wave=False,
     )
     unique = sum(item.unique for item in raster.tensors(wave) if item.access == "read")
     figure.suptitle(
@@ -63,7 +60,7 @@ def _draw(raster: Raster, wave: int) -> Any:
 
 
 def _panel(
-    figure: Any, axes: Any, raster: Raster, wave: int, values: Any, label: str, title: str, *, is_whole: bool
+    figure: Any, axes: Any, raster: Raster, wave: int, values: Any, label: str, title: str, *, is_wave: bool
 ) -> None:
     from matplotlib import colormaps
     from matplotlib.collections import PatchCollection
@@ -71,15 +68,15 @@ def _panel(
 
     grid = np.full((raster.num_rows, raster.num_columns), np.nan)
     grid[raster.row_of_tile, raster.column_of_tile] = values
-    cmap = colormaps["cividis"].resampled(raster.num_waves) if is_whole and raster.num_waves <= FEW_WAVES else "cividis"
-    limits = {"vmin": -0.5, "vmax": raster.num_waves - 0.5} if is_whole else {}
+    cmap = colormaps["cividis"].resampled(raster.num_waves) if is_wave and raster.num_waves <= FEW_WAVES else "cividis"
+    limits = {"vmin": -0.5, "vmax": raster.num_waves - 0.5} if is_wave else {}
     image = axes.imshow(grid, cmap=cmap, interpolation="nearest", aspect="auto", **limits)
     tiles = raster.tiles_of_wave(wave)[:MOST_OUTLINED].tolist()
     is_fine = max(raster.num_rows, raster.num_columns) > MOST_SIDE
     outlines = [Rectangle((raster.column_of_tile[tile] - 0.5, raster.row_of_tile[tile] - 0.5), 1, 1) for tile in tiles]
     axes.add_collection(PatchCollection(outlines, facecolor="none", edgecolor="#D55E00", linewidth=0.4 if is_fine else 1.0))
     bar = figure.colorbar(image, ax=axes, label=label)
-    if is_whole:
+    if is_wave:
         bar.set_ticks(range(0, raster.num_waves, max(1, -(-raster.num_waves // 8))))
         if len(tiles) <= MOST_NAMED and not is_fine:
             title += "; numbers: the order within the outlined one"

@@ -11,7 +11,7 @@ from typing import Any
 
 from gpusim.errors import GpusimError, nearest
 from gpusim.report.number_format import count
-from gpusim.report.plots.figure import BLUE, GREEN, YELLOW, ink_on, picture_of, settings
+from gpusim.report.plots.figure import BLUE, GREEN, YELLOW, ink_on, new_figure, picture_of, settings
 from gpusim.report.plots.picture import Picture, check_plot
 from gpusim.report.plots.timeline import Look
 from gpusim.report.plots.window import Window, check_window, of_sm, opening_window
@@ -231,17 +231,17 @@ def _shares(rings: Sequence[Ring], window: Window) -> dict[StageState, float]:
         for fills in ring.fills.values():
             for item in spells(fills, window):
                 totals[item.state] += item.end_cycle - item.start_cycle
-    whole = sum(totals.values()) or 1.0
-    return {state: total / whole for state, total in totals.items()}
+    total_cycles = sum(totals.values()) or 1.0
+    return {state: total / total_cycles for state, total in totals.items()}
 
 
 def _alt(result: Result, rings: Sequence[Ring], window: Window) -> str:
     shares = _shares(rings, window)
     named = "; ".join(f"{count(ring.num_stages, 'stage')} of {' and '.join(ring.buffers)}" for ring in rings)
-    said = ", ".join(f"{state.value.partition(':')[0]} {100.0 * share:.0f} %" for state, share in shares.items())
+    parts = ", ".join(f"{state.value.partition(':')[0]} {100.0 * share:.0f} %" for state, share in shares.items())
     return (
         f"Ring of {named} in CTA {rings[0].cta_idx} of {result.kernel} on {result.gpu}, cycles {window[0]:,.0f} to "
-        f"{window[1]:,.0f}: a stage is {said} of the time."
+        f"{window[1]:,.0f}: a stage is {parts} of the time."
     )
 
 
@@ -249,10 +249,8 @@ ROW_INCHES = 0.42
 
 
 def _draw(result: Result, timeline: Timeline, rings: Sequence[Ring], window: Window) -> Any:
-    from matplotlib.figure import Figure
-
     rows = [(ring, stage) for ring in rings for stage in sorted(ring.fills)]
-    figure = Figure(figsize=(10.0, ROW_INCHES * len(rows) + 1.9), layout="constrained")
+    figure = new_figure(10.0, ROW_INCHES * len(rows) + 1.9)
     axes = figure.subplots()
     for position, (ring, stage) in enumerate(rows):
         _draw_stage(axes, position, ring.fills[stage], window)

@@ -11,7 +11,7 @@ from typing import Any
 from gpusim.errors import GpusimError
 from gpusim.machine.config import GpuSpec
 from gpusim.report.number_format import flag, number, percent
-from gpusim.report.plots.figure import BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILION, picture_of, settings
+from gpusim.report.plots.figure import BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILION, new_figure, picture_of, settings
 from gpusim.report.plots.picture import Picture, check_plot
 from gpusim.simulate.constants import Shared
 from gpusim.simulate.result import Result
@@ -22,9 +22,7 @@ LOOKS = (
 )  # fmt: skip
 """Colour and marker of each kernel."""
 
-CLASSES: Mapping[str, str] = {
-    "16bit": "bf16, fp16", "tf32": "tf32", "fp8": "fp8", "int8": "int8", "fp32": "fp32",
-}  # fmt: skip
+CLASSES: Mapping[str, str] = {"16bit": "bf16, fp16", "tf32": "tf32", "fp8": "fp8", "int8": "int8", "fp32": "fp32"}
 
 
 CLOSE = 1e-6
@@ -71,14 +69,14 @@ def plot_roofline(
     placed = _placed(every, gpu, names)
     mhz = max(item.sm_clock_mhz for item in every)
     hbm = gpu.hbm.sustained_read_gb_per_s
-    said = [
+    sentences = [
         f"{item.name} reaches {number(round(item.tflops, 1))} TFLOP/s at "
         f"{_per_byte(item.dram_flops_per_byte, 'FLOP per byte of memory')} and "
         f"{_per_byte(item.l2_flops_per_byte, 'per byte of L2')}, "
         f"{percent(item.tflops / item.roof_tflops(hbm))} of its roof"
         for item in placed
     ]
-    alt = f"Roofline of {gpu.name} at {mhz:,.0f} MHz: {'; '.join(said)}."
+    alt = f"Roofline of {gpu.name} at {mhz:,.0f} MHz: {'; '.join(sentences)}."
     with settings():
         return picture_of(_draw(placed, gpu, mhz), alt, path)
 
@@ -108,8 +106,7 @@ def _placed(results: list[Result], gpu: GpuSpec, names: Sequence[str] | None) ->
         sectors = sum(item.counters.get(f"lts__t_sectors_srcunit_tex_op_{way}.sum", 0.0) for way in ("read", "write"))
         found.append(Placed(
             name=name, tflops=item.tflops, mhz=item.sm_clock_mhz, peak_tflops=item.peak_tflops_at_clock,
-            types=types_of(item, gpu),
-            dram_flops_per_byte=flops / dram if dram else inf,
+            types=types_of(item, gpu), dram_flops_per_byte=flops / dram if dram else inf,
             l2_flops_per_byte=flops / (sectors * SECTOR_BYTES) if sectors else inf,
         ))  # fmt: skip
     return found
@@ -122,13 +119,11 @@ def names_of(results: Sequence[Result]) -> list[str]:
     """
     names = []
     for item in results:
-        alike = [other for other in results if other.kernel == item.kernel]
-        differ = [key for key in item.params if len({str(other.params.get(key)) for other in alike}) > 1]
+        same_kernel = [other for other in results if other.kernel == item.kernel]
+        differ = [key for key in item.params if len({str(other.params.get(key)) for other in same_kernel}) > 1]
         words = [f"{flag(key)} {item.params[key]}" for key in differ[:3]]
         names.append(" ".join([item.kernel, *words]))
-    return [
-        f"{name} ({names[: idx + 1].count(name)})" if names.count(name) > 1 else name for idx, name in enumerate(names)
-    ]
+    return [f"{name} ({names[: idx + 1].count(name)})" if names.count(name) > 1 else name for idx, name in enumerate(names)]
 
 
 def l2_gb_per_s(gpu: GpuSpec, mhz: float) -> float:
@@ -177,7 +172,6 @@ def joined(names: Sequence[str]) -> str:
 
 
 def _draw(placed: list[Placed], gpu: GpuSpec, mhz: float) -> Any:
-    from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
     tops = ceilings(gpu, mhz, {name for item in placed for name in item.types} if all(item.types for item in placed) else ())
@@ -187,7 +181,7 @@ def _draw(placed: list[Placed], gpu: GpuSpec, mhz: float) -> Any:
     left = min([*finite, 1e3 * min(tops.values()) / l2]) / 3.0
     right = max([*finite, 1e3 * highest / hbm]) * 3.0
     bottom = min([*(item.tflops for item in placed), min(tops.values())]) / 3.0
-    figure = Figure(figsize=(8.2, 5.4), layout="constrained")
+    figure = new_figure(8.2, 5.4)
     axes = figure.subplots()
     axes.set_xscale("log")
     axes.set_yscale("log")

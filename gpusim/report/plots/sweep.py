@@ -7,7 +7,7 @@ from typing import Any
 
 from gpusim.analysis.sweep import Entry, Sweep
 from gpusim.report.number_format import count, flag
-from gpusim.report.plots.figure import picture_of, settings
+from gpusim.report.plots.figure import new_figure, picture_of, settings
 from gpusim.report.plots.measured import LOOKS
 from gpusim.report.plots.picture import Picture, check_plot
 
@@ -72,12 +72,10 @@ def _values(entries: Any, option: str) -> list[str]:
 
 
 def _draw(sweep: Sweep, over: str) -> Any:
-    from matplotlib.figure import Figure
-
     timed, by = _timed(sweep), grouped_by(sweep, over)
     values, names = _values(timed, over), _values(timed, by) if by else [""]
     is_numeric = bool(values) and all(value.isdigit() for value in values)
-    figure = Figure(figsize=(max(7.6, 0.5 * len(values)), 4.6), layout="constrained")
+    figure = new_figure(max(7.6, 0.5 * len(values)), 4.6)
     axes = figure.subplots()
     for idx, (name, (colour, line, marker)) in enumerate(zip(names, LOOKS, strict=False)):
         own = [entry for entry in timed if not by or _value(entry, by) == name]
@@ -118,8 +116,6 @@ def _axes(axes: Any, values: list[str], *, is_numeric: bool) -> None:
         axes.minorticks_off()
     elif not is_numeric:
         is_long = sum(map(len, values)) > 70
-        axes.set_xticks(
-            range(len(values)), values, rotation=30 if is_long else 0, ha="right" if is_long else "center",
-        )
+        axes.set_xticks(range(len(values)), values, rotation=30 if is_long else 0, ha="right" if is_long else "center")
         axes.set_xlim(-0.6, len(values) - 0.4)
     axes.set_ylim(bottom=0.0)

@@ -12,7 +12,7 @@ from gpusim.layout import Layout, product_each
 from gpusim.layout.draw import COLORS, MAX_CELLS, holders
 from gpusim.layout.int_tuple import IntTuple, show
 from gpusim.report.number_format import count
-from gpusim.report.plots.figure import ink_on, picture_of, settings
+from gpusim.report.plots.figure import ink_on, new_figure, picture_of, settings
 from gpusim.report.plots.picture import Picture, check_plot
 from gpusim.units import WARP_SIZE
 
@@ -76,7 +76,6 @@ def _draw(
     layout_tv: Layout, held: dict[int, tuple[int, int]], grid: tuple[int, int], title: str, *, is_row_major: bool
 ) -> Any:
     from matplotlib.collections import LineCollection, PatchCollection
-    from matplotlib.figure import Figure
     from matplotlib.patches import Rectangle
 
     num_rows, num_columns = grid
@@ -92,10 +91,8 @@ def _draw(
         lines.append(f"more than {MAX_LABELS} cells: colours only")
     width = max(num_columns * wide + 0.7, 0.078 * max(map(len, lines)) + 0.3)
     height = num_rows * high + 0.5 + 0.2 * len(lines)
-    figure = Figure(figsize=(width, height))
-    axes = figure.add_axes((
-        0.5 / width, 0.15 / height, num_columns * wide / width, num_rows * high / height
-    ))  # fmt: skip
+    figure = new_figure(width, height, None)
+    axes = figure.add_axes((0.5 / width, 0.15 / height, num_columns * wide / width, num_rows * high / height))
     cells, colours = [], []
     for row in range(num_rows):
         for column in range(num_columns):

@@ -9,7 +9,7 @@ from typing import Any
 
 from gpusim.errors import GpusimError
 from gpusim.report.number_format import count, percent
-from gpusim.report.plots.figure import PURPLE, SKY, ink_on, picture_of, settings
+from gpusim.report.plots.figure import PURPLE, SKY, ink_on, new_figure, picture_of, settings
 from gpusim.report.plots.picture import Picture, check_plot
 from gpusim.report.plots.window import Window, batches, check_window, lives_of, of_sm, steady_window
 from gpusim.simulate.result import Result
@@ -138,9 +138,7 @@ def lanes_of(timeline: Timeline, window: Window) -> list[Lane]:
             ]
             found.append(Lane(f"{prefix}{buffer}[{stage}]", f"{prefix}{buffer}", bars, (cta_idx, buffer, stage)))
     if timeline.mmas:
-        found.append(
-            Lane("tensor core", "", [Bar(item.start_cycle, item.end_cycle, MMA) for item in timeline.mmas])
-        )
+        found.append(Lane("tensor core", "", [Bar(item.start_cycle, item.end_cycle, MMA) for item in timeline.mmas]))
     for cta_idx in ctas:
         prefix = f"CTA {cta_idx} " if len(ctas) > 1 else ""
         for look in OF_MEMORY:
@@ -215,13 +213,11 @@ GAP = 0.45
 
 
 def _draw(result: Result, timeline: Timeline, lanes: Sequence[Lane], window: Window) -> Any:
-    from matplotlib.figure import Figure
-
     positions = _positions(lanes)
     has_bytes = bool(timeline.memory) and not timeline.copies
     lanes_inches, bytes_inches = (positions[-1] + 1.0) * LANE_INCHES, BYTES_INCHES * has_bytes
     with settings():
-        figure = Figure(figsize=(10.5, lanes_inches + bytes_inches + 1.9), layout="constrained")
+        figure = new_figure(10.5, lanes_inches + bytes_inches + 1.9)
         heights = [bytes_inches, lanes_inches] if has_bytes else [lanes_inches]
         *above, axes = figure.subplots(len(heights), 1, sharex=True, squeeze=False, height_ratios=heights)[:, 0]
         seen: dict[str, Look] = {}
@@ -328,9 +324,7 @@ def _mark_flip(axes: Any, lanes: Sequence[Lane], positions: Sequence[float], tim
             axes.plot([flip.cycle], [position], marker="<", markersize=4.5, color="black", zorder=3)
 
 
-def _decorate(
-    axes: Any, result: Result, lanes: Sequence[Lane], positions: Sequence[float], window: Window,
-) -> None:
+def _decorate(axes: Any, result: Result, lanes: Sequence[Lane], positions: Sequence[float], window: Window) -> None:
     axes.set_xlim(*window)
     axes.set_ylim(positions[-1] + 0.7, -0.7)
     axes.set_yticks(positions, [lane.label for lane in lanes])

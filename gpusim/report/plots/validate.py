@@ -12,7 +12,7 @@ from gpusim.evidence.cases.paths import held_out_families
 from gpusim.evidence.cases.validation_kernel import CYCLES
 from gpusim.evidence.validate.judge import Judgement
 from gpusim.report.number_format import count
-from gpusim.report.plots.figure import picture_of, settings
+from gpusim.report.plots.figure import new_figure, picture_of, settings
 from gpusim.report.plots.picture import Picture, check_plot
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -25,9 +25,7 @@ BANDS_PCT = (5.0, 10.0, 20.0)
 GREYS = ("#C8C8C8", "#DEDEDE", "#EFEFEF")
 
 
-def plot_validation(
-    found: Sequence[Judgement], path: str | Path | None = None, *, gpu: str, name: str = CYCLES
-) -> Picture:
+def plot_validation(found: Sequence[Judgement], path: str | Path | None = None, *, gpu: str, name: str = CYCLES) -> Picture:
     """Plot the predicted ``name`` of validation kernels over the measured one, both axes logarithmic; written to ``path``.
 
     Rows of families that are held out are left out, since nobody may look at single ones. The picture states how many.
@@ -48,12 +46,12 @@ def plot_validation(
             by_family.setdefault(family, []).append((item.measured, item.predicted))
     if not by_family:
         but = " but of families that are held out" if left_out else ""
-        raise GpusimError(f"plot: no row of a whole kernel has {name}{but}; judge tier 6, of kernels such as transpose")
+        raise GpusimError(f"plot: no row of a validation kernel has {name}{but}; judge tier 6, for example of transpose")
     note = f"Not drawn: {count(left_out.total(), 'row')} of {' and '.join(sorted(left_out))}, held out: nobody looks at "
     note = f"{note}single ones." if left_out else ""
-    errors = [abs(said / was - 1.0) for of in by_family.values() for was, said in of]
+    errors = [abs(model / real - 1.0) for of in by_family.values() for real, model in of]
     alt = (
-        f"Predicted over measured {name} of {len(errors)} rows of {count(len(by_family), 'family', 'families')} of whole "
+        f"Predicted over measured {name} of {len(errors)} rows of {count(len(by_family), 'family', 'families')} of validation "
         f"kernels on {gpu}: mean error {sum(errors) / len(errors):.1%}, worst {max(errors):.1%}. {note}"
     ).strip()
     with settings():
@@ -61,9 +59,7 @@ def plot_validation(
 
 
 def _draw(by_family: dict[str, list[tuple[float, float]]], gpu: str, name: str, note: str) -> Any:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(9.6, 7.4), layout="constrained")
+    figure = new_figure(9.6, 7.4)
     axes, errors = figure.subplots(2, 1, sharex=True, height_ratios=[3, 2])
     points = [point for of in by_family.values() for point in of]
     low, high = min(map(min, points)) / 1.5, max(map(max, points)) * 1.5
@@ -78,13 +74,13 @@ def _draw(by_family: dict[str, list[tuple[float, float]]], gpu: str, name: str, 
     errors.axhline(0.0, color="#404040", linewidth=0.8, zorder=2)
     for idx, (family, of) in enumerate(sorted(by_family.items())):
         measured, predicted = zip(*of, strict=True)
-        mean = sum(abs(said / was - 1.0) for was, said in of) / len(of)
+        mean = sum(abs(model / real - 1.0) for real, model in of) / len(of)
         look: dict[str, Any] = {
             "s": 22, "zorder": 3, "color": COLOURS[idx % len(COLOURS)], "marker": MARKERS[idx % len(MARKERS)],
             "linewidths": 0.4, "edgecolors": "white",
         }  # fmt: skip
         axes.scatter(measured, predicted, label=f"{family}: {len(of)} rows, {mean:.1%}", **look)
-        errors.scatter(measured, [100.0 * (said / was - 1.0) for was, said in of], **look)
+        errors.scatter(measured, [100.0 * (model / real - 1.0) for real, model in of], **look)
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_xlim(low, high)
@@ -94,7 +90,7 @@ def _draw(by_family: dict[str, list[tuple[float, float]]], gpu: str, name: str, 
     errors.set_ylabel("error: predicted over measured, less 1 (%)")
     errors.set_xlabel("\n".join(filter(None, (f"measured: {name}{unit}", note))))
     axes.set_title(
-        f"Whole kernels on {gpu}: {len(points)} rows, mean error by family", fontsize=10, loc="left", fontweight="bold"
+        f"Validation kernels on {gpu}: {len(points)} rows, mean error by family", fontsize=10, loc="left", fontweight="bold"
     )
     figure.legend(loc="outside right center", fontsize=8, frameon=False)
     return figure

@@ -8,12 +8,12 @@ from typing import Any
 
 from gpusim.analysis.explain import NOTHING, Counterfactual, Explanation
 from gpusim.report.number_format import percent
-from gpusim.report.plots.figure import BLUE, ORANGE, beside, picture_of, settings
+from gpusim.report.plots.figure import BLUE, ORANGE, headline, name_right, new_figure, picture_of, settings
 from gpusim.report.plots.picture import Picture, check_plot
 
 REMAINS = "#C8C8C8"
 
-WHOLE = "#4D4D4D"
+TOTAL = "#4D4D4D"
 
 
 def plot_waterfall(explanation: Explanation, path: str | Path | None = None) -> Picture:
@@ -29,8 +29,8 @@ def plot_waterfall(explanation: Explanation, path: str | Path | None = None) -> 
     check_plot(path)
     result, total = explanation.result, explanation.result.cycles
     saving = [item for item in explanation.counterfactuals if not item.saves_nothing]
-    said = [f"{item.title} would save {item.saved_cycles:,.0f} ({percent(item.share)})" for item in saving]
-    alt = f"Where the {total:,.0f} cycles of {result.kernel} on {result.gpu} go: {', '.join(said) or 'no fix saves any'}"
+    savings = [f"{item.title} would save {item.saved_cycles:,.0f} ({percent(item.share)})" for item in saving]
+    alt = f"Where the {total:,.0f} cycles of {result.kernel} on {result.gpu} go: {', '.join(savings) or 'no fix saves any'}"
     alt += ", each alone" if len(saving) > 1 else ""
     if explanation.together_cycles is not None:
         alt += f"; with all parts free at once {explanation.together_cycles:,.0f} cycles remain"
@@ -39,22 +39,20 @@ def plot_waterfall(explanation: Explanation, path: str | Path | None = None) -> 
 
 
 def _draw(explanation: Explanation) -> Any:
-    from matplotlib.figure import Figure
-
     result, total = explanation.result, explanation.result.cycles
     items = explanation.counterfactuals
     num_rows = len(items) + 1 + (explanation.together_cycles is not None)
-    figure = Figure(figsize=(8.2, 0.34 * num_rows + 1.6), layout="constrained")
+    figure = new_figure(8.2, 0.34 * num_rows + 1.6)
     axes = figure.subplots()
-    axes.barh(0, total, height=0.66, color=WHOLE)
-    beside(axes, total, 0, f"{total:,.0f} cycles", fontweight="bold")
+    axes.barh(0, total, height=0.66, color=TOTAL)
+    name_right(axes, total, 0, f"{total:,.0f} cycles", fontweight="bold")
     for row, item in enumerate(items, 1):
         _row(axes, row, item, total)
     labels = ["as predicted", *(_label(item) for item in items)]
     if explanation.together_cycles is not None:
         remains = explanation.together_cycles
         axes.barh(num_rows - 1, remains, height=0.66, color=BLUE)
-        beside(axes, remains, num_rows - 1, f"{remains:,.0f} remain ({percent(remains / total)})", fontweight="bold")
+        name_right(axes, remains, num_rows - 1, f"{remains:,.0f} remain ({percent(remains / total)})", fontweight="bold")
         labels.append("all parts free at once")
         axes.axhline(num_rows - 1.5, color="#808080", linewidth=0.6)
     axes.axvline(total, color="black", linewidth=0.8, linestyle=":", zorder=0)
@@ -65,9 +63,7 @@ def _draw(explanation: Explanation) -> Any:
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
     axes.set_xlabel(f"SM cycles of the kernel at {result.sm_clock_mhz:,.0f} MHz; hatched: what the row alone would save")
     axes.spines["left"].set_visible(False)
-    figure.suptitle(
-        f"Where the cycles go: {result.kernel} on {result.gpu}", fontsize=10, fontweight="bold", x=0.01, ha="left"
-    )
+    headline(figure, f"Where the cycles go: {result.kernel} on {result.gpu}")
     axes.set_title(fill(overlap(explanation), 84), fontsize=8, loc="left")
     return figure
 
@@ -93,18 +89,18 @@ def _label(item: Counterfactual) -> str:
 
 def _row(axes: Any, row: int, item: Counterfactual, total: float) -> None:
     if item.cycles is None:
-        beside(axes, 0.0, row, _shortened(item.note), color="#404040", style="italic")
+        name_right(axes, 0.0, row, _shortened(item.note), color="#404040", style="italic")
         return
     left = total - item.saved_cycles
     axes.barh(row, left, height=0.66, color=REMAINS)
     if item.saves_nothing:
         slower = item.note if item.note.endswith("slower") else f"saves nothing (below {percent(NOTHING)})"
-        beside(axes, total, row, slower, color="#404040", style="italic")
+        name_right(axes, total, row, slower, color="#404040", style="italic")
         return
     axes.barh(
         row, item.saved_cycles, left=left, height=0.66, facecolor=ORANGE, hatch="////", edgecolor="black", linewidth=0.6
     )
-    beside(axes, total, row, f"-{item.saved_cycles:,.0f} ({percent(item.share)})")
+    name_right(axes, total, row, f"-{item.saved_cycles:,.0f} ({percent(item.share)})")
 
 
 def _shortened(note: str, most: int = 90) -> str:

@@ -93,10 +93,7 @@ class CopyAtom:
         registers = matrix_registers(self.num_matrices, is_trans=self.is_trans)
         is_load = self.target == "registers"
         return CopyAtomTV.from_bits(
-            src=rows if is_load else registers,
-            dst=registers if is_load else rows,
-            ref=registers,
-            element_bits=dtype.bits,
+            src=rows if is_load else registers, dst=registers if is_load else rows, ref=registers, element_bits=dtype.bits
         )
 
 
@@ -108,40 +105,25 @@ def _vector(verb: str, space: Literal["global", "shared"], bits: int) -> CopyAto
     name = f"{verb}_{space}_b{bits}"
     memory: Space = "global" if space == "global" else "smem"
     return CopyAtom(
-        name=name,
-        ptx=f"{verb}.{space}.{_PTX_TYPE[bits]}",
-        num_threads=WARP_SIZE,
-        bits_per_thread=bits,
-        source=memory if verb == "ld" else "registers",
-        target=memory if verb == "st" else "registers",
+        name=name, ptx=f"{verb}.{space}.{_PTX_TYPE[bits]}", num_threads=WARP_SIZE, bits_per_thread=bits,
+        source=memory if verb == "ld" else "registers", target=memory if verb == "st" else "registers",
         smem_op=name if space == "shared" else None,
     )
 
 
 def _cp_async(cache: Literal["ca", "cg"], bits: int) -> CopyAtom:
     return CopyAtom(
-        name=f"cp_async_{cache}_b{bits}",
-        ptx=f"cp.async.{cache}.shared.global [dst], [src], {bits // 8}",
-        num_threads=WARP_SIZE,
-        bits_per_thread=bits,
-        source="global",
-        target="smem",
-        smem_op=f"cp_async_b{bits}",
+        name=f"cp_async_{cache}_b{bits}", ptx=f"cp.async.{cache}.shared.global [dst], [src], {bits // 8}",
+        num_threads=WARP_SIZE, bits_per_thread=bits, source="global", target="smem", smem_op=f"cp_async_b{bits}",
     )
 
 
 def _matrix(verb: Literal["ldmatrix", "stmatrix"], num_matrices: int, *, is_trans: bool) -> CopyAtom:
     name = f"{verb}_x{num_matrices}" + ("_trans" if is_trans else "")
     return CopyAtom(
-        name=name,
-        ptx=f"{verb}.sync.aligned.m8n8.x{num_matrices}{'.trans' if is_trans else ''}.shared.b16",
-        num_threads=WARP_SIZE,
-        bits_per_thread=32 * num_matrices,
-        source="smem" if verb == "ldmatrix" else "registers",
-        target="registers" if verb == "ldmatrix" else "smem",
-        smem_op=name,
-        num_matrices=num_matrices,
-        is_trans=is_trans,
+        name=name, ptx=f"{verb}.sync.aligned.m8n8.x{num_matrices}{'.trans' if is_trans else ''}.shared.b16",
+        num_threads=WARP_SIZE, bits_per_thread=32 * num_matrices, source="smem" if verb == "ldmatrix" else "registers",
+        target="registers" if verb == "ldmatrix" else "smem", smem_op=name, num_matrices=num_matrices, is_trans=is_trans,
     )
 
 
@@ -151,12 +133,8 @@ def _tma(name: str, ptx: str, source: Space, target: Space) -> CopyAtom:
 
 def _st_async(bits: int) -> CopyAtom:
     return CopyAtom(
-        name=f"st_async_b{bits}",
-        ptx=f"st.async.shared::cluster.mbarrier::complete_tx::bytes.{_PTX_TYPE[bits]}",
-        num_threads=WARP_SIZE,
-        bits_per_thread=bits,
-        source="registers",
-        target="dsmem",
+        name=f"st_async_b{bits}", ptx=f"st.async.shared::cluster.mbarrier::complete_tx::bytes.{_PTX_TYPE[bits]}",
+        num_threads=WARP_SIZE, bits_per_thread=bits, source="registers", target="dsmem",
     )
 
 
@@ -169,17 +147,10 @@ _ROWS = (
     _cp_async("cg", 128),
     *(_matrix("ldmatrix", n, is_trans=trans) for n in (1, 2, 4) for trans in (False, True)),
     *(_matrix("stmatrix", n, is_trans=trans) for n in (1, 2, 4) for trans in (False, True)),
+    _tma("tma_load", "cp.async.bulk.tensor.shared::cluster.global.mbarrier::complete_tx::bytes", "global", "smem"),
     _tma(
-        "tma_load",
-        "cp.async.bulk.tensor.shared::cluster.global.mbarrier::complete_tx::bytes",
-        "global",
-        "smem",
-    ),
-    _tma(
-        "tma_load_multicast",
-        "cp.async.bulk.tensor.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster",
-        "global",
-        "dsmem",
+        "tma_load_multicast", "cp.async.bulk.tensor.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster",
+        "global", "dsmem",
     ),
     _tma("tma_store", "cp.async.bulk.tensor.global.shared::cta.bulk_group", "smem", "global"),
     *(_st_async(bits) for bits in (32, 64, 128)),

@@ -36,11 +36,7 @@ def fragment(num_rows: int, num_columns: int, *, vector: int, num_threads: int =
     num_warps = num_threads // WARP_SIZE
     warp_rows = num_rows // num_warps
     threads = [(QUAD, vector * num_rows), (GROUPS, 1), (num_warps, warp_rows)]
-    values = [
-        (vector, num_rows),
-        (warp_rows // GROUPS, GROUPS),
-        (num_columns // (QUAD * vector), QUAD * vector * num_rows),
-    ]
+    values = [(vector, num_rows), (warp_rows // GROUPS, GROUPS), (num_columns // (QUAD * vector), QUAD * vector * num_rows)]
     return _layout(threads, values)
 
 

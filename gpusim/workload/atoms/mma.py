@@ -1,4 +1,4 @@
-"""MMA atoms: one row for each multiply-accumulate instruction. Source of all rows: PTX ISA 8.x."""
+"""MMA atoms: a row for each multiply-accumulate instruction (PTX ISA 8.x). ``docs/extend.md`` has the files of a new MMA."""
 
 from __future__ import annotations
 
@@ -27,15 +27,7 @@ _RATE_CLASSES: Mapping[str, str] = MappingProxyType(
     {"bf16": "16bit", "fp16": "16bit", "tf32": "tf32", "fp8": "fp8", "int8": "int8", "fp32": "fp32"}
 )
 _PTX_TYPES: Mapping[str, str] = MappingProxyType(
-    {
-        "bf16": "bf16",
-        "fp16": "f16",
-        "tf32": "tf32",
-        "fp8": "e4m3",
-        "int8": "s8",
-        "fp32": "f32",
-        "int32": "s32",
-    }
+    {"bf16": "bf16", "fp16": "f16", "tf32": "tf32", "fp8": "e4m3", "int8": "s8", "fp32": "f32", "int32": "s32"}
 )
 _TENSOR_DTYPES = (BF16, FP16, TF32, FP8, INT8)
 _FP16_SUMS = (FP16, FP8)
@@ -136,28 +128,13 @@ def _mma_sync(k: int, operand: DType, accumulator: DType | None = None) -> MmaAt
     a_type, acc_type = _PTX_TYPES[operand.name], _PTX_TYPES[acc.name]
     return MmaAtom(
         name=f"mma_sync_m16n8k{k}_{operand.name}_{acc.name}",
-        ptx=f"mma.sync.aligned.m16n8k{k}.row.col.{acc_type}.{a_type}.{a_type}.{acc_type}",
-        kind="mma_sync",
-        m=16,
-        n=8,
-        k=k,
-        a_dtype=operand,
-        acc_dtype=acc,
-        num_threads=WARP_SIZE,
-        a_source="registers",
+        ptx=f"mma.sync.aligned.m16n8k{k}.row.col.{acc_type}.{a_type}.{a_type}.{acc_type}", kind="mma_sync", m=16, n=8, k=k,
+        a_dtype=operand, acc_dtype=acc, num_threads=WARP_SIZE, a_source="registers",
     )
 
 
 FFMA = MmaAtom(
-    name="ffma",
-    ptx="fma.rn.f32",
-    kind="fma",
-    m=4,
-    n=8,
-    k=1,
-    a_dtype=FP32,
-    acc_dtype=FP32,
-    num_threads=WARP_SIZE,
+    name="ffma", ptx="fma.rn.f32", kind="fma", m=4, n=8, k=1, a_dtype=FP32, acc_dtype=FP32, num_threads=WARP_SIZE,
     a_source="registers",
 )
 """One fp32 FMA of a warp: a 4 x 8 grid of lanes, row by row, each with one element of the outer product.
@@ -217,9 +194,7 @@ def legal_wgmma_n(operand: DType) -> tuple[int, ...]:
 
 
 @cache
-def wgmma(
-    n: int, operand: DType, a_source: OperandSource = "smem", accumulator: DType | None = None
-) -> MmaAtom:
+def wgmma(n: int, operand: DType, a_source: OperandSource = "smem", accumulator: DType | None = None) -> MmaAtom:
     """The wgmma m64nNk(32 bytes) of ``operand``, with A from ``a_source`` and B from shared memory. Needs sm_90a.
 
     ``accumulator`` None selects the default type; fp16 and fp8 operands may also have an fp16 accumulator.
@@ -244,15 +219,8 @@ def wgmma(
     summed = "" if acc == accumulator_of(operand) else f"_{acc.name}"
     return MmaAtom(
         name=f"wgmma_m64n{n}k{k}_{operand.name}{summed}_{'ss' if a_source == 'smem' else 'rs'}",
-        ptx=f"wgmma.mma_async.sync.aligned.m64n{n}k{k}.{_PTX_TYPES[acc.name]}.{a_type}.{a_type}",
-        kind="wgmma",
-        m=WGMMA_M,
-        n=n,
-        k=k,
-        a_dtype=operand,
-        acc_dtype=acc,
-        num_threads=WARPGROUP_THREADS,
-        a_source=a_source,
+        ptx=f"wgmma.mma_async.sync.aligned.m64n{n}k{k}.{_PTX_TYPES[acc.name]}.{a_type}.{a_type}", kind="wgmma", m=WGMMA_M,
+        n=n, k=k, a_dtype=operand, acc_dtype=acc, num_threads=WARPGROUP_THREADS, a_source=a_source,
     )
 
 
@@ -268,9 +236,7 @@ def largest_wgmma_n(tile_n: int, operand: DType) -> int:
     dividing = [n for n in legal_wgmma_n(operand) if tile_n > 0 and tile_n % n == 0]
     if not dividing:
         close = max(8, (tile_n + 4) // 8 * 8)
-        raise KernelError(
-            f"wgmma: no legal n divides {tile_n} columns: the nearest tile that works has {close}"
-        )
+        raise KernelError(f"wgmma: no legal n divides {tile_n} columns: the nearest tile that works has {close}")
     return dividing[-1]
 
 

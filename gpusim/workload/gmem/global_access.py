@@ -60,11 +60,8 @@ def global_access(
             num_lines += num_distinct(near, asked, LINE_BYTES)
             num_wavefronts += int(wavefronts(plain, near, asked).sum())
     return AccessPattern(
-        num_requests=int(mask.any(axis=-1).sum()),
-        num_sectors=num_sectors,
-        num_lines=num_lines,
-        num_wavefronts=num_wavefronts,
-        num_bytes=access_bytes * int(mask.sum()),
+        num_requests=int(mask.any(axis=-1).sum()), num_sectors=num_sectors, num_lines=num_lines,
+        num_wavefronts=num_wavefronts, num_bytes=access_bytes * int(mask.sum()),
     )
 
 
@@ -74,10 +71,9 @@ def _from_first_line(rows: NDArray[np.integer[Any]], mask: NDArray[np.bool_]) ->
     return narrowed(np.where(mask, rows - first, 0))
 
 
-TAG_HASHES: Mapping[str, tuple[int, ...]] = MappingProxyType({
-    "ampere": (1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2),
-    "hopper": (1, 2, 1, 2, 3, 1, 2, 3, 2, 1, 2, 1, 3, 1),
-})
+TAG_HASHES: Mapping[str, tuple[int, ...]] = MappingProxyType(
+    {"ampere": (1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2), "hopper": (1, 2, 1, 2, 3, 1, 2, 3, 2, 1, 2, 1, 3, 1)}
+)
 """Hashes of the tag banks by architecture. Entry i is XORed into the bank if bit i of the line number (bit 7 + i of the
 address) is set."""
 

@@ -99,10 +99,8 @@ def fetches(
     return Fetches(
         num_bytes=CHUNK_BYTES * given.size,
         num_sectors=np.unique(np.stack((instruction, given // SECTOR_BYTES)), axis=1).shape[1],
-        num_crossing=crossing.shape[1],
-        num_reads=sum(int(mask).bit_count() for mask in requests[3]),
-        num_requests=requests.shape[1],
-        num_shared=sum(int(mask).bit_count() for mask in requests[3][is_shared]),
+        num_crossing=crossing.shape[1], num_reads=sum(int(mask).bit_count() for mask in requests[3]),
+        num_requests=requests.shape[1], num_shared=sum(int(mask).bit_count() for mask in requests[3][is_shared]),
         num_shared_requests=int(is_shared.sum()),
     )
 

@@ -68,28 +68,21 @@ class AccessPattern:
         if times < 0:
             raise LayoutError(f"access pattern: cannot happen {times} times: use 0 or more")
         return AccessPattern(
-            num_requests=times * self.num_requests,
-            num_sectors=times * self.num_sectors,
-            num_lines=times * self.num_lines,
-            num_wavefronts=times * self.num_wavefronts,
-            num_bytes=times * self.num_bytes,
+            num_requests=times * self.num_requests, num_sectors=times * self.num_sectors, num_lines=times * self.num_lines,
+            num_wavefronts=times * self.num_wavefronts, num_bytes=times * self.num_bytes,
         )
 
     def __add__(self, other: AccessPattern) -> AccessPattern:
         """The sum of both accesses."""
         return AccessPattern(
-            num_requests=self.num_requests + other.num_requests,
-            num_sectors=self.num_sectors + other.num_sectors,
-            num_lines=self.num_lines + other.num_lines,
-            num_wavefronts=self.num_wavefronts + other.num_wavefronts,
+            num_requests=self.num_requests + other.num_requests, num_sectors=self.num_sectors + other.num_sectors,
+            num_lines=self.num_lines + other.num_lines, num_wavefronts=self.num_wavefronts + other.num_wavefronts,
             num_bytes=self.num_bytes + other.num_bytes,
         )
 
 
 def wavefronts(
-    op: str,
-    addresses: NDArray[np.integer[Any]],
-    active: NDArray[np.bool_] | None = None,
+    op: str, addresses: NDArray[np.integer[Any]], active: NDArray[np.bool_] | None = None,
     sources: NDArray[np.integer[Any]] | None = None,
 ) -> NDArray[np.int64]:
     """Shared-memory wavefronts of each warp access, int64[...] over the leading axes.
@@ -164,9 +157,7 @@ def _counted(
     return counted.reshape(addresses.shape[:-1])
 
 
-def loop_rounds(
-    op: str, addresses: NDArray[np.integer[Any]], active: NDArray[np.bool_] | None = None
-) -> NDArray[np.int64]:
+def loop_rounds(op: str, addresses: NDArray[np.integer[Any]], active: NDArray[np.bool_] | None = None) -> NDArray[np.int64]:
     """Round of an atomic's loop in which each lane succeeds, int64[..., 32], from 1; 0 for inactive lanes.
 
     Arguments and errors: see ``wavefronts``.
@@ -231,9 +222,7 @@ def _checked_access(
     return checked_lanes(rule.name, addresses, active, rule.access_bytes, rule.num_lanes)
 
 
-def _is_paired(
-    rows: NDArray[np.integer[Any]], mask: NDArray[np.bool_] | None, num_lanes: int
-) -> NDArray[np.bool_]:
+def _is_paired(rows: NDArray[np.integer[Any]], mask: NDArray[np.bool_] | None, num_lanes: int) -> NDArray[np.bool_]:
     """Whether lanes share addresses in pairs (i, i ^ 1) or (i, i ^ 2) in each group of ``num_lanes``; bool[num_warps, ...].
 
     An inactive lane pairs with any lane. A pair needs one result, so a wavefront returns two registers of all lanes.
@@ -342,9 +331,7 @@ def _by_phase(rule: SmemOp, units: NDArray[np.integer[Any]]) -> NDArray[np.int64
     return np.asarray(busiest(by_phase, num_banks, is_broadcasting=rule.is_broadcasting), dtype=np.int64)
 
 
-def _copied(
-    rule: SmemOp, written: NDArray[np.integer[Any]], read: NDArray[np.integer[Any]]
-) -> NDArray[np.int64]:
+def _copied(rule: SmemOp, written: NDArray[np.integer[Any]], read: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
     """Wavefronts of each phase of copies of units ``read`` to units ``written``, int64[num_warps, num_phases].
 
     If lanes queue only at the source or only at the destination, that queue counts. Otherwise each wavefront serves some of
@@ -370,9 +357,7 @@ def _copied(
     return np.asarray(found.reshape(queues.shape), dtype=np.int64)
 
 
-def _units(
-    rule: SmemOp, rows: NDArray[np.integer[Any]], mask: NDArray[np.bool_] | None
-) -> NDArray[np.integer[Any]]:
+def _units(rule: SmemOp, rows: NDArray[np.integer[Any]], mask: NDArray[np.bool_] | None) -> NDArray[np.integer[Any]]:
     """Words or full vectors that lanes access; -1 for inactive lanes. 32-bit integers if the values fit, for faster sorting.
 
     An aligned unit fills all of its banks, so units conflict exactly if their words do.

@@ -203,8 +203,7 @@ def _census_under(accesses: Sequence[TileAccess], tile: ByteLayout) -> Census:
 def _added(each: Iterable[Census]) -> Census:
     found = tuple(each)
     return Census(
-        num_instructions=sum(one.num_instructions for one in found),
-        num_wavefronts=sum(one.num_wavefronts for one in found),
+        num_instructions=sum(one.num_instructions for one in found), num_wavefronts=sum(one.num_wavefronts for one in found),
         num_ideal_wavefronts=sum(one.num_ideal_wavefronts for one in found),
         num_tiles_with_conflicts=sum(one.num_tiles_with_conflicts for one in found),
     )
@@ -378,8 +377,7 @@ def study_jointly(accesses: Sequence[TileAccess]) -> JointStudy:
         best = min(_paddings(accesses), key=lambda trial: trial[2], default=None)
         padding = None if best is None else _padded_mend(accesses, best[0], best[1])
     return JointStudy(
-        studies=tuple(map(study, accesses)), census=_added(map(census, accesses)), swizzle=swizzle,
-        padding=padding,
+        studies=tuple(map(study, accesses)), census=_added(map(census, accesses)), swizzle=swizzle, padding=padding
     )
 
 

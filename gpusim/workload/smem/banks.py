@@ -182,8 +182,7 @@ def analyze(access: TileAccess) -> list[Instruction]:
         found.append(Instruction(
             places=tuple((int(p[0]), int(p[1])) if on else None for p, on in zip(places[i], active[i], strict=True)),
             addresses=tuple(int(a) if on else None for a, on in zip(addresses[i], active[i], strict=True)),
-            phases=tuple(phases), num_ideal_wavefronts=int(ideal[i]), num_data_wavefronts=int(served[i]),
-            turns=turns,
+            phases=tuple(phases), num_ideal_wavefronts=int(ideal[i]), num_data_wavefronts=int(served[i]), turns=turns,
         ))
     return found
 

@@ -20,11 +20,7 @@ _MANY_UNITS = 1 << 28  # below this value, a unit's bank and row fit in 31 bits
 
 
 def checked_lanes(
-    where: str,
-    addresses: NDArray[np.integer[Any]],
-    active: NDArray[np.bool_] | None,
-    access_bytes: int,
-    num_lanes: int,
+    where: str, addresses: NDArray[np.integer[Any]], active: NDArray[np.bool_] | None, access_bytes: int, num_lanes: int
 ) -> tuple[NDArray[np.integer[Any]], NDArray[np.bool_] | None]:
     """Addresses, and the mask of active lanes in the same shape (None: all lanes).
 
@@ -35,9 +31,7 @@ def checked_lanes(
     """
     addresses = np.asarray(addresses)
     if addresses.ndim == 0 or addresses.shape[-1] != WARP_SIZE:
-        raise LayoutError(
-            f"{where}: addresses have shape {addresses.shape}: give {WARP_SIZE} lanes along the last axis"
-        )
+        raise LayoutError(f"{where}: addresses have shape {addresses.shape}: give {WARP_SIZE} lanes along the last axis")
     if not np.issubdtype(addresses.dtype, np.integer):
         raise LayoutError(f"{where}: addresses are {addresses.dtype}: use integers, in bytes")
     if addresses.dtype not in (np.int32, np.int64):
@@ -49,9 +43,7 @@ def checked_lanes(
     mask = None
     if active is not None:
         if np.shape(active) not in (addresses.shape, (WARP_SIZE,)):
-            raise LayoutError(
-                f"{where}: active has shape {np.shape(active)}: use {addresses.shape}, as the addresses have"
-            )
+            raise LayoutError(f"{where}: active has shape {np.shape(active)}: use {addresses.shape}, as the addresses have")
         mask = np.broadcast_to(np.asarray(active, dtype=np.bool_), addresses.shape)
         bad &= mask[..., :num_lanes]
     if bad.any():
@@ -77,9 +69,7 @@ def num_distinct(addresses: NDArray[np.integer[Any]], mask: NDArray[np.bool_], u
     return int(is_first.sum())
 
 
-def busiest(
-    units: NDArray[np.integer[Any]], num_banks: int, *, is_broadcasting: bool
-) -> NDArray[np.integer[Any]]:
+def busiest(units: NDArray[np.integer[Any]], num_banks: int, *, is_broadcasting: bool) -> NDArray[np.integer[Any]]:
     """Maximum number of units in one of ``num_banks`` banks, in each row of the last axis.
 
     ``is_broadcasting``: count distinct units.

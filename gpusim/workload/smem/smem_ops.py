@@ -99,9 +99,7 @@ _SMEM_OP_ROWS = (
         for n in (4, 8)
     ),
     *(
-        SmemOp(
-            name=f"{kind}_shared_add_f32", access_bytes=4, is_broadcasting=False, is_loop=True, evidence=_LOOP_OF_FLOATS,
-        )
+        SmemOp(name=f"{kind}_shared_add_f32", access_bytes=4, is_broadcasting=False, is_loop=True, evidence=_LOOP_OF_FLOATS)
         for kind in ("atom", "red")
     ),
     *(

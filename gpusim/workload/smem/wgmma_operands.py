@@ -138,10 +138,8 @@ class WgmmaDescriptor:
         if not 0 <= bits < 1 << 64 or bits & _RESERVED:
             raise LayoutError(f"wgmma descriptor {bits:#x}: use 64 bits with none set but 0-13, 16-29, 32-45, 49-51, 62-63")
         return cls(
-            start_address_bytes=(bits & _FIELD) << 4,
-            leading_offset_bytes=(bits >> 16 & _FIELD) << 4,
-            stride_offset_bytes=(bits >> 32 & _FIELD) << 4,
-            base_offset=bits >> 49 & 0b111,
+            start_address_bytes=(bits & _FIELD) << 4, leading_offset_bytes=(bits >> 16 & _FIELD) << 4,
+            stride_offset_bytes=(bits >> 32 & _FIELD) << 4, base_offset=bits >> 49 & 0b111,
             swizzle=next(name for name, number in _LAYOUT_TYPES.items() if number == bits >> 62),
         )
 
@@ -231,10 +229,8 @@ def wgmma_descriptor(tile: SmemLayout, major: Major, base_bytes: int = 0) -> Wgm
             f"after {period}: start on a multiple of 8 rows"
         )
     return WgmmaDescriptor(
-        start_address_bytes=start,
-        leading_offset_bytes=MATRIX_ROW_BYTES * leading,
-        stride_offset_bytes=MATRIX_ROW_BYTES * stride,
-        swizzle=name,
+        start_address_bytes=start, leading_offset_bytes=MATRIX_ROW_BYTES * leading,
+        stride_offset_bytes=MATRIX_ROW_BYTES * stride, swizzle=name,
     )
 
 
@@ -268,9 +264,7 @@ def gmma_major(tile: SmemLayout) -> Major:
     tile = _in_bytes("wgmma operand", tile)
     names: tuple[Major, Major] = ("MN", "K")
     majors = [
-        name
-        for mode, name in enumerate(names)
-        if any(step == 1 and extent > 1 for extent, step in tile.layout[mode].modes)
+        name for mode, name in enumerate(names) if any(step == 1 and extent > 1 for extent, step in tile.layout[mode].modes)
     ]
     if len(majors) != 1:
         raise LayoutError(f"wgmma operand: {tile} is contiguous along {' and '.join(majors) or 'no mode'}: use one mode")

@@ -141,10 +141,8 @@ def tma_fill(boxes: Iterable[TmaBox]) -> AccessPattern:
     total = AccessPattern()
     for box in boxes:
         total += AccessPattern(
-            num_requests=1,
-            num_sectors=box.num_rows * math.ceil(box.inner_bytes / SECTOR_BYTES),
-            num_lines=box.num_rows * math.ceil(box.inner_bytes / LINE_BYTES),
-            num_wavefronts=tma_wavefronts(box),
+            num_requests=1, num_sectors=box.num_rows * math.ceil(box.inner_bytes / SECTOR_BYTES),
+            num_lines=box.num_rows * math.ceil(box.inner_bytes / LINE_BYTES), num_wavefronts=tma_wavefronts(box),
             num_bytes=box.num_bytes,
         )
     return total
@@ -350,10 +348,8 @@ class TensorMap:
     def _plain_box(self) -> TmaBox:
         outer = zip(self.box_dim[1:], self._steps[1:], strict=True)
         return TmaBox(
-            inner_elements=self.box_dim[0],
-            outer=tuple(it.ceil_div(extent, step) for extent, step in outer),
-            dtype=self.dtype,
-            swizzle=self.swizzle,
+            inner_elements=self.box_dim[0], outer=tuple(it.ceil_div(extent, step) for extent, step in outer),
+            dtype=self.dtype, swizzle=self.swizzle,
         )
 
     @property

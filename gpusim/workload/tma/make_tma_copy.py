@@ -60,16 +60,9 @@ class TmaCopy:
 
 
 def tensor_map(
-    tensor: Layout,
-    dtype: DType,
-    smem: Layout | ComposedLayout | ByteLayout | tuple[int, ...],
-    *,
-    swizzle: str | None = None,
-    tiler: IntTuple | None = None,
-    num_multicast: int = 1,
-    element_strides: tuple[int, ...] | None = None,
-    global_address: int = 0,
-    l2_promotion: str = "128B",
+    tensor: Layout, dtype: DType, smem: Layout | ComposedLayout | ByteLayout | tuple[int, ...], *,
+    swizzle: str | None = None, tiler: IntTuple | None = None, num_multicast: int = 1,
+    element_strides: tuple[int, ...] | None = None, global_address: int = 0, l2_promotion: str = "128B",
     oob_fill: str = "zero",
 ) -> TensorMap:
     """The tensor map for tiles of ``tensor`` in shared memory.
@@ -115,28 +108,17 @@ def tensor_map(
     if modes[order[0]][1] != 1:
         raise LayoutError(f"tensor map: {tensor} has no contiguous mode: use one of stride 1")
     return TensorMap(
-        dtype=dtype,
-        global_dim=tuple(modes[mode][0] for mode in order),
+        dtype=dtype, global_dim=tuple(modes[mode][0] for mode in order),
         global_strides_bytes=tuple(modes[mode][1] * dtype.num_bytes for mode in order[1:]),
         box_dim=tuple(smem[mode] for mode in order),
         element_strides=None if element_strides is None else tuple(element_strides[mode] for mode in order),
-        swizzle=swizzle or "none",
-        global_address=global_address,
-        l2_promotion=l2_promotion,
-        oob_fill=oob_fill,
+        swizzle=swizzle or "none", global_address=global_address, l2_promotion=l2_promotion, oob_fill=oob_fill,
     )
 
 
 def make_tma_copy(
-    tensor: Layout,
-    dtype: DType,
-    smem: Layout | ComposedLayout | ByteLayout,
-    *,
-    tiler: IntTuple | None = None,
-    num_multicast: int = 1,
-    global_address: int = 0,
-    l2_promotion: str = "128B",
-    oob_fill: str = "zero",
+    tensor: Layout, dtype: DType, smem: Layout | ComposedLayout | ByteLayout, *, tiler: IntTuple | None = None,
+    num_multicast: int = 1, global_address: int = 0, l2_promotion: str = "128B", oob_fill: str = "zero",
 ) -> TmaCopy:
     """TMA boxes that copy a tile of ``tensor`` into the layout ``smem``, each as large as one instruction permits.
 
@@ -190,14 +172,8 @@ def make_tma_copy(
             f"TMA copy: {layout} is contiguous along a mode of stride {strides[0]} of {tensor}: use a tile of its major mode"
         )
     described = TensorMap(
-        dtype=dtype,
-        global_dim=tuple(dims),
-        global_strides_bytes=tuple(stride * dtype.num_bytes for stride in strides[1:]),
-        box_dim=box_dim,
-        swizzle=swizzle,
-        global_address=global_address,
-        l2_promotion=l2_promotion,
-        oob_fill=oob_fill,
+        dtype=dtype, global_dim=tuple(dims), global_strides_bytes=tuple(stride * dtype.num_bytes for stride in strides[1:]),
+        box_dim=box_dim, swizzle=swizzle, global_address=global_address, l2_promotion=l2_promotion, oob_fill=oob_fill,
     )
     check_full_rows(described.box)
     rest = Layout(*map(tuple, zip(*modes[num_box:], strict=True))) if modes[num_box:] else Layout((1,), (0,))

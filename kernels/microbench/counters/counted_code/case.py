@@ -94,12 +94,12 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
         if cta.cta_idx >= config.sms:
             return
         if is_once:
-            yield ops.FarCode(config.kernel, 0, num_bytes, num_bytes / straight.INSTRUCTION_BYTES)
+            yield ops.FetchColdCode(config.kernel, 0, num_bytes, num_bytes / straight.INSTRUCTION_BYTES)
             yield ops.Fma(num_bytes / straight.INSTRUCTION_BYTES)
             return
         for idx in range(straight.NUM_ROUNDS):
             if is_flushed or idx:
-                yield ops.Code("straight", num_bytes)
+                yield ops.FetchCode("straight", num_bytes)
             yield ops.Fma(num_bytes / straight.INSTRUCTION_BYTES)
 
     launched = Launch(

@@ -864,7 +864,7 @@ def _is_kept(config: Config, used_bytes: int, gpu: GpuSpec) -> bool:
     kernel = config.kernel
     writes = 0.5 if kernel.startswith("copy") else config.write_quarters / 4 if kernel.startswith("mix") else 1.0
     places = READ_PLACES * (1.0 - writes) + WRITE_PLACES * writes
-    return used_bytes * places <= gpu.l2_sides.side_bytes
+    return used_bytes * places <= gpu.l2_partitions.partition_bytes
 
 
 def _end_cycles(result: Result, live: frozenset[int] | None) -> NDArray[np.float64]:

@@ -28,7 +28,7 @@ from gpusim.evidence.cases.config_row import ConfigRow
 from gpusim.evidence.cases.validation_kernel import pattern_words, windows
 from gpusim.kernel_models.streaming import dense_access, same
 from gpusim.machine.memory.l2 import L2Spec
-from gpusim.simulate.wasm_module import most_of
+from gpusim.simulate.wasm_module import expected_max
 from gpusim.units import LINE_BYTES
 from gpusim.workload import ops
 from gpusim.workload.launch import Footprint, RoleContext
@@ -202,7 +202,7 @@ def late_cycles(num_bytes: float, l2: L2Spec) -> float:
     """What the last line of an SM waits longer for the fullest lane, of all that a copy of so many bytes passes each way."""
     lanes = l2.num_slices / l2.num_partitions
     deviation = np.sqrt(num_bytes / 2 * LINE_BYTES * lanes) / l2.fabric_bytes_per_cycle  # each line on a lane as if drawn
-    return float(most_of(round(lanes)) * deviation)
+    return float(expected_max(round(lanes)) * deviation)
 
 
 # ---------------------------------------------------------------------------------------------- the simulator's answer

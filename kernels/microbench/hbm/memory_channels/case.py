@@ -30,7 +30,7 @@ from gpusim.evidence.cases.checks import wrong_if
 from gpusim.evidence.cases.config_row import ConfigRow
 from gpusim.evidence.cases.validation_kernel import pattern_words
 from gpusim.kernel_models.streaming import dense_access, same, total
-from gpusim.simulate.wasm_module import most_of
+from gpusim.simulate.wasm_module import expected_max
 from gpusim.workload import ops
 from gpusim.workload.launch import Footprint, RoleContext
 
@@ -378,7 +378,7 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
     if not {"rows", "chunks"} <= groups:
         return []
     apart, together = unevenness(rows, "chunks"), unevenness(rows, "rows")
-    deviations = most_of(round(PEAK_GB_PER_S / CHANNEL_GB_PER_S))
+    deviations = expected_max(round(PEAK_GB_PER_S / CHANNEL_GB_PER_S))
     per_byte = apart / deviations**2 * CHANNEL_GB_PER_S * PEAK_GB_PER_S * 1e6 / MHZ**2
     how = "the last arrival beyond latency and sustained rate, squared, less refresh's"
     return [

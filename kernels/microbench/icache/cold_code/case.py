@@ -107,7 +107,7 @@ def rounds(config: Config, gpu: GpuSpec) -> list[float]:
     def program(cta: RoleContext) -> Iterator[ops.Op]:
         for _ in range(NUM_ROUNDS):
             yield ops.RangeStart(ops.Section.MAINLOOP)
-            yield ops.Code("straight", num_bytes)
+            yield ops.FetchCode("straight", num_bytes)
             yield ops.Fma(num_instructions(config))
             yield ops.RangeEnd()
 

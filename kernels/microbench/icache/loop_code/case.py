@@ -137,7 +137,7 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
     def program(cta: RoleContext) -> Iterator[ops.Op]:
         for _ in range(2):
             yield ops.RangeStart(ops.Section.MAINLOOP)
-            yield ops.LoopCode(num, LOOP_CODE)
+            yield ops.LoopBody(num, LOOP_CODE)
             yield ops.Fma(num)
             yield ops.RangeEnd()
 

@@ -31,9 +31,9 @@ from gpusim.evidence.cases.tile_walk import grid_include
 from gpusim.evidence.cases.validation_kernel import FLOOR_SHARE, windows
 from gpusim.machine.config import GpuSpec
 from gpusim.machine.memory.l2 import looked_up_beside
-from gpusim.simulate.plan import side_of_cta
+from gpusim.simulate.plan import partition_of_cta
 from gpusim.traffic.l2_plan import panel_traffic
-from gpusim.traffic.panels import PanelTraffic, PanelUse
+from gpusim.traffic.panels import FootprintRow, PanelTraffic
 from gpusim.units import SECTOR_BYTES
 
 GPU = "h200_sxm"
@@ -323,32 +323,33 @@ def reuse_traffic(config: Config, gpu: GpuSpec) -> dict[str, PanelTraffic]:
     tiles = np.arange((num_between + 2) * NUM_CTAS, dtype=np.int64)
     waves, ctas = np.divmod(tiles, NUM_CTAS)
     is_set = (waves == 0) | (waves == num_between + 1)
-    sides = side_of_cta(gpu)[:NUM_CTAS]
-    uses = [
-        PanelUse(
+    sides = partition_of_cta(gpu)[:NUM_CTAS]
+    footprints = [
+        FootprintRow(
             tensor="set", is_write=False, panel_of_tile=ctas, bytes_of_tile=np.where(is_set, sizes[0] // NUM_CTAS, 0),
             cache_hint="evict_last" if config.has_window else config.set_hint,
         ),
-        PanelUse(
+        FootprintRow(
             tensor="stream", is_write=config.stream_op == "store", panel_of_tile=tiles,
             bytes_of_tile=np.where(is_set, 0, MIB // NUM_CTAS), cache_hint=config.stream_hint,
         ),
     ]  # fmt: skip
-    held = gpu.l2_sides
+    held = gpu.l2_partitions
     if aside := bytes_of(config, "set_aside_mib"):
         held = replace(held, last_bytes=aside / held.num)
-    return panel_traffic(uses, waves, sides=held, side_of_tile=sides[ctas], is_warm=False)
+    return panel_traffic(footprints, waves, l2=held, partition_of_tile=sides[ctas], is_warm=False)
 
 
 def stream_traffic(config: Config, gpu: GpuSpec) -> dict[str, PanelTraffic]:
     """One pass, of CTAs of 8 KiB, four an SM."""
     tiles = np.arange(bytes_of(config, "stream_mib") // (VECTOR_BYTES * NUM_THREADS), dtype=np.int64)
     each = np.full(len(tiles), VECTOR_BYTES * NUM_THREADS)
-    uses = [PanelUse(tensor="y", is_write=True, panel_of_tile=tiles, bytes_of_tile=each, cache_hint=config.stream_hint)]
+    stored = FootprintRow(tensor="y", is_write=True, panel_of_tile=tiles, bytes_of_tile=each, cache_hint=config.stream_hint)
+    footprints = [stored]
     if config.kernel == "copy":
-        uses.append(PanelUse(tensor="x", is_write=False, panel_of_tile=tiles, bytes_of_tile=each))
-    sides = np.resize(side_of_cta(gpu)[:NUM_CTAS], len(tiles))
-    return panel_traffic(uses, tiles // (4 * NUM_CTAS), sides=gpu.l2_sides, side_of_tile=sides, is_warm=False)
+        footprints.append(FootprintRow(tensor="x", is_write=False, panel_of_tile=tiles, bytes_of_tile=each))
+    sides = np.resize(partition_of_cta(gpu)[:NUM_CTAS], len(tiles))
+    return panel_traffic(footprints, tiles // (4 * NUM_CTAS), l2=gpu.l2_partitions, partition_of_tile=sides, is_warm=False)
 
 
 # ---------------------------------------------------------------------------------------------- what the rows settle

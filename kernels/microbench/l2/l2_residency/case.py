@@ -15,9 +15,9 @@ from gpusim.evidence.cases.checks import wrong_if
 from gpusim.evidence.cases.config_row import ConfigRow
 from gpusim.evidence.cases.tile_walk import grid_include, sum_of_words
 from gpusim.machine.config import GpuSpec
-from gpusim.simulate.plan import side_of_cta
+from gpusim.simulate.plan import partition_of_cta
 from gpusim.traffic.l2_plan import panel_traffic
-from gpusim.traffic.panels import PanelUse
+from gpusim.traffic.panels import FootprintRow
 from gpusim.workload import ops
 from gpusim.workload.launch import Footprint, RoleContext
 from gpusim.workload.smem.access import AccessPattern
@@ -196,7 +196,7 @@ def panel_of_cta(readers: str, gpu: GpuSpec) -> NDArray[np.int64]:
     """
     if readers in ("split", "all"):
         return np.arange(NUM_CTAS) if readers == "split" else np.zeros(NUM_CTAS, dtype=np.int64)
-    sides = side_of_cta(gpu)[:NUM_CTAS]
+    sides = partition_of_cta(gpu)[:NUM_CTAS]
     panels = np.full(NUM_CTAS, -1)
     num_panels = int(np.bincount(sides, minlength=2).min())
     for side in range(2 if readers == "both_sides" else 1):
@@ -216,15 +216,17 @@ def miss_bytes(
     panel_bytes = np.where(panels >= 0, num_bytes // num_panels + (panels < num_bytes % num_panels), 0)
     nobodys = np.where(panels >= 0, panels, num_panels)
     before = np.where(is_before, STORED_BYTES // NUM_CTAS, 0)
-    uses = [
-        PanelUse(tensor="before", is_write=True, panel_of_tile=tiles, bytes_of_tile=before),
-        PanelUse(tensor="A", is_write=False, panel_of_tile=nobodys, bytes_of_tile=panel_bytes, cache_hint=hints[0]),
+    footprints = [
+        FootprintRow(tensor="before", is_write=True, panel_of_tile=tiles, bytes_of_tile=before),
+        FootprintRow(tensor="A", is_write=False, panel_of_tile=nobodys, bytes_of_tile=panel_bytes, cache_hint=hints[0]),
     ]
     if num_writes:
         stores = panel_bytes * num_writes // CHUNKS_IN_FLIGHT
-        uses.append(PanelUse(tensor="D", is_write=True, panel_of_tile=tiles, bytes_of_tile=stores, cache_hint=hints[1]))
+        stored = FootprintRow(tensor="D", is_write=True, panel_of_tile=tiles, bytes_of_tile=stores, cache_hint=hints[1])
+        footprints.append(stored)
+    partitions = partition_of_cta(gpu)[tiles % NUM_CTAS]
     traffic = panel_traffic(
-        uses, tiles // NUM_CTAS, sides=gpu.l2_sides, side_of_tile=side_of_cta(gpu)[tiles % NUM_CTAS], is_warm=False
+        footprints, tiles // NUM_CTAS, l2=gpu.l2_partitions, partition_of_tile=partitions, is_warm=False
     )
     return traffic["A"].read_miss_bytes
 

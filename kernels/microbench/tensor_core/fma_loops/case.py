@@ -702,7 +702,7 @@ class Lacking:
         try:
             while True:
                 op = told.send(token)
-                if isinstance(op, ops.LoopCode):
+                if isinstance(op, ops.LoopBody):
                     copies, reads = self.build.num_copies * (way == "kNone"), self.build.num_reads * (not has_reads)
                     op = replace(op, num_others=op.num_others - CODE_OF_COPY * copies - reads)
                 token = None if isinstance(op, lacks) else (yield op)
