@@ -12,12 +12,11 @@ kernel itself measures. *derive* computes what follows from these.
 from __future__ import annotations
 
 import importlib.util
-import inspect
 import sys
 import traceback
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, wraps
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -28,7 +27,8 @@ from numpy.typing import NDArray
 from gpusim.errors import ConfigError, GpusimError, nearest
 from gpusim.evidence.bench.timing import VALUES
 from gpusim.evidence.cases import paths as places
-from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.answers import Answer, Limit
+from gpusim.evidence.cases.config_row import TAKE_A_CONFIG, ConfigRow, num_parameters, typed
 from gpusim.evidence.cases.launch_args import (
     Argument,
     Input,
@@ -47,9 +47,11 @@ if TYPE_CHECKING:
     from gpusim.machine.config import GpuSpec
 
 __all__ = [
+    "Answer",
     "Argument",
     "Input",
     "KernelLaunch",
+    "Limit",
     "MappedTensor",
     "Output",
     "Product",
@@ -194,46 +196,6 @@ def nothing_predicted(config: Config, gpu: GpuSpec) -> dict[str, float]:
     return {}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limit:
-    """Largest errors allowed for a family of rows; None: no limit.
-
-    Unit: percent, or percentage points where the numbers themselves are percent.
-    """
-
-    mean_pct: float | None = None
-    p90_pct: float | None = None
-    worst_pct: float | None = None
-    is_points: bool = False
-    """Errors are differences in percentage points instead of fractions of the measured value. Used for rates in percent."""
-
-    @property
-    def text(self) -> str:
-        """Limits in words.
-
-        >>> Limit(mean_pct=6.0, worst_pct=25.0).text, Limit(mean_pct=3.0, is_points=True).text, Limit().text
-        ('mean 6 %, worst 25 %', 'mean 3 points', 'no limit')
-        """
-        unit = "points" if self.is_points else "%"
-        limits = (("mean", self.mean_pct), ("P90", self.p90_pct), ("worst", self.worst_pct))
-        return ", ".join(f"{name} {most:g} {unit}" for name, most in limits if most is not None) or "no limit"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """Simulator's prediction for one number of a row.
-
-    Args:
-        value: prediction, in the unit of the measured number.
-        roofline: prediction from the data sheet's peaks alone, where there is one.
-        floor: smallest reference for a relative error, for numbers whose measured value may be close to zero.
-    """
-
-    value: float
-    roofline: float | None = None
-    floor: float = 0.0
-
-
 def never_refused(config: Config, row: Mapping[str, str], gpu: GpuSpec) -> str | None:
     """Default of ``Case.refused``: no row is refused."""
     del config, row, gpu
@@ -372,7 +334,7 @@ class Case:
             object.__setattr__(self, "columns", tuple(self.config_type.names()[1:]))
         for name in TAKE_A_CONFIG:
             if (function := getattr(self, name)) is not None:
-                object.__setattr__(self, name, _typed(function, self.config_type, place=name == "families"))
+                object.__setattr__(self, name, typed(function, self.config_type, place=name == "families"))
         if self.is_validation and self.calibrates:
             raise ConfigError(f"{self.name}: is a whole kernel, whose rows judge: leave fit and fitted_constants out")
 
@@ -384,37 +346,13 @@ class Case:
         """
         wanted = {"kernel", *self.columns}
         function = self.groups[group].configs
-        configs = list(function(*(seed,)[: _num_parameters(function)]))
+        configs = list(function(*(seed,)[: num_parameters(function)]))
         for config in configs:
             if set(config) != wanted:
                 raise ConfigError(f"{self.name}: a config of {group!r} has {sorted(config)}: use {sorted(wanted)}")
         if len({key_of(config) for config in configs}) != len(configs):
             raise ConfigError(f"{self.name}: group {group!r} has the same config twice: use a column that tells them apart")
         return configs
-
-
-TAKE_A_CONFIG = (
-    "launch", "check", "predict", "predict_row", "refused", "predict_launched", "families", "problem", "text_columns",
-    "model_options",
-)  # fmt: skip
-"""Functions of a case that take a config. Those that take a row get text."""
-
-
-def _num_parameters(function: Callable[..., Any]) -> int:
-    """Number of arguments that ``function`` takes."""
-    return len(inspect.signature(function).parameters)
-
-
-def _typed(function: Callable[..., Given], config_type: type[ConfigRow] | None, *, place: int) -> Callable[..., Given]:
-    """``function``, given the config at ``place`` as ``config_type`` and no more arguments than it takes."""
-    num = _num_parameters(function)
-
-    @wraps(function)
-    def called(*arguments: Any) -> Given:
-        config = arguments[place] if config_type is None else config_type.of(arguments[place])
-        return function(*arguments[:place], config, *arguments[place + 1 : num])
-
-    return called
 
 
 def key_of(config: Config) -> tuple[tuple[str, str], ...]:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
+from functools import wraps
 from itertools import product
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
+
+Given = TypeVar("Given")
+"""Return type of a case's function."""
 
 PARSERS: Mapping[Any, Callable[[str], Any]] = {"int": int, "float": float, "bool": "1".__eq__}
 """Function that reads a column, by the annotation of its field. Others are text."""
@@ -59,3 +64,27 @@ class ConfigRow(Mapping[str, str]):
 
     def __len__(self) -> int:
         return len(self.names())
+
+
+TAKE_A_CONFIG = (
+    "launch", "check", "predict", "predict_row", "refused", "predict_launched", "families", "problem", "text_columns",
+    "model_options",
+)  # fmt: skip
+"""Functions of a case that take a config. Those that take a row get text."""
+
+
+def num_parameters(function: Callable[..., Any]) -> int:
+    """Number of arguments that ``function`` takes."""
+    return len(inspect.signature(function).parameters)
+
+
+def typed(function: Callable[..., Given], config_type: type[ConfigRow] | None, *, place: int) -> Callable[..., Given]:
+    """``function``, given the config at ``place`` as ``config_type`` and no more arguments than it takes."""
+    num = num_parameters(function)
+
+    @wraps(function)
+    def called(*arguments: Any) -> Given:
+        config = arguments[place] if config_type is None else config_type.of(arguments[place])
+        return function(*arguments[:place], config, *arguments[place + 1 : num])
+
+    return called

@@ -197,8 +197,7 @@ def section_cycles(result: Result) -> NDArray[np.float64]:
 
 
 START_CYCLES, GOLDEN = 50.0, 0.6180339887498949
-"""From the first to the last SM that sees the time at which all go on: looks at a clock. A guess. SMs see it in the order of
-multiples of the golden ratio, modulo 1."""
+"""Cycles from the first to the last SM that sees the time at which all go on, a guess; fraction of them by CTA."""
 
 
 def start_waits(num_ctas: int, gpu: GpuSpec, *, cluster_size: int = 1) -> list[float]:
@@ -212,23 +211,22 @@ Program = Callable[[RoleContext], Iterator[Any]]
 
 
 def ring_launch(
-    kernel: str, produce: Program, consume: Program, *, num_ctas: int, stages: int, stage_bytes: int, least_smem_bytes: int,
-    cluster_size: int = 1, consumer_warps: int = 1,
+    kernel: str, programs: tuple[Program, Program], ring: Buffer, *, num_ctas: int, least_smem_bytes: int,
+    cluster_size: int = 1,
 ) -> Launch:  # fmt: skip
-    """Launch of a producer warp and a consumer that pass stages of ``ring`` through the mbarriers ``full`` and ``empty``.
+    """Launch of a producer and a consumer warp that pass stages of ``ring`` through the mbarriers ``full`` and ``empty``.
 
     Shared memory is filled up to ``least_smem_bytes``. All CTAs of a cluster free a stage.
     """
+    stages = ring.num_stages
+    rest = Buffer(name="rest", stage_bytes=max(0, least_smem_bytes - ring.stage_bytes * stages))
+    produce, consume = (
+        WarpRole(name=name, num_warps=1, program=program)
+        for name, program in zip(("producer", "consumer"), programs, strict=True)
+    )
     return Launch(
-        kernel=kernel, num_ctas=num_ctas, num_tiles=num_ctas, cluster_size=cluster_size,
-        roles=(
-            WarpRole(name="producer", num_warps=1, program=produce),
-            WarpRole(name="consumer", num_warps=consumer_warps, program=consume),
-        ),
-        buffers=(
-            Buffer(name="ring", stage_bytes=stage_bytes, num_stages=stages),
-            Buffer(name="rest", stage_bytes=max(0, least_smem_bytes - stage_bytes * stages)),
-        ),
+        kernel=kernel, num_ctas=num_ctas, num_tiles=num_ctas, cluster_size=cluster_size, roles=(produce, consume),
+        buffers=(ring, rest),
         mbarriers=(
             Mbarrier(name="full", num_arrivals=1, num_stages=stages),
             Mbarrier(name="empty", num_arrivals=cluster_size, num_stages=stages),

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from gpusim import Buffer, GpuSpec, Launch, WarpRole, simulate
 from gpusim.evidence.cases.case import Case, Group, Input, KernelLaunch, MappedTensor, Output, Outputs
-from gpusim.evidence.cases.checks import check_words
 from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.output_check import check_words
 from gpusim.evidence.cases.validation_kernel import SHARED, as_counted
 from gpusim.workload import ops
 from gpusim.workload.dtypes import dtype

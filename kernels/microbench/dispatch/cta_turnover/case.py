@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from gpusim import GpuSpec, Launch, WarpRole, simulate
 from gpusim.evidence.cases.case import Case, Fitted, Group, KernelLaunch, Outputs, Repeated, Windows, by_value
-from gpusim.evidence.cases.checks import check_windows
 from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.output_check import check_windows
 from gpusim.evidence.cases.validation_kernel import windows
 from gpusim.kernel_models.streaming import dense_access, lanes_access
 from gpusim.workload import ops

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim.evidence.cases.case import Case, Fitted, Group, KernelLaunch, Output, Outputs, WrongAnswer, by_value
-from gpusim.evidence.cases.checks import wrong_if
 from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.output_check import wrong_if
 from gpusim.machine.config import GpuSpec, load_gpu
 from gpusim.simulate.run import simulate
 from gpusim.simulate.timeline import WarpState

@@ -10,8 +10,8 @@ import numpy as np
 from gpusim.evidence.bench.store_probe import right_runs, since_first_ns
 from gpusim.evidence.cases import gemm_case as products
 from gpusim.evidence.cases.case import Case, Group, Outputs, Product, Watch
-from gpusim.evidence.cases.checks import wrong_if
 from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.output_check import wrong_if
 from gpusim.evidence.cases.tile_waves import num_at_once, seen_waves, shape_of_waves
 from gpusim.evidence.toolchain.cublas_names import parse_name
 

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from gpusim import GpuSpec, Launch, WarpRole, simulate
 from gpusim.evidence.cases.case import Case, Group, KernelLaunch, Outputs, Repeated, Windows
-from gpusim.evidence.cases.checks import check_windows
 from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.output_check import check_windows
 from gpusim.evidence.cases.validation_kernel import pattern_words, windows
 from gpusim.kernel_models.streaming import dense_access, share_footprint
 from gpusim.workload import ops

@@ -24,8 +24,8 @@ from gpusim.evidence.cases.case import (
     WrongAnswer,
     by_value,
 )  # fmt: skip
-from gpusim.evidence.cases.checks import wrong_if
 from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.output_check import wrong_if
 from gpusim.machine.dispatcher import first_sms
 from gpusim.simulate.result import Result
 from gpusim.units import SECTOR_BYTES

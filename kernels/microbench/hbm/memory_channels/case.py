@@ -26,8 +26,8 @@ from gpusim.evidence.cases.case import (
     WrongAnswer,
     by_value,
 )
-from gpusim.evidence.cases.checks import wrong_if
 from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.output_check import wrong_if
 from gpusim.evidence.cases.validation_kernel import pattern_words
 from gpusim.kernel_models.streaming import dense_access, same, total
 from gpusim.simulate.wasm_module import expected_max

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from gpusim import load_gpu
 from gpusim.evidence.cases.case import Case, Fitted, Group, KernelLaunch, Output, Outputs, Repeated, Windows, WrongAnswer
-from gpusim.evidence.cases.checks import check_windows, wrong_if
 from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.output_check import check_windows, wrong_if
 from gpusim.evidence.cases.validation_kernel import WINDOW_BYTES, pattern_words, windows
 
 GPU = "h200_sxm"

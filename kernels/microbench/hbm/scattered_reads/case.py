@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim.evidence.cases.case import Case, Group, KernelLaunch, Output, Outputs, Repeated, by_value
-from gpusim.evidence.cases.checks import wrong_if
 from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.output_check import wrong_if
 from gpusim.evidence.cases.validation_kernel import pattern_words
 
 THREADS, NUM_CTAS = 1024, 264

@@ -11,8 +11,8 @@ import numpy as np
 
 from gpusim import GpuSpec, Launch, WarpRole, simulate
 from gpusim.evidence.cases.case import Case, Fitted, Group, Input, KernelLaunch, Output, Outputs
-from gpusim.evidence.cases.checks import check_words
 from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.output_check import check_words
 from gpusim.workload import ops
 from gpusim.workload.gmem.global_access import global_access
 from gpusim.workload.launch import RoleContext

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from gpusim.evidence.cases.case import Case, Fitted, Group, KernelLaunch, Output, Outputs, by_value
-from gpusim.evidence.cases.checks import wrong_if
 from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.output_check import wrong_if
 from gpusim.evidence.cases.tile_walk import grid_include, shot_quantiles, sum_of_words
 
 NUM_CTAS = 132

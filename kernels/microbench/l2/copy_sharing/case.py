@@ -22,8 +22,8 @@ from gpusim.evidence.cases.case import (
     WrongAnswer,
     by_value,
 )
-from gpusim.evidence.cases.checks import wrong_if
 from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.output_check import wrong_if
 from gpusim.evidence.cases.tile_walk import (
     ADDEND,
     MULTIPLIER,
@@ -137,8 +137,8 @@ def walks(config: Config) -> dict[int, tuple[int, int]]:
 def groups_of(config: Config) -> list[list[int]]:
     """SMs that walk the same tiles, each once; not of a GEMM.
 
-    >>> near, apart = (_config(pattern, 1, SHAPES[0], 3, 0, "close") for pattern in ("near_2", "apart_2"))
-    >>> groups_of(near)[:2], groups_of(apart)[:2]
+    >>> near = _config("near_2", 1, SHAPES[0], 3, 0, "close")
+    >>> groups_of(near)[:2], groups_of(replace(near, pattern="apart_2"))[:2]
     ([[0, 1], [16, 17]], [[0, 16], [32, 48]])
     """
     kind, _, size = config.pattern.partition("_")

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from gpusim import Launch, WarpRole, simulate
 from gpusim.evidence.cases.case import Case, Group, KernelLaunch, Output, Outputs, by_value
-from gpusim.evidence.cases.checks import check_words
 from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.output_check import check_words
 from gpusim.evidence.cases.rows import number_in
 from gpusim.machine.config import GpuSpec
 from gpusim.workload import ops
@@ -55,7 +55,7 @@ class Config(ConfigRow):
     num_apart: int = 1
     shift_bytes: int = 0
     pitch_bytes: int = 0
-    """From row to row of a CTA; 0: side by side."""
+    """Bytes from row to row of a CTA; 0: adjacent rows."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "pitch_bytes", self.pitch_bytes or self.num_warps * ROW_BYTES)
@@ -81,8 +81,8 @@ def shifted() -> list[Config]:
 def reductions() -> list[Config]:
     """Half a sector, or a whole one, of each row."""
     return [
-        Config(kernel, num_warps=warps, num_ctas=ctas, num_apart=apart)
-        for kernel in ("red_4", "red_8") for (warps, ctas), apart in product(((1, 1), (8, 1), (8, ONE_EACH)), (1, 8))
+        Config(kernel, num_warps=warps, num_ctas=ctas, num_apart=distance)
+        for kernel in ("red_4", "red_8") for (warps, ctas), distance in product(((1, 1), (8, 1), (8, ONE_EACH)), (1, 8))
     ]  # fmt: skip
 
 

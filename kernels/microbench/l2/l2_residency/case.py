@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from gpusim import Buffer, Launch, WarpRole, load_gpu, simulate
 from gpusim.evidence.cases.case import Case, Fitted, Group, KernelLaunch, Output, Outputs, WrongAnswer, by_value
-from gpusim.evidence.cases.checks import wrong_if
 from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.output_check import wrong_if
 from gpusim.evidence.cases.tile_walk import grid_include, sum_of_words
 from gpusim.machine.config import GpuSpec
 from gpusim.simulate.plan import partition_of_cta

@@ -22,8 +22,8 @@ from gpusim.evidence.cases.case import (
     WrongAnswer,
     by_value,
 )
-from gpusim.evidence.cases.checks import wrong_if
 from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.output_check import wrong_if
 from gpusim.evidence.cases.tile_walk import grid_include, shot_quantiles, start_cycle, sum_of_words
 from gpusim.machine.config import GpuSpec
 from gpusim.machine.dispatcher import first_sms

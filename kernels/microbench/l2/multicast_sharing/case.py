@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from gpusim import simulate
 from gpusim.evidence.cases.case import Case, Group, KernelLaunch, MappedTensor, Output, Outputs, by_value
-from gpusim.evidence.cases.checks import wrong_if
 from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.output_check import wrong_if
 from gpusim.evidence.cases.tile_walk import operand_map, random_words, read_fraction, ring_launch, section_cycles
 from gpusim.machine.config import GpuSpec, load_gpu
 from gpusim.workload import ops
-from gpusim.workload.launch import RoleContext
+from gpusim.workload.launch import Buffer, RoleContext
 
 NUM_CTAS = {1: 132, 2: 132, 4: 120}
 """By the size of clusters: as many as an H200 holds at once."""
@@ -170,8 +170,9 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
                 yield ops.MbarrierArrive("empty", step % stages, cta_rank=rank if size > 1 else None)
         yield ops.RangeEnd()
 
+    ring = Buffer(name="ring", stage_bytes=whole, num_stages=stages)
     launched = ring_launch(
-        "multicast_sharing", produce, consume, num_ctas=NUM_CTAS[size], stages=stages, stage_bytes=whole,
+        "multicast_sharing", (produce, consume), ring, num_ctas=NUM_CTAS[size],
         least_smem_bytes=LEAST_SMEM_BYTES, cluster_size=size,
     )  # fmt: skip
     result = simulate(launched, gpu, clock="max", l2="warm", recorded_sms=range(NUM_SMS))

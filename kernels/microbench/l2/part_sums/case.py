@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from gpusim import GpuSpec, Launch, WarpRole, simulate
 from gpusim.evidence.cases.case import Case, Group, KernelLaunch, Output, Outputs, by_value
-from gpusim.evidence.cases.checks import check_words, wrong_if
 from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.output_check import check_words, wrong_if
 from gpusim.evidence.cases.tile_walk import grid_include
 from gpusim.workload import ops
 from gpusim.workload.gmem.global_access import global_access
@@ -49,7 +49,7 @@ class Config(ConfigRow):
     num_parts: int = 1
     """CTAs that walk one tile."""
     pitch_bytes: int = 4096
-    """From row to row of a tile."""
+    """Bytes from row to row of a tile."""
 
 
 def lane_bytes(config: Config) -> int:

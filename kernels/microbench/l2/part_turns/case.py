@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from gpusim import Buffer, Launch, Mbarrier, WarpRole, load_gpu, simulate
 from gpusim.evidence.cases.case import Case, Group, KernelLaunch, MappedTensor, Output, Outputs, Repeated, by_value
-from gpusim.evidence.cases.checks import wrong_if
 from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.output_check import wrong_if
 from gpusim.evidence.cases.tile_walk import grid_include, random_words, sum_of_random_words
 from gpusim.machine.config import GpuSpec
 from gpusim.machine.memory.gpc_ports import parts_of_gpcs

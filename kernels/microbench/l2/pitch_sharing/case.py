@@ -26,8 +26,8 @@ from gpusim.evidence.cases.case import (
     kernel_folder,
     load_case,
 )
-from gpusim.evidence.cases.checks import wrong_if
 from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.output_check import wrong_if
 from gpusim.evidence.cases.tile_walk import (
     check_tile_sums,
     code_of,
@@ -42,7 +42,7 @@ from gpusim.evidence.cases.tile_walk import (
 from gpusim.machine.config import GpuSpec
 from gpusim.workload import ops
 from gpusim.workload.gmem.line_fetches import Fetches, row_fetches
-from gpusim.workload.launch import RoleContext
+from gpusim.workload.launch import Buffer, RoleContext
 from gpusim.workload.tma.boxes import TensorMap
 
 waves = sys.modules[load_case("wave_sharing").launch.__module__]
@@ -216,8 +216,9 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
                 yield math
             yield ops.MbarrierArrive("empty", step % stages)
 
+    ring = Buffer(name="ring", stage_bytes=whole, num_stages=stages)
     launched = ring_launch(
-        "pitch_sharing", produce, consume, num_ctas=count, stages=stages, stage_bytes=whole,
+        "pitch_sharing", (produce, consume), ring, num_ctas=count,
         least_smem_bytes=LEAST_SMEM_BYTES[config.ctas_per_sm],
     )  # fmt: skip
     result = simulate(launched, gpu, clock="max", l2="cold", recorded_sms=range(gpu.num_sms))

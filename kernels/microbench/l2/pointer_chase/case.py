@@ -21,8 +21,8 @@ from gpusim.evidence.cases.case import (
     WrongAnswer,
     by_value,
 )  # fmt: skip
-from gpusim.evidence.cases.checks import wrong_if
 from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.output_check import wrong_if
 from gpusim.workload import ops
 from gpusim.workload.launch import RoleContext
 from gpusim.workload.smem.access import AccessPattern

@@ -26,8 +26,8 @@ from gpusim.evidence.cases.case import (
     Scratch,
     by_value,
 )
-from gpusim.evidence.cases.checks import wrong_if
 from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.output_check import wrong_if
 from gpusim.evidence.cases.tile_walk import random_words
 from gpusim.machine.config import GpuSpec
 from gpusim.workload import ops

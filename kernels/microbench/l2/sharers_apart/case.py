@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,8 +23,8 @@ from gpusim.evidence.cases.case import (
     WrongAnswer,
     by_value,
 )
-from gpusim.evidence.cases.checks import wrong_if
 from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.output_check import wrong_if
 from gpusim.evidence.cases.tile_walk import (
     code_of,
     grid_include,
@@ -44,7 +44,7 @@ from gpusim.workload import ops
 from gpusim.workload.atoms.mma import wgmma
 from gpusim.workload.dtypes import BF16
 from gpusim.workload.gmem.line_fetches import Fetches, row_fetches
-from gpusim.workload.launch import RoleContext
+from gpusim.workload.launch import Buffer, RoleContext
 
 GPU = "h200_sxm"
 """Whose GPCs the patterns are made for; others merge elsewhere."""
@@ -528,10 +528,13 @@ def twin(  # noqa: PLR0915 - one launch, told from its begin to its end
         if math:
             yield ops.WgmmaWaitGroup(0)
 
+    ring = Buffer(name="ring", stage_bytes=whole, num_stages=stages)
     launched = ring_launch(
-        "sharers_apart", produce, consume, num_ctas=NUM_CTAS, stages=stages, stage_bytes=whole,
-        least_smem_bytes=LEAST_SMEM_BYTES, cluster_size=size, consumer_warps=4,
+        "sharers_apart", (produce, consume), ring, num_ctas=NUM_CTAS,
+        least_smem_bytes=LEAST_SMEM_BYTES, cluster_size=size,
     )  # fmt: skip
+    producer, consumer = launched.roles
+    launched = replace(launched, roles=(producer, replace(consumer, num_warps=4)))
     result = simulate(launched, gpu, clock="max", l2="cold" if is_cold(config) else "warm", recorded_sms=range(NUM_CTAS))
     at = {role.cta_idx: [span.start_cycle for span in role.sections] for role in result.timeline.roles if role.sections}
     full = np.array([at[cta] for cta in sorted(at)])[:, :num_steps_noted]

@@ -23,8 +23,8 @@ from gpusim.evidence.cases.case import (
     WrongAnswer,
     by_value,
 )
-from gpusim.evidence.cases.checks import wrong_if
 from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.output_check import wrong_if
 from gpusim.evidence.cases.tile_walk import (
     code_of,
     grid_include,
@@ -40,7 +40,7 @@ from gpusim.machine.config import GpuSpec
 from gpusim.machine.dispatcher import first_sms
 from gpusim.workload import ops
 from gpusim.workload.dtypes import BF16
-from gpusim.workload.launch import RoleContext
+from gpusim.workload.launch import Buffer, RoleContext
 from gpusim.workload.tma.boxes import TensorMap
 
 GPU = "h200_sxm"
@@ -417,8 +417,9 @@ def _twin(config: Config, gpu: GpuSpec) -> dict[str, float]:
                 yield ops.Alu(math_cycles * per_cycle)
             yield ops.MbarrierArrive("empty", step % stages)
 
+    ring = Buffer(name="ring", stage_bytes=whole, num_stages=stages)
     launched = ring_launch(
-        "tile_sharing", produce, consume, num_ctas=NUM_CTAS, stages=stages, stage_bytes=whole,
+        "tile_sharing", (produce, consume), ring, num_ctas=NUM_CTAS,
         least_smem_bytes=LEAST_SMEM_BYTES,
     )  # fmt: skip
     result = simulate(launched, gpu, clock="max", l2="warm", recorded_sms=range(NUM_CTAS))

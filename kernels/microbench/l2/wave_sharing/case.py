@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from gpusim import simulate
 from gpusim.evidence.cases.case import Case, Group, KernelLaunch, MappedTensor, Output, Outputs, Repeated, Scratch, by_value
-from gpusim.evidence.cases.checks import wrong_if
 from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.output_check import wrong_if
 from gpusim.evidence.cases.tile_walk import (
     check_tile_sums,
     code_of,
@@ -31,7 +31,7 @@ from gpusim.evidence.cases.tile_walk import (
 from gpusim.machine.config import GpuSpec
 from gpusim.machine.dispatcher import first_sms
 from gpusim.workload import ops
-from gpusim.workload.launch import RoleContext
+from gpusim.workload.launch import Buffer, RoleContext
 from gpusim.workload.tma.boxes import TensorMap
 
 GPU = "h200_sxm"
@@ -316,8 +316,9 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
         if spread_cycles:
             yield ops.Alu(drawn(cta.cta_idx, 0xFFFFFFFF, spread_cycles) * per_cycle)
 
+    ring = Buffer(name="ring", stage_bytes=whole, num_stages=stages)
     launched = ring_launch(
-        "wave_sharing", produce, consume, num_ctas=count, stages=stages, stage_bytes=whole,
+        "wave_sharing", (produce, consume), ring, num_ctas=count,
         least_smem_bytes=LEAST_SMEM_BYTES[config.ctas_per_sm],
     )  # fmt: skip
     result = simulate(launched, gpu, clock="max", l2="cold", recorded_sms=range(NUM_SMS))
