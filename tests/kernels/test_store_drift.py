@@ -72,10 +72,10 @@ def test_who_is_wrong_is_refused() -> None:
 
 @pytest.mark.parametrize("way", ["bulk", "box", "wide", "fragment", "pair"])
 def test_a_tiles_stores_are_its_bytes(way: str) -> None:
-    config = case.Config(way=way, store_kib=32)
+    config = case.Config(way=way, store_kib=32, work_cycles=2000, waits=1)
     if way not in case.BULK:
         assert case.accesses(config).num_bytes == 32 << 10
-    alone = CASE.predict(config | {"work_cycles": "2000", "waits": "1"}, load_gpu("h200_sxm"))
+    alone = CASE.predict(config, load_gpu("h200_sxm"))
     assert alone["first_read_p50_cycles"] > 32768 / 64  # no SM stores more than its port carries
 
 
