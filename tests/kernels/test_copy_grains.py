@@ -32,7 +32,7 @@ def test_registers_and_accesses_are_those_that_the_compiler_made(sass: Sass) -> 
     kernels = sass("copy_grains", "sm_90a")
     assert {config["kernel"] for config in CONFIGS} == set(kernels)
     for name, kernel in kernels.items():
-        kind, width, unrolled = case.parts({"kernel": name})
+        kind, width, unrolled = case.parts(case.Config(name, 256, 0, 0, 0))
         num = 1 if kind == "by_one" else unrolled
         names = [item.name for item in kernel.instructions]
         assert kernel.num_registers == case.REGISTERS[kind, width][unrolled.bit_length() - 1] and kernel.num_spills == 0
@@ -41,14 +41,14 @@ def test_registers_and_accesses_are_those_that_the_compiler_made(sass: Sass) -> 
             assert names[: names.index("STG")].count("LDG") == num
 
 
-def time_us(kernel: str, *, queued_turnaround_per_mb: float, read_write_turnaround_wait_ns: float, **config: str) -> float:
+def time_us(kernel: str, *, queued_turnaround_per_mb: float, read_write_turnaround_wait_ns: float, **config: int) -> float:
     """64 MiB out of memory and to it."""
     hbm = replace(
         GPU.hbm, queued_turnaround_per_mb=queued_turnaround_per_mb,
         read_write_turnaround_wait_ns=read_write_turnaround_wait_ns, read_behind_write_wait_ns=0.0,
     )  # fmt: skip
-    whole = {"threads": "256", "ctas_per_sm": "0", "pause_cycles": "0", "array_bytes": str(64 * MIB), **config}
-    return simulate(case.twin({"kernel": kernel, **whole}), replace(GPU, hbm=hbm), clock="max").time_us
+    whole = replace(case.Config(kernel, threads=256, ctas_per_sm=0, pause_cycles=0, array_bytes=64 * MIB), **config)
+    return simulate(case.twin(whole), replace(GPU, hbm=hbm), clock="max").time_us
 
 
 def test_what_waits_for_memory_makes_its_turns_longer() -> None:
@@ -66,8 +66,8 @@ def test_reads_wait_for_turns_of_writes_where_few_bytes_are_under_way() -> None:
     grown = {
         (kernel, ctas): time_us(kernel, queued_turnaround_per_mb=0.0, read_write_turnaround_wait_ns=400.0, ctas_per_sm=ctas)
         / time_us(kernel, queued_turnaround_per_mb=0.0, read_write_turnaround_wait_ns=0.0, ctas_per_sm=ctas)
-        for kernel, ctas in (("strided_b16_u1", "2"), ("strided_b16_u4", "0"), ("read_b16_u1", "2"))
+        for kernel, ctas in (("strided_b16_u1", 2), ("strided_b16_u4", 0), ("read_b16_u1", 2))
     }
-    assert grown["read_b16_u1", "2"] == pytest.approx(1.0, rel=1e-3)
-    assert grown["strided_b16_u4", "0"] == pytest.approx(1.0, abs=0.01)
-    assert grown["strided_b16_u1", "2"] > 1.02
+    assert grown["read_b16_u1", 2] == pytest.approx(1.0, rel=1e-3)
+    assert grown["strided_b16_u4", 0] == pytest.approx(1.0, abs=0.01)
+    assert grown["strided_b16_u1", 2] > 1.02

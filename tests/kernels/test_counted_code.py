@@ -31,19 +31,11 @@ def test_each_size_is_in_both_halves() -> None:
     assert halves[0] == halves[1] == {str(kib) for kib in case.SIZES_KIB}
 
 
-def test_a_price_is_what_a_kib_takes_more() -> None:
-    rows = [
-        {"caches": caches, "kib": str(kib), "sms": "1", "warps": "4", case.CYCLES: str(cycles)}
-        for kib in (4, 8, 12) for caches, cycles in (("kept", 1000 + kib), ("flushed", 1200 + 301 * kib))
-    ]  # fmt: skip
-    more = case.first_run_cycles(rows, sms=1, warps=4)
-    assert more == {4: 1400.0, 8: 2600.0, 12: 3800.0}
-    assert case.price(more) == pytest.approx(300.0)
-
-
 def test_the_twin_waits_for_memory_where_caches_are_flushed() -> None:
     gpu = load_gpu("h200_sxm")
-    kept, flushed = (CASE.predict(case.config_of(caches, 8, 1, 4), gpu)[case.CYCLES] for caches in ("kept", "flushed"))
+    kept, flushed = (
+        CASE.predict(case.Config("straight", caches, 8, 1, 4), gpu)[case.CYCLES] for caches in ("kept", "flushed")
+    )
     waited = gpu.hbm.latency_ns * gpu.clock.max_mhz / 1000
     assert flushed - kept > 8 * 1024 / gpu.instruction_cache.prefetched_bytes * waited / 2
 

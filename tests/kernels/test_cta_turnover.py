@@ -21,7 +21,7 @@ Sass = Callable[[str, str], dict[str, KernelSass]]
 
 
 def config_of(kernel: str, *, threads: int = 256, ctas: int = 1, spin: int = 1000, turns: int = 200) -> Config:
-    made: Config = case._config(kernel, threads, ctas, spin, turns)
+    made: Config = case.Config(kernel, threads, ctas, spin, turns)
     return made
 
 

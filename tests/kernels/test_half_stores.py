@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -26,13 +27,13 @@ def test_the_walk_of_the_kernel_meets_every_word_once_and_stays_inside(config: C
         for first in range(0, groups, apart) for half in range(pieces) for group in range(apart)
     ]
     words = (np.concatenate(met).reshape(-1, 1) + np.arange(0, size, 4)).reshape(-1) // 4
-    held = case.wanted({**config, "num_ctas": "1"})
-    assert len(np.unique(words)) == words.size == case.asked_bytes({**config, "num_ctas": "1"}) // case.NUM_ROUNDS // 4
+    held = case.wanted(replace(config, num_ctas=1))
+    assert len(np.unique(words)) == words.size == case.asked_bytes(replace(config, num_ctas=1)) // case.NUM_ROUNDS // 4
     assert words.max() < len(held)
     assert words.size - 1 <= np.count_nonzero(held[words]) == np.count_nonzero(held)
 
 
 def test_the_twin_counts_sectors_that_are_written() -> None:
-    config = case.config_of("store_1_0", warps=1, ctas=1)
+    config = case.Config("store_1_0", num_warps=1, num_ctas=1)
     found = CASE.predict(config, load_gpu("h200_sxm"))["lts__t_sectors_srcunit_tex_op_write.sum"]
     assert case.asked_bytes(config) <= 32 * found <= 2 * case.asked_bytes(config)

@@ -17,7 +17,7 @@ case = sys.modules[CASE.launch.__module__]
 
 @pytest.mark.parametrize("kernel", case.KERNELS)
 def test_right_answers_pass_and_one_wrong_word_does_not(kernel: str) -> None:
-    config = {"kernel": kernel, "turns": "8", "num_ctas": "2", "again": "0"}
+    config = case.Config(kernel, turns=8, num_ctas=2, again=0)
     left = case.expected(config)
     first = {"nothing": 0, "store_wide": 32}.get(kernel, 32 + case.MORE)
     assert left[4 * 32 + 1 if kernel == "store_wide" else 32] == first  # of thread 32, which leads a warp

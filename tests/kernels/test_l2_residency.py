@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from gpusim import load_gpu
-from gpusim.evidence.cases.case import Output, WrongAnswer, load_case
+from gpusim.evidence.cases.case import Config, Output, WrongAnswer, load_case
 from gpusim.evidence.toolchain.cuda_toolkit import build, find_program
 from gpusim.evidence.toolchain.sass import KernelSass, read_sass
 
@@ -24,11 +24,9 @@ ALL = [config for configs in CONFIGS.values() for config in configs]
 Sass = Callable[[str, str], dict[str, KernelSass]]
 
 
-def one(mib: int = 24, readers: str = "split", writes: int = 0, **hints: str) -> dict[str, str]:
-    return {
-        "kernel": "reread", "footprint_mib": str(mib), "readers": readers, "writes_of_8": str(writes),
-        "read_hint": "evict_normal", "write_hint": "evict_normal", **hints,
-    }  # fmt: skip
+def one(mib: int = 24, readers: str = "split", writes: int = 0, **hints: str) -> Config:
+    made: Config = replace(case.Config(mib, readers, writes), **hints)
+    return made
 
 
 def test_footprints_grow_within_a_sweep_up_to_what_the_pool_holds() -> None:

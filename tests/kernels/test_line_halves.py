@@ -21,8 +21,8 @@ NAMES = sorted({config["kernel"] for config in ALL})
 
 @pytest.mark.parametrize("name", NAMES)
 def test_each_byte_of_a_share_is_read_once_by_as_many_parts_of_lines_as_the_name_says(name: str) -> None:
-    width, way = case.parts({"kernel": name})
-    places = case.places({"kernel": name})
+    width, way = case.parts(case.Config(name, 0))
+    places = case.places(case.Config(name, 0))
     assert sorted(places.reshape(-1).tolist()) == list(range(0, case.SHARE_BYTES, width))
     lines = places // 128
     asked = {(line, warp, num) for (warp, num, _), line in np.ndenumerate(lines)}
@@ -32,7 +32,7 @@ def test_each_byte_of_a_share_is_read_once_by_as_many_parts_of_lines_as_the_name
 def test_kernels_load_what_their_names_say(sass: Sass) -> None:
     kernels = sass("line_halves", "sm_90a")
     for name in NAMES:
-        width, _ = case.parts({"kernel": name})
+        width, _ = case.parts(case.Config(name, 0))
         assert kernels[name].num_spills == 0
         assert [item.name for item in kernels[name].instructions].count("LDG") == case.UNDER_WAY // width
 

@@ -5,14 +5,17 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from gpusim import load_gpu
-from gpusim.evidence.cases.case import Output, load_case
+from gpusim.evidence.cases.case import Config, Output, load_case
 from gpusim.evidence.cases.rows import Table
+from gpusim.evidence.cases.tile_walk import sum_of_words
 from gpusim.evidence.toolchain.cuda_toolkit import build, find_program
 from gpusim.evidence.toolchain.sass import KernelSass, read_sass
 from gpusim.evidence.validate.calibrate import halves
@@ -26,9 +29,9 @@ ALL = [config for configs in CONFIGS.values() for config in configs]
 Sass = Callable[[str, str], dict[str, KernelSass]]
 
 
-def one(kernel: str = "load_1", sms: str = "0 1", skew: int = 0, state: str = "l2", **others: str) -> dict[str, str]:
-    region = {"region": "64" if state == "l2" else "3", "lines": "same", "shot_bytes": "2048"}
-    return {"kernel": kernel, "sms": sms, "state": state, "skew_cycles": str(skew), **region, **others}
+def one(kernel: str = "load_1", sms: str = "0 1", skew: int = 0, state: str = "l2", **others: Any) -> Config:
+    made: Config = case.Config(kernel, sms, state, "same", 2048, skew, 64 if state == "l2" else 3)
+    return replace(made, **others)
 
 
 def test_readers_are_on_sms_of_their_own() -> None:
@@ -90,7 +93,7 @@ def test_the_plan_has_a_word_for_each_field_and_time_between_two_shots() -> None
 @pytest.mark.parametrize(("first", "num_bytes"), [(0, 4), (4096, 1024), (256 << 20, 4 << 20)])
 def test_the_expected_sum_is_that_of_the_pools_words(first: int, num_bytes: int) -> None:
     words = np.arange(first // 4, (first + num_bytes) // 4, dtype=np.uint64) * 0x9E3779B1 + 0x7F4A7C15
-    assert case.sum_of_words(first, num_bytes) == int((words % 2**32).sum()) % 2**32
+    assert sum_of_words(num_bytes, first) == int((words % 2**32).sum()) % 2**32
 
 
 def outputs_of(config: dict[str, str], waits: tuple[int, ...]) -> dict[str, np.ndarray]:
@@ -99,7 +102,7 @@ def outputs_of(config: dict[str, str], waits: tuple[int, ...]) -> dict[str, np.n
     arrays["shots"][:, :, 0] = 5
     for reader, wait in enumerate(waits):
         arrays["shots"][reader, :, 1] = wait
-        checksum = case.sum_of_words(case.first_byte(config, reader), case.num_region_bytes(config))
+        checksum = sum_of_words(case.num_region_bytes(config), case.first_byte(config, reader))
         arrays["told"][reader] = (int(config["sms"].split()[reader]), checksum, 7 * reader, 0)
     return arrays
 
@@ -151,7 +154,7 @@ def test_a_request_for_a_line_that_is_on_its_way_waits_for_the_rest_of_the_way()
 
 def test_who_joins_a_line_waits_for_so_much_less_as_it_asks_later() -> None:
     """It comes to both at once, but for what their ways from L2 differ; who joins some lines waits for the others."""
-    shots = {skew: one(kernel="bulk", sms="0 1", skew=skew) | {"shot_bytes": "16384"} for skew in (10, 40, 90, 150)}
+    shots = {skew: one(kernel="bulk", sms="0 1", skew=skew, shot_bytes=16384) for skew in (10, 40, 90, 150)}
     found = {skew: CASE.predict(shot, GPU) for skew, shot in shots.items()}
     waits = {skew: predicted["second_p50_cycles"] for skew, predicted in found.items()}
     assert found[40][case.READ] == found[10][case.READ] < found[90][case.READ] < found[150][case.READ]
@@ -163,7 +166,7 @@ def test_a_hit_costs_latency_and_bytes() -> None:
     """And the farthest slice, and the kernel's own code; the bytes move while the rest is looked up."""
     base, of_load = case.CODE_CYCLES["load"]
     for num_bytes in (8192, 16384):
-        wait = CASE.predict(one(kernel="load_8", sms="0", shot_bytes=str(num_bytes)), GPU)["first_p50_cycles"]
+        wait = CASE.predict(one(kernel="load_8", sms="0", shot_bytes=num_bytes), GPU)["first_p50_cycles"]
         moved, lines = num_bytes / GPU.xbar.sm_read_bytes_per_cycle, num_bytes / 128
         latency = GPU.l2.near_latency_cycles + GPU.l2.slice_spread_cycles * (lines - 1) / (lines + 1)
         issue = num_bytes / 512 / 4

@@ -29,23 +29,22 @@ LOST = 7
 
 def outputs_of(config: Config) -> dict[str, np.ndarray[Any, Any]]:
     """What a launch must leave in which an SM makes 100 reads, and a warp 200 stores, in 80,000 cycles."""
-    plan = case.plan_of(config)
     arrays = {item.name: item.array.copy() for item in CASE.launch(config, False).arguments if isinstance(item, Output)}
     told = arrays["told"]
     told[:] = 0
     told[:, 0] = np.arange(132)[::-1]
-    told[:, 1] = [plan.stores(sm) for sm in told[:, 0].tolist()]
-    if plan.copy_bytes:
+    told[:, 1] = [config.stores(sm) for sm in told[:, 0].tolist()]
+    if config.copy_bytes:
         told[:, 2] = 100 + LOST + np.arange(132)
-        told[:, 3] = case.checksums(plan, told[:, 2].astype(np.int64))
+        told[:, 3] = case.checksums(config, told[:, 2].astype(np.int64))
         told[:, 4:6] = 100, 80_000
     told[told[:, 1] == 1, 6::2], told[told[:, 1] == 1, 7::2] = 200, 80_000
-    offsets = np.concatenate([start + np.arange(0, size, 4) for start, size in case.matrix_of(plan).windows])
+    offsets = np.concatenate([start + np.arange(0, size, 4) for start, size in case.matrix_of(config).windows])
     matrix = np.full(len(offsets), case.NOBODY, dtype="<u4")
-    if plan.kind != "none":
-        ctas = offsets // (case.STORE_WARPS * case.WARP_BYTES) if plan.kind == "lines" else np.zeros_like(offsets)
-        is_stored = told[ctas, 1] == 1 if plan.kind == "lines" else np.ones(len(offsets), dtype=bool)
-        matrix[is_stored] = case.storing_threads(plan, offsets)[is_stored]
+    if config.kind != "none":
+        ctas = offsets // (case.STORE_WARPS * case.WARP_BYTES) if config.kind == "lines" else np.zeros_like(offsets)
+        is_stored = told[ctas, 1] == 1 if config.kind == "lines" else np.ones(len(offsets), dtype=bool)
+        matrix[is_stored] = case.storing_threads(config, offsets)[is_stored]
     return {**arrays, "matrix": matrix.view(np.uint8)}
 
 
@@ -56,42 +55,40 @@ def test_configs_are_the_same_every_time_and_fit_into_an_sm() -> None:
     for group, configs in CONFIGS.items():
         assert CASE.configs(group, 7) == configs
         for config in configs:
-            plan = case.plan_of(config)
-            assert plan.num_stages * plan.copy_bytes <= case.SMEM_BYTES
-            assert case.OWN_BYTES % plan.copy_bytes == 0  # no copy leaves the CTA's own
+            assert config.num_stages * config.copy_bytes <= case.SMEM_BYTES
+            assert case.OWN_BYTES % config.copy_bytes == 0  # no copy leaves the CTA's own
             assert CASE.launch(config, False).smem_bytes == case.SMEM_BYTES
 
 
 @pytest.mark.parametrize("kind", case.KINDS)
 def test_each_byte_of_a_tile_or_of_a_warps_line_is_stored_once(kind: str) -> None:
-    twin = case.Twin(case.plan_of(case.config_of(kind)), load_gpu("h100_sxm"))
-    plan, offsets = twin.plan, twin.addresses()
+    twin = case.Twin(case.config_of(kind), load_gpu("h100_sxm"))
+    config, offsets = twin.config, twin.addresses()
     assert offsets.size // 32 == case.STORE_WARPS * twin.num_pairs
-    first = offsets[..., None] + np.arange(plan.lane_bytes)
-    threads = case.storing_threads(plan, offsets)
+    first = offsets[..., None] + np.arange(config.lane_bytes)
+    threads = case.storing_threads(config, offsets)
     assert (threads == 32 * np.arange(case.STORE_WARPS)[:, None, None] + np.arange(32)).all()
     if kind == "lines":
         rows = case.WARP_BYTES * np.arange(case.STORE_WARPS)[:, None] + np.arange(512)
     else:
-        rows = case.PITCH_BYTES * np.arange(case.TILE_ROWS)[:, None] + np.arange(4 * plan.lane_bytes)
+        rows = case.PITCH_BYTES * np.arange(case.TILE_ROWS)[:, None] + np.arange(4 * config.lane_bytes)
     assert np.sort(first.reshape(-1)).tolist() == np.sort(rows.reshape(-1)).tolist()
     lines = {tuple(each) for each in np.sort(offsets // 128, axis=-1).reshape(-1, 32).tolist()}
-    assert {len(set(each)) for each in lines} == {plan.packets}
+    assert {len(set(each)) for each in lines} == {config.packets}
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("columns", [{}, {"every": 8}, {"num_stages": 3}, case.CHASE, {"copy_bytes": 128}], ids=str)
 def test_right_answers_pass(kind: str, columns: dict[str, int]) -> None:
     config = case.config_of(kind, **columns)
-    plan = case.plan_of(config)
     found = CASE.check(config, outputs_of(config))
     assert set(found) <= set(CASE.values)
-    assert found["read_cycles"] == 800 * max(1, plan.num_stages)
+    assert found["read_cycles"] == 800 * max(1, config.num_stages)
     if kind == "none":
         assert "cycles_per_packet" not in found
     else:
         assert found["cycles_per_packet"] == pytest.approx(80_000 / 200 / 8 / (4 if kind == "lines" else 8))
-    assert ("other_read_cycles" in found) == (kind != "none" and plan.every > 1)
+    assert ("other_read_cycles" in found) == (kind != "none" and config.every > 1)
 
 
 @pytest.mark.parametrize("columns", [{"every": 2}, case.CHASE], ids=str)
@@ -127,18 +124,18 @@ def test_the_chase_comes_to_every_line_and_its_words_say_where_it_goes() -> None
         at = int(own[at // 4])
         seen.add(at)
         if num == 9:
-            plan = case.plan_of(case.config_of("none", **case.CHASE))
-            assert case.checksums(plan, np.array([9])).tolist() == [at]
+            config = case.config_of("none", **case.CHASE)
+            assert case.checksums(config, np.array([9])).tolist() == [at]
     assert len(seen) == case.OWN_BYTES // 128
     assert not (case.own_words() & 1).any()
 
 
 def test_a_rings_sum_is_that_of_the_last_copies_words() -> None:
-    plan = case.plan_of(case.config_of("none", num_stages=3))
+    config = case.config_of("none", num_stages=3)
     last = {stage: max(idx for idx in range(11) if idx % 3 == stage) for stage in range(3)}
     words = [case.own_words()[0, idx % 4 * 4096 : (idx % 4 + 1) * 4096] for _, idx in sorted(last.items())]
     total = sum(int(word) * (2 * idx + 1) for idx, word in enumerate(np.concatenate(words)))
-    assert case.checksums(plan, np.full(132, 11))[0] == total % 2**32
+    assert case.checksums(config, np.full(132, 11))[0] == total % 2**32
 
 
 def test_warps_store_and_a_lane_copies_in_loops(sass: Sass) -> None:
@@ -171,13 +168,13 @@ def test_the_twin_keeps_a_pace_and_stores_slow_reads_down() -> None:
 
 def test_where_few_sms_store_windows_may_hold_nothing() -> None:
     """Of lines, whose parts are each an SM's own."""
-    plan = case.plan_of(case.config_of("lines", every=8))
-    num_bytes = sum(size for _, size in case.matrix_of(plan).windows)
+    config = case.config_of("lines", every=8)
+    num_bytes = sum(size for _, size in case.matrix_of(config).windows)
     nobody = np.full(num_bytes // 4, case.NOBODY, dtype="<u4").view(np.uint8)
     is_storing = np.zeros(case.NUM_CTAS, dtype=bool)
-    case.check_stores(plan, nobody, is_storing)
+    case.check_stores(config, nobody, is_storing)
     with pytest.raises(WrongAnswer, match="never stored"):
-        case.check_stores(plan, nobody, ~is_storing)
+        case.check_stores(config, nobody, ~is_storing)
 
 
 def test_the_fit_finds_what_rows_were_made_with() -> None:

@@ -82,7 +82,7 @@ def test_the_sweep_has_what_was_asked_for() -> None:
 @settings(max_examples=20, deadline=None)
 def test_a_pass_moves_each_chunk_once_or_once_for_everybody(sharing: str, rounds: int, num_live: int) -> None:
     size = rounds * num_live * 32 * KIB
-    config = case.config_of("read_cg_b128_u4", footprint_bytes=size, sharing=sharing, threads=512)
+    config = case.Config("read_cg_b128_u4", footprint_bytes=size, sharing=sharing, threads=512)
     plan = case.plan_of(config, num_live)
     for number in (0, 1):
         chunks = plan.chunks(number * plan.num_rounds, (number + 1) * plan.num_rounds)
@@ -159,18 +159,18 @@ class Emulator:
 
 
 SMALL = [
-    *(case.config_of("read_cg_b128_u1", footprint_bytes=96 * KIB, sharing=sharing, threads=64) for sharing in case.SHARINGS),
-    case.config_of("read_cg_b32_u4", footprint_bytes=40 * KIB, threads=32, ctas_per_sm=2),
-    case.config_of("read_cg_b128_u4", footprint_bytes=9 * MIB, threads=512),  # the table comes three times
-    case.config_of("write_b128_u1", footprint_bytes=96 * KIB, threads=64),
-    case.config_of("write_b32_u1", footprint_bytes=200 * MIB, threads=128),  # of which only a part is written
-    case.config_of("copy_b128_u1", footprint_bytes=96 * KIB, threads=64),
-    case.config_of("copy_b128_u4", footprint_bytes=12 * MIB, threads=512),
-    *(case.config_of("mix_b128_u4", footprint_bytes=96 * KIB, threads=64, write_quarters=n) for n in (1, 2, 3)),
-    case.config_of("tma_load", footprint_bytes=96 * KIB, box_bytes=KIB, stages=4),
-    case.config_of("tma_load", footprint_bytes=96 * KIB, box_bytes=KIB, stages=8, sharing="all"),
-    case.config_of("tma_store", footprint_bytes=96 * KIB, box_bytes=KIB, stages=4),
-    case.config_of("tma_store", footprint_bytes=200 * MIB, box_bytes=2 * KIB, stages=8),
+    *(case.Config("read_cg_b128_u1", footprint_bytes=96 * KIB, sharing=sharing, threads=64) for sharing in case.SHARINGS),
+    case.Config("read_cg_b32_u4", footprint_bytes=40 * KIB, threads=32, ctas_per_sm=2),
+    case.Config("read_cg_b128_u4", footprint_bytes=9 * MIB, threads=512),  # the table comes three times
+    case.Config("write_b128_u1", footprint_bytes=96 * KIB, threads=64),
+    case.Config("write_b32_u1", footprint_bytes=200 * MIB, threads=128),  # of which only a part is written
+    case.Config("copy_b128_u1", footprint_bytes=96 * KIB, threads=64),
+    case.Config("copy_b128_u4", footprint_bytes=12 * MIB, threads=512),
+    *(case.Config("mix_b128_u4", footprint_bytes=96 * KIB, threads=64, write_quarters=n) for n in (1, 2, 3)),
+    case.Config("tma_load", footprint_bytes=96 * KIB, box_bytes=KIB, stages=4),
+    case.Config("tma_load", footprint_bytes=96 * KIB, box_bytes=KIB, stages=8, sharing="all"),
+    case.Config("tma_store", footprint_bytes=96 * KIB, box_bytes=KIB, stages=4),
+    case.Config("tma_store", footprint_bytes=200 * MIB, box_bytes=2 * KIB, stages=8),
 ]
 
 
@@ -228,10 +228,10 @@ def outputs_of(config: Config, *, cycles: int = 100_000, clock_mhz: int = 2000) 
 
 
 RIGHT = [
-    case.config_of("read_cg_b128_u4", footprint_bytes=case.IN_L2, threads=128, ctas_per_sm=2),
-    case.config_of("copy_b128_u1", footprint_bytes=case.IN_L2, threads=512),
-    case.config_of("tma_store", footprint_bytes=4 * MIB, box_bytes=4 * KIB, stages=2, placement="first", count=1),
-    case.config_of("chase_beside_read_u1", footprint_bytes=case.IN_L2, threads=64, placement="others", count=131,
+    case.Config("read_cg_b128_u4", footprint_bytes=case.IN_L2, threads=128, ctas_per_sm=2),
+    case.Config("copy_b128_u1", footprint_bytes=case.IN_L2, threads=512),
+    case.Config("tma_store", footprint_bytes=4 * MIB, box_bytes=4 * KIB, stages=2, placement="first", count=1),
+    case.Config("chase_beside_read_u1", footprint_bytes=case.IN_L2, threads=64, placement="others", count=131,
                    chase_bytes=4 * MIB),
 ]  # fmt: skip
 
@@ -286,7 +286,7 @@ def test_a_cta_that_did_not_say_where_it_ran_is_refused() -> None:
     sms = clusters_of(2, GPCS)
     sms[5] = 0xFFFF
     with pytest.raises(WrongAnswer, match="where it ran"):
-        CASE.check(case.config_of("clusters_of_2"), {"sms": sms})
+        CASE.check(case.Config("clusters_of_2"), {"sms": sms})
 
 
 def test_placements_are_what_they_are_called() -> None:
@@ -328,7 +328,7 @@ def test_who_chases_does_not_stream() -> None:
 
 
 def rate(kernel: str, gpu: GpuSpec = GPU, **columns: object) -> float:
-    return CASE.predict(case.config_of(kernel, **columns), gpu)["bytes_per_cycle"]
+    return CASE.predict(case.Config(kernel, **columns), gpu)["bytes_per_cycle"]
 
 
 WHOLE = replace(
@@ -363,15 +363,15 @@ def test_few_bytes_in_flight_are_a_latency() -> None:
 
 def test_all_sms_saturate_what_the_description_sustains() -> None:
     """Of memory as much as an H200 gives loops with 32 KiB an SM under way: 4,385 GB/s of the 4,637 that it sustains."""
-    streamed = CASE.predict(case.config_of("read_cg_b128_u4", footprint_bytes=case.IN_HBM, threads=512), GPU)
+    streamed = CASE.predict(case.Config("read_cg_b128_u4", footprint_bytes=case.IN_HBM, threads=512), GPU)
     assert streamed["gb_per_s"] == pytest.approx(4385.0, rel=0.02)
     slices = GPU.l2.num_slices * GPU.l2.slice_bytes_per_cycle * GPU.l2.sustained_fraction
-    loaded = CASE.predict(case.config_of("tma_load", footprint_bytes=case.IN_L2, box_bytes=16 * KIB, stages=8), GPU)
+    loaded = CASE.predict(case.Config("tma_load", footprint_bytes=case.IN_L2, box_bytes=16 * KIB, stages=8), GPU)
     assert loaded["summed_bytes_per_cycle"] == pytest.approx(slices * GPU.xbar.bulk_read_fraction, rel=0.02)
 
 
 def test_all_sms_together_store_what_crosses_between_the_sides() -> None:
-    stored = CASE.predict(case.config_of("write_b128_u4", footprint_bytes=case.IN_L2, threads=512), GPU)
+    stored = CASE.predict(case.Config("write_b128_u4", footprint_bytes=case.IN_L2, threads=512), GPU)
     assert stored["summed_bytes_per_cycle"] == pytest.approx(4 * GPU.l2.fabric_bytes_per_cycle, rel=0.02)
 
 
@@ -392,7 +392,7 @@ def test_a_larger_footprint_is_never_faster_and_falls_where_l2_ends() -> None:
 
 
 def test_counts_are_the_bytes_that_all_steps_move() -> None:
-    config = case.config_of("read_cg_b128_u4", footprint_bytes=case.IN_HBM, threads=512)
+    config = case.Config("read_cg_b128_u4", footprint_bytes=case.IN_HBM, threads=512)
     plan = case.plan_of(config, 132)
     moved = plan.num_workers * plan.chunk_bytes * (plan.num_warm + plan.num_steps)
     counts = CASE.predict(config, GPU)
@@ -429,11 +429,11 @@ def test_the_floorplan_is_the_one_that_launches_of_clusters_have_found() -> None
 def test_nothing_is_said_of_sides_and_clusters() -> None:
     for config in CASE.configs("topology", 1)[:5]:
         assert CASE.predict(config, GPU) == {}
-    assert CASE.predict(case.config_of("read_cg_b128_u4", footprint_bytes=case.IN_L2, sharing="turned"), GPU) == {}
+    assert CASE.predict(case.Config("read_cg_b128_u4", footprint_bytes=case.IN_L2, sharing="turned"), GPU) == {}
 
 
 def test_an_idle_memory_answers_a_chase_in_its_latency() -> None:
-    config = case.config_of("chase_beside_read_u4", footprint_bytes=case.IN_HBM, placement="others", count=0, threads=1024,
+    config = case.Config("chase_beside_read_u4", footprint_bytes=case.IN_HBM, placement="others", count=0, threads=1024,
                             chase_bytes=1 << 30)  # fmt: skip
     of_memory = GPU.hbm.latency_ns * GPU.clock.max_mhz / 1e3
     assert CASE.predict(config, GPU)["chase_mean_cycles"] == pytest.approx(of_memory, abs=3)
@@ -443,7 +443,7 @@ def test_an_idle_memory_answers_a_chase_in_its_latency() -> None:
 
 
 def test_nothing_is_said_of_a_gpu_with_other_sms() -> None:
-    config = case.config_of("read_cg_b128_u4", footprint_bytes=case.IN_HBM, threads=512)
+    config = case.Config("read_cg_b128_u4", footprint_bytes=case.IN_HBM, threads=512)
     fewer = replace(GPU, device=replace(GPU.device, num_sms=114))
     assert CASE.predict(config, fewer) == {}
 

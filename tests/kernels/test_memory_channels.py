@@ -45,7 +45,7 @@ def test_strides_lie_at_equal_distances_and_fill_the_region() -> None:
 
 
 def test_wrong_words_and_crowded_sms_are_refused() -> None:
-    config = case.Row(1024, chunk_bytes=4096).text()
+    config = case.Config(1024, chunk_bytes=4096)
     right = outputs(config, np.full(case.lists(config).shape[:-1], 100, dtype=np.uint32))
     assert set(CASE.check(config, right)) == set(CASE.values)
     for name, idx, match in (("sums", 5, "other words"), ("state", 3, "spread"), ("state", 257, "meet")):
@@ -56,7 +56,7 @@ def test_wrong_words_and_crowded_sms_are_refused() -> None:
 
 
 def test_what_belongs_to_an_address_is_told_from_what_belongs_to_the_sm_and_to_chance() -> None:
-    config = case.Row(4096).text()
+    config = case.Config(4096)
     lists = case.lists(config)
     lines = lists[..., 0].astype(np.int64)
     drawn = np.random.default_rng(5)
@@ -74,13 +74,13 @@ def test_what_belongs_to_an_address_is_told_from_what_belongs_to_the_sm_and_to_c
 def test_chunks_that_lie_anywhere_come_later_than_a_run_and_more_bytes_than_fewer() -> None:
     gpu = load_gpu("h200_sxm")
     cycles = {
-        (chunk, size): CASE.predict(case.Row(size, chunk_bytes=chunk).text(), gpu)["cycles"]
+        (chunk, size): CASE.predict(case.Config(size, chunk_bytes=chunk), gpu)["cycles"]
         for chunk in (0, 4096) for size in (1024, 4096, 16384)
     }  # fmt: skip
     for size in (1024, 4096, 16384):
         assert cycles[4096, size] > cycles[0, size]
     assert cycles[0, 1024] < cycles[0, 4096] < cycles[0, 16384]
-    assert CASE.predict(case.Row(1024, source="l2").text(), gpu) == {}
+    assert CASE.predict(case.Config(1024, source="l2"), gpu) == {}
 
 
 def test_the_fit_finds_the_parts_that_channels_were_given() -> None:

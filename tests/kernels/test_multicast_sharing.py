@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpusim.evidence.cases.case import MappedTensor, load_case
+from gpusim.evidence.cases.case import Config, MappedTensor, load_case
 from gpusim.evidence.toolchain.cuda_toolkit import Cubin
 from gpusim.evidence.toolchain.sass import read_sass
 from gpusim.machine.config import load_gpu
@@ -19,11 +19,12 @@ case = sys.modules[CASE.launch.__module__]
 CONFIGS = CASE.configs("walks", 1)
 
 
-def config_of(size: int, pattern: str) -> dict[str, str]:
-    return {"kernel": f"walk_{size}", "size": str(size), "pattern": pattern, "rows": "128", "stages": "4"}
+def config_of(size: int, pattern: str) -> Config:
+    made: Config = case.Config(f"walk_{size}", size=size, pattern=pattern, rows=128, stages=4)
+    return made
 
 
-def told(config: dict[str, str]) -> np.ndarray[Any, Any]:
+def told(config: Config) -> np.ndarray[Any, Any]:
     """What a grid says whose CTAs have taken 100 cycles a stage."""
     size, panels = int(config["size"]), case.panels(config)
     rows = [

@@ -28,7 +28,7 @@ def test_tiles_lie_side_by_side_in_their_room(config: Config) -> None:
 
 @pytest.mark.parametrize("kernel", case.KINDS)
 def test_accesses_of_a_turn_are_the_words_of_a_tile_once(kernel: str) -> None:
-    config = case.config_of(kernel, warps=4, ctas=1)
+    config = case.Config(kernel, num_warps=4)
     found = case.accesses(config, case.lane_bytes(config), 4096)
     assert len(found) == case.NUM_PIECES
     assert sum(piece.num_requests for piece in found) == 4 * 2 * case.NUM_COLUMNS
@@ -50,7 +50,7 @@ def told(config: Config) -> dict[str, np.ndarray]:
 
 @pytest.mark.parametrize("kernel", case.KINDS)
 def test_right_answers_pass_and_wrong_ones_do_not(kernel: str) -> None:
-    config = case.config_of(kernel, warps=4, ctas=2)
+    config = case.Config(kernel, num_warps=4, num_ctas=2)
     right = told(config)
     assert CASE.check(config, right) == {
         "issued_cycles": 150.0, "done_cycles": 200.0, "slowest_cycles": 250.0, "first_cycles": 200.0
@@ -67,7 +67,7 @@ def test_right_answers_pass_and_wrong_ones_do_not(kernel: str) -> None:
 
 
 def test_parts_of_one_tile_add_to_it_each() -> None:
-    config = case.config_of("red_8", warps=4, ctas=8, parts=4)
+    config = case.Config("red_8", num_warps=4, num_ctas=8, num_parts=4)
     assert case.wanted(config).max() == 4 * case.NUM_ROUNDS
     assert np.count_nonzero(case.wanted(config)) == 2 * 64 * 128
 
@@ -75,7 +75,7 @@ def test_parts_of_one_tile_add_to_it_each() -> None:
 def test_the_twin_takes_the_port_for_each_line_that_it_adds_to() -> None:
     gpu = load_gpu("h200_sxm")
     one, two = (
-        CASE.predict(case.config_of("red_8", warps=8, ctas=1, turns=turns), gpu)["done_cycles"] for turns in (1, 2)
+        CASE.predict(case.Config("red_8", num_warps=8, num_turns=turns), gpu)["done_cycles"] for turns in (1, 2)
     )
     lines = 8 * 8 * 2 * case.NUM_COLUMNS
     assert (two - one) / lines == pytest.approx((32 + 128 * gpu.xbar.red_header_fraction) / 32, rel=0.02)

@@ -76,7 +76,7 @@ def test_short_parts_lead_where_much_is_under_way_and_not_where_little_is(
     assert len(rows) == len(CONFIGS)
     for row in rows:
         lead = float(row["short_part_bytes_per_cycle"]) / float(row["long_part_bytes_per_cycle"])
-        num_kib = case.under_way_bytes(row) // 1024
+        num_kib = case.under_way_bytes(case.Config.of(row)) // 1024
         if num_kib <= alike_kib[row["kernel"]]:
             assert 0.99 < lead < 1.04
         elif num_kib >= equal_turns_kib[row["kernel"]]:

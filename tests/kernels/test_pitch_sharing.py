@@ -52,7 +52,7 @@ def test_boxes_are_the_tiles_and_panels_begin_on_lines() -> None:
 
 
 def test_only_the_tiles_own_words_count() -> None:
-    config = case.config_of(m_tiles=2, n_tiles=3, steps=8, wrap=16, beyond_bytes=48)
+    config = case.Config(m_tiles=2, n_tiles=3, steps=8, wrap=16, beyond_bytes=48)
     right = told(config)
     assert CASE.check(config, {"told": right})["cycles_per_step"] == 100.0
     for column, value, said in ((1, 7, "words"), (7, 0, "given up"), (2, 0, "stood still")):
@@ -60,7 +60,7 @@ def test_only_the_tiles_own_words_count() -> None:
         wrong[5, column] = value
         with pytest.raises(WrongAnswer, match=said):
             CASE.check(config, {"told": wrong})
-    other = case.config_of(m_tiles=2, n_tiles=3, steps=8, wrap=16, beyond_bytes=32)
+    other = case.Config(m_tiles=2, n_tiles=3, steps=8, wrap=16, beyond_bytes=32)
     with pytest.raises(WrongAnswer, match="words"):
         CASE.check(other, {"told": right})
 
@@ -68,7 +68,7 @@ def test_only_the_tiles_own_words_count() -> None:
 def test_halves_of_sectors_are_read_beside_all_the_rest() -> None:
     gpu = load_gpu("h200_sxm")
     shape = {"m_tiles": 2, "n_tiles": 3, "steps": 8, "wrap": 16, "stages": 2}
-    on, off = (CASE.predict(case.config_of(**shape, beyond_bytes=beyond), gpu)[case.READ] for beyond in (0, 16))
+    on, off = (CASE.predict(case.Config(**shape, beyond_bytes=beyond), gpu)[case.READ] for beyond in (0, 16))
     asked = 6 * 8 * 256 * 4
     assert asked / 4 <= on <= asked
     assert off == pytest.approx(asked * 1.125, rel=0.01)  # nothing merges
@@ -76,7 +76,7 @@ def test_halves_of_sectors_are_read_beside_all_the_rest() -> None:
 
 def test_what_merges_of_torn_rows_is_read_off_grids_alike() -> None:
     def row(beyond: int, fraction: float) -> dict[str, str]:
-        return {**case.config_of(beyond_bytes=beyond), "group": "wave", case.READ: str(fraction), "asked_bytes": "32"}
+        return {**case.Config(beyond_bytes=beyond), "group": "wave", case.READ: str(fraction), "asked_bytes": "32"}
 
     # half of what is asked for of rows on lines, 0.9 of it of rows on two lines
     assert case.fit is not None

@@ -76,7 +76,7 @@ def links(num_nodes: int) -> list[int]:
 @given(num_nodes=st.integers(1, 3000))
 @settings(max_examples=40, deadline=None)
 def test_the_chain_is_one_cycle_through_all_nodes_and_the_walk_follows_it(num_nodes: int) -> None:
-    config = case.Row("chase_cg", num_nodes * 128).text()
+    config = case.Config("chase_cg", num_nodes * 128)
     pointers = links(num_nodes)
     assert sorted(pointers) == list(range(num_nodes))
     walked = case.walk(config, num_nodes)
@@ -88,7 +88,7 @@ def test_the_chain_is_one_cycle_through_all_nodes_and_the_walk_follows_it(num_no
 
 
 def test_neighbours_in_a_random_chain_are_no_neighbours_in_memory() -> None:
-    walked = np.array(case.walk(case.Row("chase_cg", 1 << 20).text(), 4096))
+    walked = np.array(case.walk(case.Config("chase_cg", 1 << 20), 4096))
     distances = np.abs(np.diff(walked))
     assert np.mean(distances <= 2) < 0.01 and np.median(distances) > 8192 / 8
     assert len(np.unique(walked[:256] // 32)) > 128  # spread over pages of 4 KiB
@@ -152,7 +152,7 @@ def test_the_room_is_large_enough_and_the_structures_are_the_kernels() -> None:
 
 
 def predicted(kernel: str, size: int, warmed_by: str) -> float:
-    return CASE.predict(case.Row(kernel, size, warmed_by=warmed_by).text(), GPU)["whole_cycles"]
+    return CASE.predict(case.Config(kernel, size, warmed_by=warmed_by), GPU)["whole_cycles"]
 
 
 def test_plateaus_are_the_latencies_of_the_description() -> None:
@@ -169,7 +169,7 @@ def test_a_larger_footprint_is_never_quicker() -> None:
 
 def test_another_latency_in_the_description_moves_its_plateau_and_no_other() -> None:
     slower = replace(GPU, l1=replace(GPU.l1, hit_latency_cycles=GPU.l1.hit_latency_cycles + 10))
-    in_l1, in_l2 = (case.Row(kernel, 64 << 10, warmed_by="self").text() for kernel in ("chase_ca", "chase_cg"))
+    in_l1, in_l2 = (case.Config(kernel, 64 << 10, warmed_by="self") for kernel in ("chase_ca", "chase_cg"))
     assert case.latency_cycles(in_l1, slower) == pytest.approx(case.latency_cycles(in_l1, GPU) + 10)
     assert case.latency_cycles(in_l2, slower) == pytest.approx(case.latency_cycles(in_l2, GPU))
 
@@ -247,7 +247,7 @@ def test_rows_of_a_machine_that_is_known_give_its_latencies_back(gpu: GpuSpec, h
 def test_rows_that_tell_nothing_fit_nothing() -> None:
     assert CASE.fit([]) == []
     assert CASE.fit([{**config, "group": group} for group in CASE.groups for config in CASE.configs(group, 1)]) == []
-    one_heap = {**case.Row("chase_cg", 2 << 20, warmed_by="self").text(), "again_centre0_cycles": "280", "again_share0": "1"}
+    one_heap = {**case.Config("chase_cg", 2 << 20, warmed_by="self"), "again_centre0_cycles": "280", "again_share0": "1"}
     assert CASE.fit([{**one_heap, "group": "footprint"}]) == []
 
 

@@ -60,7 +60,7 @@ def test_what_others_look_up_comes_back() -> None:
         numbers = (140 + others, hits, 70, 0, 100, 100, 60, 40, 10)
         return {**config, **dict(zip(names, map(str, numbers), strict=True))}
 
-    spins = [row({**case.stream("spin", cycles=cycles), "group": "others"}, 1000 + cycles, 70 + 1500) for cycles in (0, 50)]
+    spins = [row({**case.Config("spin", cycles=cycles), "group": "others"}, 1000 + cycles, 70 + 1500) for cycles in (0, 50)]
     walks = [row({**case.walk("tma", "128", 64, 0), "group": "own"}, 1000 + 2 * places, 9000)]
     found = {item.parameter: item.value for item in CASE.fit([*spins, *walks])}
     assert found == {

@@ -25,7 +25,7 @@ def test_a_round_is_whole_turns_of_all_threads_inside_the_buffer(config: Config)
 
 
 def test_words_are_those_that_the_shifts_of_the_kernel_give() -> None:
-    config = case.Row("store", sectors="1010", words=2, span_bytes=1 << 20, stride_lines=2, num_ctas=1).text()
+    config = case.Config("store", sectors="1010", words=2, span_bytes=1 << 20, stride_lines=2, num_ctas=1)
     fields = {name: int(case.walk(config)[name][0]) for name in case.WALK.names}
     accesses = np.arange(300)
     which = accesses >> fields["log_words"] & ((1 << fields["log_sectors"]) - 1)
@@ -35,6 +35,6 @@ def test_words_are_those_that_the_shifts_of_the_kernel_give() -> None:
 
 
 def test_the_twin_reads_the_sectors_that_are_asked_for() -> None:
-    config = case.Row("read_cg", sectors="1100", words=1, span_bytes=8 << 20, num_ctas=16).text()
+    config = case.Config("read_cg", sectors="1100", words=1, span_bytes=8 << 20, num_ctas=16)
     found = CASE.predict(config, load_gpu("h200_sxm"))
     assert found["lts__t_sectors_srcunit_tex_op_read.sum"] == 2 * (8 << 20) / 128

@@ -28,14 +28,14 @@ def test_kernels_have_as_many_instructions_of_a_kind_as_they_say(sass: Sass) -> 
 
 
 def test_a_rotation_of_a_warp_gives_each_lane_another_ones_word() -> None:
-    found = case.expected({"kernel": "shuffle_idx_8"})
+    found = case.expected(case.Config("shuffle_idx_8", "256x1x1", 1))
     assert found[0] == 8 + case.MORE + 8  # lane 8's word, eight times one more
     assert found[31] == 7 + case.MORE + 8
     assert found[32] == 40 + case.MORE + 8  # of its own warp
 
 
 def test_sums_of_words_that_others_stored() -> None:
-    found = case.expected({"kernel": "load_8"})
+    found = case.expected(case.Config("load_8", "256x1x1", 1))
     assert found[0] == case.MORE + sum(range(8)) + 8 * case.MORE  # threads 0 to 7
 
 

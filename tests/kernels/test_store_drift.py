@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from gpusim.evidence.cases.case import Outputs, WrongAnswer, load_case
+from gpusim.evidence.cases.tile_walk import num_reads
 from gpusim.machine.config import load_gpu
 
 CASE = load_case("store_drift")
@@ -49,8 +50,8 @@ def test_everything_fits() -> None:
 
 
 def test_times_are_from_the_first_waves_begin() -> None:
-    values = CASE.check(case.config_of(way="wide", store_kib=16, work_cycles=8000, ctas=264, place="sm"), told(
-        case.config_of(ctas=264)
+    values = CASE.check(case.Config(way="wide", store_kib=16, work_cycles=8000, ctas=264, place="sm"), told(
+        case.Config(ctas=264)
     ))  # fmt: skip
     assert values["first_issued_p50_cycles"] == 10.0 and values["later_done_p50_cycles"] == 260.0
     assert values["first_read_p0_cycles"] == 20.0 and values["first_read_p100_cycles"] == 20.0 + 131
@@ -58,7 +59,7 @@ def test_times_are_from_the_first_waves_begin() -> None:
 
 
 def test_who_is_wrong_is_refused() -> None:
-    config = case.config_of(m_tiles=33, n_tiles=4, steps=8, wrap=8)
+    config = case.Config(m_tiles=33, n_tiles=4, steps=8, wrap=8)
     assert CASE.check(config, told(config))["asked_bytes"] == 132 * 8 * case.stage_bytes(config)
     for column, value, said in (("checksum", 7, "words"), ("is_well", 0, "given up"), ("zero", -1, "first CTAs")):
         wrong = told(config)
@@ -71,12 +72,12 @@ def test_who_is_wrong_is_refused() -> None:
 
 @pytest.mark.parametrize("way", ["bulk", "box", "wide", "fragment", "pair"])
 def test_a_tiles_stores_are_its_bytes(way: str) -> None:
-    config = case.config_of(way=way, store_kib=32)
+    config = case.Config(way=way, store_kib=32, work_cycles=2000, waits=1)
     if way not in case.BULK:
         assert case.accesses(config).num_bytes == 32 << 10
-    alone = CASE.predict(config | {"work_cycles": "2000", "waits": "1"}, load_gpu("h200_sxm"))
+    alone = CASE.predict(config, load_gpu("h200_sxm"))
     assert alone["first_read_p50_cycles"] > 32768 / 64  # no SM stores more than its port carries
 
 
 def test_those_who_share_merge_four_at_most() -> None:
-    assert case.num_reads([[0.0] * 5, [0.0, 60.0]], 50.0) == 4
+    assert num_reads([[0.0] * 5, [0.0, 60.0]], 50.0) == 4

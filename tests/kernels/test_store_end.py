@@ -17,7 +17,7 @@ case = sys.modules[CASE.launch.__module__]
 
 @pytest.mark.parametrize("num", case.VECTORS)
 def test_right_answers_pass_and_one_wrong_word_does_not(num: int) -> None:
-    config = {"kernel": f"store_{num}", "state": "cold", "num_ctas": "2", "again": "0"}
+    config = case.Config(f"store_{num}", "cold", num_ctas=2, again=0)
     left = case.expected(config)
     assert left.size == max(4, 2 * num * case.THREADS * 4)
     if num:  # the first vector of the second CTA

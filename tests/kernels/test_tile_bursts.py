@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpusim.evidence.cases.case import MappedTensor, Output, WrongAnswer, load_case
+from gpusim.evidence.cases.case import Config, MappedTensor, Output, WrongAnswer, load_case
 from gpusim.evidence.toolchain.cuda_toolkit import Cubin
 from gpusim.evidence.toolchain.sass import read_sass
 from gpusim.machine.config import load_gpu
@@ -19,10 +19,9 @@ case = sys.modules[CASE.launch.__module__]
 CONFIGS = CASE.configs("bursts", 1)
 
 
-def one(pattern: str = "own", source: str = "l2", a: int = 64, b: int = 64, met: int = 1) -> dict[str, str]:
-    return {
-        "kernel": "burst", "pattern": pattern, "source": source, "a_rows": str(a), "b_rows": str(b), "is_met": str(met),
-    }  # fmt: skip
+def one(pattern: str = "own", source: str = "l2", a: int = 64, b: int = 64, met: int = 1) -> Config:
+    made: Config = case.Config("burst", pattern, source, a, b, is_met=bool(met))
+    return made
 
 
 @pytest.fixture

@@ -80,7 +80,7 @@ def answer(config: dict[str, str]) -> dict[str, np.ndarray]:
 
 
 def test_the_sum_of_the_last_stages_is_that_of_the_words_that_tma_brings() -> None:
-    config = case.config_of(a_rows=64, stages=2, turn=1)
+    config = case.Config(a_rows=64, stages=2, turn=1)
     walk = case.walks(config)[3]
     row, column = case.corner(config, "a", walk.panel_a)
     total = 0
@@ -94,14 +94,14 @@ def test_the_sum_of_the_last_stages_is_that_of_the_words_that_tma_brings() -> No
 
 def test_neighbours_that_share_get_more_than_sms_with_tiles_of_their_own() -> None:
     own, near = (
-        CASE.predict(case.config_of(**kind, stages=3), GPU) for kind in ({}, {"pattern": "near", "sharers": 4})
+        CASE.predict(case.Config(**kind, stages=3), GPU) for kind in ({}, {"pattern": "near", "sharers": 4})
     )
     assert near["bytes_per_cycle"] > 1.3 * own["bytes_per_cycle"]
     assert near[case.READ] < 0.5 * own[case.READ]
 
 
 def test_another_number_of_sms_gets_no_answer() -> None:
-    assert CASE.predict(case.config_of(), load_gpu("a100_sxm_40gb")) == {}
+    assert CASE.predict(case.Config(), load_gpu("a100_sxm_40gb")) == {}
 
 
 def test_by_how_much_a_side_leads_is_found_again() -> None:

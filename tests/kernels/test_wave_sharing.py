@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from gpusim.evidence.cases.case import MappedTensor, Repeated, load_case
+from gpusim.evidence.cases.tile_walk import num_reads, times_of_sharers
 from gpusim.machine.config import load_gpu
 
 CASE = load_case("wave_sharing")
@@ -52,17 +53,17 @@ def test_the_raster_takes_every_tile_once() -> None:
 
 def test_a_tile_is_taken_by_four_at_most() -> None:
     sms, times = [0, 1, 16, 17, 32], np.zeros(5)  # of one GPC
-    assert case.merged_fraction(sms, [7] * 5, times, 10.0) == 2 / 5
-    assert case.merged_fraction(sms, [7] * 5, np.arange(5) * 20.0, 10.0) == 1.0
-    assert case.merged_fraction(sms, [7, 7, 8, 8, 9], times, 10.0) == 3 / 5
+    assert num_reads(times_of_sharers(case.GPU, sms, [7] * 5, times), 10.0) == 2
+    assert num_reads(times_of_sharers(case.GPU, sms, [7] * 5, np.arange(5) * 20.0), 10.0) == 5
+    assert num_reads(times_of_sharers(case.GPU, sms, [7, 7, 8, 8, 9], times), 10.0) == 3
 
 
 def test_what_is_read_lies_between_all_and_a_quarter() -> None:
     gpu = load_gpu("h200_sxm")
-    config = case.config_of(m_tiles=4, n_tiles=33, steps=8, wrap=8)
+    config = case.Config(m_tiles=4, n_tiles=33, steps=8, wrap=8)
     answers = CASE.predict(config, gpu)
     asked = case.num_ctas(config) * 8 * case.stage_bytes(config) / 32
     once = (4 + 33) * 8 * 128 * case.ROW_BYTES
     assert asked / 4 <= answers[case.READ] < asked
     assert answers["dram__bytes_read.sum"] == pytest.approx(once, rel=0.01)
-    assert not CASE.predict(case.config_of(m_tiles=64, n_tiles=64, steps=64, wrap=64), gpu)
+    assert not CASE.predict(case.Config(m_tiles=64, n_tiles=64, steps=64, wrap=64), gpu)

@@ -253,7 +253,7 @@ class Bench:
         """Configs still to be launched after one process, which may have crashed on the way."""
         plan, results, log = folder / "plan.json", folder / "results.jsonl", folder / "ncu.csv"
         Plan(
-            case=job.case.name, cubin=str(self.cubins[job.case.name].path), configs=[configs[idx] for idx in wanted],
+            case=job.case.name, cubin=str(self.cubins[job.case.name].path), configs=[dict(configs[idx]) for idx in wanted],
             is_counted=ncu is not None, results=str(results), times=() if ncu else job.rules.times,
             probe=str(self.cubins[PROBE].path) if job.rules.times else "",
         ).write(plan)  # fmt: skip

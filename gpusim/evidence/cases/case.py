@@ -21,11 +21,14 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+import numpy as np
 from numpy.typing import NDArray
 
 from gpusim.errors import ConfigError, GpusimError, nearest
 from gpusim.evidence.bench.timing import VALUES
 from gpusim.evidence.cases import paths as places
+from gpusim.evidence.cases.answers import Answer, Limit
+from gpusim.evidence.cases.config_row import TAKE_A_CONFIG, ConfigRow, num_parameters, typed
 from gpusim.evidence.cases.launch_args import (
     Argument,
     Input,
@@ -44,9 +47,11 @@ if TYPE_CHECKING:
     from gpusim.machine.config import GpuSpec
 
 __all__ = [
+    "Answer",
     "Argument",
     "Input",
     "KernelLaunch",
+    "Limit",
     "MappedTensor",
     "Output",
     "Product",
@@ -80,7 +85,8 @@ class Group:
     """Configs that are measured together.
 
     Args:
-        configs: maps a seed to all configs, in the same order every time and without duplicates.
+        configs: maps a seed to all configs, in the same order every time and without duplicates. A sweep, the same for every
+            seed, takes no argument.
         metrics: Nsight Compute metric names with their suffix. Empty: the profiler does not run.
         rank: groups of low rank come first when several kernels are measured.
         least_capability: lowest compute capability whose GPUs have the instructions.
@@ -89,7 +95,7 @@ class Group:
             (:mod:`gpusim.evidence.bench.timing`): ``single``, ``sustained``.
     """
 
-    configs: Callable[[int], Sequence[Config]]
+    configs: Callable[[int], Sequence[Config]] | Callable[[], Sequence[Config]]
     metrics: tuple[str, ...] = ()
     rank: int = 5
     least_capability: tuple[int, int] = (8, 0)
@@ -110,6 +116,11 @@ class Fitted:
     value: float
     how: str
     per: Callable[[GpuSpec], float] | None = None
+
+    @classmethod
+    def median(cls, parameter: str, values: Sequence[float], how: str) -> list[Fitted]:
+        """Parameter that is the median of ``values``; empty without any."""
+        return [cls(parameter=parameter, value=float(np.median(values)), how=how)] if values else []
 
     def of(self, gpu: GpuSpec) -> float:
         """Value of the parameter for ``gpu``, which gave the rows."""
@@ -185,46 +196,6 @@ def nothing_predicted(config: Config, gpu: GpuSpec) -> dict[str, float]:
     return {}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limit:
-    """Largest errors allowed for a family of rows; None: no limit.
-
-    Unit: percent, or percentage points where the numbers themselves are percent.
-    """
-
-    mean_pct: float | None = None
-    p90_pct: float | None = None
-    worst_pct: float | None = None
-    is_points: bool = False
-    """Errors are differences in percentage points instead of fractions of the measured value. Used for rates in percent."""
-
-    @property
-    def text(self) -> str:
-        """Limits in words.
-
-        >>> Limit(mean_pct=6.0, worst_pct=25.0).text, Limit(mean_pct=3.0, is_points=True).text, Limit().text
-        ('mean 6 %, worst 25 %', 'mean 3 points', 'no limit')
-        """
-        unit = "points" if self.is_points else "%"
-        limits = (("mean", self.mean_pct), ("P90", self.p90_pct), ("worst", self.worst_pct))
-        return ", ".join(f"{name} {most:g} {unit}" for name, most in limits if most is not None) or "no limit"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """Simulator's prediction for one number of a row.
-
-    Args:
-        value: prediction, in the unit of the measured number.
-        roofline: prediction from the data sheet's peaks alone, where there is one.
-        floor: smallest reference for a relative error, for numbers whose measured value may be close to zero.
-    """
-
-    value: float
-    roofline: float | None = None
-    floor: float = 0.0
-
-
 def never_refused(config: Config, row: Mapping[str, str], gpu: GpuSpec) -> str | None:
     """Default of ``Case.refused``: no row is refused."""
     del config, row, gpu
@@ -250,9 +221,10 @@ class Case:
     Args:
         name: name of its folder.
         question: what its rows answer, in one sentence.
-        columns: columns of a config besides ``kernel``, in the order of the table.
+        config_type: dataclass of its configs. Functions that take a config get it as that; None: they get text.
+        columns: columns of a config besides ``kernel``, in the order of the table; left out with ``config_type``.
         groups: groups of configs, by name.
-        launch: (config, is_counted) to what is launched; ``is_counted``: under the profiler.
+        launch: (config, is_counted) to what is launched; ``is_counted``: under the profiler. May take the config alone.
         check: (config, outputs) to the values that the kernel measured; raises WrongAnswer.
         values: meaning and unit of every value, by name.
         checks_counted: check the outputs of the counted launch too. Otherwise only the previous launch is checked, because
@@ -289,32 +261,31 @@ class Case:
 
     name: str
     question: str
-    columns: tuple[str, ...]
+    config_type: type[ConfigRow] | None = None
+    columns: tuple[str, ...] = ()
     groups: Mapping[str, Group]
-    launch: Callable[[Config, bool], KernelLaunch | Product]
-    check: Callable[[Config, Outputs], dict[str, float]]
+    launch: Callable[..., KernelLaunch | Product]
+    check: Callable[[Any, Outputs], dict[str, float]]
     values: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     checks_counted: bool = True
     num_repeats: int = 1
-    predict: Callable[[Config, GpuSpec], dict[str, float]] = nothing_predicted
-    predict_row: Callable[[Config, Mapping[str, str], GpuSpec, Collection[str]], Mapping[str, Answer]] | None = None
-    refused: Callable[[Config, Mapping[str, str], GpuSpec], str | None] = never_refused
-    predict_launched: Callable[[Config, Mapping[str, str], GpuSpec], dict[str, float]] | None = None
+    predict: Callable[[Any, GpuSpec], dict[str, float]] = nothing_predicted
+    predict_row: Callable[[Any, Mapping[str, str], GpuSpec, Collection[str]], Mapping[str, Answer]] | None = None
+    refused: Callable[[Any, Mapping[str, str], GpuSpec], str | None] = never_refused
+    predict_launched: Callable[[Any, Mapping[str, str], GpuSpec], dict[str, float]] | None = None
     tiers: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     limits: Mapping[str, Limit] = field(default_factory=lambda: MappingProxyType({}))
     is_validation: bool = False
-    families: Callable[[str, Config], tuple[str, ...]] = no_families
-    problem: Callable[[Config], Hashable] = no_problem
-    derived: Mapping[str, Callable[[Mapping[str, str]], float | None]] = field(
-        default_factory=lambda: MappingProxyType({})
-    )
+    families: Callable[[str, Any], tuple[str, ...]] = no_families
+    problem: Callable[[Any], Hashable] = no_problem
+    derived: Mapping[str, Callable[[Mapping[str, str]], float | None]] = field(default_factory=lambda: MappingProxyType({}))
     fit: Callable[[Sequence[Mapping[str, str]]], Sequence[Fitted]] = nothing_fitted
     fitted_constants: Callable[[Sequence[Mapping[str, str]], GpuSpec], Sequence[FittedConstant]] = no_fitted_constants
     derive: Callable[[Config], dict[str, float]] = no_values
     includes: Callable[[], dict[str, str]] = dict
     framework: Literal["torch", "triton"] | None = None
-    text_columns: Callable[[Config, Mapping[str, str]], Mapping[str, str]] = no_text_columns
-    model_options: Callable[[Config, GpuSpec], Mapping[str, Any]] = no_options
+    text_columns: Callable[[Any, Mapping[str, str]], Mapping[str, str]] = no_text_columns
+    model_options: Callable[[Any, GpuSpec], Mapping[str, Any]] = no_options
     followers: tuple[str, ...] = ()
 
     def answers(self, config: Config, row: Mapping[str, str], gpu: GpuSpec, names: Collection[str]) -> Mapping[str, Answer]:
@@ -354,11 +325,16 @@ class Case:
         return frozenset((*self.metrics, *self.values, *self.derived, *(VALUES if is_timed else ())))
 
     def __post_init__(self) -> None:
-        """Check that a validation kernel calibrates nothing.
+        """Let its functions take the config as ``config_type``; check that a validation kernel calibrates nothing.
 
         Raises:
             ConfigError: it has ``fit`` or ``fitted_constants``.
         """
+        if self.config_type is not None:
+            object.__setattr__(self, "columns", tuple(self.config_type.names()[1:]))
+        for name in TAKE_A_CONFIG:
+            if (function := getattr(self, name)) is not None:
+                object.__setattr__(self, name, typed(function, self.config_type, place=name == "families"))
         if self.is_validation and self.calibrates:
             raise ConfigError(f"{self.name}: is a whole kernel, whose rows judge: leave fit and fitted_constants out")
 
@@ -369,7 +345,8 @@ class Case:
             ConfigError: a config's columns differ from ``columns``, or two configs are equal.
         """
         wanted = {"kernel", *self.columns}
-        configs = list(self.groups[group].configs(seed))
+        function = self.groups[group].configs
+        configs = list(function(*(seed,)[: num_parameters(function)]))
         for config in configs:
             if set(config) != wanted:
                 raise ConfigError(f"{self.name}: a config of {group!r} has {sorted(config)}: use {sorted(wanted)}")

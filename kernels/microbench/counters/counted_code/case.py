@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from gpusim.evidence.cases.case import (
     Case,
-    Config,
     Fitted,
     Group,
     KernelLaunch,
@@ -19,6 +20,7 @@ from gpusim.evidence.cases.case import (
     kernel_folder,
     load_case,
 )
+from gpusim.evidence.cases.config_row import ConfigRow
 from gpusim.machine.config import GpuSpec
 from gpusim.simulate.run import simulate
 from gpusim.workload import ops
@@ -31,12 +33,17 @@ CYCLES = "sm__cycles_elapsed.max"
 METRICS = (CYCLES, "sm__cycles_elapsed.avg", "sm__cycles_active.avg", "dram__bytes_read.sum")
 SIZES_KIB = (4, 6, 8, 12, 16, 20, 24, 32, 48)
 """Most of which the first level holds, so that three of four runs wait for nothing; an odd number of them."""
-COLUMNS = ("caches", "kib", "sms", "warps")
 
 
-def config_of(caches: str, kib: int, sms: int, warps: int) -> Config:
-    """A config as text."""
-    return {"kernel": "straight", "caches": caches, "kib": str(kib), "sms": str(sms), "warps": str(warps)}
+@dataclass(frozen=True)
+class Config(ConfigRow):
+    """Columns of one config."""
+
+    kernel: str
+    caches: str
+    kib: int
+    sms: int
+    warps: int
 
 
 ONCE_KIB = (8, 16, 32, 48, 56, 60, 64, 68, 72, 80, 96, 112, 128)
@@ -45,66 +52,49 @@ NEAR_KIB, FAR_KIB = 56, 80
 """What a launch surely brings along, and what it surely does not."""
 
 
-def _once(caches: str) -> Callable[[int], list[Config]]:
-    def configs(seed: int) -> list[Config]:
-        del seed  # a sweep, the same for every seed
-        return [
-            {"kernel": f"once_{kib}", "caches": caches, "kib": str(kib), "sms": str(straight.NUM_SMS), "warps": "4"}
-            for kib in ONCE_KIB
-        ]
-
-    configs.__doc__ = f"Code from its kernel's first instruction on, all SMs: counted with caches {caches}."
-    return configs
+def _once(caches: str) -> list[Config]:
+    """Code from its kernel's first instruction on, all SMs."""
+    return [Config(f"once_{kib}", caches, kib, straight.NUM_SMS, warps=4) for kib in ONCE_KIB]
 
 
-def _sweep(caches: str) -> Callable[[int], list[Config]]:
-    def configs(seed: int) -> list[Config]:
-        del seed  # a sweep, the same for every seed
-        return [
-            config_of(caches, kib, sms, warps) for sms in (1, straight.NUM_SMS) for warps in (1, 4) for kib in SIZES_KIB
-        ]
-
-    configs.__doc__ = f"Every size, one SM and all: counted with caches {caches}."
-    return configs
+def _sizes(caches: str) -> list[Config]:
+    """Every size, one SM and all."""
+    return Config.sweep(kernel="straight", caches=caches, sms=(1, straight.NUM_SMS), warps=(1, 4), kib=SIZES_KIB)
 
 
-def launch(config: Config, is_counted: bool) -> KernelLaunch:
+def launch(config: Config) -> KernelLaunch:
     """The code as a launch finds it."""
-    if config["kernel"] != "straight":
+    if config.kernel != "straight":
         sums = np.zeros(straight.NUM_SMS * 128, dtype="<f4")
         return KernelLaunch(
-            kernel=config["kernel"], arguments=(np.float32(1.0), np.float32(1.0), Output("sums", sums)),
+            kernel=config.kernel, arguments=(np.float32(1.0), np.float32(1.0), Output("sums", sums)),
             grid=(straight.NUM_SMS, 1, 1), block=(128, 1, 1),
         )  # fmt: skip
-    found: KernelLaunch = straight.launch({**config, "state": "launched"}, is_counted)
+    found: KernelLaunch = straight.launch(straight.Config(config.kib, "launched", config.sms, config.warps))
     return found
 
 
 def check(config: Config, outputs: Outputs) -> dict[str, float]:
-    """Cycles of the first and of the last time, in a launch that is not counted.
-
-    Raises:
-        WrongAnswer: as cold_code's; a sum is not what its instructions make.
-    """
-    if config["kernel"] != "straight":
+    """Cycles of the first and of the last time, in a launch that is not counted."""
+    if config.kernel != "straight":
         wanted = 28.0 + straight.num_instructions(config)
         if (outputs["sums"] != wanted).any():
             raise WrongAnswer(f"a sum is {outputs['sums'][outputs['sums'] != wanted][0]}, not {wanted}")
         return {}
-    found = straight.check({**config, "state": "launched"}, outputs)
+    found = straight.check(straight.Config(config.kib, "launched", config.sms, config.warps), outputs)
     return {name: found[name] for name in ("first_cycles", "warm_cycles")}
 
 
 def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
     """The same code, out of memory where caches are flushed and at hand where they are not."""
-    is_flushed, is_once = config["caches"] == "flushed", config["kernel"] != "straight"
-    num_bytes, num_warps = int(config["kib"]) * 1024, int(config["warps"])
+    is_flushed, is_once = config.caches == "flushed", config.kernel != "straight"
+    num_bytes, num_warps = config.kib * 1024, config.warps
 
     def program(cta: RoleContext) -> Iterator[ops.Op]:
-        if cta.cta_idx >= int(config["sms"]):
+        if cta.cta_idx >= config.sms:
             return
         if is_once:
-            yield ops.FetchColdCode(config["kernel"], 0, num_bytes, num_bytes / straight.INSTRUCTION_BYTES)
+            yield ops.FetchColdCode(config.kernel, 0, num_bytes, num_bytes / straight.INSTRUCTION_BYTES)
             yield ops.Fma(num_bytes / straight.INSTRUCTION_BYTES)
             return
         for idx in range(straight.NUM_ROUNDS):
@@ -113,29 +103,13 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
             yield ops.Fma(num_bytes / straight.INSTRUCTION_BYTES)
 
     launched = Launch(
-        kernel="straight", num_ctas=straight.NUM_SMS, num_tiles=straight.NUM_SMS,
+        kernel="straight",
+        num_ctas=straight.NUM_SMS,
+        num_tiles=straight.NUM_SMS,
         roles=(WarpRole(name="all", num_warps=num_warps, program=program),),
     )
     result = simulate(launched, gpu, clock="max", l2="flushed" if is_flushed else "warm")
     return {CYCLES: float(result.counters[CYCLES])}
-
-
-def first_run_cycles(rows: Sequence[Mapping[str, str]], *, sms: int, warps: int) -> dict[int, float]:
-    """By KiB: what a counted launch takes more with caches flushed than without."""
-    found: dict[tuple[str, int], float] = {
-        (row["caches"], int(row["kib"])): float(row[CYCLES]) for row in rows
-        if (int(row["sms"]), int(row["warps"])) == (sms, warps) and row.get(CYCLES)
-    }  # fmt: skip
-    return {
-        kib: value - found["kept", kib] for (caches, kib), value in sorted(found.items())
-        if caches == "flushed" and ("kept", kib) in found
-    }  # fmt: skip
-
-
-def price(more: Mapping[int, float]) -> float:
-    """Cycles of a KiB, by least squares over what each size takes more."""
-    slope, _ = np.polyfit(list(more), list(more.values()), 1)
-    return float(slope)
 
 
 def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
@@ -165,28 +139,24 @@ def includes() -> dict[str, str]:
     return {"straight.cuh": (kernel_folder("cold_code") / "kernel.cu").read_text(encoding="utf-8")}
 
 
-def _group(caches: str, sweep: Callable[[str], Callable[[int], list[Config]]] = _sweep) -> Group:
+def _group(caches: str, configs: Callable[[str], list[Config]] = _sizes) -> Group:
     return Group(
-        configs=sweep(caches), metrics=METRICS, rank=2, least_capability=(9, 0), is_cold=caches == "flushed"
+        configs=partial(configs, caches), metrics=METRICS, rank=2, least_capability=(9, 0), is_cold=caches == "flushed"
     )
 
 
 CASE = Case(
     name="counted_code",
     question=__doc__,
-    columns=COLUMNS,
+    config_type=Config,
     groups={
         "flushed": _group("flushed"), "kept": _group("kept"),
         "once_flushed": _group("flushed", _once), "once_kept": _group("kept", _once),
     },
-    launch=launch,
-    check=check,
+    launch=launch, check=check,
     values={
         "first_cycles": "SM cycles of the first run, a launch that is not counted, median of the SMs",
         "warm_cycles": "SM cycles of the fourth run, the same",
     },
-    predict=predict,
-    tiers={CYCLES: 6},
-    includes=includes,
-    fit=fit,
-)
+    predict=predict, tiers={CYCLES: 6}, includes=includes, fit=fit,
+)  # fmt: skip

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gpusim import Buffer, GpuSpec, Launch, WarpRole, simulate
-from gpusim.evidence.cases.case import Case, Config, Group, Input, KernelLaunch, MappedTensor, Output, Outputs, WrongAnswer
+from gpusim.evidence.cases.case import Case, Group, Input, KernelLaunch, MappedTensor, Output, Outputs
+from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.output_check import check_words
 from gpusim.evidence.cases.validation_kernel import SHARED, as_counted
 from gpusim.workload import ops
 from gpusim.workload.dtypes import dtype
@@ -18,7 +21,7 @@ from gpusim.workload.smem.access import AccessPattern
 from gpusim.workload.tma.boxes import TensorMap
 
 MORE = 5
-THREADS, WARPS = 256, 8
+THREADS = 256
 KINDS = (
     "shuffle_idx", "shuffle_bfly", "shuffle_half", "redux", "vote", "match", "barrier", "load", "store", "atomic",
     "arrive_lane", "arrive_warp", "try", "global_load", "global_store", "cp4", "cp16", "bulk1k", "bulk8k", "tile1k",
@@ -42,40 +45,46 @@ NUM_WORDS = 2048
 SHUFFLES = ("shuffle_idx", "shuffle_bfly", "shuffle_half")
 
 
-def kinds(seed: int) -> list[Config]:
+@dataclass(frozen=True)
+class Config(ConfigRow):
+    """Columns of one config."""
+
+    kernel: str
+    block: str
+    num_ctas: int
+
+
+def kinds() -> list[Config]:
     """Every kind of instruction, two numbers of them, two grids."""
-    del seed  # a sweep, the same for every seed
     names = ["nothing_0", *(f"{kind}_{many}" for kind in KINDS for many in TIMES)]
-    return [{"kernel": name, "block": f"{THREADS}x1x1", "num_ctas": str(grid)} for name in names for grid in GRIDS]
+    return Config.sweep(kernel=names, num_ctas=GRIDS, block=f"{THREADS}x1x1")
 
 
-def blocks(seed: int) -> list[Config]:
+def blocks() -> list[Config]:
     """Every shape of a block that reads none, one or all of its threads' numbers."""
-    del seed  # a sweep, the same for every seed
     return [
-        {"kernel": name, "block": "x".join(map(str, block)), "num_ctas": str(grid)}
-        for name in IDS for block in BLOCKS for grid in GRIDS
-        if name != "ids_x" or block[1:] == (1, 1)
+        Config(kernel=name, block="x".join(map(str, block)), num_ctas=grid)
+        for name in IDS for block in BLOCKS for grid in GRIDS if name != "ids_x" or block[1:] == (1, 1)
     ]  # fmt: skip
 
 
 def block_of(config: Config) -> tuple[int, int, int]:
     """Threads of a block along x, y and z.
 
-    >>> block_of({"block": "32x8x1"})
+    >>> block_of(Config("ids_x", "32x8x1", 1))
     (32, 8, 1)
     """
-    x, y, z = (int(size) for size in config["block"].split("x"))
+    x, y, z = (int(size) for size in config.block.split("x"))
     return x, y, z
 
 
 def parts(config: Config) -> tuple[str, int]:
     """(kind, how many).
 
-    >>> parts({"kernel": "shuffle_idx_32"})
+    >>> parts(Config("shuffle_idx_32", "256x1x1", 1))
     ('shuffle_idx', 32)
     """
-    kind, _, many = config["kernel"].rpartition("_")
+    kind, _, many = config.kernel.rpartition("_")
     return kind, int(many)
 
 
@@ -88,18 +97,17 @@ def given() -> NDArray[np.uint32]:
 
 def tensor_map(config: Config) -> TensorMap:
     """Rows of 128 bytes, 8 or 64 of them a box."""
-    rows = 64 if config["kernel"].startswith("tile8k") else 8
+    rows = 64 if config.kernel.startswith("tile8k") else 8
     return TensorMap(dtype=dtype("fp32"), global_dim=(32, NUM_WORDS // 32), global_strides_bytes=(128,), box_dim=(32, rows))
 
 
-def launch(config: Config, is_counted: bool) -> KernelLaunch:
+def launch(config: Config) -> KernelLaunch:
     """So many CTAs of a block."""
-    del is_counted
-    block, grid = block_of(config), int(config["num_ctas"])
-    num_words = grid if config["kernel"] == "ids_none" else grid * int(np.prod(block))
+    block, grid = block_of(config), config.num_ctas
+    num_words = grid if config.kernel == "ids_none" else grid * int(np.prod(block))
     words = given()
     return KernelLaunch(
-        kernel=config["kernel"],
+        kernel=config.kernel,
         arguments=(
             Input(words), MappedTensor(words.reshape(-1, 32), tensor_map(config)),
             Output("out", np.zeros(num_words, dtype=np.uint32)), np.uint32(MORE),
@@ -138,21 +146,15 @@ def expected(config: Config) -> NDArray[np.uint32]:
 
 
 def check(config: Config, outputs: Outputs) -> dict[str, float]:
-    """Every thread's word is what its instructions should have made.
-
-    Raises:
-        WrongAnswer: one is not.
-    """
-    grid, threads = int(config["num_ctas"]), int(np.prod(block_of(config)))
-    if config["kernel"] == "ids_none":
+    """Every thread's word is what its instructions should have made."""
+    grid, threads = config.num_ctas, int(np.prod(block_of(config)))
+    if config.kernel == "ids_none":
         wanted = np.arange(grid, dtype=np.uint32) + MORE
-    elif config["kernel"] in IDS:
+    elif config.kernel in IDS:
         wanted = np.tile(np.arange(threads, dtype=np.uint32) + MORE, grid)
     else:
         wanted = np.tile(expected(config), grid)
-    wrong = np.flatnonzero(outputs["out"] != wanted)
-    if len(wrong):
-        raise WrongAnswer(f"{config['kernel']}: word {wrong[0]} is {outputs['out'][wrong[0]]}, wants {wanted[wrong[0]]}")
+    check_words(outputs["out"], wanted, config.kernel)
     return {}
 
 
@@ -164,9 +166,9 @@ NUMBERS = {"ids_none": 0, "ids_xyz": 3}
 
 def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
     """All kinds in the vocabulary whose instructions count, or have nothing about them that does."""
-    (x, y, z), num_ctas = block_of(config), int(config["num_ctas"])
+    (x, y, z), num_ctas = block_of(config), config.num_ctas
     num_warps = -(-x * y * z // 32)
-    kind, many = ("ids", 0) if config["kernel"] in IDS else parts(config)
+    kind, many = ("ids", 0) if config.kernel in IDS else parts(config)
     if kind in UNTOLD:
         return {}
     line = AccessPattern(num_requests=num_warps, num_wavefronts=num_warps, num_bytes=128 * num_warps)
@@ -203,27 +205,23 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
         roles=(WarpRole(name="warps", num_warps=num_warps, program=program),),
     )  # fmt: skip
     result = simulate(launched, gpu, clock="max", l2="warm")
-    counters = as_counted(result.counters, NUMBERS.get(config["kernel"], 1))
+    counters = as_counted(result.counters, NUMBERS.get(config.kernel, 1))
     return {SHARED: counters[SHARED], LOADS: counters[LOADS]}
 
 
 def derive(row: Mapping[str, str]) -> dict[str, float]:
     """Wavefronts of a warp."""
-    num_warps = -(-int(np.prod(block_of(row))) // 32) * int(row["num_ctas"])
+    num_warps = -(-int(np.prod(block_of(Config.of(row)))) // 32) * int(row["num_ctas"])
     return {"wavefronts_per_warp": float(row[SHARED]) / num_warps} if row.get(SHARED) else {}
 
 
 CASE = Case(
     name="shared_counter",
     question="What does Nsight Compute count as wavefronts of shared memory, beside loads and stores there?",
-    columns=("block", "num_ctas"),
+    config_type=Config,
     groups={
         "blocks": Group(configs=blocks, metrics=METRICS, rank=5, least_capability=(9, 0)),
         "kinds": Group(configs=kinds, metrics=METRICS, rank=5, least_capability=(9, 0)),
     },
-    launch=launch,
-    check=check,
-    predict=predict,
-    derive=derive,
-    tiers={SHARED: 5, LOADS: 5},
-)
+    launch=launch, check=check, predict=predict, derive=derive, tiers={SHARED: 5, LOADS: 5},
+)  # fmt: skip

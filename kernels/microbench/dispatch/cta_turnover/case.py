@@ -3,26 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from functools import cache
+from dataclasses import dataclass, replace
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gpusim import GpuSpec, Launch, WarpRole, simulate
-from gpusim.evidence.cases.case import (
-    Case,
-    Config,
-    Fitted,
-    Group,
-    KernelLaunch,
-    Outputs,
-    Repeated,
-    Windows,
-    WrongAnswer,
-    by_value,
-)
+from gpusim.evidence.cases.case import Case, Fitted, Group, KernelLaunch, Outputs, Repeated, Windows, by_value
+from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.output_check import check_windows
 from gpusim.evidence.cases.validation_kernel import windows
 from gpusim.kernel_models.streaming import dense_access, lanes_access
 from gpusim.workload import ops
@@ -37,36 +28,35 @@ SPINS, LOADS = ("nothing", "word", "words", "vector", "early"), ("load", "load_l
 THREADS, CTAS_PER_SM, TURNS, SPIN_CYCLES = (32, 256, 1024), (1, 2), (200, 400), (1000, 3000)
 PLACES = ((256, 1), (32, 1), (256, 2), (1024, 1), (32, 2), (1024, 2))
 """Threads of a CTA, CTAs an SM, of CTAs that spin: one CTA of 256 threads, which calibrates, stands at an even place."""
-UNTOUCHED, NO_WORD, NO_THREAD = 0xFF, 0xFFFF_FFFF, 0xFFFF_FFFF
+NO_WORD, NO_THREAD = 0xFFFF_FFFF, 0xFFFF_FFFF
 STORED_BY = {"word": (NO_THREAD, 0), "words": (WARP_SIZE - 1, 0), "vector": (0, 0)}
 """(mask, what is left of a thread's index under it) of the threads that store at the end; no thread where nothing stands."""
 CYCLES = "sm__cycles_elapsed.max"
 METRICS = (CYCLES, "sm__cycles_elapsed.avg", "sm__cycles_active.max", "sm__cycles_active.avg", "gpu__time_duration.sum")
 
 
-def spins(seed: int) -> list[Config]:
+@dataclass(frozen=True)
+class Config(ConfigRow):
+    """Columns of one config."""
+
+    kernel: str
+    threads: int
+    ctas_per_sm: int
+    spin_cycles: int
+    turns: int
+
+
+def spins() -> list[Config]:
     """CTAs that spin: by what they store, how long they stay, how many there are."""
-    del seed  # a sweep, the same for every seed
     return [
-        _config(kernel, *place, cycles, turns)
+        Config(kernel, *place, cycles, turns)
         for kernel in SPINS for cycles in SPIN_CYCLES for turns in TURNS for place in PLACES
     ]  # fmt: skip
 
 
-def loads(seed: int) -> list[Config]:
+def loads() -> list[Config]:
     """CTAs that load and leave, and CTAs that stay and load as often."""
-    del seed  # a sweep, the same for every seed
-    return [
-        _config(kernel, threads, ctas, 0, turns)
-        for kernel in LOADS for threads in THREADS for ctas in CTAS_PER_SM for turns in TURNS
-    ]  # fmt: skip
-
-
-def _config(kernel: str, threads: int, ctas_per_sm: int, spin_cycles: int, turns: int) -> Config:
-    return {
-        "kernel": kernel, "threads": str(threads), "ctas_per_sm": str(ctas_per_sm), "spin_cycles": str(spin_cycles),
-        "turns": str(turns),
-    }  # fmt: skip
+    return Config.sweep(kernel=LOADS, threads=THREADS, ctas_per_sm=CTAS_PER_SM, turns=TURNS, spin_cycles=0)
 
 
 def smem_bytes(ctas_per_sm: int) -> int:
@@ -80,8 +70,8 @@ def smem_bytes(ctas_per_sm: int) -> int:
 
 def num_ctas(config: Config) -> int:
     """Of the grid: as many a place as there are turns; of the loop one."""
-    at_once = NUM_SMS * int(config["ctas_per_sm"])
-    return at_once if config["kernel"] == "load_loop" else at_once * int(config["turns"])
+    at_once = NUM_SMS * config.ctas_per_sm
+    return at_once if config.kernel == "load_loop" else at_once * config.turns
 
 
 @cache
@@ -93,21 +83,18 @@ def words(num: int) -> NDArray[np.uint32]:
 
 
 def _out(config: Config) -> Windows:
-    size = NUM_SLOTS * int(config["threads"]) * VECTOR_BYTES
+    size = NUM_SLOTS * config.threads * VECTOR_BYTES
     return Windows("out", size, windows(size))
 
 
-def launch(config: Config, is_counted: bool) -> KernelLaunch:
+def launch(config: Config) -> KernelLaunch:
     """So many CTAs a place."""
-    del is_counted  # the same launch
     out = _out(config)
-    mask, match = STORED_BY.get(config["kernel"], (NO_THREAD, NO_THREAD))
-    plan = np.array([int(config["spin_cycles"]), int(config["turns"]), mask, match, NO_WORD, 0], dtype="<u4")
+    mask, match = STORED_BY.get(config.kernel, (NO_THREAD, NO_THREAD))
+    plan = np.array([config.spin_cycles, config.turns, mask, match, NO_WORD, 0], dtype="<u4")
     return KernelLaunch(
-        kernel=config["kernel"],
-        arguments=(Repeated(words(out.num_bytes // WORD_BYTES), out.num_bytes), out, by_value(plan)),
-        grid=(num_ctas(config), 1, 1), block=(int(config["threads"]), 1, 1),
-        smem_bytes=smem_bytes(int(config["ctas_per_sm"])),
+        kernel=config.kernel, arguments=(Repeated(words(out.num_bytes // WORD_BYTES), out.num_bytes), out, by_value(plan)),
+        grid=(num_ctas(config), 1, 1), block=(config.threads, 1, 1), smem_bytes=smem_bytes(config.ctas_per_sm),
     )  # fmt: skip
 
 
@@ -115,26 +102,17 @@ def expected(config: Config, offset: int, num_bytes: int) -> NDArray[np.uint8]:
     """What lies in a window of the output: the vectors' numbers, and what follows from them, where they were stored."""
     at = np.arange(offset // VECTOR_BYTES, (offset + num_bytes) // VECTOR_BYTES, dtype=np.uint32)
     found = np.full((len(at), VECTOR_BYTES // WORD_BYTES), NO_WORD, dtype=np.uint32)
-    if config["kernel"] in ("vector", "early"):
+    if config.kernel in ("vector", "early"):
         found[:] = np.stack([at, ~at, at + np.uint32(7), at + np.uint32(9)], axis=1)
-    elif config["kernel"] in STORED_BY:
-        stride = int(config["threads"]) if config["kernel"] == "word" else WARP_SIZE
+    elif config.kernel in STORED_BY:
+        stride = config.threads if config.kernel == "word" else WARP_SIZE
         found[at % stride == 0, 0] = at[at % stride == 0]
     return found.reshape(-1).view(np.uint8)
 
 
 def check(config: Config, outputs: Outputs) -> dict[str, float]:
-    """Windows of what was stored, every byte; nothing where nothing is.
-
-    Raises:
-        WrongAnswer: a byte is another.
-    """
-    out = _out(config)
-    for (offset, num_bytes), came in zip(out.windows, out.split(outputs["out"]), strict=True):
-        is_off = came != expected(config, offset, num_bytes)
-        if is_off.any():
-            at = offset + int(np.argmax(is_off))
-            raise WrongAnswer(f"{config['kernel']}: byte {at} of the output is not what it should be")
+    """Windows of what was stored, every byte; nothing where nothing is."""
+    check_windows(_out(config), outputs["out"], partial(expected, config), config.kernel)
     return {}
 
 
@@ -152,25 +130,25 @@ REGISTERS = {**dict.fromkeys(SPINS, 10), "early": 12, "load": 14, "load_loop": 1
 
 def stored(config: Config) -> AccessPattern | None:
     """What a CTA stores at its end, or at its beginning; None: nothing."""
-    threads = int(config["threads"])
+    threads = config.threads
     accesses = {
         "word": lanes_access(0, 1, WORD_BYTES, WORD_BYTES),
         "words": lanes_access(0, 1, WORD_BYTES, WORD_BYTES).scaled(threads // WARP_SIZE),
         "vector": dense_access(0, threads, VECTOR_BYTES), "early": dense_access(0, threads, VECTOR_BYTES),
     }  # fmt: skip
-    return accesses.get(config["kernel"])
+    return accesses.get(config.kernel)
 
 
 def staying(config: Config, gpu: GpuSpec) -> GpuSpec:
     """The GPU whose ``__syncthreads`` takes a spin's cycles: there is no word for staying, and nothing else meets."""
-    scheduler = replace(gpu.warp_scheduler, barrier_base_cycles=float(config["spin_cycles"]), barrier_warp_cycles=0.0)
+    scheduler = replace(gpu.warp_scheduler, barrier_base_cycles=float(config.spin_cycles), barrier_warp_cycles=0.0)
     return replace(gpu, warp_scheduler=scheduler)
 
 
 def twin(config: Config) -> Launch:
     """The launch in the simulator's words."""
-    kernel, threads, grid = config["kernel"], int(config["threads"]), num_ctas(config)
-    num_tiles = NUM_SMS * int(config["ctas_per_sm"]) * int(config["turns"])
+    kernel, threads, grid = config.kernel, config.threads, num_ctas(config)
+    num_tiles = NUM_SMS * config.ctas_per_sm * config.turns
     access, store = dense_access(0, threads, VECTOR_BYTES), stored(config)
 
     def spin(cta: RoleContext) -> Iterator[Any]:
@@ -198,7 +176,7 @@ def twin(config: Config) -> Launch:
     program = load if kernel in LOADS else spin
     return Launch(
         kernel=kernel, num_ctas=grid, num_tiles=num_tiles, registers_per_thread=REGISTERS[kernel],
-        extra_smem_bytes=smem_bytes(int(config["ctas_per_sm"])),
+        extra_smem_bytes=smem_bytes(config.ctas_per_sm),
         roles=(WarpRole(name="all", num_warps=threads // WARP_SIZE, program=program),),
     )  # fmt: skip
 
@@ -214,11 +192,9 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
     """
     if gpu.num_sms != NUM_SMS:
         return {}
-    machine = gpu if config["kernel"] in LOADS else staying(config, gpu)
-    few, more = (
-        simulate(twin({**config, "turns": str(turns)}), machine, clock="max", l2="warm").cycles for turns in FEW_TURNS
-    )  # fmt: skip
-    return {CYCLES: few + (int(config["turns"]) - FEW_TURNS[0]) * (more - few) / (FEW_TURNS[1] - FEW_TURNS[0])}
+    machine = gpu if config.kernel in LOADS else staying(config, gpu)
+    few, more = (simulate(twin(replace(config, turns=turns)), machine, clock="max", l2="warm").cycles for turns in FEW_TURNS)
+    return {CYCLES: few + (config.turns - FEW_TURNS[0]) * (more - few) / (FEW_TURNS[1] - FEW_TURNS[0])}
 
 
 # ---------------------------------------------------------------------------------------------- parameters
@@ -236,13 +212,11 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
         cycles[spin, kernel] - cycles[spin, "nothing"]
         for spin, kernel in cycles if kernel in ("word", "vector") and (spin, "nothing") in cycles
     ]  # fmt: skip
-    if not more:
-        return []
     how = (
         "cycles of a CTA that stores a word or 16 bytes a thread at its end (elapsed over two numbers of CTAs, slope) less "
         "those of one that stores nothing, one CTA of 256 threads an SM, median"
     )
-    return [Fitted(parameter="dispatcher.store_exit_cycles", value=float(np.median(more)), how=how)]
+    return Fitted.median("dispatcher.store_exit_cycles", more, how)
 
 
 def _slope(by_turns: Mapping[int, Sequence[float]]) -> float | None:
@@ -256,14 +230,10 @@ def _slope(by_turns: Mapping[int, Sequence[float]]) -> float | None:
 CASE = Case(
     name="cta_turnover",
     question="How long is it from a CTA's last work to the next one's first, and what do stores at its end add?",
-    columns=("threads", "ctas_per_sm", "spin_cycles", "turns"),
+    config_type=Config,
     groups={
         "spins": Group(configs=spins, metrics=METRICS, rank=3, least_capability=(9, 0)),
         "loads": Group(configs=loads, metrics=METRICS, rank=3, least_capability=(9, 0)),
     },
-    launch=launch,
-    check=check,
-    predict=predict,
-    fit=fit,
-    tiers={CYCLES: 6},
-)
+    launch=launch, check=check, predict=predict, fit=fit, tiers={CYCLES: 6},
+)  # fmt: skip

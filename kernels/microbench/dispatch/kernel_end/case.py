@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from gpusim import GpuSpec, Launch, WarpRole, simulate
-from gpusim.evidence.cases.case import Case, Config, Fitted, Group, KernelLaunch, Output, Outputs, WrongAnswer
+from gpusim.evidence.cases.case import Case, Fitted, Group, KernelLaunch, Output, Outputs
+from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.output_check import check_words
 from gpusim.workload import ops
 from gpusim.workload.gmem.global_access import global_access
 from gpusim.workload.launch import RoleContext
@@ -26,58 +29,52 @@ ALU_BEFORE, ALU_OF_TURN = 12, 6
 """Integer instructions before, and of a turn. Source: SASS."""
 
 
-def configs(seed: int) -> list[Config]:
+@dataclass(frozen=True)
+class Config(ConfigRow):
+    """Kernel, length of its chain, size of its grid."""
+
+    kernel: str
+    turns: int
+    num_ctas: int
+    again: int
+
+
+def configs() -> list[Config]:
     """Every kernel by the length of its chain and the size of its grid, several times."""
-    del seed  # a sweep, the same for every seed
-    return [
-        {"kernel": kernel, "turns": str(turns), "num_ctas": str(num_ctas), "again": str(again)}
-        for again in range(NUM_TURNS) for kernel in KERNELS for turns in CHAINS for num_ctas in GRIDS
-    ]  # fmt: skip
+    return Config.sweep(again=range(NUM_TURNS), kernel=KERNELS, turns=CHAINS, num_ctas=GRIDS)
 
 
-def launch(config: Config, is_counted: bool) -> KernelLaunch:
+def launch(config: Config) -> KernelLaunch:
     """So many CTAs."""
-    del is_counted
-    num_ctas = int(config["num_ctas"])
+    to = Output("to", np.zeros(4 * config.num_ctas * THREADS, dtype=np.uint32))
     return KernelLaunch(
-        kernel=config["kernel"],
-        arguments=(
-            Output("to", np.zeros(4 * num_ctas * THREADS, dtype=np.uint32)), np.uint32(int(config["turns"])), np.uint32(0),
-            np.uint32(MORE),
-        ),
-        grid=(num_ctas, 1, 1), block=(THREADS, 1, 1),
+        kernel=config.kernel, arguments=(to, np.uint32(config.turns), np.uint32(0), np.uint32(MORE)),
+        grid=(config.num_ctas, 1, 1), block=(THREADS, 1, 1),
     )  # fmt: skip
 
 
 def expected(config: Config) -> np.ndarray[Any, np.dtype[np.uint32]]:
     """What is left, words."""
-    num = int(config["num_ctas"]) * THREADS
+    num = config.num_ctas * THREADS
     found, thread = np.zeros(4 * num, dtype=np.uint32), np.arange(num, dtype=np.uint32)
-    if config["kernel"] == "store_wide":
+    if config.kernel == "store_wide":
         found.reshape(-1, 4)[:] = thread[:, None]
         found[::4] += MORE
-    elif config["kernel"] != "nothing":
-        stored = np.ones(num, dtype=bool) if config["kernel"] == "store_all" else thread % 32 == 0
+    elif config.kernel != "nothing":
+        stored = np.ones(num, dtype=bool) if config.kernel == "store_all" else thread % 32 == 0
         found[:num] = np.where(stored, thread + MORE, 0)
     return found
 
 
 def check(config: Config, outputs: Outputs) -> dict[str, float]:
-    """Every word is what it should be.
-
-    Raises:
-        WrongAnswer: one is not.
-    """
-    wanted = expected(config)
-    wrong = np.flatnonzero(outputs["to"] != wanted)
-    if len(wrong):
-        raise WrongAnswer(f"{config['kernel']}: word {wrong[0]} is {outputs['to'][wrong[0]]}, wants {wanted[wrong[0]]}")
+    """Every word is what it should be."""
+    check_words(outputs["to"], expected(config), config.kernel)
     return {}
 
 
 def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
     """The same in the vocabulary; a look at the clock of nanoseconds costs nothing there."""
-    kernel, turns, num_ctas = config["kernel"], int(config["turns"]), int(config["num_ctas"])
+    kernel, turns, num_ctas = config.kernel, config.turns, config.num_ctas
     lanes = np.arange(THREADS).reshape(-1, 32)
     width = 16 if kernel == "store_wide" else 4
     access = global_access(width * lanes, width, (lanes % 32 == 0) | (kernel in ("store_all", "store_wide")))
@@ -110,20 +107,14 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
         float(np.median(ends[kernel]) - np.median(ends["nothing"]))
         for ends in found.values() for kernel in SMALL if "nothing" in ends and kernel in ends
     ]  # fmt: skip
-    if not more:
-        return []
     how = "elapsed less active, what stores at most a word a thread less what stores nothing, of grids and chains, median"
-    return [Fitted(parameter="dispatcher.store_end_cycles", value=float(np.median(more)), how=how)]
+    return Fitted.median("dispatcher.store_end_cycles", more, how)
 
 
 CASE = Case(
     name="kernel_end",
     question="When does a kernel end that has stored something: with its last CTA's exit, or when the store has arrived?",
-    columns=("turns", "num_ctas", "again"),
+    config_type=Config,
     groups={"ends": Group(configs=configs, metrics=METRICS, rank=5)},
-    launch=launch,
-    check=check,
-    predict=predict,
-    fit=fit,
-    tiers={CYCLES: 6},
-)
+    launch=launch, check=check, predict=predict, fit=fit, tiers={CYCLES: 6},
+)  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from importlib import import_module
 
 import numpy as np
@@ -11,7 +12,6 @@ from gpusim import GpuSpec, simulate
 from gpusim.evidence.cases.case import (
     Answer,
     Case,
-    Config,
     Group,
     KernelLaunch,
     Output,
@@ -20,6 +20,7 @@ from gpusim.evidence.cases.case import (
     kernel_folder,
     load_case,
 )
+from gpusim.evidence.cases.config_row import ConfigRow
 from gpusim.evidence.cases.validation_kernel import event_us, row_clock_mhz
 
 streams = import_module(load_case("stream_grids").launch.__module__)
@@ -37,23 +38,32 @@ METRICS = (
 SINGLE, SUSTAINED = "single_us", "sustained_us"
 
 
-def behind(seed: int) -> list[Config]:
+@dataclass(frozen=True)
+class Config(ConfigRow):
+    """Columns of one config."""
+
+    kernel: str
+    reads: int
+    writes: int
+    unrolled: int
+    threads: int
+    array_bytes: int
+    num_ctas: int
+    cycles: int
+
+
+def behind() -> list[Config]:
     """Streams by what they move, and CTAs that do nothing for a while."""
-    del seed  # a sweep, the same for every seed
     found: list[Config] = [
-        {
-            "kernel": f"stream_r{reads}_w{writes}_u{unrolled}", "reads": str(reads), "writes": str(writes),
-            "unrolled": str(unrolled), "threads": "256", "array_bytes": str(size), "num_ctas": "0", "cycles": "0",
-        }
+        Config(
+            kernel=f"stream_r{reads}_w{writes}_u{unrolled}", reads=reads, writes=writes,
+            unrolled=unrolled, threads=256, array_bytes=size, num_ctas=0, cycles=0,
+        )
         for reads, writes, unrolled in WAYS for size in SIZES
     ]  # fmt: skip
-    return found + [
-        {
-            "kernel": "spin", "reads": "0", "writes": "0", "unrolled": "0", "threads": str(SPIN_THREADS), "array_bytes": "0",
-            "num_ctas": str(num_ctas), "cycles": str(cycles),
-        }
-        for cycles in SPINS for num_ctas in GRIDS
-    ]  # fmt: skip
+    return found + Config.sweep(
+        cycles=SPINS, num_ctas=GRIDS, kernel="spin", reads=0, writes=0, unrolled=0, threads=SPIN_THREADS, array_bytes=0
+    )  # fmt: skip
 
 
 def includes() -> dict[str, str]:
@@ -61,37 +71,31 @@ def includes() -> dict[str, str]:
     return {"streams.inc": (kernel_folder("stream_grids") / "kernel.cu").read_text(encoding="utf-8")}
 
 
-def launch(config: Config, is_counted: bool) -> KernelLaunch:
+def launch(config: Config) -> KernelLaunch:
     """A stream, or so many CTAs that wait."""
-    if config["kernel"] != "spin":
-        found: KernelLaunch = streams.launch(config, is_counted)
+    if config.kernel != "spin":
+        found: KernelLaunch = streams.launch(config)
         return found
-    num_ctas = int(config["num_ctas"])
+    num_ctas = config.num_ctas
     return KernelLaunch(
-        kernel="spin", arguments=(np.uint32(int(config["cycles"])), Output("seen", np.zeros(num_ctas, dtype="<u4"))),
+        kernel="spin", arguments=(np.uint32(config.cycles), Output("seen", np.zeros(num_ctas, dtype="<u4"))),
         grid=(num_ctas, 1, 1), block=(SPIN_THREADS, 1, 1),
     )  # fmt: skip
 
 
 def check(config: Config, outputs: Outputs) -> dict[str, float]:
-    """What was written, or how long each CTA has waited.
-
-    Raises:
-        WrongAnswer: other bytes, or a CTA that has not waited as long as it was told.
-    """
-    if config["kernel"] != "spin":
+    """What was written, or how long each CTA has waited."""
+    if config.kernel != "spin":
         found: dict[str, float] = streams.check(config, outputs)
         return found
-    if (outputs["seen"] < int(config["cycles"])).any():
+    if (outputs["seen"] < config.cycles).any():
         raise WrongAnswer(f"a CTA has waited {outputs['seen'].min()} cycles")
     return {}
 
 
-def predict_row(
-    config: Config, row: Mapping[str, str], gpu: GpuSpec, names: Collection[str]
-) -> dict[str, Answer]:
+def predict_row(config: Config, row: Mapping[str, str], gpu: GpuSpec, names: Collection[str]) -> dict[str, Answer]:
     """A stream behind another of its kind, as counted and as timed, and one alone; of ``spin`` nothing."""
-    if config["kernel"] == "spin":
+    if config.kernel == "spin":
         return {}
     found: dict[str, Answer] = {}
     twin = streams.twin(config)
@@ -109,11 +113,8 @@ def predict_row(
 CASE = Case(
     name="launch_behind",
     question="What does a launch take that follows another at once, beyond what it takes by itself?",
-    columns=("reads", "writes", "unrolled", "threads", "array_bytes", "num_ctas", "cycles"),
+    config_type=Config,
     groups={"behind": Group(configs=behind, metrics=METRICS, rank=4, times=("single", "sustained"))},
-    launch=launch,
-    check=check,
-    predict_row=predict_row,
-    tiers={CYCLES: 6, WRITTEN: 5, SINGLE: 7, SUSTAINED: 7},
+    launch=launch, check=check, predict_row=predict_row, tiers={CYCLES: 6, WRITTEN: 5, SINGLE: 7, SUSTAINED: 7},
     includes=includes,
-)
+)  # fmt: skip

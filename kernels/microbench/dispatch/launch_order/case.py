@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusim.evidence.cases.case import Case, Config, Fitted, Group, KernelLaunch, Output, Outputs, WrongAnswer, by_value
+from gpusim.evidence.cases.case import Case, Fitted, Group, KernelLaunch, Output, Outputs, WrongAnswer, by_value
 from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.output_check import wrong_if
 from gpusim.machine.config import GpuSpec, load_gpu
 from gpusim.simulate.run import simulate
 from gpusim.simulate.timeline import WarpState
@@ -23,7 +24,6 @@ SMEM_PER_SM_BYTES, MOST_SMEM_BYTES, RESERVED_SMEM_BYTES = 233_472, 232_448, 1024
 NUM_PAIRS = 8
 STEP_CYCLES = 250
 """In such steps CTAs stay longer than others."""
-MOST_ALIGNED = NUM_SMS * 32
 NUM_ORDERED = NUM_SMS
 """CTAs whose SM is kept."""
 CLUSTER_REGISTERS = 32
@@ -49,9 +49,6 @@ METRICS = (
     "sm__cycles_active.min", "sm__cycles_active.avg", "gpc__cycles_elapsed.max", "gpu__time_duration.sum",
 )  # fmt: skip
 
-COLUMNS = ("grid", "threads", "smem_bytes", "slots", "cluster", "registers", "stay_cycles", "spread_cycles", "aligned",
-           "first", "repeat")  # fmt: skip
-
 
 def smem_of(slots: int) -> int:
     """The most shared memory of which ``slots`` CTAs fit on an SM.
@@ -63,10 +60,8 @@ def smem_of(slots: int) -> int:
 
 
 @dataclass(frozen=True)
-class Row(ConfigRow):
-    """One config; ``entry`` is the entry point where cluster and registers do not say it."""
-
-    NO_COLUMNS = ("entry",)
+class Config(ConfigRow):
+    """``kernel`` is given where cluster and registers do not say it."""
 
     grid: int
     _: KW_ONLY
@@ -80,95 +75,85 @@ class Row(ConfigRow):
     aligned: int = 0
     first: int = 0
     repeat: int = 0
-    entry: str = ""
+    kernel: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "smem_bytes", smem_of(self.slots))
-
-    @property
-    def kernel(self) -> str:
-        """The entry point."""
-        return self.entry or (f"mark_c{self.cluster}" if self.cluster > 1 else f"mark_r{self.registers}")
+        kernel = f"mark_c{self.cluster}" if self.cluster > 1 else f"mark_r{self.registers}"
+        object.__setattr__(self, "kernel", self.kernel or kernel)
 
 
-def start(seed: int) -> list[Config]:
+def start() -> list[Config]:
     """One wave that stays until all have come: who starts where and when."""
-    del seed  # a sweep, the same for every seed
     found = [
-        Row(NUM_SMS * slots, slots=slots, aligned=NUM_SMS * slots, repeat=repeat).text()
+        Config(NUM_SMS * slots, slots=slots, aligned=NUM_SMS * slots, repeat=repeat)
         for slots in (1, 2, 3, 4, 5, 8, 16) for repeat in (0, 1, 2)
     ]  # fmt: skip
     found += [
-        Row(NUM_SMS, threads=threads, registers=registers, aligned=NUM_SMS, repeat=repeat).text()
-        for threads, registers in ((128, 32), (256, 32), (384, 128), (512, 32), (256, 255), (1024, 64))
-        for repeat in (0, 1)
+        Config(NUM_SMS, threads=threads, registers=registers, aligned=NUM_SMS, repeat=repeat)
+        for threads, registers in ((128, 32), (256, 32), (384, 128), (512, 32), (256, 255), (1024, 64)) for repeat in (0, 1)
     ]  # fmt: skip
     found += [
-        Row(grid, cluster=size, aligned=grid, repeat=repeat).text()
+        Config(grid, cluster=size, aligned=grid, repeat=repeat)
         for size, grid in ((2, 132), (4, 120), (8, 120)) for repeat in (0, 1)
     ]  # fmt: skip
     return found
 
 
-def tail(seed: int) -> list[Config]:
+def tail() -> list[Config]:
     """One wave that does not fill all slots: which SMs get one more."""
-    del seed  # a sweep, the same for every seed
     return [
-        Row(NUM_SMS * whole + rest, slots=slots, stay_cycles=10_000, first=NUM_SMS * whole, repeat=repeat).text()
+        Config(NUM_SMS * whole + rest, slots=slots, stay_cycles=10_000, first=NUM_SMS * whole, repeat=repeat)
         for slots in (2, 3, 4, 5) for whole in range(1, slots) for rest in (1, 16, 66, 100) for repeat in (0, 1)
     ]  # fmt: skip
 
 
-def refill(seed: int) -> list[Config]:
+def refill() -> list[Config]:
     """Waves: how soon a freed slot has its next CTA, which one, and where the last ones go."""
-    del seed  # a sweep, the same for every seed
     found = []
     for stay, spread in ((2000, 0), (2000, 3000), (8000, 0), (8000, 6000)):
         for slots in (1, 2, 3, 4, 5, 6, 8, 16):
             grid = NUM_SMS * slots * 4 + 40
             found.append(
-                Row(
-                    grid, slots=slots, stay_cycles=stay, spread_cycles=spread, aligned=NUM_SMS * slots, first=grid - 40
-                ).text()
+                Config(grid, slots=slots, stay_cycles=stay, spread_cycles=spread, aligned=NUM_SMS * slots, first=grid - 40)
             )
     for threads, registers in ((128, 128), (256, 128), (384, 128), (512, 64), (1024, 64), (256, 255)):
         grid = NUM_SMS * 4 + 40
         found.append(
-            Row(
-                grid, threads=threads, registers=registers, stay_cycles=4000, spread_cycles=2000, aligned=NUM_SMS,
+            Config(
+                grid,
+                threads=threads,
+                registers=registers,
+                stay_cycles=4000,
+                spread_cycles=2000,
+                aligned=NUM_SMS,
                 first=grid - 40,
-            ).text()
+            )
         )
     for size, at_once in ((2, 132), (4, 120), (8, 120)):
         grid = at_once * 4 + size * 5
-        row = Row(grid, cluster=size, stay_cycles=4000, spread_cycles=2000, aligned=at_once, first=grid - size * 5)
-        found.append(row.text())
+        row = Config(grid, cluster=size, stay_cycles=4000, spread_cycles=2000, aligned=at_once, first=grid - size * 5)
+        found.append(row)
     return found
 
 
-def rate(seed: int) -> list[Config]:
+def rate() -> list[Config]:
     """Many CTAs that leave at once: how many start a cycle, and what that depends on."""
-    del seed  # a sweep, the same for every seed
     grid = NUM_SMS * 64
-    found = [Row(grid, slots=32, threads=threads).text() for threads in (32, 64, 96, 128, 192, 256, 384, 512, 768, 1024)]
-    found += [Row(grid, slots=slots, threads=32).text() for slots in (1, 2, 3, 4, 6, 8, 12, 16, 24)]
-    found += [
-        Row(grid, slots=4, threads=128, registers=registers).text() for registers in (32, 64, 128, 255)
-    ]  # fmt: skip
-    found += [Row(grid, slots=slots, threads=128, cluster=size).text() for slots in (1, 4) for size in (2, 4, 8)]
+    found = Config.sweep(threads=(32, 64, 96, 128, 192, 256, 384, 512, 768, 1024), grid=grid, slots=32)
+    found += Config.sweep(slots=(1, 2, 3, 4, 6, 8, 12, 16, 24), grid=grid, threads=32)
+    found += Config.sweep(registers=(32, 64, 128, 255), grid=grid, slots=4, threads=128)
+    found += Config.sweep(slots=(1, 4), cluster=(2, 4, 8), grid=grid, threads=128)
     return found
 
 
-def ramp(seed: int) -> list[Config]:
+def ramp() -> list[Config]:
     """Grids of all sizes under the profiler: what a kernel costs before its first and after its last CTA."""
-    del seed  # a sweep, the same for every seed
     grids = (1, 2, 8, 33, 66, 132, 264, 528, 1056, 2112, 4224, 8448)
-    found = [Row(grid, slots=32, entry="empty").text() for grid in grids]
-    found += [Row(grid, slots=32).text() for grid in grids]
-    found += [
-        Row(grid, slots=1, threads=threads, entry="empty").text() for grid in (132, 1056) for threads in (128, 512, 1024)
-    ]
-    found += [Row(grid, slots=1, threads=384, registers=128, stay_cycles=1000).text() for grid in (1, 66, 132, 264)]
+    found = Config.sweep(grid=grids, slots=32, kernel="empty")
+    found += Config.sweep(grid=grids, slots=32)
+    found += Config.sweep(grid=(132, 1056), threads=(128, 512, 1024), slots=1, kernel="empty")
+    found += Config.sweep(grid=(1, 66, 132, 264), slots=1, threads=384, registers=128, stay_cycles=1000)
     return found
 
 
@@ -177,27 +162,24 @@ def ramp(seed: int) -> list[Config]:
 
 def stays(config: Config) -> NDArray[np.int64]:
     """Cycles that each CTA stays, int64[grid]."""
-    ctas = np.arange(int(config["grid"]), dtype=np.uint64)
+    ctas = np.arange(config.grid, dtype=np.uint64)
     mixed = (ctas * np.uint64(2654435761) & np.uint64(0xFFFFFFFF)) >> np.uint64(16)
-    steps = int(config["spread_cycles"]) // STEP_CYCLES
-    return int(config["stay_cycles"]) + STEP_CYCLES * (mixed % np.uint64(steps + 1)).astype(np.int64)
+    steps = config.spread_cycles // STEP_CYCLES
+    return config.stay_cycles + STEP_CYCLES * (mixed % np.uint64(steps + 1)).astype(np.int64)
 
 
 def launch(config: Config, is_counted: bool) -> KernelLaunch:
     """One launch; clocks are not compared where it is counted."""
-    grid, aligned = int(config["grid"]), 0 if is_counted else int(config["aligned"])
-    steps = int(config["spread_cycles"]) // STEP_CYCLES
-    plan = np.array([int(config["stay_cycles"]), steps, aligned, 0], dtype="<u4")
+    grid, aligned = config.grid, 0 if is_counted else config.aligned
+    steps = config.spread_cycles // STEP_CYCLES
+    plan = np.array([config.stay_cycles, steps, aligned, 0], dtype="<u4")
     return KernelLaunch(
-        kernel=config["kernel"],
+        kernel=config.kernel,
         arguments=(
             by_value(plan), Output("marks", np.full((grid, 5), -1, dtype="<i8")),
             Output("pairs", np.full((max(aligned, 1), NUM_PAIRS, 2), -1, dtype="<i8")),
         ),
-        grid=(grid, 1, 1),
-        block=(int(config["threads"]), 1, 1),
-        smem_bytes=int(config["smem_bytes"]),
-        carveout_pct=100,
+        grid=(grid, 1, 1), block=(config.threads, 1, 1), smem_bytes=config.smem_bytes, carveout_pct=100,
     )  # fmt: skip
 
 
@@ -279,22 +261,17 @@ def _refills(sms: NDArray[np.int64], starts: Numbers, ends: Numbers) -> tuple[Nu
 
 
 def check(config: Config, outputs: Outputs) -> dict[str, float]:
-    """Starts, order and gaps of the launch.
-
-    Raises:
-        WrongAnswer: a CTA that left no mark, stayed too short, or more on an SM than it has slots.
-    """
+    """Starts, order and gaps of the launch."""
     marks = outputs["marks"].astype(np.int64)
-    if config["kernel"] == "empty":
-        if (marks != -1).any():
-            raise WrongAnswer("the empty kernel has written something")
+    if config.kernel == "empty":
+        wrong_if((marks != -1).any(), "the empty kernel has written something")
         return {}
     sms, begins, ends, begins_ns, ends_ns = marks.T
     if (marks < 0).any() or (sms >= NUM_SMS).any():
         raise WrongAnswer(f"CTA {int(np.flatnonzero((marks < 0).any(axis=1) | (sms >= NUM_SMS))[0])} left no mark")
     if (ends - begins < stays(config)).any():
         raise WrongAnswer(f"CTA {int(np.flatnonzero(ends - begins < stays(config))[0])} stayed too short")
-    pairs = outputs["pairs"].astype(np.int64)[: int(config["aligned"])]
+    pairs = outputs["pairs"].astype(np.int64)[: config.aligned]
     of_pairs = np.repeat(sms[: len(pairs)], NUM_PAIRS)
     every = np.concatenate([sms, sms, of_pairs])
     clocks = np.concatenate([begins, ends, pairs[:, :, 0].reshape(-1)])
@@ -305,11 +282,10 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
     if not ahead:
         return {"span_ns": float(ends_ns.max() - begins_ns.min())}
     shift = np.array([ahead.get(sm, np.nan) for sm in range(NUM_SMS)])[sms]
-    if np.isnan(shift).any():
-        raise WrongAnswer("an SM's clock was never compared")
-    found = facts(sms, begins - shift, ends - shift, first=int(config["first"]))
-    if found["most_at_once"] > int(config["slots"]):
-        raise WrongAnswer(f"{found['most_at_once']:.0f} CTAs at once on an SM that has room for {config['slots']}")
+    wrong_if(np.isnan(shift).any(), "an SM's clock was never compared")
+    found = facts(sms, begins - shift, ends - shift, first=config.first)
+    if found["most_at_once"] > config.slots:
+        raise WrongAnswer(f"{found['most_at_once']:.0f} CTAs at once on an SM that has room for {config.slots}")
     return found | {"sm_mhz": rate * 1e3, "span_ns": float(ends_ns.max() - begins_ns.min())}
 
 
@@ -322,9 +298,9 @@ MARKS = AccessPattern(num_requests=5, num_sectors=5, num_lines=5, num_bytes=40)
 
 def stay_of_marks(config: Config) -> float:
     """Cycles between the marks of a CTA that neither compares clocks nor stays longer than others."""
-    if config["kernel"] == "empty":
+    if config.kernel == "empty":
         return 0.0
-    return max(MARK_CYCLES if config["threads"] == "32" else MARKS_CYCLES, float(config["stay_cycles"]))
+    return max(MARK_CYCLES if config.threads == 32 else MARKS_CYCLES, float(config.stay_cycles))
 
 
 def staying(config: Config, gpu: GpuSpec) -> GpuSpec:
@@ -352,8 +328,8 @@ def behind_mark(gpu: GpuSpec) -> float:
 
 def twin(config: Config) -> Launch:
     """The same grid in the simulator's words; there is none for staying, so that other ops stand for it."""
-    longer = (stays(config) - int(config["stay_cycles"])) // STEP_CYCLES
-    num_aligned = int(config["aligned"])
+    longer = (stays(config) - config.stay_cycles) // STEP_CYCLES
+    num_aligned = config.aligned
     stay = stay_of_marks(config)
 
     def program(cta: RoleContext) -> Iterator[ops.Op]:
@@ -363,16 +339,16 @@ def twin(config: Config) -> Launch:
             yield ops.Syncthreads()
         for _ in range(int(longer[cta.cta_idx])):
             yield ops.FenceProxyAsync()
-        if config["kernel"] != "empty":
+        if config.kernel != "empty":
             yield ops.Alu(BEHIND_MARK, is_chain=True)
             yield ops.GlobalStore("marks", (cta.cta_idx, 0), MARKS)
 
-    grid = int(config["grid"])
+    grid = config.grid
     return Launch(
-        kernel=config["kernel"], num_ctas=grid, num_tiles=grid, cluster_size=int(config["cluster"]),
-        registers_per_thread=int(config["registers"]), extra_smem_bytes=int(config["smem_bytes"]) - 8,
+        kernel=config.kernel, num_ctas=grid, num_tiles=grid, cluster_size=config.cluster,
+        registers_per_thread=config.registers, extra_smem_bytes=config.smem_bytes - 8,
         mbarriers=(Mbarrier(name="compared", num_arrivals=1),),
-        roles=(WarpRole(name="all", num_warps=int(config["threads"]) // 32, program=program),),
+        roles=(WarpRole(name="all", num_warps=config.threads // 32, program=program),),
     )  # fmt: skip
 
 
@@ -383,16 +359,14 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
     """
     if gpu.num_sms != NUM_SMS:
         return {}
-    result = simulate(
-        twin(config), staying(config, gpu), clock="max", l2="warm", recorded_sms=range(NUM_SMS)
-    )
+    result = simulate(twin(config), staying(config, gpu), clock="max", l2="warm", recorded_sms=range(NUM_SMS))
     roles = sorted(result.timeline.roles, key=lambda item: item.cta_idx)
     sms = np.array([item.sm_idx for item in roles], dtype=np.int64)
     starts = np.array([next(end for state, _, end in item.states if state is WarpState.START) for item in roles])
     ends = np.array([item.states[-1][2] for item in roles])
-    if config["kernel"] != "empty":  # the last clock is read before what makes and issues the stores
+    if config.kernel != "empty":  # the last clock is read before what makes and issues the stores
         ends -= behind_mark(gpu) + MARKS.num_requests
-    found = facts(sms, starts, ends, first=int(config["first"]))
+    found = facts(sms, starts, ends, first=config.first)
     found |= {"span_ns": float(ends.max() - starts.min()) / gpu.clock.max_mhz * 1e3, **result.counters}
     wanted = (set(CASE.values) | set(METRICS)) - untold(config, found, gpu)
     return {name: number for name, number in found.items() if name in wanted}
@@ -409,16 +383,16 @@ def untold(config: Config, found: Mapping[str, float], gpu: GpuSpec) -> set[str]
     longer than one CTA. Whether all slots are seen taken at once, and so which CTA has followed which, is told only if a
     CTA stays until the others have come.
     """
-    if config["kernel"] == "empty":
+    if config.kernel == "empty":
         return set(CASE.values)
     hidden: set[str] = set()
-    is_aligned = config["aligned"] != "0"
+    is_aligned = config.aligned != 0
     if is_aligned:
         hidden |= {"span_ns", *METRICS, "ramp_cycles", "cycles_per_cta", "in_order_pct"}
     step_cycles = STEP_NS * gpu.clock.max_mhz / 1e3
     if found["ramp_cycles"] < FEWEST_STEPS * step_cycles:
         hidden |= {"ramp_cycles", "cycles_per_cta"}
-    if not is_aligned and config["stay_cycles"] == "0":
+    if not is_aligned and config.stay_cycles == 0:
         hidden |= GAPS | {"most_at_once"}
     return hidden
 
@@ -533,7 +507,7 @@ def _fixed_cycles(rows: Sequence[Mapping[str, str]]) -> float | None:
     return float(np.median([cycles - slope * grid for grid, cycles in points]))
 
 
-def derive(row: Config) -> dict[str, float]:
+def derive(row: Mapping[str, str]) -> dict[str, float]:
     """What the kernel takes beyond its first start and last mark."""
     if not (row.get("span_ns") and row.get("gpu__time_duration.sum")):
         return {}
@@ -566,7 +540,7 @@ def _meanings() -> dict[str, Any]:
 CASE = Case(
     name="launch_order",
     question="When does each CTA of a grid start, on which SM, and how soon after the one before it has left?",
-    columns=COLUMNS,
+    config_type=Config,
     groups={
         "start": Group(configs=start, rank=1, least_capability=(9, 0)),
         "refill": Group(configs=refill, rank=1, least_capability=(9, 0)),
@@ -574,11 +548,6 @@ CASE = Case(
         "rate": Group(configs=rate, rank=3, least_capability=(9, 0)),
         "tail": Group(configs=tail, rank=5, least_capability=(9, 0)),
     },
-    launch=launch,
-    check=check,
-    values=_meanings(),
-    predict=predict,
-    tiers={"most_at_once": 3, "num_sms": 3, "cycles_per_cta": 4, "least_gap_cycles": 2, ELAPSED: 6},
-    fit=fit,
-    derive=derive,
-)
+    launch=launch, check=check, values=_meanings(), predict=predict,
+    tiers={"most_at_once": 3, "num_sms": 3, "cycles_per_cta": 4, "least_gap_cycles": 2, ELAPSED: 6}, fit=fit, derive=derive,
+)  # fmt: skip

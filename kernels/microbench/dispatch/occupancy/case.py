@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gpusim.errors import LaunchError
-from gpusim.evidence.cases.case import Case, Config, Group, Input, KernelLaunch, Output, Outputs, WrongAnswer
+from gpusim.evidence.cases.case import Case, Group, Input, KernelLaunch, Output, Outputs, WrongAnswer
+from gpusim.evidence.cases.config_row import ConfigRow
 from gpusim.machine.config import GpuSpec
 from gpusim.machine.sm.occupancy import Occupancy, occupancy
 
@@ -29,29 +31,33 @@ NUM_WORDS = 300
 """Floats that a thread loads; as in kernel.cu."""
 
 METRICS = (
-    "sm__cycles_elapsed.max",
-    "launch__registers_per_thread",
-    "launch__occupancy_limit_registers",
-    "launch__occupancy_limit_shared_mem",
-    "launch__occupancy_limit_warps",
-    "launch__occupancy_limit_blocks",
+    "sm__cycles_elapsed.max", "launch__registers_per_thread", "launch__occupancy_limit_registers",
+    "launch__occupancy_limit_shared_mem", "launch__occupancy_limit_warps", "launch__occupancy_limit_blocks",
     "launch__occupancy_limit_barriers",
-)
+)  # fmt: skip
 """The profiler asks the driver's calculator. The first is there so that something is asked for where it has no others."""
 
 
-def _config(threads: int, registers: int, smem_bytes: int) -> Config:
-    return {
-        "kernel": f"hold_{registers}", "threads": str(threads), "registers": str(registers), "smem_bytes": str(smem_bytes)
-    }
+@dataclass(frozen=True)
+class Config(ConfigRow):
+    """Columns of one config."""
+
+    threads: int
+    registers: int
+    smem_bytes: int
+
+    @property
+    def kernel(self) -> str:
+        """Entry point."""
+        return f"hold_{self.registers}"
 
 
 def answer(config: Config, gpu: GpuSpec) -> Occupancy | None:
     """What the simulator's rule says; None where no CTA fits."""
     try:
         return occupancy(
-            gpu, kernel="hold", num_threads=int(config["threads"]), registers_per_thread=int(config["registers"]),
-            smem_bytes=int(config["smem_bytes"]),
+            gpu, kernel="hold", num_threads=config.threads, registers_per_thread=config.registers,
+            smem_bytes=config.smem_bytes,
         )  # fmt: skip
     except LaunchError:
         return None
@@ -59,28 +65,26 @@ def answer(config: Config, gpu: GpuSpec) -> Occupancy | None:
 
 def _fits(config: Config) -> bool:
     """Whether one CTA fits: a launch that does not is no measurement. The hardware checks whole rows of four warps."""
-    threads, registers = int(config["threads"]), int(config["registers"])
+    threads, registers = config.threads, config.registers
     whole_threads = -(-threads // 128) * 128
-    fits_smem = int(config["smem_bytes"]) <= MOST_SMEM_BYTES
+    fits_smem = config.smem_bytes <= MOST_SMEM_BYTES
     return whole_threads * (-(-registers // 8) * 8) <= NUM_REGISTERS and fits_smem
 
 
-def by_registers(seed: int) -> list[Config]:
+def by_registers() -> list[Config]:
     """Threads by registers, without shared memory."""
-    del seed  # a sweep, the same for every seed
-    found = [_config(threads, registers, 0) for registers in REGISTERS for threads in THREADS]
+    found = Config.sweep(registers=REGISTERS, threads=THREADS, smem_bytes=0)
     return [config for config in found if _fits(config)]
 
 
-def by_smem(seed: int) -> list[Config]:
+def by_smem() -> list[Config]:
     """Shared memory: whole KiB, and around the sizes at which another CTA just fits."""
-    del seed  # a sweep, the same for every seed
     sizes = {kib * KIB for kib in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 100, 113, 128, 164, 200, 227)}
     for ctas in (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 20, 24, 32):
         edge = SMEM_PER_SM_BYTES // ctas // 128 * 128 - KIB  # what each of so many may ask for
         sizes |= {edge - 128, edge - 1, edge, edge + 1, edge + 128}
     return [
-        _config(threads, 32, size) for threads in (32, 128, 256) for size in sorted(sizes) if 0 <= size <= MOST_SMEM_BYTES
+        Config(threads, 32, size) for threads in (32, 128, 256) for size in sorted(sizes) if 0 <= size <= MOST_SMEM_BYTES
     ]  # fmt: skip
 
 
@@ -91,7 +95,7 @@ def drawn(seed: int) -> list[Config]:
     while len(found) < 200:
         threads, registers = int(rng.choice(THREADS)), int(rng.choice(REGISTERS))
         smem_bytes = int(rng.integers(0, MOST_SMEM_BYTES // int(rng.integers(1, 17)) + 1))
-        config = _config(threads, registers, smem_bytes)
+        config = Config(threads, registers, smem_bytes)
         if _fits(config):
             found[threads, registers, smem_bytes] = config
     return list(found.values())
@@ -113,28 +117,20 @@ def wanted_sum() -> np.float32:
     return np.float32(total)
 
 
-def launch(config: Config, is_counted: bool) -> KernelLaunch:
+def launch(config: Config) -> KernelLaunch:
     """More CTAs than the GPU holds; each stays until all that fit have come."""
-    del is_counted
     return KernelLaunch(
-        kernel=config["kernel"],
+        kernel=config.kernel,
         arguments=(
             Output("here", np.zeros(MAX_SMS, dtype="<u4")), Output("most", np.zeros(MAX_SMS, dtype="<u4")),
             Output("started_at", np.zeros(1, dtype="<u8")), Input(words()), Output("sum", np.full(1, np.nan, dtype="<f4")),
         ),
-        grid=(NUM_SMS * CTAS_PER_SM, 1, 1),
-        block=(int(config["threads"]), 1, 1),
-        smem_bytes=int(config["smem_bytes"]),
-        carveout_pct=100,
+        grid=(NUM_SMS * CTAS_PER_SM, 1, 1), block=(config.threads, 1, 1), smem_bytes=config.smem_bytes, carveout_pct=100,
     )  # fmt: skip
 
 
 def check(config: Config, outputs: Outputs) -> dict[str, float]:
-    """CTAs that an SM held at once.
-
-    Raises:
-        WrongAnswer: a CTA is still counted, a thread has lost a register's value, or SMs had none.
-    """
+    """CTAs that an SM held at once."""
     del config
     if outputs["here"].any():
         raise WrongAnswer(f"{int(outputs['here'].sum())} CTAs never left")
@@ -158,8 +154,7 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
         return {}
     return {
         "resident_ctas": float(held.ctas_per_sm), "least_resident_ctas": float(held.ctas_per_sm),
-        "most_resident_ctas": float(held.ctas_per_sm),
-        "launch__registers_per_thread": float(config["registers"]),
+        "most_resident_ctas": float(held.ctas_per_sm), "launch__registers_per_thread": float(config.registers),
         "launch__occupancy_limit_registers": float(held.limits["registers"]),
         "launch__occupancy_limit_shared_mem": float(held.limits["smem"]),
         "launch__occupancy_limit_warps": float(min(held.limits["warps"], held.limits["threads"])),
@@ -170,14 +165,13 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
 CASE = Case(
     name="occupancy",
     question="How many CTAs does an SM hold at once, by threads, registers and shared memory?",
-    columns=("threads", "registers", "smem_bytes"),
+    config_type=Config,
     groups={
         "by_registers": Group(configs=by_registers, metrics=METRICS, rank=6),
         "by_smem": Group(configs=by_smem, metrics=METRICS, rank=6, least_capability=(9, 0)),
         "drawn": Group(configs=drawn, metrics=METRICS, rank=7, least_capability=(9, 0)),
     },
-    launch=launch,
-    check=check,
+    launch=launch, check=check,
     values={
         "resident_ctas": "CTAs that an SM held at once, the median of the SMs",
         "least_resident_ctas": "the least of the SMs",

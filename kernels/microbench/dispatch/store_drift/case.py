@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from functools import cache
-from itertools import pairwise
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache, partial
 from typing import Any
 from zlib import crc32
 
@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from gpusim import Buffer, Launch, Mbarrier, WarpRole, load_gpu, simulate
 from gpusim.evidence.cases.case import (
     Case,
-    Config,
     Group,
     Input,
     KernelLaunch,
@@ -26,7 +25,21 @@ from gpusim.evidence.cases.case import (
     WrongAnswer,
     by_value,
 )
-from gpusim.evidence.cases.tile_walk import grid_include
+from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.output_check import wrong_if
+from gpusim.evidence.cases.tile_walk import (
+    check_tile_sums,
+    code_of,
+    gaps_between,
+    grid_include,
+    grouped_tile,
+    num_reads,
+    operand_map,
+    random_words,
+    read_fraction,
+    sum_of_box,
+    times_of_sharers,
+)
 from gpusim.machine.config import GpuSpec
 from gpusim.workload import ops
 from gpusim.workload.dtypes import BF16
@@ -47,9 +60,8 @@ PIECE_BYTES = 8192
 LEAST_SMEM_BYTES = {1: 120 * KIB, 2: 80 * KIB}
 """So that no further CTA finds room on an SM."""
 FLAG_WORDS = 32 + 32 + 64 + 256
-PATTERN_WORDS = 1000036
+PATTERN_BYTES = 4 * 1000036
 """Of the words that tensors repeat: no power of two, so that no two tiles are alike."""
-MULTIPLIER, ADDEND = 0x9E3779B1, 0x7F4A7C15
 MATRIX_BYTES = 96 * MIB
 WAYS = ("none", "bulk", "box", "wide", "fragment", "pair")
 """Bulk copies of 8 KiB; boxes of 128 bytes by 128 rows; 16 bytes a lane in a row; fragments, 4 and 8 bytes a lane."""
@@ -66,65 +78,67 @@ OF_CTA = {
 """What rows with ``tells`` say of each CTA."""
 WINDOWS = (50, 100, 200, 400, 800)
 """Cycles."""
-MOST_MERGED = 4
 LAGS = (1, 2, 4, 8)
 MOST_WAVES = 5
 
 READ = "lts__t_sectors_srcunit_tex_op_read.sum"
 METRICS = (READ, "lts__t_sectors_srcunit_tex_op_read_lookup_miss.sum", "dram__bytes_read.sum", "dram__bytes_write.sum")
-DEFAULTS = {
-    "m_tiles": "32", "n_tiles": "16", "raster_group": "4", "b_rows": "256", "stages": "4", "ctas_per_sm": "1",
-    "steps": "0", "wrap": "64", "math_cycles": "0", "work_cycles": "0", "way": "none", "store_kib": "0", "waits": "0",
-    "place": "cta", "live": "all", "ctas": "132", "tells": "0",
-}  # fmt: skip
-COLUMNS = tuple(DEFAULTS)
 
 
-def config_of(**columns: object) -> Config:
-    """A config as text; columns that are not given have their default."""
-    unknown = set(columns) - set(COLUMNS)
-    assert not unknown, unknown
-    return {"kernel": "drift", **DEFAULTS, **{name: str(value) for name, value in columns.items()}}
+@dataclass(frozen=True)
+class Config(ConfigRow):
+    """Columns of one config."""
+
+    kernel: str = "drift"
+    m_tiles: int = 32
+    n_tiles: int = 16
+    raster_group: int = 4
+    b_rows: int = 256
+    stages: int = 4
+    ctas_per_sm: int = 1
+    steps: int = 0
+    wrap: int = 64
+    math_cycles: int = 0
+    work_cycles: int = 0
+    way: str = "none"
+    store_kib: int = 0
+    waits: int = 0
+    place: str = "cta"
+    live: str = "all"
+    ctas: int = 132
+    tells: int = 0
 
 
-def bursts(seed: int) -> list[Config]:
+def bursts() -> list[Config]:
     """One wave that stores at once, by way and size: one SM, those of a GPC, all."""
-    del seed  # a sweep, the same for every seed
     ways = [way for way in WAYS if way != "none"]
     return [
-        config_of(way=way, store_kib=kib, live=live, waits=1, work_cycles=8000)
+        Config(way=way, store_kib=kib, live=live, waits=1, work_cycles=8000)
         for way in ways for live in ("all", "gpc_0", "gpc_1", "one")
         for kib in ((16, 32, 64, 128) if live == "all" else (16, 64))
     ]  # fmt: skip
 
 
-def refills(seed: int) -> list[Config]:
+def refills() -> list[Config]:
     """Five waves without loads: by way and size, to the same places and to others, with and without the wait for arrival."""
-    del seed  # a sweep, the same for every seed
-    nothing = [config_of(work_cycles=work, ctas=NUM_SMS * MOST_WAVES) for work in (4000, 16000)]
+    nothing = Config.sweep(work_cycles=(4000, 16000), ctas=NUM_SMS * MOST_WAVES)
     return nothing + [
-        config_of(way=way, store_kib=kib, waits=waits, place=place, work_cycles=16000, ctas=NUM_SMS * MOST_WAVES)
+        Config(way=way, store_kib=kib, waits=waits, place=place, work_cycles=16000, ctas=NUM_SMS * MOST_WAVES)
         for way in ("bulk", "box", "wide", "fragment") for kib in (16, 64, 128)
         for waits, place in ((0, "cta"), (1, "cta"), (0, "sm"))
     ]  # fmt: skip
 
 
-def walks(seed: int) -> list[Config]:
+def walks() -> list[Config]:
     """Four waves that walk tiles as a GEMM's CTAs do, with math: by raster group, way and size; two CTAs an SM."""
-    del seed  # a sweep, the same for every seed
     ways = (("none", 0), ("bulk", 16), ("bulk", 64), ("box", 64), ("wide", 64), ("fragment", 64))
     wide = [
-        config_of(
-            raster_group=group, steps=64, math_cycles=1024, way=way, store_kib=kib, ctas=32 * 16, tells=int(group == 4)
-        )
+        Config(raster_group=group, steps=64, math_cycles=1024, way=way, store_kib=kib, ctas=32 * 16, tells=int(group == 4))
         for group in (4, 8, 1) for way, kib in ways
     ]  # fmt: skip
-    waiting = [
-        config_of(raster_group=group, steps=64, math_cycles=1024, way="bulk", store_kib=64, waits=1, ctas=32 * 16)
-        for group in (4, 8)
-    ]  # fmt: skip
+    waiting = Config.sweep(raster_group=(4, 8), steps=64, math_cycles=1024, way="bulk", store_kib=64, waits=1, ctas=32 * 16)
     square = [
-        config_of(
+        Config(
             raster_group=group, m_tiles=32, n_tiles=32, b_rows=128, steps=32, wrap=32, math_cycles=512, way=way,
             store_kib=kib, ctas=32 * 32, ctas_per_sm=ctas, stages=5 - ctas,
         )
@@ -133,11 +147,10 @@ def walks(seed: int) -> list[Config]:
     return wide + waiting + square
 
 
-def lone(seed: int) -> list[Config]:
+def lone() -> list[Config]:
     """One wave that stores nothing: out of memory and out of L2, by shape, stages, math."""
-    del seed  # a sweep, the same for every seed
     return [
-        config_of(
+        Config(
             m_tiles=m, n_tiles=n, raster_group=1, stages=stages, steps=64, wrap=wrap, math_cycles=math, ctas=m * n, tells=1,
         )
         for wrap in (64, 8) for stages in (2, 4) for math in (0, 512) for m, n in ((33, 4), (11, 12))
@@ -149,18 +162,18 @@ def lone(seed: int) -> list[Config]:
 
 def store_bytes(config: Config) -> int:
     """Of a CTA's tile."""
-    return int(config["store_kib"]) * KIB
+    return config.store_kib * KIB
 
 
 def stage_bytes(config: Config) -> int:
     """A's box and B's."""
-    return (TILE_ROWS + int(config["b_rows"])) * ROW_BYTES
+    return (TILE_ROWS + config.b_rows) * ROW_BYTES
 
 
 def num_smem_bytes(config: Config) -> int:
     """Of the ring, or of what is stored."""
-    ring = stage_bytes(config) * int(config["stages"]) if int(config["steps"]) else 0
-    return max(LEAST_SMEM_BYTES[int(config["ctas_per_sm"])], ring, store_bytes(config))
+    ring = stage_bytes(config) * config.stages if config.steps else 0
+    return max(LEAST_SMEM_BYTES[config.ctas_per_sm], ring, store_bytes(config))
 
 
 @cache
@@ -171,7 +184,7 @@ def gpc_of_sm() -> tuple[int, ...]:
 
 def live_sms(config: Config) -> list[int]:
     """SMs whose CTAs store."""
-    live = config["live"]
+    live = config.live
     if live == "all":
         return list(range(NUM_SMS))
     if live == "one":
@@ -182,23 +195,10 @@ def live_sms(config: Config) -> list[int]:
 def tile_of(config: Config, cta: int) -> tuple[int, int]:
     """(row, column) of a CTA's tile, in Triton's grouped order.
 
-    >>> [tile_of(config_of(m_tiles=3, n_tiles=2, raster_group=2), cta) for cta in range(6)]
+    >>> [tile_of(Config(m_tiles=3, n_tiles=2, raster_group=2), cta) for cta in range(6)]
     [(0, 0), (1, 0), (0, 1), (1, 1), (2, 0), (2, 1)]
     """
-    group, m_tiles = int(config["raster_group"]), int(config["m_tiles"])
-    turn, rest = divmod(cta, group * int(config["n_tiles"]))
-    height = min(group, m_tiles - turn * group)
-    return turn * group + rest % height, rest // height
-
-
-@cache
-def pattern() -> NDArray[np.uint32]:
-    """Words that look random; copied to the GPU once."""
-    words = np.arange(PATTERN_WORDS, dtype=np.uint32)
-    words *= np.uint32(MULTIPLIER)
-    words += np.uint32(ADDEND)
-    words.setflags(write=False)
-    return words
+    return grouped_tile(cta, m_tiles=config.m_tiles, n_tiles=config.n_tiles, raster_group=config.raster_group)
 
 
 @cache
@@ -211,7 +211,7 @@ def matrix() -> NDArray[np.uint8]:
 
 def num_rows(config: Config, operand: str) -> int:
     """Of A or B."""
-    return int(config["m_tiles"]) * TILE_ROWS if operand == "a" else int(config["n_tiles"]) * int(config["b_rows"])
+    return config.m_tiles * TILE_ROWS if operand == "a" else config.n_tiles * config.b_rows
 
 
 def tensor_map(config: Config, operand: str) -> TensorMap:
@@ -221,12 +221,7 @@ def tensor_map(config: Config, operand: str) -> TensorMap:
             dtype=BF16, global_dim=(PITCH_BYTES // 2, MATRIX_BYTES // PITCH_BYTES), global_strides_bytes=(PITCH_BYTES,),
             box_dim=(ROW_BYTES // 2, TILE_ROWS), swizzle="none",
         )  # fmt: skip
-    pitch = int(config["wrap"]) * ROW_BYTES
-    return TensorMap(
-        dtype=BF16, global_dim=(pitch // 2, num_rows(config, operand)), global_strides_bytes=(pitch,),
-        box_dim=(ROW_BYTES // 2, TILE_ROWS if operand == "a" else int(config["b_rows"])), swizzle="128B",
-        l2_promotion="128B",
-    )  # fmt: skip
+    return operand_map(config.wrap * ROW_BYTES, num_rows(config, operand), TILE_ROWS if operand == "a" else config.b_rows)
 
 
 def salt_of(config: Config) -> int:
@@ -237,27 +232,24 @@ def salt_of(config: Config) -> int:
 def launch(config: Config, is_counted: bool) -> KernelLaunch:
     """The same launch under the profiler as without, but that nobody looks at what it has stored."""
     live = live_sms(config)
-    names = ("m_tiles", "n_tiles", "raster_group", "b_rows", "stages", "steps", "wrap", "math_cycles", "work_cycles")
-    of = {name: int(config[name]) for name in names}
     bits = [sum(1 << sm % 32 for sm in live if sm // 32 == word) for word in range(5)]
-    num_first = NUM_SMS * int(config["ctas_per_sm"])
+    num_first = NUM_SMS * config.ctas_per_sm
     plan = by_value(np.array([
-        of["m_tiles"], of["n_tiles"], of["raster_group"], TILE_ROWS, of["b_rows"], of["stages"], of["steps"], of["wrap"],
-        of["math_cycles"], of["work_cycles"], WAYS.index(config["way"]), store_bytes(config), int(config["waits"]),
-        config["place"] == "sm", num_first, len(live) * int(config["ctas_per_sm"]), salt_of(config), *bits,
+        config.m_tiles, config.n_tiles, config.raster_group, TILE_ROWS, config.b_rows, config.stages, config.steps,
+        config.wrap, config.math_cycles, config.work_cycles, WAYS.index(config.way), store_bytes(config), config.waits,
+        config.place == "sm", num_first, len(live) * config.ctas_per_sm, salt_of(config), *bits,
     ], dtype="<u4"))  # fmt: skip
+    words = random_words(PATTERN_BYTES)
     operands = [
-        MappedTensor(
-            Repeated(pattern(), num_rows(config, name) * int(config["wrap"]) * ROW_BYTES), tensor_map(config, name)
-        )
+        MappedTensor(Repeated(words, num_rows(config, name) * config.wrap * ROW_BYTES), tensor_map(config, name))
         for name in "ab"
     ]  # fmt: skip
-    num_ctas = int(config["ctas"])
+    num_ctas = config.ctas
     look = KernelLaunch(
         kernel="look", arguments=(plan, Input(matrix()), Output("wrong", np.zeros(1, dtype="<u4"))),
-        grid=(num_ctas if config["place"] == "cta" else NUM_SMS, 1, 1), block=(NUM_THREADS, 1, 1),
+        grid=(num_ctas if config.place == "cta" else NUM_SMS, 1, 1), block=(NUM_THREADS, 1, 1),
     )  # fmt: skip
-    can_look = store_bytes(config) > 0 and config["live"] == "all"
+    can_look = store_bytes(config) > 0 and config.live == "all"
     return KernelLaunch(
         kernel="drift",
         arguments=(
@@ -272,40 +264,27 @@ def launch(config: Config, is_counted: bool) -> KernelLaunch:
 
 def sum_of_last_stage(config: Config, operand: str, panel: int) -> int:
     """The sum, modulo 2^32, of the words of an operand that the last stage holds."""
-    rows = TILE_ROWS if operand == "a" else int(config["b_rows"])
-    pitch, step = int(config["wrap"]) * ROW_BYTES, int(config["steps"]) - 1
-    first = np.arange(panel * rows, (panel + 1) * rows) * (pitch // 4) + step % int(config["wrap"]) * (ROW_BYTES // 4)
-    words = (first[:, None] + np.arange(ROW_BYTES // 4)) % PATTERN_WORDS
-    return int(pattern()[words].astype(np.uint64).sum()) % 2**32
+    rows, step = TILE_ROWS if operand == "a" else config.b_rows, (config.steps - 1) % config.wrap
+    words, pitch_bytes = random_words(PATTERN_BYTES), config.wrap * ROW_BYTES
+    return sum_of_box(words, panel * rows, rows, pitch_bytes=pitch_bytes, column=step) % 2**32
 
 
 def check(config: Config, outputs: Outputs) -> dict[str, float]:
-    """When stores are out, how CTAs follow one another, how far apart those are that share tiles.
-
-    Raises:
-        WrongAnswer: a wait that was given up, other words in a stage or in the matrix, an SM without a first CTA.
-    """
+    """When stores are out, how CTAs follow one another, how far apart those are that share tiles."""
     told = {name: outputs["told"][:, idx] for idx, name in enumerate(FIELDS)}
     if outputs["flags"][1] or (told["is_well"] != 1).any():
         raise WrongAnswer("a wait was given up: an SM has no CTA, or a stage never came")
     if "wrong" in outputs and outputs["wrong"][0]:
         raise WrongAnswer(f"{outputs['wrong'][0]} words of the matrix are not what was stored")
-    if int(config["steps"]):
+    if config.steps:
         tiles = [tile_of(config, cta) for cta in range(len(told["sm"]))]
-        sums = {
-            operand: {panel: sum_of_last_stage(config, operand, panel) for panel in {tile[place] for tile in tiles}}
-            for place, operand in enumerate("ab")
-        }
-        for (m, n), checksum in zip(tiles, told["checksum"].tolist(), strict=True):
-            if checksum != (sums["a"][m] + sums["b"][n]) % 2**32:
-                raise WrongAnswer(f"the last stage of tile {m}, {n} has words that sum up to {checksum}")
+        check_tile_sums(tiles, told["checksum"].tolist(), partial(sum_of_last_stage, config), "the last stages of tile")
     zeros: dict[int, int] = {}
     for sm, zero in zip(told["sm"].tolist(), told["zero"].tolist(), strict=True):
         if zero >= 0:
             zeros.setdefault(sm, zero)
     live = live_sms(config)
-    if set(zeros) != set(live):
-        raise WrongAnswer("SMs had their first CTAs where others should")
+    wrong_if(set(zeros) != set(live), "SMs had their first CTAs where others should")
     ran = np.isin(told["sm"], live)
     zero = np.array([zeros.get(sm, 0) for sm in told["sm"].tolist()])
     times = {name: (told[name] - zero)[ran].astype(np.float64) for name in FIELDS[4:13]}
@@ -315,7 +294,7 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
 def values_of(config: Config, sms: list[int], times: dict[str, NDArray[np.float64]]) -> dict[str, float]:
     """Of CTAs in order: their SMs, and cycles from the first wave's begin, by what they tell."""
     values: dict[str, float] = {}
-    waves = np.arange(len(sms)) // max(1, len(set(sms)) * int(config["ctas_per_sm"]))
+    waves = np.arange(len(sms)) // max(1, len(set(sms)) * config.ctas_per_sm)
     first = waves == 0
     for when, of in (("first", first), ("later", ~first)):
         if not of.any() or (when == "later" and waves[-1] == 0):
@@ -334,11 +313,11 @@ def values_of(config: Config, sms: list[int], times: dict[str, NDArray[np.float6
             of_gpc = [time for time, sm in zip(took, sms, strict=True) if gpc_of[sm] == gpc]
             values[f"gpc_{gpc}_read_cycles"] = float(np.median(of_gpc))
         values |= {f"sm_{sm}_read_cycles": float(t) for sm, t in zip(sms, took.tolist(), strict=True)}
-    if int(config["steps"]):
-        values["cycles_per_step"] = float(((times["middle"] - times["full"]) / (int(config["steps"]) // 2)).mean())
-        values["asked_bytes"] = float(len(sms) * int(config["steps"]) * stage_bytes(config))
+    if config.steps:
+        values["cycles_per_step"] = float(((times["middle"] - times["full"]) / (config.steps // 2)).mean())
+        values["asked_bytes"] = float(len(sms) * config.steps * stage_bytes(config))
         values |= apart(config, sms, times["middle"])
-    if config["tells"] == "1":
+    if config.tells == 1:
         for cta, sm in enumerate(sms):
             values[f"sm_of_cta_{cta}"] = float(sm)
             values |= {f"{name}_of_cta_{cta}": float(times[name][cta]) for name in OF_CTA}
@@ -383,44 +362,18 @@ def following(sms: list[int], times: dict[str, NDArray[np.float64]]) -> dict[str
 
 def apart(config: Config, sms: list[int], middle: NDArray[np.float64]) -> dict[str, float]:
     """How far apart CTAs of a GPC are that share tiles, half through, and what would merge if nothing but that decided."""
-    gpc_of = gpc_of_sm()
     shares = {"a": TILE_ROWS * ROW_BYTES / stage_bytes(config)}
     shares["b"] = 1.0 - shares["a"]
     values = {f"within_{window}_cycles": 0.0 for window in WINDOWS}
     for place, (operand, share) in enumerate(shares.items()):
-        groups: dict[tuple[int, int], list[float]] = defaultdict(list)
-        for cta, (sm, time) in enumerate(zip(sms, middle.tolist(), strict=True)):
-            groups[gpc_of[sm], tile_of(config, cta)[place]].append(time)
-        gaps = [later - earlier for found in groups.values() for earlier, later in pairwise(sorted(found))]
+        panels = [tile_of(config, cta)[place] for cta in range(len(sms))]
+        groups = times_of_sharers(GPU, sms, panels, middle)
+        gaps = gaps_between(groups)
         for pct in (25, 50, 75):
             values[f"middle_{operand}_p{pct}_cycles"] = float(np.percentile(gaps, pct)) if gaps else -1.0
         for window in WINDOWS:
-            values[f"within_{window}_cycles"] += share * num_reads(list(groups.values()), window) / len(sms)
+            values[f"within_{window}_cycles"] += share * num_reads(groups, window) / len(sms)
     return values
-
-
-def num_reads(groups: Sequence[Sequence[float]], window: float) -> int:
-    """Reads of sharers, where all within so long of the first get it with that, four at most.
-
-    >>> num_reads([[0.0, 70.0, 100.0]], 80.0), num_reads([[0.0] * 5], 80.0)
-    (2, 2)
-    """
-    reads = 0
-    for group in groups:
-        first, num = -np.inf, 0
-        for time in sorted(group):
-            if time - first > window or num == MOST_MERGED:
-                first, num = time, 0
-                reads += 1
-            num += 1
-    return reads
-
-
-def derive(row: Config) -> dict[str, float]:
-    """Of what was asked for, what L2 was read for."""
-    if not row.get(READ) or not row.get("asked_bytes"):
-        return {}
-    return {"read_fraction": float(row[READ]) * 32 / float(row["asked_bytes"])}
 
 
 # ---------------------------------------------------------------------------------------------- the simulator's answer
@@ -436,9 +389,9 @@ ALU_OF_STORE = 2.0
 def accesses(config: Config) -> AccessPattern:
     """Of a tile that threads store."""
     size, lane = store_bytes(config), np.arange(32)
-    if config["way"] == "wide":
+    if config.way == "wide":
         return global_access((np.arange(size // 512)[:, None] * 512 + lane * 16).reshape(-1, 32), 16)
-    each = 4 if config["way"] == "fragment" else 8
+    each = 4 if config.way == "fragment" else 8
     rows = np.arange(NUM_THREADS // 32)[:, None, None, None] * 16 + 8 * np.arange(2)[None, None, :, None] + lane // 4
     columns = np.arange(size // TILE_ROWS // (4 * each))[None, :, None, None] * 4 * each + lane % 4 * each
     return global_access((rows * PITCH_BYTES + columns).reshape(-1, 32), each)
@@ -446,8 +399,8 @@ def accesses(config: Config) -> AccessPattern:
 
 def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
     """The same grid, simulated in full; nothing for a GPU of other SMs and large grids."""
-    steps, count = int(config["steps"]), int(config["ctas"])
-    if gpu.num_sms != NUM_SMS or gpu.mbarrier is None or count * steps > MOST_TWIN_STEPS or config["live"] != "all":
+    steps, count = config.steps, config.ctas
+    if gpu.num_sms != NUM_SMS or gpu.mbarrier is None or count * steps > MOST_TWIN_STEPS or config.live != "all":
         return {}
     result = simulate(twin(config, gpu), gpu, clock="max", l2="cold", recorded_sms=range(NUM_SMS))
     found = sorted(
@@ -470,12 +423,12 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
 
 def twin(config: Config, gpu: GpuSpec) -> Launch:
     """The kernel in the simulator's words."""
-    steps, count, stages, wrap = (int(config[name]) for name in ("steps", "ctas", "stages", "wrap"))
-    math_cycles, work_cycles = int(config["math_cycles"]), int(config["work_cycles"])
-    rows = {"A": TILE_ROWS, "B": int(config["b_rows"])}
+    steps, count, stages, wrap = config.steps, config.ctas, config.stages, config.wrap
+    math_cycles, work_cycles = config.math_cycles, config.work_cycles
+    rows = {"A": TILE_ROWS, "B": config.b_rows}
     whole = stage_bytes(config)
-    before, after, consumed = (_code(cycles, gpu) for cycles in (ISSUE_CYCLES, NEXT_CYCLES, CONSUMER_CYCLES))
-    num_warps = NUM_THREADS // 32 if config["way"] not in ("none", *BULK) else 1
+    before, after, consumed = (code_of(cycles, gpu) for cycles in (ISSUE_CYCLES, NEXT_CYCLES, CONSUMER_CYCLES))
+    num_warps = NUM_THREADS // 32 if config.way not in ("none", *BULK) else 1
     per_cycle = gpu.warp_scheduler.int32_lanes / 32 / max(gpu.warp_scheduler.num_schedulers, num_warps)
 
     def produce(cta: RoleContext) -> Iterator[Any]:
@@ -518,14 +471,14 @@ def twin(config: Config, gpu: GpuSpec) -> Launch:
     return Launch(
         kernel="store_drift", num_ctas=count, num_tiles=count, roles=tuple(roles), buffers=buffers,
         mbarriers=tuple(Mbarrier(name=name, num_arrivals=1, num_stages=stages) for name in ("full", "empty") if steps),
-        tensor_maps=("A", "B", "D") if config["way"] == "box" else ("A", "B"),  # other bulk stores have none
+        tensor_maps=("A", "B", "D") if config.way == "box" else ("A", "B"),  # other bulk stores have none
     )  # fmt: skip
 
 
 def stored(config: Config, cta_idx: int) -> Iterator[Any]:
     """What a CTA does behind its last step: its stores, in a range of their own."""
-    way, size = config["way"], store_bytes(config)
-    tile = (cta_idx if config["place"] == "cta" else cta_idx % NUM_SMS, 0)
+    way, size = config.way, store_bytes(config)
+    tile = (cta_idx if config.place == "cta" else cta_idx % NUM_SMS, 0)
     if way in BULK:
         whole = AccessPattern(num_requests=size // 512, num_wavefronts=size // 128, num_bytes=size)
         yield ops.SharedStore(whole, "staging", 0)
@@ -535,19 +488,14 @@ def stored(config: Config, cta_idx: int) -> Iterator[Any]:
         for _ in range(size // piece):
             yield ops.TmaStore("D", tile, piece, 1 if way == "bulk" else TILE_ROWS, "staging", 0)
         yield ops.BulkCommitGroup()
-        yield ops.BulkWaitGroup(0, read=config["waits"] == "0")
+        yield ops.BulkWaitGroup(0, read=config.waits == 0)
     elif way != "none":
         access = accesses(config)
         yield ops.Alu(ALU_OF_STORE * access.num_requests / (NUM_THREADS // 32))
         yield ops.GlobalStore("D", tile, access)
-        if config["waits"] == "1":
+        if config.waits == 1:
             yield ops.FenceAcqRel()
     yield ops.RangeEnd()
-
-
-def _code(num_cycles: float, gpu: GpuSpec) -> ops.Alu:
-    """Code that takes a warp so long, most of it waiting for itself."""
-    return ops.Alu(num_cycles / gpu.warp_scheduler.dependent_cycles, is_chain=True)
 
 
 def meanings() -> dict[str, str]:
@@ -589,15 +537,9 @@ def _group(configs: Any, rank: int, *, is_counted: bool = False) -> Group:
 CASE = Case(
     name="store_drift",
     question=__doc__,
-    columns=COLUMNS,
+    config_type=Config,
     groups={"bursts": _group(bursts, 3), "refills": _group(refills, 3), "walks": _group(walks, 2, is_counted=True),
         "lone": _group(lone, 2, is_counted=True)},
-    launch=launch,
-    check=check,
-    values=meanings(),
-    predict=predict,
-    tiers={READ: 5},
-    derive=derive,
-    includes=grid_include,
-    followers=("look",),
+    launch=launch, check=check, values=meanings(), predict=predict, tiers={READ: 5}, derive=read_fraction,
+    includes=grid_include, followers=("look",),
 )  # fmt: skip

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
 from gpusim.evidence.bench.store_probe import right_runs, since_first_ns
 from gpusim.evidence.cases import gemm_case as products
-from gpusim.evidence.cases.case import Case, Config, Group, Outputs, Product, Watch, WrongAnswer
+from gpusim.evidence.cases.case import Case, Group, Outputs, Product, Watch
+from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.output_check import wrong_if
 from gpusim.evidence.cases.tile_waves import num_at_once, seen_waves, shape_of_waves
 from gpusim.evidence.toolchain.cublas_names import parse_name
-
-COLUMNS = ("m", "n", "k", "dtype", "layout", "row_step", "column_step")
 
 SHAPES = (
     (3072, 3072, 3072, "bf16", "tn"), (5120, 5120, 4096, "bf16", "tt"),
@@ -46,42 +47,46 @@ SHAPE = ("wave_rows", "wave_columns")
 METRICS = ("launch__registers_per_thread", "launch__shared_mem_per_block_dynamic")
 
 
-def configs(seed: int) -> list[Config]:
+@dataclass(frozen=True)
+class Config(ConfigRow):
+    """Columns of one config."""
+
+    kernel: str
+    m: int
+    n: int
+    k: int
+    dtype: str
+    layout: str
+    row_step: int
+    column_step: int
+
+
+def configs() -> list[Config]:
     """One a shape, in an order that does not matter."""
-    del seed  # the same for every seed
-    found = []
-    for shape in SHAPES:
-        steps = (str(NARROW_STEP if side <= NARROW else WIDE_STEP) for side in shape[:2])
-        found.append({"kernel": "look_on", **dict(zip(COLUMNS, (*map(str, shape), *steps), strict=True))})
-    return found
+    step = {side: NARROW_STEP if side <= NARROW else WIDE_STEP for shape in SHAPES for side in shape[:2]}
+    return [Config("look_on", m, n, k, dtype, layout, step[m], step[n]) for m, n, k, dtype, layout in SHAPES]
 
 
-def lone(seed: int) -> list[Config]:
+def lone() -> list[Config]:
     """The same of shapes with few tiles: clusters whose SMs the watchers hold come late, and so show where they are."""
-    del seed
-    steps = (str(NARROW_STEP), str(NARROW_STEP))
-    return [{"kernel": "look_on", **dict(zip(COLUMNS, (*map(str, of), *steps), strict=True))} for of in LONE_SHAPES]
+    return [Config("look_on", *shape, NARROW_STEP, NARROW_STEP) for shape in LONE_SHAPES]
 
 
 def launch(config: Config, is_counted: bool) -> Product:
     """The product, watched where it is not counted."""
-    m, n, k, row_step, column_step = (int(config[name]) for name in ("m", "n", "k", "row_step", "column_step"))
-    watch = None if is_counted else Watch(kernel=config["kernel"], row_step=row_step, column_step=column_step)
-    return Product(m=m, n=n, k=k, dtype=config["dtype"], layout=config["layout"], watch=watch)  # type: ignore[arg-type]
+    watch = Watch(kernel=config.kernel, row_step=config.row_step, column_step=config.column_step)
+    return Product(
+        m=config.m, n=config.n, k=config.k, dtype=config.dtype, layout=config.layout,  # type: ignore[arg-type]
+        watch=None if is_counted else watch,
+    )  # fmt: skip
 
 
 def check(config: Config, outputs: Outputs) -> dict[str, float]:
-    """D is right, and every point of the lattice was seen to be written.
-
-    Raises:
-        WrongAnswer: one of them is not.
-    """
+    """D is right, and every point of the lattice was seen to be written."""
     found = products.check(config, outputs)
-    if "seen_ns" not in outputs:
-        raise WrongAnswer("nobody looked on: wants the cubin beside the framework")
+    wrong_if("seen_ns" not in outputs, "nobody looked on: wants the cubin beside the framework")
     num_right = int(right_runs(outputs).sum())
-    if not num_right:
-        raise WrongAnswer("in no run all elements were seen to be written after those that look on had begun")
+    wrong_if(not num_right, "in no run all elements were seen to be written after those that look on had begun")
     arrivals = since_first_ns(outputs)
     return {
         **found, "right_runs": float(num_right), "span_us": float(np.median(arrivals.max(axis=(1, 2)))) * 1e-3,
@@ -105,16 +110,12 @@ def told(config: Config, facts: Mapping[str, str]) -> dict[str, str]:
 CASE = Case(
     name="tile_order",
     question=__doc__,
-    framework="torch",
-    columns=COLUMNS,
+    framework="torch", config_type=Config,
     groups={
         "order": Group(configs=configs, metrics=METRICS, rank=5, least_capability=(9, 0)),
         "lone": Group(configs=lone, metrics=METRICS, rank=5, least_capability=(9, 0)),
     },
-    launch=launch,
-    check=check,
-    checks_counted=False,
-    text_columns=told,
+    launch=launch, check=check, checks_counted=False, text_columns=told,
     values={
         "error_share": "largest error of the sample, of what rounding allows", **products.TOLD,
         "arrivals": "when each point of the lattice was seen to be written, 0.1 us from the first on, median of the right "

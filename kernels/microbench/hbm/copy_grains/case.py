@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gpusim import GpuSpec, Launch, WarpRole, simulate
-from gpusim.evidence.cases.case import Case, Config, Group, KernelLaunch, Outputs, Repeated, Windows, WrongAnswer
+from gpusim.evidence.cases.case import Case, Group, KernelLaunch, Outputs, Repeated, Windows
+from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.output_check import check_windows
 from gpusim.evidence.cases.validation_kernel import pattern_words, windows
 from gpusim.kernel_models.streaming import dense_access, share_footprint
 from gpusim.workload import ops
@@ -31,9 +35,19 @@ METRICS = (
 )  # fmt: skip
 
 
-def grains(seed: int) -> list[Config]:
+@dataclass(frozen=True)
+class Config(ConfigRow):
+    """Columns of one config."""
+
+    kernel: str
+    threads: int
+    ctas_per_sm: int
+    pause_cycles: int
+    array_bytes: int
+
+
+def grains() -> list[Config]:
     """Each way to copy, in both sizes, one behind the other."""
-    del seed  # a sweep, the same for every seed
     ways = [(f"strided_b16_u{unrolled}", threads, 0, 0) for unrolled in (1, 2, 4, 8) for threads in THREADS]
     ways += [(f"strided_b16_u{unrolled}", 256, ctas, 0) for unrolled in (1, 2, 4, 8) for ctas in (4, 2)]
     ways += [(f"strided_b{width}_u{unrolled}", 256, 0, 0) for width in (8, 4) for unrolled in (1, 4, 8)]
@@ -44,10 +58,7 @@ def grains(seed: int) -> list[Config]:
     ways += [(f"{kind}_b16_u1", 256, ctas, 0) for kind in ("read", "write", "loop") for ctas in (4, 2, 1)]
     ways += [("loop_b16_u1", threads, 1, 0) for threads in (512, 1024)]
     return [
-        {
-            "kernel": kernel, "threads": str(threads), "ctas_per_sm": str(ctas), "pause_cycles": str(pause),
-            "array_bytes": str(size),
-        }
+        Config(kernel=kernel, threads=threads, ctas_per_sm=ctas, pause_cycles=pause, array_bytes=size)
         for kernel, threads, ctas, pause in ways for size in SIZES
     ]  # fmt: skip
 
@@ -55,10 +66,10 @@ def grains(seed: int) -> list[Config]:
 def parts(config: Config) -> tuple[str, int, int]:
     """(kind, bytes of a vector, vectors of a thread).
 
-    >>> parts({"kernel": "by_one_b16_u4"})
+    >>> parts(Config("by_one_b16_u4", 256, 0, 0, 0))
     ('by_one', 16, 4)
     """
-    found = re.fullmatch(r"(\w+)_b(\d+)_u(\d+)", config["kernel"])
+    found = re.fullmatch(r"(\w+)_b(\d+)_u(\d+)", config.kernel)
     assert found is not None  # all are called so
     return found[1], int(found[2]), int(found[3])
 
@@ -69,7 +80,7 @@ def words() -> NDArray[np.uint32]:
 
 
 def _out(config: Config) -> Windows:
-    size = int(config["array_bytes"])
+    size = config.array_bytes
     return Windows("out", size, windows(size))
 
 
@@ -77,23 +88,20 @@ def num_ctas(config: Config) -> int:
     """Of the grid: one a share, or those that an SM has at most."""
     kind, width, unrolled = parts(config)
     if kind == "loop":
-        return NUM_SMS * int(config["ctas_per_sm"])
-    return int(config["array_bytes"]) // (int(config["threads"]) * unrolled * width)
+        return NUM_SMS * config.ctas_per_sm
+    return config.array_bytes // (config.threads * unrolled * width)
 
 
-def launch(config: Config, is_counted: bool) -> KernelLaunch:
+def launch(config: Config) -> KernelLaunch:
     """As many CTAs as the array has shares."""
-    del is_counted  # the same launch
-    size, threads = int(config["array_bytes"]), int(config["threads"])
+    size, threads = config.array_bytes, config.threads
     return KernelLaunch(
-        kernel=config["kernel"],
+        kernel=config.kernel,
         arguments=(
-            Repeated(words(), size), _out(config), np.uint32(int(config["pause_cycles"])),
-            np.uint32(size // parts(config)[1]),
+            Repeated(words(), size), _out(config), np.uint32(config.pause_cycles), np.uint32(size // parts(config)[1]),
         ),
-        grid=(num_ctas(config), 1, 1), block=(threads, 1, 1),
-        smem_bytes=SMEM_OF_CTAS[int(config["ctas_per_sm"])],
-    )
+        grid=(num_ctas(config), 1, 1), block=(threads, 1, 1), smem_bytes=SMEM_OF_CTAS[config.ctas_per_sm],
+    )  # fmt: skip
 
 
 def expected(config: Config, offset: int, num_bytes: int) -> NDArray[np.uint8]:
@@ -105,22 +113,14 @@ def expected(config: Config, offset: int, num_bytes: int) -> NDArray[np.uint8]:
         at = np.arange(offset // width, (offset + num_bytes) // width, dtype=np.uint32)
         numbers = np.stack([at, ~at, np.full_like(at, 7), np.full_like(at, 9)], axis=1)
         return np.ascontiguousarray(numbers).reshape(-1).view(np.uint8)
-    values = Repeated(words(), int(config["array_bytes"])).window(offset, num_bytes).view(np.uint32).copy()
+    values = Repeated(words(), config.array_bytes).window(offset, num_bytes).view(np.uint32).copy()
     values[:: width // 4] += np.uint32(1)
     return values.view(np.uint8)
 
 
 def check(config: Config, outputs: Outputs) -> dict[str, float]:
-    """Windows of what was written, every byte.
-
-    Raises:
-        WrongAnswer: a byte is another.
-    """
-    out = _out(config)
-    for (offset, num_bytes), came in zip(out.windows, out.split(outputs["out"]), strict=True):
-        is_off = came != expected(config, offset, num_bytes)
-        if is_off.any():
-            raise WrongAnswer(f"byte {offset + int(np.argmax(is_off))} of the output is not what it should be")
+    """Windows of what was written, every byte."""
+    check_windows(_out(config), outputs["out"], partial(expected, config))
     return {}
 
 
@@ -137,7 +137,7 @@ REGISTERS = {("strided", 16): (14, 16, 28, 52), ("strided", 8): (10, 14, 22, 32)
 def twin(config: Config) -> Launch:
     """The launch in the simulator's words."""
     kind, width, unrolled = parts(config)
-    size, threads = int(config["array_bytes"]), int(config["threads"])
+    size, threads = config.array_bytes, config.threads
     num_rounds = unrolled if kind == "by_one" else 1
     access = dense_access(0, threads, width).scaled(unrolled // num_rounds)
     share = threads * unrolled * width
@@ -164,16 +164,20 @@ def twin(config: Config) -> Launch:
         for name, way, other in (("in", "read", "write"), ("out", "write", "read")) if kind != other
     ]  # fmt: skip
     return Launch(
-        kernel=config["kernel"], num_ctas=grid, num_tiles=num_shares,
+        kernel=config.kernel,
+        num_ctas=grid,
+        num_tiles=num_shares,
         roles=(WarpRole(name="all", num_warps=threads // WARP_SIZE, program=program),),
         registers_per_thread=REGISTERS[kind, width][unrolled.bit_length() - 1],
-        extra_smem_bytes=SMEM_OF_CTAS[int(config["ctas_per_sm"])], footprints=tuple(footprints), has_uniform_programs=True,
+        extra_smem_bytes=SMEM_OF_CTAS[config.ctas_per_sm],
+        footprints=tuple(footprints),
+        has_uniform_programs=True,
     )
 
 
 def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
     """Time of the launch, at the highest clock: memory's own, but for the first and last microseconds. None with a pause."""
-    if config["pause_cycles"] != "0":
+    if config.pause_cycles != 0:
         return {}
     return {"gpu__time_duration.sum": simulate(twin(config), gpu, clock="max").time_us * 1e3}
 
@@ -181,10 +185,7 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
 CASE = Case(
     name="copy_grains",
     question="What does memory lose where it is read and written at once, by what a warp stores in a row?",
-    columns=("threads", "ctas_per_sm", "pause_cycles", "array_bytes"),
+    config_type=Config,
     groups={"grains": Group(configs=grains, metrics=METRICS, rank=3, is_cold=True)},
-    launch=launch,
-    check=check,
-    predict=predict,
-    tiers={"gpu__time_duration.sum": 4},
-)
+    launch=launch, check=check, predict=predict, tiers={"gpu__time_duration.sum": 4},
+)  # fmt: skip

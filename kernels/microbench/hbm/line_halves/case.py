@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gpusim import GpuSpec, Launch, WarpRole, simulate
-from gpusim.evidence.cases.case import Case, Config, Fitted, Group, KernelLaunch, Outputs, Repeated, Windows, WrongAnswer
+from gpusim.evidence.cases.case import Case, Fitted, Group, KernelLaunch, Outputs, Repeated, Windows, WrongAnswer
+from gpusim.evidence.cases.config_row import ConfigRow
 from gpusim.evidence.cases.validation_kernel import pattern_words, windows
 from gpusim.kernel_models.streaming import share_footprint
 from gpusim.units import LINE_BYTES, SECTOR_BYTES
@@ -32,12 +34,19 @@ PARTS = {"whole": 1, "near": 2, "far": 2, "turn": 2, "quarter": 4}
 METRICS = ("sm__cycles_elapsed.max", "gpu__time_duration.sum", "dram__bytes_read.sum", "dram__cycles_elapsed.avg.per_second")
 
 
-def reads(seed: int) -> list[Config]:
+@dataclass(frozen=True)
+class Config(ConfigRow):
+    """Columns of one config."""
+
+    kernel: str
+    array_bytes: int
+
+
+def reads() -> list[Config]:
     """Two ways in one size, then in the other: one of two calibrates, in both sizes, the other judges."""
-    del seed  # a sweep, the same for every seed
     names = [f"b{width}_{way}" for width in (2, 4, 8, 16) for way in WAYS.get(width, WAYS[4])]
     return [
-        {"kernel": name, "array_bytes": str(size)}
+        Config(kernel=name, array_bytes=size)
         for both in zip(names[::2], names[1::2], strict=True) for size in SIZES for name in both
     ]  # fmt: skip
 
@@ -45,10 +54,10 @@ def reads(seed: int) -> list[Config]:
 def parts(config: Config) -> tuple[int, str]:
     """(bytes of a lane's load, who has the other parts of its lines).
 
-    >>> parts({"kernel": "b16_near"})
+    >>> parts(Config("b16_near", 0))
     (16, 'near')
     """
-    width, way = config["kernel"].split("_")
+    width, way = config.kernel.split("_")
     return int(width[1:]), way
 
 
@@ -58,16 +67,15 @@ def words() -> NDArray[np.uint32]:
 
 
 def _sums(config: Config) -> Windows:
-    size = 4 * NUM_WARPS * (int(config["array_bytes"]) // SHARE_BYTES)
+    size = 4 * NUM_WARPS * (config.array_bytes // SHARE_BYTES)
     return Windows("sums", size, windows(size))
 
 
-def launch(config: Config, is_counted: bool) -> KernelLaunch:
+def launch(config: Config) -> KernelLaunch:
     """As many CTAs as the array has shares."""
-    del is_counted  # the same launch
-    size = int(config["array_bytes"])
+    size = config.array_bytes
     return KernelLaunch(
-        kernel=config["kernel"], arguments=(Repeated(words(), size), _sums(config)), grid=(size // SHARE_BYTES, 1, 1),
+        kernel=config.kernel, arguments=(Repeated(words(), size), _sums(config)), grid=(size // SHARE_BYTES, 1, 1),
         block=(THREADS, 1, 1),
     )  # fmt: skip
 
@@ -108,11 +116,7 @@ def expected(config: Config, warps: NDArray[np.int64]) -> NDArray[np.uint32]:
 
 
 def check(config: Config, outputs: Outputs) -> dict[str, float]:
-    """Some sums of each window, the first and the last among them.
-
-    Raises:
-        WrongAnswer: one is not what it should be.
-    """
+    """Some sums of each window, the first and the last among them."""
     out = _sums(config)
     for (offset, num_bytes), came in zip(out.windows, out.split(outputs["sums"]), strict=True):
         some = np.unique(np.linspace(0, num_bytes // 4 - 1, NUM_CHECKED).astype(np.int64))
@@ -133,7 +137,7 @@ REGISTERS = 24
 def twin(config: Config) -> Launch:
     """The launch in the simulator's words, which know parts of lines, and not who has the others."""
     width, way = parts(config)
-    size, num = int(config["array_bytes"]), NUM_WARPS * UNDER_WAY // width
+    size, num = config.array_bytes, NUM_WARPS * UNDER_WAY // width
     num_bytes = num * WARP_SIZE * width
     access = AccessPattern(
         num_requests=num, num_sectors=num_bytes // SECTOR_BYTES, num_lines=num_bytes * PARTS[way] // LINE_BYTES
@@ -152,7 +156,7 @@ def twin(config: Config) -> Launch:
         yield ops.GlobalStore("sums", (cta.cta_idx, 0), left)
 
     return Launch(
-        kernel=config["kernel"], num_ctas=num_ctas, num_tiles=num_ctas,
+        kernel=config.kernel, num_ctas=num_ctas, num_tiles=num_ctas,
         roles=(WarpRole(name="read", num_warps=NUM_WARPS, program=program),), registers_per_thread=REGISTERS,
         footprints=(
             share_footprint("in", "read", num_bytes=size, share_bytes=SHARE_BYTES, num_steps=num_rounds),
@@ -194,11 +198,7 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
 CASE = Case(
     name="line_halves",
     question="What does memory lose where the halves of its lines are asked for by unlike instructions?",
-    columns=("array_bytes",),
+    config_type=Config,
     groups={"reads": Group(configs=reads, metrics=METRICS, rank=3, is_cold=True)},
-    launch=launch,
-    check=check,
-    predict=predict,
-    tiers={"gpu__time_duration.sum": 4},
-    fit=fit,
-)
+    launch=launch, check=check, predict=predict, tiers={"gpu__time_duration.sum": 4}, fit=fit,
+)  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from gpusim import Buffer, GpuSpec, Launch, Mbarrier, WarpRole, load_gpu, simulate
 from gpusim.evidence.cases.case import (
     Case,
-    Config,
     Fitted,
     Group,
     Input,
@@ -25,6 +24,8 @@ from gpusim.evidence.cases.case import (
     WrongAnswer,
     by_value,
 )  # fmt: skip
+from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.output_check import wrong_if
 from gpusim.machine.dispatcher import first_sms
 from gpusim.simulate.result import Result
 from gpusim.units import SECTOR_BYTES
@@ -79,70 +80,69 @@ WORKER = np.dtype([("begin_ns", "<i8"), ("end_ns", "<i8"), ("cycles", "<i8"), ("
 
 # ---------------------------------------------------------------------------------------------- configs
 
-DEFAULTS = {
-    "footprint_bytes": "0", "sharing": "own", "placement": "all", "count": str(NUM_SMS), "ctas_per_sm": "1",
-    "threads": "128", "box_bytes": "0", "stages": "0", "write_quarters": "0", "chase_bytes": "0", "sm": "0", "turn": "0",
-}  # fmt: skip
-COLUMNS = tuple(DEFAULTS)
-
 
 SHARINGS = ("own", "turned", "blocked", "all", "together")
 
 
-def config_of(kernel: str, **columns: object) -> Config:
-    """A config as text; columns that are not given have their default."""
-    unknown = set(columns) - set(COLUMNS)
-    assert not unknown, unknown
-    return {"kernel": kernel, **DEFAULTS, **{name: str(value) for name, value in columns.items()}}
+@dataclass(frozen=True)
+class Config(ConfigRow):
+    """Columns of one config."""
+
+    kernel: str
+    footprint_bytes: int = 0
+    sharing: str = "own"
+    placement: str = "all"
+    count: int = NUM_SMS
+    ctas_per_sm: int = 1
+    threads: int = 128
+    box_bytes: int = 0
+    stages: int = 0
+    write_quarters: int = 0
+    chase_bytes: int = 0
+    sm: int = 0
+    turn: int = 0
 
 
-def topology_configs(seed: int) -> list[Config]:
+def topology_configs() -> list[Config]:
     """Clusters of several sizes, four times each; then what is known of each SM."""
-    del seed  # a sweep, the same for every seed
-    return discovery(4) + [config_of("clusters_of_5", sm=sm, turn=99) for sm in range(NUM_SMS)]
+    return discovery(4) + Config.sweep(sm=range(NUM_SMS), kernel="clusters_of_5", turn=99)
 
 
 def discovery(num_turns: int) -> list[Config]:
     """Launches that find out which SMs share a GPC."""
-    return [config_of(f"clusters_of_{size}", turn=turn) for turn in range(num_turns) for size in (2, 3, 5, 7, 8)]
+    return [Config(f"clusters_of_{size}", turn=turn) for turn in range(num_turns) for size in (2, 3, 5, 7, 8)]
 
 
-def footprint_configs(seed: int) -> list[Config]:
+def footprint_configs() -> list[Config]:
     """Every footprint: reads by sharing, writes, copies, mixtures, TMA."""
-    del seed  # a sweep, the same for every seed
     threads = {"threads": 512}
     boxes = {"threads": 64, "box_bytes": 16 * KIB, "stages": 8}
-    sweeps: list[tuple[str, dict[str, object]]] = [
+    sweeps: list[tuple[str, dict[str, Any]]] = [
         *(("read_cg_b128_u4", {"sharing": sharing, **threads}) for sharing in SHARINGS),
         ("read_ca_b128_u4", threads), ("write_b128_u4", threads), ("copy_b128_u4", threads),
         *(("mix_b128_u4", {"write_quarters": quarters, **threads}) for quarters in (1, 2, 3)),
         ("tma_load", boxes), ("tma_load", {"sharing": "all", **boxes}), ("tma_store", boxes),
     ]  # fmt: skip
     large = [
-        config_of(kernel, footprint_bytes=size, **columns)
-        for kernel, columns in sweeps
-        for size in FOOTPRINTS
+        Config(kernel, footprint_bytes=size, **columns) for kernel, columns in sweeps for size in FOOTPRINTS
         if size <= (SECOND_AT if kernel.startswith("mix") else BUFFER_BYTES)
-    ]
+    ]  # fmt: skip
     small = [
-        config_of("read_cg_b128_u1", footprint_bytes=times * MIB_OF_ALL, sharing=sharing, threads=256, ctas_per_sm=ctas)
-        for sharing in ("own", "all", "together")
-        for ctas, sizes in ((2, (1, 2, 4, 16)), (4, (2, 4, 16)))
-        for times in sizes
-    ]
+        Config("read_cg_b128_u1", footprint_bytes=times * MIB_OF_ALL, sharing=sharing, threads=256, ctas_per_sm=ctas)
+        for sharing in ("own", "all", "together") for ctas, sizes in ((2, (1, 2, 4, 16)), (4, (2, 4, 16))) for times in sizes
+    ]  # fmt: skip
     return large + small
 
 
-def in_flight_configs(seed: int) -> list[Config]:
+def in_flight_configs() -> list[Config]:
     """Bytes in flight an SM: CTAs, threads, loads of each, their width; boxes of TMA; all SMs live, and one."""
-    del seed  # a sweep, the same for every seed
-    everywhere = [
+    everywhere: list[tuple[str, dict[str, Any]]] = [
         *((f"read_cg_b128_u{u}", {"threads": n}) for u in (1, 2, 4, 8) for n in (32, 64, 128, 256, 512, 1024)),
         *((f"write_b128_u{u}", {"threads": n}) for u in (1, 4) for n in (32, 64, 128, 256, 512, 1024)),
         *((kernel, {"box_bytes": box, "stages": stages}) for kernel in ("tma_load", "tma_store")
           for box in (KIB << i for i in range(6)) for stages in (1, 2, 4, 8) if box * stages <= 192 * KIB),
     ]  # fmt: skip
-    on_all = [
+    on_all: list[tuple[str, dict[str, Any]]] = [
         *((f"read_cg_b128_u{u}", {"threads": n, "ctas_per_sm": ctas})
           for ctas, sizes in ((2, (64, 256, 512)), (4, (32, 128, 256))) for u in (1, 4) for n in sizes),
         *((f"read_cg_b{bits}_u{u}", {"threads": n}) for bits in (32, 64) for u in (1, 4) for n in (128, 512, 1024)),
@@ -150,41 +150,34 @@ def in_flight_configs(seed: int) -> list[Config]:
         *((f"read_{tag}_b128_u4", {"threads": n}) for tag in ("ca", "na") for n in (128, 512, 1024)),
     ]  # fmt: skip
     found = []
-    for kernels, place, resident in (
-        (everywhere + on_all, {}, IN_L2), (everywhere, {"placement": "first", "count": 1}, 4 * MIB),
-    ):  # fmt: skip
+    first: dict[str, Any] = {"placement": "first", "count": 1}
+    for kernels, place, resident in ((everywhere + on_all, {}, IN_L2), (everywhere, first, 4 * MIB)):
         for size in (resident, IN_HBM):
-            found += [config_of(kernel, footprint_bytes=size, **place, **columns) for kernel, columns in kernels]
+            found += [Config(kernel, footprint_bytes=size, **place, **columns) for kernel, columns in kernels]
     return found
 
 
-STREAMS: tuple[tuple[str, dict[str, object]], ...] = (
+STREAMS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("read_cg_b128_u4", {"threads": 512}), ("write_b128_u4", {"threads": 512}),
     ("tma_load", {"box_bytes": 16 * KIB, "stages": 8}), ("tma_store", {"box_bytes": 16 * KIB, "stages": 8}),
 )  # fmt: skip
 PLACES = (
-    *(("spread", count) for count in (1, 2, 4, 8, 16, 32, 64)),
-    *(("tpc", count) for count in (2, 4, 8, 16, 32, 64)),
-    *(("gpc", count) for count in (2, 4, 8, 12, 16)),
-    *(("whole_gpcs", count) for count in (1, 2, 3, 4, 6)),
+    *(("spread", count) for count in (1, 2, 4, 8, 16, 32, 64)), *(("tpc", count) for count in (2, 4, 8, 16, 32, 64)),
+    *(("gpc", count) for count in (2, 4, 8, 12, 16)), *(("whole_gpcs", count) for count in (1, 2, 3, 4, 6)),
     ("all", NUM_SMS),
-)
+)  # fmt: skip
 
 
-def live_configs(seed: int) -> list[Config]:
+def live_configs() -> list[Config]:
     """Which SMs are live: one by one over GPCs, whole TPCs, within a GPC, whole GPCs; after launches that find them out."""
-    del seed  # a sweep, the same for every seed
     return discovery(3) + [
-        config_of(kernel, footprint_bytes=size, placement=placement, count=count, **columns)
-        for kernel, columns in STREAMS
-        for size in (IN_L2, IN_HBM)
-        for placement, count in PLACES
-    ]
+        Config(kernel, footprint_bytes=size, placement=placement, count=count, **columns) for kernel, columns in STREAMS
+        for size in (IN_L2, IN_HBM) for placement, count in PLACES
+    ]  # fmt: skip
 
 
-def loaded_configs(seed: int) -> list[Config]:
+def loaded_configs() -> list[Config]:
     """A chase on one SM beside streams on the others, at many rates: both in memory, both in L2, and one in each."""
-    del seed  # a sweep, the same for every seed
     rates = [
         *(("chase_beside_read_u1", n, 131) for n in (32, 64, 128, 256, 512, 1024)),
         *(("chase_beside_read_u4", n, 131) for n in (512, 1024)),
@@ -192,41 +185,32 @@ def loaded_configs(seed: int) -> list[Config]:
         *(("chase_beside_read_u4", 1024, count) for count in (0, 8, 32, 64)),
     ]
     return [
-        config_of(kernel, footprint_bytes=size, placement="others", count=count, threads=n, chase_bytes=chase, sm=sm)
-        for sm in (0, 65)
-        for size, chase in ((IN_HBM, GIB), (IN_L2, 4 * MIB), (IN_L2, GIB))
-        for kernel, n, count in rates
-    ]
+        Config(kernel, footprint_bytes=size, placement="others", count=count, threads=n, chase_bytes=chase, sm=sm)
+        for sm in (0, 65) for size, chase in ((IN_HBM, GIB), (IN_L2, 4 * MIB), (IN_L2, GIB)) for kernel, n, count in rates
+    ]  # fmt: skip
 
 
-def counted_configs(seed: int) -> list[Config]:
+def counted_configs() -> list[Config]:
     """A few of the others, counted: how many bytes the slices and memory move for those that were asked for."""
-    del seed  # a sweep, the same for every seed
     threads, boxes = {"threads": 512}, {"threads": 64, "box_bytes": 16 * KIB, "stages": 8}
-    kinds = [
+    kinds: list[tuple[str, dict[str, Any]]] = [
         *(("read_cg_b128_u4", {"sharing": sharing, **threads}) for sharing in ("own", "turned", "all", "together")),
         *((f"read_{tag}_b128_u4", threads) for tag in ("ca", "na")),
         ("write_b128_u4", threads), ("copy_b128_u4", threads), ("mix_b128_u4", {"write_quarters": 2, **threads}),
         ("tma_load", boxes), ("tma_load", {"sharing": "together", **boxes}), ("tma_store", boxes),
     ]  # fmt: skip
     return [
-        config_of(kernel, footprint_bytes=size, **columns)
-        for kernel, columns in kinds
+        Config(kernel, footprint_bytes=size, **columns) for kernel, columns in kinds
         for size in (IN_L2, 12 * ROUND_BYTES, IN_HBM)
-    ]
+    ]  # fmt: skip
 
 
 METRICS = (
-    "lts__t_sectors_srcunit_tex_op_read.sum",
-    "lts__t_sectors_srcunit_tex_op_write.sum",
-    "lts__t_sectors_srcunit_tex_lookup_miss.sum",
-    "lts__t_sectors_srcunit_ltcfabric.sum",
-    "dram__bytes_read.sum",
-    "dram__bytes_write.sum",
-    "l1tex__m_xbar2l1tex_read_bytes.sum",
-    "l1tex__m_l1tex2xbar_write_bytes.sum",
+    "lts__t_sectors_srcunit_tex_op_read.sum", "lts__t_sectors_srcunit_tex_op_write.sum",
+    "lts__t_sectors_srcunit_tex_lookup_miss.sum", "lts__t_sectors_srcunit_ltcfabric.sum", "dram__bytes_read.sum",
+    "dram__bytes_write.sum", "l1tex__m_xbar2l1tex_read_bytes.sum", "l1tex__m_l1tex2xbar_write_bytes.sum",
     "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum",
-)
+)  # fmt: skip
 
 
 # ---------------------------------------------------------------------------------------------- which SMs share a GPC
@@ -296,7 +280,7 @@ def live_sms(config: Config, found: Neighbours | None = None) -> list[int]:
 
     ``found``: which SMs share a GPC; what launches of this process have seen if it is not given.
     """
-    placement, count = config["placement"], int(config["count"])
+    placement, count = config.placement, config.count
     every = list(range(NUM_SMS))
     groups = (found or seen()).groups()
     if placement == "whole_gpcs":
@@ -306,7 +290,7 @@ def live_sms(config: Config, found: Neighbours | None = None) -> list[int]:
     elif placement == "first":
         order = tpc_first(every)
     elif placement == "others":
-        probe = int(config["sm"])
+        probe = config.sm
         order = [sm for sm in tpc_first(every) if sm // 2 != probe // 2] + [probe ^ 1]
     elif placement == "gpc":
         order = tpc_first(groups[0]) if groups else []
@@ -329,20 +313,20 @@ def access_bytes(kernel: str) -> int:
 
 def chunk_bytes(config: Config) -> int:
     """What a CTA moves in a step."""
-    if config["kernel"].startswith("tma"):
-        return int(config["box_bytes"])
-    unroll = int(config["kernel"].rsplit("_u", 1)[1])
-    return int(config["threads"]) * access_bytes(config["kernel"]) * unroll
+    if config.kernel.startswith("tma"):
+        return config.box_bytes
+    unroll = int(config.kernel.rsplit("_u", 1)[1])
+    return config.threads * access_bytes(config.kernel) * unroll
 
 
 def in_flight_bytes(config: Config) -> int:
     """The most bytes that an SM has asked for and not got."""
-    return int(config["ctas_per_sm"]) * chunk_bytes(config) * max(1, int(config["stages"]))
+    return config.ctas_per_sm * chunk_bytes(config) * max(1, config.stages)
 
 
 def is_loaded(config: Config) -> bool:
     """Whether a chase goes on beside the streams."""
-    return config["kernel"].startswith("chase")
+    return config.kernel.startswith("chase")
 
 
 @dataclass(frozen=True, slots=True)
@@ -378,9 +362,9 @@ class Plan:
 
 def plan_of(config: Config, num_live: int) -> Plan:
     """The plan where ``num_live`` SMs work."""
-    size, sharing = chunk_bytes(config), config["sharing"]
-    workers = max(1, num_live * int(config["ctas_per_sm"]))
-    footprint = int(config["footprint_bytes"]) // (2 if config["kernel"].startswith("copy") else 1)
+    size, sharing = chunk_bytes(config), config.sharing
+    workers = max(1, num_live * config.ctas_per_sm)
+    footprint = config.footprint_bytes // (2 if config.kernel.startswith("copy") else 1)
     rounds = max(1, footprint // (workers * size))
     factor, stride, chunks = 1, workers, rounds * workers
     if sharing in ("all", "together"):
@@ -388,9 +372,9 @@ def plan_of(config: Config, num_live: int) -> Plan:
         factor, stride = (chunks // workers if sharing == "all" else 0), 1
     elif sharing == "blocked":
         factor, stride = rounds, 1
-    per_worker = min(SM_BYTES, STEPS_WANTED * in_flight_bytes(config)) // int(config["ctas_per_sm"])
-    steps = max(STEPS_AT_LEAST, int(config["stages"]), -(-per_worker // size))
-    is_small = int(config["footprint_bytes"]) <= RESIDENT_BYTES
+    per_worker = min(SM_BYTES, STEPS_WANTED * in_flight_bytes(config)) // config.ctas_per_sm
+    steps = max(STEPS_AT_LEAST, config.stages, -(-per_worker // size))
+    is_small = config.footprint_bytes <= RESIDENT_BYTES
     if is_small:
         steps = max(steps, rounds if stride == 1 and sharing != "blocked" else 2 * rounds)
     warm = rounds if is_small else min(STEPS_AT_LEAST, rounds)
@@ -410,43 +394,40 @@ def table() -> NDArray[np.uint32]:
 
 def launch(config: Config, is_counted: bool) -> KernelLaunch:
     """The launch; where it is counted nothing is filled, so that counts are of the steps alone."""
-    if config["kernel"].startswith("clusters"):
-        size = int(config["kernel"].rsplit("_", 1)[1])
-        seed = np.uint32(int(config["turn"]) * 1000 + int(config["sm"]))
+    if config.kernel.startswith("clusters"):
+        size = int(config.kernel.rsplit("_", 1)[1])
+        seed = np.uint32(config.turn * 1000 + config.sm)
         sms = Output("sms", np.full(size * NUM_CLUSTERS, 0xFFFF, dtype="<u2"))
         return KernelLaunch(
-            kernel=config["kernel"], arguments=(seed, sms), grid=(size * NUM_CLUSTERS, 1, 1), block=(128, 1, 1),
+            kernel=config.kernel, arguments=(seed, sms), grid=(size * NUM_CLUSTERS, 1, 1), block=(128, 1, 1),
             smem_bytes=CLUSTER_SMEM_BYTES, carveout_pct=100,
         )  # fmt: skip
     sms_live = live_sms(config)
-    ctas, plan = int(config["ctas_per_sm"]), plan_of(config, len(sms_live))
+    ctas, plan = config.ctas_per_sm, plan_of(config, len(sms_live))
     stream = np.zeros(1, dtype=STREAM)
     for name in PLAN_FIELDS:
         stream[name] = getattr(plan, name)
     stream["second_at"], stream["num_live"], stream["ctas_per_sm"] = SECOND_AT, len(sms_live), ctas
     for sm in sms_live:
         stream["live"][0, sm // 32] |= np.uint32(1 << sm % 32)
-    stream["write_quarters"], stream["num_stages"] = int(config["write_quarters"]), int(config["stages"])
-    uses_second = config["kernel"].startswith(("copy", "mix"))
+    stream["write_quarters"], stream["num_stages"] = config.write_quarters, config.stages
+    uses_second = config.kernel.startswith(("copy", "mix"))
     if not is_counted:
         stream["fill_bytes"] = [plan.used_bytes, plan.used_bytes if uses_second else 0]
     stream["probe_sm"] = NOBODY
     if is_loaded(config):
-        nodes = int(config["chase_bytes"]) // NODE_BYTES
-        stream["probe_sm"], stream["num_nodes"], stream["num_bits"] = int(config["sm"]), nodes, nodes.bit_length() - 1
-        stream["is_warm"], stream["num_samples"] = int(config["chase_bytes"]) <= RESIDENT_BYTES, MOST_SAMPLES
+        nodes = config.chase_bytes // NODE_BYTES
+        stream["probe_sm"], stream["num_nodes"], stream["num_bits"] = config.sm, nodes, nodes.bit_length() - 1
+        stream["is_warm"], stream["num_samples"] = config.chase_bytes <= RESIDENT_BYTES, MOST_SAMPLES
         stream["stream_cycles"] = STREAM_CYCLES
     return KernelLaunch(
-        kernel=config["kernel"],
+        kernel=config.kernel,
         arguments=(
             by_value(stream.view(np.uint8)), Input(table()), Scratch("room", BUFFER_BYTES),
             Output("state", np.zeros(1, dtype=STATE)), Output("workers", np.zeros(plan.num_workers, dtype=WORKER)),
             Output("times", np.zeros(MOST_SAMPLES, dtype="<u2")),
         ),
-        grid=(NUM_SMS * ctas, 1, 1),
-        block=(int(config["threads"]), 1, 1),
-        smem_bytes=SMEM_BYTES[ctas],
-        carveout_pct=100,
+        grid=(NUM_SMS * ctas, 1, 1), block=(config.threads, 1, 1), smem_bytes=SMEM_BYTES[ctas], carveout_pct=100,
     )  # fmt: skip
 
 
@@ -472,18 +453,13 @@ def sums_of(chunks: NDArray[np.int64], size: int, begin_bytes: int = 0) -> NDArr
     return np.asarray(sum_before(start + (chunks + 1) * words) - sum_before(start + chunks * words))
 
 
+@cache
 def expected(config: Config, num_live: int) -> tuple[int, int]:
     """(sum of what is read, sum of what was written to), modulo 2 ** 32; 0 where a kernel has no such thing."""
-    return _expected(tuple(sorted(config.items())), num_live)
-
-
-@cache
-def _expected(items: tuple[tuple[str, str], ...], num_live: int) -> tuple[int, int]:
-    config = dict(items)
-    kernel, plan = config["kernel"], plan_of(config, num_live)
+    kernel, plan = config.kernel, plan_of(config, num_live)
     size, last = plan.chunk_bytes, plan.num_warm + plan.num_steps
     if kernel == "tma_load":
-        return _folded(sums_of(plan.chunks(last - int(config["stages"]), last), size)), 0
+        return _folded(sums_of(plan.chunks(last - config.stages, last), size)), 0
     chunks = plan.chunks(0, last)
     if kernel.startswith("read"):
         return _folded(sums_of(chunks, size)), 0
@@ -492,7 +468,7 @@ def _expected(items: tuple[tuple[str, str], ...], num_live: int) -> tuple[int, i
     read = 0
     if kernel.startswith("mix"):
         phase = plan.firsts(np.arange(last) // plan.num_rounds) + steps % plan.num_rounds
-        writes = phase % 4 < int(config["write_quarters"])
+        writes = phase % 4 < config.write_quarters
         read = _folded(sums_of(chunks[~writes], size))
     latest = np.full(plan.num_chunks, -1)
     np.maximum.at(latest, chunks[writes], steps[writes])
@@ -507,10 +483,10 @@ def _expected(items: tuple[tuple[str, str], ...], num_live: int) -> tuple[int, i
 def _content(config: Config, plan: Plan, chunks: NDArray[np.int64], steps: NDArray[np.int64]) -> NDArray[np.uint64]:
     """Sum of the words of each chunk that a step has written."""
     words = plan.chunk_bytes // 4
-    if config["kernel"].startswith("copy"):
+    if config.kernel.startswith("copy"):
         return sums_of(chunks, plan.chunk_bytes)
-    if config["kernel"] == "tma_store":
-        stages = np.where(steps >= plan.num_warm, steps - plan.num_warm, steps) % int(config["stages"])
+    if config.kernel == "tma_store":
+        stages = np.where(steps >= plan.num_warm, steps - plan.num_warm, steps) % config.stages
         return sums_of(stages, plan.chunk_bytes)
     passes = (steps // plan.num_rounds).astype(np.uint64)
     return np.asarray(_prefix()[words] + np.uint64(words) * passes)
@@ -521,21 +497,16 @@ def _folded(sums: NDArray[np.uint64]) -> int:
 
 
 def check(config: Config, outputs: Outputs) -> dict[str, float]:
-    """Rates, where all that was read and written is what it must be.
-
-    Raises:
-        WrongAnswer: a meeting was given up, CTAs were elsewhere, a sum is wrong, or the clock stood still.
-    """
-    if config["kernel"].startswith("clusters"):
+    """Rates, where all that was read and written is what it must be."""
+    if config.kernel.startswith("clusters"):
         return _check_clusters(config, outputs["sms"])
     sms, state, workers = live_sms(config), outputs["state"][0], outputs["workers"]
-    if not sms and config["count"] != "0":
+    if not sms and config.count != 0:
         raise WrongAnswer(
-            f"no {config['count']} SMs are known for placement {config['placement']}: "
+            f"no {config.count} SMs are known for placement {config.placement}: "
             "launches of clusters must come before, in the same process"
         )
-    if state["has_failed"]:
-        raise WrongAnswer("the CTAs did not meet, as not all were there at once")
+    wrong_if(state["has_failed"], "the CTAs did not meet, as not all were there at once")
     values = _check_chase(config, state, outputs["times"]) if is_loaded(config) else _check_sums(config, state, len(sms))
     return values | (rates(config, workers, sms) if sms else {"gb_per_s": 0.0, "bytes_per_cycle": 0.0})
 
@@ -547,18 +518,18 @@ def _check_sums(config: Config, state: Any, num_live: int) -> dict[str, float]:
         if found != wanted:
             raise WrongAnswer(f"what was {name} sums up to {found:#010x}, not to {wanted:#010x}")
     plan = plan_of(config, num_live)
-    moved = plan.num_workers * plan.chunk_bytes * (2 if config["kernel"].startswith("copy") else 1)
+    moved = plan.num_workers * plan.chunk_bytes * (2 if config.kernel.startswith("copy") else 1)
     return {
-        "used_bytes": float(plan.used_bytes * (2 if config["kernel"].startswith("copy") else 1)),
-        "moved_bytes": float(moved * plan.num_steps), "all_bytes": float(moved * (plan.num_warm + plan.num_steps)),
+        "used_bytes": float(plan.used_bytes * (2 if config.kernel.startswith("copy") else 1)),
+        "moved_bytes": float(moved * plan.num_steps),
+        "all_bytes": float(moved * (plan.num_warm + plan.num_steps)),
     }
 
 
 def _check_chase(config: Config, state: Any, times: NDArray[np.uint16]) -> dict[str, float]:
     count, cycles = int(state["num_sampled"]), times[: int(state["num_sampled"])].astype(np.float64)
-    if not 0 < count <= MOST_SAMPLES or not cycles.all():
-        raise WrongAnswer(f"the chase made {count} loads, or the clock stood still")
-    wanted = NODE_BYTES * last_node(int(config["chase_bytes"]) // NODE_BYTES, count)
+    wrong_if(not 0 < count <= MOST_SAMPLES or not cycles.all(), f"the chase made {count} loads, or the clock stood still")
+    wanted = NODE_BYTES * last_node(config.chase_bytes // NODE_BYTES, count)
     if int(state["probe_end"]) != wanted:
         raise WrongAnswer(f"the chase ended at byte {int(state['probe_end'])}, not at {wanted}")
     values = {"num_samples": float(count), "chase_mean_cycles": float(cycles.mean())}
@@ -589,54 +560,44 @@ def rates(config: Config, workers: NDArray[Any], sms: list[int]) -> dict[str, fl
     """
     plan = plan_of(config, len(sms))
     where = np.bincount(workers["sm"], minlength=256)
-    if sorted(np.flatnonzero(where)) != sms or (where[sms] != int(config["ctas_per_sm"])).any():
-        raise WrongAnswer(f"CTAs ran on {np.count_nonzero(where)} SMs, not {config['ctas_per_sm']} on each of {len(sms)}")
+    if sorted(np.flatnonzero(where)) != sms or (where[sms] != config.ctas_per_sm).any():
+        raise WrongAnswer(f"CTAs ran on {np.count_nonzero(where)} SMs, not {config.ctas_per_sm} on each of {len(sms)}")
     spans = workers["end_ns"] - workers["begin_ns"]
-    if (workers["cycles"] <= 0).any() or (spans <= 0).any():
-        raise WrongAnswer("the clock stood still")
+    wrong_if((workers["cycles"] <= 0).any() or (spans <= 0).any(), "the clock stood still")
     if not is_loaded(config) and (workers["num_steps"] != plan.num_steps).any():
         raise WrongAnswer(f"a CTA made other than {plan.num_steps} steps")
-    moved = workers["num_steps"].astype(np.float64) * plan.chunk_bytes * (2 if config["kernel"].startswith("copy") else 1)
+    moved = workers["num_steps"].astype(np.float64) * plan.chunk_bytes * (2 if config.kernel.startswith("copy") else 1)
     if is_loaded(config):  # there each warp counts its own steps
-        moved /= int(config["threads"]) // 32
+        moved /= config.threads // 32
     of_sm = np.bincount(workers["sm"], weights=moved / workers["cycles"], minlength=256)[sms]
     whole_ns = float(workers["end_ns"].max() - workers["begin_ns"].min())
     mask = sum(1 << sm for sm in sms)
     pieces = {f"live_sms_{i}": float(mask >> MASK_BITS * i & (1 << MASK_BITS) - 1) for i in range(3)}
     groups = [group for group in seen().groups() if set(group) & set(sms)]
     return {
-        "gb_per_s": float(moved.sum()) / whole_ns,
-        "bytes_per_cycle": float(np.median(of_sm)),
-        "slowest_bytes_per_cycle": float(of_sm.min()),
-        "fastest_bytes_per_cycle": float(of_sm.max()),
-        "summed_bytes_per_cycle": float(of_sm.sum()),
-        "cycles": float(np.median(workers["cycles"])),
-        "sm_clock_mhz": float(np.median(workers["cycles"] / spans)) * 1e3,
-        "num_live_sms": float(len(sms)),
-        "num_live_tpcs": float(len({sm // 2 for sm in sms})),
-        "num_live_gpcs": float(len(groups)),
-        **pieces,
-    }
+        "gb_per_s": float(moved.sum()) / whole_ns, "bytes_per_cycle": float(np.median(of_sm)),
+        "slowest_bytes_per_cycle": float(of_sm.min()), "fastest_bytes_per_cycle": float(of_sm.max()),
+        "summed_bytes_per_cycle": float(of_sm.sum()), "cycles": float(np.median(workers["cycles"])),
+        "sm_clock_mhz": float(np.median(workers["cycles"] / spans)) * 1e3, "num_live_sms": float(len(sms)),
+        "num_live_tpcs": float(len({sm // 2 for sm in sms})), "num_live_gpcs": float(len(groups)), **pieces,
+    }  # fmt: skip
 
 
 def _check_clusters(config: Config, sms: NDArray[np.uint16]) -> dict[str, float]:
-    size = int(config["kernel"].rsplit("_", 1)[1])
+    size = int(config.kernel.rsplit("_", 1)[1])
     clusters = sms.reshape(-1, size).astype(np.int64)
-    if (clusters >= 256).any():
-        raise WrongAnswer("a CTA did not say where it ran")
+    wrong_if((clusters >= 256).any(), "a CTA did not say where it ran")
     found = seen()
     for cluster in clusters.tolist():
         found.meet(cluster)
-    groups, sm = found.groups(), int(config["sm"])
+    groups, sm = found.groups(), config.sm
     mine = next((group for group in groups if sm in group), [])
     return {
-        "gpc_first_sm": float(mine[0] if mine else -1),
-        "num_gpc_sms": float(len(mine)),
-        "num_gpcs": float(len(groups)),
+        "gpc_first_sm": float(mine[0] if mine else -1), "num_gpc_sms": float(len(mine)), "num_gpcs": float(len(groups)),
         "num_seen_sms": float(sum(map(len, groups))),
         "is_pair_always_together": float(all(len({sm, sm ^ 1} & set(group)) != 1 for group in groups for sm in group)),
         "num_pairs": float(np.mean([len(set(cluster)) - len({sm // 2 for sm in cluster}) for cluster in clusters.tolist()])),
-    }
+    }  # fmt: skip
 
 
 # ---------------------------------------------------------------------------------------------- the simulator's answer
@@ -662,14 +623,14 @@ LOADS_CHAIN, STORES_CHAIN = 4, 8
 
 def _roles(config: Config) -> int:
     """Into so many roles the warps of a CTA fall, each of which waits for its own loads."""
-    warps = int(config["threads"]) // 32
-    return 1 if config["kernel"].startswith("tma") else max(1, min(warps, 4 // int(config["ctas_per_sm"])))
+    warps = config.threads // 32
+    return 1 if config.kernel.startswith("tma") else max(1, min(warps, 4 // config.ctas_per_sm))
 
 
 def access(config: Config, num_roles: int) -> AccessPattern:
     """What one of ``num_roles`` roles asks for in a step."""
     size = chunk_bytes(config) // num_roles
-    requests = size // (32 * access_bytes(config["kernel"]))
+    requests = size // (32 * access_bytes(config.kernel))
     return AccessPattern(num_requests=requests, num_sectors=size // 32, num_lines=size // 128, num_wavefronts=size // 128,
                          num_bytes=size)  # fmt: skip
 
@@ -681,10 +642,10 @@ def _steps_of(
 
     ``workers``: for each CTA which of the workers it is; they are numbered by SM.
     """
-    kernel, quarters = config["kernel"], int(config["write_quarters"])
+    kernel, quarters = config.kernel, config.write_quarters
     asked, in_l1 = access(config, _roles(config)), "_ca_" in kernel
-    one_load = access({**config, "kernel": f"{kernel.rsplit('_u', 1)[0]}_u1"}, _roles(config))
-    sharing, unroll = config["sharing"], int(kernel.rsplit("_u", 1)[1])
+    one_load = access(replace(config, kernel=f"{kernel.rsplit('_u', 1)[0]}_u1"), _roles(config))
+    sharing, unroll = config.sharing, int(kernel.rsplit("_u", 1)[1])
 
     def program(cta: RoleContext) -> Iterator[Any]:
         if live is not None and cta.cta_idx not in live:
@@ -717,8 +678,8 @@ def _boxes_of(
     config: Config, num_steps: int, plan: Plan, live: frozenset[int] | None
 ) -> Callable[[RoleContext], Iterator[Any]]:
     """The thread that keeps boxes in flight."""
-    size, stages = plan.chunk_bytes, int(config["stages"])
-    is_load, sharing = config["kernel"] == "tma_load", config["sharing"]
+    size, stages = plan.chunk_bytes, config.stages
+    is_load, sharing = config.kernel == "tma_load", config.sharing
 
     def program(cta: RoleContext) -> Iterator[Any]:
         if live is not None and cta.cta_idx not in live:
@@ -752,7 +713,12 @@ def _boxes_of(
 
 
 def twin(
-    config: Config, num_steps: int, *, num_live: int, num_passes: float = 1.0, live: frozenset[int] | None = None,
+    config: Config,
+    num_steps: int,
+    *,
+    num_live: int,
+    num_passes: float = 1.0,
+    live: frozenset[int] | None = None,
     workers: Sequence[int] | None = None,
 ) -> Launch:
     """The kernel in the simulator's words: ``num_steps`` steps of each CTA, of a footprint as large as the kernel's.
@@ -762,25 +728,25 @@ def twin(
     ``num_passes``: how often all of it is stored to, where L2 keeps nothing from one pass to the next.
     """
     plan = plan_of(config, num_live)
-    ctas = (num_live if live is None else NUM_SMS) * int(config["ctas_per_sm"])
-    is_tma = config["kernel"].startswith("tma")
+    ctas = (num_live if live is None else NUM_SMS) * config.ctas_per_sm
+    is_tma = config.kernel.startswith("tma")
     count = _roles(config)
     order = range(ctas) if workers is None else workers
     roles = tuple(
         WarpRole(
-            name=f"mover{idx}", num_warps=1 if is_tma else max(1, int(config["threads"]) // 32 // count),
+            name=f"mover{idx}", num_warps=1 if is_tma else max(1, config.threads // 32 // count),
             program=_boxes_of(config, num_steps, plan, live) if is_tma
             else _steps_of(config, idx, num_steps, plan, live, order),
         )
         for idx in range(count)
     )  # fmt: skip
-    stages = int(config["stages"])
+    stages = config.stages
     return Launch(
-        kernel=config["kernel"], num_ctas=ctas, num_tiles=ctas, roles=roles,
+        kernel=config.kernel, num_ctas=ctas, num_tiles=ctas, roles=roles,
         footprints=_footprints(config, plan, num_passes, live),
         buffers=(Buffer(name="boxes", stage_bytes=plan.chunk_bytes, num_stages=stages),) if is_tma else (),
         mbarriers=(Mbarrier(name="full", num_arrivals=1, num_stages=stages),) if is_tma else (),
-        extra_smem_bytes=0 if is_tma else SMEM_BYTES[int(config["ctas_per_sm"])],
+        extra_smem_bytes=0 if is_tma else SMEM_BYTES[config.ctas_per_sm],
     )  # fmt: skip
 
 
@@ -788,12 +754,10 @@ def _itself(tiles: NDArray[np.int64]) -> NDArray[np.int64]:
     return tiles
 
 
-def _footprints(
-    config: Config, plan: Plan, num_passes: float, live: frozenset[int] | None
-) -> tuple[Footprint, ...]:
+def _footprints(config: Config, plan: Plan, num_passes: float, live: frozenset[int] | None) -> tuple[Footprint, ...]:
     """Which half is read and which written, each as large as the kernel's; one panel a CTA, or one for all."""
-    kernel = config["kernel"]
-    is_shared = config["sharing"] in ("all", "together")
+    kernel = config.kernel
+    is_shared = config.sharing in ("all", "together")
     panel_bytes = plan.used_bytes if is_shared else plan.used_bytes // plan.num_workers
     working = None if live is None else np.array(sorted(live))
 
@@ -803,12 +767,11 @@ def _footprints(
     def footprint(tensor: str, kind: Any, fraction: float) -> Footprint:
         num_bytes = int(panel_bytes * fraction * (num_passes if kind == "write" else 1))
         return Footprint(
-            tensor=tensor, access=kind,
-            panel_of=np.zeros_like if is_shared else _itself,
+            tensor=tensor, access=kind, panel_of=np.zeros_like if is_shared else _itself,
             panel_bytes=lambda tiles: bytes_of(tiles, num_bytes),
         )  # fmt: skip
 
-    writes = int(config["write_quarters"]) / 4
+    writes = config.write_quarters / 4
     if kernel.startswith("copy"):
         return (footprint("first", "read", 1.0), footprint("second", "write", 1.0))
     if kernel.startswith("mix"):
@@ -818,10 +781,10 @@ def _footprints(
 
 def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
     """Rates, and sectors and bytes of memory; nothing where the simulator has no such mechanism, or the GPU no 132 SMs."""
-    kernel = config["kernel"]
+    kernel = config.kernel
     if gpu.num_sms != NUM_SMS or (kernel.startswith("tma") and gpu.tma is None):
         return {}
-    if kernel.startswith("clusters") or config["sharing"] == "turned":
+    if kernel.startswith("clusters") or config.sharing == "turned":
         return {}
     if is_loaded(config):
         return loaded_answer(config, gpu)
@@ -841,31 +804,30 @@ def neighbours(gpu: GpuSpec) -> Neighbours:
 
 def steady_answer(config: Config, gpu: GpuSpec) -> dict[str, float]:
     """What the steps between a short launch and a long one take, and move: the median CTA's, and until the last is done."""
-    num_live, ctas_per_sm = int(config["count"]), int(config["ctas_per_sm"])
+    num_live, ctas_per_sm = config.count, config.ctas_per_sm
     first = first_sms(gpu.dispatcher, gpu.floorplan)
     live = None
-    if config["placement"] in PLACES_BY_GPC:
+    if config.placement in PLACES_BY_GPC:
         sms = frozenset(live_sms(config, neighbours(gpu)))
         live, num_live = frozenset(cta for cta, sm in enumerate(first) if sm in sms), len(sms)
     plan = plan_of(config, num_live)
-    stages = int(config["stages"])
-    is_alike = num_live == NUM_SMS and config["sharing"] in ("own", "blocked")
-    in_l2 = int(config["footprint_bytes"]) <= gpu.l2.capacity_bytes
+    stages = config.stages
+    is_alike = num_live == NUM_SMS and config.sharing in ("own", "blocked")
+    in_l2 = config.footprint_bytes <= gpu.l2.capacity_bytes
     fills_l2 = is_alike and in_l2 and in_flight_bytes(config) >= FILLING_BYTES  # where not all SMs get as much
-    reads_l2 = fills_l2 and config["kernel"].startswith("read")
-    goes_on = config["kernel"].startswith("read") and not in_l2
-    stores = is_alike and not config["kernel"].startswith(("read", "tma_load"))  # SMs of a slow part of a GPC are last
-    differ = reads_l2 or (fills_l2 and config["kernel"] == "tma_load") or stores or live is not None
+    reads_l2 = fills_l2 and config.kernel.startswith("read")
+    goes_on = config.kernel.startswith("read") and not in_l2
+    stores = is_alike and not config.kernel.startswith(("read", "tma_load"))  # SMs of a slow part of a GPC are last
+    differ = reads_l2 or (fills_l2 and config.kernel == "tma_load") or stores or live is not None
     short, long = (FEW_SHORT_STEPS, FEW_LONG_STEPS) if reads_l2 else (SHORT_STEPS, LONG_STEPS)
     all_steps = plan.num_warm + plan.num_steps
-    times = 2 if config["kernel"].startswith("copy") else 1
+    times = 2 if config.kernel.startswith("copy") else 1
     used_bytes = plan.used_bytes * times
     passes = 1.0 if _is_kept(config, used_bytes, gpu) else max(1.0, all_steps / plan.num_rounds)
     ends = [
         simulate(
             twin(config, steps + 2 * stages, num_live=num_live, num_passes=passes, live=live, workers=first * ctas_per_sm),
-            gpu, clock="max", l2="warm",
-            recorded_sms=range(NUM_SMS) if differ or goes_on else (),
+            gpu, clock="max", l2="warm", recorded_sms=range(NUM_SMS) if differ or goes_on else (),
         )
         for steps in (short, long)
     ]  # fmt: skip
@@ -879,14 +841,13 @@ def steady_answer(config: Config, gpu: GpuSpec) -> dict[str, float]:
         spans = _end_cycles(ends[1], live) - _end_cycles(ends[0], live)
     answer = {
         "bytes_per_cycle": of_cta * ctas_per_sm / float(np.median(spans)),
-        "summed_bytes_per_cycle": float((of_cta / spans).sum()),
-        "gb_per_s": moved / cycles * gpu.clock.max_mhz / 1e3,
-    }
+        "summed_bytes_per_cycle": float((of_cta / spans).sum()), "gb_per_s": moved / cycles * gpu.clock.max_mhz / 1e3,
+    }  # fmt: skip
     scale = plan.num_workers * plan.chunk_bytes * times * all_steps / moved
     answer |= {name: scale * (ends[1].counters[name] - ends[0].counters[name]) for name in SECTORS}
-    read_back = 0 if config["kernel"].startswith(("read", "tma_load")) else plan.used_bytes
+    read_back = 0 if config.kernel.startswith(("read", "tma_load")) else plan.used_bytes
     answer[SECTORS[0]] += read_back / SECTOR_BYTES
-    if config["sharing"] == "all":  # where everybody begins elsewhere, a part of a pass reads more than that part
+    if config.sharing == "all":  # where everybody begins elsewhere, a part of a pass reads more than that part
         return answer
     parts = dict(zip(MEMORY, (all_steps / plan.num_rounds, all_steps / plan.num_rounds / passes), strict=True))
     answer |= {name: ends[1].counters[name] * part for name, part in parts.items()}
@@ -900,8 +861,8 @@ READ_PLACES, WRITE_PLACES = 0.5, 0.75
 
 def _is_kept(config: Config, used_bytes: int, gpu: GpuSpec) -> bool:
     """Whether L2 has room for all of it, so that stores stay from one pass to the next."""
-    kernel = config["kernel"]
-    writes = 0.5 if kernel.startswith("copy") else int(config["write_quarters"]) / 4 if kernel.startswith("mix") else 1.0
+    kernel = config.kernel
+    writes = 0.5 if kernel.startswith("copy") else config.write_quarters / 4 if kernel.startswith("mix") else 1.0
     places = READ_PLACES * (1.0 - writes) + WRITE_PLACES * writes
     return used_bytes * places <= gpu.l2_partitions.partition_bytes
 
@@ -922,13 +883,14 @@ def _last_steps(result: Result) -> NDArray[np.float64]:
 
 def loaded_answer(config: Config, gpu: GpuSpec) -> dict[str, float]:
     """Latency of a chase on SM 0 beside streams on the others, and what those move meanwhile."""
-    num_live = int(config["count"])
+    num_live = config.count
     size, count = chunk_bytes(config), _roles(config)
     asked = access(config, count)
     node = AccessPattern(num_requests=1, num_sectors=1, num_lines=1, num_bytes=8)
-    is_write = "write" in config["kernel"]
-    in_l2 = {name: int(config[f"{name}_bytes"]) <= gpu.l2.capacity_bytes for name in ("footprint", "chase")}
-    num_warps = max(1, min(31, int(config["threads"]) // 32) // count)  # one of 32 is the chaser's
+    is_write = "write" in config.kernel
+    sizes = {"footprint": config.footprint_bytes, "chase": config.chase_bytes}
+    in_l2 = {name: size <= gpu.l2.capacity_bytes for name, size in sizes.items()}
+    num_warps = max(1, min(31, config.threads // 32) // count)  # one of 32 is the chaser's
     num_steps = 4 + int(16_000 / (600 + size / 16))
 
     def chaser(cta: RoleContext) -> Iterator[Any]:
@@ -954,12 +916,12 @@ def loaded_answer(config: Config, gpu: GpuSpec) -> dict[str, float]:
                          panel_bytes=lambda tiles: np.full_like(tiles, num_bytes // len(tiles)))  # fmt: skip
 
     ctas = num_live + 1
-    stream_bytes = 0 if in_l2["footprint"] else int(config["footprint_bytes"])
+    stream_bytes = 0 if in_l2["footprint"] else config.footprint_bytes
     twin_launch = Launch(
-        kernel=config["kernel"], num_ctas=ctas, num_tiles=ctas,
+        kernel=config.kernel, num_ctas=ctas, num_tiles=ctas,
         roles=(WarpRole(name="chaser", num_warps=1, program=chaser),
                *(WarpRole(name=f"mover{i}", num_warps=num_warps, program=streamer(i)) for i in range(count))),
-        footprints=(panel("nodes", "read", 0 if in_l2["chase"] else int(config["chase_bytes"])),
+        footprints=(panel("nodes", "read", 0 if in_l2["chase"] else config.chase_bytes),
                     panel("stream", "write" if is_write else "read", stream_bytes)),
         extra_smem_bytes=SMEM_BYTES[1],
     )  # fmt: skip
@@ -975,8 +937,6 @@ READS, WRITES = ("read_cg_b128_u4", "tma_load"), ("write_b128_u4", "tma_store")
 NUM_TOP = 3
 FULL_GPC = 12
 """SMs of a GPC, and more, that together read as much as all of its 18."""
-KNEE = 0.2
-"""Logarithm of two rates that differ."""
 
 
 def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
@@ -1063,9 +1023,7 @@ def _chases(rows: Sequence[Mapping[str, str]], beside: str, gb_per_s: float) -> 
     ]  # fmt: skip
 
 
-def _plateau(
-    rows: Sequence[Mapping[str, str]], kernels: Iterable[str], name: str, between: tuple[int, int]
-) -> float | None:
+def _plateau(rows: Sequence[Mapping[str, str]], kernels: Iterable[str], name: str, between: tuple[int, int]) -> float | None:
     """The highest of the kernels' medians over footprints."""
     medians = []
     for kernel in kernels:
@@ -1124,8 +1082,7 @@ def _values() -> Mapping[str, str]:
         "used_bytes": "what the chunks cover: the footprint in whole steps of all CTAs",
         "moved_bytes": "bytes read and written while the clock ran",
         "all_bytes": "those and the ones moved before to warm L2: what a counted launch moves",
-        "num_live_sms": "SMs that worked",
-        "num_live_tpcs": "their TPCs",
+        "num_live_sms": "SMs that worked", "num_live_tpcs": "their TPCs",
         "num_live_gpcs": "their GPCs, as far as this process has found them out; 0 where it has not asked",
         "num_samples": "loads of the chase",
         "chase_mean_cycles": "SM cycles of a load of the chase with both clock reads, mean",
@@ -1135,7 +1092,7 @@ def _values() -> Mapping[str, str]:
         "num_seen_sms": "SMs that ran any cluster so far",
         "is_pair_always_together": "1: no set holds one of SMs 2i and 2i + 1 without the other",
         "num_pairs": "pairs of SMs 2i and 2i + 1 in a cluster of this launch, mean",
-    }
+    }  # fmt: skip
     for piece in range(3):
         found[f"live_sms_{piece}"] = f"the live SMs from {piece * MASK_BITS} on, as bits: SM {piece * MASK_BITS} is 1"
     for name, share in QUANTILES.items():
@@ -1143,28 +1100,19 @@ def _values() -> Mapping[str, str]:
     return found
 
 
-def _group(configs: Callable[[int], list[Config]], rank: int, metrics: tuple[str, ...] = ()) -> Group:
+def _group(configs: Callable[..., list[Config]], rank: int, metrics: tuple[str, ...] = ()) -> Group:
     return Group(configs=configs, rank=rank, metrics=metrics, least_capability=(9, 0))
 
 
 CASE = Case(
     name="memory_bandwidth",
     question="How many bytes move, by footprint, bytes in flight, access and live SMs; how long does a load take meanwhile?",
-    columns=COLUMNS,
+    config_type=Config,
     groups={
-        "topology": _group(topology_configs, 4),
-        "footprint": _group(footprint_configs, 1),
-        "in_flight": _group(in_flight_configs, 1),
-        "live": _group(live_configs, 4),
-        "loaded": _group(loaded_configs, 4),
+        "topology": _group(topology_configs, 4), "footprint": _group(footprint_configs, 1),
+        "in_flight": _group(in_flight_configs, 1), "live": _group(live_configs, 4), "loaded": _group(loaded_configs, 4),
         "counted": _group(counted_configs, 5, METRICS),
     },
-    launch=launch,
-    check=check,
-    values=_values(),
-    checks_counted=False,
-    num_repeats=3,
-    predict=predict,
-    tiers={"gb_per_s": 4, "bytes_per_cycle": 4, **dict.fromkeys((*SECTORS, *MEMORY), 5)},
-    fit=fit,
-)
+    launch=launch, check=check, values=_values(), checks_counted=False, num_repeats=3, predict=predict,
+    tiers={"gb_per_s": 4, "bytes_per_cycle": 4, **dict.fromkeys((*SECTORS, *MEMORY), 5)}, fit=fit,
+)  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
@@ -12,7 +13,6 @@ from numpy.typing import NDArray
 from gpusim import GpuSpec, Launch, WarpRole, load_gpu, simulate
 from gpusim.evidence.cases.case import (
     Case,
-    Config,
     Fitted,
     Group,
     KernelLaunch,
@@ -23,6 +23,8 @@ from gpusim.evidence.cases.case import (
     WrongAnswer,
     by_value,
 )
+from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.output_check import wrong_if
 from gpusim.evidence.cases.validation_kernel import pattern_words, windows
 from gpusim.kernel_models.streaming import dense_access, same
 from gpusim.machine.memory.l2 import L2Spec
@@ -52,17 +54,24 @@ WAYS: dict[str, tuple[int, int, int, int, int]] = {
 """What CTAs do: whether they read and write, how they split (by turns on an SM, by TPCs), what is in L2 before."""
 
 
-def bursts(seed: int) -> list[Config]:
+@dataclass(frozen=True)
+class Config(ConfigRow):
+    """Columns of one config."""
+
+    kernel: str
+    way: str
+    ctas_per_sm: int
+    threads: int
+    unrolled: int
+    rounds: int
+
+
+def bursts() -> list[Config]:
     """Every way by shape and rounds."""
-    del seed  # a sweep, the same for every seed
     return [
-        {
-            "kernel": f"burst_u{unrolled}", "way": way, "ctas_per_sm": str(ctas), "threads": str(threads),
-            "unrolled": str(unrolled), "rounds": str(rounds),
-        }
+        Config(kernel=f"burst_u{unrolled}", way=way, ctas_per_sm=ctas, threads=threads, unrolled=unrolled, rounds=rounds)
         for way, (ctas, threads, unrolled), rounds in product(WAYS, SHAPES, ROUNDS)
-        if NUM_SMS * ctas * threads * unrolled * VECTOR_BYTES * rounds <= MOST_BYTES
-        and (WAYS[way][2] != 1 or ctas > 1)
+        if NUM_SMS * ctas * threads * unrolled * VECTOR_BYTES * rounds <= MOST_BYTES and (WAYS[way][2] != 1 or ctas > 1)
     ]  # fmt: skip
 
 
@@ -73,25 +82,24 @@ def words() -> NDArray[np.uint32]:
 
 def num_ctas(config: Config) -> int:
     """All are there at once."""
-    return NUM_SMS * int(config["ctas_per_sm"])
+    return NUM_SMS * config.ctas_per_sm
 
 
 def num_bytes(config: Config) -> int:
     """Of all CTAs and rounds."""
-    return num_ctas(config) * int(config["threads"]) * int(config["unrolled"]) * VECTOR_BYTES * int(config["rounds"])
+    return num_ctas(config) * config.threads * config.unrolled * VECTOR_BYTES * config.rounds
 
 
-def launch(config: Config, is_counted: bool) -> KernelLaunch:
+def launch(config: Config) -> KernelLaunch:
     """A CTA for each place."""
-    del is_counted
-    reads, writes, split, warms_reads, warms_writes = WAYS[config["way"]]
-    threads, size = int(config["threads"]), num_bytes(config)
+    reads, writes, split, warms_reads, warms_writes = WAYS[config.way]
+    threads, size = config.threads, num_bytes(config)
     plan = np.array(
-        [FLUSH_BYTES // VECTOR_BYTES, 0, int(config["rounds"]), reads, writes, split, warms_reads, warms_writes], dtype="<u4"
+        [FLUSH_BYTES // VECTOR_BYTES, 0, config.rounds, reads, writes, split, warms_reads, warms_writes], dtype="<u4"
     )
     num_warps = num_ctas(config) * threads // WARP_SIZE
     return KernelLaunch(
-        kernel=config["kernel"],
+        kernel=config.kernel,
         arguments=(
             Repeated(words(), size), Windows("out", size, windows(size)), Repeated(words(), FLUSH_BYTES),
             Output("state", np.zeros(STATE_WORDS, dtype=np.uint32)),
@@ -103,29 +111,24 @@ def launch(config: Config, is_counted: bool) -> KernelLaunch:
 
 def sums_of_warps(config: Config) -> NDArray[np.uint32]:
     """Of all that each warp reads, modulo 2^32."""
-    rounds, ctas, unrolled = int(config["rounds"]), num_ctas(config), int(config["unrolled"])
-    given = words()[: num_bytes(config) // 4].reshape(rounds, ctas, unrolled, int(config["threads"]) // WARP_SIZE, -1)
+    rounds, ctas, unrolled = config.rounds, num_ctas(config), config.unrolled
+    given = words()[: num_bytes(config) // 4].reshape(rounds, ctas, unrolled, config.threads // WARP_SIZE, -1)
     return np.asarray(given.sum(axis=(0, 2, 4), dtype=np.uint32)).reshape(-1)
 
 
 def check(config: Config, outputs: Outputs) -> dict[str, float]:
-    """Sums of who read, windows of what was written by whom; then the cycles.
-
-    Raises:
-        WrongAnswer: CTAs were not spread over all SMs, or something is not what it should be.
-    """
-    reads, writes, split, _, warms_writes = WAYS[config["way"]]
+    """Sums of who read, windows of what was written by whom; then the cycles."""
+    reads, writes, split, _, warms_writes = WAYS[config.way]
     loaded, stored, fenced, sums, sms, role, *_ = outputs["times"].reshape(-1, TIME_WORDS).astype(np.int64).T
-    per_cta = int(config["threads"]) // WARP_SIZE
+    per_cta = config.threads // WARP_SIZE
     on_sm = np.bincount(sms[::per_cta], minlength=NUM_SMS)
-    if len(on_sm) != NUM_SMS or (on_sm != int(config["ctas_per_sm"])).any():
-        raise WrongAnswer("CTAs were not spread evenly over the SMs")
+    wrong_if(len(on_sm) != NUM_SMS or (on_sm != config.ctas_per_sm).any(), "CTAs were not spread evenly over the SMs")
     has_read, has_written = (role != 1) & bool(reads), (role != 0) & bool(writes)
     wrong = np.flatnonzero(sums != np.where(has_read, sums_of_warps(config), 0))
     if len(wrong):
         raise WrongAnswer(f"warp {wrong[0]} read other words than are there")
     out = outputs["out"]
-    place, share = 0, int(config["threads"]) * int(config["unrolled"]) * VECTOR_BYTES
+    place, share = 0, config.threads * config.unrolled * VECTOR_BYTES
     for offset, size in windows(num_bytes(config)):
         came = out[place : place + size].view(np.uint32).reshape(-1, 4)
         place += size
@@ -143,8 +146,12 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
 
 
 def _summary(
-    loaded: NDArray[np.int64], stored: NDArray[np.int64], fenced: NDArray[np.int64], sms: NDArray[np.int64],
-    has_read: NDArray[np.bool_], has_written: NDArray[np.bool_],
+    loaded: NDArray[np.int64],
+    stored: NDArray[np.int64],
+    fenced: NDArray[np.int64],
+    sms: NDArray[np.int64],
+    has_read: NDArray[np.bool_],
+    has_written: NDArray[np.bool_],
 ) -> dict[str, float]:
     """Quantiles over warps; ends of SMs."""
     values: dict[str, float] = {}
@@ -172,9 +179,9 @@ LEAST_BURST_BYTES, LEAST_ROUND_BYTES = 4 * 2**20, 16 * 2**10
 def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
     """What copies take of the link beyond what as many bytes read and stored take of it alone, in lanes that are unlike."""
     told = [
-        (num_bytes(row), float(row["middle_sm_cycles"])) for row in rows
-        if row["way"] in COPIES and row.get("middle_sm_cycles") and num_bytes(row) >= LEAST_BURST_BYTES
-        and num_bytes(row) >= LEAST_ROUND_BYTES * NUM_SMS * int(row["rounds"])
+        (num_bytes(Config.of(row)), float(row["middle_sm_cycles"])) for row in rows
+        if row["way"] in COPIES and row.get("middle_sm_cycles") and num_bytes(Config.of(row)) >= LEAST_BURST_BYTES
+        and num_bytes(Config.of(row)) >= LEAST_ROUND_BYTES * NUM_SMS * int(row["rounds"])
     ]  # fmt: skip
     if len({size for size, _ in told}) < 2:
         return []
@@ -203,8 +210,8 @@ def late_cycles(num_bytes: float, l2: L2Spec) -> float:
 
 def twin(config: Config, *, is_empty: bool = False) -> Launch:
     """The rounds alone; a CTA of 1024 threads is a role, what is in L2 before is read, or written, by CTAs before them."""
-    reads, writes, split, _, _ = WAYS[config["way"]]
-    threads, unrolled, rounds = int(config["threads"]), int(config["unrolled"]), int(config["rounds"])
+    reads, writes, split, _, _ = WAYS[config.way]
+    threads, unrolled, rounds = config.threads, config.unrolled, config.rounds
     access = dense_access(0, threads, VECTOR_BYTES).scaled(unrolled)
     ctas = num_ctas(config)
     share = threads * unrolled * VECTOR_BYTES
@@ -220,7 +227,7 @@ def twin(config: Config, *, is_empty: bool = False) -> Launch:
                 yield ops.GlobalStore("out", (cta.cta_idx, number), access)
 
     return Launch(
-        kernel=config["kernel"], num_ctas=ctas, num_tiles=ctas,
+        kernel=config.kernel, num_ctas=ctas, num_tiles=ctas,
         roles=(WarpRole(name="all", num_warps=threads // WARP_SIZE, program=program),), registers_per_thread=32,
         footprints=tuple(
             Footprint(
@@ -234,7 +241,7 @@ def twin(config: Config, *, is_empty: bool = False) -> Launch:
 
 def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
     """Cycles of the rounds, beside a launch that does nothing; nothing of what was in L2 before."""
-    if "warm" in config["way"]:
+    if "warm" in config.way:
         return {}
     cycles = [simulate(twin(config, is_empty=is_empty), gpu, clock="max").cycles for is_empty in (False, True)]
     return {"cycles": cycles[0] - cycles[1]}
@@ -245,11 +252,9 @@ QUANTILES = {f"_p{number}_cycles": f"P{number} over warps, cycles from the start
 CASE = Case(
     name="memory_bursts",
     question="What does a burst take that all SMs ask for at once, of reads, stores or both, from memory or L2?",
-    columns=("way", "ctas_per_sm", "threads", "unrolled", "rounds"),
+    config_type=Config,
     groups={"bursts": Group(configs=bursts, least_capability=(9, 0), rank=3)},
-    launch=launch,
-    check=check,
-    num_repeats=3,
+    launch=launch, check=check, num_repeats=3,
     values={
         **{
             f"{name}{end}": f"{what}: {text}"
@@ -260,9 +265,7 @@ CASE = Case(
             for end, text in QUANTILES.items()
         },
         "first_sm_cycles": "the first SM's last warp is done, cycles from the start",
-        "middle_sm_cycles": "the median SM's",
-        "cycles": "the last SM's",
+        "middle_sm_cycles": "the median SM's", "cycles": "the last SM's",
     },
-    predict=predict,
-    fit=fit,
+    predict=predict, fit=fit,
 )  # fmt: skip

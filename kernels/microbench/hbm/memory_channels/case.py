@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import product
 from typing import Any
@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from gpusim import GpuSpec, Launch, WarpRole, simulate
 from gpusim.evidence.cases.case import (
     Case,
-    Config,
     Fitted,
     FittedConstant,
     Group,
@@ -28,6 +27,7 @@ from gpusim.evidence.cases.case import (
     by_value,
 )
 from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.output_check import wrong_if
 from gpusim.evidence.cases.validation_kernel import pattern_words
 from gpusim.kernel_models.streaming import dense_access, same, total
 from gpusim.simulate.wasm_module import expected_max
@@ -66,18 +66,19 @@ MULTIPLES = (2, 3, 4, 8, 16, 32, 64, 128)
 EVEN = "even"
 """Chunks that begin at equal distances, instead of a draw."""
 LAGS = (512, 1024, 2048, 4096, 8192, 16384, 32768, 65536)
+SEED_COLUMNS = ("kernel", "total_kib", "source", "pages", "dealt", "chunk_bytes", "region_mib", "place")
+"""Columns that seed the draw of the order of loads."""
 
 
-@dataclass(frozen=True)
-class Row(ConfigRow):
+@dataclass(frozen=True, kw_only=True)
+class Config(ConfigRow):
     """``chunk_bytes`` lie side by side, 0: all of them. ``place`` draws which, or where they begin, or is EVEN."""
 
-    total_kib: int
-    _: KW_ONLY
     source: str = "memory"
     pages: str = "touched"
     dealt: str = "mixed"
     chunk_bytes: int = 0
+    total_kib: int = field(kw_only=False)
     region_mib: int = 256
     place: int | str = 0
 
@@ -88,43 +89,39 @@ class Row(ConfigRow):
         return f"lines_u{next((n for n in (1, 2, 4) if n * per_load >= self.total_kib * 1024), 8)}"
 
 
-def chunks(seed: int) -> list[Config]:
+def chunks() -> list[Config]:
     """Chunks drawn out of 256 MiB, by size and total."""
-    del seed  # a sweep, the same for every seed
-    drawn = [Row(size, chunk_bytes=chunk).text() for chunk, size in product(CHUNKS, SIZES_KIB)]
-    again = [Row(size, chunk_bytes=chunk, place=1).text() for chunk, size in product((512, 4096), SIZES_KIB)]
-    other = [Row(size, chunk_bytes=chunk).text() for chunk, size in product((512, 4096), (*SMALL_KIB, 32768))]
+    drawn = [Config(size, chunk_bytes=chunk) for chunk, size in product(CHUNKS, SIZES_KIB)]
+    again = [Config(size, chunk_bytes=chunk, place=1) for chunk, size in product((512, 4096), SIZES_KIB)]
+    other = [Config(size, chunk_bytes=chunk) for chunk, size in product((512, 4096), (*SMALL_KIB, 32768))]
     return drawn + again + other
 
 
-def rows(seed: int) -> list[Config]:
+def rows() -> list[Config]:
     """One run of lines, beginning at four places, by total."""
-    del seed
-    runs = [Row(size, place=place).text() for size, place in product((*SMALL_KIB, *SIZES_KIB), range(4))]
-    return [*runs, *(Row(32768, place=place).text() for place in range(2))]
+    runs = [Config(size, place=place) for size, place in product((*SMALL_KIB, *SIZES_KIB), range(4))]
+    return [*runs, *(Config(32768, place=place) for place in range(2))]
 
 
-def others(seed: int) -> list[Config]:
+def others() -> list[Config]:
     """The same in L2; by which pages were touched; dealt as kernels do."""
-    del seed
-    in_l2 = [Row(size, chunk_bytes=chunk, source="l2").text() for chunk, size in product((0, 512), SIZES_KIB)]
+    in_l2 = [Config(size, chunk_bytes=chunk, source="l2") for chunk, size in product((0, 512), SIZES_KIB)]
     cold = [
-        Row(size, chunk_bytes=chunk, pages=pages, region_mib=region).text()
+        Config(size, chunk_bytes=chunk, pages=pages, region_mib=region)
         for chunk, region, pages, size in product((0, 4096), (32, 256, 2048), PAGES, (1024, 4096, 16384))
         if (region == 256 or chunk) and (region, pages) != (256, "touched")
     ]  # fmt: skip
     dealt = [
-        Row(size, chunk_bytes=chunk, dealt=dealt, place=place).text()
+        Config(size, chunk_bytes=chunk, dealt=dealt, place=place)
         for chunk, dealt, size, place in product((0, 4096), ("side_by_side", "kept"), SIZES_KIB, range(2))
     ]
     return in_l2 + cold + dealt
 
 
-def strides(seed: int) -> list[Config]:
+def strides() -> list[Config]:
     """Chunks at equal distances, by size, distance and total."""
-    del seed
     return [
-        Row(size, chunk_bytes=chunk, region_mib=size * times // 1024, place=EVEN).text()
+        Config(size, chunk_bytes=chunk, region_mib=size * times // 1024, place=EVEN)
         for chunk, times, size in product((128, 512, 4096), MULTIPLES, (1024, 4096, 16384))
     ]  # fmt: skip
 
@@ -136,9 +133,9 @@ def words() -> NDArray[np.uint32]:
 
 def loads(config: Config) -> int:
     """Of a warp, in a pass."""
-    unrolled = int(config["kernel"].rpartition("_u")[2])
+    unrolled = int(config.kernel.rpartition("_u")[2])
     per_round = NUM_SMS * NUM_WARPS * LINES_PER_LOAD * LINE_BYTES * unrolled
-    return unrolled * -(-int(config["total_kib"]) * 1024 // per_round)
+    return unrolled * -(-config.total_kib * 1024 // per_round)
 
 
 def generator(*texts: str) -> np.random.Generator:
@@ -148,13 +145,13 @@ def generator(*texts: str) -> np.random.Generator:
 
 def lines(config: Config) -> NDArray[np.int64]:
     """Which are loaded in each pass, in order of addresses."""
-    total, chunk, region = (int(config[name]) for name in ("total_kib", "chunk_bytes", "region_mib"))
-    drawn = generator(*(config[name] for name in ("total_kib", "chunk_bytes", "region_mib", "place")))
+    total, chunk, region = config.total_kib, config.chunk_bytes, config.region_mib
+    drawn = generator(*map(str, (total, chunk, region, config.place)))
     num, per_chunk = total * 1024 // LINE_BYTES, chunk // LINE_BYTES
     if not chunk:
         first = drawn.integers(0, (region * MIB - total * 1024) // 65536 + 1) * 65536 // LINE_BYTES
         return first + np.arange(num, dtype=np.int64)
-    if config["place"] == EVEN:
+    if config.place == EVEN:
         apart = region * MIB // (total * 1024) * per_chunk
         return np.asarray((np.arange(num // per_chunk)[:, None] * apart + np.arange(per_chunk)).reshape(-1), dtype=np.int64)
     first = np.sort(drawn.choice(region * MIB // chunk, num // per_chunk, replace=False)) * per_chunk
@@ -162,20 +159,23 @@ def lines(config: Config) -> NDArray[np.int64]:
 
 
 @lru_cache(maxsize=2)
-def _lists(key: tuple[tuple[str, str], ...]) -> NDArray[np.uint32]:
-    """As of :func:`lists`."""
-    config = dict(key)
+def lists(config: Config) -> NDArray[np.uint32]:
+    """uint32[passes, SMs, loads, warps, 4]: lines, or NONE.
+
+    ``mixed``: units of at most 512 bytes, anew in each pass; ``side_by_side``: each SM a run of them, in order;
+    ``kept``: the same, in an order of its own in each pass.
+    """
     num_loads, wanted = loads(config), lines(config)
     places = np.full((NUM_PASSES, NUM_SMS, num_loads, NUM_WARPS, LINES_PER_LOAD), NONE, dtype=np.uint32)
-    unit = LINES_PER_LOAD if int(config["chunk_bytes"]) in (0, *CHUNKS[2:]) else int(config["chunk_bytes"]) // LINE_BYTES
+    unit = LINES_PER_LOAD if config.chunk_bytes in (0, *CHUNKS[2:]) else config.chunk_bytes // LINE_BYTES
     units = wanted.reshape(-1, unit)
-    drawn = generator(*config.values())
-    if config["dealt"] != "mixed":
+    drawn = generator(*(config[name] for name in SEED_COLUMNS))
+    if config.dealt != "mixed":
         shares = np.array_split(units, NUM_SMS)
     for at in range(NUM_PASSES):
-        if config["dealt"] == "mixed":
+        if config.dealt == "mixed":
             shares = [drawn.permuted(share, axis=0) for share in _dealt(drawn.permutation(units))]
-        elif config["dealt"] == "kept":
+        elif config.dealt == "kept":
             shares = [drawn.permutation(share) for share in shares]
         for sm, share in enumerate(shares):
             places[at, sm].reshape(-1)[: share.size] = share.reshape(-1)
@@ -187,29 +187,19 @@ def _dealt(units: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
     return (units[sm::NUM_SMS] for sm in range(NUM_SMS))
 
 
-def lists(config: Config) -> NDArray[np.uint32]:
-    """uint32[passes, SMs, loads, warps, 4]: lines, or NONE.
-
-    ``mixed``: units of at most 512 bytes, anew in each pass; ``side_by_side``: each SM a run of them, in order;
-    ``kept``: the same, in an order of its own in each pass.
-    """
-    return _lists(tuple(config.items()))
-
-
-def launch(config: Config, is_counted: bool) -> KernelLaunch:
+def launch(config: Config) -> KernelLaunch:
     """A CTA for each SM."""
-    del is_counted
     held, num_loads = lists(config), loads(config)
-    unrolled = int(config["kernel"].rpartition("_u")[2])
+    unrolled = int(config.kernel.rpartition("_u")[2])
     num_pages = MEMORY_BYTES // PAGE_BYTES
-    inside = int(config["region_mib"]) * MIB // PAGE_BYTES
+    inside = config.region_mib * MIB // PAGE_BYTES
     touched = {"touched": (0, inside, 0, 0), "flushed": (0, 0, 0, 0), "far": (inside, num_pages - inside, 0, 0)}
     plan = np.zeros(1, dtype=[("flush", "<u8"), ("rest", "<u4", 8)])
     plan["flush"] = FLUSH_BYTES // 16
     slots = num_loads * NUM_WARPS * LINES_PER_LOAD
-    plan["rest"] = (NUM_PASSES, num_loads // unrolled, slots, config["source"] == "l2", *touched[config["pages"]])
+    plan["rest"] = (NUM_PASSES, num_loads // unrolled, slots, config.source == "l2", *touched[config.pages])
     return KernelLaunch(
-        kernel=config["kernel"],
+        kernel=config.kernel,
         arguments=(
             Repeated(words(), MEMORY_BYTES), Repeated(words(), FLUSH_BYTES), Input(held),
             Output("state", np.zeros(STATE_WORDS, dtype=np.uint32)),
@@ -229,16 +219,10 @@ def sums_of_warps(config: Config) -> NDArray[np.uint32]:
 
 
 def check(config: Config, outputs: Outputs) -> dict[str, float]:
-    """Sums of what each warp loaded; then when it came.
-
-    Raises:
-        WrongAnswer: CTAs did not have an SM each, did not meet, or a warp read other words than are there.
-    """
+    """Sums of what each warp loaded; then when it came."""
     state = outputs["state"]
-    if (state[:NUM_SMS] != 1).any():
-        raise WrongAnswer("CTAs were not spread evenly over the SMs")
-    if (state[256:].reshape(-1, 4)[:NUM_PASSES, 1] != 1).any():
-        raise WrongAnswer("CTAs did not meet")
+    wrong_if((state[:NUM_SMS] != 1).any(), "CTAs were not spread evenly over the SMs")
+    wrong_if((state[256:].reshape(-1, 4)[:NUM_PASSES, 1] != 1).any(), "CTAs did not meet")
     wrong = np.argwhere(outputs["sums"].reshape(NUM_SMS, NUM_WARPS) != sums_of_warps(config))
     if len(wrong):
         raise WrongAnswer(f"warp {wrong[0][1]} of CTA {wrong[0][0]} read other words than are there")
@@ -307,8 +291,8 @@ CODE_CYCLES = 434.7
 
 def twin(config: Config, *, is_empty: bool = False) -> Launch:
     """The loads alone; the CTA of 1024 threads is a role, and each SM has as much."""
-    share = int(config["total_kib"]) * 1024 // NUM_SMS // VECTOR_BYTES
-    unrolled, chunk = int(config["kernel"].rpartition("_u")[2]), int(config["chunk_bytes"])
+    share = config.total_kib * 1024 // NUM_SMS // VECTOR_BYTES
+    unrolled, chunk = int(config.kernel.rpartition("_u")[2]), config.chunk_bytes
     threads = NUM_WARPS * 32
     counts = [min(threads, share - begin) for begin in range(0, share, threads)]
     rounds = [
@@ -323,15 +307,14 @@ def twin(config: Config, *, is_empty: bool = False) -> Launch:
             yield ops.Use((yield ops.GlobalLoad("in", (cta.cta_idx, number), access)))
 
     return Launch(
-        kernel=config["kernel"], num_ctas=NUM_SMS, num_tiles=NUM_SMS,
+        kernel=config.kernel, num_ctas=NUM_SMS, num_tiles=NUM_SMS,
         roles=(WarpRole(name="all", num_warps=-(-max(counts) // 32), program=program),), registers_per_thread=32,
         footprints=(
             Footprint(
                 tensor="in", access="read", panel_of=same,
                 panel_bytes=lambda tiles: np.full_like(tiles, share * VECTOR_BYTES), num_steps=len(rounds),
-                piece_bytes=chunk,
-                piece_stride_bytes=int(config["region_mib"]) * 1024 // int(config["total_kib"]) * chunk
-                if config["place"] == EVEN else 0,
+                piece_bytes=chunk, piece_stride_bytes=config.region_mib * 1024 // config.total_kib * chunk
+                if config.place == EVEN else 0,
             ),
         ),
     )  # fmt: skip
@@ -339,7 +322,7 @@ def twin(config: Config, *, is_empty: bool = False) -> Launch:
 
 def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
     """Cycles of the loads, beside a launch that does nothing; nothing of what is in L2 before."""
-    if config["source"] != "memory":
+    if config.source != "memory":
         return {}
     cycles = [simulate(twin(config, is_empty=is_empty), gpu, clock="max").cycles for is_empty in (False, True)]
     return {"cycles": cycles[0] - cycles[1] + CODE_CYCLES}
@@ -417,19 +400,14 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
 CASE = Case(
     name="memory_channels",
     question="Does a burst out of memory end with the fullest of its channels, and which lines share one?",
-    columns=("source", "pages", "dealt", "chunk_bytes", "total_kib", "region_mib", "place"),
+    config_type=Config,
     groups={
         "rows": Group(configs=rows, least_capability=(9, 0), rank=3),
         "chunks": Group(configs=chunks, least_capability=(9, 0), rank=3),
         "others": Group(configs=others, least_capability=(9, 0), rank=4),
         "strides": Group(configs=strides, least_capability=(9, 0), rank=4),
     },
-    launch=launch,
-    check=check,
-    predict=predict,
-    fit=fit,
-    fitted_constants=fitted_constants,
-    tiers={"cycles": 4},
+    launch=launch, check=check, predict=predict, fit=fit, fitted_constants=fitted_constants, tiers={"cycles": 4},
     num_repeats=1,
     values={
         **{f"p{number}_cycles": f"P{number} of arrivals, cycles from the start" for number in (0, 10, 50, 90, 99)},

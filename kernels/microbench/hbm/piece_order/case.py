@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gpusim import GpuSpec, Launch, WarpRole, simulate
-from gpusim.evidence.cases.case import (
-    Case,
-    Config,
-    Fitted,
-    Group,
-    KernelLaunch,
-    Outputs,
-    Repeated,
-    Windows,
-    WrongAnswer,
-    by_value,
-)
+from gpusim.evidence.cases.case import Case, Fitted, Group, KernelLaunch, Outputs, Repeated, Windows, by_value
+from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.output_check import check_windows
 from gpusim.evidence.cases.validation_kernel import PATTERN_BYTES, pattern_words, windows
 from gpusim.kernel_models.streaming import dense_access, share_footprint
 from gpusim.workload import ops
@@ -40,14 +32,21 @@ METRICS = (
 )  # fmt: skip
 
 
-def orders(seed: int) -> list[Config]:
+@dataclass(frozen=True)
+class Config(ConfigRow):
+    """Columns of one config."""
+
+    kernel: str
+    way: str
+    unrolled: int
+    piece_bits: int
+    stride_bits: int
+
+
+def orders() -> list[Config]:
     """Reads, writes, and copies that read along and write down, by piece and stride."""
-    del seed  # a sweep, the same for every seed
     return [
-        {
-            "kernel": f"{way}_u{unrolled}", "way": way, "unrolled": str(unrolled), "piece_bits": str(piece),
-            "stride_bits": str(stride),
-        }
+        Config(kernel=f"{way}_u{unrolled}", way=way, unrolled=unrolled, piece_bits=piece, stride_bits=stride)
         for way in ("read", "write", "copy") for unrolled in (1, 4) for piece, stride in PIECES
     ]  # fmt: skip
 
@@ -84,39 +83,38 @@ def moved(vectors: NDArray[np.int64], order: tuple[int, int, int]) -> NDArray[np
 
 def _orders(config: Config) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
     """How it reads and how it writes."""
-    order = _order(int(config["piece_bits"]), int(config["stride_bits"]))
-    return (order, order) if config["way"] != "copy" else ((0, 0, 0), order)
+    order = _order(config.piece_bits, config.stride_bits)
+    return (order, order) if config.way != "copy" else ((0, 0, 0), order)
 
 
 def _out(config: Config) -> Windows:
-    if config["way"] == "read":
-        size = 4 * ((1 << TOTAL_BITS) // (WARP_SIZE * VECTOR_BYTES * int(config["unrolled"])))
+    if config.way == "read":
+        size = 4 * ((1 << TOTAL_BITS) // (WARP_SIZE * VECTOR_BYTES * config.unrolled))
         return Windows("out", size, windows(size))
     return Windows("out", 1 << TOTAL_BITS, windows(1 << TOTAL_BITS))
 
 
-def launch(config: Config, is_counted: bool) -> KernelLaunch:
+def launch(config: Config) -> KernelLaunch:
     """As many CTAs as it takes."""
-    del is_counted
     reading, writing = _orders(config)
     along = (TOTAL_BITS - VECTOR_BITS, TOTAL_BITS - VECTOR_BITS, 0)
-    size = 1 << TOTAL_BITS if config["way"] != "write" else PATTERN_BYTES
+    size = 1 << TOTAL_BITS if config.way != "write" else PATTERN_BYTES
     return KernelLaunch(
-        kernel=config["kernel"],
+        kernel=config.kernel,
         arguments=(
             Repeated(words(), size), _out(config),
             *(by_value(np.array(order if order[0] else along, dtype="<u4")) for order in (reading, writing)),
         ),
-        grid=((1 << TOTAL_BITS) // (THREADS * VECTOR_BYTES * int(config["unrolled"])), 1, 1), block=(THREADS, 1, 1),
+        grid=((1 << TOTAL_BITS) // (THREADS * VECTOR_BYTES * config.unrolled), 1, 1), block=(THREADS, 1, 1),
     )  # fmt: skip
 
 
 def expected(config: Config, offset: int, num_bytes: int) -> NDArray[np.uint8]:
     """What lies in a window of the output."""
     reading, writing = _orders(config)
-    unrolled = int(config["unrolled"])
+    unrolled = config.unrolled
     pattern = words().reshape(-1, 4)
-    if config["way"] == "read":
+    if config.way == "read":
         warp = np.arange(offset // 4, (offset + num_bytes) // 4, dtype=np.int64)
         cta, of_cta = np.divmod(warp, THREADS // WARP_SIZE)
         first = cta * THREADS * unrolled + of_cta * WARP_SIZE
@@ -126,7 +124,7 @@ def expected(config: Config, offset: int, num_bytes: int) -> NDArray[np.uint8]:
             sums += vectors[place(first + of_warp, reading) % len(vectors)]
         return sums.view(np.uint8)
     at = moved(np.arange(offset // VECTOR_BYTES, (offset + num_bytes) // VECTOR_BYTES, dtype=np.int64), writing)
-    if config["way"] == "copy":
+    if config.way == "copy":
         values = pattern[place(at, reading) % len(pattern)]
     else:
         low = at.astype(np.uint32)
@@ -135,16 +133,8 @@ def expected(config: Config, offset: int, num_bytes: int) -> NDArray[np.uint8]:
 
 
 def check(config: Config, outputs: Outputs) -> dict[str, float]:
-    """Windows of what was written, every byte.
-
-    Raises:
-        WrongAnswer: one is not what it should be.
-    """
-    out = _out(config)
-    for (offset, num_bytes), came in zip(out.windows, out.split(outputs["out"]), strict=True):
-        is_off = came != expected(config, offset, num_bytes)
-        if is_off.any():
-            raise WrongAnswer(f"byte {offset + int(np.argmax(is_off))} of the output is not what it should be")
+    """Windows of what was written, every byte."""
+    check_windows(_out(config), outputs["out"], partial(expected, config))
     return {}
 
 
@@ -158,7 +148,7 @@ REGISTERS = {("read", 1): 16, ("read", 4): 26, ("write", 1): 14, ("write", 4): 2
 
 def twin(config: Config) -> Launch:
     """The launch in the simulator's words, which know how long pieces are, and not how far apart."""
-    way, unrolled, size = config["way"], int(config["unrolled"]), 1 << TOTAL_BITS
+    way, unrolled, size = config.way, config.unrolled, 1 << TOTAL_BITS
     share = THREADS * unrolled * VECTOR_BYTES
     access = dense_access(0, THREADS, VECTOR_BYTES).scaled(unrolled)
     num_warps, num_ctas = THREADS // WARP_SIZE, size // share
@@ -170,11 +160,11 @@ def twin(config: Config) -> Launch:
             yield ops.Use((yield ops.GlobalLoad("in", (cta.cta_idx, 0), access)))
         yield ops.GlobalStore("out", (cta.cta_idx, 0), access if way != "read" else left)
 
-    piece = 1 << int(config["piece_bits"]) if config["piece_bits"] != "0" else 0
+    piece = 1 << config.piece_bits if config.piece_bits != 0 else 0
     read_piece = piece if way == "read" else 0
     out_share = share if way != "read" else 4 * num_warps
     return Launch(
-        kernel=config["kernel"], num_ctas=num_ctas, num_tiles=num_ctas,
+        kernel=config.kernel, num_ctas=num_ctas, num_tiles=num_ctas,
         roles=(WarpRole(name=way, num_warps=num_warps, program=program),), registers_per_thread=REGISTERS[way, unrolled],
         footprints=(
             *(
@@ -200,32 +190,28 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
 
 def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
     """What a piece takes beside its bytes, of the shortest ones."""
-    found = []
+    found: list[Fitted] = []
     for way, name in (("read", "hbm.row_open_read_bytes"), ("write", "hbm.row_open_write_bytes")):
         times = [
-            (int(row["piece_bits"]), float(row["gpu__time_duration.sum"])) for row in rows
+            (int(row["piece_bits"]), float(row["gpu__time_duration.sum"]))
+            for row in rows
             if row["way"] == way and row["unrolled"] == "1" and row.get("gpu__time_duration.sum")
         ]
         along = [ns for piece, ns in times if not piece]
         least = min((piece for piece, _ in times if piece), default=0)
         more = [(ns / along[0] - 1.0) * 2**piece for piece, ns in times if piece == least] if along else []
-        if more:
-            found.append(Fitted(
-                parameter=name, value=float(np.median(more)),
-                how=f"pieces of {2**least} bytes by one vector a thread, time over that of the same bytes in a row, less "
-                f"one, times {2**least}: median",
-            ))  # fmt: skip
+        how = (
+            f"pieces of {2**least} bytes by one vector a thread, time over that of the same bytes in a row, less "
+            f"one, times {2**least}: median"
+        )
+        found += Fitted.median(name, more, how)
     return found
 
 
 CASE = Case(
     name="piece_order",
     question="How fast does memory move the same bytes in another order?",
-    columns=("way", "unrolled", "piece_bits", "stride_bits"),
+    config_type=Config,
     groups={"orders": Group(configs=orders, metrics=METRICS, rank=3, is_cold=True)},
-    launch=launch,
-    check=check,
-    predict=predict,
-    tiers={"gpu__time_duration.sum": 4},
-    fit=fit,
-)
+    launch=launch, check=check, predict=predict, tiers={"gpu__time_duration.sum": 4}, fit=fit,
+)  # fmt: skip

@@ -4,24 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gpusim import load_gpu
-from gpusim.evidence.cases.case import (
-    Case,
-    Config,
-    Fitted,
-    Group,
-    KernelLaunch,
-    Output,
-    Outputs,
-    Repeated,
-    Windows,
-    WrongAnswer,
-)
+from gpusim.evidence.cases.case import Case, Fitted, Group, KernelLaunch, Output, Outputs, Repeated, Windows, WrongAnswer
+from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.output_check import check_windows, wrong_if
 from gpusim.evidence.cases.validation_kernel import WINDOW_BYTES, pattern_words, windows
 
 GPU = "h200_sxm"
@@ -53,11 +45,19 @@ RECORD = np.dtype([
 """Structure of kernel.cu, of a warp."""
 
 
-def mixes(seed: int) -> list[Config]:
+@dataclass(frozen=True)
+class Config(ConfigRow):
+    """Columns of one config."""
+
+    kernel: str
+    read_pause_cycles: int
+    write_pause_cycles: int
+
+
+def mixes() -> list[Config]:
     """Each way to read, by the pauses of who writes, then of who reads: even places have the first and third of these."""
-    del seed  # a sweep, the same for every seed
     return [
-        {"kernel": kernel, "read_pause_cycles": str(read_pause), "write_pause_cycles": str(write_pause)}
+        Config(kernel=kernel, read_pause_cycles=read_pause, write_pause_cycles=write_pause)
         for kernel, write_pause, read_pause in product(PIECE_BYTES, WRITE_PAUSES, READ_PAUSES)
     ]
 
@@ -73,16 +73,15 @@ def output() -> Windows:
     return Windows("out", ARRAY_BYTES, (*windows(32 * MIB), *ends))
 
 
-def launch(config: Config, is_counted: bool) -> KernelLaunch:
+def launch(config: Config) -> KernelLaunch:
     """Two CTAs on each SM."""
-    del is_counted  # the same launch
     return KernelLaunch(
-        kernel=config["kernel"],
+        kernel=config.kernel,
         arguments=(
             Repeated(words(), ARRAY_BYTES), output(), Output("state", np.zeros(2, dtype=np.uint32)),
             Output("records", np.zeros(2 * NUM_WARPS, dtype=RECORD)), np.uint32(ARRAY_BYTES // VECTOR_BYTES),
-            np.uint32(FLUSH_BYTES // VECTOR_BYTES), np.uint32(int(config["read_pause_cycles"])),
-            np.uint32(int(config["write_pause_cycles"])), np.uint32(SPAN_US * 1000), np.uint32(UNCOUNTED_US * 1000),
+            np.uint32(FLUSH_BYTES // VECTOR_BYTES), np.uint32(config.read_pause_cycles),
+            np.uint32(config.write_pause_cycles), np.uint32(SPAN_US * 1000), np.uint32(UNCOUNTED_US * 1000),
         ),
         grid=(NUM_CTAS, 1, 1), block=(THREADS, 1, 1), smem_bytes=SMEM_BYTES,
     )  # fmt: skip
@@ -116,44 +115,34 @@ def expected(num_turns: NDArray[np.uint32], offset: int, num_bytes: int) -> NDAr
 
 
 def check(config: Config, outputs: Outputs) -> dict[str, float]:
-    """Sums of all that was read, windows of what was written; then rates and times.
-
-    Raises:
-        WrongAnswer: CTAs were not there at once, two on each SM, or something is not what it should be.
-    """
+    """Sums of all that was read, windows of what was written; then rates and times."""
     records = outputs["records"].view(RECORD).reshape(-1)
     num_of_sm = np.bincount(records["sm"].astype(np.int64)[:: THREADS // WARP_SIZE], minlength=NUM_SMS)
     if outputs["state"][1] or len(num_of_sm) != NUM_SMS or (num_of_sm != CTAS_PER_SM).any():
         raise WrongAnswer(f"CTAs were not there at once, {CTAS_PER_SM} on each of {NUM_SMS} SMs")
     readers, writers = parted(records)
-    wrong = np.flatnonzero(readers["words_sum"] != sums_of_warps(config["kernel"], readers["num_turns"]))
+    wrong = np.flatnonzero(readers["words_sum"] != sums_of_warps(config.kernel, readers["num_turns"]))
     if len(wrong):
         raise WrongAnswer(f"warp {wrong[0]} of those that read has read other words than are there")
-    if writers["num_turns"].any() != (config["write_pause_cycles"] != "0"):
+    if writers["num_turns"].any() != (config.write_pause_cycles != 0):
         raise WrongAnswer("somebody wrote where nobody should, or nobody where all should")
-    out = output()
-    for (offset, num_bytes), came in zip(out.windows, out.split(outputs["out"]), strict=True):
-        is_off = came != expected(writers["num_turns"], offset, num_bytes)
-        if is_off.any():
-            raise WrongAnswer(f"byte {offset + int(np.argmax(is_off))} of the output is not what it should be")
+    check_windows(output(), outputs["out"], partial(expected, writers["num_turns"]))
     return _summary(config, readers, writers)
 
 
 def _summary(config: Config, readers: NDArray[np.void], writers: NDArray[np.void]) -> dict[str, float]:
     num_loads = int(readers["num_counted"].sum(dtype=np.int64))
-    if not num_loads:
-        raise WrongAnswer("no load was counted")
+    wrong_if(not num_loads, "no load was counted")
     counted_ns = (SPAN_US - UNCOUNTED_US) * 1e3
     mean = int(readers["load_cycles"].sum()) / num_loads
     squares = int(readers["load_cycles_squared"].sum()) / num_loads
     values = {
-        "read_gb_per_s": num_loads * PIECE_BYTES[config["kernel"]] / counted_ns,
+        "read_gb_per_s": num_loads * PIECE_BYTES[config.kernel] / counted_ns,
         "write_gb_per_s": int(writers["num_counted"].sum(dtype=np.int64)) * STORED_BYTES / counted_ns,
-        "load_mean_cycles": mean,
-        "load_deviation_cycles": max(0.0, squares - mean * mean) ** 0.5,
+        "load_mean_cycles": mean, "load_deviation_cycles": max(0.0, squares - mean * mean) ** 0.5,
         "sm_clock_mhz": float(np.median(readers["run_cycles"] / readers["run_ns"])) * 1e3,
-    }
-    if config["kernel"].endswith("meet"):
+    }  # fmt: skip
+    if config.kernel.endswith("meet"):
         first = readers[:: THREADS // WARP_SIZE]
         values["met_mean_cycles"] = int(first["met_cycles"].sum()) / int(first["num_counted"].sum(dtype=np.int64))
     return values
@@ -204,37 +193,34 @@ def waits(rows: Sequence[Mapping[str, str]]) -> Iterator[Wait]:
 def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
     """What a load waits for turns between reads and writes, and how unevenly."""
     told = list(waits(rows))
-    found: list[Fitted] = []
     alone = load_gpu(GPU).hbm.read_behind_write_wait_ns
     mixed = [
         (wait.mean_ns * (1.0 - wait.write_share) - alone * wait.write_share) / (wait.read_share * wait.write_share) ** 0.5
         for wait in told if wait.mean_ns > LEAST_MEAN_NS
     ]  # fmt: skip
-    if mixed:
-        how = (
-            "what a load takes more beside writes than beside reads alone, times the part of the peak rate that writes "
-            "leave, less what a chase beside writes waits, over the root of the parts of reads and writes: median of rows "
-            f"with less than {MOST_TAKEN:.0%} of the rate"
-        )
-        found.append(Fitted(parameter="hbm.read_write_turnaround_wait_ns", value=float(np.median(mixed)), how=how))
     turns = [
         wait.variance_ns2 / wait.mean_ns for wait in told
         if wait.kernel in ("line", "vector") and wait.mean_ns > LEAST_WAIT_NS and wait.variance_ns2 > 0.0
     ]  # fmt: skip
-    if turns:
-        how = "what the variance of a load's time grows by beside writes, over what its mean grows by: median of rows"
-        how += f" where that is more than {LEAST_WAIT_NS:g} ns"
-        found.append(Fitted(parameter="hbm.write_burst_ns", value=float(np.median(turns)), how=how))
-    return found
+    how_mixed = (
+        "what a load takes more beside writes than beside reads alone, times the part of the peak rate that writes "
+        "leave, less what a chase beside writes waits, over the root of the parts of reads and writes: median of rows "
+        f"with less than {MOST_TAKEN:.0%} of the rate"
+    )
+    how_turns = "what the variance of a load's time grows by beside writes, over what its mean grows by: median of rows"
+    how_turns += f" where that is more than {LEAST_WAIT_NS:g} ns"
+    return [
+        *Fitted.median("hbm.read_write_turnaround_wait_ns", mixed, how_mixed),
+        *Fitted.median("hbm.write_burst_ns", turns, how_turns),
+    ]
 
 
 CASE = Case(
     name="reads_beside_writes",
     question="How much longer does a load from memory take beside reads and writes of memory?",
-    columns=("read_pause_cycles", "write_pause_cycles"),
+    config_type=Config,
     groups={"mixes": Group(configs=mixes, rank=4, least_capability=(9, 0))},
-    launch=launch,
-    check=check,
+    launch=launch, check=check,
     values={
         "read_gb_per_s": "10^9 bytes a second that all CTAs read, of the counted span",
         "write_gb_per_s": "the same of what they write",
@@ -243,6 +229,5 @@ CASE = Case(
         "met_mean_cycles": "SM cycles from thread 0's load until it is past the barrier behind all warps' loads, mean",
         "sm_clock_mhz": "SM cycles over %globaltimer, median warp that reads",
     },
-    num_repeats=3,
-    fit=fit,
-)
+    num_repeats=3, fit=fit,
+)  # fmt: skip

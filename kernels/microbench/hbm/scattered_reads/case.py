@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusim.evidence.cases.case import Case, Config, Group, KernelLaunch, Output, Outputs, Repeated, WrongAnswer, by_value
+from gpusim.evidence.cases.case import Case, Group, KernelLaunch, Output, Outputs, Repeated, by_value
+from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.output_check import wrong_if
 from gpusim.evidence.cases.validation_kernel import pattern_words
 
 THREADS, NUM_CTAS = 1024, 264
@@ -25,23 +28,28 @@ METRICS = (
 )  # fmt: skip
 
 
-def _config(piece_bytes: int, footprint_bytes: int, order: str) -> Config:
-    return {
-        "kernel": f"scattered_{piece_bytes}", "piece_bytes": str(piece_bytes), "footprint_bytes": str(footprint_bytes),
-        "order": order,
-    }  # fmt: skip
+@dataclass(frozen=True)
+class Config(ConfigRow):
+    """Columns of one config."""
+
+    piece_bytes: int
+    footprint_bytes: int
+    order: str
+
+    @property
+    def kernel(self) -> str:
+        """Entry point."""
+        return f"scattered_{self.piece_bytes}"
 
 
-def pieces(seed: int) -> list[Config]:
+def pieces() -> list[Config]:
     """Every piece by every footprint; neighbours in the list share neither half of calibrating and judging rows."""
-    del seed  # a sweep, the same for every seed
-    return [_config(piece, footprint, "random") for piece in PIECES for footprint in FOOTPRINTS]
+    return Config.sweep(piece_bytes=PIECES, footprint_bytes=FOOTPRINTS, order="random")
 
 
-def ordered(seed: int) -> list[Config]:
+def ordered() -> list[Config]:
     """The same where pieces follow one another."""
-    del seed  # a sweep, the same for every seed
-    return [_config(piece, ORDERED_FOOTPRINT, "ordered") for piece in PIECES]
+    return Config.sweep(piece_bytes=PIECES, footprint_bytes=ORDERED_FOOTPRINT, order="ordered")
 
 
 def words() -> NDArray[np.uint32]:
@@ -66,28 +74,27 @@ def mixed(x: NDArray[np.uint32]) -> NDArray[np.uint32]:
 
 def num_pieces(config: Config) -> int:
     """That a launch reads."""
-    return NUM_STEPS * STEP_BYTES // int(config["piece_bytes"])
+    return NUM_STEPS * STEP_BYTES // config.piece_bytes
 
 
 def expected(config: Config) -> int:
     """Sum of all that is read, modulo 2^32."""
-    piece_bytes = int(config["piece_bytes"])
-    in_buffer = int(config["footprint_bytes"]) // piece_bytes
+    piece_bytes = config.piece_bytes
+    in_buffer = config.footprint_bytes // piece_bytes
     sums = sums_of_pieces(piece_bytes)
     numbers = np.arange(num_pieces(config), dtype=np.uint32)
-    places = numbers if config["order"] == "ordered" else mixed(numbers)
+    places = numbers if config.order == "ordered" else mixed(numbers)
     return int(sums[places & np.uint32(min(in_buffer, len(sums)) - 1)].sum(dtype=np.uint32))
 
 
-def launch(config: Config, is_counted: bool) -> KernelLaunch:
+def launch(config: Config) -> KernelLaunch:
     """Two CTAs an SM."""
-    del is_counted  # the same launch
-    in_buffer = int(config["footprint_bytes"]) // int(config["piece_bytes"])
-    question = np.array([NUM_STEPS, in_buffer - 1, config["order"] == "ordered"], dtype="<u4")
+    in_buffer = config.footprint_bytes // config.piece_bytes
+    question = np.array([NUM_STEPS, in_buffer - 1, config.order == "ordered"], dtype="<u4")
     return KernelLaunch(
-        kernel=config["kernel"],
+        kernel=config.kernel,
         arguments=(
-            Repeated(words(), int(config["footprint_bytes"])), by_value(question), Output("sum", np.zeros(1, dtype="<u4")),
+            Repeated(words(), config.footprint_bytes), by_value(question), Output("sum", np.zeros(1, dtype="<u4")),
             Output("times", np.full((NUM_CTAS, 2), -1, dtype="<i8")),
         ),
         grid=(NUM_CTAS, 1, 1), block=(THREADS, 1, 1),
@@ -97,24 +104,20 @@ def launch(config: Config, is_counted: bool) -> KernelLaunch:
 def check(config: Config, outputs: Outputs) -> dict[str, float]:
     """GB/s from the first CTA's start to the last one's end, if the sum is right."""
     found, wanted = int(outputs["sum"][0]), expected(config)
-    if found != wanted:
-        raise WrongAnswer(f"the sum of what was read is {found}, wants {wanted}")
+    wrong_if(found != wanted, f"the sum of what was read is {found}, wants {wanted}")
     times = outputs["times"]
-    if (times <= 0).any() or (times[:, 1] <= times[:, 0]).any():
-        raise WrongAnswer("a CTA has not told when it started and ended")
+    wrong_if((times <= 0).any() or (times[:, 1] <= times[:, 0]).any(), "a CTA has not told when it started and ended")
     return {"gb_per_s": NUM_STEPS * STEP_BYTES / float(times[:, 1].max() - times[:, 0].min())}
 
 
 CASE = Case(
     name="scattered_reads",
     question="How many bytes a second come out of memory in pieces that lie anywhere?",
-    columns=("piece_bytes", "footprint_bytes", "order"),
+    config_type=Config,
     groups={
-        "pieces": Group(configs=pieces, metrics=METRICS, rank=3),
-        "ordered": Group(configs=ordered, metrics=METRICS, rank=3),
+        "pieces": Group(configs=pieces, metrics=METRICS, rank=3), "ordered": Group(configs=ordered, metrics=METRICS, rank=3),
     },
-    launch=launch,
-    check=check,
+    launch=launch, check=check,
     values={"gb_per_s": "bytes read over the time from the first CTA's start to the last one's end"},
     num_repeats=3,
-)
+)  # fmt: skip

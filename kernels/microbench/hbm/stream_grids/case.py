@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -10,7 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim import GpuSpec, Launch, WarpRole, simulate
-from gpusim.evidence.cases.case import Case, Config, Fitted, Group, KernelLaunch, Outputs, Repeated, Windows, WrongAnswer
+from gpusim.evidence.cases.case import Case, Fitted, Group, KernelLaunch, Outputs, Repeated, Windows
+from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.output_check import check_windows
 from gpusim.evidence.cases.validation_kernel import PATTERN_BYTES, pattern_words, windows
 from gpusim.kernel_models.streaming import dense_access, share_footprint
 from gpusim.workload import ops
@@ -31,19 +35,27 @@ METRICS = (
 )  # fmt: skip
 
 
-def grids(seed: int) -> list[Config]:
+@dataclass(frozen=True)
+class Config(ConfigRow):
+    """Columns of one config."""
+
+    kernel: str
+    reads: int
+    writes: int
+    unrolled: int
+    threads: int
+    array_bytes: int
+
+
+def grids() -> list[Config]:
     """Both sizes of a way to move stand two apart, so that either half of the table has both."""
-    del seed  # a sweep, the same for every seed
     found = []
     for (reads, writes), unrolls in SHAPES.items():
         for unrolled, size in product(unrolls, SIZES):
-            found += [
-                {
-                    "kernel": f"stream_r{reads}_w{writes}_u{unrolled}", "reads": str(reads), "writes": str(writes),
-                    "unrolled": str(unrolled), "threads": str(threads), "array_bytes": str(size),
-                }
-                for threads in THREADS
-            ]  # fmt: skip
+            found += Config.sweep(
+                threads=THREADS, kernel=f"stream_r{reads}_w{writes}_u{unrolled}", reads=reads, writes=writes,
+                unrolled=unrolled, array_bytes=size
+            )  # fmt: skip
     return found
 
 
@@ -53,12 +65,12 @@ def words() -> NDArray[np.uint32]:
 
 
 def _shape(config: Config) -> tuple[int, int, int]:
-    return int(config["reads"]), int(config["writes"]), int(config["array_bytes"])
+    return config.reads, config.writes, config.array_bytes
 
 
 def _warp_bytes(config: Config) -> int:
     """That a warp reads of an array."""
-    return WARP_SIZE * VECTOR_BYTES * int(config["unrolled"])
+    return WARP_SIZE * VECTOR_BYTES * config.unrolled
 
 
 def _out(config: Config) -> Windows:
@@ -70,22 +82,21 @@ def _out(config: Config) -> Windows:
     return Windows("out", writes * size, tuple(places))
 
 
-def launch(config: Config, is_counted: bool) -> KernelLaunch:
+def launch(config: Config) -> KernelLaunch:
     """As many CTAs as an array has shares."""
-    del is_counted  # the same launch
     reads, _, size = _shape(config)
-    threads = int(config["threads"])
+    threads = config.threads
     return KernelLaunch(
-        kernel=config["kernel"],
+        kernel=config.kernel,
         arguments=(Repeated(words(), max(1, reads) * size if reads else PATTERN_BYTES), _out(config),
                    np.uint32(size // VECTOR_BYTES)),
-        grid=(size // (threads * int(config["unrolled"]) * VECTOR_BYTES), 1, 1), block=(threads, 1, 1),
+        grid=(size // (threads * config.unrolled * VECTOR_BYTES), 1, 1), block=(threads, 1, 1),
     )  # fmt: skip
 
 
 def sums_of_warps(config: Config) -> NDArray[np.uint32]:
     """What warps leave of one pattern, in the order of warps, modulo 2^32."""
-    threads, unrolled = int(config["threads"]), int(config["unrolled"])
+    threads, unrolled = config.threads, config.unrolled
     of_vectors = words().reshape(-1, unrolled, threads // WARP_SIZE, WARP_SIZE * VECTOR_BYTES // 4)
     return np.asarray(of_vectors.sum(axis=(1, 3), dtype=np.uint32)).reshape(-1)
 
@@ -110,11 +121,7 @@ def expected(config: Config, offset: int, num_bytes: int) -> NDArray[np.uint8]:
 
 def check(config: Config, outputs: Outputs) -> dict[str, float]:
     """Windows of what was written, every byte."""
-    out = _out(config)
-    for (offset, num_bytes), came in zip(out.windows, out.split(outputs["out"]), strict=True):
-        is_off = came != expected(config, offset, num_bytes)
-        if is_off.any():
-            raise WrongAnswer(f"byte {offset + int(np.argmax(is_off))} of the output is not what it should be")
+    check_windows(_out(config), outputs["out"], partial(expected, config))
     return {}
 
 
@@ -130,7 +137,7 @@ REGISTERS = {(1, 0, 1): 14, (1, 0, 2): 16, (1, 0, 4): 24, (1, 0, 8): 32, (0, 1, 
 def twin(config: Config) -> Launch:
     """The launch in the simulator's words."""
     reads, writes, size = _shape(config)
-    threads, unrolled = int(config["threads"]), int(config["unrolled"])
+    threads, unrolled = config.threads, config.unrolled
     share = threads * unrolled * VECTOR_BYTES
     access = dense_access(0, threads, VECTOR_BYTES).scaled(unrolled)
     inputs, outputs = [f"in {array}" for array in range(reads)], [f"out {array}" for array in range(writes)]
@@ -153,7 +160,7 @@ def twin(config: Config) -> Launch:
     num_ctas = size // share
     written = outputs or ["sums"]
     return Launch(
-        kernel=config["kernel"], num_ctas=num_ctas, num_tiles=num_ctas,
+        kernel=config.kernel, num_ctas=num_ctas, num_tiles=num_ctas,
         roles=(WarpRole(name="all", num_warps=num_warps, program=program),),
         registers_per_thread=REGISTERS[reads, writes, unrolled],
         footprints=(
@@ -239,11 +246,7 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
 CASE = Case(
     name="stream_grids",
     question="How fast does memory move what plain grids of CTAs read and write?",
-    columns=("reads", "writes", "unrolled", "threads", "array_bytes"),
+    config_type=Config,
     groups={"grids": Group(configs=grids, metrics=METRICS, rank=3, is_cold=True)},
-    launch=launch,
-    check=check,
-    predict=predict,
-    tiers={"gpu__time_duration.sum": 4},
-    fit=fit,
-)
+    launch=launch, check=check, predict=predict, tiers={"gpu__time_duration.sum": 4}, fit=fit,
+)  # fmt: skip

@@ -3,24 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from statistics import median
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusim.evidence.cases.case import (
-    Case,
-    Config,
-    Fitted,
-    Group,
-    Input,
-    KernelLaunch,
-    Output,
-    Outputs,
-    WrongAnswer,
-    by_value,
-)
+from gpusim.evidence.cases.case import Case, Fitted, Group, Input, KernelLaunch, Output, Outputs, WrongAnswer, by_value
+from gpusim.evidence.cases.config_row import ConfigRow
 from gpusim.machine.config import GpuSpec
 from gpusim.simulate.run import simulate
 from gpusim.workload import ops
@@ -38,66 +29,54 @@ FLUSH_BYTES = 128 * 1024 * 1024
 STATES = ("launched", "evicted", "flushed")
 
 
-def _config(kib: int, state: str, sms: int, warps: int) -> Config:
-    return {"kernel": "straight", "kib": str(kib), "state": state, "sms": str(sms), "warps": str(warps)}
+@dataclass(frozen=True)
+class Config(ConfigRow):
+    """Columns of one config."""
+
+    kib: int
+    state: str
+    sms: int
+    warps: int
+    kernel: str = "straight"
 
 
-def sizes(seed: int) -> list[Config]:
+def sizes() -> list[Config]:
     """Every size: as a launch finds it, out of the instruction caches, and out of L2, too."""
-    del seed  # a sweep, the same for every seed
-    return [
-        _config(kib, state, sms, warps)
-        for state in STATES for sms in (1, NUM_SMS) for warps in (1, 4, 16) for kib in SIZES_KIB
-    ]  # fmt: skip
+    return Config.sweep(state=STATES, sms=(1, NUM_SMS), warps=(1, 4, 16), kib=SIZES_KIB)
 
 
 def num_instructions(config: Config) -> int:
     """FFMA between the two readings of the clock."""
-    return int(config["kib"]) * 1024 // INSTRUCTION_BYTES
+    return config.kib * 1024 // INSTRUCTION_BYTES
 
 
 @cache
-def flush_buffer() -> NDArray[np.uint8]:
-    """What all CTAs read to empty L2; copied to the GPU once."""
-    buffer = np.zeros(FLUSH_BYTES, dtype=np.uint8)
-    buffer.setflags(write=False)
-    return buffer
+def buffer(num_bytes: int) -> NDArray[np.uint8]:
+    """Zeros; copied to the GPU once."""
+    zeros = np.zeros(num_bytes, dtype=np.uint8)
+    zeros.setflags(write=False)
+    return zeros
 
 
-@cache
-def no_buffer() -> NDArray[np.uint8]:
-    """Nothing to read."""
-    buffer = np.zeros(16, dtype=np.uint8)
-    buffer.setflags(write=False)
-    return buffer
-
-
-def launch(config: Config, is_counted: bool) -> KernelLaunch:
+def launch(config: Config) -> KernelLaunch:
     """A CTA on every SM; ``sms`` of them measure."""
-    del is_counted
-    is_flushed = config["state"] == "flushed"
-    plan = [int(config["kib"]), int(config["state"] != "launched"), FLUSH_BYTES // 16 * is_flushed, int(config["sms"])]
+    is_flushed = config.state == "flushed"
+    plan = [config.kib, int(config.state != "launched"), FLUSH_BYTES // 16 * is_flushed, config.sms]
     return KernelLaunch(
         kernel="straight",
         arguments=(
-            by_value(np.array(plan, dtype="<u4")), Input(flush_buffer() if is_flushed else no_buffer()),
+            by_value(np.array(plan, dtype="<u4")), Input(buffer(FLUSH_BYTES if is_flushed else 16)),
             np.float32(1.0), np.float32(1.0), Output("num_arrived", np.zeros(1, dtype="<u4")),
             Output("times", np.full((NUM_SMS, NUM_ROUNDS), -1, dtype="<i8")),
             Output("sums", np.full((NUM_SMS, NUM_ROUNDS), -1, dtype="<f4")),
         ),
-        grid=(NUM_SMS, 1, 1),
-        block=(32 * int(config["warps"]), 1, 1),
-        smem_bytes=ALONE_SMEM_BYTES,
+        grid=(NUM_SMS, 1, 1), block=(32 * config.warps, 1, 1), smem_bytes=ALONE_SMEM_BYTES,
     )  # fmt: skip
 
 
 def check(config: Config, outputs: Outputs) -> dict[str, float]:
-    """Cycles of the first, second and last time, over the SMs that measured.
-
-    Raises:
-        WrongAnswer: another sum than one for each instruction, another number of SMs, or a time that is none.
-    """
-    num_sms = int(config["sms"])
+    """Cycles of the first, second and last time, over the SMs that measured."""
+    num_sms = config.sms
     wanted = 28.0 + num_instructions(config)  # thread 0 begins with 0 + 1 + ... + 7
     sums, times = outputs["sums"][:num_sms], outputs["times"].astype(np.int64)
     if (sums != wanted).any():
@@ -113,7 +92,7 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
     }  # fmt: skip
 
 
-def derive(row: Config) -> dict[str, float]:
+def derive(row: Mapping[str, str]) -> dict[str, float]:
     """What being cold costs for each KiB."""
     if not (row.get("first_cycles") and row.get("warm_cycles")):
         return {}
@@ -122,8 +101,8 @@ def derive(row: Config) -> dict[str, float]:
 
 def rounds(config: Config, gpu: GpuSpec) -> list[float]:
     """Cycles of each run of the code, in the simulator: the first as cold as the config says, if L2 has it at least."""
-    num_warps = min(int(config["warps"]), gpu.warp_scheduler.num_schedulers)
-    num_bytes = int(config["kib"]) * 1024
+    num_warps = min(config.warps, gpu.warp_scheduler.num_schedulers)
+    num_bytes = config.kib * 1024
 
     def program(cta: RoleContext) -> Iterator[ops.Op]:
         for _ in range(NUM_ROUNDS):
@@ -135,7 +114,7 @@ def rounds(config: Config, gpu: GpuSpec) -> list[float]:
     role = WarpRole(name="all", num_warps=num_warps, program=program)
     result = simulate(
         Launch(kernel="straight", num_ctas=1, num_tiles=1, roles=(role,)), gpu, clock="max", recorded_sms="first",
-        l2="cold" if config["state"] == "flushed" else "warm",
+        l2="cold" if config.state == "flushed" else "warm",
     )  # fmt: skip
     (record,) = result.timeline.roles
     return [span.end_cycle - span.start_cycle for span in record.sections]
@@ -149,7 +128,7 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
     """
     cycles = rounds(config, gpu)
     found = {"warm_cycles": cycles[-1]}
-    return found if config["state"] == "launched" else found | {"first_cycles": cycles[0]}
+    return found if config.state == "launched" else found | {"first_cycles": cycles[0]}
 
 
 # ---------------------------------------------------------------------------------------------- parameters
@@ -196,10 +175,9 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
 CASE = Case(
     name="cold_code",
     question="What does straight-line code cost when it runs for the first time?",
-    columns=("kib", "state", "sms", "warps"),
+    config_type=Config,
     groups={"sizes": Group(configs=sizes, rank=5, least_capability=(9, 0))},
-    launch=launch,
-    check=check,
+    launch=launch, check=check,
     values={
         "first_cycles": "SM cycles of the first run, the median of the SMs that measured",
         "least_first_cycles": "the least of these SMs",
@@ -209,9 +187,5 @@ CASE = Case(
         "warm_cycles": "SM cycles of the fourth run, the median",
         "most_warm_cycles": "of the fourth run, the most",
     },
-    num_repeats=3,
-    predict=predict,
-    tiers={"warm_cycles": 4, "first_cycles": 4},
-    derive=derive,
-    fit=fit,
-)
+    num_repeats=3, predict=predict, tiers={"warm_cycles": 4, "first_cycles": 4}, derive=derive, fit=fit,
+)  # fmt: skip

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from gpusim import GpuSpec, Launch, WarpRole, simulate
-from gpusim.evidence.cases.case import Case, Config, Fitted, Group, Input, KernelLaunch, Output, Outputs, WrongAnswer
+from gpusim.evidence.cases.case import Case, Fitted, Group, Input, KernelLaunch, Output, Outputs
+from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.output_check import check_words
 from gpusim.workload import ops
 from gpusim.workload.gmem.global_access import global_access
 from gpusim.workload.launch import RoleContext
@@ -26,51 +29,48 @@ ALU_BEFORE = 12
 """Integer instructions before the load or store. Source: SASS."""
 
 
-def configs(seed: int, *, state: str) -> list[Config]:
+@dataclass(frozen=True)
+class Config(ConfigRow):
+    """Columns of one config."""
+
+    kernel: str
+    state: str
+    num_ctas: int
+    turn: int
+
+
+def configs(state: str) -> list[Config]:
     """Every kernel by the size of its grid, several times."""
-    del seed  # a sweep, the same for every seed
-    return [
-        {"kernel": kernel, "state": state, "num_ctas": str(num_ctas), "turn": str(turn)}
-        for turn in range(NUM_TURNS)
-        for kernel in KERNELS
-        for num_ctas in GRIDS
-    ]
+    return Config.sweep(turn=range(NUM_TURNS), state=state, kernel=KERNELS, num_ctas=GRIDS)
 
 
 def given(config: Config) -> np.ndarray[Any, np.dtype[np.uint32]]:
     """What is there to load."""
-    return np.random.default_rng(3).integers(0, 1 << 30, int(config["num_ctas"]) * THREADS, dtype=np.uint32)
+    return np.random.default_rng(3).integers(0, 1 << 30, config.num_ctas * THREADS, dtype=np.uint32)
 
 
-def launch(config: Config, is_counted: bool) -> KernelLaunch:
+def launch(config: Config) -> KernelLaunch:
     """So many CTAs."""
-    del is_counted
     words = given(config)
     return KernelLaunch(
-        kernel=config["kernel"], arguments=(Input(words), Output("to", np.zeros_like(words)), np.uint32(MORE)),
-        grid=(int(config["num_ctas"]), 1, 1), block=(THREADS, 1, 1),
+        kernel=config.kernel, arguments=(Input(words), Output("to", np.zeros_like(words)), np.uint32(MORE)),
+        grid=(config.num_ctas, 1, 1), block=(THREADS, 1, 1),
     )  # fmt: skip
 
 
 def check(config: Config, outputs: Outputs) -> dict[str, float]:
-    """Each warp's word is what it should be.
-
-    Raises:
-        WrongAnswer: one is not.
-    """
+    """Each warp's word is what it should be."""
     words = given(config)
     thread = np.arange(len(words), dtype=np.uint32)
-    value = {"empty": np.zeros_like(words), "store_one": thread + MORE, "load_one": words + MORE}[config["kernel"]]
+    value = {"empty": np.zeros_like(words), "store_one": thread + MORE, "load_one": words + MORE}[config.kernel]
     wanted = np.where(thread % 32 == 0, value, 0)
-    wrong = np.flatnonzero(outputs["to"] != wanted)
-    if len(wrong):
-        raise WrongAnswer(f"{config['kernel']}: word {wrong[0]} is {outputs['to'][wrong[0]]}, wants {wanted[wrong[0]]}")
+    check_words(outputs["to"], wanted, config.kernel)
     return {}
 
 
 def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
     """The same in the vocabulary: a word of each warp, 128 bytes apart."""
-    kernel, num_ctas = config["kernel"], int(config["num_ctas"])
+    kernel, num_ctas = config.kernel, config.num_ctas
     lanes = np.arange(THREADS).reshape(-1, 32)
     access = global_access(4 * lanes, 4, lanes % 32 == 0)
 
@@ -86,7 +86,7 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
         kernel="cold_launch", num_ctas=num_ctas, num_tiles=num_ctas, registers_per_thread=16,
         roles=(WarpRole(name="warps", num_warps=THREADS // 32, program=program),),
     )  # fmt: skip
-    result = simulate(launched, gpu, clock="max", l2="cold" if config["state"] == "cold" else "warm")
+    result = simulate(launched, gpu, clock="max", l2="cold" if config.state == "cold" else "warm")
     return {CYCLES: result.cycles}
 
 
@@ -106,22 +106,13 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
     return [Fitted(parameter="dispatcher.cold_start_cycles", value=float(np.mean(more)), how=how)]
 
 
-def of_state(state: str) -> Callable[[int], list[Config]]:
-    """The configs of a group."""
-    return partial(configs, state=state)
-
-
 CASE = Case(
     name="cold_launch",
     question="What does a launch take whose code, parameters and data are in no cache, beyond one that finds them all?",
-    columns=("state", "num_ctas", "turn"),
+    config_type=Config,
     groups={
-        "cold": Group(configs=of_state("cold"), metrics=METRICS, rank=3, is_cold=True),
-        "warm": Group(configs=of_state("warm"), metrics=METRICS, rank=3),
+        "cold": Group(configs=partial(configs, "cold"), metrics=METRICS, rank=3, is_cold=True),
+        "warm": Group(configs=partial(configs, "warm"), metrics=METRICS, rank=3),
     },
-    launch=launch,
-    check=check,
-    predict=predict,
-    fit=fit,
-    tiers={CYCLES: 6},
-)
+    launch=launch, check=check, predict=predict, fit=fit, tiers={CYCLES: 6},
+)  # fmt: skip

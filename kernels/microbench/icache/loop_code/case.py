@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from statistics import median
 
 import numpy as np
 
 from gpusim import GpuSpec, simulate
-from gpusim.evidence.cases.case import Case, Config, Fitted, Group, KernelLaunch, Output, Outputs, WrongAnswer, by_value
+from gpusim.evidence.cases.case import Case, Fitted, Group, KernelLaunch, Output, Outputs, WrongAnswer, by_value
+from gpusim.evidence.cases.config_row import ConfigRow
 from gpusim.machine.config import load_gpu
 from gpusim.machine.floorplan import SMS_PER_TPC
 from gpusim.machine.sm.instruction_cache import INSTRUCTION_BYTES, LOOP_WAYS
@@ -41,30 +43,38 @@ def name_of(num: int, reads: str) -> str:
     return f"loop_{num}" + ("_reads" if reads != "none" else "")
 
 
-def _config(num: int, reads: str, warps: int = 4, late: float = 0, sm: str = "0") -> Config:
-    return {
-        "kernel": name_of(num, reads), "instructions": str(num), "reads": reads, "warps": str(warps),
-        "late_cycles": f"{late:g}", "sm": sm,
-    }  # fmt: skip
+@dataclass(frozen=True)
+class Config(ConfigRow):
+    """Columns of one config."""
+
+    instructions: int
+    reads: str
+    warps: int = 4
+    late_cycles: int = 0
+    sm: str = "0"
+
+    @property
+    def kernel(self) -> str:
+        """Entry point."""
+        return name_of(self.instructions, self.reads)
 
 
-def lengths(seed: int) -> list[Config]:
+def lengths() -> list[Config]:
     """One warp a sub-core on one SM, every length; two and four, together and apart by a part of a turn."""
-    del seed  # a sweep, the same for every seed
     return [
-        *(_config(num, "none") for num in PLAIN), *(_config(num, "each_16") for num in READS),
-        *(_config(num, "none", warps) for warps in (8, 16) for num in SHARED),
-        *(_config(num, "none", 8, part * num) for part in (0.25, 1.0, 1.75) for num in SHARED),
+        *(Config(num, "none") for num in PLAIN),
+        *(Config(num, "each_16") for num in READS),
+        *(Config(num, "none", warps) for warps in (8, 16) for num in SHARED),
+        *(Config(num, "none", 8, round(part * num)) for part in (0.25, 1.0, 1.75) for num in SHARED),
     ]
 
 
-def places(seed: int) -> list[Config]:
+def places() -> list[Config]:
     """One SM of each TPC, alone; then all SMs at once."""
-    del seed  # a sweep, the same for every seed
     return [
-        *(_config(num, reads, sm=str(sm)) for reads, nums in OF_PLACES.items() for num in nums
+        *(Config(num, reads, sm=str(sm)) for reads, nums in OF_PLACES.items() for num in nums
           for sm in range(0, NUM_SMS, SMS_PER_TPC)),
-        *(_config(num, reads, sm="all") for reads, nums in (("none", PLAIN), ("each_16", READS)) for num in nums),
+        *(Config(num, reads, sm="all") for reads, nums in (("none", PLAIN), ("each_16", READS)) for num in nums),
     ]  # fmt: skip
 
 
@@ -78,18 +88,17 @@ def includes() -> dict[str, str]:
 
 def num_fma(config: Config) -> int:
     """Of a turn."""
-    num = int(config["instructions"])
-    return num if config["reads"] == "none" else num * BLOCK // (BLOCK + 1)
+    num = config.instructions
+    return num if config.reads == "none" else num * BLOCK // (BLOCK + 1)
 
 
-def launch(config: Config, is_counted: bool) -> KernelLaunch:
+def launch(config: Config) -> KernelLaunch:
     """A CTA on every SM, of which all run the loop, or one."""
-    del is_counted
-    warps = int(config["warps"])
-    sm = ALL_SMS if config["sm"] == "all" else int(config["sm"])
-    plan = np.array([*TURNS, round(float(config["late_cycles"])), sm], dtype="<u4")
+    warps = config.warps
+    sm = ALL_SMS if config.sm == "all" else int(config.sm)
+    plan = np.array([*TURNS, round(float(config.late_cycles)), sm], dtype="<u4")
     return KernelLaunch(
-        kernel=config["kernel"],
+        kernel=config.kernel,
         arguments=(
             by_value(plan.view(np.uint8)), np.float32(1.0), np.float32(1.0),
             Output("spans", np.zeros((NUM_SMS, warps, 2, 2), dtype="<u4")),
@@ -100,14 +109,10 @@ def launch(config: Config, is_counted: bool) -> KernelLaunch:
 
 
 def check(config: Config, outputs: Outputs) -> dict[str, float]:
-    """Cycles of a turn of all warps of an SM, over the SMs.
-
-    Raises:
-        WrongAnswer: another sum than one for each FFMA, another number of SMs, or more turns that take no longer.
-    """
+    """Cycles of a turn of all warps of an SM, over the SMs."""
     ran = outputs["sums"][:, 0] != 0
     sums, spans = outputs["sums"][ran], outputs["spans"][ran].astype(np.int64)
-    if len(sums) != (NUM_SMS if config["sm"] == "all" else 1):
+    if len(sums) != (NUM_SMS if config.sm == "all" else 1):
         raise WrongAnswer(f"{len(sums)} SMs ran the loop")
     wanted = BLOCK * (BLOCK - 1) / 2 + num_fma(config) * sum(TURNS)  # 0 + 1 + ... + 15 to begin with
     if (sums != wanted).any():
@@ -125,7 +130,7 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
 
 def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
     """Of plain loops whose warps keep together, on the SM that is asked for or on all; nothing of others."""
-    if float(config["late_cycles"]) or config["reads"] != "none":
+    if float(config.late_cycles) or config.reads != "none":
         return {}
     num = num_fma(config)
 
@@ -136,15 +141,15 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
             yield ops.Fma(num)
             yield ops.RangeEnd()
 
-    role = WarpRole(name="all", num_warps=int(config["warps"]), program=program)
+    role = WarpRole(name="all", num_warps=config.warps, program=program)
     result = simulate(
         Launch(kernel="loop", num_ctas=gpu.num_sms, num_tiles=gpu.num_sms, roles=(role,)), gpu,
         clock="max", recorded_sms=range(gpu.num_sms), l2="warm",
     )  # fmt: skip
     spans = {record.sm_idx: record.sections[-1] for record in result.timeline.roles}
     cycles = {sm: span.end_cycle - span.start_cycle for sm, span in spans.items()}
-    if config["sm"] != "all":
-        return {"turn_cycles": cycles[int(config["sm"])]}
+    if config.sm != "all":
+        return {"turn_cycles": cycles[int(config.sm)]}
     return {
         "turn_cycles": median(cycles.values()), "most_cycles": max(cycles.values()), "least_cycles": min(cycles.values()),
     }  # fmt: skip
@@ -204,18 +209,13 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
 CASE = Case(
     name="loop_code",
     question=__doc__ or "",
-    columns=("instructions", "reads", "warps", "late_cycles", "sm"),
+    config_type=Config,
     groups={"lengths": Group(configs=lengths, rank=3), "places": Group(configs=places, rank=3)},
-    launch=launch,
-    check=check,
+    launch=launch, check=check,
     values={
         "turn_cycles": "SM cycles of a turn of all warps of an SM, from the first one's begin to the last one's end; "
         "of all SMs the median",
         "most_cycles": "the most of these SMs", "least_cycles": "the least",
     },
-    num_repeats=3,
-    predict=predict,
-    tiers={"turn_cycles": 4, "most_cycles": 4},
-    fit=fit,
-    includes=includes,
-)
+    num_repeats=3, predict=predict, tiers={"turn_cycles": 4, "most_cycles": 4}, fit=fit, includes=includes,
+)  # fmt: skip

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gpusim.evidence.cases.access_patterns import LANES, Draw, lane_values, mask_of, mask_text
-from gpusim.evidence.cases.case import Case, Config, Group, Input, KernelLaunch, Output, Outputs, WrongAnswer, by_value
+from gpusim.evidence.cases.case import Case, Group, Input, KernelLaunch, Output, Outputs, WrongAnswer, by_value
+from gpusim.evidence.cases.config_row import ConfigRow
 from gpusim.machine.config import GpuSpec
 from gpusim.workload.gmem.global_access import tag_hash_of, tag_wavefronts
 from gpusim.workload.smem.access import wavefronts
@@ -26,23 +28,16 @@ REQUESTS = "l1tex__t_requests_pipe_lsu_mem_global_op_{}.sum"
 TAGS = "l1tex__t_output_wavefronts_pipe_lsu_mem_global_op_{}.sum"
 SECTORS = "l1tex__t_sectors_pipe_lsu_mem_global_op_{}.sum"
 LOAD_METRICS = (
-    REQUESTS.format("ld"), SECTORS.format("ld"),
-    TAGS.format("ld"),
-    "l1tex__t_set_accesses_pipe_lsu_mem_global_op_ld.sum",
-    "l1tex__t_set_conflicts_pipe_lsu_mem_global_op_ld.sum",
-    "l1tex__data_pipe_lsu_wavefronts.sum",
-    "l1tex__data_pipe_lsu_wavefronts_mem_lgds.sum",
-    "lts__t_sectors_srcunit_tex_op_read.sum",
+    REQUESTS.format("ld"), SECTORS.format("ld"), TAGS.format("ld"), "l1tex__t_set_accesses_pipe_lsu_mem_global_op_ld.sum",
+    "l1tex__t_set_conflicts_pipe_lsu_mem_global_op_ld.sum", "l1tex__data_pipe_lsu_wavefronts.sum",
+    "l1tex__data_pipe_lsu_wavefronts_mem_lgds.sum", "lts__t_sectors_srcunit_tex_op_read.sum",
 )  # fmt: skip
 STORE_METRICS = (
-    REQUESTS.format("st"), SECTORS.format("st"),
-    TAGS.format("st"),
-    "l1tex__t_set_accesses_pipe_lsu_mem_global_op_st.sum",
-    "l1tex__t_set_conflicts_pipe_lsu_mem_global_op_st.sum",
-    "l1tex__data_pipe_lsu_wavefronts.sum",
-    "l1tex__data_pipe_lsu_wavefronts_mem_lgds.sum",
-    "lts__t_sectors_srcunit_tex_op_write.sum",
+    REQUESTS.format("st"), SECTORS.format("st"), TAGS.format("st"), "l1tex__t_set_accesses_pipe_lsu_mem_global_op_st.sum",
+    "l1tex__t_set_conflicts_pipe_lsu_mem_global_op_st.sum", "l1tex__data_pipe_lsu_wavefronts.sum",
+    "l1tex__data_pipe_lsu_wavefronts_mem_lgds.sum", "lts__t_sectors_srcunit_tex_op_write.sum",
 )  # fmt: skip
+
 
 def _buffer() -> NDArray[np.uint8]:
     words = (np.arange(BUFFER_BYTES // 4, dtype=np.uint64) * 0x9E3779B1 + 0x7F4A7C15).astype("<u4").view(np.uint8)
@@ -121,6 +116,17 @@ def access_bytes(kernel: str) -> int:
     return int(kernel.removesuffix("_twice").rsplit("_b", 1)[1]) // 8
 
 
+@dataclass(frozen=True)
+class Config(ConfigRow):
+    """Columns of one config."""
+
+    kernel: str
+    pattern: int
+    family: str
+    active: str
+    addresses: str
+
+
 def draw(op: str, *, count: int, seed: int) -> list[Config]:
     """``count`` configs of an op, families in turn."""
     rng = np.random.default_rng([seed, OPS.index(op)])
@@ -130,10 +136,10 @@ def draw(op: str, *, count: int, seed: int) -> list[Config]:
     for idx in range(count):
         family = FAMILIES[idx % len(FAMILIES)]
         addresses = family(rng, size) % room // size * size
-        made.append({
-            "kernel": op, "pattern": str(idx), "family": family.__name__.lstrip("_"), "active": mask_text(_mask(rng)),
-            "addresses": " ".join(map(str, addresses)),
-        })  # fmt: skip
+        made.append(Config(
+            kernel=op, pattern=idx, family=family.__name__.lstrip("_"), active=mask_text(_mask(rng)),
+            addresses=" ".join(map(str, addresses)),
+        ))  # fmt: skip
     return made
 
 
@@ -142,29 +148,28 @@ def configs(ops: Sequence[str], count: int, *, suffix: str = "", every: int = 1)
 
     def drawn(seed: int) -> list[Config]:
         found = [config for op in ops for config in draw(op, count=count, seed=seed)[::every]]
-        return [{**config, "kernel": config["kernel"] + suffix} for config in found]
+        return [replace(config, kernel=config.kernel + suffix) for config in found]
 
     return drawn
 
 
 def lanes_of(config: Config) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """Addresses int64[32] in bytes from the buffer's start, active bool[32]."""
-    return np.array(config["addresses"].split(), dtype=np.int64), mask_of(config["active"])
+    return np.array(config.addresses.split(), dtype=np.int64), mask_of(config.active)
 
 
 # ---------------------------------------------------------------------------------------------- launch and check
 
 
-def launch(config: Config, is_counted: bool) -> KernelLaunch:
+def launch(config: Config) -> KernelLaunch:
     """The same launch whether it is counted or not."""
-    del is_counted
     addresses, _ = lanes_of(config)
-    stores = config["kernel"].startswith("st")
+    stores = config.kernel.startswith("st")
     target = Output("buffer", np.full(STORE_BYTES, 0xA5, dtype=np.uint8)) if stores else Input(BUFFER)
     return KernelLaunch(
-        kernel=config["kernel"],
+        kernel=config.kernel,
         arguments=(
-            by_value(addresses.astype("<u4")), np.uint32(int(config["active"], 16)), np.uint32(0), target,
+            by_value(addresses.astype("<u4")), np.uint32(int(config.active, 16)), np.uint32(0), target,
             Output("out", np.full((32, 16), 0xA5, dtype=np.uint8)),
         ),
         block=(32, 1, 1),
@@ -172,14 +177,10 @@ def launch(config: Config, is_counted: bool) -> KernelLaunch:
 
 
 def check(config: Config, outputs: Outputs) -> dict[str, float]:
-    """Refuse wrong data; there are no values.
-
-    Raises:
-        WrongAnswer: says the first lane or byte that is wrong.
-    """
+    """Refuse wrong data; there are no values."""
     addresses, active = lanes_of(config)
-    size, lanes = access_bytes(config["kernel"]), np.flatnonzero(active)
-    if config["kernel"].startswith("ld"):
+    size, lanes = access_bytes(config.kernel), np.flatnonzero(active)
+    if config.kernel.startswith("ld"):
         wanted = np.zeros((32, 16), dtype=np.uint8)
         wanted[lanes, :size] = BUFFER[addresses[lanes, None] + np.arange(size)]
         wrong = np.flatnonzero((outputs["out"] != wanted).any(axis=1))
@@ -202,7 +203,7 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
     """Requests, sectors and tag-stage wavefronts; of a load done twice, both times."""
     tags = tag_wavefronts(*lanes_of(config), tag_hash=tag_hash_of(gpu.compute_capability))
     addresses, active = lanes_of(config)
-    kind, times = config["kernel"][:2], 1 + config["kernel"].endswith("_twice")
+    kind, times = config.kernel[:2], 1 + config.kernel.endswith("_twice")
     sectors = len(np.unique(addresses[active] // 32))
     return {
         REQUESTS.format(kind): float(times), SECTORS.format(kind): float(times * sectors),
@@ -210,9 +211,9 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
     }  # fmt: skip
 
 
-def derive(row: Config) -> dict[str, float]:
+def derive(row: Mapping[str, str]) -> dict[str, float]:
     """Of one access: its lines, and the data stage's wavefronts by the plain bank rule."""
-    addresses, active = lanes_of(row)
+    addresses, active = lanes_of(Config.of(row))
     plain = int(wavefronts(f"st_shared_b{8 * access_bytes(row['kernel'])}", addresses, active))
     return {"num_lines": float(len(np.unique(addresses[active] // 128))), "num_plain_wavefronts": float(plain)}
 
@@ -220,7 +221,7 @@ def derive(row: Config) -> dict[str, float]:
 CASE = Case(
     name="global_access",
     question="Which sectors, tags and wavefronts does one access of one warp to global memory take, cold and in L1?",
-    columns=("pattern", "family", "active", "addresses"),
+    config_type=Config,
     groups={
         "load": Group(configs=configs(LOADS[2:], 300), metrics=LOAD_METRICS, rank=3),
         "load_twice": Group(configs=configs(LOADS[2:], 300, suffix="_twice", every=2), metrics=LOAD_METRICS, rank=4),
@@ -228,9 +229,7 @@ CASE = Case(
         "load_narrow": Group(configs=configs(LOADS[:2], 60), metrics=LOAD_METRICS, rank=7),
         "load_narrow_twice": Group(configs=configs(LOADS[:2], 60, suffix="_twice", every=2), metrics=LOAD_METRICS, rank=7),
     },
-    launch=launch,
-    check=check,
-    predict=predict,
+    launch=launch, check=check, predict=predict,
     tiers={name.format(kind): tier for name, tier in ((REQUESTS, 3), (SECTORS, 3), (TAGS, 3)) for kind in ("ld", "st")},
     derive=derive,
-)
+)  # fmt: skip

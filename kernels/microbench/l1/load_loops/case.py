@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gpusim import GpuSpec, Launch, WarpRole, load_gpu, simulate
-from gpusim.evidence.cases.case import Case, Config, Fitted, Group, KernelLaunch, Output, Outputs, Repeated, WrongAnswer
+from gpusim.evidence.cases.case import Case, Fitted, Group, KernelLaunch, Output, Outputs, Repeated, WrongAnswer
+from gpusim.evidence.cases.config_row import ConfigRow
 from gpusim.workload import ops
 from gpusim.workload.launch import RoleContext
 from gpusim.workload.smem.access import AccessPattern
@@ -37,23 +38,30 @@ WALKS = ((8, 8), (16, 0), (8, 0), (0, 8), (4, 4), (8, 1))
 PLACES = ((8, 1), (16, 1), (32, 1), (32, 2))
 """Warps of a CTA, CTAs of an SM."""
 
-COLUMNS = ("warps", "ctas", "rows", "a_walks", "b_walks")
+
+@dataclass(frozen=True)
+class Config(ConfigRow):
+    """Columns of one config."""
+
+    kernel: str
+    warps: int
+    ctas: int = 1
+    rows: str = "own"
+    a_walks: int = 0
+    b_walks: int = 0
 
 
-def between(seed: int) -> list[Config]:
+def between() -> list[Config]:
     """Every load with every number of every instruction, by warps."""
-    del seed  # a sweep, the same for every seed
     names = [
         "global_wide_0", "shared_wide_0", "global_chain_8", "global_chain_16",
         *(f"{load}_{op}_{num}" for load in LOADS for op in OPS for num in NUMBERS),
     ]  # fmt: skip
-    fixed = {"ctas": "1", "rows": "own", "a_walks": "0", "b_walks": "0"}
-    return [{"kernel": name, "warps": str(warps), **fixed} for name in names for warps in WARPS]
+    return Config.sweep(kernel=names, warps=WARPS)
 
 
-def walks(seed: int) -> list[Config]:
+def walks() -> list[Config]:
     """Turns of eight words and eight lines in every way; of others all that can walk does, or nothing."""
-    del seed  # a sweep, the same for every seed
     ways: list[tuple[str, str, int, int]] = [
         ("walk_8_8", rows, a, b) for rows in ("own", "one") for a in (0, 1) for b in (0, 1)
     ]
@@ -61,26 +69,22 @@ def walks(seed: int) -> list[Config]:
         (f"walk_{a}_{b}", "own", int(a > 0) * on, int(b > 0) * on) for a, b in WALKS if (a, b) != (8, 8) for on in (0, 1)
     ]
     ways += [("wide_8_8", rows, 1, 1) for rows in ("own", "one")]
-    return [
-        {"kernel": name, "warps": str(warps), "ctas": str(ctas), "rows": rows, "a_walks": str(a), "b_walks": str(b)}
-        for name, rows, a, b in ways
-        for warps, ctas in PLACES
-    ]
+    return [Config(name, warps, ctas, rows, a, b) for name, rows, a, b in ways for warps, ctas in PLACES]
 
 
 def loads_of(config: Config) -> tuple[int, int]:
     """(loads of a word, loads of a line) of a turn that walks.
 
-    >>> loads_of({"kernel": "walk_8_1"}), loads_of({"kernel": "wide_8_8"})
+    >>> loads_of(Config("walk_8_1", 4)), loads_of(Config("wide_8_8", 4))
     ((8, 1), (8, 8))
     """
-    _, a, b = config["kernel"].split("_")
+    _, a, b = config.kernel.split("_")
     return int(a), int(b)
 
 
 def is_walk(config: Config) -> bool:
     """Whether it is of the second group."""
-    return config["kernel"].startswith(("walk", "wide"))
+    return config.kernel.startswith(("walk", "wide"))
 
 
 def words(first: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -95,27 +99,26 @@ DATA.flags.writeable = False
 def steps(config: Config) -> dict[str, int]:
     """Where rows and lines lie, in bytes (the pitch of ``wide_8_8``: words); each CTA has its own."""
     a, b = loads_of(config)
-    num_ctas = NUM_SMS * int(config["ctas"])
-    a_step, b_step = WORD_BYTES * a * int(config["a_walks"]), LINE_BYTES * b * int(config["b_walks"])
+    num_ctas = NUM_SMS * config.ctas
+    a_step, b_step = WORD_BYTES * a * config.a_walks, LINE_BYTES * b * config.b_walks
     a_warp = WALK_TURNS * WORD_BYTES * a + LINE_BYTES
     found = {
-        "num_turns": WALK_TURNS, "row_warps": 1 if config["rows"] == "own" else int(config["warps"]), "pitch": LINE_BYTES,
+        "num_turns": WALK_TURNS, "row_warps": 1 if config.rows == "own" else config.warps, "pitch": LINE_BYTES,
         "a_step": a_step, "a_warp": a_warp, "a_cta": 32 * a_warp, "b_step": b_step,
         "b_cta": max(LINE_BYTES * b, WALK_TURNS * b_step),
     }  # fmt: skip
-    if config["kernel"] == "wide_8_8":
+    if config.kernel == "wide_8_8":
         found.update(pitch=num_ctas * LANES, b_cta=LINE_BYTES, b_step=8 * num_ctas * LINE_BYTES)
     return found
 
 
-def launch(config: Config, is_counted: bool) -> KernelLaunch:
+def launch(config: Config) -> KernelLaunch:
     """One CTA, or as many as the SMs hold."""
-    del is_counted
-    warps = int(config["warps"])
+    warps = config.warps
     block = (warps * LANES, 1, 1)
     if not is_walk(config):
         return KernelLaunch(
-            kernel=config["kernel"], block=block,
+            kernel=config.kernel, block=block,
             arguments=(
                 Repeated(DATA, LOADS_OF_TURN * LINE_BYTES), Output("zeros", np.zeros(LANES, dtype="<u4")),
                 Output("times", np.zeros(warps, dtype=TIMES)), Output("sums", np.zeros(warps * LANES, dtype="<f4")),
@@ -123,11 +126,10 @@ def launch(config: Config, is_counted: bool) -> KernelLaunch:
             ),
         )  # fmt: skip
     _, b = loads_of(config)
-    num_ctas, at = NUM_SMS * int(config["ctas"]), steps(config)
+    num_ctas, at = NUM_SMS * config.ctas, steps(config)
     lines_bytes = (WALK_TURNS + 1) * max(b, 1) * LINE_BYTES * num_ctas
     return KernelLaunch(
-        kernel=config["kernel"], grid=(num_ctas, 1, 1), block=block,
-        smem_bytes=ALONE_SMEM_BYTES if config["ctas"] == "1" else 0,
+        kernel=config.kernel, grid=(num_ctas, 1, 1), block=block, smem_bytes=ALONE_SMEM_BYTES if config.ctas == 1 else 0,
         arguments=(
             Repeated(DATA, num_ctas * at["a_cta"]), Repeated(DATA, lines_bytes),
             Output("times", np.zeros(num_ctas * warps, dtype=TIMES)),
@@ -140,17 +142,17 @@ def launch(config: Config, is_counted: bool) -> KernelLaunch:
 
 def expected(config: Config, cta: int) -> NDArray[np.float64]:
     """The sums of a CTA's threads, float64[warps, 32]; all of them are whole numbers that fp32 holds."""
-    warps = int(config["warps"])
+    warps = config.warps
     lane = np.arange(LANES)
     if not is_walk(config):
-        if config["kernel"].startswith("none"):
+        if config.kernel.startswith("none"):
             return np.zeros((warps, LANES))
         held = words(np.arange(LOADS_OF_TURN)[:, None] * LANES + lane)
-        left = held[:1] if "chain" in config["kernel"] else held[::2]  # whose addresses come from the first line's, plus 0
+        left = held[:1] if "chain" in config.kernel else held[::2]  # whose addresses come from the first line's, plus 0
         return np.broadcast_to(BETWEEN_TURNS * (left * held[1::2]).sum(axis=0), (warps, LANES))
     a, b = loads_of(config)
     at = steps(config)
-    pitch = at["pitch"] * (WORD_BYTES if config["kernel"] == "wide_8_8" else 1)
+    pitch = at["pitch"] * (WORD_BYTES if config.kernel == "wide_8_8" else 1)
     turn, place = np.arange(WALK_TURNS)[:, None], np.arange(max(a, b))
     left = np.ones((warps, 1, WALK_TURNS, max(a, b)))
     right = np.ones((1, LANES, WALK_TURNS, max(a, b)))
@@ -166,25 +168,21 @@ def expected(config: Config, cta: int) -> NDArray[np.float64]:
 
 
 def check(config: Config, outputs: Outputs) -> dict[str, float]:
-    """Sums are those of the data, all that was 0 still is; cycles of a turn, of all warps of an SM and of the first CTA.
-
-    Raises:
-        WrongAnswer: they are not.
-    """
-    warps = int(config["warps"])
+    """Sums are those of the data, all that was 0 still is; cycles of a turn, of all warps of an SM and of the first CTA."""
+    warps = config.warps
     times = outputs["times"].reshape(-1, warps)
     sums = outputs["sums"].reshape(-1, warps, LANES)
     for cta in sorted({int(cta) for cta in np.linspace(0, len(sums) - 1, NUM_CHECKED)}):
         if (sums[cta] != expected(config, cta)).any():
-            raise WrongAnswer(f"{config['kernel']}: a sum of CTA {cta} is wrong")
+            raise WrongAnswer(f"{config.kernel}: a sum of CTA {cta} is wrong")
     if times["left"].any():
-        raise WrongAnswer(f"{config['kernel']}: zeros have become something else")
+        raise WrongAnswer(f"{config.kernel}: zeros have become something else")
     num_turns = WALK_TURNS if is_walk(config) else BETWEEN_TURNS
     took, first = [], []
     for sm in np.unique(times["sm"][:, 0]):
         here = np.flatnonzero(times["sm"][:, 0] == sm)
-        if len(here) != int(config["ctas"]):
-            raise WrongAnswer(f"{config['kernel']}: SM {sm} had {len(here)} CTAs, wants {config['ctas']}")
+        if len(here) != config.ctas:
+            raise WrongAnswer(f"{config.kernel}: SM {sm} had {len(here)} CTAs, wants {config.ctas}")
         since = times["begin"][here[0], 0]
         begin, end = ((times[name][here] - since).astype("<i4") for name in ("begin", "end"))
         took.append((end.max() - begin.min()) / num_turns)
@@ -200,12 +198,8 @@ TWIN_TURNS = (8, 24)
 ALU_OF_TURN, ALU_OF_LINE = 4, 2
 """Integer instructions of a turn, and for each line's address. Source: SASS."""
 TWIN_OPS = {
-    "wide": (ops.ImadWide, 1),
-    "chain": (ops.ImadWide, 1),
-    "add": (ops.Alu, 1),
-    "add64": (ops.Alu, 2),
-    "fma": (ops.Fma, 1),
-}
+    "wide": (ops.ImadWide, 1), "chain": (ops.ImadWide, 1), "add": (ops.Alu, 1), "add64": (ops.Alu, 2), "fma": (ops.Fma, 1),
+}  # fmt: skip
 """What stands for an instruction between loads, and how often; nothing for IMAD, which the vocabulary does not have."""
 
 
@@ -230,10 +224,10 @@ def _accesses(num: int, num_sectors: int, warps: int, sharers: int) -> tuple[Acc
 
 def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
     """Cycles of a turn of all warps: the slope between two numbers of turns."""
-    warps = int(config["warps"])
+    warps = config.warps
     each = min(WARPS_OF_ROLE, warps)
-    ctas = int(config["ctas"])
-    kernel = config["kernel"]
+    ctas = config.ctas
+    kernel = config.kernel
 
     def turn_between() -> Iterator[Any]:
         load, name, num = kernel.split("_")
@@ -257,13 +251,13 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
 
     def turn_walk(cta: RoleContext, role: int, turn: int) -> Iterator[Any]:
         a, b = loads_of(config)
-        is_own = config["rows"] == "own"
+        is_own = config.rows == "own"
         rows = role if is_own else 0
         tokens: list[Any] = []
         for access in _accesses(a, 1, each, 1 if is_own else each):
-            tokens.append((yield ops.GlobalLoad("a", (cta.cta_idx * 32 + rows, turn * int(config["a_walks"])), access)))
+            tokens.append((yield ops.GlobalLoad("a", (cta.cta_idx * 32 + rows, turn * config.a_walks), access)))
         for access in _accesses(b, 4, each, each):
-            tokens.append((yield ops.GlobalLoad("b", (cta.cta_idx, turn * int(config["b_walks"])), access)))
+            tokens.append((yield ops.GlobalLoad("b", (cta.cta_idx, turn * config.b_walks), access)))
         wide = b if kernel.startswith("wide") else 0
         yield ops.Alu(ALU_OF_TURN + ALU_OF_LINE * (b - wide))
         if wide:
@@ -313,31 +307,24 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
     tuned = [replace(gpu, l1=replace(gpu.l1, hit_on_miss_cycles=tried)) for tried in TRIED]
     found = []
     for row in told:
-        config = {name: row[name] for name in ("kernel", *COLUMNS)}
-        turns = [predict(config, each)["cycles_per_turn"] for each in tuned]
+        turns = [predict(Config.of(row), each)["cycles_per_turn"] for each in tuned]
         found.append(float(np.interp(float(row["cycles_per_turn"]), turns, TRIED)))
-    if not found:
-        return []
-    return [
-        Fitted(
-            parameter="l1.hit_on_miss_cycles", value=float(np.median(found)),
-            how="loops of 32 warps, eight words and eight lines, that walk: as the twin takes as long, median",
-        )
-    ]  # fmt: skip
+    how = "loops of 32 warps, eight words and eight lines, that walk: as the twin takes as long, median"
+    return Fitted.median("l1.hit_on_miss_cycles", found, how)
 
 
 def derive(row: Mapping[str, str]) -> dict[str, float]:
     """Cycles of a turn over its requests of all warps of an SM."""
     if not row.get("cycles_per_turn") or row["kernel"].startswith("none"):
         return {}
-    loads = sum(loads_of(row)) if is_walk(row) else LOADS_OF_TURN
+    loads = sum(loads_of(Config.of(row))) if is_walk(Config.of(row)) else LOADS_OF_TURN
     return {"cycles_per_request": float(row["cycles_per_turn"]) / (loads * int(row["warps"]) * int(row["ctas"]))}
 
 
 CASE = Case(
     name="load_loops",
     question=__doc__ or "",
-    columns=COLUMNS,
+    config_type=Config,
     groups={
         "between": Group(configs=between, rank=3),
         "walks": Group(
@@ -349,15 +336,10 @@ CASE = Case(
             ),
         ),
     },
-    launch=launch,
-    check=check,
+    launch=launch, check=check,
     values={
         "cycles_per_turn": "SM cycles from the first warp's begin to the last one's end, over turns; the median of the SMs",
         "first_cycles_per_turn": "the same of the CTA that came first to each SM",
     },
-    num_repeats=5,
-    predict=predict,
-    derive=derive,
-    fit=fit,
-    tiers={"cycles_per_turn": 4},
+    num_repeats=5, predict=predict, derive=derive, fit=fit, tiers={"cycles_per_turn": 4},
 )  # fmt: skip

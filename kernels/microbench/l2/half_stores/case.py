@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
@@ -10,7 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim import Launch, WarpRole, simulate
-from gpusim.evidence.cases.case import Case, Config, Group, KernelLaunch, Output, Outputs, WrongAnswer, by_value
+from gpusim.evidence.cases.case import Case, Group, KernelLaunch, Output, Outputs, by_value
+from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.output_check import check_words
 from gpusim.evidence.cases.rows import number_in
 from gpusim.machine.config import GpuSpec
 from gpusim.workload import ops
@@ -42,42 +45,44 @@ METRICS = (WRITE, REQUESTS, READ, ALL, RED, OF_L1, "lts__t_sectors_srcunit_ltcfa
 # ---------------------------------------------------------------------------------------------- configs
 
 
-def config_of(kernel: str, *, warps: int, ctas: int, apart: int = 1, shift: int = 0, pitch: int = 0) -> Config:
-    """A config as text; ``pitch``: from row to row of a CTA; 0: side by side."""
-    return {
-        "kernel": kernel, "num_warps": str(warps), "num_ctas": str(ctas), "num_apart": str(apart),
-        "shift_bytes": str(shift), "pitch_bytes": str(pitch or warps * ROW_BYTES),
-    }  # fmt: skip
+@dataclass(frozen=True)
+class Config(ConfigRow):
+    """Columns of one config."""
+
+    kernel: str
+    num_warps: int
+    num_ctas: int
+    num_apart: int = 1
+    shift_bytes: int = 0
+    pitch_bytes: int = 0
+    """Bytes from row to row of a CTA; 0: adjacent rows."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "pitch_bytes", self.pitch_bytes or self.num_warps * ROW_BYTES)
 
 
-def stores(seed: int) -> list[Config]:
+def stores() -> list[Config]:
     """How far apart two halves are: unrolled or not, with a pause, with stores between them, with warps beside them."""
-    del seed  # a sweep, the same for every seed
-    found = [config_of(kernel, warps=warps, ctas=ctas) for warps, ctas in GRIDS for kernel in KERNELS]
-    found += [config_of(kernel, warps=warps, ctas=1, pitch=4096) for warps in (1, 4, 8) for kernel in KERNELS]
-    return found + [
-        config_of(kernel, warps=warps, ctas=1, apart=apart)
-        for warps in (1, 8) for kernel in ("store_1_0", "store_2_0") for apart in (2, 4, 8)
-    ]  # fmt: skip
+    found = [Config(kernel, num_warps=warps, num_ctas=ctas) for warps, ctas in GRIDS for kernel in KERNELS]
+    found += Config.sweep(num_warps=(1, 4, 8), kernel=KERNELS, num_ctas=1, pitch_bytes=4096)
+    return found + Config.sweep(num_warps=(1, 8), kernel=("store_1_0", "store_2_0"), num_apart=(2, 4, 8), num_ctas=1)
 
 
-def shifted(seed: int) -> list[Config]:
+def shifted() -> list[Config]:
     """Rows that begin in the midst of a sector: all of them, or every second."""
-    del seed
     return [
-        config_of(kernel, warps=8, ctas=ctas, shift=shift, pitch=8 * ROW_BYTES + beyond)
+        Config(kernel, num_warps=8, num_ctas=ctas, shift_bytes=shift, pitch_bytes=8 * ROW_BYTES + beyond)
         for (shift, beyond), ctas, kernel in product(
             ((16, 32), (0, 16), (0, 48)), (1, ONE_EACH), ("store_1_0", "store_2_0", "store_8_0")
         )
     ]  # fmt: skip
 
 
-def reductions(seed: int) -> list[Config]:
+def reductions() -> list[Config]:
     """Half a sector, or a whole one, of each row."""
-    del seed
     return [
-        config_of(kernel, warps=warps, ctas=ctas, apart=apart)
-        for kernel in ("red_4", "red_8") for (warps, ctas), apart in product(((1, 1), (8, 1), (8, ONE_EACH)), (1, 8))
+        Config(kernel, num_warps=warps, num_ctas=ctas, num_apart=distance)
+        for kernel in ("red_4", "red_8") for (warps, ctas), distance in product(((1, 1), (8, 1), (8, ONE_EACH)), (1, 8))
     ]  # fmt: skip
 
 
@@ -86,7 +91,7 @@ def reductions(seed: int) -> list[Config]:
 
 def lane_bytes(config: Config) -> int:
     """Of a store."""
-    return 8 if config["kernel"] == "red_8" else 4
+    return 8 if config.kernel == "red_8" else 4
 
 
 def num_pieces(config: Config) -> int:
@@ -96,34 +101,27 @@ def num_pieces(config: Config) -> int:
 
 def num_bytes(config: Config) -> int:
     """Of the buffer: all rows, and what the last begins behind."""
-    rows = int(config["num_ctas"]) * NUM_GROUPS * 8
-    return rows * int(config["pitch_bytes"]) + 128
+    rows = config.num_ctas * NUM_GROUPS * 8
+    return rows * config.pitch_bytes + 128
 
 
-def launch(config: Config, is_counted: bool) -> KernelLaunch:
+def launch(config: Config) -> KernelLaunch:
     """All warps walk their rows, over and over."""
-    del is_counted
-    walk = [
-        int(config["pitch_bytes"]), int(config["shift_bytes"]), num_pieces(config), NUM_GROUPS, int(config["num_apart"]),
-        NUM_ROUNDS,
-    ]  # fmt: skip
+    walk = [config.pitch_bytes, config.shift_bytes, num_pieces(config), NUM_GROUPS, config.num_apart, NUM_ROUNDS]
     return KernelLaunch(
-        kernel=config["kernel"],
-        arguments=(
-            Output("buffer", np.zeros(num_bytes(config) // 4, dtype="<u4")), by_value(np.array(walk, dtype="<u4")),
-        ),
-        grid=(int(config["num_ctas"]), 1, 1),
-        block=(int(config["num_warps"]) * 32, 1, 1),
+        kernel=config.kernel,
+        arguments=(Output("buffer", np.zeros(num_bytes(config) // 4, dtype="<u4")), by_value(np.array(walk, dtype="<u4"))),
+        grid=(config.num_ctas, 1, 1), block=(config.num_warps * 32, 1, 1),
     )  # fmt: skip
 
 
 def wanted(config: Config) -> NDArray[np.uint32]:
     """What the buffer holds behind a launch."""
     held = np.zeros(num_bytes(config) // 4, dtype="<u4")
-    rows, pitch, shift = int(config["num_ctas"]) * NUM_GROUPS * 8, int(config["pitch_bytes"]), int(config["shift_bytes"])
-    along = (shift + np.arange(0, int(config["num_warps"]) * ROW_BYTES, 4)) // 4
+    rows, pitch, shift = config.num_ctas * NUM_GROUPS * 8, config.pitch_bytes, config.shift_bytes
+    along = (shift + np.arange(0, config.num_warps * ROW_BYTES, 4)) // 4
     words = (np.arange(rows)[:, None] * (pitch // 4) + along).reshape(-1)
-    if config["kernel"].startswith("store"):
+    if config.kernel.startswith("store"):
         held[words] = (words * 0x9E3779B1 + NUM_ROUNDS - 1).astype(np.uint32)
     else:
         held[words] = np.array(NUM_ROUNDS, dtype="<f4").view("<u4")
@@ -131,26 +129,19 @@ def wanted(config: Config) -> NDArray[np.uint32]:
 
 
 def check(config: Config, outputs: Outputs) -> dict[str, float]:
-    """Every word is what the last round leaves there.
-
-    Raises:
-        WrongAnswer: one is not.
-    """
-    found, expected = outputs["buffer"], wanted(config)
-    wrong = np.flatnonzero(found != expected)
-    if len(wrong):
-        raise WrongAnswer(f"{config['kernel']}: word {wrong[0]} is {found[wrong[0]]}, wants {expected[wrong[0]]}")
+    """Every word is what the last round leaves there."""
+    check_words(outputs["buffer"], wanted(config), config.kernel)
     return {"asked_bytes": float(asked_bytes(config))}
 
 
-def asked_bytes(config: Mapping[str, str]) -> int:
+def asked_bytes(config: Config) -> int:
     """That are stored or added to."""
-    return int(config["num_ctas"]) * NUM_GROUPS * 8 * int(config["num_warps"]) * ROW_BYTES * NUM_ROUNDS
+    return config.num_ctas * NUM_GROUPS * 8 * config.num_warps * ROW_BYTES * NUM_ROUNDS
 
 
 def derive(row: Mapping[str, str]) -> dict[str, float]:
     """Sectors that L2 writes for each that is stored."""
-    return {"written_fraction": number_in(row, WRITE) * 32 / asked_bytes(row)} if row.get(WRITE) else {}
+    return {"written_fraction": number_in(row, WRITE) * 32 / asked_bytes(Config.of(row))} if row.get(WRITE) else {}
 
 
 # ---------------------------------------------------------------------------------------------- the twin
@@ -158,16 +149,16 @@ def derive(row: Mapping[str, str]) -> dict[str, float]:
 
 def group_of(config: Config) -> AccessPattern:
     """What the warps of a CTA store at a time: eight rows of four lanes each."""
-    size, pitch = lane_bytes(config), int(config["pitch_bytes"])
-    lane, warp = np.arange(32), np.arange(int(config["num_warps"]))[:, None]
-    first = int(config["shift_bytes"]) + warp * ROW_BYTES + lane // 4 * pitch + lane % 4 * size
+    size, pitch = lane_bytes(config), config.pitch_bytes
+    lane, warp = np.arange(32), np.arange(config.num_warps)[:, None]
+    first = config.shift_bytes + warp * ROW_BYTES + lane // 4 * pitch + lane % 4 * size
     return global_access(first, size)
 
 
 def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
     """All warps walk the same way."""
     access, num = group_of(config), num_pieces(config) * NUM_GROUPS
-    is_store = config["kernel"].startswith("store")
+    is_store = config.kernel.startswith("store")
 
     def program(cta: RoleContext) -> Iterator[Any]:
         for _ in cta.loop(num * NUM_ROUNDS):
@@ -176,8 +167,8 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
             yield ops.GlobalStore("buffer", tile, access) if is_store else ops.GlobalAtomic("buffer", tile, access)
 
     launched = Launch(
-        kernel="half_stores", num_ctas=int(config["num_ctas"]), num_tiles=int(config["num_ctas"]), registers_per_thread=32,
-        roles=(WarpRole(name="walk", num_warps=int(config["num_warps"]), program=program),),
+        kernel="half_stores", num_ctas=config.num_ctas, num_tiles=config.num_ctas, registers_per_thread=32,
+        roles=(WarpRole(name="walk", num_warps=config.num_warps, program=program),),
     )  # fmt: skip
     result = simulate(launched, gpu, clock="max")
     return {name: float(result.counters[name]) for name in (WRITE, READ, RED) if name in result.counters}
@@ -186,16 +177,12 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
 CASE = Case(
     name="half_stores",
     question="When do two stores of half a sector each become one sector, and what does L2 count for a reduction?",
-    columns=("num_warps", "num_ctas", "num_apart", "shift_bytes", "pitch_bytes"),
+    config_type=Config,
     groups={
-        "stores": Group(configs=stores, metrics=METRICS, rank=3),
-        "shifted": Group(configs=shifted, metrics=METRICS, rank=3),
+        "stores": Group(configs=stores, metrics=METRICS, rank=3), "shifted": Group(configs=shifted, metrics=METRICS, rank=3),
         "reductions": Group(configs=reductions, metrics=METRICS, rank=3, least_capability=(9, 0)),
     },
-    launch=launch,
-    check=check,
+    launch=launch, check=check,
     values={"asked_bytes": "bytes that are stored or added to, all rounds"},
-    predict=predict,
-    derive=derive,
-    tiers={WRITE: 5},
-)
+    predict=predict, derive=derive, tiers={WRITE: 5},
+)  # fmt: skip

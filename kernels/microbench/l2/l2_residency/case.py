@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gpusim import Buffer, Launch, WarpRole, load_gpu, simulate
-from gpusim.evidence.cases.case import Case, Config, Fitted, Group, KernelLaunch, Output, Outputs, WrongAnswer, by_value
-from gpusim.evidence.cases.tile_walk import grid_include
+from gpusim.evidence.cases.case import Case, Fitted, Group, KernelLaunch, Output, Outputs, WrongAnswer, by_value
+from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.output_check import wrong_if
+from gpusim.evidence.cases.tile_walk import grid_include, sum_of_words
 from gpusim.machine.config import GpuSpec
 from gpusim.simulate.plan import partition_of_cta
 from gpusim.traffic.l2_plan import panel_traffic
@@ -44,55 +47,49 @@ FOOTPRINTS_MIB = (8, 12, 16, 20, 24, 28, 30, 32, 34, 36, 38, 40, 42, 44, 46, 48,
 FEWER_MIB = (8, 16, 24, 28, 32, 36, 40, 44, 48, 52, 56, 60)
 READERS = ("split", "one_side", "both_sides", "all")
 HINTS = ("evict_normal", "evict_first", "evict_last")
-COLUMNS = ("footprint_mib", "readers", "writes_of_8", "read_hint", "write_hint")
 
 COPIED = 1.5
 """Places that a line takes which one SM reads, on average."""
 DRAM_READ = "dram__bytes_read.sum"
 METRICS = (
-    "lts__t_sectors_srcunit_tex_op_read.sum",
-    "lts__t_sectors_srcunit_tex_op_read_lookup_hit.sum",
-    "lts__t_sectors_srcunit_tex_op_read_lookup_miss.sum",
-    "lts__t_sectors_srcunit_ltcfabric.sum",
-    DRAM_READ,
+    "lts__t_sectors_srcunit_tex_op_read.sum", "lts__t_sectors_srcunit_tex_op_read_lookup_hit.sum",
+    "lts__t_sectors_srcunit_tex_op_read_lookup_miss.sum", "lts__t_sectors_srcunit_ltcfabric.sum", DRAM_READ,
     "dram__bytes_write.sum",
-)
+)  # fmt: skip
 
 
 # ---------------------------------------------------------------------------------------------- configs
 
 
-def _config(
-    footprint: int, readers: str, writes: int = 0, read_hint: str = "evict_normal", write_hint: str = "evict_normal"
-) -> Config:
-    return {
-        "kernel": "reread", "footprint_mib": str(footprint), "readers": readers, "writes_of_8": str(writes),
-        "read_hint": read_hint, "write_hint": write_hint,
-    }  # fmt: skip
+@dataclass(frozen=True)
+class Config(ConfigRow):
+    """Columns of one config."""
+
+    footprint_mib: int
+    readers: str
+    writes_of_8: int = 0
+    read_hint: str = "evict_normal"
+    write_hint: str = "evict_normal"
+    kernel: str = "reread"
 
 
-def footprint(seed: int) -> list[Config]:
+def footprint() -> list[Config]:
     """Reads alone."""
-    del seed  # a sweep, the same for every seed
-    return [_config(size, readers) for readers in READERS for size in FOOTPRINTS_MIB]
+    return Config.sweep(readers=READERS, footprint_mib=FOOTPRINTS_MIB)
 
 
-def writes(seed: int) -> list[Config]:
+def writes() -> list[Config]:
     """Beside a stream of stores that never come to the same line again soon."""
-    del seed  # a sweep, the same for every seed
-    return [
-        _config(size, readers, num) for readers in ("split", "both_sides") for num in (1, 4, 8) for size in FEWER_MIB
-    ]  # fmt: skip
+    return Config.sweep(readers=("split", "both_sides"), writes_of_8=(1, 4, 8), footprint_mib=FEWER_MIB)
 
 
-def hints(seed: int) -> list[Config]:
+def hints() -> list[Config]:
     """With cache hints on the reads, on the stores, on both."""
-    del seed  # a sweep, the same for every seed
     plans = (
         (0, "evict_first", "evict_normal"), (0, "evict_last", "evict_normal"), (4, "evict_first", "evict_normal"),
         (4, "evict_normal", "evict_first"), (4, "evict_last", "evict_normal"), (4, "evict_last", "evict_first"),
     )  # fmt: skip
-    return [_config(size, "split", *plan) for plan in plans for size in FEWER_MIB]
+    return [Config(size, "split", *plan) for plan in plans for size in FEWER_MIB]
 
 
 # ---------------------------------------------------------------------------------------------- launch and check
@@ -100,18 +97,17 @@ def hints(seed: int) -> list[Config]:
 
 def footprint_bytes(config: Config) -> int:
     """Bytes that are read over and over."""
-    return int(config["footprint_mib"]) * MIB
+    return config.footprint_mib * MIB
 
 
-def launch(config: Config, is_counted: bool) -> KernelLaunch:
+def launch(config: Config) -> KernelLaunch:
     """The same launch under the profiler as without."""
-    del is_counted
     plan = [
-        footprint_bytes(config), NUM_ROUNDS, READERS.index(config["readers"]), HINTS.index(config["read_hint"]),
-        HINTS.index(config["write_hint"]), int(config["writes_of_8"]),
+        footprint_bytes(config), NUM_ROUNDS, READERS.index(config.readers), HINTS.index(config.read_hint),
+        HINTS.index(config.write_hint), config.writes_of_8,
     ]  # fmt: skip
     return KernelLaunch(
-        kernel=config["kernel"],
+        kernel=config.kernel,
         arguments=(
             by_value(np.array(plan, dtype="<u4")), Output("flags", np.zeros(FLAG_WORDS, dtype="<u4")),
             Output("sides", np.full(NUM_CTAS, 0xFFFFFFFF, dtype="<u4")),
@@ -120,21 +116,13 @@ def launch(config: Config, is_counted: bool) -> KernelLaunch:
             Output("sampled", np.zeros((2, NUM_SAMPLES), dtype="<u4")),
             Output("told", np.full((NUM_CTAS, 4), -1, dtype="<i8")),
         ),
-        grid=(NUM_CTAS, 1, 1),
-        block=(NUM_THREADS, 1, 1),
-        smem_bytes=ONE_CTA_BYTES,
+        grid=(NUM_CTAS, 1, 1), block=(NUM_THREADS, 1, 1), smem_bytes=ONE_CTA_BYTES,
     )  # fmt: skip
-
-
-def sum_of_words(num_bytes: int) -> int:
-    """The sum, modulo 2^32, of the pool's first words."""
-    num = num_bytes // 4
-    return (0x9E3779B1 * (num * (num - 1) // 2) + 0x7F4A7C15 * num) % 2**32
 
 
 def num_readings(config: Config) -> int:
     """How often a line is asked for in one round."""
-    return {"split": 1, "one_side": 1, "both_sides": 2, "all": NUM_CTAS}[config["readers"]]
+    return {"split": 1, "one_side": 1, "both_sides": 2, "all": NUM_CTAS}[config.readers]
 
 
 def side_correlations(probed: NDArray[np.uint32]) -> NDArray[np.float64]:
@@ -146,28 +134,20 @@ def side_correlations(probed: NDArray[np.uint32]) -> NDArray[np.float64]:
 
 
 def check(config: Config, outputs: Outputs) -> dict[str, float]:
-    """Time of the settled rounds, and latencies of single lines from both sides.
-
-    Raises:
-        WrongAnswer: a wait that was given up, an SM that never came, words that were not those of the footprint.
-    """
-    if outputs["flags"][1]:
-        raise WrongAnswer("a wait was given up: SMs have other numbers than 0 to 131, or a CTA never came")
+    """Time of the settled rounds, and latencies of single lines from both sides."""
+    wrong_if(outputs["flags"][1], "a wait was given up: SMs have other numbers than 0 to 131, or a CTA never came")
     told, rounds = outputs["told"], outputs["rounds"].astype(np.float64)
-    if (told[:, 0] < 0).any() or (rounds < 0).any():
-        raise WrongAnswer("an SM never came")
+    wrong_if((told[:, 0] < 0).any() or (rounds < 0).any(), "an SM never came")
     correlations = side_correlations(outputs["probed"])
     if ((correlations < 0) != (told[:, 0] == 1)).any():
         raise WrongAnswer("an SM took itself to be on the other side than its latencies say")
     total = int(told[:, 2].sum()) % 2**32
     wanted = NUM_ROUNDS * num_readings(config) * sum_of_words(footprint_bytes(config)) % 2**32
-    if total != wanted:
-        raise WrongAnswer(f"all SMs together read words that sum up to {total}, not {wanted}")
+    wrong_if(total != wanted, f"all SMs together read words that sum up to {total}, not {wanted}")
     longest = rounds.max(axis=1)
     values = {
         "round_cycles": float(np.median(longest[-NUM_SETTLED:])), "first_round_cycles": float(longest[0]),
-        "num_sms_of_side_0": float((told[:, 0] == 0).sum()),
-        "side_correlation": float(np.median(np.abs(correlations))),
+        "num_sms_of_side_0": float((told[:, 0] == 0).sum()), "side_correlation": float(np.median(np.abs(correlations))),
     }  # fmt: skip
     for side in range(2):
         latencies = outputs["sampled"][side].astype(np.float64)
@@ -180,14 +160,14 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
     return values
 
 
-def derive(row: Config) -> dict[str, float]:
+def derive(row: Mapping[str, str]) -> dict[str, float]:
     """Bytes that came from HBM in a round after the first, of the footprint; what all SMs took in."""
-    num_bytes = footprint_bytes(row)
+    num_bytes = footprint_bytes(Config.of(row))
     derived = {}
     if row.get(DRAM_READ):
         derived["refetched_fraction"] = (float(row[DRAM_READ]) - num_bytes) / (NUM_ROUNDS - 1) / num_bytes
     if row.get("round_cycles"):
-        derived["bytes_per_cycle"] = num_readings(row) * num_bytes / float(row["round_cycles"])
+        derived["bytes_per_cycle"] = num_readings(Config.of(row)) * num_bytes / float(row["round_cycles"])
     return derived
 
 
@@ -201,8 +181,8 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
     """
     if gpu.num_sms != NUM_CTAS:
         return {}
-    num_bytes, readers, num_writes = footprint_bytes(config), config["readers"], int(config["writes_of_8"])
-    hints = (config["read_hint"], config["write_hint"])
+    num_bytes, readers, num_writes = footprint_bytes(config), config.readers, config.writes_of_8
+    hints = (config.read_hint, config.write_hint)
     values = {DRAM_READ: miss_bytes(num_bytes, readers, num_writes, gpu, hints)}
     if readers != "all" and set(hints) == {HINTS[0]}:  # all would walk in lockstep, the kernel's begin at other places
         values["round_cycles"] = _round_cycles(num_bytes, readers, num_writes, gpu)
@@ -242,9 +222,8 @@ def miss_bytes(
     ]
     if num_writes:
         stores = panel_bytes * num_writes // CHUNKS_IN_FLIGHT
-        footprints.append(
-            FootprintRow(tensor="D", is_write=True, panel_of_tile=tiles, bytes_of_tile=stores, cache_hint=hints[1])
-        )
+        stored = FootprintRow(tensor="D", is_write=True, panel_of_tile=tiles, bytes_of_tile=stores, cache_hint=hints[1])
+        footprints.append(stored)
     partitions = partition_of_cta(gpu)[tiles % NUM_CTAS]
     traffic = panel_traffic(
         footprints, tiles // NUM_CTAS, l2=gpu.l2_partitions, partition_of_tile=partitions, is_warm=False
@@ -322,9 +301,7 @@ def _round_cycles(num_bytes: int, readers: str, num_writes: int, gpu: GpuSpec) -
         found = of_cta[tiles % NUM_CTAS]
         return np.asarray(np.where(found >= 0, found, num_panels))
 
-    read_bytes, written_bytes = (
-        each.sum(axis=1) * CHUNK_BYTES for each in (counts, num_steps * num_writes)
-    )
+    read_bytes, written_bytes = (each.sum(axis=1) * CHUNK_BYTES for each in (counts, num_steps * num_writes))
     footprints = [Footprint(
         tensor="A", access="read", panel_of=panels, panel_bytes=lambda tiles: read_bytes[tiles % NUM_CTAS],
         num_steps=NUM_HALVES * most_steps,
@@ -368,7 +345,7 @@ def _access(num_bytes: int) -> AccessPattern:
 # ---------------------------------------------------------------------------------------------- what the rows settle
 
 
-def fit(rows: Sequence[Config]) -> list[Fitted]:
+def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
     """What a side holds, of all that L2 holds, and how gradually lines leave around that."""
     first = _first_bytes([row for row in rows if row["group"] == "hints" and row["read_hint"] == "evict_first"])
     rows = [row for row in rows if row["group"] == "footprint" and row["readers"] == "both_sides"]
@@ -394,10 +371,10 @@ def fit(rows: Sequence[Config]) -> list[Fitted]:
     ]  # fmt: skip
 
 
-def _first_bytes(rows: Sequence[Config]) -> float | None:
+def _first_bytes(rows: Sequence[Mapping[str, str]]) -> float | None:
     """Bytes on both sides, each line with a copy for half of its readers, that evict_first leaves half of."""
     found = sorted(
-        (footprint_bytes(row), derive(row)["refetched_fraction"]) for row in rows
+        (footprint_bytes(Config.of(row)), derive(row)["refetched_fraction"]) for row in rows
         if row.get(DRAM_READ) and row["writes_of_8"] == "0"
     )[:2]  # fmt: skip
     if len(found) < 2:
@@ -406,9 +383,10 @@ def _first_bytes(rows: Sequence[Config]) -> float | None:
     return COPIED * (least - few * (most - least) / (many - few))
 
 
-def knee_bytes(rows: Sequence[Config], share: float = 0.5) -> float | None:
+def knee_bytes(rows: Sequence[Mapping[str, str]], share: float = 0.5) -> float | None:
     """The footprint of which ``share`` is fetched again in each round, by straight lines between those measured."""
-    found = sorted((footprint_bytes(row), derive(row)["refetched_fraction"]) for row in rows if row.get(DRAM_READ))
+    told = [row for row in rows if row.get(DRAM_READ)]
+    found = sorted((footprint_bytes(Config.of(row)), derive(row)["refetched_fraction"]) for row in told)
     if not found:
         return None
     sizes, fractions = np.array(found).T
@@ -430,25 +408,19 @@ HOPPER = (9, 0)
 CASE = Case(
     name="l2_residency",
     question="Which lines that are read over and over stay in L2: over the footprint, by who reads them, beside stores?",
-    columns=COLUMNS,
+    config_type=Config,
     groups={
         "footprint": Group(configs=footprint, metrics=METRICS, rank=3, least_capability=HOPPER),
         "writes": Group(configs=writes, metrics=METRICS, rank=4, least_capability=HOPPER),
         "hints": Group(configs=hints, metrics=METRICS, rank=6, least_capability=HOPPER),
     },
-    launch=launch,
-    check=check,
+    launch=launch, check=check,
     values={
         "round_cycles": f"SM cycles of the slowest SM's part of a round, the median of the last {NUM_SETTLED} rounds",
         "first_round_cycles": "the same of the first round, which finds nothing in L2",
         "num_sms_of_side_0": "SMs on the side of SM 0",
         "side_correlation": "how clearly sides differ: correlation of latencies with SM 0's, its size, median of the SMs",
-        **_of_side(0),
-        **_of_side(1),
+        **_of_side(0), **_of_side(1),
     },
-    predict=predict,
-    tiers={DRAM_READ: 5, "round_cycles": 4},
-    fit=fit,
-    derive=derive,
-    includes=grid_include,
-)
+    predict=predict, tiers={DRAM_READ: 5, "round_cycles": 4}, fit=fit, derive=derive, includes=grid_include,
+)  # fmt: skip

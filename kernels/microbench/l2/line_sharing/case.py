@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gpusim import Buffer, Launch, Mbarrier, WarpRole, simulate
 from gpusim.evidence.cases.case import (
     Case,
-    Config,
     Fitted,
     FittedConstant,
     Group,
@@ -24,7 +22,9 @@ from gpusim.evidence.cases.case import (
     WrongAnswer,
     by_value,
 )
-from gpusim.evidence.cases.tile_walk import grid_include
+from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.output_check import wrong_if
+from gpusim.evidence.cases.tile_walk import grid_include, shot_quantiles, start_cycle, sum_of_words
 from gpusim.machine.config import GpuSpec
 from gpusim.machine.dispatcher import first_sms
 from gpusim.workload import ops
@@ -57,58 +57,58 @@ EDGES = {"l2": range(40, 120, 5), "hbm": range(300, 700, 25)}
 """Skews around that at which the second request no longer joins the first."""
 READ = "lts__t_sectors_srcunit_tex_op_read.sum"
 METRICS = (
-    READ,
-    "lts__t_requests_srcunit_tex_op_read.sum",
-    "lts__t_sectors_srcunit_tex_op_read_lookup_miss.sum",
-    "lts__t_sectors_srcunit_ltcfabric.sum",
-    "l1tex__m_xbar2l1tex_read_bytes.sum",
-    "dram__bytes_read.sum",
-)
-COLUMNS = ("sms", "state", "lines", "shot_bytes", "skew_cycles", "region")
+    READ, "lts__t_requests_srcunit_tex_op_read.sum", "lts__t_sectors_srcunit_tex_op_read_lookup_miss.sum",
+    "lts__t_sectors_srcunit_ltcfabric.sum", "l1tex__m_xbar2l1tex_read_bytes.sum", "dram__bytes_read.sum",
+)  # fmt: skip
 
 
 # ---------------------------------------------------------------------------------------------- configs
 
 
+@dataclass(frozen=True)
+class Config(ConfigRow):
+    """Columns of one config."""
+
+    kernel: str
+    sms: str
+    state: str
+    lines: str
+    shot_bytes: int
+    skew_cycles: int
+    region: int = NUM_COLD_REGIONS
+
+
 def _config(kernel: str, sms: Sequence[int] | str, state: str, shot_bytes: int, skew: int, lines: str = "same") -> Config:
-    return {
-        "kernel": kernel, "sms": sms if isinstance(sms, str) else " ".join(map(str, sms)), "state": state, "lines": lines,
-        "shot_bytes": str(shot_bytes), "skew_cycles": str(skew),
-    }  # fmt: skip
+    return Config(kernel, sms if isinstance(sms, str) else " ".join(map(str, sms)), state, lines, shot_bytes, skew)
 
 
 def _placed(configs: Sequence[Config]) -> list[Config]:
     """Each config that reads from HBM with a region of the pool that no other near it has read."""
     placed, num_cold = [], 0
     for config in configs:
-        is_cold = config["state"] == "hbm"
-        placed.append({**config, "region": str(num_cold % NUM_COLD_REGIONS if is_cold else NUM_COLD_REGIONS)})
+        is_cold = config.state == "hbm"
+        placed.append(replace(config, region=num_cold % NUM_COLD_REGIONS) if is_cold else config)
         num_cold += is_cold
     return placed
 
 
-def skew(seed: int) -> list[Config]:
+def skew() -> list[Config]:
     """Pairs of SMs over the time between their requests; every second skew judges."""
-    del seed  # a sweep, the same for every seed
     tpc, near, mid, far = (0, 1), (0, 2), (0, 16), (0, 66)
     plans = [
         *product(("load_1", "bulk"), (tpc, near, mid, far), ("l2",), (2048,)),
         *product(("cp_async_1",), (tpc, near), ("l2",), (2048,)),
         *product(("load_1", "bulk"), (tpc, near, far), ("hbm",), (2048,)),
-        *product(("load_8", "bulk"), (tpc, near), ("l2",), (16384,)),
-        *product(("bulk",), (near,), ("hbm",), (16384,)),
-    ]
+        *product(("load_8", "bulk"), (tpc, near), ("l2",), (16384,)), *product(("bulk",), (near,), ("hbm",), (16384,)),
+    ]  # fmt: skip
     return _placed([_config(kernel, sms, state, size, skew) for kernel, sms, state, size in plans for skew in SKEWS])
 
 
-def edge(seed: int) -> list[Config]:
+def edge() -> list[Config]:
     """Pairs of one GPC around the time at which they no longer merge; every second skew judges."""
-    del seed  # a sweep, the same for every seed
     ways = (("load_1", 2048), ("bulk", 2048), ("bulk", 16384))
     plans = [(*way, pair, state) for way in ways for pair in ((0, 1), (0, 16)) for state in EDGES]
-    return _placed([
-        _config(kernel, sms, state, size, skew) for kernel, size, sms, state in plans for skew in EDGES[state]
-    ])  # fmt: skip
+    return _placed([_config(kernel, sms, state, size, skew) for kernel, size, sms, state in plans for skew in EDGES[state]])
 
 
 def _turned(sms: Sequence[int]) -> list[int]:
@@ -121,20 +121,18 @@ def _turned(sms: Sequence[int]) -> list[int]:
     return [sms[0], *(sm for idx, pair in enumerate(pairs) for sm in (reversed(pair) if idx % 2 else pair))]
 
 
-def distance(seed: int) -> list[Config]:
+def distance() -> list[Config]:
     """SM 0 with every other SM, and SM 67 with every third, at the same time: who merges with whom.
 
     Even and odd SMs are in both halves, those that calibrate and those that judge.
     """
-    del seed  # a sweep, the same for every seed
     pairs = [(0, other) for other in _turned(range(1, NUM_CTAS))]
     pairs += [(67, other) for other in _turned(range(0, NUM_CTAS, 3)) if other != 67]
     return _placed([_config("bulk", pair, "l2", 2048, 0) for pair in pairs])
 
 
-def readers(seed: int) -> list[Config]:
+def readers() -> list[Config]:
     """Three to six readers: neighbours, every second SM, SMs from all over the chip; three to eight that merge with SM 0."""
-    del seed  # a sweep, the same for every seed
     ways = (("bulk", "l2"), ("bulk", "hbm"), ("load_1", "l2"))
     plans = [(way, range(0, 6 * step, step)) for way in ways for step in (1, 2, 22)] + [(way, OF_ONE_GPC) for way in ways]
     return _placed([
@@ -143,18 +141,16 @@ def readers(seed: int) -> list[Config]:
     ])  # fmt: skip
 
 
-def multicast(seed: int) -> list[Config]:
+def multicast() -> list[Config]:
     """One request for all CTAs of a cluster."""
-    del seed  # a sweep, the same for every seed
     return _placed([
         _config(f"multicast_{size}", "cluster", state, shot_bytes, 0)
         for size in (2, 4, 8) for state in ("l2", "hbm") for shot_bytes in (512, 2048, 8192, 16384)
     ])  # fmt: skip
 
 
-def control(seed: int) -> list[Config]:
+def control() -> list[Config]:
     """What must not merge: a reader alone, two on lines of their own, two that come long after one another."""
-    del seed  # a sweep, the same for every seed
     found = []
     for kernel, size in (("load_1", 2048), ("load_8", 16384), ("cp_async_1", 2048), ("cp_async_8", 16384), ("bulk", 2048),
                          ("bulk", 16384)):  # fmt: skip
@@ -169,105 +165,79 @@ def control(seed: int) -> list[Config]:
 
 def num_readers(config: Config) -> int:
     """SMs that read."""
-    kernel = config["kernel"]
-    return int(kernel.split("_")[1]) if kernel.startswith("multicast") else len(config["sms"].split())
+    kernel = config.kernel
+    return int(kernel.split("_")[1]) if kernel.startswith("multicast") else len(config.sms.split())
 
 
 def num_shots(config: Config) -> int:
     """Shots that each reader reads: 4 MiB together, or as many as there is patience for."""
-    return min(MOST_SHOTS, REGION_BYTES // int(config["shot_bytes"]))
+    return min(MOST_SHOTS, REGION_BYTES // config.shot_bytes)
 
 
 def num_region_bytes(config: Config) -> int:
     """Bytes that a reader reads."""
-    return num_shots(config) * int(config["shot_bytes"])
+    return num_shots(config) * config.shot_bytes
 
 
 def first_byte(config: Config, reader: int = 0) -> int:
     """Where in the pool a reader's lines begin."""
-    own = REGION_BYTES if config["lines"] == "own" else 0
-    region = int(config["region"])
+    own = REGION_BYTES if config.lines == "own" else 0
+    region = config.region
     return (WARM_FIRST_BYTE if region == NUM_COLD_REGIONS else region * REGION_BYTES) + reader * own
 
 
-def launch(config: Config, is_counted: bool) -> KernelLaunch:
+def launch(config: Config) -> KernelLaunch:
     """The same launch under the profiler as without."""
-    del is_counted
     num = num_readers(config)
-    is_cluster = config["sms"] == "cluster"
-    sms = [0] * MOST_READERS if is_cluster else [int(text) for text in config["sms"].split()]
-    skew_cycles = int(config["skew_cycles"])
+    is_cluster = config.sms == "cluster"
+    sms = [0] * MOST_READERS if is_cluster else [int(text) for text in config.sms.split()]
+    skew_cycles = config.skew_cycles
     shots = num_shots(config)
     plan = [
-        *(sms + [0xFFFFFFFF] * MOST_READERS)[:MOST_READERS], num, shots, int(config["shot_bytes"]),
+        *(sms + [0xFFFFFFFF] * MOST_READERS)[:MOST_READERS], num, shots, config.shot_bytes,
         min(SHOTS_PER_BLOCK, shots), skew_cycles, SLACK_CYCLES + (num - 1) * skew_cycles, first_byte(config),
-        REGION_BYTES if config["lines"] == "own" else 0, config["state"] == "l2", NUM_ROUNDS,
+        REGION_BYTES if config.lines == "own" else 0, config.state == "l2", NUM_ROUNDS,
     ]  # fmt: skip
     return KernelLaunch(
-        kernel=config["kernel"],
+        kernel=config.kernel,
         arguments=(
             by_value(np.array(plan, dtype="<u4")), Output("flags", np.zeros(FLAG_WORDS, dtype="<u4")),
             Output("shots", np.full((num, shots, 2), -1, dtype="<i4")), Output("told", np.full((num, 4), -1, dtype="<i8")),
         ),
-        grid=(num if is_cluster else NUM_CTAS, 1, 1),
-        block=(NUM_THREADS, 1, 1),
-        smem_bytes=ONE_CTA_BYTES,
+        grid=(num if is_cluster else NUM_CTAS, 1, 1), block=(NUM_THREADS, 1, 1), smem_bytes=ONE_CTA_BYTES,
     )  # fmt: skip
 
 
-def sum_of_words(first: int, num_bytes: int) -> int:
-    """The sum, modulo 2^32, of the pool's words from byte ``first`` on, ``num_bytes`` of them.
-
-    >>> sum_of_words(4, 8) == ((0x9E3779B1 + 0x7F4A7C15) + (2 * 0x9E3779B1 + 0x7F4A7C15)) % 2**32
-    True
-    """
-    start, num = first // 4, num_bytes // 4
-    return (0x9E3779B1 * (num * start + num * (num - 1) // 2) + 0x7F4A7C15 * num) % 2**32
-
-
 def check(config: Config, outputs: Outputs) -> dict[str, float]:
-    """Waits of the first, the second and the last reader, and how far apart their requests really were.
-
-    Raises:
-        WrongAnswer: an SM that never came, a wait that was given up, a reader that read other words.
-    """
-    if outputs["flags"][1]:
-        raise WrongAnswer("a wait was given up: an SM that is named has no CTA, or a shot never came")
+    """Waits of the first, the second and the last reader, and how far apart their requests really were."""
+    wrong_if(outputs["flags"][1], "a wait was given up: an SM that is named has no CTA, or a shot never came")
     for reader, (sm, checksum, _, _) in enumerate(outputs["told"].tolist()):
-        if config["sms"] != "cluster" and sm != int(config["sms"].split()[reader]):
-            raise WrongAnswer(f"reader {reader} was on SM {sm}, not on those of {config['sms']!r}")
-        wanted = sum_of_words(first_byte(config, reader), num_region_bytes(config))
-        if checksum != wanted:
-            raise WrongAnswer(f"reader {reader} read words that sum up to {checksum}, not {wanted}")
+        if config.sms != "cluster" and sm != int(config.sms.split()[reader]):
+            raise WrongAnswer(f"reader {reader} was on SM {sm}, not on those of {config.sms!r}")
+        wanted = sum_of_words(num_region_bytes(config), first_byte(config, reader))
+        wrong_if(checksum != wanted, f"reader {reader} read words that sum up to {checksum}, not {wanted}")
     late, wait = (outputs["shots"][:, :, idx].astype(np.int64) for idx in range(2))
-    if (wait <= 0).any():
-        raise WrongAnswer("a shot came in no time, or not at all")
+    wrong_if((wait <= 0).any(), "a shot came in no time, or not at all")
     values = {"num_sm_distance": float(outputs["told"][-1, 0] - outputs["told"][0, 0])}
     for name, reader in (("first", 0), ("second", 1), ("last", -1)):
         if len(wait) > abs(reader) or name == "first":
-            values |= quantiles(name, wait[reader])
+            values |= shot_quantiles(name, wait[reader])
     if len(wait) > 1:
-        values |= quantiles("skew", int(config["skew_cycles"]) + late[1] - late[0])
+        values |= shot_quantiles("skew", config.skew_cycles + late[1] - late[0])
         values["drift_cycles"] = float(outputs["told"][:, 2].max())
     return values
 
 
-def quantiles(name: str, cycles: NDArray[np.int64]) -> dict[str, float]:
-    """P10, median and P90 of all shots."""
-    found = np.quantile(cycles, (0.1, 0.5, 0.9))
-    return {f"{name}_p{pct}_cycles": float(value) for pct, value in zip((10, 50, 90), found, strict=True)}
-
-
 def warm_sectors(config: Config) -> float:
     """Sectors of the warm-up, in which nothing can merge."""
-    return num_readers(config) * num_region_bytes(config) / 32 if config["state"] == "l2" else 0.0
+    return num_readers(config) * num_region_bytes(config) / 32 if config.state == "l2" else 0.0
 
 
-def derive(row: Config) -> dict[str, float]:
+def derive(row: Mapping[str, str]) -> dict[str, float]:
     """How often a line was read from L2 for one shot of all readers: 1 where all merge, the number of readers at worst."""
     if not row.get(READ):
         return {}
-    return {"num_reads_of_a_line": (float(row[READ]) - warm_sectors(row)) * 32 / num_region_bytes(row)}
+    return {"num_reads_of_a_line": (float(row[READ]) - warm_sectors(Config.of(row))) * 32 / num_region_bytes(Config.of(row))}
 
 
 # ---------------------------------------------------------------------------------------------- the simulator's answer
@@ -286,9 +256,9 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
 
 def _twin(config: Config, gpu: GpuSpec) -> tuple[tuple[float, ...], float]:
     """Wait of each reader, and sectors at the slices."""
-    kernel, sms, num = config["kernel"], config["sms"], num_readers(config)
-    shot_bytes, skew_cycles = int(config["shot_bytes"]), int(config["skew_cycles"])
-    is_cluster, has_lines_of_its_own = sms == "cluster", config["lines"] == "own"
+    kernel, sms, num = config.kernel, config.sms, num_readers(config)
+    shot_bytes, skew_cycles = config.shot_bytes, config.skew_cycles
+    is_cluster, has_lines_of_its_own = sms == "cluster", config.lines == "own"
     arrive_cycles = gpu.mbarrier.arrive_cycles if gpu.mbarrier else 0.0
     of_cta = {idx: idx for idx in range(num)} if is_cluster else {
         cta_on(int(text), gpu): reader for reader, text in enumerate(sms.split())
@@ -327,7 +297,11 @@ def _twin(config: Config, gpu: GpuSpec) -> tuple[tuple[float, ...], float]:
     )  # fmt: skip
     found_code = replace(gpu, dispatcher=replace(gpu.dispatcher, cold_start_cycles=0.0))  # the lines are cold, no more
     result = simulate(
-        launched, found_code, clock="max", l2="warm" if config["state"] == "l2" else "cold", recorded_sms=range(gpu.num_sms),
+        launched,
+        found_code,
+        clock="max",
+        l2="warm" if config.state == "l2" else "cold",
+        recorded_sms=range(gpu.num_sms),
     )
     ends = {role.cta_idx: role.states[-1][2] for role in result.timeline.roles if role.cta_idx in of_cta}
     waits = {reader: ends[cta] - when[cta] + code_cycles(kernel) for cta, reader in of_cta.items()}
@@ -365,13 +339,6 @@ def cta_on(sm: int, gpu: GpuSpec) -> int:
     return first_sms(gpu.dispatcher, gpu.floorplan).index(sm)
 
 
-def start_cycle(cta: int, gpu: GpuSpec) -> float:
-    """When that CTA's first instruction is issued."""
-    spec = gpu.dispatcher
-    dispatched = spec.launch_cycles + (cta + 1) * spec.dispatch_cycles_per_cta + spec.wait_cycles(cta)
-    return dispatched + spec.cta_start_cycles
-
-
 def cluster_start_cycle(num_ctas: int, gpu: GpuSpec) -> float:
     """When the first instructions of a grid of one cluster are issued."""
     spec = gpu.dispatcher
@@ -387,22 +354,23 @@ def alu_per_cycle(gpu: GpuSpec) -> float:
 # ---------------------------------------------------------------------------------------------- what the rows settle
 
 
-def fit(rows: Sequence[Config]) -> list[Fitted]:
+def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
     """Where merging ends in time and in number; among SMs it ends at the GPC, as ``distance`` shows."""
-    found = [
-        _fitted("xbar.coalesce_window_cycles", _windows(rows), "skew at which a line is read 1.5 times: median of pairs"),
-        _fitted("xbar.coalesce_max_requests", _limits(rows), "most readers for one read of a line, at no skew"),
+    window = "skew at which a line is read 1.5 times: median of pairs"
+    limit = "most readers for one read of a line, at no skew"
+    return [
+        *Fitted.median("xbar.coalesce_window_cycles", _windows(rows), window),
+        *Fitted.median("xbar.coalesce_max_requests", _limits(rows), limit),
     ]
-    return [fitted for fitted in found if fitted is not None]
 
 
-def fitted_constants(rows: Sequence[Config], gpu: GpuSpec) -> list[FittedConstant]:
+def fitted_constants(rows: Sequence[Mapping[str, str]], gpu: GpuSpec) -> list[FittedConstant]:
     """What a shot's code takes: the first reader's wait out of L2 without skew, less the twin's reads."""
     left: dict[str, list[tuple[float, float]]] = {}
     for row in rows:
         if row["state"] == "l2" and row["skew_cycles"] == "0" and row.get("first_p50_cycles") and gpu.num_sms == NUM_CTAS:
             way, num_loads = way_of(row["kernel"])
-            reads = _twin(row, gpu)[0][0] - code_cycles(row["kernel"])
+            reads = _twin(Config.of(row), gpu)[0][0] - code_cycles(row["kernel"])
             left.setdefault(way, []).append((float(num_loads), float(row["first_p50_cycles"]) - reads))
     how = "first readers out of L2 without skew, cycles beyond the twin's reads"
     found = []
@@ -418,15 +386,11 @@ def fitted_constants(rows: Sequence[Config], gpu: GpuSpec) -> list[FittedConstan
     return found
 
 
-def _fitted(parameter: str, values: Sequence[float], how: str) -> Fitted | None:
-    return Fitted(parameter=parameter, value=float(np.median(values)), how=how) if values else None
-
-
-def _reads(row: Config) -> float:
+def _reads(row: Mapping[str, str]) -> float:
     return derive(row).get("num_reads_of_a_line", float("nan"))
 
 
-def _windows(rows: Sequence[Config]) -> list[float]:
+def _windows(rows: Sequence[Mapping[str, str]]) -> list[float]:
     """Of each pair that merges at no skew and does not at the largest: the skew between, by straight lines."""
     series: dict[tuple[str, ...], list[tuple[float, float]]] = {}
     for row in rows:
@@ -441,10 +405,11 @@ def _windows(rows: Sequence[Config]) -> list[float]:
     return found
 
 
-def _limits(rows: Sequence[Config]) -> list[float]:
+def _limits(rows: Sequence[Mapping[str, str]]) -> list[float]:
     """The most readers for one read, of those that ask at the same time: where seven take two reads, one is for four."""
     found = [
-        math.ceil(num_readers(row) / max(1, round(_reads(row)))) for row in rows
+        math.ceil(num_readers(Config.of(row)) / max(1, round(_reads(row))))
+        for row in rows
         if row["group"] == "readers" and row["skew_cycles"] == "0" and row["sms"].startswith("0 1 ") and row.get(READ)
     ]
     return [float(max(found))] if found else []
@@ -454,7 +419,7 @@ HOPPER = (9, 0)
 CASE = Case(
     name="line_sharing",
     question="When several SMs read the same lines, one a little after the other: how long does each wait, what reaches L2?",
-    columns=COLUMNS,
+    config_type=Config,
     groups={
         "skew": Group(configs=skew, metrics=METRICS, rank=3, least_capability=HOPPER),
         "distance": Group(configs=distance, metrics=METRICS, rank=3, least_capability=HOPPER),
@@ -463,8 +428,7 @@ CASE = Case(
         "edge": Group(configs=edge, metrics=METRICS, rank=3, least_capability=HOPPER),
         "control": Group(configs=control, metrics=METRICS, rank=3, least_capability=HOPPER),
     },
-    launch=launch,
-    check=check,
+    launch=launch, check=check,
     values={
         "num_sm_distance": "number of the last reader's SM less the first one's",
         **{
@@ -475,10 +439,6 @@ CASE = Case(
            for pct in (10, 50, 90)},
         "drift_cycles": "largest change of a reader's clock against the first one's between two comparisons, error included",
     },
-    predict=predict,
-    tiers={READ: 5, "first_p50_cycles": 2, "second_p50_cycles": 2},
-    fit=fit,
-    fitted_constants=fitted_constants,
-    derive=derive,
-    includes=grid_include,
+    predict=predict, tiers={READ: 5, "first_p50_cycles": 2, "second_p50_cycles": 2}, fit=fit,
+    fitted_constants=fitted_constants, derive=derive, includes=grid_include,
 )  # fmt: skip

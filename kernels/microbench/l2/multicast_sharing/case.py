@@ -3,35 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusim import Buffer, Launch, Mbarrier, WarpRole, simulate
-from gpusim.evidence.cases.case import (
-    Case,
-    Config,
-    Group,
-    KernelLaunch,
-    MappedTensor,
-    Output,
-    Outputs,
-    WrongAnswer,
-    by_value,
-)
+from gpusim import simulate
+from gpusim.evidence.cases.case import Case, Group, KernelLaunch, MappedTensor, Output, Outputs, by_value
+from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.output_check import wrong_if
+from gpusim.evidence.cases.tile_walk import operand_map, random_words, read_fraction, ring_launch, section_cycles
 from gpusim.machine.config import GpuSpec, load_gpu
 from gpusim.workload import ops
-from gpusim.workload.dtypes import BF16
-from gpusim.workload.launch import RoleContext
-from gpusim.workload.tma.boxes import TensorMap
+from gpusim.workload.launch import Buffer, RoleContext
 
 NUM_CTAS = {1: 132, 2: 132, 4: 120}
 """By the size of clusters: as many as an H200 holds at once."""
 NUM_SMS = 132
 ROW_BYTES = 128
-MULTIPLIER, ADDEND = 0x9E3779B1, 0x7F4A7C15
 MOST_TOUCHED_BYTES = 16 << 20
 MOST_STEPS = 32
 NUM_LEAD, NUM_TIMED, NUM_BEHIND = 80, 160, 16
@@ -40,14 +30,23 @@ LEAST_SMEM_BYTES = 120 * 1024
 
 READ = "lts__t_sectors_srcunit_tex_op_read.sum"
 METRICS = (READ, "lts__t_requests_srcunit_tex_op_read.sum", "l1tex__m_xbar2l1tex_read_bytes.sum")
-COLUMNS = ("size", "pattern", "rows", "stages")
 
 
-def walks(seed: int) -> list[Config]:
+@dataclass(frozen=True)
+class Config(ConfigRow):
+    """Columns of one config."""
+
+    kernel: str
+    size: int
+    pattern: str
+    rows: int
+    stages: int
+
+
+def walks() -> list[Config]:
     """Clusters of 1, 2 and 4; every cluster its own tiles, pairs of clusters so far apart by number, or all the same."""
-    del seed  # a sweep, the same for every seed
     return [
-        {"kernel": f"walk_{size}", "size": str(size), "pattern": pattern, "rows": str(rows), "stages": str(stages)}
+        Config(kernel=f"walk_{size}", size=size, pattern=pattern, rows=rows, stages=stages)
         for size in NUM_CTAS for pattern in ("own", "all", "pairs_1", "pairs_2", "pairs_4", "pairs_8", "pairs_16")
         for rows, stages in ((128, 2), (128, 4), (256, 2), (256, 4))
     ]  # fmt: skip
@@ -55,29 +54,29 @@ def walks(seed: int) -> list[Config]:
 
 def num_clusters(config: Config) -> int:
     """Of the grid."""
-    size = int(config["size"])
+    size = config.size
     return NUM_CTAS[size] // size
 
 
 def panels(config: Config) -> list[int]:
     """Which tiles each cluster walks.
 
-    >>> panels({"size": "4", "pattern": "pairs_2"})[:8]
+    >>> panels(Config("walk_4", 4, "pairs_2", 128, 4))[:8]
     [0, 1, 0, 1, 2, 3, 2, 3]
     """
     num = num_clusters(config)
-    if config["pattern"] == "own":
+    if config.pattern == "own":
         return list(range(num))
-    if config["pattern"] == "all":
+    if config.pattern == "all":
         return [0] * num
-    apart = int(config["pattern"].removeprefix("pairs_"))
+    apart = int(config.pattern.removeprefix("pairs_"))
     return [idx // (2 * apart) * apart + idx % apart for idx in range(num)]
 
 
 def num_steps(config: Config) -> int:
     """Steps before a walk begins again: a power of two, so few that all tiles fit in L2."""
     steps = MOST_STEPS
-    while steps > 2 and (max(panels(config)) + 1) * int(config["rows"]) * ROW_BYTES * steps > MOST_TOUCHED_BYTES:
+    while steps > 2 and (max(panels(config)) + 1) * config.rows * ROW_BYTES * steps > MOST_TOUCHED_BYTES:
         steps //= 2
     return steps
 
@@ -87,27 +86,18 @@ def num_all_steps() -> int:
     return NUM_LEAD + NUM_TIMED + NUM_BEHIND
 
 
-@cache
 def tensor() -> NDArray[np.uint32]:
-    """Words that look random; copied to the GPU once."""
-    words = np.arange(2 * MOST_TOUCHED_BYTES // 4, dtype=np.uint32)
-    words *= np.uint32(MULTIPLIER)
-    words += np.uint32(ADDEND)
-    words.setflags(write=False)
-    return words
+    """What all walk over."""
+    return random_words(2 * MOST_TOUCHED_BYTES)
 
 
-def launch(config: Config, is_counted: bool) -> KernelLaunch:
+def launch(config: Config) -> KernelLaunch:
     """The same launch under the profiler as without."""
-    del is_counted
-    size, rows, stages = int(config["size"]), int(config["rows"]), int(config["stages"])
-    tensor_map = TensorMap(
-        dtype=BF16, global_dim=(ROW_BYTES // 2, tensor().nbytes // ROW_BYTES), global_strides_bytes=(ROW_BYTES,),
-        box_dim=(ROW_BYTES // 2, rows // size), swizzle="128B", l2_promotion="128B",
-    )  # fmt: skip
+    size, rows, stages = config.size, config.rows, config.stages
+    tensor_map = operand_map(ROW_BYTES, tensor().nbytes // ROW_BYTES, rows // size)
     plan = [stages, rows, num_steps(config), NUM_LEAD, NUM_TIMED, NUM_BEHIND]
     return KernelLaunch(
-        kernel=config["kernel"],
+        kernel=config.kernel,
         arguments=(
             by_value(np.array(plan, dtype="<u4")), Output("panels", np.array(panels(config), dtype="<u4")),
             MappedTensor(tensor(), tensor_map), Output("told", np.full((NUM_CTAS[size], 4), -1, dtype="<i8")),
@@ -118,29 +108,22 @@ def launch(config: Config, is_counted: bool) -> KernelLaunch:
 
 def sum_of_last_stages(config: Config, panel: int) -> int:
     """The sum, modulo 2^32, of the words of what the rings hold in the end."""
-    rows, steps, last, total = int(config["rows"]), num_steps(config), num_all_steps(), 0
-    for number in range(last - int(config["stages"]), last):
+    rows, steps, last, total = config.rows, num_steps(config), num_all_steps(), 0
+    for number in range(last - config.stages, last):
         first = (panel * steps + number % steps) * rows * (ROW_BYTES // 4)
         total += int(tensor()[first : first + rows * (ROW_BYTES // 4)].astype(np.uint64).sum())
     return total % 2**32
 
 
 def check(config: Config, outputs: Outputs) -> dict[str, float]:
-    """Cycles of a stage, and how many sharing clusters are of one GPC.
-
-    Raises:
-        WrongAnswer: a wait that was given up, stages of other words, two CTAs on one SM.
-    """
-    told, size, of_cluster = outputs["told"], int(config["size"]), panels(config)
-    if (told[:, 3] != 1).any():
-        raise WrongAnswer("a wait was given up: a stage never came, or was never freed")
+    """Cycles of a stage, and how many sharing clusters are of one GPC."""
+    told, size, of_cluster = outputs["told"], config.size, panels(config)
+    wrong_if((told[:, 3] != 1).any(), "a wait was given up: a stage never came, or was never freed")
     sums = {panel: sum_of_last_stages(config, panel) for panel in set(of_cluster)}
     for cta, checksum in enumerate(told[:, 1].tolist()):
-        if checksum != sums[of_cluster[cta // size]]:
-            raise WrongAnswer(f"the stages of CTA {cta} have words that sum up to {checksum}")
+        wrong_if(checksum != sums[of_cluster[cta // size]], f"the stages of CTA {cta} have words that sum up to {checksum}")
     sms, cycles = told[:, 0].tolist(), told[:, 2] / NUM_TIMED
-    if len(set(sms)) < len(sms) or (cycles <= 0).any():
-        raise WrongAnswer("two CTAs were on one SM, or a clock stood still")
+    wrong_if(len(set(sms)) < len(sms) or (cycles <= 0).any(), "two CTAs were on one SM, or a clock stood still")
     gpc_of = load_gpu("h200_sxm").floorplan.gpc_of_sm
     gpcs = [gpc_of[sm] for sm in sms[::size]]
     pairs = [
@@ -150,15 +133,8 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
     return {
         "cycles_per_stage": float(cycles.mean()), "slowest_cycles": float(cycles.max()),
         "fastest_cycles": float(cycles.min()), "same_gpc_pct": 100.0 * float(np.mean(pairs)) if pairs else 0.0,
-        "asked_bytes": float(num_clusters(config) * num_all_steps() * int(config["rows"]) * ROW_BYTES),
+        "asked_bytes": float(num_clusters(config) * num_all_steps() * config.rows * ROW_BYTES),
     }  # fmt: skip
-
-
-def derive(row: Config) -> dict[str, float]:
-    """Of what was asked for, a multicast once, what L2 was read for."""
-    if not row.get(READ) or not row.get("asked_bytes"):
-        return {}
-    return {"read_fraction": float(row[READ]) * 32 / float(row["asked_bytes"])}
 
 
 TWIN_LEAD, TWIN_TIMED = 24, 32
@@ -168,7 +144,7 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
     """The same rings for fewer steps; nothing for a GPU of other SMs."""
     if gpu.num_sms != NUM_SMS or gpu.mbarrier is None:
         return {}
-    size, rows, stages, steps = int(config["size"]), int(config["rows"]), int(config["stages"]), num_steps(config)
+    size, rows, stages, steps = config.size, config.rows, config.stages, num_steps(config)
     of_cluster, whole, part = panels(config), rows * ROW_BYTES, rows // size
     count = TWIN_LEAD + TWIN_TIMED
 
@@ -194,35 +170,22 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
                 yield ops.MbarrierArrive("empty", step % stages, cta_rank=rank if size > 1 else None)
         yield ops.RangeEnd()
 
-    launched = Launch(
-        kernel="multicast_sharing", num_ctas=NUM_CTAS[size], num_tiles=NUM_CTAS[size], cluster_size=size,
-        roles=(
-            WarpRole(name="producer", num_warps=1, program=produce), WarpRole(name="consumer", num_warps=1, program=consume),
-        ),
-        buffers=(
-            Buffer(name="ring", stage_bytes=whole, num_stages=stages),
-            Buffer(name="rest", stage_bytes=max(0, LEAST_SMEM_BYTES - whole * stages)),
-        ),
-        mbarriers=(
-            Mbarrier(name="full", num_arrivals=1, num_stages=stages),
-            Mbarrier(name="empty", num_arrivals=size, num_stages=stages),
-        ),
-        features=frozenset({"tma", "mbarrier", "cluster"} if size > 1 else {"tma", "mbarrier"}),
+    ring = Buffer(name="ring", stage_bytes=whole, num_stages=stages)
+    launched = ring_launch(
+        "multicast_sharing", (produce, consume), ring, num_ctas=NUM_CTAS[size],
+        least_smem_bytes=LEAST_SMEM_BYTES, cluster_size=size,
     )  # fmt: skip
     result = simulate(launched, gpu, clock="max", l2="warm", recorded_sms=range(NUM_SMS))
-    spans = [
-        (span.end_cycle - span.start_cycle) / TWIN_TIMED for role in result.timeline.roles for span in role.sections
-    ]  # fmt: skip
+    spans = section_cycles(result) / TWIN_TIMED
     return {"cycles_per_stage": float(np.mean(spans)), READ: result.counters[READ] * num_all_steps() / count}
 
 
 CASE = Case(
     name="multicast_sharing",
     question="What do clusters get out of L2 that multicast tiles which other clusters walk, too?",
-    columns=COLUMNS,
+    config_type=Config,
     groups={"walks": Group(configs=walks, metrics=METRICS, rank=3, least_capability=(9, 0))},
-    launch=launch,
-    check=check,
+    launch=launch, check=check,
     values={
         "cycles_per_stage": "SM cycles from a full stage to the next, mean of the SMs",
         "slowest_cycles": "the same of the slowest SM",
@@ -230,7 +193,5 @@ CASE = Case(
         "same_gpc_pct": "of the pairs of clusters that share tiles, those of one GPC",
         "asked_bytes": "bytes of all steps of all clusters, a multicast once",
     },
-    predict=predict,
-    tiers={READ: 5},
-    derive=derive,
-)
+    predict=predict, tiers={READ: 5}, derive=read_fraction,
+)  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
@@ -10,7 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim import GpuSpec, Launch, WarpRole, simulate
-from gpusim.evidence.cases.case import Case, Config, Group, KernelLaunch, Output, Outputs, WrongAnswer, by_value
+from gpusim.evidence.cases.case import Case, Group, KernelLaunch, Output, Outputs, by_value
+from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.output_check import check_words, wrong_if
 from gpusim.evidence.cases.tile_walk import grid_include
 from gpusim.workload import ops
 from gpusim.workload.gmem.global_access import global_access
@@ -29,44 +32,46 @@ RED = "lts__t_sectors_op_red.sum"
 READ, WRITE = "lts__t_sectors_srcunit_tex_op_read.sum", "lts__t_sectors_srcunit_tex_op_write.sum"
 METRICS = (RED, READ, WRITE, "lts__t_sectors_srcunit_ltcfabric.sum", "sm__cycles_elapsed.max")
 
-KINDS = (
-    "red_4", "red_8", "red_16", "store_4", "store_8", "store_16", "load_4", "load_8", "load_16", "take_8", "finish_8",
-)  # fmt: skip
+KINDS = ("red_4", "red_8", "red_16", "store_4", "store_8", "store_16", "load_4", "load_8", "load_16", "take_8", "finish_8")
 GRIDS = (1, 16, 66, NUM_SMS)
 NUM_PIECES = 4
 """Of a turn, in the twin."""
 
 
+@dataclass(frozen=True)
+class Config(ConfigRow):
+    """Columns of one config."""
+
+    kernel: str
+    num_warps: int
+    num_turns: int = 1
+    num_ctas: int = 1
+    num_parts: int = 1
+    """CTAs that walk one tile."""
+    pitch_bytes: int = 4096
+    """Bytes from row to row of a tile."""
+
+
 def lane_bytes(config: Config) -> int:
     """Of an access."""
-    return int(config["kernel"].rsplit("_", 1)[1])
+    return int(config.kernel.rsplit("_", 1)[1])
 
 
 # ---------------------------------------------------------------------------------------------- configs
 
 
-def config_of(kernel: str, *, warps: int, ctas: int, turns: int = 1, parts: int = 1, pitch: int = 4096) -> Config:
-    """A config as text; ``parts``: CTAs that walk one tile; ``pitch``: from row to row of it."""
-    return {
-        "kernel": kernel, "num_warps": str(warps), "num_turns": str(turns), "num_ctas": str(ctas), "num_parts": str(parts),
-        "pitch_bytes": str(pitch),
-    }  # fmt: skip
-
-
-def own(seed: int) -> list[Config]:
+def own() -> list[Config]:
     """Each CTA its own tile: one SM, some, all; one turn, and two, so that a turn is their difference."""
-    del seed  # a sweep, the same for every seed
     return [
-        config_of(kernel, warps=warps, ctas=ctas, turns=turns)
+        Config(kernel, num_warps=warps, num_ctas=ctas, num_turns=turns)
         for kernel, warps, ctas, turns in product(KINDS, (4, 8), GRIDS, (1, 2))
     ]  # fmt: skip
 
 
-def shared(seed: int) -> list[Config]:
+def shared() -> list[Config]:
     """Tiles that 2 to 128 CTAs add to, or read, at once; few CTAs and as many as one each."""
-    del seed
     return [
-        config_of(kernel, warps=warps, ctas=ctas, parts=parts)
+        Config(kernel, num_warps=warps, num_ctas=ctas, num_parts=parts)
         for kernel, warps, (ctas, parts) in product(
             ("red_4", "red_8", "red_16", "load_8"), (4, 8),
             ((2, 2), (8, 8), (32, 32), (64, 2), (64, 8), (128, 2), (128, 4), (128, 8), (128, 32), (128, 128)),
@@ -74,11 +79,10 @@ def shared(seed: int) -> list[Config]:
     ]  # fmt: skip
 
 
-def pitches(seed: int) -> list[Config]:
+def pitches() -> list[Config]:
     """Rows of other distances, powers of two and not."""
-    del seed
     return [
-        config_of(kernel, warps=8, ctas=ctas, pitch=pitch)
+        Config(kernel, num_warps=8, num_ctas=ctas, pitch_bytes=pitch)
         for kernel, ctas, pitch in product(("red_8", "store_8", "load_8"), (1, NUM_SMS), (1024, 2048, 8192, 2080, 8224))
     ]  # fmt: skip
 
@@ -88,12 +92,12 @@ def pitches(seed: int) -> list[Config]:
 
 def is_finish(config: Config) -> bool:
     """Whether what is read leaves again, as half as many bytes."""
-    return config["kernel"] == "finish_8"
+    return config.kernel == "finish_8"
 
 
 def tiles_across(config: Config) -> int:
     """Tiles side by side in a row of the matrix."""
-    return int(config["pitch_bytes"]) // row_bytes(config)
+    return config.pitch_bytes // row_bytes(config)
 
 
 def row_bytes(config: Config) -> int:
@@ -103,29 +107,27 @@ def row_bytes(config: Config) -> int:
 
 def tile_rows(config: Config) -> int:
     """Of a tile."""
-    return WARP_ROWS * int(config["num_warps"]) * int(config["num_turns"])
+    return WARP_ROWS * config.num_warps * config.num_turns
 
 
 def num_tiles(config: Config) -> int:
     """Of all CTAs."""
-    return int(config["num_ctas"]) // int(config["num_parts"])
+    return config.num_ctas // config.num_parts
 
 
 def tile_bytes(config: Config) -> int:
     """From tile to tile below."""
-    return tile_rows(config) * int(config["pitch_bytes"])
+    return tile_rows(config) * config.pitch_bytes
 
 
-def launch(config: Config, is_counted: bool) -> KernelLaunch:
+def launch(config: Config) -> KernelLaunch:
     """All CTAs begin at one time, four times."""
-    del is_counted
-    ctas = int(config["num_ctas"])
+    ctas = config.num_ctas
     walk = (
-        int(config["pitch_bytes"]), int(config["num_turns"]), int(config["num_parts"]), tiles_across(config),
-        row_bytes(config), tile_bytes(config),
+        config.pitch_bytes, config.num_turns, config.num_parts, tiles_across(config), row_bytes(config), tile_bytes(config),
     )  # fmt: skip
     return KernelLaunch(
-        kernel=config["kernel"],
+        kernel=config.kernel,
         arguments=(
             Output("room", np.zeros(num_bands(config) * tile_bytes(config) // 4, dtype="<f4")),
             by_value(np.array([walk], dtype=WALK)), Output("flags", np.zeros(FLAG_WORDS, dtype="<u4")),
@@ -133,7 +135,7 @@ def launch(config: Config, is_counted: bool) -> KernelLaunch:
             Output("sums", np.zeros(ctas * NUM_SUMS, dtype="<f4")),
             Output("out", np.zeros(num_bands(config) * tile_bytes(config) // 8 if is_finish(config) else 1, dtype="<f4")),
         ),
-        grid=(ctas, 1, 1), block=(int(config["num_warps"]) * 32, 1, 1),
+        grid=(ctas, 1, 1), block=(config.num_warps * 32, 1, 1),
     )  # fmt: skip
 
 
@@ -144,9 +146,9 @@ def num_bands(config: Config) -> int:
 
 def wanted(config: Config) -> NDArray[np.float32]:
     """What the room holds at the end: bands of tiles by rows by words of a row."""
-    kind = config["kernel"].split("_")[0]
-    left = {"red": NUM_ROUNDS * int(config["num_parts"]), "load": 0}.get(kind, NUM_ROUNDS)
-    held = np.zeros((num_bands(config), tile_rows(config), int(config["pitch_bytes"]) // 4), dtype="<f4")
+    kind = config.kernel.split("_")[0]
+    left = {"red": NUM_ROUNDS * config.num_parts, "load": 0}.get(kind, NUM_ROUNDS)
+    held = np.zeros((num_bands(config), tile_rows(config), config.pitch_bytes // 4), dtype="<f4")
     across, words = tiles_across(config), row_bytes(config) // 4
     for tile in range(num_tiles(config)):
         held[tile // across, :, tile % across * words : (tile % across + 1) * words] = left
@@ -154,26 +156,16 @@ def wanted(config: Config) -> NDArray[np.float32]:
 
 
 def check(config: Config, outputs: Outputs) -> dict[str, float]:
-    """Cycles of a CTA, of all rounds but the first.
-
-    Raises:
-        WrongAnswer: CTAs that did not meet, a clock that stood still, a sum that is not what was added.
-    """
+    """Cycles of a CTA, of all rounds but the first."""
     told = outputs["told"]
-    if outputs["flags"][1] or (told == -1).any():
-        raise WrongAnswer("a wait was given up: CTAs did not meet")
-    if (told <= 0).any():
-        raise WrongAnswer("the clock stood still")
+    wrong_if(outputs["flags"][1] or (told == -1).any(), "a wait was given up: CTAs did not meet")
+    wrong_if((told <= 0).any(), "the clock stood still")
     expected = wanted(config).reshape(-1)
-    wrong = np.flatnonzero(outputs["room"] != expected)
-    if len(wrong):
-        raise WrongAnswer(f"word {wrong[0]} is {outputs['room'][wrong[0]]}, wants {expected[wrong[0]]}")
-    if not config["kernel"].startswith("take") and outputs["sums"].any():
-        raise WrongAnswer("zeros that were read back have a sum")
+    check_words(outputs["room"], expected)
+    wrong_if(not config.kernel.startswith("take") and outputs["sums"].any(), "zeros that were read back have a sum")
     if is_finish(config):  # of the last round, which finds what the one before has left: two words of it
         pairs = expected.reshape(-1, 2)[:, 0]
-        if (outputs["out"] != np.where(pairs, 2.0 * (NUM_ROUNDS - 1), 0.0)).any():
-            raise WrongAnswer("what was read did not leave")
+        wrong_if((outputs["out"] != np.where(pairs, 2.0 * (NUM_ROUNDS - 1), 0.0)).any(), "what was read did not leave")
     issued, done = told[:, 1:, 0], told[:, 1:, 1]
     return {
         "issued_cycles": float(np.median(issued.mean(axis=0))), "done_cycles": float(np.median(done.mean(axis=0))),
@@ -186,7 +178,7 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
 
 def accesses(config: Config, size: int, pitch: int) -> list[AccessPattern]:
     """Of all warps of a CTA in a turn, piece by piece, so many bytes a lane."""
-    lane, warp = np.arange(32), np.arange(int(config["num_warps"]))[:, None, None]
+    lane, warp = np.arange(32), np.arange(config.num_warps)[:, None, None]
     found = []
     for columns in np.split(np.arange(NUM_COLUMNS), NUM_PIECES):
         step = np.concatenate([columns * 4 * size, columns * 4 * size + 8 * pitch])[:, None]
@@ -197,11 +189,11 @@ def accesses(config: Config, size: int, pitch: int) -> list[AccessPattern]:
 
 def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
     """A turn in pieces, and a fence behind all turns."""
-    ctas, parts = int(config["num_ctas"]), int(config["num_parts"])
+    ctas, parts = config.num_ctas, config.num_parts
     if gpu.num_sms < ctas:
         return {}
-    kind, size, turns = config["kernel"].split("_")[0], lane_bytes(config), int(config["num_turns"])
-    pitch = int(config["pitch_bytes"])
+    kind, size, turns = config.kernel.split("_")[0], lane_bytes(config), config.num_turns
+    pitch = config.pitch_bytes
     pieces, halves = accesses(config, size, pitch), accesses(config, max(4, size // 2), pitch // 2)
     alu = ops.Alu(2.0 * 2 * NUM_COLUMNS / NUM_PIECES)
 
@@ -239,8 +231,8 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
         yield RangeEnd()
 
     launched = Launch(
-        kernel=config["kernel"], num_ctas=ctas, num_tiles=ctas, registers_per_thread=168,
-        roles=(WarpRole(name="walk", num_warps=int(config["num_warps"]), program=program),),
+        kernel=config.kernel, num_ctas=ctas, num_tiles=ctas, registers_per_thread=168,
+        roles=(WarpRole(name="walk", num_warps=config.num_warps, program=program),),
     )  # fmt: skip
     result = simulate(launched, gpu, clock="max", l2="warm", recorded_sms=range(gpu.num_sms))
     times = np.array([[span.end_cycle - span.start_cycle for span in item.sections] for item in result.timeline.roles])
@@ -253,21 +245,17 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
 CASE = Case(
     name="part_sums",
     question=__doc__,
-    columns=("num_warps", "num_turns", "num_ctas", "num_parts", "pitch_bytes"),
+    config_type=Config,
     groups={
         name: Group(configs=configs, metrics=METRICS, rank=3, least_capability=(9, 0))
         for name, configs in (("own", own), ("shared", shared), ("pitches", pitches))
     },
-    launch=launch,
-    check=check,
+    launch=launch, check=check,
     values={
         "issued_cycles": "SM cycles of a CTA until its last access is issued, all it reads there: mean, median of rounds",
         "done_cycles": "the same until the fence behind is over",
         "slowest_cycles": "the same of the slowest CTA",
         "first_cycles": "done_cycles of the first round",
     },
-    num_repeats=3,
-    predict=predict,
-    tiers={"done_cycles": 4},
-    includes=grid_include,
-)
+    num_repeats=3, predict=predict, tiers={"done_cycles": 4}, includes=grid_include,
+)  # fmt: skip

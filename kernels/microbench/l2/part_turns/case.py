@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -11,19 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim import Buffer, Launch, Mbarrier, WarpRole, load_gpu, simulate
-from gpusim.evidence.cases.case import (
-    Case,
-    Config,
-    Group,
-    KernelLaunch,
-    MappedTensor,
-    Output,
-    Outputs,
-    Repeated,
-    WrongAnswer,
-    by_value,
-)
-from gpusim.evidence.cases.tile_walk import ADDEND, MULTIPLIER, grid_include, random_words
+from gpusim.evidence.cases.case import Case, Group, KernelLaunch, MappedTensor, Output, Outputs, Repeated, by_value
+from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.output_check import wrong_if
+from gpusim.evidence.cases.tile_walk import grid_include, random_words, sum_of_random_words
 from gpusim.machine.config import GpuSpec
 from gpusim.machine.memory.gpc_ports import parts_of_gpcs
 from gpusim.workload import ops
@@ -47,23 +39,31 @@ WARM, TIMED, BEHIND = 64, 400, 256
 WAYS = ("cp_async", "tma")
 
 
-def own(seed: int) -> list[Config]:
+@dataclass(frozen=True)
+class Config(ConfigRow):
+    """Columns of one config."""
+
+    kernel: str
+    ctas: int
+    slots: int
+
+
+def own() -> list[Config]:
     """Each SM its own tiles: as many slots as there is room for, of one, two or three CTAs."""
-    del seed  # a sweep, the same for every seed
     return [
-        {"kernel": way, "ctas": str(ctas), "slots": str(slots)}
+        Config(kernel=way, ctas=ctas, slots=slots)
         for way in WAYS for ctas in SMEM_BYTES for slots in range(1, MOST_SLOTS // ctas + 1)
     ]  # fmt: skip
 
 
 def num_tiles(config: Config) -> int:
     """Of a CTA."""
-    return SM_BYTES // int(config["ctas"]) // TILE_BYTES
+    return SM_BYTES // config.ctas // TILE_BYTES
 
 
 def under_way_bytes(config: Config) -> int:
     """What an SM has asked for and not got."""
-    return int(config["ctas"]) * int(config["slots"]) * TILE_BYTES
+    return config.ctas * config.slots * TILE_BYTES
 
 
 def tensor_map() -> TensorMap:
@@ -74,30 +74,25 @@ def tensor_map() -> TensorMap:
     )  # fmt: skip
 
 
-def launch(config: Config, is_counted: bool) -> KernelLaunch:
+def launch(config: Config) -> KernelLaunch:
     """The same launch under the profiler as without."""
-    del is_counted
-    num_ctas, words = NUM_SMS * int(config["ctas"]), random_words(NUM_SMS * SM_BYTES)
-    plan = np.array([int(config["slots"]), num_tiles(config), WARM, TIMED, BEHIND], dtype="<u4")
+    num_ctas, words = NUM_SMS * config.ctas, random_words(NUM_SMS * SM_BYTES)
+    plan = np.array([config.slots, num_tiles(config), WARM, TIMED, BEHIND], dtype="<u4")
     return KernelLaunch(
-        kernel=config["kernel"],
+        kernel=config.kernel,
         arguments=(
             by_value(plan.view(np.uint8)), MappedTensor(words, tensor_map()), Repeated(words, words.nbytes),
             Output("told", np.zeros((num_ctas, 3), dtype="<i8")),
         ),
-        grid=(num_ctas, 1, 1), block=(32 * NUM_WARPS, 1, 1), smem_bytes=SMEM_BYTES[int(config["ctas"])],
+        grid=(num_ctas, 1, 1), block=(32 * NUM_WARPS, 1, 1), smem_bytes=SMEM_BYTES[config.ctas],
     )  # fmt: skip
 
 
 def sum_of_ring(config: Config, cta: int) -> int:
     """Modulo 2^32, of the words of what a CTA's ring holds in the end."""
-    slots, tiles, last = int(config["slots"]), num_tiles(config), WARM + TIMED + BEHIND + int(config["slots"])
-    words = np.arange(TILE_BYTES // 4, dtype=np.uint64)
-    total = 0
-    for number in range(last - slots, last):
-        at = np.uint64((cta * tiles + number % tiles) * (TILE_BYTES // 4)) + words
-        total += int((at * np.uint64(MULTIPLIER) + np.uint64(ADDEND) & np.uint64(0xFFFFFFFF)).sum())
-    return total % 2**32
+    slots, tiles, last = config.slots, num_tiles(config), WARM + TIMED + BEHIND + config.slots
+    held = np.array([cta * tiles + number % tiles for number in range(last - slots, last)])
+    return sum_of_random_words(held * (TILE_BYTES // 4), TILE_BYTES // 4)
 
 
 @cache
@@ -110,21 +105,14 @@ def in_short_parts() -> NDArray[np.bool_]:
 
 
 def check(config: Config, outputs: Outputs) -> dict[str, float]:
-    """Bytes a cycle of SMs in parts of three TPCs and of two.
-
-    Raises:
-        WrongAnswer: other words than those of the last tiles, an SM that has other than its CTAs, a clock that stood still.
-    """
+    """Bytes a cycle of SMs in parts of three TPCs and of two."""
     told = outputs["told"]
-    ctas = int(config["ctas"])
-    if sorted(told[:, 0].tolist()) != sorted(list(range(NUM_SMS)) * ctas):
-        raise WrongAnswer(f"SMs have other than {ctas} CTAs each")
-    if (told[:, 1] <= 0).any():
-        raise WrongAnswer("the clock stood still")
+    ctas = config.ctas
+    wrong_if(sorted(told[:, 0].tolist()) != sorted(list(range(NUM_SMS)) * ctas), f"SMs have other than {ctas} CTAs each")
+    wrong_if((told[:, 1] <= 0).any(), "the clock stood still")
     for cta in range(len(told)):
         found, wanted = int(told[cta, 2]) % 2**32, sum_of_ring(config, cta)
-        if found != wanted:
-            raise WrongAnswer(f"the ring of CTA {cta} has words that sum up to {found}, not {wanted}")
+        wrong_if(found != wanted, f"the ring of CTA {cta} has words that sum up to {found}, not {wanted}")
     rates = np.zeros(NUM_SMS)
     np.add.at(rates, told[:, 0], TIMED * TILE_BYTES / told[:, 1])
     return values_of(rates)
@@ -134,8 +122,10 @@ def values_of(rates: NDArray[np.float64]) -> dict[str, float]:
     """Of bytes a cycle of each SM."""
     short = in_short_parts()
     return {
-        "bytes_per_cycle": float(rates.sum()), "long_part_bytes_per_cycle": float(rates[~short].mean()),
-        "short_part_bytes_per_cycle": float(rates[short].mean()), "least_bytes_per_cycle": float(rates.min()),
+        "bytes_per_cycle": float(rates.sum()),
+        "long_part_bytes_per_cycle": float(rates[~short].mean()),
+        "short_part_bytes_per_cycle": float(rates[short].mean()),
+        "least_bytes_per_cycle": float(rates.min()),
         "most_bytes_per_cycle": float(rates.max()),
     }
 
@@ -159,8 +149,8 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
 
 
 def _twin(config: Config, gpu: GpuSpec) -> dict[str, float]:
-    ctas, slots, tiles = int(config["ctas"]), int(config["slots"]), num_tiles(config)
-    by_tma, code = config["kernel"] == "tma", ops.Alu(TURN_INSTRUCTIONS, is_chain=True)
+    ctas, slots, tiles = config.ctas, config.slots, num_tiles(config)
+    by_tma, code = config.kernel == "tma", ops.Alu(TURN_INSTRUCTIONS, is_chain=True)
     num_all = TWIN_WARM + TWIN_TIMED + TWIN_BEHIND
 
     def load(cta: RoleContext, num: int) -> list[ops.Op]:
@@ -207,10 +197,9 @@ def _twin(config: Config, gpu: GpuSpec) -> dict[str, float]:
 CASE = Case(
     name="part_turns",
     question=__doc__,
-    columns=("ctas", "slots"),
+    config_type=Config,
     groups={"own": Group(configs=own, least_capability=(9, 0))},
-    launch=launch,
-    check=check,
+    launch=launch, check=check,
     values={
         "bytes_per_cycle": "what all SMs get, bytes a cycle",
         "long_part_bytes_per_cycle": "what an SM gets in a part of a GPC of three TPCs, mean",
@@ -218,8 +207,6 @@ CASE = Case(
         "least_bytes_per_cycle": "what the slowest SM gets",
         "most_bytes_per_cycle": "what the quickest SM gets",
     },
-    num_repeats=3,
-    predict=predict,
-    includes=grid_include,
+    num_repeats=3, predict=predict, includes=grid_include,
     tiers={"long_part_bytes_per_cycle": 4, "short_part_bytes_per_cycle": 4},
-)
+)  # fmt: skip

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusim import Buffer, Launch, Mbarrier, WarpRole, simulate
+from gpusim import simulate
 from gpusim.evidence.cases.case import (
     Case,
-    Config,
     Fitted,
     Group,
     KernelLaunch,
@@ -21,17 +22,27 @@ from gpusim.evidence.cases.case import (
     Outputs,
     Repeated,
     Scratch,
-    WrongAnswer,
     by_value,
     kernel_folder,
     load_case,
 )
-from gpusim.evidence.cases.tile_walk import grid_include
+from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.output_check import wrong_if
+from gpusim.evidence.cases.tile_walk import (
+    check_tile_sums,
+    code_of,
+    grid_include,
+    operand_map,
+    random_words,
+    read_fraction,
+    ring_launch,
+    section_cycles,
+    sum_of_box,
+)
 from gpusim.machine.config import GpuSpec
 from gpusim.workload import ops
-from gpusim.workload.dtypes import BF16
 from gpusim.workload.gmem.line_fetches import Fetches, row_fetches
-from gpusim.workload.launch import RoleContext
+from gpusim.workload.launch import Buffer, RoleContext
 from gpusim.workload.tma.boxes import TensorMap
 
 waves = sys.modules[load_case("wave_sharing").launch.__module__]
@@ -49,54 +60,53 @@ LEAST_SMEM_BYTES = {1: 120 * KIB, 4: 47 * KIB}
 CYCLES = "sm__cycles_elapsed.max"
 READ = waves.READ
 METRICS = (*waves.METRICS, CYCLES)
-DEFAULTS = {
-    "m_tiles": "11", "n_tiles": "12", "raster_group": "1", "a_rows": "128", "b_rows": "128", "stages": "4",
-    "ctas_per_sm": "1", "steps": "128", "wrap": "16", "math_cycles": "0", "beyond_bytes": "0",
-}  # fmt: skip
-COLUMNS = tuple(DEFAULTS)
 
 
-def config_of(**columns: object) -> Config:
-    """A config as text; columns that are not given have their default."""
-    unknown = set(columns) - set(COLUMNS)
-    assert not unknown, unknown
-    return {"kernel": "walk", **DEFAULTS, **{name: str(value) for name, value in columns.items()}}
+@dataclass(frozen=True)
+class Config(ConfigRow):
+    """Columns of one config."""
+
+    kernel: str = "walk"
+    m_tiles: int = 11
+    n_tiles: int = 12
+    raster_group: int = 1
+    a_rows: int = 128
+    b_rows: int = 128
+    stages: int = 4
+    ctas_per_sm: int = 1
+    steps: int = 128
+    wrap: int = 16
+    math_cycles: int = 0
+    beyond_bytes: int = 0
 
 
-def wave(seed: int) -> list[Config]:
+def wave() -> list[Config]:
     """One wave, an SM a CTA: square and tall, out of memory and out of L2, with math and without."""
-    del seed  # a sweep, the same for every seed
     return [
-        config_of(m_tiles=m, n_tiles=n, wrap=wrap, math_cycles=math, beyond_bytes=beyond)
+        Config(m_tiles=m, n_tiles=n, wrap=wrap, math_cycles=math, beyond_bytes=beyond)
         for m, n in ((11, 12), (33, 4)) for wrap in (16, 128) for math in (0, 512) for beyond in BEYOND
     ]  # fmt: skip
 
 
-def several(seed: int) -> list[Config]:
+def several() -> list[Config]:
     """Small tiles of four CTAs an SM, and wide ones in three waves."""
-    del seed  # a sweep, the same for every seed
-    kinds: tuple[dict[str, int], ...] = (
+    kinds: tuple[dict[str, Any], ...] = (
         {"m_tiles": 24, "n_tiles": 33, "a_rows": 64, "b_rows": 64, "stages": 3, "ctas_per_sm": 4, "steps": 48, "wrap": 48},
         {"m_tiles": 33, "n_tiles": 12, "a_rows": 64, "b_rows": 256, "stages": 4, "steps": 32, "wrap": 32},
     )
     return [
-        config_of(**kind, math_cycles=math, beyond_bytes=beyond)
-        for kind in kinds for math in (0, 512) for beyond in BEYOND
+        Config(**kind, math_cycles=math, beyond_bytes=beyond) for kind in kinds for math in (0, 512) for beyond in BEYOND
     ]  # fmt: skip
 
 
-def few(seed: int) -> list[Config]:
+def few() -> list[Config]:
     """Six CTAs out of memory: what a step takes that nobody else holds up."""
-    del seed  # a sweep, the same for every seed
-    return [
-        config_of(m_tiles=2, n_tiles=3, wrap=128, stages=stages, beyond_bytes=beyond)
-        for stages in (1, 2, 4) for beyond in BEYOND
-    ]  # fmt: skip
+    return Config.sweep(stages=(1, 2, 4), beyond_bytes=BEYOND, m_tiles=2, n_tiles=3, wrap=128)
 
 
 def pitch_bytes(config: Config) -> int:
     """From row to row of A or B."""
-    return PITCHES[int(config["wrap"])] + int(config["beyond_bytes"])
+    return PITCHES[config.wrap] + config.beyond_bytes
 
 
 def num_bytes(config: Config, operand: str) -> int:
@@ -106,21 +116,17 @@ def num_bytes(config: Config, operand: str) -> int:
 
 def tensor_map(config: Config, operand: str) -> TensorMap:
     """The map of an operand, as a GEMM has it."""
-    pitch = pitch_bytes(config)
-    return TensorMap(
-        dtype=BF16, global_dim=(pitch // 2, waves.num_rows(config, operand)), global_strides_bytes=(pitch,),
-        box_dim=(ROW_BYTES // 2, int(config[f"{operand}_rows"])), swizzle="128B", l2_promotion="128B",
-    )  # fmt: skip
+    return operand_map(pitch_bytes(config), waves.num_rows(config, operand), waves.box_rows(config, operand))
 
 
-def launch(config: Config, is_counted: bool) -> KernelLaunch:
+def launch(config: Config) -> KernelLaunch:
     """The same launch under the profiler as without."""
-    del is_counted
-    names = ("m_tiles", "n_tiles", "raster_group", "a_rows", "b_rows", "stages", "steps", "wrap", "math_cycles")
-    plan = [*(int(config[name]) for name in names), 0, 0, 0]
-    operands = (
-        MappedTensor(Repeated(waves.pattern(), num_bytes(config, name)), tensor_map(config, name)) for name in "ab"
-    )
+    plan = [
+        config.m_tiles, config.n_tiles, config.raster_group, config.a_rows, config.b_rows, config.stages, config.steps,
+        config.wrap, config.math_cycles, 0, 0, 0,
+    ]  # fmt: skip
+    words = random_words(waves.PATTERN_BYTES)
+    operands = (MappedTensor(Repeated(words, num_bytes(config, name)), tensor_map(config, name)) for name in "ab")
     return KernelLaunch(
         kernel="walk",
         arguments=(
@@ -133,45 +139,33 @@ def launch(config: Config, is_counted: bool) -> KernelLaunch:
 
 def smem_bytes(config: Config) -> int:
     """Of a CTA."""
-    return max(LEAST_SMEM_BYTES[int(config["ctas_per_sm"])], int(waves.num_smem_bytes(config)))
+    return max(LEAST_SMEM_BYTES[config.ctas_per_sm], int(waves.num_smem_bytes(config)))
 
 
 def sum_of_last_stages(config: Config, operand: str, panel: int) -> int:
     """The sum, modulo 2^32, of the words of an operand that a ring holds in the end."""
-    rows, steps, total = int(config[f"{operand}_rows"]), int(config["steps"]), 0
-    starts = np.arange(panel * rows, (panel + 1) * rows) * (pitch_bytes(config) // 4)
-    for step in range(steps - int(config["stages"]), steps):
-        first = starts + step % int(config["wrap"]) * (ROW_BYTES // 4)
-        words = (first[:, None] + np.arange(ROW_BYTES // 4)) % waves.PATTERN_WORDS
-        total += int(waves.pattern()[words].astype(np.uint64).sum())
-    return total % 2**32
+    rows, words = waves.box_rows(config, operand), random_words(waves.PATTERN_BYTES)
+    return (
+        sum(
+            sum_of_box(words, panel * rows, rows, pitch_bytes=pitch_bytes(config), column=step % config.wrap)
+            for step in range(config.steps - config.stages, config.steps)
+        )
+        % 2**32
+    )
 
 
 def check(config: Config, outputs: Outputs) -> dict[str, float]:
-    """Cycles of a step.
-
-    Raises:
-        WrongAnswer: a wait that was given up, stages of other words, a clock that stood still.
-    """
+    """Cycles of a step."""
     count = waves.num_ctas(config)
     told: NDArray[np.int64] = outputs["told"][:count]
-    if (told[:, 7] != 1).any():
-        raise WrongAnswer("a wait was given up: a stage never came")
+    wrong_if((told[:, 7] != 1).any(), "a wait was given up: a stage never came")
     tiles = [waves.tile_of(config, cta, 0) for cta in range(count)]
-    sums = {
-        operand: {panel: sum_of_last_stages(config, operand, panel) for panel in {tile[place] for tile in tiles}}
-        for place, operand in enumerate("ab")
-    }
-    for (m, n), checksum in zip(tiles, told[:, 1].tolist(), strict=True):
-        if checksum != (sums["a"][m] + sums["b"][n]) % 2**32:
-            raise WrongAnswer(f"the stages of tile {m}, {n} have words that sum up to {checksum}")
-    cycles = told[:, 2] / (int(config["steps"]) - 1)
-    if (cycles <= 0).any():
-        raise WrongAnswer("the clock stood still")
+    check_tile_sums(tiles, told[:, 1].tolist(), partial(sum_of_last_stages, config))
+    cycles = told[:, 2] / (config.steps - 1)
+    wrong_if((cycles <= 0).any(), "the clock stood still")
     return {
         "cycles_per_step": float(cycles.mean()), "slowest_cycles": float(cycles.max()),
-        "fastest_cycles": float(cycles.min()),
-        "asked_bytes": float(count * int(config["steps"]) * waves.stage_bytes(config)),
+        "fastest_cycles": float(cycles.min()), "asked_bytes": float(count * config.steps * waves.stage_bytes(config)),
     }  # fmt: skip
 
 
@@ -182,19 +176,19 @@ def fetched(config: Config, operand: str) -> Fetches | None:
     """What a box of an operand fetches; None where all rows begin on lines. Boxes of 128 rows and fewer are all alike."""
     if not pitch_bytes(config) % LINE_BYTES:
         return None
-    return row_fetches(np.arange(int(config[f"{operand}_rows"])) * pitch_bytes(config), ROW_BYTES)
+    return row_fetches(np.arange(waves.box_rows(config, operand)) * pitch_bytes(config), ROW_BYTES)
 
 
 def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
     """The same grid, simulated in full; nothing for a GPU of other SMs."""
     if gpu.num_sms != waves.NUM_SMS or gpu.mbarrier is None:
         return {}
-    steps, stages, wrap, count = (int(config[name]) for name in ("steps", "stages", "wrap", "math_cycles"))
-    math_cycles, count = count, waves.num_ctas(config)
-    of_operand = [(name.upper(), int(config[f"{name}_rows"]), fetched(config, name)) for name in "ab"]
+    steps, stages, wrap, math_cycles = config.steps, config.stages, config.wrap, config.math_cycles
+    count = waves.num_ctas(config)
+    of_operand = [(name.upper(), waves.box_rows(config, name), fetched(config, name)) for name in "ab"]
     whole = waves.stage_bytes(config)
     before, after, consumed = (
-        waves._code(cycles, gpu) for cycles in (waves.ISSUE_CYCLES, waves.NEXT_CYCLES, waves.CONSUMER_CYCLES)
+        code_of(cycles, gpu) for cycles in (waves.ISSUE_CYCLES, waves.NEXT_CYCLES, waves.CONSUMER_CYCLES)
     )
     math = ops.Alu(math_cycles * gpu.warp_scheduler.int32_lanes / 32 / gpu.warp_scheduler.num_schedulers)
 
@@ -207,9 +201,7 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
             yield ops.MbarrierArriveExpectTx("full", stage, whole)
             for panel, (name, rows, fetches) in zip(tile, of_operand, strict=True):
                 size = rows * ROW_BYTES
-                yield ops.TmaLoad(
-                    name, (panel, step % wrap), size, size, rows, "ring", stage, "full", fetches=fetches
-                )
+                yield ops.TmaLoad(name, (panel, step % wrap), size, size, rows, "ring", stage, "full", fetches=fetches)
             yield after
 
     def consume(cta: RoleContext) -> Iterator[Any]:
@@ -224,21 +216,13 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
                 yield math
             yield ops.MbarrierArrive("empty", step % stages)
 
-    launched = Launch(
-        kernel="pitch_sharing", num_ctas=count, num_tiles=count,
-        roles=(
-            WarpRole(name="producer", num_warps=1, program=produce), WarpRole(name="consumer", num_warps=1, program=consume),
-        ),
-        buffers=(
-            Buffer(name="ring", stage_bytes=whole, num_stages=stages),
-            Buffer(name="rest", stage_bytes=smem_bytes(config) - whole * stages),
-        ),
-        mbarriers=tuple(Mbarrier(name=name, num_arrivals=1, num_stages=stages) for name in ("full", "empty")),
+    ring = Buffer(name="ring", stage_bytes=whole, num_stages=stages)
+    launched = ring_launch(
+        "pitch_sharing", (produce, consume), ring, num_ctas=count,
+        least_smem_bytes=LEAST_SMEM_BYTES[config.ctas_per_sm],
     )  # fmt: skip
     result = simulate(launched, gpu, clock="max", l2="cold", recorded_sms=range(gpu.num_sms))
-    spans = np.array([
-        (span.end_cycle - span.start_cycle) / (steps - 1) for role in result.timeline.roles for span in role.sections
-    ])  # fmt: skip
+    spans = section_cycles(result) / (steps - 1)
     return {"cycles_per_step": float(spans.mean()), **{name: result.counters[name] for name in (CYCLES, READ)}}
 
 
@@ -248,7 +232,7 @@ TORN = {"32": 0.75, "64": 0.5, "96": 0.75}
 
 def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
     """``xbar.misaligned_coalesce_fraction``: merged share of rows that span two lines, over that of aligned rows."""
-    shape = [name for name in COLUMNS if name != "beyond_bytes"]
+    shape = [name for name in Config.names()[1:] if name != "beyond_bytes"]
     read = {
         (tuple(row[name] for name in shape), row["beyond_bytes"]): float(row[READ]) * 32 / float(row["asked_bytes"])
         for row in rows if row["group"] != "few" and row["math_cycles"] == "0" and row.get(READ)
@@ -258,16 +242,8 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
         whole, torn = read.get((grid, "0")), TORN.get(beyond)
         if whole is not None and torn is not None:
             found.append((1.0 - (fraction - (1.0 - torn) * whole) / torn) / (1.0 - whole))
-    if not found:
-        return []
     how = "grids that nothing paces: what merges of rows off a line over what does of rows on lines, median"
-    return [Fitted(parameter="xbar.misaligned_coalesce_fraction", value=float(np.median(found)), how=how)]
-
-
-def derive(row: Config) -> dict[str, float]:
-    """Of what was asked for, what L2 was read for."""
-    found: dict[str, float] = waves.derive(row)
-    return found
+    return Fitted.median("xbar.misaligned_coalesce_fraction", found, how)
 
 
 def includes() -> dict[str, str]:
@@ -282,19 +258,14 @@ def _group(configs: Any) -> Group:
 CASE = Case(
     name="pitch_sharing",
     question=__doc__,
-    columns=COLUMNS,
+    config_type=Config,
     groups={"wave": _group(wave), "several": _group(several), "few": _group(few)},
-    launch=launch,
-    check=check,
+    launch=launch, check=check,
     values={
         "cycles_per_step": "SM cycles from a full stage to the next, mean of the CTAs, launches behind others alike",
         "slowest_cycles": "the same of the slowest CTA",
         "fastest_cycles": "the same of the fastest CTA",
         "asked_bytes": "bytes of all steps of all CTAs",
     },
-    predict=predict,
-    tiers={READ: 5},
-    fit=fit,
-    derive=derive,
-    includes=includes,
+    predict=predict, tiers={READ: 5}, fit=fit, derive=read_fraction, includes=includes,
 )  # fmt: skip

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from gpusim import GpuSpec, Launch, WarpRole, simulate
 from gpusim.evidence.cases.case import (
     Case,
-    Config,
     Fitted,
     Group,
     KernelLaunch,
@@ -23,6 +22,7 @@ from gpusim.evidence.cases.case import (
     by_value,
 )  # fmt: skip
 from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.output_check import wrong_if
 from gpusim.workload import ops
 from gpusim.workload.launch import RoleContext
 from gpusim.workload.smem.access import AccessPattern
@@ -66,7 +66,7 @@ STATE = np.dtype([
 
 
 @dataclass(frozen=True)
-class Row(ConfigRow):
+class Config(ConfigRow):
     """``warmed_by`` is ``none`` (cold), ``self`` or an SM, ``compared_with`` ``none`` or an SM."""
 
     kernel: str
@@ -79,52 +79,44 @@ class Row(ConfigRow):
     compared_with: str = "none"
 
 
-def footprint_configs(seed: int) -> list[Config]:
+def footprint_configs() -> list[Config]:
     """Every footprint, lines in random order: cached in L1 and not, warm and cold, from two SMs; warm in L2 from four."""
-    del seed  # a sweep, the same for every seed
     sweeps = [
         ("chase_ca", "self", (0, 65)), ("chase_cg", "self", (0, 33, 65, 131)), ("chase_cg", "none", (0, 65)),
         ("chase_ca", "none", (0,)),
     ]  # fmt: skip
     return [
-        Row(kernel, size, sm=sm, warmed_by=warmed_by).text()
-        for kernel, warmed_by, sms in sweeps
-        for sm in sms
+        Config(kernel, size, sm=sm, warmed_by=warmed_by) for kernel, warmed_by, sms in sweeps for sm in sms
         for size in FOOTPRINTS
-    ]
+    ]  # fmt: skip
 
 
-def side_configs(seed: int) -> list[Config]:
+def side_configs() -> list[Config]:
     """From every SM: lines that SM 0 has brought into L2, the same lines from SM 0 again; and lines that memory has."""
-    del seed  # a sweep, the same for every seed
-    warm = [Row("chase_cg", MIB, sm=sm, warmed_by="0", compared_with="0").text() for sm in range(NUM_CTAS)]
-    return warm + [Row("chase_cg", 64 * MIB, sm=sm, compared_with="0").text() for sm in range(NUM_CTAS)]
+    warm = [Config("chase_cg", MIB, sm=sm, warmed_by="0", compared_with="0") for sm in range(NUM_CTAS)]
+    return warm + [Config("chase_cg", 64 * MIB, sm=sm, compared_with="0") for sm in range(NUM_CTAS)]
 
 
-def page_configs(seed: int) -> list[Config]:
+def page_configs() -> list[Config]:
     """One line in each of some pages, in L2 (or L1) all of them; then as many lines at other distances."""
-    del seed  # a sweep, the same for every seed
     found = [
-        Row(kernel, num_pages * PAGE_STRIDE_BYTES, stride_bytes=PAGE_STRIDE_BYTES, sm=sm, warmed_by="self").text()
-        for kernel, sm in (("chase_cg", 0), ("chase_cg", 65), ("chase_ca", 0))
-        for num_pages in NUM_PAGES
-    ]
+        Config(kernel, num_pages * PAGE_STRIDE_BYTES, stride_bytes=PAGE_STRIDE_BYTES, sm=sm, warmed_by="self")
+        for kernel, sm in (("chase_cg", 0), ("chase_cg", 65), ("chase_ca", 0)) for num_pages in NUM_PAGES
+    ]  # fmt: skip
     for num_nodes in (64, 256, 1016):
         for distance in (4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, 512 * KIB, MIB, 2 * MIB, 4 * MIB):
             stride = distance + 11 * LINE_BYTES
-            found.append(Row("chase_cg", num_nodes * stride, stride_bytes=stride, warmed_by="self").text())
+            found.append(Config("chase_cg", num_nodes * stride, stride_bytes=stride, warmed_by="self"))
     return found
 
 
-def order_configs(seed: int) -> list[Config]:
+def order_configs() -> list[Config]:
     """Cold, node after node and in random order, at strides from a sector to a page: what a fill brings along."""
-    del seed  # a sweep, the same for every seed
     strides = (32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 65536, 512 * KIB)
     return [
-        Row("chase_cg", min(MOST_BYTES, 8192 * stride), stride_bytes=stride, order=order).text()
-        for order in ("linear", "random")
-        for stride in strides
-    ]
+        Config("chase_cg", min(MOST_BYTES, 8192 * stride), stride_bytes=stride, order=order)
+        for order in ("linear", "random") for stride in strides
+    ]  # fmt: skip
 
 
 # ---------------------------------------------------------------------------------------------- the chain
@@ -132,12 +124,12 @@ def order_configs(seed: int) -> list[Config]:
 
 def num_nodes(config: Config) -> int:
     """Nodes of the chain."""
-    return int(config["footprint_bytes"]) // int(config["stride_bytes"])
+    return config.footprint_bytes // config.stride_bytes
 
 
 def num_samples(config: Config) -> int:
     """Loads of each pass: cold, the first two passes together see each node once at most."""
-    return min(MOST_SAMPLES, num_nodes(config) // 2) if config["warmed_by"] == "none" else MOST_SAMPLES
+    return min(MOST_SAMPLES, num_nodes(config) // 2) if config.warmed_by == "none" else MOST_SAMPLES
 
 
 def num_bits(config: Config) -> int:
@@ -148,7 +140,7 @@ def num_bits(config: Config) -> int:
 def walk(config: Config, num_steps: int) -> list[int]:
     """The nodes that a chase visits from node 0 on, ``num_steps`` of them, as kernel.cu links them."""
     nodes = num_nodes(config)
-    if config["order"] == "linear":
+    if config.order == "linear":
         return [(step + 1) % nodes for step in range(num_steps)]
     bits = num_bits(config)
     mask, half = (1 << bits) - 1, (bits + 1) // 2
@@ -169,50 +161,42 @@ def walk(config: Config, num_steps: int) -> list[int]:
 
 def sm_named(name: str, config: Config) -> int:
     """The SM that ``none``, ``self`` or a number stands for."""
-    return {"none": NOBODY, "self": int(config["sm"])}.get(name, NOBODY) if not name.isdigit() else int(name)
+    return {"none": NOBODY, "self": config.sm}.get(name, NOBODY) if not name.isdigit() else int(name)
 
 
-def launch(config: Config, is_counted: bool) -> KernelLaunch:
+def launch(config: Config) -> KernelLaunch:
     """The same launch whether it is counted or not."""
-    del is_counted
-    sizes = np.array([int(config["stride_bytes"]), MOST_BYTES, FLUSH_BYTES], dtype="<u8")
+    sizes = np.array([config.stride_bytes, MOST_BYTES, FLUSH_BYTES], dtype="<u8")
     numbers = np.array(
         [
-            num_nodes(config), num_bits(config), config["order"] == "random", num_samples(config), int(config["sm"]),
-            sm_named(config["warmed_by"], config), sm_named(config["compared_with"], config), 0,
+            num_nodes(config), num_bits(config), config.order == "random", num_samples(config), config.sm,
+            sm_named(config.warmed_by, config), sm_named(config.compared_with, config), 0,
         ],
         dtype="<u4",
     )  # fmt: skip
     return KernelLaunch(
-        kernel=config["kernel"],
+        kernel=config.kernel,
         arguments=(
             by_value(np.concatenate([sizes.view(np.uint8), numbers.view(np.uint8)])),
             Scratch("room", MOST_BYTES + FLUSH_BYTES),
             Output("state", np.zeros(1, dtype=STATE)), Output("times", np.zeros((4, MOST_SAMPLES), dtype="<u2")),
         ),
-        grid=(NUM_CTAS, 1, 1),
-        block=(NUM_THREADS, 1, 1),
-        carveout_pct=0,
+        grid=(NUM_CTAS, 1, 1), block=(NUM_THREADS, 1, 1), carveout_pct=0,
     )  # fmt: skip
 
 
 def check(config: Config, outputs: Outputs) -> dict[str, float]:
-    """Latencies of the passes, where the chain ended where it must.
-
-    Raises:
-        WrongAnswer: a wait was given up, an SM got no CTA, the chain led elsewhere, or the clock stood still.
-    """
+    """Latencies of the passes, where the chain ended where it must."""
     state, times = outputs["state"][0], outputs["times"]
-    if state["has_failed"]:
-        raise WrongAnswer("the CTAs did not meet, the wait was given up")
-    for name in ("sm", "warmed_by", "compared_with"):
-        sm = sm_named(config[name], config)
+    wrong_if(state["has_failed"], "the CTAs did not meet, the wait was given up")
+    for name in (str(config.sm), config.warmed_by, config.compared_with):
+        sm = sm_named(name, config)
         if sm != NOBODY and not (sm < len(state["ctas_on_sm"]) and state["ctas_on_sm"][sm]):
             raise WrongAnswer(f"no CTA came to SM {sm}, so nobody chases there")
     count = num_samples(config)
     visited = walk(config, 2 * count)
-    stride = int(config["stride_bytes"])
-    passes = ["whole", *PASSES, *(["reference"] if config["compared_with"] != "none" else [])]
+    stride = config.stride_bytes
+    passes = ["whole", *PASSES, *(["reference"] if config.compared_with != "none" else [])]
     for idx, name in enumerate(passes):
         wanted = (visited[count - 1] if name == "whole" else visited[-1]) * stride
         if int(state["ends"][idx]) != wanted:
@@ -274,9 +258,8 @@ def clusters(
     heaps = np.searchsorted(np.array(valleys, dtype=np.int64), bins, side="left")
     found = [
         (float(np.median(cycles[heaps == heap])), float(np.count_nonzero(heaps == heap)) / len(cycles))
-        for heap in range(len(peaks))
-        if np.count_nonzero(heaps == heap) >= least_share * len(cycles)
-    ]
+        for heap in range(len(peaks)) if np.count_nonzero(heaps == heap) >= least_share * len(cycles)
+    ]  # fmt: skip
     heaviest = sorted(found, key=lambda heap: -heap[1])[:NUM_CENTRES]
     return sorted(heaviest)
 
@@ -289,8 +272,8 @@ NUM_LUMPS = 256
 
 def twin(config: Config, num_chased: int, *, is_warmed: bool) -> Launch:
     """One thread that loads, lump after lump, what it is to find, and then ``num_chased`` nodes, one after the other."""
-    in_l1 = config["kernel"] == "chase_ca"
-    lump_sectors = max(1, int(config["footprint_bytes"]) // NUM_LUMPS // 32)
+    in_l1 = config.kernel == "chase_ca"
+    lump_sectors = max(1, config.footprint_bytes // NUM_LUMPS // 32)
 
     def chaser(cta: RoleContext) -> Iterator[Any]:
         del cta
@@ -312,12 +295,12 @@ def twin(config: Config, num_chased: int, *, is_warmed: bool) -> Launch:
         WarpRole(name="chaser", num_warps=1, program=chaser),
         WarpRole(name="bystanders", num_warps=NUM_THREADS // 32 - 1, program=bystander),
     )
-    return Launch(kernel=config["kernel"], num_ctas=1, num_tiles=1, roles=roles, extra_smem_bytes=SMEM_BYTES)
+    return Launch(kernel=config.kernel, num_ctas=1, num_tiles=1, roles=roles, extra_smem_bytes=SMEM_BYTES)
 
 
 def latency_cycles(config: Config, gpu: GpuSpec) -> float:
     """Cycles from one load to the next in the simulator: what the chain adds to the warming alone."""
-    is_warm = config["warmed_by"] != "none"
+    is_warm = config.warmed_by != "none"
     ends = [
         simulate(twin(config, num_chased, is_warmed=is_warm), gpu, clock="max", l2="cold").cycles
         for num_chased in (0, NUM_LUMPS)
@@ -330,9 +313,9 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
 
     Nothing where the simulator has no such thing: which SM is near, pages, fills beyond a sector.
     """
-    stride = int(config["stride_bytes"])
-    is_plain = config["warmed_by"] in ("none", "self") and config["compared_with"] == "none"
-    if not is_plain or stride != LINE_BYTES or config["order"] == "linear":
+    stride = config.stride_bytes
+    is_plain = config.warmed_by in ("none", "self") and config.compared_with == "none"
+    if not is_plain or stride != LINE_BYTES or config.order == "linear":
         return {}
     return {"whole_cycles": latency_cycles(config, gpu), "sm_clock_mhz": gpu.clock.max_mhz}
 
@@ -446,17 +429,10 @@ def _values() -> dict[str, str]:
 CASE = Case(
     name="pointer_chase",
     question="How long does a load take that nothing hides: in L1, near and far in L2 and memory, and where pages are many?",
-    columns=("footprint_bytes", "stride_bytes", "order", "sm", "warmed_by", "compared_with"),
+    config_type=Config,
     groups={
-        "footprint": Group(configs=footprint_configs, rank=1),
-        "side": Group(configs=side_configs, rank=4),
-        "page": Group(configs=page_configs, rank=5),
-        "order": Group(configs=order_configs, rank=6),
+        "footprint": Group(configs=footprint_configs, rank=1), "side": Group(configs=side_configs, rank=4),
+        "page": Group(configs=page_configs, rank=5), "order": Group(configs=order_configs, rank=6),
     },
-    launch=launch,
-    check=check,
-    values=_values(),
-    predict=predict,
-    tiers={"whole_cycles": 2},
-    fit=fit,
-)
+    launch=launch, check=check, values=_values(), predict=predict, tiers={"whole_cycles": 2}, fit=fit,
+)  # fmt: skip

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from statistics import median
 from typing import Any
@@ -14,7 +15,6 @@ from gpusim import Buffer, Launch, Mbarrier, WarpRole, load_gpu, simulate
 from gpusim.evidence.cases.case import (
     Argument,
     Case,
-    Config,
     Fitted,
     Group,
     KernelLaunch,
@@ -24,9 +24,11 @@ from gpusim.evidence.cases.case import (
     Outputs,
     Repeated,
     Scratch,
-    WrongAnswer,
     by_value,
 )
+from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.output_check import wrong_if
+from gpusim.evidence.cases.tile_walk import random_words
 from gpusim.machine.config import GpuSpec
 from gpusim.workload import ops
 from gpusim.workload.dtypes import BF16
@@ -46,117 +48,96 @@ SMEM_BYTES = 192 << 10
 """So that an SM has one CTA; the ring takes a third of it."""
 NUM_WORDS = 1_000_003
 """After which memory has the same words again: a prime, so that no two tiles are alike."""
-MULTIPLIER, ADDEND = 0x9E3779B1, 0x7F4A7C15
-COLUMNS = ("fetch", "row_bytes", "first_byte", "ahead", "sharers", "mib", "cycles")
 HIT_RATE, TEX_MISSES = "lts__t_sector_hit_rate.pct", "lts__t_sectors_srcunit_tex_lookup_miss.sum"
 METRICS = (
-    HIT_RATE,
-    "lts__t_sectors.sum",
-    "lts__t_sectors_lookup_hit.sum",
-    "lts__t_sectors_lookup_miss.sum",
-    "lts__t_sectors_lookup_miss_data_promoted.sum",
-    "lts__t_sectors_srcunit_tex.sum",
-    "lts__t_sectors_srcunit_tex_op_read.sum",
-    TEX_MISSES,
-    "lts__t_sectors_srcunit_ltcfabric.sum",
-    "lts__t_sectors_srcunit_ltcfabric_lookup_miss.sum",
-    "dram__bytes_read.sum",
-)
+    HIT_RATE, "lts__t_sectors.sum", "lts__t_sectors_lookup_hit.sum", "lts__t_sectors_lookup_miss.sum",
+    "lts__t_sectors_lookup_miss_data_promoted.sum", "lts__t_sectors_srcunit_tex.sum",
+    "lts__t_sectors_srcunit_tex_op_read.sum", TEX_MISSES, "lts__t_sectors_srcunit_ltcfabric.sum",
+    "lts__t_sectors_srcunit_ltcfabric_lookup_miss.sum", "dram__bytes_read.sum",
+)  # fmt: skip
 SOURCES = (
-    "lts__t_sectors_srcnode_gpc.sum",
-    "lts__t_sectors_srcunit_gcc.sum",
-    "lts__t_sectors_srcunit_l1.sum",
-    "lts__t_sectors_op_read.sum",
-    "lts__t_sectors_op_write.sum",
-    "lts__t_sectors_op_atom.sum",
-    "lts__t_sectors_op_red.sum",
-)
+    "lts__t_sectors_srcnode_gpc.sum", "lts__t_sectors_srcunit_gcc.sum", "lts__t_sectors_srcunit_l1.sum",
+    "lts__t_sectors_op_read.sum", "lts__t_sectors_op_write.sum", "lts__t_sectors_op_atom.sum", "lts__t_sectors_op_red.sum",
+)  # fmt: skip
 """Of launches that ask for little, who else does."""
+
+
+@dataclass(frozen=True)
+class Config(ConfigRow):
+    """Columns of one config."""
+
+    kernel: str
+    fetch: str = "none"
+    row_bytes: int = 0
+    first_byte: int = 0
+    ahead: int = 0
+    sharers: int = 0
+    mib: int = 0
+    cycles: int = 0
 
 
 def walk(how: str, fetch: str, row_bytes: int, first_byte: int, ahead: int = 1, sharers: int = 1) -> Config:
     """A launch that walks rows; ``fetch``: what L2 is asked to take of memory at least, bytes, or ``none``."""
-    return {
-        "kernel": "walk_tma" if how == "tma" else f"walk_{how}_{fetch}", "fetch": fetch, "row_bytes": str(row_bytes),
-        "first_byte": str(first_byte), "ahead": str(ahead), "sharers": str(sharers), "mib": "0", "cycles": "0",
-    }  # fmt: skip
-
-
-def stream(kernel: str, mib: int = 0, cycles: int = 0) -> Config:
-    """A launch that copies or fills so much, or does nothing for so long."""
-    return {
-        "kernel": kernel, "fetch": "none", "row_bytes": "0", "first_byte": "0", "ahead": "0", "sharers": "0",
-        "mib": str(mib), "cycles": str(cycles),
-    }  # fmt: skip
+    kernel = "walk_tma" if how == "tma" else f"walk_{how}_{fetch}"
+    return Config(kernel, fetch, row_bytes, first_byte, ahead, sharers)
 
 
 FETCHES = ("none", "64", "128", "256")
 
 
-def own(seed: int) -> list[Config]:
+def own() -> list[Config]:
     """Rows that one CTA alone walks: who asks, for how much of a row, from where, and how many steps at once."""
-    del seed  # a sweep, the same for every seed
     return [
         walk(how, fetch, row_bytes, first, ahead) for how in ("tma", "cp", "ld") for fetch in FETCHES
         for ahead in ((1,) if how == "ld" else (1, 4)) for row_bytes in (32, 64, 128) for first in (0, 32)
     ]  # fmt: skip
 
 
-def shared(seed: int) -> list[Config]:
+def shared() -> list[Config]:
     """Rows that twelve CTAs walk, of both sides of L2."""
-    del seed
     return [
         walk(how, fetch, row_bytes, first, 4, 12) for how in ("tma", "cp") for fetch in ("none", "128", "256")
         for row_bytes in (64, 128) for first in (0, 32)
     ]  # fmt: skip
 
 
-def others(seed: int) -> list[Config]:
+def others() -> list[Config]:
     """Streams, and launches that ask for nothing."""
-    del seed
-    spins = [stream("spin", cycles=cycles) for cycles in (1000, 100_000, 1_000_000)]
-    return [*spins, *(stream(kernel, mib=mib) for kernel in ("copy_words", "fill_words") for mib in (1, 16, 128, 512))]
+    spins = Config.sweep(cycles=(1000, 100_000, 1_000_000), kernel="spin")
+    return [*spins, *(Config(kernel, mib=mib) for kernel in ("copy_words", "fill_words") for mib in (1, 16, 128, 512))]
 
 
-@lru_cache(maxsize=1)
 def words() -> NDArray[np.uint32]:
-    """uint32[NUM_WORDS] that look random; copied to the GPU once."""
-    made = np.arange(NUM_WORDS, dtype=np.uint32) * np.uint32(MULTIPLIER) + np.uint32(ADDEND)
-    made.setflags(write=False)
-    return made
+    """Words that look random; copied to the GPU once."""
+    return random_words(4 * NUM_WORDS)
 
 
 def num_panels(config: Config) -> int:
     """Different ones."""
-    return -(-NUM_CTAS // int(config["sharers"]))
+    return -(-NUM_CTAS // config.sharers)
 
 
-def launch(config: Config, is_counted: bool) -> KernelLaunch:
+def launch(config: Config) -> KernelLaunch:
     """The same launch under the profiler as without."""
-    del is_counted
     plan = np.zeros(8, dtype="<u4")
-    if config["kernel"].startswith("walk"):
-        row_bytes = int(config["row_bytes"])
-        plan[:7] = (
-            ROWS, row_bytes, ACROSS_BYTES // row_bytes, *(int(config[name]) for name in ("ahead", "first_byte", "sharers")),
-            PITCH,
-        )  # fmt: skip
+    if config.kernel.startswith("walk"):
+        row_bytes = config.row_bytes
+        plan[:7] = (ROWS, row_bytes, ACROSS_BYTES // row_bytes, config.ahead, config.first_byte, config.sharers, PITCH)
         repeated = Repeated(words(), num_panels(config) * ROWS * PITCH)
         memory: Argument = repeated
-        if config["kernel"] == "walk_tma":
-            promotion = "none" if config["fetch"] == "none" else f"{config['fetch']}B"
+        if config.kernel == "walk_tma":
+            promotion = "none" if config.fetch == "none" else f"{config.fetch}B"
             memory = MappedTensor(repeated, TensorMap(
                 dtype=BF16, global_dim=(PITCH // 2, num_panels(config) * ROWS), global_strides_bytes=(PITCH,),
                 box_dim=(row_bytes // 2, ROWS), swizzle="none", l2_promotion=promotion,
             ))  # fmt: skip
         arguments: tuple[Argument, ...] = (by_value(plan), memory, Output("told", np.full((NUM_CTAS, 2), -1, dtype="<i4")))
     else:
-        num_bytes = int(config["mib"]) << 20
-        plan.view("<u8")[3] = int(config["cycles"]) or num_bytes // 16
+        num_bytes = config.mib << 20
+        plan.view("<u8")[3] = config.cycles or num_bytes // 16
         arguments = (by_value(plan), Repeated(words(), max(num_bytes, 1 << 16)), Scratch("to", max(num_bytes, 1 << 16)))
     return KernelLaunch(
-        kernel=config["kernel"], arguments=arguments, grid=(NUM_CTAS, 1, 1), block=(NUM_THREADS, 1, 1),
-        smem_bytes=SMEM_BYTES,
+        kernel=config.kernel, arguments=arguments, grid=(NUM_CTAS, 1, 1), block=(NUM_THREADS, 1, 1), smem_bytes=SMEM_BYTES,
     )  # fmt: skip
 
 
@@ -172,25 +153,19 @@ def sums(first_byte: int, panels: int) -> tuple[int, ...]:
 
 
 def check(config: Config, outputs: Outputs) -> dict[str, float]:
-    """Every CTA has read its panel.
-
-    Raises:
-        WrongAnswer: a wait that was given up, or other words.
-    """
-    if not config["kernel"].startswith("walk"):
+    """Every CTA has read its panel."""
+    if not config.kernel.startswith("walk"):
         return {}
     told = np.asarray(outputs["told"]).astype(np.int64) % 2**32
-    if told[:, 1].any():
-        raise WrongAnswer("a wait was given up: a tile never came")
-    expected = sums(int(config["first_byte"]), num_panels(config))
+    wrong_if(told[:, 1].any(), "a wait was given up: a tile never came")
+    expected = sums(config.first_byte, num_panels(config))
     for cta, (found, _) in enumerate(told.tolist()):
-        wanted = expected[cta // int(config["sharers"])]
-        if found != wanted:
-            raise WrongAnswer(f"the rows of CTA {cta} have words that sum up to {found}, not {wanted}")
+        wanted = expected[cta // config.sharers]
+        wrong_if(found != wanted, f"the rows of CTA {cta} have words that sum up to {found}, not {wanted}")
     return {}
 
 
-def derive(row: Config) -> dict[str, float]:
+def derive(row: Mapping[str, str]) -> dict[str, float]:
     """Misses that were asked for, over all that L2 looked up; what else but SMs and the other side asks for."""
     names = [name for name in METRICS[1:10] if not row.get(name)]
     if names:
@@ -199,8 +174,7 @@ def derive(row: Config) -> dict[str, float]:
     asked = found["lts__t_sectors_srcunit_tex.sum"] + found["lts__t_sectors_srcunit_ltcfabric.sum"]
     missed = found["lts__t_sectors_lookup_miss.sum"]
     return {
-        "hit_pct_of_all_misses": 100.0 * (1.0 - missed / found["lts__t_sectors.sum"]),
-        "hit_pct_without_promoted":
+        "hit_pct_of_all_misses": 100.0 * (1.0 - missed / found["lts__t_sectors.sum"]), "hit_pct_without_promoted":
             100.0 * (1.0 - (missed - found["lts__t_sectors_lookup_miss_data_promoted.sum"]) / found["lts__t_sectors.sum"]),
         "others_sectors": found["lts__t_sectors.sum"] - asked,
     }  # fmt: skip
@@ -209,7 +183,7 @@ def derive(row: Config) -> dict[str, float]:
 # ---------------------------------------------------------------------------------------------- parameters
 
 
-def fit(rows: Sequence[Config]) -> list[Fitted]:
+def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
     """What is looked up besides what SMs and the other side ask for: in the shortest launch, and for each SM and slice."""
     counted = [dict(row) | derive(row) for row in rows if derive(row)]
     idle = min((row for row in counted if row["kernel"] == "spin"), key=lambda row: int(row["cycles"]), default=None)
@@ -247,11 +221,11 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
 
     No answer where a line's neighbour comes along and several steps walk them.
     """
-    is_answered = config["kernel"] == "walk_tma" and (config["row_bytes"] == "128" or config["fetch"] != "256")
+    is_answered = config.kernel == "walk_tma" and (config.row_bytes == 128 or config.fetch != "256")
     if not is_answered or gpu.mbarrier is None or gpu.num_sms < NUM_CTAS:
         return {}
-    row_bytes, first_byte, sharers, stages = (int(config[name]) for name in ("row_bytes", "first_byte", "sharers", "ahead"))
-    fetch_bytes = max(gpu.l2.fetch_bytes, 0 if config["fetch"] == "none" else int(config["fetch"]))
+    row_bytes, first_byte, sharers, stages = config.row_bytes, config.first_byte, config.sharers, config.ahead
+    fetch_bytes = max(gpu.l2.fetch_bytes, 0 if config.fetch == "none" else int(config.fetch))
     num_steps, tile_bytes = ACROSS_BYTES // row_bytes, ROWS * row_bytes
 
     def program(cta: RoleContext) -> Iterator[Any]:
@@ -288,18 +262,13 @@ HOPPER = (9, 0)
 CASE = Case(
     name="promoted_lookups",
     question=__doc__,
-    columns=COLUMNS,
+    config_type=Config,
     groups={
         "own": Group(configs=own, metrics=METRICS, rank=4, least_capability=HOPPER, is_cold=True),
         "shared": Group(configs=shared, metrics=METRICS, rank=4, least_capability=HOPPER, is_cold=True),
         "others": Group(configs=others, metrics=(*METRICS, *SOURCES), rank=4, least_capability=HOPPER, is_cold=True),
     },
-    launch=launch,
-    check=check,
-    predict=predict,
-    fit=fit,
-    tiers={HIT_RATE: 5, TEX_MISSES: 5},
-    limits={HIT_RATE: Limit(mean_pct=3.0, is_points=True)},
-    derive=derive,
-)
+    launch=launch, check=check, predict=predict, fit=fit, tiers={HIT_RATE: 5, TEX_MISSES: 5},
+    limits={HIT_RATE: Limit(mean_pct=3.0, is_points=True)}, derive=derive,
+)  # fmt: skip
 """Walks along rows: what is asked for, what counts as an answer."""

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusim import Buffer, Launch, Mbarrier, WarpRole, load_gpu, simulate
+from gpusim import load_gpu, simulate
 from gpusim.evidence.cases.case import (
     Case,
-    Config,
     Group,
     KernelLaunch,
     MappedTensor,
@@ -24,7 +23,19 @@ from gpusim.evidence.cases.case import (
     WrongAnswer,
     by_value,
 )
-from gpusim.evidence.cases.tile_walk import ADDEND, MULTIPLIER, grid_include, random_words, sms_by_gpc
+from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.output_check import wrong_if
+from gpusim.evidence.cases.tile_walk import (
+    code_of,
+    grid_include,
+    operand_map,
+    random_words,
+    read_fraction,
+    ring_launch,
+    sms_by_gpc,
+    start_waits,
+    sum_of_random_words,
+)
 from gpusim.machine.config import GpuSpec
 from gpusim.machine.dispatcher import first_sms
 from gpusim.machine.memory.gpc_ports import parts_of_gpcs
@@ -33,8 +44,7 @@ from gpusim.workload import ops
 from gpusim.workload.atoms.mma import wgmma
 from gpusim.workload.dtypes import BF16
 from gpusim.workload.gmem.line_fetches import Fetches, row_fetches
-from gpusim.workload.launch import RoleContext
-from gpusim.workload.tma.boxes import TensorMap
+from gpusim.workload.launch import Buffer, RoleContext
 
 GPU = "h200_sxm"
 """Whose GPCs the patterns are made for; others merge elsewhere."""
@@ -61,39 +71,44 @@ METRICS = (READ, "lts__t_requests_srcunit_tex_op_read.sum", "lts__t_sectors_srcu
 
 # ---------------------------------------------------------------------------------------------- configs
 
-DEFAULTS = {
-    "size": "1", "pattern": "near", "sharers": "0", "a_rows": "64", "b_rows": "128", "stages": "4", "pitch_bytes": "2048",
-    "source": "l2", "math_cycles": "0", "skew": "none", "skew_cycles": "0",
-}  # fmt: skip
-COLUMNS = tuple(DEFAULTS)
 
+@dataclass(frozen=True)
+class Config(ConfigRow):
+    """Columns of one config."""
 
-def config_of(**columns: object) -> Config:
-    """A config as text; columns that are not given have their default."""
-    unknown = set(columns) - set(COLUMNS)
-    assert not unknown, unknown
-    found = {**DEFAULTS, **{name: str(value) for name, value in columns.items()}}
-    return {"kernel": f"walk_{found['size']}", **found}
+    size: int = 1
+    pattern: str = "near"
+    sharers: int = 0
+    a_rows: int = 64
+    b_rows: int = 128
+    stages: int = 4
+    pitch_bytes: int = 2048
+    source: str = "l2"
+    math_cycles: int = 0
+    skew: str = "none"
+    skew_cycles: int = 0
+
+    @property
+    def kernel(self) -> str:
+        """Entry point."""
+        return f"walk_{self.size}"
 
 
 def _fitting(configs: Sequence[Config]) -> list[Config]:
-    return [config for config in configs if stage_bytes(config) * int(config["stages"]) <= MOST_SMEM_BYTES]
+    return [config for config in configs if stage_bytes(config) * config.stages <= MOST_SMEM_BYTES]
 
 
-def own(seed: int) -> list[Config]:
+def own() -> list[Config]:
     """Tiles of each SM's own, by bytes under way."""
-    del seed  # a sweep, the same for every seed
-    return _fitting([
-        config_of(pattern="own", a_rows=0, b_rows=b, stages=stages, skew="drawn", skew_cycles=1000)
-        for b in (64, 96, 128, 192, 256) for stages in range(1, 9)
-    ])  # fmt: skip
+    return _fitting(Config.sweep(
+        b_rows=(64, 96, 128, 192, 256), stages=range(1, 9), pattern="own", a_rows=0, skew="drawn", skew_cycles=1000
+    ))  # fmt: skip
 
 
-def near(seed: int) -> list[Config]:
+def near() -> list[Config]:
     """SMs of a GPC that walk the same tiles of B, each beside tiles of A of its own or alone; begun at once or anywhere."""
-    del seed  # a sweep, the same for every seed
     return _fitting([
-        config_of(sharers=num, a_rows=a, b_rows=b, stages=stages, math_cycles=math, skew=skew, skew_cycles=cycles)
+        Config(sharers=num, a_rows=a, b_rows=b, stages=stages, math_cycles=math, skew=skew, skew_cycles=cycles)
         for num in (1, 2, 4, 8, 16, NUM_CTAS) for a, b in ((0, 64), (0, 128), (64, 128), (64, 256))
         for skew, cycles in (("none", 0), ("drawn", 2000)) for math in (0, 512) for stages in (1, 2, 3, 4)
         if (b >= 128 or (num in (1, 4, 16) and not math))
@@ -101,20 +116,18 @@ def near(seed: int) -> list[Config]:
     ])  # fmt: skip
 
 
-def late(seed: int) -> list[Config]:
+def late() -> list[Config]:
     """Pairs of which one begins so much later than the other."""
-    del seed  # a sweep, the same for every seed
-    return [
-        config_of(sharers=2, a_rows=a, stages=stages, math_cycles=math, skew="second", skew_cycles=cycles)
-        for a in (0, 64) for stages in (2, 4) for math in (0, 512) for cycles in (50, 100, 200, 400, 800, 1600)
-    ]  # fmt: skip
+    return Config.sweep(
+        a_rows=(0, 64), stages=(2, 4), math_cycles=(0, 512), skew_cycles=(50, 100, 200, 400, 800, 1600), sharers=2,
+        skew="second"
+    )  # fmt: skip
 
 
-def bands(seed: int) -> list[Config]:
+def bands() -> list[Config]:
     """16 CTAs across a band with the same B, those along it with the same A, as in a GEMM's wave."""
-    del seed  # a sweep, the same for every seed
     return _fitting([
-        config_of(
+        Config(
             size=size, pattern="bands", a_rows=a, b_rows=b, stages=stages, math_cycles=math, skew=skew, skew_cycles=cycles
         )
         for size in (1, 2) for a, b in ((64, 128), (64, 256), (128, 128)) for skew, cycles in (("none", 0), ("drawn", 2000))
@@ -122,22 +135,20 @@ def bands(seed: int) -> list[Config]:
     ])  # fmt: skip
 
 
-def wave(seed: int) -> list[Config]:
+def wave() -> list[Config]:
     """11 x 12 tiles of a GEMM, whose rows lie on lines or off them."""
-    del seed  # a sweep, the same for every seed
     return _fitting([
-        config_of(pattern="wave", a_rows=a, b_rows=b, stages=stages, pitch_bytes=pitch, math_cycles=math, skew=skew,
+        Config(pattern="wave", a_rows=a, b_rows=b, stages=stages, pitch_bytes=pitch, math_cycles=math, skew=skew,
                   skew_cycles=cycles)
         for a, b in ((128, 128), (64, 256)) for pitch in (2048, 2080, 2064)
         for skew, cycles in (("none", 0), ("drawn", 2000)) for math in (0, 640) for stages in (2, 4)
     ])  # fmt: skip
 
 
-def memory(seed: int) -> list[Config]:
+def memory() -> list[Config]:
     """Tiles that are read once, out of memory: of each CTA or cluster, and of bands."""
-    del seed  # a sweep, the same for every seed
     return _fitting([
-        config_of(size=size, pattern=pattern, sharers=sharers, a_rows=a, b_rows=b, stages=stages, math_cycles=math,
+        Config(size=size, pattern=pattern, sharers=sharers, a_rows=a, b_rows=b, stages=stages, math_cycles=math,
                   source="memory", pitch_bytes=MEMORY_PITCH_BYTES, skew="drawn", skew_cycles=1000)
         for size in (1, 2) for pattern, sharers in (("own", 0), ("bands", 0))
         for a, b in ((64, 128), (64, 256), (128, 128), (256, 64)) for math in (0, 640) for stages in (2, 3, 4)
@@ -149,7 +160,7 @@ def memory(seed: int) -> list[Config]:
 
 def stage_bytes(config: Config) -> int:
     """A's rows and B's."""
-    return (int(config["a_rows"]) + int(config["b_rows"])) * ROW_BYTES
+    return (config.a_rows + config.b_rows) * ROW_BYTES
 
 
 def drawn(place: int, most: int) -> int:
@@ -171,37 +182,37 @@ class Walk:
 
 def is_by_cta(config: Config) -> bool:
     """Whether CTAs walk by their own number, wherever they are; otherwise by their SM's."""
-    return config["pattern"] != "near"
+    return config.pattern != "near"
 
 
 def walks(config: Config) -> dict[int, Walk]:
     """By CTA, or by SM.
 
-    >>> found = walks(config_of(sharers=2, skew="second", skew_cycles=50))
+    >>> found = walks(Config(sharers=2, skew="second", skew_cycles=50))
     >>> found[0], found[1]
     (Walk(a_tile=0, b_tile=0, delay_cycles=0), Walk(a_tile=1, b_tile=0, delay_cycles=50))
     >>> found[16]
     Walk(a_tile=2, b_tile=1, delay_cycles=0)
     """
-    size, num, most = int(config["size"]), int(config["sharers"]), int(config["skew_cycles"])
+    size, num, most = config.size, config.sharers, config.skew_cycles
     tiles: list[tuple[int, int, int, int]] = []  # place, tile of A, of B, rank among those that share B
-    if config["pattern"] == "near":
+    if config.pattern == "near":
         gpcs = sms_by_gpc(GPU)
         rows = [[sm for sms in gpcs for sm in sms]] if num == NUM_CTAS else gpcs
         groups = [row[at : at + num] for row in rows for at in range(0, len(row), num)]
         for b_tile, group in enumerate(groups):
             for rank, sm in enumerate(group):
                 tiles.append((sm, len(tiles), b_tile, rank))
-    elif config["pattern"] == "own":
+    elif config.pattern == "own":
         tiles = [(cta, cta, cta // size, cta % size) for cta in range(NUM_CTAS)]
-    elif config["pattern"] == "bands":
+    elif config.pattern == "bands":
         tiles = [(cta, cta % BAND_CTAS, cta // BAND_CTAS, 0) for cta in range(NUM_CTAS)]
     else:
         tiles = [(cta, cta // WAVE_COLUMNS, cta % WAVE_COLUMNS, 0) for cta in range(NUM_CTAS)]
     delays = {
         "none": lambda place, rank: 0, "drawn": lambda place, rank: drawn(place // size, most),
         "second": lambda place, rank: rank * most,
-    }[config["skew"]]  # fmt: skip
+    }[config.skew]  # fmt: skip
     return {place: Walk(a_tile, b_tile, delays(place, rank)) for place, a_tile, b_tile, rank in tiles}
 
 
@@ -214,12 +225,12 @@ def num_tiles(config: Config) -> tuple[int, int]:
 def num_rows(config: Config) -> tuple[int, int]:
     """Of A and of B; B's lie behind A's."""
     num_a, num_b = num_tiles(config)
-    return num_a * int(config["a_rows"]), num_b * int(config["b_rows"])
+    return num_a * config.a_rows, num_b * config.b_rows
 
 
 def is_cold(config: Config) -> bool:
     """Whether tiles come out of memory, each once."""
-    return config["source"] == "memory"
+    return config.source == "memory"
 
 
 def num_warm(config: Config) -> int:
@@ -234,7 +245,7 @@ def num_all_steps(config: Config) -> int:
 
 def num_steps(config: Config) -> int:
     """Steps before a walk begins again: as many as rows have room for, so few that all fit in L2."""
-    steps = int(config["pitch_bytes"]) // ROW_BYTES
+    steps = config.pitch_bytes // ROW_BYTES
     while steps > 2 and not is_cold(config) and sum(num_rows(config)) * ROW_BYTES * steps > MOST_TOUCHED_BYTES:
         steps //= 2
     return steps
@@ -248,14 +259,6 @@ def tensor() -> NDArray[np.uint32]:
     return random_words(TENSOR_BYTES)
 
 
-def tensor_map(pitch_bytes: int, height: int, box_rows: int) -> TensorMap:
-    """Of an operand, or of both, one below the other."""
-    return TensorMap(
-        dtype=BF16, global_dim=(pitch_bytes // 2, height), global_strides_bytes=(pitch_bytes,),
-        box_dim=(ROW_BYTES // 2, box_rows), swizzle="128B", l2_promotion="128B",
-    )  # fmt: skip
-
-
 def first_row_of_b(config: Config) -> int:
     """Behind A's, where they are one tensor."""
     return 0 if is_cold(config) else num_rows(config)[0]
@@ -263,15 +266,15 @@ def first_row_of_b(config: Config) -> int:
 
 def launch(config: Config, is_counted: bool) -> KernelLaunch:
     """The same launch under the profiler as without, which empties L2 itself."""
-    size, a_rows, b_rows = int(config["size"]), int(config["a_rows"]), int(config["b_rows"])
+    size, a_rows, b_rows = config.size, config.a_rows, config.b_rows
     places = np.zeros((MOST_PLACES, 4), dtype="<u4")
-    found, first_b, pitch = walks(config), first_row_of_b(config), int(config["pitch_bytes"])
+    found, first_b, pitch = walks(config), first_row_of_b(config), config.pitch_bytes
     for place, walk in found.items():
         places[place] = 1, walk.a_tile * a_rows, first_b + walk.b_tile * b_rows, walk.delay_cycles
     flush_lines = FLUSH_BYTES // (NUM_CTAS * NUM_THREADS * 16) if is_cold(config) and not is_counted else 0
     plan = [
-        len(found), is_by_cta(config), int(config["stages"]), a_rows, b_rows, num_steps(config), num_warm(config), NUM_NOTED,
-        NUM_BEHIND, int(config["math_cycles"]), flush_lines,
+        len(found), is_by_cta(config), config.stages, a_rows, b_rows, num_steps(config), num_warm(config), NUM_NOTED,
+        NUM_BEHIND, config.math_cycles, flush_lines,
     ]  # fmt: skip
     heights = num_rows(config)
     if is_cold(config):
@@ -280,11 +283,11 @@ def launch(config: Config, is_counted: bool) -> KernelLaunch:
         rooms, heights = [tensor(), tensor()], (sum(heights), sum(heights))
     boxes = (a_rows or b_rows, b_rows // size)
     maps = [
-        MappedTensor(room, tensor_map(pitch, max(1, height), box))
+        MappedTensor(room, operand_map(pitch, max(1, height), box))
         for room, height, box in zip(rooms, heights, boxes, strict=True)
     ]  # fmt: skip
     return KernelLaunch(
-        kernel=config["kernel"],
+        kernel=config.kernel,
         arguments=(
             by_value(np.array(plan, dtype="<u4")), Output("places", places),
             Output("flags", np.zeros(FLAG_WORDS, dtype="<u4")), *maps, Scratch("flush", FLUSH_BYTES),
@@ -292,25 +295,23 @@ def launch(config: Config, is_counted: bool) -> KernelLaunch:
             Output("steps", np.zeros((MOST_PLACES, 2, NUM_NOTED), dtype="<u4")),
         ),
         grid=(NUM_CTAS, 1, 1), block=(NUM_THREADS, 1, 1),
-        smem_bytes=max(LEAST_SMEM_BYTES, int(config["stages"]) * stage_bytes(config)),
+        smem_bytes=max(LEAST_SMEM_BYTES, config.stages * stage_bytes(config)),
     )  # fmt: skip
 
 
 def sum_of_box(pitch_bytes: int, first_row: int, rows: int, column: int) -> int:
     """The sum, modulo 2^32, of the words of a box."""
     each = ROW_BYTES // 4
-    in_order = np.arange(first_row, first_row + rows, dtype=np.uint64)
+    in_order = np.arange(first_row, first_row + rows)
     starts = (in_order * (pitch_bytes // 4) + column * each) % (TENSOR_BYTES // 4)
-    idx = int(starts.sum()) * each + rows * (each * (each - 1) // 2)
-    return (idx * MULTIPLIER + rows * each * ADDEND) % 2**32
+    return sum_of_random_words(starts, each)
 
 
 def sum_of_last_stages(config: Config, walk: Walk) -> int:
     """The sum, modulo 2^32, of the words of what the ring holds in the end."""
-    steps, last, pitch, total = num_steps(config), num_all_steps(config), int(config["pitch_bytes"]), 0
-    for name, tile, first in (("a_rows", walk.a_tile, 0), ("b_rows", walk.b_tile, first_row_of_b(config))):
-        rows = int(config[name])
-        for number in range(last - int(config["stages"]), last):
+    steps, last, pitch, total = num_steps(config), num_all_steps(config), config.pitch_bytes, 0
+    for rows, tile, first in ((config.a_rows, walk.a_tile, 0), (config.b_rows, walk.b_tile, first_row_of_b(config))):
+        for number in range(last - config.stages, last):
             total += sum_of_box(pitch, first + tile * rows, rows, number % steps)
     return total % 2**32
 
@@ -372,7 +373,7 @@ def sharers(config: Config, sms: Sequence[int]) -> list[list[int]]:
     """Those of one GPC that walk the same tile of B, by number in ``walks``; where nobody shares, those of one GPC."""
     gpc_of = {sm: gpc for gpc, members in enumerate(sms_by_gpc(GPU)) for sm in members}
     found: dict[tuple[int, int], list[int]] = {}
-    are_apart = config["pattern"] == "own" or config["sharers"] == "1"
+    are_apart = config.pattern == "own" or config.sharers == 1
     for idx, (sm, walk) in enumerate(zip(sms, walks(config).values(), strict=True)):
         found.setdefault((gpc_of[sm], 0 if are_apart else walk.b_tile), []).append(idx)
     return [group for group in found.values() if len(group) > 1]
@@ -384,14 +385,9 @@ def apart_cycles(noted: Noted, groups: Sequence[Sequence[int]], first: int, last
 
 
 def check(config: Config, outputs: Outputs) -> dict[str, float]:
-    """Cycles of a step, of a copy, and how far apart sharers are.
-
-    Raises:
-        WrongAnswer: a wait that was given up, stages of other words, two CTAs on one SM, a clock that stood still.
-    """
+    """Cycles of a step, of a copy, and how far apart sharers are."""
     found = walks(config)
-    if outputs["flags"][1]:
-        raise WrongAnswer("a wait was given up, or two CTAs were on one SM")
+    wrong_if(outputs["flags"][1], "a wait was given up, or two CTAs were on one SM")
     sums: dict[tuple[int, int], int] = {}
     for place, walk in found.items():
         key = walk.a_tile, walk.b_tile
@@ -402,12 +398,11 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
     mine = noted(config, outputs)
     steps = np.diff(mine.full[:, NUM_LEAD:], axis=1)
     each = steps.mean(axis=1)
-    if len(set(mine.sms)) < len(mine.sms) or (each <= 0).any():
-        raise WrongAnswer("two CTAs were on one SM, or a clock stood still")
+    wrong_if(len(set(mine.sms)) < len(mine.sms) or (each <= 0).any(), "two CTAs were on one SM, or a clock stood still")
     moved, latency = steps - each[:, None], (mine.full - mine.asked)[:, NUM_LEAD:]
-    groups, size, parts = sharers(config, mine.sms), int(config["size"]), sms_by_part()
+    groups, size, parts = sharers(config, mine.sms), config.size, sms_by_part()
     of_sm = dict(zip(mine.sms, each, strict=True))
-    bytes_each = (int(config["a_rows"]) + int(config["b_rows"]) / size) * ROW_BYTES
+    bytes_each = (config.a_rows + config.b_rows / size) * ROW_BYTES
     spans = {"first": (0, 8), "early": (24, 40), "middle": (112, 144), "last": (NUM_NOTED - 32, NUM_NOTED)}
     return {
         "cycles_per_step": float(each.mean()), "slowest_cycles": float(each.max()), "fastest_cycles": float(each.min()),
@@ -417,26 +412,15 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
         "copy_cycles": float(latency.mean()), "copy_p10_cycles": float(np.percentile(latency, 10)),
         "copy_p90_cycles": float(np.percentile(latency, 90)),
         **{f"apart_{name}_cycles": apart_cycles(mine, groups, *span) for name, span in spans.items()},
-        "clock_error_cycles": mine.error_cycles,
-        "asked_bytes": len(found) * num_all_steps(config) * bytes_each,
+        "clock_error_cycles": mine.error_cycles, "asked_bytes": len(found) * num_all_steps(config) * bytes_each,
     }  # fmt: skip
-
-
-def derive(row: Mapping[str, str]) -> dict[str, float]:
-    """Of what was asked for, a multicast once, what L2 was read for."""
-    if not row.get(READ) or not row.get("asked_bytes"):
-        return {}
-    return {"read_fraction": float(row[READ]) * 32 / float(row["asked_bytes"])}
 
 
 # ---------------------------------------------------------------------------------------------- the simulator's answer
 
 TWIN_TIMED, TWIN_BEHIND = NUM_NOTED - NUM_LEAD, NUM_BEHIND
-GOLDEN = 0.6180339887498949
 WGMMA_CYCLES_PER_COLUMN = 0.5
 """Of wgmma 64 x n x 16 of bf16, by which the twin paces itself."""
-START_CYCLES = 50.0
-"""From the first to the last SM that sees the time at which all go on: looks at a clock. A guess."""
 # Code that takes a warp so long. Source: that of multicast_rings' loops (its SASS), less or more what rows of this kernel
 # say where nothing but code takes time: 374 cycles a step with one copy, 430 with two (434 in clusters), 1,031 paced with
 # two stages.
@@ -451,7 +435,7 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
         return {}
     full, sectors = twin(config, gpu, NUM_LEAD + TWIN_TIMED)
     each = np.diff(full[:, NUM_LEAD:], axis=1).mean(axis=1)
-    dealt, size = gpu.floorplan.singles(), int(config["size"])
+    dealt, size = gpu.floorplan.singles(), config.size
     of_clusters = [sm for cluster in gpu.floorplan.clusters(size) for sm in cluster] if size > 1 else dealt
     sms = [of_clusters[place] if is_by_cta(config) else place for place in walks(config)]
     of_sm = dict(zip(sms, each, strict=True))
@@ -459,16 +443,9 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
     return {"cycles_per_step": float(each.mean()), **parts, READ: sectors * num_all_steps(config)}
 
 
-def start_cycle(cta: int, gpu: GpuSpec) -> float:
-    """When that CTA's first instruction is issued."""
-    spec = gpu.dispatcher
-    dispatched = spec.launch_cycles + (cta + 1) * spec.dispatch_cycles_per_cta + spec.wait_cycles(cta)
-    return dispatched + spec.cta_start_cycles
-
-
 def fetched(config: Config, rows: int) -> Fetches | None:
     """What a box of so many rows fetches; None where all begin on lines."""
-    pitch = int(config["pitch_bytes"])
+    pitch = config.pitch_bytes
     return row_fetches(np.arange(rows) * pitch, ROW_BYTES) if pitch % LINE_BYTES and rows else None
 
 
@@ -484,19 +461,15 @@ def twin(  # noqa: PLR0915 - one launch, told from its begin to its end
     config: Config, gpu: GpuSpec, num_steps_noted: int
 ) -> tuple[NDArray[np.float64], float]:
     """When each CTA had each step (float64[CTAs, steps], in the order of ``walks``), and sectors read for a step."""
-    size, stages, math, steps = int(config["size"]), int(config["stages"]), int(config["math_cycles"]), num_steps(config)
-    a_rows, b_rows, whole = int(config["a_rows"]), int(config["b_rows"]), stage_bytes(config)
+    size, stages, math, steps = config.size, config.stages, config.math_cycles, num_steps(config)
+    a_rows, b_rows, whole = config.a_rows, config.b_rows, stage_bytes(config)
     order, found, dealt = first_sms(gpu.dispatcher, gpu.floorplan), walks(config), gpu.floorplan.singles()
     place_of = {sm: dealt.index(sm) if is_by_cta(config) and size == 1 else sm for sm in order}
-    of_cta = {
-        cta: found[cta if is_by_cta(config) and size > 1 else place_of[sm]] for cta, sm in enumerate(order)
-    }  # fmt: skip
-    last_start = max(start_cycle(cta, gpu) for cta in range(NUM_CTAS))
+    of_cta = {cta: found[cta if is_by_cta(config) and size > 1 else place_of[sm]] for cta, sm in enumerate(order)}
+    waits = start_waits(NUM_CTAS, gpu, cluster_size=size)
     count = num_steps_noted + 1 + TWIN_BEHIND
     per_cycle = gpu.warp_scheduler.int32_lanes / 32 / gpu.warp_scheduler.num_schedulers
-    issue, between, behind, keep, give, rest, give_at_once, leave = (
-        ops.Alu(cycles / gpu.warp_scheduler.dependent_cycles, is_chain=True) for cycles in code_cycles(size)
-    )
+    issue, between, behind, keep, give, rest, give_at_once, leave = (code_of(cycles, gpu) for cycles in code_cycles(size))
     a_bytes, part_bytes = a_rows * ROW_BYTES, b_rows * ROW_BYTES // size
     per_step = 8 if math > 512 else 4
     columns = round(math / WGMMA_CYCLES_PER_COLUMN) // per_step
@@ -515,8 +488,7 @@ def twin(  # noqa: PLR0915 - one launch, told from its begin to its end
 
     def produce(cta: RoleContext) -> Iterator[Any]:
         rank, walk = cta.cta_idx % size, of_cta[cta.cta_idx]
-        wait = last_start - start_cycle(cta.cta_idx, gpu) + START_CYCLES * (cta.cta_idx // size * GOLDEN % 1.0)
-        yield ops.Alu((wait + walk.delay_cycles) * per_cycle)
+        yield ops.Alu((waits[cta.cta_idx] + walk.delay_cycles) * per_cycle)
         for step in range(count):
             stage = step % stages
             yield empty[stage][step // stages & 1 ^ 1]
@@ -556,24 +528,14 @@ def twin(  # noqa: PLR0915 - one launch, told from its begin to its end
         if math:
             yield ops.WgmmaWaitGroup(0)
 
-    launched = Launch(
-        kernel="sharers_apart", num_ctas=NUM_CTAS, num_tiles=NUM_CTAS, cluster_size=size,
-        roles=(
-            WarpRole(name="producer", num_warps=1, program=produce), WarpRole(name="consumer", num_warps=4, program=consume),
-        ),
-        buffers=(
-            Buffer(name="ring", stage_bytes=whole, num_stages=stages),
-            Buffer(name="rest", stage_bytes=max(0, LEAST_SMEM_BYTES - whole * stages)),
-        ),
-        mbarriers=(
-            Mbarrier(name="full", num_arrivals=1, num_stages=stages),
-            Mbarrier(name="empty", num_arrivals=size, num_stages=stages),
-        ),
-        features=frozenset({"tma", "mbarrier", "cluster"} if size > 1 else {"tma", "mbarrier"}),
+    ring = Buffer(name="ring", stage_bytes=whole, num_stages=stages)
+    launched = ring_launch(
+        "sharers_apart", (produce, consume), ring, num_ctas=NUM_CTAS,
+        least_smem_bytes=LEAST_SMEM_BYTES, cluster_size=size,
     )  # fmt: skip
-    result = simulate(
-        launched, gpu, clock="max", l2="cold" if is_cold(config) else "warm", recorded_sms=range(NUM_CTAS)
-    )  # fmt: skip
+    producer, consumer = launched.roles
+    launched = replace(launched, roles=(producer, replace(consumer, num_warps=4)))
+    result = simulate(launched, gpu, clock="max", l2="cold" if is_cold(config) else "warm", recorded_sms=range(NUM_CTAS))
     at = {role.cta_idx: [span.start_cycle for span in role.sections] for role in result.timeline.roles if role.sections}
     full = np.array([at[cta] for cta in sorted(at)])[:, :num_steps_noted]
     places = [cta if is_by_cta(config) and size > 1 else place_of[sm] for cta, sm in enumerate(order)]
@@ -584,17 +546,14 @@ def twin(  # noqa: PLR0915 - one launch, told from its begin to its end
 CASE = Case(
     name="sharers_apart",
     question=__doc__,
-    columns=COLUMNS,
+    config_type=Config,
     groups={
-        "own": Group(configs=own, metrics=METRICS, rank=3, least_capability=(9, 0)),
-        "near": Group(configs=near, metrics=METRICS, rank=3, least_capability=(9, 0)),
-        "late": Group(configs=late, metrics=METRICS, rank=3, least_capability=(9, 0)),
-        "bands": Group(configs=bands, metrics=METRICS, rank=3, least_capability=(9, 0)),
-        "wave": Group(configs=wave, metrics=METRICS, rank=3, least_capability=(9, 0)),
-        "memory": Group(configs=memory, metrics=METRICS, rank=3, least_capability=(9, 0), is_cold=True),
+        name: Group(configs=configs, metrics=METRICS, rank=3, least_capability=(9, 0), is_cold=name == "memory")
+        for name, configs in (
+            ("own", own), ("near", near), ("late", late), ("bands", bands), ("wave", wave), ("memory", memory),
+        )
     },
-    launch=launch,
-    check=check,
+    launch=launch, check=check,
     values={
         "cycles_per_step": "SM cycles from a full stage to the next, mean of the SMs",
         "slowest_cycles": "the same of the slowest SM",
@@ -614,8 +573,6 @@ CASE = Case(
         "clock_error_cycles": "how far SMs' clocks came apart from before the walk until behind it, at most",
         "asked_bytes": "bytes of all steps of all CTAs, a multicast once",
     },
-    predict=predict,
-    tiers={"cycles_per_step": 4, "small_part_cycles": 4, "large_part_cycles": 4, READ: 5},
-    derive=derive,
-    includes=grid_include,
-)
+    predict=predict, tiers={"cycles_per_step": 4, "small_part_cycles": 4, "large_part_cycles": 4, READ: 5},
+    derive=read_fraction, includes=grid_include,
+)  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
+from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
@@ -10,7 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim import GpuSpec, Launch, WarpRole, simulate
-from gpusim.evidence.cases.case import Case, Config, Group, KernelLaunch, Output, Outputs, Repeated, WrongAnswer, by_value
+from gpusim.evidence.cases.case import Case, Group, KernelLaunch, Output, Outputs, Repeated, WrongAnswer, by_value
+from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.output_check import wrong_if
 from gpusim.evidence.cases.tile_walk import ADDEND, MULTIPLIER, grid_include
 from gpusim.evidence.cases.validation_kernel import pattern_words
 from gpusim.kernel_models.streaming import dense_access, same
@@ -48,17 +51,27 @@ DELAYS = (100, 200, 400, 800)
 # ---------------------------------------------------------------------------------------------- configs
 
 
+@dataclass(frozen=True)
+class Config(ConfigRow):
+    """Columns of one config."""
+
+    kernel: str
+    way: str
+    read_side: str
+    write_side: str
+    ctas_per_sm: int
+    threads: int
+    unrolled: int
+    delay: int
+
+
 def _config(way: str, read_side: str, write_side: str, shape: tuple[int, int, int], delay: int = 0) -> Config:
     ctas, threads, unrolled = shape
-    return {
-        "kernel": f"burst_u{unrolled}", "way": way, "read_side": read_side, "write_side": write_side,
-        "ctas_per_sm": str(ctas), "threads": str(threads), "unrolled": str(unrolled), "delay": str(delay),
-    }  # fmt: skip
+    return Config(f"burst_u{unrolled}", way, read_side, write_side, ctas, threads, unrolled, delay)
 
 
-def sides(seed: int) -> list[Config]:
+def sides() -> list[Config]:
     """Reads, stores and copies of lines that are at home on the SM's own side of L2, on the other one, on both."""
-    del seed  # a sweep, the same for every seed
     homes = SIDES[1:]
     ways = [
         *(("read", home, "none") for home in homes), *(("write", "none", home) for home in homes),
@@ -67,9 +80,8 @@ def sides(seed: int) -> list[Config]:
     return [_config(*way, shape) for way, shape in product(ways, SIDE_SHAPES)]
 
 
-def order(seed: int) -> list[Config]:
+def order() -> list[Config]:
     """Reads and copies by shape, where ``sides`` does not have them; reads whose second CTA of an SM comes later."""
-    del seed  # a sweep, the same for every seed
     at_once = [
         _config(way, "both", write_side, shape)
         for (way, write_side), shape in product((("read", "none"), ("copy", "both")), ORDER_SHAPES)
@@ -83,41 +95,40 @@ def order(seed: int) -> list[Config]:
 
 def num_ctas(config: Config) -> int:
     """All are there at once."""
-    return NUM_SMS * int(config["ctas_per_sm"])
+    return NUM_SMS * config.ctas_per_sm
 
 
 def num_warps(config: Config) -> int:
     """Of a CTA."""
-    return int(config["threads"]) // WARP_SIZE
+    return config.threads // WARP_SIZE
 
 
 def num_bytes(config: Config) -> int:
     """That all CTAs read, or store."""
-    return num_ctas(config) * int(config["threads"]) * int(config["unrolled"]) * VECTOR_BYTES
+    return num_ctas(config) * config.threads * config.unrolled * VECTOR_BYTES
 
 
 def does(config: Config) -> tuple[bool, bool]:
     """Whether it reads, whether it stores."""
-    return config["read_side"] != "none", config["write_side"] != "none"
+    return config.read_side != "none", config.write_side != "none"
 
 
-def launch(config: Config, is_counted: bool) -> KernelLaunch:
+def launch(config: Config) -> KernelLaunch:
     """A CTA for each place."""
-    del is_counted
     plan = [
-        FLUSH_BYTES // VECTOR_BYTES, NUM_SMS, int(config["ctas_per_sm"]), SIDES.index(config["read_side"]),
-        SIDES.index(config["write_side"]), int(config["delay"]), NUM_TURNS,
+        FLUSH_BYTES // VECTOR_BYTES, NUM_SMS, config.ctas_per_sm, SIDES.index(config.read_side),
+        SIDES.index(config.write_side), config.delay, NUM_TURNS,
     ]  # fmt: skip
     ctas, warps = num_ctas(config), num_warps(config)
     return KernelLaunch(
-        kernel=config["kernel"],
+        kernel=config.kernel,
         arguments=(
             by_value(np.array(plan, dtype="<u4")), Output("flags", np.zeros(FLAG_WORDS, dtype="<u4")),
             Repeated(pattern_words(43), FLUSH_BYTES), Output("probed", np.zeros((NUM_SMS, NUM_PROBES), dtype="<u4")),
-            Output("lines", np.full((ctas, 2, int(config["unrolled"]), warps, 4), 0xFFFFFFFF, dtype="<u4")),
+            Output("lines", np.full((ctas, 2, config.unrolled, warps, 4), 0xFFFFFFFF, dtype="<u4")),
             Output("times", np.zeros((ctas * warps, TIME_WORDS), dtype="<u4")), Output("told", np.zeros(4, dtype="<u4")),
         ),
-        grid=(ctas, 1, 1), block=(int(config["threads"]), 1, 1),
+        grid=(ctas, 1, 1), block=(config.threads, 1, 1),
     )  # fmt: skip
 
 
@@ -142,12 +153,7 @@ def side_correlations(probed: NDArray[np.uint32]) -> NDArray[np.float64]:
 
 
 def check(config: Config, outputs: Outputs) -> dict[str, float]:
-    """That lines were read and stored as they should be; then the cycles.
-
-    Raises:
-        WrongAnswer: a launch that gave itself up, CTAs that were not spread evenly, sides that are not clear, lines that
-            were taken twice, other words or vectors than should be there.
-    """
+    """That lines were read and stored as they should be; then the cycles."""
     _check_places(config, outputs)
     times, lines = outputs["times"].reshape(-1, TIME_WORDS).astype(np.int64), outputs["lines"]
     for area, is_done, what in zip((0, 1), does(config), ("read", "stored into"), strict=True):
@@ -164,26 +170,21 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
         raise WrongAnswer(f"{times[:, 10].sum()} vectors that were stored are not what they should be")
     correlations = side_correlations(outputs["probed"])
     return {
-        **_summary(config, times),
-        "num_sms_of_side_0": float((correlations >= 0).sum()),
+        **_summary(config, times), "num_sms_of_side_0": float((correlations >= 0).sum()),
         "side_correlation": float(np.median(np.abs(correlations))),
         "unclear_homes_fraction": float(outputs["told"][0]) / (2 * NUM_LINES),
-    }
+    }  # fmt: skip
 
 
 def _check_places(config: Config, outputs: Outputs) -> None:
     """That CTAs are where they should be, and know it."""
     times, reason = outputs["times"].reshape(-1, TIME_WORDS).astype(np.int64), int(outputs["told"][3])
-    if reason == UNEVEN:
-        raise WrongAnswer("CTAs were not spread evenly over the SMs: the launch gave itself up")
-    if reason == SHORT:
-        raise WrongAnswer("too few lines are at home on a side of L2: the launch gave itself up")
-    if outputs["flags"][1]:
-        raise WrongAnswer("a wait was given up: not all CTAs found room at once")
+    wrong_if(reason == UNEVEN, "CTAs were not spread evenly over the SMs: the launch gave itself up")
+    wrong_if(reason == SHORT, "too few lines are at home on a side of L2: the launch gave itself up")
+    wrong_if(outputs["flags"][1], "a wait was given up: not all CTAs found room at once")
     sms, told_sides = times[:: num_warps(config), 7], times[:: num_warps(config), 8]
     on_sm = np.bincount(sms, minlength=NUM_SMS)
-    if len(on_sm) != NUM_SMS or (on_sm != int(config["ctas_per_sm"])).any():
-        raise WrongAnswer("CTAs were not spread evenly over the SMs")
+    wrong_if(len(on_sm) != NUM_SMS or (on_sm != config.ctas_per_sm).any(), "CTAs were not spread evenly over the SMs")
     correlations = side_correlations(outputs["probed"])
     clear = float(np.median(np.abs(correlations)))
     if clear < LEAST_CORRELATION:
@@ -203,7 +204,7 @@ def _summary(config: Config, times: NDArray[np.int64]) -> dict[str, float]:
     ):  # fmt: skip
         for quantile in QUANTILES:
             values[f"{name}_p{quantile}_cycles"] = float(np.percentile(cycles, quantile)) if is_done else 0.0
-    for name, slot in (("slot_0", 0), ("last_slot", int(config["ctas_per_sm"]) - 1)):
+    for name, slot in (("slot_0", 0), ("last_slot", config.ctas_per_sm - 1)):
         values[f"{name}_last_come_p50_cycles"] = float(np.median(last_come[slots == slot])) if reads else 0.0
     ends = np.zeros(NUM_SMS, dtype=np.int64)
     np.maximum.at(ends, sms, fenced)
@@ -220,13 +221,13 @@ MOST_LONE_THREADS = 256
 
 def is_by_warp(config: Config) -> bool:
     """Whether each warp of the twin goes its own way."""
-    return int(config["threads"]) <= MOST_LONE_THREADS and int(config["unrolled"]) > 1
+    return config.threads <= MOST_LONE_THREADS and config.unrolled > 1
 
 
 def twin(config: Config, gpu: GpuSpec, *, is_empty: bool = False) -> Launch:
     """The burst alone, of lines of both sides."""
     reads, writes = does(config)
-    unrolled, delay, ctas = int(config["unrolled"]), int(config["delay"]), num_ctas(config)
+    unrolled, delay, ctas = config.unrolled, config.delay, num_ctas(config)
     num_roles, num_loads = (num_warps(config), unrolled) if is_by_warp(config) else (1, 1)
     warps = num_warps(config) // num_roles
     access = dense_access(0, WARP_SIZE * warps, VECTOR_BYTES).scaled(unrolled // num_loads)
@@ -250,7 +251,7 @@ def twin(config: Config, gpu: GpuSpec, *, is_empty: bool = False) -> Launch:
         return program
 
     return Launch(
-        kernel=config["kernel"], num_ctas=ctas, num_tiles=ctas,
+        kernel=config.kernel, num_ctas=ctas, num_tiles=ctas,
         roles=tuple(
             WarpRole(name=f"warps_{role}", num_warps=warps, program=program_of(role)) for role in range(num_roles)
         ),
@@ -268,7 +269,7 @@ def twin(config: Config, gpu: GpuSpec, *, is_empty: bool = False) -> Launch:
 
 def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
     """Cycles of the burst, beside a launch that does nothing; only of lines of both sides."""
-    if gpu.num_sms != NUM_SMS or not {config["read_side"], config["write_side"]} <= {"both", "none"}:
+    if gpu.num_sms != NUM_SMS or not {config.read_side, config.write_side} <= {"both", "none"}:
         return {}
     cycles = [simulate(twin(config, gpu, is_empty=is_empty), gpu, clock="max").cycles for is_empty in (False, True)]
     return {"cycles": cycles[0] - cycles[1]}
@@ -277,14 +278,12 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
 CASE = Case(
     name="side_bursts",
     question=__doc__,
-    columns=("way", "read_side", "write_side", "ctas_per_sm", "threads", "unrolled", "delay"),
+    config_type=Config,
     groups={
         "sides": Group(configs=sides, least_capability=(9, 0), rank=3),
         "order": Group(configs=order, least_capability=(9, 0), rank=3),
     },
-    launch=launch,
-    check=check,
-    num_repeats=3,
+    launch=launch, check=check, num_repeats=3,
     values={
         **{
             f"{name}_p{quantile}_cycles": f"{what}: P{quantile} over warps, cycles from the start"
@@ -298,12 +297,10 @@ CASE = Case(
         "slot_0_last_come_p50_cycles": "all loads have come: P50 over warps of CTAs that came first to their SM",
         "last_slot_last_come_p50_cycles": "the same of those that came last to it",
         "first_sm_cycles": "the first SM's last warp is done, cycles from the start",
-        "middle_sm_cycles": "the median SM's",
-        "cycles": "the last SM's",
+        "middle_sm_cycles": "the median SM's", "cycles": "the last SM's",
         "num_sms_of_side_0": "SMs that are on SM 0's side of L2",
         "side_correlation": "how clear sides are: correlation of an SM's latencies with SM 0's, median of its size",
         "unclear_homes_fraction": "of all lines, those whose two latencies differ by less than 60 cycles",
     },
-    predict=predict,
-    includes=grid_include,
+    predict=predict, includes=grid_include,
 )  # fmt: skip

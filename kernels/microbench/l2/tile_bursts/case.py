@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -12,7 +13,6 @@ from numpy.typing import NDArray
 from gpusim import Buffer, Launch, Mbarrier, WarpRole, simulate
 from gpusim.evidence.cases.case import (
     Case,
-    Config,
     FittedConstant,
     Group,
     KernelLaunch,
@@ -22,12 +22,20 @@ from gpusim.evidence.cases.case import (
     WrongAnswer,
     by_value,
 )
-from gpusim.evidence.cases.tile_walk import grid_include
+from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.output_check import wrong_if
+from gpusim.evidence.cases.tile_walk import (
+    code_of,
+    grid_include,
+    operand_map,
+    random_words,
+    read_fraction,
+    start_waits,
+    sum_of_random_words,
+)
 from gpusim.machine.config import GpuSpec
 from gpusim.workload import ops
-from gpusim.workload.dtypes import BF16
 from gpusim.workload.launch import RoleContext
-from gpusim.workload.tma.boxes import TensorMap
 
 NUM_CTAS = 132
 """One an SM of the H200; where SMs have other numbers the launch gives itself up."""
@@ -44,7 +52,6 @@ MOST_TOUCHED_BYTES = 18 << 20
 """Of tiles that stay in L2: well inside of what each side of it holds."""
 MOST_STEPS = 8
 NUM_TIMED = 24
-MULTIPLIER, ADDEND = 0x9E3779B1, 0x7F4A7C15
 FLAG_WORDS = 32 + 32 + 64 + 256
 
 SIZES = ((64, 64), (128, 128), (128, 256), (256, 256))
@@ -53,7 +60,6 @@ PATTERNS = ("own", "wide_32", "wide_12", "tall_4", "tall_8", "tall_16")
 """``wide_w``: CTAs go along rows of w tiles of D; ``tall_h``: down columns of h. A row shares A's tile, a column B's."""
 SOURCES = ("l2", "a_l2", "memory")
 """Where tiles lie; ``a_l2``: A's in L2, B's in memory."""
-COLUMNS = ("pattern", "source", "a_rows", "b_rows", "is_met")
 READ, MEMORY = "lts__t_sectors_srcunit_tex_op_read.sum", "dram__bytes_read.sum"
 METRICS = (READ, "lts__t_sectors_srcunit_tex_lookup_miss.sum", "lts__t_sectors_srcunit_ltcfabric.sum", MEMORY)
 
@@ -61,23 +67,34 @@ METRICS = (READ, "lts__t_sectors_srcunit_tex_lookup_miss.sum", "lts__t_sectors_s
 # ---------------------------------------------------------------------------------------------- configs
 
 
-def bursts(seed: int) -> list[Config]:
+@dataclass(frozen=True)
+class Config(ConfigRow):
+    """Columns of one config."""
+
+    kernel: str
+    pattern: str
+    source: str
+    a_rows: int
+    b_rows: int
+    is_met: bool
+
+
+def bursts() -> list[Config]:
     """Every pattern from every source in every size, met and not."""
-    del seed  # a sweep, the same for every seed
     return [
-        {"kernel": "burst", "pattern": pattern, "source": source, "a_rows": str(a), "b_rows": str(b), "is_met": str(is_met)}
-        for is_met in (1, 0) for pattern in PATTERNS for source in SOURCES for a, b in SIZES
+        Config(kernel="burst", pattern=pattern, source=source, a_rows=a, b_rows=b, is_met=is_met)
+        for is_met in (True, False) for pattern in PATTERNS for source in SOURCES for a, b in SIZES
     ]  # fmt: skip
 
 
 def rows_of(config: Config) -> tuple[int, int]:
     """Of A's tile and of B's."""
-    return int(config["a_rows"]), int(config["b_rows"])
+    return config.a_rows, config.b_rows
 
 
 def panels(config: Config) -> list[tuple[int, int]]:
     """(panel of A, panel of B) of each CTA."""
-    kind, _, size = config["pattern"].partition("_")
+    kind, _, size = config.pattern.partition("_")
     if kind == "own":
         return [(cta, cta) for cta in range(NUM_CTAS)]
     pairs = [divmod(cta, int(size)) for cta in range(NUM_CTAS)]
@@ -92,7 +109,7 @@ def num_panels(config: Config) -> tuple[int, int]:
 
 def num_steps(config: Config) -> tuple[int, int]:
     """Steps of A and of B before a walk begins again: few where tiles stay in L2, all columns where they do not."""
-    source = config["source"]
+    source = config.source
     if source == "memory":
         return NUM_COLUMNS, NUM_COLUMNS
     touched = [num * rows * ROW_BYTES for num, rows in zip(num_panels(config), rows_of(config), strict=True)]
@@ -102,7 +119,7 @@ def num_steps(config: Config) -> tuple[int, int]:
 
 def num_ahead(config: Config) -> int:
     """Steps before the clock counts: all of what is to be in L2; one that pays for code and tensor maps."""
-    return 1 if config["source"] == "memory" else num_steps(config)[0]
+    return 1 if config.source == "memory" else num_steps(config)[0]
 
 
 # ---------------------------------------------------------------------------------------------- launch and check
@@ -111,20 +128,7 @@ def num_ahead(config: Config) -> int:
 @cache
 def tensor() -> NDArray[np.uint32]:
     """264 MiB of words that look random; copied to the GPU once."""
-    words = np.arange(NUM_ROWS * PITCH_BYTES // 4, dtype=np.uint32)
-    words *= np.uint32(MULTIPLIER)
-    words += np.uint32(ADDEND)
-    words = words.reshape(NUM_ROWS, -1)
-    words.setflags(write=False)
-    return words
-
-
-def tensor_map(num_rows: int) -> TensorMap:
-    """The map of an operand, as a GEMM has it."""
-    return TensorMap(
-        dtype=BF16, global_dim=(PITCH_BYTES // 2, NUM_ROWS), global_strides_bytes=(PITCH_BYTES,),
-        box_dim=(ROW_BYTES // 2, num_rows), swizzle="128B", l2_promotion="128B",
-    )  # fmt: skip
+    return random_words(NUM_ROWS * PITCH_BYTES).reshape(NUM_ROWS, -1)
 
 
 def corners(config: Config) -> list[tuple[int, int]]:
@@ -133,26 +137,22 @@ def corners(config: Config) -> list[tuple[int, int]]:
     return [(a * a_rows, num_a * a_rows + b * b_rows) for a, b in panels(config)]
 
 
-def launch(config: Config, is_counted: bool) -> KernelLaunch:
+def launch(config: Config) -> KernelLaunch:
     """The same launch under the profiler as without."""
-    del is_counted
     (a_rows, b_rows), (a_steps, b_steps) = rows_of(config), num_steps(config)
     plan = [
-        NUM_CTAS, a_rows, b_rows, a_steps, b_steps, num_ahead(config), NUM_TIMED, int(config["is_met"]),
-        config["source"] != "l2",
+        NUM_CTAS, a_rows, b_rows, a_steps, b_steps, num_ahead(config), NUM_TIMED, int(config.is_met), config.source != "l2",
     ]  # fmt: skip
     return KernelLaunch(
         kernel="burst",
         arguments=(
             by_value(np.array(plan, dtype="<u4")), Output("places", np.array(corners(config), dtype="<u4")),
             Output("flags", np.zeros(FLAG_WORDS, dtype="<u4")),
-            MappedTensor(tensor(), tensor_map(a_rows)), MappedTensor(tensor(), tensor_map(b_rows)),
+            *(MappedTensor(tensor(), operand_map(PITCH_BYTES, NUM_ROWS, rows)) for rows in (a_rows, b_rows)),
             Output("times", np.full((NUM_CTAS, NUM_TIMED, 2), -1, dtype="<i4")),
             Output("told", np.full((NUM_CTAS, 4), -1, dtype="<i8")),
         ),
-        grid=(NUM_CTAS, 1, 1),
-        block=(NUM_THREADS, 1, 1),
-        smem_bytes=SMEM_BYTES,
+        grid=(NUM_CTAS, 1, 1), block=(NUM_THREADS, 1, 1), smem_bytes=SMEM_BYTES,
     )  # fmt: skip
 
 
@@ -160,34 +160,25 @@ def sum_of_last_tiles(config: Config, corner: tuple[int, int]) -> int:
     """The sum, modulo 2^32, of the words of the tiles that a CTA loads last."""
     last, total = num_ahead(config) + NUM_TIMED - 1, 0
     for first, num_rows, steps in zip(corner, rows_of(config), num_steps(config), strict=True):
-        word = last % steps * (ROW_BYTES // 4)
-        rows = np.arange(first, first + num_rows, dtype=np.uint64)
-        words = rows[:, None] * np.uint64(PITCH_BYTES // 4) + np.uint64(word) + np.arange(ROW_BYTES // 4, dtype=np.uint64)
-        total += int((words * np.uint64(MULTIPLIER) + np.uint64(ADDEND) & np.uint64(0xFFFFFFFF)).sum())
+        rows = np.arange(first, first + num_rows)
+        total += sum_of_random_words(rows * (PITCH_BYTES // 4) + last % steps * (ROW_BYTES // 4), ROW_BYTES // 4)
     return total % 2**32
 
 
 def check(config: Config, outputs: Outputs) -> dict[str, float]:
-    """Quantiles over all steps of all CTAs.
-
-    Raises:
-        WrongAnswer: a wait that was given up, two CTAs of one SM, last tiles of other words, a clock that stood still.
-    """
-    if outputs["flags"][1]:
-        raise WrongAnswer("a wait was given up: an SM has no CTA or two, or a tile never came")
+    """Quantiles over all steps of all CTAs."""
+    wrong_if(outputs["flags"][1], "a wait was given up: an SM has no CTA or two, or a tile never came")
     told, sums = outputs["told"], {}
-    if len(set(told[:, 0].tolist())) != NUM_CTAS:
-        raise WrongAnswer("two CTAs were on one SM")
+    wrong_if(len(set(told[:, 0].tolist())) != NUM_CTAS, "two CTAs were on one SM")
     for cta, corner in enumerate(corners(config)):
         if corner not in sums:
             sums[corner] = sum_of_last_tiles(config, corner)
         if told[cta, 1] != sums[corner]:
             raise WrongAnswer(f"the last tiles of CTA {cta} have words that sum up to {told[cta, 1]}, not {sums[corner]}")
     times = outputs["times"].astype(np.float64)
-    if (times <= 0).any() or (told[:, 2] <= 0).any():
-        raise WrongAnswer("a tile was there in no time, or not at all")
+    wrong_if((times <= 0).any() or (told[:, 2] <= 0).any(), "a tile was there in no time, or not at all")
     values = quantiles(times)
-    if config["is_met"] == "0":
+    if not config.is_met:
         values["step_cycles"] = float(told[:, 2].mean()) / NUM_TIMED
     asked = (num_ahead(config) + NUM_TIMED) * sum(rows_of(config)) * ROW_BYTES * NUM_CTAS
     return {**values, "asked_bytes": float(asked)}
@@ -202,19 +193,9 @@ def quantiles(times: NDArray[np.float64]) -> dict[str, float]:
     return found
 
 
-def derive(row: Config) -> dict[str, float]:
-    """Of what was asked for, what L2 was read for."""
-    if not row.get(READ) or not row.get("asked_bytes"):
-        return {}
-    return {"read_fraction": float(row[READ]) * 32 / float(row["asked_bytes"])}
-
-
 # ---------------------------------------------------------------------------------------------- the simulator's answer
 
 TWIN_TIMED = 8
-START_CYCLES = 50.0
-"""From the first to the last SM that sees the time at which all go on: looks at a clock. A guess."""
-GOLDEN = 0.6180339887498949
 ISSUE_CYCLES, BETWEEN_CYCLES, NEXT_CYCLES = 224.2, 150.4, 262.6
 """What the kernel's loop takes: from its note of the clock to A's copy (a division among it), from there to B's (another),
 and from the last wait to the next note."""
@@ -229,14 +210,14 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
 
 def _twin(config: Config, gpu: GpuSpec) -> dict[str, float]:
     """Where they meet, one burst: twice, so that in the second run all wait for the last that is ready in the first."""
-    if config["is_met"] == "0":
+    if not config.is_met:
         times, counted, counted_steps = _walk(config, gpu, num_timed=TWIN_TIMED, waits=[0.0] * NUM_CTAS)
     else:
         times, _, _ = _walk(config, gpu, num_timed=1, waits=[0.0] * NUM_CTAS)
         waits = (times[:, 0, 0].max() - times[:, 0, 0]).tolist()
         times, counted, counted_steps = _walk(config, gpu, num_timed=1, waits=waits)
     values = quantiles(times[:, :, 1:] - times[:, :, :1])
-    if config["is_met"] == "0":
+    if not config.is_met:
         values["step_cycles"] = float(np.diff(times[:, :, 0], axis=1).mean())
     return {**values, READ: counted * (num_ahead(config) + NUM_TIMED) / counted_steps}
 
@@ -248,19 +229,18 @@ def _walk(config: Config, gpu: GpuSpec, *, num_timed: int, waits: list[float]) -
     is not; where all is in L2 the launch finds it there.
     """
     (a_rows, b_rows), (a_steps, b_steps), found = rows_of(config), num_steps(config), panels(config)
-    a_bytes, b_bytes, source = a_rows * ROW_BYTES, b_rows * ROW_BYTES, config["source"]
+    a_bytes, b_bytes, source = a_rows * ROW_BYTES, b_rows * ROW_BYTES, config.source
     ahead = num_ahead(config) if source == "a_l2" else 0
-    count, last_start = ahead + num_timed, max(start_cycle(cta, gpu) for cta in range(NUM_CTAS))
-    issue, between, after = (_code(cycles, gpu) for cycles in (ISSUE_CYCLES, BETWEEN_CYCLES, NEXT_CYCLES))
+    count, starts = ahead + num_timed, start_waits(NUM_CTAS, gpu)
+    issue, between, after = (code_of(cycles, gpu) for cycles in (ISSUE_CYCLES, BETWEEN_CYCLES, NEXT_CYCLES))
     mark = ops.Section.MAINLOOP
 
     def program(cta: RoleContext) -> Iterator[Any]:
         panel_a, panel_b = found[cta.cta_idx]
-        start = last_start - start_cycle(cta.cta_idx, gpu) + START_CYCLES * (cta.cta_idx * GOLDEN % 1.0)
-        yield _code(start, gpu)
+        yield code_of(starts[cta.cta_idx], gpu)
         for step in range(count):
             if step == ahead:
-                yield _code(waits[cta.cta_idx], gpu)
+                yield code_of(waits[cta.cta_idx], gpu)
             yield ops.RangeStart(mark)
             yield issue
             yield ops.MbarrierArriveExpectTx("a", 0, a_bytes)
@@ -296,24 +276,12 @@ def _walk(config: Config, gpu: GpuSpec, *, num_timed: int, waits: list[float]) -
     return times, result.counters[READ], count
 
 
-def _code(num_cycles: float, gpu: GpuSpec) -> ops.Alu:
-    """Code that takes a warp so long, most of it waiting for itself."""
-    return ops.Alu(num_cycles / gpu.warp_scheduler.dependent_cycles, is_chain=True)
-
-
-def start_cycle(cta: int, gpu: GpuSpec) -> float:
-    """When that CTA's first instruction is issued."""
-    spec = gpu.dispatcher
-    dispatched = spec.launch_cycles + (cta + 1) * spec.dispatch_cycles_per_cta + spec.wait_cycles(cta)
-    return dispatched + spec.cta_start_cycles
-
-
-def fitted_constants(rows: Sequence[Config], gpu: GpuSpec) -> list[FittedConstant]:
+def fitted_constants(rows: Sequence[Mapping[str, str]], gpu: GpuSpec) -> list[FittedConstant]:
     """What the loop's code takes, of the smallest tiles out of L2, which SMs share and so hardly wait for one another."""
     least = [
         row for row in rows if row["source"] == "l2" and row["a_rows"] == "64" and row["pattern"] in ("tall_4", "tall_8")
     ]  # fmt: skip
-    met = [(row, _twin(row, gpu)) for row in least if row["is_met"] == "1"]
+    met = [(row, _twin(Config.of(row), gpu)) for row in least if row["is_met"] == "1"]
     apart = [row for row in least if row["is_met"] == "0"]
     if not (met and apart):
         return []
@@ -333,10 +301,9 @@ def fitted_constants(rows: Sequence[Config], gpu: GpuSpec) -> list[FittedConstan
 CASE = Case(
     name="tile_bursts",
     question=__doc__,
-    columns=COLUMNS,
+    config_type=Config,
     groups={"bursts": Group(configs=bursts, metrics=METRICS, rank=2, least_capability=(9, 0))},
-    launch=launch,
-    check=check,
+    launch=launch, check=check,
     values={
         **{
             f"burst_p{pct}_cycles": f"SM cycles from before a CTA's copies until both tiles are there, P{pct} of all steps"
@@ -348,10 +315,6 @@ CASE = Case(
         "step_cycles": "SM cycles from step to step, mean of the CTAs; only where they do not meet",
         "asked_bytes": "bytes of all steps of all CTAs",
     },
-    num_repeats=3,
-    predict=predict,
-    fitted_constants=fitted_constants,
-    tiers={"burst_p50_cycles": 2, "step_cycles": 4, READ: 5},
-    derive=derive,
-    includes=grid_include,
-)
+    num_repeats=3, predict=predict, fitted_constants=fitted_constants,
+    tiers={"burst_p50_cycles": 2, "step_cycles": 4, READ: 5}, derive=read_fraction, includes=grid_include,
+)  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusim import Buffer, Launch, Mbarrier, WarpRole, load_gpu, simulate
+from gpusim import load_gpu, simulate
 from gpusim.evidence.cases.case import (
     Case,
-    Config,
     Fitted,
     FittedConstant,
     Group,
@@ -23,14 +22,25 @@ from gpusim.evidence.cases.case import (
     Outputs,
     WrongAnswer,
     by_value,
-    key_of,
 )
-from gpusim.evidence.cases.tile_walk import ADDEND, MULTIPLIER, grid_include, random_words, sms_by_gpc
+from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.output_check import wrong_if
+from gpusim.evidence.cases.tile_walk import (
+    code_of,
+    grid_include,
+    random_words,
+    read_fraction,
+    ring_launch,
+    section_cycles,
+    sms_by_gpc,
+    start_waits,
+    sum_of_random_words,
+)
 from gpusim.machine.config import GpuSpec
 from gpusim.machine.dispatcher import first_sms
 from gpusim.workload import ops
 from gpusim.workload.dtypes import BF16
-from gpusim.workload.launch import RoleContext
+from gpusim.workload.launch import Buffer, RoleContext
 from gpusim.workload.tma.boxes import TensorMap
 
 GPU = "h200_sxm"
@@ -55,73 +65,69 @@ NUM_LEAD, NUM_TIMED, NUM_BEHIND = 16, 160, 32
 STAGES = (1, 2, 3, 4, 6)
 READ = "lts__t_sectors_srcunit_tex_op_read.sum"
 METRICS = (
-    READ,
-    "lts__t_requests_srcunit_tex_op_read.sum",
-    "lts__t_sectors_srcunit_tex_op_read.max",
-    "lts__t_sectors_srcunit_tex_op_read.min",
-    "lts__t_sectors_srcunit_tex_op_read_lookup_miss.sum",
-    "lts__t_sectors_srcunit_ltcfabric.sum",
-    "l1tex__m_xbar2l1tex_read_bytes.sum",
-)
+    READ, "lts__t_requests_srcunit_tex_op_read.sum", "lts__t_sectors_srcunit_tex_op_read.max",
+    "lts__t_sectors_srcunit_tex_op_read.min", "lts__t_sectors_srcunit_tex_op_read_lookup_miss.sum",
+    "lts__t_sectors_srcunit_ltcfabric.sum", "l1tex__m_xbar2l1tex_read_bytes.sum",
+)  # fmt: skip
 
 
 # ---------------------------------------------------------------------------------------------- configs
 
-DEFAULTS = {
-    "pattern": "own", "sharers": "1", "gpcs": "8", "a_rows": "128", "a_boxes": "1", "b_rows": "0", "stages": "4",
-    "pitch_bytes": "4096", "math_cycles": "0", "skew_cycles": "0", "turn": "0",
-}  # fmt: skip
-COLUMNS = tuple(DEFAULTS)
+
+@dataclass(frozen=True)
+class Config(ConfigRow):
+    """Columns of one config."""
+
+    kernel: str = "ring"
+    pattern: str = "own"
+    sharers: int = 1
+    gpcs: int = 8
+    a_rows: int = 128
+    a_boxes: int = 1
+    b_rows: int = 0
+    stages: int = 4
+    pitch_bytes: int = 4096
+    math_cycles: int = 0
+    skew_cycles: int = 0
+    turn: int = 0
 
 
-def config_of(**columns: object) -> Config:
-    """A config as text; columns that are not given have their default."""
-    unknown = set(columns) - set(COLUMNS)
-    assert not unknown, unknown
-    return {"kernel": "ring", **DEFAULTS, **{name: str(value) for name, value in columns.items()}}
-
-
-def own(seed: int) -> list[Config]:
+def own() -> list[Config]:
     """Every SM its own tiles: rows, boxes, stages, how far apart rows lie (128: not at all), where a walk begins."""
-    del seed  # a sweep, the same for every seed
-    kinds: list[dict[str, object]] = [
+    kinds: list[dict[str, Any]] = [
         *({"a_rows": rows, "pitch_bytes": pitch} for pitch in (4096, 128, 16384) for rows in (64, 128, 256)),
         *({"a_rows": rows, "turn": 1} for rows in (64, 128, 256)),
         {"a_rows": 64, "a_boxes": 2}, {"a_rows": 64, "a_boxes": 4}, {"a_rows": 128, "b_rows": 128},
         {"a_rows": 128, "math_cycles": 256}, {"a_rows": 128, "b_rows": 128, "math_cycles": 512},
     ]  # fmt: skip
-    return _fitting([config_of(stages=stages, **kind) for kind in kinds for stages in STAGES])
+    return _fitting([Config(stages=stages, **kind) for kind in kinds for stages in STAGES])
 
 
-def shared(seed: int) -> list[Config]:
+def shared() -> list[Config]:
     """Groups of SMs that walk the same tiles: neighbours of a GPC, those of other TPCs of it, of other GPCs."""
-    del seed  # a sweep, the same for every seed
     kinds = [
         *((pattern, num) for num in (2, 4, 8, 16) for pattern in ("near", "far")), ("apart", 2), ("apart", 4), ("near", 3),
         ("all", NUM_CTAS),
     ]  # fmt: skip
     return _fitting([
-        config_of(pattern=pattern, sharers=num, a_rows=rows, stages=stages)
+        Config(pattern=pattern, sharers=num, a_rows=rows, stages=stages)
         for pattern, num in kinds for rows in (64, 128, 256) for stages in STAGES
     ])  # fmt: skip
 
 
-def some(seed: int) -> list[Config]:
+def some() -> list[Config]:
     """The SMs of a few GPCs alone: what a GPC takes in of tiles that are merged, and of those that are not."""
-    del seed  # a sweep, the same for every seed
     return [
-        config_of(pattern=pattern, sharers=num, gpcs=gpcs, a_rows=rows, stages=6 if rows == 128 else 3)
-        for rows in (128, 256)
+        Config(pattern=pattern, sharers=num, gpcs=gpcs, a_rows=rows, stages=6 if rows == 128 else 3) for rows in (128, 256)
         for gpcs in (1, 2, 4, 6)
         for pattern, num in (("own", 1), ("near", 2), ("near", 4), ("near", 8), ("near", 16), ("far", 4), ("all", NUM_CTAS))
-    ]
+    ]  # fmt: skip
 
 
-def skewed(seed: int) -> list[Config]:
+def skewed() -> list[Config]:
     """Sharers that begin one after the other, with rings that are full all the time or that wait for math."""
-    del seed  # a sweep, the same for every seed
     return [
-        config_of(pattern="near", sharers=num, stages=stages, skew_cycles=skew, math_cycles=math)
+        Config(pattern="near", sharers=num, stages=stages, skew_cycles=skew, math_cycles=math)
         for num in (2, 4) for stages, math in ((1, 0), (4, 0), (4, 512)) for skew in (50, 100, 200, 400, 800)
     ]  # fmt: skip
 
@@ -130,12 +136,11 @@ RASTERS = ("rows_32", "rows_16", "tall_8", "tall_16")
 """CTAs in order: so many columns to a row, or so many rows to a column."""
 
 
-def gemm(seed: int) -> list[Config]:
+def gemm() -> list[Config]:
     """A by row, B by column, of CTAs as they are placed, or by the number of their SM; with math and without."""
-    del seed  # a sweep, the same for every seed
     shapes = ((128, 128, 256), (128, 256, 512), (64, 256, 256))
     return _fitting([
-        config_of(pattern=f"{raster}_{by}", sharers=0, a_rows=a, b_rows=b, stages=stages, math_cycles=math)
+        Config(pattern=f"{raster}_{by}", sharers=0, a_rows=a, b_rows=b, stages=stages, math_cycles=math)
         for raster in RASTERS for by in ("cta", "sm") for a, b, wanted in shapes for math in (0, wanted) for stages in STAGES
         if by == "cta" or (a, b) == (128, 128)
     ])  # fmt: skip
@@ -150,12 +155,12 @@ def _fitting(configs: Sequence[Config]) -> list[Config]:
 
 def stage_bytes(config: Config) -> int:
     """A's boxes and B's."""
-    return (int(config["a_rows"]) * int(config["a_boxes"]) + int(config["b_rows"])) * ROW_BYTES
+    return (config.a_rows * config.a_boxes + config.b_rows) * ROW_BYTES
 
 
 def num_smem_bytes(config: Config) -> int:
     """Of all stages."""
-    return stage_bytes(config) * int(config["stages"])
+    return stage_bytes(config) * config.stages
 
 
 @cache
@@ -172,14 +177,14 @@ def _in_turn(gpcs: Sequence[Sequence[int]]) -> list[int]:
 def groups_of(config: Config) -> list[list[int]]:
     """SMs that walk the same tiles of A, each once; not of a GEMM.
 
-    >>> groups_of(config_of(pattern="near", sharers=2))[:2], groups_of(config_of(pattern="apart", sharers=2))[:2]
+    >>> groups_of(Config(pattern="near", sharers=2))[:2], groups_of(Config(pattern="apart", sharers=2))[:2]
     ([[0, 1], [16, 17]], [[0, 16], [32, 48]])
-    >>> groups_of(config_of(pattern="far", sharers=4))[:2]
+    >>> groups_of(Config(pattern="far", sharers=4))[:2]
     [[0, 2, 4, 6], [8, 10, 12, 14]]
     """
-    num, gpcs = int(config["sharers"]), sms_by_gpc(GPU)[: int(config["gpcs"])]
+    num, gpcs = config.sharers, sms_by_gpc(GPU)[: config.gpcs]
     split = [sorted(sms, key=lambda sm: (sm % 2, sm)) for sms in gpcs]  # one of each TPC, then the other
-    rows = {"far": [_in_turn(split)], "all": [_in_turn(split)], "apart": split}.get(config["pattern"], gpcs)
+    rows = {"far": [_in_turn(split)], "all": [_in_turn(split)], "apart": split}.get(config.pattern, gpcs)
     return [row[at : at + num] for row in rows for at in range(0, len(row), num)]
 
 
@@ -193,20 +198,14 @@ class Walk:
     """Among those that share."""
 
 
+@cache
 def walks(config: Config) -> dict[int, Walk]:
     """By SM; where places are those of CTAs, by CTA."""
-    return _walks(key_of(config))
-
-
-@cache
-def _walks(key: tuple[tuple[str, str], ...]) -> dict[int, Walk]:
-    config = dict(key)
-    if config["sharers"] != "0":
+    if config.sharers:
         return {
-            sm: Walk(panel, panel, rank)
-            for panel, group in enumerate(groups_of(config)) for rank, sm in enumerate(group)
+            sm: Walk(panel, panel, rank) for panel, group in enumerate(groups_of(config)) for rank, sm in enumerate(group)
         }  # fmt: skip
-    kind, size, _ = config["pattern"].split("_")
+    kind, size, _ = config.pattern.split("_")
     found = {}
     for place in range(NUM_CTAS):
         line, across = divmod(place, int(size))
@@ -216,25 +215,21 @@ def _walks(key: tuple[tuple[str, str], ...]) -> dict[int, Walk]:
 
 def is_by_cta(config: Config) -> bool:
     """Whether CTAs walk by their own number, wherever they are."""
-    return config["pattern"].endswith("_cta")
-
-
-def num_panels(config: Config) -> tuple[int, int]:
-    """Of A and of B."""
-    return _num_panels(key_of(config))
+    return config.pattern.endswith("_cta")
 
 
 @cache
-def _num_panels(key: tuple[tuple[str, str], ...]) -> tuple[int, int]:
-    found = _walks(key).values()
+def num_panels(config: Config) -> tuple[int, int]:
+    """Of A and of B."""
+    found = walks(config).values()
     return max(walk.panel_a for walk in found) + 1, max(walk.panel_b for walk in found) + 1
 
 
 def num_steps(config: Config) -> int:
     """Steps before a walk begins again: a power of two, so few that all fit in L2."""
     num_a, num_b = num_panels(config)
-    pitch, steps = int(config["pitch_bytes"]), MOST_STEPS
-    a_rows, b_rows = int(config["a_rows"]) * int(config["a_boxes"]), int(config["b_rows"])
+    pitch, steps = config.pitch_bytes, MOST_STEPS
+    a_rows, b_rows = config.a_rows * config.a_boxes, config.b_rows
     while steps > 2 and (num_a * a_rows + num_b * b_rows) * ROW_BYTES * steps > MOST_TOUCHED_BYTES:
         steps //= 2
     return steps if pitch == ROW_BYTES else min(steps, pitch // ROW_BYTES)
@@ -242,8 +237,8 @@ def num_steps(config: Config) -> int:
 
 def corner(config: Config, operand: str, panel: int) -> tuple[int, int]:
     """(row, column in elements) at which a panel begins; where they find no room below one another, beside."""
-    rows = {"a": int(config["a_rows"]) * int(config["a_boxes"]), "b": int(config["b_rows"])}
-    pitch, steps = int(config["pitch_bytes"]), num_steps(config)
+    rows = {"a": config.a_rows * config.a_boxes, "b": config.b_rows}
+    pitch, steps = config.pitch_bytes, num_steps(config)
     if pitch == ROW_BYTES:
         rows = {name: num * steps for name, num in rows.items()}
     height = TENSOR_BYTES // pitch
@@ -266,7 +261,7 @@ def tensor() -> NDArray[np.uint32]:
 
 def tensor_map(config: Config, operand: str) -> TensorMap:
     """The map of an operand, as a GEMM has it."""
-    pitch, rows = int(config["pitch_bytes"]), int(config[f"{operand}_rows"])
+    pitch, rows = config.pitch_bytes, int(getattr(config, f"{operand}_rows"))
     return TensorMap(
         dtype=BF16, global_dim=(pitch // 2, TENSOR_BYTES // pitch), global_strides_bytes=(pitch,),
         box_dim=(ROW_BYTES // 2, rows), swizzle="128B", l2_promotion="128B",
@@ -278,34 +273,30 @@ def num_warm(config: Config) -> int:
     return max(16, num_steps(config))
 
 
-def launch(config: Config, is_counted: bool) -> KernelLaunch:
+def launch(config: Config) -> KernelLaunch:
     """The same launch under the profiler as without."""
-    del is_counted
     places = np.zeros((MOST_PLACES, 6), dtype="<u4")
     found = walks(config)
     for place, walk in found.items():
         row_a, column = corner(config, "a", walk.panel_a)
-        row_b, _ = corner(config, "b", walk.panel_b) if config["b_rows"] != "0" else (0, 0)
-        places[place] = 1, row_a, row_b, column, walk.rank * int(config["skew_cycles"]), first_step(config, walk)
-    is_linear = int(config["pitch_bytes"]) == ROW_BYTES
-    a_rows, b_rows = int(config["a_rows"]), int(config["b_rows"])
+        row_b, _ = corner(config, "b", walk.panel_b) if config.b_rows != 0 else (0, 0)
+        places[place] = 1, row_a, row_b, column, walk.rank * config.skew_cycles, first_step(config, walk)
+    is_linear = config.pitch_bytes == ROW_BYTES
+    a_rows, b_rows = config.a_rows, config.b_rows
     plan = [
-        len(found), int(config["stages"]), int(config["a_boxes"]), a_rows, b_rows, num_steps(config),
-        a_rows * int(config["a_boxes"]) if is_linear else 0, 0 if is_linear else ROW_BYTES // 2,
-        num_warm(config), NUM_LEAD, NUM_TIMED, NUM_BEHIND, int(config["math_cycles"]), is_by_cta(config),
+        len(found), config.stages, config.a_boxes, a_rows, b_rows, num_steps(config),
+        a_rows * config.a_boxes if is_linear else 0, 0 if is_linear else ROW_BYTES // 2,
+        num_warm(config), NUM_LEAD, NUM_TIMED, NUM_BEHIND, config.math_cycles, is_by_cta(config),
     ]  # fmt: skip
     return KernelLaunch(
         kernel="ring",
         arguments=(
             by_value(np.array(plan, dtype="<u4")), Output("places", places),
-            Output("flags", np.zeros(FLAG_WORDS, dtype="<u4")),
-            MappedTensor(tensor(), tensor_map(config, "a")),
+            Output("flags", np.zeros(FLAG_WORDS, dtype="<u4")), MappedTensor(tensor(), tensor_map(config, "a")),
             MappedTensor(tensor(), tensor_map(config, "b" if b_rows else "a")),
             Output("told", np.full((MOST_PLACES, 4), -1, dtype="<i8")),
         ),
-        grid=(NUM_CTAS, 1, 1),
-        block=(NUM_THREADS, 1, 1),
-        smem_bytes=max(LEAST_SMEM_BYTES, num_smem_bytes(config)),
+        grid=(NUM_CTAS, 1, 1), block=(NUM_THREADS, 1, 1), smem_bytes=max(LEAST_SMEM_BYTES, num_smem_bytes(config)),
     )  # fmt: skip
 
 
@@ -316,42 +307,35 @@ def num_all_steps(config: Config) -> int:
 
 def first_step(config: Config, walk: Walk) -> int:
     """Where in its panel a walk begins."""
-    return walk.panel_a * int(config["turn"]) % num_steps(config)
+    return walk.panel_a * config.turn % num_steps(config)
 
 
 def sum_of_last_stages(config: Config, walk: Walk) -> int:
     """The sum, modulo 2^32, of the words of what the ring holds in the end."""
-    pitch, steps, last = int(config["pitch_bytes"]), num_steps(config), num_all_steps(config)
+    pitch, steps, last = config.pitch_bytes, num_steps(config), num_all_steps(config)
     total = 0
     for operand, panel in (("a", walk.panel_a), ("b", walk.panel_b)):
-        num_rows = int(config[f"{operand}_rows"]) * (int(config["a_boxes"]) if operand == "a" else 1)
+        num_rows = int(getattr(config, f"{operand}_rows")) * (config.a_boxes if operand == "a" else 1)
         if not num_rows:
             continue
         row, column = corner(config, operand, panel)
-        for number in range(last - int(config["stages"]), last):
+        for number in range(last - config.stages, last):
             step = (number + first_step(config, walk)) % steps
             first = row + (step * num_rows if pitch == ROW_BYTES else 0)
             word = column // 2 + (0 if pitch == ROW_BYTES else step * (ROW_BYTES // 4))
-            rows = np.arange(first, first + num_rows, dtype=np.uint64)
-            words = rows[:, None] * np.uint64(pitch // 4) + np.uint64(word) + np.arange(ROW_BYTES // 4, dtype=np.uint64)
-            total += int((words * np.uint64(MULTIPLIER) + np.uint64(ADDEND) & np.uint64(0xFFFFFFFF)).sum())
+            rows = np.arange(first, first + num_rows)
+            total += sum_of_random_words(rows * (pitch // 4) + word, ROW_BYTES // 4)
     return total % 2**32
 
 
 def check(config: Config, outputs: Outputs) -> dict[str, float]:
-    """Cycles of a stage, of all SMs and GPC by GPC.
-
-    Raises:
-        WrongAnswer: a wait that was given up, an SM that never came, stages of other words, a clock that stood still.
-    """
-    if outputs["flags"][1]:
-        raise WrongAnswer("a wait was given up: an SM has no CTA, or a stage never came")
+    """Cycles of a stage, of all SMs and GPC by GPC."""
+    wrong_if(outputs["flags"][1], "a wait was given up: an SM has no CTA, or a stage never came")
     found, told = walks(config), outputs["told"]
     sums = {}
     for place, walk in found.items():
         sm, checksum = int(told[place, 0]), int(told[place, 1])
-        if not 0 <= sm < NUM_CTAS or (not is_by_cta(config) and sm != place):
-            raise WrongAnswer(f"place {place} was on SM {sm}")
+        wrong_if(not 0 <= sm < NUM_CTAS or (not is_by_cta(config) and sm != place), f"place {place} was on SM {sm}")
         key = (walk.panel_a, walk.panel_b)
         if key not in sums:
             sums[key] = sum_of_last_stages(config, walk)
@@ -359,13 +343,10 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
             raise WrongAnswer(f"the stages of SM {sm} have words that sum up to {checksum}, not {sums[key]}")
     places = list(found)
     sms, cycles = told[places, 0], told[places, 2] / NUM_TIMED
-    if (cycles <= 0).any():
-        raise WrongAnswer("the clock stood still")
+    wrong_if((cycles <= 0).any(), "the clock stood still")
     values = {
-        "cycles_per_stage": float(cycles.mean()),
-        "slowest_cycles": float(cycles.max()),
-        "fastest_cycles": float(cycles.min()),
-        "bytes_per_cycle": float((stage_bytes(config) / cycles).mean()),
+        "cycles_per_stage": float(cycles.mean()), "slowest_cycles": float(cycles.max()),
+        "fastest_cycles": float(cycles.min()), "bytes_per_cycle": float((stage_bytes(config) / cycles).mean()),
         "asked_bytes": float(len(found) * num_all_steps(config) * stage_bytes(config)),
         "num_moved_ctas": float(sum(_order()[place] != sm for place, sm in zip(places, sms.tolist(), strict=True)))
         if is_by_cta(config) else 0.0,
@@ -374,26 +355,16 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
         mine = np.isin(sms, members)
         if mine.any():
             values[f"gpc_{gpc}_cycles"] = float(cycles[mine].mean())
-    if config["sharers"] not in ("0", "1"):
+    if config.sharers > 1:
         middle = {int(sm): int(told[place, 3]) for place, sm in zip(places, sms, strict=True)}
         spans = [max(middle[sm] for sm in group) - min(middle[sm] for sm in group) for group in groups_of(config)]
         values["drift_ns"] = float(np.median(spans))
     return values
 
 
-def derive(row: Config) -> dict[str, float]:
-    """Of what was asked for, what L2 was read for."""
-    if not row.get(READ) or not row.get("asked_bytes"):
-        return {}
-    return {"read_fraction": float(row[READ]) * 32 / float(row["asked_bytes"])}
-
-
 # ---------------------------------------------------------------------------------------------- the simulator's answer
 
 TWIN_LEAD, TWIN_TIMED, TWIN_BEHIND = 12, 24, 4
-START_CYCLES = 50.0
-"""From the first to the last SM that sees the time at which all go on: looks at a clock. A guess; SMs then drift apart,
-which the simulator's do not."""
 
 
 def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
@@ -407,11 +378,11 @@ def _twin(config: Config, gpu: GpuSpec) -> dict[str, float]:
     order = first_sms(gpu.dispatcher, gpu.floorplan)
     found = walks(config)
     of_cta = {cta: walk for cta, sm in enumerate(order) if (walk := found.get(cta if is_by_cta(config) else sm)) is not None}
-    stages, steps, math_cycles = int(config["stages"]), num_steps(config), int(config["math_cycles"])
-    a_boxes, a_rows, b_rows = int(config["a_boxes"]), int(config["a_rows"]) * int(config["a_boxes"]), int(config["b_rows"])
+    stages, steps, math_cycles = config.stages, num_steps(config), config.math_cycles
+    a_boxes, a_rows, b_rows = config.a_boxes, config.a_rows * config.a_boxes, config.b_rows
     whole = stage_bytes(config)
-    last_start = max(start_cycle(cta, gpu) for cta in range(NUM_CTAS))
-    before, after, consumed = (_code(cycles, gpu) for cycles in (ISSUE_CYCLES, NEXT_CYCLES, CONSUMER_CYCLES))
+    waits = start_waits(NUM_CTAS, gpu)
+    before, after, consumed = (code_of(cycles, gpu) for cycles in (ISSUE_CYCLES, NEXT_CYCLES, CONSUMER_CYCLES))
     count = TWIN_LEAD + TWIN_TIMED + TWIN_BEHIND
     per_cycle = gpu.warp_scheduler.int32_lanes / 32 / gpu.warp_scheduler.num_schedulers
 
@@ -419,8 +390,7 @@ def _twin(config: Config, gpu: GpuSpec) -> dict[str, float]:
         walk = of_cta.get(cta.cta_idx)
         if walk is None:
             return
-        wait = last_start - start_cycle(cta.cta_idx, gpu) + START_CYCLES * (cta.cta_idx * GOLDEN % 1.0)
-        yield ops.Alu((wait + walk.rank * int(config["skew_cycles"])) * per_cycle)
+        yield ops.Alu((waits[cta.cta_idx] + walk.rank * config.skew_cycles) * per_cycle)
         for step in range(count):
             stage = step % stages
             yield ops.MbarrierWait("empty", stage, step // stages & 1 ^ 1)
@@ -447,21 +417,13 @@ def _twin(config: Config, gpu: GpuSpec) -> dict[str, float]:
                 yield ops.Alu(math_cycles * per_cycle)
             yield ops.MbarrierArrive("empty", step % stages)
 
-    launched = Launch(
-        kernel="tile_sharing", num_ctas=NUM_CTAS, num_tiles=NUM_CTAS,
-        roles=(
-            WarpRole(name="producer", num_warps=1, program=produce), WarpRole(name="consumer", num_warps=1, program=consume),
-        ),
-        buffers=(
-            Buffer(name="ring", stage_bytes=whole, num_stages=stages),
-            Buffer(name="rest", stage_bytes=max(0, LEAST_SMEM_BYTES - whole * stages)),
-        ),
-        mbarriers=tuple(Mbarrier(name=name, num_arrivals=1, num_stages=stages) for name in ("full", "empty")),
+    ring = Buffer(name="ring", stage_bytes=whole, num_stages=stages)
+    launched = ring_launch(
+        "tile_sharing", (produce, consume), ring, num_ctas=NUM_CTAS,
+        least_smem_bytes=LEAST_SMEM_BYTES,
     )  # fmt: skip
     result = simulate(launched, gpu, clock="max", l2="warm", recorded_sms=range(NUM_CTAS))
-    spans = np.array([
-        (span.end_cycle - span.start_cycle) / TWIN_TIMED for role in result.timeline.roles for span in role.sections
-    ])  # fmt: skip
+    spans = section_cycles(result) / TWIN_TIMED
     asked = len(of_cta) * count * whole
     scale = len(found) * num_all_steps(config) * whole / asked
     return {
@@ -470,25 +432,12 @@ def _twin(config: Config, gpu: GpuSpec) -> dict[str, float]:
     }  # fmt: skip
 
 
-GOLDEN = 0.6180339887498949
 ISSUE_CYCLES, NEXT_CYCLES, CONSUMER_CYCLES = 67.0, 193.0, 147.7
 """From the producer's wait to its announcement, from its copies to the next wait, and from the consumer's wait to its
 arrival, math left out."""
 
 
-def _code(num_cycles: float, gpu: GpuSpec) -> ops.Alu:
-    """Code that takes a warp so long, most of it waiting for itself."""
-    return ops.Alu(num_cycles / gpu.warp_scheduler.dependent_cycles, is_chain=True)
-
-
-def start_cycle(cta: int, gpu: GpuSpec) -> float:
-    """When that CTA's first instruction is issued."""
-    spec = gpu.dispatcher
-    dispatched = spec.launch_cycles + (cta + 1) * spec.dispatch_cycles_per_cta + spec.wait_cycles(cta)
-    return dispatched + spec.cta_start_cycles
-
-
-def fitted_constants(rows: Sequence[Config], gpu: GpuSpec) -> list[FittedConstant]:
+def fitted_constants(rows: Sequence[Mapping[str, str]], gpu: GpuSpec) -> list[FittedConstant]:
     """What the loops take: of rings whose producer is behind, whose consumer is, and of rings of one stage."""
     assert gpu.mbarrier is not None  # it has measured this kernel
     assert gpu.tma is not None
@@ -500,7 +449,8 @@ def fitted_constants(rows: Sequence[Config], gpu: GpuSpec) -> list[FittedConstan
         if row["group"] == "skewed" and row["math_cycles"] != "0"
     ]  # fmt: skip
     lone = [
-        float(row["cycles_per_stage"]) - _twin(row, gpu)["cycles_per_stage"] for row in least if row["stages"] == "1"
+        float(row["cycles_per_stage"]) - _twin(Config.of(row), gpu)["cycles_per_stage"]
+        for row in least if row["stages"] == "1"
     ]  # fmt: skip
     if not (full and math and lone):
         return []
@@ -521,35 +471,35 @@ QUEUES = (8.0, 12.0)
 """Between which, or beyond, the one is looked for that the rows have."""
 
 
-def fit(rows: Sequence[Config]) -> list[Fitted]:
+def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
     """How long lines wait at slices: what rings of one stage take longer with larger tiles, where all SMs have their own."""
     lone = [
         row for row in rows
         if row["group"] == "own" and row["stages"] == "1" and row["pitch_bytes"] == "4096" and row["turn"] == "0"
         and row["math_cycles"] == "0"
     ]  # fmt: skip
-    least = [row for row in lone if stage_bytes(row) == 64 * ROW_BYTES]
-    larger = [row for row in lone if stage_bytes(row) > 64 * ROW_BYTES]
+    least = [row for row in lone if stage_bytes(Config.of(row)) == 64 * ROW_BYTES]
+    larger = [row for row in lone if stage_bytes(Config.of(row)) > 64 * ROW_BYTES]
     if not (least and larger):
         return _lead(rows)
     gpu, found = load_gpu(GPU), []
     gpus = [replace(gpu, l2=replace(gpu.l2, queue_cycles=queue)) for queue in QUEUES]
-    smallest = [_twin(least[0], each)["cycles_per_stage"] for each in gpus]
+    smallest = [_twin(Config.of(least[0]), each)["cycles_per_stage"] for each in gpus]
     for row in larger:
         measured = float(row["cycles_per_stage"]) - float(least[0]["cycles_per_stage"])
         low, high = (
-            _twin(row, each)["cycles_per_stage"] - less for each, less in zip(gpus, smallest, strict=True)
+            _twin(Config.of(row), each)["cycles_per_stage"] - less for each, less in zip(gpus, smallest, strict=True)
         )
         found.append(QUEUES[0] + (measured - low) * (QUEUES[1] - QUEUES[0]) / (high - low))
     how = "rings of one stage, own tiles: what those of 16 and 32 KiB take longer than those of 8, as the twin, median"
     return [Fitted(parameter="l2.queue_cycles", value=float(np.median(found)), how=how), *_lead(rows)]
 
 
-def _lead(rows: Sequence[Config]) -> list[Fitted]:
+def _lead(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
     """By how much one side's slices lead: full rings of own tiles, the four GPCs that are served best before the others."""
     found = []
     for row in rows:
-        is_full = int(row["stages"]) >= 3 and int(row["stages"]) * stage_bytes(row) >= FULL_BYTES
+        is_full = int(row["stages"]) >= 3 and int(row["stages"]) * stage_bytes(Config.of(row)) >= FULL_BYTES
         if row["group"] != "own" or row["math_cycles"] != "0" or not is_full:
             continue
         rates = sorted(1.0 / float(row[f"gpc_{gpc}_cycles"]) for gpc in range(8))
@@ -567,13 +517,12 @@ def _group(configs: Any, rank: int) -> Group:
 CASE = Case(
     name="tile_sharing",
     question="What do all SMs together get out of L2 by TMA where they share tiles as a GEMM's CTAs do?",
-    columns=COLUMNS,
+    config_type=Config,
     groups={
         "own": _group(own, 2), "shared": _group(shared, 2), "some": _group(some, 3), "skewed": _group(skewed, 3),
         "gemm": _group(gemm, 2),
     },
-    launch=launch,
-    check=check,
+    launch=launch, check=check,
     values={
         "cycles_per_stage": "SM cycles from a full stage to the next, mean of the live SMs",
         "slowest_cycles": "the same of the slowest SM",
@@ -584,11 +533,6 @@ CASE = Case(
         "drift_ns": "from the first to the last sharer of a tile that is through half of its steps, median of the groups",
         **{f"gpc_{gpc}_cycles": f"SM cycles of a stage, mean of the live SMs of GPC {gpc}" for gpc in range(8)},
     },
-    num_repeats=3,
-    predict=predict,
-    fitted_constants=fitted_constants,
-    fit=fit,
-    tiers={"cycles_per_stage": 4, READ: 5},
-    derive=derive,
-    includes=grid_include,
+    num_repeats=3, predict=predict, fitted_constants=fitted_constants, fit=fit, tiers={"cycles_per_stage": 4, READ: 5},
+    derive=read_fraction, includes=grid_include,
 )  # fmt: skip
