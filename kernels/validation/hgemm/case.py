@@ -197,7 +197,8 @@ REGISTERS, CODE, PLACES = (SASS[name] for name in ("registers", "code", "places"
 
 
 FREE = ("hgemm_64x64x64_2x4_s1_64B_double", "hgemm_64x128x32_2x4_s4_64B_double")
-"""Whose warps go on behind a k-step's copies; all others wait for the registers of their addresses. Source: SASS of nvcc 13.0."""
+"""Whose warps go on behind a k-step's copies; all others wait for the registers of their addresses.
+Source: SASS of nvcc 13.0."""
 
 
 def code_of(config: Config) -> dict[str, float]:

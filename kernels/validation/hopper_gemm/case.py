@@ -364,7 +364,8 @@ LIMITED = {384: 168, 512: 128}
 """Registers of a thread with setmaxnreg, by threads of a CTA: the most that all its warps can have."""
 STAGED_CODE = {"smem": (435, 266), "tma_store": (345, 140)}
 STAGED_WIDE = {"smem": 4, "tma_store": 0}
-"""Cycles of a tile's way out through shared memory, as in ``sass.toml``, and more for each 64 columns and rows of a warpgroup. Source: SASS of
+"""Cycles of a tile's way out through shared memory, as in ``sass.toml``,
+and more for each 64 columns and rows of a warpgroup. Source: SASS of
 ``ws1_64x64x64`` and ``ws1_64x128x64``, whose tiles leave as one slice: the line through both."""
 
 
