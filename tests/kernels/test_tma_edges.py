@@ -14,6 +14,7 @@ from gpusim.layout.swizzle import swizzle_mode
 
 CASE = load_case("tma_edges")
 case = sys.modules[CASE.launch.__module__]
+typed = case.Row.of
 CONFIGS = {group: CASE.configs(group, 1) for group in CASE.groups}
 
 
@@ -23,14 +24,14 @@ def test_configs_are_the_same_every_time_and_fit_into_an_sm() -> None:
     }  # fmt: skip
     for group, configs in CONFIGS.items():
         assert CASE.configs(group, 7) == configs
-        assert all(case.ring_bytes(config) <= case.ROOM_BYTES for config in configs)
+        assert all(case.ring_bytes(typed(config)) <= case.ROOM_BYTES for config in configs)
 
 
 @pytest.mark.parametrize("group", list(CONFIGS))
 def test_stages_hold_the_bytes_inside_and_zeros_behind_them(group: str) -> None:
     for config in CONFIGS[group][::7]:
         stages, boxes, height = (int(config[name]) for name in ("num_stages", "num_boxes", "box_rows"))
-        made = case.expected_smem(config)
+        made = case.expected_smem(typed(config))
         plain = made[np.asarray(swizzle_mode("128B")(np.arange(made.size)))].reshape(stages, boxes, height, case.ROW_BYTES)
         inside, columns = int(config["rows_inside"]), 2 * int(config["columns_inside"])
         edge = plain[:, -1]
@@ -40,15 +41,15 @@ def test_stages_hold_the_bytes_inside_and_zeros_behind_them(group: str) -> None:
 
 
 def test_other_bytes_and_waits_that_were_given_up_are_refused() -> None:
-    config = case.config_of(rows_inside=8)
-    good = {"smem": case.expected_smem(config), "times": np.array([[1000, 0]], dtype="<u4")}
-    assert case.check(config, good)["cycles_per_step"] == 1000 / (case.NUM_STEPS - case.FIRST_STEP)
+    config = case.Row(rows_inside=8)
+    good = {"smem": case.expected_smem(typed(config)), "times": np.array([[1000, 0]], dtype="<u4")}
+    assert case.check(typed(config), good)["cycles_per_step"] == 1000 / (case.NUM_STEPS - case.FIRST_STEP)
     with pytest.raises(WrongAnswer, match="given up"):
-        case.check(config, {**good, "times": np.array([[1000, 1]], dtype="<u4")})
+        case.check(typed(config), {**good, "times": np.array([[1000, 1]], dtype="<u4")})
     with pytest.raises(WrongAnswer, match="stood still"):
-        case.check(config, {**good, "times": np.array([[0, 0]], dtype="<u4")})
+        case.check(typed(config), {**good, "times": np.array([[0, 0]], dtype="<u4")})
     with pytest.raises(WrongAnswer, match="other bytes"):
-        case.check(config, {**good, "smem": good["smem"] ^ 1})
+        case.check(typed(config), {**good, "smem": good["smem"] ^ 1})
 
 
 def test_zeros_cost_one_sm_nothing_and_all_sms_more_than_rows_inside() -> None:
