@@ -21,6 +21,7 @@ from .known import remembering
 CASE = remembering(load_case("barriers"))
 GPU = load_gpu("h200_sxm")
 case = sys.modules[CASE.launch.__module__]
+typed = case.Row.of
 CONFIGS = [config for group in CASE.groups for config in CASE.configs(group, 1)]
 Sass = Callable[[str, str], dict[str, KernelSass]]
 
@@ -48,7 +49,7 @@ def answers(config: Config, cycles: int = 300) -> dict[str, NDArray[np.generic]]
     launch = CASE.launch(config, False)
     samples = np.full_like(launch.arguments[1].array, cycles)  # type: ignore[union-attr]  # an Output
     result = np.zeros(case.NUM_RESULTS, dtype="<u4")
-    wanted = case.expected(config)
+    wanted = case.expected(typed(config))
     result[: len(wanted)] = np.where(wanted < 0, 0, wanted)
     return {"samples": samples, "result": result}
 
@@ -137,7 +138,7 @@ def test_only_rounds_after_the_first_ones_count() -> None:
 
 def test_chains_of_votes_end_where_worked_out() -> None:
     lanes = np.arange(32)
-    of = {config["kernel"]: case.expected(config) for config in CASE.configs("warp", 1)}
+    of = {config["kernel"]: case.expected(typed(config)) for config in CASE.configs("warp", 1)}
     assert (of["shfl_idx_1"] == 5).all()  # everybody has lane 5's
     assert (of["shfl_bfly_4"] == lanes).all()  # an even number of swaps
     assert (of["shfl_down_1"] == 31).all()  # 48 steps down, and the last lane keeps its own

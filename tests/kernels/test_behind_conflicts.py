@@ -15,6 +15,7 @@ from .conftest import Sass
 
 CASE = load_case("behind_conflicts")
 case = sys.modules[CASE.launch.__module__]
+typed = case.Row.of
 ALL = CASE.configs("probes", 1)
 INSTRUCTIONS = {
     "load": "LDG", "hit": "LDG", "store": "STG", "shared_load": "LDS", "shared_store": "STS", "copy": "LDGSTS",
@@ -35,7 +36,7 @@ def outputs_of(config: Config) -> dict[str, np.ndarray]:
     clocks[:, :, 0], clocks[:, :, 1], clocks[:, :, 2] = 400, 430, 490
     clocks[:, case.PROBER] = 445, 455, 515
     stored = np.full(32, case.ROUNDS - 1 if config["probe"] == "store" else 0, dtype="<u4")
-    return {"clocks": clocks, "sums": case.sums(config).astype("<u4"), "stored": stored}
+    return {"clocks": clocks, "sums": case.sums(typed(config)).astype("<u4"), "stored": stored}
 
 
 def test_kernels_hold_what_their_names_say_between_their_clocks(sass: Sass) -> None:

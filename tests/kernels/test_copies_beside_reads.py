@@ -16,6 +16,7 @@ from .conftest import Sass
 
 CASE = load_case("copies_beside_reads")
 case = sys.modules[CASE.launch.__module__]
+typed = case.Row.of
 ALL = [config for group in CASE.groups for config in CASE.configs(group, 1)]
 
 
@@ -26,7 +27,8 @@ def outputs_of(config: Config) -> dict[str, np.ndarray]:
     if config["kernel"] == "streams":
         clocks[:, :, 1] = 10
     return {
-        "clocks": clocks, "sums": case.sums(config).astype("<u4"), "copied": case.copied(config).reshape(-1).copy(),
+        "clocks": clocks, "sums": case.sums(typed(config)).astype("<u4"),
+        "copied": case.copied(typed(config)).reshape(-1).copy(),
     }  # fmt: skip
 
 
@@ -93,7 +95,9 @@ def test_what_rows_take_is_read_off_readers_that_alone_take_the_whole_stage() ->
     """
     told = [
         {
-            "group": "streams", "readers": readers, "row_bytes": "128", "copies_per_cycle": rate,
+            "group": "streams", "warps": "16", "readers": readers, "row_bytes": "128", "ahead": "0", "copies": "4",
+            "behind": "8",
+            "copies_per_cycle": rate,
             "read_wavefronts_per_cycle": reads,
         }
         for readers, rate, reads in (

@@ -16,6 +16,7 @@ from gpusim.evidence.toolchain.sass import KernelSass
 Sass = Callable[[str, str], dict[str, KernelSass]]
 CASE = load_case("copy_rate")
 case = sys.modules[CASE.launch.__module__]
+typed = case.Row.of
 GPU = load_gpu("h200_sxm")
 CONFIGS = {group: CASE.configs(group, 1) for group in CASE.groups}
 ALL = [config for configs in CONFIGS.values() for config in configs]
@@ -50,25 +51,25 @@ def test_every_launch_fits_and_opts_in_to_its_shared_memory() -> None:
     for config in ALL:
         launch = CASE.launch(config, False)
         assert 48 * 1024 < launch.smem_bytes <= 227 * 1024 - STATIC_BYTES, config
-        held = launch.smem_bytes * case.cluster_size(config)
+        held = launch.smem_bytes * typed(config).cluster_size
         (dump,) = [item for item in launch.arguments if isinstance(item, Output)][:1]
-        assert case.is_store(config) or dump.array.nbytes <= held, config
+        assert typed(config).is_store or dump.array.nbytes <= held, config
         assert launch.block[0] <= (1024 if "cp_async" in config["kernel"] else 256)
         assert int(config["num_issuers"]) <= case.MOST_ISSUERS and int(config["in_flight"]) <= 16
 
 
 def test_an_mbarrier_can_expect_every_phases_bytes() -> None:
     for config in ALL:
-        assert case.copy_bytes(config) * int(config["num_copies"]) < 1 << 20
+        assert typed(config).copy_bytes * int(config["num_copies"]) < 1 << 20
 
 
 def test_tiles_lie_inside_the_tensor_and_walks_end_with_it() -> None:
     for config in ALL:
-        walk = case._walk(config)
-        if not case.is_cp_async(config):
+        walk = case._walk(typed(config))
+        if not typed(config).is_cp_async:
             assert walk["width"] % walk["step"] == 0 and walk["height"] % walk["rows"] == 0, config
         (mapped, *_) = [item for item in CASE.launch(config, False).arguments if isinstance(item, MappedTensor | Input)]
-        assert mapped.array.nbytes >= case.copy_bytes(config)
+        assert mapped.array.nbytes >= typed(config).copy_bytes
 
 
 # ---------------------------------------------------------------------------------------------- SASS
@@ -276,9 +277,9 @@ def outputs_of(config: dict[str, str], times: np.ndarray) -> dict[str, np.ndarra
     launch = CASE.launch(config, False)
     outputs = {item.name: item.array.copy() for item in launch.arguments if isinstance(item, Output)}
     outputs["times"] = times
-    slot, depth = case.slot_bytes(config), int(config["in_flight"])
-    if case.is_train(config):
-        linear = case._walk(config)["height"] == 1
+    slot, depth = typed(config).slot_bytes, int(config["in_flight"])
+    if typed(config).is_train:
+        linear = case._walk(typed(config))["height"] == 1
         step = int(config["inner_bytes"]), int(config["outer"].split("x")[-1])
         where = [(i * step[0], 0) if linear else (0, i * step[1]) for i in range(int(config["num_copies"]))]
         slots = list(range(len(where)))
@@ -288,11 +289,11 @@ def outputs_of(config: dict[str, str], times: np.ndarray) -> dict[str, np.ndarra
             for idx, at in enumerate(walked(config, issuer * case.START_TILES, case.NUM_SAMPLES)):
                 where.append(at)
                 slots.append(issuer * depth + idx % depth)
-    if case.is_store(config):
-        source = case.box_source(case.copy_bytes(config), config["dtype"], case.is_reduction(config))
+    if typed(config).is_store:
+        source = case.box_source(typed(config).copy_bytes, config["dtype"], typed(config).is_reduction)
         for x, y in where:
             box = box_at(config, x, y, outputs["tensor"])
-            if case.is_reduction(config):
+            if typed(config).is_reduction:
                 dtype = config["dtype"]
                 numbers = case._numbers_of(dtype, np.ascontiguousarray(box).reshape(-1))
                 box[...] = case._bytes_of(dtype, numbers + 2 * case._numbers_of(dtype, source)).reshape(box.shape)
@@ -343,7 +344,7 @@ def test_a_rings_stores_and_sums_pass_and_one_that_is_lost_does_not(config: dict
     assert values["cycles_per_copy"] == pytest.approx(40 / num)
     assert values["latency_cycles"] == 300
     box = box_at(config, *walked(config, 0, 6)[5], outputs["tensor"])
-    box[...] = case.before(config)[0]
+    box[...] = case.before(typed(config))[0]
     with pytest.raises(WrongAnswer, match="not as stored"):
         CASE.check(config, outputs)
 
@@ -363,7 +364,7 @@ def test_sums_of_bf16_are_exact() -> None:
     """A bf16 holds every whole number up to 256."""
     for config in CONFIGS["reduce_ring"]:
         if config["dtype"] == "bf16":
-            assert case._numbers_of("bf16", case.expected_tensor(config)).max() <= 256
+            assert case._numbers_of("bf16", case.expected_tensor(typed(config))).max() <= 256
 
 
 def test_a_multicasts_slots_hold_the_share_of_every_issuing_cta() -> None:

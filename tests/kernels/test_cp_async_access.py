@@ -14,6 +14,7 @@ from gpusim.machine.config import load_gpu
 CASE = load_case("cp_async_access")
 TOY = load_gpu("toy")
 case = sys.modules[CASE.launch.__module__]
+typed = case.Row.of
 CONFIGS = [config for group in CASE.groups for config in CASE.configs(group, 1)]
 
 
@@ -29,7 +30,7 @@ def copied(config: dict[str, str]) -> np.ndarray:
 
 def test_places_are_aligned_and_inside() -> None:
     for config in CONFIGS:
-        destinations, sources, active = case.lanes_of(config)
+        destinations, sources, active = case.lanes_of(typed(config))
         size = case.access_bytes(config["kernel"])
         assert active.any()
         for places, room in ((destinations, case.SMEM_BYTES), (sources, case.SOURCE_BYTES)):
@@ -40,7 +41,7 @@ def test_sixty_copies_a_width_read_side_by_side_and_no_seed_draws_anothers() -> 
     drawn = CASE.configs("side_by_side", 1)
     assert Counter(config["kernel"] for config in drawn) == dict.fromkeys(case.OPS[:3], 60)
     for config in drawn:
-        sources = case.lanes_of(config)[1]
+        sources = case.lanes_of(typed(config))[1]
         assert (np.diff(sources) == case.access_bytes(config["kernel"])).all()
     assert drawn == CASE.configs("side_by_side", 1) != CASE.configs("side_by_side", 2)
 
@@ -62,7 +63,7 @@ def test_copies_through_l1_are_predicted_by_what_they_read_and_write() -> None:
 def test_tiles_are_rows_of_three_widths_in_both_memories() -> None:
     for config in CASE.configs("tiles", 1):
         row_bytes, size = int(config["source"].removeprefix("rows_")), case.access_bytes(config["kernel"])
-        sources = case.lanes_of(config)[1]
+        sources = case.lanes_of(typed(config))[1]
         per_row = row_bytes // size
         steps = np.diff(sources.reshape(-1, per_row)) if per_row <= 32 else np.diff(sources)
         assert (steps == size).all()

@@ -16,6 +16,7 @@ from gpusim.machine.config import load_gpu
 
 CASE = load_case("edges_beside_loads")
 case = sys.modules[CASE.launch.__module__]
+typed = case.Row.of
 CONFIGS = {group: CASE.configs(group, 1) for group in CASE.groups}
 TABLE = kernels_dir().parent / "validation" / "measured" / "h100_sxm" / "edges_beside_loads.csv"
 
@@ -26,14 +27,14 @@ def test_configs_are_the_same_every_time_and_fit_into_an_sm() -> None:
     }  # fmt: skip
     for group, configs in CONFIGS.items():
         assert CASE.configs(group, 7) == configs
-        assert all(case.ring_bytes(config) <= case.ROOM_BYTES for config in configs)
+        assert all(case.ring_bytes(typed(config)) <= case.ROOM_BYTES for config in configs)
 
 
 @pytest.mark.parametrize("group", list(CONFIGS))
 def test_stages_hold_the_bytes_inside_and_zeros_behind_them(group: str) -> None:
     for config in CONFIGS[group][::17]:
         stages, inside, height = (int(config[name]) for name in ("num_stages", "rows_inside", "a_rows"))
-        made = case.expected_smem(config)
+        made = case.expected_smem(typed(config))
         plain = made[np.asarray(swizzle_mode("128B")(np.arange(made.size)))].reshape(stages, -1, case.ROW_BYTES)
         assert not plain[:, inside:height].any()
         if inside:
@@ -67,5 +68,5 @@ def test_the_calibrating_half_says_what_the_configuration_has() -> None:
 @pytest.mark.parametrize(("inside", "measured", "off"), [(128, 656, 0.12), (64, 1270, 0.08), (0, 1256, 0.08)])
 def test_rings_of_four_stages_out_of_l2_take_what_was_measured(inside: int, measured: float, off: float) -> None:
     """128 shared rows, of which so many lie inside, beside 128 of each CTA's own."""
-    found = case.twin(case.config_of(rows_inside=inside, places=4), load_gpu("h100_sxm"))["cycles_per_step"]
+    found = case.predict(case.Row(rows_inside=inside, places=4), load_gpu("h100_sxm"))["cycles_per_step"]
     assert found == pytest.approx(measured, rel=off)

@@ -18,6 +18,7 @@ from gpusim.evidence.toolchain.sass import KernelSass
 CASE = load_case("epilogue_pieces")
 GPU = load_gpu("h200_sxm")
 case = sys.modules[CASE.launch.__module__]
+typed = case.Row.of
 CONFIGS = [config for group in CASE.groups for config in CASE.configs(group, 1)]
 Sass = Callable[[str, str], dict[str, KernelSass]]
 
@@ -46,7 +47,7 @@ def test_as_many_configs_as_the_readme_says_the_same_every_time() -> None:
     assert {group: len(CASE.configs(group, 1)) for group in CASE.groups} == {"tiles": 180, "contention": 48}
     assert all(CASE.configs(group, 1) == CASE.configs(group, 2) for group in CASE.groups)
     assert {config["kernel"] for config in CONFIGS} == {
-        case.kernel_name(m, n, dtype, way) for m, n in case.TILES for dtype in case.DTYPES for way in case.PIECES
+        case.Row(m, n, dtype, way, 1, 0).kernel for m, n in case.TILES for dtype in case.DTYPES for way in case.PIECES
     }
 
 
@@ -61,13 +62,13 @@ def test_each_piece_is_what_its_name_says(sass: Sass, m: int, n: int) -> None:
     kernels = sass("epilogue_pieces", "sm_90a")
     for dtype, packs in (("bf16", n // 4), ("fp32", 0)):
         panels = n * (2 if dtype == "bf16" else 4) // 128
-        store, drain = pieces_of(kernels[case.kernel_name(m, n, dtype, "direct")])
+        store, drain = pieces_of(kernels[case.Row(m, n, dtype, "direct", 1, 0).kernel])
         assert (store["STG"], store["F2FP"]) == (n // 4, packs) and drain["MEMBAR"] == drain["BAR"] == 1
-        write, meet, rows, drain, read = pieces_of(kernels[case.kernel_name(m, n, dtype, "staged")])
+        write, meet, rows, drain, read = pieces_of(kernels[case.Row(m, n, dtype, "staged", 1, 0).kernel])
         assert (write["STSM"], write["STS"]) == ((n // 16, 0) if dtype == "bf16" else (0, n // 4))
         assert write["F2FP"] == packs and meet["BAR"] == 1 and drain["MEMBAR"] == drain["BAR"] == 1
         assert rows["LDS"] == rows["STG"] > 0 and read["LDS"] > 0 and not read["STG"]
-        write, fence, meet, issue, commit, source, whole = pieces_of(kernels[case.kernel_name(m, n, dtype, "tma")])
+        write, fence, meet, issue, commit, source, whole = pieces_of(kernels[case.Row(m, n, dtype, "tma", 1, 0).kernel])
         assert write["F2FP"] == packs and fence["FENCE"] == 1 and meet["BAR"] == 1
         assert issue["UTMASTG"] == panels and commit["UTMACMDFLUSH"] == 1
         assert source["DEPBAR"] == 1 and whole["DEPBAR"] == 1
@@ -91,7 +92,7 @@ def test_the_twin_has_the_compilers_schedule_of_the_stores(sass: Sass, name: str
     dtype = "fp32" if name == "STS" else "bf16"
     ways = ("direct",) if name == "STG" else ("staged", "tma")
     for (m, n), way in [(tile, way) for tile in case.TILES for way in ways]:
-        timed, last_waits = of_timed(kernels[case.kernel_name(m, n, dtype, way)], 0)
+        timed, last_waits = of_timed(kernels[case.Row(m, n, dtype, way, 1, 0).kernel], 0)
         at = [cycles for cycles, opcode, _, _ in timed if opcode == name]
         pending: dict[int, int] = {}
         waits: dict[int, int] = {}
@@ -118,7 +119,7 @@ def test_the_twin_has_the_compilers_schedule_of_the_stores(sass: Sass, name: str
 @pytest.mark.parametrize(("m", "n"), case.TILES)
 def test_the_twin_has_the_compilers_turns_of_reads_and_stores(sass: Sass, m: int, n: int) -> None:
     for dtype in case.DTYPES:
-        kernel = sass("epilogue_pieces", "sm_90a")[case.kernel_name(m, n, dtype, "staged")]
+        kernel = sass("epilogue_pieces", "sm_90a")[case.Row(m, n, dtype, "staged", 1, 0).kernel]
         for piece, (first, pace) in ((2, case.STORES[dtype, m, n]), (4, case.READS[dtype, m, n])):
             timed, _ = of_timed(kernel, piece)
             at = [cycles for cycles, opcode, _, _ in timed if opcode == "LDS"]
@@ -128,7 +129,7 @@ def test_the_twin_has_the_compilers_turns_of_reads_and_stores(sass: Sass, m: int
 def test_a_tile_lies_where_the_fragments_of_wgmma_put_it() -> None:
     """Word for word, by PTX's figure: thread 4 of warp 5 holds columns 0 and 1 of row 81, and of row 89."""
     config = find(m=128, n=64, dtype="fp32", sms=1)
-    tile = case.wanted_tiles(config).view("<f4").reshape(128, 64)
+    tile = case.wanted_tiles(typed(config)).view("<f4").reshape(128, 64)
     held = case.source()[: 32 * 256].reshape(32, 256)
     thread = 5 * 32 + 4
     assert list(tile[81, :2]) == list(held[:2, thread]) and list(tile[89, :2]) == list(held[2:4, thread])
@@ -138,8 +139,8 @@ def test_a_tile_lies_where_the_fragments_of_wgmma_put_it() -> None:
 def test_bf16_is_rounded_to_nearest() -> None:
     """Eight bits: off by half of the last one at most, where cutting off would be off by a whole one."""
     config = find(m=64, n=64, dtype="bf16", sms=1)
-    exact = case.wanted_tiles({**config, "dtype": "fp32"}).view("<f4").astype(np.float64)
-    got = (case.wanted_tiles(config).view("<u2").astype("<u4") << 16).view("<f4").astype(np.float64)
+    exact = case.wanted_tiles(typed({**config, "dtype": "fp32"})).view("<f4").astype(np.float64)
+    got = (case.wanted_tiles(typed(config)).view("<u2").astype("<u4") << 16).view("<f4").astype(np.float64)
     assert (np.abs(got - exact) <= np.abs(exact) * 2.0**-8).all()
 
 
@@ -150,16 +151,16 @@ def test_the_kernel_has_a_pointer_to_the_matrix_that_the_map_is_of() -> None:
         (mapped,) = [item for item in arguments if isinstance(item, MappedTensor)]
         assert any(isinstance(item, Input) and item.array is mapped.array for item in arguments)
         assert not mapped.array.flags.writeable
-        m, n = case.shape(config)
+        m, n = int(config["m"]), int(config["n"])
         tensor_map = mapped.tensor_map
         assert tensor_map.global_dim == (12 * n, 11 * m)
-        assert 11 * m * 12 * n * case._element_bytes(config) <= mapped.array.nbytes
+        assert 11 * m * 12 * n * typed(config).element_bytes <= mapped.array.nbytes
 
 
 def answers(config: Config) -> dict[str, NDArray[np.generic]]:
     times = np.full((int(config["sms"]), case.NUM_ROUNDS, case.MOST_PIECES), 100, dtype="<i8")
     times[:, : case.NUM_WARM_UP] = 5000
-    return {"tiles": case.wanted_tiles(config).copy(), "times": times, "words": np.ones(2, dtype="<u8")}
+    return {"tiles": case.wanted_tiles(typed(config)).copy(), "times": times, "words": np.ones(2, dtype="<u8")}
 
 
 @pytest.mark.parametrize("way", list(case.PIECES))
@@ -182,9 +183,9 @@ def test_a_larger_tile_takes_the_simulator_longer_and_so_do_all_sms() -> None:
 
 def test_stmatrix_writes_as_many_wavefronts_as_there_are_bytes() -> None:
     config = find(m=128, n=256, dtype="bf16", way="tma", sms=1)
-    access = case.writes(config).access
+    access = case.writes(typed(config)).access
     assert access.num_wavefronts * 128 == 128 * 256 * 2
-    wide = case.writes({**config, "dtype": "fp32"}).access
+    wide = case.writes(typed({**config, "dtype": "fp32"})).access
     assert wide.num_wavefronts * 128 == 2 * 128 * 256 * 4  # rows 2i and 2i + 1 of a quarter meet in the same banks
 
 

@@ -15,6 +15,7 @@ from gpusim.evidence.toolchain.sass import KernelSass
 Sass = Callable[[str, str], dict[str, KernelSass]]
 CASE = load_case("fill_beside_wgmma")
 case = sys.modules[CASE.launch.__module__]
+typed = case.Row.of
 GPU = load_gpu("h200_sxm")
 CONFIGS = {group: CASE.configs(group, 1) for group in CASE.groups}
 ALL = [config for configs in CONFIGS.values() for config in configs]
@@ -37,18 +38,18 @@ def test_launches_fit_trains_take_as_long_and_sums_stay_exact() -> None:
     for config in ALL:
         launch = CASE.launch(config, False)
         assert 48 * 1024 < launch.smem_bytes <= 220 * 1024
-        groups = case.num_groups(config)
+        groups = typed(config).num_groups
         if config["has_train"] == "1":
-            assert groups * 4 * case.wgmma_cycles(config) == pytest.approx(case.TRAIN_CYCLES, rel=0.02)
+            assert groups * 4 * int(config["n"]) / 2 == pytest.approx(case.TRAIN_CYCLES, rel=0.02)
         assert groups * largest[int(config["n"])] < 1 << 24  # fp32 holds all whole numbers up to there
         if config["fill"].startswith("tma"):
-            assert case.interval_cycles(config) * 8 < case.TRAIN_CYCLES / 4  # the first eight boxes are a small part
+            assert typed(config).interval_cycles * 8 < case.TRAIN_CYCLES / 4  # the first eight boxes are a small part
 
 
 def test_held_to_a_pace_a_fill_moves_so_many_bytes_a_cycle() -> None:
     for config in ALL:
         if int(config["pace_bytes_per_cycle"]):
-            rate = case.TURN_BYTES[config["fill"]] / case.interval_cycles(config)
+            rate = case.TURN_BYTES[config["fill"]] / typed(config).interval_cycles
             assert rate == pytest.approx(int(config["pace_bytes_per_cycle"]), rel=0.02)
 
 
@@ -81,7 +82,7 @@ def test_the_fills_are_wide_and_as_many_as_said(sass: Sass) -> None:
 
 def outputs_of(config: dict[str, str], *, train_cycles: int, cycles: int, turns: int) -> dict[str, np.ndarray]:
     """What the kernel must leave, worked out by hand."""
-    n, fill, groups = int(config["n"]), config["fill"], case.num_groups(config)
+    n, fill, groups = int(config["n"]), config["fill"], typed(config).num_groups
     a, b = case.operand(64, 0), case.operand(n, 1)
     d = np.zeros((n // 2, 128))
     for thread in range(128):
@@ -157,8 +158,8 @@ def test_a_fill_by_tma_runs_at_the_pace_of_its_loop_and_one_by_stores_at_no_more
 def test_operand_reads_are_predicted_as_counted() -> None:
     """A 64 x 16 of bf16 are 16 wavefronts, B n / 4, for each instruction."""
     config = one("none", n=128)
-    assert predict(config)[case.GMMA_WAVEFRONTS] == 4 * case.num_groups(config) * (16 + 32)
-    assert predict(one("none", source="rs", n=128))[case.GMMA_WAVEFRONTS] == 4 * case.num_groups(config) * 32
+    assert predict(config)[case.GMMA_WAVEFRONTS] == 4 * typed(config).num_groups * (16 + 32)
+    assert predict(one("none", source="rs", n=128))[case.GMMA_WAVEFRONTS] == 4 * typed(config).num_groups * 32
 
 
 def test_loads_beside_wgmma_return_no_more_registers_than_the_gpu_says() -> None:

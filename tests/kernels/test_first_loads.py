@@ -16,6 +16,7 @@ from gpusim.machine.config import load_gpu
 
 CASE = load_case("first_loads")
 case = sys.modules[CASE.launch.__module__]
+typed = case.Row.of
 CONFIGS = [config for group in CASE.groups for config in CASE.configs(group, 1)]
 
 
@@ -32,8 +33,8 @@ def outputs_of(config: dict[str, str]) -> dict[str, np.ndarray[Any, Any]]:
     arrays = {item.name: item.array.copy() for item in launch.arguments if isinstance(item, Output)}
     arrays["times"][:] = 1000 * (1 + np.arange(int(config["steps"]))) + np.arange(132)[:, None]
     live = case.live_sms(int(config["live"]))
-    for cta, corner in enumerate(case.corners(config)):
-        arrays["told"][cta] = (cta, case.sum_of_last_stage(config, corner), int(cta in live), 64 * cta)
+    for cta, corner in enumerate(case.corners(typed(config))):
+        arrays["told"][cta] = (cta, case.sum_of_last_stage(typed(config), corner), int(cta in live), 64 * cta)
     return arrays
 
 
@@ -43,20 +44,20 @@ def test_tiles_lie_in_the_tensor_before_what_is_rehearsed_and_stay_in_l2_where_t
         launch = CASE.launch(config, False)
         launch = launch.following[0] if launch.following else launch
         rows = case.TENSOR_BYTES // int(config["pitch_bytes"]) - case.REHEARSED_ROWS
-        assert case.num_rows(config) <= rows
+        assert case.num_rows(typed(config)) <= rows
         assert int(config["wrap"]) * case.ROW_BYTES < int(config["pitch_bytes"])  # a sector at a row's end has no tile
         if config["source"] == "l2":
-            assert case.num_rows(config) * case.ROW_BYTES * int(config["wrap"]) <= 18 << 20
+            assert case.num_rows(typed(config)) * case.ROW_BYTES * int(config["wrap"]) <= 18 << 20
         else:
             assert int(config["steps"]) <= int(config["wrap"])
-        assert case.stage_bytes(config) * int(config["stages"]) <= launch.smem_bytes <= 224 << 10
+        assert typed(config).stage_bytes * int(config["stages"]) <= launch.smem_bytes <= 224 << 10
         boxes = [item.tensor_map.box_dim[1] for item in launch.arguments if isinstance(item, MappedTensor)]
         assert boxes[:2] == [int(config["a_rows"]), int(config["b_rows"])]
 
 
 @pytest.mark.usefixtures("small_tensor")
 def test_only_the_tiles_own_words_count() -> None:
-    for config in (case.config_of(steps=64), CASE.configs("launched", 1)[0], case.config_of(pattern="own", live=33)):
+    for config in (case.Row(steps=64), CASE.configs("launched", 1)[0], case.Row(pattern="own", live=33)):
         values = CASE.check(config, outputs_of(config))
         assert values["stage_1_p0_cycles"] - values["stage_0_p0_cycles"] == 1000
         assert set(values) <= set(CASE.values)
@@ -76,18 +77,18 @@ def test_only_the_tiles_own_words_count() -> None:
 
 
 def test_the_expected_sum_is_that_of_the_tensors_words() -> None:
-    config = case.config_of(pattern="tall_33", b_rows=256, steps=13)
-    corner, step, words, total = case.corners(config)[-1], 12 % 8, case.tensor().reshape(-1, 1024), 0
+    config = case.Row(pattern="tall_33", b_rows=256, steps=13)
+    corner, step, words, total = case.corners(typed(config))[-1], 12 % 8, case.tensor().reshape(-1, 1024), 0
     for first, num in zip(corner, (128, 256), strict=True):
         total += int(words[first : first + num, step * 32 : step * 32 + 32].sum(dtype=np.uint64))
-    assert case.sum_of_last_stage(config, corner) == total % 2**32
+    assert case.sum_of_last_stage(typed(config), corner) == total % 2**32
     case.tensor.cache_clear()
 
 
 def test_the_twin_waits_longer_for_memory_and_where_nobody_shares() -> None:
     gpu = load_gpu("h200_sxm")
     near, far, own = (
-        CASE.predict(case.config_of(**columns), gpu)["stage_0_p50_cycles"]
+        CASE.predict(case.Row(**columns), gpu)["stage_0_p50_cycles"]
         for columns in ({}, {"source": "memory"}, {"pattern": "own"})
     )
     assert near < far and near < own

@@ -12,7 +12,8 @@ from gpusim.machine.config import load_gpu
 
 CASE = load_case("fragment_stores")
 case = sys.modules[CASE.launch.__module__]
-ALL = [config for group in CASE.groups.values() for config in group.configs(1)]
+typed = case.Row.of
+ALL = [config for group in CASE.groups for config in CASE.configs(group, 1)]
 
 
 @pytest.mark.parametrize("config", ALL, ids=str)
@@ -26,7 +27,7 @@ def test_tiles_are_whole_and_so_many_bytes_are_stored(config: Config) -> None:
 @pytest.mark.parametrize("lane_bytes", [4, 8, 16])
 def test_stores_of_a_tile_are_its_bytes_once(lane_bytes: int) -> None:
     config = case.config_of(lane_bytes=lane_bytes, pitch=4096, span=case.SPANS[0])
-    first = case.addresses(config).reshape(-1, 1) + np.arange(lane_bytes)
+    first = case.addresses(typed(config)).reshape(-1, 1) + np.arange(lane_bytes)
     rows, columns = np.arange(case.TILE_ROWS)[:, None] * 4096, np.arange(case.TILE_BYTES)
     assert np.sort(first.reshape(-1)).tolist() == np.sort((rows + columns).reshape(-1)).tolist()
 

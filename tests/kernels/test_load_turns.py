@@ -20,12 +20,13 @@ from .conftest import Sass
 
 CASE = load_case("load_turns")
 case = sys.modules[CASE.launch.__module__]
+typed = case.Row.of
 ALL = [*CASE.configs("rounds", 1), *CASE.configs("ctas", 1)]
 
 
 def outputs_of(config: Config) -> dict[str, np.ndarray]:
     """What a launch leaves whose CTAs take 100 cycles a round, the last one's last warp 120."""
-    near, _, ways, num_warps, num_ctas = case.parts(config)
+    (near, _), (ways, num_warps, num_ctas) = case.parts(typed(config)), map(int, list(config.values())[1:])
     times = np.zeros(max(1, case.NUM_SMS * num_ctas), dtype=case.TIMES)
     times["sm"] = np.arange(len(times)) % case.NUM_SMS
     times["begin"] = 50
@@ -52,7 +53,7 @@ def test_configs_are_there_once() -> None:
 def test_kernels_hold_what_their_names_say(sass: Sass) -> None:
     kernels = sass("load_turns", "sm_90a")
     for name in {config["kernel"] for config in ALL}:
-        near, meets, *_ = case.parts({"kernel": name, "ways": "1", "warps": "8", "ctas": "0"})
+        near, meets, *_ = case.parts(typed({"kernel": name, "ways": "1", "warps": "8", "ctas": "0"}))
         kernel = kernels[name]
         assert kernel.num_spills == 0
         names = [item.name for item in kernel.instructions]

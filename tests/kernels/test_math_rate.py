@@ -15,6 +15,8 @@ import pytest
 
 from gpusim import GpuSpec, load_gpu
 from gpusim.evidence.cases.case import WrongAnswer, load_case
+from gpusim.evidence.cases.parameters import median_line
+from gpusim.evidence.cases.timing import train_cycles
 from gpusim.evidence.toolchain.sass import Instruction, KernelSass
 from gpusim.evidence.validate.calibrate import parameter
 from gpusim.workload.atoms.mma import MMA_ATOMS
@@ -152,7 +154,7 @@ def test_spans_are_from_the_first_start_to_the_last_end_without_the_first_train(
         [[100, 140], [110, 150]], [[200, 300], [205, 310]], [[400, 440], [402, 452]], [[500, 590], [501, 620]]
     ]
     times = np.array([*warming, *counted])
-    values = case.spans(times, lengths)
+    values = train_cycles(times, lengths)
     assert (values["short_cycles"], values["long_cycles"]) == (51.0, 115.0)
     assert (values["long_least_cycles"], values["long_most_cycles"]) == (110.0, 120.0)
 
@@ -188,7 +190,7 @@ def test_full_pipes_run_at_the_rate_of_the_description(op: str, gpu: GpuSpec) ->
         "ffma": scheduler.fp32_lanes / 32, "iadd3": scheduler.int32_lanes / 32, "mufu_ex2": scheduler.mufu_lanes / 32,
         "mma_sync_m16n8k16_bf16_fp32": flops_per_cycle / (2 * 16 * 8 * 16),
     }  # fmt: skip
-    told = CASE.predict(case._config(case.OPS[op], 8, 4), gpu)
+    told = CASE.predict(case.Row(op, 8, 4), gpu)
     assert told.keys() == {"instructions_per_cycle"}
     loop = 64 / 65.5 if op in ("ffma", "iadd3") else 1.0  # three integer instructions in 256
     assert loop * rates[op] * (1 - 1e-6) <= told["instructions_per_cycle"] <= rates[op] * (1 + 1e-6)
@@ -196,13 +198,13 @@ def test_full_pipes_run_at_the_rate_of_the_description(op: str, gpu: GpuSpec) ->
 
 @pytest.mark.parametrize("gpu", [GPU, OTHER], ids=["h200", "other"])
 def test_a_chain_of_mma_sync_takes_its_latency_a_step(gpu: GpuSpec) -> None:
-    config = case._config(case.OPS["mma_sync_m16n8k16_bf16_fp32"], 1, 1, 1)
+    config = case.Row("mma_sync_m16n8k16_bf16_fp32", 1, 1, 1)
     assert CASE.predict(config, gpu) == {"cycles_per_step": pytest.approx(gpu.tensor_core.mma_sync_latency_cycles)}
 
 
 def test_nothing_is_said_of_latencies_and_units_that_the_simulator_does_not_have() -> None:
-    assert CASE.predict(case._config(case.OPS["ffma"], 1, 1, 1), GPU) == {}
-    assert CASE.predict(case._config(case.OPS["hfma2"], 8, 8), GPU) == {}
+    assert CASE.predict(case.Row("ffma", 1, 1, 1), GPU) == {}
+    assert CASE.predict(case.Row("hfma2", 8, 8), GPU) == {}
     assert all(CASE.predict(config, GPU) == {} for config in CASE.configs("partitions", 1))
     ampere = load_gpu("a100_sxm_80gb")
     assert all(CASE.predict(config, ampere) == {} for config in CASE.configs("mma_sync_fp8", 1))
@@ -252,7 +254,7 @@ def test_a_few_rows_that_are_far_off_move_no_number_much() -> None:
 
 
 def test_lanes_are_whole_where_a_branch_costs_a_little_and_as_measured_where_something_else_does() -> None:
-    row = {**case._config(case.OPS["ffma"], 8, 8), "group": "plain"}
+    row = {**case.Row("ffma", 8, 8), "group": "plain"}
     assert case.fit([{**row, "instructions_per_cycle": str(4 * 256 / 259)}])[0].value == 128.0
     assert case.fit([{**row, "instructions_per_cycle": str(0.98 * 4 * 256 / 259)}])[0].value == 128.0
     assert case.fit([{**row, "instructions_per_cycle": "3.0"}])[0].value == pytest.approx(96.0)
@@ -262,5 +264,5 @@ def test_a_line_through_points_of_which_some_are_far_off_is_that_of_the_others()
     x = list(range(9))
     y = [3.0 * value + 7.0 for value in x]
     y[4] = 500.0
-    assert case.line(x, y) == pytest.approx((3.0, 7.0))
-    assert np.isnan(case.line([2.0, 2.0], [1.0, 5.0])).all()
+    assert median_line(list(zip(x, y, strict=True))) == pytest.approx((3.0, 7.0))
+    assert np.isnan(median_line([(2.0, 1.0), (2.0, 5.0)])).all()

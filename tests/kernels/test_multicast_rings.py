@@ -17,6 +17,7 @@ from gpusim.machine.config import load_gpu
 
 CASE = load_case("multicast_rings")
 case = sys.modules[CASE.launch.__module__]
+typed = case.Row.of
 CONFIGS = CASE.configs("own", 1) + CASE.configs("bands", 1)
 
 
@@ -30,25 +31,25 @@ def config_of(size: int, pattern: str, math_cycles: int) -> dict[str, str]:
 def told(config: dict[str, str]) -> np.ndarray[Any, Any]:
     """What a grid says whose CTAs have taken 100 cycles a stage."""
     num = case.NUM_CTAS[int(config["size"])]
-    rows = [[cta, case.sum_of_last_stages(config, cta), 100 * case.timing(config)[1], 1] for cta in range(num)]
+    rows = [[cta, case.sum_of_last_stages(typed(config), cta), 100 * case.timing(typed(config))[1], 1] for cta in range(num)]
     return np.array(rows, dtype=np.int64)
 
 
 def test_every_walk_lies_in_the_tensor_and_in_l2_and_in_shared_memory() -> None:
     for config in CONFIGS:
-        (num_a, num_b), (a_rows, b_rows) = case.num_tiles(config), case.rows_of(config)
-        rows = case.num_steps(config) * (num_a * a_rows + num_b * b_rows)
+        (num_a, num_b), (a_rows, b_rows) = case.num_tiles(typed(config)), (int(config["a_rows"]), int(config["b_rows"]))
+        rows = case.num_steps(typed(config)) * (num_a * a_rows + num_b * b_rows)
         launch = CASE.launch(config, False)
         tensor = next(item for item in launch.arguments if isinstance(item, MappedTensor))
         assert rows <= tensor.tensor_map.global_dim[1] and rows * case.ROW_BYTES <= 30 << 20
         assert launch.smem_bytes <= 230 << 10
-        _, b_row = case.first_rows(config, launch.grid[0] - 1, case.num_steps(config) - 1)
+        _, b_row = case.first_rows(typed(config), launch.grid[0] - 1, case.num_steps(typed(config)) - 1)
         assert b_row + b_rows == rows
 
 
 def test_clusters_share_b_and_bands_share_both() -> None:
     for size in (1, 2, 4):
-        own, bands = (case.tiles(config_of(size, pattern, 0)) for pattern in ("own", "bands"))
+        own, bands = (case.tiles(typed(config_of(size, pattern, 0))) for pattern in ("own", "bands"))
         assert len({a for a, _ in own}) == len(own) and len({b for _, b in own}) == len(own) // size
         for first in range(0, len(bands), size):
             assert len({b for _, b in bands[first : first + size]}) == 1
@@ -57,7 +58,7 @@ def test_clusters_share_b_and_bands_share_both() -> None:
 
 def test_what_nobody_shares_is_read_once_a_cluster_and_pace_is_kept() -> None:
     config, gpu = config_of(2, "own", 640), load_gpu("h200_sxm")
-    asked = case.NUM_CTAS[2] * case.num_all_steps(config) * (64 + 128 / 2) * case.ROW_BYTES / 32
+    asked = case.NUM_CTAS[2] * case.num_all_steps(typed(config)) * (64 + 128 / 2) * case.ROW_BYTES / 32
     answer = CASE.predict(config, gpu)
     assert answer[case.READ] == pytest.approx(asked)
     assert answer["cycles_per_stage"] == pytest.approx(640, rel=0.01)  # 24 KiB in so long are 38 B a cycle, 25 of them read
@@ -111,7 +112,7 @@ def test_what_multicasts_cost_slices_is_found_again() -> None:
     rows = []
     for config in CASE.configs("own", 1):
         if config["size"] in ("1", "2") and config["stages"] == "4" and config["math_cycles"] == "0":
-            a_rows, b_rows = case.rows_of(config)
+            a_rows, b_rows = int(config["a_rows"]), int(config["b_rows"])
             moved = a_rows + b_rows if config["size"] == "1" else a_rows + b_rows / 2 / 0.8
             rows.append({**config, "group": "own", "cycles_per_stage": str(moved * case.ROW_BYTES / 32)})
     found = {each.parameter: each.value for each in CASE.fit(rows)}
@@ -123,14 +124,14 @@ def test_walks_through_memory_are_long_and_come_to_nothing_twice() -> None:
     configs = CASE.configs("memory", 1)
     assert len(configs) == 90 and CASE.groups["memory"].is_cold
     for config in configs:
-        lead, timed, behind = case.timing(config)
-        (_, num_b), (_, b_rows) = case.num_tiles(config), case.rows_of(config)
-        assert case.num_steps(config) == lead + timed + behind == case.num_all_steps(config)
+        lead, timed, behind = case.timing(typed(config))
+        (_, num_b), (_, b_rows) = case.num_tiles(typed(config)), (int(config["a_rows"]), int(config["b_rows"]))
+        assert case.num_steps(typed(config)) == lead + timed + behind == case.num_all_steps(typed(config))
         walked = num_b * b_rows * case.ROW_BYTES * timed
         assert walked >= case.LEAST_MEMORY_BYTES and timed >= case.LEAST_MEMORY_TIMED
-        _, row = case.first_rows(config, case.NUM_CTAS[int(config["size"])] - 1, case.num_steps(config) - 1)
-        assert (row + b_rows) * case.ROW_BYTES <= case.tensor_bytes(config)
-        assert len(set(case.tiles(config))) == case.NUM_CTAS[int(config["size"])]  # each rank of a cluster its rows of A
+        _, row = case.first_rows(typed(config), case.NUM_CTAS[int(config["size"])] - 1, case.num_steps(typed(config)) - 1)
+        assert (row + b_rows) * case.ROW_BYTES <= case.tensor_bytes(typed(config))
+        assert len(set(case.tiles(typed(config)))) == case.NUM_CTAS[int(config["size"])]
 
 
 def test_out_of_memory_a_ring_goes_no_faster_than_memory() -> None:

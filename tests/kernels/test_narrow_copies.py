@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,11 +21,21 @@ from .conftest import Sass
 
 CASE = load_case("narrow_copies")
 case = sys.modules[CASE.launch.__module__]
+
+
+def typed(columns: Mapping[str, str]) -> Any:
+    """A config of these columns; others do not count where they are left out."""
+    return case.Row.of({"warps": "4", "ahead": "0", "copies": "4", "behind": "1", "readers": "4", **columns})
+
+
 ALL = [config for group in ("rounds", "streams") for config in CASE.configs(group, 1)]
 GPU = load_gpu("h200_sxm")
 TABLE = kernels_dir().parent / "validation" / "measured" / "h100_sxm" / "narrow_copies.csv"
 COUNTED = "sm__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_ldgsts.sum"
-WAYS = case.ways(True)
+WAYS, NO_WAY = (
+    [dict(zip(("row_bytes", "landing", "source"), map(str, way), strict=True)) for way in case.ways(has_copies)]
+    for has_copies in (True, False)
+)
 OUT_OF_L1 = [way for way in WAYS if way["source"] == "l1"]
 
 
@@ -39,7 +50,7 @@ def config_of(group: str, **options: str) -> Config:
 
 def round_of(copies: int, *, ahead: int = 0, **way: str) -> Config:
     """Of four warps that load once behind their copies; the same way for rounds without these."""
-    way = way if copies else case.ways(False)[0]
+    way = way if copies else NO_WAY[0]
     return config_of("rounds", warps="4", ahead=str(ahead), copies=str(copies), behind="1", **way)
 
 
@@ -55,7 +66,7 @@ def bytes_of(config: Config, round_idx: int) -> np.ndarray:
     """Shared memory with what each copier has copied when it has come so far along its rows, and zeros."""
     is_stream = config["kernel"] == "streams"
     of = slice(int(config["readers"]) if is_stream else 0, int(config["warps"]))
-    row, column, to = (each[of, : 8 if is_stream else int(config["copies"])] for each in case.places(config))
+    row, column, to = (each[of, : 8 if is_stream else int(config["copies"])] for each in case.places(typed(config)))
     along = round_idx * int(config["row_bytes"]) // 4 if config["source"] == "l2" else 0
     found = np.zeros(case.COPIED_BYTES // 4, dtype="<u4")
     found[to] = case.tensor()[row, column + along]
@@ -68,12 +79,12 @@ def outputs_of(config: Config) -> dict[str, np.ndarray]:
     clocks[:, :] = 0xFFFFFFF0, 24, 84, 104  # the clock turns over
     if config["kernel"] == "streams":
         clocks[:, :, 1] = 10
-    return {"clocks": clocks, "sums": case.sums(config).astype("<u4"), "copied": bytes_of(config, case.ROUNDS - 1)}
+    return {"clocks": clocks, "sums": case.sums(typed(config)).astype("<u4"), "copied": bytes_of(config, case.ROUNDS - 1)}
 
 
 def test_copies_land_where_no_other_does() -> None:
     for way in WAYS:
-        _, _, to = case.places(way)
+        _, _, to = case.places(typed(way))
         assert len(np.unique(to)) == to.size and to.max() < case.COPIED_BYTES // 4
         is_packed = way["landing"] == "packed"
         assert (to.reshape(-1) == np.arange(to.size)).all() == is_packed
@@ -93,7 +104,7 @@ def test_right_bytes_pass_and_wrong_ones_do_not(config: Config) -> None:
     else:
         copied = {"copied_cycles": 120.0} if config["copies"] != "0" else {}
         assert found == {"issued_cycles": 40.0, "read_cycles": 100.0} | copied
-    last = case.places(config)[2][int(config["warps"]) - 1, 0]  # of the last warp, which copies, if one does
+    last = case.places(typed(config))[2][int(config["warps"]) - 1, 0]  # of the last warp, which copies, if one does
     for word in (last[0], last[-1], -1):  # and where nobody copies to
         outputs["copied"][word] ^= 1
         with pytest.raises(WrongAnswer, match="other bytes"):
@@ -119,7 +130,7 @@ def test_copies_out_of_l2_are_those_of_the_last_round_and_a_stream_s_of_any_one_
     for copied in (early, late):
         CASE.check(stream, outputs_of(stream) | {"copied": copied})
     torn = early.copy()
-    _, _, to = case.places(stream)
+    _, _, to = case.places(typed(stream))
     torn[to[4, 0, 16:]] = late[to[4, 0, 16:]]
     with pytest.raises(WrongAnswer, match="other bytes"):
         CASE.check(stream, outputs_of(stream) | {"copied": torn})
@@ -177,7 +188,7 @@ def test_wavefronts_of_copies_are_those_that_were_counted() -> None:
     (without,) = [float(row[COUNTED]) for row in rows if row["copies"] == "0"]
     num_copies = case.ROUNDS * 4 * 8
     counted = {named(row): (float(row[COUNTED]) - without) / num_copies for row in rows if row["copies"] == "8"}
-    assert counted == {named(way): case.access(way).num_wavefronts for way in WAYS}
+    assert counted == {named(way): case.access(typed(way)).num_wavefronts for way in WAYS}
 
 
 def test_what_copies_out_of_l2_take_at_first_is_what_the_rows_say() -> None:
@@ -200,8 +211,8 @@ def test_the_fraction_is_read_off_what_four_copies_more_cost_few_warps() -> None
             "read_cycles": str(100 + int(warps) * copies * each),
         }
         for warps, source, ahead, readers, each in (
-            ("4", "l2", "0", "a", 1.887), ("4", "l2", "0", "b", 0.9), ("4", "l2", "0", "c", 9.0),
-            ("16", "l2", "0", "a", 9.0), ("4", "l1", "0", "a", 9.0), ("4", "l2", "8", "a", 9.0),
+            ("4", "l2", "0", "1", 1.887), ("4", "l2", "0", "2", 0.9), ("4", "l2", "0", "3", 9.0),
+            ("16", "l2", "0", "1", 9.0), ("4", "l1", "0", "1", 9.0), ("4", "l2", "8", "1", 9.0),
         )
         for copies in (4, 8)
     ]  # fmt: skip
@@ -217,7 +228,7 @@ def test_the_fraction_is_read_off_what_four_copies_more_cost_few_warps() -> None
 def test_loads_behind_copies_wait_for_all_that_these_take_of_the_data_stage(way: dict[str, str]) -> None:
     """A cycle a wavefront and ``l1.cp_async_cycles``; behind loads of their own no more, else issue, a cycle each."""
     no_more = replace(GPU, l1=replace(GPU.l1, cp_async_cycles=0.0))
-    num, each = 4 * 8, case.access(way).num_wavefronts / GPU.smem.wavefronts_per_cycle
+    num, each = 4 * 8, case.access(typed(way)).num_wavefronts / GPU.smem.wavefronts_per_cycle
     for gpu in (GPU, no_more):
         all_cycles = num * (each + gpu.l1.cp_async_cycles)
         for ahead, within in ((0, 8.0), (8, 1e-6)):
@@ -231,7 +242,7 @@ def test_loads_behind_copies_wait_for_all_that_these_take_of_the_data_stage(way:
 def test_readers_lose_what_copies_beside_them_take_of_the_data_stage(way: dict[str, str]) -> None:
     alone = CASE.predict(config_of("streams", warps="8", readers="8"), GPU)["read_wavefronts_per_cycle"]
     beside = CASE.predict(config_of("streams", warps="16", readers="8", **way), GPU)
-    taken = beside["copies_per_cycle"] * (case.access(way).num_wavefronts + GPU.l1.cp_async_cycles)
+    taken = beside["copies_per_cycle"] * (case.access(typed(way)).num_wavefronts + GPU.l1.cp_async_cycles)
     assert beside["read_wavefronts_per_cycle"] + taken == pytest.approx(alone, abs=0.01) and taken > 0.2
 
 
@@ -255,7 +266,7 @@ def test_of_copies_that_miss_a_part_passes_before_the_loads_behind_them(way: dic
         gpu = replace(GPU, l1=replace(GPU.l1, cp_async_miss_first_pass_fraction=fraction))
         return CASE.predict(round_of(copies, ahead=8, **(way if copies else {})), gpu)["read_cycles"]
 
-    num, each = 4 * 8, case.access(way).num_wavefronts / GPU.smem.wavefronts_per_cycle
+    num, each = 4 * 8, case.access(typed(way)).num_wavefronts / GPU.smem.wavefronts_per_cycle
     none, quarter, half = (read_cycles(8, fraction) for fraction in (0.0, 0.25, 0.5))
     assert (quarter - none, half - none) == pytest.approx((0.25 * num * each, 0.5 * num * each))
     assert none - read_cycles(0, 0.0) >= num * GPU.l1.cp_async_cycles

@@ -15,22 +15,23 @@ from gpusim.evidence.toolchain.sass import KernelSass
 Sass = Callable[[str, str], dict[str, KernelSass]]
 CASE = load_case("own_copies")
 case = sys.modules[CASE.launch.__module__]
+typed = case.Build.of
 GPU = load_gpu("h200_sxm")
 CONFIGS = {group: CASE.configs(group, 1) for group in CASE.groups}
 ALL = [config for configs in CONFIGS.values() for config in configs]
-BUILDS = {case.build_of(config).name: case.build_of(config) for config in ALL}
+BUILDS = {typed(dict(config)).kernel: typed(config) for config in ALL}
 
 
 def one(
     shape: str = "1x64x128", stages: int = 3, *, ctas: int = 1, copies: int | None = None, **more: object
 ) -> dict[str, str]:
     copies = case.SHAPES[shape].copies if copies is None else copies
-    return dict(case._config(case.Build(shape, copies, stages, **more), ctas, ctas))
+    return dict(case.Build(shape, copies, stages, ctas=ctas, images=ctas, **more))
 
 
 def outputs_of(config: dict[str, str], *, cycles: int = 300) -> dict[str, np.ndarray]:
     """What the kernel would leave whose steps take so long, and 5000 cycles beside them."""
-    build, ctas = case.build_of(config), int(config["ctas"])
+    build, ctas = typed(config), int(config["ctas"])
     spent = np.full((ctas, case.SHAPES[build.shape].warps, len(case.PHASES)), 176 * 50, dtype="<u4")
     return {
         "cycles": np.tile(np.array([5000 + steps * cycles for steps in case.ROUNDS], dtype="<u4"), (ctas, 1)),
@@ -50,7 +51,7 @@ def test_stages_are_copied_by_whole_instructions_and_rings_fit() -> None:
     for shape in case.SHAPES.values():
         assert shape.copies * shape.warps * case.COPY_BYTES == shape.stage_bytes
     for config in ALL:
-        launch, build = CASE.launch(config, False), case.build_of(config)
+        launch, build = CASE.launch(config, False), typed(config)
         assert launch.smem_bytes <= case.MOST_SMEM_BYTES and build.distance >= 1
         per_sm = -(-int(config["ctas"]) // 132)
         assert per_sm * (launch.smem_bytes + 1024) <= 228 * 1024
@@ -81,13 +82,13 @@ def test_a_step_is_the_slope_between_rounds() -> None:
 
 
 def test_a_burst_is_told_by_when_its_slowest_warp_has_issued_so_much() -> None:
-    config = dict(case._config(case.Build("1x64x128", 12, 6, order="burst", has_math=0), 1, 1))
+    config = dict(case.Build("1x64x128", 12, 6, order="burst", has_math=0))
     stamps = np.zeros((1, 4, 3 + 72), dtype="<u4")
     stamps[0, :, 0] = (100, 110, 120, 130)
     stamps[0, :, 3:] = 100 + 10 * np.arange(1, 73)
     stamps[0, 2, 3:] += 5
     stamps[0, :, 1:3] = 1100
-    build = case.build_of(config)
+    build = typed(config)
     outputs = {"sums": np.zeros((1, 128), dtype="<i4"), "stamps": stamps,
                "words": np.array([case.ring_sum(build)], dtype="<u4")}  # fmt: skip
     values = CASE.check(config, outputs)

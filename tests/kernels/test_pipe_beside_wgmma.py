@@ -15,8 +15,9 @@ from gpusim.evidence.toolchain.sass import Instruction, KernelSass
 Sass = Callable[[str, str], dict[str, KernelSass]]
 CASE = load_case("pipe_beside_wgmma")
 case = sys.modules[CASE.launch.__module__]
+typed = case.Row.of
 GPU = load_gpu("h200_sxm")
-CONFIGS = {**{group: CASE.configs(group, 1) for group in CASE.groups}, "others": case.others(1)}
+CONFIGS = {group: CASE.configs(group, 1) for group in CASE.groups}
 ALL = [config for configs in CONFIGS.values() for config in configs]
 
 
@@ -29,10 +30,6 @@ def own(kind: str, count: int, *, source: str = "ss", n: int = 256, is_chain: bo
     return dict(found[0])
 
 
-def test_warps_that_nothing_but_a_flag_ends_are_in_no_group() -> None:
-    assert all(config["order"] != "others" for group in CASE.groups for config in CASE.configs(group, 1))
-
-
 def test_the_sweeps_are_the_same_every_time_and_no_two_alike() -> None:
     assert all(CASE.configs(group, 1) == CASE.configs(group, 2) for group in CASE.groups)
     for configs in CONFIGS.values():
@@ -40,8 +37,7 @@ def test_the_sweeps_are_the_same_every_time_and_no_two_alike() -> None:
 
 
 def test_every_config_has_a_kernel_and_every_kernel_a_config() -> None:
-    built = {build.name for build in case.own_builds()}
-    built |= {f"others_{source}{n}_{kind}" for source, n, kind in case.other_builds()}
+    built = {build.kernel for build in case.own_builds()}
     assert built == {config["kernel"] for config in ALL}
 
 
@@ -50,9 +46,9 @@ def test_launches_fit_and_sums_stay_exact() -> None:
     largest = {n: np.abs(case.operand(64, 0) @ case.operand(n, 1).T).max() for n in widths}
     for config in ALL:
         launch = CASE.launch(config, False)
-        assert launch.block[0] <= (384 if config["order"] == "others" else 256) and launch.smem_bytes <= 227 * 1024
+        assert launch.block[0] <= 256 and launch.smem_bytes <= 227 * 1024
         if config["n"] != "0":
-            assert sum(case._told_steps(config)) * largest[int(config["n"])] < 1 << 24
+            assert sum(case.ROUNDS) * largest[int(config["n"])] < 1 << 24
 
 
 # ---------------------------------------------------------------------------------------------- SASS
@@ -98,32 +94,32 @@ def work_loop(kernel: KernelSass, kind: str) -> KernelSass:
 def test_a_train_has_its_kind_so_many_times_and_little_else(sass: Sass) -> None:
     kernels = sass("pipe_beside_wgmma", "sm_90a")
     for build in case.own_builds():
-        kernel = kernels[build.name]
-        assert kernel.num_spills == 0 and kernel.num_dummy_wgmmas == 0, build.name
+        kernel = kernels[build.kernel]
+        assert kernel.num_spills == 0 and kernel.num_dummy_wgmmas == 0, build.kernel
         if build.n:
-            assert kernel.tensor_shapes == {f"HGMMA 64x{build.n}x16": 4} and kernel.wgmma_wait_depths == (1, 0), build.name
+            assert kernel.tensor_shapes == {f"HGMMA 64x{build.n}x16": 4} and kernel.wgmma_wait_depths == (1, 0), build.kernel
         if build.kind != "nothing":
             per, is_of = IS_OF[build.kind]
             loop = work_loop(kernel, build.kind)
-            assert bool(loop.tensor_shapes) == bool(build.n), build.name
+            assert bool(loop.tensor_shapes) == bool(build.n), build.kernel
             num = sum(is_of(item) for item in loop.instructions)
-            assert per * build.num <= num <= per * build.num + 4, build.name
-            others = OTHER_INSTRUCTIONS.get(build.kind, 0) * build.num
-            assert len(loop.instructions) - num <= CONTROL + others, build.name
+            assert per * build.count <= num <= per * build.count + 4, build.kernel
+            others = OTHER_INSTRUCTIONS.get(build.kind, 0) * build.count
+            assert len(loop.instructions) - num <= CONTROL + others, build.kernel
 
 
 def test_the_work_lies_between_commit_and_wait_or_behind_the_wait(sass: Sass) -> None:
     kernels = sass("pipe_beside_wgmma", "sm_90a")
     for build in case.own_builds():
         if build.n and build.kind != "nothing":
-            loop = work_loop(kernels[build.name], build.kind).instructions
+            loop = work_loop(kernels[build.kernel], build.kind).instructions
             (wait,) = [idx for idx, item in enumerate(loop) if item.opcode == "WARPGROUP.DEPBAR.LE"]
             first = next(idx for idx, item in enumerate(loop) if item.name == "HGMMA")
             num = sum(IS_OF[build.kind][1](item) for item in loop[first:wait])
             if build.order == "behind":
-                assert not any(item.name == "LDGSTS" for item in loop[first:wait]), build.name
+                assert not any(item.name == "LDGSTS" for item in loop[first:wait]), build.kernel
             else:  # ptxas draws some before the first wgmma, where the group before runs
-                assert num >= 0.5 * IS_OF[build.kind][0] * build.num, build.name
+                assert num >= 0.5 * IS_OF[build.kind][0] * build.count, build.kernel
 
 
 def test_other_warps_do_their_kind_and_the_train_has_nothing_else(sass: Sass) -> None:
@@ -136,8 +132,9 @@ def test_other_warps_do_their_kind_and_the_train_has_nothing_else(sass: Sass) ->
         per, is_of = IS_OF[kind]
         loop = work_loop(kernel, kind)
         num = sum(is_of(item) for item in loop.instructions)
-        assert per * case.turn_of(kind) <= num <= per * case.turn_of(kind) + 4 and not loop.tensor_shapes, kernel.name
-        assert len(loop.instructions) - num <= 12 + OTHER_INSTRUCTIONS.get(kind, 0) * case.turn_of(kind), kernel.name
+        turn = 16 if kind in case.COPIES else 64
+        assert per * turn <= num <= per * turn + 4 and not loop.tensor_shapes, kernel.name
+        assert len(loop.instructions) - num <= 12 + OTHER_INSTRUCTIONS.get(kind, 0) * turn, kernel.name
 
 
 # ---------------------------------------------------------------------------------------------- check
@@ -150,7 +147,7 @@ def run(config: dict[str, str], thread: int, steps: int) -> int:
     r = [thread * 8 + i + 1 for i in range(count if kind == "move" else 8)]
     f = [np.float32(i) for i in range(8)]
     d = [(i + 1 << 32) + thread for i in range(8)]
-    warp = thread // 32 - (4 * int(config["warpgroups"]) if config["order"] == "others" else 0)
+    warp = thread // 32
     for _ in range(steps):
         for j in range(count):
             i, x, y = j % num_streams, case.X[j // num_streams % 4], case.Y[j // num_streams % 4]
@@ -181,9 +178,8 @@ def run(config: dict[str, str], thread: int, steps: int) -> int:
 
 def outputs_of(config: dict[str, str]) -> dict[str, np.ndarray]:
     """What a launch of few turns must leave, worked out word by word."""
-    warpgroups, is_other = int(config["warpgroups"]), config["order"] == "others"
-    num_threads = 128 * warpgroups + 32 * int(config["other_warps"])
-    steps, turns = sum(case._told_steps(config)), 9
+    warpgroups, steps = int(config["warpgroups"]), sum(case.ROUNDS)
+    num_threads = 128 * warpgroups
     sums = np.zeros((1, num_threads), dtype="<i4")
     n = int(config["n"])
     if n:
@@ -194,39 +190,31 @@ def outputs_of(config: dict[str, str]) -> dict[str, np.ndarray]:
                 column = register // 4 * 8 + thread % 4 * 2 + register % 2
                 sums[0, thread] += steps * product[row, column] * (register % 4 + 1)
     words = np.zeros((1, num_threads), dtype="<u4")
-    for thread in range(128 * warpgroups if is_other else 0, num_threads, 37):
-        words[0, thread] = run(config, thread, turns if is_other else steps)
-    if is_other:
-        cycles = np.array([[40_000, 0] * 4 * warpgroups + [1000, turns] * int(config["other_warps"])], dtype="<u4")
-    else:
-        cycles = np.array([[1000, 1000 + 128 * 700]], dtype="<u4")
-    return {"sums": sums, "words": words, "cycles": cycles, "filled": np.array([case.filled_sum(config)], dtype="<u4")}
+    for thread in range(0, num_threads, 37):
+        words[0, thread] = run(config, thread, steps)
+    cycles = np.array([[1000, 1000 + 128 * 700]], dtype="<u4")
+    filled = np.array([case.filled_sum(typed(config))], dtype="<u4")
+    return {"sums": sums, "words": words, "cycles": cycles, "filled": filled}
 
 
 @pytest.mark.parametrize("kind", [kind for kind in case.KINDS if kind not in case.COPIES])
 def test_registers_are_what_a_walk_through_the_instructions_makes_of_them(kind: str) -> None:
-    for config in (own(kind, 16, source="none", n=0), next(c for c in CONFIGS["others"] if c["kind"] == kind)):
-        is_other = config["order"] == "others"
-        threads = np.arange(128 * int(config["warpgroups"]), 160 + 128) if is_other else np.arange(0, 256)
-        steps = np.full(len(threads), 11)
-        words = case.words_of(config, threads, threads[0] // 32, steps)
-        for at in range(0, len(threads), 31):
-            assert words[at] == run(config, int(threads[at]), 11), (config, at)
+    config, threads = own(kind, 16, source="none", n=0), np.arange(0, 256)
+    words = case.words_of(typed(config), threads, np.full(len(threads), 11))
+    for at in range(0, len(threads), 31):
+        assert words[at] == run(config, int(threads[at]), 11), (config, at)
 
 
 def test_a_chain_uses_one_register() -> None:
     for kind in case.CHAINED:
         config = own(kind, 16, is_chain=True)
-        assert case.words_of(config, np.array([5]), 0, np.array([7]))[0] == run(config, 5, 7)
+        assert case.words_of(typed(config), np.array([5]), np.array([7]))[0] == run(config, 5, 7)
 
 
 def right(config: dict[str, str]) -> dict[str, np.ndarray]:
     outputs = outputs_of(config)
-    is_other = config["order"] == "others"
-    first = 128 * int(config["warpgroups"]) if is_other else 0
-    threads = np.arange(first, outputs["sums"].shape[1])
-    steps = np.full(len(threads), 9 if is_other else sum(case._told_steps(config)))
-    outputs["words"][0, first:] = case.words_of(config, threads, first // 32, steps)
+    threads = np.arange(outputs["sums"].shape[1])
+    outputs["words"][0] = case.words_of(typed(config), threads, np.full(len(threads), sum(case.ROUNDS)))
     return outputs
 
 
@@ -234,10 +222,6 @@ def test_both_values_come_out_and_a_wrong_word_does_not() -> None:
     config = own("iadd3", 16)
     outputs = right(config)
     assert CASE.check(config, outputs) == {"step_cycles": 700.0}
-    beside = next(dict(c) for c in CONFIGS["others"] if c["kind"] == "imad" and c["n"] == "128" and c["has_train"] == "1")
-    values = CASE.check(beside, right(beside))
-    assert values["instruction_cycles"] == pytest.approx(1000 / 9 / 64)
-    assert values["step_cycles"] == pytest.approx(40_000 / case._told_steps(beside)[0])
     for name, message in (("sums", "times the product"), ("words", "registers of iadd3"), ("filled", "other bytes")):
         outputs[name].reshape(-1)[0] ^= 1
         with pytest.raises(WrongAnswer, match=message):
@@ -248,8 +232,8 @@ def test_both_values_come_out_and_a_wrong_word_does_not() -> None:
 def test_copies_fill_so_much_and_loads_find_all() -> None:
     few = {**own("ldgsts", 4), "warpgroups": "1"}
     words = case.region()[: 4 * 4 * 128].astype(object)
-    assert case.filled_sum(few) == sum(int(word) * (2 * at + 1) for at, word in enumerate(words)) % 2**32
-    assert case.filled_sum(own("iadd3", 16)) == 0 != case.filled_sum(own("lds", 16))
+    assert case.filled_sum(typed(few)) == sum(int(word) * (2 * at + 1) for at, word in enumerate(words)) % 2**32
+    assert case.filled_sum(typed(own("iadd3", 16))) == 0 != case.filled_sum(typed(own("lds", 16)))
 
 
 # ---------------------------------------------------------------------------------------------- predictions
@@ -265,5 +249,3 @@ def test_every_kind_has_a_twin_that_takes_no_less_than_alone(kind: str) -> None:
     count = 16
     alone = CASE.predict(own(kind, count, source="none", n=0), GPU)["step_cycles"]
     assert 0 < alone <= CASE.predict(own(kind, count), GPU)["step_cycles"] * (1 + 1e-9)
-    beside = next(dict(c) for c in CONFIGS["others"] if c["kind"] == kind and c["n"] == "256")
-    assert set(CASE.predict(beside, GPU)) == {"step_cycles", "instruction_cycles"}

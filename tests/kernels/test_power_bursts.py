@@ -60,4 +60,4 @@ def test_rows_of_a_machine_that_is_known_give_its_rests_back() -> None:
 def test_the_search_takes_the_rest_as_the_h200_is_described() -> None:
     for name, value in case.OF_OTHERS.items():
         assert value == pytest.approx(parameter(GPU, f"clock.{name}"), rel=0.01), name
-    assert case.TENSOR_PJ_PER_FLOP["16bit"] == GPU.clock.tensor_pj_per_flop["16bit"]
+    assert case.TENSOR_PJ_PER_FLOP["tensor_pj_per_flop.16bit"] == GPU.clock.tensor_pj_per_flop["16bit"]

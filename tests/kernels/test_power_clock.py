@@ -20,6 +20,7 @@ from gpusim.workload.smem.wgmma_operands import WgmmaDescriptor
 CASE = load_case("power_clock")
 GPU = load_gpu("h200_sxm")
 case = sys.modules[CASE.launch.__module__]
+typed = case.Row.of
 CONFIGS = [config for group in CASE.groups for config in CASE.configs(group, 1)]
 Sass = Callable[[str, str], dict[str, KernelSass]]
 
@@ -73,9 +74,9 @@ def test_random_numbers_are_normal_and_zeros_are_zeros() -> None:
 
 def answers(config: Config, mhz: NDArray[np.float64]) -> dict[str, NDArray[np.generic]]:
     """All SMs at ``mhz`` (float64[steps between samples]), work done and right."""
-    num = case.num_samples(config)
-    ns = np.arange(num) * case.period_ns(config)
-    cycles = np.concatenate([[0.0], np.cumsum(np.resize(mhz, num - 1) * case.period_ns(config) / 1e3)])
+    num = case.num_samples(typed(config))
+    ns = np.arange(num) * case.period_ns(typed(config))
+    cycles = np.concatenate([[0.0], np.cumsum(np.resize(mhz, num - 1) * case.period_ns(typed(config)) / 1e3)])
     samples = np.empty((case.NUM_SMS, num, 2), dtype="<u8")
     samples[:, :, 0] = 10**15 + ns
     samples[:, :, 1] = np.round(cycles) + 10**9 * np.arange(case.NUM_SMS)[:, None]
@@ -117,7 +118,7 @@ def test_work_that_was_not_done_is_no_answer() -> None:
 
 def test_a_clock_that_falls_is_seen_falling() -> None:
     config = find(run_us=case.SUSTAINED_US, tensor_duty=100, stream="none", data="random")
-    steps = np.where(np.arange(case.num_samples(config) - 1) < 200, 1980.0, 1500.0)  # for 20 ms, then
+    steps = np.where(np.arange(case.num_samples(typed(config)) - 1) < 200, 1980.0, 1500.0)  # for 20 ms, then
     values = CASE.check(config, answers(config, steps))
     assert values["mhz_at_10000_us"] == pytest.approx(1980.0, rel=1e-3)
     assert values["mhz_at_50000_us"] == values["last_mhz"] == pytest.approx(1500.0, rel=1e-3)

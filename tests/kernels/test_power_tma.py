@@ -21,6 +21,7 @@ from gpusim.workload.smem.wgmma_operands import WgmmaDescriptor
 CASE = load_case("power_tma")
 GPU = load_gpu("h200_sxm")
 case = sys.modules[CASE.launch.__module__]
+typed = case.Row.of
 CONFIGS = [config for group in CASE.groups for config in CASE.configs(group, 1)]
 Sass = Callable[[str, str], dict[str, KernelSass]]
 
@@ -98,7 +99,7 @@ def answers(config: Config, mhz: float) -> dict[str, NDArray[np.generic]]:
     done = np.zeros((case.NUM_SMS, 6), dtype="<u8")
     done[:, 0] = 7 * (config["tensor_duty"] != "0")
     if config["stream"] in case.STREAM_BYTES:
-        words = case.stream_bytes(config).view("<u4").reshape(-1, case.BOX_BYTES // 4)
+        words = case.stream_bytes(typed(config)).view("<u4").reshape(-1, case.BOX_BYTES // 4)
         done[:, 1], done[:, 2], done[:, 3] = 16, 3 * case.BOX_ROWS, np.bitwise_xor.reduce(words[3])
     elif config["num_boxes"] != "0":
         done[:, 1] = 16

@@ -17,6 +17,7 @@ from gpusim.machine.config import load_gpu
 
 CASE = load_case("ring_math")
 case = sys.modules[CASE.launch.__module__]
+typed = case.Row.of
 CONFIGS = CASE.configs("rings", 1)
 
 
@@ -38,7 +39,7 @@ def ring(
 def outputs_of(config: dict[str, str]) -> dict[str, np.ndarray[Any, Any]]:
     """What a launch must leave whose steps take 600 cycles, each part of one a hundred."""
     arrays = {item.name: item.array.copy() for item in CASE.launch(config, False).arguments if isinstance(item, Output)}
-    arrays["d"][:] = case.product(config)
+    arrays["d"][:] = case.product(typed(config))
     arrays["seen"][:] = [600 * case.NUM_TIMED, *(5 * [100 * case.NUM_TIMED]), 0, 3]
     return arrays
 
@@ -48,13 +49,13 @@ def test_rings_fit_and_a_box_is_a_tile() -> None:
         launch = CASE.launch(config, False)
         assert 114 * 1024 < launch.smem_bytes <= 227 * 1024
         boxes = [item.tensor_map.box_dim[1] for item in launch.arguments if isinstance(item, MappedTensor)]
-        assert boxes == list(case.rows_of(config))
+        assert boxes == list(typed(config).rows)
 
 
 def test_crowded_ctas_have_room_for_each_other_and_for_no_more() -> None:
     for config in CASE.configs("crowded", 1):
         launch, each = CASE.launch(config, False), int(config["num_ctas"]) // 132
-        assert launch.smem_bytes >= int(config["num_stages"]) * case.stage_bytes(config)
+        assert launch.smem_bytes >= int(config["num_stages"]) * typed(config).stage_bytes
         assert each * (launch.smem_bytes + 1088) <= 228 * 1024 < (each + 1) * (launch.smem_bytes + 1088)
 
 
@@ -68,7 +69,7 @@ def test_each_accumulator_is_an_element_of_the_product() -> None:
     config = ring(n=64, num_warpgroups=2)
     a, b = case.numbers(128, 1), case.numbers(132 * 64, 2)[:64]
     whole = (a @ b.T) * (case.NUM_LEAD + case.NUM_TIMED) // case.NUM_COLUMNS  # every column as often as any other
-    found = case.product(config)
+    found = case.product(typed(config))
     assert sorted(found.ravel().tolist()) == sorted(whole.ravel().tolist())
     assert found[0, 0] == whole[0, 0] and found[1, 0] == whole[0, 1] and found[2, 0] == whole[8, 0]
     assert found[4, 129] == whole[64, 10] and np.abs(whole).max() < 1 << 24

@@ -18,6 +18,7 @@ from gpusim.workload.smem.smem_ops import SMEM_OPS
 CASE = load_case("shared_access")
 TOY = load_gpu("toy")
 case = sys.modules[CASE.launch.__module__]
+typed = case.Row.of
 
 
 def load(name: str) -> ModuleType:
@@ -40,10 +41,12 @@ def test_every_op_is_in_a_group_of_sixty_and_wide_loads_of_four_hundred() -> Non
 
 
 def test_half_warps_are_asked_alone_together_and_with_sleepers() -> None:
-    masks = {group: [case.pattern_of(config).active for config in CASE.configs(group, 1)] for group in ("half", "halves")}
+    masks = {
+        group: [case.pattern_of(typed(config)).active for config in CASE.configs(group, 1)] for group in ("half", "halves")
+    }
     assert {(bool(mask[:16].any()), bool(mask[16:].any())) for mask in masks["half"]} == {(True, False), (False, True)}
     assert all(mask[:16].any() and mask[16:].any() for mask in masks["halves"])
-    asleep = [case.pattern_of(config) for config in CASE.configs("asleep", 1)]
+    asleep = [case.pattern_of(typed(config)) for config in CASE.configs("asleep", 1)]
     assert {bool(pattern.active[31]) for pattern in asleep} == {True, False}
     for pattern in asleep:  # both lanes of a pair that are awake agree, so that sleepers alone decide
         assert not pattern.active[:16].all()
@@ -128,7 +131,7 @@ def test_some_patterns_have_just_two_lanes_on_a_word() -> None:
 @pytest.mark.parametrize("op", case.OPS)
 def test_a_config_says_the_whole_pattern(op: str) -> None:
     for idx, pattern in enumerate(case.patterns(op, count=10, seed=3)):
-        again = case.pattern_of(case.config_of(pattern, idx))
+        again = case.pattern_of(typed(case.config_of(pattern, idx)))
         assert again.op == op and np.array_equal(again.addresses, pattern.addresses)
         assert np.array_equal(again.active, pattern.active)
 

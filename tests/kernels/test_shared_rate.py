@@ -25,6 +25,7 @@ Sass = Callable[[str, str], dict[str, KernelSass]]
 
 CASE = load_case("shared_rate")
 case = sys.modules[CASE.launch.__module__]
+typed = case.Row.of
 CONFIGS = [config for group in CASE.groups for config in CASE.configs(group, 1)]
 MEMORY = ("LDS", "STS", "LDSM", "STSM", "ATOMS")
 
@@ -54,8 +55,8 @@ def test_addresses_conflict_as_often_as_asked_and_stay_in_their_part(op: Any) ->
 
 def test_wavefronts_of_a_mixture_are_those_of_both() -> None:
     for config in CASE.configs("mixed", 1):
-        first, second = case.wavefronts_of(config)
-        assert first and second and case.addresses_of(config)[1].min() >= case.SECOND_BYTES
+        first, second = case.wavefronts_of(typed(config))
+        assert first and second and case.addresses_of(typed(config))[1].min() >= case.SECOND_BYTES
 
 
 # ---------------------------------------------------------------------------------------------- SASS
@@ -112,9 +113,10 @@ def test_every_load_of_a_chain_is_where_the_one_before_it_said(sass: Sass, arch:
 
 def slow_warp(config: dict[str, str]) -> dict[str, Any]:
     """One lone warp, lane after lane, access after access."""
-    op, addresses, values = case.OPS[config["op"]], case.addresses_of(config)[0].tolist(), case.values_of(config)
+    op, values = case.OPS[config["op"]], case.values_of(typed(config))
+    addresses = case.addresses_of(typed(config))[0].tolist()
     memory = bytearray(case.random_image().tobytes())
-    lengths = case.rates.train_lengths(case.SHORT, case.LONG)
+    lengths = case.train_lengths(case.SHORT, case.LONG)
     size = case.smem_op(op.rule).access_bytes
     sums = [0] * 32
     for length in lengths:
@@ -147,7 +149,7 @@ def slow_warp(config: dict[str, str]) -> dict[str, Any]:
 
 
 def times_of(num_warps: int) -> Any:
-    lengths = case.rates.train_lengths(case.SHORT, case.LONG)
+    lengths = case.train_lengths(case.SHORT, case.LONG)
     ends = 150 + 640 * np.repeat(lengths[:, None], num_warps, 1)
     return np.stack([np.full_like(ends, 100), ends], -1).astype(np.int64)
 
@@ -165,8 +167,9 @@ def test_what_a_slow_warp_leaves_passes_and_a_wrong_byte_does_not(config: dict[s
     values = CASE.check(config, outputs)
     num = case.OPS[config["op"]].accesses_per_round
     assert values["cycles_per_access"] == pytest.approx(640 / num)
-    assert values["wavefronts_per_cycle"] == pytest.approx(case.wavefronts_of(config)[0] * num / 640)
-    name, place = ("out", (0, 7)) if config["op"].startswith("ld") else ("dump", int(case.addresses_of(config)[0][7] // 4))
+    assert values["wavefronts_per_cycle"] == pytest.approx(case.wavefronts_of(typed(config))[0] * num / 640)
+    word = int(case.addresses_of(typed(config))[0][7] // 4)
+    name, place = ("out", (0, 7)) if config["op"].startswith("ld") else ("dump", word)
     outputs[name][place] ^= np.uint32(0x10000 if "b8" not in config["op"] else 1)
     with pytest.raises(WrongAnswer):
         CASE.check(config, outputs)
@@ -175,7 +178,7 @@ def test_what_a_slow_warp_leaves_passes_and_a_wrong_byte_does_not(config: dict[s
 @pytest.mark.parametrize("name", [name for name in case.OPS if name.startswith("stmatrix")])
 def test_stmatrix_is_undone_by_ldmatrix(name: str) -> None:
     """What the slow warp reads back is what the lanes put in."""
-    op, values = case.OPS[name], case.values_of({"op": name, "question": "stream"})
+    op, values = case.OPS[name], case.values_of(case.Row("stream", name, "", 1, "bank", 4, 1, case.EACH))
     for ways in case.ways_of(op):
         addresses = case.lane_addresses(op, ways, "bank")
         image = case.random_image().copy()
@@ -202,7 +205,7 @@ def test_every_lane_of_a_chain_finds_its_own_address(op: Any) -> None:
 
 def test_a_chain_that_went_astray_is_refused() -> None:
     config = CASE.configs("chase", 1)[0]
-    outputs = {"out": case.addresses_of(config)[:1].copy(), "dump": None, "times": times_of(1)}
+    outputs = {"out": case.addresses_of(typed(config))[:1].copy(), "dump": None, "times": times_of(1)}
     assert CASE.check(config, outputs)["cycles_per_access"] == pytest.approx(640 / case.CHAIN)
     outputs["out"][0, 3] += 4
     with pytest.raises(WrongAnswer, match="lane ends"):
@@ -224,7 +227,7 @@ BOTH = pytest.mark.parametrize("gpu", [GPU, OTHER], ids=["h200", "other"])
 
 
 def chained(gpu: GpuSpec, name: str, ways: int) -> float:
-    cycles: float = CASE.predict(case._config("chase", case.OPS[name], ways, (1, 1)), gpu)["cycles_per_access"]
+    cycles: float = CASE.predict(case.Row("chase", name, "", ways, "bank", 1, 1, case.EACH), gpu)["cycles_per_access"]
     return cycles
 
 
@@ -241,7 +244,7 @@ def test_many_warps_fill_the_data_stage_and_no_more(gpu: GpuSpec) -> None:
     most = gpu.smem.wavefronts_per_cycle
     for name in ("ld_b32", "ld_b128", "ldmatrix_x4", "atom_add_b32"):
         for ways in (1, 4):
-            rate = CASE.predict(case._config("stream", case.OPS[name], ways, (4, 8)), gpu)["wavefronts_per_cycle"]
+            rate = CASE.predict(case.Row("stream", name, "", ways, "bank", 4, 8, case.EACH), gpu)["wavefronts_per_cycle"]
             assert rate <= most * (1 + 1e-9), name
             assert rate >= 0.9 * most, name
 
@@ -287,7 +290,7 @@ def test_streams_of_stores_give_the_queue_back() -> None:
         num_words = case.STORED_WORDS.get(config["op"])
         if num_words is None or config["warps_per_partition"] != "1":
             continue
-        partitions, (num_wavefronts, _) = int(config["num_partitions"]), case.wavefronts_of(config)
+        partitions, (num_wavefronts, _) = int(config["num_partitions"]), case.wavefronts_of(typed(config))
         each = num_wavefronts * max(partitions, 2.0)  # a lone warp at its own pace
         places = 7 + min(12, 2560 / 128 / num_words) / partitions
         took = {name: num * each - places * each + 40 for name, num in (("short_cycles", 64), ("long_cycles", 192))}
@@ -303,5 +306,5 @@ def test_streams_of_stores_give_the_queue_back() -> None:
 def test_rows_that_tell_nothing_fit_nothing() -> None:
     assert CASE.fit([]) == []
     assert CASE.fit([{**config, "group": config["question"]} for config in CONFIGS]) == []
-    one = {**case._config("chase", case.OPS["ld_b32"], 1, (1, 1)), "group": "chase", "cycles_per_access": "29"}
+    one = {**case.Row("chase", "ld_b32", "", 1, "bank", 1, 1, case.EACH), "group": "chase", "cycles_per_access": "29"}
     assert CASE.fit([one]) == []  # no line goes through one point

@@ -14,11 +14,12 @@ from .conftest import Sass
 
 CASE = load_case("shared_turns")
 case = sys.modules[CASE.launch.__module__]
+typed = case.Row.of
 
 
 def outputs_of(config: Config) -> dict[str, np.ndarray]:
     """What the kernel must leave, round by round."""
-    loads, _, stores, _, ways = case.parts(config)
+    loads, _, stores, _, ways = case.parts(typed(config))
     lines, times = case.lines(), np.zeros(1, dtype=case.TIMES)
     stored = np.zeros_like(lines)
     lane = np.arange(32, dtype=np.uint32)
@@ -41,7 +42,7 @@ def outputs_of(config: Config) -> dict[str, np.ndarray]:
 
 def test_rounds_have_the_accesses_that_their_names_say(sass: Sass) -> None:
     for name, kernel in sass("shared_turns", "sm_90a").items():
-        loads, writes, stores, meets, _ = case.parts({"kernel": name, "ways": "1", "warps": "32"})
+        loads, writes, stores, meets, _ = case.parts(typed({"kernel": name, "ways": "1", "warps": "32"}))
         loop = kernel.main_loop
         assert loop is not None
         has = {"LDG": loads != "noload", "STS": writes, "LDS": True, "STG": stores}

@@ -19,6 +19,7 @@ from gpusim.evidence.toolchain.sass import KernelSass, read_sass
 
 CASE = load_case("tile_arrival")
 case = sys.modules[CASE.launch.__module__]
+typed = case.Row.of
 GPU = load_gpu("h200_sxm")
 whole_tensor = case.tensor
 CONFIGS = {group: CASE.configs(group, 1) for group in CASE.groups}
@@ -46,13 +47,13 @@ def test_stages_fit_and_boxes_are_legal() -> None:
     for config in ALL:
         launch = CASE.launch(config, False)
         assert 114 * 1024 < launch.smem_bytes <= 225 * 1024  # one CTA an SM, with room for the barriers
-        assert case.num_rows(config) % case.num_boxes(config) == 0
+        assert typed(config).num_rows % typed(config).num_boxes == 0
         (source,) = [item for item in launch.arguments if isinstance(item, MappedTensor | Input)]
         assert isinstance(source, MappedTensor) == (config["kernel"] == "tma")
         if isinstance(source, MappedTensor):
             box = source.tensor_map.box
-            assert box.num_bytes * case.num_boxes(config) == int(config["tile_bytes"])
-            assert int(config["tile_bytes"]) // case.num_boxes(config) % source.tensor_map.smem_alignment_bytes == 0
+            assert box.num_bytes * typed(config).num_boxes == int(config["tile_bytes"])
+            assert int(config["tile_bytes"]) // typed(config).num_boxes % source.tensor_map.smem_alignment_bytes == 0
         assert config["kernel"] == "tma" or config["kernel"].endswith(config["in_flight"])
 
 
@@ -71,8 +72,8 @@ def test_the_plan_has_a_word_for_each_field() -> None:
 
 def tiles_of(config: dict[str, str], rank: int) -> list[tuple[int, int]]:
     """(first row, column in bytes) of each tile that an SM loads, as the kernel reckons."""
-    num = case.num_ahead(config) + case.num_tiles(config)
-    steps, rows = case.num_steps(config), case.num_rows(config)
+    num = case.num_ahead(typed(config)) + case.num_tiles(typed(config))
+    steps, rows = case.num_steps(typed(config)), typed(config).num_rows
     panel = 0 if config["source"] in ("shared_l2", "pending") else case.PANEL_ROWS
     return [(rank * panel + tile % steps // 32 * rows, tile % steps % 32 * 128) for tile in range(num)]
 
@@ -81,11 +82,11 @@ def test_what_comes_from_hbm_is_read_once_and_what_stays_in_l2_is_read_before() 
     capacity_bytes = GPU.l2.capacity_bytes
     for config in ALL:
         tiles = tiles_of(config, 0)
-        assert max(row for row, _ in tiles) + case.num_rows(config) <= case.PANEL_ROWS
+        assert max(row for row, _ in tiles) + typed(config).num_rows <= case.PANEL_ROWS
         if config["source"] in ("hbm", "pending"):
             assert len(set(tiles)) == len(tiles)
         else:
-            ahead = case.num_ahead(config)
+            ahead = case.num_ahead(typed(config))
             assert set(tiles[ahead:]) <= set(tiles[:ahead])
             assert len(set(tiles)) * int(config["tile_bytes"]) * case.NUM_CTAS <= 0.3 * capacity_bytes
 
@@ -104,8 +105,8 @@ def test_the_expected_sum_is_that_of_the_tensors_words() -> None:
     assert (words % 2 == 0).all()  # so that none is what untouched shared memory holds
     for config, rank in ((one(kib=64, source="hbm"), 1), (one(kib=8, num_live=132), 131), (one(source="pending"), 1)):
         row, column = tiles_of(config, rank)[-1]
-        tile = words[row : row + case.num_rows(config), column // 4 : column // 4 + 32]
-        assert case.sum_of_last_tile(config, rank) == int(tile.sum(dtype=np.uint64)) % 2**32
+        tile = words[row : row + typed(config).num_rows, column // 4 : column // 4 + 32]
+        assert case.sum_of_last_tile(typed(config), rank) == int(tile.sum(dtype=np.uint64)) % 2**32
     whole_tensor.cache_clear()
 
 
@@ -114,8 +115,8 @@ def outputs_of(config: dict[str, str]) -> dict[str, np.ndarray]:
     arrays = {item.name: item.array.copy() for item in CASE.launch(config, False).arguments if isinstance(item, Output)}
     for rank, sm in enumerate(case.live_sms(int(config["num_live"]))):
         arrays["times"][rank] = (700, 950, 1000 + 10 * rank)
-        arrays["told"][rank] = (sm, case.sum_of_last_tile(config, rank), 900 * case.num_tiles(config), 0)
-    num_lines = case.num_rows(config) * arrays["times"][:, :, 0].size
+        arrays["told"][rank] = (sm, case.sum_of_last_tile(typed(config), rank), 900 * case.num_tiles(typed(config)), 0)
+    num_lines = typed(config).num_rows * arrays["times"][:, :, 0].size
     arrays["lines"][25], arrays["lines"][700 // case.BIN_CYCLES] = num_lines // 4, num_lines - num_lines // 4
     return arrays
 

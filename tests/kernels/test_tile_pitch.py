@@ -12,6 +12,7 @@ from gpusim.evidence.cases.case import Config, MappedTensor, load_case
 
 CASE = load_case("tile_pitch")
 case = sys.modules[CASE.launch.__module__]
+typed = case.Row.of
 GPU = load_gpu("h200_sxm")
 CONFIGS = {group: CASE.configs(group, 1) for group in CASE.groups}
 ALL = [config for configs in CONFIGS.values() for config in configs]
@@ -36,45 +37,45 @@ def test_configs_are_the_same_every_time_and_each_pitch_is_in_both_halves() -> N
 def test_every_walk_stays_within_the_tensor_and_those_of_l2_within_what_it_holds() -> None:
     for config in ALL:
         pitch = int(config["pitch_bytes"])
-        assert case.num_panels(config) * case.panel_rows(config) * pitch <= case.TENSOR_BYTES
-        assert int(config["shift_bytes"]) + case.num_columns(config) * int(config["row_bytes"]) <= pitch
-        touched = case.num_panels(config) * case.num_steps(config) * case.tile_bytes(config)
-        assert case.is_warm(config) or touched > 100 << 20
-        if case.is_warm(config):
+        assert case.num_panels(typed(config)) * case.panel_rows(typed(config)) * pitch <= case.TENSOR_BYTES
+        assert int(config["shift_bytes"]) + case.num_columns(typed(config)) * int(config["row_bytes"]) <= pitch
+        touched = case.num_panels(typed(config)) * case.num_steps(typed(config)) * typed(config).tile_bytes
+        assert typed(config).is_warm or touched > 100 << 20
+        if typed(config).is_warm:
             assert touched <= 20 << 20
-        assert case.num_smem_bytes(config) <= 224 * 1024
+        assert case.num_smem_bytes(typed(config)) <= 224 * 1024
 
 
 def test_the_plan_has_a_word_for_each_field_and_the_box_is_the_tile() -> None:
     for config in ALL:
         launch = CASE.launch(config, False)
         plan = np.frombuffer(launch.arguments[0].tobytes(), dtype="<u4")
-        assert len(plan) == 14 and plan[0] == len(case.walks(config))
+        assert len(plan) == 14 and plan[0] == len(case.walks(typed(config)))
         maps = [item.tensor_map for item in launch.arguments if isinstance(item, MappedTensor)]
         assert bool(maps) == (config["kernel"] == "tma")
-        assert all(item.box.num_bytes == case.tile_bytes(config) for item in maps)
+        assert all(item.box.num_bytes == typed(config).tile_bytes for item in maps)
 
 
 def answer(config: Config) -> dict[str, np.ndarray]:
     told = np.full((case.MOST_PLACES, 4), -1, dtype="<i8")
-    for sm, walk in case.walks(config).items():
-        told[sm] = sm, case.sum_of_last_stages(config, walk), case.lead_timed_behind(config)[1] * 100, 0
+    for sm, walk in case.walks(typed(config)).items():
+        told[sm] = sm, case.sum_of_last_stages(typed(config), walk), case.lead_timed_behind(typed(config))[1] * 100, 0
     return {"flags": np.zeros(case.FLAG_WORDS, dtype="<u4"), "told": told}
 
 
 def test_the_sum_of_the_last_stages_is_that_of_the_words_that_are_copied() -> None:
-    config = case.config_of("tma", rows=64, pitch_bytes=4112, shift_bytes=16)
-    walk, total = case.walks(config)[2], 0
-    steps, last = case.num_steps(config), case.num_all_steps(config)
+    config = case.Row("tma", rows=64, pitch_bytes=4112, shift_bytes=16)
+    walk, total = case.walks(typed(config))[2], 0
+    steps, last = case.num_steps(typed(config)), case.num_all_steps(typed(config))
     for number in range(last - 4, last):
         for row in range(walk.panel * 64, walk.panel * 64 + 64):
             first = (row * 4112 + 16 + number % steps * 128) // 4
             total += sum(idx * 0x9E3779B1 + 0x7F4A7C15 & 0xFFFFFFFF for idx in range(first, first + 32))
-    assert case.sum_of_last_stages(config, walk) == total % 2**32
+    assert case.sum_of_last_stages(typed(config), walk) == total % 2**32
 
 
 @pytest.mark.parametrize("kernel", ["tma", "cp_async_4"])
 def test_the_twin_of_an_aligned_tile_reads_what_it_asks_for(kernel: str) -> None:
-    config = case.config_of(kernel, num_live=1)
+    config = case.Row(kernel, num_live=1)
     found = CASE.predict(config, GPU)
-    assert found["lts__t_sectors_srcunit_tex_op_read.sum"] == case.num_all_steps(config) * case.tile_bytes(config) / 32
+    assert found["lts__t_sectors_srcunit_tex_op_read.sum"] == case.num_all_steps(typed(config)) * config.tile_bytes / 32

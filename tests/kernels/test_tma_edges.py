@@ -14,6 +14,7 @@ from gpusim.layout.swizzle import swizzle_mode
 
 CASE = load_case("tma_edges")
 case = sys.modules[CASE.launch.__module__]
+typed = case.Row.of
 CONFIGS = {group: CASE.configs(group, 1) for group in CASE.groups}
 
 
@@ -23,14 +24,14 @@ def test_configs_are_the_same_every_time_and_fit_into_an_sm() -> None:
     }  # fmt: skip
     for group, configs in CONFIGS.items():
         assert CASE.configs(group, 7) == configs
-        assert all(case.ring_bytes(config) <= case.ROOM_BYTES for config in configs)
+        assert all(case.ring_bytes(typed(config)) <= case.ROOM_BYTES for config in configs)
 
 
 @pytest.mark.parametrize("group", list(CONFIGS))
 def test_stages_hold_the_bytes_inside_and_zeros_behind_them(group: str) -> None:
     for config in CONFIGS[group][::7]:
         stages, boxes, height = (int(config[name]) for name in ("num_stages", "num_boxes", "box_rows"))
-        made = case.expected_smem(config)
+        made = case.expected_smem(typed(config))
         plain = made[np.asarray(swizzle_mode("128B")(np.arange(made.size)))].reshape(stages, boxes, height, case.ROW_BYTES)
         inside, columns = int(config["rows_inside"]), 2 * int(config["columns_inside"])
         edge = plain[:, -1]

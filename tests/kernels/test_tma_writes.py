@@ -13,6 +13,7 @@ from gpusim.machine.config import load_gpu
 CASE = load_case("tma_writes")
 TOY = load_gpu("toy")
 case = sys.modules[CASE.launch.__module__]
+typed = case.Row.of
 CONFIGS = [config for group in CASE.groups for config in CASE.configs(group, 1)]
 
 
@@ -34,8 +35,8 @@ def test_boxes_fit_into_shared_memory_and_lie_on_the_swizzles_repeat() -> None:
     for config in CONFIGS:
         launch = CASE.launch(config, True)
         assert launch.smem_bytes <= 227 * 1024
-        assert case.stride_bytes(config) % case.tensor_map(config).smem_alignment_bytes == 0
-        assert int(config["num_boxes"]) * case.tensor_map(config).box.num_bytes < 1 << 20  # what an mbarrier can expect
+        assert case.stride_bytes(typed(config)) % case.tensor_map(typed(config)).smem_alignment_bytes == 0
+        assert int(config["num_boxes"]) * case.tensor_map(typed(config)).box.num_bytes < 1 << 20
 
 
 def test_the_tensor_holds_all_boxes() -> None:
@@ -51,7 +52,7 @@ def test_the_tensor_holds_all_boxes() -> None:
 def test_a_chunk_lands_where_the_mode_says(swizzle: str, chunks: int) -> None:
     """Chunk c of row r goes to chunk c ^ (r * row bytes / 128 mod chunks) of its row."""
     inner = 16 * chunks
-    places, _ = case.landed(one(swizzle, inner, "16"), inner)
+    places, _ = case.landed(typed(one(swizzle, inner, "16")), inner)
     for row in range(16):
         for chunk in range(chunks):
             moved = chunk ^ (row * inner // 128 % chunks)
@@ -60,7 +61,7 @@ def test_a_chunk_lands_where_the_mode_says(swizzle: str, chunks: int) -> None:
 
 def outputs_of(config: dict[str, str], pitch: int) -> dict[str, np.ndarray]:
     """What a launch must leave where rows are ``pitch`` bytes apart, byte by byte out of the tensor."""
-    num_boxes, inner, rows = int(config["num_boxes"]), int(config["inner_bytes"]), case.rows_of(config)
+    num_boxes, inner, rows = int(config["num_boxes"]), int(config["inner_bytes"]), typed(config).rows
     (smem, _) = [item.array.copy() for item in CASE.launch(config, False).arguments if isinstance(item, Output)]
     for box in range(num_boxes):
         for row in range(rows):
@@ -70,7 +71,7 @@ def outputs_of(config: dict[str, str], pitch: int) -> dict[str, np.ndarray]:
                 place = row * pitch + byte
                 bits = {"none": 0, "32B": 1, "64B": 3, "128B": 7}[config["swizzle"]]
                 place ^= (place >> 7 & bits) << 4
-                smem[box * case.stride_bytes(config) + place] = word >> 8 * (at % 4) & 255
+                smem[box * case.stride_bytes(typed(config)) + place] = word >> 8 * (at % 4) & 255
     return {"smem": smem, "times": np.array([40, 700, 1500, 0], dtype="<i8")}
 
 

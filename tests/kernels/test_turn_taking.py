@@ -16,6 +16,7 @@ from gpusim.evidence.toolchain.sass import KernelSass
 Sass = Callable[[str, str], dict[str, KernelSass]]
 CASE = load_case("turn_taking")
 case = sys.modules[CASE.launch.__module__]
+typed = case.Row.of
 GPU = load_gpu("h200_sxm")
 ALL = [config for group in CASE.groups for config in CASE.configs(group, 1)]
 
@@ -35,7 +36,7 @@ def test_sums_stay_exact_and_launches_fit() -> None:
     for config in ALL:
         assert CASE.launch(config, False).smem_bytes < 227 * 1024
         if config["n"] != "0":
-            assert case.num_products(config) * np.abs(case.product(int(config["n"]))).max() < 1 << 24
+            assert typed(config).num_products * np.abs(case.product(int(config["n"]))).max() < 1 << 24
 
 
 # ---------------------------------------------------------------------------------------------- SASS
@@ -102,7 +103,7 @@ def outputs_of(config: dict[str, str]) -> dict[str, np.ndarray]:
     """What a launch must leave whose clocks go on by a thousand."""
     found = {item.name: item.array.copy() for item in CASE.launch(config, False).arguments if isinstance(item, Output)}
     found["sums"][:], found["words"][:], found["out"][:] = (
-        case.wanted_sums(config), case.wanted_words(config), case.wanted_out(config),
+        case.wanted_sums(typed(config)), case.wanted_words(typed(config)), case.wanted_out(typed(config)),
     )  # fmt: skip
     found["cycles"][:] = 1000 * np.arange(1, 17)
     return found
@@ -136,14 +137,14 @@ def walked(config: dict[str, str], thread: int) -> int:
 @pytest.mark.parametrize("kind", case.KINDS)
 def test_words_are_what_a_walk_through_the_items_makes_of_them(kind: str) -> None:
     config = one(f"beside_n64_{kind}", turns=20)
-    words = case.wanted_words(config)
+    words = case.wanted_words(typed(config))
     assert all(int(words[thread]) == walked(config, thread) for thread in range(0, 128, 37))
 
 
 def test_pairs_of_sums_are_rounded_to_even() -> None:
     config = one("turns_n64_near", steps=8)
-    exact = case.product(64) * case.num_products(config)
-    kept = (case.wanted_out(config)[64:, :64].astype(np.uint32) << 16).view(np.float32)
+    exact = case.product(64) * typed(config).num_products
+    kept = (case.wanted_out(typed(config))[64:, :64].astype(np.uint32) << 16).view(np.float32)
     assert np.abs(kept - exact).max() <= 2.0**-8 * np.abs(exact).max()
 
 

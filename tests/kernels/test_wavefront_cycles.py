@@ -13,12 +13,13 @@ from gpusim.machine.config import load_gpu
 CASE = load_case("wavefront_cycles")
 TOY = load_gpu("toy")
 case = sys.modules[CASE.launch.__module__]
+typed = case.Row.of
 CONFIGS = [config for group in CASE.groups for config in CASE.configs(group, 1)]
 
 
 def outputs_of(config: dict[str, str], cycles: int) -> dict[str, np.ndarray]:
     """What the kernel leaves: eight times the lane's words, folded, and two looks at the clock."""
-    addresses, active = case.lanes_of(config)
+    addresses, active = case.lanes_of(typed(config))
     folds = np.full(case.NUM_LANES, 0xA5A5A5A5, dtype=np.uint32)
     times = np.zeros((case.NUM_LANES, 2), dtype=np.int64)
     for thread in range(case.NUM_LANES):
@@ -34,7 +35,7 @@ def outputs_of(config: dict[str, str], cycles: int) -> dict[str, np.ndarray]:
 
 def test_loads_are_aligned_and_inside_the_buffer() -> None:
     for config in CONFIGS:
-        addresses, active = case.lanes_of(config)
+        addresses, active = case.lanes_of(typed(config))
         size = case.BYTES[config["kernel"]]
         assert active.any() and (addresses % size == 0).all() and addresses.min() >= 0
         assert addresses.max() + size <= case.SMEM_BYTES
@@ -49,7 +50,7 @@ def test_the_counters_differ_on_a_hundred_of_them_and_agree_on_most() -> None:
 
 def test_cycles_are_from_the_first_warps_begin_to_the_last_ones_end() -> None:
     for config in CONFIGS[::37]:
-        active = case.lanes_of(config)[1]
+        active = case.lanes_of(typed(config))[1]
         outputs = outputs_of(config, 9000)
         begins = [1000 + thread % 3 for thread in range(case.NUM_LANES) if active[thread % 32]]
         found = CASE.check(config, outputs)

@@ -16,6 +16,7 @@ from gpusim.workload.smem.wgmma_operands import WgmmaDescriptor
 CASE = load_case("wgmma_operands")
 TOY = load_gpu("toy")
 case = sys.modules[CASE.launch.__module__]
+typed = case.Row.of
 CONFIGS = [config for group in CASE.groups for config in CASE.configs(group, 1)]
 
 
@@ -62,7 +63,7 @@ def read_operand(image: NDArray[np.uint8], bits: int, major: str, rows: int, dty
 @pytest.mark.parametrize("group", list(CASE.groups))
 def test_the_descriptors_find_the_operands_of_the_product(group: str) -> None:
     for config in CASE.configs(group, 1)[::3]:
-        made = case._operands_of(config)
+        made = case._operands_of(typed(config))
         n, dtype, majors = int(config["n"]), config["dtype"], config["majors"]
         b = read_operand(made["b"], made["b_descriptor"], majors[1], n, dtype)
         a = decoded(made["a_rows"], dtype)
@@ -73,13 +74,13 @@ def test_the_descriptors_find_the_operands_of_the_product(group: str) -> None:
 
 def answers(config: dict[str, str]) -> dict[str, NDArray[np.generic]]:
     """What the kernel must leave after two rounds: PTX's fragment of D, thread by thread."""
-    product = case._operands_of(config)["product"]
+    product = case._operands_of(typed(config))["product"]
     sums = np.empty((product.shape[1] // 2, 128), dtype="<i4" if config["dtype"] == "int8" else "<f4")
     for thread in range(128):
         for register in range(len(sums)):
             row = 16 * (thread // 32) + thread % 32 // 4 + 8 * (register >> 1 & 1)
             column = 8 * (register >> 2) + 2 * (thread % 4) + (register & 1)
-            sums[register, thread] = product[row, column] * 2 * case.num_wgmmas(config)
+            sums[register, thread] = product[row, column] * 2 * case.num_wgmmas(typed(config))
     return {"d": sums, "times": np.array([1234, 2], dtype="<i8")}
 
 
@@ -87,7 +88,8 @@ def test_sums_are_whole_numbers_that_fp8_sums_still_hold() -> None:
     """fp8 products are summed with some 13 bits behind the leading one."""
     for config in CASE.configs("every_type", 1):
         if config["dtype"] == "fp8":
-            most = np.abs(case._operands_of(config)["product"]).max() * case.num_wgmmas(config) * case.NUM_ROUNDS
+            times = case.num_wgmmas(typed(config)) * case.NUM_ROUNDS
+            most = np.abs(case._operands_of(typed(config))["product"]).max() * times
             assert most < 2**12
 
 

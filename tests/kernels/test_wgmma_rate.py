@@ -24,6 +24,7 @@ Sass = Callable[[str, str], dict[str, KernelSass]]
 
 CASE = remembering(load_case("wgmma_rate"))
 case = sys.modules[CASE.launch.__module__]
+typed = case.Row.of
 CONFIGS = [config for group in CASE.groups for config in CASE.configs(group, 1)]
 WGMMAS = ("HGMMA", "QGMMA", "IGMMA")
 TENSOR = {"bf16": "HGMMA", "fp16": "HGMMA", "tf32": "HGMMA", "fp8": "QGMMA", "int8": "IGMMA"}
@@ -156,7 +157,7 @@ def test_data_are_normal_numbers_that_the_type_has(name: str) -> None:
 
 def answers(config: dict[str, str]) -> dict[str, Any]:
     """What a launch must leave: sums added one product after the other, thread by thread."""
-    lengths, num_groups = case.lengths_of(config), max(int(config["num_warpgroups"]), 1)
+    lengths, num_groups = case.lengths_of(typed(config)), max(int(config["num_warpgroups"]), 1)
     outputs: dict[str, Any] = {}
     ends = 150 + 720 * np.repeat(lengths[:, None].astype(np.int64), 4 * num_groups, 1)
     outputs["times"] = np.stack([np.full_like(ends, 100), ends], -1)

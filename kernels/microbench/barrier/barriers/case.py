@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusim.evidence.cases.case import (
-    Case,
-    Config,
-    Fitted,
-    FittedConstant,
-    Group,
-    KernelLaunch,
-    Output,
-    Outputs,
-    WrongAnswer,
-    by_value,
-)
+from gpusim.evidence.cases.case import Case, Fitted, FittedConstant, Group, Outputs, WrongAnswer
+from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.launch_args import KernelLaunch, Output, by_value
+from gpusim.evidence.cases.output_check import wrong_if
+from gpusim.evidence.cases.parameters import fitted_constant, slopes_of_pairs
 from gpusim.machine.config import GpuSpec
 from gpusim.simulate.run import simulate
 from gpusim.workload import ops
@@ -58,56 +53,58 @@ CHECK_CYCLES = 101.2
 BATCH_LOADS, BATCH_CYCLES = 4, 74.2
 """A stream's loads come in fours, with addresses before and sums behind."""
 
-FIELDS = {"count": 1, "warps": 1, "lanes": 0, "partner": 0, "busy": 0, "hint_ns": 0, "loads": 0, "only_first": 0,
-          "cluster": 1, "clusters": 1}  # fmt: skip
-"""Columns, with what stands in one that says nothing."""
+@dataclass(frozen=True)
+class Row(ConfigRow):
+    """One config; what a probe does not have keeps its default."""
+
+    kernel: str
+    count: int = 1
+    warps: int = 1
+    lanes: int = 0
+    partner: int = 0
+    busy: int = 0
+    hint_ns: int = 0
+    loads: int = 0
+    only_first: int = 0
+    cluster: int = 1
+    clusters: int = 1
 
 
-def _config(kernel: str, **fields: int) -> Config:
-    return {"kernel": kernel, **{name: str(fields.get(name, default)) for name, default in FIELDS.items()}}
+FIELDS = Row.names()[1:]
 
 
-def _counted(name: str, counts: tuple[int, ...] = COUNTS, **fields: int) -> list[Config]:
-    return [_config(f"{name}_{count}", count=count, **fields) for count in counts]
+def _counted(name: str, counts: tuple[int, ...] = COUNTS, **fields: int) -> list[Row]:
+    return [Row(f"{name}_{count}", count=count, **fields) for count in counts]
 
 
-def warp(seed: int) -> list[Config]:
+def warp() -> list[Row]:
     """Chains of shuffles and votes, and nothing at all."""
-    del seed  # a sweep, the same for every seed
     return [config for name in ("empty", *WARP_OPS) for config in _counted(name)]
 
 
-def bar(seed: int) -> list[Config]:
+def bar() -> list[Row]:
     """Thread barriers by warps that take part."""
-    del seed  # a sweep, the same for every seed
     found = [
         config for warps in (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 28, 32) for config in _counted("bar_sync", warps=warps)
     ]
     halves = (2, 4, 6, 8, 12, 16, 24, 32)
     found += [config for warps in halves for config in _counted("bar_ping_pong", warps=warps)]
-    return found + [_config("bar_arrive_1", warps=warps) for warps in halves]
+    return found + [Row("bar_arrive_1", warps=warps) for warps in halves]
 
 
-def fences(seed: int) -> list[Config]:
+def fences() -> list[Row]:
     """Fences that every GPU has: alone, behind a store to shared and to global memory."""
-    del seed  # a sweep, the same for every seed
-    found = [
-        config for fence in FENCES_80 for before in ("", "_after_st_shared") for config in _counted(fence + before)
-    ]
-    return found + [
-        config for fence in FENCES_80[:3] for config in _counted(f"{fence}_after_st_global")
-    ]  # fmt: skip
+    found = [config for fence in FENCES_80 for before in ("", "_after_st_shared") for config in _counted(fence + before)]
+    return found + [config for fence in FENCES_80[:3] for config in _counted(f"{fence}_after_st_global")]
 
 
-def fences_90(seed: int) -> list[Config]:
+def fences_90() -> list[Row]:
     """Fences of Hopper."""
-    del seed  # a sweep, the same for every seed
     return [config for fence in FENCES_90 for before in ("", "_after_st_shared") for config in _counted(fence + before)]
 
 
-def mbarrier(seed: int) -> list[Config]:
+def mbarrier() -> list[Row]:
     """The CTA's own mbarriers."""
-    del seed  # a sweep, the same for every seed
     found = [config for lanes in (1, 2, 4, 8, 16, 32) for config in _counted("mbarrier_arrive", lanes=lanes)]
     for name in ("arrive_expect_tx", "test_wait_done", "try_wait_done", "test_wait_pending", "self"):
         found += _counted(f"mbarrier_{name}")
@@ -116,13 +113,12 @@ def mbarrier(seed: int) -> list[Config]:
             found += _counted(name, warps=8, partner=partner)
     for busy in (3, 7, 15, 30):
         found += _counted("mbarrier_ping_pong", warps=busy + 2, partner=1, busy=busy)
-    found.append(_config("mbarrier_try_wait_pending_1"))
-    return found + [_config("mbarrier_try_wait_hint_1", hint_ns=hint_ns) for hint_ns in (0, 100, 1000, 10_000, 100_000)]
+    found.append(Row("mbarrier_try_wait_pending_1"))
+    return found + [Row("mbarrier_try_wait_hint_1", hint_ns=hint_ns) for hint_ns in (0, 100, 1000, 10_000, 100_000)]
 
 
-def cluster(seed: int) -> list[Config]:
+def cluster() -> list[Row]:
     """Arrivals, words and loads between two CTAs of a cluster, and barriers of all of it."""
-    del seed  # a sweep, the same for every seed
     found = []
     for size in (2, 4, 8):
         for partner in range(size):
@@ -141,8 +137,8 @@ def cluster(seed: int) -> list[Config]:
     return found
 
 
-def _clustered(name: str, counts: tuple[int, ...], *, cluster: int, **fields: int) -> list[Config]:
-    return [_config(f"{name}_{count}_c{cluster}", count=count, cluster=cluster, **fields) for count in counts]
+def _clustered(name: str, counts: tuple[int, ...], *, cluster: int, **fields: int) -> list[Row]:
+    return [Row(f"{name}_{count}_c{cluster}", count=count, cluster=cluster, **fields) for count in counts]
 
 
 def max_clusters(size: int) -> int:
@@ -150,63 +146,52 @@ def max_clusters(size: int) -> int:
     return {1: NUM_SMS, 2: 66, 4: 30, 8: 15, 16: 4}[size]
 
 
-def dsmem(seed: int) -> list[Config]:
+def dsmem() -> list[Row]:
     """Streams of 16 bytes a thread to and from a neighbour's shared memory."""
-    del seed  # a sweep, the same for every seed
     found = []
     for size in (2, 4, 8):
         for name in ("dsmem_load", "dsmem_store"):
             for warps in (1, 2, 4, 8, 16, 32):
                 kinds = [(1, 1), (0, 1)] + ([(0, max_clusters(size))] if warps in (8, 32) else [])
                 for only_first, clusters in kinds:
-                    found += [
-                        _config(
-                            f"{name}_c{size}", cluster=size, partner=1, warps=warps, loads=loads, only_first=only_first,
-                            clusters=clusters,
-                        ) for loads in (4, 8, 16, 32)
-                    ]  # fmt: skip
+                    found += Row.sweep(
+                        kernel=f"{name}_c{size}", cluster=size, partner=1, warps=warps, only_first=only_first,
+                        clusters=clusters, loads=(4, 8, 16, 32),
+                    )  # fmt: skip
     return found
 
 
-def cluster_16(seed: int) -> list[Config]:
+def cluster_16() -> list[Row]:
     """Barriers of sixteen CTAs, which the launch must allow as a size that is not portable."""
-    del seed  # a sweep, the same for every seed
     return [
         config for warps in (1, 4, 12) for name in ("cluster_barrier", "cluster_barrier_relaxed")
         for config in _clustered(name, (1, 4), cluster=16, warps=warps)
     ]  # fmt: skip
 
 
-def registers(seed: int) -> list[Config]:
+def registers() -> list[Row]:
     """Give and take registers by setmaxnreg: where they are free, and where another warpgroup must give them first."""
-    del seed  # a sweep, the same for every seed
-    return [_config("setmaxnreg_alone", warps=12), _config("setmaxnreg_hand_over", warps=12)]
+    return [Row("setmaxnreg_alone", warps=12), Row("setmaxnreg_hand_over", warps=12)]
 
 
 # ---------------------------------------------------------------------------------------------- launch and check
 
 
-def launch(config: Config, is_counted: bool) -> KernelLaunch:
+def launch(config: Row) -> KernelLaunch:
     """One launch of all rounds."""
-    del is_counted
-    of = {name: int(config[name]) for name in FIELDS}
-    probe = np.array(
-        [of["lanes"], of["partner"], of["busy"], of["hint_ns"], of["loads"], of["only_first"]], dtype="<u4"
-    )
-    num_samples = NUM_ROUNDS * max(2, of["clusters"])
+    probe = [config.lanes, config.partner, config.busy, config.hint_ns, config.loads, config.only_first]
+    num_samples = NUM_ROUNDS * max(2, config.clusters)
     return KernelLaunch(
-        kernel=config["kernel"],
+        kernel=config.kernel,
         arguments=(
-            by_value(probe), Output("samples", np.full(num_samples, -1, dtype="<i8")),
+            by_value(np.array(probe, dtype="<u4")), Output("samples", np.full(num_samples, -1, dtype="<i8")),
             Output("result", np.full(NUM_RESULTS, 0xFFFFFFFF, dtype="<u4")),
         ),
-        grid=(of["cluster"] * of["clusters"], 1, 1),
-        block=(32 * of["warps"], 1, 1),
-        has_large_cluster=of["cluster"] > 8,
+        grid=(config.cluster * config.clusters, 1, 1), block=(32 * config.warps, 1, 1), has_large_cluster=config.cluster > 8,
     )  # fmt: skip
 
 
-def stem(config: Config) -> str:
+def stem(config: Mapping[str, str]) -> str:
     """The probe's name, without its count and cluster: ``remote_arrive`` of ``remote_arrive_4_c2``."""
     name = config["kernel"]
     if name.startswith("setmaxnreg"):
@@ -215,10 +200,10 @@ def stem(config: Config) -> str:
     return name if name.startswith("dsmem_") and "chain" not in name else name.removesuffix(f"_{config['count']}")
 
 
-def expected(config: Config) -> NDArray[np.int64]:
+def expected(config: Row) -> NDArray[np.int64]:
     """What each thread of a launch must leave in ``result``, int64[threads]; -1 where anything will do."""
-    name, count, warps = stem(config), int(config["count"]), int(config["warps"])
-    size, partner = int(config["cluster"]), int(config["partner"])
+    name, count, warps = stem(config), config.count, config.warps
+    size, partner = config.cluster, config.partner
     lanes = np.arange(32 * warps)
     all_of = np.full(32 * warps * size, -1, dtype=np.int64)
     steps = NUM_ROUNDS * count
@@ -273,16 +258,16 @@ def _after_chain(name: str, steps: int) -> NDArray[np.int64]:
     return values
 
 
-def _after_stream(config: Config) -> NDArray[np.int64]:
+def _after_stream(config: Row) -> NDArray[np.int64]:
     """Sums of what was loaded; of stores, how many words hold what the neighbour has written."""
-    warps, size, partner = int(config["warps"]), int(config["cluster"]), int(config["partner"])
-    num_threads, num_loads = 32 * warps, int(config["loads"])
+    warps, size, partner = config.warps, config.cluster, config.partner
+    num_threads, num_loads = 32 * warps, config.loads
     threads = np.arange(num_threads)
     sums = np.zeros((size, num_threads), dtype=np.int64)
     for rank in range(size):
         if stem(config) == "dsmem_store":
             sums[rank] = len(range(0, 8192, num_threads)) if 8192 % num_threads == 0 else -1
-        elif not int(config["only_first"]) or rank == 0:
+        elif not config.only_first or rank == 0:
             owner = (rank + partner) % size * 0x10000
             for idx in range(num_loads):
                 first = owner + (idx * num_threads + threads) * 4 % 8192
@@ -292,7 +277,7 @@ def _after_stream(config: Config) -> NDArray[np.int64]:
     return np.asarray(sums.reshape(-1) & 0xFFFFFFFF)
 
 
-def check(config: Config, outputs: Outputs) -> dict[str, float]:
+def check(config: Row, outputs: Outputs) -> dict[str, float]:
     """Quantiles of the rounds after the first ones, of all clusters.
 
     Raises:
@@ -305,37 +290,36 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
         thread = int(wrong[0])
         raise WrongAnswer(f"thread {thread} counts {got[thread]}, not {wanted[thread]}; {len(wrong)} threads are wrong")
     samples = outputs["samples"].astype(np.int64)
-    if config["kernel"] == "setmaxnreg_hand_over":
+    if config.kernel == "setmaxnreg_hand_over":
         gave, *got_them = (float(cycles) for cycles in samples[:3])
         return _values(np.array(got_them)) | {"second_cycles": gave}
-    if config["kernel"] == "setmaxnreg_alone":
+    if config.kernel == "setmaxnreg_alone":
         gave, took = (samples[NUM_ROUNDS * idx + NUM_WARM_UP : NUM_ROUNDS * (idx + 1)] for idx in (0, 1))
         return _values(took) | {"second_cycles": float(np.median(gave))}
-    rows = samples[: NUM_ROUNDS * int(config["clusters"])].reshape(-1, NUM_ROUNDS)
+    rows = samples[: NUM_ROUNDS * config.clusters].reshape(-1, NUM_ROUNDS)
     return long_too(config, _values(rows[:, NUM_WARM_UP:].reshape(-1)))
 
 
 def _values(samples: NDArray[Any]) -> dict[str, float]:
-    if samples.min() < 0 or samples.max() <= 0:
-        raise WrongAnswer(f"the clock says {samples.min()} to {samples.max()} cycles")
+    wrong_if(samples.min() < 0 or samples.max() <= 0, f"the clock says {samples.min()} to {samples.max()} cycles")
     return {
         "cycles": float(np.median(samples)), "least_cycles": float(samples.min()),
         "p90_cycles": float(np.quantile(samples, 0.9)), "most_cycles": float(samples.max()),
     }  # fmt: skip
 
 
-def long_too(config: Config, values: dict[str, float]) -> dict[str, float]:
+def long_too(config: Row, values: dict[str, float]) -> dict[str, float]:
     """``cycles`` by a second name where they are of a stream or of as many steps as there are: the readings weigh least."""
-    is_long = int(config["count"]) == COUNTS[-1] or num_bytes(config) > 0
+    is_long = config.count == COUNTS[-1] or num_bytes(config) > 0
     return {**values, "long_cycles": values["cycles"]} if is_long else values
 
 
-def num_bytes(config: Config) -> int:
+def num_bytes(config: Mapping[str, str]) -> int:
     """Bytes that one CTA moves in a round of a stream; 0 of other probes."""
     return 16 * 32 * int(config["warps"]) * int(config["loads"])
 
 
-def derive(row: Config) -> dict[str, float]:
+def derive(row: Mapping[str, str]) -> dict[str, float]:
     """Cycles of a step, the readings' share included; bytes a cycle of a stream."""
     if not row.get("cycles"):
         return {}
@@ -348,17 +332,15 @@ def derive(row: Config) -> dict[str, float]:
 # ---------------------------------------------------------------------------------------------- the simulator's answer
 
 
-def twin(config: Config, num_steps: int) -> Launch | None:
+def twin(config: Row, num_steps: int) -> Launch | None:
     """The probe in the simulator's words, ``num_steps`` steps long; None where it has no word for it."""
-    name, warps = stem(config), int(config["warps"])
-    size, lanes = int(config["cluster"]), int(config["lanes"])
+    name, size, threads = stem(config), config.cluster, 32 * config.warps
     roles = _roles_of(name, config, num_steps)
     if roles is None:
         return None
-    arrivals = max(1, lanes * max(num_steps, 1)) if name == "mbarrier_arrive" else 1
-    threads = 32 * warps
+    arrivals = max(1, config.lanes * max(num_steps, 1)) if name == "mbarrier_arrive" else 1
     return Launch(
-        kernel=config["kernel"], num_ctas=size, num_tiles=size, cluster_size=size, roles=tuple(roles),
+        kernel=config.kernel, num_ctas=size, num_tiles=size, cluster_size=size, roles=tuple(roles),
         mbarriers=(
             Mbarrier(name="many", num_arrivals=max(arrivals, num_steps, 1)), Mbarrier(name="one", num_arrivals=1),
             Mbarrier(name="two", num_arrivals=1),
@@ -367,20 +349,12 @@ def twin(config: Config, num_steps: int) -> Launch | None:
     )  # fmt: skip
 
 
-def _role(name: str, num_warps: int, program: Any) -> WarpRole:
-    return WarpRole(name=name, num_warps=num_warps, program=program)
+def _role(name: str, num_warps: int, program: Any, *arguments: Any) -> WarpRole:
+    return WarpRole(name=name, num_warps=num_warps, program=partial(program, *arguments))
 
 
-def _roles_of(name: str, config: Config, num_steps: int) -> list[WarpRole] | None:
-    warps, partner = int(config["warps"]), int(config["partner"])
-
-    def each(*of_step: ops.Op) -> list[WarpRole]:
-        def program(cta: RoleContext) -> Program:
-            for _ in range(num_steps):
-                yield from of_step
-
-        return [_role("all", warps, program)]
-
+def _roles_of(name: str, config: Row, num_steps: int) -> list[WarpRole] | None:
+    warps, partner = config.warps, config.partner
     simple: dict[str, tuple[ops.Op, ...]] = {
         "bar_sync": (ops.Syncthreads(),), "fence_proxy_async_shared": (ops.FenceProxyAsync(),),
         "fence_mbarrier_init": (ops.FenceMbarrierInit(),), "mbarrier_arrive": (ops.MbarrierArrive("many", 0),),
@@ -391,110 +365,83 @@ def _roles_of(name: str, config: Config, num_steps: int) -> list[WarpRole] | Non
     } | dict.fromkeys(("fence_gpu", "fence_sc_gpu", "fence_cluster"), (ops.FenceAcqRel(),))  # fmt: skip
     simple |= dict.fromkeys(SHUFFLES, (ops.Shfl(1, is_chain=True),))
     if name in simple:
-        return each(*simple[name])
-    if name == "remote_arrive":
-        release = (ops.FenceAcqRel(), ops.MbarrierArrive("many", 0, cta_rank=partner))
-        return [_role("all", 1, _only_first(lambda: release * num_steps))]
-    if name == "dsmem_chain" and partner:
-        return [_role("all", 1, _chain(num_steps, partner))]
-    if name == "mbarrier_self":
-        return [_role("all", 1, _self_rounds(num_steps))]
+        return [_role("all", warps, _each, simple[name] * num_steps)]
+    of_one: dict[str, tuple[Any, ...]] = {
+        "remote_arrive": (_remote_arrivals, num_steps, partner), "mbarrier_self": (_self_rounds, num_steps),
+        "ping_pong": (_between_ctas, num_steps, partner), "st_async": (_words, num_steps, partner),
+    } | ({"dsmem_chain": (_chain, num_steps, partner)} if partner else {})  # fmt: skip
+    if name in of_one:
+        return [_role("all", 1, *of_one[name])]
     if name == "mbarrier_ping_pong":
-        return [_role("asks", 1, _asks(num_steps)), _role("answers", 1, _answers(num_steps))]
-    if name == "ping_pong":
-        return [_role("all", 1, _between_ctas(num_steps, partner))]
-    if name == "st_async":
-        return [_role("all", 1, _words(num_steps, partner))]
+        return [_role("asks", 1, _asks, num_steps), _role("answers", 1, _answers, num_steps)]
     if name == "bar_ping_pong":
         half = max(1, warps // 2)
-        asks, answers = _bars(num_steps, is_first=True), _bars(num_steps, is_first=False)
-        return [_role("asks", half, asks), _role("answers", half, answers)]
+        return [_role("asks", half, _bar_asks, num_steps), _role("answers", half, _bar_answers, num_steps)]
     if name == "dsmem_load":
-        program = _stream(num_steps, config)
-        return [_role(f"warp_{warp}", 1, program) for warp in range(warps)]
+        return [_role(f"warp_{warp}", 1, _stream, num_steps, config) for warp in range(warps)]
     return None
 
 
-def _only_first(made: Any) -> Any:
-    def program(cta: RoleContext) -> Program:
-        if not cta.cta_rank:
-            yield from made()
-
-    return program
+def _each(steps: tuple[ops.Op, ...], _cta: RoleContext) -> Program:
+    yield from steps
 
 
-def _chain(num_steps: int, partner: int) -> Any:
-    def program(cta: RoleContext) -> Any:
-        for _ in range(num_steps if not cta.cta_rank else 0):
-            token = yield ops.DsmemLoad(partner, 8)
-            yield ops.Use(token)
-
-    return program
+def _remote_arrivals(num_steps: int, partner: int, cta: RoleContext) -> Program:
+    for _ in range(0 if cta.cta_rank else num_steps):
+        yield ops.FenceAcqRel()
+        yield ops.MbarrierArrive("many", 0, cta_rank=partner)
 
 
-def _self_rounds(num_steps: int) -> Any:
-    def program(cta: RoleContext) -> Program:
-        for step in range(num_steps):
-            yield ops.MbarrierArrive("one", 0)
+def _chain(num_steps: int, partner: int, cta: RoleContext) -> Any:
+    for _ in range(0 if cta.cta_rank else num_steps):
+        yield ops.Use((yield ops.DsmemLoad(partner, 8)))
+
+
+def _self_rounds(num_steps: int, _cta: RoleContext) -> Program:
+    for step in range(num_steps):
+        yield ops.MbarrierArrive("one", 0)
+        yield ops.MbarrierWait("one", 0, step & 1)
+
+
+def _asks(num_steps: int, _cta: RoleContext) -> Program:
+    for step in range(num_steps):
+        yield ops.MbarrierArrive("one", 0)
+        yield ops.MbarrierWait("two", 0, step & 1)
+
+
+def _answers(num_steps: int, _cta: RoleContext) -> Program:
+    for step in range(num_steps):
+        yield ops.MbarrierWait("one", 0, step & 1)
+        yield ops.MbarrierArrive("two", 0)
+
+
+def _between_ctas(num_steps: int, partner: int, cta: RoleContext) -> Program:
+    for step in range(num_steps):
+        if cta.cta_rank == 0:
+            yield ops.FenceAcqRel()
+            yield ops.MbarrierArrive("one", 0, cta_rank=partner)
             yield ops.MbarrierWait("one", 0, step & 1)
-
-    return program
-
-
-def _asks(num_steps: int) -> Any:
-    def program(cta: RoleContext) -> Program:
-        for step in range(num_steps):
-            yield ops.MbarrierArrive("one", 0)
-            yield ops.MbarrierWait("two", 0, step & 1)
-
-    return program
-
-
-def _answers(num_steps: int) -> Any:
-    def program(cta: RoleContext) -> Program:
-        for step in range(num_steps):
+        elif cta.cta_rank == partner:
             yield ops.MbarrierWait("one", 0, step & 1)
-            yield ops.MbarrierArrive("two", 0)
-
-    return program
-
-
-def _between_ctas(num_steps: int, partner: int) -> Any:
-    def program(cta: RoleContext) -> Program:
-        for step in range(num_steps):
-            if cta.cta_rank == 0:
-                yield ops.FenceAcqRel()
-                yield ops.MbarrierArrive("one", 0, cta_rank=partner)
-                yield ops.MbarrierWait("one", 0, step & 1)
-            elif cta.cta_rank == partner:
-                yield ops.MbarrierWait("one", 0, step & 1)
-                yield ops.FenceAcqRel()
-                yield ops.MbarrierArrive("one", 0, cta_rank=0)
-
-    return program
+            yield ops.FenceAcqRel()
+            yield ops.MbarrierArrive("one", 0, cta_rank=0)
 
 
-def _words(num_steps: int, partner: int) -> Any:
-    check = _rest(CHECK_CYCLES)
-
-    def program(cta: RoleContext) -> Program:
-        if num_steps and cta.cta_rank in (0, partner):
-            yield ops.MbarrierArriveExpectTx("one", 0, 4)
-        yield ops.ClusterArrive()
-        yield ops.ClusterWait()
-        for step in range(num_steps):
-            last = step == num_steps - 1
-            if cta.cta_rank == 0:
-                yield ops.StAsync(partner, 4, "one", 0)
-            if cta.cta_rank in (0, partner):
-                yield ops.MbarrierWait("one", 0, step & 1)
-                if not last:
-                    yield ops.MbarrierArriveExpectTx("one", 0, 4)
-                yield check
-            if cta.cta_rank == partner:
-                yield ops.StAsync(0, 4, "one", 0)
-
-    return program
+def _words(num_steps: int, partner: int, cta: RoleContext) -> Program:
+    if num_steps and cta.cta_rank in (0, partner):
+        yield ops.MbarrierArriveExpectTx("one", 0, 4)
+    yield ops.ClusterArrive()
+    yield ops.ClusterWait()
+    for step in range(num_steps):
+        if cta.cta_rank == 0:
+            yield ops.StAsync(partner, 4, "one", 0)
+        if cta.cta_rank in (0, partner):
+            yield ops.MbarrierWait("one", 0, step & 1)
+            if step < num_steps - 1:
+                yield ops.MbarrierArriveExpectTx("one", 0, 4)
+            yield _rest(CHECK_CYCLES)
+        if cta.cta_rank == partner:
+            yield ops.StAsync(0, 4, "one", 0)
 
 
 def _rest(cycles: float) -> ops.Op:
@@ -502,33 +449,25 @@ def _rest(cycles: float) -> ops.Op:
     return ops.Alu(cycles / 2)
 
 
-def _bars(num_steps: int, *, is_first: bool) -> Any:
-    def program(cta: RoleContext) -> Program:
-        for _ in range(num_steps):
-            if is_first:
-                yield ops.BarArrive("to")
-                yield ops.BarSync("back")
-            else:
-                yield ops.BarSync("to")
-                yield ops.BarArrive("back")
-
-    return program
+def _bar_asks(num_steps: int, _cta: RoleContext) -> Program:
+    for _ in range(num_steps):
+        yield ops.BarArrive("to")
+        yield ops.BarSync("back")
 
 
-def _stream(num_steps: int, config: Config) -> Any:
+def _bar_answers(num_steps: int, _cta: RoleContext) -> Program:
+    for _ in range(num_steps):
+        yield ops.BarSync("to")
+        yield ops.BarArrive("back")
+
+
+def _stream(num_steps: int, config: Row, cta: RoleContext) -> Any:
     """A warp's loads, in batches; all meet at the end."""
-    size, partner, is_alone = int(config["cluster"]), int(config["partner"]), config["only_first"] == "1"
-    num_batches = int(config["loads"]) // BATCH_LOADS * num_steps
-    rest = _rest(BATCH_CYCLES)
-
-    def program(cta: RoleContext) -> Any:
-        for _ in range(num_batches if not (cta.cta_rank and is_alone) else 0):
-            yield rest
-            token = yield ops.DsmemLoad((cta.cta_rank + partner) % size, 16 * 32 * BATCH_LOADS)
-            yield ops.Use(token)
-        yield ops.Syncthreads()
-
-    return program
+    num_batches = config.loads // BATCH_LOADS * num_steps
+    for _ in range(0 if cta.cta_rank and config.only_first else num_batches):
+        yield _rest(BATCH_CYCLES)
+        yield ops.Use((yield ops.DsmemLoad((cta.cta_rank + config.partner) % config.cluster, 16 * 32 * BATCH_LOADS)))
+    yield ops.Syncthreads()
 
 
 def life_cycles(of: Launch, gpu: GpuSpec) -> float:
@@ -539,17 +478,17 @@ def life_cycles(of: Launch, gpu: GpuSpec) -> float:
     return states[-1][1] - states[0][0] if states else 0.0
 
 
-def _is_known(config: Config, gpu: GpuSpec) -> bool:
+def _is_known(config: Row, gpu: GpuSpec) -> bool:
     """Whether the GPU has what the probe asks for, and the simulator a word for it."""
-    name, size = stem(config), int(config["cluster"])
-    if config["busy"] != "0" or size > max(1, gpu.device.max_cluster_size):
+    name, size = stem(config), config.cluster
+    if config.busy or size > max(1, gpu.device.max_cluster_size):
         return False
     if size > 1 or name.startswith(("cluster", "dsmem", "remote", "ping_pong", "st_async")):
         return gpu.dsmem is not None and gpu.mbarrier is not None
     return gpu.mbarrier is not None or not name.startswith(("mbarrier", "fence_proxy", "fence_mbarrier"))
 
 
-def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
+def predict(config: Row, gpu: GpuSpec) -> dict[str, float]:
     """Cycles of a round, where the simulator has a word for the probe, and of what the kernel does beside it."""
     cycles = step_cycles(config, gpu)
     if cycles is None:
@@ -559,9 +498,9 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
     return long_too(config, {"cycles": cycles + FRAME_CYCLES.get(stem(config), 0.0)})
 
 
-def step_cycles(config: Config, gpu: GpuSpec) -> float | None:
+def step_cycles(config: Row, gpu: GpuSpec) -> float | None:
     """Cycles of a round's steps as the simulator has them; None where it has no word for them."""
-    made = twin(config, int(config["count"])) if _is_known(config, gpu) else None
+    made = twin(config, config.count) if _is_known(config, gpu) else None
     if made is None:
         return None
     cycles = life_cycles(made, gpu)
@@ -603,13 +542,17 @@ def _line(points: Sequence[tuple[float, float]]) -> tuple[float, float] | None:
     return float(intercept), float(slope)
 
 
+def _median(values: Sequence[float]) -> float | None:
+    return float(np.median(values)) if values else None
+
+
 def median_slope(rows: Rows, *names: str, over: str = "count", **fields: str) -> float | None:
     """The median over the sweeps of probes ``names`` whose columns are ``fields``; None where there is none."""
     found = slopes(
         rows, over=over,
         is_wanted=lambda row: stem(row) in names and all(row[name] == value for name, value in fields.items()),
     )  # fmt: skip
-    return float(np.median([slope for _, slope in found])) if found else None
+    return _median([slope for _, slope in found])
 
 
 def fit(rows: Rows) -> list[Fitted]:
@@ -706,7 +649,7 @@ def _remote(rows: Rows, name: str, *, is_pair: bool = False) -> float | None:
         rows, over="count",
         is_wanted=lambda row: stem(row) == name and row["partner"] != "0" and (row["cluster"] == "2") == is_pair,
     )  # fmt: skip
-    return float(np.median([slope for _, slope in found])) if found else None
+    return _median([slope for _, slope in found])
 
 
 def _fence_warp(rows: Rows, fence_cycles: float) -> float | None:
@@ -718,7 +661,7 @@ def _fence_warp(rows: Rows, fence_cycles: float) -> float | None:
         (slope - relaxed[key] - fence_cycles) / (int(key[1]) - 4)
         for key, slope in by_kind["cluster_barrier"].items() if key in relaxed and int(key[1]) > 4
     ]  # fmt: skip
-    return float(np.median(found)) if found else None
+    return _median(found)
 
 
 def _barrier_line(rows: Rows) -> tuple[float, float] | None:
@@ -727,7 +670,7 @@ def _barrier_line(rows: Rows) -> tuple[float, float] | None:
         (float(row["warps"]), slope)
         for row, slope in slopes(rows, over="count", is_wanted=lambda row: stem(row) == "bar_sync")
     ]
-    pairs = [(b - a) / (y - x) for x, a in points for y, b in points if y > x]
+    pairs = slopes_of_pairs(points)
     if not pairs:
         return None
     each = float(np.median(pairs))
@@ -775,7 +718,7 @@ def _stream_rate(rows: Rows) -> float | None:
         ),
     )  # fmt: skip
     rates = [16 * 32 * int(row["warps"]) / slope for row, slope in found if slope > 0]
-    return float(np.median(rates)) if rates else None
+    return _median(rates)
 
 
 def fitted_constants(rows: Rows, gpu: GpuSpec) -> list[FittedConstant]:
@@ -786,7 +729,7 @@ def fitted_constants(rows: Rows, gpu: GpuSpec) -> list[FittedConstant]:
     idle = [row for row in rows if row.get("cycles") and row["clusters"] == "1" and row["warps"] != "0"]
     left: dict[str, list[tuple[Mapping[str, str], float]]] = {}
     for row in idle:
-        config = {name: row[name] for name in ("kernel", *FIELDS)}
+        config = Row.of(row)
         is_lone = row["warps"] == row["only_first"] == "1"
         steps = step_cycles(config, gpu) if stem(row) in FRAME_CYCLES and (is_lone or not num_bytes(row)) else None
         if steps is not None:
@@ -794,14 +737,13 @@ def fitted_constants(rows: Rows, gpu: GpuSpec) -> list[FittedConstant]:
     batches = _excess(left.get("dsmem_load", ()), "loads", 1.0 / BATCH_LOADS)
     checks = _excess(left.get("st_async", ()), "count", 2.0)
     how = "loads of a lone warp beyond the twin's, slope over batches, median of the sizes"
-    found = [FittedConstant(name="BATCH_CYCLES", value=BATCH_CYCLES + value, how=how) for value in batches]
+    found = fitted_constant("BATCH_CYCLES", [BATCH_CYCLES + value for value in batches], how)
     how = "half of what a step takes beyond the twin's, slope over count, median of the partners"
-    found += [FittedConstant(name="CHECK_CYCLES", value=CHECK_CYCLES + value, how=how) for value in checks]
+    found += fitted_constant("CHECK_CYCLES", [CHECK_CYCLES + value for value in checks], how)
     how = "cycles beyond the twin's steps, median of one cluster's rows of 1 and 8 steps (of loads: a lone warp's)"
-    return found + [
-        FittedConstant(name="FRAME_CYCLES", key=(name,), value=float(np.median([value for _, value in values])), how=how)
-        for name, values in left.items()
-    ]
+    for name, values in left.items():
+        found += fitted_constant("FRAME_CYCLES", [value for _, value in values], how, name)
+    return found
 
 
 def _excess(left: Sequence[tuple[Mapping[str, str], float]], over: str, per_unit: float) -> list[float]:
@@ -816,7 +758,8 @@ def _excess(left: Sequence[tuple[Mapping[str, str], float]], over: str, per_unit
 CASE = Case(
     name="barriers",
     question="What does synchronizing cost, within a warp, a CTA and a cluster?",
-    columns=tuple(FIELDS),
+    config_type=Row, launch=launch, check=check, num_repeats=3, predict=predict, fit=fit, fitted_constants=fitted_constants,
+    derive=derive,
     groups={
         "mbarrier": Group(configs=mbarrier, rank=1, least_capability=(9, 0)),
         "bar": Group(configs=bar, rank=1),
@@ -828,8 +771,6 @@ CASE = Case(
         "warp": Group(configs=warp, rank=5),
         "cluster_16": Group(configs=cluster_16, rank=9, least_capability=(9, 0)),
     },
-    launch=launch,
-    check=check,
     values={
         "cycles": "median SM cycles of a round, the two readings of the clock included; setmaxnreg: of inc",
         "long_cycles": "cycles once more, of 16 steps and of streams alone: there the readings of the clock weigh least",
@@ -838,10 +779,5 @@ CASE = Case(
         "most_cycles": "the most of 32 rounds, of every cluster",
         "second_cycles": "SM cycles of setmaxnreg.dec",
     },
-    num_repeats=3,
-    predict=predict,
     tiers={"long_cycles": 2},
-    fit=fit,
-    fitted_constants=fitted_constants,
-    derive=derive,
 )  # fmt: skip

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from importlib import import_module
+from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from gpusim.evidence.cases.case import Answer, Case, Config, Fitted, Group, Limit, kernel_folder, load_case
+from gpusim.evidence.cases.case import Answer, Case, Fitted, Group, Limit, kernel_folder, load_case
+from gpusim.evidence.cases.clock_parameters import least_squares, limiter
+from gpusim.evidence.cases.config_row import ConfigRow
 from gpusim.evidence.cases.rows import number_in
-from gpusim.machine.clock import Activity, ClockSpec, PowerLimiter
+from gpusim.machine.clock import Activity, PowerLimiter
 from gpusim.machine.config import GpuSpec
 
 POWER_CLOCK = load_case("power_clock")
@@ -20,25 +20,14 @@ RUN_US, MAX_MHZ = 1000, 1980.0
 POWER, CLOCK = "sustained_power_w", "sustained_clock_mhz"
 
 
-def _config(*, tensor: int = 0, stream: str = "none", stream_duty: int = 0, data: str = "random") -> Config:
-    return {
-        "kernel": "work", "run_us": str(RUN_US), "tensor_duty": str(tensor), "stream": stream,
-        "stream_duty": str(stream_duty), "data": data,
-    }  # fmt: skip
-
-
-def mixes(seed: int) -> list[Config]:
+def mixes() -> list[ConfigRow]:
     """Nothing; streams by duty; tensor work by duty; both. Random data and zeros."""
-    del seed  # a sweep, the same for every seed
-    found = [_config()]
+    row, streams = loads.Row, ("hbm", "l2")
+    found = [row(RUN_US)]
     for data in ("random", "zeros"):
-        found += [
-            _config(stream=stream, stream_duty=duty, data=data) for stream in ("hbm", "l2") for duty in (25, 50, 75, 100)
-        ]
-        found += [_config(tensor=duty, data=data) for duty in (12, 25, 50, 75, 100)]
-    return found + [
-        _config(tensor=tensor, stream=stream, stream_duty=100) for stream in ("hbm", "l2") for tensor in (12, 25, 50, 100)
-    ]
+        found += row.sweep(run_us=RUN_US, tensor_duty=0, stream=streams, stream_duty=(25, 50, 75, 100), data=data)
+        found += row.sweep(run_us=RUN_US, tensor_duty=(12, 25, 50, 75, 100), data=data)
+    return [*found, *row.sweep(run_us=RUN_US, stream=streams, tensor_duty=(12, 25, 50, 100), stream_duty=100)]
 
 
 def includes() -> dict[str, str]:
@@ -59,13 +48,11 @@ def work_of(row: Mapping[str, str]) -> Activity:
     )  # fmt: skip
 
 
-def predict_row(
-    config: Config, row: Mapping[str, str], gpu: GpuSpec, names: Collection[str]
-) -> dict[str, Answer]:
+def predict_row(config: Any, row: Mapping[str, str], gpu: GpuSpec, names: Collection[str]) -> dict[str, Answer]:
     """What the machine's energies say of the work that was done, at the clock that it ran at; for random data or zeros."""
     if POWER not in names or not row.get(POWER):
         return {}
-    power_w = PowerLimiter(gpu.clock).power_w(work_of(row), mhz=number_in(row, CLOCK), data=config["data"])
+    power_w = PowerLimiter(gpu.clock).power_w(work_of(row), mhz=number_in(row, CLOCK), data=config.data)
     return {POWER: Answer(value=power_w)}
 
 
@@ -89,49 +76,28 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
     told = [row for row in rows if row.get(POWER) and row.get(CLOCK)]
     ran = [row for row in told if number_in(row, CLOCK) >= FREE * number_in(row, "mhz")]
 
-    def errors_of(values: NDArray[np.float64], some: Sequence[Mapping[str, str]]) -> NDArray[np.float64]:
-        limiter = limiter_of(dict(zip(BEGIN, map(float, values), strict=True)))
-        return np.array([
-            limiter.power_w(work_of(row), mhz=number_in(row, CLOCK), data=row["data"]) / number_in(row, POWER) - 1.0
-            for row in some
-        ])  # fmt: skip
-
-    solved = loads.least_squares(np.array(list(BEGIN.values())), errors_of, ran)
-    if solved is None:
-        return []
+    solved = least_squares(
+        BEGIN, limiter_of, lambda model, row: (
+            model.power_w(work_of(row), mhz=number_in(row, CLOCK), data=row["data"]) / number_in(row, POWER) - 1.0
+        ), ran,
+    )  # fmt: skip
     how = f"least squares over the power of {len(ran)} rows, relative, where no limit lowers the clock"
     return [
-        Fitted(parameter=f"clock.{name}", value=float(value), how=how)
-        for name, value in zip(BEGIN, solved, strict=True) if name not in OF_OTHERS
+        Fitted(parameter=f"clock.{name}", value=value, how=how) for name, value in solved.items() if name not in OF_OTHERS
     ]
 
 
 def limiter_of(values: Mapping[str, float]) -> PowerLimiter:
     """The machine's part with these values of ``BEGIN``; what sets a clock is of no account."""
-    others = {name: value for name, value in values.items() if "." not in name}
-    return PowerLimiter(
-        ClockSpec(
-            max_mhz=MAX_MHZ, min_mhz=0.1 * MAX_MHZ, power_limit_w=0.0, single_power_w=0.0, single_power_delay_us=0.0,
-            voltage_slope=VOLTAGE_SLOPE, tensor_mhz=MAX_MHZ, tensor_burst_mhz_us=0.0, tensor_rest_us=0.0,
-            tensor_min_mhz=MAX_MHZ, load_line_mhz_per_w=0.0, l2_clock_coupling_fraction=0.0, mma_sync_extra_fraction=0.0,
-            smem_pj_per_byte=0.0,
-            tensor_pj_per_flop={"16bit": values["tensor_pj_per_flop.16bit"]}, fp32_pj_per_flop=0.0, bulk_pj_per_byte=0.0,
-            fill_pj_per_byte=0.0, bulk_zeros_fraction=1.0, **others,
-        )
-    )  # fmt: skip
+    return limiter(MAX_MHZ, {"voltage_slope": VOLTAGE_SLOPE, **values})
 
 
 CASE = Case(
     name="board_power",
     question="What does the board draw under tensor work, streams and both, when they go on?",
-    columns=POWER_CLOCK.columns,
+    config_type=loads.Row, launch=POWER_CLOCK.launch, check=POWER_CLOCK.check, predict_row=predict_row,
     groups={"mixes": Group(configs=mixes, rank=4, least_capability=(9, 0), times=("sustained",))},
-    launch=POWER_CLOCK.launch,
-    check=POWER_CLOCK.check,
     values=POWER_CLOCK.values,
-    predict_row=predict_row,
     tiers={POWER: 7},
-    limits={POWER: Limit(mean_pct=10.0)},
-    fit=fit,
-    includes=includes,
-)
+    limits={POWER: Limit(mean_pct=10.0)}, fit=fit, includes=includes,
+)  # fmt: skip

@@ -3,27 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib import import_module
 
 import numpy as np
 
-from gpusim.evidence.cases.case import (
-    Answer,
-    Case,
-    Config,
-    Fitted,
-    Group,
-    Input,
-    KernelLaunch,
-    Output,
-    Outputs,
-    WrongAnswer,
-    by_value,
-    load_case,
-)
+from gpusim.evidence.cases.case import Answer, Case, Fitted, Group, Outputs, load_case
+from gpusim.evidence.cases.clock_parameters import limiter
+from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.launch_args import Input, KernelLaunch, Output
+from gpusim.evidence.cases.output_check import wrong_if
 from gpusim.evidence.cases.rows import number_in
-from gpusim.machine.clock import Activity, ClockSpec, PowerLimiter
+from gpusim.machine.clock import Activity, PowerLimiter
 from gpusim.machine.config import GpuSpec
 
 steps = import_module(load_case("power_mma").launch.__module__)
@@ -37,18 +28,26 @@ BARRIER_BYTES = 16
 # ---------------------------------------------------------------------------------------------- configs
 
 
+@dataclass(frozen=True)
+class Row(ConfigRow):
+    """One config."""
+
+    kernel: str
+    run_us: int
+    num_warps: int
+    duty: int
+    grain: int
+    data: str
+
+
 def _config(
     kernel: str, duty: int, grain: int, *, data: str = "random", warps: int = 16, run_us: int = RUN_US
-) -> Config:
-    return {
-        "kernel": kernel, "run_us": str(run_us), "num_warps": "4" if kernel == "wgmma_bf16" else str(warps),
-        "duty": str(duty), "grain": str(grain), "data": data,
-    }  # fmt: skip
+) -> Row:
+    return Row(kernel, run_us, 4 if kernel == "wgmma_bf16" else warps, duty, grain, data)
 
 
-def bursts(seed: int) -> list[Config]:
+def bursts() -> list[Row]:
     """By length of burst and duty; zeros; few warps; by length of launch."""
-    del seed  # a sweep, the same for every seed
     found = [_config("feed_bf16", duty, grain) for duty in (50, 25, 75, 100) for grain in (1, 2, 4, 8, 16, 64)]
     found += [_config("wgmma_bf16", duty, grain) for duty in (50, 25, 75, 100) for grain in (1, 2, 4, 8, 16)]
     found += [_config("feed_bf16", duty, grain) for duty in (10, 3) for grain in (1, 4, 16, 64)]
@@ -66,35 +65,30 @@ def includes() -> dict[str, str]:
     return dict(loads.includes())
 
 
-def launch(config: Config, is_counted: bool) -> KernelLaunch:
+def launch(config: Row) -> KernelLaunch:
     """A CTA on every SM, for so long."""
-    del is_counted
-    kernel, is_wgmma = config["kernel"], config["kernel"] == "wgmma_bf16"
-    plan = np.zeros(1, dtype=[("ns", "<u8", 2), ("rest", "<u4", 4)])
-    plan["ns"] = int(config["run_us"]) * 1000, loads.period_ns(config)
-    plan["rest"] = int(config["duty"]), int(config["grain"]), int(config["num_warps"]), loads.num_samples(config)
+    kernel, is_wgmma = config.kernel, config.kernel == "wgmma_bf16"
+    plan = loads.plan_of(config, config.duty, config.grain, config.num_warps, loads.num_samples(config))
     return KernelLaunch(
         kernel=kernel,
         arguments=(
-            by_value(plan), Input(steps.operands(kernel, config["data"])),
+            plan, Input(steps.operands(kernel, config.data)),
             Output("samples", np.zeros((steps.NUM_SMS, loads.num_samples(config), 2), dtype="<u8")),
             Output("done", np.zeros((steps.NUM_SMS, steps.MOST_WARPS + 2), dtype="<u8")),
             Output("d", np.full((128, 128) if is_wgmma else (64, 512), np.nan, dtype="<f4")),
         ),
-        grid=(steps.NUM_SMS, 1, 1),
-        block=(steps.WGMMA_THREADS if is_wgmma else steps.NUM_THREADS, 1, 1),
+        grid=(steps.NUM_SMS, 1, 1), block=(steps.WGMMA_THREADS if is_wgmma else steps.NUM_THREADS, 1, 1),
         smem_bytes=(loads.SMEM_BYTES if is_wgmma else steps.SMEM_BYTES) + BARRIER_BYTES,
     )  # fmt: skip
 
 
-def check(config: Config, outputs: Outputs) -> dict[str, float]:
+def check(config: Row, outputs: Outputs) -> dict[str, float]:
     """Clocks over time and over SMs, and how much was done.
 
     Raises:
         WrongAnswer: as kernels/power_mma has it, or a wait that was given up.
     """
-    if outputs["done"][:, steps.MOST_WARPS].any():
-        raise WrongAnswer("a warp waited too long for the others")
+    wrong_if(outputs["done"][:, steps.MOST_WARPS].any(), "a warp waited too long for the others")
     found: dict[str, float] = steps.check(config, outputs)
     return found
 
@@ -113,14 +107,12 @@ def work_of(row: Mapping[str, str]) -> Activity:
     return replace(activity, tensor_share=int(row["duty"]) / 100, num_tensor_bursts=activity.num_flops / flops_per_burst)
 
 
-def predict_row(
-    config: Config, row: Mapping[str, str], gpu: GpuSpec, names: Collection[str]
-) -> dict[str, Answer]:
+def predict_row(config: Row, row: Mapping[str, str], gpu: GpuSpec, names: Collection[str]) -> dict[str, Answer]:
     """The clock of a launch by the machine's rule, of the work that was done."""
     if "mhz" not in names or not number_in(row, "mhz"):
         return {}
-    data = "zeros" if config["data"] == "zeros" else "random"
-    return {"mhz": Answer(value=PowerLimiter(gpu.clock).clock_mhz(work_of(row), mode="single", data=data))}
+    mhz = PowerLimiter(gpu.clock).clock_mhz(work_of(row), mode="single", data=loads.as_modelled(config.data))
+    return {"mhz": Answer(value=mhz)}
 
 
 # ---------------------------------------------------------------------------------------------- parameters
@@ -130,7 +122,7 @@ OF_OTHERS = {
     "tensor_mhz": 1809.6, "mma_sync_extra_fraction": 0.253, "smem_pj_per_byte": 4.307,
 }  # fmt: skip
 """What kernels/power_clock and power_mma give: as described of the H200."""
-TENSOR_PJ_PER_FLOP = {"16bit": 0.9288}
+TENSOR_PJ_PER_FLOP = {"tensor_pj_per_flop.16bit": 0.9288}
 RESTS_US = np.arange(0.25, 3.0, 0.25)
 LEAST_MHZ = np.arange(1600.0, 1810.0, 10.0)
 MAX_MHZ = 1980.0
@@ -151,17 +143,10 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
 
 
 def _square(rows: Sequence[Mapping[str, str]], rest_us: float, least_mhz: float) -> float:
-    limiter = PowerLimiter(
-        ClockSpec(
-            max_mhz=MAX_MHZ, min_mhz=0.1 * MAX_MHZ, power_limit_w=loads.LIMIT_W, single_power_delay_us=loads.DELAY_US,
-            tensor_rest_us=rest_us, tensor_min_mhz=least_mhz, l2_clock_coupling_fraction=0.0,
-            tensor_pj_per_flop=TENSOR_PJ_PER_FLOP, fp32_pj_per_flop=0.0, bulk_pj_per_byte=0.0,
-            fill_pj_per_byte=0.0, bulk_zeros_fraction=1.0, **loads.OF_WATTS,
-            **OF_OTHERS,
-        )
-    )  # fmt: skip
+    given = loads.POWER_LIMIT | loads.OF_WATTS | OF_OTHERS | TENSOR_PJ_PER_FLOP
+    model = limiter(MAX_MHZ, given | {"tensor_rest_us": rest_us, "tensor_min_mhz": least_mhz})
     off = [
-        limiter.clock_mhz(work_of(row), mode="single", data=row["data"]) / number_in(row, "mhz") - 1.0 for row in rows
+        model.clock_mhz(work_of(row), mode="single", data=row["data"]) / number_in(row, "mhz") - 1.0 for row in rows
     ]
     return float(np.square(off).sum())
 
@@ -169,14 +154,8 @@ def _square(rows: Sequence[Mapping[str, str]], rest_us: float, least_mhz: float)
 CASE = Case(
     name="power_bursts",
     question="At what clock does the SM run when tensor cores work in bursts, and rest between?",
-    columns=("run_us", "num_warps", "duty", "grain", "data"),
+    config_type=Row, launch=launch, check=check, num_repeats=3, predict_row=predict_row, fit=fit, includes=includes,
     groups={"bursts": Group(configs=bursts, rank=4, least_capability=(9, 0))},
-    launch=launch,
-    check=check,
     values=steps.CASE.values,
-    num_repeats=3,
-    predict_row=predict_row,
     tiers={"mhz": 4},
-    fit=fit,
-    includes=includes,
-)
+)  # fmt: skip

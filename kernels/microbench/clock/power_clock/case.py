@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusim.evidence.cases.case import (
-    Case,
-    Config,
-    Fitted,
-    Group,
-    Input,
-    KernelLaunch,
-    Output,
-    Outputs,
-    WrongAnswer,
-    by_value,
-)
-from gpusim.machine.clock import Activity, ClockSpec, PowerLimiter
+from gpusim.evidence.cases.array import fragment_places, read_only
+from gpusim.evidence.cases.case import Case, Fitted, Group, Outputs, WrongAnswer
+from gpusim.evidence.cases.clock_parameters import least_squares, limiter
+from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.launch_args import Input, KernelLaunch, Output, by_value
+from gpusim.evidence.cases.output_check import wrong_if
+from gpusim.machine.clock import Activity, PowerLimiter
 from gpusim.machine.config import GpuSpec
 from gpusim.simulate.run import simulate
 from gpusim.workload import ops
@@ -54,45 +48,46 @@ APART = 2e-3
 DUTIES = (12, 25, 37, 50, 62, 75, 87, 100)
 
 
-def _config(run_us: int, *, tensor: int = 0, stream: str = "none", stream_duty: int = 0, data: str = "random") -> Config:
-    return {
-        "kernel": "work", "run_us": str(run_us), "tensor_duty": str(tensor), "stream": stream,
-        "stream_duty": str(stream_duty), "data": data,
-    }  # fmt: skip
+@dataclass(frozen=True)
+class Row(ConfigRow):
+    """One config."""
+
+    run_us: int
+    tensor_duty: int = 0
+    stream: str = "none"
+    stream_duty: int = 0
+    data: str = "random"
+
+    @property
+    def kernel(self) -> str:
+        """The entry point."""
+        return "work"
 
 
-def _mixes(run_us: int) -> list[Config]:
-    found = [_config(run_us, tensor=duty, data=data) for data in ("random", "zeros") for duty in DUTIES]
+def _mixes(run_us: int) -> list[Row]:
+    both = ("random", "zeros")
+    found = [Row(run_us, duty, data=data) for data in both for duty in DUTIES]
     found += [
-        _config(run_us, stream=stream, stream_duty=duty, data=data)
-        for data in ("random", "zeros") for stream in ("hbm", "l2") for duty in (25, 50, 75, 100)
-    ]  # fmt: skip
-    found += [
-        _config(run_us, tensor=duty, stream=stream, stream_duty=stream_duty)
-        for stream in ("hbm", "l2") for duty in (25, 50, 75, 87, 100) for stream_duty in (50, 100)
-    ]  # fmt: skip
-    return found + [
-        _config(run_us, tensor=duty, stream=stream, stream_duty=100, data="zeros")
-        for stream in ("hbm", "l2") for duty in (75, 100)
-    ]  # fmt: skip
+        Row(run_us, 0, stream, duty, data) for data in both for stream in ("hbm", "l2") for duty in (25, 50, 75, 100)
+    ]
+    found += Row.sweep(run_us=run_us, stream=("hbm", "l2"), tensor_duty=(25, 50, 75, 87, 100), stream_duty=(50, 100))
+    return found + Row.sweep(run_us=run_us, stream=("hbm", "l2"), tensor_duty=(75, 100), stream_duty=100, data="zeros")
 
 
-def single(seed: int) -> list[Config]:
+def single() -> list[Row]:
     """One launch: of several lengths, and of every mix at a quarter of a millisecond."""
-    del seed  # a sweep, the same for every seed
-    found = [_config(SINGLE_US), *_mixes(SINGLE_US)]
+    found = [Row(SINGLE_US), *_mixes(SINGLE_US)]
     for run_us in (25, 50, 100, 500, 1000):
         for data in ("random", "zeros"):
-            found += [_config(run_us, tensor=duty, data=data) for duty in (50, 100)]
-            found.append(_config(run_us, tensor=100, stream="hbm", stream_duty=100, data=data))
-            found.append(_config(run_us, stream="hbm", stream_duty=100, data=data))
+            found += [Row(run_us, tensor_duty=duty, data=data) for duty in (50, 100)]
+            found.append(Row(run_us, tensor_duty=100, stream="hbm", stream_duty=100, data=data))
+            found.append(Row(run_us, stream="hbm", stream_duty=100, data=data))
     return found
 
 
-def sustained(seed: int) -> list[Config]:
+def sustained() -> list[Row]:
     """Half a second, in one launch: every mix."""
-    del seed  # a sweep, the same for every seed
-    return [_config(SUSTAINED_US), *_mixes(SUSTAINED_US)]
+    return [Row(SUSTAINED_US), *_mixes(SUSTAINED_US)]
 
 
 # ---------------------------------------------------------------------------------------------- operands and streams
@@ -133,9 +128,7 @@ def _image(data: str, rows: int) -> NDArray[np.uint16]:
 @cache
 def operands(data: str) -> NDArray[np.uint16]:
     """Both images, A before B; copied to the GPU once."""
-    made = np.concatenate([_image(data, M), _image(data, N)])
-    made.setflags(write=False)
-    return made
+    return read_only(np.concatenate([_image(data, M), _image(data, N)]))
 
 
 @cache
@@ -146,41 +139,41 @@ def stream_buffer(stream: str, data: str) -> NDArray[np.uint8]:
         made = np.random.default_rng(num).standard_normal(num, dtype=np.float32).view(np.uint8)
     else:
         made = np.zeros(4 * num, dtype=np.uint8)
-    made.setflags(write=False)
-    return made
+    return read_only(made)
 
 
-def period_ns(config: Config) -> int:
+def period_ns(config: Row) -> int:
     """From one reading of the clocks to the next."""
-    return SUSTAINED_PERIOD_NS if int(config["run_us"]) >= SUSTAINED_US else SINGLE_PERIOD_NS
+    return SUSTAINED_PERIOD_NS if config.run_us >= SUSTAINED_US else SINGLE_PERIOD_NS
 
 
-def num_samples(config: Config) -> int:
+def num_samples(config: Row) -> int:
     """Readings of the clocks on each SM, the one at the start and the one at the end included."""
-    return int(config["run_us"]) * 1000 // period_ns(config) + 1
+    return config.run_us * 1000 // period_ns(config) + 1
 
 
-def launch(config: Config, is_counted: bool) -> KernelLaunch:
+def plan_of(config: Row, *rest: int) -> np.void:
+    """Structure of a launch: nanoseconds of the run and between readings of the clocks, and the rest of it."""
+    plan = np.zeros(1, dtype=[("ns", "<u8", 2), ("rest", "<u4", len(rest))])
+    plan["ns"], plan["rest"] = (config.run_us * 1000, period_ns(config)), rest
+    return by_value(plan)
+
+
+def launch(config: Row) -> KernelLaunch:
     """A CTA on every SM, for so long."""
-    del is_counted
-    stream = config["stream"]
-    plan = np.zeros(1, dtype=[("ns", "<u8", 2), ("rest", "<u4", 6)])
-    plan["ns"] = int(config["run_us"]) * 1000, period_ns(config)
-    plan["rest"] = (
-        int(config["tensor_duty"]), int(config["stream_duty"]), STREAM_BYTES.get(stream, 0), int(stream == "l2"),
-        num_samples(config), 0,
-    )  # fmt: skip
+    stream = config.stream
+    plan = plan_of(
+        config, config.tensor_duty, config.stream_duty, STREAM_BYTES.get(stream, 0), stream == "l2", num_samples(config), 0
+    )
     return KernelLaunch(
         kernel="work",
         arguments=(
-            by_value(plan), Input(operands(config["data"])), Input(stream_buffer(stream, config["data"])),
+            plan, Input(operands(config.data)), Input(stream_buffer(stream, config.data)),
             Output("samples", np.zeros((NUM_SMS, num_samples(config), 2), dtype="<u8")),
             Output("done", np.zeros((NUM_SMS, 4), dtype="<u8")),
             Output("d", np.full((128, 128), np.nan, dtype="<f4")),
         ),
-        grid=(NUM_SMS, 1, 1),
-        block=(NUM_THREADS, 1, 1),
-        smem_bytes=SMEM_BYTES,
+        grid=(NUM_SMS, 1, 1), block=(NUM_THREADS, 1, 1), smem_bytes=SMEM_BYTES,
     )  # fmt: skip
 
 
@@ -188,12 +181,10 @@ def launch(config: Config, is_counted: bool) -> KernelLaunch:
 def product(data: str) -> NDArray[np.float64]:
     """What each thread holds after a burst, float64[register, thread]: A times B, four times over, as wgmma has it."""
     whole = 4.0 * numbers(data, M).astype(np.float64) @ numbers(data, N).astype(np.float64).T
-    register, thread = np.arange(128)[:, None], np.arange(128)
-    rows = thread // 32 * 16 + thread % 32 // 4 + register // 2 % 2 * 8
-    return np.asarray(whole[rows, register // 4 * 8 + thread % 4 * 2 + register % 2])
+    return np.asarray(whole[fragment_places(N)])
 
 
-def check(config: Config, outputs: Outputs) -> dict[str, float]:
+def check(config: Row, outputs: Outputs) -> dict[str, float]:
     """Clocks over time and over SMs, and how much was done.
 
     Raises:
@@ -201,20 +192,15 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
             that stand still.
     """
     done = outputs["done"].astype(np.int64)
-    tensor, stream = int(config["tensor_duty"]), config["stream"]
+    tensor, stream = config.tensor_duty, config.stream
     if ((done[:, 0] > 0) != (tensor > 0)).any() or ((done[:, 1] > 0) != (stream != "none")).any():
         raise WrongAnswer("a CTA has done nothing of its work, or what was not asked")
     if tensor:
-        off = np.abs(outputs["d"] - product(config["data"])).max()
-        if not off <= 0.05:
-            raise WrongAnswer(f"a sum is off by {off}")
+        off = np.abs(outputs["d"] - product(config.data)).max()
+        wrong_if(not off <= 0.05, f"a sum is off by {off}")
     if stream != "none":
         _check_stream(config, done)
-    samples = outputs["samples"].astype(np.int64)
-    if (np.diff(samples, axis=1) <= 0).any():
-        raise WrongAnswer("a clock stands still")
-    run_s = int(config["run_us"]) * 1e-6
-    found = clocks(samples[:, :, 0], samples[:, :, 1])
+    run_s, found = config.run_us * 1e-6, clocks_of(outputs)
     if tensor:
         found["tflops"] = float(done[:, 0].sum()) * BURST_WGMMAS * FLOPS_PER_WGMMA / run_s * 1e-12
     if stream != "none":
@@ -222,12 +208,23 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
     return found
 
 
-def _check_stream(config: Config, done: NDArray[np.int64]) -> None:
-    words = stream_buffer(config["stream"], config["data"]).view("<u4")
+def _check_stream(config: Row, done: NDArray[np.int64]) -> None:
+    words = stream_buffer(config.stream, config.data).view("<u4")
     for cta, (_, _, offset, seen) in enumerate(done):
         at = offset // 4 + np.arange(8)[:, None] * (STREAM_THREADS * 4) + np.arange(4)
         if at.max() >= len(words) or int(np.bitwise_xor.reduce(words[at].reshape(-1))) != seen:
             raise WrongAnswer(f"CTA {cta} has read other words at byte {offset} than there are")
+
+
+def clocks_of(outputs: Outputs) -> dict[str, float]:
+    """:func:`clocks` of a launch.
+
+    Raises:
+        WrongAnswer: a clock stands still.
+    """
+    samples = outputs["samples"].astype(np.int64)
+    wrong_if((np.diff(samples, axis=1) <= 0).any(), "a clock stands still")
+    return clocks(samples[:, :, 0], samples[:, :, 1])
 
 
 def clocks(nanoseconds: NDArray[np.int64], cycles: NDArray[np.int64]) -> dict[str, float]:
@@ -291,12 +288,12 @@ def round_cycles(stream: str, gpu: GpuSpec, mhz: float) -> float:
     return ROUND_BYTES * gpu.num_sms / (from_memory if stream == "hbm" else in_l2)
 
 
-def twin(config: Config, gpu: GpuSpec, mhz: float) -> Launch:
+def twin(config: Row, gpu: GpuSpec, mhz: float) -> Launch:
     """Some bursts and rounds on every SM in the simulator's words; rests are fences of the length that is wanted.
 
     As many rounds as go beside the bursts at ``mhz``.
     """
-    tensor, stream, stream_duty = int(config["tensor_duty"]), config["stream"], int(config["stream_duty"])
+    tensor, stream, stream_duty = config.tensor_duty, config.stream, config.stream_duty
     burst, one_round = burst_cycles(gpu), round_cycles(stream, gpu, mhz)
     size = ROUND_BYTES // NUM_READERS
     access = AccessPattern(num_requests=size // 512, num_sectors=size // 32, num_lines=size // 128, num_bytes=size)
@@ -328,7 +325,7 @@ def twin(config: Config, gpu: GpuSpec, mhz: float) -> Launch:
         return read
 
     roles = [
-        WarpRole(name="multiply", num_warps=4, program=multiply), WarpRole(name="watch", num_warps=1, program=_nothing),
+        WarpRole(name="multiply", num_warps=4, program=multiply), WarpRole(name="watch", num_warps=1, program=nothing),
         *(WarpRole(name=f"read{who}", num_warps=1, program=reader(who)) for who in range(NUM_READERS)),
     ]  # fmt: skip
     return Launch(
@@ -357,41 +354,58 @@ def in_bursts(activity: Activity, *, duty: int, flops_per_burst: float) -> Activ
     return replace(activity, tensor_share=min(1.0, num * WORKING_CYCLES / activity.cycles), num_tensor_bursts=num)
 
 
-def _nothing(cta: RoleContext) -> Iterator[ops.Op]:
+def nothing(_cta: RoleContext) -> Iterator[ops.Op]:
+    """A warp that looks at the clock now and then."""
     yield ops.Alu(1)
 
 
-def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
+def predict(config: Row, gpu: GpuSpec) -> dict[str, float]:
     """The clock that the power limit allows: of one launch, or at the end of half a second; the same on all SMs.
 
     Nothing for an idle GPU, nor for one without wgmma. A GPU of another number of SMs works on all of its own.
     """
-    if config["tensor_duty"] == "0" and config["stream"] == "none":
+    if (not config.tensor_duty and config.stream == "none") or "wgmma" not in gpu.features:
         return {}
-    if "wgmma" not in gpu.features:
-        return {}
-    is_long = int(config["run_us"]) >= SUSTAINED_US
-    data = "zeros" if config["data"] == "zeros" else "random"
-    settled = gpu.clock.max_mhz
-    for _ in range(NUM_TURNS if config["stream"] == "hbm" else 1):
-        mhz = settled  # memory keeps its own clock: at a lower one of the SMs' more rounds go beside a burst
+
+    def run(mhz: float) -> tuple[Launch, Any]:
         made = twin(config, gpu, mhz)
-        result = simulate(
-            made, endless(gpu), clock=mhz, l2="warm" if config["stream"] == "l2" else "cold", data=data
-        )
-        activity = in_bursts(result.activity, duty=int(config["tensor_duty"]), flops_per_burst=made.num_flops / TWIN_BURSTS)
-        activity = as_long(activity, float(config["run_us"]) * settled)
-        settled = PowerLimiter(gpu.clock).clock_mhz(activity, mode="sustained" if is_long else "single", data=data)
-        if abs(settled - mhz) < SETTLED * mhz:
-            break
-    found = {"last_mhz" if is_long else "mhz": settled}
-    time_us = result.cycles / settled
-    if int(config["tensor_duty"]):
-        carried = 0.5 * made.num_flops / TWIN_BURSTS  # the last burst is carried through: half of one, on average
-        found["tflops"] = (made.num_flops / time_us + carried / float(config["run_us"])) / 1e6
-    if config["stream"] != "none":
+        l2: Literal["warm", "cold"] = "warm" if config.stream == "l2" else "cold"
+        return made, simulate(made, endless(gpu), clock=mhz, l2=l2, data=as_modelled(config.data))
+
+    found, time_us, made, _ = settled(config, gpu, run, TWIN_BURSTS)
+    if config.stream != "none":
         found["gb_per_s"] = gpu.num_sms * int(str(made.params["num_rounds"])) * ROUND_BYTES / time_us / 1e3
     return found
+
+
+def as_modelled(data: str) -> Literal["random", "zeros"]:
+    """Data that the machine's energies know."""
+    return "zeros" if data == "zeros" else "random"
+
+
+def settled(
+    config: Row, gpu: GpuSpec, run: Callable[[float], tuple[Launch, Any]], num_bursts: int
+) -> tuple[dict[str, float], float, Launch, Any]:
+    """Clock and rate of tensor cores, microseconds of the simulated launch, the launch and its result.
+
+    ``run`` simulates the launch at a clock, ``num_bursts`` bursts of it. Memory keeps its own clock: at a lower one of the
+    SMs' more bytes go beside a burst.
+    """
+    is_long, now = config.run_us >= SUSTAINED_US, gpu.clock.max_mhz
+    for _ in range(NUM_TURNS if config.stream == "hbm" else 1):
+        mhz = now
+        made, result = run(mhz)
+        activity = in_bursts(result.activity, duty=config.tensor_duty, flops_per_burst=made.num_flops / num_bursts)
+        activity = as_long(activity, float(config.run_us) * now)
+        mode: Literal["sustained", "single"] = "sustained" if is_long else "single"
+        now = PowerLimiter(gpu.clock).clock_mhz(activity, mode=mode, data=as_modelled(config.data))
+        if abs(now - mhz) < SETTLED * mhz:
+            break
+    found, time_us = {"last_mhz" if is_long else "mhz": now}, result.cycles / now
+    if made.num_flops:
+        carried = 0.5 * made.num_flops / num_bursts  # the last burst is carried through: half of one, on average
+        found["tflops"] = (made.num_flops / time_us + carried / float(config.run_us)) / 1e6
+    return found, time_us, made, result
 
 
 # ---------------------------------------------------------------------------------------------- parameters
@@ -410,12 +424,12 @@ WORKING_CYCLES = 64 * 128
 HOW_OF_WATTS = f"{LIMIT_W:.0f} W as the limit of a long one, and what kernels/board_power gives of bytes, zeros and SMs"
 DELAY_US = 60.0
 """In the first fifth of 250 us clocks are those of shorter launches; in the last fifth of 100 us they are not."""
+POWER_LIMIT = {"power_limit_w": LIMIT_W, "single_power_delay_us": DELAY_US}
 BEGIN = {
     "voltage_slope": 0.7, "tensor_pj_per_flop.16bit": 0.8, "tensor_burst_mhz_us": 500.0, "load_line_mhz_per_w": 0.2,
     "single_power_w": 900.0,
 }  # fmt: skip
 """What is fitted, and where the search begins."""
-NUM_STEPS, STEP, LEFT_OUT = 40, 1e-3, 10.0
 STEADY = 1.05
 """Repeats' highest clock over their lowest, beyond which a run had not settled and tells no power."""
 
@@ -424,13 +438,12 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
     """Tensor energy, the voltage's slope, bursts, load line, what one launch may draw: by the clocks of all runs at once."""
     ran = [row for row in rows if _has_rates(row) and is_steady(row)]
     highest = max((clock_mhz(row) for row in ran), default=0.0)
-    solved = _least_squares(ran, highest)
-    if solved is None:
-        return []
+    solved = least_squares(
+        BEGIN, lambda values: limiter(highest, POWER_LIMIT | OF_WATTS | OF_TENSOR | values),
+        lambda model, row: model.clock_mhz(_activity(row), mode=row["group"], data=row["data"]) / clock_mhz(row) - 1.0, ran,
+    )  # fmt: skip
     how = f"least squares over the clocks of {len(ran)} runs, with {HOW_OF_WATTS}"
-    return [
-        Fitted(parameter=f"clock.{name}", value=float(value), how=how) for name, value in zip(BEGIN, solved, strict=True)
-    ]
+    return [Fitted(parameter=f"clock.{name}", value=value, how=how) for name, value in solved.items()]
 
 
 def _has_rates(row: Mapping[str, str]) -> bool:
@@ -467,97 +480,14 @@ def _activity(row: Mapping[str, str]) -> Activity:
     )
 
 
-def _limiter(values: NDArray[np.float64], highest_mhz: float) -> PowerLimiter:
-    """The machine's part with these values of ``BEGIN``."""
-    found = dict(zip(BEGIN, map(float, values), strict=True))
-    return PowerLimiter(
-        ClockSpec(
-            max_mhz=highest_mhz, min_mhz=0.1 * highest_mhz, power_limit_w=LIMIT_W, single_power_delay_us=DELAY_US,
-            l2_clock_coupling_fraction=0.0, tensor_pj_per_flop={"16bit": found.pop("tensor_pj_per_flop.16bit")},
-            mma_sync_extra_fraction=0.0, smem_pj_per_byte=0.0, fp32_pj_per_flop=0.0,
-            bulk_pj_per_byte=0.0, fill_pj_per_byte=0.0, bulk_zeros_fraction=1.0, **OF_WATTS, **OF_TENSOR, **found,
-        )
-    )  # fmt: skip
-
-
-def _errors(values: NDArray[np.float64], rows: Sequence[Mapping[str, str]], highest_mhz: float) -> NDArray[np.float64]:
-    """Predicted over measured clock of each row, less one."""
-    limiter = _limiter(values, highest_mhz)
-    return np.array([
-        limiter.clock_mhz(_activity(row), mode=row["group"], data=row["data"]) / clock_mhz(row) - 1.0 for row in rows
-    ])  # fmt: skip
-
-
-def _least_squares(rows: Sequence[Mapping[str, str]], highest_mhz: float) -> NDArray[np.float64] | None:
-    """Values of ``BEGIN`` that meet the clocks best; None where the rows do not tell all of them.
-
-    A row without which the others agree ten times better is left out.
-    """
-    return least_squares(
-        np.array(list(BEGIN.values())), lambda values, some: _errors(values, some, highest_mhz), rows
-    )
-
-
-ErrorsOf = Callable[[NDArray[np.float64], Sequence[Mapping[str, str]]], NDArray[np.float64]]
-"""(values, rows) to what each row is off by."""
-
-
-def least_squares(
-    begin: NDArray[np.float64], errors_of: ErrorsOf, rows: Sequence[Mapping[str, str]]
-) -> NDArray[np.float64] | None:
-    """Values with the least squares of ``errors_of``, from ``begin`` on; None where the rows do not tell all of them.
-
-    A row without which the others agree ten times better is left out.
-    """
-    solved = _descend(begin, errors_of, rows)
-    if solved is None:
-        return None
-    off = np.abs(errors_of(solved, rows))
-    others = [row for idx, row in enumerate(rows) if idx != int(off.argmax())]
-    without = _descend(solved, errors_of, others)
-    if without is not None and LEFT_OUT * np.square(errors_of(without, others)).sum() < np.square(off).sum():
-        return without
-    return solved
-
-
-def _descend(
-    values: NDArray[np.float64], errors_of: ErrorsOf, rows: Sequence[Mapping[str, str]]
-) -> NDArray[np.float64] | None:
-    """Levenberg and Marquardt's steps, in proportion to the values; None where a value moves no clock."""
-    if len(rows) < len(values) + 2:
-        return None
-    damping, errors = 1e-2, errors_of(values, rows)
-    for _ in range(NUM_STEPS):
-        slopes = np.stack([
-            (errors_of(values * (1.0 + STEP * (np.arange(len(values)) == idx)), rows) - errors) / STEP
-            for idx in range(len(values))
-        ], axis=1)  # fmt: skip
-        if not slopes.any(axis=0).all():
-            return None
-        square = slopes.T @ slopes
-        change = np.linalg.solve(square + damping * np.diag(np.diag(square)), -slopes.T @ errors)
-        tried = values * np.clip(1.0 + change, 0.5, 2.0)
-        found = errors_of(tried, rows)
-        if np.square(found).sum() < np.square(errors).sum():
-            is_there = np.abs(tried / values - 1.0).max() < STEP / 10 and damping < 1e-4
-            values, errors, damping = tried, found, damping / 10
-            if is_there:
-                break
-        else:
-            damping *= 10
-    return values
-
-
 CASE = Case(
     name="power_clock",
     question="At what clock does the SM run under which work, and how does that change with time?",
-    columns=("run_us", "tensor_duty", "stream", "stream_duty", "data"),
+    config_type=Row, launch=launch, check=check, num_repeats=3, predict=predict, fit=fit, includes=includes,
     groups={
         "single": Group(configs=single, rank=3, least_capability=(9, 0)),
         "sustained": Group(configs=sustained, rank=3, least_capability=(9, 0)),
     },
-    launch=launch,
-    check=check,
     values={
         "mhz": "SM cycles a microsecond over the whole run, the median of the SMs",
         "least_mhz": "the least of the SMs",
@@ -573,9 +503,5 @@ CASE = Case(
         "gb_per_s": "read by all SMs, rests included",
         **{f"mhz_at_{mark}_us": f"from the mark before until {mark} us after the start" for mark in MARKS_US},
     },
-    num_repeats=3,
-    predict=predict,
     tiers={"mhz": 4, "last_mhz": 4, "tflops": 4},
-    fit=fit,
-    includes=includes,
-)
+)  # fmt: skip

@@ -10,24 +10,15 @@ from importlib import import_module
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusim.evidence.cases.case import (
-    Answer,
-    Case,
-    Config,
-    Fitted,
-    Group,
-    Input,
-    KernelLaunch,
-    Limit,
-    Output,
-    Outputs,
-    WrongAnswer,
-    by_value,
-    load_case,
-)
+from gpusim.evidence.cases.array import read_only
+from gpusim.evidence.cases.case import Answer, Case, Fitted, Group, Limit, Outputs, WrongAnswer, load_case
+from gpusim.evidence.cases.clock_parameters import least_squares, limiter
 from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.launch_args import Input, KernelLaunch, Output
+from gpusim.evidence.cases.output_check import wrong_if
+from gpusim.evidence.cases.parameters import fitted
 from gpusim.evidence.cases.rows import number_in
-from gpusim.machine.clock import Activity, ClockSpec, PowerLimiter
+from gpusim.machine.clock import Activity, PowerLimiter
 from gpusim.machine.config import GpuSpec
 
 loads = import_module(load_case("power_clock").launch.__module__)
@@ -66,22 +57,21 @@ class Row(ConfigRow):
     data: str = "random"
 
 
-def mixes(seed: int) -> list[Config]:
+def mixes() -> list[Row]:
     """Each kind of work by duty, warps that rest when they like: for watts, and the clock beside."""
-    del seed  # a sweep, the same for every seed
-    found = [Row("mma_bf16", LONG_US, num_warps=0).text()]
+    found = [Row("mma_bf16", LONG_US, num_warps=0)]
     for kernel, duties in (
         ("mma_bf16", (100, 75, 50, 25)), ("mma_fp16", (100, 50)), ("feed_bf16", (75, 100, 25, 50)),
         ("feed2_bf16", (100, 50)),
         ("copy1_bf16", (50, 100)), ("copy2_bf16", (100, 50)), ("read_smem", (100, 75, 50, 25)), ("copy_l2", (50, 100)),
         ("fma_fp32", (100, 75, 50, 25)), ("add_int32", (50, 100)),
     ):  # fmt: skip
-        found += [Row(kernel, LONG_US, duty=duty).text() for duty in duties]
-    found += [Row("mma_bf16", LONG_US, num_warps=warps).text() for warps in (4, 8)]
+        found += [Row(kernel, LONG_US, duty=duty) for duty in duties]
+    found += [Row("mma_bf16", LONG_US, num_warps=warps) for warps in (4, 8)]
     for data in ("zeros", "integers"):
-        found += [Row("mma_bf16", LONG_US, duty=duty, data=data).text() for duty in (100, 50)]
+        found += [Row("mma_bf16", LONG_US, duty=duty, data=data) for duty in (100, 50)]
     return found + [
-        Row(kernel, LONG_US, duty=duty, data="zeros").text()
+        Row(kernel, LONG_US, duty=duty, data="zeros")
         for kernel, duty in (("feed_bf16", 100), ("feed_bf16", 50), ("read_smem", 50), ("read_smem", 100), ("copy_l2", 100))
     ]  # fmt: skip
 
@@ -148,8 +138,7 @@ def operands(kernel: str, data: str) -> NDArray[np.uint32]:
         made = np.empty((A_ROWS + B_ROWS, 16, 4), dtype="<u4")
         made[row, chunk ^ row % 8] = words(kernel, data).reshape(-1, 16, 4)
         made = made.reshape(-1)
-    made.setflags(write=False)
-    return made
+    return read_only(made)
 
 
 @cache
@@ -163,28 +152,23 @@ def thread_numbers(kernel: str, data: str) -> NDArray[np.uint32]:
     return draw.standard_normal((16, 512), dtype=np.float32).view("<u4")
 
 
-def launch(config: Config, is_counted: bool) -> KernelLaunch:
+def launch(config: Row) -> KernelLaunch:
     """A CTA on every SM, for so long."""
-    del is_counted
-    kernel, data, copies = config["kernel"], config["data"], num_copies(config["kernel"])
+    kernel, data, copies = config.kernel, config.data, num_copies(config.kernel)
     is_wgmma = kernel == "wgmma_bf16"
-    plan = np.zeros(1, dtype=[("ns", "<u8", 2), ("rest", "<u4", 8)])
-    plan["ns"] = int(config["run_us"]) * 1000, loads.period_ns(config)
-    plan["rest"] = (
-        int(config["duty"]), int(config["grain"]), int(config["together"]), int(config["num_warps"]), SLICE_BYTES,
-        loads.num_samples(config), 0, 0,
-    )  # fmt: skip
-    stream = loads.stream_buffer("l2" if copies else "none", "zeros" if data == "zeros" else "random")
+    plan = loads.plan_of(
+        config, config.duty, config.grain, config.together, config.num_warps, SLICE_BYTES, loads.num_samples(config), 0, 0
+    )
+    stream = loads.stream_buffer("l2" if copies else "none", loads.as_modelled(data))
     return KernelLaunch(
         kernel=kernel,
         arguments=(
-            by_value(plan), Input(operands(kernel, data)), Input(stream),
+            plan, Input(operands(kernel, data)), Input(stream),
             Output("samples", np.zeros((NUM_SMS, loads.num_samples(config), 2), dtype="<u8")),
             Output("done", np.zeros((NUM_SMS, MOST_WARPS + 2), dtype="<u8")),
             Output("d", np.full((128, 128) if is_wgmma else (64, 512), np.nan, dtype="<f4")),
         ),
-        grid=(NUM_SMS, 1, 1),
-        block=(WGMMA_THREADS if is_wgmma else NUM_THREADS, 1, 1),
+        grid=(NUM_SMS, 1, 1), block=(WGMMA_THREADS if is_wgmma else NUM_THREADS, 1, 1),
         smem_bytes=loads.SMEM_BYTES if is_wgmma else SMEM_BYTES + MOST_WARPS * NUM_SLOTS * copies * COPY_BYTES,
     )  # fmt: skip
 
@@ -221,13 +205,13 @@ def fragment_words(kernel: str, data: str) -> NDArray[np.uint32]:
     return found
 
 
-def check(config: Config, outputs: Outputs) -> dict[str, float]:
+def check(config: Row, outputs: Outputs) -> dict[str, float]:
     """Clocks over time and over SMs, and how much was done.
 
     Raises:
         WrongAnswer: sums or words that are not the reference's, work that was not done, or clocks that stand still.
     """
-    kernel, num_warps = config["kernel"], int(config["num_warps"])
+    kernel, num_warps = config.kernel, config.num_warps
     done = outputs["done"].astype(np.int64)
     if not (done[:, :num_warps] > 0).all() or done[:, num_warps:MOST_WARPS].any():
         raise WrongAnswer("a warp has done nothing of its work, or what was not asked")
@@ -235,11 +219,8 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
         _check_sums(config, outputs["d"])
     if num_copies(kernel) and num_warps:
         _check_copies(config, done)
-    samples = outputs["samples"].astype(np.int64)
-    if (np.diff(samples, axis=1) <= 0).any():
-        raise WrongAnswer("a clock stands still")
-    found: dict[str, float] = loads.clocks(samples[:, :, 0], samples[:, :, 1])
-    run_s, num_bursts, what = int(config["run_us"]) * 1e-6, float(done[:, :MOST_WARPS].sum()), arithmetic_of(config)
+    found: dict[str, float] = loads.clocks_of(outputs)
+    run_s, num_bursts, what = config.run_us * 1e-6, float(done[:, :MOST_WARPS].sum()), arithmetic_of(config)
     if what == "wgmma":
         found["tflops"] = num_bursts / 4 * WGMMA_STEPS * FLOPS_PER_STEP[what] / run_s * 1e-12
     elif what:
@@ -251,8 +232,8 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
     return found
 
 
-def _check_sums(config: Config, d: NDArray[np.float32]) -> None:
-    kernel, data, num_threads = config["kernel"], config["data"], int(config["num_warps"]) * 32
+def _check_sums(config: Row, d: NDArray[np.float32]) -> None:
+    kernel, data, num_threads = config.kernel, config.data, config.num_warps * 32
     what = arithmetic_of(config)
     if what == "wgmma":
         wanted, limit = loads.product(data), np.full((128, 128), 0.05)
@@ -271,16 +252,14 @@ def _check_sums(config: Config, d: NDArray[np.float32]) -> None:
         else:
             return
         seen = d.view("<u4")[: len(words_of), :num_threads]
-        if not (seen == words_of[:, :num_threads]).all():
-            raise WrongAnswer("a thread holds other words than it has read or summed up")
+        wrong_if(not (seen == words_of[:, :num_threads]).all(), "a thread holds other words than it has read or summed up")
         return
     off = np.abs(d[:, : wanted.shape[1]] - wanted)
-    if not (off <= limit).all():
-        raise WrongAnswer(f"a sum is off by {np.nanmax(off)}")
+    wrong_if(not (off <= limit).all(), f"a sum is off by {np.nanmax(off)}")
 
 
-def _check_copies(config: Config, done: NDArray[np.int64]) -> None:
-    there = loads.stream_buffer("l2", "zeros" if config["data"] == "zeros" else "random").view("<u4")
+def _check_copies(config: Row, done: NDArray[np.int64]) -> None:
+    there = loads.stream_buffer("l2", loads.as_modelled(config.data)).view("<u4")
     for cta, (offset, seen) in enumerate(done[:, MOST_WARPS:]):
         at = offset // 4 + np.arange(4)
         if offset // SLICE_BYTES != cta or int(np.bitwise_xor.reduce(there[at])) != seen:
@@ -308,20 +287,18 @@ def _rate_class(row: Mapping[str, str]) -> str:
     return "fp32" if what in ("fma", "add", "") else "fp16" if row["kernel"] == "mma_fp16" else "16bit"
 
 
-def predict_row(
-    config: Config, row: Mapping[str, str], gpu: GpuSpec, names: Collection[str]
-) -> dict[str, Answer]:
+def predict_row(config: Row, row: Mapping[str, str], gpu: GpuSpec, names: Collection[str]) -> dict[str, Answer]:
     """Clock and watts by the machine's energies, of the work that was done."""
     if not number_in(row, "mhz"):
         return {}
-    limiter, data = PowerLimiter(gpu.clock), "zeros" if config["data"] == "zeros" else "random"
+    model, data = PowerLimiter(gpu.clock), loads.as_modelled(config.data)
     found = {}
     if "mhz" in names:
         activity = work_of(row, number_in(row, "mhz"))
-        found["mhz"] = Answer(value=limiter.clock_mhz(activity, mode="single", data=data))
+        found["mhz"] = Answer(value=model.clock_mhz(activity, mode="single", data=data))
     if POWER in names and row.get(POWER):
         mhz = number_in(row, CLOCK)
-        found[POWER] = Answer(value=limiter.power_w(work_of(row, mhz), mhz=mhz, data=data))
+        found[POWER] = Answer(value=model.power_w(work_of(row, mhz), mhz=mhz, data=data))
     return found
 
 
@@ -342,16 +319,13 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
     tensor = [number_in(row, CLOCK) for row in ran if arithmetic_of(row) == "mma"]
     told = [row for row in ran if arithmetic_of(row) != "add" and row["num_warps"] != "0" and row["data"] != "integers"]
 
-    def errors_of(values: NDArray[np.float64], some: Sequence[Mapping[str, str]]) -> NDArray[np.float64]:
-        limiter = limiter_of(dict(zip(BEGIN, map(float, values), strict=True)))
-        return np.array([
-            limiter.power_w(work_of(row, number_in(row, CLOCK)), mhz=number_in(row, CLOCK), data=row["data"])
+    solved = least_squares(
+        BEGIN, limiter_of, lambda model, row: (
+            model.power_w(work_of(row, number_in(row, CLOCK)), mhz=number_in(row, CLOCK), data=row["data"])
             / number_in(row, POWER) - 1.0
-            for row in some
-        ])  # fmt: skip
-
-    solved = loads.least_squares(np.array(list(BEGIN.values())), errors_of, told)
-    if solved is None or not tensor:
+        ), told,
+    )  # fmt: skip
+    if not solved or not tensor:
         return []
     how = (
         f"least squares over the power of {len(told)} rows, relative, with what kernels/board_power gives of idle, busy SMs "
@@ -359,37 +333,23 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
     )
     least = f"median of {len(tensor)} rows of mma.sync below {FREE:.0%} of the limit, whatever rate and data"
     return [
-        Fitted(parameter="clock.tensor_mhz", value=float(np.median(tensor)), how=least),
-        *(Fitted(parameter=f"clock.{name}", value=float(value), how=how) for name, value in zip(BEGIN, solved, strict=True)),
+        *fitted("clock.tensor_mhz", tensor, least),
+        *(Fitted(parameter=f"clock.{name}", value=value, how=how) for name, value in solved.items()),
     ]
 
 
 def limiter_of(values: Mapping[str, float]) -> PowerLimiter:
     """The machine's part with these values of ``BEGIN``; what sets a clock is of no account."""
-    tensor = {name.partition(".")[2]: value for name, value in OF_CLOCKS.items() if "." in name}
-    return PowerLimiter(
-        ClockSpec(
-            max_mhz=MAX_MHZ, min_mhz=0.1 * MAX_MHZ, power_limit_w=0.0, single_power_w=0.0, single_power_delay_us=0.0,
-            voltage_slope=OF_CLOCKS["voltage_slope"], tensor_mhz=MAX_MHZ, tensor_burst_mhz_us=0.0, tensor_rest_us=0.0,
-            tensor_min_mhz=MAX_MHZ, load_line_mhz_per_w=0.0, l2_clock_coupling_fraction=0.0, tensor_pj_per_flop=tensor,
-            bulk_pj_per_byte=0.0, fill_pj_per_byte=0.0,
-            bulk_zeros_fraction=1.0, **loads.OF_WATTS, **values,
-        )
-    )  # fmt: skip
+    return limiter(MAX_MHZ, {**OF_CLOCKS, **loads.OF_WATTS, **values})
 
 
 # ---------------------------------------------------------------------------------------------- the case
 
-HOPPER = (9, 0)
 CASE = Case(
     name="power_mma",
     question="At what clock and power do mma.sync, ldmatrix, cp.async, FFMA and integers run?",
-    columns=("run_us", "num_warps", "duty", "grain", "together", "data"),
-    groups={
-        "mixes": Group(configs=mixes, rank=4, least_capability=HOPPER, times=("sustained",)),
-    },
-    launch=launch,
-    check=check,
+    config_type=Row, launch=launch, check=check, num_repeats=3, predict_row=predict_row,
+    groups={"mixes": Group(configs=mixes, rank=4, least_capability=(9, 0), times=("sustained",))},
     values={
         **loads.CASE.values,
         "tflops": "arithmetic of all SMs, rests included",
@@ -397,10 +357,6 @@ CASE = Case(
         "smem_gb_per_s": "read by ldmatrix of all SMs, rests included",
         "gb_per_s": "copied by cp.async of all SMs, rests included",
     },
-    num_repeats=3,
-    predict_row=predict_row,
     tiers={"mhz": 4, POWER: 7},
-    limits={POWER: Limit(mean_pct=10.0)},
-    fit=fit,
-    includes=includes,
-)
+    limits={POWER: Limit(mean_pct=10.0)}, fit=fit, includes=includes,
+)  # fmt: skip

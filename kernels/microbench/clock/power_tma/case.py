@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from math import ceil
 from typing import Any
@@ -12,22 +12,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusim.evidence.cases.case import (
-    Case,
-    Config,
-    Fitted,
-    Group,
-    Input,
-    KernelLaunch,
-    MappedTensor,
-    Output,
-    Outputs,
-    WrongAnswer,
-    by_value,
-    load_case,
-)
+from gpusim.evidence.cases.array import fragment_places, read_only
+from gpusim.evidence.cases.case import Case, Fitted, Group, Outputs, WrongAnswer, load_case
+from gpusim.evidence.cases.clock_parameters import least_squares, limiter
 from gpusim.evidence.cases.config_row import ConfigRow
-from gpusim.machine.clock import Activity, ClockSpec, PowerLimiter
+from gpusim.evidence.cases.encode import draw, encode
+from gpusim.evidence.cases.launch_args import Input, KernelLaunch, MappedTensor, Output
+from gpusim.evidence.cases.output_check import wrong_if
+from gpusim.evidence.cases.parameters import fitted
+from gpusim.machine.clock import Activity, PowerLimiter
 from gpusim.machine.config import GpuSpec
 from gpusim.simulate.run import simulate
 from gpusim.workload import ops
@@ -88,49 +81,37 @@ class Row(ConfigRow):
         return f"{'fed' if self.stream.startswith('fed') else 'stream'}_{self.work}"
 
 
-def _mixes(run_us: int) -> list[Config]:
+def _mixes(run_us: int) -> list[Row]:
     found = [
-        Row(run_us, stream=stream, stream_duty=duty, data=data).text()
+        Row(run_us, stream=stream, stream_duty=duty, data=data)
         for data in ("random", "zeros") for stream in ("hbm", "l2") for duty in (100, 75, 50, 25)
     ]  # fmt: skip
     found += [
-        Row(run_us, tensor_duty=tensor, stream=stream, stream_duty=duty).text()
+        Row(run_us, tensor_duty=tensor, stream=stream, stream_duty=duty)
         for stream in ("hbm", "l2") for duty in (100, 50) for tensor in (100, 75, 50)
     ]  # fmt: skip
     found += [
-        Row(run_us, tensor_duty=tensor, stream=stream, stream_duty=100, data="zeros").text()
+        Row(run_us, tensor_duty=tensor, stream=stream, stream_duty=100, data="zeros")
         for stream in ("hbm", "l2") for tensor in (100, 87)
     ]  # fmt: skip
-    found += [Row(run_us, tensor_duty=100, stream="fed_own", num_boxes=boxes).text() for boxes in (0, 1, 2, 3, 5)]
-    found += [Row(run_us, tensor_duty=100, stream="fed_same", num_boxes=boxes).text() for boxes in (1, 2, 3, 5)]
+    found += [Row(run_us, tensor_duty=100, stream="fed_own", num_boxes=boxes) for boxes in (0, 1, 2, 3, 5)]
+    found += [Row(run_us, tensor_duty=100, stream="fed_same", num_boxes=boxes) for boxes in (1, 2, 3, 5)]
     found += [
-        Row(run_us, tensor_duty=100, stream=stream, num_boxes=3, data="zeros").text() for stream in ("fed_own", "fed_same")
+        Row(run_us, tensor_duty=100, stream=stream, num_boxes=3, data="zeros") for stream in ("fed_own", "fed_same")
     ]
-    found += [Row(run_us, work="fp8", tensor_duty=100, stream="fed_own", num_boxes=boxes).text() for boxes in (2, 3)]
+    found += [Row(run_us, work="fp8", tensor_duty=100, stream="fed_own", num_boxes=boxes) for boxes in (2, 3)]
     return found + [
-        Row(run_us, work=work, tensor_duty=tensor, data=data).text()
+        Row(run_us, work=work, tensor_duty=tensor, data=data)
         for work in TYPES for data, tensor in (
             ("random", 100), ("random", 87), ("random", 75), ("random", 62), ("random", 50), ("zeros", 75), ("zeros", 100),
         )
     ]  # fmt: skip
 
 
-def single(seed: int) -> list[Config]:
-    """One launch of a quarter of a millisecond."""
-    del seed  # a sweep, the same for every seed
-    return _mixes(SINGLE_US)
-
-
-def sustained(seed: int) -> list[Config]:
-    """Half a second, in one launch."""
-    del seed  # a sweep, the same for every seed
-    return _mixes(SUSTAINED_US)
-
-
 # ---------------------------------------------------------------------------------------------- operands and streams
 
 
-def work_of(config: Config) -> str:
+def work_of(config: Mapping[str, str]) -> str:
     """The kind of tensor work, a key of ``TYPES``."""
     return config["kernel"].partition("_")[2]
 
@@ -174,20 +155,18 @@ def _struct(work: str) -> str:
 def numbers(work: str, data: str, rows: int) -> NDArray[np.float64]:
     """An operand, float64[rows, k], of numbers that the type has; normal, or zeros."""
     num_k = K_BYTES * 8 // dtype(TYPES[work]).bits
-    return np.asarray(types.draw(rows, num_k, TYPES[work], 7)) if data == "random" else np.zeros((rows, num_k))
+    return np.asarray(draw(rows, num_k, TYPES[work], 7)) if data == "random" else np.zeros((rows, num_k))
 
 
 @cache
 def operands(work: str, data: str, num_copies: int) -> NDArray[np.uint8]:
     """A and B by panels in memory, uint8[rows, 128]: 64 rows of A, 256 of B, the next panel; copied to the GPU once."""
     parts = [
-        np.ascontiguousarray(types.encode(numbers(work, data, rows), TYPES[work])).view(np.uint8).reshape(rows, K_BYTES)
+        np.ascontiguousarray(encode(numbers(work, data, rows), TYPES[work])).view(np.uint8).reshape(rows, K_BYTES)
         for rows in (M, N)
     ]
     rows = np.concatenate(parts).reshape(PANEL_ROWS, NUM_PANELS, PANEL_BYTES).transpose(1, 0, 2).reshape(-1, PANEL_BYTES)
-    made = np.ascontiguousarray(np.tile(rows, (num_copies, 1)))
-    made.setflags(write=False)
-    return made
+    return read_only(np.ascontiguousarray(np.tile(rows, (num_copies, 1))))
 
 
 def rows_map(num_rows: int) -> TensorMap:
@@ -198,44 +177,37 @@ def rows_map(num_rows: int) -> TensorMap:
     )  # fmt: skip
 
 
-def stream_bytes(config: Config) -> NDArray[np.uint8]:
+def stream_bytes(config: Row) -> NDArray[np.uint8]:
     """What is streamed, in rows of 128 bytes; some zeros where nothing is."""
-    return np.asarray(_stream_bytes(config["stream"] if config["stream"] in STREAM_BYTES else "", config["data"]))
+    return np.asarray(_stream_bytes(config.stream if config.stream in STREAM_BYTES else "", config.data))
 
 
 @cache
 def _stream_bytes(stream: str, data: str) -> NDArray[np.uint8]:
     if stream:
         return np.asarray(loads.stream_buffer(stream, data))
-    made = np.zeros(BOX_BYTES, dtype=np.uint8)
-    made.setflags(write=False)
-    return made
+    return read_only(np.zeros(BOX_BYTES, dtype=np.uint8))
 
 
-def launch(config: Config, is_counted: bool) -> KernelLaunch:
+def launch(config: Row) -> KernelLaunch:
     """A CTA on every SM, for so long."""
-    del is_counted
-    stream, work, data = config["stream"], work_of(config), config["data"]
+    stream, work, data = config.stream, work_of(config), config.data
     streamed, operand = stream_bytes(config), operands(work, data, NUM_SMS if stream == "fed_own" else 1)
-    plan = np.zeros(1, dtype=[("ns", "<u8", 2), ("rest", "<u4", 8)])
-    plan["ns"] = int(config["run_us"]) * 1000, loads.period_ns(config)
-    plan["rest"] = (
-        int(config["tensor_duty"]), int(config["stream_duty"]), int(stream == "l2"),
-        SLICE_ROWS if stream == "l2" else len(streamed) // ROW_BYTES, int(config["num_boxes"]), int(stream == "fed_own"),
+    plan = loads.plan_of(
+        config, config.tensor_duty, config.stream_duty, stream == "l2",
+        SLICE_ROWS if stream == "l2" else len(streamed) // ROW_BYTES, config.num_boxes, stream == "fed_own",
         loads.num_samples(config), 0,
     )  # fmt: skip
     return KernelLaunch(
-        kernel=config["kernel"],
+        kernel=config.kernel,
         arguments=(
-            by_value(plan), MappedTensor(operand, rows_map(len(operand))), Input(operands(work, data, 1)),
+            plan, MappedTensor(operand, rows_map(len(operand))), Input(operands(work, data, 1)),
             MappedTensor(streamed, rows_map(len(streamed) // ROW_BYTES)),
             Output("samples", np.zeros((NUM_SMS, loads.num_samples(config), 2), dtype="<u8")),
             Output("done", np.zeros((NUM_SMS, 6), dtype="<u8")),
             Output("d", np.full((128, 128), -1, dtype="<i4" if TYPES[work] == "int8" else "<f4")),
         ),
-        grid=(NUM_SMS, 1, 1),
-        block=(NUM_THREADS, 1, 1),
-        smem_bytes=SMEM_BYTES,
+        grid=(NUM_SMS, 1, 1), block=(NUM_THREADS, 1, 1), smem_bytes=SMEM_BYTES,
     )  # fmt: skip
 
 
@@ -243,14 +215,11 @@ def launch(config: Config, is_counted: bool) -> KernelLaunch:
 def products(work: str, data: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """What each thread holds after a burst, float64[register, thread]: A times B, four times over; and of their sizes."""
     a, b = numbers(work, data, M), numbers(work, data, N)
-    register, thread = np.arange(128)[:, None], np.arange(128)
-    rows = thread // 32 * 16 + thread % 32 // 4 + register // 2 % 2 * 8
-    columns = register // 4 * 8 + thread % 4 * 2 + register % 2
     whole, sizes = PASSES * a @ b.T, PASSES * np.abs(a) @ np.abs(b).T
-    return np.asarray(whole[rows, columns]), np.asarray(sizes[rows, columns])
+    return np.asarray(whole[fragment_places(N)]), np.asarray(sizes[fragment_places(N)])
 
 
-def check(config: Config, outputs: Outputs) -> dict[str, float]:
+def check(config: Row, outputs: Outputs) -> dict[str, float]:
     """Clocks over time and over SMs, and how much was done.
 
     Raises:
@@ -258,23 +227,19 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
             was given up, or clocks that stand still.
     """
     done = outputs["done"].astype(np.int64)
-    has_tensor, has_stream = config["tensor_duty"] != "0", config["stream"] != "none" and config["num_boxes"] != "0"
-    has_stream |= config["stream"] in STREAM_BYTES
-    if done[:, 4].any():
-        raise WrongAnswer("an mbarrier never completed, the wait was given up")
+    has_tensor, has_stream = config.tensor_duty > 0, config.stream != "none" and config.num_boxes > 0
+    has_stream |= config.stream in STREAM_BYTES
+    wrong_if(done[:, 4].any(), "an mbarrier never completed, the wait was given up")
     if ((done[:, 0] > 0) != has_tensor).any() or ((done[:, 1] > 0) != has_stream).any():
         raise WrongAnswer("a CTA has done nothing of its work, or what was not asked")
     if has_tensor:
-        wanted, sizes = products(work_of(config), config["data"])
+        wanted, sizes = products(work_of(config), config.data)
         if not (np.abs(outputs["d"] - wanted) <= types.TOLERANCES[TYPES[work_of(config)]] * sizes).all():
             raise WrongAnswer(f"a sum is off by {np.abs(outputs['d'] - wanted).max()}")
-    if config["stream"] in STREAM_BYTES:
+    if config.stream in STREAM_BYTES:
         _check_stream(config, done)
-    samples = outputs["samples"].astype(np.int64)
-    if (np.diff(samples, axis=1) <= 0).any():
-        raise WrongAnswer("a clock stands still")
-    run_s = int(config["run_us"]) * 1e-6
-    found: dict[str, float] = loads.clocks(samples[:, :, 0], samples[:, :, 1])
+    run_s = config.run_us * 1e-6
+    found: dict[str, float] = loads.clocks_of(outputs)
     if has_tensor:
         found["tflops"] = float(done[:, 0].sum()) * BURST_WGMMAS * atom_of(work_of(config)).num_flops / run_s * 1e-12
     if has_stream:
@@ -282,7 +247,7 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
     return found
 
 
-def _check_stream(config: Config, done: NDArray[np.int64]) -> None:
+def _check_stream(config: Row, done: NDArray[np.int64]) -> None:
     words = stream_bytes(config).view("<u4").reshape(-1, BOX_BYTES // 4)
     for cta, (_, _, row, seen, *_) in enumerate(done):
         if row % BOX_ROWS or row // BOX_ROWS >= len(words) or int(np.bitwise_xor.reduce(words[row // BOX_ROWS])) != seen:
@@ -291,48 +256,32 @@ def _check_stream(config: Config, done: NDArray[np.int64]) -> None:
 
 # ---------------------------------------------------------------------------------------------- the simulator's answer
 
-TWIN_BURSTS, NUM_TURNS, SETTLED = 4, 5, 0.004
+TWIN_BURSTS = 4
 TWIN_ROUNDS, WAITED_ROUNDS = 16, 4
 """Rounds of a stream alone; those that are simulated to know what one takes that is waited for."""
 
 
-def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
+def predict(config: Row, gpu: GpuSpec) -> dict[str, float]:
     """The clock that the power limit allows: of one launch, or at the end of half a second; the same on all SMs.
 
     Nothing for a GPU without wgmma or TMA. A GPU of another number of SMs works on all of its own.
     """
     if not {"wgmma", "tma"} <= gpu.features:
         return {}
-    run_us, stream = float(config["run_us"]), config["stream"]
-    is_long, data = run_us >= SUSTAINED_US, "zeros" if config["data"] == "zeros" else "random"
-    settled = gpu.clock.max_mhz
-    for _ in range(NUM_TURNS if stream == "hbm" else 1):
-        mhz = settled  # memory keeps its own clock: at a lower one of the SMs' more boxes go beside a burst
+
+    def run(mhz: float) -> tuple[Launch, Any]:
         made = twin(config, gpu, mhz)
-        result = _run(made, gpu, mhz, stream, data)
-        activity = loads.in_bursts(
-            result.activity, duty=int(config["tensor_duty"]), flops_per_burst=made.num_flops / TWIN_BURSTS
-        )
-        activity = loads.as_long(activity, run_us * settled)
-        settled = PowerLimiter(gpu.clock).clock_mhz(activity, mode="sustained" if is_long else "single", data=data)
-        if abs(settled - mhz) < SETTLED * mhz:
-            break
-    found, time_us = {"last_mhz" if is_long else "mhz": settled}, result.cycles / settled
-    if made.num_flops:
-        carried = 0.5 * made.num_flops / TWIN_BURSTS  # the last burst is carried through: half of one, on average
-        found["tflops"] = (made.num_flops / time_us + carried / run_us) / 1e6
+        return made, _run(made, gpu, mhz, config.stream, loads.as_modelled(config.data))
+
+    found, time_us, _, result = loads.settled(config, gpu, run, TWIN_BURSTS)
     num_bytes = result.counters[TMA_BYTES]
-    if num_bytes:
-        found["gb_per_s"] = num_bytes / time_us / 1e3
-    return found
+    return dict(found) | ({"gb_per_s": num_bytes / time_us / 1e3} if num_bytes else {})
 
 
 TMA_BYTES = "l1tex__m_xbar2l1tex_read_bytes_mem_global_op_tma_ld.sum"
 
 
-def _run(
-    made: Launch, gpu: GpuSpec, mhz: float, stream: str, data: str, recorded_sms: Collection[int] = ()
-) -> Any:
+def _run(made: Launch, gpu: GpuSpec, mhz: float, stream: str, data: str, recorded_sms: Collection[int] = ()) -> Any:
     state = "cold" if stream == "hbm" else "warm"
     return simulate(made, loads.endless(gpu), clock=mhz, l2=state, data=data, recorded_sms=recorded_sms)
 
@@ -347,15 +296,15 @@ def burst_cycles(work: str, gpu: GpuSpec) -> float:
     return float(BURST_WGMMAS * each)
 
 
-def twin(config: Config, gpu: GpuSpec, mhz: float) -> Launch:
+def twin(config: Row, gpu: GpuSpec, mhz: float) -> Launch:
     """Some bursts on every SM in the simulator's words, and boxes until they are over; rests are fences of their length."""
-    tensor, stream, duty = int(config["tensor_duty"]), config["stream"], int(config["stream_duty"])
+    tensor, stream, duty = config.tensor_duty, config.stream, config.stream_duty
     num_bursts = TWIN_BURSTS if tensor else 0
     if stream.startswith("fed"):
-        copier = _feeder(int(config["num_boxes"]), TWIN_BURSTS * BURST_WGMMAS // NUM_PANELS, is_own=stream == "fed_own")
+        copier = _feeder(config.num_boxes, TWIN_BURSTS * BURST_WGMMAS // NUM_PANELS, is_own=stream == "fed_own")
         return _launch(config, gpu, copier, TWIN_BURSTS)
     if not duty:
-        return _launch(config, gpu, _nothing, num_bursts)
+        return _launch(config, gpu, loads.nothing, num_bursts)
     rest_cycles = 0.0
     if duty < 100:
         waited = _launch(config, gpu, _streamer(stream, [WAITED_ROUNDS] * gpu.num_sms, is_waited=True), 0)
@@ -375,7 +324,6 @@ def twin(config: Config, gpu: GpuSpec, mhz: float) -> Launch:
         late = max(bursts[-1] / rounds[-1] for bursts, rounds in zip(over, last, strict=True))
         num_rounds = ceil(num_rounds * late) + 1
         made = launched([num_rounds] * gpu.num_sms)
-    return made
 
 
 def _ends(result: Any) -> dict[tuple[str, int], list[float]]:
@@ -386,14 +334,14 @@ def _ends(result: Any) -> dict[tuple[str, int], list[float]]:
 Program = Callable[[RoleContext], Iterator[Any]]
 
 
-def _launch(config: Config, gpu: GpuSpec, copier: Program, num_bursts: int) -> Launch:
+def _launch(config: Row, gpu: GpuSpec, copier: Program, num_bursts: int) -> Launch:
     work = work_of(config)
     roles = (
         WarpRole(name="multiply", num_warps=4, program=_multiplier(config, gpu, num_bursts)),
-        WarpRole(name="copy", num_warps=1, program=copier), WarpRole(name="watch", num_warps=1, program=_nothing),
+        WarpRole(name="copy", num_warps=1, program=copier), WarpRole(name="watch", num_warps=1, program=loads.nothing),
     )  # fmt: skip
     return Launch(
-        kernel=config["kernel"], num_ctas=gpu.num_sms, num_tiles=gpu.num_sms, roles=roles, registers_per_thread=232,
+        kernel=config.kernel, num_ctas=gpu.num_sms, num_tiles=gpu.num_sms, roles=roles, registers_per_thread=232,
         buffers=(
             Buffer(name="panels", stage_bytes=BOXES_PER_PANEL * BOX_BYTES, num_stages=NUM_PANELS),
             Buffer(name="slots", stage_bytes=BOX_BYTES, num_stages=NUM_SLOTS),
@@ -407,15 +355,14 @@ def _launch(config: Config, gpu: GpuSpec, copier: Program, num_bursts: int) -> L
     )  # fmt: skip
 
 
-def _multiplier(config: Config, gpu: GpuSpec, num_bursts: int) -> Program:
-    work, tensor, is_fed = work_of(config), int(config["tensor_duty"]), config["stream"].startswith("fed")
-    reads = config["num_boxes"] != "0"
+def _multiplier(config: Row, gpu: GpuSpec, num_bursts: int) -> Program:
+    work, tensor, is_fed = work_of(config), config.tensor_duty, config.stream.startswith("fed")
+    reads = config.num_boxes > 0
     atom, num_panels = atom_of(work), BURST_WGMMAS // 4
     rest = burst_cycles(work, gpu) * (100 - tensor) / tensor if tensor else 0.0
     rest += loads.BURST_CYCLES + (loads.LATE_CYCLES if tensor < 100 else 0.0)
 
-    def multiply(cta: RoleContext) -> Iterator[ops.Op]:
-        del cta
+    def multiply(_cta: RoleContext) -> Iterator[ops.Op]:
         for burst in range(num_bursts):
             yield ops.RangeStart(ops.Section.MAINLOOP)
             for step in range(num_panels):
@@ -483,10 +430,6 @@ def _feeder(num_boxes: int, num_steps: int, *, is_own: bool) -> Program:
     return feed
 
 
-def _nothing(cta: RoleContext) -> Iterator[ops.Op]:
-    yield ops.Alu(1)
-
-
 # ---------------------------------------------------------------------------------------------- parameters
 
 BEGIN = {
@@ -516,23 +459,17 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
     ]  # fmt: skip
     highest = max((loads.clock_mhz(row) for row in ran), default=0.0)
 
-    def errors_of(values: NDArray[np.float64], some: Sequence[Mapping[str, str]]) -> NDArray[np.float64]:
-        limiter = limiter_of(dict(zip(BEGIN, map(float, values), strict=True)), highest)
-        return np.array([
-            limiter.clock_mhz(activity_of(row), mode=row["group"], data=row["data"]) / loads.clock_mhz(row) - 1.0
-            for row in some
-        ])  # fmt: skip
-
-    solved = loads.least_squares(np.array(list(BEGIN.values())), errors_of, ran)
-    if solved is None:
-        return _of_l2(rows)
+    solved = least_squares(
+        BEGIN, lambda values: limiter_of(values, highest), lambda model, row: (
+            model.clock_mhz(activity_of(row), mode=row["group"], data=row["data"]) / loads.clock_mhz(row) - 1.0
+        ), ran,
+    )  # fmt: skip
     how = (
         f"least squares over the clocks of {len(ran)} runs, with what kernels/power_clock gives of bf16 and the load line, "
         f"{loads.HOW_OF_WATTS}"
     )
     return [
-        Fitted(parameter=f"clock.{name}", value=float(value), how=how)
-        for name, value in zip(BEGIN, solved, strict=True) if name not in NAMELESS
+        Fitted(parameter=f"clock.{name}", value=value, how=how) for name, value in solved.items() if name not in NAMELESS
     ] + _of_l2(rows)
 
 
@@ -546,10 +483,8 @@ def _of_l2(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
         return []
     fastest = max(ran)
     slopes = [(fastest[1] - rate) / (fastest[0] - clock) for clock, rate in ran if clock < fastest[0] - 0.05]
-    if not slopes:
-        return []
     how = "streams by TMA out of L2 beside wgmma, GB/s over clock: slope of logarithms from the fastest on, median"
-    return [Fitted(parameter="clock.l2_clock_coupling_fraction", value=float(np.median(slopes)), how=how)]
+    return fitted("clock.l2_clock_coupling_fraction", slopes, how)
 
 
 def _has_rates(row: Mapping[str, str]) -> bool:
@@ -580,35 +515,18 @@ def activity_of(row: Mapping[str, str]) -> Activity:
 
 def limiter_of(values: dict[str, float], highest_mhz: float) -> PowerLimiter:
     """The machine's part with these values of ``BEGIN``."""
-    known = {**loads.OF_WATTS, **OF_CLOCKS, **values}
-    tensor = {name.partition(".")[2]: value for name, value in known.items() if "." in name}
-    others = {name: value for name, value in known.items() if "." not in name}
-    return PowerLimiter(
-        ClockSpec(
-            max_mhz=highest_mhz, min_mhz=0.1 * highest_mhz, power_limit_w=loads.LIMIT_W,
-            single_power_delay_us=loads.DELAY_US, l2_clock_coupling_fraction=0.0, fp32_pj_per_flop=0.0,
-            bulk_zeros_fraction=1.0,
-            **loads.OF_TENSOR, mma_sync_extra_fraction=0.0, smem_pj_per_byte=0.0,
-            tensor_pj_per_flop=tensor, **others,
-        )
-    )  # fmt: skip
+    known = loads.POWER_LIMIT | loads.OF_TENSOR | loads.OF_WATTS | OF_CLOCKS | values
+    return limiter(highest_mhz, known)
 
 
-HOPPER = (9, 0)
 CASE = Case(
     name="power_tma",
     question="At what clock does the SM run where TMA brings the bytes, beside tensor work and into its operands?",
-    columns=("run_us", "tensor_duty", "stream", "stream_duty", "num_boxes", "data"),
+    config_type=Row, launch=launch, check=check, num_repeats=3, predict=predict, fit=fit, includes=includes,
     groups={
-        "single": Group(configs=single, rank=3, least_capability=HOPPER),
-        "sustained": Group(configs=sustained, rank=3, least_capability=HOPPER),
+        name: Group(configs=partial(_mixes, run_us), rank=3, least_capability=(9, 0))
+        for name, run_us in (("single", SINGLE_US), ("sustained", SUSTAINED_US))
     },
-    launch=launch,
-    check=check,
     values=loads.CASE.values,
-    num_repeats=3,
-    predict=predict,
     tiers={"mhz": 4, "last_mhz": 4, "tflops": 4},
-    fit=fit,
-    includes=includes,
-)
+)  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cache
 from itertools import product
 from typing import Any
@@ -11,7 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim import Buffer, GpuSpec, Launch, WarpRole, simulate
-from gpusim.evidence.cases.case import Case, Config, Group, Input, KernelLaunch, Output, Outputs, WrongAnswer, by_value
+from gpusim.evidence.cases.array import read_only
+from gpusim.evidence.cases.case import Case, Group, Input, KernelLaunch, Output, Outputs, WrongAnswer, by_value
+from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.output_check import wrong_if
 from gpusim.workload import ops
 from gpusim.workload.launch import RoleContext
 from gpusim.workload.smem.access import AccessPattern
@@ -29,7 +33,6 @@ AHEAD = {
 PROBER = 8
 ANSWERED = ("load", "hit", "shared_load", "copy", "copy_through")
 """Probes that the twin answers: of stores nobody sees when they are there."""
-COLUMNS = ("probe", "num", "ways", "ahead", "delay")
 LINE_WORDS = 128
 
 
@@ -44,39 +47,42 @@ def includes() -> dict[str, str]:
     return {"probes.inc": "".join(f"PROBE({entry(probe, num)}, {PROBES[probe]}, {num})\n" for probe, num in kinds)}
 
 
-def configs(seed: int) -> list[Config]:
+@dataclass(frozen=True)
+class Row(ConfigRow):
+    """One config."""
+
+    probe: str
+    num: int
+    ways: int
+    ahead: str
+    delay: int
+
+    @property
+    def kernel(self) -> str:
+        """The entry point."""
+        return entry(self.probe, self.num)
+
+
+def configs() -> list[Row]:
     """Each probe alone, loads alone, and each probe behind all loads, soon and late."""
-    del seed  # a sweep, the same for every seed
-
-    def config(probe: str, num: int, ways: int, ahead: str, delay: int) -> Config:
-        return {
-            "kernel": entry(probe, num), "probe": probe, "num": str(num), "ways": str(ways), "ahead": ahead,
-            "delay": str(delay),
-        }  # fmt: skip
-
-    alone = [config(probe, 0, WAYS[0], "same", DELAYS[0]) for probe in PROBES if probe != "none"]
-    loads = [config("none", num, ways, ahead, DELAYS[0]) for num, ways, ahead in product(NUMS, WAYS, AHEAD)]
-    behind = [
-        config(probe, num, ways, ahead, delay)
-        for probe, num, ways, ahead, delay in product(PROBES, NUMS, WAYS, AHEAD, DELAYS) if probe != "none"
-    ]
-    return alone + loads + behind
+    probes = [probe for probe in PROBES if probe != "none"]
+    alone = Row.sweep(probe=probes, num=0, ways=WAYS[0], ahead="same", delay=DELAYS[0])
+    loads = Row.sweep(probe="none", num=NUMS, ways=WAYS, ahead=AHEAD, delay=DELAYS[0])
+    return alone + loads + Row.sweep(probe=probes, num=NUMS, ways=WAYS, ahead=AHEAD, delay=DELAYS)
 
 
 @cache
 def lines() -> NDArray[np.uint32]:
     """What is loaded; uint32[rounds, words]."""
-    made = np.random.default_rng(8).integers(1, 1 << 32, (ROUNDS, LINE_WORDS), dtype="<u4")
-    made.setflags(write=False)
-    return made
+    return read_only(np.random.default_rng(8).integers(1, 1 << 32, (ROUNDS, LINE_WORDS), dtype="<u4"))
 
 
-def sums(config: Config) -> NDArray[np.int64]:
+def sums(config: Row) -> NDArray[np.int64]:
     """What each thread adds up, modulo 2 to the 32; int64[warps, 32]."""
-    num, ways, probe = int(config["num"]), int(config["ways"]), config["probe"]
+    num, probe = config.num, config.probe
     lane, found = np.arange(32), np.zeros((WARPS, 32), dtype=np.int64)
-    near = (lane[None] * ways + np.arange(num)[:, None]).sum(axis=0) if num else np.zeros(32, dtype=np.int64)
-    for warp in AHEAD[config["ahead"]]:
+    near = (lane[None] * config.ways + np.arange(num)[:, None]).sum(axis=0) if num else np.zeros(32, dtype=np.int64)
+    for warp in AHEAD[config.ahead]:
         found[warp] = ROUNDS * near
     got = np.zeros(32, dtype=np.int64)
     if probe == "load":
@@ -93,42 +99,35 @@ def sums(config: Config) -> NDArray[np.int64]:
     return found % (1 << 32)
 
 
-def launch(config: Config, is_counted: bool) -> KernelLaunch:
+def launch(config: Row) -> KernelLaunch:
     """One CTA."""
-    del is_counted
-    ahead = sum(1 << warp for warp in AHEAD[config["ahead"]])
-    told = np.array([int(config["ways"]), ahead, PROBER, int(config["delay"])], dtype="<u4")
+    ahead = sum(1 << warp for warp in AHEAD[config.ahead])
     return KernelLaunch(
-        kernel=config["kernel"],
+        kernel=config.kernel,
         arguments=(
-            by_value(told.view(np.uint8)), Input(lines()), Output("stored", np.zeros(32, dtype="<u4")),
+            by_value(np.array([config.ways, ahead, PROBER, config.delay], dtype="<u4")), Input(lines()),
+            Output("stored", np.zeros(32, dtype="<u4")),
             Output("clocks", np.zeros((ROUNDS, WARPS, 3), dtype="<u4")), Output("sums", np.zeros((WARPS, 32), dtype="<u4")),
         ),
         block=(32 * WARPS, 1, 1),
     )  # fmt: skip
 
 
-def check(config: Config, outputs: Outputs) -> dict[str, float]:
-    """Cycles, if sums are right and what was stored is there.
-
-    Raises:
-        WrongAnswer: they are not.
-    """
-    if (outputs["sums"].reshape(WARPS, 32).astype(np.int64) != sums(config)).any():
-        raise WrongAnswer("what was loaded does not add up")
-    wanted = ROUNDS - 1 if config["probe"] == "store" else 0
-    if (outputs["stored"] != wanted).any():
-        raise WrongAnswer("what was stored is not there")
+def check(config: Row, outputs: Outputs) -> dict[str, float]:
+    """Cycles, if sums are right and what was stored is there."""
+    wrong_if((outputs["sums"].reshape(WARPS, 32).astype(np.int64) != sums(config)).any(), "what was loaded does not add up")
+    wanted = ROUNDS - 1 if config.probe == "store" else 0
+    wrong_if((outputs["stored"] != wanted).any(), "what was stored is not there")
     clocks = outputs["clocks"].reshape(ROUNDS, WARPS, 3).astype(np.int64)[WARM_ROUNDS:]
-    ahead, prober = clocks[:, list(AHEAD[config["ahead"]])], clocks[:, PROBER]
+    ahead, prober = clocks[:, list(AHEAD[config.ahead])], clocks[:, PROBER]
     begun = ahead[:, :, 0].min(axis=1)
     found: dict[str, Any] = {}
-    if int(config["num"]):
+    if config.num:
         found["issued_cycles"] = ahead[:, :, 1].max(axis=1) - begun
         found["first_cycles"] = ahead[:, :, 2].min(axis=1) - begun
         found["last_cycles"] = ahead[:, :, 2].max(axis=1) - begun
-    if config["probe"] != "none":
-        found["probe_delay_cycles"] = prober[:, 0] - begun if int(config["num"]) else np.zeros(1)
+    if config.probe != "none":
+        found["probe_delay_cycles"] = prober[:, 0] - begun if config.num else np.zeros(1)
         found["probe_issued_cycles"] = prober[:, 1] - prober[:, 0]
         found["probe_cycles"] = prober[:, 2] - prober[:, 0]
     if any((cycles < 0).any() or (cycles > 1 << 20).any() for cycles in found.values()):
@@ -147,29 +146,27 @@ CLOCK_CYCLES = {
 """Between the clock before an instruction and the instruction. Source: SASS of nvcc 13.0, stalls."""
 
 
-def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
+def predict(config: Row, gpu: GpuSpec) -> dict[str, float]:
     """One round out of L2, each warp a role; the prober begins as late as its delay says."""
-    num, ways, probe = int(config["num"]), int(config["ways"]), config["probe"]
+    num, ways, probe = config.num, config.ways, config.probe
     near = AccessPattern(num_requests=num, num_wavefronts=ways * num, num_bytes=128 * num)
     one = AccessPattern(num_requests=1, num_wavefronts=1, num_bytes=128)
     line = AccessPattern(num_requests=1, num_sectors=4, num_lines=1, num_wavefronts=1, num_bytes=128)
     through = AccessPattern(num_requests=1, num_sectors=4, num_lines=1, num_wavefronts=4, num_bytes=128)
     copied = AccessPattern(num_requests=1, num_sectors=16, num_lines=4, num_wavefronts=4, num_bytes=512)
 
-    def ahead(cta: RoleContext) -> Iterator[Any]:
-        del cta
+    def ahead(_cta: RoleContext) -> Iterator[Any]:
         yield ops.Syncthreads()
         yield ops.Alu(LEAD_ALU, is_chain=True)
         yield ops.RangeStart(ops.Section.MAINLOOP)
         yield ops.Use((yield ops.SharedLoad(near)))
         yield ops.RangeEnd()
 
-    def prober(cta: RoleContext) -> Iterator[Any]:
-        del cta
+    def prober(_cta: RoleContext) -> Iterator[Any]:
         if probe == "hit":
             yield ops.Use((yield ops.GlobalLoad("lines", (0, 0), line)))
         yield ops.Syncthreads()
-        yield ops.Alu(LEAD_ALU + int(config["delay"]) / ALU_CYCLES, is_chain=True)
+        yield ops.Alu(LEAD_ALU + config.delay / ALU_CYCLES, is_chain=True)
         yield ops.RangeStart(ops.Section.MAINLOOP)
         token: Any = None
         if probe == "load":
@@ -190,7 +187,7 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
         yield ops.RangeEnd()
 
     probers = {} if probe == "none" else {"prober": prober}
-    roles = {f"ahead{warp}": ahead for warp in AHEAD[config["ahead"]] if num} | probers
+    roles = {f"ahead{warp}": ahead for warp in AHEAD[config.ahead] if num} | probers
     launched = Launch(
         kernel="behind_conflicts", num_ctas=1, num_tiles=1, extra_smem_bytes=8192,
         roles=tuple(WarpRole(name=name, num_warps=1, program=program) for name, program in roles.items()),
@@ -211,10 +208,8 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
 CASE = Case(
     name="behind_conflicts",
     question="What waits behind loads from shared memory whose banks conflict, and for how long?",
-    columns=COLUMNS,
+    config_type=Row, launch=launch, check=check, num_repeats=3, predict=predict, includes=includes,
     groups={"probes": Group(configs=configs, rank=2)},
-    launch=launch,
-    check=check,
     values={
         "issued_cycles": "SM cycles from the first load's begin until all warps ahead have issued their last",
         "first_cycles": "the same until the first warp ahead has what it loads",
@@ -223,8 +218,5 @@ CASE = Case(
         "probe_issued_cycles": "SM cycles from the prober's begin until it has issued its instruction",
         "probe_cycles": "the same until what it asked for is there",
     },
-    num_repeats=3,
-    predict=predict,
-    tiers={"first_cycles": 4, "last_cycles": 4, "probe_cycles": 4},
-    includes=includes,
-)
+    tiers=dict.fromkeys(("first_cycles", "last_cycles", "probe_cycles"), 4),
+)  # fmt: skip

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gpusim.evidence.cases import access_patterns as draws
 from gpusim.evidence.cases.access_patterns import LANES, SMEM_BYTES
-from gpusim.evidence.cases.case import Case, Config, Group, Input, KernelLaunch, Output, Outputs, WrongAnswer, by_value
+from gpusim.evidence.cases.array import read_only
+from gpusim.evidence.cases.case import Case, Group, Input, KernelLaunch, Output, Outputs, WrongAnswer, by_value
+from gpusim.evidence.cases.config_row import ConfigRow
 from gpusim.machine.config import GpuSpec
 from gpusim.workload.smem.access import wavefronts
 
@@ -41,9 +44,7 @@ SIDE_BY_SIDE = ("packed", "shifted")
 
 
 def _data() -> NDArray[np.uint8]:
-    words = (np.arange(SOURCE_BYTES // 4, dtype=np.uint64) * 0x9E3779B1 + 0x7F4A7C15).astype("<u4").view(np.uint8)
-    words.setflags(write=False)
-    return words
+    return read_only((np.arange(SOURCE_BYTES // 4, dtype=np.uint64) * 0x9E3779B1 + 0x7F4A7C15).astype("<u4").view(np.uint8))
 
 
 DATA = _data()
@@ -82,53 +83,67 @@ DESTINATIONS: tuple[draws.Draw, ...] = (
 )  # fmt: skip
 
 
-def drawn(op: str, *, count: int, seed: int, kinds: Sequence[str] = SOURCES, stream: tuple[int, ...] = ()) -> list[Config]:
+@dataclass(frozen=True)
+class Row(ConfigRow):
+    """One config; addresses and sources of the lanes in bytes."""
+
+    kernel: str
+    pattern: int
+    family: str
+    source: str
+    is_warm: bool
+    turn: int
+    active: str
+    addresses: str
+    sources: str
+
+
+def _row(
+    op: str, idx: int, family: str, source: str, active: NDArray[np.bool_],
+    places: tuple[NDArray[np.int64], NDArray[np.int64]],
+) -> Row:
+    """A config; ``places``: destinations and sources of the lanes."""
+    landed, origins = (" ".join(map(str, numbers)) for numbers in places)
+    return Row(op, idx, family, source, False, 0, draws.mask_text(active), landed, origins)
+
+
+def drawn(op: str, *, count: int, seed: int, kinds: Sequence[str] = SOURCES, stream: tuple[int, ...] = ()) -> list[Row]:
     """``count`` copies of an op from these kinds of sources in turn; neither warm nor repeated. Streams differ."""
     rng = np.random.default_rng([seed, OPS.index(op), *stream])
     size = access_bytes(op)
-    made: list[Config] = []
+    made = []
     for idx in range(count):
         family, destinations = _destinations(rng, idx, size)
         kind = kinds[idx % len(kinds)]
         active = np.ones(32, dtype=bool) if rng.random() < 0.6 else draws.mask(rng)
-        made.append({
-            "kernel": op, "pattern": str(idx), "family": family, "source": kind, "is_warm": "0", "turn": "0",
-            "active": draws.mask_text(active), "addresses": " ".join(map(str, destinations % SMEM_BYTES)),
-            "sources": " ".join(map(str, sources(rng, kind, size) % SOURCE_BYTES)),
-        })  # fmt: skip
+        places = destinations % SMEM_BYTES, sources(rng, kind, size) % SOURCE_BYTES
+        made.append(_row(op, idx, family, kind, active, places))
     return made
 
 
-def configs(count: int, *, is_warm: bool = False, turns: int = 1) -> Callable[[int], list[Config]]:
+def configs(count: int, *, is_warm: bool = False, turns: int = 1) -> Callable[[int], list[Row]]:
     """``count`` copies of each op, each ``turns`` times over."""
-
-    def made(seed: int) -> list[Config]:
-        return [
-            {**config, "is_warm": str(int(is_warm)), "turn": str(turn)}
-            for op in OPS
-            for turn in range(turns)
-            for config in drawn(op, count=count, seed=seed)
-        ]
-
-    return made
+    return lambda seed: [
+        replace(config, is_warm=is_warm, turn=turn)
+        for op in OPS for turn in range(turns) for config in drawn(op, count=count, seed=seed)
+    ]
 
 
-def side_by_side(count: int) -> Callable[[int], list[Config]]:
+def side_by_side(count: int) -> Callable[[int], list[Row]]:
     """``count`` copies of each op through L1 from one run."""
     return lambda seed: [
-        config
-        for op in OPS[:3]
+        config for op in OPS[:3]
         for config in drawn(op, count=count, seed=seed, kinds=SIDE_BY_SIDE, stream=(1,))
     ]
 
 
-def tiles(count: int) -> Callable[[int], list[Config]]:
+def tiles(count: int) -> Callable[[int], list[Row]]:
     """``count`` copies of each op through L1 of rows of 32, 64 and 128 bytes, a pitch apart in global memory.
 
     They land row behind row, padded or under a swizzle of TMA's, as copies of a GEMM's tiles do.
     """
 
-    def made(seed: int) -> list[Config]:
+    def made(seed: int) -> list[Row]:
         found = []
         for op in OPS[:3]:
             rng, size = np.random.default_rng([seed, OPS.index(op), 2]), access_bytes(op)
@@ -141,45 +156,41 @@ def tiles(count: int) -> Callable[[int], list[Config]]:
                 landed ^= ((landed >> 7) & ((1 << bits) - 1)) << 4
                 start = int(rng.integers(0, 16)) * 16
                 active = np.ones(32, dtype=bool) if rng.random() < 0.8 else draws.mask(rng)
-                found.append({
-                    "kernel": op, "pattern": str(idx), "family": "tile", "source": f"rows_{row_bytes}", "is_warm": "0",
-                    "turn": "0", "active": draws.mask_text(active), "addresses": " ".join(map(str, landed // size * size)),
-                    "sources": " ".join(map(str, (row * pitch + column + start) % SOURCE_BYTES)),
-                })  # fmt: skip
+                places = landed // size * size, (row * pitch + column + start) % SOURCE_BYTES
+                found.append(_row(op, idx, "tile", f"rows_{row_bytes}", active, places))
         return found
 
     return made
 
 
-def lanes_of(config: Config) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
+def lanes_of(config: Row) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
     """Destinations and sources int64[32] in bytes, active bool[32]."""
-    places = [np.array(config[name].split(), dtype=np.int64) for name in ("addresses", "sources")]
-    return places[0], places[1], draws.mask_of(config["active"])
+    destinations, origins = (np.array(text.split(), dtype=np.int64) for text in (config.addresses, config.sources))
+    return destinations, origins, draws.mask_of(config.active)
 
 
-def launch(config: Config, is_counted: bool) -> KernelLaunch:
+def launch(config: Row, is_counted: bool) -> KernelLaunch:
     """The copy alone where it is counted; with a dump behind it where it is checked."""
     destinations, origins, _ = lanes_of(config)
-    mode = WARM * int(config["is_warm"]) + (0 if is_counted else DUMP)
+    mode = WARM * config.is_warm + (0 if is_counted else DUMP)
     return KernelLaunch(
-        kernel=config["kernel"],
+        kernel=config.kernel,
         arguments=(
-            by_value(np.concatenate([origins, destinations]).astype("<u4")), np.uint32(int(config["active"], 16)),
+            by_value(np.concatenate([origins, destinations]).astype("<u4")), np.uint32(int(config.active, 16)),
             np.uint32(mode), np.uint32(0), Input(DATA), Output("dump", np.full(SMEM_BYTES, 0xA5, dtype=np.uint8)),
         ),
-        block=(32, 1, 1),
-        smem_bytes=SMEM_BYTES,
+        block=(32, 1, 1), smem_bytes=SMEM_BYTES,
     )  # fmt: skip
 
 
-def check(config: Config, outputs: Outputs) -> dict[str, float]:
+def check(config: Row, outputs: Outputs) -> dict[str, float]:
     """Refuse wrong data; there are no values.
 
     Raises:
         WrongAnswer: says the first address that is wrong.
     """
     destinations, origins, active = lanes_of(config)
-    size = access_bytes(config["kernel"])
+    size = access_bytes(config.kernel)
     for address in np.unique(destinations[active]):
         found = outputs["dump"][address : address + size]
         wanted = DATA[origins[active & (destinations == address), None] + np.arange(size)]
@@ -188,19 +199,18 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
     return {}
 
 
-def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
+def predict(config: Row, _gpu: GpuSpec) -> dict[str, float]:
     """The count by the simulator's rules, for copies through L1."""
-    del gpu
-    if config["kernel"] == "cp_async_cg_b128":
+    if config.kernel == "cp_async_cg_b128":
         return {}
     destinations, origins, active = lanes_of(config)
-    return {COUNTED: float(wavefronts(config["kernel"], destinations, active, origins))}
+    return {COUNTED: float(wavefronts(config.kernel, destinations, active, origins))}
 
 
 CASE = Case(
     name="cp_async_access",
     question="How many wavefronts does one cp.async of one warp take, by where it reads and where it writes?",
-    columns=("pattern", "family", "source", "is_warm", "turn", "active", "addresses", "sources"),
+    config_type=Row, launch=launch, check=check, checks_counted=False, predict=predict,
     groups={
         "warm": Group(configs=configs(90, is_warm=True), metrics=METRICS, rank=6),
         "cold": Group(configs=configs(90), metrics=METRICS, rank=6),
@@ -208,9 +218,5 @@ CASE = Case(
         "tiles": Group(configs=tiles(60), metrics=METRICS, rank=5),
         "again": Group(configs=configs(15, turns=3), metrics=METRICS, rank=6),
     },
-    launch=launch,
-    check=check,
-    checks_counted=False,
-    predict=predict,
     tiers={COUNTED: 3},
-)
+)  # fmt: skip

@@ -3,35 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
-from importlib import import_module
 from itertools import product
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusim.evidence.cases.case import (
-    Case,
-    Config,
-    Fitted,
-    Group,
-    Input,
-    KernelLaunch,
-    Output,
-    Outputs,
-    WrongAnswer,
-    by_value,
-    load_case,
-)
+from gpusim.evidence.cases.array import read_only
+from gpusim.evidence.cases.case import Case, Fitted, Group, Outputs, WrongAnswer
+from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.launch_args import Input, KernelLaunch, Output, by_value
+from gpusim.evidence.cases.output_check import wrong_if
+from gpusim.evidence.cases.parameters import fitted
+from gpusim.evidence.cases.smem_streaming import of_last_round, spans, stream_paces
 from gpusim.machine.config import GpuSpec
 from gpusim.simulate.timeline import Span
 from gpusim.workload import ops
 from gpusim.workload.launch import Program, RoleContext
 from gpusim.workload.smem.access import AccessPattern, wavefronts
-
-beside = import_module(load_case("copies_beside_reads").launch.__module__)
-"""Streams of readers and copiers, as they are simulated there."""
 
 ROUNDS, WARM_ROUNDS = 12, 3
 MOST_WARPS, MOST_COPIES, MOST_READS, MARKS = 16, 8, 12, 4
@@ -42,7 +33,6 @@ COPIED_BYTES, PAD = 20480, 4
 PITCH_BYTES = 16512
 """From row to row, in a tensor that L2 holds; so long that L1 has forgotten its beginning at its end."""
 TURNS = 400
-COLUMNS = ("warps", "row_bytes", "landing", "source", "ahead", "copies", "behind", "readers")
 
 METRICS = (
     "sm__sass_l1tex_pipe_lsu_wavefronts_mem_shared.sum",
@@ -74,45 +64,56 @@ def includes() -> dict[str, str]:
     return {"rounds.inc": "".join(f"ROUND({entry(*kind)}, {kind[0]}, {kind[1]}, {kind[2]})\n" for kind in kinds)}
 
 
-def ways(has_copies: bool) -> list[dict[str, str]]:
-    """How copies read and land; one way where there is none."""
-    found = [
-        {"row_bytes": str(row_bytes), "landing": landing, "source": source}
-        for row_bytes, landing, source in product(ROW_BYTES, LANDINGS, SOURCES)
-    ]
-    return found if has_copies else found[:1]
+@dataclass(frozen=True)
+class Row(ConfigRow):
+    """One config; of streams ``copies`` and ``behind`` are those of a turn."""
+
+    warps: int
+    row_bytes: int
+    landing: str
+    source: str
+    ahead: int
+    copies: int
+    behind: int
+    readers: int
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether some warps load and others copy."""
+        return self.behind == UNROLLED
+
+    @property
+    def kernel(self) -> str:
+        """The entry point."""
+        return "streams" if self.is_stream else entry(self.ahead, self.copies, self.behind)
 
 
-def rounds(seed: int) -> list[Config]:
+def ways(has_copies: bool) -> list[tuple[int, str, str]]:
+    """Bytes of a row, how copies land and where they read; one way where there is none."""
+    return list(product(ROW_BYTES, LANDINGS, SOURCES))[: None if has_copies else 1]
+
+
+def rounds() -> list[Row]:
     """Every kind of round, by warps and by the way of copies, where there are any."""
-    del seed  # a sweep, the same for every seed
     return [
-        {
-            "kernel": entry(ahead, copies, behind), "warps": str(warps), **way, "ahead": str(ahead),
-            "copies": str(copies), "behind": str(behind), "readers": str(warps),
-        }
+        Row(warps, *way, ahead, copies, behind, warps)
         for ahead, behind, warps, copies in product(AHEAD, BEHIND, WARPS, COPIES) for way in ways(copies > 0)
-    ]  # fmt: skip
+    ]
 
 
-def streams(seed: int) -> list[Config]:
+def streams() -> list[Row]:
     """Warps that load and warps that copy, alone and side by side."""
-    del seed  # a sweep, the same for every seed
     return [
-        {
-            "kernel": "streams", "warps": str(readers + copiers), **way, "ahead": "0",
-            "copies": str(GROUP), "behind": str(UNROLLED), "readers": str(readers),
-        }
+        Row(readers + copiers, *way, 0, GROUP, UNROLLED, readers)
         for readers, copiers in STREAM_ROLES for way in ways(copiers > 0)
-    ]  # fmt: skip
+    ]
 
 
-def counted(seed: int) -> list[Config]:
+def counted() -> list[Row]:
     """One kind of round by the way of copies, and one without."""
     return [
-        config for config in rounds(seed)
-        if config["warps"] == str(WARPS[0]) and config["ahead"] == "0" and config["behind"] == "1"
-        and int(config["copies"]) in (0, MOST_COPIES)
+        config for config in rounds()
+        if (config.warps, config.ahead, config.behind) == (WARPS[0], 0, 1) and config.copies in (0, MOST_COPIES)
     ]  # fmt: skip
 
 
@@ -123,41 +124,37 @@ def counted(seed: int) -> list[Config]:
 def tensor() -> NDArray[np.uint32]:
     """What is copied: as many rows as the narrowest want; uint32[rows, words]."""
     rows = MOST_WARPS * MOST_COPIES * COPY_BYTES // ROW_BYTES[0]
-    made = np.random.default_rng(3).integers(1, 1 << 32, (rows, PITCH_BYTES // WORD_BYTES), dtype="<u4")
-    made.setflags(write=False)
-    return made
+    return read_only(np.random.default_rng(3).integers(1, 1 << 32, (rows, PITCH_BYTES // WORD_BYTES), dtype="<u4"))
 
 
 @cache
 def words() -> NDArray[np.uint32]:
     """What is loaded, uint32[loads, words]."""
-    made = np.random.default_rng(4).integers(1, 1 << 32, (MOST_READS, LOAD_BYTES // WORD_BYTES), dtype="<u4")
-    made.setflags(write=False)
-    return made
+    return read_only(np.random.default_rng(4).integers(1, 1 << 32, (MOST_READS, LOAD_BYTES // WORD_BYTES), dtype="<u4"))
 
 
-def places(config: Mapping[str, str]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+def places(config: Row) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """Rows and columns of the tensor, and words of shared memory, of copies' lanes: int64[warps, copies, lanes] each."""
-    lanes = int(config["row_bytes"]) // WORD_BYTES
+    lanes = config.row_bytes // WORD_BYTES
     num_rows = LANES // lanes
     copy, lane = np.meshgrid(np.arange(MOST_WARPS * MOST_COPIES), np.arange(LANES), indexing="ij")
     row, column = copy * num_rows + lane // lanes, lane % lanes
     along = MOST_WARPS * MOST_COPIES * num_rows + PAD
-    to = column * along + row if config["landing"] == "turned" else row * lanes + column
+    to = column * along + row if config.landing == "turned" else row * lanes + column
     shape = (MOST_WARPS, MOST_COPIES, LANES)
     return row.reshape(shape), column.reshape(shape), to.reshape(shape)
 
 
-def advance(config: Mapping[str, str]) -> int:
+def advance(config: Row) -> int:
     """Bytes that copies go on along their rows each time."""
-    return int(config["row_bytes"]) if config["source"] == "l2" else 0
+    return config.row_bytes if config.source == "l2" else 0
 
 
-def is_copied(config: Mapping[str, str], seen: NDArray[np.uint32]) -> bool:
+def is_copied(config: Row, seen: NDArray[np.uint32]) -> bool:
     """Whether shared memory holds the last copies of each that copies, and nothing else."""
-    warps, readers = int(config["warps"]), int(config["readers"])
-    is_stream = config["kernel"] == "streams"
-    of, num_copies = slice(readers if is_stream else 0, warps), MOST_COPIES if is_stream else int(config["copies"])
+    warps, readers = config.warps, config.readers
+    is_stream = config.is_stream
+    of, num_copies = slice(readers if is_stream else 0, warps), MOST_COPIES if is_stream else config.copies
     row, column, to = (each[of, :num_copies] for each in places(config))
     left = seen.copy()
     left[to.reshape(-1)] = 0
@@ -170,31 +167,28 @@ def is_copied(config: Mapping[str, str], seen: NDArray[np.uint32]) -> bool:
     return not left.any() and bool(is_there.all(axis=3).any(axis=0).all())
 
 
-def sums(config: Config) -> NDArray[np.int64]:
+def sums(config: Row) -> NDArray[np.int64]:
     """What each thread adds up, modulo 2 to the 32; int64[warps, 32]."""
-    warps, readers = int(config["warps"]), int(config["readers"])
+    warps, readers = config.warps, config.readers
     of_read = words().astype(np.int64).reshape(MOST_READS, LANES, 4).sum(axis=2)
-    if config["kernel"] == "streams":
+    if config.is_stream:
         each, times = of_read[:UNROLLED].sum(axis=0), TURNS
     else:
-        ahead, behind = int(config["ahead"]), int(config["behind"])
+        ahead, behind = config.ahead, config.behind
         each, times = of_read[:ahead].sum(axis=0) + of_read[MOST_READS - behind :].sum(axis=0), ROUNDS
     found = np.zeros((warps, LANES), dtype=np.int64)
     found[:readers] = each * times
     return found % (1 << 32)
 
 
-def launch(config: Config, is_counted: bool) -> KernelLaunch:
+def launch(config: Row) -> KernelLaunch:
     """One CTA."""
-    del is_counted
-    warps, is_turned = int(config["warps"]), config["landing"] == "turned"
-    told = np.array(
-        [int(config["row_bytes"]), PITCH_BYTES, int(config["readers"]), TURNS, is_turned, advance(config)], dtype="<u4"
-    )
+    warps, is_turned = config.warps, config.landing == "turned"
+    numbers = [config.row_bytes, PITCH_BYTES, config.readers, TURNS, is_turned, advance(config)]
     return KernelLaunch(
-        kernel=config["kernel"],
+        kernel=config.kernel,
         arguments=(
-            by_value(told.view(np.uint8)), Input(tensor()), Input(words()),
+            by_value(np.array(numbers, dtype="<u4")), Input(tensor()), Input(words()),
             Output("clocks", np.zeros((ROUNDS, MOST_WARPS, MARKS), dtype="<u4")),
             Output("sums", np.zeros((warps, LANES), dtype="<u4")),
             Output("copied", np.full(COPIED_BYTES // WORD_BYTES, 255, dtype="<u4")),
@@ -204,19 +198,14 @@ def launch(config: Config, is_counted: bool) -> KernelLaunch:
     )  # fmt: skip
 
 
-def check(config: Config, outputs: Outputs) -> dict[str, float]:
-    """Cycles, if sums and bytes are right.
-
-    Raises:
-        WrongAnswer: they are not.
-    """
-    warps, readers = int(config["warps"]), int(config["readers"])
+def check(config: Row, outputs: Outputs) -> dict[str, float]:
+    """Cycles, if sums and bytes are right."""
+    warps, readers = config.warps, config.readers
     if (outputs["sums"].reshape(warps, LANES).astype(np.int64) != sums(config)).any():
         raise WrongAnswer("what was loaded does not add up")
-    if not is_copied(config, outputs["copied"].reshape(-1)):
-        raise WrongAnswer("shared memory holds other bytes than were to be copied")
+    wrong_if(not is_copied(config, outputs["copied"].reshape(-1)), "shared memory holds other bytes than were to be copied")
     clocks = outputs["clocks"].reshape(ROUNDS, MOST_WARPS, MARKS)[:, :warps]
-    if config["kernel"] == "streams":
+    if config.is_stream:
         begin, done, end = (clocks[0, :, idx].astype(np.int64) for idx in range(3))
         cycles = (end - begin) % (1 << 32)
         if (cycles <= 0).any() or (done <= 0).any():
@@ -231,7 +220,7 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
     if (since[:, 2] <= 0).any() or (since > 1 << 20).any():
         raise WrongAnswer(f"the clock says {since[:, 2].tolist()} cycles")
     told = {"issued_cycles": float(np.median(since[:, 1])), "read_cycles": float(np.median(since[:, 2]))}
-    return told | ({"copied_cycles": float(np.median(since[:, 3]))} if int(config["copies"]) else {})
+    return told | ({"copied_cycles": float(np.median(since[:, 3]))} if config.copies else {})
 
 
 # ---------------------------------------------------------------------------------------------- the simulator's answer
@@ -244,38 +233,36 @@ ISSUED_CYCLES, STALL_CYCLES, COMMIT_STALL_CYCLES = 2.0, 4.0, 18.0
 Source: the same, stalls."""
 
 
-def access(config: Mapping[str, str]) -> AccessPattern:
+def access(config: Row) -> AccessPattern:
     """A copy of a warp."""
     row, column, to = (each[:1, 0] for each in places(config))
     sources = row * PITCH_BYTES + column * WORD_BYTES
     written = wavefronts("cp_async_b32", to * WORD_BYTES, np.ones_like(to, dtype=bool), sources)
-    num_lines = COPY_BYTES // int(config["row_bytes"])
+    num_lines = COPY_BYTES // config.row_bytes
     return AccessPattern(
         num_requests=1, num_sectors=4, num_lines=num_lines, num_wavefronts=int(written.sum()), num_bytes=COPY_BYTES
     )
 
 
-def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
+def predict(config: Row, gpu: GpuSpec) -> dict[str, float]:
     """The same rounds, or streams, for as long."""
-    return _streams(config, gpu) if config["kernel"] == "streams" else _rounds(config, gpu)
+    return _streams(config, gpu) if config.is_stream else _rounds(config, gpu)
 
 
-def _copy(config: Config, num: int, which: int, turn: int) -> ops.CpAsync:
+def _copy(config: Row, num: int, which: int, turn: int) -> ops.CpAsync:
     """So many copies together, of warps ``which``."""
-    at = turn if config["source"] == "l2" else 0
+    at = turn if config.source == "l2" else 0
     return ops.CpAsync("T", (which, at), access(config).scaled(num), "copied", 0, allocates_in_l1=True)
 
 
 def _spans(roles: Mapping[str, tuple[int, Program]], gpu: GpuSpec) -> dict[str, list[Span]]:
-    found: dict[str, list[Span]] = beside.spans("narrow_copies", roles, gpu, copied_bytes=COPIED_BYTES, registers=96)
-    return found
+    return spans("narrow_copies", roles, gpu, copied_bytes=COPIED_BYTES, registers=96)
 
 
-def _rounds(config: Config, gpu: GpuSpec) -> dict[str, float]:
-    warps, ahead, copies, behind = (int(config[name]) for name in ("warps", "ahead", "copies", "behind"))
+def _rounds(config: Row, gpu: GpuSpec) -> dict[str, float]:
+    warps, ahead, copies, behind = config.warps, config.ahead, config.copies, config.behind
 
-    def program(cta: RoleContext) -> Iterator[Any]:
-        del cta
+    def program(_cta: RoleContext) -> Iterator[Any]:
         for turn in range(WARM_ROUNDS + 1):
             yield ops.Syncthreads()
             yield from [ops.RangeStart(ops.Section.MAINLOOP)] * 3
@@ -291,15 +278,15 @@ def _rounds(config: Config, gpu: GpuSpec) -> dict[str, float]:
             yield ops.CpAsyncWaitGroup(0)
             yield ops.RangeEnd()
 
-    issued, read, copied = beside.of_last_round(_spans({"all": (warps, program)}, gpu)["all"], 3)
+    issued, read, copied = of_last_round(_spans({"all": (warps, program)}, gpu)["all"], 3)
     stalls = STALL_CYCLES * (ahead + copies) + (COMMIT_STALL_CYCLES if copies else 0.0)
     told = {"issued_cycles": max(issued, stalls) + ISSUED_CYCLES, "read_cycles": read + CLOCK_CYCLES + SUM_CYCLES}
     return told | ({"copied_cycles": max(copied + CLOCK_CYCLES, told["read_cycles"])} if copies else {})
 
 
-def _streams(config: Config, gpu: GpuSpec) -> dict[str, float]:
-    readers, copiers = int(config["readers"]), int(config["warps"]) - int(config["readers"])
-    read, copied = beside.stream_paces(
+def _streams(config: Row, gpu: GpuSpec) -> dict[str, float]:
+    readers, copiers = config.readers, config.warps - config.readers
+    read, copied = stream_paces(
         readers, copiers, ops.SharedLoad(WORDS.scaled(UNROLLED)), lambda which, turn: _copy(config, GROUP, which, turn),
         lambda roles: _spans(roles, gpu),
     )  # fmt: skip
@@ -318,30 +305,26 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
     for row in rows:
         is_plain = row["group"] == "rounds" and (row["ahead"], row["behind"]) == ("0", "1")
         if is_plain and row["warps"] in FITTED_WARPS and row["source"] == "l2" and row.get("read_cycles"):
-            key = tuple(row[name] for name in COLUMNS if name != "copies")
+            key = tuple(text for name, text in Row.of(row).items() if name not in ("kernel", "copies"))
             by[key, int(row["copies"])] = float(row["read_cycles"]), row
     few, many = FITTED_COPIES
     for (key, copies), (cycles, row) in by.items():
         if copies == few and (key, many) in by:
             each = (by[key, many][0] - cycles) / (int(row["warps"]) * (many - few))
-            found.append((each - CYCLES) / access(row).num_wavefronts)
-    if not found:
-        return []
+            found.append((each - CYCLES) / access(Row.of(row)).num_wavefronts)
     how = (
         "rounds of four and eight warps, one load behind: cycles of a copy more, from four to eight, less "
-        "l1.cp_async_cycles, over its wavefronts"
+        "l1.cp_async_cycles, over its wavefronts, median"
     )
-    return [Fitted(parameter="l1.cp_async_miss_first_pass_fraction", value=float(np.median(found)), how=f"{how}, median")]
+    return fitted("l1.cp_async_miss_first_pass_fraction", found, how)
 
 
 CASE = Case(
     name="narrow_copies",
     question="Who waits for whom where an SM's warps copy four bytes a lane through L1 and load from shared memory?",
-    columns=COLUMNS,
+    config_type=Row, launch=launch, check=check, num_repeats=3, predict=predict, fit=fit, includes=includes,
     groups={"rounds": Group(configs=rounds, rank=2), "streams": Group(configs=streams, rank=2),
             "counted": Group(configs=counted, metrics=METRICS, rank=3)},
-    launch=launch,
-    check=check,
     values={
         "issued_cycles": "SM cycles from the barrier until the last warp has issued its copies and their commit",
         "read_cycles": "the same until the last has what it loads behind them",
@@ -349,11 +332,7 @@ CASE = Case(
         "read_wavefronts_per_cycle": "wavefronts that all readers load in an SM cycle",
         "copies_per_cycle": "copies that all copiers issue in an SM cycle meanwhile",
     },
-    num_repeats=3,
-    predict=predict,
-    tiers={
-        "issued_cycles": 4, "read_cycles": 4, "copied_cycles": 4, "read_wavefronts_per_cycle": 4, "copies_per_cycle": 4,
-    },
-    fit=fit,
-    includes=includes,
+    tiers=dict.fromkeys(
+        ("issued_cycles", "read_cycles", "copied_cycles", "read_wavefronts_per_cycle", "copies_per_cycle"), 4
+    ),
 )  # fmt: skip

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from gpusim.evidence.cases import access_patterns as draws
 from gpusim.evidence.cases.access_patterns import LANES, SMEM_BYTES
-from gpusim.evidence.cases.case import Case, Config, Group, KernelLaunch, Output, Outputs, WrongAnswer, by_value
+from gpusim.evidence.cases.case import Case, Group, KernelLaunch, Output, Outputs, WrongAnswer, by_value
+from gpusim.evidence.cases.config_row import ConfigRow
 from gpusim.machine.config import GpuSpec
 from gpusim.workload.smem.access import data_wavefronts, wavefronts
 
@@ -156,54 +157,47 @@ def halves(num_halves: int, *, count: int, seed: int) -> list[Pattern]:
 # ---------------------------------------------------------------------------------------------- configs
 
 
-def configs(ops: Sequence[str], count: int) -> Callable[[int], list[Config]]:
+@dataclass(frozen=True)
+class Row(ConfigRow):
+    """A pattern as one config; every second compare-and-swap finds what it compares with."""
+
+    kernel: str
+    pattern: int
+    family: str
+    is_filled: int
+    active: str
+    addresses: str
+
+
+def configs(ops: Sequence[str], count: int) -> Callable[[int], list[Row]]:
     """``count`` configs of each of ``ops``, op after op."""
-
-    def drawn(seed: int) -> list[Config]:
-        return [
-            config_of(pattern, idx)
-            for op in ops
-            for idx, pattern in enumerate(patterns(op, count=count, seed=seed))
-        ]
-
-    return drawn
+    return lambda seed: [
+        config_of(pattern, idx) for op in ops for idx, pattern in enumerate(patterns(op, count=count, seed=seed))
+    ]
 
 
-def half_configs(num_halves: int, count: int) -> Callable[[int], list[Config]]:
+def half_configs(num_halves: int, count: int) -> Callable[[int], list[Row]]:
     """``count`` configs of ``halves``."""
     return lambda seed: [config_of(pattern, idx) for idx, pattern in enumerate(halves(num_halves, count=count, seed=seed))]
 
 
-def asleep_configs(count: int) -> Callable[[int], list[Config]]:
-    """``count`` 16-byte loads whose lower half is paired, with lanes of it asleep."""
-
-    def drawn(seed: int) -> list[Config]:
-        rng = np.random.default_rng([seed, 200])
-        made = []
-        for idx in range(count):
-            addresses, active = draws.asleep(rng)
-            made.append(config_of(Pattern("ld_shared_b128", "asleep", addresses, active), idx))
-        return made
-
-    return drawn
+def asleep_configs(seed: int) -> list[Row]:
+    """16-byte loads whose lower half is paired, with lanes of it asleep."""
+    rng = np.random.default_rng([seed, 200])
+    return [config_of(Pattern("ld_shared_b128", "asleep", *draws.asleep(rng)), idx) for idx in range(120)]
 
 
-def config_of(pattern: Pattern, idx: int) -> Config:
-    """A pattern as text; every second compare-and-swap finds what it compares with."""
-    return {
-        "kernel": pattern.op,
-        "pattern": str(idx),
-        "family": pattern.family,
-        "is_filled": str(int("cas_" in pattern.op and idx % 2 == 0)),
-        "active": draws.mask_text(pattern.active),
-        "addresses": " ".join(map(str, pattern.addresses)),
-    }
+def config_of(pattern: Pattern, idx: int) -> Row:
+    """A pattern as a config."""
+    is_filled = int("cas_" in pattern.op and idx % 2 == 0)
+    addresses = " ".join(map(str, pattern.addresses))
+    return Row(pattern.op, idx, pattern.family, is_filled, draws.mask_text(pattern.active), addresses)
 
 
-def pattern_of(config: Config) -> Pattern:
-    """The pattern that a config says."""
-    addresses = np.array(config["addresses"].split(), dtype=np.int64)
-    return Pattern(config["kernel"], config["family"], addresses, draws.mask_of(config["active"]))
+def pattern_of(config: Row) -> Pattern:
+    """The pattern of a config."""
+    addresses = np.array(config.addresses.split(), dtype=np.int64)
+    return Pattern(config.kernel, config.family, addresses, draws.mask_of(config.active))
 
 
 # ---------------------------------------------------------------------------------------------- launch and check
@@ -219,29 +213,28 @@ def filled() -> NDArray[np.uint8]:
     return words_at(np.arange(0, SMEM_BYTES, 4)).astype("<u4").view(np.uint8)
 
 
-def launch(config: Config, is_counted: bool) -> KernelLaunch:
+def launch(config: Row, is_counted: bool) -> KernelLaunch:
     """The access alone where it is counted; with a fill and a dump around it where it is checked."""
     pattern = pattern_of(config)
     reads = not pattern.op.startswith(("st", "cp"))
     writes = not pattern.op.startswith("ld")
     mode = FILL * reads + DUMP * writes
     if is_counted:
-        mode = FILL * int(config["is_filled"])
+        mode = FILL * config.is_filled
     out = np.full((32, 16), 0xA5, dtype=np.uint8)
     if pattern.op in CP_ASYNC:
         out = draws.lane_values().copy()
     return KernelLaunch(
         kernel=pattern.op,
         arguments=(
-            by_value(pattern.addresses.astype("<u4")), np.uint32(int(config["active"], 16)), np.uint32(mode),
+            by_value(pattern.addresses.astype("<u4")), np.uint32(int(config.active, 16)), np.uint32(mode),
             Output("out", out), Output("dump", np.full(SMEM_BYTES, 0xA5, dtype=np.uint8)),
         ),
-        block=(32, 1, 1),
-        smem_bytes=SMEM_BYTES,
+        block=(32, 1, 1), smem_bytes=SMEM_BYTES,
     )  # fmt: skip
 
 
-def check(config: Config, outputs: Outputs) -> dict[str, float]:
+def check(config: Row, outputs: Outputs) -> dict[str, float]:
     """Refuse wrong data; there are no values.
 
     Raises:
@@ -349,26 +342,25 @@ def _is_history(verb: str, first: int, values: list[int], olds: list[int] | None
     return total == last and alone and (olds is None or first in olds)
 
 
-def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
+def predict(config: Row, _gpu: GpuSpec) -> dict[str, float]:
     """The counts by the simulator's rules; of wide loads also the data stage's, which is another.
 
     A fill is 64 stores of 512 consecutive bytes.
     Loops of values (``VALUED_ATOMICS``) take the simulator's count at most. Banks are the same on every GPU.
     """
-    del gpu
     pattern = pattern_of(config)
     if pattern.op in VALUED_ATOMICS:
         return {}
     asked = pattern.op, pattern.addresses, pattern.active
     sources = SOURCE_PITCH_BYTES * LANES if pattern.op in CP_ASYNC else None
-    found = {COUNTED: float(wavefronts(*asked, sources)) + int(config["is_filled"]) * SMEM_BYTES // 128}
+    found = {COUNTED: float(wavefronts(*asked, sources)) + config.is_filled * SMEM_BYTES // 128}
     return found | ({DATA_LOADS: float(data_wavefronts(*asked))} if pattern.op in WIDE else {})
 
 
 CASE = Case(
     name="shared_access",
     question="How many wavefronts does one access of one warp to shared memory take?",
-    columns=("pattern", "family", "is_filled", "active", "addresses"),
+    config_type=Row, launch=launch, check=check, checks_counted=False, predict=predict,
     groups={
         "wide": Group(configs=configs(WIDE, 400), metrics=METRICS, rank=0),
         "atomic": Group(configs=configs(SINGLE_ATOMICS, 60), metrics=ATOMIC_METRICS, rank=1),
@@ -377,12 +369,8 @@ CASE = Case(
         "narrow": Group(configs=configs((*NARROW, *STORES, *CP_ASYNC), 60), metrics=METRICS, rank=5),
         "half": Group(configs=half_configs(1, 600), metrics=METRICS, rank=6),
         "halves": Group(configs=half_configs(2, 400), metrics=METRICS, rank=6),
-        "asleep": Group(configs=asleep_configs(120), metrics=METRICS, rank=6),
+        "asleep": Group(configs=asleep_configs, metrics=METRICS, rank=6),
         "atomic_loop": Group(configs=configs(LOOPED_ATOMICS, 60), metrics=ATOMIC_METRICS, rank=8),
     },
-    launch=launch,
-    check=check,
-    checks_counted=False,
-    predict=predict,
     tiers={COUNTED: 3, DATA_LOADS: 3},
-)
+)  # fmt: skip

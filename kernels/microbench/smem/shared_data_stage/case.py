@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from gpusim import GpuSpec, Launch, WarpRole, simulate
-from gpusim.evidence.cases.case import Case, Config, Fitted, Group, KernelLaunch, Output, Outputs, WrongAnswer
+from gpusim.evidence.cases.case import Case, Fitted, Group, KernelLaunch, Output, Outputs, WrongAnswer
+from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.output_check import wrong_if
+from gpusim.evidence.cases.parameters import fitted
 from gpusim.workload import ops
 from gpusim.workload.launch import RoleContext
 from gpusim.workload.smem.access import AccessPattern
@@ -26,15 +30,20 @@ ALU_OF_ROUND = 8
 """Integer instructions of a round, beside its sums. Source: SASS."""
 
 
-def configs(seed: int) -> list[Config]:
+@dataclass(frozen=True)
+class Row(ConfigRow):
+    """One config; the entry point has the kind and number of global accesses of a round."""
+
+    kernel: str
+    ways: int
+
+
+def configs() -> list[Row]:
     """Every kind and number of global accesses by ways of the two shared ones."""
-    del seed  # a sweep, the same for every seed
-    return [
-        {"kernel": f"{kind}_{many}", "ways": str(ways)} for kind, many in KERNELS for ways in WAYS
-    ]
+    return Row.sweep(kernel=[f"{kind}_{many}" for kind, many in KERNELS], ways=WAYS)
 
 
-def parts(config: Config) -> tuple[str, int, int]:
+def parts(config: Mapping[str, str]) -> tuple[str, int, int]:
     """(kind, global accesses of a round, ways).
 
     >>> parts({"kernel": "load_around_2", "ways": "8"})
@@ -49,25 +58,20 @@ def lines() -> np.ndarray[Any, np.dtype[np.uint32]]:
     return np.random.default_rng(5).integers(0, 1 << 20, (WARPS, LINES, 32), dtype=np.uint32)
 
 
-def launch(config: Config, is_counted: bool) -> KernelLaunch:
+def launch(config: Row) -> KernelLaunch:
     """One CTA."""
-    del is_counted
     return KernelLaunch(
-        kernel=config["kernel"],
+        kernel=config.kernel,
         arguments=(
-            Output("lines", lines()), Output("times", np.zeros(1, dtype=TIMES)), np.uint32(int(config["ways"])),
+            Output("lines", lines()), Output("times", np.zeros(1, dtype=TIMES)), np.uint32(config.ways),
             np.uint32(NUM_ROUNDS), np.uint32(0),
         ),
         block=(WARPS * 32, 1, 1),
     )  # fmt: skip
 
 
-def check(config: Config, outputs: Outputs) -> dict[str, float]:
-    """Every thread's sum is what it should be, stores have landed; cycles of a round of all warps.
-
-    Raises:
-        WrongAnswer: they have not.
-    """
+def check(config: Row, outputs: Outputs) -> dict[str, float]:
+    """Every thread's sum is what it should be, stores have landed; cycles of a round of all warps."""
     kind, many, ways = parts(config)
     held, lane = lines().astype(np.int64), np.arange(32)
     total = np.zeros((WARPS, 32), dtype=np.int64) + 2 * NUM_ROUNDS * lane * ways
@@ -77,17 +81,16 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
         at = np.arange(NUM_ROUNDS * many) % LINES
         total += held[:, at].sum(axis=1)
     times = outputs["times"][0]
-    if (times["sum"].reshape(WARPS, 32) != total % (1 << 32)).any():
-        raise WrongAnswer(f"{config['kernel']}: a thread's sum is wrong")
+    wrong_if((times["sum"].reshape(WARPS, 32) != total % (1 << 32)).any(), f"{config.kernel}: a thread's sum is wrong")
     if kind == "store":
         stored = min(LINES, NUM_ROUNDS * many)
         if (outputs["lines"].reshape(WARPS, LINES, 32)[:, :stored] != lane).any():
-            raise WrongAnswer(f"{config['kernel']}: a line does not hold what was stored")
+            raise WrongAnswer(f"{config.kernel}: a line does not hold what was stored")
     took = int((times["end"].astype(np.int64) - int(times["begin"].min())).max())
     return {"cycles_per_round": took / NUM_ROUNDS}
 
 
-def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
+def predict(config: Row, gpu: GpuSpec) -> dict[str, float]:
     """Rounds of all warps: the slope between two numbers of them."""
     kind, many, ways = parts(config)
     each = WARPS // NUM_ROLES
@@ -98,8 +101,7 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
     near = AccessPattern(num_requests=2 * each, num_wavefronts=2 * ways * each, num_bytes=256 * each)
 
     def cycles(num_rounds: int) -> float:
-        def program(cta: RoleContext) -> Iterator[Any]:
-            del cta
+        def program(_cta: RoleContext) -> Iterator[Any]:
             for _ in range(num_rounds):
                 tokens = []
                 yield ops.Alu(ALU_OF_ROUND + many)
@@ -133,32 +135,23 @@ LEAST_WAYS = 8
 
 def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
     """What a global load and a store take of the stage: cycles beyond the wavefronts of shared memory's loads."""
-    found = []
+    found: list[Fitted] = []
     for name, kinds in (("load", ("load_hit", "load_around")), ("store", ("store",))):
         each = []
         for row in rows:
             kind, many, ways = parts(row)
             if kind in kinds and many and ways >= LEAST_WAYS and row.get("cycles_per_round"):
                 each.append((float(row["cycles_per_round"]) - 2 * WARPS * ways) / (many * WARPS))
-        if each:
-            found.append(Fitted(
-                parameter=f"smem.global_{name}_wavefronts", value=float(np.median(each)),
-                how=f"global {name}s beside loads from shared memory of 8 ways and more: cycles for each, median",
-            ))  # fmt: skip
+        how = f"global {name}s beside loads from shared memory of 8 ways and more: cycles for each, median"
+        found += fitted(f"smem.global_{name}_wavefronts", each, how)
     return found
 
 
 CASE = Case(
     name="shared_data_stage",
     question="What do global loads and stores take of the stage that shared memory's loads pass?",
-    columns=("ways",),
+    config_type=Row, launch=launch, check=check, num_repeats=5, predict=predict, fit=fit, derive=derive,
     groups={"rounds": Group(configs=configs, rank=3)},
-    launch=launch,
-    check=check,
     values={"cycles_per_round": "SM cycles from the first warp's begin to the last one's end, over rounds"},
-    num_repeats=5,
-    predict=predict,
-    fit=fit,
-    derive=derive,
     tiers={"cycles_per_round": 4},
-)
+)  # fmt: skip

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib import import_module
 from itertools import product
 from typing import Any
 
@@ -13,26 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim import GpuSpec, WarpRole
-from gpusim.evidence.cases.case import (
-    Case,
-    Config,
-    Fitted,
-    Group,
-    Input,
-    KernelLaunch,
-    Output,
-    Outputs,
-    WrongAnswer,
-    by_value,
-    load_case,
-)
+from gpusim.evidence.cases.array import read_only
+from gpusim.evidence.cases.case import Case, Fitted, Group, Outputs, WrongAnswer
+from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.launch_args import Input, KernelLaunch, Output, by_value
+from gpusim.evidence.cases.microbenchmark import cta_cycles
+from gpusim.evidence.cases.parameters import median_line, medians
+from gpusim.evidence.cases.timing import SPAN_VALUES, train_cycles, train_lengths
 from gpusim.units import WARP_SIZE, WAVEFRONT_BYTES
 from gpusim.workload import ops as words
 from gpusim.workload.smem.access import AccessPattern, data_wavefronts
 from gpusim.workload.smem.smem_ops import smem_op
-
-rates = import_module(load_case("math_rate").launch.__module__)
-"""Trains are folded as those of kernels/math_rate."""
 
 SMEM_BYTES = 32768
 SECOND_BYTES = SMEM_BYTES // 2
@@ -191,7 +181,6 @@ def _struct(op: SharedOp) -> str:
 # ---------------------------------------------------------------------------------------------- configs
 
 
-COLUMNS = ("question", "op", "second_op", "ways", "sharing", "num_partitions", "warps_per_partition", "mode")
 WARPS = (1, 2, 4, 8)
 PLACES = (*((1, warps) for warps in WARPS), (2, 1), (2, 4), (3, 1), (3, 4), *((4, warps) for warps in WARPS))
 """Sub-partitions, and warps on each."""
@@ -218,16 +207,28 @@ def lane_addresses(op: SharedOp, ways: int, sharing: str) -> NDArray[np.int64]:
     return np.asarray(lane % across * size + (lane // across + phase * ways) * WAVEFRONT_BYTES)
 
 
-def _config(
-    question: str, op: SharedOp, ways: int, place: tuple[int, int], *, sharing: str = "bank",
-    mixture: tuple[str, int] = ("", EACH),
-) -> Config:
-    second, mode = mixture
-    kernel = f"mixed_{op.name}_{second}" if second else f"{question}_{op.name}"
-    return {
-        "kernel": kernel, "question": question, "op": op.name, "second_op": second, "ways": str(ways), "sharing": sharing,
-        "num_partitions": str(place[0]), "warps_per_partition": str(place[1]), "mode": str(mode),
-    }  # fmt: skip
+@dataclass(frozen=True)
+class Row(ConfigRow):
+    """One config."""
+
+    question: str
+    op: str
+    second_op: str
+    ways: int
+    sharing: str
+    num_partitions: int
+    warps_per_partition: int
+    mode: int
+
+    @property
+    def kernel(self) -> str:
+        """The entry point."""
+        return f"mixed_{self.op}_{self.second_op}" if self.second_op else f"{self.question}_{self.op}"
+
+    @property
+    def num_warps(self) -> int:
+        """Warps that work."""
+        return self.num_partitions * self.warps_per_partition
 
 
 def _conflicts(op: SharedOp) -> list[tuple[int, str]]:
@@ -241,21 +242,19 @@ def _conflicts(op: SharedOp) -> list[tuple[int, str]]:
 def _group_of(
     question: str, ops: Sequence[SharedOp], places: Sequence[tuple[int, int]], rank: int, least: tuple[int, int]
 ) -> Group:
-    def configs(seed: int) -> list[Config]:
-        del seed  # a sweep, the same for every seed
+    def configs() -> list[Row]:
         return [
-            _config(question, op, ways, place, sharing=sharing)
+            Row(question, op.name, "", ways, sharing, *place, EACH)
             for op, place in product(ops, places) for ways, sharing in _conflicts(op)
-        ]  # fmt: skip
+        ]
 
     return Group(configs=configs, rank=rank, least_capability=least)
 
 
 def _mixed(least: tuple[int, int], rank: int) -> Group:
-    def configs(seed: int) -> list[Config]:
-        del seed  # a sweep, the same for every seed
+    def configs() -> list[Row]:
         return [
-            _config("mixed", OPS[first], ways, place, mixture=(second, mode))
+            Row("mixed", first, second, ways, "bank", *place, mode)
             for (first, second), mode, place, ways in product(
                 MIXTURES, (BY_TURNS, BY_SLOTS), ((1, 2), (1, 4), (4, 2), (4, 4), (4, 8)), (1, 2, 8)
             )
@@ -271,16 +270,14 @@ def _mixed(least: tuple[int, int], rank: int) -> Group:
 @cache
 def random_image() -> NDArray[np.uint32]:
     """What is in shared memory beforehand, uint32[8192]."""
-    drawn = np.random.default_rng(11).integers(1, 2**32 - 1, SMEM_BYTES // 4, dtype=np.uint32)
-    drawn.setflags(write=False)
-    return drawn
+    return read_only(np.random.default_rng(11).integers(1, 2**32 - 1, SMEM_BYTES // 4, dtype=np.uint32))
 
 
-def addresses_of(config: Config) -> NDArray[np.uint32]:
+def addresses_of(config: Row) -> NDArray[np.uint32]:
     """Of both instructions, uint32[2, 32]."""
-    ways, sharing = int(config["ways"]), config["sharing"]
-    first = lane_addresses(OPS[config["op"]], ways, sharing)
-    second = SECOND_BYTES + lane_addresses(OPS[config["second_op"]], ways, sharing) if config["second_op"] else 0 * first
+    ways, sharing = config.ways, config.sharing
+    first = lane_addresses(OPS[config.op], ways, sharing)
+    second = SECOND_BYTES + lane_addresses(OPS[config.second_op], ways, sharing) if config.second_op else 0 * first
     return np.stack([first, second]).astype("<u4")
 
 
@@ -294,38 +291,32 @@ def chain_image(op: SharedOp, addresses: NDArray[np.uint32]) -> NDArray[np.uint3
     return image
 
 
-def values_of(config: Config) -> NDArray[np.uint32]:
+def values_of(config: Row) -> NDArray[np.uint32]:
     """What stores and atomics take, uint32[4, 32]: by lane, the same for all warps."""
     values = np.random.default_rng(12).integers(1, 2**32 - 1, (4, WARP_SIZE), dtype=np.uint32)
-    if config["op"].startswith("atom_cas"):
+    if config.op.startswith("atom_cas"):
         values[1] = NEVER
-    elif config["question"] == "chase":
+    elif config.question == "chase":
         values[0] = 0
     return values
 
 
-def num_warps_of(config: Config) -> int:
-    """Warps that work."""
-    return int(config["num_partitions"]) * int(config["warps_per_partition"])
-
-
-def launch(config: Config, is_counted: bool) -> KernelLaunch:
+def launch(config: Row) -> KernelLaunch:
     """One CTA; warps of sub-partitions that do not work leave once the buffer is filled."""
-    del is_counted  # nothing is counted
-    lengths, num_warps = rates.train_lengths(SHORT, LONG), num_warps_of(config)
+    lengths, num_warps = train_lengths(SHORT, LONG), config.num_warps
     addresses = addresses_of(config)
-    is_chain = config["question"] == "chase"
-    image = chain_image(OPS[config["op"]], addresses[0]) if is_chain else random_image()
-    shape = np.array([int(config["num_partitions"]), WARP_SIZE * num_warps, len(lengths), int(config["mode"])], dtype="<u4")
+    is_chain = config.question == "chase"
+    image = chain_image(OPS[config.op], addresses[0]) if is_chain else random_image()
+    shape = np.array([config.num_partitions, WARP_SIZE * num_warps, len(lengths), config.mode], dtype="<u4")
     return KernelLaunch(
-        kernel=config["kernel"],
+        kernel=config.kernel,
         arguments=(
             by_value(shape), Input(lengths), Input(image), Input(addresses), Input(values_of(config)),
             Output("out", np.full((num_warps, WARP_SIZE), 0xA5A5A5A5, dtype="<u4")),
             Output("dump", np.full(SMEM_BYTES // 4, 0xA5A5A5A5, dtype="<u4")),
             Output("times", np.full((len(lengths), num_warps, 2), -1, dtype="<i8")),
         ),
-        block=(WARP_SIZE * NUM_SUB_PARTITIONS * int(config["warps_per_partition"]), 1, 1),
+        block=(WARP_SIZE * NUM_SUB_PARTITIONS * config.warps_per_partition, 1, 1),
     )  # fmt: skip
 
 
@@ -334,7 +325,7 @@ def launch(config: Config, is_counted: bool) -> KernelLaunch:
 
 def num_accesses(op: SharedOp, per_round: int) -> int:
     """Of a warp, in all trains."""
-    lengths = rates.train_lengths(SHORT, LONG)
+    lengths = train_lengths(SHORT, LONG)
     return int(lengths.sum()) * per_round + len(lengths) * op.accesses_before
 
 
@@ -357,7 +348,7 @@ def loaded_sum(op: SharedOp, addresses: NDArray[np.uint32]) -> NDArray[np.uint32
 
 def stream_sum(op: SharedOp, addresses: NDArray[np.uint32]) -> NDArray[np.uint32]:
     """What each lane has summed up behind the last train: all of its loads, or the last ones of every train."""
-    lengths, half = rates.train_lengths(SHORT, LONG), op.accesses_before
+    lengths, half = train_lengths(SHORT, LONG), op.accesses_before
     each = [loaded_sum(op, addresses + np.uint32(i * op.offset_bytes)) for i in range(2 * half)]
     last = sum(each[half:], start=np.zeros(WARP_SIZE, dtype="<u4"))
     sums = last * np.uint32(len(lengths))
@@ -383,25 +374,25 @@ def stored(op: SharedOp, addresses: NDArray[np.uint32], values: NDArray[np.uint3
         image[where[:, None] // 4 + np.arange(op.num_values)] = values[: op.num_values].T
 
 
-def expected_dump(config: Config) -> NDArray[np.uint32]:
+def expected_dump(config: Row) -> NDArray[np.uint32]:
     """What a stream leaves in shared memory, uint32[8192]."""
     image, addresses, values = random_image().copy(), addresses_of(config), values_of(config)
-    first = OPS[config["op"]]
-    second = OPS[config["second_op"]] if config["second_op"] else None
+    first = OPS[config.op]
+    second = OPS[config.second_op] if config.second_op else None
     _apply(first, addresses[0], values, image, num_accesses(first, first.accesses_per_round) * _num_warps_of(config, 0))
     if second is not None:
-        by_turns = config["mode"] == str(BY_TURNS)
+        by_turns = config.mode == BY_TURNS
         times = num_accesses(first if by_turns else second, first.accesses_per_round)
         _apply(second, addresses[1], values, image, times * _num_warps_of(config, 1))
     return image
 
 
-def _num_warps_of(config: Config, which: int) -> int:
+def _num_warps_of(config: Row, which: int) -> int:
     """Warps that execute the first or the second instruction."""
-    if config["mode"] != str(BY_SLOTS):
-        return num_warps_of(config)
-    slots = int(config["warps_per_partition"])
-    return int(config["num_partitions"]) * (slots // 2 if which else slots - slots // 2)
+    if config.mode != BY_SLOTS:
+        return config.num_warps
+    slots = config.warps_per_partition
+    return config.num_partitions * (slots // 2 if which else slots - slots // 2)
 
 
 def _apply(
@@ -414,24 +405,24 @@ def _apply(
         np.add.at(image, addresses.astype(np.int64) // 4, added)
 
 
-def check(config: Config, outputs: Outputs) -> dict[str, float]:
+def check(config: Row, outputs: Outputs) -> dict[str, float]:
     """Times of the trains, cycles of an access, wavefronts a cycle.
 
     Raises:
         WrongAnswer: an address, a sum or shared memory is not what it must be.
     """
-    op = OPS[config["op"]]
-    if config["question"] == "chase":
+    op = OPS[config.op]
+    if config.question == "chase":
         _check_words("lane ends at", outputs["out"], np.broadcast_to(addresses_of(config)[0], outputs["out"].shape))
     else:
         _check_stream(config, outputs)
-    values: dict[str, float] = rates.spans(outputs["times"], rates.train_lengths(SHORT, LONG))
+    values = train_cycles(outputs["times"], train_lengths(SHORT, LONG))
     per_round = (values["long_cycles"] - values["short_cycles"]) / (LONG - SHORT)
     return values | _per_access(config, op, per_round)
 
 
-def _check_stream(config: Config, outputs: Outputs) -> None:
-    op, dump = OPS[config["op"]], outputs["dump"]
+def _check_stream(config: Row, outputs: Outputs) -> None:
+    op, dump = OPS[config.op], outputs["dump"]
     wanted = expected_dump(config)
     if op.name == "atom_exch_b32":  # of lanes that share a word, any may be the last
         addresses, values = addresses_of(config)[0].astype(np.int64), values_of(config)[0]
@@ -442,10 +433,10 @@ def _check_stream(config: Config, outputs: Outputs) -> None:
     _check_words("shared memory holds, at word", dump, wanted)
     if op.kind in ("ld", "ldmatrix"):
         sums = stream_sum(op, addresses_of(config)[0])
-        warps = np.arange(num_warps_of(config))
+        warps = np.arange(config.num_warps)
         loads = np.ones(len(warps), dtype=bool)
-        if config["mode"] == str(BY_SLOTS):
-            loads = warps // int(config["num_partitions"]) % 2 == 0
+        if config.mode == BY_SLOTS:
+            loads = warps // config.num_partitions % 2 == 0
         _check_words("sum of lane", outputs["out"], np.where(loads[:, None], sums, np.uint32(0)))
 
 
@@ -455,17 +446,17 @@ def _check_words(what: str, found: NDArray[np.uint32], wanted: NDArray[np.uint32
         raise WrongAnswer(f"{what} {place}: {found[place]:#x}, not {wanted[place]:#x}")
 
 
-def wavefronts_of(config: Config) -> tuple[int, int]:
+def wavefronts_of(config: Row) -> tuple[int, int]:
     """Of one access of either instruction, by the rules of ``gpusim.workload.smem.access``; 0 for none."""
     addresses = addresses_of(config).astype(np.int64)
-    second = OPS[config["second_op"]].rule if config["second_op"] else ""
-    first = int(data_wavefronts(OPS[config["op"]].rule, addresses[0]))
+    second = OPS[config.second_op].rule if config.second_op else ""
+    first = int(data_wavefronts(OPS[config.op].rule, addresses[0]))
     return first, int(data_wavefronts(second, addresses[1])) if second else 0
 
 
-def _per_access(config: Config, op: SharedOp, per_round: float) -> dict[str, float]:
+def _per_access(config: Row, op: SharedOp, per_round: float) -> dict[str, float]:
     """From cycles a round: those of an access of a warp, and wavefronts a cycle of the SM."""
-    if config["question"] == "chase":
+    if config.question == "chase":
         return {"cycles_per_access": per_round / CHAIN}
     num = op.accesses_per_round
     total = num * sum(each * _num_warps_of(config, which) for which, each in enumerate(wavefronts_of(config)))
@@ -475,16 +466,16 @@ def _per_access(config: Config, op: SharedOp, per_round: float) -> dict[str, flo
 # ---------------------------------------------------------------------------------------------- the simulator
 
 
-def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
+def predict(config: Row, gpu: GpuSpec) -> dict[str, float]:
     """The twin in the simulator's words: latency of chains; rate of streams on all four sub-partitions."""
-    is_chain = config["question"] == "chase"
-    if not is_chain and int(config["num_partitions"]) < NUM_SUB_PARTITIONS:
+    is_chain = config.question == "chase"
+    if not is_chain and config.num_partitions < NUM_SUB_PARTITIONS:
         return {}
     short, long = (_simulated(config, length, gpu) for length in (SHORT, LONG))
     per_round = (long - short) / (LONG - SHORT)
     if is_chain:
         return {"cycles_per_access": per_round / SIMULATED_CHAIN}
-    return {"wavefronts_per_cycle": _per_access(config, OPS[config["op"]], per_round)["wavefronts_per_cycle"]}
+    return {"wavefronts_per_cycle": _per_access(config, OPS[config.op], per_round)["wavefronts_per_cycle"]}
 
 
 def _word(op: SharedOp, num_wavefronts: int, num_warps: int) -> words.Op:
@@ -497,29 +488,28 @@ def _word(op: SharedOp, num_wavefronts: int, num_warps: int) -> words.Op:
     return kinds.get(op.kind, words.SharedAtomic)(access)
 
 
-def _simulated(config: Config, length: int, gpu: GpuSpec) -> float:
+def _simulated(config: Row, length: int, gpu: GpuSpec) -> float:
     """Cycles of a train. Chains: a role a warp; streams: a role of all warps, two where warps differ."""
-    op, (first, second), mode = OPS[config["op"]], wavefronts_of(config), int(config["mode"])
+    op, (first, second), mode = OPS[config.op], wavefronts_of(config), config.mode
     num_first, num_second = _num_warps_of(config, 0), _num_warps_of(config, 1)
-    if config["question"] == "chase":
+    if config.question == "chase":
         chain = _chain_program(op, first, length)
         chains = [WarpRole(name=f"warp{i}", num_warps=1, program=chain) for i in range(num_first)]
-        return float(rates.simulated_cycles(gpu, chains))
-    beside = (OPS[config["second_op"]], second) if mode == BY_TURNS else None
+        return cta_cycles(gpu, *chains)
+    beside = (OPS[config.second_op], second) if mode == BY_TURNS else None
     roles = [WarpRole(name="first", num_warps=num_first, program=_stream_program(op, first, num_first, length, beside))]
     if mode == BY_SLOTS:
-        other = OPS[config["second_op"]]
+        other = OPS[config.second_op]
         program = _stream_program(other, second, num_second, length, None, op.accesses_per_round)
         roles.append(WarpRole(name="second", num_warps=num_second, program=program))
-    return float(rates.simulated_cycles(gpu, roles))
+    return cta_cycles(gpu, *roles)
 
 
 def _chain_program(op: SharedOp, num_wavefronts: int, length: int) -> Any:
     access = _word(op, num_wavefronts, 1)
     store = _word(OPS["st_b32"], num_wavefronts, 1) if op.name == "st_ld_b32" else None
 
-    def program(cta: Any) -> Any:
-        del cta  # there is one
+    def program(_cta: Any) -> Any:
         for _ in range(length * SIMULATED_CHAIN):
             if store is not None:
                 yield store
@@ -541,15 +531,12 @@ def _stream_program(
     def some() -> Any:
         tokens = []
         for _ in range(num):
-            token = yield access
-            if token is not None:
-                tokens.append(token)
+            tokens.append((yield access))
             if other is not None:
                 yield other
-        return tokens
+        return [token for token in tokens if token is not None]
 
-    def program(cta: Any) -> Any:
-        del cta  # there is one
+    def program(_cta: Any) -> Any:
         if not op.num_results:
             last = []
             for _ in range(length):
@@ -595,12 +582,12 @@ def fit(rows: Rows) -> list[Fitted]:
     own = 1.0 / float(np.median(full)) if full else float("nan")
     atomics = [_lone_chain(rows, name)[1] - ISSUE_CYCLES - own for name in ATOMICS]
     wide = [
-        float(row["cycles_per_access"]) - alone - slope * (wavefronts_of(row)[0] - 1) for row in rows
+        float(row["cycles_per_access"]) - alone - slope * (wavefronts_of(Row.of(row))[0] - 1) for row in rows
         if row["op"] in VECTORS and _is_lone_chain(row)
     ]  # fmt: skip
     words = [VECTORS[row["op"]] - 1 for row in rows if row["op"] in VECTORS and _is_lone_chain(row)]
     chains = "line through a lone warp's chains"
-    return list(rates.medians({
+    return medians({
         "smem.load_latency_cycles": ([alone - ISSUE_CYCLES], f"{chains} of ld_b32, at one wavefront"),
         "smem.warp_cycles_per_wavefront": ([slope], f"{chains} of ld_b32: slope over wavefronts"),
         "smem.vector_word_cycles": (
@@ -610,7 +597,7 @@ def fit(rows: Rows) -> list[Fitted]:
         "smem.wavefronts_per_cycle": (full, "streams of loads on 16 and 32 warps: median"),
         "smem.atomic_latency_cycles": (atomics, f"{chains} of add, exch, cas, at one wavefront: median"),
     } | {name: (found, f"streams of stores of a warp on 1 to 4 schedulers: {how}, median")
-         for name, (found, how) in store_queue(rows).items()}))  # fmt: skip
+         for name, (found, how) in store_queue(rows).items()})  # fmt: skip
 
 
 STORED_WORDS = {
@@ -669,10 +656,10 @@ def _is_lone_chain(row: Mapping[str, str]) -> bool:
 def _lone_chain(rows: Sequence[Mapping[str, str]], name: str) -> tuple[float, float]:
     """(cycles for each wavefront more, cycles of one) of a lone warp's chain over bank conflicts; NaN without rows."""
     mine = [
-        (wavefronts_of(row)[0], float(row["cycles_per_access"])) for row in rows
+        (wavefronts_of(Row.of(row))[0], float(row["cycles_per_access"])) for row in rows
         if row["op"] == name and row["sharing"] == "bank" and _is_lone_chain(row)
     ]  # fmt: skip
-    slope, intercept = rates.line(*zip(*mine, strict=True)) if mine else (float("nan"), float("nan"))
+    slope, intercept = median_line(mine)
     return slope, intercept + slope
 
 
@@ -685,7 +672,7 @@ OLD, NEW = (8, 0), (9, 0)
 CASE = Case(
     name="shared_rate",
     question="How long does an access to shared memory take, and how many wavefronts go in a cycle?",
-    columns=COLUMNS,
+    config_type=Row, launch=launch, check=check, num_repeats=3, predict=predict, fit=fit, includes=includes,
     groups={
         "chase": _group_of("chase", CHASED, CHAIN_PLACES, 2, OLD),
         "stream": _group_of("stream", _of(OLD, STREAMED), PLACES, 2, OLD),
@@ -693,16 +680,10 @@ CASE = Case(
         "mixed": _mixed(OLD, 3),
         "mixed_stmatrix": _mixed(NEW, 4),
     },
-    launch=launch,
-    check=check,
     values={
-        **rates.SPAN_VALUES,
+        **SPAN_VALUES,
         "cycles_per_access": "SM cycles of one access of each warp (of a chain: its latency): the slope between trains",
         "wavefronts_per_cycle": "of all warps, counted by the rules of gpusim.workload.smem.access, by the same slope",
     },
-    num_repeats=3,
-    predict=predict,
     tiers={"cycles_per_access": 2, "wavefronts_per_cycle": 4},
-    fit=fit,
-    includes=includes,
-)
+)  # fmt: skip

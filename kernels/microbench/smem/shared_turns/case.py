@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
 import numpy as np
 
 from gpusim import GpuSpec, Launch, WarpRole, simulate
-from gpusim.evidence.cases.case import Case, Config, Group, KernelLaunch, Output, Outputs, WrongAnswer
+from gpusim.evidence.cases.case import Case, Group, KernelLaunch, Output, Outputs, WrongAnswer
+from gpusim.evidence.cases.config_row import ConfigRow
 from gpusim.workload import ops
 from gpusim.workload.launch import RoleContext
 from gpusim.workload.smem.access import AccessPattern
@@ -25,27 +27,30 @@ ALU_OF_ROUND = 24
 """Integer instructions of a round: sums and addresses. Source: SASS."""
 
 
-def configs(seed: int) -> list[Config]:
+@dataclass(frozen=True)
+class Row(ConfigRow):
+    """One config; the entry point has the mixture and who meets."""
+
+    kernel: str
+    ways: int
+    warps: int
+
+
+def configs() -> list[Row]:
     """Every mixture, by ways of the loads from shared memory; some of them by fewer warps."""
-    del seed  # a sweep, the same for every seed
-    found = [
-        {"kernel": "_".join(words), "ways": str(ways), "warps": str(WARPS)}
-        for words in product(LOADS, WRITES, STORES, MEETS) for ways in WAYS
-    ]  # fmt: skip
-    return found + [
-        {"kernel": f"{mixture}_{meets}", "ways": str(ways), "warps": str(warps)}
-        for mixture in FEWER for meets in MEETS for ways in (8, 32) for warps in (8, 16, 24)
-    ]
+    every = ["_".join(words) for words in product(LOADS, WRITES, STORES, MEETS)]
+    some = [f"{mixture}_{meets}" for mixture in FEWER for meets in MEETS]
+    return Row.sweep(kernel=every, ways=WAYS, warps=WARPS) + Row.sweep(kernel=some, ways=(8, 32), warps=(8, 16, 24))
 
 
-def parts(config: Config) -> tuple[str, bool, bool, bool, int]:
+def parts(config: Row) -> tuple[str, bool, bool, bool, int]:
     """(loads, whether it writes to shared memory, whether it stores, whether eight warps meet, ways).
 
-    >>> parts({"kernel": "around_nowrite_store_meet", "ways": "8", "warps": "32"})
+    >>> parts(Row("around_nowrite_store_meet", ways=8, warps=32))
     ('around', False, True, True, 8)
     """
-    loads, writes, stores, meets = config["kernel"].split("_")
-    return loads, writes == "write", stores == "store", meets == "meet", int(config["ways"])
+    loads, writes, stores, meets = config.kernel.split("_")
+    return loads, writes == "write", stores == "store", meets == "meet", config.ways
 
 
 def lines() -> np.ndarray[Any, np.dtype[np.uint32]]:
@@ -53,27 +58,22 @@ def lines() -> np.ndarray[Any, np.dtype[np.uint32]]:
     return np.random.default_rng(6).integers(0, 1 << 20, (WARPS, LINES, 32), dtype=np.uint32)
 
 
-def launch(config: Config, is_counted: bool) -> KernelLaunch:
+def launch(config: Row) -> KernelLaunch:
     """One CTA."""
-    del is_counted
     return KernelLaunch(
-        kernel=config["kernel"],
+        kernel=config.kernel,
         arguments=(
             Output("lines", lines()), Output("stored", np.zeros((WARPS, LINES, 32), dtype=np.uint32)),
-            Output("times", np.zeros(1, dtype=TIMES)), np.uint32(int(config["ways"])), np.uint32(NUM_ROUNDS), np.uint32(0),
+            Output("times", np.zeros(1, dtype=TIMES)), np.uint32(config.ways), np.uint32(NUM_ROUNDS), np.uint32(0),
         ),
-        block=(int(config["warps"]) * 32, 1, 1),
+        block=(config.warps * 32, 1, 1),
     )  # fmt: skip
 
 
-def check(config: Config, outputs: Outputs) -> dict[str, float]:
-    """Every thread's sum is what it should be, stores have landed; cycles of a round of all warps.
-
-    Raises:
-        WrongAnswer: they have not.
-    """
+def check(config: Row, outputs: Outputs) -> dict[str, float]:
+    """Every thread's sum is what it should be, stores have landed; cycles of a round of all warps."""
     loads, _, stores, _, ways = parts(config)
-    num_warps = int(config["warps"])
+    num_warps = config.warps
     lane = np.arange(32)
     near = lane[None] * ways + np.arange(EACH)[:, None]  # int[each, lane]
     total = np.zeros((WARPS, 32), dtype=np.int64) + NUM_ROUNDS * near.sum(axis=0)
@@ -94,20 +94,17 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
     return found | {f"eight_{idx}_cycles_per_round": cycles for idx, cycles in enumerate(by_eights.tolist())}
 
 
-def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
+def predict(config: Row, gpu: GpuSpec) -> dict[str, float]:
     """Rounds of all warps: the slope between two numbers of them. Eight warps that meet are a role, others one each."""
     loads, writes, stores, meets, ways = parts(config)
     each = 8 if meets else 1
     num = EACH * each
-    line = AccessPattern(
-        num_requests=num, num_sectors=4 * num, num_lines=num, num_wavefronts=num, num_bytes=128 * num
-    )
+    line = AccessPattern(num_requests=num, num_sectors=4 * num, num_lines=num, num_wavefronts=num, num_bytes=128 * num)
     near = AccessPattern(num_requests=num, num_wavefronts=ways * num, num_bytes=128 * num)
     row = AccessPattern(num_requests=num, num_wavefronts=num, num_bytes=128 * num)
 
     def cycles(num_rounds: int) -> float:
-        def program(cta: RoleContext) -> Iterator[Any]:
-            del cta
+        def program(_cta: RoleContext) -> Iterator[Any]:
             for _ in range(num_rounds):
                 yield ops.Alu(ALU_OF_ROUND)
                 token = None
@@ -125,9 +122,7 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
 
         launched = Launch(
             kernel="shared_turns", num_ctas=1, num_tiles=1, extra_smem_bytes=4096 + WARPS * EACH * 128,
-            roles=tuple(
-                WarpRole(name=f"warps{idx}", num_warps=each, program=program) for idx in range(int(config["warps"]) // each)
-            ),
+            roles=tuple(WarpRole(name=f"warp{idx}", num_warps=each, program=program) for idx in range(config.warps // each)),
         )
         return simulate(launched, gpu, clock="max", l2="warm").cycles
 
@@ -137,10 +132,8 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
 CASE = Case(
     name="shared_turns",
     question="What do loads and stores of global and shared memory take of one SM's stage when warps take turns at all?",
-    columns=("ways", "warps"),
+    config_type=Row, launch=launch, check=check, num_repeats=3, predict=predict,
     groups={"rounds": Group(configs=configs, rank=3)},
-    launch=launch,
-    check=check,
     values={
         "cycles_per_round": "SM cycles from the first warp's begin to the last one's end, over rounds",
         "first_cycles_per_round": "the same to the first warp's end",
@@ -149,7 +142,5 @@ CASE = Case(
             for idx in range(WARPS // 8)
         },
     },
-    num_repeats=3,
-    predict=predict,
     tiers={"cycles_per_round": 4},
-)
+)  # fmt: skip

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusim.evidence.cases.case import (
-    Case,
-    Config,
-    Fitted,
-    Group,
-    Input,
-    KernelLaunch,
-    Output,
-    Outputs,
-    WrongAnswer,
-    by_value,
-)
+from gpusim.evidence.cases.case import Case, Fitted, Group, Outputs, WrongAnswer
+from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.launch_args import Input, KernelLaunch, Output, by_value
+from gpusim.evidence.cases.output_check import wrong_if
+from gpusim.evidence.cases.parameters import fitted, slopes_of_pairs
 from gpusim.machine.config import GpuSpec
 from gpusim.simulate.run import simulate
 from gpusim.workload import ops
@@ -35,31 +29,37 @@ MOST_WARPS, REGION_BYTES, NUM_LOOKS = 16, 1024, 4
 """As kernel.cu has them."""
 
 
-def kernel_name(op: str, count: int, end: str) -> str:
-    """The entry point.
+@dataclass(frozen=True)
+class Row(ConfigRow):
+    """One config.
 
-    >>> kernel_name("b64", 16, "fence")
+    >>> Row("b64", 16, "fence", 4).kernel
     'store_b64_16_fence'
     """
-    return f"store_{op}_{count}_{end}"
+
+    op: str
+    count: int
+    end: str
+    warps: int
+
+    @property
+    def kernel(self) -> str:
+        """The entry point."""
+        return f"store_{self.op}_{self.count}_{self.end}"
 
 
 def includes() -> dict[str, str]:
     """An entry point for each access, number of them and end."""
     lines = [
-        f"STORE_KERNEL({kernel_name(op, count, end)}, {OPS[op][0]}, {count}, {str(end == 'fence').lower()})"
-        for op in OPS for count in COUNTS for end in ENDS
-    ]  # fmt: skip
+        f"STORE_KERNEL({row.kernel}, {OPS[row.op][0]}, {row.count}, {str(row.end == 'fence').lower()})"
+        for row in Row.sweep(op=OPS, count=COUNTS, end=ENDS, warps=1)
+    ]
     return {"shapes.inc": "\n".join(lines) + "\n"}
 
 
-def stores(seed: int) -> list[Config]:
+def stores() -> list[Row]:
     """Every access, number, end and number of warps."""
-    del seed  # a sweep, the same for every seed
-    return [
-        {"kernel": kernel_name(op, count, end), "op": op, "count": str(count), "end": end, "warps": str(warps)}
-        for op in OPS for end in ENDS for warps in WARPS for count in COUNTS
-    ]  # fmt: skip
+    return [Row(op, count, end, warps) for op in OPS for end in ENDS for warps in WARPS for count in COUNTS]
 
 
 def offsets(op: str) -> NDArray[np.int64]:
@@ -77,17 +77,16 @@ def values() -> NDArray[np.uint32]:
     return (np.arange(1, 129, dtype=np.uint64) * 0x9E3779B1 % 2**32).astype(np.uint32).reshape(4, 32)
 
 
-def launch(config: Config, is_counted: bool) -> KernelLaunch:
+def launch(config: Row) -> KernelLaunch:
     """One CTA."""
-    del is_counted
     return KernelLaunch(
-        kernel=config["kernel"],
+        kernel=config.kernel,
         arguments=(
-            by_value(offsets(config["op"]).astype("<u4")), Input(values()),
+            by_value(offsets(config.op).astype("<u4")), Input(values()),
             Output("times", np.zeros((MOST_WARPS, NUM_LOOKS), dtype=np.int64)),
             Output("dump", np.full(MOST_WARPS * REGION_BYTES // 4, 0xA5A5A5A5, dtype=np.uint32)),
         ),
-        block=(32 * int(config["warps"]), 1, 1),
+        block=(32 * config.warps, 1, 1),
     )  # fmt: skip
 
 
@@ -105,19 +104,18 @@ def wanted_region(op: str) -> NDArray[np.uint32]:
     return made
 
 
-def check(config: Config, outputs: Outputs) -> dict[str, float]:
+def check(config: Row, outputs: Outputs) -> dict[str, float]:
     """When warps were where, from the first warp's begin.
 
     Raises:
         WrongAnswer: other words than were stored, or a clock that does not run.
     """
-    num_warps = int(config["warps"])
+    num_warps = config.warps
     regions = outputs["dump"].reshape(MOST_WARPS, -1)
-    if (regions[:num_warps] != wanted_region(config["op"])).any() or regions[num_warps:].any():
+    if (regions[:num_warps] != wanted_region(config.op)).any() or regions[num_warps:].any():
         raise WrongAnswer("shared memory holds other words than were stored")
     times = outputs["times"][:num_warps].astype(np.int64)
-    if (np.diff(times, axis=1) <= 0).any():
-        raise WrongAnswer("the clock does not run")
+    wrong_if((np.diff(times, axis=1) <= 0).any(), "the clock does not run")
     begun, issued, fenced, met = (times - times[:, 0].min()).T
     found = {
         "begun_last_cycles": begun.max(), "issued_first_cycles": issued.min(), "issued_last_cycles": issued.max(),
@@ -135,18 +133,15 @@ STORE_CYCLES = 4
 """From one store of a warp to the next, in SASS."""
 
 
-def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
+def predict(config: Row, gpu: GpuSpec) -> dict[str, float]:
     """When all have issued their stores, and when the barrier lets the last one go."""
-    op, count, num_warps = config["op"], int(config["count"]), int(config["warps"])
+    op, count, num_warps = config.op, config.count, config.warps
     if not {"stmatrix", "tma"} <= gpu.features:
         return {}
     _, each, lane_bytes = OPS[op]
-    access = AccessPattern(
-        num_requests=num_warps, num_wavefronts=num_warps * each, num_bytes=num_warps * 32 * lane_bytes
-    )
+    access = AccessPattern(num_requests=num_warps, num_wavefronts=num_warps * each, num_bytes=num_warps * 32 * lane_bytes)
 
-    def program(cta: RoleContext) -> Iterator[Op]:
-        del cta
+    def program(_cta: RoleContext) -> Iterator[Op]:
         yield RangeStart(Section.PROLOGUE)
         for store in range(count):
             if store:
@@ -154,13 +149,13 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
             yield ops.Stmatrix(access, "buffer", 0) if op == "stmatrix" else ops.SharedStore(access, "buffer", 0)
         yield RangeEnd()
         yield RangeStart(Section.PROLOGUE)
-        if config["end"] == "fence":
+        if config.end == "fence":
             yield ops.FenceProxyAsync()
         yield ops.Syncthreads()
         yield RangeEnd()
 
     asked = Launch(
-        kernel=config["kernel"], num_ctas=1, num_tiles=1,
+        kernel=config.kernel, num_ctas=1, num_tiles=1,
         roles=(WarpRole(name="all", num_warps=num_warps, program=program),),
         buffers=(Buffer(name="buffer", stage_bytes=REGION_BYTES * MOST_WARPS),), registers_per_thread=32,
     )  # fmt: skip
@@ -216,20 +211,13 @@ def fit(rows: Rows) -> list[Fitted]:
         "smem.overtakable_wavefronts": (replays, "how much earlier fences behind stores with conflicts are over, median"),
     }
     if len({warps for warps, _ in seen}) > 1:
-        each = slope(seen)
+        each = float(np.median(slopes_of_pairs(seen)))
         how = "barriers behind stores and fences of 4 to 16 warps, less both"
         found["warp_scheduler.fence_warp_cycles"] = ([each], f"{how}: slope over warps")
         found["warp_scheduler.proxy_fence_visible_cycles"] = (
             [cycles - each * warps for warps, cycles in seen], f"{how}, as of one warp, median"
         )
-    return [
-        Fitted(parameter=name, value=float(np.median(values)), how=how) for name, (values, how) in found.items() if values
-    ]  # fmt: skip
-
-
-def slope(points: Sequence[tuple[float, float]]) -> float:
-    """The median over pairs of (x, y) of different x."""
-    return float(np.median([(y2 - y1) / (x2 - x1) for x1, y1 in points for x2, y2 in points if x2 > x1]))
+    return [one for name, (values, how) in found.items() for one in fitted(name, values, how)]
 
 
 FENCE_CYCLES, BARRIER_CYCLES = 8.286, (12.08, 1.919)
@@ -247,15 +235,9 @@ MEANINGS = {
 CASE = Case(
     name="store_fence",
     question="When are stores of several warps to shared memory over, and what does a fence behind them wait for?",
-    columns=("op", "count", "end", "warps"),
+    config_type=Row, launch=launch, check=check, num_repeats=3, predict=predict, fit=fit, includes=includes,
     groups={"stores": Group(configs=stores, rank=4, least_capability=(9, 0))},
-    launch=launch,
-    check=check,
     values={name: f"SM cycles from the first warp's begin until {text}" for name, text in MEANINGS.items()}
     | {f"{what}_{warp}": f"SM cycles, the same of warp {warp}" for what in ("issued", "fenced") for warp in range(8)},
-    num_repeats=3,
-    predict=predict,
-    fit=fit,
     tiers={"issued_last_cycles": 4, "met_cycles": 2},
-    includes=includes,
-)
+)  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from math import isnan
@@ -10,19 +10,12 @@ from math import isnan
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusim.evidence.cases.case import (
-    Case,
-    Config,
-    Fitted,
-    Group,
-    Input,
-    KernelLaunch,
-    MappedTensor,
-    Output,
-    Outputs,
-    WrongAnswer,
-    by_value,
-)
+from gpusim.evidence.cases.array import fragment_places, read_only
+from gpusim.evidence.cases.case import Case, Fitted, Group, Outputs, WrongAnswer
+from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.launch_args import Input, KernelLaunch, MappedTensor, Output, by_value
+from gpusim.evidence.cases.output_check import wrong_if
+from gpusim.evidence.cases.parameters import fitted, slopes_of_pairs
 from gpusim.machine.config import GpuSpec
 from gpusim.simulate.run import simulate
 from gpusim.workload import ops
@@ -102,125 +95,117 @@ ALONE_SMEM_BYTES = 132 * 1024
 STAGGERS_NS = (0, 500, 2000, 8000)
 
 
-def kernel_name(m: int, n: int, dtype: str, way: str) -> str:
-    """The entry point of a tile.
+@dataclass(frozen=True)
+class Row(ConfigRow):
+    """One config.
 
-    >>> kernel_name(64, 128, "bf16", "tma")
+    >>> Row(64, 128, "bf16", "tma", 1, 0).kernel
     'epilogue_tma_bf16_64x128'
     """
-    return f"epilogue_{way}_{dtype}_{m}x{n}"
+
+    m: int
+    n: int
+    dtype: str
+    way: str
+    sms: int
+    stagger_ns: int
+
+    @property
+    def kernel(self) -> str:
+        """The entry point."""
+        return f"epilogue_{self.way}_{self.dtype}_{self.m}x{self.n}"
+
+    @property
+    def element_bytes(self) -> int:
+        """Of D."""
+        return 4 if self.dtype == "fp32" else 2
+
+    @property
+    def tile_bytes(self) -> int:
+        """Of the tile."""
+        return self.m * self.n * self.element_bytes
 
 
 def includes() -> dict[str, str]:
     """An entry point for each tile, type and way."""
+    every = [Row(*tile, dtype, way, 1, 0) for way in PIECES for dtype in DTYPES for tile in TILES]
     lines = [
-        f"EPILOGUE({kernel_name(m, n, dtype, way)}, {m}, {n}, {str(dtype == 'fp32').lower()}, {ENUM[way]})"
-        for way in PIECES for dtype in DTYPES for m, n in TILES
-    ]  # fmt: skip
+        f"EPILOGUE({row.kernel}, {row.m}, {row.n}, {str(row.dtype == 'fp32').lower()}, {ENUM[row.way]})" for row in every
+    ]
     return {"shapes.inc": "\n".join(lines) + "\n"}
 
 
-def _config(m: int, n: int, dtype: str, way: str, sms: int, stagger_ns: int) -> Config:
-    return {
-        "kernel": kernel_name(m, n, dtype, way), "m": str(m), "n": str(n), "dtype": dtype, "way": way, "sms": str(sms),
-        "stagger_ns": str(stagger_ns),
-    }  # fmt: skip
-
-
-def tiles(seed: int) -> list[Config]:
+def tiles() -> list[Row]:
     """Every tile, type and way: one SM alone, all at once, and all one after the other."""
-    del seed  # a sweep, the same for every seed
     return [
-        _config(m, n, dtype, way, sms, stagger_ns)
+        Row(m, n, dtype, way, sms, stagger_ns)
         for way in PIECES for dtype in DTYPES
         for sms, stagger_ns in ((1, 0), *((NUM_SMS, stagger) for stagger in STAGGERS_NS))
         for m, n in TILES
-    ]  # fmt: skip
+    ]
 
 
-def contention(seed: int) -> list[Config]:
+def contention() -> list[Row]:
     """One tile by so many SMs at once."""
-    del seed  # a sweep, the same for every seed
-    return [
-        _config(128, 128, dtype, way, sms, 0) for way in PIECES for dtype in DTYPES for sms in (2, 4, 8, 16, 33, 48, 66, 99)
-    ]  # fmt: skip
+    return Row.sweep(m=128, n=128, way=PIECES, dtype=DTYPES, sms=(2, 4, 8, 16, 33, 48, 66, 99), stagger_ns=0)
 
 
 # ---------------------------------------------------------------------------------------------- launch and check
 
 
-def shape(config: Config) -> tuple[int, int]:
-    """Rows and columns of the tile."""
-    return int(config["m"]), int(config["n"])
-
-
-def _element_bytes(config: Config) -> int:
-    return 4 if config["dtype"] == "fp32" else 2
-
-
 @cache
 def source() -> NDArray[np.float32]:
     """Accumulators of all tiles, float32, normal; copied to the GPU once."""
-    made = np.random.default_rng(0).standard_normal(NUM_SMS * 128 * 256, dtype=np.float32)
-    made.setflags(write=False)
-    return made
+    return read_only(np.random.default_rng(0).standard_normal(NUM_SMS * 128 * 256, dtype=np.float32))
 
 
 @cache
 def matrix() -> NDArray[np.uint8]:
     """Where tiles go: the kernel gets a pointer to it and a map of it. It lies on the GPU once, for all launches."""
-    made = np.zeros(TILE_ROWS * 128 * TILE_COLUMNS * 256 * 4, dtype=np.uint8)
-    made.setflags(write=False)
-    return made
+    return read_only(np.zeros(TILE_ROWS * 128 * TILE_COLUMNS * 256 * 4, dtype=np.uint8))
 
 
-def tensor_map(config: Config) -> TensorMap:
+def tensor_map(config: Row) -> TensorMap:
     """The matrix in boxes of 128 bytes by the tile's rows."""
-    m, n = shape(config)
-    each = _element_bytes(config)
+    m, n, each = config.m, config.n, config.element_bytes
     return TensorMap(
-        dtype=dtype_named(config["dtype"]), global_dim=(TILE_COLUMNS * n, TILE_ROWS * m),
+        dtype=dtype_named(config.dtype), global_dim=(TILE_COLUMNS * n, TILE_ROWS * m),
         global_strides_bytes=(TILE_COLUMNS * n * each,), box_dim=(LINE_BYTES // each, m), swizzle="128B",
     )  # fmt: skip
 
 
-def launch(config: Config, is_counted: bool) -> KernelLaunch:
+def launch(config: Row) -> KernelLaunch:
     """A CTA on each of so many SMs, each with its tile."""
-    del is_counted
-    m, n = shape(config)
-    sms = int(config["sms"])
+    m, sms = config.m, config.sms
     return KernelLaunch(
-        kernel=config["kernel"],
+        kernel=config.kernel,
         arguments=(
-            by_value(np.array([int(config["stagger_ns"]), 0], dtype="<u4")), Input(source()), Input(matrix()),
+            by_value(np.array([config.stagger_ns, 0], dtype="<u4")), Input(source()), Input(matrix()),
             MappedTensor(matrix(), tensor_map(config)), Output("words", np.zeros(2, dtype="<u8")),
             Output("times", np.full((sms, NUM_ROUNDS, MOST_PIECES), -1, dtype="<i8")),
-            Output("tiles", np.zeros(sms * m * n * _element_bytes(config), dtype=np.uint8)),
+            Output("tiles", np.zeros(sms * config.tile_bytes, dtype=np.uint8)),
         ),
-        grid=(sms, 1, 1),
-        block=(2 * m, 1, 1),
-        smem_bytes=ALONE_SMEM_BYTES,
+        grid=(sms, 1, 1), block=(2 * m, 1, 1), smem_bytes=ALONE_SMEM_BYTES,
     )  # fmt: skip
 
 
-def wanted_tiles(config: Config) -> NDArray[np.uint8]:
+def wanted_tiles(config: Row) -> NDArray[np.uint8]:
     """What the tiles must hold, uint8[bytes]: the accumulators of the last round, at the places of wgmma's fragment."""
-    m, n = shape(config)
-    sms, num = int(config["sms"]), n // 2
+    m, n = config.m, config.n
+    sms, num = config.sms, n // 2
     acc = source()[: sms * num * 2 * m].reshape(sms, num, 2 * m)
-    register, thread = np.arange(num)[:, None], np.arange(2 * m)
-    rows = thread // 32 * 16 + thread % 32 // 4 + register // 2 % 2 * 8
-    columns = register // 4 * 8 + thread % 4 * 2 + register % 2
+    (rows, columns), block = fragment_places(n), np.arange(2 * m) // 128
+    rows, columns = np.tile(rows, m // 64) + 64 * block, np.tile(columns, m // 64)
     made = np.empty((sms, m, n), dtype=np.float32)
     made[:, rows, columns] = acc * np.float32((-1.0) ** (NUM_ROUNDS - 1))
-    if config["dtype"] == "fp32":
+    if config.dtype == "fp32":
         return made.view(np.uint8).reshape(-1)
     bits = made.view(np.uint32)
     rounded = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16  # to nearest, ties to even
     return np.ascontiguousarray(rounded.astype("<u2")).view(np.uint8).reshape(-1)
 
 
-def check(config: Config, outputs: Outputs) -> dict[str, float]:
+def check(config: Row, outputs: Outputs) -> dict[str, float]:
     """Cycles of each piece, of all CTAs and rounds after the first ones.
 
     Raises:
@@ -229,10 +214,9 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
     wrong = np.flatnonzero(outputs["tiles"] != wanted_tiles(config))
     if len(wrong):
         raise WrongAnswer(f"{len(wrong)} bytes of the tiles are wrong, the first is byte {int(wrong[0])}")
-    pieces = PIECES[config["way"]]
+    pieces = PIECES[config.way]
     times = outputs["times"].astype(np.int64)[:, NUM_WARM_UP:, : len(pieces)].reshape(-1, len(pieces))
-    if (times <= 0).any():
-        raise WrongAnswer("a piece took no time, or the CTAs did not meet")
+    wrong_if((times <= 0).any(), "a piece took no time, or the CTAs did not meet")
     values = {f"{piece}_cycles": float(np.median(times[:, idx])) for idx, piece in enumerate(pieces)}
     counted = [idx for idx, piece in enumerate(pieces) if piece not in UNCOUNTED]
     total = times[:, counted].sum(axis=1)
@@ -242,25 +226,23 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
     }  # fmt: skip
 
 
-def derive(row: Config) -> dict[str, float]:
+def derive(row: Mapping[str, str]) -> dict[str, float]:
     """Bytes that leave an SM in a cycle of the whole epilogue."""
-    m, n = shape(row)
-    return {"bytes_per_cycle": m * n * _element_bytes(row) / float(row["total_cycles"])} if row.get("total_cycles") else {}
+    return {"bytes_per_cycle": Row.of(row).tile_bytes / float(row["total_cycles"])} if row.get("total_cycles") else {}
 
 
 # ---------------------------------------------------------------------------------------------- the simulator's answer
 
 
-def staging(config: Config) -> OperandTile:
+def staging(config: Row) -> OperandTile:
     """The tile in shared memory."""
-    m, n = shape(config)
-    return OperandTile(rows=m, k=n, dtype=dtype_named(config["dtype"]), is_k_major=True, swizzle="128B")
+    return OperandTile(rows=config.m, k=config.n, dtype=dtype_named(config.dtype), is_k_major=True, swizzle="128B")
 
 
-def writes(config: Config) -> Op:
+def writes(config: Row) -> Op:
     """Fragments into the staging buffer."""
-    m, n = shape(config)
-    if config["dtype"] == "bf16":
+    m, n = config.m, config.n
+    if config.dtype == "bf16":
         return ops.Stmatrix(stmatrix_writes(m, n, DType("bf16", 16, "float"), "128B"), "staging", 0)
     lane_row, lane_column = np.divmod(np.arange(32), 4)
     rows = 8 * np.arange(m // 8)[:, None, None] + lane_row
@@ -270,10 +252,9 @@ def writes(config: Config) -> Op:
     return ops.SharedStore(access, "staging", 0)
 
 
-def whole_rows(config: Config) -> AccessPattern:
+def whole_rows(config: Row) -> AccessPattern:
     """The tile row after row, 16 bytes a lane."""
-    m, n = shape(config)
-    num_bytes = m * n * _element_bytes(config)
+    num_bytes = config.tile_bytes
     return AccessPattern(
         num_requests=num_bytes // 512, num_sectors=num_bytes // 32, num_lines=num_bytes // LINE_BYTES, num_bytes=num_bytes
     )
@@ -288,14 +269,14 @@ def part(access: AccessPattern, num_parts: int, times: int = 1) -> AccessPattern
     return AccessPattern(**{item.name: getattr(access, item.name) // num_parts * times for item in fields(access)})
 
 
-def stored(config: Config, tile: ops.Tile) -> tuple[Op, ...]:
+def stored(config: Row, tile: ops.Tile) -> tuple[Op, ...]:
     """Fragments into memory, two neighbours a lane.
 
     Of bf16 the clock waits until the registers of some store have been read, of fp32 for none.
     """
-    m, n = shape(config)
-    whole = epilogue_store(m, n, _element_bytes(config), "wgmma")
-    if config["dtype"] == "fp32":
+    m, n = config.m, config.n
+    whole = epilogue_store(m, n, config.element_bytes, "wgmma")
+    if config.dtype == "fp32":
         return (ops.GlobalStore("D", tile, whole),)
     until, behind = (part(whole, n // 4, times) for times in (READ_STORES[n], n // 4 - READ_STORES[n]))
     rest = (ops.GlobalStore("D", tile, behind),) if behind.num_requests else ()
@@ -310,11 +291,11 @@ REGISTERS_READ = ops.SharedLoad(AccessPattern())
 """Nothing but a load's wait: until the registers of the stores before it have been read."""
 
 
-def written(config: Config) -> Generator[Op, ops.Token | None, None]:
+def written(config: Row) -> Generator[Op, ops.Token | None, None]:
     """The tile into the staging buffer, store after store of every warp, at the compiler's pace and with its waits."""
-    m, n = shape(config)
-    schedule = SCHEDULES[config["way"], config["dtype"], m, n]
-    num_stores = n // 16 if config["dtype"] == "bf16" else n // 4
+    m, n = config.m, config.n
+    schedule = SCHEDULES[config.way, config.dtype, m, n]
+    num_stores = n // 16 if config.dtype == "bf16" else n // 4
     whole = writes(config)
     assert isinstance(whole, ops.Stmatrix | ops.SharedStore)
     each = replace(whole, access=part(whole.access, num_stores), has_token=True)
@@ -336,20 +317,20 @@ def busy(cycles: float) -> Op:
     return ops.Alu(max(cycles - 1.0, 0.0) / 4, is_chain=True)
 
 
-def chunk_of(config: Config) -> tuple[int, AccessPattern]:
+def chunk_of(config: Row) -> tuple[int, AccessPattern]:
     """Chunks of a warp, 16 bytes a lane each, and one of them of all warps."""
     whole = whole_rows(config)
-    num_chunks = whole.num_requests // (shape(config)[0] // 16)
+    num_chunks = whole.num_requests // (config.m // 16)
     return num_chunks, part(whole, num_chunks)
 
 
-def read(config: Config, *, stores_to: ops.Tile | None = None) -> Generator[Op, ops.Token | None, None]:
+def read(config: Row, *, stores_to: ops.Tile | None = None) -> Generator[Op, ops.Token | None, None]:
     """Rows out of shared memory, eight chunks in flight a turn; alone, or stored once they are there."""
     num_chunks, each = chunk_of(config)
     reads = AccessPattern(
         num_requests=each.num_requests, num_wavefronts=each.num_bytes // LINE_BYTES, num_bytes=each.num_bytes
     )
-    first, pace = (READS if stores_to is None else STORES)[config["dtype"], *shape(config)]
+    first, pace = (READS if stores_to is None else STORES)[config.dtype, config.m, config.n]
     unread = num_chunks == UNROLLED
     for begin in range(0, num_chunks, UNROLLED):
         num = min(UNROLLED, num_chunks - begin)
@@ -388,17 +369,15 @@ STORES: Mapping[tuple[str, int, int], tuple[float, float]] = {
 been read, but where there are eight: there of the last but one."""
 
 
-def pieces_of(config: Config, cta_idx: int) -> Iterator[tuple[str, tuple[Op, ...]]]:
+def pieces_of(config: Row, cta_idx: int) -> Iterator[tuple[str, tuple[Op, ...]]]:
     """Each piece that the simulator has words for, with its ops; none where ``written`` and ``read`` have them."""
-    m, n = shape(config)
-    each = _element_bytes(config)
     tile = (cta_idx, 0)
-    if config["way"] == "direct":
+    if config.way == "direct":
         yield "store", stored(config, tile)
         yield "drain", (ops.FenceAcqRel(), ops.Syncthreads())
         return
     yield "write", ()
-    if config["way"] == "staged":
+    if config.way == "staged":
         yield "meet", (ops.Syncthreads(),)
         yield "store", ()
         yield "drain", (ops.FenceAcqRel(), ops.Syncthreads())
@@ -407,7 +386,8 @@ def pieces_of(config: Config, cta_idx: int) -> Iterator[tuple[str, tuple[Op, ...
     yield "fence", (ops.FenceProxyAsync(),)
     yield "meet", (ops.Syncthreads(),)
     boxes = tma_boxes(staging(config))
-    yield "issue", tuple(ops.TmaStore("D", tile, m * n * each // len(boxes), box.num_rows, "staging", 0) for box in boxes)
+    num_bytes = config.tile_bytes // len(boxes)
+    yield "issue", tuple(ops.TmaStore("D", tile, num_bytes, box.num_rows, "staging", 0) for box in boxes)
     yield "commit", (ops.BulkCommitGroup(),)
     yield "source_wait", (ops.BulkWaitGroup(0, read=True),)
     yield "whole_wait", (ops.BulkWaitGroup(0, read=False),)
@@ -420,20 +400,19 @@ def wait(cycles: float, num_warps: int, gpu: GpuSpec) -> Op:
     return ops.Alu(cycles * lanes / 32 / num_warps)
 
 
-def twin(config: Config, gpu: GpuSpec) -> Launch:
+def twin(config: Row, gpu: GpuSpec) -> Launch:
     """The CTAs in the simulator's words, each piece in a range of its own; a later begin is told by arithmetic."""
-    m, n = shape(config)
-    sms = int(config["sms"])
+    m, n, sms = config.m, config.n, config.sms
 
     def program(cta: RoleContext) -> Generator[Op, ops.Token | None, None]:
-        delay_ns = int(config["stagger_ns"]) * cta.cta_idx / max(1, sms - 1)
+        delay_ns = config.stagger_ns * cta.cta_idx / max(1, sms - 1)
         if delay_ns:
             yield wait(delay_ns * gpu.clock.max_mhz / 1e3, m // 16, gpu)
         for name, of_piece in pieces_of(config, cta.cta_idx):
             yield RangeStart(Section.PROLOGUE)
             if name == "write":
                 yield from written(config)
-            if config["way"] == "staged" and name in ("store", "read"):
+            if config.way == "staged" and name in ("store", "read"):
                 yield from read(config, stores_to=(cta.cta_idx, 0) if name == "store" else None)
             for op in of_piece:
                 token = yield op
@@ -442,19 +421,19 @@ def twin(config: Config, gpu: GpuSpec) -> Launch:
             yield RangeEnd()
 
     role = WarpRole(name="all", num_warps=m // 16, program=program)
-    staged = Buffer(name="staging", stage_bytes=m * n * _element_bytes(config))
+    staged = Buffer(name="staging", stage_bytes=config.tile_bytes)
     return Launch(
-        kernel=config["kernel"], num_ctas=sms, num_tiles=sms, roles=(role,), buffers=(staged,),
+        kernel=config.kernel, num_ctas=sms, num_tiles=sms, roles=(role,), buffers=(staged,),
         registers_per_thread=min(255, n // 2 + 40), extra_smem_bytes=ALONE_SMEM_BYTES - staged.num_bytes,
     )  # fmt: skip
 
 
-def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
+def predict(config: Row, gpu: GpuSpec) -> dict[str, float]:
     """Cycles of the pieces that the simulator has words for; the total where it has all of them.
 
     Nothing for a GPU of fewer SMs than there are CTAs, or without TMA where the way is TMA's.
     """
-    if int(config["sms"]) > gpu.num_sms or (config["way"] == "tma" and gpu.tma is None):
+    if config.sms > gpu.num_sms or (config.way == "tma" and gpu.tma is None):
         return {}
     result = simulate(twin(config, gpu), gpu, clock="max", l2="warm", recorded_sms=range(gpu.num_sms))
     names = [name for name, _ in pieces_of(config, 0)]
@@ -462,7 +441,7 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
     found = {f"{name}_cycles": float(np.median(times[:, idx])) for idx, name in enumerate(names)}
     counted = [idx for idx, name in enumerate(names) if name not in UNCOUNTED]
     found["total_cycles"] = float(np.median(times[:, counted].sum(axis=1)))
-    if config["way"] == "tma":
+    if config.way == "tma":
         found["issue_cycles"] += ISSUE_FRAME_CYCLES
         found["total_cycles"] += ISSUE_FRAME_CYCLES
     return found
@@ -472,12 +451,6 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
 
 
 Rows = Sequence[Mapping[str, str]]
-
-
-def num_lines(row: Mapping[str, str]) -> int:
-    """Lines that the direct stores of a CTA touch, each instruction by itself."""
-    m, n = shape(row)
-    return epilogue_store(m, n, _element_bytes(row), "wgmma").num_lines
 
 
 def fit(rows: Rows) -> list[Fitted]:
@@ -491,26 +464,27 @@ def fit(rows: Rows) -> list[Fitted]:
             "stores by TMA of 132 SMs at once: bytes less what L2 takes of them until the source is read, median",
         ),
     }
-    return [
-        Fitted(parameter=name, value=float(np.median(values)), how=how) for name, (values, how) in found.items() if values
-    ]  # fmt: skip
+    return [one for name, (values, how) in found.items() for one in fitted(name, values, how)]
 
 
 def slope(points: Sequence[tuple[float, float]]) -> float:
     """The median over pairs of (x, y); NaN without two of different x."""
-    found = [(y2 - y1) / (x2 - x1) for x1, y1 in points for x2, y2 in points if x2 > x1]
-    return float(np.median(found)) if found else float("nan")
+    return float(np.median(slopes_of_pairs(points) or [np.nan]))
 
 
-def _of(rows: Rows, name: str, **fields: str) -> dict[tuple[int, int, str], float]:
+Tile = tuple[int, int, str]
+"""Rows, columns and type."""
+
+
+def _of(rows: Rows, name: str, **fields: str) -> dict[Tile, float]:
     """A value by tile and type, of the rows that say so."""
     return {
-        (*shape(row), row["dtype"]): float(row[name]) for row in rows
+        (int(row["m"]), int(row["n"]), row["dtype"]): float(row[name]) for row in rows
         if row.get(name) and row["group"] == "tiles" and all(row[key] == value for key, value in fields.items())
     }  # fmt: skip
 
 
-def _tile_bytes(tile: tuple[int, int, str]) -> int:
+def _tile_bytes(tile: Tile) -> int:
     return tile[0] * tile[1] * (4 if tile[2] == "fp32" else 2)
 
 
@@ -518,11 +492,12 @@ def _packet_bytes(rows: Rows) -> list[float]:
     """Bytes of the port, whose rate is that of TMA's stores; the time is that until all stores have arrived."""
     rate = slope([(cycles, _tile_bytes(tile)) for tile, cycles in _until_read(rows, "1").items()])
     alone = _of(rows, "total_cycles", way="direct", dtype="fp32", sms="1")
-    each = slope([(num_lines({"m": str(m), "n": str(n), "dtype": dtype}), alone[m, n, dtype]) for m, n, dtype in alone])
+    lines = {tile: epilogue_store(*tile[:2], 4, "wgmma").num_lines for tile in alone}  # of each instruction by itself
+    each = slope([(lines[tile], cycles) for tile, cycles in alone.items()])
     return [] if isnan(rate * each) else [rate * each]
 
 
-def _until_read(rows: Rows, sms: str) -> dict[tuple[int, int, str], float]:
+def _until_read(rows: Rows, sms: str) -> dict[Tile, float]:
     """From the first box's issue until TMA has read its source, of so many SMs at once."""
     issues, waits = (_of(rows, f"{piece}_cycles", way="tma", sms=sms, stagger_ns="0") for piece in ("issue", "source_wait"))
     return {tile: issues[tile] + wait_cycles for tile, wait_cycles in waits.items() if tile in issues}
@@ -539,8 +514,6 @@ def _way_bytes(rows: Rows) -> list[float]:
     latencies = {tile: alone[tile] - port * _tile_bytes(tile) for tile in slowed}
     return [_tile_bytes(tile) - rate * (together[tile] - latencies[tile]) for tile in slowed]
 
-
-Meaning = Callable[[str], str]
 
 MEANINGS = {
     "store_cycles": "direct: every st.global of the fragments; staged: ld.shared and st.global, row after row",
@@ -562,21 +535,14 @@ MEANINGS = {
 CASE = Case(
     name="epilogue_pieces",
     question="How long does each piece of an epilogue take?",
-    columns=("m", "n", "dtype", "way", "sms", "stagger_ns"),
+    config_type=Row, launch=launch, check=check, num_repeats=3, predict=predict, fit=fit, derive=derive, includes=includes,
     groups={
         "tiles": Group(configs=tiles, rank=2, least_capability=(9, 0)),
         "contention": Group(configs=contention, rank=4, least_capability=(9, 0)),
     },
-    launch=launch,
-    check=check,
     values={name: f"SM cycles of thread 0: {text}" for name, text in MEANINGS.items()},
-    num_repeats=3,
-    predict=predict,
     tiers={
         "store_cycles": 4, "write_cycles": 4, "read_cycles": 4, "drain_cycles": 2, "fence_cycles": 2, "meet_cycles": 2,
         "issue_cycles": 2, "source_wait_cycles": 2, "whole_wait_cycles": 2, "total_cycles": 6,
     },
-    fit=fit,
-    derive=derive,
-    includes=includes,
 )  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from statistics import fmean
 from typing import Any
@@ -10,31 +11,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusim import Buffer, GpuSpec, Launch, Mbarrier, WarpRole, simulate
+from gpusim import Buffer, GpuSpec, Launch, Mbarrier, WarpRole
+from gpusim.evidence.cases.array import fragment_places, k_major_descriptors, read_only, swizzled
 from gpusim.evidence.cases.background_wgmma import K_STEPS, K, M, atom_of, encode, image, operand, struct
-from gpusim.evidence.cases.case import (
-    Case,
-    Config,
-    Fitted,
-    FittedConstant,
-    Group,
-    Input,
-    KernelLaunch,
-    MappedTensor,
-    Output,
-    Outputs,
-    WrongAnswer,
-    by_value,
-)
-from gpusim.layout import tile_to_shape
-from gpusim.layout.swizzle import ByteLayout, swizzle_mode
+from gpusim.evidence.cases.case import Case, Fitted, FittedConstant, Group, Outputs, WrongAnswer
+from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.launch_args import Input, KernelLaunch, MappedTensor, Output, by_value
+from gpusim.evidence.cases.microbenchmark import range_cycles
+from gpusim.evidence.cases.output_check import wrong_if
+from gpusim.evidence.cases.parameters import fitted, fitted_constant
 from gpusim.units import LINE_BYTES, SECTOR_BYTES
 from gpusim.workload import ops
 from gpusim.workload.dtypes import BF16
 from gpusim.workload.launch import RoleContext
 from gpusim.workload.ops import Op
 from gpusim.workload.smem.access import AccessPattern
-from gpusim.workload.smem.wgmma_operands import gmma_atom, wgmma_descriptors, wgmma_wavefronts
+from gpusim.workload.smem.wgmma_operands import wgmma_wavefronts
 from gpusim.workload.tma.boxes import TensorMap
 
 SOURCES, SOME_N = ("ss", "rs"), (64, 128, 256)
@@ -55,11 +47,9 @@ PACES = (0, 8, 16, 24, 32, 48, 64, 80, 96, 112)
 
 GMMA_WAVEFRONTS = "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_gmma.sum"
 METRICS = (
-    GMMA_WAVEFRONTS,
-    "l1tex__data_bank_conflicts_type_arbitration.sum",
-    "l1tex__data_bank_reads.sum",
+    GMMA_WAVEFRONTS, "l1tex__data_bank_conflicts_type_arbitration.sum", "l1tex__data_bank_reads.sum",
     "l1tex__data_bank_writes.sum",
-)
+)  # fmt: skip
 
 
 # ---------------------------------------------------------------------------------------------- shapes and configs
@@ -76,53 +66,52 @@ def includes() -> dict[str, str]:
     return {"shapes.inc": "".join(f"{struct(*shape)}BESIDE_KERNEL({shape[0]})\n" for shape in shapes)}
 
 
-def _config(source: str, n: int, fill: str, bytes_per_cycle: int, *, has_train: bool) -> Config:
-    return {
-        "kernel": f"beside_{shape_name(source, n)}", "source": source, "n": str(n), "fill": fill,
-        "pace_bytes_per_cycle": str(bytes_per_cycle), "has_train": str(int(has_train)),
-    }  # fmt: skip
+@dataclass(frozen=True)
+class Row(ConfigRow):
+    """One config."""
+
+    source: str
+    n: int
+    fill: str
+    pace_bytes_per_cycle: int
+    has_train: bool
+
+    @property
+    def kernel(self) -> str:
+        """The entry point."""
+        return f"beside_{shape_name(self.source, self.n)}"
+
+    @property
+    def num_groups(self) -> int:
+        """Groups of a train, whose wgmma take N / 2 alone, roughly."""
+        return round(TRAIN_CYCLES / (K_STEPS * (self.n / 2))) if self.has_train else 0
+
+    @property
+    def interval_cycles(self) -> int:
+        """From one turn of the fill to the next."""
+        return round(TURN_BYTES[self.fill] / self.pace_bytes_per_cycle) if self.pace_bytes_per_cycle else 0
 
 
-def alone(seed: int) -> list[Config]:
+def alone() -> list[Row]:
     """Every train without a fill, and every fill without a train."""
-    del seed  # a sweep, the same for every seed
-    found = [_config(source, n, "none", 0, has_train=True) for source in SOURCES for n in SOME_N]
-    return found + [_config("ss", 64, fill, pace, has_train=False) for fill in FILLS if fill != "none" for pace in PACES]
+    trains = Row.sweep(source=SOURCES, n=SOME_N, fill="none", pace_bytes_per_cycle=0, has_train=True)
+    fills = [fill for fill in FILLS if fill != "none"]
+    return trains + Row.sweep(source="ss", n=64, fill=fills, pace_bytes_per_cycle=PACES, has_train=False)
 
 
-def together(seed: int) -> list[Config]:
+def together() -> list[Row]:
     """Every train with every fill at every pace."""
-    del seed  # a sweep, the same for every seed
-    return [
-        _config(source, n, fill, pace, has_train=True)
-        for source in SOURCES for n in SOME_N for fill in FILLS if fill != "none" for pace in PACES
-    ]  # fmt: skip
+    fills = [fill for fill in FILLS if fill != "none"]
+    return Row.sweep(source=SOURCES, n=SOME_N, fill=fills, pace_bytes_per_cycle=PACES, has_train=True)
 
 
 # ---------------------------------------------------------------------------------------------- operands
 
 
 @cache
-def tile(rows: int) -> ByteLayout:
-    """The canonical K-major layout of an operand with swizzle 128B: (rows, 64)."""
-    made = tile_to_shape(gmma_atom("K", "128B", element_bits=16), (rows, K))
-    if not isinstance(made, ByteLayout):
-        raise TypeError(f"tile_to_shape gave {made}")
-    return made
-
-
-@cache
-def _starts(rows: int) -> tuple[int, ...]:
-    """Descriptors of an operand's steps over k."""
-    return tuple(made.bits for made in wgmma_descriptors(tile(rows), "K"))
-
-
-@cache
 def a_rows() -> NDArray[np.uint8]:
     """A, row by row, for registers."""
-    made = encode(operand(M, 0))
-    made.setflags(write=False)
-    return made
+    return read_only(encode(operand(M, 0)))
 
 
 @cache
@@ -133,18 +122,13 @@ def product(n: int) -> NDArray[np.int64]:
 
 def accumulators(sums: NDArray[np.int64]) -> NDArray[np.int64]:
     """What each thread holds of (m, n), int64[n / 2, 128]: PTX's fragment of D."""
-    register, thread = np.arange(sums.shape[1] // 2)[:, None], np.arange(128)
-    rows = thread // 32 * 16 + thread % 32 // 4 + register // 2 % 2 * 8
-    columns = register // 4 * 8 + thread % 4 * 2 + register % 2
-    return np.asarray(sums[rows, columns])
+    return np.asarray(sums[fragment_places(sums.shape[1])])
 
 
 @cache
 def region() -> NDArray[np.uint8]:
     """What is in the filled shared memory beforehand, and in the tensor that TMA and cp.async fill it from."""
-    made = np.random.default_rng(5).integers(1, 256, FILL_BYTES, dtype=np.uint8)
-    made.setflags(write=False)
-    return made
+    return read_only(np.random.default_rng(5).integers(1, 256, FILL_BYTES, dtype=np.uint8))
 
 
 @cache
@@ -159,49 +143,29 @@ def fill_map() -> TensorMap:
 # ---------------------------------------------------------------------------------------------- launch and check
 
 
-def wgmma_cycles(config: Config) -> float:
-    """What one instruction takes alone, roughly: N / 2."""
-    return int(config["n"]) / 2
-
-
-def num_groups(config: Config) -> int:
-    """Groups of a train."""
-    return round(TRAIN_CYCLES / (K_STEPS * wgmma_cycles(config))) if config["has_train"] == "1" else 0
-
-
-def interval_cycles(config: Config) -> int:
-    """From one turn of the fill to the next."""
-    pace = int(config["pace_bytes_per_cycle"])
-    return round(TURN_BYTES[config["fill"]] / pace) if pace else 0
-
-
-def launch(config: Config, is_counted: bool) -> KernelLaunch:
+def launch(config: Row) -> KernelLaunch:
     """The same, counted or not."""
-    del is_counted
-    n = int(config["n"])
+    n = config.n
     a_bytes, b_bytes = M * K * 2, n * K * 2
-    starts = [_starts(rows) for rows in (M, n)]
-    others = [a_bytes, b_bytes, num_groups(config), TRAIN_CYCLES, FILLS[config["fill"]], interval_cycles(config)]
-    told = (np.array(starts, dtype="<u8").reshape(-1), np.array(others, dtype="<u4"))
+    starts = np.array([*k_major_descriptors(M), *k_major_descriptors(n)], dtype="<u8")
+    others = [a_bytes, b_bytes, config.num_groups, TRAIN_CYCLES, FILLS[config.fill], config.interval_cycles]
     return KernelLaunch(
-        kernel=config["kernel"],
+        kernel=config.kernel,
         arguments=(
-            by_value(np.concatenate([item.view(np.uint8) for item in told])), Input(image(M, 0)), Input(image(n, 1)),
+            by_value(np.concatenate([starts.view("<u4"), np.array(others, dtype="<u4")])),
+            Input(image(M, 0)), Input(image(n, 1)),
             Input(a_rows()), MappedTensor(region(), fill_map()), Input(region()),
             Output("d", np.full((n // 2, 128), -1, dtype="<f4")),
             Output("smem", np.zeros(FILL_BYTES, dtype=np.uint8)), Output("seen", np.full(20, 0xFFFFFFFF, dtype="<u4")),
         ),
-        block=(256, 1, 1),
-        smem_bytes=a_bytes + b_bytes + FILL_BYTES,
+        block=(256, 1, 1), smem_bytes=a_bytes + b_bytes + FILL_BYTES,
     )  # fmt: skip
 
 
 def filled(fill: str) -> NDArray[np.uint8]:
     """The filled shared memory at the end."""
     if fill == "tma":
-        made = np.empty(FILL_BYTES, dtype=np.uint8)
-        made[np.asarray(swizzle_mode("128B")(np.arange(FILL_BYTES)))] = region()
-        return made
+        return swizzled(region())
     if fill == "tma_outside":
         return np.zeros(FILL_BYTES, dtype=np.uint8)
     if fill == "st_shared":
@@ -217,30 +181,27 @@ def load_sums() -> NDArray[np.uint32]:
     return np.asarray(words.sum(axis=1, dtype=np.uint64).astype("<u4"))
 
 
-def check(config: Config, outputs: Outputs) -> dict[str, float]:
+def check(config: Row, outputs: Outputs) -> dict[str, float]:
     """Both rates, if sums and bytes are right.
 
     Raises:
         WrongAnswer: accumulators or shared memory hold something else, or a wait was given up.
     """
     train_cycles, has_failed = (int(number) for number in outputs["seen"][:2])
-    if has_failed:
-        raise WrongAnswer("an mbarrier never completed, the wait was given up")
-    if (outputs["d"] != num_groups(config) * accumulators(product(int(config["n"])))).any():
+    wrong_if(has_failed, "an mbarrier never completed, the wait was given up")
+    if (outputs["d"] != config.num_groups * accumulators(product(config.n))).any():
         raise WrongAnswer("the accumulators are not so many times the product")
-    fill = config["fill"]
-    if (outputs["smem"] != filled(fill)).any():
-        raise WrongAnswer(f"the shared memory that {fill} fills holds other bytes")
+    fill = config.fill
+    wrong_if((outputs["smem"] != filled(fill)).any(), f"the shared memory that {fill} fills holds other bytes")
     values = {"train_cycles": float(train_cycles)}
-    if num_groups(config):
-        values["wgmma_cycles"] = train_cycles / (K_STEPS * num_groups(config))
-    if not 0 < train_cycles < 1e8:
-        raise WrongAnswer(f"the clock says {train_cycles} cycles")
+    if config.num_groups:
+        values["wgmma_cycles"] = train_cycles / (K_STEPS * config.num_groups)
+    wrong_if(not 0 < train_cycles < 1e8, f"the clock says {train_cycles} cycles")
     return values | (_fill_values(config, outputs["seen"][4:].reshape(4, 4)) if fill != "none" else {})
 
 
-def _fill_values(config: Config, seen: NDArray[np.uint32]) -> dict[str, float]:
-    fill = config["fill"]
+def _fill_values(config: Row, seen: NDArray[np.uint32]) -> dict[str, float]:
+    fill = config.fill
     warps = seen[:1] if fill.startswith("tma") else seen
     cycles, turns = warps[:, 0].astype(np.int64), warps[:, 1].astype(np.int64)
     if (turns <= 0).any() or (turns > 1 << 24).any() or (cycles <= 0).any():
@@ -254,28 +215,25 @@ def _fill_values(config: Config, seen: NDArray[np.uint32]) -> dict[str, float]:
 # ---------------------------------------------------------------------------------------------- the simulator's answer
 
 
-Spans = dict[str, float]
-
-
-def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
+def predict(config: Row, gpu: GpuSpec) -> dict[str, float]:
     """Both rates, for fills without a pace or held to more than hardly any reaches; the counts of operand reads.
 
     Nothing for boxes outside of the tensor, and for paces that a fill just keeps.
     """
     values: dict[str, float] = {}
-    fill, has_train, pace = config["fill"], config["has_train"] == "1", int(config["pace_bytes_per_cycle"])
-    atom = atom_of(config["source"], int(config["n"]))
-    values[GMMA_WAVEFRONTS] = float(K_STEPS * num_groups(config) * wgmma_wavefronts(atom))
+    fill, has_train, pace = config.fill, config.has_train, config.pace_bytes_per_cycle
+    atom = atom_of(config.source, config.n)
+    values[GMMA_WAVEFRONTS] = float(K_STEPS * config.num_groups * wgmma_wavefronts(atom))
     has_fill = fill not in ("none", "tma_outside") and (not pace or pace >= LEAST_PACE)
     if not has_train and not has_fill:
         return values
     beside = fill if has_fill else "none"
-    spans = _simulated(gpu, config["source"], int(config["n"]), beside, has_train=has_train, is_paced=bool(pace))
+    spans = _simulated(gpu, config.source, config.n, beside, has_train=has_train, is_paced=bool(pace))
     if has_train:
-        values["wgmma_cycles"] = spans["train"] / (twin_groups(int(config["n"]), beside) * K_STEPS)
+        values["wgmma_cycles"] = spans["train"] / (twin_groups(config.n, beside) * K_STEPS)
     if has_fill:
         rate = TURN_BYTES[fill] * TWIN_TURNS[fill] / spans["fill"]
-        values["fill_bytes_per_cycle"] = min(rate, TURN_BYTES[fill] / interval_cycles(config)) if pace else rate
+        values["fill_bytes_per_cycle"] = min(rate, TURN_BYTES[fill] / config.interval_cycles) if pace else rate
     return values
 
 
@@ -293,7 +251,7 @@ def twin_groups(n: int, fill: str) -> int:
     return round(TWIN_CYCLES[fill] / (K_STEPS * n / 2))
 
 
-def _simulated(gpu: GpuSpec, source: str, n: int, fill: str, *, has_train: bool, is_paced: bool) -> Spans:
+def _simulated(gpu: GpuSpec, source: str, n: int, fill: str, *, has_train: bool, is_paced: bool) -> dict[str, float]:
     roles, buffers, mbarriers = [], [Buffer(name="operands", stage_bytes=(M + n) * K * 2)], []
     if has_train:
         roles.append(WarpRole(name="train", num_warps=4, program=_train(source, n, fill)))
@@ -309,8 +267,7 @@ def _simulated(gpu: GpuSpec, source: str, n: int, fill: str, *, has_train: bool,
         mbarriers=tuple(mbarriers), registers_per_thread=168, math_class="16bit",
         num_flops=2 * M * n * K * twin_groups(n, fill) if has_train else 0,
     )  # fmt: skip
-    result = simulate(launch, gpu, clock="max", l2="warm", recorded_sms=range(gpu.num_sms))
-    spans = {role.role: span.end_cycle - span.start_cycle for role in result.timeline.roles for span in role.sections}
+    spans = {name: cycles[0] for name, cycles in range_cycles(launch, gpu).items()}
     fills = [cycles for name, cycles in spans.items() if name.startswith("fill")]
     return {name: cycles for name, cycles in spans.items() if name == "train"} | ({"fill": fmean(fills)} if fills else {})
 
@@ -321,8 +278,7 @@ def wait(cycles: float) -> Op:
 
 
 def _train(source: str, n: int, fill: str) -> Any:
-    def program(cta: RoleContext) -> Iterator[Any]:
-        del cta
+    def program(_cta: RoleContext) -> Iterator[Any]:
         lines = (M + n) * K * 2 // LINE_BYTES
         access = AccessPattern(num_requests=lines, num_wavefronts=lines, num_bytes=lines * LINE_BYTES)
         yield ops.SharedStore(access, "operands", 0)
@@ -364,8 +320,7 @@ def _fill(fill: str, *, is_paced: bool) -> Any:
         num_lines=lines if fill == "cp_async" else 0, num_wavefronts=lines, num_bytes=turn_bytes,
     )  # fmt: skip
 
-    def program(cta: RoleContext) -> Generator[Any, Any, None]:
-        del cta
+    def program(_cta: RoleContext) -> Generator[Any, Any, None]:
         for turn in range(WARM_TURNS[fill] + TWIN_TURNS[fill]):
             slot = turn % NUM_SLOTS
             if is_paced:
@@ -403,20 +358,18 @@ def _fill(fill: str, *, is_paced: bool) -> Any:
 
 def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
     """What loads return, and stores bring, beside wgmma whose operands leave them more."""
-    fitted = []
+    found: list[Fitted] = []
     for fill, word, parameter in (
         ("ld_shared", "loads", "wgmma_lds_registers_per_cycle"),
         ("st_shared", "stores", "wgmma_sts_wavefronts_per_cycle"),
     ):  # fmt: skip
-        found = [
+        rates = [
             float(row["fill_bytes_per_cycle"]) / LINE_BYTES for row in rows
             if row["group"] == "together" and row["fill"] == fill and row["pace_bytes_per_cycle"] == "0"
             and operand_share(row) < MOST_OPERAND_SHARE
         ]  # fmt: skip
-        if found:
-            how = f"{word} of 128 bits beside wgmma whose operands leave more, median"
-            fitted.append(Fitted(parameter=f"smem.{parameter}", value=float(np.median(found)), how=how))
-    return fitted
+        found += fitted(f"smem.{parameter}", rates, f"{word} of 128 bits beside wgmma whose operands leave more, median")
+    return found
 
 
 MOST_OPERAND_SHARE = 0.7
@@ -435,17 +388,16 @@ def fitted_constants(rows: Sequence[Mapping[str, str]], gpu: GpuSpec) -> list[Fi
         if row["group"] == "alone" and row.get("fill_bytes_per_cycle"):
             fill, pace = row["fill"], row["pace_bytes_per_cycle"]
             turns[fill, pace] = TURN_BYTES[fill] / float(row["fill_bytes_per_cycle"])
-    found = []
+    found: list[FittedConstant] = []
     for fill, cycles in TURN_CYCLES.items():
         if (fill, "0") in turns:
             spans = _simulated(gpu, "ss", SOME_N[0], fill, has_train=False, is_paced=False)
             value = cycles + turns[fill, "0"] - spans["fill"] / TWIN_TURNS[fill]
-            found.append(FittedConstant(name="TURN_CYCLES", key=(fill,), value=value, how="alone, without a pace"))
+            found += fitted_constant("TURN_CYCLES", [value], "alone, without a pace", fill)
     for fill in PACE_CYCLES:
         if (fill, "0") in turns and (fill, FASTEST) in turns:
             value = turns[fill, FASTEST] - turns[fill, "0"]
-            how = "alone, at the fastest pace, less none"
-            found.append(FittedConstant(name="PACE_CYCLES", key=(fill,), value=value, how=how))
+            found += fitted_constant("PACE_CYCLES", [value], "alone, at the fastest pace, less none", fill)
     return found
 
 
@@ -453,7 +405,7 @@ FASTEST = "96"
 """Of the paces that calibrate, in bytes a cycle: more than any fill reaches."""
 
 
-def derive(row: Config) -> dict[str, float]:
+def derive(row: Mapping[str, str]) -> dict[str, float]:
     """What both take of 128 bytes a cycle, if operands and fill went through one port: 1 or less if so."""
     if not row.get("wgmma_cycles"):
         return {}
@@ -464,28 +416,19 @@ def derive(row: Config) -> dict[str, float]:
     }
 
 
-HOPPER = (9, 0)
-
 CASE = Case(
     name="fill_beside_wgmma",
     question="Do fills of shared memory (TMA, cp.async, stores) share a port with wgmma's operand reads?",
-    columns=("source", "n", "fill", "pace_bytes_per_cycle", "has_train"),
+    config_type=Row, launch=launch, check=check, num_repeats=3, predict=predict, fit=fit, fitted_constants=fitted_constants,
+    derive=derive, includes=includes,
     groups={
-        "alone": Group(configs=alone, metrics=METRICS, rank=2, least_capability=HOPPER),
-        "together": Group(configs=together, metrics=METRICS, rank=3, least_capability=HOPPER),
+        "alone": Group(configs=alone, metrics=METRICS, rank=2, least_capability=(9, 0)),
+        "together": Group(configs=together, metrics=METRICS, rank=3, least_capability=(9, 0)),
     },
-    launch=launch,
-    check=check,
     values={
         "train_cycles": "SM cycles from before the train's first wgmma to after the wait for all; without one, of idling",
         "wgmma_cycles": "SM cycles of one wgmma of the train, mean",
         "fill_bytes_per_cycle": "bytes that the fill moved in an SM cycle, while the train ran",
     },
-    num_repeats=3,
-    predict=predict,
     tiers={GMMA_WAVEFRONTS: 3, "wgmma_cycles": 4, "fill_bytes_per_cycle": 4},
-    fit=fit,
-    fitted_constants=fitted_constants,
-    derive=derive,
-    includes=includes,
-)
+)  # fmt: skip

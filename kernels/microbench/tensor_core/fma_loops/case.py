@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 from itertools import product
 from typing import NamedTuple
 
@@ -13,31 +13,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim import GpuSpec, simulate
-from gpusim.evidence.cases.case import (
-    Case,
-    Config,
-    Fitted,
-    Group,
-    KernelLaunch,
-    Output,
-    Outputs,
-    Repeated,
-    WrongAnswer,
-    by_value,
-)
+from gpusim.evidence.cases.array import numbers_of, read_only
+from gpusim.evidence.cases.case import Case, Fitted, Group, Outputs, WrongAnswer
+from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.launch_args import KernelLaunch, Output, Repeated, by_value
+from gpusim.evidence.cases.microbenchmark import Without
+from gpusim.evidence.cases.output_check import wrong_if
+from gpusim.evidence.cases.parameters import fitted
 from gpusim.kernel_models.gemm import GemmParams
 from gpusim.kernel_models.gemm.multistage import CODE_OF_COPY
 from gpusim.units import DEPENDENT_CYCLES
 from gpusim.workload import ops
-from gpusim.workload.launch import Program, RoleContext
 from gpusim.workload.ops import Op
-from gpusim.workload.smem.access import AccessPattern
 
 ROUNDS = (96, 32, 96)
 """Steps, the first to bring all in; a step's cycles are the difference between the last two."""
 AHEAD = 4
 """Steps beyond a round that its copies may bring."""
-COLUMNS = ("thread", "warps", "depth", "stages", "width", "fragments", "parts", "ctas")
 SPAN = ("sm", "begin", "end")
 """What each CTA says of all its rounds together."""
 LEAST_SMS = 100
@@ -56,6 +48,11 @@ class Shape(NamedTuple):
     thread: tuple[int, int]
     warps: tuple[int, int]
     depth: int
+
+    @property
+    def text(self) -> tuple[str, str, int]:
+        """As columns."""
+        return "x".join(map(str, self.thread)), "x".join(map(str, self.warps)), self.depth
 
     @property
     def num_warps(self) -> int:
@@ -83,10 +80,13 @@ PARTS: Mapping[str, tuple[str, int, int]] = {
 """How a step brings a slot; whether it has the barrier, and reads."""
 
 
-class Build(NamedTuple):
+@dataclass(frozen=True)
+class Build(ConfigRow):
     """An entry point: what kernel.cu's template takes; and CTAs of an SM."""
 
-    shape: Shape
+    thread: str
+    warps: str
+    depth: int
     stages: int
     width: int
     fragments: str
@@ -94,11 +94,16 @@ class Build(NamedTuple):
     ctas: int = 1
 
     @property
-    def name(self) -> str:
-        """Of the entry point."""
-        thread, warps = ("x".join(map(str, numbers)) for numbers in self.shape[:2])
-        ring = f"{self.shape.depth}_s{self.stages}_w{self.width}"
-        return f"fma_{thread}_{warps}_{ring}_{self.fragments}_{self.parts}_{self.ctas}"
+    def kernel(self) -> str:
+        """The entry point."""
+        ring = f"{self.depth}_s{self.stages}_w{self.width}"
+        return f"fma_{self.thread}_{self.warps}_{ring}_{self.fragments}_{self.parts}_{self.ctas}"
+
+    @cached_property
+    def shape(self) -> Shape:
+        """Its columns as numbers."""
+        (rows, columns), (ways_m, ways_n) = (map(int, text.split("x")) for text in (self.thread, self.warps))
+        return Shape((rows, columns), (ways_m, ways_n), self.depth)
 
     @property
     def threads(self) -> int:
@@ -137,7 +142,7 @@ class Build(NamedTuple):
 def pair_builds() -> tuple[Build, ...]:
     """Two CTAs of 4 and 8 warps on each SM, whose copies and math meet: of one slot and two."""
     return tuple(
-        Build(SHAPES[idx], stages, 16, "double", parts, 2)
+        Build(*SHAPES[idx].text, stages, 16, "double", parts, 2)
         for parts, stages in (("loose", 2), ("async", 1), ("turned", 1), ("async", 2), ("turned", 2))
         for idx in (1, 3, 5, 6, 7, 8)
     )  # fmt: skip
@@ -156,9 +161,8 @@ def drawn_builds() -> tuple[Build, ...]:
     ):
         thread, threads = (m // ways_m // LANES[0], n // ways_n // LANES[1]), 32 * ways_m * ways_n
         sums = thread[0] * thread[1]
-        build = Build(
-            Shape(thread, (ways_m, ways_n), depth), stages, 16, "double", parts, (512 if sums <= 64 else 256) // threads
-        )
+        ctas = (512 if sums <= 64 else 256) // threads
+        build = Build(*Shape(thread, (ways_m, ways_n), depth).text, stages, 16, "double", parts, ctas)
         if thread[0] % 4 == thread[1] % 4 == 0 and 16 <= sums <= 128 and build.is_whole:
             every.append(build)
     return tuple(random.Random("fma_loops drawn").sample(every, NUM_DRAWN))
@@ -168,7 +172,7 @@ def drawn_builds() -> tuple[Build, ...]:
 def long_builds() -> tuple[Build, ...]:
     """Steps of 5 to 75 KiB of code, of one warp a sub-core and two, alone and with another CTA."""
     every = (
-        Build(Shape(thread, warps, depth), 2, 16, "double", parts, ctas)
+        Build(*Shape(thread, warps, depth).text, 2, 16, "double", parts, ctas)
         for parts in ("math", "loose") for thread in ((8, 4), (8, 8), (16, 8)) for warps in ((2, 2), (4, 2))
         for depth in (8, 16, 24, 32) for ctas in (1, 2)
         if ctas == 1 or (depth <= 16 and (thread != (16, 8) or warps == (2, 2)))
@@ -198,21 +202,21 @@ def loop_builds() -> tuple[Build, ...]:
     """Part by part of all shapes; then other widths, rings and numbers of CTAs of some."""
     ring = {"stores": 2, "loads": 2}
     whole = [
-        Build(shape, ring.get(parts, 3), 16, "double", parts)
+        Build(*shape.text, ring.get(parts, 3), 16, "double", parts)
         for parts in ("loose", "meets", "async", "stores", "loads") for shape in SHAPES
     ]  # fmt: skip
-    math = [Build(shape, 3, 16, "double", "math") for shape in SHAPES[1:11:2]]
+    math = [Build(*shape.text, 3, 16, "double", "math") for shape in SHAPES[1:11:2]]
     single = [
-        Build(shape, 3, 16, "single", parts) for parts in ("loose", "async") for shape in SHAPES[1::2]
+        Build(*shape.text, 3, 16, "single", parts) for parts in ("loose", "async") for shape in SHAPES[1::2]
     ]  # fmt: skip
-    narrow = [Build(SHAPES[idx], 3, width, "double", "loose") for width in (8, 4) for idx in (0, 2, 5, 7, 12)]
-    turned = [Build(SHAPES[idx], 2, 16, "double", "turned") for idx in (1, 3, 5, 6, 7, 8, 9)]
+    narrow = [Build(*SHAPES[idx].text, 3, width, "double", "loose") for width in (8, 4) for idx in (0, 2, 5, 7, 12)]
+    turned = [Build(*SHAPES[idx].text, 2, 16, "double", "turned") for idx in (1, 3, 5, 6, 7, 8, 9)]
     one_slot = [
-        Build(SHAPES[idx], 1, 16, "double", parts, ctas)
+        Build(*SHAPES[idx].text, 1, 16, "double", parts, ctas)
         for parts, ctas in (("async", 1), ("async", 2), ("turned", 2)) for idx in (1, 3, 5, 7, 8)
     ]  # fmt: skip
     crowded = [
-        Build(SHAPES[idx], 2, 16, "double", parts, ctas)
+        Build(*SHAPES[idx].text, 2, 16, "double", parts, ctas)
         for parts in ("loose", "meets", "async") for idx, ctas in ((1, 2), (3, 2), (1, 4), (6, 2), (7, 2), (8, 2), (12, 1))
     ]  # fmt: skip
     return (*whole, *math, *single, *narrow, *turned, *one_slot, *crowded)
@@ -228,52 +232,7 @@ def _entry(build: Build) -> str:
     (thread, warps, depth), ring = build.shape, (build.stages, build.width)
     numbers = (build.threads, build.ctas, *thread, *warps, depth, *ring)
     is_double, *has = (str(bool(flag)).lower() for flag in (build.fragments == "double", *flags))
-    return f"FMA_LOOP({build.name}, {', '.join(map(str, numbers))}, {is_double}, {way}, {', '.join(has)})"
-
-
-def loops(seed: int) -> list[Config]:
-    """Every build, on one SM or on all."""
-    del seed  # a sweep, the same for every seed
-    return configs_of(loop_builds())
-
-
-def pairs(seed: int) -> list[Config]:
-    """CTAs that share SMs two by two."""
-    del seed  # a sweep, the same for every seed
-    return configs_of(pair_builds())
-
-
-def drawn(seed: int) -> list[Config]:
-    """Loops as a GEMM may have them."""
-    del seed  # drawn once: they are compiled
-    return configs_of(drawn_builds())
-
-
-def long(seed: int) -> list[Config]:
-    """Steps whose code may be longer than a sub-core keeps."""
-    del seed  # a sweep, the same for every seed
-    return configs_of(long_builds())
-
-
-def configs_of(of: Iterable[Build]) -> list[Config]:
-    """In columns."""
-    return [
-        {
-            "kernel": build.name, "thread": "x".join(map(str, build.shape.thread)),
-            "warps": "x".join(map(str, build.shape.warps)), "depth": str(build.shape.depth), "stages": str(build.stages),
-            "width": str(build.width), "fragments": build.fragments, "parts": build.parts, "ctas": str(build.ctas),
-        }
-        for build in of
-    ]  # fmt: skip
-
-
-def build_of(config: Mapping[str, str]) -> Build:
-    """The entry point of a config."""
-    rows, columns = map(int, config["thread"].split("x"))
-    ways_m, ways_n = map(int, config["warps"].split("x"))
-    shape = Shape((rows, columns), (ways_m, ways_n), int(config["depth"]))
-    numbers = (int(config[name]) for name in ("stages", "width"))
-    return Build(shape, *numbers, config["fragments"], config["parts"], int(config["ctas"]))
+    return f"FMA_LOOP({build.kernel}, {', '.join(map(str, numbers))}, {is_double}, {way}, {', '.join(has)})"
 
 
 # ---------------------------------------------------------------------------------------------- launch and check
@@ -289,9 +248,7 @@ def operand(extent: int, depth: int, seed: int) -> NDArray[np.int64]:
 def matrix(extent: int, depth: int, seed: int, is_turned: bool) -> NDArray[np.uint8]:
     """The same in fp32, as often as the longest round has steps and more; contiguous along k if turned. uint8[bytes]."""
     made = np.tile(operand(extent, depth, seed).astype("<f4"), (max(ROUNDS) + AHEAD, 1))
-    made = np.ascontiguousarray(made.T if is_turned else made).view(np.uint8).reshape(-1)
-    made.setflags(write=False)
-    return made
+    return read_only(np.ascontiguousarray(made.T if is_turned else made).view(np.uint8).reshape(-1))
 
 
 def num_ctas(build: Build) -> int:
@@ -299,19 +256,17 @@ def num_ctas(build: Build) -> int:
     return 1 if build.ctas == 1 else NUM_SMS * build.ctas
 
 
-def launch(config: Config, is_counted: bool) -> KernelLaunch:
+def launch(build: Build) -> KernelLaunch:
     """The grid."""
-    del is_counted
-    build = build_of(config)
     depth, (m, n), grid = build.shape.depth, build.shape.tile, num_ctas(build)
     a, b = (
         matrix(extent, depth, seed, turned) for seed, extent, turned in zip((1, 2), (m, n), build.is_turned, strict=True)
     )
-    told = np.array([*ROUNDS, (max(ROUNDS) + AHEAD) * depth], dtype="<u4")
     return KernelLaunch(
-        kernel=config["kernel"],
+        kernel=build.kernel,
         arguments=(
-            by_value(told.view(np.uint8)), Repeated(a, a.nbytes), Repeated(b, b.nbytes),
+            by_value(np.array([*ROUNDS, (max(ROUNDS) + AHEAD) * depth], dtype="<u4")),
+            Repeated(a, a.nbytes), Repeated(b, b.nbytes),
             Output("cycles", np.zeros(grid * len(ROUNDS), dtype="<u4")),
             Output("spans", np.zeros(grid * len(SPAN), dtype="<u4")),
             Output("sums", np.zeros(grid * build.threads, dtype="<i4")),
@@ -341,16 +296,14 @@ def weighted_sums(build: Build) -> NDArray[np.int64]:
     return found * sum(ROUNDS)
 
 
-def check(config: Config, outputs: Outputs) -> dict[str, float]:
+def check(build: Build, outputs: Outputs) -> dict[str, float]:
     """Cycles of a step if the sums are right: a lone CTA's two rounds; of several all rounds, the median of all SMs.
 
     Raises:
         WrongAnswer: they are not, or CTAs did not share SMs as they should.
     """
-    build = build_of(config)
     seen = outputs["sums"].astype(np.int64).reshape(-1, build.threads)
-    if ((seen - weighted_sums(build)) % (1 << 32) != 0).any():
-        raise WrongAnswer("the sums are not so many times the product")
+    wrong_if(((seen - weighted_sums(build)) % (1 << 32) != 0).any(), "the sums are not so many times the product")
     first, short, long = outputs["cycles"].astype(np.int64).reshape(-1, len(ROUNDS)).T
     if build.ctas > 1:
         shared = shared_step_cycles(outputs["spans"], build.ctas)
@@ -374,8 +327,7 @@ def shared_step_cycles(spans: NDArray[np.uint32], ctas: int) -> float:
             since = begin[here][0]  # clocks have 32 bits
             first = ((begin[here] - since + (1 << 31)) % (1 << 32) - (1 << 31)).min()
             found.append(float(((end[here] - since) % (1 << 32)).max() - first) / sum(ROUNDS))
-    if len(found) < LEAST_SMS:
-        raise WrongAnswer(f"{len(found)} SMs had {ctas} CTAs, wants {LEAST_SMS} or more")
+    wrong_if(len(found) < LEAST_SMS, f"{len(found)} SMs had {ctas} CTAs, wants {LEAST_SMS} or more")
     return float(np.median(found))
 
 
@@ -385,276 +337,12 @@ def shared_step_cycles(spans: NDArray[np.uint32], ctas: int) -> float:
 TWIN_STEPS = (8, 32)
 TILES_M = 12
 """Rows of tiles of a grid on all SMs: operands are small, so that L2 holds them, and each tile is that of several CTAs."""
-CODE: Mapping[str, int] = {
-    "fma_4x4_2x2_16_s3_w16_double_loose_1": 28, "fma_8x4_2x2_16_s3_w16_double_loose_1": 74,
-    "fma_8x8_2x2_8_s3_w16_double_loose_1": 38, "fma_8x8_2x2_16_s3_w16_double_loose_1": 86,
-    "fma_16x8_2x2_8_s3_w16_double_loose_1": 47, "fma_4x4_4x2_16_s3_w16_double_loose_1": 28,
-    "fma_8x4_4x2_16_s3_w16_double_loose_1": 74, "fma_8x8_4x2_8_s3_w16_double_loose_1": 38,
-    "fma_16x4_2x4_16_s3_w16_double_loose_1": 45, "fma_16x8_2x4_8_s3_w16_double_loose_1": 47,
-    "fma_4x4_4x4_32_s3_w16_double_loose_1": 58, "fma_8x4_4x4_16_s3_w16_double_loose_1": 74,
-    "fma_8x8_4x4_16_s3_w16_double_loose_1": 86, "fma_4x4_2x2_16_s3_w16_double_meets_1": 32,
-    "fma_8x4_2x2_16_s3_w16_double_meets_1": 72, "fma_8x8_2x2_8_s3_w16_double_meets_1": 39,
-    "fma_8x8_2x2_16_s3_w16_double_meets_1": 87, "fma_16x8_2x2_8_s3_w16_double_meets_1": 47,
-    "fma_4x4_4x2_16_s3_w16_double_meets_1": 32, "fma_8x4_4x2_16_s3_w16_double_meets_1": 72,
-    "fma_8x8_4x2_8_s3_w16_double_meets_1": 39, "fma_16x4_2x4_16_s3_w16_double_meets_1": 65,
-    "fma_16x8_2x4_8_s3_w16_double_meets_1": 47, "fma_4x4_4x4_32_s3_w16_double_meets_1": 59,
-    "fma_8x4_4x4_16_s3_w16_double_meets_1": 72, "fma_8x8_4x4_16_s3_w16_double_meets_1": 87,
-    "fma_4x4_2x2_16_s3_w16_double_async_1": 50, "fma_8x4_2x2_16_s3_w16_double_async_1": 98,
-    "fma_8x8_2x2_8_s3_w16_double_async_1": 61, "fma_8x8_2x2_16_s3_w16_double_async_1": 70,
-    "fma_16x8_2x2_8_s3_w16_double_async_1": 76, "fma_4x4_4x2_16_s3_w16_double_async_1": 45,
-    "fma_8x4_4x2_16_s3_w16_double_async_1": 74, "fma_8x8_4x2_8_s3_w16_double_async_1": 50,
-    "fma_16x4_2x4_16_s3_w16_double_async_1": 96, "fma_16x8_2x4_8_s3_w16_double_async_1": 78,
-    "fma_4x4_4x4_32_s3_w16_double_async_1": 56, "fma_8x4_4x4_16_s3_w16_double_async_1": 73,
-    "fma_8x8_4x4_16_s3_w16_double_async_1": 108, "fma_4x4_2x2_16_s2_w16_double_stores_1": 39,
-    "fma_8x4_2x2_16_s2_w16_double_stores_1": 82, "fma_8x8_2x2_8_s2_w16_double_stores_1": 45,
-    "fma_8x8_2x2_16_s2_w16_double_stores_1": 47, "fma_16x8_2x2_8_s2_w16_double_stores_1": 47,
-    "fma_4x4_4x2_16_s2_w16_double_stores_1": 36, "fma_8x4_4x2_16_s2_w16_double_stores_1": 86,
-    "fma_8x8_4x2_8_s2_w16_double_stores_1": 44, "fma_16x4_2x4_16_s2_w16_double_stores_1": 43,
-    "fma_16x8_2x4_8_s2_w16_double_stores_1": 52, "fma_4x4_4x4_32_s2_w16_double_stores_1": 67,
-    "fma_8x4_4x4_16_s2_w16_double_stores_1": 52, "fma_8x8_4x4_16_s2_w16_double_stores_1": 96,
-    "fma_4x4_2x2_16_s2_w16_double_loads_1": 136, "fma_8x4_2x2_16_s2_w16_double_loads_1": 149,
-    "fma_8x8_2x2_8_s2_w16_double_loads_1": 106, "fma_8x8_2x2_16_s2_w16_double_loads_1": 158,
-    "fma_16x8_2x2_8_s2_w16_double_loads_1": 128, "fma_4x4_4x2_16_s2_w16_double_loads_1": 143,
-    "fma_8x4_4x2_16_s2_w16_double_loads_1": 146, "fma_8x8_4x2_8_s2_w16_double_loads_1": 96,
-    "fma_16x4_2x4_16_s2_w16_double_loads_1": 159, "fma_16x8_2x4_8_s2_w16_double_loads_1": 118,
-    "fma_4x4_4x4_32_s2_w16_double_loads_1": 165, "fma_8x4_4x4_16_s2_w16_double_loads_1": 128,
-    "fma_8x8_4x4_16_s2_w16_double_loads_1": 148, "fma_8x4_2x2_16_s3_w16_double_math_1": 15,
-    "fma_8x8_2x2_16_s3_w16_double_math_1": 15, "fma_4x4_4x2_16_s3_w16_double_math_1": 15,
-    "fma_8x8_4x2_8_s3_w16_double_math_1": 15, "fma_16x8_2x4_8_s3_w16_double_math_1": 15,
-    "fma_8x4_2x2_16_s3_w16_single_loose_1": 535, "fma_8x8_2x2_16_s3_w16_single_loose_1": 455,
-    "fma_4x4_4x2_16_s3_w16_single_loose_1": 330, "fma_8x8_4x2_8_s3_w16_single_loose_1": 306,
-    "fma_16x8_2x4_8_s3_w16_single_loose_1": 571, "fma_8x4_4x4_16_s3_w16_single_loose_1": 535,
-    "fma_8x4_2x2_16_s3_w16_single_async_1": 533, "fma_8x8_2x2_16_s3_w16_single_async_1": 479,
-    "fma_4x4_4x2_16_s3_w16_single_async_1": 417, "fma_8x8_4x2_8_s3_w16_single_async_1": 317,
-    "fma_16x8_2x4_8_s3_w16_single_async_1": 586, "fma_8x4_4x4_16_s3_w16_single_async_1": 552,
-    "fma_4x4_2x2_16_s3_w8_double_loose_1": 54, "fma_8x8_2x2_8_s3_w8_double_loose_1": 46,
-    "fma_4x4_4x2_16_s3_w8_double_loose_1": 54, "fma_8x8_4x2_8_s3_w8_double_loose_1": 46,
-    "fma_8x8_4x4_16_s3_w8_double_loose_1": 50, "fma_4x4_2x2_16_s3_w4_double_loose_1": 171,
-    "fma_8x8_2x2_8_s3_w4_double_loose_1": 153, "fma_4x4_4x2_16_s3_w4_double_loose_1": 171,
-    "fma_8x8_4x2_8_s3_w4_double_loose_1": 153, "fma_8x8_4x4_16_s3_w4_double_loose_1": 84,
-    "fma_8x4_2x2_16_s2_w16_double_turned_1": 100, "fma_8x8_2x2_16_s2_w16_double_turned_1": 149,
-    "fma_4x4_4x2_16_s2_w16_double_turned_1": 71, "fma_8x4_4x2_16_s2_w16_double_turned_1": 128,
-    "fma_8x8_4x2_8_s2_w16_double_turned_1": 80, "fma_16x4_2x4_16_s2_w16_double_turned_1": 85,
-    "fma_16x8_2x4_8_s2_w16_double_turned_1": 84, "fma_8x4_2x2_16_s1_w16_double_async_1": 100,
-    "fma_8x8_2x2_16_s1_w16_double_async_1": 100, "fma_4x4_4x2_16_s1_w16_double_async_1": 57,
-    "fma_8x8_4x2_8_s1_w16_double_async_1": 67, "fma_16x4_2x4_16_s1_w16_double_async_1": 94,
-    "fma_8x4_2x2_16_s1_w16_double_async_2": 100, "fma_8x8_2x2_16_s1_w16_double_async_2": 100,
-    "fma_4x4_4x2_16_s1_w16_double_async_2": 57, "fma_8x8_4x2_8_s1_w16_double_async_2": 67,
-    "fma_16x4_2x4_16_s1_w16_double_async_2": 97, "fma_8x4_2x2_16_s1_w16_double_turned_2": 180,
-    "fma_8x8_2x2_16_s1_w16_double_turned_2": 188, "fma_4x4_4x2_16_s1_w16_double_turned_2": 79,
-    "fma_8x8_4x2_8_s1_w16_double_turned_2": 104, "fma_16x4_2x4_16_s1_w16_double_turned_2": 164,
-    "fma_8x4_2x2_16_s2_w16_double_loose_2": 74, "fma_8x8_2x2_16_s2_w16_double_loose_2": 86,
-    "fma_8x4_2x2_16_s2_w16_double_loose_4": 74, "fma_8x4_4x2_16_s2_w16_double_loose_2": 74,
-    "fma_8x8_4x2_8_s2_w16_double_loose_2": 38, "fma_16x4_2x4_16_s2_w16_double_loose_2": 45,
-    "fma_8x8_4x4_16_s2_w16_double_loose_1": 86, "fma_8x4_2x2_16_s2_w16_double_meets_2": 72,
-    "fma_8x8_2x2_16_s2_w16_double_meets_2": 87, "fma_8x4_2x2_16_s2_w16_double_meets_4": 72,
-    "fma_8x4_4x2_16_s2_w16_double_meets_2": 72, "fma_8x8_4x2_8_s2_w16_double_meets_2": 39,
-    "fma_16x4_2x4_16_s2_w16_double_meets_2": 65, "fma_8x8_4x4_16_s2_w16_double_meets_1": 87,
-    "fma_8x4_2x2_16_s2_w16_double_async_2": 98, "fma_8x8_2x2_16_s2_w16_double_async_2": 70,
-    "fma_8x4_2x2_16_s2_w16_double_async_4": 98, "fma_8x4_4x2_16_s2_w16_double_async_2": 74,
-    "fma_8x8_4x2_8_s2_w16_double_async_2": 55, "fma_16x4_2x4_16_s2_w16_double_async_2": 80,
-    "fma_8x8_4x4_16_s2_w16_double_async_1": 108,
-    "fma_4x4_4x2_16_s2_w16_double_loose_2": 28, "fma_8x4_4x2_16_s1_w16_double_async_2": 102,
-    "fma_8x4_4x2_16_s1_w16_double_turned_2": 162, "fma_4x4_4x2_16_s2_w16_double_async_2": 45,
-    "fma_8x4_2x2_16_s2_w16_double_turned_2": 100, "fma_8x8_2x2_16_s2_w16_double_turned_2": 149,
-    "fma_4x4_4x2_16_s2_w16_double_turned_2": 71, "fma_8x4_4x2_16_s2_w16_double_turned_2": 128,
-    "fma_8x8_4x2_8_s2_w16_double_turned_2": 102, "fma_16x4_2x4_16_s2_w16_double_turned_2": 184,
-    "fma_8x4_2x2_8_s2_w16_double_turned_4": 72, "fma_4x8_4x2_8_s3_w16_double_turned_2": 64,
-    "fma_32x4_2x4_8_s1_w16_double_async_1": 70, "fma_4x8_4x2_8_s1_w16_double_turned_2": 74,
-    "fma_8x8_4x2_16_s1_w16_double_turned_b_2": 148, "fma_8x8_2x2_8_s3_w16_double_async_4": 73,
-    "fma_8x4_2x2_16_s3_w16_double_turned_4": 146, "fma_16x4_2x4_16_s3_w16_double_turned_2": 184,
-    "fma_4x4_4x2_8_s1_w16_double_turned_2": 64, "fma_8x4_2x2_8_s1_w16_double_turned_b_4": 86,
-    "fma_32x4_2x4_8_s3_w16_double_turned_b_1": 94, "fma_8x4_2x2_8_s2_w16_double_turned_b_4": 60,
-    "fma_8x8_4x2_16_s2_w16_double_turned_b_2": 147, "fma_16x4_2x4_8_s1_w16_double_turned_a_2": 104,
-    "fma_16x4_2x4_8_s3_w16_double_turned_2": 88, "fma_16x8_2x2_8_s2_w16_double_async_2": 76,
-    "fma_8x8_2x2_8_s2_w16_double_async_4": 73, "fma_16x8_2x2_16_s2_w16_double_turned_a_2": 136,
-    "fma_32x4_2x4_8_s1_w16_double_turned_b_1": 89, "fma_16x4_2x4_8_s1_w16_double_async_2": 72,
-    "fma_16x4_2x2_16_s1_w16_double_turned_4": 174, "fma_8x4_4x2_16_s3_w16_double_turned_2": 130,
-    "fma_8x8_4x2_8_s3_w16_double_turned_a_2": 90, "fma_8x4_2x4_8_s3_w16_double_turned_a_2": 51,
-    "fma_16x8_2x2_16_s3_w16_double_turned_b_2": 118, "fma_32x4_2x4_8_s1_w16_double_turned_a_1": 106,
-    "fma_16x8_2x2_8_s3_w16_double_async_2": 76, "fma_16x4_2x4_8_s2_w16_double_turned_a_2": 72,
-    "fma_16x8_2x2_16_s3_w16_double_turned_a_2": 144, "fma_16x4_2x4_8_s2_w16_double_turned_b_2": 68,
-    "fma_8x8_2x2_8_s1_w16_double_async_4": 73, "fma_8x8_2x2_8_s3_w16_double_turned_4": 142,
-    "fma_16x4_2x4_8_s2_w16_double_async_2": 61, "fma_16x8_2x2_16_s2_w16_double_turned_b_2": 118,
-    "fma_8x8_4x2_16_s3_w16_double_async_2": 52, "fma_16x8_2x2_8_s1_w16_double_turned_a_2": 94,
-    "fma_8x4_4x2_16_s2_w16_double_turned_a_2": 93, "fma_4x4_4x2_16_s3_w16_double_async_2": 45,
-    "fma_8x4_4x2_16_s3_w16_double_async_2": 74, "fma_16x8_2x2_8_s1_w16_double_turned_2": 123,
-    "fma_16x8_4x2_8_s2_w16_double_turned_a_1": 125, "fma_16x4_2x2_16_s3_w16_double_turned_4": 292,
-    "fma_8x8_4x2_16_s3_w16_double_turned_2": 262, "fma_8x4_4x2_16_s2_w16_double_turned_b_2": 102,
-    "fma_8x4_2x2_8_s3_w16_double_async_4": 51, "fma_8x4_2x2_16_s1_w16_double_turned_a_4": 150,
-    "fma_16x4_2x4_8_s1_w16_double_turned_2": 110, "fma_16x8_4x2_8_s3_w16_double_turned_1": 80,
-    "fma_16x4_2x4_8_s3_w16_double_turned_a_2": 72, "fma_4x8_4x2_8_s1_w16_double_turned_a_2": 65,
-    "fma_8x4_2x2_16_s2_w16_double_turned_4": 100,
-    "fma_8x4_2x2_8_s2_w16_double_math_1": 15, "fma_8x4_2x2_8_s2_w16_double_math_2": 15,
-    "fma_8x4_2x2_16_s2_w16_double_math_1": 15, "fma_8x4_2x2_16_s2_w16_double_math_2": 15,
-    "fma_8x4_2x2_24_s2_w16_double_math_1": 15, "fma_8x4_2x2_32_s2_w16_double_math_1": 15,
-    "fma_8x4_4x2_16_s2_w16_double_math_1": 15, "fma_8x4_4x2_16_s2_w16_double_math_2": 15,
-    "fma_8x4_4x2_32_s2_w16_double_math_1": 15, "fma_8x8_2x2_8_s2_w16_double_math_1": 15,
-    "fma_8x8_2x2_8_s2_w16_double_math_2": 15, "fma_8x8_2x2_16_s2_w16_double_math_1": 15,
-    "fma_8x8_2x2_16_s2_w16_double_math_2": 15, "fma_8x8_2x2_24_s2_w16_double_math_1": 15,
-    "fma_8x8_2x2_32_s2_w16_double_math_1": 15, "fma_8x8_4x2_8_s2_w16_double_math_1": 15,
-    "fma_8x8_4x2_8_s2_w16_double_math_2": 15, "fma_8x8_4x2_16_s2_w16_double_math_1": 15,
-    "fma_8x8_4x2_16_s2_w16_double_math_2": 15, "fma_8x8_4x2_24_s2_w16_double_math_1": 15,
-    "fma_8x8_4x2_32_s2_w16_double_math_1": 15, "fma_16x8_2x2_8_s2_w16_double_math_1": 15,
-    "fma_16x8_2x2_8_s2_w16_double_math_2": 15, "fma_16x8_2x2_16_s2_w16_double_math_1": 15,
-    "fma_16x8_2x2_16_s2_w16_double_math_2": 15, "fma_16x8_2x2_24_s2_w16_double_math_1": 15,
-    "fma_16x8_2x2_32_s2_w16_double_math_1": 15, "fma_16x8_4x2_8_s2_w16_double_math_1": 15,
-    "fma_16x8_4x2_16_s2_w16_double_math_1": 15, "fma_16x8_4x2_24_s2_w16_double_math_1": 15,
-    "fma_16x8_4x2_32_s2_w16_double_math_1": 15, "fma_8x4_2x2_8_s2_w16_double_loose_1": 34,
-    "fma_8x4_2x2_8_s2_w16_double_loose_2": 34, "fma_8x4_2x2_16_s2_w16_double_loose_1": 74,
-    "fma_8x4_2x2_24_s2_w16_double_loose_1": 89, "fma_8x4_2x2_32_s2_w16_double_loose_1": 145,
-    "fma_8x4_4x2_16_s2_w16_double_loose_1": 74, "fma_8x4_4x2_32_s2_w16_double_loose_1": 145,
-    "fma_8x8_2x2_8_s2_w16_double_loose_1": 38, "fma_8x8_2x2_8_s2_w16_double_loose_2": 38,
-    "fma_8x8_2x2_16_s2_w16_double_loose_1": 86, "fma_8x8_2x2_24_s2_w16_double_loose_1": 98,
-    "fma_8x8_2x2_32_s2_w16_double_loose_1": 98, "fma_8x8_4x2_8_s2_w16_double_loose_1": 38,
-    "fma_8x8_4x2_16_s2_w16_double_loose_1": 86, "fma_8x8_4x2_16_s2_w16_double_loose_2": 86,
-    "fma_8x8_4x2_24_s2_w16_double_loose_1": 98, "fma_8x8_4x2_32_s2_w16_double_loose_1": 98,
-    "fma_16x8_2x2_8_s2_w16_double_loose_1": 47, "fma_16x8_2x2_8_s2_w16_double_loose_2": 47,
-    "fma_16x8_2x2_16_s2_w16_double_loose_1": 131, "fma_16x8_2x2_16_s2_w16_double_loose_2": 131,
-    "fma_16x8_2x2_24_s2_w16_double_loose_1": 198, "fma_16x8_2x2_32_s2_w16_double_loose_1": 300,
-    "fma_16x8_4x2_8_s2_w16_double_loose_1": 47, "fma_16x8_4x2_16_s2_w16_double_loose_1": 131,
-    "fma_16x8_4x2_24_s2_w16_double_loose_1": 198, "fma_16x8_4x2_32_s2_w16_double_loose_1": 300,
-}  # fmt: skip
-"""Cycles that a k-step's own instructions take a warp beside FFMA, LDS and LDGSTS, in order, as ``kernels/sgemm`` has them.
-Source: SASS of nvcc 13.0."""
-BANK_READS: Mapping[str, float] = {
-    "fma_4x4_2x2_16_s3_w16_double_loose_1": 1.35, "fma_8x4_2x2_16_s3_w16_double_loose_1": 1.21,
-    "fma_8x8_2x2_8_s3_w16_double_loose_1": 1.19, "fma_8x8_2x2_16_s3_w16_double_loose_1": 1.19,
-    "fma_16x8_2x2_8_s3_w16_double_loose_1": 1.13, "fma_4x4_4x2_16_s3_w16_double_loose_1": 1.35,
-    "fma_8x4_4x2_16_s3_w16_double_loose_1": 1.21, "fma_8x8_4x2_8_s3_w16_double_loose_1": 1.19,
-    "fma_16x4_2x4_16_s3_w16_double_loose_1": 1.25, "fma_16x8_2x4_8_s3_w16_double_loose_1": 1.13,
-    "fma_4x4_4x4_32_s3_w16_double_loose_1": 1.36, "fma_8x4_4x4_16_s3_w16_double_loose_1": 1.21,
-    "fma_8x8_4x4_16_s3_w16_double_loose_1": 1.19, "fma_4x4_2x2_16_s3_w16_double_meets_1": 1.34,
-    "fma_8x4_2x2_16_s3_w16_double_meets_1": 1.21, "fma_8x8_2x2_8_s3_w16_double_meets_1": 1.19,
-    "fma_8x8_2x2_16_s3_w16_double_meets_1": 1.19, "fma_16x8_2x2_8_s3_w16_double_meets_1": 1.13,
-    "fma_4x4_4x2_16_s3_w16_double_meets_1": 1.34, "fma_8x4_4x2_16_s3_w16_double_meets_1": 1.22,
-    "fma_8x8_4x2_8_s3_w16_double_meets_1": 1.19, "fma_16x4_2x4_16_s3_w16_double_meets_1": 1.25,
-    "fma_16x8_2x4_8_s3_w16_double_meets_1": 1.13, "fma_4x4_4x4_32_s3_w16_double_meets_1": 1.36,
-    "fma_8x4_4x4_16_s3_w16_double_meets_1": 1.22, "fma_8x8_4x4_16_s3_w16_double_meets_1": 1.19,
-    "fma_4x4_2x2_16_s3_w16_double_async_1": 1.27, "fma_8x4_2x2_16_s3_w16_double_async_1": 1.24,
-    "fma_8x8_2x2_8_s3_w16_double_async_1": 1.14, "fma_8x8_2x2_16_s3_w16_double_async_1": 1.16,
-    "fma_16x8_2x2_8_s3_w16_double_async_1": 1.13, "fma_4x4_4x2_16_s3_w16_double_async_1": 1.26,
-    "fma_8x4_4x2_16_s3_w16_double_async_1": 1.26, "fma_8x8_4x2_8_s3_w16_double_async_1": 1.2,
-    "fma_16x4_2x4_16_s3_w16_double_async_1": 1.27, "fma_16x8_2x4_8_s3_w16_double_async_1": 1.13,
-    "fma_4x4_4x4_32_s3_w16_double_async_1": 1.29, "fma_8x4_4x4_16_s3_w16_double_async_1": 1.26,
-    "fma_8x8_4x4_16_s3_w16_double_async_1": 1.18, "fma_4x4_2x2_16_s2_w16_double_stores_1": 1.25,
-    "fma_8x4_2x2_16_s2_w16_double_stores_1": 1.27, "fma_8x8_2x2_8_s2_w16_double_stores_1": 1.19,
-    "fma_8x8_2x2_16_s2_w16_double_stores_1": 1.17, "fma_16x8_2x2_8_s2_w16_double_stores_1": 1.13,
-    "fma_4x4_4x2_16_s2_w16_double_stores_1": 1.31, "fma_8x4_4x2_16_s2_w16_double_stores_1": 1.24,
-    "fma_8x8_4x2_8_s2_w16_double_stores_1": 1.19, "fma_16x4_2x4_16_s2_w16_double_stores_1": 1.21,
-    "fma_16x8_2x4_8_s2_w16_double_stores_1": 1.13, "fma_4x4_4x4_32_s2_w16_double_stores_1": 1.35,
-    "fma_8x4_4x4_16_s2_w16_double_stores_1": 1.24, "fma_8x8_4x4_16_s2_w16_double_stores_1": 1.24,
-    "fma_4x4_2x2_16_s2_w16_double_loads_1": 1.25, "fma_8x4_2x2_16_s2_w16_double_loads_1": 1.24,
-    "fma_8x8_2x2_8_s2_w16_double_loads_1": 1.17, "fma_8x8_2x2_16_s2_w16_double_loads_1": 1.2,
-    "fma_16x8_2x2_8_s2_w16_double_loads_1": 1.13, "fma_4x4_4x2_16_s2_w16_double_loads_1": 1.34,
-    "fma_8x4_4x2_16_s2_w16_double_loads_1": 1.27, "fma_8x8_4x2_8_s2_w16_double_loads_1": 1.17,
-    "fma_16x4_2x4_16_s2_w16_double_loads_1": 1.26, "fma_16x8_2x4_8_s2_w16_double_loads_1": 1.15,
-    "fma_4x4_4x4_32_s2_w16_double_loads_1": 1.24, "fma_8x4_4x4_16_s2_w16_double_loads_1": 1.25,
-    "fma_8x8_4x4_16_s2_w16_double_loads_1": 1.23, "fma_8x4_2x2_16_s3_w16_double_math_1": 1.12,
-    "fma_8x8_2x2_16_s3_w16_double_math_1": 1.12, "fma_4x4_4x2_16_s3_w16_double_math_1": 1.25,
-    "fma_8x8_4x2_8_s3_w16_double_math_1": 1.12, "fma_16x8_2x4_8_s3_w16_double_math_1": 1.12,
-    "fma_8x4_2x2_16_s3_w16_single_loose_1": 1.22, "fma_8x8_2x2_16_s3_w16_single_loose_1": 1.12,
-    "fma_4x4_4x2_16_s3_w16_single_loose_1": 1.25, "fma_8x8_4x2_8_s3_w16_single_loose_1": 1.16,
-    "fma_16x8_2x4_8_s3_w16_single_loose_1": 1.12, "fma_8x4_4x4_16_s3_w16_single_loose_1": 1.22,
-    "fma_8x4_2x2_16_s3_w16_single_async_1": 1.25, "fma_8x8_2x2_16_s3_w16_single_async_1": 1.12,
-    "fma_4x4_4x2_16_s3_w16_single_async_1": 1.25, "fma_8x8_4x2_8_s3_w16_single_async_1": 1.16,
-    "fma_16x8_2x4_8_s3_w16_single_async_1": 1.12, "fma_8x4_4x4_16_s3_w16_single_async_1": 1.25,
-    "fma_4x4_2x2_16_s3_w8_double_loose_1": 1.3, "fma_8x8_2x2_8_s3_w8_double_loose_1": 1.17,
-    "fma_4x4_4x2_16_s3_w8_double_loose_1": 1.29, "fma_8x8_4x2_8_s3_w8_double_loose_1": 1.17,
-    "fma_8x8_4x4_16_s3_w8_double_loose_1": 1.17, "fma_4x4_2x2_16_s3_w4_double_loose_1": 1.38,
-    "fma_8x8_2x2_8_s3_w4_double_loose_1": 1.29, "fma_4x4_4x2_16_s3_w4_double_loose_1": 1.38,
-    "fma_8x8_4x2_8_s3_w4_double_loose_1": 1.26, "fma_8x8_4x4_16_s3_w4_double_loose_1": 1.2,
-    "fma_8x4_2x2_16_s2_w16_double_turned_1": 1.22, "fma_8x8_2x2_16_s2_w16_double_turned_1": 1.21,
-    "fma_4x4_4x2_16_s2_w16_double_turned_1": 1.32, "fma_8x4_4x2_16_s2_w16_double_turned_1": 1.31,
-    "fma_8x8_4x2_8_s2_w16_double_turned_1": 1.16, "fma_16x4_2x4_16_s2_w16_double_turned_1": 1.26,
-    "fma_16x8_2x4_8_s2_w16_double_turned_1": 1.14, "fma_8x4_2x2_16_s1_w16_double_async_1": 1.19,
-    "fma_8x8_2x2_16_s1_w16_double_async_1": 1.18, "fma_4x4_4x2_16_s1_w16_double_async_1": 1.19,
-    "fma_8x8_4x2_8_s1_w16_double_async_1": 1.18, "fma_16x4_2x4_16_s1_w16_double_async_1": 1.25,
-    "fma_8x4_2x2_16_s1_w16_double_async_2": 1.21, "fma_8x8_2x2_16_s1_w16_double_async_2": 1.18,
-    "fma_4x4_4x2_16_s1_w16_double_async_2": 1.19, "fma_8x8_4x2_8_s1_w16_double_async_2": 1.18,
-    "fma_16x4_2x4_16_s1_w16_double_async_2": 1.26, "fma_8x4_2x2_16_s1_w16_double_turned_2": 1.29,
-    "fma_8x8_2x2_16_s1_w16_double_turned_2": 1.18, "fma_4x4_4x2_16_s1_w16_double_turned_2": 1.29,
-    "fma_8x8_4x2_8_s1_w16_double_turned_2": 1.19, "fma_16x4_2x4_16_s1_w16_double_turned_2": 1.26,
-    "fma_8x4_2x2_16_s2_w16_double_loose_2": 1.21, "fma_8x8_2x2_16_s2_w16_double_loose_2": 1.19,
-    "fma_8x4_2x2_16_s2_w16_double_loose_4": 1.21, "fma_8x4_4x2_16_s2_w16_double_loose_2": 1.21,
-    "fma_8x8_4x2_8_s2_w16_double_loose_2": 1.19, "fma_16x4_2x4_16_s2_w16_double_loose_2": 1.25,
-    "fma_8x8_4x4_16_s2_w16_double_loose_1": 1.19, "fma_8x4_2x2_16_s2_w16_double_meets_2": 1.22,
-    "fma_8x8_2x2_16_s2_w16_double_meets_2": 1.19, "fma_8x4_2x2_16_s2_w16_double_meets_4": 1.22,
-    "fma_8x4_4x2_16_s2_w16_double_meets_2": 1.22, "fma_8x8_4x2_8_s2_w16_double_meets_2": 1.19,
-    "fma_16x4_2x4_16_s2_w16_double_meets_2": 1.25, "fma_8x8_4x4_16_s2_w16_double_meets_1": 1.19,
-    "fma_8x4_2x2_16_s2_w16_double_async_2": 1.3, "fma_8x8_2x2_16_s2_w16_double_async_2": 1.22,
-    "fma_8x4_2x2_16_s2_w16_double_async_4": 1.3, "fma_8x4_4x2_16_s2_w16_double_async_2": 1.26,
-    "fma_8x8_4x2_8_s2_w16_double_async_2": 1.19, "fma_16x4_2x4_16_s2_w16_double_async_2": 1.24,
-    "fma_8x8_4x4_16_s2_w16_double_async_1": 1.18,
-    "fma_4x4_4x2_16_s2_w16_double_loose_2": 1.35, "fma_8x4_4x2_16_s1_w16_double_async_2": 1.21,
-    "fma_8x4_4x2_16_s1_w16_double_turned_2": 1.26, "fma_4x4_4x2_16_s2_w16_double_async_2": 1.26,
-    "fma_8x4_2x2_16_s2_w16_double_turned_2": 1.23, "fma_8x8_2x2_16_s2_w16_double_turned_2": 1.2,
-    "fma_4x4_4x2_16_s2_w16_double_turned_2": 1.32, "fma_8x4_4x2_16_s2_w16_double_turned_2": 1.31,
-    "fma_8x8_4x2_8_s2_w16_double_turned_2": 1.21, "fma_16x4_2x4_16_s2_w16_double_turned_2": 1.24,
-    "fma_8x4_2x2_8_s2_w16_double_turned_4": 1.28, "fma_4x8_4x2_8_s3_w16_double_turned_2": 1.22,
-    "fma_32x4_2x4_8_s1_w16_double_async_1": 1.25, "fma_4x8_4x2_8_s1_w16_double_turned_2": 1.18,
-    "fma_8x8_4x2_16_s1_w16_double_turned_b_2": 1.18, "fma_8x8_2x2_8_s3_w16_double_async_4": 1.18,
-    "fma_8x4_2x2_16_s3_w16_double_turned_4": 1.23, "fma_16x4_2x4_16_s3_w16_double_turned_2": 1.24,
-    "fma_4x4_4x2_8_s1_w16_double_turned_2": 1.32, "fma_8x4_2x2_8_s1_w16_double_turned_b_4": 1.23,
-    "fma_32x4_2x4_8_s3_w16_double_turned_b_1": 1.26, "fma_8x4_2x2_8_s2_w16_double_turned_b_4": 1.27,
-    "fma_8x8_4x2_16_s2_w16_double_turned_b_2": 1.2, "fma_16x4_2x4_8_s1_w16_double_turned_a_2": 1.26,
-    "fma_16x4_2x4_8_s3_w16_double_turned_2": 1.3, "fma_16x8_2x2_8_s2_w16_double_async_2": 1.13,
-    "fma_8x8_2x2_8_s2_w16_double_async_4": 1.18, "fma_16x8_2x2_16_s2_w16_double_turned_a_2": 1.14,
-    "fma_32x4_2x4_8_s1_w16_double_turned_b_1": 1.26, "fma_16x4_2x4_8_s1_w16_double_async_2": 1.25,
-    "fma_16x4_2x2_16_s1_w16_double_turned_4": 1.25, "fma_8x4_4x2_16_s3_w16_double_turned_2": 1.26,
-    "fma_8x8_4x2_8_s3_w16_double_turned_a_2": 1.24, "fma_8x4_2x4_8_s3_w16_double_turned_a_2": 1.27,
-    "fma_16x8_2x2_16_s3_w16_double_turned_b_2": 1.14, "fma_32x4_2x4_8_s1_w16_double_turned_a_1": 1.26,
-    "fma_16x8_2x2_8_s3_w16_double_async_2": 1.13, "fma_16x4_2x4_8_s2_w16_double_turned_a_2": 1.24,
-    "fma_16x8_2x2_16_s3_w16_double_turned_a_2": 1.14, "fma_16x4_2x4_8_s2_w16_double_turned_b_2": 1.24,
-    "fma_8x8_2x2_8_s1_w16_double_async_4": 1.18, "fma_8x8_2x2_8_s3_w16_double_turned_4": 1.21,
-    "fma_16x4_2x4_8_s2_w16_double_async_2": 1.24, "fma_16x8_2x2_16_s2_w16_double_turned_b_2": 1.14,
-    "fma_8x8_4x2_16_s3_w16_double_async_2": 1.19, "fma_16x8_2x2_8_s1_w16_double_turned_a_2": 1.15,
-    "fma_8x4_4x2_16_s2_w16_double_turned_a_2": 1.26, "fma_4x4_4x2_16_s3_w16_double_async_2": 1.26,
-    "fma_8x4_4x2_16_s3_w16_double_async_2": 1.26, "fma_16x8_2x2_8_s1_w16_double_turned_2": 1.15,
-    "fma_16x8_4x2_8_s2_w16_double_turned_a_1": 1.14, "fma_16x4_2x2_16_s3_w16_double_turned_4": 1.17,
-    "fma_8x8_4x2_16_s3_w16_double_turned_2": 1.18, "fma_8x4_4x2_16_s2_w16_double_turned_b_2": 1.3,
-    "fma_8x4_2x2_8_s3_w16_double_async_4": 1.25, "fma_8x4_2x2_16_s1_w16_double_turned_a_4": 1.26,
-    "fma_16x4_2x4_8_s1_w16_double_turned_2": 1.26, "fma_16x8_4x2_8_s3_w16_double_turned_1": 1.14,
-    "fma_16x4_2x4_8_s3_w16_double_turned_a_2": 1.24, "fma_4x8_4x2_8_s1_w16_double_turned_a_2": 1.18,
-    "fma_8x4_2x2_16_s2_w16_double_turned_4": 1.23,
-    "fma_8x4_2x2_8_s2_w16_double_math_1": 1.12, "fma_8x4_2x2_8_s2_w16_double_math_2": 1.14,
-    "fma_8x4_2x2_16_s2_w16_double_math_1": 1.12, "fma_8x4_2x2_16_s2_w16_double_math_2": 1.12,
-    "fma_8x4_2x2_24_s2_w16_double_math_1": 1.12, "fma_8x4_2x2_32_s2_w16_double_math_1": 1.12,
-    "fma_8x4_4x2_16_s2_w16_double_math_1": 1.12, "fma_8x4_4x2_16_s2_w16_double_math_2": 1.12,
-    "fma_8x4_4x2_32_s2_w16_double_math_1": 1.16, "fma_8x8_2x2_8_s2_w16_double_math_1": 1.12,
-    "fma_8x8_2x2_8_s2_w16_double_math_2": 1.12, "fma_8x8_2x2_16_s2_w16_double_math_1": 1.12,
-    "fma_8x8_2x2_16_s2_w16_double_math_2": 1.12, "fma_8x8_2x2_24_s2_w16_double_math_1": 1.12,
-    "fma_8x8_2x2_32_s2_w16_double_math_1": 1.12, "fma_8x8_4x2_8_s2_w16_double_math_1": 1.12,
-    "fma_8x8_4x2_8_s2_w16_double_math_2": 1.12, "fma_8x8_4x2_16_s2_w16_double_math_1": 1.12,
-    "fma_8x8_4x2_16_s2_w16_double_math_2": 1.12, "fma_8x8_4x2_24_s2_w16_double_math_1": 1.12,
-    "fma_8x8_4x2_32_s2_w16_double_math_1": 1.12, "fma_16x8_2x2_8_s2_w16_double_math_1": 1.06,
-    "fma_16x8_2x2_8_s2_w16_double_math_2": 1.12, "fma_16x8_2x2_16_s2_w16_double_math_1": 1.06,
-    "fma_16x8_2x2_16_s2_w16_double_math_2": 1.12, "fma_16x8_2x2_24_s2_w16_double_math_1": 1.06,
-    "fma_16x8_2x2_32_s2_w16_double_math_1": 1.06, "fma_16x8_4x2_8_s2_w16_double_math_1": 1.12,
-    "fma_16x8_4x2_16_s2_w16_double_math_1": 1.12, "fma_16x8_4x2_24_s2_w16_double_math_1": 1.06,
-    "fma_16x8_4x2_32_s2_w16_double_math_1": 1.12, "fma_8x4_2x2_8_s2_w16_double_loose_1": 1.21,
-    "fma_8x4_2x2_8_s2_w16_double_loose_2": 1.21, "fma_8x4_2x2_16_s2_w16_double_loose_1": 1.21,
-    "fma_8x4_2x2_24_s2_w16_double_loose_1": 1.2, "fma_8x4_2x2_32_s2_w16_double_loose_1": 1.21,
-    "fma_8x4_4x2_16_s2_w16_double_loose_1": 1.21, "fma_8x4_4x2_32_s2_w16_double_loose_1": 1.22,
-    "fma_8x8_2x2_8_s2_w16_double_loose_1": 1.19, "fma_8x8_2x2_8_s2_w16_double_loose_2": 1.19,
-    "fma_8x8_2x2_16_s2_w16_double_loose_1": 1.19, "fma_8x8_2x2_24_s2_w16_double_loose_1": 1.17,
-    "fma_8x8_2x2_32_s2_w16_double_loose_1": 1.16, "fma_8x8_4x2_8_s2_w16_double_loose_1": 1.19,
-    "fma_8x8_4x2_16_s2_w16_double_loose_1": 1.19, "fma_8x8_4x2_16_s2_w16_double_loose_2": 1.19,
-    "fma_8x8_4x2_24_s2_w16_double_loose_1": 1.17, "fma_8x8_4x2_32_s2_w16_double_loose_1": 1.16,
-    "fma_16x8_2x2_8_s2_w16_double_loose_1": 1.13, "fma_16x8_2x2_8_s2_w16_double_loose_2": 1.13,
-    "fma_16x8_2x2_16_s2_w16_double_loose_1": 1.13, "fma_16x8_2x2_16_s2_w16_double_loose_2": 1.13,
-    "fma_16x8_2x2_24_s2_w16_double_loose_1": 1.13, "fma_16x8_2x2_32_s2_w16_double_loose_1": 1.13,
-    "fma_16x8_4x2_8_s2_w16_double_loose_1": 1.13, "fma_16x8_4x2_16_s2_w16_double_loose_1": 1.13,
-    "fma_16x8_4x2_24_s2_w16_double_loose_1": 1.13, "fma_16x8_4x2_32_s2_w16_double_loose_1": 1.13,
-}  # fmt: skip
-"""Registers that an FFMA reads of the fuller bank of its scheduler, on the mean
-(``gpusim.evidence.toolchain.register_banks``; of two
-warps, where a scheduler has more than one). Source: SASS of nvcc 13.0."""
+SASS = numbers_of(__file__, "sass.csv")
+CODE, BANK_READS = ({kernel: row[name] for kernel, row in SASS.items()} for name in ("code_cycles", "bank_reads"))
 
 
-def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
+def predict(build: Build, gpu: GpuSpec) -> dict[str, float]:
     """A step of the GEMM that has the same loop, without what this one lacks; nothing of what the model has no word for."""
-    build = build_of(config)
     if build.width != WIDEST or build.fragments == "single" or build.parts in ("stores", "loads"):
         return {}
     short, long = (_cycles(build, steps, gpu) for steps in TWIN_STEPS)
@@ -671,45 +359,21 @@ def _cycles(build: Build, num_steps: int, gpu: GpuSpec) -> float:
         "warps": build.shape.warps, "stages": build.stages, "dtype": "fp32",
         "layout": "nt"[build.is_turned[0]] + "tn"[build.is_turned[1]], "copy": "cp_async",
         "math": "fma", "schedule": "multistage", "prefetch": "before_mma", "epilogue": "direct",
-        "step_code": CODE[build.name] / DEPENDENT_CYCLES, "registers": registers,
-        "fma_bank_reads": BANK_READS[build.name],
+        "step_code": CODE[build.kernel] / DEPENDENT_CYCLES, "registers": registers,
+        "fma_bank_reads": BANK_READS[build.kernel],
     })  # fmt: skip
+    way, meets, has_reads = PARTS[build.parts]
+    lacks: tuple[type[Op], ...] = (() if way != "kNone" else COPIES) + (() if meets else (ops.Syncthreads,))
+    lacks += () if has_reads else (ops.SharedLoad, ops.Use)
+    others = CODE_OF_COPY * build.num_copies * (way == "kNone") + build.num_reads * (not has_reads)
     made = params.launch(gpu)
-    roles = tuple(replace(role, program=Lacking(role.program, build)) for role in made.roles)
+    roles = tuple(
+        replace(role, program=Without(role.program, lacks, build.stages * (way == "kNone"), others)) for role in made.roles
+    )
     return simulate(replace(made, roles=roles), gpu, clock="max", l2="warm").cycles
 
 
 COPIES = (ops.CpAsync, ops.CpAsyncCommitGroup, ops.CpAsyncWaitGroup)
-
-
-@dataclass(frozen=True)
-class Lacking:
-    """A program without the parts that a build lacks; without copies a ring is filled once, by stores."""
-
-    program: Program
-    build: Build
-
-    def __call__(self, cta: RoleContext) -> Iterator[Op]:
-        """The program."""
-        way, meets, has_reads = PARTS[self.build.parts]
-        lacks: tuple[type[Op], ...] = (() if way != "kNone" else COPIES) + (() if meets else (ops.Syncthreads,))
-        lacks += () if has_reads else (ops.SharedLoad, ops.Use)
-        if way == "kNone":
-            for buffer, idx in product("ab", range(self.build.stages)):
-                yield ops.SharedStore(AccessPattern(num_requests=1, num_wavefronts=1, num_bytes=128), buffer, idx)
-            yield ops.Syncthreads()
-        told, token = self.program(cta), None
-        try:
-            while True:
-                op = told.send(token)
-                if isinstance(op, ops.LoopBody):
-                    copies, reads = self.build.num_copies * (way == "kNone"), self.build.num_reads * (not has_reads)
-                    op = replace(op, num_others=op.num_others - CODE_OF_COPY * copies - reads)
-                token = None if isinstance(op, lacks) else (yield op)
-        except StopIteration:
-            return
-
-
 INSTRUCTION_BYTES, CODE_OF_STEP = 16, 13
 LOST_BYTES = 48 << 10
 """Of a loop's code: from where on all of it comes anew each turn."""
@@ -726,33 +390,25 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
     """At which pace code comes that a sub-core does not keep: of lone CTAs' loops that read, one warp a sub-core."""
     paces = [
         code_bytes(build) / float(row["step_cycles"]) for row in rows if row["group"] == "long" and row.get("step_cycles")
-        for build in [build_of(row)]
+        for build in [Build.of(row)]
         if build.ctas == 1 and build.shape.num_warps == 4 and build.parts == "loose" and code_bytes(build) >= LOST_BYTES
     ]  # fmt: skip
-    if not paces:
-        return []
-    return [Fitted(
-        parameter="instruction_cache.loop_bytes_per_cycle", value=float(np.median(paces)),
-        how="long steps of 48 KiB and more with loads, one warp a sub-core: bytes over cycles, median",
-    )]  # fmt: skip
+    how = "long steps of 48 KiB and more with loads, one warp a sub-core: bytes over cycles, median"
+    return fitted("instruction_cache.loop_bytes_per_cycle", paces, how)
 
 
 CASE = Case(
     name="fma_loops",
     question=__doc__ or "",
-    columns=COLUMNS,
-    groups={"loops": Group(configs=loops, rank=3), "pairs": Group(configs=pairs, rank=3),
-            "drawn": Group(configs=drawn, rank=3), "long": Group(configs=long, rank=3)},
-    launch=launch,
-    check=check,
+    config_type=Build, launch=launch, check=check, num_repeats=3, predict=predict, fit=fit, includes=includes,
+    groups={
+        "loops": Group(configs=loop_builds, rank=3), "pairs": Group(configs=pair_builds, rank=3),
+        "drawn": Group(configs=drawn_builds, rank=3), "long": Group(configs=long_builds, rank=3),
+    },
     values={
         "step_cycles": f"SM cycles of a step: a round of {ROUNDS[2]} steps less one of {ROUNDS[1]}; of several CTAs all "
         "rounds, from the first one's begin to the last one's end, median of all SMs",
         "first_round_cycles": f"SM cycles of the first round, of {ROUNDS[0]} steps, cold code and lines included",
     },
-    num_repeats=3,
-    predict=predict,
     tiers={"step_cycles": 4},
-    fit=fit,
-    includes=includes,
-)
+)  # fmt: skip

@@ -5,26 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
-from itertools import product
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusim import GpuSpec, Launch, WarpRole, simulate
-from gpusim.evidence.cases.case import (
-    Case,
-    Config,
-    Fitted,
-    Group,
-    Input,
-    KernelLaunch,
-    Output,
-    Outputs,
-    WrongAnswer,
-    by_value,
-)
-from gpusim.simulate.timeline import WarpState
+from gpusim import GpuSpec, WarpRole
+from gpusim.evidence.cases.case import Case, Fitted, Group, Outputs, WrongAnswer
+from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.launch_args import Input, KernelLaunch, Output, by_value
+from gpusim.evidence.cases.microbenchmark import cta_cycles
+from gpusim.evidence.cases.parameters import medians
+from gpusim.evidence.cases.timing import SPAN_VALUES, train_cycles, train_lengths
 from gpusim.units import WARP_SIZE
 from gpusim.workload import ops as words
 from gpusim.workload.atoms.mma import K_STEP_BYTES, MMA_ATOMS, MmaAtom
@@ -38,8 +30,8 @@ CHAINS = (1, 2, 4, 8)
 WARPS = (1, 2, 3, 4, 6, 8)
 """Warps of a sub-partition."""
 NUM_SUB_PARTITIONS = 4
-SHORT, LONG, NUM_REPEATS = 1, 3, 9
-"""Bodies of the two trains, and how often each is timed."""
+SHORT, LONG = 1, 3
+"""Bodies of the two trains."""
 ENOUGH = 8
 """Chains of a sub-partition from which on a pipe is taken to be full: no latency here is longer than 8 intervals."""
 BANK_READS: Mapping[tuple[str, int], float] = {("ffma", 1): 2.0, ("ffma", 2): 1.5}
@@ -50,69 +42,6 @@ BRANCH_INSTRUCTIONS = 2
 """Of them, each waits for the one before."""
 SIMULATED_INSTRUCTIONS = 64.0
 """Of each warp, where the simulator is asked for a rate."""
-
-
-# ---------------------------------------------------------------------------------------------- trains, for other cases too
-
-
-def train_lengths(short: int, long: int, num_repeats: int = NUM_REPEATS) -> NDArray[np.uint32]:
-    """Lengths of a launch's trains: one of each to warm up, then short and long in turn."""
-    return np.array([short, long] * (num_repeats + 1), dtype=np.uint32)
-
-
-def spans(times: NDArray[np.int64], lengths: NDArray[np.uint32]) -> dict[str, float]:
-    """What the trains of two lengths took, from the first warp's start to the last one's end.
-
-    Args:
-        times: int64[num_trains, num_warps, 2], when each warp started and ended.
-        lengths: of the trains; the first of either length is not counted.
-
-    Raises:
-        WrongAnswer: a train was not timed, or the long ones took no longer.
-    """
-    if (times[:, :, 0] <= 0).any() or (times[:, :, 1] <= times[:, :, 0]).any():
-        raise WrongAnswer("a warp has not told when it started and ended")
-    cycles = times[:, :, 1].max(axis=1) - times[:, :, 0].min(axis=1)
-    short, long = (cycles[lengths == length][1:] for length in (lengths.min(), lengths.max()))
-    if np.median(long) <= np.median(short):
-        raise WrongAnswer(f"long trains take {np.median(long):g} cycles, short ones {np.median(short):g}")
-    return {
-        "short_cycles": float(np.median(short)), "long_cycles": float(np.median(long)),
-        "long_least_cycles": float(long.min()), "long_p90_cycles": float(np.percentile(long, 90)),
-        "long_most_cycles": float(long.max()),
-    }  # fmt: skip
-
-
-SPAN_VALUES = {
-    "short_cycles": "SM cycles of a short train, first warp's start to last warp's end; median of the launch",
-    "long_cycles": "the same of a long train",
-    "long_least_cycles": "the quickest long train of the launch",
-    "long_p90_cycles": "nine in ten long trains are no slower",
-    "long_most_cycles": "the slowest long train",
-}
-
-
-def simulated_cycles(gpu: GpuSpec, roles: Sequence[WarpRole], **fields: Any) -> float:
-    """Cycles that one CTA of these roles takes on ``gpu``, from the first instruction to the last role's end."""
-    launch = Launch(kernel="rate", num_ctas=1, num_tiles=1, roles=tuple(roles), **fields)
-    result = simulate(launch, gpu, clock="max", l2="warm", recorded_sms="first")
-    states = [state for role in result.timeline.roles for state in role.states if state[0] is not WarpState.START]
-    return max(end for _, _, end in states) - min(begin for _, begin, _ in states)
-
-
-def line(x: Sequence[float], y: Sequence[float]) -> tuple[float, float]:
-    """(slope, intercept) of the line through points, medians both: a few points that are far off do not move it.
-
-    The slope is the median of all pairs' slopes; NaN where all points have one ``x``.
-    Source: Theil and Sen.
-    """
-    xs, ys = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
-    first, second = np.triu_indices(len(xs), 1)
-    is_interleaved = xs[first] != xs[second]
-    if not is_interleaved.any():
-        return float("nan"), float("nan")
-    slope = float(np.median(((ys[second] - ys[first])[is_interleaved]) / (xs[second] - xs[first])[is_interleaved]))
-    return slope, float(np.median(ys - slope * xs))
 
 
 # ---------------------------------------------------------------------------------------------- instructions
@@ -287,8 +216,7 @@ def _to_e4m3(s: Words, c: Words) -> Words:
     return np.asarray(pair | pair << np.uint32(16))
 
 
-def _from_e4m3(s: Words, c: Words) -> Words:
-    del c
+def _from_e4m3(s: Words, _c: Words) -> Words:
     codes = np.stack([s >> np.uint32(16) & np.uint32(0xFF), s >> np.uint32(24)], -1)
     values = np.where(codes & 0x80, -1.0, 1.0) * _e4m3_values()[np.minimum(codes & 0x7F, 126)]
     return np.ascontiguousarray(values.astype("<f2")).view("<u4")[..., 0]
@@ -303,8 +231,7 @@ def _most(a: Words, b: Words, c: Words) -> Words:
     return np.asarray(a & b | a & c | b & c)
 
 
-def _ones(s: Words, c: Words) -> Words:
-    del c
+def _ones(s: Words, _c: Words) -> Words:
     return np.unpackbits(np.ascontiguousarray(s)[..., None].view("u1"), axis=-1).sum(-1).astype("<u4")
 
 
@@ -385,8 +312,6 @@ PLAIN_OPS = (
            pipe="alu",
            step=_from_e4m3, begin=np.full((1, 32), 0x38B8C041, dtype=np.uint32), least_capability=(8, 9)),
 )  # fmt: skip
-
-
 
 
 # ---------------------------------------------------------------------------------------------- mma.sync
@@ -495,11 +420,40 @@ def _struct(op: MathOp) -> str:
 # ---------------------------------------------------------------------------------------------- configs
 
 
-def _config(op: MathOp, num_chains: int, warps: int, partitions: int = NUM_SUB_PARTITIONS) -> Config:
-    return {
-        "kernel": f"{op.name}_c{num_chains}", "op": op.name, "num_chains": str(num_chains),
-        "warps_per_partition": str(warps), "num_partitions": str(partitions),
-    }  # fmt: skip
+@dataclass(frozen=True)
+class Row(ConfigRow):
+    """One config."""
+
+    op: str
+    num_chains: int
+    warps_per_partition: int
+    num_partitions: int = NUM_SUB_PARTITIONS
+
+    @property
+    def kernel(self) -> str:
+        """The entry point."""
+        return f"{self.op}_c{self.num_chains}"
+
+    @property
+    def num_warps(self) -> int:
+        """Warps that work."""
+        return self.warps_per_partition * self.num_partitions
+
+    @property
+    def is_full(self) -> bool:
+        """Whether every sub-partition has chains enough to fill its pipe."""
+        return self.num_partitions == NUM_SUB_PARTITIONS and self.num_chains * self.warps_per_partition >= ENOUGH
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether there is one chain."""
+        return self.num_chains == self.warps_per_partition == self.num_partitions == 1
+
+    @property
+    def is_of_one_bank(self) -> bool:
+        """Whether FFMAs read two registers of one bank each, and warps enough hide that they wait for one another."""
+        is_lone_chain = self.op == "ffma" and self.num_chains == 1
+        return is_lone_chain and self.num_partitions == NUM_SUB_PARTITIONS and self.warps_per_partition >= WARPS_TO_HIDE
 
 
 def _group(wanted: Callable[[MathOp], bool], capability: tuple[int, int], rank: int) -> Group:
@@ -508,13 +462,12 @@ def _group(wanted: Callable[[MathOp], bool], capability: tuple[int, int], rank: 
     One chain stands at even places for two instructions and at odd ones for the next two, so that both halves have it.
     """
 
-    def configs(seed: int) -> list[Config]:
-        del seed  # a sweep, the same for every seed
+    def configs() -> list[Row]:
         found = []
         for number, op in enumerate(op for op in OPS.values() if wanted(op)):
-            alone = [_config(op, chains, 1, 1) for chains in chains_of(op)]
+            alone = [Row(op.name, chains, 1, 1) for chains in chains_of(op)]
             found += [alone[1], alone[0], *alone[2:]] if number // 2 % 2 else alone
-            found += [_config(op, chains, warps) for chains, warps in product(chains_of(op), WARPS)]
+            found += Row.sweep(op=op.name, num_chains=chains_of(op), warps_per_partition=WARPS)
         return found
 
     return Group(configs=configs, rank=rank, least_capability=capability)
@@ -524,31 +477,25 @@ SHARED_UNITS = ("ffma", "imad", "dfma", "mufu_ex2", "iadd3", "cvt_s32_f32", "shf
 """Instructions of which it is asked whether sub-partitions share their unit."""
 
 
-def partitions(seed: int) -> list[Config]:
+def partitions() -> list[Row]:
     """One to three sub-partitions, each as full as it gets."""
-    del seed  # a sweep, the same for every seed
-    return [
-        _config(OPS[name], 4, warps, partitions)
-        for name, warps, partitions in product(SHARED_UNITS, (2, 4), range(1, NUM_SUB_PARTITIONS))
-    ]
+    return Row.sweep(op=SHARED_UNITS, num_chains=4, warps_per_partition=(2, 4), num_partitions=range(1, NUM_SUB_PARTITIONS))
 
 
-def launch(config: Config, is_counted: bool) -> KernelLaunch:
+def launch(config: Row) -> KernelLaunch:
     """One CTA; warps of sub-partitions that do not work leave at once."""
-    del is_counted  # nothing is counted
-    op, num_chains = OPS[config["op"]], int(config["num_chains"])
-    warps, num_partitions = int(config["warps_per_partition"]), int(config["num_partitions"])
-    num_warps, lengths = warps * num_partitions, train_lengths(SHORT, LONG)
+    op, num_chains = OPS[config.op], config.num_chains
+    num_warps, lengths = config.num_warps, train_lengths(SHORT, LONG)
     begin = np.broadcast_to(op.begin, (num_chains, *op.begin.shape))
-    shape = np.array([num_partitions, 32 * num_warps, len(lengths), num_chains], dtype="<u4")
+    shape = np.array([config.num_partitions, 32 * num_warps, len(lengths), num_chains], dtype="<u4")
     return KernelLaunch(
-        kernel=config["kernel"],
+        kernel=config.kernel,
         arguments=(
             by_value(shape), Input(lengths), Input(np.ascontiguousarray(begin)), Input(np.ascontiguousarray(op.constants)),
             Output("end", np.full((num_warps, *begin.shape), 0xA5, dtype=begin.dtype)),
             Output("times", np.full((len(lengths), num_warps, 2), -1, dtype="<i8")),
         ),
-        block=(32 * NUM_SUB_PARTITIONS * warps, 1, 1),
+        block=(32 * NUM_SUB_PARTITIONS * config.warps_per_partition, 1, 1),
     )  # fmt: skip
 
 
@@ -573,13 +520,13 @@ def expected(name: str, num_chains: int) -> Words:
     return np.broadcast_to(state, (num_chains, *state.shape))
 
 
-def check(config: Config, outputs: Outputs) -> dict[str, float]:
+def check(config: Row, outputs: Outputs) -> dict[str, float]:
     """Times of the trains, and the cycles of a step.
 
     Raises:
         WrongAnswer: a chain does not end where it must.
     """
-    op, num_chains = OPS[config["op"]], int(config["num_chains"])
+    op, num_chains = OPS[config.op], config.num_chains
     wanted, found = expected(op.name, num_chains), outputs["end"]
     if op.tolerance:
         is_wrong = ~np.isclose(found.view(op.real), wanted.view(op.real), rtol=op.tolerance, atol=op.tolerance)
@@ -591,38 +538,26 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
             f"warp {warp}, chain {chain}: lane {lane} ends with {found[warp, chain, register, lane]:#x} in register "
             f"{register}, not {wanted[chain, register, lane]:#x}"
         )
-    values = spans(outputs["times"], train_lengths(SHORT, LONG))
+    values = train_cycles(outputs["times"], train_lengths(SHORT, LONG))
     num_steps = (LONG - SHORT) * steps_of_body(op, num_chains)
     per_step = (values["long_cycles"] - values["short_cycles"]) / num_steps
-    num_warps = int(config["warps_per_partition"]) * int(config["num_partitions"])
     return values | {
         "cycles_per_step": per_step,
-        "instructions_per_cycle": num_warps * num_chains * op.num_instructions / per_step,
+        "instructions_per_cycle": config.num_warps * num_chains * op.num_instructions / per_step,
     }
 
 
-def _is_full(config: Config) -> bool:
-    """Whether every sub-partition has chains enough to fill its pipe."""
-    num_chains = int(config["num_chains"]) * int(config["warps_per_partition"])
-    return int(config["num_partitions"]) == NUM_SUB_PARTITIONS and num_chains >= ENOUGH
-
-
-def _is_alone(config: Config) -> bool:
-    """Whether there is one chain."""
-    return config["num_chains"] == config["warps_per_partition"] == config["num_partitions"] == "1"
-
-
-def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
+def predict(config: Row, gpu: GpuSpec) -> dict[str, float]:
     """What the simulator says: rates of full pipes, and the latency of mma.sync; it knows no other latencies."""
-    op, num_warps = OPS[config["op"]], int(config["warps_per_partition"]) * int(config["num_partitions"])
+    op, num_warps = OPS[config.op], config.num_warps
     is_tensor = op.pipe == "tensor"
     if not op.pipe or (is_tensor and MMA_ATOMS[op.name].rate_class not in gpu.tensor_core.mma_sync_flops_per_cycle):
         return {}
-    if _is_alone(config) and is_tensor:
+    if config.is_alone and is_tensor:
         return {"cycles_per_step": _simulated_latency(op.name, gpu)}
-    if not (_is_full(config) or _is_of_one_bank(config)):
+    if not (config.is_full or config.is_of_one_bank):
         return {}
-    reads = BANK_READS.get((op.name, int(config["num_chains"])), 1.0)
+    reads = BANK_READS.get((op.name, config.num_chains), 1.0)
     cycles = _simulated(op.name, num_warps, 2, gpu, reads) - _simulated(op.name, num_warps, 1, gpu, reads)
     return {"instructions_per_cycle": num_warps * SIMULATED_INSTRUCTIONS / cycles}
 
@@ -632,14 +567,13 @@ def _simulated_latency(name: str, gpu: GpuSpec) -> float:
     atom = MMA_ATOMS[name]
 
     def cycles(num_steps: int) -> float:
-        def program(cta: Any) -> Any:
-            del cta  # there is one
+        def program(_cta: Any) -> Any:
             for _ in range(num_steps):
                 yield words.MmaSync(atom, 1)
                 yield words.RangeStart(words.Section.EPILOGUE)  # reads the accumulators
                 yield words.RangeEnd()
 
-        return simulated_cycles(gpu, [WarpRole(name="chain", num_warps=1, program=program)])
+        return cta_cycles(gpu, WarpRole(name="chain", num_warps=1, program=program))
 
     return (cycles(40) - cycles(8)) / 32
 
@@ -648,8 +582,7 @@ def _simulated(name: str, num_warps: int, times: int, gpu: GpuSpec, bank_reads: 
     """Cycles of so many times 64 instructions of each warp, on a full pipe; FFMAs read so much of a bank."""
     op, num_instructions = OPS[name], times * SIMULATED_INSTRUCTIONS
 
-    def program(cta: Any) -> Any:
-        del cta  # there is one
+    def program(_cta: Any) -> Any:
         if op.pipe == "tensor":
             yield words.MmaSync(MMA_ATOMS[op.name], int(num_instructions))
         else:
@@ -658,7 +591,7 @@ def _simulated(name: str, num_warps: int, times: int, gpu: GpuSpec, bank_reads: 
             if op.pipe in ("fma", "alu"):  # the others leave room for them
                 yield words.Alu(num_instructions * LOOP_INSTRUCTIONS / BODY_INSTRUCTIONS)
 
-    return simulated_cycles(gpu, [WarpRole(name="warps", num_warps=num_warps, program=program)])
+    return cta_cycles(gpu, WarpRole(name="warps", num_warps=num_warps, program=program))
 
 
 # ---------------------------------------------------------------------------------------------- parameters
@@ -679,7 +612,7 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
     """Lanes of the plain pipes; rate, least interval and latency of mma.sync."""
     full: dict[str, list[float]] = {}
     for row in rows:
-        if row.get("instructions_per_cycle") and _is_full(row):
+        if row.get("instructions_per_cycle") and Row.of(row).is_full:
             full.setdefault(row["op"], []).append(float(row["instructions_per_cycle"]))
     found: dict[str, tuple[list[float], str]] = {}
     for name, ops in LANES.items():
@@ -701,7 +634,7 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
     found["tensor_core.mma_sync_min_interval_cycles"] = intervals, "interval of full pipes, 16 bytes of k: median"
     deep, shallow = ([
         float(row["cycles_per_step"]) for row in rows
-        if row.get("cycles_per_step") and _is_alone(row) and row["op"] in MMA_ATOMS and not OPS[row["op"]].num_turned
+        if row.get("cycles_per_step") and Row.of(row).is_alone and row["op"] in MMA_ATOMS and not OPS[row["op"]].num_turned
         and _is_full_depth(MMA_ATOMS[row["op"]]) == is_deep
     ] for is_deep in (True, False))  # fmt: skip
     found["tensor_core.mma_sync_latency_cycles"] = deep, "step of one lone chain, 32 bytes of k: median"
@@ -710,9 +643,9 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
     found |= _of_several(full)
     chained = [
         float(row["cycles_per_step"]) * BODY_INSTRUCTIONS / (BODY_INSTRUCTIONS + BRANCH_INSTRUCTIONS) for row in rows
-        if row.get("cycles_per_step") and row["op"] in CHAINED and _is_alone(row)
+        if row.get("cycles_per_step") and row["op"] in CHAINED and Row.of(row).is_alone
     ]  # fmt: skip
-    of_rows = [row for row in rows if row.get("instructions_per_cycle") and _is_of_one_bank(row)]
+    of_rows = [row for row in rows if row.get("instructions_per_cycle") and Row.of(row).is_of_one_bank]
     of_one_bank = [_bank_reads(float(row["instructions_per_cycle"])) for row in of_rows]
     how = "FFMAs of two odd registers and an even one (one chain, 4 warps a scheduler and more), cycles over two reads"
     found["warp_scheduler.bank_reads_per_cycle"] = of_one_bank, f"{how}: median, and whole"
@@ -738,12 +671,6 @@ def _of_several(full: Mapping[str, Sequence[float]]) -> dict[str, tuple[Sequence
     }  # fmt: skip
 
 
-def medians(found: Mapping[str, tuple[Sequence[float], str]]) -> list[Fitted]:
-    """The median of each parameter's values, by name with how they came; nothing of a parameter without values."""
-    kept = {name: ([value for value in values if np.isfinite(value)], how) for name, (values, how) in found.items()}
-    return [Fitted(parameter=name, value=float(np.median(of)), how=how) for name, (of, how) in kept.items() if of]
-
-
 def _is_full_depth(atom: MmaAtom) -> bool:
     return atom.k * atom.a_dtype.bits == 8 * K_STEP_BYTES
 
@@ -757,50 +684,27 @@ def _lanes(instructions_per_cycle: float) -> float:
     return NUM_SUB_PARTITIONS * WARP_SIZE / interval
 
 
-def _is_of_one_bank(config: Mapping[str, str]) -> bool:
-    """Whether FFMAs read two registers of one bank each, and warps enough hide that they wait for one another."""
-    is_lone_chain = config["op"] == "ffma" and config["num_chains"] == "1"
-    return (
-        is_lone_chain and int(config["num_partitions"]) == NUM_SUB_PARTITIONS
-        and int(config["warps_per_partition"]) >= WARPS_TO_HIDE
-    )  # fmt: skip
-
-
 def _bank_reads(instructions_per_cycle: float) -> float:
     """Registers that a bank gives in a cycle: whole intervals, as of lanes."""
     interval = NUM_SUB_PARTITIONS / instructions_per_cycle * BODY_INSTRUCTIONS / (BODY_INSTRUCTIONS + LOOP_INSTRUCTIONS)
     return BANK_READS["ffma", 1] / round(interval)
 
 
-def _is_tensor(op: MathOp) -> bool:
-    return op.pipe == "tensor"
-
-
-def _is_new(op: MathOp) -> bool:
-    return op.least_capability > (8, 0)
-
-
 CASE = Case(
     name="math_rate",
     question="How long is a step of a chain of one instruction, and how many does an SM do in a cycle?",
-    columns=("op", "num_chains", "warps_per_partition", "num_partitions"),
+    config_type=Row, launch=launch, check=check, num_repeats=3, predict=predict, fit=fit, includes=includes,
     groups={
-        "plain": _group(lambda op: not _is_tensor(op) and not _is_new(op), (8, 0), 3),
-        "plain_fp8": _group(lambda op: not _is_tensor(op) and _is_new(op), (8, 9), 4),
-        "mma_sync": _group(lambda op: _is_tensor(op) and not _is_new(op), (8, 0), 2),
-        "mma_sync_fp8": _group(lambda op: _is_tensor(op) and _is_new(op), (8, 9), 3),
+        "plain": _group(lambda op: op.pipe != "tensor" and op.least_capability == (8, 0), (8, 0), 3),
+        "plain_fp8": _group(lambda op: op.pipe != "tensor" and op.least_capability > (8, 0), (8, 9), 4),
+        "mma_sync": _group(lambda op: op.pipe == "tensor" and op.least_capability == (8, 0), (8, 0), 2),
+        "mma_sync_fp8": _group(lambda op: op.pipe == "tensor" and op.least_capability > (8, 0), (8, 9), 3),
         "partitions": Group(configs=partitions, rank=4),
     },
-    launch=launch,
-    check=check,
     values={
         **SPAN_VALUES,
         "cycles_per_step": "SM cycles of one step of every chain: long less short train, over the steps between them",
         "instructions_per_cycle": "instructions of all warps in a cycle of the SM, by the same slope",
     },
-    num_repeats=3,
-    predict=predict,
     tiers={"cycles_per_step": 2, "instructions_per_cycle": 4},
-    fit=fit,
-    includes=includes,
-)
+)  # fmt: skip

@@ -2,34 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusim import Buffer, GpuSpec, Launch, WarpRole, simulate
-from gpusim.evidence.cases.case import (
-    Case,
-    Config,
-    Fitted,
-    Group,
-    KernelLaunch,
-    Output,
-    Outputs,
-    Repeated,
-    WrongAnswer,
-    by_value,
-)
-from gpusim.layout import tile_to_shape
-from gpusim.layout.swizzle import ByteLayout, swizzle_mode
+from gpusim import Buffer, GpuSpec, Launch, WarpRole
+from gpusim.evidence.cases.array import fragment_places, k_major_descriptors, read_only, swizzled
+from gpusim.evidence.cases.case import Case, Fitted, Group, Outputs, WrongAnswer
+from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.launch_args import KernelLaunch, Output, Repeated, by_value
+from gpusim.evidence.cases.microbenchmark import range_cycles
+from gpusim.evidence.cases.output_check import wrong_if
+from gpusim.evidence.cases.parameters import fitted
 from gpusim.workload import ops
 from gpusim.workload.atoms.mma import wgmma
 from gpusim.workload.dtypes import BF16
 from gpusim.workload.launch import RoleContext
 from gpusim.workload.smem.access import AccessPattern
-from gpusim.workload.smem.wgmma_operands import gmma_atom, wgmma_descriptors
 
 K, K_STEPS = 64, 4
 PITCH_BYTES = 256
@@ -81,8 +74,9 @@ SHAPES = {
 """Warpgroups x rows of each x n; as Triton makes of tiles 128x256, 256x128, 128x128 (8 and 4 warps), 64x128, 64x64."""
 
 
-class Build(NamedTuple):
-    """An entry point: what kernel.cu's template takes. The rest of what a config says is told at run time."""
+@dataclass(frozen=True)
+class Build(ConfigRow):
+    """An entry point: what kernel.cu's template takes; and what it gets at run time."""
 
     shape: str
     copies: int
@@ -97,17 +91,16 @@ class Build(NamedTuple):
     is_fenced: int = 0
     commits: int = 2
     is_stamped: int = 0
+    ctas: int = 1
+    images: int = 1
+    walk: str = "images"
 
     @property
-    def name(self) -> str:
-        """Of the entry point."""
-        kind = ("math" if self.has_math else "nomath") + "_others" * self.has_others + "_fixed" * self.is_fixed
-        kind += (
-            "_linear" * self.is_linear
-            + "_zeroed" * self.is_zeroed
-            + "_fenced" * self.is_fenced
-            + "_stamped" * self.is_stamped
-        )
+    def kernel(self) -> str:
+        """The entry point."""
+        kind = "math" if self.has_math else "nomath"
+        for name in ("others", "fixed", "linear", "zeroed", "fenced", "stamped"):
+            kind += f"_{name}" * getattr(self, f"{'has' if name == 'others' else 'is'}_{name}")
         return f"own_{self.shape}_c{self.copies}_s{self.stages}_{self.order}{self.depth}_{self.commits}_{kind}"
 
     @property
@@ -133,19 +126,16 @@ def builds() -> dict[str, list[Build]]:
     """Of every group."""
     steps = [_full(shape, stages) for shape in SHAPES for stages in (2, 3, 4) if _fits(shape, stages)]
     steps += [_full(shape, 6) for shape in ("1x64x128", "1x64x64")]
-    steps += [made._replace(is_fixed=1) for made in steps]
+    steps += [replace(made, is_fixed=1) for made in steps]
     alone = [Build(shape, 0, 2) for shape in SHAPES]
     alone += [_full(shape, stages, has_math=0) for shape in SHAPES for stages in (2, 3, 4) if _fits(shape, stages)]
     fewer = [
         Build(shape, copies, 3)
         for shape, some in (
-            ("2x64x256", (3, 6, 9)),
-            ("1x128x128", (4, 8, 12)),
-            ("1x64x128", (3, 6, 9)),
-            ("1x64x256", (5, 10)),
+            ("2x64x256", (3, 6, 9)), ("1x128x128", (4, 8, 12)), ("1x64x128", (3, 6, 9)), ("1x64x256", (5, 10)),
         )
         for copies in some
-    ]
+    ]  # fmt: skip
     ways: tuple[dict[str, Any], ...] = (
         {"order": "after_math"}, {"order": "before_math"}, {"depth": 0}, {"is_linear": 1}, {"is_zeroed": 1},
         {"is_zeroed": 1, "is_fixed": 1}, {"is_fenced": 1}, {"commits": 1},
@@ -159,68 +149,13 @@ def builds() -> dict[str, list[Build]]:
     phases = [_full(shape, 3, is_stamped=1) for shape in SHAPES if shape != "1x64x256"] + [
         _full(shape, 3, has_math=0, is_stamped=1) for shape in BIG
     ]
-    return {
-        "steps": steps,
-        "alone": alone,
-        "fewer": fewer,
-        "order": order,
-        "phases": phases,
-        "several": steps[: len(steps) // 2],
-    }
+    return {"steps": steps, "alone": alone, "fewer": fewer, "order": order, "phases": phases}
 
 
-def _config(build: Build, ctas: int, images: int, walk: str = "images") -> Config:
-    return {
-        "kernel": build.name, "shape": build.shape, "copies": str(build.copies), "stages": str(build.stages),
-        "order": build.order, "depth": str(build.depth), "has_math": str(build.has_math),
-        "has_others": str(build.has_others), "is_fixed": str(build.is_fixed),
-        "is_linear": str(build.is_linear), "is_zeroed": str(build.is_zeroed),
-        "is_fenced": str(build.is_fenced), "commits": str(build.commits),
-        "is_stamped": str(build.is_stamped), "ctas": str(ctas), "images": str(images),
-        "walk": walk,
-    }  # fmt: skip
-
-
-def build_of(config: Config) -> Build:
-    """The entry point of a config."""
-    numbers = {name: int(config[name]) for name in Build._fields if name not in ("shape", "order")}
-    return Build(shape=config["shape"], order=config["order"], **numbers)
-
-
-def _sweep(group: str) -> list[Config]:
+def sweep(group: str) -> Callable[[], list[Build]]:
     """One SM, all with operands of their own, all with shared ones: each build after the other."""
     launches = ((1, 1), (ALL_SMS, ALL_SMS), (ALL_SMS, SHARED_IMAGES))
-    return [_config(build, ctas, images) for ctas, images in launches for build in builds()[group]]
-
-
-def steps(seed: int) -> list[Config]:
-    """Triton's loop: every shape with every number of stages."""
-    del seed  # a sweep, the same for every seed
-    return _sweep("steps")
-
-
-def alone(seed: int) -> list[Config]:
-    """Math without copies, and copies without math."""
-    del seed
-    return _sweep("alone")
-
-
-def fewer(seed: int) -> list[Config]:
-    """Parts of a stage are copied."""
-    del seed
-    return _sweep("fewer")
-
-
-def order(seed: int) -> list[Config]:
-    """Other orders, waits, addresses, fences, commits, and other warps that copy."""
-    del seed
-    return _sweep("order")
-
-
-def phases(seed: int) -> list[Config]:
-    """Where a step's cycles go, by looks at the clock between its parts."""
-    del seed
-    return _sweep("phases")
+    return lambda: [replace(build, ctas=ctas, images=images) for ctas, images in launches for build in builds()[group]]
 
 
 WALKS = {"images": (2 * K * 2, 2), "warm": (64 * K * 2, 32), "cold": (256 * K * 2, 256)}
@@ -230,27 +165,21 @@ WALK_TILES = (11, 12)
 WALKED = (("2x64x256", (3, 4)), ("2x128x128", (3, 4)), ("2x64x128", (4,)), ("1x128x128", (4,)))
 
 
-def walks(seed: int) -> list[Config]:
+def walks() -> list[Build]:
     """Tiles of A and B that several CTAs share, rows far apart: found in L2, or in memory."""
-    del seed
     made = [_full(shape, stages) for shape, every in WALKED for stages in every]
     made += [_full(shape, 3, is_stamped=1) for shape in ("2x64x256", "2x128x128")]
     launches = (("warm", 1), ("warm", ALL_SMS), ("cold", ALL_SMS))
-    return [_config(build, ctas, 0, walk) for walk, ctas in launches for build in made]
+    return [replace(build, ctas=ctas, images=0, walk=walk) for walk, ctas in launches for build in made]
 
 
-def several(seed: int) -> list[Config]:
+def several() -> list[Build]:
     """Several CTAs an SM."""
-    del seed
     found = []
-    for build in builds()["several"]:
+    for build in builds()["steps"][: len(builds()["steps"]) // 2]:
         each_bytes = SHAPES[build.shape].stage_bytes * build.stages + 1024
-        most = min(4, (MOST_SMEM_BYTES + 1024) // each_bytes)
-        found += (
-            [_config(build, ALL_SMS * each, ALL_SMS) for each in range(2, most + 1)]
-            if SHAPES[build.shape].warps == 4
-            else []
-        )
+        most = min(4, (MOST_SMEM_BYTES + 1024) // each_bytes) if SHAPES[build.shape].warps == 4 else 1
+        found += [replace(build, ctas=ALL_SMS * each, images=ALL_SMS) for each in range(2, most + 1)]
     return found
 
 
@@ -262,11 +191,10 @@ BURST_KIB = (8, 16, 24, 32, 48, 64, 96, 128, 144, 192)
 """Where a burst is looked at."""
 
 
-def bursts(seed: int) -> list[Config]:
+def bursts() -> list[Build]:
     """A whole ring at once, by warps whose math runs or that have none."""
-    del seed
     return [
-        _config(Build(shape, SHAPES[shape].copies, stages, order="burst", has_math=has_math), ctas, ctas)
+        _full(shape, stages, order="burst", has_math=has_math, ctas=ctas, images=ctas)
         for ctas in (1, ALL_SMS) for has_math in (0, 1) for shape, stages in BURST_STAGES.items()
     ]  # fmt: skip
 
@@ -276,9 +204,9 @@ def bursts(seed: int) -> list[Config]:
 
 def includes() -> dict[str, str]:
     """``shapes.inc``: a struct with the instruction of every n, and the kernels."""
-    every = {build.name: build for made in builds().values() for build in made}
+    every = {build.kernel: build for made in builds().values() for build in made}
     structs = [_struct(n) for n in sorted({shape.n for shape in SHAPES.values()})]
-    made = [_burst_kernel(build_of(config)) for config in bursts(0) if config["ctas"] == "1"]
+    made = [_burst_kernel(build) for build in bursts() if build.ctas == 1]
     return {"shapes.inc": "".join([*structs, *map(_kernel, every.values()), *made])}
 
 
@@ -304,13 +232,13 @@ def _kernel(build: Build) -> str:
         *("true" if flag else "false" for flag in flags), build.commits, "true" if build.is_stamped else "false",
     ]  # fmt: skip
     threads = 32 * shape.warps * (2 if build.has_others else 1)
-    return f"OWN_COPIES_KERNEL({build.name}, {threads}, {', '.join(map(str, numbers))})\n"
+    return f"OWN_COPIES_KERNEL({build.kernel}, {threads}, {', '.join(map(str, numbers))})\n"
 
 
 def _burst_kernel(build: Build) -> str:
     shape, groups = SHAPES[build.shape], BURST_GROUPS * build.has_math
     numbers = (f"Wide{shape.n}", shape.warpgroups, shape.blocks, build.copies, build.stages, groups)
-    return f"BURST_KERNEL({build.name}, {32 * shape.warps}, {', '.join(map(str, numbers))})\n"
+    return f"BURST_KERNEL({build.kernel}, {32 * shape.warps}, {', '.join(map(str, numbers))})\n"
 
 
 @cache
@@ -329,19 +257,14 @@ def plain(shape: str) -> NDArray[np.uint8]:
 @cache
 def stage(shape: str) -> NDArray[np.uint8]:
     """A stage as it lies in shared memory: rows of 128 bytes, swizzled. uint8[rows, 128]."""
-    rows = plain(shape)
-    made = np.empty_like(rows).reshape(-1)
-    made[np.asarray(swizzle_mode("128B")(np.arange(rows.size)))] = rows.reshape(-1)
-    return made.reshape(-1, 128)
+    return swizzled(plain(shape)).reshape(-1, 128)
 
 
 @cache
 def image(shape: str, is_linear: int = 0) -> NDArray[np.uint8]:
     """A stage as it lies in global memory, in two blocks of k: plain, or swizzled already. uint8[rows, 256]."""
     block = stage(shape) if is_linear else plain(shape)
-    made = np.concatenate([block, block], axis=1)
-    made.setflags(write=False)
-    return made
+    return read_only(np.concatenate([block, block], axis=1))
 
 
 @cache
@@ -349,10 +272,7 @@ def _panels(shape: str, pitch: int) -> tuple[NDArray[np.uint8], NDArray[np.uint8
     """A tile of A and one of B whose rows hold the same 64 of k again and again, uint8[rows, pitch]."""
     num_a = SHAPES[shape].rows - SHAPES[shape].n
     every = np.tile(plain(shape), (1, pitch // (K * 2)))
-    made = every[:num_a].copy(), every[num_a:].copy()
-    for panel in made:
-        panel.setflags(write=False)
-    return made
+    return read_only(every[:num_a].copy()), read_only(every[num_a:].copy())
 
 
 @cache
@@ -361,13 +281,12 @@ def weighted_sums(shape: str) -> NDArray[np.int64]:
     of = SHAPES[shape]
     rows_of_a = of.rows - of.n
     product = operand(shape)[:rows_of_a] @ operand(shape)[rows_of_a:].T
-    thread, register = np.arange(32 * of.warps)[:, None], np.arange(of.n // 2)
-    within = thread % 128 // 32 * 16 + thread % 32 // 4 + register // 2 % 2 * 8
-    columns = register // 4 * 8 + thread % 4 * 2 + register % 2
+    within, columns = (np.tile(places, of.warpgroups) for places in fragment_places(of.n))
+    thread, register = np.arange(32 * of.warps), np.arange(of.n // 2)[:, None]
     found = np.zeros(32 * of.warps, dtype=np.int64)
     for block in range(of.blocks):
         rows = (thread // 128 * of.blocks + block) * 64 + within
-        found += (product[rows, columns] * (register % 4 + 1 + block)).sum(axis=1)
+        found += (product[rows, columns] * (register % 4 + 1 + block)).sum(axis=0)
     return found
 
 
@@ -382,29 +301,19 @@ def ring_sum(build: Build) -> int:
 # ---------------------------------------------------------------------------------------------- launch and check
 
 
-@cache
-def descriptors() -> tuple[int, ...]:
-    """Of the four steps of k of an operand at address 0."""
-    made = tile_to_shape(gmma_atom("K", "128B", element_bits=16), (64, K))
-    if not isinstance(made, ByteLayout):
-        raise TypeError(f"tile_to_shape gave {made}")
-    return tuple(descriptor.bits for descriptor in wgmma_descriptors(made, "K"))
-
-
-def launch(config: Config, is_counted: bool) -> KernelLaunch:
+def launch(build: Build) -> KernelLaunch:
     """The same, counted or not."""
-    del is_counted
-    build, shape, ctas, images = build_of(config), SHAPES[config["shape"]], int(config["ctas"]), int(config["images"])
-    pitch, wrap = WALKS[config["walk"]]
+    shape, ctas, images = SHAPES[build.shape], build.ctas, build.images
+    pitch, wrap = WALKS[build.walk]
     num_a = shape.rows - shape.n
-    if config["walk"] == "images":  # B behind A in each
+    if build.walk == "images":  # B behind A in each
         a, b = image(build.shape, build.is_linear), image(build.shape, build.is_linear)
         tiles, every, sizes = (images, images), 1, (a.nbytes, b.nbytes, num_a * pitch)
     else:
         a, b = _panels(build.shape, pitch)
         tiles, every, sizes = WALK_TILES, WALK_TILES[0], (a.nbytes, b.nbytes, 0)
     numbers = np.array([*ROUNDS, pitch, wrap, *tiles, every], dtype="<u4")
-    told = np.concatenate([numbers.view(np.uint8), np.array([*sizes, *descriptors()], dtype="<u8").view(np.uint8)])
+    told = np.concatenate([numbers.view(np.uint8), np.array([*sizes, *k_major_descriptors(64)], dtype="<u8").view(np.uint8)])
     sums, words = np.zeros((ctas, 32 * shape.warps), dtype="<i4"), np.zeros(ctas, dtype="<u4")
     read = (by_value(told), Repeated(a, tiles[0] * a.nbytes), Repeated(b, tiles[1] * b.nbytes))
     stamps = np.zeros((ctas, shape.warps, 3 + build.copies * build.stages), dtype="<u4")
@@ -414,26 +323,23 @@ def launch(config: Config, is_counted: bool) -> KernelLaunch:
         Output("phases", np.zeros((ctas, shape.warps, len(PHASES)), dtype="<u4")), Output("words", words),
     )  # fmt: skip
     return KernelLaunch(
-        kernel=config["kernel"],
+        kernel=build.kernel,
         arguments=of_burst if build.order == "burst" else of_train,
-        grid=(ctas, 1, 1),
-        block=(32 * shape.warps * (1 + build.has_others), 1, 1),
+        grid=(ctas, 1, 1), block=(32 * shape.warps * (1 + build.has_others), 1, 1),
         smem_bytes=shape.stage_bytes * build.stages,
     )  # fmt: skip
 
 
-def check(config: Config, outputs: Outputs) -> dict[str, float]:
+def check(build: Build, outputs: Outputs) -> dict[str, float]:
     """Cycles of a step, if sums and rings are right.
 
     Raises:
         WrongAnswer: accumulators or stages hold something else.
     """
-    build = build_of(config)
     products = BURST_GROUPS * len(ROUNDS) if build.order == "burst" else sum(ROUNDS)
     if (outputs["sums"] != build.has_math * products * weighted_sums(build.shape)).any():
         raise WrongAnswer("the accumulators are not so many times the product")
-    if (outputs["words"] != ring_sum(build)).any():
-        raise WrongAnswer("the ring holds other bytes than the image")
+    wrong_if((outputs["words"] != ring_sum(build)).any(), "the ring holds other bytes than the image")
     if build.order == "burst":
         return _burst_values(build, outputs["stamps"])
     cycles = outputs["cycles"].astype(np.int64)
@@ -451,9 +357,8 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
 
 def _burst_values(build: Build, stamps: NDArray[Any]) -> dict[str, float]:
     """When so much is issued by all warps and when all is there, from the first warp's begin on."""
-    since = (stamps.astype(np.int64) - stamps[:, :, :1].astype(np.int64).min(axis=1, keepdims=True)).max(
-        axis=1
-    )  # of all warps
+    since = stamps.astype(np.int64)
+    since = (since - since[:, :, :1].min(axis=1, keepdims=True)).max(axis=1)  # of all warps
     warp_bytes = COPY_BYTES * SHAPES[build.shape].warps
     found = {
         f"issued_{kib}_kib_cycles": float(since[:, 2 + kib * 1024 // warp_bytes].mean())
@@ -471,18 +376,15 @@ SET_UP = 5
 """Instructions of a chain from the meeting to the first wgmma, beside its fence: 30 to 32 cycles of SASS's control words."""
 
 
-def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
+def predict(build: Build, gpu: GpuSpec) -> dict[str, float]:
     """A step of the same loop; nothing where looks at the clock or other warps are in it."""
-    build = build_of(config)
-    if gpu.tensor_core.wgmma_flops_per_cycle == {} or build.is_stamped or build.has_others or build.order == "burst":
+    if not gpu.tensor_core.wgmma_flops_per_cycle or build.is_stamped or build.has_others or build.order == "burst":
         return {}
-    if config["walk"] != "images":
-        return {}
-    return {"step_cycles": _step_cycles(gpu, build, int(config["ctas"]), int(config["images"]))}
+    return {"step_cycles": _step_cycles(gpu, build)} if build.walk == "images" else {}
 
 
-def _step_cycles(gpu: GpuSpec, build: Build, ctas: int, images: int) -> float:
-    shape, stages, distance = SHAPES[build.shape], build.stages, build.distance
+def _step_cycles(gpu: GpuSpec, build: Build) -> float:
+    shape, stages, distance, ctas = SHAPES[build.shape], build.stages, build.distance, build.ctas
     requests = build.copies * shape.warps
     access = AccessPattern(
         num_requests=requests, num_sectors=16 * requests, num_lines=4 * requests, num_wavefronts=4 * requests,
@@ -496,9 +398,8 @@ def _step_cycles(gpu: GpuSpec, build: Build, ctas: int, images: int) -> float:
 
     def refill(cta: RoleContext, step: int) -> Iterator[Any]:
         if build.copies:
-            yield ops.CpAsync(
-                "T", (cta.cta_idx % images, step), access, "ring", step % stages, num_rows=4 * requests, num_between=between
-            )
+            tile = (cta.cta_idx % build.images, step)
+            yield ops.CpAsync("T", tile, access, "ring", step % stages, num_rows=4 * requests, num_between=between)
             for _ in range(build.commits):
                 yield ops.CpAsyncCommitGroup()
 
@@ -543,9 +444,7 @@ def _step_cycles(gpu: GpuSpec, build: Build, ctas: int, images: int) -> float:
         registers_per_thread=128 if per_sm > 3 else 168, math_class="16bit",
         num_flops=2 * 64 * shape.n * 16 * num_issues * shape.warpgroups * ctas,
     )  # fmt: skip
-    result = simulate(made, gpu, clock="max", l2="warm", recorded_sms=range(gpu.num_sms))
-    spans = [span.end_cycle - span.start_cycle for role in result.timeline.roles for span in role.sections]
-    return float(np.mean(spans)) / TWIN_STEPS
+    return float(np.mean(range_cycles(made, gpu)["own"])) / TWIN_STEPS
 
 
 BETWEEN_KIB = (64, 128)
@@ -563,15 +462,13 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
     bursts = [row for row in rows if row["group"] == "bursts" and row["has_math"] == "0"]
     each = [(float(row[last]) - float(row[first])) / num_rows for row in bursts if row.get(last)]
     queued = [_queued_copies(row) for row in bursts if row.get(last)]
-    if not each:
-        return []
     of_rows = "bursts without math: cycles from 64 to 128 KiB issued, over rows: the least"
     of_queue = (
         "bursts without math: copies issued at 64 KiB less those that rows' pace has let through since the begin, median"
     )
     return [
-        Fitted(parameter="l1.cp_async_row_cycles", value=min(each), how=of_rows),
-        Fitted(parameter="l1.max_queued_copies", value=float(np.median(queued)), how=of_queue),
+        *fitted("l1.cp_async_row_cycles", [min(each)] if each else [], of_rows),
+        *fitted("l1.max_queued_copies", queued, of_queue),
     ]
 
 
@@ -584,19 +481,12 @@ def _queued_copies(row: Mapping[str, str]) -> float:
     return (early_kib - passed) * 1024 / COPY_BYTES
 
 
-HOPPER = (9, 0)
-COLUMNS = (
-    "shape", "copies", "stages", "order", "depth", "has_math", "has_others", "is_fixed", "is_linear", "is_zeroed",
-    "is_fenced", "commits", "is_stamped", "ctas", "images", "walk",
-)  # fmt: skip
-
-
 def derive(row: Mapping[str, str]) -> dict[str, float]:
     """What an SM takes in, and what of a step its math leaves."""
     if not row.get("step_cycles"):
         return {}  # a burst
-    build, shape = build_of(row), SHAPES[row["shape"]]
-    per_sm = -(-int(row["ctas"]) // ALL_SMS)
+    build, shape = Build.of(row), SHAPES[row["shape"]]
+    per_sm = -(-build.ctas // ALL_SMS)
     math_cycles = build.has_math * 2.0 * 64 * shape.n * K * shape.blocks * shape.warpgroups / 4096.0
     cycles = float(row["step_cycles"]) / per_sm
     return {"bytes_per_cycle": build.copies * shape.warps * COPY_BYTES / cycles, "beyond_math_cycles": cycles - math_cycles}
@@ -605,16 +495,13 @@ def derive(row: Mapping[str, str]) -> dict[str, float]:
 CASE = Case(
     name="own_copies",
     question="What does a k-step take whose warps copy by cp.async what they multiply by wgmma?",
-    columns=COLUMNS,
+    config_type=Build, launch=launch, check=check, num_repeats=3, predict=predict, fit=fit, derive=derive, includes=includes,
     groups={
-        name: Group(configs=configs, rank=3, least_capability=HOPPER)
-        for name, configs in (
-            ("steps", steps), ("alone", alone), ("fewer", fewer), ("order", order), ("phases", phases), ("several", several),
-            ("walks", walks), ("bursts", bursts),
-        )
+        **{name: Group(configs=sweep(name), rank=3, least_capability=(9, 0)) for name in builds()},
+        "several": Group(configs=several, rank=3, least_capability=(9, 0)),
+        "walks": Group(configs=walks, rank=3, least_capability=(9, 0)),
+        "bursts": Group(configs=bursts, rank=3, least_capability=(9, 0)),
     },
-    launch=launch,
-    check=check,
     values={
         "step_cycles": "SM cycles of a step, mean of CTAs: a round of 176 steps less one of 48",
         "worst_step_cycles": "the same of the slowest CTA",
@@ -624,10 +511,5 @@ CASE = Case(
         "math_over_cycles": "the same until its math is over, too",
         **{f"{name}_cycles": f"of a step, SM cycles of its part {name!r}, mean of warps and CTAs" for name in PHASES},
     },
-    num_repeats=3,
-    predict=predict,
     tiers={"step_cycles": 4},
-    fit=fit,
-    derive=derive,
-    includes=includes,
 )  # fmt: skip

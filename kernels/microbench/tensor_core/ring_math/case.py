@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gpusim import Buffer, Launch, Mbarrier, WarpRole, simulate
-from gpusim.evidence.cases.case import (
-    Case,
-    Config,
-    Fitted,
-    Group,
-    KernelLaunch,
-    MappedTensor,
-    Output,
-    Outputs,
-    WrongAnswer,
-    by_value,
-)
+from gpusim.evidence.cases.array import fragment_places, read_only
+from gpusim.evidence.cases.case import Case, Fitted, Group, Outputs
 from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.launch_args import KernelLaunch, MappedTensor, Output, by_value
+from gpusim.evidence.cases.microbenchmark import chained_code
+from gpusim.evidence.cases.output_check import wrong_if
+from gpusim.evidence.cases.parameters import fitted
 from gpusim.kernel_models.gemm.warp_specialized import BEFORE_COPIES, BEFORE_MATH, BESIDE_MATH, between_wgmma
 from gpusim.machine.config import GpuSpec
 from gpusim.workload import ops
@@ -51,7 +45,6 @@ WARPGROUPS = (1, 2)
 DEPTHS = (0, 1)
 STAGES = (2, 3, 4)
 BOXES = (1, 2)
-COLUMNS = ("n", "num_warpgroups", "depth", "num_stages", "num_boxes", "num_ctas", "has_copies", "is_noted")
 
 
 # ---------------------------------------------------------------------------------------------- kernels and configs
@@ -98,56 +91,53 @@ class Row(ConfigRow):
         """The entry point."""
         return f"ring_n{self.n}_{self.num_warpgroups}_{self.depth}_{self.num_boxes}"
 
+    @property
+    def rows(self) -> tuple[int, int]:
+        """Of a CTA's tile of A, and of B."""
+        return 64 * self.num_warpgroups, self.n
 
-def rings(seed: int) -> list[Config]:
+    @property
+    def operand_bytes(self) -> tuple[int, int]:
+        """A's and B's bytes of a k-step."""
+        return self.num_boxes * self.rows[0] * ROW_BYTES, self.num_boxes * self.rows[1] * ROW_BYTES
+
+    @property
+    def stage_bytes(self) -> int:
+        """Both operands of a k-step."""
+        return sum(self.operand_bytes)
+
+
+def rings() -> list[Row]:
     """Every shape with and without copies, noted and not."""
-    del seed  # a sweep, the same for every seed
     found = [
         Row(
             n=n, num_warpgroups=num_warpgroups, depth=depth, num_stages=stages, num_boxes=boxes, num_ctas=ctas,
             has_copies=copies, is_noted=noted,
-        ).text()
+        )
         for noted in (0, 1) for num_warpgroups in WARPGROUPS for n in SOME_N for boxes in BOXES for depth in DEPTHS
         for copies, ctas, stages in ((0, 1, 2), *((1, ctas, stages) for ctas in (1, MOST_CTAS) for stages in STAGES))
     ]  # fmt: skip
-    return [config for config in found if stage_bytes(config) * int(config["num_stages"]) <= MOST_SMEM_BYTES]
+    return [config for config in found if config.stage_bytes * config.num_stages <= MOST_SMEM_BYTES]
 
 
-def crowded(seed: int) -> list[Config]:
+def crowded() -> list[Row]:
     """Two and four CTAs an SM, which read the same tiles: do they fill one queue?"""
-    del seed  # a sweep, the same for every seed
     found = [
         Row(
             n=n, num_warpgroups=num_warpgroups, depth=depth, num_stages=stages, num_boxes=boxes, num_ctas=each * MOST_CTAS,
             has_copies=copies, is_noted=noted,
-        ).text()
+        )
         for noted in (0, 1) for each in (2, 4) for num_warpgroups in WARPGROUPS for n in (64, 128) for boxes in BOXES
         for depth in DEPTHS for copies, stages in ((0, 2), (1, 2), (1, 3))
         if each * num_warpgroups * 128 * CROWDED_REGISTERS[n] <= ALL_REGISTERS
     ]  # fmt: skip
-    return [config for config in found if stage_bytes(config) * int(config["num_stages"]) <= room_bytes(config)]
+    return [config for config in found if config.stage_bytes * config.num_stages <= room_bytes(config)]
 
 
-def room_bytes(config: Config) -> int:
+def room_bytes(config: Row) -> int:
     """Of a CTA, so that as many fit as there are for each SM, and no more."""
-    each = max(1, int(config["num_ctas"]) // MOST_CTAS)
+    each = max(1, config.num_ctas // MOST_CTAS)
     return MOST_SMEM_BYTES if each == 1 else (224 // each - 2) * KIB
-
-
-def rows_of(config: Config) -> tuple[int, int]:
-    """Of a CTA's tile of A, and of B."""
-    return 64 * int(config["num_warpgroups"]), int(config["n"])
-
-
-def stage_bytes(config: Config) -> int:
-    """Both operands of a k-step."""
-    return int(config["num_boxes"]) * sum(rows_of(config)) * ROW_BYTES
-
-
-def operand_bytes(config: Config) -> tuple[int, int]:
-    """A's and B's bytes of a k-step."""
-    a_rows, b_rows = rows_of(config)
-    return int(config["num_boxes"]) * a_rows * ROW_BYTES, int(config["num_boxes"]) * b_rows * ROW_BYTES
 
 
 # ---------------------------------------------------------------------------------------------- launch and check
@@ -158,17 +148,13 @@ def numbers(num_rows: int, salt: int) -> NDArray[np.int64]:
     """An operand [num_rows, k]: whole numbers from -2 to 2, that fp32 sums up exactly."""
     rows, columns = np.arange(num_rows)[:, None], np.arange(NUM_COLUMNS * 64)[None, :]
     mixed = (rows * 7919 + columns * 104729 + salt) * 2654435761 % 2**32 >> 16
-    found = (mixed % 5 - 2).astype(np.int64)
-    found.setflags(write=False)
-    return found
+    return read_only((mixed % 5 - 2).astype(np.int64))
 
 
 @cache
 def as_bf16(num_rows: int, salt: int) -> NDArray[np.uint16]:
     """The same as the GPU gets it."""
-    bits = (numbers(num_rows, salt).astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
-    bits.setflags(write=False)
-    return bits
+    return read_only((numbers(num_rows, salt).astype(np.float32).view(np.uint32) >> 16).astype(np.uint16))
 
 
 def tensor_map(num_rows: int, box_rows: int) -> TensorMap:
@@ -179,17 +165,16 @@ def tensor_map(num_rows: int, box_rows: int) -> TensorMap:
     )  # fmt: skip
 
 
-def launch(config: Config, is_counted: bool) -> KernelLaunch:
+def launch(config: Row) -> KernelLaunch:
     """The last CTA is checked."""
-    del is_counted
-    (a_rows, b_rows), ctas, stages = rows_of(config), int(config["num_ctas"]), int(config["num_stages"])
-    num_warpgroups = int(config["num_warpgroups"])
+    (a_rows, b_rows), ctas, stages = config.rows, config.num_ctas, config.num_stages
+    num_warpgroups = config.num_warpgroups
     plan = [
-        stages, int(config["num_boxes"]), b_rows, NUM_COLUMNS, NUM_LEAD, NUM_TIMED, int(config["has_copies"]),
-        int(config["is_noted"]), ctas <= MOST_CTAS, ctas - 1,
+        stages, config.num_boxes, b_rows, NUM_COLUMNS, NUM_LEAD, NUM_TIMED, config.has_copies,
+        config.is_noted, ctas <= MOST_CTAS, ctas - 1,
     ]  # fmt: skip
     return KernelLaunch(
-        kernel=config["kernel"],
+        kernel=config.kernel,
         arguments=(
             by_value(np.array(plan, dtype="<u4")),
             MappedTensor(as_bf16(a_rows, 1), tensor_map(a_rows, a_rows)),
@@ -197,45 +182,40 @@ def launch(config: Config, is_counted: bool) -> KernelLaunch:
             Output("d", np.full((b_rows // 2, 128 * num_warpgroups), -1, dtype="<f4")),
             Output("seen", np.full((ctas, num_warpgroups, WORDS_SEEN), -1, dtype="<i4")),
         ),
-        grid=(ctas, 1, 1),
-        block=(128 * num_warpgroups, 1, 1),
-        smem_bytes=room_bytes(config) if ctas > MOST_CTAS else max(LEAST_SMEM_BYTES, stages * stage_bytes(config)),
+        grid=(ctas, 1, 1), block=(128 * num_warpgroups, 1, 1),
+        smem_bytes=room_bytes(config) if ctas > MOST_CTAS else max(LEAST_SMEM_BYTES, stages * config.stage_bytes),
     )  # fmt: skip
 
 
-def product(config: Config) -> NDArray[np.int64]:
+def product(config: Row) -> NDArray[np.int64]:
     """What the checked CTA's accumulators hold: int64[accumulators, threads]."""
-    (a_rows, b_rows), ctas, boxes = rows_of(config), int(config["num_ctas"]), int(config["num_boxes"])
+    (a_rows, b_rows), ctas, boxes = config.rows, config.num_ctas, config.num_boxes
     panel = ctas - 1 if ctas <= MOST_CTAS else 0
     a, b = numbers(a_rows, 1), numbers(MOST_CTAS * b_rows, 2)[panel * b_rows : (panel + 1) * b_rows]
     steps = NUM_LEAD + NUM_TIMED
     times = np.zeros(NUM_COLUMNS, dtype=np.int64)
     for step in range(steps):
-        loaded = step if config["has_copies"] == "1" else step % int(config["num_stages"])
+        loaded = step if config.has_copies else step % config.num_stages
         times[[(loaded * boxes + box) % NUM_COLUMNS for box in range(boxes)]] += 1
     whole = (a * np.repeat(times, 64)) @ b.T
-    thread, idx = np.arange(128 * int(config["num_warpgroups"]))[None, :], np.arange(b_rows // 2)[:, None]
-    row = thread // 128 * 64 + thread % 128 // 32 * 16 + thread % 32 // 4 + idx // 2 % 2 * 8
-    return np.asarray(whole[row, thread % 4 * 2 + idx % 2 + idx // 4 * 8])
+    row, column = fragment_places(b_rows)
+    return np.concatenate([whole[64 * idx + row, column] for idx in range(config.num_warpgroups)], axis=1)
 
 
-def check(config: Config, outputs: Outputs) -> dict[str, float]:
+def check(config: Row, outputs: Outputs) -> dict[str, float]:
     """Cycles of a step and of its parts, mean of the CTAs.
 
     Raises:
         WrongAnswer: a wait that was given up, another product, a clock that stood still.
     """
     seen = outputs["seen"].astype(np.float64)
-    if seen[:, :, 6].any():
-        raise WrongAnswer("a wait was given up: a stage never came")
-    if (outputs["d"] != product(config)).any():
-        raise WrongAnswer("the sums are not the product's")
-    if (seen[:, :, 0] <= 0).any():
-        raise WrongAnswer("the clock stood still")
+    wrong_if(seen[:, :, 6].any(), "a wait was given up: a stage never came")
+    wrong_if((outputs["d"] != product(config)).any(), "the sums are not the product's")
+    wrong_if((seen[:, :, 0] <= 0).any(), "the clock stood still")
     values = {"step_cycles": float(seen[:, :, 0].mean()) / NUM_TIMED}
-    if config["is_noted"] == "1":
+    if config.is_noted:
         for idx, name in enumerate(("wait", "issue", "drain", "meet"), start=1):
-            for warpgroup in range(int(config["num_warpgroups"])):
+            for warpgroup in range(config.num_warpgroups):
                 values[f"{name}_{warpgroup}_cycles"] = float(seen[:, warpgroup, idx].mean()) / NUM_TIMED
         values["refill_cycles"] = float(seen[:, 0, 5].mean()) / NUM_TIMED
     return values
@@ -253,32 +233,32 @@ CODE: Mapping[tuple[int, int, int], tuple[int, int]] = {
 SASS of sm_90a, ``gpusim.evidence.toolchain.issue_latency``."""
 
 
-def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
+def predict(config: Row, gpu: GpuSpec) -> dict[str, float]:
     """The same ring, fewer steps; clocks between are not told of."""
-    if gpu.num_sms != MOST_CTAS or gpu.mbarrier is None or config["is_noted"] == "1":
+    if gpu.num_sms != MOST_CTAS or gpu.mbarrier is None or config.is_noted:
         return {}
     return {"step_cycles": _twin(config, gpu)}
 
 
-def _twin(config: Config, gpu: GpuSpec) -> float:
+def _twin(config: Row, gpu: GpuSpec) -> float:
     """Cycles of a step; a role for each warpgroup, the first of which copies."""
-    (a_bytes, b_bytes), (a_rows, b_rows), boxes = operand_bytes(config), rows_of(config), int(config["num_boxes"])
-    stages, depth, copies = int(config["num_stages"]), int(config["depth"]), config["has_copies"] == "1"
+    (a_bytes, b_bytes), (a_rows, b_rows), boxes = config.operand_bytes, config.rows, config.num_boxes
+    stages, depth, copies = config.num_stages, config.depth, config.has_copies
     ahead = stages - 1 if copies else stages
-    plain, copying = CODE[int(config["n"]), int(config["num_warpgroups"]), boxes]
+    plain, copying = CODE[config.n, config.num_warpgroups, boxes]
     dependent_cycles = gpu.warp_scheduler.dependent_cycles
     between = between_wgmma(plain / dependent_cycles, 4 * boxes, b_rows)
     math = [ops.Wgmma(wgmma(b_rows, BF16), 4 * boxes, (("a", stage), ("b", stage)), between) for stage in range(stages)]
     before_math, beside_math, behind_math = (
-        _code(cycles, gpu)
+        chained_code(cycles, gpu)
         for cycles in (
             plain * BEFORE_MATH, plain * BESIDE_MATH - between * dependent_cycles, plain * (1 - BEFORE_MATH - BESIDE_MATH),
         )
     )  # fmt: skip
     before_copies, behind_copies = (
-        _code((copying - plain) * share, gpu) for share in (BEFORE_COPIES, 1 - BEFORE_COPIES)
+        chained_code((copying - plain) * share, gpu) for share in (BEFORE_COPIES, 1 - BEFORE_COPIES)
     )  # fmt: skip
-    half, ctas = TWIN_STEPS // 2, int(config["num_ctas"])
+    half, ctas = TWIN_STEPS // 2, config.num_ctas
 
     def load(cta: int, step: int) -> Iterator[Any]:
         stage = step % stages
@@ -291,42 +271,39 @@ def _twin(config: Config, gpu: GpuSpec) -> float:
             yield ops.TmaLoad("B", tile, b_bytes // boxes, b_bytes // boxes, b_rows, "b", stage, "full")
         yield behind_copies
 
-    def multiply(*, is_loader: bool) -> Callable[[RoleContext], Iterator[Any]]:
-        def program(cta: RoleContext) -> Iterator[Any]:
-            for step in range(ahead if is_loader else 0):
-                yield from load(cta.cta_idx, step)
-            yield ops.RangeStart(ops.Section.MAINLOOP)
-            for step in range(TWIN_STEPS):
-                if step == half:
-                    yield ops.RangeEnd()
-                    yield ops.RangeStart(ops.Section.MAINLOOP)
-                if copies or step < stages:
-                    yield ops.MbarrierWait("full", step % stages, step // stages & 1)
-                yield before_math
-                yield ops.WgmmaFence()
-                yield math[step % stages]
-                yield ops.WgmmaCommitGroup()
-                yield beside_math
-                yield ops.WgmmaWaitGroup(depth)
-                yield ops.Syncthreads()
-                if is_loader and copies and step + ahead < TWIN_STEPS:
-                    yield from load(cta.cta_idx, step + ahead)
-                yield behind_math
-            yield ops.RangeEnd()
-            yield ops.WgmmaWaitGroup(0)
-
-        return program
+    def multiply(is_loader: bool, cta: RoleContext) -> Iterator[Any]:
+        for step in range(ahead if is_loader else 0):
+            yield from load(cta.cta_idx, step)
+        yield ops.RangeStart(ops.Section.MAINLOOP)
+        for step in range(TWIN_STEPS):
+            if step == half:
+                yield ops.RangeEnd()
+                yield ops.RangeStart(ops.Section.MAINLOOP)
+            if copies or step < stages:
+                yield ops.MbarrierWait("full", step % stages, step // stages & 1)
+            yield before_math
+            yield ops.WgmmaFence()
+            yield math[step % stages]
+            yield ops.WgmmaCommitGroup()
+            yield beside_math
+            yield ops.WgmmaWaitGroup(depth)
+            yield ops.Syncthreads()
+            if is_loader and copies and step + ahead < TWIN_STEPS:
+                yield from load(cta.cta_idx, step + ahead)
+            yield behind_math
+        yield ops.RangeEnd()
+        yield ops.WgmmaWaitGroup(0)
 
     launched = Launch(
         kernel="ring_math", num_ctas=ctas, num_tiles=ctas,
         roles=tuple(
-            WarpRole(name=f"warpgroup {idx}", num_warps=4, program=multiply(is_loader=idx == 0))
-            for idx in range(int(config["num_warpgroups"]))
+            WarpRole(name=f"warpgroup {idx}", num_warps=4, program=partial(multiply, idx == 0))
+            for idx in range(config.num_warpgroups)
         ),
         buffers=(
             Buffer(name="a", stage_bytes=a_bytes, num_stages=stages),
             Buffer(name="b", stage_bytes=b_bytes, num_stages=stages),
-            Buffer(name="rest", stage_bytes=launch(config, False).smem_bytes - stages * (a_bytes + b_bytes)),
+            Buffer(name="rest", stage_bytes=launch(config).smem_bytes - stages * (a_bytes + b_bytes)),
         ),
         mbarriers=(Mbarrier(name="full", num_arrivals=1, num_stages=stages),),
     )  # fmt: skip
@@ -335,18 +312,13 @@ def _twin(config: Config, gpu: GpuSpec) -> float:
     return float(np.mean([span.end_cycle - span.start_cycle for span in spans])) / half
 
 
-def _code(num_cycles: float, gpu: GpuSpec) -> ops.Alu:
-    """Code that takes a warp so long, most of it waiting for itself."""
-    return ops.Alu(num_cycles / gpu.warp_scheduler.dependent_cycles, is_chain=True)
-
-
 DRAIN_CYCLES = 45.75
 """From a group's end in the pipe until its wait returns: ``wgmma_latency_cycles`` and ``wgmma_smem_a_cycles``."""
 CYCLES_PER_COLUMN = 0.5
 """Of a wgmma of bf16: 64 x n x 16."""
 
 
-def fit(rows: Sequence[Config]) -> list[Fitted]:
+def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
     """Wgmma that are left when the last has been issued of two warpgroups that issue eight each."""
     left = [
         (float(row[f"drain_{warpgroup}_cycles"]) - DRAIN_CYCLES) / (CYCLES_PER_COLUMN * int(row["n"])) for row in rows
@@ -358,19 +330,17 @@ def fit(rows: Sequence[Config]) -> list[Fitted]:
         "two warpgroups that issue eight each and wait for them: how long the wait, less its latency and A's start, over "
         "cycles each: median"
     )
-    return [Fitted(parameter="tensor_core.wgmma_max_queued", value=float(np.median(left)), how=how)] if left else []
+    return fitted("tensor_core.wgmma_max_queued", left, how)
 
 
 CASE = Case(
     name="ring_math",
     question=__doc__,
-    columns=COLUMNS,
+    config_type=Row, launch=launch, check=check, num_repeats=3, predict=predict, fit=fit, includes=includes,
     groups={
         "rings": Group(configs=rings, rank=2, least_capability=(9, 0)),
         "crowded": Group(configs=crowded, rank=2, least_capability=(9, 0)),
     },
-    launch=launch,
-    check=check,
     values={
         "step_cycles": "SM cycles from step to step, mean of the CTAs",
         **{
@@ -383,9 +353,5 @@ CASE = Case(
         },
         "refill_cycles": "of these, of the thread that copies: from the meeting until all copies are issued",
     },
-    num_repeats=3,
-    predict=predict,
     tiers={"step_cycles": 4},
-    fit=fit,
-    includes=includes,
 )  # fmt: skip

@@ -9,17 +9,9 @@ from typing import Any
 import numpy as np
 
 from gpusim import simulate
-from gpusim.evidence.cases.case import (
-    Case,
-    Config,
-    Group,
-    KernelLaunch,
-    Output,
-    Outputs,
-    WrongAnswer,
-    kernel_folder,
-    load_case,
-)
+from gpusim.evidence.cases.case import Case, Config, Group, Outputs, kernel_folder, load_case
+from gpusim.evidence.cases.launch_args import KernelLaunch, Output
+from gpusim.evidence.cases.output_check import wrong_if
 from gpusim.evidence.cases.paths import sass_figures
 from gpusim.evidence.cases.tile_walk import grid_include
 from gpusim.kernel_models.gemm import GemmParams
@@ -58,9 +50,8 @@ def config_of(kernel: str, *, ctas: int, steps: int, tiles: int = 1, parts: int 
     return {**found, "ctas": str(ctas)}
 
 
-def pingpong(seed: int) -> list[Config]:
+def pingpong(_seed: int) -> list[Config]:
     """Two that take turns at tiles: one SM and all, tiles, steps, ways of D out."""
-    del seed  # a sweep, the same for every seed
     return [
         config_of(kernel, ctas=ctas, steps=steps, tiles=tiles, stages=stages, epilogue=epilogue)
         for kernel, stages in zip(PINGPONG, (5, 4), strict=True) for ctas in SMS for epilogue in ("direct", "tma_store")
@@ -68,18 +59,16 @@ def pingpong(seed: int) -> list[Config]:
     ]  # fmt: skip
 
 
-def alone(seed: int) -> list[Config]:
+def alone(_seed: int) -> list[Config]:
     """A tile a CTA: one SM and all, stages, steps."""
-    del seed  # a sweep, the same for every seed
     return [
         config_of(kernel, ctas=ctas, steps=steps, stages=stages, epilogue="direct")
         for kernel in (*SPECIALIZED, *MULTISTAGE) for ctas in SMS for stages in (2, 4) for steps in STEPS
     ]  # fmt: skip
 
 
-def parts(seed: int) -> list[Config]:
+def parts(_seed: int) -> list[Config]:
     """Parts of k that are added up in the kernel: tiles by parts."""
-    del seed  # a sweep, the same for every seed
     return [
         config_of(kernel, ctas=tiles * num, steps=4, parts=num, stages=4, epilogue="direct")
         for kernel in (MULTISTAGE[0], SPECIALIZED[1], SPECIALIZED[2], MULTISTAGE[2])
@@ -91,9 +80,8 @@ COLD_STEPS = (40, 80, 120)
 CYCLES = "sm__cycles_elapsed.max"
 
 
-def cold(seed: int) -> list[Config]:
+def cold(_seed: int) -> list[Config]:
     """One CTA, counted with caches flushed: steps whose operands memory gives alone, or with their neighbours."""
-    del seed  # a sweep, the same for every seed
     rings = ((SPECIALIZED[0], 2), (SPECIALIZED[1], 2), (SPECIALIZED[1], 4), (PINGPONG[0], 5), (MULTISTAGE[0], 1),
              (MULTISTAGE[0], 2), (MULTISTAGE[1], 3))  # fmt: skip
     return [
@@ -122,10 +110,8 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
         WrongAnswer: CTAs that did not meet, a clock that stood still, a product that is wrong.
     """
     told = outputs["told"]
-    if outputs["flags"][1] or (told == -1).any():
-        raise WrongAnswer("a wait was given up: CTAs did not meet")
-    if (told <= 0).any():
-        raise WrongAnswer("the clock stood still")
+    wrong_if(outputs["flags"][1] or (told == -1).any(), "a wait was given up: CTAs did not meet")
+    wrong_if((told <= 0).any(), "the clock stood still")
     gemms.check(config, outputs)
     later = told[:, 1:]
     return {
@@ -183,19 +169,15 @@ CASE = Case(
     name="specialized_steps",
     question=__doc__,
     columns=COLUMNS,
+    launch=launch, check=check, num_repeats=1, predict=predict, includes=includes,
     groups={
         name: Group(configs=configs, rank=3, least_capability=HOPPER)
         for name, configs in (("pingpong", pingpong), ("alone", alone), ("parts", parts))
     } | {"cold": Group(configs=cold, metrics=(CYCLES,), rank=2, least_capability=HOPPER, is_cold=True)},
-    launch=launch,
-    check=check,
     values={
         "cycles": "SM cycles of a CTA's tiles, from its start to its end: mean of the CTAs, median of three rounds",
         "slowest_cycles": "the same of the slowest CTA",
         "first_cycles": "of the first round, mean of the CTAs",
     },
-    num_repeats=1,
-    predict=predict,
     tiers={"cycles": 4},
-    includes=includes,
-)
+)  # fmt: skip

@@ -3,34 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
+from dataclasses import dataclass, fields
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusim import Buffer, GpuSpec, Launch, WarpRole, simulate
+from gpusim import Buffer, GpuSpec, Launch, WarpRole
+from gpusim.evidence.cases.array import fragment_places, k_major_descriptors
 from gpusim.evidence.cases.background_wgmma import K_STEPS, K, M, atom_of, image, operand, struct
-from gpusim.evidence.cases.case import (
-    Case,
-    Config,
-    Fitted,
-    Group,
-    Input,
-    KernelLaunch,
-    Output,
-    Outputs,
-    WrongAnswer,
-    by_value,
-)
-from gpusim.layout import tile_to_shape
-from gpusim.layout.swizzle import ByteLayout
+from gpusim.evidence.cases.case import Case, Fitted, Group, Outputs, WrongAnswer
+from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.launch_args import Input, KernelLaunch, Output, by_value
+from gpusim.evidence.cases.microbenchmark import range_cycles
+from gpusim.evidence.cases.output_check import wrong_if
+from gpusim.evidence.cases.parameters import fitted
 from gpusim.workload import ops
 from gpusim.workload.dtypes import BF16
 from gpusim.workload.launch import Mbarrier, RoleContext
 from gpusim.workload.operands import epilogue_store, stmatrix_writes
 from gpusim.workload.smem.access import AccessPattern
-from gpusim.workload.smem.wgmma_operands import gmma_atom, wgmma_descriptors
 
 KINDS = (
     "nothing", "imad", "wide", "wide_eighth", "high", "high_eighth", "divide", "pack", "store", "store_wide", "matrix",
@@ -58,14 +51,14 @@ def _name(word: str) -> str:
 def wait_builds() -> list[tuple[int, int, bool, bool]]:
     """(N or 0, waits, whether lanes may differ, whether stages are given back)."""
     return [
-        (n, num, is_interleaved, gives) for n in (0, 64, 128) for num in WAITS for is_interleaved in (False, True)
+        (n, num, is_apart, gives) for n in (0, 64, 128) for num in WAITS for is_apart in (False, True)
         for gives in (False, True) if n or num
     ]  # fmt: skip
 
 
-def wait_name(n: int, num: int, is_interleaved: bool, gives: bool) -> str:
+def wait_name(n: int, num: int, is_apart: bool, gives: bool) -> str:
     """The entry point."""
-    return f"waits_n{n}_{num}_{'apart' if is_interleaved else 'alike'}{'_gives' if gives else ''}"
+    return f"waits_n{n}_{num}_{'apart' if is_apart else 'alike'}{'_gives' if gives else ''}"
 
 
 def includes() -> dict[str, str]:
@@ -74,47 +67,60 @@ def includes() -> dict[str, str]:
     for n in SOME_N:
         text += "".join(f"TURN_KERNEL(beside_n{n}_{kind}, 256, beside, N{n}, {_name(kind)})\n" for kind in KINDS)
         text += "".join(f"TURN_KERNEL(turns_n{n}_{way}, 256, turns, N{n}, {_name(way)})\n" for way in WAYS)
-    for n, num, is_interleaved, gives in wait_builds():
-        told = (f"N{n}" if n else "None", num, str(is_interleaved).lower(), str(gives).lower())
-        text += f"TURN_KERNEL({wait_name(n, num, is_interleaved, gives)}, 128, waits, {', '.join(map(str, told))})\n"
+    for n, num, is_apart, gives in wait_builds():
+        told = (f"N{n}" if n else "None", num, str(is_apart).lower(), str(gives).lower())
+        text += f"TURN_KERNEL({wait_name(n, num, is_apart, gives)}, 128, waits, {', '.join(map(str, told))})\n"
     return {"shapes.inc": text}
 
 
 # ---------------------------------------------------------------------------------------------- configs
 
-COLUMNS = ("n", "work", "steps", "turns", "waits", "is_apart", "gives")
+@dataclass(frozen=True)
+class Row(ConfigRow):
+    """One config."""
+
+    kernel: str
+    n: int
+    work: str
+    steps: int = 0
+    turns: int = 0
+    waits: int = 0
+    is_apart: int = 0
+    gives: int = 0
+
+    @property
+    def kind(self) -> str:
+        """First word of the entry point, which is that of its group."""
+        return self.kernel.split("_")[0]
+
+    @property
+    def num_products(self) -> int:
+        """How often a warpgroup multiplies its tile."""
+        return sum(ROUNDS) if self.kind == "waits" else self.steps * (self.turns if self.kind == "turns" else 1)
 
 
-def _config(kernel: str, n: int, work: str, **others: int) -> Config:
-    told = {"steps": 0, "turns": 0, "waits": 0, "is_apart": 0, "gives": 0} | others
-    return {"kernel": kernel, "n": str(n), "work": work, **{name: str(value) for name, value in told.items()}}
-
-
-def beside(seed: int) -> list[Config]:
+def beside() -> list[Row]:
     """A train of one warpgroup beside so many turns of the other; last, the others beside one step."""
-    del seed  # a sweep, the same for every seed
     found = [
-        _config(f"beside_n{n}_{kind}", n, kind, steps=TRAIN_CYCLES // (2 * n), turns=turns)
+        Row(f"beside_n{n}_{kind}", n, kind, steps=TRAIN_CYCLES // (2 * n), turns=turns)
         for n in SOME_N for kind in KINDS for turns in TURNS
     ]  # fmt: skip
-    alone = [_config(f"beside_n64_{kind}", 64, kind, steps=1, turns=turns) for kind in KINDS[1:] for turns in TURNS]
+    alone = [Row(f"beside_n64_{kind}", 64, kind, steps=1, turns=turns) for kind in KINDS[1:] for turns in TURNS]
     return found + alone
 
 
-def turns(seed: int) -> list[Config]:
+def turns() -> list[Row]:
     """Two that take turns at tiles."""
-    del seed  # a sweep, the same for every seed
     return [
-        _config(f"turns_n{n}_{way}", n, way, steps=steps, turns=TILES)
+        Row(f"turns_n{n}_{way}", n, way, steps=steps, turns=TILES)
         for n in SOME_N for way in WAYS for steps in TILE_STEPS
     ]  # fmt: skip
 
 
-def waits(seed: int) -> list[Config]:
+def waits() -> list[Row]:
     """Steps of one warpgroup by what it waits for."""
-    del seed  # a sweep, the same for every seed
     return [
-        _config(wait_name(*build), build[0], "waits", waits=build[1], is_apart=int(build[2]), gives=int(build[3]))
+        Row(wait_name(*build), build[0], "waits", waits=build[1], is_apart=int(build[2]), gives=int(build[3]))
         for build in wait_builds()
     ]  # fmt: skip
 
@@ -122,49 +128,24 @@ def waits(seed: int) -> list[Config]:
 # ---------------------------------------------------------------------------------------------- launch
 
 
-def _kind_of(config: Config) -> str:
-    return config["kernel"].split("_")[0]
-
-
-def num_products(config: Config) -> int:
-    """How often a warpgroup multiplies its tile."""
-    if _kind_of(config) == "waits":
-        return sum(ROUNDS)
-    return int(config["steps"]) * (int(config["turns"]) if _kind_of(config) == "turns" else 1)
-
-
-def launch(config: Config, is_counted: bool) -> KernelLaunch:
+def launch(config: Row) -> KernelLaunch:
     """The same, counted or not."""
-    del is_counted
-    n, kind = max(8, int(config["n"])), _kind_of(config)
-    starts = [[made.bits for made in wgmma_descriptors(_tile(rows), "K")] for rows in (M, n)]
+    n, kind = max(8, config.n), config.kind
+    starts = np.array([*k_major_descriptors(M), *k_major_descriptors(n)], dtype="<u8")
     a_bytes, b_bytes = M * K * 2, n * K * 2
-    steps = ROUNDS if kind == "waits" else (int(config["steps"]), 0)
-    counts = np.array([a_bytes, b_bytes, *steps, int(config["turns"]), PITCH, NUM_STAGES, 0], dtype="<u4")
-    told = np.concatenate([np.array(starts, dtype="<u8").reshape(-1).view(np.uint8), counts.view(np.uint8)])
+    steps = ROUNDS if kind == "waits" else (config.steps, 0)
+    counts = np.array([a_bytes, b_bytes, *steps, config.turns, PITCH, NUM_STAGES, 0], dtype="<u4")
     threads = 128 if kind == "waits" else 256
     return KernelLaunch(
-        kernel=config["kernel"],
+        kernel=config.kernel,
         arguments=(
-            by_value(told), Input(image(M, 0)), Input(image(n, 1)),
+            by_value(np.concatenate([starts.view("<u4"), counts])), Input(image(M, 0)), Input(image(n, 1)),
             Input(np.array([1, THREE, SIXTEEN, *[0] * 128], dtype="<u4")),
-            Output("out", np.zeros((2 * M, PITCH), dtype="<u2")),
-            Output("sums", np.full(threads, -1, dtype="<i4")),
-            Output("words", np.zeros(128, dtype="<u4")),
-            Output("cycles", np.zeros(16, dtype="<u4")),
+            Output("out", np.zeros((2 * M, PITCH), dtype="<u2")), Output("sums", np.full(threads, -1, dtype="<i4")),
+            Output("words", np.zeros(128, dtype="<u4")), Output("cycles", np.zeros(16, dtype="<u4")),
         ),
-        grid=(1, 1, 1),
-        block=(threads, 1, 1),
-        smem_bytes=a_bytes + b_bytes + SCRATCH_BYTES,
+        grid=(1, 1, 1), block=(threads, 1, 1), smem_bytes=a_bytes + b_bytes + SCRATCH_BYTES,
     )  # fmt: skip
-
-
-@cache
-def _tile(rows: int) -> ByteLayout:
-    made = tile_to_shape(gmma_atom("K", "128B", element_bits=16), (rows, K))
-    if not isinstance(made, ByteLayout):
-        raise TypeError(f"tile_to_shape gave {made}")
-    return made
 
 
 # ---------------------------------------------------------------------------------------------- check
@@ -176,24 +157,22 @@ def product(n: int) -> NDArray[np.int64]:
     return np.asarray(operand(M, 0) @ operand(n, 1).T)
 
 
-def wanted_sums(config: Config) -> NDArray[np.int64]:
+def wanted_sums(config: Row) -> NDArray[np.int64]:
     """What each thread makes of its accumulators."""
-    n, threads = int(config["n"]), 128 if _kind_of(config) == "waits" else 256
+    n, threads = config.n, 128 if config.kind == "waits" else 256
     made = np.zeros(threads, dtype=np.int64)
     if n:
-        thread, register = np.arange(128)[:, None], np.arange(n // 2)
-        rows = thread // 32 * 16 + thread % 32 // 4 + register // 2 % 2 * 8
-        columns = register // 4 * 8 + thread % 4 * 2 + register % 2
-        each = (product(n)[rows, columns] * (register % 4 + 1)).sum(axis=1) * num_products(config)
+        weights = np.arange(n // 2)[:, None] % 4 + 1
+        each = (product(n)[fragment_places(n)] * weights).sum(axis=0) * config.num_products
         made[:128] = each
-        made[128:] = each if _kind_of(config) == "turns" else -1  # others have none, and leave what was there
+        made[128:] = each if config.kind == "turns" else -1  # others have none, and leave what was there
     return made
 
 
-def wanted_words(config: Config) -> NDArray[np.uint32]:
+def wanted_words(config: Row) -> NDArray[np.uint32]:
     """What each thread of the other warpgroup makes of its registers."""
-    thread, i, kind = np.arange(128, dtype=np.int64)[:, None], np.arange(8, dtype=np.int64), config["work"]
-    num = int(config["turns"])
+    thread, i, kind = np.arange(128, dtype=np.int64)[:, None], np.arange(8, dtype=np.int64), config.work
+    num = config.turns
     r, d = 8 * thread + i + 1, np.broadcast_to(thread, (128, 8))
     if kind == "imad":
         r = r + THREE * TURN // 8 * num
@@ -218,12 +197,12 @@ def wanted_words(config: Config) -> NDArray[np.uint32]:
     return np.asarray(((2 * i + 1) * (r + d)).sum(axis=1) & 0xFFFFFFFF).astype("<u4")
 
 
-def wanted_out(config: Config) -> NDArray[np.uint16]:
+def wanted_out(config: Row) -> NDArray[np.uint16]:
     """What lies in memory behind the last store, uint16[128, 256]."""
-    kind, work, n = _kind_of(config), config["work"], int(config["n"])
+    kind, work, n = config.kind, config.work, config.n
     made = np.zeros((2 * M, PITCH), dtype="<u2")
     if kind == "turns" and work in ("near", "direct"):
-        words = (product(n) * num_products(config)).astype("<f4").view("<u4").astype(np.int64)
+        words = (product(n) * config.num_products).astype("<f4").view("<u4").astype(np.int64)
         rounded = (words + 0x7FFF + (words >> 16 & 1)) >> 16
         made[:M, :n] = made[M:, :n] = rounded.astype("<u2")
     if kind == "beside" and work in ("store", "store_wide"):
@@ -237,19 +216,17 @@ def wanted_out(config: Config) -> NDArray[np.uint16]:
 PARTS = ("wait", "math", "drain", "end_wait", "store")
 
 
-def check(config: Config, outputs: Outputs) -> dict[str, float]:
+def check(config: Row, outputs: Outputs) -> dict[str, float]:
     """Cycles of steps, turns and parts, if everything that was computed, loaded and stored is right.
 
     Raises:
         WrongAnswer: accumulators, registers or memory hold something else, or the clock stood still.
     """
-    kind = _kind_of(config)
-    if (outputs["sums"] != wanted_sums(config)).any():
-        raise WrongAnswer("the accumulators are not so many times the product")
+    kind = config.kind
+    wrong_if((outputs["sums"] != wanted_sums(config)).any(), "the accumulators are not so many times the product")
     if kind == "beside" and (outputs["words"] != wanted_words(config)).any():
         raise WrongAnswer(f"the registers of {config['work']} do not hold what so many make of them")
-    if (outputs["out"] != wanted_out(config)).any():
-        raise WrongAnswer("memory holds something else than was stored")
+    wrong_if((outputs["out"] != wanted_out(config)).any(), "memory holds something else than was stored")
     cycles = outputs["cycles"].astype(np.int64)
     if kind == "waits":
         found = {"step_cycles": float(cycles[1] - cycles[0]) / (ROUNDS[1] - ROUNDS[0])}
@@ -257,16 +234,15 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
         begin, end = cycles[0::2], cycles[1::2]
         spans = (end - begin) % (1 << 32)
         found = {
-            "step_cycles": float(spans[:4].mean()) / int(config["steps"]),
-            "turn_cycles": float(spans[4:].mean()) / int(config["turns"]),
+            "step_cycles": float(spans[:4].mean()) / config.steps,
+            "turn_cycles": float(spans[4:].mean()) / config.turns,
         }
     else:
         each = cycles[:12].reshape(2, 6) / (TILES - 1)
         found = {f"{name}_cycles": float(value) for name, value in zip(PARTS, each.mean(axis=0), strict=False)}
         found["tile_cycles"] = float(each[:, 5].mean()) / 2.0
     least = [value for name, value in found.items() if name in ("step_cycles", "turn_cycles", "tile_cycles")]
-    if min(least) <= 0 or max(least) > 1 << 26:
-        raise WrongAnswer(f"the clock says {least} cycles")
+    wrong_if(min(least) <= 0 or max(least) > 1 << 26, f"the clock says {least} cycles")
     return found
 
 
@@ -275,7 +251,7 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
 
 def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
     """What an instruction of the other warpgroup takes beside the train."""
-    fitted = []
+    found: list[Fitted] = []
     for kinds, num, parameter, how in (
         (
             ("wide",), TURN, "imad_wide_during_wgmma_cycles",
@@ -286,26 +262,21 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
             "IMAD and F2FP of one warpgroup beside the other's train, turns over 34 instructions each: median, and whole",
         ),
     ):  # fmt: skip
-        found = [
+        cycles = [
             float(row["turn_cycles"]) / num for row in rows
             if row["group"] == "beside" and row["work"] in kinds and int(row["steps"]) > 1 and row.get("turn_cycles")
         ]  # fmt: skip
-        if found:
-            value = float(np.median(found))
-            fitted.append(
-                Fitted(parameter=f"warp_scheduler.{parameter}", value=value if len(kinds) == 1 else round(value), how=how)
-            )
+        if cycles:
+            value = float(np.median(cycles))
+            value = value if len(kinds) == 1 else round(value)
+            found.append(Fitted(parameter=f"warp_scheduler.{parameter}", value=value, how=how))
     alone = {row["n"]: float(row["step_cycles"]) for row in rows if row["group"] == "beside" and row["work"] == "nothing"}
     lost = [
         (float(row["step_cycles"]) - alone[row["n"]]) * int(row["steps"]) / (int(row["turns"]) * LONE[row["work"]])
         for row in rows if row["group"] == "beside" and row["work"] in LONE and int(row["steps"]) > 1
     ]  # fmt: skip
-    if lost:
-        how = (
-            "what a train loses to IMAD.WIDEs and IMAD.HIs of the other warpgroup that stand amid other instructions: median"
-        )
-        fitted.append(Fitted(parameter="warp_scheduler.imad_wide_interleaved_cycles", value=float(np.median(lost)), how=how))
-    return fitted
+    how = "what a train loses to IMAD.WIDEs and IMAD.HIs of the other warpgroup that stand amid other instructions: median"
+    return found + fitted("warp_scheduler.imad_wide_interleaved_cycles", lost, how)
 
 
 LONE = {"wide_eighth": 4, "high_eighth": 4, "divide": 8}
@@ -322,14 +293,14 @@ DIVISION, DIVISION_BESIDE, DIVISION_WIDE = 88.0, 108.0, 2
 of a turn over four, ``gpusim.evidence.toolchain.issue_latency``."""
 
 
-def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
+def predict(config: Row, gpu: GpuSpec) -> dict[str, float]:
     """The same warpgroups in the simulator's words."""
     if not gpu.tensor_core.wgmma_flops_per_cycle or gpu.mbarrier is None:
         return {}
-    return {"beside": _beside, "turns": _turns, "waits": _waits}[_kind_of(config)](config, gpu)
+    return {"beside": _beside, "turns": _turns, "waits": _waits}[config.kind](config, gpu)
 
 
-def _items(kind: str, turn: int) -> Iterator[Any]:
+def _items(kind: str) -> Iterator[Any]:
     """A turn of the other warpgroup."""
     fragments = epilogue_store(M, TURN * 4, 2, "wgmma")
     if kind in ("imad", "pack"):
@@ -357,22 +328,17 @@ def _items(kind: str, turn: int) -> Iterator[Any]:
     elif kind == "lds":
         access = AccessPattern(num_requests=4 * TURN, num_wavefronts=4 * TURN, num_bytes=512 * TURN)
         yield ops.Use((yield ops.SharedLoad(access)))
-    del turn
 
 
 def _part(access: AccessPattern, num: int) -> AccessPattern:
     """One of so many equal parts."""
-    return AccessPattern(
-        num_requests=access.num_requests // num, num_sectors=access.num_sectors // num, num_lines=access.num_lines // num,
-        num_wavefronts=access.num_wavefronts // num, num_bytes=access.num_bytes // num,
-    )  # fmt: skip
+    return AccessPattern(**{item.name: getattr(access, item.name) // num for item in fields(access)})
 
 
-def _beside(config: Config, gpu: GpuSpec) -> dict[str, float]:
-    n, steps, num_turns, kind = (int(config["n"]), int(config["steps"]), int(config["turns"]), config["work"])
+def _beside(config: Row, gpu: GpuSpec) -> dict[str, float]:
+    n, steps, num_turns, kind = (config.n, config.steps, config.turns, config.work)
 
-    def train(cta: RoleContext) -> Iterator[Any]:
-        del cta
+    def train(_cta: RoleContext) -> Iterator[Any]:
         yield from _ready(n, 0)
         yield ops.Syncthreads()
         yield ops.RangeStart(ops.Section.MAINLOOP)
@@ -382,12 +348,11 @@ def _beside(config: Config, gpu: GpuSpec) -> dict[str, float]:
         yield ops.WgmmaWaitGroup(0)
         yield ops.RangeEnd()
 
-    def other(cta: RoleContext) -> Iterator[Any]:
-        del cta
+    def other(_cta: RoleContext) -> Iterator[Any]:
         yield ops.Syncthreads()
         yield ops.RangeStart(ops.Section.EPILOGUE)
-        for turn in range(num_turns):
-            yield from _items(kind, turn)
+        for _ in range(num_turns):
+            yield from _items(kind)
         yield ops.RangeEnd()
 
     spans = _simulated(n, gpu, {"train": train, "other": other})
@@ -395,8 +360,8 @@ def _beside(config: Config, gpu: GpuSpec) -> dict[str, float]:
     return found | ({"turn_cycles": spans["other"] / num_turns} if kind != "nothing" else {})
 
 
-def _turns(config: Config, gpu: GpuSpec) -> dict[str, float]:
-    n, steps, num_turns, way = (int(config["n"]), int(config["steps"]), int(config["turns"]), config["work"])
+def _turns(config: Row, gpu: GpuSpec) -> dict[str, float]:
+    n, steps, num_turns, way = (config.n, config.steps, config.turns, config.work)
     fragments, pairs = epilogue_store(M, n, 2, "wgmma"), n // 4
 
     def store() -> Iterator[Any]:
@@ -412,50 +377,45 @@ def _turns(config: Config, gpu: GpuSpec) -> dict[str, float]:
             yield ops.Alu(1)
             yield ops.GlobalStore("D", (0, 0), _part(fragments, pairs))
 
-    def multiply(idx: int) -> Any:
-        def program(cta: RoleContext) -> Iterator[Any]:
-            del cta
-            yield from _ready(n, idx)
-            yield ops.Syncthreads()
-            for turn in range(num_turns):
-                parity = (turn & 1) ^ (idx == 0)
-                if turn == WARM_TILES:
-                    yield ops.RangeStart(ops.Section.MAINLOOP)
-                yield ops.MbarrierWait("math_turn", idx, parity)
-                for _ in range(steps):
-                    yield from _math(n, idx)
-                    yield ops.WgmmaWaitGroup(1)
-                yield ops.MbarrierArrive("math_turn", 1 - idx)
-                yield ops.WgmmaWaitGroup(0)
-                yield ops.MbarrierWait("end_turn", idx, parity)
-                yield from store()
-                yield ops.MbarrierArrive("end_turn", 1 - idx)
-            yield ops.RangeEnd()
+    def multiply(idx: int, _cta: RoleContext) -> Iterator[Any]:
+        yield from _ready(n, idx)
+        yield ops.Syncthreads()
+        for turn in range(num_turns):
+            parity = (turn & 1) ^ (idx == 0)
+            if turn == WARM_TILES:
+                yield ops.RangeStart(ops.Section.MAINLOOP)
+            yield ops.MbarrierWait("math_turn", idx, parity)
+            for _ in range(steps):
+                yield from _math(n, idx)
+                yield ops.WgmmaWaitGroup(1)
+            yield ops.MbarrierArrive("math_turn", 1 - idx)
+            yield ops.WgmmaWaitGroup(0)
+            yield ops.MbarrierWait("end_turn", idx, parity)
+            yield from store()
+            yield ops.MbarrierArrive("end_turn", 1 - idx)
+        yield ops.RangeEnd()
 
-        return program
-
-    spans = _simulated(n, gpu, {"first": multiply(0), "second": multiply(1)})
+    spans = _simulated(n, gpu, {"first": partial(multiply, 0), "second": partial(multiply, 1)})
     return {"tile_cycles": float(np.mean(list(spans.values()))) / (num_turns - WARM_TILES) / 2.0}
 
 
-def _waits(config: Config, gpu: GpuSpec) -> dict[str, float]:
-    n = int(config["n"])
-    cycles = CODE[n, int(config["waits"])][2 * int(config["is_apart"]) + int(config["gives"])]
+def _waits(config: Row, gpu: GpuSpec) -> dict[str, float]:
+    n = config.n
+    cycles = CODE[n, config.waits][2 * config.is_apart + config.gives]
     code = cycles / gpu.warp_scheduler.dependent_cycles
 
-    def program(cta: RoleContext) -> Iterator[Any]:
-        del cta
+    def program(_cta: RoleContext) -> Iterator[Any]:
         yield from _ready(max(8, n), 0)
         yield ops.MbarrierArrive("math_turn", 0)
         yield ops.RangeStart(ops.Section.MAINLOOP)
         for _ in range(TWIN_STEPS):
-            for _ in range(int(config["waits"])):
+            for _ in range(config.waits):
                 yield ops.MbarrierWait("math_turn", 0, 0)
             yield ops.Alu(code / 2, is_chain=True)
             if n:
                 yield from _math(n, 0)
                 yield ops.WgmmaWaitGroup(1)
-            if config["gives"] == "1":
+            if config.gives:
                 yield ops.MbarrierArrive("end_turn", 0)
             yield ops.Alu(code / 2, is_chain=True)
         yield ops.RangeEnd()
@@ -484,10 +444,7 @@ def _simulated(n: int, gpu: GpuSpec, programs: Mapping[str, Any]) -> dict[str, f
         mbarriers=tuple(Mbarrier(name=name, num_arrivals=1, num_stages=2) for name in ("math_turn", "end_turn")),
         registers_per_thread=168, math_class="16bit", num_flops=2 * M * n * K,
     )  # fmt: skip
-    result = simulate(made, gpu, clock="max", l2="warm", recorded_sms=range(gpu.num_sms))
-    return {
-        role.role: sum(span.end_cycle - span.start_cycle for span in role.sections) for role in result.timeline.roles
-    }
+    return {name: sum(cycles) for name, cycles in range_cycles(made, gpu).items()}
 
 
 CODE: Mapping[tuple[int, int], tuple[int, int, int, int]] = {
@@ -500,18 +457,14 @@ CODE: Mapping[tuple[int, int], tuple[int, int, int, int]] = {
 """Cycles that a step's own instructions take, by N and waits: lanes alike, and with stages given back; lanes apart, too.
 Source: SASS of sm_90a, ``gpusim.evidence.toolchain.issue_latency``."""
 
-HOPPER = (9, 0)
-
 CASE = Case(
     name="turn_taking",
     question=__doc__,
-    columns=COLUMNS,
+    config_type=Row, launch=launch, check=check, num_repeats=3, predict=predict, fit=fit, includes=includes,
     groups={
-        name: Group(configs=configs, rank=3, least_capability=HOPPER)
+        name: Group(configs=configs, rank=3, least_capability=(9, 0))
         for name, configs in (("beside", beside), ("turns", turns), ("waits", waits))
     },
-    launch=launch,
-    check=check,
     values={
         "step_cycles": "SM cycles of a step, four wgmma: of the train, mean of its warps; of `waits`, of 128 behind 16",
         "turn_cycles": "SM cycles of a turn of the other warpgroup, 32 items, mean of its warps",
@@ -522,9 +475,5 @@ CASE = Case(
         "end_wait_cycles": "from there until its turn to store",
         "store_cycles": "from there until it has issued its stores",
     },
-    num_repeats=3,
-    predict=predict,
-    fit=fit,
     tiers={"step_cycles": 4, "turn_cycles": 4, "tile_cycles": 4},
-    includes=includes,
 )  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass
 from functools import cache
 from typing import Any
@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusim.evidence.cases.case import Case, Config, Group, Input, KernelLaunch, Output, Outputs, WrongAnswer, by_value
+from gpusim.evidence.cases.array import fragment_places
+from gpusim.evidence.cases.case import Case, Group, Input, KernelLaunch, Output, Outputs, WrongAnswer, by_value
 from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.output_check import wrong_if
 from gpusim.layout import tile_to_shape
 from gpusim.layout.layout import Layout
 from gpusim.layout.swizzle import ByteLayout, span_bytes
@@ -33,9 +35,7 @@ IMAGE_BYTES = 1024
 GMMA_WAVEFRONTS = "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_gmma.sum"
 NUM_GMMA = "sm__inst_executed_pipe_tensor_op_gmma.sum"
 METRICS = (
-    GMMA_WAVEFRONTS,
-    "sm__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_gmma.sum",
-    NUM_GMMA,
+    GMMA_WAVEFRONTS, "sm__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_gmma.sum", NUM_GMMA,
     "smsp__sass_inst_executed_op_shared_gmma.sum",
     "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_gmma.sum",
     "sm__pipe_tensor_type_hmma_hgmma_qgmma_imma_igmma_bmma_bgmma_cycles_active.sum",
@@ -126,37 +126,34 @@ class Row(ConfigRow):
         return kernel_name(self.source, self.dtype, self.majors, self.n)
 
 
-def _trains(source: str, dtype: str, n: int, **others: Any) -> list[Config]:
+def _trains(source: str, dtype: str, n: int, **others: Any) -> list[Row]:
     """A short train and a long one: their difference is the steady rate."""
-    return [Row(source, dtype, n, **others, num_groups=num_groups).text() for num_groups in (1, 8)]
+    return [Row(source, dtype, n, **others, num_groups=num_groups) for num_groups in (1, 8)]
 
 
-def every_n(seed: int) -> list[Config]:
+def every_n() -> list[Row]:
     """bf16, K-major, swizzle 128B: all N, A from shared memory and from registers."""
-    del seed  # a sweep, the same for every seed
     return [
         config for n in legal_wgmma_n(dtype_named("bf16")) for source in ("ss", "rs")
         for config in _trains(source, "bf16", n)
     ]  # fmt: skip
 
 
-def every_type(seed: int) -> list[Config]:
+def every_type() -> list[Row]:
     """The other types, at some N."""
-    del seed  # a sweep, the same for every seed
     return [
         config for dtype in ("fp8", "tf32", "int8") for n in SOME_N for source in ("ss", "rs")
         for config in _trains(source, dtype, n)
     ]  # fmt: skip
 
 
-def every_layout(seed: int) -> list[Config]:
+def every_layout() -> list[Row]:
     """bf16 with other swizzles, other k-steps of a span, and MN-major operands."""
-    del seed  # a sweep, the same for every seed
-    found: list[Config] = []
+    found: list[Row] = []
     for n in MN_MAJOR_N:
         for swizzle in ("none", "32B", "64B"):
             found += _trains("ss", "bf16", n, swizzle=swizzle)
-        found += [Row("ss", "bf16", n, k_step=k_step, num_groups=8).text() for k_step in (1, 3)]
+        found += [Row("ss", "bf16", n, k_step=k_step, num_groups=8) for k_step in (1, 3)]
         for swizzle in ("none", "32B", "64B", "128B"):
             for source, majors in (("ss", "mm"), ("ss", "km"), ("ss", "mk"), ("rs", "km")):
                 if majors[1] == "k" or n * 2 % max(16, span_bytes(swizzle)) == 0:
@@ -246,46 +243,40 @@ def operands(source: str, dtype: str, n: int, majors: str, swizzle: str, k_step:
     return made
 
 
-def _operands_of(config: Config) -> dict[str, Any]:
-    return operands(
-        config["source"], config["dtype"], int(config["n"]), config["majors"], config["swizzle"], int(config["k_step"])
-    )
+def _operands_of(config: Row) -> dict[str, Any]:
+    return operands(config.source, config.dtype, config.n, config.majors, config.swizzle, config.k_step)
 
 
-def launch(config: Config, is_counted: bool) -> KernelLaunch:
+def launch(config: Row, is_counted: bool) -> KernelLaunch:
     """One round where it is counted; more, of which the last is timed, otherwise."""
     made = _operands_of(config)
     num_rounds = 1 if is_counted else NUM_ROUNDS
     descriptors = np.array([made["a_descriptor"], made["b_descriptor"]], dtype="<u8")
-    others = np.array([made["a"].nbytes, made["b"].nbytes, int(config["num_groups"]), num_rounds], dtype="<u4")
-    num = int(config["n"]) // 2
-    dtype = "<i4" if config["dtype"] == "int8" else "<f4"
+    others = np.array([made["a"].nbytes, made["b"].nbytes, config.num_groups, num_rounds], dtype="<u4")
+    num = config.n // 2
+    dtype = "<i4" if config.dtype == "int8" else "<f4"
     return KernelLaunch(
-        kernel=config["kernel"],
+        kernel=config.kernel,
         arguments=(
             by_value(np.concatenate([descriptors.view(np.uint8), others.view(np.uint8)])),
             Input(made["a"]), Input(made["b"]), Input(made["a_rows"]),
             Output("d", np.full((num, 128), -1, dtype=dtype)), Output("times", np.full(2, -1, dtype="<i8")),
         ),
-        block=(128, 1, 1),
-        smem_bytes=made["a"].nbytes + made["b"].nbytes,
+        block=(128, 1, 1), smem_bytes=made["a"].nbytes + made["b"].nbytes,
     )  # fmt: skip
 
 
 def accumulators(product: NDArray[np.int64]) -> NDArray[np.int64]:
     """What each thread holds of the product (m, n), int64[n / 2, 128]: PTX's fragment of D."""
-    register, thread = np.arange(product.shape[1] // 2)[:, None], np.arange(128)
-    rows = thread // 32 * 16 + thread % 32 // 4 + register // 2 % 2 * 8
-    columns = register // 4 * 8 + thread % 4 * 2 + register % 2
-    return np.asarray(product[rows, columns])
+    return np.asarray(product[fragment_places(product.shape[1])])
 
 
-def num_wgmmas(config: Config) -> int:
+def num_wgmmas(config: Row) -> int:
     """Instructions of one round."""
-    return GROUP_WGMMAS * int(config["num_groups"])
+    return GROUP_WGMMAS * config.num_groups
 
 
-def check(config: Config, outputs: Outputs) -> dict[str, float]:
+def check(config: Row, outputs: Outputs) -> dict[str, float]:
     """The cycles of a round.
 
     Raises:
@@ -299,46 +290,39 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
             f"thread {thread} has {outputs['d'][register, thread]} in accumulator {register}, not {wanted[register, thread]}"
         )
     cycles = int(outputs["times"][0])
-    if cycles <= 0:
-        raise WrongAnswer(f"the clock says {cycles} cycles")
+    wrong_if(cycles <= 0, f"the clock says {cycles} cycles")
     return {"cycles": float(cycles)}
 
 
-def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
+def predict(config: Row, _gpu: GpuSpec) -> dict[str, float]:
     """Instructions (one a warp of the four) and wavefronts of one round."""
-    del gpu
-    atom = atom_of(config["source"], config["dtype"], int(config["n"]))
-    bits = dtype_named(config["dtype"]).bits
-    a = tile(M, config["majors"][0], config["swizzle"], bits) if config["source"] == "ss" else None
-    b = tile(int(config["n"]), config["majors"][1], config["swizzle"], bits)
+    atom = atom_of(config.source, config.dtype, config.n)
+    bits = dtype_named(config.dtype).bits
+    a = tile(M, config.majors[0], config.swizzle, bits) if config.source == "ss" else None
+    b = tile(config.n, config.majors[1], config.swizzle, bits)
     per_wgmma = wgmma_wavefronts(atom, (a, b))
     return {GMMA_WAVEFRONTS: float(num_wgmmas(config) * per_wgmma), NUM_GMMA: 4.0 * num_wgmmas(config)}
 
 
-def derive(row: Config) -> dict[str, float]:
+def derive(row: Mapping[str, str]) -> dict[str, float]:
     """Per instruction: wavefronts and cycles, the train's start and end included."""
     derived: dict[str, float] = {}
     for name, column in (("wavefronts_per_wgmma", GMMA_WAVEFRONTS), ("cycles_per_wgmma", "cycles")):
         if row.get(column):
-            derived[name] = float(row[column]) / num_wgmmas(row)
+            derived[name] = float(row[column]) / num_wgmmas(Row.of(row))
     return derived
 
 
 CASE = Case(
     name="wgmma_operands",
     question="What does a wgmma read from shared memory, and how long does it take?",
-    columns=("source", "dtype", "n", "majors", "swizzle", "k_step", "num_groups"),
+    config_type=Row, launch=launch, check=check, num_repeats=5, predict=predict, derive=derive, includes=includes,
     groups={
-        "every_n": Group(configs=every_n, metrics=METRICS, rank=2, least_capability=(9, 0)),
-        "every_type": Group(configs=every_type, metrics=METRICS, rank=3, least_capability=(9, 0)),
-        "every_layout": Group(configs=every_layout, metrics=METRICS, rank=4, least_capability=(9, 0)),
+        name: Group(configs=configs, metrics=METRICS, rank=rank, least_capability=(9, 0))
+        for name, configs, rank in (
+            ("every_n", every_n, 2), ("every_type", every_type, 3), ("every_layout", every_layout, 4),
+        )
     },
-    launch=launch,
-    check=check,
     values={"cycles": "SM cycles of the last round: from before the first wgmma to after the wait for all of them"},
-    num_repeats=5,
-    predict=predict,
     tiers={GMMA_WAVEFRONTS: 3, NUM_GMMA: 3},
-    derive=derive,
-    includes=includes,
-)
+)  # fmt: skip

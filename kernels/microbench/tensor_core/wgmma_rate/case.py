@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from itertools import product
 from typing import Any
@@ -13,20 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim import GpuSpec, WarpRole
-from gpusim.evidence.cases.case import (
-    Case,
-    Config,
-    Fitted,
-    FittedConstant,
-    Group,
-    Input,
-    KernelLaunch,
-    Output,
-    Outputs,
-    WrongAnswer,
-    by_value,
-    load_case,
-)
+from gpusim.evidence.cases import encode as codes
+from gpusim.evidence.cases.case import Case, Fitted, FittedConstant, Group, Outputs, WrongAnswer, load_case
+from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.launch_args import Input, KernelLaunch, Output, by_value
+from gpusim.evidence.cases.microbenchmark import cta_cycles
+from gpusim.evidence.cases.output_check import wrong_if
+from gpusim.evidence.cases.parameters import fitted_constant, median_line, medians
+from gpusim.evidence.cases.timing import NUM_REPEATS, SPAN_VALUES, train_cycles, train_lengths
 from gpusim.layout.swizzle import ByteLayout
 from gpusim.units import WARP_SIZE
 from gpusim.workload import ops as words
@@ -36,8 +30,8 @@ from gpusim.workload.smem.wgmma_operands import wgmma_descriptors, wgmma_wavefro
 
 operands = import_module(load_case("wgmma_operands").launch.__module__)
 """Shapes and images of operands are those of kernels/wgmma_operands."""
-rates = import_module(load_case("math_rate").launch.__module__)
-"""Trains are folded as those of kernels/math_rate."""
+draw, encode, decode = codes.draw, codes.encode, codes.decode
+"""For kernels/hopper_gemm, too."""
 
 DTYPES = ("bf16", "fp16", "tf32", "fp8", "int8")
 SOME_N = (8, 16, 24, 32, 48, 64, 96, 128, 160, 192, 224, 256)
@@ -134,31 +128,52 @@ def _struct(shape: Shape) -> str:
 # ---------------------------------------------------------------------------------------------- configs
 
 
-COLUMNS = ("question", "source", "dtype", "n", "majors", "data", "num_warpgroups", "is_own", "wgmmas_per_group",
-           "num_pending", "traffic_ways", "traffic_gap")  # fmt: skip
-"""``num_pending`` is the groups that a wait leaves in flight; empty where nothing is waited for but the end."""
+@dataclass(frozen=True)
+class Row(ConfigRow):
+    """One config; ``num_pending``: groups that a wait leaves in flight, empty where nothing is waited for but the end."""
+
+    question: str
+    source: str = ""
+    dtype: str = ""
+    n: int = 0
+    majors: str = ""
+    data: str = "random"
+    num_warpgroups: int = 1
+    is_own: int = 0
+    wgmmas_per_group: str = ""
+    num_pending: str = ""
+    traffic_ways: int = 0
+    traffic_gap: int = 0
+
+    @property
+    def shape(self) -> Shape:
+        """Of a wgmma."""
+        return self.source, self.dtype, self.majors, self.n
+
+    @property
+    def kernel(self) -> str:
+        """The entry point."""
+        name = shape_name(*self.shape)
+        if self.question == "wait":
+            return f"wait_{name}_g{self.wgmmas_per_group}_w{self.num_pending}"
+        if self.question == "issue":
+            return f"issue_{name}_{'groups' if self.wgmmas_per_group == '1' else 'group'}"
+        return self.question if self.question in OTHERS else f"rate_{name}"
 
 
-def _config(kernel: str, question: str, shape: Shape, **others: object) -> Config:
+def _row(question: str, shape: Shape, **others: Any) -> Row:
     source, dtype, majors, n = shape
-    told = {
-        "data": "random", "num_warpgroups": "1", "is_own": "0", "wgmmas_per_group": "", "num_pending": "",
-        "traffic_ways": "0", "traffic_gap": "0", **{name: str(value) for name, value in others.items()},
-    }  # fmt: skip
-    return {"kernel": kernel, "question": question, "source": source, "dtype": dtype, "n": str(n), "majors": majors, **told}
+    return Row(question, source, dtype, n, majors, **others)
 
 
-def _rate(question: str, shape: Shape, **others: object) -> Config:
-    is_one = question == "one"
-    return _config(
-        f"rate_{shape_name(*shape)}", question, shape, wgmmas_per_group=1 if is_one else STREAM_WGMMAS,
-        num_pending=0 if is_one else "", **others,
-    )  # fmt: skip
+def _rate(question: str, shape: Shape, **others: Any) -> Row:
+    if question == "one":
+        return _row(question, shape, wgmmas_per_group="1", num_pending="0", **others)
+    return _row(question, shape, wgmmas_per_group=str(STREAM_WGMMAS), **others)
 
 
-def every_shape(seed: int) -> list[Config]:
+def every_shape() -> list[Row]:
     """One warpgroup: a stream that nothing waits for, and each wgmma waited for."""
-    del seed  # a sweep, the same for every seed
     return [_rate("stream", shape) for shape in shapes()] + [_rate("one", shape) for shape in shapes() if shape in ALONE]
 
 
@@ -170,9 +185,8 @@ TOGETHER: tuple[Shape, ...] = (
 )  # fmt: skip
 
 
-def warpgroups(seed: int) -> list[Config]:
+def warpgroups() -> list[Row]:
     """Two and three warpgroups at once, on the same operands and each on its own."""
-    del seed  # a sweep, the same for every seed
     return [
         _rate(question, shape, num_warpgroups=num, is_own=is_own)
         for question, num, is_own, shape in product(("stream", "one"), (2, 3), (0, 1), TOGETHER)
@@ -187,9 +201,8 @@ LOADS = (*product((1,), (0, 24, 48, 96, 192, 384, 768, 1536)), *product((2, 4, 8
 """Wavefronts of each load; cycles from one batch of eight to the next, of each warp."""
 
 
-def traffic(seed: int) -> list[Config]:
+def traffic() -> list[Row]:
     """Four warps load from shared memory beside one or two warpgroups, or alone."""
-    del seed  # a sweep, the same for every seed
     found = [
         _rate("traffic", shape, num_warpgroups=num, traffic_ways=ways, traffic_gap=gap)
         for shape, num, (ways, gap) in product(BESIDE, (1, 2), LOADS)
@@ -198,34 +211,27 @@ def traffic(seed: int) -> list[Config]:
     return found + [_rate("traffic", alone, num_warpgroups=0, traffic_ways=ways, traffic_gap=gap) for ways, gap in LOADS]
 
 
-def waits(seed: int) -> list[Config]:
+def waits() -> list[Row]:
     """Groups of one to eight, of which none, one or two stay in flight behind the wait of the next."""
-    del seed  # a sweep, the same for every seed
     return [
-        _config(f"wait_{shape_name(*shape)}_g{num}_w{pending}", "wait", shape, wgmmas_per_group=num, num_pending=pending)
+        _row("wait", shape, wgmmas_per_group=str(num), num_pending=str(pending))
         for shape, (num, pending) in product(BEHIND, WAITS)
     ]
 
 
-def issue(seed: int) -> list[Config]:
+def issue() -> list[Row]:
     """The clock after each of eight wgmma in a row, in groups of one and in one group."""
-    del seed  # a sweep, the same for every seed
-    return [
-        _config(f"issue_{shape_name(*shape)}_{kind}", "issue", shape, wgmmas_per_group=num)
-        for shape, (kind, num) in product(BEHIND, (("groups", 1), ("group", NUM_ISSUED)))
-    ]
+    return [_row("issue", shape, wgmmas_per_group=str(num)) for shape, num in product(BEHIND, (1, NUM_ISSUED))]
 
 
-def zeros(seed: int) -> list[Config]:
+def zeros() -> list[Row]:
     """Operands of zeros: cycles must be those of random ones."""
-    del seed  # a sweep, the same for every seed
     return [_rate(question, shape, data="zeros") for shape in BEHIND for question in ("stream", "one")]
 
 
-def others(seed: int) -> list[Config]:
+def others() -> list[Row]:
     """Fences where nothing is outstanding, and looks at the clock, of one and two warpgroups."""
-    del seed  # a sweep, the same for every seed
-    return [_config(kernel, kernel, ("", "", "", 0), num_warpgroups=num) for kernel, num in product(OTHERS, (1, 2))]
+    return Row.sweep(question=OTHERS, num_warpgroups=(1, 2))
 
 
 # ---------------------------------------------------------------------------------------------- operands
@@ -247,44 +253,6 @@ def tile(rows: int, major: str, dtype: str) -> ByteLayout:
     if not isinstance(layout, ByteLayout):
         raise TypeError(f"kernels/wgmma_operands gave {layout}")
     return layout
-
-
-def draw(rows: int, num_k: int, dtype: str, salt: int) -> NDArray[np.float64]:
-    """Normal numbers as the type has them, float64[rows, num_k], the same every time."""
-    drawn = np.random.default_rng([rows, num_k, salt]).normal(size=(rows, num_k))
-    if dtype == "int8":
-        return np.rint(40.0 * drawn).clip(-127, 127)
-    return decode(encode(drawn, dtype), dtype)
-
-
-def encode(values: NDArray[np.float64], dtype: str) -> NDArray[Any]:
-    """Numbers as the bits of elements, fractions cut off: uint8, uint16 or uint32[rows, k]."""
-    words32 = values.astype("<f4").view("<u4")
-    if dtype == "bf16":
-        return np.asarray((words32 >> 16).astype("<u2"))
-    if dtype == "fp16":
-        return np.asarray(values.astype("<f2").view("<u2"))
-    if dtype == "tf32":
-        return np.asarray(words32 & np.uint32(0xFFFFE000))
-    if dtype == "int8":
-        return np.asarray(values.astype("i1").view("u1"))
-    exponent = (words32 >> 23 & 0xFF).astype(np.int64) - 127 + 7
-    code = np.where(exponent < 1, 0, exponent << 3 | (words32 >> 20 & 7))
-    return np.asarray((code | words32 >> 31 << 7).astype("u1"))
-
-
-def decode(bits: NDArray[Any], dtype: str) -> NDArray[np.float64]:
-    """What :func:`encode` gave, as numbers."""
-    if dtype == "bf16":
-        return (bits.astype("<u4") << 16).view("<f4").astype(np.float64)
-    if dtype == "fp16":
-        return bits.view("<f2").astype(np.float64)
-    if dtype == "tf32":
-        return bits.view("<f4").astype(np.float64)
-    if dtype == "int8":
-        return bits.view("i1").astype(np.float64)
-    size = (1 + (bits & 7) / 8) * 2.0 ** ((bits >> 3 & 15).astype(np.float64) - 7)
-    return np.where(bits & 0x7F == 0, 0.0, np.where(bits & 0x80, -size, size))
 
 
 def image(values: NDArray[np.float64], dtype: str, layout: ByteLayout) -> NDArray[np.uint8]:
@@ -332,48 +300,47 @@ def operands_of(source: str, dtype: str, majors: str, n: int, data: str) -> dict
     return made
 
 
-def shape_of(config: Config) -> Shape:
-    """The shape of a config."""
-    return config["source"], config["dtype"], config["majors"], int(config["n"])
+def shape_of(row: Mapping[str, str]) -> Shape:
+    """The shape of a row."""
+    return Row.of(row).shape
 
 
-def lengths_of(config: Config) -> NDArray[np.uint32]:
+def lengths_of(config: Row) -> NDArray[np.uint32]:
     """Groups of each train; of eight wgmma in a row there are as many trains, of one length."""
-    if config["question"] in ("issue", "clocks"):
-        return np.full(2 * rates.NUM_REPEATS, 1, dtype=np.uint32)
-    return np.asarray(rates.train_lengths(*LENGTHS[config["question"]]))
+    if config.question in ("issue", "clocks"):
+        return np.full(2 * NUM_REPEATS, 1, dtype=np.uint32)
+    return train_lengths(*LENGTHS[config.question])
 
 
-def launch(config: Config, is_counted: bool) -> KernelLaunch:
+def launch(config: Row) -> KernelLaunch:
     """One CTA: the warpgroups that multiply, and four warps behind them where there is traffic."""
-    del is_counted  # nothing is counted
-    lengths, kind = lengths_of(config), config["question"]
+    lengths, kind = lengths_of(config), config.question
     if kind in OTHERS:
-        num_stamps, num_warps = NUM_ISSUED + 2 if kind == "clocks" else 2, NUM_WARPS * int(config["num_warpgroups"])
+        num_stamps, num_warps = NUM_ISSUED + 2 if kind == "clocks" else 2, NUM_WARPS * config.num_warpgroups
         times = Output("times", np.full((len(lengths), num_warps, num_stamps), -1, dtype="<i8"))
         inputs = (Input(lengths),) if kind == "fences" else ()
         arguments: tuple[Any, ...] = (np.uint32(len(lengths)), *inputs, times)
-        return KernelLaunch(kernel=config["kernel"], arguments=arguments, block=(WARP_SIZE * num_warps, 1, 1))
-    made = operands_of(*shape_of(config), config["data"])
-    num_groups, has_traffic = int(config["num_warpgroups"]), kind == "traffic"
+        return KernelLaunch(kernel=config.kernel, arguments=arguments, block=(WARP_SIZE * num_warps, 1, 1))
+    made = operands_of(*config.shape, config.data)
+    num_groups, has_traffic = config.num_warpgroups, kind == "traffic"
     numbers = [
-        made["a_step"], made["b_step"], made["a"].nbytes, made["b"].nbytes, num_groups, int(config["is_own"]), len(lengths),
-        int(kind == "one"), int(config["traffic_ways"]), int(config["traffic_gap"]),
+        made["a_step"], made["b_step"], made["a"].nbytes, made["b"].nbytes, num_groups, config.is_own, len(lengths),
+        int(kind == "one"), config.traffic_ways, config.traffic_gap,
     ]  # fmt: skip
     descriptors = np.array([made["a_descriptor"], made["b_descriptor"]], dtype="<u8")
     num_warps = NUM_WARPS * num_groups
-    dtype = "<i4" if config["dtype"] == "int8" else "<f4"
+    dtype = "<i4" if config.dtype == "int8" else "<f4"
     shape = (len(lengths), max(num_warps, 1), NUM_ISSUED + 2 if kind == "issue" else 2)
     arguments = (
         by_value(np.concatenate([descriptors.view(np.uint8), np.array(numbers, dtype="<u4").view(np.uint8)])),
         *(() if kind == "issue" else (Input(lengths),)), Input(made["a"]), Input(made["b"]), Input(made["a_rows"]),
-        Output("d", np.full((max(num_groups, 1), 128, int(config["n"]) // 2), -1, dtype=dtype)),
+        Output("d", np.full((max(num_groups, 1), 128, config.n // 2), -1, dtype=dtype)),
         Output("times", np.full(shape, -1, dtype="<i8")),
-        *((Output("traffic", np.full((TRAFFIC_WARPS, 3), -1, dtype="<i8")),) if config["kernel"].startswith("rate") else ()),
+        *((Output("traffic", np.full((TRAFFIC_WARPS, 3), -1, dtype="<i8")),) if config.kernel.startswith("rate") else ()),
     )  # fmt: skip
-    copies = num_groups if config["is_own"] == "1" else 1
+    copies = num_groups if config.is_own else 1
     return KernelLaunch(
-        kernel=config["kernel"], arguments=arguments,
+        kernel=config.kernel, arguments=arguments,
         block=(WARP_SIZE * (num_warps + (TRAFFIC_WARPS if has_traffic else 0)), 1, 1),
         smem_bytes=copies * (made["a"].nbytes + made["b"].nbytes) + (TRAFFIC_BYTES if has_traffic else 0),
     )  # fmt: skip
@@ -386,21 +353,21 @@ TOLERANCES = {"bf16": 1e-4, "fp16": 1e-4, "tf32": 1e-4, "fp8": 1.5e-2, "int8": 0
 """Of a sum, as a part of the sum of its products' sizes; fp8 sums keep some 13 bits behind the leading one."""
 
 
-def num_wgmmas(config: Config, length: int) -> NDArray[np.int64]:
+def num_wgmmas(config: Row, length: int) -> NDArray[np.int64]:
     """How many wgmma of a train take each step of k, int64[4]."""
-    per_group = NUM_ISSUED if config["question"] == "issue" else int(config["wgmmas_per_group"])
+    per_group = NUM_ISSUED if config.question == "issue" else int(config.wgmmas_per_group)
     return length * np.bincount(np.arange(per_group) % STREAM_WGMMAS, minlength=STREAM_WGMMAS)
 
 
-def check_sums(config: Config, sums: NDArray[Any]) -> None:
+def check_sums(config: Row, sums: NDArray[Any]) -> None:
     """Hold the accumulators of every warpgroup against the product.
 
     Raises:
         WrongAnswer: they are not the sum that the last train must leave.
     """
-    made, counts = operands_of(*shape_of(config), config["data"]), num_wgmmas(config, int(lengths_of(config)[-1]))
+    made, counts = operands_of(*config.shape, config.data), num_wgmmas(config, int(lengths_of(config)[-1]))
     wanted, sizes = (operands.accumulators(np.tensordot(counts, made[name], 1)).T for name in ("products", "sizes"))
-    is_wrong = ~(np.abs(sums - wanted) <= TOLERANCES[config["dtype"]] * sizes)
+    is_wrong = ~(np.abs(sums - wanted) <= TOLERANCES[config.dtype] * sizes)
     if is_wrong.any():
         group, thread, register = (int(where[0]) for where in np.nonzero(is_wrong))
         raise WrongAnswer(
@@ -415,21 +382,20 @@ def traffic_rate(told: NDArray[np.int64], ways: int) -> float:
     Raises:
         WrongAnswer: a warp did not load.
     """
-    if (told[:, :2] <= 0).any():
-        raise WrongAnswer("a warp that loads beside has not told how often")
+    wrong_if((told[:, :2] <= 0).any(), "a warp that loads beside has not told how often")
     return float(((TRAFFIC_BATCH * ways + 1) * told[:, 0] / told[:, 1]).sum())
 
 
-def check(config: Config, outputs: Outputs) -> dict[str, float]:
+def check(config: Row, outputs: Outputs) -> dict[str, float]:
     """Times of the trains, cycles of a wgmma, the traffic beside.
 
     Raises:
         WrongAnswer: sums that are not the product's, or clocks that stand still.
     """
-    kind, values = config["question"], {}
+    kind, values = config.question, {}
     if kind == "traffic":
-        values["traffic_wavefronts_per_cycle"] = traffic_rate(outputs["traffic"], int(config["traffic_ways"]))
-        if config["num_warpgroups"] == "0":
+        values["traffic_wavefronts_per_cycle"] = traffic_rate(outputs["traffic"], config.traffic_ways)
+        if not config.num_warpgroups:
             return values
     if kind == "clocks":
         return {"cycles_each": issue_values(outputs["times"])["after_wait"] / (NUM_ISSUED + 1)}
@@ -438,10 +404,10 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
     if kind == "issue":
         return values | issue_values(outputs["times"])
     lengths = lengths_of(config)
-    values |= rates.spans(outputs["times"], lengths)
+    values |= train_cycles(outputs["times"], lengths)
     num_rounds = int(lengths.max()) - int(lengths.min())
     slope = (values["long_cycles"] - values["short_cycles"]) / num_rounds
-    return values | {"cycles_each": slope / (NUM_FENCES if kind == "fences" else int(config["wgmmas_per_group"]))}
+    return values | {"cycles_each": slope / (NUM_FENCES if kind == "fences" else int(config.wgmmas_per_group))}
 
 
 def issue_values(stamps: NDArray[np.int64]) -> dict[str, float]:
@@ -450,8 +416,7 @@ def issue_values(stamps: NDArray[np.int64]) -> dict[str, float]:
     Raises:
         WrongAnswer: the clock stands still.
     """
-    if (stamps <= 0).any() or (np.diff(stamps, axis=-1) <= 0).any():
-        raise WrongAnswer("the clock stands still")
+    wrong_if((stamps <= 0).any() or (np.diff(stamps, axis=-1) <= 0).any(), "the clock stands still")
     since = np.median((stamps[2:, :, 1:] - stamps[2:, :, :1]).reshape(-1, NUM_ISSUED + 1), axis=0)
     return {name: float(cycles) for name, cycles in zip(STAMPS, since, strict=True)}
 
@@ -462,19 +427,19 @@ STAMPS = (*(f"after_wgmma_{i}" for i in range(1, NUM_ISSUED + 1)), "after_wait")
 # ---------------------------------------------------------------------------------------------- the simulator
 
 
-def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
+def predict(config: Row, gpu: GpuSpec) -> dict[str, float]:
     """The twin in the simulator's words; nothing where loads compete, as it has no such mechanism."""
-    kind, num_groups = config["question"], int(config["num_warpgroups"])
+    kind, num_groups = config.question, config.num_warpgroups
     if kind in ("traffic", "clocks") or not gpu.tensor_core.wgmma_flops_per_cycle:
         return {}
     if kind == "fences":
         return {"cycles_each": _simulated_fences(num_groups, gpu)}
-    source, dtype, majors, n = shape_of(config)
+    source, dtype, majors, n = config.shape
     atom = operands.atom_of(source, dtype, n)
     a = tile(operands.M, majors[0], dtype) if source == "ss" else None
     if wgmma_wavefronts(atom, (a, tile(n, majors[1], dtype))) != wgmma_wavefronts(atom):
         return {}  # the word for a wgmma says nothing of how its operands lie
-    per_group, pending = int(config["wgmmas_per_group"]), config["num_pending"]
+    per_group, pending = int(config.wgmmas_per_group), config.num_pending
     if kind == "issue":
         return _simulated_issue(atom, per_group, gpu)
     short, long = LENGTHS[kind]
@@ -504,7 +469,7 @@ def _group(atom: MmaAtom, num: int) -> Iterator[words.Op]:
 def _cycles(program: Any, num_warpgroups: int, gpu: GpuSpec) -> float:
     """Of warpgroups that all do the same."""
     roles = [WarpRole(name=f"group{i}", num_warps=NUM_WARPS, program=program) for i in range(num_warpgroups)]
-    return float(rates.simulated_cycles(gpu, roles))
+    return cta_cycles(gpu, *roles)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -520,8 +485,7 @@ class Train:
 def _simulated(train: Train, length: int, num_warpgroups: int, gpu: GpuSpec) -> float:
     """Cycles of a train of so many groups and turns."""
 
-    def program(cta: Any) -> Any:
-        del cta  # there is one
+    def program(_cta: Any) -> Any:
         for _ in range(length):
             yield from _group(train.atom, train.per_group)
             if train.pending >= 0:
@@ -535,38 +499,29 @@ def _simulated(train: Train, length: int, num_warpgroups: int, gpu: GpuSpec) -> 
 def _simulated_fences(num_warpgroups: int, gpu: GpuSpec) -> float:
     """Cycles of a fence."""
 
-    def program_of(num: int) -> Any:
-        def program(cta: Any) -> Any:
-            del cta  # there is one
-            for _ in range(num):
-                for _ in range(NUM_FENCES):
-                    yield words.WgmmaFence()
-                yield words.Alu(BRANCH_INSTRUCTIONS, is_chain=True)
+    def program(num: int, _cta: Any) -> Any:
+        for _ in range(num):
+            yield from [words.WgmmaFence()] * NUM_FENCES
+            yield words.Alu(BRANCH_INSTRUCTIONS, is_chain=True)
 
-        return program
-
-    short, long = (_cycles(program_of(num), num_warpgroups, gpu) for num in LENGTHS["fences"])
+    short, long = (_cycles(partial(program, num), num_warpgroups, gpu) for num in LENGTHS["fences"])
     return (long - short) / (NUM_FENCES * (LENGTHS["fences"][1] - LENGTHS["fences"][0]))
 
 
 def _simulated_issue(atom: MmaAtom, per_group: int, gpu: GpuSpec) -> dict[str, float]:
     """Where the issuing warps stand after each of eight wgmma, and after the wait for all."""
 
-    def program_of(num: int, waits: bool) -> Any:
-        def program(cta: Any) -> Any:
-            del cta  # there is one
-            yield words.WgmmaFence()
-            for idx in range(num):
-                yield words.Wgmma(atom, 1)
-                if (idx + 1) % per_group == 0:
-                    yield words.WgmmaCommitGroup()
-            if waits:
-                yield words.WgmmaWaitGroup(0)
-
-        return program
+    def program(num: int, waits: bool, _cta: Any) -> Any:
+        yield words.WgmmaFence()
+        for idx in range(num):
+            yield words.Wgmma(atom, 1)
+            if (idx + 1) % per_group == 0:
+                yield words.WgmmaCommitGroup()
+        if waits:
+            yield words.WgmmaWaitGroup(0)
 
     return {
-        stamp: _cycles(program_of(min(number, NUM_ISSUED), stamp == "after_wait"), 1, gpu)
+        stamp: _cycles(partial(program, min(number, NUM_ISSUED), stamp == "after_wait"), 1, gpu)
         for number, stamp in enumerate(STAMPS, 1)
     }
 
@@ -616,11 +571,6 @@ def _class_of(row: Mapping[str, str]) -> str:
     return str(operands.atom_of(row["source"], row["dtype"], int(row["n"])).rate_class)
 
 
-def _line(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    slope, start = rates.line([x for x, _ in points], [y for _, y in points])
-    return slope, start
-
-
 def pace_of(rows: Sequence[Mapping[str, str]]) -> Pace:
     """Lines through the streams of one warpgroup: over n where arithmetic decides, over wavefronts where operands do."""
     streams = [
@@ -632,12 +582,12 @@ def pace_of(rows: Sequence[Mapping[str, str]]) -> Pace:
     for name in dict.fromkeys(map(_class_of, streams)):
         mine = [row for row in streams if _class_of(row) == name]
         wide = [(int(row["n"]), float(row["cycles_each"])) for row in mine if int(row["n"]) >= LEAST_N]
-        per_n[name], start = _line(wide)
+        per_n[name], start = median_line(wide)
         for row in mine:
             n, cycles = int(row["n"]), float(row["cycles_each"])
             if row["source"] == "ss" and n < LEAST_N and cycles > per_n[name] * n + start + 1.0:  # slower than arithmetic
                 bound.append((_wavefronts(row), cycles))
-    per_wavefront, _ = _line(bound)
+    per_wavefront, _ = median_line(bound)
     without = Pace(per_n, per_wavefront, 0.0)
     over = [float(row["cycles_each"]) - without.cycles(row) for row in streams]
     overhead = float(np.median(over)) if over else float("nan")
@@ -684,7 +634,7 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
         and row["traffic_gap"] == "0" and row.get("traffic_wavefronts_per_cycle") and row.get("cycles_each")
         and int(row["n"]) >= LEAST_N and pace.operands(row) < pace.arithmetic(row)
     ]  # fmt: skip
-    return list(rates.medians({
+    return medians({
         **found,
         "tensor_core.wgmma_conflict_load_cycles": (
             switches,
@@ -711,7 +661,7 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
         "tensor_core.wgmma_max_groups": (
             _depths(rows, pace), "groups of one issued before the first that takes as long as a stream's"
         ),
-    }))  # fmt: skip
+    })  # fmt: skip
 
 
 def fitted_constants(rows: Sequence[Mapping[str, str]], gpu: GpuSpec) -> list[FittedConstant]:
@@ -720,15 +670,13 @@ def fitted_constants(rows: Sequence[Mapping[str, str]], gpu: GpuSpec) -> list[Fi
     for row in rows:
         is_lone = row["question"] in ROUND_CYCLES and row["num_warpgroups"] == "1" and row["num_pending"] == "0"
         if is_lone and row.get("cycles_each"):
-            each = predict({name: row[name] for name in ("kernel", *COLUMNS)}, gpu).get("cycles_each")
+            each = predict(Row.of(row), gpu).get("cycles_each")
             if each is not None:
                 beyond = (float(row["cycles_each"]) - each) * int(row["wgmmas_per_group"])
                 key = (row["question"], row["source"])
                 left.setdefault(key, []).append(ROUND_CYCLES[key[0]][key[1]] + beyond)  # what stands there cancels
     how = "one warpgroup that waits for every group: cycles of a round beyond the twin's, median"
-    return [
-        FittedConstant(name="ROUND_CYCLES", key=key, value=float(np.median(values)), how=how) for key, values in left.items()
-    ]
+    return [one for key, values in left.items() for one in fitted_constant("ROUND_CYCLES", values, how, *key)]
 
 
 def _atom_k(rate_class: str) -> int:
@@ -756,35 +704,23 @@ def _depths(rows: Sequence[Mapping[str, str]], pace: Pace) -> list[float]:
     return found
 
 
-def _hopper(configs: Any, rank: int) -> Group:
-    return Group(configs=configs, rank=rank, least_capability=(9, 0))
-
-
 CASE = Case(
     name="wgmma_rate",
     question="How long is a wgmma alone and in a row, when does its warp stall, and what do others do to it?",
-    columns=COLUMNS,
+    config_type=Row, launch=launch, check=check, num_repeats=3, predict=predict, fit=fit, fitted_constants=fitted_constants,
+    includes=includes,
     groups={
-        "every_shape": _hopper(every_shape, 2),
-        "warpgroups": _hopper(warpgroups, 2),
-        "waits": _hopper(waits, 2),
-        "issue": _hopper(issue, 2),
-        "traffic": _hopper(traffic, 3),
-        "zeros": _hopper(zeros, 4),
-        "others": _hopper(others, 4),
+        name: Group(configs=configs, rank=rank, least_capability=(9, 0))
+        for name, configs, rank in (
+            ("every_shape", every_shape, 2), ("warpgroups", warpgroups, 2), ("waits", waits, 2), ("issue", issue, 2),
+            ("traffic", traffic, 3), ("zeros", zeros, 4), ("others", others, 4),
+        )
     },
-    launch=launch,
-    check=check,
     values={
-        **rates.SPAN_VALUES,
+        **SPAN_VALUES,
         "cycles_each": "SM cycles of a wgmma of one warpgroup (a fence, a look at the clock): the slope between trains",
         "traffic_wavefronts_per_cycle": "of all warps that load beside, from their first load to their last",
         **dict.fromkeys(STAMPS, "SM cycles from before the fence to here; the median of warps and trains"),
     },
-    num_repeats=3,
-    predict=predict,
     tiers={"cycles_each": 4, "after_wait": 2},
-    fit=fit,
-    fitted_constants=fitted_constants,
-    includes=includes,
-)
+)  # fmt: skip

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -10,21 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim import Buffer, Launch, Mbarrier, WarpRole, load_gpu, simulate
-from gpusim.evidence.cases.case import (
-    Case,
-    Config,
-    FittedConstant,
-    Group,
-    Input,
-    KernelLaunch,
-    MappedTensor,
-    Output,
-    Outputs,
-    Scratch,
-    WrongAnswer,
-    by_value,
-)
-from gpusim.evidence.cases.tile_walk import grid_include
+from gpusim.evidence.cases.array import read_only
+from gpusim.evidence.cases.case import Case, FittedConstant, Group, Outputs, WrongAnswer
+from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.launch_args import Input, KernelLaunch, MappedTensor, Output, Scratch, by_value
+from gpusim.evidence.cases.microbenchmark import chained_code
+from gpusim.evidence.cases.output_check import wrong_if
+from gpusim.evidence.cases.parameters import fitted_constant
+from gpusim.evidence.cases.tile_walk import ADDEND, MULTIPLIER, grid_include, random_words
 from gpusim.machine.config import GpuSpec
 from gpusim.machine.dispatcher import first_sms
 from gpusim.workload import ops
@@ -49,7 +43,6 @@ NUM_REHEARSED = 8
 """Steps."""
 PAGE_BYTES = 2 << 20
 NUM_PAGES = 4096
-MULTIPLIER, ADDEND = 0x9E3779B1, 0x7F4A7C15
 FLAG_WORDS = 32 + 32 + 64 + 256
 WAYS = ("none", "loads", "bulk")
 """To touch a page."""
@@ -60,81 +53,89 @@ LONG_STEPS = 64
 
 READ = "lts__t_sectors_srcunit_tex_op_read.sum"
 METRICS = (READ, "lts__t_requests_srcunit_tex_op_read.sum", "lts__t_sectors_srcunit_tex_op_read_lookup_miss.sum")
-DEFAULTS = {
-    "pattern": "wide_12", "source": "l2", "a_rows": "128", "b_rows": "128", "stages": "4", "steps": "8", "wrap": "8",
-    "pitch_bytes": "4096", "math_cycles": "0", "live": "132", "rehearsal": "1", "prefetch": "1", "evict_by": "none",
-    "touch_by": "none", "prepared_by": "own", "repeat": "0",
-}  # fmt: skip
-COLUMNS = tuple(DEFAULTS)
 
 
 # ---------------------------------------------------------------------------------------------- configs
 
 
-def config_of(**columns: object) -> Config:
-    """A config as text; columns that are not given have their default."""
-    unknown = set(columns) - set(COLUMNS)
-    assert not unknown, unknown
-    return {"kernel": "first", **DEFAULTS, **{name: str(value) for name, value in columns.items()}}
+@dataclass(frozen=True, kw_only=True)
+class Row(ConfigRow):
+    """One config, with its defaults."""
+
+    kernel: str = "first"
+    pattern: str = "wide_12"
+    source: str = "l2"
+    a_rows: int = 128
+    b_rows: int = 128
+    stages: int = 4
+    steps: int = 8
+    wrap: int = 8
+    pitch_bytes: int = 4096
+    math_cycles: int = 0
+    live: int = 132
+    rehearsal: int = 1
+    prefetch: int = 1
+    evict_by: str = "none"
+    touch_by: str = "none"
+    prepared_by: str = "own"
+    repeat: int = 0
+
+    @property
+    def stage_bytes(self) -> int:
+        """A's box and B's."""
+        return (self.a_rows + self.b_rows) * ROW_BYTES
 
 
-PREPARED: tuple[dict[str, object], ...] = (
-    {},
-    {"evict_by": "loads"},
-    {"evict_by": "bulk"},
-    {"evict_by": "bulk", "touch_by": "bulk"},
-    {"evict_by": "loads", "touch_by": "loads"},
-    {"prefetch": 0},
-    {"rehearsal": 0},
+PREPARED: tuple[dict[str, Any], ...] = (
+    {}, {"evict_by": "loads"}, {"evict_by": "bulk"}, {"evict_by": "bulk", "touch_by": "bulk"},
+    {"evict_by": "loads", "touch_by": "loads"}, {"prefetch": 0}, {"rehearsal": 0},
     {"evict_by": "bulk", "prefetch": 0, "rehearsal": 0},
-)
+)  # fmt: skip
 """All warm; other pages in between; own pages again; one thing cold at a time; all cold."""
-PLACES: tuple[dict[str, object], ...] = (
+PLACES: tuple[dict[str, Any], ...] = (
     {"pattern": "own", "pitch_bytes": 8192},
     *({"pattern": "wide_12", "pitch_bytes": pitch} for pitch in (4096, 16384, 65536)),
     {"pattern": "tall_33", "pitch_bytes": 8192},
 )
 
 
-def _wrap(place: Config | dict[str, object], source: str) -> int:
+def _wrap(place: dict[str, Any], source: str) -> int:
     """Steps of tiles that lie in L2, all of them: fewer where nobody shares."""
     return 4 if place.get("pattern") == "own" and source == "l2" else 8
 
 
-def first(seed: int) -> list[Config]:
+def first() -> list[Row]:
     """First stages, by what is warm, where tiles lie, who shares them and in how many pages they are."""
-    del seed  # a sweep, the same for every seed
     return [
-        config_of(source=source, stages=stages, wrap=_wrap(place, source), repeat=repeat, **place, **prepared)
+        Row(source=source, stages=stages, wrap=_wrap(place, source), repeat=repeat, **place, **prepared)
         for source in ("l2", "memory") for place in PLACES for prepared in PREPARED for stages in (1, 4)
         for repeat in (0, 1)
     ]  # fmt: skip
 
 
-def launched(seed: int) -> list[Config]:
+def launched() -> list[Row]:
     """First stages as CTAs of a launch have them that is behind another one, and finds L2 full of other lines."""
-    del seed  # a sweep, the same for every seed
     return [
-        {**config_of(source="memory", stages=stages, prepared_by="launch", repeat=repeat, rehearsal=0, prefetch=0, **place),
-         "kernel": "flush"}
+        Row(
+            kernel="flush", source="memory", stages=stages, prepared_by="launch", repeat=repeat, rehearsal=0, prefetch=0,
+            **place,
+        )
         for place in PLACES for stages in (1, 4) for repeat in (0, 1, 2)
     ]  # fmt: skip
 
 
-def alone(seed: int) -> list[Config]:
+def alone() -> list[Row]:
     """First stages of a few SMs, each its own tiles."""
-    del seed  # a sweep, the same for every seed
     return [
-        config_of(source=source, stages=1, live=live, wrap=_wrap(PLACES[0], source), repeat=repeat, **PLACES[0], **prepared)
+        Row(source=source, stages=1, live=live, wrap=_wrap(PLACES[0], source), repeat=repeat, **PLACES[0], **prepared)
         for source in ("l2", "memory") for prepared in PREPARED[:3] for live in (1, 8, 33, 66) for repeat in (0, 1)
     ]  # fmt: skip
 
 
-def steady(seed: int) -> list[Config]:
+def steady() -> list[Row]:
     """Steps of each SM: orders, tiles, stages, math; out of L2 and out of memory."""
-    del seed  # a sweep, the same for every seed
     near = [
-        config_of(
+        Row(
             pattern=pattern, b_rows=b, stages=stages, steps=160, wrap=2 if pattern == "own" else 8, math_cycles=math,
             prepared_by="all",
         )
@@ -142,7 +143,7 @@ def steady(seed: int) -> list[Config]:
         for math in (0, 3 * b)
     ]  # fmt: skip
     far = [
-        config_of(
+        Row(
             pattern=pattern, source="memory", b_rows=b, stages=stages, steps=120, wrap=120, pitch_bytes=16384,
             math_cycles=math, prepared_by="all",
         )
@@ -151,11 +152,10 @@ def steady(seed: int) -> list[Config]:
     return near + far
 
 
-def growth(seed: int) -> list[Config]:
+def growth() -> list[Row]:
     """Sectors of walks of more and more steps, with math that leaves the slices room."""
-    del seed  # a sweep, the same for every seed
     return [
-        config_of(
+        Row(
             pattern=pattern, source=source, b_rows=256, steps=steps, wrap=8 if source == "l2" else 120,
             pitch_bytes=4096 if source == "l2" else 16384, math_cycles=1024, prepared_by="all",
         )
@@ -166,22 +166,22 @@ def growth(seed: int) -> list[Config]:
 # ---------------------------------------------------------------------------------------------- who walks what
 
 
-def panels(config: Config) -> list[tuple[int, int]]:
+def panels(config: Row) -> list[tuple[int, int]]:
     """(panel of A, panel of B) of each CTA.
 
-    >>> panels(config_of(pattern="wide_12"))[13], panels(config_of(pattern="tall_33"))[34]
+    >>> panels(Row(pattern="wide_12"))[13], panels(Row(pattern="tall_33"))[34]
     ((1, 1), (1, 1))
     """
-    kind, _, size = config["pattern"].partition("_")
+    kind, _, size = config.pattern.partition("_")
     if kind == "own":
         return [(cta, cta) for cta in range(NUM_CTAS)]
     pairs = [divmod(cta, int(size)) for cta in range(NUM_CTAS)]
     return pairs if kind == "wide" else [(across, line) for line, across in pairs]
 
 
-def corners(config: Config) -> list[tuple[int, int]]:
+def corners(config: Row) -> list[tuple[int, int]]:
     """(first row of A's panel, of B's) of each CTA; B's lie behind A's."""
-    found, a_rows, b_rows = panels(config), int(config["a_rows"]), int(config["b_rows"])
+    found, a_rows, b_rows = panels(config), config.a_rows, config.b_rows
     num_a = max(a for a, _ in found) + 1
     return [(a * a_rows, num_a * a_rows + b * b_rows) for a, b in found]
 
@@ -195,58 +195,47 @@ def live_sms(num_live: int) -> set[int]:
     return {sm for sm in range(NUM_CTAS) if (sm + 1) * num_live // NUM_CTAS > sm * num_live // NUM_CTAS}
 
 
-def stage_bytes(config: Config) -> int:
-    """A's box and B's."""
-    return (int(config["a_rows"]) + int(config["b_rows"])) * ROW_BYTES
-
-
 # ---------------------------------------------------------------------------------------------- launch and check
 
 
 @cache
 def tensor() -> NDArray[np.uint32]:
     """Words that look random, none of them odd; copied to the GPU once."""
-    words = np.arange(TENSOR_BYTES // 4, dtype=np.uint32)
-    words *= np.uint32(MULTIPLIER)
-    words += np.uint32(ADDEND)
-    words &= np.uint32(0xFFFFFFFE)
-    words.setflags(write=False)
-    return words
+    return read_only(random_words(TENSOR_BYTES) & np.uint32(0xFFFFFFFE))
 
 
-def tensor_map(config: Config, operand: str) -> TensorMap:
+def tensor_map(config: Row, operand: str) -> TensorMap:
     """The map of an operand, as a GEMM has it."""
-    pitch = int(config["pitch_bytes"])
+    pitch = config.pitch_bytes
     return TensorMap(
         dtype=BF16, global_dim=(pitch // 2, TENSOR_BYTES // pitch), global_strides_bytes=(pitch,),
-        box_dim=(ROW_BYTES // 2, int(config[f"{operand}_rows"])), swizzle="128B", l2_promotion="128B",
+        box_dim=(ROW_BYTES // 2, config.a_rows if operand == "a" else config.b_rows), swizzle="128B", l2_promotion="128B",
     )  # fmt: skip
 
 
-def num_rows(config: Config) -> int:
+def num_rows(config: Row) -> int:
     """Of all panels; they begin at the tensor's first row."""
-    return max(row_b for _, row_b in corners(config)) + int(config["b_rows"])
+    return max(row_b for _, row_b in corners(config)) + config.b_rows
 
 
-def launch(config: Config, is_counted: bool) -> KernelLaunch:
+def launch(config: Row) -> KernelLaunch:
     """The same launch under the profiler as without."""
-    del is_counted
-    steps = int(config["steps"])
+    steps = config.steps
     plan = [
-        int(config["live"]), int(config["a_rows"]), int(config["b_rows"]), int(config["stages"]), steps, int(config["wrap"]),
-        int(config["pitch_bytes"]), int(config["math_cycles"]), config["source"] == "l2", int(config["rehearsal"]),
-        int(config["prefetch"]), WAYS.index(config["evict_by"]), NUM_PAGES, WAYS.index(config["touch_by"]),
-        TENSOR_BYTES // int(config["pitch_bytes"]) - REHEARSED_ROWS,
-        num_rows(config) if config["prepared_by"] == "all" else 0,
+        config.live, config.a_rows, config.b_rows, config.stages, steps, config.wrap,
+        config.pitch_bytes, config.math_cycles, config.source == "l2", config.rehearsal,
+        config.prefetch, WAYS.index(config.evict_by), NUM_PAGES, WAYS.index(config.touch_by),
+        TENSOR_BYTES // config.pitch_bytes - REHEARSED_ROWS,
+        num_rows(config) if config.prepared_by == "all" else 0,
     ]  # fmt: skip
     maps = {operand: tensor_map(config, operand) for operand in "ab"}
     shape = {"grid": (NUM_CTAS, 1, 1), "block": (NUM_THREADS, 1, 1)}
-    smem_bytes = max(LEAST_SMEM_BYTES, stage_bytes(config) * int(config["stages"]))
+    smem_bytes = max(LEAST_SMEM_BYTES, config.stage_bytes * config.stages)
     flags = Output("flags", np.zeros(FLAG_WORDS, dtype="<u4"))
     places = Output("places", np.array(corners(config), dtype="<u4"))
     times = Output("times", np.full((NUM_CTAS, steps), -1, dtype="<i4"))
     told = Output("told", np.full((NUM_CTAS, 4), -1, dtype="<i8"))
-    if config["kernel"] == "flush":
+    if config.kernel == "flush":
         walk = KernelLaunch(
             kernel="plain",
             arguments=(
@@ -268,30 +257,28 @@ def launch(config: Config, is_counted: bool) -> KernelLaunch:
     )  # fmt: skip
 
 
-def sum_of_last_stage(config: Config, corner: tuple[int, int]) -> int:
+def sum_of_last_stage(config: Row, corner: tuple[int, int]) -> int:
     """The sum, modulo 2^32, of the words of the stage that a CTA loads last."""
-    pitch, total = int(config["pitch_bytes"]), 0
-    word = (int(config["steps"]) - 1) % int(config["wrap"]) * (ROW_BYTES // 4)
-    for first_row, name in zip(corner, ("a_rows", "b_rows"), strict=True):
-        rows = np.arange(first_row, first_row + int(config[name]), dtype=np.uint64)
+    pitch, total = config.pitch_bytes, 0
+    word = (config.steps - 1) % config.wrap * (ROW_BYTES // 4)
+    for first_row, num in zip(corner, (config.a_rows, config.b_rows), strict=True):
+        rows = np.arange(first_row, first_row + num, dtype=np.uint64)
         words = rows[:, None] * np.uint64(pitch // 4) + np.uint64(word) + np.arange(ROW_BYTES // 4, dtype=np.uint64)
         total += int((words * np.uint64(MULTIPLIER) + np.uint64(ADDEND) & np.uint64(0xFFFFFFFE)).sum())
     return total % 2**32
 
 
-def check(config: Config, outputs: Outputs) -> dict[str, float]:
+def check(config: Row, outputs: Outputs) -> dict[str, float]:
     """When stages are full, by SM, and how far SMs drift apart.
 
     Raises:
         WrongAnswer: a wait that was given up, two CTAs of one SM, a last stage of other words, a clock that stood still.
     """
-    if outputs["flags"][1]:
-        raise WrongAnswer("a wait was given up: an SM has no CTA or two, or a stage never came")
+    wrong_if(outputs["flags"][1], "a wait was given up: an SM has no CTA or two, or a stage never came")
     told, times = outputs["told"], outputs["times"].astype(np.float64)
     sms = told[:, 0].tolist()
-    if sorted(sms) != list(range(NUM_CTAS)):
-        raise WrongAnswer("two CTAs were on one SM")
-    live = live_sms(int(config["live"]))
+    wrong_if(sorted(sms) != list(range(NUM_CTAS)), "two CTAs were on one SM")
+    live = live_sms(config.live)
     sums: dict[tuple[int, int], int] = {}
     for cta, corner in enumerate(corners(config)):
         if (sms[cta] in live) != bool(told[cta, 2]):
@@ -305,14 +292,14 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
     walked = [cta for cta in range(NUM_CTAS) if sms[cta] in live]
     if (times[walked] <= 0).any() or (np.diff(times[walked], axis=1) < 0).any():
         raise WrongAnswer("a stage was there in no time, or before the one before")
-    asked = len(walked) * int(config["steps"]) * stage_bytes(config)
+    asked = len(walked) * config.steps * config.stage_bytes
     values = {**values_of(config, [sms[cta] for cta in walked], times[walked]), "asked_bytes": float(asked)}
-    if config["kernel"] == "flush":
+    if config.kernel == "flush":
         values["starts_ns"] = float(np.subtract(*np.percentile(told[:, 3], (90, 10))))
     return values
 
 
-def values_of(config: Config, sms: list[int], times: NDArray[np.float64]) -> dict[str, float]:
+def values_of(config: Row, sms: list[int], times: NDArray[np.float64]) -> dict[str, float]:
     """Of ``times``, float64[SMs, steps]: cycles from the start until a stage is full."""
     steps = times.shape[1]
     values = {}
@@ -349,20 +336,20 @@ def values_of(config: Config, sms: list[int], times: NDArray[np.float64]) -> dic
     return values
 
 
-def derive(row: Config) -> dict[str, float]:
+def derive(row: Mapping[str, str]) -> dict[str, float]:
     """Of what was asked for, what L2 was read for: of walks whose tiles nothing else brings."""
     if not row.get(READ) or not row.get("asked_bytes"):
         return {}
-    return {"read_fraction": (float(row[READ]) * 32 - prepared_bytes(row)) / float(row["asked_bytes"])}
+    return {"read_fraction": (float(row[READ]) * 32 - prepared_bytes(Row.of(row))) / float(row["asked_bytes"])}
 
 
-def prepared_bytes(config: Config) -> float:
+def prepared_bytes(config: Row) -> float:
     """What L2 is read for before the walk: tiles brought into L2, or what pushes them out; but for the rehearsal's."""
-    if config["source"] == "memory":
+    if config.source == "memory":
         return float(192 << 20)
-    if config["prepared_by"] == "all":
-        return float(num_rows(config) * ROW_BYTES * int(config["wrap"]))
-    return float(NUM_CTAS * stage_bytes(config) * int(config["wrap"]))
+    if config.prepared_by == "all":
+        return float(num_rows(config) * ROW_BYTES * config.wrap)
+    return float(NUM_CTAS * config.stage_bytes * config.wrap)
 
 
 # ---------------------------------------------------------------------------------------------- the simulator's answer
@@ -376,24 +363,24 @@ START_CYCLES = 50.0
 GOLDEN = 0.6180339887498949
 
 
-def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
+def predict(config: Row, gpu: GpuSpec) -> dict[str, float]:
     """The same walk, simulated in full; nothing for a GPU of other SMs."""
     if gpu.num_sms != NUM_CTAS or gpu.mbarrier is None:
         return {}
-    live, spec = live_sms(int(config["live"])), gpu.dispatcher
+    live, spec = live_sms(config.live), gpu.dispatcher
     sms = first_sms(spec, gpu.floorplan)
     starts = [
         spec.launch_cycles + (cta + 1) * spec.dispatch_cycles_per_cta + spec.wait_cycles(cta) + spec.cta_start_cycles
         for cta in range(NUM_CTAS)
     ]
-    found, steps, stages, wrap = panels(config), int(config["steps"]), int(config["stages"]), int(config["wrap"])
-    whole, math_cycles = stage_bytes(config), int(config["math_cycles"])
-    rows = {"A": int(config["a_rows"]), "B": int(config["b_rows"])}
-    before, after, consumed = (_code(cycles, gpu) for cycles in (ISSUE_CYCLES, NEXT_CYCLES, CONSUMER_CYCLES))
+    found, steps, stages, wrap = panels(config), config.steps, config.stages, config.wrap
+    whole, math_cycles = config.stage_bytes, config.math_cycles
+    rows = {"A": config.a_rows, "B": config.b_rows}
+    before, after, consumed = (chained_code(cycles, gpu) for cycles in (ISSUE_CYCLES, NEXT_CYCLES, CONSUMER_CYCLES))
     per_cycle = gpu.warp_scheduler.int32_lanes / 32 / gpu.warp_scheduler.num_schedulers
 
     def wait(cta: RoleContext) -> ops.Alu:
-        return _code(max(starts) - starts[cta.cta_idx] + START_CYCLES * (cta.cta_idx * GOLDEN % 1.0), gpu)
+        return chained_code(max(starts) - starts[cta.cta_idx] + START_CYCLES * (cta.cta_idx * GOLDEN % 1.0), gpu)
 
     def produce(cta: RoleContext) -> Iterator[Any]:
         if sms[cta.cta_idx] not in live:
@@ -436,9 +423,9 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
             Buffer(name="rest", stage_bytes=max(0, LEAST_SMEM_BYTES - ring)),
         ),
         mbarriers=tuple(Mbarrier(name=name, num_arrivals=1, num_stages=stages) for name in ("full", "empty")),
-        tensor_maps=() if config["prefetch"] == "1" else ("A", "B"),
+        tensor_maps=() if config.prefetch else ("A", "B"),
     )  # fmt: skip
-    l2 = "warm" if config["source"] == "l2" else "cold"
+    l2 = "warm" if config.source == "l2" else "cold"
     result = simulate(launched, gpu, clock="max", l2=l2, recorded_sms=range(NUM_CTAS))
     roles = sorted((role for role in result.timeline.roles if role.sections), key=lambda role: role.cta_idx)
     start = min(role.sections[0].start_cycle for role in roles)
@@ -447,7 +434,7 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
     return {**values, READ: result.counters[READ] + prepared_bytes(config) / 32}
 
 
-def fitted_constants(rows: Sequence[Config], gpu: GpuSpec) -> list[FittedConstant]:
+def fitted_constants(rows: Sequence[Mapping[str, str]], gpu: GpuSpec) -> list[FittedConstant]:
     """What the consumer's loop takes, of full rings that math paces."""
     assert gpu.mbarrier is not None  # it has measured this kernel
     waited = gpu.mbarrier.try_wait_cycles + gpu.mbarrier.arrive_cycles
@@ -455,31 +442,22 @@ def fitted_constants(rows: Sequence[Config], gpu: GpuSpec) -> list[FittedConstan
         float(row["cycles_per_step"]) - float(row["math_cycles"]) - waited for row in rows
         if row["group"] == "growth" and row["source"] == "l2" and int(row["steps"]) >= LONG_STEPS
     ]  # fmt: skip
-    if not paced:
-        return []
     how = "full rings with math (growth, out of L2): cycles beyond it and a wait, median"
-    return [FittedConstant(name="CONSUMER_CYCLES", value=float(np.median(paced)), how=how)]
+    return fitted_constant("CONSUMER_CYCLES", paced, how)
 
 
-def _code(num_cycles: float, gpu: GpuSpec) -> ops.Alu:
-    """Code that takes a warp so long, most of it waiting for itself."""
-    return ops.Alu(num_cycles / gpu.warp_scheduler.dependent_cycles, is_chain=True)
-
-
-HOPPER = (9, 0)
 CASE = Case(
     name="first_loads",
     question=__doc__,
-    columns=COLUMNS,
+    config_type=Row, launch=launch, check=check, predict=predict, fitted_constants=fitted_constants, derive=derive,
+    includes=grid_include, followers=("plain",),
     groups={
-        "first": Group(configs=first, rank=2, least_capability=HOPPER),
-        "steady": Group(configs=steady, metrics=METRICS, rank=2, least_capability=HOPPER),
-        "growth": Group(configs=growth, metrics=METRICS, rank=2, least_capability=HOPPER),
-        "launched": Group(configs=launched, rank=2, least_capability=HOPPER),
-        "alone": Group(configs=alone, rank=3, least_capability=HOPPER),
+        name: Group(configs=configs, metrics=metrics, rank=3 if name == "alone" else 2, least_capability=(9, 0))
+        for name, configs, metrics in (
+            ("first", first, ()), ("steady", steady, METRICS), ("growth", growth, METRICS), ("launched", launched, ()),
+            ("alone", alone, ()),
+        )
     },
-    launch=launch,
-    check=check,
     values={
         **{
             f"stage_{stage}_p{pct}_cycles": f"SM cycles from the common start until stage {stage} is full, P{pct} of the SMs"
@@ -502,9 +480,4 @@ CASE = Case(
         },
         **{f"sm_{sm}_cycles": f"the same of SM {sm}" for sm in range(NUM_CTAS)},
     },
-    predict=predict,
-    fitted_constants=fitted_constants,
-    derive=derive,
-    includes=grid_include,
-    followers=("plain",),
 )  # fmt: skip

@@ -10,23 +10,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusim import Buffer, GpuSpec, Launch, Mbarrier, WarpRole, simulate
-from gpusim.evidence.cases.case import (
-    Case,
-    Config,
-    Fitted,
-    FittedConstant,
-    Group,
-    Input,
-    KernelLaunch,
-    MappedTensor,
-    Output,
-    Outputs,
-    WrongAnswer,
-    by_value,
-    key_of,
-)
+from gpusim import Buffer, GpuSpec, Launch, Mbarrier, WarpRole
+from gpusim.evidence.cases.array import read_only
+from gpusim.evidence.cases.case import Case, Fitted, FittedConstant, Group, Outputs, WrongAnswer, key_of
 from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.launch_args import Input, KernelLaunch, MappedTensor, Output, by_value
+from gpusim.evidence.cases.microbenchmark import chained_code, range_cycles
+from gpusim.evidence.cases.output_check import wrong_if
+from gpusim.evidence.cases.parameters import fitted, fitted_constant
+from gpusim.evidence.cases.timing import spread
 from gpusim.workload import ops
 from gpusim.workload.dtypes import BF16
 from gpusim.workload.launch import RoleContext
@@ -75,20 +67,15 @@ class Row(ConfigRow):
     flushes: bool = False
 
 
-def build(seed: int) -> list[Config]:
+def build() -> list[Row]:
     """0 to 6 fields replaced, in shared memory or in global memory; used at once."""
-    del seed  # a sweep, the same for every seed
-    kernels = ("build_shared", "build_global")
-    return [Row(kernel, num_fields=num).text() for kernel in kernels for num in range(len(FIELDS) + 1)]
+    return Row.sweep(kernel=("build_shared", "build_global"), num_fields=range(len(FIELDS) + 1))
 
 
-def prefetch(seed: int) -> list[Config]:
+def prefetch() -> list[Row]:
     """The first use some cycles after the map was made, prefetched or not."""
-    del seed  # a sweep, the same for every seed
-    return [
-        Row("build_shared", prefetches=prefetches, delay_cycles=delay).text()
-        for prefetches in (False, True) for delay in (0, 50, 100, 200, 300, 400, 500, 600, 800, 1000, 1500, 2000)
-    ]  # fmt: skip
+    delays = (0, 50, 100, 200, 300, 400, 500, 600, 800, 1000, 1500, 2000)
+    return Row.sweep(kernel="build_shared", prefetches=(False, True), delay_cycles=delays)
 
 
 NUM_MAPS = (
@@ -96,23 +83,20 @@ NUM_MAPS = (
 )  # fmt: skip
 
 
-def turns(seed: int) -> list[Config]:
+def turns() -> list[Row]:
     """1 to 512 maps in turn: where a turn that is not the first becomes slow, no more are kept."""
-    del seed  # a sweep, the same for every seed
-    found = [Row("turns", num_maps=num).text() for num in NUM_MAPS]
-    found += [
-        Row("turns", num_maps=num, map_stride_bytes=stride).text() for stride in (256, 1024, 4096)
-        for num in (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 256)
-    ]
-    found += [Row("turns", num_maps=num, prefetches=True, delay_cycles=2000).text() for num in NUM_MAPS[::2]]
-    return found
-
-
-def cold(seed: int) -> list[Config]:
-    """The same few maps, which L2 has forgotten."""
-    del seed  # a sweep, the same for every seed
+    far = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 256)
     return [
-        Row("turns", num_maps=num, flushes=True, prefetches=prefetches, delay_cycles=3000 if prefetches else 0).text()
+        *Row.sweep(kernel="turns", num_maps=NUM_MAPS),
+        *Row.sweep(kernel="turns", map_stride_bytes=(256, 1024, 4096), num_maps=far),
+        *Row.sweep(kernel="turns", num_maps=NUM_MAPS[::2], prefetches=True, delay_cycles=2000),
+    ]
+
+
+def cold() -> list[Row]:
+    """The same few maps, which L2 has forgotten."""
+    return [
+        Row("turns", num_maps=num, flushes=True, prefetches=prefetches, delay_cycles=3000 if prefetches else 0)
         for prefetches in (False, True) for num in (1, 4, 16, 64)
     ]  # fmt: skip
 
@@ -123,31 +107,27 @@ def cold(seed: int) -> list[Config]:
 @cache
 def data() -> NDArray[np.uint8]:
     """Random bytes, none of them 0 or 255; copied to the GPU once."""
-    made = np.random.default_rng(11).integers(1, 255, MOST_MAPS * SLICE_BYTES // 16, dtype=np.uint8)
-    made.setflags(write=False)
-    return made
+    return read_only(np.random.default_rng(11).integers(1, 255, MOST_MAPS * SLICE_BYTES // 16, dtype=np.uint8))
 
 
 @cache
 def flush_array(num_bytes: int) -> NDArray[np.uint8]:
     """What is read so that L2 forgets; copied to the GPU once."""
-    made = np.zeros(max(16, num_bytes), dtype=np.uint8)
-    made.setflags(write=False)
-    return made
+    return read_only(np.zeros(max(16, num_bytes), dtype=np.uint8))
 
 
-def host_map(config: Config) -> TensorMap:
+def host_map(config: Row) -> TensorMap:
     """The map that the kernel starts from."""
-    is_turns = config["kernel"] == "turns"
+    is_turns = config.kernel == "turns"
     return TensorMap(
         dtype=BF16, global_dim=(WIDTH, HEIGHT), global_strides_bytes=(STRIDE_BYTES,),
         box_dim=(ROW_BYTES // BF16.num_bytes, 1) if is_turns else (WIDTH, HEIGHT), l2_promotion="none",
     )  # fmt: skip
 
 
-def _made(config: Config) -> dict[str, int]:
+def _made(config: Row) -> dict[str, int]:
     """What a map says once ``num_fields`` were replaced."""
-    num = int(config["num_fields"])
+    num = config.num_fields
     old, new = (WIDTH, HEIGHT, STRIDE_BYTES, WIDTH, HEIGHT), (
         NEW_WIDTH, NEW_HEIGHT, NEW_STRIDE_BYTES, NEW_BOX_WIDTH, NEW_BOX_HEIGHT,
     )  # fmt: skip
@@ -155,34 +135,33 @@ def _made(config: Config) -> dict[str, int]:
     return {name: new[idx] if num > idx + 1 else old[idx] for idx, name in enumerate(names)}
 
 
-def launch(config: Config, is_counted: bool) -> KernelLaunch:
+def launch(config: Row) -> KernelLaunch:
     """Nothing is counted here: times come from the kernel."""
-    del is_counted
-    prefetches, delay = int(config["prefetches"]), int(config["delay_cycles"])
     num_times = 4 + max(MOST_ROUNDS * WORDS_OF_STEPS, 4 * MOST_MAPS)
     mapped = MappedTensor(data(), host_map(config))
     times = Output("times", np.full(num_times, 0xFFFFFFFF, dtype="<u4"))
-    if config["kernel"] == "turns":
-        num, stride = int(config["num_maps"]), int(config["map_stride_bytes"])
-        flush = flush_array(FLUSH_BYTES if config["flushes"] == "1" else 0)
-        told = (num, stride, NUM_TURNS, ROW_BYTES, prefetches, delay, flush.nbytes // 16 if config["flushes"] == "1" else 0)
+    if config.kernel == "turns":
+        num, stride = config.num_maps, config.map_stride_bytes
+        flush = flush_array(FLUSH_BYTES if config.flushes else 0)
+        num_flushed = flush.nbytes // 16 if config.flushes else 0
+        plan = (num, stride, NUM_TURNS, ROW_BYTES, config.prefetches, config.delay_cycles, num_flushed)
         return KernelLaunch(
             kernel="turns",
             arguments=(
-                by_value(np.array(told, dtype="<u4")), mapped, Input(data()), Input(np.zeros(num * stride, dtype=np.uint8)),
+                by_value(np.array(plan, dtype="<u4")), mapped, Input(data()), Input(np.zeros(num * stride, dtype=np.uint8)),
                 Input(flush), Output("smem", np.zeros(num * ROW_BYTES, dtype=np.uint8)), times,
             ),
             block=(1024, 1, 1), smem_bytes=max(LEAST_SMEM_BYTES, num * ROW_BYTES),
         )  # fmt: skip
     made = _made(config)
-    build_told = (
-        NUM_ROUNDS, int(config["num_fields"]), NEW_WIDTH, NEW_HEIGHT, NEW_STRIDE_BYTES, NEW_BOX_WIDTH, NEW_BOX_HEIGHT,
-        made["box_width"] * made["box_height"] * BF16.num_bytes, SLICE_BYTES, prefetches, delay,
+    build_plan = (
+        NUM_ROUNDS, config.num_fields, NEW_WIDTH, NEW_HEIGHT, NEW_STRIDE_BYTES, NEW_BOX_WIDTH, NEW_BOX_HEIGHT,
+        made["box_width"] * made["box_height"] * BF16.num_bytes, SLICE_BYTES, config.prefetches, config.delay_cycles,
     )  # fmt: skip
     return KernelLaunch(
-        kernel=config["kernel"],
+        kernel=config.kernel,
         arguments=(
-            by_value(np.array(build_told, dtype="<u4")), mapped, Input(data()),
+            by_value(np.array(build_plan, dtype="<u4")), mapped, Input(data()),
             Input(np.zeros(NUM_ROUNDS * MAP_BYTES, dtype=np.uint8)),
             Output("smem", np.zeros(NUM_ROUNDS * SLOT_BYTES, dtype=np.uint8)), times,
         ),
@@ -190,54 +169,48 @@ def launch(config: Config, is_counted: bool) -> KernelLaunch:
     )  # fmt: skip
 
 
-def expected_smem(config: Config) -> NDArray[np.uint8]:
+def expected_smem(config: Row) -> NDArray[np.uint8]:
     """All slots as the copies must leave them."""
-    if config["kernel"] == "turns":
-        return np.asarray(data()[: int(config["num_maps"]) * ROW_BYTES])
+    if config.kernel == "turns":
+        return np.asarray(data()[: config.num_maps * ROW_BYTES])
     made = _made(config)
     found = np.full((NUM_ROUNDS, SLOT_BYTES), UNTOUCHED, dtype=np.uint8)
     unit = BF16.num_bytes
     row, byte = np.arange(made["box_height"])[:, None], np.arange(made["box_width"] * unit)
     is_inside = (row < made["height"]) & (byte < made["width"] * unit)
     for idx in range(NUM_ROUNDS):
-        begin = idx * SLICE_BYTES if int(config["num_fields"]) else 0
+        begin = idx * SLICE_BYTES if config.num_fields else 0
         box = np.where(is_inside, data()[begin + row * made["stride_bytes"] + byte], 0).reshape(-1)
         found[idx, : box.size] = box
     return found.reshape(-1)
 
 
-def _spread(name: str, numbers: NDArray[np.int64]) -> dict[str, float]:
-    found = {"": 50, "min_": 0, "p90_": 90, "max_": 100}
-    return {f"{label}{name}": float(np.percentile(numbers, pct, method="nearest")) for label, pct in found.items()}
-
-
-def check(config: Config, outputs: Outputs) -> dict[str, float]:
+def check(config: Row, outputs: Outputs) -> dict[str, float]:
     """Cycles of every step, if the copies brought what the new maps say.
 
     Raises:
         WrongAnswer: a wait was given up, other bytes came, or the clock did not run.
     """
     times = outputs["times"]
-    if times[0]:
-        raise WrongAnswer("an mbarrier never completed, the wait was given up")
+    wrong_if(times[0], "an mbarrier never completed, the wait was given up")
     wanted = expected_smem(config)
     if (outputs["smem"] != wanted).any():
         first = int(np.nonzero(outputs["smem"] != wanted)[0][0])
         raise WrongAnswer(f"a copy is not what its map says, first at byte {first}")
     values: dict[str, float] = {}
-    if config["kernel"] == "turns":
-        stamps = times[4 : 4 + 4 * MOST_MAPS].reshape(2, MOST_MAPS, 2)[:, : int(config["num_maps"])]
+    if config.kernel == "turns":
+        stamps = times[4 : 4 + 4 * MOST_MAPS].reshape(2, MOST_MAPS, 2)[:, : config.num_maps]
         cycles = (stamps[..., 1] - stamps[..., 0]).astype(np.int64)
-        values |= _spread("first_turn_cycles", cycles[0]) | _spread("last_turn_cycles", cycles[1])
+        values |= spread("first_turn_cycles", cycles[0]) | spread("last_turn_cycles", cycles[1])
     else:
         rounds = times[4 : 4 + NUM_ROUNDS * WORDS_OF_STEPS].reshape(NUM_ROUNDS, -1)[WARM_ROUNDS:]
         steps = (rounds[:, 1 : 1 + len(STEPS)] - rounds[:, : len(STEPS)]).astype(np.int64)
         for idx, name in enumerate(STEPS):
-            values |= _spread(f"{name}_cycles", steps[:, idx])
+            values |= spread(f"{name}_cycles", steps[:, idx])
         loads = rounds[:, 1 + len(STEPS) :].reshape(-1, len(USES), 2)
         cycles = (loads[..., 1] - loads[..., 0]).astype(np.int64)
         for idx, name in enumerate(USES):
-            values |= _spread(f"{name}_cycles", cycles[:, idx])
+            values |= spread(f"{name}_cycles", cycles[:, idx])
     if min(values.values()) < 0 or cycles.min() <= 0 or cycles.max() > 1e8:
         raise WrongAnswer(f"the clock says {int(cycles.min())} to {int(cycles.max())} cycles for a copy")
     return values
@@ -254,11 +227,10 @@ def _simulated_load(
     Its map is known, or it ``is_first`` to use it; the map was perhaps prefetched that many cycles before.
     """
 
-    def program(cta: RoleContext) -> Iterator[Any]:
-        del cta
+    def program(_cta: RoleContext) -> Iterator[Any]:
         if prefetched_before is not None:
             yield ops.PrefetchTensormap(("T",))
-            yield ops.Alu(prefetched_before / gpu.warp_scheduler.dependent_cycles, is_chain=True)
+            yield chained_code(prefetched_before, gpu)
         yield ops.MbarrierArriveExpectTx("full", 0, num_bytes)
         yield ops.RangeStart(ops.Section.MAINLOOP)
         yield ops.TmaLoad("T", (0, 0), num_bytes, num_bytes, num_rows, "slot", 0, "full")
@@ -270,20 +242,18 @@ def _simulated_load(
         buffers=(Buffer(name="slot", stage_bytes=num_bytes),), mbarriers=(Mbarrier(name="full", num_arrivals=1),),
         tensor_maps=("T",) if is_first else (),
     )  # fmt: skip
-    result = simulate(launch, gpu, clock="max", l2="warm", recorded_sms=range(gpu.num_sms))
-    (span,) = [span for role in result.timeline.roles for span in role.sections]
-    return span.end_cycle - span.start_cycle
+    return range_cycles(launch, gpu)["user"][0]
 
 
-def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
+def predict(config: Row, gpu: GpuSpec) -> dict[str, float]:
     """First and later copies through a map; the simulator has neither maps made in a kernel nor a cache of them."""
-    if config["kernel"] == "turns":
+    if config.kernel == "turns":
         cycles = _simulated_load(gpu, ROW_BYTES, 1) + CODE_CYCLES["turns"]
-        return {"last_turn_cycles": cycles} if config["num_maps"] == "1" else {}
+        return {"last_turn_cycles": cycles} if config.num_maps == 1 else {}
     made = _made(config)
     box = made["box_width"] * made["box_height"] * BF16.num_bytes, made["box_height"]
     cycles = _simulated_load(gpu, *box) + CODE_CYCLES["build"]
-    before = float(config["delay_cycles"]) + PREFETCH_CYCLES if config["prefetches"] == "1" else None
+    before = config.delay_cycles + PREFETCH_CYCLES if config.prefetches else None
     first = _simulated_load(gpu, *box, is_first=True, prefetched_before=before) + CODE_CYCLES["build"]
     return {"first_cycles": first, **dict.fromkeys(("second_cycles", "third_cycles"), cycles)}
 
@@ -302,14 +272,11 @@ def fitted_constants(rows: Sequence[Mapping[str, str]], gpu: GpuSpec) -> list[Fi
     for row in rows:
         way = "turns" if row["kernel"] == "turns" else "build"
         left.setdefault(way, []).extend(
-            float(row[name]) - cycles + CODE_CYCLES[way] for name, cycles in predict(row, gpu).items()
+            float(row[name]) - cycles + CODE_CYCLES[way] for name, cycles in predict(Row.of(row), gpu).items()
             if row.get(name) and name != "first_cycles"
         )  # what stands there cancels
     how = "copies through a known map: cycles beyond the twin's, median"
-    return [
-        FittedConstant(name="CODE_CYCLES", key=(way,), value=float(np.median(values)), how=how)
-        for way, values in left.items() if values
-    ]
+    return [one for way, values in left.items() for one in fitted_constant("CODE_CYCLES", values, how, way)]
 
 
 def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
@@ -331,11 +298,9 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
         late[key_of(row)] + float(row["delay_cycles"]) + float(row["prefetch_cycles"])
         for row in built if row["prefetches"] == "1" and late[key_of(row)] > STILL_LATE_CYCLES
     ]
-    if taken:
-        value = float(np.median(taken)) - (sides[1] - float(np.mean(sides)))
-        how = "prefetch, delay and what the first use still takes longer, median, less half of what the sides are apart"
-        found.append(Fitted(parameter="tma.tensormap_prefetch_cycles", value=value, how=how))
-    return found
+    value = [float(np.median(taken)) - (sides[1] - float(np.mean(sides)))] if taken else []
+    how = "prefetch, delay and what the first use still takes longer, median, less half of what the sides are apart"
+    return found + fitted("tma.tensormap_prefetch_cycles", value, how)
 
 
 STILL_LATE_CYCLES = 50.0
@@ -354,27 +319,18 @@ _MEANINGS = {
     "first_turn_cycles": "SM cycles of a copy in the first turn, each through another map",
     "last_turn_cycles": "the same in the last turn",
 }
-HOPPER = (9, 0)
 
 CASE = Case(
     name="tensor_map",
     question="What does a tensor map cost that the kernel makes itself, what does its first use, and how many are kept?",
-    columns=("num_fields", "prefetches", "delay_cycles", "num_maps", "map_stride_bytes", "flushes"),
+    config_type=Row, launch=launch, check=check, num_repeats=5, predict=predict, fit=fit, fitted_constants=fitted_constants,
     groups={
-        "build": Group(configs=build, rank=3, least_capability=HOPPER),
-        "prefetch": Group(configs=prefetch, rank=3, least_capability=HOPPER),
-        "turns": Group(configs=turns, rank=3, least_capability=HOPPER),
-        "cold": Group(configs=cold, rank=4, least_capability=HOPPER),
+        name: Group(configs=configs, rank=4 if name == "cold" else 3, least_capability=(9, 0))
+        for name, configs in (("build", build), ("prefetch", prefetch), ("turns", turns), ("cold", cold))
     },
-    launch=launch,
-    check=check,
     values={
         f"{label}{name}": f"{meaning}; {word} of a launch"
         for name, meaning in _MEANINGS.items() for label, word in _SPREAD.items()
     },
-    num_repeats=5,
-    predict=predict,
-    tiers={"first_cycles": 2, "second_cycles": 2, "third_cycles": 2, "last_turn_cycles": 2},
-    fitted_constants=fitted_constants,
-    fit=fit,
-)
+    tiers=dict.fromkeys(("first_cycles", "second_cycles", "third_cycles", "last_turn_cycles"), 2),
+)  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from itertools import product
 from typing import Any
@@ -11,21 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim import Buffer, Launch, Mbarrier, WarpRole, simulate
-from gpusim.evidence.cases.case import (
-    Argument,
-    Case,
-    Config,
-    Fitted,
-    Group,
-    Input,
-    KernelLaunch,
-    MappedTensor,
-    Output,
-    Outputs,
-    WrongAnswer,
-    by_value,
-)
-from gpusim.evidence.cases.tile_walk import grid_include
+from gpusim.evidence.cases.array import read_only
+from gpusim.evidence.cases.case import Case, Fitted, Group, Outputs, WrongAnswer
+from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.launch_args import Argument, Input, KernelLaunch, MappedTensor, Output, by_value
+from gpusim.evidence.cases.output_check import wrong_if
+from gpusim.evidence.cases.parameters import fitted
+from gpusim.evidence.cases.tile_walk import ADDEND, MULTIPLIER, grid_include, random_words
 from gpusim.machine.config import GpuSpec
 from gpusim.machine.dispatcher import first_sms
 from gpusim.workload import ops
@@ -51,50 +44,76 @@ HOT_BYTES = 128 * KIB
 NUM_BINS, BIN_CYCLES = 512, 32
 """Of the histogram of lines."""
 FLAG_WORDS = 32 + 32 + 64 + 256
-MULTIPLIER, ADDEND = 0x9E3779B1, 0x7F4A7C15
 
 SIZES = (8, 16, 24, 32, 48, 64)
 LIVE = (4, 16, 33, 66, 99, 132)
 SOURCES = ("l2", "hbm", "shared_l2", "pending")
-COLUMNS = ("source", "tile_bytes", "num_live", "in_flight", "is_watched")
 
 
 # ---------------------------------------------------------------------------------------------- configs
 
 
-def _config(way: str, source: str, kib: int, num_live: int, in_flight: int = 1, *, is_watched: bool = False) -> Config:
-    return {
-        "kernel": "tma" if way == "tma" else f"cp_async_{in_flight}", "source": source, "tile_bytes": str(kib * KIB),
-        "num_live": str(num_live), "in_flight": str(in_flight), "is_watched": str(int(is_watched)),
-    }  # fmt: skip
+@dataclass(frozen=True)
+class Row(ConfigRow):
+    """One config."""
+
+    kernel: str
+    source: str
+    tile_bytes: int
+    num_live: int
+    in_flight: int
+    is_watched: bool
+
+    @property
+    def is_tma(self) -> bool:
+        """By TMA, or by cp.async."""
+        return self.kernel == "tma"
+
+    @property
+    def is_together(self) -> bool:
+        """All live SMs ask for the same tile at the same time."""
+        return _is_together(self.source)
+
+    @property
+    def is_warm(self) -> bool:
+        """Whether tiles are in L2."""
+        return self.source in ("l2", "shared_l2")
+
+    @property
+    def is_free(self) -> bool:
+        """An SM's next tile follows at once: nobody is met, and no stage is made ready to be watched."""
+        return not self.is_watched and not self.is_together
+
+    @property
+    def num_rows(self) -> int:
+        """Rows of a tile, each of 64 elements of 16 bits."""
+        return self.tile_bytes // ROW_BYTES
+
+    @property
+    def num_boxes(self) -> int:
+        """Boxes of a tile: none has more than 256 rows."""
+        return -(-self.num_rows // MAX_BOX_ELEMENTS)
+
+
+def _config(way: str, source: str, kib: int, num_live: int, in_flight: int = 1, *, is_watched: bool = False) -> Row:
+    kernel = "tma" if way == "tma" else f"cp_async_{in_flight}"
+    return Row(kernel, source, kib * KIB, num_live, in_flight, is_watched)
 
 
 def _is_together(source: str) -> bool:
-    """All live SMs ask for the same tile at the same time."""
     return source in ("shared_l2", "pending")
 
 
-def _is_free(config: Config) -> bool:
-    """An SM's next tile follows at once: nobody is met, and no stage is made ready to be watched."""
-    return config["is_watched"] == "0" and not _is_together(config["source"])
-
-
-def _is_warm(source: str) -> bool:
-    return source in ("l2", "shared_l2")
-
-
-def idle(seed: int) -> list[Config]:
+def idle() -> list[Row]:
     """One SM, or two where one waits for what the other has asked for; each size with and without watchers."""
-    del seed  # a sweep, the same for every seed
     return [
         _config(way, source, kib, 2 if _is_together(source) else 1, is_watched=is_watched)
         for way in ("tma", "cp_async") for source in SOURCES for is_watched in (False, True) for kib in SIZES
     ]  # fmt: skip
 
 
-def loaded(seed: int) -> list[Config]:
+def loaded() -> list[Row]:
     """More and more SMs, each with one tile or three in flight."""
-    del seed  # a sweep, the same for every seed
     return [
         _config(way, source, kib, num_live, in_flight)
         for way, source, in_flight in product(("tma", "cp_async"), SOURCES, (1, 3))
@@ -103,9 +122,8 @@ def loaded(seed: int) -> list[Config]:
     ]  # fmt: skip
 
 
-def watched(seed: int) -> list[Config]:
+def watched() -> list[Row]:
     """When the first and the last line come under load."""
-    del seed  # a sweep, the same for every seed
     return [
         _config(way, source, kib, num_live, is_watched=True)
         for way in ("tma", "cp_async") for source in SOURCES for kib in (8, 16, 32, 64) for num_live in (33, 66, 132)
@@ -118,70 +136,51 @@ def watched(seed: int) -> list[Config]:
 @cache
 def tensor() -> NDArray[np.uint32]:
     """All SMs' rows, 264 MiB: words that look random, none of them odd; copied to the GPU once."""
-    words = np.arange(NUM_CTAS * PANEL_ROWS * PITCH_BYTES // 4, dtype=np.uint32)
-    words *= np.uint32(MULTIPLIER)
-    words += np.uint32(ADDEND)
-    words &= np.uint32(0xFFFFFFFE)
-    words = words.reshape(-1, PITCH_BYTES // 4)
-    words.setflags(write=False)
-    return words
+    words = random_words(NUM_CTAS * PANEL_ROWS * PITCH_BYTES) & np.uint32(0xFFFFFFFE)
+    return read_only(words.reshape(-1, PITCH_BYTES // 4))
 
 
-def num_rows(config: Config) -> int:
-    """Rows of a tile, each of 64 elements of 16 bits."""
-    return int(config["tile_bytes"]) // ROW_BYTES
-
-
-def num_boxes(config: Config) -> int:
-    """Boxes of a tile: none has more than 256 rows."""
-    return -(-num_rows(config) // MAX_BOX_ELEMENTS)
-
-
-def tensor_map(config: Config) -> TensorMap:
+def tensor_map(config: Row) -> TensorMap:
     """The map as a GEMM has it."""
     return TensorMap(
         dtype=BF16, global_dim=(PITCH_BYTES // 2, NUM_CTAS * PANEL_ROWS), global_strides_bytes=(PITCH_BYTES,),
-        box_dim=(ROW_BYTES // 2, num_rows(config) // num_boxes(config)), swizzle="128B", l2_promotion="128B",
+        box_dim=(ROW_BYTES // 2, config.num_rows // config.num_boxes), swizzle="128B", l2_promotion="128B",
     )  # fmt: skip
 
 
-def num_steps(config: Config) -> int:
+def num_steps(config: Row) -> int:
     """Tiles of an SM before it begins again: as few as stay in L2, or all that it has, each once."""
-    if _is_warm(config["source"]):
-        return min(STEPS_PER_PANEL, max(2, HOT_BYTES // int(config["tile_bytes"])))
-    return STEPS_PER_PANEL * min(2, PANEL_ROWS // num_rows(config))
+    if config.is_warm:
+        return min(STEPS_PER_PANEL, max(2, HOT_BYTES // config.tile_bytes))
+    return STEPS_PER_PANEL * min(2, PANEL_ROWS // config.num_rows)
 
 
-def num_ahead(config: Config) -> int:
+def num_ahead(config: Row) -> int:
     """Tiles before the clock counts: all of them once, or the one that pays for code and tensor map."""
-    return num_steps(config) if _is_warm(config["source"]) else 1
+    return num_steps(config) if config.is_warm else 1
 
 
-def num_tiles(config: Config) -> int:
+def num_tiles(config: Row) -> int:
     """Tiles of each SM that are timed."""
-    return 64 if _is_warm(config["source"]) else num_steps(config) - 1
+    return 64 if config.is_warm else num_steps(config) - 1
 
 
-def launch(config: Config, is_counted: bool) -> KernelLaunch:
+def launch(config: Row) -> KernelLaunch:
     """All SMs; those that are not live leave once all are there."""
-    del is_counted
-    num_live, in_flight = int(config["num_live"]), int(config["in_flight"])
-    is_warm, is_together = _is_warm(config["source"]), _is_together(config["source"])
+    num_live, in_flight = config.num_live, config.in_flight
     plan = [
-        num_live, num_tiles(config), num_ahead(config), int(config["tile_bytes"]), num_boxes(config), num_steps(config),
-        0 if is_together else PANEL_ROWS, in_flight, int(config["is_watched"]), is_together, not is_warm,
+        num_live, num_tiles(config), num_ahead(config), config.tile_bytes, config.num_boxes, num_steps(config),
+        0 if config.is_together else PANEL_ROWS, in_flight, config.is_watched, config.is_together, not config.is_warm,
     ]  # fmt: skip
-    source: Argument = MappedTensor(tensor(), tensor_map(config)) if config["kernel"] == "tma" else Input(tensor())
+    source: Argument = MappedTensor(tensor(), tensor_map(config)) if config.is_tma else Input(tensor())
     return KernelLaunch(
-        kernel=config["kernel"],
+        kernel=config.kernel,
         arguments=(
             by_value(np.array(plan, dtype="<u4")), Output("flags", np.zeros(FLAG_WORDS, dtype="<u4")), source,
             Output("times", np.full((num_live, num_tiles(config), 3), -1, dtype="<i4")),
             Output("lines", np.zeros(NUM_BINS, dtype="<u4")), Output("told", np.full((num_live, 4), -1, dtype="<i8")),
         ),
-        grid=(NUM_CTAS, 1, 1),
-        block=(NUM_THREADS, 1, 1),
-        smem_bytes=max(LEAST_SMEM_BYTES, in_flight * int(config["tile_bytes"])),
+        grid=(NUM_CTAS, 1, 1), block=(NUM_THREADS, 1, 1), smem_bytes=max(LEAST_SMEM_BYTES, in_flight * config.tile_bytes),
     )  # fmt: skip
 
 
@@ -194,42 +193,37 @@ def live_sms(num_live: int) -> list[int]:
     return [sm for sm in range(NUM_CTAS) if (sm + 1) * num_live // NUM_CTAS > sm * num_live // NUM_CTAS]
 
 
-def sum_of_last_tile(config: Config, rank: int) -> int:
+def sum_of_last_tile(config: Row, rank: int) -> int:
     """The sum, modulo 2^32, of the words of the last tile that an SM loads."""
     step = (num_ahead(config) + num_tiles(config) - 1) % num_steps(config)
-    first_row = (0 if _is_together(config["source"]) else rank * PANEL_ROWS) + step // STEPS_PER_PANEL * num_rows(config)
-    rows = first_row + np.arange(num_rows(config), dtype=np.uint64)
+    first_row = (0 if config.is_together else rank * PANEL_ROWS) + step // STEPS_PER_PANEL * config.num_rows
+    rows = first_row + np.arange(config.num_rows, dtype=np.uint64)
     words = rows[:, None] * (PITCH_BYTES // 4) + step % STEPS_PER_PANEL * (ROW_BYTES // 4) + np.arange(32, dtype=np.uint64)
     return int((((words * MULTIPLIER + ADDEND) & 0xFFFFFFFE)).sum()) % 2**32
 
 
-def check(config: Config, outputs: Outputs) -> dict[str, float]:
+def check(config: Row, outputs: Outputs) -> dict[str, float]:
     """Quantiles over all tiles of all SMs.
 
     Raises:
         WrongAnswer: a wait that was given up, an SM that never came, a last tile of other words.
     """
-    if outputs["flags"][1]:
-        raise WrongAnswer("a wait was given up: an SM has no CTA, or a tile never came")
+    wrong_if(outputs["flags"][1], "a wait was given up: an SM has no CTA, or a tile never came")
     for rank, (sm, (found, checksum, _, _)) in enumerate(
-        zip(live_sms(int(config["num_live"])), outputs["told"].tolist(), strict=True)
+        zip(live_sms(config.num_live), outputs["told"].tolist(), strict=True)
     ):
-        if found != sm:
-            raise WrongAnswer(f"rank {rank} was on SM {found}, not on SM {sm}")
+        wrong_if(found != sm, f"rank {rank} was on SM {found}, not on SM {sm}")
         wanted = sum_of_last_tile(config, rank)
-        if checksum != wanted:
-            raise WrongAnswer(f"the last tile of SM {sm} has words that sum up to {checksum}, not {wanted}")
+        wrong_if(checksum != wanted, f"the last tile of SM {sm} has words that sum up to {checksum}, not {wanted}")
     first, last, complete = (outputs["times"][:, :, idx].astype(np.float64) for idx in range(3))
-    if (complete <= 0).any():
-        raise WrongAnswer("a tile was there in no time, or not at all")
+    wrong_if((complete <= 0).any(), "a tile was there in no time, or not at all")
     values = quantiles("complete", complete) | of_sms(complete)
-    if _is_free(config):
+    if config.is_free:
         values["tile_cycles"] = float(np.median(outputs["told"][:, 2])) / num_tiles(config)
-    if int(config["is_watched"]):
-        if (first <= 0).any() or (last < first).any():
-            raise WrongAnswer("a line was there before its tile was asked for")
-        if outputs["lines"].sum() != num_rows(config) * complete.size:
-            raise WrongAnswer(f"{outputs['lines'].sum()} lines were seen, not {num_rows(config) * complete.size}")
+    if config.is_watched:
+        wrong_if((first <= 0).any() or (last < first).any(), "a line was there before its tile was asked for")
+        if outputs["lines"].sum() != config.num_rows * complete.size:
+            raise WrongAnswer(f"{outputs['lines'].sum()} lines were seen, not {config.num_rows * complete.size}")
         values |= quantiles("first_line", first) | quantiles("last_line", last) | quantiles("spread", last - first)
         values |= quantiles("line", np.repeat(BIN_CYCLES * (np.arange(NUM_BINS) + 0.5), outputs["lines"]))
     return values
@@ -248,7 +242,7 @@ def of_sms(complete: NDArray[np.float64]) -> dict[str, float]:
     return {"best_sm_cycles": float(medians.min()), "worst_sm_cycles": float(medians.max())}
 
 
-def derive(row: Config) -> dict[str, float]:
+def derive(row: Mapping[str, str]) -> dict[str, float]:
     """What one SM takes in."""
     if not row.get("tile_cycles"):
         return {}
@@ -261,19 +255,19 @@ TWIN_TILES = 16
 """Of each SM; the first as many as are in flight are not looked at."""
 
 
-def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
+def predict(config: Row, gpu: GpuSpec) -> dict[str, float]:
     """The same walk of fewer tiles, simulated; nothing of single lines, or for a GPU whose SMs have other numbers."""
     if gpu.num_sms != NUM_CTAS or gpu.mbarrier is None:
         return {}
     values = _twin(config, gpu)
-    return {name: value for name, value in values.items() if name != "tile_cycles" or _is_free(config)}
+    return {name: value for name, value in values.items() if name != "tile_cycles" or config.is_free}
 
 
-def _twin(config: Config, gpu: GpuSpec) -> dict[str, float]:
-    is_tma, source, num_live = config["kernel"] == "tma", config["source"], int(config["num_live"])
-    tile_bytes, in_flight = int(config["tile_bytes"]), int(config["in_flight"])
+def _twin(config: Row, gpu: GpuSpec) -> dict[str, float]:
+    is_tma, num_live = config.is_tma, config.num_live
+    tile_bytes, in_flight = config.tile_bytes, config.in_flight
     ranks = {cta_on(sm, gpu): rank for rank, sm in enumerate(live_sms(num_live))}
-    rows, boxes = num_rows(config), num_boxes(config)
+    rows, boxes = config.num_rows, config.num_boxes
     access = AccessPattern(
         num_requests=tile_bytes // 512, num_sectors=tile_bytes // 32, num_lines=rows,
         num_wavefronts=rows, num_bytes=tile_bytes,
@@ -284,7 +278,7 @@ def _twin(config: Config, gpu: GpuSpec) -> dict[str, float]:
     drift = before.num_instructions + after.num_instructions + between.num_instructions
 
     def issue(rank: int, tile: int) -> Iterator[Any]:
-        stage, name = tile % in_flight, (0 if _is_together(source) else rank, tile)
+        stage, name = tile % in_flight, (0 if config.is_together else rank, tile)
         if tile >= TWIN_TILES:
             if not is_tma:
                 yield ops.CpAsyncCommitGroup()
@@ -303,7 +297,7 @@ def _twin(config: Config, gpu: GpuSpec) -> dict[str, float]:
         rank = ranks.get(cta.cta_idx)
         if rank is None:
             return
-        if not _is_together(source):  # SMs that nothing holds together drift apart
+        if not config.is_together:  # SMs that nothing holds together drift apart
             yield ops.Alu(drift * rank / num_live)
         for tile in range(in_flight):
             yield from issue(rank, tile)
@@ -330,13 +324,13 @@ def _twin(config: Config, gpu: GpuSpec) -> dict[str, float]:
         mbarriers=(Mbarrier(name="full", num_arrivals=1, num_stages=in_flight),),
     )  # fmt: skip
     result = simulate(
-        launched, gpu, clock="max", l2="warm" if _is_warm(source) else "cold", recorded_sms=live_sms(num_live),
+        launched, gpu, clock="max", l2="warm" if config.is_warm else "cold", recorded_sms=live_sms(num_live),
     )
     marks = np.array([[span.end_cycle for span in role.sections] for role in result.timeline.roles if role.cta_idx in ranks])
     in_turn = 2 * TWIN_TILES - in_flight  # wait and issue by turns up to here, from the first wait on
     issued = np.concatenate([marks[:, :in_flight], marks[:, in_flight + 1 : in_turn : 2]], axis=1)
     ends = np.concatenate([marks[:, in_flight:in_turn:2], marks[:, in_turn:]], axis=1)
-    complete = (ends - issued)[:, in_flight:] + (0.0 if is_tma or config["is_watched"] == "0" else WATCH_CYCLES)
+    complete = (ends - issued)[:, in_flight:] + (0.0 if is_tma or not config.is_watched else WATCH_CYCLES)
     values = quantiles("complete", complete) | of_sms(complete)
     quarter = TWIN_TILES // 4  # at the end some SMs have the machine to themselves
     values["tile_cycles"] = float(np.median(ends[:, 3 * quarter] - ends[:, quarter])) / (2 * quarter)
@@ -354,16 +348,16 @@ WATCH_CYCLES = 1450.0
 """What warps that copy and then watch their lines take beside the copies: looks and 64-bit atomics on two words."""
 
 
-def _code(config: Config, gpu: GpuSpec) -> tuple[ops.Alu, ops.Alu, ops.Alu]:
+def _code(config: Row, gpu: GpuSpec) -> tuple[ops.Alu, ops.Alu, ops.Alu]:
     """The loop's code, in its three parts, for the warps of the twin."""
-    is_tma, num_warps = config["kernel"] == "tma", NUM_WATCHERS // 32
+    is_tma, num_warps = config.is_tma, NUM_WATCHERS // 32
     per_cycle = alu_per_cycle(gpu, 1 if is_tma else num_warps)
     before, after, between = CODE_CYCLES["tma" if is_tma else "cp_async"]
     if not is_tma:
-        if _is_together(config["source"]) and config["is_watched"] == "0":
+        if config.is_together and not config.is_watched:
             before += MET_CYCLES
-        turns = int(config["tile_bytes"]) // 512 / num_warps
-        taken = max(turns * num_warps * gpu.l1.cp_async_bypass_cycles, num_rows(config) * gpu.l1.cp_async_row_cycles)
+        turns = config.tile_bytes // 512 / num_warps
+        taken = max(turns * num_warps * gpu.l1.cp_async_bypass_cycles, config.num_rows * gpu.l1.cp_async_row_cycles)
         waited = max(0.0, taken - gpu.l1.queue_cycles)  # for the load/store unit
         after += max(0.0, turns * COPY_CYCLES - waited)
     return ops.Alu(before * per_cycle), ops.Alu(after * per_cycle), ops.Alu(between * per_cycle)
@@ -406,7 +400,7 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
         if len(cycles) > 1:
             least, most = min(cycles), max(cycles)
             rates.append((most - least) / (cycles[most] - cycles[least]))
-    found = []
+    found: list[Fitted] = []
     if rates:
         how = "one SM's tiles from memory, TMA and cp.async: bytes over cycles between the smallest and the largest, mean"
         found.append(Fitted(parameter="hbm.sm_gb_per_s", value=float(np.mean(rates)) * MHZ / 1e3, how=how))
@@ -415,39 +409,34 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
         if row["kernel"] == "tma" and row["source"] == "hbm" and row["is_watched"] == "0" and row["in_flight"] == "1"
         and int(row["num_live"]) <= FEW_LIVE
     ]  # fmt: skip
-    if spreads:
-        how = f"tiles from memory by TMA, one in flight, up to {FEW_LIVE} SMs: P90 less P10, over 0.8, median"
-        found.append(Fitted(parameter="hbm.fill_spread_ns", value=float(np.median(spreads)) / 0.8 * 1e3 / MHZ, how=how))
+    how = f"tiles from memory by TMA, one in flight, up to {FEW_LIVE} SMs: P90 less P10, over 0.8, median"
+    spread = [float(np.median(spreads)) / 0.8 * 1e3 / MHZ] if spreads else []
+    found += fitted("hbm.fill_spread_ns", spread, how)
     apart = [
         (float(row["worst_sm_cycles"]) - float(row["best_sm_cycles"])) * (num + 1) / (num - 1) for row in rows
         if row["kernel"] == "tma" and row["source"] == "l2" and row["is_watched"] == "0" and row["in_flight"] == "1"
         and 4 <= (num := int(row["num_live"])) <= FEW_LIVE and int(row["tile_bytes"]) >= LEAST_SEEN_BYTES
     ]  # fmt: skip
-    if apart:
-        how = (
-            f"tiles out of L2 by TMA, one in flight, 4 to {FEW_LIVE} SMs: median of the SM that waits most less that of the "
-            "one that waits least, as of all SMs if they lie evenly, median"
-        )
-        found.append(Fitted(parameter="xbar.sm_distance_cycles", value=float(np.median(apart)), how=how))
-    return found
+    how = (
+        f"tiles out of L2 by TMA, one in flight, 4 to {FEW_LIVE} SMs: median of the SM that waits most less that of the one "
+        "that waits least, as of all SMs if they lie evenly, median"
+    )
+    return found + fitted("xbar.sm_distance_cycles", apart, how)
 
 
 def _of_tiles(name: str, meaning: str) -> dict[str, str]:
     return {f"{name}_p{pct}_cycles": f"SM cycles {meaning}, P{pct} of all tiles of all SMs" for pct in (1, 10, 50, 90, 99)}
 
 
-HOPPER = (9, 0)
 CASE = Case(
     name="tile_arrival",
     question="How long until a whole tile of a GEMM's operand is in shared memory, and when do its lines come?",
-    columns=COLUMNS,
+    config_type=Row, launch=launch, check=check, num_repeats=3, predict=predict, fit=fit, derive=derive,
+    includes=grid_include,
     groups={
-        "idle": Group(configs=idle, rank=3, least_capability=HOPPER),
-        "loaded": Group(configs=loaded, rank=3, least_capability=HOPPER),
-        "watched": Group(configs=watched, rank=4, least_capability=HOPPER),
+        name: Group(configs=configs, rank=rank, least_capability=(9, 0))
+        for name, configs, rank in (("idle", idle, 3), ("loaded", loaded, 3), ("watched", watched, 4))
     },
-    launch=launch,
-    check=check,
     values={
         **_of_tiles("complete", "from before a tile's first instruction until its wait is over"),
         "best_sm_cycles": "the same, the median of the SM that waits least",
@@ -461,10 +450,5 @@ CASE = Case(
             for pct in (1, 10, 50, 90, 99)
         },
     },
-    num_repeats=3,
-    predict=predict,
     tiers={"complete_p50_cycles": 2, "tile_cycles": 4},
-    fit=fit,
-    derive=derive,
-    includes=grid_include,
-)
+)  # fmt: skip

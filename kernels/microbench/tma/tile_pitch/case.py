@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from itertools import product
 from typing import Any
 
@@ -11,21 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim import Buffer, Launch, Mbarrier, WarpRole, simulate
-from gpusim.evidence.cases.case import (
-    Argument,
-    Case,
-    Config,
-    Fitted,
-    FittedConstant,
-    Group,
-    Input,
-    KernelLaunch,
-    MappedTensor,
-    Output,
-    Outputs,
-    WrongAnswer,
-    by_value,
-)
+from gpusim.evidence.cases.case import Case, Fitted, FittedConstant, Group, Outputs, WrongAnswer
+from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.launch_args import Argument, Input, KernelLaunch, MappedTensor, Output, by_value
+from gpusim.evidence.cases.microbenchmark import chained_code
+from gpusim.evidence.cases.output_check import wrong_if
+from gpusim.evidence.cases.parameters import fitted_constant
 from gpusim.evidence.cases.tile_walk import ADDEND, MULTIPLIER, grid_include, random_words, sms_by_gpc
 from gpusim.machine.config import GpuSpec
 from gpusim.machine.dispatcher import first_sms
@@ -60,68 +51,79 @@ READ = "lts__t_sectors_srcunit_tex_op_read.sum"
 REQUESTS = "lts__t_requests_srcunit_tex_op_read.sum"
 XBAR = "l1tex__m_xbar2l1tex_read_bytes.sum"
 METRICS = (
-    READ,
-    REQUESTS,
-    "lts__t_sectors_srcunit_tex_op_read_lookup_miss.sum",
-    "lts__t_sectors_srcunit_ltcfabric.sum",
-    XBAR,
-    "l1tex__t_sectors_pipe_lsu_mem_global_op_ldgsts.sum",
-    "l1tex__t_requests_pipe_lsu_mem_global_op_ldgsts.sum",
+    READ, REQUESTS, "lts__t_sectors_srcunit_tex_op_read_lookup_miss.sum", "lts__t_sectors_srcunit_ltcfabric.sum", XBAR,
+    "l1tex__t_sectors_pipe_lsu_mem_global_op_ldgsts.sum", "l1tex__t_requests_pipe_lsu_mem_global_op_ldgsts.sum",
     "dram__bytes_read.sum",
-)
+)  # fmt: skip
 
 
 # ---------------------------------------------------------------------------------------------- configs
 
-DEFAULTS = {
-    "source": "l2", "num_live": str(NUM_CTAS), "sharers": "1", "rows": "128", "row_bytes": "128", "smem": "swizzled",
-    "pitch_bytes": str(PITCH_BYTES), "shift_bytes": "0", "skew_cycles": "0",
-}  # fmt: skip
-COLUMNS = tuple(DEFAULTS)
+
+@dataclass(frozen=True)
+class Row(ConfigRow):
+    """One config, with its defaults."""
+
+    kernel: str
+    _: KW_ONLY
+    source: str = "l2"
+    num_live: int = NUM_CTAS
+    sharers: int = 1
+    rows: int = 128
+    row_bytes: int = 128
+    smem: str = "swizzled"
+    pitch_bytes: int = PITCH_BYTES
+    shift_bytes: int = 0
+    skew_cycles: int = 0
+
+    @property
+    def is_warm(self) -> bool:
+        """Whether all tiles have been read before."""
+        return self.source == "l2"
+
+    @property
+    def tile_bytes(self) -> int:
+        """That are asked for."""
+        return self.rows * self.row_bytes
+
+    @property
+    def smem_pitch_bytes(self) -> int:
+        """From one row of shared memory to the next."""
+        return self.row_bytes + PADS[self.smem]
 
 
-def config_of(kernel: str, **columns: object) -> Config:
-    """A config as text; columns that are not given have their default."""
-    unknown = set(columns) - set(COLUMNS)
-    assert not unknown, unknown
-    return {"kernel": kernel, **DEFAULTS, **{name: str(value) for name, value in columns.items()}}
+def _pitches(kernel: str, **columns: Any) -> list[Row]:
+    return [Row(kernel, pitch_bytes=PITCH_BYTES + beyond, **columns) for beyond in BEYOND]
 
 
-def _pitches(kernel: str, **columns: object) -> list[Config]:
-    return [config_of(kernel, pitch_bytes=PITCH_BYTES + beyond, **columns) for beyond in BEYOND]
-
-
-def alone(seed: int) -> list[Config]:
+def alone() -> list[Row]:
     """One SM, all in L2: every pitch, and columns that begin in the midst of a line; each layout of shared memory."""
-    del seed  # a sweep, the same for every seed
     found = [config for rows in (64, 128) for config in _pitches("tma", num_live=1, rows=rows)]
     found += [
         config for row_bytes, smem in product((64, 128), PADS)
         for config in _pitches("cp_async_4", num_live=1, row_bytes=row_bytes, smem=smem)
     ]  # fmt: skip
     shifts = (16, 32, 64)
-    found += [config_of("tma", num_live=1, shift_bytes=shift, rows=rows) for rows in (64, 128, 256) for shift in shifts]
+    found += [Row("tma", num_live=1, shift_bytes=shift, rows=rows) for rows in (64, 128, 256) for shift in shifts]
     found += [
-        config_of("cp_async_4", num_live=1, shift_bytes=shift, row_bytes=row_bytes, smem=smem)
+        Row("cp_async_4", num_live=1, shift_bytes=shift, row_bytes=row_bytes, smem=smem)
         for row_bytes, smem in ((64, "pad8"), (128, "plain"), (128, "pad8")) for shift in shifts
     ]  # fmt: skip
     return found
 
 
-def own(seed: int) -> list[Config]:
+def own() -> list[Row]:
     """All SMs, each its own tiles, all in L2."""
-    del seed  # a sweep, the same for every seed
     found = [config for rows in (64, 128, 256) for config in _pitches("tma", rows=rows)]
     found += [
         config for row_bytes, smem in product((64, 128), ("plain", "pad8", "swizzled"))
         for config in _pitches("cp_async_4", row_bytes=row_bytes, smem=smem)
     ]  # fmt: skip
-    return [*found, *(config_of("tma", shift_bytes=shift) for shift in (16, 32, 48, 64, 96))]
+    return [*found, *(Row("tma", shift_bytes=shift) for shift in (16, 32, 48, 64, 96))]
 
 
-def cold(seed: int) -> list[Config]:
+def cold() -> list[Row]:
     """The same, out of memory: twice what L2 holds, so that a launch finds nothing of the one before."""
-    del seed  # a sweep, the same for every seed
     return [
         *(config for rows in (128, 256) for config in _pitches("tma", source="hbm", rows=rows)),
         *(
@@ -131,9 +133,8 @@ def cold(seed: int) -> list[Config]:
     ]  # fmt: skip
 
 
-def shared(seed: int) -> list[Config]:
+def shared() -> list[Row]:
     """Neighbours that walk the same tiles, together and one after the other."""
-    del seed  # a sweep, the same for every seed
     return [
         config for sharers, skew in ((2, 0), (4, 0), (4, 200), (16, 0))
         for kernel, row_bytes, smem in (("tma", 128, "swizzled"), ("cp_async_4", 128, "plain"), ("cp_async_4", 64, "pad8"))
@@ -144,29 +145,13 @@ def shared(seed: int) -> list[Config]:
 # ---------------------------------------------------------------------------------------------- who walks what
 
 
-def num_stages(config: Config) -> int:
-    """Of the ring, and so tiles in flight."""
-    return 4
+NUM_STAGES = 4
+"""Stages of the ring, and so tiles in flight."""
 
 
-def smem_pitch_bytes(config: Config) -> int:
-    """From one row of shared memory to the next."""
-    return int(config["row_bytes"]) + PADS[config["smem"]]
-
-
-def tile_bytes(config: Config) -> int:
-    """That are asked for."""
-    return int(config["rows"]) * int(config["row_bytes"])
-
-
-def num_smem_bytes(config: Config) -> int:
+def num_smem_bytes(config: Row) -> int:
     """Of all stages."""
-    return num_stages(config) * int(config["rows"]) * smem_pitch_bytes(config)
-
-
-def is_warm(config: Config) -> bool:
-    """Whether all tiles have been read before."""
-    return config["source"] == "l2"
+    return NUM_STAGES * config.rows * config.smem_pitch_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,55 +162,55 @@ class Walk:
     rank: int
 
 
-def walks(config: Config) -> dict[int, Walk]:
+def walks(config: Row) -> dict[int, Walk]:
     """By SM: sharers are neighbours of one GPC, in order of number.
 
-    >>> {sm: walk.panel for sm, walk in walks(config_of("tma", sharers=2)).items() if walk.panel < 2}
+    >>> {sm: walk.panel for sm, walk in walks(Row("tma", sharers=2)).items() if walk.panel < 2}
     {0: 0, 1: 0, 16: 1, 17: 1}
     """
-    live, num = int(config["num_live"]), int(config["sharers"])
+    live, num = config.num_live, config.sharers
     if live == 1:
         return {0: Walk(0, 0)}
     groups = [sms[at : at + num] for sms in sms_by_gpc(GPU) for at in range(0, len(sms), num)]
     return {sm: Walk(panel, rank) for panel, group in enumerate(groups) for rank, sm in enumerate(group)}
 
 
-def num_panels(config: Config) -> int:
+def num_panels(config: Row) -> int:
     """Of different rows."""
     return max(walk.panel for walk in walks(config).values()) + 1
 
 
-def num_columns(config: Config) -> int:
+def num_columns(config: Row) -> int:
     """Steps along a row."""
-    return (PITCH_BYTES - PITCH_BYTES // 32) // int(config["row_bytes"])
+    return (PITCH_BYTES - PITCH_BYTES // 32) // config.row_bytes
 
 
-def lead_timed_behind(config: Config) -> tuple[int, int, int]:
+def lead_timed_behind(config: Row) -> tuple[int, int, int]:
     """Steps before the clock, timed, and behind."""
-    return (16, 128, 16) if is_warm(config) else (8, 36, 8)
+    return (16, 128, 16) if config.is_warm else (8, 36, 8)
 
 
-def num_steps(config: Config) -> int:
+def num_steps(config: Row) -> int:
     """Steps before a walk begins again: so few that all stay in L2, or as many as there are."""
-    if not is_warm(config):
+    if not config.is_warm:
         return sum(lead_timed_behind(config))
     steps = 16
-    while steps > 2 and num_panels(config) * tile_bytes(config) * steps > MOST_TOUCHED_BYTES:
+    while steps > 2 and num_panels(config) * config.tile_bytes * steps > MOST_TOUCHED_BYTES:
         steps //= 2
     return steps
 
 
-def panel_rows(config: Config) -> int:
+def panel_rows(config: Row) -> int:
     """Rows of the tensor that belong to one panel."""
-    return -(-num_steps(config) // num_columns(config)) * int(config["rows"])
+    return -(-num_steps(config) // num_columns(config)) * config.rows
 
 
-def num_warm(config: Config) -> int:
+def num_warm(config: Row) -> int:
     """Steps before the CTAs meet: all tiles at least once, where they are to be in L2."""
-    return max(16, num_steps(config)) if is_warm(config) else 0
+    return max(16, num_steps(config)) if config.is_warm else 0
 
 
-def num_all_steps(config: Config) -> int:
+def num_all_steps(config: Row) -> int:
     """Steps of an SM, warm-up and all."""
     return num_warm(config) + sum(lead_timed_behind(config))
 
@@ -238,63 +223,59 @@ def tensor() -> NDArray[np.uint32]:
     return random_words(TENSOR_BYTES)
 
 
-def tensor_map(config: Config) -> TensorMap:
+def tensor_map(config: Row) -> TensorMap:
     """The map as a GEMM has it."""
-    pitch = int(config["pitch_bytes"])
+    pitch = config.pitch_bytes
     return TensorMap(
         dtype=BF16, global_dim=(pitch // 2, TENSOR_BYTES // pitch), global_strides_bytes=(pitch,),
-        box_dim=(int(config["row_bytes"]) // 2, int(config["rows"])), swizzle="128B", l2_promotion="128B",
+        box_dim=(config.row_bytes // 2, config.rows), swizzle="128B", l2_promotion="128B",
     )  # fmt: skip
 
 
-def launch(config: Config, is_counted: bool) -> KernelLaunch:
+def launch(config: Row) -> KernelLaunch:
     """The same launch under the profiler as without."""
-    del is_counted
     places = np.zeros((MOST_PLACES, 3), dtype="<u4")
     found = walks(config)
     for sm, walk in found.items():
-        places[sm] = 1, walk.panel * panel_rows(config), walk.rank * int(config["skew_cycles"])
+        places[sm] = 1, walk.panel * panel_rows(config), walk.rank * config.skew_cycles
     plan = [
-        len(found), num_stages(config), int(config["rows"]), int(config["row_bytes"]), int(config["pitch_bytes"]),
-        smem_pitch_bytes(config), config["smem"] == "swizzled", num_columns(config), num_steps(config), num_warm(config),
-        *lead_timed_behind(config), int(config["shift_bytes"]),
+        len(found), NUM_STAGES, config.rows, config.row_bytes, config.pitch_bytes,
+        config.smem_pitch_bytes, config.smem == "swizzled", num_columns(config), num_steps(config), num_warm(config),
+        *lead_timed_behind(config), config.shift_bytes,
     ]  # fmt: skip
-    source: Argument = MappedTensor(tensor(), tensor_map(config)) if config["kernel"] == "tma" else Input(tensor())
+    source: Argument = MappedTensor(tensor(), tensor_map(config)) if config.kernel == "tma" else Input(tensor())
     return KernelLaunch(
-        kernel=config["kernel"],
+        kernel=config.kernel,
         arguments=(
             by_value(np.array(plan, dtype="<u4")), Output("places", places),
             Output("flags", np.zeros(FLAG_WORDS, dtype="<u4")), source,
             Output("told", np.full((MOST_PLACES, 4), -1, dtype="<i8")),
         ),
-        grid=(NUM_CTAS, 1, 1),
-        block=(NUM_THREADS, 1, 1),
-        smem_bytes=max(LEAST_SMEM_BYTES, num_smem_bytes(config)),
+        grid=(NUM_CTAS, 1, 1), block=(NUM_THREADS, 1, 1), smem_bytes=max(LEAST_SMEM_BYTES, num_smem_bytes(config)),
     )  # fmt: skip
 
 
-def sum_of_last_stages(config: Config, walk: Walk) -> int:
+def sum_of_last_stages(config: Row, walk: Walk) -> int:
     """The sum, modulo 2^32, of the words of what the ring holds in the end."""
-    pitch, rows, row_bytes = (int(config[name]) for name in ("pitch_bytes", "rows", "row_bytes"))
+    pitch, rows, row_bytes = config.pitch_bytes, config.rows, config.row_bytes
     total, last = 0, num_all_steps(config)
-    for number in range(last - num_stages(config), last):
+    for number in range(last - NUM_STAGES, last):
         line, column = divmod(number % num_steps(config), num_columns(config))
         first = walk.panel * panel_rows(config) + line * rows
         starts = np.arange(first, first + rows, dtype=np.uint64) * np.uint64(pitch // 4)
-        word = np.uint64((int(config["shift_bytes"]) + column * row_bytes) // 4)
+        word = np.uint64((config.shift_bytes + column * row_bytes) // 4)
         words = starts[:, None] + word + np.arange(row_bytes // 4, dtype=np.uint64)
         total += int((words * np.uint64(MULTIPLIER) + np.uint64(ADDEND) & np.uint64(0xFFFFFFFF)).sum())
     return total % 2**32
 
 
-def check(config: Config, outputs: Outputs) -> dict[str, float]:
+def check(config: Row, outputs: Outputs) -> dict[str, float]:
     """Cycles of a stage.
 
     Raises:
         WrongAnswer: a wait that was given up, an SM that never came, stages of other words, a clock that stood still.
     """
-    if outputs["flags"][1]:
-        raise WrongAnswer("a wait was given up: an SM has no CTA, or a stage never came")
+    wrong_if(outputs["flags"][1], "a wait was given up: an SM has no CTA, or a stage never came")
     found, told = walks(config), outputs["told"]
     sums: dict[int, int] = {}
     for sm, walk in found.items():
@@ -304,18 +285,15 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
         if told[sm, 1] != wanted:
             raise WrongAnswer(f"the stages of SM {sm} have words that sum up to {told[sm, 1]}, not {wanted}")
     cycles = told[list(found), 2] / lead_timed_behind(config)[1]
-    if (cycles <= 0).any():
-        raise WrongAnswer("the clock stood still")
+    wrong_if((cycles <= 0).any(), "the clock stood still")
     return {
-        "cycles_per_stage": float(cycles.mean()),
-        "slowest_cycles": float(cycles.max()),
-        "fastest_cycles": float(cycles.min()),
-        "bytes_per_cycle": float((tile_bytes(config) / cycles).mean()),
-        "asked_bytes": float(len(found) * num_all_steps(config) * tile_bytes(config)),
-    }
+        "cycles_per_stage": float(cycles.mean()), "slowest_cycles": float(cycles.max()),
+        "fastest_cycles": float(cycles.min()), "bytes_per_cycle": float((config.tile_bytes / cycles).mean()),
+        "asked_bytes": float(len(found) * num_all_steps(config) * config.tile_bytes),
+    }  # fmt: skip
 
 
-def derive(row: Config) -> dict[str, float]:
+def derive(row: Mapping[str, str]) -> dict[str, float]:
     """Of what was asked for, what L2 was read for and what came over the crossbar."""
     asked = float(row.get("asked_bytes") or 0)
     found = {}
@@ -335,19 +313,14 @@ COPY_CYCLES = 14.6
 """What it takes beyond that for each cp.async of a thread."""
 
 
-def own_code(gpu: GpuSpec, num_cycles: float) -> ops.Alu:
-    """Instructions that take so many cycles, each waiting for the one before."""
-    return ops.Alu(num_cycles / gpu.warp_scheduler.dependent_cycles, is_chain=True)
-
-
-def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
+def predict(config: Row, gpu: GpuSpec) -> dict[str, float]:
     """The same rings for fewer steps, simulated; nothing for a GPU whose SMs have other numbers."""
     if gpu.num_sms != NUM_CTAS or gpu.mbarrier is None:
         return {}
     order = first_sms(gpu.dispatcher, gpu.floorplan)
     found = walks(config)
     of_cta = {cta: found[sm] for cta, sm in enumerate(order) if sm in found}
-    stages, whole, rows = num_stages(config), tile_bytes(config), int(config["rows"])
+    stages, whole, rows = NUM_STAGES, config.tile_bytes, config.rows
     steps, count = num_steps(config), TWIN_LEAD + TWIN_TIMED + TWIN_BEHIND
     access, columns = fill(config), num_columns(config)
     of_phase = {phase: fetched(config, phase) for phase in {column_start(config, column) for column in range(columns)}}
@@ -356,7 +329,7 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
         return of_phase[column_start(config, step % steps % columns)]
 
     def tile(cta: RoleContext, step: int) -> tuple[int, int]:
-        return of_cta[cta.cta_idx].panel, step % steps if is_warm(config) else step
+        return of_cta[cta.cta_idx].panel, step % steps if config.is_warm else step
 
     def produce(cta: RoleContext) -> Iterator[Any]:
         if cta.cta_idx not in of_cta:
@@ -366,7 +339,7 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
             stage = step % stages
             yield ops.MbarrierWait("empty", stage, step // stages & 1 ^ 1)
             yield ops.MbarrierArriveExpectTx("full", stage, whole)
-            yield own_code(gpu, STEP_CYCLES["tma"])
+            yield chained_code(STEP_CYCLES["tma"], gpu)
             yield ops.TmaLoad("A", tile(cta, step), whole, whole, rows, "ring", stage, "full", fetches=fetches_of(step))
 
     def consume(cta: RoleContext) -> Iterator[Any]:
@@ -386,16 +359,15 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
                 yield ops.CpAsyncWaitGroup(stages - 1)
                 yield ops.Syncthreads()
                 yield from marks(step - stages)
-            yield own_code(gpu, STEP_CYCLES["cp_async_4"] + COPY_CYCLES * (whole // CHUNK_BYTES // NUM_THREADS))
+            yield chained_code(STEP_CYCLES["cp_async_4"] + COPY_CYCLES * (whole // CHUNK_BYTES // NUM_THREADS), gpu)
             if step < count:
-                yield ops.CpAsync(
-                    "A", tile(cta, step), access, "ring", step % stages, num_rows=rows, fetches=fetches_of(step)
-                )
+                at = (tile(cta, step), access, "ring", step % stages)
+                yield ops.CpAsync("A", *at, num_rows=rows, fetches=fetches_of(step))
             yield ops.CpAsyncCommitGroup()
 
     def delay(cta: RoleContext) -> float:
         per_cycle = gpu.warp_scheduler.int32_lanes / 32 / gpu.warp_scheduler.num_schedulers
-        return of_cta[cta.cta_idx].rank * int(config["skew_cycles"]) * per_cycle
+        return of_cta[cta.cta_idx].rank * config.skew_cycles * per_cycle
 
     def marks(step: int) -> Iterator[Any]:
         if step == TWIN_LEAD:
@@ -405,7 +377,7 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
 
     roles = (
         WarpRole(name="producer", num_warps=1, program=produce), WarpRole(name="consumer", num_warps=1, program=consume),
-    ) if config["kernel"] == "tma" else (WarpRole(name="copy", num_warps=NUM_THREADS // 32, program=copy),)  # fmt: skip
+    ) if config.kernel == "tma" else (WarpRole(name="copy", num_warps=NUM_THREADS // 32, program=copy),)  # fmt: skip
     ring = num_smem_bytes(config) // stages
     launched = Launch(
         kernel="tile_pitch", num_ctas=NUM_CTAS, num_tiles=NUM_CTAS, roles=roles,
@@ -415,7 +387,7 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
         ),
         mbarriers=tuple(Mbarrier(name=name, num_arrivals=1, num_stages=stages) for name in ("full", "empty")),
     )  # fmt: skip
-    l2 = "warm" if is_warm(config) else "cold"
+    l2 = "warm" if config.is_warm else "cold"
     result = simulate(launched, gpu, clock="max", l2=l2, recorded_sms=range(NUM_CTAS))
     spans = np.array([
         (span.end_cycle - span.start_cycle) / TWIN_TIMED for role in result.timeline.roles for span in role.sections
@@ -435,7 +407,7 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
 
     def each_cycle(row: Mapping[str, str], name: str, unit: float) -> float:
         moved = float(row[name]) * unit / float(row["asked_bytes"])
-        return int(row["num_live"]) * tile_bytes(dict(row)) * moved / float(row["cycles_per_stage"])
+        return int(row["num_live"]) * Row.of(row).tile_bytes * moved / float(row["cycles_per_stage"])
 
     most_bytes = sorted(each_cycle(row, XBAR, 1.0) for row in own)[-5:]
     most_requests = sorted(each_cycle(row, REQUESTS, 1.0) for row in own)[-5:]
@@ -443,60 +415,58 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
     return [Fitted(parameter="l2.request_bytes", value=value, how="the most bytes over the most requests, five of each")]
 
 
-def fitted_constants(rows: Sequence[Config], gpu: GpuSpec) -> list[FittedConstant]:
+def fitted_constants(rows: Sequence[Mapping[str, str]], gpu: GpuSpec) -> list[FittedConstant]:
     """What the loops take: of one SM alone, small tiles whose rows lie on lines."""
 
-    def of(kernel: str, rows_: str, row_bytes: str) -> list[Config]:
+    def of(kernel: str, rows_: str, row_bytes: str) -> list[Mapping[str, str]]:
         return [
             row for row in rows
             if row["group"] == "alone" and (row["kernel"], row["rows"], row["row_bytes"]) == (kernel, rows_, row_bytes)
             and (int(row["pitch_bytes"]) - PITCH_BYTES) % 64 == 0 and PADS[row["smem"]] == 0 and row["shift_bytes"] == "0"
         ]  # fmt: skip
 
-    def cycles(found: Sequence[Config]) -> float:
+    def cycles(found: Sequence[Mapping[str, str]]) -> float:
         return float(np.median([float(row["cycles_per_stage"]) for row in found]))
 
     boxes, narrow, wide = of("tma", "64", "128"), of("cp_async_4", "128", "64"), of("cp_async_4", "128", "128")
     if not (boxes and narrow and wide):
         return []
-    each = tile_bytes(narrow[0]) // CHUNK_BYTES // NUM_THREADS
+    each = Row.of(narrow[0]).tile_bytes // CHUNK_BYTES // NUM_THREADS
     copy = (cycles(wide) - cycles(narrow)) / each
-    loop = STEP_CYCLES["cp_async_4"] + cycles(narrow) - predict(narrow[0], gpu)["cycles_per_stage"]
-    box = STEP_CYCLES["tma"] + cycles(boxes) - predict(boxes[0], gpu)["cycles_per_stage"]
+    loop = STEP_CYCLES["cp_async_4"] + cycles(narrow) - predict(Row.of(narrow[0]), gpu)["cycles_per_stage"]
+    box = STEP_CYCLES["tma"] + cycles(boxes) - predict(Row.of(boxes[0]), gpu)["cycles_per_stage"]
+    how = "rows of 64 bytes: cycles beyond the twin's"
     return [
-        FittedConstant(name="STEP_CYCLES", key=("tma",), value=box, how="boxes of 64 rows: cycles beyond the twin's"),
-        FittedConstant(
-            name="STEP_CYCLES", key=("cp_async_4",), value=loop + (COPY_CYCLES - copy) * each,
-            how="rows of 64 bytes: cycles beyond the twin's",
-        ),
-        FittedConstant(name="COPY_CYCLES", value=copy, how="rows of 128 bytes less rows of 64, over copies"),
-    ]  # fmt: skip
+        *fitted_constant("STEP_CYCLES", [box], "boxes of 64 rows: cycles beyond the twin's", "tma"),
+        *fitted_constant("STEP_CYCLES", [loop + (COPY_CYCLES - copy) * each], how, "cp_async_4"),
+        *fitted_constant("COPY_CYCLES", [copy], "rows of 128 bytes less rows of 64, over copies"),
+    ]
 
 
-def fill(config: Config) -> AccessPattern:
+def fill(config: Row) -> AccessPattern:
     """What a CTA's threads copy of a tile."""
-    num = tile_bytes(config)
+    num = config.tile_bytes
     return AccessPattern(
         num_requests=num // (32 * CHUNK_BYTES), num_sectors=num // 32, num_lines=num // 128, num_wavefronts=num // 128,
         num_bytes=num,
     )  # fmt: skip
 
 
-def column_start(config: Config, column: int) -> int:
+def column_start(config: Row, column: int) -> int:
     """Bytes behind a line's start, of a panel's first row."""
-    return (int(config["shift_bytes"]) + column * int(config["row_bytes"])) % LINE_BYTES
+    return (config.shift_bytes + column * config.row_bytes) % LINE_BYTES
 
 
-def fetched(config: Config, start: int) -> Fetches:
+def fetched(config: Row, start: int) -> Fetches:
     """What a tile fetches, whose first row begins so many bytes behind a line's start."""
-    rows, row_bytes = int(config["rows"]), int(config["row_bytes"])
-    starts = start + np.arange(rows) * int(config["pitch_bytes"])
-    if config["kernel"] == "tma":
+    rows, row_bytes = config.rows, config.row_bytes
+    starts = start + np.arange(rows) * config.pitch_bytes
+    if config.kernel == "tma":
         return row_fetches(starts, row_bytes)
     per_row = row_bytes // CHUNK_BYTES
     row, chunk = np.divmod(np.arange(rows * per_row).reshape(-1, 32), per_row)
-    placed = chunk ^ row % per_row if config["smem"] == "swizzled" else chunk
-    return fetches(starts[row] + chunk * CHUNK_BYTES, row * smem_pitch_bytes(config) + placed * CHUNK_BYTES)
+    placed = chunk ^ row % per_row if config.smem == "swizzled" else chunk
+    return fetches(starts[row] + chunk * CHUNK_BYTES, row * config.smem_pitch_bytes + placed * CHUNK_BYTES)
 
 
 def _group(configs: Any, *, is_cold: bool = False) -> Group:
@@ -506,10 +476,9 @@ def _group(configs: Any, *, is_cold: bool = False) -> Group:
 CASE = Case(
     name="tile_pitch",
     question="What does a tile cost whose rows do not begin on a line, or not on a sector?",
-    columns=COLUMNS,
+    config_type=Row, launch=launch, check=check, num_repeats=3, predict=predict, fit=fit, fitted_constants=fitted_constants,
+    derive=derive, includes=grid_include,
     groups={"alone": _group(alone), "own": _group(own), "shared": _group(shared), "cold": _group(cold, is_cold=True)},
-    launch=launch,
-    check=check,
     values={
         "cycles_per_stage": "SM cycles from a full stage to the next, mean of the live SMs",
         "slowest_cycles": "the same of the slowest SM",
@@ -517,11 +486,5 @@ CASE = Case(
         "bytes_per_cycle": "bytes that an SM asks for in a cycle, mean",
         "asked_bytes": "bytes of all steps of all SMs, warm-up and all",
     },
-    num_repeats=3,
-    predict=predict,
-    fit=fit,
-    fitted_constants=fitted_constants,
     tiers={"cycles_per_stage": 4, READ: 5, XBAR: 5},
-    derive=derive,
-    includes=grid_include,
 )  # fmt: skip
