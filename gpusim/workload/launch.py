@@ -67,15 +67,15 @@ class RoleContext(Protocol):
     def loop(self, num_iterations: int) -> Iterator[int]:
         """Iterate like ``range(num_iterations)``.
 
-        The engine may skip iterations, in multiples of :attr:`Launch.parity_period`.
+        Integers from 0 on. The engine runs every iteration.
         """
         ...
 
     def tiles(self, num_tiles: int, *, first: int = 0, step: int = 1) -> Iterator[tuple[int, int]]:
         """Iterate over the work tiles of a persistent CTA as pairs (turn, tile): turn ``first``, ``first + step``, ...
 
-        CTA c processes tile ``c + t * num_ctas`` in turn t, as long as that is below ``num_tiles``. The engine may skip
-        turns.
+        CTA c processes tile ``c + t * num_ctas`` in turn t, as long as that is below ``num_tiles``. The engine runs
+        every turn.
         """
         ...
 
