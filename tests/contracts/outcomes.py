@@ -29,8 +29,10 @@ SLOW = {
     "tile_sharing", "wave_sharing",
 }  # fmt: skip
 """Cases whose check works out much anew each time: fewer elements of each part are changed."""
-REFERENCES = {"piece_order": "expected", "scattered_reads": "expected", "reduction": "sums"}
-"""Functions that a case's check calls for its reference, and that take seconds: they are called once a config."""
+REFERENCES = {
+    "epilogue_pieces": "wanted_tiles", "piece_order": "expected", "scattered_reads": "expected", "reduction": "sums",
+}  # fmt: skip
+"""Functions that a case's check calls for its reference, and that take long: they are called once a config."""
 
 
 def parts(name: str, array: NDArray[Any]) -> Iterator[tuple[str, NDArray[Any]]]:

@@ -62,7 +62,7 @@ def _clock_probe(tests: Any) -> list[Right]:
 def _cold_launch(tests: Any) -> list[Right]:
     found: list[Right] = []
     for kernel in tests.case.KERNELS:
-        config = {"kernel": kernel, "state": "cold", "num_ctas": "2", "turn": "0"}
+        config = tests.case.Config(kernel, "cold", num_ctas=2, turn=0)
         words = tests.case.given(config)
         threads = np.arange(len(words), dtype=np.uint32)
         value = {"empty": 0 * words, "store_one": threads + 7, "load_one": words + 7}[kernel]
@@ -152,11 +152,11 @@ def _scattered_reads(tests: Any) -> list[Right]:
 
 def _sector_parts(tests: Any) -> list[Right]:
     case = tests.case
-    store = case.Row("store", sectors="0110", words=4, span_bytes=1 << 20, num_ctas=1).text()
+    store = case.Config("store", sectors="0110", words=4, span_bytes=1 << 20, num_ctas=1)
     held = np.full(1 << 18, 0xFFFFFFFF, dtype=np.uint32)
     words = case.words_of(store, np.arange(case.num_accesses(store)))
     held[words] = (words * 0x9E3779B1).astype(np.uint32)
-    read = case.Row("read_cg", sectors="1000", words=1, span_bytes=1 << 20, num_ctas=1).text()
+    read = case.Config("read_cg", sectors="1000", words=1, span_bytes=1 << 20, num_ctas=1)
     sums = np.zeros(case.NUM_SUMS, dtype=np.uint32)
     sums[5] = int(case.source(read).array[: 1 << 18 : 32].sum(dtype=np.uint64)) % (1 << 32)
     return [(store, {"buffer": held.view("u1")}), (read, {"sums": sums})]
@@ -244,7 +244,7 @@ def _transpose(tests: Any) -> list[Right]:
 
 
 def _half_stores(tests: Any) -> list[Right]:
-    configs = [tests.case.config_of(kernel, warps=4, ctas=1) for kernel in ("store_2_0", "red_8")]
+    configs = [tests.case.Config(kernel, num_warps=4, num_ctas=1) for kernel in ("store_2_0", "red_8")]
     return [(config, {"buffer": tests.case.wanted(config)}) for config in configs]
 
 
@@ -308,7 +308,7 @@ RIGHT: dict[str, Callable[[Any], list[Right]]] = {
     "cta_turnover": lambda t: _arrays(
         t, "right", [t.config_of(name, threads=32) for name in t.case.SPINS + t.case.LOADS], output="out"
     ),
-    "edges_beside_loads": lambda t: [(config := t.case.config_of(rows_inside=8), {
+    "edges_beside_loads": lambda t: [(config := t.case.Row(rows_inside=8), {
         "smem": t.case.expected_smem(config), "times": np.full((128, 2), (9600, 0), dtype="<u4"),
     })],
     "elementwise": lambda t: [
@@ -320,7 +320,7 @@ RIGHT: dict[str, Callable[[Any], list[Right]]] = {
         t, "outputs_of", [*(t.one(fill) for fill in t.case.FILLS), t.one("st_shared", has_train=False)],
         train_cycles=41_000, cycles=40_000, turns=200,
     ),
-    "first_loads": lambda t: _arrays(t, "outputs_of", [t.case.config_of(steps=64)]),
+    "first_loads": lambda t: _arrays(t, "outputs_of", [t.case.Row(steps=64)]),
     "fma_loops": lambda t: _arrays(t, "outputs_of", few(t.CONFIGS, 5), 300),
     "fragment_stores": _fragment_stores,
     "gather": lambda t: _arrays(t, "answer", few(t.SMALL), output="out"),
@@ -330,7 +330,7 @@ RIGHT: dict[str, Callable[[Any], list[Right]]] = {
     "hopper_gemm": lambda t: _arrays(t, "answer", [t.SMALL], output="d"),
     "kernel_end": lambda t: [
         (config, {"to": t.case.expected(config)})
-        for config in ({"kernel": kernel, "turns": "8", "num_ctas": "2", "again": "0"} for kernel in t.case.KERNELS)
+        for config in (t.case.Config(kernel, turns=8, num_ctas=2, again=0) for kernel in t.case.KERNELS)
     ],
     "l2_residency": lambda t: _arrays(t, "outputs_of", [t.one(readers="both_sides"), t.one()]),
     "launch_behind": _launch_behind,
@@ -346,7 +346,7 @@ RIGHT: dict[str, Callable[[Any], list[Right]]] = {
     "memory_bandwidth": lambda t: _arrays(t, "outputs_of", t.RIGHT),
     "memory_bursts": lambda t: _arrays(t, "outputs", [t._one(way) for way in few(t.case.WAYS)]),
     "memory_channels": lambda t: [(
-        config := t.case.Row(1024, chunk_bytes=4096).text(),
+        config := t.case.Config(1024, chunk_bytes=4096),
         t.outputs(config, np.full(t.case.lists(config).shape[:-1], 100, dtype=np.uint32)),
     )],
     "mma_loops": lambda t: _arrays(t, "outputs_of", few(t.CONFIGS, 5), 300),
@@ -355,15 +355,12 @@ RIGHT: dict[str, Callable[[Any], list[Right]]] = {
     "narrow_copies": lambda t: _arrays(t, "outputs_of", few(t.CHECKED, 4)),
     "occupancy": lambda t: _arrays(t, "answers", [t.CONFIGS[0]], 7),
     "own_copies": lambda t: _arrays(t, "outputs_of", [t.one(ctas=132), t.one(is_stamped=1)]),
-    "part_sums": lambda t: _arrays(t, "told", [t.case.config_of(kernel, warps=4, ctas=2) for kernel in t.case.KINDS]),
+    "part_sums": lambda t: _arrays(t, "told", [t.case.Config(kernel, num_warps=4, num_ctas=2) for kernel in t.case.KINDS]),
     "part_turns": lambda t: _arrays(t, "outputs_of", [t.find("tma", 2, 3)], short=160_000, long=200_000),
     "piece_order": lambda t: [(config, {"out": windows_of(t, config)}) for config in few(t.CONFIGS, 2)],
-    "pipe_beside_wgmma": lambda t: _arrays(t, "right", [
-        t.own("iadd3", 16),
-        next(c for c in t.CONFIGS["others"] if (c["kind"], c["n"], c["has_train"]) == ("imad", "128", "1")),
-    ]),
+    "pipe_beside_wgmma": lambda t: _arrays(t, "right", [t.own("iadd3", 16), t.own("ldgsts", 8)]),
     "pitch_sharing": lambda t: _arrays(
-        t, "told", [t.case.config_of(m_tiles=2, n_tiles=3, steps=8, wrap=16, beyond_bytes=48)], output="told"
+        t, "told", [t.case.Config(m_tiles=2, n_tiles=3, steps=8, wrap=16, beyond_bytes=48)], output="told"
     ),
     "pointer_chase": lambda t: _arrays(t, "outputs_of", [t.SIDE]),
     "power_bursts": _power_bursts,
@@ -394,10 +391,10 @@ RIGHT: dict[str, Callable[[Any], list[Right]]] = {
     "side_bursts": lambda t: _arrays(t, "outputs_of", [t.COPY]),
     "smem_copy": _smem_copy,
     "softmax": _rows,
-    "store_drift": lambda t: _arrays(t, "told", [t.case.config_of(m_tiles=33, n_tiles=4, steps=8, wrap=8)]),
+    "store_drift": lambda t: _arrays(t, "told", [t.case.Config(m_tiles=33, n_tiles=4, steps=8, wrap=8)]),
     "store_end": lambda t: [
         (config, {"to": t.case.expected(config)})
-        for config in ({"kernel": f"store_{num}", "state": "cold", "num_ctas": "2", "again": "0"} for num in t.case.VECTORS)
+        for config in (t.case.Config(f"store_{num}", "cold", num_ctas=2, again=0) for num in t.case.VECTORS)
     ],
     "store_fence": lambda t: [(
         next(config for config in t.CONFIGS if config["op"] == "b64" and config["warps"] == "4"), t.outputs_of("b64", 4)
@@ -411,7 +408,7 @@ RIGHT: dict[str, Callable[[Any], list[Right]]] = {
     "tile_order": lambda t: [(t.CONFIGS[0], t.seen())],
     "tile_pitch": lambda t: _arrays(t, "answer", [t.CONFIGS[group][8] for group in ("alone", "shared", "cold")]),
     "tile_sharing": lambda t: _arrays(t, "answer", [configs[7] for configs in t.CONFIGS.values()]),
-    "tma_edges": lambda t: [(config := t.case.config_of(rows_inside=8), {
+    "tma_edges": lambda t: [(config := t.case.Row(rows_inside=8), {
         "smem": t.case.expected_smem(config), "times": np.array([[1000, 0]], dtype="<u4"),
     })],
     "tma_loop": lambda t: _arrays(
@@ -424,7 +421,7 @@ RIGHT: dict[str, Callable[[Any], list[Right]]] = {
         t, "outputs_of",
         [t.one(name) for name in ("beside_n128_store_wide", "turns_n64_direct", "waits_n64_2_apart_gives")],
     ),
-    "wave_sharing": lambda t: _arrays(t, "told", [t.case.config_of(m_tiles=2, n_tiles=3, steps=8, wrap=8)], output="told"),
+    "wave_sharing": lambda t: _arrays(t, "told", [t.case.Config(m_tiles=2, n_tiles=3, steps=8, wrap=8)], output="told"),
     "wavefront_cycles": lambda t: _arrays(t, "outputs_of", few(t.CONFIGS), 9000),
     "wgmma_operands": lambda t: _arrays(t, "answers", few(t.CONFIGS, 6)),
     "wgmma_rate": lambda t: _arrays(t, "answers", few(t.SOME, 6)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
-from functools import wraps
+from functools import cache, wraps
 from itertools import product
 from typing import Any, ClassVar, Self, TypeVar
 
@@ -30,7 +30,7 @@ class ConfigRow(Mapping[str, str]):
     @classmethod
     def names(cls) -> list[str]:
         """Columns, the kernel first."""
-        return list(dict.fromkeys(("kernel", *(item.name for item in fields(cls) if item.name not in cls.NO_COLUMNS))))
+        return list(_columns(cls))
 
     @classmethod
     def of(cls, row: Mapping[str, str]) -> Self:
@@ -54,16 +54,23 @@ class ConfigRow(Mapping[str, str]):
         return dict(self)
 
     def __getitem__(self, name: str) -> str:
-        if name not in self.names():
+        if name not in _columns(type(self)):
             raise KeyError(name)
         value = getattr(self, name)
         return str(int(value) if isinstance(value, bool) else value)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.names())
+        return iter(_columns(type(self)))
 
     def __len__(self) -> int:
-        return len(self.names())
+        return len(_columns(type(self)))
+
+
+@cache
+def _columns(config_type: type[ConfigRow]) -> dict[str, None]:
+    """Columns of a class, in order."""
+    names = (item.name for item in fields(config_type) if item.name not in config_type.NO_COLUMNS)
+    return dict.fromkeys(("kernel", *names))
 
 
 TAKE_A_CONFIG = (
