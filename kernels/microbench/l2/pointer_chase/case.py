@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim import GpuSpec, Launch, WarpRole, simulate
-from gpusim.evidence.cases.case import (Case, Fitted, Group, KernelLaunch, Output, Outputs, Scratch, WrongAnswer, by_value)
+from gpusim.evidence.cases.case import Case, Fitted, Group, KernelLaunch, Output, Outputs, Scratch, WrongAnswer, by_value
 from gpusim.evidence.cases.config_row import ConfigRow
 from gpusim.evidence.cases.output_check import wrong_if
 from gpusim.workload import ops
