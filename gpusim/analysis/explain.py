@@ -310,9 +310,7 @@ def render_explanation(explanation: Explanation, console: Console, *, next_comma
             table.add_row(item.title, f"{item.cycles:,.0f}", f"{item.saved_cycles:,.0f}", percent(item.share), escape(note))
     console.print(table)
     console.print()
-    console.print(
-        f"Each alone, at the same SM clock; savings do not add up, and below {percent(NOTHING)} count as nothing.",
-    )
+    console.print(f"Each alone, at the same SM clock; savings do not add up, and below {percent(NOTHING)} count as nothing.")
     if explanation.together_cycles is not None:
         console.print(f"With all parts free at once {explanation.together_cycles:,.0f} cycles would remain.")
     for remark in explanation.remarks:

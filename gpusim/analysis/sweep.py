@@ -224,8 +224,6 @@ def run_sweep(
 
 
 # ---------------------------------------------------------------------------------------------- one problem
-
-
 class _Contest:
     """Configurations of one problem: chooses the next one to simulate, and excludes those that cannot be among the best."""
 
@@ -355,8 +353,6 @@ class _Contest:
 
 
 # ---------------------------------------------------------------------------------------------- cycles and time
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeastTime:
     """Lower bound on the time of launches with a given number of cycles at ``simulated_mhz``.

@@ -137,8 +137,6 @@ class Step:
 
 
 # ---------------------------------------------------------------------------------------------- notation
-
-
 def parse_operand(text: str, flag: str) -> Any:
     """Tiler or layout: a shape ``(32,8)``, a layout ``4:2``, one per mode ``<4:2,8:1>``, a swizzle, or ``_``.
 
@@ -218,8 +216,6 @@ def _argument(operation: Operation, text: str) -> Any:
 
 
 # ---------------------------------------------------------------------------------------------- operations
-
-
 def apply(operation: Operation, layout: Any, text: str | bool, unit: Unit | None = None, order: str | None = None) -> Step:
     """Result of an operation on a layout whose offsets count ``unit``; ``order`` is that of ``tile_to_shape``.
 

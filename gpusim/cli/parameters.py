@@ -38,9 +38,7 @@ def parameter(name: str, kind: Any, option: Any, default: Any) -> inspect.Parame
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=Annotated[kind, option], default=default)
 
 
-def option(
-    name: str, text: str, kind: Any = str, default: Any = None, *, flag: str = "", **look: Any
-) -> inspect.Parameter:
+def option(name: str, text: str, kind: Any = str, default: Any = None, *, flag: str = "", **look: Any) -> inspect.Parameter:
     """Option of a command with its help; by default its flag is the name without ``_path`` and ``_state``.
 
     ``look``: metavar and panel of the help, and limits of the value.

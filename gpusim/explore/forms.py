@@ -218,8 +218,6 @@ FORMS = MappingProxyType({"banks": banks_form, "pipeline": pipeline_form})
 
 
 # ---------------------------------------------------------------------------------------------- static copies
-
-
 def narrowed(form: Form, offered: Offered) -> Form:
     """Form of a static copy: fields of ``offered`` are selects of these values, all others stay unchanged."""
 

@@ -126,9 +126,7 @@ def row_launch(params: ReductionParams, num_sms: int) -> Launch:
         threads_of = threads_of[-1:] + threads_of[:-1] if num_alone else threads_of
     num_turns = len(threads_of) // UNROLLED
     at_once = 1 if num_turns > 1 and params.rows <= num_sms else params.num_warps
-    roles = tuple(
-        _row_role(params, threads_of, num_alone, first, at_once) for first in range(0, params.num_warps, at_once)
-    )
+    roles = tuple(_row_role(params, threads_of, num_alone, first, at_once) for first in range(0, params.num_warps, at_once))
     num_steps = num_alone + num_turns
     return Launch(
         kernel="reduction",
@@ -150,9 +148,7 @@ def row_launch(params: ReductionParams, num_sms: int) -> Launch:
     )
 
 
-def _row_role(
-    params: ReductionParams, threads_of: list[int], num_alone: int, first_warp: int, num_warps: int
-) -> WarpRole:
+def _row_role(params: ReductionParams, threads_of: list[int], num_alone: int, first_warp: int, num_warps: int) -> WarpRole:
     """Some warps of a row. ``threads_of``: number of threads that load in each pass over it."""
     num_all, elements, unpacked = params.num_warps, params.vector_elements, unpacking(params.element.num_bytes)
     first = first_warp * WARP_SIZE

@@ -170,9 +170,7 @@ class Meeting:
         steps = max(1, (num_warps - 1).bit_length())
         self._others = ops.Shfl(steps, is_chain=True), ops.Alu(steps, is_chain=True)
         word = AccessPattern(num_requests=num_warps, num_wavefronts=num_warps, num_bytes=num_warps * WORD_BYTES)
-        words = AccessPattern(
-            num_requests=num_warps, num_wavefronts=num_warps, num_bytes=num_warps * WARP_SIZE * WORD_BYTES
-        )
+        words = AccessPattern(num_requests=num_warps, num_wavefronts=num_warps, num_bytes=num_warps * WARP_SIZE * WORD_BYTES)
         self._leave, self._meet, self._take = ops.SharedStore(word), ops.Syncthreads(), ops.SharedLoad(words)
 
     def __call__(self) -> Generator[ops.Op, Any, None]:

@@ -84,9 +84,7 @@ class SmemCopyParams(StreamParams):
     @property
     def operand(self) -> OperandTile:
         """The tile's layout in shared memory."""
-        return OperandTile(
-            rows=self.tile[0], k=self.tile[1], dtype=self.element, is_k_major=True, swizzle=self.swizzle
-        )
+        return OperandTile(rows=self.tile[0], k=self.tile[1], dtype=self.element, is_k_major=True, swizzle=self.swizzle)
 
     @property
     def access_bytes(self) -> int:

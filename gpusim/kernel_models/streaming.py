@@ -83,8 +83,6 @@ def check_grid(kernel: str, num_x: int, num_y: int = 1, *, use: str) -> None:
 
 
 # ---------------------------------------------------------------------------------------------- accesses
-
-
 @lru_cache(maxsize=4096)
 def lanes_access(first_byte: int, num_threads: int, access_bytes: int, stride_bytes: int) -> AccessPattern:
     """One load or store of each of ``num_threads`` neighbouring threads, thread i at ``first_byte + i * stride_bytes``.
@@ -131,16 +129,12 @@ def total(accesses: Iterable[AccessPattern]) -> AccessPattern:
 
 
 @lru_cache(maxsize=1024)
-def all_passes(
-    first_byte: int, num_accesses: int, threads: int, access_bytes: int, stride_bytes: int = 0
-) -> AccessPattern:
+def all_passes(first_byte: int, num_accesses: int, threads: int, access_bytes: int, stride_bytes: int = 0) -> AccessPattern:
     """The sum of :func:`passes`."""
     return total(passes(first_byte, num_accesses, threads, access_bytes, stride_bytes))
 
 
 # ---------------------------------------------------------------------------------------------- tiles of a matrix
-
-
 @lru_cache(maxsize=64)
 def tile_lanes(num_rows: int, row_accesses: int, threads: int) -> tuple[IntArray, IntArray]:
     """Accesses of a tile by thread, row by row: thread t has t, t + threads, ..., one a pass.
@@ -241,8 +235,6 @@ class TileGrid:
 
 
 # ---------------------------------------------------------------------------------------------- footprints
-
-
 def same(tiles: IntArray) -> IntArray:
     """The panel of each CTA is its index."""
     return tiles

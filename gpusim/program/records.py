@@ -36,9 +36,7 @@ OpKind = IntEnum("OpKind", [
 Section = IntEnum("Section", ["PROLOGUE", "MAINLOOP", "EPILOGUE"], start=0)
 """Named parts of a program, as ``ops.Section``."""
 
-Ideal = IntEnum("Ideal", [
-    "BANK_CONFLICTS", "EPILOGUE", "OVERHEAD_CODE", "IMAD_WIDE", "PROLOGUE", "MAINLOOP",
-], start=0)  # fmt: skip
+Ideal = IntEnum("Ideal", ["BANK_CONFLICTS", "EPILOGUE", "OVERHEAD_CODE", "IMAD_WIDE", "PROLOGUE", "MAINLOOP"], start=0)
 """Counterfactuals that the engine itself carries out; see ``simulate/idealize.py``."""
 
 

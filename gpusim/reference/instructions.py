@@ -51,8 +51,6 @@ def carry_out(role: Role, op: object) -> Any:
 
 
 # ---------------------------------------------------------------------------------------------- arithmetic
-
-
 def fma(role: Role, op: ops.Fma) -> None:
     """Issue to the FP32 pipe. Instructions of a chain wait. Registers of one bank take more issue slots."""
     if op.num_runs and role.kernel.ctas_per_sm > 1:
@@ -163,8 +161,6 @@ def set_max_nreg(role: Role, op: ops.SetMaxNReg) -> Wait:
 
 
 # ---------------------------------------------------------------------------------------------- mbarriers
-
-
 def issue_arrival(role: Role) -> float:
     """Issue an arrival; returns the cycle at which it counts on this SM."""
     role.spend("issue", role.t + float(role.part("mbarrier").arrive_cycles))
@@ -206,8 +202,6 @@ def mbarrier_wait(role: Role, op: ops.MbarrierWait) -> Wait:
 
 
 # ---------------------------------------------------------------------------------------------- thread barriers
-
-
 def arrive(role: Role, barrier: str) -> Fact:
     """Arrive at a barrier of the CTA, when all fenced stores are visible. The returned fact counts when all may go on."""
     return role.cta.barriers[barrier].arrive(role.num_threads, max(role.t, role.fenced_at))
@@ -241,8 +235,6 @@ def cluster_wait(role: Role, op: ops.ClusterWait) -> Wait:
 
 
 # ---------------------------------------------------------------------------------------------- fences, ranges
-
-
 def wgmma_fence(role: Role, op: ops.WgmmaFence) -> None:
     """Spend the cycles of the fence."""
     role.spend("issue", role.t + role.kernel.gpu.warp_scheduler.fence_cycles)
@@ -288,8 +280,6 @@ fetch_cold_code = loop_body = range_end = fetch_code
 
 
 # ---------------------------------------------------------------------------------------------- shared memory
-
-
 def shared_load(role: Role, op: ops.SharedLoad | ops.Ldmatrix) -> Loaded:
     """Load from shared memory: data-stage wavefronts, then a latency. The token is that of the first of several parts."""
     access, data_stage, wavefronts = op.access, role.sm.data_stage, float(op.access.num_wavefronts)
@@ -346,8 +336,6 @@ def shared_atomic(role: Role, op: ops.SharedAtomic) -> Loaded:
 
 
 # ---------------------------------------------------------------------------------------------- distributed shared memory
-
-
 def dsmem_load(role: Role, op: ops.DsmemLoad) -> Loaded:
     """Load from another CTA's shared memory, through the network between SMs. The remote SM's port works, too."""
     spec = role.part("dsmem")
@@ -371,8 +359,6 @@ def st_async(role: Role, op: ops.StAsync) -> None:
 
 
 # ---------------------------------------------------------------------------------------------- global memory
-
-
 def bytes_of(access: AccessPattern) -> float:
     """Bytes that an access requests from L2: full sectors."""
     return float(access.num_sectors * SECTOR_BYTES)
@@ -437,8 +423,6 @@ def global_atomic(role: Role, op: ops.GlobalAtomic) -> Wait | Loaded:
 
 
 # ---------------------------------------------------------------------------------------------- cp.async
-
-
 def cp_async(role: Role, op: ops.CpAsync) -> None:
     """Copy into a stage of shared memory. It belongs to the group that is committed next.
 
@@ -518,8 +502,6 @@ def cp_async_mbarrier_arrive(role: Role, op: ops.CpAsyncMbarrierArrive) -> None:
 
 
 # ---------------------------------------------------------------------------------------------- TMA
-
-
 def issue_boxes(role: Role, num_boxes: int, cycles: float) -> float:
     """Issue a copy to the TMA engine, which may wait for space in its queue; returns when its first box begins."""
     role.spend("lsu", role.sm.boxes[0])

@@ -26,8 +26,6 @@ _BANKS_TOGETHER = 4
 
 
 # ---------------------------------------------------------------------------------------------- words
-
-
 def swizzle_words(tile: ByteLayout) -> str:
     """Swizzle of a tile in elements and bytes, with the name of the TMA and wgmma mode if there is one.
 
@@ -168,8 +166,6 @@ def _short(fix: Fix) -> str:
 
 
 # ---------------------------------------------------------------------------------------------- text
-
-
 def render_banks(
     study: Study, console: Console, *, dtype_name: str, remarks: Sequence[str], next_command: str | None
 ) -> None:
@@ -397,8 +393,6 @@ def _counted(fix: Fix, where: str) -> str:
 
 
 # ---------------------------------------------------------------------------------------------- several accesses
-
-
 def joint_verdict_of(joint: JointStudy) -> str:
     """Verdict on several accesses in one sentence."""
     costs = [
@@ -479,8 +473,6 @@ def joint_document(joint: JointStudy, *, dtype_name: str, remarks: Sequence[str]
 
 
 # ---------------------------------------------------------------------------------------------- JSON
-
-
 def banks_document(study: Study, *, dtype_name: str, remarks: Sequence[str]) -> dict[str, Any]:
     """JSON document of a study."""
     access = study.access

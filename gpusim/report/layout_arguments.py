@@ -75,8 +75,6 @@ def find_dtype(name: str) -> DType:
 
 
 # ---------------------------------------------------------------------------------------------- banks
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BanksAsked:
     """Request to ``gpusim banks`` as typed; ``threads`` has one entry per access, None for the usual lanes."""

@@ -173,8 +173,6 @@ def _try(convert: Callable[[], Any]) -> str | None:
 
 
 # ---------------------------------------------------------------------------------------------- text
-
-
 def facts_line(layout: AnyLayout) -> str:
     """Properties of a layout in one line.
 

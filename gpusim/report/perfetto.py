@@ -222,7 +222,6 @@ class _Writer:
         return round(cycle * 1e3 / self._mhz)
 
     # ------------------------------------------------------------------------------------------ tracks
-
     def process(self, name: str) -> int:
         """Root track."""
         track, uuid = self._new_track()
@@ -254,7 +253,6 @@ class _Writer:
         return packet
 
     # ------------------------------------------------------------------------------------------ events
-
     def slices(self, parent: int, name: str, slices: Sequence[Slice], *, may_nest: bool = False) -> None:
         """Track of ``slices``; overlapping ones go to further tracks of the same name, unless they may nest."""
         visible = [item for item in slices if self.ns(item.end_cycle) > self.ns(item.start_cycle)]

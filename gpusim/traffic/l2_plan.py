@@ -192,8 +192,6 @@ def _at_home(table: Touches, num_steps: int, num_partitions: int) -> FloatArray:
 
 
 # ---------------------------------------------------------------------------------------------- a cold launch
-
-
 def _after_a_flush(table: Touches, order: Order, l2: L2Partitions, ages: Ages) -> PanelTraffic:
     """Traffic of one tensor that is read, where L2 was empty before the launch."""
     hint = table.footprint.cache_hint
@@ -310,8 +308,6 @@ def shares_of_stores(written_back: FloatArray, stored: FloatArray) -> list[float
 
 
 # ---------------------------------------------------------------------------------------------- a warm launch
-
-
 def _after_launches(
     tables: Sequence[Touches], order: Order, l2: L2Partitions, of_tables: FloatArray
 ) -> dict[str, PanelTraffic]:

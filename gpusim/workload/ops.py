@@ -37,8 +37,6 @@ class Op:
 
 
 # ---------------------------------------------------------------------------------------------- global memory
-
-
 @made_quickly
 @dataclass(frozen=True, slots=True)
 class GlobalLoad(Op):
@@ -81,8 +79,6 @@ class Use(Op):
 
 
 # ---------------------------------------------------------------------------------------------- cp.async
-
-
 @made_quickly
 @dataclass(frozen=True, slots=True)
 class CpAsync(Op):
@@ -139,8 +135,6 @@ class CpAsyncMbarrierArrive(Op):
 
 
 # ---------------------------------------------------------------------------------------------- TMA
-
-
 @dataclass(frozen=True, slots=True)
 class TmaLoad(Op):
     """``cp.async.bulk.tensor...shared::cluster.global.mbarrier::complete_tx::bytes``: TMA copies boxes to shared memory.
@@ -213,8 +207,6 @@ class PrefetchTensormap(Op):
 
 
 # ---------------------------------------------------------------------------------------------- mbarriers, fences
-
-
 @dataclass(frozen=True, slots=True)
 class MbarrierInit(Op):
     """``mbarrier.init`` for each stage of a ring. The Launch declares the arrival counts."""
@@ -300,8 +292,6 @@ class FenceAcqRel(Op):
 
 
 # ---------------------------------------------------------------------------------------------- shared memory
-
-
 @made_quickly
 @dataclass(frozen=True, slots=True)
 class SharedLoad(Op):
@@ -382,8 +372,6 @@ class StAsync(Op):
 
 
 # ---------------------------------------------------------------------------------------------- arithmetic
-
-
 @dataclass(frozen=True, slots=True)
 class MmaSync(Op):
     """``mma.sync``: ``num_issues`` instructions per warp, on independent accumulators. Waits for the tensor cores."""
@@ -538,8 +526,6 @@ class SetMaxNReg(Op):
 
 
 # ---------------------------------------------------------------------------------------------- marks
-
-
 class Section(Enum):
     """Sections of a kernel. A counterfactual can remove the cost of a section."""
 

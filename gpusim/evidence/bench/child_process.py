@@ -133,8 +133,6 @@ def end_group(child: subprocess.Popen[bytes]) -> None:
 
 
 # ---------------------------------------------------------------------------------------------- Nsight Compute
-
-
 @dataclass(frozen=True, slots=True)
 class Ncu:
     """An installed Nsight Compute and the metrics that it has for this GPU; an empty set means that it lists none."""

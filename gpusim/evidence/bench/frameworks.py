@@ -206,7 +206,6 @@ class Frameworks:
         return {"d": sample.cpu().numpy(), "reference": reference.cpu().numpy()}
 
     # ------------------------------------------------------------------------------------------ Triton
-
     def _triton(self, product: Product, a: Any, right: Any, d: Any) -> tuple[Callable[[], None], Any]:
         """(launch function, compiled kernel); the kernel has run once."""
         module = self._module()

@@ -114,9 +114,7 @@ def _write_line(file: IO[str], document: Mapping[str, Any]) -> None:
     file.flush()
 
 
-def _answer(
-    gpu: Gpu, case: Case, config: Mapping[str, str], stopwatch: Stopwatch | None, plan: Plan
-) -> dict[str, Any]:
+def _answer(gpu: Gpu, case: Case, config: Mapping[str, str], stopwatch: Stopwatch | None, plan: Plan) -> dict[str, Any]:
     """JSON fields of a config's launches: values and times, or the reason why there are none."""
     launch = case.launch(config, plan.is_counted)
     seen: list[dict[str, float]] = []

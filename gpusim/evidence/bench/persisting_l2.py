@@ -51,9 +51,7 @@ def window(stream: int, address: int, num_bytes: int) -> None:
     """
     value = _Value()
     value.window = _Window(address, num_bytes, 1.0, ACCESS_PERSISTING, ACCESS_NORMAL)
-    _call(
-        "cuStreamSetAttribute", ctypes.c_void_p(stream), ctypes.c_int(ATTRIBUTE_ACCESS_POLICY_WINDOW), ctypes.byref(value)
-    )
+    _call("cuStreamSetAttribute", ctypes.c_void_p(stream), ctypes.c_int(ATTRIBUTE_ACCESS_POLICY_WINDOW), ctypes.byref(value))
 
 
 def _call(name: str, *arguments: Any) -> None:

@@ -226,7 +226,6 @@ class Bench:
         }  # fmt: skip
 
     # ------------------------------------------------------------------------------------------ launching
-
     def _launch_counted(self, job: Job, configs: Sequence[Config], chunk: Chunk, ncu: Ncu) -> None:
         """Count the configs whose outputs were right."""
         self.progress(len(configs) - len(chunk.values))

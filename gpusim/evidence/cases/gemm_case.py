@@ -105,9 +105,7 @@ def product_case(
         dtype: type of a config.
     """
 
-    def launched(
-        config: Config, row: Mapping[str, str], gpu: GpuSpec, *, by_rule: bool = False
-    ) -> Launch | str:
+    def launched(config: Config, row: Mapping[str, str], gpu: GpuSpec, *, by_rule: bool = False) -> Launch | str:
         found = options(config, row, gpu)
         if found is None:
             return "its kernel's name tells too little"
@@ -116,9 +114,7 @@ def product_case(
         except (KernelError, LaunchError) as error:
             return str(error)
 
-    def predict_row(
-        config: Config, row: Mapping[str, str], gpu: GpuSpec, names: Collection[str]
-    ) -> dict[str, Answer]:
+    def predict_row(config: Config, row: Mapping[str, str], gpu: GpuSpec, names: Collection[str]) -> dict[str, Answer]:
         found = launched(config, row, gpu)
         if isinstance(found, str):
             return {}

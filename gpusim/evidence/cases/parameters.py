@@ -23,9 +23,7 @@ def fitted_constant(name: str, values: Sequence[float], how: str, *key: Any) -> 
 
 def medians(found: Mapping[str, tuple[Sequence[float], str]]) -> list[Fitted]:
     """The median of the finite values of each parameter, which come with how they follow from rows."""
-    return [
-        one for name, (values, how) in found.items() for one in fitted(name, [x for x in values if np.isfinite(x)], how)
-    ]
+    return [one for name, (values, how) in found.items() for one in fitted(name, [x for x in values if np.isfinite(x)], how)]
 
 
 def slopes_of_pairs(points: Sequence[tuple[float, float]]) -> list[float]:

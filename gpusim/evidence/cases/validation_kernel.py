@@ -102,8 +102,6 @@ NUM_WINDOWS, WINDOW_BYTES = 12, 64 * 1024
 
 
 # ---------------------------------------------------------------------------------------------- data
-
-
 @cache
 def pattern(dtype: Literal["fp32", "bf16", "fp16"], seed: int = 0) -> NDArray[Any]:
     """Read-only normal random numbers, 64 MiB; bf16 as uint16 bits, truncated from fp32.
@@ -218,8 +216,6 @@ class RowSweep:
 
 
 # ---------------------------------------------------------------------------------------------- the case
-
-
 def validation_case(
     case: Case, *, model: str, options: Callable[[Config], Mapping[str, Any]], thread_numbers: int = THREAD_NUMBERS
 ) -> Case:
@@ -241,9 +237,7 @@ def validation_case(
         result = _simulated(params(config, gpu).launch(gpu), gpu, clock="single")
         return {**result.counters, SINGLE[0]: result.time_us, SINGLE[1]: result.sm_clock_mhz}
 
-    def predict_row(
-        config: Config, row: Mapping[str, str], gpu: GpuSpec, names: Collection[str]
-    ) -> dict[str, Answer]:
+    def predict_row(config: Config, row: Mapping[str, str], gpu: GpuSpec, names: Collection[str]) -> dict[str, Answer]:
         found = answers(params(config, gpu).launch(gpu), row, gpu, names, thread_numbers=thread_numbers)
         if has_rule and {REGISTERS, CTAS_OF_SM} & set(names):
             found |= by_rule(_resolved(model, without_registers(options(config)), gpu).launch(gpu), gpu)

@@ -135,9 +135,7 @@ class LaunchCheck:
     @property
     def passes(self) -> bool:
         """Whether all metrics are within tolerance, and none is worse than in the baseline."""
-        return not any(item.passes is False for item in self.comparisons) and not any(
-            item.is_worse for item in self.changes
-        )
+        return not any(item.passes is False for item in self.comparisons) and not any(item.is_worse for item in self.changes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

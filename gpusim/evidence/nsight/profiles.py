@@ -133,8 +133,6 @@ def read_profile(path: Path, *, decimal: Decimal | None = None) -> ProfileFile:
 
 
 # ---------------------------------------------------------------------------------------------- numbers and units
-
-
 def unit_scale(unit: str) -> float:
     """Factor from ``unit`` to the base unit: bytes, ns, Hz; 1 for counts.
 
@@ -247,8 +245,6 @@ def parse_decimal(text: str, decimal: Decimal) -> float:
 
 
 # ---------------------------------------------------------------------------------------------- CSV
-
-
 @dataclass(slots=True)
 class _Cell:
     """A metric of a launch as text."""
@@ -449,8 +445,6 @@ def _passes(text: str) -> list[str]:
 
 
 # ---------------------------------------------------------------------------------------------- reports
-
-
 def _report(path: Path) -> ProfileFile:
     """Launches of a report file, read with NVIDIA's ``ncu_report``."""
     try:
@@ -494,9 +488,7 @@ def _of_action(idx: str, action: Any, remarks: list[str]) -> ProfiledLaunch:
             metrics[name] = _in_base_unit(f"launch {idx}, {name}", name, float(value), metric.unit() or None)
         elif name == DEVICE:
             device = str(value)
-    shape = {
-        what: tuple(int(metrics.get(f"launch__{what}_dim_{axis}", 0)) for axis in "xyz") for what in ("grid", "block")
-    }
+    shape = {what: tuple(int(metrics.get(f"launch__{what}_dim_{axis}", 0)) for axis in "xyz") for what in ("grid", "block")}
     parts = [metrics.get(f"device__attribute_compute_capability_{part}") for part in ("major", "minor")]
     capability = ".".join(f"{part:.0f}" for part in parts if part is not None)
     return ProfiledLaunch(

@@ -126,8 +126,6 @@ def _ask_smi(fields: Sequence[str]) -> list[str]:
 
 
 # ---------------------------------------------------------------------------------------------- building
-
-
 @dataclass(frozen=True, slots=True)
 class Cubin:
     """Kernel built for an architecture."""

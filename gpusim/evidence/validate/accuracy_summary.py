@@ -101,8 +101,6 @@ def families(judgements: Iterable[Judgement]) -> list[Family]:
 
 
 # ---------------------------------------------------------------------------------------------- ranking
-
-
 def ranks(judgements: Iterable[Judgement], name: str) -> list[Ranks]:
     """Ranking of the configurations of one problem by the number ``name``: for each kernel, then over all kernels."""
     ranked = [item for item in judgements if item.name == name and item.problem is not None]
@@ -156,8 +154,6 @@ def _ranks(scope: str, by: str, orders: Iterable[Sequence[tuple[float, float]]])
 
 
 # ---------------------------------------------------------------------------------------------- counts
-
-
 def exact_counts(judgements: Iterable[Judgement]) -> list[Exact]:
     """Counts that must be exact, by family and name."""
     errors_by_count: dict[tuple[str, str], list[float]] = {}
@@ -171,8 +167,6 @@ def exact_counts(judgements: Iterable[Judgement]) -> list[Exact]:
 
 
 # ---------------------------------------------------------------------------------------------- JSON
-
-
 def document(judgements: Sequence[Judgement]) -> dict[str, Any]:
     """JSON document for ``--json``: families, totals, ranking and exact counts."""
     itself = own_ranks(judgements)

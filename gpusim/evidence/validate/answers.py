@@ -62,8 +62,6 @@ class Question:
 
 
 # ---------------------------------------------------------------------------------------------- requests
-
-
 def questions_of(case: Case, folder: Path, gpu: GpuSpec, tiers: Iterable[int]) -> list[Question]:
     """Requests for the rows of ``case`` in ``folder`` at ``tiers``: judging rows of configs that the case asks for.
 
@@ -112,8 +110,6 @@ def asked_rows(case: Case, rows: Sequence[Row]) -> list[Row]:
 
 
 # ---------------------------------------------------------------------------------------------- simulation
-
-
 def answer(case: Case, question: Question, gpu: GpuSpec) -> dict[str, Answer]:
     """Simulator's answers for ``question``, by name; a name may be missing.
 
@@ -194,8 +190,6 @@ def _answer_here(question: Question) -> dict[str, Answer]:
 
 
 # ---------------------------------------------------------------------------------------------- cache
-
-
 @dataclass(slots=True)
 class Kept:
     """Answers on disk: a file for each version of the sources and GPU, a line for each request.

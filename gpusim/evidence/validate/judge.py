@@ -159,9 +159,7 @@ def judge(cases: Iterable[Case], folder: Path, gpu: GpuSpec, tiers: Iterable[int
     ]
 
 
-def judgements_of(
-    case: Case, question: Question, answers: Mapping[str, Answer], tiers: Collection[int]
-) -> list[Judgement]:
+def judgements_of(case: Case, question: Question, answers: Mapping[str, Answer], tiers: Collection[int]) -> list[Judgement]:
     """Judgements of the numbers of ``tiers`` that were requested and predicted.
 
     Raises:

@@ -40,8 +40,6 @@ class Kind:
 
 
 # ---------------------------------------------------------------------------------------------- models of kernels
-
-
 def answer(
     case_name: str, group: str, name: str, gpu: GpuSpec, wanted: Params, *, changed: Params = MappingProxyType({})
 ) -> float:
@@ -202,9 +200,7 @@ def tma_multicast_bandwidth(params: Params, gpu: GpuSpec) -> float:
     """Bytes per cycle and SM that each CTA of a cluster receives while each multicasts its part of a slot to all."""
     size, slot = int(params["ctas"]), int(params["slot_bytes"])
     share = slot // size
-    wanted = {
-        "kernel": f"multicast_{size}", "num_copies": str(size), "in_flight": "4", "outer": str(share // LINE_BYTES),
-    }  # fmt: skip
+    wanted = {"kernel": f"multicast_{size}", "num_copies": str(size), "in_flight": "4", "outer": str(share // LINE_BYTES)}
     return share / answer("copy_rate", "multicast", "cycles_per_copy", gpu, wanted)
 
 

@@ -101,8 +101,6 @@ class Summary:
 
 
 # ---------------------------------------------------------------------------------------------- the table
-
-
 def read_micro(path: Path | None = None) -> list[Row]:
     """Rows of the table.
 
@@ -189,8 +187,6 @@ def _number(text: str) -> float | None:
 
 
 # ---------------------------------------------------------------------------------------------- predictions
-
-
 def in_unit(value: float, unit_of_kind: str, unit: str, mhz: float) -> float:
     """Answer in the unit of a row, at ``mhz`` MHz.
 

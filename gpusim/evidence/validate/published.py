@@ -45,10 +45,7 @@ class Protocol:
     l2: str
 
 
-PROTOCOLS = {
-    "h100_sxm": Protocol(clock="single", l2="warm"),
-    "a100_sxm_40gb": Protocol(clock="sustained", l2="cold"),
-}
+PROTOCOLS = {"h100_sxm": Protocol(clock="single", l2="warm"), "a100_sxm_40gb": Protocol(clock="sustained", l2="cold")}
 """Protocols by GPU.
 
 fast.cu rests five seconds and times eight launches on the same matrices (``matmul.cu``). They take 1.5 to 11 ms and are over

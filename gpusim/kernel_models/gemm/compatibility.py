@@ -203,9 +203,7 @@ def _check_swizzle(config: GemmConfig) -> None:
         if not is_mode:
             rows = tile["MN".index(along)]
             try:
-                OperandTile(
-                    rows=rows, k=tile[2], dtype=config.element, is_k_major=is_k_major, swizzle=config.swizzle
-                )
+                OperandTile(rows=rows, k=tile[2], dtype=config.element, is_k_major=is_k_major, swizzle=config.swizzle)
             except LayoutError as error:
                 raise KernelError(f"--swizzle {config.swizzle}: {error}") from None
         if config.swizzle == "none" and config.copy_ == "tma" and config.math == "mma_sync" and extent > 256:
@@ -221,9 +219,7 @@ def _check_pipeline(config: GemmConfig) -> None:
     most = max(0, config.stages - (1 if has_waited else 2))
     if config.wgmma_depth > most:
         why = "no slot is ever given back" if config.is_specialized else "no slot would be free to load into"
-        raise KernelError(
-            f"--wgmma-depth {config.wgmma_depth}: with a ring of {config.stages} {why}; use at most {most}"
-        )
+        raise KernelError(f"--wgmma-depth {config.wgmma_depth}: with a ring of {config.stages} {why}; use at most {most}")
 
 
 def _check_setmaxnreg(config: GemmConfig) -> None:

@@ -80,9 +80,7 @@ def _when_run(make: Callable[[], Program]) -> Program:
     return program
 
 
-def _epilogues(
-    plan: TilePlan, staging: Staging, *, has_stmatrix: bool
-) -> tuple[list[Epilogue], tuple[NamedBarrier, ...]]:
+def _epilogues(plan: TilePlan, staging: Staging, *, has_stmatrix: bool) -> tuple[list[Epilogue], tuple[NamedBarrier, ...]]:
     """Epilogue of each math role, and the named barriers of their threads."""
     config, partition = plan.config, plan.config.partition
     if config.is_specialized:

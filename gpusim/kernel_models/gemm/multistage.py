@@ -139,7 +139,6 @@ class Multistage:
         return self._scheduled_loop if self.plan.config.math == "mma_sync" else self._register_loop
 
     # -------------------------------------------------------------------------------------- loading
-
     def _load(self, panels: Panels, k: int, stage: int) -> list[Op]:
         key = slot(k, stage)
         if self.by_tma:
@@ -169,7 +168,6 @@ class Multistage:
         return self._awaits[stage][parity]
 
     # -------------------------------------------------------------------------------------- wgmma
-
     def _wgmma_loop(self, cta: RoleContext, panels: Panels, num_k_steps: int, first: int) -> Iterator[Op]:
         num_stages, distance = self.num_stages, self.distance
         is_ring, refills_first, refills_last, math = num_stages > 1, self.refills_first, self.refills_last, self._wgmma
@@ -197,7 +195,6 @@ class Multistage:
         yield ops.WgmmaWaitGroup(0)
 
     # -------------------------------------------------------------------------------------- mma.sync and fma
-
     @cached_property
     def _fma_code(self) -> tuple[list[Op], list[Op]]:
         """Overhead instructions of a k-step with two register stages, before and after its copies."""

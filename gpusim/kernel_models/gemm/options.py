@@ -140,12 +140,8 @@ class GemmOptions(GemmTypes, KernelParams):
     consumer_warpgroups: Annotated[int, Field(ge=1, le=3)] | None = Field(
         None, description="Warpgroups of 128 threads that run wgmma"
     )
-    consumer_split: Literal["m", "n"] | None = Field(
-        None, description="Tile dimension that the consumer warpgroups divide"
-    )
-    cluster: Cluster = Field(
-        (1, 1), description="Thread block cluster MxN in CTAs. TMA multicasts A along N and B along M"
-    )
+    consumer_split: Literal["m", "n"] | None = Field(None, description="Tile dimension that the consumer warpgroups divide")
+    cluster: Cluster = Field((1, 1), description="Thread block cluster MxN in CTAs. TMA multicasts A along N and B along M")
     persistent: bool | None = Field(
         None, description="Persistent kernel: resident CTAs walk over all tiles. With --no-persistent a CTA has one tile"
     )
@@ -156,9 +152,7 @@ class GemmOptions(GemmTypes, KernelParams):
         1, description="CTA rasterization swizzle (CUTLASS swizzle size): tiles or clusters across a band. Shared memory "
         "has --swizzle instead"
     )
-    raster_boustrophedon: bool = Field(
-        False, description="CTA rasterization: every second band runs backwards (cuBLAS)"
-    )
+    raster_boustrophedon: bool = Field(False, description="CTA rasterization: every second band runs backwards (cuBLAS)")
     raster_order: Annotated[str, BeforeValidator(_table)] = Field(
         "none", description="CTA rasterization: places of the clusters of the first and second wave, joined by commas. "
         "With gpc the clusters of one GPC are neighbours (cuBLAS). By default none: the order of --raster and "
@@ -260,9 +254,7 @@ class GemmOptions(GemmTypes, KernelParams):
     setup_code: Instructions = Field(
         0.0, description="Dependent instructions of a CTA before its first tile: barrier set-up and warp roles"
     )
-    tile_code: Instructions = Field(
-        0.0, description="Dependent instructions of every role before a tile: its coordinates"
-    )
+    tile_code: Instructions = Field(0.0, description="Dependent instructions of every role before a tile: its coordinates")
     tile_wide_code: Instructions = Field(
         0.0, description="IMAD.WIDE and IMAD.HI of a warp before a tile, not counted in --tile-code. They do not overlap "
         "with wgmma"

@@ -133,8 +133,6 @@ def _with_details(options: GemmOptions, config: GemmConfig) -> GemmConfig:
 
 
 # -------------------------------------------------------------------------------------- wgmma
-
-
 def _with_consumers(options: GemmOptions) -> GemmConfig:
     """Fill in schedule, tile, consumers and split: the first that divide the tile and fit in registers.
 
@@ -159,9 +157,7 @@ def _consumer_choices(options: GemmOptions) -> Iterator[GemmConfig]:
         for consumers in _usual_consumers(schedule, options):
             for split in _usual_splits(schedule, consumers, options):
                 tile = options.tile or _wgmma_tile(schedule, consumers, split, options.element.num_bytes)
-                yield _config(
-                    options, schedule=schedule, consumer_warpgroups=consumers, consumer_split=split, tile=tile
-                )
+                yield _config(options, schedule=schedule, consumer_warpgroups=consumers, consumer_split=split, tile=tile)
 
 
 def _usual_schedules(consumers: int | None) -> tuple[str, ...]:
@@ -195,8 +191,6 @@ def _wgmma_tile(schedule: str, consumers: int, split: str | None, element_bytes:
 
 
 # -------------------------------------------------------------------------------------- mma.sync and fma
-
-
 def _with_warps(options: GemmOptions) -> GemmConfig:
     """Choose tile and warps: the usual warps of a given tile, or the usual tile of given warps."""
     config = _config(options, tile=options.tile or _warp_tile(options))

@@ -63,7 +63,6 @@ class TilePlan:
         return self.num_m * self.num_n * self.config.batch * self.config.split_k
 
     # -------------------------------------------------------------------------------------- k-steps
-
     @cached_property
     def total_k_steps(self) -> int:
         """Number of k-steps of all parts together."""
@@ -81,7 +80,6 @@ class TilePlan:
         return self.first_k_step(part + 1) - self.first_k_step(part)
 
     # -------------------------------------------------------------------------------------- order of tiles
-
     def coordinates(self, tile_idx: IntArray) -> tuple[IntArray, IntArray, IntArray, IntArray]:
         """(m, n, batch, part of K) of work tiles, each int64[n].
 
@@ -137,7 +135,6 @@ class TilePlan:
         return known[within]
 
     # -------------------------------------------------------------------------------------- operands
-
     @property
     def extents(self) -> tuple[int, int, int]:
         """M, N, K."""
@@ -165,7 +162,6 @@ class TilePlan:
         return (at.batch * self.num_m + at.m) * self.num_n + at.n
 
     # -------------------------------------------------------------------------------------- footprints
-
     def footprints(self, num_math_roles: int) -> tuple[Footprint, ...]:
         """Footprints of the work tiles. ``num_math_roles`` roles increment counters in an in-kernel split-K."""
         config = self.config
@@ -253,9 +249,7 @@ class TilePlan:
         """Whether tiles write D, bool[n]: those of the last part of K."""
         return np.asarray(self.coordinates(tiles)[3] == self.config.split_k - 1)
 
-    def _of_d(
-        self, tensor: str, access: Literal["read", "write"], width: int, *, of_all_parts: bool = False
-    ) -> Footprint:
+    def _of_d(self, tensor: str, access: Literal["read", "write"], width: int, *, of_all_parts: bool = False) -> Footprint:
         """Footprint of a tensor with the layout of D."""
 
         def sizes(tiles: IntArray) -> IntArray:
@@ -281,7 +275,6 @@ class TilePlan:
 
 
     # -------------------------------------------------------------------------------------- programs of tiles
-
     @property
     def has_uniform_programs(self) -> bool:
         """Whether programs of tiles with the same bytes in their footprints differ in nothing but panels.

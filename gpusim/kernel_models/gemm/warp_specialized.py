@@ -17,9 +17,7 @@ from gpusim.workload.launch import RoleContext
 from gpusim.workload.ops import Op
 
 
-def work(
-    cta: RoleContext, plan: TilePlan, *, first: int = 0, step: int = 1
-) -> Iterator[tuple[int, Coordinates]]:
+def work(cta: RoleContext, plan: TilePlan, *, first: int = 0, step: int = 1) -> Iterator[tuple[int, Coordinates]]:
     """Iterate over the tiles of a CTA: one, or every ``num_ctas``-th of a persistent grid, as (turn, coordinates)."""
     if plan.config.persistent:
         for turn, tile in cta.tiles(plan.num_tiles, first=first, step=step):
@@ -276,9 +274,7 @@ class Consumer:
             stage, parity = 0, 0
             for turn, at in work(cta, self.plan):
                 yield from self._tile_code
-                stage, parity = yield from self._multiply(
-                    cta, self.plan.num_k_steps(at.part), stage, parity, passes_on=None
-                )
+                stage, parity = yield from self._multiply(cta, self.plan.num_k_steps(at.part), stage, parity, passes_on=None)
                 yield from self.epilogue.program(at, turn)
         yield from self.epilogue.finish()
         yield from part_from_peers(self.plan)

@@ -97,7 +97,6 @@ class Epilogue:
     has_stmatrix: bool = True
 
     # -------------------------------------------------------------------------------------- parts inside of D
-
     def _inside(self, at: Coordinates) -> tuple[int, int]:
         """Rows and columns of the role's part inside of D."""
         rows = min(self.share_m, self.grid.rows_inside(0, at.m) - self.first_m)
@@ -142,7 +141,6 @@ class Epilogue:
         )
 
     # -------------------------------------------------------------------------------------- arithmetic
-
     @cached_method
     def _arithmetic(self, num_slices: int) -> list[Op]:
         """Scaling, C, bias, activation and conversion of a slice, as instructions of each warp."""
@@ -184,7 +182,6 @@ class Epilogue:
         return self._cold_code(self._num_chunks)
 
     # -------------------------------------------------------------------------------------- programs
-
     def program(self, at: Coordinates, turn: int) -> Program:
         """The epilogue of the tile ``at``, the CTA's tile number ``turn``."""
         yield RangeStart(Section.EPILOGUE)
@@ -255,7 +252,6 @@ class Epilogue:
             yield ops.GlobalStore("D", (panel, self._step(idx)), self._stores(rows, inside, width))
 
     # ---------------------------------------------------------------------------------- through shared memory
-
     @cached_property
     def _slice(self) -> OperandTile:
         """A slice of D in the staging buffer, with the widest swizzle that its rows permit."""
@@ -289,9 +285,7 @@ class Epilogue:
         first_columns = wide * np.arange(tile.k // wide)[None, :, None]
         offsets = tile.byte_offsets(rows, first_columns * tile.dtype.num_bytes + lane_column * vector_bytes)
         counted = wavefronts(f"st_shared_b{8 * vector_bytes}", offsets)
-        access = AccessPattern(
-            num_requests=counted.size, num_wavefronts=int(counted.sum()), num_bytes=tile.num_bytes
-        )
+        access = AccessPattern(num_requests=counted.size, num_wavefronts=int(counted.sum()), num_bytes=tile.num_bytes)
         return ops.SharedStore(access, self.buffer, self.slot)
 
     def _staged(self, at: Coordinates, rows: int, columns: int, turn: int) -> Program:

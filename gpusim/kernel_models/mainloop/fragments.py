@@ -80,9 +80,7 @@ class Fragments:
         """``ld.shared`` of rows of A and columns of B for the thread tiles, 16 bytes at a time."""
         rows, columns = self.partition.warp_tile
         of_a = shared_vector_reads(num_coords=4, lanes_per_coord=8, elements_per_thread=rows // 4)
-        of_b = shared_vector_reads(
-            num_coords=8, lanes_per_coord=1, elements_per_thread=columns // 8, is_blocked=False
-        )
+        of_b = shared_vector_reads(num_coords=8, lanes_per_coord=1, elements_per_thread=columns // 8, is_blocked=False)
         return [(of_a + of_b).scaled(self.partition.num_math_warps * num_ks) for num_ks in self._depths]
 
     @cached_property

@@ -119,7 +119,6 @@ class Loader:
         return max(0, min(self._tile[2], self.grid.extents[2] - begin))
 
     # -------------------------------------------------------------------------------------- clusters
-
     @cached_property
     def _peers(self) -> tuple[dict[int, tuple[int, ...]], dict[int, tuple[int, ...]]]:
         """For each rank, the ranks that share its A (same rows) and its B (same columns)."""
@@ -135,7 +134,6 @@ class Loader:
         return tuple(sorted(set(same_a[rank]) | set(same_b[rank])))
 
     # -------------------------------------------------------------------------------------- copies
-
     @cached_property
     def _boxes(self) -> tuple[tuple[TmaBox, ...], tuple[TmaBox, ...]]:
         """TMA boxes of A and of B that one CTA loads."""
@@ -236,7 +234,6 @@ class Loader:
         return fractions if min(fractions) else [1.0] * len(fractions)
 
     # -------------------------------------------------------------------------------------- rows off a line
-
     def _fetches(self, which: int, at: Coordinates, step: int, rows: int, depth: int) -> Fetches | None:
         """Fetches of a copy of ``rows`` rows and ``depth`` elements of K; None: only full sectors of full lines."""
         start, pitch, num_rows, row_bytes = self._lie(which, at, step, rows, depth)
@@ -334,9 +331,7 @@ class Loader:
         sources = start + row * pitch + k * num_bytes
         read = global_access(sources, num_bytes, active)
         written = wavefronts(f"cp_async_b{8 * num_bytes}", operand.byte_offsets(k, row * num_bytes), active, sources)
-        return replace(
-            read, num_sectors=rows * ceil_div(depth * num_bytes, SECTOR_BYTES), num_wavefronts=int(written.sum())
-        )
+        return replace(read, num_sectors=rows * ceil_div(depth * num_bytes, SECTOR_BYTES), num_wavefronts=int(written.sum()))
 
     def cp_async(self, which: int, at: Coordinates, step: int, stage: int) -> Op:
         """The cp.async of a k-step of an operand to a stage."""

@@ -109,7 +109,6 @@ class MainloopShape:
         )  # fmt: skip
 
     # -------------------------------------------------------------------------------------- slices of a cluster's CTAs
-
     def can_slice(self, which: int, num_ctas: int) -> bool:
         """Whether ``num_ctas`` CTAs can divide an operand."""
         try:
@@ -146,9 +145,7 @@ class MainloopShape:
 
 def _divided(extent: int, num_ctas: int) -> int:
     if extent % num_ctas:
-        raise LayoutError(
-            f"operand tile: {extent} do not part into {num_ctas}: use {max(1, extent // num_ctas) * num_ctas}"
-        )
+        raise LayoutError(f"operand tile: {extent} do not part into {num_ctas}: use {max(1, extent // num_ctas) * num_ctas}")
     return extent // num_ctas
 
 

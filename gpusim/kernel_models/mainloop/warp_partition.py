@@ -71,7 +71,6 @@ class WarpPartition:
         return self.warp_groups[0] * self.warp_groups[1]
 
     # -------------------------------------------------------------------------------------- registers
-
     @property
     def accumulators(self) -> int:
         """Number of 32-bit accumulators of a math thread."""
@@ -100,9 +99,7 @@ class WarpPartition:
     @property
     def launch_registers(self) -> int:
         """Registers of a thread at launch."""
-        return launch_registers(
-            self.need, math=self.shape.math, num_warps=self.num_warps, setmaxnreg=self.setmaxnreg
-        )
+        return launch_registers(self.need, math=self.shape.math, num_warps=self.num_warps, setmaxnreg=self.setmaxnreg)
 
     @property
     def ceiling(self) -> int:
@@ -117,7 +114,6 @@ class WarpPartition:
         return self.accumulators <= most_accumulators(self.need, math=self.shape.math, ceiling=self.ceiling)
 
     # -------------------------------------------------------------------------------------- instructions
-
     @property
     def atom_or_none(self) -> MmaAtom | None:
         """The widest wgmma that divides a part and for which the launch has registers."""

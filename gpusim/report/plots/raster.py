@@ -59,9 +59,7 @@ def _draw(raster: Raster, wave: int) -> Any:
     return figure
 
 
-def _panel(
-    figure: Any, axes: Any, raster: Raster, wave: int, values: Any, label: str, title: str, *, is_wave: bool
-) -> None:
+def _panel(figure: Any, axes: Any, raster: Raster, wave: int, values: Any, label: str, title: str, *, is_wave: bool) -> None:
     from matplotlib import colormaps
     from matplotlib.collections import PatchCollection
     from matplotlib.patches import Rectangle

@@ -78,9 +78,7 @@ class CopyAtom:
             KernelError: the atom copies boxes, or elements of this type do not fit its units.
         """
         if self.bits_per_thread is None:
-            raise KernelError(
-                f"{self.name}: it moves boxes, and threads have no elements: use tma.TmaBox for its shape"
-            )
+            raise KernelError(f"{self.name}: it moves boxes, and threads have no elements: use tma.TmaBox for its shape")
         # A matrix's register has 32 bits. A transposing instruction keeps 16 bits together.
         widest = (16 if self.is_trans else 32) if self.num_matrices else self.bits_per_thread
         if dtype.bits > widest:

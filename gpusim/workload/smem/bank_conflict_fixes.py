@@ -281,8 +281,6 @@ def extra_bytes(tile: ByteLayout) -> int:
 
 
 # ---------------------------------------------------------------------------------------------- studies
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Study:
     """An access, its wavefronts here and at all positions in its tile, and the fixes of its bank conflicts."""

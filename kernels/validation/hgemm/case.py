@@ -224,15 +224,10 @@ def options(config: Config) -> Mapping[str, Any]:
 
 
 # ---------------------------------------------------------------------------------------------- launch and check
-
-
 def operands(config: Config) -> tuple[Repeated, Repeated]:
     """A and B, both contiguous along K."""
     m, n, k = (int(config[name]) for name in "mnk")
-    return (
-        Repeated(pattern("bf16", 1), m * k * ELEMENT_BYTES),
-        Repeated(pattern("bf16", 2), n * k * ELEMENT_BYTES),
-    )
+    return (Repeated(pattern("bf16", 1), m * k * ELEMENT_BYTES), Repeated(pattern("bf16", 2), n * k * ELEMENT_BYTES))
 
 
 def launch(config: Config, is_counted: bool) -> KernelLaunch:

@@ -181,8 +181,6 @@ def _kernel(entry: Entry) -> str:
 
 
 # ---------------------------------------------------------------------------------------------- room
-
-
 def entry_of(config: Config) -> Entry:
     """Its entry point."""
     return ENTRIES[config["kernel"]]
@@ -402,8 +400,6 @@ def registers_of(entry: Entry) -> int:
 
 
 # ---------------------------------------------------------------------------------------------- launch
-
-
 @cache
 def fp8_pattern(seed: int) -> NDArray[np.uint8]:
     """Normal numbers as e4m3, some 8 MiB that cannot be written to; rows of two powers of two never begin alike."""
@@ -497,9 +493,7 @@ def launch(config: Config, is_counted: bool) -> KernelLaunch:
         ],
         dtype="<u4",
     )  # fmt: skip
-    a, b = (
-        MappedTensor(operand, operand_map(config, side)) for operand, side in zip(operands(config), "mn", strict=True)
-    )
+    a, b = (MappedTensor(operand, operand_map(config, side)) for operand, side in zip(operands(config), "mn", strict=True))
     product, unused = product_of(config), Scratch("unused", 16)
     by_tma = epilogue == "tma_store"
     map_d: Argument = MappedTensor(product, product_map(config)) if by_tma else Input(NO_MAP)
@@ -528,8 +522,6 @@ NO_MAP.setflags(write=False)
 
 
 # ---------------------------------------------------------------------------------------------- check
-
-
 @cache
 def reference(m: int, n: int, k: int, kind: str) -> NDArray[np.float64]:
     """The sampled elements of D, in float64 from the very bytes."""

@@ -170,8 +170,6 @@ def options(config: Config) -> Mapping[str, Any]:
 
 
 # ---------------------------------------------------------------------------------------------- launch and check
-
-
 def operands(config: Config) -> tuple[Repeated, Repeated]:
     """A and B, as they lie."""
     m, n, k = (int(config[name]) for name in "mnk")

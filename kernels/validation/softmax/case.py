@@ -37,9 +37,7 @@ def reference(x: Values) -> Values:
 
 def check(config: Config, outputs: Outputs) -> dict[str, float]:
     """Windows of whole rows, each value within the tolerance of its own size."""
-    check_rows(
-        config, outputs["out"], reference=reference, allowed=lambda wanted: TOLERANCE[config["dtype"]] * wanted
-    )
+    check_rows(config, outputs["out"], reference=reference, allowed=lambda wanted: TOLERANCE[config["dtype"]] * wanted)
     return {}
 
 

@@ -175,8 +175,6 @@ def registers() -> list[Row]:
 
 
 # ---------------------------------------------------------------------------------------------- launch and check
-
-
 def launch(config: Row) -> KernelLaunch:
     """One launch of all rounds."""
     probe = [config.lanes, config.partner, config.busy, config.hint_ns, config.loads, config.only_first]
@@ -330,8 +328,6 @@ def derive(row: Mapping[str, str]) -> dict[str, float]:
 
 
 # ---------------------------------------------------------------------------------------------- the simulator's answer
-
-
 def twin(config: Row, num_steps: int) -> Launch | None:
     """The probe in the simulator's words, ``num_steps`` steps long; None where it has no word for it."""
     name, size, threads = stem(config), config.cluster, 32 * config.warps
@@ -585,9 +581,7 @@ def fit(rows: Rows) -> list[Fitted]:
     return [Fitted(parameter=name, value=value, how=how) for name, (value, how) in found.items() if value is not None]
 
 
-def _fit_network(
-    rows: Rows, warp_cycles: float | None, wake: float | None
-) -> dict[str, tuple[float | None, str]]:
+def _fit_network(rows: Rows, warp_cycles: float | None, wake: float | None) -> dict[str, tuple[float | None, str]]:
     """Fences of scope gpu and what the CTAs of a cluster say to one another."""
     fence = median_slope(rows, "fence_gpu", "fence_sc_gpu", "fence_cluster")
     there_and_back = _remote(rows, "dsmem_chain")

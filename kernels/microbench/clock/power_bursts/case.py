@@ -26,8 +26,6 @@ BARRIER_BYTES = 16
 
 
 # ---------------------------------------------------------------------------------------------- configs
-
-
 @dataclass(frozen=True)
 class Row(ConfigRow):
     """One config."""
@@ -40,9 +38,7 @@ class Row(ConfigRow):
     data: str
 
 
-def _config(
-    kernel: str, duty: int, grain: int, *, data: str = "random", warps: int = 16, run_us: int = RUN_US
-) -> Row:
+def _config(kernel: str, duty: int, grain: int, *, data: str = "random", warps: int = 16, run_us: int = RUN_US) -> Row:
     return Row(kernel, run_us, 4 if kernel == "wgmma_bf16" else warps, duty, grain, data)
 
 
@@ -94,8 +90,6 @@ def check(config: Row, outputs: Outputs) -> dict[str, float]:
 
 
 # ---------------------------------------------------------------------------------------------- the machine's answer
-
-
 def work_of(row: Mapping[str, str]) -> Activity:
     """What a launch of a row did, at its own clock: a burst takes ``duty`` percent of the time from one to the next."""
     activity: Activity = steps.work_of(row, number_in(row, "mhz"))
@@ -145,9 +139,7 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
 def _square(rows: Sequence[Mapping[str, str]], rest_us: float, least_mhz: float) -> float:
     given = loads.POWER_LIMIT | loads.OF_WATTS | OF_OTHERS | TENSOR_PJ_PER_FLOP
     model = limiter(MAX_MHZ, given | {"tensor_rest_us": rest_us, "tensor_min_mhz": least_mhz})
-    off = [
-        model.clock_mhz(work_of(row), mode="single", data=row["data"]) / number_in(row, "mhz") - 1.0 for row in rows
-    ]
+    off = [model.clock_mhz(work_of(row), mode="single", data=row["data"]) / number_in(row, "mhz") - 1.0 for row in rows]
     return float(np.square(off).sum())
 
 

@@ -67,9 +67,7 @@ class Row(ConfigRow):
 def _mixes(run_us: int) -> list[Row]:
     both = ("random", "zeros")
     found = [Row(run_us, duty, data=data) for data in both for duty in DUTIES]
-    found += [
-        Row(run_us, 0, stream, duty, data) for data in both for stream in ("hbm", "l2") for duty in (25, 50, 75, 100)
-    ]
+    found += [Row(run_us, 0, stream, duty, data) for data in both for stream in ("hbm", "l2") for duty in (25, 50, 75, 100)]
     found += Row.sweep(run_us=run_us, stream=("hbm", "l2"), tensor_duty=(25, 50, 75, 87, 100), stream_duty=(50, 100))
     return found + Row.sweep(run_us=run_us, stream=("hbm", "l2"), tensor_duty=(75, 100), stream_duty=100, data="zeros")
 
@@ -91,8 +89,6 @@ def sustained() -> list[Row]:
 
 
 # ---------------------------------------------------------------------------------------------- operands and streams
-
-
 def includes() -> dict[str, str]:
     """The one instruction, with its 128 accumulators."""
     sums = ", ".join(f"%{i}" for i in range(128))
@@ -275,9 +271,7 @@ def endless(gpu: GpuSpec) -> GpuSpec:
 def burst_cycles(gpu: GpuSpec) -> float:
     """What a burst takes alone."""
     assert gpu.tensor_core is not None  # of compute capability 9.0
-    each = gpu.tensor_core.wgmma_cycles(
-        rate_class="16bit", num_flops=FLOPS_PER_WGMMA, num_wavefronts=(M + N) * 16 * 2 / 128
-    )
+    each = gpu.tensor_core.wgmma_cycles(rate_class="16bit", num_flops=FLOPS_PER_WGMMA, num_wavefronts=(M + N) * 16 * 2 / 128)
     return BURST_WGMMAS * each
 
 
@@ -475,9 +469,7 @@ def _activity(row: Mapping[str, str]) -> Activity:
         cycles=mhz * run_us, num_flops=num_flops * mhz / whole,  # the rate is of all of it
         rate_class="16bit", l2_bytes=num_bytes, hbm_bytes=num_bytes if row["stream"] == "hbm" else 0.0, busy_fraction=1.0,
     )  # fmt: skip
-    return in_bursts(
-        activity, duty=int(row["tensor_duty"]), flops_per_burst=NUM_SMS * BURST_WGMMAS * float(FLOPS_PER_WGMMA)
-    )
+    return in_bursts(activity, duty=int(row["tensor_duty"]), flops_per_burst=NUM_SMS * BURST_WGMMAS * float(FLOPS_PER_WGMMA))
 
 
 CASE = Case(

@@ -41,8 +41,6 @@ POWER, CLOCK = "sustained_power_w", "sustained_clock_mhz"
 
 
 # ---------------------------------------------------------------------------------------------- configs
-
-
 @dataclass(frozen=True)
 class Row(ConfigRow):
     """One config."""
@@ -77,8 +75,6 @@ def mixes() -> list[Row]:
 
 
 # ---------------------------------------------------------------------------------------------- operands
-
-
 def includes() -> dict[str, str]:
     """wgmma, as in power_clock."""
     return dict(loads.includes())
@@ -174,8 +170,6 @@ def launch(config: Row) -> KernelLaunch:
 
 
 # ---------------------------------------------------------------------------------------------- answers
-
-
 def _places() -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Row and column of A times B that a thread's registers are of, int64[64, 512] each."""
     register, thread = np.arange(64)[:, None], np.arange(512)
@@ -267,8 +261,6 @@ def _check_copies(config: Row, done: NDArray[np.int64]) -> None:
 
 
 # ---------------------------------------------------------------------------------------------- the machine's answer
-
-
 def work_of(row: Mapping[str, str], mhz: float) -> Activity:
     """What a launch of a row did at ``mhz``; arithmetic follows the clock."""
     run_us = float(row["run_us"])

@@ -58,8 +58,6 @@ FED = ("bf16", "fp8")
 
 
 # ---------------------------------------------------------------------------------------------- configs
-
-
 @dataclass(frozen=True)
 class Row(ConfigRow):
     """One config; ``work`` is the type that wgmma multiplies."""
@@ -96,9 +94,7 @@ def _mixes(run_us: int) -> list[Row]:
     ]  # fmt: skip
     found += [Row(run_us, tensor_duty=100, stream="fed_own", num_boxes=boxes) for boxes in (0, 1, 2, 3, 5)]
     found += [Row(run_us, tensor_duty=100, stream="fed_same", num_boxes=boxes) for boxes in (1, 2, 3, 5)]
-    found += [
-        Row(run_us, tensor_duty=100, stream=stream, num_boxes=3, data="zeros") for stream in ("fed_own", "fed_same")
-    ]
+    found += [Row(run_us, tensor_duty=100, stream=stream, num_boxes=3, data="zeros") for stream in ("fed_own", "fed_same")]
     found += [Row(run_us, work="fp8", tensor_duty=100, stream="fed_own", num_boxes=boxes) for boxes in (2, 3)]
     return found + [
         Row(run_us, work=work, tensor_duty=tensor, data=data)
@@ -109,8 +105,6 @@ def _mixes(run_us: int) -> list[Row]:
 
 
 # ---------------------------------------------------------------------------------------------- operands and streams
-
-
 def work_of(config: Mapping[str, str]) -> str:
     """The kind of tensor work, a key of ``TYPES``."""
     return config["kernel"].partition("_")[2]
@@ -290,9 +284,7 @@ def burst_cycles(work: str, gpu: GpuSpec) -> float:
     """What a burst takes alone."""
     assert gpu.tensor_core is not None  # of compute capability 9.0
     atom, rows = atom_of(work), N if work.endswith("_rs") else M + N
-    each = gpu.tensor_core.wgmma_cycles(
-        rate_class=atom.rate_class, num_flops=atom.num_flops, num_wavefronts=rows * 32 / 128
-    )
+    each = gpu.tensor_core.wgmma_cycles(rate_class=atom.rate_class, num_flops=atom.num_flops, num_wavefronts=rows * 32 / 128)
     return float(BURST_WGMMAS * each)
 
 

@@ -198,8 +198,6 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
 
 
 # ---------------------------------------------------------------------------------------------- parameters
-
-
 def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
     """What a CTA that stores at its end takes more than one that does not, of one CTA of 256 threads an SM."""
     found: dict[tuple[str, str], dict[int, list[float]]] = {}

@@ -158,8 +158,6 @@ def ramp() -> list[Config]:
 
 
 # ---------------------------------------------------------------------------------------------- launch and check
-
-
 def stays(config: Config) -> NDArray[np.int64]:
     """Cycles that each CTA stays, int64[grid]."""
     ctas = np.arange(config.grid, dtype=np.uint64)
@@ -290,8 +288,6 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
 
 
 # ---------------------------------------------------------------------------------------------- the simulator's answer
-
-
 MARKS = AccessPattern(num_requests=5, num_sectors=5, num_lines=5, num_bytes=40)
 """What a CTA's first thread stores as it leaves, eight bytes at a time; the kernel ends when all of it has arrived."""
 

@@ -158,8 +158,6 @@ def lone() -> list[Config]:
 
 
 # ---------------------------------------------------------------------------------------------- launch and check
-
-
 def store_bytes(config: Config) -> int:
     """Of a CTA's tile."""
     return config.store_kib * KIB

@@ -64,8 +64,6 @@ METRICS = ("dram__bytes_read.sum", "lts__t_sectors_srcunit_tex_op_read.sum", "lt
 
 
 # ---------------------------------------------------------------------------------------------- configs
-
-
 @dataclass(frozen=True)
 class Config(ConfigRow):
     """Columns of one config."""
@@ -208,8 +206,6 @@ def num_bytes(config: Config) -> int:
 
 
 # ---------------------------------------------------------------------------------------------- launch and check
-
-
 def words() -> NDArray[np.uint32]:
     """Words that look random; copied to the GPU once."""
     return random_words(4 * NUM_WORDS)

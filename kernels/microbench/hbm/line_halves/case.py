@@ -172,8 +172,6 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
 
 
 # ---------------------------------------------------------------------------------------------- parameters
-
-
 def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
     """What a request takes that has half of its lines, of those whose other halves the warps beside have."""
     times: dict[str, dict[int, float]] = {}

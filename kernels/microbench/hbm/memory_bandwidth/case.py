@@ -79,8 +79,6 @@ WORKER = np.dtype([("begin_ns", "<i8"), ("end_ns", "<i8"), ("cycles", "<i8"), ("
 
 
 # ---------------------------------------------------------------------------------------------- configs
-
-
 SHARINGS = ("own", "turned", "blocked", "all", "together")
 
 
@@ -214,8 +212,6 @@ METRICS = (
 
 
 # ---------------------------------------------------------------------------------------------- which SMs share a GPC
-
-
 @dataclass(slots=True)
 class Neighbours:
     """SMs that were seen in one cluster, and so are of one GPC; sets grow together as more is seen.
@@ -303,8 +299,6 @@ def live_sms(config: Config, found: Neighbours | None = None) -> list[int]:
 
 
 # ---------------------------------------------------------------------------------------------- what a launch does
-
-
 def access_bytes(kernel: str) -> int:
     """Bytes of one load or store of a thread."""
     found = re.search(r"_b(\d+)_", kernel)
@@ -432,8 +426,6 @@ def launch(config: Config, is_counted: bool) -> KernelLaunch:
 
 
 # ---------------------------------------------------------------------------------------------- what must come out
-
-
 @cache
 def _prefix() -> NDArray[np.uint64]:
     return np.concatenate([[0], np.cumsum(table(), dtype=np.uint64)]).astype(np.uint64)

@@ -206,8 +206,6 @@ def late_cycles(num_bytes: float, l2: L2Spec) -> float:
 
 
 # ---------------------------------------------------------------------------------------------- the simulator's answer
-
-
 def twin(config: Config, *, is_empty: bool = False) -> Launch:
     """The rounds alone; a CTA of 1024 threads is a role, what is in L2 before is read, or written, by CTAs before them."""
     reads, writes, split, _, _ = WAYS[config.way]

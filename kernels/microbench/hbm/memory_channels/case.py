@@ -283,8 +283,6 @@ def _shares(times: NDArray[np.float64], held: NDArray[np.uint32]) -> dict[str, f
 
 
 # ---------------------------------------------------------------------------------------------- the simulator's answer
-
-
 CODE_CYCLES = 434.7
 """Of a pass, beside the loads."""
 
@@ -339,8 +337,6 @@ def fitted_constants(rows: Sequence[Mapping[str, str]], gpu: GpuSpec) -> list[Fi
 
 
 # ---------------------------------------------------------------------------------------------- the machine's numbers
-
-
 def lateness(rows: Sequence[Mapping[str, str]]) -> tuple[float, float]:
     """(what a line takes that nobody else asks for, how much later than the median one the last comes), of small runs."""
     small = [row for row in rows if row["group"] == "rows" and int(row["total_kib"]) <= MOST_SMALL_KIB]

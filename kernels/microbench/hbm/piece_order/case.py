@@ -186,8 +186,6 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
 
 
 # ---------------------------------------------------------------------------------------------- parameters
-
-
 def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
     """What a piece takes beside its bytes, of the shortest ones."""
     found: list[Fitted] = []

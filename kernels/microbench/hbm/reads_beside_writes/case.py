@@ -88,8 +88,6 @@ def launch(config: Config) -> KernelLaunch:
 
 
 # ---------------------------------------------------------------------------------------------- check
-
-
 def parted(records: NDArray[np.void]) -> tuple[NDArray[np.void], NDArray[np.void]]:
     """(who reads, who writes), warp by warp in the order of their pieces."""
     of_cta = records.reshape(NUM_CTAS, -1)

@@ -180,8 +180,6 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
 
 
 # ---------------------------------------------------------------------------------------------- parameters
-
-
 def slopes(rows: Sequence[Mapping[str, str]]) -> dict[tuple[str, ...], tuple[float, float, float]]:
     """For each way to move (reads, writes, unrolled, threads) bytes from memory, to it, and ns: large less small."""
     found: dict[tuple[str, ...], list[tuple[float, ...]]] = {}

@@ -126,8 +126,6 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
 
 
 # ---------------------------------------------------------------------------------------------- the simulator's answer
-
-
 def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
     """Of plain loops whose warps keep together, on the SM that is asked for or on all; nothing of others."""
     if float(config.late_cycles) or config.reads != "none":

@@ -50,8 +50,6 @@ BUFFER = _buffer()
 
 
 # ---------------------------------------------------------------------------------------------- families
-
-
 def _random(rng: np.random.Generator, size: int) -> NDArray[np.int64]:
     span = int(rng.choice([256, 1024, 4096, 32768, STORE_BYTES]))
     return rng.integers(0, span // size, 32) * size
@@ -109,8 +107,6 @@ def _mask(rng: np.random.Generator) -> NDArray[np.bool_]:
 
 
 # ---------------------------------------------------------------------------------------------- configs
-
-
 def access_bytes(kernel: str) -> int:
     """Bytes a lane moves."""
     return int(kernel.removesuffix("_twice").rsplit("_b", 1)[1]) // 8
@@ -159,8 +155,6 @@ def lanes_of(config: Config) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
 
 
 # ---------------------------------------------------------------------------------------------- launch and check
-
-
 def launch(config: Config) -> KernelLaunch:
     """The same launch whether it is counted or not."""
     addresses, _ = lanes_of(config)

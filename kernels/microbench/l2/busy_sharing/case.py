@@ -96,8 +96,6 @@ def readers() -> list[Config]:
 
 
 # ---------------------------------------------------------------------------------------------- launch and check
-
-
 def readers_of(config: Config) -> list[int]:
     """SMs that read."""
     return [int(text) for text in config.sms.split()]

@@ -61,8 +61,6 @@ METRICS = (
 
 
 # ---------------------------------------------------------------------------------------------- configs
-
-
 @dataclass(frozen=True)
 class Config(ConfigRow):
     """Columns of one config."""
@@ -132,8 +130,6 @@ def fetched() -> list[Config]:
 
 
 # ---------------------------------------------------------------------------------------------- launch and check
-
-
 def bytes_of(config: Config, column: str) -> int:
     """A size of the config's."""
     return int(getattr(config, column)) * MIB
@@ -272,8 +268,6 @@ def derive(row: Mapping[str, str]) -> dict[str, float]:
 
 
 # ---------------------------------------------------------------------------------------------- the simulator's answer
-
-
 def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
     """Bytes of memory by the rule of residency; nothing of accesses in part of a sector.
 
@@ -353,8 +347,6 @@ def stream_traffic(config: Config, gpu: GpuSpec) -> dict[str, PanelTraffic]:
 
 
 # ---------------------------------------------------------------------------------------------- what the rows settle
-
-
 LEAST_WRITTEN_MIB = 64
 """Of fills that show how much stays dirty."""
 LITTLE = 0.1

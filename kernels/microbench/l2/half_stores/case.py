@@ -43,8 +43,6 @@ METRICS = (WRITE, REQUESTS, READ, ALL, RED, OF_L1, "lts__t_sectors_srcunit_ltcfa
 
 
 # ---------------------------------------------------------------------------------------------- configs
-
-
 @dataclass(frozen=True)
 class Config(ConfigRow):
     """Columns of one config."""
@@ -87,8 +85,6 @@ def reductions() -> list[Config]:
 
 
 # ---------------------------------------------------------------------------------------------- what is launched
-
-
 def lane_bytes(config: Config) -> int:
     """Of a store."""
     return 8 if config.kernel == "red_8" else 4
@@ -145,8 +141,6 @@ def derive(row: Mapping[str, str]) -> dict[str, float]:
 
 
 # ---------------------------------------------------------------------------------------------- the twin
-
-
 def group_of(config: Config) -> AccessPattern:
     """What the warps of a CTA store at a time: eight rows of four lanes each."""
     size, pitch = lane_bytes(config), config.pitch_bytes

@@ -59,8 +59,6 @@ METRICS = (
 
 
 # ---------------------------------------------------------------------------------------------- configs
-
-
 @dataclass(frozen=True)
 class Config(ConfigRow):
     """Columns of one config."""
@@ -93,8 +91,6 @@ def hints() -> list[Config]:
 
 
 # ---------------------------------------------------------------------------------------------- launch and check
-
-
 def footprint_bytes(config: Config) -> int:
     """Bytes that are read over and over."""
     return config.footprint_mib * MIB
@@ -172,8 +168,6 @@ def derive(row: Mapping[str, str]) -> dict[str, float]:
 
 
 # ---------------------------------------------------------------------------------------------- the simulator's answer
-
-
 def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
     """Bytes from HBM by the rule of residency, and without hints a settled round's time.
 
@@ -225,9 +219,7 @@ def miss_bytes(
         stored = FootprintRow(tensor="D", is_write=True, panel_of_tile=tiles, bytes_of_tile=stores, cache_hint=hints[1])
         footprints.append(stored)
     partitions = partition_of_cta(gpu)[tiles % NUM_CTAS]
-    traffic = panel_traffic(
-        footprints, tiles // NUM_CTAS, l2=gpu.l2_partitions, partition_of_tile=partitions, is_warm=False
-    )
+    traffic = panel_traffic(footprints, tiles // NUM_CTAS, l2=gpu.l2_partitions, partition_of_tile=partitions, is_warm=False)
     return traffic["A"].read_miss_bytes
 
 
@@ -343,8 +335,6 @@ def _access(num_bytes: int) -> AccessPattern:
 
 
 # ---------------------------------------------------------------------------------------------- what the rows settle
-
-
 def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
     """What a side holds, of all that L2 holds, and how gradually lines leave around that."""
     first = _first_bytes([row for row in rows if row["group"] == "hints" and row["read_hint"] == "evict_first"])

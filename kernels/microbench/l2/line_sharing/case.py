@@ -63,8 +63,6 @@ METRICS = (
 
 
 # ---------------------------------------------------------------------------------------------- configs
-
-
 @dataclass(frozen=True)
 class Config(ConfigRow):
     """Columns of one config."""
@@ -161,8 +159,6 @@ def control() -> list[Config]:
 
 
 # ---------------------------------------------------------------------------------------------- launch and check
-
-
 def num_readers(config: Config) -> int:
     """SMs that read."""
     kernel = config.kernel
@@ -241,8 +237,6 @@ def derive(row: Mapping[str, str]) -> dict[str, float]:
 
 
 # ---------------------------------------------------------------------------------------------- the simulator's answer
-
-
 def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
     """One shot of all readers, simulated; the sectors for all shots. Nothing for a GPU whose SMs have other numbers."""
     if gpu.num_sms != NUM_CTAS or gpu.mbarrier is None:
@@ -352,8 +346,6 @@ def alu_per_cycle(gpu: GpuSpec) -> float:
 
 
 # ---------------------------------------------------------------------------------------------- what the rows settle
-
-
 def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
     """Where merging ends in time and in number; among SMs it ends at the GPC, as ``distance`` shows."""
     window = "skew at which a line is read 1.5 times: median of pairs"

@@ -67,8 +67,6 @@ CHASE = {"num_stages": 0, "copy_bytes": 4}
 
 
 # ---------------------------------------------------------------------------------------------- configs
-
-
 @dataclass(frozen=True)
 class Config(ConfigRow):
     """Columns of one config."""
@@ -149,8 +147,6 @@ def chases() -> list[Config]:
 
 
 # ---------------------------------------------------------------------------------------------- launch and check
-
-
 @cache
 def own_words() -> NDArray[np.uint32]:
     """What each CTA reads, uint32[CTAs, words], no word odd; the first of each line says where the chase goes on."""

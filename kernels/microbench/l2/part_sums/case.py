@@ -58,8 +58,6 @@ def lane_bytes(config: Config) -> int:
 
 
 # ---------------------------------------------------------------------------------------------- configs
-
-
 def own() -> list[Config]:
     """Each CTA its own tile: one SM, some, all; one turn, and two, so that a turn is their difference."""
     return [
@@ -88,8 +86,6 @@ def pitches() -> list[Config]:
 
 
 # ---------------------------------------------------------------------------------------------- what is launched
-
-
 def is_finish(config: Config) -> bool:
     """Whether what is read leaves again, as half as many bytes."""
     return config.kernel == "finish_8"
@@ -174,8 +170,6 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
 
 
 # ---------------------------------------------------------------------------------------------- the twin
-
-
 def accesses(config: Config, size: int, pitch: int) -> list[AccessPattern]:
     """Of all warps of a CTA in a turn, piece by piece, so many bytes a lane."""
     lane, warp = np.arange(32), np.arange(config.num_warps)[:, None, None]

@@ -170,8 +170,6 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
 
 
 # ---------------------------------------------------------------------------------------------- the simulator's answer
-
-
 def fetched(config: Config, operand: str) -> Fetches | None:
     """What a box of an operand fetches; None where all rows begin on lines. Boxes of 128 rows and fewer are all alike."""
     if not pitch_bytes(config) % LINE_BYTES:

@@ -10,17 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim import GpuSpec, Launch, WarpRole, simulate
-from gpusim.evidence.cases.case import (
-    Case,
-    Fitted,
-    Group,
-    KernelLaunch,
-    Output,
-    Outputs,
-    Scratch,
-    WrongAnswer,
-    by_value,
-)  # fmt: skip
+from gpusim.evidence.cases.case import Case, Fitted, Group, KernelLaunch, Output, Outputs, Scratch, WrongAnswer, by_value
 from gpusim.evidence.cases.config_row import ConfigRow
 from gpusim.evidence.cases.output_check import wrong_if
 from gpusim.workload import ops
@@ -63,8 +53,6 @@ STATE = np.dtype([
 
 
 # ---------------------------------------------------------------------------------------------- configs
-
-
 @dataclass(frozen=True)
 class Config(ConfigRow):
     """``warmed_by`` is ``none`` (cold), ``self`` or an SM, ``compared_with`` ``none`` or an SM."""
@@ -120,8 +108,6 @@ def order_configs() -> list[Config]:
 
 
 # ---------------------------------------------------------------------------------------------- the chain
-
-
 def num_nodes(config: Config) -> int:
     """Nodes of the chain."""
     return config.footprint_bytes // config.stride_bytes
@@ -157,8 +143,6 @@ def walk(config: Config, num_steps: int) -> list[int]:
 
 
 # ---------------------------------------------------------------------------------------------- launch and check
-
-
 def sm_named(name: str, config: Config) -> int:
     """The SM that ``none``, ``self`` or a number stands for."""
     return {"none": NOBODY, "self": config.sm}.get(name, NOBODY) if not name.isdigit() else int(name)
@@ -321,8 +305,6 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
 
 
 # ---------------------------------------------------------------------------------------------- parameters
-
-
 ISSUE_CYCLES = 1.0
 """Of a load, which the simulator counts beside the latency."""
 

@@ -181,8 +181,6 @@ def derive(row: Mapping[str, str]) -> dict[str, float]:
 
 
 # ---------------------------------------------------------------------------------------------- parameters
-
-
 def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
     """What is looked up besides what SMs and the other side ask for: in the shortest launch, and for each SM and slice."""
     counted = [dict(row) | derive(row) for row in rows if derive(row)]
@@ -214,8 +212,6 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
 
 
 # ---------------------------------------------------------------------------------------------- the simulator's answer
-
-
 def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
     """The hit rate, and what SMs miss, of walks by TMA: counts do not depend on who walks.
 

@@ -50,8 +50,6 @@ ALU_OF_LOADS, ALU_OF_STORES = 64, 62
 
 
 # ---------------------------------------------------------------------------------------------- configs
-
-
 @dataclass(frozen=True, kw_only=True)
 class Config(ConfigRow):
     """``sectors``: 1 for those of a line that are taken, the first on the left."""
@@ -96,8 +94,6 @@ def store_configs() -> list[Config]:
 
 
 # ---------------------------------------------------------------------------------------------- what is launched
-
-
 def taken(config: Config) -> list[int]:
     """Sectors of a line that are walked over.
 
@@ -183,8 +179,6 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
 
 
 # ---------------------------------------------------------------------------------------------- the twin
-
-
 def turn_of(config: Config) -> AccessPattern:
     """What the threads of a CTA ask for at a time: four accesses each, a grid's threads apart."""
     num_threads = config.num_ctas * THREADS

@@ -70,8 +70,6 @@ READ = "lts__t_sectors_srcunit_tex_op_read.sum"
 METRICS = (READ, "lts__t_requests_srcunit_tex_op_read.sum", "lts__t_sectors_srcunit_tex_op_read_lookup_miss.sum")
 
 # ---------------------------------------------------------------------------------------------- configs
-
-
 @dataclass(frozen=True)
 class Config(ConfigRow):
     """Columns of one config."""
@@ -156,8 +154,6 @@ def memory() -> list[Config]:
 
 
 # ---------------------------------------------------------------------------------------------- who walks what
-
-
 def stage_bytes(config: Config) -> int:
     """A's rows and B's."""
     return (config.a_rows + config.b_rows) * ROW_BYTES
@@ -252,8 +248,6 @@ def num_steps(config: Config) -> int:
 
 
 # ---------------------------------------------------------------------------------------------- launch and check
-
-
 def tensor() -> NDArray[np.uint32]:
     """What all walk over, or what that repeats."""
     return random_words(TENSOR_BYTES)

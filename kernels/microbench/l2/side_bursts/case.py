@@ -49,8 +49,6 @@ DELAYS = (100, 200, 400, 800)
 
 
 # ---------------------------------------------------------------------------------------------- configs
-
-
 @dataclass(frozen=True)
 class Config(ConfigRow):
     """Columns of one config."""
@@ -91,8 +89,6 @@ def order() -> list[Config]:
 
 
 # ---------------------------------------------------------------------------------------------- launch and check
-
-
 def num_ctas(config: Config) -> int:
     """All are there at once."""
     return NUM_SMS * config.ctas_per_sm

@@ -65,8 +65,6 @@ METRICS = (READ, "lts__t_sectors_srcunit_tex_lookup_miss.sum", "lts__t_sectors_s
 
 
 # ---------------------------------------------------------------------------------------------- configs
-
-
 @dataclass(frozen=True)
 class Config(ConfigRow):
     """Columns of one config."""
@@ -123,8 +121,6 @@ def num_ahead(config: Config) -> int:
 
 
 # ---------------------------------------------------------------------------------------------- launch and check
-
-
 @cache
 def tensor() -> NDArray[np.uint32]:
     """264 MiB of words that look random; copied to the GPU once."""

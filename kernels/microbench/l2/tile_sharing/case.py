@@ -72,8 +72,6 @@ METRICS = (
 
 
 # ---------------------------------------------------------------------------------------------- configs
-
-
 @dataclass(frozen=True)
 class Config(ConfigRow):
     """Columns of one config."""
@@ -151,8 +149,6 @@ def _fitting(configs: Sequence[Config]) -> list[Config]:
 
 
 # ---------------------------------------------------------------------------------------------- who walks what
-
-
 def stage_bytes(config: Config) -> int:
     """A's boxes and B's."""
     return (config.a_rows * config.a_boxes + config.b_rows) * ROW_BYTES
@@ -252,8 +248,6 @@ def corner(config: Config, operand: str, panel: int) -> tuple[int, int]:
 
 
 # ---------------------------------------------------------------------------------------------- launch and check
-
-
 def tensor() -> NDArray[np.uint32]:
     """What all walk over."""
     return random_words(TENSOR_BYTES)
@@ -418,10 +412,7 @@ def _twin(config: Config, gpu: GpuSpec) -> dict[str, float]:
             yield ops.MbarrierArrive("empty", step % stages)
 
     ring = Buffer(name="ring", stage_bytes=whole, num_stages=stages)
-    launched = ring_launch(
-        "tile_sharing", (produce, consume), ring, num_ctas=NUM_CTAS,
-        least_smem_bytes=LEAST_SMEM_BYTES,
-    )  # fmt: skip
+    launched = ring_launch("tile_sharing", (produce, consume), ring, num_ctas=NUM_CTAS, least_smem_bytes=LEAST_SMEM_BYTES)
     result = simulate(launched, gpu, clock="max", l2="warm", recorded_sms=range(NUM_CTAS))
     spans = section_cycles(result) / TWIN_TIMED
     asked = len(of_cta) * count * whole

@@ -42,8 +42,6 @@ BESIDE = ((64, 0), (64, 16), (64, 32), (128, 0), (128, 16), (128, 32))
 
 
 # ---------------------------------------------------------------------------------------------- configs
-
-
 @dataclass(frozen=True)
 class Row(ConfigRow):
     """One config; ``kernel`` is a stream, or a burst of some copies of each warp."""
@@ -94,8 +92,6 @@ def bursts() -> list[Row]:
 
 
 # ---------------------------------------------------------------------------------------------- launch and check
-
-
 @cache
 def tensor() -> NDArray[np.uint8]:
     """What is copied: as many rows as the narrowest want, region by region."""
@@ -179,8 +175,6 @@ def check(config: Row, outputs: Outputs) -> dict[str, float]:
 
 
 # ---------------------------------------------------------------------------------------------- the simulator's answer
-
-
 def copies(config: Row, num: int = GROUP) -> ops.CpAsync:
     """So many copies, as their rows lie on average."""
     row_bytes = config.row_bytes

@@ -38,8 +38,6 @@ STREAM_ROLES = ((4, 0), (8, 0), (0, 4), (0, 8), (4, 4), (8, 4), (4, 8), (8, 8))
 
 
 # ---------------------------------------------------------------------------------------------- configs
-
-
 def entry(ahead: int, copies: int, behind: int) -> str:
     """The kernel of a round."""
     return f"round_a{ahead}_c{copies}_b{behind}"
@@ -91,8 +89,6 @@ def streams() -> list[Row]:
 
 
 # ---------------------------------------------------------------------------------------------- launch and check
-
-
 @cache
 def tensor() -> NDArray[np.uint8]:
     """What is copied: as many rows as the narrowest want."""

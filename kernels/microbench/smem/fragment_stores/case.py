@@ -104,8 +104,6 @@ def check(config: Row, outputs: Outputs) -> dict[str, float]:
 
 
 # ---------------------------------------------------------------------------------------------- the twin
-
-
 def addresses(config: Row) -> NDArray[np.int64]:
     """Bytes that the lanes of a tile's stores begin at: int64[stores, 32]."""
     lane_bytes, pitch = config.lane_bytes, config.pitch_bytes

@@ -51,8 +51,6 @@ STREAM_ROLES = ((4, 0), (8, 0), (0, 4), (0, 8), (0, 16), (4, 4), (8, 4), (4, 8),
 
 
 # ---------------------------------------------------------------------------------------------- configs
-
-
 def entry(ahead: int, copies: int, behind: int) -> str:
     """The kernel of a round."""
     return f"round_a{ahead}_c{copies}_b{behind}"
@@ -118,8 +116,6 @@ def counted() -> list[Row]:
 
 
 # ---------------------------------------------------------------------------------------------- launch and check
-
-
 @cache
 def tensor() -> NDArray[np.uint32]:
     """What is copied: as many rows as the narrowest want; uint32[rows, words]."""

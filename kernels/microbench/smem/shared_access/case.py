@@ -155,8 +155,6 @@ def halves(num_halves: int, *, count: int, seed: int) -> list[Pattern]:
 
 
 # ---------------------------------------------------------------------------------------------- configs
-
-
 @dataclass(frozen=True)
 class Row(ConfigRow):
     """A pattern as one config; every second compare-and-swap finds what it compares with."""
@@ -201,8 +199,6 @@ def pattern_of(config: Row) -> Pattern:
 
 
 # ---------------------------------------------------------------------------------------------- launch and check
-
-
 def words_at(addresses: NDArray[np.int64]) -> NDArray[np.uint32]:
     """What the fill writes at byte addresses, multiples of 4."""
     return ((addresses.astype(np.uint64) >> 2) * 0x9E3779B1 + 0x7F4A7C15).astype(np.uint32)

@@ -19,9 +19,7 @@ from gpusim.workload.smem.access import AccessPattern
 
 WARPS, LINES = 32, 64
 NUM_ROUNDS = 256
-KERNELS = (
-    ("load_hit", 0), *((kind, many) for kind in ("load_hit", "load_around", "store") for many in (1, 2, 4)),
-)  # fmt: skip
+KERNELS = (("load_hit", 0), *((kind, many) for kind in ("load_hit", "load_around", "store") for many in (1, 2, 4)))
 WAYS = (1, 2, 4, 8, 16, 32)
 TIMES = np.dtype([("begin", "<u4", WARPS), ("end", "<u4", WARPS), ("sum", "<u4", WARPS * 32)])
 NUM_ROLES = 8

@@ -43,8 +43,6 @@ NEVER = 0xFFFFFFFF
 
 
 # ---------------------------------------------------------------------------------------------- instructions
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedOp:
     """One access, as kernels name it and as ``gpusim.workload.smem.access`` does.
@@ -179,8 +177,6 @@ def _struct(op: SharedOp) -> str:
 
 
 # ---------------------------------------------------------------------------------------------- configs
-
-
 WARPS = (1, 2, 4, 8)
 PLACES = (*((1, warps) for warps in WARPS), (2, 1), (2, 4), (3, 1), (3, 4), *((4, warps) for warps in WARPS))
 """Sub-partitions, and warps on each."""
@@ -265,8 +261,6 @@ def _mixed(least: tuple[int, int], rank: int) -> Group:
 
 
 # ---------------------------------------------------------------------------------------------- launches
-
-
 @cache
 def random_image() -> NDArray[np.uint32]:
     """What is in shared memory beforehand, uint32[8192]."""
@@ -321,8 +315,6 @@ def launch(config: Row) -> KernelLaunch:
 
 
 # ---------------------------------------------------------------------------------------------- answers
-
-
 def num_accesses(op: SharedOp, per_round: int) -> int:
     """Of a warp, in all trains."""
     lengths = train_lengths(SHORT, LONG)
@@ -464,8 +456,6 @@ def _per_access(config: Row, op: SharedOp, per_round: float) -> dict[str, float]
 
 
 # ---------------------------------------------------------------------------------------------- the simulator
-
-
 def predict(config: Row, gpu: GpuSpec) -> dict[str, float]:
     """The twin in the simulator's words: latency of chains; rate of streams on all four sub-partitions."""
     is_chain = config.question == "chase"
@@ -557,8 +547,6 @@ def _stream_program(
 
 
 # ---------------------------------------------------------------------------------------------- parameters
-
-
 ISSUE_CYCLES = 1.0
 """Of an access, before its latency begins."""
 ATOMICS = ("atom_add_b32", "atom_exch_b32", "atom_cas_b32")

@@ -127,8 +127,6 @@ def check(config: Row, outputs: Outputs) -> dict[str, float]:
 
 
 # ---------------------------------------------------------------------------------------------- the simulator's answer
-
-
 STORE_CYCLES = 4
 """From one store of a warp to the next, in SASS."""
 
@@ -165,8 +163,6 @@ def predict(config: Row, gpu: GpuSpec) -> dict[str, float]:
 
 
 # ---------------------------------------------------------------------------------------------- parameters
-
-
 Rows = Sequence[Mapping[str, str]]
 FEW, MANY = (4, 8), (4, 8, 16)
 """Warps that keep the data stage busy; of those that first fence, as many as have their stores at most twice a scheduler."""

@@ -151,8 +151,6 @@ def contention() -> list[Row]:
 
 
 # ---------------------------------------------------------------------------------------------- launch and check
-
-
 @cache
 def source() -> NDArray[np.float32]:
     """Accumulators of all tiles, float32, normal; copied to the GPU once."""
@@ -232,8 +230,6 @@ def derive(row: Mapping[str, str]) -> dict[str, float]:
 
 
 # ---------------------------------------------------------------------------------------------- the simulator's answer
-
-
 def staging(config: Row) -> OperandTile:
     """The tile in shared memory."""
     return OperandTile(rows=config.m, k=config.n, dtype=dtype_named(config.dtype), is_k_major=True, swizzle="128B")
@@ -448,8 +444,6 @@ def predict(config: Row, gpu: GpuSpec) -> dict[str, float]:
 
 
 # ---------------------------------------------------------------------------------------------- parameters
-
-
 Rows = Sequence[Mapping[str, str]]
 
 

@@ -53,8 +53,6 @@ METRICS = (
 
 
 # ---------------------------------------------------------------------------------------------- shapes and configs
-
-
 def shape_name(source: str, n: int) -> str:
     """A in shared memory (``ss``) or registers (``rs``)."""
     return f"{source}_n{n}"
@@ -106,8 +104,6 @@ def together() -> list[Row]:
 
 
 # ---------------------------------------------------------------------------------------------- operands
-
-
 @cache
 def a_rows() -> NDArray[np.uint8]:
     """A, row by row, for registers."""
@@ -141,8 +137,6 @@ def fill_map() -> TensorMap:
 
 
 # ---------------------------------------------------------------------------------------------- launch and check
-
-
 def launch(config: Row) -> KernelLaunch:
     """The same, counted or not."""
     n = config.n
@@ -213,8 +207,6 @@ def _fill_values(config: Row, seen: NDArray[np.uint32]) -> dict[str, float]:
 
 
 # ---------------------------------------------------------------------------------------------- the simulator's answer
-
-
 def predict(config: Row, gpu: GpuSpec) -> dict[str, float]:
     """Both rates, for fills without a pace or held to more than hardly any reaches; the counts of operand reads.
 

@@ -206,9 +206,7 @@ def loop_builds() -> tuple[Build, ...]:
         for parts in ("loose", "meets", "async", "stores", "loads") for shape in SHAPES
     ]  # fmt: skip
     math = [Build(*shape.text, 3, 16, "double", "math") for shape in SHAPES[1:11:2]]
-    single = [
-        Build(*shape.text, 3, 16, "single", parts) for parts in ("loose", "async") for shape in SHAPES[1::2]
-    ]  # fmt: skip
+    single = [Build(*shape.text, 3, 16, "single", parts) for parts in ("loose", "async") for shape in SHAPES[1::2]]
     narrow = [Build(*SHAPES[idx].text, 3, width, "double", "loose") for width in (8, 4) for idx in (0, 2, 5, 7, 12)]
     turned = [Build(*SHAPES[idx].text, 2, 16, "double", "turned") for idx in (1, 3, 5, 6, 7, 8, 9)]
     one_slot = [
@@ -236,8 +234,6 @@ def _entry(build: Build) -> str:
 
 
 # ---------------------------------------------------------------------------------------------- launch and check
-
-
 @cache
 def operand(extent: int, depth: int, seed: int) -> NDArray[np.int64]:
     """Small whole numbers, so that every sum is exact; none of them 0. int64[depth, extent]."""
@@ -332,8 +328,6 @@ def shared_step_cycles(spans: NDArray[np.uint32], ctas: int) -> float:
 
 
 # ---------------------------------------------------------------------------------------------- the simulator's answer
-
-
 TWIN_STEPS = (8, 32)
 TILES_M = 12
 """Rows of tiles of a grid on all SMs: operands are small, so that L2 holds them, and each tile is that of several CTAs."""

@@ -45,8 +45,6 @@ SIMULATED_INSTRUCTIONS = 64.0
 
 
 # ---------------------------------------------------------------------------------------------- instructions
-
-
 Step = Callable[[Words, Words], Words]
 """(state [num_state, ..., 32], constants [num_constants, 32]) to the next state."""
 
@@ -315,8 +313,6 @@ PLAIN_OPS = (
 
 
 # ---------------------------------------------------------------------------------------------- mma.sync
-
-
 _ONES = {"fp16": (0x3C00, 0xBC00), "bf16": (0x3F80, 0xBF80), "tf32": (0x3F800000, 0xBF800000), "int8": (0x01, 0xFF),
          "fp8": (0x38, 0xB8)}  # fmt: skip
 """Plus and minus one."""
@@ -418,8 +414,6 @@ def _struct(op: MathOp) -> str:
 
 
 # ---------------------------------------------------------------------------------------------- configs
-
-
 @dataclass(frozen=True)
 class Row(ConfigRow):
     """One config."""
@@ -500,8 +494,6 @@ def launch(config: Row) -> KernelLaunch:
 
 
 # ---------------------------------------------------------------------------------------------- answers
-
-
 @cache
 def expected(name: str, num_chains: int) -> Words:
     """The chains' registers after a long train, [num_chains, num_state, 32]."""
@@ -595,8 +587,6 @@ def _simulated(name: str, num_warps: int, times: int, gpu: GpuSpec, bank_reads: 
 
 
 # ---------------------------------------------------------------------------------------------- parameters
-
-
 WARPS_TO_HIDE = 4
 """Of a scheduler, so that none waits for its own last instruction."""
 CHAINED = ("ffma", "fadd", "shf", "prmt", "imad")

@@ -114,10 +114,7 @@ def builds() -> tuple[Build, ...]:
         for parts in ("all", "no_copies", "loose") for kind in FRAGMENTS for shape in SHAPES
     ]  # fmt: skip
     other = [Build(*shape.text, stages, kind, "all") for stages in (2, 4) for kind in FRAGMENTS for shape in SOME]
-    alone = [
-        Build(*shape.text, 3, kind, parts)
-        for parts in ("no_reads", "math") for kind in FRAGMENTS for shape in SOME
-    ]  # fmt: skip
+    alone = [Build(*shape.text, 3, kind, parts) for parts in ("no_reads", "math") for kind in FRAGMENTS for shape in SOME]
     padded = [
         Build(*shape.text, 3, kind, parts, PAD)
         for parts in ("all", "no_copies", "loose") for kind in FRAGMENTS for shape in PADDED
@@ -149,8 +146,6 @@ def padded() -> list[Build]:
 
 
 # ---------------------------------------------------------------------------------------------- launch and check
-
-
 @cache
 def operand(num_rows: int, depth: int, seed: int) -> NDArray[np.int64]:
     """Small whole numbers, so that every sum is exact; none of them 0. int64[num_rows, depth]."""
@@ -210,8 +205,6 @@ def check(build: Build, outputs: Outputs) -> dict[str, float]:
 
 
 # ---------------------------------------------------------------------------------------------- the simulator's answer
-
-
 TWIN_STEPS = (8, 32)
 OF_PLACES = ("math_before_copies", "math_before_meeting", "math_before_use")
 SASS = numbers_of(__file__, "sass.csv")

@@ -200,8 +200,6 @@ def bursts() -> list[Build]:
 
 
 # ---------------------------------------------------------------------------------------------- operands
-
-
 def includes() -> dict[str, str]:
     """``shapes.inc``: a struct with the instruction of every n, and the kernels."""
     every = {build.kernel: build for made in builds().values() for build in made}
@@ -299,8 +297,6 @@ def ring_sum(build: Build) -> int:
 
 
 # ---------------------------------------------------------------------------------------------- launch and check
-
-
 def launch(build: Build) -> KernelLaunch:
     """The same, counted or not."""
     shape, ctas, images = SHAPES[build.shape], build.ctas, build.images

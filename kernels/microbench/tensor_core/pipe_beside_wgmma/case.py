@@ -131,8 +131,6 @@ def _struct_name(source: str, n: int) -> str:
 
 
 # ---------------------------------------------------------------------------------------------- configs
-
-
 def own() -> list[Row]:
     """Warps that do both, on one SM."""
     return [replace(build, warpgroups=warpgroups) for warpgroups in (1, 2) for build in own_builds()]
@@ -146,8 +144,6 @@ def everywhere() -> list[Row]:
 
 
 # ---------------------------------------------------------------------------------------------- data
-
-
 @cache
 def weighted_sums(n: int) -> NDArray[np.int64]:
     """What each thread of a warpgroup makes of its accumulators of one product, int64[128]: PTX's fragment of D."""
@@ -187,8 +183,6 @@ def launch(config: Row) -> KernelLaunch:
 
 
 # ---------------------------------------------------------------------------------------------- check
-
-
 def words_of(config: Row, threads: NDArray[np.int64], steps: NDArray[np.int64]) -> NDArray[np.uint32]:
     """The word that each thread makes of its registers after so many steps of its own."""
     kind, count, streams = config.kind, config.count, 1 if config.is_chain else 8

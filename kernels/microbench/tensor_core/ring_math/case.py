@@ -48,8 +48,6 @@ BOXES = (1, 2)
 
 
 # ---------------------------------------------------------------------------------------------- kernels and configs
-
-
 def includes() -> dict[str, str]:
     """``shapes.inc``: a struct with the instruction for every n, and its kernels."""
     return {"shapes.inc": "".join(_struct(n) for n in SOME_N)}
@@ -141,8 +139,6 @@ def room_bytes(config: Row) -> int:
 
 
 # ---------------------------------------------------------------------------------------------- launch and check
-
-
 @cache
 def numbers(num_rows: int, salt: int) -> NDArray[np.int64]:
     """An operand [num_rows, k]: whole numbers from -2 to 2, that fp32 sums up exactly."""

@@ -42,8 +42,6 @@ PITCH, NUM_STAGES, SCRATCH_BYTES, PATCH_BYTES = 256, 4, 32768, 8192
 THREE, SIXTEEN = 3, 16
 
 # ---------------------------------------------------------------------------------------------- entry points
-
-
 def _name(word: str) -> str:
     return "k" + "".join(part.capitalize() for part in word.split("_"))
 
@@ -126,8 +124,6 @@ def waits() -> list[Row]:
 
 
 # ---------------------------------------------------------------------------------------------- launch
-
-
 def launch(config: Row) -> KernelLaunch:
     """The same, counted or not."""
     n, kind = max(8, config.n), config.kind
@@ -149,8 +145,6 @@ def launch(config: Row) -> KernelLaunch:
 
 
 # ---------------------------------------------------------------------------------------------- check
-
-
 @cache
 def product(n: int) -> NDArray[np.int64]:
     """Of the operands, int64[64, n]."""
@@ -247,8 +241,6 @@ def check(config: Row, outputs: Outputs) -> dict[str, float]:
 
 
 # ---------------------------------------------------------------------------------------------- calibration
-
-
 def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
     """What an instruction of the other warpgroup takes beside the train."""
     found: list[Fitted] = []

@@ -47,8 +47,6 @@ SMALL = {"bf16": 3, "tf32": 3, "int8": 3, "fp8": 2}
 
 
 # ---------------------------------------------------------------------------------------------- shapes
-
-
 def kernel_name(source: str, dtype: str, majors: str, n: int) -> str:
     """The entry point of a shape: ``ss`` or ``rs``, A's and B's major as ``k`` or ``m``."""
     return f"wgmma_{source}_{dtype}_{majors}_n{n}"
@@ -105,8 +103,6 @@ WGMMA_KERNEL({name})
 
 
 # ---------------------------------------------------------------------------------------------- configs
-
-
 @dataclass(frozen=True)
 class Row(ConfigRow):
     """One config."""
@@ -162,8 +158,6 @@ def every_layout() -> list[Row]:
 
 
 # ---------------------------------------------------------------------------------------------- operands
-
-
 @cache
 def tile(rows: int, major: str, swizzle: str, element_bits: int) -> ByteLayout:
     """The canonical layout of an operand: (rows, as many k as a span of the swizzle holds, a k-step at least)."""

@@ -56,8 +56,6 @@ Shape = tuple[str, str, str, int]
 
 
 # ---------------------------------------------------------------------------------------------- shapes
-
-
 def shapes() -> Iterator[Shape]:
     """Every shape: all types and N with K-major operands; bf16 with the others at some N."""
     for source, dtype in product(("ss", "rs"), DTYPES):
@@ -126,8 +124,6 @@ def _struct(shape: Shape) -> str:
 
 
 # ---------------------------------------------------------------------------------------------- configs
-
-
 @dataclass(frozen=True)
 class Row(ConfigRow):
     """One config; ``num_pending``: groups that a wait leaves in flight, empty where nothing is waited for but the end."""
@@ -235,8 +231,6 @@ def others() -> list[Row]:
 
 
 # ---------------------------------------------------------------------------------------------- operands
-
-
 SWIZZLE_SPANS = (("128B", 128), ("64B", 64), ("32B", 32), ("none", 16))
 
 
@@ -347,8 +341,6 @@ def launch(config: Row) -> KernelLaunch:
 
 
 # ---------------------------------------------------------------------------------------------- answers
-
-
 TOLERANCES = {"bf16": 1e-4, "fp16": 1e-4, "tf32": 1e-4, "fp8": 1.5e-2, "int8": 0.0}
 """Of a sum, as a part of the sum of its products' sizes; fp8 sums keep some 13 bits behind the leading one."""
 
@@ -425,8 +417,6 @@ STAMPS = (*(f"after_wgmma_{i}" for i in range(1, NUM_ISSUED + 1)), "after_wait")
 
 
 # ---------------------------------------------------------------------------------------------- the simulator
-
-
 def predict(config: Row, gpu: GpuSpec) -> dict[str, float]:
     """The twin in the simulator's words; nothing where loads compete, as it has no such mechanism."""
     kind, num_groups = config.question, config.num_warpgroups
@@ -527,8 +517,6 @@ def _simulated_issue(atom: MmaAtom, per_group: int, gpu: GpuSpec) -> dict[str, f
 
 
 # ---------------------------------------------------------------------------------------------- parameters
-
-
 BRANCH_CYCLES = 8.0
 """Of a loop: kernels/math_rate, chains that take 4 cycles a step, less those."""
 GREEDY_GAP = 96

@@ -51,8 +51,6 @@ DTYPE_OF_BULK = {"bulk": "int8", "u32": "int32", "fp32": "fp32", "bf16": "bf16"}
 
 
 # ---------------------------------------------------------------------------------------------- configs
-
-
 @dataclass(frozen=True)
 class Row(ConfigRow):
     """One config."""
@@ -224,8 +222,7 @@ def store_train() -> list[Row]:
               for inner in (16, 32, 64, 128, 256) for rows in (1, 8, 32, 64, 128, 256) for num in TRAIN]
     found += [Row("train_store_2d", 128, str(rows), swizzle="128B", num_copies=num)
               for rows in (8, 64, 256) for num in TRAIN]
-    found += [Row("train_store_3d", 128, outer, num_copies=num)
-              for outer in ("8x1", "1x8", "8x8") for num in TRAIN]  # fmt: skip
+    found += [Row("train_store_3d", 128, outer, num_copies=num) for outer in ("8x1", "1x8", "8x8") for num in TRAIN]
     return _legal(found)
 
 
@@ -281,8 +278,6 @@ def multicast_of_16() -> list[Row]:
 
 
 # ---------------------------------------------------------------------------------------------- launch
-
-
 def _walk(config: Row) -> dict[str, int]:
     """How tiles follow one another: step and width along x, rows and height along the outermost coordinate."""
     inner, dtype = config.inner_bytes, dtype_named(config.dtype)
@@ -382,9 +377,7 @@ def launch(config: Row) -> KernelLaunch:
     }  # fmt: skip
     arguments: list[Argument] = [by_value(np.array(list(copies.values()), dtype="<u4"))]
     if stores:
-        source = _image(
-            config.copy_bytes, config.dtype, config.is_reduction, config.swizzle, config.slot_bytes, slots
-        )
+        source = _image(config.copy_bytes, config.dtype, config.is_reduction, config.swizzle, config.slot_bytes, slots)
         arguments += [
             Input(source), np.uint64(0) if config.is_bulk else MappedTensor(tensor(), tensor_map(config)),
             Output("tensor", before(config)), Output("made", np.zeros(128, dtype=np.uint8)),
@@ -410,8 +403,6 @@ def _num_threads(config: Row) -> int:
 
 
 # ---------------------------------------------------------------------------------------------- check
-
-
 def tile_bytes(config: Row, tile: int) -> NDArray[np.int64]:
     """Which bytes of the tensor are those of tile number ``tile``, in the order of the box: int64[bytes]."""
     walk, inner = _walk(config), config.inner_bytes
@@ -567,8 +558,6 @@ def _ring_values(config: Row, times: NDArray[np.uint32]) -> dict[str, float]:
 
 
 # ---------------------------------------------------------------------------------------------- the simulator's answer
-
-
 Program = Callable[[RoleContext], Iterator[Any]]
 TWIN_COPIES = 128
 """Copies of each issuer in a ring that is simulated."""
@@ -904,8 +893,6 @@ def derive(row: Mapping[str, str]) -> dict[str, float]:
 
 
 # ---------------------------------------------------------------------------------------------- parameters
-
-
 def _number(row: Mapping[str, str], name: str) -> float:
     return float(row[name])
 
@@ -1066,9 +1053,7 @@ def fitted_constants(rows: Sequence[Mapping[str, str]], _gpu: GpuSpec) -> list[F
         if row["group"] == "load_train" and row["num_copies"] == "1" and row.get("cycles")
     }  # fmt: skip
     boxes = [((row["kernel"].removeprefix("ring_"), row["inner_bytes"], row["outer"]), row) for row in rings]
-    rests = [
-        _number(row, "cycles_per_copy") - alone[box] for box, row in boxes if row["in_flight"] == "1" and box in alone
-    ]
+    rests = [_number(row, "cycles_per_copy") - alone[box] for box, row in boxes if row["in_flight"] == "1" and box in alone]
     how = "rings of one issuer, one load in flight: cycles_per_copy less those of a train of one such load, median"
     found += fitted_constant("REST_CYCLES", rests, how)
     stages = [

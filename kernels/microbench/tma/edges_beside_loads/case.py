@@ -129,8 +129,6 @@ def ring_bytes(config: Row) -> int:
 
 
 # ---------------------------------------------------------------------------------------------- launch and check
-
-
 @cache
 def pattern(num_rows: int, off_bytes: int) -> NDArray[np.uint8]:
     """Random bytes, uint8[rows, bytes of a row]."""

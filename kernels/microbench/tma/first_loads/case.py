@@ -56,8 +56,6 @@ METRICS = (READ, "lts__t_requests_srcunit_tex_op_read.sum", "lts__t_sectors_srcu
 
 
 # ---------------------------------------------------------------------------------------------- configs
-
-
 @dataclass(frozen=True, kw_only=True)
 class Row(ConfigRow):
     """One config, with its defaults."""
@@ -164,8 +162,6 @@ def growth() -> list[Row]:
 
 
 # ---------------------------------------------------------------------------------------------- who walks what
-
-
 def panels(config: Row) -> list[tuple[int, int]]:
     """(panel of A, panel of B) of each CTA.
 
@@ -196,8 +192,6 @@ def live_sms(num_live: int) -> set[int]:
 
 
 # ---------------------------------------------------------------------------------------------- launch and check
-
-
 @cache
 def tensor() -> NDArray[np.uint32]:
     """Words that look random, none of them odd; copied to the GPU once."""

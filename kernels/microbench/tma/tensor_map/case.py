@@ -51,8 +51,6 @@ WORDS_OF_STEPS = 1 + len(STEPS) + 2 * len(USES)
 
 
 # ---------------------------------------------------------------------------------------------- configs
-
-
 @dataclass(frozen=True)
 class Row(ConfigRow):
     """One config."""
@@ -102,8 +100,6 @@ def cold() -> list[Row]:
 
 
 # ---------------------------------------------------------------------------------------------- launch and check
-
-
 @cache
 def data() -> NDArray[np.uint8]:
     """Random bytes, none of them 0 or 255; copied to the GPU once."""
@@ -217,8 +213,6 @@ def check(config: Row, outputs: Outputs) -> dict[str, float]:
 
 
 # ---------------------------------------------------------------------------------------------- the simulator's answer
-
-
 def _simulated_load(
     gpu: GpuSpec, num_bytes: int, num_rows: int, *, is_first: bool = False, prefetched_before: float | None = None
 ) -> float:

@@ -51,8 +51,6 @@ SOURCES = ("l2", "hbm", "shared_l2", "pending")
 
 
 # ---------------------------------------------------------------------------------------------- configs
-
-
 @dataclass(frozen=True)
 class Row(ConfigRow):
     """One config."""
@@ -131,8 +129,6 @@ def watched() -> list[Row]:
 
 
 # ---------------------------------------------------------------------------------------------- launch and check
-
-
 @cache
 def tensor() -> NDArray[np.uint32]:
     """All SMs' rows, 264 MiB: words that look random, none of them odd; copied to the GPU once."""
@@ -323,9 +319,7 @@ def _twin(config: Row, gpu: GpuSpec) -> dict[str, float]:
         ),
         mbarriers=(Mbarrier(name="full", num_arrivals=1, num_stages=in_flight),),
     )  # fmt: skip
-    result = simulate(
-        launched, gpu, clock="max", l2="warm" if config.is_warm else "cold", recorded_sms=live_sms(num_live),
-    )
+    result = simulate(launched, gpu, clock="max", l2="warm" if config.is_warm else "cold", recorded_sms=live_sms(num_live))
     marks = np.array([[span.end_cycle for span in role.sections] for role in result.timeline.roles if role.cta_idx in ranks])
     in_turn = 2 * TWIN_TILES - in_flight  # wait and issue by turns up to here, from the first wait on
     issued = np.concatenate([marks[:, :in_flight], marks[:, in_flight + 1 : in_turn : 2]], axis=1)

@@ -58,8 +58,6 @@ METRICS = (
 
 
 # ---------------------------------------------------------------------------------------------- configs
-
-
 @dataclass(frozen=True)
 class Row(ConfigRow):
     """One config, with its defaults."""
@@ -143,8 +141,6 @@ def shared() -> list[Row]:
 
 
 # ---------------------------------------------------------------------------------------------- who walks what
-
-
 NUM_STAGES = 4
 """Stages of the ring, and so tiles in flight."""
 
@@ -216,8 +212,6 @@ def num_all_steps(config: Row) -> int:
 
 
 # ---------------------------------------------------------------------------------------------- launch and check
-
-
 def tensor() -> NDArray[np.uint32]:
     """What all walk over."""
     return random_words(TENSOR_BYTES)

@@ -34,8 +34,6 @@ METRICS = (
 
 
 # ---------------------------------------------------------------------------------------------- configs
-
-
 @dataclass(frozen=True, kw_only=True)
 class Row(ConfigRow):
     """One config, with what is usual."""
@@ -108,8 +106,6 @@ def ring_bytes(config: Row) -> int:
 
 
 # ---------------------------------------------------------------------------------------------- launch and check
-
-
 @cache
 def tensor(num_columns: int) -> NDArray[np.uint8]:
     """Random bytes, uint8[rows, bytes of a row]."""

@@ -37,8 +37,6 @@ LEAST_SMEM_BYTES = 49 * 1024
 
 
 # ---------------------------------------------------------------------------------------------- configs
-
-
 @dataclass(frozen=True)
 class Row(ConfigRow):
     """One config."""
@@ -100,8 +98,6 @@ def consumers() -> list[Row]:
 
 
 # ---------------------------------------------------------------------------------------------- launch and check
-
-
 @cache
 def tensor(salt: int) -> NDArray[np.uint8]:
     """Random bytes, uint8[rows, bytes of a row]; copied to the GPU once."""
@@ -182,8 +178,6 @@ def check(config: Row, outputs: Outputs) -> dict[str, float]:
 
 
 # ---------------------------------------------------------------------------------------------- the simulator's answer
-
-
 def predict(config: Row, gpu: GpuSpec) -> dict[str, float]:
     """The same ring; nothing for several lanes of one warp, of which the simulator has no word."""
     if config.kernel == "loop_lanes":
@@ -208,9 +202,7 @@ SEEN_GRID = range(20, 121, 4)
 
 def schedule_of(kernel: str, num_boxes: int) -> list[float]:
     """``SCHEDULES`` in cycles."""
-    return [
-        float(item.rstrip("+")) + OPERAND_CYCLES * item.endswith("+") for item in SCHEDULES[kernel][num_boxes].split()
-    ]
+    return [float(item.rstrip("+")) + OPERAND_CYCLES * item.endswith("+") for item in SCHEDULES[kernel][num_boxes].split()]
 
 
 def _simulated(gpu: GpuSpec, ring: Row, *, seen_cycles: float = SEEN_CYCLES) -> float:
@@ -308,9 +300,7 @@ def _seen(rows: Sequence[Mapping[str, str]], gpu: GpuSpec) -> list[FittedConstan
         return []
 
     def squares(seen_cycles: float) -> float:
-        ratios = [
-            _simulated(gpu, Row.of(row), seen_cycles=seen_cycles) / float(row["cycles_per_stage"]) for row in rings
-        ]
+        ratios = [_simulated(gpu, Row.of(row), seen_cycles=seen_cycles) / float(row["cycles_per_stage"]) for row in rings]
         return float(np.sum((np.array(ratios) - 1.0) ** 2))
 
     how = "rings of one stage: what leaves the least squares of the twin's relative errors, in steps of four cycles"

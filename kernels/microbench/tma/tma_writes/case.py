@@ -124,8 +124,6 @@ def narrow() -> list[Row]:
 
 
 # ---------------------------------------------------------------------------------------------- launch and check
-
-
 def tensor_map(config: Row) -> TensorMap:
     """The map of a tensor just large enough for the boxes of a config, one after the other in the outermost dimension."""
     dtype, outer, num_boxes = dtype_named(config.dtype), config.sizes, max(1, config.num_boxes)
