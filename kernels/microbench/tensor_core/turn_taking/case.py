@@ -49,14 +49,14 @@ def _name(word: str) -> str:
 def wait_builds() -> list[tuple[int, int, bool, bool]]:
     """(N or 0, waits, whether lanes may differ, whether stages are given back)."""
     return [
-        (n, num, is_apart, gives) for n in (0, 64, 128) for num in WAITS for is_apart in (False, True)
+        (n, num, may_differ, gives) for n in (0, 64, 128) for num in WAITS for may_differ in (False, True)
         for gives in (False, True) if n or num
     ]  # fmt: skip
 
 
-def wait_name(n: int, num: int, is_apart: bool, gives: bool) -> str:
+def wait_name(n: int, num: int, may_differ: bool, gives: bool) -> str:
     """The entry point."""
-    return f"waits_n{n}_{num}_{'apart' if is_apart else 'alike'}{'_gives' if gives else ''}"
+    return f"waits_n{n}_{num}_{'apart' if may_differ else 'alike'}{'_gives' if gives else ''}"
 
 
 def includes() -> dict[str, str]:
@@ -65,9 +65,9 @@ def includes() -> dict[str, str]:
     for n in SOME_N:
         text += "".join(f"TURN_KERNEL(beside_n{n}_{kind}, 256, beside, N{n}, {_name(kind)})\n" for kind in KINDS)
         text += "".join(f"TURN_KERNEL(turns_n{n}_{way}, 256, turns, N{n}, {_name(way)})\n" for way in WAYS)
-    for n, num, is_apart, gives in wait_builds():
-        told = (f"N{n}" if n else "None", num, str(is_apart).lower(), str(gives).lower())
-        text += f"TURN_KERNEL({wait_name(n, num, is_apart, gives)}, 128, waits, {', '.join(map(str, told))})\n"
+    for n, num, may_differ, gives in wait_builds():
+        texts = (f"N{n}" if n else "None", num, str(may_differ).lower(), str(gives).lower())
+        text += f"TURN_KERNEL({wait_name(n, num, may_differ, gives)}, 128, waits, {', '.join(map(str, texts))})\n"
     return {"shapes.inc": text}
 
 
