@@ -1,5 +1,5 @@
 // Functions of floats that give the same bits on every machine: exp, log, power, erf and the normal
-// distribution. gpusim/machine/numeric.py does the same, operation by operation: change both together.
+// distribution. gpusim/machine/exact_math.py does the same, operation by operation: change both together.
 #include "numeric.h"
 
 #include "units.h"

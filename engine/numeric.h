@@ -1,4 +1,4 @@
-// Functions of floats that give the same bits on every machine, and the same as gpusim/machine/numeric.py.
+// Functions of floats that give the same bits on every machine, and the same as gpusim/machine/exact_math.py.
 // Only + - * /, square roots, and powers of two that are exact are used: IEEE 754 says what each of these
 // gives.
 #pragma once

@@ -27,11 +27,11 @@ def options_in(text: str) -> dict[str, str | bool]:
     ({'math': 'mma_sync'}, {'stages': '4'})
     >>> options_in("use --columns 1024 --per block, or another multiple of 128"), options_in("use --no-persistent")
     ({'columns': '1024', 'per': 'block'}, {'persistent': False})
-    >>> options_in("use a smaller --cluster, such as 2x1"), options_in("use another tile")
+    >>> options_in("use a smaller --cluster, for example 2x1"), options_in("use another tile")
     ({'cluster': '2x1'}, {})
     """
     found: dict[str, str | bool] = {}
-    text = re.sub(r"^use a (?:smaller|larger) (--[\w-]+), such as ", r"use \1 ", text)
+    text = re.sub(r"^use a (?:smaller|larger) (--[\w-]+), for example ", r"use \1 ", text)
     pairs = re.match(r"use (?:at most )?((?:--[\w-]+(?: (?!or\b|and\b|--)[^\s,;()]+)? ?)+)", text)
     for name, value in re.findall(r"--([\w-]+)(?: (?!--)([^\s,;()]+))?", pairs[1] if pairs else ""):
         if value and value not in ("or", "and"):

@@ -81,7 +81,7 @@ def test_loops_that_values_may_end_take_the_simulators_count_at_most(path: Path)
     assert len(rows) >= 480
     least = most = 0
     for row in rows:
-        pattern = case.pattern_of(config_of(row, load_case("shared_access").columns))
+        pattern = case.pattern_of(load_case("shared_access").config_type.of(row))
         counted, said = int(row[SHARED]), int(wavefronts(pattern.op, pattern.addresses, pattern.active))
         assert int(wavefronts("ld_shared_b64", pattern.addresses, pattern.active)) <= counted <= said
         least += counted < said
@@ -116,7 +116,7 @@ def test_a_full_queue_takes_narrow_boxes_at_the_pace_of_their_wavefronts() -> No
     rows = [row for row in Table.read(MEASURED / "h200_sxm" / "tma_writes.csv").rows if row["group"] == "narrow"]
     off = []
     for row in rows:
-        config = config_of(row, case.columns)
+        config = case.config_type.of(row)
         box = sys.modules[case.launch.__module__].tensor_map(config).box
         at = 0
         for idx in range(1, int(config["num_boxes"])):

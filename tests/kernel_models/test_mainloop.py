@@ -72,7 +72,7 @@ def toy_launch(shape: MainloopShape) -> Launch:
         registers_per_thread=partition.launch_registers, num_flops=2 * 64 * 128 * 64 * NUM_STEPS, math_class="16bit",
         roles=tuple(WarpRole(name=each.__name__, num_warps=4, program=each) for each in (producer, consumer)),
         buffers=tuple(
-            Buffer(name=name, stage_bytes=operand.room_bytes, num_stages=shape.stages)
+            Buffer(name=name, stage_bytes=operand.padded_bytes, num_stages=shape.stages)
             for name, operand in zip("ab", shape.operands, strict=True)
         ),
     )  # fmt: skip

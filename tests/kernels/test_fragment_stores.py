@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -35,7 +36,9 @@ def test_stores_of_a_tile_are_its_bytes_once(lane_bytes: int) -> None:
 def test_the_twin_stores_each_half_of_a_sector_by_itself() -> None:
     gpu = load_gpu("h200_sxm")
     half, whole = (
-        CASE.predict(case.config_of(lane_bytes=lane_bytes, pitch=4096, span=1 << 20, num_ctas=8) | {"num_rounds": "1"}, gpu)
+        CASE.predict(
+            replace(case.config_of(lane_bytes=lane_bytes, pitch=4096, span=1 << 20, num_ctas=8), num_rounds=1), gpu
+        )
         for lane_bytes in (4, 8)
     )  # fmt: skip
     assert half[case.WRITTEN] == 2 * whole[case.WRITTEN] == 2 * (1 << 20) / 32

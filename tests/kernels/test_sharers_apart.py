@@ -10,6 +10,7 @@ import pytest
 
 from gpusim import load_gpu
 from gpusim.evidence.cases.case import MappedTensor, Repeated, WrongAnswer, load_case
+from gpusim.evidence.cases.tile_walk import ADDEND, MULTIPLIER
 
 CASE = load_case("sharers_apart")
 case = sys.modules[CASE.launch.__module__]
@@ -62,7 +63,7 @@ def test_a_stage_is_never_kept_for_a_next_one_that_has_no_room() -> None:
 
 def test_sums_of_boxes_are_those_of_their_words() -> None:
     pitch, rows = 2064, slice(100, 228)
-    words = (np.arange(300 * pitch // 4, dtype=np.uint64) * case.MULTIPLIER + case.ADDEND) % 2**32
+    words = (np.arange(300 * pitch // 4, dtype=np.uint64) * MULTIPLIER + ADDEND) % 2**32
     box = words.astype("<u4").view(np.uint8).reshape(300, pitch)[rows, 640:768].copy().view("<u4")
     assert case.sum_of_box(pitch, 100, 128, 5) == int(box.astype(np.uint64).sum()) % 2**32
 

@@ -116,7 +116,7 @@ def test_waves_that_are_stored_one_after_the_other_come_back(name: str, m: int, 
     rows, columns = (np.arange(0, extent, 64) // side for extent, side in zip((m, n), sides, strict=True))
     within = np.random.default_rng(0).integers(0, 5000, (len(rows), len(columns)))
     times = 20_000 * waves[rows[:, None], columns[None, :]] + within
-    told = case.text_columns(config, {**row, "arrivals": as_text(times[None])})
+    told = case.told(config, {**row, "arrivals": as_text(times[None])})
     found = seen_waves(config, {**row, "arrivals": as_text(times[None])})
     assert found is not None and (found == waves).all()
     shape = shape_of_waves(waves, num_at_once(row))
