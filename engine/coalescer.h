@@ -47,7 +47,7 @@ struct BatchPrice {
 // * a queue at each slice, in which the slowest line of a bulk copy waits, longer after busy cycles.
 // Ignores:
 // * the crossbar's own costs (crossbar.h).
-// Source: the crossbar's (crossbar.h).
+// Source: the crossbar's (crossbar.h). docs/how_it_works.md lists where Python repeats the rule.
 class Coalescer {
  public:
   // What a batch costs; `behind_bytes` move before it, `pace` times as fast as the slices' clock goes.

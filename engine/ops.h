@@ -1,7 +1,7 @@
 // What each op costs: one function for each kind of op (records.h), which moves the role's cursor and the
 // machine's pipes. Where a role may wait in it, it returns whether the role goes on; false: it is woken
-// later. ops_memory.cpp has global loads, stores and atomics, ops_shared.cpp what touches shared memory of
-// this SM or others; and here is what several of them need.
+// later. The files: ops_arithmetic.cpp (MMA too), ops_barriers.cpp, ops_cp_async.cpp, ops_memory.cpp (global
+// loads, stores and atomics), ops_shared.cpp (this SM's shared memory or another's), ops_tma.cpp.
 #pragma once
 #include "role.h"
 
