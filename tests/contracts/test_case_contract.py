@@ -61,6 +61,9 @@ def test_configs_are_unique_complete_text_and_the_same_every_time(name: str) -> 
         for config in configs:
             assert set(config) == {"kernel", *case.columns}, group
             assert all(isinstance(value, str) for value in config.values())
+            if case.config_type is not None:  # a row of the table gives the config back
+                again = case.config_type.of(dict(config))
+                assert again == config and dict(again) == dict(config)
     for group in DRAWN_ONCE.get(name, tuple(case.groups)):
         assert case.configs(group, 1) == configs_of(name)[group], group
         other = case.configs(group, 2)

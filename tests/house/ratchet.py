@@ -23,10 +23,13 @@ def read() -> dict[str, Offenders]:
 
 
 def write(listed: Mapping[str, Offenders]) -> None:
-    """One line an entry, sorted."""
+    """One line an entry, sorted; reasons of entries stay."""
     lines = [HEAD]
+    before = LIST.read_text(encoding="utf-8") if LIST.exists() else ""
+    reasons = dict(re.findall(r'^"(.+)" = \d+ +(# \w.*)$', before, re.MULTILINE))
     for rule, offenders in sorted(listed.items()):
-        lines += [f"[{rule}]", *(f'"{name}" = {num}' for name, num in sorted(offenders.items())), ""]
+        entries = (f'"{name}" = {num} {reasons.get(name, "")}'.rstrip() for name, num in sorted(offenders.items()))
+        lines += [f"[{rule}]", *entries, ""]
     LIST.write_text("\n".join(lines), encoding="utf-8")
 
 

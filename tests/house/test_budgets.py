@@ -80,7 +80,10 @@ def git(*words: str) -> str:
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="no git")
 def test_nobody_raises_an_entry_of_the_list_by_hand() -> None:
-    before = git("show", f"{git('merge-base', 'main', 'HEAD') or 'HEAD'}:./{ratchet.LIST.name}")
+    base = git("merge-base", "main", "HEAD")
+    if base == git("rev-parse", "HEAD"):  # on main itself: the commit before
+        base = ""
+    before = git("show", f"{base or 'HEAD^1'}:./{ratchet.LIST.name}")
     if not before:
         pytest.skip("no checkout")
     text = ratchet.LIST.read_text(encoding="utf-8")

@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from gpusim import GpuSpec, load_gpu
-from gpusim.evidence.cases.case import Config, Input, MappedTensor, load_case
+from gpusim.evidence.cases.case import Config, Input, MappedTensor, WrongAnswer, load_case
 from gpusim.evidence.toolchain.sass import KernelSass
 
 CASE = load_case("epilogue_pieces")
@@ -161,6 +161,13 @@ def answers(config: Config) -> dict[str, NDArray[np.generic]]:
     times = np.full((int(config["sms"]), case.NUM_ROUNDS, case.MOST_PIECES), 100, dtype="<i8")
     times[:, : case.NUM_WARM_UP] = 5000
     return {"tiles": case.wanted_tiles(typed(config)).copy(), "times": times, "words": np.ones(2, dtype="<u8")}
+
+
+def test_a_piece_without_time_is_refused() -> None:
+    outputs = answers(CONFIGS[0])
+    outputs["times"][0, case.NUM_WARM_UP, 0] = -1
+    with pytest.raises(WrongAnswer, match="no time"):
+        CASE.check(CONFIGS[0], outputs)
 
 
 @pytest.mark.parametrize("way", list(case.PIECES))

@@ -55,9 +55,9 @@ def test_slices_of_a_track_nest_and_time_runs_forward(result: Result) -> None:
         for start, end, _ in slices:
             assert start < end
             for other_start, other_end, _ in slices:
-                is_interleaved = other_end <= start or other_start >= end
+                is_disjoint = other_end <= start or other_start >= end
                 is_inside = (start <= other_start and other_end <= end) or (other_start <= start and end <= other_end)
-                assert is_interleaved or is_inside
+                assert is_disjoint or is_inside
 
 
 def test_tracks_hang_from_the_gpu_by_sm_and_cta(result: Result) -> None:

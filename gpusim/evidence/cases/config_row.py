@@ -7,13 +7,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from functools import cache, wraps
 from itertools import product
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 Given = TypeVar("Given")
 """Return type of a case's function."""
 
-PARSERS: Mapping[Any, Callable[[str], Any]] = {"int": int, "float": float, "bool": "1".__eq__}
-"""Function that reads a column, by the annotation of its field. Others are text."""
+PARSERS: Mapping[Any, Callable[[str], Any]] = {
+    "int": int, "float": float, "bool": "1".__eq__, "str": str,
+}  # fmt: skip
+"""Function that reads a column, by the annotation of its field. No other annotation is allowed."""
 
 
 @dataclass(frozen=True)
@@ -23,9 +25,6 @@ class ConfigRow(Mapping[str, str]):
     ``kernel``, the entry point, is the first field or a property. True is 1 in the table, False is 0. A case's class is
     frozen and names its columns once: ``Case(config_type=...)`` derives ``columns`` and the parsing of rows from it.
     """
-
-    NO_COLUMNS: ClassVar[tuple[str, ...]] = ()
-    """Fields that only the kernel's name depends on."""
 
     @classmethod
     def names(cls) -> list[str]:
@@ -39,8 +38,7 @@ class ConfigRow(Mapping[str, str]):
             return row
         config = object.__new__(cls)
         for item in fields(cls):
-            if item.name not in cls.NO_COLUMNS:
-                object.__setattr__(config, item.name, PARSERS.get(item.type, str)(row[item.name]))
+            object.__setattr__(config, item.name, PARSERS[item.type](row[item.name]))
         return config
 
     @classmethod
@@ -69,8 +67,7 @@ class ConfigRow(Mapping[str, str]):
 @cache
 def _columns(config_type: type[ConfigRow]) -> dict[str, None]:
     """Columns of a class, in order."""
-    names = (item.name for item in fields(config_type) if item.name not in config_type.NO_COLUMNS)
-    return dict.fromkeys(("kernel", *names))
+    return dict.fromkeys(("kernel", *(item.name for item in fields(config_type))))
 
 
 TAKE_A_CONFIG = (

@@ -60,13 +60,11 @@ FED = ("bf16", "fp8")
 # ---------------------------------------------------------------------------------------------- configs
 @dataclass(frozen=True)
 class Row(ConfigRow):
-    """One config; ``work`` is the type that wgmma multiplies."""
+    """One config."""
 
-    NO_COLUMNS = ("work",)
-
+    kernel: str
     run_us: int
     _: KW_ONLY
-    work: str = "bf16"
     tensor_duty: int = 0
     stream: str = "none"
     stream_duty: int = 0
@@ -74,30 +72,34 @@ class Row(ConfigRow):
     data: str = "random"
 
     @property
-    def kernel(self) -> str:
-        """The entry point."""
-        return f"{'fed' if self.stream.startswith('fed') else 'stream'}_{self.work}"
+    def work(self) -> str:
+        """Type that wgmma multiplies, a key of ``TYPES``."""
+        return self.kernel.partition("_")[2]
+
+
+def _row(run_us: int, *, work: str = "bf16", stream: str = "none", **others: Any) -> Row:
+    return Row(f"{'fed' if stream.startswith('fed') else 'stream'}_{work}", run_us, stream=stream, **others)
 
 
 def _mixes(run_us: int) -> list[Row]:
     found = [
-        Row(run_us, stream=stream, stream_duty=duty, data=data)
+        _row(run_us, stream=stream, stream_duty=duty, data=data)
         for data in ("random", "zeros") for stream in ("hbm", "l2") for duty in (100, 75, 50, 25)
     ]  # fmt: skip
     found += [
-        Row(run_us, tensor_duty=tensor, stream=stream, stream_duty=duty)
+        _row(run_us, tensor_duty=tensor, stream=stream, stream_duty=duty)
         for stream in ("hbm", "l2") for duty in (100, 50) for tensor in (100, 75, 50)
     ]  # fmt: skip
     found += [
-        Row(run_us, tensor_duty=tensor, stream=stream, stream_duty=100, data="zeros")
+        _row(run_us, tensor_duty=tensor, stream=stream, stream_duty=100, data="zeros")
         for stream in ("hbm", "l2") for tensor in (100, 87)
     ]  # fmt: skip
-    found += [Row(run_us, tensor_duty=100, stream="fed_own", num_boxes=boxes) for boxes in (0, 1, 2, 3, 5)]
-    found += [Row(run_us, tensor_duty=100, stream="fed_same", num_boxes=boxes) for boxes in (1, 2, 3, 5)]
-    found += [Row(run_us, tensor_duty=100, stream=stream, num_boxes=3, data="zeros") for stream in ("fed_own", "fed_same")]
-    found += [Row(run_us, work="fp8", tensor_duty=100, stream="fed_own", num_boxes=boxes) for boxes in (2, 3)]
+    found += [_row(run_us, tensor_duty=100, stream="fed_own", num_boxes=boxes) for boxes in (0, 1, 2, 3, 5)]
+    found += [_row(run_us, tensor_duty=100, stream="fed_same", num_boxes=boxes) for boxes in (1, 2, 3, 5)]
+    found += [_row(run_us, tensor_duty=100, stream=stream, num_boxes=3, data="zeros") for stream in ("fed_own", "fed_same")]
+    found += [_row(run_us, work="fp8", tensor_duty=100, stream="fed_own", num_boxes=boxes) for boxes in (2, 3)]
     return found + [
-        Row(run_us, work=work, tensor_duty=tensor, data=data)
+        _row(run_us, work=work, tensor_duty=tensor, data=data)
         for work in TYPES for data, tensor in (
             ("random", 100), ("random", 87), ("random", 75), ("random", 62), ("random", 50), ("zeros", 75), ("zeros", 100),
         )

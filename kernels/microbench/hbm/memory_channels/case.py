@@ -80,7 +80,7 @@ class Config(ConfigRow):
     chunk_bytes: int = 0
     total_kib: int = field(kw_only=False)
     region_mib: int = 256
-    place: int | str = 0
+    place: str = "0"
 
     @property
     def kernel(self) -> str:
@@ -92,15 +92,15 @@ class Config(ConfigRow):
 def chunks() -> list[Config]:
     """Chunks drawn out of 256 MiB, by size and total."""
     drawn = [Config(size, chunk_bytes=chunk) for chunk, size in product(CHUNKS, SIZES_KIB)]
-    again = [Config(size, chunk_bytes=chunk, place=1) for chunk, size in product((512, 4096), SIZES_KIB)]
+    again = [Config(size, chunk_bytes=chunk, place="1") for chunk, size in product((512, 4096), SIZES_KIB)]
     other = [Config(size, chunk_bytes=chunk) for chunk, size in product((512, 4096), (*SMALL_KIB, 32768))]
     return drawn + again + other
 
 
 def rows() -> list[Config]:
     """One run of lines, beginning at four places, by total."""
-    runs = [Config(size, place=place) for size, place in product((*SMALL_KIB, *SIZES_KIB), range(4))]
-    return [*runs, *(Config(32768, place=place) for place in range(2))]
+    runs = [Config(size, place=place) for size, place in product((*SMALL_KIB, *SIZES_KIB), "0123")]
+    return [*runs, *(Config(32768, place=place) for place in "01")]
 
 
 def others() -> list[Config]:
@@ -113,7 +113,7 @@ def others() -> list[Config]:
     ]  # fmt: skip
     dealt = [
         Config(size, chunk_bytes=chunk, dealt=dealt, place=place)
-        for chunk, dealt, size, place in product((0, 4096), ("side_by_side", "kept"), SIZES_KIB, range(2))
+        for chunk, dealt, size, place in product((0, 4096), ("side_by_side", "kept"), SIZES_KIB, "01")
     ]
     return in_l2 + cold + dealt
 
