@@ -318,6 +318,7 @@ def twin(config: Row, gpu: GpuSpec, mhz: float) -> Launch:
         late = max(bursts[-1] / rounds[-1] for bursts, rounds in zip(over, last, strict=True))
         num_rounds = ceil(num_rounds * late) + 1
         made = launched([num_rounds] * gpu.num_sms)
+    return made
 
 
 def _ends(result: Any) -> dict[tuple[str, int], list[float]]:
