@@ -205,3 +205,8 @@ def test_rows_of_a_machine_that_is_known_give_its_energies_back(half: int) -> No
 def test_the_search_takes_bf16_and_the_load_line_as_the_h200_is_described() -> None:
     for name, value in case.OF_CLOCKS.items():
         assert value == pytest.approx(parameter(GPU, f"clock.{name}"), rel=0.01), name
+
+
+def test_a_stream_without_tensor_work_is_predicted() -> None:
+    config = case._row(case.SINGLE_US, stream="l2", stream_duty=100)
+    assert CASE.predict(config, GPU)["gb_per_s"] > 1000.0
