@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Annotated, Any, Literal
 
@@ -53,9 +53,12 @@ ARITHMETIC: Mapping[str, Arithmetic] = {
 BEFORE_LOADS, BEFORE_STORES, EACH_ELEMENT = 20, 2, 8
 """Integer instructions of a thread: before its first load, before its first store, and for each element of a last CTA that
 is processed element by element. Source: SASS of kernels/elementwise, sm_90a."""
-EACH_BOUND = 5
-"""Instructions of a masked element: address, comparison and branch, for its load and its store. Source: SASS of
-kernels/elementwise_shapes, sm_90a."""
+EACH_BOUND = 4
+"""Instructions of a masked element besides its load, store and arithmetic: comparison and branch. Source: SASS of
+kernels/elementwise_shapes, sm_90a, mean over its entry points."""
+HALF_SECTOR_STORES = 1.44
+"""Sectors that L2 counts for a sector whose halves two consecutive stores of a warp write, if all SMs store. Source: measured:
+kernels/half_stores (store_2_0, 8 warps, 132 CTAs), h200_sxm."""
 MOST_ROLE_WARPS = 8
 """Warps that run in lockstep in the model. Those of larger CTAs overlap the arithmetic of some with the waits of others."""
 LEAST_REGISTERS, OTHER_REGISTERS = 14, 8
@@ -164,7 +167,8 @@ def registers_of(params: ElementwiseParams) -> int:
 def vector_access(elements: int, threads: int, vector: int, width: int) -> tuple[AccessPattern, ...]:
     """Instructions that load or store one vector of each thread, as far as there are ``elements``, ``vector`` a thread.
 
-    A vector wider than 16 bytes takes several instructions, each of which touches all sectors.
+    A vector wider than 16 bytes takes several instructions, each of which touches all sectors. L1 combines a part of such
+    stores.
 
     >>> [access.num_sectors for access in vector_access(256, 32, 8, 4)]
     [32, 32]
@@ -175,9 +179,12 @@ def vector_access(elements: int, threads: int, vector: int, width: int) -> tuple
     return tuple(lanes_access(part * size, num_threads, size, vector * width) for part in range(parts))
 
 
-def masked_access(elements: int, threads: int, vector: int, width: int) -> AccessPattern:
-    """Instructions that load or store each element of a vector of each thread on its own, as far as there are elements."""
-    return total(
+def masked_access(elements: int, threads: int, vector: int, width: int) -> tuple[AccessPattern, ...]:
+    """Instructions that load or store each element of a vector of each thread on its own, as far as there are elements.
+
+    The first one touches all sectors. Loads of the others hit in L1, in sectors in flight.
+    """
+    return tuple(
         lanes_access(place * width, max(0, min(ceil_div(elements - place, vector), threads)), width, vector * width)
         for place in range(vector)
     )
@@ -230,13 +237,13 @@ def _accesses(params: ElementwiseParams, elements: int, first_thread: int, threa
     for group in range(groups):
         begins = [((group * each + item) * params.threads + first_thread) * vector for item in range(each)]
         here = [max(0, elements - begin) for begin in begins]
-        if elements < params.share_elements:
-            parts = [total(masked_access(num, threads, vector, width) for num in here)]
-            stores = total(masked_access(num, threads, vector, out_width) for num in here)
-        else:
-            vectors = [vector_access(num, threads, vector, width) for num in here]
-            parts = [total(part) for part in zip(*vectors, strict=True)]
-            stores = total(part for num in here for part in vector_access(num, threads, vector, out_width))
+        access_of = masked_access if elements < params.share_elements else vector_access
+        vectors = [access_of(num, threads, vector, width) for num in here]
+        first, *others = (total(part) for part in zip(*vectors, strict=True))
+        parts = [part for part in (first, total(others)) if part.num_requests]
+        stores = total(part for num in here for part in access_of(num, threads, vector, out_width))
+        if elements >= params.share_elements and vector * out_width > MAX_ACCESS_BYTES:
+            stores = replace(stores, num_sectors=round(HALF_SECTOR_STORES / 2 * stores.num_sectors))
         loads = [(name, _narrowed(params, part) if name == "b" else part) for name in params.inputs for part in parts]
         made.append((loads, stores))
     return made
@@ -249,7 +256,7 @@ def _role(params: ElementwiseParams, idx: int, num_roles: int) -> WarpRole:
     groups = 1 if params.loads == "batched" else items
     each = items // groups
     before, between = ops.Alu(BEFORE_LOADS, is_chain=True), ops.Alu(BEFORE_STORES)
-    each_element, bounds = ops.Alu(EACH_ELEMENT), ops.Alu(2 * EACH_BOUND * each * vector)
+    each_element, bounds = ops.Alu(EACH_ELEMENT), ops.Alu(EACH_BOUND * each * vector)
     address = ops.Alu(each * params.address_instructions)
     math = _math(params, each * vector)
     first_thread = idx * threads

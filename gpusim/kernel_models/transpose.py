@@ -183,6 +183,9 @@ def _rowwise_launch(params: TransposeParams) -> Launch:
 
     A warp's load takes one element of each of 32 rows of the input, a sector each. CTAs that need other elements of these
     sectors run later, so they read them again from L2 or from memory.
+
+    Ignores:
+    * Hits in L1, of CTAs of one SM that need elements of the same sectors.
     """
     width, threads, items = params.element.num_bytes, params.threads, params.items_per_thread
     share, num_elements, pitch = threads * items, params.m * params.n, params.n * params.element.num_bytes
@@ -199,7 +202,7 @@ def _rowwise_launch(params: TransposeParams) -> Launch:
                 return
             yield code
             at = int(panel_of(np.array(panel)))
-            yield ops.Use((yield ops.GlobalLoad("in", (at, item), lanes_access(0, num, width, pitch))))
+            yield ops.Use((yield ops.GlobalLoad("in", (at, item), lanes_access(0, num, width, pitch), False)))
             yield ops.GlobalStore("out", (panel, item), dense_access(0, num, width))
 
     def panel_of(ctas: IntArray) -> IntArray:
