@@ -57,7 +57,7 @@ EACH_BOUND = 4
 """Instructions of a masked element besides its load, store and arithmetic: comparison and branch. Source: SASS of
 kernels/elementwise_shapes, sm_90a, mean over its entry points."""
 HALF_SECTOR_STORES = 1.44
-"""Sectors that L2 counts for a sector whose halves two consecutive stores of a warp write, if all SMs store. Source: measured:
+"""L2 write sectors for each sector whose halves a warp writes by two stores in a row. All SMs store. Source: measured:
 kernels/half_stores (store_2_0, 8 warps, 132 CTAs), h200_sxm."""
 MOST_ROLE_WARPS = 8
 """Warps that run in lockstep in the model. Those of larger CTAs overlap the arithmetic of some with the waits of others."""
@@ -85,8 +85,8 @@ class ElementwiseParams(StreamParams):
     )
     items_per_thread: Annotated[int, Field(ge=1, le=32)] = Field(1, description="Vectors per thread")
     loads: Literal["batched", "serial"] = Field(
-        "batched", description="Order of a thread's vectors: all loads before the first store, or each vector is stored "
-        "before the next is loaded (the compiler cannot exclude that pointers overlap)"
+        "batched", description="Order of a thread's vectors: all loads before the first store, or each stored before the "
+        "next is loaded. serial is what a compiler makes of pointers that may overlap"
     )
     tail: Literal["masked", "elements"] = Field(
         "masked", description="Last CTA that is not full: a bounds check for each element, all in flight at once, or "

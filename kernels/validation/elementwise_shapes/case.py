@@ -38,6 +38,11 @@ class Entry:
         return f"{self.op}_{self.dtype}{cast}_v{self.vector}_i{self.items}{rest}"
 
     @property
+    def columns_needed(self) -> bool:
+        """Whether a config of it has columns."""
+        return self.broadcast != "none"
+
+    @property
     def macro(self) -> str:
         """Definition of the entry point."""
         op = "k" + self.op.title().replace("_", "")
@@ -74,7 +79,7 @@ ENTRIES: Mapping[str, Entry] = {
         Entry(op="gelu_tanh", dtype="bf16", vector=8, items=2),
     )
 }  # fmt: skip
-"""By name."""
+"""Entry points by name."""
 
 
 def includes() -> dict[str, str]:
@@ -117,7 +122,7 @@ def drawn(seed: int) -> list[Config]:
         entry = ENTRIES[name]
         begin = math.log(LEAST) + (place % DRAWN_EACH) * math.log(MOST / LEAST) / DRAWN_EACH
         elements = int(math.exp(begin + draw.random() * math.log(MOST / LEAST) / DRAWN_EACH))
-        columns = draw.choice(COLUMNS) if entry.broadcast != "none" else 0
+        columns = draw.choice(COLUMNS) if entry.columns_needed else 0
         if columns:
             elements = max(1, elements // columns) * columns
         rows.append(Row(name, elements=elements, threads=threads[place], columns=columns))
@@ -125,7 +130,7 @@ def drawn(seed: int) -> list[Config]:
 
 
 def threads_of(seed: int) -> list[Config]:
-    """The same 1.2 GB by CTAs of 32 to 1,024 threads; and a last CTA that is full, and one that is not."""
+    """Sums of 1.2 GB by CTAs of 32 to 1,024 threads; and a last CTA that is full, and one that is not."""
     del seed
     sweep = [Row("add_fp32_v4_i1", elements=100_000_000, threads=threads) for threads in (32, 64, 128, 256, 512, 1024)]
     tails = [Row("copy_bf16_v8_i1", elements=elements, threads=256) for elements in (300_000, 303_104)]
@@ -134,7 +139,7 @@ def threads_of(seed: int) -> list[Config]:
 
 # ---------------------------------------------------------------------------------------------- launch and check
 def options(given: Config) -> Mapping[str, Any]:
-    """The same kernel to the model."""
+    """Options of the element-wise model."""
     config = Row.of(given)
     entry = config.entry
     return {

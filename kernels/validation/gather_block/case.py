@@ -44,7 +44,7 @@ def drawn(seed: int) -> list[Config]:
 
 
 def options(given: Config) -> Mapping[str, Any]:
-    """The same kernel to the model."""
+    """Options of the gather model."""
     config = Row.of(given)
     return {
         "rows": config.rows, "columns": config.row_bytes // 4, "table_rows": config.table_rows, "per": "block",

@@ -14,7 +14,7 @@ from gpusim.evidence.cases.case import Case, Config, KernelLaunch, Outputs, Repe
 from gpusim.evidence.cases.config_row import ConfigRow
 from gpusim.evidence.cases.validation_kernel import pattern, validation_case, whole_group, windows
 
-SIDES = (500, 1000, 1024, 2048, 3000, 4096, 8192)
+EXTENTS = (500, 1000, 1024, 2048, 3000, 4096, 8192)
 KERNELS = ("transpose_b32_i1", "transpose_b32_i2", "transpose_b32_i4", "transpose_b16_i2", "transpose_b16_i4")
 NUM_DRAWN = 15
 
@@ -45,7 +45,7 @@ def drawn(seed: int) -> list[Config]:
     draw = random.Random(f"{seed} transpose_rowwise")
     return [
         Row(
-            KERNELS[place % len(KERNELS)], rows=draw.choice(SIDES), columns=draw.choice(SIDES),
+            KERNELS[place % len(KERNELS)], rows=draw.choice(EXTENTS), columns=draw.choice(EXTENTS),
             threads=draw.choice((128, 256, 512)),
         )
         for place in range(NUM_DRAWN)
@@ -53,7 +53,7 @@ def drawn(seed: int) -> list[Config]:
 
 
 def options(given: Config) -> Mapping[str, Any]:
-    """The same kernel to the model."""
+    """Options of the transpose model."""
     config = Row.of(given)
     return {
         "m": config.rows, "n": config.columns, "dtype": "fp32" if config.element_bytes == 4 else "bf16", "smem": "none",

@@ -80,9 +80,8 @@ def expected_sums(config: Row) -> NDArray[np.uint32]:
     lines = mixed(np.arange(config.num_requests, dtype=np.uint32)) % np.uint32(own_lines)
     sectors = np.arange(config.sectors) * 8
     first = np.arange(config.num_ctas)[:, None] * own_lines
-    return np.array(
-        [2 * data()[(lines[:, None] + cta) * 32 + sectors].sum(dtype=np.uint32) for cta in first[:, 0]], dtype=np.uint32
-    )
+    sums = [int(data()[(lines[:, None] + cta) * 32 + sectors].sum(dtype=np.uint64)) for cta in first[:, 0]]
+    return np.array([2 * each % 2**32 for each in sums], dtype=np.uint32)
 
 
 def check(config: Row, outputs: Outputs) -> dict[str, float]:
