@@ -206,6 +206,16 @@ class PrefetchTensormap(Op):
     tensors: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class FenceProxyTensormap(Op):
+    """``tensormap.cp_fenceproxy`` and ``fence.proxy.tensormap`` for each of ``tensors``, whose TMA descriptors the CTA has made.
+
+    Waits until L2 has the descriptors. The SM forgets older ones of these tensors, so their next copies fetch them.
+    """
+
+    tensors: tuple[str, ...]
+
+
 # ---------------------------------------------------------------------------------------------- mbarriers, fences
 @dataclass(frozen=True, slots=True)
 class MbarrierInit(Op):

@@ -275,7 +275,7 @@ OWN = [
     user("swaps", kernels.swaps, 150),
     user("swaps_toy", kernels.swaps, 6, gpu="toy", l2="warm"),
     user("fragments", kernels.fragments, 140),
-    user("box_edges", kernels.box_edges, 40),
+    user("box_edges", kernels.box_edges, 40), user("made_maps", kernels.made_maps, 300),
     user("one_barrier", kernels.one_barrier, 150),
     user("edges_of_all", kernels.edges_of_all, 20),
     user("edges_of_all_toy", kernels.edges_of_all, 4, gpu="toy", l2="warm"),
