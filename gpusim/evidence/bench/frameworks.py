@@ -39,8 +39,8 @@ MARK = "FillFunctor"
 SAMPLE_STEP = 64
 """Rows or columns of D per sampled one, so that every tile has at least one sampled element."""
 
-SIGNATURES = {"by_pointers": False, "by_descriptors": True}
-"""Triton kernels, by whether they take tensor descriptors of tiles."""
+SIGNATURES = {"by_descriptors": True}
+"""Triton kernels that take tensor descriptors of tiles, which the host makes. Others take pointers."""
 
 
 def built(case: Case, arch: str | None = None, build_dir: Path | None = None) -> Cubin:
@@ -208,10 +208,14 @@ class Frameworks:
     # ------------------------------------------------------------------------------------------ Triton
     def _triton(self, product: Product, a: Any, right: Any, d: Any) -> tuple[Callable[[], None], Any]:
         """(launch function, compiled kernel); the kernel has run once."""
+        import triton
+
         module = self._module()
+        torch, device = self._torch, self._device
+        triton.set_allocator(lambda size, _align, _stream: torch.empty(size, dtype=torch.int8, device=device))
         kernel, tile = getattr(module, str(product.kernel)), product.tile
         operands = (a, right.t(), d)
-        if SIGNATURES[str(product.kernel)]:
+        if SIGNATURES.get(str(product.kernel), False):
             from triton.tools.tensor_descriptor import TensorDescriptor
 
             boxes = ((tile[0], tile[2]), (tile[1], tile[2]), (tile[0], tile[1]))
@@ -220,7 +224,10 @@ class Frameworks:
             )
         arguments = (*operands, product.m, product.n, product.k)
         constants = {"TILE_M": tile[0], "TILE_N": tile[1], "TILE_K": tile[2], "GROUP_M": product.raster_group}
-        grid = (product.m // tile[0] * (product.n // tile[1]),)
+        num_tiles = product.m // tile[0] * (product.n // tile[1])
+        if product.kernel in getattr(module, "PERSISTENT", ()):
+            num_tiles = min(num_tiles, self._torch.cuda.get_device_properties(self._device).multi_processor_count)
+        grid = (num_tiles,)
 
         def enqueue() -> Any:
             return kernel[grid](*arguments, **constants, num_stages=product.num_stages, num_warps=product.num_warps)
