@@ -217,20 +217,22 @@ class RowSweep:
 
 # ---------------------------------------------------------------------------------------------- the case
 def validation_case(
-    case: Case, *, model: str, options: Callable[[Config], Mapping[str, Any]], thread_numbers: int = THREAD_NUMBERS
+    case: Case, *, model: str | Callable[[Any], str], options: Callable[[Any], Mapping[str, Any]],
+    thread_numbers: int = THREAD_NUMBERS,
 ) -> Case:
-    """Case of a validation kernel that ``KERNEL_MODELS[model]`` predicts.
+    """Case of a validation kernel that ``KERNEL_MODELS`` predicts.
 
     Args:
         case: what :class:`Case` requires of any kernel; its ``limits`` are those that differ from :data:`LIMITS`.
-        model: a key of ``KERNEL_MODELS``.
+        model: a key of ``KERNEL_MODELS``, or a function from a config to it.
         options: config to the model's options, named as the fields of its parameters.
         thread_numbers: reads of ``SR_TID`` by each warp, from SASS.
     """
-    has_rule = model in KERNEL_MODELS and "registers" in KERNEL_MODELS[model].params.model_fields
+    has_rule = isinstance(model, str) and model in KERNEL_MODELS and "registers" in KERNEL_MODELS[model].params.model_fields
 
-    def params(config: Config, gpu: GpuSpec) -> KernelParams:
-        return _resolved(model, options(config), gpu)
+    def params(config: Any, gpu: GpuSpec, *, by_rule: bool = False) -> KernelParams:
+        given = without_registers(options(config)) if by_rule else options(config)
+        return _resolved(model if isinstance(model, str) else model(config), given, gpu)
 
     def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
         """Counters, us and MHz at the clock of a single launch, for a config without a measured row."""
@@ -240,14 +242,13 @@ def validation_case(
     def predict_row(config: Config, row: Mapping[str, str], gpu: GpuSpec, names: Collection[str]) -> dict[str, Answer]:
         found = answers(params(config, gpu).launch(gpu), row, gpu, names, thread_numbers=thread_numbers)
         if has_rule and {REGISTERS, CTAS_OF_SM} & set(names):
-            found |= by_rule(_resolved(model, without_registers(options(config)), gpu).launch(gpu), gpu)
+            found |= by_rule(params(config, gpu, by_rule=True).launch(gpu), gpu)
         return found
 
     judged = replace(
         case, predict=predict, predict_row=predict_row, limits={**LIMITS, **case.limits}, is_validation=True,
-        derived=DERIVED if has_rule else {}, model_options=lambda config, gpu: params(config, gpu).as_options(),
-    )
-    tiers = {**TIERS, **PRODUCT_TIERS} if has_rule else TIERS
+        derived=DERIVED if has_rule else {}, model_options=lambda config, gpu: params(config, gpu).as_options())  # fmt: skip
+    tiers = {**TIERS, **(PRODUCT_TIERS if has_rule else {})}
     return replace(judged, tiers={each: tier for each, tier in tiers.items() if each in judged.names})
 
 
