@@ -326,6 +326,7 @@ RIGHT: dict[str, Callable[[Any], list[Right]]] = {
     "framework_rows": lambda t: _arrays(t, "answer", t.SMALL),
     "gather": lambda t: _arrays(t, "answer", few(t.SMALL), output="out"),
     "global_access": lambda t: _arrays(t, "outputs_of", few(all_configs(t), 5)),
+    "grid_reduction": lambda t: _arrays(t, "answer", t.SMALL, output="out"),
     "half_stores": _half_stores,
     "hgemm": lambda t: _arrays(t, "answer", [t.SMALL], output="d"),
     "hopper_gemm": lambda t: _arrays(t, "answer", [t.SMALL], output="d"),

@@ -82,7 +82,7 @@ def test_a_row_in_shared_memory_is_fetched_once(h200: GpuSpec) -> None:
     assert result.counters["l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"] == pytest.approx(sectors)
     launch = params_of("softmax", {"rows": 1, "columns": 8192, "per": "block", "keep": "smem"}).launch(h200)
     assert launch.smem_bytes == 8192 * 4 + 2 * 32 * 4
-    with pytest.raises(LaunchError, match="smem"):
+    with pytest.raises(LaunchError, match="shared memory"):
         ran("softmax", h200, rows=264, columns=131072, per="block", keep="smem")
 
 
