@@ -12,7 +12,8 @@ from gpusim.kernel_models.gather import GatherParams, gather_launch
 from gpusim.kernel_models.gemm import GemmParams, family_of, gemm_launch, resolve, usual_values
 from gpusim.kernel_models.layer_norm import LayerNormParams, RmsNormParams, layer_norm_launch, rms_norm_launch
 from gpusim.kernel_models.options import KernelModel
-from gpusim.kernel_models.reduction import ReductionParams, reduction_launch
+from gpusim.kernel_models.reduction import reduction_launch
+from gpusim.kernel_models.reduction_options import ReductionParams
 from gpusim.kernel_models.sgemm_naive import SgemmNaiveParams, sgemm_naive_launch
 from gpusim.kernel_models.smem_copy import SmemCopyParams, smem_copy_launch
 from gpusim.kernel_models.softmax import SoftmaxParams, softmax_launch

@@ -323,6 +323,7 @@ RIGHT: dict[str, Callable[[Any], list[Right]]] = {
     "first_loads": lambda t: _arrays(t, "outputs_of", [t.case.Row(steps=64)]),
     "fma_loops": lambda t: _arrays(t, "outputs_of", few(t.CONFIGS, 5), 300),
     "fragment_stores": _fragment_stores,
+    "framework_ops": lambda t: _arrays(t, "answer", t.SMALL),
     "framework_rows": lambda t: _arrays(t, "answer", t.SMALL),
     "gather": lambda t: _arrays(t, "answer", few(t.SMALL), output="out"),
     "global_access": lambda t: _arrays(t, "outputs_of", few(all_configs(t), 5)),

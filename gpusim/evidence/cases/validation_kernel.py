@@ -45,9 +45,11 @@ from gpusim.evidence.cases.judged_metrics import (
     THREAD_NUMBERS,
     TIERS,
     TIMED_WAVEFRONTS,
+    tiers_of,
 )
 from gpusim.evidence.cases.rows import number_in
 from gpusim.kernel_models import KERNEL_MODELS
+from gpusim.kernel_models.streaming import StreamParams
 from gpusim.simulate.plan import check
 from gpusim.simulate.run import simulate
 from gpusim.workload.launch import Launch, RoleContext, WarpRole
@@ -228,11 +230,15 @@ def validation_case(
         options: config to the model's options, named as the fields of its parameters.
         thread_numbers: reads of ``SR_TID`` by each warp, from SASS.
     """
-    has_rule = isinstance(model, str) and model in KERNEL_MODELS and "registers" in KERNEL_MODELS[model].params.model_fields
+    kind = KERNEL_MODELS[model].params if isinstance(model, str) and model in KERNEL_MODELS else StreamParams
+    has_rule = "registers" in kind.model_fields and not issubclass(kind, StreamParams)  # whose registers are looked up
 
     def params(config: Any, gpu: GpuSpec, *, by_rule: bool = False) -> KernelParams:
-        given = without_registers(options(config)) if by_rule else options(config)
-        return _resolved(model if isinstance(model, str) else model(config), given, gpu)
+        name = model if isinstance(model, str) else model(config)
+        if name not in KERNEL_MODELS:
+            raise ConfigError(f"{name!r} is no kernel model; {nearest(name, KERNEL_MODELS)}")
+        given = without_registers(options(config)) if by_rule else dict(options(config))
+        return KERNEL_MODELS[name].params.model_validate(given).resolved(gpu)
 
     def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
         """Counters, us and MHz at the clock of a single launch, for a config without a measured row."""
@@ -248,14 +254,7 @@ def validation_case(
     judged = replace(
         case, predict=predict, predict_row=predict_row, limits={**LIMITS, **case.limits}, is_validation=True,
         derived=DERIVED if has_rule else {}, model_options=lambda config, gpu: params(config, gpu).as_options())  # fmt: skip
-    tiers = {**TIERS, **(PRODUCT_TIERS if has_rule else {})}
-    return replace(judged, tiers={each: tier for each, tier in tiers.items() if each in judged.names})
-
-
-def _resolved(model: str, options: Mapping[str, Any], gpu: GpuSpec) -> KernelParams:
-    if model not in KERNEL_MODELS:
-        raise ConfigError(f"{model!r} is no kernel model; {nearest(model, KERNEL_MODELS)}")
-    return KERNEL_MODELS[model].params.model_validate(dict(options)).resolved(gpu)
+    return replace(judged, tiers=tiers_of(judged.names, has_rule=has_rule))
 
 
 def _simulated(launch: Launch, gpu: GpuSpec, *, clock: Any, l2: Literal["cold", "warm", "flushed"] = "cold") -> Result:
