@@ -43,8 +43,8 @@ MOMENTS = Merge(words=3, alu=23.0, mufu=1.0)
 """Merge of two triples (mean, sum of squared distances, number of elements)."""
 WELFORD_ELEMENTS = 8
 """Elements of a lane in flight with Welford's algorithm."""
-WELFORD = 11.0
-"""Dependent instructions of an element besides its eight of FP32: the branches around a division."""
+WELFORD = 6.0
+"""Dependent instructions of an element besides its eight of FP32: the branch around the slow path of a division."""
 
 
 class NormParams(RowParams):

@@ -12,9 +12,11 @@ from functools import lru_cache
 from math import gcd
 from typing import Any, Literal
 
+import numpy as np
+
 from gpusim.kernel_models.rows import WORD_BYTES, Meeting, Merge, RowParams, packing, unpacking
 from gpusim.kernel_models.streaming import MAX_ELEMENTS, ceil_div, dense_access, share_footprint, whole_footprint
-from gpusim.units import LINE_BYTES, WARP_SIZE
+from gpusim.units import LINE_BYTES, SECTOR_BYTES, WARP_SIZE
 from gpusim.workload import ops
 from gpusim.workload.launch import Launch, RoleContext, WarpRole
 from gpusim.workload.smem.access import AccessPattern
@@ -31,8 +33,9 @@ BEFORE_LOADS = {"registers": 28, "smem": 43, "reread": 37}
 """Instructions of a thread before its first load."""
 BEFORE_PASS, EACH_TURN = 22, 6
 """Instructions of a thread for each loop iteration; ``BEFORE_PASS``: from a reduction to the next pass's first load."""
-MASK = 3
-"""Instructions of a thread in each pass for each vector in registers that may be masked."""
+MASK, BRANCHED = 3, 4
+"""Instructions of a thread in each pass for each vector in registers that may be masked. Vectors of ``BRANCHED`` elements or
+more are branched around; narrower ones have predicates."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +84,7 @@ def row_launch(params: RowParams, row_passes: Sequence[RowPass], *, flops: int, 
 
     Ignores:
     * Where in a line a row begins. All rows have the mean of the sectors and lines.
+    * Sectors that two stores share. They count once, in L1 as in L2.
     * That lanes with fewer vectors than others go on earlier.
     """
     size, share = params.rows * params.row_bytes, params.rows_per_cta * params.row_bytes
@@ -119,21 +123,38 @@ def row_launch(params: RowParams, row_passes: Sequence[RowPass], *, flops: int, 
 
 
 @lru_cache(maxsize=4096)
-def mean_access(first_byte: int, num_lanes: int, vector_bytes: int, row_bytes: int) -> AccessPattern:
-    """A load or store of ``num_lanes`` neighbouring lanes, the mean over all places of a line where rows begin.
+def every_access(first_byte: int, num_lanes: int, vector_bytes: int, row_bytes: int) -> tuple[AccessPattern, int]:
+    """Loads or stores of ``num_lanes`` neighbouring lanes in rows that begin at all places of a line: sum and number.
 
     ``first_byte``: of the access in its row, and ``row_bytes``, both modulo a line.
 
-    >>> mean_access(0, 32, 4, 0).num_sectors, mean_access(0, 32, 4, 16).num_sectors
-    (4, 4)
+    >>> every_access(0, 32, 4, 16)[0].num_sectors / 8
+    4.5
     """
     num = LINE_BYTES // gcd(row_bytes, LINE_BYTES)
     found = [dense_access(row * row_bytes + first_byte, num_lanes, vector_bytes) for row in range(num)]
-    summed = sum(found[1:], found[0])
-    return replace(
-        found[0], num_sectors=round(summed.num_sectors / num), num_lines=round(summed.num_lines / num),
-        num_wavefronts=round(summed.num_wavefronts / num),
-    )  # fmt: skip
+    return sum(found[1:], found[0]), num
+
+
+def mean_accesses(params: RowParams, begins: Sequence[int], num_lanes: int) -> list[AccessPattern]:
+    """Loads or stores of a row by up to ``num_lanes`` lanes, from each vector of ``begins`` on: the mean over all rows.
+
+    Sectors and lines are rounded so that their sums are right.
+    """
+    found: list[AccessPattern] = []
+    so_far, rounded = np.zeros(3), np.zeros(3, dtype=np.int64)
+    width, row_bytes = params.vector_bytes, params.row_bytes % LINE_BYTES
+    for begin in begins:
+        lanes = min(max(params.num_vectors - begin, 0), num_lanes)
+        every, num = every_access(begin * width % LINE_BYTES, lanes, width, row_bytes)
+        so_far += np.array([every.num_sectors, every.num_lines, every.num_wavefronts]) / num
+        sectors, lines, wavefronts = (int(each) for each in np.rint(so_far).astype(np.int64) - rounded)
+        rounded += (sectors, lines, wavefronts)
+        found.append(AccessPattern(
+            num_requests=every.num_requests // num, num_sectors=sectors, num_lines=lines, num_wavefronts=wavefronts,
+            num_bytes=every.num_bytes // num,
+        ))  # fmt: skip
+    return found
 
 
 class RowWalk:
@@ -151,13 +172,7 @@ class RowWalk:
         self.rows = 1 if is_block else self.num_threads // WARP_SIZE
         lanes, first = (self.num_threads, self.first_thread) if is_block else (WARP_SIZE, 0)
         begins = [turn * params.lanes + first for turn in range(params.vectors)]
-        width_bytes, row_bytes = params.vector_bytes, params.row_bytes % LINE_BYTES
-        self.turns = [
-            mean_access(
-                begin * width_bytes % LINE_BYTES, min(max(params.num_vectors - begin, 0), lanes), width_bytes, row_bytes
-            )
-            for begin in begins
-        ]
+        self.turns = mean_accesses(params, begins, lanes)
         self.unpack = params.vector_elements * unpacking(width)
         self.pack = params.vector_elements * packing(width)
         self.meetings = [
@@ -176,11 +191,13 @@ class RowWalk:
     def program(self, cta: RoleContext) -> Generator[ops.Op, Any, None]:
         """All rows of a CTA."""
         params = self.params
-        yield ops.Alu(BEFORE_LOADS[params.keep], is_chain=True)
+        before = ops.Alu(BEFORE_LOADS[params.keep], is_chain=True)
         if params.num_ctas == params.num_tiles:
+            yield before
             yield from self._tile(cta.cta_idx)
             return
         for _, tile in cta.tiles(params.num_tiles):
+            yield before
             yield from self._tile(tile)
             if params.per == "block":
                 yield ops.Syncthreads()
@@ -201,6 +218,28 @@ class RowWalk:
             if meeting is not None:
                 yield from meeting()
             yield from item.after
+
+    def _distinct(self, access: AccessPattern) -> AccessPattern:
+        """The access with each sector once: rows that begin off the sectors share them between neighbouring requests."""
+        return replace(access, num_sectors=min(access.num_sectors, ceil_div(access.num_bytes, SECTOR_BYTES)))
+
+    def _parts(self, access: AccessPattern) -> Iterator[AccessPattern]:
+        """Loads of distinct sectors, and those that hit the same sectors in flight."""
+        new = self._distinct(access)
+        again = access.num_sectors - new.num_sectors
+        if not again:
+            yield access
+            return
+        num = max(1, access.num_requests * again // access.num_sectors)
+        share = replace(
+            access, num_requests=num, num_sectors=again, num_lines=max(1, access.num_lines * num // access.num_requests),
+            num_wavefronts=access.num_wavefronts * num // access.num_requests, num_bytes=0,
+        )  # fmt: skip
+        yield replace(
+            new, num_requests=access.num_requests - num, num_lines=access.num_lines - share.num_lines,
+            num_wavefronts=access.num_wavefronts - share.num_wavefronts,
+        )  # fmt: skip
+        yield share
 
     def _chunks(self, idx: int) -> list[range]:
         """Turns over a row whose loads are in flight at once, in the pass of index ``idx``."""
@@ -232,7 +271,8 @@ class RowWalk:
         tokens: list[ops.Token] = []
         for step, of_step in steps:
             for name in tensors:
-                tokens.append((yield ops.GlobalLoad(name, (tile, step), of_step)))
+                for part in self._parts(of_step):
+                    tokens.append((yield ops.GlobalLoad(name, (tile, step), part)))
         for turn in chunk if item.weights else ():
             for name in item.weights:  # the first row names the lines, and the others hit them
                 step = turn + (self.first_step if params.per == "block" else 0)
@@ -250,17 +290,19 @@ class RowWalk:
         num = access.num_requests / (self.num_threads // WARP_SIZE)  # vectors of a lane, less where warps have none
         is_read = bool(tensors) or (bool(idx) and is_smem)
         each = self.unpack * (max(len(tensors), is_read) + len(item.weights))
-        each += MASK * params.is_masked if params.keep == "registers" else EACH_TURN / len(chunk)
+        each += EACH_TURN / len(chunk) if params.keep != "registers" else 0.0
         each += self.pack * ((item.merge is None) + (not idx and self.has_residual))
         if each:
             yield ops.Alu(num * each)
+        if params.keep == "registers" and params.is_masked:
+            yield ops.Alu(num * MASK, is_chain=params.vector_elements >= BRANCHED)
         if not idx and self.has_residual:
             yield ops.Fma(num * params.vector_elements)
             for step, of_step in steps:
-                yield ops.GlobalStore("sum", (tile, step), of_step)
+                yield ops.GlobalStore("sum", (tile, step), self._distinct(of_step))
         if not idx and is_smem:
             yield ops.SharedStore(shared)
         yield from item.compute(num * params.vector_elements)
         if item.merge is None:
             for step, of_step in steps:
-                yield ops.GlobalStore("out", (tile, step), of_step)
+                yield ops.GlobalStore("out", (tile, step), self._distinct(of_step))

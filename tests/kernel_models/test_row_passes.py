@@ -147,3 +147,20 @@ def test_narrow_loads_and_more_passes_take_longer(h200: GpuSpec) -> None:
     block = {"rows": 1056, "columns": 16384, "per": "block", "threads": 1024, "dtype": "bf16"}
     once, again = (ran("softmax", h200, **block, keep=keep).cycles for keep in ("registers", "reread"))
     assert once < again
+
+
+def test_a_persistent_grid_of_more_ctas_than_run_at_once_fetches_every_row(h200: GpuSpec) -> None:
+    """54 registers leave room for two CTAs of 512 threads an SM: the last 132 of 396 CTAs run alone, and take longer."""
+    shape = {"rows": 3960, "columns": 8192, "per": "block", "threads": 512, "dtype": "bf16", "registers": 54}
+    two, three = (ran("rms_norm", h200, **shape, ctas=ctas).cycles for ctas in (264, 396))
+    assert two < three
+    one_grid = ran("rms_norm", h200, **shape)
+    assert two > 0.95 * one_grid.cycles
+
+
+def test_rows_off_the_sectors_share_them(h200: GpuSpec) -> None:
+    """Rows of 982 floats begin at every fourth of a sector: requests touch more sectors than L2 delivers."""
+    result = ran("softmax", h200, rows=4096, columns=982, vector_bytes=4, threads=128)
+    size = 4096 * 982 * 4 / 32
+    assert result.counters["lts__t_sectors_srcunit_tex_op_read.sum"] == pytest.approx(size, rel=0.01)
+    assert result.counters["l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"] == pytest.approx(4096 * 146, rel=0.01)
