@@ -38,6 +38,8 @@ class FootprintRow:
     bytes_of_tile: IntArray
     num_passes: int = 1
     """Walks of a tile over its panel from end to end. All tiles of a wave walk together."""
+    is_in_place: bool = False
+    """Whether the tile writes over lines that it has read as another tensor's, which counts them already."""
     cache_hint: str = "evict_normal"
     """L2 eviction priority of all accesses: ``evict_normal``, ``evict_first`` or ``evict_last``.
 
