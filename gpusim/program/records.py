@@ -65,15 +65,17 @@ stages and all mbarriers of a CTA, -1 for none. The meaning of the other fields,
   ============================  =====================================================================================
   GLOBAL_LOAD                   cost: row of ``accesses``; panel, step: its tile; extra: tensor; stage: token slot;
                                 flags 1: allocates in L1
-  GLOBAL_STORE                  cost: row of ``stores``; panel, step; extra: tensor
-  GLOBAL_ATOMIC                 cost: row of ``stores``; panel, step; extra: tensor; flags 1: returns; stage: token slot
+  GLOBAL_STORE                  cost: row of ``stores``; panel, step; extra: tensor; number: bytes of the tile that earlier
+                                ops of the CTA store
+  GLOBAL_ATOMIC                 as GLOBAL_STORE; flags 1: returns; stage: token slot
   USE                           stage: token slot
   CP_ASYNC                      cost: row of ``async_copies``; panel, step; extra: tensor; stage; flags 1: allocates in L1
   CP_ASYNC_COMMIT_GROUP         flags 1: is held
   CP_ASYNC_WAIT_GROUP           extra: groups that may be in flight
   CP_ASYNC_MBARRIER_ARRIVE      barrier
   TMA_LOAD                      cost: row of ``tma_loads``; panel, step; extra: tensor; stage; barrier
-  TMA_STORE                     cost: row of ``tma_stores``; panel, step; extra: tensor; stage (-1: none declared)
+  TMA_STORE                     cost: row of ``tma_stores``; panel, step; extra: tensor; stage (-1: none declared);
+                                number: as GLOBAL_STORE
   BULK_COMMIT_GROUP
   BULK_WAIT_GROUP               extra: groups that may be in flight; flags 1: read only
   PREFETCH_TENSORMAP            cost, extra: begin and number of its tensors in ``lists``
@@ -197,7 +199,7 @@ CONSTANTS: Mapping[str, Sequence[str]] = {
         "num_ctas", "num_sms", "num_at_once", "cluster_size", "ctas_per_sm", "num_threads", "registers_per_thread",
         "smem_bytes", "num_panels", "cluster_barrier_cycles", "has_traffic_plan", "is_warm", "is_flushed",
         "code_latency_cycles", "num_code_names", "num_cold_code_names", "max_events", "keeps_trace", "partition_bytes",
-        "compute_capability", "num_stages",
+        "dirty_bytes", "compute_capability", "num_stages",
     ),
     "ideals": tuple(ideal.name.lower() for ideal in Ideal),
     "dispatcher": _names("""launch_cycles dispatch_cycles_per_cta round_cycles cta_start_cycles cold_start_cycles

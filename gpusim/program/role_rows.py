@@ -34,7 +34,7 @@ USE = PACK(OpKind.USE, 0, 0, 0, 0, 0, -1, 0, 0.0)
 class Panels:
     """Panels that the roles of one CTA name, one column each."""
 
-    __slots__ = ("columns", "counts", "panels", "turns")
+    __slots__ = ("columns", "counts", "panels", "stored", "turns")
 
     def __init__(self) -> None:
         self.columns: list[int] = []
@@ -45,6 +45,8 @@ class Panels:
         """Columns of each turn."""
         self.counts: dict[tuple[int, int], int] = {}
         """Number of panels by tensor and turn."""
+        self.stored: dict[tuple[int, int], float] = {}
+        """Bytes stored so far, by column and step."""
 
 
 class RoleRows:
@@ -150,6 +152,13 @@ class RoleRows:
         panels.panels.append(panel)
         self._columns[tensor, panel] = column
         return column
+
+    def stored_before(self, column: int, step: int, num_bytes: float) -> float:
+        """Bytes that earlier ops of the CTA store to a tile; counts ``num_bytes`` more for the ops that follow."""
+        stored, key = self._panels.stored, (column, step)
+        before = stored.get(key, 0.0)
+        stored[key] = before + num_bytes
+        return before
 
     def neighbours(self, op: ops.TmaLoad | ops.CpAsync) -> tuple[tuple[int, int], ...]:
         """Column and step of each tile that L2 promotion fetches in addition."""

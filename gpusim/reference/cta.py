@@ -214,6 +214,8 @@ class Cta:
             name: ThreadBarrier(env, name, num, latency) for name, num in (*named, ("__syncthreads", launch.num_threads))
         })  # fmt: skip
         self.roles: list[Role] = []
+        self.stored: defaultdict[tuple[str, Any, int], float] = defaultdict(float)
+        """Bytes stored so far, by tensor, tile and index of the work tile."""
         self.num_free_registers, self.waits_for_registers = 0, list[tuple[int, Fact]]()
         """Free registers of the CTA's pool; and the waiting requests in order."""
         self.ended = Fact(env)
@@ -362,6 +364,13 @@ class Role:
         """Memory request of an op, issued at the cursor, or at a cycle that is not past."""
         issued_at, promoted_tiles = self.t if at is None else max(at, self.env.now), getattr(op, "promoted_tiles", ())
         return Request(self.sm.idx, op.tensor, op.tile, num_bytes, self.wave, issued_at, promoted_tiles)
+
+    def store_request(self, op: Any, num_bytes: float, num_distinct_bytes: float) -> Request:
+        """Memory request of a store, of ``num_distinct_bytes``, that follows the CTA's earlier ones to its tile."""
+        request, place = self.request(op, num_bytes), (op.tensor, op.tile, self.wave)
+        request.begin_bytes = self.cta.stored[place]
+        self.cta.stored[place] += num_distinct_bytes
+        return request
 
     def part(self, name: str) -> Any:
         """Spec of a part that not all GPUs have. Raises LaunchError: the GPU lacks it."""

@@ -68,7 +68,8 @@ class Kernel(Grid):
         self.num_ctas = launch.num_ctas or min(num_slots, -(-launch.num_tiles // size) * size)
         """CTAs of the grid. A persistent grid has the number that runs at once, or fewer where there are fewer tiles."""
         self.num_at_once = min(num_slots, self.num_ctas)
-        held: Residency = LeastRecentlyUsed(gpu.l2_partitions.partition_bytes, is_warm=is_warm)
+        l2 = gpu.l2_partitions
+        held: Residency = LeastRecentlyUsed(l2.partition_bytes, l2.dirty_bytes, is_warm=is_warm)
         if launch.footprints:
             held = Planned(launch, gpu, num_at_once=self.num_at_once, is_warm=is_warm)
         self.memory = Memory(self.env, gpu, clock, held, self.counters)

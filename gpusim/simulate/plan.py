@@ -60,6 +60,13 @@ class LaunchPlan:
         """Waves of work tiles in the traffic plan; 1 for a launch without footprints."""
         return len(self.miss_bytes_by_wave)
 
+    @property
+    def left_dirty_bytes(self) -> float:
+        """Bytes of tensors with footprints that are dirty in L2 when the launch ends."""
+        written = [self.traffic[row.tensor] for row in self.footprints.of_tensors if row.is_write and self.traffic]
+        stored = sum_in_order(float(item.touched_bytes_by_wave.sum()) for item in written)
+        return max(0.0, stored - sum_in_order(item.written_back_bytes for item in written))
+
     @cached_property
     def miss_bytes_by_wave(self) -> FloatArray:
         """Bytes read from memory in each wave, float64[num_waves]."""
