@@ -10,7 +10,7 @@ from simpy.core import EmptySchedule
 
 from gpusim.errors import DeadlockError, LaunchError
 from gpusim.machine.config import GpuSpec
-from gpusim.machine.sm.occupancy import occupancy
+from gpusim.machine.sm.occupancy import l1_bytes, occupancy
 from gpusim.reference.core import beyond_core
 from gpusim.reference.cta import Cta, Grid, Role, ThreadBarrier
 from gpusim.reference.events import Fact, all_of
@@ -73,8 +73,8 @@ class Kernel(Grid):
         if launch.footprints:
             held = Planned(launch, gpu, num_at_once=self.num_at_once, is_warm=is_warm)
         self.memory = Memory(self.env, gpu, clock, held, self.counters)
-        l1_bytes = max(0, gpu.l1.unified_bytes - launch.smem_bytes * self.ctas_per_sm)
-        self._sms = [Sm(self.env, gpu, self.memory, idx, l1_bytes=l1_bytes) for idx in range(gpu.num_sms)]
+        kept = l1_bytes(gpu, smem_bytes=launch.smem_bytes, ctas_per_sm=self.ctas_per_sm)
+        self._sms = [Sm(self.env, gpu, self.memory, idx, l1_bytes=kept) for idx in range(gpu.num_sms)]
         of_one = gpu.floorplan.clusters(size) if size > 1 else [(sm.idx,) for sm in self._sms]
         self._places = of_one * self.ctas_per_sm
         """SMs of the clusters that start first: one cluster on each group of SMs, then a second one, and so on."""
