@@ -70,7 +70,7 @@ class Kernel(Grid):
         self.num_at_once = min(num_slots, self.num_ctas)
         l2 = gpu.l2_partitions
         held: Residency = LeastRecentlyUsed(l2.partition_bytes, l2.dirty_bytes, is_warm=is_warm)
-        if launch.footprints:
+        if launch.has_planned_traffic:
             held = Planned(launch, gpu, num_at_once=self.num_at_once, is_warm=is_warm)
         self.memory = Memory(self.env, gpu, clock, held, self.counters)
         kept = l1_bytes(gpu, smem_bytes=launch.smem_bytes, ctas_per_sm=self.ctas_per_sm)

@@ -48,7 +48,7 @@ class LaunchPlan:
     footprints: FootprintTable
     """Panels that each tile touches."""
     traffic: Mapping[str, PanelTraffic]
-    """Traffic below L2 by tensor; empty for a launch without footprints."""
+    """Traffic below L2 by tensor; empty for a launch whose L2 hits are found during its run."""
 
     @property
     def num_at_once(self) -> int:
@@ -57,7 +57,7 @@ class LaunchPlan:
 
     @property
     def num_waves(self) -> int:
-        """Waves of work tiles in the traffic plan; 1 for a launch without footprints."""
+        """Waves of work tiles in the traffic plan; 1 without a plan."""
         return len(self.miss_bytes_by_wave)
 
     @property
@@ -160,9 +160,9 @@ def plan_traffic(
 ) -> dict[str, PanelTraffic]:
     """Traffic below L2 of each tensor, from the order of CTAs. Nothing is timed.
 
-    Empty for a launch without footprints.
+    Empty for a launch whose L2 hits are found during its run.
     """
-    if not launch.footprints:
+    if not launch.has_planned_traffic:
         return {}
     partitions = partition_of_cta(gpu, launch.cluster_size)
     partition_of_tile = at_slots(launch, partitions[np.arange(num_slots) % len(partitions)])

@@ -51,6 +51,7 @@ def result_of(ran: Ran, settings: Settings, *, mhz: float, simulated_mhz: float,
     if settings.l2 == "warm" and (hinted or launch.set_aside_bytes):
         of_what = f"hints of {', '.join(dict.fromkeys(hinted))}" if hinted else "what is set aside of L2"
         remarks = (*remarks, f"what earlier launches have left in L2 (--l2 warm) is worked out without {of_what}")
+    remarks = (*remarks, *_remarks_on_footprints(ran))
     busy = busy_shares(ran)
     kind, reason = bound_by(ran, busy)
     states = {
@@ -86,6 +87,22 @@ def ideals_of(ran: Ran) -> tuple[str, ...]:
     if ran.launch.smem_bytes:
         has.add("bank_conflicts")  # a launch without conflicts gets a report of none
     return tuple(name for name in IDEALS if name in has)
+
+
+def _remarks_on_footprints(ran: Ran) -> list[str]:
+    """Remarks on L2 hits that do not follow from footprints."""
+    if not ran.plan.traffic:
+        is_taken = "without a traffic plan each line is taken to be in L2 when it is first read (--l2 warm)"
+        return [is_taken] if ran.plan.is_warm else []
+    found = []
+    walked = [item.tensor for item in ran.launch.footprints if item.num_passes > 1]
+    if walked:
+        found.append(f"all CTAs that run at once are taken to walk {', '.join(walked)} in step, as hints or tables need a plan")
+    if ran.counted.l2.unplanned_miss_bytes > ran.gpu.l2_partitions.partition_bytes:
+        found.append(
+            "tensors without footprints take more than L2 holds: each of their tiles is taken to be read from memory once"
+        )
+    return found
 
 
 def counters_of(ran: Ran, mhz: float) -> dict[str, float]:

@@ -49,10 +49,10 @@ class FootprintTable:
         for item in launch.footprints:
             panels, num_bytes = item.panel_of(tiles), item.panel_bytes(tiles)
             is_own = panels is tiles or are_distinct(panels)
-            if item.num_passes > 1 and not is_own:
+            if item.num_passes > 1 and not is_own and launch.has_planned_traffic:
                 raise LaunchError(
                     f"{launch.kernel}: {item.tensor} is walked {item.num_passes} times and shared by tiles, which is not "
-                    "modelled: give each tile a separate panel, or one pass"
+                    "modelled with cache hints or rows at random: give each tile a separate panel, or one pass"
                 )
             smem_bytes = item.table_bytes or (int(num_bytes.sum()) if is_own else 0)
             if smem_bytes > MOST_BYTES:

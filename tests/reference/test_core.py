@@ -85,6 +85,8 @@ def other(value: Any, parameter: str) -> Any:
         return {name: other(number, parameter) for name, number in value.items()}
     if isinstance(value, int):
         return max(1, value // 2)
+    if isinstance(value, tuple):
+        return (16_384, 131_072, 233_472)
     return value / 2 if parameter.endswith("_fraction") and value else 1.5 * value + (13.0 if not value else 0.0)
 
 
