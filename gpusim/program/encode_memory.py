@@ -13,7 +13,7 @@ from gpusim.errors import LaunchError
 from gpusim.program.costs import AsyncCopyRow, StoreRow, TmaLoadRow
 from gpusim.program.programs import NONE
 from gpusim.program.records import OpKind, StoreKind
-from gpusim.program.refusals import check_tma_load, issued
+from gpusim.program.refusals import check_tma_load
 from gpusim.program.role_rows import PACK, RoleRows
 from gpusim.workload import ops
 from gpusim.workload.token import Token
@@ -72,8 +72,6 @@ def _fetches(role: RoleRows, op: ops.TmaLoad | ops.CpAsync) -> int:
 def cp_async(role: RoleRows, op: ops.CpAsync) -> None:
     """Encode a cp.async copy into a stage. It belongs to the group that is committed next."""
     tables, access = role.tables, role.access(op.access)
-    if op.num_between < 0:
-        raise issued(op.num_between * op.access.num_requests / role.num_warps)
     stage, fetches = role.stage(op.buffer, op.stage), _fetches(role, op)
     tensor, column, step = role.place(op.tensor, op.tile)
     neighbours = role.neighbours(op) if op.promoted_tiles else ()

@@ -44,6 +44,8 @@ class Tables:
         self._lists: dict[tuple[int, ...], int] = {}
         self._neighbours: dict[tuple[tuple[int, int], ...], int] = {}
         self._interned: dict[Hashable, int] = {}
+        self.checked_ops: set[tuple[type, Hashable]] = set()
+        """Arguments of ops that were checked, as :func:`gpusim.program.op_arguments.key_of` returns them."""
 
     def tensor(self, name: str) -> int:
         """Index of a tensor."""

@@ -97,7 +97,7 @@ def _remarks_on_footprints(ran: Ran) -> list[str]:
     found = []
     walked = [item.tensor for item in ran.launch.footprints if item.num_passes > 1]
     if walked:
-        found.append(f"all CTAs that run at once are taken to walk {', '.join(walked)} in step, as hints or tables need a plan")
+        found.append(f"CTAs that run at once are taken to walk {', '.join(walked)} in step, as hints and tables need a plan")
     if ran.counted.l2.unplanned_miss_bytes > ran.gpu.l2_partitions.partition_bytes:
         found.append(
             "tensors without footprints take more than L2 holds: each of their tiles is taken to be read from memory once"

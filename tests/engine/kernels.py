@@ -476,7 +476,7 @@ def rereads(num_ctas: int, num_tiles: int, *, num_bytes: int = 65536) -> Launch:
 
 
 def rewrites(num_ctas: int) -> Launch:
-    """Without footprints: what is stored in parts, read again, stored by several CTAs, and is more than L2 may hold dirty."""
+    """Without footprints: what is stored in parts, read again, stored by several CTAs, and more than L2 may hold dirty."""
 
     def program(cta: RoleContext) -> Ops:
         for step in range(12):
