@@ -147,23 +147,19 @@ Residency::KeptTile* Residency::kept_tile(TileKey key) {
 
 double Residency::stored(const MemoryRequest& request, uint32_t partition, double num_bytes) {
   KeptTile* tile = kept_tile(request.tile);
-  if (input.launch->has_traffic_plan == 0.0) {
-    double end_bytes = request.begin_bytes + request.part_bytes;
-    double share = 1.0 / num_partitions_;
-    for (uint32_t each = 0; each < num_partitions_; each++) {
-      PartitionLines* lines = &tile->partitions[each];
-      bool is_home = each != partition;
-      double held = lines->is_held ? lines->held_bytes : 0.0;
-      touch(lines, kept_[each], larger(held, is_home ? end_bytes * share : end_bytes), is_home);
-    }
-  }
   dirty_bytes_ += make_dirty(tile, request, num_bytes);
+  double stored_bytes = larger(tile->dirty_bytes, request.part_bytes);
+  double share = 1.0 / num_partitions_;
+  for (uint32_t each = 0; each < num_partitions_ && input.launch->has_traffic_plan == 0.0; each++) {
+    PartitionLines* lines = &tile->partitions[each];
+    bool is_home = each != partition;
+    double held = lines->is_held ? lines->held_bytes : 0.0;
+    touch(lines, kept_[each], larger(held, is_home ? stored_bytes * share : stored_bytes), is_home);
+  }
   double leaving = 0.0;
   while (dirty_bytes_ > input.launch->dirty_bytes && dirty_.oldest() != nullptr)
     leaving += clean(dirty_.oldest());
-  double of_before = smaller(leaving, before_bytes_);
-  before_bytes_ -= of_before;
-  return leaving + of_before + take_evicted();
+  return leaving + take_evicted();
 }
 
 // Marks a part, and returns how many bytes of it were clean.
@@ -171,11 +167,11 @@ double Residency::make_dirty(KeptTile* tile, const MemoryRequest& request, doubl
   if (num_bytes <= 0.0) return 0.0;
   Vector<DirtyPart>& parts = tile->parts;
   uint32_t place = parts.size();
-  while (place > 0 && parts[place - 1].begin_bytes > request.begin_bytes) place--;
-  if (place == 0 || parts[place - 1].begin_bytes != request.begin_bytes) {
-    parts.push(DirtyPart{request.begin_bytes, 0.0});
+  while (place > 0 && parts[place - 1].part > request.part) place--;
+  if (place == 0 || parts[place - 1].part != request.part) {
+    parts.push(DirtyPart{request.part, 0.0});
     for (uint32_t at = parts.size() - 1; at > place; at--) parts[at] = parts[at - 1];
-    parts[place] = DirtyPart{request.begin_bytes, 0.0};
+    parts[place] = DirtyPart{request.part, 0.0};
     place++;
   }
   DirtyPart& part = parts[place - 1];

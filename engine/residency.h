@@ -10,8 +10,8 @@ namespace gpusim {
 // * without footprints: partitions that keep the tiles read or stored last, entire where an SM touches them;
 // * half of such a tile has its home on the other partition;
 // * dirty lines of tensors without footprints, which are written back as their tile is evicted, or as too
-//   many wait: the oldest tile's first. What a CTA stores to one tile are different parts of it, and what
-//   other CTAs store to the tile are the same parts.
+//   many wait: the oldest tile's first. Ops store different parts of a tile, as records.py has them, and other CTAs the
+//   same ones.
 // Ignores:
 // * sets; the order of requests within a wave.
 // Source: the traffic plan, or the capacity of a partition in the GPU's description.
@@ -42,9 +42,9 @@ class Residency {
     PartitionLines* older = nullptr;
     PartitionLines* newer = nullptr;
   };
-  // Dirty bytes of a tile that begin at some byte of it.
+  // Dirty bytes of a part of a tile.
   struct DirtyPart {
-    double begin_bytes;
+    double part;
     double num_bytes;
   };
   struct KeptTile {
@@ -79,8 +79,6 @@ class Residency {
   LinkedList<KeptTile> dirty_;
   double dirty_bytes_ = 0.0;
   double evicted_bytes_ = 0.0;  // dirty ones, of tiles
-  double before_bytes_ =        // dirty ones that the launch before has left, if it stored as much
-      input.launch->is_warm != 0.0 ? input.launch->dirty_bytes : 0.0;
   const uint32_t num_partitions_ = uint32_t(input.l2->num_partitions);
 };
 

@@ -43,19 +43,17 @@ def global_store(role: RoleRows, op: ops.GlobalStore) -> None:
     """Encode a store from registers to global memory."""
     cost = _store(role, op, StoreKind.ST)
     tensor, column, step = role.place(op.tensor, op.tile)
-    before = role.stored_before(column, step, op.access.num_bytes)
-    role.add(PACK(OpKind.GLOBAL_STORE, 0, column, cost, step, NONE, NONE, tensor, before))
+    role.add(PACK(OpKind.GLOBAL_STORE, 0, column, cost, step, NONE, NONE, tensor, role.part(tensor, column, step)))
 
 
 def global_atomic(role: RoleRows, op: ops.GlobalAtomic) -> Token | None:
     """Encode an atomic or reduction that L2 carries out, with or without a result."""
     cost = _store(role, op, StoreKind.ATOM if op.returns else StoreKind.RED)
     tensor, column, step = role.place(op.tensor, op.tile)
-    before = role.stored_before(column, step, op.access.num_bytes)
     if not op.returns:
-        role.add(PACK(OpKind.GLOBAL_ATOMIC, 0, column, cost, step, NONE, NONE, tensor, before))
+        role.add(PACK(OpKind.GLOBAL_ATOMIC, 0, column, cost, step, NONE, NONE, tensor, role.part(tensor, column, step)))
         return None
-    row = PACK(OpKind.GLOBAL_ATOMIC, 1, column, cost, step, 0, NONE, tensor, before)
+    row = PACK(OpKind.GLOBAL_ATOMIC, 1, column, cost, step, 0, NONE, tensor, role.part(tensor, column, step))
     return role.give(row, in_stage=True)
 
 
@@ -107,8 +105,7 @@ def tma_store(role: RoleRows, op: ops.TmaStore) -> None:
     stage = role.stage(op.buffer, op.stage) if op.buffer else NONE
     cost = role.tables.costs.tma_stores.number(OF_TMA_STORE(op), op)
     tensor, column, step = role.place(op.tensor, op.tile)
-    before = role.stored_before(column, step, op.num_bytes)
-    role.add(PACK(OpKind.TMA_STORE, 0, column, cost, step, stage, NONE, tensor, before))
+    role.add(PACK(OpKind.TMA_STORE, 0, column, cost, step, stage, NONE, tensor, role.part(tensor, column, step)))
 
 
 def prefetch_tensormap(role: RoleRows, op: ops.PrefetchTensormap) -> None:

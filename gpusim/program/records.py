@@ -65,8 +65,7 @@ stages and all mbarriers of a CTA, -1 for none. The meaning of the other fields,
   ============================  =====================================================================================
   GLOBAL_LOAD                   cost: row of ``accesses``; panel, step: its tile; extra: tensor; stage: token slot;
                                 flags 1: allocates in L1
-  GLOBAL_STORE                  cost: row of ``stores``; panel, step; extra: tensor; number: bytes of the tile that earlier
-                                ops of the CTA store
+  GLOBAL_STORE                  cost: row of ``stores``; panel, step; extra: tensor; number: part of the tile
   GLOBAL_ATOMIC                 as GLOBAL_STORE; flags 1: returns; stage: token slot
   USE                           stage: token slot
   CP_ASYNC                      cost: row of ``async_copies``; panel, step; extra: tensor; stage; flags 1: allocates in L1

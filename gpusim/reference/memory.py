@@ -33,6 +33,9 @@ TURN_GAP_CYCLES = 1.0
 Sums = defaultdict[str, float]
 """Counters, or cycles, by name."""
 
+Part = tuple[str, int]
+"""Role, and number of the store among those in a row."""
+
 Key = tuple[str, Tile]
 """Tensor and tile."""
 
@@ -55,8 +58,8 @@ class Request:
     """Loads of each thread; 0: one request for all bytes."""
     asked_until: float = -inf
     """Cycle at which the last of the loads is issued."""
-    begin_bytes: float = 0.0
-    """Bytes of the tile that the CTA has stored before, if the request is a store."""
+    part: Part = ("", 0)
+    """Part of the tile that a store stores."""
 
     @property
     def key(self) -> Key:
@@ -67,27 +70,25 @@ class Request:
 class DirtyLines:
     """Dirty lines of tensors without footprints. The tile that was stored longest ago is written back first."""
 
-    def __init__(self, most_bytes: float, *, is_warm: bool) -> None:
-        """Begin without dirty lines. ``is_warm``: an earlier launch left ``most_bytes`` if it stored as many."""
-        self._most_bytes, self._before_bytes = most_bytes, most_bytes if is_warm else 0.0
+    def __init__(self, most_bytes: float) -> None:
+        """Begin without dirty lines; at most ``most_bytes`` wait."""
+        self._most_bytes = most_bytes
         self._waiting_bytes = self._evicted_bytes = 0.0
-        self._tiles: OrderedDict[Key, dict[float, float]] = OrderedDict()
-        """Dirty bytes of each part, by its first byte."""
+        self._tiles: OrderedDict[Key, dict[Part, float]] = OrderedDict()
+        """Dirty bytes of each part."""
 
     def stored(self, request: Request, num_bytes: float) -> float:
         """Bytes that leave L2 because ``num_bytes`` are stored."""
         parts = self._tiles.pop(request.key, {})
-        added = max(0.0, num_bytes - parts.get(request.begin_bytes, 0.0))
-        parts[request.begin_bytes] = parts.get(request.begin_bytes, 0.0) + added
+        added = max(0.0, num_bytes - parts.get(request.part, 0.0))
+        parts[request.part] = parts.get(request.part, 0.0) + added
         if num_bytes:
             self._tiles[request.key] = parts
         self._waiting_bytes += added
         leaving = 0.0
         while self._waiting_bytes > self._most_bytes and self._tiles:
             leaving += self.clean(next(iter(self._tiles)))
-        of_before = min(leaving, self._before_bytes)
-        self._before_bytes -= of_before
-        return leaving + of_before
+        return leaving
 
     def take_evicted(self) -> float:
         """Dirty bytes that were evicted since the last call."""
@@ -120,7 +121,7 @@ class Planned(DirtyLines):
         written = [self.plan[row.tensor] for row in footprints if row.is_write]
         stored = sum_in_order(float(item.touched_bytes_by_wave.sum()) for item in written)
         left = max(0.0, stored - sum_in_order(item.written_back_bytes for item in written))
-        super().__init__(max(0.0, l2.dirty_bytes - left), is_warm=is_warm)
+        super().__init__(max(0.0, l2.dirty_bytes - left))
 
     def lacks(self, request: Request, last_wave: int) -> bool:
         """Whether a tile must come from memory that was last fetched in ``last_wave`` (-1: never)."""
@@ -136,7 +137,7 @@ class LeastRecentlyUsed(DirtyLines):
 
     def __init__(self, capacity_bytes: float, dirty_bytes: float, *, is_warm: bool) -> None:
         """Begin empty. ``is_warm``: every tile that was never evicted is a hit."""
-        super().__init__(dirty_bytes, is_warm=is_warm)
+        super().__init__(dirty_bytes)
         self._capacity, self._is_warm, self._num_bytes = capacity_bytes, is_warm, 0.0
         self._held: OrderedDict[Key, float] = OrderedDict()
         self._left: set[Key] = set()
@@ -151,7 +152,10 @@ class LeastRecentlyUsed(DirtyLines):
 
     def stored(self, request: Request, num_bytes: float) -> float:
         """Bytes that leave L2 because ``num_bytes`` are stored."""
-        self._touch(request.key, max(self._held.get(request.key, 0.0), request.begin_bytes + num_bytes))
+        dirty = self._tiles.get(request.key, {})
+        added = max(0.0, num_bytes - dirty.get(request.part, 0.0))
+        stored = max(sum_in_order(dirty.values()) + added, num_bytes)
+        self._touch(request.key, max(self._held.get(request.key, 0.0), stored))
         return super().stored(request, num_bytes) + self.take_evicted()
 
     def _touch(self, key: Key, num_bytes: float) -> None:

@@ -74,14 +74,22 @@ def test_all_that_is_stored_leaves_except_what_may_stay_dirty() -> None:
     assert moved(ran(own_tiles)) == (0.0, pytest.approx(STORED_BYTES - DIRTY_BYTES, abs=TILE_BYTES))
 
 
-def test_behind_an_earlier_launch_all_that_is_stored_leaves() -> None:
+def test_behind_an_earlier_launch_as_much_leaves_and_a_remark_says_what_reads_find() -> None:
     result = ran(own_tiles, l2="warm")
-    assert moved(result)[1] == pytest.approx(STORED_BYTES, abs=TILE_BYTES)
+    assert moved(result) == moved(ran(own_tiles))
     assert any("in L2 when it is first read" in remark for remark in result.remarks)
 
 
 def test_a_tile_that_all_ctas_store_stays_dirty() -> None:
     assert moved(ran(one_tile)) == (0.0, 0.0)
+
+
+def test_a_cta_that_comes_back_to_a_tile_stores_the_same_lines() -> None:
+    def program(cta: RoleContext) -> Iterator[Any]:
+        for step in range(512):
+            yield ops.GlobalStore("out", (cta.cta_idx % 132, step % 4), contiguous(1024))
+
+    assert moved(ran(program)) == (0.0, 0.0)
 
 
 def test_reads_find_what_was_stored_shortly_before() -> None:
@@ -101,7 +109,7 @@ def test_reads_of_other_lines_evict_what_is_dirty() -> None:
 
 def test_a_copy_takes_what_it_takes_with_footprints() -> None:
     declared, derived = ran(in_and_out, footprints=(whole("in", "read"), whole("out", "write"))), ran(in_and_out)
-    assert derived.cycles == pytest.approx(declared.cycles, rel=0.02)
+    assert derived.cycles == pytest.approx(declared.cycles, rel=0.03)
     assert moved(derived) == pytest.approx(moved(declared), abs=0.03 * STORED_BYTES)
     for name in ("lts__t_sectors_srcunit_ltcfabric.sum", "lts__t_sector_hit_rate.pct"):
         assert derived.counters[name] == pytest.approx(declared.counters[name], rel=0.02)
