@@ -51,8 +51,9 @@ class RoleRows:
     """Records of one role of one CTA, and the state that its next op may depend on."""
 
     __slots__ = (
-        "_columns", "_cta_idx", "_in_stage", "_panels", "_place_of_role", "_places", "_stored", "_tokens", "cta_rank", "has_arrived", "is_of_cta",
-        "known", "num_ctas", "num_sections", "num_warps", "registers", "rows", "spec", "tables", "turn", "who",
+        "_columns", "_cta_idx", "_in_stage", "_panels", "_place_of_role", "_places", "_stored", "_tokens", "cta_rank",
+        "has_arrived", "is_of_cta", "known", "num_ctas", "num_sections", "num_warps", "registers", "rows", "spec", "tables",
+        "turn", "who",
     )  # fmt: skip
 
     def __init__(

@@ -92,7 +92,8 @@ def test_an_op_without_its_tile_gets_a_sentence() -> None:
     def program(cta: RoleContext) -> Iterator[Any]:
         yield ops.TmaStore("D", num_bytes=64, num_rows=2, buffer="a", stage=0)  # type: ignore[call-arg]
 
-    assert "TmaStore missing 1 required positional argument: 'tile'; it takes tensor, tile, num_bytes" in str(refusal(program))
+    sentence = "TmaStore missing 1 required positional argument: 'tile'; it takes tensor, tile, num_bytes"
+    assert sentence in str(refusal(program))
 
 
 def test_later_ops_of_a_kind_are_checked_as_well() -> None:
