@@ -291,7 +291,6 @@ struct TensorRecord {
   int64_t times_fetched_begin;
   int64_t num_times_fetched;
   int64_t first_walk;
-  int64_t num_walks;
   int64_t has_own_panels;
 };
 

@@ -31,7 +31,7 @@ double Residency::written_back_fraction(uint32_t tensor, int32_t wave) const {
 
 bool Residency::planned_loss(const MemoryRequest& request, int32_t last_wave, Loss* loss) {
   const TensorRecord& tensor = input.tensors[request.tensor];
-  if (last_wave >= request.wave) return tensor.num_walks > 1 && loss_again(request, loss);
+  if (last_wave >= request.wave) return false;
   if (!tensor.is_planned) {  // not in the plan (a bias vector): read once from memory
     if (last_wave >= 0) return false;
     for (uint32_t home = 0; home < num_partitions_; home++) {
@@ -42,20 +42,6 @@ bool Residency::planned_loss(const MemoryRequest& request, int32_t last_wave, Lo
   }
   const WalkRecord& walk = input.walks[uint32_t(tensor.first_walk)];
   return find(walk, request.tile.panel(), request.wave, last_wave < 0, loss);
-}
-
-// A second or later walk over its panel, within a wave.
-bool Residency::loss_again(const MemoryRequest& request, Loss* loss) {
-  const TensorRecord& tensor = input.tensors[request.tensor];
-  uint32_t* walked = num_walks_.get(request.tile);
-  if (walked == nullptr) {
-    walked = walks_pool_.make();
-    num_walks_.put(request.tile, walked);
-  }
-  if (*walked + 1 >= uint32_t(tensor.num_walks)) return false;
-  ++*walked;
-  const WalkRecord& walk = input.walks[uint32_t(tensor.first_walk) + *walked];
-  return find(walk, request.tile.panel(), request.wave, false, loss);
 }
 
 // What is missing of a panel in a wave; `is_first`: waves before that nobody ran would have fetched it.

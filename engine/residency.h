@@ -10,8 +10,8 @@ namespace gpusim {
 // * without footprints: partitions that keep the tiles read or stored last, entire where an SM touches them;
 // * half of such a tile has its home on the other partition;
 // * dirty lines of tensors without footprints, which are written back as their tile is evicted, or as too
-//   many wait: the oldest tile's first. Ops store different parts of a tile, as records.py has them, and other CTAs the
-//   same ones.
+//   many wait, the oldest tile's first;
+// * parts of a tile, which ops name (records.py): CTAs that store the same part store the same lines.
 // Ignores:
 // * sets; the order of requests within a wave.
 // Source: the traffic plan, or the capacity of a partition in the GPU's description.
@@ -62,7 +62,6 @@ class Residency {
   };
 
   bool planned_loss(const MemoryRequest& request, int32_t last_wave, Loss* loss);
-  bool loss_again(const MemoryRequest& request, Loss* loss);
   bool find(const WalkRecord& walk, int32_t panel, int32_t wave, bool is_first, Loss* loss) const;
   bool kept_loss(const MemoryRequest& request, uint32_t partition, Loss* loss);
   void touch(PartitionLines* lines, Kept& kept, double num_bytes, bool is_home);
@@ -71,8 +70,6 @@ class Residency {
   // Its dirty lines leave.
   double clean(KeptTile* tile);
 
-  Map<TileKey, uint32_t> num_walks_;  // how often a tile has been walked within its wave
-  Pool<uint32_t> walks_pool_;
   Map<TileKey, KeptTile> tiles_;
   Pool<KeptTile> tile_pool_;
   Kept kept_[2];

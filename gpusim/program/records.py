@@ -152,7 +152,7 @@ TABLES: Mapping[str, np.dtype[np.void]] = {
     "tensors": _record(
         is_planned="i8", has_map="i8", fetch_scale="f8", piece_bytes="f8", are_pieces_anywhere="i8",
         written_back_begin="i8", num_written_back="i8", times_fetched_begin="i8", num_times_fetched="i8",
-        first_walk="i8", num_walks="i8", has_own_panels="i8",
+        first_walk="i8", has_own_panels="i8",
     ),
     "walks": _record(num_panels="i8", groups_begin="i8", rows_begin="i8", num_groups="i8"),
     "loss_rows": _record(wave="i8", memory_0="f8", memory_1="f8", crossing_0="f8", crossing_1="f8"),

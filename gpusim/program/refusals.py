@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from gpusim.errors import HazardError, LaunchError, nearest
-from gpusim.program.op_arguments import wrong_call
 from gpusim.workload import ops
+from gpusim.workload.op_arguments import wrong_call
 
 
 def place_of(kind: str, name: str, stage: int, declared: Mapping[str, Sequence[int]]) -> int:

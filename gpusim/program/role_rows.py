@@ -34,7 +34,7 @@ USE = PACK(OpKind.USE, 0, 0, 0, 0, 0, -1, 0, 0.0)
 class Panels:
     """Panels that the roles of one CTA name, one column each."""
 
-    __slots__ = ("columns", "counts", "panels", "turns")
+    __slots__ = ("columns", "counts", "panels", "stored", "turns")
 
     def __init__(self) -> None:
         self.columns: list[int] = []
@@ -45,15 +45,16 @@ class Panels:
         """Columns of each turn."""
         self.counts: dict[tuple[int, int], int] = {}
         """Number of panels by tensor and turn."""
+        self.stored: dict[tuple[str, int], tuple[tuple[int, int] | None, int]] = {}
+        """Tile and part of the last store, by role and tensor."""
 
 
 class RoleRows:
     """Records of one role of one CTA, and the state that its next op may depend on."""
 
     __slots__ = (
-        "_columns", "_cta_idx", "_in_stage", "_panels", "_place_of_role", "_places", "_stored", "_tokens", "cta_rank",
-        "has_arrived", "is_of_cta", "known", "num_ctas", "num_sections", "num_warps", "registers", "rows", "spec", "tables",
-        "turn", "who",
+        "_columns", "_cta_idx", "_in_stage", "_panels", "_places", "_tokens", "cta_rank", "has_arrived", "is_of_cta",
+        "known", "num_ctas", "num_sections", "num_warps", "registers", "rows", "spec", "tables", "turn", "who",
     )  # fmt: skip
 
     def __init__(
@@ -76,9 +77,6 @@ class RoleRows:
         """Whether the role has arrived at the cluster barrier, and not waited since."""
         self.num_sections = 0
         """Number of open sections."""
-        self._place_of_role = tables.launch.roles.index(spec)
-        self._stored: dict[int, tuple[tuple[int, int] | None, int]] = {}
-        """Tile and part of the last store, by tensor."""
         self._panels = panels
         self._columns = panels.turns[0]
         self._tokens: dict[Token, int] = {}
@@ -161,11 +159,11 @@ class RoleRows:
         A role that has stored to another tile of the tensor in between stores the first part again. Roles store different
         parts.
         """
-        last, part = self._stored.get(tensor, (None, 0))
-        tile = column, step
+        key, tile = (self.spec.name, tensor), (column, step)
+        last, part = self._panels.stored.get(key, (None, 0))
         part = part + 1 if last == tile else 0
-        self._stored[tensor] = tile, part
-        return float(self._place_of_role << 32 | part)
+        self._panels.stored[key] = tile, part
+        return float(self.tables.role_places[self.spec.name] << 32 | part)
 
     def neighbours(self, op: ops.TmaLoad | ops.CpAsync) -> tuple[tuple[int, int], ...]:
         """Column and step of each tile that L2 promotion fetches in addition."""

@@ -27,11 +27,11 @@ import numpy as np
 from gpusim.errors import LaunchError
 from gpusim.program.costs import Known, Rows
 from gpusim.program.encode import ENCODERS
-from gpusim.program.op_arguments import check_arguments, key_of
 from gpusim.program.refusals import named, not_integer
 from gpusim.program.role_rows import Panels, RoleRows
 from gpusim.program.tables import Tables
 from gpusim.workload.launch import Launch
+from gpusim.workload.op_arguments import check_arguments, key_of
 from gpusim.workload.ops import Op
 from gpusim.workload.token import Token
 
@@ -102,7 +102,7 @@ class RoleTrace(RoleRows):
             raise LaunchError(
                 f"{self.tables.launch.kernel}: role {self.spec.name!r} yields {op!r}, wants an op of the vocabulary"
             )
-        key, checked = key_of(type(op))(op), self.tables.checked_ops
+        key, checked = key_of(type(op))(op), self.tables.checked_ops  # type: ignore[arg-type]  # a class has a hash
         try:
             is_new = (type(op), key) not in checked
         except TypeError:  # an argument that cannot be hashed

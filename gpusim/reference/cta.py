@@ -214,6 +214,8 @@ class Cta:
             name: ThreadBarrier(env, name, num, latency) for name, num in (*named, ("__syncthreads", launch.num_threads))
         })  # fmt: skip
         self.roles: list[Role] = []
+        self.stored: dict[tuple[str, str], tuple[tuple[Any, int] | None, int]] = {}
+        """Tile, with the index of the work tile, and part of the last store, by role and tensor."""
         self.num_free_registers, self.waits_for_registers = 0, list[tuple[int, Fact]]()
         """Free registers of the CTA's pool; and the waiting requests in order."""
         self.ended = Fact(env)
@@ -266,8 +268,6 @@ class Role:
         self.blocked_on: Callable[[], str] = str
         self.blocked_since = 0.0
         """Cycle since which the role waits for ``blocked_on``."""
-        self.stored: dict[str, tuple[tuple[Any, int] | None, int]] = {}
-        """Tile, with the index of the work tile, and part of the last store, by tensor."""
         self.last_store: Fact | None = None
         """Last store to global memory: known when it is in L2."""
         self.stored_at = self.delivered_at = self.fenced_at = 0.0
@@ -367,10 +367,10 @@ class Role:
 
     def store_request(self, op: Any, num_bytes: float) -> Request:
         """Memory request of a store. Stores in a row to one tile store different parts of it, and so do roles."""
-        request, tile = self.request(op, num_bytes), (op.tile, self.wave)
-        last, part = self.stored.get(op.tensor, (None, 0))
+        request, tile, key = self.request(op, num_bytes), (op.tile, self.wave), (self.spec.name, op.tensor)
+        last, part = self.cta.stored.get(key, (None, 0))
         part = part + 1 if last == tile else 0
-        self.stored[op.tensor], request.part = (tile, part), (self.spec.name, part)
+        self.cta.stored[key], request.part = (tile, part), (self.spec.name, part)
         return request
 
     def part(self, name: str) -> Any:

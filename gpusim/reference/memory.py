@@ -110,7 +110,7 @@ class Planned(DirtyLines):
         tiles, l2 = np.arange(launch.num_tiles, dtype=np.int64), gpu.l2_partitions
         footprints = []
         for item in launch.footprints:
-            if item.table_bytes or item.block_bytes or item.num_passes > 1:
+            if item.table_bytes or item.block_bytes:
                 raise LaunchError(f"{launch.kernel}: rows at random, single sectors, later walks are beyond the core")
             footprints.append(FootprintRow(
                 tensor=item.tensor, is_write=item.access == "write", panel_of_tile=item.panel_of(tiles),

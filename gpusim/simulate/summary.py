@@ -91,14 +91,14 @@ def ideals_of(ran: Ran) -> tuple[str, ...]:
 
 def _remarks_on_footprints(ran: Ran) -> list[str]:
     """Remarks on L2 hits that do not follow from footprints."""
-    if not ran.plan.traffic:
-        is_taken = "without a traffic plan each line is taken to be in L2 when it is first read (--l2 warm)"
-        return [is_taken] if ran.plan.is_warm else []
     found = []
-    walked = [item.tensor for item in ran.launch.footprints if item.num_passes > 1]
-    if walked:
-        found.append(f"CTAs that run at once are taken to walk {', '.join(walked)} in step, as hints and tables need a plan")
-    if ran.counted.l2.unplanned_miss_bytes > ran.gpu.l2_partitions.partition_bytes:
+    if not ran.plan.traffic:
+        if ran.plan.is_warm:
+            found.append("without a traffic plan each line is taken to be in L2 when it is first read (--l2 warm)")
+        unheard = [item.tensor for item in ran.launch.footprints if item.cache_hint != "evict_normal" or item.table_bytes]
+        if unheard:
+            found.append(f"with repeated walks, cache hints and rows at random of {', '.join(unheard)} have no effect")
+    elif ran.counted.l2.unplanned_miss_bytes > ran.gpu.l2_partitions.partition_bytes:
         found.append(
             "tensors without footprints take more than L2 holds: each of their tiles is taken to be read from memory once"
         )

@@ -146,7 +146,8 @@ class Footprint:
     num_steps: int = 1
     num_passes: int = 1
     """Number of times that a tile walks through its panel: a softmax reads its row more than once. Later walks name the
-    same slices. If L1 no longer holds them, they hit in L2 as far as other tiles have not evicted them meanwhile."""
+    same slices. If L1 no longer holds them, they hit in L2 as far as other tiles have not evicted them meanwhile.
+    Cache hints have no effect in such a launch, and rows of a table come from memory."""
     cache_hint: CacheHint = "evict_normal"
     """L2 eviction priority of all accesses to the tensor. A persisting access-policy window acts like ``evict_last``."""
     table_bytes: int = 0
@@ -212,12 +213,9 @@ class Launch:
         """Whether L2 hits follow from the order of tiles. Otherwise they are found during the run, from the lines used last.
 
         A plan has all tiles of a wave in step. It says nothing about several walks over a panel, whose distance in time
-        decides. Only a plan knows cache hints and rows at random.
+        decides.
         """
-        needs_plan = self.set_aside_bytes or any(
-            item.cache_hint != "evict_normal" or item.table_bytes or item.block_bytes for item in self.footprints
-        )
-        return bool(self.footprints) and bool(needs_plan or all(item.num_passes == 1 for item in self.footprints))
+        return bool(self.footprints) and all(item.num_passes == 1 for item in self.footprints)
 
     @property
     def num_threads(self) -> int:

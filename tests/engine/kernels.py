@@ -583,7 +583,7 @@ def hinted(num_ctas: int) -> Launch:
             cache_hint="evict_last",
         ),
         Footprint(
-            tensor="again", access="read", panel_of=itself, panel_bytes=bytes_of(16384), num_steps=2, num_passes=2
+            tensor="again", access="read", panel_of=itself, panel_bytes=bytes_of(16384), num_steps=2
         ),
         Footprint(
             tensor="table", access="read", panel_of=itself, panel_bytes=bytes_of(8192), num_steps=2, table_bytes=1 << 22
