@@ -63,7 +63,14 @@ TileState* L2::look_up(const MemoryRequest& request, uint32_t partition) {
   }
   Loss loss;
   bool is_missing = residency_.loss(request, tile->wave, partition, &loss);
+  double evicted = residency_.take_evicted();
+  if (evicted != 0.0) {
+    counters.l2.unplanned_write_back_bytes += evicted;
+    write_back(evicted, request.tensor, nullptr);
+  }
   if (!is_missing || tile->is_filling) return tile;
+  if (!residency_.is_planned(request.tensor))
+    counters.l2.unplanned_crossing_miss_bytes += loss.memory[1 - partition] * request.num_bytes;
   tile->wave = request.wave;
   tile->has_loss = true;
   tile->loss = loss;
@@ -190,6 +197,7 @@ double L2::reach(const MemoryRequest& request, TileState* tile, uint32_t partiti
     crossing = share * request.num_bytes / chance;
     latency = far;
   }
+  if (!residency_.is_planned(request.tensor)) counters.l2.unplanned_crossing_bytes += crossing;
   if (tile->is_filling) {  // what comes from memory crosses when it has come
     tile->crossings.push(FillCrossing{partition, crossing, request.num_warps});
     return latency;
@@ -285,14 +293,25 @@ Completion* L2::store(const MemoryRequest& request, Completion* done, double num
   (kind == StoreKind::ST     ? counters.l2.write_sectors
    : kind == StoreKind::ATOM ? counters.l2.atom_sectors
                              : counters.l2.red_sectors) += num_sectors;
-  double leaving = num_distinct_bytes * residency_.written_back_fraction(request.tensor, request.wave);
-  if (leaving == 0.0) return done;
+  double leaving;
+  if (residency_.is_planned(request.tensor)) {
+    leaving = num_distinct_bytes * residency_.written_back_fraction(request.tensor, request.wave);
+  } else {
+    uint32_t partition = uint32_t(input.sms[request.sm].partition);
+    leaving = residency_.stored(request, partition, num_distinct_bytes);
+    counters.l2.unplanned_write_back_bytes += leaving;
+  }
+  return leaving != 0.0 ? write_back(leaving, request.tensor, done) : done;
+}
+
+// Sends dirty lines to memory. A store (`done`) that finds the queue full waits for them.
+Completion* L2::write_back(double leaving, uint32_t tensor, Completion* done) {
   backlog_bytes_ += leaving;
   bool is_full = backlog_bytes_ > input.l2->write_back_queue_bytes;
   WriteBack* write = writes_.make();
   write->num_bytes = leaving;
-  write->moved_bytes = hbm.write_back(leaving, write, input.tensors[request.tensor].piece_bytes);
-  if (!is_full) return done;
+  write->moved_bytes = hbm.write_back(leaving, write, input.tensors[tensor].piece_bytes);
+  if (!is_full || done == nullptr) return done;
   AsyncGroup* both = AsyncGroup::make(nullptr);
   both->on_complete.push(done);
   write->both = both->add();

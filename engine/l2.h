@@ -131,6 +131,7 @@ class L2 {
   friend class WriteBack;
 
   void fill(const MemoryRequest& request, TileState* tile, double share);
+  Completion* write_back(double leaving, uint32_t tensor, Completion* done);
   FillWaits waits_of(double num_rows, double num_bytes, bool are_apart, bool is_many, double place,
                      double part_bytes) const;
 

@@ -25,6 +25,8 @@ AsyncGroup* send_store(Role* role, const Op& op, double num_packet_bytes, double
   role->stored_out_at = passes_at(role, role->t);  // it stands in line until then
   if (OpKind(op.kind) == OpKind::GLOBAL_STORE) machine.run.has_stored = true;
   MemoryRequest request = role->request(op, access.num_sectors * SECTOR_BYTES * share, issued_at);
+  request.part = op.number;
+  request.part_bytes = access.num_bytes;
   double packet_bytes =
       larger(num_packet_bytes, access.num_sectors * SECTOR_BYTES) / larger(access.num_lines, 1.0);
   StoreInFlight* arrival = next_arrival(role);
@@ -192,6 +194,8 @@ bool global_atomic(Role* role, const Op& op) {
   Passage passage = sm_of(role).l1.accept(access.num_requests, access.num_lines, 0.0, role->t, 0.0);
   role->spend(WarpState::LSU, larger(role->t, passage.end - input.l1->queue_cycles));
   MemoryRequest request = role->request(op, access.num_sectors * SECTOR_BYTES, role->t);
+  request.part = op.number;
+  request.part_bytes = access.num_bytes;
   crossbar.write(request, machine.flights.stores.make(nullptr), next_arrival(role), access.num_bytes,
                  StoreKind::ATOM);
   Token* token = Token::make(true);

@@ -68,6 +68,8 @@ void tma_store(Role* role, const Op& op) {
   machine.run.has_stored = true;
   BulkGroups mine{groups.read->add(), groups.whole->add()};
   TmaTransfer copy(role->request(op, cost.num_bytes, at));
+  copy.request.part = op.number;
+  copy.request.part_bytes = cost.num_bytes;
   copy.store = &cost;
   copy.left = machine.flights.bulk_stores.make(mine, role->cta, stage);
   StoreInFlight* arrival = machine.flights.stores.make(nullptr);

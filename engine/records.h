@@ -292,7 +292,6 @@ struct TensorRecord {
   int64_t times_fetched_begin;
   int64_t num_times_fetched;
   int64_t first_walk;
-  int64_t num_walks;
   int64_t has_own_panels;
 };
 
@@ -452,6 +451,7 @@ struct LaunchConstants {
   double max_events;
   double keeps_trace;
   double partition_bytes;
+  double dirty_bytes;
   double compute_capability;
   double num_stages;
 };
@@ -664,6 +664,9 @@ struct L2Counters {
   double atom_sectors;
   double red_sectors;
   double unplanned_miss_bytes;
+  double unplanned_write_back_bytes;
+  double unplanned_crossing_bytes;
+  double unplanned_crossing_miss_bytes;
   double miss_sectors;
   double promoted_sectors;
 };

@@ -29,6 +29,9 @@ struct MemoryRequest : TileRequest {
   // what of them may.
   FetchRecord fetched = {1.0, 1.0, 1.0, 0.0, 1.0, 0.0, 0.0};
   int32_t num_warps = 1;           // warps that each wait for a part of it alone
+  // Of a store: which part of its tile its op stores, and how many bytes that has.
+  double part = 0.0;
+  double part_bytes = 0.0;
   double new_fraction = 1.0;       // of its rows those that begin a block of memory that L2 takes as a whole
   double num_part_requests = 0.0;  // instructions that ask for parts of lines each
   double batch_scale = 1.0;        // bytes that are waited for together, over these

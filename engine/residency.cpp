@@ -31,7 +31,7 @@ double Residency::written_back_fraction(uint32_t tensor, int32_t wave) const {
 
 bool Residency::planned_loss(const MemoryRequest& request, int32_t last_wave, Loss* loss) {
   const TensorRecord& tensor = input.tensors[request.tensor];
-  if (last_wave >= request.wave) return tensor.num_walks > 1 && loss_again(request, loss);
+  if (last_wave >= request.wave) return false;
   if (!tensor.is_planned) {  // not in the plan (a bias vector): read once from memory
     if (last_wave >= 0) return false;
     for (uint32_t home = 0; home < num_partitions_; home++) {
@@ -42,20 +42,6 @@ bool Residency::planned_loss(const MemoryRequest& request, int32_t last_wave, Lo
   }
   const WalkRecord& walk = input.walks[uint32_t(tensor.first_walk)];
   return find(walk, request.tile.panel(), request.wave, last_wave < 0, loss);
-}
-
-// A second or later walk over its panel, within a wave.
-bool Residency::loss_again(const MemoryRequest& request, Loss* loss) {
-  const TensorRecord& tensor = input.tensors[request.tensor];
-  uint32_t* walked = num_walks_.get(request.tile);
-  if (walked == nullptr) {
-    walked = walks_pool_.make();
-    num_walks_.put(request.tile, walked);
-  }
-  if (*walked + 1 >= uint32_t(tensor.num_walks)) return false;
-  ++*walked;
-  const WalkRecord& walk = input.walks[uint32_t(tensor.first_walk) + *walked];
-  return find(walk, request.tile.panel(), request.wave, false, loss);
 }
 
 // What is missing of a panel in a wave; `is_first`: waves before that nobody ran would have fetched it.
@@ -90,11 +76,7 @@ bool Residency::find(const WalkRecord& walk, int32_t panel, int32_t wave, bool i
 // ---------------------------------------------------------------------- found while it runs
 
 bool Residency::kept_loss(const MemoryRequest& request, uint32_t partition, Loss* loss) {
-  KeptTile* tile = tiles_.get(request.tile);
-  if (tile == nullptr) {
-    tile = tile_pool_.make();
-    tiles_.put(request.tile, tile);
-  }
+  KeptTile* tile = kept_tile(request.tile);
   double share = 1.0 / num_partitions_;
   PartitionLines* lines = tile->partitions;
   bool is_known = lines[0].is_held || lines[1].is_held || lines[0].was_evicted || lines[1].was_evicted;
@@ -133,7 +115,74 @@ void Residency::touch(PartitionLines* lines, Kept& kept, double num_bytes, bool 
     gone->is_copied = false;
     gone->was_evicted = true;
     kept.num_bytes -= gone->held_bytes;
+    evicted_bytes_ += clean(gone->tile);
   }
+}
+
+Residency::KeptTile* Residency::kept_tile(TileKey key) {
+  KeptTile* tile = tiles_.get(key);
+  if (tile == nullptr) {
+    tile = tile_pool_.make();
+    for (PartitionLines& lines : tile->partitions) lines.tile = tile;
+    tiles_.put(key, tile);
+  }
+  return tile;
+}
+
+// ---------------------------------------------------------------------- stores without footprints
+
+double Residency::stored(const MemoryRequest& request, uint32_t partition, double num_bytes) {
+  KeptTile* tile = kept_tile(request.tile);
+  dirty_bytes_ += make_dirty(tile, request, num_bytes);
+  double stored_bytes = larger(tile->dirty_bytes, request.part_bytes);
+  double share = 1.0 / num_partitions_;
+  for (uint32_t each = 0; each < num_partitions_ && input.launch->has_traffic_plan == 0.0; each++) {
+    PartitionLines* lines = &tile->partitions[each];
+    bool is_home = each != partition;
+    double held = lines->is_held ? lines->held_bytes : 0.0;
+    touch(lines, kept_[each], larger(held, is_home ? stored_bytes * share : stored_bytes), is_home);
+  }
+  double leaving = 0.0;
+  while (dirty_bytes_ > input.launch->dirty_bytes && dirty_.oldest() != nullptr)
+    leaving += clean(dirty_.oldest());
+  return leaving + take_evicted();
+}
+
+// Marks a part, and returns how many bytes of it were clean.
+double Residency::make_dirty(KeptTile* tile, const MemoryRequest& request, double num_bytes) {
+  if (num_bytes <= 0.0) return 0.0;
+  Vector<DirtyPart>& parts = tile->parts;
+  uint32_t place = parts.size();
+  while (place > 0 && parts[place - 1].part > request.part) place--;
+  if (place == 0 || parts[place - 1].part != request.part) {
+    parts.push(DirtyPart{request.part, 0.0});
+    for (uint32_t at = parts.size() - 1; at > place; at--) parts[at] = parts[at - 1];
+    parts[place] = DirtyPart{request.part, 0.0};
+    place++;
+  }
+  DirtyPart& part = parts[place - 1];
+  double added = smaller(num_bytes, larger(0.0, request.part_bytes - part.num_bytes));
+  part.num_bytes += added;
+  if (tile->dirty_bytes != 0.0) dirty_.remove(tile);
+  tile->dirty_bytes += added;
+  if (tile->dirty_bytes != 0.0) dirty_.append(tile);
+  return added;
+}
+
+double Residency::clean(KeptTile* tile) {
+  double leaving = tile->dirty_bytes;
+  if (leaving == 0.0) return 0.0;
+  dirty_.remove(tile);
+  dirty_bytes_ = larger(0.0, dirty_bytes_ - leaving);
+  tile->dirty_bytes = 0.0;
+  tile->parts.clear();
+  return leaving;
+}
+
+double Residency::take_evicted() {
+  double evicted = evicted_bytes_;
+  evicted_bytes_ = 0.0;
+  return evicted;
 }
 
 }  // namespace gpusim

@@ -22,7 +22,7 @@ from typing import Any
 
 from gpusim.evidence.cases.case import load_case
 from gpusim.evidence.gate.tolerances import HELD_OUT_NAMES
-from gpusim.evidence.validate.expected_error import TELLING
+from gpusim.evidence.validate.expected_error import ranges_of, telling_options
 from gpusim.evidence.validate.judge import quantile
 from gpusim.evidence.validate.judged_rows import read_judged
 from gpusim.kernel_models import KERNEL_MODELS
@@ -35,7 +35,7 @@ CYCLES = "sm__cycles_elapsed.max"
 HEAD = """\
 # How far off predictions were of nine in ten rows of a whole kernel that nothing was fitted to (P90, percent; hit rates in
 # points): of each kernel model, which `gpusim check` takes as tolerances, and of each family of rows, which predictions
-# are expected to keep. `rows`: least and most of the options of a family's rows (of words all that they have), outside of
+# are expected to keep. `rows`: least and most of all options of a family's rows (of words all that they have), outside of
 # which nothing is expected. Written anew by `python scripts/held_out.py validation/judged/GPU.csv`."""
 
 
@@ -49,26 +49,13 @@ def read(path: Path) -> tuple[str, Sequence[Any]]:
 
 
 def options_of(kernel: str, config: dict[str, str], gpu: str) -> dict[str, Any]:
-    """What a row's config says to the model: its required options and those that tell what it is like."""
+    """All options of a row's kernel, but for what its compiler made of it."""
     case, spec, kind = load_case(kernel), load_gpu(gpu), KERNEL_MODELS[MODELS.get(kernel, kernel)].params
     resolved = case.model_options(config, spec)
     if kernel == "tile_gemm":  # a framework's: what it launched says the rest
         told = sys.modules[case.launch.__module__].options(config, {}, spec)
         resolved = kind.model_validate(told).resolved(spec).as_options()
-    names = [item.alias or name for name, item in kind.model_fields.items() if item.is_required() or name in TELLING]
-    return {name: resolved[name] for name in names if resolved.get(name) is not None}
-
-
-def ranges(found: Sequence[dict[str, Any]]) -> list[str]:
-    """Lines of a table: of numbers the least and the most, else all values."""
-    lines = []
-    for name in dict.fromkeys(name for one in found for name in one):
-        values = [one[name] for one in found if name in one]
-        if all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
-            lines.append(f"{name} = [{min(values)}, {max(values)}]")
-        else:
-            lines.append(f"{name} = [{', '.join(json.dumps(value) for value in sorted(set(values), key=str))}]")
-    return lines
+    return telling_options(kind, resolved)
 
 
 def main(paths: list[str]) -> None:
@@ -93,9 +80,9 @@ def main(paths: list[str]) -> None:
             print(f'\n[{gpu}."{model}"]' if " " in model else f"\n[{gpu}.{model}]")
             for name, found in sorted(of_model.items()):
                 print(f'"{name}" = {math.ceil(10.0 * quantile(found, 0.9)) / 10.0}')  # up, so that it holds nine in ten
-            if lines := ranges(list(told[gpu].get(model, {}).values())):
+            if found_ranges := ranges_of(list(told[gpu].get(model, {}).values())):
                 print(f'\n[{gpu}."{model}".rows]' if " " in model else f"\n[{gpu}.{model}.rows]")
-                print("\n".join(lines))
+                print("\n".join(f"{name} = {json.dumps(known)}" for name, known in found_ranges.items()))
 
 
 if __name__ == "__main__":

@@ -49,6 +49,8 @@ class DeviceSpec:
     """SMs of the first GPC in TPCs that run no cluster larger than two CTAs (memory_bandwidth)."""
     gpc_l2_partition: tuple[int, ...]
     """L2 partition of each GPC, GPCs with fewer SMs first (line_sharing)."""
+    smem_carveout_bytes: tuple[int, ...] = ()
+    """Sizes that the shared memory of an SM can have, in ascending order; L1 has the rest. Empty: any size (vendor)."""
 
 
 class Floorplan:

@@ -13,7 +13,7 @@ from gpusim.errors import LaunchError
 from gpusim.program.costs import AsyncCopyRow, StoreRow, TmaLoadRow
 from gpusim.program.programs import NONE
 from gpusim.program.records import OpKind, StoreKind
-from gpusim.program.refusals import check_tma_load, issued
+from gpusim.program.refusals import check_tma_load
 from gpusim.program.role_rows import PACK, RoleRows
 from gpusim.workload import ops
 from gpusim.workload.token import Token
@@ -43,7 +43,7 @@ def global_store(role: RoleRows, op: ops.GlobalStore) -> None:
     """Encode a store from registers to global memory."""
     cost = _store(role, op, StoreKind.ST)
     tensor, column, step = role.place(op.tensor, op.tile)
-    role.add(PACK(OpKind.GLOBAL_STORE, 0, column, cost, step, NONE, NONE, tensor, 0.0))
+    role.add(PACK(OpKind.GLOBAL_STORE, 0, column, cost, step, NONE, NONE, tensor, role.part(tensor, column, step)))
 
 
 def global_atomic(role: RoleRows, op: ops.GlobalAtomic) -> Token | None:
@@ -51,9 +51,9 @@ def global_atomic(role: RoleRows, op: ops.GlobalAtomic) -> Token | None:
     cost = _store(role, op, StoreKind.ATOM if op.returns else StoreKind.RED)
     tensor, column, step = role.place(op.tensor, op.tile)
     if not op.returns:
-        role.add(PACK(OpKind.GLOBAL_ATOMIC, 0, column, cost, step, NONE, NONE, tensor, 0.0))
+        role.add(PACK(OpKind.GLOBAL_ATOMIC, 0, column, cost, step, NONE, NONE, tensor, role.part(tensor, column, step)))
         return None
-    row = PACK(OpKind.GLOBAL_ATOMIC, 1, column, cost, step, 0, NONE, tensor, 0.0)
+    row = PACK(OpKind.GLOBAL_ATOMIC, 1, column, cost, step, 0, NONE, tensor, role.part(tensor, column, step))
     return role.give(row, in_stage=True)
 
 
@@ -70,8 +70,6 @@ def _fetches(role: RoleRows, op: ops.TmaLoad | ops.CpAsync) -> int:
 def cp_async(role: RoleRows, op: ops.CpAsync) -> None:
     """Encode a cp.async copy into a stage. It belongs to the group that is committed next."""
     tables, access = role.tables, role.access(op.access)
-    if op.num_between < 0:
-        raise issued(op.num_between * op.access.num_requests / role.num_warps)
     stage, fetches = role.stage(op.buffer, op.stage), _fetches(role, op)
     tensor, column, step = role.place(op.tensor, op.tile)
     neighbours = role.neighbours(op) if op.promoted_tiles else ()
@@ -107,7 +105,7 @@ def tma_store(role: RoleRows, op: ops.TmaStore) -> None:
     stage = role.stage(op.buffer, op.stage) if op.buffer else NONE
     cost = role.tables.costs.tma_stores.number(OF_TMA_STORE(op), op)
     tensor, column, step = role.place(op.tensor, op.tile)
-    role.add(PACK(OpKind.TMA_STORE, 0, column, cost, step, stage, NONE, tensor, 0.0))
+    role.add(PACK(OpKind.TMA_STORE, 0, column, cost, step, stage, NONE, tensor, role.part(tensor, column, step)))
 
 
 def tensor_maps(role: RoleRows, op: ops.PrefetchTensormap | ops.FenceProxyTensormap) -> None:

@@ -66,15 +66,16 @@ stages and all mbarriers of a CTA, -1 for none. The meaning of the other fields,
   ============================  =====================================================================================
   GLOBAL_LOAD                   cost: row of ``accesses``; panel, step: its tile; extra: tensor; stage: token slot;
                                 flags 1: allocates in L1
-  GLOBAL_STORE                  cost: row of ``stores``; panel, step; extra: tensor
-  GLOBAL_ATOMIC                 cost: row of ``stores``; panel, step; extra: tensor; flags 1: returns; stage: token slot
+  GLOBAL_STORE                  cost: row of ``stores``; panel, step; extra: tensor; number: part of the tile
+  GLOBAL_ATOMIC                 as GLOBAL_STORE; flags 1: returns; stage: token slot
   USE                           stage: token slot
   CP_ASYNC                      cost: row of ``async_copies``; panel, step; extra: tensor; stage; flags 1: allocates in L1
   CP_ASYNC_COMMIT_GROUP         flags 1: is held
   CP_ASYNC_WAIT_GROUP           extra: groups that may be in flight
   CP_ASYNC_MBARRIER_ARRIVE      barrier
   TMA_LOAD                      cost: row of ``tma_loads``; panel, step; extra: tensor; stage; barrier
-  TMA_STORE                     cost: row of ``tma_stores``; panel, step; extra: tensor; stage (-1: none declared)
+  TMA_STORE                     cost: row of ``tma_stores``; panel, step; extra: tensor; stage (-1: none declared);
+                                number: as GLOBAL_STORE
   BULK_COMMIT_GROUP
   BULK_WAIT_GROUP               extra: groups that may be in flight; flags 1: read only
   PREFETCH_TENSORMAP            cost, extra: begin and number of its tensors in ``lists``
@@ -153,7 +154,7 @@ TABLES: Mapping[str, np.dtype[np.void]] = {
     "tensors": _record(
         is_planned="i8", has_map="i8", fetch_scale="f8", piece_bytes="f8", are_pieces_anywhere="i8",
         written_back_begin="i8", num_written_back="i8", times_fetched_begin="i8", num_times_fetched="i8",
-        first_walk="i8", num_walks="i8", has_own_panels="i8",
+        first_walk="i8", has_own_panels="i8",
     ),
     "walks": _record(num_panels="i8", groups_begin="i8", rows_begin="i8", num_groups="i8"),
     "loss_rows": _record(wave="i8", memory_0="f8", memory_1="f8", crossing_0="f8", crossing_1="f8"),
@@ -199,7 +200,7 @@ CONSTANTS: Mapping[str, Sequence[str]] = {
         "num_ctas", "num_sms", "num_at_once", "cluster_size", "ctas_per_sm", "num_threads", "registers_per_thread",
         "smem_bytes", "num_panels", "cluster_barrier_cycles", "has_traffic_plan", "is_warm", "is_flushed",
         "code_latency_cycles", "num_code_names", "num_cold_code_names", "max_events", "keeps_trace", "partition_bytes",
-        "compute_capability", "num_stages",
+        "dirty_bytes", "compute_capability", "num_stages",
     ),
     "ideals": tuple(ideal.name.lower() for ideal in Ideal),
     "dispatcher": _names("""launch_cycles dispatch_cycles_per_cta round_cycles cta_start_cycles cold_start_cycles

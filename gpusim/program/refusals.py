@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from gpusim.errors import HazardError, LaunchError, nearest
 from gpusim.workload import ops
+from gpusim.workload.op_arguments import wrong_call
 
 
 def place_of(kind: str, name: str, stage: int, declared: Mapping[str, Sequence[int]]) -> int:
@@ -49,6 +50,7 @@ def named(role: str, who: str) -> Iterator[None]:
 
     Raises:
         HazardError, LaunchError: the refusal, with the name.
+        KernelError: an op that is created with too few or unknown arguments.
     """
     try:
         yield
@@ -58,6 +60,8 @@ def named(role: str, who: str) -> Iterator[None]:
         kernel = who.partition(":")[0]
         raise type(error)(f"{who}: {str(error).removeprefix(f'{kernel}: ')}") from None
     except TypeError as error:
+        if (wrong := wrong_call(who, error)) is not None:
+            raise wrong from None
         if "numpy" not in str(error):
             raise
         raise LaunchError(f"{who}: {error}: an op's numbers are Python's own, int(...) or float(...)") from error

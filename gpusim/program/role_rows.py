@@ -34,7 +34,7 @@ USE = PACK(OpKind.USE, 0, 0, 0, 0, 0, -1, 0, 0.0)
 class Panels:
     """Panels that the roles of one CTA name, one column each."""
 
-    __slots__ = ("columns", "counts", "panels", "turns")
+    __slots__ = ("columns", "counts", "panels", "stored", "turns")
 
     def __init__(self) -> None:
         self.columns: list[int] = []
@@ -45,6 +45,8 @@ class Panels:
         """Columns of each turn."""
         self.counts: dict[tuple[int, int], int] = {}
         """Number of panels by tensor and turn."""
+        self.stored: dict[tuple[str, int], tuple[tuple[int, int] | None, int]] = {}
+        """Tile and part of the last store, by role and tensor."""
 
 
 class RoleRows:
@@ -150,6 +152,18 @@ class RoleRows:
         panels.panels.append(panel)
         self._columns[tensor, panel] = column
         return column
+
+    def part(self, tensor: int, column: int, step: int) -> float:
+        """Number of the part of a tile that a store stores: stores in a row to one tile store different parts of it.
+
+        A role that has stored to another tile of the tensor in between stores the first part again. Roles store different
+        parts.
+        """
+        key, tile = (self.spec.name, tensor), (column, step)
+        last, part = self._panels.stored.get(key, (None, 0))
+        part = part + 1 if last == tile else 0
+        self._panels.stored[key] = tile, part
+        return float(self.tables.role_places[self.spec.name] << 32 | part)
 
     def neighbours(self, op: ops.TmaLoad | ops.CpAsync) -> tuple[tuple[int, int], ...]:
         """Column and step of each tile that L2 promotion fetches in addition."""

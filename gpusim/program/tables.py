@@ -31,6 +31,7 @@ class Tables:
         self.barriers, self.barrier_names = _flat((item.name, item.num_stages) for item in launch.mbarriers)
         self.stage_bytes = {item.name: item.stage_bytes for item in launch.buffers}
         self.named_barriers = {item.name: idx for idx, item in enumerate(launch.named_barriers)}
+        self.role_places = {role.name: place for place, role in enumerate(launch.roles)}
         self.tensors: dict[str, int] = {}
         for footprint in launch.footprints:
             self.tensor(footprint.tensor)
@@ -44,6 +45,8 @@ class Tables:
         self._lists: dict[tuple[int, ...], int] = {}
         self._neighbours: dict[tuple[tuple[int, int], ...], int] = {}
         self._interned: dict[Hashable, int] = {}
+        self.checked_ops: set[tuple[type, Hashable]] = set()
+        """Arguments of ops that were checked, as :func:`gpusim.workload.op_arguments.key_of` returns them."""
 
     def tensor(self, name: str) -> int:
         """Index of a tensor."""

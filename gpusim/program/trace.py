@@ -31,6 +31,7 @@ from gpusim.program.refusals import named, not_integer
 from gpusim.program.role_rows import Panels, RoleRows
 from gpusim.program.tables import Tables
 from gpusim.workload.launch import Launch
+from gpusim.workload.op_arguments import check_arguments, key_of
 from gpusim.workload.ops import Op
 from gpusim.workload.token import Token
 
@@ -101,18 +102,30 @@ class RoleTrace(RoleRows):
             raise LaunchError(
                 f"{self.tables.launch.kernel}: role {self.spec.name!r} yields {op!r}, wants an op of the vocabulary"
             )
+        key, checked = key_of(type(op))(op), self.tables.checked_ops  # type: ignore[arg-type]  # a class has a hash
         try:
-            return encode(self, op)
-        except (StructError, TypeError) as error:
+            is_new = (type(op), key) not in checked
+        except TypeError:  # an argument that cannot be hashed
+            is_new = True
+        try:
+            token = encode(self, op)
+        except (StructError, TypeError, AttributeError, ValueError) as error:
+            check_arguments(self.who, op)
+            if not isinstance(error, StructError | TypeError):
+                raise
             plain = with_plain_numbers(op)
             if plain is None:
                 if isinstance(error, TypeError):
                     raise
                 raise not_integer(self.who, op) from None
-        try:
-            return encode(self, plain)
-        except StructError:
-            raise not_integer(self.who, op) from None
+            try:
+                return encode(self, plain)
+            except StructError:
+                raise not_integer(self.who, op) from None
+        if is_new:
+            check_arguments(self.who, op)
+            checked.add((type(op), key))
+        return token
 
 
 def with_plain_numbers(op: Op) -> Op | None:

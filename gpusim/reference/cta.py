@@ -214,6 +214,8 @@ class Cta:
             name: ThreadBarrier(env, name, num, latency) for name, num in (*named, ("__syncthreads", launch.num_threads))
         })  # fmt: skip
         self.roles: list[Role] = []
+        self.stored: dict[tuple[str, str], tuple[tuple[Any, int] | None, int]] = {}
+        """Tile, with the index of the work tile, and part of the last store, by role and tensor."""
         self.num_free_registers, self.waits_for_registers = 0, list[tuple[int, Fact]]()
         """Free registers of the CTA's pool; and the waiting requests in order."""
         self.ended = Fact(env)
@@ -362,6 +364,14 @@ class Role:
         """Memory request of an op, issued at the cursor, or at a cycle that is not past."""
         issued_at, promoted_tiles = self.t if at is None else max(at, self.env.now), getattr(op, "promoted_tiles", ())
         return Request(self.sm.idx, op.tensor, op.tile, num_bytes, self.wave, issued_at, promoted_tiles)
+
+    def store_request(self, op: Any, num_bytes: float) -> Request:
+        """Memory request of a store. Stores in a row to one tile store different parts of it, and so do roles."""
+        request, tile, key = self.request(op, num_bytes), (op.tile, self.wave), (self.spec.name, op.tensor)
+        last, part = self.cta.stored.get(key, (None, 0))
+        part = part + 1 if last == tile else 0
+        self.cta.stored[key], request.part = (tile, part), (self.spec.name, part)
+        return request
 
     def part(self, name: str) -> Any:
         """Spec of a part that not all GPUs have. Raises LaunchError: the GPU lacks it."""

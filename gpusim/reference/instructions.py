@@ -407,7 +407,7 @@ def global_store(role: Role, op: ops.GlobalStore | ops.GlobalAtomic) -> Wait:
 
 def send(role: Role, op: ops.GlobalStore | ops.GlobalAtomic, kind: str) -> Fact:
     """Send a store to L2. The returned fact counts when it is there."""
-    request = role.request(op, bytes_of(op.access))
+    request = role.store_request(op, bytes_of(op.access))
     _, role.last_store = role.kernel.watch(role.kernel.memory.store(request, op.access.num_bytes, kind))
     return role.last_store
 
@@ -549,7 +549,7 @@ def tma_store(role: Role, op: ops.TmaStore) -> None:
     role.bulk.append(stored)
     rest = op.num_bytes / op.num_rows % SECTOR_BYTES
     masks = op.num_rows * (2 * SECTOR_BYTES - rest) if rest else 0.0  # a partly stored sector takes the time of two
-    request, kind = role.request(op, op.num_bytes), "red" if op.reduce else "write"
+    request, kind = role.store_request(op, op.num_bytes), "red" if op.reduce else "write"
     request.issued_at = at
     left, _ = role.kernel.watch(role.kernel.memory.store(request, op.num_bytes, kind, masks))
     left.then(lambda cycle: stored.tell(cycle + spec.store_latency_cycles))

@@ -10,7 +10,7 @@ from simpy.core import EmptySchedule
 
 from gpusim.errors import DeadlockError, LaunchError
 from gpusim.machine.config import GpuSpec
-from gpusim.machine.sm.occupancy import occupancy
+from gpusim.machine.sm.occupancy import l1_bytes, occupancy
 from gpusim.reference.core import beyond_core
 from gpusim.reference.cta import Cta, Grid, Role, ThreadBarrier
 from gpusim.reference.events import Fact, all_of
@@ -68,12 +68,13 @@ class Kernel(Grid):
         self.num_ctas = launch.num_ctas or min(num_slots, -(-launch.num_tiles // size) * size)
         """CTAs of the grid. A persistent grid has the number that runs at once, or fewer where there are fewer tiles."""
         self.num_at_once = min(num_slots, self.num_ctas)
-        held: Residency = LeastRecentlyUsed(gpu.l2_partitions.partition_bytes, is_warm=is_warm)
-        if launch.footprints:
+        l2 = gpu.l2_partitions
+        held: Residency = LeastRecentlyUsed(l2.partition_bytes, l2.dirty_bytes, is_warm=is_warm)
+        if launch.has_planned_traffic:
             held = Planned(launch, gpu, num_at_once=self.num_at_once, is_warm=is_warm)
         self.memory = Memory(self.env, gpu, clock, held, self.counters)
-        l1_bytes = max(0, gpu.l1.unified_bytes - launch.smem_bytes * self.ctas_per_sm)
-        self._sms = [Sm(self.env, gpu, self.memory, idx, l1_bytes=l1_bytes) for idx in range(gpu.num_sms)]
+        kept = l1_bytes(gpu, smem_bytes=launch.smem_bytes, ctas_per_sm=self.ctas_per_sm)
+        self._sms = [Sm(self.env, gpu, self.memory, idx, l1_bytes=kept) for idx in range(gpu.num_sms)]
         of_one = gpu.floorplan.clusters(size) if size > 1 else [(sm.idx,) for sm in self._sms]
         self._places = of_one * self.ctas_per_sm
         """SMs of the clusters that start first: one cluster on each group of SMs, then a second one, and so on."""

@@ -16,6 +16,7 @@ from simpy import Environment
 
 from gpusim.errors import LaunchError
 from gpusim.machine.config import GpuSpec
+from gpusim.machine.exact_math import sum_in_order
 from gpusim.reference.events import Fact, Pipe, SharedPipe, SmPort, Wait
 from gpusim.traffic.l2_plan import panel_traffic, shares_of_stores
 from gpusim.traffic.panels import FootprintRow, PanelTraffic
@@ -31,6 +32,9 @@ TURN_GAP_CYCLES = 1.0
 
 Sums = defaultdict[str, float]
 """Counters, or cycles, by name."""
+
+Part = tuple[str, int]
+"""Role, and number of the store among those in a row."""
 
 Key = tuple[str, Tile]
 """Tensor and tile."""
@@ -54,6 +58,8 @@ class Request:
     """Loads of each thread; 0: one request for all bytes."""
     asked_until: float = -inf
     """Cycle at which the last of the loads is issued."""
+    part: Part = ("", 0)
+    """Part of the tile that a store stores."""
 
     @property
     def key(self) -> Key:
@@ -61,7 +67,42 @@ class Request:
         return self.tensor, self.tile
 
 
-class Planned:
+class DirtyLines:
+    """Dirty lines of tensors without footprints. The tile that was stored longest ago is written back first."""
+
+    def __init__(self, most_bytes: float) -> None:
+        """Begin without dirty lines; at most ``most_bytes`` wait."""
+        self._most_bytes = most_bytes
+        self._waiting_bytes = self._evicted_bytes = 0.0
+        self._tiles: OrderedDict[Key, dict[Part, float]] = OrderedDict()
+        """Dirty bytes of each part."""
+
+    def stored(self, request: Request, num_bytes: float) -> float:
+        """Bytes that leave L2 because ``num_bytes`` are stored."""
+        parts = self._tiles.pop(request.key, {})
+        added = max(0.0, num_bytes - parts.get(request.part, 0.0))
+        parts[request.part] = parts.get(request.part, 0.0) + added
+        if num_bytes:
+            self._tiles[request.key] = parts
+        self._waiting_bytes += added
+        leaving = 0.0
+        while self._waiting_bytes > self._most_bytes and self._tiles:
+            leaving += self.clean(next(iter(self._tiles)))
+        return leaving
+
+    def take_evicted(self) -> float:
+        """Dirty bytes that were evicted since the last call."""
+        evicted, self._evicted_bytes = self._evicted_bytes, 0.0
+        return evicted
+
+    def clean(self, key: Key) -> float:
+        """Write back a tile; returns its dirty bytes."""
+        num_bytes = sum_in_order(self._tiles.pop(key, {}).values())
+        self._waiting_bytes = max(0.0, self._waiting_bytes - num_bytes)
+        return num_bytes
+
+
+class Planned(DirtyLines):
     """L2 hits as the traffic plan has them, for tensors with footprints. Other tensors come from memory once."""
 
     def __init__(self, launch: Launch, gpu: GpuSpec, *, num_at_once: int, is_warm: bool) -> None:
@@ -69,7 +110,7 @@ class Planned:
         tiles, l2 = np.arange(launch.num_tiles, dtype=np.int64), gpu.l2_partitions
         footprints = []
         for item in launch.footprints:
-            if item.table_bytes or item.block_bytes or item.num_passes > 1:
+            if item.table_bytes or item.block_bytes:
                 raise LaunchError(f"{launch.kernel}: rows at random, single sectors, later walks are beyond the core")
             footprints.append(FootprintRow(
                 tensor=item.tensor, is_write=item.access == "write", panel_of_tile=item.panel_of(tiles),
@@ -77,6 +118,10 @@ class Planned:
             ))  # fmt: skip
         l2 = replace(l2, last_bytes=launch.set_aside_bytes or l2.last_bytes)
         self.plan: Mapping[str, PanelTraffic] = panel_traffic(footprints, tiles // num_at_once, l2=l2, is_warm=is_warm)
+        written = [self.plan[row.tensor] for row in footprints if row.is_write]
+        stored = sum_in_order(float(item.touched_bytes_by_wave.sum()) for item in written)
+        left = max(0.0, stored - sum_in_order(item.written_back_bytes for item in written))
+        super().__init__(max(0.0, l2.dirty_bytes - left))
 
     def lacks(self, request: Request, last_wave: int) -> bool:
         """Whether a tile must come from memory that was last fetched in ``last_wave`` (-1: never)."""
@@ -87,11 +132,12 @@ class Planned:
         return last_wave < wave and (wave in waves or (last_wave < 0 and bool(waves) and min(waves) <= wave))
 
 
-class LeastRecentlyUsed:
-    """L2 hits of a launch without footprints, with least-recently-used eviction. Stored lines are not written back."""
+class LeastRecentlyUsed(DirtyLines):
+    """L2 hits of a launch without footprints, with least-recently-used eviction of tiles that are read or stored."""
 
-    def __init__(self, capacity_bytes: float, *, is_warm: bool) -> None:
+    def __init__(self, capacity_bytes: float, dirty_bytes: float, *, is_warm: bool) -> None:
         """Begin empty. ``is_warm``: every tile that was never evicted is a hit."""
+        super().__init__(dirty_bytes)
         self._capacity, self._is_warm, self._num_bytes = capacity_bytes, is_warm, 0.0
         self._held: OrderedDict[Key, float] = OrderedDict()
         self._left: set[Key] = set()
@@ -101,13 +147,25 @@ class LeastRecentlyUsed:
         """Whether a tile must come from memory. It is in L2 afterwards."""
         key = request.key
         is_held = key in self._held or (self._is_warm and key not in self._left)
-        self._num_bytes += request.num_bytes - self._held.pop(key, 0.0)
-        self._held[key] = request.num_bytes
-        while self._num_bytes > self._capacity and len(self._held) > 1:
-            gone, num_bytes = self._held.popitem(last=False)
-            self._num_bytes -= num_bytes
-            self._left.add(gone)
+        self._touch(key, request.num_bytes)
         return not is_held
+
+    def stored(self, request: Request, num_bytes: float) -> float:
+        """Bytes that leave L2 because ``num_bytes`` are stored."""
+        dirty = self._tiles.get(request.key, {})
+        added = max(0.0, num_bytes - dirty.get(request.part, 0.0))
+        stored = max(sum_in_order(dirty.values()) + added, num_bytes)
+        self._touch(request.key, max(self._held.get(request.key, 0.0), stored))
+        return super().stored(request, num_bytes) + self.take_evicted()
+
+    def _touch(self, key: Key, num_bytes: float) -> None:
+        self._num_bytes += num_bytes - self._held.pop(key, 0.0)
+        self._held[key] = num_bytes
+        while self._num_bytes > self._capacity and len(self._held) > 1:
+            gone, gone_bytes = self._held.popitem(last=False)
+            self._num_bytes -= gone_bytes
+            self._left.add(gone)
+            self._evicted_bytes += self.clean(gone)
 
 
 Residency = Planned | LeastRecentlyUsed
@@ -206,7 +264,11 @@ class Memory:
     def _look_up(self, request: Request) -> None:
         """Begin to fill a tile that is missing, and not in flight."""
         key, num_bytes, intake = request.key, request.num_bytes, self._intakes[request.sm_idx]
-        if not self._residency.lacks(request, self._waves.get(key, -1)) or self._filled[key].cycle is None:
+        is_missing = self._residency.lacks(request, self._waves.get(key, -1))
+        evicted = self._residency.take_evicted()
+        self._count["l2.unplanned_write_back_bytes"] += evicted
+        self._leave(evicted)
+        if not is_missing or self._filled[key].cycle is None:
             return
         self._waves[key], self._filled[key] = request.wave, Fact(self.env)
         self._count["hbm.read_bytes"] += num_bytes
@@ -268,8 +330,15 @@ class Memory:
 
     def _write_back(self, request: Request, num_distinct_bytes: float) -> Fact:
         """Write to memory the lines that a store evicts from L2. The returned fact counts when the store may go on."""
-        shares = self._leaving.get(request.tensor, [0.0])
-        num_bytes = num_distinct_bytes * shares[min(request.wave, len(shares) - 1)]
+        shares = self._leaving.get(request.tensor)
+        if shares is None:
+            num_bytes = self._residency.stored(request, num_distinct_bytes)
+            self._count["l2.unplanned_write_back_bytes"] += num_bytes
+            return self._leave(num_bytes)
+        return self._leave(num_distinct_bytes * shares[min(request.wave, len(shares) - 1)])
+
+    def _leave(self, num_bytes: float) -> Fact:
+        """Write so many bytes to memory. The returned fact counts when a store that evicts them may go on."""
         if not num_bytes:
             return self._at_once
         self._count["hbm.write_bytes"] += num_bytes

@@ -23,6 +23,7 @@ from gpusim.machine.floorplan import Floorplan
 from gpusim.machine.memory.gpc_ports import partition_shares, parts_of_gpcs
 from gpusim.machine.memory.hbm import MOST_SHARE, QUEUE_LATENCIES, HbmSpec
 from gpusim.machine.memory.xbar import XbarSpec
+from gpusim.machine.sm.occupancy import l1_bytes
 from gpusim.machine.sm.warp_scheduler import WarpSchedulerSpec, own_paces
 from gpusim.program.records import CONSTANTS, TABLES
 from gpusim.simulate.plan import LaunchPlan
@@ -97,7 +98,6 @@ def machine_numbers(plan: LaunchPlan, clock: Clock) -> dict[str, Numbers]:
         )
     hbm = hbm_numbers(gpu.hbm, clock, l2_latency_ns(gpu))
     shared, dispatcher, num = Shared.of(gpu, clock), gpu.dispatcher, gpu.l2.num_partitions
-    smem_bytes = launch.smem_bytes * plan.occupancy.ctas_per_sm
     return {
         "dispatcher": _named(
             "dispatcher", dispatcher, cold_start_cycles=0.0 if is_warm else dispatcher.cold_start_cycles,
@@ -110,7 +110,8 @@ def machine_numbers(plan: LaunchPlan, clock: Clock) -> dict[str, Numbers]:
         ),
         "xbar": _xbar_numbers(gpu.xbar, shared, fill_cycles=hbm["latency_cycles"]),
         "l1": _named(
-            "l1", gpu.l1, capacity_bytes=float(max(0, gpu.l1.unified_bytes - smem_bytes)),
+            "l1", gpu.l1,
+            capacity_bytes=float(l1_bytes(gpu, smem_bytes=launch.smem_bytes, ctas_per_sm=plan.occupancy.ctas_per_sm)),
             lines_per_cycle=gpu.l1.tag_lines_per_cycle,
         ),
         "warp_scheduler": _scheduler_numbers(gpu.warp_scheduler),

@@ -77,13 +77,13 @@ class Ran:
         return hbm_numbers(self.gpu.hbm, self.clock, l2_latency_ns(self.gpu))
 
     def dram_bytes(self) -> tuple[float, float]:
-        """Bytes read and written: as planned from footprints, or as counted for tensors without footprints."""
+        """Bytes read and written: as planned from footprints, and as counted for tensors without footprints."""
         counted = self.counted
         if not self.plan.traffic:
             return counted.hbm.read_bytes, counted.hbm.write_bytes
         read = sum_in_order(item.read_miss_bytes for item in self.plan.traffic.values())
         written = sum_in_order(item.written_back_bytes for item in self.plan.traffic.values())
-        return read + counted.l2.unplanned_miss_bytes, written
+        return read + counted.l2.unplanned_miss_bytes, written + counted.l2.unplanned_write_back_bytes
 
     def hbm_share(self, cycles: float, read_bytes: float, write_bytes: float) -> float:
         """Share of ``cycles`` in which memory is busy with these bytes."""

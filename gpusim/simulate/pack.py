@@ -64,6 +64,7 @@ def _launch_numbers(plan: LaunchPlan, programs: Programs, clock: Clock, settings
         "num_code_names": len(programs.code_names), "num_cold_code_names": len(programs.cold_code_names),
         "max_events": settings.max_events, "keeps_trace": settings.keeps_trace, "num_stages": len(programs.stages),
         "compute_capability": gpu.compute_capability, "partition_bytes": gpu.l2_partitions.partition_bytes,
+        "dirty_bytes": max(0.0, gpu.l2_partitions.dirty_bytes * gpu.l2.num_partitions - plan.left_dirty_bytes),
     }
 
 

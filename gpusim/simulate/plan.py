@@ -48,7 +48,7 @@ class LaunchPlan:
     footprints: FootprintTable
     """Panels that each tile touches."""
     traffic: Mapping[str, PanelTraffic]
-    """Traffic below L2 by tensor; empty for a launch without footprints."""
+    """Traffic below L2 by tensor; empty for a launch whose L2 hits are found during its run."""
 
     @property
     def num_at_once(self) -> int:
@@ -57,8 +57,15 @@ class LaunchPlan:
 
     @property
     def num_waves(self) -> int:
-        """Waves of work tiles in the traffic plan; 1 for a launch without footprints."""
+        """Waves of work tiles in the traffic plan; 1 without a plan."""
         return len(self.miss_bytes_by_wave)
+
+    @property
+    def left_dirty_bytes(self) -> float:
+        """Bytes of tensors with footprints that are dirty in L2 when the launch ends."""
+        written = [self.traffic[row.tensor] for row in self.footprints.of_tensors if row.is_write and self.traffic]
+        stored = sum_in_order(float(item.touched_bytes_by_wave.sum()) for item in written)
+        return max(0.0, stored - sum_in_order(item.written_back_bytes for item in written))
 
     @cached_property
     def miss_bytes_by_wave(self) -> FloatArray:
@@ -153,9 +160,9 @@ def plan_traffic(
 ) -> dict[str, PanelTraffic]:
     """Traffic below L2 of each tensor, from the order of CTAs. Nothing is timed.
 
-    Empty for a launch without footprints.
+    Empty for a launch whose L2 hits are found during its run.
     """
-    if not launch.footprints:
+    if not launch.has_planned_traffic:
         return {}
     partitions = partition_of_cta(gpu, launch.cluster_size)
     partition_of_tile = at_slots(launch, partitions[np.arange(num_slots) % len(partitions)])

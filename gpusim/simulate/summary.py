@@ -51,6 +51,7 @@ def result_of(ran: Ran, settings: Settings, *, mhz: float, simulated_mhz: float,
     if settings.l2 == "warm" and (hinted or launch.set_aside_bytes):
         of_what = f"hints of {', '.join(dict.fromkeys(hinted))}" if hinted else "what is set aside of L2"
         remarks = (*remarks, f"what earlier launches have left in L2 (--l2 warm) is worked out without {of_what}")
+    remarks = (*remarks, *_remarks_on_footprints(ran))
     busy = busy_shares(ran)
     kind, reason = bound_by(ran, busy)
     states = {
@@ -86,6 +87,22 @@ def ideals_of(ran: Ran) -> tuple[str, ...]:
     if ran.launch.smem_bytes:
         has.add("bank_conflicts")  # a launch without conflicts gets a report of none
     return tuple(name for name in IDEALS if name in has)
+
+
+def _remarks_on_footprints(ran: Ran) -> list[str]:
+    """Remarks on L2 hits that do not follow from footprints."""
+    found = []
+    if not ran.plan.traffic:
+        if ran.plan.is_warm:
+            found.append("without a traffic plan each line is taken to be in L2 when it is first read (--l2 warm)")
+        unheard = [item.tensor for item in ran.launch.footprints if item.cache_hint != "evict_normal" or item.table_bytes]
+        if unheard:
+            found.append(f"with repeated walks, cache hints and rows at random of {', '.join(unheard)} have no effect")
+    elif ran.counted.l2.unplanned_miss_bytes > ran.gpu.l2_partitions.partition_bytes:
+        found.append(
+            "tensors without footprints take more than L2 holds: each of their tiles is taken to be read from memory once"
+        )
+    return found
 
 
 def counters_of(ran: Ran, mhz: float) -> dict[str, float]:
@@ -164,17 +181,18 @@ def _lookups(ran: Ran, counters: Mapping[str, float], promoted: float) -> dict[s
     writes = counters["lts__t_sectors_srcunit_tex_op_write.sum"]
     reductions = counters["lts__t_sectors_op_red.sum"]
     writes += counters["lts__t_sectors_op_atom.sum"] + reductions
-    planned = ran.plan.traffic.values()
-    unplanned = counters["dram__bytes_read.sum"]
-    if planned:
-        unplanned = ran.counted.l2.unplanned_miss_bytes
+    planned, counted = ran.plan.traffic.values(), ran.counted.l2
+    unplanned = counted.unplanned_miss_bytes if planned else counters["dram__bytes_read.sum"]
+    unplanned += counted.unplanned_crossing_bytes - counted.unplanned_crossing_miss_bytes
     misses = (sum_in_order(item.lookup_miss_bytes for item in planned) + unplanned) / SECTOR_BYTES
     unasked = _unasked_fraction(ran) * max(0.0, misses - promoted)
     misses = min(misses - unasked, reads) + unasked
     far_share = 1.0 - 1.0 / ran.gpu.l2.num_partitions
-    crossing = sum_in_order(item.crossing_bytes for item in planned) / SECTOR_BYTES + far_share * writes + promoted
+    crossing = sum_in_order(item.crossing_bytes for item in planned) + counted.unplanned_crossing_bytes
+    crossing = crossing / SECTOR_BYTES + far_share * writes + promoted
     crossing += ran.gpu.l2.dirty_fabric_fraction * _left_dirty_sectors(ran, counters)
-    crossing_misses = sum_in_order(item.crossing_miss_bytes for item in planned) / SECTOR_BYTES
+    crossing_misses = sum_in_order(item.crossing_miss_bytes for item in planned) + counted.unplanned_crossing_miss_bytes
+    crossing_misses /= SECTOR_BYTES
     num_sms = min(ran.gpu.num_sms, ran.plan.num_ctas)
     others, others_hits = other_lookups(ran.gpu.l2, reads + writes, num_sms)
     sectors = reads + writes + crossing + others
@@ -192,11 +210,9 @@ def _left_dirty_sectors(ran: Ran, counters: Mapping[str, float]) -> float:
     """Sectors that a launch stores and does not write back, where it found L2 empty. 0 where another launch precedes it."""
     if ran.plan.is_warm:
         return 0.0
-    stored = sum_in_order(
-        float(found.touched_bytes_by_wave.sum())
-        for item in ran.launch.footprints if item.access == "write" and (found := ran.plan.traffic.get(item.tensor))
-    )  # fmt: skip
-    return max(0.0, stored - counters["dram__bytes_write.sum"]) / SECTOR_BYTES
+    if ran.plan.traffic:
+        return ran.plan.left_dirty_bytes / SECTOR_BYTES
+    return max(0.0, counters["lts__t_sectors_srcunit_tex_op_write.sum"] - counters["dram__bytes_write.sum"] / SECTOR_BYTES)
 
 
 def _unasked_fraction(ran: Ran) -> float:

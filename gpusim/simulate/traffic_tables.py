@@ -16,7 +16,7 @@ from gpusim.machine.config import GpuSpec
 from gpusim.program.records import TABLES, dtype_of
 from gpusim.simulate.plan import LaunchPlan
 from gpusim.traffic.l2_plan import shares_of_stores
-from gpusim.traffic.panels import Loss, PanelLosses, PanelTraffic
+from gpusim.traffic.panels import Loss, PanelLosses
 from gpusim.workload.launch import Footprint
 
 MOST_PANELS = 1 << 26
@@ -60,7 +60,7 @@ class _Tables:
         has_map = gpu.tma is not None and gpu.tma.tensormap_miss_cycles > 0.0 and name in plan.launch.tensor_maps
         found = plan.traffic.get(name)
         written_back = times_fetched = (0, 0)
-        first_walk, num_walks, has_own_panels = len(self._walks), 0, False
+        first_walk, has_own_panels = len(self._walks), False
         if found is not None:
             has_own_panels = isinstance(found.losses, PanelLosses) and found.losses.touches.has_own_panels
             if found.written_back_bytes:
@@ -68,13 +68,10 @@ class _Tables:
                 written_back = self._add("written_back", np.array(shares))
             if found.times_fetched_by_wave is not None:
                 times_fetched = self._add("times_fetched", found.times_fetched_by_wave)
-            for losses in _walks_of(found):
-                self._walk(name, losses)
-            num_walks = len(self._walks) - first_walk
+            self._walk(name, found.losses)
         return (
             int(found is not None), int(has_map), plan.footprints.fetch_scales.get(name, 1.0), piece_bytes(gpu, footprint),
-            int(are_pieces_anywhere(gpu, footprint)), *written_back, *times_fetched, first_walk, num_walks,
-            int(has_own_panels),
+            int(are_pieces_anywhere(gpu, footprint)), *written_back, *times_fetched, first_walk, int(has_own_panels),
         )  # fmt: skip
 
     def _add(self, name: str, array: NDArray[Any]) -> tuple[int, int]:
@@ -129,11 +126,6 @@ def are_pieces_anywhere(gpu: GpuSpec, footprint: Footprint | None) -> bool:
     """
     stride = 0 if footprint is None else footprint.piece_stride_bytes
     return not stride or stride > gpu.hbm.channel_bytes
-
-
-def _walks_of(traffic: PanelTraffic) -> tuple[Losses, ...]:
-    """Lost shares of the first walk over panels, and of later walks if any of them loses lines."""
-    return (traffic.losses, *(traffic.losses_again if any(traffic.losses_again) else ()))
 
 
 def _loss_rows(losses: PanelLosses) -> NDArray[np.void]:

@@ -87,7 +87,7 @@ def add_drift_misses(
 
     * CTAs that are always faster, by GPC or by L2 partition.
     * The L2 partition of a reader: every partition holds all lines.
-    * Cache hints, gathered tables and repeated walks: such launches stay in step.
+    * Cache hints and gathered tables: such launches stay in step.
     * Launches of more than ``MOST_CLUSTERS`` clusters.
     * Launches of which two waves fit into one L2 partition: few lines are lost.
     * Waves that miss nothing in step.
@@ -106,7 +106,7 @@ def add_drift_misses(
     num_tiles, num_waves = len(wave_of_tile), int(wave_of_tile.max()) + 1
     if num_waves < 2 or not lifetimes.deviation or num_tiles > MOST_CLUSTERS * lifetimes.cluster_size:
         return found
-    if any(row.num_passes > 1 or row.table_bytes or row.cache_hint != "evict_normal" for row in footprints):
+    if any(row.table_bytes or row.cache_hint != "evict_normal" for row in footprints):
         return found
     touched = sum((item.touched_bytes_by_wave for item in traffic.values()), np.zeros(num_waves))
     if float((touched[1:] + touched[:-1]).max()) < l2.partition_bytes:

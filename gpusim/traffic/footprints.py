@@ -34,7 +34,7 @@ class FootprintTable:
         """Panels of all tiles of ``launch``. Memory of ``gpu`` delivers blocks of ``gpu.l2.fetch_bytes``.
 
         Raises:
-            LaunchError: two footprints of one tensor, more bytes than any GPU has, or a shared panel that is walked twice.
+            LaunchError: two footprints of one tensor, or more bytes than any GPU has.
         """
         names = [item.tensor for item in launch.footprints]
         for name in names:
@@ -49,11 +49,6 @@ class FootprintTable:
         for item in launch.footprints:
             panels, num_bytes = item.panel_of(tiles), item.panel_bytes(tiles)
             is_own = panels is tiles or are_distinct(panels)
-            if item.num_passes > 1 and not is_own:
-                raise LaunchError(
-                    f"{launch.kernel}: {item.tensor} is walked {item.num_passes} times and shared by tiles, which is not "
-                    "modelled: give each tile a separate panel, or one pass"
-                )
             smem_bytes = item.table_bytes or (int(num_bytes.sum()) if is_own else 0)
             if smem_bytes > MOST_BYTES:
                 raise LaunchError(
@@ -67,8 +62,8 @@ class FootprintTable:
             footprints.append(
                 FootprintRow(
                     tensor=item.tensor, is_write=item.access == "write", panel_of_tile=panels,
-                    bytes_of_tile=num_bytes, num_passes=item.num_passes, table_bytes=item.table_bytes,
-                    cache_hint=item.cache_hint, is_in_place=item.is_in_place,
+                    bytes_of_tile=num_bytes, table_bytes=item.table_bytes, cache_hint=item.cache_hint,
+                    is_in_place=item.is_in_place,
                 )
             )
         return cls(tiles=tiles, of_tensors=tuple(footprints), fetch_scales=scales)

@@ -37,7 +37,7 @@ def table_traffic(table: Touches, order: Order, l2: L2Partitions, others: FloatA
     >>> from gpusim.traffic.panels import FootprintRow
     >>> tiles = np.arange(1000)
     >>> row = FootprintRow(tensor="t", is_write=False, panel_of_tile=tiles, bytes_of_tile=tiles * 0 + 10, table_bytes=1000)
-    >>> order = Order.of(tiles // 10, None, num_partitions=1, num_passes=1)
+    >>> order = Order.of(tiles // 10, None, num_partitions=1)
     >>> l2 = L2Partitions(num=1, partition_bytes=2000.0, spread=0.0)
     >>> found = table_traffic(Touches.of(row, order), order, l2, np.zeros((101, 1)), is_warm=False)
     >>> bool(abs(found.read_miss_bytes - 1000 * (1 - np.exp(-10))) < 10)  # of 10,000 bytes: the table, once
@@ -45,13 +45,13 @@ def table_traffic(table: Touches, order: Order, l2: L2Partitions, others: FloatA
     """
     num, size = order.num_partitions, float(table.footprint.table_bytes)
     asked, by_partition = _asked(table, order)
-    edges = distinct(np.linspace(0, order.num_steps, min(order.num_steps, MOST_EDGES) + 1).astype(np.int64))
+    edges = distinct(np.linspace(0, order.num_waves, min(order.num_waves, MOST_EDGES) + 1).astype(np.int64))
     columns = np.column_stack((asked, by_partition))
     so_far = np.concatenate((np.zeros((1, num + 1)), np.cumsum(columns, axis=0)))[edges] / size
     since = so_far[:, None, :] - so_far[None, :, :]  # (to, from, of all and of each partition), in tables
     untouched = exp_of(-np.maximum(since, 0.0))
-    first, steps = np.tri(len(edges), len(edges) - 1, -1), np.arange(order.num_steps)
-    home_lost, copy_lost = np.zeros((num, order.num_steps)), np.zeros((num, order.num_steps))
+    first, steps = np.tri(len(edges), len(edges) - 1, -1), np.arange(order.num_waves)
+    home_lost, copy_lost = np.zeros((num, order.num_waves)), np.zeros((num, order.num_waves))
     for partition in range(num):
         between = others[edges, partition][:, None] - others[edges, partition][None, :]
         between = between + size * (1.0 - untouched[:, :, 0]) / num
@@ -78,7 +78,7 @@ def table_traffic(table: Touches, order: Order, l2: L2Partitions, others: FloatA
 def _asked(table: Touches, order: Order) -> tuple[FloatArray, FloatArray]:
     """Bytes of rows that each step requests, float64[num_steps], and by L2 partition, float64[num_steps, num_partitions]."""
     bytes_of_rows = table.num_bytes * table.by_partition
-    of_steps = [np.bincount(table.step, weights=each, minlength=order.num_steps) for each in bytes_of_rows]
+    of_steps = [np.bincount(table.step, weights=each, minlength=order.num_waves) for each in bytes_of_rows]
     by_partition = np.stack(of_steps, axis=1).astype(np.float64)
     return by_partition.sum(axis=1), by_partition
 

@@ -57,8 +57,7 @@ def panel_traffic(
         is_warm: whether earlier launches did the same, until one more changes nothing. All bytes of one launch are touched
             between two launches' touches of a line.
     """
-    num_passes = max((row.num_passes for row in footprints), default=1)
-    order = Order.of(wave_of_tile, partition_of_tile, num_partitions=l2.num, num_passes=num_passes)
+    order = Order.of(wave_of_tile, partition_of_tile, num_partitions=l2.num)
     tables = [Touches.of(row, order) for row in footprints]
     by_table = [(table_added_bytes if table.footprint.table_bytes else added_bytes)(table, order) for table in tables]
     ages = Ages.of(tables, by_table, l2)
@@ -168,7 +167,7 @@ def _touched_again(tables: Sequence[Touches], num_steps: int, num_partitions: in
         return None
     found = np.zeros((num_partitions, num_steps + 1, num_steps + 1))
     for table in tables:
-        if (table.has_own_panels and table.footprint.num_passes == 1) or table.footprint.cache_hint == "evict_first":
+        if table.has_own_panels or table.footprint.cache_hint == "evict_first":
             continue
         home = previous_rows(table)
         for partition in range(num_partitions):
@@ -224,13 +223,13 @@ def _stored(table: Touches, order: Order, l2: L2Partitions, ages: Ages, *, is_wa
     the previous launch leave during this one.
     """
     num, step, dirty = l2.num, table.step, replace(l2, partition_bytes=l2.dirty_bytes)
-    until = np.full(len(step), order.num_steps)
+    until = np.full(len(step), order.num_waves)
     has_next = table.panel[1:] == table.panel[:-1]
     until[:-1][has_next] = step[1:][has_next]
     if is_warm and len(step):
         first = np.flatnonzero(np.concatenate(([True], ~has_next)))
         is_last = np.concatenate((~has_next, [True]))
-        until[is_last] = order.num_steps + step[first]
+        until[is_last] = order.num_waves + step[first]
     stored_by, touched_by = (_again(now) if is_warm else now for now in (ages.stored, ages.every))
     leaving = np.zeros(len(step))
     for home in range(num):
@@ -239,7 +238,7 @@ def _stored(table: Touches, order: Order, l2: L2Partitions, ages: Ages, *, is_wa
         next_step = np.minimum(step + 1, until)
         lost = l2.mean_lost_share(ages.between_launches(next_step, until, home), ages.between_launches(step, until, home))
         leaving += np.maximum(lost, waiting) / num
-    of_step = np.bincount(step, weights=leaving * table.num_bytes, minlength=order.num_steps).astype(np.float64)
+    of_step = np.bincount(step, weights=leaving * table.num_bytes, minlength=order.num_waves).astype(np.float64)
     stored, left = float(table.num_bytes.sum()), float(of_step.sum())
     kinds = ((touched_by, l2), (stored_by, dirty))
     return PanelTraffic(
@@ -262,7 +261,7 @@ def _by_wave(leaving: FloatArray, order: Order, kinds: Sequence[tuple[FloatArray
     before its end. What leaves during the second launch also leaves this one, as lines of the previous launch. Launches of
     many steps are divided into intervals.
     """
-    num_steps, is_followed = order.num_steps, len(kinds[0][0]) > order.num_steps + 1
+    num_steps, is_followed = order.num_waves, len(kinds[0][0]) > order.num_waves + 1
     edges = distinct(np.linspace(0, num_steps, min(num_steps, MOST_EDGES) + 1).astype(np.int64))
     of_stretch = np.add.reduceat(leaving, edges[:-1])
     ends = np.concatenate((edges, num_steps + edges[1:])) if is_followed else edges
@@ -285,7 +284,7 @@ def _by_wave(leaving: FloatArray, order: Order, kinds: Sequence[tuple[FloatArray
     lost = np.where(final > 0.0, lost / np.where(final > 0.0, final, 1.0), is_later)
     by_edge = np.concatenate(([0.0], np.cumsum(np.diff((of_stretch[:, None] * lost).sum(axis=0)))))
     by_step = along(np.arange(ends[-1] + 1), ends, by_edge)
-    by_wave = np.diff(by_step[:: order.num_passes])
+    by_wave = np.diff(by_step)
     return np.asarray(by_wave.reshape(-1, order.num_waves).sum(axis=0))
 
 
@@ -314,8 +313,8 @@ def _after_launches(
 
     ``of_tables``: bytes that each step gathers from tables in addition, float64[num_steps, num_partitions].
     """
-    is_even = order.num_passes == 1 and all(table.has_own_panels for table in tables)
-    num_steps = 1 if is_even else order.num_steps  # all panels were touched equally long ago: one step suffices
+    is_even = all(table.has_own_panels for table in tables)
+    num_steps = 1 if is_even else order.num_waves  # all panels were touched equally long ago: one step suffices
     more = of_tables.sum(axis=0, keepdims=True) if is_even else of_tables
     recencies = [_Recency.of(table, l2, num_steps) for table in tables]
     now = np.zeros(l2.num)

@@ -36,8 +36,6 @@ class FootprintRow:
     is_write: bool
     panel_of_tile: IntArray
     bytes_of_tile: IntArray
-    num_passes: int = 1
-    """Walks of a tile over its panel from end to end. All tiles of a wave walk together."""
     is_in_place: bool = False
     """Whether the tile writes over lines that it has read as another tensor's, which counts them already."""
     cache_hint: str = "evict_normal"
@@ -75,8 +73,6 @@ class PanelTraffic:
     """Bytes from memory, float64[num_waves]."""
     touched_bytes_by_wave: FloatArray
     """Bytes of distinct panels that each wave touches, float64[num_waves]."""
-    losses_again: tuple[Mapping[int, Mapping[int, Loss]], ...] = ()
-    """Lost shares of the second and later walks over a panel, by walk, panel and wave."""
     lookup_miss_bytes: float = 0.0
     """Requested bytes that the first lookup, in the SM's own L2 partition, does not find."""
     crossing_bytes: float = 0.0
@@ -95,9 +91,7 @@ class PanelLosses(Mapping[int, Mapping[int, Loss]]):
     Rows are sorted by panel. Panels that a single tile touches share one row per wave and L2 partition.
     """
 
-    def __init__(
-        self, touches: Touches, rows: IntArray, memory: FloatArray, crossing: FloatArray, *, num_passes: int
-    ) -> None:
+    def __init__(self, touches: Touches, rows: IntArray, memory: FloatArray, crossing: FloatArray) -> None:
         """Keep the rows of ``touches`` that lose lines.
 
         Args:
@@ -105,10 +99,9 @@ class PanelLosses(Mapping[int, Mapping[int, Loss]]):
             rows: int64[n], indices of the rows that lose lines.
             memory: float64[num_partitions, n], as :attr:`Loss.memory`.
             crossing: float64[num_partitions, n], as :attr:`Loss.crossing`.
-            num_passes: walks of a wave; a row's wave is its step divided by this.
         """
         self.touches = touches
-        self.panels, self.waves = touches.panel[rows], touches.step[rows] // num_passes
+        self.panels, self.waves = touches.panel[rows], touches.step[rows]
         self.memory, self.crossing = memory.T, crossing.T
 
     def __getitem__(self, panel: int) -> Mapping[int, Loss]:
@@ -133,7 +126,7 @@ class PanelLosses(Mapping[int, Mapping[int, Loss]]):
 class Order:
     """Wave and L2 partition of each tile. A wave is the set of tiles that run at once.
 
-    A step is one walk of a wave's tiles over their panels. ``wave_of_tile`` int64[num_tiles] is in ascending order.
+    A step is the walk of a wave's tiles over their panels. ``wave_of_tile`` int64[num_tiles] is in ascending order.
     ``partition_of_tile`` int64[num_tiles] is the L2 partition of the SM that runs the tile.
     """
 
@@ -141,14 +134,11 @@ class Order:
     partition_of_tile: IntArray
     num_waves: int
     num_partitions: int
-    num_passes: int
     slot_of_tile: IntArray
     """Wave times number of L2 partitions, plus the partition, int64[num_tiles]."""
 
     @classmethod
-    def of(
-        cls, wave_of_tile: IntArray, partition_of_tile: IntArray | None, *, num_partitions: int, num_passes: int
-    ) -> Order:
+    def of(cls, wave_of_tile: IntArray, partition_of_tile: IntArray | None, *, num_partitions: int) -> Order:
         """Build the order from waves and partitions, both int64[num_tiles].
 
         ``partition_of_tile`` None: partition 0 for all tiles.
@@ -158,17 +148,8 @@ class Order:
         slots = wave_of_tile if num_partitions == 1 else wave_of_tile * num_partitions + partitions
         return cls(
             wave_of_tile=wave_of_tile, partition_of_tile=partitions, num_waves=num_waves, num_partitions=num_partitions,
-            num_passes=num_passes, slot_of_tile=slots,
+            slot_of_tile=slots,
         )
-
-    @property
-    def num_steps(self) -> int:
-        """Steps of all waves."""
-        return self.num_waves * self.num_passes
-
-    def passes_of(self, row: FootprintRow) -> range:
-        """Walks of a wave that touch a tensor. Reads take the first walks, writes the last."""
-        return range(self.num_passes - row.num_passes, self.num_passes) if row.is_write else range(row.num_passes)
 
 
 @dataclass(kw_only=True)
@@ -203,13 +184,6 @@ class Touches:
             )
         rows = _own_panels if len(panels) and are_distinct(panels) else _shared_panels
         panel, wave, row_bytes, by_partition = rows(panels, num_bytes, waves, partitions, slots, order)
-        passes = order.passes_of(row)
-        if order.num_passes > 1:
-            wave = wave * order.num_passes + passes.start
-            if len(passes) > 1:
-                wave = (wave[:, None] + np.arange(len(passes))).ravel()
-                panel, row_bytes = np.repeat(panel, len(passes)), np.repeat(row_bytes, len(passes))
-                by_partition = np.repeat(by_partition, len(passes), axis=1)
         return cls(
             footprint=row, panel=panel, step=wave, num_bytes=row_bytes, by_partition=by_partition, tiles=tiles,
             slot_of_tile=slots if rows is _own_panels else None,
@@ -222,10 +196,7 @@ class Touches:
 
     def touched_bytes(self, order: Order) -> FloatArray:
         """Bytes of distinct panels that each wave touches, float64[num_waves]."""
-        first = self.step % order.num_passes == order.passes_of(self.footprint).start
-        return np.bincount(
-            self.step[first] // order.num_passes, weights=self.num_bytes[first], minlength=order.num_waves
-        ).astype(np.float64)
+        return np.bincount(self.step, weights=self.num_bytes, minlength=order.num_waves).astype(np.float64)
 
     @cached_property
     def slot_of_panel(self) -> IntArray | None:
@@ -319,22 +290,16 @@ def read_traffic(table: Touches, order: Order, memory: FloatArray, crossing: Flo
         crossing: float64[num_partitions, rows], as :attr:`Loss.crossing`.
     """
     share = memory.sum(axis=0)
-    missed = np.bincount(
-        table.step // order.num_passes, weights=share * table.num_bytes, minlength=order.num_waves
-    ).astype(np.float64)
+    missed = np.bincount(table.step, weights=share * table.num_bytes, minlength=order.num_waves).astype(np.float64)
     is_lost = np.max([share, *np.where(table.by_partition, crossing, 0.0)], axis=0) > 0.0
-    of_pass = table.step % order.num_passes
-    losses = [
-        PanelLosses(table, kept, memory[:, kept], crossing[:, kept], num_passes=order.num_passes)
-        for kept in (np.flatnonzero(is_lost & (of_pass == each)) for each in order.passes_of(table.footprint))
-    ]
+    kept = np.flatnonzero(is_lost)
     reading = table.by_partition.sum(axis=0)
     own = np.where(table.by_partition, 1.0 / np.maximum(reading, 1), 0.0)  # share of a missing line's lookups at its home
     crossing_bytes = float((np.where(table.by_partition, crossing, 0.0) * table.num_bytes).sum())
     return PanelTraffic(
-        losses=losses[0], losses_again=tuple(losses[1:]), read_miss_bytes=float(missed.sum()), written_back_fraction=0.0,
-        written_back_bytes=0.0, written_back_by_wave=np.zeros(order.num_waves), miss_bytes_by_wave=missed,
-        touched_bytes_by_wave=table.touched_bytes(order),
+        losses=PanelLosses(table, kept, memory[:, kept], crossing[:, kept]), read_miss_bytes=float(missed.sum()),
+        written_back_fraction=0.0, written_back_bytes=0.0, written_back_by_wave=np.zeros(order.num_waves),
+        miss_bytes_by_wave=missed, touched_bytes_by_wave=table.touched_bytes(order),
         lookup_miss_bytes=crossing_bytes + float((memory * own * table.num_bytes).sum()), crossing_bytes=crossing_bytes,
         crossing_miss_bytes=float((memory * (1.0 - own) * table.num_bytes).sum()),
     )
@@ -357,14 +322,14 @@ def previous_rows(table: Touches, *, partition: int | None = None) -> IntArray:
 
 
 def added_bytes(table: Touches, order: Order) -> FloatArray:
-    """Bytes that each step touches in each L2 partition, float64[num_steps, num_partitions].
+    """Bytes that each step touches in each L2 partition, float64[num_waves, num_partitions].
 
     Each line has one home. A read or store from the other partition adds a copy there.
     """
-    added = np.zeros((order.num_steps, order.num_partitions))
-    added += np.bincount(table.step, weights=table.num_bytes, minlength=order.num_steps)[:, None] / order.num_partitions
+    added = np.zeros((order.num_waves, order.num_partitions))
+    added += np.bincount(table.step, weights=table.num_bytes, minlength=order.num_waves)[:, None] / order.num_partitions
     if order.num_partitions > 1:
         for partition in range(order.num_partitions):
             copies = table.num_bytes * table.by_partition[partition] * (1.0 - 1.0 / order.num_partitions)
-            added[:, partition] += np.bincount(table.step, weights=copies, minlength=order.num_steps)
+            added[:, partition] += np.bincount(table.step, weights=copies, minlength=order.num_waves)
     return added

@@ -146,8 +146,8 @@ class Footprint:
     num_steps: int = 1
     num_passes: int = 1
     """Number of times that a tile walks through its panel: a softmax reads its row more than once. Later walks name the
-    same slices. If L1 no longer holds them, they hit in L2 as far as the tiles that run at the same time have not
-    evicted them."""
+    same slices. If L1 no longer holds them, they hit in L2 as far as other tiles have not evicted them meanwhile.
+    Cache hints have no effect in such a launch, and rows of a table come from memory."""
     is_in_place: bool = False
     """Whether a tile writes over lines that it has read under another tensor's name. They take no more space in L2."""
     cache_hint: CacheHint = "evict_normal"
@@ -209,6 +209,15 @@ class Launch:
     CTA's index, or the same for all CTAs. If True, a few CTAs are traced and compared; if False, all are traced."""
     work: TileWork | None = None
     """Minimum work of a CTA for one tile; None: unknown."""
+
+    @property
+    def has_planned_traffic(self) -> bool:
+        """Whether L2 hits follow from the order of tiles. Otherwise they are found during the run, from the lines used last.
+
+        A plan has all tiles of a wave in step. It says nothing about several walks over a panel, whose distance in time
+        decides.
+        """
+        return bool(self.footprints) and all(item.num_passes == 1 for item in self.footprints)
 
     @property
     def num_threads(self) -> int:

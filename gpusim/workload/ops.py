@@ -5,7 +5,8 @@ that run one program in lockstep: a producer warp, a consumer warpgroup. Counts 
 except ``num_instructions`` and ``num_issues``, which are per warp (wgmma: per warpgroup). Fields that several ops have:
 
 * ``tile``: (panel, step). A panel is all that one work tile reads of a tensor: of A, a block row. A step is one slice of
-  that panel. Two roles that name the same tile share its lines in L2.
+  that panel. Two roles that name the same tile share its lines in L2. Loads of one tile read the same lines. Stores in a
+  row of one role to one tile store different parts of it.
 * ``access``: requests, sectors, lines, wavefronts and bytes, summed over the warps of the role.
 * ``allocates_in_l1``: False for ``ld.global.L1::no_allocate``, ``ld.global.cg`` and ``cp.async.cg``.
 * ``buffer``, ``stage``: stage of a ring in shared memory. An empty ``buffer`` is scratch memory, which has no stages.

@@ -495,6 +495,20 @@ def rereads(num_ctas: int, num_tiles: int, *, num_bytes: int = 65536) -> Launch:
     return launch("rereads", role(program, num_warps=8), num_ctas=num_ctas)
 
 
+def rewrites(num_ctas: int) -> Launch:
+    """Without footprints: what is stored in parts, read again, stored by several CTAs, and more than L2 may hold dirty."""
+
+    def program(cta: RoleContext) -> Ops:
+        for step in range(12):
+            for part in range(2):
+                yield ops.GlobalStore("own", (cta.cta_idx, step), contiguous(2048 << part))
+            yield ops.GlobalAtomic("sums", (cta.cta_idx // 4, step % 3), contiguous(1024))
+            yield ops.Use((yield ops.GlobalLoad("read", (cta.cta_idx, step), contiguous(8192), allocates_in_l1=False)))
+            yield ops.Use((yield ops.GlobalLoad("own", (cta.cta_idx, step // 2), contiguous(6144), allocates_in_l1=False)))
+
+    return launch("rewrites", role(program), num_ctas=num_ctas)
+
+
 def uneven(num_ctas: int) -> Launch:
     """CTAs of unlike length, more of them than run at once; scattered loads, stores by parts, some without any work."""
 
@@ -589,7 +603,7 @@ def hinted(num_ctas: int) -> Launch:
             cache_hint="evict_last",
         ),
         Footprint(
-            tensor="again", access="read", panel_of=itself, panel_bytes=bytes_of(16384), num_steps=2, num_passes=2
+            tensor="again", access="read", panel_of=itself, panel_bytes=bytes_of(16384), num_steps=2
         ),
         Footprint(
             tensor="table", access="read", panel_of=itself, panel_bytes=bytes_of(8192), num_steps=2, table_bytes=1 << 22

@@ -332,6 +332,10 @@ OWN = [
     user("named_tiles", kernels.named_tiles, 30),
     user("rereads_warm", kernels.rereads, 8, 30, l2="warm"),
     user("rereads_toy_evicts", kernels.rereads, 4, 40, gpu="toy", l2="warm", changes={"l2": {"capacity_bytes": 1 << 20}}),
+    *(
+        user(f"rewrites_{name}", kernels.rewrites, 60, **more, changes={"l2": {"capacity_bytes": 1 << 20}})
+        for name, more in {"h200": {}, "h200_warm": {"l2": "warm"}, "toy": {"gpu": "toy"}}.items()
+    ),
     user("rereads_evicts", kernels.rereads, 24, 24, changes={"l2": {"capacity_bytes": 1 << 20}}),
     user("uneven", kernels.uneven, 700),
     user("walkers", kernels.walkers, 500),

@@ -6,6 +6,7 @@ import math
 import tomllib
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -193,6 +194,12 @@ def test_a_family_that_has_rows_goes_before_all_of_the_kernels(tmp_path: Path, m
         ({}, ""), ({"m": 8192, "dtype": "fp16"}, ""), ({"m": 1}, "m is 1, rows have 128 to 16384"),
         ({"dtype": "int8"}, "dtype is int8, rows have bf16"), ({"stages": 1}, "stages is 1, rows have 2 to 6"),
         ({"layout": "nt"}, "layout is nt, rows have tn"), ({"batch": 64}, "batch is 64, rows have 1"),
+        ({"cluster": "4x2"}, "cluster is 4x2, rows have 1x1, 1x2, 2x1"), ({"cluster": "2x1"}, ""),
+        ({"tile": "256x192x64"}, ""), ({"tile": "64x256x64"}, "tile is 64x256x64, rows have 128x64x64 to 256x256x128"),
+        ({"swizzle": "none"}, "swizzle is none, rows have 128B"), ({"alpha": 2.0}, "alpha is 2.0, rows have 1.0"),
+        ({"mbarrier_arrive": "thread"}, "mbarrier_arrive is thread, rows have warpgroup"),
+        ({"out_dtype": "fp32"}, "out_dtype is fp32, rows have bf16"),
+        ({"consumer_split": "n"}, "consumer_split is n, rows have m"),
         ({"beta": 1.0}, "beta is 1.0, rows have 0.0"), ({"activation": "gelu"}, "activation is gelu, rows have none"),
     ],
     ids=str,
@@ -207,6 +214,40 @@ def test_nothing_is_expected_of_what_no_row_is_like(changes: dict[str, object], 
         assert unknown("gemm", "h200_sxm", told).endswith(f"of the family hopper_gemm cooperative on h200_sxm {says}")
     else:
         assert found.counters["dram__bytes_read.sum"] > 0.0 and "rows" not in found.counters
+
+
+def test_published_ladders_promise_nothing_of_options_that_no_step_has() -> None:
+    gpu = load_gpu("h100_sxm")
+    for changes, is_known in (({}, True), ({"cluster": "4x2"}, False), ({"alpha": 2.0}, False), ({"batch": 2}, False)):
+        given = {"m": 4096, "n": 4096, "k": 4096, "wgmma_depth": 0, **changes}
+        options = GemmParams.model_validate(given).resolved(gpu).as_options()
+        assert (expected_error("gemm", "h100_sxm", options) is not None) == is_known
+    assert "of published ladders on h100_sxm batch is 2, rows have 1" in unknown("gemm", "h100_sxm", options)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "options", "says"),
+    [
+        ("elementwise", {"op": "copy", "elements": 1 << 24, "threads": 128}, "threads is 128, rows have 256"),
+        ("softmax", {"rows": 4096, "columns": 2048, "threads": 512}, "threads is 512, rows have 256"),
+        ("strided_copy", {"elements": 1 << 22, "stride": 64}, "stride is 64, rows have 2 to 32"),
+    ],
+)
+def test_other_kernels_promise_nothing_of_options_that_no_row_has(kernel: str, options: dict[str, Any], says: str) -> None:
+    gpu = load_gpu("h200_sxm")
+    told = KERNEL_MODELS[kernel].params.model_validate(options).resolved(gpu).as_options()
+    assert expected_error(kernel, "h200_sxm", told) is None
+    assert unknown(kernel, "h200_sxm", told).endswith(says)
+
+
+def test_a_loop_with_tensor_descriptors_has_the_error_of_tritons() -> None:
+    options = {
+        "m": 4096, "n": 4096, "k": 4096, "tile": "128x128x64", "stages": 3, "schedule": "multistage", "copy": "tma",
+        "prefetch": "after_wait", "epilogue": "tma_store", "prefetch_tensormap": False, "wgmma_depth": 1,
+    }  # fmt: skip
+    told = GemmParams.model_validate(options).resolved(load_gpu("h200_sxm")).as_options()
+    found = expected_error("gemm", "h200_sxm", told)
+    assert found is not None and found.family == "tile_gemm by_descriptors"
 
 
 def test_a_cut_off_file_of_expected_errors_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -63,7 +63,6 @@ REFUSED: list[tuple[tuple[Any, ...], str]] = [
     ((ops.TmaStore("D", (0, 0), 64, 1, "a", 4),), "buffer 'a' has 4 stages, stage 4 was used"),
     ((ops.CpAsync("A", (0, 0), ACCESS, "a", 4),), "buffer 'a' has 4 stages, stage 4 was used"),
     ((ops.CpAsync("A", (0, 0), ACCESS, "", 0),), "buffer '' is not declared in the launch; known: a"),
-    ((ops.CpAsync("A", (0, 0), ACCESS, "a", 0, num_between=-2.0),), "-0.5 instructions were issued, wants 0 or more"),
     ((ops.CpAsync("A", (0, 0), LESS, "a", 0),), "-0.25 instructions were issued, wants 0 or more"),
     ((ops.CpAsyncMbarrierArrive("done", 0),), "mbarrier 'done' is not declared in the launch; known: empty, full"),
     ((ops.MbarrierInit("fill"),), "mbarrier 'fill' is not declared in the launch; did you mean 'full'?"),
@@ -409,12 +408,8 @@ def test_numpys_numbers_are_taken_for_what_they_are(op: ops.Op, field: str, numb
     assert row[field] == number
 
 
-@pytest.mark.parametrize(
-    "op", [ops.MbarrierArrive("full", 0, 2.5), ops.MbarrierArriveExpectTx("full", 0, 1 << 40)],  # type: ignore[arg-type]
-    ids=str,
-)  # fmt: skip
-def test_numbers_that_are_not_whole_or_too_large_are_refused(op: ops.Op) -> None:
-    assert "wants integers below 2**31" in refusal(launch(yields(op)))
+def test_numbers_that_are_too_large_are_refused() -> None:
+    assert "wants integers below 2**31" in refusal(launch(yields(ops.MbarrierArriveExpectTx("full", 0, 1 << 40))))
 
 
 def test_a_sentence_does_not_depend_on_how_many_ctas_are_traced() -> None:

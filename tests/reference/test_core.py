@@ -21,7 +21,8 @@ GPUS = ("a100_sxm_80gb", "h100_sxm", "h200_sxm")
 
 MODELLED = {
     "device": """num_sms compute_capability max_threads_per_sm max_warps_per_sm max_ctas_per_sm smem_per_sm_bytes
-        smem_per_cta_bytes smem_reserved_per_cta_bytes smem_allocation_bytes max_cluster_size features""",
+        smem_per_cta_bytes smem_reserved_per_cta_bytes smem_allocation_bytes smem_carveout_bytes
+        max_cluster_size features""",
     "hbm": "sustained_read_gb_per_s sustained_write_gb_per_s latency_ns sm_gb_per_s",
     "l2": """capacity_bytes num_slices slice_bytes_per_cycle sustained_fraction partition_capacity_fraction dirty_fraction
         evict_first_fraction evict_last_fraction near_latency_cycles write_back_queue_bytes""",
@@ -84,6 +85,8 @@ def other(value: Any, parameter: str) -> Any:
         return {name: other(number, parameter) for name, number in value.items()}
     if isinstance(value, int):
         return max(1, value // 2)
+    if isinstance(value, tuple):
+        return (16_384, 131_072, 233_472)
     return value / 2 if parameter.endswith("_fraction") and value else 1.5 * value + (13.0 if not value else 0.0)
 
 

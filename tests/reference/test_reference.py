@@ -72,7 +72,7 @@ KERNELS = """
     gemm_cooperative gemm_cooperative_three gemm_warp_specialized_batch gemm_by_cp_async_producer gemm_fp8 gemm_triton_meets
     elementwise_add_ragged reduction_row layer_norm_warm gather_sequential sgemm_naive h100_gemm a100_transpose toy_gemm
     toy_transpose far_words_2 far_words_4_toy traded_registers hand_overs swaps_toy named_tiles rereads_evicts
-    rereads_toy_evicts hazard_on_h200 deadlock_on_h200
+    rereads_toy_evicts rewrites_h200 rewrites_h200_warm rewrites_toy hazard_on_h200 deadlock_on_h200
 """
 """Launches of the engine's own tests that lie within the core."""
 ENDS = [

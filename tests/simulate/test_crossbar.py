@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -36,6 +37,10 @@ def on_sms(program: Any, gpu: GpuSpec = GPU, l2: Any = "warm") -> Result:
     return simulate(of, gpu, clock=MAX_MHZ, l2=l2, recorded_sms=EVERY_SM)
 
 
+ROOMY = replace(GPU, l2=replace(GPU.l2, capacity_bytes=1 << 40))
+"""The same with an L2 that writes nothing back."""
+
+
 def rates(sms: Collection[int], *, stores: bool = False) -> dict[int, float]:
     """Bytes a cycle that each of ``sms`` reads or stores, all of which do so with tiles of their own, eight at once."""
 
@@ -53,7 +58,7 @@ def rates(sms: Collection[int], *, stores: bool = False) -> dict[int, float]:
             yield ops.RangeEnd()
 
     found = {}
-    for of_role in on_sms(program).timeline.roles:
+    for of_role in on_sms(program, ROOMY).timeline.roles:
         num = sum(FROM <= span.end_cycle < UNTIL for span in of_role.sections)
         found[of_role.sm_idx] = num * GROUP * NUM_BYTES / (UNTIL - FROM)
     return {sm_idx: found[sm_idx] for sm_idx in sms}

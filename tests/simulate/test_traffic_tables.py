@@ -27,12 +27,6 @@ MOST_LOOKED_UP = 400
 """Panels of a tensor."""
 
 
-def walked(launch: Launch, num_passes: int) -> Launch:
-    """The same whose tiles read their panels so often."""
-    footprints = [replace(item, num_passes=num_passes) if item.access == "read" else item for item in launch.footprints]
-    return replace(launch, footprints=tuple(footprints))
-
-
 PLANNED = (
     "gemm_cooperative", "gemm_cooperative_persistent", "gemm_split_k", "gemm_edges_odd_pitch", "gemm_hgemm",
     "gemm_waves_apart", "strided_copy", "transpose_naive", "softmax_block", "gather_random", "h100_gemm",
@@ -42,7 +36,6 @@ CASES: list[tuple[str, Launch]] = [
     *((of_engine.CASES[name].gpu, of_engine.CASES[name].launch()) for name in PLANNED),
     ("h200_sxm", KERNEL_MODELS["gemm"].params(m=16384, n=16384, k=16384, tile="128x256x64").launch(load_gpu("h200_sxm"))),
     ("h200_sxm", KERNEL_MODELS["strided_copy"].params(elements=1 << 22, stride=64).launch(load_gpu("h200_sxm"))),
-    ("h200_sxm", walked(stream(1024.0, num_steps=512), 3)),
     ("h200_sxm", KERNEL_MODELS["elementwise"].params(op="copy", elements=1 << 26).launch(load_gpu("h200_sxm"))),
     ("toy", stream(4.0, num_inputs=2, num_steps=3)), ("a100_sxm_80gb", stream(64.0, shared_by=4)),
 ]  # fmt: skip
@@ -87,7 +80,7 @@ def test_tables_say_what_the_plan_says(case: tuple[str, Launch], is_warm: bool) 
         assert tensor["is_planned"] == (traffic is not None)
         assert tensor["fetch_scale"] == plan.footprints.fetch_scales.get(name, 1.0)
         if traffic is None:
-            assert tensor["num_walks"] == 0
+            assert not tensor["is_planned"]
             continue
         check_shares(tables, tensor, traffic)
         walk = int(tensor["first_walk"])
@@ -95,10 +88,6 @@ def test_tables_say_what_the_plan_says(case: tuple[str, Launch], is_warm: bool) 
         most = int(use.panel_of_tile.max())
         panels = [-2, -1, *np.unique(np.linspace(0, most + 3, MOST_LOOKED_UP).astype(np.int64)).tolist()]
         check_walk(tables, walk, traffic.losses, panels)
-        again = traffic.losses_again if any(traffic.losses_again) else ()
-        assert tensor["num_walks"] == 1 + len(again)
-        for idx, losses in enumerate(again):
-            check_walk(tables, walk + 1 + idx, losses, panels)
 
 
 def check_shares(tables: Tables, tensor: Any, traffic: PanelTraffic) -> None:
@@ -124,13 +113,12 @@ def test_cases_have_walks_again_groups_and_panels_of_their_own() -> None:
             walks, tensors = tables["walks"], tables["tensors"]
             found |= {"grouped"} if (walks["num_panels"] > 0).any() else set()
             found |= {"own"} if ((walks["num_panels"] == 0) & (walks["num_groups"] > 0)).any() else set()
-            found |= {"again"} if (tensors["num_walks"] > 1).any() else set()
             found |= {"pieces"} if tensors["piece_bytes"].any() else set()
             found |= {"near"} if not tensors["are_pieces_anywhere"].all() else set()
             found |= {"scaled"} if (tensors["fetch_scale"] > 1.0).any() else set()
             found |= {"times"} if len(tables["times_fetched"]) else set()
             found |= {"stored"} if len(tables["written_back"]) else set()
-    assert found >= {"grouped", "own", "again", "pieces", "scaled", "times", "stored"}
+    assert found >= {"grouped", "own", "pieces", "scaled", "times", "stored"}
 
 
 def test_maps_are_fetched_where_the_launch_names_them_and_the_gpu_takes_time_for_them() -> None:

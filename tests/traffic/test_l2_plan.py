@@ -185,7 +185,7 @@ def test_a_stream_of_a_million_tiles_takes_as_many_rows_as_waves_have_sides() ->
     num, per_wave = 1 << 20, 1056
     tiles = np.arange(num)
     row = FootprintRow(tensor="x", is_write=False, panel_of_tile=tiles, bytes_of_tile=np.full(num, KIB))
-    order = Order.of(tiles // per_wave, tiles % 2, num_partitions=2, num_passes=1)
+    order = Order.of(tiles // per_wave, tiles % 2, num_partitions=2)
     assert len(Touches.of(row, order).panel) == 2 * -(-num // per_wave)
 
 
@@ -202,22 +202,6 @@ def test_rows_that_all_read_come_from_memory_once_beside_a_stream() -> None:
             footprints, tiles // 4, l2=L2Partitions(num=1, partition_bytes=partition * KIB, spread=0.0), is_warm=False
         )["gamma"]
         assert result.read_miss_bytes == fetched * KIB
-
-
-@pytest.mark.parametrize(("partition", "num_missing"), [(4.0, 0), (3.99, 4)])
-def test_a_second_walk_finds_what_a_wave_leaves(partition: float, num_missing: int) -> None:
-    """Waves of four tiles, each of which walks its 1 KiB twice."""
-    tiles = np.arange(8)
-    row = FootprintRow(
-        tensor="x", is_write=False, panel_of_tile=tiles, bytes_of_tile=np.full(8, KIB), num_passes=2
-    )
-    l2 = L2Partitions(num=1, partition_bytes=partition * KIB, spread=0.0)
-    result = panel_traffic([row], tiles // 4, l2=l2, is_warm=False)["x"]
-    assert result.miss_bytes_by_wave.tolist() == [(4 + num_missing) * KIB] * 2
-    assert result.touched_bytes_by_wave.tolist() == [4 * KIB] * 2
-    first, again = result.losses.get(5) or {}, [losses.get(5) or {} for losses in result.losses_again]
-    assert first.get(1) == ALL
-    assert [losses.get(1) for losses in again if losses] == [ALL] * bool(num_missing)
 
 
 @pytest.mark.parametrize("num_rows", [300, 800, 1600, 6400])

@@ -12,7 +12,7 @@ from __future__ import annotations
 import csv
 import math
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -21,12 +21,16 @@ from typing import Any
 from gpusim.errors import ConfigError
 from gpusim.evidence.cases.paths import CYCLES, held_out_families, kernels_dir
 from gpusim.kernel_models import KERNEL_MODELS
+from gpusim.kernel_models.options import KernelParams
 
-TELLING: tuple[str, ...] = ("dtype", "layout", "stages", "batch", "beta", "bias", "activation")
-"""Options that make a kernel another kernel, besides those that give its problem size."""
+SIZES: tuple[str, ...] = ("m", "n", "k", "elements", "rows", "columns", "table_rows")
+"""Problem sizes, which may be twice as large or half as small as those of all rows. Other numbers lie within their range."""
 
-EXACTLY: tuple[str, ...] = ("stages", "batch", "beta")
-"""Numbers that must lie within the rows' range; sizes may be twice as large or half as small."""
+EXTENTS: tuple[str, ...] = ("tile",)
+"""Words of numbers joined by x, each of which must lie within its range. Other words are those of a row."""
+
+COMPILED: tuple[str, ...] = ("compiled_code", "registers", "setmaxnreg")
+"""Options that follow from a kernel's tile and its compiler."""
 
 ALIKE: Mapping[str, str] = MappingProxyType({"fp16": "bf16"})
 """Types with the size and rate of a type that rows have."""
@@ -92,14 +96,20 @@ def outside(rows: Mapping[str, Any], params: Mapping[str, Any]) -> str:
     'm is 1, rows have 64 to 8192'
     >>> outside({"m": [64, 8192], "dtype": ["bf16"]}, {"m": 16384, "dtype": "int8"})
     'dtype is int8, rows have bf16'
+    >>> outside({"tile": ["64x64x64", "256x128x64"]}, {"tile": "128x256x64"})
+    'tile is 128x256x64, rows have 64x64x64 to 256x128x64'
     """
     for name, known in rows.items():
         value = params.get(name)
         if value is None:
             continue
-        if isinstance(known[0], int | float) and not isinstance(known[0], bool):
+        if name in EXTENTS:
+            least, most, extents = (tuple(map(int, str(text).split("x"))) for text in (*known, value))
+            if not all(low <= extent <= high for low, extent, high in zip(least, extents, most, strict=True)):
+                return f"{name} is {value}, rows have {known[0]} to {known[1]}"
+        elif isinstance(known[0], int | float) and not isinstance(known[0], bool):
             least, most = known
-            slack = 1.0 if name in EXACTLY else 2.0
+            slack = 2.0 if name in SIZES else 1.0
             if not least / slack <= float(value) <= most * slack:
                 return f"{name} is {value}, rows have {least}" + (f" to {most}" if most != least else "")
         elif ALIKE.get(str(value), value) not in known:
@@ -159,12 +169,38 @@ def _published_errors(kernel: str, gpu: str) -> list[float]:
 
 def _published_ranges(kernel: str, gpu: str) -> dict[str, list[Any]]:
     """Ranges of options in published ladders on ``gpu``, in the form of a family's rows."""
-    rows = _published_rows(kernel, gpu)
-    sizes = {name: [int(row[name]) for row in rows] for name in "mnk"}
-    ranges: dict[str, list[Any]] = {name: [min(of), max(of)] for name, of in sizes.items()}
-    if rows and "dtype" in rows[0]:
-        ranges["dtype"] = sorted({row["dtype"] for row in rows})
-    return ranges
+    kind, found = KERNEL_MODELS[kernel].params, []
+    for row in _published_rows(kernel, gpu):
+        if row.get("expressible", "yes") == "yes":
+            given = kind.in_our_words({name: value for name, value in row.items() if value})
+            options = kind.model_validate({name: value for name, value in given.items() if name in kind.options()})
+            found.append(telling_options(kind, options.as_options()))
+    return ranges_of(found)
+
+
+def telling_options(kind: type[KernelParams], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options that make a kernel another kernel: all that have a value, but for what a compiler made of it."""
+    names = [name for name in kind.options() if name not in COMPILED]
+    return {name: options[name] for name in names if options.get(name) is not None}
+
+
+def ranges_of(kernels: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """Ranges of the options of ``kernels``: of numbers the least and the most, of words all.
+
+    >>> ranges_of([{"m": 8, "tile": "64x32", "bias": False}, {"m": 4, "tile": "32x64", "bias": False, "copy": "tma"}])
+    {'m': [4, 8], 'tile': ['32x32', '64x64'], 'bias': [False], 'copy': ['tma']}
+    """
+    found: dict[str, list[Any]] = {}
+    for name in dict.fromkeys(name for options in kernels for name in options):
+        values = [options[name] for options in kernels if name in options]
+        if name in EXTENTS:
+            extents = list(zip(*(map(int, str(value).split("x")) for value in values), strict=True))
+            found[name] = ["x".join(str(end(of_one)) for of_one in extents) for end in (min, max)]
+        elif all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
+            found[name] = [min(values), max(values)]
+        else:
+            found[name] = sorted(set(values), key=str)
+    return found
 
 
 def _rows(path: Path) -> list[dict[str, str]]:

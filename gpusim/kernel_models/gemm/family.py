@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+TRITON = ("multistage", "after_wait", "before_copies")
+"""Schedule, place of the copies and CTA barrier of a k-step in a loop of Triton's with tensor descriptors."""
+
 
 def family_of(params: Mapping[str, Any]) -> str:
     """Validation kernel with the same instructions and schedule; empty without resolved options.
@@ -13,6 +16,9 @@ def family_of(params: Mapping[str, Any]) -> str:
     'hopper_gemm pingpong'
     >>> family_of({"math": "fma"}), family_of({})
     ('sgemm', '')
+    >>> triton = {"schedule": "multistage", "prefetch": "after_wait", "cta_barrier": "before_copies"}
+    >>> family_of({"math": "wgmma", "copy": "tma", **triton})
+    'tile_gemm by_descriptors'
     """
     if "math" not in params:
         return ""
@@ -22,4 +28,6 @@ def family_of(params: Mapping[str, Any]) -> str:
         return "tile_gemm by_pointers"
     if str(params.get("dtype")) == "fp8":
         return "hopper_gemm fp8"
+    if (params["schedule"], params.get("prefetch"), params.get("cta_barrier")) == TRITON:
+        return "tile_gemm by_descriptors"
     return f"hopper_gemm {'split_k' if params.get('split_k', 1) > 1 else params['schedule']}"

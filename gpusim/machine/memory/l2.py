@@ -99,6 +99,12 @@ class L2Counters(Counters):
     red_sectors: float = ncu("lts__t_sectors_op_red.sum")
     unplanned_miss_bytes: float = 0.0
     """Bytes that HBM delivers of tensors without a traffic plan."""
+    unplanned_write_back_bytes: float = 0.0
+    """Bytes that L2 writes back of tensors without a traffic plan."""
+    unplanned_crossing_bytes: float = 0.0
+    """Bytes of such tensors that SMs read from the other L2 partition."""
+    unplanned_crossing_miss_bytes: float = 0.0
+    """Bytes among these that L2 did not hold in either partition."""
     miss_sectors: float = ncu("lts__t_sectors_srcunit_tex_lookup_miss.sum")
     promoted_sectors: float = 0.0
     """Missed sectors of lines that were fetched with their neighbours (L2 promotion)."""

@@ -32,6 +32,17 @@ class Occupancy:
         return 100.0 * self.warps_per_sm / self.max_warps_per_sm
 
 
+def l1_bytes(gpu: GpuSpec, *, smem_bytes: int, ctas_per_sm: int) -> int:
+    """Capacity of L1 in bytes: what the smallest shared memory that holds ``ctas_per_sm`` CTAs leaves.
+
+    A CTA has ``smem_bytes``. Where the sizes of shared memory are known, the bytes that CUDA reserves in each CTA count.
+    """
+    device = gpu.device
+    sizes = device.smem_carveout_bytes
+    needed = ctas_per_sm * (smem_bytes + (device.smem_reserved_per_cta_bytes if sizes else 0))
+    return max(0, gpu.l1.unified_bytes - next((size for size in sizes if size >= needed), needed))
+
+
 def occupancy(gpu: GpuSpec, *, kernel: str, num_threads: int, registers_per_thread: int, smem_bytes: int) -> Occupancy:
     """Resident CTAs of ``num_threads`` threads on one SM of ``gpu``.
 
