@@ -1,4 +1,4 @@
-"""Tensor operations that torch launches: softmax, norms, sums.
+"""Tensor operations that torch launches: softmax, norms, sums, element-wise operations, transposes, embeddings.
 
 In: an :class:`gpusim.evidence.cases.case.Operation`, and torch. Out: a function that launches it, and samples of its output
 with a reference. To add an operation, write one function and its row in ``OPERATIONS``.
@@ -110,9 +110,61 @@ def sum_all(torch: Any, x: Any, operation: Operation) -> PreparedOperation:
     return PreparedOperation(lambda: torch.sum(x), lambda found: (found.reshape(1), x.double().sum().reshape(1)))
 
 
+def _map(function: Callable[[Any, Any], Any]) -> Operate:
+    """Operation on each element: ``function`` of torch and a tensor."""
+
+    def operate(torch: Any, x: Any, operation: Operation) -> PreparedOperation:
+        rows = _rows(torch, x, operation)
+        return PreparedOperation(
+            lambda: function(torch, x), lambda found: (found[rows].double(), function(torch, x[rows].double()))
+        )
+
+    return operate
+
+
+def add(torch: Any, x: Any, operation: Operation) -> PreparedOperation:
+    """Sum of two tensors."""
+    rows, other = _rows(torch, x, operation), x.flip(0).contiguous()
+    return PreparedOperation(lambda: x + other, lambda found: (found[rows], x[rows].double() + other[rows].double()))
+
+
+def add_bias(torch: Any, x: Any, operation: Operation) -> PreparedOperation:
+    """Sum of each row and one vector."""
+    rows, bias = _rows(torch, x, operation), _vector(torch, x, operation, 1)
+    return PreparedOperation(lambda: x + bias, lambda found: (found[rows], x[rows].double() + bias.double()))
+
+
+def cast(torch: Any, x: Any, operation: Operation) -> PreparedOperation:
+    """Cast of fp32 to bf16, and of other types to fp32."""
+    rows, to = _rows(torch, x, operation), torch.bfloat16 if operation.dtype == "fp32" else torch.float32
+    return PreparedOperation(lambda: x.to(to), lambda found: (found[rows], x[rows].to(to).double()))
+
+
+def transpose(torch: Any, x: Any, operation: Operation) -> PreparedOperation:
+    """Contiguous copy of the transposed matrix."""
+    rows = _rows(torch, x, operation)
+    return PreparedOperation(lambda: x.t().contiguous(), lambda found: (found[:, rows], x[rows].double().t()))
+
+
+def embedding(torch: Any, x: Any, operation: Operation) -> PreparedOperation:
+    """``NUM_INDICES`` random rows of a table."""
+    drawn = np.random.default_rng(operation.seed).integers(0, operation.shape[0], NUM_INDICES)
+    index = torch.from_numpy(drawn).to(x.device)
+    some = torch.from_numpy(sampled_indices(NUM_INDICES, operation.seed)).to(x.device)
+    return PreparedOperation(
+        lambda: torch.nn.functional.embedding(index, x), lambda found: (found[some], x[index[some]].double())
+    )
+
+
+NUM_INDICES = 16384
+"""Rows that an embedding gathers."""
+
+NAMED = (softmax, layer_norm, rms_norm, sum_rows, sum_columns, sum_all, add, add_bias, cast, transpose, embedding)
 OPERATIONS: Mapping[str, Operate] = {
-    each.__name__: each for each in (softmax, layer_norm, rms_norm, sum_rows, sum_columns, sum_all)
-}
+    **{each.__name__: each for each in NAMED},
+    "mul": _map(lambda _torch, x: x * 1.5), "relu": _map(lambda torch, x: torch.relu(x)),
+    "gelu": _map(lambda torch, x: torch.nn.functional.gelu(x)), "silu": _map(lambda torch, x: torch.nn.functional.silu(x)),
+}  # fmt: skip
 """Operations by name."""
 
 

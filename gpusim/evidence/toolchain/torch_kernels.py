@@ -2,7 +2,8 @@
 
 In: an operation and what was launched, as text. Out: :class:`ModelOptions`, or None where name and launch say too little.
 
-Models: softmax by warps and by blocks, layer norm and RMS norm of aligned rows, sums.
+Models: softmax by warps and by blocks, layer norm and RMS norm of aligned rows, sums, element-wise kernels, transposes of
+matrices, embeddings.
 Ignores: rows of at most 128 columns, of which a warp takes two. Rows that begin off the vectors. Blocks of several rows with
 more than 32 threads each.
 Source: PyTorch 2.11, ``aten/src/ATen/native/cuda``: ``SoftMax.cu``, ``PersistentSoftmax.cuh``, ``layer_norm_kernel.cu``,
@@ -128,6 +129,73 @@ def _sum(launch: TorchLaunch) -> ModelOptions | None:
     return None
 
 
+ELEMENTWISE = {"mul": "scale", "cast": "copy", "add_bias": "add"}
+"""Operations of the element-wise model that torch calls otherwise."""
+CAST_CODE, OFFSET_CODE = 40.0, 45.0
+"""Integer instructions of a thread for each element: of a type that is known at run time; of the offsets of a tensor that is
+not contiguous. Source: executed instructions of PyTorch 2.11's kernels for sm_90, bf16 to fp32 and a bias."""
+INDEX_BYTES, GATHER_THREADS = 8, 256
+
+
+def _elementwise(launch: TorchLaunch, vector: int, items: int, **options: Any) -> ModelOptions:
+    """Options of the element-wise model."""
+    if launch.operation == "cast":
+        options["out_dtype"] = "bf16" if launch.dtype == "fp32" else "fp32"
+    if launch.operation == "add_bias":
+        options |= {"broadcast": "row", "columns": launch.columns}
+    return ModelOptions(model="elementwise", options={
+        "op": ELEMENTWISE.get(launch.operation, launch.operation), "elements": launch.rows * launch.columns,
+        "dtype": launch.dtype, "threads": launch.threads, "vector_bytes": vector * launch.width,
+        "items_per_thread": items, **options,
+    })  # fmt: skip
+
+
+def _elements_of_thread(launch: TorchLaunch) -> int:
+    """Elements of a thread: the power of two that the grid has."""
+    each = launch.rows * launch.columns / (launch.grid[0] * launch.threads)
+    return 1 << max(0, math.ceil(math.log2(each)))
+
+
+def _vectorized(launch: TorchLaunch) -> ModelOptions | None:
+    """Vectors of contiguous tensors. The name has the elements of a vector."""
+    found = re.search(r"vectorized_elementwise_kernel<(?:\(int\))?(\d+),", launch.name)
+    if found is None or launch.operation == "transpose":
+        return None
+    vector = int(found[1])
+    return _elementwise(launch, vector, max(1, _elements_of_thread(launch) // vector))
+
+
+def _unrolled(launch: TorchLaunch) -> ModelOptions | None:
+    """Elements of contiguous tensors whose types are known at run time."""
+    return _elementwise(launch, 1, _elements_of_thread(launch), address_instructions=CAST_CODE)
+
+
+def _strided(launch: TorchLaunch) -> ModelOptions | None:
+    """Elements of tensors that are not contiguous, each stored before the next is loaded. The name has their number."""
+    found = re.search(r"elementwise_kernel<(?:\(int\))?\d+, (?:\(int\))?(\d+),", launch.name)
+    if found is None:
+        return None
+    if launch.operation == "transpose":
+        return ModelOptions(model="transpose", options={
+            "m": launch.rows, "n": launch.columns, "dtype": launch.dtype, "smem": "none", "coalesced": "stores",
+            "threads": launch.threads, "items_per_thread": int(found[1]),
+        })  # fmt: skip
+    return _elementwise(launch, 1, int(found[1]), loads="serial", address_instructions=OFFSET_CODE)
+
+
+def _gather(launch: TorchLaunch) -> ModelOptions | None:
+    """A block a row of the table, or a slice of a longer row."""
+    options = {
+        "rows": launch.grid[0], "columns": launch.columns, "table_rows": launch.rows, "dtype": launch.dtype, "per": "block",
+        "index_bytes": INDEX_BYTES, "threads": GATHER_THREADS,
+    }  # fmt: skip
+    vectors = launch.columns * launch.width // VECTOR_BYTES
+    is_known = launch.threads == min(GATHER_THREADS, -(-vectors // WARP_SIZE) * WARP_SIZE)
+    if not is_known or launch.grid[1] != -(-vectors // launch.threads):
+        return None
+    return ModelOptions(model="gather", options=options)
+
+
 RULES: Mapping[str, Callable[[TorchLaunch], ModelOptions | None]] = {
     "softmax_warp_forward": _softmax_warp,
     "cunn_SoftMaxForwardReg": _softmax_registers,
@@ -135,6 +203,10 @@ RULES: Mapping[str, Callable[[TorchLaunch], ModelOptions | None]] = {
     "cunn_SoftMaxForward": _softmax_reread,
     "vectorized_layer_norm_kernel": _norm,
     "reduce_kernel": _sum,
+    "vectorized_elementwise_kernel": _vectorized,
+    "unrolled_elementwise_kernel": _unrolled,
+    "elementwise_kernel": _strided,
+    "vectorized_gather_kernel": _gather,
 }
 """Functions from a launch to a kernel model, by the kernel's name without namespaces and template arguments."""
 

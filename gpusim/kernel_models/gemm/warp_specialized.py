@@ -11,8 +11,8 @@ from gpusim.kernel_models.mainloop.epilogue import Epilogue
 from gpusim.kernel_models.mainloop.instruction_fetch import cold_code
 from gpusim.kernel_models.mainloop.loader import Loader
 from gpusim.kernel_models.mainloop.ring import Ring
-from gpusim.kernel_models.mainloop.tensor_maps import make_tensor_maps
 from gpusim.kernel_models.mainloop.shape import MAX_STAGES, Coordinates, cached_method
+from gpusim.kernel_models.mainloop.tensor_maps import make_tensor_maps
 from gpusim.units import DEPENDENT_CYCLES
 from gpusim.workload import ops
 from gpusim.workload.launch import RoleContext

@@ -1,4 +1,4 @@
-"""What does torch launch for softmax, norms and sums, what does that move and take?"""
+"""What does torch launch for softmax, norms, sums and element-wise operations, what does that move and take?"""
 
 from __future__ import annotations
 
@@ -37,6 +37,11 @@ COLUMNS: Mapping[str, tuple[range, ...]] = {
     "sum_rows": (range(256, 4097, 32), range(8192, 131073, 64)),
     "sum_columns": (range(256, 2049, 128), range(2048, 16385, 128)),
     "sum_all": (range(1024, 8193, 256),),
+    **dict.fromkeys(("add", "mul", "relu", "gelu", "silu"), (range(1000, 9001),)),
+    "cast": (range(1000, 9001), range(1024, 8193, 8)),
+    "add_bias": (range(1024, 8193, 8),),
+    "transpose": (range(512, 2049), range(1024, 8193, 64)),
+    "embedding": (range(64, 513, 8), range(1024, 8193, 64)),
 }
 """Numbers of columns of each class of an operation."""
 OF_A_CLASS = 3
@@ -64,6 +69,12 @@ def sums() -> list[Config]:
     return [config for operation in ("sum_rows", "sum_columns", "sum_all") for config in drawn(operation)]
 
 
+def maps() -> list[Config]:
+    """Element-wise operations, casts, transposes, embeddings."""
+    names = ("add", "mul", "relu", "gelu", "silu", "cast", "add_bias", "transpose", "embedding")
+    return [config for operation in names for config in drawn(operation)]
+
+
 def launch(config: Config) -> Operation:
     """The operation on normal random numbers."""
     dtype = config.dtype
@@ -88,7 +99,7 @@ CASE = operation_case(
         question=__doc__,
         framework="torch",
         config_type=Config,
-        groups={"rows": operation_group(rows), "sums": operation_group(sums)},
+        groups={"rows": operation_group(rows), "sums": operation_group(sums), "maps": operation_group(maps)},
         launch=launch,
         text_columns=lambda _config, facts: {"torch_kernel": function_of(facts.get("launched", ""))},
         families=lambda group, config: (f"framework_ops {group}", f"framework_ops {config.kernel}"),
