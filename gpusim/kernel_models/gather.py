@@ -198,17 +198,26 @@ def _block_launch(params: GatherParams) -> Launch:
     accesses = [dense_access(0, min(row_bytes - part * share, share) // width, width) for part in range(slices)]
     before, between = ops.Alu(BEFORE_SLICE, is_chain=True), ops.Alu(BEFORE_LOAD, is_chain=True)
     rows_of_sector = SECTOR_BYTES // params.index_bytes
+    names = [f"table{part}" for part in range(slices)] if slices > 1 else ["table"]
 
     def program(cta: RoleContext) -> Generator[ops.Op, Any, None]:
         part, row = divmod(cta.cta_idx, rows)
         yield before
         yield ops.Use((yield ops.GlobalLoad("index", (row // rows_of_sector, 0), index)))
         yield between
-        yield ops.Use((yield ops.GlobalLoad("table", (cta.cta_idx, 0), accesses[part])))
+        yield ops.Use((yield ops.GlobalLoad(names[part], (cta.cta_idx, 0), accesses[part])))
         yield ops.GlobalStore("out", (cta.cta_idx, 0), accesses[part])
 
     def slice_bytes(ctas: IntArray) -> IntArray:
         return np.asarray(np.minimum(share, row_bytes - ctas // rows * share))
+
+    def table(part: int) -> Footprint:
+        """Slices of rows of the table: CTAs of one slice follow one another, and no other slice finds their rows."""
+        return Footprint(
+            tensor=names[part], access="read", panel_of=same, piece_bytes=piece if is_random or slices > 1 else 0,
+            panel_bytes=lambda ctas: np.where(ctas // rows == part, slice_bytes(ctas), 0),
+            table_bytes=params.table_rows * min(share, row_bytes - part * share) if is_random else 0,
+        )
 
     piece, is_random = min(share, row_bytes), params.index == "random"
     return Launch(
@@ -223,11 +232,7 @@ def _block_launch(params: GatherParams) -> Launch:
                 tensor="index", access="read", panel_of=lambda ctas: ctas % rows // rows_of_sector,
                 panel_bytes=lambda ctas: np.full_like(ctas, SECTOR_BYTES),
             ),
-            Footprint(
-                tensor="table", access="read", panel_of=same, panel_bytes=slice_bytes,
-                piece_bytes=piece if is_random or slices > 1 else 0,
-                table_bytes=params.table_rows * row_bytes if is_random else 0,
-            ),
+            *map(table, range(slices)),
             Footprint(
                 tensor="out", access="write", panel_of=same, panel_bytes=slice_bytes, piece_bytes=piece if slices > 1 else 0
             ),

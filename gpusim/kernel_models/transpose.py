@@ -42,8 +42,8 @@ REGISTERS = {"none": 18, "naive": 24, "padded": 24, "swizzled": 30}
 """Registers of a thread. Source: SASS of kernels/transpose, sm_90a."""
 
 
-ELEMENT_CODE, ELEMENT_REGISTERS = 40, 18
-"""Integer instructions of a thread for each element with ``coalesced="stores"``: its index, divided into row and column.
+ELEMENT_CODE, ELEMENT_REGISTERS = 19, 18
+"""ALU and branch instructions of a thread for each element with ``coalesced="stores"``: its index as row and column.
 ``ELEMENT_REGISTERS``: registers of a thread. Source: SASS of PyTorch 2.11's elementwise_kernel with a transposed input."""
 
 
