@@ -14,7 +14,7 @@ from gpusim.evidence.cases.config_row import ConfigRow
 from gpusim.evidence.cases.launch_args import Input, KernelLaunch, Output, by_value
 
 SPAN_BYTES, LINE_BYTES, IN_FLIGHT, WARP = 16 << 20, 128, 4, 32
-NUM_ROUNDS = 64
+NUM_ROUNDS, SALT = 64, 0x9E3779B1
 SECTORS = (1, 2, 4)
 
 
@@ -39,10 +39,10 @@ class Row(ConfigRow):
 
 
 def rates() -> list[Row]:
-    """One SM, half of them, and all; one CTA each; few and many warps."""
+    """Loads around L1 and into it; one SM, half of them, and all; one CTA each; few and many warps."""
     return [
-        Row(f"lines_of_{sectors}", num_ctas=num_ctas, threads=threads)
-        for sectors in SECTORS for num_ctas in (1, 16, 66, 132) for threads in (256, 1024)
+        Row(f"{way}_lines_of_{sectors}", num_ctas=num_ctas, threads=threads)
+        for way in ("cg", "ca") for sectors in SECTORS for num_ctas in (1, 16, 66, 132) for threads in (256, 1024)
     ]  # fmt: skip
 
 
@@ -76,12 +76,12 @@ def mixed(number: NDArray[np.uint32]) -> NDArray[np.uint32]:
 
 def expected_sums(config: Row) -> NDArray[np.uint32]:
     """Sums of the words that each CTA reads, uint32[num_ctas]."""
-    own_lines = SPAN_BYTES // LINE_BYTES // config.num_ctas
-    lines = mixed(np.arange(config.num_requests, dtype=np.uint32)) % np.uint32(own_lines)
-    sectors = np.arange(config.sectors) * 8
-    first = np.arange(config.num_ctas)[:, None] * own_lines
-    sums = [int(data()[(lines[:, None] + cta) * 32 + sectors].sum(dtype=np.uint64)) for cta in first[:, 0]]
-    return np.array([2 * each % 2**32 for each in sums], dtype=np.uint32)
+    numbers, sectors = np.arange(config.num_requests, dtype=np.uint64), np.arange(config.sectors) * 8
+    sums = []
+    for cta in range(config.num_ctas):
+        lines = mixed(((numbers + cta * SALT) % 2**32).astype(np.uint32)) % np.uint32(SPAN_BYTES // LINE_BYTES)
+        sums.append(2 * int(data()[lines[:, None].astype(np.int64) * 32 + sectors].sum(dtype=np.uint64)) % 2**32)
+    return np.array(sums, dtype=np.uint32)
 
 
 def check(config: Row, outputs: Outputs) -> dict[str, float]:

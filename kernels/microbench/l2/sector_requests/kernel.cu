@@ -1,7 +1,8 @@
 // Loads that miss L1 and hit L2, whose lanes lie on few or many lines: how fast does an SM send requests for lines?
 //
+// `cg_*` load around L1. `ca_*` allocate lines in L1, whose span is too large for it.
 // A warp's load touches 32 / kSectors lines, kSectors sectors of each; its lines lie anywhere in a span that L2 holds. Each CTA
-// walks lines of its own, so that no two SMs ask for the same line. First all CTAs bring the span into L2, then they time.
+// has an order of its own. The first pass over the lines brings them into L2, the second one is timed.
 
 #include <cstdint>
 
@@ -19,11 +20,11 @@ __device__ __forceinline__ uint32_t mixed(uint32_t x) {
     return x ^ x >> 16;
 }
 
-template <int kSectors>
+template <int kSectors, bool kAllocates>
 __device__ __forceinline__ void run(const Plan &plan, const uint32_t *data, uint32_t *sums, uint32_t *cycles) {
     constexpr uint32_t kLines = 32 / kSectors;
     const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32, num_warps = blockDim.x / 32;
-    const uint32_t own_lines = plan.span_lines / gridDim.x, first_line = blockIdx.x * own_lines;
+    const uint32_t salt = blockIdx.x * 0x9e3779b1u;
     uint32_t sum = 0, begin = 0;
 #pragma unroll 1
     for (uint32_t pass = 0; pass < 2; ++pass) {
@@ -35,8 +36,12 @@ __device__ __forceinline__ void run(const Plan &plan, const uint32_t *data, uint
 #pragma unroll
             for (int i = 0; i < kInFlight; ++i) {
                 const uint32_t number = ((round * kInFlight + i) * num_warps + warp) * kLines + lane / kSectors;
-                const uint32_t line = first_line + mixed(number) % own_lines;
-                asm volatile("ld.global.cg.u32 %0, [%1];" : "=r"(words[i]) : "l"(data + line * 32 + lane % kSectors * 8));
+                const uint32_t line = mixed(number + salt) % plan.span_lines;
+                const uint32_t *from = data + line * 32 + lane % kSectors * 8;
+                if (kAllocates)
+                    asm volatile("ld.global.ca.u32 %0, [%1];" : "=r"(words[i]) : "l"(from));
+                else
+                    asm volatile("ld.global.cg.u32 %0, [%1];" : "=r"(words[i]) : "l"(from));
             }
 #pragma unroll
             for (int i = 0; i < kInFlight; ++i) sum += words[i];
@@ -49,12 +54,15 @@ __device__ __forceinline__ void run(const Plan &plan, const uint32_t *data, uint
     if (threadIdx.x == 0) cycles[blockIdx.x] = end - begin;
 }
 
-#define ENTRY(sectors)                                                                                                               \
+#define ENTRY(way, allocates, sectors)                                                                                               \
     extern "C" __global__ void __launch_bounds__(1024)                                                                               \
-        lines_of_##sectors(const __grid_constant__ Plan plan, const uint32_t *data, uint32_t *sums, uint32_t *cycles) {              \
-        run<sectors>(plan, data, sums, cycles);                                                                                      \
+        way##_lines_of_##sectors(const __grid_constant__ Plan plan, const uint32_t *data, uint32_t *sums, uint32_t *cycles) {        \
+        run<sectors, allocates>(plan, data, sums, cycles);                                                                           \
     }
 
-ENTRY(1)
-ENTRY(2)
-ENTRY(4)
+ENTRY(cg, false, 1)
+ENTRY(cg, false, 2)
+ENTRY(cg, false, 4)
+ENTRY(ca, true, 1)
+ENTRY(ca, true, 2)
+ENTRY(ca, true, 4)
