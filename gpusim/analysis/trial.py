@@ -25,8 +25,8 @@ from gpusim.workload.launch import Launch
 
 WORK = {"wgmma": 1.0, "mma_sync": 2.5, "fma": 5.0}
 """Work units of simulating one k-step of one tile, by math instruction. A unit takes about 3 us of one core."""
-TILE_WORK, RUN_WORK = 12.0, 5_000.0
-"""Work units of a tile's epilogue; and of a run's traffic plan, traces and packing."""
+TILE_WORK, RUN_WORK, TRACE_WORK = 12.0, 5_000.0, 1.5
+"""Work units of a tile's epilogue, of a run's traffic plan and packing, and of tracing a k-step where each tile is traced."""
 
 MOST_EXACT = 18_000.0
 """Work units up to which a problem is simulated as it is."""
@@ -39,7 +39,8 @@ MORE_STEPS = {"wgmma": 10, "mma_sync": 6, "fma": 4}
 def work_of(config: GemmConfig) -> float:
     """Work units of simulating a config as it is, without the constant part."""
     plan = TilePlan(config)
-    return plan.num_tiles * (TILE_WORK + WORK[config.math] * plan.total_k_steps / config.split_k)
+    step = WORK[config.math] + (0.0 if plan.has_uniform_programs else TRACE_WORK)
+    return plan.num_tiles * (TILE_WORK + step * plan.total_k_steps / config.split_k)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,7 +183,9 @@ def quick_cycles(config: GemmConfig, gpu: GpuSpec) -> float:
     parts = (config.m + config.n) * config.k * num_bytes + config.m * config.n * config.out_element.num_bytes
     parts += 8 * config.split_k * config.m * config.n if config.split_k > 1 else 0
     memory = config.batch * parts / clock.bytes_per_cycle(gb_per_s=gpu.hbm.sustained_read_gb_per_s)
-    return max(waves * wave, memory) + (5_000.0 if config.split_k > 1 else 0.0)
+    spec = gpu.dispatcher
+    behind = spec.launch_cycles + spec.drain_cycles if config.split_k_mode == "second_kernel" and config.split_k > 1 else 0.0
+    return max(waves * wave, memory) + behind
 
 
 def _flops_per_cycle(config: GemmConfig, gpu: GpuSpec) -> float:

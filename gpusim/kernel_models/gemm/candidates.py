@@ -59,7 +59,9 @@ FEW_STAGES = 5
 """Most stages by cp.async: its latency is hidden by then."""
 LEAST_STEPS = 4
 """Least k-steps of a part of K."""
-MOST_SWIZZLE = 8
+SWIZZLE_SIZES = (1, 4, 8)
+MOST_SWIZZLE = SWIZZLE_SIZES[-1]
+CLUSTERS = ((1, 1), (2, 1), (1, 2))
 SWAP_ROWS = 192
 """Rows of D up to which swapped operands are considered."""
 
@@ -187,7 +189,7 @@ class Space:
 
     def orders(self, base: GemmOptions) -> Iterator[GemmOptions]:
         """``base`` with other orders of tiles."""
-        for raster, size in product(self.values("raster", ("along_m", "along_n")), (1, 4, MOST_SWIZZLE)):
+        for raster, size in product(self.values("raster", ("along_m", "along_n")), SWIZZLE_SIZES):
             for swizzle in self.values("swizzle_size", (size,)):
                 if (raster, swizzle) != (base.raster, base.swizzle_size):
                     yield self.with_values(base, raster=raster, swizzle_size=swizzle)
