@@ -1,10 +1,4 @@
-"""Hold the choice of configurations against full simulations, a library's measured times, and measured rankings.
-
-python scripts/study_choice.py quick [--csv FILE]     # regret of the quick ranking against full simulations, drawn shapes
-python scripts/study_choice.py all                    # regret of the choice against a sweep of all configurations, minutes
-python scripts/study_choice.py library                # time of the default choice over that of cuBLAS, by shape alone
-python scripts/study_choice.py rank                   # tau and regret over problems with several measured configurations
-"""
+"""Hold the choice of configurations against full simulations, a library's measured times, and measured rankings."""
 
 from __future__ import annotations
 
@@ -26,6 +20,13 @@ from gpusim.evidence.cases.case import Case, load_case
 from gpusim.evidence.cases.rows import config_of
 from gpusim.evidence.validate.ranking import ranking
 from gpusim.machine.config import GpuSpec
+
+STUDIES = {
+    "quick": "regret of the quick ranking against full simulations, at drawn shapes",
+    "all": "regret of the choice against a sweep of all configurations (minutes)",
+    "library": "cycles of the default choice over those of cuBLAS, by shape alone",
+    "rank": "tau and regret over problems with several measured configurations",
+}
 
 ROOT = Path(__file__).resolve().parents[1]
 LARGE = 1024
@@ -161,8 +162,8 @@ def rank() -> None:
 
 def main() -> int:
     """Run one study."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("study", choices=("quick", "all", "library", "rank"))
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("study", choices=STUDIES, help="; ".join(f"{name}: {what}" for name, what in STUDIES.items()))
     parser.add_argument("--csv", help="table of the study quick")
     given = parser.parse_args()
     if given.study == "quick":

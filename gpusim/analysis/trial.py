@@ -26,7 +26,7 @@ from gpusim.workload.launch import Launch
 WORK = {"wgmma": 1.0, "mma_sync": 2.5, "fma": 5.0}
 """Work units of simulating one k-step of one tile, by math instruction. A unit takes about 3 us of one core."""
 TILE_WORK, RUN_WORK, TRACE_WORK = 12.0, 5_000.0, 1.5
-"""Work units of a tile's epilogue, of a run's traffic plan and packing, and of tracing a k-step where each tile is traced."""
+"""Work units of a tile's epilogue, of a run's traffic plan and packing, and of a k-step's trace if each tile is traced."""
 
 MOST_EXACT = 18_000.0
 """Work units up to which a problem is simulated as it is."""
