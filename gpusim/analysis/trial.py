@@ -35,6 +35,9 @@ NUM_WAVES = 2
 MORE_STEPS = {"wgmma": 10, "mma_sync": 6, "fma": 4}
 """K-steps that the longer run of a reduced problem has in addition, by math instruction. The shorter run fills the ring."""
 
+OVERLAP_LOSS = 0.25
+"""Part of the shorter of work and memory traffic that the closed estimate adds, so that no two tiles tie."""
+
 
 def work_of(config: GemmConfig) -> float:
     """Work units of simulating a config as it is, without the constant part."""
@@ -185,7 +188,8 @@ def quick_cycles(config: GemmConfig, gpu: GpuSpec) -> float:
     memory = config.batch * parts / clock.bytes_per_cycle(gb_per_s=gpu.hbm.sustained_read_gb_per_s)
     spec = gpu.dispatcher
     behind = spec.launch_cycles + spec.drain_cycles if config.split_k_mode == "second_kernel" and config.split_k > 1 else 0.0
-    return max(waves * wave, memory) + behind
+    longer, shorter = max(waves * wave, memory), min(waves * wave, memory)
+    return longer + OVERLAP_LOSS * shorter + behind
 
 
 def _flops_per_cycle(config: GemmConfig, gpu: GpuSpec) -> float:

@@ -62,6 +62,8 @@ LEAST_STEPS = 4
 SWIZZLE_SIZES = (1, 4, 8)
 MOST_SWIZZLE = SWIZZLE_SIZES[-1]
 CLUSTERS = ((1, 1), (2, 1), (1, 2))
+SHORT_LOOP = 4
+"""Most k-steps of a loop in which CTAs of a cluster wait for each other longer than multicast saves."""
 SWAP_ROWS = 192
 """Rows of D up to which swapped operands are considered."""
 
@@ -162,14 +164,19 @@ class Space:
         return "tma_store" if self.is_specialized else "smem"
 
     def _clusters(self, tile: tuple[int, int, int], nums: tuple[int, int]) -> list[tuple[int, int]]:
-        """Clusters, the usual one first: two CTAs that share the longer dimension of their tiles."""
+        """Clusters, the usual one first: two CTAs that share the longer dimension of their tiles, unless loops are short."""
         if not self.is_specialized or "cluster" not in self.gpu.features:
             return [(1, 1)]
         pairs = [(2, 1), (1, 2)] if tile[1] >= tile[0] else [(1, 2), (2, 1)]
-        return [*(pair for pair in pairs if nums[pair[0] == 1] > 1), (1, 1)]
+        shared = [pair for pair in pairs if nums[pair[0] == 1] > 1]
+        is_short = ceil_div(self.options.k, tile[2]) <= SHORT_LOOP
+        return [(1, 1), *shared] if is_short else [*shared, (1, 1)]
 
-    def variants(self, base: GemmOptions) -> Iterator[GemmOptions]:
-        """Configurations that differ from ``base`` in one choice other than its tile and its parts of K."""
+    def variants(self, base: GemmOptions, *, has_all_epilogues: bool = False) -> Iterator[GemmOptions]:
+        """Configurations that differ from ``base`` in one choice other than its tile and its parts of K.
+
+        A library stores D by TMA where it can. ``has_all_epilogues`` adds the other ways.
+        """
         inner = in_kernel_order(base)
         assert base.tile is not None  # bases have tiles
         nums = ceil_div(inner.m, base.tile[0]), ceil_div(inner.n, base.tile[1])
@@ -179,6 +186,8 @@ class Space:
             changes.append(("schedule", ("cooperative", "pingpong", "warp_specialized")))
         if self.is_specialized and base.split_k == 1 and base.schedule != "pingpong":
             changes.append(("persistent", (False, True)))
+        if has_all_epilogues and base.split_k == 1:
+            changes.append(("epilogue", ("direct", "smem", *(("tma_store",) if self.is_specialized else ()))))
         if base.split_k > 1:
             changes.append(("split_k_mode", ("second_kernel", "in_kernel")))
         for name, values in changes:
@@ -225,7 +234,7 @@ class Space:
         """All configurations that can be built, without repetition: bases, their variants and their orders of tiles."""
         seen: set[GemmOptions] = set()
         for base in self.bases():
-            for candidate in (base, *self.variants(base), *self.orders(base)):
+            for candidate in (base, *self.variants(base, has_all_epilogues=True), *self.orders(base)):
                 made = self.built(candidate)
                 if made is not None and made[0] not in seen:
                     seen.add(made[0])
