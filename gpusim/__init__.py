@@ -1,8 +1,9 @@
 """gpusim: how fast a GPU kernel will be, and why, before it is written.
 
->>> from gpusim import GemmParams, load_gpu, simulate
+>>> from gpusim import GemmParams, choose, load_gpu, simulate
 >>> gpu = load_gpu("h200_sxm")
->>> result = simulate(GemmParams(m=4096, n=4096, k=4096).launch(gpu), gpu)
+>>> params = choose(GemmParams(m=1024, n=1024, k=1024), gpu).params  # what a good library would run
+>>> result = simulate(params.launch(gpu), gpu)
 >>> result.cycles > 0
 True
 """
@@ -15,7 +16,10 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from gpusim.analysis.advise import advise
+    from gpusim.analysis.choose import choose
     from gpusim.analysis.sweep import sweep
+    from gpusim.analysis.triton_configs import triton_prune
     from gpusim.errors import DeadlockError, GpusimError, HazardError
     from gpusim.kernel_models import KERNEL_MODELS
     from gpusim.kernel_models.gemm import GemmParams
@@ -37,9 +41,12 @@ __all__ = [
     "NamedBarrier",
     "Result",
     "WarpRole",
+    "advise",
+    "choose",
     "load_gpu",
     "simulate",
     "sweep",
+    "triton_prune",
 ]
 
 _ROOMS = {
@@ -49,7 +56,10 @@ _ROOMS = {
     "gpusim.machine.config": ("GpuSpec", "load_gpu"),
     "gpusim.simulate.result": ("Result",),
     "gpusim.simulate.run": ("simulate",),
+    "gpusim.analysis.advise": ("advise",),
+    "gpusim.analysis.choose": ("choose",),
     "gpusim.analysis.sweep": ("sweep",),
+    "gpusim.analysis.triton_configs": ("triton_prune",),
     "gpusim.workload.launch": ("Buffer", "Launch", "Mbarrier", "NamedBarrier", "WarpRole"),
 }
 """Where each name of the front door lives; imported when it is first asked for, so that ``gpusim --help`` is quick."""

@@ -89,7 +89,7 @@ BAD: list[tuple[list[str], list[str]]] = [
     ([*GEMM, "--stages", "60"], ["stages"]),
     ([*GEMM, "--max-events", "some"], ["--max-events wants a whole number"]),
     ([*GEMM, "--tile", "100x33x7"], ["--tile 100x33x7", "use --tile"]),
-    ([*GEMM, "--raster-order", "gpc"], ["--raster-order gpc", "without clusters"]),
+    ([*GEMM, "--cluster", "1x1", "--raster-order", "gpc"], ["--raster-order gpc", "without clusters"]),
     ([*GEMM, "--l2-promotion", "100"], ["--l2-promotion '100' is unknown", "known: 64, 128, 256"]),
     (["measure", "elementwise", "--minutes", "soon"], ["--minutes wants a number"]),
     (["check", "README.md", "--gpu", "toy", "--kernel", "softmax", "--rows", "1", "--columns", "1"], ["README.md"]),

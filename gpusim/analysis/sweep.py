@@ -32,7 +32,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
-from gpusim.errors import GpusimError, KernelError, nearest
+from gpusim.analysis.choose import with_tile
+from gpusim.errors import GpusimError, KernelError
 from gpusim.kernel_models import KERNEL_MODELS
 from gpusim.kernel_models.options import KernelParams
 from gpusim.kernel_models.sweep_values import Choice, Choices, choices
@@ -183,14 +184,12 @@ def run_sweep(
         ConfigError: there is no such cluster.
         SimulationError: another program ended a process.
     """
-    if kernel not in KERNEL_MODELS:
-        raise KernelError(f"{kernel!r} is no kernel; {nearest(kernel, KERNEL_MODELS)}")
+    kind = KERNEL_MODELS[kernel].params  # an unknown kernel is refused
     for name, value in (("top", settings.top), ("jobs", settings.jobs)):
         if value < 1:
             raise KernelError(f"--{name} {value} is too few, wants 1 or more")
     began = time.perf_counter()
-    kind = KERNEL_MODELS[kernel].params
-    options = kind.in_our_words(options)
+    options = with_tile(kind, kind.in_our_words(options), gpu, settings.simulate_options)
     keep = partial(lower_bound, gpu=gpu, is_cold=settings.simulate_options.get("l2", "cold") != "warm")
     fields = [
         (option, name) for option, name in kind.options().items()

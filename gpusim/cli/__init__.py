@@ -17,6 +17,7 @@ from typer.core import TyperCommand
 from typer.exceptions import TyperException
 from typer.main import get_command
 
+from gpusim.cli.advise import ADVISE
 from gpusim.cli.banks import BanksCommand, banks_command
 from gpusim.cli.check import CheckCommand, check_command
 from gpusim.cli.evidence import calibrate_command
@@ -35,6 +36,7 @@ from gpusim.errors import GpusimError, nearest
 COMMANDS: tuple[tuple[str, typer.Typer | Callable[..., None]], ...] = (
     ("predict", PREDICT),
     ("explain", EXPLAIN),
+    ("advise", ADVISE),
     ("sweep", SWEEP),
     ("banks", banks_command),
     ("layout", layout_command),

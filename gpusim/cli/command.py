@@ -39,10 +39,14 @@ class CommandLine:
         words += ["--core-only"] if self.core_only else []
         return [*words, *option_words({"max_events": self.max_events})]
 
-    def sweep_words(self, options: Sequence[str]) -> list[str]:
-        """Words of a sweep over ``options``, without an engine, since ``sweep`` has no such option."""
-        plain = replace(self, engine="native", core_only=False, max_events=None)
-        return plain.words("sweep", **dict.fromkeys(options, "auto"))
+    @property
+    def has_full_model(self) -> bool:
+        """Whether the GPU is simulated with all its mechanisms; a choice of options rests on them."""
+        return self.engine == "native" and not self.core_only
+
+    def advise_words(self) -> list[str]:
+        """Words of advice on the kernel's open options, without an engine, since ``advise`` has no such option."""
+        return replace(self, engine="native", core_only=False, max_events=None).words("advise")
 
     def check_words(self) -> list[str]:
         """Words of a check of a profile of the kernel."""
@@ -55,11 +59,17 @@ class CommandLine:
         shown = {name: options[name] if isinstance(options[name], bool) else shortened(str(options[name])) for name in names}
         return [self.kernel, *option_words(shown), "--gpu", self.gpu_name, *self.setting_words()]
 
-    def chosen_words(self, options: Mapping[str, Any], asked: Mapping[str, Any]) -> list[str]:
-        """Words of options that were not typed: those that differ from ``asked``, or else all."""
+    def chosen_words(
+        self, options: Mapping[str, Any], asked: Mapping[str, Any], deciding: Sequence[str] = ()
+    ) -> list[str]:
+        """Words of options that were not typed: those that differ from ``asked``, or else all.
+
+        ``deciding``: options from which all others of the kernel follow; empty where none are known.
+        """
         rest = {
             name: value for name, value in options.items()
             if name not in (*self.given, *NOT_LISTED) and value is not None and value is not False
+            and (not deciding or name in deciding)
         }
         chosen = {name: value for name, value in rest.items() if value != asked[name]}
         return option_words(chosen or rest)

@@ -48,6 +48,9 @@ PICTURES: Mapping[str, str] = {
 }
 """Options that draw a picture, each into a separate file, with their help."""
 
+ALSO_SHOWN = ("math", "copy")
+"""Options that are shown as chosen although they follow from others."""
+
 OF_EXPLAIN = ("waterfall",)
 """Pictures of ``explain`` only."""
 
@@ -189,13 +192,17 @@ def _check_outputs(request: Request, launch: Any) -> None:
 
 def _predict(request: Request) -> None:
     with spinner(_simulating(request)) as status:
+        from gpusim.analysis.choose import Chosen, choose
         from gpusim.evidence.validate.expected_error import expected_error, unknown
         from gpusim.report.predictions import Options, render_prediction
         from gpusim.report.summary import NOT_VALIDATED, TILE_CHOSEN, Step, Summary, render_summary
         from gpusim.simulate.run import simulate
 
         params: Any = request.params
-        resolved = params.resolved(request.gpu)
+        status.update(f"choosing a configuration of {request.row.name} for {request.gpu.name}")
+        choice = choose(params, request.gpu, l2=request.line.l2) if request.line.has_full_model else Chosen(params=params)
+        resolved = choice.params.resolved(request.gpu)
+        status.update(_simulating(request))
         launch = resolved.launch(request.gpu)
         _check_outputs(request, launch)
         result = simulate(launch, request.gpu, on_progress=status.show_progress, **request.simulate_options)
@@ -205,14 +212,14 @@ def _predict(request: Request) -> None:
         **result.as_dict(), "expected_error_pct": None if expected is None else expected.p90_pct,
         "expected_errors": {} if expected is None else dict(expected.counters),
         "expected_error_source": unknown(result.kernel, result.gpu, result.params) if expected is None else expected.text,
+        "second_best": choice.second_best,
     }
     if request.json is not None:
         write_json(document, request.json)
     options = resolved.as_options()
     steps = [Step(words=request.line.words("explain"))]
-    open_choices = [name for name in ("tile", "stages", "schedule") if name in options and name not in request.line.given]
-    if "tile" in open_choices and request.row.params.model_fields["tile"].default is None:
-        steps.append(Step(why=TILE_CHOSEN, words=request.line.sweep_words(open_choices)))
+    if choice.rated and "tile" not in request.line.given:
+        steps.append(Step(why=TILE_CHOSEN, words=request.line.advise_words()))
     elif expected is None and "toy" not in result.sources:
         steps.append(Step(why=NOT_VALIDATED, words=request.line.check_words()))
     console = console_for(request.json)
@@ -224,12 +231,13 @@ def _predict(request: Request) -> None:
         lines = [(step.why, shlex.join(step.words)) for step in steps]
         render_prediction(result, console, shown, steps=lines, expected=expected)
         return
-    kind = request.row.params
+    kind, deciding = request.row.params, request.row.deciding
     needed = [option for option, name in kind.options().items() if kind.model_fields[name].is_required()]
     summary = Summary(
         document=document, expected=expected, gpu_name=request.line.gpu_name,
         problem=request.line.problem_words(options, needed), steps=steps,
-        chosen=request.line.chosen_words(options, params.as_options()),
+        second=choice.second_words,
+        chosen=request.line.chosen_words(options, params.as_options(), deciding and (*ALSO_SHOWN, *deciding)),
     )
     render_summary(summary, console)
 
@@ -240,10 +248,12 @@ def _simulating(request: Request) -> str:
 
 def _explain(request: Request) -> None:
     with spinner(_simulating(request)) as status:
+        from gpusim.analysis.choose import Chosen, choose
         from gpusim.analysis.explain import explain, render_explanation
 
         params: Any = request.params
-        resolved = params.resolved(request.gpu)
+        choice = choose(params, request.gpu, l2=request.line.l2) if request.line.has_full_model else Chosen(params=params)
+        resolved: Any = choice.params.resolved(request.gpu)
 
         def build(more_stages: int) -> Any:
             if not more_stages:
@@ -267,7 +277,7 @@ def _explain(request: Request) -> None:
     best = explanation.best
     changes = {} if best is None else resolved.answer_to(best.name)
     if changes:
-        following = shlex.join(request.line.words("predict", **changes))
+        following = shlex.join(request.line.words("predict", **{**choice.decisions, **changes}))
     else:
         following = shlex.join([*request.line.words("predict"), "--plot", f"{request.row.name}.png"])
     render_explanation(explanation, console_for(request.json), next_command=following)

@@ -80,10 +80,12 @@ def _raster(row: KernelModel, values: Mapping[str, Any]) -> None:
     gpu, groups = find_gpu(values["gpu"], "--gpu"), _groups(values["groups"])
     is_warm = check_choice("--l2", values["l2_state"], L2_STATES) == "warm"
 
+    from gpusim.analysis.choose import choose
     from gpusim.report.raster import render_comparison, render_raster
     from gpusim.report.tile_orders import Raster, compare_orders, comparison_as_dict
 
-    resolved = params.resolved(gpu)
+    with spinner(f"choosing a configuration of {row.name} for {gpu.name}"):
+        resolved: Any = choose(params, gpu, l2="warm" if is_warm else "cold").params.resolved(gpu)
     shown = Raster(resolved.launch(gpu), gpu, is_warm=is_warm)
     shown.check_wave(values["wave"])
 

@@ -20,7 +20,7 @@ from gpusim.explore.sliders import SLIDERS, scaled
 from gpusim.kernel_models.gemm import GemmParams
 from gpusim.machine.config import GpuSpec, gpu_names, load_gpu
 from gpusim.report.advice import Change, complete_advice
-from gpusim.report.number_format import count, number, percent, size
+from gpusim.report.number_format import count, number, option_words, percent, size
 from gpusim.report.plots.occupancy import plot_occupancy
 from gpusim.report.plots.ring import plot_stage_ring
 from gpusim.report.plots.timeline import plot_timeline
@@ -88,13 +88,16 @@ class PipelineQuestion(Question):
         usual = {"dtype": "bf16", "cluster": "1x1"}
         return {name: text for name, text in found.items() if text not in ("auto", usual.get(name))}
 
-    def command(self, clock: Clock | None = None) -> str:
-        """Equivalent command line, without the sliders."""
-        words = ["gpusim", "predict", GemmParams.row.name]
-        for name, text in self.options().items():
-            words += [f"--{name}", text]
-        at = [] if clock is None else ["--clock", f"{clock.sm_mhz:g}"]
-        return shlex.join([*words, "--gpu", self.gpu, *at])
+    def command(self, found: Planned | None = None) -> str:
+        """Equivalent command line, without the sliders; with the options that the page chose and the clock of ``found``."""
+        given = self.options()
+        if found is None:
+            chosen, at = {}, []
+        else:
+            stated = {name: found.resolved[name] for name in GemmParams.row.stated}
+            chosen, at = {name: value for name, value in stated.items() if name not in given}, [f"{found.clock.sm_mhz:g}"]
+        words = ["gpusim", "predict", GemmParams.row.name, *option_words({**given, **chosen}), "--gpu", self.gpu]
+        return shlex.join([*words, *(["--clock", *at] if at else [])])
 
     def factors(self) -> dict[str, float]:
         """Factors of the sliders that were moved."""
@@ -179,7 +182,7 @@ def _answer(
     )
     return Answer(
         page="pipeline", label=question.label(), verdict="" if result is None else verdict_of(result),
-        command=question.command(found.clock), figures=_figures(result), facts_title="The prediction", facts=tuple(facts),
+        command=question.command(found), figures=_figures(result), facts_title="The prediction", facts=tuple(facts),
         tables=(_states(result), _busy(result)), pictures=() if result is None else _pictures(found.plan, result),
         remarks=(*found.plan.launch.remarks, *([moved] if is_moved else [])), launch=launch,
         moved="" if launch is None else moved,

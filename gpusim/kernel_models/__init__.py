@@ -9,7 +9,17 @@ from gpusim.errors import KernelError, nearest
 from gpusim.kernel_models.bias_activation import BiasActivationParams, bias_activation_launch
 from gpusim.kernel_models.elementwise import ElementwiseParams, elementwise_launch
 from gpusim.kernel_models.gather import GatherParams, gather_launch
-from gpusim.kernel_models.gemm import GemmParams, family_of, gemm_launch, resolve, usual_values
+from gpusim.kernel_models.gemm import (
+    DECIDING,
+    STATED,
+    GemmParams,
+    configurations,
+    family_of,
+    gemm_launch,
+    resolve,
+    usual,
+    usual_values,
+)
 from gpusim.kernel_models.layer_norm import LayerNormParams, RmsNormParams, layer_norm_launch, rms_norm_launch
 from gpusim.kernel_models.options import KernelModel
 from gpusim.kernel_models.reduction import reduction_launch
@@ -38,7 +48,8 @@ class KernelModels(dict[str, KernelModel]):
 _ROWS = (
     KernelModel(
         name="gemm", summary="D = activation(alpha A B + beta C + bias), every schedule", params=GemmParams,
-        resolve=resolve, launch=gemm_launch, sweep_values=usual_values, family=family_of,
+        resolve=resolve, launch=gemm_launch, sweep_values=usual_values, configurations=configurations, usual=usual,
+        stated=STATED, deciding=DECIDING, family=family_of,
         also=("matmul", "mm", "linear", "addmm", "bmm"),
     ),
     KernelModel(

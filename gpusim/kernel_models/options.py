@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -144,6 +144,14 @@ class KernelParams(BaseModel):
         del ideal
         return {}
 
+    def decided(self) -> dict[str, Any]:
+        """Options of the row that decide the time, as on the command line: those stated always, others unless usual."""
+        options, fields = self.as_options(), type(self).model_fields
+        return {
+            name: options[name] for name in self.row.deciding
+            if name in self.row.stated or getattr(self, name) != fields[name].default
+        }
+
     def as_options(self) -> Mapping[str, Any]:
         """All parameters in the spelling and order of the command line (``{"tile": "128x256x64", ...}``)."""
         options: dict[str, Any] = {}
@@ -166,6 +174,18 @@ def _no_values(option: str, given: Mapping[str, Any], gpu: Target) -> None:
     del option, given, gpu
 
 
+def _as_given(options: KernelParams, gpu: Target) -> tuple[KernelParams, ...]:
+    """Configurations of a kernel whose options no library chooses."""
+    del gpu
+    return (options,)
+
+
+def _first_given(options: KernelParams, gpu: Target) -> KernelParams:
+    """Options of a kernel that has no usual configuration."""
+    del gpu
+    return options
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelModel:
     """A row of ``KERNEL_MODELS``: a kernel's name, its options, and the functions that make a launch of them."""
@@ -181,6 +201,14 @@ class KernelModel:
     """Config of the kernel that is built on a GPU, from the options."""
     sweep_values: Callable[[str, Mapping[str, Any], Target], Sequence[Any] | None] = _no_values
     """Values of an option that a sweep tries for ``auto``, with other options given; None: all values, if it has few."""
+    configurations: Callable[[Any, Target], Iterable[Any]] = _as_given
+    """Configurations that a library has for options of which some may be open. Each is of the class ``params``."""
+    usual: Callable[[Any, Target], Any] = _first_given
+    """Options with a library's usual values of what is open; unchanged if none can be built."""
+    stated: tuple[str, ...] = ()
+    """Options with which nothing is chosen if all are given. ``auto`` of the first stands for ``configurations``."""
+    deciding: tuple[str, ...] = ()
+    """Options that ``configurations`` chooses."""
     family: Callable[[Mapping[str, Any]], str] | None = None
     """Family of measured rows, by the resolved options; None: the kernel's name."""
     also: tuple[str, ...] = ()

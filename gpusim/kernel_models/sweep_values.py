@@ -182,7 +182,9 @@ def choices(
         mapped: function like ``map``.
     """
     given = kind.in_our_words(given)
-    values = _values(kind, given, gpu)
+    is_open = bool(kind.row.stated) and given.get(kind.row.stated[0]) == AUTO
+    values = _values(kind, {name: value for name, value in given.items() if not is_open or value != AUTO
+                            or name not in kind.row.deciding}, gpu)
     number = prod(len(of_option) for of_option in values.values())
     if number > MOST_CHOICES:
         sizes = " x ".join(f"{len(some)} {name}" for name, some in values.items() if len(some) > 1)
@@ -192,7 +194,12 @@ def choices(
     legal: dict[KernelParams, Choice] = {}
     refused: dict[str, list[str]] = {}
     num_legal, fields = 0, kind.options()
-    combinations = (dict(zip(values, chosen, strict=True)) for chosen in product(*values.values()))
+    combinations: Iterable[dict[str, Any]] = (dict(zip(values, chosen, strict=True)) for chosen in product(*values.values()))
+    if is_open:
+        combinations = [options for combination in combinations for options in _opened(kind, combination, gpu)]
+        number = len(combinations)
+        differing = {name: len({str(options.get(name)) for options in combinations}) for name in fields}
+        varied = tuple(name for name in fields if name in varied or (name in kind.row.deciding and differing[name] > 1))
     look = partial(_looked_at, kind=kind, gpu=gpu, keep=keep)
     for done, seen in enumerate(mapped(look, combinations)):
         if not done % TELL_EVERY:
@@ -216,12 +223,25 @@ def choices(
     )
 
 
+def _opened(kind: type[KernelParams], combination: Mapping[str, Any], gpu: Target) -> list[dict[str, Any]]:
+    """Options of all configurations that a library has with the options of ``combination``."""
+    try:
+        made = list(kind.row.configurations(kind(**combination), gpu))
+    except GpusimError:
+        made = []
+    options = [
+        {option: getattr(each, name) for option, name in kind.options().items() if name in each.model_fields_set}
+        for each in made
+    ]
+    return options or [dict(combination)]  # whose refusal has the reason
+
+
 def _looked_at(
     options: Mapping[str, Any], *, kind: type[KernelParams], gpu: Target, keep: Callable[[Launch], Any] | None
 ) -> tuple[KernelParams, Any] | str:
     """One combination, resolved, with the result of ``keep``; or the reason of its refusal."""
     try:
-        params, launch = kind(**options).planned(gpu)
+        params, launch = kind.row.usual(kind(**options), gpu).planned(gpu)
         return params, None if keep is None else keep(launch)
     except GpusimError as error:
         return str(error)

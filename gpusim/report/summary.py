@@ -30,7 +30,7 @@ LEAST_TEXT_COLUMNS = 20
 
 MOST_COMMAND_LINES = 5
 MOST_BUSY, MOST_COUNTERS, MOST_REMARKS = 4, 5, 3
-FIRST_LEFT_OUT, LAST_LEFT_OUT = ("Busy", "Sources"), ("Power", "Compute", "Memory", "Grid", "Chosen")
+FIRST_LEFT_OUT, LAST_LEFT_OUT = ("Busy", "Sources"), ("Power", "Compute", "Memory", "Grid", "Second", "Chosen")
 """Rows that are left out where lines are few: for remarks, too, and only if the rest would not fit."""
 
 LEAST_COMPUTE_PCT = 10.0
@@ -43,7 +43,7 @@ BYTES = ((1.0, "B"), (1e3, "kB"), (1e6, "MB"), (1e9, "GB"), (1e12, "TB"))
 THOUSANDS = ((1e6, "M"), (1e9, "G"), (1e12, "T"))
 """Decimal prefixes, as in Nsight Compute."""
 
-TILE_CHOSEN = "Tile chosen automatically. Rank alternatives with:"
+TILE_CHOSEN = "Chosen automatically. Rank alternatives with:"
 NOT_VALIDATED = "Not validated here. Compare with a profile of Nsight Compute:"
 """Sentences above the next commands."""
 
@@ -93,6 +93,8 @@ class Summary:
     """Command words of the kernel and the options that define the problem."""
     chosen: Sequence[str] = ()
     """Command words of options that the model chose."""
+    second: str = ""
+    """Configuration that came second in the choice, and its additional time."""
     steps: Sequence[Step] = ()
 
     def lines(self, columns: int) -> list[tuple[str, str]]:
@@ -144,7 +146,9 @@ class Summary:
         if counters:
             yield "Counters", counters
         if self.chosen:
-            yield "Chosen", _cut(option_lines(self.chosen, width), 3, width)
+            yield "Chosen", _cut(option_lines(self.chosen, width), 4, width)
+        if self.second:
+            yield "Second", _cut(_filled(self.second, width), 1, width)
         kinds = {"inferred": found["sources"].get("inferred", 0), "guessed": found["sources"].get("guess", 0)}
         if any(kinds.values()):
             which = ", ".join(f"{num} {kind}" for kind, num in kinds.items() if num)

@@ -204,11 +204,13 @@ def _error_pct(sweep: Sweep, entries: Sequence[Entry]) -> float | None:
 
 
 def command(sweep: Sweep, entry: Entry, verb: str, gpu_name: str = "") -> str:
-    """Command line of a configuration after ``gpusim``: its problem, the given options and the varied ones."""
+    """Command line of a configuration after ``gpusim``: its problem, the given options, the varied and the chosen ones."""
     params = entry.choice.params
     resolved, fields = params.as_options(), params.options()
     given = {name: resolved[fields[name].rstrip("_")] for name in sweep.given if name not in sweep.choices.varied}
-    words = [verb, sweep.kernel, *option_words({**given, **dict(entry.problem), **entry.choice.options})]
+    options = {**given, **dict(entry.problem), **entry.choice.options}
+    decided = {name: value for name, value in params.decided().items() if name not in options}
+    words = [verb, sweep.kernel, *option_words({**options, **decided})]
     return shlex.join([*words, "--gpu", gpu_name or sweep.gpu, *setting_words(sweep.simulate_options)])
 
 

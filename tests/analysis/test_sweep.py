@@ -19,6 +19,7 @@ import pytest
 
 import gpusim
 from gpusim import GemmParams, load_gpu, simulate
+from gpusim.analysis.choose import choose
 from gpusim.analysis.sweep import GivenUp, Progress, Sweep, SweepSettings, predict_one, run_sweep
 from gpusim.cli import main
 from gpusim.errors import DeadlockError, KernelError, SimulationError
@@ -85,13 +86,12 @@ def test_it_says_at_which_clock_all_were_simulated() -> None:
     [
         (
             ["elementwise", "--op", "add", "--elements", "65536"],
-            "elementwise --op add --elements 65536 --dtype fp32 --gpu toy",
+            "elementwise --op add --elements 65536 --dtype fp32",
         ),
         (
             ["gemm", "--m", "256..256", "--n", "256", "--k", "512,512", "--tile", "64x64x32", "--stages", "2,3", "--layout",
              "nn", "--fence", "on", "--l2", "warm", "--clock", "900"],
-            "gemm --m 256 --n 256 --k 512 --layout nn --tile 64x64x32 --fence --batch 1 --dtype bf16 --stages {} --gpu toy "
-            "--clock 900 --l2 warm",
+            "gemm --m 256 --n 256 --k 512 --layout nn --tile 64x64x32 --fence --batch 1 --dtype bf16 --stages {}",
         ),
     ],
 )  # fmt: skip
@@ -100,7 +100,8 @@ def test_what_was_given_once_is_in_the_command_that_follows(
 ) -> None:
     assert main(["sweep", *arguments, "--gpu", "toy", "--jobs", "1"]) == 0
     command = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("Next: "))
-    assert command in [f"Next: gpusim explain {following.format(stages)}" for stages in (2, 3)]
+    assert command.startswith(tuple(f"Next: gpusim explain {following.format(stages)}" for stages in (2, 3)))
+    assert command.endswith("--gpu toy --clock 900 --l2 warm" if "--clock" in arguments else "--gpu toy")
     assert main(command.removeprefix("Next: gpusim ").replace("explain", "predict", 1).split()) == 0
 
 
@@ -127,12 +128,11 @@ def test_problems_are_not_ranked_against_one_another(capsys: pytest.CaptureFixtu
 
 
 def test_at_a_clock_that_is_told_all_is_what_simulate_says() -> None:
-    table = gpusim.sweep("gemm", "toy", top=99, simulate_options={"clock": 1000.0}, **OPTIONS)
-    assert set(table["status"]) == {"simulated"}
-    assert list(table["time_us"]) == sorted(table["time_us"])
-    for _, row in table.iterrows():
-        params = GemmParams(m=512, n=512, k=256, tile=row["tile"], stages=row["stages"])
-        assert simulate(params.launch(TOY), TOY, clock=1000.0).time_us == row["time_us"]
+    entries = run_sweep("gemm", OPTIONS, TOY, SweepSettings(top=99, simulate_options={"clock": 1000.0})).entries
+    assert {entry.status for entry in entries} == {"simulated"}
+    assert [entry.time_us for entry in entries] == sorted(entry.time_us for entry in entries)
+    for entry in entries:
+        assert simulate(entry.choice.params.launch(TOY), TOY, clock=1000.0).time_us == entry.time_us
 
 
 def test_at_the_clock_that_power_leaves_it_is_as_near_it_as_clocks_side_by_side_are() -> None:
@@ -145,8 +145,19 @@ def test_at_the_clock_that_power_leaves_it_is_as_near_it_as_clocks_side_by_side_
 
 def test_one_alone_is_what_simulate_says() -> None:
     found = run_sweep("gemm", {"m": 1024, "n": 1024, "k": 512}, H200, SweepSettings(top=1))
-    params = GemmParams(m=1024, n=1024, k=512)
-    assert found.entries[0].time_us == simulate(params.launch(H200), H200).time_us
+    params = choose(GemmParams(m=1024, n=1024, k=512), H200).params
+    assert found.entries[0].choice.params.tile == params.tile  # type: ignore[attr-defined]  # options of a GEMM
+    assert found.entries[0].time_us == simulate(found.entries[0].choice.params.launch(H200), H200).time_us
+
+
+def test_without_a_tile_auto_stands_for_the_configurations_of_a_library() -> None:
+    found = choices(GemmParams, {"m": 512, "n": 512, "k": 8192, "tile": "auto"}, H200)
+    assert not found.refusals
+    varied = {"tile", "stages", "schedule", "cluster", "persistent", "raster", "swizzle_size", "split_k", "epilogue"}
+    assert varied <= set(found.varied)
+    narrow = choices(GemmParams, {"m": 16, "n": 4096, "k": 4096, "tile": "auto", "stages": 4}, H200)
+    assert "swap_operands" in narrow.varied
+    assert {choice.options.get("stages", 4) for choice in narrow.legal} == {4}
 
 
 H200 = load_gpu("h200_sxm")
@@ -256,8 +267,8 @@ def test_ctrl_c_leaves_what_is_done(monkeypatch: pytest.MonkeyPatch, capsys: pyt
 
 def test_how_sure_the_first_is_follows_from_its_expected_error() -> None:
     gpu = load_gpu("h200_sxm")
-    options = {**OPTIONS, "k": 512, "tile": "128x64x64,128x128x64", "schedule": "cooperative"}
-    found = run_sweep("gemm", options, gpu, SweepSettings(top=99))
+    options = {"m": 1024, "n": 1024, "k": 1024, "tile": "128x128x64,64x128x64", "stages": "3,4", "cluster": "1x1"}
+    found = run_sweep("gemm", {**options, "schedule": "cooperative,pingpong"}, gpu, SweepSettings(top=99))
     entries = list(found.entries)
     near = within_error(found, entries)
     best = entries[0].result

@@ -34,9 +34,12 @@ def test_what_cannot_be_read_costs_a_sentence(option: str, text: str, says: str)
     assert str(refusal.value).startswith(f"--{option}")
 
 
+TILES = "64x64x64,64x128x64,128x128x64,256x256x64"
+
+
 def test_every_combination_is_legal_refused_or_another() -> None:
-    found = choices(GemmParams, {**SMALL, "tile": "auto", "stages": "1..6", "schedule": "auto", "cluster": "1x1,2x1"}, H200)
-    assert found.num_tried == 16 * 6 * 4 * 2
+    found = choices(GemmParams, {**SMALL, "tile": TILES, "stages": "1..6", "schedule": "auto", "cluster": "1x1,2x1"}, H200)
+    assert found.num_tried == 4 * 6 * 4 * 2
     assert found.num_tried == len(found.legal) + found.num_same + sum(item.num for item in found.refusals)
     assert found.varied == ("tile", "stages", "schedule", "cluster")
     assert len({choice.params for choice in found.legal}) == len(found.legal)

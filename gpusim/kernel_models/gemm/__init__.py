@@ -1,9 +1,10 @@
 """GEMM in all schedules, in the public vocabulary alone: :class:`GemmOptions` -> :class:`GemmConfig` -> a Launch.
 
 Modules import from left to right: ``config`` -> ``options``, ``smem_budget``, ``check_tile``, ``tile_grid`` ->
-``compatibility`` -> ``resolve``; ``splitk_epilogue``, ``warp_specialized``, ``multistage`` -> ``launch``.
+``compatibility`` -> ``resolve`` -> ``candidates``. ``splitk_epilogue``, ``warp_specialized``, ``multistage`` -> ``launch``.
 """
 
+from gpusim.kernel_models.gemm.candidates import DECIDING, STATED, configurations, usual
 from gpusim.kernel_models.gemm.config import GemmConfig
 from gpusim.kernel_models.gemm.family import family_of
 from gpusim.kernel_models.gemm.launch import gemm_launch
@@ -14,4 +15,7 @@ from gpusim.kernel_models.gemm.sweep_values import usual_values
 GemmParams = GemmOptions
 """Public name of the options."""
 
-__all__ = ["GemmConfig", "GemmOptions", "GemmParams", "family_of", "gemm_launch", "resolve", "usual_values"]
+__all__ = [
+    "DECIDING", "STATED", "GemmConfig", "GemmOptions", "GemmParams", "configurations", "family_of", "gemm_launch",
+    "resolve", "usual", "usual_values",
+]  # fmt: skip

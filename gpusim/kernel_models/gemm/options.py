@@ -166,6 +166,10 @@ class GemmOptions(GemmTypes, KernelParams):
         "With gpc the clusters of one GPC are neighbours (cuBLAS). By default none: the order of --raster and "
         "--swizzle-size"
     )
+    swap_operands: bool = Field(
+        False, description="Compute D^T = B^T A^T, as BLAS libraries do. Tile, warps, cluster and raster are then those of "
+        "D^T, whose rows are the columns of D"
+    )
     split_k: Annotated[int, Field(ge=1, le=256)] = Field(1, description="Split-K factor: CTAs that share the K of one "
         "tile")
     split_k_mode: Literal["in_kernel", "second_kernel"] = Field(

@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 from math import prod
 from typing import Any
 
-from gpusim.errors import nearest_multiple
+from gpusim.errors import KernelError, nearest_multiple
 from gpusim.kernel_models.gemm.advice import TileRefused, advised
 from gpusim.kernel_models.gemm.check_tile import default_setmaxnreg, warp_choices
 from gpusim.kernel_models.gemm.compatibility import check_code, check_gpu, check_kinds, check_places, check_shape
@@ -48,6 +48,7 @@ def resolve(options: GemmOptions, gpu: Target) -> GemmConfig:
 def _resolved(given: GemmOptions, gpu: Target) -> GemmConfig:
     """Implement :func:`resolve`; a refusal may still propose a tile."""
     check_gpu(given, gpu)
+    given = in_kernel_order(given)
     placed = _with_places(given, gpu)
     check_places(given, placed, gpu)
     options = _with_instructions(placed, gpu)
@@ -56,6 +57,25 @@ def _resolved(given: GemmOptions, gpu: Target) -> GemmConfig:
     check_shape(config)
     check_room(config, gpu)
     return _with_registers(_with_code(options, config))
+
+
+def in_kernel_order(options: GemmOptions) -> GemmOptions:
+    """The options as the kernel's: with ``swap_operands`` M and N are exchanged, and the layouts of both operands.
+
+    >>> swapped = in_kernel_order(GemmOptions(m=16, n=512, k=64, layout="tt", swap_operands=True))
+    >>> swapped.m, swapped.n, swapped.layout
+    (512, 16, 'nn')
+
+    Raises:
+        KernelError: a bias vector of N elements, which would lie along the rows of D^T.
+    """
+    if not options.swap_operands:
+        return options
+    if options.bias:
+        raise KernelError("--swap-operands: a bias has an element a column of D, which is a row of D^T; leave it out")
+    a_is_k_major, b_is_k_major = options.are_k_major
+    layout = f"{'t' if b_is_k_major else 'n'}{'n' if a_is_k_major else 't'}"
+    return options.model_copy(update={"m": options.n, "n": options.m, "layout": layout, "swap_operands": False})
 
 
 def _with_instructions(options: GemmOptions, gpu: Target) -> GemmOptions:

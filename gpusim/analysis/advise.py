@@ -1,0 +1,123 @@
+"""Advice on a GEMM: ranked configurations, what fills their time, how far the best is from its bound, and what to change.
+
+In: a kernel, its options of which some may be open, a GPU. Out: an :class:`Advice`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gpusim.analysis.choose import Rated, choose
+from gpusim.errors import KernelError
+from gpusim.kernel_models import KERNEL_MODELS
+from gpusim.kernel_models.gemm import GemmOptions
+from gpusim.machine.config import GpuSpec, load_gpu
+from gpusim.report.library_words import library_words
+from gpusim.simulate.lower_bound import lower_bound
+from gpusim.simulate.result import Result
+from gpusim.simulate.run import simulate
+
+LEAST_SAVING = 0.005
+"""Least saving, as a fraction of the time, for which a change of given options is proposed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advice:
+    """Ranked configurations of one problem, and facts on the best of them."""
+
+    params: GemmOptions
+    """Resolved options of the best configuration."""
+    result: Result
+    """Prediction of the best configuration."""
+    rated: tuple[Rated, ...]
+    """Configurations that were rated, the fastest first; empty if all options were given."""
+    bound_us: float
+    """Lower bound of the time at the clock of the prediction, in us."""
+    bound_by: str
+    """Chain of the lower bound: math, hbm, tma, ctas or launch."""
+    change: Mapping[str, Any]
+    """Given options to change, with their better values; empty if none is known to be better."""
+    saves: float = 0.0
+    """Fraction of the time that ``change`` saves."""
+
+    @property
+    def distance(self) -> float:
+        """Time beyond the lower bound, as a fraction of the bound."""
+        return self.result.time_us / self.bound_us - 1.0
+
+    @property
+    def words(self) -> dict[str, list[str]]:
+        """The best configuration in the words of other tools."""
+        return library_words(self.params)
+
+    def as_dict(self, *, top: int = 10) -> dict[str, Any]:
+        """JSON document for tuners."""
+        best = self.rated[0].cycles if self.rated else 1.0
+        return {
+            "kernel": self.result.kernel, "gpu": self.result.gpu, "best": dict(self.params.decided()),
+            "time_us": self.result.time_us, "cycles": self.result.cycles, "bound_us": self.bound_us,
+            "bound_path": self.bound_by, "distance_pct": 100.0 * self.distance, "bound_by": self.result.bound_by,
+            "first_reason": self.result.reason, "next_change": dict(self.change), "saves_pct": 100.0 * self.saves,
+            "words": self.words,
+            "ranked": [
+                {
+                    "options": item.params.decided(), "slower_pct": 100.0 * (item.cycles / best - 1.0),
+                    "is_exact": item.is_exact, "busy": dict(item.busy),
+                }
+                for item in self.rated[:top]
+            ],
+        }
+
+
+def advise(kernel: str, gpu: str | GpuSpec, *, simulate_options: Mapping[str, Any] | None = None, **options: Any) -> Advice:
+    """Rank the configurations of a kernel, and say what limits the best.
+
+    Args:
+        kernel: ``gemm``; no other kernel has a choice of configurations.
+        gpu: a GPU's name, or the result of :func:`gpusim.load_gpu`.
+        simulate_options: for :func:`gpusim.simulate` (clock, l2, data).
+        options: options of the kernel. Those that are given stay, and ``change`` says what would be better.
+
+    Raises:
+        KernelError: there is no such kernel or option, or a kernel without a choice.
+        LaunchError: the GPU cannot run it.
+    """
+    row = KERNEL_MODELS[kernel]
+    if not row.stated:
+        known = ", ".join(name for name, each in KERNEL_MODELS.items() if each.stated)
+        raise KernelError(f"advise: {kernel} has no choice of configurations; known: {known}")
+    gpu = load_gpu(gpu) if isinstance(gpu, str) else gpu
+    asked: Any = row.params(**options)
+    settings = dict(simulate_options or {})
+    chosen = choose(asked, gpu, l2=settings.get("l2", "cold"))
+    config = row.resolve(chosen.params, gpu)
+    resolved: Any = chosen.params.chosen(config)
+    launch = resolved.launch(gpu)
+    result = simulate(launch, gpu, **settings)
+    bound = lower_bound(launch, gpu, is_cold=settings.get("l2") != "warm")
+    path = max(bound.paths, key=lambda name: bound.paths[name].at(result.sm_clock_mhz))
+    change, saves = _change(asked, resolved, result, gpu, settings)
+    return Advice(
+        params=resolved, result=result, rated=chosen.rated, bound_by=path, change=change, saves=saves,
+        bound_us=bound.cycles(result.sm_clock_mhz) / result.sm_clock_mhz,
+    )
+
+
+def _change(
+    asked: GemmOptions, resolved: GemmOptions, result: Result, gpu: GpuSpec, settings: Mapping[str, Any]
+) -> tuple[dict[str, Any], float]:
+    """Given options to change and the fraction of the time that this saves: the choice with all of them open."""
+    given = [name for name in asked.row.deciding if name in asked.model_fields_set]
+    if not given:
+        return {}, 0.0
+    kept = {name: getattr(asked, field) for name, field in asked.options().items()
+            if field in asked.model_fields_set and field not in given}
+    freed: Any = choose(type(asked)(**kept), gpu, l2=settings.get("l2", "cold")).params.resolved(gpu)
+    saves = 1.0 - simulate(freed.launch(gpu), gpu, **settings).time_us / result.time_us
+    if saves < LEAST_SAVING:
+        return {}, 0.0
+    before, after = resolved.decided(), freed.decided()
+    usual = freed.as_options()
+    return {name: after.get(name, usual[name]) for name in (*after, *before) if after.get(name) != before.get(name)}, saves
