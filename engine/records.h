@@ -21,43 +21,44 @@ enum class OpKind : uint8_t {
   BULK_COMMIT_GROUP = 10,
   BULK_WAIT_GROUP = 11,
   PREFETCH_TENSORMAP = 12,
-  MBARRIER_INIT = 13,
-  MBARRIER_ARRIVE = 14,
-  MBARRIER_ARRIVE_EXPECT_TX = 15,
-  MBARRIER_WAIT = 16,
-  BAR_SYNC = 17,
-  BAR_ARRIVE = 18,
-  SYNCTHREADS = 19,
-  CLUSTER_ARRIVE = 20,
-  CLUSTER_WAIT = 21,
-  FENCE_PROXY_ASYNC = 22,
-  FENCE_MBARRIER_INIT = 23,
-  FENCE_ACQ_REL = 24,
-  SHARED_LOAD = 25,
-  SHARED_STORE = 26,
-  SHARED_ATOMIC = 27,
-  LDMATRIX = 28,
-  STMATRIX = 29,
-  DSMEM_LOAD = 30,
-  DSMEM_STORE = 31,
-  ST_ASYNC = 32,
-  MMA_SYNC = 33,
-  WGMMA_FENCE = 34,
-  WGMMA = 35,
-  WGMMA_COMMIT_GROUP = 36,
-  WGMMA_WAIT_GROUP = 37,
-  FETCH_CODE = 38,
-  FETCH_COLD_CODE = 39,
-  LOOP_BODY = 40,
-  FMA = 41,
-  ALU = 42,
-  IMAD_WIDE = 43,
-  MUFU = 44,
-  SHFL = 45,
-  SET_MAX_NREG = 46,
-  RANGE_START = 47,
-  RANGE_END = 48,
-  TURN = 49,
+  FENCE_PROXY_TENSORMAP = 13,
+  MBARRIER_INIT = 14,
+  MBARRIER_ARRIVE = 15,
+  MBARRIER_ARRIVE_EXPECT_TX = 16,
+  MBARRIER_WAIT = 17,
+  BAR_SYNC = 18,
+  BAR_ARRIVE = 19,
+  SYNCTHREADS = 20,
+  CLUSTER_ARRIVE = 21,
+  CLUSTER_WAIT = 22,
+  FENCE_PROXY_ASYNC = 23,
+  FENCE_MBARRIER_INIT = 24,
+  FENCE_ACQ_REL = 25,
+  SHARED_LOAD = 26,
+  SHARED_STORE = 27,
+  SHARED_ATOMIC = 28,
+  LDMATRIX = 29,
+  STMATRIX = 30,
+  DSMEM_LOAD = 31,
+  DSMEM_STORE = 32,
+  ST_ASYNC = 33,
+  MMA_SYNC = 34,
+  WGMMA_FENCE = 35,
+  WGMMA = 36,
+  WGMMA_COMMIT_GROUP = 37,
+  WGMMA_WAIT_GROUP = 38,
+  FETCH_CODE = 39,
+  FETCH_COLD_CODE = 40,
+  LOOP_BODY = 41,
+  FMA = 42,
+  ALU = 43,
+  IMAD_WIDE = 44,
+  MUFU = 45,
+  SHFL = 46,
+  SET_MAX_NREG = 47,
+  RANGE_START = 48,
+  RANGE_END = 49,
+  TURN = 50,
 };
 
 enum class Section : uint8_t {
@@ -621,6 +622,7 @@ struct TmaConstants {
   double group_wait_cycles;
   double tensormap_miss_cycles;
   double tensormap_prefetch_cycles;
+  double tensormap_release_cycles;
   double map_memory_cycles;
 };
 
@@ -998,6 +1000,7 @@ void tma_store(Role* role, const Op& op);
 void bulk_commit_group(Role* role, const Op& op);
 bool bulk_wait_group(Role* role, const Op& op);
 void prefetch_tensormap(Role* role, const Op& op);
+void fence_proxy_tensormap(Role* role, const Op& op);
 void mbarrier_init(Role* role, const Op& op);
 void mbarrier_arrive(Role* role, const Op& op);
 void mbarrier_arrive_expect_tx(Role* role, const Op& op);
@@ -1051,6 +1054,7 @@ inline bool carry_out(Role* role, const Op& op) {
     case OpKind::BULK_COMMIT_GROUP: bulk_commit_group(role, op); break;
     case OpKind::BULK_WAIT_GROUP: return bulk_wait_group(role, op);
     case OpKind::PREFETCH_TENSORMAP: prefetch_tensormap(role, op); break;
+    case OpKind::FENCE_PROXY_TENSORMAP: fence_proxy_tensormap(role, op); break;
     case OpKind::MBARRIER_INIT: mbarrier_init(role, op); break;
     case OpKind::MBARRIER_ARRIVE: mbarrier_arrive(role, op); break;
     case OpKind::MBARRIER_ARRIVE_EXPECT_TX: mbarrier_arrive_expect_tx(role, op); break;

@@ -15,6 +15,7 @@ namespace gpusim {
 // * L2 has a map from when memory has sent it to the first SM that asked.
 // Ignores:
 // * a map's sectors, its partition, its eviction; the limit of some hundred maps an SM;
+// * that maps which CTAs of one SM have made for a tensor are different ones;
 // * writes into shared memory during operand reads.
 // Source: the GPU's description; maps: kernels/tensor_map, kernels/first_loads.
 class Tma {
@@ -26,6 +27,8 @@ class Tma {
   double room_at() const { return leave_at_[first_]; }
   // Asks for the map of a tensor, unless that has been done.
   void prefetch(uint32_t tensor, double at_cycle);
+  // The SM forgets the map of a tensor, of which L2 has a new one.
+  void drop(uint32_t tensor);
   // When a copy of a tensor finds its map, behind the copies before it; asks for it if nobody has.
   double map_at(uint32_t tensor, double at_cycle);
   // Queues a copy's boxes; returns when the engine comes to the first.

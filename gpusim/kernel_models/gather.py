@@ -6,17 +6,17 @@ from collections.abc import Generator
 from dataclasses import replace
 from typing import Any, Literal
 
+import numpy as np
 from pydantic import Field
 
 from gpusim.errors import KernelError
 from gpusim.kernel_models.rows import VECTOR_BYTES, Columns, Count
-from gpusim.kernel_models.streaming import StreamParams, ceil_div, check_grid, dense_access, share_footprint
+from gpusim.kernel_models.streaming import IntArray, StreamParams, ceil_div, check_grid, dense_access, same, share_footprint
 from gpusim.units import LINE_BYTES, SECTOR_BYTES, WARP_SIZE
 from gpusim.workload import ops
-from gpusim.workload.launch import Launch, RoleContext, Target, WarpRole
+from gpusim.workload.launch import Footprint, Launch, RoleContext, Target, WarpRole
 from gpusim.workload.smem.access import AccessPattern
 
-INDEX_BYTES = 4
 MOST_VECTORS = 32
 """Maximum number of vectors of a row in one lane."""
 AT_ONCE = 4
@@ -31,11 +31,23 @@ REGISTERS, MOST_REGISTERS = 24, 32
 """Registers of a thread with more than four vectors; ``REGISTERS``: with four. Source: ptxas of kernels/gather."""
 
 
-class GatherParams(StreamParams):
-    """Copies rows of a table, 16 bytes a lane. Eight or more lanes, at most a warp, share a row.
+BEFORE_SLICE, BEFORE_LOAD = 30, 22
+"""Instructions of a thread with ``per="block"``: to its load of the index, and from there to its load of the row. Source:
+SASS of PyTorch 2.11's vectorized_gather_kernel, sm_90."""
 
-    Each thread loads its indices, then its vectors (four of several rows, or six of one), then stores them.
+
+class GatherParams(StreamParams):
+    """Copies rows of a table, 16 bytes a lane.
+
+    * ``per="warp"``: eight or more lanes, at most a warp, share a row. Each thread loads its indices, then its vectors (four
+      of several rows, or six of one), then stores them.
+    * ``per="block"``: a CTA copies one row, or ``threads`` vectors of a longer one, as PyTorch's embedding and index_select.
     """
+
+    per: Literal["warp", "block"] = Field(
+        "warp", description="Threads that copy a row: lanes of a warp, or a CTA with one vector a thread"
+    )
+    index_bytes: Literal[4, 8] = Field(4, description="Bytes of an index")
 
     rows: Count = Field(description="Rows that are gathered")
     columns: Columns = Field(description="Elements per row")
@@ -48,6 +60,18 @@ class GatherParams(StreamParams):
     def row_bytes(self) -> int:
         """Bytes of a row."""
         return self.columns * self.element.num_bytes
+
+    @property
+    def slices(self) -> int:
+        """Number of CTAs that share a row, with ``per="block"``."""
+        return ceil_div(self.row_bytes, self.cta_threads * VECTOR_BYTES)
+
+    @property
+    def cta_threads(self) -> int:
+        """Threads of a CTA: with ``per="block"`` no more than a row has vectors, in full warps."""
+        if self.per == "warp":
+            return self.threads
+        return min(self.threads, ceil_div(self.row_bytes // VECTOR_BYTES, WARP_SIZE) * WARP_SIZE)
 
     @property
     def lanes(self) -> int:
@@ -72,15 +96,22 @@ class GatherParams(StreamParams):
     @property
     def num_ctas(self) -> int:
         """Number of CTAs of the grid."""
-        return ceil_div(self.rows, self.rows_per_cta)
+        return self.rows * self.slices if self.per == "block" else ceil_div(self.rows, self.rows_per_cta)
 
     def _check(self) -> None:
-        if self.row_bytes < LINE_BYTES or self.row_bytes & (self.row_bytes - 1):
+        if self.per == "block":
+            if self.row_bytes % VECTOR_BYTES:
+                step = VECTOR_BYTES // self.element.num_bytes
+                raise KernelError(
+                    f"gather: rows of {self.row_bytes} bytes do not consist of vectors of {VECTOR_BYTES}: use --columns "
+                    f"{ceil_div(self.columns, step) * step}, or another multiple of {step}"
+                )
+        elif self.row_bytes < LINE_BYTES or self.row_bytes & (self.row_bytes - 1):
             raise KernelError(
                 f"gather: rows of {self.row_bytes} bytes, wants a power of two from {LINE_BYTES} bytes on: use "
                 f"--columns {max(LINE_BYTES, 1 << (self.row_bytes.bit_length() - 1)) // self.element.num_bytes}"
             )
-        if self.vectors > MOST_VECTORS:
+        elif self.vectors > MOST_VECTORS:
             raise KernelError(
                 f"gather: rows of {self.row_bytes} bytes are more than {MOST_VECTORS} vectors a lane: use at most "
                 f"{MOST_VECTORS * WARP_SIZE * VECTOR_BYTES // self.element.num_bytes} --columns"
@@ -97,6 +128,8 @@ def gather_launch(params: GatherParams, _gpu: Target) -> Launch:
     * The random distribution of rows over L2 partitions and DRAM channels.
     * Rows that a CTA copies twice.
     """
+    if params.per == "block":
+        return _block_launch(params)
     num_warps, at_once, per_cta = params.threads // WARP_SIZE, params.rows_at_once, params.rows_per_cta
     of_warp = dense_access(0, WARP_SIZE, VECTOR_BYTES)
     rows_of_warp = WARP_SIZE // params.lanes
@@ -136,7 +169,7 @@ def gather_launch(params: GatherParams, _gpu: Target) -> Launch:
         registers_source="ptxas of kernels/gather",
         footprints=(
             share_footprint(
-                "index", "read", num_bytes=params.rows * INDEX_BYTES, share_bytes=per_cta * INDEX_BYTES
+                "index", "read", num_bytes=params.rows * params.index_bytes, share_bytes=per_cta * params.index_bytes
             ),
             replace(
                 share_footprint("table", "read", num_bytes=num_bytes, share_bytes=share, num_steps=len(chunks)),
@@ -144,6 +177,60 @@ def gather_launch(params: GatherParams, _gpu: Target) -> Launch:
                 piece_bytes=params.row_bytes if params.index == "random" else 0,
             ),
             share_footprint("out", "write", num_bytes=num_bytes, share_bytes=share, num_steps=len(chunks)),
+        ),
+        math_class="fp32",
+        has_uniform_programs=True,
+    )
+
+
+def _block_launch(params: GatherParams) -> Launch:
+    """The Launch of a CTA per row, or per slice of a row. CTAs of neighbouring rows follow one another, slice by slice.
+
+    All threads of a CTA load the same index. CTAs of one SM that need neighbouring indices hit in L1.
+    """
+    threads, width = params.cta_threads, VECTOR_BYTES
+    num_warps, share = threads // WARP_SIZE, params.cta_threads * width
+    row_bytes, rows, slices = params.row_bytes, params.rows, params.slices
+    index = AccessPattern(
+        num_requests=num_warps, num_sectors=num_warps, num_lines=num_warps, num_wavefronts=num_warps,
+        num_bytes=num_warps * WARP_SIZE * params.index_bytes,
+    )  # fmt: skip
+    accesses = [dense_access(0, min(row_bytes - part * share, share) // width, width) for part in range(slices)]
+    before, between = ops.Alu(BEFORE_SLICE, is_chain=True), ops.Alu(BEFORE_LOAD, is_chain=True)
+    rows_of_sector = SECTOR_BYTES // params.index_bytes
+
+    def program(cta: RoleContext) -> Generator[ops.Op, Any, None]:
+        part, row = divmod(cta.cta_idx, rows)
+        yield before
+        yield ops.Use((yield ops.GlobalLoad("index", (row // rows_of_sector, 0), index)))
+        yield between
+        yield ops.Use((yield ops.GlobalLoad("table", (cta.cta_idx, 0), accesses[part])))
+        yield ops.GlobalStore("out", (cta.cta_idx, 0), accesses[part])
+
+    def slice_bytes(ctas: IntArray) -> IntArray:
+        return np.asarray(np.minimum(share, row_bytes - ctas // rows * share))
+
+    piece, is_random = min(share, row_bytes), params.index == "random"
+    return Launch(
+        kernel="gather",
+        num_ctas=params.num_ctas,
+        num_tiles=params.num_ctas,
+        roles=(WarpRole(name="gather", num_warps=num_warps, program=program),),
+        registers_per_thread=MOST_REGISTERS,
+        registers_source="launches of PyTorch 2.11",
+        footprints=(
+            Footprint(
+                tensor="index", access="read", panel_of=lambda ctas: ctas % rows // rows_of_sector,
+                panel_bytes=lambda ctas: np.full_like(ctas, SECTOR_BYTES),
+            ),
+            Footprint(
+                tensor="table", access="read", panel_of=same, panel_bytes=slice_bytes,
+                piece_bytes=piece if is_random or slices > 1 else 0,
+                table_bytes=params.table_rows * row_bytes if is_random else 0,
+            ),
+            Footprint(
+                tensor="out", access="write", panel_of=same, panel_bytes=slice_bytes, piece_bytes=piece if slices > 1 else 0
+            ),
         ),
         math_class="fp32",
         has_uniform_programs=True,
@@ -166,9 +253,9 @@ def _indices(params: GatherParams) -> tuple[AccessPattern, AccessPattern]:
     """
     num_warps = params.threads // WARP_SIZE
     num_requests = num_warps * params.rows_at_once
-    num_bytes = params.rows_per_cta * INDEX_BYTES
+    num_bytes = params.rows_per_cta * params.index_bytes
     num_new = min(num_requests, ceil_div(num_bytes, SECTOR_BYTES))
-    lanes_bytes = num_requests * WARP_SIZE * INDEX_BYTES
+    lanes_bytes = num_requests * WARP_SIZE * params.index_bytes
     new = AccessPattern(
         num_requests=num_new, num_sectors=num_new, num_lines=num_new, num_wavefronts=num_new,
         num_bytes=lanes_bytes * num_new // num_requests,

@@ -7,21 +7,27 @@ from dataclasses import replace
 from functools import cache
 from typing import Annotated, Any, Literal
 
+import numpy as np
 from pydantic import Field
 
+from gpusim.errors import KernelError
 from gpusim.kernel_models.streaming import (
     IntArray,
     StreamParams,
     TileGrid,
+    ceil_div,
     check_grid,
+    dense_access,
     global_passes,
+    lanes_access,
+    share_footprint,
     shared_passes,
     tile_lanes,
     total,
 )
-from gpusim.units import LINE_BYTES, WARP_SIZE
+from gpusim.units import LINE_BYTES, SECTOR_BYTES, WARP_SIZE
 from gpusim.workload import ops
-from gpusim.workload.launch import Buffer, Launch, RoleContext, Target, WarpRole
+from gpusim.workload.launch import Buffer, Footprint, Launch, RoleContext, Target, WarpRole
 from gpusim.workload.smem.access import AccessPattern
 
 TILE, THREADS = 32, 256
@@ -36,10 +42,20 @@ REGISTERS = {"none": 18, "naive": 24, "padded": 24, "swizzled": 30}
 """Registers of a thread. Source: SASS of kernels/transpose, sm_90a."""
 
 
-class TransposeParams(StreamParams):
-    """out[x][y] = in[y][x], with one CTA of 32 x 8 threads for each tile of 32 x 32.
+ELEMENT_CODE, ELEMENT_REGISTERS = 40, 18
+"""Integer instructions of a thread for each element with ``coalesced="stores"``: its index, divided into row and column.
+``ELEMENT_REGISTERS``: registers of a thread. Source: SASS of PyTorch 2.11's elementwise_kernel with a transposed input."""
 
-    Warp y of a CTA processes rows y, y + 8, y + 16 and y + 24 of its tile. Layouts of the tile:
+
+class TransposeParams(StreamParams):
+    """out[x][y] = in[y][x].
+
+    * ``coalesced="tile"``: one CTA of 32 x 8 threads for each tile of 32 x 32. Loads follow rows of the input. Warp y
+      processes rows y, y + 8, y + 16 and y + 24 of its tile.
+    * ``coalesced="stores"``: threads follow rows of the output, element by element, as PyTorch copies a transposed tensor.
+      A warp's load touches 32 rows of the input.
+
+    Layouts of a tile:
 
     * ``none``: no shared memory. Stores follow the loads directly.
     * ``naive``: rows of 32 elements in shared memory, with a barrier between writing rows and reading columns.
@@ -47,10 +63,17 @@ class TransposeParams(StreamParams):
     * ``swizzled``: rows of 32 elements, whose column index is XORed with the row index.
     """
 
-    threads: Literal[256] = Field(256, description="Threads per CTA, 32 x 8")
+    threads: Literal[128, 256, 512] = Field(256, description="Threads per CTA. Tiles of 32 x 32 have 256")
     m: Annotated[int, Field(ge=1, le=1 << 24)] = Field(description="Rows of the input")
     n: Annotated[int, Field(ge=1, le=1 << 24)] = Field(description="Columns of the input")
     smem: Smem = Field("padded", description="Layout of the tile in shared memory. With none there is no shared memory")
+    coalesced: Literal["tile", "stores"] = Field(
+        "tile", description="Accesses along rows: loads of 32 x 32 tiles, and stores too if these pass through shared "
+        "memory; or stores alone, without tiles"
+    )
+    items_per_thread: Annotated[int, Field(ge=1, le=16)] = Field(
+        4, description="Elements per thread. Without tiles each is stored before the next is loaded"
+    )
 
     @property
     def grid(self) -> TileGrid:
@@ -58,6 +81,16 @@ class TransposeParams(StreamParams):
         return TileGrid(num_rows=self.m, num_columns=self.n, tile_rows=TILE, tile_columns=TILE)
 
     def _check(self) -> None:
+        if self.coalesced == "stores":
+            if self.smem != "none":
+                raise KernelError("transpose: without tiles nothing lies in shared memory: use --smem none")
+            check_grid("transpose", ceil_div(self.m * self.n, self.threads * self.items_per_thread), use="use fewer rows")
+            return
+        if self.threads != THREADS or self.items_per_thread != TILE * TILE // THREADS:
+            raise KernelError(
+                f"transpose: a tile of {TILE} x {TILE} has {THREADS} threads of 4 elements: leave out --threads and "
+                "--items-per-thread, or use --coalesced stores"
+            )
         check_grid("transpose", self.grid.num_x, self.grid.num_y, use="use fewer rows")
 
     def answer_to(self, ideal: str) -> Mapping[str, Any]:
@@ -83,6 +116,8 @@ def transpose_launch(params: TransposeParams, _gpu: Target) -> Launch:
     * That some partially written sectors are evicted from L2, fetched again and written twice. With ``none`` these are a
       sixth of the memory traffic at 8192 x 8192.
     """
+    if params.coalesced == "stores":
+        return _rowwise_launch(params)
     grid, width, smem = params.grid, params.element.num_bytes, params.smem
     in_pitch, out_pitch = params.n * width, params.m * width
     rows, columns = tile_lanes(TILE, TILE, THREADS)
@@ -140,4 +175,53 @@ def transpose_launch(params: TransposeParams, _gpu: Target) -> Launch:
             replace(grid.footprint("out", "write", element_bytes=width), piece_bytes=TILE * width if grid.num_x > 1 else 0),
         ),
         has_uniform_programs=is_aligned and grid.tells_extents(),  # rows of tiles begin at the same offset in a line
+    )
+
+
+def _rowwise_launch(params: TransposeParams) -> Launch:
+    """The Launch without tiles: CTA c stores ``threads * items_per_thread`` consecutive elements of the output.
+
+    A warp's load takes one element of each of 32 rows of the input, a sector each. CTAs that need other elements of these
+    sectors run later, so they read them again from L2 or from memory.
+
+    Ignores:
+    * Hits in L1, of CTAs of one SM that need elements of the same sectors.
+    """
+    width, threads, items = params.element.num_bytes, params.threads, params.items_per_thread
+    share, num_elements, pitch = threads * items, params.m * params.n, params.n * params.element.num_bytes
+    columns_of_sector, num_ctas = max(1, SECTOR_BYTES // width), ceil_div(num_elements, share)
+    parts = ceil_div(params.m, share)
+    before, code = ops.Alu(BEFORE_LOADS["none"], is_chain=True), ops.Alu(ELEMENT_CODE, is_chain=True)
+
+    def program(cta: RoleContext) -> Generator[ops.Op, Any, None]:
+        panel = cta.cta_idx
+        yield before
+        for item in range(items):
+            num = min(threads, num_elements - (panel * share + item * threads))
+            if num <= 0:
+                return
+            yield code
+            at = int(panel_of(np.array(panel)))
+            yield ops.Use((yield ops.GlobalLoad("in", (at, item), lanes_access(0, num, width, pitch), False)))
+            yield ops.GlobalStore("out", (panel, item), dense_access(0, num, width))
+
+    def panel_of(ctas: IntArray) -> IntArray:
+        first = ctas * share
+        return np.asarray(first // params.m // columns_of_sector * parts + first % params.m // share)
+
+    return Launch(
+        kernel="transpose",
+        num_ctas=num_ctas,
+        num_tiles=num_ctas,
+        roles=(WarpRole(name="transpose", num_warps=threads // WARP_SIZE, program=program),),
+        registers_per_thread=ELEMENT_REGISTERS,
+        registers_source="launches of PyTorch 2.11",
+        footprints=(
+            Footprint(
+                tensor="in", access="read", panel_of=panel_of, num_steps=items,
+                panel_bytes=lambda ctas: np.full_like(ctas, share * SECTOR_BYTES),
+            ),
+            share_footprint("out", "write", num_bytes=num_elements * width, share_bytes=share * width, num_steps=items),
+        ),
+        has_uniform_programs=True,
     )

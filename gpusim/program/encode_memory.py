@@ -108,11 +108,11 @@ def tma_store(role: RoleRows, op: ops.TmaStore) -> None:
     role.add(PACK(OpKind.TMA_STORE, 0, column, cost, step, stage, NONE, tensor, role.part(tensor, column, step)))
 
 
-def prefetch_tensormap(role: RoleRows, op: ops.PrefetchTensormap) -> None:
-    """Encode prefetches of tensor maps."""
+def tensor_maps(role: RoleRows, op: ops.PrefetchTensormap | ops.FenceProxyTensormap) -> None:
+    """Encode prefetches and fences of tensor maps."""
+    kind = OpKind.PREFETCH_TENSORMAP if isinstance(op, ops.PrefetchTensormap) else OpKind.FENCE_PROXY_TENSORMAP
     tensors = tuple(role.tables.tensor(name) for name in op.tensors)
-    begin = role.tables.list_of(tensors)
-    role.keep(op, PACK(OpKind.PREFETCH_TENSORMAP, 0, 0, begin, 0, NONE, NONE, len(tensors), 0.0))
+    role.keep(op, PACK(kind, 0, 0, role.tables.list_of(tensors), 0, NONE, NONE, len(tensors), 0.0))
 
 
 def shared_load(role: RoleRows, op: ops.SharedLoad | ops.Ldmatrix) -> Token:
@@ -172,7 +172,8 @@ MEMORY_ENCODERS: Mapping[type[ops.Op], Encoder] = {
     ops.CpAsync: cp_async,
     ops.TmaLoad: tma_load,
     ops.TmaStore: tma_store,
-    ops.PrefetchTensormap: prefetch_tensormap,
+    ops.PrefetchTensormap: tensor_maps,
+    ops.FenceProxyTensormap: tensor_maps,
     ops.SharedLoad: shared_load,
     ops.SharedStore: shared_store(OpKind.SHARED_STORE),
     ops.SharedAtomic: shared_atomic,

@@ -22,6 +22,7 @@ MAGIC = 0x4753_494D
 OpKind = IntEnum("OpKind", [
     "GLOBAL_LOAD", "GLOBAL_STORE", "GLOBAL_ATOMIC", "USE", "CP_ASYNC", "CP_ASYNC_COMMIT_GROUP", "CP_ASYNC_WAIT_GROUP",
     "CP_ASYNC_MBARRIER_ARRIVE", "TMA_LOAD", "TMA_STORE", "BULK_COMMIT_GROUP", "BULK_WAIT_GROUP", "PREFETCH_TENSORMAP",
+    "FENCE_PROXY_TENSORMAP",
     "MBARRIER_INIT", "MBARRIER_ARRIVE", "MBARRIER_ARRIVE_EXPECT_TX", "MBARRIER_WAIT", "BAR_SYNC", "BAR_ARRIVE",
     "SYNCTHREADS", "CLUSTER_ARRIVE", "CLUSTER_WAIT", "FENCE_PROXY_ASYNC", "FENCE_MBARRIER_INIT", "FENCE_ACQ_REL",
     "SHARED_LOAD", "SHARED_STORE", "SHARED_ATOMIC", "LDMATRIX", "STMATRIX", "DSMEM_LOAD", "DSMEM_STORE", "ST_ASYNC",
@@ -78,6 +79,7 @@ stages and all mbarriers of a CTA, -1 for none. The meaning of the other fields,
   BULK_COMMIT_GROUP
   BULK_WAIT_GROUP               extra: groups that may be in flight; flags 1: read only
   PREFETCH_TENSORMAP            cost, extra: begin and number of its tensors in ``lists``
+  FENCE_PROXY_TENSORMAP         cost, extra: begin and number of its tensors in ``lists``
   MBARRIER_INIT
   MBARRIER_ARRIVE               barrier; extra: count; cost: rank of the CTA, -1 for its own
   MBARRIER_ARRIVE_EXPECT_TX     barrier; extra: bytes
@@ -227,7 +229,7 @@ CONSTANTS: Mapping[str, Sequence[str]] = {
         proxy_fence_visible_cycles fence_warp_cycles gpu_fence_cycles gpu_fence_warp_cycles"""),
     "tensor_core": _names("num_sub_cores mma_sync_load_cycles wgmma_latency_cycles wgmma_max_groups"),
     "tma": _names("""issue_cycles max_queued_boxes bytes_per_cycle store_latency_cycles group_wait_cycles
-        tensormap_miss_cycles tensormap_prefetch_cycles map_memory_cycles"""),
+        tensormap_miss_cycles tensormap_prefetch_cycles tensormap_release_cycles map_memory_cycles"""),
     "mbarrier": _names("""arrive_cycles arrive_interval_cycles max_queued_arrivals try_wait_cycles wake_cycles
         one_lane_try_wait_cycles one_lane_retry_cycles"""),
     "dsmem": _names("latency_cycles one_way_cycles same_tpc_saving_cycles bytes_per_cycle serve_fraction"),

@@ -576,3 +576,9 @@ def prefetch_tensormap(role: Role, op: ops.PrefetchTensormap) -> None:
     """Issue one instruction for each tensor. Tensor maps always hit in the core."""
     for _ in op.tensors:
         role.issue(1)
+
+
+def fence_proxy_tensormap(role: Role, op: ops.FenceProxyTensormap) -> None:
+    """Wait for the release of each map."""
+    for _ in op.tensors:
+        role.spend("lsu", role.t + role.part("tma").tensormap_release_cycles)

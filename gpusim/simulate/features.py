@@ -24,6 +24,7 @@ NEEDS: Mapping[OpKind, tuple[Feature, str]] = {
     OpKind.MBARRIER_ARRIVE_EXPECT_TX: ("mbarrier", "mbarrier"), OpKind.MBARRIER_WAIT: ("mbarrier", "mbarrier"),
     OpKind.CP_ASYNC_MBARRIER_ARRIVE: ("mbarrier", "mbarrier"), OpKind.TMA_LOAD: ("tma", TMA),
     OpKind.TMA_STORE: ("tma", TMA), OpKind.PREFETCH_TENSORMAP: ("tma", "prefetch.tensormap (TMA)"),
+    OpKind.FENCE_PROXY_TENSORMAP: ("tma", "fence.proxy.tensormap (TMA)"),
     OpKind.DSMEM_LOAD: ("cluster", DSMEM), OpKind.DSMEM_STORE: ("cluster", DSMEM), OpKind.ST_ASYNC: ("cluster", DSMEM),
     OpKind.CLUSTER_ARRIVE: ("cluster", "cluster barrier"), OpKind.SET_MAX_NREG: ("setmaxnreg", "setmaxnreg"),
     OpKind.WGMMA: ("wgmma", "wgmma"), OpKind.MMA_SYNC: ("mma_sync", "mma.sync"), OpKind.STMATRIX: ("stmatrix", "stmatrix"),

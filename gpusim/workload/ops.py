@@ -207,6 +207,16 @@ class PrefetchTensormap(Op):
     tensors: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class FenceProxyTensormap(Op):
+    """``tensormap.cp_fenceproxy``, ``fence.proxy.tensormap`` for each of ``tensors``: TMA descriptors that the CTA has made.
+
+    Waits until L2 has the descriptors. The SM forgets older ones of these tensors, so their next copies fetch them.
+    """
+
+    tensors: tuple[str, ...]
+
+
 # ---------------------------------------------------------------------------------------------- mbarriers, fences
 @dataclass(frozen=True, slots=True)
 class MbarrierInit(Op):

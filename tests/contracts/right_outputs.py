@@ -315,6 +315,7 @@ RIGHT: dict[str, Callable[[Any], list[Right]]] = {
         (config, {"out": t.reference(config).view(np.uint8)})
         for config in (t.case.config_of(kernel, 5000) for kernel in t.case.KERNELS)
     ],
+    "elementwise_shapes": lambda t: _arrays(t, "outputs_of", few(t.SMALL, 6)),
     "epilogue_pieces": lambda t: _arrays(t, "answers", few(t.CONFIGS)),
     "fill_beside_wgmma": lambda t: _arrays(
         t, "outputs_of", [*(t.one(fill) for fill in t.case.FILLS), t.one("st_shared", has_train=False)],
@@ -324,6 +325,7 @@ RIGHT: dict[str, Callable[[Any], list[Right]]] = {
     "fma_loops": lambda t: _arrays(t, "outputs_of", few(t.CONFIGS, 5), 300),
     "fragment_stores": _fragment_stores,
     "gather": lambda t: _arrays(t, "answer", few(t.SMALL), output="out"),
+    "gather_block": lambda t: _arrays(t, "outputs_of", t.SMALL),
     "global_access": lambda t: _arrays(t, "outputs_of", few(all_configs(t), 5)),
     "half_stores": _half_stores,
     "hgemm": lambda t: _arrays(t, "answer", [t.SMALL], output="d"),
@@ -378,6 +380,7 @@ RIGHT: dict[str, Callable[[Any], list[Right]]] = {
     "ring_math": lambda t: _arrays(t, "outputs_of", [t.ring(is_noted=1)]),
     "scattered_reads": _scattered_reads,
     "sector_parts": _sector_parts,
+    "sector_requests": lambda t: _arrays(t, "outputs_of", few(t.CONFIGS, 3)),
     "sgemm": _sgemm,
     "sgemm_naive": _sgemm_naive,
     "shared_access": lambda t: _arrays(t.warp, "run_shared", [
@@ -403,6 +406,7 @@ RIGHT: dict[str, Callable[[Any], list[Right]]] = {
     "stream_grids": lambda t: [(config, {"out": windows_of(t, config)}) for config in few(t.CONFIGS, 2)],
     "strided_copy": _strided_copy,
     "tensor_map": _tensor_map,
+    "tensor_map_grid": lambda t: _arrays(t, "outputs_of", t.SMALL),
     "tile_arrival": lambda t: _arrays(t, "outputs_of", [t.one(num_live=33), t.one(watched=1)]),
     "tile_bursts": lambda t: _arrays(t, "outputs_of", [t.one("tall_16", "memory", met=0)]),
     "tile_order": lambda t: [(t.CONFIGS[0], t.seen())],
@@ -417,6 +421,7 @@ RIGHT: dict[str, Callable[[Any], list[Right]]] = {
     ),
     "tma_writes": lambda t: _arrays(t, "outputs_of", [t.one("128B", 128, "8", 2)], 128),
     "transpose": _transpose,
+    "transpose_rowwise": lambda t: _arrays(t, "outputs_of", few(t.SMALL, 2)),
     "turn_taking": lambda t: _arrays(
         t, "outputs_of",
         [t.one(name) for name in ("beside_n128_store_wide", "turns_n64_direct", "waits_n64_2_apart_gives")],

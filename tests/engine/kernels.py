@@ -362,6 +362,26 @@ def box_edges(num_ctas: int) -> Launch:
     )
 
 
+def made_maps(num_ctas: int) -> Launch:
+    """Each CTA makes the tensor map of A, and copies through it and through one of the host."""
+
+    def producer(cta: RoleContext) -> Ops:
+        yield ops.Alu(40, is_chain=True)
+        yield ops.FenceProxyTensormap(("A",))
+        for step in range(4):
+            yield expect(step, 8192)
+            yield tma((cta.cta_idx, step), step, 8192, 64)
+
+    def consumer(cta: RoleContext) -> Ops:
+        for step in range(4):
+            yield wait(step, 0)
+            yield ops.Use((yield ops.SharedLoad(shared(64, 64), "a", step)))
+
+    return launch(
+        "made_maps", role(producer, "producer", 1), role(consumer, "consumer"), num_ctas=num_ctas, tensor_maps=("B",)
+    )
+
+
 def copies(num_ctas: int, *, is_planned: bool = False) -> Launch:
     """cp.async through L1 and around it, with pieces of sectors, tiles that come along, empty groups, mbarriers."""
     part = AccessPattern(num_requests=16, num_sectors=96, num_lines=32, num_wavefronts=24, num_bytes=2048)

@@ -93,6 +93,8 @@ def facts_of(op: Any, launch: Launch, role: WarpRole, context: Context) -> Facts
             return OpKind.TMA_STORE, op.tensor, op.tile, (op.buffer, op.stage) if op.buffer else None, numbers
         case ops.PrefetchTensormap():
             return OpKind.PREFETCH_TENSORMAP, op.tensors
+        case ops.FenceProxyTensormap():
+            return OpKind.FENCE_PROXY_TENSORMAP, op.tensors
         case ops.MbarrierArrive():
             rank = None if op.cta_rank == context.cta_rank else op.cta_rank
             return OpKind.MBARRIER_ARRIVE, op.barrier, op.stage, op.count, rank
@@ -228,7 +230,7 @@ def _facts(all_of: Programs, row: dict[str, Any], cta_idx: int, owner: dict[int,
         case OpKind.TMA_STORE:
             op = costs.tma_stores.items[cost]
             return kind, tensor, tile, stage, (op.num_bytes, op.num_rows, op.num_boxes, op.reduce)
-        case OpKind.PREFETCH_TENSORMAP:
+        case OpKind.PREFETCH_TENSORMAP | OpKind.FENCE_PROXY_TENSORMAP:
             return kind, tuple(all_of.tensors[idx] for idx in all_of.lists[cost : cost + extra])
         case OpKind.MBARRIER_ARRIVE:
             return kind, *barrier(), extra, None if cost < 0 else cost

@@ -391,6 +391,7 @@ class Marks(Act):
                 ops.MbarrierInit(self.barrier), ops.FenceMbarrierInit(), ops.WgmmaFence(), ops.FenceAcqRel(),
                 ops.PrefetchTensormap(("a", "b")), ops.FetchCode(name, num_bytes), ops.LoopBody(40.0, 3.0),
                 ops.FetchColdCode(name, 4096, 4096 + num_bytes, 10.0), ops.FenceProxyAsync(),
+                ops.FenceProxyTensormap(("a",)),
             ],
             6,
         )

@@ -83,7 +83,7 @@ def options(config: Config) -> Mapping[str, Any]:
     op, width, items = parts(config["kernel"])
     return {
         "op": op, "elements": int(config["elements"]), "vector_bytes": width, "items_per_thread": items, "threads": THREADS,
-        "dtype": "fp32",
+        "dtype": "fp32", "tail": "elements",
     }  # fmt: skip
 
 
