@@ -265,13 +265,9 @@ bool set_max_nreg(Role* role, const Op& op) {
   Cta* cta = role->cta;
   int32_t needed = (op.extra - role->registers) * role->num_threads;
   role->registers = op.extra;
-  if (needed <= 0) {
+  if (needed <= 0 || needed <= cta->free_registers) {
     cta->free_registers -= needed;
-    cta->hand_out_registers(role->t);
-    return true;
-  }
-  if (cta->free_registers >= needed) {
-    cta->free_registers -= needed;
+    if (needed <= 0) cta->hand_out_registers(role->t);
     return true;
   }
   cta->register_waiters.push(RegisterWaiter{needed, role});
@@ -303,7 +299,10 @@ void range_end(Role* role, const Op&) {
         RoleSectionRecord{role->cta->idx, role->idx, open.section, open.start_cycle, role->t});
 }
 
-// A persistent CTA begins a work tile.
-void turn(Role* role, const Op& op) { role->wave = op.extra; }
+// A persistent CTA begins a work tile, in the plan's wave; a grid may have more CTAs than run at once.
+void turn(Role* role, const Op& op) {
+  double tile = role->cta->idx + op.extra * input.launch->num_ctas;
+  role->wave = int32_t(tile / input.launch->num_at_once);
+}
 
 }  // namespace gpusim

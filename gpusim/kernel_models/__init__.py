@@ -6,12 +6,14 @@ Each kernel is one file (or folder), and one row in ``KERNEL_MODELS``.
 from __future__ import annotations
 
 from gpusim.errors import KernelError, nearest
+from gpusim.kernel_models.bias_activation import BiasActivationParams, bias_activation_launch
 from gpusim.kernel_models.elementwise import ElementwiseParams, elementwise_launch
 from gpusim.kernel_models.gather import GatherParams, gather_launch
 from gpusim.kernel_models.gemm import GemmParams, family_of, gemm_launch, resolve, usual_values
-from gpusim.kernel_models.layer_norm import LayerNormParams, layer_norm_launch
+from gpusim.kernel_models.layer_norm import LayerNormParams, RmsNormParams, layer_norm_launch, rms_norm_launch
 from gpusim.kernel_models.options import KernelModel
-from gpusim.kernel_models.reduction import ReductionParams, reduction_launch
+from gpusim.kernel_models.reduction import reduction_launch
+from gpusim.kernel_models.reduction_options import ReductionParams
 from gpusim.kernel_models.sgemm_naive import SgemmNaiveParams, sgemm_naive_launch
 from gpusim.kernel_models.smem_copy import SmemCopyParams, smem_copy_launch
 from gpusim.kernel_models.softmax import SoftmaxParams, softmax_launch
@@ -69,6 +71,14 @@ _ROWS = (
     KernelModel(
         name="layer_norm", summary="layer normalization of every row, by a warp or a CTA", params=LayerNormParams,
         launch=layer_norm_launch, also=("layernorm", "norm"),
+    ),
+    KernelModel(
+        name="rms_norm", summary="RMS norm of every row, with or without a residual", params=RmsNormParams,
+        launch=rms_norm_launch, also=("rmsnorm", "fused_add_rms_norm"),
+    ),
+    KernelModel(
+        name="bias_activation", summary="activation of an array plus a bias for each column", params=BiasActivationParams,
+        launch=bias_activation_launch, also=("bias_gelu", "gelu", "silu", "relu", "bias"),
     ),
     KernelModel(
         name="gather", summary="rows of a table by their numbers", params=GatherParams, launch=gather_launch,

@@ -1,13 +1,16 @@
-"""Layer normalization of each row: mean, variance, gamma, beta. A row is read once and written once."""
+"""Layer norm and RMS norm of each row: mean, variance, weights. A row is written once, and read once or in each pass."""
 
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
 from functools import cache
 from itertools import accumulate, pairwise
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
-from gpusim.kernel_models.rows import VECTOR_BYTES, WORD_BYTES, Meeting, RowParams, packing, unpacking
+from pydantic import Field
+
+from gpusim.kernel_models.row_passes import RowPass, row_launch
+from gpusim.kernel_models.rows import ONE_WORD, VECTOR_BYTES, WORD_BYTES, Meeting, Merge, RowParams, packing, unpacking
 from gpusim.kernel_models.streaming import passes, share_footprint, total, whole_footprint
 from gpusim.units import WARP_SIZE
 from gpusim.workload import ops
@@ -33,11 +36,59 @@ gives the vectors that have registers at once, and the vectors of the row that a
 Configurations that were not compiled load all at once."""
 
 
-class LayerNormParams(RowParams):
+DIVIDE = 14
+"""Dependent instructions around the MUFU.RCP of a division by the number of columns. Source of this and the next: SASS of
+kernels/framework_rows, sm_90a."""
+MOMENTS = Merge(words=3, alu=23.0, mufu=1.0)
+"""Merge of two triples (mean, sum of squared distances, number of elements)."""
+WELFORD_ELEMENTS = 8
+"""Elements of a lane in flight with Welford's algorithm."""
+WELFORD = 6.0
+"""Dependent instructions of an element besides its eight of FP32: the branch around the slow path of a division."""
+
+
+class NormParams(RowParams):
+    """Common options of layer norm and RMS norm."""
+
+    residual: bool = Field(False, description="Add a second array first, and store the sum as well")
+
+
+class RmsNormParams(NormParams):
+    """out = in / sqrt(mean of squares + epsilon) * gamma, row by row, in fp32 arithmetic."""
+
+
+class LayerNormParams(NormParams):
     """out = (in - mean) / sqrt(variance + epsilon) * gamma + beta, row by row, in fp32 arithmetic."""
 
-    registers: ClassVar[Mapping[tuple[int, int], int]] = REGISTERS
+    compiled_registers: ClassVar[Mapping[tuple[int, int], int]] = REGISTERS
     other_registers: ClassVar[int] = OTHER_REGISTERS
+
+    algorithm: Literal["two_pass", "welford"] = Field(
+        "two_pass", description="Mean and variance: one after the other, or both in one pass (Welford)"
+    )
+
+
+def rms_norm_launch(params: RmsNormParams, _gpu: Target) -> Launch:
+    """The Launch of checked ``params``."""
+    row_passes = (RowPass(chain=1.0, merge=ONE_WORD, after=_root()), RowPass(fma=2.0, weights=("gamma",)))
+    return row_launch(params, row_passes, flops=4, has_residual=params.residual)
+
+
+def _root() -> tuple[ops.Op, ...]:
+    """Mean of squares, and the reciprocal of its root."""
+    return ops.Mufu(2), ops.Alu(DIVIDE + SCALE, is_chain=True)
+
+
+def layer_norm_passes(params: LayerNormParams) -> tuple[RowPass, ...]:
+    """Passes over a row."""
+    last = RowPass(fma=3.0, weights=("gamma", "beta"))
+    if params.algorithm == "welford":
+        return RowPass(
+            alu_chain=WELFORD, chain=8.0, mufu=1.0, unrolled_elements=WELFORD_ELEMENTS, merge=MOMENTS, after=_root()
+        ), last  # fmt: skip
+    mean = (ops.Mufu(1), ops.Alu(DIVIDE, is_chain=True))
+    squares = RowPass(fma=1.0, chain=1.0, merge=ONE_WORD, after=_root())
+    return RowPass(chain=1.0, merge=ONE_WORD, after=mean), squares, last
 
 
 def layer_norm_launch(params: LayerNormParams, gpu: Target) -> Launch:
@@ -50,6 +101,8 @@ def layer_norm_launch(params: LayerNormParams, gpu: Target) -> Launch:
     * Warps of a CTA that run ahead of others on SMs with more than one CTA.
     * That a load waits until a store has read the registers that it overwrites.
     """
+    if not params.is_plain:
+        return row_launch(params, layer_norm_passes(params), flops=7, has_residual=params.residual)
     per_cta = params.rows_per_cta
     rows = params.rows_at_once(gpu.num_sms)
     num_steps = per_cta // rows

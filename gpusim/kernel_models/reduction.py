@@ -2,109 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
-from typing import Annotated, Any, Literal
+from collections.abc import Generator
+from typing import Any
 
 import numpy as np
-from pydantic import Field
 
-from gpusim.errors import KernelError
-from gpusim.kernel_models.rows import WARP_STEPS, WORD_BYTES, Columns, Count, unpacking
-from gpusim.kernel_models.streaming import (
-    IntArray,
-    StreamParams,
-    VectorBytes,
-    ceil_div,
-    check_grid,
-    check_vector,
-    dense_access,
-    share_footprint,
-    total,
-)
+from gpusim.kernel_models.grid_reduction import grid_launch
+from gpusim.kernel_models.reduction_options import UNROLLED, ReductionParams, left_words, taken_words
+from gpusim.kernel_models.rows import WARP_STEPS, WORD_BYTES, unpacking
+from gpusim.kernel_models.streaming import IntArray, dense_access, share_footprint, total
 from gpusim.units import WARP_SIZE
 from gpusim.workload import ops
 from gpusim.workload.launch import Footprint, Launch, RoleContext, Target, WarpRole
-from gpusim.workload.smem.access import AccessPattern, wavefronts
+from gpusim.workload.smem.access import AccessPattern
 
-UNROLLED = 4
-"""Number of loads of a thread in flight. In a row, remaining loads come first, one by one. In columns, all loads of a
-block are in straight-line code, but there are registers for four."""
+# In a row, remaining loads come first, one by one. In columns, all loads of a block are in straight-line code, but there are
+# registers for four.
 BEFORE_ROW, EACH_TURN, AFTER_ROW = 33, 5, 9
 """Instructions of a thread: before its first load, per loop iteration besides loads and sums, and after the last sum.
 Source of this and the next constants: SASS of kernels/reduction, sm_90a."""
 BEFORE_COLUMNS, AFTER_COLUMNS = 44, 8
 """Instructions of a thread that sums columns: before the first load, and from the warps' sums to the atomic."""
-REGISTERS: Mapping[tuple[str, int], int] = {("row", 4): 24, ("row", 2): 26, ("column", 4): 32, ("column", 2): 32}
-"""Registers of a thread, by axis and bytes of an element."""
-
-
-class ReductionParams(StreamParams):
-    """Sums along an axis: of each row, one CTA a row; or of each column.
-
-    * ``row``: threads alternate over a row's vectors. Then come shuffles, one word a warp through shared memory, and one
-      store.
-    * ``column``: a CTA processes ``rows_per_cta`` rows of as many columns as a warp reads at once. Its warps alternate over
-      rows and exchange sums in shared memory. One fp32 atomic a column adds them to the result, which was zero.
-    """
-
-    rows: Count = Field(description="Rows of the array")
-    columns: Columns = Field(description="Elements per row")
-    axis: Literal["row", "column"] = Field("row", description="Sum of each row, or of each column")
-    vector_bytes: VectorBytes = Field(16, description="Vector width: bytes a thread loads at once")
-    rows_per_cta: Annotated[int, Field(ge=1, le=65536)] = Field(
-        64, description="Rows per CTA where columns are summed (--axis column)"
-    )
-
-    @property
-    def vector_elements(self) -> int:
-        """Elements of a vector."""
-        return self.vector_bytes // self.element.num_bytes
-
-    @property
-    def num_warps(self) -> int:
-        """Number of warps of a CTA."""
-        return self.threads // WARP_SIZE
-
-    @property
-    def width(self) -> int:
-        """Number of columns that a warp reads at once."""
-        return WARP_SIZE * self.vector_elements
-
-    @property
-    def num_ctas(self) -> int:
-        """Number of CTAs of the grid."""
-        if self.axis == "row":
-            return self.rows
-        return ceil_div(self.rows, self.rows_per_cta) * ceil_div(self.columns, self.width)
-
-    def _check(self) -> None:
-        check_vector("reduction", self.vector_bytes, self.element.num_bytes)
-        if self.columns % self.vector_elements:
-            raise KernelError(
-                f"reduction: {self.columns} columns are no whole vectors of {self.vector_elements} elements: use a multiple "
-                f"or fewer --vector-bytes"
-            )
-        if self.axis == "column":
-            self._check_columns()
-        check_grid("reduction", self.num_ctas, use="use fewer --rows")
-
-    def _check_columns(self) -> None:
-        for name, has, unit, why in (
-            ("columns", self.columns, self.width, "what a warp reads at once"),
-            ("rows", self.rows, self.rows_per_cta, "the rows of a CTA"),
-            ("rows per CTA", self.rows_per_cta, self.num_warps, "a row for each warp"),
-        ):
-            if has % unit:
-                raise KernelError(f"reduction: {has} {name} are no multiple of {unit} ({why}): use one")
-        if self.threads < self.width:
-            raise KernelError(
-                f"reduction: {self.threads} threads finish {self.width} columns, wants one each: use more --threads or "
-                f"fewer --vector-bytes"
-            )
 
 
 def reduction_launch(params: ReductionParams, gpu: Target) -> Launch:
     """The Launch of checked ``params``."""
+    if params.is_in_steps:
+        return grid_launch(params, gpu)
     return row_launch(params, gpu.num_sms) if params.axis == "row" else column_launch(params)
 
 
@@ -133,7 +57,7 @@ def row_launch(params: ReductionParams, num_sms: int) -> Launch:
         num_ctas=params.num_ctas,
         num_tiles=params.num_ctas,
         roles=roles,
-        registers_per_thread=REGISTERS["row", width],
+        registers_per_thread=params.registers_per_thread,
         registers_source="ptxas of kernels/reduction",
         extra_smem_bytes=params.num_warps * WORD_BYTES,
         footprints=(
@@ -212,7 +136,7 @@ def column_launch(params: ReductionParams) -> Launch:
     before, after = ops.Alu(BEFORE_COLUMNS, is_chain=True), ops.Alu(AFTER_COLUMNS)
     each = turns * elements / len(loads)
     unpack, add = ops.Alu(each * unpacking(width)), ops.Fma(each)
-    leave, take = _left(params), _taken(params)
+    leave, take = left_words(params, num_warps), taken_words(params)
     finishing = params.width / params.threads  # part of the threads
     finish = ops.Fma(num_warps * finishing, is_chain=True)
     result = dense_access(0, params.width, WORD_BYTES)
@@ -244,7 +168,7 @@ def column_launch(params: ReductionParams) -> Launch:
         num_ctas=params.num_ctas,
         num_tiles=params.num_ctas,
         roles=(WarpRole(name="column", num_warps=num_warps, program=program),),
-        registers_per_thread=REGISTERS["column", width],
+        registers_per_thread=params.registers_per_thread,
         registers_source="ptxas of kernels/reduction",
         extra_smem_bytes=num_warps * params.width * WORD_BYTES,
         footprints=(
@@ -257,23 +181,3 @@ def column_launch(params: ReductionParams) -> Launch:
         math_class="fp32",
         has_uniform_programs=True,
     )
-
-
-def _left(params: ReductionParams) -> AccessPattern:
-    """Stores of the sums of each lane's columns to shared memory, in vectors of four."""
-    lanes = np.arange(WARP_SIZE)
-    at_once = min(4, params.vector_elements)
-    stores = [
-        int(wavefronts(f"st_shared_b{32 * at_once}", WORD_BYTES * (lanes * params.vector_elements + first)))
-        for first in range(0, params.vector_elements, at_once)
-    ]
-    return AccessPattern(
-        num_requests=len(stores) * params.num_warps, num_wavefronts=sum(stores) * params.num_warps,
-        num_bytes=params.num_warps * params.width * WORD_BYTES,
-    )
-
-
-def _taken(params: ReductionParams) -> AccessPattern:
-    """Loads of the sums of all warps from shared memory, by one thread for each column."""
-    num = params.num_warps * ceil_div(params.width, WARP_SIZE)
-    return AccessPattern(num_requests=num, num_wavefronts=num, num_bytes=params.num_warps * params.width * WORD_BYTES)

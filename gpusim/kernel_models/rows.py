@@ -1,30 +1,46 @@
-"""Common parts of kernels that process an array row by row: the partition of a row, and the cost of its sum or maximum.
+"""Common parts of kernels that process an array row by row: options, the partition of a row, its passes, its reductions.
 
-A warp or a CTA processes a row. It reads the row once, with 16-byte loads that are all in flight at once, and holds it in
-registers as floats. Two reductions follow: of a maximum or a mean, and of a sum.
+A warp or a CTA processes a row, in one to three passes (``row_passes``). A reduction follows each pass but the last: of a
+maximum, a mean, or a sum. By default a row is read once, with 16-byte loads that are all in flight at once, and stays in
+registers as floats.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterator, Mapping
+from dataclasses import dataclass
+from math import gcd
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
 from gpusim.errors import KernelError
 from gpusim.kernel_models.registers import launch_limit
-from gpusim.kernel_models.streaming import MAX_ELEMENTS, MAX_THREADS, StreamParams, ceil_div, check_grid, passes, total
+from gpusim.kernel_models.streaming import (
+    MAX_ELEMENTS,
+    MAX_THREADS,
+    StreamParams,
+    VectorBytes,
+    ceil_div,
+    check_grid,
+    check_vector,
+    passes,
+    total,
+)
 from gpusim.units import WARP_SIZE
 from gpusim.workload import ops
 from gpusim.workload.smem.access import AccessPattern
 
 VECTOR_BYTES = 16
-"""Bytes that a lane loads or stores with one instruction."""
+"""Bytes that a lane loads or stores with one instruction, unless an option says otherwise."""
 WORD_BYTES = 4
 MOST_VALUES = 128
 """Maximum number of values of a row in a lane's registers."""
 WARP_STEPS = 5
 """Number of shuffles until all lanes of a warp have the reduction of 32 values."""
+LOOP_REGISTERS, OTHER_REGISTERS = 32, 16
+"""Registers of a thread that walks its row in a loop; and besides the values, where they stay in registers.
+Source: ptxas of kernels/framework_rows, sm_90a."""
 
 Count = Annotated[int, Field(ge=1, le=MAX_ELEMENTS)]
 Columns = Annotated[int, Field(ge=1, le=1 << 26)]
@@ -34,14 +50,26 @@ Columns = Annotated[int, Field(ge=1, le=1 << 26)]
 class RowParams(StreamParams):
     """Rows of columns, each row processed by a warp or by a CTA."""
 
-    registers: ClassVar[Mapping[tuple[int, int], int]]
+    compiled_registers: ClassVar[Mapping[tuple[int, int], int]] = {}
     """Registers of a thread as compiled, by the bytes of an element and the values that it holds."""
-    other_registers: ClassVar[int]
+    other_registers: ClassVar[int] = OTHER_REGISTERS
     """Registers besides the values, for configurations that were not compiled."""
 
     rows: Count = Field(description="Rows of the array")
     columns: Columns = Field(description="Elements per row")
     per: Literal["warp", "block"] = Field("warp", description="Threads that reduce one row: a warp, or a CTA (thread block)")
+    vector_bytes: VectorBytes = Field(16, description="Vector width: bytes a lane loads or stores at once")
+    keep: Literal["registers", "smem", "reread"] = Field(
+        "registers", description="Where a row stays between passes: registers, shared memory, or nowhere (read again)"
+    )
+    combine: Literal["all_warps", "first_warp"] = Field(
+        "all_warps", description="Warps that reduce the words of a CTA's warps: each for itself, or the first for all"
+    )
+    in_place: bool = Field(False, description="Write the result over the input")
+    ctas: Count | None = Field(None, description="CTAs of a persistent grid, each with several rows; none: no such grid")
+    registers: Annotated[int, Field(ge=16, le=255)] | None = Field(
+        None, description="Registers per thread, from ptxas; none: estimated"
+    )
 
     @property
     def lanes(self) -> int:
@@ -50,13 +78,18 @@ class RowParams(StreamParams):
 
     @property
     def rows_per_cta(self) -> int:
-        """Number of rows that a CTA processes."""
+        """Number of rows that a CTA processes at once."""
         return self.threads // self.lanes
+
+    @property
+    def num_tiles(self) -> int:
+        """Number of work tiles: rows that a CTA processes at once."""
+        return ceil_div(self.rows, self.rows_per_cta)
 
     @property
     def num_ctas(self) -> int:
         """Number of CTAs of the grid."""
-        return ceil_div(self.rows, self.rows_per_cta)
+        return min(self.ctas or self.num_tiles, self.num_tiles)
 
     @property
     def row_bytes(self) -> int:
@@ -64,71 +97,78 @@ class RowParams(StreamParams):
         return self.columns * self.element.num_bytes
 
     @property
-    def values(self) -> int:
-        """Number of elements of a row in one lane."""
-        return self.columns // self.lanes
-
-    def registers_of(self, values: int) -> int:
-        """Registers of a thread that holds ``values`` values of a row: as compiled, or the values and some others."""
-        return self.registers.get((self.element.num_bytes, values), values + self.other_registers)
+    def num_vectors(self) -> int:
+        """Number of vectors of a row."""
+        return self.row_bytes // self.vector_bytes
 
     @property
     def vectors(self) -> int:
-        """Number of loads of a lane for its row."""
-        return self.row_bytes // (self.lanes * VECTOR_BYTES)
+        """Number of loads of a lane for its row. Vectors beyond the row are masked."""
+        return ceil_div(self.num_vectors, self.lanes)
+
+    @property
+    def vector_elements(self) -> int:
+        """Number of elements of a vector."""
+        return self.vector_bytes // self.element.num_bytes
+
+    @property
+    def values(self) -> int:
+        """Number of elements of a row in one lane."""
+        return self.vectors * self.vector_elements
+
+    @property
+    def is_masked(self) -> bool:
+        """Whether some lanes have fewer vectors of a row than others."""
+        return self.num_vectors % self.lanes > 0
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether each lane keeps full 16-byte vectors of its row in registers, and no option asks for another program."""
+        return not self.is_masked and all(
+            getattr(self, name) == item.default for name, item in type(self).model_fields.items() if name not in PLAIN
+        )
+
+    def registers_of(self, values: int) -> int:
+        """Registers of a thread that holds ``values`` values of a row: as given, as compiled, or the values and others."""
+        if self.registers is not None:
+            return self.registers
+        if self.keep != "registers":
+            return min(LOOP_REGISTERS, launch_limit(self.threads // WARP_SIZE))
+        return self.compiled_registers.get((self.element.num_bytes, values), values + self.other_registers)
 
     def _check(self) -> None:
-        """Refuse rows that lanes cannot share evenly or cannot hold, and grids that are too large."""
-        kernel = self.row.name
-        if not self._is_shared(self.columns, self.lanes):
-            if self.columns % (self.lanes * VECTOR_BYTES // self.element.num_bytes):
-                why = f"do not give {self.lanes} lanes whole vectors of {VECTOR_BYTES} bytes"
-            elif self.values > MOST_VALUES:
+        """Refuse rows that are no full vectors, rows that registers cannot hold, and too large grids."""
+        kernel, width = self.row.name, self.element.num_bytes
+        check_vector(kernel, self.vector_bytes, width)
+        if self.row_bytes % self.vector_bytes:
+            fitting = self.model_copy(update={"vector_bytes": gcd(self.row_bytes, VECTOR_BYTES)})
+            raise KernelError(
+                f"{kernel}: {self.columns} columns are no full vectors of {self.vector_bytes} bytes: use --vector-bytes "
+                f"{fitting.vector_bytes}{'' if fitting.is_kept else f' {fitting.flags_that_work()}'}"
+            )
+        if not self.is_kept:
+            if self.values > MOST_VALUES:
                 why = f"are {self.values} values a lane, which keeps at most {MOST_VALUES}"
             else:
                 why = (
                     f"take {self.registers_of(self.values)} registers a lane, a CTA of {self.threads} threads has at most "
                     f"{launch_limit(self.threads // WARP_SIZE)}"
                 )
-            raise KernelError(f"{kernel}: {self.columns} columns {why}: use {self._flags_that_work()}")
+            raise KernelError(f"{kernel}: {self.columns} columns {why}: use {self.flags_that_work()}")
         check_grid(kernel, self.num_ctas, use="use fewer --rows")
 
-    def _is_shared(self, columns: int, lanes: int) -> bool:
-        """Whether each lane has full vectors of a row, no more values than it can hold, and registers for them."""
-        is_whole = columns % (lanes * VECTOR_BYTES // self.element.num_bytes) == 0
-        return is_whole and self._is_kept(columns // lanes, self.threads if lanes == WARP_SIZE else lanes)
+    @property
+    def is_kept(self) -> bool:
+        """Whether registers hold a row, or need not."""
+        limit = launch_limit(self.threads // WARP_SIZE)
+        return self.keep != "registers" or (self.values <= MOST_VALUES and self.registers_of(self.values) <= limit)
 
-    def _is_kept(self, values: int, threads: int) -> bool:
-        return values <= MOST_VALUES and self.registers_of(values) <= launch_limit(threads // WARP_SIZE)
-
-    def _flags_that_work(self) -> str:
-        """Flags that would work: for these columns, or else for the next number of columns with which any would."""
-        if self._is_shared(self.columns, WARP_SIZE):
-            return "--per warp"
-        all_threads = sorted(range(WARP_SIZE, MAX_THREADS + 1, WARP_SIZE), key=lambda each: (each != self.threads, each))
-        for threads in all_threads:
-            if self._is_shared(self.columns, threads):
+    def flags_that_work(self) -> str:
+        """Flags with which registers hold a row: a CTA of more threads for it. Otherwise flags that need no registers."""
+        for threads in sorted(range(WARP_SIZE, MAX_THREADS + 1, WARP_SIZE), key=lambda each: (each != self.threads, each)):
+            if self.model_copy(update={"per": "block", "threads": threads}).is_kept:
                 return f"--per block --threads {threads}"
-        step = self.lanes * VECTOR_BYTES // self.element.num_bytes
-        if self._is_shared(ceil_div(self.columns, step) * step, self.lanes):
-            return f"--columns {ceil_div(self.columns, step) * step}, or another multiple of {step}"
-        fitting = []
-        for threads in all_threads:
-            step = threads * VECTOR_BYTES // self.element.num_bytes
-            columns = ceil_div(self.columns, step) * step
-            if self._is_kept(columns // threads, threads):
-                fitting.append((columns, threads))
-        if not fitting:
-            step = VECTOR_BYTES // self.element.num_bytes
-            columns, threads = max(
-                (threads * values, threads)
-                for threads in all_threads
-                for values in range(0, MOST_VALUES + 1, step)
-                if self._is_kept(values, threads)
-            )
-            return f"--columns {columns} --per block --threads {threads}, the most that a CTA keeps"
-        columns, threads = min(fitting)
-        return f"--columns {columns} --per block --threads {threads}"
+        return "--keep reread"
 
     def rows_at_once(self, num_sms: int) -> int:
         """Rows of a CTA whose warps run in lockstep: one if no SM has two CTAs, because warps then run independently.
@@ -139,12 +179,16 @@ class RowParams(StreamParams):
 
     def accesses(self, step: int, rows: int) -> tuple[AccessPattern, AccessPattern]:
         """Loads or stores of ``rows`` rows, the ``step``-th group of that size in a CTA: of any CTA, and of the last one."""
-        row, there = self.row_access(), self.rows - (self.num_ctas - 1) * self.rows_per_cta
+        row, there = self.row_access(), self.rows - (self.num_tiles - 1) * self.rows_per_cta
         return row.scaled(rows), row.scaled(min(max(there - step * rows, 0), rows))
 
     def row_access(self) -> AccessPattern:
         """Loads or stores of the lanes of one row."""
-        return total(passes(0, self.row_bytes // VECTOR_BYTES, self.lanes, VECTOR_BYTES))
+        return total(passes(0, self.num_vectors, self.lanes, self.vector_bytes))
+
+
+PLAIN = ("rows", "columns", "per", "dtype", "threads", "registers")
+"""Options that do not change what program a row kernel is."""
 
 
 def unpacking(width_bytes: int) -> float:
@@ -157,28 +201,73 @@ def packing(width_bytes: int) -> float:
     return 0.0 if width_bytes == WORD_BYTES else 0.5
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Merge:
+    """How two partial results of a reduction become one: words of a result, and instructions of a lane to merge two.
+
+    * ``alu``: dependent instructions. ``mufu``: MUFU instructions among or besides them.
+    """
+
+    words: int = 1
+    alu: float = 1.0
+    mufu: float = 0.0
+
+    def steps(self, num_steps: int) -> Iterator[ops.Op]:
+        """Ops of ``num_steps`` steps, each a shuffle of all words and a merge."""
+        yield ops.Shfl(num_steps, is_chain=True)
+        if self.words > 1:
+            yield ops.Shfl(num_steps * (self.words - 1))
+        yield ops.Alu(num_steps * self.alu, is_chain=True)
+        if self.mufu:
+            yield ops.Mufu(num_steps * self.mufu)
+
+
+ONE_WORD = Merge()
+
+
 class Meeting:
     """Reduction of the values of all lanes of a row, with the result in all lanes: shuffles, and for a CTA one word a warp.
 
-    Each warp of the CTA reads the words of all warps and shuffles them.
+    Each warp of the CTA reads the words of all warps and shuffles them. Or (``by_first``) the first warp does so. Then it
+    leaves the result in shared memory for all.
     """
 
-    def __init__(self, num_warps: int, *, of_block: bool) -> None:
-        """A reduction by ``num_warps`` warps of a CTA: within each warp, or (``of_block``) over all of them."""
-        self._of_block = of_block
-        self._own = ops.Shfl(WARP_STEPS, is_chain=True), ops.Alu(WARP_STEPS, is_chain=True)
-        steps = max(1, (num_warps - 1).bit_length())
-        self._others = ops.Shfl(steps, is_chain=True), ops.Alu(steps, is_chain=True)
-        word = AccessPattern(num_requests=num_warps, num_wavefronts=num_warps, num_bytes=num_warps * WORD_BYTES)
-        words = AccessPattern(num_requests=num_warps, num_wavefronts=num_warps, num_bytes=num_warps * WARP_SIZE * WORD_BYTES)
-        self._leave, self._meet, self._take = ops.SharedStore(word), ops.Syncthreads(), ops.SharedLoad(words)
+    def __init__(
+        self, num_warps: int, *, of_block: bool, merge: Merge = ONE_WORD, by_first: bool = False,
+        num_role_warps: int = 0, is_first: bool = True,
+    ) -> None:
+        """A reduction by ``num_warps`` warps of a CTA: within each warp, or (``of_block``) over all of them.
+
+        ``num_role_warps``: warps of the role that yields the ops; 0: all. ``is_first``: whether the first warp is one of
+        them.
+        """
+        num_own = num_role_warps or num_warps
+        self._of_block, self._by_first, self._is_first = of_block, by_first, is_first
+        self._own = tuple(merge.steps(WARP_STEPS))
+        self._others = tuple(merge.steps(WARP_STEPS if by_first else max(1, (num_warps - 1).bit_length())))
+        self._leave, self._take = self._word(num_own, merge, 1), self._word(num_own, merge, WARP_SIZE)
+        self._leave_one, self._take_one = self._word(1, merge, 1), self._word(1, merge, WARP_SIZE)
+
+    @staticmethod
+    def _word(num_warps: int, merge: Merge, num_lanes: int) -> AccessPattern:
+        num = num_warps * merge.words
+        return AccessPattern(num_requests=num, num_wavefronts=num, num_bytes=num * num_lanes * WORD_BYTES)
 
     def __call__(self) -> Generator[ops.Op, Any, None]:
         """The ops of the reduction."""
         yield from self._own
-        if self._of_block:
-            yield self._leave
-            yield self._meet
-            token = yield self._take
-            yield ops.Use(token)
+        if not self._of_block:
+            return
+        if self._by_first:
+            yield ops.Syncthreads()
+        yield ops.SharedStore(self._leave)
+        yield ops.Syncthreads()
+        if self._by_first:
+            if self._is_first:
+                yield ops.Use((yield ops.SharedLoad(self._take_one)))
+                yield from self._others
+                yield ops.SharedStore(self._leave_one)
+            yield ops.Syncthreads()
+        yield ops.Use((yield ops.SharedLoad(self._take)))
+        if not self._by_first:
             yield from self._others

@@ -1,11 +1,15 @@
-"""Softmax of each row: maximum, exponentials, sum, scale. A row is read once and written once."""
+"""Softmax of each row: maximum, exponentials, sum, scale. A row is written once, and read once or once in each pass."""
 
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
-from gpusim.kernel_models.rows import WORD_BYTES, Meeting, RowParams, packing, unpacking
+from pydantic import Field
+
+from gpusim.errors import KernelError
+from gpusim.kernel_models.row_passes import RowPass, row_launch
+from gpusim.kernel_models.rows import ONE_WORD, WORD_BYTES, Meeting, Merge, RowParams, packing, unpacking
 from gpusim.kernel_models.streaming import share_footprint
 from gpusim.units import WARP_SIZE
 from gpusim.workload import ops
@@ -21,11 +25,29 @@ OTHER_REGISTERS = 16
 """Registers besides the values, for configurations that were not compiled."""
 
 
+MAX_AND_SUM = Merge(words=2, alu=11.0, mufu=2.0)
+"""Merge of two pairs: a maximum, and the sum of powers less that maximum. Source of this and the next constant: SASS of
+kernels/framework_rows, sm_90a."""
+ONLINE_ELEMENTS = 16
+"""Elements of a lane in flight where each changes maximum and sum."""
+
+
 class SoftmaxParams(RowParams):
     """out = exp(in - max) / sum, row by row, in fp32 arithmetic."""
 
-    registers: ClassVar[Mapping[tuple[int, int], int]] = REGISTERS
+    compiled_registers: ClassVar[Mapping[tuple[int, int], int]] = REGISTERS
     other_registers: ClassVar[int] = OTHER_REGISTERS
+
+    algorithm: Literal["two_pass", "online"] = Field(
+        "two_pass", description="Maximum and sum: one after the other, or both in one pass (online)"
+    )
+
+    def _check(self) -> None:
+        if self.algorithm == "online" and self.keep == "registers":
+            raise KernelError(
+                "softmax: an online softmax of a row in registers saves no read: use --algorithm two_pass or --keep reread"
+            )
+        super()._check()
 
 
 def softmax_launch(params: SoftmaxParams, gpu: Target) -> Launch:
@@ -35,6 +57,8 @@ def softmax_launch(params: SoftmaxParams, gpu: Target) -> Launch:
     * That a warp's exponentials overlap with their sum.
     * Warps of a CTA that run ahead of others on SMs with more than one CTA.
     """
+    if not params.is_plain:
+        return row_launch(params, softmax_passes(params), flops=4)
     per_cta = params.rows_per_cta
     rows = params.rows_at_once(gpu.num_sms)
     share, num_bytes = params.row_bytes * per_cta, params.row_bytes * params.rows
@@ -55,6 +79,20 @@ def softmax_launch(params: SoftmaxParams, gpu: Target) -> Launch:
         math_class="fp32",
         has_uniform_programs=True,
     )
+
+
+def softmax_passes(params: SoftmaxParams) -> tuple[RowPass, ...]:
+    """Passes over a row. Only registers keep exponentials; otherwise the last pass computes them again."""
+    scale = (ops.Mufu(1), ops.Alu(RECIPROCAL, is_chain=True))
+    again = RowPass(fma=1.0) if params.keep == "registers" else RowPass(fma=2.0, mufu=1.0)
+    if params.algorithm == "online":
+        both = RowPass(
+            alu_chain=1.0, fma=4.0, mufu=2.0, chain=1.0, unrolled_elements=ONLINE_ELEMENTS, merge=MAX_AND_SUM, after=scale
+        )
+        return both, again
+    return (
+        RowPass(alu_chain=1.0, merge=ONE_WORD), RowPass(fma=1.0, mufu=1.0, chain=1.0, merge=ONE_WORD, after=scale), again,
+    )  # fmt: skip
 
 
 def _role(params: SoftmaxParams, step: int, rows: int) -> WarpRole:

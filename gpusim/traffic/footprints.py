@@ -63,6 +63,7 @@ class FootprintTable:
                 FootprintRow(
                     tensor=item.tensor, is_write=item.access == "write", panel_of_tile=panels,
                     bytes_of_tile=num_bytes, table_bytes=item.table_bytes, cache_hint=item.cache_hint,
+                    is_in_place=item.is_in_place,
                 )
             )
         return cls(tiles=tiles, of_tensors=tuple(footprints), fetch_scales=scales)

@@ -111,8 +111,8 @@ class Ages:
             return np.cumsum(found, axis=0)
 
         return cls(
-            l2=l2, every=so_far(lambda row: True), stored=so_far(lambda row: row.is_write, is_home=True),
-            plain=so_far(lambda row: row.cache_hint != "evict_first"),
+            l2=l2, every=so_far(lambda row: not row.is_in_place), stored=so_far(lambda row: row.is_write, is_home=True),
+            plain=so_far(lambda row: row.cache_hint != "evict_first" and not row.is_in_place),
             stored_first=so_far(lambda row: row.is_write and row.cache_hint == "evict_first", is_home=True),
             last=so_far(lambda row: row.cache_hint == "evict_last", is_home=True),
             again=_touched_again(tables, len(added[0]), l2.num),
@@ -125,8 +125,7 @@ class Ages:
             return np.asarray(touched)
         again = self.again[partition]
         before = again[end, begin] - again[begin, begin]  # last touched before the interval, and touched again in it
-        every = again[end, -1] - again[begin, -1]
-        return np.asarray(touched - (every - before))
+        return np.asarray(touched - (again[end, -1] - again[begin, -1] - before))
 
     def between_launches(self, begin: IntArray, end: IntArray, partition: int) -> FloatArray:
         """Bytes of distinct lines between two steps, as :meth:`between`, where ``end`` may lie in the next launch.

@@ -36,6 +36,8 @@ class FootprintRow:
     is_write: bool
     panel_of_tile: IntArray
     bytes_of_tile: IntArray
+    is_in_place: bool = False
+    """Whether the tile writes over lines that it has read as another tensor's, which counts them already."""
     cache_hint: str = "evict_normal"
     """L2 eviction priority of all accesses: ``evict_normal``, ``evict_first`` or ``evict_last``.
 

@@ -148,6 +148,8 @@ class Footprint:
     """Number of times that a tile walks through its panel: a softmax reads its row more than once. Later walks name the
     same slices. If L1 no longer holds them, they hit in L2 as far as other tiles have not evicted them meanwhile.
     Cache hints have no effect in such a launch, and rows of a table come from memory."""
+    is_in_place: bool = False
+    """Whether a tile writes over lines that it has read under another tensor's name. They take no more space in L2."""
     cache_hint: CacheHint = "evict_normal"
     """L2 eviction priority of all accesses to the tensor. A persisting access-policy window acts like ``evict_last``."""
     table_bytes: int = 0

@@ -209,7 +209,7 @@ class PrefetchTensormap(Op):
 
 @dataclass(frozen=True, slots=True)
 class FenceProxyTensormap(Op):
-    """``tensormap.cp_fenceproxy``, ``fence.proxy.tensormap`` for each of ``tensors``: TMA descriptors that the CTA has made.
+    """``tensormap.cp_fenceproxy`` and ``fence.proxy.tensormap`` of TMA descriptors that the CTA has made, for ``tensors``.
 
     Waits until L2 has the descriptors. The SM forgets older ones of these tensors, so their next copies fetch them.
     """

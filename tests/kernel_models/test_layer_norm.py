@@ -78,8 +78,8 @@ def test_l1_serves_gamma_and_beta_to_all_rows_but_the_first_of_an_sm(h200: GpuSp
 
 
 @pytest.mark.parametrize(("shape", "says"), [
-    ({"rows": 8, "columns": 1000}, "1000 columns do not give 32 lanes whole vectors of 16 bytes: use --columns 1024"),
-    ({"rows": 8, "columns": 1024, "per": "block", "dtype": "bf16"}, "vectors of 16 bytes: use --per warp"),
+    ({"rows": 8, "columns": 1001}, "1001 columns are no full vectors of 16 bytes: use --vector-bytes 4"),
+    ({"rows": 8, "columns": 40001, "dtype": "bf16"}, "--vector-bytes 2 --per block --threads 320"),
     ({"rows": 8, "columns": 8192}, "8192 columns are 256 values a lane, which keeps at most 128: use --per block"),
     ({"rows": 2**36, "columns": 1024}, "use fewer --rows"),
 ])  # fmt: skip

@@ -84,7 +84,7 @@ def test_sectors_and_bytes_of_memory_follow_from_the_size(h200: GpuSpec, axis: s
 
 
 @pytest.mark.parametrize(("shape", "says"), [
-    ({"rows": 8, "columns": 1001}, "1001 columns are no whole vectors of 4 elements"),
+    ({"rows": 8, "columns": 1001}, "1001 columns are no full vectors of 4 elements"),
     ({"rows": 8, "columns": 64, "vector_bytes": 2}, "use --vector-bytes 4 or more"),
     ({"rows": 64, "columns": 100, "axis": "column"}, "100 columns are no multiple of 128 (what a warp reads at once)"),
     ({"rows": 65, "columns": 128, "axis": "column"}, "65 rows are no multiple of 64 (the rows of a CTA)"),

@@ -13,6 +13,7 @@ from gpusim import load_gpu
 from gpusim.evidence.cases.case import Config, Repeated, WrongAnswer, load_case
 from gpusim.evidence.toolchain.sass import KernelSass
 from gpusim.kernel_models import reduction as model
+from gpusim.kernel_models.reduction_options import REGISTERS
 
 CASE = load_case("reduction")
 GPU = load_gpu("h200_sxm")
@@ -57,7 +58,7 @@ def test_a_launch_covers_everything_as_the_model_does(config: Config, covers: An
 
 def test_registers_and_instructions_are_those_that_the_compiler_made(sass: Sass) -> None:
     kernels = sass("reduction", "sm_90a")
-    for (axis, width), registers in model.REGISTERS.items():
+    for (axis, width), registers in REGISTERS.items():
         kernel = kernels[f"reduction_{axis}_{'fp32' if width == 4 else 'bf16'}"]
         assert kernel.num_registers == registers
         names = [item.name for item in kernel.instructions]

@@ -1,8 +1,8 @@
-"""GEMMs launched by frameworks: torch with a kernel chosen by its library, or Triton.
+"""Launches by frameworks: GEMMs of torch's library or of Triton, and tensor operations of torch.
 
-In: a :class:`gpusim.evidence.cases.case.Product`. Out: a launch to enqueue, a sample of its output with a reference, and
-facts that the framework reports about the kernel. No other module uses torch or Triton. They are imported only when a GPU is
-used.
+In: a :class:`gpusim.evidence.cases.case.Product` or ``Operation``. Out: a launch to enqueue, a sample of its output with a
+reference, and facts that the framework reports about the kernel. No other module imports torch or Triton. They are imported
+only when a GPU is used.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim.errors import ConfigError
+from gpusim.evidence.bench import framework_operations as operations
 from gpusim.evidence.bench.store_probe import OnGpu
-from gpusim.evidence.cases.case import Case, Product, WrongAnswer, kernel_folder
+from gpusim.evidence.cases.case import Case, Operation, Product, WrongAnswer, kernel_folder
 from gpusim.evidence.toolchain.cuda_toolkit import Cubin, build
 from gpusim.evidence.toolchain.sass import KernelSass, read_sass
 
@@ -34,13 +35,13 @@ VERSIONED_PACKAGES = ("torch", "triton", "nvidia-cublas", "nvidia-cublas-cu12")
 """Packages whose versions decide which kernel is launched."""
 
 MARK = "FillFunctor"
-"""Part of the name of torch's fill kernel, which runs before each GEMM under the profiler. No library GEMM has it."""
+"""Part of the name of torch's fill kernel, which runs before each launch under the profiler. No measured kernel has it."""
 
 SAMPLE_STEP = 64
 """Rows or columns of D per sampled one, so that every tile has at least one sampled element."""
 
-SIGNATURES = {"by_pointers": False, "by_descriptors": True}
-"""Triton kernels, by whether they take tensor descriptors of tiles."""
+SIGNATURES = {"by_descriptors": True}
+"""Triton kernels that take tensor descriptors of tiles, which the host makes. Others take pointers."""
 
 
 def built(case: Case, arch: str | None = None, build_dir: Path | None = None) -> Cubin:
@@ -89,18 +90,18 @@ def _versions() -> dict[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class PreparedProduct:
-    """A GEMM whose operands are on the GPU."""
+class PreparedLaunch:
+    """A GEMM or an operation whose operands are on the GPU."""
 
     enqueue: Callable[[], None]
     """Function that launches it once on the default stream without waiting."""
     enqueue_counted: Callable[[], None]
     """Function that launches it once between the profiler's start and stop, after torch's fill, and waits."""
     fetch: Callable[[], dict[str, NDArray[Any]]]
-    """Function that returns ``d`` and ``reference``, float32[sampled rows, sampled columns]."""
+    """Function that returns samples: ``d`` (of an operation ``out``) and ``reference``, of the same shape."""
     facts: Mapping[str, str]
     """Facts about the kernel that the framework reports."""
-    on_gpu: OnGpu
+    on_gpu: OnGpu | None = None
 
 
 class Frameworks:
@@ -130,12 +131,15 @@ class Frameworks:
         """Versions of the packages that decide which kernel is launched."""
         return {**_versions(), "torch_cuda": str(self._torch.version.cuda)}
 
-    def prepare(self, product: Product) -> PreparedProduct:
-        """GEMM with operands on the GPU, whose kernel is chosen or compiled and has run once.
+    def prepare(self, product: Product | Operation) -> PreparedLaunch:
+        """GEMM or operation with operands on the GPU, whose kernel is chosen or compiled and has run once.
 
         Raises:
+            ConfigError: there is no such operation.
             WrongAnswer: the framework cannot build the kernel.
         """
+        if isinstance(product, Operation):
+            return self._operation(product)
         torch = self._torch
         a, right = self._random(product)
         d = torch.empty((product.m, product.n), dtype=a.dtype, device=self._device)
@@ -162,17 +166,37 @@ class Frameworks:
 
         self._wait()
         clear()
+        on_gpu = OnGpu(enqueue, d.data_ptr(), clear)
+        return PreparedLaunch(
+            enqueue, self._counted(enqueue), lambda: self._sample(product, a, right, d), facts, on_gpu
+        )
+
+    def _operation(self, operation: Operation) -> PreparedLaunch:
+        """Operation that has run once. Its output is cleared, or made anew by each launch."""
+        self._operands = None  # frees memory
+        found = operations.prepared(self._torch, operation, self._device)
+        outputs = [found.run()]
+        self._wait()
+        outputs[0].fill_(float("nan"))
+
+        def enqueue() -> None:
+            outputs[0] = found.run()
+
+        return PreparedLaunch(enqueue, self._counted(enqueue), lambda: operations.fetched(found, outputs[0]), {})
+
+    def _counted(self, enqueue: Callable[[], None]) -> Callable[[], None]:
+        """Function that launches once between the profiler's start and stop, after torch's fill, and waits."""
+        cuda = self._torch.cuda
 
         def enqueue_counted() -> None:
             self._wait()
-            torch.cuda.cudart().cudaProfilerStart()
+            cuda.cudart().cudaProfilerStart()
             self._mark.fill_(1.0)
             enqueue()
             self._wait()
-            torch.cuda.cudart().cudaProfilerStop()
+            cuda.cudart().cudaProfilerStop()
 
-        on_gpu = OnGpu(enqueue, d.data_ptr(), clear)
-        return PreparedProduct(enqueue, enqueue_counted, lambda: self._sample(product, a, right, d), facts, on_gpu)
+        return enqueue_counted
 
     def _wait(self) -> None:
         if self._device == "cuda":
@@ -208,10 +232,14 @@ class Frameworks:
     # ------------------------------------------------------------------------------------------ Triton
     def _triton(self, product: Product, a: Any, right: Any, d: Any) -> tuple[Callable[[], None], Any]:
         """(launch function, compiled kernel); the kernel has run once."""
+        import triton
+
         module = self._module()
+        torch, device = self._torch, self._device
+        triton.set_allocator(lambda size, _align, _stream: torch.empty(size, dtype=torch.int8, device=device))
         kernel, tile = getattr(module, str(product.kernel)), product.tile
         operands = (a, right.t(), d)
-        if SIGNATURES[str(product.kernel)]:
+        if SIGNATURES.get(str(product.kernel), False):
             from triton.tools.tensor_descriptor import TensorDescriptor
 
             boxes = ((tile[0], tile[2]), (tile[1], tile[2]), (tile[0], tile[1]))
@@ -220,7 +248,10 @@ class Frameworks:
             )
         arguments = (*operands, product.m, product.n, product.k)
         constants = {"TILE_M": tile[0], "TILE_N": tile[1], "TILE_K": tile[2], "GROUP_M": product.raster_group}
-        grid = (product.m // tile[0] * (product.n // tile[1]),)
+        num_tiles = product.m // tile[0] * (product.n // tile[1])
+        if product.kernel in getattr(module, "PERSISTENT", ()):
+            num_tiles = min(num_tiles, self._torch.cuda.get_device_properties(self._device).multi_processor_count)
+        grid = (num_tiles,)
 
         def enqueue() -> Any:
             return kernel[grid](*arguments, **constants, num_stages=product.num_stages, num_warps=product.num_warps)

@@ -28,6 +28,7 @@ from gpusim.evidence.cases.case import (
     Input,
     KernelLaunch,
     MappedTensor,
+    Operation,
     Output,
     Product,
     Repeated,
@@ -39,7 +40,7 @@ from gpusim.evidence.cases.case import (
 from gpusim.workload.tma.boxes import TensorMap
 
 if TYPE_CHECKING:
-    from gpusim.evidence.bench.frameworks import PreparedProduct
+    from gpusim.evidence.bench.frameworks import PreparedLaunch
 
 STATIC_SMEM_LIMIT_BYTES = 48 * 1024
 """Bytes of dynamic shared memory that need no opt-in. Source: CUDA programming guide."""
@@ -170,7 +171,7 @@ class Prepared:
     outputs: tuple[tuple[Output | Windows, Any], ...]
     held: tuple[Any, ...]
     """GPU memory that lives as long as this object."""
-    product: PreparedProduct | None = None
+    product: PreparedLaunch | None = None
     """Launch that a framework has prepared, which fetches its outputs itself."""
     watched: Product | None = None
     """Launch that a second kernel observes while it runs."""
@@ -233,7 +234,7 @@ class Gpu:
             **(self._frameworks.about() if self._frameworks else {}),
         }
 
-    def launch(self, launch: KernelLaunch | Product, *, is_counted: bool = False) -> dict[str, NDArray[Any]]:
+    def launch(self, launch: KernelLaunch | Product | Operation, *, is_counted: bool = False) -> dict[str, NDArray[Any]]:
         """Outputs of one launch, by name; waits for it."""
         prepared = self.prepare(launch)
         if is_counted and prepared.product is not None:
@@ -242,13 +243,14 @@ class Gpu:
             prepared.enqueue()
         return self.outputs(prepared)
 
-    def prepare(self, launch: KernelLaunch | Product) -> Prepared:
+    def prepare(self, launch: KernelLaunch | Product | Operation) -> Prepared:
         """Launch with all its arguments on the GPU."""
-        if isinstance(launch, Product):
+        if isinstance(launch, (Product, Operation)):
             assert self._frameworks is not None  # the case names its framework
             product = self._frameworks.prepare(launch)
             self.facts = dict(product.facts)
-            return Prepared(product.enqueue, (), (), product, launch if launch.watch and self._module else None)
+            watched_gemm = launch if isinstance(launch, Product) and launch.watch and self._module else None
+            return Prepared(product.enqueue, (), (), product, watched_gemm)
         assert self._module is not None
         function = self._module.get_function(launch.kernel)
         self._opt_in(function, launch)
@@ -302,6 +304,7 @@ class Gpu:
         if product is None or of is None or of.watch is None or self._module is None:
             return {}
         function = self._module.get_function(of.watch.kernel)
+        assert product.on_gpu is not None  # a GEMM has it
         outputs = watched(self._cuda, function, of, product.on_gpu, self._context.synchronize)
         arrivals = since_first_ns(outputs)
         if len(arrivals):

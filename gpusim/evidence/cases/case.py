@@ -34,6 +34,7 @@ from gpusim.evidence.cases.launch_args import (
     Input,
     KernelLaunch,
     MappedTensor,
+    Operation,
     Output,
     Product,
     Repeated,
@@ -53,6 +54,7 @@ __all__ = [
     "KernelLaunch",
     "Limit",
     "MappedTensor",
+    "Operation",
     "Output",
     "Product",
     "Repeated",
@@ -251,9 +253,10 @@ class Case:
             Numbers from SASS, from publications or from the kernel's definition do not belong here.
         derive: config to quantities that follow from it.
         includes: generated texts that ``kernel.cu`` includes, by file name.
-        framework: ``torch`` or ``triton`` if the framework launches the kernel. Then ``launch`` gives a :class:`Product` and
-            there is no ``kernel.cu``. Its rows also have text columns: the kernels that ran (``launched``), grid and block
-            of the longest, and what the framework reports. Counts are summed over these kernels.
+        framework: ``torch`` or ``triton`` if the framework launches the kernel. Then ``launch`` gives a :class:`Product` or
+            an :class:`Operation`, and there is no ``kernel.cu``. Its rows also have text columns: the kernels that ran
+            (``launched``), grid and block of the longest, and what the framework reports. Counts are summed over these
+            kernels.
         text_columns: (config, these text columns) to further text columns that follow from them.
         model_options: (config, GPU) to all options of the kernel model that predicts it; empty where the row has them.
         followers: entry points launched after those of configs (``KernelLaunch.following``), never by a config itself.
@@ -264,7 +267,7 @@ class Case:
     config_type: type[ConfigRow] | None = None
     columns: tuple[str, ...] = ()
     groups: Mapping[str, Group]
-    launch: Callable[..., KernelLaunch | Product]
+    launch: Callable[..., KernelLaunch | Product | Operation]
     check: Callable[[Any, Outputs], dict[str, float]]
     values: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     checks_counted: bool = True

@@ -5,7 +5,7 @@ This module has names, tiers and limits only. :mod:`gpusim.evidence.cases.valida
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from types import MappingProxyType
 
 from gpusim.evidence.cases import paths as places
@@ -85,6 +85,12 @@ TIERS: Mapping[str, int] = MappingProxyType(
 """Tier of each number of a validation kernel."""
 PRODUCT_TIERS: Mapping[str, int] = MappingProxyType({REGISTERS: 5, CTAS_OF_SM: 5})
 """Tiers of further numbers of a GEMM, for whose registers there is a rule."""
+
+
+def tiers_of(names: Collection[str], *, has_rule: bool = False) -> dict[str, int]:
+    """Tiers of those ``names`` that are judged; ``has_rule``: with those of registers."""
+    return {name: tier for name, tier in {**TIERS, **(PRODUCT_TIERS if has_rule else {})}.items() if name in names}
+
 
 CLOCK_LIMIT = Limit(worst_pct=4.0)
 LIMITS: Mapping[str, Limit] = MappingProxyType(

@@ -173,6 +173,21 @@ class Product:
     watch: Watch | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """Tensor operation as data, launched by torch (:mod:`gpusim.evidence.bench.framework_operations`).
+
+    ``outputs`` are ``out`` and ``reference``, float64 of the same sampled elements. The reference is of higher precision.
+    """
+
+    name: str
+    """Key of ``OPERATIONS``."""
+    shape: tuple[int, ...]
+    """Extents of the input."""
+    dtype: Literal["fp32", "bf16", "fp16"]
+    seed: int = 0
+
+
 def by_value(array: NDArray[Any]) -> np.void:
     """Structure argument with the bytes of ``array``.
 

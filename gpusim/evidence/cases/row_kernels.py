@@ -48,23 +48,28 @@ def row_options(config: Config) -> dict[str, object]:
 
 
 def check_rows(
-    config: Config, raw: NDArray[np.uint8], *, reference: Callable[[Values], Values], allowed: Callable[[Values], Values]
+    config: Config, raw: NDArray[np.uint8], *, reference: Callable[..., Values], allowed: Callable[[Values], Values],
+    inputs: tuple[Repeated, ...] = (), out: Windows | None = None,
 ) -> None:
     """Check windows of full rows against a reference.
 
     Args:
         config: config of the launch.
         raw: bytes of the windows.
-        reference: rows of the input to expected rows, float64[rows, columns].
+        reference: rows of each input to expected rows, all float64[rows, columns].
         allowed: expected values to their allowed absolute errors.
+        inputs: arrays in the shape of the output; none: the one of :func:`row_arrays`.
+        out: output with its windows; None: that of :func:`row_arrays`.
 
     Raises:
         WrongAnswer: a value is further off, or is no number; the text has the first one.
     """
     dtype, columns = config["dtype"], int(config["columns"])
-    given, out = row_arrays(config)
+    given, usual = row_arrays(config)
+    out = out or usual
     for (offset, num_bytes), of_window in zip(out.windows, out.split(raw), strict=True):
-        wanted = reference(floats(given.window(offset, num_bytes), dtype).reshape(-1, columns))
+        rows = (floats(item.window(offset, num_bytes), dtype).reshape(-1, columns) for item in inputs or (given,))
+        wanted = reference(*rows)
         found = floats(of_window, dtype).reshape(-1, columns)
         is_off = ~(np.abs(found - wanted) <= allowed(wanted))  # NaN counts as wrong
         if is_off.any():

@@ -45,9 +45,11 @@ from gpusim.evidence.cases.judged_metrics import (
     THREAD_NUMBERS,
     TIERS,
     TIMED_WAVEFRONTS,
+    tiers_of,
 )
 from gpusim.evidence.cases.rows import number_in
 from gpusim.kernel_models import KERNEL_MODELS
+from gpusim.kernel_models.streaming import StreamParams
 from gpusim.simulate.plan import check
 from gpusim.simulate.run import simulate
 from gpusim.workload.launch import Launch, RoleContext, WarpRole
@@ -217,20 +219,26 @@ class RowSweep:
 
 # ---------------------------------------------------------------------------------------------- the case
 def validation_case(
-    case: Case, *, model: str, options: Callable[[Config], Mapping[str, Any]], thread_numbers: int = THREAD_NUMBERS
+    case: Case, *, model: str | Callable[[Any], str], options: Callable[[Any], Mapping[str, Any]],
+    thread_numbers: int = THREAD_NUMBERS,
 ) -> Case:
-    """Case of a validation kernel that ``KERNEL_MODELS[model]`` predicts.
+    """Case of a validation kernel that ``KERNEL_MODELS`` predicts.
 
     Args:
         case: what :class:`Case` requires of any kernel; its ``limits`` are those that differ from :data:`LIMITS`.
-        model: a key of ``KERNEL_MODELS``.
+        model: a key of ``KERNEL_MODELS``, or a function from a config to it.
         options: config to the model's options, named as the fields of its parameters.
         thread_numbers: reads of ``SR_TID`` by each warp, from SASS.
     """
-    has_rule = model in KERNEL_MODELS and "registers" in KERNEL_MODELS[model].params.model_fields
+    kind = KERNEL_MODELS[model].params if isinstance(model, str) and model in KERNEL_MODELS else StreamParams
+    has_rule = "registers" in kind.model_fields and not issubclass(kind, StreamParams)  # whose registers are looked up
 
-    def params(config: Config, gpu: GpuSpec) -> KernelParams:
-        return _resolved(model, options(config), gpu)
+    def params(config: Any, gpu: GpuSpec, *, by_rule: bool = False) -> KernelParams:
+        name = model if isinstance(model, str) else model(config)
+        if name not in KERNEL_MODELS:
+            raise ConfigError(f"{name!r} is no kernel model; {nearest(name, KERNEL_MODELS)}")
+        given = without_registers(options(config)) if by_rule else dict(options(config))
+        return KERNEL_MODELS[name].params.model_validate(given).resolved(gpu)
 
     def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
         """Counters, us and MHz at the clock of a single launch, for a config without a measured row."""
@@ -240,21 +248,13 @@ def validation_case(
     def predict_row(config: Config, row: Mapping[str, str], gpu: GpuSpec, names: Collection[str]) -> dict[str, Answer]:
         found = answers(params(config, gpu).launch(gpu), row, gpu, names, thread_numbers=thread_numbers)
         if has_rule and {REGISTERS, CTAS_OF_SM} & set(names):
-            found |= by_rule(_resolved(model, without_registers(options(config)), gpu).launch(gpu), gpu)
+            found |= by_rule(params(config, gpu, by_rule=True).launch(gpu), gpu)
         return found
 
     judged = replace(
         case, predict=predict, predict_row=predict_row, limits={**LIMITS, **case.limits}, is_validation=True,
-        derived=DERIVED if has_rule else {}, model_options=lambda config, gpu: params(config, gpu).as_options(),
-    )
-    tiers = {**TIERS, **PRODUCT_TIERS} if has_rule else TIERS
-    return replace(judged, tiers={each: tier for each, tier in tiers.items() if each in judged.names})
-
-
-def _resolved(model: str, options: Mapping[str, Any], gpu: GpuSpec) -> KernelParams:
-    if model not in KERNEL_MODELS:
-        raise ConfigError(f"{model!r} is no kernel model; {nearest(model, KERNEL_MODELS)}")
-    return KERNEL_MODELS[model].params.model_validate(dict(options)).resolved(gpu)
+        derived=DERIVED if has_rule else {}, model_options=lambda config, gpu: params(config, gpu).as_options())  # fmt: skip
+    return replace(judged, tiers=tiers_of(judged.names, has_rule=has_rule))
 
 
 def _simulated(launch: Launch, gpu: GpuSpec, *, clock: Any, l2: Literal["cold", "warm", "flushed"] = "cold") -> Result:

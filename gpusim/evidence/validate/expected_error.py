@@ -29,8 +29,8 @@ SIZES: tuple[str, ...] = ("m", "n", "k", "elements", "rows", "columns", "table_r
 EXTENTS: tuple[str, ...] = ("tile",)
 """Words of numbers joined by x, each of which must lie within its range. Other words are those of a row."""
 
-OF_COMPILER: tuple[str, ...] = ("compiled_code", "registers", "setmaxnreg")
-"""Options that follow from a kernel's tile and its compiler; another error is expected where they are estimated."""
+COMPILED: tuple[str, ...] = ("compiled_code", "registers", "setmaxnreg")
+"""Options that follow from a kernel's tile and its compiler."""
 
 ALIKE: Mapping[str, str] = MappingProxyType({"fp16": "bf16"})
 """Types with the size and rate of a type that rows have."""
@@ -180,7 +180,7 @@ def _published_ranges(kernel: str, gpu: str) -> dict[str, list[Any]]:
 
 def telling_options(kind: type[KernelParams], options: Mapping[str, Any]) -> dict[str, Any]:
     """Options that make a kernel another kernel: all that have a value, but for what a compiler made of it."""
-    names = [name for name in kind.options() if name not in OF_COMPILER]
+    names = [name for name in kind.options() if name not in COMPILED]
     return {name: options[name] for name in names if options.get(name) is not None}
 
 

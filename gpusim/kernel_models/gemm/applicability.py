@@ -127,6 +127,7 @@ OF_INSTRUCTIONS = (
     Rule("cluster_sync", (Needs(field="cluster", least=2),), "only CTAs of a cluster meet so",
          "use --cluster 2x1, or leave it out"),
     Rule("prefetch_tensormap", (TMA,), "only copies by TMA have tensor maps", "use --copy tma, or leave it out"),
+    Rule("tensormaps", (TMA,), "only copies by TMA have tensor maps", "use --copy tma, or leave it out"),
     Rule("fence", (NO_PRODUCER, WGMMA, CP_ASYNC),
          "only a multistage kernel that copies by cp.async what wgmma reads has a fence to leave out",
          "use --schedule multistage --copy cp_async --math wgmma, or leave it out"),

@@ -105,6 +105,7 @@ class GemmConfig(GemmTypes):
     cta_barrier: str
     fence: bool
     prefetch_tensormap: bool
+    tensormaps: str
     l2_promotion: int
     compiled_code: CompiledCode
     cluster_sync: str
@@ -127,6 +128,13 @@ class GemmConfig(GemmTypes):
         """Registers of a producer's and of a consumer's thread; zeros without setmaxnreg."""
         producer, _, consumer = self.setmaxnreg.partition("/")
         return (int(producer), int(consumer)) if consumer else (0, 0)
+
+    @property
+    def made_tensor_maps(self) -> tuple[str, ...]:
+        """Tensors whose maps each CTA makes."""
+        if self.tensormaps != "device":
+            return ()
+        return ("A", "B", "D") if self.epilogue == "tma_store" else ("A", "B")
 
     @property
     def mainloop(self) -> MainloopShape:

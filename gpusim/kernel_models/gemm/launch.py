@@ -62,7 +62,7 @@ def gemm_launch(config: GemmConfig, gpu: Target) -> Launch:
         footprints=plan.footprints(len(epilogues)),
         num_flops=2 * config.m * config.n * config.k * config.batch,
         math_class="16bit" if config.element.bits == 16 else config.dtype,
-        tensor_maps=tuple(name for name, is_used in maps.items() if is_used),
+        tensor_maps=tuple(name for name, is_used in maps.items() if is_used and name not in config.made_tensor_maps),
         remarks=_remarks(config, plan),
         following=(reduction_launch(config),) if is_second else (),
         has_uniform_programs=plan.has_uniform_programs,

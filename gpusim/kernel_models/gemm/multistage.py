@@ -23,6 +23,7 @@ from gpusim.kernel_models.mainloop.epilogue import Epilogue
 from gpusim.kernel_models.mainloop.fragments import Fragments
 from gpusim.kernel_models.mainloop.loader import Loader, Panel, slot
 from gpusim.kernel_models.mainloop.ring import Ring
+from gpusim.kernel_models.mainloop.tensor_maps import make_tensor_maps
 from gpusim.workload import ops
 from gpusim.workload.launch import RoleContext
 from gpusim.workload.ops import Op
@@ -90,6 +91,7 @@ class Multistage:
         self._commit, self._meet = ops.CpAsyncCommitGroup(is_held=bool(config.stall_on_ldgsts)), ops.Syncthreads()
         self._copy_code = code_around_copies(chain(compiled.producer.chain_cycles))
         self._tile_code = code_of_place(plan)
+        self._maps = make_tensor_maps(config.made_tensor_maps, [self._meet] * 2, is_maker=not warp_group)
         self._setup_code = code_around_meeting(chain(compiled.prologue.chain_cycles))
         # cp.async writes through the generic proxy, wgmma reads through the async one
         fence: list[Op] = [ops.FenceProxyAsync()] if config.math == "wgmma" and config.fence else []
@@ -111,6 +113,7 @@ class Multistage:
         """The warp program."""
         yield from self._setup_code[0]
         if self.by_tma:
+            yield from self._maps
             if not self.warp_group:
                 yield ops.MbarrierInit("full")
                 if self.plan.config.prefetch_tensormap:

@@ -224,6 +224,10 @@ class GemmOptions(GemmTypes, KernelParams):
         True, description="prefetch.tensormap of A and B before the first CTA barrier (CUTLASS). cuBLAS's nvjet and "
         "Triton leave it out"
     )
+    tensormaps: Literal["host", "device"] = Field(
+        "host", description="Tensor maps of A, B and D: kernel parameters that the host encodes, or made by each CTA "
+        "before its first copy (Triton make_tensor_descriptor, CUTLASS grouped kernels)"
+    )
     l2_promotion: Literal[64, 128, 256] | None = Field(
         None, description="L2 promotion: least bytes fetched into L2 on a miss. It is the tensor map's, and for cp.async "
         "128 with LDGSTS.LTC128B, else 64. By default at most a k-step's row"
@@ -282,7 +286,7 @@ class GemmOptions(GemmTypes, KernelParams):
 
 PANELS: Mapping[str, tuple[str, ...]] = MappingProxyType({
     PROBLEM: ("m", "n", "k", "batch", "dtype", "out_dtype", "layout"),
-    "Memory path": ("copy", "swizzle", "pad", "l2_promotion", "prefetch_tensormap", "stall_on_ldgsts"),
+    "Memory path": ("copy", "swizzle", "pad", "l2_promotion", "prefetch_tensormap", "tensormaps", "stall_on_ldgsts"),
     "Epilogue": ("epilogue", "alpha", "beta", "bias", "activation"),
     "Synchronization": ("mbarrier_arrive", "cta_barrier", "cluster_sync", "fence"),
     "Compiled code": ("compiled_code", "registers"),

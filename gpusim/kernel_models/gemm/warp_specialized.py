@@ -12,6 +12,7 @@ from gpusim.kernel_models.mainloop.instruction_fetch import cold_code
 from gpusim.kernel_models.mainloop.loader import Loader
 from gpusim.kernel_models.mainloop.ring import Ring
 from gpusim.kernel_models.mainloop.shape import MAX_STAGES, Coordinates, cached_method
+from gpusim.kernel_models.mainloop.tensor_maps import make_tensor_maps
 from gpusim.units import DEPENDENT_CYCLES
 from gpusim.workload import ops
 from gpusim.workload.launch import RoleContext
@@ -176,6 +177,7 @@ class Producer:
             self._prologue.append(ops.FenceMbarrierInit())
         if loader.by_tma and config.prefetch_tensormap:
             self._prologue.append(ops.PrefetchTensormap(("A", "B")))
+        self._maps = make_tensor_maps(config.made_tensor_maps, ())
         self._all_arrive, ring, stages = config.mbarrier_arrive == "thread", self._ring, range(config.stages)
         arrive: list[list[Op]] = [[ops.MbarrierArrive("empty", s)] if self._all_arrive else [] for s in stages]
         if loader.by_tma:
@@ -193,6 +195,7 @@ class Producer:
         """The warp program."""
         yield from self._prologue
         yield from meet_all(self.plan)
+        yield from self._maps
         yield from self._cold_code
         yield from self._behind_meeting
         if self.registers:

@@ -1,0 +1,277 @@
+"""Sums in two steps: CTAs sum parts, then the last CTA to arrive, atomics, or a second launch sum the parts.
+
+Also sums of rows by a warp each. The launches of ``reduction`` with options that ask for this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from typing import Any
+
+import numpy as np
+
+from gpusim.kernel_models.reduction_options import ReductionParams, left_words, taken_words
+from gpusim.kernel_models.rows import WARP_STEPS, WORD_BYTES, unpacking
+from gpusim.kernel_models.streaming import IntArray, ceil_div, dense_access, same, share_footprint, total
+from gpusim.units import WARP_SIZE
+from gpusim.workload import ops
+from gpusim.workload.launch import Footprint, Launch, RoleContext, Target, WarpRole
+from gpusim.workload.smem.access import AccessPattern
+
+GROUP_WARPS = 4
+"""Warps of a CTA that run in lockstep: one of each scheduler."""
+BEFORE, EACH_VECTOR, AFTER = 45, 12, 12
+"""Instructions of a thread: before its first load, for each vector besides its sums, and around the store of a part.
+Source of this and the next constants: SASS of kernels/grid_reduction, sm_90a."""
+PARTS_UNROLLED = 16
+"""Loads of parts of a thread that are in flight at once."""
+BEFORE_PARTS, EACH_PART = 35, 3
+"""Instructions of a thread: before its first load of a part, and for each part."""
+SECOND_THREADS = 256
+"""Threads of a CTA of the second launch: a warp a row, or a thread a column."""
+SECOND_REGISTERS = 32
+
+
+def grid_launch(params: ReductionParams, _gpu: Target) -> Launch:
+    """The Launch of checked ``params``, with a second one behind it where ``params.finish`` asks for it.
+
+    Ignores:
+    * That atomics on the same word wait for one another.
+    * Which CTA arrives last. The CTA of a sum's last part sums the parts. The others read a sector instead, because any of
+      them may be the last.
+    * That the parts of a row, whose vectors alternate, are not contiguous.
+    """
+    sums = GridSums(params)
+    element = params.element.num_bytes
+    following = (_second_launch(params, sums),) if params.finish == "second_launch" else ()
+    parts = sums.num_sums * sums.num_parts
+
+    def of_sum(tiles: IntArray) -> IntArray:
+        return tiles % sums.num_sums
+
+    footprints = [Footprint(
+        tensor="in", access="read", panel_of=same, panel_bytes=lambda tiles: sums.part_bytes(tiles // sums.num_sums),
+        num_steps=sums.num_steps,
+    )]  # fmt: skip
+    if params.per == "warp":
+        footprints = [share_footprint(
+            "in", "read", num_bytes=params.rows * params.columns * element,
+            share_bytes=sums.num_warps * params.columns * element, num_steps=sums.num_steps,
+        )]  # fmt: skip
+    out_bytes = sums.words * WORD_BYTES
+    if following or params.finish == "last_cta":
+        footprints.append(share_footprint("parts", "write", num_bytes=parts * out_bytes, share_bytes=out_bytes))
+    if params.per == "warp":
+        share = sums.num_warps * WORD_BYTES
+        footprints.append(share_footprint("out", "write", num_bytes=params.rows * WORD_BYTES, share_bytes=share))
+    elif not following:
+        footprints.append(Footprint(
+            tensor="out", access="write", panel_of=of_sum, panel_bytes=lambda tiles: np.full_like(tiles, out_bytes)
+        ))  # fmt: skip
+    if params.finish == "last_cta":
+        footprints.append(Footprint(
+            tensor="counter", access="write", panel_of=of_sum, panel_bytes=lambda tiles: np.full_like(tiles, WORD_BYTES)
+        ))  # fmt: skip
+    return Launch(
+        kernel="reduction",
+        num_ctas=params.num_ctas,
+        num_tiles=params.num_ctas,
+        roles=tuple(sums.role(first) for first in range(0, sums.num_warps, GROUP_WARPS)),
+        registers_per_thread=params.registers_per_thread,
+        registers_source="ptxas of kernels/grid_reduction",
+        extra_smem_bytes=sums.smem_bytes,
+        footprints=tuple(footprints),
+        num_flops=params.rows * params.columns,
+        math_class="fp32",
+        has_uniform_programs=params.per == "warp",
+        following=following,
+    )
+
+
+class GridSums:
+    """Sums and parts of a grid, and the programs of a CTA's warps. CTA c has part ``c // num_sums`` of a sum."""
+
+    def __init__(self, params: ReductionParams) -> None:
+        """Work out how rows, columns or the array are divided."""
+        self.params = params
+        self.num_warps = params.threads // WARP_SIZE
+        self.is_column = params.axis == "column"
+        rows, columns = (1, params.rows * params.columns) if params.axis == "all" else (params.rows, params.columns)
+        self.num_vectors = columns // params.vector_elements
+        self.num_rows = rows
+        self.num_parts = params.num_parts
+        self.words = params.width if self.is_column else 1
+        """Words of a part."""
+        self.num_sums = columns // params.width if self.is_column else rows
+        """Sums (or groups of columns), each divided into ``num_parts``."""
+        self.lanes = WARP_SIZE if params.per == "warp" else params.threads
+        self.stride = self.num_parts * (self.num_warps if self.is_column else self.lanes)
+        """Rows, or vectors of a row, that all parts process in one turn."""
+        self.num_turns = ceil_div(rows if self.is_column else self.num_vectors, self.stride)
+        self.num_steps = self.num_turns * ceil_div(self.num_warps, GROUP_WARPS)
+        self.smem_bytes = 0 if params.per == "warp" else WORD_BYTES * (self.words if self.is_column else 1) * self.num_warps
+
+    def part_bytes(self, parts: IntArray) -> IntArray:
+        """Bytes of parts, int64[n]."""
+        each = self.stride // self.num_parts
+        has = self.num_rows if self.is_column else self.num_vectors
+        full, rest = divmod(has, self.stride)
+        num = full * each + np.clip(rest - parts * each, 0, each)
+        return np.asarray(num * self.params.vector_bytes * (WARP_SIZE if self.is_column else 1))
+
+    def access(self, part: int, turn: int, first_warp: int, num_warps: int) -> AccessPattern:
+        """Loads of some warps of a CTA in one turn."""
+        if self.is_column:
+            first = turn * self.stride + part * self.num_warps + first_warp
+            num = min(max(self.num_rows - first, 0), num_warps)
+            return dense_access(0, WARP_SIZE, self.params.vector_bytes).scaled(num)
+        first = turn * self.stride + (0 if self.params.per == "warp" else part * self.lanes + first_warp * WARP_SIZE)
+        num_lanes = WARP_SIZE if self.params.per == "warp" else num_warps * WARP_SIZE
+        return dense_access(0, min(max(self.num_vectors - first, 0), num_lanes), self.params.vector_bytes)
+
+    def role(self, first_warp: int) -> WarpRole:
+        """Some warps of a CTA, as a role."""
+        params, num_warps = self.params, min(GROUP_WARPS, self.num_warps - first_warp)
+        elements, unpack = params.vector_elements, unpacking(params.element.num_bytes)
+        turns = range(self.num_turns)
+        first_step = first_warp // GROUP_WARPS * self.num_turns
+
+        def program(cta: RoleContext) -> Generator[ops.Op, Any, None]:
+            part, of_sum = divmod(cta.cta_idx, self.num_sums)
+            rows = 1
+            if params.per == "warp":
+                part, of_sum = 0, cta.cta_idx
+                rows = min(max(params.rows - cta.cta_idx * self.num_warps - first_warp, 0), num_warps)
+                if not rows:
+                    return
+            yield ops.Alu(BEFORE, is_chain=True)
+            for begin in turns[:: params.unroll]:
+                at_once = turns[begin : begin + params.unroll]
+                access = total(self.access(part, turn, first_warp, num_warps).scaled(rows) for turn in at_once)
+                if not access.num_requests:
+                    continue
+                yield ops.Use((yield ops.GlobalLoad("in", (cta.cta_idx, first_step + begin), access)))
+                vectors = access.num_requests / num_warps
+                yield ops.Alu(vectors * (EACH_VECTOR + elements * unpack))
+                yield ops.Fma(vectors * elements)
+            if params.per == "warp":
+                yield from self._warp_sum(elements)
+                yield ops.GlobalStore("out", (cta.cta_idx, first_step), dense_access(0, rows, WORD_BYTES))
+                return
+            yield from self._block_sum(first_warp, num_warps, 0 if self.is_column else elements)
+            if not first_warp:
+                yield from self._leave(cta.cta_idx, of_sum)
+            if params.finish == "last_cta":
+                yield from self._finish(part, of_sum, first_warp, num_warps)
+
+        return WarpRole(name=f"warps {first_warp}", num_warps=num_warps, program=program)
+
+    def _warp_sum(self, elements: int) -> Iterator[ops.Op]:
+        """The sum of a lane's ``elements`` accumulators, and of the lanes of each warp."""
+        yield ops.Fma(max(elements - 1, 0), is_chain=True)
+        yield ops.Shfl(WARP_STEPS, is_chain=True)
+        yield ops.Fma(WARP_STEPS, is_chain=True)
+
+    def _block_sum(self, first_warp: int, num_warps: int, elements: int) -> Generator[ops.Op, Any, None]:
+        """The sums of a CTA, in its first warps: through a word a warp, or of columns through a word a lane's element."""
+        if self.is_column:
+            yield ops.SharedStore(left_words(self.params, num_warps))
+            yield ops.Syncthreads()
+            if not first_warp:
+                yield ops.Use((yield ops.SharedLoad(taken_words(self.params))))
+                yield ops.Fma(self.num_warps * self.words / (GROUP_WARPS * WARP_SIZE), is_chain=True)
+            return
+        yield from self._warp_sum(elements)
+        yield ops.SharedStore(
+            AccessPattern(num_requests=num_warps, num_wavefronts=num_warps, num_bytes=num_warps * WORD_BYTES)
+        )
+        yield ops.Syncthreads()
+        if not first_warp:
+            words = AccessPattern(num_requests=1, num_wavefronts=1, num_bytes=self.num_warps * WORD_BYTES)
+            yield ops.Use((yield ops.SharedLoad(words)))
+            yield ops.Shfl(WARP_STEPS, is_chain=True, num_warps=1)
+            yield ops.Fma(WARP_STEPS, is_chain=True)
+
+    def _leave(self, cta_idx: int, of_sum: int) -> Iterator[ops.Op]:
+        """Store the CTA's part, or add it to the result."""
+        words = dense_access(0, self.words, WORD_BYTES)
+        yield ops.Alu(AFTER, is_chain=True)
+        if self.num_parts == 1 and self.params.finish == "atomic":
+            yield ops.GlobalStore("out", (of_sum, 0), words)
+        elif self.params.finish == "atomic":
+            yield ops.GlobalAtomic("out", (of_sum, 0), words)
+        else:
+            yield ops.GlobalStore("parts", (cta_idx, 0), words)
+
+    def _finish(self, part: int, of_sum: int, first_warp: int, num_warps: int) -> Generator[ops.Op, Any, None]:
+        """Count the CTA, and sum the parts."""
+        one = dense_access(0, 1, WORD_BYTES)
+        yield ops.FenceAcqRel()
+        yield ops.Syncthreads()
+        if not first_warp:
+            yield ops.Use((yield ops.GlobalAtomic("counter", (of_sum, 0), one, returns=True)))
+            yield ops.SharedStore(AccessPattern(num_requests=1, num_wavefronts=1, num_bytes=WORD_BYTES))
+        yield ops.Syncthreads()
+        yield ops.FenceAcqRel()
+        flag = AccessPattern(num_requests=num_warps, num_wavefronts=num_warps, num_bytes=num_warps * WORD_BYTES)
+        yield ops.Use((yield ops.SharedLoad(flag)))
+        is_last = part == self.num_parts - 1
+        if not first_warp:
+            for access in part_loads(self.num_parts, self.words):
+                at_once = access if is_last else one
+                yield ops.Use((yield ops.GlobalLoad("parts", (of_sum, 1), at_once, allocates_in_l1=False)))
+                yield ops.Fma(min(self.num_parts, PARTS_UNROLLED), is_chain=True)
+        if not self.is_column:
+            yield from self._block_sum(first_warp, num_warps, 0)
+        if is_last and not first_warp:
+            yield ops.GlobalStore("out", (of_sum, 0), dense_access(0, self.words, WORD_BYTES))
+
+
+def part_loads(num_parts: int, words: int) -> list[AccessPattern]:
+    """Loads of the parts of a sum, grouped by those in flight at once. A thread loads a part, or a word of each part."""
+    if words == 1:
+        return [dense_access(0, num_parts, WORD_BYTES)]
+    row = dense_access(0, words, WORD_BYTES)
+    return [row.scaled(min(PARTS_UNROLLED, num_parts - begin)) for begin in range(0, num_parts, PARTS_UNROLLED)]
+
+
+def _second_launch(params: ReductionParams, sums: GridSums) -> Launch:
+    """The launch that sums the parts: a warp a row, or a thread a column."""
+    num_words, num_parts = sums.num_sums * sums.words, sums.num_parts
+    per_cta = SECOND_THREADS if sums.is_column else SECOND_THREADS // WARP_SIZE
+    num_ctas = ceil_div(num_words, per_cta)
+    share = per_cta * num_parts * WORD_BYTES
+
+    def program(cta: RoleContext) -> Generator[ops.Op, Any, None]:
+        words = min(per_cta, num_words - cta.cta_idx * per_cta)
+        row = (
+            dense_access(0, words, WORD_BYTES) if sums.is_column else dense_access(0, min(num_parts, WARP_SIZE), WORD_BYTES)
+        )
+        loads = num_parts if sums.is_column else ceil_div(num_parts, WARP_SIZE)
+        yield ops.Alu(BEFORE_PARTS, is_chain=True)
+        for begin in range(0, loads, PARTS_UNROLLED):
+            num = min(PARTS_UNROLLED, loads - begin)
+            access = row.scaled(num * (1 if sums.is_column else words))
+            yield ops.Use((yield ops.GlobalLoad("parts", (cta.cta_idx, begin), access)))
+            yield ops.Alu(num * EACH_PART)
+            yield ops.Fma(num, is_chain=True)
+        if not sums.is_column:
+            yield ops.Shfl(WARP_STEPS, is_chain=True)
+            yield ops.Fma(WARP_STEPS, is_chain=True)
+        yield ops.GlobalStore("out", (cta.cta_idx, 0), dense_access(0, words, WORD_BYTES))
+
+    return Launch(
+        kernel="reduction_parts",
+        num_ctas=num_ctas,
+        num_tiles=num_ctas,
+        roles=(WarpRole(name="parts", num_warps=SECOND_THREADS // WARP_SIZE, program=program),),
+        registers_per_thread=SECOND_REGISTERS,
+        registers_source="ptxas of kernels/grid_reduction",
+        footprints=(
+            share_footprint("parts", "read", num_bytes=num_words * num_parts * WORD_BYTES, share_bytes=share),
+            share_footprint("out", "write", num_bytes=num_words * WORD_BYTES, share_bytes=per_cta * WORD_BYTES),
+        ),
+        num_flops=num_words * num_parts,
+        math_class="fp32",
+        has_uniform_programs=True,
+    )
