@@ -48,6 +48,7 @@ def every_op(cta: RoleContext) -> Iterator[Any]:
     yield ops.CpAsyncWaitGroup(1)
     yield ops.CpAsyncMbarrierArrive("full", 1)
     yield ops.PrefetchTensormap(("A", "Z"))
+    yield ops.FenceProxyTensormap(("A",))
     yield ops.TmaLoad("A", (mine, 8), 128, 64, 4, "a", 1, "full", num_boxes=2, num_zero_rows=2, num_outside_rows=1)
     yield ops.TmaLoad(
         "A", (mine, 9), 128, 128, 4, "a", 1, "full", multicast=(0, 1), promoted_tiles=((mine, 10),), new_fraction=0.5,
