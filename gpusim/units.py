@@ -14,7 +14,7 @@ WAVEFRONT_BYTES = 128
 """Bytes that 32 shared-memory banks of 4 bytes move in one pass. Source: CUDA programming guide."""
 
 DEPENDENT_CYCLES = 4.0
-"""SM cycles of an instruction that waits for the previous one, on every GPU. Options like ``step_code`` count these cycles.
+"""SM cycles of an instruction that waits for the previous one, on every GPU. Chains of compiled code consist of these.
 
 Source: ``warp_scheduler.dependent_cycles`` of the descriptions of Hopper GPUs, by which the model multiplies this code."""
 

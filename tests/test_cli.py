@@ -347,7 +347,7 @@ def test_gpus_are_shown_and_written(names: list[str], capsys: pytest.CaptureFixt
 def test_every_field_of_every_kernel_is_an_option(capsys: pytest.CaptureFixture[str], monkeypatch: Any) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     for name, row in KERNEL_MODELS.items():
-        assert main(["predict", name, "--help-all"]) == 0
+        assert main(["predict", name, "--help"]) == 0
         text = capsys.readouterr().out
         for option in row.params.options():
             flag = option.replace("_", "-")

@@ -181,7 +181,7 @@ def test_help_has_the_options_of_the_kernel_that_is_named(
     assert main(["check", "--help"]) == 0
     assert "--baseline" in capsys.readouterr().out
     for name, row in KERNEL_MODELS.items():
-        assert main(["check", "--kernel", name, "--help-all"]) == 0
+        assert main(["check", "--kernel", name, "--help"]) == 0
         text = capsys.readouterr().out
         assert "--baseline" in text
         for option in row.params.options():

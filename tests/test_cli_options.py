@@ -17,7 +17,6 @@ from gpusim.kernel_models import KERNEL_MODELS
 from gpusim.kernel_models.gemm import GemmParams
 from gpusim.kernel_models.gemm.applicability import RULES, WANTS_FEATURE
 from gpusim.kernel_models.gemm.renamed import RENAMED
-from gpusim.kernel_models.options import COMPILER_OUTPUT
 from gpusim.kernel_models.spelling import choices_of
 
 SIZE = ["--m", "256", "--n", "256", "--k", "512"]
@@ -47,26 +46,27 @@ def test_a_sentence_of_help_is_short_and_begins_by_itself(name: str) -> None:
             assert len(sentence.split()) <= MOST_WORDS, (option, sentence)
 
 
-def test_help_has_panels_and_leaves_out_what_is_read_from_sass(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_help_has_panels(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "160")
     assert main(["predict", "gemm", "--help"]) == 0
     text = capsys.readouterr().out
-    panels = ["Problem", "Tile and schedule", "Memory path", "Epilogue", "Synchronization", "Simulation", "Output"]
+    panels = [
+        "Problem", "Tile and schedule", "Memory path", "Epilogue", "Synchronization", "Compiled code", "Simulation",
+        "Output",
+    ]  # fmt: skip
     places = [text.index(f"─ {panel} ─") for panel in panels]
     assert places == sorted(places)
-    assert COMPILER_OUTPUT not in text
-    assert "--help-all" in text
-    assert main(["predict", "gemm", "--help-all"]) == 0
-    both = capsys.readouterr().out
-    assert both.index(COMPILER_OUTPUT) > both.index("─ Output ─")
-    of_code = [option for option in GemmParams.options() if GemmParams.panel_of(option) == COMPILER_OUTPUT]
-    assert len(of_code) == 22
-    for option in of_code:
-        flag = f"--{option.replace('_', '-')} "
-        assert flag in both[both.index(COMPILER_OUTPUT) :]
-        assert f"│ {flag}" not in text
+    assert "--compiled-code" in text
+
+
+@pytest.mark.parametrize("option", ["step_code", "wide_per_copy", "producer_code_begin"])
+def test_a_figure_of_compiled_code_is_no_option(option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert option in GemmParams.removed
+    flag = f"--{option.replace('_', '-')}"
+    assert main([*H200, flag, "8"]) == 2
+    error = capsys.readouterr().err
+    assert f"{flag} is no option of this kernel" in error
+    assert "--compiled-code" in error
 
 
 def test_the_two_swizzles_point_at_each_other() -> None:

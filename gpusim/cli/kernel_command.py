@@ -23,9 +23,6 @@ from gpusim.errors import ConfigError
 if TYPE_CHECKING:
     from gpusim.kernel_models import KernelModel
 
-HELP_ALL = "--help-all"
-"""Option for help that includes the options which ``--help`` leaves out."""
-
 FOREIGN: Mapping[str, tuple[tuple[str, ...], str]] = MappingProxyType({
     **dict.fromkeys(("num_stages", "pipe_stages", "pipeline_stages"), (("stages",), "Triton's num_stages")),
     "num_warps": (("warps", "consumer_warpgroups"), "Triton's num_warps; a warpgroup has four warps"),
@@ -53,18 +50,17 @@ class KernelCommand(TyperCommand):
     """Command with the options of one kernel."""
 
     row: ClassVar[KernelModel]
-    is_help, shows_all = False, False
+    is_help = False
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
         """Context for the words with today's names; prints a remark on stderr for each old name."""
-        self.shows_all = HELP_ALL in args
         known = {word for item in self.params for word in (*getattr(item, "opts", ()), *getattr(item, "secondary_opts", ()))}
         path = f"{where(parent)[:-2]} {info_name}: ".lstrip()
-        words = in_todays_words(["--help" if word == HELP_ALL else word for word in args], self.row, known, path)
+        words = in_todays_words(args, self.row, known, path)
         return super().make_context(info_name, words, parent, **extra)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write the help: a flag has one name, and options that are read off compiled code come last or not at all."""
+        """Write the help, in which a flag has one name."""
         self.is_help = True
         try:
             super().format_help(ctx, formatter)
@@ -76,18 +72,14 @@ class KernelCommand(TyperCommand):
         found = super().get_params(ctx)
         if not self.is_help:
             return found
-        ordered = sorted(found, key=lambda item: (getattr(item, "hidden", False), item.name == "help"))
+        ordered = sorted(found, key=lambda item: item.name == "help")
         return [self._shown(item) for item in ordered]
 
     def _shown(self, item: Any) -> Any:
         shown = copy(item)
-        if self.shows_all:
-            shown.hidden = False
         if item.name == "help":
             shown.rich_help_panel = "Output"
-            is_all = not any(getattr(param, "hidden", False) for param in self.params)
             shown.metavar, shown.help = "flag", "Show this message."
-            shown.help += "" if is_all else f" {HELP_ALL} shows options of compiled code, too."
         if item.secondary_opts:
             shown.secondary_opts = []
             shown.metavar = "flag"
@@ -159,6 +151,8 @@ def in_todays_words(args: Sequence[str], row: KernelModel, known: set[str], path
         flag, mark, value = word.partition("=")
         low = flag.lower().replace("_", "-")
         flag = low if flag not in known and low in known else flag
+        if hint := row.params.removed.get(flag.removeprefix("--").replace("-", "_")):
+            raise ConfigError(f"{path}{flag} is no option of this kernel; {hint}")
         now = _renamed(flag, value if mark else None, words, row, known)
         if typed.setdefault(now[0].partition("=")[0], flag) != flag:
             raise ConfigError(f"{path}: {typed[now[0].partition('=')[0]]} and {flag} are one option; give one of them")

@@ -60,8 +60,8 @@ def simulation_options(panel: str) -> list[inspect.Parameter]:
         option("clock", "SM clock: max, single (one launch, over before the power limit takes full effect), sustained (0.5 "
                "s back to back, under the limit), or MHz.", default="single", metavar="MODE|MHZ", panel=panel),
         option("l2_state", "L2 before the launch: cold (empty), warm (holds what fits of the operands), or flushed as by "
-               "Nsight Compute. flushed empties the instruction cache, too, which counts where code addresses are given "
-               "(--producer-code-begin).", default="cold", metavar="|".join(L2_STATES), panel=panel),
+               "Nsight Compute. flushed empties the instruction cache, too, which counts where the code's layout is known "
+               "(--compiled-code).", default="cold", metavar="|".join(L2_STATES), panel=panel),
         option("data", f"Values of the operands, for the power that they draw: {' or '.join(DATA)}.", default="random",
                metavar="|".join(DATA), panel=panel),
     ]  # fmt: skip
@@ -125,7 +125,6 @@ def kernel_parameters(row: KernelModel, *, takes_lists: bool = False) -> list[in
 
     With ``takes_lists`` flags are text, too: on, off, or both.
     """
-    from gpusim.kernel_models.options import COMPILER_OUTPUT
     from gpusim.kernel_models.spelling import choices_of
 
     found = []
@@ -139,7 +138,7 @@ def kernel_parameters(row: KernelModel, *, takes_lists: bool = False) -> list[in
         info = typer.Option(
             declaration, help=help_text(row.params, option, choices).replace("[", r"\["), show_default=False,
             metavar=None if is_flag else "WORD" if choices else _metavar(item.annotation),
-            rich_help_panel=panel, hidden=panel == COMPILER_OUTPUT,
+            rich_help_panel=panel,
         )
         kind: Any = bool if is_flag else str
         default: Any = inspect.Parameter.empty if item.is_required() else None

@@ -20,9 +20,6 @@ if TYPE_CHECKING:
 PROBLEM, KERNEL = "Problem", "Kernel"
 """Panel of ``--help`` for options of the kernel; ``PROBLEM``: for those of the problem size."""
 
-COMPILER_OUTPUT = "Compiler output (read from SASS; 0 means unknown)"
-"""Panel of options that are known after compiling. ``--help-all`` shows it."""
-
 
 class KernelParams(BaseModel):
     """Options of one kernel: a frozen pydantic model whose fields are the command line's options.
@@ -37,6 +34,9 @@ class KernelParams(BaseModel):
 
     renamed: ClassVar[Mapping[str, Renamed]] = MappingProxyType({})
     """Options of an earlier release by their former names, which are accepted for one release."""
+
+    removed: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    """Hints by option of an earlier release that has no successor."""
 
     @classmethod
     def options(cls) -> Mapping[str, str]:
@@ -60,11 +60,13 @@ class KernelParams(BaseModel):
         """Options with current names and values: former names, words in any case, and other names of types are accepted.
 
         Raises:
-            KernelError: an option under its former and its current name.
+            KernelError: an option under its former and its current name, or one that was removed.
         """
         options: dict[str, Any] = {}
         fields = cls.options()
         for option, given_value in given.items():
+            if option in cls.removed:
+                raise KernelError(f"{_flag(option)} is no option of this kernel; {cls.removed[option]}")
             name, value = in_new_words(cls.renamed, option, given_value)
             if name in options:
                 raise KernelError(f"{_flag(name)} is given twice, under its old name, too; leave one out")

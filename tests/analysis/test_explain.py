@@ -23,6 +23,7 @@ from gpusim.machine.config import load_gpu
 from gpusim.simulate.idealize import EVERY_LAUNCH_HAS, IDEALS
 from gpusim.simulate.result import Result
 from gpusim.simulate.run import simulate
+from gpusim.workload.compiled_code import NO_CODE
 from gpusim.workload.launch import Launch
 
 H200, TOY = load_gpu("h200_sxm"), load_gpu("toy")
@@ -201,16 +202,13 @@ def cycles_of(*ideals: str, **options: Any) -> float:
 @pytest.mark.parametrize(
     ("ideal", "code", "options"),
     [
-        ("overhead_code", {"step_code": 1000.0}, {"schedule": "warp_specialized"}),
-        ("overhead_code", {"tile_code": 4000.0, "store_code": 4000.0}, {"schedule": "warp_specialized"}),
-        ("imad_wide", {"wide_per_copy": 8}, {"schedule": "multistage", "math": "wgmma", "copy": "cp_async"}),
+        ("overhead_code", {"mainloop": {"chain_cycles": 4000.0}}, {"schedule": "warp_specialized"}),
+        ("overhead_code", {"tile_scheduler": {"chain_cycles": 16000.0}, "epilogue": {"chain_cycles": 16000.0}},
+         {"schedule": "warp_specialized"}),
+        ("imad_wide", {"mainloop": {"imad_wide_per_copy": 8}},
+         {"schedule": "multistage", "math": "wgmma", "copy": "cp_async"}),
     ],
 )
 def test_code_of_ones_own_made_free_is_code_that_is_not_there(ideal: str, code: Any, options: Any) -> None:
-    assert cycles_of(ideal, **code, **options) == cycles_of(**options) < cycles_of(**code, **options)
-
-
-def test_what_addresses_cost_is_answered_by_pointers_that_move_on() -> None:
-    params = GemmParams(m=64, n=64, k=64, schedule="multistage", math="wgmma", copy="cp_async", wide_per_copy=1)
-    assert params.answer_to("imad_wide") == {"wide_per_copy": 0}
-    assert params.model_copy(update={"wide_per_copy": 0}).answer_to("imad_wide") == {}
+    own, none = {**options, "compiled_code": NO_CODE.replaced(**code)}, {**options, "compiled_code": NO_CODE}
+    assert cycles_of(ideal, **own) == cycles_of(**none) < cycles_of(**own)

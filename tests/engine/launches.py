@@ -16,6 +16,7 @@ from typing import Any
 from gpusim import GpuSpec, Launch, load_gpu
 from gpusim.kernel_models import KERNEL_MODELS
 from gpusim.simulate.settings import L2State
+from gpusim.workload.compiled_code import NO_CODE
 from tests.reference.programs import BEYOND
 
 from . import kernels
@@ -57,7 +58,9 @@ class Case:
 
 
 def model(name: str, kernel: str, options: Mapping[str, Any], **settings: Any) -> Case:
-    """Of a kernel model."""
+    """Of a kernel model. A product has no code but what is given."""
+    if kernel == "gemm":
+        options = {"compiled_code": NO_CODE, **options}
     return Case(name=name, make=lambda gpu: KERNEL_MODELS[kernel].params.model_validate(options).launch(gpu), **settings)
 
 
@@ -76,25 +79,55 @@ COOPERATIVE = {"tile": "128x256x64", "stages": 4, "schedule": "cooperative"}
 PINGPONG = {"tile": "64x256x64", "stages": 4, "schedule": "pingpong", "persistent": True}
 OF_SASS = {
     "cooperative": {
-        "setup_code": 185.0, "step_code": 75.5, "copy_code": 31.25, "tile_code": 99.0, "store_code": 685.5,
-        "tile_beside_code": 114.0, "store_beside_code": 912.75, "tile_wide_code": 9.0, "store_wide_code": 64.0,
-        "producer_code_begin": 0x17240, "producer_code_end": 0x17CB0, "registers": 168,
+        "compiled_code": NO_CODE.replaced(
+            prologue={"chain_cycles": 740.0},
+            mainloop={"chain_cycles": 302.0},
+            producer={"chain_cycles": 125.0},
+            tile_scheduler={"chain_cycles": 396.0, "chain_during_wgmma_cycles": 456.0, "imad_wide": 9.0},
+            epilogue={"chain_cycles": 2742.0, "chain_during_wgmma_cycles": 3651.0, "imad_wide": 64.0},
+            layout={"producer": (0x17240, 0x17CB0)},
+        ),
+        "registers": 168,
     },
     "parts": {
-        "setup_code": 175.25, "step_code": 75.5, "copy_code": 31.25, "tile_code": 99.0, "store_code": 659.0,
-        "tile_wide_code": 9.0, "store_wide_code": 64.0, "last_part_code_begin": 0xCCD0, "last_part_code_end": 0x12BB0,
+        "compiled_code": NO_CODE.replaced(
+            prologue={"chain_cycles": 701.0},
+            mainloop={"chain_cycles": 302.0},
+            producer={"chain_cycles": 125.0},
+            tile_scheduler={"chain_cycles": 396.0, "imad_wide": 9.0},
+            epilogue={"chain_cycles": 2636.0, "imad_wide": 64.0},
+            layout={"last_part": (0xCCD0, 0x12BB0)},
+        ),
     },
     "apart": {
-        "setup_code": 175.25, "store_code": 659.0, "store_code_begin": 0x12D10, "store_code_end": 0x15400,
+        "compiled_code": NO_CODE.replaced(
+            prologue={"chain_cycles": 701.0},
+            epilogue={"chain_cycles": 2636.0},
+            layout={"epilogue": (0x12D10, 0x15400)},
+        ),
     },
     "pingpong": {
-        "setup_code": 180.0, "step_code": 75.0, "copy_code": 31.25, "tile_code": 100.0, "turn_code": 59.25,
-        "store_code": 697.75, "tile_beside_code": 115.25, "store_beside_code": 925.25, "tile_wide_code": 9.0,
-        "store_wide_code": 64.0, "producer_code_begin": 0x17660, "producer_code_end": 0x180D0, "registers": 168,
+        "compiled_code": NO_CODE.replaced(
+            prologue={"chain_cycles": 720.0},
+            mainloop={"chain_cycles": 300.0},
+            producer={"chain_cycles": 125.0},
+            tile_scheduler={
+                "chain_cycles": 400.0, "chain_during_wgmma_cycles": 461.0, "chain_after_turn_cycles": 237.0,
+                "imad_wide": 9.0,
+            },
+            epilogue={"chain_cycles": 2791.0, "chain_during_wgmma_cycles": 3701.0, "imad_wide": 64.0},
+            layout={"producer": (0x17660, 0x180D0)},
+        ),
+        "registers": 168,
     },
     "multistage": {
-        "step_code": 97.5, "copy_code": 45.5, "tile_code": 102.75, "store_code": 199.75, "tile_wide_code": 9.0,
-        "store_wide_code": 19.0, "registers": 120,
+        "compiled_code": NO_CODE.replaced(
+            mainloop={"chain_cycles": 390.0},
+            producer={"chain_cycles": 182.0},
+            tile_scheduler={"chain_cycles": 411.0, "imad_wide": 9.0},
+            epilogue={"chain_cycles": 799.0, "imad_wide": 19.0},
+        ),
+        "registers": 120,
     },
 }  # fmt: skip
 """Own code of kernels/hopper_gemm's entry points."""
@@ -102,19 +135,29 @@ BY_WARPS = {"copy": "cp_async", "math": "mma_sync", "schedule": "multistage"}
 HGEMM = {
     **BY_WARPS, "layout": "tn", "tile": "128x128x32", "warps": "2x2", "stages": 4, "swizzle": "64B", "pad": 0,
     "register_stages": 2, "epilogue": "direct", "prefetch": "before_mma", "swizzle_size": 2, "l2_promotion": 128,
-    "stall_on_ldgsts": True, "math_before_copies": 0.598, "math_before_meeting": 1.25, "math_before_use": 1.0,
-    "step_code": 23.5, "tile_code": 121.5, "store_code": 30.0, "registers": 168,
+    "stall_on_ldgsts": True, "registers": 168,
+    "compiled_code": NO_CODE.replaced(
+        mainloop={"math_before_copies": 0.598, "math_before_barrier": 1.25, "math_before_use": 1.0, "chain_cycles": 94.0},
+        tile_scheduler={"chain_cycles": 486.0},
+        epilogue={"chain_cycles": 120.0},
+    ),
 }  # fmt: skip
 SGEMM = {
     "math": "fma", "dtype": "fp32", "layout": "nt", "tile": "64x64x8", "warps": "2x2", "stages": 1, "epilogue": "direct",
-    "prefetch": "before_mma", "fma_bank_reads": 1.23, "step_instructions": 17.0, "step_code": 19.0, "tile_code": 124.25,
-    "store_code": 27.75, "registers": 62,
+    "prefetch": "before_mma", "registers": 62,
+    "compiled_code": NO_CODE.replaced(
+        mainloop={"fma_bank_reads": 1.23, "instructions": 17.0, "chain_cycles": 76.0},
+        tile_scheduler={"chain_cycles": 497.0},
+        epilogue={"chain_cycles": 111.0},
+    ),
 }  # fmt: skip
 TRITON = {
     "layout": "tn", "schedule": "multistage", "math": "wgmma", "consumer_warpgroups": 2, "consumer_split": "m",
     "tile": "128x128x64",
     "stages": 3, "wgmma_depth": 1, "prefetch": "after_wait", "swizzle_size": 8,
 }  # fmt: skip
+TRITON_CODE = NO_CODE.replaced(mainloop={"chain_cycles": 240.0}, producer={"chain_cycles": 80.0})
+POINTERS_CODE = NO_CODE.replaced(mainloop={"imad_wide_per_copy": 1})
 
 PRODUCTS = [
     model("gemm_cooperative", "gemm", {"m": 1024, "n": 1024, "k": 512, **COOPERATIVE}),
@@ -165,19 +208,22 @@ PRODUCTS = [
                                           "copy": "tma", "math": "wgmma", "consumer_warpgroups": 2, "prefetch": "after_mma",
                                           **OF_SASS["multistage"]}),
     model("gemm_triton_descriptors", "gemm", {"m": 1024, "n": 1536, "k": 512, **TRITON, "copy": "tma",
-                                              "epilogue": "tma_store", "prefetch_tensormap": False, "step_code": 60.0,
-                                              "copy_code": 20.0}),
+                                              "epilogue": "tma_store", "prefetch_tensormap": False,
+                                              "compiled_code": TRITON_CODE}),
     model("gemm_triton_meets", "gemm", {**SMALL, **TRITON, "copy": "tma", "epilogue": "smem", "cta_barrier": "before_mma",
                                         "wgmma_depth": 0}),
     model("gemm_triton_pointers", "gemm", {"m": 1024, "n": 1536, "k": 384, **TRITON, "copy": "cp_async",
-                                           "epilogue": "smem", "fence": False, "wide_per_copy": 1}),
+                                           "epilogue": "smem", "fence": False,
+                                           "compiled_code": POINTERS_CODE}),
     model("gemm_triton_pointers_shared_sms", "gemm", {"m": 2048, "n": 2304, "k": 192, **TRITON, "tile": "64x128x64",
                                                       "consumer_warpgroups": 1, "stages": 2, "copy": "cp_async",
-                                                      "epilogue": "smem", "wide_per_copy": 1, "registers": 96}),
+                                                      "epilogue": "smem", "registers": 96,
+                                                      "compiled_code": POINTERS_CODE}),
     model("gemm_hgemm", "gemm", {**SMALL, **HGEMM}),
     model("gemm_hgemm_single_stage", "gemm", {**SMALL, **BY_WARPS, "tile": "64x64x64", "warps": "2x4", "stages": 1,
                                               "swizzle": "64B", "register_stages": 2, "stall_on_ldgsts": False,
-                                              "step_code": 23.5, "epilogue": "smem"}),
+                                              "compiled_code": NO_CODE.replaced(mainloop={"chain_cycles": 94.0}),
+                                              "epilogue": "smem"}),
     model("gemm_hgemm_padded", "gemm", {**EDGES, **BY_WARPS, "tile": "64x64x32", "warps": "2x4", "stages": 3, "pad": 16,
                                         "swizzle": "none", "register_stages": 1, "epilogue": "smem"}, l2="warm"),
     model("gemm_hgemm_unswizzled", "gemm", {**SMALL, **HGEMM, "swizzle": "none", "warps": "2x4", "stages": 3,
@@ -189,7 +235,7 @@ PRODUCTS = [
     model("gemm_sgemm_ring", "gemm", {"m": 1024, "n": 1024, "k": 32, **SGEMM, "tile": "128x128x8", "layout": "tn",
                                       "warps": "4x2", "stages": 2, "registers": 128}),
     model("gemm_sgemm_single", "gemm", {"m": 130, "n": 200, "k": 52, **SGEMM, "layout": "tt", "register_stages": 1,
-                                        "step_instructions": 0.0}),
+                                        "compiled_code": SGEMM["compiled_code"].replaced(mainloop={"instructions": None})}),
     model("gemm_no_conflicts", "gemm", {**SMALL, **BY_WARPS, "tile": "64x64x32", "stages": 3, "swizzle": "none"},
           ideals=("bank_conflicts",)),
     model("gemm_no_epilogue", "gemm", {"m": 1024, "n": 1024, "k": 256, **COOPERATIVE}, ideals=("epilogue", "latency")),

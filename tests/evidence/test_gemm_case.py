@@ -118,13 +118,16 @@ def test_every_config_is_a_kernel_of_the_model(h200: GpuSpec) -> None:
 
 
 def test_loops_by_tma_are_told_with_their_own_code_and_others_with_what_their_copies_have(h200: GpuSpec) -> None:
-    assert set(tile.CODE) == {("x".join(map(str, size)), warps) for size, warps, _ in tile.BUILDS}
+    step = tile.SASS["step"]
+    assert set(step) == {f"{'x'.join(map(str, size))} {warps}" for size, warps, _ in tile.BUILDS}
     for size, warps, stages in tile.BUILDS:
-        assert stages == tuple(range(tile.LEAST_STAGES, tile.LEAST_STAGES + len(tile.CODE["x".join(map(str, size)), warps])))
+        num = len(step[f"{'x'.join(map(str, size))} {warps}"])
+        assert stages == tuple(range(tile.LEAST_STAGES, tile.LEAST_STAGES + num))
     for config in TILE_CONFIGS:
-        params = GemmParams.model_validate(tile.options(config, {}, h200))
+        code = tile.options(config, {}, h200)["compiled_code"]
         is_by_tma = config["kernel"] == "by_descriptors"
-        assert (params.step_code > 0, params.copy_code > 0) == (is_by_tma, is_by_tma)
+        assert (code.mainloop.chain_cycles > 0, code.producer.chain_cycles > 0) == (is_by_tma, is_by_tma)
+        assert code.mainloop.imad_wide_per_copy == (not is_by_tma)
 
 
 def test_triton_walks_tiles_as_the_model_does(h200: GpuSpec) -> None:

@@ -18,7 +18,7 @@ from gpusim.evidence.cases.case import load_case
 from gpusim.evidence.cases.paths import kernels_dir
 from gpusim.simulate.plan import check, count_slots, plan_traffic
 from gpusim.traffic.footprints import FootprintTable
-from gpusim.units import DEPENDENT_CYCLES
+from gpusim.workload.compiled_code import NO_CODE
 
 VALIDATION = kernels_dir().parent / "validation"
 CASE = load_case("hopper_gemm")
@@ -125,8 +125,9 @@ def test_a_step_of_three_ctas_of_one_slot_is_what_was_measured() -> None:
     options: dict[str, Any] = {
         "tile": (64, 128, 8), "warps": (2, 2), "stages": 1, "layout": "nn", "dtype": "fp32", "copy": "cp_async",
         "math": "fma", "schedule": "multistage", "epilogue": "direct", "prefetch": "before_mma", "raster": "along_n",
-        "swizzle_size": 4, "registers": 128, "fma_bank_reads": 1.3, "step_code": 131 / DEPENDENT_CYCLES,
-        "step_instructions": 47,
+        "swizzle_size": 4, "registers": 128, "compiled_code": NO_CODE.replaced(
+            mainloop={"fma_bank_reads": 1.3, "chain_cycles": 131.0, "instructions": 47.0}
+        ),
     }  # fmt: skip
     launches = [GemmParams(m=768, n=1408 * num_ctas, k=k, **options).launch(gpu) for k in (256, 768)]
     cycles = [simulate(launch, gpu, clock=1970).cycles for launch in launches]
@@ -170,8 +171,9 @@ def test_two_ctas_of_a_ring_end_as_was_measured() -> None:
     options: dict[str, Any] = {
         "tile": (128, 64, 16), "warps": (4, 2), "stages": 2, "layout": "tn", "dtype": "fp32", "copy": "cp_async",
         "math": "fma", "schedule": "multistage", "epilogue": "direct", "prefetch": "before_mma", "raster": "along_n",
-        "swizzle_size": 1, "registers": 96, "fma_bank_reads": 1.29, "step_code": 370 / DEPENDENT_CYCLES,
-        "step_instructions": 181,
+        "swizzle_size": 1, "registers": 96, "compiled_code": NO_CODE.replaced(
+            mainloop={"fma_bank_reads": 1.29, "chain_cycles": 370.0, "instructions": 181.0}
+        ),
     }  # fmt: skip
     gpu = load_gpu("h100_sxm")
     launch = GemmParams(m=1792, n=1984, k=1000, **options).launch(gpu)

@@ -13,6 +13,7 @@ from gpusim.kernel_models.gemm import GemmParams
 from gpusim.machine.config import GpuSpec
 from gpusim.simulate.result import Result
 from gpusim.workload import ops
+from gpusim.workload.compiled_code import NO_CODE
 
 from .conftest import ops_of
 
@@ -106,7 +107,8 @@ def test_an_ffma_reads_what_sass_has_or_a_row_s_element_once(
     h200: GpuSpec, warps: str, columns: int, told: float | None
 ) -> None:
     """Of either bank one, B's element or the sum; and of one of them A's, once for each row of a thread's sums."""
-    params = {"m": 128, "n": 128, "k": 64, "tile": "128x128x8", "dtype": "fp32", "warps": warps, "fma_bank_reads": told}
+    params: dict[str, Any] = {"m": 128, "n": 128, "k": 64, "tile": "128x128x8", "dtype": "fp32", "warps": warps}
+    params["compiled_code"] = NO_CODE.replaced(mainloop={"fma_bank_reads": told})
     launch = GemmParams.model_validate(params).launch(h200)
     found = {op.bank_reads for _, op in ops_of(launch, ops.Fma)}
     assert found == {1.0 + 1.0 / columns if told is None else told}

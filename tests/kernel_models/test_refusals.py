@@ -10,6 +10,7 @@ from gpusim.errors import KernelError, LaunchError
 from gpusim.kernel_models.gemm import GemmParams
 from gpusim.machine.config import GpuSpec
 from gpusim.simulate.plan import check
+from gpusim.workload.compiled_code import NO_CODE
 
 SIZE = {"m": 4096, "n": 4096, "k": 4096}
 
@@ -69,10 +70,23 @@ KERNEL_REFUSALS: list[tuple[dict[str, Any], tuple[str, ...]]] = [
         {"schedule": "cooperative", "cluster": "2x1", "mbarrier_arrive": "thread"},
         ("--mbarrier-arrive thread", "its own CTA", "--cluster 1x1"),
     ),
-    ({"math_before_copies": 0.5}, ("--math-before-copies 0.5", "mma.sync with two register stages", "leave it out")),
-    ({"math": "mma_sync", "register_stages": 1, "math_before_use": 1.0},
-     ("--math-before-use 1", "two register stages", "leave it")),
-    ({"math": "mma_sync", "stages": 1, "math_before_meeting": 1.0}, ("--math-before-meeting 1", "two stages", "leave it")),
+    *(
+        ({**options, "compiled_code": NO_CODE.replaced(**code)}, (f"--compiled-code: {said}", "change the options"))
+        for options, code, said in (
+            ({}, {"mainloop": {"math_before_copies": 0.5}}, "mainloop math_before_copies is 0.5: there is such code"),
+            ({"math": "mma_sync", "register_stages": 1}, {"mainloop": {"math_before_use": 1.0}}, "mainloop math_before_use"),
+            ({"math": "mma_sync", "stages": 1}, {"mainloop": {"math_before_barrier": 1.0}}, "mainloop math_before_barrier"),
+            ({}, {"mainloop": {"instructions": 40.0}}, "mainloop instructions is 40.0: there is such code only in"),
+            ({}, {"mainloop": {"fma_bank_reads": 1.25}}, "mainloop fma_bank_reads is 1.25"),
+            ({"copy": "cp_async"}, {"producer": {"chain_cycles": 8.0}}, "producer chain_cycles is 8.0"),
+            ({"schedule": "multistage"}, {"layout": {"producer": (0, 99000)}}, "layout producer is (0, 99000): there"),
+            ({}, {"layout": {"last_part": (0, 99000)}}, "layout last_part is (0, 99000): there is such code only"),
+            *(
+                (options, {"mainloop": {"imad_wide_per_copy": 1}}, "mainloop imad_wide_per_copy is 1")
+                for options in ({"copy": "tma"}, {"math": "mma_sync"}, {"schedule": "warp_specialized"})
+            ),
+        )
+    ),
     ({"math": "mma_sync", "copy": "tma", "stall_on_ldgsts": True}, ("--stall-on-ldgsts: ", "cp.async", "leave it out")),
     ({"math": "mma_sync", "prefetch": "after_wait"}, ("--prefetch after_wait", "mma_sync", "before_mma")),
     *(
@@ -83,8 +97,7 @@ KERNEL_REFUSALS: list[tuple[dict[str, Any], tuple[str, ...]]] = [
             {"schedule": "multistage", "prefetch": "after_wait", "copy": "cp_async"},
         )
     ),
-    ({"step_instructions": 40.0}, ("--step-instructions 40", "FFMA", "leave it out")),
-    ({"fma_bank_reads": 1.25}, ("--fma-bank-reads 1.25", "FFMA", "leave it out")),
+    ({"step_code": 40.0}, ("--step-code is no option of this kernel", "--compiled-code")),
     ({"dtype": "fp32", "swizzle": "128B"}, ("--swizzle 128B", "fma", "--swizzle none")),
     ({"register_stages": 1}, ("--register-stages 1", "wgmma", "leave it out")),
     ({"pad": 8}, ("--pad 8", "wgmma", "--math mma_sync")),

@@ -16,6 +16,7 @@ from gpusim.machine.config import GpuSpec, load_gpu
 from gpusim.simulate.result import Result
 from gpusim.simulate.run import simulate
 from gpusim.workload import ops
+from gpusim.workload.compiled_code import NO_CODE, CompiledCode
 
 from .conftest import dry_run, ops_of
 
@@ -234,7 +235,7 @@ def test_copies_meeting_and_first_use_lie_where_they_are_said_to_in_the_math(h20
     sizes: dict[str, Any] = {"m": 64, "n": 64, "k": 96, "tile": "64x64x32", "math": "mma_sync", "warps": "2x2", "stages": 2}
 
     def told(**places: float) -> str:
-        launch = GemmParams(**sizes, **places).launch(h200)
+        launch = GemmParams(**sizes, compiled_code=NO_CODE.replaced(mainloop=places)).launch(h200)
         kinds = (ops.CpAsync, ops.Syncthreads, ops.Ldmatrix, ops.Use, ops.MmaSync)
         short = {ops.CpAsync: "L", ops.Syncthreads: "S", ops.Ldmatrix: "R", ops.Use: "U"}
         found = [op for cta, op in ops_of(launch, *kinds) if not cta]
@@ -244,10 +245,10 @@ def test_copies_meeting_and_first_use_lie_where_they_are_said_to_in_the_math(h20
     assert told().startswith("L L R R U 4 U 4 S R R U 4 U 4 L L R R")
     assert told(math_before_copies=0.5).startswith("U 4 L L R R U 4 S R R U 4 U 4 U 4 L L")
     assert told(math_before_use=0.5).startswith("L L R R U 4 U U 4 S R R 4 U 4")
-    assert told(math_before_meeting=1.25).startswith("L L R R U 4 U 4 U 2 S R R 2 U 4 L L")
+    assert told(math_before_barrier=1.25).startswith("L L R R U 4 U 4 U 2 S R R 2 U 4 L L")
     copies = {"math_before_copies": 0.5}  # no meeting before them
-    assert told(**copies, math_before_meeting=0.25) == told(**copies, math_before_meeting=0.5) != told(**copies)
-    for places in ({}, {"math_before_copies": 0.6}, {"math_before_use": 0.3}, {"math_before_meeting": 1.9}):
+    assert told(**copies, math_before_barrier=0.25) == told(**copies, math_before_barrier=0.5) != told(**copies)
+    for places in ({}, {"math_before_copies": 0.6}, {"math_before_use": 0.3}, {"math_before_barrier": 1.9}):
         assert sum(int(word) for word in told(**places).split() if word.isdigit()) == 3 * 2 * 8
 
 
@@ -411,13 +412,10 @@ def test_addresses_that_want_wide_multiplications_have_one_for_each_copy_of_a_wa
         "m": 128, "n": 256, "k": 256, "tile": "128x256x64", "consumer_warpgroups": 2, "consumer_split": "m", "stages": 3,
         "schedule": "multistage", "copy": "cp_async", "math": "wgmma",
     }  # fmt: skip
-    assert not ops_of(GemmParams(**params).launch(h200), ops.ImadWide)
-    found = [op.num_instructions for _, op in ops_of(GemmParams(**params, wide_per_copy=1).launch(h200), ops.ImadWide)]
+    assert not ops_of(GemmParams(**params, compiled_code=NO_CODE).launch(h200), ops.ImadWide)
+    code = NO_CODE.replaced(mainloop={"imad_wide_per_copy": 1})
+    found = [op.num_instructions for _, op in ops_of(GemmParams(**params, compiled_code=code).launch(h200), ops.ImadWide)]
     assert found == [4.0, 8.0] * 4  # 16 and 32 KiB by eight warps, 512 bytes each; four k-steps
-    unset = {"consumer_warpgroups": None, "consumer_split": None}
-    for other in ({"copy": "tma"}, {"math": "mma_sync"}, {"schedule": "warp_specialized"}):
-        with pytest.raises(KernelError, match="--wide-per-copy 1: only warps that copy"):
-            GemmParams(**params | unset | other, wide_per_copy=1).launch(h200)
 
 
 def test_a_cluster_meets_before_its_barriers_are_used_and_before_it_parts(h200: GpuSpec) -> None:
@@ -445,28 +443,28 @@ def test_programs_use_the_public_vocabulary_alone(h200: GpuSpec) -> None:
 
 @pytest.mark.parametrize("schedule", ["multistage", "warp_specialized"])
 def test_a_kernels_own_code_takes_its_chain_where_it_is_longer_than_the_math(schedule: str) -> None:
-    gpu, num_steps, more = load_gpu("h200_sxm"), 24, 1000.0
+    gpu, num_steps, more = load_gpu("h200_sxm"), 24, 4000.0
     assert gpu.tma is not None
     gpu = replace(gpu, tma=replace(gpu.tma, tensormap_miss_cycles=0.0))  # code ahead of the first copy would hide that
 
-    def cycles(**code: float) -> float:
+    def cycles(step: float = 2 * more, **code: float) -> float:
         options = {
             "m": 64, "n": 64, "k": 64 * num_steps, "tile": "64x64x64", "stages": 3, "copy": "tma", "math": "wgmma",
             "schedule": schedule, "consumer_warpgroups": 1, "wgmma_depth": 1, "epilogue": "direct", "persistent": False,
         }  # fmt: skip
-        launch = GemmParams.model_validate(options | {"step_code": 2 * more} | code).launch(gpu)
+        own = {part: {"chain_cycles": cycles} for part, cycles in {"mainloop": step, **code}.items()}
+        launch = GemmParams.model_validate(options | {"compiled_code": NO_CODE.replaced(**own)}).launch(gpu)
         return simulate(launch, gpu, clock="max", l2="warm").cycles
 
-    chain = more * gpu.warp_scheduler.dependent_cycles
     base = cycles()
-    assert cycles(step_code=3 * more) - base == pytest.approx(num_steps * chain)
-    assert cycles(tile_code=more) - base == pytest.approx(chain)
+    assert cycles(3 * more) - base == pytest.approx(num_steps * more)
+    assert cycles(tile_scheduler=more) - base == pytest.approx(more)
     # once it is longer than stores take
-    assert cycles(store_code=2 * more) - cycles(store_code=more) == pytest.approx(chain)
+    assert cycles(epilogue=2 * more) - cycles(epilogue=more) == pytest.approx(more)
     if schedule == "multistage":  # those that multiply copy, too
-        assert cycles(copy_code=more) - base == pytest.approx(num_steps * chain, rel=0.1)
+        assert cycles(producer=more) - base == pytest.approx(num_steps * more, rel=0.1)
     else:  # the producer is ahead but for the first stage
-        assert cycles(copy_code=more) - base == pytest.approx(chain * PRODUCER_BEFORE_COPIES, rel=0.1)
+        assert cycles(producer=more) - base == pytest.approx(more * PRODUCER_BEFORE_COPIES, rel=0.1)
 
 
 @pytest.mark.parametrize("stages", [1, 2])
@@ -478,12 +476,12 @@ def test_code_of_lone_warps_takes_its_chain_in_every_step(options: dict[str, Any
     gpu, num_steps = load_gpu("h200_sxm"), 24
     sizes: dict[str, Any] = {"m": 64, "n": 64, "k": 32 * num_steps, "tile": "64x64x32", "stages": stages, "warps": "2x2"}
 
-    def cycles(step_code: float) -> float:
-        params = GemmParams(**({"math": "mma_sync"} | sizes | options), copy="cp_async", step_code=step_code)
+    def cycles(step: float) -> float:
+        code = NO_CODE.replaced(mainloop={"chain_cycles": step})
+        params = GemmParams(**({"math": "mma_sync"} | sizes | options), copy="cp_async", compiled_code=code)
         return simulate(params.launch(gpu), gpu, clock="max", l2="warm").cycles
 
-    chain = 500.0 * gpu.warp_scheduler.dependent_cycles
-    assert cycles(2000.0) - cycles(1500.0) == pytest.approx(num_steps * chain)
+    assert cycles(8000.0) - cycles(6000.0) == pytest.approx(num_steps * 2000.0)
 
 
 @pytest.mark.parametrize(("tile", "between"), [("64x128x64", 9.0), ("128x128x64", 12.0)])
@@ -491,7 +489,7 @@ def test_a_steps_own_code_stands_before_between_and_behind_its_wgmma(h200: GpuSp
     """Of sixty instructions a fifth beside four or eight wgmma, three each between them; some until a slot is given back."""
     launch = GemmParams(
         m=int(tile.partition("x")[0]), n=128, k=128, tile=tile, stages=3, schedule="warp_specialized", consumer_warpgroups=1,
-        wgmma_depth=0, step_code=60.0,
+        wgmma_depth=0, compiled_code=NO_CODE.replaced(mainloop={"chain_cycles": 240.0}),
     ).launch(h200)  # fmt: skip
     kinds = (ops.MbarrierWait, ops.Alu, ops.Wgmma, ops.WgmmaWaitGroup, ops.MbarrierArrive)
     found = [op for _, op in dry_run(launch)["consumer0"] if isinstance(op, kinds)]
@@ -509,53 +507,59 @@ def test_a_steps_own_code_stands_before_between_and_behind_its_wgmma(h200: GpuSp
     ]  # fmt: skip
 
 
-def test_code_that_no_program_of_the_kernel_runs_is_refused(h200: GpuSpec) -> None:
-    with pytest.raises(KernelError, match="--copy-code 8"):
-        GemmParams(m=256, n=256, k=256, copy="cp_async", copy_code=8.0).launch(h200)
+def test_a_cluster_barrier_without_a_cluster_is_refused(h200: GpuSpec) -> None:
+    with pytest.raises(KernelError, match="--cluster-sync relaxed: only CTAs of a cluster meet so"):
+        GemmParams(m=256, n=256, k=256, schedule="warp_specialized", cluster_sync="relaxed").launch(h200)
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"producer_code_begin": 9000, "producer_code_end": 8000}, "--producer-code-begin 9000 --producer-code-end 8000"),
-        ({"store_code_begin": 90000}, "--store-code-begin 90000 --store-code-end 0"),
-        ({"schedule": "multistage", "producer_code_end": 99000}, "--producer-code-end 99000: there is such code only"),
-        ({"last_part_code_end": 99000}, "--last-part-code-end 99000: there is such code only in a kernel that adds up"),
-        ({"cluster_sync": "relaxed"}, "--cluster-sync relaxed: only CTAs of a cluster meet so"),
-    ],
-    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
-)
-def test_places_of_code_that_cannot_be_are_refused(h200: GpuSpec, options: dict[str, Any], said: str) -> None:
-    with pytest.raises(KernelError, match=said):
-        GemmParams(m=256, n=256, k=256, **{"schedule": "warp_specialized", **options}).launch(h200)
+@pytest.mark.parametrize("schedule", ["multistage", "warp_specialized"])
+def test_serialized_wgmma_is_waited_for_one_by_one(h200: GpuSpec, schedule: str) -> None:
+    """Four wgmma of a k-step, 128 bytes deep: no group is in flight where the next begins."""
+    options: dict[str, Any] = {"m": 64, "n": 64, "k": 8192, "tile": "64x64x64", "schedule": schedule, "stages": 4}
+
+    def made(*, serialized: bool) -> Any:
+        code = NO_CODE.replaced(mainloop={"wgmma_serialized": serialized})
+        return GemmParams(**options, consumer_warpgroups=1, compiled_code=code).launch(h200)
+
+    role = "math" if schedule == "multistage" else "consumer0"
+    kinds = (ops.Wgmma, ops.WgmmaCommitGroup, ops.WgmmaWaitGroup)
+    found = [op for _, op in dry_run(made(serialized=True))[role] if isinstance(op, kinds)][:12]
+    assert [type(op) for op in found] == list(kinds) * 4
+    assert {op.num_issues for op in found if isinstance(op, ops.Wgmma)} == {1}
+    assert {op.num_pending for op in found if isinstance(op, ops.WgmmaWaitGroup)} == {0}
+    apart, together = (
+        simulate(made(serialized=serialized), h200, clock="max", l2="warm").cycles for serialized in (True, False)
+    )
+    assert apart > together + 3 * 128 * 30  # of a k-step three waits more
 
 
 FAR = {"m": 512, "n": 512, "k": 1024, "schedule": "warp_specialized", "tile": "128x128x64", "split_k": 4}
 
 
-def cycles_of(gpu: GpuSpec, l2: Literal["cold", "warm", "flushed"], **options: Any) -> float:
-    launch = GemmParams(**{**FAR, **options}).launch(gpu)
+def cycles_of(
+    gpu: GpuSpec, l2: Literal["cold", "warm", "flushed"], code: CompiledCode = NO_CODE, **options: Any
+) -> float:
+    launch = GemmParams(**{**FAR, **options}, compiled_code=code).launch(gpu)
     return simulate(launch, gpu, clock="max", l2=l2).cycles
 
 
 @pytest.mark.parametrize(
     ("mode", "of", "least"),
-    [("in_kernel", "producer", 1500), ("in_kernel", "last_part", 2000), ("second_kernel", "store", 2000)],
+    [("in_kernel", "producer", 1500), ("in_kernel", "last_part", 2000), ("second_kernel", "epilogue", 2000)],
 )
 def test_code_that_is_far_waits_for_memory_where_all_caches_were_flushed(
     h200: GpuSpec, mode: str, of: str, least: float
 ) -> None:
     length = 3000 if of == "producer" else 10000
-    places = {f"{of}_code_begin": 80000, f"{of}_code_end": 80000 + length}
-    near = {f"{of}_code_begin": 8000, f"{of}_code_end": 8000 + length}
+    places, near = (NO_CODE.replaced(layout={of: (begin, begin + length)}) for begin in (80000, 8000))
     without = {l2: cycles_of(h200, l2, split_k_mode=mode) for l2 in ("cold", "flushed")}
-    assert cycles_of(h200, "cold", split_k_mode=mode, **places) == without["cold"]
-    assert cycles_of(h200, "flushed", split_k_mode=mode, **near) == without["flushed"]
-    far = cycles_of(h200, "flushed", split_k_mode=mode, **places) - without["flushed"]
+    assert cycles_of(h200, "cold", places, split_k_mode=mode) == without["cold"]
+    assert cycles_of(h200, "flushed", near, split_k_mode=mode) == without["flushed"]
+    far = cycles_of(h200, "flushed", places, split_k_mode=mode) - without["flushed"]
     assert least < far < length  # memory gives a byte a cycle, and stores on their way hide some of that
-    slower = {f"{'tile' if of == 'producer' else 'store'}_code": 500.0}
-    hidden = cycles_of(h200, "flushed", split_k_mode=mode, **slower, **places) - cycles_of(
-        h200, "flushed", split_k_mode=mode, **slower
+    slower = {"tile_scheduler" if of == "producer" else "epilogue": {"chain_cycles": 2000.0}}
+    hidden = cycles_of(h200, "flushed", places.replaced(**slower), split_k_mode=mode) - cycles_of(
+        h200, "flushed", NO_CODE.replaced(**slower), split_k_mode=mode
     )
     assert 0 <= hidden < far  # the code's own instructions run meanwhile
 
@@ -566,7 +570,8 @@ def test_far_code_of_tiles_over_an_edge_is_that_of_their_pieces(h200: GpuSpec, s
     launch = GemmParams(
         m=shape[0], n=shape[1], k=1024, schedule="cooperative", consumer_warpgroups=2, consumer_split="m",
         tile="128x128x64", split_k=4,
-        split_k_mode="second_kernel", store_code=800.0, store_code_begin=80000, store_code_end=90000,
+        split_k_mode="second_kernel",
+        compiled_code=NO_CODE.replaced(epilogue={"chain_cycles": 3200.0}, layout={"epilogue": (80000, 90000)}),
     ).launch(h200)
     told = [
         (op.name, op.begin_bytes, op.end_bytes)
@@ -589,13 +594,14 @@ def test_clusters_that_release_what_they_wrote_wait_for_it(h200: GpuSpec) -> Non
 
 
 def test_a_little_code_is_no_less_than_what_every_loop_has(h200: GpuSpec) -> None:
-    def cycles(step_code: float) -> float:
+    def cycles(step: float) -> float:
         launch = GemmParams(
-            m=64, n=64, k=1536, tile="64x64x64", stages=3, schedule="multistage", consumer_warpgroups=1, step_code=step_code
+            m=64, n=64, k=1536, tile="64x64x64", stages=3, schedule="multistage", consumer_warpgroups=1,
+            compiled_code=NO_CODE.replaced(mainloop={"chain_cycles": step}),
         ).launch(h200)
         return simulate(launch, h200, clock="max", l2="warm").cycles
 
-    assert cycles(0.0) <= cycles(1.0) <= cycles(100.0)
+    assert cycles(0.0) <= cycles(4.0) <= cycles(400.0)
 
 
 @pytest.mark.parametrize(("k", "each"), [(1024, 4), (1056, 4), (1044, 2), (500, 2)])

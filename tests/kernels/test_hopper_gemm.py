@@ -17,6 +17,8 @@ from gpusim.kernel_models.gemm import GemmParams, resolve, warp_specialized
 from gpusim.kernel_models.gemm.smem_budget import staging_of
 from gpusim.machine.config import load_gpu
 from gpusim.simulate.run import simulate
+from gpusim.units import DEPENDENT_CYCLES
+from gpusim.workload.compiled_code import CodeLayout
 
 from .conftest import Sass
 
@@ -242,8 +244,8 @@ def test_the_code_of_a_staged_way_out_is_that_of_the_sass(sass: Sass, epilogue: 
     )
     assert case.STAGED_CODE[epilogue] == (round(2 * one - two), round(two - one))
     for name, cycles in zip(STAGED, (one, two), strict=True):
-        found = case.code_of(case.ENTRIES[name], epilogue)["store_code"] * case.DEPENDENT_CYCLES
-        assert found == pytest.approx(cycles, abs=1.0)
+        config = case.config_of(name, (64, 64, 64), persistent="no", epilogue=epilogue)
+        assert case.code_of(config).epilogue.chain_cycles == pytest.approx(cycles, abs=1.0)
 
 
 @pytest.mark.parametrize("epilogue", ["smem", "tma_store"])
@@ -252,11 +254,13 @@ def test_the_model_takes_a_way_out_as_long_as_its_code(epilogue: str) -> None:
     gpu = load_gpu("h200_sxm")
     config = case.config_of("ws1_64x64x64_c1x1_d1_bf16", (64, 64, 64), stages=2, persistent="no", epilogue=epilogue)
     options = dict(case.options(config))
+    own = options["compiled_code"]
+    without = own.replaced(epilogue={"chain_cycles": 0.0})
     told, untold = (
-        simulate(GemmParams.model_validate({**options, "store_code": code}).launch(gpu), gpu, clock="max").cycles
-        for code in (options["store_code"], 0.0)
+        simulate(GemmParams.model_validate({**options, "compiled_code": code}).launch(gpu), gpu, clock="max").cycles
+        for code in (own, without)
     )
-    assert told - untold == pytest.approx(options["store_code"] * case.DEPENDENT_CYCLES, rel=0.05)
+    assert told - untold == pytest.approx(own.epilogue.chain_cycles, rel=0.05)
 
 
 def test_the_code_between_is_that_of_the_sass(sass: Sass) -> None:
@@ -285,7 +289,7 @@ def test_a_steps_code_lies_around_its_wgmma_and_copies_as_in_the_sass(sass: Sass
     for folder in ("hopper_gemm", "specialized_steps"):
         for name, code in sys.modules[load_case(folder).launch.__module__].CODE.items():
             kernel, entry = sass(folder, "sm_90a")[name], case.ENTRIES[name]
-            told = warp_specialized.between_wgmma(1e6, 2, entry.tile[1]) * case.DEPENDENT_CYCLES
+            told = warp_specialized.between_wgmma(1e6, 2, entry.tile[1]) * DEPENDENT_CYCLES
             apart[round(apart_in(kernel) - told)] += 1
             if entry.schedule != "multistage":
                 steps, (producer, _, done) = loops_around(kernel)[0], producers_loop(kernel)
@@ -357,17 +361,19 @@ def test_code_that_is_far_lies_where_the_sass_has_it(sass: Sass) -> None:
 def test_far_code_is_told_of_what_runs_it() -> None:
     name = "co2_128x256x64_c1x1_d1_regs_bf16"
     whole, added, apart = (
-        case.options(
+        case.code_of(
             case.config_of(
                 name, (512, 512, 1024), persistent="no", epilogue="direct", split_k=parts, split_k_mode=mode
             )
-        )
+        ).layout
         for parts, mode in ((1, ""), (2, "in_kernel"), (2, "second_kernel"))
     )  # fmt: skip
-    assert {key for key in whole if key.endswith(("_begin", "_end"))} == {"producer_code_begin", "producer_code_end"}
-    assert (added["last_part_code_begin"], apart["store_code_end"]) == (
-        case.PLACES[name]["last_part_begin"], case.PLACES[name]["store_end"]
+    places, unknown = case.PLACES[name], (0, 0)
+    producer, last, part = (
+        (places[f"{of}_begin"], places[f"{of}_end"]) for of in ("producer", "last_part", "store")
     )  # fmt: skip
-    assert "store_code_begin" not in added and "last_part_code_begin" not in apart
-    small = case.options(case.config_of("ws1_64x64x64_c1x1_d1_bf16", (512, 512, 1024)))
-    assert not any(key.endswith("_begin") for key in small)
+    assert whole == CodeLayout(producer=producer)
+    assert added == CodeLayout(producer=producer, last_part=last, epilogue=unknown)
+    assert apart == CodeLayout(producer=producer, last_part=unknown, epilogue=part)
+    small = case.config_of("ws1_64x64x64_c1x1_d1_bf16", (512, 512, 1024))
+    assert case.code_of(small).layout == CodeLayout()

@@ -23,6 +23,7 @@ from gpusim.simulate.plan import check, plan_launch
 from gpusim.simulate.settings import Settings
 from gpusim.simulate.wasm_module import EngineRun
 from gpusim.units import Clock
+from gpusim.workload.compiled_code import NO_CODE
 from gpusim.workload.launch import Launch
 
 TOY, H200 = load_gpu("toy"), load_gpu("h200_sxm")
@@ -35,6 +36,7 @@ OTHERS: list[tuple[str, dict[str, Any]]] = [
 SEEDS, DRAWS = 20, int(os.environ.get("GPUSIM_BOUND_DRAWS", "15"))
 """Three hundred launches; with 50 draws they are a thousand."""
 
+CODE = NO_CODE.replaced(mainloop={"chain_cycles": 80.0})
 SOMETIMES: list[tuple[str, tuple[Any, ...], float]] = [
     ("cluster", ("2x1", "1x2", "2x2", "4x1", "3x1", "1x8"), 0.5), ("split_k", (2, 3, 4), 0.25),
     ("split_k_mode", ("in_kernel", "second_kernel"), 0.5), ("persistent", (True, False), 0.5),
@@ -44,7 +46,7 @@ SOMETIMES: list[tuple[str, tuple[Any, ...], float]] = [
     ("wgmma_depth", (0, 1, 2), 0.3), ("prefetch", ("before_mma", "after_mma", "after_wait"), 0.3),
     ("consumer_warpgroups", (1, 2, 3), 0.2), ("mbarrier_arrive", ("warpgroup", "thread"), 0.1),
     ("prefetch_tensormap", (False,), 0.15),
-    ("register_stages", (1,), 0.15), ("beta", (1.0,), 0.1), ("step_code", (20.0,), 0.1),
+    ("register_stages", (1,), 0.15), ("beta", (1.0,), 0.1), ("compiled_code", (CODE,), 0.1),
     ("cluster_sync", ("relaxed",), 0.15), ("out_dtype", ("fp32",), 0.2), ("swizzle", ("none", "64B"), 0.1),
     ("schedule", ("multistage", "warp_specialized", "cooperative", "pingpong"), 0.8),
 ]

@@ -9,6 +9,7 @@ import pytest
 from gpusim import GemmParams, load_gpu, simulate
 from gpusim.machine.config import GpuSpec
 from gpusim.simulate.result import Result
+from gpusim.workload.compiled_code import NO_CODE
 
 H200 = load_gpu("h200_sxm")
 IN_STEP = replace(H200, warp_scheduler=replace(H200.warp_scheduler, imad_wide_sm_cv=0.0))
@@ -21,7 +22,8 @@ TRITON = {
 
 def result(gpu: GpuSpec, *, num_rows: int = 4, wide: int = 1, ideals: tuple[str, ...] = ()) -> Result:
     """One wave of 66 columns of tiles: two CTAs an SM with four rows of them, one with two."""
-    params = GemmParams(**TRITON, m=num_rows * 64, n=66 * 128, k=4096, wide_per_copy=wide)
+    code = NO_CODE.replaced(mainloop={"imad_wide_per_copy": wide})
+    params = GemmParams(**TRITON, m=num_rows * 64, n=66 * 128, k=4096, compiled_code=code)
     return simulate(params.launch(gpu), gpu, clock=1775, l2="warm", ideals=ideals)
 
 

@@ -117,31 +117,11 @@ OF_INSTRUCTIONS = (
          "use --schedule multistage --copy tma --prefetch after_wait, or leave it out"),
     Rule("register_stages", (BY_WARPS,), "wgmma reads its operands in shared memory", "leave it out"),
     Rule("stall_on_ldgsts", (MMA_SYNC, CP_ASYNC), "only mma.sync with cp.async waits so", "leave it out"),
-    Rule("fma_bank_reads", (FMA,), "only FFMA reads banks so", "leave it out"),
-    Rule("step_instructions", (FMA, TWO_REGISTER_STAGES), "only FFMA with two register stages counts them",
-         "use --math fma --register-stages 2, or leave it out"),
-    *(
-        Rule(f"math_before_{what}", (MMA_SYNC, TWO_REGISTER_STAGES, Needs(field="stages", least=2)),
-             "only mma.sync with two register stages and two stages or more has math around it", "leave it out")
-        for what in ("copies", "meeting", "use")
-    ),
     Rule("pad", (MMA_SYNC,), "the math is {math}", "use --math mma_sync, or leave it out"),
     Rule("pad", (CP_ASYNC,), "TMA writes rows without gaps", "use --copy cp_async, or leave it out"),
     Rule("pad", (Needs(field="swizzle", values=("none",)),), "rows are swizzled", "use --swizzle none"),
     Rule("swizzle", (BY_MMA,), "the fma kernel reads rows as vectors, without conflicts", "use --swizzle none",
          harmless=("none",)),
-    Rule("wide_per_copy", (NO_PRODUCER, WGMMA, CP_ASYNC), "only warps that copy by cp.async and run wgmma have them",
-         "use --schedule multistage --copy cp_async --math wgmma, or leave it out"),
-    Rule("copy_code", (TMA,), "only copies by TMA have code of this kind", "use --copy tma, or leave it out"),
-    *(
-        Rule(f"{what}_code_{end}", needs, f"there is such code only in {who}", "leave it out")
-        for what, needs, who in (
-            ("producer", (PRODUCER, TMA), "a schedule with a producer that copies by TMA"),
-            ("last_part", (SPLIT, IN_KERNEL),
-             "a kernel that adds up its parts of k (--split-k 2 --split-k-mode in_kernel)"),
-        )
-        for end in ("end", "begin")
-    ),
     Rule("splitk_reduction", (SPLIT, SECOND_KERNEL), "only the second kernel of split-K reduces so",
          "use --split-k 2 --split-k-mode second_kernel, or leave it out"),
     Rule("cluster_sync", (Needs(field="cluster", least=2),), "only CTAs of a cluster meet so",
@@ -152,6 +132,22 @@ OF_INSTRUCTIONS = (
          "use --schedule multistage --copy cp_async --math wgmma, or leave it out"),
 )  # fmt: skip
 """Rules that need no shape: instructions and schedule are known, except a schedule that depends on the tile."""
+
+OF_CODE: tuple[tuple[str, str, tuple[Needs, ...], str], ...] = (
+    *(
+        ("mainloop", f"math_before_{what}", (MMA_SYNC, TWO_REGISTER_STAGES, Needs(field="stages", least=2)),
+         "mma.sync kernels with two register stages and two stages or more")
+        for what in ("copies", "barrier", "use")
+    ),
+    *(("mainloop", field, (FMA,), "kernels of FFMA") for field in ("instructions", "fma_bank_reads")),
+    ("mainloop", "imad_wide_per_copy", (NO_PRODUCER, WGMMA, CP_ASYNC), "multistage kernels of cp.async and wgmma"),
+    *(("mainloop", field, (WGMMA,), "kernels of wgmma") for field in ("wgmma_serialized", "wgmma_depth")),
+    ("producer", "chain_cycles", (TMA,), "kernels that copy by TMA"),
+    ("tile_scheduler", "chain_after_turn_cycles", (Needs(field="schedule", values=("pingpong",)),), "pingpong kernels"),
+    ("layout", "producer", (PRODUCER, TMA), "kernels with a producer that copies by TMA"),
+    ("layout", "last_part", (SPLIT, IN_KERNEL), "kernels that add up their parts of K (--split-k-mode in_kernel)"),
+)  # fmt: skip
+"""Fields of compiled code that only some kernels have: part, field, conditions, and which kernels."""
 
 OF_PERSISTENCE = (
     Rule("persistent", (NO_TURNS,), "pingpong's consumers take turns at the tiles of one CTA",
@@ -204,8 +200,8 @@ WANTS_FEATURE: tuple[tuple[str, tuple[str, ...], Feature, str], ...] = (
 def typed(field: str, value: Any) -> str:
     """An option with its value as flags.
 
-    >>> typed("fence", False), typed("cluster", (2, 1)), typed("copy_code", 4.0)
-    ('--no-fence', '--cluster 2x1', '--copy-code 4')
+    >>> typed("fence", False), typed("cluster", (2, 1)), typed("alpha", 4.0)
+    ('--no-fence', '--cluster 2x1', '--alpha 4')
     """
     flag = field.rstrip("_").replace("_", "-")
     if isinstance(value, bool):

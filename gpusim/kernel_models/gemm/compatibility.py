@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from gpusim.errors import KernelError, LaunchError, LayoutError, nearest_multiple
 from gpusim.kernel_models.gemm.advice import TileRefused
 from gpusim.kernel_models.gemm.applicability import (
+    OF_CODE,
     OF_INSTRUCTIONS,
     OF_PERSISTENCE,
     OF_SCHEDULE,
@@ -78,16 +79,6 @@ def check_kinds(options: GemmOptions) -> None:
         KernelError: names the flag.
     """
     refuse_first(options, OF_TYPES)
-    for what, begin, end in (
-        ("producer", options.producer_code_begin, options.producer_code_end),
-        ("store", options.store_code_begin, options.store_code_end),
-        ("last-part", options.last_part_code_begin, options.last_part_code_end),
-    ):
-        if end < begin or (begin and end == begin):
-            raise KernelError(
-                f"--{what}-code-begin {begin} --{what}-code-end {end}: code must end behind its begin; use the addresses "
-                "that SASS has, or leave both out"
-            )
     refuse_first(options, OF_INSTRUCTIONS)
     _check_layout(options)
 
@@ -101,6 +92,21 @@ def _check_layout(options: GemmOptions) -> None:
             raise KernelError(
                 f"--layout {options.layout}: {operand} is {contiguous}-contiguous, {what} turns 16-bit "
                 f"elements alone and {options.dtype} wants K-contiguous operands; use --layout tn"
+            )
+
+
+def check_code(config: GemmConfig) -> None:
+    """Refuse compiled code of another kind of kernel.
+
+    Raises:
+        KernelError: names the field of the record.
+    """
+    for part, field, needs, who in OF_CODE:
+        value = getattr(getattr(config.compiled_code, part), field)
+        if value not in (None, 0, (0, 0)) and not all(condition.holds_for(config) for condition in needs):
+            raise KernelError(
+                f"--compiled-code: {part} {field} is {value}: there is such code only in {who}; use the file of this "
+                "kernel, or change the options"
             )
 
 

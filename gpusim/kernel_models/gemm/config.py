@@ -10,7 +10,11 @@ from gpusim.kernel_models.mainloop.shape import MainloopShape
 from gpusim.kernel_models.mainloop.warp_partition import WarpPartition
 from gpusim.layout.swizzle import span_bytes
 from gpusim.workload.atoms.mma import MmaKind
+from gpusim.workload.compiled_code import CompiledCode
 from gpusim.workload.dtypes import DType, dtype
+
+LANES_ALONG_N = 8
+"""Number of lanes of an fma warp along N."""
 
 OUT_DTYPES = {"bf16": "bf16", "fp16": "fp16", "tf32": "fp32", "fp8": "bf16", "int8": "int32", "fp32": "fp32"}
 """Default type of D, by the type of A and B."""
@@ -89,9 +93,6 @@ class GemmConfig(GemmTypes):
     pad: int
     register_stages: int
     stall_on_ldgsts: bool
-    math_before_copies: float
-    math_before_meeting: float
-    math_before_use: float
     epilogue: str
     alpha: float
     beta: float
@@ -104,26 +105,8 @@ class GemmConfig(GemmTypes):
     cta_barrier: str
     fence: bool
     prefetch_tensormap: bool
-    wide_per_copy: int
     l2_promotion: int
-    fma_bank_reads: float
-    step_code: float
-    step_instructions: float
-    copy_code: float
-    setup_code: float
-    tile_code: float
-    tile_wide_code: float
-    tile_beside_code: float
-    turn_code: float
-    store_code: float
-    store_wide_code: float
-    store_beside_code: float
-    producer_code_begin: int
-    producer_code_end: int
-    store_code_begin: int
-    store_code_end: int
-    last_part_code_begin: int
-    last_part_code_end: int
+    compiled_code: CompiledCode
     cluster_sync: str
     registers: int
     """Registers of a thread at launch; 0 until they are worked out."""
@@ -168,9 +151,19 @@ class GemmConfig(GemmTypes):
         """What the epilogue makes of the accumulators."""
         return Output(
             element=self.out_element, path=self.epilogue, alpha=self.alpha, beta=self.beta, bias=self.bias,
-            activation=self.activation, code=self.store_code, overlapped_code=self.store_beside_code,
-            wide_code=self.store_wide_code, code_begin=self.store_code_begin, code_end=self.store_code_end,
+            activation=self.activation, code=self.compiled_code.epilogue,
+            code_bytes=self.compiled_code.layout.epilogue,
         )
+
+    @property
+    def fma_bank_reads(self) -> float:
+        """Mean registers that an FFMA reads from the fuller register bank; 1 for other math.
+
+        Two banks supply the element of B and the sum of an FFMA. One also supplies a row's element of A, once.
+        """
+        if self.math != "fma":
+            return 1.0
+        return self.compiled_code.mainloop.fma_bank_reads or 1.0 + LANES_ALONG_N / self.partition.warp_tile[1]
 
     @property
     def widest_swizzle(self) -> str:

@@ -42,13 +42,14 @@ def k_step_schedule(config: GemmConfig, fragments: Fragments) -> list[IssueSlot]
     def place(slices: float | None, default: int) -> int:
         return round(min(num, default if slices is None else slices) * each)
 
-    copies = place(config.math_before_copies, 0 if config.prefetch == "before_mma" or num == 1 else 1)
-    meeting = max(place(config.math_before_meeting, num - 1), copies, (num - 2) * each)
+    places = config.compiled_code.mainloop
+    copies = place(places.math_before_copies, 0 if config.prefetch == "before_mma" or num == 1 else 1)
+    meeting = max(place(places.math_before_barrier, num - 1), copies, (num - 2) * each)
     actions: list[tuple[int, What, int]] = [
         (copies, "copies", 0), (meeting, "meet", 0), (max(meeting, (num - 1) * each), "read_next", 0),
     ]  # fmt: skip
     for idx in range(num):
-        begin = idx * each if idx != 1 else max(place(config.math_before_use, 1), copies)
+        begin = idx * each if idx != 1 else max(place(places.math_before_use, 1), copies)
         actions += [(begin, "use", idx), (max(begin, (idx + 1) * each - rests[idx]), "use_rest", idx)]
         if idx:
             actions.append((copies if idx == 1 else (idx - 1) * each, "read", idx))

@@ -40,7 +40,7 @@ def gemm_launch(config: GemmConfig, gpu: Target) -> Launch:
     epilogues, named_barriers = _epilogues(plan, staging, has_stmatrix="stmatrix" in gpu.features)
     loader = Loader(
         plan.shape, plan, num_threads=32 * (PRODUCER_WARPS if config.is_specialized else config.partition.num_warps),
-        wide_per_copy=config.wide_per_copy,
+        wide_per_copy=config.compiled_code.mainloop.imad_wide_per_copy,
         num_between=ADDRESS if config.math == "wgmma" and not config.is_specialized else 0.0,
     )
     roles, mbarriers = (_specialized if config.is_specialized else _multistage)(plan, loader, epilogues)

@@ -9,11 +9,14 @@ from typing import Any
 from gpusim.kernel_models.gemm.k_step_schedule import IssueSlot, k_step_schedule
 from gpusim.kernel_models.gemm.tile_grid import TilePlan
 from gpusim.kernel_models.gemm.warp_specialized import (
+    chain,
     code,
     code_around_copies,
     code_around_math,
     code_around_meeting,
     code_of_place,
+    own_code,
+    wgmma_of_step,
     work,
 )
 from gpusim.kernel_models.mainloop.epilogue import Epilogue
@@ -75,7 +78,7 @@ class Multistage:
         self.warp_group, self._partition = warp_group, plan.config.partition
         self.loader = loader
         self.epilogue = epilogue
-        config = plan.config
+        config, compiled = plan.config, plan.config.compiled_code
         self.num_stages = num_stages = config.stages
         self.depth = config.wgmma_depth or 0
         self.by_tma = config.copy_ == "tma"
@@ -85,9 +88,9 @@ class Multistage:
         self.distance = max(1, num_stages - (max(1, self.depth) if self.refills_last else 1 + self.depth))
         self._ring, stages = Ring(num_stages, loader.stage_bytes), range(num_stages)
         self._commit, self._meet = ops.CpAsyncCommitGroup(is_held=bool(config.stall_on_ldgsts)), ops.Syncthreads()
-        self._copy_code = code_around_copies(config.copy_code)
+        self._copy_code = code_around_copies(chain(compiled.producer.chain_cycles))
         self._tile_code = code_of_place(plan)
-        self._setup_code = code_around_meeting(config.setup_code)
+        self._setup_code = code_around_meeting(chain(compiled.prologue.chain_cycles))
         # cp.async writes through the generic proxy, wgmma reads through the async one
         fence: list[Op] = [ops.FenceProxyAsync()] if config.math == "wgmma" and config.fence else []
         self._arrived: list[Op] = [ops.CpAsyncWaitGroup(self.distance - 1), *fence, self._meet]
@@ -96,12 +99,12 @@ class Multistage:
             self._awaits = [[[wait, *met] for wait in waits] for waits in self._ring.wait_full]
         else:
             self._awaits = [[self._arrived, self._arrived] for _ in stages]
-        self._wgmma: list[Op] = []
+        self._wgmma: list[list[Op]] = []
         if config.math == "wgmma":
             atom, num_issues = self._partition.atom, self._partition.num_wgmma
-            step = code_around_math(config.step_code, num_issues, atom.n, least_before=SET_UP)
+            step = code_around_math(own_code(plan), num_issues, atom.n, least_before=SET_UP)
             self._step_code = step.before, step.beside, code(step.num_behind)
-            self._wgmma = [ops.Wgmma(atom, num_issues, (("a", s), ("b", s)), step.num_between) for s in stages]
+            self._wgmma = [wgmma_of_step(plan, s, step.num_between) for s in stages]
         self._fragments = Fragments(self._partition, self._partition.warp_groups, config.fma_bank_reads)
 
     def __call__(self, cta: RoleContext) -> Iterator[Op]:
@@ -171,7 +174,7 @@ class Multistage:
     def _wgmma_loop(self, cta: RoleContext, panels: Panels, num_k_steps: int, first: int) -> Iterator[Op]:
         num_stages, distance = self.num_stages, self.distance
         is_ring, refills_first, refills_last, math = num_stages > 1, self.refills_first, self.refills_last, self._wgmma
-        fence, commit, wait = ops.WgmmaFence(), ops.WgmmaCommitGroup(), ops.WgmmaWaitGroup(self.depth)
+        fence, wait = ops.WgmmaFence(), ops.WgmmaWaitGroup(self.depth)
         before, beside, behind = self._step_code
         for k in cta.loop(num_k_steps):
             if not is_ring:
@@ -181,8 +184,7 @@ class Multistage:
                 yield from self._refill(panels, k + distance, first, num_k_steps)
             yield from before
             yield fence
-            yield math[(first + k) % num_stages]
-            yield commit
+            yield from math[(first + k) % num_stages]
             if is_ring and not refills_first and not refills_last:
                 yield from self._refill(panels, k + distance, first, num_k_steps)
             yield from beside
@@ -198,9 +200,8 @@ class Multistage:
     @cached_property
     def _fma_code(self) -> tuple[list[Op], list[Op]]:
         """Overhead instructions of a k-step with two register stages, before and after its copies."""
-        config = self.plan.config
-        more = max(0.0, config.step_instructions - config.step_code) if config.math == "fma" else 0.0
-        return code_around_copies(config.step_code, num_more=more)
+        own, given = own_code(self.plan), self.plan.config.compiled_code.mainloop.instructions
+        return code_around_copies(own, num_more=max(0.0, given - own) if given else 0.0)
 
     @cached_property
     def _loop_code(self) -> list[Op]:
@@ -209,7 +210,7 @@ class Multistage:
         if config.math != "fma":
             return []
         depth = self.plan.tile[2]
-        num_copies, given = self.loader.copies_per_warp, config.step_instructions
+        num_copies, given = self.loader.copies_per_warp, config.compiled_code.mainloop.instructions
         others = depth * (rows // 4 + columns // 8) / 4 + num_copies
         others += given if given else (CODE_OF_COPY - 1) * num_copies + CODE_OF_STEP
         return [ops.LoopBody(rows * columns // 32 * depth, others, self._fragments.bank_reads)]
@@ -249,7 +250,7 @@ class Multistage:
     def _single_loop(self, cta: RoleContext, panels: Panels, num_k_steps: int, first: int) -> Generator[Op, Any, None]:
         num_stages, distance = self.num_stages, self.distance
         num_slices, is_ring = len(self._fragments.slices), num_stages > 1
-        each = self.plan.config.step_code / (1 + num_slices)
+        each = own_code(self.plan) / (1 + num_slices)
         own, (before, behind) = code(each), code_around_copies(each)
         for k in cta.loop(num_k_steps):
             if is_ring:
@@ -306,7 +307,7 @@ class Multistage:
         """Main loop of mma.sync with two register stages: copies, barrier and loads at their positions in the math."""
         num_stages, distance = self.num_stages, self.distance
         halves = self._fragments.halves
-        before, behind = code_around_copies(self.plan.config.step_code)
+        before, behind = code_around_copies(own_code(self.plan))
         yield from self._await_slot(first)
         tokens: dict[int, list[Any]] = {0: []}
         yield from self._read(halves[first % num_stages][0], tokens[0])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -11,12 +12,13 @@ from pydantic import BeforeValidator, Field
 from gpusim.errors import LayoutError
 from gpusim.kernel_models.gemm.applicability import applies, applies_when
 from gpusim.kernel_models.gemm.config import GemmTypes, widest_swizzle
-from gpusim.kernel_models.gemm.renamed import RENAMED
+from gpusim.kernel_models.gemm.renamed import REMOVED, RENAMED
 from gpusim.kernel_models.mainloop.shape import MAX_STAGES
-from gpusim.kernel_models.options import COMPILER_OUTPUT, PROBLEM, KernelParams
+from gpusim.kernel_models.options import PROBLEM, KernelParams
 from gpusim.kernel_models.spelling import Renamed, as_choice
 from gpusim.layout.notation import parse_swizzle
 from gpusim.layout.swizzle import SWIZZLE_MODES
+from gpusim.workload.compiled_code import CompiledCode, code_from, read_code
 
 MAX_EXTENT = 1 << 24
 """Maximum of m, n and k. Larger matrices exceed the memory of each described GPU."""
@@ -86,14 +88,19 @@ def _swizzle(value: Any) -> Any:
     return value
 
 
+
+def _code(value: Any) -> Any:
+    """A record of compiled code, or the text or path of the TOML file that has it."""
+    if isinstance(value, Mapping):
+        return code_from(value, source="given")
+    return read_code(Path(value)) if isinstance(value, str | Path) else value
+
+
 Tile = Annotated[tuple[int, int, int], _numbers(3, MAX_TILE)]
 Warps = Annotated[tuple[int, int], _numbers(2, MAX_WARPS)]
 Cluster = Annotated[tuple[int, int], _numbers(2, MAX_CLUSTER)]
 Extent = Annotated[int, Field(ge=1, le=MAX_EXTENT)]
 Scalar = Annotated[float, Field(allow_inf_nan=False)]
-Slices = Annotated[float, Field(ge=0.0, le=64.0)]
-Instructions = Annotated[float, Field(ge=0, le=1 << 20, allow_inf_nan=False)]
-CodePlace = Annotated[int, Field(ge=0, le=1 << 20)]
 
 
 class GemmOptions(GemmTypes, KernelParams):
@@ -103,6 +110,7 @@ class GemmOptions(GemmTypes, KernelParams):
     """
 
     renamed: ClassVar[Mapping[str, Renamed]] = RENAMED
+    removed: ClassVar[Mapping[str, str]] = REMOVED
 
     m: Extent = Field(description="GEMM M: rows of A and D")
     n: Extent = Field(description="GEMM N: columns of B and D")
@@ -183,17 +191,6 @@ class GemmOptions(GemmTypes, KernelParams):
         None, description="Warps stall after a k-step's LDGSTS until these have left the queue, as in SASS that rewrites "
         "their addresses. By default on"
     )
-    math_before_copies: Slices | None = Field(
-        None, description="K-slices of a k-step's math that stand before its copies. By default --prefetch decides"
-    )
-    math_before_meeting: Slices | None = Field(
-        None, description="K-slices of a k-step's math that stand before its stage wait and CTA barrier. By default all "
-        "but the last"
-    )
-    math_before_use: Slices | None = Field(
-        None, description="K-slices of a k-step's math that stand before the first use of the second slice's fragments. "
-        "By default the first"
-    )
     epilogue: Literal["direct", "smem", "tma_store"] | None = Field(
         None, description="Path of D to global memory: from registers, through shared memory, or by TMA store"
     )
@@ -227,68 +224,14 @@ class GemmOptions(GemmTypes, KernelParams):
         True, description="prefetch.tensormap of A and B before the first CTA barrier (CUTLASS). cuBLAS's nvjet and "
         "Triton leave it out"
     )
-    wide_per_copy: Annotated[int, Field(ge=0, le=8)] = Field(
-        0, description="IMAD.WIDE for a copy's address in the k-loop, which do not overlap with wgmma: 1 in Triton's "
-        "loops, 0 where pointers advance"
-    )
     l2_promotion: Literal[64, 128, 256] | None = Field(
         None, description="L2 promotion: least bytes fetched into L2 on a miss. It is the tensor map's, and for cp.async "
         "128 with LDGSTS.LTC128B, else 64. By default at most a k-step's row"
     )
-    fma_bank_reads: Annotated[float, Field(ge=1.0, le=3.0)] | None = Field(
-        None, description="Mean registers that an FFMA reads from the fuller register bank. By default one, and one more "
-        "for each row of a thread's accumulators"
+    compiled_code: Annotated[CompiledCode, BeforeValidator(_code)] | None = Field(
+        None, description="TOML file with what the compiler made of the kernel (gpusim sass --compiled-code writes one). By "
+        "default it is estimated"
     )
-    step_code: Instructions = Field(
-        0.0, description="Dependent instructions of math warps in a k-step, besides math, fragment loads, waits and "
-        "copies"
-    )
-    step_instructions: Instructions = Field(
-        0.0, description="All overhead instructions of math warps in a k-step, where more than --step-code. Each takes "
-        "an issue slot"
-    )
-    copy_code: Instructions = Field(
-        0.0, description="Dependent instructions of a k-step's TMA copies. Ten cycles of a producer's loop head are left "
-        "out"
-    )
-    setup_code: Instructions = Field(
-        0.0, description="Dependent instructions of a CTA before its first tile: barrier set-up and warp roles"
-    )
-    tile_code: Instructions = Field(0.0, description="Dependent instructions of every role before a tile: its coordinates")
-    tile_wide_code: Instructions = Field(
-        0.0, description="IMAD.WIDE and IMAD.HI of a warp before a tile, not counted in --tile-code. They do not overlap "
-        "with wgmma"
-    )
-    tile_beside_code: Instructions = Field(
-        0.0, description="What --tile-code costs while another warpgroup's wgmma runs, where that is more"
-    )
-    turn_code: Instructions = Field(
-        0.0, description="Dependent instructions before a tile that follow the wait for a turn (pingpong): the next stage"
-    )
-    store_code: Instructions = Field(
-        0.0, description="Dependent instructions of an epilogue besides conversion and stores: addresses and bounds"
-    )
-    store_wide_code: Instructions = Field(
-        0.0, description="IMAD.WIDE and IMAD.HI of a warp in an epilogue, not counted in --store-code"
-    )
-    store_beside_code: Instructions = Field(
-        0.0, description="What --store-code costs while another warpgroup's wgmma runs, where that is more"
-    )
-    producer_code_begin: CodePlace = Field(
-        0, description="Byte offset where the producer's code begins (cuobjdump -sass). With --l2 flushed, code beyond "
-        "the first 66 KiB waits for DRAM when it first runs"
-    )
-    producer_code_end: CodePlace = Field(
-        0, description="Byte offset where the producer's code ends: after the copies of the first k-step"
-    )
-    store_code_begin: CodePlace = Field(
-        0, description="Byte offset where the epilogue's code begins: stores of D or of a split-K part, or reductions"
-    )
-    store_code_end: CodePlace = Field(0, description="Byte offset where the epilogue's code ends")
-    last_part_code_begin: CodePlace = Field(
-        0, description="Byte offset where the code of the last split-K part begins, after its counter: zeros, and D"
-    )
-    last_part_code_end: CodePlace = Field(0, description="Byte offset where the code of the last split-K part ends")
     cluster_sync: Literal["release", "relaxed"] = Field(
         "release", description="Cluster barrier before the first tile and at the end: with a fence (cluster.sync()), or "
         "relaxed, without (CUTLASS)"
@@ -300,9 +243,7 @@ class GemmOptions(GemmTypes, KernelParams):
     def meaning_of_none(self, option: str) -> str:
         """Meaning of None for options that may stay None; "n/a" for options that do not apply."""
         return {
-            "l2_promotion": "a k-step's rows", "registers": "worked out", "math_before_copies": "as prefetch says",
-            "math_before_meeting": "all slices but the last", "math_before_use": "the first slice",
-            "fma_bank_reads": "as a thread's sums have it",
+            "l2_promotion": "a k-step's rows", "registers": "worked out", "compiled_code": "estimated",
         }.get(option, "n/a")
 
     @classmethod
@@ -324,12 +265,15 @@ class GemmOptions(GemmTypes, KernelParams):
         names = [name for name in CHOSEN if applies(name, config) or getattr(self, name) is not None]
         return self.model_copy(update={name: getattr(config, name) for name in names})
 
+    def as_options(self) -> Mapping[str, Any]:
+        """All parameters in the spelling of the command line; compiled code as the text of its source."""
+        code = self.compiled_code
+        return {**super().as_options(), "compiled_code": None if code is None else code.text}
+
     def answer_to(self, ideal: str) -> Mapping[str, Any]:
         """Options to try if the counterfactual ``ideal`` saves the most time; empty if none is known."""
         if ideal == "stage" and self.stages is not None:
             return {"stages": self.stages + 1}
-        if ideal == "imad_wide" and self.wide_per_copy:
-            return {"wide_per_copy": 0}
         if ideal in ("bank_conflicts", "tma") and self.math != "fma" and self.tile is not None:
             widest = widest_swizzle(self.tile, self.are_k_major, self.element)
             return {} if self.swizzle == widest else {"swizzle": widest, **({"pad": 0} if self.pad else {})}
@@ -341,12 +285,7 @@ PANELS: Mapping[str, tuple[str, ...]] = MappingProxyType({
     "Memory path": ("copy", "swizzle", "pad", "l2_promotion", "prefetch_tensormap", "stall_on_ldgsts"),
     "Epilogue": ("epilogue", "alpha", "beta", "bias", "activation"),
     "Synchronization": ("mbarrier_arrive", "cta_barrier", "cluster_sync", "fence"),
-    COMPILER_OUTPUT: (
-        "math_before_copies", "math_before_meeting", "math_before_use", "wide_per_copy", "fma_bank_reads", "step_code",
-        "step_instructions", "copy_code", "setup_code", "tile_code", "tile_wide_code", "tile_beside_code", "turn_code",
-        "store_code", "store_wide_code", "store_beside_code", "producer_code_begin", "producer_code_end", "store_code_begin",
-        "store_code_end", "last_part_code_begin", "last_part_code_end",
-    ),
+    "Compiled code": ("compiled_code", "registers"),
 })
 """Options of each panel. All others are in the panel "Tile and schedule"."""
 

@@ -24,3 +24,13 @@ RENAMED: Mapping[str, Renamed] = MappingProxyType({
     "prefetch_maps": Renamed("prefetch_tensormap"),
 })
 """New names and values by former name."""
+
+REMOVED: Mapping[str, str] = MappingProxyType(dict.fromkeys(
+    (
+        "math_before_copies", "math_before_meeting", "math_before_use", "wide_per_copy", "fma_bank_reads", "step_code",
+        "step_instructions", "copy_code", "setup_code", "tile_code", "tile_wide_code", "tile_beside_code", "turn_code",
+        "store_code", "store_wide_code", "store_beside_code", "producer_code_begin", "producer_code_end", "store_code_begin",
+        "store_code_end", "last_part_code_begin", "last_part_code_end",
+    ), "use --compiled-code, a file with all figures of compiled code",
+))  # fmt: skip
+"""Where to look, by option of an earlier release that has no successor."""

@@ -10,12 +10,12 @@ from typing import Any
 from gpusim.errors import nearest_multiple
 from gpusim.kernel_models.gemm.advice import TileRefused, advised
 from gpusim.kernel_models.gemm.check_tile import default_setmaxnreg, warp_choices
-from gpusim.kernel_models.gemm.compatibility import check_gpu, check_kinds, check_places, check_shape
+from gpusim.kernel_models.gemm.compatibility import check_code, check_gpu, check_kinds, check_places, check_shape
 from gpusim.kernel_models.gemm.config import GemmConfig
 from gpusim.kernel_models.gemm.options import GemmOptions
 from gpusim.kernel_models.gemm.smem_budget import check_room, most_stages
 from gpusim.layout.notation import parse_swizzle, show_swizzle
-from gpusim.workload.atoms import mma_sync
+from gpusim.workload.compiled_code import NO_CODE
 from gpusim.workload.launch import Target
 
 MIN_STAGES_FOR_DEPTH = 2
@@ -24,14 +24,10 @@ for."""
 
 USUAL_STAGES = 4
 
-LANES_ALONG_N = 8
-"""Number of lanes of an fma warp along N."""
-
 NEUTRAL = {
     "stages": 1, "warps": (1, 1), "consumer_warpgroups": 0, "consumer_split": "m", "persistent": False, "swizzle": "none",
-    "register_stages": 2, "stall_on_ldgsts": False, "math_before_copies": 0.0, "math_before_meeting": 0.0,
-    "math_before_use": 0.0, "epilogue": "direct", "wgmma_depth": 0, "prefetch": "", "cta_barrier": "", "l2_promotion": 0,
-    "fma_bank_reads": 1.0, "registers": 0,
+    "register_stages": 2, "stall_on_ldgsts": False, "epilogue": "direct", "wgmma_depth": 0,
+    "prefetch": "", "cta_barrier": "", "l2_promotion": 0, "compiled_code": NO_CODE, "registers": 0,
 }  # fmt: skip
 """Values of options that are not given, where nothing else is chosen."""
 
@@ -59,7 +55,7 @@ def _resolved(given: GemmOptions, gpu: Target) -> GemmConfig:
     config = _with_shape(options, gpu)
     check_shape(config)
     check_room(config, gpu)
-    return _with_details(options, config)
+    return _with_registers(_with_code(options, config))
 
 
 def _with_instructions(options: GemmOptions, gpu: Target) -> GemmOptions:
@@ -106,30 +102,30 @@ def _with_shape(options: GemmOptions, gpu: Target) -> GemmConfig:
         config = replace(config, stages=max(1, min(USUAL_STAGES, most_stages(config, gpu))))
     if options.wgmma_depth is None and is_wgmma and is_specialized and config.stages > MIN_STAGES_FOR_DEPTH:
         config = replace(config, wgmma_depth=1)
+    if is_wgmma and config.compiled_code.mainloop.wgmma_depth is not None:
+        config = replace(config, wgmma_depth=config.compiled_code.mainloop.wgmma_depth)
     return config
 
 
-def _with_details(options: GemmOptions, config: GemmConfig) -> GemmConfig:
-    """Choose what depends on a checked config: places in a k-step, register-bank reads, and registers.
+def _with_code(options: GemmOptions, config: GemmConfig) -> GemmConfig:
+    """Check the compiled code that is given."""
+    if options.compiled_code is not None:
+        check_code(config)
+    return config
 
-    In source code, copies precede all math, or follow that of the first slice. The barrier precedes the last slice. Two
-    register banks supply the element of B and the sum of an FFMA. One of them also supplies a row's element of A, once.
-    """
-    chosen: dict[str, Any] = {}
-    if config.math == "mma_sync":
-        num = config.tile[2] // mma_sync(config.element).k
-        copies = 0.0 if config.prefetch == "before_mma" or num == 1 else 1.0
-        usual = {"math_before_copies": copies, "math_before_meeting": num - 1.0, "math_before_use": 1.0}
-        chosen = {name: value for name, value in usual.items() if getattr(options, name) is None}
-    if config.math == "fma" and options.fma_bank_reads is None:
-        chosen["fma_bank_reads"] = 1.0 + LANES_ALONG_N / config.partition.warp_tile[1]
+
+def _with_registers(config: GemmConfig) -> GemmConfig:
+    """Registers as given, as compiled, or worked out."""
     if config.registers:
-        return replace(config, **chosen, registers_source=f"{config.registers}, as given")
+        return replace(config, registers_source=f"{config.registers}, as given")
+    compiled = config.compiled_code.registers
+    if compiled is not None:
+        return replace(config, registers=compiled, registers_source=f"{compiled}, as compiled")
     partition = config.partition
     registers, story = partition.launch_registers, partition.need.story
     if partition.setmaxnreg:
         story = f"{story}; launched with {registers}, setmaxnreg {config.setmaxnreg}"
-    return replace(config, **chosen, registers=registers, registers_source=story)
+    return replace(config, registers=registers, registers_source=story)
 
 
 # -------------------------------------------------------------------------------------- wgmma

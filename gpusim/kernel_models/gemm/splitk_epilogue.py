@@ -32,8 +32,8 @@ class SplitKEpilogue(Epilogue):
     def _last_part_code(self) -> list[list[Op]]:
         """Cold instruction fetch of the last part: of each column block's zeros, then of D."""
         config, num = self.plan.config, 2 * self._num_chunks
-        begin, end = config.last_part_code_begin, config.last_part_code_end
-        return cold_code("last part", begin, end, 2 * config.store_code, num_parts=num)
+        compiled = config.compiled_code
+        return cold_code("last part", compiled.layout.last_part, 2 * compiled.epilogue.chain_cycles, num_parts=num)
 
     def _cold_code_of_d(self) -> list[list[Op]]:
         return self._last_part_code[-self._num_chunks :]
@@ -49,7 +49,7 @@ class SplitKEpilogue(Epilogue):
         In the kernel, each part adds its accumulators to a workspace with ``red.global.add`` and waits until they have
         arrived. Its threads meet at a barrier, and one of them increments a counter. The last part (here: the one with the
         highest index) resets the counter, loads the complete sum and stores zeros in its place. It stores D once the sum has
-        arrived. Each pass over the accumulators takes ``store_code``.
+        arrived. Each pass over the accumulators takes the epilogue's code.
         """
         plan, config = self.plan, self.plan.config
         chunks = self._chunks(columns) if rows else []

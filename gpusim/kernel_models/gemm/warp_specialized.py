@@ -12,6 +12,7 @@ from gpusim.kernel_models.mainloop.instruction_fetch import cold_code
 from gpusim.kernel_models.mainloop.loader import Loader
 from gpusim.kernel_models.mainloop.ring import Ring
 from gpusim.kernel_models.mainloop.shape import MAX_STAGES, Coordinates, cached_method
+from gpusim.units import DEPENDENT_CYCLES
 from gpusim.workload import ops
 from gpusim.workload.launch import RoleContext
 from gpusim.workload.ops import Op
@@ -41,10 +42,20 @@ def code(num_instructions: float, num_wide: float = 0.0, num_beside: float = 0.0
     return [*instructions, ops.ImadWide(num_wide, is_interleaved=True)] if num_wide else instructions
 
 
+def chain(cycles: float) -> float:
+    """Number of dependent instructions that take so many cycles."""
+    return cycles / DEPENDENT_CYCLES
+
+
+def own_code(plan: TilePlan) -> float:
+    """Overhead instructions of a k-step."""
+    return chain(plan.config.compiled_code.mainloop.chain_cycles)
+
+
 def code_of_place(plan: TilePlan) -> list[Op]:
     """Overhead instructions before a tile, which compute its coordinates."""
-    config = plan.config
-    return code(config.tile_code, config.tile_wide_code, config.tile_beside_code)
+    place = plan.config.compiled_code.tile_scheduler
+    return code(chain(place.chain_cycles), place.imad_wide, chain(place.chain_during_wgmma_cycles))
 
 
 BEFORE_MATH, BESIDE_MATH, BEFORE_COPIES = 0.25, 0.2, 0.5
@@ -109,6 +120,16 @@ def code_around_math(num_instructions: float, num_issues: int, n: int, *, least_
     )  # fmt: skip
 
 
+def wgmma_of_step(plan: TilePlan, stage: int, num_between: float) -> list[Op]:
+    """The wgmma of a k-step, as one group. Serialized by the compiler: each is a group that is waited for."""
+    partition, operands = plan.config.partition, (("a", stage), ("b", stage))
+    num = partition.num_wgmma
+    if not plan.config.compiled_code.mainloop.wgmma_serialized:
+        return [ops.Wgmma(partition.atom, num, operands, num_between), ops.WgmmaCommitGroup()]
+    each = [ops.Wgmma(partition.atom, 1, operands), ops.WgmmaCommitGroup(), ops.WgmmaWaitGroup(0)]
+    return [*each, *code(num_between / max(1, num - 1))] * num
+
+
 def code_around_copies(
     num_instructions: float, before: float = BEFORE_COPIES, num_more: float = 0.0
 ) -> tuple[list[Op], list[Op]]:
@@ -144,12 +165,12 @@ class Producer:
 
     def __init__(self, plan: TilePlan, loader: Loader, barriers: tuple[str, ...]) -> None:
         """``barriers``: the mbarrier rings to initialize."""
-        config = plan.config
+        config, compiled = plan.config, plan.config.compiled_code
         self.plan = plan
         self.loader = loader
         self.registers = config.setmaxnreg_registers[0]
         self._ring = Ring(config.stages, loader.stage_bytes, polls_by_lane=loader.by_tma)
-        before, self._behind_meeting = code_around_meeting(config.setup_code)
+        before, self._behind_meeting = code_around_meeting(chain(compiled.prologue.chain_cycles))
         self._prologue: list[Op] = [*before, *(ops.MbarrierInit(name) for name in barriers)]
         if config.num_cluster_ctas > 1:
             self._prologue.append(ops.FenceMbarrierInit())
@@ -158,15 +179,15 @@ class Producer:
         self._all_arrive, ring, stages = config.mbarrier_arrive == "thread", self._ring, range(config.stages)
         arrive: list[list[Op]] = [[ops.MbarrierArrive("empty", s)] if self._all_arrive else [] for s in stages]
         if loader.by_tma:
-            before_copies, behind_copies = code_around_copies(config.copy_code, PRODUCER_BEFORE_COPIES)
+            before_copies, behind_copies = code_around_copies(chain(compiled.producer.chain_cycles), PRODUCER_BEFORE_COPIES)
             self._tile_code, self._behind = code_of_place(plan), [behind_copies for s in stages]
             announce: list[list[Op]] = [[*before_copies, ring.expect[s]] for s in stages]
         else:
             self._tile_code, announce = [], [[] for s in stages]
             self._behind = [[ops.CpAsyncMbarrierArrive("full", s)] for s in stages]
         self._before = [[[*arrive[s], wait, *announce[s]] for wait in ring.wait_empty[s]] for s in stages]
-        own = config.tile_code + config.setup_code * (1 - BEFORE_MEETING)
-        (self._cold_code,) = cold_code("producer", config.producer_code_begin, config.producer_code_end, own)
+        own = compiled.tile_scheduler.chain_cycles + compiled.prologue.chain_cycles * (1 - BEFORE_MEETING)
+        (self._cold_code,) = cold_code("producer", compiled.layout.producer, own)
 
     def __call__(self, cta: RoleContext) -> Iterator[Op]:
         """The warp program."""
@@ -216,7 +237,7 @@ class Consumer:
         self.loader = loader
         self.epilogue = epilogue
         self.idx = idx
-        config = plan.config
+        config, compiled = plan.config, plan.config.compiled_code
         self.registers = config.setmaxnreg_registers[1]
         self.num_stages = config.stages
         self.depth = config.wgmma_depth
@@ -227,14 +248,15 @@ class Consumer:
         stages, self._num_arrivals = range(self.num_stages), 128 if config.mbarrier_arrive == "thread" else 1
         arrive = [[ops.MbarrierArrive("full", s, 128)] if self._num_arrivals > 1 else [] for s in stages]
         self._wait = [[[*arrive[s], wait] for wait in waits] for s, waits in enumerate(Ring(self.num_stages).wait_full)]
-        step, before_giving = code_around_math(config.step_code, num_issues, atom.n), config.step_code * BEFORE_GIVING_BACK
+        own = own_code(plan)
+        step, before_giving = code_around_math(own, num_issues, atom.n), own * BEFORE_GIVING_BACK
         self._before_giving, self._behind = code(before_giving), code(step.num_behind - before_giving)
         self._tile_code = code_of_place(plan)
-        self._turn_code = code(config.turn_code)
-        _, self._behind_meeting = code_around_meeting(config.setup_code)
+        self._turn_code = code(chain(compiled.tile_scheduler.chain_after_turn_cycles))
+        _, self._behind_meeting = code_around_meeting(chain(compiled.prologue.chain_cycles))
         self._math: list[list[Op]] = [
-            [*step.before, *self._fence, ops.Wgmma(atom, num_issues, (("a", s), ("b", s)), step.num_between),
-             ops.WgmmaCommitGroup(), *step.beside, ops.WgmmaWaitGroup(self.depth), *self._before_giving]
+            [*step.before, *self._fence, *wgmma_of_step(plan, s, step.num_between), *step.beside,
+             ops.WgmmaWaitGroup(self.depth), *self._before_giving]
             for s in stages
         ]  # fmt: skip
 

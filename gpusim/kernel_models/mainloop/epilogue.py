@@ -12,9 +12,10 @@ import numpy as np
 from gpusim.kernel_models.mainloop.instruction_fetch import cold_code
 from gpusim.kernel_models.mainloop.shape import Coordinates, OperandGrid, cached_method
 from gpusim.kernel_models.streaming import ceil_div
-from gpusim.units import LINE_BYTES, SECTOR_BYTES, WARP_SIZE
+from gpusim.units import DEPENDENT_CYCLES, LINE_BYTES, SECTOR_BYTES, WARP_SIZE
 from gpusim.workload import ops
 from gpusim.workload.atoms.mma import MmaKind
+from gpusim.workload.compiled_code import NO_CODE, EpilogueCode
 from gpusim.workload.dtypes import DType
 from gpusim.workload.operands import OperandTile, epilogue_store, stmatrix_writes, tma_boxes
 from gpusim.workload.ops import Op, RangeEnd, RangeStart, Section
@@ -44,15 +45,10 @@ class Output:
     beta: float = 0.0
     bias: bool = False
     activation: str = "none"
-    code: float = 0.0
-    """Dependent overhead instructions of a pass over the accumulators."""
-    overlapped_code: float = 0.0
-    """Equivalent of ``code`` while another warpgroup's wgmma runs."""
-    wide_code: float = 0.0
-    """IMAD.WIDE of a pass."""
-    code_begin: int = 0
-    code_end: int = 0
-    """Byte offsets of the epilogue's code, if it is cold; zeros: unknown."""
+    code: EpilogueCode = NO_CODE.epilogue
+    """Overhead instructions of a pass over the accumulators."""
+    code_bytes: tuple[int, int] = (0, 0)
+    """Byte offsets of begin and end of the epilogue's code, if it is cold; zeros: unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,21 +157,23 @@ class Epilogue:
 
     def _walk(self, num_slices: int) -> list[Op]:
         """Overhead instructions of a pass over a slice's accumulators: addresses, bounds."""
-        output, instructions = self.output, list[Op]()
+        own, instructions = self.output.code, list[Op]()
         if not num_slices:
             return instructions
-        if output.code:
-            overlapped = output.overlapped_code / num_slices
-            instructions.append(ops.Alu(output.code / num_slices, is_chain=True, num_beside=overlapped))
-        if output.wide_code:
-            instructions.append(ops.ImadWide(output.wide_code / num_slices, is_interleaved=True))
+        if own.chain_cycles:
+            num, overlapped = (
+                cycles / DEPENDENT_CYCLES / num_slices for cycles in (own.chain_cycles, own.chain_during_wgmma_cycles)
+            )
+            instructions.append(ops.Alu(num, is_chain=True, num_beside=overlapped))
+        if own.imad_wide:
+            instructions.append(ops.ImadWide(own.imad_wide / num_slices, is_interleaved=True))
         return instructions
 
     @cached_method
     def _cold_code(self, num_pieces: int) -> list[list[Op]]:
         """Cold instruction fetch of each piece of the epilogue."""
         output = self.output
-        return cold_code("epilogue", output.code_begin, output.code_end, output.code, num_parts=num_pieces)
+        return cold_code("epilogue", output.code_bytes, output.code.chain_cycles, num_parts=num_pieces)
 
     def _cold_code_of_d(self) -> list[list[Op]]:
         """Cold instruction fetch of each column block of D."""

@@ -16,7 +16,7 @@ from gpusim.evidence.cases.case import Case, Config, KernelLaunch, Outputs, Repe
 from gpusim.evidence.cases.gemm_case import METRICS, problem_of
 from gpusim.evidence.cases.paths import sass_figures
 from gpusim.evidence.cases.validation_kernel import COUNTED, GEMM_LIMITS, pattern, validation_case, whole_group
-from gpusim.units import DEPENDENT_CYCLES
+from gpusim.workload.compiled_code import NO_CODE, CompiledCode
 
 TILES = (
     (64, 64, 32), (64, 64, 64), (64, 128, 32), (128, 64, 64), (128, 128, 32), (128, 128, 64), (64, 256, 32), (128, 256, 32),
@@ -200,12 +200,16 @@ FREE = ("hgemm_64x64x64_2x4_s1_64B_double", "hgemm_64x128x32_2x4_s4_64B_double")
 """Kernels whose warps go on behind a k-step's copies; others wait for registers of addresses. Source: SASS, nvcc 13.0."""
 
 
-def code_of(config: Config) -> dict[str, float]:
-    """An entry point's own instructions, to the model."""
-    code = CODE[config["kernel"]]
-    way = "direct" if config["epilogue"] == "direct" else "staged"
-    cycles = {"step_code": code["step"], "tile_code": code["tile"], "store_code": code[way]}
-    return {name: number / DEPENDENT_CYCLES for name, number in cycles.items()}
+def code_of(config: Config) -> CompiledCode:
+    """Figures of an entry point in ``sass.toml``."""
+    name = config["kernel"]
+    code, places = CODE[name], PLACES.get(name, {})
+    return NO_CODE.replaced(
+        source="sass", origin=name, registers=REGISTERS[name], mainloop={"chain_cycles": code["step"], **places},
+        tile_scheduler={"chain_cycles": code["tile"]},
+        epilogue={"chain_cycles": code["direct" if config["epilogue"] == "direct" else "staged"]},
+    )  # fmt: skip
+
 
 
 def options(config: Config) -> Mapping[str, Any]:
@@ -217,9 +221,8 @@ def options(config: Config) -> Mapping[str, Any]:
         "swizzle": build.swizzle, "pad": build.pad, "register_stages": {"single": 1, "double": 2}[build.fragments],
         "epilogue": config["epilogue"],
         "prefetch": "before_mma", "raster": "along_n", "swizzle_size": int(config["raster_group"]),
-        "registers": REGISTERS.get(build.name), "l2_promotion": 128 if build.has_line_fetches else 64,
-        "stall_on_ldgsts": build.name not in FREE, **PLACES.get(build.name, {}),
-        **code_of(config),
+        "l2_promotion": 128 if build.has_line_fetches else 64, "stall_on_ldgsts": build.name not in FREE,
+        "compiled_code": code_of(config),
     }  # fmt: skip
 
 

@@ -34,8 +34,8 @@ from gpusim.evidence.cases.gemm_case import METRICS, ROUNDING, problem_of
 from gpusim.evidence.cases.paths import sass_figures
 from gpusim.evidence.cases.validation_kernel import GEMM_LIMITS, SHARED, pattern, validation_case, whole_group
 from gpusim.kernel_models.gemm import GemmParams
-from gpusim.units import DEPENDENT_CYCLES
 from gpusim.workload.atoms import wgmma
+from gpusim.workload.compiled_code import NO_CODE, CompiledCode
 from gpusim.workload.dtypes import BF16, dtype
 from gpusim.workload.tma.boxes import TensorMap
 
@@ -341,8 +341,7 @@ def options(config: Config) -> Mapping[str, Any]:
         "consumer_warpgroups": entry.consumers, "cluster": entry.cluster, "persistent": config["persistent"] == "yes",
         "raster": config["raster"], "swizzle_size": int(config["raster_group"]), "split_k": int(config["split_k"]),
         "swizzle": "128B", "epilogue": config["epilogue"], "setmaxnreg": entry.setmaxnreg, "wgmma_depth": entry.depth,
-        "registers": registers_of(entry), "l2_promotion": int(config["promotion"].removesuffix("B")),
-        **code_of(entry, config["epilogue"]), **places_of(config),
+        "l2_promotion": int(config["promotion"].removesuffix("B")), "compiled_code": code_of(config),
     }  # fmt: skip
     if entry.schedule != "pingpong":
         found["consumer_split"] = "m"
@@ -367,31 +366,32 @@ STAGED_WIDE = {"smem": 4, "tma_store": 0}
 Source: SASS of ``ws1_64x64x64`` and ``ws1_64x128x64``, whose tiles leave as one slice: the line through both."""
 
 
+MODES_OF_CODE = {"in_kernel": {"last_part": "last_part"}, "second_kernel": {"epilogue": "store"}}
+"""Parts of a code's layout by split-K mode, with their names in ``sass.toml``."""
 
 
-def places_of(config: Config) -> dict[str, int]:
-    """Where an entry point's code lies that is far from its first instruction, to the model."""
-    places = PLACES.get(config["kernel"])
-    if places is None:
-        return {}
-    of_mode = {"in_kernel": ["last_part"], "second_kernel": ["store"]}.get(config["split_k_mode"], [])
-    return {f"{part}_code_{end}": places[f"{part}_{end}"] for part in ("producer", *of_mode) for end in ("begin", "end")}
-
-
-def code_of(entry: Entry, epilogue: str) -> dict[str, float]:
-    """An entry point's own instructions, to the model."""
+def code_of(config: Config) -> CompiledCode:
+    """Figures of an entry point in ``sass.toml``."""
+    entry, epilogue = entry_of(config), config["epilogue"]
     code = CODE[entry.name]
     rows = entry.tile[0] if entry.schedule == "pingpong" else entry.tile[0] // entry.consumers
     panels = (entry.tile[1] // 64) * (rows // 64)
     base, each = STAGED_CODE.get(epilogue, (code["store"], 0))
-    wide = STAGED_WIDE[epilogue] * panels if epilogue in STAGED_WIDE else code["store_wide"]
-    cycles = {
-        "setup_code": SETUP[entry.name], **{f"{name}_code": code[name] for name in ("step", "copy", "tile", "turn")},
-        "store_code": base + each * panels, "tile_beside_code": code["tile_beside"],
-        "store_beside_code": 0 if epilogue in STAGED_CODE else code["store_beside"],
-    }  # fmt: skip
-    found = {name: number / DEPENDENT_CYCLES for name, number in cycles.items()}
-    return found | {"tile_wide_code": float(code["tile_wide"]), "store_wide_code": float(wide)}
+    places = PLACES.get(entry.name, {})
+    parts = {"producer": "producer", **MODES_OF_CODE.get(config["split_k_mode"], {})} if places else {}
+    return NO_CODE.replaced(
+        source="sass", origin=entry.name, registers=registers_of(entry), mainloop={"chain_cycles": code["step"]},
+        producer={"chain_cycles": code["copy"]}, prologue={"chain_cycles": SETUP[entry.name]},
+        tile_scheduler={
+            "chain_cycles": code["tile"], "chain_during_wgmma_cycles": code["tile_beside"],
+            "chain_after_turn_cycles": code["turn"], "imad_wide": code["tile_wide"],
+        },
+        epilogue={
+            "chain_cycles": base + each * panels, "chain_during_wgmma_cycles": 0 if each else code["store_beside"],
+            "imad_wide": STAGED_WIDE[epilogue] * panels if each else code["store_wide"],
+        },
+        layout={part: (places[f"{name}_begin"], places[f"{name}_end"]) for part, name in parts.items()},
+    )  # fmt: skip
 
 
 def registers_of(entry: Entry) -> int:

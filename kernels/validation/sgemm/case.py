@@ -17,7 +17,7 @@ from gpusim.evidence.cases.case import Case, Config, KernelLaunch, Outputs, Repe
 from gpusim.evidence.cases.gemm_case import METRICS, problem_of
 from gpusim.evidence.cases.paths import sass_figures
 from gpusim.evidence.cases.validation_kernel import COUNTED, GEMM_LIMITS, pattern, validation_case, whole_group
-from gpusim.units import DEPENDENT_CYCLES
+from gpusim.workload.compiled_code import NO_CODE, CompiledCode
 
 TILES = ((64, 64, 8), (64, 64, 16), (128, 64, 16), (64, 128, 8), (128, 128, 8), (128, 128, 16), (256, 128, 8))
 WARPS = ((2, 2), (4, 2), (2, 4))
@@ -155,6 +155,17 @@ SASS = sass_figures("sgemm")
 REGISTERS, CODE, INSTRUCTIONS, BANK_READS = (SASS[name] for name in ("registers", "code", "instructions", "bank_reads"))
 
 
+def code_of(name: str) -> CompiledCode:
+    """Figures of an entry point in ``sass.toml``."""
+    code = CODE[name]
+    return NO_CODE.replaced(
+        source="sass", origin=name, registers=REGISTERS[name], tile_scheduler={"chain_cycles": code["tile_code"]},
+        epilogue={"chain_cycles": code["store_code"]},
+        mainloop={
+            "chain_cycles": code["step_code"], "instructions": INSTRUCTIONS[name], "fma_bank_reads": BANK_READS[name],
+        },
+    )  # fmt: skip
+
 
 def options(config: Config) -> Mapping[str, Any]:
     """The same kernel to the model."""
@@ -163,9 +174,7 @@ def options(config: Config) -> Mapping[str, Any]:
         **{name: int(config[name]) for name in "mnk"}, "layout": build.layout, "dtype": "fp32", "tile": build.tile,
         "stages": build.stages, "copy": "cp_async", "math": "fma", "schedule": "multistage", "warps": build.warps,
         "epilogue": "direct", "prefetch": "before_mma", "raster": "along_n", "swizzle_size": int(config["raster_group"]),
-        "registers": REGISTERS.get(build.name), "fma_bank_reads": BANK_READS[build.name],
-        "step_instructions": INSTRUCTIONS[build.name],
-        **{name: cycles / DEPENDENT_CYCLES for name, cycles in CODE[build.name].items()},
+        "compiled_code": code_of(build.name),
     }  # fmt: skip
 
 

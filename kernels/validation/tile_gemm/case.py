@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from gpusim.evidence.cases.case import Case, Config, Product
 from gpusim.evidence.cases.gemm_case import check, number_of, product_case, product_group
-from gpusim.units import DEPENDENT_CYCLES
+from gpusim.evidence.cases.paths import sass_figures
+from gpusim.workload.compiled_code import NO_CODE, CompiledCode
 
 if TYPE_CHECKING:
     from gpusim.machine.config import GpuSpec
@@ -34,28 +35,9 @@ BUILDS = (
 COLUMNS = ("m", "n", "k", "tile", "num_stages", "num_warps", "raster_group")
 WGMMA_DEPTH = 1
 """Triton waits until one group runs; ``wgmma_waits`` of a row says what ptxas made of it."""
-WIDE_PER_COPY = 1
-"""IMAD.WIDE.U32 for each LDGSTS in the loop's SASS, alike in all 25 builds (Triton 3.6)."""
-
-CODE: Mapping[tuple[str, int], tuple[int, ...]] = {
-    ("128x128x128", 8): (223, 223),
-    ("128x128x64", 4): (211, 212, 211),
-    ("128x128x64", 8): (175, 175, 175),
-    ("128x256x64", 8): (184, 185, 183),
-    ("128x64x64", 4): (187, 187, 189),
-    ("256x128x64", 8): (210, 206, 206),
-    ("64x128x128", 4): (227, 229),
-    ("64x128x64", 4): (175, 179, 175),
-    ("64x64x64", 4): (140, 146, 148),
-}
-"""Cycles that the k-loop's own instructions take a warp, in order, where TMA loads: by tile and warps, by stages from two
-on; meetings and copies left out, which the program tells of (``gpusim.evidence.toolchain.issue_latency``). Where cp.async
-loads, most of such
-code makes addresses, which the model's copies have with them. Source: SASS of Triton 3.6.0 for sm_90
-(``scripts/tile_gemm_code.py``), whose registers are the rows'."""
 LEAST_STAGES = 2
-COPY_CODE = 42
-"""The same of the warp that asks for the boxes, until UTMALDG has read its operands: 40 to 42."""
+SASS = sass_figures("tile_gemm")
+"""Tables of ``sass.toml``, with their sources."""
 
 
 def configs(kernel: str, seed: int) -> list[Config]:
@@ -103,14 +85,26 @@ def launch(config: Config, is_counted: bool) -> Product:
     )  # fmt: skip
 
 
-def code_of(config: Config) -> dict[str, float]:
-    """The k-loop's own instructions where TMA loads, to the model."""
-    step = CODE[config["tile"], int(config["num_warps"])][int(config["num_stages"]) - LEAST_STAGES]
-    return {"step_code": step / DEPENDENT_CYCLES, "copy_code": COPY_CODE / DEPENDENT_CYCLES}
+def code_of(config: Config, row: Mapping[str, str]) -> CompiledCode:
+    """Figures of a build in ``sass.toml``; registers and wait depth of its measured row, where it has them.
+
+    Where cp.async loads, most of the loop's own instructions make addresses, which the model's copies have with them.
+    """
+    waits = row.get("wgmma_waits", "").split()
+    mainloop: dict[str, Any] = {"wgmma_depth": int(waits[0])} if waits else {}
+    registers = number_of(row, "launch__registers_per_thread") or number_of(row, "registers")
+    code = NO_CODE.replaced(source="sass", origin=f"{config['kernel']} of Triton", registers=registers)
+    if config["kernel"] == "by_pointers":
+        return code.replaced(mainloop={**mainloop, "imad_wide_per_copy": SASS["all"]["imad_wide_per_copy"]})
+    cycles = SASS["step"][f"{config['tile']} {config['num_warps']}"][int(config["num_stages"]) - LEAST_STAGES]
+    return code.replaced(
+        mainloop={**mainloop, "chain_cycles": cycles}, producer={"chain_cycles": SASS["all"]["copy_cycles"]}
+    )
+
 
 
 def options(config: Config, row: Mapping[str, str], gpu: GpuSpec) -> dict[str, Any]:
-    """Options of the GEMM model. Registers and the wait depth are read off the compiled kernel where the row has them.
+    """Options of the GEMM model. What the compiler made of it is read off the compiled kernel.
 
     Triton's loop, as its TTGIR and SASS have it: wait for the slot (and meet, by cp.async), issue the math, wait until one
     group runs, meet, load into the slot that this has freed; so stages less one are loaded ahead. A warpgroup has its part
@@ -118,19 +112,16 @@ def options(config: Config, row: Mapping[str, str], gpu: GpuSpec) -> dict[str, A
     """
     del gpu
     by_tma = config["kernel"] == "by_descriptors"
-    waits = row.get("wgmma_waits", "").split()
-    found: dict[str, Any] = {
+    return {
         **{name: int(config[name]) for name in "mnk"}, "layout": "tn", "tile": config["tile"],
         "stages": int(config["num_stages"]), "schedule": "multistage", "math": "wgmma",
         "copy": "tma" if by_tma else "cp_async",
         "consumer_warpgroups": int(config["num_warps"]) // 4, "consumer_split": "m",
         "epilogue": "tma_store" if by_tma else "smem",
-        "wgmma_depth": int(waits[0]) if waits else WGMMA_DEPTH, "prefetch": "after_wait", "fence": by_tma,
+        "wgmma_depth": WGMMA_DEPTH, "prefetch": "after_wait", "fence": by_tma,
         "raster": "along_n", "swizzle_size": int(config["raster_group"]),
-        **({"prefetch_tensormap": False, **code_of(config)} if by_tma else {"wide_per_copy": WIDE_PER_COPY}),
+        **({"prefetch_tensormap": False} if by_tma else {}), "compiled_code": code_of(config, row),
     }  # fmt: skip
-    registers = number_of(row, "launch__registers_per_thread") or number_of(row, "registers")
-    return found if registers is None else {**found, "registers": registers}
 
 
 def told(config: Config, facts: Mapping[str, str]) -> dict[str, str]:

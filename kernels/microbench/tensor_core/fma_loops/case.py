@@ -22,8 +22,8 @@ from gpusim.evidence.cases.output_check import wrong_if
 from gpusim.evidence.cases.parameters import fitted
 from gpusim.kernel_models.gemm import GemmParams
 from gpusim.kernel_models.gemm.multistage import CODE_OF_COPY
-from gpusim.units import DEPENDENT_CYCLES
 from gpusim.workload import ops
+from gpusim.workload.compiled_code import NO_CODE
 from gpusim.workload.ops import Op
 
 ROUNDS = (96, 32, 96)
@@ -353,8 +353,9 @@ def _cycles(build: Build, num_steps: int, gpu: GpuSpec) -> float:
         "warps": build.shape.warps, "stages": build.stages, "dtype": "fp32",
         "layout": "nt"[build.is_turned[0]] + "tn"[build.is_turned[1]], "copy": "cp_async",
         "math": "fma", "schedule": "multistage", "prefetch": "before_mma", "epilogue": "direct",
-        "step_code": CODE[build.kernel] / DEPENDENT_CYCLES, "registers": registers,
-        "fma_bank_reads": BANK_READS[build.kernel],
+        "registers": registers, "compiled_code": NO_CODE.replaced(
+            mainloop={"chain_cycles": CODE[build.kernel], "fma_bank_reads": BANK_READS[build.kernel]}
+        ),
     })  # fmt: skip
     way, meets, has_reads = PARTS[build.parts]
     lacks: tuple[type[Op], ...] = (() if way != "kNone" else COPIES) + (() if meets else (ops.Syncthreads,))

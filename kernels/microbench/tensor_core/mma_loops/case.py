@@ -18,8 +18,8 @@ from gpusim.evidence.cases.launch_args import KernelLaunch, Output, Repeated, by
 from gpusim.evidence.cases.microbenchmark import Without
 from gpusim.evidence.cases.parameters import fitted
 from gpusim.kernel_models.gemm import GemmParams
-from gpusim.units import DEPENDENT_CYCLES
 from gpusim.workload import ops
+from gpusim.workload.compiled_code import NO_CODE
 from gpusim.workload.ops import Op
 
 ROUNDS = (176, 48, 176)
@@ -206,7 +206,7 @@ def check(build: Build, outputs: Outputs) -> dict[str, float]:
 
 # ---------------------------------------------------------------------------------------------- the simulator's answer
 TWIN_STEPS = (8, 32)
-OF_PLACES = ("math_before_copies", "math_before_meeting", "math_before_use")
+OF_PLACES = ("math_before_copies", "math_before_barrier", "math_before_use")
 SASS = numbers_of(__file__, "sass.csv")
 CODE = {kernel: row["code_cycles"] for kernel, row in SASS.items()}
 PLACES = {kernel: tuple(row.get(name) for name in OF_PLACES) for kernel, row in SASS.items() if "_double_" in kernel}
@@ -230,8 +230,8 @@ def _cycles(build: Build, num_steps: int, gpu: GpuSpec) -> float:
         "register_stages": {"single": 1, "double": 2}[build.fragments],
         "copy": "cp_async", "math": "mma_sync", "schedule": "multistage",
         "prefetch": "before_mma", "swizzle": "none" if build.pad else f"{min(128, 2 * k)}B", "pad": build.pad,
-        "epilogue": "direct", "step_code": CODE[build.kernel] / DEPENDENT_CYCLES, "registers": 128,
-        "stall_on_ldgsts": build.kernel not in FREE, **places,
+        "epilogue": "direct", "registers": 128, "stall_on_ldgsts": build.kernel not in FREE,
+        "compiled_code": NO_CODE.replaced(mainloop={"chain_cycles": CODE[build.kernel], **places}),
     })  # fmt: skip
     has_copies, meets, has_reads, has_math = PARTS[build.parts]
     lacks: tuple[type[Op], ...] = (() if has_copies else COPIES) + (() if meets else (ops.Syncthreads,))

@@ -127,11 +127,20 @@ CODE = SASS["code"]
 
 def options(config: Config) -> dict[str, Any]:
     """The same loop to the model, with its own code."""
-    code, is_direct = CODE[config["kernel"]], config["epilogue"] == "direct"
-    names = ("step", "copy", "tile", "turn", "tile_beside", *(("store", "store_beside") if is_direct else ()))
-    found = {f"{name}_code": code[name] / gemms.DEPENDENT_CYCLES for name in names}
-    found |= {f"{name}_code": float(code[name]) for name in ("tile_wide", *(("store_wide",) if is_direct else ()))}
-    return {**gemms.options(config), **found}
+    code, usual = CODE[config["kernel"]], gemms.options(config)
+    changed: dict[str, Any] = {
+        "mainloop": {"chain_cycles": code["step"]}, "producer": {"chain_cycles": code["copy"]},
+        "tile_scheduler": {
+            "chain_cycles": code["tile"], "chain_during_wgmma_cycles": code["tile_beside"],
+            "chain_after_turn_cycles": code["turn"], "imad_wide": code["tile_wide"],
+        },
+    }  # fmt: skip
+    if config["epilogue"] == "direct":
+        changed["epilogue"] = {
+            "chain_cycles": code["store"], "chain_during_wgmma_cycles": code["store_beside"],
+            "imad_wide": code["store_wide"],
+        }  # fmt: skip
+    return {**usual, "compiled_code": usual["compiled_code"].replaced(**changed)}
 
 
 def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
