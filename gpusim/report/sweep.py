@@ -25,6 +25,16 @@ NOTABLE = 0.02
 """Smallest difference that is mentioned: of a fraction, absolute; of a quantity, relative to the larger."""
 
 
+def _print_code(sweep: Sweep, console: Console) -> None:
+    """Print where the compiled code of the configurations comes from, for kernels that have any."""
+    texts = dict.fromkeys(
+        str(entry.result.params["compiled_code"]) for entry in sweep.entries
+        if entry.result is not None and "compiled_code" in entry.result.params
+    )
+    if texts:
+        console.print(f"Code: {escape(', '.join(texts))}")
+
+
 def sweep_document(sweep: Sweep, *, gpu_name: str = "") -> dict[str, Any]:
     """JSON document; ``gpu_name`` is the GPU as it was typed."""
     return {
@@ -293,5 +303,6 @@ def _print_problems(sweep: Sweep, console: Console) -> None:
     expected = _expected(sweep, sweep.entries)
     how_sure = f"Expected error: {_unknown(sweep, sweep.entries)}" if expected is None else _error_words(expected)
     console.print(f"{how_sure}.")
+    _print_code(sweep, console)
     if chosen:
         console.print('"next": how much slower the second is, out of so many ("of") simulated.')

@@ -28,6 +28,7 @@ from gpusim.evidence.cases.judged_metrics import (
     DRAM_ACCESS,
     DURATION,
     EMPTY,
+    ESTIMATED_CYCLES,
     EXACT,
     EXACT_LIMIT,
     FLOOR_SHARE,
@@ -46,6 +47,7 @@ from gpusim.evidence.cases.judged_metrics import (
     TIERS,
     TIMED_WAVEFRONTS,
 )
+from gpusim.evidence.cases.known_options import without_compiled, without_registers
 from gpusim.evidence.cases.rows import number_in
 from gpusim.kernel_models import KERNEL_MODELS
 from gpusim.simulate.plan import check
@@ -68,6 +70,7 @@ __all__ = [
     "DRAM_ACCESS",
     "DURATION",
     "EMPTY",
+    "ESTIMATED_CYCLES",
     "EXACT",
     "EXACT_LIMIT",
     "FLOOR_SHARE",
@@ -241,14 +244,22 @@ def validation_case(
         found = answers(params(config, gpu).launch(gpu), row, gpu, names, thread_numbers=thread_numbers)
         if has_rule and {REGISTERS, CTAS_OF_SM} & set(names):
             found |= by_rule(_resolved(model, without_registers(options(config)), gpu).launch(gpu), gpu)
+        if ESTIMATED_CYCLES in names:
+            found |= before_written(_resolved(model, without_compiled(options(config)), gpu).launch(gpu), row, gpu)
         return found
+
+    def model_options(config: Config, gpu: GpuSpec) -> dict[str, Any]:
+        given = options(config).get("compiled_code")
+        return {**params(config, gpu).as_options(), **({} if given is None else {"compiled_code": given})}
 
     judged = replace(
         case, predict=predict, predict_row=predict_row, limits={**LIMITS, **case.limits}, is_validation=True,
-        derived=DERIVED if has_rule else {}, model_options=lambda config, gpu: params(config, gpu).as_options(),
+        derived=DERIVED if has_rule else {}, model_options=model_options,
     )
     tiers = {**TIERS, **PRODUCT_TIERS} if has_rule else TIERS
-    return replace(judged, tiers={each: tier for each, tier in tiers.items() if each in judged.names})
+    return replace(judged, tiers={
+        each: tier for each, tier in tiers.items() if each in judged.names and (model == "gemm" or each != ESTIMATED_CYCLES)
+    })
 
 
 def _resolved(model: str, options: Mapping[str, Any], gpu: GpuSpec) -> KernelParams:
@@ -261,9 +272,10 @@ def _simulated(launch: Launch, gpu: GpuSpec, *, clock: Any, l2: Literal["cold", 
     return simulate(launch, gpu, clock=clock, l2=l2, data="random")
 
 
-def without_registers(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options without ``registers``, so that the model's rule estimates them."""
-    return {name: value for name, value in options.items() if name != "registers"}
+def before_written(launch: Launch, row: Mapping[str, str], gpu: GpuSpec) -> dict[str, Answer]:
+    """Cycles of a launch with estimated code, at the row's clock and with L2 flushed."""
+    cycles = _simulated(launch, gpu, clock=row_clock_mhz(row, gpu), l2="flushed").cycles
+    return {ESTIMATED_CYCLES: Answer(value=cycles)}
 
 
 def by_rule(launch: Launch, gpu: GpuSpec) -> dict[str, Answer]:
@@ -284,7 +296,9 @@ def ctas_of_sm(row: Mapping[str, str]) -> float | None:
     return min(limits, default=None)
 
 
-DERIVED: Mapping[str, Callable[[Mapping[str, str]], float | None]] = MappingProxyType({CTAS_OF_SM: ctas_of_sm})
+DERIVED: Mapping[str, Callable[[Mapping[str, str]], float | None]] = MappingProxyType({
+    CTAS_OF_SM: ctas_of_sm, ESTIMATED_CYCLES: lambda row: number_in(row, CYCLES) if row.get(CYCLES) else None,
+})
 
 
 def answers(
