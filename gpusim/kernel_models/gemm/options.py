@@ -230,7 +230,7 @@ class GemmOptions(GemmTypes, KernelParams):
         None, description="L2 promotion: least bytes fetched into L2 on a miss. It is the tensor map's, and for cp.async "
         "128 with LDGSTS.LTC128B, else 64. By default at most a k-step's row"
     )
-    compiled_code: Annotated[CompiledCode, BeforeValidator(_code)] | None = Field(
+    compiled_code: Annotated[CompiledCode | None, BeforeValidator(_code)] = Field(
         None, description="TOML file with what the compiler made of the kernel (gpusim sass --compiled-code writes one). By "
         "default it is estimated"
     )
