@@ -61,6 +61,7 @@ def render_sweep(sweep: Sweep, console: Console, *, top: int, gpu_name: str) -> 
     problems = sweep.by_problem()
     if len(problems) > 1:
         _print_problems(sweep, console)
+        _print_code(sweep, console)
         return
     entries = next(iter(problems.values()))
     _print_ranks(sweep, entries, console, top)
@@ -71,6 +72,7 @@ def render_sweep(sweep: Sweep, console: Console, *, top: int, gpu_name: str) -> 
         console.print(clock, soft_wrap=True)
     for sentence in why(sweep, entries, gpu_name):
         console.print(escape(sentence), soft_wrap=True)
+    _print_code(sweep, console)
     console.print("Next: ", end="")
     print_command(f"gpusim {command(sweep, entries[0], 'explain', gpu_name)}", console)
 
@@ -303,6 +305,5 @@ def _print_problems(sweep: Sweep, console: Console) -> None:
     expected = _expected(sweep, sweep.entries)
     how_sure = f"Expected error: {_unknown(sweep, sweep.entries)}" if expected is None else _error_words(expected)
     console.print(f"{how_sure}.")
-    _print_code(sweep, console)
     if chosen:
         console.print('"next": how much slower the second is, out of so many ("of") simulated.')
