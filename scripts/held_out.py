@@ -21,6 +21,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from gpusim.evidence.cases.case import load_case
+from gpusim.evidence.cases.paths import ESTIMATED_CYCLES
 from gpusim.evidence.gate.tolerances import HELD_OUT_NAMES
 from gpusim.evidence.validate.expected_error import ranges_of, telling_options
 from gpusim.evidence.validate.judge import quantile
@@ -69,7 +70,7 @@ def main(paths: list[str]) -> None:
                 found_options = options_of(row.kernel, dict(row.config), gpu)
                 for who in {MODELS.get(row.kernel, row.kernel), row.family or row.kernel}:
                     told.setdefault(gpu, {}).setdefault(who, {})[f"{row.kernel} {row.config}"] = found_options
-            if row.is_validation and row.name in HELD_OUT_NAMES and row.error_pct is not None:
+            if row.is_validation and row.name in (*HELD_OUT_NAMES, ESTIMATED_CYCLES) and row.error_pct is not None:
                 for who in {MODELS.get(row.kernel, row.kernel), row.family or row.kernel}:
                     found = errors.setdefault(gpu, {}).setdefault(who, {})
                     found.setdefault(row.name, []).append(abs(row.error_pct))

@@ -1,4 +1,4 @@
-"""What k-loops of `kernels/tile_gemm` take a warp in their own instructions, as its `CODE` has it: by TMA, build by build.
+"""Cycles of k-loops of `kernels/tile_gemm` by TMA, build by build, as its `sass.toml` has them.
 
     python scripts/tile_gemm_code.py
 

@@ -20,7 +20,7 @@ from gpusim.evidence.validate.blind_predictions import who_of
 from gpusim.evidence.validate.judge import Judgement, quantile
 from gpusim.evidence.validate.judged_rows import Judged, judged_dir, read_judged, table_of
 
-CYCLES = "sm__cycles_elapsed.max"
+CYCLES, ESTIMATED = "sm__cycles_elapsed.max", "cycles_with_estimated_code"
 TIMES = {"single_us": "time of one launch: mean, P90, worst", "sustained_us": "of half a second: the same"}
 TIMED = {
     "single_us": ("Time of one launch", "single_clock_mhz"),
@@ -40,9 +40,10 @@ def text_of(report: Mapping[str, Any]) -> str:
     families = report["families_of_whole_kernels"]
     first = _first(report["first"])
     in_all = {item["name"]: item for item in report["whole_kernels"]}
-    columns = ["family", "rows", "cycles off by: mean, P90, worst", "a roofline", "cycles said first"]
+    columns = ["family", "rows", "cycles off by: mean, P90, worst", "before it is written: the same",
+               "a roofline", "cycles said first"]
     times = [name for name in TIMES if name in in_all]
-    columns[4:4] = [TIMES[name] for name in times]
+    columns[5:5] = [TIMES[name] for name in times]
     lines = [
         f"| {' | '.join(columns)} |", "|" + "---|" * len(columns),
         *(
@@ -55,7 +56,8 @@ def text_of(report: Mapping[str, Any]) -> str:
         time = "".join(f" {_errors(in_all[name])} ({_families(in_all[name])}) |" for name in times)
         said = _pct(sum(first.values()) / len(first)) if first else ""
         lines.append(
-            f"| **mean of {of['num_families']} families** | {of['num_rows']} | {_errors(of)} | {_pct(of['roofline_pct'])} |"
+            f"| **mean of {of['num_families']} families** | {of['num_rows']} | {_errors(of)} | {_unwritten(in_all)} |"
+            f" {_pct(of['roofline_pct'])} |"
             f"{time} {said} |"
         )
     lines += ["", *(f"* {sentence}" for sentence in _sentences(report, in_all))]
@@ -67,9 +69,14 @@ def _row(item: Mapping[str, Any], first: float | None, times: Sequence[str]) -> 
     time = "".join(f" {_errors(item['of'][name]) if name in item['of'] else ''} |" for name in times)
     name = f"**{item['name']}** (held out)" if item["is_held_out"] else item["name"]
     return (
-        f"| {name} | {of['num_rows']} | {_errors(of)} | {_pct(of['roofline_pct'])} |"
+        f"| {name} | {of['num_rows']} | {_errors(of)} | {_unwritten(item['of'])} | {_pct(of['roofline_pct'])} |"
         f"{time} {'' if first is None else _pct(first)} |"
     )
+
+
+def _unwritten(of: Mapping[str, Any]) -> str:
+    """Errors with estimated code; empty for kernels that have no compiled code in their model."""
+    return _errors(of[ESTIMATED]) if ESTIMATED in of else ""
 
 
 def _errors(of: Mapping[str, Any]) -> str:
@@ -152,11 +159,12 @@ def short_of(report: Mapping[str, Any]) -> str:
     """Cycles of each class of kernels, and of all families."""
     families = report["families_of_whole_kernels"]
     cycles = {item["name"]: item["of"][CYCLES] for item in families if CYCLES in item["of"] and not item["is_cut"]}
-    errors: dict[str, list[float]] = {}
-    for row in report["rows"]:
-        if row["name"] == CYCLES and row["is_validation"]:
-            errors.setdefault(row["family"], []).append(abs(row["error_pct"]))
-    lines = ["| Kernels | Launches, families | Mean error | P90 | Worst |", "|---|---|---|---|---|"]
+    errors = _rows_of(report, CYCLES)
+    lines = [
+        "| Kernels | Launches, families | Mean error | P90 | Worst | Before it is written: mean, P90 |",
+        "|---|---|---|---|---|---|",
+    ]
+    unwritten = _rows_of(report, ESTIMATED)
     class_of = {kernel: title for title, kernels in CLASSES.items() for kernel in kernels}
     for title in (*CLASSES, "other kernels"):
         names = [name for name in cycles if class_of.get(name.split()[0], "other kernels") == title]
@@ -164,7 +172,7 @@ def short_of(report: Mapping[str, Any]) -> str:
             found = [error for name in names for error in errors[name]]
             mean = sum(cycles[name]["mean_pct"] for name in names) / len(names)
             told = f"{_pct(mean)} | {_pct(quantile(found, 0.9))} | {_pct(max(found))}"
-            lines.append(f"| {title} | {len(found)}, {len(names)} | {told} |")
+            lines.append(f"| {title} | {len(found)}, {len(names)} | {told} | {_mean_of(unwritten, names)} |")
     of = next(item for item in report["whole_kernels"] if item["name"] == CYCLES)
     roofline = "" if of["roofline_pct"] is None else f" A roofline is {_pct(of['roofline_pct'])} off."
     sentence = (
@@ -172,6 +180,24 @@ def short_of(report: Mapping[str, Any]) -> str:
         f"The mean over all {of['num_families']} families is {_pct(of['mean_pct'])}.{roofline}"
     )
     return "\n".join([*lines, "", sentence])
+
+
+def _rows_of(report: Mapping[str, Any], name: str) -> dict[str, list[float]]:
+    """Errors of a number in percent, by family."""
+    errors: dict[str, list[float]] = {}
+    for row in report["rows"]:
+        if row["name"] == name and row["is_validation"]:
+            errors.setdefault(row["family"], []).append(abs(row["error_pct"]))
+    return errors
+
+
+def _mean_of(errors: Mapping[str, Sequence[float]], names: Sequence[str]) -> str:
+    """Mean over the families that were judged, and P90 over their rows; empty where none was."""
+    judged = [errors[name] for name in names if name in errors]
+    if not judged:
+        return ""
+    mean = sum(sum(found) / len(found) for found in judged) / len(judged)
+    return f"{_pct(mean)}, {_pct(quantile([error for found in judged for error in found], 0.9))}"
 
 
 def filled(readme: str, text: str, begin: str = BEGIN, end: str = END) -> str:

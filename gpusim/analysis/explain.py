@@ -297,6 +297,8 @@ def render_explanation(explanation: Explanation, console: Console, *, next_comma
         f"[bold]{escape(result.kernel)}[/] on [bold]{escape(result.gpu)}[/]: {result.cycles:,.0f} cycles, "
         f"{duration(result.time_us * 1e-6)} at {result.sm_clock_mhz:,.0f} MHz",
     )
+    if "compiled_code" in result.params:
+        console.print(f"Code: {escape(str(result.params['compiled_code']))}")
     console.print(f"The plain run says: bound by {escape(result.bound_by)}: {escape(result.reason)}.")
     console.print()
     table = plain_table("", "if there were", "cycles", "saves", "share", "", ends=1)

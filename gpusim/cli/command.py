@@ -8,8 +8,8 @@ from typing import Any
 
 from gpusim.report.number_format import USUAL_SETTINGS, option_words, setting_words, shortened
 
-NOT_LISTED = ("dtype", "out_dtype", "wgmma_depth")
-"""Options that are not listed as chosen: the problem has the type, and the others follow from it."""
+NOT_LISTED = ("dtype", "out_dtype", "wgmma_depth", "compiled_code")
+"""Options that are not listed as chosen: other lines have them, or they follow from others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +56,7 @@ class CommandLine:
     def problem_words(self, options: Mapping[str, Any], needed: Sequence[str]) -> list[str]:
         """Words of the kernel, its ``needed`` options, its type, and all that was typed."""
         names = [*needed, *(name for name in options if name == "dtype" or (name in self.given and name not in needed))]
+        names = [name for name in names if name != "compiled_code"]  # a line has it
         shown = {name: options[name] if isinstance(options[name], bool) else shortened(str(options[name])) for name in names}
         return [self.kernel, *option_words(shown), "--gpu", self.gpu_name, *self.setting_words()]
 

@@ -25,6 +25,10 @@ CLOCKS = ("max", "single", "sustained")
 L2_STATES = ("cold", "warm", "flushed")
 DATA = ("random", "zeros")
 
+SASS_HELP = (
+    "Cubin or executable whose SASS has the compiled code of the kernel, with its registers, instead of --compiled-code."
+)
+
 SUFFIXES: Mapping[str, tuple[str, ...]] = MappingProxyType({
     "--json": (), "--csv": (".csv",), "--trace": (".pftrace",), "--junit": (".xml",),
 })
@@ -143,6 +147,9 @@ def kernel_parameters(row: KernelModel, *, takes_lists: bool = False) -> list[in
         kind: Any = bool if is_flag else str
         default: Any = inspect.Parameter.empty if item.is_required() else None
         found.append(parameter(name, kind if item.is_required() else kind | None, info, default))
+        if option == "compiled_code":
+            found.append(parameter("sass", str | None, typer.Option("--sass", metavar="FILE[:ENTRY]", help=SASS_HELP,
+                                                                    show_default=False, rich_help_panel=panel), None))
     return found
 
 
@@ -195,10 +202,21 @@ def _default_text(default: Any) -> str:
 
 
 def given_options(row: KernelModel, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Options of the kernel that were typed, with today's names."""
-    return row.params.in_our_words({
+    """Options of the kernel that were typed, with today's names. Compiled code is read from the file of ``--sass``.
+
+    Raises:
+        ConfigError: compiled code is given twice, or cannot be read.
+    """
+    given = row.params.in_our_words({
         option: values[name] for option, name in row.params.options().items() if values.get(name) is not None
     })
+    if values.get("sass") is not None:
+        if "compiled_code" in given:
+            raise ConfigError("--sass and --compiled-code both give the compiled code; leave one out")
+        from gpusim.evidence.toolchain.compiled_code import code_in_file
+
+        given["compiled_code"] = code_in_file(values["sass"], epilogue=given.get("epilogue", "direct"))
+    return given
 
 
 def checked_params(row: KernelModel, given: Mapping[str, Any]) -> KernelParams:

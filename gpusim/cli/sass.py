@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,7 +22,9 @@ def sass_command(
     entry: Annotated[str | None, typer.Option("--entry", metavar="NAME", help="this entry point alone")] = None,
     arch: Annotated[str, typer.Option("--arch", metavar="SM", help="what a folder of kernels/ is built for")] = "sm_90a",
     json_path: Annotated[str | None, typer.Option("--json", metavar="FILE", help="write it as JSON; - is stdout")] = None,
-) -> None:
+    code_path: Annotated[str | None, typer.Option(
+        "--compiled-code", metavar="FILE.toml", help="write the compiled code of --entry, for gpusim predict")] = None,
+) -> None:  # fmt: skip
     """Show registers, spills, tensor instructions, wait depths and the main loop of compiled kernels; needs no GPU.
 
     The depth is that of wgmma.wait_group as compiled, the value for --wgmma-depth of a prediction.
@@ -34,10 +37,23 @@ def sass_command(
         raise ConfigError(f"--entry {entry!r} is no kernel of {target}; {nearest(entry, kernels)}")
     if not kernels:
         raise ConfigError(f"{target} holds no kernel, wants a cubin or an executable with one")
+    if code_path is not None:
+        _write_code(kernels, entry, code_path)
     found = [summary(kernel) for name, kernel in kernels.items() if entry in (None, name)]
     if output is not None:
         write_json(found, output)
     _render(found, console_for(output))
+
+
+def _write_code(kernels: Mapping[str, KernelSass], entry: str | None, code_path: str) -> None:
+    from gpusim.evidence.toolchain.compiled_code import read_compiled_code
+    from gpusim.report.output import write_whole
+
+    if entry is None and len(kernels) > 1:
+        raise ConfigError(f"--compiled-code is of one kernel, say which of {len(kernels)}, as --entry {min(kernels)}")
+    output = output_path(code_path, "--compiled-code", ".toml")
+    assert output is not None
+    write_whole(output, read_compiled_code(kernels[entry or min(kernels)]).as_toml().encode())
 
 
 def _cubin(target: str, arch: str) -> Path:

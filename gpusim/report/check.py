@@ -49,11 +49,15 @@ def render_check(report: Report, console: Console) -> None:
 
 
 def _heading(item: LaunchCheck, report: Report, console: Console) -> None:
-    options = " ".join(f"{name}={value}" for name, value in item.model.options.items())
+    given = {name: value for name, value in item.model.options.items() if name != "compiled_code"}
+    options = " ".join(f"{name}={value}" for name, value in given.items())
     console.print(
         f"Launch {item.launch.idx}, [bold]{escape(item.launch.kernel)}[/]: model [bold]{escape(item.model.kernel)}[/] "
         f"{escape(options)} on [bold]{escape(report.gpu)}[/], L2 {state_of(item.model)}, at {escape(item.clock)}",
     )
+    if item.model.kernel == "gemm":
+        code = item.model.options.get("compiled_code")
+        console.print(f"Code: {escape('estimated' if code is None else getattr(code, 'text', f'given in {code}'))}")
 
 
 def _source(item: Comparison) -> str:

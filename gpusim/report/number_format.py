@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from gpusim.workload.compiled_code import CompiledCode
+
 CLOCK_MODES: Mapping[str, str] = {
     "max": "the highest that the GPU has",
     "single": "predicted for one launch, over before the power limit bites fully",
@@ -181,6 +183,8 @@ def option_words(options: Mapping[str, Any]) -> list[str]:
     for name, value in options.items():
         if isinstance(value, bool):
             words.append(flag(name) if value else f"--no-{flag(name)[2:]}")
+        elif isinstance(value, CompiledCode):
+            words += ["--sass" if value.source == "sass" else flag(name), value.origin]
         elif value is not None:
             words += [flag(name), str(value)]
     return words

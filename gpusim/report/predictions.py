@@ -150,6 +150,7 @@ def headline_rows(result: Result, expected: Expected | None) -> list[tuple[str, 
         ("Energy", f"{energy(result.energy_mj * 1e-3)} of the board, at {result.power_w:,.0f} W"),
         ("Cycles", f"{result.cycles:,.0f} SM cycles"),
         ("Expected error", error_words(expected, result.kernel, result.gpu, result.params)),
+        *((("Code", str(result.params["compiled_code"])),) if "compiled_code" in result.params else ()),
         ("SM clock", f"{result.sm_clock_mhz:,.0f} MHz, {CLOCK_MODES.get(result.clock_mode, result.clock_mode)}"),
     ]
     if result.peak_tflops_at_clock:

@@ -139,6 +139,8 @@ class Summary:
             parts = (f"{part} {percent(share)}" for part, share in busy[:MOST_BUSY])
             yield "Busy", _filled(f"{', '.join(parts)} of the cycles", width)
         yield "Error", _cut(_filled(self._error(), width), 2, width)
+        if "compiled_code" in found["params"]:
+            yield "Code", [one_line(found["params"]["compiled_code"], width)]
         yield "Occupancy", _filled(occupancy_words(found["occupancy"]), width)
         yield "Grid", _filled(self._grid(), width)
         yield "Power", _filled(self._power(), width)
@@ -191,7 +193,8 @@ class Summary:
         rows = f"{'held-out ' if expected.is_held_out else ''}rows of {expected.family}"
         if expected.num_published:
             rows = f"of {expected.num_published} steps of published {expected.family} ladders"
-        return f"{expected.what} within {expected.p90_pct:g} % expected: nine in ten {rows}"
+        code = f", {expected.code} code" if expected.code else ""
+        return f"{expected.what} within {expected.p90_pct:g} % expected: nine in ten {rows}{code}"
 
     def _grid(self) -> str:
         found = self.document

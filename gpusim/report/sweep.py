@@ -25,6 +25,16 @@ NOTABLE = 0.02
 """Smallest difference that is mentioned: of a fraction, absolute; of a quantity, relative to the larger."""
 
 
+def _print_code(sweep: Sweep, console: Console) -> None:
+    """Print where the compiled code of the configurations comes from, for kernels that have any."""
+    texts = dict.fromkeys(
+        str(entry.result.params["compiled_code"]) for entry in sweep.entries
+        if entry.result is not None and "compiled_code" in entry.result.params
+    )
+    if texts:
+        console.print(f"Code: {escape(', '.join(texts))}")
+
+
 def sweep_document(sweep: Sweep, *, gpu_name: str = "") -> dict[str, Any]:
     """JSON document; ``gpu_name`` is the GPU as it was typed."""
     return {
@@ -51,6 +61,7 @@ def render_sweep(sweep: Sweep, console: Console, *, top: int, gpu_name: str) -> 
     problems = sweep.by_problem()
     if len(problems) > 1:
         _print_problems(sweep, console)
+        _print_code(sweep, console)
         return
     entries = next(iter(problems.values()))
     _print_ranks(sweep, entries, console, top)
@@ -61,6 +72,7 @@ def render_sweep(sweep: Sweep, console: Console, *, top: int, gpu_name: str) -> 
         console.print(clock, soft_wrap=True)
     for sentence in why(sweep, entries, gpu_name):
         console.print(escape(sentence), soft_wrap=True)
+    _print_code(sweep, console)
     console.print("Next: ", end="")
     print_command(f"gpusim {command(sweep, entries[0], 'explain', gpu_name)}", console)
 

@@ -24,7 +24,7 @@ from gpusim.simulate.settings import MOST_EVENTS, ClockMode, Data, EngineName, L
 from gpusim.simulate.summary import activity_of, one_after_the_other, result_of
 from gpusim.simulate.wasm_module import Progress, Watch
 from gpusim.units import Clock
-from gpusim.workload.launch import Launch
+from gpusim.workload.launch import Launch, launch_in_core
 
 CLOCK_TOLERANCE, PART_TOLERANCE = 5e-3, 2e-3
 """Uncertainty of the cycles, as a fraction, at which the clock has settled: of a full launch, and of a part of one.
@@ -111,7 +111,7 @@ def simulate(
         watch=watch,
     )
     gpu, remarks = _engines_gpu(gpu, engine, core_only=core_only)
-    gpu = idealize(gpu, settings.ideals)
+    launch, gpu = launch_in_core(launch) if core_only else launch, idealize(gpu, settings.ideals)
     result = _simulate(launch, gpu, settings)
     if launch.following:
         settings = replace(settings, l2="flushed" if l2 == "flushed" else "warm", simulated_mhz=None, watch=None)

@@ -29,8 +29,8 @@ class MainloopCode:
     """Cycles of a k-step."""
     instructions: float | None = None
     """Instructions of a k-step of FFMA. Each takes an issue slot, also where ``chain_cycles`` are fewer."""
-    imad_wide_per_copy: int
-    """IMAD.WIDE for the address of each cp.async. They do not overlap with wgmma."""
+    imad_wide_per_copy: float
+    """Mean number of IMAD.WIDE for the address of a cp.async. They do not overlap with wgmma."""
     math_before_copies: float | None = None
     """K-slices of mma.sync before a k-step's copies, on average."""
     math_before_barrier: float | None = None

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Literal, Protocol, get_args
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 
 from gpusim.errors import LaunchError, nearest
 from gpusim.units import WARP_SIZE
-from gpusim.workload.ops import CacheHint, Op
+from gpusim.workload.ops import Alu, CacheHint, ImadWide, Op
 from gpusim.workload.tile_work import TileWork
 
 Feature = Literal["tma", "mbarrier", "wgmma", "cluster", "setmaxnreg", "cp_async", "mma_sync", "stmatrix", "fp8"]
@@ -271,3 +272,23 @@ class Launch:
         if len(self.named_barriers) > 15:
             num = len(self.named_barriers)
             raise LaunchError(f"{self.kernel}: {num} named barriers, a CTA has 15 besides __syncthreads")
+
+
+def launch_in_core(launch: Launch) -> Launch:
+    """``launch`` without IMAD.WIDE and without code that is slower during wgmma, which are beyond the model's core."""
+    roles = tuple(replace(role, program=partial(_in_core, role.program)) for role in launch.roles)
+    return replace(launch, roles=roles, following=tuple(map(launch_in_core, launch.following)))
+
+
+def _in_core(program: Program, cta: RoleContext) -> Iterator[Op]:
+    steps, answer = program(cta), None
+    while True:
+        try:
+            op = steps.send(answer) if isinstance(steps, Generator) else next(steps)
+        except StopIteration:
+            return
+        answer = None
+        if isinstance(op, Alu) and op.num_beside:
+            op = replace(op, num_beside=0.0)
+        if not isinstance(op, ImadWide):
+            answer = yield op

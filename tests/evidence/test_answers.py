@@ -187,10 +187,10 @@ def test_the_readme_is_filled_from_a_report(tmp_path: Path) -> None:
     )
     text = readme.read_text()
     assert text.startswith("<!-- in short") and text.endswith("--> after") and "old" not in text
-    assert "| GEMMs by mma.sync or FFMA | 1, 1 | 30.0 % | 30.0 % | 30.0 % |" in text
-    assert "| other kernels | 2, 1 | 2.0 % | 3.0 % | 3.0 % |" in text
+    assert "| GEMMs by mma.sync or FFMA | 1, 1 | 30.0 % | 30.0 % | 30.0 % |  |" in text
+    assert "| other kernels | 2, 1 | 2.0 % | 3.0 % | 3.0 % |  |" in text
     assert "The mean over all 2 families is 16.0 %." in text
-    assert "| a | 2 | 2.0 %, 3.0 %, 3.0 % |  | 10.0 % |" in text
+    assert "| a | 2 | 2.0 %, 3.0 %, 3.0 % |  |  | 10.0 % |" in text
     assert "| **sgemm** (held out) | 1 | 30.0 %, 30.0 %, 30.0 % |" in text
     assert "| **mean of 2 families** | 3 | 16.0 %, 30.0 %, 30.0 % |" in text
 

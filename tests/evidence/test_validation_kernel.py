@@ -22,6 +22,7 @@ from gpusim.evidence.cases.validation_kernel import (
     CYCLES,
     DRAM,
     DURATION,
+    ESTIMATED_CYCLES,
     EXACT,
     FLOOR_SHARE,
     GEMM_LIMITS,
@@ -132,7 +133,7 @@ def test_what_is_judged_is_counted_or_timed() -> None:
     assert set(TIERS) <= {*COUNTED, *EXACT, *TIMED_WAVEFRONTS, *SINGLE, *SUSTAINED, POWER}
     assert not case().calibrates
     assert case().groups["all"].is_cold and case().groups["all"].times == ("single", "sustained")
-    assert set(case().tiers) == {*set(TIERS) - {*EXACT, *TIMED_WAVEFRONTS}, REGISTERS, CTAS_OF_SM}
+    assert set(case().tiers) == {*set(TIERS) - {*EXACT, *TIMED_WAVEFRONTS}, REGISTERS, CTAS_OF_SM, ESTIMATED_CYCLES}
 
 
 def test_a_group_that_is_not_timed_is_not_judged_by_times() -> None:
@@ -148,7 +149,7 @@ def test_a_group_that_is_not_timed_is_not_judged_by_times() -> None:
         model="gemm",
         options=lambda config: OPTIONS,
     )  # fmt: skip
-    assert set(counted.tiers) == {*set(TIERS) & set(counted.metrics), REGISTERS, CTAS_OF_SM}
+    assert set(counted.tiers) == {*set(TIERS) & set(counted.metrics), REGISTERS, CTAS_OF_SM, ESTIMATED_CYCLES}
     assert set(counted.tiers).isdisjoint({*SINGLE, *SUSTAINED, POWER})
 
 

@@ -74,7 +74,7 @@ def test_arrivals_of_every_thread_cost_a_wake_and_their_turns_a_k_step(run: Run,
     One CTA: of many what is left of it depends on which of their requests comes first.
     """
     tile_m, tile_n = map(int, options["tile"].split("x")[:2])
-    one: dict[str, Any] = {"m": tile_m, "n": tile_n, "k": 2048, **options}
+    one: dict[str, Any] = {"m": tile_m, "n": tile_n, "k": 2048, "compiled_code": NO_CODE, **options}
     elected, every = (run(mbarrier_arrive=arrivals, **one) for arrivals in ("warpgroup", "thread"))
     spec, num_warps = load_gpu("h200_sxm").mbarrier, 8 if options["schedule"] == "cooperative" else 4
     assert spec is not None
@@ -224,7 +224,8 @@ def test_behind_the_wait_all_meet_before_each_copy_or_before_the_math(
 
 
 def test_fragments_are_read_a_slice_ahead_of_their_math(h200: GpuSpec) -> None:
-    launch = GemmParams(m=64, n=64, k=64, tile="64x64x32", math="mma_sync", stages=3, warps="2x2").launch(h200)
+    sizes: dict[str, Any] = {"m": 64, "n": 64, "k": 64, "tile": "64x64x32", "math": "mma_sync", "stages": 3, "warps": "2x2"}
+    launch = GemmParams(**sizes, compiled_code=NO_CODE).launch(h200)
     found = words(dry_run(launch)["math"], ops.Ldmatrix, ops.MmaSync)
     first, second, math = ["Ldmatrix 0"] * 2, ["Ldmatrix 1"] * 2, ["MmaSync"] * 2  # in parts: math goes on as they come
     assert found == [*first, *first, *math, *second, *math, *second, *math, *math]
@@ -631,7 +632,7 @@ def test_the_code_of_an_fma_loop_is_told_once_a_step_and_is_what_nvcc_writes_out
     """FFMA, loads of 16 bytes, copies with their addresses: 2,233 instructions as SASS of such a loop has them."""
     params = GemmParams.model_validate({
         "m": 128, "n": 128, "k": 64, "tile": (128, 128, 16), "warps": (2, 2), "stages": 2, "dtype": "fp32", "layout": "tt",
-        "copy": "cp_async", "math": "fma", "schedule": "multistage",
+        "copy": "cp_async", "math": "fma", "schedule": "multistage", "compiled_code": NO_CODE,
     })  # fmt: skip
     told = [op for _, op in ops_of(params.launch(h200), ops.LoopBody)]
     assert len(told) == 4 and {op.num_fma for op in told} == {2048}

@@ -17,6 +17,7 @@ import numpy as np
 from gpusim.errors import KernelError, LaunchError
 from gpusim.evidence.cases import validation_kernel as whole
 from gpusim.evidence.cases.case import Answer, Case, Config, Group, Outputs, WrongAnswer
+from gpusim.evidence.cases.known_options import without_compiled, without_registers
 from gpusim.kernel_models.gemm import GemmParams
 
 if TYPE_CHECKING:
@@ -49,7 +50,8 @@ METRICS = (
 
 JUDGED = (
     *whole.DRAM, "lts__t_sectors_srcunit_tex_op_read.sum", "lts__t_sectors_srcunit_tex_op_write.sum", whole.HIT_RATE,
-    whole.CYCLES, *whole.SINGLE, *whole.SUSTAINED, whole.TENSOR, whole.REGISTERS, whole.CTAS_OF_SM,
+    whole.CYCLES, whole.ESTIMATED_CYCLES, *whole.SINGLE, *whole.SUSTAINED, whole.TENSOR, whole.REGISTERS,
+    whole.CTAS_OF_SM,
 )  # fmt: skip
 
 TIERS: Mapping[str, int] = MappingProxyType(
@@ -105,12 +107,15 @@ def product_case(
         dtype: type of a config.
     """
 
-    def launched(config: Config, row: Mapping[str, str], gpu: GpuSpec, *, by_rule: bool = False) -> Launch | str:
+    def launched(
+        config: Config, row: Mapping[str, str], gpu: GpuSpec,
+        known: Callable[[Mapping[str, Any]], dict[str, Any]] = dict,
+    ) -> Launch | str:
         found = options(config, row, gpu)
         if found is None:
             return "its kernel's name tells too little"
         try:
-            return GemmParams.model_validate(whole.without_registers(found) if by_rule else dict(found)).launch(gpu)
+            return GemmParams.model_validate(known(found)).launch(gpu)
         except (KernelError, LaunchError) as error:
             return str(error)
 
@@ -120,8 +125,11 @@ def product_case(
             return {}
         said = whole.answers(found, row, gpu, names)
         if {whole.REGISTERS, whole.CTAS_OF_SM} & set(names):
-            alone = launched(config, row, gpu, by_rule=True)
+            alone = launched(config, row, gpu, without_registers)
             said |= {} if isinstance(alone, str) else whole.by_rule(alone, gpu)
+        if whole.ESTIMATED_CYCLES in names:
+            unwritten = launched(config, row, gpu, without_compiled)
+            said |= {} if isinstance(unwritten, str) else whole.before_written(unwritten, row, gpu)
         return said
 
     def predict_launched(config: Config, row: Mapping[str, str], gpu: GpuSpec) -> dict[str, float]:

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 CYCLES, DURATION = "sm__cycles_elapsed.max", "gpu__time_duration.sum"
+ESTIMATED_CYCLES = "cycles_with_estimated_code"
+"""Name of cycles that are predicted before a kernel is written, with estimated code and registers."""
 
 
 def kernels_dir() -> Path:

@@ -28,6 +28,7 @@ from gpusim.evidence.cases.judged_metrics import (
     DRAM_ACCESS,
     DURATION,
     EMPTY,
+    ESTIMATED_CYCLES,
     EXACT,
     EXACT_LIMIT,
     FLOOR_SHARE,
@@ -47,6 +48,7 @@ from gpusim.evidence.cases.judged_metrics import (
     TIMED_WAVEFRONTS,
     tiers_of,
 )
+from gpusim.evidence.cases.known_options import without_compiled, without_registers
 from gpusim.evidence.cases.rows import number_in
 from gpusim.kernel_models import KERNEL_MODELS
 from gpusim.kernel_models.streaming import StreamParams
@@ -70,6 +72,7 @@ __all__ = [
     "DRAM_ACCESS",
     "DURATION",
     "EMPTY",
+    "ESTIMATED_CYCLES",
     "EXACT",
     "EXACT_LIMIT",
     "FLOOR_SHARE",
@@ -233,12 +236,11 @@ def validation_case(
     kind = KERNEL_MODELS[model].params if isinstance(model, str) and model in KERNEL_MODELS else StreamParams
     has_rule = "registers" in kind.model_fields and not issubclass(kind, StreamParams)  # whose registers are looked up
 
-    def params(config: Any, gpu: GpuSpec, *, by_rule: bool = False) -> KernelParams:
+    def params(config: Any, gpu: GpuSpec, known: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict) -> KernelParams:
         name = model if isinstance(model, str) else model(config)
         if name not in KERNEL_MODELS:
             raise ConfigError(f"{name!r} is no kernel model; {nearest(name, KERNEL_MODELS)}")
-        given = without_registers(options(config)) if by_rule else dict(options(config))
-        return KERNEL_MODELS[name].params.model_validate(given).resolved(gpu)
+        return KERNEL_MODELS[name].params.model_validate(dict(known(options(config)))).resolved(gpu)
 
     def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
         """Counters, us and MHz at the clock of a single launch, for a config without a measured row."""
@@ -248,22 +250,33 @@ def validation_case(
     def predict_row(config: Config, row: Mapping[str, str], gpu: GpuSpec, names: Collection[str]) -> dict[str, Answer]:
         found = answers(params(config, gpu).launch(gpu), row, gpu, names, thread_numbers=thread_numbers)
         if has_rule and {REGISTERS, CTAS_OF_SM} & set(names):
-            found |= by_rule(params(config, gpu, by_rule=True).launch(gpu), gpu)
+            found |= by_rule(params(config, gpu, without_registers).launch(gpu), gpu)
+        if ESTIMATED_CYCLES in names:
+            found |= before_written(params(config, gpu, without_compiled).launch(gpu), row, gpu)
         return found
+
+    def model_options(config: Config, gpu: GpuSpec) -> dict[str, Any]:
+        given = options(config).get("compiled_code")
+        return {**params(config, gpu).as_options(), **({} if given is None else {"compiled_code": given})}
 
     judged = replace(
         case, predict=predict, predict_row=predict_row, limits={**LIMITS, **case.limits}, is_validation=True,
-        derived=DERIVED if has_rule else {}, model_options=lambda config, gpu: params(config, gpu).as_options())  # fmt: skip
-    return replace(judged, tiers=tiers_of(judged.names, has_rule=has_rule))
+        derived=DERIVED if has_rule else {}, model_options=model_options,
+    )
+    tiers = tiers_of(judged.names, has_rule=has_rule)
+    return replace(judged, tiers={
+        name: tier for name, tier in tiers.items() if model == "gemm" or name != ESTIMATED_CYCLES
+    })
 
 
 def _simulated(launch: Launch, gpu: GpuSpec, *, clock: Any, l2: Literal["cold", "warm", "flushed"] = "cold") -> Result:
     return simulate(launch, gpu, clock=clock, l2=l2, data="random")
 
 
-def without_registers(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options without ``registers``, so that the model's rule estimates them."""
-    return {name: value for name, value in options.items() if name != "registers"}
+def before_written(launch: Launch, row: Mapping[str, str], gpu: GpuSpec) -> dict[str, Answer]:
+    """Cycles of a launch with estimated code, at the row's clock and with L2 flushed."""
+    cycles = _simulated(launch, gpu, clock=row_clock_mhz(row, gpu), l2="flushed").cycles
+    return {ESTIMATED_CYCLES: Answer(value=cycles)}
 
 
 def by_rule(launch: Launch, gpu: GpuSpec) -> dict[str, Answer]:
@@ -284,7 +297,9 @@ def ctas_of_sm(row: Mapping[str, str]) -> float | None:
     return min(limits, default=None)
 
 
-DERIVED: Mapping[str, Callable[[Mapping[str, str]], float | None]] = MappingProxyType({CTAS_OF_SM: ctas_of_sm})
+DERIVED: Mapping[str, Callable[[Mapping[str, str]], float | None]] = MappingProxyType({
+    CTAS_OF_SM: ctas_of_sm, ESTIMATED_CYCLES: lambda row: number_in(row, CYCLES) if row.get(CYCLES) else None,
+})
 
 
 def answers(

@@ -19,7 +19,7 @@ from types import MappingProxyType
 from typing import Any
 
 from gpusim.errors import ConfigError
-from gpusim.evidence.cases.paths import CYCLES, held_out_families, kernels_dir
+from gpusim.evidence.cases.paths import CYCLES, ESTIMATED_CYCLES, held_out_families, kernels_dir
 from gpusim.kernel_models import KERNEL_MODELS
 from gpusim.kernel_models.options import KernelParams
 
@@ -49,6 +49,8 @@ class Expected:
     """Whether nobody has looked for mechanisms in that family's rows."""
     num_published: int = 0
     """Number of judged steps of published ladders, whose speeds others measured; 0 where measured rows were judged."""
+    code: str = ""
+    """Code of the judged rows: ``own`` (the kernel's own, from its SASS) or ``estimated``; empty where no kernel has any."""
     counters: Mapping[str, float] = field(default_factory=dict)
     """P90 of those rows' counters, by Nsight Compute metric: percent of the measured value, hit rates in points."""
 
@@ -63,7 +65,8 @@ class Expected:
         if self.num_published:
             return f"nine in ten of {self.num_published} steps of published {self.family} ladders on {self.gpu} were closer"
         kind = "held-out family" if self.is_held_out else "family"
-        return f"nine in ten rows of the {kind} {self.family} on {self.gpu} were closer"
+        code = {"own": ", with their own code,", "estimated": ", with estimated code,"}.get(self.code, "")
+        return f"nine in ten rows of the {kind} {self.family} on {self.gpu}{code} were closer"
 
 
 def expected_error(kernel: str, gpu: str, params: Mapping[str, Any] | None = None) -> Expected | None:
@@ -74,19 +77,33 @@ def expected_error(kernel: str, gpu: str, params: Mapping[str, Any] | None = Non
     of_gpu = _measured().get(gpu, {})
     for family in dict.fromkeys((family_of(kernel, params or {}), kernel)):
         of_family = of_gpu.get(family, {})
-        p90 = of_family.get(CYCLES)
+        code = code_of(of_family, params or {})
+        p90 = of_family.get(ESTIMATED_CYCLES if code == "estimated" else CYCLES)
         if p90 is not None and outside(of_family.get("rows", {}), params or {}):
             return None
         if p90 is not None:
             return Expected(
-                p90_pct=float(p90), gpu=gpu, family=family, is_held_out=family in held_out_families(),
-                counters={name: float(value) for name, value in of_family.items() if name != "rows"},
+                p90_pct=float(p90), gpu=gpu, family=family, is_held_out=family in held_out_families(), code=code,
+                counters={name: float(value) for name, value in of_family.items() if name not in ("rows", ESTIMATED_CYCLES)},
             )
     errors = sorted(_published_errors(kernel, gpu))
     if not errors or outside(_published_ranges(kernel, gpu), params or {}):
         return None
     p90 = errors[math.ceil(0.9 * len(errors)) - 1]
     return Expected(p90_pct=math.ceil(1000.0 * p90) / 10.0, gpu=gpu, family=kernel, num_published=len(errors))
+
+
+def code_of(of_family: Mapping[str, Any], params: Mapping[str, Any]) -> str:
+    """Code of the judged rows that are like a prediction; empty where the family was judged with one kind alone.
+
+    >>> code_of({CYCLES: 8.9, ESTIMATED_CYCLES: 10.8}, {"compiled_code": "estimated"})
+    'estimated'
+    >>> code_of({CYCLES: 8.9}, {"compiled_code": "estimated"}), code_of({CYCLES: 8.9, ESTIMATED_CYCLES: 10.8}, {})
+    ('', '')
+    """
+    if ESTIMATED_CYCLES not in of_family or "compiled_code" not in params:
+        return ""
+    return "estimated" if params["compiled_code"] == "estimated" else "own"
 
 
 def outside(rows: Mapping[str, Any], params: Mapping[str, Any]) -> str:

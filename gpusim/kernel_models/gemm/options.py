@@ -90,7 +90,9 @@ def _swizzle(value: Any) -> Any:
 
 
 def _code(value: Any) -> Any:
-    """A record of compiled code, or the text or path of the TOML file that has it."""
+    """A record of compiled code, or the text or path of the TOML file that has it; None for the text of an estimate."""
+    if value == "estimated":
+        return None
     if isinstance(value, Mapping):
         return code_from(value, source="given")
     return read_code(Path(value)) if isinstance(value, str | Path) else value
@@ -236,7 +238,7 @@ class GemmOptions(GemmTypes, KernelParams):
         None, description="L2 promotion: least bytes fetched into L2 on a miss. It is the tensor map's, and for cp.async "
         "128 with LDGSTS.LTC128B, else 64. By default at most a k-step's row"
     )
-    compiled_code: Annotated[CompiledCode, BeforeValidator(_code)] | None = Field(
+    compiled_code: Annotated[CompiledCode | None, BeforeValidator(_code)] = Field(
         None, description="TOML file with what the compiler made of the kernel (gpusim sass --compiled-code writes one). By "
         "default it is estimated"
     )
@@ -276,7 +278,7 @@ class GemmOptions(GemmTypes, KernelParams):
     def as_options(self) -> Mapping[str, Any]:
         """All parameters in the spelling of the command line; compiled code as the text of its source."""
         code = self.compiled_code
-        return {**super().as_options(), "compiled_code": None if code is None else code.text}
+        return {**super().as_options(), "compiled_code": "estimated" if code is None else code.text}
 
     def answer_to(self, ideal: str) -> Mapping[str, Any]:
         """Options to try if the counterfactual ``ideal`` saves the most time; empty if none is known."""

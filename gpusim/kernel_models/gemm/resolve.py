@@ -12,6 +12,7 @@ from gpusim.kernel_models.gemm.advice import TileRefused, advised
 from gpusim.kernel_models.gemm.check_tile import default_setmaxnreg, warp_choices
 from gpusim.kernel_models.gemm.compatibility import check_code, check_gpu, check_kinds, check_places, check_shape
 from gpusim.kernel_models.gemm.config import GemmConfig
+from gpusim.kernel_models.gemm.estimated_code import estimated_code
 from gpusim.kernel_models.gemm.options import GemmOptions
 from gpusim.kernel_models.gemm.smem_budget import check_room, most_stages
 from gpusim.layout.notation import parse_swizzle, show_swizzle
@@ -128,9 +129,10 @@ def _with_shape(options: GemmOptions, gpu: Target) -> GemmConfig:
 
 
 def _with_code(options: GemmOptions, config: GemmConfig) -> GemmConfig:
-    """Check the compiled code that is given."""
-    if options.compiled_code is not None:
-        check_code(config)
+    """Check the compiled code that is given, or estimate it."""
+    if options.compiled_code is None:
+        return replace(config, compiled_code=estimated_code(config))
+    check_code(config)
     return config
 
 

@@ -74,7 +74,8 @@ class Loader:
     """Copies of one kernel. ``num_threads`` threads issue cp.async; one thread issues TMA."""
 
     def __init__(
-        self, shape: MainloopShape, grid: OperandGrid, *, num_threads: int, wide_per_copy: int = 0, num_between: float = 0.0
+        self, shape: MainloopShape, grid: OperandGrid, *, num_threads: int, wide_per_copy: float = 0.0,
+        num_between: float = 0.0,
     ) -> None:
         """Copies of the operands of ``grid``'s tiles.
 

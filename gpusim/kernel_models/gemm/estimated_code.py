@@ -1,0 +1,118 @@
+"""Estimate of what a compiler makes of a GEMM that is not yet written, from probe kernels.
+
+In: a GEMM's config. Out: :class:`gpusim.workload.compiled_code.CompiledCode`.
+
+Models:
+
+* medians of probes of the same schedule, math and copy
+* main loops of wgmma: a k-step's chain, and the chain from each of its wgmma to the next
+* main loops of mma.sync and FFMA, and prologues of CTAs that copy by cp.async: a line over the copies of a thread
+* epilogues: a line over the elements of D that a thread stores
+
+Ignores:
+
+* clusters, split-K, activation functions and C, whose instructions other parts of the model have, or none
+* GPUs before Hopper: the probes are compiled for sm_90a
+
+Source: ``kernels/probes/gemm_code``, whose script writes ``estimated_code.toml``. No validation kernel is read.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from gpusim.kernel_models.gemm.config import GemmConfig
+from gpusim.kernel_models.gemm.warp_specialized import COLUMNS_APART, LEAST_APART
+from gpusim.units import DEPENDENT_CYCLES
+from gpusim.workload.atoms import mma_sync
+from gpusim.workload.compiled_code import NO_CODE, CompiledCode
+
+PATH = Path(__file__).with_suffix(".toml")
+"""Figures of the probes, by kind of kernel."""
+
+COPY_BYTES, WORD_BYTES = 16, 4
+"""Bytes of a cp.async, and of one whose operand is transposed on its way to shared memory."""
+
+
+def between_cycles(num_wgmma: int, n: int) -> float:
+    """Cycles of a k-step's chain from its first wgmma, of ``n`` columns, to its last.
+
+    >>> between_cycles(4, 128), between_cycles(4, 256)
+    (36.0, 84.0)
+    """
+    return (num_wgmma - 1) * max(LEAST_APART, n / COLUMNS_APART - 1) * DEPENDENT_CYCLES
+
+
+def estimated_code(config: GemmConfig) -> CompiledCode:
+    """Compiled code that probes of the kernel's kind have."""
+    kind = _figures()[kind_of(config)]
+    partition, is_wgmma = config.partition, config.math == "wgmma"
+    copies = 0.0 if config.copy_ == "tma" else _copies_per_thread(config)
+    path = config.epilogue if config.epilogue in kind["epilogue"] else "smem" if config.epilogue == "tma_store" else "direct"
+    store = kind["epilogue"].get(path, kind["epilogue"]["direct"])
+    mainloop: dict[str, Any] = {"chain_cycles": _line(kind["step"], copies)}
+    if is_wgmma:
+        mainloop["chain_cycles"] += between_cycles(partition.num_wgmma, partition.atom.n)
+        if config.copy_ == "cp_async" and not config.is_specialized:
+            mainloop["imad_wide_per_copy"] = kind["imad_wide_per_copy"]
+    elif config.math == "mma_sync" and config.register_stages == 2 and config.stages > 1:
+        num_slices = config.tile[2] // mma_sync(config.element).k
+        mainloop |= {
+            "math_before_copies": min(kind["math_before_copies"], num_slices), "math_before_use": kind["math_before_use"],
+            "math_before_barrier": kind["math_before_barrier_fraction"] * num_slices,
+        }  # fmt: skip
+    elif config.math == "fma":
+        mainloop["instructions"] = _line(kind["instructions"], copies)
+    by_tma = config.copy_ == "tma"
+    return NO_CODE.replaced(
+        source="estimated", mainloop=mainloop, prologue={"chain_cycles": kind["prologue"]},
+        producer={"chain_cycles": kind.get("copy", _figures()["multistage tma"]["copy"]) if by_tma else 0.0},
+        tile_scheduler={
+            "chain_cycles": _line(kind["tile"], copies), "chain_during_wgmma_cycles": kind["tile_during_wgmma"],
+            "chain_after_turn_cycles": kind["turn"] if config.schedule == "pingpong" else 0.0,
+            "imad_wide": kind["tile_wide"],
+        },
+        epilogue={
+            "chain_cycles": _line(store["chain"], partition.accumulators),
+            "chain_during_wgmma_cycles": _line(store["during_wgmma"], partition.accumulators),
+            "imad_wide": _line(store["wide"], partition.accumulators),
+        },
+    )  # fmt: skip
+
+
+def kind_of(config: GemmConfig) -> str:
+    """Kind of probes that a kernel is like. Two kinds were not probed and have the nearest one's figures.
+
+    These are a producer that copies by cp.async, and mma.sync with TMA.
+    """
+    if config.math == "mma_sync":
+        return f"mma_sync {config.register_stages}"
+    if config.math == "fma":
+        return f"fma {min(2, config.stages)}"
+    if config.schedule == "multistage":
+        return f"multistage {config.copy_}"
+    return "pingpong tma" if config.schedule == "pingpong" else "specialized tma"
+
+
+@cache
+def _figures() -> dict[str, dict[str, Any]]:
+    return tomllib.loads(PATH.read_text(encoding="utf-8"))
+
+
+def _line(figures: list[float], over: float) -> float:
+    """A line (offset, slope), which no probe was below."""
+    offset, slope, least = figures
+    return max(least, offset + slope * over)
+
+
+def _copies_per_thread(config: GemmConfig) -> float:
+    """cp.async of a thread in a k-step."""
+    threads = 32 * config.partition.num_warps
+    total, shape = 0.0, config.mainloop
+    for which, rows in enumerate(config.tile[:2]):
+        num_bytes = rows * config.tile[2] * config.element.num_bytes
+        total += num_bytes / (WORD_BYTES if shape.is_transposed(which) else COPY_BYTES)
+    return total / threads
