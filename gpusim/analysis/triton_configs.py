@@ -78,7 +78,7 @@ class TritonProblem:
         by_tma = self.loads == "descriptors" and "tma" in features
         copy = {"copy": "tma", "prefetch_tensormap": False} if by_tma else {"copy": "cp_async"}
         if "wgmma" in features and not num_warps % WARPGROUP_WARPS and tile[0] % WGMMA_ROWS == 0:
-            own = {} if by_tma else {"wide_per_copy": 1, "fence": False}
+            own = {} if by_tma else {"fence": False}
             store = {"epilogue": "tma_store"} if by_tma and split == 1 else {}
             yield GemmOptions(**{
                 **given, **copy, **own, **store, "math": "wgmma", "consumer_warpgroups": num_warps // WARPGROUP_WARPS,

@@ -37,9 +37,7 @@ from gpusim.workload.launch import Target
 STATED = ("tile", "stages", "schedule", "cluster", "persistent", "epilogue")
 """Options that a library always chooses. Nothing else is chosen if all of them are given."""
 
-DECIDING = (
-    *STATED, "raster", "swizzle_size", "split_k", "split_k_mode", "swap_operands", "cluster_sync",
-)  # fmt: skip
+DECIDING = (*STATED, "raster", "swizzle_size", "split_k", "split_k_mode", "swap_operands")
 """Options that a library chooses by the shape."""
 
 WIDTHS = (8, 16, 24, 32, 48, 64, 80, 96, 112, 128, 160, 192, 224, 256)
@@ -154,9 +152,7 @@ class Space:
 
     def with_values(self, options: GemmOptions, **values: Any) -> GemmOptions:
         """``options`` with ``values``, except where options were given."""
-        found = options.model_copy(update={name: value for name, value in values.items() if name not in self.given})
-        relaxed = found.num_cluster_ctas > 1 and "cluster_sync" not in self.given
-        return found.model_copy(update={"cluster_sync": "relaxed"}) if relaxed else found
+        return options.model_copy(update={name: value for name, value in values.items() if name not in self.given})
 
     def _epilogue(self, split: int) -> str:
         if split > 1 or self.math == "fma":
@@ -214,8 +210,7 @@ class Space:
         except GpusimError:
             if options.num_cluster_ctas == 1 or "cluster" in self.given:
                 return None
-        alone = {"cluster": (1, 1), "cluster_sync": self.options.cluster_sync}
-        return self.built(options.model_copy(update=alone))
+        return self.built(options.model_copy(update={"cluster": (1, 1)}))
 
     def _built(self, options: GemmOptions) -> tuple[GemmOptions, GemmConfig]:
         """Implement :meth:`built`; an impossible kernel is refused."""
