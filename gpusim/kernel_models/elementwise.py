@@ -51,8 +51,8 @@ ARITHMETIC: Mapping[str, Arithmetic] = {
 """Source: SASS of kernels/elementwise_shapes, sm_90a: expf, erff, tanhf and a division, without fast-math options."""
 
 BEFORE_LOADS, BEFORE_STORES, EACH_ELEMENT = 20, 2, 8
-"""Integer instructions of a thread: before its first load, before its first store, and for each element of a last CTA that
-is processed element by element. Source: SASS of kernels/elementwise, sm_90a."""
+"""Integer instructions of a thread: before its first load, before its first store, and for each element of a last CTA with
+``tail="elements"``. Source: SASS of kernels/elementwise, sm_90a."""
 EACH_BOUND = 4
 """Instructions of a masked element besides its load, store and arithmetic: comparison and branch. Source: SASS of
 kernels/elementwise_shapes, sm_90a, mean over its entry points."""
@@ -104,8 +104,8 @@ class ElementwiseParams(StreamParams):
     )
     in_place: bool = Field(False, description="The output overwrites the first input")
     address_instructions: Annotated[float, Field(ge=0, le=1000)] = Field(
-        0.0, description="Instructions of a thread on the ALU and branch units for each vector, besides bounds checks: "
-        "offsets of tensors that are not contiguous, or types known at run time"
+        0.0, description="ALU and branch instructions of a thread for each vector, besides bounds checks. They compute offsets "
+        "of tensors that are not contiguous, or convert types known at run time"
     )
 
     @property

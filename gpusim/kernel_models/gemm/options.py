@@ -231,8 +231,8 @@ class GemmOptions(GemmTypes, KernelParams):
         "Triton leave it out"
     )
     tensormaps: Literal["host", "device"] = Field(
-        "host", description="Tensor maps of A, B and D: kernel parameters that the host encodes, or made by each CTA "
-        "before its first copy (Triton make_tensor_descriptor, CUTLASS grouped kernels)"
+        "host", description="Tensor maps of A, B and D: encoded by the host, or made by each CTA before its first copy. "
+        "device is Triton make_tensor_descriptor, and grouped kernels of CUTLASS"
     )
     l2_promotion: Literal[64, 128, 256] | None = Field(
         None, description="L2 promotion: least bytes fetched into L2 on a miss. It is the tensor map's, and for cp.async "
