@@ -129,8 +129,8 @@ def options_of(case: Case, row: Mapping[str, str], gpu: GpuSpec) -> Any:
     """Options of the GEMM model for a row of a validation kernel."""
     module: Any = sys.modules[f"gpusim_kernels_{case.name}"]
     config = config_of(row, case.columns)
-    found = module.options(config, row, gpu) if case.framework else case.model_options(config, gpu)
-    return GemmParams(**{name: value for name, value in found.items() if value is not None})
+    found = module.options(config, row, gpu) if case.framework else module.options(config)
+    return GemmParams.model_validate(dict(found))
 
 
 def rank() -> None:
