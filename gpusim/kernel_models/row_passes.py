@@ -43,7 +43,7 @@ class RowPass:
     """One pass over a row: instructions of a lane for each element, and the reduction after it.
 
     * ``chain``: FP32 instructions that depend on those of the element before. ``alu_chain``: of the integer pipe.
-    * ``fma``, ``mufu``: independent FP32 and MUFU instructions.
+    * ``fma``, ``alu``, ``mufu``: independent FP32, integer and MUFU instructions.
     * ``weights``: vectors with an element for each column that the pass reads.
     * ``unrolled_elements``: most elements of a lane whose loads are in flight at once.
     * ``merge``: reduction after the pass; None: the pass stores the result. ``after``: ops of all lanes after the reduction.
@@ -52,6 +52,7 @@ class RowPass:
     fma: float = 0.0
     chain: float = 0.0
     alu_chain: float = 0.0
+    alu: float = 0.0
     mufu: float = 0.0
     weights: tuple[str, ...] = ()
     unrolled_elements: int = MAX_ELEMENTS
@@ -62,6 +63,8 @@ class RowPass:
         """Ops for ``num_elements`` elements of each lane."""
         if self.alu_chain:
             yield ops.Alu(num_elements * self.alu_chain, is_chain=True)
+        if self.alu:
+            yield ops.Alu(num_elements * self.alu)
         if self.fma:
             yield ops.Fma(num_elements * self.fma)
         if self.mufu:

@@ -171,7 +171,7 @@ LAUNCHED: list[tuple[str, tuple[int, int], str, str, str, str, dict[str, Any]]] 
     ),
     (
         "sum_rows", (1600, 1024), "fp32", f"reduce_kernel<512, 1, {SUM}",
-        "100x1x1", "32x16x1", {"model": "reduction", "per": "warp", "vector_bytes": 4, "unroll": 4, "threads": 512},
+        "100x1x1", "32x16x1", {"model": "reduction", "per": "warp", "vector_bytes": 16, "unroll": 1, "threads": 512},
     ),
     (
         "sum_rows", (60, 65536), "fp32", f"reduce_kernel<512, 1, {SUM}",

@@ -21,9 +21,13 @@ from typing import Any
 from gpusim.units import WARP_SIZE
 from gpusim.workload.dtypes import dtype
 
+BLOCKS: Mapping[str, Any] = {"combine": "first_warp", "arithmetic": "ieee"}
+"""Options of softmax by blocks: three barriers for each reduction, and no fast math."""
 VECTOR_BYTES = 16
 NORM_ELEMENTS = 4
 """Elements of a vector of layer norm and RMS norm, whatever the type."""
+LEAST_VECTOR_COLUMNS = 128
+"""Columns up to which sums of rows load element by element."""
 MOST_OF_TWO_ROWS = 128
 """Most columns of which a warp takes two rows."""
 
@@ -75,22 +79,22 @@ def _softmax_warp(launch: TorchLaunch) -> ModelOptions | None:
     """A warp a row, element by element, all in flight at once."""
     if launch.columns <= MOST_OF_TWO_ROWS or launch.block[0] != WARP_SIZE:
         return None
-    return launch.of_rows("softmax", per="warp", vector_bytes=launch.width)
+    return launch.of_rows("softmax", per="warp", vector_bytes=launch.width, arithmetic="ieee")
 
 
 def _softmax_registers(launch: TorchLaunch) -> ModelOptions | None:
     """A block a row, element by element, in registers."""
-    return launch.by_block("softmax", "registers", launch.width, combine="first_warp")
+    return launch.by_block("softmax", "registers", launch.width, recompute=True, **BLOCKS)
 
 
 def _softmax_smem(launch: TorchLaunch) -> ModelOptions | None:
     """A block a row, by vectors, in shared memory."""
-    return launch.by_block("softmax", "smem", VECTOR_BYTES, combine="first_warp")
+    return launch.by_block("softmax", "smem", VECTOR_BYTES, **BLOCKS)
 
 
 def _softmax_reread(launch: TorchLaunch) -> ModelOptions | None:
     """A block a row, by vectors, read three times."""
-    return launch.by_block("softmax", "reread", VECTOR_BYTES, combine="first_warp")
+    return launch.by_block("softmax", "reread", VECTOR_BYTES, **BLOCKS)
 
 
 def _norm(launch: TorchLaunch) -> ModelOptions | None:
@@ -107,14 +111,12 @@ def _sum(launch: TorchLaunch) -> ModelOptions | None:
     unroll, vector = (int(ends[1]), int(ends[2])) if ends else (4, 4)
     parts = launch.grid[1]
     finish = "last_cta" if parts > 1 else "atomic"
-    if launch.operation == "sum_all" and launch.grid[0] == 1:
-        is_vector = unroll >= vector  # one vector at a time, or elements
-        return launch.of_rows(
-            "reduction", axis="all", ctas_per_sum=parts, finish=finish, unroll=1 if is_vector else unroll,
-            vector_bytes=launch.width * (vector if is_vector else 1),
-        )  # fmt: skip
-    if launch.operation == "sum_rows":
+    elements = {"vector_bytes": launch.width * vector, "unroll": 1}  # one vector at a time, if the sum is long
+    if launch.columns <= LEAST_VECTOR_COLUMNS:
         elements = {"vector_bytes": launch.width, "unroll": unroll}
+    if launch.operation == "sum_all" and launch.grid[0] == 1:
+        return launch.of_rows("reduction", axis="all", ctas_per_sum=parts, finish=finish, **elements)
+    if launch.operation == "sum_rows":
         if launch.grid[0] == launch.rows:
             return launch.of_rows("reduction", axis="row", ctas_per_sum=parts, finish=finish, **elements)
         if parts == 1 and launch.block[0] == WARP_SIZE and launch.grid[0] == -(-launch.rows // launch.block[1]):
