@@ -381,6 +381,7 @@ RIGHT: dict[str, Callable[[Any], list[Right]]] = {
     "reads_beside_writes": lambda t: _arrays(t, "_outputs", [t._one("line", "0"), t._one("line", "700")]),
     "reduction": _reduction,
     "ring_math": lambda t: _arrays(t, "outputs_of", [t.ring(is_noted=1)]),
+    "row_rereads": lambda t: _arrays(t, "answer", t.SMALL[:1], output="sums"),
     "scattered_reads": _scattered_reads,
     "sector_parts": _sector_parts,
     "sector_requests": lambda t: _arrays(t, "outputs_of", few(t.CONFIGS, 3)),
