@@ -55,6 +55,8 @@ class RowPass:
     alu: float = 0.0
     mufu: float = 0.0
     weights: tuple[str, ...] = ()
+    weight_loads: int = 1
+    """Loads of each weight for a vector of the row."""
     unrolled_elements: int = MAX_ELEMENTS
     merge: Merge | None = None
     after: tuple[ops.Op, ...] = ()
@@ -252,7 +254,7 @@ class RowWalk:
         if item.merge is None or (not idx and self.has_residual):
             return [range(turn, turn + 1) for turn in range(num)]
         sizes: list[int] = []
-        for unrolled in item.unrolled(params.vector_elements):
+        for unrolled in (params.unroll, 1) if params.unroll else item.unrolled(params.vector_elements):
             sizes += [unrolled] * ((num - sum(sizes)) // unrolled)
         sizes.sort()
         return [range(sum(sizes[:at]), sum(sizes[: at + 1])) for at in range(len(sizes))]
@@ -279,9 +281,10 @@ class RowWalk:
         for turn in chunk if item.weights else ():
             for name in item.weights:  # the first row names the lines, and the others hit them
                 step = turn + (self.first_step if params.per == "block" else 0)
-                for rows in (1, turns[turn].num_requests // self.turns[turn].num_requests - 1):
-                    if rows:
-                        tokens.append((yield ops.GlobalLoad(name, (0, step), self.turns[turn].scaled(rows))))
+                num_loads = turns[turn].num_requests // self.turns[turn].num_requests * item.weight_loads
+                for loads in (1, num_loads - 1):
+                    if loads:
+                        tokens.append((yield ops.GlobalLoad(name, (0, step), self.turns[turn].scaled(loads))))
         is_smem = params.keep == "smem"
         shared = AccessPattern(
             num_requests=access.num_requests, num_wavefronts=access.num_wavefronts, num_bytes=access.num_bytes

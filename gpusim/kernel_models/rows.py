@@ -65,6 +65,9 @@ class RowParams(StreamParams):
     combine: Literal["all_warps", "first_warp"] = Field(
         "all_warps", description="Warps that reduce the words of a CTA's warps: each for itself, or the first for all"
     )
+    unroll: Annotated[int, Field(ge=1, le=16)] | None = Field(
+        None, description="Vectors of a lane in flight in a loop over a row; none: as nvcc unrolls a plain loop"
+    )
     in_place: bool = Field(False, description="Write the result over the input")
     ctas: Count | None = Field(None, description="CTAs of a persistent grid, each with several rows; none: no such grid")
     registers: Annotated[int, Field(ge=16, le=255)] | None = Field(

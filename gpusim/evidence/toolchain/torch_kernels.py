@@ -23,6 +23,8 @@ from gpusim.workload.dtypes import dtype
 
 BLOCKS: Mapping[str, Any] = {"combine": "first_warp", "arithmetic": "ieee"}
 """Options of softmax by blocks: three barriers for each reduction, and no fast math."""
+NORMS: Mapping[str, Any] = {"unroll": 1, "weight_loads": "element"}
+"""Options of norms: loops that are not unrolled, and weights that are loaded element by element. Source: their SASS."""
 VECTOR_BYTES = 16
 NORM_ELEMENTS = 4
 """Elements of a vector of layer norm and RMS norm, whatever the type."""
@@ -89,19 +91,19 @@ def _softmax_registers(launch: TorchLaunch) -> ModelOptions | None:
 
 def _softmax_smem(launch: TorchLaunch) -> ModelOptions | None:
     """A block a row, by vectors, in shared memory."""
-    return launch.by_block("softmax", "smem", VECTOR_BYTES, **BLOCKS)
+    return launch.by_block("softmax", "smem", VECTOR_BYTES, unroll=1, **BLOCKS)
 
 
 def _softmax_reread(launch: TorchLaunch) -> ModelOptions | None:
     """A block a row, by vectors, read three times."""
-    return launch.by_block("softmax", "reread", VECTOR_BYTES, **BLOCKS)
+    return launch.by_block("softmax", "reread", VECTOR_BYTES, unroll=1, **BLOCKS)
 
 
 def _norm(launch: TorchLaunch) -> ModelOptions | None:
-    """A block a row, by vectors of four elements, read twice."""
+    """A block a row, by vectors of four elements, read twice. Weights are loaded element by element."""
     if launch.operation == "rms_norm":
-        return launch.by_block("rms_norm", "reread", NORM_ELEMENTS * launch.width)
-    return launch.by_block("layer_norm", "reread", NORM_ELEMENTS * launch.width, algorithm="welford")
+        return launch.by_block("rms_norm", "reread", NORM_ELEMENTS * launch.width, **NORMS)
+    return launch.by_block("layer_norm", "reread", NORM_ELEMENTS * launch.width, algorithm="welford", **NORMS)
 
 
 def _sum(launch: TorchLaunch) -> ModelOptions | None:
