@@ -93,13 +93,14 @@ def softmax_launch(params: SoftmaxParams, gpu: Target) -> Launch:
 def softmax_passes(params: SoftmaxParams) -> tuple[RowPass, ...]:
     """Passes over a row. Only registers may keep exponentials; otherwise the last pass computes them again.
 
-    Without fast math each element is divided, and an exponential takes more instructions.
+    Without fast math each element is divided, and an exponential takes more instructions. A division's branch keeps it from
+    overlapping with the next one.
     """
     scale = (ops.Mufu(1), ops.Alu(RECIPROCAL, is_chain=True))
     is_kept = params.keep == "registers" and not params.recompute
     if params.arithmetic == "ieee" and params.algorithm == "two_pass":
         last = RowPass(
-            fma=DIVISION_FMA + (0.0 if is_kept else EXP_FMA), alu=DIVISION_ALU + (0.0 if is_kept else 1.0),
+            chain=DIVISION_FMA, alu_chain=DIVISION_ALU, fma=0.0 if is_kept else EXP_FMA, alu=0.0 if is_kept else 1.0,
             mufu=1.0 if is_kept else 2.0,
         )  # fmt: skip
         sums = RowPass(fma=EXP_FMA, alu=1.0, mufu=1.0, chain=1.0, merge=ONE_WORD)
