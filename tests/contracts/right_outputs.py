@@ -329,6 +329,7 @@ RIGHT: dict[str, Callable[[Any], list[Right]]] = {
     "gather": lambda t: _arrays(t, "answer", few(t.SMALL), output="out"),
     "gather_block": lambda t: _arrays(t, "outputs_of", t.SMALL),
     "global_access": lambda t: _arrays(t, "outputs_of", few(all_configs(t), 5)),
+    "grid_counter": lambda t: _arrays(t, "outputs_of", t.SMALL),
     "grid_reduction": lambda t: _arrays(t, "answer", t.SMALL, output="out"),
     "half_stores": _half_stores,
     "hgemm": lambda t: _arrays(t, "answer", [t.SMALL], output="d"),

@@ -37,6 +37,8 @@ class Config(ConfigRow):
     kernel: str
     row_kib: int
     ctas_per_sm: int
+    carveout_pct: int = -1
+    """Preferred share of shared memory, in percent of its maximum; -1 leaves it to the driver."""
 
     @property
     def row_bytes(self) -> int:
@@ -56,6 +58,13 @@ def configs() -> list[Config]:
     return alone + Config.sweep(kernel=kernels, row_kib=(16, 32, 64), ctas_per_sm=2)
 
 
+def carveouts() -> list[Config]:
+    """As little shared memory as possible, and as much."""
+    kernels = ("reread_alone", "reread_stores")
+    least = Config.sweep(kernel=kernels, row_kib=(64, 96, 128, 160, 192, 224), ctas_per_sm=1, carveout_pct=0)
+    return least + Config.sweep(kernel="reread_alone", row_kib=(16, 32, 64, 96), ctas_per_sm=1, carveout_pct=100)
+
+
 def launch(config: Config) -> KernelLaunch:
     """A grid of one wave."""
     num_bytes = config.num_ctas * ROWS * config.row_bytes
@@ -67,6 +76,7 @@ def launch(config: Config) -> KernelLaunch:
             np.uint32(config.row_bytes // VECTOR_BYTES), np.uint32(ROWS),
         ),
         grid=(config.num_ctas, 1, 1), block=(THREADS, 1, 1),
+        carveout_pct=None if config.carveout_pct < 0 else config.carveout_pct,
     )  # fmt: skip
 
 
@@ -128,6 +138,9 @@ CASE = Case(
     name="row_rereads",
     question=__doc__,
     config_type=Config,
-    groups={"rows": Group(configs=configs, metrics=METRICS, rank=3)},
+    groups={
+        "rows": Group(configs=configs, metrics=METRICS, rank=3),
+        "carveouts": Group(configs=carveouts, metrics=METRICS, rank=3),
+    },
     launch=launch, check=check, predict=predict, derive=derive, tiers={READ: 5, OF_L1: 5},
 )  # fmt: skip
