@@ -308,7 +308,8 @@ class RowWalk:
                 yield ops.GlobalStore("sum", (tile, step), self._distinct(of_step))
         if not idx and is_smem:
             yield ops.SharedStore(shared)
-        yield from item.compute(num * params.vector_elements)
+        is_padded = params.keep == "registers" and len(chunk) == params.vectors
+        yield from item.compute(params.computed if is_padded and params.pad else num * params.vector_elements)
         if item.merge is None:
             for step, of_step in steps:
                 yield ops.GlobalStore("out", (tile, step), self._distinct(of_step))

@@ -31,6 +31,8 @@ kernels/framework_rows, sm_90a."""
 EXP_FMA, DIVISION_FMA, DIVISION_ALU = 7.0, 6.0, 4.0
 """FP32 instructions of ``expf`` with its subtraction, and of a division; integer instructions and branches of a division.
 Source: SASS that nvcc makes for sm_90 without fast math."""
+CHECK_ALU = 9.0
+"""Dependent instructions before each element that a warp stores: it reads the lane's number, compares, and branches."""
 ONLINE_ELEMENTS = 16
 """Elements of a lane in flight where each changes maximum and sum."""
 
@@ -100,8 +102,8 @@ def softmax_passes(params: SoftmaxParams) -> tuple[RowPass, ...]:
     is_kept = params.keep == "registers" and not params.recompute
     if params.arithmetic == "ieee" and params.algorithm == "two_pass":
         last = RowPass(
-            chain=DIVISION_FMA, alu_chain=DIVISION_ALU, fma=0.0 if is_kept else EXP_FMA, alu=0.0 if is_kept else 1.0,
-            mufu=1.0 if is_kept else 2.0,
+            chain=DIVISION_FMA, alu_chain=DIVISION_ALU + (CHECK_ALU if params.per == "warp" else 0.0),
+            fma=0.0 if is_kept else EXP_FMA, alu=0.0 if is_kept else 1.0, mufu=1.0 if is_kept else 2.0,
         )  # fmt: skip
         sums = RowPass(fma=EXP_FMA, alu=1.0, mufu=1.0, chain=1.0, merge=ONE_WORD)
         return RowPass(alu_chain=1.0, merge=ONE_WORD), sums, last

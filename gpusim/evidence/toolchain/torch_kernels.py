@@ -24,10 +24,12 @@ from gpusim.workload.dtypes import dtype
 BLOCKS: Mapping[str, Any] = {"combine": "first_warp", "arithmetic": "ieee"}
 """Options of softmax by blocks: three barriers for each reduction, and no fast math."""
 NORMS: Mapping[str, Any] = {"unroll": 1, "weight_loads": "element"}
-"""Options of norms: loops that are not unrolled, and weights that are loaded element by element. Source: their SASS."""
+"""Options of norms: loops that are not unrolled, weights that are loaded element by element. Source: their SASS."""
 VECTOR_BYTES = 16
 NORM_ELEMENTS = 4
 """Elements of a vector of layer norm and RMS norm, whatever the type."""
+ROW_OVERHEAD, COLUMN_OVERHEAD = 145, 240
+"""Instructions of a thread that sums rows, and columns, besides those of plain loops. Source: executed SASS."""
 LEAST_VECTOR_COLUMNS = 128
 """Columns up to which sums of rows load element by element."""
 MOST_OF_TWO_ROWS = 128
@@ -81,7 +83,7 @@ def _softmax_warp(launch: TorchLaunch) -> ModelOptions | None:
     """A warp a row, element by element, all in flight at once."""
     if launch.columns <= MOST_OF_TWO_ROWS or launch.block[0] != WARP_SIZE:
         return None
-    return launch.of_rows("softmax", per="warp", vector_bytes=launch.width, arithmetic="ieee")
+    return launch.of_rows("softmax", per="warp", vector_bytes=launch.width, arithmetic="ieee", pad=True)
 
 
 def _softmax_registers(launch: TorchLaunch) -> ModelOptions | None:
@@ -113,9 +115,9 @@ def _sum(launch: TorchLaunch) -> ModelOptions | None:
     unroll, vector = (int(ends[1]), int(ends[2])) if ends else (4, 4)
     parts = launch.grid[1]
     finish = "last_cta" if parts > 1 else "atomic"
-    elements = {"vector_bytes": launch.width * vector, "unroll": 1}  # one vector at a time, if the sum is long
+    elements = {"vector_bytes": launch.width * vector, "unroll": 1, "overhead": ROW_OVERHEAD}  # if the sum is long
     if launch.columns <= LEAST_VECTOR_COLUMNS:
-        elements = {"vector_bytes": launch.width, "unroll": unroll}
+        elements = {"vector_bytes": launch.width, "unroll": unroll, "overhead": ROW_OVERHEAD}
     if launch.operation == "sum_all" and launch.grid[0] == 1:
         return launch.of_rows("reduction", axis="all", ctas_per_sum=parts, finish=finish, **elements)
     if launch.operation == "sum_rows":
@@ -128,7 +130,7 @@ def _sum(launch: TorchLaunch) -> ModelOptions | None:
         if launch.grid[0] * WARP_SIZE * num_outputs == launch.columns:
             return launch.of_rows(
                 "reduction", axis="column", rows_per_cta=-(-launch.rows // parts), finish="last_cta", unroll=unroll,
-                vector_bytes=launch.width * num_outputs,
+                vector_bytes=launch.width * num_outputs, overhead=COLUMN_OVERHEAD,
             )  # fmt: skip
     return None
 

@@ -1,4 +1,4 @@
-"""What does it cost a CTA to make its stores visible and to count itself, when all CTAs of a grid do so at once?"""
+"""What does a CTA take to make its stores visible and to count itself, when all CTAs of a grid do so at once?"""
 
 from __future__ import annotations
 
