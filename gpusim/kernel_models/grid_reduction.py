@@ -20,10 +20,11 @@ from gpusim.workload.smem.access import AccessPattern
 
 GROUP_WARPS = 4
 """Warps of a CTA that run in lockstep: one of each scheduler."""
-BEFORE, EACH_VECTOR, EACH_ALONE, AFTER = 45, 12, 8, 12
-"""Instructions of a thread: before its first load, for each of several vectors in flight besides its sums (``EACH_ALONE``:
-of one in flight), and around the store of a part.
-Source of this and the next constants: SASS of kernels/grid_reduction, sm_90a."""
+BEFORE, AFTER = 45, 12
+"""Instructions of a thread around the store of a part; ``BEFORE``: before its first load. Source of this and the next
+constants: SASS of kernels/grid_reduction, sm_90a."""
+EACH_VECTOR, EACH_ALONE = 12, 8
+"""Instructions of a thread for each of several vectors in flight, besides its sums; ``EACH_ALONE``: of one in flight."""
 PARTS_UNROLLED = 16
 """Loads of parts of a thread that are in flight at once."""
 BEFORE_PARTS, EACH_PART = 35, 3

@@ -78,13 +78,13 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
     """Median and most cycles of each part, over the CTAs and rounds that count; every counter has one last CTA a round."""
     wrong_if(outputs["flags"][1], "a wait was given up: CTAs did not meet")
     wrong_if((outputs["counters"] != wanted_counters(config)).any(), "a counter does not have every CTA of every round")
-    told = outputs["told"][: 4 * ROUNDS * config.num_ctas].reshape(ROUNDS, config.num_ctas, 4)
-    wrong_if((told == 0xFFFFFFFF).any(), "a CTA did not note its clock")
+    clocks = outputs["told"][: 4 * ROUNDS * config.num_ctas].reshape(ROUNDS, config.num_ctas, 4)
+    wrong_if((clocks == 0xFFFFFFFF).any(), "a CTA did not note its clock")
     num_last = int(outputs["told"][4 * ROUNDS * config.num_ctas :].sum())
     used = np.unique(np.arange(config.num_ctas) % config.num_counters).size
     wanted = 0 if config.kernel == "fence" else used * ROUNDS
     wrong_if(num_last != wanted, f"{num_last} CTAs were the last of their counter, not {wanted}")
-    counted = told[WARM_UP:].reshape(-1, 4)
+    counted = clocks[WARM_UP:].reshape(-1, 4)
     return {
         f"{name}_{word}cycles": float(function(counted[:, idx]))
         for idx, name in enumerate(PARTS) for word, function in (("", np.median), ("most_", np.max))
