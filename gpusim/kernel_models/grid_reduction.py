@@ -20,9 +20,11 @@ from gpusim.workload.smem.access import AccessPattern
 
 GROUP_WARPS = 4
 """Warps of a CTA that run in lockstep: one of each scheduler."""
-BEFORE, EACH_VECTOR, AFTER = 45, 12, 12
-"""Instructions of a thread: before its first load, for each vector besides its sums, and around the store of a part.
-Source of this and the next constants: SASS of kernels/grid_reduction, sm_90a."""
+BEFORE, AFTER = 45, 12
+"""Instructions of a thread around the store of a part; ``BEFORE``: before its first load. Source of this and the next
+constants: SASS of kernels/grid_reduction, sm_90a."""
+EACH_VECTOR, EACH_ALONE = 12, 8
+"""Instructions of a thread for each of several vectors in flight, besides its sums; ``EACH_ALONE``: of one in flight."""
 PARTS_UNROLLED = 16
 """Loads of parts of a thread that are in flight at once."""
 BEFORE_PARTS, EACH_PART = 35, 3
@@ -133,7 +135,7 @@ class GridSums:
         """Some warps of a CTA, as a role."""
         params, num_warps = self.params, min(GROUP_WARPS, self.num_warps - first_warp)
         elements, unpack = params.vector_elements, unpacking(params.element.num_bytes)
-        turns = range(self.num_turns)
+        turns, each = range(self.num_turns), EACH_VECTOR if params.unroll > 1 else EACH_ALONE
         first_step = first_warp // GROUP_WARPS * self.num_turns
 
         def program(cta: RoleContext) -> Generator[ops.Op, Any, None]:
@@ -145,6 +147,9 @@ class GridSums:
                 if not rows:
                     return
             yield ops.Alu(BEFORE, is_chain=True)
+            if params.overhead:  # half of them comparisons and shifts, half multiplications, branches and constants
+                yield ops.Alu(params.overhead / 2)
+                yield ops.Fma(params.overhead / 2)
             for begin in turns[:: params.unroll]:
                 at_once = turns[begin : begin + params.unroll]
                 access = total(self.access(part, turn, first_warp, num_warps).scaled(rows) for turn in at_once)
@@ -152,7 +157,7 @@ class GridSums:
                     continue
                 yield ops.Use((yield ops.GlobalLoad("in", (cta.cta_idx, first_step + begin), access)))
                 vectors = access.num_requests / num_warps
-                yield ops.Alu(vectors * (EACH_VECTOR + elements * unpack))
+                yield ops.Alu(vectors * (each + elements * unpack))
                 yield ops.Fma(vectors * elements)
             if params.per == "warp":
                 yield from self._warp_sum(elements)

@@ -51,6 +51,14 @@ class NormParams(RowParams):
     """Common options of layer norm and RMS norm."""
 
     residual: bool = Field(False, description="Add a second array first, and store the sum as well")
+    weight_loads: Literal["vector", "element"] = Field(
+        "vector", description="Loads of weights: by vectors, or element by element (where nvcc sees that stores may alias)"
+    )
+
+    @property
+    def loads_of_weight(self) -> int:
+        """Loads of each weight for a vector of the row."""
+        return self.vector_elements if self.weight_loads == "element" else 1
 
 
 class RmsNormParams(NormParams):
@@ -70,7 +78,8 @@ class LayerNormParams(NormParams):
 
 def rms_norm_launch(params: RmsNormParams, _gpu: Target) -> Launch:
     """The Launch of checked ``params``."""
-    row_passes = (RowPass(chain=1.0, merge=ONE_WORD, after=_root()), RowPass(fma=2.0, weights=("gamma",)))
+    last = RowPass(fma=2.0, weights=("gamma",), weight_loads=params.loads_of_weight)
+    row_passes = (RowPass(chain=1.0, merge=ONE_WORD, after=_root()), last)
     return row_launch(params, row_passes, flops=4, has_residual=params.residual)
 
 
@@ -81,7 +90,7 @@ def _root() -> tuple[ops.Op, ...]:
 
 def layer_norm_passes(params: LayerNormParams) -> tuple[RowPass, ...]:
     """Passes over a row."""
-    last = RowPass(fma=3.0, weights=("gamma", "beta"))
+    last = RowPass(fma=3.0, weights=("gamma", "beta"), weight_loads=params.loads_of_weight)
     if params.algorithm == "welford":
         return RowPass(
             alu_chain=WELFORD, chain=8.0, mufu=1.0, unrolled_elements=WELFORD_ELEMENTS, merge=MOMENTS, after=_root()

@@ -45,6 +45,9 @@ class ReductionParams(StreamParams):
         "atomic", description="How parts are summed: atomics, the last CTA (by a counter), or a second launch"
     )
     unroll: Annotated[int, Field(ge=1, le=16)] = Field(UNROLLED, description="Vectors of a thread in flight at once")
+    overhead: Annotated[int, Field(ge=0, le=4096)] = Field(
+        0, description="Further instructions of a thread besides loads and sums, of loops for any shape (read from SASS)"
+    )
     registers: Annotated[int, Field(ge=16, le=255)] | None = Field(
         None, description="Registers per thread, from ptxas; none: estimated"
     )
@@ -82,7 +85,7 @@ class ReductionParams(StreamParams):
     def is_in_steps(self) -> bool:
         """Whether ``grid_reduction`` has the program: CTAs that share a row, counters, a second launch, a warp a row."""
         is_divided = self.axis == "all" or self.ctas_per_sum > 1 or self.finish != "atomic"
-        return is_divided or self.per == "warp" or self.unroll != UNROLLED
+        return is_divided or self.per == "warp" or self.unroll != UNROLLED or self.overhead > 0
 
     @property
     def registers_per_thread(self) -> int:

@@ -43,7 +43,7 @@ class RowPass:
     """One pass over a row: instructions of a lane for each element, and the reduction after it.
 
     * ``chain``: FP32 instructions that depend on those of the element before. ``alu_chain``: of the integer pipe.
-    * ``fma``, ``mufu``: independent FP32 and MUFU instructions.
+    * ``fma``, ``alu``, ``mufu``: independent FP32, integer and MUFU instructions.
     * ``weights``: vectors with an element for each column that the pass reads.
     * ``unrolled_elements``: most elements of a lane whose loads are in flight at once.
     * ``merge``: reduction after the pass; None: the pass stores the result. ``after``: ops of all lanes after the reduction.
@@ -52,8 +52,11 @@ class RowPass:
     fma: float = 0.0
     chain: float = 0.0
     alu_chain: float = 0.0
+    alu: float = 0.0
     mufu: float = 0.0
     weights: tuple[str, ...] = ()
+    weight_loads: int = 1
+    """Loads of each weight for a vector of the row."""
     unrolled_elements: int = MAX_ELEMENTS
     merge: Merge | None = None
     after: tuple[ops.Op, ...] = ()
@@ -62,6 +65,8 @@ class RowPass:
         """Ops for ``num_elements`` elements of each lane."""
         if self.alu_chain:
             yield ops.Alu(num_elements * self.alu_chain, is_chain=True)
+        if self.alu:
+            yield ops.Alu(num_elements * self.alu)
         if self.fma:
             yield ops.Fma(num_elements * self.fma)
         if self.mufu:
@@ -249,7 +254,7 @@ class RowWalk:
         if item.merge is None or (not idx and self.has_residual):
             return [range(turn, turn + 1) for turn in range(num)]
         sizes: list[int] = []
-        for unrolled in item.unrolled(params.vector_elements):
+        for unrolled in (params.unroll, 1) if params.unroll else item.unrolled(params.vector_elements):
             sizes += [unrolled] * ((num - sum(sizes)) // unrolled)
         sizes.sort()
         return [range(sum(sizes[:at]), sum(sizes[: at + 1])) for at in range(len(sizes))]
@@ -276,9 +281,10 @@ class RowWalk:
         for turn in chunk if item.weights else ():
             for name in item.weights:  # the first row names the lines, and the others hit them
                 step = turn + (self.first_step if params.per == "block" else 0)
-                for rows in (1, turns[turn].num_requests // self.turns[turn].num_requests - 1):
-                    if rows:
-                        tokens.append((yield ops.GlobalLoad(name, (0, step), self.turns[turn].scaled(rows))))
+                num_loads = turns[turn].num_requests // self.turns[turn].num_requests * item.weight_loads
+                for loads in (1, num_loads - 1):
+                    if loads:
+                        tokens.append((yield ops.GlobalLoad(name, (0, step), self.turns[turn].scaled(loads))))
         is_smem = params.keep == "smem"
         shared = AccessPattern(
             num_requests=access.num_requests, num_wavefronts=access.num_wavefronts, num_bytes=access.num_bytes
@@ -302,7 +308,8 @@ class RowWalk:
                 yield ops.GlobalStore("sum", (tile, step), self._distinct(of_step))
         if not idx and is_smem:
             yield ops.SharedStore(shared)
-        yield from item.compute(num * params.vector_elements)
+        is_padded = params.keep == "registers" and len(chunk) == params.vectors
+        yield from item.compute(params.computed if is_padded and params.pad else num * params.vector_elements)
         if item.merge is None:
             for step, of_step in steps:
                 yield ops.GlobalStore("out", (tile, step), self._distinct(of_step))

@@ -65,6 +65,12 @@ class RowParams(StreamParams):
     combine: Literal["all_warps", "first_warp"] = Field(
         "all_warps", description="Warps that reduce the words of a CTA's warps: each for itself, or the first for all"
     )
+    unroll: Annotated[int, Field(ge=1, le=16)] | None = Field(
+        None, description="Vectors of a lane in flight in a loop over a row; none: as nvcc unrolls a plain loop"
+    )
+    pad: bool = Field(
+        False, description="Compute as many values of a lane as columns up to a power of two would have"
+    )
     in_place: bool = Field(False, description="Write the result over the input")
     ctas: Count | None = Field(None, description="CTAs of a persistent grid, each with several rows; none: no such grid")
     registers: Annotated[int, Field(ge=16, le=255)] | None = Field(
@@ -115,6 +121,12 @@ class RowParams(StreamParams):
     def values(self) -> int:
         """Number of elements of a row in one lane."""
         return self.vectors * self.vector_elements
+
+    @property
+    def computed(self) -> int:
+        """Number of elements of a row in registers that a lane computes with: those of its vectors, or more (``pad``)."""
+        columns = 1 << (self.columns - 1).bit_length() if self.pad else self.columns
+        return max(self.values, columns // self.lanes)
 
     @property
     def is_masked(self) -> bool:

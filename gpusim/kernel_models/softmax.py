@@ -28,6 +28,11 @@ OTHER_REGISTERS = 16
 MAX_AND_SUM = Merge(words=2, alu=11.0, mufu=2.0)
 """Merge of two pairs: a maximum, and the sum of powers less that maximum. Source of this and the next constant: SASS of
 kernels/framework_rows, sm_90a."""
+EXP_FMA, DIVISION_FMA, DIVISION_ALU = 7.0, 6.0, 4.0
+"""FP32 instructions of ``expf`` with its subtraction, and of a division; integer instructions and branches of a division.
+Source: SASS that nvcc makes for sm_90 without fast math."""
+CHECK_ALU = 9.0
+"""Dependent instructions before each element that a warp stores: it reads the lane's number, compares, and branches."""
 ONLINE_ELEMENTS = 16
 """Elements of a lane in flight where each changes maximum and sum."""
 
@@ -41,12 +46,18 @@ class SoftmaxParams(RowParams):
     algorithm: Literal["two_pass", "online"] = Field(
         "two_pass", description="Maximum and sum: one after the other, or both in one pass (online)"
     )
+    arithmetic: Literal["fast", "ieee"] = Field(
+        "fast", description="Exponentials and division: by fast math, or as nvcc compiles them without it"
+    )
+    recompute: bool = Field(False, description="Compute exponentials again for the result, also where a row is in registers")
 
     def _check(self) -> None:
         if self.algorithm == "online" and self.keep == "registers":
             raise KernelError(
                 "softmax: an online softmax of a row in registers saves no read: use --algorithm two_pass or --keep reread"
             )
+        if self.algorithm == "online" and self.arithmetic == "ieee":
+            raise KernelError("softmax: no online softmax without fast math is modelled: use --arithmetic fast")
         super()._check()
 
 
@@ -82,9 +93,21 @@ def softmax_launch(params: SoftmaxParams, gpu: Target) -> Launch:
 
 
 def softmax_passes(params: SoftmaxParams) -> tuple[RowPass, ...]:
-    """Passes over a row. Only registers keep exponentials; otherwise the last pass computes them again."""
+    """Passes over a row. Only registers may keep exponentials; otherwise the last pass computes them again.
+
+    Without fast math each element is divided, and an exponential takes more instructions. A division's branch keeps it from
+    overlapping with the next one.
+    """
     scale = (ops.Mufu(1), ops.Alu(RECIPROCAL, is_chain=True))
-    again = RowPass(fma=1.0) if params.keep == "registers" else RowPass(fma=2.0, mufu=1.0)
+    is_kept = params.keep == "registers" and not params.recompute
+    if params.arithmetic == "ieee" and params.algorithm == "two_pass":
+        last = RowPass(
+            chain=DIVISION_FMA, alu_chain=DIVISION_ALU + (CHECK_ALU if params.per == "warp" else 0.0),
+            fma=0.0 if is_kept else EXP_FMA, alu=0.0 if is_kept else 1.0, mufu=1.0 if is_kept else 2.0,
+        )  # fmt: skip
+        sums = RowPass(fma=EXP_FMA, alu=1.0, mufu=1.0, chain=1.0, merge=ONE_WORD)
+        return RowPass(alu_chain=1.0, merge=ONE_WORD), sums, last
+    again = RowPass(fma=1.0) if is_kept else RowPass(fma=2.0, mufu=1.0)
     if params.algorithm == "online":
         both = RowPass(
             alu_chain=1.0, fma=4.0, mufu=2.0, chain=1.0, unrolled_elements=ONLINE_ELEMENTS, merge=MAX_AND_SUM, after=scale

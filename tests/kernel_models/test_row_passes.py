@@ -164,3 +164,20 @@ def test_rows_off_the_sectors_share_them(h200: GpuSpec) -> None:
     size = 4096 * 982 * 4 / 32
     assert result.counters["lts__t_sectors_srcunit_tex_op_read.sum"] == pytest.approx(size, rel=0.01)
     assert result.counters["l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"] == pytest.approx(4096 * 146, rel=0.01)
+
+
+def test_arithmetic_as_compiled_without_fast_math_takes_longer(h200: GpuSpec) -> None:
+    shape = {"rows": 2112, "columns": 900, "vector_bytes": 4, "threads": 128}
+    fast = ran("softmax", h200, **shape).cycles
+    ieee = ran("softmax", h200, **shape, arithmetic="ieee").cycles
+    padded = ran("softmax", h200, **shape, arithmetic="ieee", pad=True).cycles
+    assert fast < ieee < padded, "1,024 columns are computed where there are 900"
+
+
+def test_norms_as_libraries_compile_them_load_weights_by_elements(h200: GpuSpec) -> None:
+    shape = {"rows": 264, "columns": 4096, "per": "block", "threads": 128, "keep": "reread", "vector_bytes": 16}
+    by_vectors, by_elements = (ran("rms_norm", h200, **shape, weight_loads=loads) for loads in ("vector", "element"))
+    name, sectors = "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum", 264 * 4096 * 4 / 32
+    assert by_vectors.counters[name] == pytest.approx(3 * sectors)
+    assert by_elements.counters[name] == pytest.approx(6 * sectors)
+    assert ran("rms_norm", h200, **shape, unroll=1).cycles > by_vectors.cycles

@@ -21,9 +21,17 @@ from typing import Any
 from gpusim.units import WARP_SIZE
 from gpusim.workload.dtypes import dtype
 
+BLOCKS: Mapping[str, Any] = {"combine": "first_warp", "arithmetic": "ieee"}
+"""Options of softmax by blocks: three barriers for each reduction, and no fast math."""
+NORMS: Mapping[str, Any] = {"unroll": 1, "weight_loads": "element"}
+"""Options of norms: loops that are not unrolled, weights that are loaded element by element. Source: their SASS."""
 VECTOR_BYTES = 16
 NORM_ELEMENTS = 4
 """Elements of a vector of layer norm and RMS norm, whatever the type."""
+ROW_OVERHEAD, COLUMN_OVERHEAD = 145, 240
+"""Instructions of a thread that sums rows, and columns, besides those of plain loops. Source: executed SASS."""
+LEAST_VECTOR_COLUMNS = 128
+"""Columns up to which sums of rows load element by element."""
 MOST_OF_TWO_ROWS = 128
 """Most columns of which a warp takes two rows."""
 
@@ -75,29 +83,29 @@ def _softmax_warp(launch: TorchLaunch) -> ModelOptions | None:
     """A warp a row, element by element, all in flight at once."""
     if launch.columns <= MOST_OF_TWO_ROWS or launch.block[0] != WARP_SIZE:
         return None
-    return launch.of_rows("softmax", per="warp", vector_bytes=launch.width)
+    return launch.of_rows("softmax", per="warp", vector_bytes=launch.width, arithmetic="ieee", pad=True)
 
 
 def _softmax_registers(launch: TorchLaunch) -> ModelOptions | None:
     """A block a row, element by element, in registers."""
-    return launch.by_block("softmax", "registers", launch.width, combine="first_warp")
+    return launch.by_block("softmax", "registers", launch.width, recompute=True, **BLOCKS)
 
 
 def _softmax_smem(launch: TorchLaunch) -> ModelOptions | None:
     """A block a row, by vectors, in shared memory."""
-    return launch.by_block("softmax", "smem", VECTOR_BYTES, combine="first_warp")
+    return launch.by_block("softmax", "smem", VECTOR_BYTES, unroll=1, **BLOCKS)
 
 
 def _softmax_reread(launch: TorchLaunch) -> ModelOptions | None:
     """A block a row, by vectors, read three times."""
-    return launch.by_block("softmax", "reread", VECTOR_BYTES, combine="first_warp")
+    return launch.by_block("softmax", "reread", VECTOR_BYTES, unroll=1, **BLOCKS)
 
 
 def _norm(launch: TorchLaunch) -> ModelOptions | None:
-    """A block a row, by vectors of four elements, read twice."""
+    """A block a row, by vectors of four elements, read twice. Weights are loaded element by element."""
     if launch.operation == "rms_norm":
-        return launch.by_block("rms_norm", "reread", NORM_ELEMENTS * launch.width)
-    return launch.by_block("layer_norm", "reread", NORM_ELEMENTS * launch.width, algorithm="welford")
+        return launch.by_block("rms_norm", "reread", NORM_ELEMENTS * launch.width, **NORMS)
+    return launch.by_block("layer_norm", "reread", NORM_ELEMENTS * launch.width, algorithm="welford", **NORMS)
 
 
 def _sum(launch: TorchLaunch) -> ModelOptions | None:
@@ -107,14 +115,12 @@ def _sum(launch: TorchLaunch) -> ModelOptions | None:
     unroll, vector = (int(ends[1]), int(ends[2])) if ends else (4, 4)
     parts = launch.grid[1]
     finish = "last_cta" if parts > 1 else "atomic"
+    elements = {"vector_bytes": launch.width * vector, "unroll": 1, "overhead": ROW_OVERHEAD}  # if the sum is long
+    if launch.columns <= LEAST_VECTOR_COLUMNS:
+        elements = {"vector_bytes": launch.width, "unroll": unroll, "overhead": ROW_OVERHEAD}
     if launch.operation == "sum_all" and launch.grid[0] == 1:
-        is_vector = unroll >= vector  # one vector at a time, or elements
-        return launch.of_rows(
-            "reduction", axis="all", ctas_per_sum=parts, finish=finish, unroll=1 if is_vector else unroll,
-            vector_bytes=launch.width * (vector if is_vector else 1),
-        )  # fmt: skip
+        return launch.of_rows("reduction", axis="all", ctas_per_sum=parts, finish=finish, **elements)
     if launch.operation == "sum_rows":
-        elements = {"vector_bytes": launch.width, "unroll": unroll}
         if launch.grid[0] == launch.rows:
             return launch.of_rows("reduction", axis="row", ctas_per_sum=parts, finish=finish, **elements)
         if parts == 1 and launch.block[0] == WARP_SIZE and launch.grid[0] == -(-launch.rows // launch.block[1]):
@@ -124,7 +130,7 @@ def _sum(launch: TorchLaunch) -> ModelOptions | None:
         if launch.grid[0] * WARP_SIZE * num_outputs == launch.columns:
             return launch.of_rows(
                 "reduction", axis="column", rows_per_cta=-(-launch.rows // parts), finish="last_cta", unroll=unroll,
-                vector_bytes=launch.width * num_outputs,
+                vector_bytes=launch.width * num_outputs, overhead=COLUMN_OVERHEAD,
             )  # fmt: skip
     return None
 
