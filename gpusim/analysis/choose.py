@@ -90,7 +90,7 @@ class Chosen:
         best, other = _decisions(self.rated[0].params, self.given), _decisions(second.params, self.given)
         differing = {name: value for name, value in other.items() if value != best[name]}
         words = shlex.join(option_words(differing))
-        return f"{words}: {100.0 * self.margin:+.1f} % time, of {len(self.rated)} rated"
+        return f"{100.0 * self.margin:+.1f} % time, of {len(self.rated)} rated: {words}"
 
     @property
     def second_best(self) -> dict[str, Any] | None:

@@ -104,8 +104,8 @@ class ElementwiseParams(StreamParams):
     )
     in_place: bool = Field(False, description="The output overwrites the first input")
     address_instructions: Annotated[float, Field(ge=0, le=1000)] = Field(
-        0.0, description="ALU and branch instructions of a thread for each vector, besides bounds checks. They compute offsets "
-        "of tensors that are not contiguous, or convert types known at run time"
+        0.0, description="ALU and branch instructions of a thread for each vector, besides bounds checks. They compute "
+        "offsets of tensors that are not contiguous, or convert types known at run time"
     )
 
     @property

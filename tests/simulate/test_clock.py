@@ -9,6 +9,7 @@ import pytest
 from gpusim import GemmParams, load_gpu, simulate
 from gpusim.analysis.explain import explain
 from gpusim.machine.config import GpuSpec
+from gpusim.workload.compiled_code import NO_CODE
 from gpusim.workload.launch import Launch
 
 H200 = load_gpu("h200_sxm")
@@ -16,9 +17,10 @@ SLOW_MEMORY = replace(
     H200, hbm=replace(H200.hbm, sustained_read_gb_per_s=1500.0), clock=replace(H200.clock, power_limit_w=400.0)
 )
 BY_CP_ASYNC = GemmParams(
-    m=4096, n=4096, k=256, tile="64x64x32", stages=3, schedule="multistage", copy="cp_async", math="mma_sync"
+    m=4096, n=4096, k=256, tile="64x64x32", stages=3, schedule="multistage", copy="cp_async", math="mma_sync",
+    compiled_code=NO_CODE,
 )
-BY_TMA = GemmParams(m=4096, n=4096, k=4096, tile="128x128x64", stages=4)
+BY_TMA = GemmParams(m=4096, n=4096, k=4096, tile="128x128x64", stages=4, compiled_code=NO_CODE)
 
 
 @pytest.mark.parametrize(("params", "gpu"), [(BY_CP_ASYNC, H200), (BY_TMA, SLOW_MEMORY)], ids=["by L2", "by memory"])

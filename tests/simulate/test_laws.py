@@ -15,6 +15,7 @@ from gpusim import Buffer, GemmParams, GpuSpec, Launch, Mbarrier, Result, load_g
 from gpusim.simulate.idealize import IDEALS
 from gpusim.workload import ops
 from gpusim.workload.atoms import wgmma
+from gpusim.workload.compiled_code import NO_CODE
 from gpusim.workload.dtypes import BF16
 from gpusim.workload.launch import RoleContext
 
@@ -42,8 +43,8 @@ GPUS = {"toy": TOY, "a part of an H200": SMALL_H200}
 
 
 def gemm(kernel: str, gpu: GpuSpec) -> Launch:
-    """A product of a few tiles an SM."""
-    return GemmParams(m=384, n=512, k=512, **KERNELS[kernel]).launch(gpu)
+    """A product of a few tiles an SM, without overhead instructions."""
+    return GemmParams(m=384, n=512, k=512, compiled_code=NO_CODE, **KERNELS[kernel]).launch(gpu)
 
 
 @pytest.fixture(scope="module")

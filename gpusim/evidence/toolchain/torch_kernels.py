@@ -139,7 +139,8 @@ ELEMENTWISE = {"mul": "scale", "cast": "copy", "add_bias": "add"}
 """Operations of the element-wise model that torch calls otherwise."""
 CAST_CODE, OFFSET_CODE = 34.0, 22.0
 """Instructions of the ALU and branch units for each element. ``CAST_CODE``: of a type that is known at run time.
-``OFFSET_CODE``: of the offsets of a tensor that is not contiguous. Source: executed instructions of PyTorch 2.11's kernels for sm_90, bf16 to fp32 and a bias."""
+``OFFSET_CODE``: of the offsets of a tensor that is not contiguous. Source: executed instructions of PyTorch 2.11's kernels
+for sm_90, bf16 to fp32 and a bias."""
 INDEX_BYTES, GATHER_THREADS = 8, 256
 
 
