@@ -161,7 +161,7 @@ def test_without_a_tile_auto_stands_for_the_configurations_of_a_library() -> Non
 
 
 H200 = load_gpu("h200_sxm")
-TILES = ["64x64x64", "64x128x64", "128x128x64"]
+TILES = ["64x16x64", "64x32x64", "64x64x64", "64x128x64", "128x128x64"]
 SOME = {"m": 1024, "n": 1024, "k": 1024, "tile": TILES, "schedule": "auto", "stages": [2, 4]}
 
 
