@@ -51,12 +51,28 @@ def read(path: Path) -> tuple[str, Sequence[Any]]:
 
 def options_of(kernel: str, config: dict[str, str], gpu: str) -> dict[str, Any]:
     """All options of a row's kernel, but for what its compiler made of it."""
-    case, spec, kind = load_case(kernel), load_gpu(gpu), KERNEL_MODELS[MODELS.get(kernel, kernel)].params
+    model = PROGRAMS.get(kernel, MODELS.get(kernel, kernel))
+    if model not in KERNEL_MODELS:  # its configs have several models
+        return {}
+    case, spec, kind = load_case(kernel), load_gpu(gpu), KERNEL_MODELS[model].params
     resolved = case.model_options(config, spec)
-    if kernel == "tile_gemm":  # a framework's: what it launched says the rest
+    if kernel in ("tile_gemm", "device_descriptors"):  # a framework's: what it launched says the rest
         told = sys.modules[case.launch.__module__].options(config, {}, spec)
         resolved = kind.model_validate(told).resolved(spec).as_options()
     return telling_options(kind, resolved)
+
+
+PROGRAMS = {
+    "elementwise_shapes": "elementwise", "gather_block": "gather", "transpose_rowwise": "transpose",
+    "device_descriptors": "gemm",
+}  # fmt: skip
+"""Models of kernels that are other programs than the one that their model's name stands for: families of their own."""
+
+
+def names_of(row: Any) -> set[str]:
+    """Model and family whose error a row counts for."""
+    family = row.family or row.kernel
+    return {family} if row.kernel in PROGRAMS else {MODELS.get(row.kernel, row.kernel), family}
 
 
 def main(paths: list[str]) -> None:
@@ -68,10 +84,10 @@ def main(paths: list[str]) -> None:
         for row in rows:
             if row.is_validation and row.name == CYCLES:
                 found_options = options_of(row.kernel, dict(row.config), gpu)
-                for who in {MODELS.get(row.kernel, row.kernel), row.family or row.kernel}:
+                for who in names_of(row):
                     told.setdefault(gpu, {}).setdefault(who, {})[f"{row.kernel} {row.config}"] = found_options
             if row.is_validation and row.name in (*HELD_OUT_NAMES, ESTIMATED_CYCLES) and row.error_pct is not None:
-                for who in {MODELS.get(row.kernel, row.kernel), row.family or row.kernel}:
+                for who in names_of(row):
                     found = errors.setdefault(gpu, {}).setdefault(who, {})
                     found.setdefault(row.name, []).append(abs(row.error_pct))
     print(HEAD)

@@ -117,8 +117,8 @@ def choose(params: KernelParams, gpu: GpuSpec, *, l2: str = "cold") -> Chosen:
 
     >>> from gpusim import GemmParams, load_gpu
     >>> chosen = choose(GemmParams(m=16, n=8192, k=8192), load_gpu("h200_sxm")).params
-    >>> chosen.swap_operands, chosen.tile[1]
-    (True, 16)
+    >>> chosen.swap_operands, chosen.schedule
+    (True, 'cooperative')
 
     Args:
         params: options of a kernel; a kernel other than a GEMM has no such choices, and keeps its options.

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from gpusim.errors import KernelError, nearest
 from gpusim.kernel_models.bias_activation import BiasActivationParams, bias_activation_launch
-from gpusim.kernel_models.elementwise import ElementwiseParams, elementwise_launch
-from gpusim.kernel_models.gather import GatherParams, gather_launch
+from gpusim.kernel_models.elementwise import ElementwiseParams, elementwise_family, elementwise_launch
+from gpusim.kernel_models.gather import GatherParams, gather_family, gather_launch
 from gpusim.kernel_models.gemm import (
     DECIDING,
     STATED,
@@ -28,7 +28,7 @@ from gpusim.kernel_models.sgemm_naive import SgemmNaiveParams, sgemm_naive_launc
 from gpusim.kernel_models.smem_copy import SmemCopyParams, smem_copy_launch
 from gpusim.kernel_models.softmax import SoftmaxParams, softmax_launch
 from gpusim.kernel_models.strided_copy import StridedCopyParams, strided_copy_launch
-from gpusim.kernel_models.transpose import TransposeParams, transpose_launch
+from gpusim.kernel_models.transpose import TransposeParams, transpose_family, transpose_launch
 
 __all__ = ["KERNEL_MODELS", "KernelModel", "KernelModels"]
 
@@ -58,7 +58,8 @@ _ROWS = (
     ),
     KernelModel(
         name="elementwise", summary="copy, scale, add or fill, a vector a load", params=ElementwiseParams,
-        launch=elementwise_launch, also=("copy", "scale", "add", "fill", "memcpy", "vector_add", "axpy", "stream"),
+        launch=elementwise_launch, family=elementwise_family,
+        also=("copy", "scale", "add", "fill", "memcpy", "vector_add", "axpy", "stream"),
     ),
     KernelModel(
         name="smem_copy", summary="a matrix copied through shared memory, tile by tile", params=SmemCopyParams,
@@ -70,7 +71,7 @@ _ROWS = (
     ),
     KernelModel(
         name="transpose", summary="a matrix transposed in tiles of 32 x 32", params=TransposeParams,
-        launch=transpose_launch,
+        launch=transpose_launch, family=transpose_family,
     ),
     KernelModel(
         name="reduction", summary="sum of every row, or of every column", params=ReductionParams,
@@ -93,7 +94,7 @@ _ROWS = (
     ),
     KernelModel(
         name="gather", summary="rows of a table by their numbers", params=GatherParams, launch=gather_launch,
-        also=("embedding", "index_select"),
+        family=gather_family, also=("embedding", "index_select"),
     ),
 )  # fmt: skip
 

@@ -190,6 +190,11 @@ def masked_access(elements: int, threads: int, vector: int, width: int) -> tuple
     )
 
 
+def elementwise_family(params: Mapping[str, Any]) -> str:
+    """Family of measured rows that run the same program."""
+    return "elementwise_shapes" if params.get("tail") == "masked" else "elementwise"
+
+
 def elementwise_launch(params: ElementwiseParams, _gpu: Target) -> Launch:
     """The Launch of checked ``params``.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -119,6 +119,11 @@ class GatherParams(StreamParams):
         if self.index == "sequential" and self.table_rows < self.rows:
             raise KernelError(f"gather: {self.rows} rows one behind the other, the table has {self.table_rows}: use fewer")
         check_grid("gather", self.num_ctas, use="use fewer --rows")
+
+
+def gather_family(params: Mapping[str, Any]) -> str:
+    """Family of measured rows that run the same program."""
+    return "gather_block" if params.get("per") == "block" else "gather"
 
 
 def gather_launch(params: GatherParams, _gpu: Target) -> Launch:

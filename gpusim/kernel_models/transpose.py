@@ -104,6 +104,11 @@ def place(smem: Smem, rows: IntArray, columns: IntArray) -> IntArray:
     return rows * pitch + (columns ^ rows if smem == "swizzled" else columns)
 
 
+def transpose_family(params: Mapping[str, Any]) -> str:
+    """Family of measured rows that run the same program."""
+    return "transpose_rowwise" if params.get("coalesced") == "stores" else "transpose"
+
+
 def transpose_launch(params: TransposeParams, _gpu: Target) -> Launch:
     """The Launch of checked ``params``.
 

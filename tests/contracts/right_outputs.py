@@ -385,7 +385,7 @@ RIGHT: dict[str, Callable[[Any], list[Right]]] = {
     "row_rereads": lambda t: _arrays(t, "answer", t.SMALL[:1], output="sums"),
     "scattered_reads": _scattered_reads,
     "sector_parts": _sector_parts,
-    "sector_requests": lambda t: _arrays(t, "outputs_of", few(t.CONFIGS, 3)),
+    "sector_requests": lambda t: _arrays(t, "outputs_of", [item for item in t.CONFIGS if item.num_ctas == 16][:2]),
     "sgemm": _sgemm,
     "sgemm_naive": _sgemm_naive,
     "shared_access": lambda t: _arrays(t.warp, "run_shared", [

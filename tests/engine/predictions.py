@@ -56,6 +56,8 @@ PREDICTIONS: Mapping[str, tuple[str, Mapping[str, Any], Mapping[str, Any]]] = {
     "softmax_block": ("softmax", {"rows": 300, "columns": 2048, "per": "block"}, {}),
     "softmax_warp": ("softmax", {"rows": 1000, "columns": 512, "per": "warp", "dtype": "bf16"}, {"clock": 1755.0}),
     "layer_norm": ("layer_norm", {"rows": 512, "columns": 2048}, {}),
+    "rms_norm": ("rms_norm", {"rows": 512, "columns": 2048}, {}),
+    "bias_activation": ("bias_activation", {"rows": 512, "columns": 2048}, {}),
     "gather_random": ("gather", {"rows": 8192, "columns": 256, "table_rows": 65536}, {}),
     "gather_warm": ("gather", {"rows": 4096, "columns": 256, "table_rows": 131072}, {"clock": 1755.0, "l2": "warm"}),
     "gather_sequential": ("gather", {"rows": 2000, "columns": 64, "table_rows": 4000, "index": "sequential"}, {}),

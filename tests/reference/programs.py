@@ -393,7 +393,7 @@ class Marks(Act):
                 ops.FetchColdCode(name, 4096, 4096 + num_bytes, 10.0), ops.FenceProxyAsync(),
                 ops.FenceProxyTensormap(("a",)),
             ],
-            6,
+            7,
         )
         self.work = ops.MmaSync(draw.choice(MMA_ATOMS), draw.randint(1, 4))
 

@@ -24,6 +24,8 @@ def family_of(params: Mapping[str, Any]) -> str:
         return ""
     if params["math"] in ("fma", "mma_sync"):
         return {"fma": "sgemm", "mma_sync": "hgemm"}[params["math"]]
+    if params.get("tensormaps") == "device":
+        return "device_descriptors"
     if params.get("copy") == "cp_async":
         return "tile_gemm by_pointers"
     if str(params.get("dtype")) == "fp8":

@@ -157,7 +157,8 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
     """Cycles of release and acquire, where all SMs make several maps: those of a map without its other instructions."""
     values = [
         float(row["build_cycles"]) - CODE_CYCLES["build"] - BARRIER_CYCLES
-        for row in rows if int(row["num_ctas"]) >= NUM_SMS and int(row["num_maps"]) >= WARM_MAPS
+        for row in rows
+        if row.get("build_cycles") and int(row["num_ctas"]) >= NUM_SMS and int(row["num_maps"]) >= WARM_MAPS
     ]  # fmt: skip
     how = "maps of CTAs that make three or four, on all SMs: cycles less those of copy, replace and barrier, median"
     return fitted("tma.tensormap_release_cycles", [float(np.median(values))] if values else [], how)
