@@ -24,7 +24,7 @@ DIRECTIONS = {"fast", "slow", "few", "many", "low", "high", "both", ""}
 PARTS = {*COMPONENT_KINDS, "counters", "kernel_models", "simulate"}
 NO_FOLDERS = {"drawn", "published"}
 """GEMMs that laws draw, and kernels of other authors: neither has a folder in ``kernels``."""
-LAST_NUMBER = 21
+LAST_NUMBER = 22
 MOST_LINES, MOST_COLUMNS, MOST_WORDS = 40, 160, 25
 MOST_README_LINES = 60
 
