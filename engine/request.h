@@ -28,7 +28,7 @@ struct MemoryRequest : TileRequest {
   // what of these may come with a neighbour's request; requests of lines (0: as few as its bytes need), and
   // what of them may.
   FetchRecord fetched = {1.0, 1.0, 1.0, 0.0, 1.0, 0.0, 0.0};
-  int32_t num_warps = 1;           // warps that each wait for a part of it alone
+  int32_t num_warps = 1;  // warps that each wait for a part of it alone
   // Of a store: which part of its tile its op stores, and how many bytes that has.
   double part = 0.0;
   double part_bytes = 0.0;
