@@ -228,7 +228,7 @@ def test_published_ladders_promise_nothing_of_options_that_no_step_has() -> None
 @pytest.mark.parametrize(
     ("kernel", "options", "says"),
     [
-        ("elementwise", {"op": "copy", "elements": 1 << 24, "threads": 128}, "threads is 128, rows have 256"),
+        ("gather", {"rows": 4096, "columns": 1024, "table_rows": 65536, "threads": 128}, "threads is 128, rows have 256"),
         ("softmax", {"rows": 4096, "columns": 2048, "threads": 512}, "threads is 512, rows have 256"),
         ("strided_copy", {"elements": 1 << 22, "stride": 64}, "stride is 64, rows have 2 to 32"),
     ],

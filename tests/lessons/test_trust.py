@@ -18,7 +18,7 @@ def test_rows_of_a_held_out_family_are_not_shown() -> None:
     for family in held_out_families():
         assert family in families().index
         assert f"{family} is held out" in refusal(rows_of, family)
-    assert "wants one of elementwise, gather" in refusal(rows_of, "nothing")
+    assert "wants one of device_descriptors, elementwise" in refusal(rows_of, "nothing")
 
 
 def test_rows_of_a_family_are_those_that_its_sum_is_of() -> None:
