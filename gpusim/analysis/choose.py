@@ -30,7 +30,7 @@ from typing import Any
 from gpusim.analysis.trial import RUN_WORK, Trial, quick_cycles, work_of
 from gpusim.errors import GpusimError
 from gpusim.kernel_models.gemm import GemmConfig, GemmOptions
-from gpusim.kernel_models.gemm.candidates import DECIDING, Space, is_decided
+from gpusim.kernel_models.gemm.candidates import DECIDING, Space, is_decided, stated
 from gpusim.kernel_models.options import KernelParams
 from gpusim.kernel_models.sweep_values import AUTO, values_of
 from gpusim.machine.config import GpuSpec
@@ -163,7 +163,7 @@ class _Choice:
             self._compare()
         ranked = self.ranked()
         params = ranked[0].params if ranked else bases[0][0]
-        return Chosen(params=params, rated=tuple(ranked), given=frozenset(self.options.model_fields_set))
+        return Chosen(params=params, rated=tuple(ranked), given=frozenset(stated(self.options)))
 
     def ranked(self) -> list[Rated]:
         """Ratings, the fastest first."""

@@ -145,6 +145,8 @@ class ElementwiseParams(StreamParams):
                 f"elementwise: rows of {self.columns} elements do not divide {self.elements} elements into full vectors of "
                 f"{self.vector_elements}: use another --columns or a smaller --vector-bytes"
             )
+        if self.in_place and self.op == "fill":
+            raise KernelError("elementwise: --op fill has no input to overwrite: leave out --in-place")
         if self.in_place and self.out_element.num_bytes != self.element.num_bytes:
             raise KernelError("elementwise: a cast to another width cannot be in place: leave out --in-place or --out-dtype")
         most = launch_limit(self.threads // WARP_SIZE)
@@ -220,9 +222,12 @@ def elementwise_launch(params: ElementwiseParams, _gpu: Target) -> Launch:
         registers_source="given" if params.registers is not None else "SASS of kernels/elementwise",
         footprints=(
             *(_footprint(params, name, num_steps) for name in params.inputs),
-            share_footprint(
-                "out", "write", num_bytes=params.elements * out_width, share_bytes=params.share_elements * out_width,
-                num_steps=num_steps,
+            replace(
+                share_footprint(
+                    "out", "write", num_bytes=params.elements * out_width, share_bytes=params.share_elements * out_width,
+                    num_steps=num_steps,
+                ),
+                is_in_place=params.in_place,
             ),
         ),
         num_flops=num_fma,

@@ -36,6 +36,10 @@ BEFORE_SLICE, BEFORE_LOAD = 30, 22
 SASS of PyTorch 2.11's vectorized_gather_kernel, sm_90."""
 
 
+MOST_SLICES = 64
+"""Maximum CTAs of a row with ``per="block"``: rows of 256 KiB. Each slice of the table is a tensor of the model."""
+
+
 class GatherParams(StreamParams):
     """Copies rows of a table, 16 bytes a lane.
 
@@ -204,6 +208,11 @@ def _block_launch(params: GatherParams) -> Launch:
     before, between = ops.Alu(BEFORE_SLICE, is_chain=True), ops.Alu(BEFORE_LOAD, is_chain=True)
     rows_of_sector = SECTOR_BYTES // params.index_bytes
     names = [f"table{part}" for part in range(slices)] if slices > 1 else ["table"]
+    if slices > MOST_SLICES:
+        raise KernelError(
+            f"gather: a row of {row_bytes} bytes takes {slices} CTAs, the model knows at most {MOST_SLICES}: use fewer "
+            "--columns"
+        )
 
     def program(cta: RoleContext) -> Generator[ops.Op, Any, None]:
         part, row = divmod(cta.cta_idx, rows)

@@ -84,6 +84,11 @@ class TransposeParams(StreamParams):
         if self.coalesced == "stores":
             if self.smem != "none":
                 raise KernelError("transpose: without tiles nothing lies in shared memory: use --smem none")
+            if self.m < WARP_SIZE:
+                raise KernelError(
+                    f"transpose: a warp's loads lie in several columns of {self.m} rows, which the model without tiles does "
+                    f"not know: use --m {WARP_SIZE} or more, or --coalesced tile"
+                )
             check_grid("transpose", ceil_div(self.m * self.n, self.threads * self.items_per_thread), use="use fewer rows")
             return
         if self.threads != THREADS or self.items_per_thread != TILE * TILE // THREADS:

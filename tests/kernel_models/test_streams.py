@@ -7,6 +7,7 @@ import pytest
 
 from gpusim.errors import GpusimError, KernelError
 from gpusim.kernel_models.elementwise import ElementwiseParams
+from gpusim.kernel_models.gather import GatherParams
 from gpusim.kernel_models.smem_copy import SmemCopyParams
 from gpusim.kernel_models.streaming import TileGrid, all_passes, lanes_access, passes, tile_lanes
 from gpusim.kernel_models.strided_copy import StridedCopyParams
@@ -66,6 +67,11 @@ def test_tiles_cover_a_matrix_once() -> None:
         (lambda: ElementwiseParams(elements=64, vector_bytes=2), "hold no element of 4"),
         (lambda: ElementwiseParams(elements=1 << 40, vector_bytes=4), "the grid would have 4294967296 CTAs along x"),
         (lambda: StridedCopyParams(elements=1 << 40, stride=2), "CTAs along x, CUDA takes 2147483647"),
+        (lambda: ElementwiseParams(elements=64, op="fill", in_place=True), "has no input to overwrite"),
+        (lambda: ElementwiseParams(elements=64, op="scale", broadcast="row", columns=64), "has no second input"),
+        (lambda: ElementwiseParams(elements=64, in_place=True, out_dtype="bf16"), "cannot be in place"),
+        (lambda: GatherParams(rows=64, columns=1 << 20, table_rows=64, per="block"), "takes 1024 CTAs"),
+        (lambda: TransposeParams(m=8, n=512, smem="none", coalesced="stores"), "columns of 8 rows"),
         (lambda: TransposeParams(m=1 << 22, n=32), "131072 CTAs along y, CUDA takes 65535"),
         (lambda: SmemCopyParams(m=64, n=60), "60 elements of 2 bytes is no whole number of 16-byte vectors"),
         (lambda: SmemCopyParams(m=64, n=64, tile="16x8"), "256 threads do not divide"),
@@ -90,3 +96,12 @@ def test_a_copy_by_tma_has_one_warp(h200: GpuSpec) -> None:
 def test_tma_is_refused_where_there_is_none(a100: GpuSpec) -> None:
     with pytest.raises(GpusimError, match=r"smem_copy: a100_sxm_40gb has no tma, it has cp_async, mbarrier, mma_sync"):
         simulate(SmemCopyParams(m=128, n=64, copy="tma").launch(a100), a100)
+
+
+def test_a_tensor_that_is_overwritten_takes_no_more_room_in_l2(h200: GpuSpec) -> None:
+    """In place, one tensor stays in L2; a separate output takes room of its own."""
+    written = {}
+    for in_place in (False, True):
+        params = ElementwiseParams(op="scale", elements=10_000_000, in_place=in_place)
+        written[in_place] = simulate(params.launch(h200), h200).counters["dram__bytes_write.sum"]
+    assert written[True] < 0.8 * written[False]

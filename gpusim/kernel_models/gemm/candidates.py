@@ -72,7 +72,7 @@ class Space:
     def __init__(self, options: GemmOptions, gpu: Target) -> None:
         """Decide on instructions; every other choice is made by :meth:`bases` and :meth:`variants`."""
         self.options, self.gpu = options, gpu
-        self.given = options.model_fields_set
+        self.given = stated(options)
         has_wgmma = "wgmma" in gpu.features and options.dtype != "fp32"
         self.math = options.math or ("fma" if options.dtype == "fp32" else "wgmma" if has_wgmma else "mma_sync")
         by_tma = self.math == "wgmma" and "tma" in gpu.features and options.schedule != "multistage"
@@ -247,7 +247,16 @@ def swizzle_size(fewest: int) -> int:
 
 def is_decided(options: GemmOptions) -> bool:
     """Whether options leave nothing to choose."""
-    return options.model_fields_set.issuperset(STATED)
+    return stated(options).issuperset(STATED)
+
+
+def stated(options: GemmOptions) -> set[str]:
+    """Options that were given a value; None leaves an option to be chosen.
+
+    >>> stated(GemmOptions(m=1, n=1, k=1, tile=None, stages=2)) - {"m", "n", "k"}
+    {'stages'}
+    """
+    return {name for name in options.model_fields_set if getattr(options, name) is not None}
 
 
 def configurations(options: GemmOptions, gpu: Target) -> Iterator[GemmOptions]:
