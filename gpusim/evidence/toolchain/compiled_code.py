@@ -123,7 +123,10 @@ def read_compiled_code(
         entry = first
     if loop.select("UTMALDG"):  # of warps that copy, too: they fill the ring first
         begins = [one.instructions[0].address for one in kernel.loops if one.select("UTMALDG")]
-        place = min(address for address in begins if entry < address)
+        filling = [address for address in begins if entry < address]
+        if not filling:
+            raise ConfigError(f"{kernel.name}: no loop issues UTMALDG behind 0x{entry:x}, wants one that fills the ring")
+        place = min(filling)
     before = path_to(kernel, entry, place)
     if entry != kernel.instructions[0].address:
         start = kernel.instructions[0].address
