@@ -5,13 +5,15 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusim.evidence.cases.case import Case, Config, KernelLaunch, Outputs, Repeated, Windows, WrongAnswer
+from gpusim.evidence.cases.case import Case, Config, KernelLaunch, Outputs, Repeated, Windows
 from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.output_check import check_windows
 from gpusim.evidence.cases.validation_kernel import pattern, validation_case, whole_group, windows
 
 EXTENTS = (500, 1000, 1024, 2048, 3000, 4096, 8192)
@@ -96,11 +98,7 @@ def check(config: Row, outputs: Outputs) -> dict[str, float]:
     Raises:
         WrongAnswer: a byte differs.
     """
-    out = target(config)
-    for (offset, num_bytes), raw in zip(out.windows, out.split(outputs["out"]), strict=True):
-        wrong = np.flatnonzero(raw != expected(config, offset, num_bytes))
-        if len(wrong):
-            raise WrongAnswer(f"{config.kernel}: byte {offset + int(wrong[0])} of the output differs")
+    check_windows(target(config), outputs["out"], partial(expected, config), config.kernel)
     return {}
 
 
