@@ -115,16 +115,18 @@ def _distance(a: str, b: str) -> int:
 
 
 def full_gpu_name(name: str, known: Iterable[str]) -> str:
-    """The one of the ``known`` GPUs that ``name`` equals or begins, in any case.
+    """The one of the ``known`` GPUs that ``name`` equals, or whose first words it is, in any case.
 
     >>> full_gpu_name("H200", ["h100_sxm", "h200_sxm"]), full_gpu_name("h100-sxm", ["h100_sxm", "h200_sxm"])
     ('h200_sxm', 'h100_sxm')
+
+    H20 is another product than H200, and is refused.
 
     Raises:
         ConfigError: no name or several names begin so.
     """
     names, low = list(known), name.lower().replace("-", "_")
-    meant = [each for each in names if each == low] or [each for each in names if low and each.startswith(low)]
+    meant = [each for each in names if each == low] or [each for each in names if each.startswith(f"{low}_")]
     if len(meant) == 1:
         return meant[0]
     if meant:

@@ -5,8 +5,9 @@ In: a kernel, its options of which some may be open, a GPU. Out: an :class:`Advi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from gpusim.analysis.choose import Rated, choose
@@ -14,7 +15,7 @@ from gpusim.errors import KernelError
 from gpusim.kernel_models import KERNEL_MODELS
 from gpusim.kernel_models.gemm import GemmOptions
 from gpusim.machine.config import GpuSpec, load_gpu
-from gpusim.report.library_words import library_words
+from gpusim.report.library_words import LIBRARIES, library_gap, library_words
 from gpusim.simulate.lower_bound import lower_bound
 from gpusim.simulate.result import Result
 from gpusim.simulate.run import simulate
@@ -71,17 +72,21 @@ class Advice:
         }
 
 
-def advise(kernel: str, gpu: str | GpuSpec, *, simulate_options: Mapping[str, Any] | None = None, **options: Any) -> Advice:
+def advise(
+    kernel: str, gpu: str | GpuSpec, *, library: str | None = None, simulate_options: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> Advice:
     """Rank the configurations of a kernel, and say what limits the best.
 
     Args:
         kernel: ``gemm``; no other kernel has a choice of configurations.
         gpu: a GPU's name, or the result of :func:`gpusim.load_gpu`.
+        library: ``cutlass``, ``triton`` or ``cute_dsl``: rank only configurations that it has; by default all.
         simulate_options: for :func:`gpusim.simulate` (clock, l2, data).
         options: options of the kernel. Those that are given stay, and ``change`` says what would be better.
 
     Raises:
-        KernelError: there is no such kernel or option, or a kernel without a choice.
+        KernelError: there is no such kernel, option or library, or a kernel without a choice; the library has none.
         LaunchError: the GPU cannot run it.
     """
     row = KERNEL_MODELS[kernel]
@@ -90,23 +95,33 @@ def advise(kernel: str, gpu: str | GpuSpec, *, simulate_options: Mapping[str, An
         raise KernelError(f"advise: {kernel} has no choice of configurations; known: {known}")
     gpu = load_gpu(gpu) if isinstance(gpu, str) else gpu
     asked: Any = row.params(**options)
+    if library not in (None, *LIBRARIES):
+        raise KernelError(f"advise: library is {library!r}, wants one of {', '.join(LIBRARIES)}")
     settings = dict(simulate_options or {})
-    chosen = choose(asked, gpu, l2=settings.get("l2", "cold"))
+    is_allowed = None if library is None else partial(_has, library)
+    chosen = choose(asked, gpu, l2=settings.get("l2", "cold"), is_allowed=is_allowed)
     config = row.resolve(chosen.params, gpu)
     resolved: Any = chosen.params.chosen(config)
+    if library is not None and (gap := library_gap(library, resolved)):
+        raise KernelError(f"advise: {library} has none of the configurations: {gap}")
     launch = resolved.launch(gpu)
     result = simulate(launch, gpu, **settings)
     bound = lower_bound(launch, gpu, is_cold=settings.get("l2") != "warm")
     path = max(bound.paths, key=lambda name: bound.paths[name].at(result.sm_clock_mhz))
-    change, saves = _change(asked, resolved, result, gpu, settings)
+    change, saves = _change(asked, resolved, result, gpu, settings, is_allowed)
     return Advice(
         params=resolved, result=result, rated=chosen.rated, bound_by=path, change=change, saves=saves,
         bound_us=bound.cycles(result.sm_clock_mhz) / result.sm_clock_mhz,
     )
 
 
+def _has(library: str, params: GemmOptions) -> bool:
+    return not library_gap(library, params)
+
+
 def _change(
-    asked: GemmOptions, resolved: GemmOptions, result: Result, gpu: GpuSpec, settings: Mapping[str, Any]
+    asked: GemmOptions, resolved: GemmOptions, result: Result, gpu: GpuSpec, settings: Mapping[str, Any],
+    is_allowed: Callable[[GemmOptions], bool] | None,
 ) -> tuple[dict[str, Any], float]:
     """Given options to change and the fraction of the time that this saves: the choice with all of them open."""
     given = [name for name in asked.row.deciding if name in asked.model_fields_set]
@@ -114,7 +129,8 @@ def _change(
         return {}, 0.0
     kept = {name: getattr(asked, field) for name, field in asked.options().items()
             if field in asked.model_fields_set and field not in given}
-    freed: Any = choose(type(asked)(**kept), gpu, l2=settings.get("l2", "cold")).params.resolved(gpu)
+    l2 = settings.get("l2", "cold")
+    freed: Any = choose(type(asked)(**kept), gpu, l2=l2, is_allowed=is_allowed).params.resolved(gpu)
     saves = 1.0 - simulate(freed.launch(gpu), gpu, **settings).time_us / result.time_us
     if saves < LEAST_SAVING:
         return {}, 0.0

@@ -23,8 +23,10 @@ Ignores:
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import prod
 from typing import Any
 
 from gpusim.analysis.trial import RUN_WORK, Trial, quick_cycles, work_of
@@ -112,7 +114,9 @@ def _decisions(params: KernelParams, given: frozenset[str]) -> dict[str, Any]:
     return {name: options[name] for name in DECIDING if name not in given}
 
 
-def choose(params: KernelParams, gpu: GpuSpec, *, l2: str = "cold") -> Chosen:
+def choose(
+    params: KernelParams, gpu: GpuSpec, *, l2: str = "cold", is_allowed: Callable[[GemmOptions], bool] | None = None
+) -> Chosen:
     """Fill in what a library chooses by the shape; given options are kept.
 
     >>> from gpusim import GemmParams, load_gpu
@@ -124,6 +128,7 @@ def choose(params: KernelParams, gpu: GpuSpec, *, l2: str = "cold") -> Chosen:
         params: options of a kernel; a kernel other than a GEMM has no such choices, and keeps its options.
         gpu: the GPU.
         l2: ``warm`` for data that are in L2 when the launch begins.
+        is_allowed: whether a configuration with all options resolved may be chosen; by default all may.
 
     Raises:
         KernelError, LaunchError: no configuration suits the given options; the text is that of the options as they are.
@@ -132,15 +137,17 @@ def choose(params: KernelParams, gpu: GpuSpec, *, l2: str = "cold") -> Chosen:
         return Chosen(params=params)
     if is_decided(params):
         return Chosen(params=params)
-    return _Choice(params, gpu, is_warm=l2 == "warm").made()
+    return _Choice(params, gpu, is_warm=l2 == "warm", is_allowed=is_allowed).made()
 
 
 class _Choice:
     """One choice, with the work units that it has spent."""
 
-    def __init__(self, options: GemmOptions, gpu: GpuSpec, *, is_warm: bool) -> None:
+    def __init__(
+        self, options: GemmOptions, gpu: GpuSpec, *, is_warm: bool, is_allowed: Callable[[GemmOptions], bool] | None
+    ) -> None:
         """Start without ratings."""
-        self.options, self.gpu, self.is_warm = options, gpu, is_warm
+        self.options, self.gpu, self.is_warm, self.is_allowed = options, gpu, is_warm, is_allowed
         self.space = Space(options, gpu)
         self.mhz = 0.0
         """SM clock of all runs in MHz."""
@@ -148,11 +155,13 @@ class _Choice:
 
     def made(self) -> Chosen:
         """Rate bases, then variants, then the best once more."""
-        bases = [built for base in self.space.bases() if (built := self.space.built(base)) is not None]
+        bases = self._built(self.space.bases())
         if not bases:
             self.options.planned(self.gpu)  # raises the error of the options as they are
             return Chosen(params=self.options)
         bases.sort(key=lambda built: quick_cycles(built[1], self.gpu))
+        if self.space.math != "wgmma":
+            bases = one_of_each_size_first(bases)
         if len(bases) > 1 or next(self.space.variants(bases[0][0]), None) is not None:
             self._rate(bases, FIRST_BUDGET)
             best = self.ranked()[:NUM_VARIED]
@@ -170,7 +179,10 @@ class _Choice:
         return sorted(self.rated.values(), key=lambda item: item.cycles)
 
     def _built(self, candidates: Iterable[GemmOptions]) -> list[tuple[GemmOptions, GemmConfig]]:
-        return [built for candidate in candidates if (built := self.space.built(candidate)) is not None]
+        found = [built for candidate in candidates if (built := self.space.built(candidate)) is not None]
+        if self.is_allowed is None:
+            return found
+        return [built for built in found if self.is_allowed(built[0].chosen(built[1]))]
 
     def _rate(self, built: Sequence[tuple[GemmOptions, GemmConfig]], budget: float) -> None:
         for params, config in built:
@@ -198,6 +210,20 @@ class _Choice:
                 trial = replace(Trial.of(item.config, self.gpu, is_warm=self.is_warm), is_exact=True)
                 cycles, busy = trial.cycles(self.mhz)
                 self.rated[item.params] = replace(item, cycles=cycles, busy=busy, is_exact=True)
+
+
+def one_of_each_size_first(bases: Sequence[tuple[GemmOptions, GemmConfig]]) -> list[tuple[GemmOptions, GemmConfig]]:
+    """Configurations in an order in which none comes before the first of another tile's size.
+
+    Tiles of mma.sync and FFMA that differ only in their orientation take almost the same time.
+    """
+    seen: Counter[tuple[int, int]] = Counter()
+    ranks = []
+    for _, config in bases:
+        size = prod(config.tile), config.split_k
+        ranks.append(seen[size])
+        seen[size] += 1
+    return [base for _, base in sorted(zip(ranks, bases, strict=True), key=lambda pair: pair[0])]
 
 
 def with_tile(

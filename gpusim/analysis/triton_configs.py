@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Any, Literal
+from warnings import warn
 
 from gpusim.analysis.trial import Trial
 from gpusim.errors import GpusimError, KernelError
@@ -33,9 +34,9 @@ DTYPES = {
 }
 """Types of operands by the last word of the name that torch or Triton has for them."""
 
-BLOCKS = {"m": ("BLOCK_M", "BLOCK_SIZE_M"), "n": ("BLOCK_N", "BLOCK_SIZE_N"), "k": ("BLOCK_K", "BLOCK_SIZE_K")}
-GROUPS, SPLITS = ("GROUP_M", "GROUP_SIZE_M"), ("SPLIT_K",)
-"""Names of meta-parameters."""
+BLOCKS = {"m": ("BLOCK_M", "BLOCK_SIZE_M", "BM"), "n": ("BLOCK_N", "BLOCK_SIZE_N", "BN"), "k": ("BLOCK_K", "BLOCK_SIZE_K", "BK")}
+GROUPS, SPLITS = ("GROUP_M", "GROUP_SIZE_M"), ("SPLIT_K", "SPLITK", "K_SPLIT", "NUM_SPLITS")
+"""Names of meta-parameters, in any case. Other meta-parameters do not change the prediction."""
 
 WARPGROUP_WARPS, WGMMA_ROWS = 4, 64
 
@@ -99,6 +100,9 @@ def triton_prune(
 ) -> dict[str, Callable[..., list[Any]]]:
     """Value for ``prune_configs_by`` of ``triton.autotune``: the ``keep`` best of the kernel's configurations are timed.
 
+    Meta-parameters are read under their usual names, in any case: ``BLOCK_M``, ``BLOCK_SIZE_M`` or ``BM``, N and K alike;
+    ``GROUP_M`` or ``GROUP_SIZE_M``; ``SPLIT_K`` or ``SPLITK``. Others do not change the prediction.
+
     Args:
         gpu: a GPU's name, or the result of :func:`gpusim.load_gpu`.
         keep: configurations that are kept, at least one.
@@ -108,6 +112,9 @@ def triton_prune(
 
     Raises:
         KernelError: ``keep`` is below 1, or ``loads`` is unknown; in the hook: a size or the type is unknown.
+
+    Warns:
+        UserWarning: the GPU can run none of the configurations. All are kept then, as Triton wants at least one.
     """
     if keep < 1:
         raise KernelError(f"triton_prune: keep is {keep}, wants 1 or more")
@@ -122,7 +129,12 @@ def triton_prune(
             raise KernelError(f"triton_prune: the kernel has no argument {missing[0]}; name its sizes with sizes=(...)")
         m, n, k = (int(values[name]) for name in sizes)
         problem = TritonProblem(m=m, n=n, k=k, dtype=dtype or _dtype_of(values), gpu=machine, loads=loads)
-        return sorted(configs, key=problem.cycles)[:keep]
+        cycles = [problem.cycles(config) for config in configs]
+        possible = [(found, config) for found, config in zip(cycles, configs, strict=True) if found < inf]
+        if configs and not possible:
+            warn(f"triton_prune: {machine.name} can run none of the {len(configs)} configurations; all are kept", stacklevel=2)
+            return list(configs)
+        return [config for _, config in sorted(possible, key=lambda pair: pair[0])[:keep]]
 
     return {"early_config_prune": early_config_prune}
 
@@ -133,13 +145,14 @@ def _dtype_of(values: Mapping[str, Any]) -> str:
         name = str(getattr(value, "dtype", "")).rpartition(".")[2]
         if name in DTYPES:
             return DTYPES[name]
-    raise KernelError(f"triton_prune: no argument has a known type; give dtype, one of {', '.join(DTYPES.values())}")
+    raise KernelError(f"triton_prune: no argument has a known type; give dtype, one of {', '.join(dict.fromkeys(DTYPES.values()))}")
 
 
 def _value(names: Mapping[str, Any], known: Sequence[str], default: int | None = None) -> Any:
+    upper = {name.upper(): value for name, value in names.items()}
     for name in known:
-        if name in names:
-            return names[name]
+        if name in upper:
+            return upper[name]
     if default is None:
         raise KernelError(f"triton_prune: a configuration has no {known[0]}, wants it or {' or '.join(known[1:])}")
     return default

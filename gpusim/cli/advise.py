@@ -38,6 +38,8 @@ class Advices(Kernels):
 
         options = [
             *simulation_options("Simulation"),
+            option("library", "Only configurations that it has: cutlass, triton or cute_dsl [default: all].", str, None,
+                   metavar="NAME", panel="Output"),
             option("top", "Configurations that are listed.", int, 10, metavar="N", panel="Output"),
             json_option("Write bound, distance from it, first reason and next change as JSON."),
         ]
@@ -58,7 +60,7 @@ def _advise(row: KernelModel, values: Mapping[str, Any]) -> None:
     from gpusim.report.advise import render_advice
 
     with spinner(f"choosing a configuration of {row.name} for {gpu.name}"):
-        advice = advise(row.name, gpu, simulate_options=settings, **given)
+        advice = advise(row.name, gpu, library=values["library"], simulate_options=settings, **given)
     json_path = outputs["--json"]
     if json_path is not None:
         write_json(advice.as_dict(top=top), json_path)

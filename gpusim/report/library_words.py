@@ -22,6 +22,13 @@ ELEMENTS = {
     "bf16": "BFloat16", "fp16": "Float16", "tf32": "TFloat32", "fp8": "Float8E4M3FN", "int8": "Int8", "fp32": "Float32",
 }
 WARPGROUP_WARPS = 4
+CUTE_ROWS, CUTE_COLUMNS, CUTE_CTAS = (64, 128), (64, 128, 256), 4
+"""Tiles of CuTe DSL's Hopper examples, and their most CTAs a cluster."""
+CUTE_TYPES = ("bf16", "fp16", "fp8")
+"""Operands of CuTe DSL's Hopper examples."""
+
+LIBRARIES = ("cutlass", "triton", "cute_dsl")
+"""Names of :func:`library_gap`."""
 
 
 def library_words(params: GemmOptions) -> dict[str, list[str]]:
@@ -36,6 +43,49 @@ def library_words(params: GemmOptions) -> dict[str, list[str]]:
     return {"CUTLASS": cutlass_words(params), "Triton": triton_words(params), "CuTe DSL": cute_words(params)}
 
 
+def library_gap(library: str, params: GemmOptions) -> str:
+    """Reason why a library has no such kernel; empty where it has one.
+
+    >>> from gpusim import GemmParams, load_gpu
+    >>> params = GemmParams(m=64, n=4096, k=512, tile="64x24x64", schedule="warp_specialized").resolved(load_gpu("h200_sxm"))
+    >>> library_gap("triton", params)
+    'extents of a tile are powers of two from 16 on, not 64x24x64'
+    """
+    return {"cutlass": _cutlass_gap, "triton": _triton_gap, "cute_dsl": _cute_gap}[library](params)
+
+
+def _cutlass_gap(params: GemmOptions) -> str:
+    if params.math == "wgmma" and (params.schedule == "multistage" or params.copy_ != "tma"):
+        return "no collective has wgmma without a producer warp by TMA; nearest: KernelCpAsyncWarpSpecialized"
+    if params.schedule == "cooperative" and params.consumer_split == "n":
+        return "no builder has consumers that share the tile along N: AtomLayoutMNK = Layout<Shape<_1,_2,_1>>"
+    return ""
+
+
+def _triton_gap(params: GemmOptions) -> str:
+    assert params.tile is not None
+    tile = "x".join(map(str, params.tile))
+    if any(extent & (extent - 1) for extent in params.tile) or min(params.tile) < 16:
+        return f"extents of a tile are powers of two from 16 on, not {tile}"
+    return "no multicast in a cluster; --library triton ranks configurations without" if params.num_cluster_ctas > 1 else ""
+
+
+def _cute_gap(params: GemmOptions) -> str:
+    assert params.tile is not None
+    if params.math != "wgmma" or params.copy_ != "tma":
+        return ""
+    if params.schedule == "pingpong":
+        return "no example has consumers that take turns; nearest: the same tile in dense_gemm_persistent.py"
+    if params.dtype not in CUTE_TYPES:
+        return f"no Hopper example has operands of {params.dtype}"
+    if params.tile[0] not in CUTE_ROWS or params.tile[1] not in CUTE_COLUMNS:
+        extents = "x".join(map(str, params.tile[:2]))
+        return f"tiles of the Hopper examples have 64 or 128 rows and 64, 128 or 256 columns, not {extents}"
+    if params.num_cluster_ctas > CUTE_CTAS:
+        return f"clusters of the Hopper examples have at most {CUTE_CTAS} CTAs"
+    return ""
+
+
 def cutlass_words(params: GemmOptions) -> list[str]:
     """Template arguments: of CUTLASS 3's collectives for wgmma, else of CUTLASS 2's device GEMM."""
     assert params.tile is not None
@@ -44,14 +94,13 @@ def cutlass_words(params: GemmOptions) -> list[str]:
     if params.math == "wgmma":
         cluster = f"ClusterShape = Shape<_{params.cluster[0]},_{params.cluster[1]},_1>"
         lines.append(f"TileShape = Shape<_{m},_{n},_{k}>; {cluster}; StageCount<{params.stages}>")
-        if params.schedule == "multistage" or params.copy_ != "tma":
-            lines.append("no such collective: wgmma without a producer warp by TMA; nearest: KernelCpAsyncWarpSpecialized")
-        else:
+        gap = _cutlass_gap(params)
+        if gap:
+            lines.append(gap)
+        if params.schedule in KERNEL_SCHEDULES and params.copy_ == "tma":
             schedule = str(params.schedule)
             epilogue = EPILOGUE_SCHEDULES[schedule] if params.epilogue == "tma_store" else "NoSmemWarpSpecialized"
             lines.append(f"KernelSchedule = {KERNEL_SCHEDULES[schedule]}; EpilogueSchedule = {epilogue}")
-            if params.schedule == "cooperative" and params.consumer_split == "n":
-                lines.append("consumers share the tile along N: AtomLayoutMNK = Layout<Shape<_1,_2,_1>>; no builder has it")
         scheduler = "StreamKScheduler" if params.split_k > 1 else "PersistentScheduler"
         splits = f", .splits = {params.split_k}" if params.split_k > 1 else ""
         order = {"along_m": "AlongM", "along_n": "AlongN"}[params.raster]
@@ -71,13 +120,11 @@ def cutlass_words(params: GemmOptions) -> list[str]:
 def triton_words(params: GemmOptions) -> list[str]:
     """A ``triton.Config`` of the tutorial's matrix multiplication."""
     assert params.tile is not None
-    if params.math == "fma":
-        return ['none: tl.dot of fp32 needs input_precision="ieee"; the tile is the same']
-    if any(extent & (extent - 1) for extent in params.tile) or min(params.tile) < 16:
-        tile = "x".join(map(str, params.tile))
-        return [f"none: extents of a tile are powers of two from 16 on, not {tile}"]
+    gap = _triton_gap(params)
+    if gap and not gap.startswith("no multicast"):
+        return [f"none: {gap}"]
     warps = (params.consumer_warpgroups or 1) * WARPGROUP_WARPS
-    if params.math == "mma_sync" and params.warps:
+    if params.math != "wgmma" and params.warps:
         warps = params.warps[0] * params.warps[1]
     if params.schedule == "pingpong":
         warps = WARPGROUP_WARPS
@@ -85,6 +132,10 @@ def triton_words(params: GemmOptions) -> list[str]:
     sizes = {**dict(names), "GROUP_M": params.swizzle_size, **({"SPLIT_K": params.split_k} if params.split_k > 1 else {})}
     text = ", ".join(f'"{name}": {value}' for name, value in sizes.items())
     lines = [f"triton.Config({{{text}}}, num_stages={params.stages}, num_warps={warps})"]
+    if gap:
+        lines.append(gap)
+    if params.math == "fma":
+        lines.append('tl.dot(..., input_precision="ieee") computes fp32 on FMA units')
     if params.schedule in KERNEL_SCHEDULES:
         lines.append("operands by tensor descriptors; tl.range(..., warp_specialize=True) where the GPU has it")
     if params.raster == "along_m":
@@ -101,8 +152,9 @@ def cute_words(params: GemmOptions) -> list[str]:
         warps = None if params.math == "fma" else params.warps
         atoms = "" if warps is None else f", atom_layout_mnk=({warps[0]}, {warps[1]}, 1)"
         return [f"ampere/{kind}(cta_tiler=({m}, {n}, {k}), num_stages={params.stages}{atoms})", *_swapped(params)]
-    if params.schedule == "pingpong":
-        return ["none of the examples has consumers that take turns; nearest: the same tile in dense_gemm_persistent.py"]
+    gap = _cute_gap(params)
+    if gap:
+        return [f"none: {gap}"]
     shapes = f"acc_dtype=cutlass.Float32, tile_shape_mn=({m}, {n}), cluster_shape_mn=({', '.join(map(str, params.cluster))})"
     if params.persistent:
         order = f"swizzle_size={params.swizzle_size}, raster_along_m={params.raster == 'along_m'}"

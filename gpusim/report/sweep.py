@@ -80,7 +80,7 @@ def render_sweep(sweep: Sweep, console: Console, *, top: int, gpu_name: str) -> 
 def clock_remark(entries: Sequence[Entry]) -> str:
     """Remark on the SM clock at which all configurations were simulated; empty where there is no difference to predict."""
     results = [entry.result for entry in entries if entry.result is not None]
-    simulated = {result.simulated_mhz for result in results if result.simulated_mhz != result.sm_clock_mhz}
+    simulated = {result.simulated_mhz for result in results if result.simulated_mhz not in (0.0, result.sm_clock_mhz)}
     if len(entries) < 2 or len(simulated) != 1:
         return ""
     return (

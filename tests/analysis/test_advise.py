@@ -15,7 +15,7 @@ from gpusim import GemmParams, load_gpu
 from gpusim.analysis.triton_configs import TritonProblem
 from gpusim.cli import main
 from gpusim.errors import KernelError
-from gpusim.report.library_words import library_words
+from gpusim.report.library_words import LIBRARIES, library_gap, library_words
 
 H200 = load_gpu("h200_sxm")
 SIZE = {"m": 1024, "n": 1024, "k": 512}
@@ -90,6 +90,31 @@ def test_words_of_other_tools() -> None:
     )
 
 
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_a_library_is_advised_a_kernel_that_it_has(library: str) -> None:
+    found = gpusim.advise("gemm", H200, m=16, n=8192, k=8192, library=library)
+    tool = {"cutlass": "CUTLASS", "triton": "Triton", "cute_dsl": "CuTe DSL"}[library]
+    assert not library_gap(library, found.params)
+    assert all(not library_gap(library, item.params.resolved(H200)) for item in found.rated)
+    assert "none" not in found.words[tool][0]
+
+
+def test_a_library_without_the_kernel_is_named(refuses: Any) -> None:
+    size = ["--m", "512", "--n", "512", "--k", "512", "--gpu", "h200_sxm"]
+    refuses(["advise", "gemm", *size, "--library", "cublas"], ["cublas", "cutlass, triton, cute_dsl"])
+    with pytest.raises(KernelError, match="triton has none of the configurations: extents of a tile"):
+        gpusim.advise("gemm", H200, **SIZE, tile="64x24x64", library="triton")
+    with pytest.raises(KernelError, match="no Hopper example has operands of int8"):
+        gpusim.advise("gemm", H200, **SIZE, dtype="int8", library="cute_dsl")
+
+
+def test_tiles_of_another_size_are_rated_before_a_second_orientation() -> None:
+    params = GemmParams(m=1000, n=1000, k=1000, dtype="fp16")
+    rated = gpusim.choose(params, load_gpu("a100_sxm_80gb")).rated
+    assert {(64, 128), (128, 128)} <= {item.config.tile[:2] for item in rated}
+    assert rated[0].config.tile == (128, 128, 64)
+
+
 # ---------------------------------------------------------------------------------------------- Triton's autotuner
 @dataclass(frozen=True)
 class Config:
@@ -123,7 +148,16 @@ def test_a_configuration_that_does_not_fit_is_dropped_first() -> None:
     too_large = Config(block(256, 256, 128), 8, 6)
     hook = gpusim.triton_prune(H200, keep=1)["early_config_prune"]
     assert hook([too_large, Config(block(64, 64))], ARGUMENTS) == [Config(block(64, 64))]
-    assert hook([too_large], ARGUMENTS) == [too_large]  # Triton wants at least one
+    with pytest.warns(UserWarning, match="can run none of the 1 configurations"):
+        assert hook([too_large], ARGUMENTS) == [too_large]  # Triton wants at least one
+
+
+def test_meta_parameters_are_read_in_any_case() -> None:
+    problem = TritonProblem(m=512, n=512, k=4096, dtype="fp16", gpu=H200)
+    whole = problem.cycles(Config(block(64, 64)))
+    split = problem.cycles(Config(block(64, 64, SPLIT_K=4)))
+    assert split < whole
+    assert problem.cycles(Config({"bm": 64, "bn": 64, "bk": 64, "splitk": 4})) == split
 
 
 def test_names_and_types_of_a_kernel_are_free() -> None:

@@ -661,3 +661,9 @@ def test_a_file_that_changes_one_of_ours_is_another_gpu(tmp_path: Path) -> None:
     assert "imad_wide_lanes = 32" in text
     path.write_text(text.replace("imad_wide_lanes = 32", "imad_wide_lanes = 16", 1), encoding="utf-8")
     assert load_gpu(path).name == "h200_sxm (changed)"
+
+
+def test_another_product_is_no_short_name() -> None:
+    assert load_gpu("h200").name == "h200_sxm"
+    with pytest.raises(ConfigError, match="'h20' is unknown"):
+        load_gpu("h20")
