@@ -34,7 +34,7 @@ DTYPES = {
 }
 """Types of operands by the last word of the name that torch or Triton has for them."""
 
-BLOCKS = {"m": ("BLOCK_M", "BLOCK_SIZE_M", "BM"), "n": ("BLOCK_N", "BLOCK_SIZE_N", "BN"), "k": ("BLOCK_K", "BLOCK_SIZE_K", "BK")}
+BLOCKS = {extent: (f"BLOCK_{extent.upper()}", f"BLOCK_SIZE_{extent.upper()}", f"B{extent.upper()}") for extent in "mnk"}
 GROUPS, SPLITS = ("GROUP_M", "GROUP_SIZE_M"), ("SPLIT_K", "SPLITK", "K_SPLIT", "NUM_SPLITS")
 """Names of meta-parameters, in any case. Other meta-parameters do not change the prediction."""
 
@@ -130,9 +130,10 @@ def triton_prune(
         m, n, k = (int(values[name]) for name in sizes)
         problem = TritonProblem(m=m, n=n, k=k, dtype=dtype or _dtype_of(values), gpu=machine, loads=loads)
         cycles = [problem.cycles(config) for config in configs]
-        possible = [(found, config) for found, config in zip(cycles, configs, strict=True) if found < inf]
+        possible = [(each, config) for each, config in zip(cycles, configs, strict=True) if each < inf]
         if configs and not possible:
-            warn(f"triton_prune: {machine.name} can run none of the {len(configs)} configurations; all are kept", stacklevel=2)
+            found = f"{machine.name} can run none of the {len(configs)} configurations"
+            warn(f"triton_prune: {found}; all are kept", stacklevel=2)
             return list(configs)
         return [config for _, config in sorted(possible, key=lambda pair: pair[0])[:keep]]
 
@@ -145,7 +146,8 @@ def _dtype_of(values: Mapping[str, Any]) -> str:
         name = str(getattr(value, "dtype", "")).rpartition(".")[2]
         if name in DTYPES:
             return DTYPES[name]
-    raise KernelError(f"triton_prune: no argument has a known type; give dtype, one of {', '.join(dict.fromkeys(DTYPES.values()))}")
+    known = ", ".join(dict.fromkeys(DTYPES.values()))
+    raise KernelError(f"triton_prune: no argument has a known type; give dtype, one of {known}")
 
 
 def _value(names: Mapping[str, Any], known: Sequence[str], default: int | None = None) -> Any:
