@@ -125,6 +125,13 @@ class L2 {
 
   double link_busy_cycles() const;
   double hit_latency_cycles() const { return input.l2->far_latency_cycles; }
+  // Extra latency of a line that a CTA has made, over the mean line. Half of the CTAs have theirs on each
+  // partition, in a slice that is more or less far.
+  double farther_cycles(int32_t cta_idx, uint32_t sm) const {
+    double across = input.l2->far_latency_cycles - mean_latency_cycles_;
+    double slice = input.l2->slice_spread_cycles * (2.0 * fraction_of(double(cta_idx) * PLASTIC) - 1.0);
+    return __builtin_parity(uint32_t(cta_idx)) == input.sms[sm].partition ? slice - across : slice + across;
+  }
 
  private:
   friend class L2Fill;

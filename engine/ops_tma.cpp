@@ -111,9 +111,11 @@ void prefetch_tensormap(Role* role, const Op& op) {
 
 // Waits for L2 to have each map; the SM's copies of older ones are dropped.
 void fence_proxy_tensormap(Role* role, const Op& op) {
+  double release = input.tma->tensormap_release_cycles;
+  double farther = release > 0.0 ? machine.l2.farther_cycles(role->cta->idx, role->cta->sm) : 0.0;
   for (int32_t place = 0; place < op.extra; place++) {
-    role->spend(WarpState::LSU, role->t + input.tma->tensormap_release_cycles);
-    sm_of(role).tma.drop(uint32_t(input.lists[uint32_t(op.cost + place)]));
+    role->spend(WarpState::LSU, role->t + larger(0.0, release + farther));
+    sm_of(role).tma.drop(uint32_t(input.lists[uint32_t(op.cost + place)]), farther);
   }
 }
 

@@ -29,7 +29,8 @@ double Tma::map_at(uint32_t tensor, double at_cycle) {
   return larger(at_cycle, waits_until_);
 }
 
-void Tma::drop(uint32_t tensor) {
+void Tma::drop(uint32_t tensor, double farther_cycles) {
+  farther_cycles_ = farther_cycles;
   num_unknown_ += map_at_[tensor] < 0.0;
   map_at_[tensor] = INFINITE;
   tensor_maps.at(tensor, 0.0);  // L2 has the map: no copy waits for memory
@@ -37,7 +38,7 @@ void Tma::drop(uint32_t tensor) {
 
 double Tma::fetch(uint32_t tensor, double at_cycle, double cycles) {
   double in_l2_at = tensor_maps.at(tensor, at_cycle) + input.tma->map_memory_cycles;
-  map_at_[tensor] = larger(at_cycle, in_l2_at) + cycles;
+  map_at_[tensor] = larger(at_cycle, in_l2_at) + larger(0.0, cycles + farther_cycles_);
   return map_at_[tensor];
 }
 

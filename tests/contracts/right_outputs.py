@@ -348,6 +348,7 @@ RIGHT: dict[str, Callable[[Any], list[Right]]] = {
     "load_turns": lambda t: _arrays(t, "outputs_of", few(t.ALL, 5)),
     "loads_beside_stores": lambda t: _arrays(t, "outputs_of", [t.case.config_of("8", every=2), t.case.config_of("lines")]),
     "loop_code": lambda t: _arrays(t, "outputs_of", [t.PLACES[-1]], 700, num_sms=132),
+    "map_sources": lambda t: _arrays(t, "outputs_of", t.SMALL[:2]),
     "math_rate": lambda t: _arrays(t, "answers", few(t.CONFIGS, 5)),
     "memory_bandwidth": lambda t: _arrays(t, "outputs_of", t.RIGHT),
     "memory_bursts": lambda t: _arrays(t, "outputs", [t._one(way) for way in few(t.case.WAYS)]),

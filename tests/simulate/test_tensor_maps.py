@@ -104,3 +104,28 @@ def test_a_store_waits_for_its_map_too() -> None:
         yield ops.BulkWaitGroup(0)
 
     assert cycles(program, gpu=GPU, tensor_maps=("D",)) == cycles(program, gpu=GPU) + MISS
+
+
+def test_a_map_that_a_cta_has_made_is_near_or_far_in_l2() -> None:
+    """CTA 0 has its map on its SM's partition, CTA 1 on the other one: its release and its first use are so much later."""
+    release, apart = 1000.0, 100.0
+    near = TOY.l2.near_latency_cycles
+
+    def make(cta: RoleContext) -> Ops:
+        yield ops.FenceProxyTensormap(("A",))
+
+    def make_and_use(cta: RoleContext) -> Ops:
+        yield from make(cta)
+        yield expect(0, 128)
+        yield load(0, 128, step=cta.cta_idx)
+        yield wait(0)
+
+    def gap(program: Any, far: float) -> float:
+        maps = {"tensormap_release_cycles": release, "tensormap_miss_cycles": MISS}
+        gpu = changed(tma=maps, l2={"far_latency_cycles": far, "near_latency_cycles": near})
+        first, second = ends_of(run(program, gpu=gpu, l2="warm", num_ctas=2, tensor_maps=("A",)))
+        return second - first
+
+    assert gap(make, near) == gap(make_and_use, near) == 0
+    assert gap(make, near + apart) == apart
+    assert gap(make_and_use, near + apart) == 2 * apart

@@ -42,7 +42,7 @@ class TmaSpec:
     tensormap_prefetch_cycles: float = field(metadata=idealized(latency=0.0))
     """Time from ``prefetch.tensormap`` of a map in L2 until copies find it (tensor_map)."""
     tensormap_release_cycles: float = field(default=0.0, metadata=idealized(latency=0.0))
-    """Time to release a map that a CTA has made to L2 and to acquire it, while all SMs do so (tensor_map_grid)."""
+    """Time to release a map that a CTA has made to L2 and to acquire it, the mean of near and far maps (tensor_map_grid)."""
 
 
 @dataclass(slots=True)

@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 from gpusim import Buffer, GpuSpec, Launch, Mbarrier, WarpRole
 from gpusim.evidence.cases.array import read_only
-from gpusim.evidence.cases.case import Case, Fitted, Group, Outputs, WrongAnswer
+from gpusim.evidence.cases.case import Case, Fitted, FittedConstant, Group, Outputs, WrongAnswer
 from gpusim.evidence.cases.config_row import ConfigRow
 from gpusim.evidence.cases.launch_args import Input, KernelLaunch, MappedTensor, Output, by_value
 from gpusim.evidence.cases.microbenchmark import chained_code, range_cycles
 from gpusim.evidence.cases.output_check import wrong_if
-from gpusim.evidence.cases.parameters import fitted
+from gpusim.evidence.cases.parameters import fitted, fitted_constant
 from gpusim.workload import ops
 from gpusim.workload.dtypes import BF16
 from gpusim.workload.launch import RoleContext
@@ -112,13 +112,15 @@ def check(config: Row, outputs: Outputs) -> dict[str, float]:
     return values
 
 
-CODE_CYCLES = {"build": 150.0, "use": 13.0}
-"""Cycles of instructions besides those of the model: copying and replacing six fields; around a copy. Source:
-kernels/tensor_map, h200_sxm: ``copy_cycles`` and ``replace_cycles``; its own ``CODE_CYCLES``."""
+CODE_CYCLES = {"build": 150.0, "use": 81.35}
+"""Cycles of instructions besides those of the model: copying and replacing six fields; around a copy. Source of ``build``:
+kernels/tensor_map, h200_sxm: ``copy_cycles`` and ``replace_cycles``."""
+BUILD_CODE_BYTES = 1344
+"""Instructions of the loop that makes maps, which the first CTA of an SM has to fetch. Source: SASS of CUDA 13.0."""
 BARRIER_CYCLES = 26.0
 """Cycles of ``__syncthreads`` of four warps, of which three wait. Source: kernels/barriers, h200_sxm."""
-NUM_SMS, WARM_MAPS = 132, 3
-"""SMs of an H200; maps of a CTA from which on the median is of maps whose instructions are in the instruction cache."""
+NUM_SMS = 132
+"""SMs of an H200."""
 
 
 def predict(config: Row, gpu: GpuSpec) -> dict[str, float]:
@@ -128,6 +130,7 @@ def predict(config: Row, gpu: GpuSpec) -> dict[str, float]:
     def program(cta: RoleContext) -> Iterator[Any]:
         for name in names:
             yield ops.RangeStart(ops.Section.PROLOGUE)
+            yield ops.FetchCode("maps", BUILD_CODE_BYTES)
             yield chained_code(CODE_CYCLES["build"], gpu)
             yield ops.FenceProxyTensormap((name,))
             yield ops.Syncthreads()
@@ -154,14 +157,29 @@ def predict(config: Row, gpu: GpuSpec) -> dict[str, float]:
 
 
 def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
-    """Cycles of release and acquire, where all SMs make several maps: those of a map without its other instructions."""
+    """Cycles of release and acquire, where all SMs make maps: of a further map, without its other instructions.
+
+    The first map's instructions are cold. Half of the maps are near and half are far, so medians over CTAs are in between.
+    """
+    all_cycles: dict[str, dict[int, float]] = {}
+    for row in rows:
+        if row.get("all_cycles") and int(row["num_ctas"]) >= NUM_SMS:
+            which = f"{row['num_ctas']} {row['ctas_per_sm']}"
+            all_cycles.setdefault(which, {})[int(row["num_maps"])] = float(row["all_cycles"])
     values = [
-        float(row["build_cycles"]) - CODE_CYCLES["build"] - BARRIER_CYCLES
-        for row in rows
-        if row.get("build_cycles") and int(row["num_ctas"]) >= NUM_SMS and int(row["num_maps"]) >= WARM_MAPS
+        (taken[max(taken)] - taken[min(taken)]) / (max(taken) - min(taken)) - CODE_CYCLES["build"] - BARRIER_CYCLES
+        for taken in all_cycles.values() if len(taken) > 1
     ]  # fmt: skip
-    how = "maps of CTAs that make three or four, on all SMs: cycles less those of copy, replace and barrier, median"
-    return fitted("tma.tensormap_release_cycles", [float(np.median(values))] if values else [], how)
+    how = "CTAs on all SMs: cycles of a further map less those of copy, replace and barrier, median"
+    return fitted("tma.tensormap_release_cycles", values, how)
+
+
+def fitted_constants(rows: Sequence[Mapping[str, str]], gpu: GpuSpec) -> list[FittedConstant]:
+    """What the code around a copy through a known map takes beyond the model's copy."""
+    values = [
+        float(row["second_cycles"]) - predict(Row.of(row), gpu)["second_cycles"] + CODE_CYCLES["use"] for row in rows
+    ]  # fmt: skip
+    return fitted_constant("CODE_CYCLES", values, "copies through a known map: cycles beyond the model's, median", "use")
 
 
 _MEANINGS = {
@@ -175,6 +193,7 @@ CASE = Case(
     name="tensor_map_grid",
     question=__doc__,
     config_type=Row, launch=launch, check=check, num_repeats=5, predict=predict, fit=fit,
+    fitted_constants=fitted_constants,
     groups={"grid": Group(configs=grid, rank=3, least_capability=(9, 0))},
     values={
         f"{label}{name}": f"{meaning}; {word} over CTAs and maps"
