@@ -52,21 +52,26 @@ def read(path: Path) -> tuple[str, Sequence[Any]]:
 def options_of(kernel: str, config: dict[str, str], gpu: str) -> dict[str, Any]:
     """All options of a row's kernel, but for what its compiler made of it."""
     model = PROGRAMS.get(kernel, MODELS.get(kernel, kernel))
-    if model not in KERNEL_MODELS:  # its configs have several models
+    case, spec = load_case(kernel), load_gpu(gpu)
+    if kernel == "framework_rows":  # its configs have several models
+        model = case.config_type.of(config).entry.model
+    if model not in KERNEL_MODELS:
         return {}
-    case, spec, kind = load_case(kernel), load_gpu(gpu), KERNEL_MODELS[model].params
+    kind = KERNEL_MODELS[model].params
     resolved = case.model_options(config, spec)
     if kernel in ("tile_gemm", "device_descriptors"):  # a framework's: what it launched says the rest
         told = sys.modules[case.launch.__module__].options(config, {}, spec)
         resolved = kind.model_validate(told).resolved(spec).as_options()
-    return telling_options(kind, resolved)
+    named = {"kernel": model} if kernel == "framework_rows" else {}
+    return named | telling_options(kind, resolved)
 
 
 PROGRAMS = {
     "elementwise_shapes": "elementwise", "gather_block": "gather", "transpose_rowwise": "transpose",
-    "device_descriptors": "gemm",
+    "device_descriptors": "gemm", "grid_reduction": "reduction", "framework_rows": "",
 }  # fmt: skip
-"""Models of kernels that are other programs than the one that their model's name stands for: families of their own."""
+"""Models of kernels that are other programs than the one that their model's name stands for: families of their own.
+Empty: of its configs each has a model."""
 
 
 def names_of(row: Any) -> set[str]:

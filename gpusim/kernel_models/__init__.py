@@ -75,22 +75,24 @@ _ROWS = (
     ),
     KernelModel(
         name="reduction", summary="sum of every row, or of every column", params=ReductionParams,
-        launch=reduction_launch, also=("sum", "reduce"),
+        launch=reduction_launch, family=ReductionParams.family_of, also=("sum", "reduce"),
     ),
     KernelModel(
-        name="softmax", summary="softmax of every row, by a warp or a CTA", params=SoftmaxParams, launch=softmax_launch
+        name="softmax", summary="softmax of every row, by a warp or a CTA", params=SoftmaxParams, launch=softmax_launch,
+        family=SoftmaxParams.family_of,
     ),
     KernelModel(
         name="layer_norm", summary="layer normalization of every row, by a warp or a CTA", params=LayerNormParams,
-        launch=layer_norm_launch, also=("layernorm", "norm"),
+        launch=layer_norm_launch, family=LayerNormParams.family_of, also=("layernorm", "norm"),
     ),
     KernelModel(
         name="rms_norm", summary="RMS norm of every row, with or without a residual", params=RmsNormParams,
-        launch=rms_norm_launch, also=("rmsnorm", "fused_add_rms_norm"),
+        launch=rms_norm_launch, family=RmsNormParams.family_of, also=("rmsnorm", "fused_add_rms_norm"),
     ),
     KernelModel(
         name="bias_activation", summary="activation of an array plus a bias for each column", params=BiasActivationParams,
-        launch=bias_activation_launch, also=("bias_gelu", "gelu", "silu", "relu", "bias"),
+        launch=bias_activation_launch, family=BiasActivationParams.family_of,
+        also=("bias_gelu", "gelu", "silu", "relu", "bias"),
     ),
     KernelModel(
         name="gather", summary="rows of a table by their numbers", params=GatherParams, launch=gather_launch,

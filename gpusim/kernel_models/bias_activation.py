@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
 from gpusim.errors import KernelError
+from gpusim.kernel_models.applicability import Rule
 from gpusim.kernel_models.row_passes import RowPass, row_launch
-from gpusim.kernel_models.rows import RowParams
+from gpusim.kernel_models.rows import ROW_RULES, RowParams
 from gpusim.workload.launch import Launch, Target
 
 ACTIVATIONS: Mapping[str, tuple[float, float]] = {
@@ -25,10 +26,18 @@ Source: SASS of kernels/framework_rows (gelu), sm_90a; the others by their formu
 class BiasActivationParams(RowParams):
     """out = activation(in + bias), in fp32 arithmetic. A warp or a CTA processes a row, vector by vector."""
 
+    rules: ClassVar[tuple[Rule, ...]] = tuple(rule for rule in ROW_RULES if rule.field == "pad")
+
     bias: bool = Field(True, description="Add a bias vector with an element for each column")
     activation: Literal["none", "relu", "silu", "gelu"] = Field("gelu", description="Activation function")
 
     def _check(self) -> None:
+        for option, value, why in (
+            ("unroll", self.unroll, "each vector is stored before the next is loaded"),
+            ("combine", self.combine if self.combine != "all_warps" else None, "no row is reduced"),
+        ):
+            if value is not None:
+                raise KernelError(f"--{option} {value}: {why}; leave it out")
         if self.keep == "smem":
             raise KernelError("bias_activation: a row is used once, shared memory keeps nothing: use --keep reread")
         super()._check()

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
+from gpusim.errors import KernelError
 from gpusim.kernel_models.row_passes import RowPass, row_launch
 from gpusim.kernel_models.rows import ONE_WORD, VECTOR_BYTES, WORD_BYTES, Meeting, Merge, RowParams, packing, unpacking
 from gpusim.kernel_models.streaming import passes, share_footprint, total, whole_footprint
@@ -56,6 +57,19 @@ class NormParams(RowParams):
     )
 
     @property
+    def has_one_loop(self) -> bool:
+        """Whether one pass precedes the one that stores the result."""
+        return True
+
+    def _check(self) -> None:
+        if self.unroll is not None and self.residual and self.has_one_loop:
+            raise KernelError(
+                f"--unroll {self.unroll}: the pass that adds the residual stores each vector before it loads the next; "
+                f"use --no-residual, or leave it out"
+            )
+        super()._check()
+
+    @property
     def loads_of_weight(self) -> int:
         """Loads of each weight for a vector of the row."""
         return self.vector_elements if self.weight_loads == "element" else 1
@@ -68,12 +82,18 @@ class RmsNormParams(NormParams):
 class LayerNormParams(NormParams):
     """out = (in - mean) / sqrt(variance + epsilon) * gamma + beta, row by row, in fp32 arithmetic."""
 
+    has_plain_program: ClassVar[bool] = True
     compiled_registers: ClassVar[Mapping[tuple[int, int], int]] = REGISTERS
     other_registers: ClassVar[int] = OTHER_REGISTERS
 
     algorithm: Literal["two_pass", "welford"] = Field(
         "two_pass", description="Mean and variance: one after the other, or both in one pass (Welford)"
     )
+
+    @property
+    def has_one_loop(self) -> bool:
+        """Whether one pass precedes the one that stores the result."""
+        return self.algorithm == "welford"
 
 
 def rms_norm_launch(params: RmsNormParams, _gpu: Target) -> Launch:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from pydantic import BaseModel, ConfigDict, ModelWrapValidatorHandler, ValidationError, model_validator
 
 from gpusim.errors import KernelError, nearest
+from gpusim.kernel_models.applicability import Rule, conditions_of, refuse_first
 from gpusim.kernel_models.spelling import Renamed, as_choice, choices_of, hint_at, in_new_words
 from gpusim.workload.launch import Launch, Target
 
@@ -38,6 +39,9 @@ class KernelParams(BaseModel):
     removed: ClassVar[Mapping[str, str]] = MappingProxyType({})
     """Hints by option of an earlier release that has no successor."""
 
+    rules: ClassVar[tuple[Rule, ...]] = ()
+    """Conditions on other options under which an option applies."""
+
     @classmethod
     def options(cls) -> Mapping[str, str]:
         """Field of each option, by the option's name."""
@@ -52,8 +56,7 @@ class KernelParams(BaseModel):
     @classmethod
     def applies_when(cls, option: str) -> Mapping[str, str]:
         """Conditions on other options, as text, by the option's values (empty: all); empty if the option always applies."""
-        del option
-        return {}
+        return {values: ", ".join(texts) for values, texts in conditions_of(cls.options()[option], cls.rules).items()}
 
     @classmethod
     def in_our_words(cls, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -92,8 +95,9 @@ class KernelParams(BaseModel):
         """The options, checked against each other.
 
         Raises:
-            KernelError: incompatible options.
+            KernelError: incompatible options, or an option that does not apply.
         """
+        refuse_first(self, self.rules, type(self).model_fields)
         self._check()
         return self
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
 
 from gpusim.errors import KernelError
+from gpusim.kernel_models.applicability import Needs, Rule
 from gpusim.kernel_models.rows import WORD_BYTES, Columns, Count
 from gpusim.kernel_models.streaming import StreamParams, VectorBytes, ceil_div, check_grid, check_vector
 from gpusim.units import WARP_SIZE
@@ -30,16 +31,23 @@ class ReductionParams(StreamParams):
       rows and exchange sums in shared memory. One fp32 atomic a column adds them to the result, which was zero.
     """
 
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule("ctas_per_sum", (Needs(field="axis", values=("row", "all")),), "a CTA sums --rows-per-cta rows of its columns",
+             "use --rows-per-cta, or leave it out"),
+        Rule("rows_per_cta", (Needs(field="axis", values=("column",)),), "a CTA sums one row, or a part of it",
+             "use --ctas-per-sum, or leave it out"),
+    )  # fmt: skip
+
     rows: Count = Field(description="Rows of the array")
     columns: Columns = Field(description="Elements per row")
     axis: Literal["row", "column", "all"] = Field("row", description="Sum of each row, of each column, or of all elements")
     per: Literal["warp", "block"] = Field("block", description="Threads that sum one row: a warp, or a CTA (thread block)")
     vector_bytes: VectorBytes = Field(16, description="Vector width: bytes a thread loads at once")
     rows_per_cta: Annotated[int, Field(ge=1, le=65536)] = Field(
-        64, description="Rows per CTA where columns are summed (--axis column)"
+        64, description="Rows per CTA where columns are summed"
     )
     ctas_per_sum: Annotated[int, Field(ge=1, le=65535)] = Field(
-        1, description="CTAs that share a row, or all elements (--axis row, all)"
+        1, description="CTAs that share a row, or all elements"
     )
     finish: Literal["atomic", "last_cta", "second_launch"] = Field(
         "atomic", description="How parts are summed: atomics, the last CTA (by a counter), or a second launch"
@@ -86,6 +94,13 @@ class ReductionParams(StreamParams):
         """Whether ``grid_reduction`` has the program: CTAs that share a row, counters, a second launch, a warp a row."""
         is_divided = self.axis == "all" or self.ctas_per_sum > 1 or self.finish != "atomic"
         return is_divided or self.per == "warp" or self.unroll != UNROLLED or self.overhead > 0
+
+    @classmethod
+    def family_of(cls, params: Mapping[str, Any]) -> str:
+        """Family of measured rows that run the same program."""
+        if not {"rows", "columns"} <= set(params) or not cls.model_validate(params).is_in_steps:
+            return "reduction"
+        return f"grid_reduction {'columns' if params.get('axis') == 'column' else 'rows'}"
 
     @property
     def registers_per_thread(self) -> int:

@@ -15,6 +15,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from gpusim.errors import KernelError
+from gpusim.kernel_models.applicability import Needs, Rule
 from gpusim.kernel_models.registers import launch_limit
 from gpusim.kernel_models.streaming import (
     MAX_ELEMENTS,
@@ -42,6 +43,15 @@ LOOP_REGISTERS, OTHER_REGISTERS = 32, 16
 """Registers of a thread that walks its row in a loop; and besides the values, where they stay in registers.
 Source: ptxas of kernels/framework_rows, sm_90a."""
 
+IN_REGISTERS = Needs(field="keep", values=("registers",))
+ROW_RULES = (
+    Rule("unroll", (Needs(field="keep", values=("smem", "reread")),), "a row in registers has all vectors in flight at once",
+         "use --keep reread, or leave it out"),
+    Rule("combine", (Needs(field="per", values=("block",)),), "a warp reduces its row alone",
+         "use --per block, or leave it out"),
+    Rule("pad", (IN_REGISTERS,), "a loop over a row has no further values", "use --keep registers, or leave it out"),
+)  # fmt: skip
+
 Count = Annotated[int, Field(ge=1, le=MAX_ELEMENTS)]
 Columns = Annotated[int, Field(ge=1, le=1 << 26)]
 """Number of columns of a row. Its steps are separate ops."""
@@ -49,6 +59,10 @@ Columns = Annotated[int, Field(ge=1, le=1 << 26)]
 
 class RowParams(StreamParams):
     """Rows of columns, each row processed by a warp or by a CTA."""
+
+    rules: ClassVar[tuple[Rule, ...]] = ROW_RULES
+    has_plain_program: ClassVar[bool] = False
+    """Whether the kernel has a program of its own for rows in registers (``is_plain``)."""
 
     compiled_registers: ClassVar[Mapping[tuple[int, int], int]] = {}
     """Registers of a thread as compiled, by the bytes of an element and the values that it holds."""
@@ -133,11 +147,25 @@ class RowParams(StreamParams):
         """Whether some lanes have fewer vectors of a row than others."""
         return self.num_vectors % self.lanes > 0
 
+    @classmethod
+    def family_of(cls, params: Mapping[str, Any]) -> str:
+        """Family of measured rows that run the same program: the kernel's own, or that of kernels of frameworks."""
+        if not {"rows", "columns"} <= set(params):
+            return cls.row.name
+        options = cls.model_validate(params)
+        if options.is_plain:
+            return cls.row.name
+        return f"framework_rows {'in_place' if options.in_place else 'reread' if options.keep == 'reread' else 'kept'}"
+
     @property
     def is_plain(self) -> bool:
         """Whether each lane keeps full 16-byte vectors of its row in registers, and no option asks for another program."""
+        if not self.has_plain_program:
+            return False
+        idle = {"pad": self.computed == self.values, "ctas": self.num_ctas == self.num_tiles}
         return not self.is_masked and all(
-            getattr(self, name) == item.default for name, item in type(self).model_fields.items() if name not in PLAIN
+            getattr(self, name) == item.default or idle.get(name, False)
+            for name, item in type(self).model_fields.items() if name not in PLAIN
         )
 
     def registers_of(self, values: int) -> int:

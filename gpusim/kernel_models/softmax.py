@@ -8,8 +8,19 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from gpusim.errors import KernelError
+from gpusim.kernel_models.applicability import Rule
 from gpusim.kernel_models.row_passes import RowPass, row_launch
-from gpusim.kernel_models.rows import ONE_WORD, WORD_BYTES, Meeting, Merge, RowParams, packing, unpacking
+from gpusim.kernel_models.rows import (
+    IN_REGISTERS,
+    ONE_WORD,
+    ROW_RULES,
+    WORD_BYTES,
+    Meeting,
+    Merge,
+    RowParams,
+    packing,
+    unpacking,
+)
 from gpusim.kernel_models.streaming import share_footprint
 from gpusim.units import WARP_SIZE
 from gpusim.workload import ops
@@ -40,6 +51,12 @@ ONLINE_ELEMENTS = 16
 class SoftmaxParams(RowParams):
     """out = exp(in - max) / sum, row by row, in fp32 arithmetic."""
 
+    has_plain_program: ClassVar[bool] = True
+    rules: ClassVar[tuple[Rule, ...]] = (
+        *ROW_RULES,
+        Rule("recompute", (IN_REGISTERS,), "exponentials of a row that is not in registers are always computed again",
+             "use --keep registers, or leave it out"),
+    )  # fmt: skip
     compiled_registers: ClassVar[Mapping[tuple[int, int], int]] = REGISTERS
     other_registers: ClassVar[int] = OTHER_REGISTERS
 

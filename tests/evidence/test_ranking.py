@@ -231,6 +231,13 @@ def test_published_ladders_promise_nothing_of_options_that_no_step_has() -> None
         ("gather", {"rows": 4096, "columns": 1024, "table_rows": 65536, "threads": 128}, "threads is 128, rows have 256"),
         ("softmax", {"rows": 4096, "columns": 2048, "threads": 512}, "threads is 512, rows have 256"),
         ("strided_copy", {"elements": 1 << 22, "stride": 64}, "stride is 64, rows have 2 to 32"),
+        ("softmax", {"rows": 4096, "columns": 2048, "ctas": 4096}, "ctas is 4096, no row sets it"),
+        (
+            "softmax", {"rows": 4096, "columns": 32768, "per": "block", "keep": "reread", "unroll": 4},
+            "unroll is 4, no row sets it",
+        ),
+        ("bias_activation", {"rows": 4096, "columns": 2048}, "rows have layer_norm, rms_norm, softmax"),
+        ("reduction", {"rows": 4096, "columns": 2048, "unroll": 8, "threads": 512}, "unroll is 8, rows have 1 to 4"),
     ],
 )
 def test_other_kernels_promise_nothing_of_options_that_no_row_has(kernel: str, options: dict[str, Any], says: str) -> None:
@@ -238,6 +245,27 @@ def test_other_kernels_promise_nothing_of_options_that_no_row_has(kernel: str, o
     told = KERNEL_MODELS[kernel].params.model_validate(options).resolved(gpu).as_options()
     assert expected_error(kernel, "h200_sxm", told) is None
     assert unknown(kernel, "h200_sxm", told).endswith(says)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "options", "family"),
+    [
+        ("softmax", {"columns": 1024}, "softmax"), ("softmax", {"columns": 1000}, "framework_rows kept"),
+        ("layer_norm", {"columns": 1024, "ctas": 264}, "framework_rows kept"),
+        ("rms_norm", {"columns": 2048}, "framework_rows kept"),
+        ("softmax", {"columns": 16384, "per": "block", "keep": "reread"}, "framework_rows reread"),
+        ("softmax", {"columns": 4096, "per": "block", "in_place": True}, "framework_rows in_place"),
+        ("reduction", {"columns": 1024}, "reduction"), ("reduction", {"columns": 1024, "axis": "column"}, "reduction"),
+        ("reduction", {"columns": 4096, "threads": 512, "finish": "last_cta"}, "grid_reduction rows"),
+        ("reduction", {"columns": 1024, "axis": "column", "finish": "last_cta"}, "grid_reduction columns"),
+    ],
+    ids=str,
+)
+def test_rows_have_the_error_of_the_program_that_they_run(kernel: str, options: dict[str, Any], family: str) -> None:
+    gpu = load_gpu("h200_sxm")
+    told = KERNEL_MODELS[kernel].params.model_validate({"rows": 4096, **options}).resolved(gpu).as_options()
+    found = expected_error(kernel, "h200_sxm", told)
+    assert found is not None and found.family == family
 
 
 def test_a_loop_with_tensor_descriptors_has_the_error_of_tritons() -> None:

@@ -70,6 +70,8 @@ def test_memory_is_read_once(h200: GpuSpec) -> None:
 @pytest.mark.parametrize(("shape", "says"), [
     ({"rows": 8, "columns": 1024, "per": "warp", "ctas_per_sum": 2}, "a warp sums a row alone"),
     ({"rows": 8, "columns": 1024, "per": "warp", "axis": "all"}, "a warp sums a row alone"),
+    ({"rows": 512, "columns": 1024, "axis": "column", "ctas_per_sum": 4}, "--ctas-per-sum 4: a CTA sums --rows-per-cta"),
+    ({"rows": 512, "columns": 1024, "rows_per_cta": 32}, "--rows-per-cta 32: a CTA sums one row, or a part of it"),
     ({"rows": 8, "columns": 1000, "axis": "column", "finish": "last_cta"}, "1000 columns are no multiple of 128"),
 ])  # fmt: skip
 def test_what_does_not_fit_is_refused(h200: GpuSpec, shape: dict[str, Any], says: str) -> None:

@@ -141,6 +141,52 @@ def test_options_that_do_not_fit_are_refused(h200: GpuSpec, kernel: str, options
         params_of(kernel, options).launch(h200)
 
 
+ROWS = {"rows": 100, "columns": 1024}
+
+
+@pytest.mark.parametrize(("kernel", "options", "says"), [
+    ("softmax", {"unroll": 4}, "--unroll 4: a row in registers has all vectors in flight at once; use --keep"),
+    ("softmax", {"combine": "first_warp"}, "--combine first_warp: a warp reduces its row alone; use --per block"),
+    ("softmax", {"pad": True, "keep": "reread"}, "--pad: a loop over a row has no further values; use --keep registers"),
+    ("softmax", {"recompute": True, "keep": "smem"}, "--recompute: exponentials of a row that is not in registers"),
+    ("rms_norm", {"unroll": 4, "keep": "reread", "residual": True}, "--unroll 4: the pass that adds the residual"),
+    ("layer_norm", {"unroll": 4, "keep": "smem", "residual": True, "algorithm": "welford"}, "--unroll 4: the pass that"),
+    ("bias_activation", {"unroll": 4, "keep": "reread"}, "--unroll 4: each vector is stored before the next is loaded"),
+    ("bias_activation", {"combine": "first_warp", "per": "block"}, "--combine first_warp: no row is reduced"),
+])  # fmt: skip
+def test_an_option_without_effect_is_refused(h200: GpuSpec, kernel: str, options: dict[str, Any], says: str) -> None:
+    with pytest.raises(KernelError, match=re.escape(says)):
+        params_of(kernel, ROWS | options).launch(h200)
+
+
+@pytest.mark.parametrize(("kernel", "options"), [
+    ("softmax", {"unroll": 2, "keep": "reread"}), ("softmax", {"combine": "first_warp", "per": "block"}),
+    ("softmax", {"pad": True, "columns": 1016}), ("softmax", {"recompute": True}),
+    ("rms_norm", {"unroll": 2, "keep": "reread"}), ("layer_norm", {"unroll": 2, "keep": "reread", "residual": True}),
+])  # fmt: skip
+def test_an_option_that_is_not_refused_changes_the_program(h200: GpuSpec, kernel: str, options: dict[str, Any]) -> None:
+    """The other side of each refusal. With fewer options the program is another one of the same kind."""
+    (name, *_) = options
+    plain = {"vector_bytes": 8, "rows": 1, "columns": 1024}  # narrow vectors: never the program of ``is_plain``
+    with_it, without = (
+        params_of(kernel, plain | given).launch(h200)
+        for given in (options, {key: value for key, value in options.items() if key != name})
+    )
+    programs = [[op for _, op in ops_of(launch, ops.Op)] for launch in (with_it, without)]
+    assert str(programs[0]) != str(programs[1])
+
+
+@pytest.mark.parametrize("kernel", ["softmax", "layer_norm"])
+@pytest.mark.parametrize("idle", [{"pad": True}, {"ctas": 25}, {"ctas": 1000}])
+def test_what_changes_nothing_for_a_shape_leaves_the_program(h200: GpuSpec, kernel: str, idle: dict[str, Any]) -> None:
+    """A power of two needs no padding, and a CTA for all its rows is no persistent grid."""
+    plain, same = (params_of(kernel, ROWS | given) for given in ({}, idle))
+    assert plain.is_plain and same.is_plain
+    cycles = [simulate(params.launch(h200), h200, clock="max").cycles for params in (plain, same)]
+    assert cycles[0] == cycles[1]
+    assert not params_of(kernel, ROWS | {"ctas": 12}).is_plain
+
+
 def test_narrow_loads_and_more_passes_take_longer(h200: GpuSpec) -> None:
     wide, narrow = (ran("softmax", h200, rows=2112, columns=1024, vector_bytes=size).cycles for size in (16, 4))
     assert wide < narrow

@@ -79,7 +79,7 @@ def expected_error(kernel: str, gpu: str, params: Mapping[str, Any] | None = Non
         of_family = of_gpu.get(family, {})
         code = code_of(of_family, params or {})
         p90 = of_family.get(ESTIMATED_CYCLES if code == "estimated" else CYCLES)
-        if p90 is not None and outside(of_family.get("rows", {}), params or {}):
+        if p90 is not None and outside_rows(of_family, kernel, params or {}):
             return None
         if p90 is not None:
             return Expected(
@@ -104,6 +104,21 @@ def code_of(of_family: Mapping[str, Any], params: Mapping[str, Any]) -> str:
     if ESTIMATED_CYCLES not in of_family or "compiled_code" not in params:
         return ""
     return "estimated" if params["compiled_code"] == "estimated" else "own"
+
+
+def outside_rows(of_family: Mapping[str, Any], kernel: str, params: Mapping[str, Any]) -> str:
+    """Parameter of a prediction that is unlike all judged rows of a family, in words; empty if there is none.
+
+    >>> outside_rows({"rows": {"m": [64, 8192]}}, "gemm", {"m": 64, "ctas": 132, "unroll": None})
+    'ctas is 132, no row sets it'
+    """
+    rows = of_family.get("rows", {})
+    if not rows:
+        return ""
+    if why := outside(rows, {"kernel": kernel, **params}):
+        return why
+    unset = (name for name in params if name not in (*rows, *COMPILED) and params[name] is not None)
+    return next((f"{name} is {params[name]}, no row sets it" for name in unset), "")
 
 
 def outside(rows: Mapping[str, Any], params: Mapping[str, Any]) -> str:
@@ -143,7 +158,7 @@ def unknown(kernel: str, gpu: str, params: Mapping[str, Any] | None = None) -> s
     of_gpu = _measured().get(gpu, {})
     for family in dict.fromkeys((family_of(kernel, params or {}), kernel)):
         of_family = of_gpu.get(family, {})
-        if CYCLES in of_family and (why := outside(of_family.get("rows", {}), params or {})):
+        if CYCLES in of_family and (why := outside_rows(of_family, kernel, params or {})):
             return f"outside of what was validated: of the family {family} on {gpu} {why}"
     if _published_errors(kernel, gpu) and (why := outside(_published_ranges(kernel, gpu), params or {})):
         return f"outside of what was validated: of published ladders on {gpu} {why}"

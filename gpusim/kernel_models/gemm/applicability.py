@@ -5,52 +5,14 @@ In: parameters whose instructions are known. Out: a refusal of the first option 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from math import prod
 from typing import Any
 
+from gpusim.kernel_models.applicability import Needs, Rule, conditions_of
 from gpusim.workload.launch import Feature
 
 MULTISTAGE = ("multistage",)
 PRODUCERS = ("warp_specialized", "cooperative", "pingpong")
 """Schedules in which a producer warp loads."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Needs:
-    """A condition on another option."""
-
-    field: str
-    values: tuple[Any, ...] = ()
-    """Values of the other option with which the condition holds."""
-    least: int = 0
-    """Minimum of the other option, instead of ``values``; for a cluster, of its number of CTAs."""
-    holds_unset: bool = True
-    """Whether the condition holds if the other option has no value yet."""
-
-    def holds_for(self, options: Any) -> bool:
-        """Whether ``options`` (or a config) satisfy the condition."""
-        value = getattr(options, self.field)
-        if value is None:
-            return self.holds_unset
-        if self.least:
-            number: int = prod(value) if self.field == "cluster" else value
-            return number >= self.least
-        return value in self.values
-
-    @property
-    def text(self) -> str:
-        """The condition as flags.
-
-        >>> Needs(field="math", values=("mma_sync", "fma")).text, Needs(field="stages", least=2).text
-        ('--math mma_sync or fma', '--stages 2 or more')
-        """
-        flag = f"--{self.field.rstrip('_').replace('_', '-')}"
-        if self.values in ((False,), (True,)):
-            return typed(self.field, self.values[0])
-        if self.least:
-            return f"{flag} of {self.least} CTAs or more" if self.field == "cluster" else f"{flag} {self.least} or more"
-        return f"{flag} {' or '.join(map(joined, self.values))}"
 
 
 WGMMA, MMA_SYNC, FMA = (Needs(field="math", values=(math,)) for math in ("wgmma", "mma_sync", "fma"))
@@ -63,28 +25,6 @@ AFTER_WAIT = Needs(field="prefetch", values=("after_wait",), holds_unset=False)
 TWO_REGISTER_STAGES = Needs(field="register_stages", values=(2,))
 SPLIT = Needs(field="split_k", least=2)
 IN_KERNEL, SECOND_KERNEL = (Needs(field="split_k_mode", values=(mode,)) for mode in ("in_kernel", "second_kernel"))
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """An option applies only if all conditions hold. Otherwise it is refused, if it was given."""
-
-    field: str
-    needs: tuple[Needs, ...]
-    why: str
-    """Reason of the refusal; ``{math}`` and other options in braces are replaced by their values."""
-    instead: str
-    only: tuple[Any, ...] = ()
-    """Values that the rule applies to; empty: all."""
-    harmless: tuple[Any, ...] = ()
-    """Values that are never refused."""
-
-    def is_broken_by(self, options: Any, default: Any) -> bool:
-        """Whether the option is given, with another value than its ``default``, although it does not apply."""
-        value = getattr(options, self.field)
-        if value is None or value == default or value in self.harmless or (self.only and value not in self.only):
-            return False
-        return not all(condition.holds_for(options) for condition in self.needs)
 
 
 OF_TYPES = (
@@ -198,27 +138,6 @@ WANTS_FEATURE: tuple[tuple[str, tuple[str, ...], Feature, str], ...] = (
 """Options that need a feature of the GPU, their values that need it (empty: all but the default), and alternatives."""
 
 
-def typed(field: str, value: Any) -> str:
-    """An option with its value as flags.
-
-    >>> typed("fence", False), typed("cluster", (2, 1)), typed("alpha", 4.0)
-    ('--no-fence', '--cluster 2x1', '--alpha 4')
-    """
-    flag = field.rstrip("_").replace("_", "-")
-    if isinstance(value, bool):
-        return f"--{flag}" if value else f"--no-{flag}"
-    return f"--{flag} {value:g}" if isinstance(value, float) else f"--{flag} {joined(value)}"
-
-
-def joined(value: Any) -> str:
-    """A value as typed.
-
-    >>> joined((2, 1)), joined("tma")
-    ('2x1', 'tma')
-    """
-    return "x".join(map(str, value)) if isinstance(value, tuple) else str(value)
-
-
 def applies_when(field: str) -> dict[str, str]:
     """Conditions on other options, as text, by the values of the option that they concern (empty: all).
 
@@ -229,7 +148,7 @@ def applies_when(field: str) -> dict[str, str]:
     >>> applies_when("persistent")
     {'--no-persistent': '--schedule multistage or warp_specialized or cooperative'}
     """
-    conditions = {values: [condition.text for condition in needs] for values, needs in _needs_by_values(field).items()}
+    conditions = conditions_of(field, RULES)
     for name, wanting, feature, _ in WANTS_FEATURE:
         if name == field:
             conditions.setdefault(" or ".join(wanting), []).append(f"a GPU with {feature}")
@@ -240,19 +159,3 @@ def applies(field: str, config: Any) -> bool:
     """Whether an option applies to a kernel, whatever its value."""
     rules = (rule for rule in RULES if rule.field == field and not (rule.only or rule.harmless))
     return all(condition.holds_for(config) for rule in rules for condition in rule.needs)
-
-
-def _needs_by_values(field: str) -> dict[str, list[Needs]]:
-    """Conditions of an option by the values that they concern. Conditions on the same other option are merged."""
-    by_values: dict[str, dict[str, Needs]] = {}
-    for rule in RULES:
-        if rule.field != field:
-            continue
-        words = (typed(field, value) if isinstance(value, bool) else str(value) for value in rule.only)
-        merged = by_values.setdefault(" or ".join(words), {})
-        for condition in rule.needs:
-            other = merged.setdefault(condition.field, condition)
-            if other.values:
-                both = tuple(value for value in other.values if value in condition.values)
-                merged[condition.field] = replace(other, values=both)
-    return {values: list(merged.values()) for values, merged in by_values.items()}

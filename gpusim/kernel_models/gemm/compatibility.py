@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from gpusim.errors import KernelError, LaunchError, LayoutError, nearest_multiple
+from gpusim.kernel_models.applicability import Rule, joined, refuse_first, typed
 from gpusim.kernel_models.gemm.advice import TileRefused
 from gpusim.kernel_models.gemm.applicability import (
     OF_CODE,
@@ -14,9 +13,6 @@ from gpusim.kernel_models.gemm.applicability import (
     OF_SHAPE,
     OF_TYPES,
     WANTS_FEATURE,
-    Rule,
-    joined,
-    typed,
 )
 from gpusim.kernel_models.gemm.check_tile import check_partition
 from gpusim.kernel_models.gemm.config import GemmConfig
@@ -34,9 +30,6 @@ MAX_WORK_TILES = 1 << 22
 
 MAX_BYTES = 1 << 38
 """Maximum bytes of A, B and D: more than the memory of each described GPU."""
-
-NAMED = ("dtype", "math", "schedule", "copy_", "split_k")
-"""Options that reasons of rules name."""
 
 CONSUMERS = {"warp_specialized": (1,), "cooperative": (2, 3), "pingpong": (2,), "multistage": (1, 2, 3)}
 
@@ -78,8 +71,8 @@ def check_kinds(options: GemmOptions) -> None:
     Raises:
         KernelError: names the flag.
     """
-    refuse_first(options, OF_TYPES)
-    refuse_first(options, OF_INSTRUCTIONS)
+    refuse_first(options, OF_TYPES, GemmOptions.model_fields)
+    refuse_first(options, OF_INSTRUCTIONS, GemmOptions.model_fields)
     _check_layout(options)
 
 
@@ -117,7 +110,7 @@ def check_shape(config: GemmConfig) -> None:
         KernelError: names the flag.
     """
     _check_schedule(config)
-    refuse_first(config, OF_SCHEDULE)
+    refuse_first(config, OF_SCHEDULE, GemmOptions.model_fields)
     _check_depth_of_tile(config)
     check_partition(config)
     _check_pad(config)
@@ -136,7 +129,7 @@ def _shape_rules(field: str) -> list[Rule]:
 
 def _check_schedule(config: GemmConfig) -> None:
     schedule = config.schedule
-    refuse_first(config, OF_PERSISTENCE)
+    refuse_first(config, OF_PERSISTENCE, GemmOptions.model_fields)
     if config.math == "wgmma" and config.consumer_warpgroups not in CONSUMERS[schedule]:
         counts = " or ".join(str(count) for count in CONSUMERS[schedule])
         close = min(CONSUMERS[schedule], key=lambda count: abs(count - config.consumer_warpgroups))
@@ -232,7 +225,7 @@ def _check_setmaxnreg(config: GemmConfig) -> None:
     of_producer, of_consumer = config.setmaxnreg_registers
     if not of_consumer:
         return
-    refuse_first(config, _shape_rules("setmaxnreg"))
+    refuse_first(config, _shape_rules("setmaxnreg"), GemmOptions.model_fields)
     partition = config.partition
     launched = config.registers or partition.launch_registers
     pool = launched * partition.num_warps
@@ -259,7 +252,7 @@ def _check_cluster(config: GemmConfig) -> None:
             f"{named}: {size} CTAs, a cluster has at most {MAX_CLUSTER}; use --cluster "
             f"{config.cluster[0]}x{along_n}"
         )
-    refuse_first(config, _shape_rules("cluster"))
+    refuse_first(config, _shape_rules("cluster"), GemmOptions.model_fields)
     plan = TilePlan(config)
     for which, (name, along) in enumerate((("A", "M"), ("B", "N"))):
         num = config.cluster[1 - which]
@@ -279,7 +272,7 @@ def _check_cluster(config: GemmConfig) -> None:
 
 def _check_epilogue(config: GemmConfig) -> None:
     epilogue, columns = config.epilogue, config.partition.warp_tile[1] if config.is_specialized else config.tile[1]
-    refuse_first(config, _shape_rules("epilogue"))
+    refuse_first(config, _shape_rules("epilogue"), GemmOptions.model_fields)
     row_bytes = columns * config.out_element.num_bytes
     if epilogue != "direct" and row_bytes % 16:
         raise KernelError(
@@ -309,15 +302,3 @@ def _with_extent(tile: tuple[int, int, int], along: str, extent: int) -> tuple[i
     """The tile with ``extent`` along M, N or K."""
     m, n, k = (extent if name == along else size for name, size in zip("MNK", tile, strict=True))
     return m, n, k
-
-
-def refuse_first(options: GemmOptions | GemmConfig, rules: Iterable[Rule]) -> None:
-    """Refuse the first option that is given although it does not apply.
-
-    Raises:
-        KernelError: names the flag.
-    """
-    for rule in rules:
-        if rule.is_broken_by(options, GemmOptions.model_fields[rule.field].default):
-            why = rule.why.format(**{name: getattr(options, name) for name in NAMED})
-            raise KernelError(f"{typed(rule.field, getattr(options, rule.field))}: {why}; {rule.instead}")
