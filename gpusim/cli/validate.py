@@ -65,6 +65,7 @@ def validate_command(
     than 10 % off.
     """
     from gpusim.evidence.validate.accuracy_summary import document
+    from gpusim.evidence.validate.blind_predictions import with_floors
     from gpusim.evidence.validate.judge import TIERS, not_judged, summaries, totals
     from gpusim.report.accuracy import render_accuracy
     from gpusim.report.validation import render_summaries, render_worst
@@ -89,12 +90,13 @@ def validate_command(
     cases = cases_named(kernels)
     for sentence in not_judged(cases, folder, wanted, gpu, knows_all=not kernels):
         typer.echo(f"gpusim: {sentence}", err=True)
+    blind = _first(cases, folder, gpu, wanted) if first else []
     found = _judge_all(cases, folder, gpu, wanted, processes=processes, keeps=not no_cache)
     if not found:
         raise ConfigError(
             f"validate: no table in {folder} has rows of tier {tiers or 'any'}; run gpusim measure --all on that GPU first"
         )
-    blind = _first(cases, folder, gpu, found) if first else []
+    blind = with_floors(blind, found)
     families = summaries(found)
     if output is not None:
         write_json(_document(gpu, found, blind, document(found)), output)
@@ -123,10 +125,11 @@ def _document(
     return {"gpu": gpu.name, "families": families, **accuracy, "rows": rows(found), "first": rows(blind)}
 
 
-def _first(cases: Sequence[Case], folder: Path, gpu: GpuSpec, today: Sequence[Judgement]) -> list[Judgement]:
+def _first(cases: Sequence[Case], folder: Path, gpu: GpuSpec, tiers: Sequence[int]) -> list[Judgement]:
+    """Judgements of blind predictions. That there is none is refused before anything is simulated."""
     from gpusim.evidence.validate.blind_predictions import judge_first, read_first
 
-    found = judge_first(read_first(), cases, folder, gpu, today)
+    found = [item for item in judge_first(read_first(), cases, folder, gpu) if item.tier in tiers]
     if not found:
         raise ConfigError("--first: no row of these tables was predicted before it was measured; leave it out")
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import re
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from gpusim.cli import main
 from gpusim.workload import ops
 from gpusim.workload.gmem.global_access import global_access
 from gpusim.workload.launch import Footprint, RoleContext
+from gpusim.workload.smem.access import wavefronts
 
 HERE = Path(__file__).parent
 VECTORS = global_access(16 * np.arange(256).reshape(8, 32), 16)
@@ -47,6 +49,38 @@ def test_a_copy_without_footprints_writes_what_was_counted() -> None:
     for _, cycles, written in found:
         assert float(cycles.replace(",", "")) == pytest.approx(profile["sm__cycles_elapsed.max"], rel=0.04)
         assert float(written) == pytest.approx(profile["dram__bytes_write.sum"] / 1e6, rel=0.01)
+
+
+STORED_BY_WORDS = {"l1tex__t_requests_pipe_lsu_mem_global_op_st.sum", "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum"}
+"""Counts of the kernel that loads vectors and stores their four words one by one, which ``elementwise`` does not say."""
+
+
+def test_a_profile_with_other_grids_than_the_models_default_is_judged_with_its_options(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """All but the stores' requests and the registers are within tolerance: L1 merges the words of a vector's stores."""
+    path = HERE / "h100_pcie_unary_vec4.csv"
+    options = ["--op", "scale", "--elements", "67108864", "--vector-bytes", "16", "--items-per-thread", "1"]
+    main(["check", str(path), "--gpu", "h100_pcie", "--kernel", "elementwise", *options, "--json", "-"])
+    document = json.loads(capsys.readouterr().out)
+    assert len(document["launches"]) == 3
+    for launch in document["launches"]:
+        judged = {item["metric"]: item for item in launch["metrics"]}
+        failed = {name for name, item in judged.items() if item["passes"] is False}
+        assert failed == {*STORED_BY_WORDS, "launch__registers_per_thread"}
+        for name in STORED_BY_WORDS:
+            assert judged[name]["measured"] == pytest.approx(4 * judged[name]["predicted"], rel=1e-3)
+        assert judged["launch__grid_size"]["predicted"] == 65536
+        assert abs(judged["sm__cycles_elapsed.max"]["difference"]) < 3.0
+        assert judged["dram__bytes_write.sum"]["predicted"] == pytest.approx(248.6e6, rel=0.01)
+
+
+def test_cp_async_with_scattered_sources_takes_more_wavefronts_than_its_stores() -> None:
+    """Lanes write 512 bytes side by side and read vectors 32 bytes apart."""
+    lanes = np.arange(32)
+    to, of = 16 * lanes, 32 * (lanes % 16) + 16 * (lanes // 16)
+    assert [int(wavefronts(name, to)) for name in ("st_shared_b128", "cp_async_b128")] == [4, 4]
+    assert int(wavefronts("cp_async_b128", to, sources=of)) == 8
 
 
 def rows_twice(cta: RoleContext) -> Iterator[Any]:

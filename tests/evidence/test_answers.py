@@ -20,7 +20,7 @@ from gpusim.evidence.cases.validation_kernel import EXACT, EXACT_LIMIT, HIT_RATE
 from gpusim.evidence.validate import answers as judging
 from gpusim.evidence.validate.accuracy_summary import document, exact_counts, families, held_out_families
 from gpusim.evidence.validate.answers import Kept, Question, answers_to, questions_of, source_hash, sources
-from gpusim.evidence.validate.blind_predictions import judge_first, read_first
+from gpusim.evidence.validate.blind_predictions import judge_first, read_first, with_floors
 from gpusim.evidence.validate.judge import Judgement, judge, totals
 from gpusim.machine.config import GpuSpec, load_gpu
 from gpusim.report.accuracy import render_accuracy
@@ -219,7 +219,7 @@ def test_what_was_said_first_is_held_against_rows_that_came_later(tmp_path: Path
     folder = table(tmp_path, [{**ROW, "empty_single_us": "3"}])
     case = product([])
     today = [replace(each, floor=220.0) for each in judge([case], folder, TOY, [6])] + judge([case], folder, TOY, [7])
-    cycles, time = judge_first(read_first(path.parent), [case], folder, TOY, today)
+    cycles, time = with_floors(judge_first(read_first(path.parent), [case], folder, TOY), today)
     assert (cycles.measured, cycles.predicted, cycles.error_pct) == (110.0, 99.0, pytest.approx(-5.0))  # of today's floor
     assert (time.measured, time.predicted) == (90.0, 48.0)
     path.write_text("kernel,group\n")
@@ -277,9 +277,12 @@ def test_the_picture_draws_no_row_of_a_family_that_is_held_out() -> None:
     (["--plot", "x.pdf"], "wants a name that ends in .png or .svg"),
     (["--published", "--first"], "leave --first out"),
     (["--kernel", "occupancy", "--first"], "leave it out"),
+    (["--kernel", "softmax", "--tier", "2", "--first"], "leave it out"),
 ])  # fmt: skip
 def test_what_validate_is_asked_must_make_sense(
-    arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]
+    arguments: list[str], says: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """And it is refused before anything is simulated, which may take minutes."""
+    monkeypatch.setattr("gpusim.cli.validate._judge_all", None)
     assert main(["validate", "--gpu", "h200_sxm", *arguments]) == 2
     assert says in capsys.readouterr().err

@@ -78,15 +78,12 @@ def read_first(folder: Path | None = None) -> list[First]:
     return rows
 
 
-def judge_first(
-    predictions: Iterable[First], cases: Sequence[Case], folder: Path, gpu: GpuSpec, today: Iterable[Judgement]
-) -> list[Judgement]:
-    """Judgements of the blind predictions for numbers that ``today`` judges, with the same floors.
+def judge_first(predictions: Iterable[First], cases: Sequence[Case], folder: Path, gpu: GpuSpec) -> list[Judgement]:
+    """Judgements of the blind predictions of rows in ``folder``.
 
     Cycles are unchanged, at the predicted clock instead of the row's. Times of the kernel alone get the measured time of an
     empty kernel in the same protocol added.
     """
-    floors = {who_of(item): item.floor for item in today}
     of_case: dict[str, dict[tuple[str, str], First]] = {}
     for item in predictions:
         of_case.setdefault(item.kernel, {})[item.group, item.config] = item
@@ -102,7 +99,13 @@ def judge_first(
                 question = Question(case=case.name, path=path, row=row, names=names)
                 answers = {name: Answer(value=_value(first, name, row, gpu)) for name in names}
                 judgements += judgements_of(case, question, answers, {case.tiers[name] for name in names})
-    return [replace(item, floor=floors[who_of(item)]) for item in judgements if who_of(item) in floors]
+    return judgements
+
+
+def with_floors(blind: Iterable[Judgement], today: Iterable[Judgement]) -> list[Judgement]:
+    """Judgements of blind predictions for the numbers that ``today`` judges, with the same floors."""
+    floors = {who_of(item): item.floor for item in today}
+    return [replace(item, floor=floors[who_of(item)]) for item in blind if who_of(item) in floors]
 
 
 def who_of(item: Judgement) -> tuple[str, str, str, tuple[tuple[str, str], ...]]:
