@@ -1,8 +1,8 @@
 """Builds ``gpusim/engine.wasm`` from ``engine/*.cpp``, the same bytes wherever it is built.
 
-Needs the extra ``engine`` (``ziglang``, one version of it). ``--check`` builds beside the module and compares; it exits
-with 1 where they differ. ``--native LIBRARY`` builds a shared library of the same sources, for debuggers, sanitizers and
-profilers: ``GPUSIM_ENGINE_LIBRARY=LIBRARY`` lets gpusim use it.
+Needs the extra ``engine`` (``ziglang``, one version of it). ``--check`` builds a copy of the sources elsewhere and
+compares; it exits with 1 where they differ. ``--native LIBRARY`` builds a shared library of the same sources, for
+debuggers, sanitizers and profilers: ``GPUSIM_ENGINE_LIBRARY=LIBRARY`` lets gpusim use it.
 """
 
 from __future__ import annotations
@@ -192,8 +192,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"{asked.output}: {asked.output.stat().st_size} bytes of sources {digest()[:12]}")
         return 0
     with tempfile.TemporaryDirectory() as made:
-        again = Path(made) / "engine.wasm"
-        build_module(again)
+        again, elsewhere = Path(made) / "engine.wasm", Path(made) / "somewhere" / "else"
+        shutil.copytree(SOURCES, elsewhere)
+        build_module(again, folder=elsewhere)
         is_current = asked.output.is_file() and again.read_bytes() == asked.output.read_bytes()
     if not is_current:
         print(f"{asked.output} is stale: run python scripts/build_engine.py")

@@ -16,7 +16,7 @@ python3 -m venv .venv
 .venv/bin/ruff check .
 find engine scripts -name '*.cpp' -o -name '*.h' ! -name records.h | xargs .venv/bin/clang-format --dry-run -Werror
 .venv/bin/mypy & types=$!  # beside the tests: half a minute of one core
-.venv/bin/python scripts/build_engine.py --check & module=$!  # the module is what its sources give, byte for byte
+.venv/bin/python scripts/build_engine.py --check & module=$!  # the module is what its sources give elsewhere, byte for byte
 status=0
 # a worker begins with one part of the files, in order, so that what tests of a file share is made once, and then helps others
 .venv/bin/python -m pytest -q -n auto --dist worksteal --durations=15 "$@" || status=$?

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections.abc import Callable, Sequence
@@ -21,6 +22,16 @@ settings.load_profile("gpusim")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of a script: tests of Ctrl-C would not end
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+gc.disable()  # collecting 16,000 tests makes many objects, none of them garbage
+
+
+def pytest_collection_finish() -> None:
+    """Leave all that collection has made out of the search for garbage, and search less often."""
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 50)
+    gc.enable()
+
 
 Refuses = Callable[[Sequence[str], Sequence[str]], None]
 

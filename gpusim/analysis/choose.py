@@ -26,6 +26,7 @@ import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from math import prod
 from typing import Any
 
@@ -137,7 +138,25 @@ def choose(
         return Chosen(params=params)
     if is_decided(params):
         return Chosen(params=params)
-    return _Choice(params, gpu, is_warm=l2 == "warm", is_allowed=is_allowed).made()
+    if is_allowed is not None:
+        return _Choice(params, gpu, is_warm=l2 == "warm", is_allowed=is_allowed).made()
+    return _made(params, _HashedGpu(gpu), l2 == "warm")
+
+
+@dataclass(frozen=True, slots=True)
+class _HashedGpu:
+    """A GPU as part of a key: equal if all parameters are."""
+
+    gpu: GpuSpec
+
+    def __hash__(self) -> int:
+        return hash(self.gpu.name)
+
+
+@lru_cache(maxsize=64)
+def _made(options: GemmOptions, of: _HashedGpu, is_warm: bool) -> Chosen:
+    """The choice; kept, because callers that explain or compare a problem ask for it again."""
+    return _Choice(options, of.gpu, is_warm=is_warm, is_allowed=None).made()
 
 
 class _Choice:

@@ -496,8 +496,8 @@ def rows_of(gpu: GpuSpec, half: int) -> list[dict[str, str]]:
     return found
 
 
-KNOWN = {"h200-even": (WHOLE, 0), "h200-odd": (GPU, 1), "other-even": (OTHER, 0)}
-"""Machines that made-up rows are of, and the half of the rows."""
+KNOWN = {"h200-odd": (GPU, 1), "other-even": (OTHER, 0)}
+"""Machines that made-up rows are of, and the half of the rows: each half, and each machine, once."""
 LINK, BULK = "l2.fabric_bytes_per_cycle", "xbar.bulk_read_fraction"
 
 

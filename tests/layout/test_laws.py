@@ -24,8 +24,12 @@ MAX_SIZE = 128
 def law(
     *strategies: st.SearchStrategy[Any], num_examples: int = 80
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """A test on drawn values, without a limit of time for each: the first call imports."""
-    return lambda test: settings(deadline=None, max_examples=num_examples)(given(*strategies)(test))
+    """A test on drawn values, without a limit of time for each: the first call imports.
+
+    ``num_examples``: as many as ``GPUSIM_EXAMPLES=80`` tries; fewer in proportion, each run others.
+    """
+    num = num_examples * settings().max_examples // 80
+    return lambda test: settings(deadline=None, max_examples=num)(given(*strategies)(test))
 
 
 @st.composite
