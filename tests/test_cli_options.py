@@ -46,6 +46,15 @@ def test_a_sentence_of_help_is_short_and_begins_by_itself(name: str) -> None:
             assert len(sentence.split()) <= MOST_WORDS, (option, sentence)
 
 
+@pytest.mark.parametrize(("option", "shown"), [
+    ("prefetch_tensormap", "[default: --prefetch-tensormap]"), ("bias", "[default: --no-bias]"),
+])  # fmt: skip
+def test_the_default_of_a_flag_is_the_flag(option: str, shown: str) -> None:
+    """The table of options shows --prefetch-tensormap beside --no-prefetch-tensormap."""
+    assert help_text(GemmParams, option, ()).endswith(shown)
+    assert help_text(GemmParams, option, ("on", "off")).endswith("[default: on]" if "no" not in shown else "[default: off]")
+
+
 def test_help_has_panels(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "160")
     assert main(["predict", "gemm", "--help"]) == 0

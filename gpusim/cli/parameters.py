@@ -161,6 +161,8 @@ def help_text(kind: type[KernelParams], option: str, choices: tuple[Any, ...]) -
     'Tile dimension that the consumer warpgroups divide: m or n. Needs --math wgmma, --schedule multistage or \
 warp_specialized or cooperative. [default: chosen for GPU and tile]'
     """
+    from gpusim.kernel_models.applicability import typed
+
     item = kind.model_fields[kind.options()[option]]
     text = item.description or option
     if choices:
@@ -173,6 +175,8 @@ warp_specialized or cooperative. [default: chosen for GPU and tile]'
         return text
     if "by default" in text.lower():
         return f"{text}."
+    if isinstance(item.default, bool) and not choices:
+        return f"{text}. [default: {typed(option, item.default)}]"
     return f"{text}. [default: {_default_text(item.default)}]"
 
 

@@ -16,6 +16,7 @@ from gpusim.errors import ConfigError
 from gpusim.evidence.gate.models import state_of
 from gpusim.evidence.gate.tolerances import in_points
 from gpusim.evidence.gate.verdicts import Change, Comparison, LaunchCheck, Report
+from gpusim.evidence.nsight.profiles import wanted_dimension
 
 VERDICTS = {True: "pass", False: "FAIL", None: "-"}
 
@@ -74,6 +75,7 @@ def _table(title: str | None, *columns: str) -> Table:
     """Table whose rows fit in 100 columns. The columns after the metric's name are numbers and a verdict."""
     table = Table(title=title, title_justify="left", box=None, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("metric", overflow="fold")
+    table.add_column("", no_wrap=True)
     for name in columns:
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("", no_wrap=True)
@@ -97,7 +99,8 @@ def _predicted(comparisons: Sequence[Comparison]) -> Table:
     for name, item in _merged(comparisons):
         limit = "" if item.tolerance is None else item.tolerance.text
         table.add_row(
-            name, _number(item.measured), _number(item.predicted), difference_text(item), limit, VERDICTS[item.passes],
+            name, _unit(item.metric), _number(item.measured), _number(item.predicted), difference_text(item), limit,
+            VERDICTS[item.passes],
             escape(f"[{sources.index(_source(item)) + 1}]"), style="red" if item.passes is False else None,
         )  # fmt: skip
     return table
@@ -109,7 +112,7 @@ def _changed(changes: Sequence[Change], baseline: str) -> Table:
         limit = "" if item.tolerance is None else item.tolerance.text
         verdict = VERDICTS[None if item.tolerance is None else not item.is_worse]
         table.add_row(
-            name, _number(item.before), _number(item.now), difference_text(item), limit, verdict,
+            name, _unit(item.metric), _number(item.before), _number(item.now), difference_text(item), limit, verdict,
             style="red" if item.is_worse else None,
         )  # fmt: skip
     return table
@@ -126,6 +129,19 @@ def difference_text(item: Comparison | Change) -> str:
     if isinstance(item, Comparison) and item.is_of_floor:
         return f"{item.difference:+.2f} % of floor"
     return f"{item.difference:+.2f} {'pt' if in_points(item.metric) else '%'}"
+
+
+def _unit(metric: str) -> str:
+    """Unit of a metric's numbers in the table; empty for counts, and for cycles, which its name says.
+
+    >>> [_unit(name) for name in ("gpu__time_duration.sum", "dram__bytes_read.sum", "sm__cycles_elapsed.max")]
+    ['ns', 'B', '']
+    """
+    return UNITS.get(wanted_dimension(metric), "")
+
+
+UNITS = {"time": "ns", "byte": "B", "hertz": "Hz", "byte/second": "B/s", "%": "%"}
+"""Units of numbers in the table, by dimension."""
 
 
 def _number(value: float) -> str:

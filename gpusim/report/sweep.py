@@ -264,19 +264,40 @@ def _print_tried(sweep: Sweep, console: Console) -> None:
 def _print_ranks(sweep: Sweep, entries: list[Entry], console: Console, top: int) -> None:
     varied = sweep.choices.varied
     numbers = ("time", "slower", "cycles", "MHz", "TFLOP/s", "waves", "from memory")
-    table = plain_table("", "", *varied, *numbers, "bound by", left=len(varied) + 1, ends=1, no_wrap=True)
+    titles, rows = ["", *varied, *numbers, "bound by"], []
     timed = [entry for entry in entries if entry.result is not None]
     for rank, entry in enumerate(timed[:top], start=1):
         result = entry.result
         assert result is not None  # timed entries have results
-        table.add_row(
+        rows.append([
             str(rank), *(escape(_value(value)) for value in entry.choice.options.values()), _duration(entry),
             percent(entry.time_us / timed[0].time_us - 1.0), f"{result.cycles:,.0f}", f"{result.sm_clock_mhz:,.0f}",
             f"{result.tflops:,.1f}", f"{result.waves:.2f}", size(round(result.counters.get("dram__bytes_read.sum", 0.0))),
             result.bound_by,
-        )
+        ])
+    left_out = [name for name in SPARED if _narrower(titles, rows, name, console.width)]
+    table = plain_table("", *titles, left=len(varied) + 1, ends=1, no_wrap=True)
+    for row in rows:
+        table.add_row(*row)
     console.print(table)
+    if left_out:
+        names = ", ".join(left_out)
+        console.print(f"[dim]Too wide for {console.width} columns: {names} (--json has all)[/]", soft_wrap=True)
     console.print()
+
+
+SPARED = ("waves", "MHz", "from memory", "cycles", "TFLOP/s")
+"""Columns that a narrow screen does without, in this order."""
+
+
+def _narrower(titles: list[str], rows: list[list[str]], name: str, width: int) -> bool:
+    """Whether cells would be cut at ``width``; then column ``name`` is taken out of ``titles`` and ``rows``."""
+    if sum(max(map(len, column)) + 2 for column in zip(titles, *rows, strict=True)) <= width:
+        return False
+    place = titles.index(name)
+    for cells in (titles, *rows):
+        del cells[place]
+    return True
 
 
 def _print_problems(sweep: Sweep, console: Console) -> None:

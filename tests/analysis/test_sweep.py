@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import sys
 import threading
@@ -244,6 +245,26 @@ def test_a_run_that_cannot_end_in_time_is_given_up(monkeypatch: pytest.MonkeyPat
     assert isinstance(answer, GivenUp)
     assert whole.cycles / 2 < answer.least_cycles <= whole.cycles
     assert seen[-1] < whole.cycles / 2 and len(seen) < num_of_whole / 2
+
+
+@pytest.mark.parametrize(("width", "left_out"), [
+    (200, ""), (80, "Too wide for 80 columns: waves (--json has all)"),
+    (50, "Too wide for 50 columns: waves, MHz, from memory, cycles (--json has all)"),
+])  # fmt: skip
+def test_a_narrow_screen_leaves_columns_out_and_cuts_no_number(
+    width: int, left_out: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    size = ["--m", "256", "--n", "256", "--k", "512", "--tile", "128x128x64"]
+    assert main(["sweep", "gemm", "--gpu", "toy", *size, "--schedule", "multistage", "--stages", "1,2"]) == 0
+    said = capsys.readouterr().out
+    (head, *rows) = re.findall(r"^(   .*stages.*|\d  .*)$", said, re.MULTILINE)
+    assert left_out in said and ("Too wide" in said) == bool(left_out)
+    assert len(rows) == 2 and len({len(line) - len(line.lstrip()) for line in rows}) == 1
+    for line in rows:
+        cells = re.split(r"  +", line.strip())
+        assert cells[-1] and re.fullmatch(r"[\d.,]+ (us|ms)", cells[2]) and re.fullmatch(r"[\d.]+ %", cells[3]), line
+        assert len(cells) == len(re.split(r"  +", head.strip())) + 1
 
 
 def test_one_that_fails_does_not_end_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:

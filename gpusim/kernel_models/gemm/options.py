@@ -13,7 +13,6 @@ from gpusim.errors import LayoutError
 from gpusim.kernel_models.gemm.applicability import applies, applies_when
 from gpusim.kernel_models.gemm.config import GemmTypes, widest_swizzle
 from gpusim.kernel_models.gemm.renamed import REMOVED, RENAMED
-from gpusim.kernel_models.mainloop.shape import MAX_STAGES
 from gpusim.kernel_models.options import PROBLEM, KernelParams
 from gpusim.kernel_models.spelling import Renamed, as_choice
 from gpusim.layout.notation import parse_swizzle
@@ -131,7 +130,7 @@ class GemmOptions(GemmTypes, KernelParams):
         None, description="CTA tile MxNxK in elements (CUTLASS TileShape). By default the usual one of math and "
         "schedule, 128x256x64 for a cooperative one of bf16. The prediction prints it, gpusim sweep --tile auto ranks others"
     )
-    stages: Annotated[int, Field(ge=1, le=MAX_STAGES)] | None = Field(
+    stages: Annotated[int, Field(ge=1, le=4096)] | None = Field(
         None, description="Pipeline stages of A and B (CUTLASS Stages, Triton num_stages). A stage takes (M + N) x K "
         "elements of shared memory"
     )

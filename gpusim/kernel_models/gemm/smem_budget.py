@@ -98,6 +98,8 @@ def check_room(config: GemmConfig, gpu: Target) -> None:
         f"--stages {config.stages}: with --tile {tile} they need {need} bytes of shared memory, {gpu.name} "
         f"has {gpu.max_smem_per_cta_bytes} a CTA"
     )
+    if most == MAX_STAGES:
+        why = f"--stages {config.stages}: kernels of at most {MAX_STAGES} stages are modelled"
     if most:
         raise LaunchError(f"{why}; use at most --stages {most}")
     raise TileRefused(why, kind=LaunchError, tile=_smaller_tile(config, gpu))
