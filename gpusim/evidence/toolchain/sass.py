@@ -24,7 +24,7 @@ import subprocess
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 from gpusim.errors import ConfigError
@@ -218,11 +218,17 @@ def _control_of(word: int) -> tuple[int, int | None, frozenset[int], int | None]
 
 
 def read_sass(cubin: Path) -> dict[str, KernelSass]:
-    """Kernels of a cubin by name.
+    """Kernels of a cubin by name. Those of the last files are kept, as a large one takes seconds.
 
     Raises:
         ConfigError: there is no cuobjdump, or it refuses the file.
     """
+    found = cubin.stat() if cubin.is_file() else None
+    return dict(_disassembled(cubin, found and (found.st_mtime_ns, found.st_size, found.st_ino)))
+
+
+@lru_cache(maxsize=3)
+def _disassembled(cubin: Path, _version: tuple[int, ...] | None) -> dict[str, KernelSass]:
     program = find_program("cuobjdump")
     if program is None:
         raise ConfigError(
