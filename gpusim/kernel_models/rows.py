@@ -62,7 +62,7 @@ class RowParams(StreamParams):
 
     rules: ClassVar[tuple[Rule, ...]] = ROW_RULES
     has_plain_program: ClassVar[bool] = False
-    """Whether the kernel has a program of its own for rows in registers (``is_plain``)."""
+    """Whether rows in registers have a separate program (``is_plain``)."""
 
     compiled_registers: ClassVar[Mapping[tuple[int, int], int]] = {}
     """Registers of a thread as compiled, by the bytes of an element and the values that it holds."""
