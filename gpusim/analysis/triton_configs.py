@@ -36,7 +36,7 @@ DTYPES = {
 
 BLOCKS = {extent: (f"BLOCK_{extent.upper()}", f"BLOCK_SIZE_{extent.upper()}", f"B{extent.upper()}") for extent in "mnk"}
 GROUPS, SPLITS = ("GROUP_M", "GROUP_SIZE_M"), ("SPLIT_K", "SPLITK", "K_SPLIT", "NUM_SPLITS")
-"""Names of meta-parameters, in any case. Other meta-parameters do not change the prediction."""
+"""Names of a kernel's parameters, in any case. Others do not change the prediction."""
 
 WARPGROUP_WARPS, WGMMA_ROWS = 4, 64
 
@@ -100,7 +100,7 @@ def triton_prune(
 ) -> dict[str, Callable[..., list[Any]]]:
     """Value for ``prune_configs_by`` of ``triton.autotune``: the ``keep`` best of the kernel's configurations are timed.
 
-    Meta-parameters are read under their usual names, in any case: ``BLOCK_M``, ``BLOCK_SIZE_M`` or ``BM``, N and K alike;
+    Parameters of the kernel are read under their usual names, in any case: ``BLOCK_M``, ``BLOCK_SIZE_M`` or ``BM``, and those of N and K;
     ``GROUP_M`` or ``GROUP_SIZE_M``; ``SPLIT_K`` or ``SPLITK``. Others do not change the prediction.
 
     Args:

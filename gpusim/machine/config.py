@@ -204,7 +204,7 @@ def gpu_names() -> list[str]:
 
 
 def load_gpu(name: str | Path) -> GpuSpec:
-    """GPU with that name (or its first words, such as ``h200``), or described by the TOML file at that path.
+    """GPU with that name (or the first words of it, if no other has them), or described by the TOML file at that path.
 
     A file with the name of one of our GPUs and other numbers gives a GPU with another name. Measurements of ours do not
     apply to it.
