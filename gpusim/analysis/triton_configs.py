@@ -27,7 +27,9 @@ from warnings import warn
 from gpusim.analysis.trial import Trial
 from gpusim.errors import GpusimError, KernelError
 from gpusim.kernel_models.gemm import GemmConfig, GemmOptions, resolve
+from gpusim.kernel_models.gemm.compatibility import LEAST_CP_ASYNC_BYTES
 from gpusim.machine.config import GpuSpec, load_gpu
+from gpusim.workload.gmem.line_fetches import CHUNK_BYTES
 
 DTYPES = {
     "bfloat16": "bf16", "float16": "fp16", "float32": "tf32", "float8_e4m3fn": "fp8", "float8e4nv": "fp8", "int8": "int8",
@@ -66,7 +68,10 @@ class TritonProblem:
         return inf
 
     def _options(self, config: Any) -> Iterator[GemmOptions]:
-        """Options of the kernel that Triton makes of a configuration, the likeliest first."""
+        """Options of the kernel that Triton makes of a configuration, the likeliest first.
+
+        Rows that cp.async (or TMA) cannot copy count as padded: plain loads are as slow with each configuration.
+        """
         names = config.kwargs
         tile = tuple(int(_value(names, BLOCKS[extent])) for extent in "mnk")
         split = int(_value(names, SPLITS, 1))
@@ -78,6 +83,9 @@ class TritonProblem:
         num_warps, features = int(config.num_warps), self.gpu.features
         by_tma = self.loads == "descriptors" and "tma" in features
         copy = {"copy": "tma", "prefetch_tensormap": False} if by_tma else {"copy": "cp_async"}
+        asked, least = GemmOptions(**given), CHUNK_BYTES if by_tma else LEAST_CP_ASYNC_BYTES
+        if min(asked.copy_bytes, asked.store_bytes if by_tma else CHUNK_BYTES) < least:
+            given["alignment"] = max(1, least // asked.element.num_bytes)
         if "wgmma" in features and not num_warps % WARPGROUP_WARPS and tile[0] % WGMMA_ROWS == 0:
             own = {} if by_tma else {"fence": False}
             store = {"epilogue": "tma_store"} if by_tma and split == 1 else {}

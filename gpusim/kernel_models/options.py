@@ -59,6 +59,12 @@ class KernelParams(BaseModel):
         return {values: ", ".join(texts) for values, texts in conditions_of(cls.options()[option], cls.rules).items()}
 
     @classmethod
+    def derived_of(cls, options: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Properties that follow from ``options`` and make a kernel another kernel; empty if there are none."""
+        del options
+        return {}
+
+    @classmethod
     def in_our_words(cls, given: Mapping[str, Any]) -> dict[str, Any]:
         """Options with current names and values: former names, words in any case, and other names of types are accepted.
 

@@ -9,6 +9,7 @@ triton-lang/triton (``triton.Config``, matrix multiplication tutorial).
 from __future__ import annotations
 
 from gpusim.kernel_models.gemm import GemmOptions
+from gpusim.workload.gmem.line_fetches import CHUNK_BYTES
 
 KERNEL_SCHEDULES = {
     "warp_specialized": "KernelTmaWarpSpecialized", "cooperative": "KernelTmaWarpSpecializedCooperative",
@@ -113,6 +114,8 @@ def cutlass_words(params: GemmOptions) -> list[str]:
         lines.append(f"ThreadblockShape = GemmShape<{m},{n},{k}>; {warp}; Stages = {params.stages}")
     if params.math != "wgmma":
         split = f"; split_k_slices = {params.split_k}" if params.split_k > 1 else ""
+        if params.copy_bytes < CHUNK_BYTES:
+            lines.append(f"AlignmentA = AlignmentB = {params.copy_bytes // params.element.num_bytes}")
         lines.append(f"GemmIdentityThreadblockSwizzle<{params.swizzle_size}>{split}")
     return [*lines, *_swapped(params)]
 

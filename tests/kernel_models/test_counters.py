@@ -75,7 +75,7 @@ def test_cp_async_brings_what_lies_inside_of_the_matrices(h200: GpuSpec, sizes: 
         ({"tile": "320x128x64"}, 64),
         ({"tile": "128x64x64", "schedule": "multistage"}, 64),
         ({"tile": "64x8x64"}, 8),
-        ({"tile": "128x128x128", "dtype": "fp8"}, 128),
+        ({"tile": "128x128x128", "dtype": "fp8", "alignment": 16}, 128),
         ({"tile": "128x128x32", "dtype": "tf32"}, 128),
     ],
     ids=str,
@@ -196,7 +196,7 @@ def test_multicast_requests_fall_by_the_ctas_that_share(
 @pytest.mark.parametrize("cluster", ["1x1", "2x1", "2x2", "1x4"])
 @pytest.mark.parametrize("layout", ["tn", "nn", "tt"])
 def test_the_bytes_announced_are_those_that_arrive(h200: GpuSpec, cluster: str, layout: str) -> None:
-    launch = GemmParams(**EDGES, tile="128x128x64", cluster=cluster, layout=layout).launch(h200)
+    launch = GemmParams(**EDGES, tile="128x128x64", cluster=cluster, layout=layout, alignment=8).launch(h200)
     expected: dict[int, int] = {}
     arrived: dict[int, int] = {}
     for cta, op in ops_of(launch, ops.TmaLoad, ops.MbarrierArriveExpectTx):

@@ -28,7 +28,7 @@ KERNELS: list[dict[str, Any]] = [
     {"tile": "128x128x64", "schedule": "cooperative", "persistent": True, "swizzle_size": 2},
     {"tile": "128x128x64", "cluster": "2x1"},
     {"tile": "128x128x64", "cluster": "2x2", "persistent": True},
-    {"tile": "128x128x64", "cluster": "4x1", "layout": "nn"},
+    {"tile": "128x128x64", "cluster": "4x1", "layout": "nn", "alignment": 8},
     {"tile": "128x64x64", "cluster": "2x2", "layout": "tt"},
     {"tile": "128x128x64", "schedule": "multistage"},
     {"tile": "128x128x64", "schedule": "multistage", "stages": 1, "persistent": True},
@@ -42,6 +42,14 @@ KERNELS: list[dict[str, Any]] = [
     {"tile": "128x128x64", "split_k": 3, "beta": 1.0, "bias": True},
     {"tile": "128x128x32", "math": "mma_sync", "split_k": 2},
     {"tile": "128x128x64", "split_k": 4, "split_k_mode": "second_kernel"},
+    {"tile": "128x128x32", "math": "mma_sync", "copy": "ldg"},
+    {"tile": "128x128x32", "alignment": 2},
+    {"tile": "64x64x8", "dtype": "fp32", "copy": "ldg", "layout": "tt"},
+    {"tile": "128x8x64", "cluster": "2x1"},
+    {"tile": "128x128x64", "batch": 2, "batch_mode": "array"},
+    {"tile": "128x128x64", "batch": 2, "batch_mode": "array", "epilogue": "tma_store"},
+    {"tile": "128x128x64", "batch": 2, "batch_mode": "array", "copy": "cp_async"},
+    {"tile": "128x128x32", "batch": 2, "batch_mode": "array", "math": "mma_sync", "persistent": True},
 ]
 
 

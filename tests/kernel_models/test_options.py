@@ -190,6 +190,9 @@ def test_remarks_say_what_is_wasted_or_assumed(h200: GpuSpec) -> None:
     assert GemmParams(**BASE).launch(h200).remarks == ()
     edges = GemmParams(m=500, n=500, k=333).launch(h200).remarks
     assert any("outside of D" in remark for remark in edges)
-    assert any("rows of A, B, D are taken as padded to 16 bytes" in remark for remark in edges)
+    assert "rows of A and B are aligned to 2 bytes: copies of 2 bytes a lane" in edges
+    assert "rows of D are aligned to 8 bytes: stores of at most 8 bytes a lane" in edges
+    unparted = GemmParams(**BASE, tile="128x8x64", cluster="2x1").launch(h200).remarks
+    assert any("B's tile does not part into 2 boxes" in remark for remark in unparted)
     slow = GemmParams(**BASE, swizzle="none").launch(h200).remarks
     assert any("core matrices" in remark for remark in slow)

@@ -39,7 +39,10 @@ KERNEL_REFUSALS: list[tuple[dict[str, Any], tuple[str, ...]]] = [
     ),
     ({"tile": "128x256x32", "math": "mma_sync", "warps": "2x2"}, ("256 accumulators", "--warps 2x4")),
     ({"tile": "256x256x16", "dtype": "fp32", "warps": "2x2"}, ("512 accumulators", "spill", "use --tile 256x64x16")),
-    ({"dtype": "tf32", "layout": "nn"}, ("--layout nn", "A is M-contiguous", "wgmma", "tf32", "--layout tn")),
+    (
+        {"dtype": "tf32", "layout": "nn", "math": "wgmma"},
+        ("--layout nn", "A is M-contiguous", "wgmma", "tf32", "--layout tn, or --math mma_sync"),
+    ),
     ({"dtype": "fp8", "layout": "tt"}, ("--layout tt", "B is N-contiguous", "fp8", "--layout tn")),
     (
         {"dtype": "int8", "layout": "nt", "math": "mma_sync"},
@@ -131,11 +134,9 @@ KERNEL_REFUSALS: list[tuple[dict[str, Any], tuple[str, ...]]] = [
     ({"setmaxnreg": "24/64"}, ("--tile", "64 under --setmaxnreg 24/64", "use --")),
     ({"setmaxnreg": "40/232", "schedule": "multistage"}, ("--setmaxnreg 40/232", "multistage", "none")),
     ({"raster_order": "gpc"}, ("--raster-order gpc", "without clusters", "--cluster 2x1", "leave it out")),
-    ({"cluster": "3x3"}, ("--cluster 3x3", "3 CTAs share A", "boxes of whole swizzle repeats; use --cluster 1x1")),
     ({"cluster": "8x4"}, ("--cluster 8x4", "32 CTAs", "at most 16", "--cluster 8x2")),
     ({"cluster": "2x1", "copy": "cp_async"}, ("--cluster 2x1", "cp_async", "--copy tma")),
     ({"cluster": "2x1", "schedule": "multistage"}, ("--cluster 2x1", "multistage", "--schedule cooperative")),
-    ({"cluster": "2x1", "tile": "128x8x64"}, ("--cluster 2x1", "share B", "8 along N", "--cluster 1x1")),
     ({"epilogue": "tma_store", "copy": "cp_async"}, ("--epilogue tma_store", "cp_async", "--epilogue smem")),
     ({"epilogue": "smem", "split_k": 2}, ("--epilogue smem", "--split-k 2", "--epilogue direct")),
     ({"epilogue": "smem", "tile": "64x8x64", "out_dtype": "fp8"}, ("8 fp8 (8 bytes)", "16 bytes", "direct")),

@@ -437,7 +437,7 @@ def test_programs_use_the_public_vocabulary_alone(h200: GpuSpec) -> None:
         {"dtype": "fp32"}, {"cluster": "2x1", "split_k": 2}, {"copy": "cp_async", "beta": 1.0, "bias": True},
     ]
     for options in everything:
-        launch = GemmParams(m=300, n=300, k=300, **options).launch(h200)
+        launch = GemmParams(m=300, n=304, k=304, **options).launch(h200)
         for of_role in dry_run(launch, num_ctas=2).values():
             assert {type(op) for _, op in of_role} <= public
 

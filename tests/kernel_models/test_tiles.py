@@ -18,7 +18,8 @@ H200 = load_gpu("h200_sxm")
 
 
 def plan_of(**options: Any) -> TilePlan:
-    return TilePlan(resolve(GemmParams(**{"tile": "64x32x16", "schedule": "warp_specialized", **options}), H200))
+    usual = {"tile": "64x32x16", "schedule": "warp_specialized", "alignment": 8}
+    return TilePlan(resolve(GemmParams(**{**usual, **options}), H200))
 
 
 problems = st.fixed_dictionaries(

@@ -18,6 +18,7 @@ PRODUCERS = ("warp_specialized", "cooperative", "pingpong")
 WGMMA, MMA_SYNC, FMA = (Needs(field="math", values=(math,)) for math in ("wgmma", "mma_sync", "fma"))
 BY_WARPS, BY_MMA = (Needs(field="math", values=("mma_sync", other)) for other in ("fma", "wgmma"))
 TMA, CP_ASYNC = (Needs(field="copy_", values=(copy,)) for copy in ("tma", "cp_async"))
+BY_THREADS = Needs(field="copy_", values=("cp_async", "ldg"))
 NO_PRODUCER = Needs(field="schedule", values=MULTISTAGE)
 NO_TURNS = Needs(field="schedule", values=("multistage", "warp_specialized", "cooperative"))
 PRODUCER = Needs(field="schedule", values=PRODUCERS, holds_unset=False)
@@ -36,7 +37,9 @@ OF_TYPES = (
          "use --schedule multistage, or --dtype tf32", only=PRODUCERS),
     Rule("schedule", (WGMMA,), "its consumers run wgmma, the math is {math}",
          "use --schedule multistage, or --math wgmma", only=PRODUCERS),
-    Rule("copy_", (BY_MMA,), "the fma kernel loads by cp.async", "use --copy cp_async", only=("tma",)),
+    Rule("copy_", (BY_MMA,), "the fma kernel loads by cp.async or LDG", "use --copy cp_async", only=("tma",)),
+    Rule("copy_", (BY_WARPS, NO_PRODUCER), "warps of mma.sync and FFMA load through registers", "use --copy cp_async",
+         only=("ldg",)),
     Rule("out_dtype", (Needs(field="dtype", values=("int8",)),), "products of {dtype} are fp32",
          "use --out-dtype fp32 or bf16", only=("int8", "int32")),
 )  # fmt: skip
@@ -58,7 +61,7 @@ OF_INSTRUCTIONS = (
     Rule("register_stages", (BY_WARPS,), "wgmma reads its operands in shared memory", "leave it out"),
     Rule("stall_on_ldgsts", (MMA_SYNC, CP_ASYNC), "only mma.sync with cp.async waits so", "leave it out"),
     Rule("pad", (MMA_SYNC,), "the math is {math}", "use --math mma_sync, or leave it out"),
-    Rule("pad", (CP_ASYNC,), "TMA writes rows without gaps", "use --copy cp_async, or leave it out"),
+    Rule("pad", (BY_THREADS,), "TMA writes rows without gaps", "use --copy cp_async, or leave it out"),
     Rule("pad", (Needs(field="swizzle", values=("none",)),), "rows are swizzled", "use --swizzle none"),
     Rule("swizzle", (BY_MMA,), "the fma kernel reads rows as vectors, without conflicts", "use --swizzle none",
          harmless=("none",)),
@@ -68,6 +71,7 @@ OF_INSTRUCTIONS = (
          "use --cluster 2x1, or leave it out"),
     Rule("prefetch_tensormap", (TMA,), "only copies by TMA have tensor maps", "use --copy tma, or leave it out"),
     Rule("tensormaps", (TMA,), "only copies by TMA have tensor maps", "use --copy tma, or leave it out"),
+    Rule("batch_mode", (Needs(field="batch", least=2),), "there is one GEMM", "use --batch 2, or leave it out"),
     Rule("fence", (NO_PRODUCER, WGMMA, CP_ASYNC),
          "only a multistage kernel that copies by cp.async what wgmma reads has a fence to leave out",
          "use --schedule multistage --copy cp_async --math wgmma, or leave it out"),

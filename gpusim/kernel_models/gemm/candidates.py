@@ -6,7 +6,7 @@ time. Given options keep their values. Knows no time: :mod:`gpusim.analysis.choo
 Models:
 
 * wgmma: a producer warp by TMA, one consumer, two that share a tile, or two that alternate; D by TMA store
-* mma.sync: multistage by cp.async, D through shared memory
+* mma.sync: multistage by cp.async, D through shared memory; where rows of A and B are not aligned to 16 bytes, too
 * FFMA: multistage by cp.async, D from registers
 * split-K where tiles leave SMs empty, with a second kernel or in the kernel
 * swapped operands where M is smaller than the rows of a wgmma's tile
@@ -26,12 +26,14 @@ from itertools import product
 from math import prod
 from typing import Any
 
-from gpusim.errors import GpusimError
+from gpusim.errors import GpusimError, KernelError
+from gpusim.kernel_models.gemm.compatibility import MOST_LDG_STAGES
 from gpusim.kernel_models.gemm.config import GemmConfig
 from gpusim.kernel_models.gemm.options import GemmOptions
-from gpusim.kernel_models.gemm.resolve import in_kernel_order, resolve
+from gpusim.kernel_models.gemm.resolve import in_kernel_order, resolve, usual_copy, usual_math
 from gpusim.kernel_models.gemm.smem_budget import most_stages
 from gpusim.kernel_models.streaming import ceil_div
+from gpusim.workload.gmem.line_fetches import CHUNK_BYTES
 from gpusim.workload.launch import Target
 
 STATED = ("tile", "stages", "schedule", "cluster", "persistent", "epilogue")
@@ -73,10 +75,9 @@ class Space:
         """Decide on instructions; every other choice is made by :meth:`bases` and :meth:`variants`."""
         self.options, self.gpu = options, gpu
         self.given = stated(options)
-        has_wgmma = "wgmma" in gpu.features and options.dtype != "fp32"
-        self.math = options.math or ("fma" if options.dtype == "fp32" else "wgmma" if has_wgmma else "mma_sync")
-        by_tma = self.math == "wgmma" and "tma" in gpu.features and options.schedule != "multistage"
-        self.copy = options.copy_ or ("tma" if by_tma else "cp_async")
+        self.math = options.math or usual_math(options, gpu)
+        copy = usual_copy(options, self.math, gpu)
+        self.copy = options.copy_ or ("cp_async" if copy == "tma" and options.schedule == "multistage" else copy)
         self.is_specialized = self.math == "wgmma" and self.copy == "tma" and options.schedule != "multistage"
 
     def values(self, name: str, usual: Sequence[Any]) -> Sequence[Any]:
@@ -94,6 +95,11 @@ class Space:
                 for schedule in self.values("schedule", self._schedules(tile, tiles)):
                     for split_k in self.values("split_k", self._splits(tiles, tile[2], schedule)):
                         yield self._usual(tile, extents, swap_operands=swap, schedule=schedule, split_k=split_k)
+
+    @property
+    def _reads_pointers(self) -> bool:
+        """Whether CTAs make tensor maps for addresses that they read."""
+        return self.options.batch_mode == "array" and self.copy == "tma"
 
     @property
     def _may_swap(self) -> bool:
@@ -123,7 +129,8 @@ class Space:
         if not self.is_specialized:
             return ("multistage",)
         area = tile[0] * tile[1]
-        alone = ("pingpong",) if tiles > self.gpu.num_sms else ("warp_specialized",)
+        takes_turns = tiles > self.gpu.num_sms and not self._reads_pointers
+        alone = ("pingpong",) if takes_turns else ("warp_specialized",)
         is_small = area < AREA_OF_WARPGROUP or (area == AREA_OF_WARPGROUP and tile[0] == WGMMA_ROWS)
         return alone if is_small else ("cooperative",)
 
@@ -144,9 +151,11 @@ class Space:
         num_tiles = prod(nums) * self.options.batch
         rest = {
             "tile": tile, "math": self.math, "copy_": self.copy,
+            **({"tensormaps": "device"} if self._reads_pointers else {}),
             "cluster": self._clusters(tile, nums)[0], "raster": "along_m" if nums[1] > nums[0] else "along_n",
             "swizzle_size": swizzle_size(min(nums)), "epilogue": self._epilogue(split),
-            "persistent": self.is_specialized and split == 1 and (num_tiles > self.gpu.num_sms or schedule == "pingpong"),
+            "persistent": self.is_specialized and split == 1 and not self._reads_pointers
+            and (num_tiles > self.gpu.num_sms or schedule == "pingpong"),
         }
         return self.with_values(self.options, **chosen, **rest, split_k_mode="second_kernel" if split > 1 else "in_kernel")
 
@@ -157,7 +166,9 @@ class Space:
     def _epilogue(self, split: int) -> str:
         if split > 1 or self.math == "fma":
             return "direct"
-        return "tma_store" if self.is_specialized else "smem"
+        if not self.is_specialized:
+            return "smem"
+        return "tma_store" if self.options.store_bytes == CHUNK_BYTES else "direct"
 
     def _clusters(self, tile: tuple[int, int, int], nums: tuple[int, int]) -> list[tuple[int, int]]:
         """Clusters, the usual one first: two CTAs that share the longer dimension of their tiles, unless loops are short."""
@@ -183,7 +194,8 @@ class Space:
         if self.is_specialized and base.split_k == 1 and base.schedule != "pingpong":
             changes.append(("persistent", (False, True)))
         if has_all_epilogues and base.split_k == 1:
-            changes.append(("epilogue", ("direct", "smem", *(("tma_store",) if self.is_specialized else ()))))
+            by_tma = self.is_specialized and self.options.store_bytes == CHUNK_BYTES
+            changes.append(("epilogue", ("direct", "smem", *(("tma_store",) if by_tma else ()))))
         if base.split_k > 1:
             changes.append(("split_k_mode", ("second_kernel", "in_kernel")))
         for name, values in changes:
@@ -215,9 +227,13 @@ class Space:
     def _built(self, options: GemmOptions) -> tuple[GemmOptions, GemmConfig]:
         """Implement :meth:`built`; an impossible kernel is refused."""
         config = resolve(options, self.gpu)
+        sharing = config.mainloop.num_sharing(0), config.mainloop.num_sharing(1)
+        if sharing[::-1] != config.cluster and "cluster" not in self.given:
+            raise KernelError("a cluster that shares nothing")
         if "stages" in self.given:
             return options, config
-        most = min(most_stages(config, self.gpu), MOST_RING if self.copy == "tma" else FEW_STAGES)
+        limit = {"tma": MOST_RING, "ldg": MOST_LDG_STAGES}.get(self.copy, FEW_STAGES)
+        most = min(most_stages(config, self.gpu), limit)
         if not config.persistent:  # a ring is no longer than the loop, so that an SM may hold more CTAs
             most = min(most, max(2, ceil_div(ceil_div(config.k, config.tile[2]), config.split_k)))
         if self.math == "fma" or most == config.stages:

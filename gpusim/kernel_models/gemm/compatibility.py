@@ -16,12 +16,13 @@ from gpusim.kernel_models.gemm.applicability import (
 )
 from gpusim.kernel_models.gemm.check_tile import check_partition
 from gpusim.kernel_models.gemm.config import GemmConfig
-from gpusim.kernel_models.gemm.options import MAX_CLUSTER, PORTABLE_CLUSTER, GemmOptions
+from gpusim.kernel_models.gemm.options import MAX_CLUSTER, GemmOptions
 from gpusim.kernel_models.gemm.tile_grid import TilePlan
 from gpusim.kernel_models.mainloop.warp_partition import PRODUCER_WARPS
 from gpusim.kernel_models.streaming import ceil_div
 from gpusim.layout.notation import units_remark
 from gpusim.layout.swizzle import SWIZZLE_MODES, span_bytes
+from gpusim.workload.gmem.line_fetches import CHUNK_BYTES
 from gpusim.workload.launch import Target
 from gpusim.workload.operands import OperandTile
 
@@ -30,6 +31,12 @@ MAX_WORK_TILES = 1 << 22
 
 MAX_BYTES = 1 << 38
 """Maximum bytes of A, B and D: more than the memory of each described GPU."""
+
+LEAST_CP_ASYNC_BYTES = 4
+"""Bytes of the narrowest cp.async."""
+
+MOST_LDG_STAGES = 2
+"""Maximum stages of a kernel that loads by LDG: registers hold one k-step (CUTLASS ``MmaPipelined``)."""
 
 CONSUMERS = {"warp_specialized": (1,), "cooperative": (2, 3), "pingpong": (2,), "multistage": (1, 2, 3)}
 
@@ -74,10 +81,27 @@ def check_kinds(options: GemmOptions) -> None:
     refuse_first(options, OF_TYPES, GemmOptions.model_fields)
     refuse_first(options, OF_INSTRUCTIONS, GemmOptions.model_fields)
     _check_layout(options)
+    _check_alignment(options)
+    if options.batch_mode == "array" and options.copy_ == "tma" and options.tensormaps != "device":
+        raise KernelError(
+            "--batch-mode array: a CTA reads its matrices' addresses, so that TMA wants tensor maps that the CTA makes; use "
+            "--tensormaps device, or --copy cp_async"
+        )
+
+
+def _check_alignment(options: GemmOptions) -> None:
+    """Refuse copies that are wider than the alignment of rows."""
+    least = {"tma": CHUNK_BYTES, "cp_async": LEAST_CP_ASYNC_BYTES}.get(str(options.copy_), 1)
+    if options.copy_bytes < least:
+        better = "--copy ldg --math mma_sync" if options.copy_bytes < LEAST_CP_ASYNC_BYTES else "--copy cp_async"
+        raise KernelError(
+            f"--copy {options.copy_}: it wants rows of A and B that are aligned to {least} bytes, these are to "
+            f"{options.copy_bytes}; use {better}, or --alignment {least // options.element.num_bytes} if rows are padded"
+        )
 
 
 def _check_layout(options: GemmOptions) -> None:
-    if options.element.bits == 16 or options.math == "fma":
+    if options.element.bits == 16 or options.math == "fma" or (options.element.bits == 32 and options.math == "mma_sync"):
         return
     for operand, is_k_major, contiguous in (("A", options.are_k_major[0], "M"), ("B", options.are_k_major[1], "N")):
         if not is_k_major:
@@ -85,6 +109,7 @@ def _check_layout(options: GemmOptions) -> None:
             raise KernelError(
                 f"--layout {options.layout}: {operand} is {contiguous}-contiguous, {what} turns 16-bit "
                 f"elements alone and {options.dtype} wants K-contiguous operands; use --layout tn"
+                f"{', or --math mma_sync' if options.element.bits == 32 else ''}"
             )
 
 
@@ -136,6 +161,13 @@ def _check_schedule(config: GemmConfig) -> None:
         raise KernelError(
             f"--consumer-warpgroups {config.consumer_warpgroups}: {schedule} has {counts} of them; use "
             f"--consumer-warpgroups {close}"
+        )
+    if config.batch_mode == "array" and config.copy_ == "tma" and config.persistent:
+        raise KernelError("--persistent: a CTA makes its tensor maps once (--batch-mode array); use --no-persistent")
+    if config.copy_ == "ldg" and config.stages > MOST_LDG_STAGES:
+        raise KernelError(
+            f"--stages {config.stages}: LDG holds one k-step in registers (--copy ldg), besides that of the math; use at "
+            f"most --stages {MOST_LDG_STAGES}"
         )
     if config.warps[0] * config.warps[1] > 32:
         num_warps = config.warps[0] * config.warps[1]
@@ -253,26 +285,17 @@ def _check_cluster(config: GemmConfig) -> None:
             f"{config.cluster[0]}x{along_n}"
         )
     refuse_first(config, _shape_rules("cluster"), GemmOptions.model_fields)
-    plan = TilePlan(config)
-    for which, (name, along) in enumerate((("A", "M"), ("B", "N"))):
-        num = config.cluster[1 - which]
-        if not plan.shape.can_slice(which, num):
-            operand = plan.shape.operands[which]
-            why = (
-                f"{named}: {num} CTAs share {name}, whose tile of {operand.rows} along {along} by {operand.k} along K does "
-                f"not part into {num} boxes of whole swizzle repeats"
-            )
-            if size > PORTABLE_CLUSTER:  # another tile would be refused for its cluster size
-                raise KernelError(f"{why}; use --cluster 1x1")
-            raise TileRefused(
-                why, kind=KernelError,
-                tile=_with_extent(plan.tile, along, nearest_multiple(operand.rows, 64 * num)), otherwise="--cluster 1x1",
-            )
 
 
 def _check_epilogue(config: GemmConfig) -> None:
     epilogue, columns = config.epilogue, config.partition.warp_tile[1] if config.is_specialized else config.tile[1]
     refuse_first(config, _shape_rules("epilogue"), GemmOptions.model_fields)
+    if epilogue == "tma_store" and config.stored_bytes < CHUNK_BYTES:
+        raise KernelError(
+            f"--epilogue tma_store: it wants rows of D that are aligned to {CHUNK_BYTES} bytes, these are to "
+            f"{config.stored_bytes}; use --epilogue smem, or --alignment {CHUNK_BYTES // config.out_element.num_bytes} if "
+            "rows are padded"
+        )
     row_bytes = columns * config.out_element.num_bytes
     if epilogue != "direct" and row_bytes % 16:
         raise KernelError(

@@ -12,6 +12,7 @@ from gpusim.layout.swizzle import span_bytes
 from gpusim.workload.atoms.mma import MmaKind
 from gpusim.workload.compiled_code import CompiledCode
 from gpusim.workload.dtypes import DType, dtype
+from gpusim.workload.gmem.line_fetches import CHUNK_BYTES
 
 LANES_ALONG_N = 8
 """Number of lanes of an fma warp along N."""
@@ -31,6 +32,10 @@ class GemmTypes:
         layout: str
         schedule: str | None
         cluster: tuple[int, int]
+        m: int
+        n: int
+        k: int
+        alignment: int | None
 
     @property
     def element(self) -> DType:
@@ -46,6 +51,27 @@ class GemmTypes:
     def are_k_major(self) -> tuple[bool, bool]:
         """Whether A (BLAS letter t) and B (BLAS letter n) are contiguous along K."""
         return self.layout[0] == "t", self.layout[1] == "n"
+
+    @property
+    def copy_bytes(self) -> int:
+        """Bytes of a copy of A and of B: the most, up to 16, to which all their rows are aligned.
+
+        Of fp32, operands that are contiguous along K do not count: they are transposed element by element.
+
+        >>> from gpusim.kernel_models.gemm import GemmParams
+        >>> [GemmParams(m=64, n=64, k=k, dtype="bf16").copy_bytes for k in (4096, 4092, 4090, 4095)]
+        [16, 8, 4, 2]
+        """
+        extents = [
+            self.k if is_k_major else (self.m, self.n)[which] for which, is_k_major in enumerate(self.are_k_major)
+            if not (is_k_major and self.dtype == "fp32")
+        ]
+        return min((aligned_bytes(extent, self.element, self.alignment) for extent in extents), default=CHUNK_BYTES)
+
+    @property
+    def store_bytes(self) -> int:
+        """Bytes to which rows of C and D are aligned, up to 16. D has n columns."""
+        return aligned_bytes(self.n, self.out_element, self.alignment)
 
     @property
     def is_specialized(self) -> bool:
@@ -69,9 +95,14 @@ class GemmConfig(GemmTypes):
     n: int
     k: int
     batch: int
+    batch_mode: str
     dtype: str
     out_dtype: str
     layout: str
+    alignment: int
+    """Elements to which rows are padded; 0: rows are as long as the matrices."""
+    stored_bytes: int
+    """Bytes to which rows of C and D are aligned, up to 16, as the caller has D."""
     tile: tuple[int, int, int]
     stages: int
     copy_: str
@@ -141,7 +172,7 @@ class GemmConfig(GemmTypes):
         """Tiles of A and B in shared memory."""
         return MainloopShape(
             self.tile, self.stages, self.element, self.math, self.copy_, self.are_k_major, self.swizzle, self.pad,
-            self.cluster, self.l2_promotion,
+            self.cluster, self.l2_promotion, self.copy_bytes, max(1, self.alignment),
         )
 
     @property
@@ -159,7 +190,7 @@ class GemmConfig(GemmTypes):
         """What the epilogue makes of the accumulators."""
         return Output(
             element=self.out_element, path=self.epilogue, alpha=self.alpha, beta=self.beta, bias=self.bias,
-            activation=self.activation, code=self.compiled_code.epilogue,
+            activation=self.activation, vector_bytes=self.stored_bytes, code=self.compiled_code.epilogue,
             code_bytes=self.compiled_code.layout.epilogue,
         )
 
@@ -177,6 +208,17 @@ class GemmConfig(GemmTypes):
     def widest_swizzle(self) -> str:
         """The widest swizzle that divides the rows of both operands in shared memory."""
         return widest_swizzle(self.tile, self.are_k_major, self.element)
+
+
+def aligned_bytes(extent: int, element: DType, alignment: int | None) -> int:
+    """Bytes, up to 16, to which rows of ``extent`` elements are aligned; with ``alignment`` they are padded to it.
+
+    >>> bf16 = dtype("bf16")
+    >>> aligned_bytes(4090, bf16, None), aligned_bytes(4090, bf16, 8), aligned_bytes(4096, bf16, 2)
+    (4, 16, 4)
+    """
+    row_bytes = (alignment or extent) * element.num_bytes
+    return min(CHUNK_BYTES, row_bytes & -row_bytes)
 
 
 def widest_swizzle(tile: tuple[int, int, int], are_k_major: tuple[bool, bool], element: DType) -> str:

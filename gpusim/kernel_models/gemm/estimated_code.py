@@ -33,9 +33,6 @@ from gpusim.workload.compiled_code import NO_CODE, CompiledCode
 PATH = Path(__file__).with_suffix(".toml")
 """Figures of the probes, by kind of kernel."""
 
-COPY_BYTES, WORD_BYTES = 16, 4
-"""Bytes of a cp.async, and of one whose operand is transposed on its way to shared memory."""
-
 
 def between_cycles(num_wgmma: int, n: int) -> float:
     """Cycles of a k-step's chain from its first wgmma, of ``n`` columns, to its last.
@@ -109,10 +106,10 @@ def _line(figures: list[float], over: float) -> float:
 
 
 def _copies_per_thread(config: GemmConfig) -> float:
-    """cp.async of a thread in a k-step."""
+    """cp.async or LDG of a thread in a k-step."""
     threads = 32 * config.partition.num_warps
     total, shape = 0.0, config.mainloop
     for which, rows in enumerate(config.tile[:2]):
         num_bytes = rows * config.tile[2] * config.element.num_bytes
-        total += num_bytes / (WORD_BYTES if shape.is_transposed(which) else COPY_BYTES)
+        total += num_bytes / shape.bytes_of_copy(which)
     return total / threads

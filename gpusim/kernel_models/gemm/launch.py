@@ -22,6 +22,7 @@ from gpusim.kernel_models.mainloop.ring import Ring
 from gpusim.kernel_models.mainloop.warp_partition import PRODUCER_WARPS
 from gpusim.layout.notation import units_remark
 from gpusim.units import WAVEFRONT_BYTES
+from gpusim.workload.gmem.line_fetches import CHUNK_BYTES
 from gpusim.workload.launch import Buffer, Feature, Launch, Mbarrier, NamedBarrier, Program, RoleContext, Target, WarpRole
 
 ADDRESS = 3.0
@@ -157,7 +158,7 @@ def _buffers(plan: TilePlan, staging: Staging, *, num_slots: int) -> tuple[Buffe
 def _features(config: GemmConfig, epilogue: Epilogue) -> frozenset[Feature]:
     by_tma = config.copy_ == "tma"
     uses: dict[Feature, bool] = {
-        "tma": by_tma, "cp_async": not by_tma, "mbarrier": by_tma or config.is_specialized,
+        "tma": by_tma, "cp_async": config.copy_ == "cp_async", "mbarrier": by_tma or config.is_specialized,
         "wgmma": config.math == "wgmma", "mma_sync": config.math == "mma_sync", "cluster": config.num_cluster_ctas > 1,
         "setmaxnreg": config.setmaxnreg != "none", "fp8": config.dtype == "fp8",
         "stmatrix": epilogue.staging.num_bytes > 0 and epilogue.uses_stmatrix,
@@ -191,14 +192,17 @@ def _remarks(config: GemmConfig, plan: TilePlan) -> tuple[str, ...]:
         remarks.append(f"{share:.1%} of the tiles' area lies outside of D and is computed for nothing")
     if config.swizzle == "none" and config.math == "wgmma" and config.copy_ == "tma":
         remarks.append("without a swizzle TMA fills core matrices 16 bytes wide, which it does slowly")
-    padded = [
-        name for name, extent, num_bytes in (
-            ("A", config.k if config.are_k_major[0] else config.m, config.element.num_bytes),
-            ("B", config.k if config.are_k_major[1] else config.n, config.element.num_bytes),
-            ("D", config.n, config.out_element.num_bytes),
-        )
-        if extent * num_bytes % 16
-    ]
-    if padded:
-        remarks.append(f"rows of {', '.join(padded)} are taken as padded to 16 bytes, as their copies want")
+    for which, name in enumerate("AB"):
+        num = config.cluster[1 - which]
+        if plan.shape.num_sharing(which) < num:
+            remarks.append(
+                f"--cluster {config.cluster[0]}x{config.cluster[1]}: {name}'s tile does not part into {num} boxes of whole "
+                "swizzle repeats, so that each CTA loads all of it, without multicast"
+            )
+    if config.copy_bytes < CHUNK_BYTES:
+        width = config.copy_bytes
+        remarks.append(f"rows of A and B are aligned to {width} bytes: copies of {width} bytes a lane")
+    if config.stored_bytes < CHUNK_BYTES:
+        width = config.stored_bytes
+        remarks.append(f"rows of D are aligned to {width} bytes: stores of at most {width} bytes a lane")
     return tuple(remarks)

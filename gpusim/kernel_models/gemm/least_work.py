@@ -19,7 +19,7 @@ def tile_work(plan: TilePlan, staging: Staging) -> TileWork:
     products = plan.tile[0] * plan.tile[1] * plan.tile[2]
     num_steps = plan.total_k_steps // config.split_k
     shared_by = 1 if takes_turns else config.consumer_warpgroups if config.is_specialized else partition.num_warp_groups
-    shared = zip(plan.shape.operands, reversed(config.cluster), strict=True) if by_tma else ()
+    shared = [(plan.shape.operands[which], plan.shape.num_sharing(which)) for which in (0, 1)] if by_tma else []
     bytes_and_panels = ((operand.num_bytes // num_ctas, operand.panel_bytes) for operand, num_ctas in shared)
     copied = [(num_bytes, num_bytes // panel_bytes) for num_bytes, panel_bytes in bytes_and_panels]
     return TileWork(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from functools import cached_property
 from typing import Any
 
@@ -23,12 +23,13 @@ from gpusim.kernel_models.mainloop.epilogue import Epilogue
 from gpusim.kernel_models.mainloop.fragments import Fragments
 from gpusim.kernel_models.mainloop.loader import Loader, Panel, slot
 from gpusim.kernel_models.mainloop.ring import Ring
-from gpusim.kernel_models.mainloop.tensor_maps import make_tensor_maps
+from gpusim.kernel_models.mainloop.tensor_maps import make_tensor_maps, read_pointers
 from gpusim.workload import ops
 from gpusim.workload.launch import RoleContext
 from gpusim.workload.ops import Op
 
-Panels = tuple[Panel, Panel]
+Panels = tuple[Panel, Panel, list[Any]]
+"""Copies of A and B of a tile, and the tokens of what LDG has loaded and STS has not yet stored."""
 
 CODE_OF_COPY, CODE_OF_STEP = 4, 13
 """Instructions of a k-step besides copies, loads and math. ``CODE_OF_COPY``: those of a copy with its address. Source: SASS
@@ -69,6 +70,9 @@ class Multistage:
     barrier. The first copies A, and the second copies B. With ``stall_on_ldgsts`` they continue once their copies have left
     the queue. Half of a k-step's overhead instructions precede its copies. With ``register_stages`` 1 an equal part precedes
     each slice.
+
+    LDG and STS: with two stages the next k-step is loaded to registers where cp.async would be issued. It is stored to
+    shared memory before the barrier of that k-step (CUTLASS ``MmaPipelined``).
 
     A persistent CTA drains its ring, runs the epilogue, and begins the next tile by filling the ring again.
     """
@@ -112,7 +116,11 @@ class Multistage:
     def __call__(self, cta: RoleContext) -> Iterator[Op]:
         """The warp program."""
         yield from self._setup_code[0]
+        has_pointers = self.plan.config.batch_mode == "array"
         if self.by_tma:
+            if has_pointers:
+                tensors = "".join(self.plan.config.made_tensor_maps)
+                yield from read_pointers(self.plan.coordinates_of(cta.cta_idx).batch, tensors)
             yield from self._maps
             if not self.warp_group:
                 yield ops.MbarrierInit("full")
@@ -126,10 +134,14 @@ class Multistage:
             yield from self._tile_code
             if turn:
                 yield self._meet  # all have left the ring and the staging buffer
-            panels = self.loader.panels(at, 0)
+            if has_pointers and not self.by_tma:
+                yield from read_pointers(at.batch, "AB")
+            panels: Panels = (*self.loader.panels(at, 0), [])
             for k in range(self.distance if self.num_stages > 1 else 0):
                 yield from self._refill(panels, k, first, self.plan.num_k_steps(at.part))
             yield from self._loop(cta, panels, self.plan.num_k_steps(at.part), first)
+            if has_pointers and self.plan.config.epilogue != "tma_store":
+                yield from read_pointers(at.batch, "D")
             yield from self.epilogue.program(at, turn)
         yield from self.epilogue.finish()
 
@@ -145,8 +157,27 @@ class Multistage:
         return self._scheduled_loop if self.plan.config.math == "mma_sync" else self._register_loop
 
     # -------------------------------------------------------------------------------------- loading
-    def _load(self, panels: Panels, k: int, stage: int) -> list[Op]:
-        key = slot(k, stage)
+    @property
+    def _by_ldg(self) -> bool:
+        """Whether LDG loads to registers, and STS stores to shared memory."""
+        return self.loader.shape.copy == "ldg"
+
+    def _load(self, panels: Panels, k: int, stage: int) -> Iterable[Op]:
+        if self._by_ldg:
+            return self._load_registers(panels, slot(k, 0))
+        return self._copy(panels, slot(k, stage), stage)
+
+    def _load_registers(self, panels: Panels, key: int) -> Generator[Op, Any, None]:
+        """LDG of a k-step."""
+        for which in self._operands:
+            panels[2].append((yield panels[which][key]))
+
+    @cached_property
+    def _operands(self) -> tuple[int, ...]:
+        """Operands that this warp group loads: both, or one of them if there are several groups."""
+        return (0, 1) if self._partition.num_warp_groups == 1 else (self.warp_group,) if self.warp_group < 2 else ()
+
+    def _copy(self, panels: Panels, key: int, stage: int) -> list[Op]:
         if self.by_tma:
             if self.warp_group:
                 return []
@@ -154,24 +185,29 @@ class Multistage:
             before, behind = self._copy_code
             return [*before, self._ring.expect[stage], *met, panels[0][key], *met, panels[1][key], *behind]
         copies: list[Op] = []
-        for which, (panel, addresses) in enumerate(zip(panels, self.loader.addresses, strict=True)):
-            if self._partition.num_warp_groups > 1 and which != self.warp_group:
-                continue
-            if addresses is not None:
+        for which in self._operands:
+            if (addresses := self.loader.addresses[which]) is not None:
                 copies.append(addresses)
-            copies.append(panel[key])
+            copies.append(panels[which][key])
         copies.append(self._commit)
         return copies
 
-    def _refill(self, panels: Panels, k: int, first: int, num_k_steps: int) -> list[Op]:
+    def _refill(self, panels: Panels, k: int, first: int, num_k_steps: int) -> Iterable[Op]:
         if k < num_k_steps:
             return self._load(panels, k, (first + k) % self.num_stages)
-        return [] if self.by_tma else [self._commit]  # an empty group keeps the count
+        return [] if self.by_tma or self._by_ldg else [self._commit]  # an empty group keeps the count
 
-    def _await_slot(self, position: int) -> list[Op]:
-        """Wait until the stage of the CTA's k-step ``position`` is full, for all threads."""
+    def _await_slot(self, panels: Panels, position: int) -> Iterable[Op]:
+        """Wait until the stage of the CTA's k-step ``position`` is full, for all threads. STS come first."""
         stage, parity = self._ring.place_of(position)
-        return self._awaits[stage][parity]
+        return self._store_registers(panels[2], stage) if self._by_ldg else self._awaits[stage][parity]
+
+    def _store_registers(self, tokens: list[Any], stage: int) -> Iterator[Op]:
+        """STS of a k-step that LDG loaded, and the barrier."""
+        for which in self._operands:
+            yield ops.Use(tokens.pop(0))
+            yield self.loader.shared_store(which, stage)
+        yield self._meet
 
     # -------------------------------------------------------------------------------------- wgmma
     def _wgmma_loop(self, cta: RoleContext, panels: Panels, num_k_steps: int, first: int) -> Iterator[Op]:
@@ -182,7 +218,7 @@ class Multistage:
         for k in cta.loop(num_k_steps):
             if not is_ring:
                 yield from self._load(panels, k, 0)
-            yield from self._await_slot(first + k)
+            yield from self._await_slot(panels, first + k)
             if is_ring and refills_first:
                 yield from self._refill(panels, k + distance, first, num_k_steps)
             yield from before
@@ -226,7 +262,7 @@ class Multistage:
             yield from before
             yield from self._load(panels, k, 0)
             yield from behind
-            yield from self._await_slot(first + k)
+            yield from self._await_slot(panels, first + k)
             token: Any = yield reads[0]
             for idx in range(num_slices):
                 following: Any = (yield reads[idx + 1]) if idx + 1 < num_slices else None
@@ -257,7 +293,7 @@ class Multistage:
         own, (before, behind) = code(each), code_around_copies(each)
         for k in cta.loop(num_k_steps):
             if is_ring:
-                yield from self._await_slot(first + k)
+                yield from self._await_slot(panels, first + k)
             yield from before
             if not is_ring:
                 yield from self._load(panels, k, 0)
@@ -265,7 +301,7 @@ class Multistage:
                 yield from self._refill(panels, k + distance, first, num_k_steps)
             yield from behind
             if not is_ring:
-                yield from self._await_slot(first + k)
+                yield from self._await_slot(panels, first + k)
             for idx in range(num_slices):
                 yield from own
                 yield from self._slice((first + k) % num_stages, idx)
@@ -279,7 +315,7 @@ class Multistage:
         reads, math = self._fragments.reads, self._fragments.math
         last, (before, behind) = len(math) - 1, self._fma_code
         loads_first = self.refills_first or not last
-        yield from self._await_slot(first)
+        yield from self._await_slot(panels, first)
         token: Any = yield reads[first % num_stages][0]
         for k in cta.loop(num_k_steps):
             here = reads[(first + k) % num_stages]
@@ -294,7 +330,7 @@ class Multistage:
                 if idx < last:
                     following = yield here[idx + 1]
                 elif k + 1 < num_k_steps:
-                    yield from self._await_slot(first + k + 1)
+                    yield from self._await_slot(panels, first + k + 1)
                     following = yield reads[(first + k + 1) % num_stages][0]
                 yield ops.Use(token)
                 yield math[idx]
@@ -311,7 +347,7 @@ class Multistage:
         num_stages, distance = self.num_stages, self.distance
         halves = self._fragments.halves
         before, behind = code_around_copies(own_code(self.plan))
-        yield from self._await_slot(first)
+        yield from self._await_slot(panels, first)
         tokens: dict[int, list[Any]] = {0: []}
         yield from self._read(halves[first % num_stages][0], tokens[0])
         for k in cta.loop(num_k_steps):
@@ -331,7 +367,7 @@ class Multistage:
                     yield ops.Use(tokens[action.slice_idx][0 if action.what == "use" else -1])
                 elif k + 1 < num_k_steps:
                     if action.what == "meet":
-                        yield from self._await_slot(first + k + 1)
+                        yield from self._await_slot(panels, first + k + 1)
                     else:
                         yield from self._read(halves[there][0], following)
             tokens = {0: following}

@@ -105,10 +105,7 @@ Scalar = Annotated[float, Field(allow_inf_nan=False)]
 
 
 class GemmOptions(GemmTypes, KernelParams):
-    """D = activation(alpha A B + beta C + bias), m x n x k. None: chosen for the GPU by ``resolved``.
-
-    Rows that are no multiple of 16 bytes count as padded to it, because TMA and cp.async require it.
-    """
+    """D = activation(alpha A B + beta C + bias), m x n x k. None: chosen for the GPU by ``resolved``."""
 
     renamed: ClassVar[Mapping[str, Renamed]] = RENAMED
     removed: ClassVar[Mapping[str, str]] = REMOVED
@@ -117,6 +114,10 @@ class GemmOptions(GemmTypes, KernelParams):
     n: Extent = Field(description="GEMM N: columns of B and D")
     k: Extent = Field(description="GEMM K: columns of A, rows of B")
     batch: Annotated[int, Field(ge=1, le=1 << 16)] = Field(1, description="Batch count: independent GEMMs of this size")
+    batch_mode: Literal["strided", "array"] = Field(
+        "strided", description="Batched matrices: at a stride, or at addresses in arrays, which each CTA reads "
+        "(cublasGemmBatched, CUTLASS kArray)"
+    )
     dtype: Literal["bf16", "fp16", "tf32", "fp8", "int8", "fp32"] = Field("bf16", description="Element type of A and B")
     out_dtype: Literal["bf16", "fp16", "fp32", "int8", "int32", "fp8"] | None = Field(
         None, description="Element type of C and D. By default: bf16 for bf16 and fp8, fp16 for fp16, fp32 for tf32 and "
@@ -126,6 +127,10 @@ class GemmOptions(GemmTypes, KernelParams):
         "tn", description="BLAS transpose letters of A and B: with tn both are K-contiguous, with tt both are row-major. "
         "D is row-major"
     )
+    alignment: Literal[1, 2, 4, 8, 16] | None = Field(
+        None, description="Elements to which rows in global memory are aligned and padded (CUTLASS Alignment). Less than 16 "
+        "bytes allow no TMA. By default rows are as long as the matrices"
+    )
     tile: Tile | None = Field(
         None, description="CTA tile MxNxK in elements (CUTLASS TileShape). By default the usual one of math and "
         "schedule, 128x256x64 for a cooperative one of bf16. The prediction prints it, gpusim sweep --tile auto ranks others"
@@ -134,9 +139,9 @@ class GemmOptions(GemmTypes, KernelParams):
         None, description="Pipeline stages of A and B (CUTLASS Stages, Triton num_stages). A stage takes (M + N) x K "
         "elements of shared memory"
     )
-    copy_: Literal["cp_async", "tma"] | None = Field(
-        None, alias="copy", description="Copies of A and B to shared memory: cp.async (LDGSTS) or TMA "
-        "(cp.async.bulk.tensor)"
+    copy_: Literal["cp_async", "ldg", "tma"] | None = Field(
+        None, alias="copy", description="Copies of A and B to shared memory: cp.async (LDGSTS), through registers (LDG and "
+        "STS), or TMA (cp.async.bulk.tensor). cp.async wants rows that are aligned to 4 bytes, TMA to 16"
     )
     math: Literal["mma_sync", "wgmma", "fma"] | None = Field(
         None, description="Math instruction: mma.sync or wgmma on tensor cores, or FFMA on FMA units"
@@ -252,7 +257,8 @@ class GemmOptions(GemmTypes, KernelParams):
     def meaning_of_none(self, option: str) -> str:
         """Meaning of None for options that may stay None; "n/a" for options that do not apply."""
         return {
-            "l2_promotion": "a k-step's rows", "registers": "worked out", "compiled_code": "estimated",
+            "alignment": "the matrices' rows", "l2_promotion": "a k-step's rows", "registers": "worked out",
+            "compiled_code": "estimated",
         }.get(option, "n/a")
 
     @classmethod
@@ -274,6 +280,19 @@ class GemmOptions(GemmTypes, KernelParams):
         names = [name for name in CHOSEN if applies(name, config) or getattr(self, name) is not None]
         return self.model_copy(update={name: getattr(config, name) for name in names})
 
+    @classmethod
+    def derived_of(cls, options: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Bytes, up to 16, to which all rows of A, B and D are aligned.
+
+        >>> GemmOptions.derived_of({"m": 64, "n": 64, "k": 4090, "dtype": "bf16", "layout": "tn"})
+        {'aligned_bytes': 4}
+        """
+        names = ("m", "n", "k", "dtype", "out_dtype", "layout", "alignment")
+        if not {"m", "n", "k"} <= options.keys():
+            return {}
+        params = cls.model_validate({name: options[name] for name in names if options.get(name) is not None})
+        return {"aligned_bytes": min(params.copy_bytes, params.store_bytes)}
+
     def as_options(self) -> Mapping[str, Any]:
         """All parameters in the spelling of the command line; compiled code as the text of its source."""
         code = self.compiled_code
@@ -290,7 +309,7 @@ class GemmOptions(GemmTypes, KernelParams):
 
 
 PANELS: Mapping[str, tuple[str, ...]] = MappingProxyType({
-    PROBLEM: ("m", "n", "k", "batch", "dtype", "out_dtype", "layout"),
+    PROBLEM: ("m", "n", "k", "batch", "batch_mode", "dtype", "out_dtype", "layout", "alignment"),
     "Memory path": ("copy", "swizzle", "pad", "l2_promotion", "prefetch_tensormap", "tensormaps", "stall_on_ldgsts"),
     "Epilogue": ("epilogue", "alpha", "beta", "bias", "activation"),
     "Synchronization": ("mbarrier_arrive", "cta_barrier", "cluster_sync", "fence"),
@@ -300,8 +319,8 @@ PANELS: Mapping[str, tuple[str, ...]] = MappingProxyType({
 
 CHOSEN = (
     "out_dtype", "tile", "stages", "copy_", "math", "schedule", "warps", "consumer_warpgroups", "consumer_split",
-    "persistent", "raster_order", "swizzle", "register_stages", "stall_on_ldgsts", "epilogue", "setmaxnreg", "wgmma_depth",
-    "prefetch", "cta_barrier",
+    "persistent", "raster_order", "tensormaps", "swizzle", "register_stages", "stall_on_ldgsts", "epilogue", "setmaxnreg",
+    "wgmma_depth", "prefetch", "cta_barrier",
 )  # fmt: skip
 """Options that have the value of the config once they are resolved. Others are as given: what None means is in
 :meth:`GemmOptions.meaning_of_none`."""

@@ -10,13 +10,22 @@ from typing import Any
 from gpusim.errors import KernelError, nearest_multiple
 from gpusim.kernel_models.gemm.advice import TileRefused, advised
 from gpusim.kernel_models.gemm.check_tile import default_setmaxnreg, warp_choices
-from gpusim.kernel_models.gemm.compatibility import check_code, check_gpu, check_kinds, check_places, check_shape
+from gpusim.kernel_models.gemm.compatibility import (
+    LEAST_CP_ASYNC_BYTES,
+    MOST_LDG_STAGES,
+    check_code,
+    check_gpu,
+    check_kinds,
+    check_places,
+    check_shape,
+)
 from gpusim.kernel_models.gemm.config import GemmConfig
 from gpusim.kernel_models.gemm.estimated_code import estimated_code
 from gpusim.kernel_models.gemm.options import GemmOptions
 from gpusim.kernel_models.gemm.smem_budget import check_room, most_stages
 from gpusim.layout.notation import parse_swizzle, show_swizzle
 from gpusim.workload.compiled_code import NO_CODE
+from gpusim.workload.gmem.line_fetches import CHUNK_BYTES
 from gpusim.workload.launch import Target
 
 MIN_STAGES_FOR_DEPTH = 2
@@ -26,7 +35,8 @@ for."""
 USUAL_STAGES = 4
 
 NEUTRAL = {
-    "stages": 1, "warps": (1, 1), "consumer_warpgroups": 0, "consumer_split": "m", "persistent": False, "swizzle": "none",
+    "alignment": 0, "stored_bytes": CHUNK_BYTES, "stages": 1, "warps": (1, 1), "consumer_warpgroups": 0,
+    "consumer_split": "m", "persistent": False, "swizzle": "none",
     "register_stages": 2, "stall_on_ldgsts": False, "epilogue": "direct", "wgmma_depth": 0,
     "prefetch": "", "cta_barrier": "", "l2_promotion": 0, "compiled_code": NO_CODE, "registers": 0,
 }  # fmt: skip
@@ -49,12 +59,13 @@ def resolve(options: GemmOptions, gpu: Target) -> GemmConfig:
 def _resolved(given: GemmOptions, gpu: Target) -> GemmConfig:
     """Implement :func:`resolve`; a refusal may still propose a tile."""
     check_gpu(given, gpu)
+    stored_bytes = given.store_bytes
     given = in_kernel_order(given)
     placed = _with_places(given, gpu)
     check_places(given, placed, gpu)
     options = _with_instructions(placed, gpu)
     check_kinds(options)
-    config = _with_shape(options, gpu)
+    config = _with_shape(options, gpu, stored_bytes)
     check_shape(config)
     check_room(config, gpu)
     return _with_registers(_with_code(options, config))
@@ -81,14 +92,37 @@ def in_kernel_order(options: GemmOptions) -> GemmOptions:
 
 def _with_instructions(options: GemmOptions, gpu: Target) -> GemmOptions:
     """Fill in math, copy, and the schedule if it does not depend on the tile."""
-    wants_consumers = options.consumer_warpgroups is not None or options.schedule not in (None, "multistage")
-    usual = "wgmma" if "wgmma" in gpu.features or wants_consumers else "mma_sync"
-    math = options.math or ("fma" if options.dtype == "fp32" else usual)
-    copy = options.copy_ or ("tma" if math == "wgmma" and "tma" in gpu.features else "cp_async")
+    math = options.math or usual_math(options, gpu)
+    copy = options.copy_ or usual_copy(options, math, gpu)
     schedule = options.schedule
     if schedule is None and not (math == "wgmma" and copy == "tma"):
         schedule = "multistage"
-    return options.model_copy(update={"math": math, "copy_": copy, "schedule": schedule})
+    update = {"math": math, "copy_": copy, "schedule": schedule}
+    if options.batch_mode == "array" and copy == "tma" and "tensormaps" not in options.model_fields_set:
+        update["tensormaps"] = "device"
+    return options.model_copy(update=update)
+
+
+def usual_math(options: GemmOptions, gpu: Target) -> str:
+    """The usual math: FFMA for fp32, else wgmma where the GPU has it.
+
+    Where rows are not aligned to 16 bytes, libraries run mma.sync (``cutlass_80`` kernels of cuBLAS). So they do for tf32
+    that is not contiguous along K, which wgmma cannot transpose.
+    """
+    if options.dtype == "fp32":
+        return "fma"
+    wants_consumers = options.consumer_warpgroups is not None or options.schedule not in (None, "multistage")
+    is_turned = options.dtype == "tf32" and not all(options.are_k_major)
+    suits_wgmma = "wgmma" in gpu.features and options.copy_ != "ldg" and not is_turned
+    is_aligned = options.copy_bytes == CHUNK_BYTES or options.copy_ == "tma"
+    return "wgmma" if (suits_wgmma and is_aligned) or wants_consumers else "mma_sync"
+
+
+def usual_copy(options: GemmOptions, math: str, gpu: Target) -> str:
+    """The usual copy for ``math``: TMA for wgmma, else cp.async; LDG where rows are not aligned to 4 bytes."""
+    if math == "wgmma":
+        return "tma" if "tma" in gpu.features and options.copy_bytes == CHUNK_BYTES else "cp_async"
+    return "ldg" if options.copy_bytes < LEAST_CP_ASYNC_BYTES else "cp_async"
 
 
 def _config(options: GemmOptions, **chosen: Any) -> GemmConfig:
@@ -101,11 +135,11 @@ def _config(options: GemmOptions, **chosen: Any) -> GemmConfig:
     return GemmConfig(**{**values, "out_dtype": options.out_element.name})
 
 
-def _with_shape(options: GemmOptions, gpu: Target) -> GemmConfig:
-    """Choose tile, schedule, warps and stages. Nothing is checked."""
+def _with_shape(options: GemmOptions, gpu: Target, stored_bytes: int) -> GemmConfig:
+    """Choose tile, schedule, warps and stages. Rows of D are aligned to ``stored_bytes``. Nothing is checked."""
     config = _with_consumers(options) if options.math == "wgmma" else _with_warps(options)
     is_wgmma, is_specialized, by_tma = config.math == "wgmma", config.is_specialized, config.copy_ == "tma"
-    chosen: dict[str, Any] = {}
+    chosen: dict[str, Any] = {"stored_bytes": stored_bytes}
     if options.persistent is None:
         chosen["persistent"] = config.schedule == "pingpong"
     if options.swizzle is None:
@@ -117,10 +151,11 @@ def _with_shape(options: GemmOptions, gpu: Target) -> GemmConfig:
     if options.cta_barrier is None and not is_specialized and by_tma and options.prefetch == "after_wait":
         chosen["cta_barrier"] = "before_copies"
     if options.stall_on_ldgsts is None:
-        chosen["stall_on_ldgsts"] = config.math == "mma_sync" and not by_tma
+        chosen["stall_on_ldgsts"] = config.math == "mma_sync" and config.copy_ == "cp_async"
     config = replace(config, **chosen)
     if options.stages is None:
-        config = replace(config, stages=max(1, min(USUAL_STAGES, most_stages(config, gpu))))
+        usual = MOST_LDG_STAGES if config.copy_ == "ldg" else USUAL_STAGES
+        config = replace(config, stages=max(1, min(usual, most_stages(config, gpu))))
     if options.wgmma_depth is None and is_wgmma and is_specialized and config.stages > MIN_STAGES_FOR_DEPTH:
         config = replace(config, wgmma_depth=1)
     if is_wgmma and config.compiled_code.mainloop.wgmma_depth is not None:

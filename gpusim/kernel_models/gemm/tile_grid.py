@@ -14,6 +14,7 @@ from gpusim.kernel_models.gemm.config import GemmConfig
 from gpusim.kernel_models.mainloop.epilogue import SUM_BYTES
 from gpusim.kernel_models.mainloop.loader import block_bytes
 from gpusim.kernel_models.mainloop.shape import Coordinates, MainloopShape
+from gpusim.kernel_models.mainloop.tensor_maps import POINTER_BYTES
 from gpusim.kernel_models.streaming import ceil_div
 from gpusim.units import LINE_BYTES
 from gpusim.workload.gmem.line_fetches import unasked_fraction
@@ -190,7 +191,17 @@ class TilePlan:
         if config.bias:
             panels, num_bytes = self._panels_of_bias, self._bytes_of_bias
             footprints.append(Footprint(tensor="bias", access="read", panel_of=panels, panel_bytes=num_bytes))
+        if config.batch_mode == "array":
+            footprints.append(
+                Footprint(
+                    tensor="pointers", access="read", panel_of=self._batches,
+                    panel_bytes=lambda tiles: np.full(len(tiles), 3 * POINTER_BYTES, dtype=np.int64),
+                )
+            )
         return tuple(footprints)
+
+    def _batches(self, tiles: IntArray) -> IntArray:
+        return self.coordinates(tiles)[2]
 
     def unasked(self, which: int, block_bytes: int) -> float:
         """Fraction of the missed bytes of A or B that no request asked for: see ``Footprint.unasked``.
@@ -198,10 +209,11 @@ class TilePlan:
         TMA's tensor maps promote to full lines, and to neighbouring lines, which are requested.
         """
         config = self.config
-        if self.shape.is_transposed(which):
-            return 0.0  # through L1
+        if self.shape.is_through_l1(which):
+            return 0.0
         is_k_major, width = config.are_k_major[which], config.element.num_bytes
         extent = self.extents[2 if is_k_major else which]
+        pitch = self.shape.pitch_bytes(extent)
         along = min(self.tile[2] if is_k_major else self.tile[which], extent) * width
         piece = along
         fetched = config.l2_promotion
@@ -209,7 +221,7 @@ class TilePlan:
             piece, fetched = min(along, self.shape.operands[which].panel_bytes), fetched or LINE_BYTES
         row_bytes = min(extent * width, MOST_PIECES * piece)
         edges = np.arange(0, row_bytes + along, along)[:, None] + np.arange(0, along, piece)
-        begins = np.arange(LINE_BYTES) * extent * width
+        begins = np.arange(LINE_BYTES) * pitch
         edges = np.unique(np.minimum(edges, row_bytes), return_index=True)[0]  # without indices it imports numpy.ma
         return unasked_fraction(begins, edges, min(LINE_BYTES, max(block_bytes, fetched)))
 
@@ -289,7 +301,7 @@ class TilePlan:
     def _has_one_offset(self, which: int) -> bool:
         """Whether all panels of A (0) or B (1) begin at one offset in a line, and in a block of L2's fetch size."""
         tile_k, width, is_k_major = self.tile[2], self.config.element.num_bytes, self.config.are_k_major[which]
-        pitch = width * self.extents[2 if is_k_major else which]
+        pitch = self.shape.pitch_bytes(self.extents[2 if is_k_major else which])
         row_pitch, k_pitch = (pitch, width) if is_k_major else (width, pitch)
         step_bytes, panel_bytes = tile_k * k_pitch, self.tile[which] * row_pitch
         at_once = block_bytes(self.shape, which)

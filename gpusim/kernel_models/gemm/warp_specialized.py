@@ -12,7 +12,7 @@ from gpusim.kernel_models.mainloop.instruction_fetch import cold_code
 from gpusim.kernel_models.mainloop.loader import Loader
 from gpusim.kernel_models.mainloop.ring import Ring
 from gpusim.kernel_models.mainloop.shape import MAX_STAGES, Coordinates, cached_method
-from gpusim.kernel_models.mainloop.tensor_maps import make_tensor_maps
+from gpusim.kernel_models.mainloop.tensor_maps import make_tensor_maps, read_pointers
 from gpusim.units import DEPENDENT_CYCLES
 from gpusim.workload import ops
 from gpusim.workload.launch import RoleContext
@@ -177,7 +177,7 @@ class Producer:
             self._prologue.append(ops.FenceMbarrierInit())
         if loader.by_tma and config.prefetch_tensormap:
             self._prologue.append(ops.PrefetchTensormap(("A", "B")))
-        self._maps = make_tensor_maps(config.made_tensor_maps, ())
+        self._maps, self._reads_pointers = make_tensor_maps(config.made_tensor_maps, ()), config.batch_mode == "array"
         self._all_arrive, ring, stages = config.mbarrier_arrive == "thread", self._ring, range(config.stages)
         arrive: list[list[Op]] = [[ops.MbarrierArrive("empty", s)] if self._all_arrive else [] for s in stages]
         if loader.by_tma:
@@ -195,6 +195,9 @@ class Producer:
         """The warp program."""
         yield from self._prologue
         yield from meet_all(self.plan)
+        if self._reads_pointers and self.loader.by_tma:
+            tensors = "".join(self.plan.config.made_tensor_maps)
+            yield from read_pointers(self.plan.coordinates_of(cta.cta_idx).batch, tensors)
         yield from self._maps
         yield from self._cold_code
         yield from self._behind_meeting
@@ -207,6 +210,8 @@ class Producer:
         plan, num_stages, before, behind = self.plan, self._ring.num_stages, self._before, self._behind
         stage, parity = 0, 0 if self._all_arrive else 1  # consumers release all stages before their first k-step, or none
         for _, at in work(cta, plan):
+            if self._reads_pointers and not self.loader.by_tma:
+                yield from read_pointers(at.batch, "AB")
             of_a, of_b = self.loader.panels(at, cta.cta_rank)
             yield from self._tile_code
             for k in cta.loop(plan.num_k_steps(at.part)):
@@ -245,6 +250,7 @@ class Consumer:
         self.num_stages = config.stages
         self.depth = config.wgmma_depth
         self.is_pingpong = config.schedule == "pingpong"
+        self._reads_pointers = config.batch_mode == "array" and config.epilogue != "tma_store"
         atom, num_issues = config.partition.atom, config.partition.num_wgmma
         # cp.async writes through the generic proxy, wgmma reads through the async one
         self._fence: list[Op] = [] if loader.by_tma else [ops.FenceProxyAsync()]
@@ -300,6 +306,8 @@ class Consumer:
             for turn, at in work(cta, self.plan):
                 yield from self._tile_code
                 stage, parity = yield from self._multiply(cta, self.plan.num_k_steps(at.part), stage, parity, passes_on=None)
+                if self._reads_pointers:
+                    yield from read_pointers(at.batch, "D")
                 yield from self.epilogue.program(at, turn)
         yield from self.epilogue.finish()
         yield from part_from_peers(self.plan)
@@ -318,6 +326,8 @@ class Consumer:
             stage, parity_of_stage = self._slot_after(0, 0, turn * num_k_steps)
             yield from self._multiply(cta, num_k_steps, stage, parity_of_stage, passes_on=passes_on)
             yield my_end[parity]
+            if self._reads_pointers:
+                yield from read_pointers(at.batch, "D")
             yield from self.epilogue.program(at, turn)
             yield end_passes_on
 

@@ -45,6 +45,8 @@ class Output:
     beta: float = 0.0
     bias: bool = False
     activation: str = "none"
+    vector_bytes: int = 16
+    """Bytes to which rows of C and D are aligned, up to 16: the widest access of a lane."""
     code: EpilogueCode = NO_CODE.epilogue
     """Overhead instructions of a pass over the accumulators."""
     code_bytes: tuple[int, int] = (0, 0)
@@ -70,7 +72,7 @@ class Epilogue:
     * C is read once for each sector, by the warp that writes D.
 
     Ignores:
-    * Rows of D that do not begin on a sector.
+    * Rows of D that do not begin on a sector: the sectors that they share are not counted twice.
     """
 
     grid: OperandGrid
@@ -105,32 +107,37 @@ class Epilogue:
         return (4, 32) if self.math == "fma" else (8, 8)
 
     @cached_method
-    def _stores(self, rows: int, columns: int, width: int) -> AccessPattern:
-        """Access pattern of direct stores to global memory: ``rows`` x ``columns``, ``width`` bytes an element."""
+    def _stores(self, rows: int, columns: int, width: int, vector_bytes: int = 16) -> AccessPattern:
+        """Access pattern of direct stores to global memory: ``rows`` x ``columns``, ``width`` bytes an element.
+
+        A lane's adjacent elements are one access if they are at most ``vector_bytes``.
+        """
         high, wide = self._fragment
-        if rows % 64 == 0 and columns % wide == 0:
+        lane_bytes = high * wide // WARP_SIZE * width
+        num_pieces = max(1, lane_bytes // max(width, vector_bytes))
+        if rows % 64 == 0 and columns % wide == 0 and num_pieces == 1:
             return epilogue_store(rows, columns, width, self.math)
         num_full, rest = divmod(columns, wide)
         sectors = num_full * ceil_div(wide * width, SECTOR_BYTES) + ceil_div(rest * width, SECTOR_BYTES)
         requests = ceil_div(columns, wide)
         return AccessPattern(
-            num_requests=ceil_div(rows, high) * requests, num_sectors=rows * sectors,
-            num_lines=rows * requests, num_bytes=rows * columns * width,
+            num_requests=num_pieces * ceil_div(rows, high) * requests, num_sectors=num_pieces * rows * sectors,
+            num_lines=num_pieces * rows * requests, num_bytes=rows * columns * width,
         )
 
-    def _loads(self, rows: int, columns: int, width: int) -> AccessPattern:
+    def _loads(self, rows: int, columns: int, width: int, vector_bytes: int = 16) -> AccessPattern:
         """Access pattern of loads of the same fragments. Neighbouring lanes hit the other half of a sector in L1."""
-        stored = self._stores(rows, columns, width)
+        stored = self._stores(rows, columns, width, vector_bytes)
         return AccessPattern(
             num_requests=stored.num_requests, num_sectors=rows * ceil_div(columns * width, SECTOR_BYTES),
             num_lines=stored.num_lines, num_bytes=stored.num_bytes,
         )
 
     @staticmethod
-    def full_rows(rows: int, columns: int, width: int) -> AccessPattern:
-        """Access pattern of ``rows`` rows of a slice, 16 bytes a lane, row after row."""
+    def full_rows(rows: int, columns: int, width: int, vector_bytes: int = 16) -> AccessPattern:
+        """Access pattern of ``rows`` rows of a slice, ``vector_bytes`` a lane, row after row."""
         row_bytes = columns * width
-        chunks = rows * ceil_div(row_bytes, 16)
+        chunks = rows * ceil_div(row_bytes, max(width, vector_bytes))
         return AccessPattern(
             num_requests=ceil_div(chunks, WARP_SIZE), num_sectors=rows * ceil_div(row_bytes, SECTOR_BYTES),
             num_lines=rows * ceil_div(row_bytes, LINE_BYTES), num_bytes=rows * row_bytes,
@@ -237,7 +244,7 @@ class Epilogue:
         tokens = []
         if output.beta != 0.0:
             for idx, inside in chunks:
-                access = self._loads(rows, inside, width)
+                access = self._loads(rows, inside, width, output.vector_bytes)
                 tokens.append((yield ops.GlobalLoad("C", (panel, self._step(idx)), access)))
         yield from self._bias(at, columns)
         arithmetic = self._arithmetic(len(chunks))
@@ -247,7 +254,8 @@ class Epilogue:
                 yield ops.Use(tokens[position])
             yield from far[idx]
             yield from arithmetic
-            yield ops.GlobalStore("D", (panel, self._step(idx)), self._stores(rows, inside, width))
+            stored = self._stores(rows, inside, width, output.vector_bytes)
+            yield ops.GlobalStore("D", (panel, self._step(idx)), stored)
 
     # ---------------------------------------------------------------------------------- through shared memory
     @cached_property
@@ -297,10 +305,10 @@ class Epilogue:
         yield from self._bias(at, columns)
         for idx in range(ceil_div(columns, slice_n)):
             inside, step = min(slice_n, columns - idx * slice_n), self._step(idx)
-            leaving = self.full_rows(rows, inside, width)
+            leaving = self.full_rows(rows, inside, width, output.vector_bytes)
             token = None
             if output.beta != 0.0:
-                access = self._loads(rows, inside, width) if by_tma else leaving
+                access = self._loads(rows, inside, width, output.vector_bytes) if by_tma else leaving
                 token = yield ops.GlobalLoad("C", (panel, step), access)
             if by_tma:  # the slice's last reader was the TMA engine
                 yield ops.BulkWaitGroup(0, read=True)
@@ -330,9 +338,10 @@ class Epilogue:
         return self.staging.overlays_stages and not self.drained
 
     def _reads(self, leaving: AccessPattern) -> AccessPattern:
-        """Loads of rows of the staging buffer, 16 bytes a lane, without bank conflicts."""
+        """Loads of rows of the staging buffer, without bank conflicts."""
         return AccessPattern(
-            num_requests=leaving.num_requests, num_wavefronts=ceil_div(leaving.num_bytes, LINE_BYTES),
+            num_requests=leaving.num_requests,
+            num_wavefronts=max(leaving.num_requests, ceil_div(leaving.num_bytes, LINE_BYTES)),
             num_bytes=leaving.num_bytes,
         )
 

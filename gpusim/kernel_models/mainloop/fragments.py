@@ -5,12 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
+
 from gpusim.kernel_models.mainloop.warp_partition import WarpPartition
+from gpusim.units import WARP_SIZE
 from gpusim.workload import ops
 from gpusim.workload.atoms import mma_sync
-from gpusim.workload.operands import ldmatrix_reads, shared_vector_reads
+from gpusim.workload.atoms.mma import K_STEP_BYTES
+from gpusim.workload.operands import OperandTile, ldmatrix_reads, shared_vector_reads
 from gpusim.workload.ops import Op
-from gpusim.workload.smem.access import AccessPattern
+from gpusim.workload.smem.access import AccessPattern, wavefronts
+from gpusim.workload.smem.smem_ops import BANK_BYTES, MATRIX_ROWS
 
 Span = tuple[int, int]
 
@@ -31,6 +36,29 @@ def pairs(num_ks: int) -> list[int]:
         slices.append(min(2 ** len(slices), left, MOST_KS))
         left -= slices[-1]
     return [*slices, 1]
+
+
+def word_reads(tile: OperandTile, *, rows_per_warp: int, first_row: int = 0, k_step_idx: int = 0) -> AccessPattern:
+    """Access pattern of one warp's ``ld.shared`` of 32-bit fragments from a tile that is not k-major, for one k-step.
+
+    ldmatrix cannot transpose such elements. An instruction reads eight rows of four k: lane i has row ``i // 4``, k
+    ``i % 4``. Swizzle 128B stands for CUTLASS's layout of such tiles, which has no conflicts.
+    Source: NVIDIA/cutlass, ``TensorOpMultiplicandCongruous<32, 32>``, which swizzles parts of 32 bytes by k.
+
+    >>> from gpusim.workload.dtypes import dtype
+    >>> for mode in ("128B", "none"):  # rows of 512 bytes begin in one bank
+    ...     tile = OperandTile(rows=128, k=32, dtype=dtype("tf32"), is_k_major=False, swizzle=mode)
+    ...     print(word_reads(tile, rows_per_warp=64).num_wavefronts)
+    16
+    64
+    """
+    row, k = np.divmod(np.arange(WARP_SIZE), 4)
+    rows = first_row + MATRIX_ROWS * np.arange(rows_per_warp // MATRIX_ROWS)[:, None, None] + row
+    ks = K_STEP_BYTES // tile.dtype.num_bytes * k_step_idx + 4 * np.arange(2)[:, None] + k
+    offsets = tile.byte_offsets(*np.broadcast_arrays(ks, rows * tile.dtype.num_bytes)).reshape(-1, WARP_SIZE)
+    is_free = tile.swizzle == "128B"
+    num_wavefronts = len(offsets) if is_free else int(wavefronts("ld_shared_b32", offsets).sum())
+    return AccessPattern(num_requests=len(offsets), num_wavefronts=num_wavefronts, num_bytes=offsets.size * BANK_BYTES)
 
 
 @dataclass(frozen=True)
@@ -72,7 +100,9 @@ class Fragments:
         for which, (operand, (begin, end)) in enumerate(zip(self.partition.shape.operands, spans, strict=True)):
             for warp in range(num_parts[which] if end > begin else 0):
                 first = warp * partition.warp_tile[which] + begin
-                read = ldmatrix_reads(operand, rows_per_warp=end - begin, first_row=first, k_step_idx=idx)
+                by_words = not operand.is_k_major and operand.dtype.bits == 32
+                reads_of = word_reads if by_words else ldmatrix_reads
+                read = reads_of(operand, rows_per_warp=end - begin, first_row=first, k_step_idx=idx)
                 reads += read.scaled(num_parts[1 - which])
         return reads
 

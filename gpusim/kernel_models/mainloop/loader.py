@@ -1,24 +1,24 @@
-"""Copies of operands to shared memory in each k-step: TMA, with multicast in a cluster, or cp.async."""
+"""Copies of operands to shared memory in each k-step: TMA, with multicast in a cluster, cp.async, or LDG and STS."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gpusim.kernel_models.mainloop.l1_copies import copy_access, row_bytes_of, store_access
 from gpusim.kernel_models.mainloop.shape import MAX_STAGES, Coordinates, MainloopShape, OperandGrid, cached_method
 from gpusim.kernel_models.streaming import ceil_div
 from gpusim.units import LINE_BYTES, SECTOR_BYTES, WARP_SIZE
 from gpusim.workload import ops
-from gpusim.workload.gmem.global_access import global_access
 from gpusim.workload.gmem.line_fetches import CHUNK_BYTES, Fetches, fetches, num_passes, row_fetches
 from gpusim.workload.operands import cp_async_fill
 from gpusim.workload.ops import Op
-from gpusim.workload.smem.access import AccessPattern, wavefronts
+from gpusim.workload.smem.access import AccessPattern
 from gpusim.workload.tma.boxes import TmaBox, outside_rows
 
 OPERANDS = (("A", "a"), ("B", "b"))
@@ -29,14 +29,14 @@ def slot(step: int, stage: int) -> int:
     return step * MAX_STAGES + stage
 
 
-TURNED_FETCH_BYTES = 64
-"""Bytes that L2 fetches from memory at once for copies of one element a lane, whose rows may be shorter. The toy GPU's L2
+NARROW_FETCH_BYTES = 64
+"""Bytes that L2 fetches from memory at once for copies of less than 16 bytes, whose rows may be shorter. The toy GPU's L2
 fetches fewer. Source: ``l2.fetch_bytes`` of an H200 (kernels/cache_hints)."""
 
 
 def block_bytes(shape: MainloopShape, which: int) -> int:
     """Minimum bytes that L2 fetches from memory on a miss of a copy of A (0) or B (1); 0: the bytes that are requested."""
-    return shape.l2_promotion or (TURNED_FETCH_BYTES if shape.is_transposed(which) else 0)
+    return shape.l2_promotion or (NARROW_FETCH_BYTES if shape.is_through_l1(which) else 0)
 
 
 class TmaShape(NamedTuple):
@@ -61,12 +61,15 @@ class Panel(dict[int, Op]):
         self._which = which
         self._at = at
         self._by_tma = loader.tma_loads(which, at, rank) if loader.by_tma else None
+        self._by_threads = partial(loader.global_load if loader.shape.copy == "ldg" else loader.cp_async, which, at)
 
     def __missing__(self, key: int) -> Op:
         """Create the copy."""
         step, stage = divmod(key, MAX_STAGES)
         make = self._by_tma
-        op = self[key] = self._loader.cp_async(self._which, self._at, step, stage) if make is None else make(step, stage)
+        if make is None:
+            make = self._by_threads
+        op = self[key] = make(step, stage)
         return op
 
 
@@ -94,7 +97,7 @@ class Loader:
         self._width, self._tile, self._k_major = shape.element.num_bytes, shape.tile, shape.are_k_major
         self._blocks = block_bytes(shape, 0), block_bytes(shape, 1)
         self._pitches = tuple(
-            self._width * grid.extents[2 if is_k_major else which] for which, is_k_major in enumerate(self._k_major)
+            shape.pitch_bytes(grid.extents[2 if is_k_major else which]) for which, is_k_major in enumerate(self._k_major)
         )
         """Bytes from row to row of A and of B in global memory."""
 
@@ -122,12 +125,14 @@ class Loader:
     # -------------------------------------------------------------------------------------- clusters
     @cached_property
     def _peers(self) -> tuple[dict[int, tuple[int, ...]], dict[int, tuple[int, ...]]]:
-        """For each rank, the ranks that share its A (same rows) and its B (same columns)."""
+        """For each rank, the ranks that share its A (same rows) and its B (same columns); itself where nothing is shared."""
         ranks_m, ranks_n = self.shape.cluster
         ranks = range(ranks_m * ranks_n)
         same_a = {rank: tuple(ranks[rank % ranks_m :: ranks_m]) for rank in ranks}
         same_b = {rank: tuple(ranks[rank // ranks_m * ranks_m :][:ranks_m]) for rank in ranks}
-        return same_a, same_b
+        alone: dict[int, tuple[int, ...]] = {rank: (rank,) for rank in ranks}
+        is_shared = [self.shape.num_sharing(which) == self.shape.cluster[1 - which] for which in (0, 1)]
+        return same_a if is_shared[0] else alone, same_b if is_shared[1] else alone
 
     def feeders(self, rank: int) -> tuple[int, ...]:
         """Ranks whose producers write to the CTA of ``rank``, and therefore wait for its stages."""
@@ -138,8 +143,7 @@ class Loader:
     @cached_property
     def _boxes(self) -> tuple[tuple[TmaBox, ...], tuple[TmaBox, ...]]:
         """TMA boxes of A and of B that one CTA loads."""
-        ranks_m, ranks_n = self.shape.cluster
-        return self.shape.boxes(0, ranks_n), self.shape.boxes(1, ranks_m)
+        return self.shape.boxes(0, self.shape.num_sharing(0)), self.shape.boxes(1, self.shape.num_sharing(1))
 
     def tma_loads(self, which: int, at: Coordinates, rank: int) -> Callable[[int, int], Op]:
         """Function from (k-step, stage) to the TMA load of a panel. Parts that all loads share are computed once."""
@@ -239,7 +243,7 @@ class Loader:
         """Fetches of a copy of ``rows`` rows and ``depth`` elements of K; None: only full sectors of full lines."""
         start, pitch, num_rows, row_bytes = self._lie(which, at, step, rows, depth)
         is_shifted = not self.by_tma and self.shape.operands[which].pad_bytes % SECTOR_BYTES
-        if not (rows and depth and (start or pitch % LINE_BYTES or is_shifted)) or self.shape.is_transposed(which):
+        if not (rows and depth and (start or pitch % LINE_BYTES or is_shifted)) or self.shape.is_through_l1(which):
             return None
         return self._fetched_of(which, start, pitch, num_rows, row_bytes)
 
@@ -255,7 +259,7 @@ class Loader:
         """Fetches of rows of ``row_bytes`` with a pitch of ``pitch`` bytes. The first begins ``start`` bytes into a line."""
         operand = self.shape.operands[which]
         if row_bytes % CHUNK_BYTES or (pitch | start) % CHUNK_BYTES:
-            return None  # narrower copies, which L1 serves
+            return None  # a last row or column that is no multiple of 16 bytes
         row, byte = np.meshgrid(np.arange(num_rows), np.arange(0, row_bytes, CHUNK_BYTES), indexing="ij")
         sources, destinations = start + row * pitch + byte, operand.byte_offsets(row, byte)
         if self.by_tma:  # a box for each panel, whose rows are requested one by one
@@ -269,7 +273,7 @@ class Loader:
     def _num_passes(self, which: int, at: Coordinates, step: int, rows: int, depth: int) -> int:
         """Passes of a copy's rows through the copy stage that bypasses L1; 0 if the copy does not bypass L1."""
         start, pitch, num_rows, row_bytes = self._lie(which, at, step, rows, depth)
-        is_around_l1 = not (row_bytes % CHUNK_BYTES or (pitch | start) % CHUNK_BYTES or self.shape.is_transposed(which))
+        is_around_l1 = not (row_bytes % CHUNK_BYTES or (pitch | start) % CHUNK_BYTES or self.shape.is_through_l1(which))
         if not (rows and depth and is_around_l1):
             return 0
         return self._passes_of(which, start, pitch, num_rows, row_bytes)
@@ -304,45 +308,49 @@ class Loader:
 
     def _fill(self, which: int) -> AccessPattern:
         operand = self.shape.operands[which]
-        if not self.shape.is_transposed(which):
+        if not self.shape.is_through_l1(which):
             return cp_async_fill(operand, self._num_threads)
-        pitch = ceil_div(operand.k * operand.dtype.num_bytes, LINE_BYTES) * LINE_BYTES
-        return self._turned_fill(which, 0, pitch)
+        return self._through_l1(which, 0, ceil_div(row_bytes_of(self.shape, which), LINE_BYTES) * LINE_BYTES)
 
-    def _turned_fill(self, which: int, start: int, pitch: int) -> AccessPattern:
-        """Access pattern of a transposing copy, one element a lane, along k in global memory.
-
-        Rows have a pitch of ``pitch`` bytes, and the first begins ``start`` bytes into a line. In shared memory consecutive
-        k have a stride of a padded row. Lanes queue at the banks of both memories. Rows that straddle lines count more
-        lines. Sectors are counted as for rows that do not straddle any: a row's next copy requests the rest of a sector
-        anyway.
-        """
+    def _through_l1(self, which: int, start: int, pitch: int) -> AccessPattern:
+        """Access pattern of copies through L1. Rows have ``pitch`` bytes; the first begins ``start`` bytes into a line."""
         # from this pitch on rows share no line
-        unshared = ceil_div(self._tile[2] * self._width + LINE_BYTES, LINE_BYTES) * LINE_BYTES
-        return self._transposing(which, start % LINE_BYTES, min(pitch, unshared + pitch % LINE_BYTES))
+        unshared = ceil_div(row_bytes_of(self.shape, which) + LINE_BYTES, LINE_BYTES) * LINE_BYTES
+        return self._copy_access(which, start % LINE_BYTES, min(pitch, unshared + pitch % LINE_BYTES))
 
     @cached_method
-    def _transposing(self, which: int, start: int, pitch: int) -> AccessPattern:
-        """Access pattern of a transposing copy, see :meth:`_turned_fill`."""
-        operand = self.shape.operands[which]
-        rows, depth, num_bytes = self._tile[which], operand.k, operand.dtype.num_bytes
-        element = np.arange(ceil_div(rows * depth, WARP_SIZE) * WARP_SIZE).reshape(-1, WARP_SIZE)
-        active = element < rows * depth
-        row, k = np.divmod(element, depth)
-        sources = start + row * pitch + k * num_bytes
-        read = global_access(sources, num_bytes, active)
-        written = wavefronts(f"cp_async_b{8 * num_bytes}", operand.byte_offsets(k, row * num_bytes), active, sources)
-        return replace(read, num_sectors=rows * ceil_div(depth * num_bytes, SECTOR_BYTES), num_wavefronts=int(written.sum()))
+    def _copy_access(self, which: int, start: int, pitch: int) -> AccessPattern:
+        return copy_access(self.shape, which, start, pitch)
+
+    @cached_method
+    def shared_store(self, which: int, stage: int) -> Op:
+        """STS of what LDG loaded of an operand."""
+        return ops.SharedStore(store_access(self.shape, which), OPERANDS[which][1], stage)
 
     def cp_async(self, which: int, at: Coordinates, step: int, stage: int) -> Op:
         """The cp.async of a k-step of an operand to a stage."""
-        grid, (tensor, buffer), fill = self.grid, OPERANDS[which], self._fills[which]
-        rows = grid.rows_inside(which, at[which])
-        depth = self.k_extent(at.part, step)
-        in_l1 = self.shape.is_transposed(which)  # .cg copies 16 bytes only
-        if in_l1 and rows and depth:
+        grid, (tensor, buffer) = self.grid, OPERANDS[which]
+        rows, depth, across, fill = self._inside(which, at, step)
+        new = self._new_fraction(which, at, step, rows)
+        return ops.CpAsync(
+            tensor, (grid.panel(which, at), step), fill, buffer, stage, allocates_in_l1=self.shape.is_through_l1(which),
+            num_rows=across, num_between=self._num_between,
+            promoted_tiles=() if new < 1.0 else self._promoted_tiles(which, at, step),
+            new_fraction=new, fetches=self._fetches(which, at, step, rows, depth),
+            num_passes=self._num_passes(which, at, step, rows, depth),
+        )
+
+    def global_load(self, which: int, at: Coordinates, step: int, stage: int) -> Op:
+        """The LDG of a k-step of an operand, whose data :meth:`shared_store` writes to any stage."""
+        del stage
+        return ops.GlobalLoad(OPERANDS[which][0], (self.grid.panel(which, at), step), self._inside(which, at, step)[3])
+
+    def _inside(self, which: int, at: Coordinates, step: int) -> tuple[int, int, int, AccessPattern]:
+        """(rows, elements of K, rows in global memory) of a k-step inside of the matrix, and the access pattern."""
+        rows, depth, fill = self.grid.rows_inside(which, at[which]), self.k_extent(at.part, step), self._fills[which]
+        if self.shape.is_through_l1(which) and rows and depth:
             start, pitch, *_ = self._lie(which, at, step, rows, depth)
-            fill = self._turned_fill(which, start, pitch)
+            fill = self._through_l1(which, start, pitch)
         is_k_major = self._k_major[which]
         along, across = (depth, rows) if is_k_major else (rows, depth)
         if rows < self._tile[which] or depth < self._tile[2]:  # predicated: elements outside of the matrix are zeroed
@@ -352,14 +360,7 @@ class Loader:
                 fill, num_sectors=across * ceil_div(row_bytes, SECTOR_BYTES),
                 num_lines=round(fill.num_lines * share), num_bytes=across * row_bytes,
             )
-        new = self._new_fraction(which, at, step, rows)
-        return ops.CpAsync(
-            tensor, (grid.panel(which, at), step), fill, buffer, stage, allocates_in_l1=in_l1, num_rows=across,
-            num_between=self._num_between,
-            promoted_tiles=() if new < 1.0 else self._promoted_tiles(which, at, step),
-            new_fraction=new, fetches=self._fetches(which, at, step, rows, depth),
-            num_passes=self._num_passes(which, at, step, rows, depth),
-        )
+        return rows, depth, across, fill
 
 
 def _by_lanes(

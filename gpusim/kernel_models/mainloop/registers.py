@@ -19,8 +19,8 @@ OVERHEADS = {
     ("specialized", "wgmma", "cp_async"): 32,
     ("multistage", "fma", "cp_async"): 28,
 }
-"""Registers besides accumulators, fragments and copies. Two kinds were not probed and have the nearest class's value:
-mma.sync with TMA, and specialized cp.async."""
+"""Registers besides accumulators, fragments and copies. Three kinds were not probed and have the nearest class's value:
+mma.sync with TMA, specialized cp.async, and LDG, which has that of cp.async."""
 
 WGMMA_FLOOR = 26
 """Registers that wgmma needs besides its accumulators. With fewer, ptxas serializes (C7511) or refuses (C7602)."""
@@ -30,6 +30,9 @@ MMA_SYNC_FLOOR = 23
 
 COPY_REGISTERS = 2
 """Address registers for each 16-byte cp.async of a thread and stage."""
+
+LOADED_REGISTERS = 4
+"""Registers for each 16 bytes of a k-step that a thread loads by LDG."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,9 +58,12 @@ def register_need(
     *, is_specialized: bool, math: str, copy: str, accumulators: int, fragments: int, copies_per_thread: int
 ) -> RegisterNeed:
     """Registers of one schedule. ``copies_per_thread``: 16-byte cp.async of a thread and stage."""
-    overhead = OVERHEADS["specialized" if is_specialized else "multistage", math, copy]
-    if copy == "cp_async":
+    by_threads = "cp_async" if copy == "ldg" else copy
+    overhead = OVERHEADS["specialized" if is_specialized else "multistage", math, by_threads]
+    if by_threads == "cp_async":
         overhead += COPY_REGISTERS * copies_per_thread
+    if copy == "ldg":
+        overhead += LOADED_REGISTERS * copies_per_thread
     if math == "wgmma":
         overhead = max(overhead, WGMMA_FLOOR)
     return RegisterNeed(accumulators=accumulators, fragments=fragments, overhead=overhead)

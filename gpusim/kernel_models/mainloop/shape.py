@@ -10,6 +10,7 @@ from typing import NamedTuple, Protocol, TypeVar, cast
 from gpusim.errors import LayoutError
 from gpusim.workload.atoms.mma import MmaKind
 from gpusim.workload.dtypes import DType
+from gpusim.workload.gmem.line_fetches import CHUNK_BYTES
 from gpusim.workload.operands import OperandTile, tma_boxes
 from gpusim.workload.smem.smem_ops import MATRIX_ROWS
 from gpusim.workload.tma.boxes import MAX_BOX_ELEMENTS, TmaBox
@@ -66,7 +67,7 @@ class MainloopShape:
     """Type of A and B."""
     math: MmaKind
     copy: str
-    """``cp_async`` or ``tma``."""
+    """``cp_async``, ``ldg`` or ``tma``."""
     are_k_major: tuple[bool, bool] = (True, True)
     """Whether A and B are contiguous along K in global memory."""
     swizzle: str = "128B"
@@ -76,6 +77,10 @@ class MainloopShape:
     """CTAs of a cluster along M and N, to which TMA multicasts."""
     l2_promotion: int = 0
     """Minimum bytes that L2 fetches from memory; 0: the bytes that are requested."""
+    copy_bytes: int = CHUNK_BYTES
+    """Bytes of a copy of a lane, to which rows of A and B are aligned in global memory."""
+    alignment: int = 1
+    """Elements to which rows of A and B are padded in global memory."""
 
     @property
     def by_tma(self) -> bool:
@@ -85,6 +90,18 @@ class MainloopShape:
     def is_transposed(self, which: int) -> bool:
         """Whether A (0) or B (1) is transposed on its way to shared memory: fma needs M and N contiguous for each k."""
         return self.math == "fma" and self.are_k_major[which]
+
+    def bytes_of_copy(self, which: int) -> int:
+        """Bytes of a copy of a lane; an operand that is transposed is copied element by element."""
+        return self.element.num_bytes if self.is_transposed(which) else self.copy_bytes
+
+    def is_through_l1(self, which: int) -> bool:
+        """Whether copies pass through L1: LDG, and cp.async of less than 16 bytes."""
+        return self.copy == "ldg" or self.bytes_of_copy(which) < CHUNK_BYTES
+
+    def pitch_bytes(self, extent: int) -> int:
+        """Bytes from row to row in global memory of an operand with ``extent`` contiguous elements."""
+        return -(-extent // self.alignment) * self.alignment * self.element.num_bytes
 
     @property
     def stage_bytes(self) -> int:
@@ -109,6 +126,14 @@ class MainloopShape:
         )  # fmt: skip
 
     # -------------------------------------------------------------------------------------- slices of a cluster's CTAs
+    def num_sharing(self, which: int) -> int:
+        """CTAs of a cluster that divide an operand and multicast their parts; 1 where each loads all that it needs.
+
+        Each loads its own if the tile does not part into boxes.
+        """
+        num_ctas = self.cluster[1 - which]
+        return num_ctas if self.can_slice(which, num_ctas) else 1
+
     def can_slice(self, which: int, num_ctas: int) -> bool:
         """Whether ``num_ctas`` CTAs can divide an operand."""
         try:

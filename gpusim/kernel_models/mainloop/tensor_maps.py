@@ -1,12 +1,19 @@
-"""Tensor maps that every CTA makes in the kernel: Triton's ``make_tensor_descriptor``, CUTLASS' grouped kernels."""
+"""What a CTA prepares before it copies: tensor maps that it makes, and addresses of matrices that it reads.
+
+Tensor maps: Triton's ``make_tensor_descriptor``, CUTLASS' grouped kernels. Addresses: cublasGemmBatched, CUTLASS kArray.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
+from typing import Any
 
 from gpusim.units import DEPENDENT_CYCLES
 from gpusim.workload import ops
 from gpusim.workload.ops import Op
+from gpusim.workload.smem.access import AccessPattern
+
+POINTER_BYTES = 8
 
 FIELD_CYCLES = 585.0
 """Cycles of a thread that writes the fields of a map in shared memory, one after the other.
@@ -25,3 +32,15 @@ def make_tensor_maps(tensors: Iterable[str], meet: Iterable[Op], *, is_maker: bo
         op for tensor in tensors
         for op in ((code, ops.FenceProxyTensormap((tensor,)), *meeting) if is_maker else meeting)
     ]  # fmt: skip
+
+
+def read_pointers(batch: int, tensors: str) -> Generator[Op, Any, None]:
+    """Ops that load the addresses of a batch's ``tensors``, and wait for them. Each array takes a sector.
+
+    >>> [type(op).__name__ for op in read_pointers(0, "AB")]
+    ['GlobalLoad', 'Use']
+    """
+    num = len(tensors)
+    access = AccessPattern(num_requests=num, num_sectors=num, num_lines=num, num_bytes=num * POINTER_BYTES)
+    token = yield ops.GlobalLoad("pointers", (batch, ord(tensors[0])), access)
+    yield ops.Use(token)
