@@ -29,7 +29,9 @@ from gpusim.evidence.validate.judged_rows import read_judged
 from gpusim.kernel_models import KERNEL_MODELS
 from gpusim.machine.config import load_gpu
 
-MODELS = dict.fromkeys(("tile_gemm", "library_gemm", "hopper_gemm", "hgemm", "sgemm"), "gemm")
+MODELS = dict.fromkeys(
+    ("tile_gemm", "library_gemm", "library_knobs", "hopper_gemm", "hopper_knobs", "hgemm", "sgemm"), "gemm"
+)
 
 CYCLES = "sm__cycles_elapsed.max"
 
@@ -58,6 +60,8 @@ def options_of(kernel: str, config: dict[str, str], gpu: str) -> dict[str, Any]:
     if model not in KERNEL_MODELS:
         return {}
     kind = KERNEL_MODELS[model].params
+    if kernel == "library_knobs":  # its names say the rest
+        return telling_options(kind, {name: value for name, value in config.items() if name != "kernel"})
     resolved = case.model_options(config, spec)
     if kernel in ("tile_gemm", "device_descriptors"):  # a framework's: what it launched says the rest
         told = sys.modules[case.launch.__module__].options(config, {}, spec)
@@ -68,7 +72,7 @@ def options_of(kernel: str, config: dict[str, str], gpu: str) -> dict[str, Any]:
 
 PROGRAMS = {
     "elementwise_shapes": "elementwise", "gather_block": "gather", "transpose_rowwise": "transpose",
-    "device_descriptors": "gemm", "grid_reduction": "reduction", "framework_rows": "",
+    "device_descriptors": "gemm", "grid_reduction": "reduction", "framework_rows": "", "library_knobs": "gemm",
 }  # fmt: skip
 """Models of kernels that are other programs than the one that their model's name stands for: families of their own.
 Empty: of its configs each has a model."""

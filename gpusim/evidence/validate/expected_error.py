@@ -74,12 +74,12 @@ def expected_error(kernel: str, gpu: str, params: Mapping[str, Any] | None = Non
 
     Rows of the prediction's family come first, then rows of all families of the kernel, then published ladders.
     """
-    of_gpu = _measured().get(gpu, {})
-    for family in dict.fromkeys((family_of(kernel, params or {}), kernel)):
+    of_gpu, params = _measured().get(gpu, {}), _with_derived(kernel, params)
+    for family in dict.fromkeys((family_of(kernel, params), kernel)):
         of_family = of_gpu.get(family, {})
-        code = code_of(of_family, params or {})
+        code = code_of(of_family, params)
         p90 = of_family.get(ESTIMATED_CYCLES if code == "estimated" else CYCLES)
-        if p90 is not None and outside_rows(of_family, kernel, params or {}):
+        if p90 is not None and outside_rows(of_family, kernel, params):
             return None
         if p90 is not None:
             return Expected(
@@ -87,7 +87,7 @@ def expected_error(kernel: str, gpu: str, params: Mapping[str, Any] | None = Non
                 counters={name: float(value) for name, value in of_family.items() if name not in ("rows", ESTIMATED_CYCLES)},
             )
     errors = sorted(_published_errors(kernel, gpu))
-    if not errors or outside(_published_ranges(kernel, gpu), params or {}):
+    if not errors or outside(_published_ranges(kernel, gpu), params):
         return None
     p90 = errors[math.ceil(0.9 * len(errors)) - 1]
     return Expected(p90_pct=math.ceil(1000.0 * p90) / 10.0, gpu=gpu, family=kernel, num_published=len(errors))
@@ -155,16 +155,22 @@ def unknown(kernel: str, gpu: str, params: Mapping[str, Any] | None = None) -> s
     >>> unknown("softmax", "toy")
     'outside of what was validated: no softmax was measured on toy'
     """
-    of_gpu = _measured().get(gpu, {})
-    for family in dict.fromkeys((family_of(kernel, params or {}), kernel)):
+    of_gpu, params = _measured().get(gpu, {}), _with_derived(kernel, params)
+    for family in dict.fromkeys((family_of(kernel, params), kernel)):
         of_family = of_gpu.get(family, {})
-        if CYCLES in of_family and (why := outside_rows(of_family, kernel, params or {})):
+        if CYCLES in of_family and (why := outside_rows(of_family, kernel, params)):
             return f"outside of what was validated: of the family {family} on {gpu} {why}"
-    if _published_errors(kernel, gpu) and (why := outside(_published_ranges(kernel, gpu), params or {})):
+    if _published_errors(kernel, gpu) and (why := outside(_published_ranges(kernel, gpu), params)):
         return f"outside of what was validated: of published ladders on {gpu} {why}"
     if gpu in _measured():
         return f"not known: no measured row on {gpu} is like it"
     return f"outside of what was validated: no {kernel} was measured on {gpu}"
+
+
+def _with_derived(kernel: str, params: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """Parameters, and what follows from them."""
+    row = KERNEL_MODELS.get(kernel)
+    return {**(params or {}), **(row.params.derived_of(params or {}) if row else {})}
 
 
 def _measured() -> Mapping[str, Mapping[str, Mapping[str, Any]]]:
@@ -211,9 +217,12 @@ def _published_ranges(kernel: str, gpu: str) -> dict[str, list[Any]]:
 
 
 def telling_options(kind: type[KernelParams], options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options that make a kernel another kernel: all that have a value, but for what a compiler made of it."""
+    """Options that make a kernel another kernel: all that have a value, but for what a compiler made of it.
+
+    What follows from them comes last.
+    """
     names = [name for name in kind.options() if name not in COMPILED]
-    return {name: options[name] for name in names if options.get(name) is not None}
+    return {name: options[name] for name in names if options.get(name) is not None} | dict(kind.derived_of(options))
 
 
 def ranges_of(kernels: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
