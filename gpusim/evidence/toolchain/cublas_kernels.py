@@ -1,8 +1,8 @@
 """Options of the GEMM model for a cuBLAS kernel, from its name, its launch, and assumptions where neither has them.
 
-In: a GEMM's config (``m``, ``n``, ``k``, ``dtype``, ``layout``) and the text that a profiler gave of its launch
-(``launched``, ``grid``, ``block``). Out: options of ``gpusim predict gemm``. The only property of a GPU used is its number
-of SMs.
+In: a GEMM's config (``m``, ``n``, ``k``, ``dtype``, ``layout``, and any of :data:`KNOBS`). Also the text that a profiler
+gave of its launch (``launched``, ``grid``, ``block``). Out: options of ``gpusim predict gemm``. The only property of a GPU
+used is its number of SMs.
 
 Models:
 
@@ -25,12 +25,32 @@ from typing import TYPE_CHECKING, Any
 from gpusim.evidence.cases.case import Config
 from gpusim.evidence.cases.gemm_case import number_of
 from gpusim.evidence.toolchain.cublas_names import NamedKernel, is_reduction, parse_name
+from gpusim.kernel_models.gemm.compatibility import LEAST_CP_ASYNC_BYTES
+from gpusim.workload.dtypes import dtype
 
 if TYPE_CHECKING:
     from gpusim.machine.config import GpuSpec
 
+KNOBS = ("batch", "batch_mode", "alpha", "beta", "bias", "activation")
+"""Options that a config may have besides shape, type and layout."""
+
+FACTS: Mapping[str, str] = {
+    "library_family": "of the first kernel's name; empty where it cannot be read, and then nothing is predicted",
+    "library_tile": "M, N, K of its tile, in the library's order: its M is our N",
+    "library_stages": "slots of its ring",
+    "library_cluster": "CTAs of a cluster along its M and N",
+    "library_cooperates": "the dimension of the tile that two warpgroups share",
+    "library_walks": "the dimension along which tiles are walked",
+    "library_split_k": "whether parts of K are CTAs of their own",
+    "library_schedule": "who multiplies, as name, grid and block have it",
+    "library_assumed": "what neither name nor launch says, and the prediction takes for granted",
+}
+"""Columns of a row that :func:`name_facts` gives, with their meaning."""
+
 LARGEST_SWIZZLE = 8
 WGMMA_ROWS = 64
+WIDEST_BYTES, STAGES_OF_LDG = 16, 2
+"""Bytes of the widest copy of a lane; stages of kernels that load by LDG (CUTLASS ``MmaPipelined``)."""
 CONSUMER_THREADS, PRODUCER_THREADS = 128, 128
 
 
@@ -61,7 +81,8 @@ def assumed(kernel: NamedKernel) -> tuple[str, ...]:
     coop).
     """
     if not kernel.is_wgmma:
-        return ("cp.async", "D through shared memory", "order of tiles")
+        unsaid = ("cp.async or LDG", "D through shared memory", "order of tiles")
+        return (*unsaid, "K of a step", "stages") if kernel.family == "sgemm" else unsaid
     parts = ("order of parts of K",) if kernel.is_split_k else ()
     if kernel.family == "nvjet":
         return ("one group of wgmma in flight", *parts)
@@ -107,7 +128,9 @@ def kernel_options(config: Config, row: Mapping[str, str]) -> dict[str, Any] | N
     * One group of wgmma is left in flight.
     * Bands of nvjet are those of ``kernels/tile_order`` (:func:`band`), bands of others those of CUTLASS's scheduler.
     * Split-K adds in the kernel unless a second kernel ran, which adds element by element (SASS of splitKreduce_kernel).
-    * Kernels of older families are multistage, by cp.async and mma.sync, and store D through shared memory.
+    * Kernels of older families are multistage, by mma.sync or FFMA, and store D through shared memory.
+    * They load by cp.async, with two stages by LDG.
+    * Rows of D are aligned as those of A and B are. A bias vector costs the same along M and along N.
     """
     launched = row.get("launched", "")
     kernel = parse_name(launched)
@@ -115,15 +138,21 @@ def kernel_options(config: Config, row: Mapping[str, str]) -> dict[str, Any] | N
         return None
     kernel, is_ours = as_made(kernel)
     m, n = (int(config[side]) for side in ("mn" if is_ours else "nm"))
-    layout = config["layout"] if is_ours else {"tn": "tn", "tt": "nn"}[config["layout"]]
     found: dict[str, Any] = {
-        "m": m, "n": n, "k": int(config["k"]), "dtype": config["dtype"], "layout": layout,
-        "tile": "x".join(map(str, kernel.tile)),
+        "m": m, "n": n, "k": int(config["k"]), "dtype": config["dtype"],
+        "layout": config["layout"] if is_ours else turned_layout(config["layout"]),
+        "tile": "x".join(map(str, kernel.tile)), **{name: config[name] for name in KNOBS if config.get(name)},
     }  # fmt: skip
+    alignment = alignment_of(kernel, config)
+    if alignment is not None:
+        found["alignment"] = alignment
     if kernel.stages is not None:
         found["stages"] = kernel.stages
-    num_ctas = math.prod(map(int, row["grid"].split("x"))) if row.get("grid") else None
-    split_k = split_of(kernel, m, n, num_ctas)
+    grid = tuple(map(int, row["grid"].split("x"))) if row.get("grid") else None
+    num_ctas, batch = None if grid is None else math.prod(grid), int(config.get("batch") or 1)
+    split_k = split_of(kernel, m, n, None if num_ctas is None else num_ctas // batch)
+    if is_reduction(launched) and not kernel.is_wgmma and grid is not None and batch == 1:
+        split_k = grid[2]  # names of older families do not have it
     if split_k is None:
         return None
     if split_k > 1:
@@ -133,15 +162,50 @@ def kernel_options(config: Config, row: Mapping[str, str]) -> dict[str, Any] | N
             **({"splitk_reduction": "scalar"} if is_reduction(launched) else {}),
         }  # fmt: skip
     if not kernel.is_wgmma:
-        registers = number_of(row, "launch__registers_per_thread")
-        extra = {} if registers is None else {"registers": registers}
-        epilogue = {} if split_k > 1 else {"epilogue": "smem"}
-        return {**found, **extra, **epilogue, "math": "mma_sync", "copy": "cp_async", "schedule": "multistage"}
-    return {**found, **_specialized(kernel, row, m, n, split_k, num_ctas)}
+        is_narrow = alignment is not None and alignment * dtype(config["dtype"]).num_bytes < LEAST_CP_ASYNC_BYTES
+        return {**found, **_by_warps(kernel, row, split_k, by_ldg=is_narrow or kernel.stages == STAGES_OF_LDG)}
+    return {**found, **_specialized(kernel, row, m, n, split_k, None if num_ctas is None else num_ctas / batch)}
+
+
+def turned_layout(layout: str) -> str:
+    """BLAS letters of D^T = B^T A^T for those of D = A B.
+
+    >>> [turned_layout(layout) for layout in ("tn", "tt", "nn", "nt")]
+    ['tn', 'nn', 'tt', 'nt']
+    """
+    return f"{'t' if layout[1] == 'n' else 'n'}{'n' if layout[0] == 't' else 't'}"
+
+
+def alignment_of(kernel: NamedKernel, config: Config) -> int | None:
+    """Elements to which rows are aligned: those in the name, or of the shortest rows; None where they have 16 bytes.
+
+    >>> from gpusim.evidence.toolchain.cublas_names import parse_name
+    >>> kernel = parse_name("ampere_bf16_s16816gemm_bf16_64x64_ldg8_relu_f2f_stages_64x6_tn")
+    >>> alignment_of(kernel, {"m": "64", "n": "64", "k": "4090", "dtype": "bf16", "layout": "tn"})
+    2
+    """
+    width = dtype(config["dtype"]).num_bytes
+    (m, n, k), layout = (int(config[name]) for name in "mnk"), config["layout"]
+    extents = k if layout[0] == "t" else m, k if layout[1] == "n" else n, n
+    narrowest = min(extent & -extent for extent in extents)
+    elements = min(WIDEST_BYTES // width, narrowest, kernel.alignment or narrowest)
+    return None if elements * width >= WIDEST_BYTES or kernel.is_wgmma else elements
+
+
+def _by_warps(kernel: NamedKernel, row: Mapping[str, str], split_k: int, *, by_ldg: bool) -> dict[str, Any]:
+    """Options of a kernel of mma.sync or FFMA."""
+    registers = number_of(row, "launch__registers_per_thread")
+    found: dict[str, Any] = {
+        "math": "fma" if kernel.is_fma else "mma_sync", "copy": "ldg" if by_ldg else "cp_async", "schedule": "multistage",
+        **({} if registers is None else {"registers": registers}), **({} if split_k > 1 else {"epilogue": "smem"}),
+    }  # fmt: skip
+    if kernel.warps is not None:
+        found["warps"] = "x".join(map(str, kernel.warps))
+    return found
 
 
 def _specialized(
-    kernel: NamedKernel, row: Mapping[str, str], m: int, n: int, split_k: int, num_ctas: int | None
+    kernel: NamedKernel, row: Mapping[str, str], m: int, n: int, split_k: int, num_ctas: float | None
 ) -> dict[str, Any]:
     """Options of a warp-specialized kernel: schedule, cluster, and the dimension along which tiles are walked."""
     threads = math.prod(map(int, row["block"].split("x"))) if row.get("block") else PRODUCER_THREADS + 2 * CONSUMER_THREADS
