@@ -25,6 +25,7 @@ STUDIES = {
     "quick": "regret of the quick ranking against full simulations, at drawn shapes",
     "all": "regret of the choice against a sweep of all configurations (minutes)",
     "library": "cycles of the default choice over those of cuBLAS, by shape alone",
+    "knobs": "cycles of the default choice for all configs of library_knobs, measured or not",
     "rank": "tau and regret over problems with several measured configurations",
 }
 
@@ -67,6 +68,11 @@ def quick(path: str | None) -> None:
         })  # fmt: skip
         print_row(rows[-1])
     print_row({name: round(sum(row[name] for row in rows) / len(rows), 3) for name in ("tau", "regret_pct", "cpu_s")})
+    write(path, rows)
+
+
+def write(path: str | None, rows: list[dict[str, Any]]) -> None:
+    """Write a table, if a path is given."""
     if path is not None:
         with Path(path).open("w", encoding="utf-8", newline="") as file:
             writer = csv.DictWriter(file, rows[0], lineterminator="\n")
@@ -99,6 +105,24 @@ def measured(name: str, gpu: str) -> list[dict[str, str]]:
     """Rows of a validation kernel."""
     with (ROOT / "validation" / "measured" / gpu / f"{name}.csv").open(encoding="utf-8") as file:
         return list(csv.DictReader(file))
+
+
+def knobs(path: str | None) -> None:
+    """Cycles of a single launch of the default choice for every config of library_knobs, by its options alone."""
+    case, gpu = load_case("library_knobs"), load_gpu("h200_sxm")
+    rows: list[dict[str, Any]] = []
+    for group in case.groups:
+        for config in case.configs(group, 1):
+            asked = {name: value for name, value in config.items() if name != "kernel"}
+            params: Any = choose(GemmParams.model_validate(asked), gpu).params
+            result = simulate(params.launch(gpu), gpu, clock="single", l2="flushed")
+            rows.append({
+                "group": group, **asked, "tile": "x".join(map(str, params.tile)), "math": params.resolved(gpu).math,
+                "copy": params.resolved(gpu).copy_, "split_k": params.split_k, "swap": params.swap_operands,
+                "cycles": round(result.cycles), "single_us": round(result.time_us, 2),
+            })  # fmt: skip
+            print_row(rows[-1])
+    write(path, rows)
 
 
 def library() -> None:
@@ -164,10 +188,10 @@ def main() -> int:
     """Run one study."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("study", choices=STUDIES, help="; ".join(f"{name}: {what}" for name, what in STUDIES.items()))
-    parser.add_argument("--csv", help="table of the study quick")
+    parser.add_argument("--csv", help="table of the studies quick and knobs")
     given = parser.parse_args()
-    if given.study == "quick":
-        quick(given.csv)
+    if given.study in ("quick", "knobs"):
+        {"quick": quick, "knobs": knobs}[given.study](given.csv)
     else:
         {"all": all_configurations, "library": library, "rank": rank}[given.study]()
     return 0

@@ -148,9 +148,9 @@ CLASSES = {
     "streaming and row kernels": (
         "elementwise", "smem_copy", "strided_copy", "transpose", "reduction", "softmax", "layer_norm", "gather",
     ),
-    "GEMMs by TMA and wgmma": ("hopper_gemm",),
+    "GEMMs by TMA and wgmma": ("hopper_gemm", "hopper_knobs"),
     "GEMMs by mma.sync or FFMA": ("hgemm", "sgemm", "sgemm_naive"),
-    "GEMMs of cuBLAS and Triton": ("library_gemm", "tile_gemm"),
+    "GEMMs of cuBLAS and Triton": ("library_gemm", "library_knobs", "tile_gemm"),
 }  # fmt: skip
 """Kernels of each class of README.md; a kernel of no class is among the others."""
 

@@ -342,6 +342,7 @@ RIGHT: dict[str, Callable[[Any], list[Right]]] = {
     "launch_behind": _launch_behind,
     "launch_order": _launch_order,
     "layer_norm": _rows,
+    "library_knobs": lambda t: [(t.SMALL, t.answer(t.SMALL))],
     "line_halves": _line_halves,
     "line_sharing": lambda t: _arrays(t, "outputs_of", [t.one(skew=300, sms="3 70")], (640, 410)),
     "load_loops": _of("outputs_of"),

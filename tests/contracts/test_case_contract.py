@@ -19,7 +19,7 @@ from .right_outputs import RIGHT, few
 
 NAMES = case_names()
 GPU = load_gpu("h200_sxm")
-UNCHECKED = {"board_power", "conflicting_copies", "device_descriptors", "library_gemm", "tile_gemm"}
+UNCHECKED = {"board_power", "conflicting_copies", "device_descriptors", "hopper_knobs", "library_gemm", "tile_gemm"}
 """Cases that have their check from another one: power_clock, copies_beside_reads, and the check of GEMMs."""
 DRAWN_ONCE = {"shared_access": ("asleep", "matrix"), "global_access": ("load_narrow", "store")}
 """Groups that are drawn a second time, of cases whose configs take seconds."""

@@ -18,11 +18,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from gpusim.errors import ConfigError
 from gpusim.evidence.bench import framework_operations as operations
+from gpusim.evidence.bench import library_gemms
 from gpusim.evidence.bench.store_probe import OnGpu
 from gpusim.evidence.cases.case import Case, Operation, Product, WrongAnswer, kernel_folder
 from gpusim.evidence.toolchain.cuda_toolkit import Cubin, build
@@ -36,9 +36,6 @@ VERSIONED_PACKAGES = ("torch", "triton", "nvidia-cublas", "nvidia-cublas-cu12")
 
 MARK = "FillFunctor"
 """Part of the name of torch's fill kernel, which runs before each launch under the profiler. No measured kernel has it."""
-
-SAMPLE_STEP = 64
-"""Rows or columns of D per sampled one, so that every tile has at least one sampled element."""
 
 SIGNATURES = {"by_descriptors": True}
 """Triton kernels that take tensor descriptors of tiles, which the host makes. Others take pointers."""
@@ -136,23 +133,23 @@ class Frameworks:
 
         Raises:
             ConfigError: there is no such operation.
-            WrongAnswer: the framework cannot build the kernel.
+            WrongAnswer: the framework cannot build the kernel, or has none.
         """
         if isinstance(product, Operation):
             return self._operation(product)
-        torch = self._torch
         a, right = self._random(product)
-        d = torch.empty((product.m, product.n), dtype=a.dtype, device=self._device)
-        facts: dict[str, str] = {}
+        found = library_gemms.prepared(self._torch, product, a, right)
+        enqueue, facts = found.enqueue, dict[str, str]()
         if product.kernel is None:
-
-            def enqueue() -> None:
-                torch.mm(a, right, out=d)
-
-            enqueue()
+            try:
+                enqueue()
+            except RuntimeError as error:
+                if "CUDA" in str(error):  # the GPU's, not torch's
+                    raise
+                raise WrongAnswer(f"torch refuses it: {' '.join(str(error).split())[:200]}") from None
         else:
             try:
-                enqueue, compiled = self._triton(product, a, right, d)
+                enqueue, compiled = self._triton(product, a, right, found.d)
             except RuntimeError:
                 raise
             except Exception as error:  # noqa: BLE001 - any error of the compiler, so that other configs continue
@@ -161,15 +158,13 @@ class Frameworks:
             facts = compiled_facts(compiled)
 
         def clear() -> None:
-            d.fill_(float("nan"))
+            found.clear()
             self._wait()
 
         self._wait()
         clear()
-        on_gpu = OnGpu(enqueue, d.data_ptr(), clear)
-        return PreparedLaunch(
-            enqueue, self._counted(enqueue), lambda: self._sample(product, a, right, d), facts, on_gpu
-        )
+        on_gpu = OnGpu(enqueue, found.d.data_ptr(), clear)
+        return PreparedLaunch(enqueue, self._counted(enqueue), found.sample, facts, on_gpu)
 
     def _operation(self, operation: Operation) -> PreparedLaunch:
         """Operation that has run once. Its output is cleared, or made anew by each launch."""
@@ -204,30 +199,11 @@ class Frameworks:
 
     def _random(self, product: Product) -> tuple[Any, Any]:
         """A and B with normal random numbers, equal for all launches of the same shapes; B has the GEMM's layout."""
-        torch = self._torch
-        key = (product.m, product.n, product.k, product.dtype, product.layout)
+        key = (product.m, product.n, product.k, product.batch, product.dtype, product.layout)
         if self._operands is None or self._operands[0] != key:
             self._operands = None  # frees memory for the next operands
-            dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}[product.dtype]
-            numbers = torch.Generator(device=self._device).manual_seed(product.seed)
-            is_b_k_major = product.layout == "tn"
-
-            def normal(rows: int, columns: int) -> Any:
-                return torch.randn(rows, columns, generator=numbers, device=self._device, dtype=torch.float32).to(dtype)
-
-            a = normal(product.m, product.k)
-            right = normal(product.n, product.k).t() if is_b_k_major else normal(product.k, product.n)
-            self._operands = (key, a, right)
+            self._operands = (key, *library_gemms.operands(self._torch, product, self._device))
         return self._operands[1], self._operands[2]
-
-    def _sample(self, product: Product, a: Any, right: Any, d: Any) -> dict[str, NDArray[Any]]:
-        """Sampled rows and columns of D, and of the GEMM of fp32 copies."""
-        torch = self._torch
-        numbers = np.random.default_rng(product.seed)
-        rows, columns = (torch.from_numpy(sampled(extent, numbers)).to(self._device) for extent in (product.m, product.n))
-        sample = d[rows][:, columns].float()
-        reference = a[rows].float() @ right[:, columns].float()
-        return {"d": sample.cpu().numpy(), "reference": reference.cpu().numpy()}
 
     # ------------------------------------------------------------------------------------------ Triton
     def _triton(self, product: Product, a: Any, right: Any, d: Any) -> tuple[Callable[[], None], Any]:
@@ -269,17 +245,6 @@ class Frameworks:
             sys.modules[name] = module
             spec.loader.exec_module(module)
         return sys.modules[name]
-
-
-def sampled(extent: int, numbers: np.random.Generator) -> NDArray[np.int64]:
-    """int64 indices: one of every ``SAMPLE_STEP``, with the first and the last.
-
-    >>> sampled(200, np.random.default_rng(0))[[0, -1]].tolist()
-    [0, 199]
-    """
-    starts = np.arange(0, extent, SAMPLE_STEP)
-    indices = starts + numbers.integers(0, np.minimum(SAMPLE_STEP, extent - starts))
-    return np.unique(np.concatenate([[0], indices, [extent - 1]])).astype(np.int64)
 
 
 def compiled_facts(compiled: Any) -> dict[str, str]:

@@ -74,12 +74,21 @@ def check(config: Config, outputs: Outputs) -> dict[str, float]:
     Raises:
         WrongAnswer: an element was not written, or its error exceeds what rounding explains.
     """
+    return check_sums(outputs, spare=ROUNDING * 0.25 * math.sqrt(int(config["k"])))
+
+
+def check_sums(outputs: Outputs, *, spare: float) -> dict[str, float]:
+    """Largest error of the sample, as a fraction of the allowed error: :data:`ROUNDING` of an element, and ``spare``.
+
+    Raises:
+        WrongAnswer: an element was not written, or its error exceeds what rounding explains.
+    """
     found, reference = outputs["d"].astype(np.float64), outputs["reference"].astype(np.float64)
     if found.shape != reference.shape or not found.size:
         raise WrongAnswer(f"a sample of shape {found.shape} came, wants that of the reference, {reference.shape}")
     if not np.isfinite(found).all():
         raise WrongAnswer(f"{np.count_nonzero(~np.isfinite(found))} of {found.size} elements were not written")
-    allowed = ROUNDING * (np.abs(reference) + 0.25 * math.sqrt(int(config["k"])))
+    allowed = ROUNDING * np.abs(reference) + spare
     worst = float((np.abs(found - reference) / allowed).max())
     if worst > 1.0:
         raise WrongAnswer(f"an element of D is {worst:.1f} times further off than rounding explains")

@@ -20,7 +20,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusim.evidence.bench.frameworks import sampled
+from gpusim.evidence.bench.library_gemms import sampled
 from gpusim.evidence.cases.case import Config, Outputs, Repeated, Windows, WrongAnswer
 from gpusim.evidence.cases.validation_kernel import WIDTHS, floats
 

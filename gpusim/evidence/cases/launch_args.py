@@ -160,9 +160,17 @@ class Product:
     m: int
     n: int
     k: int
-    dtype: Literal["bf16", "fp16"] = "bf16"
-    layout: Literal["tn", "tt"] = "tn"
+    dtype: Literal["bf16", "fp16", "fp32", "tf32", "fp8", "int8"] = "bf16"
+    layout: Literal["nn", "nt", "tn", "tt"] = "tn"
     """Layout of A and B in a GEMM's parameters: tn has both contiguous along K, tt both row-major."""
+    batch: int = 1
+    batch_mode: Literal["strided", "array"] = "strided"
+    """Matrices of a batch at a stride, or at addresses in arrays."""
+    alpha: float = 1.0
+    beta: float = 0.0
+    """Factor of C, which D replaces."""
+    bias: bool = False
+    activation: Literal["none", "relu", "gelu"] = "none"
     seed: int = 0
     kernel: str | None = None
     """Triton kernel of the case's ``kernel.py``; None leaves the choice to torch's library."""

@@ -76,6 +76,23 @@ class Entry:
         who = f"{SHORT[self.schedule]}{self.consumers}"
         return "_".join([who, tile, f"c{cluster}", f"d{self.depth}", *regs, self.dtype])
 
+    @classmethod
+    def named(cls, name: str) -> Entry:
+        """The entry point of a name.
+
+        >>> [Entry.named(name) == entry for name, entry in ENTRIES.items()] == [True] * len(ENTRIES)
+        True
+        """
+        who, tile, cluster, depth, *regs, kind = name.split("_")
+        m, n, k = (int(text) for text in tile.split("x"))
+        along_m, along_n = (int(text) for text in cluster.removeprefix("c").split("x"))
+        consumers = int(who[2:])
+        return cls(
+            schedule={short: schedule for schedule, short in SHORT.items()}[who[:2]], tile=(m, n, k), consumers=consumers,
+            cluster=(along_m, along_n), depth=int(depth.removeprefix("d")), dtype=kind,
+            setmaxnreg="none" if not regs else OF_THREE if consumers == 3 else ON,
+        )  # fmt: skip
+
     @property
     def num_ranks(self) -> int:
         """CTAs of a cluster."""
@@ -149,10 +166,15 @@ ENTRIES: Mapping[str, Entry] = {
 
 def includes() -> dict[str, str]:
     """``shapes.inc``: one instruction for each type and width, and the entry points."""
-    used = sorted({(entry.dtype, entry.tile[1]) for entry in ENTRIES.values()})
+    return {"shapes.inc": shapes(list(ENTRIES.values()))}
+
+
+def shapes(entries: Sequence[Entry]) -> str:
+    """Instructions and entry points as CUDA."""
+    used = sorted({(entry.dtype, entry.tile[1]) for entry in entries})
     kinds = sorted({kind for kind, _ in used})
     text = "".join(f"template <int kN>\nstruct {kind};\n" for kind in kinds) + "".join(_struct(*one) for one in used)
-    return {"shapes.inc": text + "".join(_kernel(entry) for entry in ENTRIES.values())}
+    return text + "".join(_kernel(entry) for entry in entries)
 
 
 def _struct(kind: str, n: int) -> str:
@@ -183,7 +205,7 @@ def _kernel(entry: Entry) -> str:
 # ---------------------------------------------------------------------------------------------- room
 def entry_of(config: Config) -> Entry:
     """Its entry point."""
-    return ENTRIES[config["kernel"]]
+    return Entry.named(config["kernel"])
 
 
 def slice_of(entry: Entry, num_stages: int, is_persistent: bool) -> int:
@@ -287,16 +309,18 @@ def drawn(seed: int) -> list[Config]:
     evenly = Evenly(draw)
     entries = [entry for entry in ENTRIES.values() for _ in range(EACH if entry.depth else EACH_WITHOUT_DEPTH)]
     draw.shuffle(entries)
-    return [_drawn(entry, evenly) for entry in entries]
+    return [drawn_for(entry, evenly) for entry in entries]
 
 
-def _drawn(entry: Entry, evenly: Evenly) -> Config:
+def drawn_for(entry: Entry, evenly: Evenly, *, may_persist: bool = True) -> Config:
+    """A config of an entry point. Without ``may_persist`` there is a CTA a tile."""
     shape = evenly("shape", [shape for shape in SHAPES if shape[2] * entry.element_bytes % 16 == 0])
     refills = ("after_math", "after_wait") if entry.schedule == "multistage" else ("",)
     possible = [
         {"stages": stages, "refill": refill, "persistent": is_persistent, "epilogue": epilogue}
         for stages, refill, is_persistent, epilogue in itertools.product(
-            range(1, 1 + (MOST_STAGES if entry.depth else MOST_WITHOUT_DEPTH)), refills, (False, True), WAYS
+            range(1, 1 + (MOST_STAGES if entry.depth else MOST_WITHOUT_DEPTH)), refills, (False, True)[: 1 + may_persist],
+            WAYS,
         )
         if is_possible(entry, stages=stages, refill=refill, persistent=is_persistent, epilogue=epilogue)
     ]
@@ -334,6 +358,11 @@ def parts(seed: int) -> list[Config]:
 
 def options(config: Config) -> Mapping[str, Any]:
     """The same kernel to the model."""
+    return {**options_without_code(config), "compiled_code": code_of(config)}
+
+
+def options_without_code(config: Config) -> dict[str, Any]:
+    """Options of the GEMM model, without what the compiler made of the kernel."""
     entry = entry_of(config)
     found: dict[str, Any] = {
         **{name: int(config[name]) for name in "mnk"}, "dtype": entry.dtype, "layout": "tn", "tile": entry.tile,
@@ -341,7 +370,7 @@ def options(config: Config) -> Mapping[str, Any]:
         "consumer_warpgroups": entry.consumers, "cluster": entry.cluster, "persistent": config["persistent"] == "yes",
         "raster": config["raster"], "swizzle_size": int(config["raster_group"]), "split_k": int(config["split_k"]),
         "swizzle": "128B", "epilogue": config["epilogue"], "setmaxnreg": entry.setmaxnreg, "wgmma_depth": entry.depth,
-        "l2_promotion": int(config["promotion"].removesuffix("B")), "compiled_code": code_of(config),
+        "l2_promotion": int(config["promotion"].removesuffix("B")),
     }  # fmt: skip
     if entry.schedule != "pingpong":
         found["consumer_split"] = "m"
@@ -598,7 +627,8 @@ COUNTED = (
 HOPPER = (9, 0)
 
 
-def _group(configs: Callable[[int], list[Config]]) -> Any:
+def group(configs: Callable[[int], list[Config]]) -> Any:
+    """Group of GEMMs: counted with caches flushed, and timed in both protocols."""
     return whole_group(configs, metrics=COUNTED, least_capability=HOPPER)
 
 
@@ -616,7 +646,7 @@ CASE = replace(
             name="hopper_gemm",
             question=__doc__,
             columns=COLUMNS,
-            groups={"best": _group(best), "drawn": _group(drawn), "parts": _group(parts)},
+            groups={"best": group(best), "drawn": group(drawn), "parts": group(parts)},
             launch=launch,
             check=check,
             values={"error_share": "largest error of the sample, of what rounding allows"},

@@ -6,7 +6,7 @@ import random
 
 from gpusim.evidence.cases.case import Case, Config, Product
 from gpusim.evidence.cases.gemm_case import check, product_case, product_group
-from gpusim.evidence.toolchain.cublas_kernels import name_facts, options
+from gpusim.evidence.toolchain.cublas_kernels import FACTS, name_facts, options
 
 COLUMNS = ("m", "n", "k", "dtype", "layout")
 
@@ -114,17 +114,7 @@ CASE = product_case(
         launch=launch,
         text_columns=name_facts,
         families=families,
-        values={
-            "library_family": "of the first kernel's name; empty where it cannot be read, and then nothing is predicted",
-            "library_tile": "M, N, K of its tile, in the library's order: its M is our N",
-            "library_stages": "slots of its ring",
-            "library_cluster": "CTAs of a cluster along its M and N",
-            "library_cooperates": "the side of the tile that two warpgroups share",
-            "library_walks": "the side along which tiles are walked",
-            "library_split_k": "whether parts of K are CTAs of their own",
-            "library_schedule": "who multiplies, as name, grid and block have it",
-            "library_assumed": "what neither name nor launch says, and the prediction takes for granted",
-        },
+        values=FACTS,
         check=check,
     ),
     options=options,
