@@ -108,9 +108,11 @@ def triton_prune(
 ) -> dict[str, Callable[..., list[Any]]]:
     """Value for ``prune_configs_by`` of ``triton.autotune``: the ``keep`` best of the kernel's configurations are timed.
 
-    Parameters of the kernel are read under their usual names, in any case. ``BLOCK_M``, ``BLOCK_SIZE_M`` or ``BM`` is the
-    tile's M. ``GROUP_M`` or ``GROUP_SIZE_M`` is a band of tiles, ``SPLIT_K`` or ``SPLITK`` the parts of K. Others do not
-    change the prediction.
+    Parameters of the kernel are read under their usual names, in any case.
+
+    * the tile: ``BLOCK_M``, ``BLOCK_SIZE_M`` or ``BM``, and with N and K for M
+    * bands of tiles: ``GROUP_M`` or ``GROUP_SIZE_M``
+    * parts of K: ``SPLIT_K`` or ``SPLITK``
 
     Args:
         gpu: a GPU's name, or the result of :func:`gpusim.load_gpu`.
