@@ -214,7 +214,9 @@ def _producer_cycles(kernel: KernelSass, loop: KernelSass) -> float:
     loops = [one for one in kernel.loops if one.select("UTMALDG") and not one.select(*WARPGROUP_TENSOR)]
     if not loops:
         return 0
-    found = min(loops, key=lambda one: len(one.instructions))
+    # ptxas puts each copy of one thread in a loop of ELECT, and the rest of a wait behind the kernel's end.
+    waiting = [one for one in loops if any("PHASECHK" in item.opcode for item in one.instructions) and not one.select("EXIT")]
+    found = min(waiting or loops, key=lambda one: len(one.instructions))
     start = found.instructions[0].address
     items = path_to(kernel, start, start)
     tried = next((idx for idx, (item, _) in enumerate(items) if "PHASECHK" in item.opcode), None)
@@ -228,9 +230,12 @@ def _producer_cycles(kernel: KernelSass, loop: KernelSass) -> float:
 def _without_copies(kernel: KernelSass, loop: KernelSass) -> Items:
     """The way around a loop of warps that issue no TMA copy, nor announce its bytes."""
     begin, copies = loop.instructions[0].address, {item.address for item in loop.select("UTMALDG")}
-    if copies:
-        copies |= {item.address for item in loop.select("SYNCS") if "ARRIVE" in item.opcode}
-    return path_to(kernel, begin, begin, copies)
+    arrivals = [item for item in loop.select("SYNCS") if "ARRIVE" in item.opcode] if copies else []
+    announcing = {item.address for item in arrivals if not item.operands.endswith("RZ")}  # a number of bytes
+    try:
+        return path_to(kernel, begin, begin, copies | {item.address for item in arrivals})
+    except ConfigError:  # all warps arrive, to give a stage back
+        return path_to(kernel, begin, begin, copies | announcing)
 
 
 def _with_copies(kernel: KernelSass, loop: KernelSass) -> list[Items]:

@@ -4,14 +4,16 @@ In: a GEMM's config. Out: :class:`gpusim.workload.compiled_code.CompiledCode`.
 
 Models:
 
-* medians of probes of the same schedule, math and copy
+* medians of probes of the same schedule, math and copy, in two styles of source code
 * main loops of wgmma: a k-step's chain, and the chain from each of its wgmma to the next
-* main loops of mma.sync and FFMA, and prologues of CTAs that copy by cp.async: a line over the copies of a thread
-* epilogues: a line over the elements of D that a thread stores
+* main loops of mma.sync and FFMA: a plane over the copies of a thread and its elements of D, or its math
+* code before a tile: a line over the copies of a thread
+* epilogues: a line over the elements of D that a thread stores, and that of a split-K part
+* the L2 promotion of cp.async, which ptxas chooses
 
 Ignores:
 
-* clusters, split-K, activation functions and C, whose instructions other parts of the model have, or none
+* clusters, activation functions and C, whose instructions other parts of the model have, or none
 * GPUs before Hopper: the probes are compiled for sm_90a
 
 Source: ``kernels/probes/gemm_code``, whose script writes ``estimated_code.toml``. No validation kernel is read.
@@ -47,37 +49,51 @@ def estimated_code(config: GemmConfig) -> CompiledCode:
     """Compiled code that probes of the kernel's kind have."""
     kind = _figures()[kind_of(config)]
     partition, is_wgmma = config.partition, config.math == "wgmma"
-    copies = 0.0 if config.copy_ == "tma" else _copies_per_thread(config)
-    path = config.epilogue if config.epilogue in kind["epilogue"] else "smem" if config.epilogue == "tma_store" else "direct"
-    store = kind["epilogue"].get(path, kind["epilogue"]["direct"])
-    mainloop: dict[str, Any] = {"chain_cycles": _line(kind["step"], copies)}
-    if is_wgmma:
-        mainloop["chain_cycles"] += between_cycles(partition.num_wgmma, partition.atom.n)
-        if config.copy_ == "cp_async" and not config.is_specialized:
-            mainloop["imad_wide_per_copy"] = kind["imad_wide_per_copy"]
-    elif config.math == "mma_sync" and config.register_stages == 2 and config.stages > 1:
-        num_slices = config.tile[2] // mma_sync(config.element).k
-        mainloop |= {
-            "math_before_copies": min(kind["math_before_copies"], num_slices), "math_before_use": kind["math_before_use"],
-            "math_before_barrier": kind["math_before_barrier_fraction"] * num_slices,
-        }  # fmt: skip
-    elif config.math == "fma":
-        mainloop["instructions"] = _line(kind["instructions"], copies)
     by_tma = config.copy_ == "tma"
+    copies, elements = 0.0 if by_tma else _copies_per_thread(config), float(partition.accumulators)
+    mainloop: dict[str, Any] = {}
+    if is_wgmma:
+        mainloop["chain_cycles"] = _line(kind["step"], copies) + between_cycles(partition.num_wgmma, partition.atom.n)
+        if not by_tma and not config.is_specialized:
+            mainloop["imad_wide_per_copy"] = kind["imad_wide_per_copy"]
+    else:
+        variables = copies, elements * (config.tile[2] if config.math == "fma" else 1)
+        mainloop["chain_cycles"] = _plane(kind["step"], *variables)
+        if config.math == "fma":
+            mainloop["instructions"] = _plane(kind["instructions"], *variables)
+        elif config.register_stages == 2 and config.stages > 1:
+            num_slices = config.tile[2] // mma_sync(config.element).k
+            mainloop |= {
+                "math_before_copies": min(_plane(kind["math_before_copies"], elements), num_slices),
+                "math_before_use": kind["math_before_use"],
+                "math_before_barrier": _plane(kind["math_before_barrier"], elements) * num_slices,
+            }
+    tile, store = kind["tiles"].get("many" if config.persistent else "one"), _epilogue(config, kind["epilogue"])
+    tile = tile or kind["tiles"]["one"]
     return NO_CODE.replaced(
-        source="estimated", mainloop=mainloop, prologue={"chain_cycles": kind["prologue"]},
+        source="estimated", mainloop=mainloop, prologue={"chain_cycles": tile["prologue"]},
         producer={"chain_cycles": kind.get("copy", _figures()["multistage tma"]["copy"]) if by_tma else 0.0},
         tile_scheduler={
-            "chain_cycles": _line(kind["tile"], copies), "chain_during_wgmma_cycles": kind["tile_during_wgmma"],
-            "chain_after_turn_cycles": kind["turn"] if config.schedule == "pingpong" else 0.0,
-            "imad_wide": kind["tile_wide"],
+            "chain_cycles": _line(tile["chain"], copies), "chain_during_wgmma_cycles": tile["during_wgmma"],
+            "chain_after_turn_cycles": tile["turn"] if config.schedule == "pingpong" else 0.0, "imad_wide": tile["wide"],
         },
         epilogue={
-            "chain_cycles": _line(store["chain"], partition.accumulators),
-            "chain_during_wgmma_cycles": _line(store["during_wgmma"], partition.accumulators),
-            "imad_wide": _line(store["wide"], partition.accumulators),
+            "chain_cycles": _line(store["chain"], elements),
+            "chain_during_wgmma_cycles": _line(store["during_wgmma"], elements),
+            "imad_wide": _line(store["wide"], elements),
         },
     )  # fmt: skip
+
+
+def estimated_l2_promotion(config: GemmConfig) -> int:
+    """Least bytes that L2 fetches on a miss of a cp.async, as ptxas has it in probes of the kernel's kind; 0: those asked for."""
+    return int(_figures()[kind_of(config)].get("l2_promotion", 0))
+
+
+def _epilogue(config: GemmConfig, paths: dict[str, Any]) -> dict[str, Any]:
+    """Figures of D's path, or of the nearest one that was probed."""
+    path = "part" if config.split_k > 1 else config.epilogue
+    return paths.get(path) or paths.get("smem" if path == "tma_store" else "direct") or paths["direct"]
 
 
 def kind_of(config: GemmConfig) -> str:
@@ -86,7 +102,7 @@ def kind_of(config: GemmConfig) -> str:
     These are a producer that copies by cp.async, and mma.sync with TMA.
     """
     if config.math == "mma_sync":
-        return f"mma_sync {config.register_stages}"
+        return f"mma_sync {config.register_stages}{' stage 1' if config.stages == 1 else ''}"
     if config.math == "fma":
         return f"fma {min(2, config.stages)}"
     if config.schedule == "multistage":
@@ -103,6 +119,12 @@ def _line(figures: list[float], over: float) -> float:
     """A line (offset, slope), which no probe was below."""
     offset, slope, least = figures
     return max(least, offset + slope * over)
+
+
+def _plane(figures: list[float], *over: float) -> float:
+    """A line or plane (offset, slopes), between the least and the most of any probe."""
+    offset, *slopes, least, most = figures
+    return min(most, max(least, offset + sum(slope * value for slope, value in zip(slopes, over, strict=True))))
 
 
 def _copies_per_thread(config: GemmConfig) -> float:

@@ -240,7 +240,7 @@ class GemmOptions(GemmTypes, KernelParams):
     )
     l2_promotion: Literal[64, 128, 256] | None = Field(
         None, description="L2 promotion: least bytes fetched into L2 on a miss. It is the tensor map's, and for cp.async "
-        "128 with LDGSTS.LTC128B, else 64. By default at most a k-step's row"
+        "128 with LDGSTS.LTC128B, else 64. By default at most a k-step's row, or what ptxas chooses"
     )
     compiled_code: Annotated[CompiledCode | None, BeforeValidator(_code)] = Field(
         None, description="TOML file with what the compiler made of the kernel (gpusim sass --compiled-code writes one). By "
@@ -257,8 +257,8 @@ class GemmOptions(GemmTypes, KernelParams):
     def meaning_of_none(self, option: str) -> str:
         """Meaning of None for options that may stay None; "n/a" for options that do not apply."""
         return {
-            "alignment": "the matrices' rows", "l2_promotion": "a k-step's rows", "registers": "worked out",
-            "compiled_code": "estimated",
+            "alignment": "the matrices' rows", "l2_promotion": "a k-step's rows, or ptxas's choice",
+            "registers": "worked out", "compiled_code": "estimated",
         }.get(option, "n/a")
 
     @classmethod

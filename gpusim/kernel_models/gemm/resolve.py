@@ -20,7 +20,7 @@ from gpusim.kernel_models.gemm.compatibility import (
     check_shape,
 )
 from gpusim.kernel_models.gemm.config import GemmConfig
-from gpusim.kernel_models.gemm.estimated_code import estimated_code
+from gpusim.kernel_models.gemm.estimated_code import estimated_code, estimated_l2_promotion
 from gpusim.kernel_models.gemm.options import GemmOptions
 from gpusim.kernel_models.gemm.smem_budget import check_room, most_stages
 from gpusim.layout.notation import parse_swizzle, show_swizzle
@@ -164,7 +164,9 @@ def _with_shape(options: GemmOptions, gpu: Target, stored_bytes: int) -> GemmCon
 
 
 def _with_code(options: GemmOptions, config: GemmConfig) -> GemmConfig:
-    """Check the compiled code that is given, or estimate it."""
+    """Check the compiled code that is given, or estimate it, and the L2 promotion that ptxas chooses for cp.async."""
+    if options.l2_promotion is None and config.copy_ == "cp_async":
+        config = replace(config, l2_promotion=estimated_l2_promotion(config))
     if options.compiled_code is None:
         return replace(config, compiled_code=estimated_code(config))
     check_code(config)

@@ -10,10 +10,12 @@ import re
 import subprocess
 import tempfile
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
+
+import numpy as np
 
 from gpusim.errors import ConfigError
 from gpusim.evidence.toolchain.compiled_code import read_compiled_code
@@ -24,14 +26,16 @@ from gpusim.kernel_models.gemm.estimated_code import PATH, between_cycles
 HERE = Path(__file__).resolve().parent
 COMMAND = ("-std=c++17", "-cubin", "-gencode=arch=compute_90a,code=sm_90a")
 PARAMETERS = {
-    "specialized": "n blocks consumers stages persistent setmaxnreg pingpong epilogue",
-    "multistage": "copy n blocks consumers stages epilogue",
-    "mma_ring": "warp_m warp_n warps_m warps_n k stages fragments epilogue",
-    "ffma_ring": "thread_m thread_n warps_m warps_n k stages a_turned b_turned",
+    "specialized": "style n blocks consumers stages persistent setmaxnreg pingpong epilogue",
+    "multistage": "style copy n blocks consumers stages epilogue",
+    "mma_ring": "style warp_m warp_n warps_m warps_n k stages fragments epilogue",
+    "ffma_ring": "style thread_m thread_n warps_m warps_n k stages a_turned b_turned",
 }
 """Template parameters of kernel.cu, in order."""
-EPILOGUES = ("direct", "smem", "tma_store")
+STYLES = ("fixed", "general")
+EPILOGUES = ("direct", "smem", "tma_store", "part")
 COPIES = ("cp_async", "tma")
+HALF, LEAST_SLOPE = 0.5, 1e-9
 WGMMA_STEP_K = 4
 """wgmma along K of a k-step of 64 elements."""
 
@@ -43,6 +47,8 @@ class Probe:
     probe: str
     kind: str
     """Class of the estimate: schedule or math, and copy."""
+    style: str
+    """``fixed``: the problem alone is an argument; ``general``: all that a launch may choose."""
     epilogue: str
     elements: int
     """Elements of D of a thread."""
@@ -72,6 +78,13 @@ class Probe:
     before_barrier: float
     before_use: float
     bank_reads: float
+    line_fetches: float
+    """Fraction of its cp.async that are LDGSTS.LTC128B."""
+
+    @property
+    def is_looping(self) -> bool:
+        """Whether it loops over tiles."""
+        return not self.probe.startswith("multistage") or self.style == "general"
 
 
 def compile_probes(cubin: Path) -> dict[str, KernelSass]:
@@ -111,7 +124,7 @@ def read_probe(symbol: str, kernel: KernelSass) -> Probe:
     else:
         threads = 32 * p["warps_m"] * p["warps_n"]
         if name == "mma_ring":
-            kind, slices = f"mma_sync {p['fragments']}", p["k"] // 16
+            kind, slices = f"mma_sync {p['fragments']}{' stage 1' if p['stages'] == 1 else ''}", p["k"] // 16
             rows = p["warp_m"] * p["warps_m"] + p["warp_n"] * p["warps_n"]
             copies, elements = rows * p["k"] // 8 // threads, p["warp_m"] * p["warp_n"] // 32
             math = slices * elements // 4
@@ -120,10 +133,11 @@ def read_probe(symbol: str, kernel: KernelSass) -> Probe:
             operands = ((p["thread_m"] * 4 * p["warps_m"], p["a_turned"]), (p["thread_n"] * 8 * p["warps_n"], p["b_turned"]))
             copies = sum(rows * p["k"] // (1 if turned else 4) // threads for rows, turned in operands)
             math = elements * p["k"]
-    code = read_compiled_code(kernel, epilogue=epilogue)
+    code = read_compiled_code(kernel, epilogue="direct" if epilogue == "part" else epilogue)
+    asked = kernel.select("LDGSTS")
     loop, tile, store = code.mainloop, code.tile_scheduler, code.epilogue
     return Probe(
-        probe=f"{name}_{'_'.join(f'{key}{value}' for key, value in p.items())}", kind=kind, epilogue=epilogue,
+        probe=f"{name}_{'_'.join(f'{key}{value}' for key, value in p.items())}", kind=kind, style=STYLES[p["style"]], epilogue=epilogue,
         elements=elements, stages=p["stages"], wgmma=wgmma, n=columns, copies=copies, slices=slices, math=math,
         step=loop.chain_cycles, instructions=loop.instructions or 0.0, copy=code.producer.chain_cycles,
         prologue=code.prologue.chain_cycles, tile=tile.chain_cycles, tile_during_wgmma=tile.chain_during_wgmma_cycles,
@@ -132,27 +146,60 @@ def read_probe(symbol: str, kernel: KernelSass) -> Probe:
         imad_wide_per_copy=loop.imad_wide_per_copy, before_copies=loop.math_before_copies or 0.0,
         before_barrier=(loop.math_before_barrier or 0.0) / slices, before_use=loop.math_before_use or 0.0,
         bank_reads=loop.fma_bank_reads or 0.0,
+        line_fetches=sum("LTC128B" in item.opcode for item in asked) / len(asked) if asked else 0.0,
     )  # fmt: skip
 
 
-def line(points: Sequence[tuple[float, float]]) -> str:
-    """Offset and slope of a line through points by least squares, no slope below 0, and the least value.
+def line(points: Sequence[tuple[float, ...]]) -> str:
+    """Offset and slopes through points (variables, value) by least squares, and the least value.
+
+    A variable that grows the value in no way, or that all points share, has slope 0. Without slopes the offset is the median.
 
     >>> line([(1.0, 10.0), (2.0, 20.0)]), line([(4.0, 7.0), (4.0, 9.0)])
-    ('[0.0, 10.0, 10.0]', '[8.0, 0.0, 7.0]')
+    ('[0, 10, 10]', '[8, 0, 7]')
     """
-    xs, ys = zip(*points, strict=True)
-    mean_x, mean_y = sum(xs) / len(xs), sum(ys) / len(ys)
-    spread = sum((x - mean_x) ** 2 for x in xs)
-    slope = max(0.0, sum((x - mean_x) * (y - mean_y) for x, y in points) / spread) if spread else 0.0
-    offset = mean_y - slope * mean_x if slope else median(ys)
-    return f"[{offset:.1f}, {slope:.3g}, {min(ys):.1f}]" if slope else f"[{offset:.1f}, 0.0, {min(ys):.1f}]"
+    return _text(*_fitted(points, is_growing=True), min(point[-1] for point in points))
+
+
+def plane(points: Sequence[tuple[float, ...]]) -> str:
+    """The same with slopes of either sign, and the least and the most value.
+
+    >>> plane([(1.0, 0.0, 10.0), (2.0, 0.0, 20.0), (1.0, 1.0, 7.0)])
+    '[0, 10, -3, 7, 20]'
+    """
+    values = [point[-1] for point in points]
+    return _text(*_fitted(points, is_growing=False), min(values), max(values))
+
+
+def _fitted(points: Sequence[tuple[float, ...]], *, is_growing: bool) -> list[float]:
+    """Offset and slopes by least squares."""
+    table = np.array(points)
+    values, slopes = table[:, -1], np.zeros(table.shape[1] - 1)
+    varied = [idx for idx in range(len(slopes)) if np.ptp(table[:, idx])]
+    if varied:
+        ones = np.ones((len(table), 1))
+        found = np.linalg.lstsq(np.hstack([ones, table[:, varied]]), values, rcond=None)[0]
+        slopes[varied] = found[1:]
+        if not is_growing or min(found[1:]) > LEAST_SLOPE:
+            return [float(found[0]), *map(float, slopes)]
+        slopes[:] = 0.0
+    return [float(np.median(values)), *map(float, slopes)]
+
+
+def _text(offset: float, *others: float) -> str:
+    *slopes, least = others
+    values = [0.0 if abs(value) < LEAST_SLOPE else value for value in (offset, *slopes, least)]
+    return f"[{', '.join(f'{value:.3g}' if abs(value) < 100 else f'{value:.1f}' for value in values)}]"
 
 
 HEAD = """\
 # Compiled code of GEMM probes, by schedule or math and copy, in cycles of a warp. kernels/probes/gemm_code/probe.py
-# writes it. Three numbers are a line: offset, slope and least. Its variable is copies of a thread in a k-step, or elements
-# of D of a thread in an epilogue. A main loop of wgmma has, besides, the chain from one wgmma to the next."""
+# writes it. Lists are a line or a plane: offset, slopes, least, and of planes also the most. Variables are the copies of a
+# thread in a k-step, and the elements of D of a thread (FFMA: its math of a k-step). An epilogue has elements alone.
+# A main loop of wgmma has, besides, the chain from one wgmma to the next."""
+VARIED = {"mma_sync": ("copies", "elements"), "fma": ("copies", "math")}
+"""Variables of a k-step's code, by math."""
+PLACES = ("before_copies", "before_barrier")
 
 
 def estimate(probes: Sequence[Probe]) -> str:
@@ -163,29 +210,50 @@ def estimate(probes: Sequence[Probe]) -> str:
     return "\n".join([HEAD, *(text for kind, found in sorted(kinds.items()) for text in _of_kind(kind, found))]) + "\n"
 
 
-def _of_kind(kind: str, found: Sequence[Probe]) -> list[str]:
-    is_wgmma = bool(found[0].wgmma)
-    steps = [(float(p.copies), p.step - (between_cycles(p.wgmma, p.n) if is_wgmma else 0.0)) for p in found]
-    lines = ["", f'["{kind}"]', f"step = {line(steps)}"]
-    names = [name for name in Probe.__dataclass_fields__ if name not in ("probe", "kind", "epilogue")]
-    middle: Mapping[str, float] = {name: median(getattr(p, name) for p in found) for name in names}
-    lines += [f"{name} = {middle[name]:g}" for name in ("prologue", "tile_during_wgmma", "turn", "tile_wide")]
-    lines.append(f"tile = {line([(float(p.copies), p.tile) for p in found])}")
+def _points(found: Sequence[Probe], value: str, *variables: str) -> list[tuple[float, ...]]:
+    return [tuple(float(getattr(probe, name)) for name in (*variables, value)) for probe in found]
+
+
+def _of_kind(kind: str, probes: Sequence[Probe]) -> list[str]:
+    found = [probe for probe in probes if probe.epilogue != "part"]  # as many of one style as of the other
+
+    def middle(name: str, of: Sequence[Probe] = found) -> float:
+        return median(getattr(probe, name) for probe in of)
+
+    lines, varied = ["", f'["{kind}"]'], VARIED.get(kind.split()[0])
+    if varied is None:
+        steps = [(float(p.copies), p.step - between_cycles(p.wgmma, p.n)) for p in found]
+        lines.append(f"step = {line(steps)}")
+    else:
+        lines.append(f"step = {plane(_points(found, 'step', *varied))}")
     if kind.endswith("tma"):
-        lines.append(f"copy = {middle['copy']:g}")
+        lines.append(f"copy = {middle('copy'):g}")
     if kind == "multistage cp_async":
         lines.append(f"imad_wide_per_copy = {sum(p.imad_wide_per_copy for p in found) / len(found):.2f}")
+    if middle("line_fetches") > HALF:
+        lines.append("l2_promotion = 128")
     if kind == "mma_sync 2":
-        lines += [f"math_{name} = {middle[name]:g}" for name in ("before_copies", "before_use")]
-        lines.append(f"math_before_barrier_fraction = {middle['before_barrier']:g}")
+        lines += [f"math_{name} = {plane(_points(found, name, 'elements'))}" for name in PLACES]
+        lines.append(f"math_before_use = {middle('before_use'):g}")
     if kind.startswith("fma"):
-        lines.append(f"instructions = {line([(float(p.copies), p.instructions) for p in found])}")
+        lines.append(f"instructions = {plane(_points(found, 'instructions', *varied or ()))}")
+    once = [probe for probe in found if not probe.is_looping] or found
+    for name, of in (("one", once), ("many", [probe for probe in found if probe not in once])):
+        if not of:
+            continue
+        lines += ["", f'["{kind}".tiles.{name}]', f"chain = {line(_points(of, 'tile', 'copies'))}"]
+        lines += [
+            f"{key} = {middle(attribute, of):g}"
+            for key, attribute in (
+                ("during_wgmma", "tile_during_wgmma"), ("turn", "turn"), ("wide", "tile_wide"), ("prologue", "prologue"),
+            )
+        ]  # fmt: skip
     for epilogue in EPILOGUES:
-        stores = [p for p in found if p.epilogue == epilogue]
+        stores = [p for p in probes if p.epilogue == epilogue]
         if stores:
             lines += ["", f'["{kind}".epilogue.{epilogue}]']
             lines += [
-                f"{key} = {line([(float(p.elements), getattr(p, name)) for p in stores])}"
+                f"{key} = {line(_points(stores, name, 'elements'))}"
                 for key, name in (("chain", "store"), ("during_wgmma", "store_during_wgmma"), ("wide", "store_wide"))
             ]
     return lines
