@@ -295,9 +295,8 @@ def test_the_fixture_passes_fails_and_refuses(pytester: pytest.Pytester) -> None
 
 def test_a_gemm_of_a_library_is_checked_by_the_options_that_its_name_tells(capsys: pytest.CaptureFixture[str]) -> None:
     told = "--m 2048 --n 2048 --k 2048 --tile 256x128x64 --stages 4 --schedule cooperative --no-persistent"
-    told += " --cluster 1x2 --cluster-sync relaxed"
-    # 19.2 % too slow with estimated code, the worst judged row of its family 17.6; see deviations/18_library_gemms.md
-    told_of = ("l2_sectors=100%", "hit_rate=10", "cycles=20%", "time=20%")
+    told += " --cluster 1x2 --cluster-sync relaxed --epilogue tma_store"
+    told_of = ("l2_sectors=100%", "hit_rate=10", "cycles=5%", "time=5%")  # deviations/18_library_gemms.md
     loose = [word for each in told_of for word in ("--tolerance", each)]
     words = ["check", str(DATA / "gemm_raw.csv"), *H200, "--kernel", "gemm", *told.split(), *loose, "--json", "-"]
     assert main(words) == 0

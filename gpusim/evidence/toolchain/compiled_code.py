@@ -215,7 +215,8 @@ def _producer_cycles(kernel: KernelSass, loop: KernelSass) -> float:
     if not loops:
         return 0
     # ptxas puts each copy of one thread in a loop of ELECT, and the rest of a wait behind the kernel's end.
-    waiting = [one for one in loops if any("PHASECHK" in item.opcode for item in one.instructions) and not one.select("EXIT")]
+    closed = [one for one in loops if not one.select("EXIT")]
+    waiting = [one for one in closed if any("PHASECHK" in item.opcode for item in one.instructions)]
     found = min(waiting or loops, key=lambda one: len(one.instructions))
     start = found.instructions[0].address
     items = path_to(kernel, start, start)

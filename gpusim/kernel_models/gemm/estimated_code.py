@@ -86,14 +86,16 @@ def estimated_code(config: GemmConfig) -> CompiledCode:
 
 
 def estimated_l2_promotion(config: GemmConfig) -> int:
-    """Least bytes that L2 fetches on a miss of a cp.async, as ptxas has it in probes of the kernel's kind; 0: those asked for."""
+    """Least bytes that L2 fetches on a miss of a cp.async, as ptxas chooses for the kernel's kind; 0: those asked for."""
     return int(_figures()[kind_of(config)].get("l2_promotion", 0))
 
 
 def _epilogue(config: GemmConfig, paths: dict[str, Any]) -> dict[str, Any]:
     """Figures of D's path, or of the nearest one that was probed."""
     path = "part" if config.split_k > 1 else config.epilogue
-    return paths.get(path) or paths.get("smem" if path == "tma_store" else "direct") or paths["direct"]
+    nearest = "smem" if path == "tma_store" and "smem" in paths else "direct"
+    figures: dict[str, Any] = paths.get(path, paths[nearest])
+    return figures
 
 
 def kind_of(config: GemmConfig) -> str:

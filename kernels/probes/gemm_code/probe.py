@@ -32,7 +32,6 @@ PARAMETERS = {
     "ffma_ring": "style thread_m thread_n warps_m warps_n k stages a_turned b_turned",
 }
 """Template parameters of kernel.cu, in order."""
-STYLES = ("fixed", "general")
 EPILOGUES = ("direct", "smem", "tma_store", "part")
 COPIES = ("cp_async", "tma")
 HALF, LEAST_SLOPE = 0.5, 1e-9
@@ -47,8 +46,6 @@ class Probe:
     probe: str
     kind: str
     """Class of the estimate: schedule or math, and copy."""
-    style: str
-    """``fixed``: the problem alone is an argument; ``general``: all that a launch may choose."""
     epilogue: str
     elements: int
     """Elements of D of a thread."""
@@ -77,14 +74,13 @@ class Probe:
     before_copies: float
     before_barrier: float
     before_use: float
-    bank_reads: float
     line_fetches: float
     """Fraction of its cp.async that are LDGSTS.LTC128B."""
 
     @property
     def is_looping(self) -> bool:
         """Whether it loops over tiles."""
-        return not self.probe.startswith("multistage") or self.style == "general"
+        return not self.probe.startswith("multistage_style0")
 
 
 def compile_probes(cubin: Path) -> dict[str, KernelSass]:
@@ -137,7 +133,7 @@ def read_probe(symbol: str, kernel: KernelSass) -> Probe:
     asked = kernel.select("LDGSTS")
     loop, tile, store = code.mainloop, code.tile_scheduler, code.epilogue
     return Probe(
-        probe=f"{name}_{'_'.join(f'{key}{value}' for key, value in p.items())}", kind=kind, style=STYLES[p["style"]], epilogue=epilogue,
+        probe=f"{name}_{'_'.join(f'{key}{value}' for key, value in p.items())}", kind=kind, epilogue=epilogue,
         elements=elements, stages=p["stages"], wgmma=wgmma, n=columns, copies=copies, slices=slices, math=math,
         step=loop.chain_cycles, instructions=loop.instructions or 0.0, copy=code.producer.chain_cycles,
         prologue=code.prologue.chain_cycles, tile=tile.chain_cycles, tile_during_wgmma=tile.chain_during_wgmma_cycles,
@@ -145,7 +141,6 @@ def read_probe(symbol: str, kernel: KernelSass) -> Probe:
         store_during_wgmma=store.chain_during_wgmma_cycles, store_wide=store.imad_wide,
         imad_wide_per_copy=loop.imad_wide_per_copy, before_copies=loop.math_before_copies or 0.0,
         before_barrier=(loop.math_before_barrier or 0.0) / slices, before_use=loop.math_before_use or 0.0,
-        bank_reads=loop.fma_bank_reads or 0.0,
         line_fetches=sum("LTC128B" in item.opcode for item in asked) / len(asked) if asked else 0.0,
     )  # fmt: skip
 
@@ -153,7 +148,7 @@ def read_probe(symbol: str, kernel: KernelSass) -> Probe:
 def line(points: Sequence[tuple[float, ...]]) -> str:
     """Offset and slopes through points (variables, value) by least squares, and the least value.
 
-    A variable that grows the value in no way, or that all points share, has slope 0. Without slopes the offset is the median.
+    If the value does not grow with each variable, all slopes are 0 and the offset is the median.
 
     >>> line([(1.0, 10.0), (2.0, 20.0)]), line([(4.0, 7.0), (4.0, 9.0)])
     ('[0, 10, 10]', '[8, 0, 7]')
@@ -162,7 +157,7 @@ def line(points: Sequence[tuple[float, ...]]) -> str:
 
 
 def plane(points: Sequence[tuple[float, ...]]) -> str:
-    """The same with slopes of either sign, and the least and the most value.
+    """Offset and slopes through points by least squares, with slopes of either sign, and the least and the most value.
 
     >>> plane([(1.0, 0.0, 10.0), (2.0, 0.0, 20.0), (1.0, 1.0, 7.0)])
     '[0, 10, -3, 7, 20]'
@@ -220,7 +215,7 @@ def _of_kind(kind: str, probes: Sequence[Probe]) -> list[str]:
     def middle(name: str, of: Sequence[Probe] = found) -> float:
         return median(getattr(probe, name) for probe in of)
 
-    lines, varied = ["", f'["{kind}"]'], VARIED.get(kind.split()[0])
+    lines, varied = ["", f'["{kind}"]'], VARIED.get(kind.split(maxsplit=1)[0])
     if varied is None:
         steps = [(float(p.copies), p.step - between_cycles(p.wgmma, p.n)) for p in found]
         lines.append(f"step = {line(steps)}")
