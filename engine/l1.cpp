@@ -67,33 +67,26 @@ void L1::read(MemoryRequest& request, Completion* done, bool allocates, double n
     return;
   }
   L1Tile* tile = tiles_.get(request.tile);
+  double lost = 1.0;
+  double ready_at = 0.0;
   if (tile != nullptr) {
-    double lost = lost_share(tile);
-    kept_.remove(tile);
-    kept_.append(tile);
-    double ready_at = larger(request.issued_at, not_before) + input.l1->hit_latency_cycles;
-    used_bytes_ += request.num_bytes;
-    tile->used_at = used_bytes_;
-    if (lost == 0.0) {
-      tile->hit(ready_at, done);
-      return;
-    }
-    request.num_bytes *= lost;
-    request.fetched.num_line_requests *= lost;
-    request.num_part_requests *= lost;
-    tile->asked_at = request.issued_at;
-    tile->is_filling = true;
-    tile->hit(ready_at, done);
-    crossbar.read(request, tile, nullptr, &places);
-    return;
+    lost = lost_share(tile);
+    ready_at = larger(request.issued_at, not_before) + input.l1->hit_latency_cycles;
+    use(tile, request.num_bytes);
+  } else {
+    tile = make(request.tile, request.num_bytes);
+    tiles_.put(request.tile, tile);
   }
-  tile = l1_tiles.make();
-  tile->key = request.tile;
-  tile->num_bytes = request.num_bytes;
-  tile->asked_at = request.issued_at;
-  tile->hit(0.0, done);
-  tiles_.put(request.tile, tile);
-  keep(tile);
+  if (lost != 0.0) {
+    tile->is_filling = true;
+    tile->asked_at = request.issued_at;
+  }
+  tile->hit(ready_at, done);
+  if (lost == 0.0) return;
+  evict();
+  request.num_bytes *= lost;
+  request.fetched.num_line_requests *= lost;
+  request.num_part_requests *= lost;
   crossbar.read(request, tile, nullptr, &places);
 }
 
@@ -101,18 +94,29 @@ void L1::store(TileKey key, double num_bytes) {
   if (input.l1->eviction_width_fraction == 0.0) return;
   L1Tile* tile = tiles_.get(key);
   if (tile != nullptr) {
-    kept_.remove(tile);
-    kept_.append(tile);
-    used_bytes_ += num_bytes;
-    tile->used_at = used_bytes_;
-  } else {
-    tile = l1_tiles.make();
-    tile->key = key;
-    tile->num_bytes = num_bytes;
-    tile->is_filling = false;
-    tile->is_found = false;
-    keep(tile);
+    use(tile, num_bytes);
+    return;
   }
+  make(key, num_bytes)->is_found = false;
+  evict();
+}
+
+L1Tile* L1::make(TileKey key, double num_bytes) {
+  L1Tile* tile = l1_tiles.make();
+  tile->key = key;
+  tile->num_bytes = num_bytes;
+  kept_.append(tile);
+  num_bytes_ += num_bytes;
+  used_bytes_ += num_bytes;
+  tile->used_at = used_bytes_;
+  return tile;
+}
+
+void L1::use(L1Tile* tile, double num_bytes) {
+  kept_.remove(tile);
+  kept_.append(tile);
+  used_bytes_ += num_bytes;
+  tile->used_at = used_bytes_;
 }
 
 double L1::lost_share(const L1Tile* tile) const {
@@ -124,12 +128,7 @@ double L1::lost_share(const L1Tile* tile) const {
   return 1.0 / (1.0 + exp(-beyond));
 }
 
-// Lets the tile take its place, and those that were used longest ago leave.
-void L1::keep(L1Tile* tile) {
-  kept_.append(tile);
-  num_bytes_ += tile->num_bytes;
-  used_bytes_ += tile->num_bytes;
-  tile->used_at = used_bytes_;
+void L1::evict() {
   while (num_bytes_ > input.l1->capacity_bytes && kept_.oldest() != nullptr) {
     L1Tile* gone = kept_.oldest();
     is_full_ = true;

@@ -12,7 +12,7 @@ class L1Tile : public Completion {
   double asked_at = 0.0;
   double done_at = 0.0;
   double used_at = 0.0;  // what the SM had used of L1 by then, for the last time
-  bool is_filling = true;
+  bool is_filling = false;
   bool is_held = true;   // in the cache: not evicted yet
   bool is_found = true;  // by loads: not of a store
   L1Tile* older = nullptr;
@@ -84,7 +84,11 @@ class L1 {
   double used_bytes_ = 0.0;  // loaded or stored, again and again
   bool is_full_ = false;     // something has left: before that nothing is lost
 
-  void keep(L1Tile* tile);
+  // A new tile, used last, which nobody finds yet.
+  L1Tile* make(TileKey key, double num_bytes);
+  void use(L1Tile* tile, double num_bytes);
+  // Lets those leave that were used longest ago and are too many.
+  void evict();
   // What share of a tile is gone since it was used last.
   double lost_share(const L1Tile* tile) const;
 };

@@ -74,9 +74,8 @@ bool queue_in_parts(Role* role, const Op& op, const AccessRecord& access, double
 // no other SM has, so that none of them coalesces.
 void ask_by_lines(const AccessRecord& access, FetchRecord* fetched) {
   fetched->num_line_requests = access.num_lines;
-  bool is_scattered = access.num_lines > access.num_requests &&
-                      access.num_sectors * SECTOR_BYTES < access.num_lines * input.l2->request_bytes;
-  if (is_scattered) fetched->sharing = fetched->request_sharing = 0.0;
+  bool is_narrow = access.num_sectors * SECTOR_BYTES < access.num_lines * input.l2->request_bytes;
+  if (is_narrow && access.num_lines > access.num_requests) fetched->sharing = fetched->request_sharing = 0.0;
 }
 
 }  // namespace
