@@ -204,7 +204,7 @@ def _rowwise_launch(params: TransposeParams) -> Launch:
     before, code = ops.Alu(BEFORE_LOADS["none"], is_chain=True), ops.Alu(ELEMENT_CODE, is_chain=True)
 
     def step_of(item: int) -> int:
-        """Slice of its panel that a CTA reads, for its ``item``-th elements: those of further columns repeat earlier ones."""
+        """Slice of its panel that a CTA reads, for its ``item``-th elements: further columns repeat earlier ones."""
         columns, first = divmod(item * threads, of_columns)
         return item if share <= params.m else columns * ceil_div(params.m, threads) + first % params.m // threads
 

@@ -68,7 +68,7 @@ def test_a_row_that_is_read_again_names_the_same_lines_in_every_pass(h200: GpuSp
 
 
 def test_l1_serves_a_row_that_is_read_again_as_far_as_it_has_room(h200: GpuSpec) -> None:
-    """Two CTAs of 1,024 threads share an SM: rows of 64 KiB stay but for what stores of the last pass take, of 512 KiB not."""
+    """Two CTAs of 1,024 threads share an SM: rows of 64 KiB stay but for what stores take, of 512 KiB not."""
     for columns, least, most in ((16384, 0.99, 1.02), (131072, 2.9, 3.01)):
         result = ran("softmax", h200, rows=264, columns=columns, per="block", threads=1024, keep="reread")
         sectors = 264 * columns * 4 / 32

@@ -262,7 +262,8 @@ OF_CLASSES = [case.OF_A_CLASS * len(classes) for classes in case.COLUMNS.values(
 
 
 def test_shapes_are_those_of_their_seed() -> None:
-    assert len(CONFIGS) == 2 * sum(OF_CLASSES) and [case.Config.of(config) for config in CASE.configs("rows", 2)] == CONFIGS[:24]
+    assert len(CONFIGS) == 2 * sum(OF_CLASSES)
+    assert [case.Config.of(config) for config in CASE.configs("rows", 2)] == CONFIGS[:24]
     first, again = CONFIGS[: len(CONFIGS) // 2], CONFIGS[len(CONFIGS) // 2 :]
     assert not set(first) & set(again) and [config.kernel for config in first] == [config.kernel for config in again]
     assert {config.kernel for config in CONFIGS} == set(OPERATIONS) == set(case.COLUMNS)

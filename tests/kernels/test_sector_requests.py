@@ -46,7 +46,7 @@ def test_words_of_another_cta_are_refused() -> None:
 
 
 def test_requests_of_all_sms_take_the_time_of_a_line_that_is_measured() -> None:
-    """Half lines within 3 %. One sector alone takes 17 % more in the model, which prices it as a row of a box (tile_pitch)."""
+    """Half lines within 3 %. One sector takes 17 % more in the model, which prices it as a row of a box (tile_pitch)."""
     gpu = load_gpu("h200_sxm")
     table = Table.read(kernels_dir().parent / "validation" / "measured" / "h200_sxm" / "sector_requests.csv")
     of_all = [row for row in table.rows if (row["num_ctas"], row["threads"]) == (str(gpu.num_sms), "1024")]

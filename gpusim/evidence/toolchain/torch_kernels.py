@@ -30,7 +30,7 @@ NORM_ELEMENTS = 4
 """Elements of a vector of layer norm and RMS norm, whatever the type."""
 ROW_SUM_CODE, COLUMN_SUM_CODE = 145, 240
 """Instructions of a thread of ``reduce_kernel`` besides those of plain loops: of sums of rows and of all, and of columns.
-Source: inferred from ``smsp__inst_executed.sum`` over warps of ``framework_ops``, less loads, sums and shuffles; not judged."""
+Source: inferred from ``smsp__inst_executed.sum`` over warps of ``framework_ops``, less loads, sums and shuffles."""
 MOST_SCALAR_INPUTS = 128
 """Elements of a sum up to which threads load one by one. Source: ``setReduceConfig`` of ``Reduce.cuh``, ``dim0 > 128``."""
 MOST_OF_TWO_ROWS = 128
