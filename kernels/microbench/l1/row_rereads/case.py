@@ -29,7 +29,7 @@ READ = "lts__t_sectors_srcunit_tex_op_read.sum"
 OF_L1 = "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"
 METRICS = (READ, OF_L1, "sm__cycles_elapsed.max")
 NEAR_BYTES, MOST_CARVEOUT_PCT = (64 << 10, 192 << 10), 50
-"""Bytes used between two readings, of rows that calibrate: around those at which L1 has lost half; carveouts that allow them."""
+"""Bytes used between two readings, of rows that calibrate, around those at which half is lost; carveouts for them."""
 
 
 @dataclass(frozen=True)
@@ -153,10 +153,10 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
     used, share = np.array(near).T
     slope, begin = np.polyfit(used, np.log(share / (1.0 - share)), 1)
     half = float(-begin / slope)
-    how = "line through the logits of what L1 has lost of rows with 64 to 192 KiB used since, stores counted as loads: "
+    how = "line through the logits of what L1 has lost of rows with 64 to 192 KiB used since, stores count as loads: "
     return [
         Fitted(parameter="l1.half_kept_bytes", value=half, how=how + "where it passes one half"),
-        Fitted(parameter="l1.eviction_width_fraction", value=1.0 / float(slope) / half, how=how + "bytes of a logit over it"),
+        Fitted(parameter="l1.eviction_width_fraction", value=1.0 / float(slope) / half, how=how + "bytes of a logit"),
     ]
 
 
