@@ -2,8 +2,15 @@
 #include "l1.h"
 
 #include "machine.h"
+#include "numeric.h"
 
 namespace gpusim {
+
+namespace {
+
+constexpr double MOST_LOGITS = 5.0;  // below one half, where nothing is lost
+
+}  // namespace
 
 Passage L1::accept(double num_requests, double num_lines, double num_wavefronts, double at_cycle,
                    double more_cycles) {
@@ -60,29 +67,77 @@ void L1::read(MemoryRequest& request, Completion* done, bool allocates, double n
     return;
   }
   L1Tile* tile = tiles_.get(request.tile);
+  double lost = 1.0;
+  double ready_at = 0.0;
   if (tile != nullptr) {
-    kept_.remove(tile);
-    kept_.append(tile);
-    tile->hit(larger(request.issued_at, not_before) + input.l1->hit_latency_cycles, done);
+    lost = lost_share(tile);
+    ready_at = larger(request.issued_at, not_before) + input.l1->hit_latency_cycles;
+    use(tile, request.num_bytes);
+  } else {
+    tile = make(request.tile, request.num_bytes);
+    tiles_.put(request.tile, tile);
+  }
+  if (lost != 0.0) {
+    tile->is_filling = true;
+    tile->asked_at = request.issued_at;
+  }
+  tile->hit(ready_at, done);
+  if (lost == 0.0) return;
+  evict();
+  request.num_bytes *= lost;
+  request.fetched.num_line_requests *= lost;
+  request.num_part_requests *= lost;
+  crossbar.read(request, tile, nullptr, &places);
+}
+
+void L1::store(TileKey key, double num_bytes) {
+  if (input.l1->eviction_width_fraction == 0.0) return;
+  L1Tile* tile = tiles_.get(key);
+  if (tile != nullptr) {
+    use(tile, num_bytes);
     return;
   }
-  tile = l1_tiles.make();
-  tile->key = request.tile;
-  tile->num_bytes = request.num_bytes;
-  tile->asked_at = request.issued_at;
-  tile->hit(0.0, done);
-  tiles_.put(request.tile, tile);
+  make(key, num_bytes)->is_found = false;
+  evict();
+}
+
+L1Tile* L1::make(TileKey key, double num_bytes) {
+  L1Tile* tile = l1_tiles.make();
+  tile->key = key;
+  tile->num_bytes = num_bytes;
   kept_.append(tile);
-  num_bytes_ += request.num_bytes;
+  num_bytes_ += num_bytes;
+  used_bytes_ += num_bytes;
+  tile->used_at = used_bytes_;
+  return tile;
+}
+
+void L1::use(L1Tile* tile, double num_bytes) {
+  kept_.remove(tile);
+  kept_.append(tile);
+  used_bytes_ += num_bytes;
+  tile->used_at = used_bytes_;
+}
+
+double L1::lost_share(const L1Tile* tile) const {
+  double width = input.l1->eviction_width_fraction;
+  if (width == 0.0 || tile->is_filling || !is_full_) return 0.0;
+  double half = smaller(input.l1->half_kept_bytes, input.l1->capacity_bytes);
+  double beyond = ((used_bytes_ - tile->used_at) / half - 1.0) / width;
+  if (beyond < -MOST_LOGITS) return 0.0;
+  return 1.0 / (1.0 + exp(-beyond));
+}
+
+void L1::evict() {
   while (num_bytes_ > input.l1->capacity_bytes && kept_.oldest() != nullptr) {
     L1Tile* gone = kept_.oldest();
+    is_full_ = true;
     num_bytes_ -= gone->num_bytes;
     kept_.remove(gone);
-    tiles_.remove(gone->key);
+    if (gone->is_found) tiles_.remove(gone->key);
     gone->is_held = false;
     if (!gone->is_filling) l1_tiles.release(gone);
   }
-  crossbar.read(request, tile, nullptr, &places);
 }
 
 void L1Tile::hit(double ready_at, Completion* done) {

@@ -11,8 +11,10 @@ class L1Tile : public Completion {
   double num_bytes = 0.0;
   double asked_at = 0.0;
   double done_at = 0.0;
-  bool is_filling = true;
-  bool is_held = true;  // in the cache: not evicted yet
+  double used_at = 0.0;  // what the SM had used of L1 by then, for the last time
+  bool is_filling = false;
+  bool is_held = true;   // in the cache: not evicted yet
+  bool is_found = true;  // by loads: not of a store
   L1Tile* older = nullptr;
   L1Tile* newer = nullptr;
 
@@ -39,11 +41,13 @@ struct Passage {
 // * cp.async passes for longer than a load, a miss with a part of its wavefronts; commits pass, too;
 // * behind it a queue of the rows of tiles that cp.async copies around L1;
 // * hit latency; a hit on a line that is still being filled waits for the fill;
-// * tiles that stay (least recently used leave); no allocation on stores;
+// * tiles that stay (least recently used leave); what stores take of it, where lines are lost one by one;
+// * once it is full, the share of a tile's lines that is lost by what was used since;
 // * the bytes that may be under way to it at once; a queue of stores while their warps go on.
 // Ignores:
 // * sets, partial lines, the time of a batch of many hits beyond its first.
-// Source: the GPU's description; lines on their way: kernels/load_loops, h200_sxm, 2026-11-23.
+// Source: the GPU's description; lines on their way: kernels/load_loops, h200_sxm, 2026-11-23; lines that are
+// lost: kernels/row_rereads, h200_sxm, 2026-11-29.
 class L1 {
  public:
   // For bytes that were asked for and are not there: a unit is a byte for a cycle.
@@ -62,6 +66,8 @@ class L1 {
   double accept_rows(double num_rows, double at_cycle);
   // How long before the end of copies around L1, which take `cycles`, their warps go on.
   double copy_lead_cycles(double num_copies, double cycles) const;
+  // Takes space for `num_bytes` that are stored; loads do not find them there.
+  void store(TileKey key, double num_bytes);
   bool holds(TileKey key) const { return tiles_.get(key) != nullptr; }
   // Fetches through L1; `done` is told when the registers have the data.
   void read(MemoryRequest& request, Completion* done, bool allocates, double not_before, bool is_copy);
@@ -75,6 +81,16 @@ class L1 {
   Map<TileKey, L1Tile> tiles_;
   LinkedList<L1Tile> kept_;  // the one that was used last at the end
   double num_bytes_ = 0.0;
+  double used_bytes_ = 0.0;  // loaded or stored, again and again
+  bool is_full_ = false;     // something has left: before that nothing is lost
+
+  // A new tile, used last, which nobody finds yet.
+  L1Tile* make(TileKey key, double num_bytes);
+  void use(L1Tile* tile, double num_bytes);
+  // Lets those leave that were used longest ago and are too many.
+  void evict();
+  // What share of a tile is gone since it was used last.
+  double lost_share(const L1Tile* tile) const;
 };
 
 }  // namespace gpusim

@@ -70,6 +70,14 @@ bool queue_in_parts(Role* role, const Op& op, const AccessRecord& access, double
   return until_stored(role, sm_of(role).queued_stores, lead_bytes);
 }
 
+// What loads ask of L2: a request for each line. Those of lanes on lines of their own come in an order that
+// no other SM has, so that none of them coalesces.
+void ask_by_lines(const AccessRecord& access, FetchRecord* fetched) {
+  fetched->num_line_requests = access.num_lines;
+  bool is_narrow = access.num_sectors * SECTOR_BYTES < access.num_lines * input.l2->request_bytes;
+  if (is_narrow && access.num_lines > access.num_requests) fetched->sharing = fetched->request_sharing = 0.0;
+}
+
 }  // namespace
 
 double wavefronts_of(const AccessRecord& access) {
@@ -116,6 +124,7 @@ bool global_load(Role* role, const Op& op) {
   request.asked_until = end;
   if (access.num_sectors * SECTOR_BYTES < access.num_lines * LINE_BYTES)
     request.num_part_requests = access.num_requests;
+  ask_by_lines(access, &request.fetched);
   request.batch_scale = role->slowest_warp.asks(token, request.num_bytes);
   flight->span.begin(role, false, request.issued_at, request.num_bytes);
   role->give_token(op.stage, token);
@@ -141,6 +150,7 @@ bool global_store(Role* role, const Op& op) {
     if (OpKind(op.kind) == OpKind::GLOBAL_STORE) {
       counters.l1.store_requests += access.num_requests;
       counters.l1.store_sectors += access.num_sectors;
+      sm.l1.store(role->request(op, 0.0, 0.0).tile, access.num_sectors * SECTOR_BYTES);
     }
     role->issue(access.num_requests / role->num_warps);
   } else {

@@ -566,6 +566,8 @@ struct L1Constants {
   double max_queued_scheduler_stores;
   double store_release_cycles;
   double has_store_queue;
+  double half_kept_bytes;
+  double eviction_width_fraction;
 };
 
 struct SmemConstants {

@@ -1,8 +1,8 @@
-"""First predictions of products whose kernels are known by name and launch alone: nothing of them was measured.
+"""First predictions of operations whose kernels are known by name and launch alone: nothing of them was measured.
 
     python scripts/first_of_launches.py KERNEL LAUNCHES.csv OUT.csv [--gpu h200_sxm]
 
-LAUNCHES.csv is what ``gpusim measure KERNEL --names-only`` wrote. Goes on where it stopped, the cheapest product first; a
+LAUNCHES.csv is what ``gpusim measure KERNEL --names-only`` wrote. Goes on where it stopped, the smallest first; a
 kernel that the model cannot be has no line. What events take beside a kernel, as empty ones show, may be given.
 """
 
@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import argparse
 import csv
+from collections.abc import Mapping
+from math import prod
 from pathlib import Path
 
 from gpusim.evidence.bench.framework_launches import read_launches
@@ -18,6 +20,11 @@ from gpusim.evidence.cases.rows import config_of
 from gpusim.machine.config import load_gpu
 
 COLUMNS = ("kernel", "group", "config", "launched", "grid", "name", "tier", "predicted")
+
+
+def size_of(config: Mapping[str, str]) -> int:
+    """Product of a config's numbers: m, n and k, or rows and columns."""
+    return prod(int(text) for text in config.values() if text.isdecimal())
 
 
 def main() -> None:
@@ -29,7 +36,7 @@ def main() -> None:
     parser.add_argument("--gpu", default="h200_sxm")
     parser.add_argument("--empty-single-us", default="")
     parser.add_argument("--empty-sustained-us", default="")
-    parser.add_argument("--part", default="0/1", help="I/N: every N-th product from I on")
+    parser.add_argument("--part", default="0/1", help="I/N: every N-th line from I on")
     asked = parser.parse_args()
     case, gpu = load_case(asked.kernel), load_gpu(asked.gpu)
     if case.predict_launched is None:
@@ -39,7 +46,7 @@ def main() -> None:
         with asked.out.open(encoding="utf-8", newline="") as file:
             done = {line["config"] for line in csv.DictReader(file)}
     first, num = map(int, asked.part.split("/"))
-    lines = sorted(read_launches(asked.launches), key=lambda line: int(line["m"]) * int(line["n"]) * int(line["k"]))
+    lines = sorted(read_launches(asked.launches), key=lambda line: size_of(config_of(line, case.columns)))
     with asked.out.open("a", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         if not done and not file.tell():

@@ -37,6 +37,16 @@ MORE_STEPS = {"wgmma": 10, "mma_sync": 6, "fma": 4}
 
 OVERLAP_LOSS = 0.25
 """Part of the shorter of work and memory traffic that the closed estimate adds, so that no two tiles tie."""
+SMS_OF_A_GPC = 18.0
+"""SMs that share a GPC's link in the closed estimate. Source: the largest GPCs of ``device.gpcs``, h100_sxm and h200_sxm."""
+SM_READ_RATE, SM_STORE_RATE = 64.0, 24.0
+"""Bytes per cycle of an SM: from L2 if no GPC link is described, and of epilogues to L2. Source: guess, half of the ports'
+128, and three quarters of their 32. They order the configs that are simulated, and are in no prediction."""
+STEP_LATENCY_CYCLES, CTA_CYCLES = 1_000.0, 1_500.0
+"""Cycles from a copy's issue to its data, shared by the stages; and of a CTA's start, fill and drain. Source: guess, a load
+from busy HBM, and that with a start and an exit. They order configs, as above."""
+EXPOSED_STORE = 0.3
+"""Part of a persistent kernel's TMA stores that no main loop hides. Source: guess; it orders configs, as above."""
 
 
 def work_of(config: GemmConfig) -> float:
@@ -178,11 +188,11 @@ def quick_cycles(config: GemmConfig, gpu: GpuSpec) -> float:
     math = 2.0 * rows * columns * depth / _flops_per_cycle(config, gpu)
     shared = (rows / 64 * (64 + columns) if config.math == "wgmma" else 0.0) * depth * num_bytes / 128.0
     fetched = (rows / config.cluster[1] + columns / config.cluster[0]) * depth * num_bytes
-    copied = fetched / (gpu.xbar.gpc_read_bytes_per_cycle / 18.0 if gpu.xbar.gpc_read_bytes_per_cycle else 64.0)
-    latency = 1_000.0 / config.stages
-    stored = rows * columns * (4 if config.split_k > 1 else config.out_element.num_bytes) / 24.0
-    stored *= 0.3 if config.persistent and config.epilogue == "tma_store" else 1.0
-    wave = steps * max(math, shared, copied, latency) + stored + (0.0 if config.persistent else 1_500.0)
+    copied = fetched / (gpu.xbar.gpc_read_bytes_per_cycle / SMS_OF_A_GPC or SM_READ_RATE)
+    latency = STEP_LATENCY_CYCLES / config.stages
+    stored = rows * columns * (4 if config.split_k > 1 else config.out_element.num_bytes) / SM_STORE_RATE
+    stored *= EXPOSED_STORE if config.persistent and config.epilogue == "tma_store" else 1.0
+    wave = steps * max(math, shared, copied, latency) + stored + (0.0 if config.persistent else CTA_CYCLES)
     parts = (config.m + config.n) * config.k * num_bytes + config.m * config.n * config.out_element.num_bytes
     parts += 8 * config.split_k * config.m * config.n if config.split_k > 1 else 0
     memory = config.batch * parts / clock.bytes_per_cycle(gb_per_s=gpu.hbm.sustained_read_gb_per_s)

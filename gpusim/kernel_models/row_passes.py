@@ -102,7 +102,7 @@ def row_launch(params: RowParams, row_passes: Sequence[RowPass], *, flops: int, 
     footprints = [
         replace(
             share_footprint(name, access, num_bytes=size, share_bytes=share, num_steps=num_steps),
-            num_passes=num_reads if name == "in" and not has_residual else 1,
+            num_passes=num_reads if name == walks[0].read_again else 1,
             is_in_place=params.in_place and access == "write",
         )
         for name, access in arrays

@@ -192,33 +192,41 @@ def _rowwise_launch(params: TransposeParams) -> Launch:
     """The Launch without tiles: CTA c stores ``threads * items_per_thread`` consecutive elements of the output.
 
     A warp's load takes one element of each of 32 rows of the input, a sector each. CTAs that need other elements of these
-    sectors run later, so they read them again from L2 or from memory.
+    sectors run later, so they read them again from L2 or from memory. So do later loads of a CTA that has several columns.
 
     Ignores:
-    * Hits in L1, of CTAs of one SM that need elements of the same sectors.
+    * Hits in L1: of CTAs of one SM, and of loads of one CTA, that need elements of the same sectors.
+    * Requests of SMs for the same sectors that coalesce.
     """
     width, threads, items = params.element.num_bytes, params.threads, params.items_per_thread
     share, num_elements, pitch = threads * items, params.m * params.n, params.n * params.element.num_bytes
-    columns_of_sector, num_ctas = max(1, SECTOR_BYTES // width), ceil_div(num_elements, share)
-    parts = ceil_div(params.m, share)
+    num_ctas, of_columns = ceil_div(num_elements, share), params.m * max(1, SECTOR_BYTES // width)
     before, code = ops.Alu(BEFORE_LOADS["none"], is_chain=True), ops.Alu(ELEMENT_CODE, is_chain=True)
+
+    def step_of(item: int) -> int:
+        """Slice of its panel that a CTA reads, for its ``item``-th elements: further columns repeat earlier ones."""
+        columns, first = divmod(item * threads, of_columns)
+        return item if share <= params.m else columns * ceil_div(params.m, threads) + first % params.m // threads
+
+    def panel_of(ctas: IntArray) -> IntArray:
+        """Part of the rows of a sector's columns; or the CTA's own columns, if it has more than a sector's."""
+        columns, first = np.divmod(ctas * share, of_columns)
+        return ctas if share > of_columns else np.asarray(columns * ceil_div(params.m, share) + first % params.m // share)
 
     def program(cta: RoleContext) -> Generator[ops.Op, Any, None]:
         panel = cta.cta_idx
+        at = int(panel_of(np.array(panel)))
         yield before
         for item in range(items):
             num = min(threads, num_elements - (panel * share + item * threads))
             if num <= 0:
                 return
             yield code
-            at = int(panel_of(np.array(panel)))
-            yield ops.Use((yield ops.GlobalLoad("in", (at, item), lanes_access(0, num, width, pitch), False)))
+            access = lanes_access(0, num, width, pitch)
+            yield ops.Use((yield ops.GlobalLoad("in", (at, step_of(item)), access, allocates_in_l1=False)))
             yield ops.GlobalStore("out", (panel, item), dense_access(0, num, width))
 
-    def panel_of(ctas: IntArray) -> IntArray:
-        first = ctas * share
-        return np.asarray(first // params.m // columns_of_sector * parts + first % params.m // share)
-
+    num_panels = int(panel_of(np.arange(num_ctas)).max()) + 1
     return Launch(
         kernel="transpose",
         num_ctas=num_ctas,
@@ -228,8 +236,8 @@ def _rowwise_launch(params: TransposeParams) -> Launch:
         registers_source="launches of PyTorch 2.11",
         footprints=(
             Footprint(
-                tensor="in", access="read", panel_of=panel_of, num_steps=items,
-                panel_bytes=lambda ctas: np.full_like(ctas, share * SECTOR_BYTES),
+                tensor="in", access="read", panel_of=panel_of, num_steps=max(map(step_of, range(items))) + 1,
+                panel_bytes=lambda ctas: np.full_like(ctas, num_elements * width // num_panels),
             ),
             share_footprint("out", "write", num_bytes=num_elements * width, share_bytes=share * width, num_steps=items),
         ),

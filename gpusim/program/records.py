@@ -219,7 +219,8 @@ CONSTANTS: Mapping[str, Sequence[str]] = {
         hit_on_miss_cycles outstanding_bytes queue_cycles cp_async_cycles cp_async_miss_first_pass_fraction
         cp_async_bypass_cycles cp_async_row_cycles max_queued_rows max_queued_copies cp_async_latency_cycles
         cp_async_interval_cycles commit_cycles max_queued_stores store_queue_bytes max_queued_scheduler_stores
-        store_release_cycles has_store_queue"""),
+        store_release_cycles has_store_queue half_kept_bytes
+        eviction_width_fraction"""),
     "smem": _names("""wavefronts_per_cycle load_latency_cycles warp_cycles_per_wavefront vector_word_cycles
         atomic_latency_cycles store_latency_cycles overtakable_wavefronts global_load_wavefronts global_store_wavefronts
         cp_async_row_wavefronts wgmma_lds_registers_per_cycle wgmma_sts_wavefronts_per_cycle"""),

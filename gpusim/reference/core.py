@@ -47,8 +47,9 @@ NONE = {
         row_open_read_bytes row_open_write_bytes partial_line_request_bytes""",
     "l2": "partition0_lead_fraction request_bytes eviction_width_fraction cta_lifetime_cv slice_spread_cycles queue_cycles",
     "xbar": "store_in_flight_bytes request_interval_packets red_header_fraction sm_distance_cycles",
-    "l1": """hit_on_miss_cycles cp_async_cycles cp_async_bypass_cycles cp_async_row_cycles max_queued_copies
-        cp_async_latency_cycles cp_async_interval_cycles commit_cycles max_queued_stores max_queued_scheduler_stores""",
+    "l1": """hit_on_miss_cycles eviction_width_fraction cp_async_cycles cp_async_bypass_cycles cp_async_row_cycles
+        max_queued_copies cp_async_latency_cycles cp_async_interval_cycles commit_cycles max_queued_stores
+        max_queued_scheduler_stores""",
     "smem": """warp_cycles_per_wavefront vector_word_cycles store_latency_cycles overtakable_wavefronts
         global_load_wavefronts global_store_wavefronts cp_async_row_wavefronts""",
     "tma": "store_header_bytes tensormap_miss_cycles", "dsmem": "same_tpc_saving_cycles",

@@ -28,7 +28,7 @@ SOURCES = [path for path in ENGINE if path.name != "records.h"]
 """Of the engine, what is written by hand."""
 
 MOST_COLUMNS = 110
-MOST_LINES = {"model": 6_481, "reference": 1_260, "engine": 6_104}  # raised for stores without footprints, tensor maps
+MOST_LINES = {"model": 6_485, "reference": 1_261, "engine": 6_167}  # raised for tensor maps, lines lost in L1
 """Of code: of machine, program, traffic, simulate and reference together; of the reference alone; of the engine."""
 
 NCU_NAMES = {

@@ -207,7 +207,16 @@ LAUNCHED: list[tuple[str, tuple[int, int], str, str, str, str, dict[str, Any]]] 
     ),
     (
         "sum_columns", (8192, 1024), "fp32", f"reduce_kernel<128, 4, {SUM}",
-        "8x16x1", "32x4x1", {"model": "reduction", "axis": "column", "rows_per_cta": 512, "vector_bytes": 16},
+        "8x16x1", "32x4x1",
+        {"model": "reduction", "axis": "column", "rows_per_cta": 512, "vector_bytes": 16, "finish": "last_cta"},
+    ),
+    (
+        "sum_columns", (70, 1024), "fp32", f"reduce_kernel<128, 4, {SUM}",
+        "8x1x1", "32x4x1", {"model": "reduction", "axis": "column", "rows_per_cta": 70, "finish": "atomic"},
+    ),
+    (
+        "sum_all", (8192, 128), "fp32", f"reduce_kernel<512, 1, {SUM}",
+        "1x128x1", "512x1x1", {"model": "reduction", "axis": "all", "vector_bytes": 16, "unroll": 1},
     ),
 ]  # fmt: skip
 
@@ -253,6 +262,9 @@ OF_CLASSES = [case.OF_A_CLASS * len(classes) for classes in case.COLUMNS.values(
 
 
 def test_shapes_are_those_of_their_seed() -> None:
-    assert len(CONFIGS) == sum(OF_CLASSES) and [case.Config.of(config) for config in CASE.configs("rows", 2)] == CONFIGS[:24]
+    assert len(CONFIGS) == 2 * sum(OF_CLASSES)
+    assert [case.Config.of(config) for config in CASE.configs("rows", 2)] == CONFIGS[:24]
+    first, again = CONFIGS[: len(CONFIGS) // 2], CONFIGS[len(CONFIGS) // 2 :]
+    assert not set(first) & set(again) and [config.kernel for config in first] == [config.kernel for config in again]
     assert {config.kernel for config in CONFIGS} == set(OPERATIONS) == set(case.COLUMNS)
     assert all(config.columns * config.rows * 2 <= 2**29 for config in CONFIGS)

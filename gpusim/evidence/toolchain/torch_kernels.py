@@ -28,10 +28,11 @@ NORMS: Mapping[str, Any] = {"unroll": 1, "weight_loads": "element"}
 VECTOR_BYTES = 16
 NORM_ELEMENTS = 4
 """Elements of a vector of layer norm and RMS norm, whatever the type."""
-ROW_OVERHEAD, COLUMN_OVERHEAD = 145, 240
-"""Instructions of a thread that sums rows, and columns, besides those of plain loops. Source: executed SASS."""
-LEAST_VECTOR_COLUMNS = 128
-"""Columns up to which sums of rows load element by element."""
+ROW_SUM_CODE, COLUMN_SUM_CODE = 145, 240
+"""Instructions of a thread of ``reduce_kernel`` besides those of plain loops: of sums of rows and of all, and of columns.
+Source: inferred from ``smsp__inst_executed.sum`` over warps of ``framework_ops``, less loads, sums and shuffles."""
+MOST_SCALAR_INPUTS = 128
+"""Elements of a sum up to which threads load one by one. Source: ``setReduceConfig`` of ``Reduce.cuh``, ``dim0 > 128``."""
 MOST_OF_TWO_ROWS = 128
 """Most columns of which a warp takes two rows."""
 
@@ -115,9 +116,9 @@ def _sum(launch: TorchLaunch) -> ModelOptions | None:
     unroll, vector = (int(ends[1]), int(ends[2])) if ends else (4, 4)
     parts = launch.grid[1]
     finish = "last_cta" if parts > 1 else "atomic"
-    elements = {"vector_bytes": launch.width * vector, "unroll": 1, "overhead": ROW_OVERHEAD}  # if the sum is long
-    if launch.columns <= LEAST_VECTOR_COLUMNS:
-        elements = {"vector_bytes": launch.width, "unroll": unroll, "overhead": ROW_OVERHEAD}
+    elements = {"vector_bytes": launch.width * vector, "unroll": 1, "overhead": ROW_SUM_CODE}  # if the sum is long
+    if launch.columns * (launch.rows if launch.operation == "sum_all" else 1) <= MOST_SCALAR_INPUTS:
+        elements = {"vector_bytes": launch.width, "unroll": unroll, "overhead": ROW_SUM_CODE}
     if launch.operation == "sum_all" and launch.grid[0] == 1:
         return launch.of_rows("reduction", axis="all", ctas_per_sum=parts, finish=finish, **elements)
     if launch.operation == "sum_rows":
@@ -129,18 +130,18 @@ def _sum(launch: TorchLaunch) -> ModelOptions | None:
         num_outputs = int(outputs[1])
         if launch.grid[0] * WARP_SIZE * num_outputs == launch.columns:
             return launch.of_rows(
-                "reduction", axis="column", rows_per_cta=-(-launch.rows // parts), finish="last_cta", unroll=unroll,
-                vector_bytes=launch.width * num_outputs, overhead=COLUMN_OVERHEAD,
+                "reduction", axis="column", rows_per_cta=-(-launch.rows // parts), finish=finish, unroll=unroll,
+                vector_bytes=launch.width * num_outputs, overhead=COLUMN_SUM_CODE,
             )  # fmt: skip
     return None
 
 
 ELEMENTWISE = {"mul": "scale", "cast": "copy", "add_bias": "add"}
 """Operations of the element-wise model that torch calls otherwise."""
-CAST_CODE, OFFSET_CODE = 34.0, 22.0
-"""Instructions of the ALU and branch units for each element. ``CAST_CODE``: of a type that is known at run time.
-``OFFSET_CODE``: of the offsets of a tensor that is not contiguous. Source: executed instructions of PyTorch 2.11's kernels
-for sm_90, bf16 to fp32 and a bias."""
+RUN_TIME_TYPE_CODE, OFFSET_CODE = 34.0, 22.0
+"""Instructions of the ALU and branch units for each element. ``RUN_TIME_TYPE_CODE``: of a type that is known at run time.
+``OFFSET_CODE``: of the offsets of a tensor that is not contiguous. Source: inferred from ``smsp__inst_executed.sum`` over
+elements of ``framework_ops``, PyTorch 2.11 for sm_90: casts of bf16 to fp32, and ``add_bias``."""
 INDEX_BYTES, GATHER_THREADS = 8, 256
 
 
@@ -174,7 +175,7 @@ def _vectorized(launch: TorchLaunch) -> ModelOptions | None:
 
 def _unrolled(launch: TorchLaunch) -> ModelOptions | None:
     """Elements of contiguous tensors whose types are known at run time."""
-    return _elementwise(launch, 1, _elements_of_thread(launch), address_instructions=CAST_CODE)
+    return _elementwise(launch, 1, _elements_of_thread(launch), address_instructions=RUN_TIME_TYPE_CODE)
 
 
 def _strided(launch: TorchLaunch) -> ModelOptions | None:

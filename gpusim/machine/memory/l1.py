@@ -57,6 +57,11 @@ class L1Spec:
     """Further store instructions that queue for each scheduler with a storing warp (shared_rate)."""
     store_release_cycles: float
     """Time from when a store leaves the store queue until its entry is free (shared_rate)."""
+    half_kept_bytes: float = 0.0
+    """Bytes that an SM loads or stores until a full L1 has lost half of the lines used before them (row_rereads)."""
+    eviction_width_fraction: float = 0.0
+    """Width of the logistic step from kept to lost lines, relative to ``half_kept_bytes``; 0: lines leave at the capacity,
+    and stores take no space (row_rereads)."""
 
     @property
     def has_store_queue(self) -> bool:

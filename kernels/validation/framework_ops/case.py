@@ -6,6 +6,7 @@ import math
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from gpusim.evidence.cases.case import Case, Operation, Outputs
 from gpusim.evidence.cases.config_row import ConfigRow
@@ -14,8 +15,8 @@ from gpusim.evidence.cases.validation_kernel import MIB, WIDTHS
 from gpusim.evidence.toolchain.torch_kernels import ModelOptions, function_of
 from gpusim.evidence.toolchain.torch_kernels import model_of as torch_model
 
-DRAWN = 20261201
-"""Seed of the shapes, drawn before anything was predicted or measured."""
+DRAWN, DRAWN_AGAIN = 20261201, 20261213
+"""Seeds of the shapes, drawn before any of them was predicted or measured. ``DRAWN_AGAIN``: of the groups ``*_again``."""
 SIZES = (4 * MIB, 16 * MIB, 64 * MIB, 256 * MIB)
 """Approximate bytes of the input, one drawn for each config."""
 
@@ -47,9 +48,9 @@ COLUMNS: Mapping[str, tuple[range, ...]] = {
 OF_A_CLASS = 3
 
 
-def drawn(operation: str) -> list[Config]:
+def drawn(operation: str, seed: int) -> list[Config]:
     """Three configs of each class of an operation."""
-    numbers = random.Random(f"{DRAWN} {operation}")
+    numbers = random.Random(f"{seed} {operation}")
     found: list[Config] = []
     for of_class in COLUMNS[operation]:
         for _ in range(OF_A_CLASS):
@@ -59,20 +60,17 @@ def drawn(operation: str) -> list[Config]:
     return found
 
 
-def rows() -> list[Config]:
-    """Softmax and norms of rows."""
-    return [config for operation in ("softmax", "layer_norm", "rms_norm") for config in drawn(operation)]
+OPERATIONS: Mapping[str, tuple[str, ...]] = {
+    "rows": ("softmax", "layer_norm", "rms_norm"),
+    "sums": ("sum_rows", "sum_columns", "sum_all"),
+    "maps": ("add", "mul", "relu", "gelu", "silu", "cast", "add_bias", "transpose", "embedding"),
+}
+"""Operations of each group."""
 
 
-def sums() -> list[Config]:
-    """Sums of rows, of columns and of all elements."""
-    return [config for operation in ("sum_rows", "sum_columns", "sum_all") for config in drawn(operation)]
-
-
-def maps() -> list[Config]:
-    """Element-wise operations, casts, transposes, embeddings."""
-    names = ("add", "mul", "relu", "gelu", "silu", "cast", "add_bias", "transpose", "embedding")
-    return [config for operation in names for config in drawn(operation)]
+def configs(names: tuple[str, ...], seed: int) -> list[Config]:
+    """Configs of some operations."""
+    return [config for operation in names for config in drawn(operation, seed)]
 
 
 def launch(config: Config) -> Operation:
@@ -99,7 +97,10 @@ CASE = operation_case(
         question=__doc__,
         framework="torch",
         config_type=Config,
-        groups={"rows": operation_group(rows), "sums": operation_group(sums), "maps": operation_group(maps)},
+        groups={
+            name + suffix: operation_group(partial(configs, names, seed))
+            for suffix, seed in (("", DRAWN), ("_again", DRAWN_AGAIN)) for name, names in OPERATIONS.items()
+        },
         launch=launch,
         text_columns=lambda _config, facts: {"torch_kernel": function_of(facts.get("launched", ""))},
         families=lambda group, config: (f"framework_ops {group}", f"framework_ops {config.kernel}"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim import Launch, WarpRole, simulate
-from gpusim.evidence.cases.case import Case, Group, KernelLaunch, Output, Outputs, Repeated, Scratch
+from gpusim.evidence.cases.case import Case, Fitted, Group, KernelLaunch, Output, Outputs, Repeated, Scratch
 from gpusim.evidence.cases.config_row import ConfigRow
 from gpusim.evidence.cases.output_check import check_words
 from gpusim.evidence.cases.rows import number_in
@@ -28,6 +28,8 @@ NUM_SMS = 132
 READ = "lts__t_sectors_srcunit_tex_op_read.sum"
 OF_L1 = "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"
 METRICS = (READ, OF_L1, "sm__cycles_elapsed.max")
+NEAR_BYTES, MOST_CARVEOUT_PCT = (64 << 10, 192 << 10), 50
+"""Bytes used between two readings, of rows that calibrate, around those at which half is lost; carveouts for them."""
 
 
 @dataclass(frozen=True)
@@ -134,6 +136,30 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
     return {name: float(counters[name]) for name in (READ, OF_L1)}
 
 
+def used_bytes(config: Config) -> int:
+    """Bytes that an SM loads or stores from the first reading of a vector to the second."""
+    return config.row_bytes * config.ctas_per_sm * (1 + (config.kernel == "reread_stores"))
+
+
+def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
+    """A line through the logits of what L1 has lost, over the bytes used since: where it passes one half, and its slope."""
+    lost = [
+        (used_bytes(config), 1.0 - derive(row)["hit_share"])
+        for row in rows if row.get(READ) and (config := Config.of(row)).carveout_pct < MOST_CARVEOUT_PCT
+    ]  # fmt: skip
+    near = [(used, share) for used, share in lost if NEAR_BYTES[0] <= used <= NEAR_BYTES[1] and 0.0 < share < 1.0]
+    if len({used for used, _ in near}) < 2:
+        return []
+    used, share = np.array(near).T
+    slope, begin = np.polyfit(used, np.log(share / (1.0 - share)), 1)
+    half = float(-begin / slope)
+    how = "line through the logits of what L1 has lost of rows with 64 to 192 KiB used since, stores count as loads: "
+    return [
+        Fitted(parameter="l1.half_kept_bytes", value=half, how=how + "where it passes one half"),
+        Fitted(parameter="l1.eviction_width_fraction", value=1.0 / float(slope) / half, how=how + "bytes of a logit"),
+    ]
+
+
 CASE = Case(
     name="row_rereads",
     question=__doc__,
@@ -142,5 +168,5 @@ CASE = Case(
         "rows": Group(configs=configs, metrics=METRICS, rank=3),
         "carveouts": Group(configs=carveouts, metrics=METRICS, rank=3),
     },
-    launch=launch, check=check, predict=predict, derive=derive, tiers={READ: 5, OF_L1: 5},
+    launch=launch, check=check, predict=predict, derive=derive, fit=fit, tiers={READ: 5, OF_L1: 5},
 )  # fmt: skip
