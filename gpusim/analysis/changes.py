@@ -43,7 +43,7 @@ NOTHING = 0.005
 MOST_TILES = 4
 """Tiles of a GEMM that are tried."""
 
-LEAST_SIMULATED, BUDGET = 5, 240_000.0
+LEAST_SIMULATED, BUDGET = 4, 200_000.0
 """Changes of a GEMM that are simulated completely, and work units for more of them (:mod:`gpusim.analysis.trial`)."""
 
 SLACK = 0.01
