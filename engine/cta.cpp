@@ -202,6 +202,12 @@ Cta::Cta(uint32_t its_idx, uint32_t its_rank, uint32_t its_sm, Cluster* its_clus
 
 void Cta::act(uint8_t) { machine.run.cta_exits(this); }
 
+void Cta::multiplies(double at_cycle) {
+  if (has_math) return;
+  has_math = true;
+  machine.run.totals.fill_cycles += at_cycle - dispatched_at;
+}
+
 void Cta::copied(const Op* op, double start_cycle, double end_cycle, double num_bytes,
                  int32_t barrier) const {
   machine.run.totals.copy_cycles += end_cycle - start_cycle;

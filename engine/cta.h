@@ -187,6 +187,8 @@ struct Cta : public Action {
   int32_t wave;
   uint32_t sm;
   Cluster* cluster;
+  double dispatched_at = 0.0;
+  bool has_math = false;  // whether a role has begun to multiply
   uint32_t num_roles_running = input.roles.size;
   int32_t num_copies = 0;  // on their way to or from its shared memory: it is kept until they are over
   int32_t free_registers = 0;
@@ -206,6 +208,8 @@ struct Cta : public Action {
   // Notes a copy into one of its stages that is complete.
   void copied(const Op* op, double start_cycle, double end_cycle, double num_bytes, int32_t barrier) const;
   void copy_ended();
+  // A role multiplies: the first one ends the time in which the CTA fills its pipeline.
+  void multiplies(double at_cycle);
   // Gives to those who wait, in order, what has become free of the register pool.
   void hand_out_registers(double at_cycle);
 };

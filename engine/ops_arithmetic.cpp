@@ -21,6 +21,7 @@ void multiply(Role* role, const Op& op) {
   const MmaSyncRecord& cost = input.mma_syncs[uint32_t(op.cost)];
   double num_sub_cores = input.tensor_core->num_sub_cores;
   double start = role->t;
+  role->cta->multiplies(start);
   double num_issues = op.extra;
   double total = num_issues * role->num_warps;
   if (cost.is_integer)
@@ -44,6 +45,7 @@ void multiply_add(Role* role, const Op& op) {
   const FmaRecord& fma = input.fmas[uint32_t(op.cost)];
   WarpScheduler& scheduler = sm_of(role).scheduler;
   bool is_chain = op.flags & 1;
+  role->cta->multiplies(role->t);
   double num = fma.num_instructions;
   double chained = is_chain ? role->t + num * input.warp_scheduler->dependent_cycles : 0.0;
   counters.warp_scheduler.fma_instructions += num * role->num_warps;
@@ -114,6 +116,7 @@ void wgmma(Role* role, const Op& op) {
   double at = role->t;
   double begin = core.pipe.free_at > core.wide_until ? core.pipe.free_at : core.wide_until;
   if (begin < at) begin = at;
+  role->cta->multiplies(begin);
   double mine = larger(at, role->wgmma_through);
   double free_at = begin + cost.cycles;
   core.pipe.free_at = free_at;

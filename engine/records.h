@@ -758,6 +758,7 @@ struct Totals {
   double has_prologue;
   double has_mainloop;
   double link_busy_cycles;
+  double fill_cycles;
 };
 
 struct SmTotals {

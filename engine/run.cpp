@@ -117,6 +117,7 @@ void Run::start_cluster(const int32_t* sms, double at_cycle, bool has_waited, do
   Cluster* cluster = clusters_.make();
   for (uint32_t rank = 0; rank < size; rank++) {
     Cta* cta = ctas_.make(next_cta_++, rank, uint32_t(sms[rank]), cluster);
+    cta->dispatched_at = dispatched;
     cluster->ctas.push(cta);
     live_.append(cta);
     Sm& sm = sm_of(cta->sm);

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from gpusim.analysis.advise import advise
     from gpusim.analysis.choose import choose
+    from gpusim.analysis.explain import explain
     from gpusim.analysis.sweep import sweep
     from gpusim.analysis.triton_configs import triton_prune
     from gpusim.errors import DeadlockError, GpusimError, HazardError
@@ -43,6 +44,7 @@ __all__ = [
     "WarpRole",
     "advise",
     "choose",
+    "explain",
     "load_gpu",
     "simulate",
     "sweep",
@@ -58,6 +60,7 @@ _ROOMS = {
     "gpusim.simulate.run": ("simulate",),
     "gpusim.analysis.advise": ("advise",),
     "gpusim.analysis.choose": ("choose",),
+    "gpusim.analysis.explain": ("explain",),
     "gpusim.analysis.sweep": ("sweep",),
     "gpusim.analysis.triton_configs": ("triton_prune",),
     "gpusim.workload.launch": ("Buffer", "Launch", "Mbarrier", "NamedBarrier", "WarpRole"),

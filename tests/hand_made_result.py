@@ -10,6 +10,7 @@ import pytest
 
 from gpusim.machine.clock import Activity
 from gpusim.machine.sm.occupancy import Occupancy
+from gpusim.simulate.bottleneck import Bottleneck
 from gpusim.simulate.result import Result
 from gpusim.simulate.timeline import CopySpan, MmaSpan, PhaseFlip, ReadSpan, RoleTimeline, Span, Timeline, WarpState
 
@@ -61,7 +62,7 @@ def make_result(**changes: Any) -> Result:
         kernel="gemm", gpu="toy", params={"m": 256, "tile": "128x256x64"}, cycles=20000.0, sm_clock_mhz=1000.0,
         settings={"clock": "single", "l2": "cold", "data": "random"},
         clock_mode="single", time_us=20.0, tflops=50.0, peak_tflops_at_clock=100.0, peak_tflops_datasheet=200.0,
-        bound_by="latency", reason="role 'consumer0' waits for loads 60% of its life",
+        bottleneck=Bottleneck(bound_by="latency", reason="role 'consumer0' waits for loads 60% of its life"),
         occupancy=Occupancy(
             ctas_per_sm=1, warps_per_sm=12, max_warps_per_sm=64, limited_by="smem", limits={"smem": 1, "registers": 2},
         ),
@@ -82,7 +83,8 @@ def make_result(**changes: Any) -> Result:
         guesses=tuple(f"l2.guess_{idx}_cycles" for idx in range(7)), num_events=12345, wall_s=0.25,
         remarks=("K = 100 is padded to 128.",), timeline=pipeline(),
     )
-    return replace(result, **changes)
+    named = {name: changes.pop(name) for name in ("bound_by", "reason", "time_shares") if name in changes}
+    return replace(result, bottleneck=replace(result.bottleneck, **named), **changes)
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from gpusim.analysis.changes import NOTHING, chosen_options
 from gpusim.analysis.choose import Rated, choose
 from gpusim.errors import KernelError
 from gpusim.kernel_models import KERNEL_MODELS
@@ -19,9 +20,6 @@ from gpusim.report.library_words import LIBRARIES, library_gap, library_words
 from gpusim.simulate.lower_bound import lower_bound
 from gpusim.simulate.result import Result
 from gpusim.simulate.run import simulate
-
-LEAST_SAVING = 0.005
-"""Least saving, as a fraction of the time, for which a change of given options is proposed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +34,7 @@ class Advice:
     """Configurations that were rated, the fastest first; empty if all options were given."""
     bound_us: float
     """Lower bound of the time at the clock of the prediction, in us."""
-    bound_by: str
+    bound_path: str
     """Chain of the lower bound: math, hbm, tma, ctas or launch."""
     change: Mapping[str, Any]
     """Given options to change, with their better values; empty if none is known to be better."""
@@ -59,7 +57,7 @@ class Advice:
         return {
             "kernel": self.result.kernel, "gpu": self.result.gpu, "best": dict(self.params.decided()),
             "time_us": self.result.time_us, "cycles": self.result.cycles, "bound_us": self.bound_us,
-            "bound_path": self.bound_by, "distance_pct": 100.0 * self.distance, "bound_by": self.result.bound_by,
+            "bound_path": self.bound_path, "distance_pct": 100.0 * self.distance, "bound_by": self.result.bound_by,
             "first_reason": self.result.reason, "next_change": dict(self.change), "saves_pct": 100.0 * self.saves,
             "words": self.words,
             "ranked": [
@@ -110,7 +108,7 @@ def advise(
     path = max(bound.paths, key=lambda name: bound.paths[name].at(result.sm_clock_mhz))
     change, saves = _change(asked, resolved, result, gpu, settings, is_allowed)
     return Advice(
-        params=resolved, result=result, rated=chosen.rated, bound_by=path, change=change, saves=saves,
+        params=resolved, result=result, rated=chosen.rated, bound_path=path, change=change, saves=saves,
         bound_us=bound.cycles(result.sm_clock_mhz) / result.sm_clock_mhz,
     )
 
@@ -124,16 +122,9 @@ def _change(
     is_allowed: Callable[[GemmOptions], bool] | None,
 ) -> tuple[dict[str, Any], float]:
     """Given options to change and the fraction of the time that this saves: the choice with all of them open."""
-    given = [name for name in asked.row.deciding if name in asked.model_fields_set]
-    if not given:
+    change = chosen_options(asked, resolved, gpu, settings, is_allowed)
+    if not change:
         return {}, 0.0
-    kept = {name: getattr(asked, field) for name, field in asked.options().items()
-            if field in asked.model_fields_set and field not in given}
-    l2 = settings.get("l2", "cold")
-    freed: Any = choose(type(asked)(**kept), gpu, l2=l2, is_allowed=is_allowed).params.resolved(gpu)
-    saves = 1.0 - simulate(freed.launch(gpu), gpu, **settings).time_us / result.time_us
-    if saves < LEAST_SAVING:
-        return {}, 0.0
-    before, after = resolved.decided(), freed.decided()
-    usual = freed.as_options()
-    return {name: after.get(name, usual[name]) for name in (*after, *before) if after.get(name) != before.get(name)}, saves
+    changed = type(resolved)(**{**asked.as_given(), **resolved.decided(), **change})
+    saves = 1.0 - simulate(changed.launch(gpu), gpu, **settings).time_us / result.time_us
+    return (change, saves) if saves >= NOTHING else ({}, 0.0)

@@ -248,38 +248,33 @@ def _simulating(request: Request) -> str:
 
 def _explain(request: Request) -> None:
     with spinner(_simulating(request)) as status:
+        from gpusim.analysis.changes import StatedKernel
         from gpusim.analysis.choose import Chosen, choose
-        from gpusim.analysis.explain import explain, render_explanation
+        from gpusim.analysis.explain import explain_kernel, explain_launch
+        from gpusim.report.explain import render_explanation
 
         params: Any = request.params
         choice = choose(params, request.gpu, l2=request.line.l2) if request.line.has_full_model else Chosen(params=params)
-        resolved: Any = choice.params.resolved(request.gpu)
-
-        def build(more_stages: int) -> Any:
-            if not more_stages:
-                return resolved.launch(request.gpu)
-            stages = getattr(resolved, "stages", None)
-            if stages is None:
-                return None
-            return resolved.model_copy(update={"stages": stages + more_stages}).launch(request.gpu)
 
         def tell(title: str) -> None:
             status.update(f"{_simulating(request)}: {title}")
 
-        launch = resolved.launch(request.gpu)
+        def words(changed: Mapping[str, Any]) -> str:
+            return shlex.join(request.line.words("predict", **{**choice.decisions, **changed}))
+
+        launch = choice.params.resolved(request.gpu).launch(request.gpu)
         _check_outputs(request, launch)
-        explanation = explain(
-            build, request.gpu, progress=tell, on_progress=status.show_progress, **request.simulate_options
-        )
+        settings = {"progress": tell, "on_progress": status.show_progress, **request.simulate_options}
+        if request.line.has_full_model:
+            stated = {**request.line.given, **choice.decisions}
+            kernel = StatedKernel(first=params, asked=choice.params, stated=stated, words=words)
+            explanation = explain_kernel(kernel, request.gpu, **settings)
+        else:
+            explanation = explain_launch(launch, request.gpu, **settings)
     _write_outputs(request, launch, explanation.result, explanation)
     if request.json is not None:
         write_json(explanation.as_dict(), request.json)
-    best = explanation.best
-    changes = {} if best is None else resolved.answer_to(best.name)
-    if changes:
-        following = shlex.join(request.line.words("predict", **{**choice.decisions, **changes}))
-    else:
-        following = shlex.join([*request.line.words("predict"), "--plot", f"{request.row.name}.png"])
+    following = shlex.join([*request.line.words("predict"), "--plot", f"{request.row.name}.png"])
     render_explanation(explanation, console_for(request.json), next_command=following)
 
 
@@ -288,7 +283,9 @@ ACTIONS: Mapping[str, Callable[[Request], None]] = {"predict": _predict, "explai
 
 
 PREDICT = kernel_group(Predictions, "Predict time, cycles, throughput and what bounds a kernel.")
-EXPLAIN = kernel_group(Predictions, "Say what each fix would buy: simulate again with one thing made free at a time.")
+EXPLAIN = kernel_group(
+    Predictions, "Say what bounds a kernel, what each change of its options would save, and what each part of the GPU costs."
+)
 
 
 def _write_outputs(request: Request, launch: Any, result: Any, explanation: Any = None) -> None:

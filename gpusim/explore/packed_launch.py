@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from base64 import b64encode
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from gpusim.explore.sliders import SLIDERS, changed_words
@@ -21,7 +22,8 @@ from gpusim.report.plots import timeline as plots
 from gpusim.report.plots import window
 from gpusim.report.plots.figure import ORANGE, SKY
 from gpusim.report.plots.timeline import Look
-from gpusim.simulate.bottleneck import BUSY, COMPUTES
+from gpusim.simulate import bottleneck
+from gpusim.simulate.bottleneck import BUSY, COMPUTES, SENTENCES, TIMES, WAITS_FOR, Fixed
 from gpusim.simulate.buffers import HEADER, PLACE
 from gpusim.simulate.pack import pack
 from gpusim.simulate.plan import LaunchPlan, peak_flops_per_cycle
@@ -50,9 +52,9 @@ def engine_script() -> str:
             "limits": _look(Look("limits", ORANGE, "////")), "admits": _look(Look("admits more", SKY)),
             **{state.name.lower(): _look(look) for state, look in plots_ring.LOOKS.items()},
         },
-        "busy": BUSY, "computes": COMPUTES, "waits": [
-            state for state in WarpState if state not in COMPUTES and state.label not in plots.NO_WAITS
-        ],
+        "busy": BUSY, "computes": COMPUTES, "waits": WAITS_FOR, "times": TIMES, "sentences": SENTENCES,
+        "math": bottleneck.MATH, "work": bottleneck.WORK,
+        "limits": {name: getattr(bottleneck, name.upper()) for name in ("half", "notable", "saturated", "listed")},
         "most_ctas": plots.MAX_CTAS, "fills_shown": window.COPIES_SHOWN, "given_back": plots_ring.GIVEN_BACK,
         "module": b64encode(MODULE.read_bytes()).decode(),
     }  # fmt: skip
@@ -91,6 +93,7 @@ def launch_document(plan: LaunchPlan, programs: Programs, clock: Clock) -> dict[
             sum_in_order(item.read_miss_bytes for item in plan.traffic.values()),
             sum_in_order(item.written_back_bytes for item in plan.traffic.values()),
         ],
+        "fixed": asdict(Fixed.of(plan)),
         "roles": [role.name for role in launch.roles], "stages": programs.stages, "barriers": programs.barriers,
         "limits": dict(plan.occupancy.limits),
     }  # fmt: skip

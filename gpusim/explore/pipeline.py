@@ -1,4 +1,4 @@
-"""Explorer page of GEMM pipelines: tile, stages and schedule; cycles, bottleneck, warp stalls, the timeline.
+"""Explorer page of GEMM pipelines: tile, stages and schedule; cycles, bottleneck, warp states, the timeline.
 
 The page runs the packed launch in the browser. For a browser without scripts it runs on the server.
 """
@@ -242,9 +242,9 @@ def _states(result: Result | None) -> Table:
         for state in sorted(most, key=lambda name: -most[name]) if most[state] >= LEAST_SHARE
     ]
     return Table(
-        caption="Stalls and states: share of each role's life", columns=("state", *roles), rows=tuple(rows),
-        notes=("wait_ and scoreboard states are stalls: wait_mbarrier waits for a full or empty stage, wait_wgmma for "
-               "products that are under way.",),
+        caption="Warp states: share of each role's life", columns=("state", *roles), rows=tuple(rows),
+        notes=("A role in a wait_ or scoreboard state need not cost time. A consumer may wait at an mbarrier while its own "
+               "wgmma run, and a producer waits until a stage is free. The first line says what fills the time.",),
     )
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -149,10 +149,9 @@ class KernelParams(BaseModel):
         del option
         return "-"
 
-    def answer_to(self, ideal: str) -> Mapping[str, Any]:
-        """Options to try if the counterfactual ``ideal`` saves the most time; empty if none is known."""
-        del ideal
-        return {}
+    def as_given(self) -> dict[str, Any]:
+        """Options that were given, without those that are filled in."""
+        return {name: getattr(self, field) for name, field in self.options().items() if field in self.model_fields_set}
 
     def decided(self) -> dict[str, Any]:
         """Options of the row that decide the time, as on the command line: those stated always, others unless usual."""
@@ -196,6 +195,14 @@ def _first_given(options: KernelParams, gpu: Target) -> KernelParams:
     return options
 
 
+def one_value_each(asked: KernelParams, resolved: KernelParams, gpu: Target) -> Iterator[Mapping[str, Any]]:
+    """Options to change: every other value of every tuned option, one at a time."""
+    del gpu
+    now = resolved.as_options()
+    for option, values in asked.row.tuned.items():
+        yield from ({option: value} for value in values if str(value) != str(now[option]))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelModel:
     """A row of ``KERNEL_MODELS``: a kernel's name, its options, and the functions that make a launch of them."""
@@ -215,6 +222,10 @@ class KernelModel:
     """Configurations that a library has for options of which some may be open. Each is of the class ``params``."""
     usual: Callable[[Any, Target], Any] = _first_given
     """Options with a library's usual values of what is open; unchanged if none can be built."""
+    tuned: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    """Options that decide the time and not what is computed, with values in use. A sweep's ``auto`` tries them."""
+    changes: Callable[[Any, Any, Target], Iterable[Mapping[str, Any]]] = one_value_each
+    """Options to change in one kernel, from its options as given and as resolved. Each names what it needs in addition."""
     stated: tuple[str, ...] = ()
     """Options with which nothing is chosen if all are given. ``auto`` of the first stands for ``configurations``."""
     deciding: tuple[str, ...] = ()

@@ -84,7 +84,7 @@ def values_of(kind: type[KernelParams], option: str, text: str, *, fixed: Mappin
     flag = f"--{option.replace('_', '-')}"
     if text == AUTO:
         annotation = kind.model_fields[kind.options()[option]].annotation
-        usual = kind.row.sweep_values(option, fixed, gpu)
+        usual = kind.row.sweep_values(option, fixed, gpu) or kind.row.tuned.get(option)
         usual = usual or ((False, True) if _is_flag(annotation) else choices_of(annotation))
         if not usual:
             raise KernelError(f"{flag} auto: nothing is usual here; wants values, such as {flag} 1,2,4 or {flag} 2..6")

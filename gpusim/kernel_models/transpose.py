@@ -98,10 +98,6 @@ class TransposeParams(StreamParams):
             )
         check_grid("transpose", self.grid.num_x, self.grid.num_y, use="use fewer rows")
 
-    def answer_to(self, ideal: str) -> Mapping[str, Any]:
-        """Padding, if bank conflicts cost the most time."""
-        return {"smem": "padded"} if ideal == "bank_conflicts" and self.smem == "naive" else {}
-
 
 def place(smem: Smem, rows: IntArray, columns: IntArray) -> IntArray:
     """Offsets of the tile's elements in shared memory, in elements."""

@@ -29,8 +29,7 @@ def stage_ladder(params: GemmParams, stages: Iterable[int], gpu: GpuSpec) -> pd.
     * ``round trip/stages (cycles)``: cycles of a k-step with one stage, over the stages. A ring that only keeps several
       copies in flight cannot be faster.
     * ``tensor cores busy (%)``
-    * ``bound by``: the largest loss, where no part is busy for four fifths of the time. A wait counts there even while MMAs
-      of the waiting warps run.
+    * ``bound by``: what fills the time (:mod:`gpusim.simulate.bottleneck`). A wait while MMAs run is no loss.
 
     >>> from gpusim import load_gpu
     >>> small = GemmParams(m=1024, n=1024, k=1024, tile="128x128x64", schedule="warp_specialized")

@@ -244,11 +244,12 @@ A GPU without TMA, mbarriers or distributed shared memory has zeros there: the p
 TOTALS: Sequence[str] = (
     "end_cycle", "last_exit_cycle", "exit_cycles", "num_exits", "num_events", "trace_hash_low", "trace_hash_high",
     "copy_cycles", "num_copies", "has_bank_conflicts", "has_epilogue", "has_overhead_code", "has_imad_wide", "has_prologue",
-    "has_mainloop", "link_busy_cycles",
+    "has_mainloop", "link_busy_cycles", "fill_cycles",
 )
 """Sums of a run, all float64.
 
-``has_...``: whether a counterfactual applies to the launch, in the order of :class:`Ideal`."""
+``has_...``: whether a counterfactual applies to the launch, in the order of :class:`Ideal`. ``fill_cycles``: from the
+dispatch of each CTA to its first math, summed over the CTAs."""
 
 SM_TOTALS: Sequence[str] = (
     "active_cycles", "fma_busy_cycles", "issue_busy_cycles", "smem_busy_cycles", "lsu_busy_cycles", "tma_busy_cycles",

@@ -27,10 +27,11 @@ def render_advice(advice: Advice, console: Console, *, top: int, given: Mapping[
     if advice.rated:
         _print_ranks(advice, console, top)
     seconds = result.time_us * 1e-6
+    least = f"{duration(advice.bound_us * 1e-6)} ({advice.bound_path})"
     lines = [
         f"Best: {duration(seconds)}, {result.tflops:,.1f} TFLOP/s, bound by {result.bound_by}",
-        f"Bound: {duration(advice.bound_us * 1e-6)} ({advice.bound_by}). The best is {percent(advice.distance)} above it.",
         f"First reason: {result.reason}.",
+        f"Least time: {least}. The best is {percent(advice.distance)} above it.",
     ]
     if advice.change:
         change = shlex.join(option_words(advice.change))

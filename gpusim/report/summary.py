@@ -30,7 +30,7 @@ LEAST_TEXT_COLUMNS = 20
 
 MOST_COMMAND_LINES = 5
 MOST_BUSY, MOST_COUNTERS, MOST_REMARKS = 4, 5, 3
-FIRST_LEFT_OUT, LAST_LEFT_OUT = ("Busy", "Sources"), ("Power", "Compute", "Memory", "Grid", "Second", "Chosen")
+FIRST_LEFT_OUT, LAST_LEFT_OUT = ("Busy", "Sources", "Power"), ("Compute", "Memory", "Grid", "Second", "Chosen")
 """Rows that are left out where lines are few: for remarks, too, and only if the rest would not fit."""
 
 LEAST_COMPUTE_PCT = 10.0
@@ -133,6 +133,8 @@ class Summary:
             yield "Compute", _filled(self._compute(), width)
         yield "Memory", _filled(self._memory(), width)
         yield "Bound by", _filled(_spaced(found["reason"].partition(";")[0]), width)
+        if times := found["reason"].partition("; of the time: ")[2]:
+            yield "Spent on", _filled(_spaced(times), width)
         busy = [(part, share) for part, share in found["busy"].items() if share >= LEAST_BUSY]
         if busy:
             busy.sort(key=lambda item: -item[1])
@@ -304,7 +306,8 @@ def _cut(lines: list[str], most: int, width: int) -> list[str]:
 
 
 def _filled(text: str, width: int) -> list[str]:
-    return textwrap.wrap(text, width, break_on_hyphens=False)
+    lines = textwrap.wrap(text.replace(" %", "\0%"), width, break_on_hyphens=False)  # a number stays with its sign
+    return [line.replace("\0", " ") for line in lines]
 
 
 def _labelled(label: str, lines: Iterable[str], *, again: bool = False) -> list[tuple[str, str]]:

@@ -46,6 +46,8 @@ class Ran:
     """Names of the counterfactuals that apply to the launch, as far as the engine reports them."""
     epilogue_cycles: Mapping[str, float] = field(default_factory=dict)
     """Cycles in sections called epilogue, of each role that has one."""
+    fill_cycles: float = 0.0
+    """Cycles from the dispatch of each CTA to its first MMA, summed over the CTAs, as far as the engine reports them."""
     busy: Mapping[str, float] = field(default_factory=dict)
     """Cycles in which parts of SMs were busy, summed over the SMs, as far as the engine reports them."""
     link_busy_cycles: float | None = None

@@ -9,6 +9,7 @@ from typing import Any
 from gpusim.machine.clock import Activity
 from gpusim.machine.exact_math import sum_in_order
 from gpusim.machine.sm.occupancy import Occupancy
+from gpusim.simulate.bottleneck import Bottleneck
 from gpusim.simulate.timeline import Timeline, WarpState
 
 
@@ -31,8 +32,8 @@ class Result:
     tflops: float
     peak_tflops_at_clock: float
     peak_tflops_datasheet: float
-    bound_by: str
-    reason: str
+    bottleneck: Bottleneck
+    """Word, sentence and shares of the time on what bounds the kernel."""
     occupancy: Occupancy
     num_ctas: int
     num_tiles: int
@@ -68,6 +69,21 @@ class Result:
     timeline: Timeline = field(default_factory=Timeline)
     engine: str = "native"
     """Name of the engine that ran the launch."""
+
+    @property
+    def bound_by(self) -> str:
+        """Word for what bounds the kernel."""
+        return self.bottleneck.bound_by
+
+    @property
+    def reason(self) -> str:
+        """Sentence on what bounds the kernel, and on what its time is spent."""
+        return self.bottleneck.reason
+
+    @property
+    def time_shares(self) -> Mapping[str, float]:
+        """Shares of the time of launch, fill, main loop, exposed epilogue and tail. They add up to 1."""
+        return self.bottleneck.time_shares
 
     @property
     def energy_mj(self) -> float:
@@ -109,7 +125,7 @@ class Result:
 DOCUMENT = (
     "kernel", "gpu", "params", "settings", "cycles", "time_us", "energy_mj", "sm_clock_mhz", "clock_mode", "tflops",
     "peak_tflops_at_clock", "peak_tflops_datasheet", "pct_of_peak_at_clock", "pct_of_peak_datasheet", "memory_gb_per_s",
-    "peak_memory_gb_per_s", "pct_of_peak_memory", "bound_by", "reason", "occupancy", "registers_per_thread",
+    "peak_memory_gb_per_s", "pct_of_peak_memory", "bound_by", "reason", "time_shares", "occupancy", "registers_per_thread",
     "registers_source", "smem_bytes", "num_ctas", "num_tiles", "ctas_at_once", "waves", "power_w", "power_limit_w",
     "counters", "busy", "states", "stall_reasons", "sources", "guesses", "remarks", "engine", "num_events", "wall_s",
 )  # fmt: skip

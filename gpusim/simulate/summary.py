@@ -9,7 +9,7 @@ from dataclasses import replace
 from gpusim.machine.clock import Activity, PowerLimiter
 from gpusim.machine.exact_math import sum_in_order
 from gpusim.machine.memory.l2 import other_lookups
-from gpusim.simulate.bottleneck import at_most_all, bound_by, busy_shares, sources_used
+from gpusim.simulate.bottleneck import at_most_all, bottleneck_of, busy_shares, sources_used
 from gpusim.simulate.engine_run import Ran
 from gpusim.simulate.idealize import EVERY_LAUNCH_HAS, IDEALS
 from gpusim.simulate.plan import peak_flops_per_cycle
@@ -53,7 +53,6 @@ def result_of(ran: Ran, settings: Settings, *, mhz: float, simulated_mhz: float,
         remarks = (*remarks, f"what earlier launches have left in L2 (--l2 warm) is worked out without {of_what}")
     remarks = (*remarks, *_remarks_on_footprints(ran))
     busy = busy_shares(ran)
-    kind, reason = bound_by(ran, busy)
     states = {
         role: {
             state.label: total / sum_in_order(totals) for state, total in zip(WarpState, totals, strict=True) if total > 0.0
@@ -67,7 +66,7 @@ def result_of(ran: Ran, settings: Settings, *, mhz: float, simulated_mhz: float,
         clock_mode=settings.mode, time_us=time_us, tflops=launch.num_flops / (time_us or math.inf) / 1e6,
         peak_tflops_at_clock=peak_flops_per_cycle(launch, gpu) * mhz / 1e6,
         peak_tflops_datasheet=gpu.device.peak_tflops.get(launch.math_class, 0.0),
-        bound_by=kind, reason=reason, occupancy=ran.plan.occupancy, num_ctas=ran.plan.num_ctas,
+        bottleneck=bottleneck_of(ran, busy), occupancy=ran.plan.occupancy, num_ctas=ran.plan.num_ctas,
         num_tiles=launch.num_tiles, ctas_at_once=at_once, waves=launch.num_tiles / ran.plan.num_slots,
         registers_per_thread=launch.registers_per_thread, registers_source=launch.registers_source,
         smem_bytes=launch.smem_bytes, power_w=PowerLimiter(gpu.clock).power_w(activity, mhz=mhz, data=settings.data),

@@ -24,7 +24,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "triton_prune.py"
 
 def test_the_best_is_above_its_bound_and_ranked_first() -> None:
     found = gpusim.advise("gemm", H200, **SIZE)
-    assert found.distance > 0.0 and found.bound_by in ("launch", "hbm", "math", "tma", "ctas")
+    assert found.distance > 0.0 and found.bound_path in ("launch", "hbm", "math", "tma", "ctas")
     assert found.rated[0].params.resolved(H200) == found.params
     assert [item.cycles for item in found.rated] == sorted(item.cycles for item in found.rated)
     assert not found.change and found.saves == 0.0
@@ -48,7 +48,7 @@ def test_the_document_is_for_tuners(capsys: pytest.CaptureFixture[str]) -> None:
     assert document["bound_us"] < document["time_us"]
     assert document["distance_pct"] == pytest.approx(100.0 * (document["time_us"] / document["bound_us"] - 1.0))
     assert document["first_reason"] and document["next_change"] == {} and len(document["ranked"]) == 3
-    for tool in ("CUTLASS", "Triton", "CuTe DSL", "First reason", "Bound: "):
+    for tool in ("CUTLASS", "Triton", "CuTe DSL", "First reason", "Least time: "):
         assert tool in err
     (following,) = [line for line in err.splitlines() if line.startswith("Next: gpusim explain gemm")]
     again = following.removeprefix("Next: gpusim explain").split()

@@ -322,9 +322,11 @@ def plain(**words: str) -> Answer:
 
 
 def expect(page: Page, answer: Answer) -> None:
-    """The page has the numbers of ``answer``, to the last bit, and its tables."""
+    """The page has the numbers of ``answer``, to the last bit, its tables, and what bounds the kernel."""
     values = [figure.value for figure in answer.figures]
     page.until(lambda: page.figures() == values)
+    if ", bound by " in answer.verdict:
+        assert page.text(".verdict").partition(", bound by ")[2] == answer.verdict.partition(", bound by ")[2]
     for idx, table in enumerate(answer.tables):
         head, *rows = page.table(idx)
         assert head == table.columns

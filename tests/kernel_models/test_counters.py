@@ -297,22 +297,3 @@ def test_bank_conflicts_are_said_with_what_mends_them(h200: GpuSpec) -> None:
     assert len(said) == 1
     assert "take 8 times the wavefronts of their bytes; --swizzle 128B" in said[0]
     assert not any("bank conflicts" in remark for remark in GemmParams(**sizes, swizzle="128B").launch(h200).remarks)
-
-
-@pytest.mark.parametrize(
-    ("ideal", "options", "answer"),
-    [
-        ("stage", {"stages": 3}, {"stages": 4}),
-        ("bank_conflicts", {"math": "mma_sync", "swizzle": "none"}, {"swizzle": "128B"}),
-        ("tma", {"swizzle": "64B"}, {"swizzle": "128B"}),
-        ("bank_conflicts", {"math": "mma_sync", "swizzle": "128B"}, {}),
-        ("hbm", {}, {}),
-    ],
-)
-def test_what_saves_most_has_an_option_to_try(
-    h200: GpuSpec, ideal: str, options: dict[str, Any], answer: dict[str, Any]
-) -> None:
-    params = GemmParams(m=1024, n=1024, k=1024, tile="128x128x64", **options).resolved(h200)
-    assert params.answer_to(ideal) == answer
-    if answer:
-        params.model_copy(update=answer).resolved(h200)

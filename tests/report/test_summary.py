@@ -106,7 +106,7 @@ def test_a_prediction_is_one_screen_with_the_verdict_first(words: str, columns: 
     for name, error in document["expected_errors"].items():  # seen wherever its counter is
         assert all(f"{error:g} %" in line or f"{error:g} points" in line for line in rows["Counters"] if name in line)
     assert list(rows)[1] == "Kernel" and list(rows)[-1] == "Next"
-    assert len(" ".join(rows["Bound by"]).split()) <= 25
+    assert len(" ".join(rows["Bound by"]).split()) <= 25 and "Spent on" in rows
     assert len(rows.get("Remark", [])) <= len(document["remarks"])
 
 
@@ -141,7 +141,10 @@ def test_numbers_are_those_of_the_document(words: str) -> None:
               "sheet": document["peak_tflops_datasheet"]})
     held("Memory", r"^<rate> GB/s of DRAM: <pct> % of <peak> \(source: gpusim gpus ",
          {"rate": document["memory_gb_per_s"], "pct": rate[1], "peak": document["peak_memory_gb_per_s"]})
-    assert rows["Bound by"] == re.sub(r"(\d)%", r"\1 %", document["reason"].partition(";")[0])
+    spaced = re.sub(r"(\d)%", r"\1 %", document["reason"])
+    assert rows["Bound by"] == spaced.partition(";")[0] and spaced.endswith(f"; of the time: {rows['Spent on']}")
+    for name, share in document["time_shares"].items():
+        assert share < 0.005 or f"{100.0 * share:.1f} %" in rows["Spent on"], name
     for part, share in re.findall(r"(\w+) (<?[\d.]+) %", rows.get("Busy", "")):
         assert is_shown(share, 100.0 * document["busy"][part])
     if document["expected_error_pct"] is None:
@@ -154,9 +157,10 @@ def test_numbers_are_those_of_the_document(words: str) -> None:
         "ctas": document["num_ctas"], "waves": document["waves"], "registers": document["registers_per_thread"]})
     if document["smem_bytes"]:
         held("Grid", "<smem> <smem_unit> smem/CTA", {"smem": document["smem_bytes"]})
-    held("Power", r"^<watts> W, <energy> <energy_unit> \(board\)", {
-        "watts": float(f"{document['power_w']:.2g}") if document["power_w"] < 10.0 else document["power_w"],
-        "energy": document["energy_mj"]})
+    if "Power" in rows:  # left out for remarks
+        held("Power", r"^<watts> W, <energy> <energy_unit> \(board\)", {
+            "watts": float(f"{document['power_w']:.2g}") if document["power_w"] < 10.0 else document["power_w"],
+            "energy": document["energy_mj"]})
     for line in rows_of(lines)["Counters"]:
         value, unit, name, *error = re.fullmatch(  # type: ignore[union-attr]  # it matches
             r" *([\d,.]+) (%|B|kB|MB|GB|(?:[MG] )?[a-z]+)  (\S+)(?: +within ([\d.]+) (?:%|points))?", line).groups()

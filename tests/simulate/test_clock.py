@@ -7,10 +7,9 @@ from dataclasses import replace
 import pytest
 
 from gpusim import GemmParams, load_gpu, simulate
-from gpusim.analysis.explain import explain
+from gpusim.analysis.explain import explain_launch
 from gpusim.machine.config import GpuSpec
 from gpusim.workload.compiled_code import NO_CODE
-from gpusim.workload.launch import Launch
 
 H200 = load_gpu("h200_sxm")
 SLOW_MEMORY = replace(
@@ -42,16 +41,13 @@ def test_what_a_launch_has_not_saves_nothing_where_its_cycles_are_moved_to_the_c
     result = simulate(BY_TMA.launch(SLOW_MEMORY), SLOW_MEMORY, clock="sustained")
     there = simulate(BY_TMA.launch(SLOW_MEMORY), SLOW_MEMORY, clock=result.simulated_mhz)
     assert result.cycles != there.cycles
-    found = explain(lambda more: None if more else BY_TMA.launch(SLOW_MEMORY), SLOW_MEMORY, clock="sustained")
+    found = explain_launch(BY_TMA.launch(SLOW_MEMORY), SLOW_MEMORY, clock="sustained")
     assert {item.name: item.saved_cycles for item in found.counterfactuals}["bank_conflicts"] == 0.0
 
 
 def test_nor_where_a_second_kernel_follows_at_a_clock_of_its_own() -> None:
     params = GemmParams(m=256, n=256, k=4096, tile="128x128x64", stages=4, split_k=4, split_k_mode="second_kernel")
 
-    def build(more: int) -> Launch | None:
-        return None if more else params.launch(SLOW_MEMORY)
-
     assert params.launch(SLOW_MEMORY).following
-    found = explain(build, SLOW_MEMORY, clock="sustained")
+    found = explain_launch(params.launch(SLOW_MEMORY), SLOW_MEMORY, clock="sustained")
     assert {item.name: item.saved_cycles for item in found.counterfactuals}["bank_conflicts"] == 0.0

@@ -16,7 +16,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from gpusim.analysis.explain import explain
+from gpusim.analysis.explain import explain_launch
 from gpusim.errors import GpusimError
 from gpusim.evidence.cases.validation_kernel import CYCLES, DURATION
 from gpusim.evidence.gate.models import clock_of, kernels_of_call, state_of
@@ -184,7 +184,7 @@ def _by_model(check: LaunchCheck, gpu: GpuSpec, *, is_slower: bool) -> list[str]
     sentences = [f"the model predicts {share:+.1f} % cycles for {changed}: {bound}: {now.reason}"]
     if is_slower:
         try:
-            fixes = explain(lambda more: None if more else kernel_of({}), gpu, clock=now.sm_clock_mhz, l2=l2)
+            fixes = explain_launch(kernel_of({}), gpu, clock=now.sm_clock_mhz, l2=l2)
         except GpusimError as error:
             return [*sentences, f"what would win it back is not known: {error}"]
         if fixes.best is not None:

@@ -1,10 +1,12 @@
 """GEMM in all schedules, in the public vocabulary alone: :class:`GemmOptions` -> :class:`GemmConfig` -> a Launch.
 
 Modules import from left to right: ``config`` -> ``options``, ``smem_budget``, ``check_tile``, ``tile_grid`` ->
-``compatibility`` -> ``resolve`` -> ``candidates``. ``splitk_epilogue``, ``warp_specialized``, ``multistage`` -> ``launch``.
+``compatibility`` -> ``resolve`` -> ``candidates`` -> ``changes``.
+``splitk_epilogue``, ``warp_specialized``, ``multistage`` -> ``launch``.
 """
 
 from gpusim.kernel_models.gemm.candidates import DECIDING, STATED, configurations, usual
+from gpusim.kernel_models.gemm.changes import TUNED, changes
 from gpusim.kernel_models.gemm.config import GemmConfig
 from gpusim.kernel_models.gemm.family import family_of
 from gpusim.kernel_models.gemm.launch import gemm_launch
@@ -16,6 +18,6 @@ GemmParams = GemmOptions
 """Public name of the options."""
 
 __all__ = [
-    "DECIDING", "STATED", "GemmConfig", "GemmOptions", "GemmParams", "configurations", "family_of", "gemm_launch",
-    "resolve", "usual", "usual_values",
+    "DECIDING", "STATED", "TUNED", "GemmConfig", "GemmOptions", "GemmParams", "changes", "configurations", "family_of",
+    "gemm_launch", "resolve", "usual", "usual_values",
 ]  # fmt: skip

@@ -90,10 +90,10 @@ class Space:
         """A configuration for each tile, schedule and number of parts of K, with the usual rest."""
         for swap in self.values("swap_operands", (False, True) if self._may_swap else (False,)):
             extents = (self.options.n, self.options.m) if swap else (self.options.m, self.options.n)
-            for tile in self.values("tile", list(self._tiles(*extents))):
+            for tile in self.values("tile", list(self.tiles(*extents))):
                 tiles = prod(map(ceil_div, extents, tile[:2])) * self.options.batch
-                for schedule in self.values("schedule", self._schedules(tile, tiles)):
-                    for split_k in self.values("split_k", self._splits(tiles, tile[2], schedule)):
+                for schedule in self.values("schedule", self.schedules(tile, tiles)):
+                    for split_k in self.values("split_k", self.splits(tiles, tile[2], schedule)):
                         yield self._usual(tile, extents, swap_operands=swap, schedule=schedule, split_k=split_k)
 
     @property
@@ -106,7 +106,7 @@ class Space:
         options = self.options
         return self.is_specialized and options.m <= SWAP_ROWS and options.m < options.n and not options.bias
 
-    def _tiles(self, m: int, n: int) -> Iterator[tuple[int, int, int]]:
+    def tiles(self, m: int, n: int) -> Iterator[tuple[int, int, int]]:
         """Tiles that are at most half outside of D along either dimension."""
         num_bytes = self.options.element.num_bytes
         if self.math != "wgmma":
@@ -125,7 +125,8 @@ class Space:
             if rows * columns <= MOST_AREA and not is_tall and (rows == WGMMA_ROWS or rows < 2 * m):
                 yield rows, columns, 128 // num_bytes
 
-    def _schedules(self, tile: tuple[int, int, int], tiles: int) -> Sequence[str]:
+    def schedules(self, tile: tuple[int, int, int], tiles: int) -> Sequence[str]:
+        """The schedule that a library has with a tile, of ``tiles`` in all."""
         if not self.is_specialized:
             return ("multistage",)
         area = tile[0] * tile[1]
@@ -134,7 +135,7 @@ class Space:
         is_small = area < AREA_OF_WARPGROUP or (area == AREA_OF_WARPGROUP and tile[0] == WGMMA_ROWS)
         return alone if is_small else ("cooperative",)
 
-    def _splits(self, tiles: int, depth: int, schedule: str) -> Sequence[int]:
+    def splits(self, tiles: int, depth: int, schedule: str) -> Sequence[int]:
         """Parts of K: as many as give each SM one, and half of them."""
         most = min(self.gpu.num_sms // max(tiles, 1), ceil_div(self.options.k, depth) // LEAST_STEPS, 64)
         if most < 2 or ("schedule" in self.given and schedule == "pingpong") or self.options.persistent:

@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field
 
 from gpusim.errors import LayoutError
 from gpusim.kernel_models.gemm.applicability import applies, applies_when
-from gpusim.kernel_models.gemm.config import GemmTypes, widest_swizzle
+from gpusim.kernel_models.gemm.config import GemmTypes
 from gpusim.kernel_models.gemm.renamed import REMOVED, RENAMED
 from gpusim.kernel_models.options import PROBLEM, KernelParams
 from gpusim.kernel_models.spelling import Renamed, as_choice
@@ -297,15 +297,6 @@ class GemmOptions(GemmTypes, KernelParams):
         """All parameters in the spelling of the command line; compiled code as the text of its source."""
         code = self.compiled_code
         return {**super().as_options(), "compiled_code": "estimated" if code is None else code.text}
-
-    def answer_to(self, ideal: str) -> Mapping[str, Any]:
-        """Options to try if the counterfactual ``ideal`` saves the most time; empty if none is known."""
-        if ideal == "stage" and self.stages is not None:
-            return {"stages": self.stages + 1}
-        if ideal in ("bank_conflicts", "tma") and self.math != "fma" and self.tile is not None:
-            widest = widest_swizzle(self.tile, self.are_k_major, self.element)
-            return {} if self.swizzle == widest else {"swizzle": widest, **({"pad": 0} if self.pad else {})}
-        return {}
 
 
 PANELS: Mapping[str, tuple[str, ...]] = MappingProxyType({

@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gpusim.kernel_models.gemm.applicability import PRODUCERS
-from gpusim.kernel_models.gemm.candidates import CLUSTERS, SWIZZLE_SIZES
+from gpusim.kernel_models.gemm.candidates import CLUSTERS
+from gpusim.kernel_models.gemm.changes import TUNED
 from gpusim.workload.launch import Target
 
 
@@ -22,8 +23,4 @@ def usual_values(option: str, given: Mapping[str, Any], gpu: Target) -> Sequence
     if option == "cluster":
         known = CLUSTERS if "cluster" in gpu.features else CLUSTERS[:1]
         return tuple("x".join(map(str, cluster)) for cluster in known)
-    return {
-        "stages": (2, 3, 4, 5, 6), "swizzle_size": SWIZZLE_SIZES, "split_k": (1, 2, 4), "consumer_warpgroups": (1, 2, 3),
-        "warps": ("2x2", "2x4", "4x2", "1x4", "4x1"), "wgmma_depth": (0, 1), "swizzle": ("none", "32B", "64B", "128B"),
-        "pad": (0, 8), "setmaxnreg": ("auto", "none"),
-    }.get(option)
+    return TUNED.get(option)

@@ -6,7 +6,8 @@ from pathlib import Path
 from textwrap import fill
 from typing import Any
 
-from gpusim.analysis.explain import NOTHING, Counterfactual, Explanation
+from gpusim.analysis.changes import NOTHING
+from gpusim.analysis.explain import Counterfactual, Explanation
 from gpusim.report.number_format import percent
 from gpusim.report.plots.figure import BLUE, ORANGE, headline, name_right, new_figure, picture_of, settings
 from gpusim.report.plots.picture import Picture, check_plot
@@ -71,7 +72,7 @@ def _draw(explanation: Explanation) -> Any:
 def overlap(explanation: Explanation) -> str:
     """Sentence on how the savings overlap, in numbers."""
     total = explanation.result.cycles
-    parts = [item for item in explanation.counterfactuals if item.name not in ("stage", "tail")]
+    parts = [item for item in explanation.counterfactuals if item.name != "tail"]
     alone = sum(item.saved_cycles for item in parts)
     if explanation.together_cycles is None:
         return "Each row alone: savings overlap, and do not add up."
@@ -88,9 +89,6 @@ def _label(item: Counterfactual) -> str:
 
 
 def _row(axes: Any, row: int, item: Counterfactual, total: float) -> None:
-    if item.cycles is None:
-        name_right(axes, 0.0, row, _shortened(item.note), color="#404040", style="italic")
-        return
     left = total - item.saved_cycles
     axes.barh(row, left, height=0.66, color=REMAINS)
     if item.saves_nothing:
@@ -101,7 +99,3 @@ def _row(axes: Any, row: int, item: Counterfactual, total: float) -> None:
         row, item.saved_cycles, left=left, height=0.66, facecolor=ORANGE, hatch="////", edgecolor="black", linewidth=0.6
     )
     name_right(axes, total, row, f"-{item.saved_cycles:,.0f} ({percent(item.share)})")
-
-
-def _shortened(note: str, most: int = 90) -> str:
-    return note if len(note) <= most else f"{note[: most - 3].rpartition(' ')[0]} ..."
