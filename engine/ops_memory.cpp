@@ -72,8 +72,10 @@ bool queue_in_parts(Role* role, const Op& op, const AccessRecord& access, double
 
 // What loads ask of L2: a request for each line. Those of lanes on lines of their own come in an order that
 // no other SM has, so that none of them coalesces.
+// Where instructions load the same lines again, L1 has them, and L2 sees a request for each sector at most.
 void ask_by_lines(const AccessRecord& access, FetchRecord* fetched) {
-  fetched->num_line_requests = access.num_lines;
+  fetched->num_line_requests = smaller(access.num_lines, access.num_sectors);
+  if (access.num_lines > access.num_sectors) return;
   bool is_narrow = access.num_sectors * SECTOR_BYTES < access.num_lines * input.l2->request_bytes;
   if (is_narrow && access.num_lines > access.num_requests) fetched->sharing = fetched->request_sharing = 0.0;
 }

@@ -18,7 +18,7 @@ Ignores:
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -49,8 +49,12 @@ LEAST_SIMULATED, BUDGET = 4, 200_000.0
 SLACK = 0.01
 """Fraction of the time that a change may lose in short simulations and still be simulated completely: their error."""
 
-OTHER_SUMS = ("split_k", "split_k_mode", "ctas_per_sum", "finish", "rows_per_cta", "per", "algorithm", "arithmetic")
-"""Options that change the order of sums or the rounding."""
+OF_ROWS = ("per", "threads", "vector_bytes", "unroll", "combine", "algorithm", "arithmetic", "keep", "recompute")
+OTHER_SUMS: Mapping[str, Collection[str]] = {
+    "gemm": ("split_k", "split_k_mode", "math"), "softmax": OF_ROWS, "layer_norm": OF_ROWS, "rms_norm": OF_ROWS,
+    "reduction": (*OF_ROWS, "ctas_per_sum", "finish", "rows_per_cta"),
+}
+"""Options that change the order of sums or the rounding, by kernel."""
 
 Words = Callable[[Mapping[str, Any]], str]
 """Command of a prediction with some options of the kernel changed."""
@@ -109,7 +113,8 @@ class _Candidate:
     def group(self) -> tuple[str, str]:
         """Changes of which only the most promising are tried: all tiles; all tiles of another schedule."""
         name = next(iter(self.options))
-        return name, "" if name == "tile" else str(self.options[name])
+        mode = self.options.get("split_k_mode", "")  # the closed estimate is equal for both modes
+        return name, "" if name == "tile" else f"{self.options[name]} {mode}"
 
     def quick(self, gpu: GpuSpec) -> float:
         """Closed estimate of a GEMM's cycles; 0 for other kernels."""
@@ -148,11 +153,12 @@ def changes_of(kernel: StatedKernel, base: Result, gpu: GpuSpec, runs: Runs) -> 
     runs.progress("changes of its options", 0)
     chosen = chosen_options(kernel.first, asked.resolved(gpu), gpu, settings)
     found, refused = _candidates(asked, stated, gpu, chosen)
+    other_sums = OTHER_SUMS.get(asked.row.name, ())
 
     def change_of(item: _Candidate, **outcome: Any) -> Change:
         rest = {name: value for name, value in item.params.decided().items() if name not in stated}
         notes = ["what a library would choose"] if item.options == chosen else []
-        notes += ["results differ in the last bits"] if any(name in OTHER_SUMS for name in item.options) else []
+        notes += ["results differ in the last bits"] if any(name in other_sums for name in item.options) else []
         command = words({**rest, **item.options})
         return Change(options=item.options, command=command, note="; ".join([*outcome.pop("notes", []), *notes]), **outcome)
 
@@ -311,5 +317,7 @@ def short_refusal(text: str) -> str:
 
     >>> short_refusal("--stages 5: with --tile 128x256x64 they need 255088 bytes; use at most --stages 4")
     'with --tile 128x256x64 they need 255088 bytes'
+    >>> short_refusal("--no-persistent: pingpong takes turns over tiles; use --persistent")
+    'pingpong takes turns over tiles'
     """
-    return re.sub(r"^--[\w-]+ [^\s:]+: ", "", text).partition("; use ")[0]
+    return re.sub(r"^--[\w-]+( [^\s:]+)?: ", "", text).partition("; use ")[0]

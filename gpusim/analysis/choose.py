@@ -140,7 +140,7 @@ def choose(
         return Chosen(params=params)
     if is_allowed is not None:
         return _Choice(params, gpu, is_warm=l2 == "warm", is_allowed=is_allowed).made()
-    return _made(params, _HashedGpu(gpu), l2 == "warm")
+    return _made(params, frozenset(stated(params)), _HashedGpu(gpu), l2 == "warm")
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,8 +154,12 @@ class _HashedGpu:
 
 
 @lru_cache(maxsize=64)
-def _made(options: GemmOptions, of: _HashedGpu, is_warm: bool) -> Chosen:
-    """The choice; kept, because callers that explain or compare a problem ask for it again."""
+def _made(options: GemmOptions, given: frozenset[str], of: _HashedGpu, is_warm: bool) -> Chosen:
+    """The choice; kept, because callers that explain or compare a problem ask for it again.
+
+    ``given``: options with a value. Equal options may differ in it, and so in what is open.
+    """
+    del given
     return _Choice(options, of.gpu, is_warm=is_warm, is_allowed=None).made()
 
 

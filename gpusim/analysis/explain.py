@@ -275,6 +275,8 @@ def behind(result: Result, counterfactuals: list[Counterfactual], together_cycle
     A busy part may save little because another part limits the kernel almost as much. All parts free at once then save more
     than any part alone (``together_cycles``).
     """
+    if result.bound_by == "tail" and result.waves < 1.0:
+        return ""  # a grid that never fills the SMs has no last wave to fill
     best = max(counterfactuals, key=lambda item: item.saved_cycles, default=None)
     pointed = [item for item in counterfactuals if item.name in POINTS_AT.get(result.bound_by, ())]
     named = max(pointed, key=lambda item: item.saved_cycles, default=None)

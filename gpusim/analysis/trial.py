@@ -187,7 +187,7 @@ def quick_cycles(config: GemmConfig, gpu: GpuSpec) -> float:
     steps = ceil(plan.total_k_steps / config.split_k)
     math = 2.0 * rows * columns * depth / _flops_per_cycle(config, gpu)
     shared = (rows / 64 * (64 + columns) if config.math == "wgmma" else 0.0) * depth * num_bytes / 128.0
-    fetched = (rows / config.cluster[1] + columns / config.cluster[0]) * depth * num_bytes
+    fetched = (rows / config.mainloop.num_sharing(0) + columns / config.mainloop.num_sharing(1)) * depth * num_bytes
     copied = fetched / (gpu.xbar.gpc_read_bytes_per_cycle / SMS_OF_A_GPC or SM_READ_RATE)
     latency = STEP_LATENCY_CYCLES / config.stages
     stored = rows * columns * (4 if config.split_k > 1 else config.out_element.num_bytes) / SM_STORE_RATE

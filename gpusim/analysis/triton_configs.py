@@ -70,7 +70,7 @@ class TritonProblem:
     def _options(self, config: Any) -> Iterator[GemmOptions]:
         """Options of the kernel that Triton makes of a configuration, the likeliest first.
 
-        Rows that cp.async (or TMA) cannot copy count as padded: plain loads are as slow with each configuration.
+        Rows that cp.async (or TMA) cannot copy count as padded: plain loads are guessed to cost each the same.
         """
         names = config.kwargs
         tile = tuple(int(_value(names, BLOCKS[extent])) for extent in "mnk")

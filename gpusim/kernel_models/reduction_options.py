@@ -19,6 +19,8 @@ UNROLLED = 4
 """Number of loads of a thread in flight, unless an option says otherwise."""
 REGISTERS: Mapping[tuple[str, int], int] = {("row", 4): 24, ("row", 2): 26, ("column", 4): 32, ("column", 2): 32}
 """Registers of a thread, by axis and bytes of an element."""
+MOST_PARTS = 1024
+"""Most CTAs that share the sum of all elements, unless an option says otherwise."""
 
 
 class ReductionParams(StreamParams):
@@ -109,6 +111,14 @@ class ReductionParams(StreamParams):
             return self.registers
         compiled = REGISTERS["column" if self.axis == "column" else "row", min(self.element.num_bytes, 4)]
         return compiled + (self.unroll * self.vector_bytes // WORD_BYTES if self.is_in_steps else 0)
+
+    def checked(self) -> Self:
+        """The options, checked. Unless given, the CTAs of a sum of all elements are as many as have full threads."""
+        if self.axis != "all" or "ctas_per_sum" in self.model_fields_set:
+            return super().checked()
+        full = self.threads * self.vector_elements * self.unroll
+        parts = max(1, min(MOST_PARTS, self.rows * self.columns // full))
+        return super(type(self), self.model_copy(update={"ctas_per_sum": parts})).checked()
 
     def _check(self) -> None:
         check_vector("reduction", self.vector_bytes, self.element.num_bytes)

@@ -37,10 +37,11 @@ def render_explanation(explanation: Explanation, console: Console, *, next_comma
     for remark in explanation.remarks:
         console.print(escape(remark))
     num_simulated = sum(item.is_simulated for item in explanation.counterfactuals)
-    num_changes = sum(not item.refusal for item in explanation.changes)
+    tried = [item for item in explanation.changes if not item.refusal]
+    num_complete = sum(item.is_simulated for item in tried)
     console.print(
-        f"{count(num_simulated, 'counterfactual')} and {count(num_changes, 'change')} simulated in "
-        f"{duration(explanation.wall_s)}."
+        f"{count(num_simulated, 'counterfactual')} simulated; {count(len(tried), 'change')} tried, {num_complete} of them "
+        f"completely; {duration(explanation.wall_s)}."
     )
     console.print()
     console.print(f"[bold]Verdict[/]: {escape(verdict_of_explanation(explanation))}")

@@ -73,8 +73,11 @@ def _triton_gap(params: GemmOptions) -> str:
 
 def _cute_gap(params: GemmOptions) -> str:
     assert params.tile is not None
+    if params.split_k > 1:
+        return "the examples have no split-K"
     if params.math != "wgmma" or params.copy_ != "tma":
-        return ""
+        known = "fp32" if params.math == "fma" else "fp16"
+        return "" if params.dtype in (known, "bf16") else f"no Ampere example has operands of {params.dtype}"
     if params.schedule == "pingpong":
         return "no example has consumers that take turns; nearest: the same tile in dense_gemm_persistent.py"
     if params.dtype not in CUTE_TYPES:
@@ -150,22 +153,20 @@ def cute_words(params: GemmOptions) -> list[str]:
     """Arguments of the class in CUTLASS's CuTe DSL examples that has such a kernel."""
     assert params.tile is not None
     m, n, k = params.tile
+    gap = _cute_gap(params)
+    if gap:
+        return [f"none: {gap}"]
     if params.math != "wgmma" or params.copy_ != "tma":
         kind = "sgemm.py: SGemm" if params.math == "fma" else "tensorop_gemm.py: TensorOpGemm"
         warps = None if params.math == "fma" else params.warps
         atoms = "" if warps is None else f", atom_layout_mnk=({warps[0]}, {warps[1]}, 1)"
         return [f"ampere/{kind}(cta_tiler=({m}, {n}, {k}), num_stages={params.stages}{atoms})", *_swapped(params)]
-    gap = _cute_gap(params)
-    if gap:
-        return [f"none: {gap}"]
     shapes = f"acc_dtype=cutlass.Float32, tile_shape_mn=({m}, {n}), cluster_shape_mn=({', '.join(map(str, params.cluster))})"
     if params.persistent:
         order = f"swizzle_size={params.swizzle_size}, raster_along_m={params.raster == 'along_m'}"
         lines = [f"hopper/dense_gemm_persistent.py: HopperWgmmaGemmPersistentKernel({shapes}, {order})"]
     else:
         lines = [f"hopper/dense_gemm.py: HopperWgmmaGemmKernel({shapes})"]
-    if params.split_k > 1:
-        lines.append(f"the example has no split-K: call it with {params.split_k} slices of K as batches, and add them up")
     return [*lines, f"operands are cutlass.{ELEMENTS[params.dtype]}", *_swapped(params)]
 
 

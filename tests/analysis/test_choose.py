@@ -134,3 +134,12 @@ def test_a_prediction_shows_the_choice_and_the_second_best(capsys: pytest.Captur
     assert main(words) == 0
     screen = capsys.readouterr().out
     assert "\nSecond " in screen and "% time, of" in screen and f"--tile {document['params']['tile']}" in screen
+
+
+def test_a_choice_is_kept_for_the_same_open_options_alone() -> None:
+    problem = {"m": 64, "n": 256, "k": 16384}
+    free, fixed = GemmParams(**problem), GemmParams(**problem, split_k=1)
+    assert free == fixed
+    assert choose(free, H200).params.split_k > 1
+    assert choose(fixed, H200).params.split_k == 1
+    assert choose(free, H200).params.split_k > 1

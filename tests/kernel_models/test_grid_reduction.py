@@ -77,3 +77,11 @@ def test_memory_is_read_once(h200: GpuSpec) -> None:
 def test_what_does_not_fit_is_refused(h200: GpuSpec, shape: dict[str, Any], says: str) -> None:
     with pytest.raises(KernelError, match=re.escape(says)):
         ReductionParams(**shape).launch(h200)
+
+
+def test_the_sum_of_all_elements_has_many_ctas_unless_told(h200: GpuSpec) -> None:
+    large = ReductionParams(rows=4096, columns=4096, axis="all").resolved(h200)
+    assert (large.ctas_per_sum, large.num_ctas) == (1024, 1024)
+    assert ReductionParams(rows=8, columns=64, axis="all").resolved(h200).ctas_per_sum == 1
+    assert ReductionParams(rows=4096, columns=4096, axis="all", ctas_per_sum=1).resolved(h200).ctas_per_sum == 1
+    assert ReductionParams(rows=16, columns=4096).resolved(h200).ctas_per_sum == 1

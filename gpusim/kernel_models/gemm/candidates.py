@@ -39,7 +39,7 @@ from gpusim.workload.launch import Target
 STATED = ("tile", "stages", "schedule", "cluster", "persistent", "epilogue")
 """Options that a library always chooses. Nothing else is chosen if all of them are given."""
 
-DECIDING = (*STATED, "raster", "swizzle_size", "split_k", "split_k_mode", "swap_operands")
+DECIDING = (*STATED, "warps", "alignment", "raster", "swizzle_size", "split_k", "split_k_mode", "swap_operands")
 """Options that a library chooses by the shape."""
 
 WIDTHS = (8, 16, 24, 32, 48, 64, 80, 96, 112, 128, 160, 192, 224, 256)
@@ -50,8 +50,12 @@ MOST_AREA, AREA_OF_WARPGROUP = 320 * 128, 64 * 256
 """Elements of the largest tile, and of the largest tile of one warpgroup: 128 accumulators a thread."""
 
 OF_MMA_SYNC = ((16, 64), (32, 64), (64, 64), (64, 128), (128, 64), (128, 128), (128, 256), (256, 128), (64, 256), (256, 64))
-OF_FMA = ((32, 64), (64, 64), (64, 128), (128, 64), (128, 128))
+OF_FMA = ((32, 64), (64, 64), (64, 128), (128, 64), (128, 128), (64, 256))
 """Rows and columns of tiles without wgmma."""
+LIBRARY_COPY_BYTES = 4
+"""Bytes of a copy of rows that are not aligned to 16 bytes: cuBLAS's kernels for them are named ``align2``."""
+FMA_DEPTH, FMA_STAGES, FMA_WARP = 8, 3, 64
+"""K of a tile, stages, and rows and columns of a warp's largest part, in the names of cuBLAS's kernels of FFMA."""
 
 MOST_RING = 16
 """Most stages of a library's ring."""
@@ -111,7 +115,7 @@ class Space:
         num_bytes = self.options.element.num_bytes
         if self.math != "wgmma":
             extents = OF_FMA if self.math == "fma" else OF_MMA_SYNC
-            depths = (16,) if self.math == "fma" else (64 // num_bytes, 128 // num_bytes)
+            depths = (FMA_DEPTH,) if self.math == "fma" else (64 // num_bytes, 128 // num_bytes)
             least = min(rows * columns for rows, columns in extents)
             for (rows, columns), depth in product(extents, depths):
                 is_inside = (rows < 2 * m or rows == extents[0][0]) and (columns < 2 * n or columns == 64)
@@ -150,6 +154,12 @@ class Space:
         if split > 1 and schedule == "pingpong":
             chosen["schedule"] = schedule = "warp_specialized"
         num_tiles = prod(nums) * self.options.batch
+        if self.math == "fma":
+            chosen["stages"] = FMA_STAGES
+            warps = tile[0] // FMA_WARP, tile[1] // FMA_WARP
+            chosen |= {"warps": warps} if prod(warps) >= 4 else {}
+        if self.copy == "cp_async" and LIBRARY_COPY_BYTES < self.options.copy_bytes < CHUNK_BYTES:
+            chosen["alignment"] = LIBRARY_COPY_BYTES // self.options.element.num_bytes
         rest = {
             "tile": tile, "math": self.math, "copy_": self.copy,
             **({"tensormaps": "device"} if self._reads_pointers else {}),

@@ -106,8 +106,8 @@ def _with_instructions(options: GemmOptions, gpu: Target) -> GemmOptions:
 def usual_math(options: GemmOptions, gpu: Target) -> str:
     """The usual math: FFMA for fp32, else wgmma where the GPU has it.
 
-    Where rows are not aligned to 16 bytes, libraries run mma.sync (``cutlass_80`` kernels of cuBLAS). So they do for tf32
-    that is not contiguous along K, which wgmma cannot transpose.
+    Where rows are not aligned to 16 bytes, libraries run mma.sync (``cutlass_80`` kernels of cuBLAS). wgmma cannot transpose
+    tf32 that is not contiguous along K. cuBLAS has wgmma kernels that transpose it before, which no option states.
     """
     if options.dtype == "fp32":
         return "fma"

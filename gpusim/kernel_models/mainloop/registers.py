@@ -42,6 +42,8 @@ class RegisterNeed:
     accumulators: int
     fragments: int
     overhead: int
+    loaded: int = 0
+    """Part of the overhead: registers that hold what LDG loads."""
 
     @property
     def total(self) -> int:
@@ -62,11 +64,11 @@ def register_need(
     overhead = OVERHEADS["specialized" if is_specialized else "multistage", math, by_threads]
     if by_threads == "cp_async":
         overhead += COPY_REGISTERS * copies_per_thread
-    if copy == "ldg":
-        overhead += LOADED_REGISTERS * copies_per_thread
+    loaded = LOADED_REGISTERS * copies_per_thread if copy == "ldg" else 0
+    overhead += loaded
     if math == "wgmma":
         overhead = max(overhead, WGMMA_FLOOR)
-    return RegisterNeed(accumulators=accumulators, fragments=fragments, overhead=overhead)
+    return RegisterNeed(accumulators=accumulators, fragments=fragments, overhead=overhead, loaded=loaded)
 
 
 def most_accumulators(need: RegisterNeed, *, math: str, ceiling: int) -> int:
@@ -76,7 +78,7 @@ def most_accumulators(need: RegisterNeed, *, math: str, ceiling: int) -> int:
     """
     half = need.overhead - need.overhead // 2
     floor = {"wgmma": WGMMA_FLOOR, "mma_sync": MMA_SYNC_FLOOR, "fma": half}[math]
-    return ceiling - need.fragments - floor
+    return ceiling - need.fragments - floor - need.loaded
 
 
 def widest_wgmma_n(num_warps: int) -> int:
