@@ -105,7 +105,11 @@ def main(paths: list[str]) -> None:
         for model, of_model in sorted(models.items()):
             print(f'\n[{gpu}."{model}"]' if " " in model else f"\n[{gpu}.{model}]")
             for name, found in sorted(of_model.items()):
-                print(f'"{name}" = {math.ceil(10.0 * quantile(found, 0.9)) / 10.0}')  # up, so that it holds nine in ten
+                most = quantile(found, 0.9)
+                if math.isinf(most):
+                    print(f'# "{name}" has no P90: zero was counted in more than one of ten rows')
+                    continue
+                print(f'"{name}" = {math.ceil(10.0 * most) / 10.0}')  # up, so that it holds nine in ten
             if found_ranges := ranges_of(list(told[gpu].get(model, {}).values())):
                 print(f'\n[{gpu}."{model}".rows]' if " " in model else f"\n[{gpu}.{model}.rows]")
                 print("\n".join(f"{name} = {json.dumps(known)}" for name, known in found_ranges.items()))
