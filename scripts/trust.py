@@ -176,7 +176,8 @@ def short_of(report: Mapping[str, Any]) -> str:
     of = next(item for item in report["whole_kernels"] if item["name"] == CYCLES)
     roofline = "" if of["roofline_pct"] is None else f" A roofline is {_pct(of['roofline_pct'])} off."
     sentence = (
-        f"Errors are those of `sm__cycles_elapsed.max` on {report['gpu']}. No parameter is fitted to them, with exceptions that validation/README.md names. "
+        f"Errors are those of `sm__cycles_elapsed.max` on {report['gpu']}. No parameter is fitted to them, with "
+        "exceptions that validation/README.md names. "
         f"The mean over all {of['num_families']} families is {_pct(of['mean_pct'])}.{roofline}"
     )
     return "\n".join([*lines, "", sentence])

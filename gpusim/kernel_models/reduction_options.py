@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import Field
@@ -118,7 +118,7 @@ class ReductionParams(StreamParams):
             return super().checked()
         full = self.threads * self.vector_elements * self.unroll
         parts = max(1, min(MOST_PARTS, self.rows * self.columns // full))
-        return super(type(self), self.model_copy(update={"ctas_per_sum": parts})).checked()
+        return super(ReductionParams, self.model_copy(update={"ctas_per_sum": parts})).checked()
 
     def _check(self) -> None:
         check_vector("reduction", self.vector_bytes, self.element.num_bytes)

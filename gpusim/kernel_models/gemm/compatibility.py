@@ -95,8 +95,8 @@ def _check_alignment(options: GemmOptions) -> None:
     if options.copy_bytes < least:
         better = "--copy ldg --math mma_sync" if options.copy_bytes < LEAST_CP_ASYNC_BYTES else "--copy cp_async"
         raise KernelError(
-            f"--copy {options.copy_}: rows of A and B are aligned to {options.copy_bytes} bytes, not to {least}; use {better}, or "
-            f"--alignment {least // options.element.num_bytes} if rows are padded"
+            f"--copy {options.copy_}: rows of A and B are aligned to {options.copy_bytes} bytes, not to {least}; use "
+            f"{better}, or --alignment {least // options.element.num_bytes} if rows are padded"
         )
 
 
@@ -163,7 +163,9 @@ def _check_schedule(config: GemmConfig) -> None:
             f"--consumer-warpgroups {close}"
         )
     if config.batch_mode == "array" and config.copy_ == "tma" and config.persistent:
-        raise KernelError("--persistent: maps that a CTA makes for each tile (--batch-mode array) are not modelled; use --no-persistent")
+        raise KernelError(
+            "--persistent: maps that a CTA makes for each tile (--batch-mode array) are not modelled; use --no-persistent"
+        )
     if config.copy_ == "ldg" and config.stages > MOST_LDG_STAGES:
         raise KernelError(
             f"--stages {config.stages}: LDG holds one k-step in registers (--copy ldg), besides that of the math; use at "
@@ -292,8 +294,8 @@ def _check_epilogue(config: GemmConfig) -> None:
     refuse_first(config, _shape_rules("epilogue"), GemmOptions.model_fields)
     if epilogue == "tma_store" and config.stored_bytes < CHUNK_BYTES:
         raise KernelError(
-            f"--epilogue tma_store: rows of D are aligned to {config.stored_bytes} bytes, not to {CHUNK_BYTES}; use --epilogue "
-            f"smem, or --alignment {CHUNK_BYTES // config.out_element.num_bytes} if rows are padded"
+            f"--epilogue tma_store: rows of D are aligned to {config.stored_bytes} bytes, not to {CHUNK_BYTES}; use "
+            f"--epilogue smem, or --alignment {CHUNK_BYTES // config.out_element.num_bytes} if rows are padded"
         )
     row_bytes = columns * config.out_element.num_bytes
     if epilogue != "direct" and row_bytes % 16:
