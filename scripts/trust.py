@@ -10,6 +10,7 @@ FOLDER holds the table (validation/judged). A report replaces those groups and t
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -92,8 +93,16 @@ def _first(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     return {name: sum(found) / len(found) for name, found in errors.items()}
 
 
+def _mean_count(report: Mapping[str, Any], name: str) -> str:
+    """Mean of a count's errors over families; families with a row that counted zero are left out and named."""
+    means = {item["name"]: item["of"][name]["mean_pct"] for item in report["families_of_whole_kernels"] if name in item["of"]}
+    finite = [mean for mean in means.values() if mean is not None and math.isfinite(mean)]
+    zero = [family for family, mean in means.items() if mean is None or not math.isfinite(mean)]
+    return _pct(sum(finite) / len(finite)) + (f" (without {', '.join(zero)}: zero was counted)" if zero else "")
+
+
 def _sentences(report: Mapping[str, Any], in_all: Mapping[str, Any]) -> list[str]:
-    counts = [f"{title} {_pct(in_all[name]['mean_pct'])}" for name, title in COUNTS.items() if name in in_all]
+    counts = [f"{title} {_mean_count(report, name)}" for name, title in COUNTS.items() if name in in_all]
     found = [f"Mean error over the families: {', '.join(counts)}."] if counts else []
     found += [
         f"{title}: {_of_families(in_all[name])}; its clock: {_of_families(in_all[clock])}."
