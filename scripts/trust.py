@@ -95,7 +95,8 @@ def _first(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 
 def _mean_count(report: Mapping[str, Any], name: str) -> str:
     """Mean of a count's errors over families; families with a row that counted zero are left out and named."""
-    means = {item["name"]: item["of"][name]["mean_pct"] for item in report["families_of_whole_kernels"] if name in item["of"]}
+    families = [item for item in report["families_of_whole_kernels"] if name in item["of"]]
+    means = {item["name"]: item["of"][name]["mean_pct"] for item in families}
     finite = [mean for mean in means.values() if mean is not None and math.isfinite(mean)]
     zero = [family for family, mean in means.items() if mean is None or not math.isfinite(mean)]
     return _pct(sum(finite) / len(finite)) + (f" (without {', '.join(zero)}: zero was counted)" if zero else "")
