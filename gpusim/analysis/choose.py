@@ -122,8 +122,8 @@ def choose(
 
     >>> from gpusim import GemmParams, load_gpu
     >>> chosen = choose(GemmParams(m=16, n=8192, k=8192), load_gpu("h200_sxm")).params
-    >>> chosen.swap_operands, chosen.schedule
-    (True, 'cooperative')
+    >>> chosen.swap_operands, chosen.tile
+    (True, (128, 8, 64))
 
     Args:
         params: options of a kernel; a kernel other than a GEMM has no such choices, and keeps its options.

@@ -330,7 +330,8 @@ def test_every_p90_is_of_a_known_model_and_metric() -> None:
 
     from gpusim.evidence.cases.case import kernels_dir, load_case
 
-    products = [load_case(name) for name in ("hopper_gemm", "hgemm", "sgemm", "library_gemm", "tile_gemm")]
+    names = ("hopper_gemm", "hgemm", "sgemm", "library_gemm", "tile_gemm", "library_knobs", "hopper_knobs")
+    products = [load_case(name) for name in names]
     families_of_products = {
         family for case in products for group in case.groups for config in case.configs(group, 1)
         for family in case.families(group, config)

@@ -59,11 +59,11 @@ def test_rows_that_are_padded_are_copied_by_tma_at_their_own_pitch(h200: GpuSpec
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"k": 508, "copy": "tma"}, ("--copy tma", "to 16 bytes, these are to 8", "--alignment 8 if rows are padded")),
-        ({"k": 511, "copy": "cp_async"}, ("--copy cp_async", "to 4 bytes, these are to 2", "--copy ldg --math mma_sync")),
+        ({"k": 508, "copy": "tma"}, ("--copy tma", "to 8 bytes, not to 16", "--alignment 8 if rows are padded")),
+        ({"k": 511, "copy": "cp_async"}, ("--copy cp_async", "to 2 bytes, not to 4", "--copy ldg --math mma_sync")),
         ({"k": 511, "schedule": "cooperative"}, ("--copy cp_async", "to 2", "--copy ldg --math mma_sync")),
         ({"n": 508, "epilogue": "tma_store"}, ("--epilogue tma_store", "rows of D", "to 8", "--epilogue smem")),
-        ({"alignment": 4, "copy": "tma"}, ("--copy tma", "these are to 8", "--copy cp_async")),
+        ({"alignment": 4, "copy": "tma"}, ("--copy tma", "to 8 bytes", "--copy cp_async")),
         ({"copy": "ldg", "math": "wgmma"}, ("--copy ldg", "through registers", "--copy cp_async")),
         ({"copy": "ldg", "stages": 3}, ("--stages 3", "one k-step in registers", "--stages 2")),
         ({"batch_mode": "array"}, ("--batch-mode array", "one GEMM", "--batch 2")),

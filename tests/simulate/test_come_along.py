@@ -98,7 +98,7 @@ def unasked_of(which: int = 0, **options: Any) -> float:
 def test_copies_of_part_of_a_line_bring_the_rest_of_it() -> None:
     by_warps = {"copy": "cp_async", "math": "mma_sync", "schedule": "multistage"}
     assert unasked_of() == unasked_of(1) == 0.0
-    assert unasked_of(tile="128x128x32", **by_warps) == 0.0  # 64 bytes, as L2 takes anyway
+    assert unasked_of(tile="128x128x32", fetch_bytes=64, **by_warps) == 0.0  # 64 bytes, as L2 takes anyway
     assert unasked_of(tile="128x128x32", fetch_bytes=128, **by_warps) == 0.5
     # rows of 16 lines and 32 bytes: lines begin 0, 32, 64 and 96 bytes into a box, which brings so much of its last one
     assert unasked_of(k=1040) == pytest.approx((0 + 96 + 64 + 32) / 4 / 128, abs=0.02)
@@ -118,7 +118,7 @@ def cycles(k: int, fetch_bytes: int | None) -> float:
 
 
 def test_a_gemm_gains_where_lines_hold_two_of_its_steps() -> None:
-    assert cycles(1024, 64) == cycles(1024, None)
+    assert cycles(1024, 128) == cycles(1024, None)  # as ptxas has it with two register stages
     assert cycles(1024, 128) < 0.9 * cycles(1024, 64)
     assert cycles(32, 128) == cycles(32, 64)  # one step has no other
 

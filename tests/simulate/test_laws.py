@@ -255,6 +255,14 @@ OTHER_PACE = pytest.mark.xfail(
 )
 
 
+TOGETHERS = {("multistage cp.async", "toy", "l2")}
+TOGETHER = pytest.mark.xfail(
+    strict=True,
+    reason="21 % slower: with a free L2 all CTAs of toy wait for whole lines of memory at once "
+    "(validation/deviations/22_frameworks.md, 22.8)",
+)
+
+
 @pytest.mark.parametrize(
     ("kernel", "name", "ideal"),
     [
@@ -264,6 +272,7 @@ OTHER_PACE = pytest.mark.xfail(
             ideal,
             marks=(
                 LOCKSTEP if (kernel, name, ideal) in LOCKSTEPS
+                else TOGETHER if (kernel, name, ideal) in TOGETHERS
                 else OTHER_PACE if (kernel, name, ideal) in OTHER_PACES else ()
             ),
         )

@@ -4,7 +4,7 @@
   const { states, busy: subjects, times: names, computes, waits, sentences, math, work, limits, records } = gpusim.engine;
   const { number, fill } = gpusim.draw;
 
-  const percent = (share) => `${(100 * share).toFixed(1)} %`;
+  const percent = (share) => (share > 0 && share < 0.0005 ? "<0.1 %" : `${(100 * share).toFixed(1)} %`);
   const sum = (values) => values.reduce((total, value) => total + value, 0);
 
   // What a run with sliders at `factors` has told; null where `goesOn()` says that nobody waits for it any more.

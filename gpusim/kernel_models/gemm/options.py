@@ -257,7 +257,7 @@ class GemmOptions(GemmTypes, KernelParams):
     def meaning_of_none(self, option: str) -> str:
         """Meaning of None for options that may stay None; "n/a" for options that do not apply."""
         return {
-            "alignment": "the matrices' rows", "l2_promotion": "a k-step's rows, or ptxas's choice",
+            "alignment": "the matrices' rows", "l2_promotion": "a k-step's rows",
             "registers": "worked out", "compiled_code": "estimated",
         }.get(option, "n/a")
 
