@@ -70,9 +70,9 @@ void L1::read(MemoryRequest& request, Completion* done, bool allocates, double n
   double lost = 1.0;
   double ready_at = 0.0;
   if (tile != nullptr) {
-    lost = lost_share(tile);
+    lost = full_lines(lost_share(tile), request.num_bytes);
     ready_at = larger(request.issued_at, not_before) + input.l1->hit_latency_cycles;
-    use(tile, request.num_bytes);
+    use(tile, request.num_bytes * lost);
   } else {
     tile = make(request.tile, request.num_bytes);
     tiles_.put(request.tile, tile);
@@ -94,7 +94,7 @@ void L1::store(TileKey key, double num_bytes) {
   if (input.l1->eviction_width_fraction == 0.0) return;
   L1Tile* tile = tiles_.get(key);
   if (tile != nullptr) {
-    use(tile, num_bytes);
+    use(tile, 0.0);
     return;
   }
   make(key, num_bytes)->is_found = false;
@@ -107,11 +107,12 @@ L1Tile* L1::make(TileKey key, double num_bytes) {
   tile->num_bytes = num_bytes;
   kept_.append(tile);
   num_bytes_ += num_bytes;
-  used_bytes_ += num_bytes;
+  if (is_full_) used_bytes_ += num_bytes;
   tile->used_at = used_bytes_;
   return tile;
 }
 
+// Lines that are there throw out no others: `num_bytes` of the tile come anew.
 void L1::use(L1Tile* tile, double num_bytes) {
   kept_.remove(tile);
   kept_.append(tile);
@@ -126,6 +127,15 @@ double L1::lost_share(const L1Tile* tile) const {
   double beyond = ((used_bytes_ - tile->used_at) / half - 1.0) / width;
   if (beyond < -MOST_LOGITS) return 0.0;
   return 1.0 / (1.0 + exp(-beyond));
+}
+
+// Shares of less than a line add up until they are one, so that a request waits for L2 only as often as lines are lost.
+double L1::full_lines(double lost, double num_bytes) {
+  lost_bytes_ += lost * num_bytes;
+  if (lost_bytes_ < smaller(num_bytes, LINE_BYTES)) return 0.0;
+  double share = smaller(1.0, lost_bytes_ / num_bytes);
+  lost_bytes_ -= share * num_bytes;
+  return share;
 }
 
 void L1::evict() {

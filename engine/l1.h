@@ -81,7 +81,8 @@ class L1 {
   Map<TileKey, L1Tile> tiles_;
   LinkedList<L1Tile> kept_;  // the one that was used last at the end
   double num_bytes_ = 0.0;
-  double used_bytes_ = 0.0;  // loaded or stored, again and again
+  double used_bytes_ = 0.0;
+  double lost_bytes_ = 0.0;  // lost, and not yet asked for again
   bool is_full_ = false;     // something has left: before that nothing is lost
 
   // A new tile, used last, which nobody finds yet.
@@ -91,6 +92,7 @@ class L1 {
   void evict();
   // What share of a tile is gone since it was used last.
   double lost_share(const L1Tile* tile) const;
+  double full_lines(double lost, double num_bytes);
 };
 
 }  // namespace gpusim

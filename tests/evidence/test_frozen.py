@@ -19,7 +19,7 @@ FEW_CYCLES = 60_000.0
 
 def test_every_row_is_frozen_once() -> None:
     rows = read_frozen(GPU)
-    assert len({(row.kernel, row.group, row.config) for row in rows}) == len(rows) == 880
+    assert len({(row.kernel, row.group, row.config) for row in rows}) == len(rows) == 1024
 
 
 @pytest.mark.parametrize("kernel", sorted({row.kernel for row in read_frozen(GPU)}))
