@@ -129,7 +129,7 @@ double L1::lost_share(const L1Tile* tile) const {
   return 1.0 / (1.0 + exp(-beyond));
 }
 
-// Shares of less than a line add up until they are one, so that a request waits for L2 only as often as lines are lost.
+// Shares of less than a line add up to one: a request waits for L2 only as often as lines are lost.
 double L1::full_lines(double lost, double num_bytes) {
   lost_bytes_ += lost * num_bytes;
   if (lost_bytes_ < smaller(num_bytes, LINE_BYTES)) return 0.0;
