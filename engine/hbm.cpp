@@ -203,6 +203,12 @@ Hbm::Fill Hbm::Intake::next_behind(Fill fill) {
   return waiting_.pop();
 }
 
+void Hbm::read_behind(double num_bytes, Completion* done) {
+  counters.hbm.read_bytes += num_bytes;
+  pending_bytes_ += num_bytes;
+  wire.transfer(num_bytes, done);
+}
+
 double Hbm::write_back(double num_bytes, Completion* done, double piece_bytes) {
   counters.hbm.write_bytes += num_bytes;
   double cost = input.hbm->write_cost;

@@ -47,6 +47,8 @@ class Hbm {
   // Reads `num_bytes` for a miss of one SM, `times` over; `done` is called when the last byte has passed.
   void fill(double num_bytes, L2Fill* done, const MemoryRequest& request, double piece_bytes,
             double num_part_requests, double times);
+  // Reads `num_bytes` that no SM waits for.
+  void read_behind(double num_bytes, Completion* done);
   // Writes `num_bytes` of evicted dirty lines, in pieces of `piece_bytes` or side by side.
   // Returns the bytes of the wire's time that they take.
   double write_back(double num_bytes, Completion* done, double piece_bytes);

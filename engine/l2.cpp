@@ -326,6 +326,20 @@ void WriteBack::complete(double cycle) {
   l2.writes_.release(this);
 }
 
+void L2::fetch_reduced(double num_bytes) {
+  if (input.launch->is_warm != 0.0) return;
+  ReducedFill* fill = reduced_.make();
+  fill->num_bytes = num_bytes;
+  counters.l2.unplanned_miss_bytes += num_bytes;
+  counters.l2.miss_sectors += num_bytes / SECTOR_BYTES;
+  hbm.read_behind(num_bytes, fill);
+}
+
+void ReducedFill::complete(double) {
+  hbm.has_moved(num_bytes, num_bytes, 0.0);
+  l2.reduced_.release(this);
+}
+
 // ------------------------------------------------------------------------------------------ links
 
 double L2Link::read(double num_bytes, double at_cycle, double* deviation) {

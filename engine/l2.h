@@ -80,10 +80,19 @@ class WriteBack : public Completion {
   void complete(double cycle) override;
 };
 
+// Lines from memory that a TMA reduction changes in L2.
+class ReducedFill : public Completion {
+ public:
+  double num_bytes = 0.0;
+
+  void complete(double cycle) override;
+};
+
 // Tags, fills and the fabric between the partitions; the slices' rate is the crossbar's business.
 // Models:
 // * first touch, and hits on a line that is still being filled, which wait for the fill;
 // * residency by what was touched in between; lines leave one by one (residency.h);
+// * lines that TMA reductions change come from memory, unless the launch found L2 warm; nobody waits for them;
 // * write-back of what does not stay; stores wait dirty up to a limit, beyond which the oldest are written
 //   back;
 // * near and far latency: a partition's first read of a tile crosses for lines at home on the other one;
@@ -113,6 +122,8 @@ class L2 {
   // Takes a store; what will not stay goes on to memory. Returns whom to tell when it has left its SM.
   Completion* store(const MemoryRequest& request, Completion* done, double num_distinct_bytes,
                     StoreKind kind);
+  // Lines that a TMA reduction of `num_bytes` changes come from memory, each once.
+  void fetch_reduced(double num_bytes);
   // When a store from `partition` has crossed: from when the next can follow, and its last line.
   double cross(double num_bytes, uint32_t partition, double at_cycle, double* last_at);
   // When what `partition` reads has crossed to it: all of it, and a mean one of `num_warps`.
@@ -136,6 +147,7 @@ class L2 {
  private:
   friend class L2Fill;
   friend class WriteBack;
+  friend class ReducedFill;
 
   void fill(const MemoryRequest& request, TileState* tile, double share);
   Completion* write_back(double leaving, uint32_t tensor, Completion* done);
@@ -147,6 +159,7 @@ class L2 {
   Pool<TileState> tile_pool_;
   Pool<L2Fill> fills_;
   Pool<WriteBack> writes_;
+  Pool<ReducedFill> reduced_;
   L2Link links_[2];
   const double mean_latency_cycles_ = (input.l2->near_latency_cycles + input.l2->far_latency_cycles) / 2;
   double backlog_bytes_ = 0.0;

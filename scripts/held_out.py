@@ -61,7 +61,9 @@ def options_of(kernel: str, config: dict[str, str], gpu: str) -> dict[str, Any]:
         return {}
     kind = KERNEL_MODELS[model].params
     if kernel == "library_knobs":  # its names say the rest
-        return telling_options(kind, {name: value for name, value in config.items() if name != "kernel"})
+        given = {name: value for name, value in config.items() if name != "kernel"}
+        typed = kind.model_validate(given).as_options()
+        return telling_options(kind, {name: typed[name] for name in given})
     resolved = case.model_options(config, spec)
     if kernel in ("tile_gemm", "device_descriptors"):  # a framework's: what it launched says the rest
         told = sys.modules[case.launch.__module__].options(config, {}, spec)

@@ -54,7 +54,7 @@ def engine_script() -> str:
         },
         "busy": BUSY, "computes": COMPUTES, "waits": WAITS_FOR, "times": TIMES, "sentences": SENTENCES,
         "math": bottleneck.MATH, "work": bottleneck.WORK,
-        "limits": {name: getattr(bottleneck, name.upper()) for name in ("half", "notable", "saturated", "listed")},
+        "limits": {name: getattr(bottleneck, name.upper()) for name in ("notable", "saturated", "listed")},
         "most_ctas": plots.MAX_CTAS, "fills_shown": window.COPIES_SHOWN, "given_back": plots_ring.GIVEN_BACK,
         "module": b64encode(MODULE.read_bytes()).decode(),
     }  # fmt: skip

@@ -18,6 +18,7 @@ from gpusim.kernel_models.gemm import (
     configurations,
     family_of,
     gemm_launch,
+    knobs_of,
     resolve,
     usual,
     usual_values,
@@ -58,7 +59,7 @@ _ROWS = (
     KernelModel(
         name="gemm", summary="D = activation(alpha A B + beta C + bias), every schedule", params=GemmParams,
         resolve=resolve, launch=gemm_launch, sweep_values=usual_values, configurations=configurations, usual=usual,
-        tuned=TUNED, changes=changes, stated=STATED, deciding=DECIDING, family=family_of,
+        tuned=TUNED, changes=changes, stated=STATED, deciding=DECIDING, family=family_of, knobs=knobs_of,
         also=("matmul", "mm", "linear", "addmm", "bmm"),
     ),
     KernelModel(

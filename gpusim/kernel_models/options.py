@@ -232,6 +232,8 @@ class KernelModel:
     """Options that ``configurations`` chooses."""
     family: Callable[[Mapping[str, Any]], str] | None = None
     """Family of measured rows, by the resolved options; None: the kernel's name."""
+    knobs: Callable[[Mapping[str, Any]], Mapping[str, Mapping[str, Any]]] = field(default=lambda _: {})
+    """Families in which single options differ, which the resolved options set: usual values of these options."""
     also: tuple[str, ...] = ()
     """Alternative names, for hints."""
 

@@ -9,6 +9,7 @@ triton-lang/triton (``triton.Config``, matrix multiplication tutorial).
 from __future__ import annotations
 
 from gpusim.kernel_models.gemm import GemmOptions
+from gpusim.kernel_models.mainloop.epilogue import BY_TMA
 from gpusim.workload.gmem.line_fetches import CHUNK_BYTES
 
 KERNEL_SCHEDULES = {
@@ -103,7 +104,7 @@ def cutlass_words(params: GemmOptions) -> list[str]:
             lines.append(gap)
         if params.schedule in KERNEL_SCHEDULES and params.copy_ == "tma":
             schedule = str(params.schedule)
-            epilogue = EPILOGUE_SCHEDULES[schedule] if params.epilogue == "tma_store" else "NoSmemWarpSpecialized"
+            epilogue = EPILOGUE_SCHEDULES[schedule] if params.epilogue in BY_TMA else "NoSmemWarpSpecialized"
             lines.append(f"KernelSchedule = {KERNEL_SCHEDULES[schedule]}; EpilogueSchedule = {epilogue}")
         scheduler = "StreamKScheduler" if params.split_k > 1 else "PersistentScheduler"
         splits = f", .splits = {params.split_k}" if params.split_k > 1 else ""

@@ -4,10 +4,9 @@ In: a finished run. Out: shares of the time, one word, and a sentence about it.
 
 Models:
 
-* The time of a kernel is launch, fill, main loop, exposed epilogue and tail. If the main loop takes less than half of it,
-  the largest of the others bounds the kernel.
-* Otherwise the busiest part of the main loop does, if it is busy at least 80 % of it. Below that it is the longest wait of
-  the role that computes.
+* The time of a kernel is launch, fill, main loop, exposed epilogue and tail. The largest of them bounds the kernel.
+* Within a main loop it is the busiest part, if it is busy at least 80 % of it. Below that it is the longest wait of the
+  role that computes.
 * The link between the L2 partitions is named where it is near saturation and busier than all else by 10 points. Most lines
   that cross it come from memory, and wait for memory, too.
 * A role that waits while MMAs run is not stalled. The part of the main loop in which no MMA runs limits waits and epilogue.
@@ -29,9 +28,6 @@ from gpusim.simulate.timeline import WarpState
 if TYPE_CHECKING:
     from gpusim.simulate.engine_run import Ran
     from gpusim.simulate.plan import LaunchPlan
-
-HALF = 0.5
-"""Share of the time from which on the main loop bounds a kernel."""
 
 NOTABLE = 0.10
 """Share of the main loop below which a wait is no bottleneck, and by which the link between L2's partitions must lead."""
@@ -203,8 +199,8 @@ def bottleneck_of(ran: Ran, busy: Mapping[str, float]) -> Bottleneck:
 
 def _named(ran: Ran, fixed: Fixed, times: Mapping[str, float], shares: Mapping[str, float]) -> tuple[str, str]:
     """Word and first part of the sentence. ``shares``: how busy parts are while CTAs run."""
-    if times[MAIN] < HALF:
-        most = max((name for name in TIMES if name != MAIN), key=lambda name: times[name])
+    most = max((MAIN, *TIMES), key=lambda name: times[name])  # the main loop where two are equal
+    if most != MAIN:
         return most, SENTENCES[most].format(share=f"{times[most]:.1%}", waves=f"{fixed.waves:.2f}")
     part = max((name for name in shares if name != "l2_link"), key=lambda name: shares[name])
     if shares.get("l2_link", 0.0) >= max(SATURATED, shares[part] + NOTABLE):

@@ -192,15 +192,16 @@ def test_a_family_that_has_rows_goes_before_all_of_the_kernels(tmp_path: Path, m
     ("changes", "says"),
     [
         ({}, ""), ({"m": 8192, "dtype": "fp16"}, ""), ({"m": 1}, "m is 1, rows have 128 to 16384"),
-        ({"dtype": "int8"}, "dtype is int8, rows have bf16"), ({"stages": 1}, "stages is 1, rows have 2 to 6"),
-        ({"layout": "nt"}, "layout is nt, rows have tn"), ({"batch": 64}, "batch is 64, rows have 1"),
+        ({"stages": 1}, "stages is 1, rows have 2 to 6"),
+        ({"batch": 64}, "batch is 64, rows have 1"),
         ({"cluster": "4x2"}, ""), ({"cluster": "2x1"}, ""),
         ({"tile": "256x192x64"}, ""), ({"tile": "64x256x64"}, "tile is 64x256x64, rows have 128x64x64 to 256x256x128"),
-        ({"swizzle": "none"}, "swizzle is none, rows have 128B"), ({"alpha": 2.0}, "alpha is 2.0, rows have 1.0"),
+        ({"swizzle": "none"}, "swizzle is none, rows have 128B"),
+        ({"alpha": 2.0, "layout": "nn"}, "layout is nn, rows have tn"), ({"alpha": 4.0}, "alpha is 4.0, rows have 1.0"),
         ({"mbarrier_arrive": "thread"}, "mbarrier_arrive is thread, rows have warpgroup"),
         ({"out_dtype": "fp32"}, "out_dtype is fp32, rows have bf16"),
         ({"consumer_split": "n"}, "consumer_split is n, rows have m"),
-        ({"beta": 1.0}, "beta is 1.0, rows have 0.0"), ({"activation": "gelu"}, "activation is gelu, rows have none"),
+        ({"activation": "silu"}, "activation is silu, rows have none"),
     ],
     ids=str,
 )
@@ -214,6 +215,23 @@ def test_nothing_is_expected_of_what_no_row_is_like(changes: dict[str, object], 
         assert unknown("gemm", "h200_sxm", told).endswith(f"of the family hopper_gemm cooperative on h200_sxm {says}")
     else:
         assert found.counters["dram__bytes_read.sum"] > 0.0 and "rows" not in found.counters
+
+
+@pytest.mark.parametrize(
+    ("changes", "family"),
+    [
+        ({"alpha": 2.0}, "epilogues"), ({"beta": 1.0, "epilogue": "tma_reduce"}, "epilogues"),
+        ({"bias": True, "activation": "gelu"}, "epilogues"), ({"dtype": "int8"}, "types"), ({"layout": "nt"}, "layouts"),
+        ({"m": 1024, "n": 1024, "k": 512, "batch": 8}, "batches"), ({"k": 4092, "schedule": None}, "unaligned"),
+    ],
+    ids=str,
+)
+def test_a_knob_has_the_error_of_the_rows_that_set_it(changes: dict[str, object], family: str) -> None:
+    options = {"m": 4096, "n": 4096, "k": 4096, "schedule": "cooperative", **changes}
+    told = GemmParams.model_validate(options).resolved(load_gpu("h200_sxm")).as_options()
+    found = expected_error("gemm", "h200_sxm", told)
+    assert found is not None
+    assert found.family == f"library_knobs {family}"
 
 
 def test_published_ladders_promise_nothing_of_options_that_no_step_has() -> None:

@@ -24,6 +24,7 @@ KERNELS: list[dict[str, Any]] = [
     {"tile": "128x128x64", "schedule": "cooperative", "consumer_split": "n", "epilogue": "smem", "beta": 0.5},
     {"tile": "192x128x64", "consumer_warpgroups": 3, "epilogue": "tma_store", "bias": True},
     {"tile": "64x128x64", "schedule": "pingpong", "epilogue": "tma_store"},
+    {"tile": "64x128x64", "schedule": "pingpong", "epilogue": "tma_reduce", "beta": 1.0},
     {"tile": "64x128x64", "schedule": "pingpong", "beta": 1.0},
     {"tile": "128x128x64", "schedule": "cooperative", "persistent": True, "swizzle_size": 2},
     {"tile": "128x128x64", "cluster": "2x1"},

@@ -138,6 +138,7 @@ KERNEL_REFUSALS: list[tuple[dict[str, Any], tuple[str, ...]]] = [
     ({"cluster": "2x1", "copy": "cp_async"}, ("--cluster 2x1", "cp_async", "--copy tma")),
     ({"cluster": "2x1", "schedule": "multistage"}, ("--cluster 2x1", "multistage", "--schedule cooperative")),
     ({"epilogue": "tma_store", "copy": "cp_async"}, ("--epilogue tma_store", "cp_async", "--epilogue smem")),
+    ({"epilogue": "tma_reduce"}, ("--epilogue tma_reduce", "--beta 1", "--epilogue tma_store")),
     ({"epilogue": "smem", "split_k": 2}, ("--epilogue smem", "--split-k 2", "--epilogue direct")),
     ({"epilogue": "smem", "tile": "64x8x64", "out_dtype": "fp8"}, ("8 fp8 (8 bytes)", "16 bytes", "direct")),
     ({"m": 1 << 24, "n": 1 << 24}, ("--m 16777216", "GB", "at most", "use smaller")),

@@ -220,7 +220,7 @@ def _specialized(
     if math.prod(kernel.cluster) > 1:
         found["cluster_sync"] = "relaxed"  # as in CUTLASS
     if split_k == 1:
-        found["epilogue"] = "tma_store"
+        found["epilogue"] = "tma_reduce" if "_badd" in row.get("launched", "") else "tma_store"
     if consumers == 1:
         return {**found, "schedule": "warp_specialized"}
     if kernel.family == "nvjet" and kernel.cooperates_along is None and consumers == 2:

@@ -72,15 +72,19 @@ class Expected:
 def expected_error(kernel: str, gpu: str, params: Mapping[str, Any] | None = None) -> Expected | None:
     """Expected error of a prediction of ``kernel`` on ``gpu`` with ``params``; None where nothing judged it.
 
-    Rows of the prediction's family come first, then rows of all families of the kernel, then published ladders.
+    Rows of the prediction's family come first, then rows of all families of the kernel, then published ladders. Where one
+    option is unlike those rows, rows of a family in which it differs are taken.
     """
     of_gpu, params = _measured().get(gpu, {}), _with_derived(kernel, params)
-    for family in dict.fromkeys((family_of(kernel, params), kernel)):
-        of_family = of_gpu.get(family, {})
+    for first in dict.fromkeys((family_of(kernel, params), kernel)):
+        family, of_family = first, of_gpu.get(first, {})
+        if CYCLES in of_family and outside_rows(of_family, kernel, params):
+            family = knob_family(of_gpu, of_family, kernel, params)
+            of_family = of_gpu.get(family, {})
+            if not family:
+                return None
         code = code_of(of_family, params)
         p90 = of_family.get(ESTIMATED_CYCLES if code == "estimated" else CYCLES)
-        if p90 is not None and outside_rows(of_family, kernel, params):
-            return None
         if p90 is not None:
             return Expected(
                 p90_pct=float(p90), gpu=gpu, family=family, is_held_out=family in held_out_families(), code=code,
@@ -104,6 +108,21 @@ def code_of(of_family: Mapping[str, Any], params: Mapping[str, Any]) -> str:
     if ESTIMATED_CYCLES not in of_family or "compiled_code" not in params:
         return ""
     return "estimated" if params["compiled_code"] == "estimated" else "own"
+
+
+def knob_family(
+    of_gpu: Mapping[str, Mapping[str, Any]], of_family: Mapping[str, Any], kernel: str, params: Mapping[str, Any]
+) -> str:
+    """Family whose rows set the options in which a kernel differs from those of ``of_family``; empty if there is none.
+
+    With usual values of these options the kernel must be like the rows of ``of_family``.
+    """
+    model = KERNEL_MODELS.get(kernel)
+    knobs = model.knobs(params) if model else {}
+    usual = {name: value for family in knobs.values() for name, value in family.items()}
+    if outside_rows(of_family, kernel, {**params, **usual}):
+        return ""
+    return next((name for name in knobs if name in of_gpu and not outside(of_gpu[name].get("rows", {}), params)), "")
 
 
 def outside_rows(of_family: Mapping[str, Any], kernel: str, params: Mapping[str, Any]) -> str:

@@ -101,8 +101,8 @@
 
   function named(launch, told, times, shares) {
     const { fixed, roles } = launch;
-    if (times.main_loop < limits.half) {
-      const most = largest(Object.keys(names).filter((name) => name !== "main_loop"), (name) => times[name]);
+    const most = largest(["main_loop", ...Object.keys(names)], (name) => times[name]);
+    if (most !== "main_loop") {
       return [most, said(most, { share: percents(times[most]), waves: fixed.waves.toFixed(2) })];
     }
     let part = largest(Object.keys(shares).filter((name) => name !== "l2_link"), (name) => shares[name]);

@@ -8,7 +8,7 @@ Modules import from left to right: ``config`` -> ``options``, ``smem_budget``, `
 from gpusim.kernel_models.gemm.candidates import DECIDING, STATED, configurations, usual
 from gpusim.kernel_models.gemm.changes import TUNED, changes
 from gpusim.kernel_models.gemm.config import GemmConfig
-from gpusim.kernel_models.gemm.family import family_of
+from gpusim.kernel_models.gemm.family import family_of, knobs_of
 from gpusim.kernel_models.gemm.launch import gemm_launch
 from gpusim.kernel_models.gemm.options import GemmOptions
 from gpusim.kernel_models.gemm.resolve import resolve
@@ -19,5 +19,5 @@ GemmParams = GemmOptions
 
 __all__ = [
     "DECIDING", "STATED", "TUNED", "GemmConfig", "GemmOptions", "GemmParams", "changes", "configurations", "family_of",
-    "gemm_launch", "resolve", "usual", "usual_values",
+    "gemm_launch", "knobs_of", "resolve", "usual", "usual_values",
 ]  # fmt: skip

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from gpusim.kernel_models.applicability import Needs, Rule, conditions_of
+from gpusim.kernel_models.mainloop.epilogue import BY_TMA
 from gpusim.workload.launch import Feature
 
 MULTISTAGE = ("multistage",)
@@ -120,10 +121,10 @@ OF_SHAPE = (
     Rule("cluster", (TMA,), "{copy_} cannot multicast", "use --copy tma"),
     Rule("cluster", (PRODUCER,), "operands are multicast from a producer warp, multistage has none",
          "use --schedule cooperative"),
-    Rule("epilogue", (TMA,), "this kernel has no tensor maps (--copy {copy_})", "use --epilogue smem", only=("tma_store",)),
+    Rule("epilogue", (TMA,), "this kernel has no tensor maps (--copy {copy_})", "use --epilogue smem", only=BY_TMA),
     Rule("epilogue", (Needs(field="split_k", values=(1,)),),
          "with --split-k {split_k} the parts leave as fp32 from registers", "use --epilogue direct",
-         only=("smem", "tma_store")),
+         only=("smem", *BY_TMA)),
 )  # fmt: skip
 """Rules that are checked one by one, between the checks of sizes."""
 
@@ -136,7 +137,7 @@ WANTS_FEATURE: tuple[tuple[str, tuple[str, ...], Feature, str], ...] = (
     ("cluster", (), "cluster", "--cluster 1x1"),
     ("consumer_warpgroups", (), "wgmma", "--warps 2x2"),
     ("setmaxnreg", (), "setmaxnreg", "--setmaxnreg none"),
-    ("epilogue", ("tma_store",), "tma", "--epilogue smem"),
+    ("epilogue", BY_TMA, "tma", "--epilogue smem"),
     ("dtype", ("fp8",), "fp8", "--dtype bf16"),
 )
 """Options that need a feature of the GPU, their values that need it (empty: all but the default), and alternatives."""
@@ -148,7 +149,7 @@ def applies_when(field: str) -> dict[str, str]:
     >>> applies_when("consumer_split"), applies_when("m")
     ({'': '--math wgmma, --schedule multistage or warp_specialized or cooperative'}, {})
     >>> applies_when("epilogue")
-    {'tma_store': '--copy tma, a GPU with tma', 'smem or tma_store': '--split-k 1'}
+    {'tma_store or tma_reduce': '--copy tma, a GPU with tma', 'smem or tma_store or tma_reduce': '--split-k 1'}
     >>> applies_when("persistent")
     {'--no-persistent': '--schedule multistage or warp_specialized or cooperative'}
     """

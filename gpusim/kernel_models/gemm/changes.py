@@ -15,6 +15,7 @@ from gpusim.kernel_models.gemm.applicability import PRODUCERS, applies
 from gpusim.kernel_models.gemm.candidates import DECIDING, SWAP_ROWS, SWIZZLE_SIZES, Space
 from gpusim.kernel_models.gemm.options import GemmOptions
 from gpusim.kernel_models.gemm.resolve import in_kernel_order, resolve
+from gpusim.kernel_models.mainloop.epilogue import BY_TMA
 from gpusim.kernel_models.streaming import ceil_div
 from gpusim.workload.launch import Target
 
@@ -109,7 +110,7 @@ def _rebuilt(asked: GemmOptions, resolved: GemmOptions, gpu: Target) -> Iterator
         space = Space(_opened(asked, schedule=schedule), gpu)
         kinds = {"schedule": schedule, "math": space.math, "copy_": space.copy}
         kinds |= {"persistent": True} if schedule == "pingpong" else {}
-        kinds |= {} if space.is_specialized or asked.epilogue != "tma_store" else {"epilogue": "smem"}
+        kinds |= {} if space.is_specialized or asked.epilogue not in BY_TMA else {"epilogue": "smem"}
         as_it_is = list(differing(space, "schedule", tile=resolved.tile, **kinds))
         yield from as_it_is
         for tile in () if as_it_is else near:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gpusim.kernel_models.mainloop.epilogue import Output
+from gpusim.kernel_models.mainloop.epilogue import BY_TMA, Output
 from gpusim.kernel_models.mainloop.shape import MainloopShape
 from gpusim.kernel_models.mainloop.warp_partition import WarpPartition
 from gpusim.layout.swizzle import span_bytes
@@ -161,11 +161,16 @@ class GemmConfig(GemmTypes):
         return (int(producer), int(consumer)) if consumer else (0, 0)
 
     @property
+    def stores_by_tma(self) -> bool:
+        """Whether TMA moves D to global memory."""
+        return self.epilogue in BY_TMA
+
+    @property
     def made_tensor_maps(self) -> tuple[str, ...]:
         """Tensors whose maps each CTA makes."""
         if self.tensormaps != "device":
             return ()
-        return ("A", "B", "D") if self.epilogue == "tma_store" else ("A", "B")
+        return ("A", "B", "D") if self.stores_by_tma else ("A", "B")
 
     @property
     def mainloop(self) -> MainloopShape:

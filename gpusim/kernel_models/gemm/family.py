@@ -12,6 +12,32 @@ TRITON = ("multistage", "after_wait", "before_copies")
 LARGE_CLUSTER = 4
 """CTAs of a cluster from which on rows of ``hopper_knobs`` judge."""
 
+KNOBS: Mapping[str, Mapping[str, Any]] = {
+    "library_knobs epilogues": {"alpha": 1.0, "beta": 0.0, "bias": False, "activation": "none", "epilogue": "tma_store"},
+    "library_knobs batches": {"batch": 1, "batch_mode": "strided"},
+    "library_knobs unaligned": {"aligned_bytes": 16, "alignment": None, "copy": "cp_async"},
+    "library_knobs types": {"dtype": "bf16", "out_dtype": "bf16"},
+    "library_knobs layouts": {"layout": "tn"},
+}
+"""Families in which options differ from those of other families, by the values that rows of the others have."""
+
+TELLING: Mapping[str, tuple[str, ...]] = {
+    "library_knobs epilogues": ("alpha", "beta", "bias", "activation"), "library_knobs batches": ("batch",),
+    "library_knobs unaligned": ("aligned_bytes",), "library_knobs types": ("dtype",), "library_knobs layouts": ("layout",),
+}
+"""Options of :data:`KNOBS` that say which family it is."""
+
+
+def knobs_of(params: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """Families of :data:`KNOBS` whose options a kernel sets, with the usual values of these.
+
+    >>> list(knobs_of({"alpha": 2.0, "dtype": "fp16", "layout": "tn", "batch": 4}))
+    ['library_knobs epilogues', 'library_knobs batches']
+    """
+    unlike = {name for usual in KNOBS.values() for name, value in usual.items() if params.get(name, value) != value}
+    unlike -= {"dtype"} if params.get("dtype") in ("fp16", "fp8", "fp32") else set()
+    return {family: KNOBS[family] for family, names in TELLING.items() if unlike.intersection(names)}
+
 
 def family_of(params: Mapping[str, Any]) -> str:
     """Validation kernel with the same instructions and schedule; empty without resolved options.

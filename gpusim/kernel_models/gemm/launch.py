@@ -46,7 +46,7 @@ def gemm_launch(config: GemmConfig, gpu: Target) -> Launch:
     )
     roles, mbarriers = (_specialized if config.is_specialized else _multistage)(plan, loader, epilogues)
     is_second = config.split_k > 1 and config.split_k_mode == "second_kernel"
-    maps = {"A": loader.by_tma, "B": loader.by_tma, "D": config.epilogue == "tma_store"}
+    maps = {"A": loader.by_tma, "B": loader.by_tma, "D": config.stores_by_tma}
     return Launch(
         kernel=GemmOptions.row.name,
         num_ctas=None if config.persistent else plan.num_tiles,

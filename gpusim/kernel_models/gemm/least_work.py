@@ -53,7 +53,7 @@ def _left_fraction(plan: TilePlan, staging: Staging) -> float:
     """Fraction of a role's stores that has left the SM before the role continues: all but its last store."""
     config = plan.config
     columns = config.partition.warp_tile[1] if config.is_specialized else plan.tile[1]
-    if config.epilogue == "tma_store":
+    if config.stores_by_tma:
         return 1.0
     if config.epilogue == "smem":
         return 1.0 - staging.slice_n / columns

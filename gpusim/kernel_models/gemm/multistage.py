@@ -140,7 +140,7 @@ class Multistage:
             for k in range(self.distance if self.num_stages > 1 else 0):
                 yield from self._refill(panels, k, first, self.plan.num_k_steps(at.part))
             yield from self._loop(cta, panels, self.plan.num_k_steps(at.part), first)
-            if has_pointers and self.plan.config.epilogue != "tma_store":
+            if has_pointers and not self.plan.config.stores_by_tma:
                 yield from read_pointers(at.batch, "D")
             yield from self.epilogue.program(at, turn)
         yield from self.epilogue.finish()

@@ -201,8 +201,9 @@ class GemmOptions(GemmTypes, KernelParams):
         None, description="Warps stall after a k-step's LDGSTS until these have left the queue, as in SASS that rewrites "
         "their addresses. By default on"
     )
-    epilogue: Literal["direct", "smem", "tma_store"] | None = Field(
-        None, description="Path of D to global memory: from registers, through shared memory, or by TMA store"
+    epilogue: Literal["direct", "smem", "tma_store", "tma_reduce"] | None = Field(
+        None, description="Path of D to global memory: from registers, through shared memory, by TMA store, or added to D "
+        "in L2 by TMA (cp.reduce.async.bulk, for --beta 1 with C in place of D)"
     )
     alpha: Scalar = Field(1.0, description="Factor of A B")
     beta: Scalar = Field(0.0, description="Factor of C. The kernel reads C unless this is 0")

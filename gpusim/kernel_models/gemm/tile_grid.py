@@ -186,7 +186,7 @@ class TilePlan:
             )
         width = config.out_element.num_bytes
         footprints.append(self._of_d("D", "write", width))
-        if config.beta != 0.0:
+        if config.output.reads_c:
             footprints.append(self._of_d("C", "read", width))
         if config.bias:
             panels, num_bytes = self._panels_of_bias, self._bytes_of_bias

@@ -250,7 +250,7 @@ class Consumer:
         self.num_stages = config.stages
         self.depth = config.wgmma_depth
         self.is_pingpong = config.schedule == "pingpong"
-        self._reads_pointers = config.batch_mode == "array" and config.epilogue != "tma_store"
+        self._reads_pointers = config.batch_mode == "array" and not config.stores_by_tma
         atom, num_issues = config.partition.atom, config.partition.num_wgmma
         # cp.async writes through the generic proxy, wgmma reads through the async one
         self._fence: list[Op] = [] if loader.by_tma else [ops.FenceProxyAsync()]

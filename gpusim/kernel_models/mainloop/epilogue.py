@@ -26,6 +26,9 @@ NUM_CHUNKS = 2
 SUM_BYTES = 4
 """Bytes of an fp32 (or int32) partial sum of split-K, and of an element of the bias."""
 
+BY_TMA = ("tma_store", "tma_reduce")
+"""Paths of D by TMA."""
+
 ACTIVATION_COST = {"none": (0, 0), "relu": (1, 0), "gelu": (8, 1), "silu": (3, 2)}
 """(ALU or FMA, MUFU) instructions an element. Source: relu is one FMNMX; gelu by tanh.approx; silu by ex2, "
 "rcp."""
@@ -40,7 +43,7 @@ class Output:
     element: DType
     """Type of C and D."""
     path: str = "direct"
-    """``direct``, ``smem`` or ``tma_store``."""
+    """``direct``, ``smem``, ``tma_store`` or ``tma_reduce``."""
     alpha: float = 1.0
     beta: float = 0.0
     bias: bool = False
@@ -51,6 +54,16 @@ class Output:
     """Overhead instructions of a pass over the accumulators."""
     code_bytes: tuple[int, int] = (0, 0)
     """Byte offsets of begin and end of the epilogue's code, if it is cold; zeros: unknown."""
+
+    @property
+    def by_tma(self) -> bool:
+        """Whether TMA moves D from shared memory."""
+        return self.path in BY_TMA
+
+    @property
+    def reads_c(self) -> bool:
+        """Whether warps load C. A TMA reduction adds to D in L2 instead."""
+        return self.beta != 0.0 and self.path != "tma_reduce"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +82,7 @@ class Epilogue:
     Models:
     * Conversion, alpha, beta, bias, activation; predicated edges.
     * Stores of fragments; or slices of a staging buffer that are stored as full rows or by TMA.
+    * D that TMA reductions change, each piece once. L2 adds them.
     * C is read once for each sector, by the warp that writes D.
 
     Ignores:
@@ -150,9 +164,9 @@ class Epilogue:
         output = self.output
         elements = self.share_m * self.share_n / (self.num_warps * WARP_SIZE) / num_slices
         per_element, mufu = (float(count) for count in ACTIVATION_COST[output.activation])
-        if output.alpha != 1.0 or output.beta != 0.0:
+        if output.alpha != 1.0 or output.reads_c:
             per_element += 1.0
-        if output.beta != 0.0:
+        if output.reads_c:
             per_element += 0.5  # C's 16-bit pairs are unpacked
         if output.bias:
             per_element += 1.0
@@ -205,7 +219,7 @@ class Epilogue:
 
     def finish(self) -> Iterator[Op]:
         """Wait, before the CTA ends, until TMA has read the staging buffer."""
-        if self.output.path == "tma_store":
+        if self.output.by_tma:
             yield ops.BulkWaitGroup(0, read=True)
 
     def _bias(self, at: Coordinates, columns: int) -> Program:
@@ -242,7 +256,7 @@ class Epilogue:
         width = output.element.num_bytes
         chunks = self._chunks(columns)
         tokens = []
-        if output.beta != 0.0:
+        if output.reads_c:
             for idx, inside in chunks:
                 access = self._loads(rows, inside, width, output.vector_bytes)
                 tokens.append((yield ops.GlobalLoad("C", (panel, self._step(idx)), access)))
@@ -298,7 +312,7 @@ class Epilogue:
         """For each slice: wait until the buffer is free, convert, store to the buffer, barrier, store to D."""
         output, panel = self.output, self.grid.panel_of_d(at)
         width = output.element.num_bytes
-        slice_n, by_tma = self.staging.slice_n, output.path == "tma_store"
+        slice_n, by_tma = self.staging.slice_n, output.by_tma
         num_slices = self.share_n // slice_n
         arithmetic, far = self._arithmetic(num_slices), self._cold_code(num_slices)
         meet: Op = ops.BarSync(self.barrier) if self.barrier else ops.Syncthreads()
@@ -307,7 +321,7 @@ class Epilogue:
             inside, step = min(slice_n, columns - idx * slice_n), self._step(idx)
             leaving = self.full_rows(rows, inside, width, output.vector_bytes)
             token = None
-            if output.beta != 0.0:
+            if output.reads_c:
                 access = self._loads(rows, inside, width, output.vector_bytes) if by_tma else leaving
                 token = yield ops.GlobalLoad("C", (panel, step), access)
             if by_tma:  # the slice's last reader was the TMA engine
@@ -350,5 +364,5 @@ class Epilogue:
         num_rows = sum(box.num_rows for box in boxes)
         return ops.TmaStore(
             "D", (panel, step), rows * columns * self._slice.dtype.num_bytes, num_rows, self.buffer,
-            self.slot, num_boxes=len(boxes),
+            self.slot, num_boxes=len(boxes), reduce=self.output.path == "tma_reduce",
         )
