@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import importlib.util
 import sys
 from dataclasses import asdict, replace
@@ -104,10 +103,12 @@ def probe() -> Any:
 
 
 def test_the_estimate_is_what_the_probes_give_compiled_anew(probe: Any, sass: Sass) -> None:
-    found = probe.all_probes()
-    with (probe.HERE / "probes.csv").open(encoding="utf-8", newline="") as file:
-        assert list(csv.DictReader(file)) == [{key: str(value) for key, value in asdict(row).items()} for row in found]
-    assert PATH.read_text(encoding="utf-8") == probe.estimate(found)
+    table = probe.read_table()
+    assert PATH.read_text(encoding="utf-8") == probe.estimate(table)
+    some = {item.probe: item for item in probe.compile_probes(every=8)}
+    assert len(some) >= 15
+    assert {item.kind.split()[0] for item in some.values()} == {item.kind.split()[0] for item in table}
+    assert [item for item in table if item.probe in some] == list(some.values())
 
 
 KINDS: list[dict[str, Any]] = [
