@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from gpusim import load_gpu
-from gpusim.errors import ConfigError
+from gpusim.errors import ConfigError, KernelError
 from gpusim.evidence.cases.case import load_case
 from gpusim.evidence.cases.paths import kernels_dir
 from gpusim.evidence.toolchain.compiled_code import code_in_file, read_compiled_code
@@ -73,6 +73,10 @@ def test_a_file_is_read_by_entry_and_refused_in_a_sentence(built: Built, tmp_pat
         m=512, n=512, k=512, tile=(128, 256, 64), schedule="cooperative", compiled_code=code
     ).launch(H200)
     assert launch.registers_per_thread == 168
+    others: tuple[dict[str, Any], ...] = ({"math": "mma_sync"}, {"copy": "cp_async"})
+    for options, said in zip(others, ("has wgmma; use --math wgmma", "has tma; use --copy tma"), strict=True):
+        with pytest.raises(KernelError, match=said):
+            GemmParams(m=512, n=512, k=512, compiled_code=code, **options).launch(H200)
     report = tmp_path / "profile.ncu-rep"
     report.write_bytes(b"")
     for text, said in (

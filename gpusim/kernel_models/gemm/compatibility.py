@@ -117,8 +117,16 @@ def check_code(config: GemmConfig) -> None:
     """Refuse compiled code of another kind of kernel.
 
     Raises:
-        KernelError: names the field of the record.
+        KernelError: names the option or the field of the record.
     """
+    for option, found, value in (
+        ("math", config.compiled_code.math, config.math), ("copy", config.compiled_code.copy, config.copy_),
+    ):  # fmt: skip
+        if found not in ("", value):
+            raise KernelError(
+                f"--{option} {value}: the compiled code of {config.compiled_code.origin} has {found}; use --{option} "
+                f"{found}, or the file of this kernel"
+            )
     for part, field, needs, who in OF_CODE:
         value = getattr(getattr(config.compiled_code, part), field)
         if value not in (None, 0, (0, 0)) and not all(condition.holds_for(config) for condition in needs):
