@@ -551,6 +551,8 @@ def tma_store(role: Role, op: ops.TmaStore) -> None:
     masks = op.num_rows * (2 * SECTOR_BYTES - rest) if rest else 0.0  # a partly stored sector takes the time of two
     request, kind = role.store_request(op, op.num_bytes), "red" if op.reduce else "write"
     request.issued_at = at
+    if op.reduce:
+        role.kernel.memory.fetch_reduced(request, op.num_bytes)
     left, _ = role.kernel.watch(role.kernel.memory.store(request, op.num_bytes, kind, masks))
     left.then(lambda cycle: stored.tell(cycle + spec.store_latency_cycles))
 

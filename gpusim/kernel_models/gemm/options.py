@@ -202,8 +202,8 @@ class GemmOptions(GemmTypes, KernelParams):
         "their addresses. By default on"
     )
     epilogue: Literal["direct", "smem", "tma_store", "tma_reduce"] | None = Field(
-        None, description="Path of D to global memory: from registers, through shared memory, by TMA store, or added to D "
-        "in L2 by TMA (cp.reduce.async.bulk, for --beta 1 with C in place of D)"
+        None, description="Path of D to global memory: from registers, through shared memory, by TMA store, or by "
+        "cp.reduce.async.bulk. The last adds to D in L2, for --beta 1 with C in D"
     )
     alpha: Scalar = Field(1.0, description="Factor of A B")
     beta: Scalar = Field(0.0, description="Factor of C. The kernel reads C unless this is 0")
