@@ -58,7 +58,7 @@ void send_copies(Role* role, const Op& op, const AsyncCopyRecord& copy, const Is
 }
 
 // Copies take the load/store unit, lines that L1 has not got one by one (sector_requests), and the data
-// stage in turn with loads. What L1 has passes once; of the rest a part, and all else when its data have come.
+// stage in turn with loads. What L1 has passes once; of the rest a part, and all else when data have come.
 void copy_through_l1(Role* role, const Op& op, const AsyncCopyRecord& copy) {
   const AccessRecord& access = input.accesses[uint32_t(copy.access)];
   Sm& sm = sm_of(role);
