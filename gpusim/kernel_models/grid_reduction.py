@@ -5,14 +5,14 @@ Also sums of rows by a warp each. The launches of ``reduction`` with options tha
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from gpusim.kernel_models.reduction_options import ReductionParams, left_words, taken_words
 from gpusim.kernel_models.rows import WARP_STEPS, WORD_BYTES, unpacking
-from gpusim.kernel_models.streaming import IntArray, ceil_div, dense_access, same, share_footprint, total
+from gpusim.kernel_models.streaming import IntArray, ceil_div, dense_access, lanes_access, same, share_footprint, total
 from gpusim.units import WARP_SIZE
 from gpusim.workload import ops
 from gpusim.workload.launch import Footprint, Launch, RoleContext, Target, WarpRole
@@ -27,6 +27,9 @@ EACH_VECTOR, EACH_ALONE = 12, 8
 """Instructions of a thread for each of several vectors in flight, besides its sums; ``EACH_ALONE``: of one in flight."""
 PARTS_UNROLLED = 16
 """Loads of parts of a thread that are in flight at once."""
+EACH_HALF, EACH_PART_ALONE = 4, 6
+"""Instructions of torch's threads that wait for one another: of each half of the warps, and from a part to the next load.
+Source: ``block_y_reduce`` and ``global_reduce`` of its ``Reduce.cuh``, as nvcc 13 compiles them for sm_90."""
 BEFORE_PARTS, EACH_PART = 35, 3
 """Instructions of a thread: before its first load of a part, and for each part."""
 SECOND_THREADS = 256
@@ -111,7 +114,9 @@ class GridSums:
         """Rows, or vectors of a row, that all parts process in one turn."""
         self.num_turns = ceil_div(rows if self.is_column else self.num_vectors, self.stride)
         self.num_steps = self.num_turns * ceil_div(self.num_warps, GROUP_WARPS)
-        self.smem_bytes = 0 if params.per == "warp" else WORD_BYTES * (self.words if self.is_column else 1) * self.num_warps
+        self.is_torch = params.code == "torch"
+        words = self.words if self.is_column else WARP_SIZE if self.is_torch else 1
+        self.smem_bytes = 0 if params.per == "warp" else WORD_BYTES * words * self.num_warps
 
     def part_bytes(self, parts: IntArray) -> IntArray:
         """Bytes of parts, int64[n]."""
@@ -150,12 +155,10 @@ class GridSums:
             if params.overhead:  # half of them comparisons and shifts, half multiplications, branches and constants
                 yield ops.Alu(params.overhead / 2)
                 yield ops.Fma(params.overhead / 2)
-            for begin in turns[:: params.unroll]:
-                at_once = turns[begin : begin + params.unroll]
-                access = total(self.access(part, turn, first_warp, num_warps).scaled(rows) for turn in at_once)
-                if not access.num_requests:
-                    continue
-                yield ops.Use((yield ops.GlobalLoad("in", (cta.cta_idx, first_step + begin), access)))
+            loads = [self.access(part, turn, first_warp, num_warps).scaled(rows) for turn in turns]
+            for at_once in self._chunks([turn for turn in turns if loads[turn].num_requests]):
+                access = total(loads[turn] for turn in at_once)
+                yield ops.Use((yield ops.GlobalLoad("in", (cta.cta_idx, first_step + at_once[0]), access)))
                 vectors = access.num_requests / num_warps
                 yield ops.Alu(vectors * (each + elements * unpack))
                 yield ops.Fma(vectors * elements)
@@ -171,6 +174,18 @@ class GridSums:
 
         return WarpRole(name=f"warps {first_warp}", num_warps=num_warps, program=program)
 
+    def _chunks(self, turns: Sequence[int]) -> list[Sequence[int]]:
+        """Turns whose loads are in flight at once.
+
+        Of the remaining 16-bit columns, torch unpacks the first and the second before it asks whether there is another.
+        """
+        unroll = self.params.unroll
+        found = [turns[begin : begin + unroll] for begin in range(0, len(turns), unroll)]
+        if self.is_torch and self.is_column and unpacking(self.params.element.num_bytes) and len(turns) % unroll:
+            rest = found.pop()
+            found += [chunk for chunk in (rest[:1], rest[1:2], rest[2:]) if chunk]
+        return found
+
     def _warp_sum(self, elements: int) -> Iterator[ops.Op]:
         """The sum of a lane's ``elements`` accumulators, and of the lanes of each warp."""
         yield ops.Fma(max(elements - 1, 0), is_chain=True)
@@ -179,6 +194,9 @@ class GridSums:
 
     def _block_sum(self, first_warp: int, num_warps: int, elements: int) -> Generator[ops.Op, Any, None]:
         """The sums of a CTA, in its first warps: through a word a warp, or of columns through a word a lane's element."""
+        if self.is_torch:
+            yield from self._sum_by_halves(first_warp, num_warps, elements)
+            return
         if self.is_column:
             yield ops.SharedStore(left_words(self.params, num_warps))
             yield ops.Syncthreads()
@@ -197,9 +215,41 @@ class GridSums:
             yield ops.Shfl(WARP_STEPS, is_chain=True, num_warps=1)
             yield ops.Fma(WARP_STEPS, is_chain=True)
 
+    def _sum_by_halves(self, first_warp: int, num_warps: int, elements: int) -> Generator[ops.Op, Any, None]:
+        """The sums of a CTA as torch has them: half of the warps add the words of the other half, barrier by barrier."""
+        each = self.params.vector_elements if self.is_column else 1
+        yield ops.Fma(max(elements - 1, 0), is_chain=True)
+        num, half = num_warps, self.num_warps
+        while True:
+            words = AccessPattern(
+                num_requests=num, num_wavefronts=num * each, num_bytes=num * each * WARP_SIZE * WORD_BYTES
+            )
+            if num and half < self.num_warps:
+                yield ops.Use((yield ops.SharedLoad(words)))
+                yield ops.Alu(EACH_HALF, is_chain=True)
+            if num:
+                yield ops.SharedStore(words)
+            half //= 2
+            if not half:
+                break
+            num = min(max(half - first_warp, 0), num_warps)
+            yield ops.Syncthreads()
+        if not self.is_column:
+            yield ops.Syncthreads()
+            if not first_warp:
+                yield ops.Shfl(WARP_STEPS, is_chain=True, num_warps=1)
+                yield ops.Fma(WARP_STEPS, is_chain=True)
+
+    def _words(self) -> AccessPattern:
+        """Stores of a part, or of the result. torch stores word by word, lanes by vectors apart."""
+        if self.is_torch and self.is_column:
+            elements = self.params.vector_elements
+            return lanes_access(0, WARP_SIZE, WORD_BYTES, elements * WORD_BYTES).scaled(elements)
+        return dense_access(0, self.words, WORD_BYTES)
+
     def _leave(self, cta_idx: int, of_sum: int) -> Iterator[ops.Op]:
         """Store the CTA's part, or add it to the result."""
-        words = dense_access(0, self.words, WORD_BYTES)
+        words = self._words()
         yield ops.Alu(AFTER, is_chain=True)
         if self.num_parts == 1 and self.params.finish == "atomic":
             yield ops.GlobalStore("out", (of_sum, 0), words)
@@ -221,15 +271,31 @@ class GridSums:
         flag = AccessPattern(num_requests=num_warps, num_wavefronts=num_warps, num_bytes=num_warps * WORD_BYTES)
         yield ops.Use((yield ops.SharedLoad(flag)))
         is_last = part == self.num_parts - 1
-        if not first_warp:
+        if self.is_torch:
+            if is_last:
+                yield from self._sum_parts(of_sum, first_warp, num_warps)
+        elif not first_warp:
             for access in part_loads(self.num_parts, self.words):
                 at_once = access if is_last else one
                 yield ops.Use((yield ops.GlobalLoad("parts", (of_sum, 1), at_once, allocates_in_l1=False)))
                 yield ops.Fma(min(self.num_parts, PARTS_UNROLLED), is_chain=True)
-        if not self.is_column:
+        if (not self.is_column and not self.is_torch) or (self.is_torch and is_last):
             yield from self._block_sum(first_warp, num_warps, 0)
         if is_last and not first_warp:
-            yield ops.GlobalStore("out", (of_sum, 0), dense_access(0, self.words, WORD_BYTES))
+            yield ops.GlobalStore("out", (of_sum, 0), self._words())
+
+    def _sum_parts(self, of_sum: int, first_warp: int, num_warps: int) -> Iterator[ops.Op]:
+        """Load the parts of a sum as torch does: all warps, one load of a thread in flight, added before the next."""
+        at_once = self.num_warps if self.is_column else self.lanes
+        for step, begin in enumerate(range(0, self.num_parts, at_once)):
+            rest = self.num_parts - begin
+            if self.is_column:
+                access = self._words().scaled(min(max(rest - first_warp, 0), num_warps))
+            else:
+                access = dense_access(0, min(max(rest - first_warp * WARP_SIZE, 0), num_warps * WARP_SIZE), WORD_BYTES)
+            if access.num_requests:
+                yield ops.Use((yield ops.GlobalLoad("parts", (of_sum, step), access)))
+                yield ops.Alu(EACH_PART_ALONE, is_chain=True)
 
 
 def part_loads(num_parts: int, words: int) -> list[AccessPattern]:
