@@ -5,7 +5,7 @@ Also sums of rows by a warp each. The launches of ``reduction`` with options tha
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -34,6 +34,19 @@ h200_sxm: 132 CTAs, eight counters, 1,801 cycles; ours take 1,508."""
 EACH_HALF, EACH_PART_ALONE = 4, 6
 """Instructions of torch's threads that wait for one another: of each half of the warps, and from a part to the next load.
 Source: ``block_y_reduce`` and ``global_reduce`` of its ``Reduce.cuh``, as nvcc 13 compiles them for sm_90."""
+FETCHED = 768
+"""Bytes of code that are fetched at a jump: six lines (cold_code)."""
+JUMPS: Mapping[tuple[str, int], tuple[int, ...]] = {
+    ("whole", 2): (0x10D80, 0x11610, 0x16DA0), ("whole", 4): (0x15720,),
+    ("part", 2): (0x10D80, 0x11610, 0x12820, 0x13950, 0x14AA0, 0x15BD0, 0x15ED0),
+    ("part", 4): (0x112B0, 0x123E0, 0x13530, 0x14660, 0x14960),
+    ("last", 2): (0x16380, 0x168E0), ("last", 4): (0x14E00, 0x15380),
+}  # fmt: skip
+"""Places in the code of torch's sums of columns, far from its begin, to which warps jump: by bytes of an element.
+
+Each offset of an output is code for 25 dimensions, of which one is executed. ``whole``: a sum of one CTA. ``part``: up to
+the counter. ``last``: behind it. Source: as above.
+"""
 BEFORE_PARTS, EACH_PART = 35, 3
 """Instructions of a thread: before its first load of a part, and for each part."""
 SECOND_THREADS = 256
@@ -171,6 +184,7 @@ class GridSums:
                 yield ops.GlobalStore("out", (cta.cta_idx, first_step), dense_access(0, rows, WORD_BYTES))
                 return
             yield from self._block_sum(first_warp, num_warps, 0 if self.is_column else elements)
+            yield from self._jumps("part" if self.num_parts > 1 else "whole")
             if not first_warp:
                 yield from self._leave(cta.cta_idx, of_sum)
             if params.finish == "last_cta":
@@ -244,6 +258,12 @@ class GridSums:
                 yield ops.Shfl(WARP_STEPS, is_chain=True, num_warps=1)
                 yield ops.Fma(WARP_STEPS, is_chain=True)
 
+    def _jumps(self, where: str) -> Iterator[ops.Op]:
+        """Fetch of far code of torch's sums of columns."""
+        if self.is_torch and self.is_column:
+            for place in JUMPS[where, min(self.params.element.num_bytes, 4)]:
+                yield ops.FetchColdCode(f"{where} {place}", place, place + FETCHED, 0.0)
+
     def _result(self) -> AccessPattern:
         """Stores of the result. torch stores each lane's columns one by one, as elements of the array's type."""
         if self.is_torch and self.is_column:
@@ -278,6 +298,7 @@ class GridSums:
         is_last = part == self.num_parts - 1
         if self.is_torch:
             if is_last:
+                yield from self._jumps("last")
                 yield from self._sum_parts(of_sum, first_warp, num_warps)
         elif not first_warp:
             for access in part_loads(self.num_parts, self.words):
