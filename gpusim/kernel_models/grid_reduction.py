@@ -6,7 +6,6 @@ Also sums of rows by a warp each. The launches of ``reduction`` with options tha
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -31,21 +30,19 @@ PARTS_UNROLLED = 16
 COUNT = 73
 """Dependent instructions that take what fences, counter and barriers do beyond ours. Source: measured: kernels/grid_counter,
 h200_sxm: 132 CTAs, eight counters, 1,801 cycles; ours take 1,508."""
-EACH_HALF, EACH_PART_ALONE = 4, 6
-"""Instructions of torch's threads that wait for one another: of each half of the warps, and from a part to the next load.
-Source: ``block_y_reduce`` and ``global_reduce`` of its ``Reduce.cuh``, as nvcc 13 compiles them for sm_90."""
-FETCHED = 768
-"""Bytes of code that are fetched at a jump: six lines (cold_code)."""
+EACH_PART_ALONE = 6
+"""Dependent instructions of torch's threads from a part to the next load. Source: ``global_reduce`` of its ``Reduce.cuh``,
+as nvcc 13 compiles it for sm_90."""
+FETCHED = 768  # bytes of code at a jump: six lines (cold_code)
 JUMPS: Mapping[tuple[str, int], tuple[int, ...]] = {
-    ("whole", 2): (0x10D80, 0x11610, 0x16DA0), ("whole", 4): (0x15720,),
+    ("alone", 2): (0x10D80, 0x11610, 0x16DA0), ("alone", 4): (0x15720,),
     ("part", 2): (0x10D80, 0x11610, 0x12820, 0x13950, 0x14AA0, 0x15BD0, 0x15ED0),
     ("part", 4): (0x112B0, 0x123E0, 0x13530, 0x14660, 0x14960),
     ("last", 2): (0x16380, 0x168E0), ("last", 4): (0x14E00, 0x15380),
 }  # fmt: skip
-"""Places in the code of torch's sums of columns, far from its begin, to which warps jump: by bytes of an element.
+"""Where torch's sums of columns jump in their code, beyond what a launch fetches, by bytes of an element. Source: as above.
 
-Each offset of an output is code for 25 dimensions, of which one is executed. ``whole``: a sum of one CTA. ``part``: up to
-the counter. ``last``: behind it. Source: as above.
+``alone``: sums of one CTA; ``part``, ``last``: before the counter and behind it. Offsets have code for 25 dimensions each.
 """
 BEFORE_PARTS, EACH_PART = 35, 3
 """Instructions of a thread: before its first load of a part, and for each part."""
@@ -131,9 +128,8 @@ class GridSums:
         """Rows, or vectors of a row, that all parts process in one turn."""
         self.num_turns = ceil_div(rows if self.is_column else self.num_vectors, self.stride)
         self.num_steps = self.num_turns * ceil_div(self.num_warps, GROUP_WARPS)
-        self.is_torch = params.code == "torch"
-        words = self.words if self.is_column else WARP_SIZE if self.is_torch else 1
-        self.smem_bytes = 0 if params.per == "warp" else WORD_BYTES * words * self.num_warps
+        self.is_torch = params.code == "torch" and self.is_column
+        self.smem_bytes = 0 if params.per == "warp" else WORD_BYTES * (self.words if self.is_column else 1) * self.num_warps
 
     def part_bytes(self, parts: IntArray) -> IntArray:
         """Bytes of parts, int64[n]."""
@@ -184,7 +180,7 @@ class GridSums:
                 yield ops.GlobalStore("out", (cta.cta_idx, first_step), dense_access(0, rows, WORD_BYTES))
                 return
             yield from self._block_sum(first_warp, num_warps, 0 if self.is_column else elements)
-            yield from self._jumps("part" if self.num_parts > 1 else "whole")
+            yield from self._jumps("part" if self.num_parts > 1 else "alone")
             if not first_warp:
                 yield from self._leave(cta.cta_idx, of_sum)
             if params.finish == "last_cta":
@@ -193,15 +189,11 @@ class GridSums:
         return WarpRole(name=f"warps {first_warp}", num_warps=num_warps, program=program)
 
     def _chunks(self, turns: Sequence[int]) -> list[Sequence[int]]:
-        """Turns whose loads are in flight at once.
-
-        Of the remaining 16-bit columns, torch unpacks the first and the second before it asks whether there is another.
-        """
+        """Turns whose loads are in flight at once. torch unpacks the first two remaining 16-bit columns one by one."""
         unroll = self.params.unroll
         found = [turns[begin : begin + unroll] for begin in range(0, len(turns), unroll)]
-        if self.is_torch and self.is_column and unpacking(self.params.element.num_bytes) and len(turns) % unroll:
-            rest = found.pop()
-            found += [chunk for chunk in (rest[:1], rest[1:2], rest[2:]) if chunk]
+        if self.is_torch and unpacking(self.params.element.num_bytes) and len(turns) % unroll:
+            found += filter(len, ((rest := found.pop())[:1], rest[1:2], rest[2:]))
         return found
 
     def _warp_sum(self, elements: int) -> Iterator[ops.Op]:
@@ -212,9 +204,6 @@ class GridSums:
 
     def _block_sum(self, first_warp: int, num_warps: int, elements: int) -> Generator[ops.Op, Any, None]:
         """The sums of a CTA, in its first warps: through a word a warp, or of columns through a word a lane's element."""
-        if self.is_torch:
-            yield from self._sum_by_halves(first_warp, num_warps, elements)
-            return
         if self.is_column:
             yield ops.SharedStore(left_words(self.params, num_warps))
             yield ops.Syncthreads()
@@ -233,43 +222,17 @@ class GridSums:
             yield ops.Shfl(WARP_STEPS, is_chain=True, num_warps=1)
             yield ops.Fma(WARP_STEPS, is_chain=True)
 
-    def _sum_by_halves(self, first_warp: int, num_warps: int, elements: int) -> Generator[ops.Op, Any, None]:
-        """The sums of a CTA as torch has them: half of the warps add the words of the other half, barrier by barrier."""
-        each = self.params.vector_elements if self.is_column else 1
-        yield ops.Fma(max(elements - 1, 0), is_chain=True)
-        num, half = num_warps, self.num_warps
-        while True:
-            words = AccessPattern(
-                num_requests=num, num_wavefronts=num * each, num_bytes=num * each * WARP_SIZE * WORD_BYTES
-            )
-            if num and half < self.num_warps:
-                yield ops.Use((yield ops.SharedLoad(words)))
-                yield ops.Alu(EACH_HALF, is_chain=True)
-            if num:
-                yield ops.SharedStore(words)
-            half //= 2
-            if not half:
-                break
-            num = min(max(half - first_warp, 0), num_warps)
-            yield ops.Syncthreads()
-        if not self.is_column:
-            yield ops.Syncthreads()
-            if not first_warp:
-                yield ops.Shfl(WARP_STEPS, is_chain=True, num_warps=1)
-                yield ops.Fma(WARP_STEPS, is_chain=True)
-
     def _jumps(self, where: str) -> Iterator[ops.Op]:
-        """Fetch of far code of torch's sums of columns."""
-        if self.is_torch and self.is_column:
-            for place in JUMPS[where, min(self.params.element.num_bytes, 4)]:
-                yield ops.FetchColdCode(f"{where} {place}", place, place + FETCHED, 0.0)
+        """Fetch of torch's code for sums of columns."""
+        for place in JUMPS.get((where, self.params.element.num_bytes), ()) if self.is_torch else ():
+            yield ops.FetchColdCode(f"{where} {place}", place, place + FETCHED, 0.0)
 
     def _result(self) -> AccessPattern:
-        """Stores of the result. torch stores each lane's columns one by one, as elements of the array's type."""
-        if self.is_torch and self.is_column:
-            elements, width = self.params.vector_elements, self.params.element.num_bytes
-            return lanes_access(0, WARP_SIZE, width, elements * width).scaled(elements)
-        return dense_access(0, self.words, WORD_BYTES)
+        """Stores of the result: by torch column by column, in the array's type."""
+        if not self.is_torch:
+            return dense_access(0, self.words, WORD_BYTES)
+        elements, width = self.params.vector_elements, self.params.element.num_bytes
+        return lanes_access(0, WARP_SIZE, width, elements * width).scaled(elements)
 
     def _leave(self, cta_idx: int, of_sum: int) -> Iterator[ops.Op]:
         """Store the CTA's part, or add it to the result."""
@@ -297,41 +260,26 @@ class GridSums:
         yield ops.Use((yield ops.SharedLoad(flag)))
         is_last = part == self.num_parts - 1
         if self.is_torch:
-            if is_last:
-                yield from self._jumps("last")
-                yield from self._sum_parts(of_sum, first_warp, num_warps)
+            if not is_last:
+                return
+            yield from self._jumps("last")
+            yield from self._sum_parts(of_sum, first_warp, num_warps)
         elif not first_warp:
             for access in part_loads(self.num_parts, self.words):
                 at_once = access if is_last else one
                 yield ops.Use((yield ops.GlobalLoad("parts", (of_sum, 1), at_once, allocates_in_l1=False)))
                 yield ops.Fma(min(self.num_parts, PARTS_UNROLLED), is_chain=True)
-        if (not self.is_column and not self.is_torch) or (self.is_torch and is_last):
+        if self.is_torch or not self.is_column:  # warps of torch have sums of some parts each
             yield from self._block_sum(first_warp, num_warps, 0)
         if is_last and not first_warp:
             yield ops.GlobalStore("out", (of_sum, 0), self._result())
 
     def _sum_parts(self, of_sum: int, first_warp: int, num_warps: int) -> Generator[ops.Op, Any, None]:
-        """Load the parts of a sum as torch does: all warps, one part of a thread in flight, added before the next.
-
-        It loads a lane's columns word by word, of which the first brings the sectors of the others into L1.
-        """
-        at_once, elements = (self.num_warps, self.params.vector_elements) if self.is_column else (self.lanes, 1)
-        for step, begin in enumerate(range(0, self.num_parts, at_once)):
-            rest = self.num_parts - begin
-            if self.is_column:
-                access = lanes_access(0, WARP_SIZE, WORD_BYTES, elements * WORD_BYTES)
-                access = access.scaled(min(max(rest - first_warp, 0), num_warps))
-            else:
-                access = dense_access(0, min(max(rest - first_warp * WARP_SIZE, 0), num_warps * WARP_SIZE), WORD_BYTES)
-            if not access.num_requests:
-                return
-            new = replace(access, num_bytes=elements * access.num_bytes)
-            tokens = [(yield ops.GlobalLoad("parts", (of_sum, step), new))]
-            if elements > 1:
-                again = replace(access.scaled(elements - 1), num_bytes=0)
-                tokens.append((yield ops.GlobalLoad("parts", (of_sum, step), again)))
-            for token in tokens:
-                yield ops.Use(token)
+        """Load the parts of a sum as torch does: all warps, one part of a thread in flight, added before the next."""
+        words = dense_access(0, WARP_SIZE, self.params.vector_elements * WORD_BYTES)
+        for begin in range(first_warp, self.num_parts, self.num_warps):
+            access = words.scaled(min(self.num_parts - begin, num_warps))
+            yield ops.Use((yield ops.GlobalLoad("parts", (of_sum, begin), access)))
             yield ops.Alu(EACH_PART_ALONE, is_chain=True)
 
 

@@ -59,7 +59,7 @@ class ReductionParams(StreamParams):
         0, description="Further instructions of a thread besides loads and sums, of loops for any shape (read from SASS)"
     )
     code: Literal["plain", "torch"] = Field(
-        "plain", description="Ends of sums: by shuffles and 16 parts in flight, or by halves and part by part, as torch has"
+        "plain", description="Code of sums of columns: 16 parts in flight in the last CTA, or as torch one of each warp"
     )
     registers: Annotated[int, Field(ge=16, le=255)] | None = Field(
         None, description="Registers per thread, from ptxas; none: estimated"

@@ -120,10 +120,10 @@ def _sum(launch: TorchLaunch) -> ModelOptions | None:
     if launch.columns * (launch.rows if launch.operation == "sum_all" else 1) <= MOST_SCALAR_INPUTS:
         elements = {"vector_bytes": launch.width, "unroll": unroll, "overhead": ROW_SUM_CODE}
     if launch.operation == "sum_all" and launch.grid[0] == 1:
-        return launch.of_rows("reduction", axis="all", ctas_per_sum=parts, finish=finish, code="torch", **elements)
+        return launch.of_rows("reduction", axis="all", ctas_per_sum=parts, finish=finish, **elements)
     if launch.operation == "sum_rows":
         if launch.grid[0] == launch.rows:
-            return launch.of_rows("reduction", axis="row", ctas_per_sum=parts, finish=finish, code="torch", **elements)
+            return launch.of_rows("reduction", axis="row", ctas_per_sum=parts, finish=finish, **elements)
         if parts == 1 and launch.block[0] == WARP_SIZE and launch.grid[0] == -(-launch.rows // launch.block[1]):
             return launch.of_rows("reduction", axis="row", per="warp", **elements)
     if launch.operation == "sum_columns" and outputs and launch.block[0] == WARP_SIZE:
