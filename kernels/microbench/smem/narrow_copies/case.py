@@ -188,7 +188,9 @@ def is_copied(config: Row, seen: NDArray[np.uint32]) -> bool:
     at = row * (config.pitch // WORD_BYTES) + column
     begins = np.arange(0, config.pitch // WORD_BYTES, step) if step else np.zeros(1, dtype=np.int64)
     is_there = seen[to] == source[at + begins[:, None, None, None]]
-    return not left.any() and bool(is_there.all(axis=3).any(axis=0).all())
+    if config.source not in LINE_SOURCES:  # whose copies overtake one another, piece by piece
+        is_there = is_there.all(axis=3)
+    return not left.any() and bool(is_there.any(axis=0).all())
 
 
 def sums(config: Row) -> NDArray[np.int64]:
