@@ -14,9 +14,9 @@ from rich.table import Table
 
 from gpusim.errors import ConfigError
 from gpusim.evidence.gate.models import state_of
-from gpusim.evidence.gate.tolerances import in_points
 from gpusim.evidence.gate.verdicts import Change, Comparison, LaunchCheck, Report
-from gpusim.evidence.nsight.profiles import wanted_dimension
+from gpusim.evidence.nsight.metrics import in_points
+from gpusim.evidence.nsight.units import wanted_dimension
 
 VERDICTS = {True: "pass", False: "FAIL", None: "-"}
 

@@ -20,9 +20,10 @@ from gpusim.evidence.cases.validation_kernel import CYCLES, DURATION
 from gpusim.evidence.gate.baseline import changes, explain_changes
 from gpusim.evidence.gate.check import Limits, NotComparableError, check_profile, predictions, thread_numbers
 from gpusim.evidence.gate.models import Model, clock_of, model_for, read_models
-from gpusim.evidence.gate.tolerances import CLASSES, HELD_OUT_NAMES, SAME, Tolerance, class_of, parse_tolerance, tolerance_of
+from gpusim.evidence.gate.tolerances import HELD_OUT_NAMES, Tolerance, parse_tolerance, tolerance_of
 from gpusim.evidence.gate.verdicts import FAIL, NOT_COMPARABLE, PASS, Change, Comparison, Report
-from gpusim.evidence.nsight.profiles import ProfiledLaunch
+from gpusim.evidence.nsight.launches import ProfiledLaunch
+from gpusim.evidence.nsight.metrics import CLASSES, SAME, class_of
 from gpusim.kernel_models import KERNEL_MODELS
 from gpusim.machine.config import configs_dir
 from gpusim.report.check import check_document, difference_text, junit_bytes
@@ -42,7 +43,7 @@ def profile(path: Path, metrics: Mapping[str, float], *, kernel: str = "copy", c
     """A raw page in base units."""
     lines = [",".join(f'"{name}"' for name in ("ID", "Kernel Name", "CC", *metrics))]
     lines += [
-        ",".join(f'"{value}"' for value in (idx, kernel, cc, *(f"{number:.3f}" for number in metrics.values())))
+        ",".join(f'"{value}"' for value in (idx, kernel, cc, *(f"{number:.4f}" for number in metrics.values())))
         for idx in range(launches)
     ]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")

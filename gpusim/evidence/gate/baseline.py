@@ -20,9 +20,10 @@ from gpusim.analysis.explain import explain_launch
 from gpusim.errors import GpusimError
 from gpusim.evidence.cases.validation_kernel import CYCLES, DURATION
 from gpusim.evidence.gate.models import clock_of, kernels_of_call, state_of
-from gpusim.evidence.gate.tolerances import Tolerance, class_of, same_as
+from gpusim.evidence.gate.tolerances import Tolerance
 from gpusim.evidence.gate.verdicts import Change, LaunchCheck
-from gpusim.evidence.nsight.profiles import ProfiledLaunch, ProfileFile
+from gpusim.evidence.nsight.launches import ProfiledLaunch, ProfileFile
+from gpusim.evidence.nsight.metrics import class_of, same_as
 from gpusim.simulate.run import simulate
 
 if TYPE_CHECKING:

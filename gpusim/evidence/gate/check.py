@@ -31,9 +31,12 @@ from gpusim.evidence.cases.validation_kernel import (
 )
 from gpusim.evidence.gate.baseline import against
 from gpusim.evidence.gate.models import Model, clock_of, kernels_of_call, model_for, state_of
-from gpusim.evidence.gate.tolerances import SAME, class_of, same_as, tolerance_of
+from gpusim.evidence.gate.tolerances import tolerance_of
 from gpusim.evidence.gate.verdicts import Comparison, LaunchCheck, Report
-from gpusim.evidence.nsight.profiles import Decimal, ProfiledLaunch, ProfileFile, read_profile
+from gpusim.evidence.nsight.launches import ProfiledLaunch, ProfileFile
+from gpusim.evidence.nsight.metrics import SAME, class_of, same_as
+from gpusim.evidence.nsight.profiles import read_profile
+from gpusim.evidence.nsight.units import Decimal
 from gpusim.evidence.toolchain.cuda_toolkit import FOLDERS
 from gpusim.machine.config import load_gpu
 from gpusim.simulate.run import simulate

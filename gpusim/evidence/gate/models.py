@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from gpusim.errors import ConfigError, GpusimError, nearest
 from gpusim.evidence.cases.validation_kernel import CLOCK, CYCLES, DURATION, row_clock_mhz
-from gpusim.evidence.gate.tolerances import SAME, limits_of
-from gpusim.evidence.nsight.profiles import ProfiledLaunch
+from gpusim.evidence.gate.tolerances import limits_of
+from gpusim.evidence.nsight.launches import ProfiledLaunch
+from gpusim.evidence.nsight.metrics import SAME
 from gpusim.kernel_models import KERNEL_MODELS
 
 if TYPE_CHECKING:

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpusim.evidence.cases.validation_kernel import CYCLES, DURATION
-from gpusim.evidence.gate.tolerances import Tolerance, class_of, in_points, same_as
-from gpusim.evidence.nsight.profiles import ProfiledLaunch
+from gpusim.evidence.gate.tolerances import Tolerance
+from gpusim.evidence.nsight.launches import ProfiledLaunch
+from gpusim.evidence.nsight.metrics import class_of, in_points, same_as
 
 if TYPE_CHECKING:
     from gpusim.evidence.gate.models import Model
