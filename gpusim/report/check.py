@@ -50,6 +50,9 @@ def render_check(report: Report, console: Console) -> None:
 
 
 def _heading(item: LaunchCheck, report: Report, console: Console) -> None:
+    if item.model is None:
+        console.print(f"Launch {item.launch.idx}, [bold]{escape(item.launch.kernel)}[/]: without a model")
+        return
     given = {name: value for name, value in item.model.options.items() if name != "compiled_code"}
     options = " ".join(f"{name}={value}" for name, value in given.items())
     console.print(
@@ -166,16 +169,27 @@ def check_document(report: Report) -> dict[str, Any]:
     }
 
 
+def _model_document(item: LaunchCheck) -> dict[str, Any]:
+    """What the model of a launch is; each None without a model."""
+    model, result = item.model, item.result
+    if model is None or result is None:
+        return dict.fromkeys(("model", "options", "l2", "clock", "sm_clock_mhz", "bound_by"))
+    return {
+        "model": model.kernel, "options": dict(model.options), "l2": state_of(model), "clock": item.clock,
+        "sm_clock_mhz": result.sm_clock_mhz, "bound_by": result.bound_by,
+    }  # fmt: skip
+
+
 def _launch_document(item: LaunchCheck) -> dict[str, Any]:
     return {
-        "id": item.launch.idx, "kernel": item.launch.kernel, "model": item.model.kernel, "options": dict(item.model.options),
-        "l2": state_of(item.model), "clock": item.clock, "sm_clock_mhz": item.result.sm_clock_mhz, "passes": item.passes,
-        "bound_by": item.result.bound_by,
+        "id": item.launch.idx, "kernel": item.launch.kernel, "passes": item.passes, **_model_document(item),
+        "not_predicted": list(item.unpredicted),
         "metrics": [
             {
                 "metric": part.metric, "measured": part.measured, "predicted": part.predicted,
                 "difference": part.difference, "unit": "points" if part.is_points else "%",
                 "tolerance": None if part.passes is None or part.tolerance is None else part.tolerance.limit,
+                "tolerance_absolute": getattr(part.tolerance, "absolute", 0.0),
                 "tolerance_from": None if part.tolerance is None else part.tolerance.source, "passes": part.passes,
             }
             for part in item.comparisons
@@ -213,15 +227,16 @@ def junit_bytes(report: Report) -> bytes:
     document = JUnitXml("gpusim check")
     for item in report.launches:
         suite = TestSuite(f"{item.launch.kernel} (launch {item.launch.idx})")
+        model = "no_model" if item.model is None else item.model.kernel
         for part in item.comparisons:
             if part.passes is not None:
-                case = TestCase(part.metric, classname=f"{item.model.kernel}.predicted")
+                case = TestCase(part.metric, classname=f"{model}.predicted")
                 if not part.passes:
                     case.result = [Failure(_failed(part, part.measured, "measured", part.predicted, "predicted"))]
                 suite.add_testcase(case)
         for change in item.changes:
             if change.tolerance is not None:
-                case = TestCase(change.metric, classname=f"{item.model.kernel}.baseline")
+                case = TestCase(change.metric, classname=f"{model}.baseline")
                 if change.is_worse:
                     case.system_out = "\n".join(item.causes)
                     case.result = [Failure(_failed(change, change.before, "before", change.now, "now"))]

@@ -26,6 +26,8 @@ class Tolerance:
     """Limit of a difference: percent of the measured value, or points if the metric is in percent."""
 
     limit: float
+    absolute: float = 0.0
+    """Difference in the metric's own unit up to which it passes, however many percent that is."""
     is_points: bool = False
     source: str = ""
 
@@ -33,12 +35,24 @@ class Tolerance:
     def text(self) -> str:
         """Limit as a table shows it; ``pt``: percentage points.
 
-        >>> Tolerance(limit=10.0).text, Tolerance(limit=3.0, is_points=True).text
-        ('10 %', '3 pt')
+        >>> Tolerance(limit=10.0).text, Tolerance(limit=3.0, is_points=True).text, Tolerance(limit=10.0, absolute=4e3).text
+        ('10 %', '3 pt', '10 %, 4,000')
         """
         if math.isinf(self.limit):
             return ""
-        return f"{self.limit:g} {'pt' if self.is_points else '%'}"
+        return f"{self.limit:g} {'pt' if self.is_points else '%'}" + (f", {self.absolute:,.6g}" if self.absolute else "")
+
+
+class AskedLimit(float):
+    """Limit in percent or points, and the difference in the metric's own unit up to which it passes."""
+
+    absolute: float
+
+    def __new__(cls, limit: float, absolute: float = 0.0) -> AskedLimit:
+        """Limit with its second condition; both have to be exceeded for a failure."""
+        made = super().__new__(cls, limit)
+        made.absolute = absolute
+        return made
 
 
 HELD_OUT_NAMES = frozenset({CYCLES, *JUDGED_COUNTS})
@@ -50,6 +64,8 @@ USELESS = 25.0
 
 def parse_tolerance(text: str, flag: str = "--tolerance") -> tuple[str, float]:
     """(class or metric, limit) of ``NAME=LIMIT``; percent, or points for hit rates.
+
+    A second number is a difference in the metric's own unit (bytes, ns, cycles). Only what exceeds both fails.
 
     >>> parse_tolerance("cycles=10%"), parse_tolerance("dram__bytes_read.sum=2.5")
     (('cycles', 10.0), ('dram__bytes_read.sum', 2.5))
@@ -75,10 +91,15 @@ def limits_of(limits: Mapping[str, str | float], flag: str = "tolerance") -> dic
 
 
 def _limit(name: str, limit: str | float, flag: str) -> float:
-    number = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(%|pt|points)?\s*", str(limit))
+    number = re.fullmatch(
+        r"\s*(\d+(?:\.\d+)?)\s*(%|pt|points)?\s*(?:,\s*(\d+(?:\.\d+)?(?:[eE]\d+)?)\s*)?", str(limit), re.ASCII
+    )
     if number is None:
-        raise ConfigError(f"{flag} {name}={limit} wants a number of percent from 0 on, for example {name}=10%")
-    value = float(number[1])
+        raise ConfigError(
+            f"{flag} {name}={limit} wants a number of percent from 0 on, for example {name}=10%; with a second condition: "
+            f"{name}=10%,2000"
+        )
+    value = AskedLimit(float(number[1]), float(number[3] or 0.0))
     is_points = in_points(name) or any(kind.name == name and kind.is_points for kind in CLASSES)
     if not number[2] and 0.0 < value < 1.0 and not is_points:  # a fraction, or a part of a percent: ambiguous
         raise ConfigError(
@@ -96,7 +117,8 @@ def _checked_name(name: str, flag: str) -> str:
         raise ConfigError(f"{flag} {name!r} is unknown; wants a metric ({CYCLES}) or a class: {nearest(name, known)}")
     if "." not in name and not name.startswith(("launch__", "device__")):
         meant = [metric for metric in (*HELD_OUT_NAMES, *SAME, DURATION) if metric.partition(".")[0] == name]
-        hint = f"did you mean {sorted(meant)[0]!r}?" if meant else f"such as {name}.sum"
+        best = min(meant, key=lambda each: (each not in HELD_OUT_NAMES, each), default="")
+        hint = f"did you mean {best!r}?" if meant else f"such as {name}.sum"
         raise ConfigError(f"{flag} {name!r} lacks how it is summed up (.sum, .avg, .max, .pct); {hint}")
     return name
 
@@ -115,7 +137,8 @@ def tolerance_of(metric: str, model: str, gpu: str, asked: Mapping[str, float]) 
     is_points = in_points(metric)
     for name in (metric, kind.name if kind else ""):
         if name in asked:
-            return Tolerance(limit=asked[name], is_points=is_points, source=f"asked for, {name}")
+            absolute = getattr(asked[name], "absolute", 0.0)
+            return Tolerance(limit=asked[name], absolute=absolute, is_points=is_points, source=f"asked for, {name}")
     if kind is None or kind in RAW_COUNTS:
         return None
     known = _held_out().get(gpu, {})
