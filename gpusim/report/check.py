@@ -28,25 +28,62 @@ P90 = (
 """Explanation of such a limit, printed once."""
 
 
+MOST_ROWS, MOST_LAUNCHES, MOST_LINES = 20, 3, 8
+"""Rows of a launch's table, launches that all have a table, and lines on further launches: what a screen holds."""
+
+
 def render_check(report: Report, console: Console) -> None:
-    """Print the comparisons, launch by launch, and the verdict, also if all is well."""
-    for item in report.launches:
-        _heading(item, report, console)
-        if item.comparisons:
-            console.print(_predicted(item.comparisons))
-            for number, source in enumerate(_sources(item.comparisons), start=1):
-                console.print(f"[dim]{escape(f'[{number}]')} {escape(source)}[/]")
-        if item.changes and report.baseline is not None:
-            console.print(_changed(item.changes, report.baseline.name))
-        for title, sentences in (("Remark", item.remarks), ("What changed", item.causes)):
-            for sentence in sentences:
-                console.print(f"[yellow]{title}[/]: {escape(sentence)}")
-        console.print()
+    """Print the comparisons and the verdict, a screen in all. Launches out of tolerance come before the others."""
+    ordered = sorted(report.launches, key=lambda item: item.passes)
+    whole = ordered[:1] if len(ordered) > MOST_LAUNCHES else list(report.launches)
+    for item in whole:
+        _render_launch(item, report, console)
+    rest = [item for item in ordered if item not in whole]
+    for item in [item for item in rest if not item.passes][:MOST_LINES]:
+        bad = [part.metric for part in item.comparisons if part.passes is False]
+        bad += [part.metric for part in item.changes if part.is_worse]
+        console.print(
+            f"Launch {item.launch.idx}, [bold]{escape(item.launch.kernel)}[/]: [red]FAIL[/] {escape(bad[0])}"
+            + (f" and {len(bad) - 1} more metrics" if len(bad) > 1 else "")
+        )
+    if rest:
+        bad_num = sum(not item.passes for item in rest)
+        console.print(f"{len(rest)} more launches, {bad_num} of them out of tolerance (--json FILE has all)")
     for sentence in report.remarks:
         console.print(f"[yellow]Remark[/]: {escape(sentence)}")
     if any("P90" in source for item in report.launches for source in _sources(item.comparisons)):
         console.print(f"[dim]{P90}[/]")
     console.print(f"[bold]Verdict[/]: {escape(report.verdict)}")
+
+
+def _render_launch(item: LaunchCheck, report: Report, console: Console) -> None:
+    """Print a launch with its tables, remarks and causes."""
+    _heading(item, report, console)
+    if item.comparisons:
+        shown = _most_telling(item.comparisons, [part for part in item.comparisons if part.passes is False])
+        console.print(_predicted(shown))
+        for number, source in enumerate(_sources(shown), start=1):
+            console.print(f"[dim]{escape(f'[{number}]')} {escape(source)}[/]")
+        _render_rest(len(item.comparisons) - len(shown), "within tolerance or without a limit", console)
+    if item.changes and report.baseline is not None:
+        changed = _most_telling(item.changes, [part for part in item.changes if part.is_worse])
+        console.print(_changed(changed, report.baseline.name))
+        _render_rest(len(item.changes) - len(changed), "not worse", console)
+    for title, sentences in (("Remark", item.remarks), ("What changed", item.causes)):
+        for sentence in sentences:
+            console.print(f"[yellow]{title}[/]: {escape(sentence)}")
+    console.print()
+
+
+def _most_telling(parts: Sequence[Any], bad: Sequence[Any]) -> list[Any]:
+    """Parts of a table in their order: those out of tolerance first of all, then as many others as there is place for."""
+    kept = [*bad, *(part for part in parts if part not in bad)][: max(MOST_ROWS, len(bad))]
+    return [part for part in parts if part in kept]
+
+
+def _render_rest(num: int, what: str, console: Console) -> None:
+    if num:
+        console.print(f"[dim]{num} more metrics {what} (--json FILE has all)[/]")
 
 
 def _heading(item: LaunchCheck, report: Report, console: Console) -> None:

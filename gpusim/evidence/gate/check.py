@@ -153,7 +153,7 @@ def check_profile(
         baseline=baseline, lacking=tuple(unused), gone=gone,
         not_worse=() if old is None else _not_worse(limits.worse, judged),
         unmet=tuple(item.awaited for item in unmet), unmodelled=tuple(unmodelled), is_strict=limits.is_strict,
-        lost=tuple(name for name in profile.lost if not models or _may_be_judged(name, judged)),
+        lost=tuple(name for name in profile.lost if _may_be_judged(name, models, judged)),
     )
 
 
@@ -162,9 +162,10 @@ def _is_compared(launch: ProfiledLaunch, models: Sequence[Model]) -> bool:
     return not models or model_for(launch, models) is not None
 
 
-def _may_be_judged(name: str, judged: Sequence[LaunchCheck]) -> bool:
+def _may_be_judged(name: str, models: Sequence[Model], judged: Sequence[LaunchCheck]) -> bool:
     """Whether a lost launch is of a kernel that is judged; the profiler's messages have names without templates."""
-    return any(name in item.launch.kernel or item.launch.kernel in name for item in judged)
+    kin = any(name in item.launch.kernel or item.launch.kernel in name for item in judged)
+    return kin or not models or any(model.is_named(name) for model in models)
 
 
 def _some_names(kernels: Sequence[str]) -> str:

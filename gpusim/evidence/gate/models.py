@@ -90,9 +90,13 @@ class Model:
             return False
         if any(shape and found[name] != _extents(shape) for name, shape in self._shapes):
             return False
+        return self.is_named(launch.kernel)
+
+    def is_named(self, kernel: str) -> bool:
+        """Whether its launches may be of a kernel of that name."""
         if self.match:
-            return launch.kernel == self.match
-        return not self.regex or re.search(self.regex, launch.kernel) is not None
+            return kernel == self.match
+        return not self.regex or re.search(self.regex, kernel) is not None
 
     def launch(self, gpu: GpuSpec, changes: Mapping[str, Any] = NOTHING) -> Launch:
         """Launch of the model with ``changes`` of its options.
