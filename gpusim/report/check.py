@@ -17,6 +17,7 @@ from gpusim.evidence.gate.models import state_of
 from gpusim.evidence.gate.verdicts import Change, Comparison, LaunchCheck, Report
 from gpusim.evidence.nsight.metrics import in_points
 from gpusim.evidence.nsight.units import wanted_dimension
+from gpusim.report.utilization import utilization
 
 VERDICTS = {True: "pass", False: "FAIL", None: "-"}
 
@@ -69,6 +70,8 @@ def _render_launch(item: LaunchCheck, report: Report, console: Console) -> None:
         changed = _most_telling(item.changes, [part for part in item.changes if part.is_worse])
         console.print(_changed(changed, report.baseline.name))
         _render_rest(len(item.changes) - len(changed), "not worse", console)
+    for sentence in utilization(item.launch.metrics):
+        console.print(f"[bold]Utilization[/]: {escape(sentence)}")
     for title, sentences in (("Remark", item.remarks), ("What changed", item.causes)):
         for sentence in sentences:
             console.print(f"[yellow]{title}[/]: {escape(sentence)}")
@@ -220,7 +223,7 @@ def _model_document(item: LaunchCheck) -> dict[str, Any]:
 def _launch_document(item: LaunchCheck) -> dict[str, Any]:
     return {
         "id": item.launch.idx, "kernel": item.launch.kernel, "passes": item.passes, **_model_document(item),
-        "not_predicted": list(item.unpredicted),
+        "not_predicted": list(item.unpredicted), "utilization": utilization(item.launch.metrics),
         "metrics": [
             {
                 "metric": part.metric, "measured": part.measured, "predicted": part.predicted,

@@ -31,6 +31,7 @@ from gpusim.evidence.gate.gpu_refusals import (
 )
 from gpusim.evidence.gate.models import Model, clock_of, kernels_of_call, model_for, state_of
 from gpusim.evidence.gate.predictions import (
+    AT_LEAST,
     CONFLICTS,
     SOURCE_WAVEFRONTS,
     has_arbitration,
@@ -38,7 +39,7 @@ from gpusim.evidence.gate.predictions import (
     source_wavefronts,
     thread_numbers,
 )
-from gpusim.evidence.gate.tolerances import tolerance_of
+from gpusim.evidence.gate.tolerances import Tolerance, tolerance_of
 from gpusim.evidence.gate.verdicts import Comparison, LaunchCheck, Report
 from gpusim.evidence.nsight.launches import ProfiledLaunch, ProfileFile
 from gpusim.evidence.nsight.metrics import class_of, same_as
@@ -239,7 +240,6 @@ def _judged(
         predicted |= source_wavefronts(result, without)
     floor = FLOOR_SHARE * touched_bytes(kernel)
     comparisons, remarks, unpredicted = [], [], []
-    is_shown = has_arbitration(result.counters)
     for metric, value in measured.items():
         if metric not in predicted:
             unpredicted.append(metric)
@@ -253,8 +253,7 @@ def _judged(
         comparisons.append(
             Comparison(
                 metric=metric, measured=value, predicted=predicted[metric], floor=floor if same_as(metric) in DRAM else 0.0,
-                tolerance=None if is_shown and metric.startswith(CONFLICTS) else tolerance_of(
-                    metric, model.kernel, gpu.name, asked),
+                tolerance=_tolerance(metric, model, gpu, asked, result),
             )
         )
     if len(kernels) > 1:
@@ -269,6 +268,17 @@ def _judged(
         remarks=tuple(remarks), unpredicted=tuple(name for name in unpredicted if not name.startswith(ATTRIBUTES)),
         absent=tuple(name for name in EXPECTED if predicted.get(name) and name not in {same_as(each) for each in measured}),
     )
+
+
+def _tolerance(
+    metric: str, model: Model, gpu: GpuSpec, asked: Mapping[str, float], result: Result
+) -> Tolerance | None:
+    """Tolerance of a metric; None or infinite where it is only shown."""
+    if metric in AT_LEAST and metric not in asked:
+        return Tolerance(limit=math.inf, is_points=True, source=AT_LEAST[metric])
+    if metric.startswith(CONFLICTS) and metric not in asked and has_arbitration(result.counters):
+        return None
+    return tolerance_of(metric, model.kernel, gpu.name, asked)
 
 
 def _which(kernels: Sequence[Launch], measured: Mapping[str, float]) -> int:

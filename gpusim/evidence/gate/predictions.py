@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from gpusim.evidence.cases.validation_kernel import CYCLES, DRAM, THREAD_NUMBERS, as_counted
@@ -37,6 +38,13 @@ TENSOR_PIPES = {
     "sm__pipe_tensor_op_hmma_cycles_active": False, "sm__pipe_tensor_op_hmma_type_hmma_hgmma_qgmma_cycles_active": False,
 }
 """Names of the cycles of the tensor pipe, and whether integers count."""
+AT_LEAST: Mapping[str, str] = MappingProxyType({
+    f"sm__throughput.avg.pct_of_peak_sustained_{over}": f"at least: the largest of its parts, of which {part} is predicted"
+    for over, part in (("elapsed", "the tensor pipe"), ("active", "the tensor pipe"))
+})
+"""Metrics that are maxima of several, most of which are not predicted. They are shown with what is known, and not judged.
+
+Source: Nsight Compute's documentation of breakdown metrics (``--metrics breakdown:sm__throughput...``)."""
 WARPS = "sm__warps_active.avg.pct_of_peak_sustained_active"
 EXCESSIVE = "derived__memory_l1_wavefronts_shared_excessive"
 WAVEFRONTS = "memory_l1_wavefronts_shared"
@@ -84,6 +92,9 @@ def _in_percent(result: Result, numbers: Mapping[str, float]) -> dict[str, float
         share = busy if is_float or has_integers else 0.0
         found[f"{name}.avg.pct_of_peak_sustained_elapsed"] = share
         found[f"{name}.avg.pct_of_peak_sustained_active"] = share / (active or math.inf)
+    if busy:
+        found["sm__throughput.avg.pct_of_peak_sustained_elapsed"] = busy
+        found["sm__throughput.avg.pct_of_peak_sustained_active"] = busy / (active or math.inf)
     if WARPS in numbers:
         found["sm__warps_active.avg.pct_of_peak_sustained_elapsed"] = numbers[WARPS] * active
         found["sm__warps_active.avg.per_cycle_active"] = numbers[WARPS] / 100.0 * result.occupancy.max_warps_per_sm
