@@ -111,6 +111,10 @@ class CompiledCode:
     """Kernel or file that ``source`` refers to, for example ``kernel.cubin:entry``."""
     registers: int | None = None
     """Registers of a thread at launch; None: estimated from tile and schedule."""
+    math: str = ""
+    """Math as SASS has it (``wgmma``, ``mma_sync``, ``fma``); empty: not known."""
+    copy: str = ""
+    """Copies to shared memory as SASS has them (``tma``, ``cp_async``, ``ldg``); empty: not known."""
     mainloop: MainloopCode
     producer: ProducerCode
     prologue: PrologueCode

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import importlib.util
 import sys
 from dataclasses import asdict, replace
@@ -12,7 +11,7 @@ from typing import Any
 import pytest
 
 from gpusim import load_gpu
-from gpusim.errors import ConfigError
+from gpusim.errors import ConfigError, KernelError
 from gpusim.evidence.cases.case import load_case
 from gpusim.evidence.cases.paths import kernels_dir
 from gpusim.evidence.toolchain.compiled_code import code_in_file, read_compiled_code
@@ -74,6 +73,10 @@ def test_a_file_is_read_by_entry_and_refused_in_a_sentence(built: Built, tmp_pat
         m=512, n=512, k=512, tile=(128, 256, 64), schedule="cooperative", compiled_code=code
     ).launch(H200)
     assert launch.registers_per_thread == 168
+    others: tuple[dict[str, Any], ...] = ({"math": "mma_sync"}, {"copy": "cp_async"})
+    for options, said in zip(others, ("has wgmma; use --math wgmma", "has tma; use --copy tma"), strict=True):
+        with pytest.raises(KernelError, match=said):
+            GemmParams(m=512, n=512, k=512, compiled_code=code, **options).launch(H200)
     report = tmp_path / "profile.ncu-rep"
     report.write_bytes(b"")
     for text, said in (
@@ -104,10 +107,12 @@ def probe() -> Any:
 
 
 def test_the_estimate_is_what_the_probes_give_compiled_anew(probe: Any, sass: Sass) -> None:
-    found = probe.all_probes()
-    with (probe.HERE / "probes.csv").open(encoding="utf-8", newline="") as file:
-        assert list(csv.DictReader(file)) == [{key: str(value) for key, value in asdict(row).items()} for row in found]
-    assert PATH.read_text(encoding="utf-8") == probe.estimate(found)
+    table = probe.read_table()
+    assert PATH.read_text(encoding="utf-8") == probe.estimate(table)
+    some = {item.probe: item for item in probe.compile_probes(every=8)}
+    assert len(some) >= 15
+    assert {item.kind.split()[0] for item in some.values()} == {item.kind.split()[0] for item in table}
+    assert [item for item in table if item.probe in some] == list(some.values())
 
 
 KINDS: list[dict[str, Any]] = [

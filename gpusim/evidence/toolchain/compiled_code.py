@@ -50,6 +50,9 @@ from gpusim.workload.compiled_code import NO_CODE, CompiledCode
 
 FMA_MODELLED = ("FFMA", "LDS", "LDGSTS")
 """Instructions of a k-step of FFMA that the model has as such."""
+MATH = {WARPGROUP_TENSOR: "wgmma", TENSOR: "mma_sync", ("FFMA",): "fma"}
+COPIES = {"UTMALDG": "tma", "LDGSTS": "cp_async"}
+"""Names that options have for math and copies."""
 STAGED = ("STSM", "STS", "UTMASTG", "UBLKCP")
 SUMS = ("RED", "REDG", "ATOMG", "ATOM")
 EPILOGUES = {"direct": (*STAGED, *SUMS), "smem": ("UTMASTG", *SUMS), "tma_store": ("STG", *SUMS)}
@@ -108,6 +111,7 @@ def read_compiled_code(
     loop = main_loop(kernel, math)
     code = NO_CODE.replaced(
         source="sass", origin=origin or kernel.name, registers=max(24, kernel.num_registers) or None,
+        math=MATH[math], copy=next((copy for opcode, copy in COPIES.items() if kernel.select(opcode)), "ldg"),
         mainloop=_mainloop(kernel, loop, math, num_slices),
     )
     if is_of(math, WARPGROUP_TENSOR):

@@ -117,8 +117,16 @@ def check_code(config: GemmConfig) -> None:
     """Refuse compiled code of another kind of kernel.
 
     Raises:
-        KernelError: names the field of the record.
+        KernelError: names the option or the field of the record.
     """
+    for option, found, value in (
+        ("math", config.compiled_code.math, config.math), ("copy", config.compiled_code.copy, config.copy_),
+    ):  # fmt: skip
+        if found not in ("", value):
+            raise KernelError(
+                f"--{option} {value}: the compiled code of {config.compiled_code.origin} has {found}; use --{option} "
+                f"{found}, or the file of this kernel"
+            )
     for part, field, needs, who in OF_CODE:
         value = getattr(getattr(config.compiled_code, part), field)
         if value not in (None, 0, (0, 0)) and not all(condition.holds_for(config) for condition in needs):
@@ -293,7 +301,9 @@ def _check_epilogue(config: GemmConfig) -> None:
     epilogue, columns = config.epilogue, config.partition.warp_tile[1] if config.is_specialized else config.tile[1]
     refuse_first(config, _shape_rules("epilogue"), GemmOptions.model_fields)
     if epilogue == "tma_reduce" and (config.beta != 1.0 or config.activation != "none"):
-        raise KernelError("--epilogue tma_reduce: L2 adds to D; wants --beta 1 and no --activation, or --epilogue tma_store")
+        raise KernelError(
+            "--epilogue tma_reduce: L2 adds to D, wants --beta 1 and no --activation; use --epilogue tma_store"
+        )
     if config.stores_by_tma and config.stored_bytes < CHUNK_BYTES:
         raise KernelError(
             f"--epilogue {epilogue}: rows of D are aligned to {config.stored_bytes} bytes, not to {CHUNK_BYTES}; use "

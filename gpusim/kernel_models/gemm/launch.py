@@ -187,7 +187,7 @@ def _remarks(config: GemmConfig, plan: TilePlan) -> tuple[str, ...]:
     remarks += _conflicts(config)
     area = plan.num_m * plan.tile[0] * plan.num_n * plan.tile[1]
     outside = area - config.m * config.n
-    if outside:
+    if outside and config.raster_order != "full_bands":
         share = outside / area
         remarks.append(f"{share:.1%} of the tiles' area lies outside of D and is computed for nothing")
     if config.swizzle == "none" and config.math == "wgmma" and config.copy_ == "tma":

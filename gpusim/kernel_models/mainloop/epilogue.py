@@ -246,6 +246,10 @@ class Epilogue:
         chunks = [(idx, min(width, columns - idx * width)) for idx in range(num)]
         return [(idx, inside) for idx, inside in chunks if inside > 0]
 
+    def _added(self, at: Coordinates) -> str:
+        """Tensor of which a tile is added to the accumulators; empty: none."""
+        return "C" if self.output.reads_c else ""
+
     def _step(self, idx: int) -> int:
         """A slice's number in the tile. No two roles use the same number."""
         return self.slot * 1024 + idx
@@ -256,10 +260,10 @@ class Epilogue:
         width = output.element.num_bytes
         chunks = self._chunks(columns)
         tokens = []
-        if output.reads_c:
+        if added := self._added(at):
             for idx, inside in chunks:
                 access = self._loads(rows, inside, width, output.vector_bytes)
-                tokens.append((yield ops.GlobalLoad("C", (panel, self._step(idx)), access)))
+                tokens.append((yield ops.GlobalLoad(added, (panel, self._step(idx)), access)))
         yield from self._bias(at, columns)
         arithmetic = self._arithmetic(len(chunks))
         far = self._cold_code_of_d()
@@ -321,9 +325,9 @@ class Epilogue:
             inside, step = min(slice_n, columns - idx * slice_n), self._step(idx)
             leaving = self.full_rows(rows, inside, width, output.vector_bytes)
             token = None
-            if output.reads_c:
+            if added := self._added(at):
                 access = self._loads(rows, inside, width, output.vector_bytes) if by_tma else leaving
-                token = yield ops.GlobalLoad("C", (panel, step), access)
+                token = yield ops.GlobalLoad(added, (panel, step), access)
             if by_tma:  # the slice's last reader was the TMA engine
                 yield ops.BulkWaitGroup(0, read=True)
             if idx or turn or self._is_over_stages:

@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from statistics import median
 
@@ -83,18 +83,25 @@ class Probe:
         return not self.probe.startswith("multistage_style0")
 
 
-def compile_probes(cubin: Path) -> dict[str, KernelSass]:
-    """SASS of all probes by mangled name.
+def compile_probes(every: int = 1) -> list[Probe]:
+    """Figures of the probes of every such line of kernel.cu that names some, compiled anew.
 
     Raises:
         ConfigError: there is no nvcc, or it refuses the source.
     """
-    done = subprocess.run(
-        [find_nvcc(), *COMMAND, str(HERE / "kernel.cu"), "-o", str(cubin)], capture_output=True, text=True, check=False
-    )
-    if done.returncode or "C75" in done.stderr:
-        raise ConfigError(f"nvcc on {HERE / 'kernel.cu'}: {done.stderr.strip().splitlines()[:1]}")
-    return read_sass(cubin)
+    lines = (HERE / "kernel.cu").read_text(encoding="utf-8").splitlines()
+    probes = [idx for idx, text in enumerate(lines) if re.match(r"[A-Z_]+\((?:[A-Z]+_PROBE|\d+), ", text)]
+    left_out = {idx for at, idx in enumerate(probes) if at % every}
+    with tempfile.TemporaryDirectory() as folder:
+        source, cubin = Path(folder) / "kernel.cu", Path(folder) / "probes.cubin"
+        source.write_text("\n".join("" if idx in left_out else text for idx, text in enumerate(lines)), encoding="utf-8")
+        done = subprocess.run(
+            [find_nvcc(), *COMMAND, f"-I{HERE}", str(source), "-o", str(cubin)], capture_output=True, text=True, check=False
+        )
+        if done.returncode or "C75" in done.stderr:
+            raise ConfigError(f"nvcc on {HERE / 'kernel.cu'}: {done.stderr.strip().splitlines()[:1]}")
+        kernels = read_sass(cubin)
+    return sorted((read_probe(symbol, kernel) for symbol, kernel in kernels.items()), key=lambda probe: probe.probe)
 
 
 def read_probe(symbol: str, kernel: KernelSass) -> Probe:
@@ -254,16 +261,16 @@ def _of_kind(kind: str, probes: Sequence[Probe]) -> list[str]:
     return lines
 
 
-def all_probes() -> list[Probe]:
-    """Figures of all probes, compiled anew."""
-    with tempfile.TemporaryDirectory() as folder:
-        kernels = compile_probes(Path(folder) / "probes.cubin")
-    return sorted((read_probe(symbol, kernel) for symbol, kernel in kernels.items()), key=lambda probe: probe.probe)
+def read_table() -> list[Probe]:
+    """Figures of all probes, as they were read last."""
+    kinds = {item.name: {"str": str, "int": int, "float": float}[item.type] for item in fields(Probe)}
+    with (HERE / "probes.csv").open(encoding="utf-8", newline="") as file:
+        return [Probe(**{name: kinds[name](value) for name, value in row.items()}) for row in csv.DictReader(file)]
 
 
 def main() -> None:
     """Write probes.csv and the estimate."""
-    probes = all_probes()
+    probes = compile_probes()
     with (HERE / "probes.csv").open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, list(Probe.__dataclass_fields__), lineterminator="\n")
         writer.writeheader()
