@@ -100,7 +100,7 @@ def check_command(
         help="TOML file with a kernel model for each kernel name, instead of --kernel.")] = None,
     launch: Annotated[str | None, typer.Option(
         "--launch", metavar="FILE.py:NAME",
-        help="Launch told in Python: a Launch, or a function of a GPU or of nothing that returns one.")] = None,
+        help="Launch written in Python: a Launch, or a function of a GPU or of nothing that returns one.")] = None,
     problem: Annotated[str | None, typer.Option(
         "--problem", metavar="MxNxK[:TYPE][:LAYOUT]",
         help="GEMM that cuBLAS was called for. Tile, stages and schedule are read from names of kernels.")] = None,

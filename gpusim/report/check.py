@@ -36,10 +36,10 @@ MOST_ROWS, MOST_LAUNCHES, MOST_LINES = 20, 3, 8
 def render_check(report: Report, console: Console) -> None:
     """Print the comparisons and the verdict, a screen in all. Launches out of tolerance come before the others."""
     ordered = sorted(report.launches, key=lambda item: item.passes)
-    whole = ordered[:1] if len(ordered) > MOST_LAUNCHES else list(report.launches)
-    for item in whole:
+    in_full = ordered[:1] if len(ordered) > MOST_LAUNCHES else list(report.launches)
+    for item in in_full:
         _render_launch(item, report, console)
-    rest = [item for item in ordered if item not in whole]
+    rest = [item for item in ordered if item not in in_full]
     for item in [item for item in rest if not item.passes][:MOST_LINES]:
         bad = [part.metric for part in item.comparisons if part.passes is False]
         bad += [part.metric for part in item.changes if part.is_worse]

@@ -31,8 +31,8 @@ def utilization(metrics: Mapping[str, float]) -> list[str]:
     """Sentences on the marks of a launch; none where the metrics of a mark are missing.
 
     >>> names = (TENSOR[0], MEMORY[0], "sm__cycles_active.avg", CYCLES[0])
-    >>> for said in utilization(dict(zip(names, (62.0, 20.0, 990.0, 1000.0)))):
-    ...     print(said)
+    >>> for sentence in utilization(dict(zip(names, (62.0, 20.0, 990.0, 1000.0)))):
+    ...     print(sentence)
     Tensor cores 62.0 %, below 80 %: not saturated; use a larger tile or a shorter epilogue
     HBM 20.0 %, below 60 %: as of a kernel that arithmetic bounds
     SMs 99.0 %, above 95 %: hardly one is idle

@@ -23,6 +23,7 @@ from gpusim.evidence.gate.tolerances import AskedLimit, Tolerance, parse_toleran
 from gpusim.evidence.gate.verdicts import FAIL, NOT_COMPARABLE, PASS, Change, Comparison
 from gpusim.evidence.nsight.launches import ProfiledLaunch
 from gpusim.evidence.nsight.profiles import read_profile
+from gpusim.report.utilization import MEMORY, TENSOR, utilization
 
 DATA = Path(__file__).parent / "data"
 COPY, THREE, PADDED, NAIVE = (DATA / f"{name}.csv" for name in ("copy_raw", "transposes_raw", "padded_raw", "naive_raw"))
@@ -227,6 +228,42 @@ def test_a_profile_without_a_librarys_gemm_and_a_problem_that_is_none_are_refuse
         with pytest.raises(ConfigError, match="wants MxNxK"):
             problem_of(text)
     assert problem_of("8x4x2:fp16:nn") == {"m": "8", "n": "4", "k": "2", "dtype": "fp16", "layout": "nn"}
+
+
+# ---------------------------------------------------------------------------------------------- marks of utilization
+
+
+@pytest.mark.parametrize(
+    ("metrics", "says"),
+    [
+        ({TENSOR[0]: 85.0}, ["Tensor cores 85.0 %, above 80 %: saturated"]),
+        ({TENSOR[3]: 79.0}, ["Tensor cores 79.0 %, below 80 %: not saturated; use a larger tile or a shorter epilogue"]),
+        ({TENSOR[0]: 0.0}, []), ({}, []),
+        ({MEMORY[0]: 85.0}, ["HBM 85.0 %, above 80 %: memory bounds it; only fewer bytes make it faster"]),
+        ({MEMORY[1]: 70.0}, ["HBM 70.0 %, between 60 and 80 %: near what bounds a kernel"]),
+        ({TENSOR[0]: 99.0, MEMORY[0]: 85.0}, [
+            "Tensor cores 99.0 %, above 80 %: saturated",
+            "HBM 85.0 %, above 80 %: memory bounds it; use a larger tile, so that more is reused",
+        ]),
+        ({"derived__memory_l1_wavefronts_shared_excessive": 0.0}, ["Bank conflicts 0"]),
+        ({"derived__memory_l1_wavefronts_shared_excessive": 2048.0},
+         ["Bank conflicts 2,048: check the swizzle with gpusim banks"]),
+        ({"sm__cycles_active.avg": 900.0, CYCLES: 1000.0},
+         ["SMs 90.0 %, below 95 %: SMs idle; check the grid's size and its last wave"]),
+        ({"l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum": 7e6}, []),
+    ],
+)  # fmt: skip
+def test_utilization_has_a_sentence_for_each_mark(metrics: dict[str, float], says: list[str]) -> None:
+    assert utilization(metrics) == says
+
+
+def test_check_and_predict_say_it(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["check", str(DATA / "gemm_raw.csv"), "--gpu", "h200_sxm", "--problem", "2048x2048x2048"])
+    assert "Utilization: SMs 87.7 %, below 95 %" in capsys.readouterr().out
+    words = "predict gemm --gpu h200_sxm --m 4096 --n 4096 --k 4096 --tile 128x128x64 --all"
+    assert main(words.split()) == 0
+    out = capsys.readouterr().out
+    assert out.count("Utilization: ") == 3 and "Utilization: Tensor cores" in out
 
 
 # ---------------------------------------------------------------------------------------------- two conditions

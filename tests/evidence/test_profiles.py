@@ -191,7 +191,7 @@ def _copy(old: str, new: str) -> str:
         ('"240,586"', '"24 0586"', "'24 0586' is no number"),
         ('"240,586"', '"1e400"', "sm__cycles_elapsed.max: '1e400' is too large"),
         ('"240,586"', f'"{"9" * 400}"', "is too large for a number"),
-        ('"240,586"', '"240.586"', "sm__cycles_elapsed.max is 240.586, wants a whole number"),
+        ('"240,586"', '"240.586"', "sm__cycles_elapsed.max is 240.586, wants an integer"),
         ('"0","4711"', '"","4711"', "a line of 'copy_b16_i1' has no ID"),
         ('"0","4711"', '"x","4711"', "a line of 'copy_b16_i1' has the ID 'x'"),
         ('"(65536, 1, 1)"', '"foo"', "its Grid Size is 'foo', wants for example"),

@@ -32,7 +32,7 @@ class NotComparableError(GpusimError):
 
 
 def refuse_clock(mhz: float | None, gpu: GpuSpec) -> None:
-    """Check that a GPU runs at a told clock.
+    """Check that a GPU runs at a given clock.
 
     Raises:
         ConfigError: it does not.

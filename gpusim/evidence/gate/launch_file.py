@@ -1,4 +1,4 @@
-"""Launches told in Python, as the gate compares them: ``my_kernel.py:launch``.
+"""Launches written in Python, as the gate compares them: ``my_kernel.py:launch``.
 
 In: a file and a name in it. Out: a :class:`~gpusim.evidence.gate.models.Model` of all launches that its expression matches.
 """
@@ -41,7 +41,7 @@ def launch_maker(text: str, flag: str = "--launch") -> Callable[[GpuSpec], Launc
 
 
 def _names_of(path: Path, flag: str) -> dict[str, Any]:
-    """Names that a file defines. It may import modules beside it."""
+    """Names that a file defines. It may import modules of its folder."""
     spec = spec_from_file_location(USERS_MODULE, path)
     if spec is None or spec.loader is None:
         raise ConfigError(f"{flag}: {path} cannot be imported, wants a Python file")

@@ -36,10 +36,10 @@ def problem_of(text: str, flag: str = "--problem") -> dict[str, str]:
         ConfigError: the text is no problem.
     """
     found = PROBLEM.fullmatch(text)
-    if found is None or not all(int(found[side]) for side in "mnk"):
+    if found is None or not all(int(found[name]) for name in "mnk"):
         raise ConfigError(f"{flag} {text!r} wants MxNxK[:TYPE][:LAYOUT], for example 4096x4096x4096:bf16:tn")
     return {
-        **{side: found[side] for side in "mnk"}, "dtype": found["dtype"] or DTYPE, "layout": found["layout"] or LAYOUT,
+        **{name: found[name] for name in "mnk"}, "dtype": found["dtype"] or DTYPE, "layout": found["layout"] or LAYOUT,
     }  # fmt: skip
 
 

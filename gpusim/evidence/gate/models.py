@@ -50,7 +50,7 @@ class Model:
     """Grid of the launches; empty: any."""
     block: tuple[int, ...] = ()
     make: Callable[[GpuSpec], Launch] | None = None
-    """Function that makes a launch told in Python; None for models of ``KERNEL_MODELS``."""
+    """Function that makes a launch written in Python; None for models of ``KERNEL_MODELS``."""
     l2: L2 = "flushed"
     tolerances: Mapping[str, float] = field(default_factory=dict)
     """Allowed errors of predictions by class or metric, where they differ from the defaults."""
@@ -197,12 +197,12 @@ def _model(item: Mapping[str, Any]) -> Model:
 
 
 def _numbers(item: Mapping[str, Any], key: str, *, least: int = 1) -> tuple[int, ...]:
-    """Whole numbers of a key, one or a list; empty without the key."""
+    """Integers of a key, one or a list; empty without the key."""
     if key not in item:
         return ()
     given = item[key] if isinstance(item[key], list) else [item[key]]
     if not given or any(type(each) is not int or each < least for each in given):
-        raise ConfigError(f"[[model]] {key} is {item[key]!r}, wants whole numbers from {least} on, for example [64, 1, 1]")
+        raise ConfigError(f"[[model]] {key} is {item[key]!r}, wants integers from {least} on, for example [64, 1, 1]")
     if key != "launch" and len(given) > MOST_AXES:
         raise ConfigError(f"[[model]] {key} is {item[key]!r}, wants at most {MOST_AXES} numbers: x, y and z")
     return tuple(given)
@@ -241,13 +241,13 @@ def kernels_of_call(launch: Launch) -> tuple[Launch, ...]:
     return (replace(launch, following=()), *launch.following)
 
 
-def clock_of(launch: ProfiledLaunch, gpu: GpuSpec, told_mhz: float | None = None) -> tuple[float | None, str]:
-    """(SM clock of a launch in MHz, where it comes from). ``told_mhz`` or None where the profile has no clock."""
+def clock_of(launch: ProfiledLaunch, gpu: GpuSpec, given_mhz: float | None = None) -> tuple[float | None, str]:
+    """(SM clock of a launch in MHz, where it comes from). ``given_mhz`` or None where the profile has no clock."""
     metrics = {SAME[name]: value for name, value in launch.metrics.items() if name in SAME} | dict(launch.metrics)
     row = {name: repr(metrics[name]) for name in (CLOCK, CYCLES, DURATION) if metrics.get(name)}
     if CLOCK not in row and not {CYCLES, DURATION} <= set(row):
-        if told_mhz is not None:
-            return told_mhz, f"{told_mhz:,.0f} MHz, as told"
+        if given_mhz is not None:
+            return given_mhz, f"{given_mhz:,.0f} MHz, as given"
         return None, "the model's own clock, as the profile tells none"
     mhz = row_clock_mhz(row, gpu)
     return mhz, f"{mhz:,.0f} MHz, {'its cycles per second' if CLOCK in row else 'its cycles over its duration'}"

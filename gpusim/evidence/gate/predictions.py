@@ -109,7 +109,7 @@ def source_wavefronts(result: Result, without: Result) -> dict[str, float]:
     """Wavefronts of shared memory by address, those that were ideal, and the bank conflicts between.
 
     ``without``: the result of the same launch without bank conflicts. Where wgmma or TMA runs, too, Nsight Compute counts
-    lost arbitration among the conflicts. Source: measured rows of kernels/shared_access (conflicts of whole warps).
+    lost arbitration among the conflicts. Source: measured rows of kernels/shared_access (conflicts of full warps).
     """
     def summed(found: Result, kinds: Iterable[str]) -> float:
         return sum(found.counters.get(f"{SASS}_{kind}.sum", 0.0) for kind in kinds)
@@ -123,6 +123,6 @@ def source_wavefronts(result: Result, without: Result) -> dict[str, float]:
 
 
 def has_arbitration(counters: Mapping[str, float]) -> bool:
-    """Whether a launch has wgmma or copies by TMA, beside which loads and stores lose turns that count as conflicts."""
+    """Whether a launch has wgmma or copies by TMA, to which loads and stores lose turns that count as conflicts."""
     names = ("sm__inst_executed_pipe_tensor_op_gmma.sum", *(f"smsp__inst_executed_op_tma_{way}.sum" for way in ("ld", "st")))
     return any(counters.get(name) for name in names)

@@ -187,7 +187,7 @@ def parse_csv(text: str, *, decimal: Decimal | None = None) -> tuple[tuple[Profi
                 raise ConfigError(
                     f"launch {cell.launch} has {cell.name} twice, {first:g} and {number:g}: wants one pass over each launch"
                 )
-    remarks += [f"{said}: could not be collected, not compared" for said in uncollected[:MOST_NAMED]]
+    remarks += [f"{text}: could not be collected, not compared" for text in uncollected[:MOST_NAMED]]
     if len(uncollected) > MOST_NAMED:
         remarks.append(f"{len(uncollected) - MOST_NAMED} more numbers could not be collected and are not compared")
     if unread:

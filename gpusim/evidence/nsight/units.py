@@ -157,7 +157,7 @@ def in_base_unit(where: str, metric: str, number: float, unit: str | None) -> fl
     """Number of a metric in the base of its ``unit``; None: it is in the base unit.
 
     Raises:
-        ConfigError: the unit is of another dimension, the number is negative, or a count is not whole.
+        ConfigError: the unit is of another dimension, the number is negative, or a count is no integer.
     """
     wanted = wanted_dimension(metric)
     if wanted and unit is not None and dimension(unit) != wanted and (unit or wanted != "cycle"):
@@ -167,5 +167,5 @@ def in_base_unit(where: str, metric: str, number: float, unit: str | None) -> fl
     scale = unit_scale(unit or "")
     is_counted = wanted in ("byte", "count", "cycle") and metric.endswith((".sum", ".max", ".min"))
     if is_counted and unit is not None and scale == 1.0 and not number.is_integer():
-        raise ConfigError(f"{where} is {number!r}, wants a whole number: is its decimal sign another one?")
+        raise ConfigError(f"{where} is {number!r}, wants an integer: is its decimal sign another one?")
     return number * scale
