@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from io import StringIO
 from pathlib import Path
@@ -19,7 +19,7 @@ from gpusim.errors import ConfigError, nearest
 from gpusim.evidence.gate.check import Limits, check_profile
 from gpusim.evidence.gate.gpu_refusals import NotComparableError
 from gpusim.evidence.gate.launch_file import launch_maker, made_launch
-from gpusim.evidence.gate.library_models import library_models, problem_of
+from gpusim.evidence.gate.library_models import library_models
 from gpusim.evidence.gate.models import Model, read_models
 from gpusim.evidence.gate.tolerances import limits_of
 from gpusim.evidence.gate.verdicts import Report
@@ -89,9 +89,8 @@ def _models(asked: Asked, gpu: GpuSpec | None) -> tuple[Model, ...]:
         make = launch_maker(asked.launch, "launch") if is_text else partial(made_launch, asked.launch)
         return (Model(kernel=asked.launch if is_text else "launch", options={}, regex=asked.match, l2=l2, make=make),)
     if asked.problem is not None and gpu is not None:
-        launches = read_profile(Path(asked.profile), decimal=asked.decimal).launches  # type: ignore[arg-type]  # checked above
-        found = library_models(launches, problem_of(asked.problem, "problem"), gpu)
-        return tuple(replace(model, l2=l2) for model in found if re.search(asked.match, model.match))
+        profile = read_profile(Path(asked.profile), decimal=asked.decimal)  # type: ignore[arg-type]  # checked above
+        return library_models(profile, asked.problem, gpu, match=asked.match, l2=l2, flag="problem")
     if asked.kernel is None:
         return ()
     return (Model(kernel=asked.kernel, options=asked.options, regex=asked.match, was=asked.was, l2=l2),)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -206,7 +205,7 @@ def _models(
 ) -> tuple[Model, ...]:
     """Models by the one of four ways that is given; none where a baseline is given alone."""
     from gpusim.evidence.gate.launch_file import launch_maker
-    from gpusim.evidence.gate.library_models import library_models, problem_of
+    from gpusim.evidence.gate.library_models import library_models
     from gpusim.evidence.gate.models import Model, read_models
     from gpusim.evidence.nsight.profiles import read_profile
 
@@ -237,8 +236,7 @@ def _models(
         return (Model(kernel=ours["launch"], options={}, regex=_regex(ours["match"]), l2=l2, make=make),)
     if row is None:
         profile = read_profile(_file(ours["profile"], "PROFILE"), decimal=ours["decimal"])
-        found_models = library_models(profile.launches, problem_of(ours["problem"]), gpu)
-        return tuple(replace(model, l2=l2) for model in found_models if re.search(_regex(ours["match"]), model.match))
+        return library_models(profile, ours["problem"], gpu, match=_regex(ours["match"]), l2=l2)
     given = given_options(row, values)
     known = (*row.params.options(), *row.params.renamed)
     was = row.params.in_our_words(dict(_option(text, known) for text in ours["was"] or ()))

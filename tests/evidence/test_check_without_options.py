@@ -100,6 +100,9 @@ number = 3
 
 def broken(gpu):
     return 1 / 0
+
+def gone():
+    raise SystemExit(0)
 '''
 
 
@@ -123,6 +126,7 @@ def test_a_launch_in_python_is_judged_like_the_model_that_makes_it(
     ("name", "says"),
     [
         ("number", "gives a int, wants a Launch"), ("broken", "raised ZeroDivisionError: division by zero"),
+        ("gone", "raised SystemExit"),
         ("lunch", "did you mean 'launch'?"), ("", "wants FILE.py:NAME"), ("a.b", "wants FILE.py:NAME"),
     ],
 )  # fmt: skip
@@ -223,7 +227,11 @@ def test_a_librarys_kernel_is_judged_by_its_name_and_launch(capsys: pytest.Captu
 
 def test_a_profile_without_a_librarys_gemm_and_a_problem_that_is_none_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"no kernel of the profile is a library's GEMM .*\(copy_b16_i1\)"):
-        library_models(read_profile(COPY).launches, problem_of("64x64x64"), H200)
+        library_models(read_profile(COPY), "64x64x64", H200)
+    gemm = read_profile(DATA / "gemm_raw.csv")
+    assert len(library_models(gemm, "2048x2048x2048", H200, match="nvjet")) == 1
+    with pytest.raises(ConfigError, match="no kernel of the profile"):
+        library_models(gemm, "2048x2048x2048", H200, match="cutlass")
     for text in ("64x64", "64x64x64:bf16:tx", "0x64x64", "64x64x64x64", "axbxc"):
         with pytest.raises(ConfigError, match="wants MxNxK"):
             problem_of(text)

@@ -20,7 +20,7 @@ from gpusim.evidence.gate.predictions import (
     TENSOR_PIPES,
     WARPS,
     WAVEFRONTS,
-    has_arbitration,
+    is_shown_only,
     predictions,
     source_wavefronts,
 )
@@ -134,14 +134,16 @@ def test_wavefronts_by_address_are_ideal_but_for_bank_conflicts(smem: str, has_c
 
 
 def test_bank_conflicts_are_gated_only_without_tma_and_wgmma(gemm: Result, tmp_path: Path) -> None:
-    assert has_arbitration(gemm.counters) and not has_arbitration(predicted("transpose", {"m": 64, "n": 64}).counters)
+    assert is_shown_only(f"{CONFLICTS}.sum", gemm) and is_shown_only(WAVEFRONTS, gemm) and not is_shown_only(EXCESSIVE, gemm)
+    copies = predicted("gemm", {**GEMM, "math": "mma_sync", "copy": "cp_async", "schedule": "multistage"})
+    assert is_shown_only(EXCESSIVE, copies) and not is_shown_only("dram__bytes_read.sum", copies)
     path = tmp_path / "p.csv"
     path.write_text(f'"ID","Kernel Name","{CYCLES}","{CONFLICTS}.sum","{WAVEFRONTS}"\n"0","k","90000","77777777","1"\n')
     for kernel, options, is_judged in (("gemm", GEMM, False), ("transpose", {"m": 2048, "n": 2048}, True)):
         (item,) = check_profile(path, gpu=H200, models=[Model(kernel=kernel, options=options)]).launches
         passes = {part.metric: part.passes for part in item.comparisons}
         assert passes[f"{CONFLICTS}.sum"] is (False if is_judged else None)
-        assert passes[WAVEFRONTS] is False, "the source counter is exact for any kernel"
+        assert passes[WAVEFRONTS] is passes[f"{CONFLICTS}.sum"]
 
 
 def test_a_maximum_of_parts_is_shown_and_not_judged(tmp_path: Path) -> None:

@@ -380,6 +380,7 @@ def test_a_file_that_is_no_report_is_refused(tmp_path: Path) -> None:
 def test_a_report_gives_what_its_csv_gives(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     metrics = {
         CYCLES: (275875, "cycle"), DURATION: (142.816, "us"), "dram__bytes_read.sum": (math.nan, "byte"),
+        "derived__x_bytes.sum.per_second": (7.0, "byte"),
         "device__attribute_compute_capability_major": (9, ""),
         "device__attribute_compute_capability_minor": (0, ""), "launch__cache_config": ("none", ""),
         **{f"launch__{what}_dim_{axis}": (size, "") for what, shape in (("grid", (256, 256, 1)), ("block", (32, 8, 1)))
@@ -400,7 +401,10 @@ def test_a_report_gives_what_its_csv_gives(monkeypatch: pytest.MonkeyPatch, tmp_
     path.touch()
     found = read_profile(path)
     (launch,) = found.launches
-    assert found.remarks == ("launch 0, dram__bytes_read.sum is 'nan': could not be collected, not compared",)
+    assert found.remarks == (
+        "launch 0, dram__bytes_read.sum is 'nan': could not be collected, not compared",
+        "left out, as its unit or number cannot be read: derived__x_bytes.sum.per_second",
+    )
     assert "dram__bytes_read.sum" not in launch.metrics
     raw = read_profile(DATA / "transposes_raw.csv").launches[0]
     assert (launch.kernel, launch.capability, launch.grid, launch.block) == (

@@ -32,9 +32,8 @@ from gpusim.evidence.gate.gpu_refusals import (
 from gpusim.evidence.gate.models import Model, clock_of, kernels_of_call, model_for, state_of
 from gpusim.evidence.gate.predictions import (
     AT_LEAST,
-    CONFLICTS,
     SOURCE_WAVEFRONTS,
-    has_arbitration,
+    is_shown_only,
     predictions,
     source_wavefronts,
     thread_numbers,
@@ -274,9 +273,9 @@ def _tolerance(
     metric: str, model: Model, gpu: GpuSpec, asked: Mapping[str, float], result: Result
 ) -> Tolerance | None:
     """Tolerance of a metric; None or infinite where it is only shown."""
-    if metric in AT_LEAST and metric not in asked:
-        return Tolerance(limit=math.inf, is_points=True, source=AT_LEAST[metric])
-    if metric.startswith(CONFLICTS) and metric not in asked and has_arbitration(result.counters):
+    if metric.startswith(AT_LEAST) and metric not in asked:
+        return Tolerance(limit=math.inf, source="at least: the largest of its parts, of which the tensor pipe is predicted")
+    if metric not in asked and is_shown_only(metric, result):
         return None
     return tolerance_of(metric, model.kernel, gpu.name, asked)
 

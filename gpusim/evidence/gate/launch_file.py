@@ -52,7 +52,7 @@ def _names_of(path: Path, flag: str) -> dict[str, Any]:
         spec.loader.exec_module(module)
     except GpusimError:
         raise
-    except Exception as error:  # noqa: BLE001  # a user's file raises any exception
+    except (Exception, SystemExit) as error:  # noqa: BLE001  # a user's file raises any exception
         raise ConfigError(f"{flag}: {path} raised {type(error).__name__}: {error}") from None
     finally:
         sys.path.pop(0)
@@ -71,7 +71,7 @@ def made_launch(found: Any, gpu: GpuSpec, where: str = "launch") -> Launch:
             found = found(gpu) if wants_gpu else found()
         except GpusimError:
             raise
-        except Exception as error:  # noqa: BLE001  # a user's function raises any exception
+        except (Exception, SystemExit) as error:  # noqa: BLE001  # a user's function raises any exception
             raise ConfigError(f"{where} raised {type(error).__name__}: {error}") from None
     if not isinstance(found, Launch):
         raise ConfigError(f"{where} gives a {type(found).__name__}, wants a Launch")

@@ -11,14 +11,12 @@ from typing import TYPE_CHECKING
 
 from gpusim.errors import ConfigError
 from gpusim.evidence.cases.judged_metrics import REGISTERS
-from gpusim.evidence.gate.models import Model
+from gpusim.evidence.gate.models import L2, Model
 from gpusim.evidence.toolchain.cublas_kernels import options
 from gpusim.evidence.toolchain.cublas_names import is_reduction, parse_name
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from gpusim.evidence.nsight.launches import ProfiledLaunch
+    from gpusim.evidence.nsight.launches import ProfileFile
     from gpusim.machine.config import GpuSpec
 
 DTYPE, LAYOUT = "bf16", "tn"
@@ -43,24 +41,30 @@ def problem_of(text: str, flag: str = "--problem") -> dict[str, str]:
     }  # fmt: skip
 
 
-def library_models(launches: Sequence[ProfiledLaunch], problem: dict[str, str], gpu: GpuSpec) -> tuple[Model, ...]:
-    """Models of the launches whose names can be read, each once per name, grid and block. A reduction follows its GEMM."""
+def library_models(
+    profile: ProfileFile, problem: str, gpu: GpuSpec, *, match: str = "", l2: L2 = "flushed", flag: str = "--problem"
+) -> tuple[Model, ...]:
+    """Models of the launches whose names can be read and ``match``, one per name, grid and block.
+
+    A reduction of split-K follows its GEMM, and is of the same call.
+
+    Raises:
+        ConfigError: there is no such launch, or the text is no problem.
+    """
+    config, launches = problem_of(problem, flag), profile.launches
     models: dict[tuple[object, ...], Model] = {}
     for place, launch in enumerate(launches):
-        if parse_name(launch.kernel) is None or is_reduction(launch.kernel):
+        if parse_name(launch.kernel) is None or is_reduction(launch.kernel) or not re.search(match, launch.kernel):
             continue
         after = launches[place + 1].kernel if place + 1 < len(launches) else ""
         name = f"{launch.kernel} + {after}" if is_reduction(after) else launch.kernel
         shapes = {key: "x".join(map(str, shape)) for key, shape in (("grid", launch.grid), ("block", launch.block))}
         counted = {REGISTERS: f"{launch.metrics[REGISTERS]:g}"} if REGISTERS in launch.metrics else {}
-        row = {"launched": name, **shapes, **counted}
-        found = options(problem, row, gpu)
-        key = (launch.kernel, launch.grid, launch.block)
-        if found is not None and key not in models:
-            models[key] = Model(
-                kernel="gemm", options=found, match=launch.kernel, grid=launch.grid, block=launch.block,
-            )
+        found = options(config, {"launched": name, **shapes, **counted}, gpu)
+        if found is not None:
+            model = Model(kernel="gemm", options=found, match=launch.kernel, grid=launch.grid, block=launch.block, l2=l2)
+            models.setdefault((launch.kernel, launch.grid, launch.block), model)
     if not models:
         names = ", ".join(list(dict.fromkeys(launch.kernel for launch in launches))[:3])
-        raise ConfigError(f"--problem: no kernel of the profile is a library's GEMM whose name can be read ({names})")
+        raise ConfigError(f"{flag}: no kernel of the profile is a library's GEMM whose name can be read ({names})")
     return tuple(models.values())

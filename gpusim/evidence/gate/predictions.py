@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from gpusim.evidence.cases.validation_kernel import CYCLES, DRAM, THREAD_NUMBERS, as_counted
@@ -38,13 +37,10 @@ TENSOR_PIPES = {
     "sm__pipe_tensor_op_hmma_cycles_active": False, "sm__pipe_tensor_op_hmma_type_hmma_hgmma_qgmma_cycles_active": False,
 }
 """Names of the cycles of the tensor pipe, and whether integers count."""
-AT_LEAST: Mapping[str, str] = MappingProxyType({
-    f"sm__throughput.avg.pct_of_peak_sustained_{over}": f"at least: the largest of its parts, of which {part} is predicted"
-    for over, part in (("elapsed", "the tensor pipe"), ("active", "the tensor pipe"))
-})
-"""Metrics that are maxima of several, most of which are not predicted. They are shown with what is known, and not judged.
+AT_LEAST = "sm__throughput."
+"""Beginning of metrics that are maxima of several, of which the tensor pipe is predicted. They are shown, not judged.
 
-Source: Nsight Compute's documentation of breakdown metrics (``--metrics breakdown:sm__throughput...``)."""
+Source: breakdown metrics in Nsight Compute's documentation (``--metrics breakdown:sm__throughput...``)."""
 WARPS = "sm__warps_active.avg.pct_of_peak_sustained_active"
 EXCESSIVE = "derived__memory_l1_wavefronts_shared_excessive"
 WAVEFRONTS = "memory_l1_wavefronts_shared"
@@ -122,7 +118,14 @@ def source_wavefronts(result: Result, without: Result) -> dict[str, float]:
     }  # fmt: skip
 
 
-def has_arbitration(counters: Mapping[str, float]) -> bool:
-    """Whether a launch has wgmma or copies by TMA, to which loads and stores lose turns that count as conflicts."""
-    names = ("sm__inst_executed_pipe_tensor_op_gmma.sum", *(f"smsp__inst_executed_op_tma_{way}.sum" for way in ("ld", "st")))
-    return any(counters.get(name) for name in names)
+def is_shown_only(metric: str, result: Result) -> bool:
+    """Whether a metric of shared memory counts more than addresses tell, or something that nobody knows.
+
+    Loads and stores lose turns to wgmma and TMA, which count as conflicts. Wavefronts of wgmma's operands and of cp.async
+    that bypasses L1 are not known by source counter.
+    """
+    has_gmma = result.counters["sm__inst_executed_pipe_tensor_op_gmma.sum"] > 0.0
+    has_tma = any(result.counters[f"smsp__inst_executed_op_tma_{way}.sum"] for way in ("ld", "st"))
+    if metric.startswith(CONFLICTS):
+        return has_gmma or has_tma or result.fill_wavefronts > 0.0
+    return metric in SOURCE_WAVEFRONTS and (result.fill_wavefronts > 0.0 or (has_gmma and metric != EXCESSIVE))

@@ -65,6 +65,8 @@ def _of_action(idx: str, action: Any, remarks: list[str]) -> ProfiledLaunch:
             except ConfigError:
                 if is_needed(name):
                     raise
+                if (remark := f"left out, as its unit or number cannot be read: {name}") not in remarks:
+                    remarks.append(remark)
         elif name == DEVICE:
             device = str(value)
     shape = {what: tuple(int(metrics.get(f"launch__{what}_dim_{axis}", 0)) for axis in "xyz") for what in ("grid", "block")}
