@@ -32,11 +32,7 @@ class NotComparableError(GpusimError):
 
 
 def refuse_clock(mhz: float | None, gpu: GpuSpec) -> None:
-    """Check that a GPU runs at a given clock.
-
-    Raises:
-        ConfigError: it does not.
-    """
+    """Check that a GPU runs at a given clock."""
     if mhz is not None and not gpu.clock.min_mhz <= mhz <= gpu.clock.max_mhz:
         raise ConfigError(
             f"--clock {mhz:g}: {gpu.name} has {gpu.clock.min_mhz:,.0f} to {gpu.clock.max_mhz:,.0f} MHz, give such a clock"
@@ -44,11 +40,7 @@ def refuse_clock(mhz: float | None, gpu: GpuSpec) -> None:
 
 
 def refuse_two_gpus(now: Sequence[ProfiledLaunch], then: Sequence[ProfiledLaunch], old: Path) -> None:
-    """Check that both profiles are of one GPU, as far as they say it.
-
-    Raises:
-        NotComparableError: they are of two.
-    """
+    """Check that both profiles are of one GPU, as far as they say it."""
     for what in ("device", "capability"):
         names = [{name for launch in launches if (name := getattr(launch, what))} for launches in (now, then)]
         if all(names) and not names[0] & names[1]:
@@ -56,11 +48,7 @@ def refuse_two_gpus(now: Sequence[ProfiledLaunch], then: Sequence[ProfiledLaunch
 
 
 def refuse_other_gpu(launch: ProfiledLaunch, gpu: GpuSpec | None, path: Path) -> None:
-    """Check that a launch ran on ``gpu``, as far as the profile says it.
-
-    Raises:
-        NotComparableError: it ran on another one.
-    """
+    """Check that a launch ran on ``gpu``, as far as the profile says it."""
     if gpu is None:
         return
     if launch.capability and launch.capability != f"{gpu.compute_capability:.1f}":
@@ -82,11 +70,7 @@ def refuse_other_gpu(launch: ProfiledLaunch, gpu: GpuSpec | None, path: Path) ->
 
 
 def refuse_impossible(launch: ProfiledLaunch, gpu: GpuSpec | None, path: Path) -> None:
-    """Check for cycles and times that no launch has: a wrong unit, or a number that was cut.
-
-    Raises:
-        ConfigError: a number is impossible; the text names it.
-    """
+    """Check for cycles and times that no launch has: a wrong unit, or a number that was cut."""
     where = f"{path}: launch {launch.idx}"
     metrics = {SAME[name]: value for name, value in launch.metrics.items() if name in SAME} | dict(launch.metrics)
     for name in (CYCLES, DURATION, CLOCK):
