@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -13,6 +15,7 @@ import pytest
 from gpusim import Launch, load_gpu
 from gpusim.cli import main
 from gpusim.errors import ConfigError
+from gpusim.evidence.cases.paths import kernels_dir
 from gpusim.evidence.cases.validation_kernel import CYCLES, DURATION
 from gpusim.evidence.gate.check import Limits, check_profile
 from gpusim.evidence.gate.gpu_refusals import NotComparableError
@@ -21,7 +24,7 @@ from gpusim.evidence.gate.library_models import library_models, problem_of
 from gpusim.evidence.gate.models import Model, model_for, read_models
 from gpusim.evidence.gate.tolerances import AskedLimit, Tolerance, parse_tolerance
 from gpusim.evidence.gate.verdicts import FAIL, NOT_COMPARABLE, PASS, Change, Comparison
-from gpusim.evidence.nsight.launches import ProfiledLaunch
+from gpusim.evidence.nsight.launches import ProfiledLaunch, ProfileFile
 from gpusim.evidence.nsight.profiles import read_profile
 from gpusim.report.utilization import MEMORY, TENSOR, utilization
 
@@ -223,6 +226,24 @@ def test_a_librarys_kernel_is_judged_by_its_name_and_launch(capsys: pytest.Captu
     for name in ("launch__grid_size", "launch__block_size", "l1tex__m_xbar2l1tex_read_bytes.sum"):
         assert judged[name]["difference"] == 0.0
     assert judged[CYCLES]["passes"] is True
+
+
+def test_every_measured_gemm_of_the_library_is_known_by_its_name() -> None:
+    """Split-K with its reduction, too: the launch that the name gives has the CTAs that ran."""
+    with (kernels_dir().parent / "validation" / "measured" / "h200_sxm" / "library_gemm.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    for row in rows:
+        names = row["launched"].split(" + ")
+        grid, block = (tuple(map(int, row[key].split("x"))) for key in ("grid", "block"))
+        launches = [launch_of(names[0], grid=grid, block=block), *(launch_of(name, idx="1") for name in names[1:])]
+        problem = f"{row['m']}x{row['n']}x{row['k']}:{row['dtype']}:{row['layout']}"
+        profile = ProfileFile(path=Path("p.csv"), launches=tuple(launches))
+        (model,) = library_models(profile, problem, H200)
+        launch = model.launch(H200)
+        assert launch.num_ctas in (math.prod(grid), None), row["launched"]
+        num_idle = 128 * (launch.num_threads < math.prod(block))  # a warpgroup without a tile is not modelled
+        assert launch.num_threads + num_idle == math.prod(block), row["launched"]
+    assert len(rows) > 30 and any(" + " in row["launched"] for row in rows)
 
 
 def test_a_profile_without_a_librarys_gemm_and_a_problem_that_is_none_are_refused() -> None:
