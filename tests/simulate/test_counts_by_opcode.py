@@ -71,7 +71,7 @@ TMA = {"math": "wgmma", "copy": "tma", "schedule": "cooperative", "stages": 3, "
     (TMA, {
         "sm__inst_executed_pipe_tensor_op_gmma.sum": 4 * (512 // 64) * (512 // 128) * (512 // 16),
         "smsp__inst_executed_op_tma_ld.sum": 16 * 8 * 2, "smsp__inst_executed_op_tma_st.sum": (512 // 64) ** 2,
-        "sm__inst_executed_pipe_tensor_op_hmma.sum": 0,
+        "sm__inst_executed_pipe_tensor_op_hmma.sum": 4 * (512 // 64) * (512 // 128) * (512 // 16),  # counts wgmma, too
     }),
     # clusters of two along m share B: each CTA brings its own A, and half of B for both
     ({**TMA, "cluster": "2x1"}, {"smsp__inst_executed_op_tma_ld.sum": 16 * 8 * 2}),
