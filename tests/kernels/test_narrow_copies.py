@@ -263,10 +263,11 @@ def test_of_copies_that_miss_a_part_passes_before_the_loads_behind_them(way: dic
     """
 
     def read_cycles(copies: int, fraction: float) -> float:
-        gpu = replace(GPU, l1=replace(GPU.l1, cp_async_miss_first_pass_fraction=fraction))
+        free_lines = {"requests_per_cycle": 100.0}
+        gpu = replace(GPU, l1=replace(GPU.l1, cp_async_miss_first_pass_fraction=fraction, **free_lines))
         return CASE.predict(round_of(copies, ahead=8, **(way if copies else {})), gpu)["read_cycles"]
 
     num, each = 4 * 8, case.access(typed(way)).num_wavefronts / GPU.smem.wavefronts_per_cycle
-    some, more, most = (read_cycles(8, fraction) for fraction in (0.8, 0.9, 1.0))  # enough for more than a cycle a line
-    assert (more - some, most - some) == pytest.approx((0.1 * num * each, 0.2 * num * each))
-    assert some - read_cycles(0, 0.0) >= num * GPU.l1.cp_async_cycles
+    none, quarter, half = (read_cycles(8, fraction) for fraction in (0.0, 0.25, 0.5))
+    assert (quarter - none, half - none) == pytest.approx((0.25 * num * each, 0.5 * num * each))
+    assert none - read_cycles(0, 0.0) >= num * GPU.l1.cp_async_cycles
