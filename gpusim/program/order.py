@@ -7,7 +7,9 @@ Models:
 * Happens-before, by vector clocks. Program order; mbarrier phases; named barriers, ``__syncthreads``, cluster barriers;
   groups of cp.async, bulk copies and wgmma, with their commits and waits; ``fence.proxy.async``.
 * A stage of a buffer as one thing. Writes of one fill touch different bytes, as long as all of them fit into the stage.
-* Warps of one role. A ``cp.async.wait_group`` of one warp says nothing about copies of another.
+* Warps of one role. A ``cp.async.wait_group`` of one warp says nothing about copies of another. An arrival of a role comes
+  after what all of its warps have done.
+* Registers of wgmma as one set of accumulators a role, which stores use.
 
 Ignores:
 
@@ -17,10 +19,10 @@ Ignores:
 **One replay is enough.** Each role's ops are carried out once, in some order that the barriers allow. The replay also
 checks that this order decides nothing:
 
-1. An arrival counts in phase n. Its role must know that phase n - 1 is complete, so it cannot count earlier. If phase n could
-   complete without this arrival, there would be more arrivals than the barrier expects, which is refused.
-2. A wait passes behind phase n. Its role must know that phase n - 1 is complete, or an older phase of the same parity could
-   let it pass. And phase n + 1 must not complete before the wait has passed, or the wait could miss it (parity alias).
+1. An arrival counts in phase n. Its role must know that phase n - 1 is complete, so it cannot count earlier. If phase n
+   could complete without it, there would be more arrivals than the barrier expects, which is refused.
+2. A wait passes behind phase n. Its role must know that phase n - 1 is complete, or an older phase of the same parity
+   could let it pass. And phase n + 1 must not complete before the wait has passed, or the wait could miss it (parity alias).
 3. The same holds for generations of barriers of threads.
 
 Take any other order, and its first arrival or wait that belongs to another phase than in the replay. Everything before it
@@ -35,48 +37,62 @@ on behind the last repetition.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable
 from itertools import chain
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from gpusim.program.order_findings import Finding, after_read, after_write, other, verb, where
-from gpusim.program.order_state import FENCED, KNOWN, MOST_GROUPS, OPS, Access, Actor, Groups, Meeting, Phases, Stage
+from gpusim.program.order_findings import SENTENCES, after_read, after_write, is_read, other, where
+from gpusim.program.order_loops import States
+from gpusim.program.order_state import COLUMNS_OF_ROLE, FENCED, KNOWN, OPS, Access, Actor, Groups, Meeting, Phases, Stage
 from gpusim.program.order_steps import SHARED_READS, SHARED_WRITES, STORES, Step, StepList, step_lists
 from gpusim.program.programs import Programs
 from gpusim.program.records import OpKind
-from gpusim.units import WARP_SIZE
+from gpusim.workload.finding import Finding
 from gpusim.workload.launch import Launch
 
 MOST_FINDINGS = 20
 """Findings of one launch, at most. The first wrong op of a ring brings many others."""
-LEAST_TURNS = 3
-"""Repetitions that are worth leaving out."""
-COLUMNS_OF_ROLE = 4
+MOST_KEPT = 256
+"""Launches whose findings are kept, at most."""
+
 WAITS = (OpKind.MBARRIER_WAIT, OpKind.BAR_SYNC, OpKind.SYNCTHREADS, OpKind.CLUSTER_WAIT)
+READS = (*SHARED_READS, OpKind.TMA_STORE)
+GROUPS = (
+    OpKind.CP_ASYNC_COMMIT_GROUP, OpKind.CP_ASYNC_WAIT_GROUP, OpKind.BULK_COMMIT_GROUP, OpKind.BULK_WAIT_GROUP,
+    OpKind.WGMMA_COMMIT_GROUP, OpKind.WGMMA_WAIT_GROUP,
+)  # fmt: skip
+ARRIVALS = (
+    OpKind.MBARRIER_ARRIVE, OpKind.MBARRIER_ARRIVE_EXPECT_TX, OpKind.CP_ASYNC_MBARRIER_ARRIVE, OpKind.ST_ASYNC,
+    OpKind.DSMEM_LOAD, OpKind.DSMEM_STORE,
+)  # fmt: skip
+
+_kept: dict[Hashable, tuple[Finding, ...]] = {}
 
 
 def order_findings(launch: Launch, programs: Programs) -> list[Finding]:
     """What is wrong with the order of a launch's accesses, once for each class of CTAs, or of clusters.
 
-    Empty for a launch in which barriers order all accesses.
+    Empty for a launch in which barriers order all accesses. Equal programs are looked at once in a process.
     """
     size, steps_of = launch.cluster_size, step_lists(programs)
-    found: dict[Hashable, Finding] = {}
+    declared = tuple((role.name, role.num_warps) for role in launch.roles), launch.buffers, launch.mbarriers
+    found: dict[str, Finding] = {}
     clusters = programs.cta_class[: len(programs.cta_class) // size * size].reshape(-1, size)
-    kinds, firsts = np.unique(clusters, axis=0, return_index=True)
-    seen: set[Hashable] = set()
-    for classes, first in sorted(zip(kinds.tolist(), firsts.tolist(), strict=True), key=lambda pair: pair[1]):
-        lists = [[steps_of(program) for program in programs.class_programs[number].tolist()] for number in classes]
-        key = tuple((tuple(each.steps), each.codes.tobytes()) for each in chain.from_iterable(lists))
-        if key in seen or len(found) >= MOST_FINDINGS:
-            continue
-        seen.add(key)
-        replay = Replay(launch, programs, lists, first * size)
-        replay.run()
-        for key, finding in replay.found.items():
-            found.setdefault(key, finding)
+    _, firsts = np.unique(clusters, axis=0, return_index=True)
+    for first in sorted(firsts.tolist()):
+        classes = programs.class_programs[clusters[first]].tolist()
+        lists = [[steps_of(program) for program in of_rank] for of_rank in classes]
+        steps = tuple((tuple(each.steps), each.codes.tobytes()) for each in chain.from_iterable(lists))
+        key = launch.kernel, declared, launch.named_barriers, size, steps
+        if key not in _kept:
+            replay = Replay(launch, programs, lists, first * size)
+            replay.run()
+            while len(_kept) >= MOST_KEPT:
+                _kept.pop(next(iter(_kept)))
+            _kept[key] = tuple(replay.found.values())
+        found |= {finding.message: finding for finding in _kept[key]}
     return list(found.values())[:MOST_FINDINGS]
 
 
@@ -85,63 +101,55 @@ class Replay:
 
     def __init__(self, launch: Launch, programs: Programs, lists: list[list[StepList]], first_cta: int):
         """Begin before the first op. ``lists``: the steps of each role, by cluster rank."""
-        size, num_roles, self.launch = len(lists), len(launch.roles), launch
-        num_actors, num_barriers = size * num_roles, len(programs.barriers)
-        num_columns = num_actors * COLUMNS_OF_ROLE + size * num_barriers
-        self.first_cta, self.found = first_cta, dict[Hashable, Finding]()
+        size, num_roles, num_barriers = len(lists), len(launch.roles), len(programs.barriers)
+        first_column = size * num_roles * COLUMNS_OF_ROLE
+        num_columns, ranks = first_column + size * num_barriers, range(size)
+        self.kernel, self.first_cta, self.found = launch.kernel, first_cta, dict[Hashable, Finding]()
         self.actors = [
-            Actor(first_cta + rank, rank * num_roles + idx, role.name, role.num_warps * WARP_SIZE, num_columns,
-                  (rank * num_roles + idx) * COLUMNS_OF_ROLE, lists[rank][idx])
-            for rank in range(size) for idx, role in enumerate(launch.roles)
+            Actor(first_cta + rank, rank * num_roles + idx, role, lists[rank][idx], num_columns)
+            for rank in ranks for idx, role in enumerate(launch.roles)
         ]  # fmt: skip
-        arrivals, of_buffer = {ring.name: ring.num_arrivals for ring in launch.mbarriers}, {}
-        of_buffer = {buffer.name: buffer for buffer in launch.buffers}
-        first_column = num_actors * COLUMNS_OF_ROLE
+        arrivals = {ring.name: ring.num_arrivals for ring in launch.mbarriers}
+        buffers = {buffer.name: buffer for buffer in launch.buffers}
+        threads = {item.name: item.num_threads for item in launch.named_barriers}
         self.phases = [
             [
-                Phases(f"{ring}[{stage}]", first_cta + rank, arrivals[ring], num_columns, first_column + rank * num_barriers + idx)
+                Phases(ring, stage, arrivals[ring], num_columns, first_column + rank * num_barriers + idx)
                 for idx, (ring, stage) in enumerate(programs.barriers)
             ]
-            for rank in range(size)
+            for rank in ranks
         ]
-        self.stages = [
-            [
-                Stage(f"{name}[{stage}]", of_buffer[name].stage_bytes, first_cta + rank, of_buffer[name].is_overlay)
-                for name, stage in programs.stages
-            ]
-            for rank in range(size)
-        ]
-        threads = {item.name: item.num_threads for item in launch.named_barriers}
+        self.stages = [[Stage(buffers[name], stage, rank) for name, stage in programs.stages] for rank in ranks]
         self.meetings = [
             [
                 *(Meeting(f"barrier {name!r}", threads[name], num_columns) for name in programs.named_barriers),
                 Meeting("__syncthreads", launch.num_threads, num_columns),
             ]
-            for rank in range(size)
+            for _ in ranks
         ]
         self.cluster = Meeting("the cluster barrier", launch.num_threads * size, num_columns)
-        self.inits: list[list[Access]] = [[] for _ in range(size)]
+        self.inits: list[list[Access]] = [[] for _ in ranks]
         every = [step for of_rank in lists for each in of_rank for step in each.steps]
         self.has_inits = any(step.kind is OpKind.MBARRIER_INIT for step in every)
         self.is_overlaid = any(buffer.is_overlay for buffer in launch.buffers)
-        read = {stage for step in every for stage in (*step.reads, *([step.stage] if step.kind in READS else []))}
-        self.read_buffers = {programs.stages[stage][0] for stage in read if stage >= 0}
         self.operands = {programs.stages[stage][0] for step in every for stage in step.reads}
+        self.read_buffers = self.operands | {
+            programs.stages[step.stage][0] for step in every if step.kind in READS and step.stage >= 0
+        }
         self.remote: dict[tuple[int, int], Access] = {}
         """Latest access to another CTA, by that CTA's rank and the column at which the access ends."""
-        self.states = States(self)
 
-    # ---------------------------------------------------------------------------------- in which order
     def run(self) -> None:
         """Carry out all roles, each up to its next wait in turn, until all have ended or none can go on."""
-        while any([self._advance(actor) for actor in self.actors]):
+        states = States()
+        while sum(self._advance(actor) for actor in self.actors):  # all of them, whoever gets on
             if len(self.found) >= MOST_FINDINGS:
                 return
-            self.states.leave_out_turns()
+            states.leave_out_turns(self)
         self._check_end()
 
     def _advance(self, actor: Actor) -> bool:
-        """Carry out ops of a role up to and with its next wait. Returns whether it got on."""
+        """Carry out ops of a role up to and with its next wait. Returns whether there was one."""
         begin = actor.tick
         while actor.waits_for is None and (step := actor.step) is not None:
             actor.tick += 1
@@ -162,11 +170,12 @@ class Replay:
         elif kind in STORES:
             self._use_accumulators(actor)
         elif kind in GROUPS:
-            groups = self._groups(actor, kind)
-            if kind in COMMITS:
-                groups.commit()
-            else:
+            place = GROUPS.index(kind)
+            groups = (actor.copies, actor.bulk, actor.wgmma)[place // 2]
+            if place % 2:
                 groups.wait(actor.clocks, step.number)
+            else:
+                groups.commit()
         elif kind is OpKind.WGMMA_FENCE:
             actor.is_fenced = True
         elif kind is OpKind.FENCE_PROXY_ASYNC:
@@ -177,64 +186,58 @@ class Replay:
             self._wait(actor, step)
         elif kind in ARRIVALS:
             self._arrive(actor, step)
-        else:
+        elif kind in (*WAITS, OpKind.BAR_ARRIVE, OpKind.CLUSTER_ARRIVE):
             self._meet(actor, step)
-
-    @staticmethod
-    def _groups(actor: Actor, kind: OpKind) -> Groups:
-        return actor.copies if kind in GROUPS[:2] else actor.bulk if kind in GROUPS[2:4] else actor.wgmma
 
     def _rank(self, actor: Actor) -> int:
         return actor.cta - self.first_cta
 
-    def _access(self, actor: Actor, step: Step) -> Access:
-        """A synchronous access of the generic proxy, which ends with its op."""
-        return Access(actor, step, actor.place, actor.column + OPS, actor.tick, True, step.num_bytes)
+    @staticmethod
+    def _access(actor: Actor, step: Step, groups: Groups | None = None, *, is_generic: bool = True) -> Access:
+        """An access of the next op. It ends with the op itself, or with its group."""
+        column, end = (actor.column + OPS, actor.tick) if groups is None else (groups.column, groups.issue())
+        return Access(actor, step, actor.place, column, end, is_generic, step.num_bytes)
 
-    def _find(self, kind: str, key: Hashable, message: str, *, is_error: bool = True) -> None:
-        finding = Finding(kind=kind, message=f"{self.launch.kernel}: {message}", is_error=is_error)
-        self.found.setdefault((kind, key), finding)
+    def _find(self, name: str, actor: Actor | None, *key: Hashable, **words: Any) -> None:
+        """Keep the first finding of a sentence, a role and a key. ``words``: what the sentence names."""
+        kind, sentence = SENTENCES[name]
+        at = "" if actor is None else where(actor)
+        message = f"{self.kernel}: {sentence.format(at=at, **words)}"
+        self.found.setdefault((name, actor and actor.name, *key), Finding(kind=kind, message=message))
 
     # ---------------------------------------------------------------------------------- stages
     def _read(self, actor: Actor, step: Step) -> None:
-        kind, stages = step.kind, self.stages[self._rank(actor)]
-        access = self._access(actor, step)
-        if kind is OpKind.WGMMA:
+        if step.kind is OpKind.WGMMA:
             if not actor.is_fenced:
-                self._find("fence", actor.name, f"{where(actor)} begins without wgmma.fence: registers of its accumulators "
-                           "were written before", is_error=False)  # fmt: skip
+                self._find("first_wgmma", actor)
                 actor.is_fenced = True
-            access = access._replace(column=actor.wgmma.column, end=actor.wgmma.issue(), is_generic=False)
-        elif kind is OpKind.TMA_STORE:
-            access = access._replace(column=actor.bulk.column, end=actor.bulk.issue(), is_generic=False)
-        for stage in [stages[number] for number in (step.reads or (step.stage,)) if number >= 0]:
-            self._check_read(actor, stage, access)
-            Stage.add(stage.reads, access)
+            access = self._access(actor, step, actor.wgmma, is_generic=False)
+        elif step.kind is OpKind.TMA_STORE:
+            access = self._access(actor, step, actor.bulk, is_generic=False)
+        else:
+            access = self._access(actor, step)
+        for number in step.reads or (step.stage,):
+            if number >= 0:
+                stage = self.stages[self._rank(actor)][number]
+                self._check_read(actor, stage, access)
+                Stage.add(stage.reads, access)
 
     def _check_read(self, actor: Actor, stage: Stage, access: Access) -> None:
-        buffer = stage.name.partition("[")[0]
         if not stage.was_written and not stage.reads:
-            self._find("race", ("never", buffer, actor.name), f"{where(actor)} reads {stage.name}, which nothing has written: "
-                       "fill it first")  # fmt: skip
+            self._find("never_written", actor, stage.buffer, stage=stage.name)
         for write in stage.writes:
-            key = buffer, actor.name, write.actor.name, write.step.kind
+            key, words = (stage.buffer, write.actor.name), {"stage": stage.name, "other": other(write, actor)}
             if not actor.knows(write):
-                missing = after_write(write, actor, self._barrier_of(write))
-                self._find("race", key, f"{where(actor)} reads {stage.name} while {other(write, actor)} may still write it: "
-                           f"{missing} is missing")  # fmt: skip
+                self._find("read", actor, *key, missing=after_write(write, actor, self._name_of(write)), **words)
             elif write.is_generic and not access.is_generic and actor.clocks[FENCED, write.column] < write.end:
-                self._find("fence", key, f"{where(actor)} reads {stage.name} through the async proxy, {other(write, actor)} "
-                           "wrote it through the generic one: fence.proxy.async is missing")  # fmt: skip
+                self._find("proxy", actor, *key, **words)
 
     def _write(self, actor: Actor, step: Step) -> None:
         rank, kind = self._rank(actor), step.kind
-        access = self._access(actor, step)
-        if kind is OpKind.CP_ASYNC:
-            access = access._replace(column=actor.copies.column, end=actor.copies.issue())
+        access = self._access(actor, step, actor.copies if kind is OpKind.CP_ASYNC else None)
         for to in step.ranks or (rank,):
-            stage = self.stages[to][step.stage]
-            if kind is OpKind.TMA_LOAD:
-                phases = self.phases[to][step.barrier]
+            stage, phases = self.stages[to][step.stage], self.phases[to][step.barrier] if step.barrier >= 0 else None
+            if phases is not None:  # TMA, whose bytes complete a phase
                 self._check_init(actor, to, phases)
                 access = access._replace(column=phases.column, end=phases.done + 1, is_generic=False)
                 if to != rank:
@@ -244,124 +247,108 @@ class Replay:
                 stage.writes, stage.reads = [], []
             Stage.add(stage.writes, access)
             stage.was_written = True
-            if kind is OpKind.TMA_LOAD:
-                np.maximum(phases.now, actor.released(), out=phases.now)
-                self._deliver(phases, step.num_bytes)
-        if kind in SHARED_WRITES and stage.name.partition("[")[0] not in self.operands:
+            if phases is not None:
+                self._deliver(actor, phases, step.num_bytes)
+        if kind in SHARED_WRITES and stage.buffer not in self.operands:
             self._use_accumulators(actor)
 
     def _check_write(self, actor: Actor, stage: Stage, access: Access) -> None:
-        buffer = stage.name.partition("[")[0]
         for read in stage.reads:
-            if not actor.knows(read):
-                self._find_write(actor, stage, read, after_read(read, actor))
-        unread = stage.writes if not stage.reads else []
-        if sum(write.num_bytes for write in unread) + access.num_bytes > stage.num_bytes:
-            under_way = [write for write in stage.writes if not actor.knows(write, across=False)]
+            self._check_behind(actor, stage, read, "it")
+        writes = [] if stage.reads else stage.writes
+        if sum(write.num_bytes for write in writes) + access.num_bytes > stage.num_bytes:
+            under_way = [write for write in writes if not actor.knows(write, across=False)]
             if sum(write.num_bytes for write in under_way) + access.num_bytes > stage.num_bytes:
                 for write in under_way:
-                    self._find_write(actor, stage, write, after_write(write, actor, self._barrier_of(write)))
-            elif buffer in self.read_buffers:
-                self._find("unread", (buffer, actor.name), f"{where(actor)} writes {stage.name} again, and nothing has read "
-                           f"what {other(stage.writes[0], actor)} wrote", is_error=False)  # fmt: skip
+                    self._check_behind(actor, stage, write, "it", across=False)
+            elif stage.buffer in self.read_buffers:
+                self._find("overwritten", actor, stage.buffer, stage=stage.name, other=other(writes[0], actor))
             stage.writes = under_way
         if self.is_overlaid:
-            for shared in self.stages[stage.cta - self.first_cta]:
+            for shared in self.stages[stage.rank]:
                 if shared.is_overlay != stage.is_overlay:
                     for old in (*shared.reads, *shared.writes):
-                        if not actor.knows(old):
-                            missing = after_read(old, actor) if verb(old) == "read" else after_write(
-                                old, actor, self._barrier_of(old))
-                            self._find_write(actor, stage, old, missing, f"the memory of {shared.name}")
+                        self._check_behind(actor, stage, old, f"the memory of {shared.name}")
 
-    def _find_write(self, actor: Actor, stage: Stage, old: Access, missing: str, what: str = "it") -> None:
-        key = stage.name.partition("[")[0], actor.name, old.actor.name, old.step.kind, "write"
-        does = "read" if verb(old) == "read" else "write"
-        self._find("race", key, f"{where(actor)} writes {stage.name} while {other(old, actor)} may still {does} {what}: "
-                   f"{missing} is missing")  # fmt: skip
+    def _check_behind(self, actor: Actor, stage: Stage, old: Access, what: str, *, across: bool = True) -> None:
+        """Check that a write comes after an older access of the same memory."""
+        if actor.knows(old, across=across):
+            return
+        missing = after_read(old, actor) if is_read(old) else after_write(old, actor, self._name_of(old))
+        self._find("write", actor, stage.buffer, old.actor.name, old.step.kind, stage=stage.name, other=other(old, actor),
+                   does="read" if is_read(old) else "write", what=what, missing=missing)  # fmt: skip
 
     def _use_accumulators(self, actor: Actor) -> None:
-        """A store of registers of a role that multiplies: its accumulators."""
+        """A store of registers, which are accumulators in a role that multiplies."""
         if actor.wgmma.is_in_flight(actor.clocks):
-            self._find("accumulators", actor.name, f"{where(actor)} stores accumulators while wgmma in flight writes them: "
-                       "wgmma.wait_group 0 is missing")  # fmt: skip
+            self._find("accumulators", actor)
         actor.is_fenced = False
 
-    def _barrier_of(self, write: Access) -> str:
-        names = {phases.column: phases.name for phases in chain.from_iterable(self.phases)}
-        return names.get(write.column, "")
+    def _name_of(self, write: Access) -> str:
+        """Name of the mbarrier on which a write completes; empty for other writes."""
+        return next((item.name for item in chain.from_iterable(self.phases) if item.column == write.column), "")
 
     # ---------------------------------------------------------------------------------- mbarriers
     def _check_init(self, actor: Actor, rank: int, phases: Phases, *, across: bool = False) -> None:
         if self.has_inits and not any(actor.knows(init, across=across) for init in self.inits[rank]):
-            self._find("barrier", ("init", actor.name), f"{where(actor)} uses mbarrier {phases.name} of CTA {phases.cta}, and "
-                       "nothing orders it behind mbarrier.init: a barrier is missing")  # fmt: skip
+            self._find("init", actor, barrier=phases.name)
 
     def _wait(self, actor: Actor, step: Step) -> None:
-        rank = self._rank(actor)
-        phases = self.phases[rank][step.barrier]
-        self._check_init(actor, rank, phases, across=True)
+        phases = self.phases[self._rank(actor)][step.barrier]
+        self._check_init(actor, self._rank(actor), phases, across=True)
         if phases.done & 1 != step.number:
-            self._pass(actor, phases)
+            self._pass(actor, phases, step)
         else:
             actor.waits_for = phases
 
-    def _pass(self, actor: Actor, phases: Phases) -> None:
-        step = actor.step
-        assert step is not None
+    def _pass(self, actor: Actor, phases: Phases, step: Step) -> None:
         if not phases.is_known(actor, phases.done - 1):
-            self._find("order", ("pass", phases.name.partition("[")[0], actor.name), f"{where(actor)} waits for parity "
-                       f"{step.number} of mbarrier {phases.name}, which phase {phases.done - 3} has, too: nothing orders it "
-                       f"behind phase {phases.done - 2}")  # fmt: skip
+            self._find("early", actor, phases.ring, barrier=phases.name, parity=step.number, before=phases.done - 2)
         phases.pass_to(actor, self._access(actor, step))
 
     def _arrive(self, actor: Actor, step: Step) -> None:
         kind, rank = step.kind, self._rank(actor)
         to = step.ranks[0] if step.ranks else rank
-        if step.barrier < 0:  # bytes of another CTA alone
+        if to != rank:
             self.remote[to, actor.column] = self._access(actor, step)
+        if step.barrier < 0:  # bytes alone
             return
         phases = self.phases[to][step.barrier]
         self._check_init(actor, to, phases)
-        if to != rank:
-            self.remote[to, actor.column] = self._access(actor, step)
+        if kind is OpKind.ST_ASYNC:
+            self._deliver(actor, phases, step.num_bytes)
+            return
+        if not phases.is_known(actor, phases.done):
+            self._find("arrive", actor, phases.ring, barrier=phases.name, phase=phases.done, before=phases.done - 1)
+        count = {OpKind.MBARRIER_ARRIVE: step.number, OpKind.CP_ASYNC_MBARRIER_ARRIVE: actor.num_threads}.get(kind, 1)
+        if count > phases.pending:
+            self._find("count", actor, phases.ring, barrier=phases.name, count=count, pending=phases.pending,
+                       wanted=phases.num_arrivals)  # fmt: skip
         released = actor.released()
         if kind is OpKind.CP_ASYNC_MBARRIER_ARRIVE:
             released[:FENCED, actor.copies.column] = actor.copies.close()
-        if kind is OpKind.ST_ASYNC:
-            np.maximum(phases.now, released, out=phases.now)
-            self._deliver(phases, step.num_bytes)
-            return
-        count = {OpKind.MBARRIER_ARRIVE: step.number, OpKind.CP_ASYNC_MBARRIER_ARRIVE: actor.num_threads}.get(kind, 1)
-        name = phases.name.partition("[")[0]
-        if not phases.is_known(actor, phases.done):
-            self._find("order", ("arrive", name, actor.name), f"{where(actor)} arrives on mbarrier {phases.name} for phase "
-                       f"{phases.done}, and nothing orders it behind phase {phases.done - 1}: a wait is missing")  # fmt: skip
-        if count > phases.pending:
-            self._find("barrier", ("count", name, actor.name), f"{where(actor)} arrives {count} times on mbarrier "
-                       f"{phases.name}, whose phase misses {phases.pending} of {phases.num_arrivals} arrivals")  # fmt: skip
         np.maximum(phases.now, released, out=phases.now)
         phases.pending = max(0, phases.pending - count)
         if kind is OpKind.MBARRIER_ARRIVE_EXPECT_TX:
             phases.announced += step.number
         self._complete(phases)
 
-    def _deliver(self, phases: Phases, num_bytes: int) -> None:
+    def _deliver(self, actor: Actor, phases: Phases, num_bytes: int) -> None:
+        np.maximum(phases.now, actor.released(), out=phases.now)
         phases.delivered += num_bytes
         phases.has_bytes = True
         self._complete(phases)
 
     def _complete(self, phases: Phases) -> None:
+        """Complete the open phase if it misses nothing, and let roles go on that wait for it."""
         if not phases.is_over:
             return
         for wait in phases.complete():
-            self._find("order", ("lap", phases.name.partition("[")[0], wait.actor.name), f"role {wait.actor.name!r} of CTA "
-                       f"{wait.actor.cta}, op {wait.place} waits for parity {wait.step.number} of mbarrier {phases.name}, and "
-                       "may miss it: nothing holds up the next phase until then")  # fmt: skip
+            words = {"role": wait.actor.name, "cta": wait.actor.cta, "place": wait.place, "parity": wait.step.number}
+            self._find("lap", None, phases.ring, wait.actor.name, barrier=phases.name, **words)
         for actor in self.actors:
-            step = actor.step
-            if actor.waits_for is phases and step is not None and phases.done & 1 != step.number:
-                self._pass(actor, phases)
+            if actor.waits_for is phases and (step := actor.step) is not None and phases.done & 1 != step.number:
+                self._pass(actor, phases, step)
                 actor.waits_for, actor.pos = None, actor.pos + 1
 
     # ---------------------------------------------------------------------------------- barriers of threads
@@ -376,176 +363,41 @@ class Replay:
                 actor.waits_for = meeting
             return
         if not actor.is_after(meeting.last):
-            self._find("order", (meeting.name, actor.name), f"{where(actor)} arrives at {meeting.name}, and nothing orders it "
-                       "behind the arrivals before: a wait is missing")  # fmt: skip
-        if meeting.arrived + actor.num_threads > meeting.num_threads:
-            self._find("barrier", (meeting.name, actor.name), f"{where(actor)}: {meeting.arrived + actor.num_threads} threads "
-                       f"arrive at {meeting.name}, it was declared for {meeting.num_threads}")  # fmt: skip
+            self._find("meet", actor, meeting.name, barrier=meeting.name)
+        if (count := meeting.arrived + actor.num_threads) > meeting.num_threads:
+            self._find("threads", actor, meeting.name, barrier=meeting.name, count=count, wanted=meeting.num_threads)
         actor.arrived_at = meeting.done if is_cluster else actor.arrived_at
-        has_completed = meeting.arrive(actor)
-        if kind in (OpKind.BAR_SYNC, OpKind.SYNCTHREADS):
+        if kind in WAITS:
             actor.waits_for = meeting
-        if has_completed:
+        if meeting.arrive(actor):
             for waiting in self.actors:
                 if waiting.waits_for is meeting:
                     waiting.acquire(meeting.last)
                     waiting.waits_for = None
-                    waiting.pos += waiting is not actor  # the caller moves on the role that carries out the op
+                    waiting.pos += waiting is not actor  # the caller moves the role on that carries out the op
 
     # ---------------------------------------------------------------------------------- the end
     def _check_end(self) -> None:
-        stuck = [actor for actor in self.actors if actor.step is not None]
         for phases in chain.from_iterable(self.phases):
             if phases.announced != phases.delivered:
-                self._find("bytes", phases.name.partition("[")[0], f"mbarrier {phases.name} of CTA {phases.cta} never completes "
-                           f"phase {phases.done}: {phases.announced} bytes announced, {phases.delivered} delivered")  # fmt: skip
-        if stuck and not self.found:
-            waits = "; ".join(f"{where(actor)} waits for {getattr(actor.waits_for, 'name', '')}" for actor in stuck[:3])
-            self._find("deadlock", "", f"deadlock, whatever the timing: {waits}")
-        if stuck:
+                self._find("bytes", None, phases.ring, barrier=phases.name, phase=phases.done, announced=phases.announced,
+                           delivered=phases.delivered)  # fmt: skip
+        if stuck := [actor for actor in self.actors if actor.step is not None]:
+            if not self.found:
+                waits = [f"{where(actor)} waits for {getattr(actor.waits_for, 'name', '')}" for actor in stuck[:2]]
+                self._find("deadlock", None, waits="; ".join(waits))
             return
         for actor in self.actors:
             if actor.wgmma.is_in_flight(actor.clocks):
-                self._find("accumulators", actor.name, f"{where(actor)} while its wgmma is in flight: wgmma.wait_group 0 is "
-                           "missing")  # fmt: skip
+                self._find("accumulators", actor)
             if actor.bulk.is_in_flight(actor.clocks):
-                self._find("race", ("exit", actor.name), f"{where(actor)} while its TMA store may still read shared memory: "
-                           "cp.async.bulk.wait_group.read 0 is missing")  # fmt: skip
+                self._find("exit_of_reads", actor)
         for (rank, column), access in self.remote.items():
             of_cta = [actor for actor in self.actors if self._rank(actor) == rank]
             if not any(actor.clocks[KNOWN, column] >= access.end for actor in of_cta):
-                self._find("race", ("exit", access.actor.name), f"CTA {self.first_cta + rank} may exit before "
-                           f"{other(access, of_cta[0])} reaches its shared memory: a cluster barrier at the end is missing")  # fmt: skip
+                words = {"cta": self.first_cta + rank, "other": other(access, of_cta[0])}
+                self._find("exit_of_target", None, access.actor.name, **words)
         for stage in chain.from_iterable(self.stages):
-            buffer = stage.name.partition("[")[0]
-            if stage.writes and not stage.reads and buffer in self.read_buffers:
+            if stage.writes and not stage.reads and stage.buffer in self.read_buffers:
                 write = stage.writes[-1]
-                self._find("unread", buffer, f"{stage.name} is not read after {other(write, write.actor).replace('its own', 'the last')} "
-                           f"of role {write.actor.name!r}: a turn is missing, or a copy too many", is_error=False)  # fmt: skip
-
-
-READS = (*SHARED_READS, OpKind.TMA_STORE)
-GROUPS = (
-    OpKind.CP_ASYNC_COMMIT_GROUP, OpKind.CP_ASYNC_WAIT_GROUP, OpKind.BULK_COMMIT_GROUP, OpKind.BULK_WAIT_GROUP,
-    OpKind.WGMMA_COMMIT_GROUP, OpKind.WGMMA_WAIT_GROUP,
-)  # fmt: skip
-COMMITS = GROUPS[::2]
-ARRIVALS = (
-    OpKind.MBARRIER_ARRIVE, OpKind.MBARRIER_ARRIVE_EXPECT_TX, OpKind.CP_ASYNC_MBARRIER_ARRIVE, OpKind.ST_ASYNC,
-    OpKind.DSMEM_LOAD, OpKind.DSMEM_STORE,
-)  # fmt: skip
-
-
-class States:
-    """States that a replay has passed, by which repeated turns of its loops are left out."""
-
-    def __init__(self, replay: Replay):
-        """Begin without states."""
-        self.replay = replay
-        self._rough: dict[Hashable, list[int]] = {}
-        """Places of all roles, by the part of a state that is cheap to compare."""
-        self._exact: dict[Hashable, tuple[Hashable, list[int]]] = {}
-        """Full state and places, by the same part."""
-
-    def leave_out_turns(self) -> None:
-        """Move all roles behind the repetitions of what they have done since an equal state."""
-        actors, rough = self.replay.actors, self._rough_state()
-        now = [actor.pos for actor in actors]
-        before, self._rough[rough] = self._rough.get(rough), now
-        if before is None or self._times(before) < LEAST_TURNS:
-            return
-        exact = self._exact_state()
-        known, then = self._exact.get(rough, (None, now))
-        self._exact[rough] = exact, now
-        if known == exact and (times := self._times(then)):
-            for actor, begin in zip(actors, then, strict=True):
-                actor.pos += times * (actor.pos - begin)
-            self._rough.clear()
-            self._exact.clear()
-
-    def _times(self, before: list[int]) -> int:
-        """How often all roles repeat the ops that they have carried out since they were at ``before``.
-
-        A role that waits has arrived already, so its op must be the same behind the last repetition.
-        """
-        times = []
-        for actor, then in zip(self.replay.actors, before, strict=True):
-            if length := actor.pos - then:
-                codes = actor.program.codes
-                same = codes[actor.pos :] == codes[then : len(codes) - length]
-                agreed = len(same) if same.all() else int(same.argmin())
-                times.append((agreed - (actor.waits_for is not None)) // length)
-        return max(0, min(times, default=0))
-
-    def _rough_state(self) -> Hashable:
-        """What is cheap to compare: next ops, and what barriers miss."""
-        replay = self.replay
-        return (
-            *(actor.codes[actor.pos] if actor.pos < len(actor.codes) else -1 for actor in replay.actors),
-            *((phases.done & 1, phases.pending) for of_cta in replay.phases for phases in of_cta),
-        )
-
-    def _exact_state(self) -> Hashable:
-        """The full state. Numbers of a column are replaced by their ranks, which keeps all comparisons."""
-        replay = self.replay
-        rows: list[NDArray[np.int64]] = []
-        flags: list[Hashable] = []
-        for actor in replay.actors:
-            rows.extend(actor.clocks)
-            ends = np.zeros((MOST_GROUPS + 2, actor.clocks.shape[1]), dtype=np.int64)
-            ends[0, actor.column + OPS] = actor.tick
-            for groups in (actor.copies, actor.bulk, actor.wgmma):
-                ends[0, groups.column], ends[1, groups.column] = groups.open, groups.open - 1
-                ends[2 : 2 + len(groups.ends), groups.column] = groups.ends[::-1]
-                flags.append((groups.has_ops, len(groups.ends)))
-            rows.extend(ends)
-            flags.append((actor.is_fenced, actor.waits_for is None, replay.cluster.done - actor.arrived_at))
-        for phases in chain.from_iterable(replay.phases):
-            for clocks in (phases.now, phases.last, phases.before):
-                rows.extend(clocks)
-            done = np.zeros((3, len(rows[0])), dtype=np.int64)
-            done[:, phases.column] = phases.done - 1, phases.done, phases.done + 1
-            rows.extend(done)
-            flags.append((min(phases.done, 3), phases.pending, phases.announced, phases.delivered))
-            flags.append((phases.has_bytes, phases.had_bytes, phases.had_bytes_before))
-        for meeting in (*chain.from_iterable(replay.meetings), replay.cluster):
-            rows.extend((*meeting.now, *meeting.last))
-            flags.append(meeting.arrived)
-        columns, ends_of = [], []
-        for access in self._accesses(flags):
-            columns.append(access.column)
-            ends_of.append(access.end)
-            flags.append((access.actor.idx, access.step.kind, access.num_bytes, access.is_generic, access.column))
-        numbers = np.zeros((len(rows[0]), len(rows) + len(columns)), dtype=np.int32)
-        numbers[:, : len(rows)] = np.array(rows, dtype=np.int32).T
-        numbers[columns, np.arange(len(rows), numbers.shape[1])] = ends_of
-        return tuple(flags), _ranks(numbers).tobytes()
-
-    def _accesses(self, flags: list[Hashable]) -> Iterator[Access]:
-        replay = self.replay
-        for stage in chain.from_iterable(replay.stages):
-            flags.append((len(stage.writes), len(stage.reads), stage.was_written))
-            yield from stage.writes
-            yield from stage.reads
-        for phases in chain.from_iterable(replay.phases):
-            flags.append(tuple(phases.waits))
-            yield from phases.waits.values()
-        for inits in replay.inits:
-            flags.append(len(inits))
-            yield from inits
-        flags.append(tuple(replay.remote))
-        yield from replay.remote.values()
-
-
-def _ranks(values: NDArray[np.int32]) -> NDArray[np.int16]:
-    """Rank of each number among the distinct numbers of its row.
-
-    >>> _ranks(np.array([[5, 9, 5], [1, 1, 0]], dtype=np.int32)).tolist()
-    [[0, 1, 0], [1, 1, 0]]
-    """
-    order = np.argsort(values, axis=1)
-    rows = np.arange(len(values))[:, None]
-    ranked = values[rows, order]
-    found = np.zeros(values.shape, dtype=np.int16)
-    found[rows, order[:, 1:]] = (ranked[:, 1:] != ranked[:, :-1]).cumsum(axis=1)
-    return found
+                self._find("unread", None, stage.buffer, stage=stage.name, role=write.actor.name, place=write.place)

@@ -1,15 +1,16 @@
 """Findings of the order check as sentences: both places, and what is missing.
 
-In: accesses that nothing orders, or an op that cannot be right. Out: :class:`Finding`.
+In: accesses that nothing orders. Out: parts of sentences.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
 
 from gpusim.program.order_state import KNOWN, Access, Actor
-from gpusim.program.order_steps import SHARED_READS, SHARED_WRITES
+from gpusim.program.order_steps import SHARED_READS
 from gpusim.program.records import OpKind
+from gpusim.workload.finding import FindingKind
 
 WORDS = {
     OpKind.CP_ASYNC: "cp.async", OpKind.TMA_LOAD: "TmaLoad", OpKind.TMA_STORE: "TmaStore", OpKind.SHARED_LOAD: "ld.shared",
@@ -24,18 +25,41 @@ WORDS = {
 """Instruction of each kind of op in a message."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """One thing that is wrong with a launch, whatever its timing. As text it is its sentence."""
-
-    kind: str
-    """``race``, ``order``, ``barrier``, ``bytes``, ``deadlock``, ``fence``, ``accumulators``, ``swizzle`` or ``unread``."""
-    message: str
-    is_error: bool = True
-    """Whether ``simulate`` refuses the launch. Otherwise its result has a remark."""
-
-    def __str__(self) -> str:
-        return self.message
+SENTENCES: Mapping[str, tuple[FindingKind, str]] = {
+    "read": ("race", "{at} reads {stage} while {other} may still write it; missing: {missing}"),
+    "write": ("race", "{at} writes {stage} while {other} may still {does} {what}; missing: {missing}"),
+    "never_written": ("race", "{at} reads {stage}, which nothing has written"),
+    "exit_of_reads": ("race", "{at} while its TMA store may still read; missing: cp.async.bulk.wait_group.read 0"),
+    "exit_of_target": ("race", "CTA {cta} may exit before {other} has reached it; missing: a cluster barrier at the end"),
+    "proxy": (
+        "fence",
+        "{at} reads {stage} by the async proxy, {other} wrote it by the generic proxy; missing: fence.proxy.async",
+    ),
+    "early": (
+        "order",
+        "{at} may pass mbarrier {barrier} early, by an older phase of parity {parity}; missing: a wait for phase {before}",
+    ),
+    "lap": (
+        "order",
+        "role {role!r} of CTA {cta}, op {place} waits for parity {parity} of mbarrier {barrier}, which two phases may pass; "
+        "missing: an arrival behind the wait",
+    ),
+    "arrive": (
+        "order",
+        "{at} arrives for phase {phase} of mbarrier {barrier}, and phase {before} may not be complete; missing: a wait",
+    ),
+    "meet": ("order", "{at} arrives at {barrier} again, and earlier arrivals may not be complete; missing: a wait"),
+    "init": ("barrier", "{at} uses mbarrier {barrier} before mbarrier.init may be done; missing: a barrier of threads"),
+    "count": ("barrier", "{at} arrives {count} times on mbarrier {barrier}, which misses {pending} of {wanted} arrivals"),
+    "threads": ("barrier", "{at}: {count} threads arrive at {barrier}, it was declared for {wanted}"),
+    "bytes": ("bytes", "mbarrier {barrier} keeps phase {phase} open: {announced} bytes announced, {delivered} delivered"),
+    "deadlock": ("deadlock", "deadlock, whatever the timing: {waits}"),
+    "accumulators": ("accumulators", "{at} while wgmma in flight writes accumulators; missing: wgmma.wait_group 0"),
+    "first_wgmma": ("wgmma_fence", "{at} begins while its accumulators may be written; missing: wgmma.fence"),
+    "overwritten": ("unread", "{at} writes {stage} again, and nothing has read what {other} wrote"),
+    "unread": ("unread", "nothing reads what op {place} of role {role!r} has written to {stage}"),
+}
+"""Kind and sentence of each finding."""
 
 
 def where(actor: Actor) -> str:
@@ -81,9 +105,6 @@ def after_read(access: Access, actor: Actor) -> str:
     return f"an arrival of role {access.actor.name!r} {behind}, and a wait for it"
 
 
-def verb(access: Access) -> str:
-    """What an access does to a stage."""
-    return "read" if access.step.kind in (*SHARED_READS, OpKind.WGMMA, OpKind.TMA_STORE) else "written"
-
-
-assert set(SHARED_READS + SHARED_WRITES) <= WORDS.keys()
+def is_read(access: Access) -> bool:
+    """Whether an access reads its stage."""
+    return access.step.kind in (*SHARED_READS, OpKind.WGMMA, OpKind.TMA_STORE)

@@ -1,8 +1,8 @@
 """State of the order check: vector clocks of roles, phases of barriers, and who has accessed each stage.
 
-A clock has a column for everything that makes progress: for each role its ops, its ``cp.async`` groups, its bulk groups and its
-wgmma groups; and the phases of each mbarrier. An access ends at a number of one column. Whoever knows that number comes
-after the access.
+A clock has a column for everything that makes progress. For each role these are its ops, and its groups of ``cp.async``,
+bulk copies and wgmma. For each mbarrier they are its phases. An access ends at a number of one column. Who knows that number
+comes after the access.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim.program.order_steps import Step, StepList
+from gpusim.workload.launch import Buffer, WarpRole
 
 Clocks = NDArray[np.int64]
 MET, KNOWN, FENCED = 0, 1, 2
@@ -25,6 +26,7 @@ MET, KNOWN, FENCED = 0, 1, 2
 """
 OPS, COPIES, BULK, WGMMA = range(4)
 """Columns of a role: its ops, and its groups of asynchronous ops."""
+COLUMNS_OF_ROLE = 4
 MOST_GROUPS = 16
 """Latest groups of a kind whose ends are kept."""
 
@@ -71,16 +73,17 @@ class Groups:
 class Actor:
     """A role of one CTA in the replay."""
 
-    def __init__(self, cta: int, idx: int, name: str, num_threads: int, num_columns: int, first: int, program: StepList):
-        self.cta, self.idx, self.name, self.num_threads = cta, idx, name, num_threads
-        self.is_wide = num_threads > 32
+    def __init__(self, cta: int, idx: int, role: WarpRole, program: StepList, num_columns: int):
+        """Begin before the first op. ``idx``: number of the role among those of all CTAs."""
+        self.cta, self.idx, self.name, self.num_threads = cta, idx, role.name, role.num_threads
+        self.is_wide = role.num_warps > 1
         self.program = program
         self.codes: list[int] = program.codes.tolist()
         self.pos = 0
         self.tick = 0
         """Ops so far."""
         self.clocks: Clocks = np.zeros((3, num_columns), dtype=np.int64)
-        self.column = first
+        first = self.column = idx * COLUMNS_OF_ROLE
         self.copies, self.bulk = Groups(first + COPIES, False), Groups(first + BULK, False)
         self.wgmma = Groups(first + WGMMA, True)
         self.is_fenced = False
@@ -135,17 +138,16 @@ class Access(NamedTuple):
     num_bytes: int = 0
 
 
-@dataclass(slots=True)
 class Stage:
     """Who has filled a stage, and who has read it since."""
 
-    name: str
-    num_bytes: int
-    cta: int
-    is_overlay: bool
-    writes: list[Access] = field(default_factory=list)
-    reads: list[Access] = field(default_factory=list)
-    was_written: bool = False
+    def __init__(self, buffer: Buffer, stage: int, rank: int):
+        """Begin without accesses."""
+        self.buffer, self.name, self.rank = buffer.name, f"{buffer.name}[{stage}]", rank
+        self.num_bytes, self.is_overlay = buffer.stage_bytes, buffer.is_overlay
+        self.writes: list[Access] = []
+        self.reads: list[Access] = []
+        self.was_written = False
 
     @staticmethod
     def add(accesses: list[Access], access: Access) -> None:
@@ -161,8 +163,9 @@ class Stage:
 class Phases:
     """An mbarrier: its open phase, and the clocks that the phases before it handed over."""
 
-    def __init__(self, name: str, cta: int, num_arrivals: int, num_columns: int, column: int):
-        self.name, self.cta, self.num_arrivals, self.column = name, cta, num_arrivals, column
+    def __init__(self, ring: str, stage: int, num_arrivals: int, num_columns: int, column: int):
+        """Begin in phase 0. ``column``: its own in the clocks."""
+        self.ring, self.name, self.num_arrivals, self.column = ring, f"{ring}[{stage}]", num_arrivals, column
         self.done = 0
         """Phases that have completed."""
         self.pending, self.announced, self.delivered = num_arrivals, 0, 0
@@ -174,7 +177,7 @@ class Phases:
         """Latest wait of each role that has passed since the latest phase."""
 
     def is_known(self, actor: Actor, num_phases: int) -> bool:
-        """Whether a role knows that the first phases have completed: by a wait, or because it knows all that completes them."""
+        """Whether a role knows that the first phases have completed, by a wait or by all that completes them."""
         if num_phases <= 0 or actor.clocks[KNOWN, self.column] >= num_phases:
             return True
         clocks, has_bytes = self.last, self.had_bytes
@@ -209,6 +212,7 @@ class Meeting:
     """A barrier of threads: a named barrier, ``__syncthreads`` or the cluster's."""
 
     def __init__(self, name: str, num_threads: int, num_columns: int):
+        """Begin in generation 0."""
         self.name, self.num_threads = name, num_threads
         self.done, self.arrived = 0, 0
         """Generations that have completed, and threads that have arrived for the next."""

@@ -17,6 +17,7 @@ from gpusim.simulate.bottleneck import SATURATED, busy_shares
 from gpusim.simulate.engine_run import Ran
 from gpusim.simulate.idealize import IDEALS, idealize
 from gpusim.simulate.native_run import native_runs
+from gpusim.simulate.order_check import is_tested
 from gpusim.simulate.plan import LaunchPlan, peak_flops_per_cycle, plan_launch
 from gpusim.simulate.reference_run import reference_runs
 from gpusim.simulate.result import Result
@@ -56,7 +57,7 @@ def simulate(
     launch: Launch, gpu: GpuSpec, *, clock: ClockMode | float = "single", l2: L2State = "cold", data: Data = "random",
     ideals: Collection[str] = (), recorded_sms: Collection[int] | Literal["first"] = (), engine: EngineName = "native",
     core_only: bool = False, max_ops: int = MAX_OPS, max_events: int = MOST_EVENTS, on_progress: Progress | None = None,
-    simulated_mhz: float | None = None, watch: Watch | None = None,
+    simulated_mhz: float | None = None, watch: Watch | None = None, check_order: bool = True,
 ) -> Result:
     """Predict ``launch`` on ``gpu``: every CTA, every iteration, every SM.
 
@@ -78,6 +79,8 @@ def simulate(
         simulated_mhz: simulate once, at this SM clock. The result is rescaled to the clock that the mode allows. Launches
             simulated at one clock can be compared.
         watch: called during the run of the launch itself. An exception that it raises ends the simulation.
+        check_order: whether a launch is refused whose accesses to shared memory are in no order, also if this timing does
+            not show it. :meth:`gpusim.Launch.check` says what is found. Kernel models are not checked again.
 
     Returns:
         Cycles (SM cycles), time (us), counters and timelines.
@@ -108,7 +111,7 @@ def simulate(
         clock=clock, l2=l2, data=data, ideals=frozenset(ideals),
         recorded_sms=recorded_sms if isinstance(recorded_sms, str) else frozenset(recorded_sms),
         engine=engine, max_ops=max_ops, max_events=max_events, on_progress=on_progress, simulated_mhz=simulated_mhz,
-        watch=watch,
+        watch=watch, checks_order=check_order and not is_tested(launch),
     )
     gpu, remarks = _engines_gpu(gpu, engine, core_only=core_only)
     launch, gpu = launch_in_core(launch) if core_only else launch, idealize(gpu, settings.ideals)
