@@ -43,7 +43,16 @@ from typing import Any
 
 import numpy as np
 
-from gpusim.program.order_findings import SENTENCES, after_read, after_write, is_read, other, where
+from gpusim.program.order_findings import (
+    SENTENCES,
+    after_read,
+    after_write,
+    is_read,
+    operand_findings,
+    other,
+    where,
+    where_was,
+)
 from gpusim.program.order_loops import States
 from gpusim.program.order_state import COLUMNS_OF_ROLE, FENCED, KNOWN, OPS, Access, Actor, Groups, Meeting, Phases, Stage
 from gpusim.program.order_steps import SHARED_READS, SHARED_WRITES, STORES, Step, StepList, step_lists
@@ -65,7 +74,6 @@ GROUPS = (
 )  # fmt: skip
 ARRIVALS = (
     OpKind.MBARRIER_ARRIVE, OpKind.MBARRIER_ARRIVE_EXPECT_TX, OpKind.CP_ASYNC_MBARRIER_ARRIVE, OpKind.ST_ASYNC,
-    OpKind.DSMEM_LOAD, OpKind.DSMEM_STORE,
 )  # fmt: skip
 
 _kept: dict[Hashable, tuple[Finding, ...]] = {}
@@ -77,8 +85,8 @@ def order_findings(launch: Launch, programs: Programs) -> list[Finding]:
     Empty for a launch in which barriers order all accesses. Equal programs are looked at once in a process.
     """
     size, steps_of = launch.cluster_size, step_lists(programs)
+    found: dict[str, Finding] = {finding.message: finding for finding in operand_findings(launch, programs)}
     declared = tuple((role.name, role.num_warps) for role in launch.roles), launch.buffers, launch.mbarriers
-    found: dict[str, Finding] = {}
     clusters = programs.cta_class[: len(programs.cta_class) // size * size].reshape(-1, size)
     _, firsts = np.unique(clusters, axis=0, return_index=True)
     for first in sorted(firsts.tolist()):
@@ -93,7 +101,8 @@ def order_findings(launch: Launch, programs: Programs) -> list[Finding]:
                 _kept.pop(next(iter(_kept)))
             _kept[key] = tuple(replay.found.values())
         found |= {finding.message: finding for finding in _kept[key]}
-    return list(found.values())[:MOST_FINDINGS]
+    most = list(found.values())[:MOST_FINDINGS]
+    return sorted(most, key=lambda finding: finding.kind != "bytes")  # wrong bytes bring races that they explain
 
 
 class Replay:
@@ -220,11 +229,9 @@ class Replay:
             if number >= 0:
                 stage = self.stages[self._rank(actor)][number]
                 self._check_read(actor, stage, access)
-                Stage.add(stage.reads, access)
+                Stage.add(stage.reads if stage.was_written else stage.early_reads, access)
 
     def _check_read(self, actor: Actor, stage: Stage, access: Access) -> None:
-        if not stage.was_written and not stage.reads:
-            self._find("never_written", actor, stage.buffer, stage=stage.name)
         for write in stage.writes:
             key, words = (stage.buffer, write.actor.name), {"stage": stage.name, "other": other(write, actor)}
             if not actor.knows(write):
@@ -247,6 +254,11 @@ class Replay:
                 stage.writes, stage.reads = [], []
             Stage.add(stage.writes, access)
             stage.was_written = True
+            for read in stage.early_reads:
+                missing = after_write(access, read.actor, self._name_of(access))
+                self._find("too_early", None, stage.buffer, read.actor.name, actor.name, reader=where_was(read),
+                           stage=stage.name, other=where_was(access), missing=missing)  # fmt: skip
+            stage.early_reads = []
             if phases is not None:
                 self._deliver(actor, phases, step.num_bytes)
         if kind in SHARED_WRITES and stage.buffer not in self.operands:
@@ -311,8 +323,6 @@ class Replay:
         to = step.ranks[0] if step.ranks else rank
         if to != rank:
             self.remote[to, actor.column] = self._access(actor, step)
-        if step.barrier < 0:  # bytes alone
-            return
         phases = self.phases[to][step.barrier]
         self._check_init(actor, to, phases)
         if kind is OpKind.ST_ASYNC:
@@ -344,8 +354,8 @@ class Replay:
         if not phases.is_over:
             return
         for wait in phases.complete():
-            words = {"role": wait.actor.name, "cta": wait.actor.cta, "place": wait.place, "parity": wait.step.number}
-            self._find("lap", None, phases.ring, wait.actor.name, barrier=phases.name, **words)
+            self._find("lap", None, phases.ring, wait.actor.name, waiter=where_was(wait), parity=wait.step.number,
+                       barrier=phases.name)  # fmt: skip
         for actor in self.actors:
             if actor.waits_for is phases and (step := actor.step) is not None and phases.done & 1 != step.number:
                 self._pass(actor, phases, step)
@@ -387,6 +397,9 @@ class Replay:
                 waits = [f"{where(actor)} waits for {getattr(actor.waits_for, 'name', '')}" for actor in stuck[:2]]
                 self._find("deadlock", None, waits="; ".join(waits))
             return
+        for stage in chain.from_iterable(self.stages):
+            for read in stage.early_reads:
+                self._find("never_written", None, stage.buffer, read.actor.name, reader=where_was(read), stage=stage.name)
         for actor in self.actors:
             if actor.wgmma.is_in_flight(actor.clocks):
                 self._find("accumulators", actor)

@@ -1,6 +1,6 @@
 """Findings of the order check as sentences: both places, and what is missing.
 
-In: accesses that nothing orders. Out: parts of sentences.
+In: accesses that nothing orders, or operands that do not fit. Out: parts of sentences, or findings.
 """
 
 from __future__ import annotations
@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from gpusim.program.order_state import KNOWN, Access, Actor
-from gpusim.program.order_steps import SHARED_READS
+from gpusim.program.order_steps import SHARED_READS, Step
+from gpusim.program.programs import Programs
 from gpusim.program.records import OpKind
-from gpusim.workload.finding import FindingKind
+from gpusim.workload.finding import Finding, FindingKind
+from gpusim.workload.launch import Launch
 
 WORDS = {
     OpKind.CP_ASYNC: "cp.async", OpKind.TMA_LOAD: "TmaLoad", OpKind.TMA_STORE: "TmaStore", OpKind.SHARED_LOAD: "ld.shared",
@@ -20,7 +22,7 @@ WORDS = {
     OpKind.BAR_SYNC: "bar.sync", OpKind.BAR_ARRIVE: "bar.arrive", OpKind.SYNCTHREADS: "__syncthreads",
     OpKind.CLUSTER_ARRIVE: "barrier.cluster.arrive", OpKind.CLUSTER_WAIT: "barrier.cluster.wait",
     OpKind.GLOBAL_STORE: "st.global", OpKind.GLOBAL_ATOMIC: "red.global", OpKind.MBARRIER_INIT: "mbarrier.init",
-    OpKind.ST_ASYNC: "st.async", OpKind.DSMEM_LOAD: "ld.shared::cluster", OpKind.DSMEM_STORE: "st.shared::cluster",
+    OpKind.ST_ASYNC: "st.async",
 }  # fmt: skip
 """Instruction of each kind of op in a message."""
 
@@ -28,7 +30,8 @@ WORDS = {
 SENTENCES: Mapping[str, tuple[FindingKind, str]] = {
     "read": ("race", "{at} reads {stage} while {other} may still write it; missing: {missing}"),
     "write": ("race", "{at} writes {stage} while {other} may still {does} {what}; missing: {missing}"),
-    "never_written": ("race", "{at} reads {stage}, which nothing has written"),
+    "too_early": ("race", "{reader} may read {stage} before {other} writes it; missing: {missing}"),
+    "never_written": ("race", "{reader} reads {stage}, which nothing has written"),
     "exit_of_reads": ("race", "{at} while its TMA store may still read; missing: cp.async.bulk.wait_group.read 0"),
     "exit_of_target": ("race", "CTA {cta} may exit before {other} has reached it; missing: a cluster barrier at the end"),
     "proxy": (
@@ -41,8 +44,7 @@ SENTENCES: Mapping[str, tuple[FindingKind, str]] = {
     ),
     "lap": (
         "order",
-        "role {role!r} of CTA {cta}, op {place} waits for parity {parity} of mbarrier {barrier}, which two phases may pass; "
-        "missing: an arrival behind the wait",
+        "{waiter} waits for parity {parity} of mbarrier {barrier}, which may flip twice; missing: an arrival behind it",
     ),
     "arrive": (
         "order",
@@ -67,9 +69,16 @@ def where(actor: Actor) -> str:
 
     Numbers count the ops that the role yields for its CTA, from 0.
     """
-    step = actor.step
-    word = "ends" if step is None else f"op {actor.place} ({WORDS.get(step.kind, step.kind.name.lower())})"
-    return f"role {actor.name!r} of CTA {actor.cta}, {word}"
+    return f"role {actor.name!r} of CTA {actor.cta}, {_op(actor.place, actor.step)}"
+
+
+def where_was(access: Access) -> str:
+    """Role and CTA of an access, with the number of its op."""
+    return f"role {access.actor.name!r} of CTA {access.actor.cta}, {_op(access.place, access.step)}"
+
+
+def _op(place: int, step: Step | None) -> str:
+    return "at its end" if step is None else f"op {place} ({WORDS[step.kind]})"
 
 
 def other(access: Access, actor: Actor) -> str:
@@ -86,7 +95,7 @@ def after_write(access: Access, actor: Actor, barrier: str) -> str:
     if kind is OpKind.TMA_LOAD:
         return f"a wait for this phase of mbarrier {barrier}"
     if kind is OpKind.CP_ASYNC and is_own:
-        has_waited = actor.clocks[KNOWN, access.column] >= access.end
+        has_waited = access.actor.clocks[KNOWN, access.column] >= access.end
         return "__syncthreads behind cp.async.wait_group, since other warps copied" if has_waited else "cp.async.wait_group"
     if kind is OpKind.CP_ASYNC:
         return "an arrival behind the other role's cp.async.wait_group, and a wait for it"
@@ -108,3 +117,21 @@ def after_read(access: Access, actor: Actor) -> str:
 def is_read(access: Access) -> bool:
     """Whether an access reads its stage."""
     return access.step.kind in (*SHARED_READS, OpKind.WGMMA, OpKind.TMA_STORE)
+
+
+def operand_findings(launch: Launch, programs: Programs) -> list[Finding]:
+    """Swizzles of one buffer that differ, and stages that are smaller than one operand of wgmma."""
+    found, first = [], dict[str, tuple[str, str]]()
+    for buffer, swizzle, role in programs.swizzles:
+        known, by = first.setdefault(buffer, (swizzle, role))
+        if known != swizzle:
+            message = f"{launch.kernel}: role {by!r} states swizzle {known} for buffer {buffer!r}, role {role!r} {swizzle}"
+            found.append(Finding(kind="swizzle", message=message))
+    sizes = {buffer.name: buffer.stage_bytes for buffer in launch.buffers}
+    for row in programs.costs.wgmmas.items:
+        atom, held = row.op.atom, sorted(sizes[buffer] for buffer, _ in row.op.reads)
+        wanted = sorted((atom.a_bytes, atom.b_bytes))
+        if len(held) == len(wanted) and any(has < wants for has, wants in zip(held, wanted, strict=True)):
+            message = f"{launch.kernel}: {atom.name} reads operands of {wanted} bytes, its stages hold {held}"
+            found.append(Finding(kind="bytes", message=message))
+    return found

@@ -118,9 +118,8 @@ def _exact_state(replay: ReplayState) -> Hashable:
 
 def _accesses(replay: ReplayState, flags: list[Hashable]) -> Iterator[Access]:
     for stage in chain.from_iterable(replay.stages):
-        flags.append((len(stage.writes), len(stage.reads), stage.was_written))
-        yield from stage.writes
-        yield from stage.reads
+        flags.append((len(stage.writes), len(stage.reads), len(stage.early_reads), stage.was_written))
+        yield from chain(stage.writes, stage.reads, stage.early_reads)
     for phases in chain.from_iterable(replay.phases):
         flags.append(tuple(phases.waits))
         yield from phases.waits.values()

@@ -147,6 +147,8 @@ class Stage:
         self.num_bytes, self.is_overlay = buffer.stage_bytes, buffer.is_overlay
         self.writes: list[Access] = []
         self.reads: list[Access] = []
+        self.early_reads: list[Access] = []
+        """Reads before the first write."""
         self.was_written = False
 
     @staticmethod

@@ -20,7 +20,7 @@ SHARED_WRITES = (OpKind.SHARED_STORE, OpKind.STMATRIX)
 STORES = (OpKind.GLOBAL_STORE, OpKind.GLOBAL_ATOMIC)
 ORDERED = (
     *range(OpKind.CP_ASYNC, OpKind.BULK_WAIT_GROUP + 1), *range(OpKind.MBARRIER_INIT, OpKind.FENCE_PROXY_ASYNC + 1),
-    *SHARED_READS, *SHARED_WRITES, OpKind.DSMEM_LOAD, OpKind.DSMEM_STORE, OpKind.ST_ASYNC,
+    *SHARED_READS, *SHARED_WRITES, OpKind.ST_ASYNC,
     *range(OpKind.WGMMA_FENCE, OpKind.WGMMA_WAIT_GROUP + 1), *STORES,
 )  # fmt: skip
 """Kinds of ops that the order check looks at. Shared memory without a stage is scratch memory, which it leaves out."""
@@ -102,7 +102,7 @@ def step_lists(programs: Programs) -> Callable[[int], StepList]:
             reads = tuple(programs.lists[extra : extra + length].tolist())
         elif of_kind is OpKind.ST_ASYNC:
             num_bytes, ranks = extra, (cost,)
-        elif of_kind in (OpKind.MBARRIER_ARRIVE, OpKind.DSMEM_LOAD, OpKind.DSMEM_STORE) and cost >= 0:
+        elif of_kind is OpKind.MBARRIER_ARRIVE and cost >= 0:
             ranks = (cost,)
         return Step(of_kind, flags, stage, barrier, extra, num_bytes, ranks, reads)
 

@@ -29,6 +29,8 @@ from gpusim.workload.token import Token as Token  # noqa: PLC0414  # exported as
 
 Tile = tuple[int, int]
 CacheHint = Literal["evict_normal", "evict_first", "evict_last"]
+SwizzleMode = Literal["", "none", "32B", "64B", "128B"]
+"""Swizzle of a tensor map or a matrix descriptor; empty: not stated."""
 
 
 class Op:
@@ -153,6 +155,7 @@ class TmaLoad(Op):
     * ``new_fraction``: fraction of the tile's rows that begin a new block of memory and fetch it. The other rows were
       fetched with the tile before.
     * ``fetches``: as in :class:`CpAsync`.
+    * ``swizzle``: of the tensor map. It has no time; the order check compares it with that of wgmma.
     """
 
     tensor: str
@@ -171,6 +174,7 @@ class TmaLoad(Op):
     num_zero_rows: int = 0
     num_outside_rows: int = 0
     new_fraction: float = 1.0
+    swizzle: SwizzleMode = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -402,6 +406,7 @@ class Wgmma(Op):
 
     ``reads``: the (buffer, stage) pairs that the matrix descriptors point to. ``num_between``: dependent instructions of a
     warp between its first and last wgmma, which run while wgmma waits in the queue.
+    ``swizzle``: of the descriptors, which has no time.
     Ignores: that a wgmma after such instructions may be too late to follow the previous one without a gap.
     """
 
@@ -409,6 +414,7 @@ class Wgmma(Op):
     num_issues: int
     reads: tuple[tuple[str, int], ...] = ()
     num_between: float = 0.0
+    swizzle: SwizzleMode = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from gpusim.workload.smem.access import AccessPattern
 
 BYTES = 4096
 """Of a stage of A or B, and of the staging buffer."""
+MATH = wgmma(64, BF16)
 ACCESS = AccessPattern(num_requests=4, num_sectors=128, num_lines=32, num_wavefronts=32, num_bytes=BYTES)
 Ops = list[ops.Op]
 
@@ -72,7 +73,7 @@ def yielding(lists: list[Ops]) -> Program:
 def math_ops(kind: str, stage: int) -> Ops:
     """Products of one stage."""
     if kind == "wgmma":
-        return [ops.Wgmma(wgmma(64, BF16), 4, (("a", stage), ("b", stage))), ops.WgmmaCommitGroup()]
+        return [ops.Wgmma(MATH, 4, (("a", stage), ("b", stage))), ops.WgmmaCommitGroup()]
     return [ops.Ldmatrix(ACCESS, "a", stage), ops.Ldmatrix(ACCESS, "b", stage), ops.MmaSync(mma_sync(BF16), 8)]
 
 
