@@ -7,6 +7,7 @@ Models:
 * Happens-before, by vector clocks. Program order; mbarrier phases; named barriers, ``__syncthreads``, cluster barriers;
   groups of cp.async, bulk copies and wgmma, with their commits and waits; ``fence.proxy.async``.
 * A stage of a buffer as one thing. Writes of one fill touch different bytes, as long as all of them fit into the stage.
+  A buffer that no op reads may be written in any order.
 * Warps of one role. A ``cp.async.wait_group`` of one warp says nothing about copies of another. An arrival of a role comes
   after what all of its warps have done.
 * Registers of wgmma as one set of accumulators a role, which stores use.
@@ -267,13 +268,13 @@ class Replay:
     def _check_write(self, actor: Actor, stage: Stage, access: Access) -> None:
         for read in stage.reads:
             self._check_behind(actor, stage, read, "it")
-        writes = [] if stage.reads else stage.writes
+        writes = [] if stage.reads or stage.buffer not in self.read_buffers else stage.writes
         if sum(write.num_bytes for write in writes) + access.num_bytes > stage.num_bytes:
             under_way = [write for write in writes if not actor.knows(write, across=False)]
             if sum(write.num_bytes for write in under_way) + access.num_bytes > stage.num_bytes:
                 for write in under_way:
                     self._check_behind(actor, stage, write, "it", across=False)
-            elif stage.buffer in self.read_buffers:
+            else:
                 self._find("overwritten", actor, stage.buffer, stage=stage.name, other=other(writes[0], actor))
             stage.writes = under_way
         if self.is_overlaid:

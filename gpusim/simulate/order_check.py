@@ -16,8 +16,8 @@ from gpusim.simulate.plan import plan_launch
 from gpusim.workload.finding import Finding
 from gpusim.workload.launch import Launch, Program
 
-TESTED = "gpusim.kernel_models."
-"""Beginning of the names of modules whose programs tests have checked."""
+TESTED = "gpusim.", "gpusim_kernels_"
+"""Beginnings of the names of modules whose programs tests have checked: kernel models, and cases of ``kernels/``."""
 
 
 def check_launch(launch: Launch, gpu: GpuSpec) -> list[Finding]:
@@ -36,7 +36,7 @@ def check_launch(launch: Launch, gpu: GpuSpec) -> list[Finding]:
 
 
 def is_tested(launch: Launch) -> bool:
-    """Whether all programs of a launch are those of the library's kernel models."""
+    """Whether all programs of a launch are those of the library or of ``kernels/``."""
     return all(_module_of(role.program).startswith(TESTED) for role in launch.roles)
 
 
