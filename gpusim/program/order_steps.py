@@ -26,6 +26,18 @@ ORDERED = (
 """Kinds of ops that the order check looks at. Shared memory without a stage is scratch memory, which it leaves out."""
 
 _IN_STAGE = (*SHARED_READS, *SHARED_WRITES)
+
+
+def _table(*kinds: int) -> NDArray[np.bool_]:
+    """Whether each kind, from 0 to 255, is one of these."""
+    found = np.zeros(256, dtype=np.bool_)
+    found[list(kinds)] = True
+    return found
+
+
+_IS_ORDERED, _IS_IN_STAGE, _IS_STORE = _table(*ORDERED), _table(*_IN_STAGE), _table(*STORES)
+_HAS_NO_EXTRA = _table(*_IN_STAGE, OpKind.CP_ASYNC, OpKind.TMA_LOAD, OpKind.TMA_STORE)
+_HAS_NO_COST = _table(OpKind.WGMMA, OpKind.TMA_STORE)
 _MIX = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0xD6E8FEB86659FD93, 0xA0761D6478BD642F,
                  0xE7037ED1A0B428DB, 0x8EBC6AF09C88C6E3], dtype=np.uint64)  # fmt: skip
 """Odd factors of a linear hash."""
@@ -77,16 +89,18 @@ def step_lists(programs: Programs) -> Callable[[int], StepList]:
     def keys_of(ops: NDArray[Any]) -> NDArray[np.int64]:
         """Fields of each op that matter, int64[n, 7]: kind, flags, stage, barrier, extra, cost, step."""
         names = ("kind", "flags", "stage", "barrier", "extra", "cost", "step")
-        keys = np.stack([ops[name].astype(np.int64) for name in names], axis=1)
-        kind, cost = keys[:, 0], keys[:, 5]
-        keys[:, 4] = np.where(kind == OpKind.ST_ASYNC, ops["number"].astype(np.int64), keys[:, 4])
-        cost[:] = np.where(np.isin(kind, _IN_STAGE), access_bytes[np.clip(cost, 0, len(access_bytes) - 1)], cost)
-        cost[:] = np.where(kind == OpKind.CP_ASYNC, copy_bytes[np.clip(cost, 0, len(copy_bytes) - 1)], cost)
-        cost[:] = np.where(kind == OpKind.TMA_LOAD, load_numbers[np.clip(cost, 0, len(load_numbers) - 1)], cost)
-        keys[np.isin(kind, STORES), 1:] = 0
-        keys[np.isin(kind, (*_IN_STAGE, OpKind.CP_ASYNC, OpKind.TMA_LOAD, OpKind.TMA_STORE)), 4] = 0
+        keys = np.empty((len(ops), len(names)), dtype=np.int64)
+        for place, name in enumerate(names):
+            keys[:, place] = ops[name]
+        kind, extra, cost = ops["kind"], keys[:, 4], keys[:, 5]
+        is_copy, is_load = kind == OpKind.CP_ASYNC, kind == OpKind.TMA_LOAD
+        for is_kind, table in ((_IS_IN_STAGE[kind], access_bytes), (is_copy, copy_bytes), (is_load, load_numbers)):
+            cost[is_kind] = table[cost[is_kind]]
+        remote = kind == OpKind.ST_ASYNC
+        extra[remote] = ops["number"][remote]
+        keys[_IS_STORE[kind], 1:] = 0
+        extra[_HAS_NO_EXTRA[kind]] = cost[_HAS_NO_COST[kind]] = 0
         keys[kind != OpKind.WGMMA, 6] = 0
-        keys[np.isin(kind, (OpKind.WGMMA, OpKind.TMA_STORE)), 5] = 0
         keys[kind == OpKind.WGMMA, 3] = -1
         return keys
 
@@ -111,7 +125,7 @@ def step_lists(programs: Programs) -> Callable[[int], StepList]:
             row = programs.programs[program]
             ops = programs.ops[row["begin"] : row["begin"] + row["num_ops"]]
             kind = ops["kind"]
-            matters = np.isin(kind, ORDERED) & ~(np.isin(kind, _IN_STAGE) & (ops["stage"] < 0))
+            matters = _IS_ORDERED[kind] & ~(_IS_IN_STAGE[kind] & (ops["stage"] < 0))
             keys = keys_of(ops[matters])
             hashes = (keys.astype(np.uint64) * _MIX).sum(axis=1, dtype=np.uint64)
             _, firsts, codes = np.unique(hashes, return_index=True, return_inverse=True)

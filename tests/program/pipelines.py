@@ -237,7 +237,9 @@ CHANGES: dict[str, tuple[Callable[[Any], bool], Callable[[Any], Ops]]] = {
     ),
     "no cp.async.commit_group": (is_kind(ops.CpAsyncCommitGroup), dropped),
     "no __syncthreads": (is_kind(ops.Syncthreads), dropped),
+    "no __syncthreads behind cp.async.wait_group": (is_kind(ops.Syncthreads), dropped),
     "no bar.sync": (is_kind(ops.BarSync), dropped),
+    "no barrier behind stmatrix": (is_kind(ops.BarSync, ops.Syncthreads), dropped),
     "no wgmma.fence": (is_kind(ops.WgmmaFence), dropped),
     "no wgmma.wait_group": (is_kind(ops.WgmmaWaitGroup), dropped),
     "one wgmma group too many in flight": (
@@ -247,9 +249,20 @@ CHANGES: dict[str, tuple[Callable[[Any], bool], Callable[[Any], Ops]]] = {
     "no fence.proxy.async": (is_kind(ops.FenceProxyAsync), dropped),
     "no bulk wait_group": (is_kind(ops.BulkWaitGroup), dropped),
     "no bulk commit_group": (is_kind(ops.BulkCommitGroup), dropped),
-    "no cluster barrier": (is_kind(ops.ClusterArrive, ops.ClusterWait), dropped),
 }  # fmt: skip
 """Which op is changed, and into what, by name of the change."""
+
+BEHIND = {
+    "no __syncthreads behind cp.async.wait_group": ops.CpAsyncWaitGroup, "no barrier behind stmatrix": ops.Stmatrix,
+}  # fmt: skip
+"""Type of the op that the changed one follows, but for a fence."""
+
+
+def follows(own: Ops, idx: int, kind: type[ops.Op]) -> bool:
+    """Whether an op of this type is the last one before ``idx``, but for a fence."""
+    before = [op for op in own[max(0, idx - 2) : idx] if not isinstance(op, ops.FenceProxyAsync)]
+    return bool(before) and isinstance(before[-1], kind)
+
 
 
 def changed(pipeline: Pipeline, name: str, draw: random.Random) -> Pipeline | None:
@@ -260,7 +273,7 @@ def changed(pipeline: Pipeline, name: str, draw: random.Random) -> Pipeline | No
         for role, (_, lists) in pipeline.roles.items()
         for rank, own in enumerate(lists)
         for idx, op in enumerate(own)
-        if is_fitting(op)
+        if is_fitting(op) and (name not in BEHIND or follows(own, idx, BEHIND[name]))
     ]
     if not fitting:
         return None

@@ -15,7 +15,7 @@ from gpusim.workload import ops
 from .pipelines import BYTES, Pipeline
 
 
-class Wrong(Exception):
+class WrongError(Exception):
     """What a run shows."""
 
 
@@ -42,7 +42,7 @@ class Run:
         self.meeting: dict[Any, set[Any]] = {}
         self.met: Counter[Any] = Counter()
         self.waits_for: dict[Any, tuple[Any, int]] = {}
-        self.groups: dict[Any, list[list[int]]] = {key: [] for key in self.lists}
+        self.groups: dict[Any, list[list[int]]] = {}
         self.open: dict[Any, list[int]] = {}
         self.inits: set[int] = set()
         self.has_inits = any(isinstance(op, ops.MbarrierInit) for own in self.lists.values() for op in own)
@@ -55,26 +55,24 @@ class Run:
                 first = {queue: idx for idx, (_, queue, _) in reversed(list(enumerate(self.flying)))}
                 choices += [(self.flying[idx][0], idx) for idx in first.values()]
                 if not choices:
-                    raise Wrong("deadlock")
+                    raise WrongError("deadlock")
                 chosen = self.draw.choices([what for _, what in choices], [weight for weight, _ in choices])[0]
                 if isinstance(chosen, int):
                     self.flying.pop(chosen)[2]()
                 else:
                     self.go(chosen, self.lists[chosen][self.places[chosen]])
             if any(self.pending(key, kind) for key in self.lists for kind in ("wgmma", "bulk")):
-                raise Wrong("ends in flight")
-        except Wrong as error:
+                raise WrongError("ends in flight")
+        except WrongError as error:
             return str(error)
         return ""
 
-    def pending(self, key: Any, kind: str, but: int = 0) -> bool:
-        """Whether groups of a role, but the latest few, or ops that no group has, are in flight."""
-        groups = self.groups[key, kind] if (key, kind) in self.groups else []
-        open_ops = self.open.get((key, kind), []) if not but else []
-        return any(group[0] for group in groups[: len(groups) - but]) or any(open_ops)
+    def pending(self, key: Any, kind: str) -> bool:
+        """Whether groups of a role, or ops that no group has, are in flight."""
+        return any(group[0] for group in self.groups.get((key, kind), [])) or any(self.open.get((key, kind), []))
 
     def can_go(self, key: Any) -> bool:
-        rank, role = key
+        rank = key[0]
         op: Any = self.lists[key][self.places[key]]
         if isinstance(op, ops.MbarrierWait):
             return self.phase[rank, op.barrier, op.stage] & 1 != op.parity
@@ -112,10 +110,10 @@ class Run:
 
     def arrive(self, barrier: Any, count: int, announced: int = 0) -> None:
         if self.has_inits and barrier[0] not in self.inits:
-            raise Wrong("before mbarrier.init")
+            raise WrongError("before mbarrier.init")
         wanted = self.pipeline.mbarriers[barrier[1]][0]
         if self.arrived[barrier] + count > wanted:
-            raise Wrong(f"too many arrivals on {barrier}")
+            raise WrongError(f"too many arrivals on {barrier}")
         self.arrived[barrier] += count
         self.bytes[barrier] -= announced
         self.complete(barrier)
@@ -127,9 +125,9 @@ class Run:
 
     def begin_write(self, stage: Any, num_bytes: int) -> None:
         if self.reading[stage]:
-            raise Wrong(f"{stage} is written while it is read")
+            raise WrongError(f"{stage} is written while it is read")
         if self.writing[stage] + num_bytes > BYTES:
-            raise Wrong(f"{stage} is written twice at once")
+            raise WrongError(f"{stage} is written twice at once")
         self.writing[stage] += num_bytes
 
     def end_write(self, stage: Any, num_bytes: int) -> None:
@@ -138,10 +136,10 @@ class Run:
 
     def read(self, key: Any, stage: Any) -> None:
         if self.writing[stage]:
-            raise Wrong(f"{stage} is read while it is written")
+            raise WrongError(f"{stage} is read while it is written")
         fill = self.fills.setdefault((key, self.places[key], stage), self.written[stage])
         if fill != self.written[stage] or not fill or fill % BYTES:
-            raise Wrong(f"{stage} is read with another fill")
+            raise WrongError(f"{stage} is read with another fill")
 
     def go(self, key: Any, op: Any) -> None:
         rank = key[0]
@@ -170,7 +168,7 @@ class Run:
             self.read(key, (rank, op.buffer, op.stage))
         elif isinstance(op, ops.Stmatrix | ops.GlobalStore):
             if self.pending(key, "wgmma"):
-                raise Wrong("accumulators in flight")
+                raise WrongError("accumulators in flight")
             if isinstance(op, ops.Stmatrix):
                 self.begin_write((rank, op.buffer, op.stage), BYTES)
                 self.end_write((rank, op.buffer, op.stage), BYTES)
@@ -182,9 +180,9 @@ class Run:
     def load(self, op: Any, to: int) -> None:
         stage, barrier = (to, op.buffer, op.stage), (to, op.barrier, op.stage)
         if self.has_inits and to not in self.inits:
-            raise Wrong("before mbarrier.init")
+            raise WrongError("before mbarrier.init")
         if all(self.places[key] == len(own) for key, own in self.lists.items() if key[0] == to):
-            raise Wrong("the other CTA has exited")
+            raise WrongError("the other CTA has exited")
         self.begin_write(stage, op.num_bytes)
 
         def ends() -> None:

@@ -36,7 +36,7 @@ def test_each_opcode_has_its_instructions_and_wavefronts() -> None:
         kernel="opcodes", num_ctas=2, num_tiles=2, buffers=(Buffer(name="room", stage_bytes=4096),),
         roles=(WarpRole(name="warps", num_warps=4, program=program),),
     )  # fmt: skip
-    found = simulate(launch, H200, clock="max").counters
+    found = simulate(launch, H200, clock="max", check_order=False).counters
     warps = 2 * 4
     assert found["smsp__inst_executed_op_shared_ld.sum"] == 3 * warps
     assert found["smsp__inst_executed_op_ldsm.sum"] == 5 * warps
