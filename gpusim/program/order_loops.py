@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
 from itertools import chain
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,8 @@ from gpusim.program.order_state import MOST_GROUPS, OPS, Access, Actor, Meeting,
 
 LEAST_TURNS = 3
 """Repetitions that are worth leaving out."""
+MOST_AGE = 64
+"""Looks after which a state that has not come again is given up."""
 
 
 class ReplayState(Protocol):
@@ -30,46 +32,82 @@ class ReplayState(Protocol):
     remote: dict[tuple[int, int], Access]
 
 
+class Turn(NamedTuple):
+    """A state, and the ops of each role from there to an equal state."""
+
+    state: Hashable
+    begins: list[int]
+    lengths: list[int]
+
+    def times(self, replay: ReplayState) -> int:
+        """How often all roles repeat these ops from where they are.
+
+        A role that waits has arrived already, so its op must be the same behind the last repetition.
+        """
+        found = []
+        for actor, begin, length in zip(replay.actors, self.begins, self.lengths, strict=True):
+            if length:
+                codes = actor.program.codes
+                ahead, turn = codes[actor.pos :], codes[begin : begin + length]
+                agreed = _agreed(ahead, turn)
+                if agreed == length:
+                    agreed += _agreed(ahead[length:], ahead)
+                found.append((agreed - (actor.waits_for is not None)) // length)
+        return max(0, min(found, default=0))
+
+    def leave_out(self, replay: ReplayState) -> None:
+        """Move all roles behind the repetitions."""
+        times = self.times(replay)
+        for actor, length in zip(replay.actors, self.lengths, strict=True):
+            actor.pos += times * length
+
+
+def _agreed(some: NDArray[np.int64], others: NDArray[np.int64]) -> int:
+    """Number of equal entries at the beginning."""
+    length = min(len(some), len(others))
+    same = some[:length] == others[:length]
+    return length if same.all() else int(same.argmin())
+
+
 class States:
     """States that a replay has passed, by which repeated turns of its loops are left out."""
 
     def __init__(self) -> None:
         """Begin without states."""
-        self._rough: dict[Hashable, list[int]] = {}
-        """Places of all roles, by the part of a state that is cheap to compare."""
-        self._exact: dict[Hashable, tuple[Hashable, list[int]]] = {}
-        """Full state and places, by the same part."""
+        self._places: dict[Hashable, list[int]] = {}
+        """Places of all roles when they were last in a state, by the part of it that is cheap to compare."""
+        self._anchor: tuple[Hashable, Hashable, list[int]] | None = None
+        """One state of a loop: its cheap part, all of it, and the places of the roles then."""
+        self._age = 0
+        """Looks since the anchor was last seen."""
+        self._turns: dict[Hashable, list[Turn]] = {}
+        """Turns of loops that ended in an equal state, by the cheap part of the state."""
 
     def leave_out_turns(self, replay: ReplayState) -> None:
         """Move all roles behind the repetitions of what they have done since an equal state."""
-        actors, rough = replay.actors, _rough_state(replay)
-        now = [actor.pos for actor in actors]
-        before, self._rough[rough] = self._rough.get(rough), now
-        if before is None or _times(replay, before) < LEAST_TURNS:
+        rough, now = _rough_state(replay), [actor.pos for actor in replay.actors]
+        before, self._places[rough] = self._places.get(rough, now), now
+        self._age += 1
+        turns = [turn for turn in self._turns.get(rough, ()) if turn.times(replay) >= LEAST_TURNS]
+        is_anchor = self._anchor is not None and self._anchor[0] == rough
+        is_free = self._anchor is None or self._age > MOST_AGE
+        since = Turn(None, before, [place - then for place, then in zip(now, before, strict=True)])
+        if not turns and not ((is_anchor or is_free) and since.times(replay) >= LEAST_TURNS):
+            self._anchor = None if is_anchor else self._anchor
             return
         exact = _exact_state(replay)
-        known, then = self._exact.get(rough, (None, now))
-        self._exact[rough] = exact, now
-        if known == exact and (times := _times(replay, then)):
-            for actor, begin in zip(actors, then, strict=True):
-                actor.pos += times * (actor.pos - begin)
-            self._rough.clear()
-            self._exact.clear()
-
-
-def _times(replay: ReplayState, before: list[int]) -> int:
-    """How often all roles repeat the ops that they have carried out since they were at ``before``.
-
-    A role that waits has arrived already, so its op must be the same behind the last repetition.
-    """
-    times = []
-    for actor, then in zip(replay.actors, before, strict=True):
-        if length := actor.pos - then:
-            codes = actor.program.codes
-            same = codes[actor.pos :] == codes[then : len(codes) - length]
-            agreed = len(same) if same.all() else int(same.argmin())
-            times.append((agreed - (actor.waits_for is not None)) // length)
-    return max(0, min(times, default=0))
+        if is_anchor and self._anchor is not None and self._anchor[1] == exact:
+            begins = self._anchor[2]
+            turns = [Turn(exact, begins, [place - then for place, then in zip(now, begins, strict=True)])]
+            self._turns.setdefault(rough, []).extend(turns)
+        for turn in turns:
+            if turn.state == exact:
+                turn.leave_out(replay)
+                self._places.clear()
+                self._anchor = None
+                return
+        if is_anchor or is_free:
+            self._anchor, self._age = (rough, exact, now), 0
 
 
 def _rough_state(replay: ReplayState) -> Hashable:

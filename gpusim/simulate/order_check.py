@@ -19,6 +19,11 @@ from gpusim.workload.launch import Launch, Program
 TESTED = "gpusim.", "gpusim_kernels_"
 """Beginnings of the names of modules whose programs tests have checked: kernel models, and cases of ``kernels/``."""
 
+LEAST_OPS, SIMULATED_OPS = 1000, 1500
+"""Ops that are checked before a simulation: at least, and one of so many that are simulated.
+
+Checking an op takes some 15 us, simulating one 0.3 us. So a check takes 20 ms, or 5 % of the simulation."""
+
 
 def check_launch(launch: Launch, gpu: GpuSpec) -> list[Finding]:
     """Findings of a launch, and of the launches that follow it.
@@ -46,8 +51,13 @@ def _module_of(program: Program) -> str:
 
 
 def errors_and_remarks(launch: Launch, programs: Programs) -> tuple[SimulationError | None, tuple[str, ...]]:
-    """Error of the first finding that is one, and remarks of all others, for a launch that has been traced."""
-    found = order_findings(launch, programs)
+    """Error of the first finding that is one, and remarks of all others, for a launch that has been traced.
+
+    Of a large launch only so many ops are checked that it takes a small part of the simulation. A remark says so.
+    """
+    of_classes = programs.programs["num_ops"][programs.class_programs].sum(axis=1)
+    num_ops = int(of_classes[programs.cta_class].sum())
+    found = order_findings(launch, programs, most_ops=max(LEAST_OPS, num_ops // SIMULATED_OPS))
     errors = [finding for finding in found if finding.is_error]
     if not errors:
         return None, tuple(finding.message for finding in found)

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 FindingKind = Literal[
-    "race", "fence", "order", "barrier", "bytes", "deadlock", "accumulators", "swizzle", "wgmma_fence", "unread"
+    "race", "fence", "order", "barrier", "bytes", "deadlock", "accumulators", "swizzle", "wgmma_fence", "unread", "unchecked"
 ]
-"""What a finding is about. The last two are remarks of a simulation. The others are errors."""
+"""What a finding is about. The last three are remarks of a simulation. The others are errors."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +22,7 @@ class Finding:
     @property
     def is_error(self) -> bool:
         """Whether ``simulate`` refuses the launch. Otherwise its result has a remark."""
-        return self.kind not in ("wgmma_fence", "unread")
+        return self.kind not in ("wgmma_fence", "unread", "unchecked")
 
     def __str__(self) -> str:
         return self.message
