@@ -104,6 +104,5 @@ def _programs(tracer: Tracer, cta_class: IntArray, class_programs: list[tuple[in
         class_programs=np.array(class_programs, dtype=np.int32).reshape(len(class_programs), -1), cta_panels=cta_panels,
         tensors=tuple(tables.tensors), stages=tables.stage_names, barriers=tables.barrier_names,
         named_barriers=tuple(tables.named_barriers), code_names=tuple(tables.codes),
-        cold_code_names=tuple(tables.cold_code_names), swizzles=tuple((*key, role) for key, role in tables.swizzles.items()),
-        num_ops_traced=tracer.num_ops, costs=tables.costs,
+        cold_code_names=tuple(tables.cold_code_names), num_ops_traced=tracer.num_ops, costs=tables.costs,
     )

@@ -4,8 +4,8 @@ In: a launch and its programs. Out: findings, one for each pair of roles and eac
 
 Models:
 
-* Happens-before, by vector clocks. Program order; mbarrier phases; named barriers, ``__syncthreads``, cluster barriers;
-  groups of cp.async, bulk copies and wgmma, with their commits and waits; ``fence.proxy.async``.
+* Happens-before, by vector clocks, from program order, mbarrier phases, named barriers, ``__syncthreads`` and cluster
+  barriers. Groups of cp.async, bulk copies and wgmma end with their waits. ``fence.proxy.async`` stands between proxies.
 * A stage of a buffer as one thing. Writes of one fill touch different bytes, as long as all of them fit into the stage.
   A buffer that no op reads may be written in any order.
 * Warps of one role. A ``cp.async.wait_group`` of one warp says nothing about copies of another. An arrival of a role comes
@@ -23,7 +23,7 @@ checks that this order decides nothing:
 1. An arrival counts in phase n. Its role must know that phase n - 1 is complete, so it cannot count earlier. If phase n
    could complete without it, there would be more arrivals than the barrier expects, which is refused.
 2. A wait passes behind phase n. Its role must know that phase n - 1 is complete, or an older phase of the same parity
-   could let it pass. And phase n + 1 must not complete before the wait has passed, or the wait could miss it (parity alias).
+   could let it pass. And phase n + 1 must complete after the wait has passed. Else the wait could miss it (parity alias).
 3. The same holds for generations of barriers of threads.
 
 Take any other order, and its first arrival or wait that belongs to another phase than in the replay. Everything before it

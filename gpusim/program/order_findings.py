@@ -122,7 +122,7 @@ def is_read(access: Access) -> bool:
 def operand_findings(launch: Launch, programs: Programs) -> list[Finding]:
     """Swizzles of one buffer that differ, and stages that are smaller than one operand of wgmma."""
     found, first = [], dict[str, tuple[str, str]]()
-    for buffer, swizzle, role in programs.swizzles:
+    for (buffer, swizzle), role in programs.costs.swizzles.items():
         known, by = first.setdefault(buffer, (swizzle, role))
         if known != swizzle:
             message = f"{launch.kernel}: role {by!r} states swizzle {known} for buffer {buffer!r}, role {role!r} {swizzle}"

@@ -44,8 +44,6 @@ class Programs:
     named_barriers: tuple[str, ...]
     code_names: tuple[str, ...]
     cold_code_names: tuple[str, ...]
-    swizzles: tuple[tuple[str, str, str], ...]
-    """Buffer, swizzle and role of each swizzle that TMA copies or wgmma state."""
     costs: Costs
     num_ops_traced: int
     """Ops that programs yielded during tracing, including CTAs that were only compared."""

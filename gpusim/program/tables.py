@@ -40,8 +40,6 @@ class Tables:
         self.codes: dict[str, tuple[int, float]] = {}
         """Index and length in bytes of each block of code, by name."""
         self.cold_code_names: dict[str, int] = {}
-        self.swizzles: dict[tuple[str, str], str] = {}
-        """Role that states a swizzle first, by (buffer, swizzle)."""
         self.lists: list[int] = []
         self.neighbours: list[tuple[int, int]] = []
         self._lists: dict[tuple[int, ...], int] = {}

@@ -57,9 +57,12 @@ def simulate(
     launch: Launch, gpu: GpuSpec, *, clock: ClockMode | float = "single", l2: L2State = "cold", data: Data = "random",
     ideals: Collection[str] = (), recorded_sms: Collection[int] | Literal["first"] = (), engine: EngineName = "native",
     core_only: bool = False, max_ops: int = MAX_OPS, max_events: int = MOST_EVENTS, on_progress: Progress | None = None,
-    simulated_mhz: float | None = None, watch: Watch | None = None, check_order: bool = True,
+    simulated_mhz: float | None = None, watch: Watch | None = None,
 ) -> Result:
     """Predict ``launch`` on ``gpu``: every CTA, every iteration, every SM.
+
+    A launch of your own is refused if nothing orders two accesses to shared memory, also if this timing does not show it
+    (:meth:`gpusim.Launch.check`). Kernel models are not checked again.
 
     Args:
         launch: from a kernel model, or your own.
@@ -79,8 +82,6 @@ def simulate(
         simulated_mhz: simulate once, at this SM clock. The result is rescaled to the clock that the mode allows. Launches
             simulated at one clock can be compared.
         watch: called during the run of the launch itself. An exception that it raises ends the simulation.
-        check_order: whether a launch is refused whose accesses to shared memory are in no order, also if this timing does
-            not show it. :meth:`gpusim.Launch.check` says what is found. Kernel models are not checked again.
 
     Returns:
         Cycles (SM cycles), time (us), counters and timelines.
@@ -111,7 +112,7 @@ def simulate(
         clock=clock, l2=l2, data=data, ideals=frozenset(ideals),
         recorded_sms=recorded_sms if isinstance(recorded_sms, str) else frozenset(recorded_sms),
         engine=engine, max_ops=max_ops, max_events=max_events, on_progress=on_progress, simulated_mhz=simulated_mhz,
-        watch=watch, checks_order=check_order and not is_tested(launch),
+        watch=watch, checks_order=not is_tested(launch),
     )
     gpu, remarks = _engines_gpu(gpu, engine, core_only=core_only)
     launch, gpu = launch_in_core(launch) if core_only else launch, idealize(gpu, settings.ideals)

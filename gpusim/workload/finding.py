@@ -8,16 +8,16 @@ from typing import Literal
 FindingKind = Literal[
     "race", "fence", "order", "barrier", "bytes", "deadlock", "accumulators", "swizzle", "wgmma_fence", "unread", "unchecked"
 ]
-"""What a finding is about. The last three are remarks of a simulation. The others are errors."""
+"""Kind of a finding. The last three are remarks of a simulation, the others are errors."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Finding:
     """One thing that is wrong with a launch, whatever its timing. As text it is its sentence."""
 
     kind: FindingKind
     message: str
-    """Kernel, both places and what is missing."""
+    """Sentence with the kernel, both places and what is missing."""
 
     @property
     def is_error(self) -> bool:
@@ -26,3 +26,5 @@ class Finding:
 
     def __str__(self) -> str:
         return self.message
+
+    __repr__ = __str__

@@ -12,7 +12,7 @@ from gpusim import Launch, load_gpu, simulate
 from gpusim.errors import DeadlockError, HazardError
 from gpusim.program import order, order_loops
 from gpusim.program.cta_classes import trace_launch
-from gpusim.simulate.order_check import check_launch, is_tested
+from gpusim.simulate.order_check import check_launch, is_tested, without_order_check
 from tests.engine import launches
 
 from .pipelines import CHANGES, changed, drawn
@@ -159,8 +159,8 @@ def test_equal_programs_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_race_that_this_timing_does_not_show_is_refused() -> None:
     """Of a ring of three stages, one group of wgmma too many is in flight. With 64 columns it ends before the refill."""
     with pytest.raises(HazardError, match="is refilled at cycle"):
-        simulate(three_stages(128), H200, check_order=False)
-    assert simulate(three_stages(64), H200, check_order=False).cycles > 0
+        simulate(without_order_check(three_stages(128)), H200)
+    assert simulate(without_order_check(three_stages(64)), H200).cycles > 0
     with pytest.raises(HazardError, match=r"TmaLoad\) writes a\[0\] while its own op 11 \(wgmma\) may still read it"):
         simulate(three_stages(64), H200)
     assert simulate(three_stages(64, depth=0), H200).remarks == ()
