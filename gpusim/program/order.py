@@ -22,7 +22,7 @@ checks that this order decides nothing:
 
 1. An arrival counts in phase n. Its role must know that phase n - 1 is complete, so it cannot count earlier. If phase n
    could complete without it, there would be more arrivals than the barrier expects, which is refused.
-2. A wait passes behind phase n. Its role must know that phase n - 1 is complete, or an older phase of the same parity
+2. A wait passes behind phase n. Its role must know that phase n - 1 is complete. Else an older phase of the same parity
    could let it pass. And phase n + 1 must complete after the wait has passed. Else the wait could miss it (parity alias).
 3. The same holds for generations of barriers of threads.
 
