@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusim.program.order_state import MOST_GROUPS, OPS, Access, Actor, Meeting, Phases, Stage
+from gpusim.program.order_state import OPS, Access, Actor, Meeting, Phases, Stage
 
 LEAST_TURNS = 3
 """Repetitions that are worth leaving out."""
@@ -124,12 +124,14 @@ def _exact_state(replay: ReplayState) -> Hashable:
     flags: list[Hashable] = []
     for actor in replay.actors:
         rows.extend(actor.clocks)
-        ends = np.zeros((MOST_GROUPS + 2, actor.clocks.shape[1]), dtype=np.int64)
+        groups_of = actor.copies, actor.bulk, actor.wgmma
+        in_flight = [groups.in_flight(actor.clocks) for groups in groups_of]
+        ends = np.zeros((2 + max(map(len, in_flight)), actor.clocks.shape[1]), dtype=np.int64)
         ends[0, actor.column + OPS] = actor.tick
-        for groups in (actor.copies, actor.bulk, actor.wgmma):
+        for groups, latest in zip(groups_of, in_flight, strict=True):
             ends[0, groups.column], ends[1, groups.column] = groups.open, groups.open - 1
-            ends[2 : 2 + len(groups.ends), groups.column] = groups.ends[::-1]
-            flags.append((groups.has_ops, len(groups.ends)))
+            ends[2 : 2 + len(latest), groups.column] = latest
+            flags.append((groups.has_ops, len(latest)))
         rows.extend(ends)
         flags.append((actor.is_fenced, actor.waits_for is None, replay.cluster.done - actor.arrived_at))
     for phases in chain.from_iterable(replay.phases):

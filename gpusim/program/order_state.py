@@ -27,7 +27,7 @@ MET, KNOWN, FENCED = 0, 1, 2
 OPS, COPIES, BULK, WGMMA = range(4)
 """Columns of a role: its ops, and its groups of asynchronous ops."""
 COLUMNS_OF_ROLE = 4
-MOST_GROUPS = 16
+MOST_GROUPS = 256
 """Latest groups of a kind whose ends are kept."""
 
 
@@ -64,6 +64,15 @@ class Groups:
         if len(self.ends) > num_pending:
             rows = slice(MET if self.is_collective else KNOWN, KNOWN + 1)
             clocks[rows, self.column] = np.maximum(clocks[rows, self.column], self.ends[-1 - num_pending])
+
+    def in_flight(self, clocks: Clocks) -> list[int]:
+        """Numbers of the committed groups that may not have ended for their own role, the latest first."""
+        found = []
+        for end in reversed(self.ends):
+            if clocks[KNOWN, self.column] >= end:
+                break
+            found.append(end)
+        return found
 
     def is_in_flight(self, clocks: Clocks) -> bool:
         """Whether an op may not have ended for its own role."""

@@ -260,6 +260,12 @@ def test_a_missing_op_is_named(right: tuple[ops.Op, ...], wrong: tuple[ops.Op, .
     assert said in messages(lone(*wrong))
 
 
+def test_many_groups_may_be_in_flight() -> None:
+    copies = [op for _ in range(40) for op in (replace(COPY[0], buffer="d"), COPY[1])]
+    assert lone(*COPY, *copies, ops.CpAsyncWaitGroup(40), MEET, READ).check(H200) == []
+    assert "missing: cp.async.wait_group" in messages(lone(*COPY, *copies, ops.CpAsyncWaitGroup(41), MEET, READ))
+
+
 def test_one_warp_needs_no_barrier_between_its_own_accesses() -> None:
     assert lone(*COPY, WAITED, READ, num_warps=1).check(H200) == []
 
