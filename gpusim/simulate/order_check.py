@@ -49,7 +49,7 @@ def is_tested(launch: Launch) -> bool:
 
 def _module_of(program: Program) -> str:
     inner = program.func if isinstance(program, partial) else program
-    return getattr(inner, "__module__", "")
+    return getattr(inner, "__module__", None) or ""
 
 
 def without_order_check(launch: Launch) -> Launch:

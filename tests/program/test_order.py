@@ -177,6 +177,15 @@ def test_what_is_no_race_is_a_remark() -> None:
     assert simulate(ring(), H200).remarks == ()
 
 
+def test_a_check_that_ends_early_says_so() -> None:
+    launch = ring("released too early")
+    programs = trace_launch(launch, num_ctas=1, panels_of={}, bytes_of={})
+    order._kept.clear()
+    (only,) = order.order_findings(launch, programs, most_ops=10)
+    assert only.kind == "unchecked" and not only.is_error and "gpusim lint checks all" in only.message
+    assert [finding.kind for finding in order.order_findings(launch, programs, most_ops=1000)] == ["race", "race"]
+
+
 def test_programs_of_kernel_models_are_known_as_such() -> None:
     assert is_tested(launches.PRODUCTS[0].launch())
     assert not is_tested(ring())
