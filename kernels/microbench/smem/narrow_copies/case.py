@@ -45,7 +45,7 @@ METRICS = (
 )
 
 LINE_STEP_BYTES = 132
-"""From one copy of a lane to its next in another line, and to another bank."""
+"""Bytes from one copy of a lane to its next, in another line and another bank."""
 LINE_ROW_BYTES, LINE_SOURCES = (4, 8, 16, 32, 64), ("lines", "pieces")
 LINE_ROLES = ((0, 4), (0, 8), (0, 16), (4, 4), (8, 8))
 
@@ -82,7 +82,7 @@ class Row(ConfigRow):
 
     @property
     def pitch(self) -> int:
-        """Bytes from row to row. Rows of ``lines`` and ``pieces`` begin in banks side by side."""
+        """Bytes from row to row. Rows of ``lines`` and ``pieces`` begin in adjacent banks."""
         if self.source not in LINE_SOURCES:
             return PITCH_BYTES
         return LINE_STEP_BYTES * (LANES + self.row_bytes // WORD_BYTES)
