@@ -125,7 +125,7 @@ class Role:
         Raises:
             DataError: an op that has no data access, or one that does not fit it.
         """
-        self.answer, self.num_ops = None, self.num_ops + 1
+        self.answer, self.num_ops, self.is_ready = None, self.num_ops + 1, bool_true
         handler = HANDLERS.get(type(op))
         if handler is not None:
             handler(self, op)

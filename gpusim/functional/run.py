@@ -24,7 +24,7 @@ from gpusim.errors import DataError, DeadlockError, LaunchError
 from gpusim.functional.barriers import MbarrierState, ThreadBarrier
 from gpusim.functional.explain import Watch
 from gpusim.functional.memory import GlobalTensor, SharedMemory
-from gpusim.functional.role import Delivery, Role, bool_true
+from gpusim.functional.role import Delivery, Role
 from gpusim.workload.launch import Launch, WarpRole
 
 MOST_OPS = 10_000_000
@@ -126,7 +126,6 @@ class Grid:
     def _advance(self, role: Role, program: Any) -> bool:
         """Run a role until it waits, or a few ops of a seeded run. Returns whether it has not ended."""
         left = MOST_OPS if self._random is None else self._random.randint(1, MOST_OPS_AT_ONCE)
-        role.is_ready = bool_true
         while left:
             try:
                 op = program.send(role.answer) if hasattr(program, "send") else next(program)

@@ -110,8 +110,8 @@ class Multistage:
             atom, num_issues = self._partition.atom, self._partition.num_wgmma
             step = code_around_math(own_code(plan), num_issues, atom.n, least_before=SET_UP)
             self._step_code = step.before, step.beside, code(step.num_behind)
-            self._wgmma = [wgmma_of_step(plan, s, step.num_between) for s in stages]
-        self._fragments = Fragments(self._partition, self._partition.warp_groups, config.fma_bank_reads)
+            self._wgmma = [wgmma_of_step(plan, s, step.num_between, epilogue.math_data) for s in stages]
+        self._fragments = Fragments(self._partition, self._partition.warp_groups, config.fma_bank_reads, epilogue.math_data)
 
     def __call__(self, cta: RoleContext) -> Iterator[Op]:
         """The warp program."""
