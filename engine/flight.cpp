@@ -61,7 +61,7 @@ void TmaTransfer::act(uint8_t) {
 }
 
 void TmaTransfer::ask() {
-  if (store != nullptr && store->is_reduce) l2.fetch_reduced(store->num_bytes);
+  if (store != nullptr && store->is_reduce) l2.fetch_reduced(request.tensor, store->num_bytes);
   if (store != nullptr)
     crossbar.write(request, left, arrived, store->num_bytes,
                    store->is_reduce ? StoreKind::RED : StoreKind::ST, 0.0, LINE_BYTES, store->more_bytes);

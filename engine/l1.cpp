@@ -13,9 +13,10 @@ constexpr double MOST_LOGITS = 5.0;  // below one half, where nothing is lost
 }  // namespace
 
 Passage L1::accept(double num_requests, double num_lines, double num_wavefronts, double at_cycle,
-                   double more_cycles) {
+                   double more_cycles, double least_cycles) {
   double tags = larger(num_requests / input.l1->requests_per_cycle, num_lines / input.l1->lines_per_cycle);
   double cycles = more_cycles + larger(tags, num_wavefronts / input.l1->wavefronts_per_cycle);
+  cycles = larger(least_cycles, cycles);
   double end = unit.reserve(cycles, at_cycle);
   return Passage{end - cycles, end};
 }

@@ -57,9 +57,9 @@ class L1 {
   Pipe row_stage;
   double rows_taken_at = 0.0;  // when the last copies around L1 are all in that stage or its queue
 
-  // Passes an access through the unit; `more_cycles` come on top of tags and data.
+  // Passes an access through the unit; `more_cycles` come on top of tags and data. It takes `least_cycles`.
   Passage accept(double num_requests, double num_lines, double num_wavefronts, double at_cycle,
-                 double more_cycles);
+                 double more_cycles, double least_cycles = 0.0);
   // Notes loads of a tile asked for at `at_cycle`; returns when the last is noted.
   double wait_for_lines(TileKey key, double num_requests, double since, double at_cycle);
   // Passes rows of a tile on their way around L1; returns when the last has.

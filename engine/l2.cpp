@@ -326,8 +326,8 @@ void WriteBack::complete(double cycle) {
   l2.writes_.release(this);
 }
 
-void L2::fetch_reduced(double num_bytes) {
-  if (input.launch->is_warm != 0.0) return;
+void L2::fetch_reduced(uint32_t tensor, double num_bytes) {
+  if (input.launch->is_warm != 0.0 || !residency_.is_planned(tensor)) return;
   ReducedFill* fill = reduced_.make();
   fill->num_bytes = num_bytes;
   counters.l2.unplanned_miss_bytes += num_bytes;

@@ -92,7 +92,7 @@ class ReducedFill : public Completion {
 // Models:
 // * first touch, and hits on a line that is still being filled, which wait for the fill;
 // * residency by what was touched in between; lines leave one by one (residency.h);
-// * lines that TMA reductions change come from memory, unless the launch found L2 warm; nobody waits for them;
+// * lines that TMA reductions change come from memory, unless L2 was warm; nobody waits for them;
 // * write-back of what does not stay; stores wait dirty up to a limit, beyond which the oldest are written
 //   back;
 // * near and far latency: a partition's first read of a tile crosses for lines at home on the other one;
@@ -122,8 +122,8 @@ class L2 {
   // Takes a store; what will not stay goes on to memory. Returns whom to tell when it has left its SM.
   Completion* store(const MemoryRequest& request, Completion* done, double num_distinct_bytes,
                     StoreKind kind);
-  // Lines that a TMA reduction of `num_bytes` changes come from memory, each once.
-  void fetch_reduced(double num_bytes);
+  // Lines of a tensor with a footprint that a TMA reduction changes come from memory.
+  void fetch_reduced(uint32_t tensor, double num_bytes);
   // When a store from `partition` has crossed: from when the next can follow, and its last line.
   double cross(double num_bytes, uint32_t partition, double at_cycle, double* last_at);
   // When what `partition` reads has crossed to it: all of it, and a mean one of `num_warps`.

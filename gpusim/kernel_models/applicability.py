@@ -61,13 +61,16 @@ class Rule:
     """Values that the rule applies to; empty: all."""
     harmless: tuple[Any, ...] = ()
     """Values that are never refused."""
+    unless: Needs | None = None
+    """Condition with which the option applies anyway."""
 
     def is_broken_by(self, options: Any, default: Any) -> bool:
         """Whether the option is given, with another value than its ``default``, although it does not apply."""
         value = getattr(options, self.field)
         if value is None or value == default or value in self.harmless or (self.only and value not in self.only):
             return False
-        return not all(condition.holds_for(options) for condition in self.needs)
+        is_excused = self.unless is not None and self.unless.holds_for(options)
+        return not is_excused and not all(condition.holds_for(options) for condition in self.needs)
 
 
 def refuse_first(options: Any, rules: Iterable[Rule], defaults: Mapping[str, Any]) -> None:

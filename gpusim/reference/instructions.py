@@ -433,7 +433,8 @@ def cp_async(role: Role, op: ops.CpAsync) -> None:
     role.count("smem", fill_wavefronts=wavefronts)
     role.issue(access.num_requests / role.num_warps)
     issued_at, hits = role.t, op.allocates_in_l1 and (op.tensor, op.tile) in l1.tiles
-    first, end = l1.accept(access.num_requests, access.num_lines, wavefronts if op.allocates_in_l1 else 0.0, role.t)
+    asked = access.num_requests if hits or not op.allocates_in_l1 else max(access.num_requests, access.num_lines)
+    first, end = l1.accept(asked, access.num_lines, wavefronts if op.allocates_in_l1 else 0.0, role.t)
     if op.allocates_in_l1:
         role.count("smem", wavefronts=access.num_requests, copy_wavefronts=wavefronts)
         passed = data_stage.serve(wavefronts, role.t)
@@ -551,6 +552,8 @@ def tma_store(role: Role, op: ops.TmaStore) -> None:
     masks = op.num_rows * (2 * SECTOR_BYTES - rest) if rest else 0.0  # a partly stored sector takes the time of two
     request, kind = role.store_request(op, op.num_bytes), "red" if op.reduce else "write"
     request.issued_at = at
+    if op.reduce:
+        role.kernel.memory.fetch_reduced(request, op.num_bytes)
     left, _ = role.kernel.watch(role.kernel.memory.store(request, op.num_bytes, kind, masks))
     left.then(lambda cycle: stored.tell(cycle + spec.store_latency_cycles))
 

@@ -70,6 +70,9 @@ class Request:
 class DirtyLines:
     """Dirty lines of tensors without footprints. The tile that was stored longest ago is written back first."""
 
+    reduced: frozenset[str] = frozenset()
+    """Tensors whose lines TMA reductions fetch from memory."""
+
     def __init__(self, most_bytes: float) -> None:
         """Begin without dirty lines; at most ``most_bytes`` wait."""
         self._most_bytes = most_bytes
@@ -122,6 +125,7 @@ class Planned(DirtyLines):
         stored = sum_in_order(float(item.touched_bytes_by_wave.sum()) for item in written)
         left = max(0.0, stored - sum_in_order(item.written_back_bytes for item in written))
         super().__init__(max(0.0, l2.dirty_bytes - left))
+        self.reduced = frozenset() if is_warm else frozenset(self.plan)
 
     def lacks(self, request: Request, last_wave: int) -> bool:
         """Whether a tile must come from memory that was last fetched in ``last_wave`` (-1: never)."""
@@ -327,6 +331,15 @@ class Memory:
         arrived.tell(at)
         written_at = yield written
         left.tell(max(at, written_at))
+
+    def fetch_reduced(self, request: Request, num_bytes: float) -> None:
+        """Read lines from memory that a TMA reduction changes. Nobody waits for them."""
+        if request.tensor not in self._residency.reduced:
+            return
+        self._count["hbm.read_bytes"] += num_bytes
+        self._count["l2.miss_sectors"] += num_bytes / SECTOR_BYTES
+        self._count["l2.unplanned_miss_bytes"] += num_bytes
+        self._wire.move(num_bytes)
 
     def _write_back(self, request: Request, num_distinct_bytes: float) -> Fact:
         """Write to memory the lines that a store evicts from L2. The returned fact counts when the store may go on."""

@@ -112,9 +112,9 @@ class CompiledCode:
     registers: int | None = None
     """Registers of a thread at launch; None: estimated from tile and schedule."""
     math: str = ""
-    """Its math as SASS has it (``wgmma``, ``mma_sync``, ``fma``); empty: not known."""
+    """Math as SASS has it (``wgmma``, ``mma_sync``, ``fma``); empty: not known."""
     copy: str = ""
-    """Its copies to shared memory as SASS has them (``tma``, ``cp_async``, ``ldg``); empty: not known."""
+    """Copies to shared memory as SASS has them (``tma``, ``cp_async``, ``ldg``); empty: not known."""
     mainloop: MainloopCode
     producer: ProducerCode
     prologue: PrologueCode

@@ -14,7 +14,7 @@ from gpusim.analysis.triton_configs import TritonProblem
 from gpusim.errors import KernelError
 from gpusim.evidence.validate.expected_error import expected_error, unknown
 from gpusim.kernel_models.gemm import GemmParams, resolve
-from gpusim.kernel_models.mainloop.l1_copies import copy_access, store_access
+from gpusim.kernel_models.mainloop.l1_copies import copy_access, row_parts, store_access
 from gpusim.kernel_models.mainloop.shape import MainloopShape
 from gpusim.machine.config import GpuSpec
 from gpusim.report.library_words import library_words
@@ -103,6 +103,25 @@ def test_narrower_copies_take_longer(run: Run) -> None:
     cycles = [run(**SMALL, alignment=alignment, stages=2, copy="cp_async").cycles for alignment in (8, 4, 2)]
     assert cycles[0] < cycles[1] < cycles[2]
     assert run(**SMALL, alignment=2, stages=2, copy="cp_async").cycles == cycles[2]
+
+
+def test_lines_that_l1_has_not_pass_one_by_one(run: Run) -> None:
+    """Rows that straddle lines touch eight lines a copy, with as many wavefronts as rows on lines, which touch four."""
+    on_lines, off = (run(**{**SMALL, "k": k, "tile": "128x128x64"}, alignment=2, stages=2) for k in (2048, 2052))
+    assert off.cycles > 1.15 * on_lines.cycles
+
+
+def test_rows_that_begin_amid_sectors_ask_for_one_more() -> None:
+    aligned, amid = row_parts(0, 2048, 64, 128), row_parts(8, 2048, 64, 128)
+    assert (aligned.num_reads, amid.num_reads) == (64 * 4, 64 * 5)
+    assert (aligned.num_torn, amid.num_torn) == (0, 64 * 5)
+
+
+def test_ctas_that_only_complete_a_band_copy_nothing(run: Run) -> None:
+    options = {**SMALL, "m": 640, "swizzle_size": 4, "copy": "cp_async", "stages": 3}
+    bare, overhung = (run(**options, raster_order=order) for order in ("none", "full_bands"))
+    for name in ("sm__inst_executed_pipe_tensor.sum", "dram__bytes_read.sum"):
+        assert overhung.counters[name] == pytest.approx(bare.counters[name], rel=0.01)
 
 
 def test_narrower_stores_of_d_take_longer(run: Run) -> None:

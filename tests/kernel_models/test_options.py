@@ -102,6 +102,10 @@ EFFECTS: list[tuple[dict[str, Any], Callable[[Launch], Any], Any]] = [
     ({"raster": "along_n"}, panels_in_order, [0, 0, 1, 1, 2, 2, 3, 3]),
     ({"raster": "along_m"}, panels_in_order, [0, 1, 2, 3, 0, 1, 2, 3]),
     ({"swizzle_size": 2}, panels_in_order, [0, 1, 0, 1, 2, 3, 2, 3]),
+    (
+        {"schedule": "multistage", "tile": "128x128x64", "swizzle_size": 3, "raster_order": "full_bands"},
+        lambda launch: launch.num_ctas, 6 * 4,
+    ),
     ({"raster": "along_m", "raster_boustrophedon": True}, panels_in_order, [0, 1, 2, 3, 3, 2, 1, 0]),
     ({"raster": "along_m", "raster_order": "0,2,1,3"}, panels_in_order, [0, 2, 1, 3, 0, 2, 1, 3]),
     ({"split_k": 2}, lambda launch: launch.num_ctas, 2 * 4 * 2),

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gpusim.errors import KernelError
-from gpusim.kernel_models.gemm import GemmParams
+from gpusim.kernel_models.gemm import GemmParams, resolve
+from gpusim.kernel_models.gemm.tile_grid import TilePlan
 from gpusim.machine.config import GpuSpec
 from gpusim.workload import ops
 from gpusim.workload.launch import Launch
@@ -42,6 +43,16 @@ def test_only_the_last_part_sets_the_count_back_and_reads_the_sum(h200: GpuSpec)
         *COUNTED, "GlobalStore counters", "BarSync", "FenceAcqRel", "GlobalLoad workspace", "GlobalStore workspace", "Use",
         "GlobalStore D",
     ]  # fmt: skip
+
+
+def test_serial_parts_add_to_what_the_part_before_has_stored(h200: GpuSpec) -> None:
+    first, second = (names(behind_math(h200, part, split_k_mode="serial", epilogue="direct")) for part in (0, 1))
+    counted = ["FenceAcqRel", "BarSync", "GlobalAtomic counters", "Use", "BarSync"]
+    assert first == ["GlobalStore D", *counted]
+    assert second == ["GlobalLoad D", *["Use", "GlobalStore D"] * 4, *counted]  # blocks of 32 columns
+    plan = TilePlan(resolve(GemmParams(m=64, n=64, k=2084, dtype="fp16", split_k=2, split_k_mode="serial",
+                                       tile="64x64x64", schedule="multistage", math="mma_sync", copy="cp_async"), h200))
+    assert [plan.num_k_steps(part) for part in (0, 1)] == [17, 17]  # 1048 and 1036 elements
 
 
 def test_all_of_the_sum_is_under_way_before_any_is_used(h200: GpuSpec) -> None:

@@ -113,6 +113,15 @@ def test_names_of_other_kernels_than_nvjet_are_understood(
     assert simulate(GemmParams.model_validate(small).launch(GPU), GPU, clock="max").cycles > 0
 
 
+def test_the_grid_of_cutlass_tells_bands_and_serial_parts_of_k() -> None:
+    config = case.config_of(3196, 2652, 2084, "fp16", "tt")
+    name = "void cutlass::Kernel2<cutlass_80_tensorop_f16_s16816gemm_f16_256x128_64x3_nn_align2>"
+    found = case.options(config, {"launched": name, "grid": "200x2x2", "block": "256x1x1"}, GPU)
+    wanted = {"swizzle_size": 8, "raster_order": "full_bands", "split_k": 2, "split_k_mode": "serial", "epilogue": "smem"}
+    assert {option: found[option] for option in wanted} == wanted
+    assert GemmParams.model_validate(found).launch(GPU).num_ctas == 200 * 2 * 2
+
+
 def test_a_batch_of_addresses_is_the_arrays_mode() -> None:
     config = next(config for config in CONFIGS["batches"] if config["batch_mode"] == "array")
     row = {"launched": "ampere_bf16_s16816gemm_bf16_64x64_ldg8_relu_f2f_stages_64x6_tn", "grid": "4x4x8", "block": "128x1x1"}

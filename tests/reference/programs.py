@@ -731,7 +731,7 @@ class Epilogue(Act):
             actor.idx: draw.choice((ops.SharedStore, ops.Stmatrix))(stage.stored(actor), self.buffer, 0)
             for actor in self.actors
         }
-        self.reduce, self.num_boxes, self.is_whole = draw.random() < 0.3, draw.randint(1, 2), draw.random() < 0.5
+        self.reduce, self.num_boxes, self.is_whole = draw.random() < 0.6, draw.randint(1, 2), draw.random() < 0.5
         self.faults = ("a stage is written while TMA reads it",) if self.num_pieces > self.num_stages else ()
 
     def ops(self, player: Player) -> Ops:

@@ -49,8 +49,8 @@ FACTS: Mapping[str, str] = {
 
 LARGEST_SWIZZLE = 8
 WGMMA_ROWS = 64
-WIDEST_BYTES, STAGES_OF_LDG = 16, 2
-"""Bytes of the widest copy of a lane; stages of kernels that load by LDG (CUTLASS ``MmaPipelined``)."""
+WIDEST_BYTES, STAGES_OF_LDG, MIN_BAND = 16, 2, 2
+"""Bytes of the widest copy of a lane; stages of kernels that load by LDG (CUTLASS ``MmaPipelined``); tiles across a band."""
 CONSUMER_THREADS, PRODUCER_THREADS = 128, 128
 
 
@@ -129,6 +129,7 @@ def kernel_options(config: Config, row: Mapping[str, str]) -> dict[str, Any] | N
     * Bands of nvjet are those of ``kernels/tile_order`` (:func:`band`), bands of others those of CUTLASS's scheduler.
     * Split-K adds in the kernel unless a second kernel ran, which adds element by element (SASS of splitKreduce_kernel).
     * Kernels of older families are multistage, by mma.sync or FFMA, and store D through shared memory.
+    * Their parts of K are the grid's third extent, and add to D one behind the other where no second kernel ran.
     * They load by cp.async, with two stages by LDG.
     * Rows of D are aligned as those of A and B are. A bias vector costs the same along M and along N.
     """
@@ -151,19 +152,21 @@ def kernel_options(config: Config, row: Mapping[str, str]) -> dict[str, Any] | N
     grid = tuple(map(int, row["grid"].split("x"))) if row.get("grid") else None
     num_ctas, batch = None if grid is None else math.prod(grid), int(config.get("batch") or 1)
     split_k = split_of(kernel, m, n, None if num_ctas is None else num_ctas // batch)
-    if is_reduction(launched) and not kernel.is_wgmma and grid is not None and batch == 1:
+    if not kernel.is_wgmma and grid is not None and batch == 1:
         split_k = grid[2]  # names of older families do not have it
     if split_k is None:
         return None
     if split_k > 1:
         found |= {
             "split_k": split_k, "epilogue": "direct",
-            "split_k_mode": "second_kernel" if is_reduction(launched) else "in_kernel",
+            "split_k_mode": "second_kernel" if is_reduction(launched) else "in_kernel" if kernel.is_wgmma else "serial",
             **({"splitk_reduction": "scalar"} if is_reduction(launched) else {}),
         }  # fmt: skip
     if not kernel.is_wgmma:
         is_narrow = alignment is not None and alignment * dtype(config["dtype"]).num_bytes < LEAST_CP_ASYNC_BYTES
-        return {**found, **_by_warps(kernel, row, split_k, by_ldg=is_narrow or kernel.stages == STAGES_OF_LDG)}
+        by_ldg = is_narrow or kernel.stages == STAGES_OF_LDG
+        found |= _by_warps(kernel, row, has_sums=split_k > 1 and is_reduction(launched), by_ldg=by_ldg)
+        return found | (_cutlass_grid(grid[0], -(-n // kernel.tile[1])) if grid and kernel.family == "cutlass" else {})
     return {**found, **_specialized(kernel, row, m, n, split_k, None if num_ctas is None else num_ctas / batch)}
 
 
@@ -192,12 +195,24 @@ def alignment_of(kernel: NamedKernel, config: Config) -> int | None:
     return None if elements * width >= WIDEST_BYTES or kernel.is_wgmma else elements
 
 
-def _by_warps(kernel: NamedKernel, row: Mapping[str, str], split_k: int, *, by_ldg: bool) -> dict[str, Any]:
+def _cutlass_grid(num_ctas: int, num_along: int) -> dict[str, Any]:
+    """Options for bands of tiles: the grid's first extent is their width times ``num_along`` tiles.
+
+    Source: NVIDIA/cutlass, ``GemmIdentityThreadblockSwizzle``.
+
+    >>> _cutlass_grid(184, 46)
+    {'swizzle_size': 4, 'raster_order': 'full_bands'}
+    """
+    width, rest = divmod(num_ctas, num_along)
+    return {} if rest or width < MIN_BAND else {"swizzle_size": width, "raster_order": "full_bands"}
+
+
+def _by_warps(kernel: NamedKernel, row: Mapping[str, str], *, has_sums: bool, by_ldg: bool) -> dict[str, Any]:
     """Options of a kernel of mma.sync or FFMA."""
     registers = number_of(row, "launch__registers_per_thread")
     found: dict[str, Any] = {
         "math": "fma" if kernel.is_fma else "mma_sync", "copy": "ldg" if by_ldg else "cp_async", "schedule": "multistage",
-        **({} if registers is None else {"registers": registers}), **({} if split_k > 1 else {"epilogue": "smem"}),
+        **({} if registers is None else {"registers": registers}), **({} if has_sums else {"epilogue": "smem"}),
     }  # fmt: skip
     if kernel.warps is not None:
         found["warps"] = "x".join(map(str, kernel.warps))

@@ -116,6 +116,9 @@ OF_SCHEDULE = (
 """Rules that need the schedule, whose default depends on the tile."""
 
 OF_SHAPE = (
+    Rule("raster_order", (NO_PRODUCER, Needs(field="persistent", values=(False,))),
+         "only CTAs that load and multiply one tile end at once without one",
+         "use --schedule multistage --no-persistent, or leave it out", only=("full_bands",)),
     Rule("setmaxnreg", (PRODUCER,), "multistage has no producer to take registers from", "use --setmaxnreg none",
          harmless=("none", "auto")),
     Rule("cluster", (TMA,), "{copy_} cannot multicast", "use --copy tma"),
@@ -124,7 +127,7 @@ OF_SHAPE = (
     Rule("epilogue", (TMA,), "this kernel has no tensor maps (--copy {copy_})", "use --epilogue smem", only=BY_TMA),
     Rule("epilogue", (Needs(field="split_k", values=(1,)),),
          "with --split-k {split_k} the parts leave as fp32 from registers", "use --epilogue direct",
-         only=("smem", *BY_TMA)),
+         only=("smem", *BY_TMA), unless=Needs(field="split_k_mode", values=("serial",))),
 )  # fmt: skip
 """Rules that are checked one by one, between the checks of sizes."""
 

@@ -187,7 +187,7 @@ class GemmConfig(GemmTypes):
         return WarpPartition(
             self.mainloop, grid, 4 * self.consumer_warpgroups if self.math == "wgmma" else grid[0] * grid[1],
             is_specialized=self.is_specialized, register_stages=self.register_stages,
-            setmaxnreg=self.setmaxnreg_registers[1], may_split=self.split_k == 1,
+            setmaxnreg=self.setmaxnreg_registers[1], may_split=not has_sums(self),
         )
 
     @property
@@ -213,6 +213,11 @@ class GemmConfig(GemmTypes):
     def widest_swizzle(self) -> str:
         """The widest swizzle that divides the rows of both operands in shared memory."""
         return widest_swizzle(self.tile, self.are_k_major, self.element)
+
+
+def has_sums(config: GemmConfig) -> bool:
+    """Whether parts of K leave as fp32 sums. In a serial split-K each adds to D."""
+    return config.split_k > 1 and config.split_k_mode != "serial"
 
 
 def aligned_bytes(extent: int, element: DType, alignment: int | None) -> int:

@@ -26,7 +26,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from gpusim.kernel_models.gemm.config import GemmConfig
+from gpusim.kernel_models.gemm.config import GemmConfig, has_sums
 from gpusim.kernel_models.gemm.warp_specialized import COLUMNS_APART, LEAST_APART
 from gpusim.units import DEPENDENT_CYCLES
 from gpusim.workload.atoms import mma_sync
@@ -92,7 +92,7 @@ def estimated_l2_promotion(config: GemmConfig) -> int:
 
 def _epilogue(config: GemmConfig, paths: dict[str, Any]) -> dict[str, Any]:
     """Figures of D's path, or of the nearest one that was probed."""
-    path = "part" if config.split_k > 1 else "tma_store" if config.stores_by_tma else config.epilogue
+    path = "part" if has_sums(config) else "tma_store" if config.stores_by_tma else config.epilogue
     nearest = "smem" if path == "tma_store" and "smem" in paths else "direct"
     figures: dict[str, Any] = paths.get(path, paths[nearest])
     return figures

@@ -110,10 +110,13 @@ def _epilogues(plan: TilePlan, staging: Staging, *, has_stmatrix: bool) -> tuple
 
 
 def _data(plan: TilePlan, idx: int, num_roles: int, share: tuple[int, int]) -> EpilogueData | None:
-    """Data accesses of the ``idx``-th math role; None: warp groups whose parts are no blocks of rows, or serialized wgmma."""
+    """Data accesses of the ``idx``-th math role; None: not known.
+
+    Not known are warp groups whose parts are no blocks of rows, serialized wgmma, and serial split-K.
+    """
     config, partition = plan.config, plan.config.partition
     (rows, columns), (num_m, num_n) = partition.warp_tile, partition.warp_grid
-    if config.compiled_code.mainloop.wgmma_serialized or (config.math == "mma_sync" and num_m % num_roles):
+    if plan.is_serial or config.compiled_code.mainloop.wgmma_serialized or (config.math == "mma_sync" and num_m % num_roles):
         return None
     if config.is_specialized:
         first = idx % num_m * rows, idx % num_n * columns
@@ -211,7 +214,7 @@ def _remarks(config: GemmConfig, plan: TilePlan) -> tuple[str, ...]:
     remarks += _conflicts(config)
     area = plan.num_m * plan.tile[0] * plan.num_n * plan.tile[1]
     outside = area - config.m * config.n
-    if outside:
+    if outside and config.raster_order != "full_bands":
         share = outside / area
         remarks.append(f"{share:.1%} of the tiles' area lies outside of D and is computed for nothing")
     if config.swizzle == "none" and config.math == "wgmma" and config.copy_ == "tma":

@@ -130,6 +130,8 @@ class Multistage:
         yield from self._setup_code[1]
         first = 0  # k-steps of earlier tiles, which determine the first stage of a tile
         for turn, at in work(cta, self.plan):
+            if not self.plan.is_inside(at):
+                return  # a CTA that only completes a band
             first = turn * self.plan.num_k_steps(at.part)
             yield from self._tile_code
             if turn:

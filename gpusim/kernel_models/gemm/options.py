@@ -61,16 +61,20 @@ def _registers(value: Any) -> Any:
     return value
 
 
+PLACES = ("none", "gpc", "full_bands")
+"""Words of ``raster_order``."""
+
+
 def _table(value: Any) -> Any:
     if isinstance(value, list | tuple):
         value = ",".join(map(str, value))
-    value = as_choice(value, ("none", "gpc"))
+    value = as_choice(value, PLACES)
     if as_choice(value, DIRECTIONS) in DIRECTIONS:
         raise ValueError(f"is {value!r}, wants places of clusters; --raster has along_m and along_n (CUTLASS's RasterOrder)")
-    if isinstance(value, str) and value not in ("none", "gpc"):
+    if isinstance(value, str) and value not in PLACES:
         parts = value.split(",")
         if not all(part.isascii() and part.isdigit() for part in parts) or sorted(map(int, parts)) != [*range(len(parts))]:
-            raise ValueError(f"is {value!r}, wants every place from 0 on once, such as 0,2,1,3, or gpc, or none")
+            raise ValueError(f"is {value!r}, wants every place from 0 on once, such as 0,2,1,3, or {', or '.join(PLACES)}")
     return value
 
 
@@ -169,8 +173,8 @@ class GemmOptions(GemmTypes, KernelParams):
     raster_boustrophedon: bool = Field(False, description="CTA rasterization: every second band runs backwards (cuBLAS)")
     raster_order: Annotated[str, BeforeValidator(_table)] = Field(
         "none", description="CTA rasterization: places of the clusters of the first and second wave, joined by commas. "
-        "With gpc the clusters of one GPC are neighbours (cuBLAS). By default none: the order of --raster and "
-        "--swizzle-size"
+        "With gpc the clusters of one GPC are neighbours (cuBLAS). With full_bands the last band is as wide as all others, "
+        "and CTAs without a tile end at once (CUTLASS 2). By default none: the order of --raster and --swizzle-size"
     )
     swap_operands: bool = Field(
         False, description="Compute D^T = B^T A^T, as BLAS libraries do. Tile, warps, cluster and raster are then those of "
@@ -178,9 +182,9 @@ class GemmOptions(GemmTypes, KernelParams):
     )
     split_k: Annotated[int, Field(ge=1, le=256)] = Field(1, description="Split-K factor: CTAs that share the K of one "
         "tile")
-    split_k_mode: Literal["in_kernel", "second_kernel"] = Field(
-        "in_kernel", description="Split-K reduction: by atomics and the last CTA, or by a second kernel. It applies with "
-        "--split-k 2 or more"
+    split_k_mode: Literal["in_kernel", "second_kernel", "serial"] = Field(
+        "in_kernel", description="Split-K reduction: by atomics and the last CTA, by a second kernel, or serial: each part "
+        "adds to D behind the part before (CUTLASS 2). It applies with --split-k 2 or more"
     )
     splitk_reduction: Literal["vectorized", "scalar"] = Field(
         "vectorized", description="Loads of the second split-K kernel. vectorized: four elements a thread, all partial "
@@ -202,8 +206,8 @@ class GemmOptions(GemmTypes, KernelParams):
         "their addresses. By default on"
     )
     epilogue: Literal["direct", "smem", "tma_store", "tma_reduce"] | None = Field(
-        None, description="Path of D to global memory: from registers, through shared memory, by TMA store, or added to D "
-        "in L2 by TMA (cp.reduce.async.bulk, for --beta 1 with C in place of D)"
+        None, description="Path of D to global memory: from registers, through shared memory, by TMA store, or by "
+        "cp.reduce.async.bulk. The last adds to D in L2, for --beta 1 with C in D"
     )
     alpha: Scalar = Field(1.0, description="Factor of A B")
     beta: Scalar = Field(0.0, description="Factor of C. The kernel reads C unless this is 0")

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from gpusim.errors import LaunchError
 from gpusim.kernel_models.gemm.advice import TileRefused
-from gpusim.kernel_models.gemm.config import GemmConfig
+from gpusim.kernel_models.gemm.config import GemmConfig, has_sums
 from gpusim.kernel_models.mainloop.epilogue import Staging
 from gpusim.kernel_models.mainloop.shape import MAX_STAGES
 from gpusim.workload.launch import Target
@@ -37,7 +37,7 @@ def _staging_shape(config: GemmConfig) -> tuple[int, int]:
 
 
 def _has_staging(config: GemmConfig) -> bool:
-    return config.epilogue != "direct" and config.split_k == 1
+    return config.epilogue != "direct" and not has_sums(config)
 
 
 def _least_staging(config: GemmConfig) -> int:

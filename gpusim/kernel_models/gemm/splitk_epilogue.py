@@ -39,9 +39,15 @@ class SplitKEpilogue(Epilogue):
         return self._last_part_code[-self._num_chunks :]
 
     def _store(self, at: Coordinates, rows: int, columns: int, turn: int) -> Program:
-        del turn
-        if self.plan.is_inside(at):
+        if self.plan.is_serial:
+            yield from super()._store(at, rows, columns, turn)
+            yield from self._count(self.plan.panel_of_d(at), is_last=False)
+        elif self.plan.is_inside(at):
             yield from self._split_k(at, rows, columns)
+
+    def _added(self, at: Coordinates) -> str:
+        """C, or the D of the part before where the split is serial: that part is taken to have stored it."""
+        return "D" if self.plan.is_serial and at.part else super()._added(at)
 
     def _split_k(self, at: Coordinates, rows: int, columns: int) -> Program:
         """Split-K epilogue: partial sums, added in L2 by red, or stored for a second kernel.

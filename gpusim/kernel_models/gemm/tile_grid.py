@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusim.kernel_models.gemm.config import GemmConfig
+from gpusim.kernel_models.gemm.config import GemmConfig, has_sums
 from gpusim.kernel_models.mainloop.epilogue import SUM_BYTES
 from gpusim.kernel_models.mainloop.loader import block_bytes
 from gpusim.kernel_models.mainloop.shape import Coordinates, MainloopShape
@@ -19,7 +19,7 @@ from gpusim.kernel_models.streaming import ceil_div
 from gpusim.layout import Layout
 from gpusim.units import LINE_BYTES
 from gpusim.workload.dtypes import FP32, INT32, DType, accumulator_of
-from gpusim.workload.gmem.line_fetches import unasked_fraction
+from gpusim.workload.gmem.line_fetches import CHUNK_BYTES, unasked_fraction
 from gpusim.workload.launch import Footprint
 from gpusim.workload.tensor import MemRef
 
@@ -51,26 +51,36 @@ class TilePlan:
 
     @cached_property
     def num_m(self) -> int:
-        """Tiles along M, rounded up to full clusters."""
-        ranks = self.config.cluster[0]
-        return ceil_div(ceil_div(self.config.m, self.tile[0]), ranks) * ranks
+        """Tiles along M, rounded up to full clusters, and to bands with ``raster_order`` full_bands."""
+        return self._rounded_up(0)
 
     @cached_property
     def num_n(self) -> int:
-        """Tiles along N, rounded up to full clusters."""
-        ranks = self.config.cluster[1]
-        return ceil_div(ceil_div(self.config.n, self.tile[1]), ranks) * ranks
+        """Tiles along N, rounded up as :attr:`num_m`."""
+        return self._rounded_up(1)
+
+    def _rounded_up(self, which: int) -> int:
+        config = self.config
+        is_across = which == (config.raster == "along_m")
+        unit = config.cluster[which] * (config.swizzle_size if config.raster_order == "full_bands" and is_across else 1)
+        return ceil_div(ceil_div(self.extents[which], self.tile[which]), unit) * unit
 
     @cached_property
     def num_tiles(self) -> int:
         """Number of work tiles: tiles of D, times batch, times parts of K."""
         return self.num_m * self.num_n * self.config.batch * self.config.split_k
 
+    @property
+    def is_serial(self) -> bool:
+        """Whether parts of K add to D one behind the other."""
+        return self.config.split_k > 1 and not has_sums(self.config)
+
     # -------------------------------------------------------------------------------------- k-steps
     @cached_property
     def total_k_steps(self) -> int:
-        """Number of k-steps of all parts together."""
-        return ceil_div(self.config.k, self.tile[2])
+        """Number of k-steps of all parts together. Parts of a serial split-K begin at multiples of 16 bytes (CUTLASS)."""
+        parts, unit = (self.config.split_k, CHUNK_BYTES // self.config.element.num_bytes) if self.is_serial else (1, 1)
+        return parts * ceil_div(ceil_div(ceil_div(self.config.k, parts), unit) * unit, self.tile[2])
 
     def first_k_step(self, part: int) -> int:
         """First k-step of a part of K. Parts differ by at most one k-step.
@@ -111,7 +121,7 @@ class TilePlan:
     def _table(self) -> list[int]:
         """Positions of the first clusters in the order; empty if they are in numerical order."""
         text = self.config.raster_order
-        return [int(part) for part in text.split(",")] if text != "none" else []
+        return [int(part) for part in text.split(",")] if text[0].isdigit() else []
 
     def _by_table(self, cluster: IntArray) -> IntArray:
         """Positions of clusters in the order."""
@@ -149,7 +159,7 @@ class TilePlan:
         return max(0, min(self.tile[which], self.extents[which] - idx * self.tile[which]))
 
     def is_inside(self, at: Coordinates) -> bool:
-        """Whether any element of a work tile is inside of D. Tiles that only complete a cluster are not."""
+        """Whether any element of a work tile is inside of D. Tiles that only complete a cluster or a band are not."""
         return self.rows_inside(0, at.m) > 0 and self.rows_inside(1, at.n) > 0
 
     def panel(self, which: int, at: Coordinates) -> int:
@@ -210,7 +220,8 @@ class TilePlan:
             for which, tensor in enumerate("AB")
         ]
         if config.split_k > 1:
-            footprints.append(self._of_d("workspace", "write", SUM_BYTES, of_all_parts=True))
+            if not self.is_serial:
+                footprints.append(self._of_d("workspace", "write", SUM_BYTES, of_all_parts=True))
             if config.split_k_mode == "second_kernel":
                 return tuple(footprints)
             footprints.append(
@@ -272,7 +283,8 @@ class TilePlan:
     def _bytes(self, which: int, tiles: IntArray) -> IntArray:
         """Bytes of panels of A or B inside of the matrix."""
         at = self.coordinates(tiles)
-        return np.asarray(self._inside(which, at[which]) * self._depths(at[3]) * self.config.element.num_bytes)
+        rows = self._inside(which, at[which]) * (self.config.raster_order != "full_bands" or self._areas(tiles) > 0)
+        return np.asarray(rows * self._depths(at[3]) * self.config.element.num_bytes)
 
     def _panels_of_sums(self, tiles: IntArray) -> IntArray:
         m, n, batch, part = self.coordinates(tiles)
@@ -293,8 +305,8 @@ class TilePlan:
         return np.asarray(self._inside(0, m) * self._inside(1, n))
 
     def _writes_d(self, tiles: IntArray) -> NDArray[np.bool_]:
-        """Whether tiles write D, bool[n]: those of the last part of K."""
-        return np.asarray(self.coordinates(tiles)[3] == self.config.split_k - 1)
+        """Whether tiles write D, bool[n]: those of the last part of K, or of all parts of a serial split-K."""
+        return np.asarray(self.coordinates(tiles)[3] == self.config.split_k - 1) | self.is_serial
 
     def _of_d(self, tensor: str, access: Literal["read", "write"], width: int, *, of_all_parts: bool = False) -> Footprint:
         """Footprint of a tensor with the layout of D."""

@@ -271,6 +271,10 @@ class Epilogue:
         chunks = [(idx, min(width, columns - idx * width)) for idx in range(num)]
         return [(idx, inside) for idx, inside in chunks if inside > 0]
 
+    def _added(self, at: Coordinates) -> str:
+        """Tensor of which a tile is added to the accumulators; empty: none."""
+        return "C" if self.output.reads_c else ""
+
     def _step(self, idx: int) -> int:
         """A slice's number in the tile. No two roles use the same number."""
         return self.slot * 1024 + idx
@@ -281,11 +285,11 @@ class Epilogue:
         width = output.element.num_bytes
         chunks = self._chunks(columns)
         tokens = []
-        if output.reads_c:
+        if added := self._added(at):
             for idx, inside in chunks:
                 access = self._loads(rows, inside, width, output.vector_bytes)
                 data = self._data("load_c", at, idx * self._chunk_width, self._chunk_width)
-                tokens.append((yield ops.GlobalLoad("C", (panel, self._step(idx)), access, data=data)))
+                tokens.append((yield ops.GlobalLoad(added, (panel, self._step(idx)), access, data=data)))
         yield from self._bias(at, columns)
         arithmetic = self._arithmetic(len(chunks))
         far = self._cold_code_of_d()
@@ -355,10 +359,10 @@ class Epilogue:
             leaving, begin = self.full_rows(rows, inside, width, output.vector_bytes), idx * slice_n
             by_rows = at, self._slice, output.vector_bytes, begin
             token = None
-            if output.reads_c:
+            if added := self._added(at):
                 access = self._loads(rows, inside, width, output.vector_bytes) if by_tma else leaving
                 data = self._data("load_c", at, begin, slice_n) if by_tma else self._data("load_c_rows", *by_rows)
-                token = yield ops.GlobalLoad("C", (panel, step), access, data=data)
+                token = yield ops.GlobalLoad(added, (panel, step), access, data=data)
             if by_tma:  # the slice's last reader was the TMA engine
                 yield ops.BulkWaitGroup(0, read=True)
             if idx or turn or self._is_over_stages:

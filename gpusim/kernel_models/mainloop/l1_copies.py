@@ -9,10 +9,12 @@ Models:
 * An operand that is transposed is copied element by element, along k in global memory. In shared memory consecutive k have a
   stride of a padded row.
 * Lanes queue at the banks of both memories. Rows that straddle lines count more lines.
+* cp.async asks again for a sector that two k-steps share. Rows that straddle lines coalesce less (``pitch_sharing``).
 
 Ignores:
 
-* Sectors that rows straddle: a row's next copy requests the rest of a sector anyway.
+* LDG: sectors that rows straddle, and lines that L1 has not got, which pass as those that it has.
+* Sectors that L1 keeps from one k-step to the next.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from gpusim.kernel_models.mainloop.shape import MainloopShape
 from gpusim.kernel_models.streaming import ceil_div
 from gpusim.units import LINE_BYTES, SECTOR_BYTES, WARP_SIZE
 from gpusim.workload.gmem.global_access import global_access
-from gpusim.workload.gmem.line_fetches import CHUNK_BYTES
+from gpusim.workload.gmem.line_fetches import CHUNK_BYTES, Fetches
 from gpusim.workload.smem.access import AccessPattern, wavefronts
 
 
@@ -78,6 +80,24 @@ def copy_access(shape: MainloopShape, which: int, start: int, pitch: int) -> Acc
         num_wavefronts = int(wavefronts(f"cp_async_b{8 * num_bytes}", destinations, active, sources).sum())
     num_sectors = _num_rows(shape, which) * ceil_div(row_bytes_of(shape, which), SECTOR_BYTES)
     return replace(read, num_sectors=num_sectors, num_wavefronts=num_wavefronts)
+
+
+def row_parts(start: int, pitch: int, num_rows: int, row_bytes: int) -> Fetches:
+    """Fetches of rows that do not begin on sectors. L1 asks for full sectors, of each line once.
+
+    >>> row_parts(104, 136, 1, 128)  # a part of a sector at both ends
+    Fetches(num_bytes=128, num_sectors=5, num_crossing=5, num_reads=5, num_requests=2, num_shared=5, num_shared_requests=2)
+    """
+    first = start + pitch * np.arange(num_rows)
+    begin, end = first // SECTOR_BYTES, -(-(first + row_bytes) // SECTOR_BYTES)
+    sectors = end - begin
+    lines = -(-end * SECTOR_BYTES // LINE_BYTES) - begin * SECTOR_BYTES // LINE_BYTES
+    is_torn, num, num_lines = lines > ceil_div(row_bytes, LINE_BYTES), int(sectors.sum()), int(lines.sum())
+    return Fetches(
+        num_bytes=num_rows * row_bytes, num_sectors=num, num_crossing=num, num_reads=num, num_requests=num_lines,
+        num_shared=num, num_shared_requests=num_lines, num_torn=int(sectors[is_torn].sum()),
+        num_torn_requests=int(lines[is_torn].sum()),
+    )
 
 
 def store_access(shape: MainloopShape, which: int) -> AccessPattern:

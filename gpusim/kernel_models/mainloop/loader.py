@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusim.kernel_models.mainloop.l1_copies import copy_access, row_bytes_of, store_access
+from gpusim.kernel_models.mainloop.l1_copies import copy_access, row_bytes_of, row_parts, store_access
 from gpusim.kernel_models.mainloop.operand_data import OperandCopies
 from gpusim.kernel_models.mainloop.shape import MAX_STAGES, Coordinates, MainloopShape, OperandGrid, cached_method
 from gpusim.kernel_models.streaming import ceil_div
@@ -120,9 +120,9 @@ class Loader:
         return panel
 
     def k_extent(self, part: int, step: int) -> int:
-        """Elements of K inside of the matrices in k-step ``step`` of part ``part``."""
+        """Elements of K inside of the matrices in k-step ``step`` of part ``part``, at least one."""
         begin = (self.grid.first_k_step(part) + step) * self._tile[2]
-        return max(0, min(self._tile[2], self.grid.extents[2] - begin))
+        return max(1, min(self._tile[2], self.grid.extents[2] - begin))
 
     # -------------------------------------------------------------------------------------- clusters
     @cached_property
@@ -246,7 +246,9 @@ class Loader:
         """Fetches of a copy of ``rows`` rows and ``depth`` elements of K; None: only full sectors of full lines."""
         start, pitch, num_rows, row_bytes = self._lie(which, at, step, rows, depth)
         is_shifted = not self.by_tma and self.shape.operands[which].pad_bytes % SECTOR_BYTES
-        if not (rows and depth and (start or pitch % LINE_BYTES or is_shifted)) or self.shape.is_through_l1(which):
+        if self.shape.is_through_l1(which):
+            return row_parts(start, pitch, num_rows, row_bytes) if (start | pitch) % SECTOR_BYTES and row_bytes else None
+        if not (rows and depth and (start or pitch % LINE_BYTES or is_shifted)):
             return None
         return self._fetched_of(which, start, pitch, num_rows, row_bytes)
 
