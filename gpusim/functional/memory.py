@@ -115,6 +115,8 @@ class SharedMemory:
             most = max(most, stop)
             if not buffer.is_overlay:
                 end = -(-stop // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
+        self._stages[""] = end, launch.extra_smem_bytes, 1  # scratch memory
+        most = max(most, end + launch.extra_smem_bytes)
         self.bytes = np.zeros(most, dtype=np.uint8)
         self.tags = np.zeros(most if is_explained else 0, dtype=TAG)
         self.tags["source"] = self.tags["writer"] = UNWRITTEN
@@ -137,7 +139,7 @@ class SharedMemory:
     def place_of(self, address: int) -> str:
         """Buffer, stage, byte and bank of an address."""
         for buffer, (begin, size, num_stages) in self._stages.items():
-            if begin <= address < begin + size * num_stages:
+            if size and begin <= address < begin + size * num_stages:
                 stage, offset = divmod(address - begin, size)
                 return f"byte {offset} of stage {stage} of buffer {buffer!r} (bank {address // 4 % 32})"
         return f"byte {address}"

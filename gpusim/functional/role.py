@@ -32,6 +32,7 @@ from gpusim.workload.data_access import (
     Counter,
     DataAccess,
     GlobalElements,
+    IntArray,
     MmaFragments,
     Registers,
     SharedElements,
@@ -245,13 +246,12 @@ def _into(before: Array | None, first: int, values: Array) -> Array:
 def _global_load(role: Role, op: ops.GlobalLoad) -> None:
     loaded = []
     for access in role.accesses(op, GlobalElements):
-        tensor = role.tensor(access.tensor)
-        tags = None
+        tensor, index, tags = role.tensor(access.tensor), _index(role, access), None
         if role.cta.watch:
-            tags = np.full((*access.index.shape, tensor.ref.dtype.num_bytes), -1, dtype=TAG)
-            tags["source"] = source_of(tensor.number, access.index)[..., None]
-            tags["writer"], tags = role.writer(op), tags.reshape(len(tags), -1)
-        loaded.append((access, decode(tensor.read(access.index), tensor.ref.dtype), tags))
+            found = np.full((*index.shape, tensor.ref.dtype.num_bytes), -1, dtype=TAG)
+            found["source"] = source_of(tensor.number, index)[..., None]
+            found["writer"], tags = role.writer(op), found.reshape(len(found), -1)
+        loaded.append((access, decode(tensor.read(index), tensor.ref.dtype), tags))
 
     def arrive() -> None:
         for access, values, tags in loaded:
@@ -263,15 +263,18 @@ def _global_load(role: Role, op: ops.GlobalLoad) -> None:
     role.give(arrive)
 
 
-def _stored(role: Role, op: Any, access: GlobalElements | SharedElements, first: int) -> Array:
-    """Values of the registers that a store stores."""
+def _index(role: Role, access: GlobalElements) -> IntArray:
+    return access.index(role.registers) if callable(access.index) else access.index
+
+
+def _stored(role: Role, op: Any, access: GlobalElements | SharedElements, first: int, num: int) -> Array:
+    """Values of the registers that a store stores: ``num`` of each thread, from value ``first`` on."""
     if access.compute:
         access.compute(role.registers)
-    places = access.index if isinstance(access, GlobalElements) else access.offsets
     values = role.registers.get(access.registers)
-    if values is None or values.shape[1] < first + places.shape[1]:
+    if values is None or values.shape[1] < first + num:
         role.refuse(op, f"whose registers {access.registers!r} nobody has set")
-    return values[:, first : first + places.shape[1]]
+    return values[:, first : first + num]
 
 
 def _global_store(role: Role, op: ops.GlobalStore | ops.GlobalAtomic) -> None:
@@ -280,12 +283,12 @@ def _global_store(role: Role, op: ops.GlobalStore | ops.GlobalAtomic) -> None:
         if isinstance(access, Counter):
             _count(role, op, access, tensor)
             continue
-        bits = encode(_stored(role, op, access, 0), tensor.ref.dtype)
-        tensor.write(access.index, bits, adds=isinstance(op, ops.GlobalAtomic))
+        index = _index(role, access)
+        bits = encode(_stored(role, op, access, 0, index.shape[1]), tensor.ref.dtype)
+        tensor.write(index, bits, adds=isinstance(op, ops.GlobalAtomic))
         if role.cta.watch:
-            inside = access.index >= 0
-            stored = np.stack([np.full_like(access.index, role.writer(op)), *np.indices(access.index.shape)], axis=-1)
-            tensor.stored[access.index[inside]] = stored[inside]
+            stored = np.stack([np.full_like(index, role.writer(op)), *np.indices(index.shape)], axis=-1)
+            tensor.stored[index[index >= 0]] = stored[index >= 0]
 
 
 def _count(role: Role, op: Any, access: Counter, tensor: GlobalTensor) -> None:
@@ -415,7 +418,8 @@ def _shared_load(role: Role, op: ops.SharedLoad | ops.Ldmatrix) -> None:
 def _shared_store(role: Role, op: ops.SharedStore | ops.Stmatrix) -> None:
     memory = role.cta.memory
     for access in role.accesses(op, SharedElements):
-        values, inside = _stored(role, op, access, access.first), access.offsets >= 0
+        inside = access.offsets >= 0
+        values = _stored(role, op, access, access.first, inside.shape[1])
         addresses = _addresses(role, op, access)[inside]
         bits = values[inside] if access.dtype is None else encode(values[inside], access.dtype)
         memory.write(addresses, bits)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
+from itertools import count
+from math import erf
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -13,6 +15,7 @@ from pydantic import Field
 from gpusim.errors import KernelError
 from gpusim.kernel_models.registers import launch_limit
 from gpusim.kernel_models.rows import packing, unpacking
+from gpusim.kernel_models.stream_data import LOADED, loaded, shares, stored
 from gpusim.kernel_models.streaming import (
     Elements,
     IntArray,
@@ -27,9 +30,11 @@ from gpusim.kernel_models.streaming import (
 )
 from gpusim.units import WARP_SIZE
 from gpusim.workload import ops
+from gpusim.workload.data_access import Registers
 from gpusim.workload.dtypes import DType, dtype
 from gpusim.workload.launch import Footprint, Launch, RoleContext, Target, WarpRole
 from gpusim.workload.smem.access import AccessPattern
+from gpusim.workload.tensor import MemRef
 
 Op = Literal["copy", "scale", "add", "fill", "relu", "exp", "silu", "gelu", "gelu_tanh"]
 
@@ -49,6 +54,16 @@ ARITHMETIC: Mapping[str, Arithmetic] = {
     "gelu": Arithmetic(fma=13, alu=11, mufu=1), "gelu_tanh": Arithmetic(fma=16, alu=4, mufu=2),
 }  # fmt: skip
 """Source: SASS of kernels/elementwise_shapes, sm_90a: expf, erff, tanhf and a division, without fast-math options."""
+
+FACTOR, FILLED = 2.0, 1.0
+"""Factor of ``scale`` in functional runs. ``FILLED``: value of ``fill``."""
+HALF_GELU = float(np.sqrt(2 / np.pi))
+FUNCTIONS: Mapping[str, Callable[[Any], Any]] = {
+    "copy": lambda x: x, "scale": lambda x: np.float32(FACTOR) * x, "relu": lambda x: np.maximum(x, 0), "exp": np.exp,
+    "silu": lambda x: x / (1 + np.exp(-x)), "gelu": lambda x: 0.5 * x * (1 + np.vectorize(erf, otypes="f")(x / 2**0.5)),
+    "gelu_tanh": lambda x: 0.5 * x * (1 + np.tanh(HALF_GELU * (x + 0.044715 * x**3))),
+}  # fmt: skip
+"""Operation of each element in functional runs."""
 
 BEFORE_LOADS, BEFORE_STORES, EACH_ELEMENT = 20, 2, 8
 """Integer instructions of a thread: before its first load, before its first store, and for each element of a last CTA with
@@ -233,6 +248,7 @@ def elementwise_launch(params: ElementwiseParams, _gpu: Target) -> Launch:
         num_flops=num_fma,
         math_class="fp32" if num_fma else "",
         has_uniform_programs=True,
+        tensors=_tensors(params),
     )
 
 
@@ -275,6 +291,26 @@ def _role(params: ElementwiseParams, idx: int, num_roles: int) -> WarpRole:
     def accesses(elements: int) -> list[Accesses]:
         return _accesses(params, elements, first_thread, threads, groups)
 
+    def elements_of(panel: int, group: int) -> IntArray:
+        """Elements of each thread in a group of vectors."""
+        begin = panel * share + (group * each * params.threads + first_thread) * vector
+        return shares(begin, params.elements, threads, each, vector, step=params.threads)
+
+    def load(panel: int, group: int, name: str, number: int, op: ops.Op) -> Any:
+        """Data access of a load. The first load of an input takes all of a thread's elements."""
+        index = elements_of(panel, group) if number == 0 else np.full((threads, 1), -1)
+        if name == "b" and params.columns:
+            index = np.where(index < 0, -1, index % params.columns if params.broadcast == "row" else index // params.columns)
+        return loaded(name, index, name if number == 0 else "hits in flight")(op)
+
+    def store(panel: int, group: int, op: ops.Op) -> Any:
+        return stored("out", elements_of(panel, group), LOADED, partial(_compute, params, (threads, each * vector)))(op)
+
+    def one(panel: int, begin: int, name: str, op: ops.Op) -> Any:
+        """Data access of one element a thread."""
+        index = shares(panel * share + begin, params.elements, threads, 1)
+        return (stored(name, index, LOADED, partial(_compute, params, (threads, 1))) if name == "out" else loaded(name, index, name))(op)
+
     def program(cta: RoleContext) -> Generator[ops.Op, Any, None]:
         panel = cta.cta_idx
         elements = min(share, params.elements - panel * share)
@@ -290,14 +326,16 @@ def _role(params: ElementwiseParams, idx: int, num_roles: int) -> WarpRole:
             if elements < share:
                 yield bounds
             tokens: list[ops.Token] = []
+            numbers = {name: count() for name in params.inputs}
             for name, access in loads:
+                data = partial(load, panel, group, name, next(numbers[name]))
                 at = panel if name != "b" or params.columns is None else int(_second_panel(params, np.array(panel)))
-                tokens.append((yield ops.GlobalLoad(name, (at, group * num_roles + idx), access)))
+                tokens.append((yield ops.GlobalLoad(name, (at, group * num_roles + idx), access, data=data)))
             yield between
             for token in tokens:
                 yield ops.Use(token)
             yield from math
-            yield ops.GlobalStore("out", (panel, group * num_roles + idx), stores)
+            yield ops.GlobalStore("out", (panel, group * num_roles + idx), stores, data=partial(store, panel, group))
 
     def last(panel: int, elements: int) -> Generator[ops.Op, Any, None]:
         """Process elements t, t + threads, ... in thread t, one by one."""
@@ -305,14 +343,32 @@ def _role(params: ElementwiseParams, idx: int, num_roles: int) -> WarpRole:
             num, at = min(threads, elements - begin), step * num_roles + idx
             tokens: list[ops.Token] = []
             for name in params.inputs:
-                tokens.append((yield ops.GlobalLoad(name, (panel, at), dense_access(0, num, width))))
+                data = partial(one, panel, begin, name)
+                tokens.append((yield ops.GlobalLoad(name, (panel, at), dense_access(0, num, width), data=data)))
             for token in tokens:
                 yield ops.Use(token)
-            yield ops.GlobalStore("out", (panel, at), dense_access(0, num, out_width))
+            data = partial(one, panel, begin, "out")
+            yield ops.GlobalStore("out", (panel, at), dense_access(0, num, out_width), data=data)
             yield each_element
 
     name = params.op if num_roles == 1 else f"{params.op} {idx}"
     return WarpRole(name=name, num_warps=threads // WARP_SIZE, program=program)
+
+
+def _compute(params: ElementwiseParams, shape: tuple[int, int], registers: Registers) -> None:
+    """The operation in fp32 on elements of (threads, values)."""
+    if params.op == "fill":
+        registers[LOADED] = np.full(shape, FILLED, dtype=np.float32)
+        return
+    x = registers[params.inputs[0]]
+    registers[LOADED] = x + registers["b"] if params.op == "add" else FUNCTIONS[params.op](x)
+
+
+def _tensors(params: ElementwiseParams) -> tuple[MemRef, ...]:
+    num_b = {"none": params.elements, "row": params.columns or 1, "column": params.elements // (params.columns or 1)}
+    sizes = {name: num_b[params.broadcast] if name == "b" else params.elements for name in params.inputs}
+    refs = [MemRef.row_major(name, (size,), params.element) for name, size in sizes.items()]
+    return (*refs, MemRef.row_major("out", (params.elements,), params.out_element))
 
 
 def _math(params: ElementwiseParams, num: int) -> list[ops.Op]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,15 @@ import numpy as np
 from gpusim.kernel_models.grid_reduction import grid_launch
 from gpusim.kernel_models.reduction_options import UNROLLED, ReductionParams, left_words, taken_words
 from gpusim.kernel_models.rows import WARP_STEPS, WORD_BYTES, unpacking
+from gpusim.kernel_models.stream_data import LOADED, loaded, of_warps, shared, stored
 from gpusim.kernel_models.streaming import IntArray, dense_access, share_footprint, total
 from gpusim.units import WARP_SIZE
 from gpusim.workload import ops
+from gpusim.workload.data_access import Registers
+from gpusim.workload.dtypes import FP32
 from gpusim.workload.launch import Footprint, Launch, RoleContext, Target, WarpRole
 from gpusim.workload.smem.access import AccessPattern
+from gpusim.workload.tensor import MemRef
 
 # In a row, remaining loads come first, one by one. In columns, all loads of a block are in straight-line code, but there are
 # registers for four.
@@ -44,13 +49,13 @@ def row_launch(params: ReductionParams, num_sms: int) -> Launch:
     width = params.element.num_bytes
     row_bytes = params.columns * width
     num_vectors = row_bytes // params.vector_bytes
-    threads_of = [min(params.threads, num_vectors - begin) for begin in range(0, num_vectors, params.threads)]
-    num_alone = len(threads_of) % UNROLLED
-    if threads_of[-1] < params.threads:  # a partial pass: it makes no difference which one is executed separately
-        threads_of = threads_of[-1:] + threads_of[:-1] if num_alone else threads_of
-    num_turns = len(threads_of) // UNROLLED
+    passes_of = [(min(params.threads, num_vectors - begin), begin) for begin in range(0, num_vectors, params.threads)]
+    num_alone = len(passes_of) % UNROLLED
+    if passes_of[-1][0] < params.threads:  # a partial pass: it makes no difference which one is executed separately
+        passes_of = passes_of[-1:] + passes_of[:-1] if num_alone else passes_of
+    num_turns = len(passes_of) // UNROLLED
     at_once = 1 if num_turns > 1 and params.rows <= num_sms else params.num_warps
-    roles = tuple(_row_role(params, threads_of, num_alone, first, at_once) for first in range(0, params.num_warps, at_once))
+    roles = tuple(_row_role(params, passes_of, num_alone, first, at_once) for first in range(0, params.num_warps, at_once))
     num_steps = num_alone + num_turns
     return Launch(
         kernel="reduction",
@@ -69,11 +74,15 @@ def row_launch(params: ReductionParams, num_sms: int) -> Launch:
         num_flops=params.rows * params.columns,
         math_class="fp32",
         has_uniform_programs=True,
+        tensors=_tensors(params, params.rows),
     )
 
 
-def _row_role(params: ReductionParams, threads_of: list[int], num_alone: int, first_warp: int, num_warps: int) -> WarpRole:
-    """Some warps of a row. ``threads_of``: number of threads that load in each pass over it."""
+def _row_role(
+    params: ReductionParams, passes_of: list[tuple[int, int]], num_alone: int, first_warp: int, num_warps: int
+) -> WarpRole:
+    """Some warps of a row. ``passes_of``: number of threads that load in each pass over it, and its first vector."""
+    threads_of, begins = zip(*passes_of, strict=True)
     num_all, elements, unpacked = params.num_warps, params.vector_elements, unpacking(params.element.num_bytes)
     first = first_warp * WARP_SIZE
     loads = [
@@ -97,26 +106,48 @@ def _row_role(params: ReductionParams, threads_of: list[int], num_alone: int, fi
         yield before
         for step, access in enumerate(alone, start=first_step):
             if access.num_requests:
-                yield ops.Use((yield ops.GlobalLoad("in", (row, step), access)))
+                data = partial(load, row, step - first_step, 1)
+                yield ops.Use((yield ops.GlobalLoad("in", (row, step), access, data=data)))
                 yield unpack_one
                 yield add_one
         for turn in cta.loop(len(turns)) if len(turns) > 1 else range(len(turns)):
-            token = yield ops.GlobalLoad("in", (row, first_step + len(alone) + turn), turns[turn])
+            data = partial(load, row, num_alone + turn * UNROLLED, UNROLLED)
+            token = yield ops.GlobalLoad("in", (row, first_step + len(alone) + turn), turns[turn], data=data)
             yield ops.Use(token)
             yield unpack
             yield add
         yield shuffle
         yield sums
-        yield ops.SharedStore(word)
+        yield ops.SharedStore(word, data=left)
         yield ops.Syncthreads()
         if first:
             return
-        yield ops.Use((yield ops.SharedLoad(words)))
+        yield ops.Use((yield ops.SharedLoad(words, data=taken)))
         yield shuffle_words
         yield add_words
         yield after
-        yield ops.GlobalStore("out", (row, 0), result)
+        yield ops.GlobalStore("out", (row, 0), result, data=lambda op: stored("out", np.array([[row]]), "row")(op))
 
+    def load(row: int, begin: int, num: int, op: ops.Op) -> Any:
+        """Data access of the passes ``begin`` to ``begin + num`` over a row, whose elements are added to the sum."""
+        thread = first + np.arange(num_warps * WARP_SIZE)[:, None, None]
+        vector = np.array(begins[begin : begin + num])[:, None]
+        is_inside = thread < np.array(threads_of[begin : begin + num])[:, None]
+        element = row * params.columns + (vector + thread) * elements + np.arange(elements)
+        return loaded("in", np.where(is_inside, element, -1).reshape(len(thread), -1), LOADED, add_loaded)(op)
+
+    def add_loaded(registers: Registers) -> None:
+        registers["sum"] = registers.get("sum", 0) + registers[LOADED].sum(axis=1, keepdims=True)
+
+    def leave(registers: Registers) -> None:
+        registers["word"] = of_warps(registers.get("sum", np.zeros((num_warps * WARP_SIZE, 1), dtype=np.float32)), np.sum)
+
+    def take(registers: Registers) -> None:
+        registers["row"] = registers["words"].sum(axis=1, keepdims=True)[:1]
+
+    lane = np.arange(num_warps * WARP_SIZE)[:, None]
+    left = shared(np.where(lane % WARP_SIZE == 0, WORD_BYTES * (first_warp + lane // WARP_SIZE), -1), FP32, "word", leave)
+    taken = shared(np.broadcast_to(WORD_BYTES * np.arange(num_all), (len(lane), num_all)), FP32, "words", take)
     name = "row" if num_warps == num_all else f"warp {first_warp}"
     return WarpRole(name=name, num_warps=num_warps, program=program)
 
@@ -143,19 +174,44 @@ def column_launch(params: ReductionParams) -> Launch:
 
     def program(cta: RoleContext) -> Generator[ops.Op, Any, None]:
         yield before
-        token = yield ops.GlobalLoad("in", (cta.cta_idx, 0), loads[0])
+        token = yield ops.GlobalLoad("in", (cta.cta_idx, 0), loads[0], data=partial(load, cta.cta_idx, 0))
         for step in range(1, len(loads) + 1):
             yield ops.Use(token)
             if step < len(loads):
-                token = yield ops.GlobalLoad("in", (cta.cta_idx, step), loads[step])
+                token = yield ops.GlobalLoad("in", (cta.cta_idx, step), loads[step], data=partial(load, cta.cta_idx, step))
             yield unpack
             yield add
-        yield ops.SharedStore(leave)
+        yield ops.SharedStore(leave, data=left)
         yield ops.Syncthreads()
-        yield ops.Use((yield ops.SharedLoad(take)))
+        yield ops.Use((yield ops.SharedLoad(take, data=taken)))
         yield finish
         yield after
-        yield ops.GlobalAtomic("out", (cta.cta_idx % num_groups, 0), result)
+        group = cta.cta_idx % num_groups
+        of_group = (lambda op: stored("out", np.where(column < params.width, group * params.width + column, -1), "result")(op))
+        yield ops.GlobalAtomic("out", (group, 0), result, data=of_group)
+
+    thread = np.arange(params.threads)[:, None]
+    column = thread
+
+    def load(cta_idx: int, step: int, op: ops.Op) -> Any:
+        """Data access of some rows of a CTA's columns, which are added to sums of each lane's columns."""
+        part, group = divmod(cta_idx, num_groups)
+        turn = np.arange(step * UNROLLED, min((step + 1) * UNROLLED, turns))[:, None]
+        row = part * params.rows_per_cta + turn * num_warps + thread[:, :, None] // WARP_SIZE
+        of_lane = group * params.width + thread[:, :, None] % WARP_SIZE * elements + np.arange(elements)
+        index = np.where(row < params.rows, row * params.columns + of_lane, -1)
+        return loaded("in", index.reshape(len(thread), -1), LOADED, add_loaded)(op)
+
+    def add_loaded(registers: Registers) -> None:
+        registers["sum"] = registers.get("sum", 0) + registers[LOADED].reshape(params.threads, -1, elements).sum(axis=1)
+
+    def add_words(registers: Registers) -> None:
+        registers["result"] = registers["words"].sum(axis=1, keepdims=True)
+
+    words = thread // WARP_SIZE * params.width + thread % WARP_SIZE * elements + np.arange(elements)
+    left = shared(WORD_BYTES * words, FP32, "sum")
+    rows_of_words = np.arange(num_warps) * params.width + np.minimum(column, params.width - 1)
+    taken = shared(WORD_BYTES * rows_of_words, FP32, "words", add_words)
 
     def group_of(tiles: IntArray) -> IntArray:
         return tiles % num_groups
@@ -180,4 +236,10 @@ def column_launch(params: ReductionParams) -> Launch:
         num_flops=params.rows * params.columns,
         math_class="fp32",
         has_uniform_programs=True,
+        tensors=_tensors(params, params.columns),
     )
+
+
+def _tensors(params: ReductionParams, num_sums: int) -> tuple[MemRef, ...]:
+    array = MemRef.row_major("in", (params.rows, params.columns), params.element)
+    return array, MemRef.row_major("out", (num_sums,), FP32)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field
 
 from gpusim.errors import KernelError
+from gpusim.kernel_models.stream_data import loaded, per_thread, shared, shares, stored
 from gpusim.kernel_models.streaming import (
     IntArray,
     StreamParams,
@@ -29,6 +30,7 @@ from gpusim.units import LINE_BYTES, SECTOR_BYTES, WARP_SIZE
 from gpusim.workload import ops
 from gpusim.workload.launch import Buffer, Footprint, Launch, RoleContext, Target, WarpRole
 from gpusim.workload.smem.access import AccessPattern
+from gpusim.workload.tensor import MemRef
 
 TILE, THREADS = 32, 256
 
@@ -148,6 +150,15 @@ def transpose_launch(params: TransposeParams, _gpu: Target) -> Launch:
             total(shared_passes(f"ld_shared_b{bits}", place(smem, columns, rows) * width, is_out)),
         )
 
+    def of_in(x: int, y: int, rows_of: IntArray, columns_of: IntArray) -> IntArray:
+        """Elements of ``in`` (or, with rows and columns exchanged, of ``out``) of each thread; -1: outside."""
+        element = (y + rows_of) * params.n + x + columns_of
+        return per_thread(np.where((y + rows_of < params.m) & (x + columns_of < params.n), element, -1))
+
+    def of_out(x: int, y: int, rows_of: IntArray, columns_of: IntArray) -> IntArray:
+        element = (x + rows_of) * params.m + y + columns_of
+        return per_thread(np.where((x + rows_of < params.n) & (y + columns_of < params.m), element, -1))
+
     def program(cta: RoleContext) -> Generator[ops.Op, Any, None]:
         panel = cta.cta_idx
         (y, x), (num_rows, num_columns) = grid.origin(panel), grid.extent(panel)
@@ -155,15 +166,22 @@ def transpose_launch(params: TransposeParams, _gpu: Target) -> Launch:
         out_first = (x * out_pitch + y * width) % LINE_BYTES
         load, store = globals_of(num_rows, num_columns, in_first, out_first)
         yield before
-        token = yield ops.GlobalLoad("in", (panel, 0), load)
+        token = yield ops.GlobalLoad("in", (panel, 0), load, data=lambda op: loaded("in", of_in(x, y, rows, columns))(op))
         yield between
         yield ops.Use(token)
         if smem != "none":
             write, read = shared_of(num_rows, num_columns)
-            yield ops.SharedStore(write, "tile", 0)
+            yield ops.SharedStore(write, "tile", 0, data=written)
             yield ops.Syncthreads()
-            yield ops.Use((yield ops.SharedLoad(read, "tile", 0)))
-        yield ops.GlobalStore("out", (panel, 0), store)
+            yield ops.Use((yield ops.SharedLoad(read, "tile", 0, data=read_back)))
+        lanes = (columns, rows) if smem == "none" else (rows, columns)
+        yield ops.GlobalStore("out", (panel, 0), store, data=lambda op: stored("out", of_out(x, y, *lanes))(op))
+
+    def written(op: ops.Op) -> Any:
+        return shared(per_thread(place(smem, rows, columns) * width), params.element)(op)
+
+    def read_back(op: ops.Op) -> Any:
+        return shared(per_thread(place(smem, columns, rows) * width), params.element)(op)
 
     tile_bytes = TILE * (TILE + (smem == "padded")) * width
     row_bytes = TILE * width
@@ -181,7 +199,13 @@ def transpose_launch(params: TransposeParams, _gpu: Target) -> Launch:
             replace(grid.footprint("out", "write", element_bytes=width), piece_bytes=TILE * width if grid.num_x > 1 else 0),
         ),
         has_uniform_programs=is_aligned and grid.tells_extents(),  # rows of tiles begin at the same offset in a line
+        tensors=_tensors(params),
     )
+
+
+def _tensors(params: TransposeParams) -> tuple[MemRef, ...]:
+    extents = {"in": (params.m, params.n), "out": (params.n, params.m)}
+    return tuple(MemRef.row_major(name, shape, params.element) for name, shape in extents.items())
 
 
 def _rowwise_launch(params: TransposeParams) -> Launch:
@@ -209,6 +233,12 @@ def _rowwise_launch(params: TransposeParams) -> Launch:
         columns, first = np.divmod(ctas * share, of_columns)
         return ctas if share > of_columns else np.asarray(columns * ceil_div(params.m, share) + first % params.m // share)
 
+    def of_item(first: int, tensor: str, op: ops.Op) -> Any:
+        """Data access of one element a thread, from element ``first`` of the output on."""
+        out = shares(first, num_elements, threads, 1)
+        column, row = np.divmod(out, params.m)
+        return loaded(tensor, out if tensor == "out" else np.where(out < 0, -1, row * params.n + column))(op)
+
     def program(cta: RoleContext) -> Generator[ops.Op, Any, None]:
         panel = cta.cta_idx
         at = int(panel_of(np.array(panel)))
@@ -218,9 +248,11 @@ def _rowwise_launch(params: TransposeParams) -> Launch:
             if num <= 0:
                 return
             yield code
-            access = lanes_access(0, num, width, pitch)
-            yield ops.Use((yield ops.GlobalLoad("in", (at, step_of(item)), access, allocates_in_l1=False)))
-            yield ops.GlobalStore("out", (panel, item), dense_access(0, num, width))
+            access, first = lanes_access(0, num, width, pitch), panel * share + item * threads
+            read, write = partial(of_item, first, "in"), partial(of_item, first, "out")
+            tile = at, step_of(item)
+            yield ops.Use((yield ops.GlobalLoad("in", tile, access, allocates_in_l1=False, data=read)))
+            yield ops.GlobalStore("out", (panel, item), dense_access(0, num, width), data=write)
 
     num_panels = int(panel_of(np.arange(num_ctas)).max()) + 1
     return Launch(
@@ -238,4 +270,5 @@ def _rowwise_launch(params: TransposeParams) -> Launch:
             share_footprint("out", "write", num_bytes=num_elements * width, share_bytes=share * width, num_steps=items),
         ),
         has_uniform_programs=True,
+        tensors=_tensors(params),
     )

@@ -50,12 +50,13 @@ class Copy:
 class GlobalElements:
     """Elements of a tensor that threads load to ``registers`` or store from there.
 
-    * ``index``: position of each element in the tensor's memory, in elements; -1: loaded as 0, and not stored.
+    * ``index``: position of each element in the tensor's memory, in elements; -1: loaded as 0, and not stored. Or a
+      function of the registers that returns it.
     * ``compute``: arithmetic after a load has arrived, or before a store.
     """
 
     tensor: str
-    index: IntArray
+    index: IntArray | Callable[[Registers], IntArray]
     registers: str
     compute: Computation | None = None
 
