@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
-from functools import cache
+from functools import cache, partial
 from itertools import accumulate, pairwise
 from typing import Any, ClassVar, Literal
 
+import numpy as np
 from pydantic import Field
 
 from gpusim.errors import KernelError
 from gpusim.kernel_models.row_passes import RowPass, row_launch
 from gpusim.kernel_models.rows import ONE_WORD, VECTOR_BYTES, WORD_BYTES, Meeting, Merge, RowParams, packing, unpacking
+from gpusim.kernel_models.stream_data import LOADED, loaded, nothing, of_warps, stored, words_of_warps
 from gpusim.kernel_models.streaming import passes, share_footprint, total, whole_footprint
 from gpusim.units import WARP_SIZE
 from gpusim.workload import ops
+from gpusim.workload.data_access import Computation, Data, Registers
 from gpusim.workload.launch import Launch, RoleContext, Target, WarpRole
 
 BEFORE_LOADS = {"warp": 16, "block": 9}
@@ -26,6 +29,8 @@ REGISTERS: Mapping[tuple[int, int], int] = {(4, 16): 44, (4, 32): 65, (2, 16): 4
 """Registers of a thread, by the bytes of an element and the values that it holds."""
 OTHER_REGISTERS = 33
 """Registers besides the values, for configurations that were not compiled."""
+EPSILON = 1e-5
+"""Number that functional runs add to the variance."""
 FIRST_PARTS = 1
 """Number of vectors of gamma and beta that are loaded before the variance is known."""
 TRIPS: Mapping[tuple[str, int, int], tuple[tuple[int, int], ...]] = {
@@ -155,6 +160,7 @@ def layer_norm_launch(params: LayerNormParams, gpu: Target) -> Launch:
         num_flops=7 * params.rows * params.columns,
         math_class="fp32",
         has_uniform_programs=True,
+        tensors=params.tensors("gamma", "beta"),
     )
 
 
@@ -162,6 +168,34 @@ def _trips(params: LayerNormParams) -> tuple[tuple[int, int], ...]:
     """Pairs (vectors of gamma and beta that are loaded, vectors of the row that are stored afterwards), in order."""
     others = params.vectors - FIRST_PARTS
     return TRIPS.get((params.per, params.element.num_bytes, params.values), ((others, params.vectors),) if others else ())
+
+
+def _data(
+    columns: int, num_warps: int, *, of_block: bool
+) -> tuple[tuple[tuple[Data, Data], ...] | tuple[tuple[()], ...], Computation]:
+    """Data accesses of the words of a CTA's two sums, and the arithmetic of the row without weights."""
+
+    def total_of(registers: Registers) -> None:
+        registers["word"] = of_warps(registers[LOADED], np.sum)
+
+    def squares(registers: Registers) -> None:
+        registers["centered"] = registers[LOADED] - registers["mean"]
+        registers["word"] = of_warps(registers["centered"] ** 2, np.sum)
+
+    def keep(name: str, registers: Registers) -> None:
+        registers[name] = registers["words"].sum(axis=1, keepdims=True) / np.float32(columns)
+
+    def finish(registers: Registers) -> None:
+        if not of_block:
+            for name, of_sum in (("mean", total_of), ("variance", squares)):
+                of_sum(registers)
+                registers[name] = registers["word"] / np.float32(columns)
+        registers["normed"] = registers["centered"] / np.sqrt(registers["variance"] + np.float32(EPSILON))
+
+    if not of_block:
+        return ((), ()), finish
+    first = words_of_warps(num_warps, 0, total_of, partial(keep, "mean"))
+    return (first, words_of_warps(num_warps, num_warps, squares, partial(keep, "variance"))), finish
 
 
 def _role(params: LayerNormParams, step: int, rows: int) -> WarpRole:
@@ -175,8 +209,10 @@ def _role(params: LayerNormParams, step: int, rows: int) -> WarpRole:
     root, about_root = ops.Mufu(1), ops.Alu(SCALE, is_chain=True)
     row = passes(0, params.row_bytes // VECTOR_BYTES, params.lanes, VECTOR_BYTES)
     trips = _trips(params) or ((0, params.vectors),)
-    begins = accumulate((num for num, _ in trips), initial=FIRST_PARTS)
+    begins = list(accumulate((num for num, _ in trips), initial=FIRST_PARTS))
     weights = total(row[:FIRST_PARTS]), *(total(row[at : at + num]) for at, (num, _) in zip(begins, trips, strict=False))
+    parts, elements = [(0, FIRST_PARTS), *pairwise(begins)], params.vector_elements
+    words, compute = _data(params.columns, num_warps, of_block=params.per == "block")
     ends = list(accumulate((num for _, num in trips), initial=0))
     stores = [total(row[begin:end]) for begin, end in pairwise(ends)]
     num_stores = sum(store.num_requests > 0 for store in stores)
@@ -185,12 +221,32 @@ def _role(params: LayerNormParams, step: int, rows: int) -> WarpRole:
         for each in (num * values // params.vectors for _, num in trips)
     ]
 
+    def weight(name: str, part: int, op: ops.Op) -> Any:
+        """Data access of a part of a vector of weights, by all rows."""
+        begin, end = parts[part]
+        columns = params.elements_of(0, 0, 1)[:, begin * elements : end * elements]
+        return loaded(name, np.tile(columns, (num_warps * WARP_SIZE // params.lanes, 1)), f"{name} {part}")(op)
+
+    def store_of(cta_idx: int, trip: int, op: ops.Op) -> Any:
+        """Data access of the vectors of the row that a trip stores."""
+        begin, end = ends[trip] * elements, ends[trip + 1] * elements
+
+        def piece(registers: Registers) -> None:
+            gamma, beta = (
+                np.concatenate([registers[f"{name} {part}"] for part in range(trip + 2) if f"{name} {part}" in registers], axis=1)
+                for name in ("gamma", "beta")
+            )
+            compute(registers)
+            registers["piece"] = registers["normed"][:, begin:end] * gamma[:, begin:end] + beta[:, begin:end]
+
+        return stored("out", params.elements_of(cta_idx, step, rows)[:, begin:end], "piece", piece)(op)
+
     @cache
     def loads(part: int, num_rows: int) -> tuple[ops.GlobalLoad, ...]:
         """Loads of a part of both vectors, by the first row's warps, and by the others."""
         first, others = weights[part], weights[part].scaled(num_rows - 1)
         return tuple(
-            ops.GlobalLoad(name, (0, part), access)
+            ops.GlobalLoad(name, (0, part), access, data=partial(weight, name, part) if access is first else nothing(name))
             for name in ("gamma", "beta") for access in (first, others) if access.num_requests
         )  # fmt: skip
 
@@ -207,15 +263,16 @@ def _role(params: LayerNormParams, step: int, rows: int) -> WarpRole:
         if not num_rows:
             return
         yield before
-        token = yield ops.GlobalLoad("in", (cta.cta_idx, step), access)
+        data = (lambda op: loaded("in", params.elements_of(cta.cta_idx, step, rows))(op))
+        token = yield ops.GlobalLoad("in", (cta.cta_idx, step), access, data=data)
         yield ops.Use(token)
         yield unpack
         yield add
-        yield from meeting()
+        yield from meeting(*words[0])
         yield center
         yield squares
         tokens = yield from ask(0, num_rows)
-        yield from meeting()
+        yield from meeting(*words[1])
         yield root
         yield about_root
         num_stored = step * num_stores
@@ -226,7 +283,8 @@ def _role(params: LayerNormParams, step: int, rows: int) -> WarpRole:
             tokens = []
             if store.num_requests:
                 yield from finish
-                yield ops.GlobalStore("out", (cta.cta_idx, num_stored), store.scaled(num_rows))
+                data = partial(store_of, cta.cta_idx, trip - 1)
+                yield ops.GlobalStore("out", (cta.cta_idx, num_stored), store.scaled(num_rows), data=data)
                 num_stored += 1
 
     name = "layer_norm" if rows == params.rows_per_cta else f"rows {step}"

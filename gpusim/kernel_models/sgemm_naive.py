@@ -12,13 +12,17 @@ from pydantic import Field
 
 from gpusim.errors import KernelError, nearest_multiple
 from gpusim.kernel_models.options import KernelParams
+from gpusim.kernel_models.stream_data import loaded, nothing, stored
 from gpusim.kernel_models.streaming import IntArray, TileGrid, check_grid, shared_passes, total
 from gpusim.units import LINE_BYTES, SECTOR_BYTES, WARP_SIZE
 from gpusim.workload import ops
+from gpusim.workload.data_access import Compute, Data, Registers, SharedElements
+from gpusim.workload.dtypes import FP32
 from gpusim.workload.gmem.global_access import global_access
 from gpusim.workload.gmem.line_fetches import unasked_fraction
 from gpusim.workload.launch import Buffer, Footprint, Launch, RoleContext, Target, WarpRole
 from gpusim.workload.smem.access import AccessPattern
+from gpusim.workload.tensor import MemRef
 
 TILE, WORD_BYTES = 32, 4
 """Rows and columns of a CTA's tile of D, and of its threads; ``WORD_BYTES``: bytes of an element."""
@@ -138,11 +142,46 @@ def sgemm_naive_launch(params: SgemmNaiveParams, _gpu: Target) -> Launch:
         inside = (row < rows) & (column < columns)
         return global_access(np.where(inside, first_byte + (row * n + column) * WORD_BYTES, 0), WORD_BYTES, inside)
 
+    def load(tensor: str, y: int, x: int, first_row: int, step: int, op: ops.Op) -> Any:
+        """Data access of a step's elements of A or B."""
+        own_row, own_column, k = y + first_row + thread_row, x + thread_column, step * params.step + np.arange(params.step)
+        if way == "tiled":
+            at = (own_row, k[:1] + thread_column) if tensor == "A" else (k[:1] + thread_row, own_column)
+        else:
+            at = (own_row, k) if tensor == "A" else (k, own_column)
+        pitch = params.k if tensor == "A" else n
+        inside = (at[0] < params.m) if tensor == "A" else (at[1] < n)
+        return loaded(tensor, np.where(inside, at[0] * pitch + at[1], -1), tensor)(op)
+
+    def read_back(first: int) -> tuple[SharedElements, ...]:
+        """Data access of the elements of both tiles for a few k."""
+        k = first + np.arange(AT_ONCE)
+        of_b = TILE * TILE + k * TILE + thread_column
+        return tuple(
+            SharedElements(offsets=offsets * WORD_BYTES, dtype=FP32, registers=tensor)
+            for tensor, offsets in (("A", thread_row * TILE + k), ("B", of_b))
+        )
+
+    def add(registers: Registers) -> None:
+        total = registers.get("sum", np.zeros((num_warps * WARP_SIZE, 1), dtype=np.float32)).astype(np.float64)
+        for k in range(AT_ONCE):
+            total = (total + registers["A"][:, k : k + 1] * registers["B"][:, k : k + 1].astype(np.float64)).astype(np.float32)
+        registers["sum"] = total
+
+    def store_d(y: int, x: int, op: ops.Op) -> Any:
+        own_row, own_column = y + thread_row, x + thread_column
+        return stored("D", np.where((own_row < params.m) & (own_column < n), own_row * n + own_column, -1), "sum")(op)
+
     before, between, addresses = ops.Alu(BEFORE_LOOP[way], is_chain=True), ops.Alu(IN_LOOP[way]), ops.ImadWide(AT_ONCE)
-    multiply, meet = ops.Fma(AT_ONCE, is_chain=True), ops.Syncthreads()
+    multiply, meet = ops.Fma(AT_ONCE, is_chain=True, data=Compute(function=add)), ops.Syncthreads()
     written, parts = _shared_accesses()
-    store_tile = ops.SharedStore(written, "tiles", 0)
-    reads = [ops.SharedLoad(part, "tiles", 0) for part in parts]
+    thread_row, thread_column = row.reshape(-1, 1), column.reshape(-1, 1)
+    place = (thread_row * TILE + thread_column) * WORD_BYTES
+    store_tile = ops.SharedStore(written, "tiles", 0, data=(
+        SharedElements(offsets=place, dtype=FP32, registers="A"),
+        SharedElements(offsets=TILE * TILE * WORD_BYTES + place, dtype=FP32, registers="B"),
+    ))  # fmt: skip
+    reads = [ops.SharedLoad(part, "tiles", 0, data=read_back(idx * AT_ONCE)) for idx, part in enumerate(parts)]
 
     def program(role: int, cta: RoleContext) -> Generator[ops.Op, Any, None]:
         panel, first_row = cta.cta_idx, role * num_warps
@@ -157,9 +196,11 @@ def sgemm_naive_launch(params: SgemmNaiveParams, _gpu: Target) -> Launch:
             tokens = []
             slice_of_a = step * num_roles + role
             for tensor, of_tensor, tile in (("A", of_a, (y // TILE, slice_of_a)), ("B", of_b, (x // TILE, step))):
+                data: Data = partial(load, tensor, y, x, first_row, step)  # the first load takes all elements
                 for access in of_tensor:
                     if access.num_requests:
-                        tokens.append((yield ops.GlobalLoad(tensor, tile, access)))
+                        tokens.append((yield ops.GlobalLoad(tensor, tile, access, data=data)))
+                        data = nothing(tensor)
             yield between
             if way == "coalesced":
                 yield addresses
@@ -177,7 +218,8 @@ def sgemm_naive_launch(params: SgemmNaiveParams, _gpu: Target) -> Launch:
                 yield multiply
                 token = behind
             yield meet
-        yield ops.GlobalStore("D", (panel, role), stores(((y + first_row) * n + x) * WORD_BYTES % LINE_BYTES, rows, columns))
+        access = stores(((y + first_row) * n + x) * WORD_BYTES % LINE_BYTES, rows, columns)
+        yield ops.GlobalStore("D", (panel, role), access, data=partial(store_d, y + first_row, x))
 
     return Launch(
         kernel="sgemm_naive",
@@ -193,6 +235,10 @@ def sgemm_naive_launch(params: SgemmNaiveParams, _gpu: Target) -> Launch:
         num_flops=2 * params.m * n * params.k,
         math_class="fp32",
         has_uniform_programs=True,
+        tensors=tuple(
+            MemRef.row_major(name, shape, FP32)
+            for name, shape in (("A", (params.m, params.k)), ("B", (params.k, n)), ("D", (params.m, n)))
+        ),
     )
 
 
