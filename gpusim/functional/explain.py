@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim.errors import DataError
-from gpusim.functional.memory import TENSOR_SHIFT, UNWRITTEN, GlobalTensor
+from gpusim.functional.memory import TENSOR_SHIFT, UNWRITTEN, GlobalTensor, SharedMemory
 from gpusim.functional.mma import thread_and_value
 from gpusim.workload.atoms import MmaAtom
 from gpusim.workload.data_access import IntArray
@@ -32,6 +32,12 @@ def _most_frequent(indices: IntArray) -> int:
     """The most frequent index of 0 or more; -1: none."""
     known = indices[indices >= 0]
     return int(np.bincount(known).argmax()) if len(known) else -1
+
+
+def _is_uniform(indices: IntArray) -> bool:
+    """Whether all indices of 0 or more in a row are equal, in each row."""
+    largest = indices.max(axis=1, keepdims=True)
+    return bool(((indices < 0) | (indices == largest)).all())
 
 
 class Watch:
@@ -47,9 +53,10 @@ class Watch:
         self.writers.append(name)
         return len(self.writers) - 1
 
-    def begin(self, owner: Any) -> None:
+    def begin(self, owner: tuple[Any, ...]) -> None:
         """The sums of ``owner`` begin at 0."""
-        self._multiplied.pop(owner, None)
+        for key in [key for key in self._multiplied if key[: len(owner)] == owner]:
+            del self._multiplied[key]
 
     def _coordinates(self, source: IntArray) -> IntArray:
         """Coordinates of elements, int64[..., modes]: those of the last two modes; -1: unknown."""
@@ -67,9 +74,12 @@ class Watch:
         return found
 
     def check(
-        self, who: str, atom: MmaAtom, operands: tuple[Tags, Tags], contracted: tuple[int, int], owner: Any, fragment: Any, memory: Any
+        self, who: str, atom: MmaAtom, operands: tuple[Tags, Tags], contracted: tuple[int, int],
+        sums: tuple[Any, ...], memory: SharedMemory,
     ) -> None:
         """Refuse operands from a wrong place: tags [m, k] of A and [n, k] of B of one instruction.
+
+        ``sums``: key of the sums, which begins with their owner.
 
         Raises:
             DataError: names the first element, its copy, bank, thread and value.
@@ -77,7 +87,12 @@ class Watch:
         coords = [self._coordinates(tags["source"]) for tags in operands]
         along = [found[..., 2 + mode] for found, mode in zip(coords, contracted, strict=True)]
         rows = [found[..., -1 - mode] for found, mode in zip(coords, contracted, strict=True)]
-        every, multiplied = np.concatenate(along), self._multiplied.setdefault(owner, set())
+        every, multiplied = np.concatenate(along), self._multiplied.setdefault(sums, set())
+        if all(map(_is_uniform, (every.T, *rows))) and not any((tags["source"] == UNWRITTEN).any() for tags in operands):
+            indices = {index for index in every.max(axis=0).tolist() if index >= 0}
+            if not indices & multiplied:
+                multiplied |= indices
+                return
         for k in range(atom.k):
             usual = _most_frequent(every[:, k])
             for name, tags, ks, row_of in zip("AB", operands, along, rows, strict=True):
@@ -93,13 +108,13 @@ class Watch:
                         why = f"other elements of the row are of row {usual_row}"
                     if why:
                         raise DataError(f"{found}{self._element(atom, name, tags[row, k], (row, k), memory)}; {why}")
-            if usual >= 0 and (fragment, usual) in multiplied:
+            if usual >= 0 and usual in multiplied:
                 row = int((along[0][:, k] == usual).argmax())
                 what = self._element(atom, "A", operands[0][row, k], (row, k), memory)
                 raise DataError(f"{who}: operand A, {what}; it was multiplied before")
-            multiplied.add((fragment, usual))
+            multiplied.add(usual)
 
-    def _element(self, atom: MmaAtom, name: str, tag: Any, at: tuple[int, int], memory: Any) -> str:
+    def _element(self, atom: MmaAtom, name: str, tag: Any, at: tuple[int, int], memory: SharedMemory) -> str:
         """An element of an operand: its row and k, its lane and value in a fragment, its source, its bytes, its copy."""
         source, writer = int(tag["source"]), int(tag["writer"])
         words = [f"row {at[0]}, k {at[1]}"]

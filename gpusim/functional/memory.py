@@ -96,9 +96,12 @@ class GlobalTensor:
         if not adds:
             self.bits[index] = bits
             return
-        for place, value in zip(index.tolist(), decode(bits, self.ref.dtype), strict=True):  # an element may occur twice
-            before = decode(self.bits[place : place + 1], self.ref.dtype)
-            self.bits[place : place + 1] = encode(before + value, self.ref.dtype)
+        added = decode(bits, self.ref.dtype)
+        while len(index):  # an element may occur more than once
+            _, first = np.unique(index, return_index=True)
+            here = index[first]
+            self.bits[here] = encode(decode(self.bits[here], self.ref.dtype) + added[first], self.ref.dtype)
+            index, added = np.delete(index, first), np.delete(added, first)
 
 
 class SharedMemory:

@@ -86,10 +86,11 @@ def _values_of_8_bits(name: str) -> NDArray[np.float32]:
 
 
 def _encode_8_bits(values: Array, name: str) -> Array:
-    positive = _values_of_8_bits(name)[:128].astype(np.float64)
-    finite = positive[np.isfinite(positive)]
+    positive = _values_of_8_bits(name)[:128]
+    finite = positive[np.isfinite(positive)].astype(np.float64)
     middles, size = (finite[1:] + finite[:-1]) / 2, np.abs(values)
-    below = np.searchsorted(middles, size)
+    with np.errstate(invalid="ignore"):
+        below = np.searchsorted(middles, size)
     is_tie = (below < len(middles)) & (middles[np.minimum(below, len(middles) - 1)] == size)
-    code = np.where(np.isnan(values), 127, below + (is_tie & (below % 2 == 1)))
-    return (code + 128 * np.signbit(values)).astype(np.uint8)
+    code: Array = np.where(np.isnan(values), 127, below + (is_tie & (below % 2 == 1)))
+    return np.asarray(code + 128 * np.signbit(values), dtype=np.uint8)

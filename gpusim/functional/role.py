@@ -158,7 +158,8 @@ class Role:
             DataError: the launch declares no such tensor.
         """
         if name not in self.cta.tensors:
-            raise DataError(f"{self.who} accesses tensor {name!r}, the launch declares {', '.join(self.cta.tensors) or 'none'}")
+            known = ", ".join(self.cta.tensors) or "none"
+            raise DataError(f"{self.who} accesses tensor {name!r}, the launch declares {known}")
         return self.cta.tensors[name]
 
     def named(self, op: Any) -> str:
@@ -233,13 +234,12 @@ def _nothing() -> None:
 
 def _into(before: Array | None, first: int, values: Array) -> Array:
     end = first + values.shape[1]
-    if before is None or before.dtype != values.dtype or not first:
-        if before is None or before.dtype != values.dtype or before.shape[1] <= end:
-            before = np.zeros((len(values), end), dtype=values.dtype)
-    if before.shape[1] < end:
-        before = np.concatenate([before, np.zeros((len(values), end - before.shape[1]), dtype=values.dtype)], axis=1)
-    before[:, first:end] = values
-    return before
+    if before is None or before.dtype != values.dtype:
+        before = np.zeros((len(values), end), dtype=values.dtype)
+    new = np.zeros((len(values), max(end, before.shape[1])), dtype=values.dtype)
+    new[:, : before.shape[1]] = before
+    new[:, first:end] = values
+    return new
 
 
 # ---------------------------------------------------------------------------------------------- registers and global memory
@@ -427,7 +427,9 @@ def _shared_store(role: Role, op: ops.SharedStore | ops.Stmatrix) -> None:
             width, tags = addresses.shape[-1], role.tags.get(access.registers)
             begin, end = access.first * width, (access.first + access.offsets.shape[1]) * width
             is_copy = tags is not None and tags.shape[1] >= end and access.compute is None
-            source = tags["source"][:, begin:end].reshape(*inside.shape, width)[inside] if is_copy else COMPUTED  # type: ignore[index]
+            source: Any = COMPUTED
+            if tags is not None and is_copy:
+                source = tags["source"][:, begin:end].reshape(*inside.shape, width)[inside]
             memory.tags["source"][addresses], memory.tags["writer"][addresses] = source, role.writer(op)
     if op.has_token:
         role.give(_nothing)
@@ -440,6 +442,16 @@ def _operand(role: Role, op: Any, name: str) -> Array:
     return role.registers[name]
 
 
+def _independent(issues: tuple[tuple[int, int, int], ...]) -> list[list[tuple[int, int, int]]]:
+    """Instructions in order, in lists in which no two add to the same sums."""
+    lists: list[list[tuple[int, int, int]]] = [[]]
+    for issue in issues:
+        if any(issue[2] == other[2] for other in lists[-1]):
+            lists.append([])
+        lists[-1].append(issue)
+    return lists
+
+
 def _mma_sync(role: Role, op: ops.MmaSync) -> None:
     for access in role.accesses(op, MmaFragments):
         if not access.issues:
@@ -450,8 +462,9 @@ def _mma_sync(role: Role, op: ops.MmaSync) -> None:
             for name, which in ((access.a, "a"), (access.b, "b"))
         )
         sums = role.sums(access.sums, atom, access.num_sums)
-        for of_a, of_b, fragment in access.issues:
-            sums[:, fragment] = multiply(a[:, of_a], b[:, of_b], sums[:, fragment], atom.acc_dtype)
+        for issues in _independent(access.issues):
+            of_a, of_b, fragments = (list(each) for each in zip(*issues, strict=True))
+            sums[:, fragments] = multiply(a[:, of_a], b[:, of_b], sums[:, fragments], atom.acc_dtype)
         role.registers[access.sums] = to_registers(sums, atom, "c")
         if role.cta.watch:
             width = atom.a_dtype.num_bytes
@@ -460,10 +473,10 @@ def _mma_sync(role: Role, op: ops.MmaSync) -> None:
                 for name, which in ((access.a, "a"), (access.b, "b"))
             ]
             for warp in range(role.spec.num_warps):
-                for of_a, of_b, fragment in access.issues:
+                for a_of, b_of, fragment in access.issues:
                     role.cta.watch.check(
-                        f"{role.named(op)}, warp {warp}", atom, (tags[0][warp, of_a], tags[1][warp, of_b]), access.contracted,
-                        (role, access.sums), (warp, fragment), role.cta.memory,
+                        f"{role.named(op)}, warp {warp}", atom, (tags[0][warp, a_of], tags[1][warp, b_of]),
+                        access.contracted, (role, access.sums, warp, fragment), role.cta.memory,
                     )
 
 
@@ -489,8 +502,8 @@ def _multiply_stages(role: Role, atom: MmaAtom, access: WgmmaOperands, name: str
             if role.cta.watch:
                 tags = memory.tags[places[0][..., 0]], memory.tags[places[1][..., 0]]
                 role.cta.watch.check(
-                    f"{name}, warpgroup {group}", atom, tags, access.contracted, (role, access.sums),
-                    (group, issue.fragment), memory,
+                    f"{name}, warpgroup {group}", atom, tags, access.contracted,
+                    (role, access.sums, group, issue.fragment), memory,
                 )
     role.registers[access.sums] = to_registers(sums, atom, "c")
 

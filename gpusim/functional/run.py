@@ -37,7 +37,9 @@ CLUSTERS = 2
 class Cta:
     """A CTA that runs: shared memory, barriers and roles. Implements ``role.CtaState``."""
 
-    def __init__(self, launch: Launch, index: int, num_ctas: int, tensors: dict[str, GlobalTensor], watch: Watch | None) -> None:
+    def __init__(
+        self, launch: Launch, index: int, num_ctas: int, tensors: dict[str, GlobalTensor], watch: Watch | None
+    ) -> None:
         """The CTA before its roles begin."""
         self.index, self.rank, self.num_ctas = index, index % launch.cluster_size, num_ctas
         self.tensors, self.watch = tensors, watch
@@ -46,7 +48,8 @@ class Cta:
             (ring.name, stage): MbarrierState(f"{ring.name}[{stage}] of CTA {index}", ring.num_arrivals)
             for ring in launch.mbarriers for stage in range(ring.num_stages)
         }  # fmt: skip
-        self.barriers = {item.name: ThreadBarrier(f"barrier {item.name!r}", item.num_threads) for item in launch.named_barriers}
+        named = launch.named_barriers
+        self.barriers = {item.name: ThreadBarrier(f"barrier {item.name!r}", item.num_threads) for item in named}
         self.barriers["__syncthreads"] = ThreadBarrier(f"__syncthreads of CTA {index}", launch.num_threads)
         self.peers: list[Any] = []
         self.in_flight: list[Delivery] = []
@@ -89,10 +92,11 @@ class Grid:
         self._roles: list[tuple[Role, Any]] = []
         for cta in ctas:
             size = launch.cluster_size
-            cta.peers, cta.in_flight = ctas[cta.index // size * size :][:size], self._in_flight  # type: ignore[assignment]
+            cta.peers, cta.in_flight = ctas[cta.index // size * size :][:size], self._in_flight
             first = ctas[cta.index // size * size]
             if cta is first:
-                cta.barriers["cluster"] = ThreadBarrier(f"the barrier of cluster {cta.index // size}", size * launch.num_threads)
+                name = f"the barrier of cluster {cta.index // size}"
+                cta.barriers["cluster"] = ThreadBarrier(name, size * launch.num_threads)
             cta.barriers["cluster"] = first.barriers["cluster"]
             for spec in launch.roles:
                 self._roles.append((Role(cta, spec, launch.kernel), self._program(spec, cta)))
@@ -151,8 +155,10 @@ class Grid:
                 self._deliver(place)
                 return
         role = waiting[0][0]
-        others = f"; {len(waiting) - 1} other roles wait, too" if len(waiting) > 1 else ""
-        raise DeadlockError(f"{role.who} waits for {role.waits_for} after its op {role.num_ops}, and nothing is in flight{others}")
+        others = f"; other roles that wait: {len(waiting) - 1}" if len(waiting) > 1 else ""
+        raise DeadlockError(
+            f"{role.who} waits for {role.waits_for} after its op {role.num_ops}, and nothing is in flight{others}"
+        )
 
 
 def _run_all(
@@ -163,7 +169,8 @@ def _run_all(
         grid = kernel.num_ctas or min(kernel.num_tiles, num_ctas or CLUSTERS * size)
         if grid % size:
             raise LaunchError(f"{kernel.kernel}: {grid} CTAs are no full clusters of {size}: use {-(-grid // size) * size}")
-        Grid(kernel, grid, tensors, None if seed is None else Random(seed), watch).run()
+        with np.errstate(all="ignore"):  # as a GPU does
+            Grid(kernel, grid, tensors, None if seed is None else Random(seed), watch).run()
 
 
 def _tensors(launch: Launch, data: Mapping[str, ArrayLike]) -> dict[str, GlobalTensor]:

@@ -15,7 +15,7 @@ from pydantic import Field
 from gpusim.errors import KernelError
 from gpusim.kernel_models.registers import launch_limit
 from gpusim.kernel_models.rows import packing, unpacking
-from gpusim.kernel_models.stream_data import LOADED, loaded, shares, stored
+from gpusim.kernel_models.stream_data import LOADED, loaded, nothing, shares, stored
 from gpusim.kernel_models.streaming import (
     Elements,
     IntArray,
@@ -30,7 +30,7 @@ from gpusim.kernel_models.streaming import (
 )
 from gpusim.units import WARP_SIZE
 from gpusim.workload import ops
-from gpusim.workload.data_access import Registers
+from gpusim.workload.data_access import GlobalElements, Registers
 from gpusim.workload.dtypes import DType, dtype
 from gpusim.workload.launch import Footprint, Launch, RoleContext, Target, WarpRole
 from gpusim.workload.smem.access import AccessPattern
@@ -284,32 +284,12 @@ def _role(params: ElementwiseParams, idx: int, num_roles: int) -> WarpRole:
     before, between = ops.Alu(BEFORE_LOADS, is_chain=True), ops.Alu(BEFORE_STORES)
     each_element, bounds = ops.Alu(EACH_ELEMENT), ops.Alu(EACH_BOUND * each * vector)
     address = ops.Alu(each * params.address_instructions)
-    math = _math(params, each * vector)
+    math, data = _math(params, each * vector), _Data(params, threads, idx * threads, each)
     first_thread = idx * threads
 
     @cache
     def accesses(elements: int) -> list[Accesses]:
         return _accesses(params, elements, first_thread, threads, groups)
-
-    def elements_of(panel: int, group: int) -> IntArray:
-        """Elements of each thread in a group of vectors."""
-        begin = panel * share + (group * each * params.threads + first_thread) * vector
-        return shares(begin, params.elements, threads, each, vector, step=params.threads)
-
-    def load(panel: int, group: int, name: str, number: int, op: ops.Op) -> Any:
-        """Data access of a load. The first load of an input takes all of a thread's elements."""
-        index = elements_of(panel, group) if number == 0 else np.full((threads, 1), -1)
-        if name == "b" and params.columns:
-            index = np.where(index < 0, -1, index % params.columns if params.broadcast == "row" else index // params.columns)
-        return loaded(name, index, name if number == 0 else "hits in flight")(op)
-
-    def store(panel: int, group: int, op: ops.Op) -> Any:
-        return stored("out", elements_of(panel, group), LOADED, partial(_compute, params, (threads, each * vector)))(op)
-
-    def one(panel: int, begin: int, name: str, op: ops.Op) -> Any:
-        """Data access of one element a thread."""
-        index = shares(panel * share + begin, params.elements, threads, 1)
-        return (stored(name, index, LOADED, partial(_compute, params, (threads, 1))) if name == "out" else loaded(name, index, name))(op)
 
     def program(cta: RoleContext) -> Generator[ops.Op, Any, None]:
         panel = cta.cta_idx
@@ -328,14 +308,14 @@ def _role(params: ElementwiseParams, idx: int, num_roles: int) -> WarpRole:
             tokens: list[ops.Token] = []
             numbers = {name: count() for name in params.inputs}
             for name, access in loads:
-                data = partial(load, panel, group, name, next(numbers[name]))
+                of_load = partial(data.load, panel, group, name, next(numbers[name]))
                 at = panel if name != "b" or params.columns is None else int(_second_panel(params, np.array(panel)))
-                tokens.append((yield ops.GlobalLoad(name, (at, group * num_roles + idx), access, data=data)))
+                tokens.append((yield ops.GlobalLoad(name, (at, group * num_roles + idx), access, data=of_load)))
             yield between
             for token in tokens:
                 yield ops.Use(token)
             yield from math
-            yield ops.GlobalStore("out", (panel, group * num_roles + idx), stores, data=partial(store, panel, group))
+            yield ops.GlobalStore("out", (panel, group * num_roles + idx), stores, data=partial(data.store, panel, group))
 
     def last(panel: int, elements: int) -> Generator[ops.Op, Any, None]:
         """Process elements t, t + threads, ... in thread t, one by one."""
@@ -343,16 +323,53 @@ def _role(params: ElementwiseParams, idx: int, num_roles: int) -> WarpRole:
             num, at = min(threads, elements - begin), step * num_roles + idx
             tokens: list[ops.Token] = []
             for name in params.inputs:
-                data = partial(one, panel, begin, name)
-                tokens.append((yield ops.GlobalLoad(name, (panel, at), dense_access(0, num, width), data=data)))
+                of_one = partial(data.one, panel, begin, name)
+                tokens.append((yield ops.GlobalLoad(name, (panel, at), dense_access(0, num, width), data=of_one)))
             for token in tokens:
                 yield ops.Use(token)
-            data = partial(one, panel, begin, "out")
-            yield ops.GlobalStore("out", (panel, at), dense_access(0, num, out_width), data=data)
+            of_one = partial(data.one, panel, begin, "out")
+            yield ops.GlobalStore("out", (panel, at), dense_access(0, num, out_width), data=of_one)
             yield each_element
 
     name = params.op if num_roles == 1 else f"{params.op} {idx}"
     return WarpRole(name=name, num_warps=threads // WARP_SIZE, program=program)
+
+
+class _Data:
+    """Data accesses of ``threads`` threads of a CTA, from ``first_thread`` on, with ``each`` vectors in a group."""
+
+    def __init__(self, params: ElementwiseParams, threads: int, first_thread: int, each: int) -> None:
+        self._params, self._threads, self._first, self._each = params, threads, first_thread, each
+
+    def _elements(self, panel: int, group: int) -> IntArray:
+        """Elements of each thread in a group of vectors."""
+        params, vector = self._params, self._params.vector_elements
+        begin = panel * params.share_elements + (group * self._each * params.threads + self._first) * vector
+        return shares(begin, params.elements, self._threads, self._each, vector, step=params.threads)
+
+    def load(self, panel: int, group: int, name: str, number: int, _op: ops.Op) -> GlobalElements:
+        """The ``number``-th load of an input in a group. The first takes all of a thread's elements."""
+        params = self._params
+        if number:
+            return nothing(name)
+        index = self._elements(panel, group)
+        if name == "b" and params.columns:
+            place = index % params.columns if params.broadcast == "row" else index // params.columns
+            index = np.where(index < 0, -1, place)
+        return loaded(name, index, name)
+
+    def store(self, panel: int, group: int, _op: ops.Op) -> GlobalElements:
+        """The store of a group of vectors."""
+        shape = self._threads, self._each * self._params.vector_elements
+        return stored("out", self._elements(panel, group), LOADED, partial(_compute, self._params, shape))
+
+    def one(self, panel: int, begin: int, name: str, _op: ops.Op) -> GlobalElements:
+        """One element a thread, from element ``begin`` of a CTA on."""
+        params = self._params
+        index = shares(panel * params.share_elements + begin, params.elements, self._threads, 1)
+        if name == "out":
+            return stored(name, index, LOADED, partial(_compute, params, (self._threads, 1)))
+        return loaded(name, index, name)
 
 
 def _compute(params: ElementwiseParams, shape: tuple[int, int], registers: Registers) -> None:

@@ -16,7 +16,7 @@ from gpusim.kernel_models.stream_data import loaded, nothing, stored
 from gpusim.kernel_models.streaming import IntArray, StreamParams, ceil_div, check_grid, dense_access, same, share_footprint
 from gpusim.units import LINE_BYTES, SECTOR_BYTES, WARP_SIZE
 from gpusim.workload import ops
-from gpusim.workload.data_access import Registers
+from gpusim.workload.data_access import GlobalElements, Registers
 from gpusim.workload.dtypes import INT32, dtype_in_memory
 from gpusim.workload.launch import Footprint, Launch, RoleContext, Target, WarpRole
 from gpusim.workload.smem.access import AccessPattern
@@ -154,12 +154,12 @@ def gather_launch(params: GatherParams, _gpu: Target) -> Launch:
     last = [of_warp.scaled(ceil_div(ceil_div(rest, rows_of_warp) * chunk, at_once)) for chunk in chunks] if rest else full
     before, between, behind = ops.Alu(BEFORE_INDEX, is_chain=True), ops.Alu(BEFORE_ROWS), ops.Alu(BEFORE_STORES)
 
-    def index(panel: int, op: ops.Op) -> Any:
+    def index(panel: int, _op: ops.Op) -> GlobalElements:
         """Data access of a thread's indices."""
         row = _places(params)[0] + panel * per_cta
-        return loaded("index", np.where(row < params.rows, row, -1), "index")(op)
+        return loaded("index", np.where(row < params.rows, row, -1), "index")
 
-    def vectors(panel: int, step: int, op: ops.Op) -> Any:
+    def vectors(panel: int, step: int, op: ops.Op) -> GlobalElements:
         """Data access of a chunk of vectors: of the table by a load, of the output by a store."""
         chunk = slice(sum(chunks[:step]), sum(chunks[: step + 1]))
         row, element, number = (places[:, chunk] for places in _places(params)[1:])
@@ -170,8 +170,8 @@ def gather_launch(params: GatherParams, _gpu: Target) -> Launch:
             return _elements(np.where(of_cta < params.rows, taken, -1), element, params)
 
         if isinstance(op, ops.GlobalLoad):
-            return loaded("table", source, f"x{step % 2}")(op)
-        return stored("out", _elements(np.where(of_cta < params.rows, of_cta, -1), element, params), f"x{step % 2}")(op)
+            return loaded("table", source, f"x{step % 2}")
+        return stored("out", _elements(np.where(of_cta < params.rows, of_cta, -1), element, params), f"x{step % 2}")
 
     def program(cta: RoleContext) -> Generator[ops.Op, Any, None]:
         first, *later = last if cta.cta_idx == last_idx else full
@@ -228,11 +228,12 @@ def _tensors(params: GatherParams) -> tuple[MemRef, ...]:
 
 
 def _places(params: GatherParams) -> tuple[IntArray, IntArray, IntArray, IntArray]:
-    """Of each thread: rows of its indices; and for each of its vectors the row, the vector in it, the number of the index."""
+    """Of each thread: rows of its indices. Of each of its vectors: the row, the vector in it, the number of the index."""
     thread, each = np.arange(params.threads)[:, None], np.arange(params.rows_at_once)
     rows = each * (params.threads // params.lanes) + thread // params.lanes
     number, vector = np.divmod(np.arange(params.rows_at_once * params.vectors), params.vectors)
-    return rows, rows[:, number], vector * params.lanes + thread % params.lanes, np.broadcast_to(number, (params.threads, len(number)))
+    numbers = np.broadcast_to(number, (params.threads, len(number)))
+    return rows, rows[:, number], vector * params.lanes + thread % params.lanes, numbers
 
 
 def _elements(rows: IntArray, vectors: IntArray, params: GatherParams) -> IntArray:
@@ -265,7 +266,7 @@ def _block_launch(params: GatherParams) -> Launch:
             "--columns"
         )
 
-    def vector(part: int, row: int, op: ops.Op) -> Any:
+    def vector(part: int, row: int, op: ops.Op) -> GlobalElements:
         """Data access of a vector of each thread: of the table by a load, of the output by a store."""
         of_row = part * threads + np.arange(threads)[:, None]
         is_inside = of_row < row_bytes // width
@@ -274,11 +275,11 @@ def _block_launch(params: GatherParams) -> Launch:
             return _elements(np.where(is_inside, registers["index"], -1), of_row, params)
 
         if isinstance(op, ops.GlobalLoad):
-            return loaded("table", source)(op)
-        return stored("out", _elements(np.where(is_inside, row, -1), of_row, params))(op)
+            return loaded("table", source)
+        return stored("out", _elements(np.where(is_inside, row, -1), of_row, params))
 
-    def index_of(row: int, op: ops.Op) -> Any:
-        return loaded("index", np.full((threads, 1), row), "index")(op)
+    def index_of(row: int, _op: ops.Op) -> GlobalElements:
+        return loaded("index", np.full((threads, 1), row), "index")
 
     def program(cta: RoleContext) -> Generator[ops.Op, Any, None]:
         part, row = divmod(cta.cta_idx, rows)

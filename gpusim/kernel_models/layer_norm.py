@@ -17,7 +17,7 @@ from gpusim.kernel_models.stream_data import LOADED, loaded, nothing, of_warps, 
 from gpusim.kernel_models.streaming import passes, share_footprint, total, whole_footprint
 from gpusim.units import WARP_SIZE
 from gpusim.workload import ops
-from gpusim.workload.data_access import Computation, Data, Registers
+from gpusim.workload.data_access import GlobalElements, Registers, SharedElements
 from gpusim.workload.launch import Launch, RoleContext, Target, WarpRole
 
 BEFORE_LOADS = {"warp": 16, "block": 9}
@@ -170,32 +170,55 @@ def _trips(params: LayerNormParams) -> tuple[tuple[int, int], ...]:
     return TRIPS.get((params.per, params.element.num_bytes, params.values), ((others, params.vectors),) if others else ())
 
 
-def _data(
-    columns: int, num_warps: int, *, of_block: bool
-) -> tuple[tuple[tuple[Data, Data], ...] | tuple[tuple[()], ...], Computation]:
-    """Data accesses of the words of a CTA's two sums, and the arithmetic of the row without weights."""
+class _Data:
+    """Data accesses of the warps of some rows of a CTA. ``parts``: first and last vector of each part of the weights."""
 
-    def total_of(registers: Registers) -> None:
+    def __init__(self, params: LayerNormParams, step: int, rows: int, parts: list[tuple[int, int]]) -> None:
+        self._params, self._step, self._rows, self._parts = params, step, rows, parts
+        num_warps = rows * params.lanes // WARP_SIZE
+        self.words: tuple[tuple[SharedElements, ...], ...] = ((), ())
+        """Accesses of the words of a CTA's two sums."""
+        if params.per == "block":
+            first = words_of_warps(num_warps, 0, self._sum, partial(self._keep, "mean"))
+            self.words = first, words_of_warps(num_warps, num_warps, self._squares, partial(self._keep, "variance"))
+
+    @staticmethod
+    def _sum(registers: Registers) -> None:
         registers["word"] = of_warps(registers[LOADED], np.sum)
 
-    def squares(registers: Registers) -> None:
+    @staticmethod
+    def _squares(registers: Registers) -> None:
         registers["centered"] = registers[LOADED] - registers["mean"]
         registers["word"] = of_warps(registers["centered"] ** 2, np.sum)
 
-    def keep(name: str, registers: Registers) -> None:
-        registers[name] = registers["words"].sum(axis=1, keepdims=True) / np.float32(columns)
+    def _keep(self, name: str, registers: Registers) -> None:
+        registers[name] = registers["words"].sum(axis=1, keepdims=True) / np.float32(self._params.columns)
 
-    def finish(registers: Registers) -> None:
-        if not of_block:
-            for name, of_sum in (("mean", total_of), ("variance", squares)):
-                of_sum(registers)
-                registers[name] = registers["word"] / np.float32(columns)
-        registers["normed"] = registers["centered"] / np.sqrt(registers["variance"] + np.float32(EPSILON))
+    def row(self, tile: int, _op: ops.Op) -> GlobalElements:
+        """The load of the rows."""
+        return loaded("in", self._params.elements_of(tile, self._step, self._rows))
 
-    if not of_block:
-        return ((), ()), finish
-    first = words_of_warps(num_warps, 0, total_of, partial(keep, "mean"))
-    return (first, words_of_warps(num_warps, num_warps, squares, partial(keep, "variance"))), finish
+    def weight(self, name: str, part: int, _op: ops.Op) -> GlobalElements:
+        """The load of a part of a vector of weights, by all rows."""
+        begin, end = (vector * self._params.vector_elements for vector in self._parts[part])
+        return loaded(name, np.tile(self._params.elements_of(0, 0, 1)[:, begin:end], (self._rows, 1)), f"{name} {part}")
+
+    def store(self, tile: int, trip: int, begin: int, end: int, _op: ops.Op) -> GlobalElements:
+        """The store of the vectors ``begin`` to ``end`` of the row, behind the ``trip``-th loads of weights."""
+        of_trip = slice(begin * self._params.vector_elements, end * self._params.vector_elements)
+
+        def piece(registers: Registers) -> None:
+            if self._params.per == "warp":
+                for name, of_sum in (("mean", self._sum), ("variance", self._squares)):
+                    of_sum(registers)
+                    registers[name] = registers["word"] / np.float32(self._params.columns)
+            normed = registers["centered"] / np.sqrt(registers["variance"] + np.float32(EPSILON))
+            keys = [[f"{name} {part}" for part in range(trip + 2)] for name in ("gamma", "beta")]
+            gamma, beta = (np.concatenate([registers[key] for key in of if key in registers], axis=1) for of in keys)
+            registers["piece"] = normed[:, of_trip] * gamma[:, of_trip] + beta[:, of_trip]
+
+        index = self._params.elements_of(tile, self._step, self._rows)[:, of_trip]
+        return stored("out", index, "piece", piece)
 
 
 def _role(params: LayerNormParams, step: int, rows: int) -> WarpRole:
@@ -211,8 +234,7 @@ def _role(params: LayerNormParams, step: int, rows: int) -> WarpRole:
     trips = _trips(params) or ((0, params.vectors),)
     begins = list(accumulate((num for num, _ in trips), initial=FIRST_PARTS))
     weights = total(row[:FIRST_PARTS]), *(total(row[at : at + num]) for at, (num, _) in zip(begins, trips, strict=False))
-    parts, elements = [(0, FIRST_PARTS), *pairwise(begins)], params.vector_elements
-    words, compute = _data(params.columns, num_warps, of_block=params.per == "block")
+    data = _Data(params, step, rows, [(0, FIRST_PARTS), *pairwise(begins)])
     ends = list(accumulate((num for _, num in trips), initial=0))
     stores = [total(row[begin:end]) for begin, end in pairwise(ends)]
     num_stores = sum(store.num_requests > 0 for store in stores)
@@ -221,32 +243,14 @@ def _role(params: LayerNormParams, step: int, rows: int) -> WarpRole:
         for each in (num * values // params.vectors for _, num in trips)
     ]
 
-    def weight(name: str, part: int, op: ops.Op) -> Any:
-        """Data access of a part of a vector of weights, by all rows."""
-        begin, end = parts[part]
-        columns = params.elements_of(0, 0, 1)[:, begin * elements : end * elements]
-        return loaded(name, np.tile(columns, (num_warps * WARP_SIZE // params.lanes, 1)), f"{name} {part}")(op)
-
-    def store_of(cta_idx: int, trip: int, op: ops.Op) -> Any:
-        """Data access of the vectors of the row that a trip stores."""
-        begin, end = ends[trip] * elements, ends[trip + 1] * elements
-
-        def piece(registers: Registers) -> None:
-            gamma, beta = (
-                np.concatenate([registers[f"{name} {part}"] for part in range(trip + 2) if f"{name} {part}" in registers], axis=1)
-                for name in ("gamma", "beta")
-            )
-            compute(registers)
-            registers["piece"] = registers["normed"][:, begin:end] * gamma[:, begin:end] + beta[:, begin:end]
-
-        return stored("out", params.elements_of(cta_idx, step, rows)[:, begin:end], "piece", piece)(op)
-
     @cache
     def loads(part: int, num_rows: int) -> tuple[ops.GlobalLoad, ...]:
         """Loads of a part of both vectors, by the first row's warps, and by the others."""
         first, others = weights[part], weights[part].scaled(num_rows - 1)
         return tuple(
-            ops.GlobalLoad(name, (0, part), access, data=partial(weight, name, part) if access is first else nothing(name))
+            ops.GlobalLoad(
+                name, (0, part), access, data=partial(data.weight, name, part) if access is first else nothing(name)
+            )
             for name in ("gamma", "beta") for access in (first, others) if access.num_requests
         )  # fmt: skip
 
@@ -263,16 +267,15 @@ def _role(params: LayerNormParams, step: int, rows: int) -> WarpRole:
         if not num_rows:
             return
         yield before
-        data = (lambda op: loaded("in", params.elements_of(cta.cta_idx, step, rows))(op))
-        token = yield ops.GlobalLoad("in", (cta.cta_idx, step), access, data=data)
+        token = yield ops.GlobalLoad("in", (cta.cta_idx, step), access, data=partial(data.row, cta.cta_idx))
         yield ops.Use(token)
         yield unpack
         yield add
-        yield from meeting(*words[0])
+        yield from meeting(*data.words[0])
         yield center
         yield squares
         tokens = yield from ask(0, num_rows)
-        yield from meeting(*words[1])
+        yield from meeting(*data.words[1])
         yield root
         yield about_root
         num_stored = step * num_stores
@@ -283,8 +286,8 @@ def _role(params: LayerNormParams, step: int, rows: int) -> WarpRole:
             tokens = []
             if store.num_requests:
                 yield from finish
-                data = partial(store_of, cta.cta_idx, trip - 1)
-                yield ops.GlobalStore("out", (cta.cta_idx, num_stored), store.scaled(num_rows), data=data)
+                piece = partial(data.store, cta.cta_idx, trip - 1, ends[trip - 1], ends[trip])
+                yield ops.GlobalStore("out", (cta.cta_idx, num_stored), store.scaled(num_rows), data=piece)
                 num_stored += 1
 
     name = "layer_norm" if rows == params.rows_per_cta else f"rows {step}"

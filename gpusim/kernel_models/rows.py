@@ -230,7 +230,9 @@ class RowParams(StreamParams):
         """Elements of each thread of ``rows`` rows, the ``step``-th group of a tile: (threads, values); -1: none."""
         first = tile * self.rows_per_cta + step * rows
         found = [
-            shares(row * self.columns, min(row + 1, self.rows) * self.columns, self.lanes, self.vectors, self.vector_elements)
+            shares(
+                row * self.columns, min(row + 1, self.rows) * self.columns, self.lanes, self.vectors, self.vector_elements
+            )
             for row in range(first, first + rows)
         ]
         return np.concatenate(found)

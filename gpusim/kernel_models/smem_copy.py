@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import BeforeValidator, Field
 
 from gpusim.errors import KernelError
-from gpusim.kernel_models.stream_data import copied, loaded, per_thread, shared, stored
+from gpusim.kernel_models.stream_data import loaded, per_thread, shared, stored
 from gpusim.kernel_models.streaming import (
     IntArray,
     StreamParams,
@@ -23,7 +23,7 @@ from gpusim.kernel_models.streaming import (
 )
 from gpusim.units import LINE_BYTES, WARP_SIZE
 from gpusim.workload import ops
-from gpusim.workload.data_access import Copy, box_copy
+from gpusim.workload.data_access import Copy, GlobalElements, SharedElements, box_copy
 from gpusim.workload.launch import Buffer, Feature, Launch, Mbarrier, RoleContext, Target, WarpRole
 from gpusim.workload.operands import OperandTile, tma_boxes
 from gpusim.workload.smem.access import AccessPattern
@@ -238,7 +238,8 @@ def _by_threads(params: SmemCopyParams) -> Any:
         if kind == "cp_async":
             writes = accesses.of_shared("cp_async", num_rows, num_columns)
             for step, (load, write) in enumerate(zip(outer, writes, strict=True)):
-                yield ops.CpAsync("in", (panel, step), _copied(load, write), "tile", 0, data=partial(data, "copy", panel, step))
+                copy = partial(data, "copy", panel, step)
+                yield ops.CpAsync("in", (panel, step), _copied(load, write), "tile", 0, data=copy)
             yield commit
             yield wait
         else:
@@ -258,15 +259,15 @@ def _by_threads(params: SmemCopyParams) -> Any:
             yield ops.Use(token)
             yield ops.GlobalStore("out", (panel, step), store, data=partial(data, "out", panel, step))
 
-    def data(what: str, panel: int, step: int, op: ops.Op) -> Any:
+    def data(what: str, panel: int, step: int, _op: ops.Op) -> Copy | GlobalElements | SharedElements:
         """Data access of a round of a tile: to or from a tensor, or the tile, or a copy from one to the other."""
         (row, column), extent = grid.origin(panel), grid.extent(panel)
         if what == "tile":
-            return shared(accesses.offsets(*extent, step), params.element)(op)
+            return shared(accesses.offsets(*extent, step), params.element)
         index = accesses.index(row, column, step)
         if what == "copy":
-            return copied("in", index, accesses.offsets(*extent, step))(op)
-        return (loaded if what == "in" else stored)(what, index)(op)
+            return Copy(tensor="in", index=index, offsets=accesses.offsets(*extent, step))
+        return (loaded if what == "in" else stored)(what, index)
 
     return program
 

@@ -27,7 +27,7 @@ from gpusim.kernel_models.stream_data import LOADED, loaded, of_warps, stored, w
 from gpusim.kernel_models.streaming import share_footprint
 from gpusim.units import WARP_SIZE
 from gpusim.workload import ops
-from gpusim.workload.data_access import Computation, Data, Registers
+from gpusim.workload.data_access import Computation, GlobalElements, Registers, SharedElements
 from gpusim.workload.launch import Launch, RoleContext, Target, WarpRole
 
 BEFORE_LOADS = {"warp": 14, "block": 7}
@@ -140,7 +140,7 @@ def softmax_passes(params: SoftmaxParams) -> tuple[RowPass, ...]:
     )  # fmt: skip
 
 
-def _data(num_warps: int, *, of_block: bool) -> tuple[tuple[tuple[Data, Data], ...] | tuple[tuple[()], ...], Computation]:
+def _data(num_warps: int, *, of_block: bool) -> tuple[tuple[tuple[SharedElements, ...], ...], Computation]:
     """Data accesses of the words of a CTA's maximum and sum, and the arithmetic of the result."""
 
     def most(registers: Registers) -> None:
@@ -180,13 +180,18 @@ def _role(params: SoftmaxParams, step: int, rows: int) -> WarpRole:
 
     words, compute = _data(num_warps, of_block=params.per == "block")
 
+    def read(tile: int, _op: ops.Op) -> GlobalElements:
+        return loaded("in", params.elements_of(tile, step, rows))
+
+    def write(tile: int, _op: ops.Op) -> GlobalElements:
+        return stored("out", params.elements_of(tile, step, rows), "result", compute)
+
     def program(cta: RoleContext) -> Generator[ops.Op, Any, None]:
         access = accesses[cta.cta_idx == params.num_ctas - 1]
         if not access.num_requests:
             return
         yield before
-        index = partial(params.elements_of, cta.cta_idx, step, rows)
-        token = yield ops.GlobalLoad("in", (cta.cta_idx, step), access, data=lambda op: loaded("in", index())(op))
+        token = yield ops.GlobalLoad("in", (cta.cta_idx, step), access, data=partial(read, cta.cta_idx))
         yield ops.Use(token)
         yield unpack
         yield most
@@ -199,7 +204,6 @@ def _role(params: SoftmaxParams, step: int, rows: int) -> WarpRole:
         yield rest_of_one
         yield scale
         yield pack
-        data = (lambda op: stored("out", index(), "result", compute)(op))
-        yield ops.GlobalStore("out", (cta.cta_idx, step), access, data=data)
+        yield ops.GlobalStore("out", (cta.cta_idx, step), access, data=partial(write, cta.cta_idx))
 
     return WarpRole(name=f"rows {step}" if rows < params.rows_per_cta else "softmax", num_warps=num_warps, program=program)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim.units import WARP_SIZE
-from gpusim.workload.data_access import Computation, Copy, GlobalElements, IntArray, Registers, SharedElements
+from gpusim.workload.data_access import Computation, GlobalElements, IntArray, Registers, SharedElements
 from gpusim.workload.dtypes import FP32, DType
 
 LOADED = "x"
@@ -45,34 +45,31 @@ def shares(begin: int, end: int, threads: int, num_vectors: int, vector: int = 1
 Index = IntArray | Callable[[Registers], IntArray]
 
 
-def loaded(tensor: str, index: Index, registers: str = LOADED, compute: Computation | None = None) -> Callable[[Any], Any]:
+def loaded(tensor: str, index: Index, registers: str = LOADED, compute: Computation | None = None) -> GlobalElements:
     """Data access of a load."""
-    return lambda _op: GlobalElements(tensor=tensor, index=index, registers=registers, compute=compute)
+    return GlobalElements(tensor=tensor, index=index, registers=registers, compute=compute)
 
 
-def stored(tensor: str, index: Index, registers: str = LOADED, compute: Computation | None = None) -> Callable[[Any], Any]:
+def stored(tensor: str, index: Index, registers: str = LOADED, compute: Computation | None = None) -> GlobalElements:
     """Data access of a store."""
-    return loaded(tensor, index, registers, compute)
+    return GlobalElements(tensor=tensor, index=index, registers=registers, compute=compute)
 
 
-def copied(tensor: str, index: IntArray, offsets: IntArray) -> Callable[[Any], Any]:
-    """Data access of a cp.async."""
-    return lambda _op: Copy(tensor=tensor, index=index, offsets=offsets)
-
-
-def shared(offsets: IntArray, element: DType, registers: str = LOADED, compute: Computation | None = None) -> Callable[[Any], Any]:
+def shared(
+    offsets: IntArray, element: DType, registers: str = LOADED, compute: Computation | None = None
+) -> SharedElements:
     """Data access of a load from a stage, or of a store to it."""
-    return lambda _op: SharedElements(offsets=offsets, dtype=element, registers=registers, compute=compute)
+    return SharedElements(offsets=offsets, dtype=element, registers=registers, compute=compute)
 
 
-def nothing(tensor: str) -> Callable[[Any], Any]:
+def nothing(tensor: str) -> GlobalElements:
     """Data access of a load whose elements an earlier load of the same vectors has loaded."""
     return loaded(tensor, np.full((WARP_SIZE, 1), -1), "nothing")
 
 
 def words_of_warps(
     num_warps: int, first_word: int, source: Computation, result: Computation
-) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
+) -> tuple[SharedElements, SharedElements]:
     """Data accesses of a reduction through shared memory: each warp leaves a word, and all threads load all words.
 
     ``source`` sets registers "word", (threads, 1), before the store; the first lane of a warp stores. ``result`` takes

@@ -23,6 +23,7 @@ from gpusim.kernel_models.streaming import (
 )
 from gpusim.units import LINE_BYTES, SECTOR_BYTES, WARP_SIZE
 from gpusim.workload import ops
+from gpusim.workload.data_access import GlobalElements
 from gpusim.workload.launch import Footprint, Launch, RoleContext, Target, WarpRole
 from gpusim.workload.tensor import MemRef
 
@@ -65,13 +66,13 @@ def strided_copy_launch(params: StridedCopyParams, _gpu: Target) -> Launch:
     pitch = params.stride * width
     before, between, each = ops.Alu(BEFORE_LOADS, is_chain=True), ops.Alu(BEFORE_STORES), ops.Alu(EACH_ELEMENT)
 
-    def read(first: int, items: int, op: ops.Op) -> Any:
+    def read(first: int, items: int, _op: ops.Op) -> GlobalElements:
         """Data access of ``items`` elements a thread, from element ``first`` on."""
         out = shares(first, num_elements, threads, items)
-        return loaded("in", np.where(out < 0, -1, out * params.stride))(op)
+        return loaded("in", np.where(out < 0, -1, out * params.stride))
 
-    def write(first: int, items: int, op: ops.Op) -> Any:
-        return stored("out", shares(first, num_elements, threads, items))(op)
+    def write(first: int, items: int, _op: ops.Op) -> GlobalElements:
+        return stored("out", shares(first, num_elements, threads, items))
 
     def program(cta: RoleContext) -> Generator[ops.Op, Any, None]:
         panel = cta.cta_idx

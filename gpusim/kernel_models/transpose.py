@@ -28,6 +28,7 @@ from gpusim.kernel_models.streaming import (
 )
 from gpusim.units import LINE_BYTES, SECTOR_BYTES, WARP_SIZE
 from gpusim.workload import ops
+from gpusim.workload.data_access import GlobalElements, SharedElements
 from gpusim.workload.launch import Buffer, Footprint, Launch, RoleContext, Target, WarpRole
 from gpusim.workload.smem.access import AccessPattern
 from gpusim.workload.tensor import MemRef
@@ -150,14 +151,12 @@ def transpose_launch(params: TransposeParams, _gpu: Target) -> Launch:
             total(shared_passes(f"ld_shared_b{bits}", place(smem, columns, rows) * width, is_out)),
         )
 
-    def of_in(x: int, y: int, rows_of: IntArray, columns_of: IntArray) -> IntArray:
-        """Elements of ``in`` (or, with rows and columns exchanged, of ``out``) of each thread; -1: outside."""
-        element = (y + rows_of) * params.n + x + columns_of
-        return per_thread(np.where((y + rows_of < params.m) & (x + columns_of < params.n), element, -1))
+    def load_tile(x: int, y: int, _op: ops.Op) -> GlobalElements:
+        return loaded("in", _tile_elements(y, x, rows, columns, params.m, params.n))
 
-    def of_out(x: int, y: int, rows_of: IntArray, columns_of: IntArray) -> IntArray:
-        element = (x + rows_of) * params.m + y + columns_of
-        return per_thread(np.where((x + rows_of < params.n) & (y + columns_of < params.m), element, -1))
+    def store_tile(x: int, y: int, _op: ops.Op) -> GlobalElements:
+        lanes = (columns, rows) if smem == "none" else (rows, columns)
+        return stored("out", _tile_elements(x, y, *lanes, params.n, params.m))
 
     def program(cta: RoleContext) -> Generator[ops.Op, Any, None]:
         panel = cta.cta_idx
@@ -166,7 +165,7 @@ def transpose_launch(params: TransposeParams, _gpu: Target) -> Launch:
         out_first = (x * out_pitch + y * width) % LINE_BYTES
         load, store = globals_of(num_rows, num_columns, in_first, out_first)
         yield before
-        token = yield ops.GlobalLoad("in", (panel, 0), load, data=lambda op: loaded("in", of_in(x, y, rows, columns))(op))
+        token = yield ops.GlobalLoad("in", (panel, 0), load, data=partial(load_tile, x, y))
         yield between
         yield ops.Use(token)
         if smem != "none":
@@ -174,14 +173,13 @@ def transpose_launch(params: TransposeParams, _gpu: Target) -> Launch:
             yield ops.SharedStore(write, "tile", 0, data=written)
             yield ops.Syncthreads()
             yield ops.Use((yield ops.SharedLoad(read, "tile", 0, data=read_back)))
-        lanes = (columns, rows) if smem == "none" else (rows, columns)
-        yield ops.GlobalStore("out", (panel, 0), store, data=lambda op: stored("out", of_out(x, y, *lanes))(op))
+        yield ops.GlobalStore("out", (panel, 0), store, data=partial(store_tile, x, y))
 
-    def written(op: ops.Op) -> Any:
-        return shared(per_thread(place(smem, rows, columns) * width), params.element)(op)
+    def written(_op: ops.Op) -> SharedElements:
+        return shared(per_thread(place(smem, rows, columns) * width), params.element)
 
-    def read_back(op: ops.Op) -> Any:
-        return shared(per_thread(place(smem, columns, rows) * width), params.element)(op)
+    def read_back(_op: ops.Op) -> SharedElements:
+        return shared(per_thread(place(smem, columns, rows) * width), params.element)
 
     tile_bytes = TILE * (TILE + (smem == "padded")) * width
     row_bytes = TILE * width
@@ -201,6 +199,14 @@ def transpose_launch(params: TransposeParams, _gpu: Target) -> Launch:
         has_uniform_programs=is_aligned and grid.tells_extents(),  # rows of tiles begin at the same offset in a line
         tensors=_tensors(params),
     )
+
+
+def _tile_elements(
+    first_row: int, first_column: int, rows: IntArray, columns: IntArray, num_rows: int, num_columns: int
+) -> IntArray:
+    """Elements of a matrix of each thread, by rows and columns of a tile, (passes, warps, 32); -1: outside."""
+    row, column = first_row + rows, first_column + columns
+    return per_thread(np.where((row < num_rows) & (column < num_columns), row * num_columns + column, -1))
 
 
 def _tensors(params: TransposeParams) -> tuple[MemRef, ...]:
@@ -233,11 +239,11 @@ def _rowwise_launch(params: TransposeParams) -> Launch:
         columns, first = np.divmod(ctas * share, of_columns)
         return ctas if share > of_columns else np.asarray(columns * ceil_div(params.m, share) + first % params.m // share)
 
-    def of_item(first: int, tensor: str, op: ops.Op) -> Any:
+    def of_item(first: int, tensor: str, _op: ops.Op) -> GlobalElements:
         """Data access of one element a thread, from element ``first`` of the output on."""
         out = shares(first, num_elements, threads, 1)
         column, row = np.divmod(out, params.m)
-        return loaded(tensor, out if tensor == "out" else np.where(out < 0, -1, row * params.n + column))(op)
+        return loaded(tensor, out if tensor == "out" else np.where(out < 0, -1, row * params.n + column))
 
     def program(cta: RoleContext) -> Generator[ops.Op, Any, None]:
         panel = cta.cta_idx

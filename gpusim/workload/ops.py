@@ -24,7 +24,7 @@ from enum import Enum
 from typing import Literal
 
 from gpusim.workload.atoms import MmaAtom
-from gpusim.workload.data_access import Data
+from gpusim.workload.data_access import Data as Data  # noqa: PLC0414  # exported as part of the vocabulary
 from gpusim.workload.fast_init import made_quickly
 from gpusim.workload.gmem.line_fetches import Fetches
 from gpusim.workload.smem.access import AccessPattern

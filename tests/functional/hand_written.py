@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -58,30 +59,22 @@ TMA_SHAPE = 64, 32, 64 * NUM_STEPS - 24
 def by_tma(mutation: str = "") -> Launch:
     """One tile of 64 x 32: a producer fills two stages by TMA, and a warpgroup multiplies."""
     (m, n, k), atom = TMA_SHAPE, wgmma(32, BF16)
-    rows_of = {"A": m, "B": n}
-    box_rows = {"A": 56 if mutation == "short box" else m, "B": n}
+    rows_of, box_rows = {"A": m, "B": n}, {"A": 56 if mutation == "short box" else m, "B": n}
     maps = {
         name: TensorMap(
-            dtype=BF16, global_dim=(k, rows), global_strides_bytes=(2 * k,), box_dim=(64, box_rows[name]),
-            swizzle="64B" if mutation == "no swizzle" and rows < 0 else "128B",
+            dtype=BF16, global_dim=(k, rows), global_strides_bytes=(2 * k,), box_dim=(64, box_rows[name]), swizzle="128B",
         )
         for name, rows in rows_of.items()
     }
-    layouts = {name: tile_to_shape(gmma_atom("K", "128B", element_bits=16), (rows, 64)) for name, rows in rows_of.items()}
-    if mutation == "wrong swizzle":
-        layouts["A"] = ByteLayout(swizzle_mode("64B"), layouts["A"].layout, element_bits=16)
     offsets = {}
     for name, rows in rows_of.items():
-        found = wgmma_descriptors(tile_to_shape(gmma_atom("K", "128B", element_bits=16), (rows, 64)), "K")
-        offsets[name] = [descriptor_offsets(each, "K", rows, BF16) for each in found]
+        tile = tile_to_shape(gmma_atom("K", "128B", element_bits=16), (rows, 64))
+        found = wgmma_descriptors(tile, "K")
         if mutation == "wrong swizzle" and name == "A":
-            plain = layouts["A"]
-            step = np.arange(16)
-            offsets[name] = [
-                np.array([[plain((row, 16 * part + at)) for at in step] for row in range(rows)]) for part in range(4)
-            ]
+            found = tuple(replace(each, swizzle="64B", stride_offset_bytes=512) for each in found)
+        offsets[name] = [descriptor_offsets(each, "K", rows, BF16) for each in found]
         if mutation == "transposed" and name == "B":
-            offsets[name] = [each[:16].T.repeat(2, axis=0)[:rows] for each in offsets[name]]
+            offsets[name] = [np.concatenate([each[:16].T, each[16:].T]) for each in offsets[name]]
     thread, value = np.ogrid[:128, :16]
     column, row = np.divmod(np.asarray(atom.tv.c((thread, value))), m)
 
@@ -120,15 +113,14 @@ def by_tma(mutation: str = "") -> Launch:
 
     return Launch(
         kernel="by_tma", num_ctas=1, num_tiles=1, tensors=tensors(m, n, k),
-        roles=(
-            WarpRole(name="producer", num_warps=1, program=producer), WarpRole(name="consumer", num_warps=4, program=consumer),
+        roles=tuple(
+            WarpRole(name=program.__name__, num_warps=num, program=program)
+            for program, num in ((producer, 1), (consumer, 4))
         ),
-        buffers=(
-            Buffer(name="a", stage_bytes=m * 128, num_stages=STAGES), Buffer(name="b", stage_bytes=n * 128, num_stages=STAGES),
+        buffers=tuple(
+            Buffer(name=name, stage_bytes=rows * 128, num_stages=STAGES) for name, rows in (("a", m), ("b", n))
         ),
-        mbarriers=(
-            Mbarrier(name="full", num_arrivals=1, num_stages=STAGES), Mbarrier(name="empty", num_arrivals=1, num_stages=STAGES),
-        ),
+        mbarriers=tuple(Mbarrier(name=name, num_arrivals=1, num_stages=STAGES) for name in ("full", "empty")),
     )
 
 
@@ -136,13 +128,14 @@ def by_cp_async(mutation: str = "") -> Launch:
     """Tiles of 32 x 32, one a CTA: four warps copy, load fragments and multiply. Layouts are CuTe's."""
     m, n, k, depth = 64, 64, 32 * NUM_STEPS, 32
     mma = tiled_mma(mma_sync(BF16), Layout((2, 2, 1)), (None, 32, None))
-    load, fill = copy_atom("ldmatrix_x4"), tiled_copy(copy_atom("cp_async_cg_b128"), BF16, Layout((32, 4), (4, 1)), Layout((1, 8)))
+    load = copy_atom("ldmatrix_x4")
+    fill = tiled_copy(copy_atom("cp_async_cg_b128"), BF16, Layout((32, 4), (4, 1)), Layout((1, 8)))
     written = ByteLayout(swizzle_mode("64B"), Layout((32, depth), (depth, 1)), element_bits=16)
     read = ByteLayout(swizzle_mode("32B" if mutation == "wrong swizzle" else "64B"), written.layout, element_bits=16)
     eight = np.arange(8)
     threads = warp_addresses(fill, MemRef(name="sA", layout=written, dtype=BF16, space="smem"), "dst").reshape(128, 1)
     offsets = threads + 2 * eight
-    if mutation == "a byte too few":
+    if mutation == "an element too few":
         offsets = np.where((np.arange(128)[:, None] == 77) & (eight == 7), -1, offsets)
     source = warp_addresses(fill, MemRef.row_major("gA", (32, depth), BF16), "src").reshape(128, 1) // 2
     row_of, k_of = np.divmod(source + eight, depth)
@@ -178,7 +171,8 @@ def by_cp_async(mutation: str = "") -> Launch:
             yield ops.Use((yield ops.Ldmatrix(ANY, "a", stage, data=tuple(
                 SharedElements(offsets=loads[name], dtype=None, registers=name, buffer=name, stage=stage) for name in "ab"
             ))))
-            yield ops.MmaSync(mma_sync(BF16), 4, data=MmaFragments(a="a", b="b", sums="sums", issues=issues, num_sums=2))
+            fragments = MmaFragments(a="a", b="b", sums="sums", issues=issues, num_sums=2)
+            yield ops.MmaSync(mma_sync(BF16), 4, data=fragments)
             yield ops.Syncthreads()
         index = (32 * of_m + row) * n + 32 * of_n + column
         yield ops.GlobalStore("D", (of_m, of_n), ANY, data=GlobalElements(tensor="D", index=index, registers="sums"))

@@ -128,7 +128,8 @@ def _data(plan: TilePlan, idx: int, num_roles: int, share: tuple[int, int]) -> E
     finish = Finish(alpha=config.alpha, beta=config.beta, bias=config.bias, activation=config.activation)
     math = MathData(plan.shape, parts, (rows, columns), partition.atom if config.math == "wgmma" else None)
     return EpilogueData(
-        math, finish, plan.tile[:2], first, share, plan.extents[:2], plan.pitch_of_d, plan.num_sum_planes, config.batch, num_roles
+        math, finish, plan.tile[:2], first, share, plan.extents[:2], plan.pitch_of_d, plan.num_sum_planes, config.batch,
+        num_roles,
     )
 
 

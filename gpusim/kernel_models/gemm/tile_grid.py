@@ -190,7 +190,8 @@ class TilePlan:
         """Tensors in memory: A (m, k), B (k, n), C and D (m, n), the bias (n); with batches, each (batch, ...)."""
         config, (m, n, k) = self.config, self.extents
         refs = []
-        for name, rows, columns, is_row_major in (("A", m, k, config.are_k_major[0]), ("B", k, n, not config.are_k_major[1])):
+        is_a_k_major, is_b_k_major = config.are_k_major
+        for name, rows, columns, is_row_major in (("A", m, k, is_a_k_major), ("B", k, n, not is_b_k_major)):
             pitch = self.shape.pitch_bytes(columns if is_row_major else rows) // config.element.num_bytes
             strides = (pitch, 1) if is_row_major else (1, pitch)
             refs.append(self._ref(name, (rows, columns), strides, config.element))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from gpusim.kernel_models.mainloop.operand_data import SUMS, MathData
 from gpusim.kernel_models.mainloop.shape import Coordinates
 from gpusim.workload.data_access import (
-    Compute,
     Computation,
+    Compute,
     Copy,
     Counter,
     GlobalElements,
@@ -128,7 +128,8 @@ class EpilogueData:
 
     def load_c(self, at: Coordinates, begin: int, num: int, _op: Any) -> GlobalElements:
         """C of ``num`` columns."""
-        return GlobalElements(tensor="C", index=self._of_columns(at, begin, num, self.pitch, at.batch), registers=f"C{begin}")
+        index = self._of_columns(at, begin, num, self.pitch, at.batch)
+        return GlobalElements(tensor="C", index=index, registers=f"C{begin}")
 
     def store(self, at: Coordinates, begin: int, num: int, _op: Any) -> GlobalElements:
         """D of ``num`` columns."""
@@ -207,7 +208,9 @@ class EpilogueData:
             registers["zeros"] = np.zeros_like(registers["taken"])
 
         index = self._of_columns(at, begin, num, self.extents[1], self._plane(at))
-        return GlobalElements(tensor="workspace", index=index, registers="zeros" if zeros else "taken", compute=clear if zeros else None)
+        if zeros:
+            return GlobalElements(tensor="workspace", index=index, registers="zeros", compute=clear)
+        return GlobalElements(tensor="workspace", index=index, registers="taken")
 
     def load_sums(self, at: Coordinates, begin: int, num: int, _op: Any) -> GlobalElements:
         """Complete sums of ``num`` columns."""

@@ -130,7 +130,10 @@ class Fragments:
         if self.partition.shape.math == "mma_sync":
             spans = tuple((0, extent) for extent in self.partition.warp_tile)
             return [
-                [ops.Ldmatrix(access, "a", stage, self._reads_of(stage, idx, spans)) for idx, access in enumerate(self.slices)]
+                [
+                    ops.Ldmatrix(access, "a", stage, data=self._reads_of(stage, idx, spans))
+                    for idx, access in enumerate(self.slices)
+                ]
                 for stage in range(num_stages)
             ]
         parts = [1 if self.partition.register_stages == 1 else num_ks for num_ks in self._depths]

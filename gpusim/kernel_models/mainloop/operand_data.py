@@ -92,11 +92,13 @@ class OperandCopies:
 
     def boxes(self, which: int, at: Coordinates, part: int, num_ctas: int, op: Any) -> tuple[Copy, ...]:
         """The TMA boxes of a k-step that the ``part``-th of ``num_ctas`` CTAs loads."""
-        shape, tile, (rows, _, depth) = self.shape, self.shape.operands[which], self.grid.extents
+        shape, tile, depth = self.shape, self.shape.operands[which], self.grid.extents[2]
         rows, width, is_k_major = self.grid.extents[which], tile.dtype.num_bytes, tile.is_k_major
         first_row, first_k, pitch = self._place(which, at, op.tile[1] // num_ctas)
         box = shape.boxes(which, num_ctas)[0]
-        (inner, across), origin = ((depth, rows), (first_k, first_row)) if is_k_major else ((rows, depth), (first_row, first_k))
+        (inner, across), origin = (rows, depth), (first_row, first_k)
+        if is_k_major:
+            (inner, across), origin = (depth, rows), (first_k, first_row)
         described = TensorMap(
             dtype=tile.dtype, global_dim=(inner, across, at.batch + 1), swizzle=box.swizzle,
             global_strides_bytes=(pitch * width, pitch * across * width), box_dim=(box.inner_elements, *box.outer, 1),
@@ -140,7 +142,10 @@ class MathData:
         column, row = np.divmod(np.asarray(atom.tv.c((thread, value)), dtype=np.int64), atom.m)
         blocks = [(m, n) for m in range(0, rows_of, atom.m) for n in range(0, columns_of, atom.n)]
         units = [
-            [np.concatenate([at[which] + block[which] + (row, column)[which] for block in blocks], axis=1) for which in (0, 1)]
+            [
+                np.concatenate([at[which] + block[which] + (row, column)[which] for block in blocks], axis=1)
+                for which in (0, 1)
+            ]
             for at in self.parts
         ]
         return np.concatenate([unit[0] for unit in units]), np.concatenate([unit[1] for unit in units])
@@ -201,24 +206,29 @@ class MathData:
             tv = atom.tv.a if which == 0 else atom.tv.b
             thread, value = np.ogrid[:WARP_SIZE, : tv.size // WARP_SIZE]
             k, row = np.divmod(np.asarray(tv((thread, value)), dtype=np.int64), rows)
-            blocks = [tile.byte_offsets(idx * atom.k + k, (firsts[:, None, None] + first + row) * 4) for first in range(begin, end, rows)]
+            blocks = [
+                tile.byte_offsets(idx * atom.k + k, (firsts[:, None, None] + first + row) * 4)
+                for first in range(begin, end, rows)
+            ]
             offsets = np.concatenate(blocks, axis=2).reshape(len(firsts) * WARP_SIZE, -1)
-            return SharedElements(offsets=offsets, dtype=tile.dtype, registers=name, first=begin // rows * tv.size // WARP_SIZE)
+            first_word = begin // rows * tv.size // WARP_SIZE
+            return SharedElements(offsets=offsets, dtype=tile.dtype, registers=name, first=first_word)
         # matrices in the order of the registers: down a fragment, then along k
         matrices = [
-            (first + row, half) for first in range(begin, end, rows) for half in (0, 1) for row in range(0, rows, MATRIX_ROWS)
-        ]
+            (first + row, half)
+            for first in range(begin, end, rows) for half in (0, 1) for row in range(0, rows, MATRIX_ROWS)
+        ]  # fmt: skip
         line, suffix = np.arange(MATRIX_ROWS), "" if tile.is_k_major else "_trans"
         instructions = []
         for at in range(0, len(matrices), 4):
             group, lanes = matrices[at : at + 4], []
-            for row, half in (group * 2)[:4]:
+            for first_row, half in (group * 2)[:4]:
                 if tile.is_k_major:
                     byte = np.array(K_STEP_BYTES * idx + MATRIX_ROW_BYTES * half)
-                    lanes.append(tile.byte_offsets(firsts[:, None] + row + line, byte))
+                    lanes.append(tile.byte_offsets(firsts[:, None] + first_row + line, byte))
                 else:
                     ks = atom.k * idx + MATRIX_ROWS * half + line
-                    lanes.append(tile.byte_offsets(ks, (firsts[:, None] + row) * tile.dtype.num_bytes))
+                    lanes.append(tile.byte_offsets(ks, (firsts[:, None] + first_row) * tile.dtype.num_bytes))
             atom_of = copy_atom(f"ldmatrix_x{len(group)}{suffix}")
             instructions.append(matrix_offsets(atom_of, np.concatenate(lanes, axis=1)[None]))
         first_unit = begin // rows * 2 * (rows // MATRIX_ROWS) * 2
@@ -229,8 +239,9 @@ class MathData:
         num_m, num_n = self._num_blocks
         issues = tuple((m, n, m * num_n + n) for m in range(num_m) for n in range(num_n))
         return tuple(
-            MmaFragments(a=f"a{idx % 2}", b=f"b{idx % 2}", sums=SUMS, issues=issues, num_sums=num_m * num_n) for idx in slices
-        )
+            MmaFragments(a=f"a{idx % 2}", b=f"b{idx % 2}", sums=SUMS, issues=issues, num_sums=num_m * num_n)
+            for idx in slices
+        )  # fmt: skip
 
     # -------------------------------------------------------------------------------------- fma
     @cached_method
@@ -239,7 +250,9 @@ class MathData:
         lane, first = np.arange(WARP_SIZE), np.array([part[which] for part in self.parts])[:, None, None]
         num = self.extents[which] // (4, 8)[which]
         element = np.arange(num)
-        within = lane[:, None] // 8 * num + element if which == 0 else (element // 4 * 8 + lane[:, None] % 8) * 4 + element % 4
+        within = lane[:, None] // 8 * num + element
+        if which == 1:
+            within = (element // 4 * 8 + lane[:, None] % 8) * 4 + element % 4
         return np.asarray(first + within).reshape(-1, num)
 
     @cached_method
@@ -250,8 +263,9 @@ class MathData:
             tile, rows = self.shape.operands[which], self._vectors(which)
             offsets = [tile.byte_offsets(np.array(first_k + k), rows * tile.dtype.num_bytes) for k in range(num_ks)]
             found.append(SharedElements(
-                offsets=np.concatenate(offsets, axis=1), dtype=tile.dtype, registers=f"{buffer}{idx % 2}", buffer=buffer, stage=stage
-            ))
+                offsets=np.concatenate(offsets, axis=1), dtype=tile.dtype, registers=f"{buffer}{idx % 2}", buffer=buffer,
+                stage=stage,
+            ))  # fmt: skip
         return tuple(found)
 
     @cached_method
