@@ -1,7 +1,11 @@
-"""Arithmetic of mma.sync and wgmma: fragments become matrices by the layouts of atoms, and products are summed.
+"""Arithmetic of mma.sync and wgmma: fragments become matrices by the layouts of atoms, and are multiplied.
 
-Models: products and the sum over k of one instruction are exact. The result is rounded to the type of the sums once.
-Ignores: how tensor cores align and truncate products. Also: the fewer bits in which Hopper sums products of fp8.
+Models: an instruction multiplies and sums exactly. The result is rounded to the type of the sums once.
+
+Ignores:
+
+* The alignment of summands in tensor cores, which truncates them.
+* The fewer bits in which Hopper sums fp8.
 """
 
 from __future__ import annotations

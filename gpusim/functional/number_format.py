@@ -49,12 +49,17 @@ def encode(values: Array, dtype: DType) -> Array:
     >>> decode(encode(np.array([17.0, 19.0, 1000.0]), DType("fp8", 8, "float")), DType("fp8", 8, "float")).tolist()
     [16.0, 20.0, 448.0]
     """
-    values, unsigned = np.asarray(values), storage(dtype)
+    with np.errstate(over="ignore", invalid="ignore"):
+        return _encode(np.asarray(values), dtype)
+
+
+def _encode(values: Array, dtype: DType) -> Array:
+    unsigned = storage(dtype)
     if dtype.kind == "int":
-        whole = values if values.dtype.kind in "iub" else np.rint(values)
+        integers = values if values.dtype.kind in "iub" else np.rint(values)
         if dtype.name == "int8":
-            whole = np.clip(whole, -128, 127)
-        return whole.astype(np.int64).astype(unsigned)
+            integers = np.clip(integers, -128, 127)
+        return integers.astype(np.int64).astype(unsigned)
     if dtype.bits == 8:
         return _encode_8_bits(values, dtype.name)
     if dtype.name in ("bf16", "tf32"):
@@ -64,8 +69,7 @@ def encode(values: Array, dtype: DType) -> Array:
             return np.where(is_nan, bits, bits + np.uint32(1 << TF32_BITS - 1) >> TF32_BITS << TF32_BITS)
         rounded = bits + np.uint32(0x7FFF) + (bits >> 16 & 1) >> 16
         return np.where(is_nan, np.uint32(0x7FFF), rounded).astype(np.uint16)
-    with np.errstate(over="ignore"):
-        return np.ascontiguousarray(values, dtype=f"f{dtype.num_bytes}").view(unsigned)
+    return np.ascontiguousarray(values, dtype=f"f{dtype.num_bytes}").view(unsigned)
 
 
 def rounded(values: Array, dtype: DType) -> Array:
@@ -75,7 +79,7 @@ def rounded(values: Array, dtype: DType) -> Array:
 
 @cache
 def _values_of_8_bits(name: str) -> NDArray[np.float32]:
-    """Value of each code: e4m3 has NaN in place of infinity, e5m2 is the upper half of fp16."""
+    """Value of each code: e4m3 has NaN instead of infinity, e5m2 is the upper half of fp16."""
     code = np.arange(256)
     if name == "e5m2":
         return (code.astype(np.uint16) << 8).view(np.float16).astype(np.float32)
@@ -89,8 +93,7 @@ def _encode_8_bits(values: Array, name: str) -> Array:
     positive = _values_of_8_bits(name)[:128]
     finite = positive[np.isfinite(positive)].astype(np.float64)
     middles, size = (finite[1:] + finite[:-1]) / 2, np.abs(values)
-    with np.errstate(invalid="ignore"):
-        below = np.searchsorted(middles, size)
+    below = np.searchsorted(middles, size)
     is_tie = (below < len(middles)) & (middles[np.minimum(below, len(middles) - 1)] == size)
     code: Array = np.where(np.isnan(values), 127, below + (is_tie & (below % 2 == 1)))
     return np.asarray(code + 128 * np.signbit(values), dtype=np.uint8)

@@ -23,6 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 from gpusim.errors import DataError, DeadlockError, LaunchError
 from gpusim.functional.barriers import MbarrierState, ThreadBarrier
 from gpusim.functional.explain import Watch
+from gpusim.functional.instructions import carry_out
 from gpusim.functional.memory import GlobalTensor, SharedMemory
 from gpusim.functional.role import Delivery, Role
 from gpusim.workload.launch import Launch, WarpRole
@@ -132,11 +133,11 @@ class Grid:
         left = MOST_OPS if self._random is None else self._random.randint(1, MOST_OPS_AT_ONCE)
         while left:
             try:
-                op = program.send(role.answer) if hasattr(program, "send") else next(program)
+                op = role.next_op(program)
             except StopIteration:
                 role.finish()
                 return False
-            role.carry_out(op)
+            carry_out(role, op)
             left -= 1
             if not role.is_ready():
                 return True
@@ -162,7 +163,7 @@ class Grid:
 
 
 def _run_all(
-    launch: Launch, tensors: dict[str, GlobalTensor], *, seed: int | None, num_ctas: int | None, watch: Watch | None
+    launch: Launch, tensors: dict[str, GlobalTensor], *, watch: Watch | None, seed: int | None, num_ctas: int | None
 ) -> None:
     for kernel in (launch, *launch.following):
         size = kernel.cluster_size
@@ -220,15 +221,14 @@ def run_functional(
 
 
 def _explain(
-    launch: Launch, data: Mapping[str, ArrayLike], name: str, at: tuple[int, ...], what: str, *, seed: int | None,
-    num_ctas: int | None,
+    launch: Launch, data: Mapping[str, ArrayLike], name: str, at: tuple[int, ...], what: str, **options: int | None
 ) -> NoReturn:
     """Run again with tags, and raise the error that names the copy of the first wrong element."""
     tensors = _tensors(launch, data)
     watch = Watch(list(tensors.values()))
     place = f"{name}[{', '.join(map(str, at))}] {what}"
     try:
-        _run_all(launch, tensors, seed=seed, num_ctas=num_ctas, watch=watch)
+        _run_all(launch, tensors, watch=watch, **options)
     except DataError as error:
         raise DataError(f"{place}: {error}") from None
     raise DataError(f"{place}, {watch.stored(tensors[name], int(tensors[name].positions[at]))}")

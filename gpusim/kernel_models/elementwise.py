@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import count
-from math import erf
 from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field
 
 from gpusim.errors import KernelError
+from gpusim.kernel_models.elementwise_data import ElementwiseData
 from gpusim.kernel_models.registers import launch_limit
 from gpusim.kernel_models.rows import packing, unpacking
-from gpusim.kernel_models.stream_data import LOADED, loaded, nothing, shares, stored
 from gpusim.kernel_models.streaming import (
     Elements,
     IntArray,
@@ -30,7 +29,6 @@ from gpusim.kernel_models.streaming import (
 )
 from gpusim.units import WARP_SIZE
 from gpusim.workload import ops
-from gpusim.workload.data_access import GlobalElements, Registers
 from gpusim.workload.dtypes import DType, dtype
 from gpusim.workload.launch import Footprint, Launch, RoleContext, Target, WarpRole
 from gpusim.workload.smem.access import AccessPattern
@@ -54,16 +52,6 @@ ARITHMETIC: Mapping[str, Arithmetic] = {
     "gelu": Arithmetic(fma=13, alu=11, mufu=1), "gelu_tanh": Arithmetic(fma=16, alu=4, mufu=2),
 }  # fmt: skip
 """Source: SASS of kernels/elementwise_shapes, sm_90a: expf, erff, tanhf and a division, without fast-math options."""
-
-FACTOR, FILLED = 2.0, 1.0
-"""Factor of ``scale`` in functional runs. ``FILLED``: value of ``fill``."""
-HALF_GELU = float(np.sqrt(2 / np.pi))
-FUNCTIONS: Mapping[str, Callable[[Any], Any]] = {
-    "copy": lambda x: x, "scale": lambda x: np.float32(FACTOR) * x, "relu": lambda x: np.maximum(x, 0), "exp": np.exp,
-    "silu": lambda x: x / (1 + np.exp(-x)), "gelu": lambda x: 0.5 * x * (1 + np.vectorize(erf, otypes="f")(x / 2**0.5)),
-    "gelu_tanh": lambda x: 0.5 * x * (1 + np.tanh(HALF_GELU * (x + 0.044715 * x**3))),
-}  # fmt: skip
-"""Operation of each element in functional runs."""
 
 BEFORE_LOADS, BEFORE_STORES, EACH_ELEMENT = 20, 2, 8
 """Integer instructions of a thread: before its first load, before its first store, and for each element of a last CTA with
@@ -284,7 +272,7 @@ def _role(params: ElementwiseParams, idx: int, num_roles: int) -> WarpRole:
     before, between = ops.Alu(BEFORE_LOADS, is_chain=True), ops.Alu(BEFORE_STORES)
     each_element, bounds = ops.Alu(EACH_ELEMENT), ops.Alu(EACH_BOUND * each * vector)
     address = ops.Alu(each * params.address_instructions)
-    math, data = _math(params, each * vector), _Data(params, threads, idx * threads, each)
+    math, data = _math(params, each * vector), ElementwiseData(params, threads, idx * threads, each)
     first_thread = idx * threads
 
     @cache
@@ -333,52 +321,6 @@ def _role(params: ElementwiseParams, idx: int, num_roles: int) -> WarpRole:
 
     name = params.op if num_roles == 1 else f"{params.op} {idx}"
     return WarpRole(name=name, num_warps=threads // WARP_SIZE, program=program)
-
-
-class _Data:
-    """Data accesses of ``threads`` threads of a CTA, from ``first_thread`` on, with ``each`` vectors in a group."""
-
-    def __init__(self, params: ElementwiseParams, threads: int, first_thread: int, each: int) -> None:
-        self._params, self._threads, self._first, self._each = params, threads, first_thread, each
-
-    def _elements(self, panel: int, group: int) -> IntArray:
-        """Elements of each thread in a group of vectors."""
-        params, vector = self._params, self._params.vector_elements
-        begin = panel * params.share_elements + (group * self._each * params.threads + self._first) * vector
-        return shares(begin, params.elements, self._threads, self._each, vector, step=params.threads)
-
-    def load(self, panel: int, group: int, name: str, number: int, _op: ops.Op) -> GlobalElements:
-        """The ``number``-th load of an input in a group. The first takes all of a thread's elements."""
-        params = self._params
-        if number:
-            return nothing(name)
-        index = self._elements(panel, group)
-        if name == "b" and params.columns:
-            place = index % params.columns if params.broadcast == "row" else index // params.columns
-            index = np.where(index < 0, -1, place)
-        return loaded(name, index, name)
-
-    def store(self, panel: int, group: int, _op: ops.Op) -> GlobalElements:
-        """The store of a group of vectors."""
-        shape = self._threads, self._each * self._params.vector_elements
-        return stored("out", self._elements(panel, group), LOADED, partial(_compute, self._params, shape))
-
-    def one(self, panel: int, begin: int, name: str, _op: ops.Op) -> GlobalElements:
-        """One element a thread, from element ``begin`` of a CTA on."""
-        params = self._params
-        index = shares(panel * params.share_elements + begin, params.elements, self._threads, 1)
-        if name == "out":
-            return stored(name, index, LOADED, partial(_compute, params, (self._threads, 1)))
-        return loaded(name, index, name)
-
-
-def _compute(params: ElementwiseParams, shape: tuple[int, int], registers: Registers) -> None:
-    """The operation in fp32 on elements of (threads, values)."""
-    if params.op == "fill":
-        registers[LOADED] = np.full(shape, FILLED, dtype=np.float32)
-        return
-    x = registers[params.inputs[0]]
-    registers[LOADED] = x + registers["b"] if params.op == "add" else FUNCTIONS[params.op](x)
 
 
 def _tensors(params: ElementwiseParams) -> tuple[MemRef, ...]:

@@ -45,7 +45,7 @@ FULL = {"alpha": 2.0, "beta": -1.0, "bias": True, "activation": "relu"}
 HGEMM = {"math": "mma_sync", "tile": "64x64x32", "warps": "2x2", "m": 72, "n": 72, "k": 72}
 CASES: dict[str, dict[str, Any]] = {
     **{
-        f"{schedule} {epilogue}": {"schedule": schedule, "epilogue": epilogue, "persistent": True, "n": 328, **FULL}
+        f"{schedule} {epilogue}": {"schedule": schedule, "epilogue": epilogue, "persistent": True, "m": 72, "n": 328, **FULL}
         for schedule in ("multistage", "warp_specialized", "cooperative", "pingpong")
         for epilogue in ("direct", "smem", "tma_store")
     },

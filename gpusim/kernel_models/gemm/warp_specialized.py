@@ -266,8 +266,9 @@ class Consumer:
         self._tile_code = code_of_place(plan)
         self._turn_code = code(chain(compiled.tile_scheduler.chain_after_turn_cycles))
         _, self._behind_meeting = code_around_meeting(chain(compiled.prologue.chain_cycles))
+        data = epilogue.data.math if epilogue.data else None
         self._math: list[list[Op]] = [
-            [*step.before, *self._fence, *wgmma_of_step(plan, s, step.num_between, epilogue.math_data), *step.beside,
+            [*step.before, *self._fence, *wgmma_of_step(plan, s, step.num_between, data), *step.beside,
              ops.WgmmaWaitGroup(self.depth), *self._before_giving]
             for s in stages
         ]  # fmt: skip

@@ -11,7 +11,6 @@ import numpy as np
 
 from gpusim.kernel_models.mainloop.epilogue_data import EpilogueData
 from gpusim.kernel_models.mainloop.instruction_fetch import cold_code
-from gpusim.kernel_models.mainloop.operand_data import MathData
 from gpusim.kernel_models.mainloop.shape import Coordinates, OperandGrid, cached_method
 from gpusim.kernel_models.streaming import ceil_div
 from gpusim.units import DEPENDENT_CYCLES, LINE_BYTES, SECTOR_BYTES, WARP_SIZE
@@ -113,19 +112,9 @@ class Epilogue:
     data: EpilogueData | None = None
     """Data accesses of the role; None: unknown."""
 
-    @property
-    def math_data(self) -> MathData | None:
-        """Data accesses of the role's math."""
-        return self.data.math if self.data else None
-
     def _data(self, name: str, *arguments: object) -> Data | None:
         """Data access of an op: a method of ``data``, with its arguments except the op."""
         return partial(getattr(self.data, name), *arguments) if self.data else None
-
-    @cached_property
-    def _start(self) -> Op:
-        """The begin of the epilogue's section, at which it takes the accumulators."""
-        return RangeStart(Section.EPILOGUE, self.data.begin if self.data else None)
 
     # -------------------------------------------------------------------------------------- parts inside of D
     def _inside(self, at: Coordinates) -> tuple[int, int]:
@@ -222,7 +211,7 @@ class Epilogue:
     # -------------------------------------------------------------------------------------- programs
     def program(self, at: Coordinates, turn: int) -> Program:
         """The epilogue of the tile ``at``, the CTA's tile number ``turn``."""
-        yield self._start
+        yield RangeStart(Section.EPILOGUE, self.data.begin if self.data else None)
         rows, columns = self._inside(at)
         if self.drained and not turn:
             yield ops.BarSync(self.drained)
@@ -261,9 +250,7 @@ class Epilogue:
 
     @cached_property
     def _chunk_width(self) -> int:
-        """Columns of a block."""
-        wide = self._fragment[1]
-        return ceil_div(ceil_div(self.share_n, self._num_chunks), wide) * wide
+        return ceil_div(ceil_div(self.share_n, self._num_chunks), self._fragment[1]) * self._fragment[1]
 
     def _chunks(self, columns: int) -> list[tuple[int, int]]:
         """(index, columns inside of D) of the column blocks of a direct epilogue."""
