@@ -18,6 +18,7 @@ import numpy as np
 from gpusim.errors import KernelError
 from gpusim.workload import ops
 from gpusim.workload.atoms import MmaAtom
+from gpusim.workload.data_access import DataAccess
 from gpusim.workload.gmem.line_fetches import Fetches
 from gpusim.workload.smem.access import AccessPattern
 
@@ -68,7 +69,7 @@ CHECKS: dict[Any, Check] = {
     ops.Section: (_is_a(ops.Section), "a Section"),
     ops.Data | None: (
         lambda value: value is None or callable(value) or all(
-            isinstance(item, ops.Data) for item in (value if isinstance(value, tuple) else (value,))
+            isinstance(item, DataAccess) for item in (value if isinstance(value, tuple) else (value,))
         ),
         "data accesses, or a function that returns them",
     ),
