@@ -175,7 +175,8 @@ def _run_all(
 
 
 def _tensors(launch: Launch, data: Mapping[str, ArrayLike]) -> dict[str, GlobalTensor]:
-    refs = {ref.name: ref for kernel in (launch, *launch.following) for ref in kernel.tensors}
+    declared = (kernel.tensors() if callable(kernel.tensors) else kernel.tensors for kernel in (launch, *launch.following))
+    refs = {ref.name: ref for refs_of_kernel in declared for ref in refs_of_kernel}
     unknown = sorted(set(data) - set(refs))
     if unknown:
         raise DataError(f"{launch.kernel} has no tensor {unknown[0]!r}, it declares {', '.join(refs) or 'none'}")

@@ -211,8 +211,8 @@ class Launch:
     CTA's index, or the same for all CTAs. If True, a few CTAs are traced and compared; if False, all are traced."""
     work: TileWork | None = None
     """Minimum work of a CTA for one tile; None: unknown."""
-    tensors: tuple[MemRef, ...] = ()
-    """Tensors that functional runs access: name, layout in memory, type. Timing runs ignore them."""
+    tensors: tuple[MemRef, ...] | Callable[[], tuple[MemRef, ...]] = ()
+    """Tensors that functional runs access, or a function that returns them. Timing runs ignore them."""
 
     @property
     def has_planned_traffic(self) -> bool:

@@ -70,7 +70,7 @@ def gemm_launch(config: GemmConfig, gpu: Target) -> Launch:
         following=(reduction_launch(config),) if is_second else (),
         has_uniform_programs=plan.has_uniform_programs,
         work=tile_work(plan, staging),
-        tensors=plan.tensors(len(epilogues)),
+        tensors=partial(plan.tensors, len(epilogues)),
     )
 
 
