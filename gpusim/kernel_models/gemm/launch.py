@@ -21,7 +21,7 @@ from gpusim.kernel_models.mainloop.fragments import Fragments
 from gpusim.kernel_models.mainloop.loader import Loader
 from gpusim.kernel_models.mainloop.operand_data import MathData
 from gpusim.kernel_models.mainloop.ring import Ring
-from gpusim.kernel_models.mainloop.warp_partition import PRODUCER_WARPS
+from gpusim.kernel_models.mainloop.warp_partition import PRODUCER_WARPS, WarpPartition
 from gpusim.layout.notation import units_remark
 from gpusim.units import WAVEFRONT_BYTES
 from gpusim.workload.gmem.line_fetches import CHUNK_BYTES
@@ -99,7 +99,7 @@ def _epilogues(plan: TilePlan, staging: Staging, *, has_stmatrix: bool) -> tuple
         kind(
             plan, config.math, config.output, staging, rows, columns, num_warps, first_m=idx % grid[0] * rows,
             first_n=idx % grid[1] * columns, barrier=name, drained=drained, slot=idx, has_stmatrix=has_stmatrix,
-            data=_data(plan, idx, len(names), (rows, columns)),
+            data=_data(plan, partition, idx, len(names), (rows, columns)),
         )
         for idx, name in enumerate(names)
     ]
@@ -109,13 +109,14 @@ def _epilogues(plan: TilePlan, staging: Staging, *, has_stmatrix: bool) -> tuple
     return epilogues, tuple(named)
 
 
-def _data(plan: TilePlan, idx: int, num_roles: int, share: tuple[int, int]) -> EpilogueData | None:
+def _data(
+    plan: TilePlan, partition: WarpPartition, idx: int, num_roles: int, share: tuple[int, int]
+) -> EpilogueData | None:
     """Data accesses of the ``idx``-th math role; None: not known.
 
     Not known are warp groups whose parts are no blocks of rows, serialized wgmma, and serial split-K.
     """
-    config, partition = plan.config, plan.config.partition
-    (rows, columns), (num_m, num_n) = partition.warp_tile, partition.warp_grid
+    config, (rows, columns), (num_m, num_n) = plan.config, partition.warp_tile, partition.warp_grid
     if plan.is_serial or config.compiled_code.mainloop.wgmma_serialized or (config.math == "mma_sync" and num_m % num_roles):
         return None
     if config.is_specialized:
