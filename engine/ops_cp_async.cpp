@@ -57,8 +57,8 @@ void send_copies(Role* role, const Op& op, const AsyncCopyRecord& copy, const Is
   sm.l1.read(flight->request, flight, allocates, last, true);
 }
 
-// Copies take the load/store unit, lines that L1 has not got one by one (sector_requests), and the data
-// stage in turn with loads. What L1 has passes once; of the rest a part, and all else when data have come.
+// Copies take the load/store unit, their lines one by one (narrow_copies), and the data stage in turn with
+// loads. What L1 has passes once; of the rest a part, and all else when data have come.
 void copy_through_l1(Role* role, const Op& op, const AsyncCopyRecord& copy) {
   const AccessRecord& access = input.accesses[uint32_t(copy.access)];
   Sm& sm = sm_of(role);
@@ -76,10 +76,11 @@ void copy_through_l1(Role* role, const Op& op, const AsyncCopyRecord& copy) {
     passing *= input.l1->cp_async_miss_first_pass_fraction;
     later = wavefronts - passing;
   }
-  double asking = hits ? 0.0 : access.num_lines / input.l1->requests_per_cycle;
+  double asking = access.num_lines / input.l1->requests_per_cycle;
   Passage passage = sm.l1.accept(num, access.num_lines, passing, role->t, more, asking);
   double rate = input.smem->wavefronts_per_cycle;
   double cycles = more + passing / rate;
+  if (asking > cycles) sm.smem.pass_commits(asking - cycles, role->t);
   double passed = sm.smem.pass_copies(cycles * rate, role->t);
   double first = larger(passage.begin, passed - cycles);
   double end = larger(passage.end, passed);

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -15,11 +16,15 @@ from typing import Any
 from rich.console import Console
 
 from gpusim.errors import ConfigError, nearest
-from gpusim.evidence.gate.check import Limits, NotComparableError, check_profile
+from gpusim.evidence.gate.check import Limits, check_profile
+from gpusim.evidence.gate.gpu_refusals import NotComparableError
+from gpusim.evidence.gate.launch_file import launch_maker, made_launch
+from gpusim.evidence.gate.library_models import library_models
 from gpusim.evidence.gate.models import Model, read_models
 from gpusim.evidence.gate.tolerances import limits_of
 from gpusim.evidence.gate.verdicts import Report
-from gpusim.machine.config import load_gpu
+from gpusim.evidence.nsight.profiles import read_profile
+from gpusim.machine.config import GpuSpec, load_gpu
 from gpusim.report.check import render_check
 
 
@@ -28,10 +33,13 @@ class Asked:
     """Arguments of a call, as :func:`gpusim.pytest_plugin.check` documents them; none is checked yet."""
 
     profile: str | Path
-    gpu: str
+    gpu: str | Path | None
     kernel: str | None
     match: str
     models: str | Path | None
+    launch: Any
+    problem: str | None
+    clock: float | None
     tolerance: Mapping[str, float | str]
     l2: str
     baseline: str | Path | None
@@ -51,20 +59,14 @@ def judged(asked: Asked) -> tuple[Report | None, str]:
     """
     _refuse_combinations(asked)
     _refuse_values(asked)
-    if asked.kernel is None:
-        models = read_models(Path(asked.models or ""))
-    else:
-        models = (
-            Model(
-                kernel=asked.kernel, options=asked.options, regex=asked.match, was=asked.was,
-                l2=asked.l2,  # type: ignore[arg-type]  # checked above
-            ),
-        )
+    gpu = None if asked.gpu is None else load_gpu(asked.gpu)
+    models = _models(asked, gpu)
     try:
         report = check_profile(
-            Path(asked.profile), gpu=load_gpu(asked.gpu), models=models,
+            Path(asked.profile), gpu=gpu, models=models,
             limits=Limits(
-                tolerances=limits_of(asked.tolerance), worse=limits_of(asked.worse, "worse"), is_strict=asked.strict
+                tolerances=limits_of(asked.tolerance), worse=limits_of(asked.worse, "worse"), is_strict=asked.strict,
+                clock_mhz=asked.clock,
             ),
             baseline=None if asked.baseline is None else Path(asked.baseline),
             decimal=asked.decimal,  # type: ignore[arg-type]  # checked above
@@ -77,11 +79,33 @@ def judged(asked: Asked) -> tuple[Report | None, str]:
     return report, text.getvalue()
 
 
+def _models(asked: Asked, gpu: GpuSpec | None) -> tuple[Model, ...]:
+    """Models by the one of four arguments that is given; none where a baseline is given alone."""
+    l2: Any = asked.l2
+    if asked.models is not None:
+        return read_models(Path(asked.models))
+    if asked.launch is not None:
+        is_text = isinstance(asked.launch, str)
+        make = launch_maker(asked.launch, "launch") if is_text else partial(made_launch, asked.launch)
+        return (Model(kernel=asked.launch if is_text else "launch", options={}, regex=asked.match, l2=l2, make=make),)
+    if asked.problem is not None and gpu is not None:
+        profile = read_profile(Path(asked.profile), decimal=asked.decimal)  # type: ignore[arg-type]  # checked above
+        return library_models(profile, asked.problem, gpu, match=asked.match, l2=l2, flag="problem")
+    if asked.kernel is None:
+        return ()
+    return (Model(kernel=asked.kernel, options=asked.options, regex=asked.match, was=asked.was, l2=l2),)
+
+
 def _refuse_combinations(asked: Asked) -> None:
     """Arguments that do not go together."""
-    if (asked.kernel is None) == (asked.models is None):
-        given = "both are given" if asked.kernel is not None else "neither is given"
-        raise ConfigError(f"gpusim_check wants either kernel, with its options, or models, a TOML file; {given}")
+    ways = [name for name in ("kernel", "models", "launch", "problem") if getattr(asked, name) is not None]
+    if len(ways) > 1 or (not ways and asked.baseline is None):
+        given = f"{' and '.join(ways)} are given" if ways else "none is given"
+        raise ConfigError(f"gpusim_check wants one of kernel, models, launch and problem, or baseline alone; {given}")
+    if ways and asked.gpu is None:
+        raise ConfigError("gpusim_check: gpu is missing, wants the GPU that was profiled")
+    if asked.options and asked.kernel is None and asked.models is None:
+        raise ConfigError(f"gpusim_check: {', '.join(asked.options)} goes with kernel")
     for name, limits in (("tolerance", asked.tolerance), ("worse", asked.worse)):
         if not isinstance(limits, Mapping):
             raise ConfigError(f'gpusim_check: {name} is {limits!r}, wants a mapping like {{"cycles": "10%"}}')
@@ -104,7 +128,7 @@ def _refuse_values(asked: Asked) -> None:
             raise ConfigError(f"gpusim_check: {name} is {path!r}, wants a file")
         if path is not None and not Path(path).is_file():
             raise ConfigError(f"gpusim_check: {name} {str(path)!r} is no file, wants one that is there")
-    if not isinstance(asked.gpu, str | Path):
+    if not isinstance(asked.gpu, str | Path | None):
         raise ConfigError(f"gpusim_check: gpu is {asked.gpu!r}, wants a name (h200_sxm) or a TOML file")
     if asked.decimal not in (None, "point", "comma"):
         hint = nearest(str(asked.decimal), ("point", "comma"))

@@ -23,10 +23,13 @@ GpusimCheck = Callable[..., "Report"]
 def check(
     profile: str | Path,
     *,
-    gpu: str,
+    gpu: str | Path | None = None,
     kernel: str | None = None,
     match: str = "",
     models: str | Path | None = None,
+    launch: Any = None,
+    problem: str | None = None,
+    clock: float | None = None,
     tolerance: Mapping[str, float | str] | None = None,
     l2: str = "flushed",
     baseline: str | Path | None = None,
@@ -40,10 +43,13 @@ def check(
 
     Args:
         profile: what ``ncu --csv`` wrote, or a report.
-        gpu: a GPU's name, or a TOML file.
+        gpu: a GPU's name, or a TOML file. A baseline alone does without.
         kernel: the kernel model of its launches; ``options`` are that model's.
         match: a regular expression; launches alone whose kernel's name has it.
         models: a TOML file that says which model stands for which kernel, instead of ``kernel``.
+        launch: a Launch, a function of a GPU or of nothing that returns one, or ``FILE.py:NAME``, instead of ``kernel``.
+        problem: ``MxNxK[:TYPE][:LAYOUT]``, a GEMM of cuBLAS whose options names of kernels have, instead of ``kernel``.
+        clock: the SM clock of launches whose profile tells none, in MHz.
         tolerance: limits by class or metric, in percent or points.
         l2: caches before the kernel, ``flushed`` (``cold`` says the same) or ``warm``.
         baseline: an older profile.
@@ -66,6 +72,7 @@ def check(
 
     asked = Asked(
         profile=profile, gpu=gpu, kernel=kernel, match=match, models=models, l2=l2, baseline=baseline, strict=strict,
+        launch=launch, problem=problem, clock=clock,
         tolerance={} if tolerance is None else tolerance, worse={} if worse is None else worse,
         was={} if was is None else was, decimal=decimal, options=options,
     )

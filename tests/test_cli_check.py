@@ -118,8 +118,8 @@ def test_status_3_is_one_sentence(arguments: Sequence[str], says: str, capsys: p
 BAD: list[tuple[list[str], list[str]]] = [
     (["check"], ["PROFILE is missing"]),
     (["check", COPY, *OF_COPY], ["--gpu is missing"]),
-    (["check", COPY, *H200], ["either --kernel NAME", "--models FILE", "neither is given"]),
-    (["check", COPY, *H200, *OF_COPY, "--models", COPY], ["either --kernel NAME", "both are given"]),
+    (["check", COPY, *H200], ["one of --kernel NAME", "--models FILE", "none is given"]),
+    (["check", COPY, *H200, *OF_COPY, "--models", COPY], ["one of --kernel NAME", "--models and --kernel are given"]),
     (["check", COPY, *H200, "--op", "copy"], ["--op is an option of elementwise; say which", "--kernel elementwise"]),
     (["check", COPY, *H200, "--m", "3"], ["--m is an option of", "kernels; say which kernel, as --kernel gemm"]),
     (["check", COPY, *H200, "--kernel", "gem"], ["'gem' is no kernel model", "gemm"]),
@@ -145,6 +145,15 @@ BAD: list[tuple[list[str], list[str]]] = [
     (["check", COPY, *H200, *OF_COPY, "--baseline", COPY, "--was", "op=ad"], ["'ad' is unknown", "'add'"]),
     (["check", COPY, *H200, *OF_COPY, "--l2", "wram"], ["--l2 'wram' is unknown", "did you mean 'warm'?"]),
     (["check", COPY, *H200, *OF_COPY, "--decimal", "dot"], ["--decimal 'dot' is unknown"]),
+    (["check", COPY, *H200, *OF_COPY, "--clock", "9000"], ["--clock 9000: h200_sxm has 345 to 1,980 MHz"]),
+    (["check", COPY, *H200, *OF_COPY, "--launch", "k.py:launch"], ["one of --kernel", "--launch and --kernel are given"]),
+    (["check", COPY, *H200, "--launch", "k.py:launch"], ["--launch 'k.py' is no file"]),
+    (["check", COPY, *H200, "--launch", "k.py"], ["--launch 'k.py' wants FILE.py:NAME"]),
+    (["check", COPY, *H200, "--problem", "64x64"], ["--problem '64x64' wants MxNxK"]),
+    (["check", COPY, *H200, "--problem", "64x64x64"], ["--problem: no kernel of the profile is a library's GEMM"]),
+    (["check", COPY, "--problem", "64x64x64"], ["--gpu is missing"]),
+    (["check", COPY, "--baseline", COPY, "--match", "a"], ["--match goes with --kernel"]),
+    (["check", COPY, "--baseline", COPY, "--l2", "warm"], ["--l2 goes with --kernel"]),
     (["check", COPY, *H200, *OF_COPY, "--match", "("], ["--match '(' is no regular expression"]),
     (["check", COPY, *H200, *OF_COPY, "--junit", "x.json"], ["--junit 'x.json' ends in '.json'", ".xml"]),
     (["check", COPY, *H200, *OF_COPY, "--json", "x.xml", "--junit", "x.xml"], ["is the file of --json"]),
@@ -230,7 +239,7 @@ def test_a_baseline_says_what_grew(capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
     assert main([*words, "--baseline", PADDED]) == 1
     out = capsys.readouterr().out
-    assert "Against padded_raw.csv" in out and "grew 13x" in out and "3 worse than padded_raw.csv" in out
+    assert "Against padded_raw.csv" in out and "grew 13x" in out and "4 worse than padded_raw.csv" in out
     lax = [part for name in ("cycles", "time", "wavefronts") for part in ("--worse", f"{name}=2000%")]
     assert main([*words, "--baseline", PADDED, *lax]) == 0
 
@@ -264,6 +273,15 @@ def test_the_fixture_passes_fails_and_refuses(pytester: pytest.Pytester) -> None
             report = gpusim_check("copy.csv", **COPY, baseline="copy.csv")
             assert report.status == 0 and report.launches[0].changes
 
+        def test_an_older_profile_alone(gpusim_check):
+            assert gpusim_check("copy.csv", baseline="copy.csv").launches[0].model is None
+
+        def test_a_launch(gpusim_check):
+            from gpusim.kernel_models.elementwise import ElementwiseParams
+            made = lambda gpu: ElementwiseParams(op="copy", elements=2**26).resolved(gpu).launch(gpu)
+            report = gpusim_check("copy.csv", gpu="h200_sxm", launch=made, tolerance={"registers": "0%,16"})
+            assert report.launches[0].model.kernel == "launch"
+
         def test_out_of_tolerance(gpusim_check):
             gpusim_check("copy.csv", **COPY, tolerance={"hit_rate": 0.1})
 
@@ -284,7 +302,7 @@ def test_the_fixture_passes_fails_and_refuses(pytester: pytest.Pytester) -> None
         """,
         {"copy.csv": COPY},
     )
-    found.assert_outcomes(passed=2, failed=3)
+    found.assert_outcomes(passed=4, failed=3)
     text = found.stdout.str()
     assert "another exception" not in text
     missing = text.partition("_ test_no_such_file _")[2].partition("= short test summary")[0]

@@ -25,6 +25,7 @@ from gpusim.cli.explore import explore_command
 from gpusim.cli.gpus import gpus_command
 from gpusim.cli.kernels import EXPLAIN, PREDICT
 from gpusim.cli.layout import layout_command
+from gpusim.cli.lint import lint_command
 from gpusim.cli.measure import measure_command
 from gpusim.cli.options import BAD_INPUT, INTERRUPTED, OK, Commands, where
 from gpusim.cli.raster import RASTER
@@ -41,6 +42,7 @@ COMMANDS: tuple[tuple[str, typer.Typer | Callable[..., None]], ...] = (
     ("banks", banks_command),
     ("layout", layout_command),
     ("raster", RASTER),
+    ("lint", lint_command),
     ("explore", explore_command),
     ("measure", measure_command),
     ("calibrate", calibrate_command),

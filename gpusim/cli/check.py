@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from gpusim.evidence.gate.models import Model
     from gpusim.evidence.gate.verdicts import Report
     from gpusim.kernel_models import KernelModel
+    from gpusim.machine.config import GpuSpec
 
 SIGNS = ("point", "comma")
 
@@ -85,8 +87,8 @@ def _with_options_of(row: KernelModel) -> Any:
 def check_command(
     profile: Annotated[str, typer.Argument(
         metavar="PROFILE", help="Profile: CSV of ncu --csv (raw or details page), or a report (.ncu-rep).")],
-    gpu_name: Annotated[str, typer.Option("--gpu", metavar="NAME|TOML",
-        help="GPU that was profiled: name, unique beginning of it, or TOML file.")],
+    gpu_name: Annotated[str | None, typer.Option("--gpu", metavar="NAME|TOML",
+        help="GPU that was profiled: name, unique beginning of it, or TOML file. Models want it.")] = None,
     kernel: Annotated[str | None, typer.Option(
         "--kernel", metavar="NAME",
         help="Kernel model of the launches. Its options follow, as for gpusim predict NAME.")] = None,
@@ -95,10 +97,19 @@ def check_command(
     models: Annotated[str | None, typer.Option(
         "--models", metavar="FILE.toml",
         help="TOML file with a kernel model for each kernel name, instead of --kernel.")] = None,
+    launch: Annotated[str | None, typer.Option(
+        "--launch", metavar="FILE.py:NAME",
+        help="Launch written in Python: a Launch, or a function of a GPU or of nothing that returns one.")] = None,
+    problem: Annotated[str | None, typer.Option(
+        "--problem", metavar="MxNxK[:TYPE][:LAYOUT]",
+        help="GEMM that cuBLAS was called for. Tile, stages and schedule are read from names of kernels.")] = None,
     tolerance: Annotated[list[str] | None, typer.Option(
         "--tolerance", metavar="NAME=LIMIT",
-        help="Limit of a difference: cycles=10%, bytes=5%, hit_rate=2 (points), or a metric's name. Repeatable.")
+        help="Limit of a difference: cycles=10%, bytes=5%, hit_rate=2 (points), or a metric's name. Repeatable. "
+        "With a second number (bytes=5%,4096) only what exceeds both fails.")
     ] = None,
+    clock_mhz: Annotated[float | None, typer.Option(
+        "--clock", metavar="MHZ", help="SM clock of launches whose profile tells none, in MHz.")] = None,
     l2_state: Annotated[str, typer.Option(
         "--l2", metavar="flushed|warm", help="Caches before each kernel: flushed (or cold), as by Nsight Compute, or "
         "warm with --cache-control none.")] = "flushed",
@@ -128,7 +139,7 @@ def check_command(
 
 
 def _check(ours: Mapping[str, Any], row: KernelModel | None, values: Mapping[str, Any]) -> None:
-    from gpusim.evidence.gate.check import NotComparableError
+    from gpusim.evidence.gate.gpu_refusals import NotComparableError
     from gpusim.evidence.gate.verdicts import BAD_INPUT, NOT_COMPARABLE
     from gpusim.report.check import check_document, check_junit, junit_bytes, none_junit_bytes, render_check
     from gpusim.report.output import write_whole
@@ -136,6 +147,9 @@ def _check(ours: Mapping[str, Any], row: KernelModel | None, values: Mapping[str
     for flag, name in (("--was", "was"), ("--worse", "worse")):
         if ours[name] and ours["baseline"] is None:
             raise ConfigError(f"{flag} goes with --baseline, an older profile")
+    decimal = ours["decimal"]
+    if decimal is not None:
+        check_choice("--decimal", decimal, SIGNS)
     inputs = {"PROFILE": ours["profile"], "--baseline": ours["baseline"], "--models": ours["models"]}
     json_path, junit_path = output_paths(ours, inputs).values()
     if junit_path is not None:
@@ -172,35 +186,57 @@ def _report(ours: Mapping[str, Any], row: KernelModel | None, values: Mapping[st
     from gpusim.evidence.gate.check import Limits, check_profile
     from gpusim.evidence.gate.tolerances import parse_tolerance
 
-    gpu = find_gpu(ours["gpu_name"], "--gpu")
-    found = _models(ours, row, values)
+    gpu = None if ours["gpu_name"] is None else find_gpu(ours["gpu_name"], "--gpu")
+    found = _models(ours, row, values, gpu)
     tolerances, worse = (
         dict(parse_tolerance(text, f"--{name}") for text in ours[name] or ()) for name in ("tolerance", "worse")
     )
-    decimal = None if ours["decimal"] is None else check_choice("--decimal", ours["decimal"], SIGNS)
     baseline = None if ours["baseline"] is None else _file(ours["baseline"], "--baseline")
-    with spinner(f"simulating on {gpu.name}"):
+    with spinner("comparing" if gpu is None else f"simulating on {gpu.name}"):
         return check_profile(
             _file(ours["profile"], "PROFILE"), gpu=gpu, models=found, baseline=baseline,
-            limits=Limits(tolerances=tolerances, worse=worse, is_strict=ours["strict"]),
-            decimal=decimal,  # type: ignore[arg-type]  # one of SIGNS
+            limits=Limits(tolerances=tolerances, worse=worse, clock_mhz=ours["clock_mhz"], is_strict=ours["strict"]),
+            decimal=ours["decimal"],
         )
 
 
-def _models(ours: Mapping[str, Any], row: KernelModel | None, values: Mapping[str, Any]) -> tuple[Model, ...]:
+def _models(
+    ours: Mapping[str, Any], row: KernelModel | None, values: Mapping[str, Any], gpu: GpuSpec | None
+) -> tuple[Model, ...]:
+    """Models by the one of four ways that is given; none where a baseline is given alone."""
+    from gpusim.evidence.gate.launch_file import launch_maker
+    from gpusim.evidence.gate.library_models import library_models
     from gpusim.evidence.gate.models import Model, read_models
+    from gpusim.evidence.nsight.profiles import read_profile
 
-    l2 = check_choice("--l2", ours["l2_state"], ("flushed", "cold", "warm"))
-    if (row is None) == (ours["models"] is None):
-        found = "both are given" if row is not None else "neither is given"
-        raise ConfigError(f"check wants either --kernel NAME with its options, or --models FILE; {found}")
-    if row is None:
-        for flag, name in (("--match", "match"), ("--was", "was")):
-            if ours[name]:
-                raise ConfigError(f"{flag} goes with --kernel; --models FILE says it for each model")
-        if l2 == "warm":
-            raise ConfigError("--l2 goes with --kernel; --models FILE says it for each model")
+    l2: Any = check_choice("--l2", ours["l2_state"], ("flushed", "cold", "warm"))
+    ways = [f"--{name}" for name in ("models", "launch", "problem") if ours[name] is not None]
+    ways += ["--kernel"] if row is not None else []
+    if len(ways) > 1 or (not ways and ours["baseline"] is None):
+        found = f"{' and '.join(ways)} are given" if ways else "none is given"
+        raise ConfigError(
+            "check wants one of --kernel NAME, --models FILE, --launch FILE.py:NAME and --problem MxNxK, or --baseline "
+            f"alone; {found}"
+        )
+    with_kernel = (("--was", "was"), *((("--match", "match"),) if ways == ["--models"] or not ways else ()))
+    for flag, name in with_kernel if row is None else ():
+        if ours[name]:
+            of_file = "; --models FILE says it for each model" if ours["models"] else ""
+            raise ConfigError(f"{flag} goes with --kernel{of_file}")
+    if l2 == "warm" and (not ways or ours["models"] is not None):
+        raise ConfigError("--l2 goes with --kernel; --models FILE says it for each model")
+    if not ways:
+        return ()
+    if gpu is None:
+        raise ConfigError("check: --gpu is missing, wants the GPU that was profiled")
+    if ours["models"] is not None:
         return read_models(_file(ours["models"], "--models"))
+    if ours["launch"] is not None:
+        make = launch_maker(ours["launch"])
+        return (Model(kernel=ours["launch"], options={}, regex=_regex(ours["match"]), l2=l2, make=make),)
+    if row is None:
+        profile = read_profile(_file(ours["profile"], "PROFILE"), decimal=ours["decimal"])
+        return library_models(profile, ours["problem"], gpu, match=_regex(ours["match"]), l2=l2)
     given = given_options(row, values)
     known = (*row.params.options(), *row.params.renamed)
     was = row.params.in_our_words(dict(_option(text, known) for text in ours["was"] or ()))
@@ -208,7 +244,7 @@ def _models(ours: Mapping[str, Any], row: KernelModel | None, values: Mapping[st
     changed = _checked(row, {**given, **was})
     return (
         Model(
-            kernel=row.name, options=checked, regex=_regex(ours["match"]), l2=l2,  # type: ignore[arg-type]  # checked above
+            kernel=row.name, options=checked, regex=_regex(ours["match"]), l2=l2,
             was={name: changed[name] for name in was},
         ),
     )
@@ -221,8 +257,6 @@ def _checked(row: KernelModel, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _regex(text: str | None) -> str:
-    import re
-
     try:
         re.compile(text or "")
     except re.error as error:

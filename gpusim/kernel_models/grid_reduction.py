@@ -5,14 +5,14 @@ Also sums of rows by a warp each. The launches of ``reduction`` with options tha
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from gpusim.kernel_models.reduction_options import ReductionParams, left_words, taken_words
 from gpusim.kernel_models.rows import WARP_STEPS, WORD_BYTES, unpacking
-from gpusim.kernel_models.streaming import IntArray, ceil_div, dense_access, same, share_footprint, total
+from gpusim.kernel_models.streaming import IntArray, ceil_div, dense_access, lanes_access, same, share_footprint, total
 from gpusim.units import WARP_SIZE
 from gpusim.workload import ops
 from gpusim.workload.launch import Footprint, Launch, RoleContext, Target, WarpRole
@@ -27,6 +27,12 @@ EACH_VECTOR, EACH_ALONE = 12, 8
 """Instructions of a thread for each of several vectors in flight, besides its sums; ``EACH_ALONE``: of one in flight."""
 PARTS_UNROLLED = 16
 """Loads of parts of a thread that are in flight at once."""
+COUNT = 73
+"""Dependent instructions that take what fences, counter and barriers do beyond ours. Source: measured: kernels/grid_counter,
+h200_sxm: 132 CTAs, eight counters, 1,801 cycles; ours take 1,508."""
+EACH_PART_ALONE = 6
+"""Dependent instructions of torch's threads from a part to the next load. Source: ``global_reduce`` of its ``Reduce.cuh``,
+as nvcc 13 compiles it for sm_90."""
 BEFORE_PARTS, EACH_PART = 35, 3
 """Instructions of a thread: before its first load of a part, and for each part."""
 SECOND_THREADS = 256
@@ -111,6 +117,7 @@ class GridSums:
         """Rows, or vectors of a row, that all parts process in one turn."""
         self.num_turns = ceil_div(rows if self.is_column else self.num_vectors, self.stride)
         self.num_steps = self.num_turns * ceil_div(self.num_warps, GROUP_WARPS)
+        self.is_torch = params.code == "torch" and self.is_column
         self.smem_bytes = 0 if params.per == "warp" else WORD_BYTES * (self.words if self.is_column else 1) * self.num_warps
 
     def part_bytes(self, parts: IntArray) -> IntArray:
@@ -150,12 +157,10 @@ class GridSums:
             if params.overhead:  # half of them comparisons and shifts, half multiplications, branches and constants
                 yield ops.Alu(params.overhead / 2)
                 yield ops.Fma(params.overhead / 2)
-            for begin in turns[:: params.unroll]:
-                at_once = turns[begin : begin + params.unroll]
-                access = total(self.access(part, turn, first_warp, num_warps).scaled(rows) for turn in at_once)
-                if not access.num_requests:
-                    continue
-                yield ops.Use((yield ops.GlobalLoad("in", (cta.cta_idx, first_step + begin), access)))
+            loads = [self.access(part, turn, first_warp, num_warps).scaled(rows) for turn in turns]
+            for at_once in self._chunks([turn for turn in turns if loads[turn].num_requests]):
+                access = total(loads[turn] for turn in at_once)
+                yield ops.Use((yield ops.GlobalLoad("in", (cta.cta_idx, first_step + at_once[0]), access)))
                 vectors = access.num_requests / num_warps
                 yield ops.Alu(vectors * (each + elements * unpack))
                 yield ops.Fma(vectors * elements)
@@ -170,6 +175,14 @@ class GridSums:
                 yield from self._finish(part, of_sum, first_warp, num_warps)
 
         return WarpRole(name=f"warps {first_warp}", num_warps=num_warps, program=program)
+
+    def _chunks(self, turns: Sequence[int]) -> list[Sequence[int]]:
+        """Turns whose loads are in flight at once. torch unpacks the first two remaining 16-bit columns one by one."""
+        unroll = self.params.unroll
+        found = [turns[begin : begin + unroll] for begin in range(0, len(turns), unroll)]
+        if self.is_torch and unpacking(self.params.element.num_bytes) and len(turns) % unroll:
+            found += filter(len, ((rest := found.pop())[:1], rest[1:2], rest[2:]))
+        return found
 
     def _warp_sum(self, elements: int) -> Iterator[ops.Op]:
         """The sum of a lane's ``elements`` accumulators, and of the lanes of each warp."""
@@ -197,12 +210,19 @@ class GridSums:
             yield ops.Shfl(WARP_STEPS, is_chain=True, num_warps=1)
             yield ops.Fma(WARP_STEPS, is_chain=True)
 
+    def _result(self) -> AccessPattern:
+        """Stores of the result: by torch column by column, in the array's type."""
+        if not self.is_torch:
+            return dense_access(0, self.words, WORD_BYTES)
+        elements, width = self.params.vector_elements, self.params.element.num_bytes
+        return lanes_access(0, WARP_SIZE, width, elements * width).scaled(elements)
+
     def _leave(self, cta_idx: int, of_sum: int) -> Iterator[ops.Op]:
         """Store the CTA's part, or add it to the result."""
         words = dense_access(0, self.words, WORD_BYTES)
         yield ops.Alu(AFTER, is_chain=True)
         if self.num_parts == 1 and self.params.finish == "atomic":
-            yield ops.GlobalStore("out", (of_sum, 0), words)
+            yield ops.GlobalStore("out", (of_sum, 0), self._result())
         elif self.params.finish == "atomic":
             yield ops.GlobalAtomic("out", (of_sum, 0), words)
         else:
@@ -214,6 +234,7 @@ class GridSums:
         yield ops.FenceAcqRel()
         yield ops.Syncthreads()
         if not first_warp:
+            yield ops.Alu(COUNT, is_chain=True)
             yield ops.Use((yield ops.GlobalAtomic("counter", (of_sum, 0), one, returns=True)))
             yield ops.SharedStore(AccessPattern(num_requests=1, num_wavefronts=1, num_bytes=WORD_BYTES))
         yield ops.Syncthreads()
@@ -221,15 +242,27 @@ class GridSums:
         flag = AccessPattern(num_requests=num_warps, num_wavefronts=num_warps, num_bytes=num_warps * WORD_BYTES)
         yield ops.Use((yield ops.SharedLoad(flag)))
         is_last = part == self.num_parts - 1
-        if not first_warp:
+        if self.is_torch:
+            if not is_last:
+                return
+            yield from self._sum_parts(of_sum, first_warp, num_warps)
+        elif not first_warp:
             for access in part_loads(self.num_parts, self.words):
                 at_once = access if is_last else one
                 yield ops.Use((yield ops.GlobalLoad("parts", (of_sum, 1), at_once, allocates_in_l1=False)))
                 yield ops.Fma(min(self.num_parts, PARTS_UNROLLED), is_chain=True)
-        if not self.is_column:
+        if self.is_torch or not self.is_column:  # warps of torch have sums of some parts each
             yield from self._block_sum(first_warp, num_warps, 0)
         if is_last and not first_warp:
-            yield ops.GlobalStore("out", (of_sum, 0), dense_access(0, self.words, WORD_BYTES))
+            yield ops.GlobalStore("out", (of_sum, 0), self._result())
+
+    def _sum_parts(self, of_sum: int, first_warp: int, num_warps: int) -> Generator[ops.Op, Any, None]:
+        """Load the parts of a sum as torch does: all warps, one part of a thread in flight, added before the next."""
+        words = dense_access(0, WARP_SIZE, self.params.vector_elements * WORD_BYTES)
+        for begin in range(first_warp, self.num_parts, self.num_warps):
+            access = words.scaled(min(self.num_parts - begin, num_warps))
+            yield ops.Use((yield ops.GlobalLoad("parts", (of_sum, begin), access)))
+            yield ops.Alu(EACH_PART_ALONE, is_chain=True)
 
 
 def part_loads(num_parts: int, words: int) -> list[AccessPattern]:

@@ -58,6 +58,9 @@ class ReductionParams(StreamParams):
     overhead: Annotated[int, Field(ge=0, le=4096)] = Field(
         0, description="Further instructions of a thread besides loads and sums, of loops for any shape (read from SASS)"
     )
+    code: Literal["plain", "torch"] = Field(
+        "plain", description="Code of sums of columns: 16 parts in flight in the last CTA, or as torch one of each warp"
+    )
     registers: Annotated[int, Field(ge=16, le=255)] | None = Field(
         None, description="Registers per thread, from ptxas; none: estimated"
     )
@@ -95,7 +98,8 @@ class ReductionParams(StreamParams):
     def is_in_steps(self) -> bool:
         """Whether ``grid_reduction`` has the program: CTAs that share a row, counters, a second launch, a warp a row."""
         is_divided = self.axis == "all" or self.ctas_per_sum > 1 or self.finish != "atomic"
-        return is_divided or self.per == "warp" or self.unroll != UNROLLED or self.overhead > 0
+        is_other = self.per == "warp" or self.unroll != UNROLLED or self.overhead > 0 or self.code == "torch"
+        return is_divided or is_other
 
     @classmethod
     def family_of(cls, params: Mapping[str, Any]) -> str:

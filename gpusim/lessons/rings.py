@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gpusim.errors import LaunchError
@@ -69,3 +70,13 @@ def ring_launch(
         ),
         math_class="16bit",
     )  # fmt: skip
+
+
+def lone_ring(program: Program, *, num_stages: int) -> Launch:
+    """Launch of one CTA whose one warpgroup loads and multiplies, on rings ``a`` and ``b`` and mbarriers ``full``.
+
+    Raises:
+        LaunchError: there is no stage.
+    """
+    both = ring_launch(program, program, num_stages=num_stages)
+    return replace(both, kernel="lone_ring", roles=both.roles[1:], mbarriers=both.mbarriers[:1])

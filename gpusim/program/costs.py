@@ -158,3 +158,5 @@ class Costs:
         self.loop_bodies: Rows[LoopBody] = Rows()
         self.fmas: Rows[Fma] = Rows()
         self.alus: Rows[AluRow] = Rows()
+        self.swizzles: dict[tuple[str, str], str] = {}
+        """Role that states a swizzle first, by (buffer, swizzle). It costs nothing; the order check compares them."""

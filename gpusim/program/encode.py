@@ -123,6 +123,8 @@ def wgmma(role: RoleRows, op: ops.Wgmma) -> None:
     tables = role.tables
     check_wgmma(tables.launch.kernel, op, role.num_warps)
     reads = tuple(role.stage(buffer, stage) for buffer, stage in op.reads)
+    for buffer, _ in op.reads if op.swizzle else ():
+        tables.costs.swizzles.setdefault((buffer, op.swizzle), role.spec.name)
     num_warpgroups = max(1, role.spec.num_threads // WARPGROUP_THREADS)
     key = tables.costs.atoms.number(op.atom), op.num_issues, op.num_between, num_warpgroups, role.num_warps
     cost = tables.costs.wgmmas.number(key, WgmmaRow(op, num_warpgroups, role.num_warps))

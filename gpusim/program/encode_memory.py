@@ -92,6 +92,8 @@ def tma_load(role: RoleRows, op: ops.TmaLoad) -> None:
         for rank in ranks:
             role.check_rank(rank)
     barrier, stage = role.barrier(op.barrier, op.stage), role.stage(op.buffer, op.stage)
+    if op.swizzle:
+        tables.costs.swizzles.setdefault((op.buffer, op.swizzle), role.spec.name)
     if cost is None:
         of_ranks, of_neighbours = tables.list_of(ranks), tables.neighbours_of(neighbours)
         row = TmaLoadRow(op, of_neighbours, len(neighbours), of_ranks, len(ranks), fetches)

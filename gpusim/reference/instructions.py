@@ -433,10 +433,11 @@ def cp_async(role: Role, op: ops.CpAsync) -> None:
     role.count("smem", fill_wavefronts=wavefronts)
     role.issue(access.num_requests / role.num_warps)
     issued_at, hits = role.t, op.allocates_in_l1 and (op.tensor, op.tile) in l1.tiles
-    asked = access.num_requests if hits or not op.allocates_in_l1 else max(access.num_requests, access.num_lines)
+    asked = max(access.num_requests, access.num_lines) if op.allocates_in_l1 else access.num_requests
     first, end = l1.accept(asked, access.num_lines, wavefronts if op.allocates_in_l1 else 0.0, role.t)
     if op.allocates_in_l1:
         role.count("smem", wavefronts=access.num_requests, copy_wavefronts=wavefronts)
+        data_stage.hold(asked / l1.spec.requests_per_cycle - wavefronts / data_stage.rate, role.t)
         passed = data_stage.serve(wavefronts, role.t)
         first, end = max(first, passed - wavefronts / data_stage.rate), max(end, passed)
     else:

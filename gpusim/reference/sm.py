@@ -114,6 +114,12 @@ class DataStage:
         self._way = self._way or copy(self._pipe)
         return max(at, self._way.free_at)
 
+    def hold(self, num_cycles: float, at: float) -> None:
+        """Let nothing pass to the data stage for so many cycles, while lines of a copy are looked up."""
+        if num_cycles > 0.0:
+            self._way = self._way or copy(self._pipe)
+            self._way.reserve(num_cycles * self.rate, at)
+
     def fill(self, num_wavefronts: float, at: float) -> float:
         """Write the data of a copy; returns the cycle at which the last wavefront can be written."""
         self._filled_meanwhile(0.0, at)

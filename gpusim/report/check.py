@@ -14,9 +14,10 @@ from rich.table import Table
 
 from gpusim.errors import ConfigError
 from gpusim.evidence.gate.models import state_of
-from gpusim.evidence.gate.tolerances import in_points
 from gpusim.evidence.gate.verdicts import Change, Comparison, LaunchCheck, Report
-from gpusim.evidence.nsight.profiles import wanted_dimension
+from gpusim.evidence.nsight.metrics import in_points
+from gpusim.evidence.nsight.units import wanted_dimension
+from gpusim.report.utilization import utilization
 
 VERDICTS = {True: "pass", False: "FAIL", None: "-"}
 
@@ -28,20 +29,27 @@ P90 = (
 """Explanation of such a limit, printed once."""
 
 
+MOST_ROWS, MOST_LAUNCHES, MOST_LINES = 20, 3, 8
+"""Rows of a launch's table, launches that all have a table, and lines on further launches: what a screen holds."""
+
+
 def render_check(report: Report, console: Console) -> None:
-    """Print the comparisons, launch by launch, and the verdict, also if all is well."""
-    for item in report.launches:
-        _heading(item, report, console)
-        if item.comparisons:
-            console.print(_predicted(item.comparisons))
-            for number, source in enumerate(_sources(item.comparisons), start=1):
-                console.print(f"[dim]{escape(f'[{number}]')} {escape(source)}[/]")
-        if item.changes and report.baseline is not None:
-            console.print(_changed(item.changes, report.baseline.name))
-        for title, sentences in (("Remark", item.remarks), ("What changed", item.causes)):
-            for sentence in sentences:
-                console.print(f"[yellow]{title}[/]: {escape(sentence)}")
-        console.print()
+    """Print the comparisons and the verdict, a screen in all. Launches out of tolerance come before the others."""
+    ordered = sorted(report.launches, key=lambda item: item.passes)
+    in_full = ordered[:1] if len(ordered) > MOST_LAUNCHES else list(report.launches)
+    for item in in_full:
+        _render_launch(item, report, console)
+    rest = [item for item in ordered if item not in in_full]
+    for item in [item for item in rest if not item.passes][:MOST_LINES]:
+        bad = [part.metric for part in item.comparisons if part.passes is False]
+        bad += [part.metric for part in item.changes if part.is_worse]
+        console.print(
+            f"Launch {item.launch.idx}, [bold]{escape(item.launch.kernel)}[/]: [red]FAIL[/] {escape(bad[0])}"
+            + (f" and {len(bad) - 1} more metrics" if len(bad) > 1 else "")
+        )
+    if rest:
+        bad_num = sum(not item.passes for item in rest)
+        console.print(f"{len(rest)} more launches, {bad_num} of them out of tolerance (--json FILE has all)")
     for sentence in report.remarks:
         console.print(f"[yellow]Remark[/]: {escape(sentence)}")
     if any("P90" in source for item in report.launches for source in _sources(item.comparisons)):
@@ -49,7 +57,42 @@ def render_check(report: Report, console: Console) -> None:
     console.print(f"[bold]Verdict[/]: {escape(report.verdict)}")
 
 
+def _render_launch(item: LaunchCheck, report: Report, console: Console) -> None:
+    """Print a launch with its tables, remarks and causes."""
+    _heading(item, report, console)
+    if item.comparisons:
+        shown = _most_telling(item.comparisons, [part for part in item.comparisons if part.passes is False])
+        console.print(_predicted(shown))
+        for number, source in enumerate(_sources(shown), start=1):
+            console.print(f"[dim]{escape(f'[{number}]')} {escape(source)}[/]")
+        _render_rest(len(item.comparisons) - len(shown), "within tolerance or without a limit", console)
+    if item.changes and report.baseline is not None:
+        changed = _most_telling(item.changes, [part for part in item.changes if part.is_worse])
+        console.print(_changed(changed, report.baseline.name))
+        _render_rest(len(item.changes) - len(changed), "not worse", console)
+    for sentence in utilization(item.launch.metrics):
+        console.print(f"[bold]Utilization[/]: {escape(sentence)}")
+    for title, sentences in (("Remark", item.remarks), ("What changed", item.causes)):
+        for sentence in sentences:
+            console.print(f"[yellow]{title}[/]: {escape(sentence)}")
+    console.print()
+
+
+def _most_telling(parts: Sequence[Any], bad: Sequence[Any]) -> list[Any]:
+    """Parts of a table in their order: those out of tolerance first of all, then as many others as there is place for."""
+    kept = [*bad, *(part for part in parts if part not in bad)][: max(MOST_ROWS, len(bad))]
+    return [part for part in parts if part in kept]
+
+
+def _render_rest(num: int, what: str, console: Console) -> None:
+    if num:
+        console.print(f"[dim]{num} more metrics {what} (--json FILE has all)[/]")
+
+
 def _heading(item: LaunchCheck, report: Report, console: Console) -> None:
+    if item.model is None:
+        console.print(f"Launch {item.launch.idx}, [bold]{escape(item.launch.kernel)}[/]: without a model")
+        return
     given = {name: value for name, value in item.model.options.items() if name != "compiled_code"}
     options = " ".join(f"{name}={value}" for name, value in given.items())
     console.print(
@@ -166,16 +209,27 @@ def check_document(report: Report) -> dict[str, Any]:
     }
 
 
+def _model_document(item: LaunchCheck) -> dict[str, Any]:
+    """What the model of a launch is; each None without a model."""
+    model, result = item.model, item.result
+    if model is None or result is None:
+        return dict.fromkeys(("model", "options", "l2", "clock", "sm_clock_mhz", "bound_by"))
+    return {
+        "model": model.kernel, "options": dict(model.options), "l2": state_of(model), "clock": item.clock,
+        "sm_clock_mhz": result.sm_clock_mhz, "bound_by": result.bound_by,
+    }  # fmt: skip
+
+
 def _launch_document(item: LaunchCheck) -> dict[str, Any]:
     return {
-        "id": item.launch.idx, "kernel": item.launch.kernel, "model": item.model.kernel, "options": dict(item.model.options),
-        "l2": state_of(item.model), "clock": item.clock, "sm_clock_mhz": item.result.sm_clock_mhz, "passes": item.passes,
-        "bound_by": item.result.bound_by,
+        "id": item.launch.idx, "kernel": item.launch.kernel, "passes": item.passes, **_model_document(item),
+        "not_predicted": list(item.unpredicted), "utilization": utilization(item.launch.metrics),
         "metrics": [
             {
                 "metric": part.metric, "measured": part.measured, "predicted": part.predicted,
                 "difference": part.difference, "unit": "points" if part.is_points else "%",
                 "tolerance": None if part.passes is None or part.tolerance is None else part.tolerance.limit,
+                "tolerance_absolute": getattr(part.tolerance, "absolute", 0.0),
                 "tolerance_from": None if part.tolerance is None else part.tolerance.source, "passes": part.passes,
             }
             for part in item.comparisons
@@ -213,15 +267,16 @@ def junit_bytes(report: Report) -> bytes:
     document = JUnitXml("gpusim check")
     for item in report.launches:
         suite = TestSuite(f"{item.launch.kernel} (launch {item.launch.idx})")
+        model = "no_model" if item.model is None else item.model.kernel
         for part in item.comparisons:
             if part.passes is not None:
-                case = TestCase(part.metric, classname=f"{item.model.kernel}.predicted")
+                case = TestCase(part.metric, classname=f"{model}.predicted")
                 if not part.passes:
                     case.result = [Failure(_failed(part, part.measured, "measured", part.predicted, "predicted"))]
                 suite.add_testcase(case)
         for change in item.changes:
             if change.tolerance is not None:
-                case = TestCase(change.metric, classname=f"{item.model.kernel}.baseline")
+                case = TestCase(change.metric, classname=f"{model}.baseline")
                 if change.is_worse:
                     case.system_out = "\n".join(item.causes)
                     case.result = [Failure(_failed(change, change.before, "before", change.now, "now"))]

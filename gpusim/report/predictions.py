@@ -27,6 +27,7 @@ from gpusim.report.number_format import (
     size,
 )
 from gpusim.report.tables import facts_table, plain_table, print_command
+from gpusim.report.utilization import utilization
 from gpusim.simulate.result import OCCUPANCY, Result
 from gpusim.simulate.timeline import NOT_KNOWN
 
@@ -77,6 +78,9 @@ def render_prediction(
     _print_headline(result, console, expected)
     _print_shares(result, console)
     _print_counters(result, console, {} if expected is None else expected.counters)
+    for sentence in utilization(result.counters) if result.simulated_mhz else ():  # shares of one kernel
+        console.print(f"[bold]Utilization[/]: {escape(sentence)}")
+    console.print()
     _print_options(options, unset, result.settings, console)
     _print_sources(result, console)
     for remark in result.remarks:

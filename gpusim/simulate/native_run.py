@@ -8,6 +8,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from math import ceil
 
@@ -19,6 +20,7 @@ from gpusim.simulate import timeline as spans
 from gpusim.simulate.engine_run import Ran, Results
 from gpusim.simulate.failures import failure_of
 from gpusim.simulate.lower_bound import lower_bound
+from gpusim.simulate.order_check import errors_and_remarks
 from gpusim.simulate.pack import pack, trace_plan
 from gpusim.simulate.plan import LaunchPlan
 from gpusim.simulate.settings import Settings
@@ -136,6 +138,9 @@ def native_runs(plan: LaunchPlan, settings: Settings) -> Callable[[Clock, Ends |
         LaunchError: a program that is no generator, or an op that the launch or the GPU does not support.
     """
     programs = trace_plan(plan, max_ops=settings.max_ops)
+    unordered, remarks = errors_and_remarks(plan.launch, programs) if settings.checks_order else (None, ())
+    if remarks:
+        plan = replace(plan, launch=replace(plan.launch, remarks=(*plan.launch.remarks, *remarks)))
 
     def run(clock: Clock, ends: Ends | None = None) -> Ran:
         engine = EngineRun(pack(plan, programs, clock, settings), kernel=plan.launch.kernel, num_ctas=plan.num_ctas)
@@ -147,6 +152,8 @@ def native_runs(plan: LaunchPlan, settings: Settings) -> Callable[[Clock, Ends |
         failure = failure_of(results, plan, programs)
         if failure is not None:
             raise failure
+        if unordered is not None:
+            raise unordered
         return native_ran(plan, programs, clock, results)
 
     return run

@@ -17,6 +17,7 @@ from gpusim.simulate.bottleneck import SATURATED, busy_shares
 from gpusim.simulate.engine_run import Ran
 from gpusim.simulate.idealize import IDEALS, idealize
 from gpusim.simulate.native_run import native_runs
+from gpusim.simulate.order_check import is_tested
 from gpusim.simulate.plan import LaunchPlan, peak_flops_per_cycle, plan_launch
 from gpusim.simulate.reference_run import reference_runs
 from gpusim.simulate.result import Result
@@ -59,6 +60,9 @@ def simulate(
     simulated_mhz: float | None = None, watch: Watch | None = None,
 ) -> Result:
     """Predict ``launch`` on ``gpu``: every CTA, every iteration, every SM.
+
+    A launch of your own is refused if nothing orders two accesses to shared memory, also if this timing does not show it
+    (:meth:`gpusim.Launch.check`). Kernel models are not checked again.
 
     Args:
         launch: from a kernel model, or your own.
@@ -108,7 +112,7 @@ def simulate(
         clock=clock, l2=l2, data=data, ideals=frozenset(ideals),
         recorded_sms=recorded_sms if isinstance(recorded_sms, str) else frozenset(recorded_sms),
         engine=engine, max_ops=max_ops, max_events=max_events, on_progress=on_progress, simulated_mhz=simulated_mhz,
-        watch=watch,
+        watch=watch, checks_order=not is_tested(launch),
     )
     gpu, remarks = _engines_gpu(gpu, engine, core_only=core_only)
     launch, gpu = launch_in_core(launch) if core_only else launch, idealize(gpu, settings.ideals)

@@ -33,6 +33,8 @@ class Settings:
     on_progress: Progress | None = None
     simulated_mhz: float | None = None
     watch: Watch | None = None
+    checks_order: bool = False
+    """Whether findings of the order check end the run with an error, or are remarks."""
     keeps_trace: bool = False
     """Whether the cycle of every event comes back."""
 

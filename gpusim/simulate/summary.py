@@ -18,6 +18,9 @@ from gpusim.simulate.settings import Settings
 from gpusim.simulate.timeline import WarpState
 from gpusim.units import SECTOR_BYTES, WAVEFRONT_BYTES, Clock
 
+INTEGERS = frozenset({"int8", "uint8", "s8", "u8"})
+"""Types whose wgmma Nsight Compute counts among the IMMA instructions."""
+
 
 def activity_of(ran: Ran) -> Activity:
     """Activity of the launch for the power model: cycles, FLOP and bytes."""
@@ -118,6 +121,13 @@ def counters_of(ran: Ran, mhz: float) -> dict[str, float]:
     counters["sm__inst_executed_pipe_tensor.sum"] = sum_in_order(
         counters[f"sm__inst_executed_pipe_tensor_op_{op}.sum"] for op in ("hmma", "imma", "gmma")
     )
+    kind = "imma" if ran.wgmma_types & INTEGERS else "hmma"
+    counters[f"sm__inst_executed_pipe_tensor_op_{kind}.sum"] += counted.tensor_core.gmma_instructions
+    if ran.active_cycles:
+        warps = sum_in_order(role.num_warps * sum_in_order(ran.role_totals[role.name]) for role in launch.roles)
+        counters["sm__warps_active.avg.pct_of_peak_sustained_active"] = min(
+            100.0, 100.0 * warps / ran.active_cycles / ran.plan.occupancy.max_warps_per_sm
+        )
     for op in ("tma_ld", "tma_st"):  # equal to the SASS-based counter
         if (name := f"smsp__sass_inst_executed_op_{op}.sum") in counters:
             counters[f"smsp__inst_executed_op_{op}.sum"] = counters[name]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import partial
+from importlib import import_module
 from typing import Any, Literal, Protocol, get_args
 
 import numpy as np
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 
 from gpusim.errors import LaunchError, nearest
 from gpusim.units import WARP_SIZE
+from gpusim.workload.finding import Finding
 from gpusim.workload.ops import Alu, CacheHint, ImadWide, Op
 from gpusim.workload.tensor import MemRef
 from gpusim.workload.tile_work import TileWork
@@ -244,6 +246,20 @@ class Launch:
         """Iterations after which all rings are at the same stage and parity again: twice the LCM of all stage counts."""
         rings = [ring.num_stages for ring in self.mbarriers] + [ring.num_stages for ring in self.buffers]
         return 2 * int(np.lcm.reduce(rings)) if rings else 2
+
+    def check(self, target: Target) -> list[Finding]:
+        """What is wrong with the order of accesses to shared memory, whatever the timing. Nothing is simulated.
+
+        Empty for a launch in which barriers order all accesses. :mod:`gpusim.program.order` says what is found.
+
+        Args:
+            target: the GPU, from :func:`gpusim.load_gpu`. It decides how many CTAs a persistent grid has.
+
+        Raises:
+            LaunchError: the GPU cannot run the launch, or an op is refused.
+        """
+        found: list[Finding] = import_module("gpusim.simulate.order_check").check_launch(self, target)
+        return found  # packages that trace and plan come after this one
 
     def __post_init__(self) -> None:
         """Refuse a launch that no device can run.

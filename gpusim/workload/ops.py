@@ -152,14 +152,13 @@ class TmaLoad(Op):
     * ``num_bytes``: bytes that arrive and count on the mbarrier, zeros for out-of-bounds elements included.
     * ``num_fetched_bytes``: bytes that are read from global memory.
     * ``num_rows``: box rows that TMA generates requests for; ``num_zero_rows`` of them are outside of the tensor.
-    * ``num_outside_rows``: rows of boxes that are completely outside of the tensor.
-    * ``num_boxes``: instructions, one a box.
+    * ``num_outside_rows``: rows of boxes that are completely outside of the tensor. ``num_boxes``: one instruction each.
     * ``multicast``: cluster ranks that receive the data, each on its own mbarrier; empty: this CTA alone.
     * ``promoted_tiles``: tiles of the same size that L2 fetches together with this one if it misses. The cause is L2
       promotion: the instruction or its tensor map requests more bytes than a row of the tile has.
     * ``new_fraction``: fraction of the tile's rows that begin a new block of memory and fetch it. The other rows were
       fetched with the tile before.
-    * ``fetches``: as in :class:`CpAsync`.
+    * ``fetches``: as in :class:`CpAsync`. ``swizzle``: of the tensor map (empty: not stated), for the order check alone.
     """
 
     tensor: str
@@ -178,6 +177,7 @@ class TmaLoad(Op):
     num_zero_rows: int = 0
     num_outside_rows: int = 0
     new_fraction: float = 1.0
+    swizzle: str = ""
     data: Data | None = field(default=None, compare=False, repr=False)
 
 
@@ -414,8 +414,8 @@ class WgmmaFence(Op):
 class Wgmma(Op):
     """``wgmma.mma_async``: ``num_issues`` instructions per warpgroup of the role. Waits for space in the wgmma queue.
 
-    ``reads``: the (buffer, stage) pairs that the matrix descriptors point to. ``num_between``: dependent instructions of a
-    warp between its first and last wgmma, which run while wgmma waits in the queue.
+    ``reads``: the (buffer, stage) pairs that matrix descriptors, of one ``swizzle``, point to. ``num_between``: dependent
+    instructions of a warp between its first and last wgmma, which run while wgmma waits in the queue.
     Ignores: that a wgmma after such instructions may be too late to follow the previous one without a gap.
     """
 
@@ -423,6 +423,7 @@ class Wgmma(Op):
     num_issues: int
     reads: tuple[tuple[str, int], ...] = ()
     num_between: float = 0.0
+    swizzle: str = ""
     data: Data | None = field(default=None, compare=False, repr=False)
 
 
@@ -537,12 +538,11 @@ class Mufu(Op):
 
 @dataclass(frozen=True, slots=True)
 class Shfl(Op):
-    """``shfl.sync``: ``num_instructions`` per warp. Waits for the shuffle pipe."""
+    """``shfl.sync``: ``num_instructions`` per warp, of ``num_warps`` warps (None: all). Waits for the shuffle pipe."""
 
     num_instructions: float
     is_chain: bool = False
     num_warps: int | None = None
-    """Warps of the role that issue it; None: all."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,11 +18,14 @@ from gpusim.errors import ConfigError, GpusimError, KernelError
 from gpusim.evidence.cases.paths import ESTIMATED_CYCLES
 from gpusim.evidence.cases.validation_kernel import CYCLES, DURATION
 from gpusim.evidence.gate.baseline import changes, explain_changes
-from gpusim.evidence.gate.check import Limits, NotComparableError, check_profile, predictions, thread_numbers
+from gpusim.evidence.gate.check import Limits, check_profile
+from gpusim.evidence.gate.gpu_refusals import NotComparableError
 from gpusim.evidence.gate.models import Model, clock_of, model_for, read_models
-from gpusim.evidence.gate.tolerances import CLASSES, HELD_OUT_NAMES, SAME, Tolerance, class_of, parse_tolerance, tolerance_of
+from gpusim.evidence.gate.predictions import predictions, thread_numbers
+from gpusim.evidence.gate.tolerances import HELD_OUT_NAMES, Tolerance, parse_tolerance, tolerance_of
 from gpusim.evidence.gate.verdicts import FAIL, NOT_COMPARABLE, PASS, Change, Comparison, Report
-from gpusim.evidence.nsight.profiles import ProfiledLaunch
+from gpusim.evidence.nsight.launches import ProfiledLaunch
+from gpusim.evidence.nsight.metrics import CLASSES, SAME, class_of
 from gpusim.kernel_models import KERNEL_MODELS
 from gpusim.machine.config import configs_dir
 from gpusim.report.check import check_document, difference_text, junit_bytes
@@ -42,7 +45,7 @@ def profile(path: Path, metrics: Mapping[str, float], *, kernel: str = "copy", c
     """A raw page in base units."""
     lines = [",".join(f'"{name}"' for name in ("ID", "Kernel Name", "CC", *metrics))]
     lines += [
-        ",".join(f'"{value}"' for value in (idx, kernel, cc, *(f"{number:.3f}" for number in metrics.values())))
+        ",".join(f'"{value}"' for value in (idx, kernel, cc, *(f"{number:.4f}" for number in metrics.values())))
         for idx in range(launches)
     ]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -480,7 +483,7 @@ def test_a_profile_that_does_not_name_its_gpu_is_taken_on_trust_and_that_is_said
 
 
 def test_a_tolerance_of_a_metric_that_is_summed_up_otherwise_is_told_which_one_is_there() -> None:
-    asked = {"sm__cycles_elapsed.avg": 10.0}
+    asked = {"sm__cycles_elapsed.min": 10.0}
     report = check_profile(DATA / "copy_raw.csv", gpu=load_gpu("h200_sxm"), models=[COPY], limits=Limits(tolerances=asked))
     assert any(said.endswith("did you mean 'sm__cycles_elapsed.max'?") for said in report.remarks)
 
@@ -568,7 +571,7 @@ def lost_padding() -> Report:
 def test_lost_padding_is_found_and_explained_by_bank_conflicts(lost_padding: Report) -> None:
     (item,) = lost_padding.launches
     assert lost_padding.status == FAIL
-    assert {part.metric for part in item.changes if part.is_worse} == {CYCLES, DURATION, SHARED}
+    assert {part.metric for part in item.changes if part.is_worse} == {CYCLES, "sm__cycles_elapsed.avg", DURATION, SHARED}
     told = "\n".join(item.causes)
     assert "wavefronts of shared memory grew 13x" in told and "bank conflicts" in told
     assert "smem padded to naive" in told and "by smem now" in told

@@ -6,6 +6,7 @@ import math
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,16 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpusim.errors import ConfigError
-from gpusim.evidence.nsight.profiles import (
-    SCALES,
-    SECONDS,
-    decimal_sign,
-    parse_csv,
-    parse_decimal,
-    read_profile,
-    short_name,
-    unit_scale,
-)
+from gpusim.evidence.nsight.launches import short_name
+from gpusim.evidence.nsight.profiles import parse_csv, read_profile
+from gpusim.evidence.nsight.units import SCALES, SECONDS, decimal_sign, parse_decimal, unit_scale
 
 DATA = Path(__file__).parent / "data"
 CYCLES, DURATION = "sm__cycles_elapsed.max", "gpu__time_duration.sum"
@@ -160,12 +154,19 @@ def test_a_german_file_is_the_same_file() -> None:
     ]
 
 
-def test_a_number_that_could_be_read_both_ways_is_told_of_and_decided_by_the_caller() -> None:
+def test_three_digits_behind_one_sign_are_thousands_where_all_numbers_have_them() -> None:
     text = HEAD + '"0","k","9.0","1.024"\n'
     (launch,), remarks = parse_csv(text)
-    assert launch.metrics["a__b.sum"] == 1.024 and "--decimal comma" in remarks[-1]
-    (launch,), remarks = parse_csv(text, decimal="comma")
-    assert launch.metrics["a__b.sum"] == 1024.0 and not any("--decimal" in said for said in remarks)
+    assert launch.metrics["a__b.sum"] == 1024.0 and "taken for thousands; give --decimal point" in remarks[-1]
+    for decimal, number in (("comma", 1024.0), ("point", 1.024)):
+        (launch,), remarks = parse_csv(text, decimal=decimal)  # type: ignore[arg-type]  # both are signs
+        assert launch.metrics["a__b.sum"] == number and not any("--decimal" in said for said in remarks)
+    (launch,), _ = parse_csv(HEAD.replace("\n", ',"c__d.sum"\n') + '"0","k","9.0","1.024","70000"\n')
+    assert launch.metrics["a__b.sum"] == 1.024, "a longer number without a sign has no thousands, and so none has"
+    (launch,), _ = parse_csv(HEAD + '"0","k","9.0","1,024"\n')
+    assert launch.metrics["a__b.sum"] == 1024.0
+    with pytest.raises(ConfigError, match=r"cannot both have thousands.*give --decimal"):
+        parse_csv(HEAD + '"0","k","9.0","1,024"\n"1","k","9.0","1.024"\n')
 
 
 def _copy(old: str, new: str) -> str:
@@ -184,6 +185,15 @@ def _copy(old: str, new: str) -> str:
         ('"byte"', '"KiB"', "its unit is 'KiB', wants one of byte"),
         ('"240,586"', '"lots"', "sm__cycles_elapsed.max: 'lots' is no number"),
         ('"240,586"', '"-240,586"', "sm__cycles_elapsed.max is -240586, wants 0 or more"),
+        ('"240,586"', '"24 0 58"', "sm__cycles_elapsed.max: '24 0 58' is no number"),
+        ('"240,586"', '"1 2"', "'1 2' is no number"),
+        ('"240,586"', '"2\'4"', "is no number with a decimal point"),
+        ('"240,586"', '"24 0586"', "'24 0586' is no number"),
+        ('"240,586"', '"1e400"', "sm__cycles_elapsed.max: '1e400' is too large"),
+        ('"240,586"', f'"{"9" * 400}"', "is too large for a number"),
+        ('"240,586"', '"240.586"', "sm__cycles_elapsed.max is 240.586, wants an integer"),
+        ('"0","4711"', '"","4711"', "a line of 'copy_b16_i1' has no ID"),
+        ('"0","4711"', '"x","4711"', "a line of 'copy_b16_i1' has the ID 'x'"),
         ('"(65536, 1, 1)"', '"foo"', "its Grid Size is 'foo', wants for example"),
         ('"sm__cycles_active.avg"', '"sm__cycles_elapsed.max"', "has a column sm__cycles_elapsed.max twice"),
         ('","', '";"', "semicolons"),
@@ -233,9 +243,18 @@ def test_a_page_without_units_is_told_of() -> None:
         (HEAD + '"0","k","9.0","1"\n"0","k","9.0","2"\n', "launch 0 comes twice"),
         (HEAD + '"0","range","9.0","1"\n', "range replay"),
         (HEAD + '"0","k","9.0","1,234.5"\n"1","k","9.0","1.234,5"\n', "one locale"),
-        (HEAD + '"0","k","9.0","1,23,4.5"\n', "a__b.sum"),
+        (HEAD.replace("a__b.sum", READ) + '"0","k","9.0","1,23,4.5"\n', READ),
         ('"Process ID","Kernel Name","Invocations","Metric Name","Average"\n"1","k","2","a","3"\n', "--print-summary"),
         ('"Process ID","Kernel Name","a__b.sum"\n"1","k","2"\n', "with IDs"),
+        ('"ID","Kernel Name","Metric Name","Metric Unit"\n"0","k","a__b.sum",""\n', "without the column Metric Value"),
+        ('"ID","Kernel Name","Metric Name","Metric Value"\n"0","k","a__b.sum","3"\n', "without the column Metric Unit"),
+        ('"ID","Kernel Name","Metric Name","Metric Unit","Metric Value"\n"","k","a__b.sum","","1"\n', "has no ID"),
+        ('"ID","ID","Kernel Name","a__b.sum"\n"0","0","k","2"\n', "a column ID twice"),
+        ("Time (%),Total Time (ns),Instances,Avg (ns),Name\n100.0,1,1,1.0,k\n", "table of Nsight Systems"),
+        ("Start (ns),Duration (ns),CorrId,GrdX,Name\n1,1,1,1,k\n", "table of Nsight Systems"),
+        ('"Kernel Name","k"\n"#","Address","Source","Instructions Executed"\n"0","7f","MOV","3"\n', "is a source page"),
+        ('"ID","Kernel Name","Address","Source"\n"0","k","7f","MOV"\n', "is a source page"),
+        ("  k (1, 1, 1)x(32, 1, 1), Context 1\n    Section: Launch Statistics\n", "without --csv"),
         ('"ID","Kernel Name","Metric Name","Metric Unit","Metric Value"\n"0","k","a__b.sum","","1"\n'
          '"0","k","a__b.sum","","2"\n', "a__b.sum twice"),
     ],
@@ -260,6 +279,85 @@ def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
         read_profile(path)
 
 
+@pytest.mark.parametrize("suffix", [".nsys-rep", ".qdrep", ".sqlite"])
+def test_a_report_of_another_profiler_is_named(tmp_path: Path, suffix: str) -> None:
+    with pytest.raises(ConfigError, match="is a report of Nsight Systems"):
+        read_profile(tmp_path / f"a{suffix}")
+
+
+def test_a_metric_that_no_prediction_needs_never_refuses_a_profile() -> None:
+    odd = {
+        "derived__lts_bytes.sum.per_second": ("byte", "7"), "a__b_bytes.sum": ("parsec", "7"),
+        "c__d.avg.pct_of_peak_sustained_elapsed": ("cycle", "7"), "e__sectors.sum": ("", "1 2"),
+        "f__inst_executed.sum": ("inst", "1.5"),
+    }  # fmt: skip
+    header, units = (",".join(f'"{each}"' for each in (*first, CYCLES, *rest)) for first, rest in
+                     ((("ID", "Kernel Name"), odd), (("", ""), (unit for unit, _ in odd.values()))))
+    units = units.replace(CYCLES, "cycle")
+    values = ",".join(f'"{each}"' for each in ("0", "k", "70000", *(value for _, value in odd.values())))
+    (launch,), remarks = parse_csv(f"{header}\n{units}\n{values}\n")
+    assert dict(launch.metrics) == {CYCLES: 70000.0}
+    assert remarks == (f"left out, as their units or numbers cannot be read: {', '.join(list(odd)[:3])} and 2 more",)
+
+
+def test_many_numbers_that_could_not_be_collected_are_one_line() -> None:
+    lines = "".join(f'"{idx}","k","n/a"\n' for idx in range(40))
+    _, remarks = parse_csv(f'"ID","Kernel Name","{READ}"\n"","","byte"\n{lines}')
+    assert len(remarks) == 4 and remarks[-1] == "37 more numbers could not be collected and are not compared"
+
+
+# ---------------------------------------------------------------------------------------------- what is lost
+
+
+def written(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "profile.csv"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_a_profile_that_lost_launches_says_so(tmp_path: Path) -> None:
+    lines = text_of("transposes_raw.csv").splitlines(keepends=True)
+    rows = [place for place, line in enumerate(lines) if line.startswith('"') and line[1].isdigit()]
+    for gone, name in zip(rows, ("transpose_padded", "transpose_none", "copy_b16_i1"), strict=True):
+        found = read_profile(written(tmp_path, "".join(line for place, line in enumerate(lines) if place != gone)))
+        assert found.lost == (name,) and len(found.launches) == 2
+        assert any(f"profiled 3 launches, the table has 2: {name} is lost" in said for said in found.remarks)
+    found = read_profile(written(tmp_path, "".join(lines)))
+    assert found.lost == () and not any("lost" in said for said in found.remarks)
+
+
+def test_a_gap_among_the_ids_is_told_of(tmp_path: Path) -> None:
+    text = HEAD + "".join(f'"{idx}","k","9.0","1"\n' for idx in (2, 3, 6))
+    assert "go from 2 to 6, and 2 of them are missing" in read_profile(written(tmp_path, text)).remarks[-1]
+    text = HEAD + "".join(f'"{idx}","k","9.0","1"\n' for idx in (2, 3, 4))
+    assert [said.split(":")[0] for said in read_profile(written(tmp_path, text)).remarks] == ["no line of units"]
+
+
+DAMAGE = ("", '"', "0", "nan", "-1", "1e999", "9" * 5000, "1 2", "\0", "\u0661", "(1, 2", "launch", "==PROF==", ",", "%")
+
+
+@pytest.mark.parametrize("name", ["transposes_raw.csv", "transpose_details.csv", "by_pointers_details.csv", "copy_raw.csv"])
+def test_a_damaged_profile_is_read_or_refused_in_a_sentence(name: str, tmp_path: Path) -> None:
+    """250 copies of each file, in each of which a field, a line or a column's name is damaged."""
+    draw, text = Random(name), text_of(name)
+    lines = text.splitlines(keepends=True)
+    header = next(place for place, line in enumerate(lines) if '"Kernel Name"' in line)
+    refusals = []
+    for _ in range(250):
+        changed = list(lines)
+        place = draw.choice([header, draw.randrange(header, len(lines))])
+        fields = changed[place].rstrip("\n").split('","')
+        for _ in range(draw.randint(1, 2)):
+            fields[draw.randrange(len(fields))] = draw.choice((*DAMAGE, draw.choice(fields)))
+        changed[place] = draw.choice(('","'.join(fields) + "\n", "", lines[draw.randrange(len(lines))]))
+        try:
+            read_profile(written(tmp_path, "".join(changed)))
+        except ConfigError as error:
+            refusals.append(str(error))
+    assert len(refusals) > 20
+    assert not [said for said in refusals if "\n" in said or len(said) > 500]
+
+
 # ---------------------------------------------------------------------------------------------- reports
 
 
@@ -282,6 +380,7 @@ def test_a_file_that_is_no_report_is_refused(tmp_path: Path) -> None:
 def test_a_report_gives_what_its_csv_gives(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     metrics = {
         CYCLES: (275875, "cycle"), DURATION: (142.816, "us"), "dram__bytes_read.sum": (math.nan, "byte"),
+        "derived__x_bytes.sum.per_second": (7.0, "byte"),
         "device__attribute_compute_capability_major": (9, ""),
         "device__attribute_compute_capability_minor": (0, ""), "launch__cache_config": ("none", ""),
         **{f"launch__{what}_dim_{axis}": (size, "") for what, shape in (("grid", (256, 256, 1)), ("block", (32, 8, 1)))
@@ -302,7 +401,10 @@ def test_a_report_gives_what_its_csv_gives(monkeypatch: pytest.MonkeyPatch, tmp_
     path.touch()
     found = read_profile(path)
     (launch,) = found.launches
-    assert found.remarks == ("launch 0, dram__bytes_read.sum is 'nan': could not be collected, not compared",)
+    assert found.remarks == (
+        "launch 0, dram__bytes_read.sum is 'nan': could not be collected, not compared",
+        "left out, as its unit or number cannot be read: derived__x_bytes.sum.per_second",
+    )
     assert "dram__bytes_read.sum" not in launch.metrics
     raw = read_profile(DATA / "transposes_raw.csv").launches[0]
     assert (launch.kernel, launch.capability, launch.grid, launch.block) == (

@@ -17,9 +17,9 @@ GPU = load_gpu("h200_sxm")
 Data = dict[str, NDArray[Any]]
 RANDOM = np.random.default_rng(5)
 X, ROW, TABLE, INDEX = (
-    RANDOM.integers(-4, 5, shape).astype(np.float32) for shape in ((70, 104), (3, 4096), (40, 128), (150,))
+    RANDOM.integers(-4, 5, shape).astype(np.float32) for shape in ((70, 104), (3, 4096), (40, 128), (50,))
 )
-INDEX = np.abs(RANDOM.integers(0, 40, 150))
+INDEX = np.abs(RANDOM.integers(0, 40, 50))
 
 
 def launch(kernel: str, options: dict[str, Any]) -> Launch:
@@ -72,7 +72,7 @@ CASES: dict[str, Case] = {
              (ops.GlobalLoad,)),
     **{
         f"gather by {per}": (
-            "gather", {"rows": 150, "columns": 128, "table_rows": 40, "per": per}, {"table": TABLE, "index": INDEX},
+            "gather", {"rows": 50, "columns": 128, "table_rows": 40, "per": per}, {"table": TABLE, "index": INDEX},
             TABLE[INDEX], 0.0, (ops.GlobalLoad, ops.GlobalStore),
         )
         for per in ("warp", "block")
@@ -87,8 +87,8 @@ CASES: dict[str, Case] = {
     "layer norm by block": ("layer_norm", {**ROWS, "per": "block"}, {"in": ROW, **WEIGHTS},
                             normed(ROW) * ROW[1] + ROW[2], 2e-5, (ops.SharedStore, ops.GlobalLoad)),
     **{
-        f"sgemm {way}": ("sgemm_naive", {"m": 70, "n": 40, "k": 96, "way": way}, {"A": X[:, :96], "B": X[:40, :96].T},
-                         X[:, :96] @ X[:40, :96].T, 0.0, (ops.GlobalLoad, kind))
+        f"sgemm {way}": ("sgemm_naive", {"m": 40, "n": 40, "k": 64, "way": way}, {"A": X[:40, :64], "B": X[:40, :64].T},
+                         X[:40, :64] @ X[:40, :64].T, 0.0, (ops.GlobalLoad, kind))
         for way, kind in (("naive", ops.GlobalStore), ("coalesced", ops.GlobalStore), ("tiled", ops.SharedLoad))
     },
 }  # fmt: skip

@@ -28,8 +28,8 @@ SOURCES = [path for path in ENGINE if path.name != "records.h"]
 """Of the engine, what is written by hand."""
 
 MOST_COLUMNS = 110
-MOST_LINES = {"model": 6_600, "reference": 1_275, "engine": 6_220}  # raised for L1, tensor maps, TMA reductions
-"""Of code: of machine, program, traffic, simulate and reference together; of the reference alone; of the engine."""
+MOST_LINES = {"model": 6_600, "order check": 840, "reference": 1_275, "engine": 6_220}  # raised for L1, TMA reductions
+"""Of code: of machine, program, traffic, simulate and reference together, but for the order check; of the others alone."""
 
 NCU_NAMES = {
     "lts__t_sectors_op_atom",
@@ -240,8 +240,10 @@ def lines_of_cpp(path: Path) -> int:
 
 
 def test_the_model_is_no_longer_than_it_may_be() -> None:
+    order_check = sum(lines_of_python(path) for path in MODULES if path.name.startswith("order"))
     found = {
-        "model": sum(map(lines_of_room, ("machine", "program", "traffic", "simulate", "reference"))),
+        "model": sum(map(lines_of_room, ("machine", "program", "traffic", "simulate", "reference"))) - order_check,
+        "order check": order_check,
         "reference": lines_of_room("reference"),
         "engine": sum(map(lines_of_cpp, SOURCES)),
     }

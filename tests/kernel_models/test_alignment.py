@@ -209,8 +209,10 @@ def test_shapes_that_are_not_aligned_are_chosen_for(h200: GpuSpec, sizes: dict[s
 def test_no_error_is_expected_of_rows_that_no_judged_row_is_aligned_as() -> None:
     told = {"m": 4096, "n": 4096, "k": 4088, "dtype": "bf16", "layout": "tn", "math": "mma_sync", "copy": "cp_async"}
     assert expected_error("gemm", "h200_sxm", told) is not None
-    assert expected_error("gemm", "h200_sxm", {**told, "k": 4090}) is None
-    assert unknown("gemm", "h200_sxm", {**told, "k": 4090}).endswith("hgemm on h200_sxm aligned_bytes is 4, rows have 16")
+    unaligned = expected_error("gemm", "h200_sxm", {**told, "k": 4090})
+    assert unaligned is not None and unaligned.family == "library_knobs unaligned"
+    assert expected_error("gemm", "h200_sxm", {**told, "k": 4089}) is None
+    assert unknown("gemm", "h200_sxm", {**told, "k": 4089}).endswith("hgemm on h200_sxm aligned_bytes is 2, rows have 16")
 
 
 def test_words_of_cutlass_name_the_alignment(h200: GpuSpec) -> None:

@@ -49,6 +49,19 @@ def test_the_last_cta_alone_reads_all_parts(h200: GpuSpec) -> None:
     assert len(ops_of(launch, ops.FenceAcqRel)) == 264 * 2 * 4
 
 
+def test_torchs_last_cta_adds_a_part_of_each_warp_before_it_loads_the_next(h200: GpuSpec) -> None:
+    shape = {"rows": 4160, "columns": 512, "axis": "column", "rows_per_cta": 64, "dtype": "bf16", "threads": 128}
+    shape |= {"vector_bytes": 8, "finish": "last_cta", "code": "torch"}
+    launch = ReductionParams(**shape).launch(h200)  # 65 parts, four groups of columns, four warps
+    parts = [op.access.num_requests for _, op in ops_of(launch, ops.GlobalLoad) if op.tensor == "parts"]
+    assert parts == 4 * [*16 * [4], 1], "65 parts of a group: 16 turns of all warps, and a part that is left"
+    loads = [op.access.num_requests for idx, op in ops_of(launch, ops.GlobalLoad) if op.tensor == "in" and not idx]
+    assert loads == 4 * [16], "16 rows of each warp: four turns of four loads in flight"
+    whole = ReductionParams(**{**shape, "rows": 76, "rows_per_cta": 76, "finish": "atomic"}).launch(h200)
+    loads = [op.access.num_requests for idx, op in ops_of(whole, ops.GlobalLoad) if not idx]
+    assert loads == [*4 * [16], 4, 4, 4], "19 rows: three that are left, of which the first two are not in flight at once"
+
+
 def test_a_second_launch_takes_longer_than_a_counter_and_more_parts_help(h200: GpuSpec) -> None:
     def us(**options: Any) -> float:
         shape = {"rows": 1024, "columns": 4096, "axis": "all", "threads": 512, **options}

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from gpusim import load_gpu
 from gpusim.evidence.cases.case import WrongAnswer, load_case
+from gpusim.kernel_models.grid_reduction import COUNT
 
 from .conftest import Sass
 
@@ -66,3 +67,11 @@ def test_fences_and_atomics_are_those_of_the_names(sass: Sass) -> None:
         for name, kernel in sass("grid_counter", "sm_90a").items()
     }
     assert counts["fence"] == counts["fence_atomic"] == counts["atomic"] + 2
+
+
+def test_what_sums_add_to_a_counter_is_what_this_kernel_takes_beyond_the_model() -> None:
+    gpu = load_gpu("h200_sxm")
+    assert CASE.predict is not None
+    found = CASE.predict(case.Config("fence_atomic", num_ctas=132, num_counters=8, num_stored=1), gpu)
+    simulated = sum(found.values()) + gpu.warp_scheduler.gpu_fence_cycles
+    assert pytest.approx(616.5 + 714 + 470.5 - simulated, abs=4) == 4 * COUNT

@@ -138,7 +138,7 @@ def test_copies_out_of_l2_are_those_of_the_last_round_and_a_stream_s_of_any_one_
 
 def test_configs_are_there_once_and_fit() -> None:
     sizes = {group: len(CASE.configs(group, 1)) for group in CASE.groups}
-    assert sizes == {"rounds": 444, "streams": 86, "counted": 13}
+    assert sizes == {"rounds": 444, "streams": 86, "lines": 50, "counted": 13}
     assert len({tuple(config.values()) for config in ALL}) == len(ALL) == 444 + 86
     for config in ALL:
         launched = CASE.launch(config, False)
@@ -263,7 +263,8 @@ def test_of_copies_that_miss_a_part_passes_before_the_loads_behind_them(way: dic
     """
 
     def read_cycles(copies: int, fraction: float) -> float:
-        gpu = replace(GPU, l1=replace(GPU.l1, cp_async_miss_first_pass_fraction=fraction))
+        free_lines = {"requests_per_cycle": 100.0}
+        gpu = replace(GPU, l1=replace(GPU.l1, cp_async_miss_first_pass_fraction=fraction, **free_lines))
         return CASE.predict(round_of(copies, ahead=8, **(way if copies else {})), gpu)["read_cycles"]
 
     num, each = 4 * 8, case.access(typed(way)).num_wavefronts / GPU.smem.wavefronts_per_cycle

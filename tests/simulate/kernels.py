@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from gpusim import Buffer, GpuSpec, Launch, Mbarrier, Result, WarpRole, load_gpu, simulate
+from gpusim.simulate.order_check import without_order_check
 from gpusim.simulate.timeline import WarpState
 from gpusim.workload import ops
 from gpusim.workload.launch import RoleContext
@@ -43,7 +44,7 @@ def launch(*roles: WarpRole | Program, **fields: Any) -> Launch:
 def run(*roles: WarpRole | Program, gpu: GpuSpec = TOY, l2: str = "warm", **fields: Any) -> Result:
     """Simulate them with every SM recorded; all data are in L2 unless ``l2`` is cold."""
     return simulate(
-        launch(*roles, **fields),
+        without_order_check(launch(*roles, **fields)),  # data that are timed need no order
         gpu,
         l2=l2,
         recorded_sms=frozenset(range(gpu.num_sms)),  # type: ignore[arg-type]  # cold or warm

@@ -20,12 +20,14 @@ from gpusim.analysis.explain import explain_launch
 from gpusim.errors import GpusimError
 from gpusim.evidence.cases.validation_kernel import CYCLES, DURATION
 from gpusim.evidence.gate.models import clock_of, kernels_of_call, state_of
-from gpusim.evidence.gate.tolerances import Tolerance, class_of, same_as
+from gpusim.evidence.gate.tolerances import Tolerance
 from gpusim.evidence.gate.verdicts import Change, LaunchCheck
-from gpusim.evidence.nsight.profiles import ProfiledLaunch, ProfileFile
+from gpusim.evidence.nsight.launches import ProfiledLaunch, ProfileFile
+from gpusim.evidence.nsight.metrics import class_of, same_as
 from gpusim.simulate.run import simulate
 
 if TYPE_CHECKING:
+    from gpusim.evidence.gate.models import Model
     from gpusim.machine.config import GpuSpec
     from gpusim.simulate.result import Result
     from gpusim.workload.launch import Launch
@@ -60,7 +62,7 @@ FALLEN = 0.01
 
 
 def against(
-    check: LaunchCheck, profile: ProfileFile, old: ProfileFile, gpu: GpuSpec, asked: Mapping[str, float]
+    check: LaunchCheck, profile: ProfileFile, old: ProfileFile, gpu: GpuSpec | None, asked: Mapping[str, float]
 ) -> LaunchCheck:
     """``check`` with its changes since the ``old`` profile and their causes; with a remark if that lacks the launch."""
     now, name, remarks = check.launch, old.path.name, check.remarks
@@ -70,7 +72,7 @@ def against(
         remark = f"{name} has {len(older)} launches of {now.kernel}, not this one: nothing to compare it with"
         return replace(check, remarks=(*remarks, remark))
     then = older[place]
-    new_changes = changes(then, now, {**check.model.worse, **asked})
+    new_changes = changes(then, now, {**(check.model.worse if check.model else {}), **asked})
     if not new_changes:
         return replace(check, remarks=(*remarks, f"{name} has no metric in common with it"))
     lacking = tuple(metric for metric in then.metrics if metric not in now.metrics and class_of(metric) is not None)
@@ -93,7 +95,9 @@ def changes(before: ProfiledLaunch, now: ProfiledLaunch, asked: Mapping[str, flo
         limit = asked.get(metric, asked.get(kind.name, kind.baseline))
         if limit is not None:
             source = "asked for" if metric in asked or kind.name in asked else f"last time, {kind.name}"
-            tolerance = Tolerance(limit=limit, is_points=kind.is_points, source=source)
+            tolerance = Tolerance(
+                limit=limit, is_points=kind.is_points, source=source, absolute=getattr(limit, "absolute", 0.0)
+            )
         compared.append(
             Change(
                 metric=metric, before=before.metrics[metric], now=now.metrics[metric], tolerance=tolerance,
@@ -103,10 +107,14 @@ def changes(before: ProfiledLaunch, now: ProfiledLaunch, asked: Mapping[str, flo
     return compared
 
 
-def explain_changes(new_changes: Sequence[Change], check: LaunchCheck, before: ProfiledLaunch, gpu: GpuSpec) -> list[str]:
+def explain_changes(
+    new_changes: Sequence[Change], check: LaunchCheck, before: ProfiledLaunch, gpu: GpuSpec | None
+) -> list[str]:
     """Sentences on the causes: counts that grew, the clock, and the model's view."""
     slower = [change for change in new_changes if same_as(change.metric) in (CYCLES, DURATION) and change.is_worse]
-    sentences = [*_launch_sentences(before, check.launch), *_clock_sentences(before, check.launch, gpu)]
+    sentences = _launch_sentences(before, check.launch)
+    if gpu is not None:
+        sentences += _clock_sentences(before, check.launch, gpu)
     grown = [(change, meaning) for change in new_changes if change.factor > 1.0 + NOTABLE
              if (meaning := next((row[1:] for row in MEANINGS if change.metric.startswith(row[0])), None))]
     for change, (what, why) in sorted(grown, key=lambda pair: -pair[0].factor):
@@ -114,10 +122,12 @@ def explain_changes(new_changes: Sequence[Change], check: LaunchCheck, before: P
     if slower and not grown and not sentences:
         sentences.append(
             "no count that both profiles have grew, and the clock did not fall: what changed is waiting (latency, "
-            f"occupancy, order); the model is bound by {check.result.bound_by}: {check.result.reason}"
+            "occupancy, order)" + (
+                "" if check.result is None else f"; the model is bound by {check.result.bound_by}: {check.result.reason}"
+            )
         )
-    if check.model.was:
-        sentences += _by_model(check, gpu, is_slower=bool(slower))
+    if check.model is not None and check.result is not None and gpu is not None and check.model.was:
+        sentences += _by_model(check, check.model, check.result, gpu, is_slower=bool(slower))
     return sentences
 
 
@@ -132,8 +142,10 @@ def _grew(factor: float) -> str:
     return f"{factor:.3g}x" if factor >= 1.995 else f"by {100.0 * (factor - 1.0):.2g} %"
 
 
-def _busy(metric: str, result: Result) -> str:
-    """Remark on how busy the part that processes a count is in the model."""
+def _busy(metric: str, result: Result | None) -> str:
+    """Remark on how busy the part that processes a count is in the model; empty without a model."""
+    if result is None:
+        return ""
     for start, (part, name) in PARTS.items():
         if metric.startswith(start) and part in result.busy:
             return f"; in the model {name} is busy {result.busy[part]:.0%} of the time" + (
@@ -167,12 +179,12 @@ def _clock_sentences(before: ProfiledLaunch, now: ProfiledLaunch, gpu: GpuSpec) 
     return [f"the SM clock fell from {old:,.0f} to {new:,.0f} MHz: time grew {_grew(old / new)} by that alone"]
 
 
-def _by_model(check: LaunchCheck, gpu: GpuSpec, *, is_slower: bool) -> list[str]:
+def _by_model(check: LaunchCheck, model: Model, now: Result, gpu: GpuSpec, *, is_slower: bool) -> list[str]:
     """Sentences on the model's predictions for both sets of options, at one clock."""
-    model, now, l2 = check.model, check.result, state_of(check.model)
+    l2 = state_of(model)
 
     def kernel_of(changes: Mapping[str, Any]) -> Launch:
-        kernels = kernels_of_call(model.params(gpu, changes).launch(gpu))
+        kernels = kernels_of_call(model.launch(gpu, changes))
         return kernels[min(check.kernel_idx, len(kernels) - 1)]
 
     then = simulate(kernel_of(model.was), gpu, clock=now.sm_clock_mhz, l2=l2)

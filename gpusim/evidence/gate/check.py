@@ -1,7 +1,7 @@
 """The gate: compares launches of an Nsight Compute profile with the predictions of their kernel models.
 
 In: a profile, which kernel model (with which options) belongs to which launch, a GPU. Out: a :class:`Report` with a verdict
-for each metric.
+for each metric. Without a model, two profiles are compared launch by launch.
 
 Cycles are predicted at the clock of the launch. Caches are flushed unless a model specifies warm, since Nsight Compute
 flushes them before each pass unless ``--cache-control none`` is given. If one call of a model launches several kernels, each
@@ -12,30 +12,38 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpusim.errors import ConfigError, GpusimError, nearest
-from gpusim.evidence.cases.validation_kernel import (
-    CLOCK,
-    CYCLES,
-    DRAM,
-    DURATION,
-    FLOOR_SHARE,
-    THREAD_NUMBERS,
-    as_counted,
-    touched_bytes,
-)
+from gpusim.errors import ConfigError, nearest
+from gpusim.evidence.cases.validation_kernel import CYCLES, DRAM, DURATION, FLOOR_SHARE, HIT_RATE, touched_bytes
 from gpusim.evidence.gate.baseline import against
+from gpusim.evidence.gate.gpu_refusals import (
+    NotComparableError,
+    on_gpu,
+    refuse_clock,
+    refuse_impossible,
+    refuse_other_gpu,
+    refuse_two_gpus,
+)
 from gpusim.evidence.gate.models import Model, clock_of, kernels_of_call, model_for, state_of
-from gpusim.evidence.gate.tolerances import SAME, class_of, same_as, tolerance_of
+from gpusim.evidence.gate.predictions import (
+    AT_LEAST,
+    SOURCE_WAVEFRONTS,
+    is_shown_only,
+    predictions,
+    source_wavefronts,
+    thread_numbers,
+)
+from gpusim.evidence.gate.tolerances import Tolerance, tolerance_of
 from gpusim.evidence.gate.verdicts import Comparison, LaunchCheck, Report
-from gpusim.evidence.nsight.profiles import Decimal, ProfiledLaunch, ProfileFile, read_profile
-from gpusim.evidence.toolchain.cuda_toolkit import FOLDERS
-from gpusim.machine.config import load_gpu
+from gpusim.evidence.nsight.launches import ProfiledLaunch, ProfileFile
+from gpusim.evidence.nsight.metrics import class_of, same_as
+from gpusim.evidence.nsight.profiles import read_profile
+from gpusim.evidence.nsight.units import Decimal
 from gpusim.simulate.run import simulate
 
 if TYPE_CHECKING:
@@ -44,19 +52,13 @@ if TYPE_CHECKING:
     from gpusim.workload.launch import Launch
 
 MOST_NAMES = 3
-"""Kernel names in the remark on launches without a model."""
+"""Kernel names or metrics in a remark."""
 
 CLUSTER = "launch__cluster_size"
-SMS, LAUNCH_SMS = "device__attribute_multiprocessor_count", "launch__sm_count"
-
-SLOW_CLOCK, FAST_CLOCK, FAST_RATIO = 0.5, 1.05, 1.25
-"""Multiples of the lowest and highest clock that no GPU exceeds.
-
-Cycles and time of different passes give up to 1.08 times the highest clock (1,896 measured launches)."""
-
-
-class NotComparableError(GpusimError):
-    """A profile and a model that cannot be compared: another architecture, or no common metric."""
+ATTRIBUTES = ("device__attribute_", "launch__")
+"""Beginnings of metrics that state what ran, and that no remark lists."""
+EXPECTED = (*DRAM, HIT_RATE)
+"""Metrics without which little is judged, besides cycles and time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +69,8 @@ class Limits:
     """Allowed differences between prediction and measurement, in percent or points."""
     worse: Mapping[str, float] = field(default_factory=dict)
     """Allowed increases over the baseline, in percent or points."""
+    clock_mhz: float | None = None
+    """SM clock of launches for which the profile tells none."""
     is_strict: bool = False
     """Whether the report is "not comparable" if a model or launch has no counterpart, or a launch has no cycles and time."""
 
@@ -77,7 +81,7 @@ NO_LIMITS = Limits()
 def check_profile(
     path: Path,
     *,
-    gpu: GpuSpec,
+    gpu: GpuSpec | None,
     models: Sequence[Model],
     limits: Limits = NO_LIMITS,
     baseline: Path | None = None,
@@ -85,43 +89,54 @@ def check_profile(
 ) -> Report:
     """Compare every launch of a profile with its model, and with ``baseline``, an older profile.
 
+    Without ``models``, all launches are compared with the baseline alone.
+
     Raises:
         NotComparableError: the profile is of another architecture, or has no launch of these kernels.
         GpusimError: the profile, the options or the models are refused.
     """
     profile = read_profile(path, decimal=decimal)
     old = None if baseline is None else read_profile(baseline, decimal=decimal)
+    if old is None and not models:
+        raise ConfigError("a check wants a kernel model or an older profile (--baseline)")
     for launch in old.launches if old is not None else ():
-        if model_for(launch, models) is not None:
-            _refuse_other_gpu(launch, gpu, baseline or path)
-            _refuse_impossible(launch, gpu, baseline or path)
+        if _is_compared(launch, models):
+            refuse_other_gpu(launch, gpu, baseline or path)
+            refuse_impossible(launch, gpu, baseline or path)
     _refuse_mixture(profile, models)
     remarks = list(profile.remarks)
-    for stated in models:
-        stated.params(gpu)  # refuses bad options even of models without a launch
+    if gpu is not None:
+        refuse_clock(limits.clock_mhz, gpu)
+        for stated in models:
+            stated.launch(gpu)  # refuses bad options even of models without a launch
     judged: list[LaunchCheck] = []
     unmodelled: list[ProfiledLaunch] = []
     simulated: dict[tuple[int, int, float], Result] = {}
     for launch in profile.launches:
         model = model_for(launch, models)
-        if model is None:
+        if model is None and models:
             unmodelled.append(launch)
             continue
-        _refuse_other_gpu(launch, gpu, path)
-        _refuse_impossible(launch, gpu, path)
-        judged.append(_judged(launch, model, gpu, {**model.tolerances, **limits.tolerances}, simulated))
+        refuse_other_gpu(launch, gpu, path)
+        refuse_impossible(launch, gpu, path)
+        if model is None or gpu is None:
+            judged.append(LaunchCheck(launch=launch, model=None, result=None, comparisons=(), clock=""))
+        else:
+            judged.append(_judged(launch, model, gpu, limits, simulated))
     if not judged:
-        names = ", ".join(dict.fromkeys(item.kernel for item in profile.launches))
+        names = _some_names([item.kernel for item in profile.launches])
         how = "match of a [[model]] takes such a name whole, regex a part of it" if models[0].source else (
             "--match takes a part of such a name")
         raise NotComparableError(f"{path}: no model stands for any of its launches ({names}); {how}")
     if unmodelled:
         names = _some_names([launch.kernel for launch in unmodelled])
         remarks.append(f"{len(unmodelled)} launch{'es' * (len(unmodelled) > 1)} without a model, not judged: {names}")
-    remarks += _on_trust([item.launch for item in judged], gpu, "the profile")
+    remarks += on_gpu([item.launch for item in judged], gpu, "the profile") + _on_metrics(judged)
     gone: tuple[str, ...] = ()
     if old is not None:
-        remarks += _on_trust([item for item in old.launches if model_for(item, models)], gpu, old.path.name)
+        older = [item for item in old.launches if _is_compared(item, models)]
+        remarks += on_gpu(older, gpu, old.path.name)
+        refuse_two_gpus([item.launch for item in judged], older, old.path)
         judged = [against(item, profile, old, gpu, limits.worse) for item in judged]
         gone = _gone(profile, old, models)
         remarks += [
@@ -134,10 +149,23 @@ def check_profile(
     remarks += _several(judged)
     remarks += [_unmeasured(name, judged) for name in unused]
     return Report(
-        profile=path, gpu=gpu.name, launches=tuple(judged), remarks=tuple(remarks), baseline=baseline, lacking=tuple(unused),
-        gone=gone, not_worse=() if old is None else _not_worse(limits.worse, judged),
+        profile=path, gpu="" if gpu is None else gpu.name, launches=tuple(judged), remarks=tuple(remarks),
+        baseline=baseline, lacking=tuple(unused), gone=gone,
+        not_worse=() if old is None else _not_worse(limits.worse, judged),
         unmet=tuple(item.awaited for item in unmet), unmodelled=tuple(unmodelled), is_strict=limits.is_strict,
+        lost=tuple(name for name in profile.lost if _may_be_judged(name, models, judged)),
     )
+
+
+def _is_compared(launch: ProfiledLaunch, models: Sequence[Model]) -> bool:
+    """Whether a launch has a model, or is compared without one."""
+    return not models or model_for(launch, models) is not None
+
+
+def _may_be_judged(name: str, models: Sequence[Model], judged: Sequence[LaunchCheck]) -> bool:
+    """Whether a lost launch is of a kernel that is judged; the profiler's messages have names without templates."""
+    kin = any(name in item.launch.kernel or item.launch.kernel in name for item in judged)
+    return kin or not models or any(model.is_named(name) for model in models)
 
 
 def _some_names(kernels: Sequence[str]) -> str:
@@ -164,8 +192,8 @@ def _of_models(models: Sequence[Model], unmet: Sequence[Model], profile: Profile
 def _gone(profile: ProfileFile, old: ProfileFile, models: Sequence[Model]) -> tuple[str, ...]:
     """Kernel names of launches that the ``old`` profile has and the new one lacks, of those that belong to a model."""
     now = Counter(launch.kernel for launch in profile.launches)
-    then = Counter(launch.kernel for launch in old.launches if model_for(launch, models) is not None)
-    if not any(model.match or model.regex for model in models):  # one model without a name is for this profile
+    then = Counter(launch.kernel for launch in old.launches if _is_compared(launch, models))
+    if models and all(model.is_for_all for model in models):  # one model without a name is for this profile
         then = Counter({name: num for name, num in then.items() if name in now})
     return tuple((then - now).elements())
 
@@ -173,108 +201,58 @@ def _gone(profile: ProfileFile, old: ProfileFile, models: Sequence[Model]) -> tu
 def _refuse_mixture(profile: ProfileFile, models: Sequence[Model]) -> None:
     """Check that a single model without a name has launches of one kernel only."""
     names = list(dict.fromkeys(launch.kernel for launch in profile.launches))
-    if len(names) > 1 and any(not model.match and not model.regex for model in models):
+    if len(names) > 1 and any(model.is_for_all for model in models):
         raise ConfigError(
             f"{profile.path}: holds launches of {len(names)} kernels ({', '.join(names[:4])}): say which with --match NAME, "
             "or give --models FILE"
         )
 
 
-def _refuse_other_gpu(launch: ProfiledLaunch, gpu: GpuSpec, path: Path) -> None:
-    if launch.capability and launch.capability != f"{gpu.compute_capability:.1f}":
-        raise NotComparableError(
-            f"{path}: launch {launch.idx} ran at compute capability {launch.capability}, {gpu.name} has "
-            f"{gpu.compute_capability}: give the GPU that it was profiled on"
-        )
-    ran_on = FOLDERS.get(launch.device, gpu.base_name)
-    if gpu.base_name in FOLDERS.values() and ran_on != gpu.base_name:  # a user's description may stand for any GPU
-        raise NotComparableError(
-            f"{path}: launch {launch.idx} ran on {launch.device}, not on {gpu.name}: give --gpu {ran_on}"
-        )
-    for name in (SMS, LAUNCH_SMS):
-        if launch.metrics.get(name, gpu.num_sms) != gpu.num_sms:
-            raise NotComparableError(
-                f"{path}: launch {launch.idx} ran on {launch.metrics[name]:.0f} SMs, {gpu.name} has {gpu.num_sms}: give the "
-                "GPU that it was profiled on"
-            )
-
-
-def _refuse_impossible(launch: ProfiledLaunch, gpu: GpuSpec, path: Path) -> None:
-    """Check for cycles and times that no launch has: a wrong unit, or a number that was cut."""
-    where = f"{path}: launch {launch.idx}"
-    metrics = {SAME[name]: value for name, value in launch.metrics.items() if name in SAME} | dict(launch.metrics)
-    for name in (CYCLES, DURATION, CLOCK):
-        if metrics.get(name) == 0.0:
-            raise ConfigError(f"{where}: {name} is 0, which no launch takes")
-    spec = gpu.clock
-    clocks = [(metrics[CLOCK] * 1e-6, FAST_CLOCK, CLOCK)] if CLOCK in metrics else []
-    if CYCLES in metrics and DURATION in metrics:
-        cycles, ns = metrics[CYCLES], metrics[DURATION]
-        clocks.append((cycles / ns * 1e3, FAST_RATIO, f"{cycles:,.0f} cycles in {ns:,.0f} ns"))
-    for mhz, most, what in clocks:
-        if not SLOW_CLOCK * spec.min_mhz <= mhz <= most * spec.max_mhz:
-            raise ConfigError(
-                f"{where}: {what} {'is' if what == CLOCK else 'are'} {mhz:,.4g} MHz, and {gpu.name} runs at "
-                f"{spec.min_mhz:,.0f} to {spec.max_mhz:,.0f}: is a unit wrong?"
-            )
-
-
-def _on_trust(launches: Sequence[ProfiledLaunch], gpu: GpuSpec, name: str) -> list[str]:
-    """Remark that only the command line names the GPU, out of several with one compute capability."""
-    unnamed = [item for item in launches if item.capability and not item.device]
-    if not unnamed or gpu.base_name not in FOLDERS.values():
-        return []
-    num_sms = [item.metrics[name] for item in unnamed for name in (SMS, LAUNCH_SMS) if name in item.metrics]
-    kin = [
-        other.name for other in map(load_gpu, FOLDERS.values()) if other.name != gpu.base_name
-        and other.compute_capability == gpu.compute_capability and all(num == other.num_sms for num in num_sms)
-    ]
-    return [
-        f"{name} does not name its GPU, and {', '.join(kin)} {'have' if len(kin) > 1 else 'has'} the same compute "
-        f"capability: that it ran on {gpu.name} is taken on trust"
-    ] if kin else []
-
-
 def _unmeasured(name: str, judged: Sequence[LaunchCheck]) -> str:
     """Sentence on a tolerance whose metric no launch has, with the metric that may have been meant."""
     sentence = f"--tolerance {name}: no launch has that metric measured and predicted"
     known = {part.metric for item in judged for part in item.comparisons}
-    meant = sorted(metric for metric in known if metric.partition(".")[0] == name.partition(".")[0]) or get_close_matches(
+    same = (metric for metric in known if metric.partition(".")[0] == name.partition(".")[0])
+    meant = sorted(same, key=lambda each: (each != CYCLES, each)) or get_close_matches(
         name, known, n=1)
     return f"{sentence}; did you mean {meant[0]!r}?" if meant else sentence
 
 
 def _judged(
-    launch: ProfiledLaunch, model: Model, gpu: GpuSpec, limits: Mapping[str, float],
-    simulated: dict[tuple[int, int, float], Result],
+    launch: ProfiledLaunch, model: Model, gpu: GpuSpec, limits: Limits, simulated: dict[tuple[int, int, float], Result]
 ) -> LaunchCheck:
-    mhz, clock = clock_of(launch, gpu)
-    kernels = kernels_of_call(model.params(gpu).launch(gpu))
-    kernel_idx = _which(kernels, {**_shape(launch), **launch.metrics})
+    mhz, clock = clock_of(launch, gpu, limits.clock_mhz)
+    asked = {**model.tolerances, **limits.tolerances}
+    kernels = kernels_of_call(model.launch(gpu))
+    measured = {**_shape(launch), **launch.metrics}
+    kernel_idx = _which(kernels, measured)
     kernel = kernels[kernel_idx]
     key = (id(model), kernel_idx, mhz or 0.0)
     if key not in simulated:
         simulated[key] = simulate(kernel, gpu, clock=mhz or "single", l2=state_of(model), data="random")
     result = simulated[key]
-    measured = {**_shape(launch), **launch.metrics}
     if measured.get(CLUSTER) == 0.0:
         measured[CLUSTER] = 1.0  # a launch without clusters
     predicted = predictions(result, measured, thread_numbers=thread_numbers(launch))
+    if SOURCE_WAVEFRONTS & set(measured):
+        without = simulate(kernel, gpu, clock=result.sm_clock_mhz, l2=state_of(model), ideals=("bank_conflicts",))
+        predicted |= source_wavefronts(result, without)
     floor = FLOOR_SHARE * touched_bytes(kernel)
-    comparisons, remarks = [], []
+    comparisons, remarks, unpredicted = [], [], []
     for metric, value in measured.items():
         if metric not in predicted:
+            unpredicted.append(metric)
             continue
         if metric.endswith("_rate.pct") and value > 100.0:
             remarks.append(f"{metric} is {value:g}, no rate: its parts were counted in different passes, not compared")
             continue
         if not mhz and metric.startswith("gpu__time_duration"):
-            remarks.append(f"{metric} is not compared: the profile tells no clock")
+            remarks.append(f"{metric} is not compared: the profile tells no clock; give --clock MHZ")
             continue
         comparisons.append(
             Comparison(
                 metric=metric, measured=value, predicted=predicted[metric], floor=floor if same_as(metric) in DRAM else 0.0,
-                tolerance=tolerance_of(metric, model.kernel, gpu.name, limits),
+                tolerance=_tolerance(metric, model, gpu, asked, result),
             )
         )
     if len(kernels) > 1:
@@ -286,8 +264,20 @@ def _judged(
     order = sorted(comparisons, key=lambda item: (same_as(item.metric) not in (CYCLES, DURATION), item.passes is None))
     return LaunchCheck(
         launch=launch, model=model, comparisons=tuple(order), clock=clock, result=result, kernel_idx=kernel_idx,
-        remarks=tuple(remarks),
+        remarks=tuple(remarks), unpredicted=tuple(name for name in unpredicted if not name.startswith(ATTRIBUTES)),
+        absent=tuple(name for name in EXPECTED if predicted.get(name) and name not in {same_as(each) for each in measured}),
     )
+
+
+def _tolerance(
+    metric: str, model: Model, gpu: GpuSpec, asked: Mapping[str, float], result: Result
+) -> Tolerance | None:
+    """Tolerance of a metric; None or infinite where it is only shown."""
+    if metric.startswith(AT_LEAST) and metric not in asked:
+        return Tolerance(limit=math.inf, source="at least: the largest of its parts, of which the tensor pipe is predicted")
+    if metric not in asked and is_shown_only(metric, result):
+        return None
+    return tolerance_of(metric, model.kernel, gpu.name, asked)
 
 
 def _which(kernels: Sequence[Launch], measured: Mapping[str, float]) -> int:
@@ -297,6 +287,18 @@ def _which(kernels: Sequence[Launch], measured: Mapping[str, float]) -> int:
         if all(measured.get(name) == value for name, value in shape.items()):
             return idx
     return 0
+
+
+def _on_metrics(judged: Sequence[LaunchCheck]) -> list[str]:
+    """Remarks on metrics of the profile that are not predicted, and on those that it lacks, a line each."""
+    lines = []
+    unpredicted = [name for item in judged for name in item.unpredicted]
+    if unpredicted:
+        lines.append(f"not predicted, and so not compared: {_some_names(unpredicted)}")
+    absent = [name for item in judged for name in item.absent]
+    if absent:
+        lines.append(f"judged where a profile has it, and not in this one: {_some_names(absent)}")
+    return lines
 
 
 def _remarks(launch: ProfiledLaunch, comparisons: Sequence[Comparison]) -> list[str]:
@@ -309,7 +311,7 @@ def _remarks(launch: ProfiledLaunch, comparisons: Sequence[Comparison]) -> list[
             )
     if not any(item.passes is not None for item in comparisons):
         lines.append("no metric of it is judged: profile with --metrics sm__cycles_elapsed.max,dram__bytes_read.sum, ...")
-    elif CYCLES not in {same_as(item.metric) for item in comparisons}:
+    elif not {CYCLES, DURATION} & {same_as(item.metric) for item in comparisons}:
         lines.append(f"{CYCLES} is missing: cycles are not compared")
     if any(item.metric.startswith("launch__") and item.passes is False and "size" in item.metric for item in comparisons):
         lines.append("it is launched otherwise than the model: are these its options?")
@@ -323,36 +325,17 @@ def _shape(launch: ProfiledLaunch) -> dict[str, float]:
     return {name: float(math.prod(shape)) for name, shape in shapes.items() if shape}
 
 
-def thread_numbers(launch: ProfiledLaunch) -> int:
-    """Reads of ``SR_TID`` by each warp: one per dimension along which a block has more than one thread."""
-    return max(THREAD_NUMBERS, sum(extent > 1 for extent in launch.block))
-
-
-def predictions(result: Result, wanted: Iterable[str], *, thread_numbers: int = THREAD_NUMBERS) -> dict[str, float]:
-    """Predicted numbers by metric: counters as Nsight Compute counts them, with sums and bytes per second."""
-    numbers = as_counted(result.counters, thread_numbers)
-    read, written = (numbers[name] for name in DRAM)
-    numbers["dram__bytes.sum"] = read + written
-    for name in ("read", "write"):
-        numbers[f"dram__sectors_{name}.sum"] = numbers[f"dram__bytes_{name}.sum"] / 32.0
-    numbers |= {name: numbers[same] for name, same in SAME.items() if same in numbers}
-    for name in wanted:
-        base = name.removesuffix(".per_second")
-        if base != name and base in numbers and base.endswith(".sum") and result.time_us:
-            numbers[name] = numbers[base] / result.time_us * 1e6
-    return numbers
-
-
 def _several(judged: Sequence[LaunchCheck]) -> list[str]:
     """Remarks on models of more than one launch, and on their tolerances for metrics that none of these has."""
     names: dict[int, list[str]] = {}
+    models = {id(item.model): item.model for item in judged if item.model is not None}
     for item in judged:
         names.setdefault(id(item.model), []).append(item.launch.idx)
     sentences = [
-        f"one model, {item.model.kernel}, stands for launches {', '.join(idxs)}: all of them are judged"
-        for item in judged if len(idxs := names[id(item.model)]) > 1 and item.launch.idx == idxs[0]
+        f"one model, {model.kernel}, stands for launches {', '.join(idxs)}: all of them are judged"
+        for key, model in models.items() if len(idxs := names[key]) > 1
     ]  # fmt: skip
-    for first in {id(item.model): item.model for item in judged}.values():
+    for first in models.values():
         of_model = [item for item in judged if item.model is first]
         sentences += [
             f"tolerance {name} of {first.kernel}: no launch of it has that metric measured and predicted"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from gpusim.errors import ConfigError, GpusimError, nearest
 from gpusim.evidence.cases.validation_kernel import CLOCK, CYCLES, DURATION, row_clock_mhz
-from gpusim.evidence.gate.tolerances import SAME, limits_of
-from gpusim.evidence.nsight.profiles import ProfiledLaunch
+from gpusim.evidence.gate.tolerances import limits_of
+from gpusim.evidence.nsight.launches import ProfiledLaunch
+from gpusim.evidence.nsight.metrics import SAME
 from gpusim.kernel_models import KERNEL_MODELS
 
 if TYPE_CHECKING:
@@ -28,7 +29,9 @@ L2 = Literal["flushed", "cold", "warm"]
 """States of the caches before a kernel; ``cold`` is a synonym of ``flushed``, the state that a profiler leaves."""
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 MODEL_TEXTS, MODEL_TABLES = ("kernel", "match", "regex"), ("options", "was", "tolerance", "worse")
-MODEL_KEYS = ("match", "regex", "kernel", "options", "was", "l2", "tolerance", "worse")
+SELECTORS = ("match", "regex", "launch", "grid", "block")
+MODEL_KEYS = (*SELECTORS, "kernel", "options", "was", "l2", "tolerance", "worse")
+MOST_AXES = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,11 +39,18 @@ class Model:
     """A kernel model and the launches that it predicts."""
 
     kernel: str
-    """Key in ``KERNEL_MODELS``."""
+    """Key in ``KERNEL_MODELS``, or where a launch in Python is defined."""
     options: Mapping[str, Any]
     match: str = ""
     """Kernel name of the launches; if ``regex`` is empty, too: all launches."""
     regex: str = ""
+    launch_ids: tuple[str, ...] = ()
+    """IDs of the launches in the profile; empty: any."""
+    grid: tuple[int, ...] = ()
+    """Grid of the launches; empty: any."""
+    block: tuple[int, ...] = ()
+    make: Callable[[GpuSpec], Launch] | None = None
+    """Function that makes a launch written in Python; None for models of ``KERNEL_MODELS``."""
     l2: L2 = "flushed"
     tolerances: Mapping[str, float] = field(default_factory=dict)
     """Allowed errors of predictions by class or metric, where they differ from the defaults."""
@@ -54,13 +64,47 @@ class Model:
     @property
     def awaited(self) -> str:
         """Launches of the model in the words of a sentence."""
-        return self.match or self.regex or "any kernel"
+        shapes = [f"{name} {'x'.join(map(str, shape))}" for name, shape in self._shapes if shape]
+        launches = [f"launch {', '.join(self.launch_ids)}"] if self.launch_ids else []
+        names = [name for name in (self.match or self.regex,) if name]
+        return ", ".join([*names, *launches, *shapes]) or "any kernel"
 
-    def covers(self, name: str) -> bool:
-        """Whether it predicts launches of a kernel of that name."""
+    @property
+    def _shapes(self) -> tuple[tuple[str, tuple[int, ...]], tuple[str, tuple[int, ...]]]:
+        return ("grid", self.grid), ("block", self.block)
+
+    @property
+    def precedence(self) -> tuple[bool, bool, bool]:
+        """Precedence among models of a launch: its ID, then grid or block, then an exact name."""
+        return bool(self.launch_ids), bool(self.grid or self.block), bool(self.match)
+
+    @property
+    def is_for_all(self) -> bool:
+        """Whether it selects no launches, and thus predicts all."""
+        return self.precedence == (False, False, False) and not self.regex
+
+    def covers(self, launch: ProfiledLaunch) -> bool:
+        """Whether it predicts a launch: by name, ID, grid and block."""
+        found = {"grid": _extents(launch.grid), "block": _extents(launch.block)}
+        if self.launch_ids and launch.idx not in self.launch_ids:
+            return False
+        if any(shape and found[name] != _extents(shape) for name, shape in self._shapes):
+            return False
+        return self.is_named(launch.kernel)
+
+    def is_named(self, kernel: str) -> bool:
+        """Whether its launches may be of a kernel of that name."""
         if self.match:
-            return name == self.match
-        return not self.regex or re.search(self.regex, name) is not None
+            return kernel == self.match
+        return not self.regex or re.search(self.regex, kernel) is not None
+
+    def launch(self, gpu: GpuSpec, changes: Mapping[str, Any] = NOTHING) -> Launch:
+        """Launch of the model with ``changes`` of its options.
+
+        Raises:
+            GpusimError: there is no such model, or it refuses the options.
+        """
+        return self.params(gpu, changes).launch(gpu) if self.make is None else self.make(gpu)
 
     def params(self, gpu: GpuSpec, changes: Mapping[str, Any] = NOTHING) -> KernelParams:
         """Parameters of the model with ``changes``, checked.
@@ -129,8 +173,10 @@ def _model(item: Mapping[str, Any]) -> Model:
                 raise ConfigError(f"[[model]] {key} is {item[key]!r}, wants {words}")
     if "kernel" not in item:
         raise ConfigError("[[model]] lacks kernel, wants the name of a kernel model")
-    if ("match" in item) == ("regex" in item):
-        raise ConfigError(f"[[model]] of {item['kernel']} wants either match (a kernel's name) or regex")
+    if {"match", "regex"} <= set(item) or not set(SELECTORS) & set(item):
+        raise ConfigError(
+            f"[[model]] of {item['kernel']} wants either match (a kernel's name) or regex, or launch, grid or block"
+        )
     for key in ("match", "regex"):
         if item.get(key) == "":
             raise ConfigError(f"[[model]] {key} of {item['kernel']} is empty, wants a kernel's name (regex: a part of it)")
@@ -145,7 +191,26 @@ def _model(item: Mapping[str, Any]) -> Model:
     return Model(
         kernel=item["kernel"], options=options, match=item.get("match", ""), regex=item.get("regex", ""),
         l2=item.get("l2", "flushed"), tolerances=limits, worse=worse, was=was,
+        launch_ids=tuple(map(str, _numbers(item, "launch", least=0))),
+        grid=_numbers(item, "grid"), block=_numbers(item, "block"),
     )
+
+
+def _numbers(item: Mapping[str, Any], key: str, *, least: int = 1) -> tuple[int, ...]:
+    """Integers of a key, one or a list; empty without the key."""
+    if key not in item:
+        return ()
+    given = item[key] if isinstance(item[key], list) else [item[key]]
+    if not given or any(type(each) is not int or each < least for each in given):
+        raise ConfigError(f"[[model]] {key} is {item[key]!r}, wants integers from {least} on, for example [64, 1, 1]")
+    if key != "launch" and len(given) > MOST_AXES:
+        raise ConfigError(f"[[model]] {key} is {item[key]!r}, wants at most {MOST_AXES} numbers: x, y and z")
+    return tuple(given)
+
+
+def _extents(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Extents along x, y and z, which are 1 if not given; empty for a shape that is unknown."""
+    return (*shape, *(1,) * (MOST_AXES - len(shape))) if shape else ()
 
 
 def state_of(model: Model) -> Literal["warm", "flushed"]:
@@ -157,15 +222,16 @@ def state_of(model: Model) -> Literal["warm", "flushed"]:
 
 
 def model_for(launch: ProfiledLaunch, models: Sequence[Model]) -> Model | None:
-    """Model of a launch: an exact name takes precedence over a regular expression.
+    """Model of a launch: its ID takes precedence over a shape, and that over an exact name, and that over an expression.
 
     Raises:
         ConfigError: two models match equally well.
     """
-    matching = [model for model in models if model.covers(launch.kernel)]
-    matching = [model for model in matching if model.match] or matching
+    matching = [model for model in models if model.covers(launch)]
+    best = max((model.precedence for model in matching), default=None)
+    matching = [model for model in matching if model.precedence == best]
     if len(matching) > 1:
-        names = " and ".join(f"{model.kernel} ({model.match or model.regex})" for model in matching[:2])
+        names = " and ".join(f"{model.kernel} ({model.awaited})" for model in matching[:2])
         raise ConfigError(f"launch {launch.idx}, {launch.kernel}: two models stand for it, {names}; wants one")
     return matching[0] if matching else None
 
@@ -175,11 +241,13 @@ def kernels_of_call(launch: Launch) -> tuple[Launch, ...]:
     return (replace(launch, following=()), *launch.following)
 
 
-def clock_of(launch: ProfiledLaunch, gpu: GpuSpec) -> tuple[float | None, str]:
-    """(SM clock of a launch in MHz, where it comes from); None where the profile has no clock."""
+def clock_of(launch: ProfiledLaunch, gpu: GpuSpec, given_mhz: float | None = None) -> tuple[float | None, str]:
+    """(SM clock of a launch in MHz, where it comes from). ``given_mhz`` or None where the profile has no clock."""
     metrics = {SAME[name]: value for name, value in launch.metrics.items() if name in SAME} | dict(launch.metrics)
     row = {name: repr(metrics[name]) for name in (CLOCK, CYCLES, DURATION) if metrics.get(name)}
     if CLOCK not in row and not {CYCLES, DURATION} <= set(row):
+        if given_mhz is not None:
+            return given_mhz, f"{given_mhz:,.0f} MHz, as given"
         return None, "the model's own clock, as the profile tells none"
     mhz = row_clock_mhz(row, gpu)
     return mhz, f"{mhz:,.0f} MHz, {'its cycles per second' if CLOCK in row else 'its cycles over its duration'}"

@@ -17,7 +17,8 @@ from types import MappingProxyType
 
 from gpusim.errors import ConfigError, nearest
 from gpusim.evidence.cases.case import kernels_dir
-from gpusim.evidence.cases.validation_kernel import CLOCK, CYCLES, DRAM, DURATION, HIT_RATE, JUDGED_COUNTS
+from gpusim.evidence.cases.judged_metrics import CYCLES, DURATION, JUDGED_COUNTS
+from gpusim.evidence.nsight.metrics import CLASSES, RAW_COUNTS, SAME, class_of, in_points, same_as
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +26,8 @@ class Tolerance:
     """Limit of a difference: percent of the measured value, or points if the metric is in percent."""
 
     limit: float
+    absolute: float = 0.0
+    """Difference in the metric's own unit up to which it passes, however many percent that is."""
     is_points: bool = False
     source: str = ""
 
@@ -32,75 +35,25 @@ class Tolerance:
     def text(self) -> str:
         """Limit as a table shows it; ``pt``: percentage points.
 
-        >>> Tolerance(limit=10.0).text, Tolerance(limit=3.0, is_points=True).text
-        ('10 %', '3 pt')
+        >>> Tolerance(limit=10.0).text, Tolerance(limit=3.0, is_points=True).text, Tolerance(limit=10.0, absolute=4e3).text
+        ('10 %', '3 pt', '10 %, 4,000')
         """
         if math.isinf(self.limit):
             return ""
-        return f"{self.limit:g} {'pt' if self.is_points else '%'}"
+        return f"{self.limit:g} {'pt' if self.is_points else '%'}" + (f", {self.absolute:,.6g}" if self.absolute else "")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetricClass:
-    """Metrics that are judged by one limit."""
+class AskedLimit(float):
+    """Limit in percent or points, and the difference in the metric's own unit up to which it passes."""
 
-    name: str
-    """Name of the class in ``--tolerance``."""
-    pattern: str
-    """Regular expression that matches the full name of a metric."""
-    limit: float
-    source: str
-    baseline: float | None
-    """Largest increase over the last run, percent or points; None: shown, never a failure by itself."""
-    is_points: bool = False
-    is_better_high: bool = False
-    held_out: str = ""
-    """Metric whose P90 is used for the class; empty: the metric itself."""
+    absolute: float
 
+    def __new__(cls, limit: float, absolute: float = 0.0) -> AskedLimit:
+        """Limit with its second condition; both have to be exceeded for a failure."""
+        made = super().__new__(cls, limit)
+        made.absolute = absolute
+        return made
 
-CLASSES: tuple[MetricClass, ...] = (
-    MetricClass(name="cycles", pattern=r"(sm|gpc)__cycles_elapsed\.max", limit=15.0, baseline=5.0, held_out=CYCLES,
-                source="no row of that kernel was judged on this GPU"),
-    MetricClass(name="time", pattern=r"gpu__time_duration\.(sum|avg|max)", limit=15.0, baseline=5.0, held_out=CYCLES,
-                source="no row of that kernel was judged on this GPU"),
-    MetricClass(name="hit_rate", pattern=re.escape(HIT_RATE), limit=3.0, baseline=3.0, is_points=True, is_better_high=True,
-                source="validation/README.md, tier 5"),
-    MetricClass(name="bytes", pattern=r"\w+__\w*bytes\w*\.sum|dram__sectors\w*\.sum", limit=10.0, baseline=10.0,
-                source="bytes, 10 %"),
-    MetricClass(name="l2_sectors", pattern=r"lts__t_sectors_(srcunit_tex_op_(read|write)|op_(atom|red))\.sum", limit=10.0,
-                baseline=10.0, source="as bytes, 10 %"),
-    MetricClass(name="wavefronts", pattern=r"l1tex__data_pipe_lsu_wavefronts\w*\.sum", limit=1.0, baseline=1.0,
-                source="counted exactly, but for validation/deviations/08_wavefronts.md"),
-    MetricClass(name="sectors", pattern=r"l1tex__t_(sectors|requests)\w*\.sum", limit=1.0, baseline=1.0,
-                source="counted exactly"),
-    MetricClass(name="instructions", pattern=r"(smsp?__inst_executed_pipe|smsp__sass_inst_executed_op)\w*\.sum", limit=1.0,
-                baseline=1.0, source="counted exactly, by opcode"),
-    MetricClass(name="launch", pattern=r"launch__(grid|block|cluster)_size", limit=0.0, baseline=None,
-                source="the launch itself"),
-    MetricClass(name="registers", pattern=r"launch__registers_per_thread", limit=15.0, baseline=None,
-                source="a compiler's choice"),
-)  # fmt: skip
-"""Classes in order of precedence: the first match counts."""
-
-SAME: Mapping[str, str] = MappingProxyType(
-    {
-        "gpc__cycles_elapsed.max": CYCLES,
-        "gpc__cycles_elapsed.avg.per_second": CLOCK,
-        "dram__bytes_op_read.sum": DRAM[0],
-        "dram__bytes_op_write.sum": DRAM[1],
-        "gpu__time_duration.avg": DURATION,
-        "gpu__time_duration.max": DURATION,
-    }
-)
-"""Metrics that are another one under the name of a unit or version.
-
-GPCs run at the clock of their SMs, and a section of Nsight Compute shows their cycles as a launch's."""
-
-RAW_COUNTS: tuple[MetricClass, ...] = (
-    MetricClass(name="instructions", pattern=r"smsp?__inst_executed\.sum", limit=1.0, baseline=5.0, source="counted"),
-    MetricClass(name="l2_sectors", pattern=r"lts__t_sectors\w*\.sum", limit=10.0, baseline=10.0, source="counted"),
-)
-"""Classes that are not predicted or never judged on rows, but compared with the last run."""
 
 HELD_OUT_NAMES = frozenset({CYCLES, *JUDGED_COUNTS})
 """Metrics whose P90 is kept."""
@@ -109,26 +62,10 @@ USELESS = 25.0
 """Percent above which a P90 is no tolerance. The model does not know that number, and it is only shown."""
 
 
-def same_as(metric: str) -> str:
-    """Name under which gpusim knows ``metric``.
-
-    >>> same_as("gpc__cycles_elapsed.max"), same_as("dram__bytes.sum")
-    ('sm__cycles_elapsed.max', 'dram__bytes.sum')
-    """
-    return SAME.get(metric, metric)
-
-
-def class_of(metric: str) -> MetricClass | None:
-    """Class that a metric is judged in; None where it has none.
-
-    >>> class_of("dram__bytes_read.sum").name, class_of("gpu__time_duration.sum").name, class_of("sm__cycles_active.avg")
-    ('bytes', 'time', None)
-    """
-    return next((item for item in (*CLASSES, *RAW_COUNTS) if re.fullmatch(item.pattern, metric)), None)
-
-
 def parse_tolerance(text: str, flag: str = "--tolerance") -> tuple[str, float]:
     """(class or metric, limit) of ``NAME=LIMIT``; percent, or points for hit rates.
+
+    A second number is a difference in the metric's own unit (bytes, ns, cycles). Only what exceeds both fails.
 
     >>> parse_tolerance("cycles=10%"), parse_tolerance("dram__bytes_read.sum=2.5")
     (('cycles', 10.0), ('dram__bytes_read.sum', 2.5))
@@ -154,10 +91,15 @@ def limits_of(limits: Mapping[str, str | float], flag: str = "tolerance") -> dic
 
 
 def _limit(name: str, limit: str | float, flag: str) -> float:
-    number = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(%|pt|points)?\s*", str(limit))
+    number = re.fullmatch(
+        r"\s*(\d+(?:\.\d+)?)\s*(%|pt|points)?\s*(?:,\s*(\d+(?:\.\d+)?(?:[eE]\d+)?)\s*)?", str(limit), re.ASCII
+    )
     if number is None:
-        raise ConfigError(f"{flag} {name}={limit} wants a number of percent from 0 on, for example {name}=10%")
-    value = float(number[1])
+        raise ConfigError(
+            f"{flag} {name}={limit} wants a number of percent from 0 on, for example {name}=10%; with a second condition: "
+            f"{name}=10%,2000"
+        )
+    value = AskedLimit(float(number[1]), float(number[3] or 0.0))
     is_points = in_points(name) or any(kind.name == name and kind.is_points for kind in CLASSES)
     if not number[2] and 0.0 < value < 1.0 and not is_points:  # a fraction, or a part of a percent: ambiguous
         raise ConfigError(
@@ -165,11 +107,6 @@ def _limit(name: str, limit: str | float, flag: str) -> float:
             f"{name}={value:g}%"
         )
     return value
-
-
-def in_points(metric: str) -> bool:
-    """Whether differences of a metric are in points, since the metric is in percent."""
-    return metric.endswith(".pct") or ".pct_of_" in metric
 
 
 def _checked_name(name: str, flag: str) -> str:
@@ -180,7 +117,8 @@ def _checked_name(name: str, flag: str) -> str:
         raise ConfigError(f"{flag} {name!r} is unknown; wants a metric ({CYCLES}) or a class: {nearest(name, known)}")
     if "." not in name and not name.startswith(("launch__", "device__")):
         meant = [metric for metric in (*HELD_OUT_NAMES, *SAME, DURATION) if metric.partition(".")[0] == name]
-        hint = f"did you mean {sorted(meant)[0]!r}?" if meant else f"such as {name}.sum"
+        best = min(meant, key=lambda each: (each not in HELD_OUT_NAMES, each), default="")
+        hint = f"did you mean {best!r}?" if meant else f"such as {name}.sum"
         raise ConfigError(f"{flag} {name!r} lacks how it is summed up (.sum, .avg, .max, .pct); {hint}")
     return name
 
@@ -199,7 +137,8 @@ def tolerance_of(metric: str, model: str, gpu: str, asked: Mapping[str, float]) 
     is_points = in_points(metric)
     for name in (metric, kind.name if kind else ""):
         if name in asked:
-            return Tolerance(limit=asked[name], is_points=is_points, source=f"asked for, {name}")
+            absolute = getattr(asked[name], "absolute", 0.0)
+            return Tolerance(limit=asked[name], absolute=absolute, is_points=is_points, source=f"asked for, {name}")
     if kind is None or kind in RAW_COUNTS:
         return None
     known = _held_out().get(gpu, {})

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpusim.evidence.cases.validation_kernel import CYCLES, DURATION
-from gpusim.evidence.gate.tolerances import Tolerance, class_of, in_points, same_as
-from gpusim.evidence.nsight.profiles import ProfiledLaunch
+from gpusim.evidence.gate.tolerances import Tolerance
+from gpusim.evidence.nsight.launches import ProfiledLaunch
+from gpusim.evidence.nsight.metrics import class_of, in_points, same_as
 
 if TYPE_CHECKING:
     from gpusim.evidence.gate.models import Model
@@ -62,7 +63,8 @@ class Comparison:
         """Whether the difference is within the tolerance; None where it is not judged."""
         if self.tolerance is None or math.isinf(self.tolerance.limit):
             return None
-        return abs(self.difference) <= self.tolerance.limit + 1e-9
+        is_near = abs(self.predicted - self.measured) <= self.tolerance.absolute
+        return is_near or abs(self.difference) <= self.tolerance.limit + 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +91,9 @@ class Change:
     def is_worse(self) -> bool:
         """Whether the metric is beyond the tolerance in the direction that costs."""
         grown = -self.difference if self.is_better_high else self.difference
-        return self.tolerance is not None and grown > self.tolerance.limit + 1e-9
+        if self.tolerance is None or abs(self.now - self.before) <= self.tolerance.absolute:
+            return False
+        return grown > self.tolerance.limit + 1e-9
 
     @property
     def factor(self) -> float:
@@ -102,11 +106,12 @@ class LaunchCheck:
     """A launch and its model."""
 
     launch: ProfiledLaunch
-    model: Model
+    model: Model | None
+    """Model of the launch; None where it is compared with the baseline alone."""
     comparisons: tuple[Comparison, ...]
     clock: str
     """Clock of the prediction, in words."""
-    result: Result
+    result: Result | None
     kernel_idx: int = 0
     """Index among the kernels that a call of the model launches."""
     remarks: tuple[str, ...] = ()
@@ -117,6 +122,10 @@ class LaunchCheck:
     lacking: tuple[str, ...] = ()
     """Metrics that the baseline has and this launch lacks."""
 
+    unpredicted: tuple[str, ...] = ()
+    """Metrics of the launch that are not predicted."""
+    absent: tuple[str, ...] = ()
+    """Metrics that would be judged, and that the launch lacks."""
     is_other_launch: bool = False
     """Whether grid or block differ from the baseline."""
 
@@ -157,6 +166,8 @@ class Report:
     """Models without a launch, by the name or expression that they match."""
     unmodelled: tuple[ProfiledLaunch, ...] = ()
     """Launches without a model."""
+    lost: tuple[str, ...] = ()
+    """Kernels of launches that were profiled and are not in the profile, one name per launch."""
     is_strict: bool = False
     """Whether models without launches, and launches without models, cycles or time, make it not comparable."""
 
@@ -196,9 +207,15 @@ class Report:
         out = sum(part.passes is False for item in self.launches for part in item.comparisons)
         worse = sum(part.is_worse for item in self.launches for part in item.changes)
         last = "" if self.baseline is None else f", {worse} worse than {self.baseline.name}"
+        if not any(item.model for item in self.launches) and self.baseline is not None:
+            compared = sum(part.tolerance is not None for item in self.launches for part in item.changes)
+            last = f" worse than {self.baseline.name}, without a model"
+            judged, out, tolerance = compared, worse, ""
+        else:
+            tolerance = " out of tolerance"
         return (
             f"{'PASS' if self.status == PASS else 'FAIL'}: {out} of {judged} metrics of {len(self.launches)} "
-            f"launch{'es' if len(self.launches) > 1 else ''} out of tolerance{last}{self._restrictions}"
+            f"launch{'es' if len(self.launches) > 1 else ''}{tolerance}{last}{self._restrictions}"
         )
 
     @property
@@ -209,6 +226,8 @@ class Report:
         kinds = {kind.name for kind in map(class_of, measured) if kind is not None}
         here = [name for name in self.lacking if name in measured or name in kinds]
         absent = [name for name in self.missing if name not in here]
+        if self.lost:
+            lines.append(f"the profile lacks launches of {', '.join(dict.fromkeys(self.lost))} that were profiled")
         if here:
             lines.append(f"{', '.join(here)}: counted, and nothing to compare it with")
         if absent:
@@ -233,7 +252,7 @@ class Report:
         lines = [f"no launch of {', '.join(self.unmet)}"] if self.unmet else []
         if self.unmodelled:
             lines.append(f"no model stands for {', '.join(dict.fromkeys(launch.kernel for launch in self.unmodelled))}")
-        others = [item.launch.idx for item in self.launches if item.is_other_launch and not item.model.was]
+        others = [item.launch.idx for item in self.launches if item.is_other_launch and not (item.model and item.model.was)]
         if others and self.baseline is not None:
             which = f"launch{'es' * (len(others) > 1)} {', '.join(others)}"
             lines.append(f"grid or block of {which} were others in {self.baseline.name}")

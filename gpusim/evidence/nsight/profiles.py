@@ -13,7 +13,7 @@ Models:
 Ignores:
 
 * rules
-* source counters
+* source counters by instruction
 * instanced metrics
 
 Source: Nsight Compute CLI documentation, "Options" and "CSV"; the labels of its ``.section`` files.
@@ -22,16 +22,18 @@ Source: Nsight Compute CLI documentation, "Options" and "CSV"; the labels of its
 from __future__ import annotations
 
 import csv
-import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal
 
 from gpusim.errors import ConfigError
+from gpusim.evidence.nsight.launches import DEVICE, ProfiledLaunch, ProfileFile, short_name
+from gpusim.evidence.nsight.metrics import is_needed
 from gpusim.evidence.nsight.ncu_command import KERNEL_COLUMN, NO_NUMBER, SHAPE_COLUMNS, complaint
+from gpusim.evidence.nsight.report_file import read_report
+from gpusim.evidence.nsight.units import Decimal, decimal_sign, in_base_unit, parse_decimal, wanted_dimension
 
 METRIC_COLUMNS = ("Metric Name", "Metric Unit", "Metric Value")
 """Columns of the details page."""
@@ -54,63 +56,31 @@ LABELS: Mapping[str, str] = MappingProxyType(
         "Block Limit Shared Mem": "launch__occupancy_limit_shared_mem",
         "Block Limit Warps": "launch__occupancy_limit_warps",
         "Block Limit SM": "launch__occupancy_limit_blocks",
+        "Threads": "launch__thread_count",
+        "# SMs": "launch__sm_count",
+        "Dynamic Shared Memory Per Block": "launch__shared_mem_per_block_dynamic",
+        "Compute (SM) Throughput": "sm__throughput.avg.pct_of_peak_sustained_elapsed",
+        "L1/TEX Cache Throughput": "l1tex__throughput.avg.pct_of_peak_sustained_active",
+        "L2 Cache Throughput": "lts__throughput.avg.pct_of_peak_sustained_elapsed",
+        "DRAM Throughput": "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed",
+        "Theoretical Occupancy": "sm__maximum_warps_per_active_cycle_pct",
+        "Theoretical Active Warps per SM": "sm__maximum_warps_avg_per_active_cycle",
+        "Achieved Occupancy": "sm__warps_active.avg.pct_of_peak_sustained_active",
+        "Achieved Active Warps Per SM": "sm__warps_active.avg.per_cycle_active",
+        "L1/TEX Hit Rate": "l1tex__t_sector_hit_rate.pct",
     }
 )
-"""Section labels of the metrics that gpusim predicts or needs, with the metrics' names."""
+"""Section labels of ``SpeedOfLight``, ``MemoryWorkloadAnalysis``, ``Occupancy`` and ``LaunchStats``, with metrics' names."""
+MEMORY_THROUGHPUT = ("Memory Throughput", {True: "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed",
+                                           False: "dram__bytes.sum.per_second"})
+"""Label that two sections have, and its metric: in percent (True) and in bytes per second."""
 
-SCALES: Mapping[str, float] = MappingProxyType({"": 1.0, "K": 1e3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15})
-DEVICE = "device__attribute_display_name"
-
-SECONDS: Mapping[str, float] = MappingProxyType({"n": 1.0, "u": 1e3, "\u00b5": 1e3, "\u03bc": 1e3, "m": 1e6, "": 1e9})
-"""Nanoseconds of a second with an SI prefix."""
-
-TIME = re.compile(r"([num\u00b5\u03bc]?)(?:s|sec|second)s?")
-SCALED = re.compile(r"([KkMGTP]?)(byte|bytes|hz|Hz|cycle|inst|sector|request|warp|B)")
-COUNTED = ("", "inst", "sector", "request", "warp", "block", "cluster", "thread", "wavefront", "pass", "SM", "instruction")
-"""Units of counts."""
-
-DIMENSIONS: tuple[tuple[str, str], ...] = (
-    (r".*(\.pct|\.pct_of_\w+)", "%"), (r"(?!\w*_per_)\w*bytes\w*\.(sum|avg|max|min)", "byte"),
-    (r"(?!\w*_per_)\w*bytes\w*\.(sum|avg|max|min)\.per_second", "byte/second"), (r"gpu__time_duration\w*\.\w+", "time"),
-    (r"\w+__cycles_(elapsed|active)\.(sum|avg|max|min)", "cycle"),
-    (r"\w+__cycles_(elapsed|active)\.\w+\.per_second", "hertz"),
-    (r"\w+__(\w*sectors|\w*wavefronts|inst_executed)\w*\.sum", "count"),
-)
-"""Patterns of metric names, with the dimension that their unit must have."""
-
-SPACES = "\u00a0\u202f\u2009'\u2019 "
-"""Thousands separators that cannot be a decimal sign."""
-
-Decimal = Literal["point", "comma"]
+SOURCE_COUNTERS = "memory_"
+"""Beginning of the source counters' names, which the raw page has added up."""
+MOST_NAMED = 3
+"""Metrics that a remark names."""
 
 PASSES = re.compile(r'^==PROF== Profiling "?(.+?)"?(?: - (\d+))?(?: \(.*\))?: .*?(\d+) pass', re.MULTILINE)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProfiledLaunch:
-    """One launch in an Nsight Compute profile."""
-
-    idx: str
-    """ID of the launch in the profile."""
-    kernel: str
-    """Kernel name in the profile, without arguments."""
-    metrics: Mapping[str, float]
-    """Metrics by name, in base units: bytes, ns, Hz, percent."""
-    grid: tuple[int, ...] = ()
-    block: tuple[int, ...] = ()
-    capability: str = ""
-    """Compute capability, for example 9.0; empty where the profile has none."""
-    device: str = ""
-    """Name of the GPU; empty where the profile has none."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProfileFile:
-    """Launches of a file, with remarks on how it was read or profiled."""
-
-    path: Path
-    launches: tuple[ProfiledLaunch, ...]
-    remarks: tuple[str, ...] = ()
 
 
 def read_profile(path: Path, *, decimal: Decimal | None = None) -> ProfileFile:
@@ -120,7 +90,9 @@ def read_profile(path: Path, *, decimal: Decimal | None = None) -> ProfileFile:
         ConfigError: the file is no profile, is cut off, is of a page without launches, or holds numbers that cannot be read.
     """
     if path.suffix in {".ncu-rep", ".ncu-repz"}:
-        return _report(path)
+        return read_report(path)
+    if path.suffix in {".nsys-rep", ".qdrep", ".sqlite"}:
+        raise ConfigError(f"{path}: is a report of Nsight Systems, which has no counters: profile with Nsight Compute (ncu)")
     try:
         text = path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -129,119 +101,31 @@ def read_profile(path: Path, *, decimal: Decimal | None = None) -> ProfileFile:
         launches, remarks = parse_csv(text, decimal=decimal)
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None
-    return ProfileFile(path=path, launches=launches, remarks=remarks)
+    lost = _lost(text, launches)
+    return ProfileFile(path=path, launches=launches, remarks=(*remarks, *_on_lost(lost, launches)), lost=lost)
 
 
-# ---------------------------------------------------------------------------------------------- numbers and units
-def unit_scale(unit: str) -> float:
-    """Factor from ``unit`` to the base unit: bytes, ns, Hz; 1 for counts.
-
-    >>> unit_scale("Kbyte"), unit_scale("us"), unit_scale("Ghz"), unit_scale("Gbyte/second"), unit_scale("byte/us")
-    (1000.0, 1000.0, 1000000000.0, 1000000000.0, 1000000.0)
-    >>> unit_scale("%"), unit_scale("register/thread"), unit_scale("Kbyte/block")
-    (1.0, 1.0, 1000.0)
-    """
-    above, _, below = unit.strip().partition("/")
-    scale = 1.0
-    if found := TIME.fullmatch(above):
-        scale = SECONDS[found[1]]
-    elif found := SCALED.fullmatch(above.replace("hz", "Hz")):
-        scale = SCALES[found[1]]
-    if below and (found := TIME.fullmatch(below)):
-        scale *= round(1e9 / SECONDS[found[1]])
-    return scale
+def _lost(text: str, launches: Sequence[ProfiledLaunch]) -> tuple[str, ...]:
+    """Kernels of launches that the profiler says it profiled, and that the table lacks; one name per launch."""
+    profiled = [(found[2], found[1]) for found in PASSES.finditer(text) if found[2]]
+    num_lost = len(profiled) - len(launches)
+    if num_lost < 1:
+        return ()
+    there = {launch.idx for launch in launches}
+    names = [name for idx, name in profiled if idx not in there]
+    return tuple(names if len(names) == num_lost else ["an unknown kernel"] * num_lost)
 
 
-def dimension(unit: str) -> str:
-    """Dimension of a unit; empty where Nsight Compute writes no such unit for the metrics known here.
-
-    >>> dimension("us"), dimension("Kbyte"), dimension("Mbyte/s"), dimension("Ghz"), dimension("inst"), dimension("parsec")
-    ('time', 'byte', 'byte/second', 'hertz', 'count', '')
-    >>> dimension("nsecond"), dimension("cycle/nsecond"), dimension("byte/second")  # as earlier versions write them
-    ('time', 'hertz', 'byte/second')
-    """
-    above, slash, below = unit.strip().partition("/")
-    if unit.strip() in COUNTED:
-        return "count"
-    if above == "%":
-        return "%"
-    if TIME.fullmatch(above) and not slash:
-        return "time"
-    found = SCALED.fullmatch(above.replace("hz", "Hz"))
-    if found is None or (slash and not TIME.fullmatch(below)):
-        return ""
-    kind = {"bytes": "byte", "B": "byte", "Hz": "hertz"}.get(found[2], found[2])
-    if slash:
-        return {"byte": "byte/second", "cycle": "hertz"}.get(kind, "")
-    return kind if kind in ("byte", "hertz", "cycle") else "count"
-
-
-def wanted_dimension(metric: str) -> str:
-    """Dimension that the unit of ``metric`` must have; empty where it is unknown.
-
-    >>> wanted_dimension("gpu__time_duration.sum"), wanted_dimension("dram__bytes_read.sum"), wanted_dimension("launch__x")
-    ('time', 'byte', '')
-    >>> wanted_dimension("a__bytes_per_sector.max"), wanted_dimension("dram__bytes_read.sum.per_second")
-    ('', 'byte/second')
-    """
-    return next((kind for pattern, kind in DIMENSIONS if re.fullmatch(pattern, metric)), "")
-
-
-def decimal_sign(numbers: Iterable[str]) -> Decimal | None:
-    """Decimal sign of a file's numbers; None where every number can be read both ways.
-
-    >>> decimal_sign(["1,234.5", "12"]), decimal_sign(["1.234,5"]), decimal_sign(["0,25", "1.024"]), decimal_sign(["1,024"])
-    ('point', 'comma', 'comma', None)
-
-    Raises:
-        ConfigError: some numbers need a point and some a comma.
-    """
-    seen: dict[Decimal, str] = {}
-    for number in numbers:
-        sign = _sign_of(number)
-        if sign is not None:
-            seen.setdefault(sign, number)
-    if len(seen) > 1:
-        raise ConfigError(f"{seen['point']!r} has a decimal point and {seen['comma']!r} a decimal comma: wants one locale")
-    return next(iter(seen), None)
-
-
-def _without_spaces(number: str) -> str:
-    return number.strip().translate(dict.fromkeys(map(ord, SPACES)))
-
-
-def _sign_of(number: str) -> Decimal | None:
-    """Decimal sign that one number implies: both separators, one of them twice, or a group that has not three digits."""
-    text = _without_spaces(number).lstrip("+-").lower().split("e")[0]
-    marks = [letter for letter in text if letter in ".,"]
-    if not marks or not re.fullmatch(r"[\d.,]+", text):
-        return None
-    last: Decimal = "point" if marks[-1] == "." else "comma"
-    other: Decimal = "comma" if last == "point" else "point"
-    if len(set(marks)) == 2:
-        return last
-    groups = re.split(r"[.,]", text)
-    if len(marks) > 1:
-        return other  # a number has one decimal sign
-    is_grouped = len(groups[1]) == 3 and 1 <= len(groups[0]) <= 3 and groups[0] != "0"
-    return None if is_grouped else last
-
-
-def parse_decimal(text: str, decimal: Decimal) -> float:
-    """Value of a number with thousands separators.
-
-    >>> parse_decimal("1,234.5", "point"), parse_decimal("1.234,5", "comma"), parse_decimal("12 345,6", "comma")
-    (1234.5, 1234.5, 12345.6)
-
-    Raises:
-        ConfigError: the text is no number.
-    """
-    plain = _without_spaces(text)
-    thousands, sign = (r",", r"\.") if decimal == "point" else (r"\.", ",")
-    if not re.fullmatch(rf"[+-]?(\d{{1,3}}({thousands}\d{{3}})+|\d+)({sign}\d+)?([eE][+-]?\d+)?", plain):
-        raise ConfigError(f"{text!r} is no number with a decimal {decimal}: give --decimal, or export it again")
-    plain = plain.replace(thousands.strip("\\"), "").replace(",", ".")
-    return float(plain)
+def _on_lost(lost: Sequence[str], launches: Sequence[ProfiledLaunch]) -> list[str]:
+    """Remarks on launches that the profile lacks: by the profiler's messages, or by a gap among the IDs."""
+    if lost:
+        names = ", ".join(dict.fromkeys(lost))
+        return [f"the profiler says that it profiled {len(launches) + len(lost)} launches, the table has {len(launches)}: "
+                f"{names} {'is' if len(lost) == 1 else 'are'} lost"]
+    ids = {int(launch.idx) for launch in launches}
+    gaps = max(ids) - min(ids) + 1 - len(ids)
+    return [f"IDs of launches go from {min(ids)} to {max(ids)}, and {gaps} of them {'is' if gaps == 1 else 'are'} missing: "
+            "was the file filtered or damaged?"] if gaps else []
 
 
 # ---------------------------------------------------------------------------------------------- CSV
@@ -272,36 +156,86 @@ def parse_csv(text: str, *, decimal: Decimal | None = None) -> tuple[tuple[Profi
     header, rows = _table(text)
     if any(row[KERNEL_COLUMN] == KERNEL_COLUMN for row in rows):
         raise ConfigError("holds two tables, one behind the other: wants one profile in a file")
+    is_details = METRIC_COLUMNS[0] in header
+    _check_ids(rows if is_details else rows[_has_units(rows) :])
     lines = {row["ID"]: row for row in reversed(rows) if row["ID"]}
     launches = {idx: lines[idx] for idx in dict.fromkeys(row["ID"] for row in rows if row["ID"])}
-    cells = _details(rows) if METRIC_COLUMNS[0] in header else _raw(header, rows)
+    cells = _details(rows) if is_details else _raw(header, rows)
     if not launches:
         raise ConfigError(f"holds no launch: {complaint(text) or 'a header alone, the profile is cut off or nothing ran'}")
     remarks = _passes(text)
     if any(cell.unit is None for cell in cells):
         remarks.append("no line of units: numbers are taken for bytes, nanoseconds and hertz")
-    sign = decimal or decimal_sign(cell.value for cell in cells)
-    if sign is None:
-        sign = "point"
-        doubtful = next((cell for cell in cells if re.search(r"\d[.,]\d", cell.value)), None)
-        if doubtful is not None:
-            remarks.append(
-                f"{doubtful.name} is {doubtful.value!r}, read with a decimal point, as no number of the file tells: give "
-                "--decimal comma if that is wrong"
-            )
+    sign, doubt = (decimal, "") if decimal else _sign(cells)
+    remarks += [doubt] if doubt else []
     metrics: dict[str, dict[str, float]] = {idx: {} for idx in launches}
+    unread: list[str] = []
+    uncollected: list[str] = []
     for cell in cells:
-        number = _number(cell, sign)
+        try:
+            number = _number(cell, sign)
+        except ConfigError:
+            if is_needed(cell.name):
+                raise
+            unread.append(cell.name)
+            continue
         if number is None and wanted_dimension(cell.name) and cell.value.strip():
-            where = f"launch {cell.launch}, {cell.name}"
-            remarks.append(f"{where} is {cell.value.strip()!r}: could not be collected, not compared")
+            uncollected.append(f"launch {cell.launch}, {cell.name} is {cell.value.strip()!r}")
         if number is not None:
             first = metrics[cell.launch].setdefault(cell.name, number)
             if first != number and not _is_rounded(first, number):
                 raise ConfigError(
                     f"launch {cell.launch} has {cell.name} twice, {first:g} and {number:g}: wants one pass over each launch"
                 )
+    remarks += [f"{text}: could not be collected, not compared" for text in uncollected[:MOST_NAMED]]
+    if len(uncollected) > MOST_NAMED:
+        remarks.append(f"{len(uncollected) - MOST_NAMED} more numbers could not be collected and are not compared")
+    if unread:
+        names = list(dict.fromkeys(unread))
+        more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+        remarks.append(f"left out, as their units or numbers cannot be read: {', '.join(names[:MOST_NAMED])}{more}")
     return tuple(_launch(idx, launches[idx], metrics[idx]) for idx in launches), tuple(remarks)
+
+
+def _has_units(rows: Sequence[Mapping[str, str]]) -> bool:
+    """Whether the first line of a raw page is that of the units."""
+    return bool(rows) and not rows[0]["ID"] and not rows[0][KERNEL_COLUMN]
+
+
+def _check_ids(rows: Sequence[Mapping[str, str]]) -> None:
+    """Check that each line has the ID of a launch."""
+    for row in rows:
+        if not re.fullmatch(r"[0-9]{1,9}", row["ID"]):
+            found = f"has the ID {row['ID']!r}" if row["ID"] else "has no ID"
+            raise ConfigError(f"a line of {row[KERNEL_COLUMN][:40]!r} {found}, wants its launch's number: is it damaged?")
+
+
+def _sign(cells: Sequence[_Cell]) -> tuple[Decimal, str]:
+    """(decimal sign, remark if no number of the file tells it).
+
+    Three digits behind one sign are thousands, unless a number has four digits without a sign between them.
+
+    Raises:
+        ConfigError: some numbers have a point before three digits, and some a comma.
+    """
+    numbers = [cell for cell in cells if re.fullmatch(r"[+-]?[\d.,]+", cell.value.strip())]
+    sign = decimal_sign(cell.value for cell in cells)
+    if sign is not None:
+        return sign, ""
+    marked = {"," if "," in cell.value else ".": cell for cell in numbers if re.search(r"[.,]", cell.value)}
+    if not marked:
+        return "point", ""
+    if len(marked) > 1:
+        texts = " and ".join(repr(cell.value) for cell in marked.values())
+        raise ConfigError(f"{texts} cannot both have thousands, and no number tells the decimal sign: give --decimal")
+    ((mark, first),) = marked.items()
+    is_thousands = not any(re.search(r"\d{4}", cell.value) for cell in numbers)
+    is_point = (mark == ",") == is_thousands
+    kind = "thousands" if is_thousands else "decimals, as longer numbers have no sign"
+    return "point" if is_point else "comma", (
+        f"{first.name} is {first.value!r}: its three last digits are taken for {kind}; give --decimal "
+        f"{'comma' if is_point else 'point'} if that is wrong"
+    )
 
 
 def _is_rounded(one: float, other: float) -> bool:
@@ -314,9 +248,7 @@ def _table(text: str) -> tuple[list[str], list[dict[str, str]]]:
     lines = text.splitlines(keepends=True)
     start = next((i for i, line in enumerate(lines) if line.startswith('"') and f'"{KERNEL_COLUMN}"' in line), None)
     if start is None:
-        raise ConfigError(
-            f"holds no table of Nsight Compute: {complaint(text) or 'wants what ncu --csv --page raw (or details) writes'}"
-        )
+        raise ConfigError(_what_else(text))
     body = _quoted(lines[start:])
     try:
         header, *table = csv.reader([line.rstrip("\r\n") for line in body], strict=True)
@@ -326,6 +258,13 @@ def _table(text: str) -> tuple[list[str], list[dict[str, str]]]:
         raise ConfigError(f"is cut off or no CSV ({error}), wants what ncu --csv writes") from None
     if "Invocations" in header:
         raise ConfigError("is a summary over launches: leave --print-summary out, each launch is judged by itself")
+    if {"Address", "Source"} <= set(header) or ("ID" not in header and SOURCE_HEADER.search(text)):
+        raise ConfigError(SOURCE_PAGE)
+    if METRIC_COLUMNS[0] in header and (lacking := [name for name in METRIC_COLUMNS if name not in header]):
+        raise ConfigError(f"a details page without the column {lacking[0]}: export it again with ncu --csv --page details")
+    for name in ("ID", KERNEL_COLUMN, *METRIC_COLUMNS, *SHAPE_COLUMNS):
+        if header.count(name) > 1:
+            raise ConfigError(f"has a column {name} twice, wants each once")
     if "ID" not in header:
         raise ConfigError(f"a table begins with {', '.join(header[:3])}, wants the raw or the details page, with IDs")
     rows = []
@@ -341,6 +280,21 @@ def _table(text: str) -> tuple[list[str], list[dict[str, str]]]:
     return header, rows
 
 
+SOURCE_HEADER = re.compile(r'^"?(#|Line No|Address)"?,.*\bSource\b', re.MULTILINE)
+SOURCE_PAGE = "is a source page, of instructions and not of launches: export it with ncu --csv --page raw"
+
+
+def _what_else(text: str) -> str:
+    """Sentence on a file without a table of launches: what it is."""
+    if re.search(r"Time \(%\),.*Instances|Total Time \(ns\)|Start \(ns\),\s*Duration \(ns\)|CorrId", text):
+        return "is a table of Nsight Systems, which has times and no counters: profile with Nsight Compute (ncu --csv)"
+    if SOURCE_HEADER.search(text):
+        return SOURCE_PAGE
+    if re.search(r"^\s*Section: |^\s+Metric Name\s+Metric Unit", text, re.MULTILINE):
+        return "is what ncu prints without --csv: export it with ncu --csv --page raw"
+    return f"holds no table of Nsight Compute: {complaint(text) or 'wants what ncu --csv --page raw (or details) writes'}"
+
+
 def _quoted(lines: Sequence[str]) -> list[str]:
     """Lines of the table, all of whose fields are quoted. Messages and the profiled program's output are left out."""
     kept: list[str] = []
@@ -354,8 +308,8 @@ def _quoted(lines: Sequence[str]) -> list[str]:
 
 def _raw(header: Sequence[str], rows: Sequence[Mapping[str, str]]) -> list[_Cell]:
     """Cells of the raw page: one launch per line; the line without an ID has the units."""
-    units: Mapping[str, str | None] = next((row for row in rows if not row["ID"]), dict.fromkeys(header))
-    names = [name for name in header if "__" in name]
+    units: Mapping[str, str | None] = rows[0] if _has_units(rows) else dict.fromkeys(header)
+    names = [name for name in header if "__" in name or name.startswith(SOURCE_COUNTERS)]
     if twice := next((name for name in names if names.count(name) > 1), ""):
         raise ConfigError(f"has a column {twice} twice, wants each metric once")
     cells = []
@@ -376,10 +330,15 @@ def _details(rows: Sequence[Mapping[str, str]]) -> list[_Cell]:
     """Cells of the details page: one metric per line, under its name or its section's label. Rules have no metric."""
     name, unit, value = METRIC_COLUMNS
     return [
-        _Cell(row["ID"], LABELS.get(row[name], row[name]), row[unit], row[value])
+        _Cell(row["ID"], _metric(row[name], row[unit]), row[unit], row[value])
         for row in rows
-        if row[name] in LABELS or "__" in row[name]
+        if row[name] in (*LABELS, MEMORY_THROUGHPUT[0]) or "__" in row[name]
     ]
+
+
+def _metric(label: str, unit: str) -> str:
+    """Metric of a label; a metric that a section shows under its name is its own label."""
+    return MEMORY_THROUGHPUT[1][unit == "%"] if label == MEMORY_THROUGHPUT[0] else LABELS.get(label, label)
 
 
 def _number(cell: _Cell, sign: Decimal) -> float | None:
@@ -394,19 +353,9 @@ def _number(cell: _Cell, sign: Decimal) -> float | None:
             raise ConfigError(f"{where}: {cell.value!r} is no number")
         return None  # text, for example the name of a cache policy
     try:
-        return _in_base_unit(where, cell.name, parse_decimal(text, sign), cell.unit)
+        return in_base_unit(where, cell.name, parse_decimal(text, sign), cell.unit)
     except ConfigError as error:
         raise ConfigError(str(error) if str(error).startswith(where) else f"{where}: {error}") from None
-
-
-def _in_base_unit(where: str, metric: str, number: float, unit: str | None) -> float:
-    """Number of a metric in the base of its ``unit``; None: it is in the base unit."""
-    wanted = wanted_dimension(metric)
-    if wanted and unit is not None and dimension(unit) != wanted and (unit or wanted != "cycle"):
-        raise ConfigError(f"{where}: its unit is {unit!r}, wants one of {'a count' if wanted == 'count' else wanted}")
-    if wanted and number < 0.0:
-        raise ConfigError(f"{where} is {number:g}, wants 0 or more")
-    return number * unit_scale(unit or "")
 
 
 def _launch(idx: str, row: Mapping[str, str], metrics: Mapping[str, float]) -> ProfiledLaunch:
@@ -414,7 +363,7 @@ def _launch(idx: str, row: Mapping[str, str], metrics: Mapping[str, float]) -> P
     if kernel == "range":
         raise ConfigError(f"launch {idx} is a range of launches (range replay), wants kernels by themselves")
     for column in SHAPE_COLUMNS:
-        if row.get(column) and not re.fullmatch(r"\(?\s*\d+([\s,.;x]+\d+){0,2}\s*\)?", row[column]):
+        if row.get(column) and not re.fullmatch(r"\(?\s*[0-9]{1,10}([\s,.;x]+[0-9]{1,10}){0,2}\s*\)?", row[column]):
             raise ConfigError(f"launch {idx}: its {column} is {row[column]!r}, wants for example (128, 1, 1)")
     grid, block = (tuple(map(int, re.findall(r"\d+", row.get(column, "")))) for column in SHAPE_COLUMNS)
     return ProfiledLaunch(
@@ -423,76 +372,8 @@ def _launch(idx: str, row: Mapping[str, str], metrics: Mapping[str, float]) -> P
     )
 
 
-def short_name(kernel: str) -> str:
-    """Name of a kernel without its arguments.
-
-    >>> short_name("void copy<float, (int)4>(float *, int)"), short_name("scale(float)"), short_name("nvjet_sm90_tst")
-    ('void copy<float, (int)4>', 'scale', 'nvjet_sm90_tst')
-    """
-    depth = 0
-    for place, letter in enumerate(kernel):
-        if letter == "(" and not depth and place:
-            return kernel[:place]
-        depth += (letter == "<") - (letter == ">")
-    return kernel
-
-
 def _passes(text: str) -> list[str]:
     most = max((int(found[3]) for found in PASSES.finditer(text)), default=1)
     if most < 2:
         return []
     return [f"launches were replayed, up to {most} passes: metrics of one launch may come of different runs of it"]
-
-
-# ---------------------------------------------------------------------------------------------- reports
-def _report(path: Path) -> ProfileFile:
-    """Launches of a report file, read with NVIDIA's ``ncu_report``."""
-    try:
-        import ncu_report
-    except ImportError:
-        raise ConfigError(
-            f"{path}: reading a report wants NVIDIA's package: pip install 'gpusim[ncu]', or export it with "
-            f"ncu --import {path.name} --csv --page raw"
-        ) from None
-    if not path.is_file():
-        raise ConfigError(f"{path} is no file, wants a report of Nsight Compute")
-    try:
-        context = ncu_report.load_report(str(path))
-    except Exception as error:  # noqa: BLE001  # ncu_report raises any exception
-        raise ConfigError(f"{path}: is no report of Nsight Compute, or cut off ({error})") from None
-    actions = [
-        context.range_by_idx(i).action_by_idx(j)
-        for i in range(context.num_ranges()) for j in range(context.range_by_idx(i).num_actions())
-    ]  # fmt: skip
-    if not actions:
-        raise ConfigError(f"{path}: holds no launch: nothing was profiled, or it is cut off")
-    remarks: list[str] = []
-    try:
-        launches = tuple(_of_action(str(idx), action, remarks) for idx, action in enumerate(actions))
-    except ConfigError as error:
-        raise ConfigError(f"{path}: {error}") from None
-    return ProfileFile(path=path, launches=launches, remarks=tuple(remarks))
-
-
-def _of_action(idx: str, action: Any, remarks: list[str]) -> ProfiledLaunch:
-    """Launch of a report's action. Metrics that could not be collected are added to ``remarks``."""
-    metrics: dict[str, float] = {}
-    device = ""
-    for name in action.metric_names():
-        metric = action.metric_by_name(name)
-        value = metric.value()
-        if isinstance(value, float) and not math.isfinite(value):
-            if wanted_dimension(name):
-                remarks.append(f"launch {idx}, {name} is '{value}': could not be collected, not compared")
-        elif isinstance(value, int | float) and not isinstance(value, bool):
-            metrics[name] = _in_base_unit(f"launch {idx}, {name}", name, float(value), metric.unit() or None)
-        elif name == DEVICE:
-            device = str(value)
-    shape = {what: tuple(int(metrics.get(f"launch__{what}_dim_{axis}", 0)) for axis in "xyz") for what in ("grid", "block")}
-    parts = [metrics.get(f"device__attribute_compute_capability_{part}") for part in ("major", "minor")]
-    capability = ".".join(f"{part:.0f}" for part in parts if part is not None)
-    return ProfiledLaunch(
-        idx=idx, kernel=short_name(action.name()), metrics=MappingProxyType(metrics), capability=capability,
-        device=device,
-        grid=shape["grid"] if all(shape["grid"]) else (), block=shape["block"] if all(shape["block"]) else (),
-    )

@@ -131,7 +131,7 @@ def _sum(launch: TorchLaunch) -> ModelOptions | None:
         if launch.grid[0] * WARP_SIZE * num_outputs == launch.columns:
             return launch.of_rows(
                 "reduction", axis="column", rows_per_cta=-(-launch.rows // parts), finish=finish, unroll=unroll,
-                vector_bytes=launch.width * num_outputs, overhead=COLUMN_SUM_CODE,
+                vector_bytes=launch.width * num_outputs, overhead=COLUMN_SUM_CODE, code="torch",
             )  # fmt: skip
     return None
 

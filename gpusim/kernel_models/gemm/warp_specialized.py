@@ -129,7 +129,7 @@ def wgmma_of_step(plan: TilePlan, stage: int, num_between: float, math: MathData
     num = partition.num_wgmma
     if not plan.config.compiled_code.mainloop.wgmma_serialized:
         data = partial(math.wgmma, stage) if math else None
-        return [ops.Wgmma(partition.atom, num, operands, num_between, data), ops.WgmmaCommitGroup()]
+        return [ops.Wgmma(partition.atom, num, operands, num_between, data=data), ops.WgmmaCommitGroup()]
     each = [ops.Wgmma(partition.atom, 1, operands), ops.WgmmaCommitGroup(), ops.WgmmaWaitGroup(0)]
     return [*each, *code(num_between / max(1, num - 1))] * num
 

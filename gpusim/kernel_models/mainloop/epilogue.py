@@ -211,7 +211,7 @@ class Epilogue:
     # -------------------------------------------------------------------------------------- programs
     def program(self, at: Coordinates, turn: int) -> Program:
         """The epilogue of the tile ``at``, the CTA's tile number ``turn``."""
-        yield RangeStart(Section.EPILOGUE, self.data.begin if self.data else None)
+        yield RangeStart(Section.EPILOGUE, data=self.data.begin if self.data else None)
         rows, columns = self._inside(at)
         if self.drained and not turn:
             yield ops.BarSync(self.drained)

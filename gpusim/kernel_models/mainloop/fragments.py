@@ -139,7 +139,7 @@ class Fragments:
         parts = [1 if self.partition.register_stages == 1 else num_ks for num_ks in self._depths]
         return [
             [
-                ops.SharedLoad(access, "a", stage, num, self._vectors_of(stage, idx))
+                ops.SharedLoad(access, "a", stage, num, data=self._vectors_of(stage, idx))
                 for idx, (access, num) in enumerate(zip(self.slices, parts, strict=True))
             ]
             for stage in range(num_stages)
@@ -177,14 +177,14 @@ class Fragments:
             first = self._ldmatrix(idx, ((0, atom.m), (0, wide)))
             others = self._ldmatrix(idx, ((atom.m, rows), (0, 0))) + self._ldmatrix(idx, ((0, 0), (wide, columns)))
             if others.num_requests:
-                last = ops.MmaSync(atom, num_last, self.math_of((idx,)))
-                slices.append([(first, ops.MmaSync(atom, num - num_last, self.math_of(()))), (others, last)])
+                last = ops.MmaSync(atom, num_last, data=self.math_of((idx,)))
+                slices.append([(first, ops.MmaSync(atom, num - num_last, data=self.math_of(()))), (others, last)])
             else:
-                slices.append([(first, ops.MmaSync(atom, num, self.math_of((idx,))))])
+                slices.append([(first, ops.MmaSync(atom, num, data=self.math_of((idx,))))])
         return [
             [
                 [
-                    (ops.Ldmatrix(access, "a", stage, self._reads_of(stage, idx, spans[part])), math)
+                    (ops.Ldmatrix(access, "a", stage, data=self._reads_of(stage, idx, spans[part])), math)
                     for part, (access, math) in enumerate(parts)
                 ]
                 for idx, parts in enumerate(slices)
@@ -199,7 +199,7 @@ class Fragments:
         if self.partition.shape.math == "mma_sync":
             atom = mma_sync(self.partition.shape.element)
             num = (rows // atom.m) * (columns // atom.n)
-            return [ops.MmaSync(atom, num, self.math_of((idx,))) for idx in range(len(self.slices))]
+            return [ops.MmaSync(atom, num, data=self.math_of((idx,))) for idx in range(len(self.slices))]
         is_ring = self.partition.shape.stages > 1
         return [
             ops.Fma(

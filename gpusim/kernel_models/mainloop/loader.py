@@ -177,7 +177,7 @@ class Loader:
                 tensor, (panel, step * num_ctas + part), shape.num_bytes, shape.num_fetched_bytes, shape.num_rows, buffer,
                 stage, "full", multicast, shape.num_boxes, "evict_normal",
                 tuple([(other, each * num_ctas + part) for other, each in along]) if along else (), shape.fetches,
-                shape.num_zero_rows, shape.num_outside_rows, new, data,
+                shape.num_zero_rows, shape.num_outside_rows, new, data=data,
             )
 
         return make

@@ -27,7 +27,7 @@ from gpusim.workload.smem.access import AccessPattern, wavefronts
 ROUNDS, WARM_ROUNDS = 12, 3
 MOST_WARPS, MOST_COPIES, MOST_READS, MARKS = 16, 8, 12, 4
 UNROLLED, GROUP = 8, 4
-COPY_BYTES, LOAD_BYTES, WORD_BYTES, LANES = 128, 512, 4, 32
+COPY_BYTES, LOAD_BYTES, WORD_BYTES, LANES, LINE_BYTES = 128, 512, 4, 32, 128
 COPIED_BYTES, PAD = 20480, 4
 """Of shared memory for copies; elements more of a row of it that is turned."""
 PITCH_BYTES = 16512
@@ -43,6 +43,11 @@ METRICS = (
     "l1tex__t_sectors_pipe_lsu_mem_global_op_ldgsts.sum",
     "l1tex__t_requests_pipe_lsu_mem_global_op_ldgsts.sum",
 )
+
+LINE_STEP_BYTES = 132
+"""From one copy of a lane to its next in another line, and to another bank."""
+LINE_ROW_BYTES, LINE_SOURCES = (4, 8, 16, 32, 64), ("lines", "pieces")
+LINE_ROLES = ((0, 4), (0, 8), (0, 16), (4, 4), (8, 8))
 
 AHEAD, COPIES, BEHIND, WARPS, ROW_BYTES = (0, 8), (0, 2, 4, 8), (1, 4), (4, 8, 16), (32, 64, 128)
 LANDINGS, SOURCES = ("packed", "turned"), ("l1", "l2")
@@ -76,6 +81,13 @@ class Row(ConfigRow):
     readers: int
 
     @property
+    def pitch(self) -> int:
+        """Bytes from row to row. Rows of ``lines`` and ``pieces`` begin in banks side by side."""
+        if self.source not in LINE_SOURCES:
+            return PITCH_BYTES
+        return LINE_STEP_BYTES * (LANES + self.row_bytes // WORD_BYTES)
+
+    @property
     def is_stream(self) -> bool:
         """Whether some warps load and others copy."""
         return self.behind == UNROLLED
@@ -107,6 +119,14 @@ def streams() -> list[Row]:
     ]
 
 
+def lines() -> list[Row]:
+    """Streams of copies that touch 2 to 32 lines with one wavefront: other lines each time, or the next piece of each."""
+    return [
+        Row(readers + copiers, row_bytes, "packed", source, 0, GROUP, UNROLLED, readers)
+        for readers, copiers in LINE_ROLES for row_bytes in LINE_ROW_BYTES for source in LINE_SOURCES
+    ]
+
+
 def counted() -> list[Row]:
     """One kind of round by the way of copies, and one without."""
     return [
@@ -117,10 +137,15 @@ def counted() -> list[Row]:
 
 # ---------------------------------------------------------------------------------------------- launch and check
 @cache
-def tensor() -> NDArray[np.uint32]:
-    """What is copied: as many rows as the narrowest want; uint32[rows, words]."""
-    rows = MOST_WARPS * MOST_COPIES * COPY_BYTES // ROW_BYTES[0]
-    return read_only(np.random.default_rng(3).integers(1, 1 << 32, (rows, PITCH_BYTES // WORD_BYTES), dtype="<u4"))
+def tensor(pitch: int = PITCH_BYTES, row_bytes: int = ROW_BYTES[0]) -> NDArray[np.uint32]:
+    """What is copied: as many rows as the narrowest want; uint32[rows, words]. Narrower rows go on into the next."""
+    rows = MOST_WARPS * MOST_COPIES * COPY_BYTES // min(row_bytes, ROW_BYTES[0]) + (pitch != PITCH_BYTES)
+    return read_only(np.random.default_rng(3).integers(1, 1 << 32, (rows, pitch // WORD_BYTES), dtype="<u4"))
+
+
+def copied_from(config: Row) -> NDArray[np.uint32]:
+    """The tensor of a config."""
+    return tensor(config.pitch, config.row_bytes) if config.source in LINE_SOURCES else tensor()
 
 
 @cache
@@ -143,7 +168,8 @@ def places(config: Row) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[n
 
 def advance(config: Row) -> int:
     """Bytes that copies go on along their rows each time."""
-    return config.row_bytes if config.source == "l2" else 0
+    steps = {"l1": 0, "l2": config.row_bytes, "lines": LINE_STEP_BYTES, "pieces": WORD_BYTES}
+    return steps[config.source]
 
 
 def is_copied(config: Row, seen: NDArray[np.uint32]) -> bool:
@@ -156,11 +182,15 @@ def is_copied(config: Row, seen: NDArray[np.uint32]) -> bool:
     left[to.reshape(-1)] = 0
     step = advance(config) // WORD_BYTES
     if not is_stream:
-        return not left.any() and bool((seen[to] == tensor()[row, column + (ROUNDS - 1) * step]).all())
+        return not left.any() and bool((seen[to] == copied_from(config)[row, column + (ROUNDS - 1) * step]).all())
     # how far a stream has come, its readers say: a copy's lanes all of one place
-    begins = np.arange(0, PITCH_BYTES // WORD_BYTES, step) if step else np.zeros(1, dtype=np.int64)
-    is_there = seen[to] == tensor()[row, column + begins[:, None, None, None]]
-    return not left.any() and bool(is_there.all(axis=3).any(axis=0).all())
+    source = copied_from(config).reshape(-1)  # behind a row the next one follows
+    at = row * (config.pitch // WORD_BYTES) + column
+    begins = np.arange(0, config.pitch // WORD_BYTES, step) if step else np.zeros(1, dtype=np.int64)
+    is_there = seen[to] == source[at + begins[:, None, None, None]]
+    if config.source not in LINE_SOURCES:  # whose copies overtake one another, piece by piece
+        is_there = is_there.all(axis=3)
+    return not left.any() and bool(is_there.any(axis=0).all())
 
 
 def sums(config: Row) -> NDArray[np.int64]:
@@ -180,11 +210,11 @@ def sums(config: Row) -> NDArray[np.int64]:
 def launch(config: Row) -> KernelLaunch:
     """One CTA."""
     warps, is_turned = config.warps, config.landing == "turned"
-    numbers = [config.row_bytes, PITCH_BYTES, config.readers, TURNS, is_turned, advance(config)]
+    numbers = [config.row_bytes, config.pitch, config.readers, TURNS, is_turned, advance(config)]
     return KernelLaunch(
         kernel=config.kernel,
         arguments=(
-            by_value(np.array(numbers, dtype="<u4")), Input(tensor()), Input(words()),
+            by_value(np.array(numbers, dtype="<u4")), Input(copied_from(config)), Input(words()),
             Output("clocks", np.zeros((ROUNDS, MOST_WARPS, MARKS), dtype="<u4")),
             Output("sums", np.zeros((warps, LANES), dtype="<u4")),
             Output("copied", np.full(COPIED_BYTES // WORD_BYTES, 255, dtype="<u4")),
@@ -232,12 +262,13 @@ Source: the same, stalls."""
 def access(config: Row) -> AccessPattern:
     """A copy of a warp."""
     row, column, to = (each[:1, 0] for each in places(config))
-    sources = row * PITCH_BYTES + column * WORD_BYTES
+    sources = row * config.pitch + column * WORD_BYTES
     written = wavefronts("cp_async_b32", to * WORD_BYTES, np.ones_like(to, dtype=bool), sources)
     num_lines = COPY_BYTES // config.row_bytes
     return AccessPattern(
-        num_requests=1, num_sectors=4, num_lines=num_lines, num_wavefronts=int(written.sum()), num_bytes=COPY_BYTES
-    )
+        num_requests=1, num_sectors=max(4, num_lines), num_lines=num_lines, num_wavefronts=int(written.sum()),
+        num_bytes=COPY_BYTES,
+    )  # fmt: skip
 
 
 def predict(config: Row, gpu: GpuSpec) -> dict[str, float]:
@@ -247,7 +278,7 @@ def predict(config: Row, gpu: GpuSpec) -> dict[str, float]:
 
 def _copy(config: Row, num: int, which: int, turn: int) -> ops.CpAsync:
     """So many copies together, of warps ``which``."""
-    at = turn if config.source == "l2" else 0
+    at = turn if config.source in ("l2", "lines") else turn // (LINE_BYTES // WORD_BYTES) if config.source == "pieces" else 0
     return ops.CpAsync("T", (which, at), access(config).scaled(num), "copied", 0, allocates_in_l1=True)
 
 
@@ -320,7 +351,7 @@ CASE = Case(
     question="Who waits for whom where an SM's warps copy four bytes a lane through L1 and load from shared memory?",
     config_type=Row, launch=launch, check=check, num_repeats=3, predict=predict, fit=fit, includes=includes,
     groups={"rounds": Group(configs=rounds, rank=2), "streams": Group(configs=streams, rank=2),
-            "counted": Group(configs=counted, metrics=METRICS, rank=3)},
+            "lines": Group(configs=lines, rank=2), "counted": Group(configs=counted, metrics=METRICS, rank=3)},
     values={
         "issued_cycles": "SM cycles from the barrier until the last warp has issued its copies and their commit",
         "read_cycles": "the same until the last has what it loads behind them",

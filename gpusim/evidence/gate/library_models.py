@@ -1,0 +1,70 @@
+"""Models of a library's GEMMs by the names of their kernels: cuBLAS in a profile of PyTorch, for example.
+
+In: a profile, and the GEMM that the caller asked for. Out: a :class:`~gpusim.evidence.gate.models.Model` for each name, grid
+and block whose options :mod:`gpusim.evidence.toolchain.cublas_kernels` reads.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from gpusim.errors import ConfigError
+from gpusim.evidence.cases.judged_metrics import REGISTERS
+from gpusim.evidence.gate.models import L2, Model
+from gpusim.evidence.toolchain.cublas_kernels import options
+from gpusim.evidence.toolchain.cublas_names import is_reduction, parse_name
+
+if TYPE_CHECKING:
+    from gpusim.evidence.nsight.launches import ProfileFile
+    from gpusim.machine.config import GpuSpec
+
+DTYPE, LAYOUT = "bf16", "tn"
+"""Type and layout of a problem that has only sizes."""
+PROBLEM = re.compile(r"(?P<m>[0-9]{1,7})x(?P<n>[0-9]{1,7})x(?P<k>[0-9]{1,7})(:(?P<dtype>[a-z0-9]+))?(:(?P<layout>[nt]{2}))?")
+
+
+def problem_of(text: str, flag: str = "--problem") -> dict[str, str]:
+    """Sizes, type and layout of ``MxNxK[:TYPE][:LAYOUT]``.
+
+    >>> problem_of("4096x2048x1024:fp16")
+    {'m': '4096', 'n': '2048', 'k': '1024', 'dtype': 'fp16', 'layout': 'tn'}
+
+    Raises:
+        ConfigError: the text is no problem.
+    """
+    found = PROBLEM.fullmatch(text)
+    if found is None or not all(int(found[name]) for name in "mnk"):
+        raise ConfigError(f"{flag} {text!r} wants MxNxK[:TYPE][:LAYOUT], for example 4096x4096x4096:bf16:tn")
+    return {
+        **{name: found[name] for name in "mnk"}, "dtype": found["dtype"] or DTYPE, "layout": found["layout"] or LAYOUT,
+    }  # fmt: skip
+
+
+def library_models(
+    profile: ProfileFile, problem: str, gpu: GpuSpec, *, match: str = "", l2: L2 = "flushed", flag: str = "--problem"
+) -> tuple[Model, ...]:
+    """Models of the launches whose names can be read and ``match``, one per name, grid and block.
+
+    A reduction of split-K follows its GEMM, and is of the same call.
+
+    Raises:
+        ConfigError: there is no such launch, or the text is no problem.
+    """
+    config, launches = problem_of(problem, flag), profile.launches
+    models: dict[tuple[object, ...], Model] = {}
+    for place, launch in enumerate(launches):
+        if parse_name(launch.kernel) is None or is_reduction(launch.kernel) or not re.search(match, launch.kernel):
+            continue
+        after = launches[place + 1].kernel if place + 1 < len(launches) else ""
+        name = f"{launch.kernel} + {after}" if is_reduction(after) else launch.kernel
+        shapes = {key: "x".join(map(str, shape)) for key, shape in (("grid", launch.grid), ("block", launch.block))}
+        counted = {REGISTERS: f"{launch.metrics[REGISTERS]:g}"} if REGISTERS in launch.metrics else {}
+        found = options(config, {"launched": name, **shapes, **counted}, gpu)
+        if found is not None:
+            model = Model(kernel="gemm", options=found, match=launch.kernel, grid=launch.grid, block=launch.block, l2=l2)
+            models.setdefault((launch.kernel, launch.grid, launch.block), model)
+    if not models:
+        names = ", ".join(list(dict.fromkeys(launch.kernel for launch in launches))[:3])
+        raise ConfigError(f"{flag}: no kernel of the profile is a library's GEMM whose name can be read ({names})")
+    return tuple(models.values())

@@ -1,0 +1,177 @@
+"""Metrics under Nsight Compute's names: against measured rows, against each other, and by their labels in sections."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gpusim import load_gpu, simulate
+from gpusim.evidence.cases.case import kernels_dir, load_case
+from gpusim.evidence.cases.validation_kernel import CYCLES, row_clock_mhz
+from gpusim.evidence.gate.check import check_profile
+from gpusim.evidence.gate.models import Model
+from gpusim.evidence.gate.predictions import (
+    CONFLICTS,
+    EXCESSIVE,
+    TENSOR_PIPES,
+    WARPS,
+    WAVEFRONTS,
+    is_shown_only,
+    predictions,
+    source_wavefronts,
+)
+from gpusim.evidence.nsight.metrics import class_of
+from gpusim.evidence.nsight.profiles import read_profile
+from gpusim.kernel_models import KERNEL_MODELS
+from gpusim.simulate.result import Result
+from gpusim.workload.smem.access import wavefronts
+
+DATA = Path(__file__).parent / "data"
+H200 = load_gpu("h200_sxm")
+MEASURED = kernels_dir().parent / "validation" / "measured" / "h200_sxm"
+ELAPSED, ACTIVE = "avg.pct_of_peak_sustained_elapsed", "avg.pct_of_peak_sustained_active"
+GEMM = {"m": 1024, "n": 1024, "k": 512, "tile": "128x128x64"}
+
+
+def predicted(kernel: str, options: Mapping[str, object], *, ideals: tuple[str, ...] = ()) -> Result:
+    launch = Model(kernel=kernel, options=options).launch(H200)
+    return simulate(launch, H200, clock=1500.0, l2="flushed", ideals=ideals)
+
+
+def rows_of(table: str) -> list[dict[str, str]]:
+    with (MEASURED / f"{table}.csv").open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+# ---------------------------------------------------------------------------------------------- against measured rows
+
+
+@pytest.mark.parametrize(("table", "kernel", "num"), [("hgemm", "gemm", 8), ("hopper_gemm", "gemm", 5)])
+def test_achieved_occupancy_is_within_its_limit_of_measured_rows(table: str, kernel: str, num: int) -> None:
+    kind = class_of(WARPS)
+    assert kind is not None
+    case, off = load_case(table), []
+    short = [row for row in rows_of(table) if row.get(WARPS) and float(row[CYCLES]) < 1.2e5][:num]
+    for row in short:
+        options = case.model_options({name: text for name, text in row.items() if "__" not in name}, H200)
+        launch = KERNEL_MODELS[kernel].params.model_validate(options).resolved(H200).launch(H200)
+        found = simulate(launch, H200, clock=row_clock_mhz(row, H200), l2="flushed").counters[WARPS]
+        off.append(abs(found - float(row[WARPS])))
+    assert len(off) == num and sorted(off)[int(0.7 * num)] <= kind.limit
+
+
+WIDTHS = {f"{way}_shared_b{8 * width}": width for way in ("ld", "st") for width in (4, 8, 16)}
+
+
+def test_bank_conflicts_of_whole_warps_are_wavefronts_less_the_ideal_ones() -> None:
+    """What Nsight Compute counted for accesses of 32 addresses, and what the addresses say."""
+    counted = 0
+    for row in rows_of("shared_access"):
+        width = WIDTHS.get(row["kernel"])
+        addresses = [int(each) for each in row["addresses"].split()]
+        if width is None or row["active"] != "ffffffff" or len(set(addresses)) < len(addresses):
+            continue
+        num = int(wavefronts(row["kernel"], np.array(addresses)))
+        assert float(row[f"{CONFLICTS}.sum"]) == num - 32 * width // 128, row["addresses"]
+        counted += 1
+    assert counted > 250
+
+
+# ---------------------------------------------------------------------------------------------- against each other
+
+
+@pytest.fixture(scope="module")
+def gemm() -> Result:
+    return predicted("gemm", GEMM)
+
+
+def test_the_instructions_of_wgmma_count_as_hmma_and_those_of_integers_as_imma(gemm: Result) -> None:
+    name = "inst_executed_pipe_tensor_op_{}.sum"
+    told = predictions(gemm, ())
+    num_atoms = 1024 * 1024 * 512 / (64 * 128 * 16)
+    assert told[f"sm__{name.format('gmma')}"] == told[f"sm__{name.format('hmma')}"] == 4 * num_atoms
+    assert told[f"smsp__{name.format('hmma')}"] == told[f"sm__{name.format('hmma')}"]
+    assert told["sm__inst_executed_pipe_tensor.sum"] == told[f"sm__{name.format('gmma')}"]
+    of_integers = predictions(predicted("gemm", {**GEMM, "dtype": "int8", "tile": "128x128x128"}), ())
+    assert of_integers[f"sm__{name.format('imma')}"] == of_integers[f"sm__{name.format('gmma')}"] > 0.0
+    for of_floats in (f"sm__{name.format('hmma')}", f"sm__pipe_tensor_op_hmma_cycles_active.{ELAPSED}"):
+        assert of_integers[of_floats] == 0.0
+
+
+def test_shares_over_the_active_time_are_those_over_all_time_stretched(gemm: Result) -> None:
+    told = predictions(gemm, ())
+    stretch = told[CYCLES] / told["sm__cycles_active.avg"]
+    assert stretch > 1.0
+    for name in (*TENSOR_PIPES, "sm__warps_active", "sm__throughput"):
+        assert told[f"{name}.{ACTIVE}"] == pytest.approx(told[f"{name}.{ELAPSED}"] * stretch)
+    assert len({told[f"{name}.{ELAPSED}"] for name in TENSOR_PIPES}) == 1
+    assert told["sm__warps_active.avg.per_cycle_active"] == pytest.approx(told[WARPS] * 0.64)
+    assert told[f"gpu__dram_throughput.{ELAPSED}"] == pytest.approx(
+        100.0 * told["dram__bytes.sum.per_second"] / 1e9 / H200.hbm.peak_gb_per_s
+    )
+
+
+def test_no_more_warps_are_active_than_are_resident() -> None:
+    for kernel, options in (("gemm", GEMM), ("elementwise", {"op": "copy", "elements": 2**22})):
+        told = predictions(predicted(kernel, options), ())
+        assert 0.0 < told[WARPS] <= told["sm__maximum_warps_per_active_cycle_pct"] + 1e-9
+
+
+@pytest.mark.parametrize(("smem", "has_conflicts"), [("padded", False), ("naive", True), ("none", False)])
+def test_wavefronts_by_address_are_ideal_but_for_bank_conflicts(smem: str, has_conflicts: bool) -> None:
+    options = {"m": 2048, "n": 2048, "smem": smem}
+    result, without = (predicted("transpose", options, ideals=ideals) for ideals in ((), ("bank_conflicts",)))
+    told = source_wavefronts(result, without)
+    assert told[WAVEFRONTS] - told[f"{WAVEFRONTS}_ideal"] == told[EXCESSIVE] == told[f"{CONFLICTS}.sum"]
+    assert (told[EXCESSIVE] > 0.0) is has_conflicts
+    assert told[f"{WAVEFRONTS}_ideal"] == (0.0 if smem == "none" else 2 * 2048 * 2048 / 32), "a wavefront a warp, twice"
+    if has_conflicts:  # of 32 lanes along a column all are in one bank, in one of the two directions
+        assert told[EXCESSIVE] == 31 * 2048 * 2048 / 32
+
+
+def test_bank_conflicts_are_gated_only_without_tma_and_wgmma(gemm: Result, tmp_path: Path) -> None:
+    assert is_shown_only(f"{CONFLICTS}.sum", gemm) and is_shown_only(WAVEFRONTS, gemm) and not is_shown_only(EXCESSIVE, gemm)
+    copies = predicted("gemm", {**GEMM, "math": "mma_sync", "copy": "cp_async", "schedule": "multistage"})
+    assert is_shown_only(EXCESSIVE, copies) and not is_shown_only("dram__bytes_read.sum", copies)
+    path = tmp_path / "p.csv"
+    path.write_text(f'"ID","Kernel Name","{CYCLES}","{CONFLICTS}.sum","{WAVEFRONTS}"\n"0","k","90000","77777777","1"\n')
+    for kernel, options, is_judged in (("gemm", GEMM, False), ("transpose", {"m": 2048, "n": 2048}, True)):
+        (item,) = check_profile(path, gpu=H200, models=[Model(kernel=kernel, options=options)]).launches
+        passes = {part.metric: part.passes for part in item.comparisons}
+        assert passes[f"{CONFLICTS}.sum"] is (False if is_judged else None)
+        assert passes[WAVEFRONTS] is passes[f"{CONFLICTS}.sum"]
+
+
+def test_a_maximum_of_parts_is_shown_and_not_judged(tmp_path: Path) -> None:
+    path = tmp_path / "p.csv"
+    names = (f"sm__throughput.{ELAPSED}", f"lts__throughput.{ELAPSED}", f"l1tex__throughput.{ACTIVE}")
+    header = ",".join(f'"{name}"' for name in ("ID", "Kernel Name", CYCLES, *names))
+    path.write_text(f'{header}\n"0","k","90000","99.5","99.5","99.5"\n', encoding="utf-8")
+    report = check_profile(path, gpu=H200, models=[Model(kernel="gemm", options=GEMM)])
+    (item,) = report.launches
+    (shown,) = [part for part in item.comparisons if part.metric == names[0]]
+    assert shown.passes is None and shown.tolerance is not None and shown.tolerance.source.startswith("at least: ")
+    assert item.unpredicted == names[1:]
+    assert f"not predicted, and so not compared: {names[1]}, {names[2]}" in report.remarks
+
+
+# ---------------------------------------------------------------------------------------------- labels of sections
+
+
+def test_sections_of_a_full_set_are_read_by_their_labels() -> None:
+    first = read_profile(DATA / "by_pointers_details.csv").launches[0].metrics
+    assert {name: first[name] for name in (
+        f"sm__throughput.{ELAPSED}", f"l1tex__throughput.{ACTIVE}", f"lts__throughput.{ELAPSED}",
+        f"gpu__dram_throughput.{ELAPSED}", f"gpu__compute_memory_throughput.{ELAPSED}", WARPS,
+        "sm__maximum_warps_per_active_cycle_pct", "launch__thread_count", "launch__sm_count", "dram__bytes.sum.per_second",
+        "launch__shared_mem_per_block_dynamic",
+    )} == {
+        f"sm__throughput.{ELAPSED}": 0.51, f"l1tex__throughput.{ACTIVE}": 49.33, f"lts__throughput.{ELAPSED}": 1.55,
+        f"gpu__dram_throughput.{ELAPSED}": 1.32, f"gpu__compute_memory_throughput.{ELAPSED}": 1.32, WARPS: 12.47,
+        "sm__maximum_warps_per_active_cycle_pct": 12.5, "launch__thread_count": 256.0, "launch__sm_count": 132.0,
+        "dram__bytes.sum.per_second": 63.35e9, "launch__shared_mem_per_block_dynamic": 147_460.0,
+    }  # fmt: skip

@@ -1,0 +1,92 @@
+"""``gpusim lint``: findings in launches of a Python file, and its exit status."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from gpusim.cli import main
+
+KERNEL = """
+from gpusim import Buffer, Launch, Mbarrier, WarpRole
+from gpusim.workload import ops
+
+def program(cta):
+    yield ops.MbarrierArriveExpectTx("full", 0, 4096)
+    yield ops.TmaLoad("in", (0, 0), 4096, 4096, 32, "tile", 0, "full")
+    WAIT
+    yield ops.TmaStore("out", (0, 0), 4096, 32, "tile", 0)
+    yield ops.BulkCommitGroup()
+    yield ops.BulkWaitGroup(0)
+
+def launch(gpu):
+    return Launch(kernel="copy", num_ctas=1, num_tiles=1, roles=(WarpRole(name="copy", num_warps=1, program=program),),
+                  buffers=(Buffer(name="tile", stage_bytes=4096),), mbarriers=(Mbarrier(name="full", num_arrivals=1),))
+
+def other():
+    return 3
+
+def broken():
+    return 1 / 0
+
+def many(a, b):
+    return None
+"""
+RIGHT, WRONG = KERNEL.replace("WAIT", 'yield ops.MbarrierWait("full", 0, 0)'), KERNEL.replace("WAIT", "pass")
+
+
+def kernel(folder: Path, text: str) -> str:
+    """A file with this text."""
+    path = folder / "kernel.py"
+    path.write_text(text, encoding="utf-8")
+    return str(path)
+
+
+def test_a_right_launch_is_clean(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["lint", kernel(tmp_path, RIGHT)]) == 0
+    assert "0 findings in 1 launch" in capsys.readouterr().out
+
+
+def test_a_wrong_launch_is_status_1_with_both_places(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["lint", f"{kernel(tmp_path, WRONG)}:launch", "--gpu", "h100_sxm"]) == 1
+    said = capsys.readouterr().out
+    assert "launch: race: copy: role 'copy' of CTA 0, op 2 (TmaStore) reads tile[0]" in said
+    assert "its own op 1 (TmaLoad) may still write it; missing: a wait for this phase of mbarrier full[0]" in said
+    assert "1 finding in 1 launch" in said
+
+
+def test_launches_that_a_file_holds_are_all_checked(tmp_path: Path) -> None:
+    text = f"{WRONG}\nfirst, second = launch(None), launch(None)\n"
+    assert main(["lint", kernel(tmp_path, text), "--json", str(tmp_path / "found.json")]) == 1
+    found = json.loads((tmp_path / "found.json").read_text(encoding="utf-8"))
+    assert [(item["launch"], item["kind"], item["is_error"]) for item in found] == [
+        ("first", "race", True), ("second", "race", True),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        (":lunch", "did you mean 'launch'?"),
+        (":other", "returns a int, wants a Launch"),
+        (":broken", "function 'broken' ends with ZeroDivisionError: division by zero"),
+        (":many", "function 'many' wants 2 arguments, wants none or the GPU"),
+    ],
+)
+def test_what_is_no_launch_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, said: str) -> None:
+    assert main(["lint", f"{kernel(tmp_path, RIGHT)}{name}"]) == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "said"), [("1 / 0", "ends with ZeroDivisionError"), ("a b", "ends with SyntaxError"), ("", "has no Launch")]
+)
+def test_a_file_that_cannot_be_run_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, said: str
+) -> None:
+    assert main(["lint", kernel(tmp_path, text)]) == 2
+    assert said in capsys.readouterr().err
+    assert main(["lint", str(tmp_path / "none.py")]) == 2
+    assert "is no Python file" in capsys.readouterr().err
