@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from gpusim.analysis.explain import explain
     from gpusim.analysis.sweep import sweep
     from gpusim.analysis.triton_configs import triton_prune
-    from gpusim.errors import DeadlockError, GpusimError, HazardError
+    from gpusim.errors import DataError, DeadlockError, GpusimError, HazardError
+    from gpusim.functional.run import run_functional
     from gpusim.kernel_models import KERNEL_MODELS
     from gpusim.kernel_models.gemm import GemmParams
     from gpusim.machine.config import GpuSpec, load_gpu
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = [
     "KERNEL_MODELS",
     "Buffer",
+    "DataError",
     "DeadlockError",
     "GemmParams",
     "GpuSpec",
@@ -46,13 +48,15 @@ __all__ = [
     "choose",
     "explain",
     "load_gpu",
+    "run_functional",
     "simulate",
     "sweep",
     "triton_prune",
 ]
 
 _ROOMS = {
-    "gpusim.errors": ("DeadlockError", "GpusimError", "HazardError"),
+    "gpusim.errors": ("DataError", "DeadlockError", "GpusimError", "HazardError"),
+    "gpusim.functional.run": ("run_functional",),
     "gpusim.kernel_models": ("KERNEL_MODELS",),
     "gpusim.kernel_models.gemm": ("GemmParams",),
     "gpusim.machine.config": ("GpuSpec", "load_gpu"),

@@ -41,6 +41,10 @@ class HazardError(SimulationError):
     """
 
 
+class DataError(SimulationError):
+    """A functional run that has no data for an op, or whose result is not the expected one."""
+
+
 MOST_LISTED: Final = 12
 """Number of known names up to which a hint lists them all."""
 

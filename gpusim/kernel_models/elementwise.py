@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
+from itertools import count
 from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field
 
 from gpusim.errors import KernelError
+from gpusim.kernel_models.elementwise_data import ElementwiseData
 from gpusim.kernel_models.registers import launch_limit
 from gpusim.kernel_models.rows import packing, unpacking
 from gpusim.kernel_models.streaming import (
@@ -30,6 +32,7 @@ from gpusim.workload import ops
 from gpusim.workload.dtypes import DType, dtype
 from gpusim.workload.launch import Footprint, Launch, RoleContext, Target, WarpRole
 from gpusim.workload.smem.access import AccessPattern
+from gpusim.workload.tensor import MemRef
 
 Op = Literal["copy", "scale", "add", "fill", "relu", "exp", "silu", "gelu", "gelu_tanh"]
 
@@ -233,6 +236,7 @@ def elementwise_launch(params: ElementwiseParams, _gpu: Target) -> Launch:
         num_flops=num_fma,
         math_class="fp32" if num_fma else "",
         has_uniform_programs=True,
+        tensors=_tensors(params),
     )
 
 
@@ -268,7 +272,7 @@ def _role(params: ElementwiseParams, idx: int, num_roles: int) -> WarpRole:
     before, between = ops.Alu(BEFORE_LOADS, is_chain=True), ops.Alu(BEFORE_STORES)
     each_element, bounds = ops.Alu(EACH_ELEMENT), ops.Alu(EACH_BOUND * each * vector)
     address = ops.Alu(each * params.address_instructions)
-    math = _math(params, each * vector)
+    math, data = _math(params, each * vector), ElementwiseData(params, threads, idx * threads, each)
     first_thread = idx * threads
 
     @cache
@@ -290,14 +294,16 @@ def _role(params: ElementwiseParams, idx: int, num_roles: int) -> WarpRole:
             if elements < share:
                 yield bounds
             tokens: list[ops.Token] = []
+            numbers = {name: count() for name in params.inputs}
             for name, access in loads:
+                of_load = partial(data.load, panel, group, name, next(numbers[name]))
                 at = panel if name != "b" or params.columns is None else int(_second_panel(params, np.array(panel)))
-                tokens.append((yield ops.GlobalLoad(name, (at, group * num_roles + idx), access)))
+                tokens.append((yield ops.GlobalLoad(name, (at, group * num_roles + idx), access, data=of_load)))
             yield between
             for token in tokens:
                 yield ops.Use(token)
             yield from math
-            yield ops.GlobalStore("out", (panel, group * num_roles + idx), stores)
+            yield ops.GlobalStore("out", (panel, group * num_roles + idx), stores, data=partial(data.store, panel, group))
 
     def last(panel: int, elements: int) -> Generator[ops.Op, Any, None]:
         """Process elements t, t + threads, ... in thread t, one by one."""
@@ -305,14 +311,23 @@ def _role(params: ElementwiseParams, idx: int, num_roles: int) -> WarpRole:
             num, at = min(threads, elements - begin), step * num_roles + idx
             tokens: list[ops.Token] = []
             for name in params.inputs:
-                tokens.append((yield ops.GlobalLoad(name, (panel, at), dense_access(0, num, width))))
+                of_one = partial(data.one, panel, begin, name)
+                tokens.append((yield ops.GlobalLoad(name, (panel, at), dense_access(0, num, width), data=of_one)))
             for token in tokens:
                 yield ops.Use(token)
-            yield ops.GlobalStore("out", (panel, at), dense_access(0, num, out_width))
+            of_one = partial(data.one, panel, begin, "out")
+            yield ops.GlobalStore("out", (panel, at), dense_access(0, num, out_width), data=of_one)
             yield each_element
 
     name = params.op if num_roles == 1 else f"{params.op} {idx}"
     return WarpRole(name=name, num_warps=threads // WARP_SIZE, program=program)
+
+
+def _tensors(params: ElementwiseParams) -> tuple[MemRef, ...]:
+    num_b = {"none": params.elements, "row": params.columns or 1, "column": params.elements // (params.columns or 1)}
+    sizes = {name: num_b[params.broadcast] if name == "b" else params.elements for name in params.inputs}
+    refs = [MemRef.row_major(name, (size,), params.element) for name, size in sizes.items()]
+    return (*refs, MemRef.row_major("out", (params.elements,), params.out_element))
 
 
 def _math(params: ElementwiseParams, num: int) -> list[ops.Op]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -11,11 +12,15 @@ from pydantic import Field
 
 from gpusim.errors import KernelError
 from gpusim.kernel_models.rows import VECTOR_BYTES, Columns, Count
+from gpusim.kernel_models.stream_data import loaded, nothing, stored
 from gpusim.kernel_models.streaming import IntArray, StreamParams, ceil_div, check_grid, dense_access, same, share_footprint
 from gpusim.units import LINE_BYTES, SECTOR_BYTES, WARP_SIZE
 from gpusim.workload import ops
+from gpusim.workload.data_access import GlobalElements, Registers
+from gpusim.workload.dtypes import INT32, dtype_in_memory
 from gpusim.workload.launch import Footprint, Launch, RoleContext, Target, WarpRole
 from gpusim.workload.smem.access import AccessPattern
+from gpusim.workload.tensor import MemRef
 
 MOST_VECTORS = 32
 """Maximum number of vectors of a row in one lane."""
@@ -149,24 +154,44 @@ def gather_launch(params: GatherParams, _gpu: Target) -> Launch:
     last = [of_warp.scaled(ceil_div(ceil_div(rest, rows_of_warp) * chunk, at_once)) for chunk in chunks] if rest else full
     before, between, behind = ops.Alu(BEFORE_INDEX, is_chain=True), ops.Alu(BEFORE_ROWS), ops.Alu(BEFORE_STORES)
 
+    def index(panel: int, _op: ops.Op) -> GlobalElements:
+        """Data access of a thread's indices."""
+        row = _places(params)[0] + panel * per_cta
+        return loaded("index", np.where(row < params.rows, row, -1), "index")
+
+    def vectors(panel: int, step: int, op: ops.Op) -> GlobalElements:
+        """Data access of a chunk of vectors: of the table by a load, of the output by a store."""
+        chunk = slice(sum(chunks[:step]), sum(chunks[: step + 1]))
+        row, element, number = (places[:, chunk] for places in _places(params)[1:])
+        of_cta = panel * per_cta + row
+
+        def source(registers: Registers) -> IntArray:
+            taken = np.take_along_axis(registers["index"], number, axis=1)
+            return _elements(np.where(of_cta < params.rows, taken, -1), element, params)
+
+        if isinstance(op, ops.GlobalLoad):
+            return loaded("table", source, f"x{step % 2}")
+        return stored("out", _elements(np.where(of_cta < params.rows, of_cta, -1), element, params), f"x{step % 2}")
+
     def program(cta: RoleContext) -> Generator[ops.Op, Any, None]:
         first, *later = last if cta.cta_idx == last_idx else full
         yield before
-        indices = [(yield ops.GlobalLoad("index", (cta.cta_idx, 0), new))]
+        indices = [(yield ops.GlobalLoad("index", (cta.cta_idx, 0), new, data=partial(index, cta.cta_idx)))]
         if again.num_requests:
-            indices.append((yield ops.GlobalLoad("index", (cta.cta_idx, 0), again)))
+            indices.append((yield ops.GlobalLoad("index", (cta.cta_idx, 0), again, data=nothing("index"))))
         for token in indices:
             yield ops.Use(token)
         yield between
-        token = yield ops.GlobalLoad("table", (cta.cta_idx, 0), first)
+        token = yield ops.GlobalLoad("table", (cta.cta_idx, 0), first, data=partial(vectors, cta.cta_idx, 0))
         yield behind
         for step, access in enumerate(later):
             yield ops.Use(token)
-            token = yield ops.GlobalLoad("table", (cta.cta_idx, step + 1), access)
-            yield ops.GlobalStore("out", (cta.cta_idx, step), first)
+            data = partial(vectors, cta.cta_idx, step + 1)
+            token = yield ops.GlobalLoad("table", (cta.cta_idx, step + 1), access, data=data)
+            yield ops.GlobalStore("out", (cta.cta_idx, step), first, data=partial(vectors, cta.cta_idx, step))
             first = access
         yield ops.Use(token)
-        yield ops.GlobalStore("out", (cta.cta_idx, len(later)), first)
+        yield ops.GlobalStore("out", (cta.cta_idx, len(later)), first, data=partial(vectors, cta.cta_idx, len(later)))
 
     num_bytes, share = params.rows * params.row_bytes, per_cta * params.row_bytes
     return Launch(
@@ -189,7 +214,34 @@ def gather_launch(params: GatherParams, _gpu: Target) -> Launch:
         ),
         math_class="fp32",
         has_uniform_programs=True,
+        tensors=_tensors(params),
     )
+
+
+def _tensors(params: GatherParams) -> tuple[MemRef, ...]:
+    index = INT32 if params.index_bytes == INT32.num_bytes else dtype_in_memory("int64")
+    return (
+        MemRef.row_major("index", (params.rows,), index),
+        MemRef.row_major("table", (params.table_rows, params.columns), params.element),
+        MemRef.row_major("out", (params.rows, params.columns), params.element),
+    )
+
+
+def _places(params: GatherParams) -> tuple[IntArray, IntArray, IntArray, IntArray]:
+    """Of each thread: rows of its indices. Of each of its vectors: the row, the vector in it, the number of the index."""
+    thread, each = np.arange(params.threads)[:, None], np.arange(params.rows_at_once)
+    rows = each * (params.threads // params.lanes) + thread // params.lanes
+    number, vector = np.divmod(np.arange(params.rows_at_once * params.vectors), params.vectors)
+    numbers = np.broadcast_to(number, (params.threads, len(number)))
+    return rows, rows[:, number], vector * params.lanes + thread % params.lanes, numbers
+
+
+def _elements(rows: IntArray, vectors: IntArray, params: GatherParams) -> IntArray:
+    """Elements of vectors of rows: int64[threads, values]; -1 for negative rows."""
+    unit = VECTOR_BYTES // params.element.num_bytes
+    first = rows * params.columns + vectors * unit
+    element = first[:, :, None] + np.arange(unit)
+    return np.where(rows[:, :, None] < 0, -1, element).reshape(len(rows), -1)
 
 
 def _block_launch(params: GatherParams) -> Launch:
@@ -214,13 +266,29 @@ def _block_launch(params: GatherParams) -> Launch:
             "--columns"
         )
 
+    def vector(part: int, row: int, op: ops.Op) -> GlobalElements:
+        """Data access of a vector of each thread: of the table by a load, of the output by a store."""
+        of_row = part * threads + np.arange(threads)[:, None]
+        is_inside = of_row < row_bytes // width
+
+        def source(registers: Registers) -> IntArray:
+            return _elements(np.where(is_inside, registers["index"], -1), of_row, params)
+
+        if isinstance(op, ops.GlobalLoad):
+            return loaded("table", source)
+        return stored("out", _elements(np.where(is_inside, row, -1), of_row, params))
+
+    def index_of(row: int, _op: ops.Op) -> GlobalElements:
+        return loaded("index", np.full((threads, 1), row), "index")
+
     def program(cta: RoleContext) -> Generator[ops.Op, Any, None]:
         part, row = divmod(cta.cta_idx, rows)
+        data = partial(vector, part, row)
         yield before
-        yield ops.Use((yield ops.GlobalLoad("index", (row // rows_of_sector, 0), index)))
+        yield ops.Use((yield ops.GlobalLoad("index", (row // rows_of_sector, 0), index, data=partial(index_of, row))))
         yield between
-        yield ops.Use((yield ops.GlobalLoad(names[part], (cta.cta_idx, 0), accesses[part])))
-        yield ops.GlobalStore("out", (cta.cta_idx, 0), accesses[part])
+        yield ops.Use((yield ops.GlobalLoad(names[part], (cta.cta_idx, 0), accesses[part], data=data)))
+        yield ops.GlobalStore("out", (cta.cta_idx, 0), accesses[part], data=data)
 
     def slice_bytes(ctas: IntArray) -> IntArray:
         return np.asarray(np.minimum(share, row_bytes - ctas // rows * share))
@@ -253,6 +321,7 @@ def _block_launch(params: GatherParams) -> Launch:
         ),
         math_class="fp32",
         has_uniform_programs=True,
+        tensors=_tensors(params),
     )
 
 

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
-from functools import cache
+from functools import cache, partial
 from itertools import accumulate, pairwise
 from typing import Any, ClassVar, Literal
 
+import numpy as np
 from pydantic import Field
 
 from gpusim.errors import KernelError
 from gpusim.kernel_models.row_passes import RowPass, row_launch
 from gpusim.kernel_models.rows import ONE_WORD, VECTOR_BYTES, WORD_BYTES, Meeting, Merge, RowParams, packing, unpacking
+from gpusim.kernel_models.stream_data import LOADED, loaded, nothing, of_warps, stored, words_of_warps
 from gpusim.kernel_models.streaming import passes, share_footprint, total, whole_footprint
 from gpusim.units import WARP_SIZE
 from gpusim.workload import ops
+from gpusim.workload.data_access import GlobalElements, Registers, SharedElements
 from gpusim.workload.launch import Launch, RoleContext, Target, WarpRole
 
 BEFORE_LOADS = {"warp": 16, "block": 9}
@@ -26,6 +29,8 @@ REGISTERS: Mapping[tuple[int, int], int] = {(4, 16): 44, (4, 32): 65, (2, 16): 4
 """Registers of a thread, by the bytes of an element and the values that it holds."""
 OTHER_REGISTERS = 33
 """Registers besides the values, for configurations that were not compiled."""
+EPSILON = 1e-5
+"""Number that functional runs add to the variance."""
 FIRST_PARTS = 1
 """Number of vectors of gamma and beta that are loaded before the variance is known."""
 TRIPS: Mapping[tuple[str, int, int], tuple[tuple[int, int], ...]] = {
@@ -155,6 +160,7 @@ def layer_norm_launch(params: LayerNormParams, gpu: Target) -> Launch:
         num_flops=7 * params.rows * params.columns,
         math_class="fp32",
         has_uniform_programs=True,
+        tensors=params.tensors("gamma", "beta"),
     )
 
 
@@ -162,6 +168,57 @@ def _trips(params: LayerNormParams) -> tuple[tuple[int, int], ...]:
     """Pairs (vectors of gamma and beta that are loaded, vectors of the row that are stored afterwards), in order."""
     others = params.vectors - FIRST_PARTS
     return TRIPS.get((params.per, params.element.num_bytes, params.values), ((others, params.vectors),) if others else ())
+
+
+class _Data:
+    """Data accesses of the warps of some rows of a CTA. ``parts``: first and last vector of each part of the weights."""
+
+    def __init__(self, params: LayerNormParams, step: int, rows: int, parts: list[tuple[int, int]]) -> None:
+        self._params, self._step, self._rows, self._parts = params, step, rows, parts
+        num_warps = rows * params.lanes // WARP_SIZE
+        self.words: tuple[tuple[SharedElements, ...], ...] = ((), ())
+        """Accesses of the words of a CTA's two sums."""
+        if params.per == "block":
+            first = words_of_warps(num_warps, 0, self._sum, partial(self._keep, "mean"))
+            self.words = first, words_of_warps(num_warps, num_warps, self._squares, partial(self._keep, "variance"))
+
+    @staticmethod
+    def _sum(registers: Registers) -> None:
+        registers["word"] = of_warps(registers[LOADED], np.sum)
+
+    @staticmethod
+    def _squares(registers: Registers) -> None:
+        registers["centered"] = registers[LOADED] - registers["mean"]
+        registers["word"] = of_warps(registers["centered"] ** 2, np.sum)
+
+    def _keep(self, name: str, registers: Registers) -> None:
+        registers[name] = registers["words"].sum(axis=1, keepdims=True) / np.float32(self._params.columns)
+
+    def row(self, tile: int, _op: ops.Op) -> GlobalElements:
+        """The load of the rows."""
+        return loaded("in", self._params.elements_of(tile, self._step, self._rows))
+
+    def weight(self, name: str, part: int, _op: ops.Op) -> GlobalElements:
+        """The load of a part of a vector of weights, by all rows."""
+        begin, end = (vector * self._params.vector_elements for vector in self._parts[part])
+        return loaded(name, np.tile(self._params.elements_of(0, 0, 1)[:, begin:end], (self._rows, 1)), f"{name} {part}")
+
+    def store(self, tile: int, trip: int, begin: int, end: int, _op: ops.Op) -> GlobalElements:
+        """The store of the vectors ``begin`` to ``end`` of the row, behind the ``trip``-th loads of weights."""
+        of_trip = slice(begin * self._params.vector_elements, end * self._params.vector_elements)
+
+        def piece(registers: Registers) -> None:
+            if self._params.per == "warp":
+                for name, of_sum in (("mean", self._sum), ("variance", self._squares)):
+                    of_sum(registers)
+                    registers[name] = registers["word"] / np.float32(self._params.columns)
+            normed = registers["centered"] / np.sqrt(registers["variance"] + np.float32(EPSILON))
+            keys = [[f"{name} {part}" for part in range(trip + 2)] for name in ("gamma", "beta")]
+            gamma, beta = (np.concatenate([registers[key] for key in of if key in registers], axis=1) for of in keys)
+            registers["piece"] = normed[:, of_trip] * gamma[:, of_trip] + beta[:, of_trip]
+
+        index = self._params.elements_of(tile, self._step, self._rows)[:, of_trip]
+        return stored("out", index, "piece", piece)
 
 
 def _role(params: LayerNormParams, step: int, rows: int) -> WarpRole:
@@ -175,8 +232,9 @@ def _role(params: LayerNormParams, step: int, rows: int) -> WarpRole:
     root, about_root = ops.Mufu(1), ops.Alu(SCALE, is_chain=True)
     row = passes(0, params.row_bytes // VECTOR_BYTES, params.lanes, VECTOR_BYTES)
     trips = _trips(params) or ((0, params.vectors),)
-    begins = accumulate((num for num, _ in trips), initial=FIRST_PARTS)
+    begins = list(accumulate((num for num, _ in trips), initial=FIRST_PARTS))
     weights = total(row[:FIRST_PARTS]), *(total(row[at : at + num]) for at, (num, _) in zip(begins, trips, strict=False))
+    data = _Data(params, step, rows, [(0, FIRST_PARTS), *pairwise(begins)])
     ends = list(accumulate((num for _, num in trips), initial=0))
     stores = [total(row[begin:end]) for begin, end in pairwise(ends)]
     num_stores = sum(store.num_requests > 0 for store in stores)
@@ -190,7 +248,9 @@ def _role(params: LayerNormParams, step: int, rows: int) -> WarpRole:
         """Loads of a part of both vectors, by the first row's warps, and by the others."""
         first, others = weights[part], weights[part].scaled(num_rows - 1)
         return tuple(
-            ops.GlobalLoad(name, (0, part), access)
+            ops.GlobalLoad(
+                name, (0, part), access, data=partial(data.weight, name, part) if access is first else nothing(name)
+            )
             for name in ("gamma", "beta") for access in (first, others) if access.num_requests
         )  # fmt: skip
 
@@ -207,15 +267,15 @@ def _role(params: LayerNormParams, step: int, rows: int) -> WarpRole:
         if not num_rows:
             return
         yield before
-        token = yield ops.GlobalLoad("in", (cta.cta_idx, step), access)
+        token = yield ops.GlobalLoad("in", (cta.cta_idx, step), access, data=partial(data.row, cta.cta_idx))
         yield ops.Use(token)
         yield unpack
         yield add
-        yield from meeting()
+        yield from meeting(*data.words[0])
         yield center
         yield squares
         tokens = yield from ask(0, num_rows)
-        yield from meeting()
+        yield from meeting(*data.words[1])
         yield root
         yield about_root
         num_stored = step * num_stores
@@ -226,7 +286,8 @@ def _role(params: LayerNormParams, step: int, rows: int) -> WarpRole:
             tokens = []
             if store.num_requests:
                 yield from finish
-                yield ops.GlobalStore("out", (cta.cta_idx, num_stored), store.scaled(num_rows))
+                piece = partial(data.store, cta.cta_idx, trip - 1, ends[trip - 1], ends[trip])
+                yield ops.GlobalStore("out", (cta.cta_idx, num_stored), store.scaled(num_rows), data=piece)
                 num_stored += 1
 
     name = "layer_norm" if rows == params.rows_per_cta else f"rows {step}"

@@ -12,11 +12,13 @@ from dataclasses import dataclass
 from math import gcd
 from typing import Annotated, Any, ClassVar, Literal
 
+import numpy as np
 from pydantic import Field
 
 from gpusim.errors import KernelError
 from gpusim.kernel_models.applicability import Needs, Rule
 from gpusim.kernel_models.registers import launch_limit
+from gpusim.kernel_models.stream_data import shares
 from gpusim.kernel_models.streaming import (
     MAX_ELEMENTS,
     MAX_THREADS,
@@ -30,7 +32,9 @@ from gpusim.kernel_models.streaming import (
 )
 from gpusim.units import WARP_SIZE
 from gpusim.workload import ops
+from gpusim.workload.data_access import Data, IntArray
 from gpusim.workload.smem.access import AccessPattern
+from gpusim.workload.tensor import MemRef
 
 VECTOR_BYTES = 16
 """Bytes that a lane loads or stores with one instruction, unless an option says otherwise."""
@@ -222,6 +226,22 @@ class RowParams(StreamParams):
         row, there = self.row_access(), self.rows - (self.num_tiles - 1) * self.rows_per_cta
         return row.scaled(rows), row.scaled(min(max(there - step * rows, 0), rows))
 
+    def elements_of(self, tile: int, step: int, rows: int) -> IntArray:
+        """Elements of each thread of ``rows`` rows, the ``step``-th group of a tile: (threads, values); -1: none."""
+        first = tile * self.rows_per_cta + step * rows
+        found = [
+            shares(
+                row * self.columns, min(row + 1, self.rows) * self.columns, self.lanes, self.vectors, self.vector_elements
+            )
+            for row in range(first, first + rows)
+        ]
+        return np.concatenate(found)
+
+    def tensors(self, *weights: str) -> tuple[MemRef, ...]:
+        """Input and output, and weights of an element a column."""
+        refs = [MemRef.row_major(name, (self.rows, self.columns), self.element) for name in ("in", "out")]
+        return (*refs, *(MemRef.row_major(name, (self.columns,), self.element) for name in weights))
+
     def row_access(self) -> AccessPattern:
         """Loads or stores of the lanes of one row."""
         return total(passes(0, self.num_vectors, self.lanes, self.vector_bytes))
@@ -293,14 +313,14 @@ class Meeting:
         num = num_warps * merge.words
         return AccessPattern(num_requests=num, num_wavefronts=num, num_bytes=num * num_lanes * WORD_BYTES)
 
-    def __call__(self) -> Generator[ops.Op, Any, None]:
-        """The ops of the reduction."""
+    def __call__(self, leave: Data | None = None, take: Data | None = None) -> Generator[ops.Op, Any, None]:
+        """The ops of the reduction. ``leave``, ``take``: data accesses of the words of a CTA's warps."""
         yield from self._own
         if not self._of_block:
             return
         if self._by_first:
             yield ops.Syncthreads()
-        yield ops.SharedStore(self._leave)
+        yield ops.SharedStore(self._leave, data=leave)
         yield ops.Syncthreads()
         if self._by_first:
             if self._is_first:
@@ -308,6 +328,6 @@ class Meeting:
                 yield from self._others
                 yield ops.SharedStore(self._leave_one)
             yield ops.Syncthreads()
-        yield ops.Use((yield ops.SharedLoad(self._take)))
+        yield ops.Use((yield ops.SharedLoad(self._take, data=take)))
         if not self._by_first:
             yield from self._others

@@ -12,13 +12,17 @@ from pydantic import Field
 
 from gpusim.errors import KernelError, nearest_multiple
 from gpusim.kernel_models.options import KernelParams
+from gpusim.kernel_models.stream_data import loaded, nothing, shared, stored
 from gpusim.kernel_models.streaming import IntArray, TileGrid, check_grid, shared_passes, total
 from gpusim.units import LINE_BYTES, SECTOR_BYTES, WARP_SIZE
 from gpusim.workload import ops
+from gpusim.workload.data_access import Compute, GlobalElements, Registers, SharedElements
+from gpusim.workload.dtypes import FP32
 from gpusim.workload.gmem.global_access import global_access
 from gpusim.workload.gmem.line_fetches import unasked_fraction
 from gpusim.workload.launch import Buffer, Footprint, Launch, RoleContext, Target, WarpRole
 from gpusim.workload.smem.access import AccessPattern
+from gpusim.workload.tensor import MemRef
 
 TILE, WORD_BYTES = 32, 4
 """Rows and columns of a CTA's tile of D, and of its threads; ``WORD_BYTES``: bytes of an element."""
@@ -101,6 +105,48 @@ def first_and_again(addresses: IntArray, active: NDArray[np.bool_]) -> tuple[Acc
     )
 
 
+class _Data:
+    """Data accesses of a role whose threads have these rows and columns of a tile, int64[threads, 1]."""
+
+    def __init__(self, params: SgemmNaiveParams, row: IntArray, column: IntArray) -> None:
+        self._params, self._row, self._column = params, row, column
+        self.multiply = Compute(function=self._add)
+
+    def load(self, tensor: str, y: int, x: int, step: int, _op: ops.Op) -> GlobalElements:
+        """A step's elements of A or B; the role's first row is ``y``."""
+        params = self._params
+        row, column, k = y + self._row, x + self._column, step * params.step + np.arange(params.step)
+        is_tiled = params.way == "tiled"
+        of_a, of_b = (k[:1] + self._column, k[:1] + self._row) if is_tiled else (k, k)
+        if tensor == "A":
+            return loaded("A", np.where(row < params.m, row * params.k + of_a, -1), "A")
+        return loaded("B", np.where(column < params.n, of_b * params.n + column, -1), "B")
+
+    def store_tiles(self, _op: ops.Op) -> tuple[SharedElements, ...]:
+        """The store of an element of A and one of B."""
+        place = (self._row * TILE + self._column) * WORD_BYTES
+        return shared(place, FP32, "A"), shared(TILE * TILE * WORD_BYTES + place, FP32, "B")
+
+    def load_tiles(self, first: int, _op: ops.Op) -> tuple[SharedElements, ...]:
+        """The load of a thread's row of A and column of B, for a few k."""
+        k = first + np.arange(AT_ONCE)
+        of_b = TILE * TILE + k * TILE + self._column
+        return shared((self._row * TILE + k) * WORD_BYTES, FP32, "A"), shared(of_b * WORD_BYTES, FP32, "B")
+
+    def _add(self, registers: Registers) -> None:
+        total = registers.get("sum", np.zeros(self._row.shape, dtype=np.float32))
+        for k in range(AT_ONCE):
+            exact = registers["A"][:, k : k + 1].astype(np.float64) * registers["B"][:, k : k + 1]
+            total = (total + exact).astype(np.float32)
+        registers["sum"] = total
+
+    def store(self, y: int, x: int, _op: ops.Op) -> GlobalElements:
+        """The store of D."""
+        row, column, params = y + self._row, x + self._column, self._params
+        inside = (row < params.m) & (column < params.n)
+        return stored("D", np.where(inside, row * params.n + column, -1), "sum")
+
+
 def sgemm_naive_launch(params: SgemmNaiveParams, _gpu: Target) -> Launch:
     """The Launch of checked ``params``.
 
@@ -116,6 +162,7 @@ def sgemm_naive_launch(params: SgemmNaiveParams, _gpu: Target) -> Launch:
     lane, warp = np.arange(TILE), np.arange(num_warps)[:, None]
     row, column = (lane, warp) if way == "naive" else (warp, lane)
     row, column = (np.broadcast_to(each, (num_warps, WARP_SIZE)).astype(np.int64) for each in (row, column))
+    data = _Data(params, row.reshape(-1, 1), column.reshape(-1, 1))
 
     @cache
     def loads_of_a(rows: int, columns: int) -> tuple[AccessPattern, AccessPattern]:
@@ -139,10 +186,12 @@ def sgemm_naive_launch(params: SgemmNaiveParams, _gpu: Target) -> Launch:
         return global_access(np.where(inside, first_byte + (row * n + column) * WORD_BYTES, 0), WORD_BYTES, inside)
 
     before, between, addresses = ops.Alu(BEFORE_LOOP[way], is_chain=True), ops.Alu(IN_LOOP[way]), ops.ImadWide(AT_ONCE)
-    multiply, meet = ops.Fma(AT_ONCE, is_chain=True), ops.Syncthreads()
+    multiply, meet = ops.Fma(AT_ONCE, is_chain=True, data=data.multiply), ops.Syncthreads()
     written, parts = _shared_accesses()
-    store_tile = ops.SharedStore(written, "tiles", 0)
-    reads = [ops.SharedLoad(part, "tiles", 0) for part in parts]
+    store_tile = ops.SharedStore(written, "tiles", 0, data=data.store_tiles)
+    reads = [
+        ops.SharedLoad(part, "tiles", 0, data=partial(data.load_tiles, idx * AT_ONCE)) for idx, part in enumerate(parts)
+    ]
 
     def program(role: int, cta: RoleContext) -> Generator[ops.Op, Any, None]:
         panel, first_row = cta.cta_idx, role * num_warps
@@ -159,7 +208,11 @@ def sgemm_naive_launch(params: SgemmNaiveParams, _gpu: Target) -> Launch:
             for tensor, of_tensor, tile in (("A", of_a, (y // TILE, slice_of_a)), ("B", of_b, (x // TILE, step))):
                 for access in of_tensor:
                     if access.num_requests:
-                        tokens.append((yield ops.GlobalLoad(tensor, tile, access)))
+                        tokens.append((yield ops.GlobalLoad(
+                            tensor, tile, access,  # the first load takes all elements
+                            data=partial(data.load, tensor, y + first_row, x, step) if access is of_tensor[0]
+                            else nothing(tensor),
+                        )))  # fmt: skip
             yield between
             if way == "coalesced":
                 yield addresses
@@ -177,7 +230,10 @@ def sgemm_naive_launch(params: SgemmNaiveParams, _gpu: Target) -> Launch:
                 yield multiply
                 token = behind
             yield meet
-        yield ops.GlobalStore("D", (panel, role), stores(((y + first_row) * n + x) * WORD_BYTES % LINE_BYTES, rows, columns))
+        yield ops.GlobalStore(
+            "D", (panel, role), stores(((y + first_row) * n + x) * WORD_BYTES % LINE_BYTES, rows, columns),
+            data=partial(data.store, y + first_row, x),
+        )
 
     return Launch(
         kernel="sgemm_naive",
@@ -193,6 +249,10 @@ def sgemm_naive_launch(params: SgemmNaiveParams, _gpu: Target) -> Launch:
         num_flops=2 * params.m * n * params.k,
         math_class="fp32",
         has_uniform_programs=True,
+        tensors=tuple(
+            MemRef.row_major(name, shape, FP32)
+            for name, shape in (("A", (params.m, params.k)), ("B", (params.k, n)), ("D", (params.m, n)))
+        ),
     )
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from functools import cache
+from functools import cache, partial
 from typing import Annotated, Any, Literal, Self
 
+import numpy as np
 from pydantic import BeforeValidator, Field
 
 from gpusim.errors import KernelError
+from gpusim.kernel_models.stream_data import loaded, per_thread, shared, stored
 from gpusim.kernel_models.streaming import (
+    IntArray,
     StreamParams,
     TileGrid,
     check_grid,
@@ -20,10 +23,12 @@ from gpusim.kernel_models.streaming import (
 )
 from gpusim.units import LINE_BYTES, WARP_SIZE
 from gpusim.workload import ops
+from gpusim.workload.data_access import Copy, GlobalElements, SharedElements, box_copy
 from gpusim.workload.launch import Buffer, Feature, Launch, Mbarrier, RoleContext, Target, WarpRole
 from gpusim.workload.operands import OperandTile, tma_boxes
 from gpusim.workload.smem.access import AccessPattern
-from gpusim.workload.tma.boxes import outside_rows
+from gpusim.workload.tensor import MemRef
+from gpusim.workload.tma.boxes import TensorMap, outside_rows
 
 MAX_TILE = 256
 VECTOR_BYTES = 16
@@ -131,6 +136,28 @@ class _Accesses:
         self.of_global = cache(self._of_global)
         self.of_shared = cache(self._of_shared)
 
+    # -------------------------------------------------------------------------------------- data
+    def _of_round(self, step: int) -> tuple[IntArray, IntArray, int]:
+        """Rows and accesses in a row of a round, (passes, warps, 32), and elements of an access."""
+        begin = step * self._at_once
+        unit = self._params.access_bytes // self._params.element.num_bytes
+        return self._rows[begin : begin + self._at_once], self._columns[begin : begin + self._at_once], unit
+
+    def index(self, row: int, column: int, step: int) -> IntArray:
+        """Elements of the matrix that each thread accesses, for the tile at a row and a column; -1: outside."""
+        (rows, columns, unit), params = self._of_round(step), self._params
+        inside = (row + rows < params.m) & (column + columns * unit < params.n)
+        return per_thread(np.where(inside, ((row + rows) * params.n + column) // unit + columns, -1), unit)
+
+    def offsets(self, num_rows: int, num_columns: int, step: int) -> IntArray:
+        """Byte offsets in the tile; -1: outside of the matrix."""
+        (rows, columns, unit), params = self._of_round(step), self._params
+        inside = (rows < num_rows) & (columns * unit < num_columns)
+        width = params.element.num_bytes
+        element = per_thread(np.where(inside, rows * (params.tile[1] // unit) + columns, -1), unit)
+        row, column = np.divmod(np.maximum(element, 0), params.tile[1])
+        return np.where(element < 0, -1, params.operand.byte_offsets(row, column * width))
+
     def _active(self, num_rows: int, num_columns: int) -> Any:
         inside = num_columns * self._params.element.num_bytes // self._params.access_bytes
         return (self._rows < num_rows) & (self._columns < inside)
@@ -183,6 +210,7 @@ def smem_copy_launch(params: SmemCopyParams, _gpu: Target) -> Launch:
         ),
         tensor_maps=("in", "out") if by_tma else (),
         has_uniform_programs=(by_tma or _begin_alike(params)) and grid.tells_extents(),
+        tensors=_tensors(params),
     )
 
 
@@ -210,27 +238,42 @@ def _by_threads(params: SmemCopyParams) -> Any:
         if kind == "cp_async":
             writes = accesses.of_shared("cp_async", num_rows, num_columns)
             for step, (load, write) in enumerate(zip(outer, writes, strict=True)):
-                yield ops.CpAsync("in", (panel, step), _copied(load, write), "tile", 0)
+                copy = partial(data, "copy", panel, step)
+                yield ops.CpAsync("in", (panel, step), _copied(load, write), "tile", 0, data=copy)
             yield commit
             yield wait
         else:
             writes = accesses.of_shared("st_shared", num_rows, num_columns)
             for step, (load, write) in enumerate(zip(outer, writes, strict=True)):
-                token = yield ops.GlobalLoad("in", (panel, step), load)
+                token = yield ops.GlobalLoad("in", (panel, step), load, data=partial(data, "in", panel, step))
                 yield again if step else first
                 yield ops.Use(token)
-                yield ops.SharedStore(write, "tile", 0)
+                yield ops.SharedStore(write, "tile", 0, data=partial(data, "tile", panel, step))
         yield meet
         yield after
         reads = accesses.of_shared("ld_shared", num_rows, num_columns)
         for step, (read, store) in enumerate(zip(reads, outer, strict=True)):
-            token = yield ops.SharedLoad(read, "tile", 0)
+            token = yield ops.SharedLoad(read, "tile", 0, data=partial(data, "tile", panel, step))
             if step:
                 yield again
             yield ops.Use(token)
-            yield ops.GlobalStore("out", (panel, step), store)
+            yield ops.GlobalStore("out", (panel, step), store, data=partial(data, "out", panel, step))
+
+    def data(what: str, panel: int, step: int, _op: ops.Op) -> Copy | GlobalElements | SharedElements:
+        """Data access of a round of a tile: to or from a tensor, or the tile, or a copy from one to the other."""
+        (row, column), extent = grid.origin(panel), grid.extent(panel)
+        if what == "tile":
+            return shared(accesses.offsets(*extent, step), params.element)
+        index = accesses.index(row, column, step)
+        if what == "copy":
+            return Copy(tensor="in", index=index, offsets=accesses.offsets(*extent, step))
+        return (loaded if what == "in" else stored)(what, index)
 
     return program
+
+
+def _tensors(params: SmemCopyParams) -> tuple[MemRef, ...]:
+    return tuple(MemRef.row_major(name, (params.m, params.n), params.element) for name in ("in", "out"))
 
 
 def _copied(outer: AccessPattern, inner: AccessPattern) -> AccessPattern:
@@ -246,6 +289,21 @@ def _by_tma(params: SmemCopyParams) -> Any:
     grid, width, boxes = params.grid, params.element.num_bytes, tma_boxes(params.operand)
     num_bytes, num_rows = sum(box.num_bytes for box in boxes), sum(box.num_rows for box in boxes)
 
+    def data(op: ops.TmaLoad | ops.TmaStore) -> tuple[Copy, ...]:
+        """Boxes of a tile."""
+        (row, column), tile, box = grid.origin(op.tile[0]), params.operand, boxes[0]
+        described = TensorMap(
+            dtype=params.element, global_dim=(params.n, params.m), global_strides_bytes=(params.n * width,),
+            box_dim=(box.inner_elements, *box.outer), swizzle=box.swizzle,
+        )
+        return tuple(
+            box_copy(
+                op.tensor, described, (column + right, row + down),
+                (right // box.inner_elements * tile.rows + down) * tile.panel_bytes,
+            )
+            for right in range(0, tile.k, box.inner_elements) for down in range(0, tile.rows, *box.outer)
+        )  # fmt: skip
+
     def program(cta: RoleContext) -> Generator[ops.Op, Any, None]:
         panel = cta.cta_idx
         rows, columns = grid.extent(panel)
@@ -256,10 +314,10 @@ def _by_tma(params: SmemCopyParams) -> Any:
         yield ops.MbarrierArriveExpectTx("full", 0, num_bytes)
         yield ops.TmaLoad(
             "in", (panel, 0), num_bytes, inside, num_rows, "tile", 0, "full", num_boxes=len(boxes),
-            num_zero_rows=num_zero_rows, num_outside_rows=num_outside_rows,
+            num_zero_rows=num_zero_rows, num_outside_rows=num_outside_rows, data=data,
         )
         yield ops.MbarrierWait("full", 0, 0)
-        yield ops.TmaStore("out", (panel, 0), inside, num_rows, "tile", 0, num_boxes=len(boxes))
+        yield ops.TmaStore("out", (panel, 0), inside, num_rows, "tile", 0, num_boxes=len(boxes), data=data)
         yield ops.BulkCommitGroup()
         yield ops.BulkWaitGroup(0)
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
+from functools import partial
 from typing import Any, ClassVar, Literal
 
+import numpy as np
 from pydantic import Field
 
 from gpusim.errors import KernelError
@@ -21,9 +23,11 @@ from gpusim.kernel_models.rows import (
     packing,
     unpacking,
 )
+from gpusim.kernel_models.stream_data import LOADED, loaded, of_warps, stored, words_of_warps
 from gpusim.kernel_models.streaming import share_footprint
 from gpusim.units import WARP_SIZE
 from gpusim.workload import ops
+from gpusim.workload.data_access import Computation, GlobalElements, Registers, SharedElements
 from gpusim.workload.launch import Launch, RoleContext, Target, WarpRole
 
 BEFORE_LOADS = {"warp": 14, "block": 7}
@@ -106,6 +110,7 @@ def softmax_launch(params: SoftmaxParams, gpu: Target) -> Launch:
         num_flops=4 * params.rows * params.columns,
         math_class="fp32",
         has_uniform_programs=True,
+        tensors=params.tensors(),
     )
 
 
@@ -135,6 +140,33 @@ def softmax_passes(params: SoftmaxParams) -> tuple[RowPass, ...]:
     )  # fmt: skip
 
 
+def _data(num_warps: int, *, of_block: bool) -> tuple[tuple[tuple[SharedElements, ...], ...], Computation]:
+    """Data accesses of the words of a CTA's maximum and sum, and the arithmetic of the result."""
+
+    def most(registers: Registers) -> None:
+        registers["word"] = of_warps(registers[LOADED], np.max)
+
+    def exponents(registers: Registers) -> None:
+        registers["powers"] = np.exp(registers[LOADED] - registers["most"])
+        registers["word"] = of_warps(registers["powers"], np.sum)
+
+    def keep(name: str, reduce: Callable[..., Any], registers: Registers) -> None:
+        registers[name] = reduce(registers["words"], axis=1, keepdims=True)
+
+    def finish(registers: Registers) -> None:
+        if not of_block:
+            most(registers)
+            registers["most"] = registers["word"]
+            exponents(registers)
+            registers["sum"] = registers["word"]
+        registers["result"] = registers["powers"] / registers["sum"]
+
+    if not of_block:
+        return ((), ()), finish
+    first = words_of_warps(num_warps, 0, most, partial(keep, "most", np.max))
+    return (first, words_of_warps(num_warps, num_warps, exponents, partial(keep, "sum", np.sum))), finish
+
+
 def _role(params: SoftmaxParams, step: int, rows: int) -> WarpRole:
     """The warps of ``rows`` rows of a CTA, the ``step``-th group of that size."""
     values, width = params.values, params.element.num_bytes
@@ -146,24 +178,32 @@ def _role(params: SoftmaxParams, step: int, rows: int) -> WarpRole:
     add, one, rest_of_one = ops.Fma(values), ops.Mufu(1), ops.Alu(RECIPROCAL, is_chain=True)
     scale, pack = ops.Fma(values), ops.Alu(values * packing(width))
 
+    words, compute = _data(num_warps, of_block=params.per == "block")
+
+    def read(tile: int, _op: ops.Op) -> GlobalElements:
+        return loaded("in", params.elements_of(tile, step, rows))
+
+    def write(tile: int, _op: ops.Op) -> GlobalElements:
+        return stored("out", params.elements_of(tile, step, rows), "result", compute)
+
     def program(cta: RoleContext) -> Generator[ops.Op, Any, None]:
         access = accesses[cta.cta_idx == params.num_ctas - 1]
         if not access.num_requests:
             return
         yield before
-        token = yield ops.GlobalLoad("in", (cta.cta_idx, step), access)
+        token = yield ops.GlobalLoad("in", (cta.cta_idx, step), access, data=partial(read, cta.cta_idx))
         yield ops.Use(token)
         yield unpack
         yield most
-        yield from meeting()
+        yield from meeting(*words[0])
         yield shift
         yield exponents
         yield add
-        yield from meeting()
+        yield from meeting(*words[1])
         yield one
         yield rest_of_one
         yield scale
         yield pack
-        yield ops.GlobalStore("out", (cta.cta_idx, step), access)
+        yield ops.GlobalStore("out", (cta.cta_idx, step), access, data=partial(write, cta.cta_idx))
 
     return WarpRole(name=f"rows {step}" if rows < params.rows_per_cta else "softmax", num_warps=num_warps, program=program)

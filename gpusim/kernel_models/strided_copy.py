@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from functools import partial
 from typing import Annotated, Any
 
 import numpy as np
 from pydantic import Field
 
+from gpusim.kernel_models.stream_data import loaded, shares, stored
 from gpusim.kernel_models.streaming import (
     Elements,
     IntArray,
@@ -21,7 +23,9 @@ from gpusim.kernel_models.streaming import (
 )
 from gpusim.units import LINE_BYTES, SECTOR_BYTES, WARP_SIZE
 from gpusim.workload import ops
+from gpusim.workload.data_access import GlobalElements
 from gpusim.workload.launch import Footprint, Launch, RoleContext, Target, WarpRole
+from gpusim.workload.tensor import MemRef
 
 BEFORE_LOADS, BEFORE_STORES, EACH_ELEMENT = 30, 2, 10
 """Integer instructions of a thread: before its first load, before its first store, and for each element of a partial last
@@ -62,22 +66,33 @@ def strided_copy_launch(params: StridedCopyParams, _gpu: Target) -> Launch:
     pitch = params.stride * width
     before, between, each = ops.Alu(BEFORE_LOADS, is_chain=True), ops.Alu(BEFORE_STORES), ops.Alu(EACH_ELEMENT)
 
+    def read(first: int, items: int, _op: ops.Op) -> GlobalElements:
+        """Data access of ``items`` elements a thread, from element ``first`` on."""
+        out = shares(first, num_elements, threads, items)
+        return loaded("in", np.where(out < 0, -1, out * params.stride))
+
+    def write(first: int, items: int, _op: ops.Op) -> GlobalElements:
+        return stored("out", shares(first, num_elements, threads, items))
+
     def program(cta: RoleContext) -> Generator[ops.Op, Any, None]:
         panel = cta.cta_idx
         first = panel * share
         from_byte, to_byte = first * pitch % LINE_BYTES, first * width % LINE_BYTES
         yield before
         if first + share <= num_elements:
-            token = yield ops.GlobalLoad("in", (panel, 0), all_passes(from_byte, share, threads, width, pitch))
+            items, access = params.items_per_thread, all_passes(from_byte, share, threads, width, pitch)
+            token = yield ops.GlobalLoad("in", (panel, 0), access, data=partial(read, first, items))
             yield between
             yield ops.Use(token)
-            yield ops.GlobalStore("out", (panel, 0), all_passes(to_byte, share, threads, width))
+            access = all_passes(to_byte, share, threads, width)
+            yield ops.GlobalStore("out", (panel, 0), access, data=partial(write, first, items))
             return
         rest = num_elements - first
         loads, stores = passes(from_byte, rest, threads, width, pitch), passes(to_byte, rest, threads, width)
         for step, (load, store) in enumerate(zip(loads, stores, strict=True)):
-            yield ops.Use((yield ops.GlobalLoad("in", (panel, step), load)))
-            yield ops.GlobalStore("out", (panel, step), store)
+            at = first + step * threads
+            yield ops.Use((yield ops.GlobalLoad("in", (panel, step), load, data=partial(read, at, 1))))
+            yield ops.GlobalStore("out", (panel, step), store, data=partial(write, at, 1))
             yield each
 
     return Launch(
@@ -92,6 +107,10 @@ def strided_copy_launch(params: StridedCopyParams, _gpu: Target) -> Launch:
             share_footprint("out", "write", num_bytes=num_elements * width, share_bytes=share * width),
         ),
         has_uniform_programs=share * width % LINE_BYTES == 0,  # CTAs begin at the same offset in a line
+        tensors=(
+            MemRef.row_major("in", ((num_elements - 1) * params.stride + 1,), params.element),
+            MemRef.row_major("out", (num_elements,), params.element),
+        ),
     )
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field
 
 from gpusim.errors import KernelError
+from gpusim.kernel_models.stream_data import loaded, per_thread, shared, shares, stored
 from gpusim.kernel_models.streaming import (
     IntArray,
     StreamParams,
@@ -27,8 +28,10 @@ from gpusim.kernel_models.streaming import (
 )
 from gpusim.units import LINE_BYTES, SECTOR_BYTES, WARP_SIZE
 from gpusim.workload import ops
+from gpusim.workload.data_access import GlobalElements, SharedElements
 from gpusim.workload.launch import Buffer, Footprint, Launch, RoleContext, Target, WarpRole
 from gpusim.workload.smem.access import AccessPattern
+from gpusim.workload.tensor import MemRef
 
 TILE, THREADS = 32, 256
 
@@ -148,6 +151,13 @@ def transpose_launch(params: TransposeParams, _gpu: Target) -> Launch:
             total(shared_passes(f"ld_shared_b{bits}", place(smem, columns, rows) * width, is_out)),
         )
 
+    def load_tile(x: int, y: int, _op: ops.Op) -> GlobalElements:
+        return loaded("in", _tile_elements(y, x, rows, columns, params.m, params.n))
+
+    def store_tile(x: int, y: int, _op: ops.Op) -> GlobalElements:
+        lanes = (columns, rows) if smem == "none" else (rows, columns)
+        return stored("out", _tile_elements(x, y, *lanes, params.n, params.m))
+
     def program(cta: RoleContext) -> Generator[ops.Op, Any, None]:
         panel = cta.cta_idx
         (y, x), (num_rows, num_columns) = grid.origin(panel), grid.extent(panel)
@@ -155,15 +165,21 @@ def transpose_launch(params: TransposeParams, _gpu: Target) -> Launch:
         out_first = (x * out_pitch + y * width) % LINE_BYTES
         load, store = globals_of(num_rows, num_columns, in_first, out_first)
         yield before
-        token = yield ops.GlobalLoad("in", (panel, 0), load)
+        token = yield ops.GlobalLoad("in", (panel, 0), load, data=partial(load_tile, x, y))
         yield between
         yield ops.Use(token)
         if smem != "none":
             write, read = shared_of(num_rows, num_columns)
-            yield ops.SharedStore(write, "tile", 0)
+            yield ops.SharedStore(write, "tile", 0, data=written)
             yield ops.Syncthreads()
-            yield ops.Use((yield ops.SharedLoad(read, "tile", 0)))
-        yield ops.GlobalStore("out", (panel, 0), store)
+            yield ops.Use((yield ops.SharedLoad(read, "tile", 0, data=read_back)))
+        yield ops.GlobalStore("out", (panel, 0), store, data=partial(store_tile, x, y))
+
+    def written(_op: ops.Op) -> SharedElements:
+        return shared(per_thread(place(smem, rows, columns) * width), params.element)
+
+    def read_back(_op: ops.Op) -> SharedElements:
+        return shared(per_thread(place(smem, columns, rows) * width), params.element)
 
     tile_bytes = TILE * (TILE + (smem == "padded")) * width
     row_bytes = TILE * width
@@ -181,7 +197,21 @@ def transpose_launch(params: TransposeParams, _gpu: Target) -> Launch:
             replace(grid.footprint("out", "write", element_bytes=width), piece_bytes=TILE * width if grid.num_x > 1 else 0),
         ),
         has_uniform_programs=is_aligned and grid.tells_extents(),  # rows of tiles begin at the same offset in a line
+        tensors=_tensors(params),
     )
+
+
+def _tile_elements(
+    first_row: int, first_column: int, rows: IntArray, columns: IntArray, num_rows: int, num_columns: int
+) -> IntArray:
+    """Elements of a matrix of each thread, by rows and columns of a tile, (passes, warps, 32); -1: outside."""
+    row, column = first_row + rows, first_column + columns
+    return per_thread(np.where((row < num_rows) & (column < num_columns), row * num_columns + column, -1))
+
+
+def _tensors(params: TransposeParams) -> tuple[MemRef, ...]:
+    extents = {"in": (params.m, params.n), "out": (params.n, params.m)}
+    return tuple(MemRef.row_major(name, shape, params.element) for name, shape in extents.items())
 
 
 def _rowwise_launch(params: TransposeParams) -> Launch:
@@ -209,6 +239,12 @@ def _rowwise_launch(params: TransposeParams) -> Launch:
         columns, first = np.divmod(ctas * share, of_columns)
         return ctas if share > of_columns else np.asarray(columns * ceil_div(params.m, share) + first % params.m // share)
 
+    def of_item(first: int, tensor: str, _op: ops.Op) -> GlobalElements:
+        """Data access of one element a thread, from element ``first`` of the output on."""
+        out = shares(first, num_elements, threads, 1)
+        column, row = np.divmod(out, params.m)
+        return loaded(tensor, out if tensor == "out" else np.where(out < 0, -1, row * params.n + column))
+
     def program(cta: RoleContext) -> Generator[ops.Op, Any, None]:
         panel = cta.cta_idx
         at = int(panel_of(np.array(panel)))
@@ -218,9 +254,11 @@ def _rowwise_launch(params: TransposeParams) -> Launch:
             if num <= 0:
                 return
             yield code
-            access = lanes_access(0, num, width, pitch)
-            yield ops.Use((yield ops.GlobalLoad("in", (at, step_of(item)), access, allocates_in_l1=False)))
-            yield ops.GlobalStore("out", (panel, item), dense_access(0, num, width))
+            access, first = lanes_access(0, num, width, pitch), panel * share + item * threads
+            read, write = partial(of_item, first, "in"), partial(of_item, first, "out")
+            tile = at, step_of(item)
+            yield ops.Use((yield ops.GlobalLoad("in", tile, access, allocates_in_l1=False, data=read)))
+            yield ops.GlobalStore("out", (panel, item), dense_access(0, num, width), data=write)
 
     num_panels = int(panel_of(np.arange(num_ctas)).max()) + 1
     return Launch(
@@ -238,4 +276,5 @@ def _rowwise_launch(params: TransposeParams) -> Launch:
             share_footprint("out", "write", num_bytes=num_elements * width, share_bytes=share * width, num_steps=items),
         ),
         has_uniform_programs=True,
+        tensors=_tensors(params),
     )

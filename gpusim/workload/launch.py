@@ -15,6 +15,7 @@ from gpusim.errors import LaunchError, nearest
 from gpusim.units import WARP_SIZE
 from gpusim.workload.finding import Finding
 from gpusim.workload.ops import Alu, CacheHint, ImadWide, Op
+from gpusim.workload.tensor import MemRef
 from gpusim.workload.tile_work import TileWork
 
 Feature = Literal["tma", "mbarrier", "wgmma", "cluster", "setmaxnreg", "cp_async", "mma_sync", "stmatrix", "fp8"]
@@ -212,6 +213,8 @@ class Launch:
     CTA's index, or the same for all CTAs. If True, a few CTAs are traced and compared; if False, all are traced."""
     work: TileWork | None = None
     """Minimum work of a CTA for one tile; None: unknown."""
+    tensors: tuple[MemRef, ...] | Callable[[], tuple[MemRef, ...]] = ()
+    """Tensors that functional runs access, or a function that returns them. Timing runs ignore them."""
 
     @property
     def has_planned_traffic(self) -> bool:

@@ -18,6 +18,7 @@ import numpy as np
 from gpusim.errors import KernelError
 from gpusim.workload import ops
 from gpusim.workload.atoms import MmaAtom
+from gpusim.workload.data_access import DataAccess
 from gpusim.workload.gmem.line_fetches import Fetches
 from gpusim.workload.smem.access import AccessPattern
 
@@ -66,6 +67,12 @@ CHECKS: dict[Any, Check] = {
     MmaAtom: (_is_a(MmaAtom), "an MmaAtom"),
     ops.Token: (_is_a(ops.Token), "the token that a load has given"),
     ops.Section: (_is_a(ops.Section), "a Section"),
+    ops.Data | None: (
+        lambda value: value is None or callable(value) or all(
+            isinstance(item, DataAccess) for item in (value if isinstance(value, tuple) else (value,))
+        ),
+        "data accesses, or a function that returns them",
+    ),
     Fetches | None: (_or_none(_is_a(Fetches)), "Fetches, or None"),
     int | None: (_or_none(_is_count), f"{COUNT}, or None"),
     tuple[int, ...]: (_is_tuple_of(_is_count), "a tuple of integers of 0 or more"),
@@ -75,7 +82,7 @@ CHECKS: dict[Any, Check] = {
 }
 """Whether a value is right, and what is wanted, by the type of the field."""
 
-UNKEYED = {AccessPattern, MmaAtom, ops.Token, ops.Tile, Fetches | None, tuple[ops.Tile, ...]}
+UNKEYED = {AccessPattern, MmaAtom, ops.Token, ops.Tile, ops.Data | None, Fetches | None, tuple[ops.Tile, ...]}
 """Types of arguments that differ from op to op, or take long to hash: they are left out of :func:`key_of`."""
 
 

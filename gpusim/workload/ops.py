@@ -13,15 +13,18 @@ except ``num_instructions`` and ``num_issues``, which are per warp (wgmma: per w
 * ``barrier``, ``stage``: mbarrier of a ring.
 * ``cta_rank``: rank of the other CTA in the cluster.
 * ``is_chain``: whether each instruction waits for the result of the one before.
+* ``data``: the elements that the op moves or multiplies, for functional runs (``workload/data_access.py``). Timing runs
+  ignore it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Literal
 
 from gpusim.workload.atoms import MmaAtom
+from gpusim.workload.data_access import Data as Data  # noqa: PLC0414  # exported as part of the vocabulary
 from gpusim.workload.fast_init import made_quickly
 from gpusim.workload.gmem.line_fetches import Fetches
 from gpusim.workload.smem.access import AccessPattern
@@ -48,6 +51,7 @@ class GlobalLoad(Op):
     access: AccessPattern
     allocates_in_l1: bool = True
     cache_hint: CacheHint = "evict_normal"
+    data: Data | None = field(default=None, compare=False, repr=False)
 
 
 @made_quickly
@@ -59,6 +63,7 @@ class GlobalStore(Op):
     tile: Tile
     access: AccessPattern
     cache_hint: CacheHint = "evict_normal"
+    data: Data | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +74,7 @@ class GlobalAtomic(Op):
     tile: Tile
     access: AccessPattern
     returns: bool = False
+    data: Data | None = field(default=None, compare=False, repr=False)
 
 
 @made_quickly
@@ -107,6 +113,7 @@ class CpAsync(Op):
     fetches: Fetches | None = None
     num_passes: float = 0.0
     new_fraction: float = 1.0
+    data: Data | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +178,7 @@ class TmaLoad(Op):
     num_outside_rows: int = 0
     new_fraction: float = 1.0
     swizzle: str = ""
+    data: Data | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +193,7 @@ class TmaStore(Op):
     stage: int
     num_boxes: int = 1
     reduce: bool = False
+    data: Data | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,6 +324,7 @@ class SharedLoad(Op):
     buffer: str = ""
     stage: int = 0
     num_parts: int = 1
+    data: Data | None = field(default=None, compare=False, repr=False)
 
 
 @made_quickly
@@ -326,6 +336,7 @@ class SharedStore(Op):
     buffer: str = ""
     stage: int = 0
     has_token: bool = False
+    data: Data | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,6 +355,7 @@ class Ldmatrix(Op):
     access: AccessPattern
     buffer: str = ""
     stage: int = 0
+    data: Data | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,6 +366,7 @@ class Stmatrix(Op):
     buffer: str = ""
     stage: int = 0
     has_token: bool = False
+    data: Data | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -389,6 +402,7 @@ class MmaSync(Op):
 
     atom: MmaAtom
     num_issues: int
+    data: Data | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -410,6 +424,7 @@ class Wgmma(Op):
     reads: tuple[tuple[str, int], ...] = ()
     num_between: float = 0.0
     swizzle: str = ""
+    data: Data | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -481,6 +496,7 @@ class Fma(Op):
     bank_reads: float = 1.0
     num_runs: int = 0
     by_age: bool = False
+    data: Data | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -495,6 +511,7 @@ class Alu(Op):
     is_chain: bool = False
     num_beside: float = 0.0
     num_more: float = 0.0
+    data: Data | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -550,6 +567,7 @@ class RangeStart(Op):
     """Begins a named section of the timeline, as an NVTX range does. No PTX instruction."""
 
     section: Section
+    data: Data | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ MAY_IMPORT = {
     "layout": {"errors", "units"},
     "workload": {"errors", "units", "layout"},
     "kernel_models": {"errors", "units", "layout", "workload"},
+    "functional": {"errors", "units", "layout", "workload"},
     "machine": {"errors", "units"},
     "program": {"errors", "units", "workload"},
     "reference": {"errors", "units", "workload", "machine", "traffic"},

@@ -53,12 +53,14 @@ def k_step_schedule(config: GemmConfig, fragments: Fragments) -> list[IssueSlot]
         actions += [(begin, "use", idx), (max(begin, (idx + 1) * each - rests[idx]), "use_rest", idx)]
         if idx:
             actions.append((copies if idx == 1 else (idx - 1) * each, "read", idx))
-    atom, done, slots = mma_sync(config.element), 0, []
+    atom, done, slots, ready = mma_sync(config.element), 0, [], list[int]()  # slices whose fragments have arrived
     for position, what, idx in sorted(actions, key=lambda action: (action[0], ORDER.index(action[1]))):
         if position > done:
-            slots.append(IssueSlot("math", math=ops.MmaSync(atom, position - done)))
-            done = position
+            slots.append(IssueSlot("math", math=ops.MmaSync(atom, position - done, data=fragments.math_of(ready))))
+            done, ready = position, []
         slots.append(IssueSlot(what, idx))
+        if what == ("use_rest" if rests[idx] else "use"):
+            ready.append(idx)
     if done < num * each:
-        slots.append(IssueSlot("math", math=ops.MmaSync(atom, num * each - done)))
+        slots.append(IssueSlot("math", math=ops.MmaSync(atom, num * each - done, data=fragments.math_of(ready))))
     return slots

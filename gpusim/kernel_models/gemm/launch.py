@@ -16,10 +16,12 @@ from gpusim.kernel_models.gemm.splitk_reduce import reduction_launch
 from gpusim.kernel_models.gemm.tile_grid import TilePlan
 from gpusim.kernel_models.gemm.warp_specialized import Consumer, Producer
 from gpusim.kernel_models.mainloop.epilogue import Epilogue, Staging
+from gpusim.kernel_models.mainloop.epilogue_data import EpilogueData, Finish
 from gpusim.kernel_models.mainloop.fragments import Fragments
 from gpusim.kernel_models.mainloop.loader import Loader
+from gpusim.kernel_models.mainloop.operand_data import MathData
 from gpusim.kernel_models.mainloop.ring import Ring
-from gpusim.kernel_models.mainloop.warp_partition import PRODUCER_WARPS
+from gpusim.kernel_models.mainloop.warp_partition import PRODUCER_WARPS, WarpPartition
 from gpusim.layout.notation import units_remark
 from gpusim.units import WAVEFRONT_BYTES
 from gpusim.workload.gmem.line_fetches import CHUNK_BYTES
@@ -68,6 +70,7 @@ def gemm_launch(config: GemmConfig, gpu: Target) -> Launch:
         following=(reduction_launch(config),) if is_second else (),
         has_uniform_programs=plan.has_uniform_programs,
         work=tile_work(plan, staging),
+        tensors=partial(plan.tensors, len(epilogues)),
     )
 
 
@@ -96,6 +99,7 @@ def _epilogues(plan: TilePlan, staging: Staging, *, has_stmatrix: bool) -> tuple
         kind(
             plan, config.math, config.output, staging, rows, columns, num_warps, first_m=idx % grid[0] * rows,
             first_n=idx % grid[1] * columns, barrier=name, drained=drained, slot=idx, has_stmatrix=has_stmatrix,
+            data=_data(plan, partition, idx, len(names), (rows, columns)),
         )
         for idx, name in enumerate(names)
     ]
@@ -103,6 +107,31 @@ def _epilogues(plan: TilePlan, staging: Staging, *, has_stmatrix: bool) -> tuple
     if drained:
         named.append(NamedBarrier(name=drained, num_threads=32 * num_warps * num))
     return epilogues, tuple(named)
+
+
+def _data(
+    plan: TilePlan, partition: WarpPartition, idx: int, num_roles: int, share: tuple[int, int]
+) -> EpilogueData | None:
+    """Data accesses of the ``idx``-th math role; None: not known.
+
+    Not known are warp groups whose parts are no blocks of rows, serialized wgmma, and serial split-K.
+    """
+    config, (rows, columns), (num_m, num_n) = plan.config, partition.warp_tile, partition.warp_grid
+    if plan.is_serial or config.compiled_code.mainloop.wgmma_serialized or (config.math == "mma_sync" and num_m % num_roles):
+        return None
+    if config.is_specialized:
+        first = idx % num_m * rows, idx % num_n * columns
+        parts: tuple[tuple[int, int], ...] = (first,)
+    else:
+        first, each = (idx * share[0], 0), num_m // num_roles
+        units = partition.num_math_warps // 4 if config.math == "wgmma" else each * num_n
+        parts = tuple((first[0] + unit % each * rows, unit // each * columns) for unit in range(units))
+    finish = Finish(alpha=config.alpha, beta=config.beta, bias=config.bias, activation=config.activation)
+    math = MathData(plan.shape, parts, (rows, columns), partition.atom if config.math == "wgmma" else None)
+    return EpilogueData(
+        math, finish, plan.tile[:2], first, share, plan.extents[:2], plan.pitch_of_d, plan.num_sum_planes, config.batch,
+        num_roles,
+    )
 
 
 Roles = tuple[tuple[WarpRole, ...], tuple[Mbarrier, ...]]

@@ -105,13 +105,13 @@ class Multistage:
             self._awaits = [[[wait, *met] for wait in waits] for waits in self._ring.wait_full]
         else:
             self._awaits = [[self._arrived, self._arrived] for _ in stages]
-        self._wgmma: list[list[Op]] = []
+        data, self._wgmma = epilogue.data.math if epilogue.data else None, list[list[Op]]()
         if config.math == "wgmma":
             atom, num_issues = self._partition.atom, self._partition.num_wgmma
             step = code_around_math(own_code(plan), num_issues, atom.n, least_before=SET_UP)
             self._step_code = step.before, step.beside, code(step.num_behind)
-            self._wgmma = [wgmma_of_step(plan, s, step.num_between) for s in stages]
-        self._fragments = Fragments(self._partition, self._partition.warp_groups, config.fma_bank_reads)
+            self._wgmma = [wgmma_of_step(plan, s, step.num_between, data) for s in stages]
+        self._fragments = Fragments(self._partition, self._partition.warp_groups, config.fma_bank_reads, data)
 
     def __call__(self, cta: RoleContext) -> Iterator[Op]:
         """The warp program."""

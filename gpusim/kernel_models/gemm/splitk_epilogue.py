@@ -60,6 +60,7 @@ class SplitKEpilogue(Epilogue):
         plan, config = self.plan, self.plan.config
         chunks = self._chunks(columns) if rows else []
         sums = [(idx, self._stores(rows, inside, SUM_BYTES)) for idx, inside in chunks]
+        width = self._chunk_width
         panel = plan.panel_of_d(at)
         walk, far = self._walk(len(chunks)), self._cold_code(self._num_chunks)
         if config.split_k_mode == "second_kernel":
@@ -67,12 +68,14 @@ class SplitKEpilogue(Epilogue):
             for idx, access in sums:
                 yield from far[idx]
                 yield from walk
-                yield ops.GlobalStore("workspace", (panel, self._step(idx)), access)
+                data = self._data("store_sums", at, idx * width, width, False)
+                yield ops.GlobalStore("workspace", (panel, self._step(idx)), access, data=data)
             return
         for idx, access in sums:
             yield from far[idx]
             yield from walk
-            yield ops.GlobalAtomic("workspace", (panel, self._step(idx)), access)
+            data = self._data("store_sums", at, idx * width, width, False)
+            yield ops.GlobalAtomic("workspace", (panel, self._step(idx)), access, data=data)
         is_last = at.part == config.split_k - 1
         yield from self._count(panel, is_last=is_last)
         if not is_last:
@@ -82,12 +85,14 @@ class SplitKEpilogue(Epilogue):
         for idx, inside in chunks:
             access = self._loads(rows, inside, SUM_BYTES)
             yield from walk
-            tokens.append((yield ops.GlobalLoad("workspace", (panel, self._step(idx)), access, allocates_in_l1=False)))
+            data, tile = self._data("load_sums", at, idx * width, width), (panel, self._step(idx))
+            tokens.append((yield ops.GlobalLoad("workspace", tile, access, allocates_in_l1=False, data=data)))
         far = self._last_part_code
         for idx, access in sums:  # zeros, for the next launch
             yield from far[idx]
             yield from walk
-            yield ops.GlobalStore("workspace", (panel, self._step(idx)), access)
+            data = self._data("store_sums", at, idx * width, width, True)
+            yield ops.GlobalStore("workspace", (panel, self._step(idx)), access, data=data)
         for token in tokens:
             yield ops.Use(token)
         if chunks:
@@ -99,8 +104,10 @@ class SplitKEpilogue(Epilogue):
         yield ops.FenceAcqRel()
         yield meet
         one = AccessPattern(num_requests=1, num_sectors=1, num_lines=1, num_bytes=SUM_BYTES)
-        counted = yield ops.GlobalAtomic("counters", (panel, self.slot), one, returns=True)
+        num = self.plan.config.split_k if is_last else 0
+        data = self._data("count", panel, self.slot, num)
+        counted = yield ops.GlobalAtomic("counters", (panel, self.slot), one, returns=True, data=data)
         yield ops.Use(counted)
         if is_last:
-            yield ops.GlobalStore("counters", (panel, self.slot), one)
+            yield ops.GlobalStore("counters", (panel, self.slot), one, data=data)
         yield meet

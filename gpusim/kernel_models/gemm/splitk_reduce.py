@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,11 @@ from numpy.typing import NDArray
 
 from gpusim.kernel_models.gemm.config import GemmConfig
 from gpusim.kernel_models.mainloop.epilogue import ACTIVATION_COST, SUM_BYTES
+from gpusim.kernel_models.mainloop.epilogue_data import Finish, PartSums
 from gpusim.kernel_models.streaming import ceil_div
 from gpusim.units import LINE_BYTES, SECTOR_BYTES, WARP_SIZE
 from gpusim.workload import ops
+from gpusim.workload.data_access import by_thread
 from gpusim.workload.launch import Footprint, Launch, Program, RoleContext, WarpRole
 from gpusim.workload.smem.access import AccessPattern
 
@@ -63,7 +66,12 @@ def _by_elements(config: GemmConfig) -> Launch:
     alu, mufu = ACTIVATION_COST[config.activation]
     before, of_element = ops.Alu(BEFORE, is_chain=True), ops.Alu(EACH_ELEMENT + alu, is_chain=True)
     of_part, add = ops.Alu(EACH_PART), ops.Fma(1.0, is_chain=True)
-    trips = _trips(parts)
+    trips, data = _trips(parts), _data(config)
+
+    def elements_at(first: int, op: ops.Op, *, what: Callable[..., Any]) -> Any:
+        """Data access of one element a thread, from element ``first`` on."""
+        each_of = first + by_thread(THREADS_BY_ELEMENTS, THREADS_BY_ELEMENTS)
+        return what(np.where(each_of < num_elements, each_of, -1), op)
 
     def count_of(cta_idx: int, element: int) -> int:
         left = num_elements - cta_idx * per_cta - element * THREADS_BY_ELEMENTS
@@ -84,25 +92,28 @@ def _by_elements(config: GemmConfig) -> Launch:
                 return
             sums = access(count, SUM_BYTES)
             step = element * parts
+            at = partial(elements_at, cta.cta_idx * per_cta + element * THREADS_BY_ELEMENTS)
             for num in trips:
                 tokens = []
                 for _ in range(num):
                     yield of_part
-                    tokens.append((yield ops.GlobalLoad("workspace", (cta.cta_idx, step), sums)))
+                    of_step = partial(at, what=lambda elements, op, part=step % parts: data.part(elements, part, op))
+                    tokens.append((yield ops.GlobalLoad("workspace", (cta.cta_idx, step), sums, data=of_step)))
                     step += 1
                 for token in tokens:
                     yield ops.Use(token)
                     yield add
             if config.beta != 0.0:
-                token = yield ops.GlobalLoad("C", (cta.cta_idx, element), access(count, width))
+                of_c = partial(at, what=data.c)
+                token = yield ops.GlobalLoad("C", (cta.cta_idx, element), access(count, width), data=of_c)
                 yield ops.Use(token)
             if config.bias:
-                token = yield ops.GlobalLoad("bias", (0, 0), sums)
+                token = yield ops.GlobalLoad("bias", (0, 0), sums, data=partial(at, what=data.bias))
                 yield ops.Use(token)
             yield of_element
             if mufu:
                 yield ops.Mufu(mufu)
-            yield ops.GlobalStore("D", (cta.cta_idx, element), access(count, width))
+            yield ops.GlobalStore("D", (cta.cta_idx, element), access(count, width), data=partial(at, what=data.d))
 
     def elements_of(tiles: NDArray[np.int64]) -> NDArray[np.int64]:
         return np.asarray(np.clip(num_elements - tiles * per_cta, 0, per_cta))
@@ -121,6 +132,12 @@ def _by_vectors(config: GemmConfig) -> Launch:
     parts, width = config.split_k, config.out_element.num_bytes
     alu, mufu = ACTIVATION_COST[config.activation]
     per_element = 1.0 + alu + (config.beta != 0.0) + config.bias  # alpha and conversion
+    data = _data(config)
+
+    def elements_at(cta_idx: int, op: ops.Op, *, what: Callable[..., Any]) -> Any:
+        """Data access of the elements of a CTA."""
+        each_of = cta_idx * PER_CTA + by_thread(THREADS, THREADS, ELEMENTS_PER_THREAD)
+        return what(np.where(each_of < num_elements, each_of, -1), op)
 
     def elements_of(tiles: NDArray[np.int64]) -> NDArray[np.int64]:
         return np.asarray(np.clip(num_elements - tiles * PER_CTA, 0, PER_CTA))
@@ -134,15 +151,17 @@ def _by_vectors(config: GemmConfig) -> Launch:
         )
 
     def program(cta: RoleContext) -> Generator[ops.Op, Any, None]:
-        load = vectors(cta, SUM_BYTES)
+        load, at = vectors(cta, SUM_BYTES), partial(elements_at, cta.cta_idx)
         tokens = []
         for part in range(parts):
-            tokens.append((yield ops.GlobalLoad("workspace", (cta.cta_idx, part), load)))
+            of_part = partial(at, what=lambda elements, op, part=part: data.part(elements, part, op))
+            tokens.append((yield ops.GlobalLoad("workspace", (cta.cta_idx, part), load, data=of_part)))
         others = []
         if config.beta != 0.0:
-            others.append((yield ops.GlobalLoad("C", (cta.cta_idx, 0), vectors(cta, width))))
+            of_c = partial(at, what=data.c)
+            others.append((yield ops.GlobalLoad("C", (cta.cta_idx, 0), vectors(cta, width), data=of_c)))
         if config.bias:
-            others.append((yield ops.GlobalLoad("bias", (0, 0), load)))
+            others.append((yield ops.GlobalLoad("bias", (0, 0), load, data=partial(at, what=data.bias))))
         for token in tokens:
             yield ops.Use(token)
             yield ops.Fma(ELEMENTS_PER_THREAD)
@@ -151,9 +170,17 @@ def _by_vectors(config: GemmConfig) -> Launch:
         yield ops.Alu(ELEMENTS_PER_THREAD * per_element)
         if mufu:
             yield ops.Mufu(ELEMENTS_PER_THREAD * mufu)
-        yield ops.GlobalStore("D", (cta.cta_idx, 0), vectors(cta, width))
+        yield ops.GlobalStore("D", (cta.cta_idx, 0), vectors(cta, width), data=partial(at, what=data.d))
 
     return _launch(config, elements_of, num_ctas, THREADS, 1, program)
+
+
+def _data(config: GemmConfig) -> PartSums:
+    """Data accesses of the reduction."""
+    finish = Finish(alpha=config.alpha, beta=config.beta, bias=config.bias, activation=config.activation)
+    padded = max(1, config.alignment)
+    pitch = ceil_div(config.n, padded) * padded
+    return PartSums(finish, config.split_k, config.m * config.n * config.batch, config.n, pitch)
 
 
 def _launch(

@@ -16,9 +16,12 @@ from gpusim.kernel_models.mainloop.loader import block_bytes
 from gpusim.kernel_models.mainloop.shape import Coordinates, MainloopShape
 from gpusim.kernel_models.mainloop.tensor_maps import POINTER_BYTES
 from gpusim.kernel_models.streaming import ceil_div
+from gpusim.layout import Layout
 from gpusim.units import LINE_BYTES
+from gpusim.workload.dtypes import FP32, INT32, DType, accumulator_of
 from gpusim.workload.gmem.line_fetches import CHUNK_BYTES, unasked_fraction
 from gpusim.workload.launch import Footprint
+from gpusim.workload.tensor import MemRef
 
 IntArray = NDArray[np.int64]
 
@@ -171,6 +174,39 @@ class TilePlan:
     def panel_of_d(self, at: Coordinates) -> int:
         """Tile of D that a work tile contributes to."""
         return (at.batch * self.num_m + at.m) * self.num_n + at.n
+
+    # -------------------------------------------------------------------------------------- memory
+    @property
+    def pitch_of_d(self) -> int:
+        """Elements from row to row of C and D."""
+        return ceil_div(self.config.n, max(1, self.config.alignment)) * max(1, self.config.alignment)
+
+    @property
+    def num_sum_planes(self) -> int:
+        """Planes of the workspace for each batch."""
+        return self.config.split_k if self.config.split_k_mode == "second_kernel" else 1
+
+    def tensors(self, num_math_roles: int) -> tuple[MemRef, ...]:
+        """Tensors in memory: A (m, k), B (k, n), C and D (m, n), the bias (n); with batches, each (batch, ...)."""
+        config, (m, n, k) = self.config, self.extents
+        refs = []
+        is_a_k_major, is_b_k_major = config.are_k_major
+        for name, rows, columns, is_row_major in (("A", m, k, is_a_k_major), ("B", k, n, not is_b_k_major)):
+            pitch = self.shape.pitch_bytes(columns if is_row_major else rows) // config.element.num_bytes
+            strides = (pitch, 1) if is_row_major else (1, pitch)
+            refs.append(self._ref(name, (rows, columns), strides, config.element))
+        refs += [self._ref(name, (m, n), (self.pitch_of_d, 1), config.out_element) for name in "CD"]
+        sums = accumulator_of(config.element)
+        refs.append(MemRef.row_major("bias", (n,), FP32))
+        refs.append(MemRef.row_major("workspace", (self.num_sum_planes, config.batch, m, n), sums))
+        refs.append(MemRef.row_major("counters", (self.num_m * self.num_n * config.batch * num_math_roles,), INT32))
+        return tuple(refs)
+
+    def _ref(self, name: str, shape: tuple[int, int], strides: tuple[int, int], element: DType) -> MemRef:
+        plane = max(extent * stride for extent, stride in zip(shape, strides, strict=True))
+        if self.config.batch == 1:
+            return MemRef(name=name, layout=Layout(shape, strides), dtype=element)
+        return MemRef(name=name, layout=Layout((self.config.batch, *shape), (plane, *strides)), dtype=element)
 
     # -------------------------------------------------------------------------------------- footprints
     def footprints(self, num_math_roles: int) -> tuple[Footprint, ...]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from gpusim.kernel_models.gemm.tile_grid import TilePlan
 from gpusim.kernel_models.mainloop.epilogue import Epilogue
 from gpusim.kernel_models.mainloop.instruction_fetch import cold_code
 from gpusim.kernel_models.mainloop.loader import Loader
+from gpusim.kernel_models.mainloop.operand_data import MathData
 from gpusim.kernel_models.mainloop.ring import Ring
 from gpusim.kernel_models.mainloop.shape import MAX_STAGES, Coordinates, cached_method
 from gpusim.kernel_models.mainloop.tensor_maps import make_tensor_maps, read_pointers
@@ -121,12 +123,13 @@ def code_around_math(num_instructions: float, num_issues: int, n: int, *, least_
     )  # fmt: skip
 
 
-def wgmma_of_step(plan: TilePlan, stage: int, num_between: float) -> list[Op]:
+def wgmma_of_step(plan: TilePlan, stage: int, num_between: float, math: MathData | None = None) -> list[Op]:
     """The wgmma of a k-step, as one group. Serialized by the compiler: each is a group that is waited for."""
     partition, operands = plan.config.partition, (("a", stage), ("b", stage))
     num = partition.num_wgmma
     if not plan.config.compiled_code.mainloop.wgmma_serialized:
-        return [ops.Wgmma(partition.atom, num, operands, num_between), ops.WgmmaCommitGroup()]
+        data = partial(math.wgmma, stage) if math else None
+        return [ops.Wgmma(partition.atom, num, operands, num_between, data=data), ops.WgmmaCommitGroup()]
     each = [ops.Wgmma(partition.atom, 1, operands), ops.WgmmaCommitGroup(), ops.WgmmaWaitGroup(0)]
     return [*each, *code(num_between / max(1, num - 1))] * num
 
@@ -263,8 +266,9 @@ class Consumer:
         self._tile_code = code_of_place(plan)
         self._turn_code = code(chain(compiled.tile_scheduler.chain_after_turn_cycles))
         _, self._behind_meeting = code_around_meeting(chain(compiled.prologue.chain_cycles))
+        data = epilogue.data.math if epilogue.data else None
         self._math: list[list[Op]] = [
-            [*step.before, *self._fence, *wgmma_of_step(plan, s, step.num_between), *step.beside,
+            [*step.before, *self._fence, *wgmma_of_step(plan, s, step.num_between, data), *step.beside,
              ops.WgmmaWaitGroup(self.depth), *self._before_giving]
             for s in stages
         ]  # fmt: skip

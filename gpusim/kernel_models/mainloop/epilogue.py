@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 
+from gpusim.kernel_models.mainloop.epilogue_data import EpilogueData
 from gpusim.kernel_models.mainloop.instruction_fetch import cold_code
 from gpusim.kernel_models.mainloop.shape import Coordinates, OperandGrid, cached_method
 from gpusim.kernel_models.streaming import ceil_div
@@ -16,6 +17,7 @@ from gpusim.units import DEPENDENT_CYCLES, LINE_BYTES, SECTOR_BYTES, WARP_SIZE
 from gpusim.workload import ops
 from gpusim.workload.atoms.mma import MmaKind
 from gpusim.workload.compiled_code import NO_CODE, EpilogueCode
+from gpusim.workload.data_access import Data
 from gpusim.workload.dtypes import DType
 from gpusim.workload.operands import OperandTile, epilogue_store, stmatrix_writes, tma_boxes
 from gpusim.workload.ops import Op, RangeEnd, RangeStart, Section
@@ -107,6 +109,12 @@ class Epilogue:
     slot: int = 0
     """Index of this role's slot in the staging buffer."""
     has_stmatrix: bool = True
+    data: EpilogueData | None = None
+    """Data accesses of the role; None: unknown."""
+
+    def _data(self, name: str, *arguments: object) -> Data | None:
+        """Data access of an op: a method of ``data``, with its arguments except the op."""
+        return partial(getattr(self.data, name), *arguments) if self.data else None
 
     # -------------------------------------------------------------------------------------- parts inside of D
     def _inside(self, at: Coordinates) -> tuple[int, int]:
@@ -203,7 +211,7 @@ class Epilogue:
     # -------------------------------------------------------------------------------------- programs
     def program(self, at: Coordinates, turn: int) -> Program:
         """The epilogue of the tile ``at``, the CTA's tile number ``turn``."""
-        yield RangeStart(Section.EPILOGUE)
+        yield RangeStart(Section.EPILOGUE, data=self.data.begin if self.data else None)
         rows, columns = self._inside(at)
         if self.drained and not turn:
             yield ops.BarSync(self.drained)
@@ -231,6 +239,7 @@ class Epilogue:
                     num_requests=self.num_warps, num_sectors=ceil_div(num_bytes, SECTOR_BYTES),
                     num_lines=ceil_div(num_bytes, LINE_BYTES), num_bytes=num_bytes,
                 ),
+                data=self._data("bias", at),
             )
             yield ops.Use(token)
 
@@ -239,10 +248,13 @@ class Epilogue:
         """Number of column blocks of a part that is completely inside of D."""
         return NUM_CHUNKS
 
+    @cached_property
+    def _chunk_width(self) -> int:
+        return ceil_div(ceil_div(self.share_n, self._num_chunks), self._fragment[1]) * self._fragment[1]
+
     def _chunks(self, columns: int) -> list[tuple[int, int]]:
         """(index, columns inside of D) of the column blocks of a direct epilogue."""
-        wide, num = self._fragment[1], self._num_chunks
-        width = ceil_div(ceil_div(self.share_n, num), wide) * wide
+        num, width = self._num_chunks, self._chunk_width
         chunks = [(idx, min(width, columns - idx * width)) for idx in range(num)]
         return [(idx, inside) for idx, inside in chunks if inside > 0]
 
@@ -263,7 +275,8 @@ class Epilogue:
         if added := self._added(at):
             for idx, inside in chunks:
                 access = self._loads(rows, inside, width, output.vector_bytes)
-                tokens.append((yield ops.GlobalLoad(added, (panel, self._step(idx)), access)))
+                data = self._data("load_c", at, idx * self._chunk_width, self._chunk_width)
+                tokens.append((yield ops.GlobalLoad(added, (panel, self._step(idx)), access, data=data)))
         yield from self._bias(at, columns)
         arithmetic = self._arithmetic(len(chunks))
         far = self._cold_code_of_d()
@@ -273,7 +286,8 @@ class Epilogue:
             yield from far[idx]
             yield from arithmetic
             stored = self._stores(rows, inside, width, output.vector_bytes)
-            yield ops.GlobalStore("D", (panel, self._step(idx)), stored)
+            data = self._data("store", at, idx * self._chunk_width, self._chunk_width)
+            yield ops.GlobalStore("D", (panel, self._step(idx)), stored, data=data)
 
     # ---------------------------------------------------------------------------------- through shared memory
     @cached_property
@@ -295,8 +309,14 @@ class Epilogue:
             and self.share_m % 16 == 0 and self.staging.slice_n % 16 == 0
         )
 
+    @cached_method
+    def _writes(self, idx: int) -> Op:
+        """Store of fragments of slice ``idx`` to the staging buffer."""
+        write, is_last = self._write, self.output.by_tma or not self.output.reads_c
+        return replace(write, data=self._data("stage", self._slice, idx * self.staging.slice_n, is_last))
+
     @cached_property
-    def _writes(self) -> Op:
+    def _write(self) -> ops.Stmatrix | ops.SharedStore:
         """Store of fragments to the staging buffer."""
         tile = self._slice
         if self.uses_stmatrix:
@@ -323,11 +343,13 @@ class Epilogue:
         yield from self._bias(at, columns)
         for idx in range(ceil_div(columns, slice_n)):
             inside, step = min(slice_n, columns - idx * slice_n), self._step(idx)
-            leaving = self.full_rows(rows, inside, width, output.vector_bytes)
+            leaving, begin = self.full_rows(rows, inside, width, output.vector_bytes), idx * slice_n
+            by_rows = at, self._slice, output.vector_bytes, begin
             token = None
             if added := self._added(at):
                 access = self._loads(rows, inside, width, output.vector_bytes) if by_tma else leaving
-                token = yield ops.GlobalLoad(added, (panel, step), access)
+                data = self._data("load_c", at, begin, slice_n) if by_tma else self._data("load_c_rows", *by_rows)
+                token = yield ops.GlobalLoad(added, (panel, step), access, data=data)
             if by_tma:  # the slice's last reader was the TMA engine
                 yield ops.BulkWaitGroup(0, read=True)
             if idx or turn or self._is_over_stages:
@@ -336,19 +358,20 @@ class Epilogue:
                 yield ops.Use(token)
             yield from far[idx]
             yield from arithmetic
-            yield self._writes
+            yield self._writes(idx)
             if by_tma:
                 yield ops.FenceProxyAsync()
             yield meet
             if by_tma:
-                yield self._tma_store(panel, step, rows, inside)
+                yield self._tma_store(panel, step, rows, inside, self._data("boxes", at, self._slice, begin))
                 yield ops.BulkCommitGroup()
                 continue
-            read = yield ops.SharedLoad(self._reads(leaving), self.buffer, self.slot)
+            data = self._data("read_rows", self._slice, output.vector_bytes)
+            read = yield ops.SharedLoad(self._reads(leaving), self.buffer, self.slot, data=data)
             yield ops.Use(read)
             if token is not None:
                 yield ops.Use(token)
-            yield ops.GlobalStore("D", (panel, step), leaving)
+            yield ops.GlobalStore("D", (panel, step), leaving, data=self._data("store_rows", *by_rows))
 
     @property
     def _is_over_stages(self) -> bool:
@@ -363,10 +386,10 @@ class Epilogue:
             num_bytes=leaving.num_bytes,
         )
 
-    def _tma_store(self, panel: int, step: int, rows: int, columns: int) -> ops.TmaStore:
+    def _tma_store(self, panel: int, step: int, rows: int, columns: int, data: Data | None) -> ops.TmaStore:
         boxes = tma_boxes(self._slice)
         num_rows = sum(box.num_rows for box in boxes)
         return ops.TmaStore(
             "D", (panel, step), rows * columns * self._slice.dtype.num_bytes, num_rows, self.buffer,
-            self.slot, num_boxes=len(boxes), reduce=self.output.path == "tma_reduce",
+            self.slot, num_boxes=len(boxes), reduce=self.output.path == "tma_reduce", data=data,
         )

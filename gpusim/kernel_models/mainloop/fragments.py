@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
+from gpusim.kernel_models.mainloop.operand_data import MathData
 from gpusim.kernel_models.mainloop.warp_partition import WarpPartition
 from gpusim.units import WARP_SIZE
 from gpusim.workload import ops
 from gpusim.workload.atoms import mma_sync
 from gpusim.workload.atoms.mma import K_STEP_BYTES
+from gpusim.workload.data_access import Data
 from gpusim.workload.operands import OperandTile, ldmatrix_reads, shared_vector_reads
 from gpusim.workload.ops import Op
 from gpusim.workload.smem.access import AccessPattern, wavefronts
@@ -80,6 +83,8 @@ class Fragments:
     """Number of warp groups along M and N. All groups have the same loads; the record describes one of them."""
     bank_reads: float = 1.0
     """Register-bank reads of an FFMA: mean reads from the fuller bank."""
+    data: MathData | None = None
+    """Data accesses of the role; None: unknown."""
 
     @cached_property
     def slices(self) -> list[AccessPattern]:
@@ -123,12 +128,33 @@ class Fragments:
         """For each stage, the loads of its slices. Each load yields a token."""
         num_stages = self.partition.shape.stages
         if self.partition.shape.math == "mma_sync":
-            return [[ops.Ldmatrix(access, "a", stage) for access in self.slices] for stage in range(num_stages)]
+            spans = tuple((0, extent) for extent in self.partition.warp_tile)
+            return [
+                [
+                    ops.Ldmatrix(access, "a", stage, data=self._reads_of(stage, idx, spans))
+                    for idx, access in enumerate(self.slices)
+                ]
+                for stage in range(num_stages)
+            ]
         parts = [1 if self.partition.register_stages == 1 else num_ks for num_ks in self._depths]
         return [
-            [ops.SharedLoad(access, "a", stage, num) for access, num in zip(self.slices, parts, strict=True)]
+            [
+                ops.SharedLoad(access, "a", stage, num, data=self._vectors_of(stage, idx))
+                for idx, (access, num) in enumerate(zip(self.slices, parts, strict=True))
+            ]
             for stage in range(num_stages)
-        ]
+        ]  # fmt: skip
+
+    def _reads_of(self, stage: int, idx: int, spans: tuple[Span, ...]) -> Data | None:
+        return partial(self.data.reads, stage, idx, spans) if self.data else None
+
+    def _vectors_of(self, stage: int, idx: int) -> Data | None:
+        first = sum(self._depths[:idx])
+        return partial(self.data.vectors, stage, idx, first, self._depths[idx]) if self.data else None
+
+    def math_of(self, slices: Sequence[int]) -> Data | None:
+        """Data access of the mma.sync of slices."""
+        return partial(self.data.mma, tuple(slices)) if self.data else None
 
     @cached_property
     def halves(self) -> list[list[list[tuple[ops.Ldmatrix, ops.MmaSync]]]]:
@@ -137,6 +163,8 @@ class Fragments:
         An instruction's rows of A and 16 columns of B come first, then the other columns, then the other rows. Math
         continues as they arrive: only the instructions of the last rows (or columns) wait for the last load.
 
+        Functional runs multiply a slice as soon as its last load has arrived.
+
         Source: SASS of ``kernels/hgemm``.
         """
         (rows, columns), atom = self.partition.warp_tile, mma_sync(self.partition.shape.element)
@@ -144,17 +172,25 @@ class Fragments:
         num, num_last = rows // atom.m * (columns // atom.n), columns // atom.n if rows > atom.m else wide // atom.n
         num_stages = self.partition.shape.stages
         slices: list[list[tuple[AccessPattern, ops.MmaSync]]] = []
+        spans = [((0, atom.m), (0, wide)), ((atom.m, rows), (wide, columns))]
         for idx in range(self._num_slices):
             first = self._ldmatrix(idx, ((0, atom.m), (0, wide)))
             others = self._ldmatrix(idx, ((atom.m, rows), (0, 0))) + self._ldmatrix(idx, ((0, 0), (wide, columns)))
             if others.num_requests:
-                slices.append([(first, ops.MmaSync(atom, num - num_last)), (others, ops.MmaSync(atom, num_last))])
+                last = ops.MmaSync(atom, num_last, data=self.math_of((idx,)))
+                slices.append([(first, ops.MmaSync(atom, num - num_last, data=self.math_of(()))), (others, last)])
             else:
-                slices.append([(first, ops.MmaSync(atom, num))])
+                slices.append([(first, ops.MmaSync(atom, num, data=self.math_of((idx,))))])
         return [
-            [[(ops.Ldmatrix(access, "a", stage), math) for access, math in parts] for parts in slices]
+            [
+                [
+                    (ops.Ldmatrix(access, "a", stage, data=self._reads_of(stage, idx, spans[part])), math)
+                    for part, (access, math) in enumerate(parts)
+                ]
+                for idx, parts in enumerate(slices)
+            ]
             for stage in range(num_stages)
-        ]
+        ]  # fmt: skip
 
     @cached_property
     def math(self) -> list[Op]:
@@ -162,9 +198,13 @@ class Fragments:
         rows, columns = self.partition.warp_tile
         if self.partition.shape.math == "mma_sync":
             atom = mma_sync(self.partition.shape.element)
-            return [ops.MmaSync(atom, (rows // atom.m) * (columns // atom.n))] * len(self.slices)
+            num = (rows // atom.m) * (columns // atom.n)
+            return [ops.MmaSync(atom, num, data=self.math_of((idx,))) for idx in range(len(self.slices))]
         is_ring = self.partition.shape.stages > 1
         return [
-            ops.Fma(rows * columns // 32 * num_ks, bank_reads=self.bank_reads, num_runs=num_ks, by_age=is_ring)
-            for num_ks in self._depths
+            ops.Fma(
+                rows * columns // 32 * num_ks, bank_reads=self.bank_reads, num_runs=num_ks, by_age=is_ring,
+                data=partial(self.data.fma, idx, num_ks) if self.data else None,
+            )
+            for idx, num_ks in enumerate(self._depths)
         ]

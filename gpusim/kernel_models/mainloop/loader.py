@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim.kernel_models.mainloop.l1_copies import copy_access, row_bytes_of, row_parts, store_access
+from gpusim.kernel_models.mainloop.operand_data import OperandCopies
 from gpusim.kernel_models.mainloop.shape import MAX_STAGES, Coordinates, MainloopShape, OperandGrid, cached_method
 from gpusim.kernel_models.streaming import ceil_div
 from gpusim.units import LINE_BYTES, SECTOR_BYTES, WARP_SIZE
@@ -91,6 +92,7 @@ class Loader:
         """
         self.shape, self.grid = shape, grid
         self.by_tma = shape.by_tma
+        self._data = OperandCopies(shape, grid, num_threads)
         self._num_threads, self._wide_per_copy, self._num_between = num_threads, wide_per_copy, num_between
         self._panels: dict[tuple[int, int, int], Panel] = {}
         self._shapes: dict[tuple[int, int, int, int], TmaShape] = {}
@@ -159,6 +161,7 @@ class Loader:
         begin, tile_k, k = grid.first_k_step(at.part) * self._tile[2], self._tile[2], grid.extents[2]
         stride = tile_k * (self._width if self._k_major[which] else self._pitches[which])
         shapes: dict[tuple[int, int], TmaShape] = {}
+        data = partial(self._data.boxes, which, at, part, num_ctas)
 
         def make(step: int, stage: int) -> Op:
             depth = max(0, min(tile_k, k - begin - step * tile_k))
@@ -174,7 +177,7 @@ class Loader:
                 tensor, (panel, step * num_ctas + part), shape.num_bytes, shape.num_fetched_bytes, shape.num_rows, buffer,
                 stage, "full", multicast, shape.num_boxes, "evict_normal",
                 tuple([(other, each * num_ctas + part) for other, each in along]) if along else (), shape.fetches,
-                shape.num_zero_rows, shape.num_outside_rows, new,
+                shape.num_zero_rows, shape.num_outside_rows, new, data=data,
             )
 
         return make
@@ -327,7 +330,8 @@ class Loader:
     @cached_method
     def shared_store(self, which: int, stage: int) -> Op:
         """STS of what LDG loaded of an operand."""
-        return ops.SharedStore(store_access(self.shape, which), OPERANDS[which][1], stage)
+        data = partial(self._data.store, which)
+        return ops.SharedStore(store_access(self.shape, which), OPERANDS[which][1], stage, data=data)
 
     def cp_async(self, which: int, at: Coordinates, step: int, stage: int) -> Op:
         """The cp.async of a k-step of an operand to a stage."""
@@ -339,13 +343,14 @@ class Loader:
             num_rows=across, num_between=self._num_between,
             promoted_tiles=() if new < 1.0 else self._promoted_tiles(which, at, step),
             new_fraction=new, fetches=self._fetches(which, at, step, rows, depth),
-            num_passes=self._num_passes(which, at, step, rows, depth),
+            num_passes=self._num_passes(which, at, step, rows, depth), data=partial(self._data.copy, which, at, step),
         )
 
     def global_load(self, which: int, at: Coordinates, step: int, stage: int) -> Op:
         """The LDG of a k-step of an operand, whose data :meth:`shared_store` writes to any stage."""
         del stage
-        return ops.GlobalLoad(OPERANDS[which][0], (self.grid.panel(which, at), step), self._inside(which, at, step)[3])
+        access, data = self._inside(which, at, step)[3], partial(self._data.load, which, at, step)
+        return ops.GlobalLoad(OPERANDS[which][0], (self.grid.panel(which, at), step), access, data=data)
 
     def _inside(self, which: int, at: Coordinates, step: int) -> tuple[int, int, int, AccessPattern]:
         """(rows, elements of K, rows in global memory) of a k-step inside of the matrix, and the access pattern."""

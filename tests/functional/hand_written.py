@@ -1,0 +1,184 @@
+"""Two GEMMs written by hand, with data accesses: TMA with wgmma, and cp.async with ldmatrix and mma.sync.
+
+``mutation`` names one wrong step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpusim import Buffer, Launch, Mbarrier, WarpRole
+from gpusim.layout import Layout, make_tiled_copy_A, make_tiled_copy_B, tile_to_shape
+from gpusim.layout.swizzle import ByteLayout, swizzle_mode
+from gpusim.workload import ops
+from gpusim.workload.atoms import copy_atom, mma_sync, wgmma
+from gpusim.workload.data_access import (
+    Copy,
+    GlobalElements,
+    MatrixOffsets,
+    MmaFragments,
+    SharedElements,
+    WgmmaOperands,
+    box_copy,
+    descriptor_offsets,
+    matrix_offsets,
+)
+from gpusim.workload.dtypes import BF16, FP32
+from gpusim.workload.smem.access import AccessPattern
+from gpusim.workload.smem.wgmma_operands import gmma_atom, wgmma_descriptors
+from gpusim.workload.tensor import MemRef
+from gpusim.workload.tiled import tiled_copy, tiled_mma, warp_addresses
+from gpusim.workload.tma.boxes import TensorMap
+
+ANY = AccessPattern()
+NUM_STEPS, STAGES = 5, 2
+
+
+def operands(m: int, n: int, k: int, seed: int = 0) -> dict[str, NDArray[np.float32]]:
+    """Small integers: every product and sum is exact."""
+    random = np.random.default_rng(seed)
+    return {
+        "A": random.integers(-4, 5, (m, k)).astype(np.float32), "B": random.integers(-4, 5, (k, n)).astype(np.float32),
+    }
+
+
+def tensors(m: int, n: int, k: int) -> tuple[MemRef, ...]:
+    b = MemRef(name="B", layout=Layout((k, n), (1, k)), dtype=BF16)
+    return MemRef.row_major("A", (m, k), BF16), b, MemRef.row_major("D", (m, n), FP32)
+
+
+TMA_SHAPE = 64, 32, 64 * NUM_STEPS - 24
+"""M, N, K: the last k-step is partly outside."""
+
+
+def by_tma(mutation: str = "") -> Launch:
+    """One tile of 64 x 32: a producer fills two stages by TMA, and a warpgroup multiplies."""
+    (m, n, k), atom = TMA_SHAPE, wgmma(32, BF16)
+    rows_of, box_rows = {"A": m, "B": n}, {"A": 56 if mutation == "short box" else m, "B": n}
+    maps = {
+        name: TensorMap(
+            dtype=BF16, global_dim=(k, rows), global_strides_bytes=(2 * k,), box_dim=(64, box_rows[name]), swizzle="128B",
+        )
+        for name, rows in rows_of.items()
+    }
+    offsets = {}
+    for name, rows in rows_of.items():
+        tile = tile_to_shape(gmma_atom("K", "128B", element_bits=16), (rows, 64))
+        found = wgmma_descriptors(tile, "K")
+        if mutation == "wrong swizzle" and name == "A":
+            found = tuple(replace(each, swizzle="64B", stride_offset_bytes=512) for each in found)
+        offsets[name] = [descriptor_offsets(each, "K", rows, BF16) for each in found]
+        if mutation == "transposed" and name == "B":
+            offsets[name] = [np.concatenate([each[:16].T, each[16:].T]) for each in offsets[name]]
+    thread, value = np.ogrid[:128, :16]
+    column, row = np.divmod(np.asarray(atom.tv.c((thread, value))), m)
+
+    def producer(cta: Any) -> Iterator[Any]:
+        for step in range(NUM_STEPS):
+            stage, parity = step % STAGES, step // STAGES & 1
+            if mutation != "no empty wait":
+                yield ops.MbarrierWait("empty", stage, parity ^ 1)
+            num_bytes = {name: box_rows[name] * 128 for name in maps}
+            expected = sum(num_bytes.values()) - (num_bytes["B"] if mutation == "too few bytes" else 0)
+            yield ops.MbarrierArriveExpectTx("full", stage, expected)
+            for name, buffer in (("A", "a"), ("B", "b")):
+                yield ops.TmaLoad(
+                    name, (0, step), num_bytes[name], num_bytes[name], box_rows[name], buffer, stage, "full",
+                    data=box_copy(name, maps[name], (64 * step, 0)),
+                )
+
+    def consumer(cta: Any) -> Iterator[Any]:
+        for step in range(NUM_STEPS):
+            stage, parity = step % STAGES, step // STAGES & 1
+            if mutation != "no full wait":
+                yield ops.MbarrierWait("full", stage, parity)
+            read = 1 - stage if mutation == "wrong stage" and step == 3 else stage
+            issues = tuple(MatrixOffsets(a=a, b=b, fragment=0) for a, b in zip(offsets["A"], offsets["B"], strict=True))
+            yield ops.Wgmma(
+                atom, 4, (("a", read), ("b", read)),
+                data=WgmmaOperands(a=("a", read), b=("b", read), sums="sums", issues=(issues,), num_sums=1),
+            )
+            yield ops.WgmmaCommitGroup()
+            if mutation != "no wgmma wait":
+                yield ops.WgmmaWaitGroup(0)
+            yield ops.MbarrierArrive("empty", stage)
+        yield ops.GlobalStore(
+            "D", (0, 0), ANY, data=GlobalElements(tensor="D", index=row * n + column, registers="sums")
+        )
+
+    return Launch(
+        kernel="by_tma", num_ctas=1, num_tiles=1, tensors=tensors(m, n, k),
+        roles=tuple(
+            WarpRole(name=program.__name__, num_warps=num, program=program)
+            for program, num in ((producer, 1), (consumer, 4))
+        ),
+        buffers=tuple(
+            Buffer(name=name, stage_bytes=rows * 128, num_stages=STAGES) for name, rows in (("a", m), ("b", n))
+        ),
+        mbarriers=tuple(Mbarrier(name=name, num_arrivals=1, num_stages=STAGES) for name in ("full", "empty")),
+    )
+
+
+def by_cp_async(mutation: str = "") -> Launch:
+    """Tiles of 32 x 32, one a CTA: four warps copy, load fragments and multiply. Layouts are CuTe's."""
+    m, n, k, depth = 64, 64, 32 * NUM_STEPS, 32
+    mma = tiled_mma(mma_sync(BF16), Layout((2, 2, 1)), (None, 32, None))
+    load = copy_atom("ldmatrix_x4")
+    fill = tiled_copy(copy_atom("cp_async_cg_b128"), BF16, Layout((32, 4), (4, 1)), Layout((1, 8)))
+    written = ByteLayout(swizzle_mode("64B"), Layout((32, depth), (depth, 1)), element_bits=16)
+    read = ByteLayout(swizzle_mode("32B" if mutation == "wrong swizzle" else "64B"), written.layout, element_bits=16)
+    eight = np.arange(8)
+    threads = warp_addresses(fill, MemRef(name="sA", layout=written, dtype=BF16, space="smem"), "dst").reshape(128, 1)
+    offsets = threads + 2 * eight
+    if mutation == "an element too few":
+        offsets = np.where((np.arange(128)[:, None] == 77) & (eight == 7), -1, offsets)
+    source = warp_addresses(fill, MemRef.row_major("gA", (32, depth), BF16), "src").reshape(128, 1) // 2
+    row_of, k_of = np.divmod(source + eight, depth)
+    tile = MemRef(name="sA", layout=read, dtype=BF16, space="smem")
+    trans = copy_atom("ldmatrix_x4_trans" if mutation == "transposed" else "ldmatrix_x4")
+    loads = {
+        "a": matrix_offsets(trans, warp_addresses(make_tiled_copy_A(load.tv(BF16), mma), tile, "src")),
+        "b": matrix_offsets(load, warp_addresses(make_tiled_copy_B(load.tv(BF16), mma), tile, "src")),
+    }
+    issues = tuple((part, 2 * part + idx, idx) for part in range(2) for idx in range(2))
+    thread, value = np.ogrid[:128, :8]
+    column, row = np.divmod(np.asarray(mma.layout_c_tv()((thread, value))), 32)
+
+    def program(cta: Any) -> Iterator[Any]:
+        of_m, of_n = divmod(cta.cta_idx, n // 32)
+
+        def copies(step: int) -> Iterator[Any]:
+            for tensor, buffer, first in (("A", "a", 32 * of_m), ("B", "b", 32 * of_n)):
+                index = (first + row_of) * k + step * depth + k_of
+                yield ops.CpAsync(
+                    tensor, (first, step), ANY, buffer, step % STAGES, data=Copy(tensor=tensor, index=index, offsets=offsets)
+                )
+            yield ops.CpAsyncCommitGroup()
+
+        yield from copies(0)
+        for step in range(NUM_STEPS):
+            if step + 1 < NUM_STEPS:
+                yield from copies(step + 1)
+            if mutation != "no wait":
+                yield ops.CpAsyncWaitGroup(1 if step + 1 < NUM_STEPS else 0)
+            yield ops.Syncthreads()
+            stage = step % STAGES
+            yield ops.Use((yield ops.Ldmatrix(ANY, "a", stage, data=tuple(
+                SharedElements(offsets=loads[name], dtype=None, registers=name, buffer=name, stage=stage) for name in "ab"
+            ))))
+            fragments = MmaFragments(a="a", b="b", sums="sums", issues=issues, num_sums=2)
+            yield ops.MmaSync(mma_sync(BF16), 4, data=fragments)
+            yield ops.Syncthreads()
+        index = (32 * of_m + row) * n + 32 * of_n + column
+        yield ops.GlobalStore("D", (of_m, of_n), ANY, data=GlobalElements(tensor="D", index=index, registers="sums"))
+
+    return Launch(
+        kernel="by_cp_async", num_ctas=m * n // 1024, num_tiles=m * n // 1024, tensors=tensors(m, n, k),
+        roles=(WarpRole(name="math", num_warps=4, program=program),),
+        buffers=tuple(Buffer(name=name, stage_bytes=32 * depth * 2, num_stages=STAGES) for name in "ab"),
+    )

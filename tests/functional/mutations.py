@@ -1,0 +1,82 @@
+"""Wrong kernels: a launch one of whose ops moves or multiplies other elements, or is left out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from gpusim import Launch
+from gpusim.workload.data_access import DataAccess
+
+
+def mutated(launch: Launch, kind: type, change: Callable[[DataAccess], DataAccess] | None) -> Launch:
+    """``launch`` with the data accesses of ops of a class changed, or without these ops."""
+
+    def program_of(program: Any) -> Any:
+        def wrong(cta: Any) -> Iterator[Any]:
+            steps, answer = program(cta), None
+            while True:
+                try:
+                    op = steps.send(answer)
+                except StopIteration:
+                    return
+                answer = None
+                if not isinstance(op, kind):
+                    answer = yield op
+                elif change is not None:
+                    answer = yield replace(op, data=partial(changed, op))
+
+        return wrong
+
+    def changed(op: Any, _new: Any) -> Any:
+        assert change is not None
+        accesses = op.data(op) if callable(op.data) else op.data
+        return tuple(map(change, accesses)) if isinstance(accesses, tuple) else change(accesses)
+
+    roles = tuple(replace(role, program=program_of(role.program)) for role in launch.roles)
+    return replace(launch, roles=roles, following=tuple(mutated(each, kind, change) for each in launch.following))
+
+
+def rolled(name: str, axis: int = -1) -> Callable[[Any], Any]:
+    """The places in the field ``name`` moved on by one."""
+
+    def change(access: Any) -> Any:
+        places = getattr(access, name)
+        if callable(places):
+            return replace(access, **{name: lambda registers: np.roll(places(registers), 1, axis=axis)})
+        return replace(access, **{name: np.roll(places, 1, axis=axis)})
+
+    return change
+
+
+def dropped(access: Any) -> Any:
+    """A load, store or copy without its first elements."""
+    name = "index" if hasattr(access, "index") else "offsets"
+    places = getattr(access, name)
+
+    def without(all_places: Any) -> Any:
+        num = all_places.shape[-1]
+        return np.where(np.arange(num) < max(1, num // 16), -1, all_places)
+
+    if callable(places):
+        return replace(access, index=lambda registers: without(places(registers)))
+    return replace(access, **{name: without(places)})
+
+
+def swapped_issues(access: Any) -> Any:
+    """mma.sync with the sums of its first two instructions exchanged."""
+    issues = list(access.issues)
+    if len(issues) > 1:
+        issues[0], issues[1] = (*issues[0][:2], issues[1][2]), (*issues[1][:2], issues[0][2])
+    return replace(access, issues=tuple(issues))
+
+
+def reversed_columns(access: Any) -> Any:
+    """wgmma that reads the rows of B backwards."""
+    return replace(
+        access, issues=tuple(tuple(replace(issue, b=issue.b[::-1]) for issue in issues) for issues in access.issues)
+    )
