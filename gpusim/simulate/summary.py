@@ -125,9 +125,8 @@ def counters_of(ran: Ran, mhz: float) -> dict[str, float]:
     counters[f"sm__inst_executed_pipe_tensor_op_{kind}.sum"] += counted.tensor_core.gmma_instructions
     if ran.active_cycles:
         warps = sum_in_order(role.num_warps * sum_in_order(ran.role_totals[role.name]) for role in launch.roles)
-        counters["sm__warps_active.avg.pct_of_peak_sustained_active"] = min(
-            100.0, 100.0 * warps / ran.active_cycles / ran.plan.occupancy.max_warps_per_sm
-        )
+        share = 100.0 * warps / ran.active_cycles / ran.plan.occupancy.max_warps_per_sm
+        counters["sm__warps_active.avg.pct_of_peak_sustained_active"] = min(100.0, round(share, 9))  # whatever is recorded
     for op in ("tma_ld", "tma_st"):  # equal to the SASS-based counter
         if (name := f"smsp__sass_inst_executed_op_{op}.sum") in counters:
             counters[f"smsp__inst_executed_op_{op}.sum"] = counters[name]

@@ -110,6 +110,8 @@ def test_any_tile_whose_accumulators_fit_has_defaults(
         return
     if rows % 2 and columns % 2 and rows * columns > 25:
         return  # one warpgroup or three must take it all
+    if columns % 2 and columns > 28:
+        return  # one warp along N takes it all
     params = GemmParams(m=500, n=700, k=300, tile=tile, schedule=schedule, layout=layout)
     assert check(params.launch(gpu), gpu).ctas_per_sm >= 1
 
