@@ -2,7 +2,21 @@
 
 import gc
 import os
-import sys
+import signal
+from types import FrameType
+
+from gpusim.errors import fault, say
+
+ENDED: list[int] = []
+"""Signals that asked the process to end."""
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    """End as after Ctrl-C, with the workers. A second signal ends the process at once."""
+    del frame
+    signal.signal(number, signal.SIG_DFL)
+    ENDED.append(number)
+    raise KeyboardInterrupt
 
 
 def run() -> int:
@@ -11,13 +25,21 @@ def run() -> int:
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # else it looks through all that is installed for some
     gc.set_threshold(100_000, 20, 20)  # imports leave no circles worth looking for
     try:
+        for name in ("SIGTERM", "SIGHUP"):  # Windows has no SIGHUP; nohup ignores it
+            number = getattr(signal, name, None)
+            if number is not None and signal.getsignal(number) is signal.SIG_DFL:
+                signal.signal(number, _end)
         from gpusim.cli import main
 
-        return main()
+        status = main()
+        return 128 + ENDED[0] if ENDED else status
     except KeyboardInterrupt:
-        sys.stderr.write("gpusim: interrupted\n")
-        return 130
+        say("interrupted")
+        return 128 + ENDED[0] if ENDED else 130
+    except Exception as error:  # noqa: BLE001  # of an import
+        return fault(error)
     finally:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C while Python ends has a traceback
         gc.freeze()  # nobody looks for garbage among what ends with the process: a fifth of a second
 
 

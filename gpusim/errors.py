@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Final
 
 
@@ -39,6 +42,32 @@ class HazardError(SimulationError):
 
     A stage is refilled while it is read, a stage is read before it is full, or announced and delivered bytes differ.
     """
+
+
+FAULT: Final = 70
+"""Exit status of the command line where gpusim itself is at fault (``EX_SOFTWARE``)."""
+
+_MOST_LETTERS: Final = 300
+
+
+def say(sentence: str) -> None:
+    """Write one line to stderr, if that can be written."""
+    with suppress(OSError, ValueError, AttributeError):  # full, closed, or none at all
+        sys.stderr.write(f"gpusim: {' '.join(sentence.split())}\n")
+        sys.stderr.flush()
+
+
+def fault(error: BaseException) -> int:
+    """Tell an error that nobody foresaw in one sentence; returns the exit status. ``GPUSIM_TRACEBACK=1``: also where."""
+    if os.environ.get("GPUSIM_TRACEBACK", "0") not in ("", "0"):
+        from traceback import format_exception
+
+        with suppress(OSError, ValueError, AttributeError):
+            sys.stderr.write("".join(format_exception(error)))
+    words = " ".join(str(error).split())
+    shown = f"{words[:_MOST_LETTERS]} ..." if len(words) > _MOST_LETTERS else words
+    say(f"a fault of gpusim itself, {type(error).__name__}{f': {shown}' if shown else ''}; GPUSIM_TRACEBACK=1 shows where")
+    return FAULT
 
 
 MOST_LISTED: Final = 12

@@ -165,27 +165,21 @@ def _simulated(
     if num_processes <= 1:
         yield from _here(questions, gpu, {name: load_case(name) for name in {item.case for item in questions}})
         return
-    with processes(num_processes, _remember, (gpu,)) as (pool, drop):
+    with processes(num_processes, _remember, (gpu,)) as (pool, _):
         futures = {pool.submit(_answer_here, question): question for question in questions}
-        try:
-            for future in as_completed(futures):
-                yield futures[future], future.result()
-        except BaseException:
-            drop()
-            raise
+        for future in as_completed(futures):
+            yield futures[future], future.result()
 
 
 _HERE: dict[str, Any] = {}
-"""State of a worker process: the GPU, and its parent's process ID."""
+"""State of a worker process: the GPU."""
 
 
 def _remember(gpu: GpuSpec) -> None:
-    _HERE["gpu"], _HERE["parent"] = gpu, os.getppid()
+    _HERE["gpu"] = gpu
 
 
 def _answer_here(question: Question) -> dict[str, Answer]:
-    if os.getppid() != _HERE["parent"]:
-        os._exit(1)  # the parent is gone, so nobody needs further answers
     return answer(load_case(question.case), question, _HERE["gpu"])
 
 
