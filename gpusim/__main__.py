@@ -1,5 +1,6 @@
 """``gpusim`` and ``python -m gpusim``: light enough that Ctrl-C is quiet while the command line is still being imported."""
 
+import atexit
 import gc
 import os
 import signal
@@ -24,11 +25,12 @@ def run() -> int:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy starts threads else, for algebra that nobody does
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # else it looks through all that is installed for some
     gc.set_threshold(100_000, 20, 20)  # imports leave no circles worth looking for
+    atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)  # Ctrl-C while Python ends has a traceback
+    numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]  # Windows has no SIGHUP
+    taken = [number for number in numbers if signal.getsignal(number) is signal.SIG_DFL]  # nohup ignores it
     try:
-        for name in ("SIGTERM", "SIGHUP"):  # Windows has no SIGHUP; nohup ignores it
-            number = getattr(signal, name, None)
-            if number is not None and signal.getsignal(number) is signal.SIG_DFL:
-                signal.signal(number, _end)
+        for number in taken:
+            signal.signal(number, _end)
         from gpusim.cli import main
 
         status = main()
@@ -39,7 +41,8 @@ def run() -> int:
     except Exception as error:  # noqa: BLE001  # of an import
         return fault(error)
     finally:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C while Python ends has a traceback
+        for number in taken:
+            signal.signal(number, signal.SIG_DFL)
         gc.freeze()  # nobody looks for garbage among what ends with the process: a fifth of a second
 
 

@@ -87,7 +87,7 @@ def _checks(kind: Any) -> tuple[tuple[str, Check], ...]:
         choices = get_args(hint)
         is_choice = bool(choices) and all(isinstance(choice, str) for choice in choices)
         check: Check = (choices.__contains__, f"one of {', '.join(choices)}") if is_choice else CHECKS[hint]
-        found.append((name, (_is_integer, "an integer") if name == "stage" else check))  # -1 is the last stage
+        found.append((name, check))
     return tuple(found)
 
 

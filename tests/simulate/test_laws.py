@@ -146,14 +146,15 @@ def test_every_byte_that_is_asked_for_crosses_the_port_once(
     def program(cta: RoleContext) -> Iterator[ops.Op]:
         total = sum(num_bytes for _, num_bytes in plan)
         yield ops.MbarrierArriveExpectTx("full", 0, total)
-        for step, num_bytes in plan:
-            yield ops.TmaLoad("A", (num_bytes, step), num_bytes, num_bytes, 1, "a", 0, "full")
+        for stage, (step, num_bytes) in enumerate(plan):
+            yield ops.TmaLoad("A", (num_bytes, step), num_bytes, num_bytes, 1, "a", stage, "full")
         yield wait(0)
 
     group = {"sm": 1, "tpc": 2, "gpc": 4}[scope]
     gpu = changed(xbar={"coalesce_scope": scope, "coalesce_max_requests": group})
+    stages = Buffer(name="a", stage_bytes=32768, num_stages=len(plan), is_overlay=True)
     result = simulate(
-        launch(role(program), num_ctas=num_ctas, extra_smem_bytes=100_000),
+        launch(role(program), num_ctas=num_ctas, buffers=(stages,), extra_smem_bytes=231_072),
         gpu,
         l2="cold" if is_cold else "warm",
     )
