@@ -1,8 +1,8 @@
 """Command line of gpusim. Bad input gives a one-sentence error and exit status 2.
 
-Status 0 is success, 1 a mismatch, 2 bad input, 3 nothing to compare (``check``), 70 a fault of gpusim itself, 130 Ctrl-C,
-143 an end from outside. Slow imports are in the commands that need them. A new command is a new module here and one row in
-``COMMANDS``.
+Status 0 is success, 1 a mismatch, 2 bad input, 3 nothing to compare (``check``). Status 70 is a fault of gpusim itself, 130
+an interruption, 143 an end from outside. Slow imports are in the commands that need them. A new command is a new module here
+and one row in ``COMMANDS``.
 """
 
 from __future__ import annotations

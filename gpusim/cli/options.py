@@ -123,10 +123,10 @@ def refuse_same(outputs: Mapping[str, Path | None], inputs: Mapping[str, str | N
                 raise ConfigError(f"{flag} {str(path)!r} is the file of {other}, too; wants another name")
 
 
-def beside(path: Path) -> Path:
-    """File beside ``path`` for a part of a result, which must not replace a full one; stdout stays stdout.
+def part_path(path: Path) -> Path:
+    """File in the folder of ``path`` for a part of a result. It must not replace a full one; stdout stays stdout.
 
-    >>> beside(Path("old.json")), beside(Path("-"))
+    >>> part_path(Path("old.json")), part_path(Path("-"))
     (PosixPath('old.interrupted.json'), PosixPath('-'))
     """
     return path if str(path) == "-" else path.with_name(f"{path.stem}.interrupted{path.suffix}")

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from gpusim.cli.kernel_command import Kernels, kernel_command, kernel_group
-from gpusim.cli.options import PartOfResult, beside, console_for, find_gpu, name_of, progress, write_json
+from gpusim.cli.options import PartOfResult, console_for, find_gpu, name_of, part_path, progress, write_json
 from gpusim.cli.parameters import (
     given_options,
     json_option,
@@ -71,7 +71,7 @@ def _sweep(row: KernelModel, values: Mapping[str, Any]) -> None:
         settings = SweepSettings(top=top, jobs=jobs, dask=values["dask"], simulate_options=options)
         sweep = run_sweep(row.name, given, gpu, settings, progress=tell)
     if sweep.is_interrupted:
-        outputs = {flag: path and beside(path) for flag, path in outputs.items()}
+        outputs = {flag: path and part_path(path) for flag, path in outputs.items()}
     json_path, csv_path, plot_path = outputs.values()
     if json_path is not None:
         write_json(sweep_document(sweep, gpu_name=gpu_name), json_path)

@@ -111,7 +111,7 @@ class OnlyHere:
 
 
 async def answer_to(ask: Ask, request: Request, page: str, words: Mapping[str, str], is_plain: bool) -> Answer:
-    """Answer of ``ask`` in a thread, which is told when the client leaves."""
+    """Answer of ``ask`` in a thread. The thread can ask whether the client has left."""
     gone = threading.Event()
 
     async def look() -> None:

@@ -88,15 +88,15 @@ def _trace_all(tracer: Tracer, num_ctas: int) -> Programs:
     """Programs, from all CTAs."""
     classes: dict[tuple[int, ...], tuple[tuple[int, ...], array[int], array[int]]] = {}
     size, num_traced = tracer.tables.launch.cluster_size, num_ctas
-    began = told = time.monotonic()
+    began = last_line = time.monotonic()
     for cta_idx in range(num_ctas):
         if tracer.is_same_for_all:
             num_traced = cta_idx
             break
-        if not cta_idx % LOOKED_CTAS and (now := time.monotonic()) - told > TELL_S:
+        if not cta_idx % LOOKED_CTAS and (now := time.monotonic()) - last_line > TELL_S:
             left_s = (now - began) / cta_idx * (num_ctas - cta_idx)
-            if told > began or left_s > LONG_S:
-                told = now
+            if last_line > began or left_s > LONG_S:
+                last_line = now
                 say(f"{tracer.tables.launch.kernel}: {cta_idx:,} of {num_ctas:,} CTAs traced, about {left_s:.0f} s left")
         traced = tracer.trace(cta_idx)
         _, ctas, panels = classes.setdefault(traced.programs, (traced.columns, array("q"), array("i")))

@@ -247,11 +247,12 @@ class Launch:
         """Refuse a launch that no device can run.
 
         Raises:
-            LaunchError: no role, an empty grid, a number out of range, an unknown cache hint, a program that is no function,
-                a name that occurs twice, or more than 15 named barriers.
+            LaunchError: no role, an empty grid, a number out of range, an unknown cache hint, a program that is no function.
+                Also a name that occurs twice, or more than 15 named barriers.
         """
         if not self.roles:
             raise LaunchError(f"{self.kernel}: a launch needs at least one role, found none")
+        check_launch(self)
         if self.num_ctas is not None and self.num_ctas < 1:
             raise LaunchError(f"{self.kernel}: the grid has {self.num_ctas} CTAs, wants 1 or more")
         if self.set_aside_bytes < 0:
@@ -262,7 +263,6 @@ class Launch:
                     f"{self.kernel}: {item.tensor} has the cache hint {item.cache_hint!r}; "
                     f"{nearest(item.cache_hint, get_args(CacheHint))}"
                 )
-        check_launch(self)
         if len(self.named_barriers) > 15:
             num = len(self.named_barriers)
             raise LaunchError(f"{self.kernel}: {num} named barriers, a CTA has 15 besides __syncthreads")

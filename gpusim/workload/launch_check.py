@@ -39,33 +39,31 @@ def check_launch(launch: Any) -> None:
                 "context and yields ops"
             )
     for what, number, least, most in _counts(launch):
-        if not _is_number(number) or not least <= number <= most or number % 1:
-            raise LaunchError(f"{kernel}: {what} is {number!r}, wants a whole number from {least} to {most}")
-    if not _is_number(launch.num_flops) or not 0.0 <= launch.num_flops < math.inf:
+        if not isinstance(number, int | np.integer) or isinstance(number, bool) or not least <= number <= most:
+            raise LaunchError(f"{kernel}: {what} is {number!r}, wants an integer from {least} to {most}")
+    if not isinstance(launch.num_flops, int | float | np.number) or not 0.0 <= launch.num_flops < math.inf:
         raise LaunchError(f"{kernel}: num_flops is {launch.num_flops!r}, wants a number of 0 or more")
     for kind, names in (
         ("role", [role.name for role in launch.roles]),
         ("buffer", [buffer.name for buffer in launch.buffers]),
         ("barrier", [barrier.name for barrier in (*launch.mbarriers, *launch.named_barriers)]),
     ):
-        for name, number in Counter(names).items():
+        for name in names:
             if not isinstance(name, str):
                 raise LaunchError(f"{kernel}: a {kind} is named {name!r}, wants a text")
+        for name, number in Counter(names).items():
             if number > 1:
                 raise LaunchError(f"{kernel}: two {kind}s are named {name!r}, wants distinct names")
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float | np.integer | np.floating)
 
 
 def _counts(launch: Any) -> Iterator[tuple[str, Any, int, int]]:
     """Name, number, least and most of each count."""
     if launch.num_ctas is not None:
-        yield "num_ctas", launch.num_ctas, 1, MOST_COUNT
-    yield "num_tiles", launch.num_tiles, 1, MOST_COUNT
+        yield "num_ctas", launch.num_ctas, -MOST_COUNT, MOST_COUNT
+    yield "num_tiles", launch.num_tiles, int(launch.num_ctas is None or launch.num_ctas > 0), MOST_COUNT
     yield "cluster_size", launch.cluster_size, 1, MOST_COUNT
     yield "registers_per_thread", launch.registers_per_thread, 1, MOST_COUNT
+    yield "set_aside_bytes", launch.set_aside_bytes, -MOST_COUNT, MOST_COUNT
     yield "extra_smem_bytes", launch.extra_smem_bytes, 0, MOST_COUNT
     for role in launch.roles:
         yield f"num_warps of role {role.name!r}", role.num_warps, 1, MOST_COUNT
