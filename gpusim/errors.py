@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Final
 
 
@@ -43,6 +46,32 @@ class HazardError(SimulationError):
 
 class DataError(SimulationError):
     """A functional run that has no data for an op, or whose result is not the expected one."""
+
+
+FAULT: Final = 70
+"""Exit status of the command line where gpusim itself is at fault (``EX_SOFTWARE``)."""
+
+_MOST_LETTERS: Final = 300
+
+
+def say(sentence: str) -> None:
+    """Write one line to stderr, if that can be written."""
+    with suppress(OSError, ValueError, AttributeError):  # full, closed, or none at all
+        sys.stderr.write(f"gpusim: {' '.join(sentence.split())}\n")
+        sys.stderr.flush()
+
+
+def fault(error: BaseException) -> int:
+    """Tell an error that nobody foresaw in one sentence; returns the exit status. ``GPUSIM_TRACEBACK=1``: also where."""
+    if os.environ.get("GPUSIM_TRACEBACK", "0") not in ("", "0"):
+        from traceback import format_exception
+
+        with suppress(OSError, ValueError, AttributeError):
+            sys.stderr.write("".join(format_exception(error)))
+    words = " ".join(str(error).split())
+    shown = f"{words[:_MOST_LETTERS]} ..." if len(words) > _MOST_LETTERS else words
+    say(f"a fault of gpusim itself, {type(error).__name__}{f': {shown}' if shown else ''}; GPUSIM_TRACEBACK=1 shows where")
+    return FAULT
 
 
 MOST_LISTED: Final = 12

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import hashlib
 import multiprocessing
+import os
 import signal
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, ProcessPoolExecutor
 from contextlib import contextmanager
@@ -116,11 +118,37 @@ def processes(
             process.terminate()
 
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(num, mp_context=context, initializer=initializer, initargs=initargs) as pool:
-        with deaf_to_ctrl_c():
+    with _Pool(num, mp_context=context, initializer=_begin, initargs=(initializer, initargs)) as pool:
+        try:
             for _ in range(num):  # each call starts a process
                 pool.submit(_nothing)
-        yield pool, drop
+            yield pool, drop
+        except BaseException:  # nobody waits for simulations under way
+            drop()
+            raise
+
+
+class _Pool(ProcessPoolExecutor):
+    """Processes that never receive Ctrl-C, whichever call starts them."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Submit a call, which may start a process."""
+        with deaf_to_ctrl_c():
+            return super().submit(fn, *args, **kwargs)
+
+
+def _begin(initializer: Callable[..., object] | None, initargs: tuple[Any, ...]) -> None:
+    """Begin as a process of a pool: it ends with its parent, whatever it is doing."""
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    if initializer is not None:
+        initializer(*initargs)
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 @contextmanager

@@ -1,13 +1,13 @@
 """Command line of gpusim. Bad input gives a one-sentence error and exit status 2.
 
-Status 0 is success, 1 a mismatch, 2 bad input, 3 nothing to compare (``check``), 130 an interruption. Slow imports are in
-the commands that need them. A new command is a new module here and one row in ``COMMANDS``.
+Status 0 is success, 1 a mismatch, 2 bad input, 3 nothing to compare (``check``). Status 70 is a fault of gpusim itself, 130
+an interruption, 143 an end from outside. Slow imports are in the commands that need them. A new command is a new module here
+and one row in ``COMMANDS``.
 """
 
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Annotated, Any
@@ -27,12 +27,12 @@ from gpusim.cli.kernels import EXPLAIN, PREDICT
 from gpusim.cli.layout import layout_command
 from gpusim.cli.lint import lint_command
 from gpusim.cli.measure import measure_command
-from gpusim.cli.options import BAD_INPUT, INTERRUPTED, OK, Commands, where
+from gpusim.cli.options import BAD_INPUT, INTERRUPTED, OK, Commands, PartOfResult, where
 from gpusim.cli.raster import RASTER
 from gpusim.cli.sass import sass_command
 from gpusim.cli.sweep import SWEEP
 from gpusim.cli.validate import validate_command
-from gpusim.errors import GpusimError, nearest
+from gpusim.errors import GpusimError, fault, nearest, say
 
 COMMANDS: tuple[tuple[str, typer.Typer | Callable[..., None]], ...] = (
     ("predict", PREDICT),
@@ -56,9 +56,8 @@ COMMANDS: tuple[tuple[str, typer.Typer | Callable[..., None]], ...] = (
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit status."""
-    command = get_command(app)
     try:
-        status = command.main(args=arguments, prog_name="gpusim", standalone_mode=False)
+        status = get_command(app).main(args=arguments, prog_name="gpusim", standalone_mode=False)
         sys.stdout.flush()
     except (BrokenPipeError, SystemExit):  # the reader has gone (`gpusim gpus | head`); typer and rich exit then
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -66,57 +65,70 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (KeyboardInterrupt, typer.Abort):
         return _interrupted()
     except TyperException as error:
-        return _refuse(_usage_sentence(error))
+        return _refuse(_usage_sentence(error, sys.argv[1:] if arguments is None else arguments))
+    except PartOfResult as part:
+        say(str(part))
+        return INTERRUPTED
     except GpusimError as error:
         return _refuse(str(error))
     except OSError as error:
         wanted = "is there" if isinstance(error, FileNotFoundError) else "can be read or written"
         return _refuse(f"{error.filename or 'output'}: {error.strerror or error}, wants a file that {wanted}")
-    if status == INTERRUPTED:
+    except Exception as error:  # noqa: BLE001  # nobody is to see a traceback, or take a fault for a mismatch
+        return fault(error)
+    if status == INTERRUPTED:  # what typer makes of KeyboardInterrupt
         return _interrupted()
     return status if isinstance(status, int) else OK
 
 
 def _refuse(sentence: str) -> int:
-    sys.stderr.write(f"gpusim: {' '.join(sentence.split())}\n")
+    say(sentence)
     return BAD_INPUT
 
 
 def _interrupted() -> int:
-    sys.stderr.write("gpusim: interrupted, nothing more is written\n")
+    say("interrupted, nothing more is written")
     return INTERRUPTED
 
 
-def _usage_sentence(error: TyperException) -> str:
+def _usage_sentence(error: TyperException, typed: Sequence[str]) -> str:
     """Error of the option parser, with a suggestion."""
     context: Any = getattr(error, "ctx", None)
     path = where(context)
-    option = getattr(error, "option_name", None)
+    option: Any = getattr(error, "option_name", None)
     param: Any = getattr(error, "param", None)
-    message = error.format_message().rstrip(".")
-    if option is not None and "No such option" in message:
+    if option is not None and hasattr(error, "possibilities"):  # no such option
         options = [name for item in context.command.params for name in (*item.opts, *item.secondary_opts)]
         if getattr(context.command, "noun", "").startswith("kernel"):
             return f"{path}{option} stands before a kernel, wants it behind: {context.command_path} KERNEL {option} ..."
         return f"{path}{option} is unknown; {_nearest_option(option, [*options, '--help'])}"
     if option is not None:
-        what = "takes no value, leave it out" if "does not take" in message else "has no value, wants one"
-        return f"{option} {what}"
-    if message == "Missing command":
+        has_value = any(word.startswith(f"{option}=") for word in typed)
+        return f"{option} {'takes no value, leave it out' if has_value else 'has no value, wants one'}"
+    if param is None and hasattr(getattr(context, "command", None), "list_commands"):
         group = context.command
         return f"{path}a {group.noun} is missing, known: {', '.join(group.list_commands(context))}"
-    if param is not None and message.startswith("Missing"):
+    if param is not None and hasattr(error, "param_type"):  # a missing parameter
         if param.param_type_name == "argument":
             return f"{path}{param.metavar} is missing, wants {param.help}"
         return f"{path}{param.opts[0]} is missing, wants {param.metavar or 'a value'} ({param.help})"
-    if param is not None and "unable to parse" in message:
-        kind = "a whole number" if "integer" in message else "a number"
-        return f"{param.opts[0]} wants {kind}{f' ({param.help})' if param.help else ''}"
-    if param is not None and (bound := re.search(r"Input should be (greater|less) than or equal to (\S+)", message)):
-        return f"{path}{param.opts[0]} wants {bound[2]} or {'more' if bound[1] == 'greater' else 'less'}"
     if param is not None:
-        return f"{path}{param.opts[0]}: {error.message}"
-    return f"{path}{message[0].lower()}{message[1:]}"
+        return _value_sentence(path, param, error)
+    message = error.format_message().rstrip(".")
+    return f"{path}{message[:1].lower()}{message[1:]}"
+
+
+def _value_sentence(path: str, param: Any, error: TyperException) -> str:
+    """Error of an option whose value pydantic refuses; its kind tells what is wanted."""
+    refusals: Any = getattr(error.__cause__, "errors", list)()
+    kind, limits = (refusals[0]["type"], refusals[0].get("ctx", {})) if refusals else ("", {})
+    if kind.startswith(("int_", "float_")):
+        wanted = "a whole number" if kind.startswith("int_") else "a number"
+        return f"{param.opts[0]} wants {wanted}{f' ({param.help})' if param.help else ''}"
+    for limit, words in (("ge", "or more"), ("le", "or less")):
+        if limit in limits:
+            return f"{path}{param.opts[0]} wants {limits[limit]} {words}"
+    return f"{path}{param.opts[0]}: {error.message}"
 
 
 def _nearest_option(option: str, options: Iterable[str]) -> str:

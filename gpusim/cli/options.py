@@ -16,7 +16,7 @@ from typing import IO, TYPE_CHECKING, Any, cast
 
 from typer.core import TyperGroup
 
-from gpusim.errors import ConfigError, nearest
+from gpusim.errors import ConfigError, GpusimError, nearest
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -28,6 +28,10 @@ GPU_HELP = "GPU by name, by a unique beginning of it (gpusim gpus lists all), or
 
 OK, MISMATCH, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 """Exit statuses of the process."""
+
+
+class PartOfResult(GpusimError):  # noqa: N818  # Ctrl-C is no error
+    """Command that was interrupted and has kept what was finished. The message says where."""
 
 
 def where(context: Any) -> str:
@@ -109,12 +113,23 @@ def refuse_same(outputs: Mapping[str, Path | None], inputs: Mapping[str, str | N
     Raises:
         ConfigError: an output's file is taken; the text names its flag.
     """
-    taken = {Path(text).resolve(): flag for flag, text in inputs.items() if text}
+    from gpusim.report.output import resolved
+
+    taken = {resolved(Path(text)): flag for flag, text in inputs.items() if text}
     for flag, path in outputs.items():
         if path is not None:
-            other = taken.setdefault(path.resolve(), flag)
+            other = taken.setdefault(resolved(path), flag)
             if other != flag:
                 raise ConfigError(f"{flag} {str(path)!r} is the file of {other}, too; wants another name")
+
+
+def part_path(path: Path) -> Path:
+    """File in the folder of ``path`` for a part of a result. It must not replace a full one; stdout stays stdout.
+
+    >>> part_path(Path("old.json")), part_path(Path("-"))
+    (PosixPath('old.interrupted.json'), PosixPath('-'))
+    """
+    return path if str(path) == "-" else path.with_name(f"{path.stem}.interrupted{path.suffix}")
 
 
 def write_json(document: Any, path: Path) -> None:

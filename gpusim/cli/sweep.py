@@ -6,10 +6,8 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from gpusim.cli.kernel_command import Kernels, kernel_command, kernel_group
-from gpusim.cli.options import INTERRUPTED, console_for, find_gpu, name_of, progress, write_json
+from gpusim.cli.options import PartOfResult, console_for, find_gpu, name_of, part_path, progress, write_json
 from gpusim.cli.parameters import (
     given_options,
     json_option,
@@ -72,6 +70,8 @@ def _sweep(row: KernelModel, values: Mapping[str, Any]) -> None:
     with progress(says_left=True) as tell:
         settings = SweepSettings(top=top, jobs=jobs, dask=values["dask"], simulate_options=options)
         sweep = run_sweep(row.name, given, gpu, settings, progress=tell)
+    if sweep.is_interrupted:
+        outputs = {flag: path and part_path(path) for flag, path in outputs.items()}
     json_path, csv_path, plot_path = outputs.values()
     if json_path is not None:
         write_json(sweep_document(sweep, gpu_name=gpu_name), json_path)
@@ -89,4 +89,5 @@ def _sweep(row: KernelModel, values: Mapping[str, Any]) -> None:
         if path is not None:
             console.print(f"{word}: {path}", soft_wrap=True)
     if sweep.is_interrupted:
-        raise typer.Exit(INTERRUPTED)
+        files = [str(path) for path in outputs.values() if path is not None and str(path) != "-"]
+        raise PartOfResult(f"interrupted; what was finished is {'in ' + ', '.join(files) if files else 'above'}")

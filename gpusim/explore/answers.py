@@ -121,6 +121,14 @@ class Question(BaseModel):
                 sentence = f"{field.replace('_', ' ')} {sentence}"
             raise RefusedError(sentence, field) from None
 
+    def work(self, *, is_plain: bool) -> int:
+        """Estimated work of the answer, in steps of a CTA that are simulated: 100,000 take about a second.
+
+        ``is_plain``: for a browser without scripts, for which the server simulates.
+        """
+        del is_plain
+        return 0
+
     def query(self) -> dict[str, str]:
         """Fields that differ from their defaults, as text."""
         found = {name: getattr(self, name) for name in type(self).model_fields}

@@ -6,6 +6,7 @@ it through a name that points here (DNS rebinding). The policy of its answers lo
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import threading
 import warnings
@@ -19,7 +20,7 @@ from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -36,15 +37,20 @@ from gpusim.explore.pages import (
     index_page,
     refusal_document,
 )
-from gpusim.explore.worker import Worker
+from gpusim.explore.worker import LOOK_S, Gone, Workers
 
 LOOPBACK: Final = "127.0.0.1"
 
 MOST_QUERY: Final = 8000
 """Most characters of a query; all forms need fewer."""
 
-Ask = Callable[[str, Mapping[str, str], bool], Answer]
-"""Function from (page, words, whether for a browser without scripts) to the answer; may raise RefusedError."""
+Ask = Callable[[str, Mapping[str, str], bool, Gone], Answer]
+"""Function from (page, words, whether for a browser without scripts, whether who asks has left) to the answer.
+
+It may raise RefusedError."""
+
+FOREIGN: Final = ("cross-site", "same-site")
+"""Values of Sec-Fetch-Site where another site sends the browser here."""
 
 HEADERS: Final = {
     "Content-Security-Policy": (
@@ -96,11 +102,28 @@ class OnlyHere:
         if origin is not None and origin.lower() not in {f"http://{host}" for host in self.hosts}:
             return "this answers no page of another origin"
         is_link = headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest", "document") == "document"
-        if headers.get("sec-fetch-site") in ("cross-site", "same-site") and not is_link:  # a frame is no link
+        is_link = is_link and not scope["path"].startswith("/api/")
+        if headers.get("sec-fetch-site") in FOREIGN and not is_link:  # a frame is no link
             return "this answers no page of another site"
         if len(scope["query_string"]) > MOST_QUERY:
             return f"the query is longer than {MOST_QUERY} characters"
         return None
+
+
+async def answer_to(ask: Ask, request: Request, page: str, words: Mapping[str, str], is_plain: bool) -> Answer:
+    """Answer of ``ask`` in a thread. The thread can ask whether the client has left."""
+    gone = threading.Event()
+
+    async def look() -> None:
+        while not await request.is_disconnected():
+            await asyncio.sleep(LOOK_S)
+        gone.set()
+
+    looking = asyncio.create_task(look())
+    try:
+        return await run_in_threadpool(ask, page, words, is_plain, gone.is_set)
+    finally:
+        looking.cancel()
 
 
 def make_app(ask: Ask, port: int) -> ASGIApp:
@@ -111,12 +134,14 @@ def make_app(ask: Ask, port: int) -> ASGIApp:
         return HTMLResponse(index_page())
 
     async def form(request: Request) -> Response:
+        if request.query_params and request.headers.get("sec-fetch-site") in FOREIGN:  # a link must start no work
+            return RedirectResponse(request.url.path, status_code=303)
         made = FORMS[request.path_params["page"]]()
         words = {name: text for name, text in request.query_params.items() if name != "plain"}
         answer, refusal = None, None
         if "plain" in request.query_params:  # a browser without JavaScript
             try:
-                answer = await run_in_threadpool(ask, made.page, words, True)
+                answer = await answer_to(ask, request, made.page, words, True)
             except RefusedError as error:
                 refusal = (str(error), error.field)
         return HTMLResponse(form_page(made, words, answer=answer, refusal=refusal))
@@ -124,7 +149,7 @@ def make_app(ask: Ask, port: int) -> ASGIApp:
     async def api(request: Request) -> Response:
         page = request.path_params["page"]
         try:
-            answer = await run_in_threadpool(ask, page, dict(request.query_params), False)
+            answer = await answer_to(ask, request, page, dict(request.query_params), False)
         except RefusedError as error:
             return JSONResponse(refusal_document(str(error), error.field), status_code=422)
         return JSONResponse(answer_document(answer, answer_fragment(answer)))
@@ -164,7 +189,7 @@ def listening(port: int) -> socket.socket:
     return found
 
 
-def _warm_up(worker: Worker) -> None:
+def _warm_up(worker: Workers) -> None:
     """Answer the default request of each page in advance. The modules of the page of banks take longest to load."""
     for page in sorted(FORMS, reverse=True):
         with suppress(RefusedError):
@@ -175,7 +200,7 @@ def serve(found: socket.socket, *, opens: bool, tell: Callable[[str], None]) -> 
     """Serve on ``found`` until Ctrl-C; ``tell`` gets the address, ``opens`` shows it in the browser."""
     port = found.getsockname()[1]
     address = f"http://{LOOPBACK}:{port}/"
-    worker = Worker()
+    worker = Workers()
     config = uvicorn.Config(
         make_app(worker.ask, port), log_level="warning", access_log=False, lifespan="off", server_header=False, ws="none",
         proxy_headers=False, timeout_graceful_shutdown=1,

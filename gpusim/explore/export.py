@@ -25,7 +25,7 @@ from gpusim.explore.pages import ASSETS, answer_document, answer_fragment, asset
 from gpusim.explore.worker import answered
 from gpusim.machine.config import configs_dir
 from gpusim.report.number_format import count
-from gpusim.report.output import write_whole
+from gpusim.report.output import resolved, write_whole
 from gpusim.workers import deaf_to_ctrl_c
 
 MARK = ".gpusim-explore"
@@ -62,9 +62,9 @@ def check_folder(folder: Path, flag: str) -> None:
         raise ConfigError(f"{flag} {str(folder)!r} is no directory, wants an empty or a new one")
     if folder.is_dir() and any(folder.iterdir()) and not (folder / MARK).is_file():
         raise ConfigError(f"{flag} {str(folder)!r} holds files that no export wrote, wants an empty or a new directory")
-    if not folder.is_dir() and not folder.resolve().parent.is_dir():
+    if not folder.is_dir() and not resolved(folder).parent.is_dir():
         raise ConfigError(f"{flag} {str(folder)!r} lies in no directory; make {str(folder.parent)!r} first")
-    if not os.access(folder if folder.is_dir() else folder.resolve().parent, os.W_OK):
+    if not os.access(folder if folder.is_dir() else resolved(folder).parent, os.W_OK):
         raise ConfigError(f"{flag} {str(folder)!r} cannot be written, wants a directory that you may write")
 
 

@@ -5,6 +5,7 @@ The page runs the packed launch in the browser. For a browser without scripts it
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -36,6 +37,9 @@ MOST_EXTENT = 32768
 """Largest m, n and k of a request. A request that takes a core too long is refused when its time is over."""
 
 MOST_STAGES = 64
+
+USUAL_TILE, FMA_WORK = ("128", "128", "64"), 8
+"""Tile that estimates of work assume where none is given, and their factor for kernels on FMA units."""
 
 FLAGS = ("m", "n", "k", "dtype", "tile", "stages", "schedule", "copy", "math", "cluster")
 """Fields that are options of ``gpusim predict gemm``."""
@@ -77,6 +81,15 @@ class PipelineQuestion(Question):
     latency: Annotated[float, Field(ge=0.5, le=8.0, allow_inf_nan=False)] = 1.0
     hbm_bandwidth: Annotated[float, Field(ge=0.25, le=2.0, allow_inf_nan=False)] = 1.0
     l2_bandwidth: Annotated[float, Field(ge=0.25, le=2.0, allow_inf_nan=False)] = 1.0
+
+    def work(self, *, is_plain: bool) -> int:
+        """Steps of all tiles, where the server simulates them; else the tiles, which it plans alone."""
+        found = re.fullmatch(r"(\d{1,9})x(\d{1,9})x(\d{1,9})", self.tile.strip())
+        m, n, k = (max(1, int(part)) for part in (found.groups() if found else USUAL_TILE))
+        num_tiles = -(-self.m // m) * -(-self.n // n)
+        by_threads = self.math == "fma" or self.dtype == "fp32"  # an event for each group of instructions
+        num_steps = -(-self.k // k) * (FMA_WORK if by_threads else 1)
+        return num_tiles * (num_steps if is_plain else 1)
 
     def query(self) -> dict[str, str]:
         """Fields that differ from their defaults, as text."""

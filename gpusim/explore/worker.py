@@ -1,11 +1,15 @@
-"""Worker process of the explorer, with a time limit for each answer and a cache of answers."""
+"""Worker processes of the explorer, with limits of work and time for each answer and a cache of answers.
+
+Small questions and large ones have a process each, so that no small one waits for a large one.
+"""
 
 from __future__ import annotations
 
 import multiprocessing
 import threading
+import time
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from multiprocessing.connection import Connection
 from typing import Any, Final
 
@@ -21,6 +25,53 @@ KEPT: Final = 64
 """Answers that are cached, so that going back is immediate."""
 
 
+LOOK_S: Final = 0.1
+"""Seconds between looks whether who asks has left."""
+
+SHORT_S: Final = 2.0
+"""Seconds up to which an answer is finished though nobody waits for it: to start another process takes as long."""
+
+MOST_SMALL: Final = 100_000
+"""Work of a question from which on it is large, as :meth:`gpusim.explore.answers.Question.work`."""
+
+MOST_WORK: Final = 4_000_000
+"""Work beyond which a question is refused beforehand: a core would take about half a minute."""
+
+Gone = Callable[[], bool]
+
+
+def NEVER() -> bool:  # noqa: N802  # a constant
+    """Whether who asks has left: no."""
+    return False
+
+
+LEFT: Final = "nobody waits for the answer any more"
+
+
+class Workers:
+    """A worker for small questions, and one for large ones."""
+
+    def __init__(self) -> None:
+        self.small, self.large = Worker(), Worker()
+
+    def ask(self, page: str, words: Mapping[str, str], is_plain: bool = False, gone: Gone = NEVER) -> Answer:
+        """Answer, as :meth:`Worker.ask`.
+
+        Raises:
+            RefusedError: there is no answer, or it would take too long.
+        """
+        work = question_of(page, words).work(is_plain=is_plain)
+        if work > MOST_WORK:
+            times = f"{work / MOST_WORK:.1f} times as much work"
+            raise RefusedError(f"this is {times} as one answer may take: ask for less, or use the command line")
+        return (self.large if work > MOST_SMALL else self.small).ask(page, words, is_plain, gone)
+
+    def end(self) -> None:
+        """Stop both."""
+        self.small.end()
+        self.large.end()
+
+
 class Worker:
     """A process that answers one request after the other. One that takes too long is ended, and another is started."""
 
@@ -33,19 +84,25 @@ class Worker:
         self._ours: Connection | None = None
         self._kept: OrderedDict[tuple[str, bool, tuple[tuple[str, str], ...]], Answer | RefusedError] = OrderedDict()
 
-    def ask(self, page: str, words: Mapping[str, str], is_plain: bool = False) -> Answer:
-        """Answer to ``words`` on ``page``. ``is_plain``: for a browser without scripts.
+    def ask(self, page: str, words: Mapping[str, str], is_plain: bool = False, gone: Gone = NEVER) -> Answer:
+        """Answer to ``words`` on ``page``. ``is_plain``: for a browser without scripts. ``gone``: whether who asks has left.
 
         Raises:
-            RefusedError: there is no answer, or it takes too long.
+            RefusedError: there is no answer, it takes too long, or nobody waits for it.
         """
         key = (page, is_plain, tuple(sorted(words.items())))
-        if not self._turn.acquire(timeout=self._patience_s):
-            raise RefusedError("other questions are being answered, ask again")
+        until = time.monotonic() + self._patience_s
+        while not self._turn.acquire(timeout=LOOK_S):
+            if gone():
+                raise RefusedError(LEFT)
+            if time.monotonic() > until:
+                raise RefusedError("other questions are being answered, ask again")
         try:
             found = self._kept.get(key)
             if found is None:
-                found = self._kept[key] = self._asked(page, words, is_plain)
+                if gone():
+                    raise RefusedError(LEFT)
+                found = self._kept[key] = self._asked(page, words, is_plain, gone)
                 if len(self._kept) > KEPT:
                     self._kept.popitem(last=False)
             else:
@@ -81,11 +138,16 @@ class Worker:
                 theirs.close()
             return self._ours
 
-    def _asked(self, page: str, words: Mapping[str, str], is_plain: bool) -> Answer | RefusedError:
+    def _asked(self, page: str, words: Mapping[str, str], is_plain: bool, gone: Gone) -> Answer | RefusedError:
         connection = self._connection()
+        began = time.monotonic()
         try:
             connection.send((page, dict(words), is_plain))
-            if not connection.poll(self._patience_s):
+            while not connection.poll(min(LOOK_S, self._patience_s)) and time.monotonic() < began + self._patience_s:
+                if time.monotonic() > began + SHORT_S and gone():
+                    self._end_process()
+                    raise RefusedError(LEFT)
+            if not connection.poll(0):
                 self._end_process()
                 seconds = f"{self._patience_s:g} seconds"  # raised, not cached: a busy machine may have time next time
                 raise RefusedError(f"this takes longer than {seconds}: ask for less, or use the command line")

@@ -13,20 +13,26 @@ Models:
 
 from __future__ import annotations
 
+import time
 from array import array
 from collections.abc import Mapping
 
 import numpy as np
 
+from gpusim.errors import say
 from gpusim.program.cta_sorts import Int64Array, at, members_of, sorts_of_ctas
 from gpusim.program.panels import Sort, Sources
 from gpusim.program.programs import IntArray, Programs
 from gpusim.program.records import OPS, TABLES
+from gpusim.program.time_limit import time_limit
 from gpusim.program.trace import Tracer
 from gpusim.workload.launch import Launch
 
 MAX_OPS = 1_000_000
 """Default limit of the ops of a role of one CTA."""
+
+LOOKED_CTAS, TELL_S, LONG_S = 64, 5.0, 60.0
+"""CTAs between looks at the time; seconds between two lines on progress; seconds below which there is no line."""
 
 
 def trace_launch(
@@ -45,12 +51,14 @@ def trace_launch(
     Raises:
         LaunchError: an op that is refused, a program that is no generator, or one that does not end.
     """
-    if launch.has_uniform_programs:
-        tracer = Tracer(launch, num_ctas=num_ctas, max_ops=max_ops)
-        found = _trace_sorts(tracer, launch, num_ctas, panels_of, bytes_of)
-        if found is not None:
-            return found
-    return _trace_all(Tracer(launch, num_ctas=num_ctas, max_ops=max_ops), num_ctas)
+    with time_limit() as watched:
+        found = None
+        if launch.has_uniform_programs:
+            tracer = Tracer(launch, num_ctas=num_ctas, max_ops=max_ops, watched=watched)
+            found = _trace_sorts(tracer, launch, num_ctas, panels_of, bytes_of)
+        if found is None:
+            found = _trace_all(Tracer(launch, num_ctas=num_ctas, max_ops=max_ops, watched=watched), num_ctas)
+    return found
 
 
 def _trace_sorts(
@@ -79,7 +87,17 @@ def _trace_sorts(
 def _trace_all(tracer: Tracer, num_ctas: int) -> Programs:
     """Programs, from all CTAs."""
     classes: dict[tuple[int, ...], tuple[tuple[int, ...], array[int], array[int]]] = {}
+    size, num_traced = tracer.tables.launch.cluster_size, num_ctas
+    began = last_line = time.monotonic()
     for cta_idx in range(num_ctas):
+        if tracer.is_same_for_all:
+            num_traced = cta_idx
+            break
+        if not cta_idx % LOOKED_CTAS and (now := time.monotonic()) - last_line > TELL_S:
+            left_s = (now - began) / cta_idx * (num_ctas - cta_idx)
+            if last_line > began or left_s > LONG_S:
+                last_line = now
+                say(f"{tracer.tables.launch.kernel}: {cta_idx:,} of {num_ctas:,} CTAs traced, about {left_s:.0f} s left")
         traced = tracer.trace(cta_idx)
         _, ctas, panels = classes.setdefault(traced.programs, (traced.columns, array("q"), array("i")))
         ctas.append(cta_idx)
@@ -90,6 +108,9 @@ def _trace_all(tracer: Tracer, num_ctas: int) -> Programs:
         cta_class[ctas] = number
         of_ctas = np.array(panels, dtype=np.int32).reshape(len(ctas), len(columns))
         cta_panels[np.array(ctas)[:, None], np.array(columns, dtype=np.int64)] = of_ctas
+    if num_traced < num_ctas:  # a cluster is as all others
+        cta_class = np.resize(cta_class[:size], num_ctas)
+        tracer.num_ops = tracer.num_ops // num_traced * num_ctas
     return _programs(tracer, cta_class, list(classes), cta_panels)
 
 

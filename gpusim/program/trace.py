@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from dataclasses import fields, replace
+from inspect import GEN_CREATED, getgeneratorstate, isgeneratorfunction
 from itertools import count
 from math import ceil
 from struct import error as StructError  # noqa: N812  # it is a class
@@ -24,12 +25,13 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from gpusim.errors import LaunchError
+from gpusim.errors import GpusimError, LaunchError
 from gpusim.program.costs import Known, Rows
 from gpusim.program.encode import ENCODERS
-from gpusim.program.refusals import named, not_integer
+from gpusim.program.refusals import at_op, named, not_integer, raised_by_program, short
 from gpusim.program.role_rows import Panels, RoleRows
 from gpusim.program.tables import Tables
+from gpusim.program.time_limit import Watched
 from gpusim.workload.launch import Launch
 from gpusim.workload.op_arguments import check_arguments, key_of
 from gpusim.workload.ops import Op
@@ -74,11 +76,28 @@ class RoleTrace(RoleRows):
         Raises:
             LaunchError: an op that is refused, a program that is no generator, or one that does not end.
         """
-        program = self.spec.program(self)
-        if type(program) is not GeneratorType and not isinstance(program, Generator):
-            raise LaunchError(f"{self.who} has a program that gives {program!r}, wants a function that yields ops")
         with named(self.spec.name, self.who):
-            return self._record(program, max_ops)
+            program = self._program()
+            num_ops = self._record(program, max_ops)
+            is_reused = not self.is_of_cta and self.num_ctas > 1 and not isgeneratorfunction(self.spec.program)
+            if is_reused:  # a generator that is given again has nothing left for other CTAs
+                self._program()
+            return num_ops
+
+    def _program(self) -> Generator[Any, Any, Any]:
+        """The generator of a program, which has not begun."""
+        try:
+            program = self.spec.program(self)
+        except Exception as error:
+            raise raised_by_program(self.who, 0, error) from error
+        if type(program) is not GeneratorType and not isinstance(program, Generator):
+            raise LaunchError(f"{self.who} has a program that gives {short(program)}, wants a function that yields ops")
+        if type(program) is GeneratorType and getgeneratorstate(program) != GEN_CREATED:
+            raise self._shared()
+        return program
+
+    def _shared(self) -> LaunchError:
+        return LaunchError(f"{self.who} has a program that gives a generator which has begun before, wants one for each CTA")
 
     def _record(self, program: Generator[Any, Any, Any], max_ops: int) -> int:
         rows, known, token = self.rows, self.known.by_id, None
@@ -87,9 +106,14 @@ class RoleTrace(RoleRows):
                 op = program.send(token)
             except StopIteration:
                 return num_ops
+            except Exception as error:
+                raise raised_by_program(self.who, num_ops, error) from error
             row, token = known.get(id(op)), None
             if row is None:
-                token = self._encode(op)
+                try:
+                    token = self._encode(op)
+                except GpusimError as error:
+                    raise at_op(error, num_ops) from error.__cause__
             else:
                 rows.append(row)
         raise LaunchError(
@@ -99,9 +123,7 @@ class RoleTrace(RoleRows):
     def _encode(self, op: Any) -> Token | None:
         encode = ENCODERS.get(type(op))
         if encode is None:
-            raise LaunchError(
-                f"{self.tables.launch.kernel}: role {self.spec.name!r} yields {op!r}, wants an op of the vocabulary"
-            )
+            raise LaunchError(f"{self.who} yields {short(op)}, wants an op of the vocabulary")
         key, checked = key_of(type(op))(op), self.tables.checked_ops  # type: ignore[arg-type]  # a class has a hash
         try:
             is_new = (type(op), key) not in checked
@@ -160,14 +182,14 @@ class TracedCta(NamedTuple):
 class Tracer:
     """Records CTAs of one launch. Equal programs are kept once."""
 
-    def __init__(self, launch: Launch, *, num_ctas: int, max_ops: int) -> None:
-        """Begin without recorded CTAs."""
+    def __init__(self, launch: Launch, *, num_ctas: int, max_ops: int, watched: Watched | None = None) -> None:
+        """Begin without recorded CTAs. ``watched`` gets the role that is traced."""
         self.tables = Tables(launch)
         self.programs: Rows[int] = Rows()
         """Token slots of each program, by its records."""
         self.num_ops = 0
         """Ops recorded so far, of all CTAs."""
-        self._launch, self._num_ctas, self._max_ops = launch, num_ctas, max_ops
+        self._launch, self._num_ctas, self._max_ops, self._watched = launch, num_ctas, max_ops, watched
         self._known: list[list[Known[bytes]]] = [[Known() for _ in range(launch.cluster_size)] for _ in launch.roles]
         self._of_all_ctas: dict[tuple[int, int], tuple[int, int]] = {}
         """Index and number of ops of a program that is the same in all CTAs, by role and rank."""
@@ -184,6 +206,8 @@ class Tracer:
             found = self._of_all_ctas.get((place, rank))
             if found is None:
                 role = RoleTrace(self.tables, spec, panels, known[rank], cta_idx=cta_idx, num_ctas=self._num_ctas)
+                if self._watched is not None:
+                    self._watched.role = role
                 num_ops = role.run(self._max_ops)
                 found = self.programs.number(*role.finish()), num_ops
                 if not role.is_of_cta:
@@ -191,3 +215,8 @@ class Tracer:
             numbers.append(found[0])
             self.num_ops += found[1]
         return TracedCta(tuple(numbers), tuple(panels.columns), panels.panels)
+
+    @property
+    def is_same_for_all(self) -> bool:
+        """Whether the programs of all CTAs are known: no role has looked at its CTA."""
+        return len(self._of_all_ctas) == len(self._launch.roles) * self._launch.cluster_size

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
+from errno import ELOOP
 from pathlib import Path
+from threading import get_native_id
 
 from gpusim.errors import GpusimError
 
@@ -20,7 +23,7 @@ def check_output(path: Path, *, flag: str, suffixes: tuple[str, ...] = ()) -> No
     if path.is_dir():
         example = path / f"gpusim{suffixes[0] if suffixes else '.json'}"
         raise GpusimError(f"{flag} {str(path)!r} is a directory, wants the name of a file, for example {example}")
-    folder = path.resolve().parent
+    folder = resolved(path).parent
     if not folder.is_dir():
         raise GpusimError(f"{flag} {str(path)!r} lies in {folder}, which is no directory; make it first")
     if not os.access(path if path.exists() else folder, os.W_OK):
@@ -33,18 +36,36 @@ def write_whole(path: Path, content: bytes) -> None:
     Raises:
         OSError: the disk is full, or the path has become unwritable. Then ``path`` is unchanged.
     """
-    target = path.resolve()
+    target = resolved(path)
     if target.exists() and not target.is_file():
         target.write_bytes(content)
         return
-    part = target.with_name(f".{target.name}.{os.getpid()}.part")
+    part = target.with_name(f".gpusim.{os.getpid()}.{get_native_id()}.part")  # a short name: long ones have a part, too
     try:
-        part.write_bytes(content)
+        with part.open("wb") as file:
+            if target.exists():
+                with suppress(PermissionError):  # some disks have no modes
+                    part.chmod(target.stat().st_mode & 0o777)
+            file.write(content)
         part.replace(target)
     except OSError as error:
         raise OSError(error.errno, error.strerror, str(path)) from None
     finally:
         part.unlink(missing_ok=True)
+
+
+def resolved(path: Path) -> Path:
+    """``path`` with its links followed.
+
+    Raises:
+        OSError: links lead in a circle.
+    """
+    try:
+        path.stat()
+    except OSError as error:
+        if error.errno == ELOOP:
+            raise OSError(ELOOP, "its links lead in a circle", str(path)) from None
+    return path.resolve()
 
 
 def _either(words: tuple[str, ...]) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from gpusim.program.cta_classes import MAX_OPS, trace_launch
+from gpusim.program.program_check import check_programs
 from gpusim.program.programs import Programs
 from gpusim.program.records import CONSTANTS, INPUT_SECTIONS, OpKind
 from gpusim.simulate import constants, op_tables
@@ -112,9 +113,10 @@ def trace_plan(plan: LaunchPlan, *, max_ops: int = MAX_OPS) -> Programs:
 
     Raises:
         LaunchError: a program is refused.
+        HazardError: copies overwrite one another, or nobody waits for an mbarrier.
     """
     of_tensors = zip(plan.launch.footprints, plan.footprints.of_tensors, strict=True)
-    return trace_launch(
+    programs = trace_launch(
         plan.launch, num_ctas=plan.num_ctas, panels_of={row.tensor: row.panel_of_tile for row in plan.footprints.of_tensors},
         bytes_of={  # bytes of tiles, not of the memory blocks that they touch
             row.tensor: row.bytes_of_tile if item.block_bytes is None else item.panel_bytes(plan.footprints.tiles)
@@ -122,3 +124,5 @@ def trace_plan(plan: LaunchPlan, *, max_ops: int = MAX_OPS) -> Programs:
         },
         max_ops=max_ops,
     )  # fmt: skip
+    check_programs(plan.launch, programs)
+    return programs

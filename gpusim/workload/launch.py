@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from gpusim.errors import LaunchError, nearest
 from gpusim.units import WARP_SIZE
 from gpusim.workload.finding import Finding
+from gpusim.workload.launch_check import check_launch
 from gpusim.workload.ops import Alu, CacheHint, ImadWide, Op
 from gpusim.workload.tensor import MemRef
 from gpusim.workload.tile_work import TileWork
@@ -265,11 +266,12 @@ class Launch:
         """Refuse a launch that no device can run.
 
         Raises:
-            LaunchError: no role, an empty grid, negative set-aside bytes, an unknown cache hint, a name that occurs twice,
-                or more than 15 named barriers.
+            LaunchError: no role, an empty grid, a number out of range, an unknown cache hint, a program that is no function.
+                Also a name that occurs twice, or more than 15 named barriers.
         """
         if not self.roles:
             raise LaunchError(f"{self.kernel}: a launch needs at least one role, found none")
+        check_launch(self)
         if self.num_ctas is not None and self.num_ctas < 1:
             raise LaunchError(f"{self.kernel}: the grid has {self.num_ctas} CTAs, wants 1 or more")
         if self.set_aside_bytes < 0:
@@ -280,14 +282,6 @@ class Launch:
                     f"{self.kernel}: {item.tensor} has the cache hint {item.cache_hint!r}; "
                     f"{nearest(item.cache_hint, get_args(CacheHint))}"
                 )
-        for kind, names in (
-            ("role", [role.name for role in self.roles]),
-            ("buffer", [buffer.name for buffer in self.buffers]),
-            ("barrier", [ring.name for ring in self.mbarriers] + [barrier.name for barrier in self.named_barriers]),
-        ):
-            twice = {name for name in names if names.count(name) > 1}
-            if twice:
-                raise LaunchError(f"{self.kernel}: two {kind}s are named {sorted(twice)[0]!r}, wants distinct names")
         if len(self.named_barriers) > 15:
             num = len(self.named_barriers)
             raise LaunchError(f"{self.kernel}: {num} named barriers, a CTA has 15 besides __syncthreads")

@@ -23,10 +23,12 @@ from gpusim.workload.gmem.line_fetches import Fetches
 from gpusim.workload.smem.access import AccessPattern
 
 NUMBER, COUNT = "a number of 0 or more", "an integer of 0 or more"
+MOST = 1e12
+"""Number beyond which no op has instructions, bytes or cycles: infinity among them, which never ends."""
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, Real | np.bool_) and bool(value >= 0)  # type: ignore[operator]  # real numbers have an order
+    return isinstance(value, Real | np.bool_) and 0.0 <= float(value) <= MOST
 
 
 def _is_integer(value: Any) -> bool:
@@ -94,7 +96,7 @@ def _checks(kind: Any) -> tuple[tuple[str, Check], ...]:
         choices = get_args(hint)
         is_choice = bool(choices) and all(isinstance(choice, str) for choice in choices)
         check: Check = (choices.__contains__, f"one of {', '.join(choices)}") if is_choice else CHECKS[hint]
-        found.append((name, (_is_integer, "an integer") if name == "stage" else check))  # -1 is the last stage
+        found.append((name, check))
     return tuple(found)
 
 

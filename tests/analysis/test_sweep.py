@@ -295,7 +295,7 @@ def test_ctrl_c_leaves_what_is_done(monkeypatch: pytest.MonkeyPatch, capsys: pyt
     assert "not reached" in " ".join(out.split())
     assert "Interrupted" in out
     assert "Best: " in out
-    assert err == "gpusim: interrupted, nothing more is written\n"
+    assert err == "gpusim: interrupted; what was finished is above\n"
 
 
 def test_how_sure_the_first_is_follows_from_its_expected_error() -> None:

@@ -22,7 +22,7 @@ from gpusim.explore.answers import Answer, RefusedError
 from gpusim.explore.app import HEADERS, listening, make_app
 from gpusim.explore.pages import ASSETS
 from gpusim.explore.questions import answer_of, question_of
-from gpusim.explore.worker import Worker, answered
+from gpusim.explore.worker import MOST_SMALL, MOST_WORK, Gone, Worker, Workers, answered
 
 PORT = 8710
 HOST = f"127.0.0.1:{PORT}"
@@ -31,7 +31,8 @@ PATHS = ("/", "/index.html", "/banks.html", "/pipeline.html", "/api/banks", *(f"
 asked: list[tuple[str, dict[str, str]]] = []
 
 
-def ask(page: str, words: Mapping[str, str], is_plain: bool) -> Answer:
+def ask(page: str, words: Mapping[str, str], is_plain: bool, gone: Gone) -> Answer:
+    assert not gone()
     asked.append((page, dict(words)))
     return answer_of(question_of(page, words), is_plain=is_plain)
 
@@ -171,6 +172,45 @@ def test_what_has_ended_starts_no_other_process() -> None:
     with pytest.raises(RefusedError, match="no more questions are answered"):
         worker.ask("banks", {})
     assert worker._process is None
+
+
+LARGE = {"m": "16384", "n": "16384", "k": "16384", "tile": "16x8x16"}
+
+
+@pytest.mark.parametrize("words", [LARGE, {**LARGE, "tile": "64x64x64"}, {"m": "16384", "n": "16384", "dtype": "fp32"}])
+def test_too_much_work_is_refused_before_it_begins(words: dict[str, str]) -> None:
+    workers = Workers()
+    with pytest.raises(RefusedError, match="times as much work as one answer may take"):
+        workers.ask("pipeline", words, True)
+    assert workers.small._process is workers.large._process is None
+
+
+def test_questions_are_large_by_their_work() -> None:
+    def work(words: dict[str, str], *, is_plain: bool) -> int:
+        return question_of("pipeline", words).work(is_plain=is_plain)
+
+    assert work({}, is_plain=False) < work({}, is_plain=True) < MOST_SMALL
+    assert MOST_SMALL < work({"m": "8192", "n": "8192", "k": "8192"}, is_plain=True) < MOST_WORK
+    assert question_of("banks", {}).work(is_plain=True) == 0
+
+
+def test_a_question_whose_client_has_left_is_dropped() -> None:
+    worker = Worker()
+    with pytest.raises(RefusedError, match="nobody waits"):
+        worker.ask("banks", {}, False, lambda: True)
+    with worker._turn, pytest.raises(RefusedError, match="nobody waits"):  # while another one is answered
+        worker.ask("banks", {}, False, lambda: True)
+    assert worker._process is None
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+def test_a_link_from_another_site_starts_no_work(client: TestClient, site: str) -> None:
+    asked.clear()
+    headers = {"sec-fetch-site": site, "sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}
+    reply = client.get("/pipeline.html?plain=1&m=64", headers=headers, follow_redirects=False)
+    assert (reply.status_code, reply.headers["location"]) == (303, "/pipeline.html")
+    assert client.get("/api/banks", headers=headers).status_code == 403
+    assert asked == []
 
 
 # ---------------------------------------------------------------------------------------------- the command

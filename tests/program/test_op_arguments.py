@@ -8,7 +8,7 @@ from typing import Any, get_type_hints
 
 import pytest
 
-from gpusim.errors import GpusimError, KernelError
+from gpusim.errors import GpusimError, KernelError, LaunchError
 from gpusim.program.encode import ENCODERS
 from gpusim.workload import ops
 from gpusim.workload.launch import RoleContext
@@ -105,9 +105,10 @@ def test_later_ops_of_a_kind_are_checked_as_well() -> None:
     assert "TmaStore has num_bytes=-64, wants an integer of 0 or more" in str(refusal(program))
 
 
-def test_errors_of_a_program_itself_stay_what_they_are() -> None:
+def test_an_error_of_a_program_itself_names_role_cta_and_op() -> None:
     def program(cta: RoleContext) -> Iterator[Any]:
         yield ops.Alu(len(3))  # type: ignore[arg-type]
 
-    with pytest.raises(TypeError, match="has no len"):
+    with pytest.raises(LaunchError, match=r"of CTA 0: its program raises TypeError: .*has no len.* before op 1") as error:
         traced(launch(program))
+    assert type(error.value.__cause__) is TypeError

@@ -222,6 +222,62 @@ def test_too_many_arrivals_are_refused() -> None:
     assert "mbarrier full[2] got 2 arrivals in a phase that expects 1" in message
 
 
+def test_arrivals_that_nobody_waits_for_are_refused() -> None:
+    mbarriers = (Mbarrier(name="full", num_arrivals=2),)
+    arrive = ops.MbarrierArrive("full", 0)
+    message = refusal(HazardError, of_ops(ops.Fma(1), *[arrive] * 50), mbarriers=mbarriers)
+    assert message.startswith("test: role 'worker' of CTA 0, op 2, arrives at mbarrier full[0], which gets 50 arrivals, 2 a")
+    assert run(of_ops(*[arrive] * 50), of_ops(wait(0), name="waits"), mbarriers=mbarriers).num_events
+    assert run(of_ops(*[arrive] * 6), mbarriers=mbarriers).num_events
+
+
+@pytest.mark.parametrize(
+    ("second", "said"), [(load(0), "the same tile"), (load(0, 32768, step=1), "36,864 bytes into 32,768")]
+)
+def test_two_loads_under_way_into_one_stage_are_refused(second: ops.TmaLoad, said: str) -> None:
+    num_bytes = 4096 + second.num_bytes
+    message = refusal(HazardError, of_ops(expect(0, num_bytes), load(0), second, wait(0)))
+    assert message == (
+        f"test: role 'worker' of CTA 0, op 3, loads into a[0] while its load before is under way, {said}; "
+        "wait for the first one"
+    )
+    halves = of_ops(expect(0, 8192), load(0), load(0, step=1), wait(0), expect(0), load(0), wait(0, 1))
+    assert run(halves).cycles > 0
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"num_flops": float("nan")}, "num_flops is nan, wants a number of 0 or more"),
+        ({"registers_per_thread": 0}, "registers_per_thread is 0, wants an integer from 1"),
+        ({"num_ctas": 1.5}, "num_ctas is 1.5, wants an integer from"),
+        ({"buffers": (Buffer(name="a", stage_bytes="4"),)}, "stage_bytes of buffer 'a' is '4', wants an integer"),  # type: ignore[arg-type]
+        ({"mbarriers": (Mbarrier(name="full", num_arrivals=1, num_stages=0),)}, "num_stages of mbarrier 'full' is 0"),
+        ({"named_barriers": (NamedBarrier(name="x", num_threads=0),)}, "num_threads of barrier 'x' is 0"),
+    ],
+)
+def test_numbers_of_a_launch_that_no_kernel_has_are_refused(fields: dict[str, Any], said: str) -> None:
+    assert said in refusal(LaunchError, of_ops(ops.Fma(1)), **fields)
+
+
+def test_roles_that_no_kernel_has_are_refused() -> None:
+    assert "num_warps of role 'worker' is 0" in refusal(LaunchError, of_ops(ops.Fma(1), num_warps=0))
+    assert "has the program 3, wants a function" in refusal(LaunchError, role(3))  # type: ignore[arg-type]
+    many = [of_ops(ops.Fma(1), name=f"role{idx}") for idx in range(100_000)]
+    assert "100000 roles of one warp or more, a CTA has at most 32 warps" in refusal(LaunchError, *many)
+
+
+def test_ctas_that_are_all_alike_are_traced_once() -> None:
+    asked: list[int] = []
+
+    def program(cta: RoleContext) -> Ops:
+        asked.append(cta.cta_rank)
+        yield ops.Fma(1)
+
+    assert run(role(program), num_ctas=8, cluster_size=2, gpu=load_gpu("h200_sxm")).cycles > 0
+    assert asked == [0, 1]
+
+
 def test_too_many_threads_at_a_barrier_are_refused() -> None:
     message = refusal(
         HazardError,

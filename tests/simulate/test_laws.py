@@ -144,16 +144,18 @@ def test_every_byte_that_is_asked_for_crosses_the_port_once(
     plan: list[tuple[int, int]], num_ctas: int, scope: str, is_cold: bool
 ) -> None:
     def program(cta: RoleContext) -> Iterator[ops.Op]:
-        total = sum(num_bytes for _, num_bytes in plan)
-        yield ops.MbarrierArriveExpectTx("full", 0, total)
-        for step, num_bytes in plan:
-            yield ops.TmaLoad("A", (num_bytes, step), num_bytes, num_bytes, 1, "a", 0, "full")
-        yield wait(0)
+        for stage, (step, num_bytes) in enumerate(plan):
+            yield ops.MbarrierArriveExpectTx("full", stage, num_bytes)
+            yield ops.TmaLoad("A", (num_bytes, step), num_bytes, num_bytes, 1, "a", stage, "full")
+        for stage in range(len(plan)):
+            yield wait(stage)
 
     group = {"sm": 1, "tpc": 2, "gpc": 4}[scope]
     gpu = changed(xbar={"coalesce_scope": scope, "coalesce_max_requests": group})
+    stages = Buffer(name="a", stage_bytes=32768, num_stages=len(plan), is_overlay=True)
+    full = Mbarrier(name="full", num_arrivals=1, num_stages=len(plan))
     result = simulate(
-        launch(role(program), num_ctas=num_ctas, extra_smem_bytes=100_000),
+        launch(role(program), num_ctas=num_ctas, buffers=(stages,), mbarriers=(full,), extra_smem_bytes=230_000),
         gpu,
         l2="cold" if is_cold else "warm",
     )

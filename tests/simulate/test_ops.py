@@ -1043,7 +1043,7 @@ def test_arrivals_queue_before_the_unit() -> None:
         return program
 
     for num, wanted in ((1, 1), (4, 4), (5, 14), (8, 44)):
-        assert cycles(arrives(num), gpu=gpu) == wanted
+        assert cycles(arrives(num), gpu=gpu, mbarriers=(Mbarrier(name="full", num_arrivals=9),)) == wanted
 
 
 def test_a_fresh_barrier_lets_the_wait_of_parity_1_pass() -> None:

@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gpusim.errors import ConfigError
+from gpusim.errors import ConfigError, say
 from gpusim.evidence.bench.timing import VALUES
 from gpusim.evidence.cases.case import Answer, Case, asked, kernels_dir, key_of, load_case
 from gpusim.evidence.cases.rows import Row, Table, config_of
@@ -165,27 +165,21 @@ def _simulated(
     if num_processes <= 1:
         yield from _here(questions, gpu, {name: load_case(name) for name in {item.case for item in questions}})
         return
-    with processes(num_processes, _remember, (gpu,)) as (pool, drop):
+    with processes(num_processes, _remember, (gpu,)) as (pool, _):
         futures = {pool.submit(_answer_here, question): question for question in questions}
-        try:
-            for future in as_completed(futures):
-                yield futures[future], future.result()
-        except BaseException:
-            drop()
-            raise
+        for future in as_completed(futures):
+            yield futures[future], future.result()
 
 
 _HERE: dict[str, Any] = {}
-"""State of a worker process: the GPU, and its parent's process ID."""
+"""State of a worker process: the GPU."""
 
 
 def _remember(gpu: GpuSpec) -> None:
-    _HERE["gpu"], _HERE["parent"] = gpu, os.getppid()
+    _HERE["gpu"] = gpu
 
 
 def _answer_here(question: Question) -> dict[str, Answer]:
-    if os.getppid() != _HERE["parent"]:
-        os._exit(1)  # the parent is gone, so nobody needs further answers
     return answer(load_case(question.case), question, _HERE["gpu"])
 
 
@@ -194,47 +188,97 @@ def _answer_here(question: Question) -> dict[str, Answer]:
 class Kept:
     """Answers on disk: a file for each version of the sources and GPU, a line for each request.
 
-    A change of the sources or of the GPU starts an empty file.
+    A change of the sources or of the GPU starts an empty file. A line has a checksum; a damaged one is simulated again. A
+    file that cannot be read or written costs a remark, and nothing else.
     """
 
     path: Path
-    _lines: dict[str, dict[str, Any]] = field(default_factory=dict)
+    _lines: dict[str, dict[str, Answer]] = field(default_factory=dict)
+    _is_open: bool = True
+    """Whether the file can be written, as far as known."""
+    _is_cut: bool = False
+    """Whether the last line of the file has no end."""
 
     @classmethod
     def of(cls, gpu: GpuSpec, folder: Path | None = None) -> Kept:
-        """Cache of the current sources and ``gpu`` in ``folder``, by default :func:`kept_dir`, without unfinished lines."""
+        """Cache of the current sources and ``gpu`` in ``folder``, by default :func:`kept_dir`, without damaged lines."""
         folder = folder or kept_dir()
-        kept = cls(folder / f"{_hash([source_hash(), str(gpu)])}.jsonl")
-        if kept.path.exists():
-            for line in kept.path.read_text(encoding="utf-8").splitlines():
-                try:
-                    key, answers = json.loads(line)
-                except ValueError:
-                    continue  # the unfinished last line of a run
-                kept._lines[key] = answers
+        kept = cls(folder / f"{_hash(['checksums', source_hash(), str(gpu)])}.jsonl")
+        try:
+            content = kept.path.read_bytes()
+        except FileNotFoundError:
+            return kept
+        except OSError as error:
+            kept._stop("read", error)
+            return kept
+        *lines, last = content.split(b"\n")  # the last one is empty, or the unfinished line of a run
+        kept._is_cut = bool(last)
+        damaged = 0
+        for line in lines:
+            found = _read_line(line)
+            if found is None:
+                damaged += 1
+            else:
+                kept._lines[found[0]] = found[1]
+        if damaged:
+            say(f"{kept.path}: {damaged} of {len(lines)} lines are damaged; their rows are simulated again")
         return kept
 
     def get(self, question: Question) -> dict[str, Answer] | None:
         """Cached answers by name; None where there are none."""
-        found = self._lines.get(question.key)
-        return None if found is None else {name: Answer(**fields) for name, fields in found.items()}
+        return self._lines.get(question.key)
 
     def put(self, question: Question, answers: Mapping[str, Answer]) -> None:
         """Cache ``answers`` and write them to disk at once."""
-        fields = {name: asdict(item) for name, item in answers.items()}
-        self._lines[question.key] = fields
-        if not self.path.exists():
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            others = sorted(self.path.parent.glob("*.jsonl"), key=lambda path: path.stat().st_mtime)
-            for path in others[: max(0, len(others) - MOST_KEPT + 1)]:
-                path.unlink(missing_ok=True)
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps([question.key, fields]) + "\n")
+        self._lines[question.key] = dict(answers)
+        if not self._is_open:
+            return
+        try:
+            if not self.path.exists():
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                others = sorted(self.path.parent.glob("*.jsonl"), key=lambda path: path.stat().st_mtime)
+                for path in others[: max(0, len(others) - MOST_KEPT + 1)]:
+                    path.unlink(missing_ok=True)
+            with self.path.open("ab") as file:
+                file.write(b"\n" * self._is_cut + _line(question.key, answers))
+            self._is_cut = False
+        except OSError as error:
+            self._stop("written", error)
+
+    def _stop(self, what: str, error: OSError) -> None:
+        self._is_open = False
+        say(f"{self.path}: the cache of answers cannot be {what} ({error.strerror}); all goes on as with --no-cache")
+
+
+def _line(key: str, answers: Mapping[str, Answer]) -> bytes:
+    """Line of a cache: a checksum, and what it stands for."""
+    text = json.dumps([key, {name: asdict(item) for name, item in answers.items()}]).encode()
+    return _checksum(text) + b" " + text + b"\n"
+
+
+def _read_line(line: bytes) -> tuple[str, dict[str, Answer]] | None:
+    """Key and answers of a line; None where it is damaged.
+
+    >>> _read_line(_line("a", {}).rstrip()), _read_line(b"5")
+    (('a', {}), None)
+    """
+    checksum, _, text = line.partition(b" ")
+    if checksum != _checksum(text):
+        return None
+    try:
+        key, answers = json.loads(text)
+        return key, {name: Answer(**fields) for name, fields in answers.items()}
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        return None
+
+
+def _checksum(text: bytes) -> bytes:
+    return hashlib.sha256(text).hexdigest()[:16].encode()
 
 
 def kept_dir() -> Path:
     """``gpusim/judged`` in the user's folder for caches (``XDG_CACHE_HOME``, else ``~/.cache``)."""
-    home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # there may be no home
     return Path(home) / "gpusim" / "judged"
 
 
