@@ -115,9 +115,9 @@ class BanksAsked:
             kind = "in bytes" if isinstance(tile, ByteLayout) else "in elements"
             raise ConfigError(f"--swizzle {self.swizzle!r} and a swizzle {kind} in --layout are two; give one of them")
         in_smem = smem_tile(tile, dtype, None if self.swizzle is None else _swizzle(self.swizzle, dtype))
-        start = (0, 0) if self.at is None else _place(self.at, tile.rank)
+        start = (0, 0) if self.at is None else start_of(self.at, tile.rank)
         return [
-            TileAccess(op=name, tile=in_smem, threads=None if text is None else _threads(text), at=start)
+            TileAccess(op=name, tile=in_smem, threads=None if text is None else plain_lanes(text), at=start)
             for name, text in zip(self.access, self.threads, strict=True)
         ]
 
@@ -198,7 +198,12 @@ def _swizzle(text: str, dtype: DType) -> Swizzle:
         return parse_swizzle(text, dtype.bits)
 
 
-def _threads(text: str) -> Layout:
+def plain_lanes(text: str) -> Layout:
+    """Layout of ``--threads``.
+
+    Raises:
+        LayoutError: the notation is unknown, or has a swizzle.
+    """
     from gpusim.layout import Layout
 
     layout = parse_any(text, "--threads")
@@ -207,7 +212,12 @@ def _threads(text: str) -> Layout:
     return layout
 
 
-def _place(text: str, rank: int) -> tuple[int, int]:
+def start_of(text: str, rank: int) -> tuple[int, int]:
+    """Coordinate of ``--at`` in a layout of ``rank`` modes.
+
+    Raises:
+        ConfigError: it is no such coordinate.
+    """
     numbers = re.findall(r"-?\d+", text)
     if not re.fullmatch(r"\(?\s*-?\d+\s*(,\s*-?\d+\s*)?\)?", text) or len(numbers) != rank:
         wanted = "two numbers, for example (0,16)" if rank > 1 else "one number, as the layout has one mode"

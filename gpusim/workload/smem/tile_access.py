@@ -9,7 +9,7 @@ Source: PTX ISA, ``ldmatrix``: the fragments of A.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,17 +58,21 @@ class TileAccess:
     tile: ByteLayout
     threads: Layout | None = None
     at: Place = (0, 0)
+    command: ClassVar[str] = "banks"
+    """First word of its errors."""
 
     def __post_init__(self) -> None:
-        rule = smem_op(self.op)
+        rule = self.rule
         if rule.access_bytes < self.element_bytes:
             moved = f"{rule.access_bytes} byte{'s' if rule.access_bytes > 1 else ''}"
             raise LayoutError(
-                f"banks: {self.op} moves {moved}, less than an element of {self.element_bytes} bytes: "
+                f"{self.command}: {self.op} moves {moved}, less than an element of {self.element_bytes} bytes: "
                 f"use an access of at least {8 * self.element_bytes} bits"
             )
         if self.at[0] < 0 or self.at[1] < 0 or any(a >= n for a, n in zip(self.at, self.extents, strict=True)):
-            raise LayoutError(f"banks: the start {show(self.at)} lies outside of a tile of {show(self.extents)}: move it")
+            raise LayoutError(
+                f"{self.command}: the start {show(self.at)} lies outside of a tile of {show(self.extents)}: move it"
+            )
         self._check(*self.lane_places())
         low = self.rule.access_bytes - 1
         if (self.tile.swizzle.source_mask | self.tile.swizzle.target_mask) & low:  # it may split vectors at other positions
@@ -143,8 +147,8 @@ class TileAccess:
         vectors_per_row = max(1, self.extents[along] // vector)
         if vectors_per_row * self.extents[1 - along] < WARP_SIZE:
             raise LayoutError(
-                f"banks: a tile of {show(self.extents)} has fewer than {WARP_SIZE} vectors of {vector} elements for "
-                f"{self.op}: use a larger layout, or say with threads which lanes take part"
+                f"{self.command}: a tile of {show(self.extents)} has fewer than {WARP_SIZE} vectors of {vector} elements "
+                f"for {self.op}: use a larger layout, or say with threads which lanes take part"
             )
         places[:, 1 - along], places[:, along] = lane // vectors_per_row, lane % vectors_per_row * vector
         return places
@@ -152,11 +156,11 @@ class TileAccess:
     def _places_of_threads(self, threads: Layout) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         num_threads = threads.size
         if num_threads > MAX_THREADS:
-            raise LayoutError(f"banks: threads {threads} has {num_threads} lanes: use at most {MAX_THREADS}")
+            raise LayoutError(f"{self.command}: threads {threads} has {num_threads} lanes: use at most {MAX_THREADS}")
         if self.rule.is_collective and num_threads % WARP_SIZE and num_threads != self.rule.num_lanes:
             raise LayoutError(
-                f"banks: {self.op} reads the addresses of {self.rule.num_lanes} lanes, threads {threads} has {num_threads}: "
-                f"use a layout of {' or '.join(map(str, sorted({self.rule.num_lanes, WARP_SIZE})))} lanes"
+                f"{self.command}: {self.op} reads the addresses of {self.rule.num_lanes} lanes, threads {threads} has "
+                f"{num_threads}: use a layout of {' or '.join(map(str, sorted({self.rule.num_lanes, WARP_SIZE})))} lanes"
             )
         num_warps = -(-num_threads // WARP_SIZE)
         places = np.zeros((num_warps * WARP_SIZE, 2), dtype=np.int64)
@@ -171,7 +175,7 @@ class TileAccess:
         outside = indices[(indices < 0) | (indices >= self.tile.size)]
         if len(outside):
             raise LayoutError(
-                f"banks: threads {threads} reaches index {outside[0]} of a tile of {self.tile.size} elements: "
+                f"{self.command}: threads {threads} reaches index {outside[0]} of a tile of {self.tile.size} elements: "
                 "use a layout that stays inside"
             )
         return np.stack([indices % self.extents[0], indices // self.extents[0]], axis=-1)
@@ -179,11 +183,13 @@ class TileAccess:
     def _place(self, where: Any, threads: Layout) -> Place:
         where = where if isinstance(where, tuple) else (where,)
         if len(where) > 2:
-            raise LayoutError(f"banks: threads {threads} gives coordinates like {show(where)}: use those of two modes")
+            raise LayoutError(
+                f"{self.command}: threads {threads} gives coordinates like {show(where)}: use those of two modes"
+            )
         try:
             first, second = (_index_in(part, self.tile.inner[i].shape) for i, part in enumerate((*where, 0)[:2]))
         except LayoutError as error:
-            raise LayoutError(f"banks: threads {threads} gives {show(where)}, which {error}") from None
+            raise LayoutError(f"{self.command}: threads {threads} gives {show(where)}, which {error}") from None
         return first, second
 
     def _check(self, places: NDArray[np.int64], active: NDArray[np.bool_]) -> None:
@@ -195,8 +201,8 @@ class TileAccess:
             instruction, lane = (int(i) for i in np.argwhere(outside)[0])
             first = tuple(int(c) for c in places[instruction, lane])
             raise LayoutError(
-                f"banks: lane {lane} of {self.op} wants {self.vector_elements} elements from {show(first)} on, outside of a "
-                f"tile of {show(self.extents)}: use a larger layout or another start"
+                f"{self.command}: lane {lane} of {self.op} wants {self.vector_elements} elements from {show(first)} on, "
+                f"outside of a tile of {show(self.extents)}: use a larger layout or another start"
             )
         self._check_vectors(places, active)
 
@@ -231,7 +237,7 @@ class TileAccess:
             fix = f"a swizzle that keeps {num_bytes} bytes whole: {least}"
         else:
             why, fix = "which do not follow one another", "a layout with a mode of stride 1, or a narrower access"
-        raise LayoutError(f"banks: {what}, {why}: use {fix}")
+        raise LayoutError(f"{self.command}: {what}, {why}: use {fix}")
 
     def addresses_at(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
         """Byte addresses of coordinates: int64[...] for int64[..., 2]."""
