@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from gpusim.errors import LayoutError
-from gpusim.report.layout_arguments import find_dtype, naming, parse_any, plain_lanes, start_of
+from gpusim.report.layout_arguments import find_dtype, parse_any, plain_lanes, start_of
 from gpusim.report.number_format import count, percent
 from gpusim.report.tables import facts_table, plain_table, print_command
 from gpusim.units import LINE_BYTES, SECTOR_BYTES, WARP_SIZE
@@ -61,8 +61,7 @@ def byte_offsets(text: str) -> NDArray[np.int64]:
         return np.array([int(each) for each in numbers], dtype=np.int64)
     if ":" not in text:
         raise LayoutError(f"--offsets {text[:40]!r} wants up to {WARP_SIZE} bytes like 0,4,8, or a layout like 32:4")
-    with naming("--offsets", "--threads "):
-        layout = plain_lanes(text)
+    layout = plain_lanes(text, "--offsets")
     if layout.size > WARP_SIZE or layout.has_basis:
         raise LayoutError(f"--offsets {text!r} wants a layout from up to {WARP_SIZE} lanes to bytes, for example 32:4")
     return np.asarray(layout(np.arange(layout.size)), dtype=np.int64)

@@ -85,6 +85,8 @@ class BanksAsked:
     threads: tuple[str | None, ...]
     swizzle: str | None = None
     at: str | None = None
+    sources: tuple[str | None, ...] = ()
+    """Where the copies of each access read from; empty if nothing is known of any."""
 
     @property
     def element(self) -> DType:
@@ -117,9 +119,15 @@ class BanksAsked:
         in_smem = smem_tile(tile, dtype, None if self.swizzle is None else _swizzle(self.swizzle, dtype))
         start = (0, 0) if self.at is None else start_of(self.at, tile.rank)
         return [
-            TileAccess(op=name, tile=in_smem, threads=None if text is None else plain_lanes(text), at=start)
-            for name, text in zip(self.access, self.threads, strict=True)
+            TileAccess(
+                op=name, tile=in_smem, threads=None if text is None else plain_lanes(text), at=start,
+                sources=None if source is None else plain_lanes(source, "--sources"),
+            )
+            for name, text, source in zip(self.access, self.threads, self._source_of_each(), strict=True)
         ]
+
+    def _source_of_each(self) -> tuple[str | None, ...]:
+        return self.sources or (None,) * len(self.access)
 
     def remarks(self, accesses: Sequence[TileAccess]) -> tuple[str, ...]:
         """Remarks on ``accesses``, the result of this request: mixed-up units, strides that were left out."""
@@ -127,15 +135,20 @@ class BanksAsked:
 
         in_elements = "smem_ptr" not in self.layout and (self.swizzle is None or "," in self.swizzle)
         sentences = dict.fromkeys(sentence for one in accesses for sentence in remarks(one, is_in_elements=in_elements))
+        if any(one.op.startswith("cp_async") and one.sources is None for one in accesses):
+            left_out = "conflicts where the copies read from global memory are left out; --sources LAYOUT counts them"
+            sentences[left_out] = None
         return (*sentences, *_stride_remark(self.layout, accesses[0]))
 
     def command(self) -> str:
         """Command line of this request."""
         words = ["gpusim", "banks", "--layout", self.layout, "--dtype", self.dtype]
-        for access, threads in zip(self.access, self.threads, strict=True):
+        for access, threads, source in zip(self.access, self.threads, self._source_of_each(), strict=True):
             words += ["--access", access]
             if any(self.threads):
                 words += ["--threads", threads or "_"]
+            if any(self.sources):
+                words += ["--sources", source or "_"]
         words += ["--at", self.at] if self.at is not None else []
         words += ["--swizzle", self.swizzle] if self.swizzle is not None else []
         return shlex.join(words)
@@ -146,13 +159,15 @@ class BanksAsked:
         is_plain = bool(tile.offset) or swizzle is None or not swizzle.num_bits
         return BanksAsked(
             layout=str(tile if tile.offset else tile.inner), dtype=self.element.name, access=self.access,
-            threads=self.threads, at=self.at,
+            threads=self.threads, at=self.at, sources=self.sources,
             swizzle=None if is_plain or swizzle is None else f"{swizzle.num_bits},{swizzle.base},{swizzle.shift}",
         )
 
 
-def lanes_of(access: Sequence[str], threads: Sequence[str] | None) -> tuple[str | None, ...]:
-    """``--threads`` of each ``--access``; None for the usual lanes.
+def lanes_of(
+    access: Sequence[str], threads: Sequence[str] | None, flag: str = "--threads", usual: str = "the usual lanes"
+) -> tuple[str | None, ...]:
+    """``--threads`` or another ``flag`` of each ``--access``; None for the usual.
 
     Raises:
         ConfigError: some were given, but not one for each access.
@@ -161,7 +176,7 @@ def lanes_of(access: Sequence[str], threads: Sequence[str] | None) -> tuple[str 
         return (None,) * len(access)
     if len(threads) != len(access):
         lanes, accesses = ("once" if len(given) == 1 else f"{len(given)} times" for given in (threads, access))
-        raise ConfigError(f"--threads is given {lanes}, --access {accesses}; give one for each, _ for the usual lanes")
+        raise ConfigError(f"{flag} is given {lanes}, --access {accesses}; give one for each, _ for {usual}")
     return tuple(None if text.strip() == "_" else text for text in threads)
 
 
@@ -198,17 +213,17 @@ def _swizzle(text: str, dtype: DType) -> Swizzle:
         return parse_swizzle(text, dtype.bits)
 
 
-def plain_lanes(text: str) -> Layout:
-    """Layout of ``--threads``.
+def plain_lanes(text: str, flag: str = "--threads") -> Layout:
+    """Layout of ``--threads`` or another ``flag``.
 
     Raises:
         LayoutError: the notation is unknown, or has a swizzle.
     """
     from gpusim.layout import Layout
 
-    layout = parse_any(text, "--threads")
+    layout = parse_any(text, flag)
     if not isinstance(layout, Layout):
-        raise LayoutError(f"--threads {text!r} has a swizzle, wants a plain layout; give the tile's with --swizzle")
+        raise LayoutError(f"{flag} {text!r} has a swizzle, wants a plain layout; give the tile's with --swizzle")
     return layout
 
 

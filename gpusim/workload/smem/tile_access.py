@@ -43,6 +43,7 @@ class TileAccess:
       example 1@1@0, counts along that part of a mode. Indices from 32 on are lanes of further instructions or warps: (lane,
       instruction) is a layout of shape (32, n).
     * ``at``: coordinate at which the access starts.
+    * ``sources``: for cp.async, layout from the same lanes to the elements of global memory that they read; None: adjacent.
 
     >>> from gpusim.workload.dtypes import BF16
     >>> access = TileAccess(op="ldmatrix_x4", tile=smem_tile(Layout((64, 64), (64, 1)), BF16))
@@ -58,6 +59,7 @@ class TileAccess:
     tile: ByteLayout
     threads: Layout | None = None
     at: Place = (0, 0)
+    sources: Layout | None = None
     command: ClassVar[str] = "banks"
     """First word of its errors."""
 
@@ -73,10 +75,12 @@ class TileAccess:
             raise LayoutError(
                 f"{self.command}: the start {show(self.at)} lies outside of a tile of {show(self.extents)}: move it"
             )
-        self._check(*self.lane_places())
+        places, active = self.lane_places()
+        self._check(places, active)
+        if self.sources is not None:
+            self._check_sources(self.sources, int(active.sum()))
         low = self.rule.access_bytes - 1
         if (self.tile.swizzle.source_mask | self.tile.swizzle.target_mask) & low:  # it may split vectors at other positions
-            places, active = self.lane_places()
             self._check_vectors(places + self.tile_origins()[:, None, None, :], active)
 
     @property
@@ -205,6 +209,20 @@ class TileAccess:
                 f"outside of a tile of {show(self.extents)}: use a larger layout or another start"
             )
         self._check_vectors(places, active)
+
+    def _check_sources(self, sources: Layout, num_lanes: int) -> None:
+        """Refuse sources of other instructions than cp.async, of other lanes, or that are no elements."""
+        if not self.op.startswith("cp_async"):
+            raise LayoutError(f"{self.command}: {self.op} is given sources, which only cp.async has: leave them out")
+        if sources.size != num_lanes or sources.has_basis:
+            raise LayoutError(f"{self.command}: sources {sources} are no elements of {num_lanes} lanes: use one for each")
+
+    def source_addresses(self) -> NDArray[np.int64] | None:
+        """Byte addresses in global memory that cp.async reads, int64[num_instructions, 32]; None without ``sources``."""
+        if self.sources is None:
+            return None
+        found = np.asarray(self.sources(np.arange(self.sources.size)), dtype=np.int64) * self.element_bytes
+        return np.pad(found, (0, -len(found) % WARP_SIZE)).reshape(-1, WARP_SIZE)
 
     def _check_vectors(self, places: NDArray[np.int64], active: NDArray[np.bool_]) -> None:
         """Refuse vectors that are not contiguous, and misaligned addresses."""
