@@ -64,6 +64,8 @@ BAD: list[tuple[list[str], list[str]]] = [
     ([*TILE, "--access", "cp_async_b128", "--sources", "16:8"], ["sources 16:8 are no elements of 32 lanes"]),
     ([*TILE, "--access", "cp_async_b128", "--sources", "32:1"], ["sources: lane 1 has byte address 2"]),
     ([*TILE, "--access", "cp_async_b128", "--sources", "32:8", "--sources", "_"], ["--sources is given 2 times"]),
+    ([*TILE, "--access", "SM75_U32x3_LDSM_N"], ["--access 'SM75_U32x3_LDSM_N' is unknown; did you mean 'SM75_U32x"]),
+    ([*TILE, "--access", "SM90_TMA_LOAD"], ["is tma_load, whose lanes address no shared memory"]),
     ([*LDMATRIX, "--json", "no/such/x.json"], ["--json"]),
     ([*LDMATRIX, "--plot", "x.pdf"], ["--plot 'x.pdf' ends in '.pdf'"]),
     ([*LDMATRIX, "--plot", "x.png", "--json", "x.png"], ["is the file of"]),
@@ -278,3 +280,8 @@ def test_the_next_command_keeps_the_sources(capsys: pytest.CaptureFixture[str]) 
     mended = following([*column, "--sources", "32:8"], capsys)
     assert mended[-4:] == ["--sources", "32:8", "--swizzle", "3,3,3"]
     assert document(mended, capsys)["sources"] == {"layout": "32:8", "num_wavefronts": [4]}
+
+
+def test_instructions_may_have_cutes_names(capsys: pytest.CaptureFixture[str]) -> None:
+    found = document([*TILE, "--access", "SM75_U32x4_LDSM_N"], capsys)
+    assert found == document(LDMATRIX, capsys)

@@ -108,7 +108,8 @@ class BanksAsked:
         from gpusim.workload.smem.tile_access import TileAccess, smem_tile
 
         dtype = self.element
-        for name in self.access:
+        ops = [_smem_op_name(name) for name in self.access]
+        for name in ops:
             if name not in SMEM_OPS:
                 raise LayoutError(f"--access {name!r} is unknown; {smem_op_hint(name)}")
             _check_number(name, dtype)
@@ -123,7 +124,7 @@ class BanksAsked:
                 op=name, tile=in_smem, threads=None if text is None else plain_lanes(text), at=start,
                 sources=None if source is None else plain_lanes(source, "--sources"),
             )
-            for name, text, source in zip(self.access, self.threads, self._source_of_each(), strict=True)
+            for name, text, source in zip(ops, self.threads, self._source_of_each(), strict=True)
         ]
 
     def _source_of_each(self) -> tuple[str | None, ...]:
@@ -189,6 +190,25 @@ def _stride_remark(text: str, access: TileAccess) -> list[str]:
         return []
     rows = Layout(inner.shape, LayoutRight)
     return [f"the layout is typed without strides, so that CuTe's column-major ones are taken: {inner}; for rows use {rows}"]
+
+
+def _smem_op_name(name: str) -> str:
+    """Name in ``SMEM_OPS`` of an instruction that CuTe's name of an atom means; any other name as it is.
+
+    Raises:
+        KernelError: no such atom of CuTe, or it accesses no shared memory with its lanes.
+    """
+    from gpusim.workload.atoms import CopyAtom, atom_of
+
+    if not name.removeprefix("cute::").startswith(("SM", "Copy_", "MMA_")):
+        return name
+    with naming("--access", "atom: "):
+        atom = atom_of(name)
+    smem_name = atom.smem_op if isinstance(atom, CopyAtom) else None
+    if smem_name is None:
+        what = f"{atom.name}, whose lanes address no shared memory"
+        raise KernelError(f"--access {name!r} is {what}; use LDSM, STSM or CP_ASYNC")
+    return smem_name
 
 
 def _check_number(name: str, dtype: DType) -> None:
